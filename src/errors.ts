@@ -1,0 +1,153 @@
+/** Values of `code`; part of the public API, stable across versions. */
+export type UniqueTextErrorCode =
+  | 'ATTEMPTS_EXHAUSTED'
+  | 'CHAIN_LIMIT'
+  | 'DUPLICATE_TEXT'
+  | 'IMMUTABLE_TEXT'
+  | 'INVALID_DECLARATION'
+  | 'SCHEMA_DRIFT'
+  | 'TEXT_REJECTED'
+  | 'TRANSACTION_ABORTED'
+  | 'UNSUPPORTED_DATABASE'
+
+/**
+ * Base of every error this library makes itself. Errors of the driver that are not ours to explain pass through
+ * unwrapped. No message ever holds the text: it may be private, and it may be very long.
+ */
+export abstract class UniqueTextError extends Error {
+  abstract readonly code: UniqueTextErrorCode
+
+  constructor(message: string, cause?: unknown) {
+    super(message, cause === undefined ? undefined : { cause })
+    this.name = new.target.name
+  }
+}
+
+/** A decorator, an EntitySchema or the call's options contradict the entity. Thrown before any SQL. */
+export class DeclarationError extends UniqueTextError {
+  readonly code = 'INVALID_DECLARATION'
+}
+
+/** Why and where a text was refused. */
+export interface Rejection {
+  /** Property that should have held the text. */
+  readonly property: string
+  /** One clause that never quotes the text, for instance `it contains U+0000`. */
+  readonly reason: string
+  /** 0-based offset in code points, where one place is to blame. */
+  readonly offset?: number | undefined
+  readonly cause?: unknown
+}
+
+/** A normalizer refused the text, or Postgres could not store it exactly. Thrown before any SQL. */
+export class TextRejectedError extends UniqueTextError {
+  readonly code = 'TEXT_REJECTED'
+  readonly property: string
+  readonly reason: string
+  readonly offset: number | undefined
+
+  constructor({ property, reason, offset, cause }: Rejection) {
+    const place = offset === undefined ? '' : ` (code point ${offset})`
+    super(`The text for "${property}" is rejected: ${reason}${place}. Correct the text or leave the row out.`, cause)
+    this.property = property
+    this.reason = reason
+    this.offset = offset
+  }
+}
+
+/** The text of an `immutable` declaration was changed; nothing was written. */
+export class ImmutableTextError extends UniqueTextError {
+  readonly code = 'IMMUTABLE_TEXT'
+  readonly property: string
+
+  constructor(property: string, cause?: unknown) {
+    super(`"${property}" is immutable and was changed. Find or create a row for the new text instead.`, cause)
+    this.property = property
+  }
+}
+
+/** More than `maxChainLength` texts share one hash in one scope: an attack, or a broken digest. */
+export class ChainLimitError extends UniqueTextError {
+  readonly code = 'CHAIN_LIMIT'
+  readonly property: string
+
+  constructor(property: string, cause?: unknown) {
+    super(
+      `The chain for "${property}" is full: maxChainLength texts share its hash. ` +
+        `Look at who writes them; if they are wanted, use digest 'sha256' or raise maxChainLength.`,
+      cause,
+    )
+    this.property = property
+  }
+}
+
+/** Find-or-create gave up; `cause` is the last error of the driver, if there was one. */
+export class AttemptsExhaustedError extends UniqueTextError {
+  readonly code = 'ATTEMPTS_EXHAUSTED'
+  /** Attempts made, 1-based: 10 means one try and nine retries. */
+  readonly attempts: number
+  readonly elapsedMilliseconds: number
+
+  constructor(property: string, attempts: number, elapsedMilliseconds: number, cause?: unknown) {
+    super(
+      `No attempt of ${attempts} found or created the row for "${property}" (${Math.round(elapsedMilliseconds)} ms). ` +
+        `Call again later; if it stays so, look for a transaction that keeps deleting or locking the same rows.`,
+      cause,
+    )
+    this.attempts = attempts
+    this.elapsedMilliseconds = elapsedMilliseconds
+  }
+}
+
+/** 40001 or 40P01 inside the caller's transaction, which Postgres has aborted; `cause` is the driver's error. */
+export class TransactionAbortedError extends UniqueTextError {
+  readonly code = 'TRANSACTION_ABORTED'
+
+  constructor(cause: unknown) {
+    super('Postgres aborted your transaction (serialization failure or deadlock). Run the whole of it again.', cause)
+  }
+}
+
+/** Two stored rows hold one text in one scope: the guard or the index was switched off. */
+export class DuplicateTextError extends UniqueTextError {
+  readonly code = 'DUPLICATE_TEXT'
+  readonly property: string
+  /** Primary keys of the rows that hold the text, as TypeORM's id maps. */
+  readonly ids: readonly unknown[]
+
+  constructor(property: string, ids: readonly unknown[]) {
+    super(
+      `${ids.length} rows hold the same text for "${property}": ${JSON.stringify(ids)}. ` +
+        `Merge them, then run migration:generate to see which index or trigger is missing.`,
+    )
+    this.property = property
+    this.ids = ids
+  }
+}
+
+/** One thing about the database that contradicts a declaration. */
+export interface Finding {
+  readonly kind: 'missing' | 'invalid' | 'different' | 'disabled'
+  readonly object: 'table' | 'column' | 'index' | 'check' | 'guard'
+  readonly name: string
+}
+
+/** The database lacks what a declaration needs. Thrown before anything is written. */
+export class SchemaDriftError extends UniqueTextError {
+  readonly code = 'SCHEMA_DRIFT'
+  readonly findings: readonly Finding[]
+
+  constructor(table: string, findings: readonly Finding[]) {
+    const list = findings.map(({ kind, object, name }) => `${object} "${name}" is ${kind}`).join('; ')
+    super(
+      `Table "${table}" is not ready: ${list}. Wrap the DataSource in withUniqueText(), ` +
+        `then run migration:generate and migration:run.`,
+    )
+    this.findings = findings
+  }
+}
+
+/** Not PostgreSQL, or a database whose encoding is not UTF8. */
+export class UnsupportedDatabaseError extends UniqueTextError {
+  readonly code = 'UNSUPPORTED_DATABASE'
+}

@@ -1,0 +1,20 @@
+import type { Reporter, TestModule } from 'vitest/node'
+
+/** Ends the run with the plain line that CI counts by. */
+export default class PlainSummary implements Reporter {
+  onTestRunEnd(modules: readonly TestModule[], unhandledErrors: readonly unknown[]): void {
+    let passed = 0
+    // A file that failed to load has no tests, yet it is a failure.
+    let failed = unhandledErrors.length
+    for (const module of modules) {
+      if (module.errors().length > 0) failed += 1
+      for (const test of module.children.allTests()) {
+        const { state } = test.result()
+        if (state === 'passed') passed += 1
+        if (state === 'failed') failed += 1
+      }
+    }
+    // After the summary of vitest's own reporter, which prints later in the same turn.
+    process.on('exit', () => console.log(`${passed} passed, ${failed} failed`))
+  }
+}
