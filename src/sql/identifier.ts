@@ -1,0 +1,38 @@
+import { createHash } from 'node:crypto'
+
+/** Postgres keeps 63 bytes of a name and drops the rest silently (NAMEDATALEN − 1). */
+const NAME_LIMIT_BYTES = 63
+const SUFFIX_BYTES = 8
+
+/** An identifier, quoted for any name Postgres can hold. */
+export function quote(name: string): string {
+  return `"${name.replaceAll('"', '""')}"`
+}
+
+/** A string literal; a backslash means itself as long as `standard_conforming_strings` is on, as it is by default. */
+export function literal(text: string): string {
+  return text.includes('\\') ? `E'${escapeQuotes(text).replaceAll('\\', '\\\\')}'` : `'${escapeQuotes(text)}'`
+}
+
+const escapeQuotes = (text: string): string => text.replaceAll("'", "''")
+
+/** A table's name as SQL; without a schema the server's `search_path` decides, as it does for TypeORM's own SQL. */
+export function qualified(schema: string | undefined, name: string): string {
+  return schema === undefined ? quote(name) : `${quote(schema)}.${quote(name)}`
+}
+
+/** The name itself where Postgres can hold it; else its start and a digest of the whole, so that two stay two. */
+export function fitName(name: string): string {
+  if (Buffer.byteLength(name) <= NAME_LIMIT_BYTES) return name
+  const digest = createHash('sha1').update(name).digest('hex').slice(0, SUFFIX_BYTES)
+  let start = name
+  while (Buffer.byteLength(start) > NAME_LIMIT_BYTES - SUFFIX_BYTES - 1) start = [...start].slice(0, -1).join('')
+  return `${start}_${digest}`
+}
+
+/** Dollar quotes whose tag does not occur in the body, so that no name in it can end the string. */
+export function dollarQuote(body: string): string {
+  let tag = 'guard'
+  while (body.includes(`$${tag}`)) tag += '_'
+  return `$${tag}$${body}$${tag}$`
+}

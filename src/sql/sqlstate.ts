@@ -1,0 +1,39 @@
+/**
+ * Decisions are made by SQLSTATE and constraint name: messages are translated (`lc_messages`).
+ * @see https://www.postgresql.org/docs/current/errcodes-appendix.html
+ */
+export const SQLSTATE = {
+  uniqueViolation: '23505',
+  serializationFailure: '40001',
+  deadlockDetected: '40P01',
+  /** Raised by the guard; the class is outside those that Postgres reserves. */
+  immutableText: 'UT001',
+  /** Raised by the guard. */
+  chainLimit: 'UT002',
+} as const
+
+/** What `pg` puts on an error of the server. */
+export interface ServerError extends Error {
+  readonly code: string
+  readonly constraint?: string
+}
+
+/** The server's own error, also from inside TypeORM's QueryFailedError; undefined for anything else. */
+export function serverError(error: unknown): ServerError | undefined {
+  if (!(error instanceof Error)) return undefined
+  if ('driverError' in error && error.driverError !== error) return serverError(error.driverError)
+  return 'code' in error && typeof error.code === 'string' && error.code.length === 5
+    ? (error as ServerError)
+    : undefined
+}
+
+/** The transaction lost against another one; the same work may succeed when it is done again from its start. */
+export function isSerializationError(error: unknown): boolean {
+  const code = serverError(error)?.code
+  return code === SQLSTATE.serializationFailure || code === SQLSTATE.deadlockDetected
+}
+
+/** A row of the statement was refused for what it holds (data exception, integrity violation, the guard's own). */
+export function isRowError(error: unknown): boolean {
+  return /^(?:22|23|UT)/.test(serverError(error)?.code ?? '')
+}

@@ -1,0 +1,92 @@
+import type { Digest } from '../text/digest'
+import { qualified, quote } from './identifier'
+
+/** One column of the text, and what stands before it where the columns are composed (`?` before a query). */
+export interface TextColumn {
+  readonly name: string
+  /** @default '' */
+  readonly prefix: string
+}
+
+/** A table with a unique text, by its database names: all that SQL needs to know of a declaration. */
+export interface TextTable {
+  /** undefined: `search_path` decides. */
+  readonly schema: string | undefined
+  readonly table: string
+  readonly text: readonly TextColumn[]
+  readonly scope: readonly string[]
+  readonly hash: string
+  readonly number: string
+  readonly chained: string
+  readonly index: string
+  readonly check: string
+  readonly digest: Digest
+  /** The text may be NULL, any number of times: then its hash is NULL too. */
+  readonly nullable: boolean
+  readonly immutable: boolean
+  readonly maxChainLength: number
+  /** `name@version`, kept in the guard's comment so that a changed one is found. */
+  readonly normalizer: string
+  /** First part of the names of the guard's functions and triggers. */
+  readonly guard: string
+}
+
+export const tableName = ({ schema, table }: TextTable): string => qualified(schema, table)
+
+/** `row."name"`; without a row, `"name"`. */
+export const field = (row: string, name: string): string => (row === '' ? quote(name) : `${row}.${quote(name)}`)
+
+/** The text that is hashed. A column that is NULL leaves out its prefix too. */
+export function composed({ text }: TextTable, row: string): string {
+  const [first] = text
+  if (text.length === 1 && first?.prefix === '') return `${field(row, first.name)}::pg_catalog.text`
+  return text
+    .map(({ name, prefix }) => {
+      const value = `${field(row, name)}::pg_catalog.text`
+      return `coalesce(${prefix === '' ? value : `'${prefix.replaceAll("'", "''")}' || ${value}`}, '')`
+    })
+    .join(' || ')
+}
+
+export const hashOf = (table: TextTable, row: string): string => table.digest.sql(composed(table, row))
+
+/** All text columns NULL: a row without a text, outside every chain. Empty where that cannot be. */
+export function textIsNull(table: TextTable, row: string): string {
+  return table.text.map(({ name }) => `${field(row, name)} IS NULL`).join(' AND ')
+}
+
+/**
+ * Equality column by column, NULL equal to NULL. COLLATE "C" because a nondeterministic collation calls different
+ * texts equal, which would merge them.
+ */
+export function sameText({ text }: TextTable, left: string, right: string): string {
+  return text
+    .map(({ name }) => sameValue(`${field(left, name)}::pg_catalog.text`, `${field(right, name)}::pg_catalog.text`))
+    .join(' AND ')
+}
+
+export const sameValue = (left: string, right: string): string =>
+  `${left} COLLATE "C" IS NOT DISTINCT FROM ${right} COLLATE "C"`
+
+/** The unique index's own operator on every scope column; the scope is NOT NULL, so `=` is enough and indexable. */
+export function sameScope({ scope }: TextTable, left: string, right: string): string[] {
+  return scope.map((name) => `${field(left, name)} OPERATOR(pg_catalog.=) ${field(right, name)}`)
+}
+
+/** The rows of a chain: equal scope and hash. */
+export function sameChain(table: TextTable, left: string, right: string): string {
+  return [
+    ...sameScope(table, left, right),
+    `${field(left, table.hash)} OPERATOR(pg_catalog.=) ${field(right, table.hash)}`,
+  ].join(' AND ')
+}
+
+/** What the check holds a row to; it is what fails safe when another trigger changes the text after ours. */
+export function checkExpression(table: TextTable): string {
+  const hash = quote(table.hash)
+  const honest = `${hash} = ${hashOf(table, '')}`
+  const positive = `${quote(table.number)} >= 0`
+  if (!table.nullable) return `${honest} AND ${positive}`
+  const without = `${textIsNull(table, '')} AND ${hash} IS NULL`
+  return `(${without} OR NOT (${textIsNull(table, '')}) AND ${hash} IS NOT NULL AND ${honest}) AND ${positive}`
+}

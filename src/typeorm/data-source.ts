@@ -1,0 +1,46 @@
+import { type DataSource, EventSubscriber } from 'typeorm'
+import { DeclarationError, UnsupportedDatabaseError } from '../errors'
+import { type DataSourceSettings, registry } from './registry'
+import { hookSchemaBuilder } from './schema-hook'
+import { StoredTextSubscriber } from './subscriber'
+
+/** Options of `withUniqueText`. */
+export interface UniqueTextDataSourceOptions {
+  /**
+   * Send named prepared statements. Say false behind a pooler that gives every statement another session and does not
+   * follow prepared statements (pgbouncer before 1.21 in transaction mode).
+   * @default true
+   */
+  readonly prepare?: boolean
+}
+
+EventSubscriber()(StoredTextSubscriber)
+
+/**
+ * Prepares a DataSource that is not yet initialised: TypeORM's own `migration:generate`, `schema:log`, `schema:sync`
+ * and `synchronize` then make the guard too, and `save` puts the stored text back on its entity.
+ *
+ * @returns the same DataSource
+ * @throws UnsupportedDatabaseError if it is not of type `postgres`
+ * @throws DeclarationError if it is initialised already
+ */
+export function withUniqueText<T extends DataSource>(
+  dataSource: T,
+  { prepare = true }: UniqueTextDataSourceOptions = {},
+): T {
+  const { type, subscribers = [] } = dataSource.options
+  if (type !== 'postgres') {
+    throw new UnsupportedDatabaseError(
+      `typeorm-unique-text needs PostgreSQL, and this DataSource is of type "${type}". Use type "postgres".`,
+    )
+  }
+  if (dataSource.isInitialized) {
+    throw new DeclarationError('withUniqueText() comes too late: call it before initialize().')
+  }
+  hookSchemaBuilder(dataSource)
+  const settings: DataSourceSettings = { prepare }
+  registry.settings.set(dataSource, settings)
+  const list = Array.isArray(subscribers) ? [...subscribers] : Object.values(subscribers)
+  if (!list.includes(StoredTextSubscriber)) dataSource.setOptions({ subscribers: [...list, StoredTextSubscriber] })
+  return dataSource
+}

@@ -1,0 +1,58 @@
+import type { EntityMetadata } from 'typeorm'
+import type { TextTable } from '../sql/text-table'
+import type { Normalizer } from '../text/normalizer'
+import type { UniqueTextClassOptions } from './options'
+
+/** TypeORM does not export the class. */
+export type ColumnMetadata = EntityMetadata['columns'][number]
+
+/** A declaration resolved against the metadata of one DataSource: what every operation works from. */
+export interface Declaration {
+  /** What `by` calls it: the property, or `as` of a class. */
+  readonly name: string
+  /** For single table inheritance, that of the table's root. */
+  readonly metadata: EntityMetadata
+  readonly text: readonly {
+    readonly column: ColumnMetadata
+    readonly normalizer: Normalizer
+    /** A transformer of the user's own stands between the property and the stored text. */
+    readonly transformed: boolean
+  }[]
+  readonly scope: readonly ColumnMetadata[]
+  readonly hidden: readonly ColumnMetadata[]
+  readonly table: TextTable
+  readonly parse: UniqueTextClassOptions['parse']
+}
+
+/** Options of a DataSource, from `withUniqueText`. */
+export interface DataSourceSettings {
+  readonly prepare: boolean
+}
+
+interface Registry {
+  readonly declarations: WeakMap<EntityMetadata, Declaration[]>
+  readonly settings: WeakMap<object, DataSourceSettings>
+  /** Declarations whose index, check and guard were seen in the database. */
+  readonly ready: WeakMap<Declaration, Promise<void>>
+}
+
+/** As TypeORM's own storage: two copies of this module, of whatever version, must see one registry. */
+const KEY = Symbol.for('typeorm-unique-text.registry.1')
+
+const holder = globalThis as { [KEY]?: Registry }
+
+export const registry: Registry = (holder[KEY] ??= {
+  declarations: new WeakMap(),
+  settings: new WeakMap(),
+  ready: new WeakMap(),
+})
+
+/** The declarations of an entity, in the order they were made; empty where it has none. */
+export function declarationsOf(metadata: EntityMetadata): readonly Declaration[] {
+  return registry.declarations.get(rootOf(metadata)) ?? []
+}
+
+/** The metadata that owns the table: a child of single table inheritance shares its parent's. */
+export function rootOf(metadata: EntityMetadata): EntityMetadata {
+  return metadata.tableType === 'entity-child' ? metadata.parentEntityMetadata : metadata
+}
