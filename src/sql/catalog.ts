@@ -69,7 +69,7 @@ export async function tableState(query: Query, relation: string): Promise<TableS
                               JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
                              WHERE k.place <= i.indnkeyatts))), '[]')
           FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid WHERE i.indrelid = r.oid) AS "indexes",
-       (SELECT coalesce(jsonb_agg(jsonb_build_object('name', a.attname, 'type', format_type(a.atttypid, NULL), 'nullable', NOT a.attnotnull)), '[]')
+       (SELECT coalesce(jsonb_agg(jsonb_build_object('name', a.attname, 'type', format_type(a.atttypid, -1), 'nullable', NOT a.attnotnull)), '[]')
           FROM pg_attribute AS a WHERE a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped) AS "columns",
        (SELECT coalesce(jsonb_agg(jsonb_build_object('name', c.conname, 'valid', c.convalidated)), '[]')
           FROM pg_constraint AS c WHERE c.conrelid = r.oid AND c.contype = 'c') AS "checks",

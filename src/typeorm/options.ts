@@ -44,7 +44,7 @@ export interface UniqueTextClassOptions extends UniqueTextOptions {
   /** In the order of the text. Each needs a column of its own, of type text or varchar. */
   readonly columns: readonly (string | UniqueTextColumn)[]
   /** Makes the properties, scope included, of a text, for the importer; null refuses it. */
-  readonly parse?: (text: string) => Readonly<Record<string, unknown>> | null
+  readonly parse?: (text: string) => object | null
 }
 
 /** Both forms as one, with every default filled in. */

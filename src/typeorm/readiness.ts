@@ -2,28 +2,29 @@ import { type Finding, SchemaDriftError, UnsupportedDatabaseError } from '../err
 import { type Query, tableState, type TableState } from '../sql/catalog'
 import { guardOf } from '../sql/guard'
 import { type TextTable, tableName } from '../sql/text-table'
-import { type Declaration, registry } from './registry'
+import { type ColumnTypes, type Declaration, registry } from './registry'
 
 /**
  * Sees once per DataSource that index, check and guard of a declaration stand; an operation without them would store
  * duplicates or find nothing. A failure is not remembered, so that a migration mends it without a restart.
  *
+ * @returns the SQL type of every column of the table, without its length
  * @throws SchemaDriftError, UnsupportedDatabaseError
  */
-export async function ensureReady(declaration: Declaration, query: Query): Promise<void> {
+export async function ensureReady(declaration: Declaration, query: Query): Promise<ColumnTypes> {
   const known = registry.ready.get(declaration)
   if (known) return await known
   const check = inspect(declaration, query)
   registry.ready.set(declaration, check)
   try {
-    await check
+    return await check
   } catch (error) {
     registry.ready.delete(declaration)
     throw error
   }
 }
 
-async function inspect({ table }: Declaration, query: Query): Promise<void> {
+async function inspect({ table }: Declaration, query: Query): Promise<ColumnTypes> {
   const [server] = (await query(`SELECT current_setting('server_encoding') AS encoding`)) as { encoding: string }[]
   if (server?.encoding !== 'UTF8') {
     throw new UnsupportedDatabaseError(
@@ -31,8 +32,10 @@ async function inspect({ table }: Declaration, query: Query): Promise<void> {
         `Move the data to a database made with ENCODING 'UTF8'.`,
     )
   }
-  const findings = findDrift(table, await tableState(query, tableName(table)))
+  const state = await tableState(query, tableName(table))
+  const findings = findDrift(table, state)
   if (findings.length > 0) throw new SchemaDriftError(table.table, findings)
+  return new Map(state.columns.map(({ name, type }) => [name, type]))
 }
 
 /** What contradicts the declaration; empty where nothing does. */

@@ -24,6 +24,9 @@ export interface Declaration {
   readonly parse: UniqueTextClassOptions['parse']
 }
 
+/** SQL types by database column name. */
+export type ColumnTypes = ReadonlyMap<string, string>
+
 /** Options of a DataSource, from `withUniqueText`. */
 export interface DataSourceSettings {
   readonly prepare: boolean
@@ -33,7 +36,7 @@ interface Registry {
   readonly declarations: WeakMap<EntityMetadata, Declaration[]>
   readonly settings: WeakMap<object, DataSourceSettings>
   /** Declarations whose index, check and guard were seen in the database. */
-  readonly ready: WeakMap<Declaration, Promise<void>>
+  readonly ready: WeakMap<Declaration, Promise<ColumnTypes>>
 }
 
 /** As TypeORM's own storage: two copies of this module, of whatever version, must see one registry. */

@@ -1,0 +1,35 @@
+import { BaseEntity, type DeepPartial } from 'typeorm'
+import { findOrCreateMany, type FindOrCreateManyResult } from './many'
+import { type ByOptions, findByText, findOrCreate, type FindOrCreateResult } from './one'
+
+type EntityClass<Entity extends UniqueTextEntity> = (new () => Entity) & typeof UniqueTextEntity
+
+/** TypeORM's BaseEntity with the operations of this package; each uses the entity's DataSource. */
+export class UniqueTextEntity extends BaseEntity {
+  static async findOrCreate<Entity extends UniqueTextEntity>(
+    this: EntityClass<Entity>,
+    values: DeepPartial<Entity>,
+    options?: ByOptions,
+  ): Promise<FindOrCreateResult<Entity>> {
+    const { manager, target } = this.getRepository<Entity>()
+    return await findOrCreate(manager, target, values, options)
+  }
+
+  static async findOrCreateMany<Entity extends UniqueTextEntity>(
+    this: EntityClass<Entity>,
+    inputs: readonly DeepPartial<Entity>[],
+    options?: ByOptions,
+  ): Promise<FindOrCreateManyResult<Entity>[]> {
+    const { manager, target } = this.getRepository<Entity>()
+    return await findOrCreateMany(manager, target, inputs, options)
+  }
+
+  static async findByText<Entity extends UniqueTextEntity>(
+    this: EntityClass<Entity>,
+    values: DeepPartial<Entity>,
+    options?: ByOptions,
+  ): Promise<Entity | null> {
+    const { manager, target } = this.getRepository<Entity>()
+    return await findByText(manager, target, values, options)
+  }
+}

@@ -1,0 +1,34 @@
+import type { DeepPartial, ObjectLiteral, Repository } from 'typeorm'
+import { findOrCreateMany, type FindOrCreateManyResult } from './many'
+import { type ByOptions, findByText, findOrCreate, type FindOrCreateResult } from './one'
+
+/** For `dataSource.getRepository(Page).extend(uniqueTextMethods)`; each uses the repository's own manager. */
+export interface UniqueTextMethods {
+  findOrCreate<Entity extends ObjectLiteral>(
+    this: Repository<Entity>,
+    values: DeepPartial<Entity>,
+    options?: ByOptions,
+  ): Promise<FindOrCreateResult<Entity>>
+  findOrCreateMany<Entity extends ObjectLiteral>(
+    this: Repository<Entity>,
+    inputs: readonly DeepPartial<Entity>[],
+    options?: ByOptions,
+  ): Promise<FindOrCreateManyResult<Entity>[]>
+  findByText<Entity extends ObjectLiteral>(
+    this: Repository<Entity>,
+    values: DeepPartial<Entity>,
+    options?: ByOptions,
+  ): Promise<Entity | null>
+}
+
+export const uniqueTextMethods: UniqueTextMethods = {
+  async findOrCreate(values, options) {
+    return await findOrCreate(this.manager, this.target, values, options)
+  },
+  async findOrCreateMany(inputs, options) {
+    return await findOrCreateMany(this.manager, this.target, inputs, options)
+  },
+  async findByText(values, options) {
+    return await findByText(this.manager, this.target, values, options)
+  },
+}

@@ -1,0 +1,133 @@
+import type { DataSource, EntityManager, QueryRunner } from 'typeorm'
+import { TransactionAbortedError } from '../errors'
+import type { Query } from '../sql/catalog'
+import { isSerializationError } from '../sql/sqlstate'
+import type { Statement } from '../sql/statements'
+import { registry } from '../typeorm/registry'
+
+/** The parts of a `pg` client that are used here. */
+interface PgClient {
+  query(config: {
+    text: string
+    values: readonly unknown[]
+    rowMode: 'array'
+    name?: string
+  }): Promise<{ rows: unknown[][] }>
+}
+
+/** A row as the driver gives it: values in the order of the select list. */
+export type Row = readonly unknown[]
+
+/** One connection for the time of an operation: the caller's, in its transaction, or one from the pool. */
+export interface Session {
+  readonly queryRunner: QueryRunner
+  readonly dataSource: DataSource
+  /** The connection is the caller's and its transaction is open. */
+  readonly inTransaction: boolean
+  rows(statement: Statement, values: readonly unknown[]): Promise<Row[]>
+  /** As `rows`; an error leaves the caller's transaction usable. */
+  safely(statement: Statement, values: readonly unknown[]): Promise<Row[]>
+  readonly query: Query
+}
+
+/** The DataSource of a manager; TypeORM 0.3 calls it `connection`. */
+export function dataSourceOfManager(manager: EntityManager): DataSource {
+  return manager.dataSource ?? (manager as unknown as { connection: DataSource }).connection
+}
+
+/** Runs `work` on the manager's own connection, or on one from the pool that is given back however it ends. */
+export async function withSession<T>(manager: EntityManager, work: (session: Session) => Promise<T>): Promise<T> {
+  const given = manager.queryRunner
+  if (given) return await work(openSession(given, dataSourceOfManager(manager), true))
+  const dataSource = dataSourceOfManager(manager)
+  const queryRunner = dataSource.createQueryRunner('master')
+  try {
+    return await work(openSession(queryRunner, dataSource, false))
+  } finally {
+    await queryRunner.release()
+  }
+}
+
+function openSession(queryRunner: QueryRunner, dataSource: DataSource, shared: boolean): Session {
+  const inTransaction = shared && queryRunner.isTransactionActive
+  const exclusive = shared
+    ? async <T>(work: () => Promise<T>): Promise<T> => await oneAtATime(queryRunner, work)
+    : async <T>(work: () => Promise<T>): Promise<T> => await work()
+  const send = async (statement: Statement, values: readonly unknown[]): Promise<Row[]> => {
+    try {
+      return await run(queryRunner, dataSource, statement, values)
+    } catch (error) {
+      if (inTransaction && isSerializationError(error)) throw new TransactionAbortedError(error)
+      throw error
+    }
+  }
+  return {
+    queryRunner,
+    dataSource,
+    inTransaction,
+    rows: async (statement, values) => await exclusive(async () => await send(statement, values)),
+    safely: async (statement, values) =>
+      await exclusive(async () =>
+        inTransaction
+          ? await inSavepoint(queryRunner, dataSource, async () => await send(statement, values))
+          : await send(statement, values),
+      ),
+    query: async (sql, values) => await exclusive(async () => (await queryRunner.query(sql, values)) as unknown[]),
+  }
+}
+
+const SAVEPOINT = 'typeorm_unique_text'
+
+async function inSavepoint<T>(queryRunner: QueryRunner, dataSource: DataSource, work: () => Promise<T>): Promise<T> {
+  const command = async (sql: string): Promise<void> => {
+    await run(queryRunner, dataSource, { name: '', sql }, [])
+  }
+  await command(`SAVEPOINT ${SAVEPOINT}`)
+  try {
+    const result = await work()
+    await command(`RELEASE SAVEPOINT ${SAVEPOINT}`)
+    return result
+  } catch (error) {
+    // After 40001 and 40P01 too a savepoint can be rolled back to, but the snapshot is the same: the caller must retry.
+    // On a connection that is gone the rollback fails as well; the first error says more.
+    await command(`ROLLBACK TO SAVEPOINT ${SAVEPOINT}; RELEASE SAVEPOINT ${SAVEPOINT}`).catch(() => {})
+    throw error
+  }
+}
+
+const queues = new WeakMap<QueryRunner, Promise<unknown>>()
+
+/**
+ * Calls in parallel on one transaction share one connection: without a queue, the statement of one could fall between
+ * another's failed statement and its rollback to the savepoint. No listener runs inside, so none can wait for itself.
+ */
+async function oneAtATime<T>(queryRunner: QueryRunner, work: () => Promise<T>): Promise<T> {
+  const before = queues.get(queryRunner) ?? Promise.resolve()
+  const result = before.then(work)
+  queues.set(
+    queryRunner,
+    result.catch(() => {}),
+  )
+  return await result
+}
+
+/** Past TypeORM's own `query()`, which knows no prepared statements; logged as it would be. */
+async function run(
+  queryRunner: QueryRunner,
+  dataSource: DataSource,
+  { name, sql }: Statement,
+  values: readonly unknown[],
+): Promise<Row[]> {
+  const client = (await queryRunner.connect()) as PgClient
+  const { logger } = dataSource
+  const logged = values as unknown[]
+  logger.logQuery(sql, logged, queryRunner)
+  const prepare = name !== '' && (registry.settings.get(dataSource)?.prepare ?? true)
+  try {
+    const config = { text: sql, values, rowMode: 'array' } as const
+    return (await client.query(prepare ? { ...config, name } : config)).rows
+  } catch (error) {
+    logger.logQueryError(error as Error, sql, logged, queryRunner)
+    throw error
+  }
+}

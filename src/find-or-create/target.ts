@@ -1,0 +1,66 @@
+import type { DataSource, EntityManager, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
+import { DeclarationError } from '../errors'
+import { type ColumnMetadata, type Declaration, declarationsOf } from '../typeorm/registry'
+import { dataSourceOfManager } from './session'
+
+/** Which entity, and which of its texts. */
+export interface Target {
+  readonly dataSource: DataSource
+  readonly metadata: EntityMetadata
+  readonly declaration: Declaration
+  /** Columns that `find` would load. */
+  readonly select: readonly ColumnMetadata[]
+  /** Columns beside scope and text that an insert may bring. */
+  readonly others: readonly ColumnMetadata[]
+}
+
+type Cache = WeakMap<Declaration, WeakMap<EntityMetadata, Target>>
+const cache: Cache = new WeakMap()
+
+/**
+ * @param by name of the declaration; may be left out where the entity has one only
+ * @throws DeclarationError if the entity has no such text, or several and none is named
+ */
+export function targetOf<Entity extends ObjectLiteral>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  by: string | undefined,
+): Target {
+  const dataSource = dataSourceOfManager(manager)
+  const metadata = dataSource.getMetadata(entity)
+  const declaration = choose(metadata, by)
+  let targets = cache.get(declaration)
+  if (!targets) cache.set(declaration, (targets = new WeakMap()))
+  let target = targets.get(metadata)
+  if (!target) targets.set(metadata, (target = makeTarget(dataSource, metadata, declaration)))
+  return target
+}
+
+function choose(metadata: EntityMetadata, by: string | undefined): Declaration {
+  const declarations = declarationsOf(metadata)
+  const names = declarations.map(({ name }) => `"${name}"`).join(', ')
+  if (declarations.length === 0) {
+    throw new DeclarationError(`${metadata.name} declares no unique text. Put @UniqueText() on a property of it.`)
+  }
+  const [only] = declarations
+  if (by === undefined && only && declarations.length === 1) return only
+  const chosen = declarations.find(({ name }) => name === by)
+  if (chosen) return chosen
+  throw new DeclarationError(
+    by === undefined
+      ? `${metadata.name} declares several unique texts. Say by which: the option "by" takes one of ${names}.`
+      : `${metadata.name} declares no unique text "${by}". The option "by" takes one of ${names}.`,
+  )
+}
+
+function makeTarget(dataSource: DataSource, metadata: EntityMetadata, declaration: Declaration): Target {
+  const own = new Set([...declaration.scope, ...declaration.text.map(({ column }) => column), ...declaration.hidden])
+  const hidden = new Set(declarationsOf(metadata).flatMap((one) => one.hidden))
+  return {
+    dataSource,
+    metadata,
+    declaration,
+    select: metadata.columns.filter((column) => column.isSelect && !column.isVirtual && !column.isVirtualProperty),
+    others: metadata.columns.filter((column) => column.isInsert && !own.has(column) && !hidden.has(column)),
+  }
+}

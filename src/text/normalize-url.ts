@@ -1,0 +1,20 @@
+// Nothing but the dependency, under types of our own. normalize-url is ESM only and our package CommonJS: the build
+// bundles it into this one file, and the declarations we publish must not import its types.
+import normalizeUrlModule from 'normalize-url'
+
+/** The options of normalize-url that we pass; every one of them, so that none of its defaults is ours by accident. */
+export interface NormalizeUrlOptions {
+  readonly forceHttps: boolean
+  readonly keepQueryParameters?: readonly (string | RegExp)[]
+  readonly removeDirectoryIndex: boolean | readonly (string | RegExp)[]
+  readonly removeQueryParameters: boolean | readonly (string | RegExp)[]
+  readonly removeTrailingSlash: boolean
+  readonly sortQueryParameters: boolean
+  readonly stripAuthentication: boolean
+  readonly stripHash: boolean
+  readonly stripTextFragment: boolean
+  readonly stripWWW: boolean
+}
+
+/** normalize-url 9.0.1. Throws on what is no URL, and then may hold the text in its error. */
+export const normalizeUrl: (text: string, options: NormalizeUrlOptions) => string = normalizeUrlModule

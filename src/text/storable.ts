@@ -1,0 +1,30 @@
+/** What keeps a text out of Postgres, and where. */
+interface Unstorable {
+  /** One clause that never quotes the text. */
+  readonly reason: string
+  /** 0-based offset in code points. */
+  readonly offset: number
+}
+
+/** `String.prototype.isWellFormed`, which is ES2024: younger than our `lib`, older than every Node.js we support. */
+export function isWellFormed(text: string): boolean {
+  return (text as string & { isWellFormed(): boolean }).isWellFormed()
+}
+
+/**
+ * Why Postgres cannot store `text` exactly, or undefined if it can. `text` has no U+0000, and a lone surrogate has no
+ * UTF-8: the driver would send U+FFFD for it, and so make one text of two different ones.
+ */
+export function unstorable(text: string): Unstorable | undefined {
+  return isWellFormed(text) && !text.includes('\0') ? undefined : firstUnstorable(text)
+}
+
+function firstUnstorable(text: string): Unstorable | undefined {
+  let offset = 0
+  for (const character of text) {
+    if (character === '\0') return { reason: 'it contains U+0000', offset }
+    if (!isWellFormed(character)) return { reason: 'it contains a lone surrogate', offset }
+    offset++
+  }
+  return undefined
+}

@@ -1,0 +1,2 @@
+export { formatUrl, parseUrl, type UrlParts } from './parts'
+export { Url } from './url'

@@ -1,0 +1,170 @@
+import type { Client } from 'pg'
+import { guardOf } from '../../src/sql/guard'
+import { literal, quote } from '../../src/sql/identifier'
+import type { TestDatabase } from './database'
+import { createGuardedTable, putRows, rowsOf, textTable, violations } from './guarded-table'
+import type { Expected, Interleaving, PerLevel, SessionName, Step } from './interleaving'
+import { endOrWait, type Level, LEVELS, openSession, type Outcome, type Session, type Statement } from './sessions'
+
+export const NAMES: readonly SessionName[] = ['P', 'Q', 'R']
+
+/** The table that interleavings work on. */
+export const page = textTable({ scope: ['tenant'] })
+
+/** A setting in which interleavings run: the guard, perhaps changed, and what else stands on the table. */
+export interface Setting {
+  /** Name of the schema. */
+  readonly name: string
+  /** @default the guard as it is */
+  readonly guard?: readonly string[]
+  /** Statements after the table is made, for instance a user's own triggers. */
+  readonly and?: readonly string[]
+}
+
+/** One level for all sessions, or one each. */
+export type Levels = Level | Readonly<Record<SessionName, Level>>
+
+export interface Played {
+  /** The steps with what they gave. */
+  readonly transcript: readonly string[]
+  readonly rows: string
+  readonly violations: readonly string[]
+}
+
+export interface Stage {
+  /** Plays the steps one after another; what a waiting session was to do next waits for its end. */
+  play(interleaving: Interleaving, levels: Levels, setting?: Setting): Promise<Played>
+}
+
+const PLAIN: Setting = { name: 'plain' }
+
+/**
+ * Barriers for `stops`: triggers that sort before and after the guard's. A session told to stop waits for the advisory
+ * lock that the observer holds.
+ */
+const BARRIERS = [
+  `CREATE FUNCTION barrier() RETURNS trigger LANGUAGE plpgsql AS $$
+   BEGIN
+     IF current_setting('barrier.site', true) = TG_ARGV[0] THEN
+       PERFORM set_config('barrier.site', '', false);
+       PERFORM pg_advisory_lock_shared(current_setting('barrier.lock')::bigint);
+       PERFORM pg_advisory_unlock_shared(current_setting('barrier.lock')::bigint);
+     END IF;
+     RETURN coalesce(NEW, OLD);
+   END $$`,
+  ...(['a_before', 'z_placed'] as const).map(
+    (name) =>
+      `CREATE TRIGGER ${name} BEFORE INSERT OR UPDATE OR DELETE ON page FOR EACH ROW EXECUTE FUNCTION barrier(${literal(name.slice(2))})`,
+  ),
+  ...(['a_written', 'z_settled'] as const).map(
+    (name) =>
+      `CREATE TRIGGER ${name} AFTER INSERT OR UPDATE OR DELETE ON page FOR EACH ROW EXECUTE FUNCTION barrier(${literal(name.slice(2))})`,
+  ),
+]
+
+/** Call once in a file; the sessions are opened before the first play. */
+export function useStage(db: TestDatabase): Stage {
+  let opened: Promise<{ observer: Client; sessions: Record<SessionName, Session> }> | undefined
+  const made = new Set<string>()
+  const open = async (): Promise<{ observer: Client; sessions: Record<SessionName, Session> }> => {
+    const observer = await db.client()
+    const session = async (): Promise<Session> => await openSession(await db.client())
+    return { observer, sessions: { P: await session(), Q: await session(), R: await session() } }
+  }
+  return {
+    play: async (interleaving, levels, setting = PLAIN) => {
+      const { observer, sessions } = await (opened ??= open())
+      const stops = interleaving.steps.some(({ kind }) => kind === 'stops')
+      const name = stops ? `${setting.name} with barriers` : setting.name
+      if (!made.has(name)) {
+        await makeSetting(observer, name, [...(setting.and ?? []), ...(stops ? BARRIERS : [])], setting.guard)
+        made.add(name)
+      }
+      for (const { client } of [{ client: observer }, ...Object.values(sessions)]) {
+        await client.query(`set search_path to ${quote(name)}`)
+      }
+      await putRows(observer, page, interleaving.given)
+      await setLevels(sessions, levels)
+      const transcript = await playSteps(observer, sessions, interleaving.steps)
+      await finish(sessions)
+      return { transcript, rows: await rowsOf(observer, page), violations: await violations(observer, page) }
+    },
+  }
+}
+
+async function makeSetting(
+  observer: Client,
+  name: string,
+  and: readonly string[],
+  guard: readonly string[] = guardOf(page).create,
+): Promise<void> {
+  await observer.query(`create schema ${quote(name)}; set search_path to ${quote(name)}`)
+  await createGuardedTable(observer, page, { guard })
+  for (const statement of and) await observer.query(statement)
+}
+
+async function setLevels(sessions: Record<SessionName, Session>, levels: Levels): Promise<void> {
+  for (const [index, name] of NAMES.entries()) {
+    const level = typeof levels === 'string' ? levels : levels[name]
+    await sessions[name].client.query(
+      `set default_transaction_isolation to ${literal(level)}; set "barrier.lock" to ${index}; set "barrier.site" to ''`,
+    )
+  }
+}
+
+/** Sends the steps; `ends` and `goes` look at what was sent before. */
+async function playSteps(
+  observer: Client,
+  sessions: Record<SessionName, Session>,
+  steps: readonly Step[],
+): Promise<string[]> {
+  const sent: Partial<Record<SessionName, Statement>> = {}
+  const transcript: string[] = []
+  for (const { session: name, kind, operation, site } of steps) {
+    const session = sessions[name]
+    const lock = NAMES.indexOf(name)
+    if (kind === 'stops') {
+      await session.client.query(`set "barrier.site" to ${literal(site ?? '')}`)
+      await observer.query(`select pg_advisory_lock(${lock})`)
+    }
+    if (kind === 'goes') await observer.query(`select pg_advisory_unlock(${lock})`)
+    if (operation) {
+      // A session that waits where it was not expected to: the statement is queued behind, as a client would do it.
+      sent[name] = session.start(operation.sql)
+    }
+    const statement = sent[name]
+    if (!statement) throw new TypeError(`${name} has sent nothing.`)
+    const outcome = await endOrWait(observer, session, statement)
+    transcript.push(
+      line({ session: name, kind, ...(operation && { operation }), ...(site && { site }) }, shown(outcome)),
+    )
+  }
+  await observer.query('select pg_advisory_unlock_all()')
+  return transcript
+}
+
+/** Whatever is still open is committed, so that a fault cannot hide in a rollback. */
+async function finish(sessions: Record<SessionName, Session>): Promise<void> {
+  await Promise.all(NAMES.map(async (name) => await sessions[name].run('COMMIT')))
+}
+
+const shown = (outcome: Outcome | 'waits'): Expected => {
+  if (outcome === 'waits') return outcome
+  if (!outcome.ok) return outcome.sqlstate
+  return outcome.count ?? outcome.command
+}
+
+function line({ session, kind, operation, site }: Omit<Step, 'expected'>, outcome: Expected): string {
+  const what = { runs: '', stops: ` stopped (${site})`, goes: 'goes on', ends: 'ends' }[kind]
+  return `${session}: ${operation?.name ?? ''}${what} → ${outcome}`
+}
+
+/** What `play` must give at this level. */
+export function expectedPlay({ steps, rows }: Interleaving, level: Level): Played {
+  const key = levelKey(level)
+  return { transcript: steps.map((step) => line(step, step.expected[key])), rows: rows[key], violations: [] }
+}
+
+export function levelKey(level: Level): keyof PerLevel<unknown> {
+  return (['rc', 'rr', 'ser'] as const)[LEVELS.indexOf(level)] ?? 'rc'
+}
