@@ -23,7 +23,9 @@ export async function beforeInsert(session: Session, metadata: EntityMetadata, e
   await session.queryRunner.broadcaster.broadcast('BeforeInsert', metadata, entity)
 }
 
-export async function afterInsert(session: Session, metadata: EntityMetadata, entity: ObjectLiteral): Promise<void> {
+export async function afterInsert(session: Session, target: Target, entity: ObjectLiteral): Promise<void> {
+  if (!listensToInsert(target)) return
+  const { metadata } = target
   await session.queryRunner.broadcaster.broadcast('AfterInsert', metadata, entity)
 }
 

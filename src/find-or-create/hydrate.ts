@@ -2,6 +2,14 @@ import type { EntityMetadata, ObjectLiteral } from 'typeorm'
 import type { Row, Session } from './session'
 import type { Target } from './target'
 
+/** Hash numbers of the entities given back, where they are not 0: too few to weigh, and no property would be free. */
+const hashNumbers = new WeakMap<object, number>()
+
+/** The hash number that the row of this entity had when find-or-create gave it back. */
+export function hashNumberOf(entity: object): number {
+  return hashNumbers.get(entity) ?? 0
+}
+
 /** An entity as `find` would give it, without relations. `row` is in the order of `shapeOf(target).select`. */
 export function hydrate<Entity>({ queryRunner, dataSource }: Session, target: Target, row: Row): Entity {
   const metadata = concrete(target, row)
@@ -10,6 +18,8 @@ export function hydrate<Entity>({ queryRunner, dataSource }: Session, target: Ta
     const value: unknown = dataSource.driver.prepareHydratedValue(row[place], column)
     if (value !== undefined) column.setEntityValue(entity, value)
   })
+  const hashNumber = Number(row.at(-1))
+  if (hashNumber > 0) hashNumbers.set(entity, hashNumber)
   return entity as Entity
 }
 

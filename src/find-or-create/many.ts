@@ -5,13 +5,14 @@ import { isRowError, isSerializationError } from '../sql/sqlstate'
 import { arrayLiteral, findOrCreateManyStatement, insertColumns, type Statement } from '../sql/statements'
 import { ensureReady } from '../typeorm/readiness'
 import type { ColumnTypes } from '../typeorm/registry'
+import { explain, oneOf } from './attempt'
 import { afterLoad, listensToInsert } from './events'
 import { hydrate } from './hydrate'
-import { type ByOptions, explain, findOrCreateRow, type FindOrCreateResult, oneOf } from './one'
+import { type ByOptions, findOrCreateRow, type FindOrCreateResult } from './one'
 import { backoffMilliseconds, MAX_ATTEMPTS } from './retry'
 import { type PreparedRow, prepareRow, shapeOf } from './row'
 import { type Row, type Session, withSession } from './session'
-import { type Target, targetOf } from './target'
+import { remember, type Target, targetOf } from './target'
 
 /** What became of one input: its row, or why there is none. */
 export type FindOrCreateManyResult<Entity> = FindOrCreateResult<Entity> | { readonly error: unknown }
@@ -213,23 +214,16 @@ async function send<Entity>(
   }
 }
 
-interface ManyStatement {
+export interface ManyStatement {
   readonly statement: Statement
   /** Per parameter: the column is itself an array. */
   readonly isArray: readonly boolean[]
 }
 
-const statementCache = new WeakMap<Target, Map<string, ManyStatement>>()
-
 function statementFor(target: Target, others: readonly string[], types: ColumnTypes): ManyStatement {
-  let byColumns = statementCache.get(target)
-  if (!byColumns) statementCache.set(target, (byColumns = new Map()))
-  const key = others.join('\n')
-  let known = byColumns.get(key)
-  if (!known) {
+  return remember(target.manyStatements, others, () => {
     const shape = shapeOf(target, others)
     const isArray = insertColumns(shape).map((name) => types.get(name)?.endsWith('[]') ?? false)
-    byColumns.set(key, (known = { statement: findOrCreateManyStatement(shape, types), isArray }))
-  }
-  return known
+    return { statement: findOrCreateManyStatement(shape, types), isArray }
+  })
 }

@@ -1,20 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
-import { AttemptsExhaustedError, ChainLimitError, DuplicateTextError } from '../errors'
-import { isSerializationError, SQLSTATE, serverError } from '../sql/sqlstate'
-import {
-  createInChainStatement,
-  findOrCreateStatement,
-  findStatement,
-  type RowShape,
-  type Statement,
-} from '../sql/statements'
+import { AttemptsExhaustedError } from '../errors'
+import { isSerializationError } from '../sql/sqlstate'
 import { ensureReady } from '../typeorm/readiness'
+import { explain, find, type Outcome, tryOnce } from './attempt'
 import { afterInsert, afterLoad, beforeInsert, listensToInsert } from './events'
 import { hydrate } from './hydrate'
 import { backoffMilliseconds, MAX_ATTEMPTS } from './retry'
-import { type PreparedRow, prepareRow, shapeOf } from './row'
-import { type Row, type Session, withSession } from './session'
+import { type PreparedRow, prepareRow } from './row'
+import { type Session, withSession } from './session'
 import { type Target, targetOf } from './target'
 
 /** Options of every operation. */
@@ -82,29 +76,25 @@ export async function findByText<Entity extends ObjectLiteral>(
   })
 }
 
-/** The loop; `values` is the caller's object, of which listeners get an entity. */
+/**
+ * The loop of attempts.
+ *
+ * @param values the caller's object, of which listeners get an entity
+ */
 export async function findOrCreateRow<Entity extends ObjectLiteral>(
   session: Session,
   target: Target,
-  given: PreparedRow,
+  row: PreparedRow,
   values: DeepPartial<Entity>,
 ): Promise<FindOrCreateResult<Entity>> {
   const started = performance.now()
-  const listened = listensToInsert(target) ? new ListenedInsert<Entity>(session, target, values) : undefined
-  let row = given
+  const once = listensToInsert(target) ? listened(session, target, row, values) : plain(session, target, row)
   let cause: unknown
-  for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt += 1) {
-    if (attempt > 1) await sleep(backoffMilliseconds(attempt - 1, Math.random()))
+  for (let attempts = 1; attempts <= MAX_ATTEMPTS; attempts += 1) {
+    if (attempts > 1) await sleep(backoffMilliseconds(attempts - 1, Math.random()))
     try {
-      const [found] = listened ? await find(session, target, row) : []
-      if (!found && listened) row = await listened.before(row)
-      const outcome = found ? { row: found, created: false } : await tryOnce(session, target, row)
-      if (outcome) {
-        const entity = hydrate<Entity>(session, target, outcome.row)
-        if (outcome.created) await listened?.after(entity)
-        else await afterLoad(session, target, [entity])
-        return { entity, created: outcome.created, attempts: attempt }
-      }
+      const outcome = await once()
+      if (outcome) return { ...(await toResult<Entity>(session, target, outcome)), attempts }
     } catch (error) {
       if (session.inTransaction || !isSerializationError(error)) throw explain(error, target)
       cause = error
@@ -113,117 +103,44 @@ export async function findOrCreateRow<Entity extends ObjectLiteral>(
   throw new AttemptsExhaustedError(target.declaration.name, MAX_ATTEMPTS, performance.now() - started, cause)
 }
 
-/** BeforeInsert fires once, on an entity whose changes count; AfterInsert only where the row was inserted. */
-class ListenedInsert<Entity extends ObjectLiteral> {
-  private prepared: PreparedRow | undefined
+type Once = () => Promise<Outcome | undefined>
 
-  constructor(
-    private readonly session: Session,
-    private readonly target: Target,
-    private readonly values: DeepPartial<Entity>,
-  ) {}
+function plain(session: Session, target: Target, row: PreparedRow): Once {
+  return () => tryOnce(session, target, row)
+}
 
-  async before(row: PreparedRow): Promise<PreparedRow> {
-    if (this.prepared) return this.prepared
-    const { metadata, dataSource } = this.target
-    const entity = dataSource.manager.create(metadata.target, this.values as ObjectLiteral) as ObjectLiteral
-    await beforeInsert(this.session, metadata, entity)
-    const changed = prepareRow(this.target, entity)
-    // A listener may fill in columns; another text would make this another operation.
-    this.prepared = changed.key === row.key ? changed : { ...changed, values: row.values, others: row.others }
-    return this.prepared
-  }
-
-  async after(entity: Entity): Promise<void> {
-    await afterInsert(this.session, this.target.metadata, entity)
+/** BeforeInsert must not fire for a row that is found, so it is looked for first; it fires once for all attempts. */
+function listened(session: Session, target: Target, given: PreparedRow, values: ObjectLiteral): Once {
+  let row: PreparedRow | undefined
+  return async () => {
+    const [found] = await find(session, target, given)
+    if (found) return { row: found, created: false }
+    row ??= await rowAfterListeners(session, target, given, values)
+    return await tryOnce(session, target, row)
   }
 }
 
-interface Outcome {
-  readonly row: Row
-  readonly created: boolean
+/** Listeners may fill in columns; another text would make it another operation, and does not count. */
+async function rowAfterListeners(
+  session: Session,
+  target: Target,
+  given: PreparedRow,
+  values: ObjectLiteral,
+): Promise<PreparedRow> {
+  const { metadata, dataSource } = target
+  const entity: ObjectLiteral = dataSource.manager.create(metadata.target, values)
+  await beforeInsert(session, metadata, entity)
+  const changed = prepareRow(target, entity)
+  return changed.key === given.key ? changed : given
 }
 
-/** One attempt; undefined where others were faster in every step. */
-async function tryOnce(session: Session, target: Target, row: PreparedRow): Promise<Outcome | undefined> {
-  const { findOrCreate, inChain, inChainOrRaise } = statementsOf(target, row.others)
-  const first = await session.rows(findOrCreate, row.values)
-  const [taken] = oneOf(
-    target,
-    first.map((result) => result.slice(1)),
-  )
-  if (taken) return { row: taken, created: first[0]?.[0] === true }
-  // The index refused, and the row that holds the text was not visible: another inserter was faster, a text with equal
-  // hash holds number 0, or it was another unique index.
-  const found = await find(session, target, row)
-  if (found[0]) return { row: found[0], created: false }
-  const [created] = await session.safely(inChain, row.values)
-  if (created) return { row: created, created: true }
-  const again = await find(session, target, row)
-  if (again[0]) return { row: again[0], created: false }
-  try {
-    const [late] = await session.safely(inChainOrRaise, row.values)
-    return late ? { row: late, created: true } : undefined
-  } catch (error) {
-    const refused = serverError(error)
-    const ours = refused?.code === SQLSTATE.uniqueViolation && refused.constraint === target.declaration.table.index
-    if (ours) return undefined
-    throw error
-  }
-}
-
-async function find(session: Session, target: Target, row: PreparedRow): Promise<Row[]> {
-  const { find: statement, valueCount } = statementsOf(target, row.others)
-  return oneOf(target, await session.rows(statement, row.values.slice(0, valueCount)))
-}
-
-/** @throws DuplicateTextError if there are several */
-export function oneOf(target: Target, rows: Row[]): Row[] {
-  if (rows.length <= 1) return rows
-  const { metadata, select, declaration } = target
-  const ids = rows.map((row) =>
-    Object.fromEntries(
-      metadata.primaryColumns.map((column) => [column.propertyPath, row[select.indexOf(column)] ?? null]),
-    ),
-  )
-  throw new DuplicateTextError(declaration.name, ids)
-}
-
-/** The guard's own errors, as errors of ours. */
-export function explain(error: unknown, { declaration }: Target): unknown {
-  const refused = serverError(error)
-  if (refused?.code === SQLSTATE.chainLimit && refused.constraint === declaration.table.index) {
-    return new ChainLimitError(declaration.name, error)
-  }
-  return error
-}
-
-interface Statements {
-  readonly find: Statement
-  /** Parameters that `find` takes: scope, text and hash. */
-  readonly valueCount: number
-  readonly findOrCreate: Statement
-  readonly inChain: Statement
-  readonly inChainOrRaise: Statement
-}
-
-const statementCache = new WeakMap<Target, Map<string, Statements>>()
-
-function statementsOf(target: Target, others: readonly string[]): Statements {
-  let byColumns = statementCache.get(target)
-  if (!byColumns) statementCache.set(target, (byColumns = new Map()))
-  const key = others.join('\n')
-  let statements = byColumns.get(key)
-  if (!statements) byColumns.set(key, (statements = makeStatements(shapeOf(target, others))))
-  return statements
-}
-
-function makeStatements(shape: RowShape): Statements {
-  return {
-    find: findStatement(shape),
-    valueCount: shape.table.scope.length + shape.table.text.length + 1,
-    findOrCreate: findOrCreateStatement(shape),
-    inChain: createInChainStatement(shape, 'nothing'),
-    inChainOrRaise: createInChainStatement(shape, 'raise'),
-  }
+async function toResult<Entity extends ObjectLiteral>(
+  session: Session,
+  target: Target,
+  { row, created }: Outcome,
+): Promise<{ entity: Entity; created: boolean }> {
+  const entity = hydrate<Entity>(session, target, row)
+  if (created) await afterInsert(session, target, entity)
+  else await afterLoad(session, target, [entity])
+  return { entity, created }
 }

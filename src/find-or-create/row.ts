@@ -82,6 +82,7 @@ function insertValue({ dataSource }: Target, column: ColumnMetadata, entity: Obj
   return dataSource.driver.preparePersistentValue(value, column)
 }
 
+/** Its select list: what `find` would load, the discriminator, and the hash number, always last. */
 export function shapeOf(target: Target, others: readonly string[]): RowShape {
   const { metadata, select, declaration } = target
   const names = select.map(({ databaseName }) => databaseName)
@@ -90,6 +91,6 @@ export function shapeOf(target: Target, others: readonly string[]): RowShape {
   return {
     table: declaration.table,
     others,
-    select: hidden ? [...names, discriminatorColumn.databaseName] : names,
+    select: [...names, ...(hidden ? [discriminatorColumn.databaseName] : []), declaration.table.number],
   }
 }

@@ -1,6 +1,8 @@
 import type { DataSource, EntityManager, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { type ColumnMetadata, type Declaration, declarationsOf } from '../typeorm/registry'
+import type { Statements } from './attempt'
+import type { ManyStatement } from './many'
 import { dataSourceOfManager } from './session'
 
 /** Which entity, and which of its texts. */
@@ -12,6 +14,19 @@ export interface Target {
   readonly select: readonly ColumnMetadata[]
   /** Columns beside scope and text that an insert may bring. */
   readonly others: readonly ColumnMetadata[]
+  /** Made once for each set of columns that an insert brings. */
+  readonly statements: Map<string, Statements>
+  readonly manyStatements: Map<string, ManyStatement>
+}
+
+/** What was made for these columns, or makes it. */
+export function remember<T>(known: Map<string, T>, columns: readonly string[], make: () => T): T {
+  const key = columns.join('\n')
+  const found = known.get(key)
+  if (found) return found
+  const made = make()
+  known.set(key, made)
+  return made
 }
 
 type Cache = WeakMap<Declaration, WeakMap<EntityMetadata, Target>>
@@ -62,5 +77,7 @@ function makeTarget(dataSource: DataSource, metadata: EntityMetadata, declaratio
     declaration,
     select: metadata.columns.filter((column) => column.isSelect && !column.isVirtual && !column.isVirtualProperty),
     others: metadata.columns.filter((column) => column.isInsert && !own.has(column) && !hidden.has(column)),
+    statements: new Map(),
+    manyStatements: new Map(),
   }
 }

@@ -134,6 +134,8 @@ function hiddenColumn(metadata: EntityMetadata, property: string): ColumnMetadat
   const column = metadata.columns.find(({ propertyPath }) => propertyPath === property)
   if (!column) throw new DeclarationError(`${metadata.name}: TypeORM lost the hidden column "${property}".`)
   column.databaseName = fitName(column.databaseName)
+  // TypeORM builds the columns of some entities a second time, from this.
+  column.givenDatabaseName = column.databaseName
   column.databasePath = column.databaseName
   column.databaseNameWithoutPrefixes = column.databaseName
   return column

@@ -64,10 +64,9 @@ const MAX_CHAIN_LENGTH_DEFAULT = 1_000
 /** Numbers are `integer`. */
 const MAX_CHAIN_LENGTH_LIMIT = 2 ** 31 - 1
 
-const KNOWN = new Set<string>([
-  ...['scope', 'digest', 'immutable', 'maxChainLength', 'indexName', 'hidden'],
-  ...['normalize', 'nullable', 'name', 'as', 'columns', 'parse'],
-])
+const KNOWN: ReadonlySet<string> = new Set(
+  'scope digest immutable maxChainLength indexName hidden normalize nullable name as columns parse'.split(' '),
+)
 
 /** @throws DeclarationError for an option that does not exist or has no sense. */
 export function toRawDeclaration(

@@ -1,28 +1,24 @@
-import type { DataSource, EntityMetadata, QueryRunner } from 'typeorm'
-import { UnsupportedDatabaseError } from '../errors'
+import type { DataSource, EntityMetadata, QueryRunner, Table } from 'typeorm'
 import { type InstalledGuard, installedGuards } from '../sql/catalog'
 import { commentOnFunction, createFunction, dropFunction, dropTrigger, type Guard, guardOf } from '../sql/guard'
 import { qualified, quote } from '../sql/identifier'
+import { emit, unsupportedTypeOrm } from './emit'
 import { declarationsOf } from './registry'
+import { keepTexts } from './schema-mend'
 
 /** The protected parts of TypeORM's RdbmsSchemaBuilder that the hook stands on; looked for before they are used. */
 interface SchemaBuilder {
   queryRunner: QueryRunner
-  tables: { clone(): unknown }[]
+  tables: Table[]
   views: { clone(): unknown }[]
   readonly entityToSyncMetadatas: readonly EntityMetadata[]
   executeSchemaSyncOperationsInProperOrder(): Promise<void>
+  getTablePath(target: EntityMetadata | Table): string
 }
 
 interface Driver {
   createSchemaBuilder(): SchemaBuilder
   readonly searchSchema?: string
-}
-
-/** A statement as the query runner takes it. */
-interface Statement {
-  readonly query: string
-  readonly parameters: undefined
 }
 
 /** An installed guard, its table named as TypeORM's SQL names it: without the schema that is found anyway. */
@@ -40,26 +36,21 @@ const HOOKED = Symbol.for('typeorm-unique-text.hooked')
 export function hookSchemaBuilder(dataSource: DataSource): void {
   const driver = dataSource.driver as unknown as Driver & { [HOOKED]?: true }
   if (driver[HOOKED]) return
-  if (typeof driver.createSchemaBuilder !== 'function') throw unsupported()
-  const original = driver.createSchemaBuilder.bind(driver)
+  if (typeof driver.createSchemaBuilder !== 'function') throw unsupportedTypeOrm()
+  const create = driver.createSchemaBuilder.bind(driver)
   driver.createSchemaBuilder = () => {
-    const builder = original()
-    const synchronize = builder.executeSchemaSyncOperationsInProperOrder as unknown
-    if (typeof synchronize !== 'function') throw unsupported()
-    builder.executeSchemaSyncOperationsInProperOrder = async () => {
-      await synchronizeWithGuards(builder, driver, async (on) => {
-        await synchronize.call(on)
-      })
+    const builder = create()
+    const original = builder.executeSchemaSyncOperationsInProperOrder as unknown
+    if (typeof original !== 'function' || typeof builder.getTablePath !== 'function') throw unsupportedTypeOrm()
+    const synchronize = async (on: SchemaBuilder): Promise<void> => {
+      await keepAllTexts(on)
+      await original.call(on)
     }
+    builder.executeSchemaSyncOperationsInProperOrder = () => synchronizeWithGuards(builder, driver, synchronize)
     return builder
   }
   driver[HOOKED] = true
 }
-
-const unsupported = (): UnsupportedDatabaseError =>
-  new UnsupportedDatabaseError(
-    'This version of TypeORM builds its schema in another way. Use one that typeorm-unique-text supports.',
-  )
 
 /**
  * Guards are taken away before TypeORM changes a table and made anew after it, since a trigger that names a column
@@ -87,15 +78,19 @@ async function synchronizeWithGuards(
   }
 }
 
-/** Runs the statements, or records them, as the query runner's mode says. `down` is given in the order to run. */
-async function emit(queryRunner: QueryRunner, up: readonly string[], down: readonly string[]): Promise<void> {
-  const { executeQueries } = queryRunner as unknown as {
-    executeQueries?: (up: Statement[], down: Statement[]) => Promise<void>
+async function keepAllTexts(builder: SchemaBuilder): Promise<void> {
+  for (const metadata of builder.entityToSyncMetadatas) {
+    const path = builder.getTablePath(metadata)
+    const table = builder.tables.find((one) => builder.getTablePath(one) === path)
+    if (!table) continue
+    for (const declaration of declarationsOf(metadata)) await keepTexts(builder.queryRunner, declaration, table)
   }
-  if (typeof executeQueries !== 'function') throw unsupported()
-  const statements = (list: readonly string[]): Statement[] => list.map((query) => ({ query, parameters: undefined }))
-  // TypeORM runs what it recorded for `down` from the last to the first.
-  await executeQueries.call(queryRunner, statements(up), statements(down).toReversed())
+}
+
+/** Protected parts of the query runner: its mode, and the tables it has loaded, which are the builder's own. */
+interface Recorder {
+  readonly sqlMemoryMode: boolean
+  loadedTables: Table[]
 }
 
 /** What TypeORM would do, found by letting it do so on copies while the query runner only records. */
@@ -103,17 +98,21 @@ async function dryRun(
   builder: SchemaBuilder,
   synchronize: (on: SchemaBuilder) => Promise<void>,
 ): Promise<readonly { readonly query: string }[]> {
-  const { queryRunner } = builder
-  const recording = (queryRunner as unknown as { sqlMemoryMode: boolean }).sqlMemoryMode
+  const { queryRunner, tables, views } = builder
+  const recorder = queryRunner as unknown as Recorder
+  const { sqlMemoryMode: recording, loadedTables } = recorder
+  const copies = tables.map((table) => table.clone())
   const copy = Object.create(builder, {
-    tables: { value: builder.tables.map((table) => table.clone()), writable: true },
-    views: { value: builder.views.map((view) => view.clone()), writable: true },
+    tables: { value: copies, writable: true },
+    views: { value: views.map((view) => view.clone()), writable: true },
   }) as SchemaBuilder
+  recorder.loadedTables = copies
   queryRunner.enableSqlMemory()
   try {
     await synchronize(copy)
     return [...queryRunner.getMemorySql().upQueries]
   } finally {
+    recorder.loadedTables = loadedTables
     queryRunner.clearSqlMemory()
     if (!recording) queryRunner.disableSqlMemory()
   }

@@ -1,0 +1,24 @@
+import type { QueryRunner } from 'typeorm'
+import { UnsupportedDatabaseError } from '../errors'
+
+/** A statement as the query runner takes it. */
+interface Statement {
+  readonly query: string
+  readonly parameters: undefined
+}
+
+/** Runs the statements, or records them, as the query runner's mode says. `down` is given in the order to run. */
+export async function emit(queryRunner: QueryRunner, up: readonly string[], down: readonly string[]): Promise<void> {
+  const { executeQueries } = queryRunner as unknown as {
+    executeQueries?: (up: Statement[], down: Statement[]) => Promise<void>
+  }
+  if (typeof executeQueries !== 'function') throw unsupportedTypeOrm()
+  const statements = (list: readonly string[]): Statement[] => list.map((query) => ({ query, parameters: undefined }))
+  // TypeORM runs what it recorded for `down` from the last to the first.
+  await executeQueries.call(queryRunner, statements(up), statements(down).toReversed())
+}
+
+export const unsupportedTypeOrm = (): UnsupportedDatabaseError =>
+  new UnsupportedDatabaseError(
+    'This version of TypeORM builds its schema in another way. Use one that typeorm-unique-text supports.',
+  )

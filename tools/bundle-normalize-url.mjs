@@ -1,0 +1,21 @@
+// normalize-url is ESM only, and a normalizer is synchronous: so it is bundled into the CommonJS build, with its licence.
+import { readFile, rm, writeFile } from 'node:fs/promises'
+import { build } from 'esbuild'
+
+const file = 'dist/text/normalize-url.js'
+const licence = await readFile('node_modules/normalize-url/license', 'utf8')
+
+await build({
+  entryPoints: [file],
+  outfile: file,
+  allowOverwrite: true,
+  bundle: true,
+  format: 'cjs',
+  platform: 'node',
+  target: 'node20.19',
+  sourcemap: false,
+  banner: { js: `/*! Holds normalize-url:\n${licence.trim()}\n*/` },
+})
+// The map of what tsc emitted, which is no longer what the file holds.
+await rm(`${file}.map`)
+await writeFile('dist/text/normalize-url.LICENSE.txt', licence)
