@@ -2,7 +2,7 @@
 // bundles it into this one file, and the declarations we publish must not import its types.
 import normalizeUrlModule from 'normalize-url'
 
-/** The options of normalize-url that we pass; every one of them, so that none of its defaults is ours by accident. */
+/** The options of normalize-url that are ours to set; the others stay at its defaults. */
 export interface NormalizeUrlOptions {
   readonly forceHttps: boolean
   readonly keepQueryParameters?: readonly (string | RegExp)[]

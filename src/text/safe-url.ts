@@ -18,8 +18,7 @@ const NORMAL_TRIPLETS = normalTriplets()
 
 /**
  * Merges http and https URLs that RFC 3986 sections 6.2.2 and 6.2.3 or the WHATWG URL standard call equivalent, and
- * nothing else: case of scheme and host, IDNA, spellings of IP addresses, default port, dot segments, empty path, characters the standard
- * always encodes, the case of `%xx`, and `%xx` for unreserved characters.
+ * nothing else; `url()` lists them.
  *
  * @throws Refusal if it is not well formed, no http or https URL, or not valid.
  */
@@ -28,7 +27,8 @@ export function safeUrl(text: string): string {
   if (!HTTP.test(text)) throw new Refusal('it is no http or https URL')
   // One pass over the whole href is a pass over each of its parts: the host of an href has no `%` (a forbidden domain
   // code point), and no delimiter of parts is a hex digit, so no triplet reaches over one. The accessors of URL would
-  // not do: `search` and `hash` are '' for both `x` and `x?`. Decoding makes no dot segments: `new URL` removes those spelt `%2e` too.
+  // not do: `search` and `hash` are '' for both `x` and `x?`. Decoding makes no dot segments: `new URL` removes those
+  // spelt `%2e` too.
   return parse(text).replace(TRIPLET, normalTriplet)
 }
 

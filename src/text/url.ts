@@ -11,14 +11,14 @@ const safe = normalizer('url', 1, safeUrl)
  * - `safe`, the default, merges only what RFC 3986 sections 6.2.2 and 6.2.3 or the WHATWG URL standard call equivalent:
  *   case of scheme and host, IDNA, spellings of IP addresses (`127.1`), default port, dot segments, empty path, an empty
  *   user info, `\` for `/`, tabs and line ends within, C0 controls and spaces around, characters that the standard
- *   always encodes, the case of `%xx`, and `%xx` for unreserved characters (ALPHA, DIGIT, `-._~`). It leaves alone: `www.`, trailing slash or dot, `//`, the order of
- *   parameters, `+`, an empty `?` or `#`, fragment and user info.
+ *   always encodes, the case of `%xx`, and `%xx` for unreserved characters (ALPHA, DIGIT, `-._~`). It leaves alone:
+ *   `www.`, trailing slash or dot, `//`, the order of parameters, `+`, an empty `?` or `#`, fragment and user info.
  * - `canonical` merges **different resources** that often show the same page; options say which. With its defaults:
- *   `www.` and none; a trailing slash and none; the query's parameters in any order; `utm_…` parameters; user info;
- *   text fragments. And always, by normalize-url: `/a//b` and `/a/b`; `a.com.` and `a.com`; an empty `?` and none; `+`
- *   and `%20` in names of parameters; escapes of escapes in paths and parameters (`%2541`, `%41` and `A`); line ends
- *   and tabs in escapes (`%0A`) and none; bytes of a sorted query that are no UTF-8 and each other. What normalize-url
- *   makes of a URL is normalized until nothing changes.
+ *   `www.` and none; a trailing slash and none; `utm_…` parameters; user info; text fragments, an empty `#`; and since
+ *   it sorts the query, parameters in any order, `+` and `%20`, line ends and tabs (`%0A`) and none, bytes that are no
+ *   UTF-8 and U+FFFD. Always, by normalize-url: `/a//b` and `/a/b`; `a.com.` and `a.com`; an empty `?` or parameter
+ *   (`&&`) and none; `+` and `%20` in names of parameters; in paths `%0A` and none, and escapes of escapes (`%2541`,
+ *   `%41` and `A`). It is applied until it changes nothing.
  *
  * Both refuse what names no http or https scheme, what `new URL` refuses, and lone surrogates; `canonical` also what
  * normalize-url refuses and what still changes after 10 rounds.

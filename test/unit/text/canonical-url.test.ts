@@ -1,0 +1,145 @@
+import { describe, expect, test } from 'vitest'
+import { DeclarationError } from '../../../src/errors'
+import type { CanonicalUrlOptions } from '../../../src/text/canonical-url'
+import { Refusal } from '../../../src/text/refusal'
+import { url } from '../../../src/text/url'
+import { realUrls } from './real-urls'
+import { unlessRefused } from './unless-refused'
+
+function canonical(text: string, options?: CanonicalUrlOptions): string {
+  return url('canonical', options).normalize(text)
+}
+
+function name(options?: CanonicalUrlOptions): string {
+  return url('canonical', options).name
+}
+
+describe(`url('canonical')`, () => {
+  test.each([
+    ['HTTP://www.Example.com:80/a/', 'http://example.com/a'],
+    ['http://example.com', 'http://example.com/'],
+    ['http://a.org/?b=2&a=1', 'http://a.org/?a=1&b=2'],
+    ['http://a.org/?utm_source=x&a=1', 'http://a.org/?a=1'],
+    ['http://u:p@a.org/', 'http://a.org/'],
+    ['http://a.org/b#:~:text=c', 'http://a.org/b'],
+    ['http://a.org/b#c', 'http://a.org/b#c'],
+    ['http://a.org/b#', 'http://a.org/b'],
+    ['http://a.org/?a=b%20c', 'http://a.org/?a=b+c'],
+    ['http://a.org/?a=%0Ab', 'http://a.org/?a=b'],
+    ['http://a.org/?a=%E9', 'http://a.org/?a=%EF%BF%BD'],
+  ])('its defaults make %j %j', (text, expected) => {
+    expect(canonical(text)).toBe(expected)
+  })
+
+  const off: CanonicalUrlOptions = {
+    removeQueryParameters: false,
+    removeTrailingSlash: false,
+    sortQueryParameters: false,
+    stripAuthentication: false,
+    stripTextFragment: false,
+    stripWWW: false,
+  }
+
+  test.each([
+    ['http://a.org/b//c', 'http://a.org/b/c'],
+    ['http://a.org/%2541', 'http://a.org/A'],
+    ['http://a.org./', 'http://a.org/'],
+    ['http://a.org/?', 'http://a.org/'],
+    ['http://a.org/?&&a', 'http://a.org/?a'],
+    ['http://a.org/?b+c=d', 'http://a.org/?b%20c=d'],
+    ['http://a.org/b%0Ac', 'http://a.org/bc'],
+  ])('with every option off it still makes %j %j', (text, expected) => {
+    expect(canonical(text, off)).toBe(expected)
+  })
+
+  test.each([
+    ['http://www.a.org/b/?c=2&b=1&utm_x=1'],
+    ['http://u:p@a.org/'],
+    ['http://a.org/b#'],
+    ['http://a.org/?a=b%20c+d%0A%E9%2541'],
+    ['http://a.org/b#:~:text=c'],
+  ])('with every option off it leaves %j', (text) => {
+    expect(canonical(text, off)).toBe(text)
+  })
+
+  test.each<[CanonicalUrlOptions, string, string]>([
+    [{ forceHttps: true }, 'http://a.org/b', 'https://a.org/b'],
+    [{ stripHash: true }, 'http://a.org/b#c', 'http://a.org/b'],
+    [{ keepQueryParameters: ['b'] }, 'http://a.org/?a=1&b=2&utm_x=3', 'http://a.org/?b=2'],
+    [{ removeQueryParameters: ['b', /^c/g] }, 'http://a.org/?a=1&b=2&cd=3', 'http://a.org/?a=1'],
+    [{ removeQueryParameters: true }, 'http://a.org/?a=1', 'http://a.org/'],
+    [{ removeDirectoryIndex: true }, 'http://a.org/b/index.html', 'http://a.org/b'],
+    [{ removeDirectoryIndex: ['home'] }, 'http://a.org/b/home', 'http://a.org/b'],
+    [{ stripWWW: undefined }, 'http://www.a.org/', 'http://a.org/'],
+  ])('%j makes %j %j', (options, text, expected) => {
+    expect(canonical(text, options)).toBe(expected)
+  })
+
+  test.each([
+    ['a.org', 'it is no http or https URL'],
+    ['localhost', 'it is no http or https URL'],
+    ['data:text/plain,x', 'it is no http or https URL'],
+    ['http://', 'it is no valid URL'],
+    [`http://a/%${'25'.repeat(20)}41`, 'it keeps changing after 10 rounds of normalizing'],
+  ])('refuses %j: %s', (text, reason) => {
+    expect(() => canonical(text)).toThrow(new Refusal(reason))
+  })
+})
+
+describe('the name', () => {
+  test('is plain with the defaults, however they are spelt', () => {
+    expect(name()).toBe('url-canonical')
+    expect(name({})).toBe('url-canonical')
+    expect(name({ stripWWW: true, stripHash: undefined, removeQueryParameters: [/^utm_\w+/i] })).toBe('url-canonical')
+  })
+
+  test('tells options apart, and not their order', () => {
+    // Stored in databases: it must never change.
+    expect(name({ stripHash: true })).toBe('url-canonical-0863e37d')
+    expect(name({ stripHash: true, stripWWW: false })).toBe(name({ stripWWW: false, stripHash: true }))
+    expect(name({ removeQueryParameters: ['a', 'b'] })).toBe(name({ removeQueryParameters: ['b', 'a'] }))
+    const different: CanonicalUrlOptions[] = [
+      { stripHash: true },
+      { stripWWW: false },
+      { removeQueryParameters: false },
+      { removeQueryParameters: [] },
+      { removeQueryParameters: ['/a/'] },
+      { removeQueryParameters: [/a/] },
+      { removeQueryParameters: [/a/i] },
+      { removeQueryParameters: ['a', 'b'] },
+      { removeQueryParameters: ['a,b'] },
+      { removeDirectoryIndex: ['a', 'b'] },
+      { keepQueryParameters: [] },
+      { keepQueryParameters: ['a', 'b'] },
+    ]
+    expect(new Set(different.map(name)).size).toBe(different.length)
+  })
+})
+
+test('a list that changes later changes nothing', () => {
+  const names = ['a']
+  const { normalize } = url('canonical', { removeQueryParameters: names })
+  names.push('b')
+  expect(normalize('http://a.org/?b=1')).toBe('http://a.org/?b=1')
+})
+
+test.each([
+  [{ stripWww: true }],
+  [{ toString: true }],
+  [{ stripWWW: 'yes' }],
+  [{ stripWWW: [] }],
+  [{ keepQueryParameters: true }],
+  [{ keepQueryParameters: 'a' }],
+  [{ removeQueryParameters: [1] }],
+])('the options %j are an error', (options) => {
+  expect(() => url('canonical', options as CanonicalUrlOptions)).toThrow(DeclarationError)
+})
+
+test('it is idempotent on real URLs', () => {
+  const { normalize } = url('canonical')
+  // Every tenth: normalize-url takes 15 µs a URL.
+  const some = realUrls().filter((_, index) => index < 10 || index % 10 === 0)
+  const normalized = some.flatMap((text) => unlessRefused(() => [normalize(text)]) ?? [])
+  expect(normalized.length).toBeGreaterThan(some.length * 0.99)
+  expect(normalized.filter((once) => normalize(once) !== once)).toEqual([])
+})

@@ -1,0 +1,215 @@
+import { inspect } from 'node:util'
+import * as fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { DeclarationError, TextRejectedError } from '../../../src/errors'
+import { type NormalizeOption, compose, normalizeText, normalizer, toNormalizer } from '../../../src/text/normalizer'
+import { nfc, trim } from '../../../src/text/normalizers'
+import { Refusal } from '../../../src/text/refusal'
+import { url } from '../../../src/text/url'
+import { anyString } from './arbitraries'
+
+/** Takes one pair of quotes off. */
+function unquote(text: string): string {
+  return text.replace(/^"(.*)"$/s, '$1')
+}
+
+/** What `normalizeText` throws. */
+function rejection(option: NormalizeOption | undefined, text: unknown): TextRejectedError {
+  try {
+    normalizeText(toNormalizer(option), 'url', text)
+  } catch (error) {
+    if (error instanceof TextRejectedError) return error
+    throw error
+  }
+  throw new Error('It was not rejected.')
+}
+
+const throwing = (error: unknown): NormalizeOption =>
+  normalizer('slug', 1, () => {
+    throw error
+  })
+
+describe('normalizer()', () => {
+  test.each([
+    ['', 1, String],
+    ['a\0', 1, String],
+    [1, 1, String],
+    ['a', 0, String],
+    ['a', 1.5, String],
+    ['a', Number.NaN, String],
+    ['a', '1', String],
+    ['a', 1, 'lower'],
+  ])('refuses (%j, %j, %s)', (name, version, fn) => {
+    expect(() => normalizer(name as string, version as number, fn as never)).toThrow(DeclarationError)
+  })
+
+  test('makes what cannot be changed', () => {
+    expect(normalizer('a', 2, String)).toEqual({ name: 'a', version: 2, normalize: String })
+    expect(Object.isFrozen(normalizer('a', 2, String))).toBe(true)
+  })
+})
+
+describe('toNormalizer()', () => {
+  test('nothing is none@1, a bare function custom@1, a normalizer itself', () => {
+    expect(toNormalizer(undefined)).toMatchObject({ name: 'none', version: 1 })
+    expect(toNormalizer(undefined).normalize(' a ')).toBe(' a ')
+    expect(toNormalizer((text) => `${text}!`)).toMatchObject({ name: 'custom', version: 1 })
+    const own = { name: 'own', version: 3, normalize: String }
+    expect(toNormalizer(own)).toBe(own)
+  })
+
+  test.each([[null], ['url'], [{}], [{ name: 'a', version: 1 }], [{ name: 'a', version: 0, normalize: String }]])(
+    'refuses %j',
+    (option) => {
+      expect(() => toNormalizer(option as never)).toThrow(DeclarationError)
+    },
+  )
+})
+
+describe('compose()', () => {
+  test('goes from left to right and tells its parts', () => {
+    const both = compose(trim(), (text) => text.replace(/^-*/, '-'))
+    expect(both.name).toBe('compose(trim@1,custom@1)')
+    expect(both.normalize('  a ')).toBe('-a')
+  })
+
+  test('is idempotent where the mere composition is not', () => {
+    const both = compose(trim(), unquote)
+    expect(unquote('" a "'.trim())).toBe(' a ')
+    expect(both.normalize('" a "')).toBe('a')
+    fc.assert(
+      fc.property(fc.string({ unit: fc.constantFrom('"', ' ', 'a'), maxLength: 8 }), (text) => {
+        expect(both.normalize(both.normalize(text))).toBe(both.normalize(text))
+      }),
+    )
+  })
+
+  test('refuses what does not come to rest', () => {
+    const swing = compose((text) => (text === 'a' ? 'b' : 'a'))
+    expect(rejection(swing, 'a').reason).toBe('it keeps changing after 10 rounds of normalizing')
+  })
+
+  test('passes on what a part refuses', () => {
+    expect(rejection(compose(trim(), url()), 'x').reason).toBe('it is no http or https URL')
+    expect(rejection(compose(throwing(new RangeError('only .org'))), 'x').cause).toEqual(new RangeError('only .org'))
+    expect(rejection(compose((() => 1) as never, trim()), 'x').reason).toBe(
+      'the normalizer "custom" returned of type number, no string',
+    )
+  })
+
+  test('of nothing, or of what is no normalizer, is an error', () => {
+    expect(() => compose()).toThrow(DeclarationError)
+    expect(() => compose(trim(), {} as never)).toThrow(DeclarationError)
+  })
+})
+
+describe('normalizeText()', () => {
+  test('gives the normalized text', () => {
+    expect(normalizeText(nfc(), 'name', 'e\u0301')).toBe('é')
+  })
+
+  test.each([
+    [undefined, 'it is of type undefined, no string'],
+    [null, 'it is null, no string'],
+    [1, 'it is of type number, no string'],
+    [new String('a'), 'it is of type object, no string'],
+  ])('rejects %s', (text, reason) => {
+    expect(rejection(undefined, text)).toMatchObject({ property: 'url', reason, offset: undefined })
+  })
+
+  test('rejects what cannot be stored before the normalizer can hide it', () => {
+    expect(new URL('\0http://a/').href).toBe('http://a/')
+    expect(rejection(url(), '\0http://a/')).toMatchObject({ reason: 'it contains U+0000', offset: 0 })
+    expect(rejection(url(), 'http://a/😀\ud800')).toMatchObject({ reason: 'it contains a lone surrogate', offset: 10 })
+  })
+
+  test('rejects what cannot be stored after the normalizer, without an offset', () => {
+    const reason = 'after the normalizer "custom" it contains U+0000'
+    expect(rejection((text) => `${text}\0`, 'a')).toMatchObject({ reason, offset: undefined })
+  })
+
+  test('rejects what is no string after the normalizer', () => {
+    const reason = 'the normalizer "custom" returned of type object, no string'
+    expect(rejection((async (text: string) => text) as never, 'a')).toMatchObject({ reason })
+  })
+
+  test('takes the words of a Refusal, and of no other error', () => {
+    const refused = rejection(throwing(new Refusal('it is no .org')), 'a')
+    expect(refused.reason).toBe('it is no .org')
+    expect(refused.cause).toBeUndefined()
+    const error = new RangeError('only .org')
+    expect(rejection(throwing(error), 'x/y')).toMatchObject({
+      reason: 'the normalizer "slug" refused it',
+      cause: error,
+    })
+  })
+})
+
+describe('the cause', () => {
+  const text = 'secret text'
+  const cyclic = Object.assign(new Error('round'), { self: {} })
+  cyclic.self = cyclic
+
+  test.each([
+    ['an error of its own', new RangeError('only .org')],
+    [
+      'with harmless properties',
+      Object.assign(new Error('no'), { code: 'E_SLUG', issues: [{ path: ['a'] }], fix() {} }),
+    ],
+    ['with a cause', new Error('no', { cause: new TypeError('x is undefined') })],
+    ['in a circle', cyclic],
+  ])('is kept: %s', (_, error) => {
+    expect(rejection(throwing(error), text).cause).toBe(error)
+  })
+
+  const invalidUrl = (): unknown => {
+    try {
+      return new URL(text.toUpperCase())
+    } catch (error) {
+      return error
+    }
+  }
+  const getter = Object.defineProperty(new Error('no'), 'input', {
+    get() {
+      throw new Error('mine')
+    },
+  })
+  const changed = new Error(`no: ${text}`)
+  // Some runners make the stack when it is first read.
+  expect(changed.stack).toContain(text)
+  changed.message = 'no'
+
+  test.each([
+    ['of new URL', invalidUrl()],
+    ['a SyntaxError', new SyntaxError('Unexpected token s')],
+    ['the text in its message', new Error(`no: ${text}`)],
+    ['the text in its stack', changed],
+    ['the text in a property', Object.assign(new Error('no'), { given: { list: [text] } })],
+    ['the text as a key', Object.assign(new Error('no'), { [text]: 1 })],
+    ['the text in a hidden property', Object.defineProperty(new Error('no'), 'input', { value: text })],
+    ['the text in its cause', new Error('no', { cause: invalidUrl() })],
+    ['the text in one of several', new AggregateError([new Error(text)], 'no')],
+    ['a Map that may hold it', Object.assign(new Error('no'), { seen: new Map([[1, text]]) })],
+    ['what cannot be looked at', getter],
+    ['no Error', text],
+    ['nothing', undefined],
+  ])('is dropped: %s', (_, error) => {
+    const rejected = rejection(throwing(error), ` ${text}`)
+    expect(rejected.cause).toBeUndefined()
+    expect(inspect(rejected, { depth: null, showHidden: true })).not.toContain(text)
+  })
+})
+
+test('no message, property or printed error holds the text', () => {
+  const parts = [url(), url('canonical'), throwing(new Error('no')), (given: string): string => new URL(given).href]
+  fc.assert(
+    fc.property(anyString, fc.constantFrom(...parts), fc.boolean(), (noise, option, stored) => {
+      // Words that no message can have of its own.
+      const text = `SECRET${noise}${stored ? '' : '\0'}SECRET`
+      const error = rejection(option, text)
+      expect(inspect(error, { depth: null, showHidden: true })).not.toContain('SECRET')
+      expect(error.message).not.toContain('SECRET')
+    }),
+    { numRuns: 500 },
+  )
+})
