@@ -3,7 +3,7 @@ import type { DataSource, EntityMetadata, ValueTransformer } from 'typeorm'
 import { DeclarationError, UnsupportedDatabaseError } from '../errors'
 import { fitName } from '../sql/identifier'
 import { checkExpression, type TextTable } from '../sql/text-table'
-import { normalizeText, type Normalizer, toNormalizer } from '../text/normalizer'
+import { normalizeText, type Normalizer } from '../text/normalizer'
 import type { RawDeclaration } from './options'
 import { type ColumnMetadata, type Declaration, registry, rootOf } from './registry'
 
@@ -54,10 +54,9 @@ function resolve(metadata: EntityMetadata, raw: RawDeclaration, index: IndexMeta
   if (index.embeddedMetadata !== undefined) {
     throw new DeclarationError(`@UniqueText on ${where}: it cannot stand in an embedded. Declare it on the entity.`)
   }
-  const text = raw.columns.map(({ property, prefix, normalize }) => {
+  const text = raw.columns.map(({ property, prefix, normalizer }) => {
     const column = textColumn(metadata, property, where)
-    const transformed = column.transformer !== undefined
-    return { column, prefix: prefix ?? '', normalizer: toNormalizer(normalize), transformed }
+    return { column, prefix, normalizer, transformed: column.transformer !== undefined }
   })
   const scope = raw.scope.flatMap((property) => scopeColumns(metadata, property, where))
   const hidden = ['Hash', 'HashNumber', 'HashChained'].map((suffix) => hiddenColumn(metadata, raw.name + suffix))

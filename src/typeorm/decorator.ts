@@ -2,6 +2,7 @@ import { type ColumnOptions, type EntitySchemaOptions, getMetadataArgsStorage } 
 import { DeclarationError } from '../errors'
 import { resolveIndexColumns } from './declaration'
 import {
+  checkOptions,
   type RawDeclaration,
   toRawDeclaration,
   type UniqueTextClassOptions,
@@ -117,6 +118,7 @@ function columnOptions({ name, nullable }: UniqueTextPropertyOptions): ColumnOpt
 }
 
 function propertyDeclaration(where: string, property: string, options: UniqueTextPropertyOptions): RawDeclaration {
+  checkOptions(where, options)
   if ('columns' in options || 'as' in options) {
     throw new DeclarationError(`@UniqueText on ${where}: "columns" and "as" belong on the class.`)
   }
@@ -125,7 +127,8 @@ function propertyDeclaration(where: string, property: string, options: UniqueTex
 }
 
 function classDeclaration(where: string, options: UniqueTextClassOptions): RawDeclaration {
-  if (!options.as || !Array.isArray(options.columns)) {
+  checkOptions(where, options)
+  if (options.as === undefined || options.columns === undefined) {
     throw new DeclarationError(`@UniqueText on ${where}: on a class, "as" and "columns" are required.`)
   }
   const columns = options.columns.map((column: string | UniqueTextColumn): UniqueTextColumn =>

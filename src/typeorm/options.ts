@@ -1,6 +1,6 @@
 import { DeclarationError } from '../errors'
 import { type Digest, type DigestName, digests } from '../text/digest'
-import type { NormalizeOption } from '../text/normalizer'
+import { type Normalizer, type NormalizeOption, toNormalizer } from '../text/normalizer'
 
 /** Options of every declaration. */
 export interface UniqueTextOptions {
@@ -50,7 +50,7 @@ export interface UniqueTextClassOptions extends UniqueTextOptions {
 /** Both forms as one, with every default filled in. */
 export interface RawDeclaration {
   readonly name: string
-  readonly columns: readonly UniqueTextColumn[]
+  readonly columns: readonly { readonly property: string; readonly prefix: string; readonly normalizer: Normalizer }[]
   readonly scope: readonly string[]
   readonly digest: Digest
   readonly immutable: boolean
@@ -64,35 +64,81 @@ const MAX_CHAIN_LENGTH_DEFAULT = 1_000
 /** Numbers are `integer`. */
 const MAX_CHAIN_LENGTH_LIMIT = 2 ** 31 - 1
 
-const KNOWN: ReadonlySet<string> = new Set(
-  'scope digest immutable maxChainLength indexName hidden normalize nullable name as columns parse'.split(' '),
-)
+type Check = (value: unknown) => boolean
+
+const isString: Check = (value) => typeof value === 'string' && value !== ''
+const isBoolean: Check = (value) => typeof value === 'boolean'
+const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null
+const isNames: Check = (value) => isObject(value) && Object.values(value).every(isString)
+
+/** Every option, and whether a value makes sense for it; JavaScript knows no types, and a mistake would drop a guard. */
+const CHECKS: Readonly<Record<string, Check>> = {
+  scope: (value) => Array.isArray(value) && value.every(isString),
+  digest: (value) => toDigest(value) !== undefined,
+  immutable: isBoolean,
+  maxChainLength: (value) => Number.isInteger(value) && Number(value) >= 1 && Number(value) <= MAX_CHAIN_LENGTH_LIMIT,
+  indexName: isString,
+  hidden: isNames,
+  normalize: (value) => typeof value === 'function' || isObject(value),
+  nullable: isBoolean,
+  name: isString,
+  as: isString,
+  columns: (value) => Array.isArray(value) && value.length > 0 && value.every(isColumn),
+  parse: (value) => typeof value === 'function',
+}
+
+function isColumn(value: unknown): boolean {
+  if (isString(value)) return true
+  if (!isObject(value) || !('property' in value) || !isString(value.property)) return false
+  return !('prefix' in value) || typeof value.prefix === 'string'
+}
+
+const EXPECTED: Readonly<Record<string, string>> = {
+  scope: 'a list of property names',
+  digest: `one of ${Object.keys(digests).join(', ')}`,
+  maxChainLength: `a whole number from 1 to ${MAX_CHAIN_LENGTH_LIMIT}`,
+  hidden: 'an object with the names hash, number and chained',
+  normalize: 'a normalizer or a function',
+  columns: 'a list of property names, or of { property, prefix, normalize }',
+  parse: 'a function',
+}
 
 /** @throws DeclarationError for an option that does not exist or has no sense. */
+export function checkOptions(where: string, options: object): void {
+  if (!isObject(options)) throw new DeclarationError(`@UniqueText on ${where}: the options must be an object.`)
+  for (const [key, value] of Object.entries(options)) {
+    const check = Object.hasOwn(CHECKS, key) ? CHECKS[key] : undefined
+    if (!check) throw new DeclarationError(`@UniqueText on ${where}: there is no option "${key}". Remove it.`)
+    if (value === undefined || check(value)) continue
+    const expected = EXPECTED[key] ?? (check === isBoolean ? 'true or false' : 'a name')
+    throw new DeclarationError(`@UniqueText on ${where}: ${key} must be ${expected}.`)
+  }
+}
+
+/**
+ * @param options checked
+ * @throws DeclarationError where a property is named twice, or a normalizer is none
+ */
 export function toRawDeclaration(
   where: string,
   name: string,
   columns: readonly UniqueTextColumn[],
   options: UniqueTextOptions & Pick<UniqueTextClassOptions, 'parse'>,
 ): RawDeclaration {
-  const refuse = (what: string): never => {
-    throw new DeclarationError(`@UniqueText on ${where}: ${what}`)
-  }
-  for (const key of Object.keys(options)) if (!KNOWN.has(key)) refuse(`there is no option "${key}".`)
   const { scope = [], digest = 'md5', maxChainLength = MAX_CHAIN_LENGTH_DEFAULT } = options
-  const texts = columns.map(({ property }) => property)
-  const both = [...texts, ...scope]
-  if (columns.length === 0) refuse('name at least one column.')
-  if (both.some((property) => typeof property !== 'string' || property === '')) refuse('a property is no name.')
-  if (new Set(both).size < both.length) refuse('a property is named twice, in the text or in its scope.')
-  if (!Number.isInteger(maxChainLength) || maxChainLength < 1 || maxChainLength > MAX_CHAIN_LENGTH_LIMIT) {
-    refuse(`maxChainLength must be a whole number from 1 to ${MAX_CHAIN_LENGTH_LIMIT}.`)
+  const properties = [...columns.map(({ property }) => property), ...scope]
+  if (new Set(properties).size < properties.length) {
+    throw new DeclarationError(`@UniqueText on ${where}: a property is named twice, in the text or in its scope.`)
   }
   return {
     name,
-    columns,
+    columns: columns.map(({ property, prefix = '', normalize }) => ({
+      property,
+      prefix,
+      normalizer: toNormalizer(normalize),
+    })),
     scope,
-    digest: toDigest(digest) ?? refuse(`digest must be one of ${Object.keys(digests).join(', ')}.`),
+    digest: toDigest(digest) ?? digests.md5,
     immutable: options.immutable ?? false,
     maxChainLength,
     indexName: options.indexName,
@@ -101,7 +147,8 @@ export function toRawDeclaration(
   }
 }
 
-function toDigest(digest: DigestName | Digest): Digest | undefined {
-  if (typeof digest === 'object') return digest
-  return Object.hasOwn(digests, digest) ? digests[digest] : undefined
+function toDigest(digest: unknown): Digest | undefined {
+  if (typeof digest === 'string') return Object.hasOwn(digests, digest) ? digests[digest as DigestName] : undefined
+  const whole = isObject(digest) && ['name', 'type', 'js', 'sql'].every((key) => key in digest)
+  return whole ? (digest as Digest) : undefined
 }

@@ -1,0 +1,116 @@
+import 'reflect-metadata'
+import { createHash } from 'node:crypto'
+import { mkdtemp } from 'node:fs/promises'
+import { createRequire } from 'node:module'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { Pool } from 'pg'
+import { Column, DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
+import { startEmbeddedPostgres } from '../tools/embedded-postgres'
+
+/** The built package: what is measured is what is shipped. */
+const built = createRequire(__filename)(path.resolve(__dirname, '../dist')) as typeof import('../src')
+export const { findOrCreate, findOrCreateMany, UniqueText, url, withUniqueText } = built
+
+@Entity('page')
+export class Page {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText() url!: string
+  @Column({ type: 'text', nullable: true }) title!: string | null
+}
+
+@Entity('normalized_page')
+export class NormalizedPage {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText({ normalize: url() }) url!: string
+  @Column({ type: 'text', nullable: true }) title!: string | null
+}
+
+/** Our DataSource and a raw pool on the same server, each with the same number of connections. */
+export interface Bench {
+  readonly dataSource: DataSource
+  readonly pool: Pool
+  readonly url: string
+  readonly server: string
+  stop(): Promise<void>
+}
+
+/** BENCH_DATABASE_URL, or a server of our own with the settings that Postgres ships. */
+export async function startBench(): Promise<Bench> {
+  const given = process.env['BENCH_DATABASE_URL']
+  const folder = await mkdtemp(path.join(tmpdir(), 'unique-text-bench-'))
+  const own = given
+    ? undefined
+    : await startEmbeddedPostgres({ dataFolder: path.join(folder, 'data'), temporary: true })
+  const connection = given ?? own?.url ?? ''
+  const dataSource = await withUniqueText(
+    new DataSource({
+      type: 'postgres',
+      url: connection,
+      entities: [Page, NormalizedPage],
+      synchronize: true,
+      poolSize: 4,
+    }),
+  ).initialize()
+  const pool = new Pool({ connectionString: connection, max: 4 })
+  const { rows } = await pool.query<{ version: string }>(`select split_part(version(), ' on ', 1) as version`)
+  return {
+    dataSource,
+    pool,
+    url: connection,
+    server: rows[0]?.version ?? '',
+    stop: async () => {
+      await dataSource.destroy()
+      await pool.end()
+      await own?.stop()
+    },
+  }
+}
+
+export const md5 = (text: string): string => createHash('md5').update(text, 'utf8').digest('hex')
+
+export async function milliseconds(work: () => Promise<unknown>): Promise<number> {
+  const started = performance.now()
+  await work()
+  return performance.now() - started
+}
+
+export function median(values: readonly number[]): number {
+  const sorted = values.toSorted((left, right) => left - right)
+  const middle = sorted.length / 2
+  return ((sorted[Math.floor(middle)] ?? Number.NaN) + (sorted[Math.ceil(middle) - 1] ?? Number.NaN)) / 2
+}
+
+/** One line of the result: ours against a peer, measured in turns within one run. */
+export interface Comparison {
+  readonly what: string
+  readonly unit: string
+  readonly peer: number
+  readonly ours: number
+  readonly ratio: number
+  readonly rounds: number
+}
+
+/**
+ * Interleaved rounds; the ratio is the median of the rounds' own ratios, so that what slows the machine for a while
+ * slows both. The first round warms up and does not count.
+ */
+export async function compare(
+  what: string,
+  unit: string,
+  rounds: number,
+  sides: { peer: (round: number) => Promise<number>; ours: (round: number) => Promise<number> },
+): Promise<Comparison> {
+  const peer: number[] = []
+  const ours: number[] = []
+  for (let round = 0; round <= rounds; round += 1) {
+    const peerFirst = round % 2 === 0
+    const first = peerFirst ? await sides.peer(round) : await sides.ours(round)
+    const second = peerFirst ? await sides.ours(round) : await sides.peer(round)
+    if (round === 0) continue
+    peer.push(peerFirst ? first : second)
+    ours.push(peerFirst ? second : first)
+  }
+  const ratio = median(ours.map((value, index) => value / (peer[index] ?? Number.NaN)))
+  return { what, unit, peer: median(peer), ours: median(ours), ratio, rounds }
+}
