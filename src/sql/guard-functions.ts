@@ -21,14 +21,20 @@ function columns(table: TextTable): Record<'hash' | 'number' | 'chained', string
  *
  * Every SELECT takes a new snapshot at READ COMMITTED because the function is VOLATILE; the second read after the lock
  * depends on it. At REPEATABLE READ the lock raises 40001 where the anchor has changed since the snapshot.
+ *
+ * A chain that shows others but no anchor is one from which this very statement took it: its removal holds off whoever
+ * would lock the anchor, and `settle` compares and flags what is put at 0 then. To wait for another anchor would fail
+ * for ever.
  */
 export function placeBody(table: TextTable): string {
   const { hash, number, chained } = columns(table)
   const chain = sameChain(table, 't', 'NEW')
-  const read = `SELECT pg_catalog.max(t.${number}), pg_catalog.min(t.${number}) FILTER (WHERE ${sameText(table, 't', 'NEW')}), pg_catalog.count(*)
-      INTO last, taken, length FROM ${relation(table)} AS t WHERE ${chain} AND t.${number} <> own;`
+  const read = `SELECT pg_catalog.min(t.${number}), pg_catalog.max(t.${number}), pg_catalog.min(t.${number}) FILTER (WHERE ${sameText(table, 't', 'NEW')}), pg_catalog.count(*)
+      INTO first, last, taken, length FROM ${relation(table)} AS t WHERE ${chain} AND t.${number} <> own;`
   return `
+#variable_conflict use_variable
 DECLARE
+  first integer;
   last integer;
   taken integer;
   length bigint;
@@ -64,6 +70,11 @@ BEGIN
       NEW.${number} := 0;
       RETURN NEW;
     END IF;
+    IF first IS DISTINCT FROM 0 THEN
+      NEW.${number} := coalesce(taken, CASE WHEN stays THEN own ELSE 0 END);
+      NEW.${chained} := NEW.${chained} OR NEW.${number} = 0;
+      RETURN NEW;
+    END IF;
     PERFORM 1 FROM ${relation(table)} AS t WHERE ${chain} AND t.${number} = 0 FOR NO KEY UPDATE;
     IF FOUND THEN
       ${read}
@@ -88,6 +99,7 @@ export function settleBody(table: TextTable): string {
   const { number, chained } = columns(table)
   const chain = sameChain(table, 't', 'r')
   return `
+#variable_conflict use_variable
 DECLARE
   r record;
   anchor record;

@@ -61,11 +61,31 @@ export const dropFunction = (name: string): string => `DROP FUNCTION IF EXISTS $
 export const commentOnFunction = (name: string, comment: string): string =>
   `COMMENT ON FUNCTION ${name}() IS ${literal(comment)}`
 
-/** Says what is installed: protocol, digest of its source, columns, normalizer. */
+/** What the comment on the guard's functions says, as JSON: enough to find a drift, and to follow a renamed column. */
+export interface GuardNote extends Pick<TextTable, 'hash' | 'number' | 'chained' | 'index' | 'check' | 'normalizer'> {
+  readonly protocol: number
+  /** Digest of everything that is installed. */
+  readonly source: string
+  readonly text: readonly string[]
+}
+
 function guardComment(table: TextTable, sources: readonly string[]): string {
+  const { hash, number, chained, index, check, normalizer } = table
   const source = createHash('sha256').update(sources.join('\n')).digest('hex').slice(0, 16)
-  const columns = table.text.map(({ name }) => name).join(', ')
-  return `${GUARD_COMMENT_PREFIX}v${PROTOCOL_VERSION} ${source} (${columns}) ${table.normalizer}`
+  const text = table.text.map(({ name }) => name)
+  const note: GuardNote = { protocol: PROTOCOL_VERSION, source, normalizer, text, hash, number, chained, index, check }
+  return GUARD_COMMENT_PREFIX + JSON.stringify(note)
+}
+
+/** undefined where the comment is not ours, or of a version that wrote something else. */
+export function parseGuardComment(comment: string): GuardNote | undefined {
+  if (!comment.startsWith(GUARD_COMMENT_PREFIX)) return undefined
+  try {
+    const note = JSON.parse(comment.slice(GUARD_COMMENT_PREFIX.length)) as GuardNote
+    return note.protocol === PROTOCOL_VERSION ? note : undefined
+  } catch {
+    return undefined
+  }
 }
 
 /**
@@ -109,7 +129,9 @@ function guardTriggers(table: TextTable, place: string, settle: string): GuardTr
     return { name, create: `CREATE TRIGGER ${quote(name)} ${rest}` }
   }
   const [hash, number, chained] = [quote(table.hash), quote(table.number), quote(table.chained)]
-  // Naming the columns keeps every other UPDATE from comparing texts, and from fetching long ones out of TOAST.
+  // Naming the columns keeps every other UPDATE from comparing texts, and from fetching long ones out of TOAST. The
+  // AFTER triggers name none, for a user's own BEFORE trigger may change a scope that the statement does not name; for
+  // nearly every row their first condition is false.
   const keys = [...table.text.map(({ name }) => name), ...table.scope, table.hash, table.number].map(quote)
   const text = table.text.map(({ name }) => differs(name, '::pg_catalog.text'))
   const chain = [...table.scope, table.hash].map((name) => differs(name))
@@ -128,16 +150,13 @@ function guardTriggers(table: TextTable, place: string, settle: string): GuardTr
     trigger('touch_insert', `AFTER INSERT ON ${on} FOR EACH ROW WHEN (NEW.${number} > 0) ${run(settle, 'new')}`),
     trigger(
       'touch_update',
-      `AFTER UPDATE OF ${keys.join(', ')} ON ${on} FOR EACH ROW WHEN (NEW.${number} > 0 AND (${moved})) ${run(settle, 'new')}`,
+      `AFTER UPDATE ON ${on} FOR EACH ROW WHEN (NEW.${number} > 0 AND (${moved})) ${run(settle, 'new')}`,
     ),
     trigger(
       'promote_delete',
       `AFTER DELETE ON ${on} FOR EACH ROW WHEN (OLD.${number} = 0 AND OLD.${chained}) ${run(settle, 'old')}`,
     ),
-    trigger(
-      'promote_update',
-      `AFTER UPDATE OF ${keys.join(', ')} ON ${on} FOR EACH ROW WHEN (${left}) ${run(settle, 'old')}`,
-    ),
+    trigger('promote_update', `AFTER UPDATE ON ${on} FOR EACH ROW WHEN (${left}) ${run(settle, 'old')}`),
   ]
 }
 

@@ -37,3 +37,11 @@ export function isSerializationError(error: unknown): boolean {
 export function isRowError(error: unknown): boolean {
   return /^(?:22|23|UT)/.test(serverError(error)?.code ?? '')
 }
+
+/**
+ * The connection takes no further statement, or nobody knows: the server reported its end (connection exceptions, operator
+ * intervention, idle timeouts), or what failed was not the server's doing but the network's or a time limit of `pg`.
+ */
+export function endsConnection(error: unknown): boolean {
+  return /^(?:08|25P03|57P)/.test(serverError(error)?.code ?? '08')
+}

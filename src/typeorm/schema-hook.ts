@@ -1,6 +1,14 @@
 import type { DataSource, EntityMetadata, QueryRunner, Table } from 'typeorm'
 import { type InstalledGuard, installedGuards } from '../sql/catalog'
-import { commentOnFunction, createFunction, dropFunction, dropTrigger, type Guard, guardOf } from '../sql/guard'
+import {
+  commentOnFunction,
+  createFunction,
+  dropFunction,
+  dropTrigger,
+  type Guard,
+  guardOf,
+  parseGuardComment,
+} from '../sql/guard'
 import { qualified, quote } from '../sql/identifier'
 import { emit, unsupportedTypeOrm } from './emit'
 import { declarationsOf } from './registry'
@@ -24,6 +32,8 @@ interface Driver {
 /** An installed guard, its table named as TypeORM's SQL names it: without the schema that is found anyway. */
 interface PlacedGuard extends InstalledGuard {
   readonly place: { readonly schema: string | undefined; readonly table: string }
+  /** The entity of its table. */
+  readonly owner: EntityMetadata
 }
 
 const HOOKED = Symbol.for('typeorm-unique-text.hooked')
@@ -42,11 +52,10 @@ export function hookSchemaBuilder(dataSource: DataSource): void {
     const builder = create()
     const original = builder.executeSchemaSyncOperationsInProperOrder as unknown
     if (typeof original !== 'function' || typeof builder.getTablePath !== 'function') throw unsupportedTypeOrm()
-    const synchronize = async (on: SchemaBuilder): Promise<void> => {
-      await keepAllTexts(on)
-      await original.call(on)
-    }
-    builder.executeSchemaSyncOperationsInProperOrder = () => synchronizeWithGuards(builder, driver, synchronize)
+    builder.executeSchemaSyncOperationsInProperOrder = () =>
+      synchronizeWithGuards(builder, driver, async (on) => {
+        await original.call(on)
+      })
     return builder
   }
   driver[HOOKED] = true
@@ -59,11 +68,15 @@ export function hookSchemaBuilder(dataSource: DataSource): void {
 async function synchronizeWithGuards(
   builder: SchemaBuilder,
   driver: Driver,
-  synchronize: (on: SchemaBuilder) => Promise<void>,
+  original: (on: SchemaBuilder) => Promise<void>,
 ): Promise<void> {
   const { queryRunner, entityToSyncMetadatas: metadatas } = builder
   const wanted = metadatas.flatMap((metadata) => declarationsOf(metadata).map(({ table }) => guardOf(table)))
   const installed = await guardsOf(queryRunner, driver, metadatas)
+  const synchronize = async (on: SchemaBuilder): Promise<void> => {
+    await keepAllTexts(on, installed)
+    await original(on)
+  }
   const planned = installed.length === 0 ? [] : await dryRun(builder, synchronize)
   const kept = installed.filter(
     (guard) =>
@@ -78,12 +91,15 @@ async function synchronizeWithGuards(
   }
 }
 
-async function keepAllTexts(builder: SchemaBuilder): Promise<void> {
+async function keepAllTexts(builder: SchemaBuilder, installed: readonly PlacedGuard[]): Promise<void> {
   for (const metadata of builder.entityToSyncMetadatas) {
     const path = builder.getTablePath(metadata)
     const table = builder.tables.find((one) => builder.getTablePath(one) === path)
     if (!table) continue
-    for (const declaration of declarationsOf(metadata)) await keepTexts(builder.queryRunner, declaration, table)
+    const notes = installed
+      .filter((guard) => guard.owner === metadata)
+      .flatMap(({ comment }) => parseGuardComment(comment) ?? [])
+    for (const declaration of declarationsOf(metadata)) await keepTexts(builder.queryRunner, declaration, table, notes)
   }
 }
 
@@ -123,16 +139,16 @@ async function guardsOf(
   { searchSchema = 'public' }: Driver,
   metadatas: readonly EntityMetadata[],
 ): Promise<PlacedGuard[]> {
-  const key = (schema: string, table: string): string => JSON.stringify([schema, table])
-  const tables = new Set(metadatas.map(({ schema, tableName }) => key(schema ?? searchSchema, tableName)))
   const schemas = [...new Set(metadatas.map(({ schema }) => schema ?? searchSchema))]
   const guards = await installedGuards(async (sql, values) => await queryRunner.query(sql, values), schemas)
-  return guards
-    .filter(({ schema, table }) => tables.has(key(schema, table)))
-    .map((guard) => ({
-      ...guard,
-      place: { schema: guard.schema === searchSchema ? undefined : guard.schema, table: guard.table },
-    }))
+  return guards.flatMap((guard) => {
+    const owner = metadatas.find(
+      ({ schema, tableName }) => (schema ?? searchSchema) === guard.schema && tableName === guard.table,
+    )
+    if (!owner) return []
+    const schema = guard.schema === searchSchema ? undefined : guard.schema
+    return [{ ...guard, owner, place: { schema, table: guard.table } }]
+  })
 }
 
 function isInstalled(wanted: Guard, { comment, enabled, place, triggers }: PlacedGuard): boolean {

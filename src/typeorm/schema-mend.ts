@@ -1,9 +1,10 @@
 import { type QueryRunner, type Table, TableColumn } from 'typeorm'
-import { quote } from '../sql/identifier'
+import type { GuardNote } from '../sql/guard'
+import { qualified, quote } from '../sql/identifier'
 import { hashOf, tableName, textIsNull, type TextTable } from '../sql/text-table'
 import { dataSourceOf } from './declaration'
 import { emit } from './emit'
-import { type ColumnMetadata, type Declaration } from './registry'
+import { type ColumnMetadata, type Declaration, declarationsOf } from './registry'
 
 const TEXT_TYPES: ReadonlySet<string> = new Set(['text', 'varchar', 'character varying'])
 
@@ -12,10 +13,73 @@ const TEXT_TYPES: ReadonlySet<string> = new Set(['text', 'varchar', 'character v
  * the column as it wants it.
  *
  * @param table the builder's picture of the table, which is brought up to date
+ * @param notes of the guards that are installed on it
  */
-export async function keepTexts(queryRunner: QueryRunner, declaration: Declaration, table: Table): Promise<void> {
+export async function keepTexts(
+  queryRunner: QueryRunner,
+  declaration: Declaration,
+  table: Table,
+  notes: readonly GuardNote[],
+): Promise<void> {
+  const before = renamedFrom(declaration, table, notes)
+  if (before) await rename(queryRunner, declaration, table, before)
   for (const { column } of declaration.text) await changeType(queryRunner, declaration.table, column, table)
   await backfillHash(queryRunner, declaration, table)
+}
+
+/**
+ * A renamed property changes the names of four columns at once, and TypeORM follows a change of one only. As there, one
+ * text that is gone and one that is new count as renamed.
+ */
+async function rename(
+  queryRunner: QueryRunner,
+  { table: to }: Declaration,
+  table: Table,
+  from: GuardNote,
+): Promise<void> {
+  const pairs = [
+    ...from.text.map((name, place) => [name, to.text[place]?.name ?? name] as const),
+    [from.hash, to.hash] as const,
+    [from.number, to.number] as const,
+    [from.chained, to.chained] as const,
+  ].filter(([before, after]) => before !== after)
+  const names = tableName(to)
+  const column = ([before, after]: readonly [string, string]): string =>
+    `ALTER TABLE ${names} RENAME COLUMN ${quote(before)} TO ${quote(after)}`
+  const constraint = (before: string, after: string): string =>
+    `ALTER TABLE ${names} RENAME CONSTRAINT ${quote(before)} TO ${quote(after)}`
+  const index = (before: string, after: string): string =>
+    `ALTER INDEX ${qualified(to.schema, before)} RENAME TO ${quote(after)}`
+  await emit(
+    queryRunner,
+    [...pairs.map(column), constraint(from.check, to.check), index(from.index, to.index)],
+    [
+      index(to.index, from.index),
+      constraint(to.check, from.check),
+      ...pairs.map(([before, after]) => column([after, before])),
+    ],
+  )
+  const renamed = new Map(pairs)
+  for (const one of table.columns) one.name = renamed.get(one.name) ?? one.name
+  for (const one of table.indices) {
+    if (one.name === from.index) one.name = to.index
+    one.columnNames = one.columnNames.map((name) => renamed.get(name) ?? name)
+  }
+  for (const one of table.checks) if (one.name === from.check) one.name = to.check
+}
+
+/** The guard of a text that the table has and the entity no longer does, if this declaration is the only new one. */
+function renamedFrom(declaration: Declaration, table: Table, notes: readonly GuardNote[]): GuardNote | undefined {
+  const { metadata } = declaration
+  const has = (name: string): boolean => table.findColumnByName(name) !== undefined
+  const isNew = ({ table: one }: Declaration): boolean => !has(one.hash) && one.text.every(({ name }) => !has(name))
+  const declared = new Set(metadata.columns.map(({ databaseName }) => databaseName))
+  const gone = notes.filter(({ hash, text }) => has(hash) && [hash, ...text].every((name) => !declared.has(name)))
+  const [only] = gone
+  const whole =
+    table.checks.some(({ name }) => name === only?.check) && table.indices.some(({ name }) => name === only?.index)
+  const sole = gone.length === 1 && declarationsOf(metadata).filter(isNew).length === 1
+  return sole && whole && isNew(declaration) && only?.text.length === declaration.table.text.length ? only : undefined
 }
 
 /** TypeORM drops a column and adds it anew where its type or length differ. */

@@ -194,7 +194,7 @@ test('declaring, and then widening, a column of a filled table keeps its texts',
   @Entity({ name: 'thing' })
   class Undeclared {
     @PrimaryGeneratedColumn('identity') id!: number
-    @Column({ type: 'varchar', length: 40 }) text!: string
+    @Column({ type: 'varchar', length: 40, unique: true }) text!: string
   }
   const bare = await db.dataSource([Undeclared], { dropSchema: true })
   await bare.manager.insert(Undeclared, { text: 'kept' })
@@ -205,4 +205,33 @@ test('declaring, and then widening, a column of a filled table keeps its texts',
   const { entity } = await findOrCreate(wide.manager, Wide, { text: 'x'.repeat(100) })
   expect(entity.added).toBeNull()
   expect(await findOrCreate(wide.manager, Wide, { text: 'kept' })).toMatchObject({ created: false, entity: { id: 1 } })
+})
+
+test('a renamed property keeps its texts, and the way back too', async () => {
+  @Entity({ name: 'thing' })
+  class Before {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @UniqueText({ normalize: trim() }) text!: string
+    @UniqueText({ nullable: true }) other!: string | null
+  }
+  @Entity({ name: 'thing' })
+  class After {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @UniqueText({ normalize: trim() }) renamed!: string
+    @UniqueText({ nullable: true }) other!: string | null
+  }
+  const before = await db.dataSource([Before], { dropSchema: true })
+  await before.manager.insert(Before, { text: 'kept' })
+  await before.destroy()
+  const after = await db.dataSource([After], { synchronize: false })
+  const { upQueries, downQueries } = await after.driver.createSchemaBuilder().log()
+  expect(upQueries.filter(({ query }) => query.includes('DROP COLUMN'))).toEqual([])
+  for (const { query } of upQueries) await after.query(query)
+  expect((await after.driver.createSchemaBuilder().log()).upQueries).toEqual([])
+  const found = await findOrCreate(after.manager, After, { renamed: ' kept' }, { by: 'renamed' })
+  expect(found).toEqual({ entity: { id: 1, renamed: 'kept', other: null }, created: false, attempts: 1 })
+  for (const { query } of downQueries.toReversed()) await after.query(query)
+  const again = await db.dataSource([Before], { synchronize: false })
+  expect((await again.driver.createSchemaBuilder().log()).upQueries).toEqual([])
+  expect(await again.manager.find(Before)).toEqual([{ id: 1, text: 'kept', other: null }])
 })
