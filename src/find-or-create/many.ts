@@ -45,7 +45,15 @@ export async function findOrCreateMany<Entity extends ObjectLiteral>(
   inputs: readonly DeepPartial<NoInfer<Entity>>[],
   { by }: ByOptions = {},
 ): Promise<FindOrCreateManyResult<Entity>[]> {
-  const target = targetOf(manager, entity, by)
+  return await findOrCreateManyOf(manager, targetOf(manager, entity, by), inputs)
+}
+
+/** The same for a target that is known; what it selects is what the entities hold. */
+export async function findOrCreateManyOf<Entity extends ObjectLiteral>(
+  manager: EntityManager,
+  target: Target,
+  inputs: readonly DeepPartial<Entity>[],
+): Promise<FindOrCreateManyResult<Entity>[]> {
   const results = Array.from<FindOrCreateManyResult<Entity>>({ length: inputs.length })
   const items = prepareItems(target, inputs, results)
   if (items.length === 0) return results

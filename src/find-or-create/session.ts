@@ -1,7 +1,7 @@
-import type { DataSource, EntityManager, QueryRunner } from 'typeorm'
+import { type DataSource, type EntityManager, type QueryRunner, QueryRunnerAlreadyReleasedError } from 'typeorm'
 import { TransactionAbortedError } from '../errors'
 import type { Query } from '../sql/catalog'
-import { isSerializationError } from '../sql/sqlstate'
+import { endsConnection, isSerializationError } from '../sql/sqlstate'
 import type { Statement } from '../sql/statements'
 import { registry } from '../typeorm/registry'
 
@@ -13,6 +13,8 @@ interface PgClient {
     rowMode: 'array'
     name?: string
   }): Promise<{ rows: unknown[][] }>
+  end(): Promise<void>
+  once(event: 'error', listener: (error: Error) => void): unknown
 }
 
 /** A row as the driver gives it: values in the order of the select list. */
@@ -38,24 +40,33 @@ export function dataSourceOfManager(manager: EntityManager): DataSource {
 /** Runs `work` on the manager's own connection, or on one from the pool that is given back however it ends. */
 export async function withSession<T>(manager: EntityManager, work: (session: Session) => Promise<T>): Promise<T> {
   const given = manager.queryRunner
-  if (given) return await work(openSession(given, dataSourceOfManager(manager), true))
+  if (given)
+    return await work(openSession({ queryRunner: given, dataSource: dataSourceOfManager(manager), shared: true }))
   const dataSource = dataSourceOfManager(manager)
   const queryRunner = dataSource.createQueryRunner('master')
   try {
-    return await work(openSession(queryRunner, dataSource, false))
+    return await work(openSession({ queryRunner, dataSource, shared: false }))
   } finally {
     await queryRunner.release()
   }
 }
 
-function openSession(queryRunner: QueryRunner, dataSource: DataSource, shared: boolean): Session {
+interface Connection {
+  readonly queryRunner: QueryRunner
+  readonly dataSource: DataSource
+  /** The caller's, who may use and release it meanwhile. */
+  readonly shared: boolean
+}
+
+function openSession(connection: Connection): Session {
+  const { queryRunner, dataSource, shared } = connection
   const inTransaction = shared && queryRunner.isTransactionActive
   const exclusive = shared
     ? async <T>(work: () => Promise<T>): Promise<T> => await oneAtATime(queryRunner, work)
-    : async <T>(work: () => Promise<T>): Promise<T> => await work()
+    : async <T>(work: () => Promise<T>): Promise<T> => await orDiscard(queryRunner, work)
   const send = async (statement: Statement, values: readonly unknown[]): Promise<Row[]> => {
     try {
-      return await run(queryRunner, dataSource, statement, values)
+      return await run(connection, statement, values)
     } catch (error) {
       if (inTransaction && isSerializationError(error)) throw new TransactionAbortedError(error)
       throw error
@@ -69,18 +80,34 @@ function openSession(queryRunner: QueryRunner, dataSource: DataSource, shared: b
     safely: async (statement, values) =>
       await exclusive(async () =>
         inTransaction
-          ? await inSavepoint(queryRunner, dataSource, async () => await send(statement, values))
+          ? await inSavepoint(connection, async () => await send(statement, values))
           : await send(statement, values),
       ),
     query: async (sql, values) => await exclusive(async () => (await queryRunner.query(sql, values)) as unknown[]),
   }
 }
 
+/**
+ * A connection that the server is closing, or whose answer may still come, must not go back to the pool: the next caller
+ * would get it. `pg` drops it on release only once it has seen its end.
+ */
+async function orDiscard<T>(queryRunner: QueryRunner, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work()
+  } catch (error) {
+    if (endsConnection(error)) {
+      const client = (await queryRunner.connect().catch(() => undefined)) as PgClient | undefined
+      void client?.end()
+    }
+    throw error
+  }
+}
+
 const SAVEPOINT = 'typeorm_unique_text'
 
-async function inSavepoint<T>(queryRunner: QueryRunner, dataSource: DataSource, work: () => Promise<T>): Promise<T> {
+async function inSavepoint<T>(connection: Connection, work: () => Promise<T>): Promise<T> {
   const command = async (sql: string): Promise<void> => {
-    await run(queryRunner, dataSource, { name: '', sql }, [])
+    await run(connection, { name: '', sql }, [])
   }
   await command(`SAVEPOINT ${SAVEPOINT}`)
   try {
@@ -111,14 +138,33 @@ async function oneAtATime<T>(queryRunner: QueryRunner, work: () => Promise<T>): 
   return await result
 }
 
+const watched = new WeakMap<QueryRunner, PgClient>()
+const losses = new WeakMap<PgClient, { error?: Error }>()
+
+/** TypeORM releases a query runner whose connection is lost, and forgets why; the caller should hear it (25P03, 57P01). */
+function watch(queryRunner: QueryRunner, client: PgClient): void {
+  watched.set(queryRunner, client)
+  if (losses.has(client)) return
+  const loss: { error?: Error } = {}
+  losses.set(client, loss)
+  client.once('error', (error) => (loss.error = error))
+}
+
+function lossOf(queryRunner: QueryRunner): Error | undefined {
+  const client = watched.get(queryRunner)
+  return client && losses.get(client)?.error
+}
+
 /** Past TypeORM's own `query()`, which knows no prepared statements; logged as it would be. */
 async function run(
-  queryRunner: QueryRunner,
-  dataSource: DataSource,
+  { queryRunner, dataSource, shared }: Connection,
   { name, sql }: Statement,
   values: readonly unknown[],
 ): Promise<Row[]> {
+  // By now the connection may serve another transaction, or it was lost between two statements.
+  if (shared && queryRunner.isReleased) throw lossOf(queryRunner) ?? new QueryRunnerAlreadyReleasedError()
   const client = (await queryRunner.connect()) as PgClient
+  if (shared) watch(queryRunner, client)
   const { logger } = dataSource
   const logged = values as unknown[]
   logger.logQuery(sql, logged, queryRunner)

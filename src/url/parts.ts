@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { TextRejectedError } from '../errors'
 import { url } from '../text/url'
 import { normalizeText } from '../text/normalizer'
 
@@ -24,26 +25,40 @@ const NORMALIZED = /^(https?):\/\/(?:([^/?#]*)@)?(\[[^\]]*\]|[^/?#:]*)(?::(\d+))
 
 const normalizer = url()
 
+/** What errors call the text. */
+const PROPERTY = 'url'
+
 /**
  * The parts of a normalized http or https URL, or null for anything else: other schemes, no host, and what the columns
  * could not tell apart (user information, port 0, a host of more than 256 characters).
  */
 export function parseUrl(text: unknown): UrlParts | null {
-  const href = normalized(text)
-  const match = href === null ? null : NORMALIZED.exec(href)
-  if (!match) return null
+  try {
+    return urlParts(text)
+  } catch (error) {
+    if (error instanceof TextRejectedError) return null
+    throw error
+  }
+}
+
+/**
+ * As `parseUrl`, with a reason.
+ *
+ * @throws TextRejectedError
+ */
+export function urlParts(text: unknown): UrlParts {
+  const match = NORMALIZED.exec(normalizeText(normalizer, PROPERTY, text))
+  if (!match) return refuse('it is no URL with a host')
   const [, scheme = '', user, host = '', port, path = '', query, fragment] = match
-  if (user !== undefined || port === '0' || host === '' || host.length > HOST_LIMIT_CHARACTERS) return null
+  if (host === '') return refuse('it has no host')
+  if (host.length > HOST_LIMIT_CHARACTERS) return refuse(`its host has more than ${HOST_LIMIT_CHARACTERS} characters`)
+  if (user !== undefined) return refuse('it has user information')
+  if (port === '0') return refuse('its port is 0')
   return { scheme, host, port: Number(port ?? 0), path, query: query ?? null, fragment: fragment ?? null }
 }
 
-function normalized(text: unknown): string | null {
-  if (typeof text !== 'string') return null
-  try {
-    return normalizeText(normalizer, 'url', text)
-  } catch {
-    return null
-  }
+function refuse(reason: string): never {
+  throw new TextRejectedError({ property: PROPERTY, reason })
 }
 
 /** Path, `?query`, `#fragment`: the text that is hashed. */

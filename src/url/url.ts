@@ -2,7 +2,7 @@ import { Column, Entity, type EntityManager, PrimaryGeneratedColumn } from 'type
 import { UniqueTextEntity } from '../find-or-create/active-record'
 import { findOrCreate } from '../find-or-create/one'
 import { UniqueText } from '../typeorm/decorator'
-import { formatUrl, parseUrl, pathComponent, pathComponentHash } from './parts'
+import { formatUrl, parseUrl, pathComponent, pathComponentHash, urlParts } from './parts'
 
 /**
  * A http or https URL, unique at any length, in table `urls`. Put it among the entities of your DataSource and refer to
@@ -16,7 +16,7 @@ import { formatUrl, parseUrl, pathComponent, pathComponentHash } from './parts'
   immutable: true,
   indexName: 'url_unique_index',
   hidden: { hash: 'path_component_hash', number: 'hash_number', chained: 'hash_chained' },
-  parse: parseUrl,
+  parse: urlParts,
 })
 export class Url extends UniqueTextEntity {
   /** A bigint, which the driver gives as a string. */
