@@ -67,6 +67,22 @@ export async function createGuardedTable(
   for (const statement of guard) await client.query(statement)
 }
 
+let schemas = 0
+
+/** Makes the table in a schema of its own, which becomes the client's. */
+export async function freshTable(
+  client: Client,
+  overrides: Partial<TextTable> = {},
+  options: GuardedTableOptions = {},
+): Promise<TextTable> {
+  schemas += 1
+  const table = textTable(overrides)
+  const schema = quote(table.schema ?? `S ${schemas}`)
+  await client.query(`create schema ${schema}; set search_path to ${schema}`)
+  await createGuardedTable(client, table, options)
+  return table
+}
+
 /** What contradicts the guarantee, in words; empty where nothing does. Reads every row, without the index. */
 export async function violations(client: Pick<Client, 'query'>, table: TextTable): Promise<string[]> {
   const scope = table.scope.map((name) => `t.${quote(name)}`)
@@ -124,18 +140,19 @@ export async function rowsOf(client: Pick<Client, 'query'>, table: TextTable): P
 export async function putRows(client: Pick<Client, 'query'>, table: TextTable, notation: string): Promise<void> {
   const [text] = table.text
   const [scope] = table.scope
-  await client.query('set session_replication_role = replica')
-  await client.query(`truncate ${tableName(table)} restart identity cascade`)
-  for (const row of notation.split(' ').filter(Boolean)) {
-    const match = /^(?:(\d+)\/)?(.+)@(\d+)(!?)$/.exec(row)
-    if (!match || !text) throw new TypeError(`Not a row: ${row}`)
-    const [, inScope = '1', value = '', number = '0', flag] = match
-    const columns = [...(scope === undefined ? [] : [scope]), text.name, table.hash, table.number, table.chained]
-    const hashed = table.digest.sql(`${literal(value)}::pg_catalog.text`)
-    const values = [...(scope === undefined ? [] : [inScope]), literal(value), hashed, number, String(flag === '!')]
-    await client.query(
-      `insert into ${tableName(table)} (${columns.map(quote).join(', ')}) values (${values.join(', ')})`,
-    )
-  }
-  await client.query('reset session_replication_role')
+  const inserts = notation
+    .split(' ')
+    .filter(Boolean)
+    .map((row) => {
+      const match = /^(?:(\d+)\/)?(.+)@(\d+)(!?)$/.exec(row)
+      if (!match || !text) throw new TypeError(`Not a row: ${row}`)
+      const [, inScope = '1', value = '', number = '0', flag] = match
+      const columns = [...(scope === undefined ? [] : [scope]), text.name, table.hash, table.number, table.chained]
+      const hashed = table.digest.sql(`${literal(value)}::pg_catalog.text`)
+      const values = [...(scope === undefined ? [] : [inScope]), literal(value), hashed, number, String(flag === '!')]
+      return `insert into ${tableName(table)} (${columns.map(quote).join(', ')}) values (${values.join(', ')})`
+    })
+  const empty = `truncate ${tableName(table)} restart identity cascade`
+  // One transaction: a string of several statements is one.
+  await client.query(['set local session_replication_role = replica', empty, ...inserts].join('; '))
 }

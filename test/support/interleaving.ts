@@ -25,7 +25,7 @@ export interface Operation {
 
 export interface Step {
   readonly session: SessionName
-  readonly kind: 'runs' | 'stops' | 'goes' | 'ends'
+  readonly kind: 'runs' | 'meets' | 'stops' | 'goes' | 'ends'
   readonly operation?: Operation
   readonly site?: Site
   readonly expected: PerLevel<Expected>
@@ -42,7 +42,11 @@ export interface Interleaving {
 }
 
 /** Different outcomes at READ COMMITTED, REPEATABLE READ and SERIALIZABLE (as REPEATABLE READ where it is not given). */
-export const at = <T>(rc: T, rr: T, ser: T = rr): PerLevel<T> => ({ rc, rr, ser })
+export function at(rc: string, rr: string, ser?: string): PerLevel<string>
+export function at(rc: Expected, rr: Expected, ser?: Expected): PerLevel<Expected>
+export function at(rc: Expected, rr: Expected, ser = rr): PerLevel<Expected> {
+  return { rc, rr, ser }
+}
 
 const everywhere = <T>(value: T | PerLevel<T>): PerLevel<T> =>
   typeof value === 'object' && value !== null && 'rc' in value ? value : { rc: value, rr: value, ser: value }
@@ -50,6 +54,8 @@ const everywhere = <T>(value: T | PerLevel<T>): PerLevel<T> =>
 interface Actor {
   /** Sends a statement, which ends (as `expected`, or as usual) or waits. */
   (operation: Operation, expected?: Expected | PerLevel<Expected>): Step
+  /** Sends a statement that Postgres ends, after a wait of its own choosing: a deadlock. */
+  readonly meets: (operation: Operation, expected: Expected) => Step
   /** Sends a statement that is stopped in its midst. */
   readonly stops: (site: Site, operation: Operation) => Step
   /** Lets the stopped statement go on. */
@@ -67,6 +73,12 @@ function actor(session: SessionName): Actor {
       expected: everywhere(expected ?? operation.usual),
     }),
     {
+      meets: (operation: Operation, expected: Expected): Step => ({
+        session,
+        kind: 'meets',
+        operation,
+        expected: everywhere(expected),
+      }),
       stops: (site: Site, operation: Operation): Step => ({
         session,
         kind: 'stops',

@@ -29,10 +29,12 @@ export interface Session {
 
 /**
  * Plans are kept off sequential scans: at SERIALIZABLE one would lock the whole table against others, and so change
- * what is tested. A deadlock is found after 10 ms in place of a second.
+ * what is tested. Of two sessions in a deadlock the one with the shorter `deadlockMilliseconds` is ended.
  */
-export async function openSession(client: Client): Promise<Session> {
-  await client.query(`set enable_seqscan to off; set enable_bitmapscan to off; set deadlock_timeout to '10ms'`)
+export async function openSession(client: Client, deadlockMilliseconds = 1_000): Promise<Session> {
+  await client.query(
+    `set enable_seqscan to off; set enable_bitmapscan to off; set deadlock_timeout to '${deadlockMilliseconds}ms'`,
+  )
   const { rows } = await client.query<{ pid: number }>('select pg_backend_pid() as pid')
   const [row] = rows
   if (!row) throw new TypeError('A backend has a pid.')
@@ -57,15 +59,21 @@ async function outcomeOf(client: Client, sql: string): Promise<Outcome> {
 
 /**
  * Awaits the moment when the statement has ended or its session waits for a lock, seen by another session. Twice in
- * a row, so that a short wait of the server's own, for a page, is not taken for one.
+ * a row, so that a short wait of the server's own, for a page, is not taken for one; and for at least
+ * `patienceMilliseconds` where the wait is to end by itself, as in a deadlock.
  */
-export async function endOrWait(observer: Client, session: Session, statement: Statement): Promise<Outcome | 'waits'> {
+export async function endOrWait(
+  observer: Client,
+  { session, statement }: { readonly session: Session; readonly statement: Statement },
+  patienceMilliseconds = 0,
+): Promise<Outcome | 'waits'> {
   let seen = 0
+  const from = performance.now()
   for (;;) {
     const ended = statement.ended()
     if (ended) return ended
     seen = (await isBlocked(observer, session.pid)) ? seen + 1 : 0
-    if (seen === 2) return statement.ended() ?? 'waits'
+    if (seen >= 2 && performance.now() - from >= patienceMilliseconds) return statement.ended() ?? 'waits'
   }
 }
 

@@ -36,6 +36,9 @@ export interface Stage {
   play(interleaving: Interleaving, levels: Levels, setting?: Setting): Promise<Played>
 }
 
+/** How long a session may wait before it is said to wait. */
+const PATIENCE_MILLISECONDS = { runs: 0, stops: 0, goes: 0, ends: 200, meets: 5_000 } as const
+
 const PLAIN: Setting = { name: 'plain' }
 
 /**
@@ -68,8 +71,9 @@ export function useStage(db: TestDatabase): Stage {
   const made = new Set<string>()
   const open = async (): Promise<{ observer: Client; sessions: Record<SessionName, Session> }> => {
     const observer = await db.client()
-    const session = async (): Promise<Session> => await openSession(await db.client())
-    return { observer, sessions: { P: await session(), Q: await session(), R: await session() } }
+    const session = async (deadlockMilliseconds: number): Promise<Session> =>
+      await openSession(await db.client(), deadlockMilliseconds)
+    return { observer, sessions: { P: await session(1_000), Q: await session(10), R: await session(300) } }
   }
   return {
     play: async (interleaving, levels, setting = PLAIN) => {
@@ -80,11 +84,9 @@ export function useStage(db: TestDatabase): Stage {
         await makeSetting(observer, name, [...(setting.and ?? []), ...(stops ? BARRIERS : [])], setting.guard)
         made.add(name)
       }
-      for (const { client } of [{ client: observer }, ...Object.values(sessions)]) {
-        await client.query(`set search_path to ${quote(name)}`)
-      }
+      await observer.query(`set search_path to ${quote(name)}`)
       await putRows(observer, page, interleaving.given)
-      await setLevels(sessions, levels)
+      await prepare(sessions, name, levels)
       const transcript = await playSteps(observer, sessions, interleaving.steps)
       await finish(sessions)
       return { transcript, rows: await rowsOf(observer, page), violations: await violations(observer, page) }
@@ -100,14 +102,15 @@ async function makeSetting(
 ): Promise<void> {
   await observer.query(`create schema ${quote(name)}; set search_path to ${quote(name)}`)
   await createGuardedTable(observer, page, { guard })
+  await observer.query('create table child (page_id integer not null references page (id) on delete cascade)')
   for (const statement of and) await observer.query(statement)
 }
 
-async function setLevels(sessions: Record<SessionName, Session>, levels: Levels): Promise<void> {
+async function prepare(sessions: Record<SessionName, Session>, schema: string, levels: Levels): Promise<void> {
   for (const [index, name] of NAMES.entries()) {
     const level = typeof levels === 'string' ? levels : levels[name]
     await sessions[name].client.query(
-      `set default_transaction_isolation to ${literal(level)}; set "barrier.lock" to ${index}; set "barrier.site" to ''`,
+      `set search_path to ${quote(schema)}; set default_transaction_isolation to ${literal(level)}; set "barrier.lock" to ${index}; set "barrier.site" to ''`,
     )
   }
 }
@@ -124,7 +127,7 @@ async function playSteps(
     const session = sessions[name]
     const lock = NAMES.indexOf(name)
     if (kind === 'stops') {
-      await session.client.query(`set "barrier.site" to ${literal(site ?? '')}`)
+      session.start(`set "barrier.site" to ${literal(site ?? '')}`)
       await observer.query(`select pg_advisory_lock(${lock})`)
     }
     if (kind === 'goes') await observer.query(`select pg_advisory_unlock(${lock})`)
@@ -134,7 +137,7 @@ async function playSteps(
     }
     const statement = sent[name]
     if (!statement) throw new TypeError(`${name} has sent nothing.`)
-    const outcome = await endOrWait(observer, session, statement)
+    const outcome = await endOrWait(observer, { session, statement }, PATIENCE_MILLISECONDS[kind])
     transcript.push(
       line({ session: name, kind, ...(operation && { operation }), ...(site && { site }) }, shown(outcome)),
     )
@@ -155,7 +158,7 @@ const shown = (outcome: Outcome | 'waits'): Expected => {
 }
 
 function line({ session, kind, operation, site }: Omit<Step, 'expected'>, outcome: Expected): string {
-  const what = { runs: '', stops: ` stopped (${site})`, goes: 'goes on', ends: 'ends' }[kind]
+  const what = { runs: '', meets: '', stops: ` stopped (${site})`, goes: 'goes on', ends: 'ends' }[kind]
   return `${session}: ${operation?.name ?? ''}${what} → ${outcome}`
 }
 

@@ -1,0 +1,198 @@
+import { createHash } from 'node:crypto'
+import type { Client } from 'pg'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { guardOf } from '../../../src/sql/guard'
+import { quote } from '../../../src/sql/identifier'
+import type { TextTable } from '../../../src/sql/text-table'
+import { useDatabase } from '../../support/database'
+import {
+  createGuardedTable,
+  firstLetter,
+  freshTable,
+  putRows,
+  rowsOf,
+  textTable,
+  violations,
+} from '../../support/guarded-table'
+
+const db = useDatabase()
+// Roles belong to the whole server, so their names hold the database's.
+const suffix = createHash('sha256').update(db.url).digest('hex').slice(0, 8)
+const writer = `T writer ${suffix}`
+const owner = `T owner ${suffix}`
+const taken = { code: '23505', constraint: 'page url' }
+
+let client: Client
+let page: TextTable
+let schema = ''
+
+beforeAll(async () => {
+  client = await db.client()
+  await client.query(`create role ${quote(writer)}; create role ${quote(owner)}`)
+})
+afterAll(async () => {
+  for (const role of [writer, owner]) {
+    await client.query(`reset role; drop owned by ${quote(role)}; drop role ${quote(role)}`)
+  }
+})
+beforeEach(async () => {
+  await client.query('reset role')
+  page = await freshTable(client)
+  const { rows } = await client.query<{ schema: string }>('select current_schema() as schema')
+  schema = rows[0]?.schema ?? ''
+  await client.query(`grant usage on schema ${quote(schema)} to ${quote(writer)}`)
+})
+
+const as = async (role: string): Promise<unknown> => await client.query(`set role ${quote(role)}`)
+const slow = async (text: string): Promise<unknown> => await client.query('insert into page (url) values ($1)', [text])
+const rows = async (): Promise<string> => {
+  await client.query('reset role')
+  return await rowsOf(client, page)
+}
+
+describe('a role that may only INSERT', () => {
+  beforeEach(async () => {
+    await client.query(`grant insert on page to ${quote(writer)}`)
+    await as(writer)
+  })
+  test('stores colliding texts side by side', async () => {
+    await slow('a1')
+    await slow('a2')
+    await slow('a3')
+    expect(await rows()).toBe('a1@0! a2@1 a3@2')
+  })
+  test('is refused a text that is there, which it cannot see', async () => {
+    await slow('a1')
+    await slow('a2')
+    await expect(slow('a2')).rejects.toMatchObject(taken)
+    await expect(client.query('select url from page')).rejects.toMatchObject({ code: '42501' })
+  })
+})
+
+test('a role that may only DELETE promotes', async () => {
+  await putRows(client, page, 'a1@0! a2@1')
+  await client.query(`grant delete, select (url) on page to ${quote(writer)}`)
+  await as(writer)
+  await client.query(`delete from page where url = 'a1'`)
+  expect(await rows()).toBe('a2@0!')
+})
+
+describe('row security that hides the rows of others', () => {
+  beforeEach(async () => {
+    await client.query(
+      `alter table page enable row level security;
+       create policy own on page using (title = current_user) with check (true);
+       grant insert, select, update, delete on page to ${quote(writer)};
+       insert into page (url, title) values ('a1', 'other'), ('a2', 'other')`,
+    )
+    await as(writer)
+  })
+  const own = async (text: string): Promise<unknown> =>
+    await client.query('insert into page (url, title) values ($1, current_user)', [text])
+
+  test('hides no chain from the guard', async () => {
+    await own('a3')
+    await expect(own('a2')).rejects.toMatchObject(taken)
+    expect(await rows()).toBe('a1@0! a2@1 a3@2')
+  })
+  test('hides no row that is to be promoted', async () => {
+    await own('b1')
+    await client.query('reset role')
+    await client.query(`insert into page (url, title) values ('b2', 'other')`)
+    await as(writer)
+    await client.query(`delete from page where url = 'b1'`)
+    expect(await rows()).toBe('a1@0! a2@1 b2@0!')
+  })
+})
+
+/** The functions run as the owner, whom FORCE subjects to the policies too: the guard sees only the owner's view. */
+describe('a limit: FORCE ROW LEVEL SECURITY', () => {
+  beforeEach(async () => {
+    await client.query(
+      `alter table page owner to ${quote(owner)}; alter schema ${quote(schema)} owner to ${quote(owner)}`,
+    )
+    for (const statement of guardOf(page).create.filter((one) => !one.startsWith('CREATE TRIGGER'))) {
+      await client.query(statement)
+    }
+    await putRows(client, page, 'a1@0! a2@1')
+    await client.query(`alter table page enable row level security; alter table page force row level security`)
+    await client.query(`create policy own on page using (url not in ('a2')) with check (true)`)
+    await as(owner)
+  })
+  test('refuses a hidden text as long as the anchor is taken', async () => {
+    const values = ['a2', firstLetter.js('a2')]
+    const fast = client.query('insert into page (url, "urlHash", "urlHashNumber") values ($1, $2, 0)', values)
+    await expect(fast).rejects.toMatchObject(taken)
+    await expect(slow('a2')).rejects.toMatchObject(taken)
+  })
+  test.fails('promotes a hidden row', async () => {
+    await client.query(`delete from page where url = 'a1'`)
+    await client.query('reset role')
+    expect(await violations(client, page)).toEqual([])
+  })
+})
+
+describe('a hostile role', () => {
+  const boom = (name: string, parameters: string, returns: string): string =>
+    `create function ${name}(${parameters}) returns ${returns} language plpgsql as $$ begin raise exception 'hostile'; end $$`
+
+  test('cannot put a table of its own in place of the guarded one', async () => {
+    await putRows(client, page, 'a1@0! a2@1')
+    await client.query(`grant insert, delete, select on page to ${quote(writer)}`)
+    await client.query(`grant temporary on database ${quote(client.database ?? '')} to ${quote(writer)}`)
+    await as(writer)
+    await client.query('create temp table page (like page)')
+    await expect(client.query(`insert into ${quote(schema)}.page (url) values ('a2')`)).rejects.toMatchObject(taken)
+    await client.query(`delete from ${quote(schema)}.page where url = 'a1'`)
+    await client.query('reset role; drop table pg_temp.page')
+    expect(await rows()).toBe('a2@0!')
+  })
+  test('cannot put functions, operators and casts of its own in their place, in any schema', async () => {
+    await client.query(
+      `grant insert, update, delete, select on page to ${quote(writer)}; grant create on schema ${quote(schema)} to ${quote(writer)}`,
+    )
+    await as(writer)
+    await client.query(boom('md5', 'text', 'text'))
+    await client.query(boom('substr', 'text, integer, integer', 'text'))
+    await client.query(boom('max', 'integer', 'integer'))
+    await client.query(boom('hostile', 'integer, integer', 'boolean'))
+    await client.query(boom('hostile', 'text, text', 'boolean'))
+    await client.query(boom('hostile', 'uuid, uuid', 'boolean'))
+    for (const type of ['integer', 'text', 'uuid']) {
+      for (const operator of ['=', '<>', '>', '>=']) {
+        await client.query(`create operator ${operator} (function = hostile, leftarg = ${type}, rightarg = ${type})`)
+      }
+    }
+    await client.query(`set search_path to ${quote(schema)}, pg_catalog`)
+    await slow('a1')
+    await slow('a2')
+    await client.query(`update page set url = 'a3' where url operator(pg_catalog.=) 'a2'`)
+    await client.query(`delete from page where url operator(pg_catalog.=) 'a1'`)
+    await client.query(`reset role; set search_path to pg_catalog, ${quote(schema)}`)
+    expect(await rows()).toBe('a3@0!')
+  })
+  test.each(['place', 'settle'])('cannot put the function %s on a table of its own', async (name) => {
+    await client.query(`grant create on schema ${quote(schema)} to ${quote(writer)}`)
+    await as(writer)
+    await client.query('create table mine (url text)')
+    const steal = client.query(
+      `create trigger steal after insert on mine for each row execute function ${quote(guardOf(page)[name === 'place' ? 'place' : 'settle'])}('new')`,
+    )
+    await expect(steal).rejects.toMatchObject({ code: '42501' })
+  })
+})
+
+test('the functions belong to the owner of the table, whoever made them', async () => {
+  const table = textTable({ table: 'owned' })
+  await client.query(`grant create on schema ${quote(schema)} to ${quote(owner)}`)
+  await createGuardedTable(client, table, { guard: [] })
+  await client.query(`alter table owned owner to ${quote(owner)}`)
+  for (const statement of guardOf(table).create) await client.query(statement)
+  const { rows: owners } = await client.query(
+    `select distinct pg_get_userbyid(proowner) as owner, prosecdef as definer, proconfig as config from pg_proc
+      where oid in (select tgfoid from pg_trigger where tgrelid = 'owned'::regclass)`,
+  )
+  expect(owners).toEqual([
+    { owner, definer: true, config: ['enable_seqscan=off', `search_path=pg_catalog, ${quote(schema)}, pg_temp`] },
+  ])
+})
