@@ -11,7 +11,9 @@ export class CreateUrls1795255200000 implements MigrationInterface {
       `CREATE UNIQUE INDEX "url_unique_index" ON "urls"  ("host", "scheme", "port", "path_component_hash", "hash_number") `,
     )
     await queryRunner.query(`CREATE OR REPLACE FUNCTION "unique_text_urls_url_place"() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET enable_seqscan TO off AS $guard$
+#variable_conflict use_variable
 DECLARE
+  first integer;
   last integer;
   taken integer;
   length bigint;
@@ -39,8 +41,8 @@ BEGIN
     NEW."hash_chained" := false;
   END IF;
   FOR round IN 1..8 LOOP
-    SELECT pg_catalog.max(t."hash_number"), pg_catalog.min(t."hash_number") FILTER (WHERE t."path"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."path"::pg_catalog.text COLLATE "C" AND t."query"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."query"::pg_catalog.text COLLATE "C" AND t."fragment"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."fragment"::pg_catalog.text COLLATE "C"), pg_catalog.count(*)
-      INTO last, taken, length FROM "urls" AS t WHERE t."host" OPERATOR(pg_catalog.=) NEW."host" AND t."scheme" OPERATOR(pg_catalog.=) NEW."scheme" AND t."port" OPERATOR(pg_catalog.=) NEW."port" AND t."path_component_hash" OPERATOR(pg_catalog.=) NEW."path_component_hash" AND t."hash_number" <> own;
+    SELECT pg_catalog.min(t."hash_number"), pg_catalog.max(t."hash_number"), pg_catalog.min(t."hash_number") FILTER (WHERE t."path"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."path"::pg_catalog.text COLLATE "C" AND t."query"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."query"::pg_catalog.text COLLATE "C" AND t."fragment"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."fragment"::pg_catalog.text COLLATE "C"), pg_catalog.count(*)
+      INTO first, last, taken, length FROM "urls" AS t WHERE t."host" OPERATOR(pg_catalog.=) NEW."host" AND t."scheme" OPERATOR(pg_catalog.=) NEW."scheme" AND t."port" OPERATOR(pg_catalog.=) NEW."port" AND t."path_component_hash" OPERATOR(pg_catalog.=) NEW."path_component_hash" AND t."hash_number" <> own;
     IF own = 0 THEN
       NEW."hash_number" := coalesce(taken, 0);
       RETURN NEW;
@@ -49,10 +51,15 @@ BEGIN
       NEW."hash_number" := 0;
       RETURN NEW;
     END IF;
+    IF first IS DISTINCT FROM 0 THEN
+      NEW."hash_number" := coalesce(taken, CASE WHEN stays THEN own ELSE 0 END);
+      NEW."hash_chained" := NEW."hash_chained" OR NEW."hash_number" = 0;
+      RETURN NEW;
+    END IF;
     PERFORM 1 FROM "urls" AS t WHERE t."host" OPERATOR(pg_catalog.=) NEW."host" AND t."scheme" OPERATOR(pg_catalog.=) NEW."scheme" AND t."port" OPERATOR(pg_catalog.=) NEW."port" AND t."path_component_hash" OPERATOR(pg_catalog.=) NEW."path_component_hash" AND t."hash_number" = 0 FOR NO KEY UPDATE;
     IF FOUND THEN
-      SELECT pg_catalog.max(t."hash_number"), pg_catalog.min(t."hash_number") FILTER (WHERE t."path"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."path"::pg_catalog.text COLLATE "C" AND t."query"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."query"::pg_catalog.text COLLATE "C" AND t."fragment"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."fragment"::pg_catalog.text COLLATE "C"), pg_catalog.count(*)
-      INTO last, taken, length FROM "urls" AS t WHERE t."host" OPERATOR(pg_catalog.=) NEW."host" AND t."scheme" OPERATOR(pg_catalog.=) NEW."scheme" AND t."port" OPERATOR(pg_catalog.=) NEW."port" AND t."path_component_hash" OPERATOR(pg_catalog.=) NEW."path_component_hash" AND t."hash_number" <> own;
+      SELECT pg_catalog.min(t."hash_number"), pg_catalog.max(t."hash_number"), pg_catalog.min(t."hash_number") FILTER (WHERE t."path"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."path"::pg_catalog.text COLLATE "C" AND t."query"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."query"::pg_catalog.text COLLATE "C" AND t."fragment"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."fragment"::pg_catalog.text COLLATE "C"), pg_catalog.count(*)
+      INTO first, last, taken, length FROM "urls" AS t WHERE t."host" OPERATOR(pg_catalog.=) NEW."host" AND t."scheme" OPERATOR(pg_catalog.=) NEW."scheme" AND t."port" OPERATOR(pg_catalog.=) NEW."port" AND t."path_component_hash" OPERATOR(pg_catalog.=) NEW."path_component_hash" AND t."hash_number" <> own;
       IF taken IS NULL AND NOT stays AND length >= 1000 THEN
         RAISE EXCEPTION USING ERRCODE = 'UT002', MESSAGE = 'the chain is full: 1000 texts share one hash', CONSTRAINT = 'url_unique_index', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
       END IF;
@@ -79,6 +86,7 @@ BEGIN
 END
 $guard$`)
     await queryRunner.query(`CREATE OR REPLACE FUNCTION "unique_text_urls_url_settle"() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET enable_seqscan TO off AS $guard$
+#variable_conflict use_variable
 DECLARE
   r record;
   anchor record;
@@ -135,19 +143,19 @@ $guard$`)
       `CREATE TRIGGER "unique_text_urls_url_touch_insert" AFTER INSERT ON "urls" FOR EACH ROW WHEN (NEW."hash_number" > 0) EXECUTE FUNCTION "unique_text_urls_url_settle"('new')`,
     )
     await queryRunner.query(
-      `CREATE TRIGGER "unique_text_urls_url_touch_update" AFTER UPDATE OF "path", "query", "fragment", "host", "scheme", "port", "path_component_hash", "hash_number" ON "urls" FOR EACH ROW WHEN (NEW."hash_number" > 0 AND (NOT (OLD."path"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."path"::pg_catalog.text COLLATE "C") OR NOT (OLD."query"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."query"::pg_catalog.text COLLATE "C") OR NOT (OLD."fragment"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."fragment"::pg_catalog.text COLLATE "C") OR OLD."host" IS DISTINCT FROM NEW."host" OR OLD."scheme" IS DISTINCT FROM NEW."scheme" OR OLD."port" IS DISTINCT FROM NEW."port" OR OLD."path_component_hash" IS DISTINCT FROM NEW."path_component_hash" OR OLD."hash_number" IS DISTINCT FROM NEW."hash_number")) EXECUTE FUNCTION "unique_text_urls_url_settle"('new')`,
+      `CREATE TRIGGER "unique_text_urls_url_touch_update" AFTER UPDATE ON "urls" FOR EACH ROW WHEN (NEW."hash_number" > 0 AND (NOT (OLD."path"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."path"::pg_catalog.text COLLATE "C") OR NOT (OLD."query"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."query"::pg_catalog.text COLLATE "C") OR NOT (OLD."fragment"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."fragment"::pg_catalog.text COLLATE "C") OR OLD."host" IS DISTINCT FROM NEW."host" OR OLD."scheme" IS DISTINCT FROM NEW."scheme" OR OLD."port" IS DISTINCT FROM NEW."port" OR OLD."path_component_hash" IS DISTINCT FROM NEW."path_component_hash" OR OLD."hash_number" IS DISTINCT FROM NEW."hash_number")) EXECUTE FUNCTION "unique_text_urls_url_settle"('new')`,
     )
     await queryRunner.query(
       `CREATE TRIGGER "unique_text_urls_url_promote_delete" AFTER DELETE ON "urls" FOR EACH ROW WHEN (OLD."hash_number" = 0 AND OLD."hash_chained") EXECUTE FUNCTION "unique_text_urls_url_settle"('old')`,
     )
     await queryRunner.query(
-      `CREATE TRIGGER "unique_text_urls_url_promote_update" AFTER UPDATE OF "path", "query", "fragment", "host", "scheme", "port", "path_component_hash", "hash_number" ON "urls" FOR EACH ROW WHEN (OLD."hash_number" = 0 AND OLD."hash_chained" AND (OLD."host" IS DISTINCT FROM NEW."host" OR OLD."scheme" IS DISTINCT FROM NEW."scheme" OR OLD."port" IS DISTINCT FROM NEW."port" OR OLD."path_component_hash" IS DISTINCT FROM NEW."path_component_hash")) EXECUTE FUNCTION "unique_text_urls_url_settle"('old')`,
+      `CREATE TRIGGER "unique_text_urls_url_promote_update" AFTER UPDATE ON "urls" FOR EACH ROW WHEN (OLD."hash_number" = 0 AND OLD."hash_chained" AND (OLD."host" IS DISTINCT FROM NEW."host" OR OLD."scheme" IS DISTINCT FROM NEW."scheme" OR OLD."port" IS DISTINCT FROM NEW."port" OR OLD."path_component_hash" IS DISTINCT FROM NEW."path_component_hash")) EXECUTE FUNCTION "unique_text_urls_url_settle"('old')`,
     )
     await queryRunner.query(
-      `COMMENT ON FUNCTION "unique_text_urls_url_place"() IS 'typeorm-unique-text guard v1 9f470c722ff6ebed (path, query, fragment) none@1'`,
+      `COMMENT ON FUNCTION "unique_text_urls_url_place"() IS 'typeorm-unique-text guard {"protocol":1,"source":"56f8323cd6ce8c88","normalizer":"none@1","text":["path","query","fragment"],"hash":"path_component_hash","number":"hash_number","chained":"hash_chained","index":"url_unique_index","check":"CHK_aee848fd907658f54ff6853aa7_md5"}'`,
     )
     await queryRunner.query(
-      `COMMENT ON FUNCTION "unique_text_urls_url_settle"() IS 'typeorm-unique-text guard v1 9f470c722ff6ebed (path, query, fragment) none@1'`,
+      `COMMENT ON FUNCTION "unique_text_urls_url_settle"() IS 'typeorm-unique-text guard {"protocol":1,"source":"56f8323cd6ce8c88","normalizer":"none@1","text":["path","query","fragment"],"hash":"path_component_hash","number":"hash_number","chained":"hash_chained","index":"url_unique_index","check":"CHK_aee848fd907658f54ff6853aa7_md5"}'`,
     )
   }
 
