@@ -8,7 +8,7 @@ type EntityClass<Entity extends UniqueTextEntity> = (new () => Entity) & typeof 
 export class UniqueTextEntity extends BaseEntity {
   static async findOrCreate<Entity extends UniqueTextEntity>(
     this: EntityClass<Entity>,
-    values: DeepPartial<Entity>,
+    values: DeepPartial<NoInfer<Entity>>,
     options?: ByOptions,
   ): Promise<FindOrCreateResult<Entity>> {
     const { manager, target } = this.getRepository<Entity>()
@@ -17,7 +17,7 @@ export class UniqueTextEntity extends BaseEntity {
 
   static async findOrCreateMany<Entity extends UniqueTextEntity>(
     this: EntityClass<Entity>,
-    inputs: readonly DeepPartial<Entity>[],
+    inputs: readonly DeepPartial<NoInfer<Entity>>[],
     options?: ByOptions,
   ): Promise<FindOrCreateManyResult<Entity>[]> {
     const { manager, target } = this.getRepository<Entity>()
@@ -26,7 +26,7 @@ export class UniqueTextEntity extends BaseEntity {
 
   static async findByText<Entity extends UniqueTextEntity>(
     this: EntityClass<Entity>,
-    values: DeepPartial<Entity>,
+    values: DeepPartial<NoInfer<Entity>>,
     options?: ByOptions,
   ): Promise<Entity | null> {
     const { manager, target } = this.getRepository<Entity>()

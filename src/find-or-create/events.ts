@@ -29,12 +29,14 @@ export async function afterInsert(session: Session, target: Target, entity: Obje
   await session.queryRunner.broadcaster.broadcast('AfterInsert', metadata, entity)
 }
 
-export async function afterLoad(
-  session: Session,
-  { metadata, dataSource }: Target,
-  entities: ObjectLiteral[],
-): Promise<void> {
+export function listensToLoad({ metadata, dataSource }: Target): boolean {
+  return (
+    metadata.afterLoadListeners.length > 0 ||
+    dataSource.subscribers.some((subscriber) => subscriber.afterLoad !== undefined)
+  )
+}
+
+export async function afterLoad(session: Session, target: Target, entities: ObjectLiteral[]): Promise<void> {
   if (entities.length === 0) return
-  if (metadata.afterLoadListeners.length === 0 && !dataSource.subscribers.some(({ afterLoad }) => afterLoad)) return
-  await session.queryRunner.broadcaster.broadcast('Load', metadata, entities)
+  if (listensToLoad(target)) await session.queryRunner.broadcaster.broadcast('Load', target.metadata, entities)
 }

@@ -11,7 +11,7 @@ export function hashNumberOf(entity: object): number {
 }
 
 /** An entity as `find` would give it, without relations. `row` is in the order of `shapeOf(target).select`. */
-export function hydrate<Entity>({ queryRunner, dataSource }: Session, target: Target, row: Row): Entity {
+export function hydrate({ queryRunner, dataSource }: Session, target: Target, row: Row): ObjectLiteral {
   const metadata = concrete(target, row)
   const entity: ObjectLiteral = metadata.create(queryRunner, { fromDeserializer: true })
   target.select.forEach((column, place) => {
@@ -20,7 +20,7 @@ export function hydrate<Entity>({ queryRunner, dataSource }: Session, target: Ta
   })
   const hashNumber = Number(row.at(-1))
   if (hashNumber > 0) hashNumbers.set(entity, hashNumber)
-  return entity as Entity
+  return entity
 }
 
 /** Of single table inheritance, the child that the row's discriminator names. */

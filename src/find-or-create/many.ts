@@ -6,7 +6,7 @@ import { arrayLiteral, findOrCreateManyStatement, insertColumns, type Statement 
 import { ensureReady } from '../typeorm/readiness'
 import type { ColumnTypes } from '../typeorm/registry'
 import { explain, oneOf } from './attempt'
-import { afterLoad, listensToInsert } from './events'
+import { afterLoad, listensToInsert, listensToLoad } from './events'
 import { hydrate } from './hydrate'
 import { type ByOptions, findOrCreateRow, type FindOrCreateResult } from './one'
 import { backoffMilliseconds, MAX_ATTEMPTS } from './retry'
@@ -62,6 +62,12 @@ export async function findOrCreateManyOf<Entity extends ObjectLiteral>(
     for (const batch of batches(items)) await runBatch({ session, target, types, results }, batch)
   })
   return results
+}
+
+/** For those who count rows and do not look at them: entities hold their primary key only, unless a listener hears them. */
+export function withoutColumns(target: Target): Target {
+  if (listensToLoad(target) || listensToInsert(target)) return target
+  return { ...target, select: target.metadata.primaryColumns, statements: new Map(), manyStatements: new Map() }
 }
 
 interface Job<Entity> {
@@ -147,7 +153,7 @@ async function runBatch<Entity extends ObjectLiteral>(job: Job<Entity>, batch: r
         job.target,
         found.map((columns) => columns.slice(1)),
       )
-      const entity = hydrate<Entity>(job.session, job.target, row)
+      const entity = hydrate(job.session, job.target, row) as Entity
       const created = found[0]?.[0] === true
       if (!created) loaded.push(entity)
       return { entity, created, attempts }

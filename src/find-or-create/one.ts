@@ -70,7 +70,7 @@ export async function findByText<Entity extends ObjectLiteral>(
     await ensureReady(target.declaration, session.query)
     const [found] = await find(session, target, row)
     if (!found) return null
-    const loaded = hydrate<Entity>(session, target, found)
+    const loaded = hydrate(session, target, found) as Entity
     await afterLoad(session, target, [loaded])
     return loaded
   })
@@ -94,7 +94,7 @@ export async function findOrCreateRow<Entity extends ObjectLiteral>(
     if (attempts > 1) await sleep(backoffMilliseconds(attempts - 1, Math.random()))
     try {
       const outcome = await once()
-      if (outcome) return { ...(await toResult<Entity>(session, target, outcome)), attempts }
+      if (outcome) return { ...(await toResult(session, target, outcome)), attempts } as FindOrCreateResult<Entity>
     } catch (error) {
       if (session.inTransaction || !isSerializationError(error)) throw explain(error, target)
       cause = error
@@ -134,12 +134,12 @@ async function rowAfterListeners(
   return changed.key === given.key ? changed : given
 }
 
-async function toResult<Entity extends ObjectLiteral>(
+async function toResult(
   session: Session,
   target: Target,
   { row, created }: Outcome,
-): Promise<{ entity: Entity; created: boolean }> {
-  const entity = hydrate<Entity>(session, target, row)
+): Promise<Omit<FindOrCreateResult<ObjectLiteral>, 'attempts'>> {
+  const entity = hydrate(session, target, row)
   if (created) await afterInsert(session, target, entity)
   else await afterLoad(session, target, [entity])
   return { entity, created }

@@ -6,17 +6,17 @@ import { type ByOptions, findByText, findOrCreate, type FindOrCreateResult } fro
 export interface UniqueTextMethods {
   findOrCreate<Entity extends ObjectLiteral>(
     this: Repository<Entity>,
-    values: DeepPartial<Entity>,
+    values: DeepPartial<NoInfer<Entity>>,
     options?: ByOptions,
   ): Promise<FindOrCreateResult<Entity>>
   findOrCreateMany<Entity extends ObjectLiteral>(
     this: Repository<Entity>,
-    inputs: readonly DeepPartial<Entity>[],
+    inputs: readonly DeepPartial<NoInfer<Entity>>[],
     options?: ByOptions,
   ): Promise<FindOrCreateManyResult<Entity>[]>
   findByText<Entity extends ObjectLiteral>(
     this: Repository<Entity>,
-    values: DeepPartial<Entity>,
+    values: DeepPartial<NoInfer<Entity>>,
     options?: ByOptions,
   ): Promise<Entity | null>
 }

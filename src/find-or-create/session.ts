@@ -1,7 +1,7 @@
 import { type DataSource, type EntityManager, type QueryRunner, QueryRunnerAlreadyReleasedError } from 'typeorm'
 import { TransactionAbortedError } from '../errors'
 import type { Query } from '../sql/catalog'
-import { endsConnection, isSerializationError } from '../sql/sqlstate'
+import { endsConnection, isSerializationError, serverError } from '../sql/sqlstate'
 import type { Statement } from '../sql/statements'
 import { registry } from '../typeorm/registry'
 
@@ -83,7 +83,14 @@ function openSession(connection: Connection): Session {
           ? await inSavepoint(connection, async () => await send(statement, values))
           : await send(statement, values),
       ),
-    query: async (sql, values) => await exclusive(async () => (await queryRunner.query(sql, values)) as unknown[]),
+    query: async (sql, values) =>
+      await exclusive(async () => {
+        try {
+          return (await queryRunner.query(sql, values)) as unknown[]
+        } catch (error) {
+          throw serverError(error) ?? error
+        }
+      }),
   }
 }
 

@@ -51,14 +51,6 @@ export function targetOf<Entity extends ObjectLiteral>(
   return target
 }
 
-/** For those who count rows and do not look at them: entities hold their primary key only, unless a listener hears them. */
-export function withoutColumns(target: Target): Target {
-  const { metadata, dataSource } = target
-  const heard = metadata.afterLoadListeners.length > 0 || dataSource.subscribers.some(({ afterLoad }) => afterLoad)
-  if (heard) return target
-  return { ...target, select: metadata.primaryColumns, statements: new Map(), manyStatements: new Map() }
-}
-
 function choose(metadata: EntityMetadata, by: string | undefined): Declaration {
   const declarations = declarationsOf(metadata)
   const names = declarations.map(({ name }) => `"${name}"`).join(', ')

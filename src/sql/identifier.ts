@@ -26,7 +26,7 @@ export function fitName(name: string): string {
   if (Buffer.byteLength(name) <= NAME_LIMIT_BYTES) return name
   const digest = createHash('sha1').update(name).digest('hex').slice(0, SUFFIX_BYTES)
   let start = name
-  while (Buffer.byteLength(start) > NAME_LIMIT_BYTES - SUFFIX_BYTES - 1) start = [...start].slice(0, -1).join('')
+  while (Buffer.byteLength(start) > NAME_LIMIT_BYTES - SUFFIX_BYTES - 1) start = Array.from(start).slice(0, -1).join('')
   return `${start}_${digest}`
 }
 

@@ -119,7 +119,8 @@ export function arrayLiteral(values: readonly unknown[]): string {
   const element = (value: unknown): string => {
     if (value === null || value === undefined) return 'NULL'
     if (Array.isArray(value)) return arrayLiteral(value)
-    const text = value instanceof Date ? value.toISOString() : String(value)
+    if (value instanceof Date) return `"${value.toISOString()}"`
+    const text = typeof value === 'object' ? JSON.stringify(value) : String(value)
     return `"${text.replaceAll('\\', '\\\\').replaceAll('"', '\\"')}"`
   }
   return `{${values.map(element).join(',')}}`

@@ -161,7 +161,7 @@ function pushCheck(metadata: EntityMetadata, table: TextTable): void {
     expression: checkExpression(table),
     build: () => check,
   }
-  metadata.checks.push(check as unknown as EntityMetadata['checks'][number])
+  metadata.checks.push(check)
 }
 
 /** After the user's own transformers, so that what is normalized is what would be stored. */

@@ -30,7 +30,7 @@ export function UniqueText(
 ): PropertyDecorator & ClassDecorator {
   return (target: object, property?: string | symbol): void => {
     if (property === undefined) declareOnClass(target as Function, options as UniqueTextClassOptions)
-    else declareOnProperty(target.constructor, property, options as UniqueTextPropertyOptions)
+    else declareOnProperty(target.constructor, property, options)
   }
 }
 
@@ -110,7 +110,7 @@ export function uniqueText<T>(
       ...(raw.indexName === undefined ? {} : { name: raw.indexName }),
     })
   }
-  return { ...schema, columns: columns as EntitySchemaOptions<T>['columns'], indices }
+  return Object.assign({}, schema, { columns: columns as EntitySchemaOptions<T>['columns'], indices })
 }
 
 function columnOptions({ name, nullable }: UniqueTextPropertyOptions): ColumnOptions {
@@ -154,5 +154,5 @@ function hiddenColumns({ name, digest, hidden }: RawDeclaration): { property: st
 function indexColumns(raw: RawDeclaration): IndexColumns {
   return function columns(this: unknown): string[] {
     return resolveIndexColumns(this, raw)
-  } as IndexColumns
+  }
 }

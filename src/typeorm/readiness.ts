@@ -1,4 +1,4 @@
-import { type Finding, SchemaDriftError, UnsupportedDatabaseError } from '../errors'
+import { type Finding, SchemaDriftError, UniqueTextError, UnsupportedDatabaseError } from '../errors'
 import { type Query, tableState, type TableState } from '../sql/catalog'
 import { guardOf } from '../sql/guard'
 import { type TextTable, tableName } from '../sql/text-table'
@@ -13,7 +13,12 @@ import { type ColumnTypes, type Declaration, registry } from './registry'
  */
 export async function ensureReady(declaration: Declaration, query: Query): Promise<ColumnTypes> {
   const known = registry.ready.get(declaration)
-  if (known) return await known
+  try {
+    if (known) return await known
+  } catch (error) {
+    if (error instanceof UniqueTextError) throw error
+    // Another caller's connection failed at it, which says nothing of ours.
+  }
   const check = inspect(declaration, query)
   registry.ready.set(declaration, check)
   try {

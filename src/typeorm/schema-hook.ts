@@ -50,7 +50,7 @@ export function hookSchemaBuilder(dataSource: DataSource): void {
   const create = driver.createSchemaBuilder.bind(driver)
   driver.createSchemaBuilder = () => {
     const builder = create()
-    const original = builder.executeSchemaSyncOperationsInProperOrder as unknown
+    const original: unknown = Reflect.get(builder, 'executeSchemaSyncOperationsInProperOrder')
     if (typeof original !== 'function' || typeof builder.getTablePath !== 'function') throw unsupportedTypeOrm()
     builder.executeSchemaSyncOperationsInProperOrder = () =>
       synchronizeWithGuards(builder, driver, async (on) => {
