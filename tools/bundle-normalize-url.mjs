@@ -14,6 +14,8 @@ await build({
   platform: 'node',
   target: 'node20.19',
   sourcemap: false,
+  // Else comments in the bundle name the machine's own folders where node_modules is a link.
+  preserveSymlinks: true,
   banner: { js: `/*! Holds normalize-url:\n${licence.trim()}\n*/` },
 })
 // The map of what tsc emitted, which is no longer what the file holds.

@@ -1,9 +1,9 @@
 import { ChainLimitError, DuplicateTextError } from '../errors'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
-import { createInChainStatement, findOrCreateStatement, findStatement, type Statement } from '../sql/statements'
+import { createInChainStatement, findOrCreateStatement, findStandingStatement, findStatement } from '../sql/statements'
 import { type PreparedRow, shapeOf } from './row'
 import type { Row, Session } from './session'
-import { remember, type Target } from './target'
+import { remember, type Statements, type Target } from './target'
 
 /** How an attempt ended. `row` is in the order of `shapeOf(target).select`. */
 export interface Outcome {
@@ -15,13 +15,10 @@ export interface Outcome {
 export async function tryOnce(session: Session, target: Target, row: PreparedRow): Promise<Outcome | undefined> {
   const { findOrCreate, inChain, inChainOrRaise } = statementsOf(target, row.others)
   const first = await session.rows(findOrCreate, row.values)
-  const [taken] = oneOf(
-    target,
-    first.map((result) => result.slice(1)),
-  )
-  if (taken) return { row: taken, created: first[0]?.[0] === true }
+  const [taken] = first
+  if (taken && first.length === 1) return { row: taken.slice(1), created: taken[0] === true }
   // The index refused, and the row that holds the text was not visible: another inserter was faster, a text with equal
-  // hash holds number 0, or it was another unique index.
+  // hash holds number 0, or it was another unique index. Or several rows hold the text, which finding explains.
   const found = await find(session, target, row)
   if (found[0]) return { row: found[0], created: false }
   const [created] = await session.safely(inChain, row.values)
@@ -39,22 +36,41 @@ export async function tryOnce(session: Session, target: Target, row: PreparedRow
   }
 }
 
-/** @throws DuplicateTextError */
+/**
+ * The row that holds the text, or none.
+ *
+ * @throws DuplicateTextError if there are several
+ * @throws TransactionAbortedError if there are several in the transaction's snapshot only
+ */
 export async function find(session: Session, target: Target, row: PreparedRow): Promise<Row[]> {
-  const { find: statement, valueCount } = statementsOf(target, row.others)
-  return oneOf(target, await session.rows(statement, row.values.slice(0, valueCount)))
+  const { find: statement, findStanding, valueCount } = statementsOf(target, row.others)
+  const values = row.values.slice(0, valueCount)
+  const rows = await session.rows(statement, values)
+  if (rows.length <= 1) return rows
+  // Above READ COMMITTED a transaction that inserts a text sees it beside the row that held it in its snapshot and that
+  // others have deleted since, as with any unique index. A lock looks at what stands now, and fails with 40001.
+  const standing = session.inTransaction ? await locked(session.safely(findStanding, values), rows) : rows
+  if (standing.length <= 1) return standing
+  throw duplicate(target, standing)
 }
 
-/** @throws DuplicateTextError if there are several */
-export function oneOf(target: Target, rows: Row[]): Row[] {
-  if (rows.length <= 1) return rows
-  const { metadata, select, declaration } = target
+/** A role that may not lock rows is told of what it sees. */
+async function locked(attempt: Promise<Row[]>, seen: Row[]): Promise<Row[]> {
+  try {
+    return await attempt
+  } catch (error) {
+    if (serverError(error)?.code === SQLSTATE.insufficientPrivilege) return seen
+    throw error
+  }
+}
+
+function duplicate({ metadata, select, declaration }: Target, rows: readonly Row[]): DuplicateTextError {
   const ids = rows.map((row) =>
     Object.fromEntries(
       metadata.primaryColumns.map((column) => [column.propertyPath, row[select.indexOf(column)] ?? null]),
     ),
   )
-  throw new DuplicateTextError(declaration.name, ids)
+  return new DuplicateTextError(declaration.name, ids)
 }
 
 /** The guard's own errors, as errors of ours. */
@@ -66,21 +82,12 @@ export function explain(error: unknown, { declaration }: Target): unknown {
   return error
 }
 
-/** What one set of columns needs. */
-export interface Statements {
-  readonly find: Statement
-  /** Parameters that `find` takes: scope, text and hash. */
-  readonly valueCount: number
-  readonly findOrCreate: Statement
-  readonly inChain: Statement
-  readonly inChainOrRaise: Statement
-}
-
 function statementsOf(target: Target, others: readonly string[]): Statements {
   return remember(target.statements, others, (): Statements => {
     const shape = shapeOf(target, others)
     return {
       find: findStatement(shape),
+      findStanding: findStandingStatement(shape),
       valueCount: shape.table.scope.length + shape.table.text.length + 1,
       findOrCreate: findOrCreateStatement(shape),
       inChain: createInChainStatement(shape, 'nothing'),

@@ -1,18 +1,18 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
-import { UniqueTextError } from '../errors'
+import { AttemptsExhaustedError, UniqueTextError } from '../errors'
 import { isRowError, isSerializationError } from '../sql/sqlstate'
-import { arrayLiteral, findOrCreateManyStatement, insertColumns, type Statement } from '../sql/statements'
+import { arrayLiteral, findOrCreateManyStatement, insertColumns } from '../sql/statements'
 import { ensureReady } from '../typeorm/readiness'
 import type { ColumnTypes } from '../typeorm/registry'
-import { explain, oneOf } from './attempt'
+import { explain } from './attempt'
 import { afterLoad, listensToInsert, listensToLoad } from './events'
 import { hydrate } from './hydrate'
 import { type ByOptions, findOrCreateRow, type FindOrCreateResult } from './one'
 import { backoffMilliseconds, MAX_ATTEMPTS } from './retry'
 import { type PreparedRow, prepareRow, shapeOf } from './row'
 import { type Row, type Session, withSession } from './session'
-import { remember, type Target, targetOf } from './target'
+import { type ManyStatement, remember, type Target, targetOf } from './target'
 
 /** What became of one input: its row, or why there is none. */
 export type FindOrCreateManyResult<Entity> = FindOrCreateResult<Entity> | { readonly error: unknown }
@@ -37,6 +37,7 @@ interface Item<Entity> {
  * Sends batches of up to 1,000 rows; outside a transaction each batch commits by itself.
  *
  * @throws DeclarationError, SchemaDriftError, UnsupportedDatabaseError for the whole call
+ * @throws AttemptsExhaustedError for a batch that always loses; what was sent before it is committed
  * @throws TransactionAbortedError, and the driver's own error where the connection or the server fails
  */
 export async function findOrCreateMany<Entity extends ObjectLiteral>(
@@ -143,21 +144,16 @@ async function runBatch<Entity extends ObjectLiteral>(job: Job<Entity>, batch: r
   const left: Item<Entity>[] = []
   const loaded: Entity[] = []
   for (const [index, item] of batch.entries()) {
-    const found = byPlace.get(index + 1)
-    if (!found) {
+    const [found, another] = byPlace.get(index + 1) ?? []
+    // Neither took, or several rows hold the text: what that means is found out one by one.
+    if (!found || another) {
       left.push(item)
       continue
     }
-    await settle(job, item, async () => {
-      const [row = []] = oneOf(
-        job.target,
-        found.map((columns) => columns.slice(1)),
-      )
-      const entity = hydrate(job.session, job.target, row) as Entity
-      const created = found[0]?.[0] === true
-      if (!created) loaded.push(entity)
-      return { entity, created, attempts }
-    })
+    const [created, ...row] = found
+    const entity = hydrate(job.session, job.target, row) as Entity
+    if (created !== true) loaded.push(entity)
+    write(job, item, { entity, created: created === true, attempts })
   }
   await afterLoad(job.session, job.target, loaded)
   await runSingly(job, left)
@@ -188,20 +184,27 @@ async function runSingly<Entity extends ObjectLiteral>(
   }
 }
 
-/** Writes a result to every place of the text; only the first can have created the row. */
+/** Writes what the work gives; an error that says something of this row only is its result. */
 async function settle<Entity extends ObjectLiteral>(
-  { results, target }: Job<Entity>,
-  { places }: Item<Entity>,
+  job: Job<Entity>,
+  item: Item<Entity>,
   work: () => Promise<FindOrCreateResult<Entity>>,
 ): Promise<void> {
-  let result: FindOrCreateManyResult<Entity>
   try {
-    result = await work()
+    write(job, item, await work())
   } catch (cause) {
-    const error = explain(cause, target)
+    const error = explain(cause, job.target)
     if (!isRowError(error) && !(error instanceof UniqueTextError && error.code !== 'TRANSACTION_ABORTED')) throw error
-    result = { error }
+    write(job, item, { error })
   }
+}
+
+/** Only the first place of a text can have created its row. */
+function write<Entity extends ObjectLiteral>(
+  { results }: Job<Entity>,
+  { places }: Item<Entity>,
+  result: FindOrCreateManyResult<Entity>,
+): void {
   for (const [index, place] of places.entries()) {
     results[place] = 'entity' in result && index > 0 ? { ...result, created: false } : result
   }
@@ -218,20 +221,18 @@ async function send<Entity>(
       return nested && Array.isArray(value) ? arrayLiteral(value) : value
     }),
   )
+  const started = performance.now()
   for (let attempts = 1; ; attempts += 1) {
     try {
       return { rows: await session.safely(statement, arrays), attempts }
     } catch (error) {
-      if (session.inTransaction || !isSerializationError(error) || attempts === MAX_ATTEMPTS) throw error
+      if (session.inTransaction || !isSerializationError(error)) throw error
+      const { name } = target.declaration
+      if (attempts === MAX_ATTEMPTS)
+        throw new AttemptsExhaustedError(name, attempts, performance.now() - started, error)
       await sleep(backoffMilliseconds(attempts, Math.random()))
     }
   }
-}
-
-export interface ManyStatement {
-  readonly statement: Statement
-  /** Per parameter: the column is itself an array. */
-  readonly isArray: readonly boolean[]
 }
 
 function statementFor(target: Target, others: readonly string[], types: ColumnTypes): ManyStatement {

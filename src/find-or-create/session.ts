@@ -2,7 +2,7 @@ import { type DataSource, type EntityManager, type QueryRunner, QueryRunnerAlrea
 import { TransactionAbortedError } from '../errors'
 import type { Query } from '../sql/catalog'
 import { endsConnection, isSerializationError, serverError } from '../sql/sqlstate'
-import type { Statement } from '../sql/statements'
+import { savepoint, type Statement } from '../sql/statements'
 import { registry } from '../typeorm/registry'
 
 /** The parts of a `pg` client that are used here. */
@@ -110,21 +110,19 @@ async function orDiscard<T>(queryRunner: QueryRunner, work: () => Promise<T>): P
   }
 }
 
-const SAVEPOINT = 'typeorm_unique_text'
-
 async function inSavepoint<T>(connection: Connection, work: () => Promise<T>): Promise<T> {
   const command = async (sql: string): Promise<void> => {
     await run(connection, { name: '', sql }, [])
   }
-  await command(`SAVEPOINT ${SAVEPOINT}`)
+  await command(savepoint.set)
   try {
     const result = await work()
-    await command(`RELEASE SAVEPOINT ${SAVEPOINT}`)
+    await command(savepoint.release)
     return result
   } catch (error) {
     // After 40001 and 40P01 too a savepoint can be rolled back to, but the snapshot is the same: the caller must retry.
     // On a connection that is gone the rollback fails as well; the first error says more.
-    await command(`ROLLBACK TO SAVEPOINT ${SAVEPOINT}; RELEASE SAVEPOINT ${SAVEPOINT}`).catch(() => {})
+    await command(savepoint.rollBack).catch(() => {})
     throw error
   }
 }

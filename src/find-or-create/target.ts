@@ -1,9 +1,25 @@
 import type { DataSource, EntityManager, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
+import type { Statement } from '../sql/statements'
 import { type ColumnMetadata, type Declaration, declarationsOf } from '../typeorm/registry'
-import type { Statements } from './attempt'
-import type { ManyStatement } from './many'
 import { dataSourceOfManager } from './session'
+
+/** What one set of columns needs. */
+export interface Statements {
+  readonly find: Statement
+  readonly findStanding: Statement
+  /** Parameters that `find` takes: scope, text and hash. */
+  readonly valueCount: number
+  readonly findOrCreate: Statement
+  readonly inChain: Statement
+  readonly inChainOrRaise: Statement
+}
+
+export interface ManyStatement {
+  readonly statement: Statement
+  /** Per parameter: the column is itself an array. */
+  readonly isArray: readonly boolean[]
+}
 
 /** Which entity, and which of its texts. */
 export interface Target {

@@ -82,3 +82,9 @@ export async function tableState(query: Query, relation: string): Promise<TableS
   if (!row) throw new TypeError('The catalog query gives exactly one row.')
   return row
 }
+
+/** The database's encoding, by its name in Postgres, for instance `UTF8`. */
+export async function databaseEncoding(query: Query): Promise<string> {
+  const [row] = (await query(`SELECT current_setting('server_encoding') AS encoding`)) as { encoding: string }[]
+  return row?.encoding ?? ''
+}

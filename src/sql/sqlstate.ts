@@ -4,6 +4,7 @@
  */
 export const SQLSTATE = {
   uniqueViolation: '23505',
+  insufficientPrivilege: '42501',
   serializationFailure: '40001',
   deadlockDetected: '40P01',
   /** Raised by the guard; the class is outside those that Postgres reserves. */

@@ -55,6 +55,11 @@ export function findStatement(shape: RowShape): Statement {
   return statement(selectRow(shape))
 }
 
+/** The same of what stands now, whatever the snapshot; 40001 where the two differ. */
+export function findStandingStatement(shape: RowShape): Statement {
+  return statement(`${selectRow(shape)} FOR KEY SHARE`)
+}
+
 /**
  * Finds, or inserts at number 0, in one round trip. The sequence of a generated key is asked only for a row that is
  * inserted. Gives `created` and the selected columns; nothing where neither took.
@@ -120,8 +125,17 @@ export function arrayLiteral(values: readonly unknown[]): string {
     if (value === null || value === undefined) return 'NULL'
     if (Array.isArray(value)) return arrayLiteral(value)
     if (value instanceof Date) return `"${value.toISOString()}"`
-    const text = typeof value === 'object' ? JSON.stringify(value) : String(value)
+    const text = typeof value === 'string' ? value : JSON.stringify(value)
     return `"${text.replaceAll('\\', '\\\\').replaceAll('"', '\\"')}"`
   }
   return `{${values.map(element).join(',')}}`
+}
+
+const SAVEPOINT = 'typeorm_unique_text'
+
+/** Around a statement that may fail in the caller's transaction. */
+export const savepoint: Readonly<Record<'set' | 'release' | 'rollBack', string>> = {
+  set: `SAVEPOINT ${SAVEPOINT}`,
+  release: `RELEASE SAVEPOINT ${SAVEPOINT}`,
+  rollBack: `ROLLBACK TO SAVEPOINT ${SAVEPOINT}; RELEASE SAVEPOINT ${SAVEPOINT}`,
 }

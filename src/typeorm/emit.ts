@@ -1,5 +1,6 @@
 import type { QueryRunner } from 'typeorm'
 import { UnsupportedDatabaseError } from '../errors'
+import type { Change } from '../sql/alter'
 
 /** A statement as the query runner takes it. */
 interface Statement {
@@ -7,8 +8,8 @@ interface Statement {
   readonly parameters: undefined
 }
 
-/** Runs the statements, or records them, as the query runner's mode says. `down` is given in the order to run. */
-export async function emit(queryRunner: QueryRunner, up: readonly string[], down: readonly string[]): Promise<void> {
+/** Runs the statements, or records them, as the query runner's mode says. */
+export async function emit(queryRunner: QueryRunner, { up, down }: Change): Promise<void> {
   const { executeQueries } = queryRunner as unknown as {
     executeQueries?: (up: Statement[], down: Statement[]) => Promise<void>
   }

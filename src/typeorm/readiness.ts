@@ -1,5 +1,5 @@
 import { type Finding, SchemaDriftError, UniqueTextError, UnsupportedDatabaseError } from '../errors'
-import { type Query, tableState, type TableState } from '../sql/catalog'
+import { databaseEncoding, type Query, tableState, type TableState } from '../sql/catalog'
 import { guardOf } from '../sql/guard'
 import { type TextTable, tableName } from '../sql/text-table'
 import { type ColumnTypes, type Declaration, registry } from './registry'
@@ -30,10 +30,10 @@ export async function ensureReady(declaration: Declaration, query: Query): Promi
 }
 
 async function inspect({ table }: Declaration, query: Query): Promise<ColumnTypes> {
-  const [server] = (await query(`SELECT current_setting('server_encoding') AS encoding`)) as { encoding: string }[]
-  if (server?.encoding !== 'UTF8') {
+  const encoding = await databaseEncoding(query)
+  if (encoding !== 'UTF8') {
     throw new UnsupportedDatabaseError(
-      `The database's encoding is ${server?.encoding}: its md5() would see other bytes. ` +
+      `The database's encoding is ${encoding}: its md5() would see other bytes. ` +
         `Move the data to a database made with ENCODING 'UTF8'.`,
     )
   }

@@ -17,8 +17,6 @@ import { keepTexts } from './schema-mend'
 /** The protected parts of TypeORM's RdbmsSchemaBuilder that the hook stands on; looked for before they are used. */
 interface SchemaBuilder {
   queryRunner: QueryRunner
-  tables: Table[]
-  views: { clone(): unknown }[]
   readonly entityToSyncMetadatas: readonly EntityMetadata[]
   executeSchemaSyncOperationsInProperOrder(): Promise<void>
   getTablePath(target: EntityMetadata | Table): string
@@ -83,18 +81,18 @@ async function synchronizeWithGuards(
       wanted.some((one) => isInstalled(one, guard)) && !planned.some(({ query }) => query.includes(quote(guard.table))),
   )
   for (const guard of installed) {
-    if (!kept.includes(guard)) await emit(queryRunner, dropInstalled(guard), createInstalled(guard))
+    if (!kept.includes(guard)) await emit(queryRunner, { up: dropInstalled(guard), down: createInstalled(guard) })
   }
   await synchronize(builder)
   for (const guard of wanted) {
-    if (!kept.some((one) => isInstalled(guard, one))) await emit(queryRunner, guard.create, guard.drop)
+    if (!kept.some((one) => isInstalled(guard, one))) await emit(queryRunner, { up: guard.create, down: guard.drop })
   }
 }
 
 async function keepAllTexts(builder: SchemaBuilder, installed: readonly PlacedGuard[]): Promise<void> {
   for (const metadata of builder.entityToSyncMetadatas) {
     const path = builder.getTablePath(metadata)
-    const table = builder.tables.find((one) => builder.getTablePath(one) === path)
+    const table = recorderOf(builder).loadedTables.find((one) => builder.getTablePath(one) === path)
     if (!table) continue
     const notes = installed
       .filter((guard) => guard.owner === metadata)
@@ -103,10 +101,23 @@ async function keepAllTexts(builder: SchemaBuilder, installed: readonly PlacedGu
   }
 }
 
-/** Protected parts of the query runner: its mode, and the tables it has loaded, which are the builder's own. */
+interface View {
+  clone(): View
+}
+
+/** Protected parts of the query runner: its mode, and its picture of the database, on which the builder works. */
 interface Recorder {
   readonly sqlMemoryMode: boolean
   loadedTables: Table[]
+  loadedViews: View[]
+}
+
+const recorderOf = ({ queryRunner }: SchemaBuilder): Recorder => queryRunner as unknown as Recorder
+
+/** TypeORM 1.1 has the same lists on the builder too; 0.3 looks them up at the query runner. */
+function show(builder: SchemaBuilder, tables: Table[], views: View[]): void {
+  Object.assign(recorderOf(builder), { loadedTables: tables, loadedViews: views })
+  if ('tables' in builder) Object.assign(builder, { tables, views })
 }
 
 /** What TypeORM would do, found by letting it do so on copies while the query runner only records. */
@@ -114,21 +125,19 @@ async function dryRun(
   builder: SchemaBuilder,
   synchronize: (on: SchemaBuilder) => Promise<void>,
 ): Promise<readonly { readonly query: string }[]> {
-  const { queryRunner, tables, views } = builder
-  const recorder = queryRunner as unknown as Recorder
-  const { sqlMemoryMode: recording, loadedTables } = recorder
-  const copies = tables.map((table) => table.clone())
-  const copy = Object.create(builder, {
-    tables: { value: copies, writable: true },
-    views: { value: views.map((view) => view.clone()), writable: true },
-  }) as SchemaBuilder
-  recorder.loadedTables = copies
+  const { queryRunner } = builder
+  const { sqlMemoryMode: recording, loadedTables, loadedViews } = recorderOf(builder)
+  show(
+    builder,
+    loadedTables.map((table) => table.clone()),
+    loadedViews.map((view) => view.clone()),
+  )
   queryRunner.enableSqlMemory()
   try {
-    await synchronize(copy)
+    await synchronize(builder)
     return [...queryRunner.getMemorySql().upQueries]
   } finally {
-    recorder.loadedTables = loadedTables
+    show(builder, loadedTables, loadedViews)
     queryRunner.clearSqlMemory()
     if (!recording) queryRunner.disableSqlMemory()
   }

@@ -1,7 +1,7 @@
 import { type QueryRunner, type Table, TableColumn } from 'typeorm'
+import { addHash, changeType, renamedColumns, renameText } from '../sql/alter'
 import type { GuardNote } from '../sql/guard'
-import { qualified, quote } from '../sql/identifier'
-import { hashOf, tableName, textIsNull, type TextTable } from '../sql/text-table'
+import type { TextTable } from '../sql/text-table'
 import { dataSourceOf } from './declaration'
 import { emit } from './emit'
 import { type ColumnMetadata, type Declaration, declarationsOf } from './registry'
@@ -23,7 +23,7 @@ export async function keepTexts(
 ): Promise<void> {
   const before = renamedFrom(declaration, table, notes)
   if (before) await rename(queryRunner, declaration, table, before)
-  for (const { column } of declaration.text) await changeType(queryRunner, declaration.table, column, table)
+  for (const { column } of declaration.text) await keepType(queryRunner, declaration.table, column, table)
   await backfillHash(queryRunner, declaration, table)
 }
 
@@ -37,29 +37,8 @@ async function rename(
   table: Table,
   from: GuardNote,
 ): Promise<void> {
-  const pairs = [
-    ...from.text.map((name, place) => [name, to.text[place]?.name ?? name] as const),
-    [from.hash, to.hash] as const,
-    [from.number, to.number] as const,
-    [from.chained, to.chained] as const,
-  ].filter(([before, after]) => before !== after)
-  const names = tableName(to)
-  const column = ([before, after]: readonly [string, string]): string =>
-    `ALTER TABLE ${names} RENAME COLUMN ${quote(before)} TO ${quote(after)}`
-  const constraint = (before: string, after: string): string =>
-    `ALTER TABLE ${names} RENAME CONSTRAINT ${quote(before)} TO ${quote(after)}`
-  const index = (before: string, after: string): string =>
-    `ALTER INDEX ${qualified(to.schema, before)} RENAME TO ${quote(after)}`
-  await emit(
-    queryRunner,
-    [...pairs.map(column), constraint(from.check, to.check), index(from.index, to.index)],
-    [
-      index(to.index, from.index),
-      constraint(to.check, from.check),
-      ...pairs.map(([before, after]) => column([after, before])),
-    ],
-  )
-  const renamed = new Map(pairs)
+  await emit(queryRunner, renameText(from, to))
+  const renamed = renamedColumns(from, to)
   for (const one of table.columns) one.name = renamed.get(one.name) ?? one.name
   for (const one of table.indices) {
     if (one.name === from.index) one.name = to.index
@@ -83,7 +62,7 @@ function renamedFrom(declaration: Declaration, table: Table, notes: readonly Gua
 }
 
 /** TypeORM drops a column and adds it anew where its type or length differ. */
-async function changeType(
+async function keepType(
   queryRunner: QueryRunner,
   names: TextTable,
   column: ColumnMetadata,
@@ -91,35 +70,21 @@ async function changeType(
 ): Promise<void> {
   const { driver } = dataSourceOf(column.entityMetadata)
   const found = table.findColumnByName(column.databaseName)
-  const [type, length] = [driver.normalizeType(column), driver.getColumnLength(column)]
-  if (!found || !TEXT_TYPES.has(found.type) || (found.type === type && found.length === length)) return
-  const alter = (to: string, limit: string): string =>
-    `ALTER TABLE ${tableName(names)} ALTER COLUMN ${quote(found.name)} TYPE ${to}${limit ? `(${limit})` : ''}`
-  await emit(queryRunner, [alter(type, length)], [alter(found.type, found.length)])
-  found.type = type
-  found.length = length
+  const to = { type: driver.normalizeType(column), length: driver.getColumnLength(column) }
+  if (!found || !TEXT_TYPES.has(found.type) || (found.type === to.type && found.length === to.length)) return
+  await emit(queryRunner, changeType(names, found.name, found, to))
+  Object.assign(found, to)
 }
 
 /** TypeORM would add a NOT NULL column without a value, which fails on a table with rows. */
 async function backfillHash(
   queryRunner: QueryRunner,
-  { table: names, hidden, text }: Declaration,
+  { table: names, text }: Declaration,
   table: Table,
 ): Promise<void> {
-  const [hash] = hidden
-  if (!hash || table.findColumnByName(names.hash)) return
+  if (table.findColumnByName(names.hash)) return
   // A text column that is new itself has nothing to hash.
   if (text.some(({ column }) => !table.findColumnByName(column.databaseName))) return
-  const type = dataSourceOf(hash.entityMetadata).driver.normalizeType(hash)
-  const alter = `ALTER TABLE ${tableName(names)}`
-  await emit(
-    queryRunner,
-    [
-      `${alter} ADD ${quote(names.hash)} ${type}`,
-      `UPDATE ${tableName(names)} SET ${quote(names.hash)} = ${hashOf(names, '')}${names.nullable ? ` WHERE NOT (${textIsNull(names, '')})` : ''}`,
-      ...(names.nullable ? [] : [`${alter} ALTER COLUMN ${quote(names.hash)} SET NOT NULL`]),
-    ],
-    [`${alter} DROP COLUMN ${quote(names.hash)}`],
-  )
-  table.addColumn(new TableColumn({ name: names.hash, type, isNullable: names.nullable }))
+  await emit(queryRunner, addHash(names))
+  table.addColumn(new TableColumn({ name: names.hash, type: names.digest.type, isNullable: names.nullable }))
 }
