@@ -108,6 +108,23 @@ test('a text that others stored after the snapshot aborts the transaction with a
   expect(error).toMatchObject({ code: 'TRANSACTION_ABORTED', cause: { code: '40001' } })
 })
 
+test.each(['REPEATABLE READ', 'SERIALIZABLE'] as const)(
+  'at %s, a row of the snapshot that others have deleted does not count as a duplicate',
+  async (level) => {
+    const { manager } = dataSource
+    await manager.clear(Word)
+    await findOrCreate(manager, Word, { text: 'x' })
+    const outcome = dataSource.transaction(level, async (inner) => {
+      await inner.count(Word)
+      await manager.delete(Word, { text: 'x' })
+      await inner.insert(Word, { text: 'x' })
+      expect(await inner.countBy(Word, { text: 'x' })).toBe(2)
+      await findOrCreate(inner, Word, { text: 'x' })
+    })
+    await expect(outcome).rejects.toBeInstanceOf(TransactionAbortedError)
+  },
+)
+
 test('listeners and subscribers hear what they would hear of insert and find', async () => {
   told.length = 0
   const { manager } = dataSource

@@ -1,0 +1,17 @@
+import type { Action } from '../session'
+import { combinedActions } from './combined'
+import { findOrCreateActions } from './find-or-create'
+import { insertActions } from './insert'
+import { removeActions } from './remove'
+import { typeormActions } from './typeorm'
+import { updateActions } from './update'
+
+/** Every kind of write. */
+export const ACTIONS: readonly Action[] = [
+  ...findOrCreateActions,
+  ...typeormActions,
+  ...insertActions,
+  ...updateActions,
+  ...removeActions,
+  ...combinedActions,
+]

@@ -1,0 +1,103 @@
+/** Something that must never be, and when it was seen. */
+export interface Violation {
+  readonly what: string
+  readonly milliseconds: number
+}
+
+const KEPT_EVENTS = 2_000
+const MOST_VIOLATIONS = 20
+/** As the checker says it. */
+const HARMLESS_YET = 'anchor without flag'
+
+/** Counts what was done, and keeps what went wrong; one for a run. */
+export class Ledger {
+  /** By action, then by outcome: `ok`, a SQLSTATE, or the code of one of our errors. */
+  readonly outcomes = new Map<string, Map<string, number>>()
+  readonly violations: Violation[] = []
+  /** How often each was seen: commits, rollbacks, retries, checks … */
+  readonly totals = new Map<string, number>()
+  private readonly created = new Map<string, number>()
+  private readonly recent: string[] = []
+  private readonly started = performance.now()
+
+  /** The first sign of a fault that has done no harm yet; only where such signs do not count as violations. */
+  sign: Violation | undefined
+
+  /**
+   * @param end of the time, in milliseconds from now on
+   * @param awaitsHarm go on after an anchor without its flag, until a duplicate or an error comes of it
+   */
+  constructor(
+    private end: number,
+    private readonly awaitsHarm = false,
+  ) {}
+
+  /** Moves the end, for a further phase. */
+  until(end: number): void {
+    this.end = end
+  }
+
+  /** Milliseconds since the start. */
+  get elapsed(): number {
+    return performance.now() - this.started
+  }
+
+  /** False from the end of the time on, and from the first violation on. */
+  get running(): boolean {
+    return this.violations.length === 0 && this.elapsed < this.end
+  }
+
+  /** Actions that were run, however they ended. */
+  get operations(): number {
+    return [...this.byOutcome().values()].reduce((sum, count) => sum + count, 0)
+  }
+
+  /** The outcomes of all actions together. */
+  byOutcome(): Map<string, number> {
+    const sums = new Map<string, number>()
+    for (const counts of this.outcomes.values()) {
+      for (const [outcome, count] of counts) sums.set(outcome, (sums.get(outcome) ?? 0) + count)
+    }
+    return sums
+  }
+
+  count(action: string, outcome: string): void {
+    const outcomes = this.outcomes.get(action) ?? new Map<string, number>()
+    this.outcomes.set(action, outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1))
+  }
+
+  add(total: string, more = 1): void {
+    this.totals.set(total, (this.totals.get(total) ?? 0) + more)
+  }
+
+  highest(total: string, value: number): void {
+    this.totals.set(total, Math.max(this.totals.get(total) ?? 0, value))
+  }
+
+  /** An identity column never gives a number twice, so a row can be created once ever, rolled back or not. */
+  rowCreated(table: string, id: number): void {
+    const key = `${table} ${id}`
+    const times = (this.created.get(key) ?? 0) + 1
+    this.created.set(key, times)
+    this.add('created')
+    if (times > 1) this.violate(`row ${id} of ${table} was created ${times} times`)
+  }
+
+  violate(what: string): void {
+    const violation = { what, milliseconds: Math.round(this.elapsed) }
+    if (this.awaitsHarm && what.includes(HARMLESS_YET)) this.sign ??= violation
+    else if (this.violations.length < MOST_VIOLATIONS) this.violations.push(violation)
+  }
+
+  event(client: number, what: string): void {
+    if (this.violations.length > 0) return
+    this.recent.push(`${this.elapsed.toFixed(1)} ms  client ${client}: ${what}`)
+    if (this.recent.length > 2 * KEPT_EVENTS) this.recent.splice(0, KEPT_EVENTS)
+  }
+
+  /** The last `count` events before the first violation, and all that are kept of a client that it names. */
+  eventsBefore(count: number): readonly string[] {
+    const named = /^client \d+:/.exec(this.violations[0]?.what ?? '')?.[0]
+    return this.recent.filter((event, place) => place >= this.recent.length - count || (named && event.includes(named)))
+  }
+}

@@ -1,0 +1,138 @@
+import type { DataSource } from 'typeorm'
+import { ACTIONS } from './actions'
+import { check, watch } from './checker'
+import { createOnly } from './create-only'
+import { openDataSources } from './data-sources'
+import { Ledger } from './ledger'
+import { install } from './mutations'
+import { seededRandom, weighted } from './random'
+import { type Level, LEVELS, type RawClient } from './session'
+import { type Subject, subjectsOf } from './subject'
+import { type Client, takeTurn } from './turn'
+
+export interface StressOptions {
+  /** Connection string of an empty database. */
+  readonly url: string
+  /** Of the whole run, both phases. */
+  readonly seconds: number
+  /** @default 20 */
+  readonly clients?: number
+  /** @default all three, mixed */
+  readonly isolation?: Level | 'mixed'
+  /** Texts in play, of four hashes. @default 30 */
+  readonly texts?: number
+  /** What the clients choose; how they meet, the server decides. @default random */
+  readonly seed?: number
+  /** Takes a part out of the guard, and ends with the first violation. */
+  readonly mutation?: string
+  /** Called every few seconds. */
+  readonly onProgress?: (ledger: Ledger) => void
+}
+
+export interface StressResult {
+  readonly seed: number
+  readonly clients: number
+  readonly seconds: number
+  readonly ledger: Ledger
+}
+
+/** Of the time, what the first phase takes, in which everybody writes in every way. */
+const MIXED_SHARE = 0.85
+const PROGRESS_MILLISECONDS = 10_000
+
+/** Runs until the time is over or something is found, and never longer than a statement may take. */
+export async function runStress(options: StressOptions): Promise<StressResult> {
+  const { seconds, clients: count = 20, seed = Math.floor(Math.random() * 2 ** 32), mutation } = options
+  // A call in parallel takes up to four connections of the pool beside the client's own.
+  const dataSources = await openDataSources(options.url, count * 2 + 2)
+  const watched = dataSources['READ COMMITTED']
+  const subjects = subjectsOf(watched, options.texts ?? 30)
+  try {
+    if (mutation) await install(watched, subjects, mutation)
+    const ledger = new Ledger(seconds * 1_000 * (mutation ? 1 : MIXED_SHARE), mutation !== undefined)
+    const progress = setInterval(() => options.onProgress?.(ledger), PROGRESS_MILLISECONDS)
+    try {
+      await runPhases({ ...options, clients: count, seed }, { dataSources, subjects, ledger })
+    } finally {
+      clearInterval(progress)
+    }
+    return { seed, clients: count, seconds: ledger.elapsed / 1_000, ledger }
+  } finally {
+    await Promise.all(Object.values(dataSources).map(async (dataSource) => await dataSource.destroy()))
+  }
+}
+
+interface Stage {
+  readonly dataSources: Readonly<Record<Level, DataSource>>
+  readonly subjects: readonly Subject[]
+  readonly ledger: Ledger
+}
+
+async function runPhases(
+  { seconds, isolation = 'mixed', clients: count, seed, mutation }: StressOptions & { clients: number; seed: number },
+  stage: Stage,
+): Promise<void> {
+  const { ledger, subjects, dataSources } = stage
+  const watched = dataSources['READ COMMITTED']
+  const levels = isolation === 'mixed' ? LEVELS : [isolation]
+  const clients = await openClients(stage, { count, seed, levels })
+  try {
+    await together([...clients.map(async (client) => await write(client)), watch(watched, subjects, ledger)], ledger)
+    await checkOnce(watched, subjects, ledger)
+    if (mutation || ledger.violations.length > 0) return
+    ledger.until(seconds * 1_000)
+    await together([createOnly(clients), watch(watched, subjects, ledger)], ledger)
+    await checkOnce(watched, subjects, ledger)
+  } finally {
+    await Promise.all(clients.map(async ({ queryRunner }) => await queryRunner.release()))
+  }
+}
+
+async function write(client: Client): Promise<void> {
+  while (client.ledger.running) await takeTurn(client)
+}
+
+/** Awaits all; a fault of one ends the others, and is a violation. */
+async function together(parts: readonly Promise<void>[], ledger: Ledger): Promise<void> {
+  await Promise.all(
+    parts.map(async (part) => {
+      try {
+        await part
+      } catch (error) {
+        ledger.violate(`the harness failed: ${error instanceof Error ? error.stack : String(error)}`)
+      }
+    }),
+  )
+}
+
+async function checkOnce(dataSource: DataSource, subjects: readonly Subject[], ledger: Ledger): Promise<void> {
+  const queryRunner = dataSource.createQueryRunner()
+  try {
+    await check((await queryRunner.connect()) as RawClient, subjects, ledger)
+  } finally {
+    await queryRunner.release()
+  }
+}
+
+interface Crew {
+  readonly count: number
+  readonly seed: number
+  readonly levels: readonly Level[]
+}
+
+async function openClients({ dataSources, subjects, ledger }: Stage, { count, seed, levels }: Crew): Promise<Client[]> {
+  const [{ version } = { version: 0 }] = await dataSources['READ COMMITTED'].query<{ version: number }[]>(
+    `SELECT current_setting('server_version_num')::integer AS version`,
+  )
+  const choose = weighted(ACTIONS.filter(({ since = 0 }) => since <= version))
+  return await Promise.all(
+    Array.from({ length: count }, async (_, number) => {
+      const level = levels[number % levels.length] ?? 'READ COMMITTED'
+      const dataSource = dataSources[level]
+      const queryRunner = dataSource.createQueryRunner()
+      const raw = (await queryRunner.connect()) as RawClient
+      const random = seededRandom(seed + number)
+      return { number, dataSource, queryRunner, raw, random, ledger, subjects, levels, level, choose }
+    }),
+  )
+}

@@ -1,0 +1,225 @@
+import { createHash } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
+import path from 'node:path'
+import { Client } from 'pg'
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest'
+import { COMBINATIONS, compile, COMPILERS, type Compiled, digestOf } from './compile'
+import { runQuickStart } from './quick-start'
+import { readExample } from './readme'
+import { listFiles, makeProject, OLDEST_PEERS, openWorkspace, succeed, type Workspace } from './workspace'
+
+const PATIENCE = { timeout: 240_000 }
+const readme = readExample(await readFile(path.join(import.meta.dirname, '../../README.md'), 'utf8'))
+
+let workspace: Workspace
+const opened: Workspace[] = []
+const databases: string[] = []
+
+beforeAll(async () => {
+  workspace = await openWorkspace()
+  opened.push(workspace)
+}, PATIENCE.timeout)
+
+afterAll(async () => {
+  await onServer(databases.map((name) => `drop database if exists "${name}" with (force)`))
+  await Promise.all(opened.map(async ({ remove }) => await remove()))
+}, PATIENCE.timeout)
+
+describe.concurrent('a project that installs the tarball', () => {
+  test('in JavaScript, CommonJS, runs the quick start and the import command', PATIENCE, async () => {
+    const databaseUrl = await newDatabase('cjs')
+    const project = await makeProject(workspace.current, 'cjs', {
+      fixture: 'cjs',
+      databaseUrl,
+      files: { 'list.txt': 'http://example.com/1\nno URL\nHTTP://EXAMPLE.com/1\n' },
+    })
+    const start = { dataSource: 'data-source.js', app: 'app.js', esm: false }
+    await runQuickStart(project, start)
+    succeed(await project.run('typeorm', ['schema:sync', '-d', start.dataSource]))
+    const command = ['import', '-d', start.dataSource, '--entity', 'Page', '--property', 'url', 'list.txt']
+    succeed(await project.run('typeorm-unique-text', command))
+    expect(await rowsOf(databaseUrl, 'select url from page')).toEqual([{ url: 'http://example.com/1' }])
+  })
+
+  test('in JavaScript, ESM, runs the quick start', PATIENCE, async () => {
+    const project = await makeProject(workspace.current, 'esm', {
+      fixture: 'esm',
+      databaseUrl: await newDatabase('esm'),
+      files: { 'package.json': '{ "private": true, "type": "module" }' },
+    })
+    await runQuickStart(project, { dataSource: 'data-source.mjs', app: 'app.mjs', esm: true })
+  })
+
+  test('with Jest in CommonJS, and nothing transformed, finds and creates', PATIENCE, async () => {
+    const project = await makeProject(workspace.current, 'jest', {
+      fixture: 'jest',
+      databaseUrl: await newDatabase('jest'),
+    })
+    const jest = path.join(workspace.tools, 'node_modules/jest/bin/jest.js')
+    const { stderr } = succeed(await project.run('node', [jest, '--runInBand', '--rootDir', '.']))
+    expect(stderr).toMatch(/Tests: +3 passed, 3 total/)
+  })
+
+  test('gets the same classes by require and by import', PATIENCE, async () => {
+    const project = await makeProject(workspace.current, 'identity', { fixture: 'identity' })
+    const { root, url, instances } = JSON.parse(succeed(await project.run('node', ['identity.mjs'])).stdout) as {
+      [entry in 'root' | 'url']: { names: string[]; same: string[]; imported: string[] }
+    } & { instances: boolean[] }
+    for (const { names, same, imported } of [root, url]) {
+      expect(same).toEqual(names)
+      expect(imported).toEqual(expect.arrayContaining(names))
+    }
+    expect(instances).toEqual([true, true, true])
+  })
+
+  test('runs the quick start of README.md, whose types are right', PATIENCE, async () => {
+    expect(Object.keys(readme.files)).not.toEqual([])
+    expect(readme.steps.filter(({ output }) => output !== undefined)).not.toEqual([])
+    const project = await makeProject(workspace.current, 'readme', {
+      databaseUrl: await newDatabase('readme'),
+      files: readme.files,
+    })
+    for (const { command, output } of readme.steps) {
+      const { stdout } = succeed(await project.run('bash', ['-euo', 'pipefail', '-c', command]))
+      expect(stdout.trim()).toBe(output ?? stdout.trim())
+    }
+    const tsc = path.join(workspace.folder, COMPILERS['7.0'])
+    expect(await project.run('node', [tsc, '-p', '.', '--noEmit'])).toEqual({ code: 0, stdout: '', stderr: '' })
+  })
+})
+
+describe.concurrent('TypeScript', () => {
+  const compiled: Compiled[] = []
+
+  test.each(COMBINATIONS)('$version, $mode: every type is found and right', PATIENCE, async ({ mode, version }) => {
+    const name = `${version} ${mode}`
+    const one = await compile(workspace, name, { mode, version, databaseUrl: databaseUrlOf(name) })
+    compiled.push(one)
+    expect(one.result).toEqual({ code: 0, stdout: '', stderr: '' })
+  })
+
+  // After the others: not concurrent with them.
+  test.sequential('each of the programs that came of it runs the quick start', PATIENCE, async () => {
+    const programs = new Map<string, Compiled>()
+    for (const one of compiled) programs.set(await digestOf(path.join(one.project.folder, 'dist')), one)
+    expect([...programs.values()].map(({ esm }) => (esm ? 'ES modules' : 'CommonJS')).sort()).toEqual([
+      'CommonJS',
+      'ES modules',
+    ])
+    await Promise.all(
+      [...programs.values()].map(async ({ project, esm }) => {
+        await newDatabase(path.basename(project.folder))
+        await runQuickStart(project, { dataSource: 'dist/data-source.js', app: 'dist/app.js', esm })
+      }),
+    )
+  })
+
+  test(`the oldest peers are enough: ${JSON.stringify(OLDEST_PEERS)}`, PATIENCE, async () => {
+    const options = { mode: 'node16 CommonJS', version: '7.0', peers: 'oldest' } as const
+    const databaseUrl = await newDatabase('oldest')
+    const { project, result } = await compile(workspace, 'oldest peers', { ...options, databaseUrl })
+    expect(result).toEqual({ code: 0, stdout: '', stderr: '' })
+    for (const [name, version] of Object.entries(OLDEST_PEERS)) {
+      const manifest = path.join(project.folder, 'node_modules', name, 'package.json')
+      expect(JSON.parse(await readFile(manifest, 'utf8'))).toMatchObject({ version })
+    }
+    await runQuickStart(project, { dataSource: 'dist/data-source.js', app: 'dist/app.js', esm: false })
+  })
+})
+
+describe('the tarball', () => {
+  test('holds these folders, and no tests', async () => {
+    const files = await listFiles(workspace.unpacked)
+    const places = files.map((file) => (file.includes('/') ? `${path.posix.dirname(file)}/` : file))
+    const layers = ['', 'cli/', 'find-or-create/', 'sql/', 'text/', 'typeorm/', 'url/']
+    expect([...new Set(places)].sort()).toEqual(
+      [
+        'CHANGELOG.md',
+        'LICENSE',
+        'README.md',
+        'package.json',
+        ...layers.flatMap((layer) => [`dist/${layer}`, `src/${layer}`]),
+      ].sort(),
+    )
+    expect(files.filter((file) => /test|spec|fixture|\.env|\.npmrc|\.log$/.test(file))).toEqual([])
+  })
+
+  test('holds every source that its maps name', async () => {
+    const files = await listFiles(workspace.unpacked)
+    const missing: string[] = []
+    for (const map of files.filter((file) => file.endsWith('.map'))) {
+      const { sources } = JSON.parse(await readFile(path.join(workspace.unpacked, map), 'utf8')) as {
+        sources: string[]
+      }
+      const paths = sources.map((source) => path.posix.join(path.posix.dirname(map), source))
+      missing.push(...paths.filter((source) => !files.includes(source)))
+    }
+    expect(missing).toEqual([])
+  })
+
+  test('brings normalize-url within it, with its licence, and asks for peers only', async () => {
+    const read = async (file: string) => await readFile(path.join(workspace.unpacked, file), 'utf8')
+    const manifest = JSON.parse(await read('package.json')) as Record<string, Record<string, string> | undefined>
+    expect(manifest['dependencies'] ?? {}).toEqual({})
+    expect(Object.keys(manifest['peerDependencies'] ?? {}).sort()).toEqual(['pg', 'typeorm'])
+    const installed = await listFiles(path.join(workspace.current.folder, 'node_modules'))
+    expect(installed.filter((file) => file.startsWith('normalize-url/'))).toEqual([])
+    for (const file of ['dist/text/normalize-url.LICENSE.txt', 'dist/text/normalize-url.js']) {
+      expect(await read(file)).toMatch(/Copyright \(c\) Sindre Sorhus/)
+    }
+  })
+
+  test('names no machine, and no address but those it should', async () => {
+    const machine: string[] = []
+    const addresses = new Set<string>()
+    const [checkout, home] = [path.resolve(import.meta.dirname, '../..'), path.dirname(workspace.folder)]
+    for (const file of await listFiles(workspace.unpacked)) {
+      const text = await readFile(path.join(workspace.unpacked, file), 'utf8')
+      if ([checkout, workspace.folder, `${home}/unique-text`].some((place) => text.includes(place))) machine.push(file)
+      for (const [address] of text.matchAll(/(?<=https?:\/\/)[\w.-]+|[\w.-]+@[\w-]+\.[a-z]{2,}/g))
+        addresses.add(address)
+    }
+    expect(machine).toEqual([])
+    const foreign = [...addresses].filter((address) => !/(?:^|[.@])example\.(?:com|org)$/i.test(address))
+    expect(foreign.sort()).toEqual(KNOWN_ADDRESSES)
+  })
+})
+
+const KNOWN_ADDRESSES: readonly string[] = [
+  'github.com',
+  'sindresorhus.com',
+  'sindresorhus@gmail.com',
+  'typeorm.io',
+  'www.postgresql.org',
+]
+
+function databaseNameOf(project: string): string {
+  return `T package ${createHash('sha256').update(`${project}${process.pid}`).digest('hex').slice(0, 12)}`
+}
+
+function databaseUrlOf(project: string): string {
+  const url = new URL(inject('serverUrl'))
+  url.pathname = `/${encodeURIComponent(databaseNameOf(project))}`
+  return url.href
+}
+
+async function newDatabase(project: string): Promise<string> {
+  const name = databaseNameOf(project)
+  databases.push(name)
+  await onServer([`create database "${name}" template template0 encoding 'UTF8' locale 'C'`])
+  return databaseUrlOf(project)
+}
+
+async function onServer(statements: readonly string[]): Promise<void> {
+  for (const statement of statements) await rowsOf(inject('serverUrl'), statement)
+}
+
+async function rowsOf(connectionString: string, sql: string): Promise<unknown[]> {
+  const client = new Client({ connectionString })
+  await client.connect()
+  try {
+    return (await client.query(sql)).rows
+  } finally {
+    await client.end()
+  }
+}

@@ -1,0 +1,24 @@
+/** What a document asks its reader to do: files to write, and commands to run after that, in their order. */
+export interface Example {
+  readonly files: Readonly<Record<string, string>>
+  readonly steps: readonly { readonly command: string; readonly output: string | undefined }[]
+}
+
+const MARKED = /^<!-- (?<mark>file: (?<name>\S+)|run|output) -->\n\s*^```\w*\n(?<text>.*?)^```$/gmsu
+
+/**
+ * The fenced blocks that a comment marks, on a line of its own before them: `<!-- file: NAME -->`, `<!-- run -->`, and
+ * `<!-- output -->` for what the commands of the last `run` print.
+ */
+export function readExample(markdown: string): Example {
+  const files: Record<string, string> = {}
+  const steps: { command: string; output: string | undefined }[] = []
+  for (const { groups = {} } of markdown.matchAll(MARKED)) {
+    const { mark, name, text = '' } = groups
+    const last = steps.at(-1)
+    if (name !== undefined) files[name] = text
+    else if (mark === 'run') steps.push({ command: text, output: undefined })
+    else if (last) last.output = text.trim()
+  }
+  return { files, steps }
+}

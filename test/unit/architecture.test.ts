@@ -1,0 +1,77 @@
+import path from 'node:path'
+import { expect, test } from 'vitest'
+import { readSource, type SourceFile } from './source-files'
+
+/** Folders from the bottom up. What lies in `src` itself is public names, but for the errors, below all. */
+const LAYERS = ['errors', 'text', 'sql', 'typeorm', 'find-or-create', 'adopt', 'url', 'cli', 'index'] as const
+
+const files = await readSource(path.resolve(import.meta.dirname, '../../src'))
+
+test('every file lies in a layer', () => {
+  expect(files.length).toBeGreaterThan(40)
+  expect(files.filter(({ layer }) => rank(layer) === -1).map(({ name }) => name)).toEqual([])
+})
+
+test('a file imports from its own folder, or from one further down', () => {
+  const upward = edges().filter(({ from, to }) => rank(from.layer) < rank(to.layer))
+  expect(upward.map(({ from, to }) => `${from.name} → ${to.name}`)).toEqual([])
+})
+
+test('no import leads nowhere or goes through the barrel of the package', () => {
+  const names = new Set(files.map(({ name }) => name))
+  const relative = files.flatMap((file) => file.imports.filter(isRelative).map((to) => [file.name, resolve(file, to)]))
+  expect(relative.filter(([, to = '']) => !names.has(to))).toEqual([])
+  expect(relative.filter(([from, to]) => to === 'index' && from !== 'index.mts')).toEqual([])
+})
+
+test('no imports go round in a circle, of types neither', () => {
+  let left = edges()
+  // What imports nothing that is left, or is imported by nothing that is left, is no part of a circle.
+  for (let before = Infinity; left.length < before;) {
+    before = left.length
+    const [importing, imported] = [new Set(left.map(({ from }) => from)), new Set(left.map(({ to }) => to))]
+    left = left.filter(({ from, to }) => importing.has(to) && imported.has(from))
+  }
+  expect(left.map(({ from, to }) => `${from.name} → ${to.name}`)).toEqual([])
+})
+
+const SQL =
+  /\b(?:SELECT|INSERT INTO|DELETE FROM|TRUNCATE|SAVEPOINT|UPDATE .* SET|(?:CREATE|ALTER|DROP|ADD) (?:\w+ )?(?:TABLE|COLUMN|TRIGGER|FUNCTION|INDEX))\b/su
+
+test('only src/sql holds SQL', () => {
+  const elsewhere = files.filter(({ layer }) => layer !== 'sql')
+  const found = elsewhere.flatMap(({ name, strings }) =>
+    strings.filter((text) => SQL.test(text)).map((text) => `${name}: ${text.slice(0, 60)}`),
+  )
+  expect(found).toEqual([])
+})
+
+// Deep paths do not resolve under ESM, nor with the types of node16.
+test('TypeORM is imported from its root only, and nothing else is but Node.js itself', () => {
+  const others = files.flatMap(({ name, imports }) =>
+    imports.filter((to) => !isRelative(to) && !to.startsWith('node:') && to !== 'typeorm').map((to) => [name, to]),
+  )
+  // Bundled into the build, for it is ESM only.
+  expect(others).toEqual([['text/normalize-url', 'normalize-url']])
+})
+
+const isRelative = (specifier: string): boolean => specifier.startsWith('.')
+
+function rank(layer: string): number {
+  return LAYERS.findIndex((one) => one === layer)
+}
+
+function resolve({ name }: SourceFile, specifier: string): string {
+  const target = path.posix.join(path.posix.dirname(name), specifier.replace(/\.js$/u, ''))
+  return files.some((file) => file.name === target) ? target : path.posix.join(target, 'index')
+}
+
+function edges(): { from: SourceFile; to: SourceFile }[] {
+  const byName = new Map(files.map((file) => [file.name, file]))
+  return files.flatMap((from) =>
+    from.imports.filter(isRelative).flatMap((specifier) => {
+      const to = byName.get(resolve(from, specifier))
+      return to ? [{ from, to }] : []
+    }),
+  )
+}

@@ -1,0 +1,27 @@
+import { readFileSync } from 'node:fs'
+import path from 'node:path'
+import { expect, test } from 'vitest'
+import { urlList } from '../../../examples/make-urls'
+import { parseUrl } from '../../../src/url'
+
+const list = readFileSync(path.join(__dirname, '../../../examples/urls.txt'), 'utf8')
+
+test('the list of the example is what its script makes', () => {
+  expect(urlList).toBe(list)
+})
+
+test('it is as long and as varied as the issue asks for', () => {
+  const lines = list.split('\n').slice(0, -1)
+  const urls = lines.map(parseUrl)
+  expect(lines.length).toBeGreaterThan(5_000)
+  expect(urls.filter((url) => url === null).length).toBeGreaterThan(300)
+  expect(lines.filter((line) => Buffer.byteLength(line) > 2_704).length).toBeGreaterThan(10)
+  expect(new Set(lines).size).toBeGreaterThan(4_000)
+})
+
+test('it names no host but those that are for documents', () => {
+  const reserved = /(?:^|\.)(?:example|test|example\.(?:com|org|net))$|^localhost$/
+  const documentation = /^(?:192\.0\.2|198\.51\.100|203\.0\.113)\.\d+$|^\[2001:db8:/
+  const hosts = list.split('\n').flatMap((line) => parseUrl(line)?.host ?? [])
+  expect(hosts.filter((host) => !reserved.test(host) && !documentation.test(host))).toEqual([])
+})

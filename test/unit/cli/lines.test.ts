@@ -1,0 +1,98 @@
+import { describe, expect, test } from 'vitest'
+import { type Line, ListError, MAX_LINE_BYTES, readLines } from '../../../src/cli/lines'
+
+async function* inPieces(bytes: Uint8Array, size: number): AsyncGenerator<Uint8Array> {
+  for (let start = 0; start < bytes.length; start += size) yield bytes.subarray(start, start + size)
+}
+
+async function linesOf(list: Uint8Array | string, size = 64 * 1024): Promise<Line[]> {
+  const lines: Line[] = []
+  for await (const some of readLines(inPieces(Buffer.from(list), size))) lines.push(...some)
+  return lines
+}
+
+const NOT_UTF8 = { reason: 'it is not valid UTF-8' }
+
+describe('readLines', () => {
+  test.each([
+    ['nothing', '', []],
+    ['a line without an end', 'a', ['a']],
+    ['a line with an end', 'a\n', ['a']],
+    ['the last without an end', 'a\nb', ['a', 'b']],
+    ['empty lines', '\n\na\n\n', ['', '', 'a', '']],
+    ['CRLF', 'a\r\nb\r\n\r\nc', ['a', 'b', '', 'c']],
+    ['a carriage return at the very end', 'a\r', ['a']],
+    ['one carriage return only', 'a\r\r\nb\rc\n', ['a\r', 'b\rc']],
+    ['a byte order mark', '\uFEFFa\nb\n', ['a', 'b']],
+    ['a byte order mark alone', '\uFEFF', ['']],
+    ['a second byte order mark, which is text', '\uFEFF\uFEFFa\n\uFEFFb\n', ['\uFEFFa', '\uFEFFb']],
+    ['other ends, which are text', 'a\u2028b\u0085c\vd\n', ['a\u2028b\u0085c\vd']],
+    ['more than ASCII', 'é\n東京\n😀\n', ['é', '東京', '😀']],
+    ['white space, which is text', ' \n\t\n', [' ', '\t']],
+  ])('%s, in chunks of any size', async (_, list, lines) => {
+    for (const size of [1, 2, 3, 5, 1000]) expect(await linesOf(list, size)).toEqual(lines)
+  })
+
+  test.each([
+    ['a byte of Latin-1', [0xe9]],
+    ['a surrogate', [0xed, 0xa0, 0x80]],
+    ['an overlong slash', [0xc0, 0xaf]],
+    ['a letter cut short', [0xe6, 0x9d]],
+    ['a code point over U+10FFFF', [0xf4, 0x90, 0x80, 0x80]],
+  ])('refuses the line with %s, and no other', async (_, bytes) => {
+    const list = Buffer.concat([Buffer.from('a\nb'), Buffer.from(bytes), Buffer.from('c\r\né\n')])
+    for (const size of [1, 4, 1000]) expect(await linesOf(list, size)).toEqual(['a', NOT_UTF8, 'é'])
+    expect(await linesOf(Buffer.from(bytes))).toEqual([NOT_UTF8])
+  })
+
+  test('a list of binary data is refused line by line', async () => {
+    const lines = await linesOf(Buffer.from([0x80, 0x0a, 0x81, 0x0a, 0x0a, 0xff]))
+    expect(lines).toEqual([NOT_UTF8, NOT_UTF8, '', NOT_UTF8])
+  })
+
+  test('refuses a line that is too long, wherever it stands, and keeps nothing of it', async () => {
+    const chunk = Buffer.alloc(2 ** 20, 'a')
+    async function* list(): AsyncGenerator<Uint8Array> {
+      yield Buffer.from('first\n')
+      for (let megabytes = 0; megabytes < 300; megabytes += 1) yield chunk
+      yield Buffer.from('\nlast')
+    }
+    const before = process.memoryUsage().arrayBuffers
+    let most = 0
+    const lines: Line[] = []
+    for await (const some of readLines(list())) {
+      lines.push(...some)
+      most = Math.max(most, process.memoryUsage().arrayBuffers - before)
+    }
+    expect(lines).toEqual(['first', { reason: 'it is longer than 16 MiB' }, 'last'])
+    expect(most).toBeLessThan(2 * MAX_LINE_BYTES)
+  })
+
+  test('takes a line of exactly the limit', async () => {
+    const [line, ...more] = await linesOf(Buffer.alloc(MAX_LINE_BYTES, 'a'))
+    expect(line).toHaveLength(MAX_LINE_BYTES)
+    expect(more).toEqual([])
+    expect(await linesOf(Buffer.alloc(MAX_LINE_BYTES + 1, 'a'))).toEqual([{ reason: 'it is longer than 16 MiB' }])
+  })
+
+  test('gives the lines of a chunk before it asks for the next', async () => {
+    let asked = 0
+    async function* slow(): AsyncGenerator<Uint8Array> {
+      for (;;) {
+        asked += 1
+        yield Buffer.from(`${asked}\n`)
+      }
+    }
+    for await (const lines of readLines(slow())) {
+      expect(lines).toEqual([String(asked)])
+      if (asked === 3) break
+    }
+    expect(asked).toBe(3)
+  })
+
+  test.each(['utf16le', 'utf16be'])('says what to do with %s', async (encoding) => {
+    const list = Buffer.from('\uFEFFhttp://a.example/\n', 'utf16le')
+    if (encoding === 'utf16be') list.swap16()
+    await expect(linesOf(list)).rejects.toThrow(ListError)
+  })
+})

@@ -1,0 +1,43 @@
+import { describe, expect, test } from 'vitest'
+import { HELP, parseInvocation, UsageError } from '../../../src/cli/usage'
+
+describe('parseInvocation', () => {
+  test('reads an import', () => {
+    const expected = { kind: 'import', dataSource: 'o.ts', entity: 'Page', property: 'url', list: 'LIST' }
+    const args = ['import', '-d', 'o.ts', '--entity', 'Page', '--property', 'url', 'LIST']
+    expect(parseInvocation(args)).toEqual(expected)
+    expect(parseInvocation(['--dataSource=o.ts', '--entity=Page', '--property=url', 'import', 'LIST'])).toEqual(
+      expected,
+    )
+  })
+
+  test('the property may be left out, and - is a list', () => {
+    const invocation = parseInvocation(['import', '-d', 'o.ts', '--entity', 'Page', '-'])
+    expect(invocation).toMatchObject({ property: undefined, list: '-' })
+  })
+
+  test.each([['--help'], ['-h'], ['import', '--help']])('%s asks for help', (...args) => {
+    expect(parseInvocation(args)).toEqual({ kind: 'help' })
+  })
+
+  test('--version asks for the version', () => {
+    expect(parseInvocation(['--version'])).toEqual({ kind: 'version' })
+  })
+
+  test.each([
+    ['nothing', []],
+    ['another command', ['export']],
+    ['no DataSource', ['import', '--entity', 'Page', 'LIST']],
+    ['no entity', ['import', '-d', 'o.ts', 'LIST']],
+    ['no list', ['import', '-d', 'o.ts', '--entity', 'Page']],
+    ['two lists', ['import', '-d', 'o.ts', '--entity', 'Page', 'A', 'B']],
+    ['an unknown option', ['import', '--nonsense', '-d', 'o.ts', '--entity', 'Page', 'LIST']],
+    ['an option without its value', ['import', 'LIST', '--entity', 'Page', '-d']],
+  ])('%s is wrong usage', (_, args) => {
+    expect(() => parseInvocation(args)).toThrow(UsageError)
+  })
+
+  test('the help fits a terminal', () => {
+    for (const line of HELP.split('\n')) expect(line.length).toBeLessThanOrEqual(90)
+  })
+})

@@ -1,0 +1,84 @@
+import { readFile } from 'node:fs/promises'
+import path from 'node:path'
+import { expect, test } from 'vitest'
+import * as root from '../../src'
+import * as url from '../../src/url'
+
+/** What an entry exports: a name here is a promise to users, so that a change of it is a change of the version. */
+const PUBLIC = {
+  'index.ts': {
+    namespace: root,
+    values: [
+      'AttemptsExhaustedError',
+      'ChainLimitError',
+      'DeclarationError',
+      'DuplicateTextError',
+      'ImmutableTextError',
+      'SchemaDriftError',
+      'TextRejectedError',
+      'TransactionAbortedError',
+      'UniqueText',
+      'UniqueTextEntity',
+      'UniqueTextError',
+      'UnsupportedDatabaseError',
+      'collapseWhitespace',
+      'compose',
+      'email',
+      'findByText',
+      'findOrCreate',
+      'findOrCreateMany',
+      'lowerCase',
+      'nfc',
+      'normalizer',
+      'trim',
+      'uniqueText',
+      'uniqueTextMethods',
+      'url',
+      'withUniqueText',
+    ],
+    types: [
+      'ByOptions',
+      'CanonicalUrlOptions',
+      'Digest',
+      'DigestName',
+      'FindOrCreateManyResult',
+      'FindOrCreateResult',
+      'Finding',
+      'NormalizeOption',
+      'Normalizer',
+      'Rejection',
+      'UniqueTextClassOptions',
+      'UniqueTextColumn',
+      'UniqueTextDataSourceOptions',
+      'UniqueTextErrorCode',
+      'UniqueTextMethods',
+      'UniqueTextOptions',
+      'UniqueTextPropertyOptions',
+    ],
+  },
+  'url/index.ts': { namespace: url, values: ['Url', 'formatUrl', 'parseUrl'], types: ['UrlParts'] },
+} as const
+
+test.each(Object.entries(PUBLIC))('src/%s exports these names and no others', async (file, entry) => {
+  expect(Object.keys(entry.namespace).sort()).toEqual([...entry.values].sort())
+  const source = await readFile(path.join(import.meta.dirname, '../../src', file), 'utf8')
+  expect(exportedTypes(source)).toEqual([...entry.types].sort())
+})
+
+test.each(Object.keys(PUBLIC))('the ESM face of src/%s is its CommonJS face', async (file) => {
+  const source = await readFile(path.join(import.meta.dirname, '../../src', file.replace('.ts', '.mts')), 'utf8')
+  expect(source).toBe(`export * from './index.js'\n`)
+})
+
+/** An entry says every name, in `export { … } from` or `export type { … } from`, so that reading it is enough. */
+function exportedTypes(source: string): string[] {
+  expect(source).not.toMatch(/export \*/)
+  const clauses = [...source.matchAll(/export (?<type>type )?\{(?<names>[^}]+)\}/gu)]
+  return clauses
+    .flatMap(({ groups = {} }) => {
+      const names = (groups['names'] ?? '').split(',').map((name) => name.trim())
+      return groups['type'] ? names : names.filter((name) => name.startsWith('type ')).map((name) => name.slice(5))
+    })
+    .filter((name) => name !== '')
+    .sort()
+}
