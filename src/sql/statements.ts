@@ -101,22 +101,28 @@ export function createInChainStatement(shape: RowShape, onConflict: 'raise' | 'n
  */
 export function findOrCreateManyStatement(shape: RowShape, types: ReadonlyMap<string, string>): Statement {
   const columns = insertColumns(shape)
-  const names = columns.map((_, place) => `c${place}`)
+  const table = tableName(shape.table)
   const typed = columns.map((name) => types.get(name) ?? 'text')
   // unnest() would flatten an array of arrays: these come as literals, and are cast one by one.
   const arrays = typed.map((type, place) => `${parameter(place)}::${type.endsWith('[]') ? 'text' : type}[]`)
   const values = typed.map((type, place) => `i.c${place}${type.endsWith('[]') ? `::${type}` : ''}`)
   const same = holds(shape, (place) => `i.c${place}`)
   const back = list(shape.select)
-  return statement(
-    `WITH input AS MATERIALIZED (SELECT * FROM unnest(${arrays.join(', ')}) WITH ORDINALITY AS i (${names.join(', ')}, place)), ` +
-      `found AS (SELECT i.place, ${back} FROM input AS i JOIN ${tableName(shape.table)} AS t ON ${same}), ` +
-      `created AS (INSERT INTO ${tableName(shape.table)} AS t (${columns.map(quote).join(', ')}) ` +
-      `SELECT ${values.join(', ')} FROM input AS i WHERE NOT EXISTS (SELECT FROM found AS f WHERE f.place = i.place) ` +
-      `ORDER BY i.place ON CONFLICT DO NOTHING RETURNING t.*) ` +
-      `SELECT f.place, false, ${list(shape.select, 'f')} FROM found AS f ` +
-      `UNION ALL SELECT i.place, true, ${back} FROM created AS t JOIN input AS i ON ${same}`,
-  )
+  const input = ['place', ...shape.select.map((_, place) => `s${place}`)].join(', ')
+  const sql =
+    `WITH input AS MATERIALIZED (SELECT * FROM unnest(${arrays.join(', ')}) ` +
+    `WITH ORDINALITY AS i (${columns.map((_, place) => `c${place}`).join(', ')}, place)), ` +
+    // LATERAL with a limit, for a join would read the whole table where it is small enough; 2 shows a duplicate.
+    `found (${input}) AS (SELECT i.place, t.* FROM input AS i ` +
+    `CROSS JOIN LATERAL (SELECT ${back} FROM ${table} AS t WHERE ${same} LIMIT 2) AS t), ` +
+    `created AS (INSERT INTO ${table} AS t (${columns.map(quote).join(', ')}) ` +
+    `SELECT ${values.join(', ')} FROM input AS i WHERE NOT EXISTS (SELECT FROM found AS f WHERE f.place = i.place) ` +
+    `ORDER BY i.place ON CONFLICT DO NOTHING RETURNING t.*) ` +
+    `SELECT f.place, false, ${shape.select.map((_, place) => `f.s${place}`).join(', ')} FROM found AS f ` +
+    `UNION ALL SELECT i.place, true, ${back} FROM created AS t JOIN input AS i ON ${same}`
+  // Not prepared by name: a plan that is kept from when the table was small would be kept too long, and next to a batch
+  // planning costs little.
+  return { name: '', sql }
 }
 
 /** A Postgres array literal; only for arrays inside arrays, which the driver would send as one of two dimensions. */

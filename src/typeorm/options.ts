@@ -43,7 +43,10 @@ export interface UniqueTextClassOptions extends UniqueTextOptions {
   readonly as: string
   /** In the order of the text. Each needs a column of its own, of type text or varchar. */
   readonly columns: readonly (string | UniqueTextColumn)[]
-  /** Makes the properties, scope included, of a text, for the importer; null refuses it. */
+  /**
+   * Makes the properties, scope included, of a text, for the importer. Null refuses it, and so does a TextRejectedError,
+   * whose reason is reported.
+   */
   readonly parse?: (text: string) => object | null
 }
 

@@ -1,0 +1,88 @@
+import { createRequire } from 'node:module'
+import path from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { type DataSource, InstanceChecker } from 'typeorm'
+
+/** The file that should export the DataSource does not. Its message says what to do. */
+export class DataSourceFileError extends Error {
+  override readonly name = 'DataSourceFileError'
+}
+
+/**
+ * The DataSource that a file exports: by default or by name, perhaps as a promise, from an ES module or CommonJS, as
+ * TypeORM's own commands take it. A TypeScript file is loaded by the `tsx` that is installed beside it, if there is one.
+ *
+ * @param file relative to the working directory
+ * @throws DataSourceFileError
+ */
+export async function loadDataSource(file: string): Promise<DataSource> {
+  const absolute = path.resolve(file)
+  const found = new Set<DataSource>()
+  for (const value of await exportsOf(absolute, file)) {
+    const dataSource = await value
+    if (InstanceChecker.isDataSource(dataSource)) found.add(dataSource)
+  }
+  const [only] = found
+  if (only && found.size === 1) return only
+  throw new DataSourceFileError(
+    only
+      ? `"${file}" exports several DataSources. Export one only.`
+      : `"${file}" exports no DataSource. Export one: export default withUniqueText(new DataSource({ … })).`,
+  )
+}
+
+/** Of CommonJS the namespace's default is `module.exports`, whose own default is what TypeScript calls so. */
+async function exportsOf(absolute: string, file: string): Promise<unknown[]> {
+  const module = await load(absolute, file)
+  const inner = module['default']
+  const isModule = typeof inner === 'object' && inner !== null && !InstanceChecker.isDataSource(inner)
+  return [...Object.values(module), ...(isModule ? Object.values(inner) : [])]
+}
+
+async function load(absolute: string, file: string): Promise<Record<string, unknown>> {
+  const typeScript = /\.[cm]?ts$/.test(absolute)
+  const loader = typeScript && (await registerTsx(absolute))
+  try {
+    return (await import(pathToFileURL(absolute).href)) as Record<string, unknown>
+  } catch (error) {
+    const message = error instanceof Error ? error.message : String(error)
+    if (isMissing(error, absolute)) throw new DataSourceFileError(`There is no file "${file}".`, { cause: error })
+    const advice = typeScript && !loader && NEEDS_TSX.has(codeOf(error)) ? `\n${TSX_ADVICE}` : ''
+    throw new DataSourceFileError(`"${file}" cannot be loaded: ${message}${advice}`, { cause: error })
+  }
+}
+
+const TSX_ADVICE = 'Node.js cannot load this TypeScript by itself: npm install --save-dev tsx, and run this again.'
+
+/** Node.js 20; later ones, which know types but no decorators and no extensionless imports. */
+const NEEDS_TSX: ReadonlySet<unknown> = new Set([
+  'ERR_UNKNOWN_FILE_EXTENSION',
+  'ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX',
+  'ERR_INVALID_TYPESCRIPT_SYNTAX',
+  'ERR_UNSUPPORTED_DIR_IMPORT',
+  'ERR_MODULE_NOT_FOUND',
+  'MODULE_NOT_FOUND',
+  'SyntaxError',
+])
+
+function codeOf(error: unknown): unknown {
+  const { code, name } = error as { code?: unknown; name?: unknown }
+  return code ?? name
+}
+
+/** What `node --import tsx` does; nothing where that was said, for a module is loaded only once. */
+async function registerTsx(absolute: string): Promise<boolean> {
+  let loader: string
+  try {
+    loader = createRequire(absolute).resolve('tsx')
+  } catch {
+    return false
+  }
+  await import(pathToFileURL(loader).href)
+  return true
+}
+
+function isMissing(error: unknown, absolute: string): boolean {
+  const { code, url } = error as { code?: unknown; url?: unknown }
+  return code === 'ERR_MODULE_NOT_FOUND' && (url === undefined || url === pathToFileURL(absolute).href)
+}

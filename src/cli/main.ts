@@ -1,0 +1,77 @@
+#!/usr/bin/env node
+import { readFileSync } from 'node:fs'
+import path from 'node:path'
+import type { DataSource } from 'typeorm'
+import { findTarget } from './import-target'
+import { openList } from './list'
+import { loadDataSource } from './load-data-source'
+import { outliveReaders } from './output'
+import { describeError } from './reasons'
+import { EXIT, type ExitCode, runImport } from './run-import'
+import { HELP, type Invocation, parseInvocation, UsageError } from './usage'
+
+async function main(args: readonly string[]): Promise<ExitCode> {
+  const invocation = parseInvocation(args)
+  switch (invocation.kind) {
+    case 'help':
+      process.stdout.write(HELP)
+      return EXIT.done
+    case 'version':
+      process.stdout.write(`${version()}\n`)
+      return EXIT.done
+    case 'import':
+      return await importCommand(invocation)
+  }
+}
+
+function version(): string {
+  const { version } = JSON.parse(readFileSync(path.join(__dirname, '../../package.json'), 'utf8')) as {
+    version: string
+  }
+  return version
+}
+
+async function importCommand(invocation: Invocation & { kind: 'import' }): Promise<ExitCode> {
+  const dataSource = await loadDataSource(invocation.dataSource)
+  const list = await openList(invocation.list)
+  await connect(dataSource)
+  try {
+    const target = findTarget(dataSource, invocation)
+    return await runImport({ dataSource, target, list, streams: process, signal: interruption() })
+  } finally {
+    await dataSource.destroy()
+  }
+}
+
+/** An import changes rows, never the schema, whatever the DataSource does when the application starts. */
+async function connect(dataSource: DataSource): Promise<void> {
+  dataSource.setOptions({ synchronize: false, migrationsRun: false, dropSchema: false })
+  if (!dataSource.isInitialized) await dataSource.initialize()
+}
+
+/** Aborted by the first Ctrl-C, so that the batch at the server can end; the second ends the process. */
+function interruption(): AbortSignal {
+  const controller = new AbortController()
+  process.on('SIGINT', () => {
+    if (controller.signal.aborted) process.exit(EXIT.interrupted)
+    controller.abort()
+  })
+  return controller.signal
+}
+
+async function run(): Promise<void> {
+  outliveReaders(process)
+  let code: ExitCode
+  try {
+    code = await main(process.argv.slice(2))
+  } catch (error) {
+    const usage = error instanceof UsageError
+    process.stderr.write(`${describeError(error)}\n${usage ? 'See typeorm-unique-text --help.\n' : ''}`)
+    code = usage ? EXIT.usage : EXIT.failed
+  }
+  // What the user's DataSource file has opened must not keep the process alive; what is written must not be lost.
+  for (const stream of [process.stdout, process.stderr]) await new Promise((resolve) => stream.write('', resolve))
+  process.exit(code)
+}
+
+void run()

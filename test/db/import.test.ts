@@ -1,0 +1,321 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import path from 'node:path'
+import { Column, DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
+import { beforeAll, describe, expect, test } from 'vitest'
+import { DeclarationError, SchemaDriftError, UniqueText, url } from '../../src'
+import { importLines, type ImportOptions, type ImportReport } from '../../src/cli/import'
+import { findTarget } from '../../src/cli/import-target'
+import type { Line } from '../../src/cli/lines'
+import { UsageError } from '../../src/cli/usage'
+import { Url } from '../../src/url'
+import { useDatabase } from '../support/database'
+import { oneHash } from '../support/digests'
+
+const db = useDatabase()
+
+@Entity()
+class Page {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText({ normalize: url() }) url!: string
+  @Column({ type: 'text', nullable: true }) title!: string | null
+}
+
+@Entity('crowd')
+class Crowded {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText({ digest: oneHash, maxChainLength: 3 }) text!: string
+}
+
+@Entity()
+class Note {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText({ scope: ['tenant'] }) title!: string
+  @UniqueText() body!: string
+  @Column({ type: 'integer', default: 1 }) tenant!: number
+}
+
+@Entity()
+@UniqueText({ as: 'name', columns: ['first', 'last'] })
+class Person {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @Column({ type: 'text' }) first!: string
+  @Column({ type: 'text' }) last!: string
+}
+
+@Entity()
+class Plain {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+}
+
+const ENTITIES = [Page, Crowded, Note, Person, Plain, Url]
+
+let dataSource: DataSource
+beforeAll(async () => {
+  dataSource = await db.dataSource(ENTITIES)
+})
+
+async function* chunksOf(lines: readonly Line[], size = 700): AsyncGenerator<readonly Line[]> {
+  for (let start = 0; start < lines.length; start += size) yield lines.slice(start, start + size)
+}
+
+async function run(entity: string, lines: readonly Line[], options?: ImportOptions): Promise<ImportReport> {
+  return await importLines(dataSource, findTarget(dataSource, { entity }), chunksOf(lines), options)
+}
+
+const numbered = (count: number, make: (index: number) => string): string[] =>
+  Array.from({ length: count }, (_, index) => make(index))
+
+describe('importLines', () => {
+  test('fills a property, counts and skips what is refused, and finds everything when it runs again', async () => {
+    const lines: Line[] = numbered(2_500, (index) => `http://a.example/${index}`)
+    lines.splice(10, 0, 'HTTP://A.EXAMPLE:80/./1', '')
+    lines.splice(1_200, 0, 'ftp://secret.example/', { reason: 'it is not valid UTF-8' })
+    const progress: number[] = []
+    const first = await run('Page', lines, { onProgress: (counts) => progress.push(counts.lines) })
+    expect(first).toMatchObject({ lines: 2_504, created: 2_500, found: 1, rejected: 2, blank: 1, collisions: 0 })
+    expect(first.end).toEqual({ kind: 'done' })
+    expect(first.rejections).toEqual([
+      { line: 1_201, reason: 'it is no http or https URL' },
+      { line: 1_202, reason: 'it is not valid UTF-8' },
+    ])
+    expect(progress).toEqual([1_000, 2_000, 2_504])
+    const second = await run('page', lines)
+    expect(second).toMatchObject({ lines: 2_504, created: 0, found: 2_501, rejected: 2, blank: 1 })
+    expect(await dataSource.manager.count(Page)).toBe(2_500)
+  })
+
+  test('fills the columns of a declaration with "parse", colliding texts included', async () => {
+    const [left, right] = ['l', 'p'].map(
+      (letter) =>
+        `/P.cPKDAA;hW9r,-Y&rjV${letter}+H2SnMy(nLMupUX9Daz1gJ)A+3KtBpo-'XsVrxlE;idQsKUNFuTSDZP5VaoYs9Puslm1y4EfqwZiOSvhbcFGinVPEvnFldVnGIq39LCmaV`,
+    )
+    const lines = [
+      'https://b.example/a?b#c',
+      `https://b.example${left}`,
+      `https://b.example${right}`,
+      'HTTPS://B.example:443/a?b#c',
+      'https://user:secret@b.example/',
+      'https://b.example:0/',
+      'secret',
+      `https://b.example/${'x'.repeat(5_000)}`,
+    ]
+    const first = await run('Url', lines)
+    expect(first).toMatchObject({ created: 4, found: 1, rejected: 3, collisions: 1 })
+    expect(first.rejections.map(({ reason }) => reason)).toEqual([
+      'it has user information',
+      'its port is 0',
+      'it is no http or https URL',
+    ])
+    expect(await run('urls', lines)).toMatchObject({ created: 0, found: 5, rejected: 3, collisions: 1 })
+    expect((await Url.find({ order: { id: 'ASC' } })).map(String)).toContain(`https://b.example${right}`)
+  })
+
+  test('a text that the database refuses is a rejected line, and its neighbours are kept', async () => {
+    const report = await run('crowd', ['a', 'b', 'c', 'd', 'a', 'c'])
+    expect(report).toMatchObject({ lines: 6, created: 3, found: 2, rejected: 1, collisions: 3 })
+    expect(report.rejections).toMatchObject([{ line: 4, reason: expect.stringMatching(/chain for "text" is full/) }])
+  })
+
+  test('text with NUL is refused with its place, never quoted', async () => {
+    const { rejections } = await run('Page', ['http://c.example/secret\0'])
+    expect(rejections).toEqual([{ line: 1, reason: 'it contains U+0000 (code point 23)' }])
+  })
+
+  test('the error of a full server comes unchanged, with its place; what is counted is stored', async () => {
+    const client = await db.client()
+    await client.query(`
+      CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        RAISE EXCEPTION USING ERRCODE = '53100', MESSAGE = 'could not extend file'; END $$;
+      CREATE TRIGGER full_disk BEFORE INSERT ON page FOR EACH ROW
+        WHEN (NEW.url = 'http://full.example/1500') EXECUTE FUNCTION full_disk()`)
+    const lines = numbered(5_000, (index) => `http://full.example/${index}`)
+    const report = await run('Page', lines)
+    expect(report).toMatchObject({ lines: 1_000, created: 1_000 })
+    expect(report.end).toMatchObject({ kind: 'failed', place: 'lines 1,001 to 2,000' })
+    const { error } = report.end as { error: unknown }
+    expect(error).toMatchObject({ code: '53100', message: 'could not extend file' })
+    const { rows } = await client.query(`select count(*)::int as n from page where url like 'http://full.%'`)
+    expect(rows).toEqual([{ n: 1_000 }])
+    await client.query('DROP TRIGGER full_disk ON page')
+    expect(await run('Page', lines)).toMatchObject({ created: 4_000, found: 1_000, end: { kind: 'done' } })
+  })
+
+  test('a list that cannot be read on is told with its place, after what came before is stored', async () => {
+    async function* broken(): AsyncGenerator<readonly Line[]> {
+      yield numbered(2_000, (index) => `http://broken.example/${index}`)
+      throw new Error('the disk is gone')
+    }
+    const report = await importLines(dataSource, findTarget(dataSource, { entity: 'Page' }), broken())
+    expect(report).toMatchObject({ created: 2_000 })
+    expect(report.end).toMatchObject({
+      kind: 'failed',
+      error: new Error('the disk is gone'),
+      place: 'after line 2,000',
+    })
+  })
+
+  test('ends after the batch at the server when it is told to', async () => {
+    const controller = new AbortController()
+    const lines = numbered(50_000, (index) => `http://stopped.example/${index}`)
+    const report = await run('Page', lines, { signal: controller.signal, onProgress: () => controller.abort() })
+    expect(report.end).toEqual({ kind: 'interrupted' })
+    expect(report.lines).toBeLessThanOrEqual(2_000)
+    expect(report.created).toBe(report.lines)
+  })
+
+  test('needs no withUniqueText() where the migration was run', async () => {
+    const bare = await new DataSource({ type: 'postgres', url: db.url, entities: [Page] }).initialize()
+    try {
+      const target = findTarget(bare, { entity: 'Page' })
+      expect(await importLines(bare, target, chunksOf(['http://bare.example/']))).toMatchObject({ created: 1 })
+    } finally {
+      await bare.destroy()
+    }
+  })
+
+  test('a missing guard is told before anything is read or written', async () => {
+    const client = await db.client()
+    await client.query('create schema bare; create table bare.page (id serial, url text not null, title text)')
+    const bare = new DataSource({ type: 'postgres', url: db.url, schema: 'bare', entities: [Page] })
+    await bare.initialize()
+    let read = false
+    async function* lines(): AsyncGenerator<readonly Line[]> {
+      read = true
+      yield ['http://a.example/']
+    }
+    try {
+      const importing = importLines(bare, findTarget(bare, { entity: 'Page' }), lines())
+      await expect(importing).rejects.toThrow(SchemaDriftError)
+    } finally {
+      await bare.destroy()
+    }
+    expect(read).toBe(false)
+    expect((await client.query('select from bare.page')).rowCount).toBe(0)
+  })
+})
+
+describe('findTarget', () => {
+  test.each([
+    ['Page', undefined, 'page', 'url'],
+    ['page', 'url', 'page', 'url'],
+    ['Crowded', undefined, 'crowd', 'text'],
+    ['crowd', undefined, 'crowd', 'text'],
+    ['Note', 'body', 'note', 'body'],
+    ['Url', 'url', 'urls', 'url'],
+  ])('%s and %s name %s.%s', (entity, property, table, name) => {
+    const { metadata, declaration } = findTarget(dataSource, { entity, property })
+    expect([metadata.tableName, declaration.name]).toEqual([table, name])
+  })
+
+  test.each([
+    [{ entity: 'Nobody' }, UsageError, 'Those with a unique text: "Url", "Page", "Crowded", "Note", "Person".'],
+    [{ entity: 'Note' }, UsageError, 'with --property: "title", "body"'],
+    [{ entity: 'Page', property: 'title' }, UsageError, 'with --property: "url"'],
+    [{ entity: 'Note', property: 'title' }, DeclarationError, 'is unique within "tenant"'],
+    [{ entity: 'Person' }, DeclarationError, 'option "parse"'],
+    [{ entity: 'Plain' }, DeclarationError, 'declares no unique text'],
+  ])('%j is refused', (names, type, message) => {
+    const find = () => findTarget(dataSource, names)
+    expect(find).toThrow(type)
+    expect(find).toThrow(message)
+  })
+})
+
+const ROOT = path.join(__dirname, '../..')
+
+interface Ended {
+  readonly code: number | null
+  readonly stdout: string
+  readonly stderr: string
+}
+
+function start(args: readonly string[], databaseUrl = db.url): { child: ChildProcess; ended: Promise<Ended> } {
+  const child = spawn(process.execPath, ['--import', 'tsx', 'src/cli/main.ts', ...args], {
+    cwd: ROOT,
+    env: { ...process.env, DATABASE_URL: databaseUrl },
+  })
+  let stdout = ''
+  let stderr = ''
+  child.stdout.on('data', (data: Buffer) => (stdout += data.toString()))
+  child.stderr.on('data', (data: Buffer) => (stderr += data.toString()))
+  // After Ctrl-C nobody reads the rest of the list.
+  child.stdin.on('error', () => {})
+  const ended = once(child, 'close').then(([code]): Ended => ({ code: code as number | null, stdout, stderr }))
+  return { child, ended }
+}
+
+const IMPORT = ['import', '-d', 'ormconfig.ts', '--entity', 'Url', '--property', 'url']
+
+async function typed(args: readonly string[], input = '', databaseUrl = db.url): Promise<Ended> {
+  const { child, ended } = start(args, databaseUrl)
+  child.stdin?.end(input)
+  return await ended
+}
+
+describe('typeorm-unique-text import', () => {
+  test('imports standard input, prints the table, and quotes no text', async () => {
+    const input = '\uFEFFhttp://cli.example/secret\r\nhttp://CLI.example/secret\r\n\r\nsecret\r\n'
+    const { code, stdout, stderr } = await typed([...IMPORT, '-'], input)
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+    expect(stdout).toMatch(/^lines +4\ncreated +1\nfound +1\nrejected +1\nblank +1\ncollisions +0\nseconds /)
+    expect(stdout).toContain('rejected lines:\n  line 4: it is no http or https URL\n')
+    expect(stdout).not.toContain('secret')
+  })
+
+  test('tells wrong usage with exit code 2', async () => {
+    const [nothing, entity] = await Promise.all([
+      typed([]),
+      typed(['import', '-d', 'ormconfig.ts', '--entity', 'Nobody', 'examples/urls.txt']),
+    ])
+    expect(nothing).toMatchObject({ code: 2, stdout: '' })
+    expect(nothing.stderr).toMatch(/^Say what to do: import\.\nSee typeorm-unique-text --help\.\n$/)
+    expect(entity).toMatchObject({ code: 2, stdout: '' })
+    expect(entity.stderr).toMatch(/^The DataSource has no entity "Nobody"\. Those with a unique text: "Url"\.\n/)
+  })
+
+  test('tells failures with exit code 1, in one line', async () => {
+    const empty = new URL(db.url)
+    empty.searchParams.set('options', '-c search_path=nowhere')
+    const [drift, dead, list, config] = await Promise.all([
+      typed([...IMPORT, 'examples/urls.txt'], '', empty.href),
+      typed([...IMPORT, 'examples/urls.txt'], '', 'postgres://postgres@127.0.0.1:1/none'),
+      typed([...IMPORT, 'no-such-list']),
+      typed(['import', '-d', 'no-such-config.ts', '--entity', 'Url', '-']),
+    ])
+    for (const { code, stdout } of [drift, dead, list, config])
+      expect({ code, stdout }).toEqual({ code: 1, stdout: '' })
+    expect(drift.stderr).toMatch(/^Table "urls" is not ready: table "urls" is missing\. .*migration:run\.\n$/)
+    expect(dead.stderr).toBe('connect ECONNREFUSED 127.0.0.1:1\n')
+    expect(list.stderr).toMatch(/^The list cannot be opened: ENOENT.*\n$/)
+    expect(config.stderr).toBe('There is no file "no-such-config.ts".\n')
+  })
+
+  test('Ctrl-C ends it with exit code 130 and no stack trace, and a second run finds what is there', async () => {
+    const { child, ended } = start([...IMPORT, '-'])
+    const stdin = child.stdin
+    if (!stdin) throw new TypeError('no standard input')
+    const list = numbered(20_000, (index) => `http://interrupted.example/${index}\n`).join('')
+    // More never comes, and no end either: the command waits at its input.
+    stdin.write(list)
+    await someRows('interrupted.example')
+    child.kill('SIGINT')
+    const { code, stdout, stderr } = await ended
+    expect(code).toBe(130)
+    expect(stderr).toMatch(/Stopped after line [\d,]+\. The table holds what is counted above\./)
+    expect(stderr).not.toMatch(/^ +at /m)
+    const created = Number(/^created +([\d,]+)$/m.exec(stdout)?.[1]?.replaceAll(',', ''))
+    expect(created).toBeGreaterThan(0)
+    const again = await typed([...IMPORT, '-'], list)
+    expect(again.code).toBe(0)
+    expect(again.stdout).toMatch(new RegExp(`^found +${created.toLocaleString('en-US')}$`, 'm'))
+  })
+})
+
+/** Waits until the other process has stored something. */
+async function someRows(host: string): Promise<void> {
+  for (;;) {
+    if (await dataSource.manager.existsBy(Url, { host })) return
+    await new Promise((resolve) => setTimeout(resolve, 20))
+  }
+}
