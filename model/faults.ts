@@ -1,0 +1,28 @@
+/** Faults that can be put into the guard; the words are those of `test/support/mutations.ts` where it has them too. */
+export const FAULTS = {
+  naive: 'read the chain once and take max + 1: no lock, no touch, no promotion',
+  noPromotionAfterDelete: 'no promotion after a delete',
+  noPromotionAfterMove: 'no promotion after a move',
+  noTouchAfterInsert: 'no touch after an insert',
+  noTouchAfterUpdate: 'no touch after an update',
+  touchOnlyLooks: 'a touch only looks',
+  lockWithoutTouch: 'lock without touch (and every delete at number 0 promotes, as if all were flagged)',
+  touchSkipsFlagged: 'a touch skips an anchor that is flagged',
+  touchWithoutFlag: 'a touch does not set the flag',
+  noSecondRead: 'no second read',
+  noSecondReadAfterHit: 'no second read after a hit',
+  noSecondReadAfterMiss: 'no second read after a miss',
+  noSecondReadByUpdate: 'no second read by an update',
+  noLock: 'no lock of the anchor',
+  hitWithoutLock: 'no lock for a hit at number 1 and more',
+  changeWithoutLock: 'no lock for a change in place',
+  anchorChangesBlindly: 'the anchor changes in place without a look at the chain',
+  promotedWithoutFlag: 'a promoted row gets no flag',
+  retakenWithoutFlag: 'a row that took number 0 again gets no flag',
+  touchWithoutPromotion: 'a touch that finds no anchor does not promote',
+  touchWithoutComparison: 'what took number 0 again is not compared by a touch',
+  promotionWithoutComparison: 'what took number 0 again is not compared by a promotion',
+  clientClearsFlag: 'a client can clear the flag',
+} as const
+
+export type Fault = keyof typeof FAULTS

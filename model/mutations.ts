@@ -1,0 +1,60 @@
+/** For each fault a small scenario that catches it, and which the whole guard passes. */
+import type { Fault } from './faults'
+import { alone } from './combine'
+import { ALONE, EMPTY, PAIR, TRIPLE, type Scenario } from './scenarios'
+import { change, clearFlag, fast, remove, slow, write, type Isolation, type Part } from './script'
+import type { Row } from './state'
+
+/** Processes of one transaction of one statement each. */
+function races(isolation: Isolation, table: readonly Row[], ...statements: readonly (readonly Part[])[]): Scenario {
+  const groups = statements.map((parts) => ({ count: 1, scripts: alone([isolation], write(...parts)) }))
+  return { name: 'mutation', about: isolation, tables: [table], groups }
+}
+
+const B_TWICE = [[slow('B')], [slow('B')], [remove('B')]]
+const C_TWICE = [[slow('C')], [slow('C')], [remove('B')]]
+
+export const CAUGHT_BY: Readonly<Record<Fault, Scenario>> = {
+  naive: races('RC', ALONE, [slow('B')], [remove('A')], [fast('B')]),
+  noPromotionAfterDelete: races('RC', PAIR, [remove('A')], [fast('B')]),
+  noPromotionAfterMove: races('RC', PAIR, [change('A', "A'")], [fast('B')]),
+  noTouchAfterInsert: races('RC', ALONE, [slow('B')], [remove('A')], [fast('B')]),
+  noTouchAfterUpdate: races('RR', PAIR, [change('B', 'C')], [slow('C')]),
+  touchOnlyLooks: races('RC', ALONE, [slow('B')], [remove('A')], [fast('B')]),
+  lockWithoutTouch: races('RR', PAIR, ...C_TWICE),
+  touchSkipsFlagged: races('RR', PAIR, ...C_TWICE),
+  touchWithoutFlag: races('RC', ALONE, [slow('B')], [remove('A')], [fast('B')]),
+  noSecondRead: races('RC', PAIR, ...C_TWICE),
+  noSecondReadAfterHit: races('RC', TRIPLE, ...B_TWICE),
+  noSecondReadAfterMiss: races('RC', PAIR, ...C_TWICE),
+  noSecondReadByUpdate: races('RC', PAIR, [change('B', 'C')], [slow('C')]),
+  noLock: races('RC', PAIR, ...C_TWICE),
+  hitWithoutLock: races('RC', TRIPLE, ...B_TWICE),
+  changeWithoutLock: races('RC', PAIR, [change('B', 'C')], [slow('C')]),
+  anchorChangesBlindly: races('RC', PAIR, [change('A', 'B')]),
+  promotedWithoutFlag: races('RC', TRIPLE, [remove('A')], [remove('B')], [fast('C')]),
+  retakenWithoutFlag: races('RC', PAIR, [remove('A'), fast('C')], [remove('C')], [fast('B')]),
+  touchWithoutPromotion: races('RC', ALONE, [slow('B'), remove('A')], [fast('B')]),
+  touchWithoutComparison: races('RC', ALONE, [slow('B'), remove('A'), fast('B')]),
+  promotionWithoutComparison: races('RC', PAIR, [remove('A'), fast('B')]),
+  clientClearsFlag: races('RC', PAIR, [clearFlag('A')], [remove('A')], [fast('B')]),
+}
+
+export interface Limit {
+  readonly name: string
+  readonly scenario: Scenario
+  /** What breaks; undefined where it holds. */
+  readonly property: string | undefined
+}
+
+const UPSERT = [[slow('A', 'update')], [fast('B')]]
+const UPSERT_AND_DELETE = [[slow('A', 'update')], [remove('A')]]
+const WRONG_ROW = "an upsert writes into another text's row"
+
+/** INSERT through the guard with ON CONFLICT DO UPDATE: what it found may be gone, and its number another text's. */
+export const LIMITS: readonly Limit[] = [
+  { name: 'upsert, insert', scenario: races('RC', EMPTY, ...UPSERT), property: WRONG_ROW },
+  { name: 'upsert, insert', scenario: races('RR', EMPTY, ...UPSERT), property: undefined },
+  { name: 'upsert, delete', scenario: races('RC', PAIR, ...UPSERT_AND_DELETE), property: WRONG_ROW },
+  { name: 'upsert, delete', scenario: races('RR', PAIR, ...UPSERT_AND_DELETE), property: undefined },
+]

@@ -1,0 +1,150 @@
+/** Which transactions meet on which table. One scenario is the search over every combination it names. */
+import { alone, finds, pairs, successive, together, undone, type Group } from './combine'
+import { begin, type State } from './process'
+import { change, clearFlag, edit, fast, remove, slow, takeZero, write, type Part, type Statement } from './script'
+import { storedRow, type Row } from './state'
+
+export interface Scenario {
+  readonly name: string
+  readonly about: string
+  readonly tables: readonly (readonly Row[])[]
+  readonly groups: readonly Group[]
+}
+
+const [A, B, C] = [0, 1, 2]
+const RC = ['RC'] as const
+const BOTH = ['RC', 'RR'] as const
+
+export const EMPTY: readonly Row[] = []
+export const ALONE = [storedRow(A, 0)]
+/** The flag stays on when the chain has shrunk. */
+const FLAGGED = [storedRow(A, 0, true)]
+export const PAIR = [storedRow(A, 0, true), storedRow(B, 1)]
+export const TRIPLE = [storedRow(A, 0, true), storedRow(B, 1), storedRow(C, 2)]
+const GAP = [storedRow(A, 0, true), storedRow(C, 2)]
+
+const each = (...parts: readonly Part[]): Statement[] => parts.map((part) => write(part))
+
+const INSERTS = each(slow('A'), slow('B'), slow('C'), fast('A'), fast('B'), fast('C'))
+const DELETES = each(remove('A'), remove('B'), remove('C'))
+const CHANGES = each(change('A', 'B'), change('B', 'A'), change('A', 'C'), change('B', 'C'))
+/** One of each kind, chosen to collide. */
+const FEW = each(slow('A'), slow('B'), fast('C'), remove('A'), remove('B'), change('A', 'B'))
+const BUSY = each(slow('B'), slow('C'), fast('B'), remove('A'), remove('B'))
+const MOVES = each(change('A', "A'"), change('B', "A'"), change('B', "B'"), change("A'", 'A'), change("A'", 'C'))
+const AROUND_MOVES = each(slow('B'), slow("C'"), fast('A'), remove('A'), remove("A'"))
+const HOSTILE = each(takeZero('B'), takeZero('C'), clearFlag('A'), edit('A'), edit('B'))
+
+/** What one SQL statement can do to a chain by data-modifying CTEs or several rows. */
+const TOGETHER = [
+  write(slow('B'), slow('C')),
+  write(slow('B'), remove('A'), fast('B')),
+  write(slow('B'), remove('A'), fast('C')),
+  write(remove('A'), fast('B')),
+  write(remove('A'), fast('C')),
+  write(remove('A'), slow('C')),
+  write(slow('B'), remove('A'), slow('C')),
+  write(remove('A'), remove('B')),
+  write(remove('B'), slow('B')),
+  write(change('A', 'B'), change('B', 'A')),
+  write(change('B', 'C'), remove('A'), fast('B')),
+  write(remove('A'), takeZero('B')),
+  write(change('A', "A'"), fast('B')),
+  write(change('A', "A'"), slow('B')),
+]
+
+export const SCENARIOS: readonly Scenario[] = [
+  {
+    name: 'three',
+    about: '3 transactions of one statement: insert, delete, change in place',
+    tables: [EMPTY, ALONE, PAIR, TRIPLE],
+    groups: [{ count: 3, scripts: alone(BOTH, ...INSERTS, ...DELETES, ...CHANGES) }],
+  },
+  {
+    name: 'four',
+    about: '4 transactions of one statement',
+    tables: [EMPTY, ALONE, PAIR],
+    groups: [{ count: 4, scripts: alone(BOTH, ...BUSY) }],
+  },
+  {
+    name: 'transactions',
+    about: '2 transactions of two statements',
+    tables: [EMPTY, ALONE, PAIR, TRIPLE],
+    groups: [{ count: 2, scripts: pairs(BOTH, ...BUSY, ...each(slow('A'), change('A', 'B'), change('B', 'C'))) }],
+  },
+  {
+    name: 'long and short',
+    about: 'a transaction of two statements, and 2 of one',
+    tables: [ALONE, PAIR],
+    groups: [
+      { count: 1, scripts: pairs(BOTH, ...FEW) },
+      { count: 2, scripts: alone(RC, ...FEW) },
+    ],
+  },
+  {
+    name: 'one after another',
+    about: 'a process with two transactions, and 2 with one',
+    tables: [EMPTY, PAIR],
+    groups: [
+      { count: 1, scripts: successive(RC, ...FEW) },
+      { count: 2, scripts: alone(BOTH, ...FEW) },
+    ],
+  },
+  {
+    name: 'find-or-create',
+    about: '2 find-or-create, in a transaction or not, and another writer',
+    tables: [EMPTY, ALONE, PAIR],
+    groups: [
+      { count: 2, scripts: finds(BOTH, 'A', 'B') },
+      { count: 1, scripts: alone(BOTH, ...FEW) },
+    ],
+  },
+  {
+    name: 'find-or-create, busy',
+    about: 'find-or-create, and 3 other writers',
+    tables: [EMPTY, ALONE, PAIR],
+    groups: [
+      { count: 1, scripts: finds(RC, 'B') },
+      { count: 3, scripts: alone(RC, ...BUSY) },
+    ],
+  },
+  {
+    name: 'moves',
+    about: '3 transactions, rows moving between two chains',
+    tables: [ALONE, PAIR, [...PAIR, storedRow(A, 0, false, 1)]],
+    groups: [{ count: 3, scripts: alone(BOTH, ...MOVES, ...AROUND_MOVES) }],
+  },
+  {
+    name: 'statements',
+    about: 'a statement that writes several rows of a chain, and 2 others',
+    tables: [ALONE, FLAGGED, PAIR, TRIPLE],
+    groups: [
+      { count: 1, scripts: alone(BOTH, ...TOGETHER) },
+      { count: 2, scripts: alone(BOTH, ...BUSY) },
+    ],
+  },
+  {
+    name: 'savepoints',
+    about: 'a statement undone by ROLLBACK TO, then another one; and 2 others',
+    tables: [ALONE, PAIR],
+    groups: [
+      { count: 1, scripts: undone(BOTH, ...FEW) },
+      { count: 2, scripts: alone(RC, ...FEW) },
+    ],
+  },
+  {
+    name: 'hostile',
+    about: 'clients that write number or flag, or other columns; gaps in a chain; and 2 others',
+    tables: [ALONE, PAIR, TRIPLE, GAP],
+    groups: [
+      { count: 1, scripts: alone(BOTH, ...HOSTILE) },
+      { count: 2, scripts: alone(BOTH, ...FEW) },
+    ],
+  },
+]
+
+export function* initialStates({ tables, groups }: Scenario): Generator<State> {
+  for (const rows of tables) {
+    for (const scripts of together(groups)) yield { rows, processes: scripts.map((each) => begin(each)) }
+  }
+}

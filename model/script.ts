@@ -1,0 +1,124 @@
+/** What a process does: transactions of client statements, in the words of the protocol. */
+
+export type Isolation = 'RC' | 'RR'
+
+/** One row's worth of a statement. `chain` stands for (scope, hash): where the text belongs. */
+export type Part =
+  | {
+      readonly kind: 'insert'
+      readonly text: number
+      readonly chain: number
+      /** The client sends hash and number 0: no trigger function runs. */
+      readonly fast: boolean
+      readonly onConflict: 'error' | 'nothing' | 'update'
+    }
+  | { readonly kind: 'delete'; readonly text: number; readonly chain: number }
+  | {
+      readonly kind: 'update'
+      readonly text: number
+      readonly chain: number
+      readonly toText: number
+      readonly toChain: number
+      /** The client writes the number 0 into the row. */
+      readonly toZero: boolean
+      /** The client writes `false` into the flag. */
+      readonly clearFlag: boolean
+      /** Only some column of the user's is written: no trigger of the guard fires. */
+      readonly edit: boolean
+    }
+
+export type Statement =
+  /** Several parts are one SQL statement: rows of a bulk write, or data-modifying CTEs in this order. */
+  | { readonly kind: 'write'; readonly parts: readonly Part[] }
+  | { readonly kind: 'findOrCreate'; readonly text: number; readonly chain: number }
+  | { readonly kind: 'savepoint' }
+  | { readonly kind: 'rollbackTo' }
+
+export interface Transaction {
+  readonly isolation: Isolation
+  /** Find-or-create outside a transaction: each of its statements commits by itself. */
+  readonly autocommit?: boolean
+  readonly statements: readonly Statement[]
+}
+
+/** The rest of a process's script, from one statement on; equal rests are one object, so that their states meet. */
+export interface Script {
+  readonly id: number
+  readonly isolation: Isolation
+  readonly autocommit: boolean
+  readonly statement: Statement | 'commit' | 'finished'
+  readonly next: Script | undefined
+  /** Where an aborted transaction goes on: at the next transaction. */
+  readonly afterAbort: Script | undefined
+  /** Where an error inside a savepoint goes on: behind ROLLBACK TO. */
+  readonly afterSavepoint: Script | undefined
+}
+
+const interned = new Map<string, Script>()
+
+function node(fields: Omit<Script, 'id'>): Script {
+  const { isolation, autocommit, statement, next, afterAbort, afterSavepoint } = fields
+  const key = JSON.stringify([isolation, autocommit, statement, next?.id, afterAbort?.id, afterSavepoint?.id])
+  const known = interned.get(key)
+  if (known !== undefined) return known
+  const made = { ...fields, id: interned.size }
+  interned.set(key, made)
+  return made
+}
+
+export const FINISHED = node({
+  isolation: 'RC',
+  autocommit: false,
+  statement: 'finished',
+  next: undefined,
+  afterAbort: undefined,
+  afterSavepoint: undefined,
+})
+
+export function script(transactions: readonly Transaction[]): Script {
+  let rest = FINISHED
+  for (const { isolation, autocommit = false, statements } of [...transactions].reverse()) {
+    const afterAbort = rest
+    let afterSavepoint: Script | undefined
+    rest = node({ isolation, autocommit, statement: 'commit', next: rest, afterAbort, afterSavepoint })
+    for (const statement of [...statements].reverse()) {
+      if (statement.kind === 'rollbackTo') afterSavepoint = rest
+      rest = node({ isolation, autocommit, statement, next: rest, afterAbort, afterSavepoint })
+      if (statement.kind === 'savepoint') afterSavepoint = undefined
+    }
+  }
+  return rest
+}
+
+const TEXTS = 'ABCD'
+
+/** `A` is the text A in chain 0, `A'` the same text in chain 1 (another scope, say). */
+export type Name = string
+
+function at(name: Name): { text: number; chain: number } {
+  return { text: TEXTS.indexOf(name.charAt(0)), chain: name.endsWith("'") ? 1 : 0 }
+}
+
+type OnConflict = 'error' | 'nothing' | 'update'
+
+export function fast(name: Name, onConflict: OnConflict = 'error'): Part {
+  return { kind: 'insert', fast: true, onConflict, ...at(name) }
+}
+export function slow(name: Name, onConflict: OnConflict = 'error'): Part {
+  return { kind: 'insert', fast: false, onConflict, ...at(name) }
+}
+export const remove = (name: Name): Part => ({ kind: 'delete', ...at(name) })
+
+export function change(name: Name, to: Name, extra: 'toZero' | 'clearFlag' | 'edit' | '' = ''): Part {
+  const target = { toText: at(to).text, toChain: at(to).chain }
+  const said = { toZero: extra === 'toZero', clearFlag: extra === 'clearFlag', edit: extra === 'edit' }
+  return { kind: 'update', ...at(name), ...target, ...said }
+}
+export const edit = (name: Name): Part => change(name, name, 'edit')
+export const takeZero = (name: Name): Part => change(name, name, 'toZero')
+export const clearFlag = (name: Name): Part => change(name, name, 'clearFlag')
+
+export const write = (...parts: readonly Part[]): Statement => ({ kind: 'write', parts })
+export const findOrCreate = (name: Name): Statement => ({ kind: 'findOrCreate', ...at(name) })
+export const savepoint: Statement = { kind: 'savepoint' }
+export const rollbackTo: Statement = { kind: 'rollbackTo' }
