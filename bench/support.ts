@@ -53,6 +53,8 @@ export async function startBench(): Promise<Bench> {
     }),
   ).initialize()
   const pool = new Pool({ connectionString: connection, max: 4 })
+  // The server of our own is stopped while the pool still closes.
+  pool.on('error', () => {})
   const { rows } = await pool.query<{ version: string }>(`select split_part(version(), ' on ', 1) as version`)
   return {
     dataSource,

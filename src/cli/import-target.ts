@@ -1,5 +1,7 @@
 import type { DataSource, EntityMetadata, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
+import { withoutColumns } from '../find-or-create/many'
+import { type Target, targetOf } from '../find-or-create/target'
 import { type Declaration, declarationsOf } from '../typeorm/registry'
 import { UsageError } from './usage'
 
@@ -7,6 +9,8 @@ import { UsageError } from './usage'
 export interface ImportTarget {
   readonly metadata: EntityMetadata
   readonly declaration: Declaration
+  /** For find-or-create, with no more columns than a count needs. */
+  readonly rows: Target
   /**
    * The properties of a row for a text; undefined where the declaration's `parse` refuses it.
    *
@@ -32,8 +36,9 @@ export interface TargetNames {
 export function findTarget(dataSource: DataSource, { entity, property }: TargetNames): ImportTarget {
   const metadata = findEntity(dataSource.entityMetadatas, entity)
   const declaration = findDeclaration(metadata, property)
+  const rows = withoutColumns(targetOf(dataSource.manager, metadata.target, declaration.name))
   const refusal = `it is no "${declaration.name}" that ${metadata.name} keeps`
-  return { metadata, declaration, toValues: valuesOf(metadata, declaration), refusal }
+  return { metadata, declaration, rows, toValues: valuesOf(metadata, declaration), refusal }
 }
 
 function findEntity(all: readonly EntityMetadata[], name: string): EntityMetadata {

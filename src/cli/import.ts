@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { setImmediate } from 'node:timers/promises'
 import type { DataSource, ObjectLiteral } from 'typeorm'
 import { hashNumberOf } from '../find-or-create/hydrate'
-import { findOrCreateManyOf, withoutColumns } from '../find-or-create/many'
-import { targetOf } from '../find-or-create/target'
+import { type FindOrCreateManyResult, type PreparedMany, prepareMany } from '../find-or-create/many'
 import { ensureReady } from '../typeorm/readiness'
 import type { ImportTarget } from './import-target'
 import type { Line } from './lines'
@@ -27,20 +27,22 @@ export type ImportEnd =
 export interface ImportOptions {
   /** Called after each batch. */
   readonly onProgress?: (counts: ImportCounts) => void
-  /** Aborted: the batch that is at the server is the last. */
+  /** Aborted: the batches that are at the server are the last. */
   readonly signal?: AbortSignal | undefined
 }
 
 const number = (value: number): string => value.toLocaleString('en-US')
 
 const BATCH_LINES = 1_000
+/** One is worked on while the answer to the other is read and the next is prepared. */
+const BATCHES_AT_SERVER = 2
 const SIGNAL_MILLISECONDS = 100
 /** Characters, so that the memory stays as flat for a list of long lines. */
 const BATCH_CHARACTERS = 4 * 2 ** 20
 
 /**
  * Finds or creates a row for every line, in batches that each commit by themselves. A line that is refused is counted
- * and skipped. The next batch is read and parsed while the former is at the server; no more than that is held.
+ * and skipped. Two batches are at the server, on two connections, while the next is read and prepared; no more is held.
  *
  * @param lines as `readLines` gives them
  * @throws SchemaDriftError, UnsupportedDatabaseError before anything is read or written
@@ -73,21 +75,33 @@ interface Job extends ImportOptions {
 }
 
 async function sendAll(job: Job, lines: AsyncIterable<readonly Line[]>): Promise<ImportEnd> {
-  let atServer: Promise<ImportEnd | undefined> = Promise.resolve(undefined)
+  const atServer: Promise<SentBatch>[] = []
+  /** The oldest batch's answer, counted: batches are counted in the order of the list. */
+  const next = async (): Promise<ImportEnd | undefined> => {
+    const sent = await atServer.shift()
+    return sent && count(job, sent)
+  }
   let read = 0
+  let failed: ImportEnd | undefined
+  let unreadable: ImportEnd | undefined
   try {
     for await (const batch of batches(lines)) {
       const prepared = prepare(job.target, batch)
       read += batch.length
-      const failed = await atServer
-      if (failed) return failed
-      if (job.signal?.aborted === true) break
-      atServer = send(job, prepared)
+      if (atServer.length === BATCHES_AT_SERVER) failed = await next()
+      if (failed !== undefined || job.signal?.aborted === true) break
+      atServer.push(send(job, prepared))
+      // Lets the batch leave before the next one takes the processor.
+      await setImmediate()
     }
   } catch (error) {
-    return (await atServer) ?? { kind: 'failed', error, place: `after line ${number(read)}` }
+    unreadable = { kind: 'failed', error, place: `after line ${number(read)}` }
   }
-  return (await atServer) ?? { kind: 'done' }
+  while (atServer.length > 0) {
+    const later = await next()
+    failed ??= later
+  }
+  return failed ?? unreadable ?? { kind: 'done' }
 }
 
 async function* batches(lines: AsyncIterable<readonly Line[]>): AsyncGenerator<Line[], void, undefined> {
@@ -108,7 +122,7 @@ async function* batches(lines: AsyncIterable<readonly Line[]>): AsyncGenerator<L
 
 /** A batch taken apart: what is sent, and of every line whether it is among that. */
 interface PreparedBatch {
-  readonly values: ObjectLiteral[]
+  readonly rows: PreparedMany<ObjectLiteral>
   readonly fates: readonly (typeof SENT | typeof BLANK | { readonly reason: string })[]
 }
 
@@ -129,28 +143,37 @@ function prepare(target: ImportTarget, lines: readonly Line[]): PreparedBatch {
       return { reason: refusalReason(error) }
     }
   })
-  return { values, fates }
+  return { rows: prepareMany(target.rows, values), fates }
+}
+
+interface SentBatch {
+  readonly fates: PreparedBatch['fates']
+  readonly answer: { readonly results: readonly FindOrCreateManyResult<ObjectLiteral>[] } | { readonly error: unknown }
 }
 
 /** Never rejects, so that nothing is lost while the next batch is read. */
-async function send(job: Job, { values, fates }: PreparedBatch): Promise<ImportEnd | undefined> {
-  const { dataSource, target, tally } = job
-  const { metadata, declaration } = target
-  const first = tally.counts.lines + 1
+async function send({ dataSource }: Job, { rows, fates }: PreparedBatch): Promise<SentBatch> {
   try {
-    const lean = withoutColumns(targetOf(dataSource.manager, metadata.target, declaration.name))
-    const results = await findOrCreateManyOf<ObjectLiteral>(dataSource.manager, lean, values)
-    let place = 0
-    for (const fate of fates) {
-      const result = fate === SENT ? results[place++] : undefined
-      if (fate === BLANK) tally.blank()
-      else if (fate !== SENT) tally.rejected(fate.reason)
-      else if (!result || 'error' in result) tally.rejected(refusalReason(result?.error))
-      else tally.stored(result.created, hashNumberOf(result.entity))
-    }
-    job.onProgress?.(tally.counts)
-    return undefined
+    return { fates, answer: { results: await rows.run(dataSource.manager) } }
   } catch (error) {
-    return { kind: 'failed', error, place: `lines ${number(first)} to ${number(first + fates.length - 1)}` }
+    return { fates, answer: { error } }
   }
+}
+
+function count({ tally, onProgress }: Job, { fates, answer }: SentBatch): ImportEnd | undefined {
+  const first = tally.counts.lines + 1
+  if ('error' in answer) {
+    const place = `lines ${number(first)} to ${number(first + fates.length - 1)}`
+    return { kind: 'failed', error: answer.error, place }
+  }
+  let place = 0
+  for (const fate of fates) {
+    const result = fate === SENT ? answer.results[place++] : undefined
+    if (fate === BLANK) tally.blank()
+    else if (fate !== SENT) tally.rejected(fate.reason)
+    else if (!result || 'error' in result) tally.rejected(refusalReason(result?.error))
+    else tally.stored(result.created, hashNumberOf(result.entity))
+  }
+  onProgress?.(tally.counts)
+  return undefined
 }

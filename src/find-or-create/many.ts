@@ -46,23 +46,31 @@ export async function findOrCreateMany<Entity extends ObjectLiteral>(
   inputs: readonly DeepPartial<NoInfer<Entity>>[],
   { by }: ByOptions = {},
 ): Promise<FindOrCreateManyResult<Entity>[]> {
-  return await findOrCreateManyOf(manager, targetOf(manager, entity, by), inputs)
+  return await prepareMany<Entity>(targetOf(manager, entity, by), inputs).run(manager)
 }
 
-/** The same for a target that is known; what it selects is what the entities hold. */
-export async function findOrCreateManyOf<Entity extends ObjectLiteral>(
-  manager: EntityManager,
+/** A call in two halves: what needs no connection is done, so that it can be done while another batch is at the server. */
+export interface PreparedMany<Entity> {
+  run(manager: EntityManager): Promise<FindOrCreateManyResult<Entity>[]>
+}
+
+/** @param target what it selects is what the entities hold */
+export function prepareMany<Entity extends ObjectLiteral>(
   target: Target,
   inputs: readonly DeepPartial<Entity>[],
-): Promise<FindOrCreateManyResult<Entity>[]> {
+): PreparedMany<Entity> {
   const results = Array.from<FindOrCreateManyResult<Entity>>({ length: inputs.length })
-  const items = prepareItems(target, inputs, results)
-  if (items.length === 0) return results
-  await withSession(manager, async (session) => {
-    const types = await ensureReady(target.declaration, session.query)
-    for (const batch of batches(items)) await runBatch({ session, target, types, results }, batch)
-  })
-  return results
+  const sorted = [...batches(prepareItems(target, inputs, results))]
+  return {
+    run: async (manager) => {
+      if (sorted.length === 0) return results
+      await withSession(manager, async (session) => {
+        const types = await ensureReady(target.declaration, session.query)
+        for (const batch of sorted) await runBatch({ session, target, types, results }, batch)
+      })
+      return results
+    },
+  }
 }
 
 /** For those who count rows and do not look at them: entities hold their primary key only, unless a listener hears them. */

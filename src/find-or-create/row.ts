@@ -11,7 +11,7 @@ export interface PreparedRow {
   readonly others: readonly string[]
   /** In the order of `RowShape`: scope, text, hash, others. */
   readonly values: readonly unknown[]
-  /** Equal for equal texts of one scope. */
+  /** Equal for equal texts of one scope; only rows of one target are compared. */
   readonly key: string
   /** The hash as a literal; sorts bytewise. */
   readonly hash: string
@@ -41,7 +41,9 @@ export function prepareRow(target: Target, entity: ObjectLiteral): PreparedRow {
     names.push(metadata.discriminatorColumn.databaseName)
     values.push(metadata.discriminatorValue)
   }
-  return { others: names, values, hash, key: JSON.stringify([scope, texts]) }
+  const [only] = texts
+  const single = scope.length === 0 && texts.length === 1 && typeof only === 'string'
+  return { others: names, values, hash, key: single ? only : JSON.stringify([scope, texts]) }
 }
 
 /** The text that is hashed; the same rule as `composed` in SQL. */
