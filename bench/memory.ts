@@ -7,9 +7,17 @@ export async function peakMegabytes(databaseUrl: string, lineCount: number): Pro
   const child = spawn(
     process.execPath,
     [
-      ...['--require', path.join(root, 'bench/report-memory.cjs'), '--import', 'tsx'],
-      ...[path.join(root, 'dist/cli/main.js'), 'import', '-d', path.join(root, 'bench/ormconfig.ts')],
-      ...['--entity', 'NormalizedPage', '--property', 'url', '-'],
+      '--require',
+      path.join(root, 'bench/report-memory.cjs'),
+      '--import',
+      'tsx',
+      path.join(root, 'dist/cli/main.js'),
+      'import',
+      '-d',
+      path.join(root, 'bench/ormconfig.ts'),
+      '--entity=NormalizedPage',
+      '--property=url',
+      '-',
     ],
     { cwd: root, env: { ...process.env, BENCH_DATABASE_URL: databaseUrl }, stdio: ['pipe', 'ignore', 'pipe'] },
   )

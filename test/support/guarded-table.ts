@@ -112,12 +112,6 @@ export async function violations(client: Pick<Client, 'query'>, table: TextTable
   return rows.map(({ violation }) => violation)
 }
 
-/** Throws where a text stands twice in a scope, a chain has no anchor, or a number or flag is wrong. */
-export async function assertInvariants(client: Pick<Client, 'query'>, table: TextTable): Promise<void> {
-  const found = await violations(client, table)
-  if (found.length > 0) throw new Error(`The guard is broken: ${found.join('; ')}`)
-}
-
 /**
  * The rows in a notation: `a1@0! a2@1` are two texts with their hash numbers, the first flagged; `2/a1@0` is one in
  * scope 2, where it is not 1.
