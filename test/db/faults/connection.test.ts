@@ -40,7 +40,7 @@ const callNames = Object.keys(calls) as (keyof typeof calls)[]
 const CUT = /^(?:Connection terminated unexpectedly|Client has encountered a connection error|ECONNRESET|EPIPE)/
 
 /** Part of every request that runs a statement of ours, prepared or not. */
-const OURS = 'unique_text_'
+const OURS = ['unique_text_', 'WITH input AS']
 
 const faults: readonly ConnectionFault[] = ['request lost', 'cut at once', 'answer lost', 'closed to the client']
 
@@ -77,7 +77,7 @@ describe.each(callNames)('%s whose connection is cut', (name) => {
   test.each(faults)('(%s) at the COMMIT of the caller says so, and is settled by finding again', async (fault) => {
     const url = `${name} at COMMIT, ${fault}`
     const work = async () => await dataSource.transaction(async (manager) => await call(manager, url))
-    const sprung = proxy.once('COMMIT', fault)
+    const sprung = proxy.once(['COMMIT'], fault)
     const error = await rejection(work())
     await sprung
     ledger.fault()

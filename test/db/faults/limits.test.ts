@@ -242,7 +242,7 @@ describe('a network that swallows the answer', () => {
       const dataSource = await openDataSource(proxy.url, { poolSize: 1, extra: { query_timeout: 1_000 } })
       const url = `swallowed, ${name}`
       await findOrCreate(dataSource.manager, Page, { url: 'awake' })
-      const sprung = proxy.once('unique_text_', 'answer held')
+      const sprung = proxy.once(['unique_text_', 'WITH input AS'], 'answer held')
       const failed = rejection(calls[name](dataSource.manager, url))
       await sprung
       ledger.fault()
