@@ -187,8 +187,10 @@ async function runSingly<Entity extends ObjectLiteral>(
   job: Job<Entity>,
   items: readonly Item<Entity>[],
 ): Promise<void> {
+  // A row that is refused must not take the caller's transaction from those after it.
+  const session: Session = { ...job.session, rows: job.session.safely }
   for (const item of items) {
-    await settle(job, item, async () => await findOrCreateRow<Entity>(job.session, job.target, item.row, item.values))
+    await settle(job, item, async () => await findOrCreateRow<Entity>(session, job.target, item.row, item.values))
   }
 }
 

@@ -32,6 +32,7 @@ class Heard {
   @PrimaryGeneratedColumn('identity') id!: number
   @UniqueText({ digest: oneHash }) text!: string
   @Column({ type: 'text', nullable: true }) filled!: string | null
+  @Column({ type: 'varchar', length: 5, nullable: true }) short!: string | null
   loaded?: boolean
 
   @BeforeInsert() before(): void {
@@ -139,6 +140,18 @@ test('listeners and subscribers hear what they would hear of insert and find', a
   })
   expect(told.toSorted()).toEqual(['after b true', 'before b', 'load a'])
   expect(await manager.countBy(Word, { text: 'seen a' })).toBe(1)
+})
+
+test('with listeners too, one bad row of a batch does not sink the others, nor the transaction', async () => {
+  await dataSource.transaction(async (manager) => {
+    const results = await findOrCreateMany(manager, Heard, [
+      { text: 'p' },
+      { text: 'q', short: 'too long' },
+      { text: 'r' },
+    ])
+    expect(results).toMatchObject([{ created: true }, { error: { code: '22001' } }, { created: true }])
+    expect(await manager.countBy(Heard, { text: 'r' })).toBe(1)
+  })
 })
 
 test('without prepared statements nothing else changes', async () => {
