@@ -1,0 +1,74 @@
+import type { Client } from 'pg'
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import type { TextTable } from '../../../src/sql/text-table'
+import { useDatabase } from '../../support/database'
+import { freshTable, putRows, rowsOf, violations } from '../../support/guarded-table'
+import { endOrWait, openSession, type Outcome, type Session } from '../../support/sessions'
+
+const db = useDatabase()
+let observer: Client
+let first: Session
+let second: Session
+let page: TextTable
+
+beforeAll(async () => {
+  observer = await db.client()
+  first = await openSession(await db.client())
+  second = await openSession(await db.client())
+})
+beforeEach(async () => {
+  page = await freshTable(observer)
+  const { rows } = await observer.query<{ path: string }>(`select current_setting('search_path') as path`)
+  for (const { client } of [first, second]) await client.query(`set search_path to ${rows[0]?.path}`)
+})
+
+const upsert = (text: string, condition = ''): string =>
+  `INSERT INTO page AS t (url, title) VALUES ('${text}', 'of ${text}')
+   ON CONFLICT ("urlHash", "urlHashNumber") DO UPDATE SET title = EXCLUDED.title ${condition} RETURNING t.url`
+
+const OWN_TEXT_ONLY = 'WHERE t.url = EXCLUDED.url'
+
+/** `before` is in progress while the upsert of another session waits for it; both are at READ COMMITTED. */
+async function meet(before: string, statement: string): Promise<Outcome> {
+  await first.run('BEGIN')
+  await first.run(before)
+  const waiting = second.start(statement)
+  expect(await endOrWait(observer, { session: second, statement: waiting })).toBe('waits')
+  await first.run('COMMIT')
+  return await waiting.outcome
+}
+
+describe.each([
+  {
+    what: 'a text of equal hash comes to an empty chain',
+    rows: '',
+    before: `INSERT INTO page (url) VALUES ('a1')`,
+    text: 'a2',
+    other: 'a1',
+  },
+  {
+    what: 'the text is deleted and one of equal hash promoted',
+    rows: 'a1@0! a2@1',
+    before: `DELETE FROM page WHERE url = 'a1'`,
+    text: 'a1',
+    other: 'a2',
+  },
+])('an upsert, while $what', ({ rows, before, text, other }) => {
+  beforeEach(async () => {
+    if (rows) await putRows(observer, page, rows)
+  })
+
+  test("changes the other text's row: the limit that the README states", async () => {
+    expect(await meet(before, upsert(text))).toMatchObject({ ok: true, rows: [{ url: other }] })
+    expect(await violations(observer, page)).toEqual([])
+  })
+
+  test('with the condition on the text changes nothing, and succeeds when it is tried again', async () => {
+    expect(await meet(before, upsert(text, OWN_TEXT_ONLY))).toMatchObject({ ok: true, rows: [] })
+    expect(await second.run(upsert(text, OWN_TEXT_ONLY))).toMatchObject({ ok: true, rows: [{ url: text }] })
+    expect(await rowsOf(observer, page)).toContain(text)
+    const { rows: titles } = await observer.query(`SELECT url FROM page WHERE title <> 'of ' || url`)
+    expect(titles).toEqual([])
+    expect(await violations(observer, page)).toEqual([])
+  })
+})
