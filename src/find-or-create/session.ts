@@ -26,9 +26,9 @@ export interface Session {
   readonly dataSource: DataSource
   /** The connection is the caller's and its transaction is open. */
   readonly inTransaction: boolean
-  rows(statement: Statement, values: readonly unknown[]): Promise<Row[]>
+  readonly rows: (statement: Statement, values: readonly unknown[]) => Promise<Row[]>
   /** As `rows`; an error leaves the caller's transaction usable. */
-  safely(statement: Statement, values: readonly unknown[]): Promise<Row[]>
+  readonly safely: (statement: Statement, values: readonly unknown[]) => Promise<Row[]>
   readonly query: Query
 }
 
