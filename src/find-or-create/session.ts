@@ -3,6 +3,7 @@ import { TransactionAbortedError } from '../errors'
 import type { Query } from '../sql/catalog'
 import { endsConnection, isSerializationError, serverError } from '../sql/sqlstate'
 import { savepoint, type Statement } from '../sql/statements'
+import { dataSourceOf } from '../typeorm/declaration'
 import { registry } from '../typeorm/registry'
 
 /** The parts of a `pg` client that are used here. */
@@ -32,17 +33,11 @@ export interface Session {
   readonly query: Query
 }
 
-/** The DataSource of a manager; TypeORM 0.3 calls it `connection`. */
-export function dataSourceOfManager(manager: EntityManager): DataSource {
-  return manager.dataSource ?? (manager as unknown as { connection: DataSource }).connection
-}
-
 /** Runs `work` on the manager's own connection, or on one from the pool that is given back however it ends. */
 export async function withSession<T>(manager: EntityManager, work: (session: Session) => Promise<T>): Promise<T> {
+  const dataSource = dataSourceOf(manager)
   const given = manager.queryRunner
-  if (given)
-    return await work(openSession({ queryRunner: given, dataSource: dataSourceOfManager(manager), shared: true }))
-  const dataSource = dataSourceOfManager(manager)
+  if (given) return await work(openSession({ queryRunner: given, dataSource, shared: true }))
   const queryRunner = dataSource.createQueryRunner('master')
   try {
     return await work(openSession({ queryRunner, dataSource, shared: false }))

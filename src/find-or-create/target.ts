@@ -1,8 +1,8 @@
 import type { DataSource, EntityManager, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
 import type { Statement } from '../sql/statements'
+import { dataSourceOf } from '../typeorm/declaration'
 import { type ColumnMetadata, type Declaration, declarationsOf } from '../typeorm/registry'
-import { dataSourceOfManager } from './session'
 
 /** What one set of columns needs. */
 export interface Statements {
@@ -57,7 +57,7 @@ export function targetOf<Entity extends ObjectLiteral>(
   entity: EntityTarget<Entity>,
   by: string | undefined,
 ): Target {
-  const dataSource = dataSourceOfManager(manager)
+  const dataSource = dataSourceOf(manager)
   const metadata = dataSource.getMetadata(entity)
   const declaration = choose(metadata, by)
   let targets = cache.get(declaration)
@@ -69,7 +69,6 @@ export function targetOf<Entity extends ObjectLiteral>(
 
 function choose(metadata: EntityMetadata, by: string | undefined): Declaration {
   const declarations = declarationsOf(metadata)
-  const names = declarations.map(({ name }) => `"${name}"`).join(', ')
   if (declarations.length === 0) {
     throw new DeclarationError(`${metadata.name} declares no unique text. Put @UniqueText() on a property of it.`)
   }
@@ -77,6 +76,7 @@ function choose(metadata: EntityMetadata, by: string | undefined): Declaration {
   if (by === undefined && only && declarations.length === 1) return only
   const chosen = declarations.find(({ name }) => name === by)
   if (chosen) return chosen
+  const names = declarations.map(({ name }) => `"${name}"`).join(', ')
   throw new DeclarationError(
     by === undefined
       ? `${metadata.name} declares several unique texts. Say by which: the option "by" takes one of ${names}.`

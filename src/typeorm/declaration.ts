@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { DataSource, EntityMetadata, ValueTransformer } from 'typeorm'
+import type { DataSource, EntityManager, EntityMetadata, ValueTransformer } from 'typeorm'
 import { DeclarationError, UnsupportedDatabaseError } from '../errors'
 import { fitName } from '../sql/identifier'
 import { checkExpression, type TextTable } from '../sql/text-table'
@@ -38,9 +38,9 @@ function isIndexMetadata(index: unknown): index is IndexMetadata {
   return typeof index === 'object' && index !== null && 'entityMetadata' in index
 }
 
-/** The DataSource of an entity; TypeORM 0.3 calls it `connection`. */
-export function dataSourceOf(metadata: EntityMetadata): DataSource {
-  return metadata.dataSource ?? (metadata as unknown as { connection: DataSource }).connection
+/** The DataSource that an entity's metadata or a manager belongs to; TypeORM 0.3 calls it `connection`. */
+export function dataSourceOf(owner: EntityMetadata | EntityManager): DataSource {
+  return owner.dataSource ?? (owner as unknown as { connection: DataSource }).connection
 }
 
 function resolve(metadata: EntityMetadata, raw: RawDeclaration, index: IndexMetadata): Declaration {
