@@ -6,11 +6,13 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { Pool } from 'pg'
 import { Column, DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
-import { startEmbeddedPostgres } from '../tools/embedded-postgres'
+import { startEmbeddedPostgres } from '../scripts/embedded-postgres'
 
 /** The built package: what is measured is what is shipped. */
-const built = createRequire(__filename)(path.resolve(__dirname, '../dist')) as typeof import('../src')
-export const { findOrCreate, findOrCreateMany, UniqueText, url, withUniqueText } = built
+const load = createRequire(__filename)
+const dist = path.resolve(__dirname, '../dist')
+export const { findOrCreate, findOrCreateMany, UniqueText, withUniqueText } = load(dist) as typeof import('../src')
+export const { url } = load(path.join(dist, 'text')) as typeof import('../src/text')
 
 @Entity('page')
 export class Page {

@@ -28,10 +28,10 @@ export {
   UnsupportedDatabaseError,
 } from './errors'
 export { UniqueTextEntity } from './find-or-create/active-record'
-export { findOrCreateMany, type FindOrCreateManyResult } from './find-or-create/many'
-export { type ByOptions, findByText, findOrCreate, type FindOrCreateResult } from './find-or-create/one'
-export { uniqueTextMethods, type UniqueTextMethods } from './find-or-create/repository'
-export { UniqueText, uniqueText } from './typeorm/decorator'
+export { findOrCreateMany, type FindOrCreateManyResult } from './find-or-create/find-or-create-many'
+export { type ByOptions, findOneByText, findOrCreate, type FindOrCreateResult } from './find-or-create/find-or-create'
+export { uniqueTextMethods, type UniqueTextMethods } from './find-or-create/repository-methods'
+export { UniqueText, uniqueTextSchema } from './typeorm/decorator'
 export { type UniqueTextDataSourceOptions, withUniqueText } from './typeorm/data-source'
 export type {
   UniqueTextClassOptions,
@@ -40,8 +40,3 @@ export type {
   UniqueTextPropertyOptions,
 } from './typeorm/options'
 export { type Digest, type DigestName } from './text/digest'
-export { type CanonicalUrlOptions } from './text/canonical-url'
-export { email } from './text/email'
-export { compose, normalizer, type Normalizer, type NormalizeOption } from './text/normalizer'
-export { collapseWhitespace, lowerCase, nfc, trim } from './text/normalizers'
-export { url } from './text/url'

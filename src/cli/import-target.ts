@@ -1,7 +1,7 @@
 import type { DataSource, EntityMetadata, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
-import { withoutColumns } from '../find-or-create/many'
-import { type Target, targetOf } from '../find-or-create/target'
+import { withoutColumns } from '../find-or-create/find-or-create-many'
+import { type EntityText, entityTextOf } from '../find-or-create/entity-text'
 import { type Declaration, declarationsOf } from '../typeorm/registry'
 import { UsageError } from './usage'
 
@@ -10,7 +10,7 @@ export interface ImportTarget {
   readonly metadata: EntityMetadata
   readonly declaration: Declaration
   /** For find-or-create, with no more columns than a count needs. */
-  readonly rows: Target
+  readonly rows: EntityText
   /**
    * The properties of a row for a text; undefined where the declaration's `parse` refuses it.
    *
@@ -36,7 +36,7 @@ export interface TargetNames {
 export function findTarget(dataSource: DataSource, { entity, property }: TargetNames): ImportTarget {
   const metadata = findEntity(dataSource.entityMetadatas, entity)
   const declaration = findDeclaration(metadata, property)
-  const rows = withoutColumns(targetOf(dataSource.manager, metadata.target, declaration.name))
+  const rows = withoutColumns(entityTextOf(dataSource.manager, metadata.target, declaration.name))
   const refusal = `it is no "${declaration.name}" that ${metadata.name} keeps`
   return { metadata, declaration, rows, toValues: valuesOf(metadata, declaration), refusal }
 }

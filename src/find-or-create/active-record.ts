@@ -1,6 +1,6 @@
 import { BaseEntity, type DeepPartial } from 'typeorm'
-import { findOrCreateMany, type FindOrCreateManyResult } from './many'
-import { type ByOptions, findByText, findOrCreate, type FindOrCreateResult } from './one'
+import { findOrCreateMany, type FindOrCreateManyResult } from './find-or-create-many'
+import { type ByOptions, findOneByText, findOrCreate, type FindOrCreateResult } from './find-or-create'
 
 type EntityClass<Entity extends UniqueTextEntity> = (new () => Entity) & typeof UniqueTextEntity
 
@@ -24,12 +24,12 @@ export class UniqueTextEntity extends BaseEntity {
     return await findOrCreateMany(manager, target, inputs, options)
   }
 
-  static async findByText<Entity extends UniqueTextEntity>(
+  static async findOneByText<Entity extends UniqueTextEntity>(
     this: EntityClass<Entity>,
     values: DeepPartial<NoInfer<Entity>>,
     options?: ByOptions,
   ): Promise<Entity | null> {
     const { manager, target } = this.getRepository<Entity>()
-    return await findByText(manager, target, values, options)
+    return await findOneByText(manager, target, values, options)
   }
 }

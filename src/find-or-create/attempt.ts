@@ -1,9 +1,9 @@
 import { ChainLimitError, DuplicateTextError } from '../errors'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { createInChainStatement, findOrCreateStatement, findStandingStatement, findStatement } from '../sql/statements'
-import { type PreparedRow, shapeOf } from './row'
+import { type PreparedRow, shapeOf } from './row-values'
 import type { Row, Session } from './session'
-import { remember, type Statements, type Target } from './target'
+import { remember, type Statements, type EntityText } from './entity-text'
 
 /** How an attempt ended. `row` is in the order of `shapeOf(target).select`. */
 export interface Outcome {
@@ -12,7 +12,7 @@ export interface Outcome {
 }
 
 /** One attempt; undefined where others were faster in every step. */
-export async function tryOnce(session: Session, target: Target, row: PreparedRow): Promise<Outcome | undefined> {
+export async function tryOnce(session: Session, target: EntityText, row: PreparedRow): Promise<Outcome | undefined> {
   const { findOrCreate, inChain, inChainOrRaise } = statementsOf(target, row.others)
   const first = await session.rows(findOrCreate, row.values)
   const [taken] = first
@@ -42,7 +42,7 @@ export async function tryOnce(session: Session, target: Target, row: PreparedRow
  * @throws DuplicateTextError if there are several
  * @throws TransactionAbortedError if there are several in the transaction's snapshot only
  */
-export async function find(session: Session, target: Target, row: PreparedRow): Promise<Row[]> {
+export async function find(session: Session, target: EntityText, row: PreparedRow): Promise<Row[]> {
   const { find: statement, findStanding, valueCount } = statementsOf(target, row.others)
   const values = row.values.slice(0, valueCount)
   const rows = await session.rows(statement, values)
@@ -64,7 +64,7 @@ async function locked(attempt: Promise<Row[]>, seen: Row[]): Promise<Row[]> {
   }
 }
 
-function duplicate({ metadata, select, declaration }: Target, rows: readonly Row[]): DuplicateTextError {
+function duplicate({ metadata, select, declaration }: EntityText, rows: readonly Row[]): DuplicateTextError {
   const ids = rows.map((row) =>
     Object.fromEntries(
       metadata.primaryColumns.map((column) => [column.propertyPath, row[select.indexOf(column)] ?? null]),
@@ -74,7 +74,7 @@ function duplicate({ metadata, select, declaration }: Target, rows: readonly Row
 }
 
 /** The guard's own errors, as errors of ours. */
-export function explain(error: unknown, { declaration }: Target): unknown {
+export function explain(error: unknown, { declaration }: EntityText): unknown {
   const refused = serverError(error)
   if (refused?.code === SQLSTATE.chainLimit && refused.constraint === declaration.table.index) {
     return new ChainLimitError(declaration.name, error)
@@ -82,7 +82,7 @@ export function explain(error: unknown, { declaration }: Target): unknown {
   return error
 }
 
-function statementsOf(target: Target, others: readonly string[]): Statements {
+function statementsOf(target: EntityText, others: readonly string[]): Statements {
   return remember(target.statements, others, (): Statements => {
     const shape = shapeOf(target, others)
     return {

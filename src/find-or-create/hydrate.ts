@@ -1,6 +1,6 @@
 import type { EntityMetadata, ObjectLiteral } from 'typeorm'
 import type { Row, Session } from './session'
-import type { Target } from './target'
+import type { EntityText } from './entity-text'
 
 /** Hash numbers of the entities given back, where they are not 0: too few to weigh, and no property would be free. */
 const hashNumbers = new WeakMap<object, number>()
@@ -11,7 +11,7 @@ export function hashNumberOf(entity: object): number {
 }
 
 /** An entity as `find` would give it, without relations. `row` is in the order of `shapeOf(target).select`. */
-export function hydrate({ queryRunner, dataSource }: Session, target: Target, row: Row): ObjectLiteral {
+export function hydrate({ queryRunner, dataSource }: Session, target: EntityText, row: Row): ObjectLiteral {
   const metadata = concrete(target, row)
   const entity: ObjectLiteral = metadata.create(queryRunner, { fromDeserializer: true })
   target.select.forEach((column, place) => {
@@ -24,7 +24,7 @@ export function hydrate({ queryRunner, dataSource }: Session, target: Target, ro
 }
 
 /** Of single table inheritance, the child that the row's discriminator names. */
-function concrete({ metadata, select }: Target, row: Row): EntityMetadata {
+function concrete({ metadata, select }: EntityText, row: Row): EntityMetadata {
   const { discriminatorColumn, childEntityMetadatas } = metadata
   if (!discriminatorColumn || childEntityMetadatas.length === 0) return metadata
   const place = select.indexOf(discriminatorColumn)

@@ -88,7 +88,7 @@ function declareHidden(target: Function, raw: RawDeclaration, nullable: () => bo
  * @returns new options for `new EntitySchema(…)`; what was passed stays as it is
  * @throws DeclarationError as the decorator does
  */
-export function uniqueText<T>(
+export function uniqueTextSchema<T>(
   schema: EntitySchemaOptions<T>,
   texts: Readonly<Record<string, UniqueTextPropertyOptions | Omit<UniqueTextClassOptions, 'as'>>>,
 ): EntitySchemaOptions<T> {

@@ -18,7 +18,7 @@ export interface UniqueTextOptions {
   readonly hidden?: { readonly hash?: string; readonly number?: string; readonly chained?: string }
 }
 
-/** Options of `@UniqueText` on a property, and of one entry of `uniqueText()`. */
+/** Options of `@UniqueText` on a property, and of one entry of `uniqueTextSchema()`. */
 export interface UniqueTextPropertyOptions extends UniqueTextOptions {
   /** @default the text as it is */
   readonly normalize?: NormalizeOption

@@ -10,9 +10,9 @@ import {
   parseGuardComment,
 } from '../sql/guard'
 import { qualified, quote } from '../sql/identifier'
-import { emit, unsupportedTypeOrm } from './emit'
+import { emit, unsupportedTypeOrm } from './record-ddl'
 import { declarationsOf } from './registry'
-import { keepTexts } from './schema-mend'
+import { keepTexts } from './keep-texts'
 
 /** The protected parts of TypeORM's RdbmsSchemaBuilder that the hook stands on; looked for before they are used. */
 interface SchemaBuilder {

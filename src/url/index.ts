@@ -1,2 +1,2 @@
-export { formatUrl, parseUrl, type UrlParts } from './parts'
-export { Url } from './url'
+export { formatUrl, parseUrl, type UrlParts } from './url-parts'
+export { Url } from './url-entity'

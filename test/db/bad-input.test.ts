@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest'
 import {
   DeclarationError,
   DuplicateTextError,
-  findByText,
+  findOneByText,
   findOrCreate,
   findOrCreateMany,
   ImmutableTextError,
@@ -100,7 +100,7 @@ describe('a database that will not do', () => {
     await dataSource.synchronize()
     await dataSource.query('DROP TRIGGER "unique_text_page_url_touch_insert" ON page')
     await dataSource.query('ALTER TABLE page DISABLE TRIGGER "unique_text_page_url_place_insert"')
-    const second = await findByText(manager, Page, { url: secret }, by).catch((error: unknown) => error)
+    const second = await findOneByText(manager, Page, { url: secret }, by).catch((error: unknown) => error)
     expect(second).toMatchObject({
       findings: [
         { kind: 'disabled', object: 'guard', name: 'unique_text_page_url_place_insert' },
@@ -149,7 +149,7 @@ describe('a text that cannot be kept', () => {
     const values = { url: text as string }
     const refused = expect.objectContaining({ code: 'TEXT_REJECTED', property: 'url', offset })
     await expect(findOrCreate(manager, Page, values, by)).rejects.toEqual(refused)
-    await expect(findByText(manager, Page, values, by)).rejects.toEqual(refused)
+    await expect(findOneByText(manager, Page, values, by)).rejects.toEqual(refused)
     const [result] = await findOrCreateMany(manager, Page, [values], by)
     expect(result).toEqual({ error: refused })
     const error = await findOrCreate(manager, Page, values, by).catch((caught: unknown) => caught)
@@ -192,7 +192,7 @@ test('two rows with one text, stored while the guard was off, are told with thei
   await client.query(`SET session_replication_role = replica`)
   await client.query(`INSERT INTO page (url, "urlHash", "urlHashNumber") VALUES ($1, md5($1)::uuid, 1)`, [secret])
   const told = expect.objectContaining({ code: 'DUPLICATE_TEXT', ids: [{ id: 1 }, { id: 2 }] })
-  await expect(findByText(manager, Page, { url: secret }, by)).rejects.toEqual(told)
+  await expect(findOneByText(manager, Page, { url: secret }, by)).rejects.toEqual(told)
   await expect(findOrCreate(manager, Page, { url: secret }, by)).rejects.toBeInstanceOf(DuplicateTextError)
   expect(await findOrCreateMany(manager, Page, [{ url: secret }], by)).toEqual([{ error: told }])
 })

@@ -4,7 +4,7 @@ import { Column, type DataSource, Entity, type EntityManager, PrimaryGeneratedCo
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import {
   ChainLimitError,
-  findByText,
+  findOneByText,
   findOrCreate,
   findOrCreateMany,
   ImmutableTextError,
@@ -18,8 +18,8 @@ import { readLines } from '../../src/cli/lines'
 import type { TextTable } from '../../src/sql/text-table'
 import { declarationsOf } from '../../src/typeorm/registry'
 import { Url } from '../../src/url'
-import { copyIn } from '../../stress/copy-in'
-import { type Pair, STEVENS, SUFFIX_SAFE, URL_PATHS } from '../fixtures/md5'
+import { copyIn } from '../stress/copy-in'
+import { type Pair, STEVENS, SUFFIX_SAFE, URL_PATHS } from '../support/md5-collisions'
 import { useDatabase } from '../support/database'
 import { oneHash } from '../support/digests'
 import { violations } from '../support/guarded-table'
@@ -184,7 +184,7 @@ async function expectTwoRows(texts: Pair, given: readonly Given[]): Promise<void
   const ids = new Map(rows.map(({ id, url }) => [url, id]))
   for (const { id, url } of given.filter((row) => row !== undefined)) expect([url, id]).toEqual([url, ids.get(url)])
   for (const url of texts) {
-    expect(await findByText(dataSource.manager, Page, { url })).toMatchObject({ id: ids.get(url), url })
+    expect(await findOneByText(dataSource.manager, Page, { url })).toMatchObject({ id: ids.get(url), url })
     expect(await findOrCreate(dataSource.manager, Page, { url })).toMatchObject({ created: false, attempts: 1 })
   }
   expect(await violations(client, tableOf(Page))).toEqual([])
@@ -226,7 +226,7 @@ describe.each(pairs)('$name', ({ texts }) => {
       texts,
       given.map(({ entity }) => entity),
     )
-    expect(await Page.findByText({ url: texts[1] })).toMatchObject({ url: texts[1] })
+    expect(await Page.findOneByText({ url: texts[1] })).toMatchObject({ url: texts[1] })
   })
 
   test('findOrCreateMany of an active record keeps both', async () => {
@@ -253,9 +253,9 @@ describe.each(pairs)('$name', ({ texts }) => {
     await expectTwoRows(texts, [])
   })
 
-  test('findByText of the other text finds nothing', async () => {
+  test('findOneByText of the other text finds nothing', async () => {
     await findOrCreate(dataSource.manager, Page, { url: texts[0] })
-    expect(await findByText(dataSource.manager, Page, { url: texts[1] })).toBeNull()
+    expect(await findOneByText(dataSource.manager, Page, { url: texts[1] })).toBeNull()
   })
 
   test('upsert of one again changes its own row only', async () => {

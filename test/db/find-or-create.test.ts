@@ -2,7 +2,7 @@ import { Column, Entity, Index, PrimaryGeneratedColumn } from 'typeorm'
 import { describe, expect, test } from 'vitest'
 import {
   DeclarationError,
-  findByText,
+  findOneByText,
   findOrCreate,
   findOrCreateMany,
   TextRejectedError,
@@ -66,8 +66,8 @@ describe('findOrCreate', () => {
       { text: 'b', n: 1 },
       { text: 'c', n: 2 },
     ])
-    expect(await findByText(manager, Crowded, { text: 'c' })).toMatchObject({ text: 'c' })
-    expect(await findByText(manager, Crowded, { text: 'd' })).toBeNull()
+    expect(await findOneByText(manager, Crowded, { text: 'c' })).toMatchObject({ text: 'c' })
+    expect(await findOneByText(manager, Crowded, { text: 'd' })).toBeNull()
   })
 
   test('throws the refusal of another unique index as the driver made it, and the transaction goes on', async () => {
@@ -135,8 +135,8 @@ test('the operations are methods of a repository and of an active record', async
   const pages = dataSource.getRepository(Page).extend(uniqueTextMethods)
   const { entity } = await pages.findOrCreate({ url: 'x' })
   expect(await Page.findOrCreate({ url: 'x' })).toMatchObject({ created: false, entity })
-  expect(await pages.findByText({ url: 'x' })).toEqual(entity)
-  expect(await Page.findByText({ url: 'x' })).toEqual(entity)
+  expect(await pages.findOneByText({ url: 'x' })).toEqual(entity)
+  expect(await Page.findOneByText({ url: 'x' })).toEqual(entity)
   expect(await Page.findOrCreateMany([{ url: 'x' }])).toMatchObject([{ created: false, entity }])
 })
 

@@ -4,12 +4,12 @@ import { type DataSource, EntitySchema, PrimaryGeneratedColumn, Entity, Column }
 import { beforeAll, describe, expect, test } from 'vitest'
 import {
   DeclarationError,
-  findByText,
+  findOneByText,
   findOrCreate,
   findOrCreateMany,
   TextRejectedError,
   UniqueText,
-  uniqueText,
+  uniqueTextSchema,
 } from '../../src'
 import { md5, sha256 } from '../../src/text/digest'
 import { unstorable } from '../../src/text/storable'
@@ -66,7 +66,7 @@ describe('any text that Postgres can store', () => {
         expect(result.entity.text).toBe(text)
         const one = await findOrCreate(manager, Note, { text }, { by: 'text' })
         expect(one).toEqual({ entity: result.entity, created: false, attempts: 1 })
-        expect(await findByText(manager, Note, { text }, { by: 'text' })).toEqual(result.entity)
+        expect(await findOneByText(manager, Note, { text }, { by: 'text' })).toEqual(result.entity)
       }
     })
     await fc.assert(property, { numRuns: 60 })
@@ -117,7 +117,7 @@ test('names that try to break out of their quotes are names', async () => {
     const table = attack.includes("'") ? `plain${place}` : attack
     const hidden = { hash: `h${attack}`, number: `n${attack}`, chained: `c${attack}` }
     const schema = new EntitySchema<Record<string, unknown>>(
-      uniqueText(
+      uniqueTextSchema(
         { name: `Attack${place}`, tableName: table, columns: { id: { type: Number, primary: true, generated: true } } },
         { text: { name: attack, indexName: `i${attack}`, hidden } },
       ),

@@ -9,7 +9,8 @@ import {
   PrimaryGeneratedColumn,
 } from 'typeorm'
 import { describe, expect, test } from 'vitest'
-import { findOrCreate, trim, UniqueText, uniqueText } from '../../src'
+import { findOrCreate, UniqueText, uniqueTextSchema } from '../../src'
+import { trim } from '../../src/text'
 import { useDatabase } from '../support/database'
 
 const db = useDatabase()
@@ -66,7 +67,7 @@ class Long {
 }
 
 const Plain = new EntitySchema(
-  uniqueText(
+  uniqueTextSchema(
     {
       name: 'Plain',
       columns: {

@@ -9,10 +9,14 @@ const db = useDatabase()
 const ROOT = path.join(__dirname, '../..')
 
 async function example(name: string, ...args: readonly string[]): Promise<string> {
-  const { stdout } = await promisify(execFile)(process.execPath, ['--import', 'tsx', `examples/${name}.ts`, ...args], {
-    cwd: ROOT,
-    env: { ...process.env, DATABASE_URL: db.url },
-  })
+  const { stdout } = await promisify(execFile)(
+    process.execPath,
+    ['--import', 'tsx', `scripts/demo/${name}.ts`, ...args],
+    {
+      cwd: ROOT,
+      env: { ...process.env, DATABASE_URL: db.url },
+    },
+  )
   return stdout
 }
 

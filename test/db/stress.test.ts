@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { violationsOf } from '../../stress/report'
-import { runStress } from '../../stress/run'
+import { violationsOf } from '../stress/report'
+import { runStress } from '../stress/run'
 import { useDatabase } from '../support/database'
 
 const CLIENTS = 12

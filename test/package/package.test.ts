@@ -62,10 +62,12 @@ describe.concurrent('a project that installs the tarball', () => {
 
   test('gets the same classes by require and by import', PATIENCE, async () => {
     const project = await makeProject(workspace.current, 'identity', { fixture: 'identity' })
-    const { root, url, instances } = JSON.parse(succeed(await project.run('node', ['identity.mjs'])).stdout) as {
-      [entry in 'root' | 'url']: { names: string[]; same: string[]; imported: string[] }
+    const { root, normalizers, url, instances } = JSON.parse(
+      succeed(await project.run('node', ['identity.mjs'])).stdout,
+    ) as {
+      [entry in 'root' | 'normalizers' | 'url']: { names: string[]; same: string[]; imported: string[] }
     } & { instances: boolean[] }
-    for (const { names, same, imported } of [root, url]) {
+    for (const { names, same, imported } of [root, normalizers, url]) {
       expect(same).toEqual(names)
       expect(imported).toEqual(expect.arrayContaining(names))
     }

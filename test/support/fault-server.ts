@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { Client } from 'pg'
 import { afterAll, beforeAll } from 'vitest'
-import { startEmbeddedPostgres } from '../../tools/embedded-postgres'
+import { startEmbeddedPostgres } from '../../scripts/embedded-postgres'
 
 /** A server of a test's own, with durability on, that can be killed and started again on its port. */
 export interface FaultServer {

@@ -3,7 +3,7 @@ import { mkdtemp } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { promisify } from 'node:util'
-import { startEmbeddedPostgres } from '../../tools/embedded-postgres'
+import { startEmbeddedPostgres } from '../../scripts/embedded-postgres'
 
 /** A server the tests may fill with databases. */
 export interface TestServer {

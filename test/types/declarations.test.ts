@@ -1,18 +1,7 @@
 import { Column, EntitySchema } from 'typeorm'
 import { expectTypeOf, test } from 'vitest'
-import {
-  type CanonicalUrlOptions,
-  compose,
-  type Digest,
-  normalizer,
-  type Normalizer,
-  trim,
-  UniqueText,
-  uniqueText,
-  type UniqueTextErrorCode,
-  type UniqueTextError,
-  url,
-} from '../../src'
+import { type Digest, UniqueText, uniqueTextSchema, type UniqueTextErrorCode, type UniqueTextError } from '../../src'
+import { type CanonicalUrlOptions, compose, normalizer, type Normalizer, trim, url } from '../../src/text'
 
 // Nothing here runs: the compiler checks it (`npm run typecheck`).
 
@@ -72,21 +61,21 @@ test('@UniqueText on a class takes the options of a class', () => {
   })
 })
 
-test('uniqueText gives the options of the same EntitySchema', () => {
+test('uniqueTextSchema gives the options of the same EntitySchema', () => {
   interface Plain {
     id: number
     text: string
   }
   const make = () =>
     new EntitySchema<Plain>(
-      uniqueText(
+      uniqueTextSchema(
         { name: 'Plain', columns: { id: { type: 'integer', primary: true } } },
         { text: { normalize: trim() } },
       ),
     )
   expectTypeOf(make).returns.toEqualTypeOf<EntitySchema<Plain>>()
   // @ts-expect-error (no such option)
-  void (() => uniqueText({ name: 'Plain', columns: {} }, { text: { normalise: trim() } }))
+  void (() => uniqueTextSchema({ name: 'Plain', columns: {} }, { text: { normalise: trim() } }))
 })
 
 test('normalizers are made of text to text', () => {

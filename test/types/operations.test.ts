@@ -9,7 +9,7 @@ import {
 } from 'typeorm'
 import { describe, expectTypeOf, test } from 'vitest'
 import {
-  findByText,
+  findOneByText,
   findOrCreate,
   findOrCreateMany,
   type FindOrCreateManyResult,
@@ -103,10 +103,10 @@ describe('findOrCreateMany', () => {
   })
 })
 
-test('findByText gives the entity or null', () => {
-  const find = () => findByText(manager, Page, { url: 'a' })
+test('findOneByText gives the entity or null', () => {
+  const find = () => findOneByText(manager, Page, { url: 'a' })
   expectTypeOf(find).returns.resolves.toEqualTypeOf<Page | null>()
-  const ofRecord = () => Page.findByText({ url: 'a' })
+  const ofRecord = () => Page.findOneByText({ url: 'a' })
   expectTypeOf(ofRecord).returns.resolves.toEqualTypeOf<Page | null>()
 })
 

@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, test } from 'vitest'
 import * as root from '../../src'
+import * as normalizers from '../../src/text'
 import * as url from '../../src/url'
 
 /** What an entry exports: a name here is a promise to users, so that a change of it is a change of the version. */
@@ -21,31 +22,20 @@ const PUBLIC = {
       'UniqueTextEntity',
       'UniqueTextError',
       'UnsupportedDatabaseError',
-      'collapseWhitespace',
-      'compose',
-      'email',
-      'findByText',
+      'findOneByText',
       'findOrCreate',
       'findOrCreateMany',
-      'lowerCase',
-      'nfc',
-      'normalizer',
-      'trim',
-      'uniqueText',
+      'uniqueTextSchema',
       'uniqueTextMethods',
-      'url',
       'withUniqueText',
     ],
     types: [
       'ByOptions',
-      'CanonicalUrlOptions',
       'Digest',
       'DigestName',
       'FindOrCreateManyResult',
       'FindOrCreateResult',
       'Finding',
-      'NormalizeOption',
-      'Normalizer',
       'Rejection',
       'UniqueTextClassOptions',
       'UniqueTextColumn',
@@ -55,6 +45,11 @@ const PUBLIC = {
       'UniqueTextOptions',
       'UniqueTextPropertyOptions',
     ],
+  },
+  'text/index.ts': {
+    namespace: normalizers,
+    values: ['Refusal', 'collapseWhitespace', 'compose', 'email', 'lowerCase', 'nfc', 'normalizer', 'trim', 'url'],
+    types: ['CanonicalUrlOptions', 'NormalizeOption', 'Normalizer'],
   },
   'url/index.ts': { namespace: url, values: ['Url', 'formatUrl', 'parseUrl'], types: ['UrlParts'] },
 } as const

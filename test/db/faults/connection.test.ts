@@ -1,7 +1,7 @@
 import type { Client } from 'pg'
 import type { DataSource, EntityManager } from 'typeorm'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
-import { findByText, findOrCreate, findOrCreateMany } from '../../../src'
+import { findOneByText, findOrCreate, findOrCreateMany } from '../../../src'
 import { hash } from 'node:crypto'
 import { useFaultServer } from '../../support/fault-server'
 import { driverError, expectAtRest, openDataSource, openLedger, Page, poolOf, rejection } from '../../support/ledger'
@@ -104,7 +104,7 @@ describe.each(callNames)('%s whose connection is cut', (name) => {
     await rejection(call(dataSource.manager, url))
     await sprung
     ledger.fault()
-    expect(await findByText(dataSource.manager, Page, { url })).toMatchObject({ url })
+    expect(await findOneByText(dataSource.manager, Page, { url })).toMatchObject({ url })
     expect(await findOrCreate(dataSource.manager, Page, { url })).toMatchObject({ created: false, attempts: 1 })
   })
 
@@ -126,7 +126,7 @@ describe.each(callNames)('%s whose connection is cut', (name) => {
     await sprung
     ledger.fault()
     // Stored, and not yet known to the caller: another one finds it.
-    expect(await findByText(dataSource.manager, Page, { url })).toMatchObject({ url })
+    expect(await findOneByText(dataSource.manager, Page, { url })).toMatchObject({ url })
     proxy.release()
     const rows = await pending
     for (const row of rows) ledger.acknowledge(Page, row)

@@ -1,7 +1,7 @@
 import type { Client } from 'pg'
 import type { DataSource } from 'typeorm'
 import { beforeAll, describe, expect, test } from 'vitest'
-import { findByText, findOrCreate, findOrCreateMany } from '../../../src'
+import { findOneByText, findOrCreate, findOrCreateMany } from '../../../src'
 import { useFaultServer } from '../../support/fault-server'
 import {
   driverError,
@@ -162,7 +162,7 @@ describe('failover', () => {
     await server().stop('fast')
     await server().standBy()
     ledger.fault()
-    expect(await findByText(dataSource.manager, Page, { url })).toMatchObject({ id })
+    expect(await findOneByText(dataSource.manager, Page, { url })).toMatchObject({ id })
     const refused = await rejection(findOrCreate(dataSource.manager, Page, { url: 'on the standby' }))
     expect(driverError(refused)).toBe('25006')
     const [many] = await Promise.allSettled([findOrCreateMany(dataSource.manager, Page, [{ url: 'on the standby' }])])

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import type { Client } from 'pg'
 import type { DataSource } from 'typeorm'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { findByText, findOrCreate, findOrCreateMany } from '../../../src'
+import { findOneByText, findOrCreate, findOrCreateMany } from '../../../src'
 import { useFaultServer } from '../../support/fault-server'
 import { driverError, expectAtRest, FAULT_ROUNDS, openDataSource, openLedger, Page } from '../../support/ledger'
 import { limitedFiles, mountTmpfs, type SmallDisk } from '../../support/small-disk'
@@ -85,7 +85,7 @@ describe.each(disks)('a disk that is full ($name)', (disk: SmallDisk) => {
       const errors = await Promise.all([single, single, bulk, bulk, inTransaction].map(untilRefused))
       ledger.fault(errors.length)
       for (const error of errors) expect(driverError(error)).toMatch(disk.sqlstate)
-      expect(await findByText(dataSource.manager, Page, { url: entity.url })).toEqual(entity)
+      expect(await findOneByText(dataSource.manager, Page, { url: entity.url })).toEqual(entity)
       await expectAtRest(dataSource, observer)
 
       await disk.free(server())

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import type { Client } from 'pg'
 import { type DataSource, type EntityManager, QueryRunnerAlreadyReleasedError } from 'typeorm'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
-import { findByText, findOrCreate, findOrCreateMany } from '../../../src'
+import { findOneByText, findOrCreate, findOrCreateMany } from '../../../src'
 import { useFaultServer } from '../../support/fault-server'
 import { driverError, expectAtRest, openDataSource, openLedger, Page, poolOf, rejection } from '../../support/ledger'
 import { type Proxy, startProxy } from '../../support/proxy'
@@ -77,7 +77,7 @@ describe.each(limits)('%s', (setting, sqlstate) => {
     test(`with the driver's own ${sqlstate}, and the connection goes on`, async () => {
       const dataSource = await open(`-c ${setting}=${LIMIT_MILLISECONDS}`, { poolSize: 1 })
       const url = `${setting}, ${name}`
-      await findByText(dataSource.manager, Page, { url })
+      await findOneByText(dataSource.manager, Page, { url })
       const [before] = await pidsOf(dataSource)
       const error = await held(url, async () => await rejection(call(dataSource.manager, url)))
       expect(driverError(error)).toBe(sqlstate)
@@ -95,7 +95,7 @@ describe.each(limits)('%s', (setting, sqlstate) => {
         })
       const error = await held(url, async () => await rejection(work()))
       expect(driverError(error)).toBe(sqlstate)
-      expect(await findByText(dataSource.manager, Page, { url: `${url}, before` })).toBeNull()
+      expect(await findOneByText(dataSource.manager, Page, { url: `${url}, before` })).toBeNull()
       await expectAtRest(dataSource, observer)
       await work()
       await expectToGoOn(dataSource, url, name)
@@ -109,7 +109,7 @@ describe.each(limits)('%s', (setting, sqlstate) => {
       const before = await calls['a single call'](manager, `${url}, before`)
       const error = await held(url, async () => await rejection(calls['a bulk call'](manager, url)))
       expect(driverError(error)).toBe(sqlstate)
-      expect(await findByText(manager, Page, { url: before.url })).toEqual(before)
+      expect(await findOneByText(manager, Page, { url: before.url })).toEqual(before)
     })
     await expectToGoOn(dataSource, `${url}, before`, 'a single call')
   })
@@ -123,7 +123,7 @@ describe.each(limits)('%s', (setting, sqlstate) => {
       await calls['a single call'](manager, `${url}, after`)
     })
     expect(driverError(await rejection(work))).toBe('25P02')
-    expect(await findByText(dataSource.manager, Page, { url: `${url}, before` })).toBeNull()
+    expect(await findOneByText(dataSource.manager, Page, { url: `${url}, before` })).toBeNull()
     await expectToGoOn(dataSource, url, 'a single call')
   })
 })
@@ -222,14 +222,14 @@ describe('a read-only server', () => {
     const row = await calls['a single call'](writing.manager, 'read only')
     ledger.acknowledge(Page, row)
     const dataSource = await open('-c default_transaction_read_only=on')
-    expect(await findByText(dataSource.manager, Page, { url: 'read only' })).toEqual(row)
+    expect(await findOneByText(dataSource.manager, Page, { url: 'read only' })).toEqual(row)
     for (const name of callNames) {
       expect(driverError(await rejection(calls[name](dataSource.manager, 'read only')))).toBe('25006')
       const inside = dataSource.transaction(async (manager) => await calls[name](manager, 'read only'))
       expect(driverError(await rejection(inside))).toBe('25006')
       ledger.fault(2)
     }
-    expect(await findByText(dataSource.manager, Page, { url: 'read only' })).toEqual(row)
+    expect(await findOneByText(dataSource.manager, Page, { url: 'read only' })).toEqual(row)
     await expectAtRest(dataSource, observer)
     await ledger.check(dataSource, observer)
   })
@@ -268,6 +268,6 @@ test('a call by the manager of a transaction that has ended is refused: its conn
       ledger.fault()
     }
   })
-  expect(await findByText(dataSource.manager, Page, { url: 'too late' })).toBeNull()
+  expect(await findOneByText(dataSource.manager, Page, { url: 'too late' })).toBeNull()
   await expectToGoOn(dataSource, 'in time', 'a single call')
 })

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import path from 'node:path'
 import { expect, test } from 'vitest'
-import { urlList } from '../../../examples/make-urls'
+import { urlList } from '../../../scripts/demo/make-urls'
 import { parseUrl } from '../../../src/url'
 
 const list = readFileSync(path.join(__dirname, '../../../examples/urls.txt'), 'utf8')

@@ -5,7 +5,7 @@ import { email } from '../../../src/text/email'
 import { type Normalizer, compose, normalizeText, toNormalizer } from '../../../src/text/normalizer'
 import { collapseWhitespace, lowerCase, nfc, trim } from '../../../src/text/normalizers'
 import { unstorable } from '../../../src/text/storable'
-import { url } from '../../../src/text/url'
+import { url } from '../../../src/text/url-presets'
 import { anyString, emailLike, urlLike } from './arbitraries'
 import { unlessRefused } from './unless-refused'
 

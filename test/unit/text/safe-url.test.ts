@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { DeclarationError } from '../../../src/errors'
 import { Refusal } from '../../../src/text/refusal'
-import { url } from '../../../src/text/url'
+import { url } from '../../../src/text/url-presets'
 import { rfc3986Suite } from './real-urls'
 
 const { normalize } = url()

@@ -1,0 +1,34 @@
+import type { DeepPartial, ObjectLiteral, Repository } from 'typeorm'
+import { findOrCreateMany, type FindOrCreateManyResult } from './find-or-create-many'
+import { type ByOptions, findOneByText, findOrCreate, type FindOrCreateResult } from './find-or-create'
+
+/** For `dataSource.getRepository(Page).extend(uniqueTextMethods)`; each uses the repository's own manager. */
+export interface UniqueTextMethods {
+  findOrCreate<Entity extends ObjectLiteral>(
+    this: Repository<Entity>,
+    values: DeepPartial<NoInfer<Entity>>,
+    options?: ByOptions,
+  ): Promise<FindOrCreateResult<Entity>>
+  findOrCreateMany<Entity extends ObjectLiteral>(
+    this: Repository<Entity>,
+    inputs: readonly DeepPartial<NoInfer<Entity>>[],
+    options?: ByOptions,
+  ): Promise<FindOrCreateManyResult<Entity>[]>
+  findOneByText<Entity extends ObjectLiteral>(
+    this: Repository<Entity>,
+    values: DeepPartial<NoInfer<Entity>>,
+    options?: ByOptions,
+  ): Promise<Entity | null>
+}
+
+export const uniqueTextMethods: UniqueTextMethods = {
+  async findOrCreate(values, options) {
+    return await findOrCreate(this.manager, this.target, values, options)
+  },
+  async findOrCreateMany(inputs, options) {
+    return await findOrCreateMany(this.manager, this.target, inputs, options)
+  },
+  async findOneByText(values, options) {
+    return await findOneByText(this.manager, this.target, values, options)
+  },
+}

@@ -1,0 +1,45 @@
+import { DataSource } from 'typeorm'
+import { findOneByText, withUniqueText } from '../../src'
+import { StressPage, StressScoped } from './entities'
+import { type Level, LEVELS } from './session'
+
+/** Settings of every connection. A deadlock is found at once; a statement that hangs is a violation, not a long wait. */
+const SETTINGS: Readonly<Record<string, string>> = {
+  deadlock_timeout: '20ms',
+  // At SERIALIZABLE a sequential scan locks the whole table, and nearly everybody would lose.
+  enable_seqscan: 'off',
+  statement_timeout: '60s',
+  idle_in_transaction_session_timeout: '120s',
+}
+
+/**
+ * One DataSource for each level that its connections have by default. The tables are made by the first, as a user's
+ * would be, and each has seen its guard: what a mutation takes out later is not noticed by it.
+ */
+export async function openDataSources(url: string, poolSize: number): Promise<Readonly<Record<Level, DataSource>>> {
+  const opened: DataSource[] = []
+  for (const level of LEVELS) {
+    const settings = { ...SETTINGS, default_transaction_isolation: level.toLowerCase() }
+    const options = Object.entries(settings).map(
+      ([name, value]) => `-c ${name}=${value.replaceAll(' ', String.raw`\ `)}`,
+    )
+    const dataSource = withUniqueText(
+      new DataSource({
+        type: 'postgres',
+        url,
+        poolSize,
+        entities: [StressPage, StressScoped],
+        synchronize: opened.length === 0,
+        // What an earlier run left, perhaps a guard with a part taken out, would be taken for whole.
+        dropSchema: opened.length === 0,
+        extra: { options: options.join(' ') },
+      }),
+    )
+    opened.push(await dataSource.initialize())
+    await findOneByText(dataSource.manager, StressPage, { text: 'none' })
+    await findOneByText(dataSource.manager, StressScoped, { text: 'none', tenant: 1 })
+  }
+  const [committed, repeatable, serializable] = opened
+  if (!committed || !repeatable || !serializable) throw new TypeError('There is one DataSource for each level.')
+  return { 'READ COMMITTED': committed, 'REPEATABLE READ': repeatable, SERIALIZABLE: serializable }
+}
