@@ -1,8 +1,7 @@
 import type { DataSource, EntityManager, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
 import type { Statement } from '../sql/statements'
-import { dataSourceOf } from '../typeorm/declaration'
-import { type ColumnMetadata, type Declaration, declarationsOf } from '../typeorm/registry'
+import { type ColumnMetadata, dataSourceOf, type Declaration, declarationsOf } from '../typeorm/registry'
 
 /** What one set of columns needs. */
 export interface Statements {

@@ -3,8 +3,7 @@ import { TransactionAbortedError } from '../errors'
 import type { Query } from '../sql/catalog'
 import { endsConnection, isSerializationError, serverError } from '../sql/sqlstate'
 import { savepoint, type Statement } from '../sql/statements'
-import { dataSourceOf } from '../typeorm/declaration'
-import { registry } from '../typeorm/registry'
+import { dataSourceOf, registry } from '../typeorm/registry'
 
 /** The parts of a `pg` client that are used here. */
 interface PgClient {

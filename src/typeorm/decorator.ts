@@ -1,6 +1,6 @@
 import { type ColumnOptions, type EntitySchemaOptions, getMetadataArgsStorage } from 'typeorm'
 import { DeclarationError } from '../errors'
-import { resolveIndexColumns } from './declaration'
+import { attachDeclaration } from './attach-declaration'
 import {
   checkOptions,
   type RawDeclaration,
@@ -153,6 +153,6 @@ function hiddenColumns({ name, digest, hidden }: RawDeclaration): { property: st
  */
 function indexColumns(raw: RawDeclaration): IndexColumns {
   return function columns(this: unknown): string[] {
-    return resolveIndexColumns(this, raw)
+    return attachDeclaration(this, raw)
   }
 }

@@ -2,9 +2,8 @@ import { type QueryRunner, type Table, TableColumn } from 'typeorm'
 import { addHash, changeType, renamedColumns, renameText } from '../sql/alter'
 import type { GuardNote } from '../sql/guard'
 import type { TextTable } from '../sql/text-table'
-import { dataSourceOf } from './declaration'
 import { emit } from './record-ddl'
-import { type ColumnMetadata, type Declaration, declarationsOf } from './registry'
+import { type ColumnMetadata, dataSourceOf, type Declaration, declarationsOf } from './registry'
 
 const TEXT_TYPES: ReadonlySet<string> = new Set(['text', 'varchar', 'character varying'])
 

@@ -1,4 +1,4 @@
-import type { EntityMetadata } from 'typeorm'
+import type { DataSource, EntityManager, EntityMetadata } from 'typeorm'
 import type { TextTable } from '../sql/text-table'
 import type { Normalizer } from '../text/normalizer'
 import type { UniqueTextClassOptions } from './options'
@@ -58,4 +58,9 @@ export function declarationsOf(metadata: EntityMetadata): readonly Declaration[]
 /** The metadata that owns the table: a child of single table inheritance shares its parent's. */
 export function rootOf(metadata: EntityMetadata): EntityMetadata {
   return metadata.tableType === 'entity-child' ? metadata.parentEntityMetadata : metadata
+}
+
+/** The DataSource that an entity's metadata or a manager belongs to; TypeORM 0.3 calls it `connection`. */
+export function dataSourceOf(owner: EntityMetadata | EntityManager): DataSource {
+  return owner.dataSource ?? (owner as unknown as { connection: DataSource }).connection
 }

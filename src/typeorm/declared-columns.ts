@@ -1,0 +1,68 @@
+import type { EntityMetadata } from 'typeorm'
+import { DeclarationError } from '../errors'
+import { fitName } from '../sql/identifier'
+import type { RawDeclaration } from './options'
+import type { ColumnMetadata } from './registry'
+
+const TEXT_TYPES: ReadonlySet<unknown> = new Set(['text', 'varchar', 'character varying', String])
+
+/** @throws DeclarationError unless the property is a column of type text or varchar */
+export function textColumn(metadata: EntityMetadata, property: string, where: string): ColumnMetadata {
+  const column = columnOf(metadata, property)
+  if (!column) throw new DeclarationError(`@UniqueText on ${where}: there is no column "${property}". Add a @Column.`)
+  if (!TEXT_TYPES.has(column.type) || column.isArray) {
+    throw new DeclarationError(`@UniqueText on ${where}: "${property}" must be of type text or varchar.`)
+  }
+  return column
+}
+
+/**
+ * The columns of one property of the scope: the column itself, or the join columns of a relation.
+ *
+ * @throws DeclarationError where there are none, or one that the unique index could not hold rows apart by
+ */
+export function scopeColumns(metadata: EntityMetadata, property: string, where: string): ColumnMetadata[] {
+  const column = columnOf(metadata, property)
+  const relation = metadata.relations.find(({ propertyPath }) => propertyPath === property)
+  const columns = column ? [column] : (relation?.joinColumns ?? [])
+  if (columns.length === 0) {
+    throw new DeclarationError(
+      `@UniqueText on ${where}: the scope names "${property}", but there is no such column. Correct the name, or add a @Column.`,
+    )
+  }
+  for (const { isNullable, type } of columns) {
+    // NULLs are never equal in a unique index, so two rows without a scope could hold one text.
+    if (isNullable) {
+      const remedy = relation
+        ? 'Pass { nullable: false } to the relation.'
+        : 'Remove "nullable: true" from its @Column.'
+      throw new DeclarationError(`@UniqueText on ${where}: the scope "${property}" must be NOT NULL. ${remedy}`)
+    }
+    // Its `=` lives in the extension's schema, which the guard's fixed search_path leaves out.
+    if (type === 'citext') {
+      throw new DeclarationError(
+        `@UniqueText on ${where}: the scope "${property}" cannot be of type citext. Use text or varchar.`,
+      )
+    }
+  }
+  return columns
+}
+
+/** A hidden column, and its name made to fit: TypeORM would let Postgres cut it, and then find a difference. */
+export interface HiddenColumn {
+  readonly column: ColumnMetadata
+  readonly databaseName: string
+}
+
+/** The columns for hash, hash number and flag, in this order; the decorator has put them into the metadata. */
+export function hiddenColumns(metadata: EntityMetadata, { name }: RawDeclaration): HiddenColumn[] {
+  return ['Hash', 'HashNumber', 'HashChained'].map((suffix) => {
+    const column = columnOf(metadata, name + suffix)
+    if (!column) throw new DeclarationError(`${metadata.name}: TypeORM lost the hidden column "${name}${suffix}".`)
+    return { column, databaseName: fitName(column.databaseName) }
+  })
+}
+
+function columnOf(metadata: EntityMetadata, property: string): ColumnMetadata | undefined {
+  return metadata.columns.find(({ propertyPath }) => propertyPath === property)
+}

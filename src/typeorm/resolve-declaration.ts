@@ -1,0 +1,83 @@
+import { createHash } from 'node:crypto'
+import type { EntityMetadata } from 'typeorm'
+import { UnsupportedDatabaseError } from '../errors'
+import { fitName } from '../sql/identifier'
+import type { TextTable } from '../sql/text-table'
+import { hiddenColumns, scopeColumns, textColumn } from './declared-columns'
+import type { RawDeclaration } from './options'
+import { dataSourceOf, type Declaration } from './registry'
+
+/**
+ * What a decorator said, against the entity's metadata: its columns, and the names of everything in the database.
+ * Reads only; `attachDeclaration` makes it take effect.
+ *
+ * @throws DeclarationError where it contradicts the entity
+ * @throws UnsupportedDatabaseError if the DataSource is not of type `postgres`
+ */
+export function resolveDeclaration(metadata: EntityMetadata, raw: RawDeclaration): Declaration {
+  const where = `${metadata.name}.${raw.name}`
+  const { type } = dataSourceOf(metadata).options
+  if (type !== 'postgres') {
+    throw new UnsupportedDatabaseError(
+      `@UniqueText on ${where} needs PostgreSQL, and this DataSource is of type "${type}". Use type "postgres".`,
+    )
+  }
+  const text = raw.columns.map(({ property, prefix, normalizer }) => {
+    const column = textColumn(metadata, property, where)
+    return { column, prefix, normalizer, transformed: column.transformer !== undefined }
+  })
+  const scope = raw.scope.flatMap((property) => scopeColumns(metadata, property, where))
+  const hidden = hiddenColumns(metadata, raw)
+  const names = hidden.map(({ databaseName }) => databaseName) as [string, string, string]
+  return {
+    name: raw.name,
+    metadata,
+    text,
+    scope,
+    hidden: hidden.map(({ column }) => column),
+    table: textTable(metadata, raw, { text, scope, names }),
+    parse: raw.parse,
+  }
+}
+
+interface ResolvedColumns extends Pick<Declaration, 'scope'> {
+  readonly text: readonly (Declaration['text'][number] & { readonly prefix: string })[]
+  /** Database names of hash, hash number and flag. */
+  readonly names: readonly [string, string, string]
+}
+
+function textTable(metadata: EntityMetadata, raw: RawDeclaration, { text, scope, names }: ResolvedColumns): TextTable {
+  const { tableName } = metadata
+  const [hash, number, chained] = names
+  const scopeNames = scope.map(({ databaseName }) => databaseName)
+  const { namingStrategy } = dataSourceOf(metadata)
+  return {
+    schema: foreignSchema(metadata),
+    table: tableName,
+    text: text.map(({ column, prefix }) => ({ name: column.databaseName, prefix })),
+    scope: scopeNames,
+    hash,
+    number,
+    chained,
+    index: fitName(raw.indexName ?? namingStrategy.indexName(tableName, [...scopeNames, hash, number], undefined)),
+    check: checkName(tableName, hash, raw.digest.name),
+    digest: raw.digest,
+    nullable: text.every(({ column }) => column.isNullable),
+    immutable: raw.immutable,
+    maxChainLength: raw.maxChainLength,
+    normalizer: [...new Set(text.map(({ normalizer }) => `${normalizer.name}@${normalizer.version}`))].join(' '),
+    guard: `unique_text_${tableName}_${raw.name}`,
+  }
+}
+
+/** undefined where TypeORM too leaves the schema out. */
+function foreignSchema(metadata: EntityMetadata): string | undefined {
+  const { searchSchema } = dataSourceOf(metadata).driver as unknown as { searchSchema?: string }
+  return metadata.schema === undefined || metadata.schema === searchSchema ? undefined : metadata.schema
+}
+
+/** Holds the digest's name: TypeORM compares checks by their names only. */
+function checkName(table: string, hash: string, digest: string): string {
+  const key = createHash('sha1').update(`${table}.${hash}`).digest('hex').slice(0, 26)
+  return fitName(`CHK_${key}_${digest}`)
+}
