@@ -10,7 +10,7 @@ import {
   UniqueTextEntity,
   uniqueTextMethods,
 } from '../../src'
-import { cutDigest, oneHash } from '../support/digests'
+import { fewHashes, oneHash } from '../support/digests'
 import { useDatabase } from '../support/database'
 
 const db = useDatabase()
@@ -31,7 +31,7 @@ class Crowded {
 @Entity()
 class Article {
   @PrimaryGeneratedColumn('uuid') id!: string
-  @UniqueText({ scope: ['tenant'], digest: cutDigest(1) }) body!: string
+  @UniqueText({ scope: ['tenant'], digest: fewHashes(16) }) body!: string
   @Column({ type: 'integer' }) tenant!: number
   @Index({ unique: true }) @Column({ type: 'varchar', length: 20, nullable: true }) slug!: string | null
   @Column({ type: 'text', array: true, default: () => `'{}'` }) tags!: string[]

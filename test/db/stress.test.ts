@@ -15,7 +15,7 @@ describe('stress with four hashes for everything', { timeout: 150_000 }, () => {
 
   test('no text is stored twice, and every caller gets the row of its own', async () => {
     const result = await runStress({ url: db.url, seconds: SECONDS, clients: CLIENTS })
-    const { operations, outcomes, totals } = result.ledger
+    const { operations, outcomes, totals } = result.journal
     expect(violationsOf(result), `seed ${result.seed}`).toBe('')
     expect(operations).toBeGreaterThan(LEAST_OPERATIONS)
     expect(outcomes.size).toBeGreaterThan(LEAST_KINDS)
@@ -29,7 +29,7 @@ describe('stress with four hashes for everything', { timeout: 150_000 }, () => {
     'a touch only looks',
     'the anchor changes in place without a look at the chain',
   ])('finds the fault within 30 s: %s', async (mutation) => {
-    const { ledger, seed } = await runStress({ url: db.url, seconds: 30, clients: CLIENTS, texts: 12, mutation })
-    expect(ledger.violations.length, `seed ${seed}`).toBeGreaterThan(0)
+    const { journal, seed } = await runStress({ url: db.url, seconds: 30, clients: CLIENTS, texts: 12, mutation })
+    expect(journal.violations.length, `seed ${seed}`).toBeGreaterThan(0)
   })
 })

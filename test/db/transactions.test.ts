@@ -14,14 +14,14 @@ import {
 import { beforeAll, describe, expect, test } from 'vitest'
 import { findOrCreate, findOrCreateMany, TransactionAbortedError, UniqueText, withUniqueText } from '../../src'
 import { useDatabase } from '../support/database'
-import { cutDigest, oneHash } from '../support/digests'
+import { fewHashes, oneHash } from '../support/digests'
 
 const db = useDatabase()
 
 @Entity()
 class Word {
   @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText({ digest: cutDigest(1) }) text!: string
+  @UniqueText({ digest: fewHashes(16) }) text!: string
   @Index({ unique: true }) @Column({ type: 'integer', nullable: true }) rank!: number | null
 }
 

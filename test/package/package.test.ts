@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import path from 'node:path'
-import { Client } from 'pg'
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest'
+import { createDatabase, dropDatabase, inDatabase, runOnce } from '../support/databases'
 import { COMBINATIONS, compile, COMPILERS, type Compiled, digestOf } from './compile'
 import { runQuickStart } from './quick-start'
 import { readExample } from './readme'
@@ -21,7 +21,7 @@ beforeAll(async () => {
 }, PATIENCE.timeout)
 
 afterAll(async () => {
-  await onServer(databases.map((name) => `drop database if exists "${name}" with (force)`))
+  for (const name of databases) await dropDatabase(inject('serverUrl'), name)
   await Promise.all(opened.map(async ({ remove }) => await remove()))
 }, PATIENCE.timeout)
 
@@ -38,7 +38,7 @@ describe.concurrent('a project that installs the tarball', () => {
     succeed(await project.run('typeorm', ['schema:sync', '-d', start.dataSource]))
     const command = ['import', '-d', start.dataSource, '--entity', 'Page', '--property', 'url', 'list.txt']
     succeed(await project.run('typeorm-unique-text', command))
-    expect(await rowsOf(databaseUrl, 'select url from page')).toEqual([{ url: 'http://example.com/1' }])
+    expect(await runOnce(databaseUrl, 'select url from page')).toEqual([{ url: 'http://example.com/1' }])
   })
 
   test('in JavaScript, ESM, runs the quick start', PATIENCE, async () => {
@@ -200,28 +200,12 @@ function databaseNameOf(project: string): string {
 }
 
 function databaseUrlOf(project: string): string {
-  const url = new URL(inject('serverUrl'))
-  url.pathname = `/${encodeURIComponent(databaseNameOf(project))}`
-  return url.href
+  return inDatabase(inject('serverUrl'), databaseNameOf(project))
 }
 
 async function newDatabase(project: string): Promise<string> {
   const name = databaseNameOf(project)
   databases.push(name)
-  await onServer([`create database "${name}" template template0 encoding 'UTF8' locale 'C'`])
+  await createDatabase(inject('serverUrl'), name)
   return databaseUrlOf(project)
-}
-
-async function onServer(statements: readonly string[]): Promise<void> {
-  for (const statement of statements) await rowsOf(inject('serverUrl'), statement)
-}
-
-async function rowsOf(connectionString: string, sql: string): Promise<unknown[]> {
-  const client = new Client({ connectionString })
-  await client.connect()
-  try {
-    return (await client.query(sql)).rows
-  } finally {
-    await client.end()
-  }
 }

@@ -1,17 +1,17 @@
 import type { DataSource } from 'typeorm'
 import { quote } from '../../src/sql/identifier'
 import { violations } from '../support/guarded-table'
-import type { Ledger } from './ledger'
-import type { RawClient } from './session'
+import type { Journal } from './journal'
+import type { RawClient } from './action'
 import type { Subject } from './subject'
 
 /** Looks again and again, on a connection of its own, until nobody writes any more; and then once more. */
-export async function watch(dataSource: DataSource, subjects: readonly Subject[], ledger: Ledger): Promise<void> {
+export async function watch(dataSource: DataSource, subjects: readonly Subject[], journal: Journal): Promise<void> {
   const queryRunner = dataSource.createQueryRunner()
   try {
     const raw = (await queryRunner.connect()) as RawClient
-    while (ledger.running) {
-      await check(raw, subjects, ledger)
+    while (journal.running) {
+      await check(raw, subjects, journal)
     }
   } finally {
     await queryRunner.release()
@@ -19,28 +19,28 @@ export async function watch(dataSource: DataSource, subjects: readonly Subject[]
 }
 
 /** One look at all tables in one snapshot. */
-export async function check(raw: RawClient, subjects: readonly Subject[], ledger: Ledger): Promise<void> {
+export async function check(raw: RawClient, subjects: readonly Subject[], journal: Journal): Promise<void> {
   await raw.query('BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY')
   for (const subject of subjects) {
     for (const violation of await violations(raw, subject.table)) {
-      ledger.violate(`${subject.table.table}: ${violation}`)
+      journal.violate(`${subject.table.table}: ${violation}`)
     }
-    await measure(raw, subject, ledger)
+    await measure(raw, subject, journal)
   }
   await raw.query('COMMIT')
-  ledger.add('looks of the checker')
+  journal.add('looks of the checker')
 }
 
 /** How long the chains are that all this is about. */
-async function measure(raw: RawClient, subject: Subject, ledger: Ledger): Promise<void> {
+async function measure(raw: RawClient, subject: Subject, journal: Journal): Promise<void> {
   const by = [...subject.table.scope, subject.table.hash].map(quote).join(', ')
   const { rows } = await raw.query<{ rows: number; longest: number; highest: number }>(
     `SELECT coalesce(sum(n), 0)::int AS "rows", coalesce(max(n), 0)::int AS longest, coalesce(max(m), 0)::int AS highest
        FROM (SELECT count(*) AS n, max(${quote(subject.table.number)}) AS m FROM ${subject.relation} GROUP BY ${by}) AS chains`,
   )
   for (const found of rows) {
-    ledger.add('rows seen', found.rows)
-    ledger.highest('longest chain', found.longest)
-    ledger.highest('highest number', found.highest)
+    journal.add('rows seen', found.rows)
+    journal.highest('longest chain', found.longest)
+    journal.highest('highest number', found.highest)
   }
 }

@@ -1,5 +1,5 @@
 import { Query, type Connection } from 'pg'
-import type { RawClient } from './session'
+import type { RawClient } from './action'
 
 /** What pg's connection can do and its types leave out. */
 interface CopyingConnection extends Connection {

@@ -2,7 +2,7 @@ import type { EntityManager } from 'typeorm'
 import { findOrCreate, findOrCreateMany } from '../../src'
 import { literal } from '../../src/sql/identifier'
 import { outcomeOf } from './outcome'
-import type { RawClient } from './session'
+import type { RawClient } from './action'
 import { inputOf, isScoped, type Key, type Subject } from './subject'
 import type { Client } from './turn'
 
@@ -25,7 +25,7 @@ const MOST_TRIES = 500
 export async function createOnly(clients: readonly Client[]): Promise<void> {
   const [first] = clients
   if (!first) return
-  const { ledger, subjects, raw } = first
+  const { journal, subjects, raw } = first
   do {
     for (const { relation } of subjects) await raw.query(`TRUNCATE ${relation}`)
     const claims: Claims = new Map(subjects.map((subject) => [subject, []]))
@@ -34,16 +34,16 @@ export async function createOnly(clients: readonly Client[]): Promise<void> {
         for (const subject of subjects) await askForAll(client, subject, claims.get(subject) ?? [])
       }),
     )
-    if (ledger.violations.length > 0) return
+    if (journal.violations.length > 0) return
     for (const subject of subjects) await compare(first, subject, claims.get(subject) ?? [])
-    ledger.add('rounds of find-or-create alone')
-  } while (ledger.running)
+    journal.add('rounds of find-or-create alone')
+  } while (journal.running)
 }
 
 async function askForAll(client: Client, subject: Subject, claims: Claim[]): Promise<void> {
-  const { random, ledger } = client
+  const { random, journal } = client
   const keys = random.sample(subject.keys, subject.keys.length)
-  while (keys.length > 0 && ledger.violations.length === 0) {
+  while (keys.length > 0 && journal.violations.length === 0) {
     const some = keys.splice(0, 1 + random.int(8))
     const way = random.pick(['alone', 'in a transaction', 'in a transaction'] as const)
     claims.push(...(await persist(client, subject, { keys: some, way })))
@@ -57,22 +57,22 @@ interface Request {
 
 /** Asks until it is answered, as a user whose transaction was aborted would. */
 async function persist(client: Client, subject: Subject, { keys, way }: Request): Promise<Claim[]> {
-  const { ledger } = client
+  const { journal } = client
   const claims: Claim[] = []
   const unanswered = (): Key[] => keys.filter((key) => !claims.some((claim) => claim.key === key))
-  for (let tries = 1; unanswered().length > 0 && ledger.violations.length === 0; tries += 1) {
+  for (let tries = 1; unanswered().length > 0 && journal.violations.length === 0; tries += 1) {
     try {
       if (way === 'alone') await ask(client, subject, unanswered(), { manager: client.dataSource.manager, claims })
       else claims.push(...(await transact(client, subject, keys)))
-      ledger.count(`find-or-create alone, ${way}`, 'ok')
+      journal.count(`find-or-create alone, ${way}`, 'ok')
     } catch (error) {
       const outcome = outcomeOf(error)
-      ledger.count(`find-or-create alone, ${way}`, outcome)
+      journal.count(`find-or-create alone, ${way}`, outcome)
       const lost = ['TRANSACTION_ABORTED', 'ATTEMPTS_EXHAUSTED', '40001', '40P01'].includes(outcome)
-      if (!lost || tries === MOST_TRIES) ledger.violate(`find-or-create ${way} failed with ${outcome} in try ${tries}`)
+      if (!lost || tries === MOST_TRIES) journal.violate(`find-or-create ${way} failed with ${outcome} in try ${tries}`)
     }
   }
-  ledger.add('answers to find-or-create alone', claims.length)
+  journal.add('answers to find-or-create alone', claims.length)
   return claims
 }
 
@@ -96,8 +96,8 @@ async function ask(client: Client, subject: Subject, keys: readonly Key[], askin
   const inputs = keys.map((one) => inputOf(subject, one, random))
   const results = await findOrCreateMany(manager, subject.entity, inputs)
   const errors: unknown[] = []
-  for (const [place, one] of keys.entries()) {
-    const result = results[place]
+  for (const [index, one] of keys.entries()) {
+    const result = results[index]
     if (result && 'entity' in result) claims.push(claimOf(client, subject, one, result))
     else errors.push(result?.error)
   }
@@ -105,13 +105,13 @@ async function ask(client: Client, subject: Subject, keys: readonly Key[], askin
 }
 
 function claimOf(
-  { ledger }: Client,
+  { journal }: Client,
   { table }: Subject,
   key: Key,
   { entity, created }: { readonly entity: { readonly id: number; readonly text: string }; readonly created: boolean },
 ): Claim {
-  if (entity.text !== key.text) ledger.violate(`a caller asked for "${key.text}" and got "${entity.text}"`)
-  if (created) ledger.rowCreated(table.table, entity.id)
+  if (entity.text !== key.text) journal.violate(`a caller asked for "${key.text}" and got "${entity.text}"`)
+  if (created) journal.rowCreated(table.table, entity.id)
   return { key, id: entity.id, created }
 }
 
@@ -133,19 +133,19 @@ async function transact(client: Client, subject: Subject, keys: readonly Key[]):
 }
 
 /** What the callers were told against what the table holds. */
-async function compare({ raw, ledger }: Client, subject: Subject, claims: readonly Claim[]): Promise<void> {
+async function compare({ raw, journal }: Client, subject: Subject, claims: readonly Claim[]): Promise<void> {
   const rows = await rowsOf(raw, subject)
   if (rows.length !== subject.keys.length) {
-    ledger.violate(`${rows.length} rows of ${subject.relation} for ${subject.keys.length} texts`)
+    journal.violate(`${rows.length} rows of ${subject.relation} for ${subject.keys.length} texts`)
   }
   for (const { text, tenant } of subject.keys) {
     const row = rows.find((one) => one.text === text && one.tenant === tenant)
     const told = claims.filter(({ key }) => key.text === text && key.tenant === tenant)
     const created = told.filter((claim) => claim.created)
-    if (!row || told.some(({ id }) => id !== row.id)) ledger.violate(`callers were told different rows of "${text}"`)
-    if (created.length !== 1) ledger.violate(`${created.length} callers were told that they had created "${text}"`)
+    if (!row || told.some(({ id }) => id !== row.id)) journal.violate(`callers were told different rows of "${text}"`)
+    if (created.length !== 1) journal.violate(`${created.length} callers were told that they had created "${text}"`)
   }
-  ledger.add('texts created exactly once', rows.length)
+  journal.add('texts created exactly once', rows.length)
 }
 
 async function rowsOf(raw: RawClient, subject: Subject): Promise<{ id: number; text: string; tenant: number }[]> {

@@ -1,7 +1,7 @@
 import { DataSource } from 'typeorm'
 import { findOneByText, withUniqueText } from '../../src'
 import { StressPage, StressScoped } from './entities'
-import { type Level, LEVELS } from './session'
+import { type Level, LEVELS } from '../support/sessions'
 
 /** Settings of every connection. A deadlock is found at once; a statement that hangs is a violation, not a long wait. */
 const SETTINGS: Readonly<Record<string, string>> = {

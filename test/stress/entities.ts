@@ -1,22 +1,8 @@
 import 'reflect-metadata'
-import { hash } from 'node:crypto'
 import { Column, Entity, PrimaryGeneratedColumn } from 'typeorm'
 import { UniqueText } from '../../src'
 import { trim } from '../../src/text'
-import type { Digest } from '../../src/text/digest'
-
-/** MD5 cut so far that only `count` values occur; at most 16. */
-export function fewHashes(count: number): Digest {
-  const values = Array.from({ length: 16 }, (_, digit) => (digit % count).toString(16))
-  return {
-    name: `few${count}`,
-    type: 'uuid',
-    js: (text) => (values[Number.parseInt(hash('md5', text).slice(0, 1), 16)] ?? '').padEnd(32, '0'),
-    sql: (expression) =>
-      `pg_catalog.rpad(pg_catalog.translate(pg_catalog.left(pg_catalog.md5(${expression}), 1), ` +
-      `'0123456789abcdef', '${values.join('')}'), 32, '0')::pg_catalog.uuid`,
-  }
-}
+import { fewHashes } from '../support/digests'
 
 /** Four chains serve everything. */
 @Entity('stress page')

@@ -1,5 +1,5 @@
 import { writeFile } from 'node:fs/promises'
-import type { Violation } from './ledger'
+import type { Violation } from './journal'
 import { type CommandLine, parseCommandLine, USAGE } from './options'
 import { countsOf, tableOf, violationsOf } from './report'
 import { runStress, type StressResult } from './run'
@@ -34,9 +34,9 @@ async function runOnce(options: CommandLine, mutation?: string): Promise<StressR
 async function runWhole(options: CommandLine): Promise<boolean> {
   const result = await runOnce(options)
   console.log(`\n${tableOf(result)}`)
-  if (result.ledger.violations.length > 0) console.log(`\n${violationsOf(result)}`)
+  if (result.journal.violations.length > 0) console.log(`\n${violationsOf(result)}`)
   if (options.json !== undefined) await writeFile(options.json, `${JSON.stringify(countsOf(result), undefined, 2)}\n`)
-  return result.ledger.violations.length === 0
+  return result.journal.violations.length === 0
 }
 
 /** True where every fault was found. */
@@ -44,11 +44,11 @@ async function runMutated(options: CommandLine): Promise<boolean> {
   const found: boolean[] = []
   const lines: object[] = []
   for (const mutation of options.mutations) {
-    const { ledger, seed } = await runOnce(options, mutation)
-    const [harm] = ledger.violations
-    found.push(harm !== undefined || ledger.sign !== undefined)
-    lines.push({ mutation, seed, sign: ledger.sign, harm, operations: ledger.operations })
-    console.log(`${mutation}: ${toldOf('sign', ledger.sign)}${toldOf('harm', harm)}seed ${seed}`)
+    const { journal, seed } = await runOnce(options, mutation)
+    const [harm] = journal.violations
+    found.push(harm !== undefined || journal.sign !== undefined)
+    lines.push({ mutation, seed, sign: journal.sign, harm, operations: journal.operations })
+    console.log(`${mutation}: ${toldOf('sign', journal.sign)}${toldOf('harm', harm)}seed ${seed}`)
   }
   if (options.json !== undefined) await writeFile(options.json, `${JSON.stringify(lines, undefined, 2)}\n`)
   return found.every(Boolean)

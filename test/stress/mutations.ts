@@ -12,7 +12,7 @@ export function mutationOf(name: string): Mutation {
   return found
 }
 
-/** Puts a guard with a part taken out in place of the whole one. */
+/** Puts a guard with a part taken out where the whole one stood. */
 export async function install(dataSource: DataSource, subjects: readonly Subject[], name: string): Promise<void> {
   const { guard } = mutationOf(name)
   for (const { table } of subjects) {

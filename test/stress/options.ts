@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util'
 import { MUTATION_NAMES, mutationOf } from './mutations'
-import { type Level, LEVELS } from './session'
+import { type Level, LEVELS } from '../support/sessions'
 
 /** What the command line said. */
 export interface CommandLine {

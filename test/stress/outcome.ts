@@ -1,4 +1,4 @@
-import type { Action } from './session'
+import type { Action } from './action'
 import { UniqueTextError } from '../../src'
 import { serverError } from '../../src/sql/sqlstate'
 

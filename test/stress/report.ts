@@ -4,26 +4,26 @@ import type { StressResult } from './run'
 const SHOWN_EVENTS = 60
 
 /** The counts of a run as plain values. */
-export function countsOf({ seed, clients, seconds, ledger }: StressResult): Record<string, unknown> {
+export function countsOf({ seed, clients, seconds, journal }: StressResult): Record<string, unknown> {
   const actions = Object.fromEntries(
-    [...ledger.outcomes].map(([name, outcomes]) => [name, Object.fromEntries(outcomes)]),
+    [...journal.outcomes].map(([name, outcomes]) => [name, Object.fromEntries(outcomes)]),
   )
   return {
     seed,
     clients,
     seconds: Math.round(seconds),
-    operations: ledger.operations,
-    kinds: ledger.outcomes.size,
-    outcomes: Object.fromEntries(ledger.byOutcome()),
-    totals: Object.fromEntries(ledger.totals),
+    operations: journal.operations,
+    kinds: journal.outcomes.size,
+    outcomes: Object.fromEntries(journal.byOutcome()),
+    totals: Object.fromEntries(journal.totals),
     actions,
-    violations: ledger.violations,
+    violations: journal.violations,
   }
 }
 
 /** Operations by kind and by outcome, totals, violations: the table for a person. */
-export function tableOf({ seed, clients, seconds, ledger }: StressResult): string {
-  const sums = ledger.byOutcome()
+export function tableOf({ seed, clients, seconds, journal }: StressResult): string {
+  const sums = journal.byOutcome()
   const columns = [...sums.keys()].toSorted(
     (left, right) => Number(right === 'ok') - Number(left === 'ok') || (left < right ? -1 : 1),
   )
@@ -31,37 +31,37 @@ export function tableOf({ seed, clients, seconds, ledger }: StressResult): strin
     name,
     ...columns.map((outcome) => (counts.get(outcome) ?? 0).toLocaleString('en')),
   ]
-  const lines = [...ledger.outcomes].toSorted(byPlace).map(([name, counts]) => line(name, counts))
+  const lines = [...journal.outcomes].toSorted(inOrder).map(([name, counts]) => line(name, counts))
   return [
     align([['kind', ...columns], ...lines, line('all', sums)]),
-    align([...ledger.totals].map(([name, count]) => [name, count.toLocaleString('en')])),
-    `${ledger.operations.toLocaleString('en')} operations of ${ledger.outcomes.size} kinds by ${clients} clients ` +
-      `in ${Math.round(seconds)} s, seed ${seed}: ${ledger.violations.length} violations`,
+    align([...journal.totals].map(([name, count]) => [name, count.toLocaleString('en')])),
+    `${journal.operations.toLocaleString('en')} operations of ${journal.outcomes.size} kinds by ${clients} clients ` +
+      `in ${Math.round(seconds)} s, seed ${seed}: ${journal.violations.length} violations`,
   ].join('\n\n')
 }
 
 /** In the order in which the actions are written down; what is no action comes last. */
-function byPlace([left]: readonly [string, unknown], [right]: readonly [string, unknown]): number {
-  const place = (name: string): number => {
+function inOrder([left]: readonly [string, unknown], [right]: readonly [string, unknown]): number {
+  const position = (name: string): number => {
     const found = ACTIONS.findIndex((action) => action.name === name)
     return found === -1 ? ACTIONS.length : found
   }
-  return place(left) - place(right)
+  return position(left) - position(right)
 }
 
 /** The violations, and what happened before the first; empty where there is none. */
-export function violationsOf({ ledger }: StressResult): string {
-  if (ledger.violations.length === 0) return ''
-  const found = ledger.violations.map(({ what, milliseconds }) => `VIOLATION after ${milliseconds} ms: ${what}`)
-  return [...ledger.eventsBefore(SHOWN_EVENTS), ...found].join('\n')
+export function violationsOf({ journal }: StressResult): string {
+  if (journal.violations.length === 0) return ''
+  const found = journal.violations.map(({ what, milliseconds }) => `VIOLATION after ${milliseconds} ms: ${what}`)
+  return [...journal.eventsBefore(SHOWN_EVENTS), ...found].join('\n')
 }
 
 function align(lines: readonly (readonly string[])[]): string {
-  const widths = (lines[0] ?? []).map((_, place) => Math.max(...lines.map((line) => (line[place] ?? '').length)))
+  const widths = (lines[0] ?? []).map((_, index) => Math.max(...lines.map((line) => (line[index] ?? '').length)))
   return lines
     .map((line) =>
       line
-        .map((cell, place) => (place === 0 ? cell.padEnd(widths[0] ?? 0) : cell.padStart(widths[place] ?? 0)))
+        .map((cell, index) => (index === 0 ? cell.padEnd(widths[0] ?? 0) : cell.padStart(widths[index] ?? 0)))
         .join('  '),
     )
     .join('\n')

@@ -3,10 +3,11 @@ import { ACTIONS } from './actions'
 import { check, watch } from './checker'
 import { createOnly } from './create-only'
 import { openDataSources } from './data-sources'
-import { Ledger } from './ledger'
+import { Journal } from './journal'
 import { install } from './mutations'
 import { seededRandom, weighted } from './random'
-import { type Level, LEVELS, type RawClient } from './session'
+import { type Level, LEVELS } from '../support/sessions'
+import type { RawClient } from './action'
 import { type Subject, subjectsOf } from './subject'
 import { type Client, takeTurn } from './turn'
 
@@ -26,14 +27,14 @@ export interface StressOptions {
   /** Takes a part out of the guard, and ends with the first violation. */
   readonly mutation?: string
   /** Called every few seconds. */
-  readonly onProgress?: (ledger: Ledger) => void
+  readonly onProgress?: (journal: Journal) => void
 }
 
 export interface StressResult {
   readonly seed: number
   readonly clients: number
   readonly seconds: number
-  readonly ledger: Ledger
+  readonly journal: Journal
 }
 
 /** Of the time, what the first phase takes, in which everybody writes in every way. */
@@ -49,14 +50,14 @@ export async function runStress(options: StressOptions): Promise<StressResult> {
   const subjects = subjectsOf(watched, options.texts ?? 30)
   try {
     if (mutation) await install(watched, subjects, mutation)
-    const ledger = new Ledger(seconds * 1_000 * (mutation ? 1 : MIXED_SHARE), mutation !== undefined)
-    const progress = setInterval(() => options.onProgress?.(ledger), PROGRESS_MILLISECONDS)
+    const journal = new Journal(seconds * 1_000 * (mutation ? 1 : MIXED_SHARE), mutation !== undefined)
+    const progress = setInterval(() => options.onProgress?.(journal), PROGRESS_MILLISECONDS)
     try {
-      await runPhases({ ...options, clients: count, seed }, { dataSources, subjects, ledger })
+      await runPhases({ ...options, clients: count, seed }, { dataSources, subjects, journal })
     } finally {
       clearInterval(progress)
     }
-    return { seed, clients: count, seconds: ledger.elapsed / 1_000, ledger }
+    return { seed, clients: count, seconds: journal.elapsed / 1_000, journal }
   } finally {
     await Promise.all(Object.values(dataSources).map(async (dataSource) => await dataSource.destroy()))
   }
@@ -65,50 +66,50 @@ export async function runStress(options: StressOptions): Promise<StressResult> {
 interface Stage {
   readonly dataSources: Readonly<Record<Level, DataSource>>
   readonly subjects: readonly Subject[]
-  readonly ledger: Ledger
+  readonly journal: Journal
 }
 
 async function runPhases(
   { seconds, isolation = 'mixed', clients: count, seed, mutation }: StressOptions & { clients: number; seed: number },
   stage: Stage,
 ): Promise<void> {
-  const { ledger, subjects, dataSources } = stage
+  const { journal, subjects, dataSources } = stage
   const watched = dataSources['READ COMMITTED']
   const levels = isolation === 'mixed' ? LEVELS : [isolation]
   const clients = await openClients(stage, { count, seed, levels })
   try {
-    await together([...clients.map(async (client) => await write(client)), watch(watched, subjects, ledger)], ledger)
-    await checkOnce(watched, subjects, ledger)
-    if (mutation || ledger.violations.length > 0) return
-    ledger.until(seconds * 1_000)
-    await together([createOnly(clients), watch(watched, subjects, ledger)], ledger)
-    await checkOnce(watched, subjects, ledger)
+    await together([...clients.map(async (client) => await write(client)), watch(watched, subjects, journal)], journal)
+    await checkOnce(watched, subjects, journal)
+    if (mutation || journal.violations.length > 0) return
+    journal.until(seconds * 1_000)
+    await together([createOnly(clients), watch(watched, subjects, journal)], journal)
+    await checkOnce(watched, subjects, journal)
   } finally {
     await Promise.all(clients.map(async ({ queryRunner }) => await queryRunner.release()))
   }
 }
 
 async function write(client: Client): Promise<void> {
-  while (client.ledger.running) await takeTurn(client)
+  while (client.journal.running) await takeTurn(client)
 }
 
 /** Awaits all; a fault of one ends the others, and is a violation. */
-async function together(parts: readonly Promise<void>[], ledger: Ledger): Promise<void> {
+async function together(parts: readonly Promise<void>[], journal: Journal): Promise<void> {
   await Promise.all(
     parts.map(async (part) => {
       try {
         await part
       } catch (error) {
-        ledger.violate(`the harness failed: ${error instanceof Error ? error.stack : String(error)}`)
+        journal.violate(`the harness failed: ${error instanceof Error ? error.stack : String(error)}`)
       }
     }),
   )
 }
 
-async function checkOnce(dataSource: DataSource, subjects: readonly Subject[], ledger: Ledger): Promise<void> {
+async function checkOnce(dataSource: DataSource, subjects: readonly Subject[], journal: Journal): Promise<void> {
   const queryRunner = dataSource.createQueryRunner()
   try {
-    await check((await queryRunner.connect()) as RawClient, subjects, ledger)
+    await check((await queryRunner.connect()) as RawClient, subjects, journal)
   } finally {
     await queryRunner.release()
   }
@@ -120,7 +121,10 @@ interface Crew {
   readonly levels: readonly Level[]
 }
 
-async function openClients({ dataSources, subjects, ledger }: Stage, { count, seed, levels }: Crew): Promise<Client[]> {
+async function openClients(
+  { dataSources, subjects, journal }: Stage,
+  { count, seed, levels }: Crew,
+): Promise<Client[]> {
   const [{ version } = { version: 0 }] = await dataSources['READ COMMITTED'].query<{ version: number }[]>(
     `SELECT current_setting('server_version_num')::integer AS version`,
   )
@@ -132,7 +136,7 @@ async function openClients({ dataSources, subjects, ledger }: Stage, { count, se
       const queryRunner = dataSource.createQueryRunner()
       const raw = (await queryRunner.connect()) as RawClient
       const random = seededRandom(seed + number)
-      return { number, dataSource, queryRunner, raw, random, ledger, subjects, levels, level, choose }
+      return { number, dataSource, queryRunner, raw, random, journal, subjects, levels, level, choose }
     }),
   )
 }

@@ -42,7 +42,7 @@ function subjectOf(
   const [declaration] = declarationsOf(dataSource.getMetadata(entity))
   if (!declaration) throw new TypeError(`${entity.name} declares no text.`)
   const { table } = declaration
-  const texts = Array.from({ length: textCount }, (_, place) => `text ${String(place).padStart(2, '0')}`)
+  const texts = Array.from({ length: textCount }, (_, index) => `text ${String(index).padStart(2, '0')}`)
   const keys = texts.flatMap((text) => tenants.map((tenant) => ({ text, tenant })))
   return { entity, table, relation: tableName(table), keys, textCount }
 }

@@ -1,8 +1,9 @@
 import type { DataSource, QueryRunner } from 'typeorm'
 import { isExpected, outcomeOf } from './outcome'
-import type { Ledger } from './ledger'
+import type { Journal } from './journal'
 import type { Random } from './random'
-import type { Action, Level, RawClient, Session } from './session'
+import type { Level } from '../support/sessions'
+import type { Action, RawClient, Writer } from './action'
 import { isScoped, type Subject } from './subject'
 
 /** One of those who write at the same time: a connection of its own, and its DataSource's pool. */
@@ -12,7 +13,7 @@ export interface Client {
   readonly queryRunner: QueryRunner
   readonly raw: RawClient
   readonly random: Random
-  readonly ledger: Ledger
+  readonly journal: Journal
   readonly subjects: readonly Subject[]
   /** Of its transactions. */
   readonly levels: readonly Level[]
@@ -27,8 +28,8 @@ export async function takeTurn(client: Client): Promise<void> {
 }
 
 async function alone(client: Client): Promise<void> {
-  const session = sessionOf(client)
-  await attempt(session, chooseAction(client))
+  const writer = writerOf(client)
+  await attempt(writer, chooseAction(client))
 }
 
 interface Choice {
@@ -45,8 +46,8 @@ function chooseAction({ random, subjects, choose }: Client): Choice {
 }
 
 /** @param level of the transaction, if there is one */
-function sessionOf(client: Client, level?: Level): Session {
-  const { number, dataSource, queryRunner, raw, random, ledger } = client
+function writerOf(client: Client, level?: Level): Writer {
+  const { number, dataSource, queryRunner, raw, random, journal } = client
   return {
     client: number,
     manager: level ? queryRunner.manager : dataSource.manager,
@@ -54,30 +55,30 @@ function sessionOf(client: Client, level?: Level): Session {
     inTransaction: level !== undefined,
     level: level ?? client.level,
     random,
-    ledger,
+    journal,
     sql: async (text) => {
-      ledger.event(number, text)
+      journal.event(number, text)
       return await raw.query<Record<string, unknown>>(text)
     },
   }
 }
 
 /** Runs an action, counts how it ended, and says so. */
-async function attempt(session: Session, { action, subject }: Choice): Promise<string> {
-  const { ledger, client } = session
+async function attempt(writer: Writer, { action, subject }: Choice): Promise<string> {
+  const { journal, client } = writer
   let outcome = 'ok'
   try {
-    await action.run(session, subject)
+    await action.run(writer, subject)
   } catch (error) {
     outcome = outcomeOf(error)
     if (!isExpected(action, outcome)) {
       const { message } = error instanceof Error ? error : { message: '' }
-      ledger.event(client, `${action.name} → ${outcome}`)
-      ledger.violate(`client ${client}: ${action.name} failed with ${outcome}: ${message}`)
+      journal.event(client, `${action.name} → ${outcome}`)
+      journal.violate(`client ${client}: ${action.name} failed with ${outcome}: ${message}`)
     }
   }
-  ledger.event(client, `${action.name} → ${outcome}`)
-  ledger.count(action.name, outcome)
+  journal.event(client, `${action.name} → ${outcome}`)
+  journal.count(action.name, outcome)
   return outcome
 }
 
@@ -86,10 +87,10 @@ const MOST_ACTIONS = 4
 const SAVEPOINT_SHARE = 0.6
 
 async function inTransaction(client: Client): Promise<void> {
-  const { random, queryRunner, raw, ledger, number } = client
+  const { random, queryRunner, raw, journal, number } = client
   const level = random.pick(client.levels)
   await queryRunner.startTransaction(level)
-  ledger.event(number, `BEGIN ${level}`)
+  journal.event(number, `BEGIN ${level}`)
   // Some give up waiting: a lock that is waited for in vain is a way out of a statement like any other.
   if (random.chance(0.1)) await raw.query(`SET LOCAL lock_timeout = '10ms'`)
   let usable = true
@@ -100,37 +101,37 @@ async function inTransaction(client: Client): Promise<void> {
 
 /** One action of a transaction, perhaps in a savepoint. False where the transaction is aborted. */
 async function step(client: Client, level: Level): Promise<boolean> {
-  const { random, raw, ledger } = client
-  const session = sessionOf(client, level)
+  const { random, raw, journal } = client
+  const writer = writerOf(client, level)
   const choice = chooseAction(client)
-  if (!random.chance(SAVEPOINT_SHARE)) return (await attempt(session, choice)) === 'ok'
-  await session.sql('SAVEPOINT stress')
-  const outcome = await attempt(session, choice)
+  if (!random.chance(SAVEPOINT_SHARE)) return (await attempt(writer, choice)) === 'ok'
+  await writer.sql('SAVEPOINT stress')
+  const outcome = await attempt(writer, choice)
   // What lost against others is lost with its snapshot; a refusal is undone by the savepoint.
   if (['40001', '40P01', 'TRANSACTION_ABORTED'].includes(outcome)) return false
   const back = outcome !== 'ok' || random.chance(0.25)
-  await session.sql(back ? 'ROLLBACK TO SAVEPOINT stress' : 'RELEASE SAVEPOINT stress')
-  ledger.add(back ? 'savepoints rolled back' : 'savepoints released')
+  await writer.sql(back ? 'ROLLBACK TO SAVEPOINT stress' : 'RELEASE SAVEPOINT stress')
+  journal.add(back ? 'savepoints rolled back' : 'savepoints released')
   await raw.query('SELECT')
   return true
 }
 
-async function end({ queryRunner, raw, ledger, number }: Client, commit: boolean): Promise<void> {
+async function end({ queryRunner, raw, journal, number }: Client, commit: boolean): Promise<void> {
   try {
     if (!commit) {
       await queryRunner.rollbackTransaction()
-      ledger.add('transactions rolled back')
+      journal.add('transactions rolled back')
       return
     }
     // COMMIT of an aborted transaction is a ROLLBACK that says nothing; this says it.
     await raw.query('SELECT')
     await queryRunner.commitTransaction()
-    ledger.add('transactions committed')
+    journal.add('transactions committed')
   } catch (error) {
     const outcome = outcomeOf(error)
-    ledger.count('COMMIT', outcome)
-    if (outcome !== '40001') ledger.violate(`COMMIT failed with ${outcome}`)
+    journal.count('COMMIT', outcome)
+    if (outcome !== '40001') journal.violate(`COMMIT failed with ${outcome}`)
     if (queryRunner.isTransactionActive) await queryRunner.rollbackTransaction()
   }
-  ledger.event(number, commit ? 'COMMIT' : 'ROLLBACK')
+  journal.event(number, commit ? 'COMMIT' : 'ROLLBACK')
 }

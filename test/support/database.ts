@@ -4,6 +4,7 @@ import { Client } from 'pg'
 import { DataSource, type DataSourceOptions } from 'typeorm'
 import { afterAll, beforeAll, expect, inject } from 'vitest'
 import { withUniqueText } from '../../src'
+import { createDatabase, dropDatabase, inDatabase } from './databases'
 
 /** One database for one test file, made before its tests and dropped after them. */
 export interface TestDatabase {
@@ -20,8 +21,6 @@ export interface TestDatabase {
 export interface TestDatabaseOptions {
   /** @default 'UTF8' */
   readonly encoding?: string
-  /** Extensions to install. @default [] */
-  readonly extensions?: readonly string[]
 }
 
 /** Call at the top of a test file. The name has a space and a capital, so that an unquoted identifier fails at once. */
@@ -29,25 +28,24 @@ export function useDatabase({ encoding = 'UTF8' }: TestDatabaseOptions = {}): Te
   const serverUrl = inject('serverUrl')
   const file = expect.getState().testPath ?? ''
   const name = `T ${createHash('sha256').update(`${file}${process.pid}`).digest('hex').slice(0, 12)}`
-  const url = new URL(serverUrl)
-  url.pathname = `/${encodeURIComponent(name)}`
+  const url = inDatabase(serverUrl, name)
   const clients: Client[] = []
   const dataSources: DataSource[] = []
 
   beforeAll(async () => {
-    await onServer(serverUrl, `drop database if exists "${name}" with (force)`)
-    await onServer(serverUrl, `create database "${name}" template template0 encoding '${encoding}' locale 'C'`)
+    await dropDatabase(serverUrl, name)
+    await createDatabase(serverUrl, name, encoding)
   })
   afterAll(async () => {
     await Promise.all(dataSources.map(async (dataSource) => dataSource.isInitialized && (await dataSource.destroy())))
     await Promise.all(clients.map((client) => client.end()))
-    await onServer(serverUrl, `drop database if exists "${name}" with (force)`)
+    await dropDatabase(serverUrl, name)
   })
 
   return {
-    url: url.href,
+    url,
     client: async () => {
-      const client = new Client({ connectionString: url.href })
+      const client = new Client({ connectionString: url })
       // A server that a test kills must not take the whole run with it; the failing query says what happened.
       client.on('error', () => {})
       await client.connect()
@@ -56,20 +54,10 @@ export function useDatabase({ encoding = 'UTF8' }: TestDatabaseOptions = {}): Te
     },
     dataSource: async (entities, options = {}) => {
       const dataSource = withUniqueText(
-        new DataSource({ type: 'postgres', url: url.href, synchronize: true, entities: entities ?? [], ...options }),
+        new DataSource({ type: 'postgres', url, synchronize: true, entities: entities ?? [], ...options }),
       )
       dataSources.push(dataSource)
       return await dataSource.initialize()
     },
-  }
-}
-
-async function onServer(url: string, sql: string): Promise<void> {
-  const client = new Client({ connectionString: url })
-  await client.connect()
-  try {
-    await client.query(sql)
-  } finally {
-    await client.end()
   }
 }

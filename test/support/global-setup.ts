@@ -1,5 +1,5 @@
-import { Client } from 'pg'
 import type { TestProject } from 'vitest/node'
+import { serverVersion } from './databases'
 import { findServer } from './postgres'
 
 declare module 'vitest' {
@@ -10,11 +10,7 @@ declare module 'vitest' {
 
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   const server = await findServer()
-  const client = new Client({ connectionString: server.url })
-  await client.connect()
-  const { rows } = await client.query<{ version: string }>(`select current_setting('server_version') as version`)
-  await client.end()
-  console.log(`Postgres for the tests: ${rows[0]?.version} from ${server.origin}`)
+  console.log(`Postgres for the tests: ${await serverVersion(server.url)} from ${server.origin}`)
   project.provide('serverUrl', server.url)
   return () => server.stop()
 }

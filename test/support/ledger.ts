@@ -6,7 +6,7 @@ import { UniqueText, UniqueTextError, withUniqueText } from '../../src'
 import { tableName } from '../../src/sql/text-table'
 import { quote } from '../../src/sql/identifier'
 import { declarationsOf } from '../../src/typeorm/registry'
-import { cutDigest } from './digests'
+import { fewHashes } from './digests'
 import { violations } from './guarded-table'
 
 /** A text as users have them: no two share a hash. */
@@ -21,7 +21,7 @@ export class Page {
 @Entity()
 export class Note {
   @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText({ digest: cutDigest(2) }) url!: string
+  @UniqueText({ digest: fewHashes(256) }) url!: string
 }
 
 export type Stored = typeof Page | typeof Note

@@ -1,5 +1,5 @@
 import { literal, quote } from '../../../src/sql/identifier'
-import { type Action, statement } from '../session'
+import { type Action, statement } from '../action'
 import {
   anyKey,
   assign,
@@ -40,7 +40,7 @@ export const combinedActions: readonly Action[] = [
     const key = anyKey(subject, random)
     return withDelete(subject, inChain(subject, key), insertSql(subject, [[key, 'slow']]))
   }),
-  statement('WITH DELETE, UPDATE into its place', 2, (subject, random) => {
+  statement('WITH DELETE, UPDATE to what it held', 2, (subject, random) => {
     const [key, other] = [anyKey(subject, random), anyKey(subject, random)]
     const rest = `UPDATE ${subject.relation} SET ${assign(subject, key)} WHERE ${holdsKey(subject, other)}`
     return withDelete(subject, holdsKey(subject, key), rest)

@@ -1,4 +1,4 @@
-import type { Action } from '../session'
+import type { Action } from '../action'
 import { combinedActions } from './combined'
 import { findOrCreateActions } from './find-or-create'
 import { insertActions } from './insert'

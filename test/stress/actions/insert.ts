@@ -1,7 +1,7 @@
 import { quote } from '../../../src/sql/identifier'
 import { copyIn } from '../copy-in'
 import type { Random } from '../random'
-import { type Action, type Session, statement } from '../session'
+import { type Action, type Writer, statement } from '../action'
 import { anyKey, collidingKey, type Form, insertSql, isScoped, keyColumns, severalKeys, type Subject } from '../subject'
 
 const NOTHING = ' ON CONFLICT DO NOTHING'
@@ -33,16 +33,16 @@ interface Met {
  * An upsert without a hash. Number 0 is found before the index is asked: a text of equal hash that comes there in
  * between, and commits, is what DO UPDATE then meets at READ COMMITTED. The condition keeps it off.
  */
-function upsert(name: string, where: string, onOther: (session: Session, met: Met) => void): Action {
+function upsert(name: string, where: string, onOther: (writer: Writer, met: Met) => void): Action {
   return {
     name,
     weight: 4,
-    run: async (session, subject) => {
-      const key = anyKey(subject, session.random)
+    run: async (writer, subject) => {
+      const key = anyKey(subject, writer.random)
       const insert = insertSql(subject, [[key, 'slow']]).replace(subject.relation, `${subject.relation} AS t`)
       const update = `DO UPDATE SET note = 'again'${where} RETURNING t.*`
-      const { rows } = await session.sql(`${insert} ${onKey(subject)} ${update}`)
-      for (const met of rows as unknown as Met[]) if (met.text !== key.text) onOther(session, met)
+      const { rows } = await writer.sql(`${insert} ${onKey(subject)} ${update}`)
+      for (const met of rows as unknown as Met[]) if (met.text !== key.text) onOther(writer, met)
     },
   }
 }
@@ -61,9 +61,9 @@ export const insertActions: readonly Action[] = [
     4,
     one('slow', () => NOTHING),
   ),
-  upsert('INSERT, slow, DO UPDATE', '', ({ ledger }) => ledger.add('upserts without WHERE that met another text')),
-  upsert('INSERT, slow, DO UPDATE … WHERE', ' WHERE t.text = EXCLUDED.text', ({ ledger }, met) =>
-    ledger.violate(`an upsert met row ${met.id}, which holds another text, "${met.text}"`),
+  upsert('INSERT, slow, DO UPDATE', '', ({ journal }) => journal.add('upserts without WHERE that met another text')),
+  upsert('INSERT, slow, DO UPDATE … WHERE', ' WHERE t.text = EXCLUDED.text', ({ journal }, met) =>
+    journal.violate(`an upsert met row ${met.id}, which holds another text, "${met.text}"`),
   ),
   statement('INSERT, slow, DO UPDATE of the text', 2, (subject, random) => {
     const row = insertSql(subject, [[anyKey(subject, random), 'slow']])
@@ -104,25 +104,25 @@ export const insertActions: readonly Action[] = [
   {
     name: 'COPY without hash',
     weight: 2,
-    run: async ({ raw, random, ledger, client }, subject) => {
+    run: async ({ raw, random, journal, client }, subject) => {
       const lines = random
         .sample(subject.keys, 1 + random.int(2))
         .map(({ text, tenant }) => (isScoped(subject) ? `${tenant}\t${text}` : text))
-      ledger.event(client, `COPY ${lines.join(' / ')}`)
+      journal.event(client, `COPY ${lines.join(' / ')}`)
       await copyIn(raw, `COPY ${subject.relation} (${keyColumns(subject)}) FROM STDIN`, lines)
     },
   },
   {
     name: 'COPY with hash',
     weight: 2,
-    run: async ({ raw, random, ledger, client }, subject) => {
+    run: async ({ raw, random, journal, client }, subject) => {
       const columns = [...subject.table.scope, 'text', subject.table.hash].map(quote).join(', ')
       const lines = random
         .sample(subject.keys, 1 + random.int(2))
         .map(({ text, tenant }) =>
           [...(isScoped(subject) ? [tenant] : []), text, subject.table.digest.js(text)].join('\t'),
         )
-      ledger.event(client, `COPY ${lines.join(' / ')}`)
+      journal.event(client, `COPY ${lines.join(' / ')}`)
       await copyIn(raw, `COPY ${subject.relation} (${columns}) FROM STDIN`, lines)
     },
   },

@@ -1,5 +1,5 @@
 import { literal } from '../../../src/sql/identifier'
-import { type Action, statement } from '../session'
+import { type Action, statement } from '../action'
 import {
   anyKey,
   holdsAny,
@@ -53,11 +53,11 @@ export const removeActions: readonly Action[] = [
   {
     name: 'DELETE, then INSERT again',
     weight: 2,
-    run: async (session, subject) => {
-      const key = anyKey(subject, session.random)
+    run: async (writer, subject) => {
+      const key = anyKey(subject, writer.random)
       const values = isScoped(subject) ? `${key.tenant}, ${literal(key.text)}` : literal(key.text)
-      await session.sql(`${from(subject)} WHERE ${holdsKey(subject, key)}`)
-      await session.sql(`INSERT INTO ${subject.relation} (${keyColumns(subject)}) VALUES (${values})`)
+      await writer.sql(`${from(subject)} WHERE ${holdsKey(subject, key)}`)
+      await writer.sql(`INSERT INTO ${subject.relation} (${keyColumns(subject)}) VALUES (${values})`)
     },
   },
 ]

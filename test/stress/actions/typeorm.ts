@@ -1,4 +1,4 @@
-import type { Action, Session } from '../session'
+import type { Action, Writer } from '../action'
 import type { StressEntity } from '../entities'
 import { anyKey, inputOf, isScoped, severalKeys, type Subject } from '../subject'
 
@@ -24,10 +24,10 @@ export const typeormActions: readonly Action[] = [
     weight: 3,
     // Where the row was deleted meanwhile, TypeORM inserts it again under its old id, and so may another client.
     expected: ['23505 on the primary key'],
-    run: async (session, subject) => {
-      const entity = await anyEntity(session, subject)
+    run: async (writer, subject) => {
+      const entity = await anyEntity(writer, subject)
       if (!entity) return
-      const { manager, random } = session
+      const { manager, random } = writer
       await manager.save(Object.assign(entity, inputOf(subject, anyKey(subject, random), random)))
     },
   },
@@ -65,14 +65,14 @@ export const typeormActions: readonly Action[] = [
   {
     name: 'remove an entity',
     weight: 2,
-    run: async (session, subject) => {
-      const entity = await anyEntity(session, subject)
-      if (entity) await session.manager.remove(entity)
+    run: async (writer, subject) => {
+      const entity = await anyEntity(writer, subject)
+      if (entity) await writer.manager.remove(entity)
     },
   },
 ]
 
-async function anyEntity({ manager, random }: Session, subject: Subject): Promise<StressEntity | null> {
+async function anyEntity({ manager, random }: Writer, subject: Subject): Promise<StressEntity | null> {
   const { text, tenant } = anyKey(subject, random)
   return await manager.findOneBy(subject.entity, isScoped(subject) ? { text, tenant } : { text })
 }

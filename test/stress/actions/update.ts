@@ -1,6 +1,6 @@
 import { quote } from '../../../src/sql/identifier'
 import type { Random } from '../random'
-import { type Action, statement } from '../session'
+import { type Action, statement } from '../action'
 import {
   anyKey,
   assign,
@@ -22,7 +22,7 @@ const column = (name: 'hash' | 'number' | 'chained', { table }: Subject): string
 
 /** Sends each of these texts where another of them is, in one statement. */
 function rotate(subject: Subject, keys: readonly Key[]): string {
-  const cases = keys.map(({ text }, place) => `WHEN '${text}' THEN '${keys[(place + 1) % keys.length]?.text}'`)
+  const cases = keys.map(({ text }, index) => `WHEN '${text}' THEN '${keys[(index + 1) % keys.length]?.text}'`)
   return update(subject, `text = CASE text ${cases.join(' ')} ELSE text END`, holdsAny(subject, keys))
 }
 
@@ -31,7 +31,7 @@ const ofOneScope = (subject: Subject, random: Random, most: number): Key[] => {
   return keys.filter(({ tenant }) => tenant === keys[0]?.tenant)
 }
 
-/** Raw SQL that changes rows in place, and what clients send that have no idea of hash, number and flag. */
+/** Raw SQL that changes rows, and what clients send that have no idea of hash, number and flag. */
 export const updateActions: readonly Action[] = [
   statement('UPDATE of the text within its chain', 4, (subject, random) => {
     const key = anyKey(subject, random)

@@ -10,7 +10,7 @@ const MOST_VIOLATIONS = 20
 const HARMLESS_YET = 'anchor without flag'
 
 /** Counts what was done, and keeps what went wrong; one for a run. */
-export class Ledger {
+export class Journal {
   /** By action, then by outcome: `ok`, a SQLSTATE, or the code of one of our errors. */
   readonly outcomes = new Map<string, Map<string, number>>()
   readonly violations: Violation[] = []
@@ -98,6 +98,6 @@ export class Ledger {
   /** The last `count` events before the first violation, and all that are kept of a client that it names. */
   eventsBefore(count: number): readonly string[] {
     const named = /^client \d+:/.exec(this.violations[0]?.what ?? '')?.[0]
-    return this.recent.filter((event, place) => place >= this.recent.length - count || (named && event.includes(named)))
+    return this.recent.filter((event, index) => index >= this.recent.length - count || (named && event.includes(named)))
   }
 }

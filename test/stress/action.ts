@@ -1,18 +1,15 @@
 import type { ClientBase, QueryResult } from 'pg'
 import type { EntityManager } from 'typeorm'
-import type { Ledger } from './ledger'
+import type { Level } from '../support/sessions'
+import type { Journal } from './journal'
 import type { Random } from './random'
 import type { Subject } from './subject'
-
-export type Level = 'READ COMMITTED' | 'REPEATABLE READ' | 'SERIALIZABLE'
-
-export const LEVELS: readonly Level[] = ['READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE']
 
 /** The driver's own client, past TypeORM. */
 export type RawClient = Pick<ClientBase, 'query'>
 
 /** What an action works with. */
-export interface Session {
+export interface Writer {
   /** Number of the client, for the events that lead to a violation. */
   readonly client: number
   /** In a transaction its manager, bound to the same connection as `raw`; otherwise the DataSource's. */
@@ -22,7 +19,7 @@ export interface Session {
   /** Of the transaction, or of the connection. */
   readonly level: Level
   readonly random: Random
-  readonly ledger: Ledger
+  readonly journal: Journal
   sql(text: string): Promise<QueryResult<Record<string, unknown>>>
 }
 
@@ -38,7 +35,7 @@ export interface Action {
   readonly since?: number
   /** Outcomes that are right for this action and a violation for others. @default [] */
   readonly expected?: readonly string[]
-  readonly run: (session: Session, subject: Subject) => Promise<void>
+  readonly run: (writer: Writer, subject: Subject) => Promise<void>
 }
 
 /** An action that sends one statement. */
@@ -52,8 +49,8 @@ export function statement(
     name,
     weight,
     ...more,
-    run: async (session, subject) => {
-      await session.sql(sql(subject, session.random))
+    run: async (writer, subject) => {
+      await writer.sql(sql(subject, writer.random))
     },
   }
 }

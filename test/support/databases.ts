@@ -1,0 +1,36 @@
+import { Client } from 'pg'
+import { literal, quote } from '../../src/sql/identifier'
+
+/** Runs a statement on a connection of its own. */
+export async function runOnce(url: string, sql: string): Promise<Record<string, unknown>[]> {
+  const client = new Client({ connectionString: url })
+  await client.connect()
+  try {
+    return (await client.query<Record<string, unknown>>(sql)).rows
+  } finally {
+    await client.end()
+  }
+}
+
+/** The locale is `C` on every machine, or orders and messages would depend on it. */
+export async function createDatabase(serverUrl: string, name: string, encoding = 'UTF8'): Promise<void> {
+  const how = `template template0 encoding ${literal(encoding)} locale 'C'`
+  await runOnce(serverUrl, `create database ${quote(name)} ${how}`)
+}
+
+export async function dropDatabase(serverUrl: string, name: string): Promise<void> {
+  await runOnce(serverUrl, `drop database if exists ${quote(name)} with (force)`)
+}
+
+/** The connection string of another database of the same server. */
+export function inDatabase(serverUrl: string, name: string): string {
+  const url = new URL(serverUrl)
+  url.pathname = `/${encodeURIComponent(name)}`
+  return url.href
+}
+
+/** `18.4`, for instance. */
+export async function serverVersion(url: string): Promise<string> {
+  const [row] = await runOnce(url, `select current_setting('server_version') as version`)
+  return String(row?.['version'])
+}
