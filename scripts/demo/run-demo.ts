@@ -1,7 +1,7 @@
 import { constants } from 'node:os'
 import { SchemaDriftError } from '../../src'
-import { outliveReaders } from '../../src/cli/output'
-import { describeError } from '../../src/cli/reasons'
+import { outliveReaders } from '../../src/cli/terminal'
+import { describeError } from '../../src/cli/error-messages'
 import { type ExampleServer, openServer } from './server'
 
 /**

@@ -5,11 +5,11 @@ import { type EntityText, entityTextOf } from '../find-or-create/entity-text'
 import { type Declaration, declarationsOf } from '../typeorm/registry'
 import { UsageError } from './usage'
 
-/** Where lines go, and what becomes of one. */
+/** Where lines go, and how one becomes a row. */
 export interface ImportTarget {
   readonly metadata: EntityMetadata
   readonly declaration: Declaration
-  /** For find-or-create, with no more columns than a count needs. */
+  /** For find-or-create, selecting no more columns than counting needs. */
   readonly rows: EntityText
   /**
    * The properties of a row for a text; undefined where the declaration's `parse` refuses it.
@@ -17,27 +17,29 @@ export interface ImportTarget {
    * @throws what the user's own `parse` throws
    */
   readonly toValues: (text: string) => ObjectLiteral | undefined
-  /** The reason where `parse` gives none: one clause. */
+  /** The reason if `parse` gives none: one clause. */
   readonly refusal: string
 }
 
 /** What a person typed. */
 export interface TargetNames {
-  /** Name of an entity's class or table, the latter with or without its schema. */
+  /** An entity's class name, or its table name with or without the schema. */
   readonly entity: string
-  /** What `by` calls the text. @default the entity's only one */
+  /** The name of the unique text, as in the option `by`. @default the entity's only one */
   readonly property?: string | undefined
 }
 
 /**
- * @throws UsageError if there is none of this name; it tells those that are there
- * @throws DeclarationError if lines cannot fill it
+ * Finds the entity and the unique text that a person named.
+ *
+ * @throws UsageError if there is none of this name; the message lists the names that exist
+ * @throws DeclarationError if a line is not enough to make a row
  */
 export function findTarget(dataSource: DataSource, { entity, property }: TargetNames): ImportTarget {
   const metadata = findEntity(dataSource.entityMetadatas, entity)
   const declaration = findDeclaration(metadata, property)
   const rows = withoutColumns(entityTextOf(dataSource.manager, metadata.target, declaration.name))
-  const refusal = `it is no "${declaration.name}" that ${metadata.name} keeps`
+  const refusal = `it is not a "${declaration.name}" that ${metadata.name} accepts`
   return { metadata, declaration, rows, toValues: valuesOf(metadata, declaration), refusal }
 }
 
@@ -47,10 +49,10 @@ function findEntity(all: readonly EntityMetadata[], name: string): EntityMetadat
   const [only] = found
   if (only && found.length === 1) return only
   const several = found.map(({ tablePath }) => `"${tablePath}"`).join(', ')
-  if (only) throw new UsageError(`Several entities are called "${name}". Name one by its table: ${several}.`)
+  if (only) throw new UsageError(`Several entities are called "${name}". Use the name of the table: ${several}.`)
   const known = all.filter((metadata) => declarationsOf(metadata).length > 0).map((metadata) => `"${metadata.name}"`)
   throw new UsageError(
-    `The DataSource has no entity "${name}". Those with a unique text: ${known.join(', ') || 'none'}.`,
+    `The DataSource has no entity "${name}". Entities with a unique text: ${known.join(', ') || 'none'}.`,
   )
 }
 
@@ -66,7 +68,7 @@ function findDeclaration(metadata: EntityMetadata, property: string | undefined)
   const chosen = declarations.find(({ name }) => name === property)
   if (chosen) return chosen
   const names = declarations.map(({ name }) => `"${name}"`).join(', ')
-  throw new UsageError(`Say which unique text of ${metadata.name} with --property: ${names}.`)
+  throw new UsageError(`Choose a unique text of ${metadata.name} with --property: ${names}.`)
 }
 
 function valuesOf(metadata: EntityMetadata, { name, text, scope, parse }: Declaration): ImportTarget['toValues'] {
@@ -75,13 +77,13 @@ function valuesOf(metadata: EntityMetadata, { name, text, scope, parse }: Declar
   const [only] = text
   if (!only || text.length > 1) {
     throw new DeclarationError(
-      `${what} is made of several columns. Give its @UniqueText the option "parse", which makes them of a text.`,
+      `${what} consists of several columns. Give its @UniqueText() the option "parse", which fills them from a text.`,
     )
   }
   if (scope.length > 0) {
     const within = scope.map(({ propertyPath }) => `"${propertyPath}"`).join(', ')
     throw new DeclarationError(
-      `${what} is unique within ${within}, and a line holds the text only. Import it with findOrCreateMany().`,
+      `${what} is unique within ${within}, but a line holds only the text. Import it with findOrCreateMany().`,
     )
   }
   const { propertyName } = only.column

@@ -1,18 +1,48 @@
+import { isUtf8 } from 'node:buffer'
 import { open } from 'node:fs/promises'
 import type { Readable } from 'node:stream'
-import { ListError } from './lines'
 
-/** A list of texts, opened. */
+/** A list of texts, one per line, opened for reading. */
 export interface List {
   readonly chunks: AsyncIterable<Uint8Array>
-  /** What was read of it so far, 0 to 1; undefined where its length is not known. */
+  /** How much of it has been read, 0 to 1; undefined if its length is not known. */
   fraction(): number | undefined
-  /** Ends the reading, also while it waits for more. */
+  /** Stops reading, even while it waits for more. */
   close(): void
 }
 
+/** A line as text without its line ending, or the reason why it cannot be text. */
+export type Line = string | BrokenLine
+
+export interface BrokenLine {
+  /** One clause that never quotes the line. */
+  readonly reason: string
+}
+
+/** The list cannot be read as lines at all. The message says what to do. */
+export class ListError extends Error {
+  override readonly name = 'ListError'
+}
+
+/** Nothing is kept of a longer line, so that a list without line endings does not fill the memory. */
+export const MAX_LINE_BYTES: number = 16 * 2 ** 20
+
+const LINE_FEED = 0x0a
+const CARRIAGE_RETURN = 0x0d
+/** What is looked at to recognize a format. */
+const SNIFFED_BYTES = 4_096
+const BYTE_ORDER_MARK = '\uFEFF'
+
+const TOO_LONG: BrokenLine = { reason: `it is longer than ${MAX_LINE_BYTES / 2 ** 20} MiB` }
+/** If it were decoded anyway, it would hold U+FFFD, and two different texts could become one. */
+const NOT_UTF8: BrokenLine = { reason: 'it is not valid UTF-8' }
+/** `new URL` would drop it, and make one URL of two. */
+const HAS_CARRIAGE_RETURN: BrokenLine = { reason: 'it contains a carriage return (CR) before its end' }
+
 /**
- * @param name a file's, or `-` for standard input
+ * Opens a list.
+ *
+ * @param name a file name, or `-` for standard input
  * @throws ListError if it cannot be opened
  */
 export async function openList(name: string): Promise<List> {
@@ -28,7 +58,7 @@ export async function openList(name: string): Promise<List> {
   } catch (error) {
     if (error instanceof ListError) throw error
     const reason = error instanceof Error ? error.message : String(error)
-    throw new ListError(`The list cannot be opened: ${reason}`, { cause: error })
+    throw new ListError(`Cannot open the list: ${reason}`, { cause: error })
   }
 }
 
@@ -39,5 +69,135 @@ function listOf(stream: Readable & { readonly bytesRead?: number }, size: number
     close: () => {
       stream.destroy()
     },
+  }
+}
+
+/**
+ * Reads a list as lines, yielding with each chunk the lines that it completes. A line ends with LF or CRLF; the last one
+ * may have no ending. A byte order mark at the start is dropped.
+ *
+ * @throws ListError for a list that is compressed, binary, UTF-16, or ends its lines with CR alone
+ */
+export async function* readLines(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Line[], void, undefined> {
+  const begun = new BegunLine()
+  let first = true
+  const finish = (lines: Line[]): Line[] => {
+    if (first) lines[0] = checkFirst(lines[0] ?? '')
+    first = false
+    return lines
+  }
+  for await (const piece of chunks) {
+    const chunk = Buffer.from(piece.buffer, piece.byteOffset, piece.byteLength)
+    if (first && begun.length < SNIFFED_BYTES) refuseForeignFormat(begun.followedBy(chunk))
+    const head = chunk.indexOf(LINE_FEED)
+    if (head === -1) {
+      begun.add(chunk)
+      continue
+    }
+    begun.add(chunk.subarray(0, head))
+    const tail = chunk.lastIndexOf(LINE_FEED)
+    const lines = [begun.end()]
+    if (tail > head) decodeBlock(chunk.subarray(head + 1, tail), lines)
+    yield finish(lines)
+    begun.add(chunk.subarray(tail + 1))
+  }
+  if (begun.length > 0) yield finish([begun.end()])
+}
+
+/** The line whose ending has not arrived yet. */
+class BegunLine {
+  private pieces: Buffer[] = []
+  private bytes = 0
+  private hasCarriageReturn = false
+
+  get length(): number {
+    return this.bytes
+  }
+
+  add(piece: Buffer): void {
+    if (piece.length === 0) return
+    this.bytes += piece.length
+    // The last byte may belong to CRLF.
+    this.hasCarriageReturn ||= piece.subarray(0, -1).includes(CARRIAGE_RETURN)
+    if (this.bytes > MAX_LINE_BYTES) this.pieces = []
+    else this.pieces.push(piece)
+  }
+
+  end(): Line {
+    const { pieces, bytes, hasCarriageReturn } = this
+    this.pieces = []
+    this.bytes = 0
+    this.hasCarriageReturn = false
+    if (bytes > MAX_LINE_BYTES) return hasCarriageReturn ? HAS_CARRIAGE_RETURN : TOO_LONG
+    return decodeLine(pieces.length === 1 && pieces[0] ? pieces[0] : Buffer.concat(pieces))
+  }
+
+  /** The line so far, and as much of the chunk after it as is needed to recognize a format. */
+  followedBy(chunk: Buffer): Buffer {
+    return Buffer.concat([...this.pieces, chunk.subarray(0, SNIFFED_BYTES)])
+  }
+}
+
+/** Decodes whole lines at once, which is several times faster than one by one, and pushes them to `lines`. */
+function decodeBlock(block: Buffer, lines: Line[]): void {
+  if (isUtf8(block)) {
+    for (const line of block.toString('utf8').split('\n')) lines.push(withoutLineEnding(line))
+    return
+  }
+  let start = 0
+  while (start <= block.length) {
+    const found = block.indexOf(LINE_FEED, start)
+    const end = found === -1 ? block.length : found
+    lines.push(decodeLine(block.subarray(start, end)))
+    start = end + 1
+  }
+}
+
+function decodeLine(line: Buffer): Line {
+  return isUtf8(line) ? withoutLineEnding(line.toString('utf8')) : NOT_UTF8
+}
+
+function withoutLineEnding(line: string): Line {
+  const found = line.indexOf('\r')
+  if (found === -1) return line
+  return found === line.length - 1 ? line.slice(0, -1) : HAS_CARRIAGE_RETURN
+}
+
+function checkFirst(line: Line): Line {
+  if (line === HAS_CARRIAGE_RETURN) {
+    throw new ListError(`The list ends its lines with CR alone. Convert it: tr '\\r' '\\n' < LIST > NEW-LIST`)
+  }
+  return typeof line === 'string' && line.startsWith(BYTE_ORDER_MARK) ? line.slice(1) : line
+}
+
+/** What a list begins with that is no list, in hexadecimal. */
+const FOREIGN_FORMATS: readonly (readonly [start: string, advice: string])[] = [
+  ['fffe', `UTF-16. Convert it: ${convertWith('iconv -f UTF-16 -t UTF-8')}`],
+  ['feff', `UTF-16. Convert it: ${convertWith('iconv -f UTF-16 -t UTF-8')}`],
+  ['1f8b', `compressed with gzip. ${pipeFrom('gzip -dc')}`],
+  ['425a68', `compressed with bzip2. ${pipeFrom('bzip2 -dc')}`],
+  ['fd377a585a00', `compressed with xz. ${pipeFrom('xz -dc')}`],
+  ['28b52ffd', `compressed with zstd. ${pipeFrom('zstd -dc')}`],
+  ['504b0304', `a zip archive. ${pipeFrom('unzip -p')}`],
+]
+
+function convertWith(command: string): string {
+  return `${command} LIST > NEW-LIST`
+}
+
+function pipeFrom(command: string): string {
+  return `Unpack it: ${command} LIST | typeorm-unique-text import … -`
+}
+
+/** Else every line would be refused, each for another reason, and the command would end as if all were well. */
+function refuseForeignFormat(start: Buffer): void {
+  const hex = start.subarray(0, 6).toString('hex')
+  const known = FOREIGN_FORMATS.find(([mark]) => hex.startsWith(mark))
+  if (known) throw new ListError(`The list is ${known[1]}`)
+  const nul = start.indexOf(0)
+  if (nul === -1) return
+  const inFirstLine = !start.subarray(0, nul).includes(LINE_FEED)
+  if (inFirstLine || !isUtf8(start.subarray(0, start.lastIndexOf(LINE_FEED)))) {
+    throw new ListError('The list is binary data. Name a UTF-8 text file with one text per line.')
   }
 }

@@ -3,14 +3,14 @@ import path from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { type DataSource, InstanceChecker } from 'typeorm'
 
-/** The file that should export the DataSource does not. Its message says what to do. */
+/** The file does not export a DataSource that can be used. The message says what to do. */
 export class DataSourceFileError extends Error {
   override readonly name = 'DataSourceFileError'
 }
 
 /**
- * The DataSource that a file exports: by default or by name, perhaps as a promise, from an ES module or CommonJS, as
- * TypeORM's own commands take it. A TypeScript file is loaded by the `tsx` that is installed beside it, if there is one.
+ * Loads the DataSource that a file exports, like TypeORM's own commands: as its default or under a name, perhaps as a
+ * promise, from an ES module or CommonJS. A TypeScript file is loaded by the `tsx` installed beside it, if there is one.
  *
  * @param file relative to the working directory
  * @throws DataSourceFileError
@@ -26,12 +26,12 @@ export async function loadDataSource(file: string): Promise<DataSource> {
   if (only && found.size === 1) return only
   throw new DataSourceFileError(
     only
-      ? `"${file}" exports several DataSources. Export one only.`
+      ? `"${file}" exports several DataSources. Export only one.`
       : `"${file}" exports no DataSource. Export one: export default withUniqueText(new DataSource({ … })).`,
   )
 }
 
-/** Of CommonJS the namespace's default is `module.exports`, whose own default is what TypeScript calls so. */
+/** For CommonJS the namespace's default is `module.exports`, whose own `default` is TypeScript's default export. */
 async function exportsOf(absolute: string, file: string): Promise<unknown[]> {
   const module = await load(absolute, file)
   const inner = module['default']
@@ -54,7 +54,7 @@ async function load(absolute: string, file: string): Promise<Record<string, unkn
 
 const TSX_ADVICE = 'Node.js cannot load this TypeScript by itself: npm install --save-dev tsx, and run this again.'
 
-/** Node.js 20; later ones, which know types but no decorators and no extensionless imports. */
+/** What Node.js 20 says, and later versions, which strip types but know no decorators or imports without extension. */
 const NEEDS_TSX: ReadonlySet<unknown> = new Set([
   'ERR_UNKNOWN_FILE_EXTENSION',
   'ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX',
@@ -70,7 +70,7 @@ function codeOf(error: unknown): unknown {
   return code ?? name
 }
 
-/** What `node --import tsx` does; nothing where that was said, for a module is loaded only once. */
+/** Does what `node --import tsx` does, and nothing if that was given: a module is loaded only once. */
 async function registerTsx(absolute: string): Promise<boolean> {
   let loader: string
   try {

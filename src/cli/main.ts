@@ -2,12 +2,12 @@
 import { readFileSync } from 'node:fs'
 import path from 'node:path'
 import type { DataSource } from 'typeorm'
+import { describeError } from './error-messages'
 import { findTarget } from './import-target'
 import { openList } from './list'
 import { loadDataSource } from './load-data-source'
-import { outliveReaders } from './output'
-import { describeError } from './reasons'
 import { EXIT, type ExitCode, runImport } from './run-import'
+import { outliveReaders } from './terminal'
 import { HELP, type Invocation, parseInvocation, UsageError } from './usage'
 
 async function main(args: readonly string[]): Promise<ExitCode> {
@@ -49,7 +49,7 @@ async function connect(dataSource: DataSource): Promise<void> {
   if (!dataSource.isInitialized) await dataSource.initialize()
 }
 
-/** Aborted by the first Ctrl-C, so that the batch at the server can end; the second ends the process. */
+/** Aborted by the first Ctrl-C, so that the batches at the server can finish; the second ends the process. */
 function interruption(): AbortSignal {
   const controller = new AbortController()
   process.on('SIGINT', () => {
@@ -69,7 +69,7 @@ async function run(): Promise<void> {
     process.stderr.write(`${describeError(error)}\n${usage ? 'See typeorm-unique-text --help.\n' : ''}`)
     code = usage ? EXIT.usage : EXIT.failed
   }
-  // What the user's DataSource file has opened must not keep the process alive; what is written must not be lost.
+  // What the user's DataSource file has opened must not keep the process alive, and no output must be lost.
   for (const stream of [process.stdout, process.stderr]) await new Promise((resolve) => stream.write('', resolve))
   process.exit(code)
 }

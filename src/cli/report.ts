@@ -1,11 +1,80 @@
-import type { ImportReport } from './import'
+import { printable } from './terminal'
 
-const number = (value: number): string => value.toLocaleString('en-US')
+export const number = (value: number): string => value.toLocaleString('en-US')
+
+/** What became of the lines so far: `lines` = created + found + rejected + blank. */
+export interface ImportCounts {
+  readonly lines: number
+  readonly created: number
+  /** Already in the table, or in an earlier line. */
+  readonly found: number
+  readonly rejected: number
+  /** Empty lines; a line of white space is a text like any other. */
+  readonly blank: number
+  /** Of those created or found, how many have a hash number above 0, because another text has the same hash. */
+  readonly collisions: number
+}
+
+export interface RejectedLine {
+  /** 1-based. */
+  readonly line: number
+  /** One clause that never quotes the text. */
+  readonly reason: string
+}
+
+/** How an import ended. Everything that it counts is committed. */
+export interface ImportReport extends ImportCounts {
+  readonly seconds: number
+  /** The first five. */
+  readonly rejections: readonly RejectedLine[]
+  readonly end: ImportEnd
+}
+
+export type ImportEnd =
+  | { readonly kind: 'done' }
+  /** The signal was aborted. */
+  | { readonly kind: 'interrupted' }
+  /** The list could not be read further, or the server failed. The error is unchanged. */
+  | { readonly kind: 'failed'; readonly error: unknown; readonly where: string }
+
+const REJECTIONS_KEPT = 5
+
+/** Counts lines in the order of the list. */
+export class Tally {
+  private readonly sums = { lines: 0, created: 0, found: 0, rejected: 0, blank: 0, collisions: 0 }
+  private readonly kept: RejectedLine[] = []
+
+  get counts(): ImportCounts {
+    return { ...this.sums }
+  }
+
+  /** The first five. */
+  get rejections(): readonly RejectedLine[] {
+    return this.kept
+  }
+
+  blank(): void {
+    this.sums.lines += 1
+    this.sums.blank += 1
+  }
+
+  rejected(reason: string): void {
+    this.sums.lines += 1
+    this.sums.rejected += 1
+    if (this.kept.length < REJECTIONS_KEPT) this.kept.push({ line: this.sums.lines, reason })
+  }
+
+  stored(created: boolean, hashNumber: number): void {
+    this.sums.lines += 1
+    this.sums[created ? 'created' : 'found'] += 1
+    if (hashNumber > 0) this.sums.collisions += 1
+  }
+}
 
 /**
- * The table at the end of an import.
+ * Formats the table at the end of an import.
  *
- * @param unit what a line holds, in the plural
+ * @param unit what the lines hold, in the plural. @default 'lines'
  */
 export function formatReport(report: ImportReport, unit = 'lines'): string {
   const { lines, created, found, rejected, blank, collisions, seconds } = report
@@ -25,7 +94,7 @@ export function formatReport(report: ImportReport, unit = 'lines'): string {
   return [...table, ...formatRejections(report)].map((line) => `${line}\n`).join('')
 }
 
-/** Whole numbers, but for a few very long texts. */
+/** A whole number, except for a few very long texts. */
 function rate(lines: number, seconds: number): string {
   const perSecond = seconds > 0 ? lines / seconds : 0
   return perSecond === 0 || perSecond >= 10 ? number(Math.round(perSecond)) : perSecond.toFixed(1)
@@ -34,5 +103,5 @@ function rate(lines: number, seconds: number): string {
 function formatRejections({ rejections, rejected }: ImportReport): string[] {
   if (rejections.length === 0) return []
   const title = rejections.length < rejected ? `the first ${rejections.length} rejected lines:` : 'rejected lines:'
-  return ['', title, ...rejections.map(({ line, reason }) => `  line ${number(line)}: ${reason}`)]
+  return ['', title, ...rejections.map(({ line, reason }) => `  line ${number(line)}: ${printable(reason)}`)]
 }

@@ -1,12 +1,10 @@
 import type { DataSource } from 'typeorm'
-import { importLines, type ImportReport } from './import'
+import { describeError } from './error-messages'
+import { importLines } from './import-lines'
 import type { ImportTarget } from './import-target'
-import { type Line, readLines } from './lines'
-import type { List } from './list'
-import type { Output, Streams } from './output'
-import { openProgress } from './progress'
-import { describeError } from './reasons'
-import { formatReport } from './report'
+import { type Line, type List, readLines } from './list'
+import { formatReport, type ImportReport, number } from './report'
+import { openProgress, type Output, type Streams } from './terminal'
 
 export const EXIT = { done: 0, failed: 1, usage: 2, interrupted: 130 } as const
 
@@ -18,15 +16,15 @@ export interface ImportRun {
   readonly list: List
   readonly streams: Streams
   readonly signal: AbortSignal
-  /** What a line holds, in the plural. @default 'lines' */
+  /** What the lines hold, in the plural. @default 'lines' */
   readonly unit?: string
 }
 
-/** Imports a list, shows how far it is, and prints the table, also of an import that was stopped. */
+/** Imports a list, shows its progress, and prints the table, even if the import was stopped. */
 export async function runImport(run: ImportRun): Promise<ExitCode> {
   const { dataSource, target, list, streams, signal } = run
   const progress = openProgress(streams.stderr)
-  // Else the loop would wait for the next chunk, which on a terminal never comes.
+  // Otherwise the loop would wait for the next chunk, which never comes on a terminal.
   const close = (): void => list.close()
   signal.addEventListener('abort', close)
   const lines = new CountedLines(list)
@@ -34,7 +32,7 @@ export async function runImport(run: ImportRun): Promise<ExitCode> {
   try {
     report = await importLines(dataSource, target, lines.read(), {
       signal,
-      onProgress: (counts) => progress.update(counts, lines.fraction(counts.lines)),
+      onProgress: (counts) => progress.update(counts.lines, lines.fraction(counts.lines)),
     })
   } finally {
     signal.removeEventListener('abort', close)
@@ -45,7 +43,7 @@ export async function runImport(run: ImportRun): Promise<ExitCode> {
   return conclude(report, streams.stderr)
 }
 
-/** The lines of a list, and how much of it some of them are: more is read than the server has seen. */
+/** Knows what fraction of the list a number of lines is: more has been read than the server has seen. */
 class CountedLines {
   private lines = 0
 
@@ -66,11 +64,11 @@ class CountedLines {
 
 function conclude({ end, lines }: ImportReport, stderr: Output): ExitCode {
   if (end.kind === 'done') return EXIT.done
-  const next = `The table holds what is counted above. Run it again: it starts at the top and finds what is there.`
+  const next = 'The rows counted above are stored. Run the command again: it starts at the top and finds them.'
   if (end.kind === 'interrupted') {
-    stderr.write(`\nStopped after line ${lines.toLocaleString('en-US')}. ${next}\n`)
+    stderr.write(`\nStopped after line ${number(lines)}. ${next}\n`)
     return EXIT.interrupted
   }
-  stderr.write(`\nFailed (${end.place}): ${describeError(end.error)}\n${next}\n`)
+  stderr.write(`\nFailed (${end.where}): ${describeError(end.error)}\n${next}\n`)
   return EXIT.failed
 }

@@ -1,6 +1,6 @@
 import { parseArgs, type ParseArgsConfig } from 'node:util'
 
-/** What a person asked for. */
+/** What the command line asks for. */
 export type Invocation =
   | { readonly kind: 'help' }
   | { readonly kind: 'version' }
@@ -9,33 +9,33 @@ export type Invocation =
       readonly dataSource: string
       readonly entity: string
       readonly property: string | undefined
-      /** `-` is standard input. */
+      /** A file name; `-` is standard input. */
       readonly list: string
     }
 
-/** The command line makes no sense; exit code 2. */
+/** The command line is wrong; exit code 2. */
 export class UsageError extends Error {
   override readonly name = 'UsageError'
 }
 
-export const HELP = `Usage: typeorm-unique-text import -d DATA-SOURCE --entity ENTITY [--property NAME] LIST
+export const HELP = `Usage: typeorm-unique-text import -d DATA-SOURCE --entity NAME [--property NAME] LIST
 
-Finds or creates a row for every line of LIST, a UTF-8 file; - is standard input.
-Lines that are refused are counted, and the first are told with their reasons.
-Run it again: what is there is found, nothing is created twice.
+Finds or creates a row for each line of LIST: a UTF-8 file, or - for standard input.
+Lines that are refused are counted; the first five are reported with the reason.
+You can run it again at any time: rows that exist are found, and none is created twice.
 
-  -d, --dataSource FILE   exports the DataSource, as for TypeORM's own commands;
-                          TypeScript is loaded by the tsx of your project
-      --entity NAME       name of its class or of its table
-      --property NAME     the unique text; may be left out if the entity has one
-      --help              show this and exit
-      --version           show the version and exit
+  -d, --dataSource FILE   the file that exports the DataSource, as for TypeORM's own
+                          commands; TypeScript is loaded with your project's tsx
+      --entity NAME       the entity's class name or table name
+      --property NAME     the unique text; needed only if the entity has several
+  -h, --help              show this help and exit
+  -v, --version           show the version and exit
 
-Exit code: 0 done, 1 failure, 2 wrong usage, 130 stopped by Ctrl-C.
+Exit codes: 0 success, 1 failure, 2 wrong usage, 130 stopped by Ctrl-C.
 `
 
 const OPTIONS = {
-  // As TypeORM spells it.
+  // Spelled as in TypeORM's own commands.
   dataSource: { type: 'string', short: 'd' },
   entity: { type: 'string' },
   property: { type: 'string' },
@@ -44,6 +44,8 @@ const OPTIONS = {
 } as const satisfies ParseArgsConfig['options']
 
 /**
+ * Parses the command line.
+ *
  * @param args without the program's own name
  * @throws UsageError
  */
@@ -52,14 +54,14 @@ export function parseInvocation(args: readonly string[]): Invocation {
   if (values.help === true) return { kind: 'help' }
   if (values.version === true) return { kind: 'version' }
   const [command, list, ...more] = positionals
-  if (command === undefined) throw new UsageError('Say what to do: import.')
-  if (command !== 'import') throw new UsageError(`There is no command "${command}"; there is import.`)
+  if (command === undefined) throw new UsageError('Name a command: import.')
+  if (command !== 'import') throw new UsageError(`Unknown command "${command}". The only command is import.`)
   const { dataSource, entity, property } = values
-  if (dataSource === undefined) throw new UsageError('Say where the DataSource is: -d ormconfig.ts')
-  if (entity === undefined) throw new UsageError('Say which entity: --entity Page')
-  if (list === undefined) throw new UsageError('Say which list to import: a file, or - for standard input.')
+  if (dataSource === undefined) throw new UsageError('Name the file that exports the DataSource: -d ormconfig.ts')
+  if (entity === undefined) throw new UsageError('Name the entity: --entity Page')
+  if (list === undefined) throw new UsageError('Name the list to import: a file, or - for standard input.')
   if (more.length > 0)
-    throw new UsageError('Name one list only, or join them: cat A B | typeorm-unique-text import … -')
+    throw new UsageError('Name only one list, or join several: cat A B | typeorm-unique-text import … -')
   return { kind: 'import', dataSource, entity, property, list }
 }
 

@@ -12,9 +12,9 @@ import {
   UniqueTextEntity,
   uniqueTextMethods,
 } from '../../src'
-import { importLines } from '../../src/cli/import'
+import { importLines } from '../../src/cli/import-lines'
 import { findTarget } from '../../src/cli/import-target'
-import { readLines } from '../../src/cli/lines'
+import { readLines } from '../../src/cli/list'
 import type { TextTable } from '../../src/sql/text-table'
 import { declarationsOf } from '../../src/typeorm/registry'
 import { Url } from '../../src/url'

@@ -5,9 +5,10 @@ import { Column, DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { DeclarationError, SchemaDriftError, UniqueText } from '../../src'
 import { url } from '../../src/text'
-import { importLines, type ImportOptions, type ImportReport } from '../../src/cli/import'
+import { importLines, type ImportOptions } from '../../src/cli/import-lines'
 import { findTarget } from '../../src/cli/import-target'
-import type { Line } from '../../src/cli/lines'
+import type { Line } from '../../src/cli/list'
+import type { ImportReport } from '../../src/cli/report'
 import { UsageError } from '../../src/cli/usage'
 import { Url } from '../../src/url'
 import { useDatabase } from '../support/database'
@@ -134,7 +135,7 @@ describe('importLines', () => {
     const report = await run('Page', lines)
     // The batch before it, and the one that was at the server beside it.
     expect(report).toMatchObject({ lines: 2_000, created: 2_000 })
-    expect(report.end).toMatchObject({ kind: 'failed', place: 'lines 1,001 to 2,000' })
+    expect(report.end).toMatchObject({ kind: 'failed', where: 'lines 1,001 to 2,000' })
     const { error } = report.end as { error: unknown }
     expect(error).toMatchObject({ code: '53100', message: 'could not extend file' })
     const { rows } = await client.query(`select count(*)::int as n from page where url like 'http://full.%'`)
@@ -153,7 +154,7 @@ describe('importLines', () => {
     expect(report.end).toMatchObject({
       kind: 'failed',
       error: new Error('the disk is gone'),
-      place: 'after line 2,000',
+      where: 'after line 2,000',
     })
   })
 
@@ -211,7 +212,7 @@ describe('findTarget', () => {
   })
 
   test.each([
-    [{ entity: 'Nobody' }, UsageError, 'Those with a unique text: "Url", "Page", "Crowded", "Note", "Person".'],
+    [{ entity: 'Nobody' }, UsageError, 'Entities with a unique text: "Url", "Page", "Crowded", "Note", "Person".'],
     [{ entity: 'Note' }, UsageError, 'with --property: "title", "body"'],
     [{ entity: 'Page', property: 'title' }, UsageError, 'with --property: "url"'],
     [{ entity: 'Note', property: 'title' }, DeclarationError, 'is unique within "tenant"'],
@@ -271,9 +272,9 @@ describe('typeorm-unique-text import', () => {
       typed(['import', '-d', 'ormconfig.ts', '--entity', 'Nobody', 'examples/urls.txt']),
     ])
     expect(nothing).toMatchObject({ code: 2, stdout: '' })
-    expect(nothing.stderr).toMatch(/^Say what to do: import\.\nSee typeorm-unique-text --help\.\n$/)
+    expect(nothing.stderr).toMatch(/^Name a command: import\.\nSee typeorm-unique-text --help\.\n$/)
     expect(entity).toMatchObject({ code: 2, stdout: '' })
-    expect(entity.stderr).toMatch(/^The DataSource has no entity "Nobody"\. Those with a unique text: "Url"\.\n/)
+    expect(entity.stderr).toMatch(/^The DataSource has no entity "Nobody"\. Entities with a unique text: "Url"\.\n/)
   })
 
   test('tells failures with exit code 1, in one line', async () => {
@@ -289,7 +290,7 @@ describe('typeorm-unique-text import', () => {
       expect({ code, stdout }).toEqual({ code: 1, stdout: '' })
     expect(drift.stderr).toMatch(/^Table "urls" is not ready: table "urls" is missing\. .*migration:run\.\n$/)
     expect(dead.stderr).toBe('connect ECONNREFUSED 127.0.0.1:1\n')
-    expect(list.stderr).toMatch(/^The list cannot be opened: ENOENT.*\n$/)
+    expect(list.stderr).toMatch(/^Cannot open the list: ENOENT.*\n$/)
     expect(config.stderr).toBe('There is no file "no-such-config.ts".\n')
   })
 
@@ -304,7 +305,7 @@ describe('typeorm-unique-text import', () => {
     child.kill('SIGINT')
     const { code, stdout, stderr } = await ended
     expect(code).toBe(130)
-    expect(stderr).toMatch(/Stopped after line [\d,]+\. The table holds what is counted above\./)
+    expect(stderr).toMatch(/Stopped after line [\d,]+\. The rows counted above are stored\./)
     expect(stderr).not.toMatch(/^ +at /m)
     const created = Number(/^created +([\d,]+)$/m.exec(stdout)?.[1]?.replaceAll(',', ''))
     expect(created).toBeGreaterThan(0)

@@ -1,10 +1,5 @@
-import { PassThrough } from 'node:stream'
 import { describe, expect, test } from 'vitest'
-import type { ImportReport } from '../../../src/cli/import'
-import type { Output } from '../../../src/cli/output'
-import { openProgress } from '../../../src/cli/progress'
-import { formatReport } from '../../../src/cli/report'
-import { Tally } from '../../../src/cli/tally'
+import { formatReport, type ImportReport, Tally } from '../../../src/cli/report'
 
 const report: ImportReport = {
   lines: 12_345,
@@ -41,6 +36,11 @@ describe('formatReport', () => {
     )
   })
 
+  test('a reason that holds control characters cannot command the terminal', () => {
+    const rejections = [{ line: 1, reason: 'no \x1b[2Jsuch\nthing' }]
+    expect(formatReport({ ...report, rejections })).toContain('  line 1: no \\u001b[2Jsuch\\u000athing\n')
+  })
+
   test('leaves out what there is none of', () => {
     const empty = { ...report, lines: 0, created: 0, found: 0, rejected: 0, seconds: 0, rejections: [] }
     expect(formatReport(empty)).toMatch(/^lines .*\nlines per second +0\n$/s)
@@ -59,35 +59,5 @@ describe('Tally', () => {
     expect(tally.counts).toEqual({ lines: 11, created: 2, found: 1, rejected: 7, blank: 1, collisions: 1 })
     expect(tally.rejections.map(({ line }) => line)).toEqual([5, 6, 7, 8, 9])
     expect(tally.rejections[4]).toEqual({ line: 9, reason: 'reason 4' })
-  })
-})
-
-describe('openProgress', () => {
-  const counts = { lines: 5_000, created: 5_000, found: 0, rejected: 0, blank: 0, collisions: 0 }
-  const output = (terminal: boolean): { stream: Output; written: () => string } => {
-    const stream = Object.assign(new PassThrough(), terminal ? { isTTY: true, columns: 60 } : {})
-    return { stream, written: () => String((stream.read() as Buffer | null) ?? '') }
-  }
-
-  test('draws a bar over itself on a terminal, and removes it', () => {
-    const { stream, written } = output(true)
-    let now = 0
-    const progress = openProgress(stream, () => now)
-    now = 500
-    progress.update(counts, 0.5)
-    expect(written()).toBe('\x1b[1G\x1b[0K[############------------] 50 %  5,000 lines  10,000 per se')
-    progress.update(counts, 0.6)
-    expect(written()).toBe('')
-    progress.end()
-    expect(written()).toBe('\x1b[1G\x1b[0K')
-  })
-
-  test('writes plain lines elsewhere, and not too many', () => {
-    const { stream, written } = output(false)
-    let now = 0
-    const progress = openProgress(stream, () => now)
-    for (now = 0; now < 12_000; now += 500) progress.update(counts, undefined)
-    progress.end()
-    expect(written()).toBe('5,000 lines  1,000 per second\n5,000 lines  500 per second\n')
   })
 })

@@ -1,5 +1,6 @@
+import { gzipSync } from 'node:zlib'
 import { describe, expect, test } from 'vitest'
-import { type Line, ListError, MAX_LINE_BYTES, readLines } from '../../../src/cli/lines'
+import { type Line, ListError, MAX_LINE_BYTES, readLines } from '../../../src/cli/list'
 
 async function* inPieces(bytes: Uint8Array, size: number): AsyncGenerator<Uint8Array> {
   for (let start = 0; start < bytes.length; start += size) yield bytes.subarray(start, start + size)
@@ -12,6 +13,7 @@ async function linesOf(list: Uint8Array | string, size = 64 * 1024): Promise<Lin
 }
 
 const NOT_UTF8 = { reason: 'it is not valid UTF-8' }
+const CR = { reason: 'it contains a carriage return (CR) before its end' }
 
 describe('readLines', () => {
   test.each([
@@ -22,7 +24,6 @@ describe('readLines', () => {
     ['empty lines', '\n\na\n\n', ['', '', 'a', '']],
     ['CRLF', 'a\r\nb\r\n\r\nc', ['a', 'b', '', 'c']],
     ['a carriage return at the very end', 'a\r', ['a']],
-    ['one carriage return only', 'a\r\r\nb\rc\n', ['a\r', 'b\rc']],
     ['a byte order mark', '\uFEFFa\nb\n', ['a', 'b']],
     ['a byte order mark alone', '\uFEFF', ['']],
     ['a second byte order mark, which is text', '\uFEFF\uFEFFa\n\uFEFFb\n', ['\uFEFFa', '\uFEFFb']],
@@ -45,9 +46,43 @@ describe('readLines', () => {
     expect(await linesOf(Buffer.from(bytes))).toEqual([NOT_UTF8])
   })
 
-  test('a list of binary data is refused line by line', async () => {
+  test('a list in another encoding is refused line by line', async () => {
     const lines = await linesOf(Buffer.from([0x80, 0x0a, 0x81, 0x0a, 0x0a, 0xff]))
     expect(lines).toEqual([NOT_UTF8, NOT_UTF8, '', NOT_UTF8])
+  })
+
+  test('a line with a carriage return inside is refused, and no other: it could be two texts', async () => {
+    const list = 'a\nb\r\r\nc\rd\ne\r\nf\r'
+    for (const size of [1, 2, 3, 1000]) expect(await linesOf(list, size)).toEqual(['a', CR, CR, 'e', 'f'])
+  })
+
+  test('a list that ends its lines with CR alone is refused with the command that converts it, however long', async () => {
+    const advice = `The list ends its lines with CR alone. Convert it: tr '\\r' '\\n' < LIST > NEW-LIST`
+    for (const size of [1, 4, 1000]) await expect(linesOf('a\rb\rc\r', size)).rejects.toThrow(new ListError(advice))
+    const long = 'http://a.example/\r'.repeat(2 ** 20)
+    await expect(linesOf(long)).rejects.toThrow(new ListError(advice))
+  })
+
+  test.each([
+    ['gzip', gzipSync('a\nb\n'), 'gzip -dc LIST | typeorm-unique-text'],
+    ['bzip2', Buffer.from('BZh91AY'), 'bzip2 -dc'],
+    ['xz', Buffer.from('fd377a585a000004', 'hex'), 'xz -dc'],
+    ['zstd', Buffer.from('28b52ffd2400', 'hex'), 'zstd -dc'],
+    ['zip', Buffer.from('PK\x03\x04'), 'unzip -p'],
+    ['NUL in its first line', Buffer.from('SQLite format 3\0\n'), 'binary data'],
+    ['UTF-16 without a mark', Buffer.from('http://a.example/\n', 'utf16le'), 'binary data'],
+    ['NUL and bytes that are not UTF-8', Buffer.from('894e470a001a0a', 'hex'), 'binary data'],
+  ])('a list with %s is refused with advice', async (_, list, advice) => {
+    await expect(linesOf(list)).rejects.toThrow(ListError)
+    await expect(linesOf(list)).rejects.toThrow(advice)
+  })
+
+  test('a compressed list is recognized in chunks of any size', async () => {
+    for (const size of [1, 2, 1000]) await expect(linesOf(gzipSync('a\n'), size)).rejects.toThrow('gzip -dc')
+  })
+
+  test('a text that holds NUL further down is a text: its line is refused later, and no other', async () => {
+    expect(await linesOf('a\nb\0c\nd\n')).toEqual(['a', 'b\0c', 'd'])
   })
 
   test('refuses a line that is too long, wherever it stands, and keeps nothing of it', async () => {

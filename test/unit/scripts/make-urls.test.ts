@@ -6,11 +6,11 @@ import { parseUrl } from '../../../src/url'
 
 const list = readFileSync(path.join(__dirname, '../../../examples/urls.txt'), 'utf8')
 
-test('the list of the example is what its script makes', () => {
+test('examples/urls.txt is what its script writes', () => {
   expect(urlList).toBe(list)
 })
 
-test('it is as long and as varied as the issue asks for', () => {
+test('it holds refused lines, repeated URLs, and URLs too long for a plain unique index', () => {
   const lines = list.split('\n').slice(0, -1)
   const urls = lines.map(parseUrl)
   expect(lines.length).toBeGreaterThan(5_000)
@@ -19,7 +19,7 @@ test('it is as long and as varied as the issue asks for', () => {
   expect(new Set(lines).size).toBeGreaterThan(4_000)
 })
 
-test('it names no host but those that are for documents', () => {
+test('it names only hosts that are reserved for documentation', () => {
   const reserved = /(?:^|\.)(?:example|test|example\.(?:com|org|net))$|^localhost$/
   const documentation = /^(?:192\.0\.2|198\.51\.100|203\.0\.113)\.\d+$|^\[2001:db8:/
   const hosts = list.split('\n').flatMap((line) => parseUrl(line)?.host ?? [])

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { describeError, refusalReason } from '../../../src/cli/reasons'
+import { describeError, refusalReason } from '../../../src/cli/error-messages'
 import { ChainLimitError, TextRejectedError } from '../../../src/errors'
 
 const driver = (code: string, fields: object = {}): Error =>
@@ -13,7 +13,7 @@ test.each([
   ],
   [driver('22P02'), 'the database refuses it (SQLSTATE 22P02)'],
   [driver('23505', { constraint: 'IDX_1' }), 'the database refuses it (SQLSTATE 23505, "IDX_1")'],
-  [new RangeError('secret'), `it made the declaration's "parse" throw a RangeError`],
+  [new RangeError('secret'), `the declaration's "parse" threw a RangeError for it`],
   ['secret', 'it is refused'],
 ])('%s, without the text', (error, reason) => {
   expect(refusalReason(error)).toBe(reason)
@@ -32,4 +32,21 @@ test('an error that ends the command keeps its words', () => {
   expect(describeError(both)).toBe('connect ECONNREFUSED ::1; connect ECONNREFUSED 127.0.0.1')
   expect(describeError(new TypeError(''))).toBe('TypeError')
   expect(describeError('a string')).toBe('a string')
+})
+
+test.each(['22P02', '23505', 'P0001', 'XX000', 'UT001'])(
+  'the message of SQLSTATE %s, which may quote the text, is not shown',
+  (code) => {
+    expect(describeError(driver(code))).toBe(`the database refuses a statement (SQLSTATE ${code})`)
+  },
+)
+
+test('no message can command the terminal', () => {
+  const hostile = 'a\x1b]0;title\x07\nb'
+  expect(describeError(Object.assign(new Error(hostile), { code: '42501' }))).toBe(
+    'a\\u001b]0;title\\u0007\\u000ab (SQLSTATE 42501)',
+  )
+  expect(describeError(new Error(hostile))).toBe('a\\u001b]0;title\\u0007\nb')
+  expect(describeError(new AggregateError([new Error(hostile)], ''))).not.toMatch(/[\x1b\x07]/)
+  expect(describeError('\x1b[2J')).toBe('\\u001b[2J')
 })

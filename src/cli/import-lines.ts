@@ -1,0 +1,178 @@
+import { setImmediate } from 'node:timers/promises'
+import type { DataSource, ObjectLiteral } from 'typeorm'
+import { hashNumberOf } from '../find-or-create/hydrate'
+import { type FindOrCreateManyResult, type PreparedMany, prepareMany } from '../find-or-create/find-or-create-many'
+import { ensureReady } from '../typeorm/readiness'
+import { refusalReason } from './error-messages'
+import type { ImportTarget } from './import-target'
+import type { Line } from './list'
+import { type ImportCounts, type ImportEnd, type ImportReport, number, Tally } from './report'
+
+export interface ImportOptions {
+  /** Called after each batch. */
+  readonly onProgress?: (counts: ImportCounts) => void
+  /** Once aborted, no batch follows those that are at the server. */
+  readonly signal?: AbortSignal | undefined
+}
+
+const BATCH_LINES = 1_000
+/** The server works on one while the answer to the other is read and the next is parsed. */
+const BATCHES_AT_SERVER = 2
+/** Of all batches at the server together, so that memory stays as flat for a list of long lines. */
+const CHARACTERS_AT_SERVER = 4 * 2 ** 20
+
+/**
+ * Finds or creates a row for every line, in batches that each commit by themselves. A line that is refused is counted
+ * and skipped. Two batches are at the server, on two connections, while the next is read and parsed; no more is held.
+ *
+ * @param lines as `readLines` yields them
+ * @throws SchemaDriftError, UnsupportedDatabaseError before anything is read or written
+ * @throws the driver's own error if it cannot connect; a failure after that is part of the report
+ */
+export async function importLines(
+  dataSource: DataSource,
+  target: ImportTarget,
+  lines: AsyncIterable<readonly Line[]>,
+  options: ImportOptions = {},
+): Promise<ImportReport> {
+  await ensureReady(target.declaration, async (sql, parameters) => await dataSource.query(sql, parameters))
+  const started = performance.now()
+  const tally = new Tally()
+  const end = await new Import({ dataSource, target, tally, ...options }).run(lines)
+  return {
+    ...tally.counts,
+    rejections: tally.rejections,
+    seconds: (performance.now() - started) / 1_000,
+    end: options.signal?.aborted === true ? { kind: 'interrupted' } : end,
+  }
+}
+
+interface ImportParts extends ImportOptions {
+  readonly dataSource: DataSource
+  readonly target: ImportTarget
+  readonly tally: Tally
+}
+
+/** Takes batches to the server, and counts what came of them in the order of the list. */
+class Import {
+  private readonly atServer: { readonly characters: number; readonly stored: Promise<StoredBatch> }[] = []
+  private failure: ImportEnd | undefined
+
+  constructor(private readonly parts: ImportParts) {}
+
+  async run(lines: AsyncIterable<readonly Line[]>): Promise<ImportEnd> {
+    const { target, signal } = this.parts
+    let read = 0
+    let unreadable: ImportEnd | undefined
+    try {
+      for await (const batch of inBatches(lines)) {
+        const parsed = parseBatch(target, batch)
+        read += batch.lines.length
+        await this.makeRoomFor(batch.characters)
+        if (this.failure !== undefined || signal?.aborted === true) break
+        this.atServer.push({ characters: batch.characters, stored: storeBatch(this.parts, parsed) })
+        // Lets the batch leave before the next one takes the processor.
+        await setImmediate()
+      }
+    } catch (error) {
+      unreadable = { kind: 'failed', error, where: `after line ${number(read)}` }
+    }
+    while (this.atServer.length > 0) await this.awaitOldest()
+    return this.failure ?? unreadable ?? { kind: 'done' }
+  }
+
+  /** A batch of one long line goes alone, however long it is. */
+  private async makeRoomFor(characters: number): Promise<void> {
+    const sum = (): number => this.atServer.reduce((total, batch) => total + batch.characters, characters)
+    while (this.atServer.length === BATCHES_AT_SERVER || (this.atServer.length > 0 && sum() > CHARACTERS_AT_SERVER)) {
+      await this.awaitOldest()
+    }
+  }
+
+  private async awaitOldest(): Promise<void> {
+    const stored = await this.atServer.shift()?.stored
+    if (!stored) return
+    const failure = countBatch(this.parts, stored)
+    this.failure ??= failure
+  }
+}
+
+/** Lines that are stored together. */
+interface Batch {
+  readonly lines: readonly Line[]
+  readonly characters: number
+}
+
+async function* inBatches(lines: AsyncIterable<readonly Line[]>): AsyncGenerator<Batch, void, undefined> {
+  let batch: Line[] = []
+  let characters = 0
+  for await (const some of lines) {
+    for (const line of some) {
+      batch.push(line)
+      if (typeof line === 'string') characters += line.length
+      if (batch.length < BATCH_LINES && characters < CHARACTERS_AT_SERVER / BATCHES_AT_SERVER) continue
+      yield { lines: batch, characters }
+      batch = []
+      characters = 0
+    }
+  }
+  if (batch.length > 0) yield { lines: batch, characters }
+}
+
+/** The rows to store, and what became of every line before that. */
+interface ParsedBatch {
+  readonly rows: PreparedMany<ObjectLiteral>
+  readonly fates: readonly (typeof TO_STORE | typeof BLANK | { readonly reason: string })[]
+}
+
+const TO_STORE = 'to store'
+const BLANK = 'blank'
+
+function parseBatch(target: ImportTarget, { lines }: Batch): ParsedBatch {
+  const values: ObjectLiteral[] = []
+  const fates = lines.map((line): ParsedBatch['fates'][number] => {
+    if (typeof line !== 'string') return line
+    if (line === '') return BLANK
+    try {
+      const parsed = target.toValues(line)
+      if (!parsed) return { reason: target.refusal }
+      values.push(parsed)
+      return TO_STORE
+    } catch (error) {
+      return { reason: refusalReason(error) }
+    }
+  })
+  return { rows: prepareMany(target.rows, values), fates }
+}
+
+interface StoredBatch {
+  readonly fates: ParsedBatch['fates']
+  readonly answer: { readonly results: readonly FindOrCreateManyResult<ObjectLiteral>[] } | { readonly error: unknown }
+}
+
+/** Never rejects, so that nothing is lost while the next batch is read. */
+async function storeBatch({ dataSource }: ImportParts, { rows, fates }: ParsedBatch): Promise<StoredBatch> {
+  try {
+    return { fates, answer: { results: await rows.run(dataSource.manager) } }
+  } catch (error) {
+    return { fates, answer: { error } }
+  }
+}
+
+function countBatch({ tally, onProgress }: ImportParts, { fates, answer }: StoredBatch): ImportEnd | undefined {
+  const first = tally.counts.lines + 1
+  if ('error' in answer) {
+    const where = `lines ${number(first)} to ${number(first + fates.length - 1)}`
+    return { kind: 'failed', error: answer.error, where }
+  }
+  let index = 0
+  for (const fate of fates) {
+    const result = fate === TO_STORE ? answer.results[index++] : undefined
+    if (fate === BLANK) tally.blank()
+    else if (fate !== TO_STORE) tally.rejected(fate.reason)
+    else if (!result || 'error' in result) tally.rejected(refusalReason(result?.error))
+    else tally.stored(result.created, hashNumberOf(result.entity))
+  }
+  onProgress?.(tally.counts)
+  return undefined
+}
