@@ -5,8 +5,8 @@ import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest'
 import { createDatabase, dropDatabase, inDatabase, runOnce } from '../support/databases'
 import { COMBINATIONS, compile, COMPILERS, type Compiled, digestOf } from './compile'
 import { runQuickStart } from './quick-start'
-import { readExample } from './readme'
-import { listFiles, makeProject, OLDEST_PEERS, openWorkspace, succeed, type Workspace } from './workspace'
+import { type Example, readExample } from './readme'
+import { listFiles, makeProject, OLDEST_PEERS, openWorkspace, type Project, succeed, type Workspace } from './workspace'
 
 const PATIENCE = { timeout: 240_000 }
 const readme = readExample(await readFile(path.join(import.meta.dirname, '../../README.md'), 'utf8'))
@@ -24,6 +24,13 @@ afterAll(async () => {
   for (const name of databases) await dropDatabase(inject('serverUrl'), name)
   await Promise.all(opened.map(async ({ remove }) => await remove()))
 }, PATIENCE.timeout)
+
+async function runSteps(project: Project, { steps }: Example): Promise<void> {
+  for (const { command, output } of steps) {
+    const { stdout } = succeed(await project.run('bash', ['-euo', 'pipefail', '-c', command]))
+    expect(stdout.trim()).toBe(output ?? stdout.trim())
+  }
+}
 
 describe.concurrent('a project that installs the tarball', () => {
   test('in JavaScript, CommonJS, runs the quick start and the import command', PATIENCE, async () => {
@@ -81,12 +88,27 @@ describe.concurrent('a project that installs the tarball', () => {
       databaseUrl: await newDatabase('readme'),
       files: readme.files,
     })
-    for (const { command, output } of readme.steps) {
-      const { stdout } = succeed(await project.run('bash', ['-euo', 'pipefail', '-c', command]))
-      expect(stdout.trim()).toBe(output ?? stdout.trim())
-    }
+    await runSteps(project, readme)
     const tsc = path.join(workspace.folder, COMPILERS['7.0'])
     expect(await project.run('node', [tsc, '-p', '.', '--noEmit'])).toEqual({ code: 0, stdout: '', stderr: '' })
+  })
+
+  test.each(['basic', 'javascript'])(
+    'can be a copy of examples/%s, which does what it says',
+    PATIENCE,
+    async (name) => {
+      const databaseUrl = await newDatabase(`example ${name}`)
+      const project = await makeProject(workspace.current, `example ${name}`, { example: name, databaseUrl })
+      const steps = readExample(await readFile(path.join(project.folder, 'README.md'), 'utf8'))
+      expect(steps.steps.filter(({ output }) => output !== undefined)).toHaveLength(1)
+      await runSteps(project, steps)
+    },
+  )
+
+  test('gets the right types in a copy of examples/basic', PATIENCE, async () => {
+    const project = await makeProject(workspace.current, 'types of basic', { example: 'basic' })
+    const tsc = path.join(workspace.folder, COMPILERS['7.0'])
+    expect(await project.run('node', [tsc, '-p', '.'])).toEqual({ code: 0, stdout: '', stderr: '' })
   })
 })
 

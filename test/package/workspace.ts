@@ -5,6 +5,7 @@ import path from 'node:path'
 
 const checkout = path.resolve(import.meta.dirname, '../..')
 const fixtures = path.join(import.meta.dirname, 'fixtures')
+const examples = path.join(checkout, 'examples')
 
 /** What a command gave; the tests say which code they expect. */
 export interface CommandResult {
@@ -80,13 +81,15 @@ async function fill(folder: string): Promise<Omit<Workspace, 'remove'>> {
 export async function makeProject(
   { folder: installed }: Installation,
   name: string,
-  { fixture, files = {}, databaseUrl = '' }: ProjectOptions,
+  { fixture, example, files = {}, databaseUrl = '' }: ProjectOptions,
 ): Promise<Project> {
   const folder = path.join(path.dirname(installed), 'projects', name)
   await mkdir(folder, { recursive: true })
-  if (fixture) await cp(path.join(fixtures, fixture), folder, { recursive: true })
+  const sources = example === undefined ? fixture && path.join(fixtures, fixture) : path.join(examples, example)
+  if (sources) await cp(sources, folder, { recursive: true })
   await symlink(path.join(installed, 'node_modules'), path.join(folder, 'node_modules'))
-  const all: Record<string, string> = { 'package.json': '{ "private": true }', ...files }
+  const own = example === undefined ? { 'package.json': '{ "private": true }' } : {}
+  const all: Record<string, string> = { ...own, ...files }
   for (const [file, text] of Object.entries(all)) {
     await mkdir(path.dirname(path.join(folder, file)), { recursive: true })
     await writeFile(path.join(folder, file), text)
@@ -97,7 +100,10 @@ export async function makeProject(
 }
 
 export interface ProjectOptions {
+  /** A folder in `fixtures`. */
   readonly fixture?: string
+  /** A folder in `examples`, with its own package.json. */
+  readonly example?: string
   readonly files?: Readonly<Record<string, string>>
   readonly databaseUrl?: string
 }
