@@ -11,7 +11,7 @@ export interface Change {
 /** Every column whose name changes, from the old to the new. */
 export function renamedColumns(from: GuardNote, to: TextTable): ReadonlyMap<string, string> {
   const pairs = [
-    ...from.text.map((name, place) => [name, to.text[place]?.name ?? name] as const),
+    ...from.text.map(({ name }, position) => [name, to.text[position]?.name ?? name] as const),
     [from.hash, to.hash] as const,
     [from.number, to.number] as const,
     [from.chained, to.chained] as const,

@@ -55,20 +55,38 @@ export const dropFunction = (name: string): string => `DROP FUNCTION IF EXISTS $
 export const commentOnFunction = (name: string, comment: string): string =>
   `COMMENT ON FUNCTION ${name}() IS ${literal(comment)}`
 
-/** What the comment on the guard's functions says, as JSON: enough to find a drift, and to follow a renamed column. */
-export interface GuardNote extends Pick<TextTable, 'hash' | 'number' | 'chained' | 'index' | 'check' | 'normalizer'> {
+/** What of a declaration the rows depend on, as the comment on the guard's functions holds it. */
+const NOTED = [
+  'name',
+  'text',
+  'normalizers',
+  'scope',
+  'nullable',
+  'hash',
+  'number',
+  'chained',
+  'index',
+  'check',
+] as const
+
+/**
+ * What the comment on the guard's functions says, as JSON: enough to find a drift, to follow a renamed column, and to
+ * make the rows anew as they were.
+ */
+export interface GuardNote extends Pick<TextTable, (typeof NOTED)[number]> {
   readonly protocol: number
   /** Digest of everything that is installed. */
   readonly source: string
-  readonly text: readonly string[]
+  /** The name of the digest. */
+  readonly digest: string
 }
 
 function guardComment(table: TextTable, sources: readonly string[]): string {
-  const { hash, number, chained, index, check, normalizer } = table
   const source = createHash('sha256').update(sources.join('\n')).digest('hex').slice(0, 16)
-  const text = table.text.map(({ name }) => name)
-  const note: GuardNote = { protocol: PROTOCOL_VERSION, source, normalizer, text, hash, number, chained, index, check }
-  return GUARD_COMMENT_PREFIX + JSON.stringify(note)
+  const noted = Object.fromEntries(NOTED.map((key) => [key, table[key]]))
+  return (
+    GUARD_COMMENT_PREFIX + JSON.stringify({ protocol: PROTOCOL_VERSION, source, digest: table.digest.name, ...noted })
+  )
 }
 
 /** undefined where the comment is not ours, or of a version that wrote something else. */

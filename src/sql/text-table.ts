@@ -10,6 +10,8 @@ export interface TextColumn {
 
 /** A table with a unique text, by its database names: all that SQL needs to know of a declaration. */
 export interface TextTable {
+  /** What `by` calls the text. */
+  readonly name: string
   /** undefined: `search_path` decides. */
   readonly schema: string | undefined
   readonly table: string
@@ -25,8 +27,8 @@ export interface TextTable {
   readonly nullable: boolean
   readonly immutable: boolean
   readonly maxChainLength: number
-  /** `name@version`, kept in the guard's comment so that a changed one is found. */
-  readonly normalizer: string
+  /** `name@version` for each column of the text; kept in the guard's comment so that a changed one is found. */
+  readonly normalizers: readonly string[]
   /** First part of the names of the guard's functions and triggers. */
   readonly guard: string
 }
@@ -37,7 +39,7 @@ export const tableName = ({ schema, table }: TextTable): string => qualified(sch
 export const field = (row: string, name: string): string => (row === '' ? quote(name) : `${row}.${quote(name)}`)
 
 /** The text that is hashed. A column that is NULL leaves out its prefix too. */
-export function composed({ text }: TextTable, row: string): string {
+export function composed({ text }: Pick<TextTable, 'text'>, row: string): string {
   const [first] = text
   if (text.length === 1 && first?.prefix === '') return `${field(row, first.name)}::pg_catalog.text`
   return text
@@ -48,10 +50,11 @@ export function composed({ text }: TextTable, row: string): string {
     .join(' || ')
 }
 
-export const hashOf = (table: TextTable, row: string): string => table.digest.sql(composed(table, row))
+export const hashOf = (table: Pick<TextTable, 'text' | 'digest'>, row: string): string =>
+  table.digest.sql(composed(table, row))
 
 /** All text columns NULL: a row without a text, outside every chain. Empty where that cannot be. */
-export function textIsNull(table: TextTable, row: string): string {
+export function textIsNull(table: Pick<TextTable, 'text'>, row: string): string {
   return table.text.map(({ name }) => `${field(row, name)} IS NULL`).join(' AND ')
 }
 
@@ -82,7 +85,7 @@ export function sameChain(table: TextTable, left: string, right: string): string
 }
 
 /** What the check holds a row to; it is what fails safe when another trigger changes the text after ours. */
-export function checkExpression(table: TextTable): string {
+export function checkExpression(table: Omit<TextTable, 'check'>): string {
   const hash = quote(table.hash)
   const honest = `${hash} = ${hashOf(table, '')}`
   const positive = `${quote(table.number)} >= 0`

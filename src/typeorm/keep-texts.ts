@@ -52,7 +52,9 @@ function renamedFrom(declaration: Declaration, table: Table, notes: readonly Gua
   const has = (name: string): boolean => table.findColumnByName(name) !== undefined
   const isNew = ({ table: one }: Declaration): boolean => !has(one.hash) && one.text.every(({ name }) => !has(name))
   const declared = new Set(metadata.columns.map(({ databaseName }) => databaseName))
-  const gone = notes.filter(({ hash, text }) => has(hash) && [hash, ...text].every((name) => !declared.has(name)))
+  const gone = notes.filter(
+    ({ hash, text }) => has(hash) && [hash, ...text.map(({ name }) => name)].every((name) => !declared.has(name)),
+  )
   const [only] = gone
   const whole =
     table.checks.some(({ name }) => name === only?.check) && table.indices.some(({ name }) => name === only?.index)

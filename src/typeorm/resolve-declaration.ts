@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import type { EntityMetadata } from 'typeorm'
 import { UnsupportedDatabaseError } from '../errors'
 import { fitName } from '../sql/identifier'
-import type { TextTable } from '../sql/text-table'
+import { checkExpression, type TextTable } from '../sql/text-table'
 import { hiddenColumns, scopeColumns, textColumn } from './declared-columns'
 import type { RawDeclaration } from './options'
 import { dataSourceOf, type Declaration } from './registry'
@@ -51,7 +51,8 @@ function textTable(metadata: EntityMetadata, raw: RawDeclaration, { text, scope,
   const [hash, number, chained] = names
   const scopeNames = scope.map(({ databaseName }) => databaseName)
   const { namingStrategy } = dataSourceOf(metadata)
-  return {
+  const table: Omit<TextTable, 'check'> = {
+    name: raw.name,
     schema: foreignSchema(metadata),
     table: tableName,
     text: text.map(({ column, prefix }) => ({ name: column.databaseName, prefix })),
@@ -60,14 +61,14 @@ function textTable(metadata: EntityMetadata, raw: RawDeclaration, { text, scope,
     number,
     chained,
     index: fitName(raw.indexName ?? namingStrategy.indexName(tableName, [...scopeNames, hash, number], undefined)),
-    check: checkName(tableName, hash, raw.digest.name),
     digest: raw.digest,
     nullable: text.every(({ column }) => column.isNullable),
     immutable: raw.immutable,
     maxChainLength: raw.maxChainLength,
-    normalizer: [...new Set(text.map(({ normalizer }) => `${normalizer.name}@${normalizer.version}`))].join(' '),
+    normalizers: text.map(({ normalizer }) => `${normalizer.name}@${normalizer.version}`),
     guard: `unique_text_${tableName}_${raw.name}`,
   }
+  return { ...table, check: checkName(tableName, checkExpression(table)) }
 }
 
 /** undefined where TypeORM too leaves the schema out. */
@@ -76,8 +77,7 @@ function foreignSchema(metadata: EntityMetadata): string | undefined {
   return metadata.schema === undefined || metadata.schema === searchSchema ? undefined : metadata.schema
 }
 
-/** Holds the digest's name: TypeORM compares checks by their names only. */
-function checkName(table: string, hash: string, digest: string): string {
-  const key = createHash('sha1').update(`${table}.${hash}`).digest('hex').slice(0, 26)
-  return fitName(`CHK_${key}_${digest}`)
+/** TypeORM compares checks by their names only, so the name changes with the expression. */
+function checkName(table: string, expression: string): string {
+  return `CHK_${createHash('sha1').update(`${table} ${expression}`).digest('hex').slice(0, 26)}`
 }

@@ -17,6 +17,7 @@ export const firstLetter: Digest = {
 export function textTable(overrides: Partial<TextTable> = {}): TextTable {
   const table = overrides.table ?? 'page'
   return {
+    name: 'url',
     schema: undefined,
     table,
     text: [{ name: 'url', prefix: '' }],
@@ -30,7 +31,7 @@ export function textTable(overrides: Partial<TextTable> = {}): TextTable {
     nullable: false,
     immutable: false,
     maxChainLength: 1_000,
-    normalizer: 'custom@1',
+    normalizers: ['custom@1'],
     guard: `unique_text_${table}_url`,
     ...overrides,
   }

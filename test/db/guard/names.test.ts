@@ -26,7 +26,8 @@ function named(name: string, schema?: string): Partial<TextTable> {
     index: fit(' index'),
     check: fit(' check'),
     guard: `unique_text_${name}`,
-    normalizer: `${name}@1`,
+    name,
+    normalizers: [`${name}@1`],
   }
 }
 
