@@ -130,6 +130,8 @@ export interface Finding {
   readonly kind: 'missing' | 'invalid' | 'different' | 'disabled'
   readonly object: 'table' | 'column' | 'index' | 'check' | 'guard'
   readonly name: string
+  /** One clause, where `kind` does not say it all: `its body is another`. */
+  readonly detail?: string
 }
 
 /** The database lacks what a declaration needs. Thrown before anything is written. */
@@ -138,7 +140,9 @@ export class SchemaDriftError extends UniqueTextError {
   readonly findings: readonly Finding[]
 
   constructor(table: string, findings: readonly Finding[]) {
-    const list = findings.map(({ kind, object, name }) => `${object} "${name}" is ${kind}`).join('; ')
+    const list = findings
+      .map(({ kind, object, name, detail }) => `${object} "${name}" is ${kind}${detail ? ` (${detail})` : ''}`)
+      .join('; ')
     super(
       `Table "${table}" is not ready: ${list}. Wrap the DataSource in withUniqueText(), ` +
         `then run migration:generate and migration:run.`,

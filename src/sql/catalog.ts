@@ -1,51 +1,47 @@
-import { GUARD_COMMENT_PREFIX } from './guard'
+import { GUARD_MARK } from './guard'
 
 /** Runs SQL and gives its rows; a query runner's or a client's, whichever the caller has. */
 export type Query = (sql: string, parameters?: unknown[]) => Promise<readonly unknown[]>
 
-/** A function of an installed guard. */
+/** A function of a guard, as the catalog holds it. */
 export interface InstalledFunction {
+  readonly schema: string
   readonly name: string
   readonly body: string
+  readonly comment: string | null
+  readonly definer: boolean
+  /** It belongs to the owner of the table. */
+  readonly owned: boolean
+  /** Another role than its owner may put it on a table. */
+  readonly granted: boolean
+  /** A trigger of another table runs it too. */
+  readonly shared: boolean
+  /** `name=value`, quotes taken out: `quote_all_identifiers` puts them in. */
+  readonly settings: readonly string[]
 }
 
-/** A guard as the catalog holds it, perhaps of a declaration that is gone. */
-export interface InstalledGuard {
+/** A trigger of a guard, as the catalog holds it. */
+export interface InstalledTrigger {
+  readonly name: string
+  /** Of the function, with its schema. */
+  readonly runs: { readonly schema: string; readonly name: string }
+  readonly enabled: boolean
+  /** The bits of `pg_trigger.tgtype`: when it fires, and for what. */
+  readonly type: number
+  readonly conditional: boolean
+  readonly definition: string
+}
+
+/** What stands of guards on one table, also of one whose declaration is gone. */
+export interface InstalledGuards {
   readonly schema: string
   readonly table: string
-  readonly comment: string
-  /** False where a trigger was disabled. */
-  readonly enabled: boolean
   readonly functions: readonly InstalledFunction[]
-  readonly triggers: readonly { readonly name: string; readonly definition: string }[]
-}
-
-/**
- * Guards on the tables of these schemas, found by the comment on their functions. `pg_get_triggerdef` in its pretty
- * form leaves out a schema that `search_path` holds, as TypeORM's own SQL does.
- */
-export async function installedGuards(query: Query, schemas: readonly string[]): Promise<InstalledGuard[]> {
-  return (await query(
-    `SELECT n.nspname AS "schema", c.relname AS "table", d.description AS "comment",
-            bool_and(t.tgenabled IN ('O', 'A')) AS "enabled",
-            jsonb_agg(DISTINCT jsonb_build_object('name', p.proname, 'body', p.prosrc)) AS "functions",
-            jsonb_agg(jsonb_build_object('name', t.tgname, 'definition', pg_get_triggerdef(t.oid, true))
-              ORDER BY t.tgname) AS "triggers"
-       FROM pg_trigger AS t
-       JOIN pg_class AS c ON c.oid = t.tgrelid
-       JOIN pg_namespace AS n ON n.oid = c.relnamespace
-       JOIN pg_proc AS p ON p.oid = t.tgfoid
-       JOIN pg_description AS d ON d.objoid = p.oid AND d.classoid = 'pg_proc'::regclass
-      WHERE NOT t.tgisinternal AND t.tgparentid = 0 AND n.nspname = ANY ($1) AND starts_with(d.description, $2)
-      GROUP BY n.nspname, c.relname, d.description
-      ORDER BY n.nspname, c.relname, d.description`,
-    [schemas, GUARD_COMMENT_PREFIX],
-  )) as InstalledGuard[]
+  readonly triggers: readonly InstalledTrigger[]
 }
 
 /** What the catalog says about one table. */
-export interface TableState {
-  readonly exists: boolean
+export interface TableState extends InstalledGuards {
   readonly indexes: readonly {
     readonly name: string
     readonly unique: boolean
@@ -55,36 +51,124 @@ export interface TableState {
   }[]
   readonly columns: readonly { readonly name: string; readonly type: string; readonly nullable: boolean }[]
   readonly checks: readonly { readonly name: string; readonly valid: boolean }[]
-  /** Triggers of a guard, with the comment of their function. */
-  readonly triggers: readonly { readonly name: string; readonly enabled: boolean; readonly comment: string }[]
 }
 
-/** One round trip. `relation` is the table's name as SQL. */
-export async function tableState(query: Query, relation: string): Promise<TableState> {
-  const [row] = (await query(
-    `SELECT r.oid IS NOT NULL AS "exists",
-       (SELECT coalesce(jsonb_agg(jsonb_build_object('name', c.relname, 'unique', i.indisunique,
-                 'valid', i.indisvalid AND i.indisready, 'partial', i.indpred IS NOT NULL,
-                 'columns', (SELECT jsonb_agg(a.attname ORDER BY k.place) FROM unnest(i.indkey) WITH ORDINALITY AS k (attnum, place)
-                              JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
-                             WHERE k.place <= i.indnkeyatts))), '[]')
-          FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid WHERE i.indrelid = r.oid) AS "indexes",
-       (SELECT coalesce(jsonb_agg(jsonb_build_object('name', a.attname, 'type', format_type(a.atttypid, -1), 'nullable', NOT a.attnotnull)), '[]')
-          FROM pg_attribute AS a WHERE a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped) AS "columns",
-       (SELECT coalesce(jsonb_agg(jsonb_build_object('name', c.conname, 'valid', c.convalidated)), '[]')
-          FROM pg_constraint AS c WHERE c.conrelid = r.oid AND c.contype = 'c') AS "checks",
-       (SELECT coalesce(jsonb_agg(jsonb_build_object('name', t.tgname, 'enabled', t.tgenabled IN ('O', 'A'), 'comment', d.description)), '[]')
-          FROM pg_trigger AS t JOIN pg_description AS d ON d.objoid = t.tgfoid AND d.classoid = 'pg_proc'::regclass
-         WHERE t.tgrelid = r.oid AND starts_with(d.description, $2)) AS "triggers"
-     FROM (SELECT to_regclass($1) AS oid) AS r`,
-    [relation, GUARD_COMMENT_PREFIX],
-  )) as TableState[]
+/** What of the server decides whether it can be used. */
+export interface ServerState {
+  /** By its name in Postgres, for instance `UTF8`. */
+  readonly encoding: string
+  /** As `server_version_num`, for instance 140011. */
+  readonly version: number
+}
+
+/**
+ * Triggers of the table `r` that run a function with our mark, also where a restore left out the comments or a rename
+ * the names. `pg_get_triggerdef` in its pretty form leaves out a schema that `search_path` holds, as TypeORM's SQL does.
+ */
+const GUARDS_OF_R = `
+  jsonb_build_object(
+    'schema', n.nspname,
+    'table', r.relname,
+    'triggers', (
+      SELECT coalesce(jsonb_agg(jsonb_build_object(
+               'name', t.tgname,
+               'runs', jsonb_build_object('schema', pn.nspname, 'name', p.proname),
+               'enabled', t.tgenabled IN ('O', 'A'),
+               'type', t.tgtype,
+               'conditional', t.tgqual IS NOT NULL,
+               'definition', pg_get_triggerdef(t.oid, true)) ORDER BY t.tgname), '[]')
+        FROM pg_trigger AS t
+        JOIN pg_proc AS p ON p.oid = t.tgfoid
+        JOIN pg_namespace AS pn ON pn.oid = p.pronamespace
+       WHERE t.tgrelid = r.oid AND NOT t.tgisinternal AND t.tgparentid = 0
+         AND starts_with(ltrim(p.prosrc, E'\\n'), $2)),
+    'functions', (
+      SELECT coalesce(jsonb_agg(jsonb_build_object(
+               'schema', pn.nspname,
+               'name', p.proname,
+               'body', p.prosrc,
+               'comment', obj_description(p.oid, 'pg_proc'),
+               'definer', p.prosecdef,
+               'owned', p.proowner = r.relowner,
+               'granted', EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
+                                   WHERE a.grantee <> p.proowner),
+               'shared', EXISTS (SELECT FROM pg_trigger AS t
+                                  WHERE t.tgfoid = p.oid AND t.tgrelid <> r.oid AND t.tgparentid = 0),
+               'settings', (SELECT coalesce(jsonb_agg(replace(s, '"', '') ORDER BY s), '[]')
+                              FROM unnest(p.proconfig) AS s)) ORDER BY pn.nspname, p.proname), '[]')
+        FROM pg_proc AS p
+        JOIN pg_namespace AS pn ON pn.oid = p.pronamespace
+       WHERE starts_with(ltrim(p.prosrc, E'\\n'), $2)
+         AND p.oid IN (SELECT t.tgfoid FROM pg_trigger AS t WHERE t.tgrelid = r.oid AND t.tgparentid = 0)))`
+
+const SERVER = `jsonb_build_object(
+  'encoding', current_setting('server_encoding'), 'version', current_setting('server_version_num')::integer)`
+
+/** The guards on all tables of these schemas, and the server they stand on. */
+export async function installedGuards(
+  query: Query,
+  schemas: readonly string[],
+): Promise<{ readonly server: ServerState; readonly tables: readonly InstalledGuards[] }> {
+  return await readJson(
+    query,
+    `SELECT jsonb_build_object('server', ${SERVER}, 'tables', (
+       SELECT coalesce(jsonb_agg(${GUARDS_OF_R} ORDER BY n.nspname, r.relname), '[]')
+         FROM pg_class AS r
+         JOIN pg_namespace AS n ON n.oid = r.relnamespace
+        WHERE n.nspname = ANY ($1) AND EXISTS (
+          SELECT FROM pg_trigger AS t
+            JOIN pg_proc AS p ON p.oid = t.tgfoid
+           WHERE t.tgrelid = r.oid AND NOT t.tgisinternal AND t.tgparentid = 0
+             AND starts_with(ltrim(p.prosrc, E'\\n'), $2))))::text AS state`,
+    [schemas, GUARD_MARK],
+  )
+}
+
+/**
+ * All that decides whether a declaration can be used, in one round trip.
+ *
+ * @param relation the table's name as SQL; `search_path` decides where it names no schema
+ */
+export async function tableState(
+  query: Query,
+  relation: string,
+): Promise<{ readonly server: ServerState; readonly table: TableState | null }> {
+  return await readJson(
+    query,
+    `SELECT jsonb_build_object('server', ${SERVER}, 'table', (
+       SELECT ${GUARDS_OF_R} || jsonb_build_object(
+         'indexes', (
+           SELECT coalesce(jsonb_agg(jsonb_build_object(
+                    'name', c.relname,
+                    'unique', i.indisunique,
+                    'valid', i.indisvalid AND i.indisready,
+                    'partial', i.indpred IS NOT NULL,
+                    'columns', (SELECT jsonb_agg(a.attname ORDER BY k.position)
+                                  FROM unnest(i.indkey) WITH ORDINALITY AS k (attnum, position)
+                                  JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+                                 WHERE k.position <= i.indnkeyatts))), '[]')
+             FROM pg_index AS i
+             JOIN pg_class AS c ON c.oid = i.indexrelid
+            WHERE i.indrelid = r.oid),
+         'columns', (
+           SELECT coalesce(jsonb_agg(jsonb_build_object(
+                    'name', a.attname, 'type', format_type(a.atttypid, -1), 'nullable', NOT a.attnotnull)), '[]')
+             FROM pg_attribute AS a
+            WHERE a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped),
+         'checks', (
+           SELECT coalesce(jsonb_agg(jsonb_build_object('name', c.conname, 'valid', c.convalidated)), '[]')
+             FROM pg_constraint AS c
+            WHERE c.conrelid = r.oid AND c.contype = 'c'))
+         FROM pg_class AS r
+         JOIN pg_namespace AS n ON n.oid = r.relnamespace
+        WHERE r.oid = to_regclass($1)))::text AS state`,
+    [relation, GUARD_MARK],
+  )
+}
+
+/** As text: a user may have set a JSON parser of his own, or the binary format. */
+async function readJson<T>(query: Query, sql: string, parameters: unknown[]): Promise<T> {
+  const [row] = (await query(sql, parameters)) as readonly { state: string }[]
   if (!row) throw new TypeError('The catalog query gives exactly one row.')
-  return row
-}
-
-/** The database's encoding, by its name in Postgres, for instance `UTF8`. */
-export async function databaseEncoding(query: Query): Promise<string> {
-  const [row] = (await query(`SELECT current_setting('server_encoding') AS encoding`)) as { encoding: string }[]
-  return row?.encoding ?? ''
+  return JSON.parse(row.state) as T
 }

@@ -4,8 +4,22 @@ import { field, sameValue, type TextTable, tableName } from './text-table'
 /** A trigger of the guard. */
 export interface GuardTrigger {
   readonly name: string
+  /** The function's name. */
+  readonly runs: string
+  /** As `pg_trigger.tgtype` has it. */
+  readonly type: number
   /** The whole CREATE TRIGGER statement. */
   readonly create: string
+}
+
+/** Bits of `pg_trigger.tgtype`: for each row 1, before 2, insert 4, delete 8, update 16. */
+const TYPES = {
+  place_insert: 1 + 2 + 4,
+  place_update: 1 + 2 + 16,
+  touch_insert: 1 + 4,
+  touch_update: 1 + 16,
+  promote_delete: 1 + 8,
+  promote_update: 1 + 16,
 }
 
 /** The six triggers, in the order to create; docs/protocol.md says what each is for. */
@@ -13,9 +27,10 @@ export function guardTriggers(table: TextTable, place: string, settle: string): 
   const on = tableName(table)
   const run = (name: string, chain?: 'new' | 'old'): string =>
     `EXECUTE FUNCTION ${qualified(table.schema, name)}(${chain ? literal(chain) : ''})`
-  const trigger = (suffix: string, rest: string): GuardTrigger => {
+  const trigger = (suffix: keyof typeof TYPES, rest: string): GuardTrigger => {
     const name = fitName(`${table.guard}_${suffix}`)
-    return { name, create: `CREATE TRIGGER ${quote(name)} ${rest}` }
+    const runs = suffix.startsWith('place') ? place : settle
+    return { name, runs, type: TYPES[suffix], create: `CREATE TRIGGER ${quote(name)} ${rest}` }
   }
   const [hash, number, chained] = [quote(table.hash), quote(table.number), quote(table.chained)]
   // Naming the columns keeps every other UPDATE from comparing texts, and from fetching long ones out of TOAST. The

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
-import { dollarQuote, fitName, literal, qualified, quote } from './identifier'
+import { commentOnFunction, createFunctions, dropFunctions, dropTrigger } from './guard-ddl'
+import { fitName } from './identifier'
 import { placeBody, settleBody } from './guard-functions'
 import { type GuardTrigger, guardTriggers } from './guard-triggers'
 import { type TextTable, tableName } from './text-table'
@@ -7,55 +8,64 @@ import { type TextTable, tableName } from './text-table'
 /** Raised when a change of the protocol makes an installed guard wrong; part of the guard's comment. */
 const PROTOCOL_VERSION = 1
 
-/** Starts the comment by which guards are found in the catalog, also those whose declaration is gone. */
-export const GUARD_COMMENT_PREFIX = 'typeorm-unique-text guard '
+/** Starts the body of every function of a guard: by it they are found in the catalog, whatever became of names. */
+export const GUARD_MARK = '-- typeorm-unique-text guard'
 
-/** The guard of one text, as statements. */
+const HEADER = `
+${GUARD_MARK}: generated, do not edit.
+-- docs/protocol.md of the package says what it does, and why no text can be stored twice.`
+
+/** A function of the guard, as it should stand in the table's schema. */
+export interface GuardFunction {
+  readonly name: string
+  readonly body: string
+  readonly comment: string
+}
+
+/** The guard of one text, as it should stand. */
 export interface Guard {
   readonly table: { readonly schema: string | undefined; readonly name: string }
-  /** BEFORE: computes the hash and takes the place in the chain. Carries the comment that identifies the guard. */
-  readonly place: string
+  /** BEFORE: computes the hash and takes the place in the chain. Its comment holds the note. */
+  readonly place: GuardFunction
   /** AFTER: touches and promotes. */
-  readonly settle: string
-  readonly comment: string
+  readonly settle: GuardFunction
   readonly triggers: readonly GuardTrigger[]
+  /** Every statement that makes the guard, and every one that removes it. */
   readonly create: readonly string[]
   readonly drop: readonly string[]
 }
 
-/** Every statement that makes and removes the guard; what each does is in docs/protocol.md. */
+/** What each part of the guard does is in docs/protocol.md. */
 export function guardOf(table: TextTable): Guard {
-  const [place, settle] = [fitName(`${table.guard}_place`), fitName(`${table.guard}_settle`)]
-  const bodies = [placeBody(table), settleBody(table)] as const
-  const triggers = guardTriggers(table, place, settle)
-  const comment = guardComment(table, [...bodies, ...triggers.map(({ create }) => create)])
+  const [placeName, settleName] = [fitName(`${table.guard}_place`), fitName(`${table.guard}_settle`)]
+  const triggers = guardTriggers(table, placeName, settleName)
+  const of = table.text.map(({ name }) => `"${name}"`).join(', ')
+  const place: GuardFunction = {
+    name: placeName,
+    body: HEADER + placeBody(table),
+    comment: `typeorm-unique-text: computes the hash of ${of} and finds its number in the chain.\n${noteOf(table, triggers)}`,
+  }
+  const settle: GuardFunction = {
+    name: settleName,
+    body: HEADER + settleBody(table),
+    comment: `typeorm-unique-text: keeps an anchor in the chains of ${of} when rows come, change and go.`,
+  }
+  const functions = [place, settle].map((one) => ({ ...one, schema: table.schema }))
   return {
     table: { schema: table.schema, name: table.table },
     place,
     settle,
-    comment,
     triggers,
     create: [
-      ...createFunction(table, place, bodies[0]),
-      ...createFunction(table, settle, bodies[1]),
+      ...createFunctions(tableName(table), functions),
+      ...functions.map((one) => commentOnFunction(one, one.comment)),
       ...triggers.map(({ create }) => create),
-      ...[place, settle].map((name) => commentOnFunction(qualified(table.schema, name), comment)),
     ],
-    drop: [
-      ...triggers.map(({ name }) => dropTrigger(tableName(table), name)),
-      ...[place, settle].map((name) => dropFunction(qualified(table.schema, name))),
-    ],
+    drop: [...triggers.map(({ name }) => dropTrigger(tableName(table), name)), dropFunctions(functions)],
   }
 }
 
-export const dropTrigger = (table: string, name: string): string => `DROP TRIGGER IF EXISTS ${quote(name)} ON ${table}`
-
-export const dropFunction = (name: string): string => `DROP FUNCTION IF EXISTS ${name}()`
-
-export const commentOnFunction = (name: string, comment: string): string =>
-  `COMMENT ON FUNCTION ${name}() IS ${literal(comment)}`
-
-/** What of a declaration the rows depend on, as the comment on the guard's functions holds it. */
+/** What of a declaration the rows depend on, as the guard's comment holds it. */
 const NOTED = [
   'name',
   'text',
@@ -70,64 +80,41 @@ const NOTED = [
 ] as const
 
 /**
- * What the comment on the guard's functions says, as JSON: enough to find a drift, to follow a renamed column, and to
- * make the rows anew as they were.
+ * What the comment on `place` says, as JSON: enough to find a drift that the catalog does not show, to follow a renamed
+ * column, and to make the rows anew as they were.
  */
 export interface GuardNote extends Pick<TextTable, (typeof NOTED)[number]> {
   readonly protocol: number
-  /** Digest of everything that is installed. */
-  readonly source: string
   /** The name of the digest. */
   readonly digest: string
+  /** Digests of the statements that made the triggers: the server gives a condition back in words of its own. */
+  readonly triggers: readonly string[]
 }
 
-function guardComment(table: TextTable, sources: readonly string[]): string {
-  const source = createHash('sha256').update(sources.join('\n')).digest('hex').slice(0, 16)
-  const noted = Object.fromEntries(NOTED.map((key) => [key, table[key]]))
-  return (
-    GUARD_COMMENT_PREFIX + JSON.stringify({ protocol: PROTOCOL_VERSION, source, digest: table.digest.name, ...noted })
-  )
+/** Short enough to be read, long enough to tell two statements apart. */
+export const sourceDigest = (statement: string): string =>
+  createHash('sha256').update(statement).digest('hex').slice(0, 8)
+
+/** One member a line, so that a migration can be read. */
+function noteOf(table: TextTable, triggers: readonly GuardTrigger[]): string {
+  const members: Readonly<Record<string, unknown>> = {
+    protocol: PROTOCOL_VERSION,
+    digest: table.digest.name,
+    ...Object.fromEntries(NOTED.map((key) => [key, table[key]])),
+    triggers: triggers.map(({ create }) => sourceDigest(create)),
+  }
+  const lines = Object.entries(members).map(([key, value]) => `${JSON.stringify(key)}:${JSON.stringify(value)}`)
+  return `{${lines.join(',\n')}}`
 }
 
-/** undefined where the comment is not ours, or of a version that wrote something else. */
-export function parseGuardComment(comment: string): GuardNote | undefined {
-  if (!comment.startsWith(GUARD_COMMENT_PREFIX)) return undefined
+/** undefined where the comment holds no note, or that of a version which wrote something else. */
+export function parseGuardComment(comment: string | null): GuardNote | undefined {
+  const start = comment?.lastIndexOf('\n{') ?? -1
+  if (comment === null || start === -1) return undefined
   try {
-    const note = JSON.parse(comment.slice(GUARD_COMMENT_PREFIX.length)) as GuardNote
+    const note = JSON.parse(comment.slice(start)) as GuardNote
     return note.protocol === PROTOCOL_VERSION ? note : undefined
   } catch {
     return undefined
   }
-}
-
-/**
- * The functions run as the table's owner (SECURITY DEFINER): a role that may only INSERT could not read the chain, and
- * under row security the chain would be invisible though the index refuses. So they must resolve names in a fixed
- * path, with pg_temp last, and must not be put on other tables by others.
- * @see https://www.postgresql.org/docs/current/sql-createfunction.html#SQL-CREATEFUNCTION-SECURITY
- */
-export function createFunction(table: Pick<TextTable, 'schema' | 'table'>, name: string, body: string): string[] {
-  const called = `${qualified(table.schema, name)}()`
-  const relation = literal(qualified(table.schema, table.table))
-  const finish = `
-DECLARE
-  home name;
-  owner name;
-BEGIN
-  SELECT n.nspname, pg_catalog.pg_get_userbyid(c.relowner) INTO home, owner
-    FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-    WHERE c.oid = ${relation}::pg_catalog.regclass;
-  EXECUTE pg_catalog.format('ALTER FUNCTION %s SET search_path TO pg_catalog, %I, pg_temp', ${literal(called)}, home);
-  IF owner <> current_user THEN
-    EXECUTE pg_catalog.format('ALTER FUNCTION %s OWNER TO %I', ${literal(called)}, owner);
-  END IF;
-END
-`
-  return [
-    // Plans are cached while the table is tiny; without the setting a bulk insert goes on with its sequential scans.
-    `CREATE OR REPLACE FUNCTION ${called} RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER ` +
-      `SET enable_seqscan TO off AS ${dollarQuote(body)}`,
-    `REVOKE ALL ON FUNCTION ${called} FROM PUBLIC`,
-    `DO ${dollarQuote(finish)}`,
-  ]
 }

@@ -21,6 +21,12 @@ export function qualified(schema: string | undefined, name: string): string {
   return schema === undefined ? quote(name) : `${quote(schema)}.${quote(name)}`
 }
 
+/** Two names as one that no other two give: of table `user` and text `profile_url`, not of `user_profile` and `url`. */
+export function joinNames(first: string, second: string): string {
+  const escaped = (name: string): string => name.replaceAll(':', '::').replaceAll('.', ':.')
+  return `${escaped(first)}.${escaped(second)}`
+}
+
 /** The name itself where Postgres can hold it; else its start and a digest of the whole, so that two stay two. */
 export function fitName(name: string): string {
   if (Buffer.byteLength(name) <= NAME_LIMIT_BYTES) return name

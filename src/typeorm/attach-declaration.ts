@@ -1,10 +1,11 @@
 import type { EntityMetadata, ValueTransformer } from 'typeorm'
-import { DeclarationError, UnsupportedDatabaseError } from '../errors'
+import { DeclarationError } from '../errors'
 import { checkExpression, type TextTable } from '../sql/text-table'
 import { normalizeText, type Normalizer } from '../text/normalizer'
 import type { RawDeclaration } from './options'
 import { type ColumnMetadata, type Declaration, registry, rootOf } from './registry'
 import { resolveDeclaration } from './resolve-declaration'
+import { requireMetadataInternals } from './supported'
 
 /** The parts of TypeORM's IndexMetadata that are used here; the class is not exported with its fields. */
 interface IndexMetadata {
@@ -24,20 +25,12 @@ interface IndexMetadata {
  * @throws DeclarationError, UnsupportedDatabaseError
  */
 export function attachDeclaration(index: unknown, raw: RawDeclaration): string[] {
-  if (!isIndexMetadata(index)) {
-    throw new UnsupportedDatabaseError(
-      'This version of TypeORM calls index functions in another way. Use one that typeorm-unique-text supports.',
-    )
-  }
+  requireMetadataInternals(index)
   const metadata = rootOf(index.entityMetadata)
   const known = registry.declarations.get(metadata)?.find(({ name }) => name === raw.name)
   const declaration = known ?? attach(index, metadata, raw)
   hideFromReturning(index.entityMetadata, declaration.hidden)
   return [...declaration.scope, ...declaration.hidden.slice(0, 2)].map(({ propertyPath }) => propertyPath)
-}
-
-function isIndexMetadata(index: unknown): index is IndexMetadata {
-  return typeof index === 'object' && index !== null && 'entityMetadata' in index
 }
 
 function attach(index: IndexMetadata, metadata: EntityMetadata, raw: RawDeclaration): Declaration {

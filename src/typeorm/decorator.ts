@@ -137,13 +137,20 @@ function classDeclaration(where: string, options: UniqueTextClassOptions): RawDe
   return toRawDeclaration(where, options.as, columns, options)
 }
 
+/** Each says in the database what it is, for who finds it there without an entity; TypeORM compares comments too. */
 function hiddenColumns({ name, digest, hidden }: RawDeclaration): { property: string; options: ColumnOptions }[] {
-  const named = (given: string | undefined): ColumnOptions =>
-    given === undefined ? HIDDEN : { ...HIDDEN, name: given }
+  const column = (given: string | undefined, what: string): ColumnOptions => ({
+    ...HIDDEN,
+    ...(given === undefined ? {} : { name: given }),
+    comment: `typeorm-unique-text: ${what}; maintained by the guard, do not write it.`,
+  })
+  const hash = column(hidden.hash, `hash of "${name}"`)
+  const number = column(hidden.number, `0, or 1 and more where another "${name}" has the same hash`)
+  const chained = column(hidden.chained, `others have, or had, the same hash of "${name}"`)
   return [
-    { property: `${name}Hash`, options: { ...named(hidden.hash), type: digest.type } },
-    { property: `${name}HashNumber`, options: { ...named(hidden.number), type: 'integer', default: 0 } },
-    { property: `${name}HashChained`, options: { ...named(hidden.chained), type: 'boolean', default: false } },
+    { property: `${name}Hash`, options: { ...hash, type: digest.type } },
+    { property: `${name}HashNumber`, options: { ...number, type: 'integer', default: 0 } },
+    { property: `${name}HashChained`, options: { ...chained, type: 'boolean', default: false } },
   ]
 }
 

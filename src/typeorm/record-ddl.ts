@@ -1,6 +1,6 @@
 import type { QueryRunner } from 'typeorm'
-import { UnsupportedDatabaseError } from '../errors'
 import type { Change } from '../sql/alter'
+import { missingInternal } from './supported'
 
 /** A statement as the query runner takes it. */
 interface Statement {
@@ -13,13 +13,8 @@ export async function emit(queryRunner: QueryRunner, { up, down }: Change): Prom
   const { executeQueries } = queryRunner as unknown as {
     executeQueries?: (up: Statement[], down: Statement[]) => Promise<void>
   }
-  if (typeof executeQueries !== 'function') throw unsupportedTypeOrm()
+  if (typeof executeQueries !== 'function') throw missingInternal('PostgresQueryRunner.executeQueries')
   const statements = (list: readonly string[]): Statement[] => list.map((query) => ({ query, parameters: undefined }))
   // TypeORM runs what it recorded for `down` from the last to the first.
   await executeQueries.call(queryRunner, statements(up), statements(down).toReversed())
 }
-
-export const unsupportedTypeOrm = (): UnsupportedDatabaseError =>
-  new UnsupportedDatabaseError(
-    'This version of TypeORM builds its schema in another way. Use one that typeorm-unique-text supports.',
-  )

@@ -36,7 +36,7 @@ interface Registry {
   readonly declarations: WeakMap<EntityMetadata, Declaration[]>
   readonly settings: WeakMap<object, DataSourceSettings>
   /** Declarations whose index, check and guard were seen in the database. */
-  readonly ready: WeakMap<Declaration, Promise<ColumnTypes>>
+  readonly ready: WeakMap<Declaration, ColumnTypes>
 }
 
 /** As TypeORM's own storage: two copies of this module, of whatever version, must see one registry. */

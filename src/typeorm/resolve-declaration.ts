@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { EntityMetadata } from 'typeorm'
 import { UnsupportedDatabaseError } from '../errors'
-import { fitName } from '../sql/identifier'
+import { fitName, joinNames } from '../sql/identifier'
 import { checkExpression, type TextTable } from '../sql/text-table'
 import { hiddenColumns, scopeColumns, textColumn } from './declared-columns'
 import type { RawDeclaration } from './options'
@@ -66,7 +66,7 @@ function textTable(metadata: EntityMetadata, raw: RawDeclaration, { text, scope,
     immutable: raw.immutable,
     maxChainLength: raw.maxChainLength,
     normalizers: text.map(({ normalizer }) => `${normalizer.name}@${normalizer.version}`),
-    guard: `unique_text_${tableName}_${raw.name}`,
+    guard: `unique_text_${joinNames(tableName, raw.name)}`,
   }
   return { ...table, check: checkName(tableName, checkExpression(table)) }
 }

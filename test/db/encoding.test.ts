@@ -1,6 +1,8 @@
 import { Entity, PrimaryGeneratedColumn } from 'typeorm'
 import { expect, test } from 'vitest'
 import { findOrCreate, UniqueText, UnsupportedDatabaseError } from '../../src'
+import { Url } from '../../src/url'
+import { CreateUrls1795255200000 } from '../../migrations/1795255200000-CreateUrls'
 import { useDatabase } from '../support/database'
 
 const db = useDatabase({ encoding: 'LATIN1' })
@@ -11,8 +13,23 @@ class Page {
   @UniqueText() url!: string
 }
 
-test('a database of another encoding is refused before anything is written: its md5() sees other bytes', async () => {
-  const { manager } = await db.dataSource([Page])
+const tables = async (): Promise<unknown[]> =>
+  (await (await db.client()).query(`select relname from pg_class where relnamespace = 'public'::regnamespace`)).rows
+
+test('a database of another encoding is refused before synchronize makes a table: its md5() sees other bytes', async () => {
+  await expect(db.dataSource([Page])).rejects.toBeInstanceOf(UnsupportedDatabaseError)
+  expect(await tables()).toEqual([])
+})
+
+test('a migration that was generated elsewhere leaves nothing on a database of another encoding', async () => {
+  const dataSource = await db.dataSource([Url], { synchronize: false, migrations: [CreateUrls1795255200000] })
+  await expect(dataSource.runMigrations()).rejects.toMatchObject({ code: '0A000' })
+  const made = await tables()
+  expect(JSON.stringify(made)).not.toContain('urls')
+})
+
+test('find-or-create is refused before it writes to a database of another encoding', async () => {
+  await (await db.client()).query('create table page (id integer, url text)')
+  const { manager } = await db.dataSource([Page], { synchronize: false })
   await expect(findOrCreate(manager, Page, { url: 'é' })).rejects.toBeInstanceOf(UnsupportedDatabaseError)
-  expect(await manager.count(Page)).toBe(0)
 })

@@ -125,8 +125,8 @@ test('what the guard drops is everything it made', async () => {
 test('two guards whose names are alike in 63 bytes are two', async () => {
   const [one, two] = ['one', 'two'].map((end) => guardOf(textTable({ guard: `${'x'.repeat(70)} ${end}` })))
   const names = [one, two].flatMap((guard) => [
-    guard?.place,
-    guard?.settle,
+    guard?.place.name,
+    guard?.settle.name,
     ...(guard?.triggers.map(({ name }) => name) ?? []),
   ])
   expect(new Set(names).size).toBe(names.length)

@@ -111,9 +111,8 @@ describe('a limit: FORCE ROW LEVEL SECURITY', () => {
     await client.query(
       `alter table page owner to ${quote(owner)}; alter schema ${quote(schema)} owner to ${quote(owner)}`,
     )
-    for (const statement of guardOf(page).create.filter((one) => !one.startsWith('CREATE TRIGGER'))) {
-      await client.query(statement)
-    }
+    const { drop, create } = guardOf(page)
+    for (const statement of [...drop, ...create]) await client.query(statement)
     await putRows(client, page, 'a1@0! a2@1')
     await client.query(`alter table page enable row level security; alter table page force row level security`)
     await client.query(`create policy own on page using (url not in ('a2')) with check (true)`)
@@ -176,7 +175,7 @@ describe('a hostile role', () => {
     await as(writer)
     await client.query('create table mine (url text)')
     const steal = client.query(
-      `create trigger steal after insert on mine for each row execute function ${quote(guardOf(page)[name === 'place' ? 'place' : 'settle'])}('new')`,
+      `create trigger steal after insert on mine for each row execute function ${quote(guardOf(page)[name === 'place' ? 'place' : 'settle'].name)}('new')`,
     )
     await expect(steal).rejects.toMatchObject({ code: '42501' })
   })

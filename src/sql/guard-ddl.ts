@@ -1,0 +1,115 @@
+import { dollarQuote, literal, qualified, quote } from './identifier'
+
+/** A function of a guard and the schema it stands in; undefined: `search_path` decides. */
+export interface FunctionSource {
+  readonly schema: string | undefined
+  readonly name: string
+  readonly body: string
+}
+
+/** A setting that both functions run under, and why, as a comment in their source. */
+interface Setting {
+  readonly name: string
+  readonly value: string
+  readonly why: string
+}
+
+const SETTINGS: readonly Setting[] = [
+  {
+    name: 'enable_seqscan',
+    value: 'off',
+    why: 'Plans are cached while the table is tiny; a bulk insert would go on with sequential scans.',
+  },
+]
+
+/** What `pg_proc.proconfig` must hold, without its quotes, for a guard on a table in the schema `home`. */
+export const guardSettings = (home: string): string[] => [
+  ...SETTINGS.map(({ name, value }) => `${name}=${value}`),
+  `search_path=pg_catalog, ${home.replaceAll('"', '')}, pg_temp`,
+]
+
+/**
+ * Makes functions that do not stand yet, for a table named as SQL. A function of that name is dropped, not replaced:
+ * CREATE OR REPLACE would keep its owner and what he granted, and he could put a body of his own into it.
+ */
+export function createFunctions(relation: string, functions: readonly FunctionSource[]): string[] {
+  if (functions.length === 0) return []
+  return [
+    dropFunctions(functions),
+    ...functions.map((one) => createFunction('CREATE FUNCTION', one)),
+    secureFunctions(relation, functions),
+  ]
+}
+
+/** Gives functions that stand, and belong to the table's owner, what they should hold; their triggers stay. */
+export function replaceFunctions(relation: string, functions: readonly FunctionSource[]): string[] {
+  if (functions.length === 0) return []
+  return [
+    ...functions.map((one) => createFunction('CREATE OR REPLACE FUNCTION', one)),
+    secureFunctions(relation, functions),
+  ]
+}
+
+function createFunction(create: string, { schema, name, body }: FunctionSource): string {
+  const settings = SETTINGS.map(({ name: setting, value, why }) => `  -- ${why}\n  SET ${setting} TO ${value}\n`)
+  return `${create} ${qualified(schema, name)}() RETURNS trigger LANGUAGE plpgsql
+  -- As the table's owner: a role that may only INSERT could not read the chain, and row security would hide it.
+  SECURITY DEFINER
+${settings.join('')}  AS ${dollarQuote(body)}`
+}
+
+/**
+ * They run as the table's owner, so names must resolve in a fixed path, with pg_temp last, and nobody else may own
+ * them or put them on tables of his own. Owner and schema are those of the database that a migration runs on.
+ *
+ * @see https://www.postgresql.org/docs/current/sql-createfunction.html#SQL-CREATEFUNCTION-SECURITY
+ */
+function secureFunctions(relation: string, functions: readonly FunctionSource[]): string {
+  const called = functions.map(({ schema, name }) => `    ${literal(`${qualified(schema, name)}()`)}`)
+  return `DO ${dollarQuote(`
+DECLARE
+  made pg_catalog.regprocedure;
+  home name;
+  owner name;
+  other text;
+BEGIN
+  IF pg_catalog.current_setting('server_encoding') <> 'UTF8' THEN
+    RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+      MESSAGE = 'typeorm-unique-text needs a database with ENCODING ''UTF8'': md5() sees the bytes';
+  END IF;
+  SELECT n.nspname, pg_catalog.pg_get_userbyid(c.relowner) INTO STRICT home, owner
+    FROM pg_catalog.pg_class AS c
+    JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+   WHERE c.oid = ${literal(relation)}::pg_catalog.regclass;
+  FOREACH made IN ARRAY ARRAY[
+${called.join(',\n')}
+  ]::pg_catalog.regprocedure[] LOOP
+    -- A fixed path, temporary tables last: no role can put objects of its own in the way of the table's owner.
+    EXECUTE pg_catalog.format('ALTER FUNCTION %s SET search_path TO pg_catalog, %I, pg_temp', made, home);
+    -- Nobody else may put them on a table of his own, PUBLIC and roles with default privileges included.
+    FOR other IN
+      SELECT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::pg_catalog.regrole::text END
+        FROM pg_catalog.pg_proc AS p,
+             pg_catalog.aclexplode(coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner))) AS a
+       WHERE p.oid = made AND a.grantee <> p.proowner
+    LOOP
+      EXECUTE pg_catalog.format('REVOKE ALL ON FUNCTION %s FROM %s CASCADE', made, other);
+    END LOOP;
+    EXECUTE pg_catalog.format('ALTER FUNCTION %s OWNER TO %I', made, owner);
+  END LOOP;
+END
+`)}`
+}
+
+export const dropTrigger = (table: string, name: string): string => `DROP TRIGGER IF EXISTS ${quote(name)} ON ${table}`
+
+export const dropFunctions = (functions: readonly Pick<FunctionSource, 'schema' | 'name'>[]): string =>
+  `DROP FUNCTION IF EXISTS ${functions.map(({ schema, name }) => `${qualified(schema, name)}()`).join(', ')}`
+
+export const commentOnFunction = (
+  { schema, name }: Pick<FunctionSource, 'schema' | 'name'>,
+  comment: string | null,
+): string => `COMMENT ON FUNCTION ${qualified(schema, name)}() IS ${comment === null ? 'NULL' : literal(comment)}`
+
+export const renameFunction = ({ schema, name }: Pick<FunctionSource, 'schema' | 'name'>, to: string): string =>
+  `ALTER FUNCTION ${qualified(schema, name)}() RENAME TO ${quote(to)}`

@@ -1,0 +1,41 @@
+import type { InstalledFunction, InstalledGuards, InstalledTrigger } from './catalog'
+import { type GuardFunction, type GuardNote, parseGuardComment, sourceDigest } from './guard'
+import { guardSettings } from './guard-ddl'
+import type { GuardTrigger } from './guard-triggers'
+
+/** The function of that name, in the table's schema. */
+export function installedFunction(
+  { functions, schema }: InstalledGuards,
+  { name }: Pick<GuardFunction, 'name'>,
+): InstalledFunction | undefined {
+  return functions.find((one) => one.name === name && one.schema === schema)
+}
+
+/** How a function differs from what is wanted, as a clause; undefined where it does not. Its comment does not count. */
+export function functionDifference(
+  wanted: GuardFunction,
+  found: InstalledFunction,
+  { schema }: InstalledGuards,
+): string | undefined {
+  if (!found.owned) return 'it does not belong to the owner of the table'
+  if (found.body !== wanted.body) return 'its body is another'
+  if (!found.definer) return 'it is not SECURITY DEFINER'
+  if (found.settings.join('\n') !== guardSettings(schema).toSorted().join('\n')) return 'its settings are others'
+  return found.granted ? 'a role that does not own it may execute it' : undefined
+}
+
+/** What the comments on a table's guards say. */
+export const notesOf = ({ functions }: InstalledGuards): GuardNote[] =>
+  functions.flatMap(({ comment }) => parseGuardComment(comment) ?? [])
+
+/** How a trigger differs from what is wanted, as a clause; undefined where it does not. */
+export function triggerDifference(
+  wanted: GuardTrigger,
+  found: InstalledTrigger,
+  guards: InstalledGuards,
+): string | undefined {
+  if (found.runs.name !== wanted.runs || found.runs.schema !== guards.schema) return 'it runs another function'
+  if (found.type !== wanted.type || !found.conditional) return 'it fires at another moment'
+  const made = notesOf(guards).some(({ triggers }) => triggers.includes(sourceDigest(wanted.create)))
+  return made ? undefined : 'no comment of the guard says that it was made like this'
+}

@@ -1,0 +1,154 @@
+import type { Change } from './alter'
+import type { InstalledFunction, InstalledGuards, InstalledTrigger } from './catalog'
+import type { Guard, GuardFunction } from './guard'
+import {
+  commentOnFunction,
+  createFunctions,
+  dropFunctions,
+  dropTrigger,
+  type FunctionSource,
+  renameFunction,
+  replaceFunctions,
+} from './guard-ddl'
+import { functionDifference, installedFunction, triggerDifference } from './guard-drift'
+import type { GuardTrigger } from './guard-triggers'
+import { fitName, qualified } from './identifier'
+
+/** The guards of one table: as they should stand, and as they do. */
+export interface GuardSite {
+  /** Undefined where `search_path` finds the table anyway, as in TypeORM's own SQL. */
+  readonly schema: string | undefined
+  readonly table: string
+  readonly wanted: readonly Guard[]
+  readonly installed: InstalledGuards
+  /** The schema that `search_path` begins with. */
+  readonly searchSchema: string
+  /** The table itself changes between the two parts of the plan. */
+  readonly touched: boolean
+}
+
+/** What comes before TypeORM changes the tables, and what after. Empty where the guards stand as they should. */
+export interface GuardPlan {
+  readonly before: Change
+  readonly after: Change
+}
+
+/**
+ * Changes what differs, and no more: a function whose body is another is replaced under its triggers, for instance.
+ * Triggers are taken away before the table changes, since one that names a column blocks DROP COLUMN and ALTER TYPE.
+ */
+export function planGuards(site: GuardSite): GuardPlan {
+  const functions = planFunctions(site)
+  const triggers = planTriggers(site, functions)
+  return { before: takeAway(site, functions, triggers), after: make(site, functions, triggers) }
+}
+
+/** Functions of a table that has taken its guard along to another name make room for those of the table that comes. */
+export function makeRoom(sites: readonly GuardSite[], strangers: readonly InstalledGuards[]): Change {
+  const moves = sites.flatMap((site) => {
+    const fresh = new Set(planFunctions(site).fresh.map(({ name }) => name))
+    return strangers
+      .flatMap(({ table, functions }) => functions.map((one) => ({ ...one, table })))
+      .filter(({ schema, name }) => schema === (site.schema ?? site.searchSchema) && fresh.has(name))
+      .map(({ name, table }) => ({ schema: site.schema, name, to: fitName(`${name}_of_${table}`) }))
+  })
+  return {
+    up: moves.map(({ schema, name, to }) => renameFunction({ schema, name }, to)),
+    down: moves.map(({ schema, name, to }) => renameFunction({ schema, name: to }, name)),
+  }
+}
+
+interface FunctionPlan {
+  readonly fresh: readonly GuardFunction[]
+  readonly replaced: readonly { readonly wanted: GuardFunction; readonly found: InstalledFunction }[]
+  readonly commented: readonly { readonly wanted: GuardFunction; readonly found: InstalledFunction | undefined }[]
+  readonly obsolete: readonly InstalledFunction[]
+}
+
+function planFunctions({ wanted, installed }: GuardSite): FunctionPlan {
+  const pairs = wanted
+    .flatMap(({ place, settle }) => [place, settle])
+    .map((one) => {
+      const found = installedFunction(installed, one)
+      // What belongs to another role is made anew, for he could put his own body back at any moment.
+      return { wanted: one, found: found?.owned ? found : undefined }
+    })
+  const kept = pairs.flatMap((pair) => (pair.found ? { wanted: pair.wanted, found: pair.found } : []))
+  return {
+    fresh: pairs.flatMap((pair) => (pair.found ? [] : pair.wanted)),
+    replaced: kept.filter((pair) => functionDifference(pair.wanted, pair.found, installed) !== undefined),
+    commented: pairs.filter((pair) => pair.found?.comment !== pair.wanted.comment),
+    obsolete: installed.functions.filter((one) => !one.shared && !kept.some(({ found }) => found === one)),
+  }
+}
+
+interface TriggerPlan {
+  readonly made: readonly GuardTrigger[]
+  readonly obsolete: readonly InstalledTrigger[]
+}
+
+function planTriggers({ wanted, installed, touched }: GuardSite, { fresh }: FunctionPlan): TriggerPlan {
+  const rebuilt = new Set(fresh.map(({ name }) => name))
+  const stands = (one: GuardTrigger): boolean => {
+    const found = installed.triggers.find(({ name }) => name === one.name)
+    const same = found?.enabled === true && triggerDifference(one, found, installed) === undefined
+    return same && !touched && !rebuilt.has(one.runs)
+  }
+  const [all, standing] = [wanted.flatMap(({ triggers }) => triggers), new Set<string>()]
+  for (const one of all) if (stands(one)) standing.add(one.name)
+  return {
+    made: all.filter(({ name }) => !standing.has(name)),
+    obsolete: installed.triggers.filter(({ name }) => !standing.has(name)),
+  }
+}
+
+function takeAway(site: GuardSite, functions: FunctionPlan, triggers: TriggerPlan): Change {
+  const relation = qualified(site.schema, site.table)
+  const gone = functions.obsolete.map((one) => asSource(site, one))
+  return {
+    up: [
+      ...triggers.obsolete.map(({ name }) => dropTrigger(relation, name)),
+      ...(gone.length === 0 ? [] : [dropFunctions(gone)]),
+    ],
+    down: [
+      ...createFunctions(relation, gone),
+      ...gone.flatMap((one) => (one.comment === null ? [] : commentOnFunction(one, one.comment))),
+      ...triggers.obsolete.map(({ definition }) => definition),
+    ],
+  }
+}
+
+function make(site: GuardSite, functions: FunctionPlan, triggers: TriggerPlan): Change {
+  const relation = qualified(site.schema, site.table)
+  const home = ({ name, body }: GuardFunction): FunctionSource => ({ schema: site.schema, name, body })
+  const fresh = functions.fresh.map(home)
+  return {
+    up: [
+      ...createFunctions(relation, fresh),
+      ...replaceFunctions(
+        relation,
+        functions.replaced.map(({ wanted }) => home(wanted)),
+      ),
+      ...functions.commented.map(({ wanted }) => commentOnFunction(home(wanted), wanted.comment)),
+      ...triggers.made.map(({ create }) => create),
+    ],
+    down: [
+      ...triggers.made.map(({ name }) => dropTrigger(relation, name)),
+      ...(fresh.length === 0 ? [] : [dropFunctions(fresh)]),
+      ...replaceFunctions(
+        relation,
+        functions.replaced.map(({ found }) => asSource(site, found)),
+      ),
+      ...functions.commented.flatMap(({ wanted, found }) =>
+        found ? commentOnFunction(home(wanted), found.comment) : [],
+      ),
+    ],
+  }
+}
+
+function asSource(
+  { searchSchema }: GuardSite,
+  { schema, name, body, comment }: InstalledFunction,
+): FunctionSource & Pick<InstalledFunction, 'comment'> {
+  return { schema: schema === searchSchema ? undefined : schema, name, body, comment }
+}

@@ -1,0 +1,65 @@
+import type { Finding } from '../errors'
+import type { TableState } from '../sql/catalog'
+import { guardOf } from '../sql/guard'
+import { functionDifference, installedFunction, triggerDifference } from '../sql/guard-drift'
+import type { TextTable } from '../sql/text-table'
+
+/** What contradicts the declaration; empty where nothing does. */
+export function findDrift(table: TextTable, state: TableState | null): Finding[] {
+  if (!state) return [{ kind: 'missing', object: 'table', name: table.table }]
+  return [
+    ...columnDrift(table, state),
+    ...indexDrift(table, state),
+    ...checkDrift(table, state),
+    ...guardDrift(table, state),
+  ]
+}
+
+function columnDrift(table: TextTable, { columns }: TableState): Finding[] {
+  const types: Record<string, string> = {
+    [table.hash]: table.digest.type,
+    [table.number]: 'integer',
+    [table.chained]: 'boolean',
+  }
+  return Object.entries(types).flatMap(([name, type]): Finding[] => {
+    const found = columns.find((column) => column.name === name)
+    if (!found) return [{ kind: 'missing', object: 'column', name }]
+    // With quote_all_identifiers the server quotes the names of types too.
+    return found.type.replaceAll('"', '') === type ? [] : [{ kind: 'different', object: 'column', name }]
+  })
+}
+
+function indexDrift(table: TextTable, { indexes }: TableState): Finding[] {
+  const found = indexes.find(({ name }) => name === table.index)
+  if (!found) return [{ kind: 'missing', object: 'index', name: table.index }]
+  if (!found.valid) return [{ kind: 'invalid', object: 'index', name: table.index }]
+  const columns = [...table.scope, table.hash, table.number]
+  const same = found.unique && !found.partial && JSON.stringify(found.columns) === JSON.stringify(columns)
+  return same ? [] : [{ kind: 'different', object: 'index', name: table.index }]
+}
+
+function checkDrift(table: TextTable, { checks }: TableState): Finding[] {
+  const found = checks.find(({ name }) => name === table.check)
+  if (!found) return [{ kind: 'missing', object: 'check', name: table.check }]
+  return found.valid ? [] : [{ kind: 'invalid', object: 'check', name: table.check }]
+}
+
+function guardDrift(table: TextTable, state: TableState): Finding[] {
+  const { place, settle, triggers } = guardOf(table)
+  const ofFunctions = [place, settle].flatMap((wanted): Finding[] => {
+    const found = installedFunction(state, wanted)
+    if (!found) return [{ kind: 'missing', object: 'guard', name: wanted.name }]
+    const note = found.comment === wanted.comment ? undefined : 'its comment tells of another declaration'
+    return different(wanted.name, functionDifference(wanted, found, state) ?? note)
+  })
+  const ofTriggers = triggers.flatMap((wanted): Finding[] => {
+    const found = state.triggers.find(({ name }) => name === wanted.name)
+    if (!found) return [{ kind: 'missing', object: 'guard', name: wanted.name }]
+    if (!found.enabled) return [{ kind: 'disabled', object: 'guard', name: wanted.name }]
+    return different(wanted.name, triggerDifference(wanted, found, state))
+  })
+  return [...ofFunctions, ...ofTriggers]
+}
+
+const different = (name: string, detail: string | undefined): Finding[] =>
+  detail === undefined ? [] : [{ kind: 'different', object: 'guard', name, detail }]
