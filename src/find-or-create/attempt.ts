@@ -1,73 +1,80 @@
 import { ChainLimitError, DuplicateTextError } from '../errors'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
-import { createInChainStatement, findOrCreateStatement, findStandingStatement, findStatement } from '../sql/statements'
-import { type PreparedRow, shapeOf } from './row-values'
-import type { Row, Session } from './session'
-import { remember, type Statements, type EntityText } from './entity-text'
-
-/** How an attempt ended. `row` is in the order of `shapeOf(target).select`. */
-export interface Outcome {
-  readonly row: Row
-  readonly created: boolean
-}
+import {
+  createInChainStatement,
+  findOrCreateStatement,
+  findStandingStatement,
+  findStatement,
+  type StoredRow,
+} from '../sql/statements'
+import { cached, type EntityText, type RowStatements } from './entity-text'
+import { rowShape, type RowValues } from './row-values'
+import type { Session } from './session'
 
 /** One attempt; undefined where others were faster in every step. */
-export async function tryOnce(session: Session, target: EntityText, row: PreparedRow): Promise<Outcome | undefined> {
-  const { findOrCreate, inChain, inChainOrRaise } = statementsOf(target, row.others)
-  const first = await session.rows(findOrCreate, row.values)
-  const [taken] = first
-  if (taken && first.length === 1) return { row: taken.slice(1), created: taken[0] === true }
+export async function tryOnce(
+  session: Session,
+  entityText: EntityText,
+  row: RowValues,
+): Promise<StoredRow | undefined> {
+  const statements = statementsOf(entityText, row.others)
+  const [first, another] = await session.rows(statements.findOrCreate, row.all)
+  if (first && !another) return first
   // The index refused, and the row that holds the text was not visible: another inserter was faster, a text with equal
   // hash holds number 0, or it was another unique index. Or several rows hold the text, which finding explains.
-  const found = await find(session, target, row)
-  if (found[0]) return { row: found[0], created: false }
-  const [created] = await session.safely(inChain, row.values)
-  if (created) return { row: created, created: true }
-  const again = await find(session, target, row)
-  if (again[0]) return { row: again[0], created: false }
+  const found = await find(session, entityText, row)
+  if (found) return found
+  const [created] = await session.rowsOrRollBack(statements.createInChain, row.all)
+  return created ?? (await find(session, entityText, row)) ?? (await createOrRaise(session, entityText, row))
+}
+
+/** Another index refused the row, and says so; undefined where it was ours after all. */
+async function createOrRaise(session: Session, entityText: EntityText, row: RowValues): Promise<StoredRow | undefined> {
+  const { createInChainOrRaise } = statementsOf(entityText, row.others)
   try {
-    const [late] = await session.safely(inChainOrRaise, row.values)
-    return late ? { row: late, created: true } : undefined
+    const [created] = await session.rowsOrRollBack(createInChainOrRaise, row.all)
+    return created
   } catch (error) {
     const refused = serverError(error)
-    const ours = refused?.code === SQLSTATE.uniqueViolation && refused.constraint === target.declaration.table.index
-    if (ours) return undefined
+    const { index } = entityText.declaration.table
+    if (refused?.code === SQLSTATE.uniqueViolation && refused.constraint === index) return undefined
     throw error
   }
 }
 
 /**
- * The row that holds the text, or none.
+ * The row that holds the text, or undefined.
  *
  * @throws DuplicateTextError if there are several
  * @throws TransactionAbortedError if there are several in the transaction's snapshot only
  */
-export async function find(session: Session, target: EntityText, row: PreparedRow): Promise<Row[]> {
-  const { find: statement, findStanding, valueCount } = statementsOf(target, row.others)
-  const values = row.values.slice(0, valueCount)
-  const rows = await session.rows(statement, values)
-  if (rows.length <= 1) return rows
+export async function find(session: Session, entityText: EntityText, row: RowValues): Promise<StoredRow | undefined> {
+  const statements = statementsOf(entityText, row.others)
+  const rows = await session.rows(statements.find, row.key)
+  if (rows.length <= 1) return rows[0]
   // Above READ COMMITTED a transaction that inserts a text sees it beside the row that held it in its snapshot and that
   // others have deleted since, as with any unique index. A lock looks at what stands now, and fails with 40001.
-  const standing = session.inTransaction ? await locked(session.safely(findStanding, values), rows) : rows
-  if (standing.length <= 1) return standing
-  throw duplicate(target, standing)
+  const standing = session.inTransaction
+    ? await orSeen(session.rowsOrRollBack(statements.findStanding, row.key), rows)
+    : rows
+  if (standing.length <= 1) return standing[0]
+  throw duplicate(entityText, standing)
 }
 
 /** A role that may not lock rows is told of what it sees. */
-async function locked(attempt: Promise<Row[]>, seen: Row[]): Promise<Row[]> {
+async function orSeen(locked: Promise<StoredRow[]>, seen: StoredRow[]): Promise<StoredRow[]> {
   try {
-    return await attempt
+    return await locked
   } catch (error) {
     if (serverError(error)?.code === SQLSTATE.insufficientPrivilege) return seen
     throw error
   }
 }
 
-function duplicate({ metadata, select, declaration }: EntityText, rows: readonly Row[]): DuplicateTextError {
-  const ids = rows.map((row) =>
+function duplicate({ metadata, select, declaration }: EntityText, rows: readonly StoredRow[]): DuplicateTextError {
+  const ids = rows.map(({ columns }) =>
     Object.fromEntries(
-      metadata.primaryColumns.map((column) => [column.propertyPath, row[select.indexOf(column)] ?? null]),
+      metadata.primaryColumns.map((column) => [column.propertyPath, columns[select.indexOf(column)] ?? null]),
     ),
   )
   return new DuplicateTextError(declaration.name, ids)
@@ -82,16 +89,15 @@ export function explain(error: unknown, { declaration }: EntityText): unknown {
   return error
 }
 
-function statementsOf(target: EntityText, others: readonly string[]): Statements {
-  return remember(target.statements, others, (): Statements => {
-    const shape = shapeOf(target, others)
+function statementsOf(entityText: EntityText, others: readonly string[]): RowStatements {
+  return cached(entityText.rowStatements, others, (): RowStatements => {
+    const shape = rowShape(entityText, others)
     return {
       find: findStatement(shape),
       findStanding: findStandingStatement(shape),
-      valueCount: shape.table.scope.length + shape.table.text.length + 1,
       findOrCreate: findOrCreateStatement(shape),
-      inChain: createInChainStatement(shape, 'nothing'),
-      inChainOrRaise: createInChainStatement(shape, 'raise'),
+      createInChain: createInChainStatement(shape, 'nothing'),
+      createInChainOrRaise: createInChainStatement(shape, 'raise'),
     }
   })
 }

@@ -1,26 +1,25 @@
 import type { DataSource, EntityManager, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
-import type { Statement } from '../sql/statements'
+import type { BatchRow, Statement, StoredRow } from '../sql/statements'
 import { type ColumnMetadata, dataSourceOf, type Declaration, declarationsOf } from '../typeorm/registry'
 
-/** What one set of columns needs. */
-export interface Statements {
-  readonly find: Statement
-  readonly findStanding: Statement
-  /** Parameters that `find` takes: scope, text and hash. */
-  readonly valueCount: number
-  readonly findOrCreate: Statement
-  readonly inChain: Statement
-  readonly inChainOrRaise: Statement
+/** The statements for single rows that bring one set of columns. */
+export interface RowStatements {
+  readonly find: Statement<StoredRow>
+  readonly findStanding: Statement<StoredRow>
+  readonly findOrCreate: Statement<StoredRow>
+  readonly createInChain: Statement<StoredRow>
+  readonly createInChainOrRaise: Statement<StoredRow>
 }
 
-export interface ManyStatement {
-  readonly statement: Statement
+/** The statement for batches of rows that bring one set of columns. */
+export interface BatchStatement {
+  readonly statement: Statement<BatchRow>
   /** Per parameter: the column is itself an array. */
   readonly isArray: readonly boolean[]
 }
 
-/** Which entity, and which of its texts. */
+/** An entity with one of its unique texts, and the statements that were made for it. */
 export interface EntityText {
   readonly dataSource: DataSource
   readonly metadata: EntityMetadata
@@ -29,23 +28,21 @@ export interface EntityText {
   readonly select: readonly ColumnMetadata[]
   /** Columns beside scope and text that an insert may bring. */
   readonly others: readonly ColumnMetadata[]
-  /** Made once for each set of columns that an insert brings. */
-  readonly statements: Map<string, Statements>
-  readonly manyStatements: Map<string, ManyStatement>
+  readonly rowStatements: Map<string, RowStatements>
+  readonly batchStatements: Map<string, BatchStatement>
 }
 
-/** What was made for these columns, or makes it. */
-export function remember<T>(known: Map<string, T>, columns: readonly string[], make: () => T): T {
+/** Returns what is cached for these columns, creating it on first use. */
+export function cached<T>(cache: Map<string, T>, columns: readonly string[], create: () => T): T {
   const key = columns.join('\n')
-  const found = known.get(key)
-  if (found) return found
-  const made = make()
-  known.set(key, made)
-  return made
+  const known = cache.get(key)
+  if (known) return known
+  const created = create()
+  cache.set(key, created)
+  return created
 }
 
-type Cache = WeakMap<Declaration, WeakMap<EntityMetadata, EntityText>>
-const cache: Cache = new WeakMap()
+const entityTexts = new WeakMap<Declaration, WeakMap<EntityMetadata, EntityText>>()
 
 /**
  * @param by name of the declaration; may be left out where the entity has one only
@@ -58,15 +55,15 @@ export function entityTextOf<Entity extends ObjectLiteral>(
 ): EntityText {
   const dataSource = dataSourceOf(manager)
   const metadata = dataSource.getMetadata(entity)
-  const declaration = choose(metadata, by)
-  let targets = cache.get(declaration)
-  if (!targets) cache.set(declaration, (targets = new WeakMap()))
-  let target = targets.get(metadata)
-  if (!target) targets.set(metadata, (target = makeEntityText(dataSource, metadata, declaration)))
-  return target
+  const declaration = chooseDeclaration(metadata, by)
+  const known = entityTexts.get(declaration) ?? new WeakMap<EntityMetadata, EntityText>()
+  entityTexts.set(declaration, known)
+  const entityText = known.get(metadata) ?? makeEntityText(dataSource, metadata, declaration)
+  known.set(metadata, entityText)
+  return entityText
 }
 
-function choose(metadata: EntityMetadata, by: string | undefined): Declaration {
+function chooseDeclaration(metadata: EntityMetadata, by: string | undefined): Declaration {
   const declarations = declarationsOf(metadata)
   if (declarations.length === 0) {
     throw new DeclarationError(`${metadata.name} declares no unique text. Put @UniqueText() on a property of it.`)
@@ -78,21 +75,21 @@ function choose(metadata: EntityMetadata, by: string | undefined): Declaration {
   const names = declarations.map(({ name }) => `"${name}"`).join(', ')
   throw new DeclarationError(
     by === undefined
-      ? `${metadata.name} declares several unique texts. Say by which: the option "by" takes one of ${names}.`
+      ? `${metadata.name} declares several unique texts. Name one with the option "by": ${names}.`
       : `${metadata.name} declares no unique text "${by}". The option "by" takes one of ${names}.`,
   )
 }
 
 function makeEntityText(dataSource: DataSource, metadata: EntityMetadata, declaration: Declaration): EntityText {
-  const own = new Set([...declaration.scope, ...declaration.text.map(({ column }) => column), ...declaration.hidden])
+  const key = new Set([...declaration.scope, ...declaration.text.map(({ column }) => column)])
   const hidden = new Set(declarationsOf(metadata).flatMap((one) => one.hidden))
   return {
     dataSource,
     metadata,
     declaration,
     select: metadata.columns.filter((column) => column.isSelect && !column.isVirtual && !column.isVirtualProperty),
-    others: metadata.columns.filter((column) => column.isInsert && !own.has(column) && !hidden.has(column)),
-    statements: new Map(),
-    manyStatements: new Map(),
+    others: metadata.columns.filter((column) => column.isInsert && !key.has(column) && !hidden.has(column)),
+    rowStatements: new Map(),
+    batchStatements: new Map(),
   }
 }

@@ -1,7 +1,7 @@
 import type { EntityMetadata, ObjectLiteral } from 'typeorm'
 import { StoredTextSubscriber } from '../typeorm/subscriber'
-import type { Session } from './session'
 import type { EntityText } from './entity-text'
+import type { Session } from './session'
 
 /**
  * Listeners and subscribers see what they would see of `find` and `insert`. Whether anyone listens is looked at first:
@@ -19,16 +19,6 @@ export function listensToInsert({ metadata, dataSource }: EntityText): boolean {
   )
 }
 
-export async function beforeInsert(session: Session, metadata: EntityMetadata, entity: ObjectLiteral): Promise<void> {
-  await session.queryRunner.broadcaster.broadcast('BeforeInsert', metadata, entity)
-}
-
-export async function afterInsert(session: Session, target: EntityText, entity: ObjectLiteral): Promise<void> {
-  if (!listensToInsert(target)) return
-  const { metadata } = target
-  await session.queryRunner.broadcaster.broadcast('AfterInsert', metadata, entity)
-}
-
 export function listensToLoad({ metadata, dataSource }: EntityText): boolean {
   return (
     metadata.afterLoadListeners.length > 0 ||
@@ -36,7 +26,20 @@ export function listensToLoad({ metadata, dataSource }: EntityText): boolean {
   )
 }
 
-export async function afterLoad(session: Session, target: EntityText, entities: ObjectLiteral[]): Promise<void> {
-  if (entities.length === 0) return
-  if (listensToLoad(target)) await session.queryRunner.broadcaster.broadcast('Load', target.metadata, entities)
+/** Listeners run without our connection: one that asks for another would wait for ever on a pool that has no more. */
+export async function beforeInsert(session: Session, metadata: EntityMetadata, entity: ObjectLiteral): Promise<void> {
+  await session.letGo()
+  await session.queryRunner.broadcaster.broadcast('BeforeInsert', metadata, entity)
+}
+
+export async function afterInsert(session: Session, entityText: EntityText, entity: ObjectLiteral): Promise<void> {
+  if (!listensToInsert(entityText)) return
+  await session.letGo()
+  await session.queryRunner.broadcaster.broadcast('AfterInsert', entityText.metadata, entity)
+}
+
+export async function afterLoad(session: Session, entityText: EntityText, entities: ObjectLiteral[]): Promise<void> {
+  if (entities.length === 0 || !listensToLoad(entityText)) return
+  await session.letGo()
+  await session.queryRunner.broadcaster.broadcast('Load', entityText.metadata, entities)
 }

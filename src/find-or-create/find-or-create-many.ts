@@ -2,17 +2,17 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
 import { AttemptsExhaustedError, UniqueTextError } from '../errors'
 import { isRowError, isSerializationError } from '../sql/sqlstate'
-import { arrayLiteral, findOrCreateManyStatement, insertColumns } from '../sql/statements'
+import { arrayLiteral, type BatchRow, findOrCreateManyStatement, insertColumns } from '../sql/statements'
 import { ensureReady } from '../typeorm/readiness'
 import type { ColumnTypes } from '../typeorm/registry'
 import { explain } from './attempt'
+import { type BatchStatement, cached, type EntityText, entityTextOf } from './entity-text'
 import { afterLoad, listensToInsert, listensToLoad } from './events'
-import { hydrate } from './hydrate'
 import { type ByOptions, findOrCreateRow, type FindOrCreateResult } from './find-or-create'
+import { hydrate } from './hydrate'
 import { backoffMilliseconds, MAX_ATTEMPTS } from './retry'
-import { type PreparedRow, prepareRow, shapeOf } from './row-values'
-import { type Row, type Session, withSession } from './session'
-import { type ManyStatement, remember, type EntityText, entityTextOf } from './entity-text'
+import { rowShape, rowValues, type RowValues } from './row-values'
+import { Session } from './session'
 
 /** What became of one input: its row, or why there is none. */
 export type FindOrCreateManyResult<Entity> = FindOrCreateResult<Entity> | { readonly error: unknown }
@@ -22,23 +22,30 @@ const BATCH_ROWS = 1_000
 /** Characters in one statement, so that a few enormous texts do not meet the server's limit of 1 GB a message. */
 const BATCH_CHARACTERS = 16 * 2 ** 20
 
-/** A text of the call that no earlier input has, with every place where it stands. */
-interface Item<Entity> {
-  readonly places: number[]
-  readonly row: PreparedRow
+/** A row of the call that no earlier input has, and every input that asks for it. */
+interface DistinctRow<Entity> {
+  /** Indexes of the inputs; the first gives the other columns. */
+  readonly inputs: number[]
+  readonly row: RowValues
   readonly values: DeepPartial<Entity>
 }
 
 /**
  * `findOrCreate` for many: the results are aligned with the input. Of equal texts the first gives the other columns
  * and only it can be `created`; all of them get the same entity. An input that is rejected, or that the database
- * refuses, carries its error at its place and sinks no other.
+ * refuses, carries its error at its index and sinks no other.
  *
  * Sends batches of up to 1,000 rows; outside a transaction each batch commits by itself.
  *
+ * @example
+ * for (const result of await findOrCreateMany(manager, Page, [{ url: 'http://example.com/' }])) {
+ *   if ('error' in result) console.error(result.error)
+ *   else console.log(result.entity.id, result.created)
+ * }
+ *
  * @throws DeclarationError, SchemaDriftError, UnsupportedDatabaseError for the whole call
  * @throws AttemptsExhaustedError for a batch that always loses; what was sent before it is committed
- * @throws TransactionAbortedError, and the driver's own error where the connection or the server fails
+ * @throws TransactionAbortedError, and QueryFailedError where the connection or the server fails
  */
 export async function findOrCreateMany<Entity extends ObjectLiteral>(
   manager: EntityManager,
@@ -54,200 +61,221 @@ export interface PreparedMany<Entity> {
   run(manager: EntityManager): Promise<FindOrCreateManyResult<Entity>[]>
 }
 
-/** @param target what it selects is what the entities hold */
+/** @param entityText what it selects is what the entities hold */
 export function prepareMany<Entity extends ObjectLiteral>(
-  target: EntityText,
+  entityText: EntityText,
   inputs: readonly DeepPartial<Entity>[],
 ): PreparedMany<Entity> {
   const results = Array.from<FindOrCreateManyResult<Entity>>({ length: inputs.length })
-  const sorted = [...batches(prepareItems(target, inputs, results))]
+  const batches = [...inBatches(distinctRows(entityText, inputs, results))]
   return {
     run: async (manager) => {
-      if (sorted.length === 0) return results
-      await withSession(manager, async (session) => {
-        const types = await ensureReady(target.declaration, session.query)
-        for (const batch of sorted) await runBatch({ session, target, types, results }, batch)
-      })
+      if (batches.length === 0) return results
+      const session = await Session.open(manager)
+      try {
+        const types = await ensureReady(entityText.declaration, session.query)
+        for (const batch of batches) await runBatch({ session, entityText, types, results }, batch)
+      } finally {
+        await session.close()
+      }
       return results
     },
   }
 }
 
 /** For those who count rows and do not look at them: entities hold their primary key only, unless a listener hears them. */
-export function withoutColumns(target: EntityText): EntityText {
-  if (listensToLoad(target) || listensToInsert(target)) return target
-  return { ...target, select: target.metadata.primaryColumns, statements: new Map(), manyStatements: new Map() }
+export function withoutColumns(entityText: EntityText): EntityText {
+  if (listensToLoad(entityText) || listensToInsert(entityText)) return entityText
+  const { primaryColumns } = entityText.metadata
+  return { ...entityText, select: primaryColumns, rowStatements: new Map(), batchStatements: new Map() }
 }
 
-interface Job<Entity> {
+/** What every step of one call needs. */
+interface ManyCall<Entity> {
   readonly session: Session
-  readonly target: EntityText
+  readonly entityText: EntityText
   readonly types: ColumnTypes
   readonly results: FindOrCreateManyResult<Entity>[]
 }
 
-function prepareItems<Entity extends ObjectLiteral>(
-  target: EntityText,
+/** @param results takes the errors of the inputs that are refused here */
+function distinctRows<Entity extends ObjectLiteral>(
+  entityText: EntityText,
   inputs: readonly DeepPartial<Entity>[],
   results: FindOrCreateManyResult<Entity>[],
-): Item<Entity>[] {
-  const items = new Map<string, Item<Entity>>()
-  for (const [place, values] of inputs.entries()) {
+): DistinctRow<Entity>[] {
+  const rows = new Map<string, DistinctRow<Entity>>()
+  for (const [index, values] of inputs.entries()) {
     try {
-      const row = prepareRow(target, values)
-      const known = items.get(row.key)
-      if (known) known.places.push(place)
-      else items.set(row.key, { places: [place], row, values })
+      const row = rowValues(entityText, values)
+      const known = rows.get(row.identity)
+      if (known) known.inputs.push(index)
+      else rows.set(row.identity, { inputs: [index], row, values })
     } catch (error) {
       if (!(error instanceof UniqueTextError)) throw error
-      results[place] = { error }
+      results[index] = { error }
     }
   }
-  return [...items.values()]
+  return [...rows.values()]
 }
 
 /** Rows that bring the same columns, sorted by hash: in another order two batches of the same texts would deadlock. */
-function* batches<Entity>(items: readonly Item<Entity>[]): Generator<Item<Entity>[]> {
-  const groups = new Map<string, Item<Entity>[]>()
-  for (const item of items) {
-    const columns = item.row.others.join('\n')
-    const group = groups.get(columns)
-    if (group) group.push(item)
-    else groups.set(columns, [item])
-  }
+function* inBatches<Entity>(rows: readonly DistinctRow<Entity>[]): Generator<DistinctRow<Entity>[]> {
+  const groups = groupBy(rows, ({ row }) => row.others.join('\n'))
   for (const group of groups.values()) {
-    let batch: Item<Entity>[] = []
+    let batch: DistinctRow<Entity>[] = []
     let characters = 0
     for (const item of group.toSorted(byHash)) {
-      if (batch.length === BATCH_ROWS || (batch.length > 0 && characters + item.row.key.length > BATCH_CHARACTERS)) {
+      const { length } = item.row.identity
+      if (batch.length === BATCH_ROWS || (batch.length > 0 && characters + length > BATCH_CHARACTERS)) {
         yield batch
         batch = []
         characters = 0
       }
       batch.push(item)
-      characters += item.row.key.length
+      characters += length
     }
     yield batch
   }
 }
 
-function byHash(left: Item<unknown>, right: Item<unknown>): number {
-  if (left.row.hash !== right.row.hash) return left.row.hash < right.row.hash ? -1 : 1
-  return left.row.key < right.row.key ? -1 : 1
+function groupBy<Key, Value>(values: readonly Value[], keyOf: (value: Value) => Key): ReadonlyMap<Key, Value[]> {
+  const groups = new Map<Key, Value[]>()
+  for (const value of values) {
+    const key = keyOf(value)
+    const group = groups.get(key)
+    if (group) group.push(value)
+    else groups.set(key, [value])
+  }
+  return groups
 }
 
-async function runBatch<Entity extends ObjectLiteral>(job: Job<Entity>, batch: readonly Item<Entity>[]): Promise<void> {
+function byHash(left: DistinctRow<unknown>, right: DistinctRow<unknown>): number {
+  if (left.row.hash !== right.row.hash) return left.row.hash < right.row.hash ? -1 : 1
+  return left.row.identity < right.row.identity ? -1 : 1
+}
+
+async function runBatch<Entity extends ObjectLiteral>(
+  call: ManyCall<Entity>,
+  batch: readonly DistinctRow<Entity>[],
+): Promise<void> {
   // An event before the insert must know which rows will be inserted, so each row goes its own way.
-  if (listensToInsert(job.target)) return await runSingly(job, batch)
-  let rows: Row[]
-  let attempts: number
+  if (listensToInsert(call.entityText)) return await runSingly(call, batch)
+  let answer: BatchAnswer
   try {
-    ;({ rows, attempts } = await send(job, batch))
+    answer = await sendBatch(call, batch)
   } catch (error) {
     if (!isRowError(error)) throw error
-    return await divide(job, batch, error)
+    return await divide(call, batch, error)
   }
-  const byPlace = new Map<number, Row[]>()
-  for (const [place, ...row] of rows) byPlace.set(Number(place), [...(byPlace.get(Number(place)) ?? []), row])
-  const left: Item<Entity>[] = []
+  await runSingly(call, await takeAnswers(call, batch, answer))
+}
+
+/** The rows that a batch's statement gave, and after how many attempts. */
+interface BatchAnswer {
+  readonly rows: readonly BatchRow[]
+  readonly attempts: number
+}
+
+/** @returns the rows that have no answer, or several: what that means is found out one by one */
+async function takeAnswers<Entity extends ObjectLiteral>(
+  call: ManyCall<Entity>,
+  batch: readonly DistinctRow<Entity>[],
+  { rows, attempts }: BatchAnswer,
+): Promise<DistinctRow<Entity>[]> {
+  const answers = groupBy(rows, ({ index }) => index)
+  const unanswered: DistinctRow<Entity>[] = []
   const loaded: Entity[] = []
   for (const [index, item] of batch.entries()) {
-    const [found, another] = byPlace.get(index + 1) ?? []
-    // Neither took, or several rows hold the text: what that means is found out one by one.
-    if (!found || another) {
-      left.push(item)
+    const [stored, another] = answers.get(index) ?? []
+    if (!stored || another) {
+      unanswered.push(item)
       continue
     }
-    const [created, ...row] = found
-    const entity = hydrate(job.session, job.target, row) as Entity
-    if (created !== true) loaded.push(entity)
-    write(job, item, { entity, created: created === true, attempts })
+    const entity = hydrate(call.entityText, call.session.queryRunner, stored) as Entity
+    if (!stored.created) loaded.push(entity)
+    writeResult(call, item, { entity, created: stored.created, attempts })
   }
-  await afterLoad(job.session, job.target, loaded)
-  await runSingly(job, left)
+  await afterLoad(call.session, call.entityText, loaded)
+  return unanswered
 }
 
 /** A row of the batch is refused for what it holds: the halves tell which one. */
 async function divide<Entity extends ObjectLiteral>(
-  job: Job<Entity>,
-  batch: readonly Item<Entity>[],
+  call: ManyCall<Entity>,
+  batch: readonly DistinctRow<Entity>[],
   error: unknown,
 ): Promise<void> {
   const [only] = batch
-  if (only && batch.length === 1) {
-    await settle(job, only, () => Promise.reject(error))
-    return
-  }
+  if (only && batch.length === 1) return writeError(call, only, error)
   const middle = Math.ceil(batch.length / 2)
-  await runBatch(job, batch.slice(0, middle))
-  await runBatch(job, batch.slice(middle))
+  await runBatch(call, batch.slice(0, middle))
+  await runBatch(call, batch.slice(middle))
 }
 
+/** Behind savepoints: a row that is refused must not take the caller's transaction from those after it. */
 async function runSingly<Entity extends ObjectLiteral>(
-  job: Job<Entity>,
-  items: readonly Item<Entity>[],
+  call: ManyCall<Entity>,
+  rows: readonly DistinctRow<Entity>[],
 ): Promise<void> {
-  // A row that is refused must not take the caller's transaction from those after it.
-  const session: Session = { ...job.session, rows: job.session.safely }
-  for (const item of items) {
-    await settle(job, item, async () => await findOrCreateRow<Entity>(session, job.target, item.row, item.values))
+  const session = call.session.withSavepoints()
+  for (const item of rows) {
+    try {
+      writeResult(call, item, await findOrCreateRow<Entity>(session, call.entityText, item.row, item.values))
+    } catch (error) {
+      writeError(call, item, error)
+    }
   }
 }
 
-/** Writes what the work gives; an error that says something of this row only is its result. */
-async function settle<Entity extends ObjectLiteral>(
-  job: Job<Entity>,
-  item: Item<Entity>,
-  work: () => Promise<FindOrCreateResult<Entity>>,
-): Promise<void> {
-  try {
-    write(job, item, await work())
-  } catch (cause) {
-    const error = explain(cause, job.target)
-    if (!isRowError(error) && !(error instanceof UniqueTextError && error.code !== 'TRANSACTION_ABORTED')) throw error
-    write(job, item, { error })
-  }
+/** @throws the error, unless it says something of this row only */
+function writeError<Entity>(call: ManyCall<Entity>, item: DistinctRow<Entity>, cause: unknown): void {
+  const error = explain(cause, call.entityText)
+  if (!isRowError(error) && !(error instanceof UniqueTextError && error.code !== 'TRANSACTION_ABORTED')) throw error
+  writeResult(call, item, { error })
 }
 
-/** Only the first place of a text can have created its row. */
-function write<Entity extends ObjectLiteral>(
-  { results }: Job<Entity>,
-  { places }: Item<Entity>,
+/** Only the first input of a text can have created its row. */
+function writeResult<Entity>(
+  { results }: ManyCall<Entity>,
+  { inputs }: DistinctRow<Entity>,
   result: FindOrCreateManyResult<Entity>,
 ): void {
-  for (const [index, place] of places.entries()) {
-    results[place] = 'entity' in result && index > 0 ? { ...result, created: false } : result
+  for (const [nth, index] of inputs.entries()) {
+    results[index] = 'entity' in result && nth > 0 ? { ...result, created: false } : result
   }
 }
 
-async function send<Entity>(
-  { session, target, types }: Job<Entity>,
-  batch: readonly Item<Entity>[],
-): Promise<{ rows: Row[]; attempts: number }> {
-  const { statement, isArray } = statementFor(target, batch[0]?.row.others ?? [], types)
+/** The loop of a batch's attempts. */
+async function sendBatch<Entity>(
+  { session, entityText, types }: ManyCall<Entity>,
+  batch: readonly DistinctRow<Entity>[],
+): Promise<BatchAnswer> {
+  const { statement, isArray } = batchStatement(entityText, batch[0]?.row.others ?? [], types)
   const arrays = isArray.map((nested, column) =>
     batch.map(({ row }) => {
-      const value = row.values[column]
+      const value = row.all[column]
       return nested && Array.isArray(value) ? arrayLiteral(value) : value
     }),
   )
   const started = performance.now()
   for (let attempts = 1; ; attempts += 1) {
     try {
-      return { rows: await session.safely(statement, arrays), attempts }
+      return { rows: await session.rowsOrRollBack(statement, arrays), attempts }
     } catch (error) {
       if (session.inTransaction || !isSerializationError(error)) throw error
-      const { name } = target.declaration
-      if (attempts === MAX_ATTEMPTS)
+      if (attempts === MAX_ATTEMPTS) {
+        const { name } = entityText.declaration
         throw new AttemptsExhaustedError(name, attempts, performance.now() - started, error)
+      }
       await sleep(backoffMilliseconds(attempts, Math.random()))
     }
   }
 }
 
-function statementFor(target: EntityText, others: readonly string[], types: ColumnTypes): ManyStatement {
-  return remember(target.manyStatements, others, () => {
-    const shape = shapeOf(target, others)
+function batchStatement(entityText: EntityText, others: readonly string[], types: ColumnTypes): BatchStatement {
+  return cached(entityText.batchStatements, others, () => {
+    const shape = rowShape(entityText, others)
     const isArray = insertColumns(shape).map((name) => types.get(name)?.endsWith('[]') ?? false)
     return { statement: findOrCreateManyStatement(shape, types), isArray }
   })

@@ -1,15 +1,16 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
-import { AttemptsExhaustedError } from '../errors'
+import { AttemptsExhaustedError, DeclarationError } from '../errors'
 import { isSerializationError } from '../sql/sqlstate'
+import type { StoredRow } from '../sql/statements'
 import { ensureReady } from '../typeorm/readiness'
-import { explain, find, type Outcome, tryOnce } from './attempt'
+import { explain, find, tryOnce } from './attempt'
+import { type EntityText, entityTextOf } from './entity-text'
 import { afterInsert, afterLoad, beforeInsert, listensToInsert } from './events'
 import { hydrate } from './hydrate'
 import { backoffMilliseconds, MAX_ATTEMPTS } from './retry'
-import { type PreparedRow, prepareRow } from './row-values'
-import { type Session, withSession } from './session'
-import { type EntityText, entityTextOf } from './entity-text'
+import { rowValues, type RowValues, withOthersOf } from './row-values'
+import { Session } from './session'
 
 /** Options of every operation. */
 export interface ByOptions {
@@ -33,11 +34,14 @@ export interface FindOrCreateResult<Entity> {
  * Tries up to 10 times, with full jitter up to 500 ms. Properties beside text and scope are used only when the row is
  * created. A row that is deleted softly still holds its text and is found.
  *
+ * @example
+ * const { entity, created } = await findOrCreate(manager, Page, { url: 'http://example.com/', title: 'Example' })
+ *
  * @throws TextRejectedError, DeclarationError before any SQL
  * @throws SchemaDriftError, UnsupportedDatabaseError on first use, before anything is written
  * @throws ChainLimitError, AttemptsExhaustedError, DuplicateTextError
  * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
- * @throws the driver's own error for everything else, a violation of another unique index included
+ * @throws QueryFailedError of TypeORM for everything else, a violation of another unique index included
  */
 export async function findOrCreate<Entity extends ObjectLiteral>(
   manager: EntityManager,
@@ -45,18 +49,27 @@ export async function findOrCreate<Entity extends ObjectLiteral>(
   values: DeepPartial<NoInfer<Entity>>,
   { by }: ByOptions = {},
 ): Promise<FindOrCreateResult<Entity>> {
-  const target = entityTextOf(manager, entity, by)
-  const row = prepareRow(target, values)
-  return await withSession(manager, async (session) => {
-    await ensureReady(target.declaration, session.query)
-    return await findOrCreateRow<Entity>(session, target, row, values)
-  })
+  const entityText = entityTextOf(manager, entity, by)
+  const row = rowValues(entityText, values)
+  const session = await Session.open(manager)
+  try {
+    await ensureReady(entityText.declaration, session.query)
+    return await findOrCreateRow<Entity>(session, entityText, row, values)
+  } finally {
+    await session.close()
+  }
 }
 
 /**
  * Gives the row that holds the text, or null. Looks it up by hash, so that the unique index is used.
  *
- * @throws TextRejectedError, DeclarationError, SchemaDriftError, UnsupportedDatabaseError, DuplicateTextError
+ * @param values text and scope, and nothing else
+ *
+ * @example
+ * const page = await findOneByText(manager, Page, { url: 'http://example.com/' })
+ *
+ * @throws TextRejectedError, SchemaDriftError, UnsupportedDatabaseError, DuplicateTextError
+ * @throws DeclarationError also for a property that is neither text nor scope
  */
 export async function findOneByText<Entity extends ObjectLiteral>(
   manager: EntityManager,
@@ -64,16 +77,33 @@ export async function findOneByText<Entity extends ObjectLiteral>(
   values: DeepPartial<NoInfer<Entity>>,
   { by }: ByOptions = {},
 ): Promise<Entity | null> {
-  const target = entityTextOf(manager, entity, by)
-  const row = prepareRow(target, values)
-  return await withSession(manager, async (session) => {
-    await ensureReady(target.declaration, session.query)
-    const [found] = await find(session, target, row)
+  const entityText = entityTextOf(manager, entity, by)
+  refuseOtherProperties(entityText, values)
+  const row = rowValues(entityText, values)
+  const session = await Session.open(manager)
+  try {
+    await ensureReady(entityText.declaration, session.query)
+    const found = await find(session, entityText, row)
     if (!found) return null
-    const loaded = hydrate(session, target, found) as Entity
-    await afterLoad(session, target, [loaded])
+    const loaded = hydrate(entityText, session.queryRunner, found) as Entity
+    await afterLoad(session, entityText, [loaded])
     return loaded
-  })
+  } finally {
+    await session.close()
+  }
+}
+
+/** A condition that is ignored would give a row that the caller did not ask for. */
+function refuseOtherProperties({ declaration, metadata }: EntityText, values: ObjectLiteral): void {
+  const key = [...declaration.text.map(({ column }) => column), ...declaration.scope]
+  const known = new Set(key.map(({ propertyPath }) => propertyPath.split('.')[0]))
+  const others = Object.keys(values).filter((name) => values[name] !== undefined && !known.has(name))
+  if (others.length === 0) return
+  const list = others.map((name) => `"${name}"`).join(', ')
+  throw new DeclarationError(
+    `findOneByText() looks a row of ${metadata.name} up by "${declaration.name}" alone. ` +
+      `Leave out ${list}, or use TypeORM's findOneBy().`,
+  )
 }
 
 /**
@@ -83,64 +113,67 @@ export async function findOneByText<Entity extends ObjectLiteral>(
  */
 export async function findOrCreateRow<Entity extends ObjectLiteral>(
   session: Session,
-  target: EntityText,
-  row: PreparedRow,
+  entityText: EntityText,
+  row: RowValues,
   values: DeepPartial<Entity>,
 ): Promise<FindOrCreateResult<Entity>> {
   const started = performance.now()
-  const once = listensToInsert(target) ? listened(session, target, row, values) : plain(session, target, row)
+  const listened = listensToInsert(entityText) ? new ListenedRow(session, entityText, row, values) : undefined
   let cause: unknown
   for (let attempts = 1; attempts <= MAX_ATTEMPTS; attempts += 1) {
     if (attempts > 1) await sleep(backoffMilliseconds(attempts - 1, Math.random()))
     try {
-      const outcome = await once()
-      if (outcome) return { ...(await toResult(session, target, outcome)), attempts } as FindOrCreateResult<Entity>
+      const stored = await (listened ? listened.tryOnce() : tryOnce(session, entityText, row))
+      if (stored) return { ...(await toResult<Entity>(session, entityText, stored, listened?.entity)), attempts }
     } catch (error) {
-      if (session.inTransaction || !isSerializationError(error)) throw explain(error, target)
+      if (session.inTransaction || !isSerializationError(error)) throw explain(error, entityText)
       cause = error
     }
   }
-  throw new AttemptsExhaustedError(target.declaration.name, MAX_ATTEMPTS, performance.now() - started, cause)
+  throw new AttemptsExhaustedError(entityText.declaration.name, MAX_ATTEMPTS, performance.now() - started, cause)
 }
 
-type Once = () => Promise<Outcome | undefined>
+/** A row whose creation is announced to listeners before the insert. */
+class ListenedRow {
+  /** What BeforeInsert has seen, and AfterInsert shall see. */
+  entity: ObjectLiteral | undefined
+  private announced: RowValues | undefined
 
-function plain(session: Session, target: EntityText, row: PreparedRow): Once {
-  return () => tryOnce(session, target, row)
-}
+  constructor(
+    private readonly session: Session,
+    private readonly entityText: EntityText,
+    private readonly given: RowValues,
+    private readonly values: ObjectLiteral,
+  ) {}
 
-/** BeforeInsert must not fire for a row that is found, so it is looked for first; it fires once for all attempts. */
-function listened(session: Session, target: EntityText, given: PreparedRow, values: ObjectLiteral): Once {
-  let row: PreparedRow | undefined
-  return async () => {
-    const [found] = await find(session, target, given)
-    if (found) return { row: found, created: false }
-    row ??= await rowAfterListeners(session, target, given, values)
-    return await tryOnce(session, target, row)
+  /** BeforeInsert must not fire for a row that is found, so it is looked for first; it fires once for all attempts. */
+  async tryOnce(): Promise<StoredRow | undefined> {
+    const found = await find(this.session, this.entityText, this.given)
+    if (found) return found
+    this.announced ??= await this.announce()
+    return await tryOnce(this.session, this.entityText, this.announced)
+  }
+
+  /** Listeners may fill in columns; another text would make it another operation, so text and scope stay as given. */
+  private async announce(): Promise<RowValues> {
+    const { metadata, dataSource } = this.entityText
+    const entity: ObjectLiteral = dataSource.manager.create(metadata.target, this.values)
+    this.entity = entity
+    await beforeInsert(this.session, metadata, entity)
+    return withOthersOf(this.given, this.entityText, entity)
   }
 }
 
-/** Listeners may fill in columns; another text would make it another operation, and does not count. */
-async function rowAfterListeners(
+/** A row that was created becomes the object that BeforeInsert has seen, and AfterInsert sees the same. */
+async function toResult<Entity extends ObjectLiteral>(
   session: Session,
-  target: EntityText,
-  given: PreparedRow,
-  values: ObjectLiteral,
-): Promise<PreparedRow> {
-  const { metadata, dataSource } = target
-  const entity: ObjectLiteral = dataSource.manager.create(metadata.target, values)
-  await beforeInsert(session, metadata, entity)
-  const changed = prepareRow(target, entity)
-  return changed.key === given.key ? changed : given
-}
-
-async function toResult(
-  session: Session,
-  target: EntityText,
-  { row, created }: Outcome,
-): Promise<Omit<FindOrCreateResult<ObjectLiteral>, 'attempts'>> {
-  const entity = hydrate(session, target, row)
-  if (created) await afterInsert(session, target, entity)
-  else await afterLoad(session, target, [entity])
+  entityText: EntityText,
+  stored: StoredRow,
+  announced: ObjectLiteral | undefined,
+): Promise<Omit<FindOrCreateResult<Entity>, 'attempts'>> {
+  const { created } = stored
+  const entity = hydrate(entityText, session.queryRunner, stored, created ? announced : undefined) as Entity
+  if (created) await afterInsert(session, entityText, entity)
+  else await afterLoad(session, entityText, [entity])
   return { entity, created }
 }

@@ -19,13 +19,14 @@ export interface ServerError extends Error {
   readonly constraint?: string
 }
 
-/** The server's own error, also from inside TypeORM's QueryFailedError; undefined for anything else. */
+/**
+ * The server's own error, also from inside TypeORM's QueryFailedError; undefined for anything else. Only those of the
+ * server have a severity: an error of the network has a code as well, which may be as long as an SQLSTATE (`EPIPE`).
+ */
 export function serverError(error: unknown): ServerError | undefined {
   if (!(error instanceof Error)) return undefined
   if ('driverError' in error && error.driverError !== error) return serverError(error.driverError)
-  return 'code' in error && typeof error.code === 'string' && error.code.length === 5
-    ? (error as ServerError)
-    : undefined
+  return 'severity' in error && 'code' in error && typeof error.code === 'string' ? (error as ServerError) : undefined
 }
 
 /** The transaction lost against another one; the same work may succeed when it is done again from its start. */

@@ -2,10 +2,30 @@ import { createHash } from 'node:crypto'
 import { quote } from './identifier'
 import { field, type TextTable, tableName } from './text-table'
 
-/** A prepared statement. The name is a digest of the SQL, so that equal names always mean equal statements. */
-export interface Statement {
+/** A row as the driver gives it: values in the order of the select list. */
+export type WireRow = readonly unknown[]
+
+/** One row of a table with a unique text, as every statement of find-or-create gives it. */
+export interface StoredRow {
+  /** This statement inserted it. */
+  readonly created: boolean
+  readonly hashNumber: number
+  /** In the order of `RowShape.select`. */
+  readonly columns: readonly unknown[]
+}
+
+/** A stored row that answers one row of a batch. */
+export interface BatchRow extends StoredRow {
+  /** 0-based index of the row of the batch. */
+  readonly index: number
+}
+
+/** A statement with its parser. The name is a digest of the SQL, so that equal names always mean equal statements. */
+export interface Statement<Row> {
+  /** `''`: not to be prepared by name. */
   readonly name: string
   readonly sql: string
+  readonly parse: (row: WireRow) => Row
 }
 
 /**
@@ -20,59 +40,96 @@ export interface RowShape {
   readonly select: readonly string[]
 }
 
-function statement(sql: string): Statement {
-  return { name: `unique_text_${createHash('sha1').update(sql).digest('hex').slice(0, 16)}`, sql }
+function named<Row>(sql: string, parse: (row: WireRow) => Row): Statement<Row> {
+  return { name: `unique_text_${createHash('sha1').update(sql).digest('hex').slice(0, 16)}`, sql, parse }
 }
 
-/** Scope, text, hash, others: the insert's columns and the order of the parameters. */
+/** What every select list begins with, before the columns of the shape. */
+const rowHead = (created: boolean, { table }: RowShape, row: string): string =>
+  `${created} AS created, ${field(row, table.number)} AS hash_number`
+
+const parseStoredRow = ([created, hashNumber, ...columns]: WireRow): StoredRow => ({
+  created: created === true,
+  hashNumber: Number(hashNumber),
+  columns,
+})
+
+const parseBatchRow = ([ordinal, ...row]: WireRow): BatchRow => ({
+  index: Number(ordinal) - 1,
+  ...parseStoredRow(row),
+})
+
+/** Scope, text and hash: what decides which row is meant. */
+export function keyColumns({ scope, text, hash }: TextTable): string[] {
+  return [...scope, ...text.map(({ name }) => name), hash]
+}
+
+/** The key, then the others: the insert's columns and the order of the parameters. */
 export function insertColumns({ table, others }: RowShape): string[] {
-  return [...table.scope, ...table.text.map(({ name }) => name), table.hash, ...others]
+  return [...keyColumns(table), ...others]
 }
 
-const list = (names: readonly string[], row = 't'): string => names.map((name) => field(row, name)).join(', ')
+const nameList = (names: readonly string[]): string => names.map(quote).join(', ')
 
-/** The stored row `t` holds the text of the row whose values are `value(0)`, `value(1)`, … in the order of the shape. */
-function holds({ table }: RowShape, value: (place: number) => string): string {
+/** The columns of the shape, named by their position, so that two can share a name with what stands before them. */
+const selectList = ({ select }: RowShape, row: string): string =>
+  select.map((name, index) => `${field(row, name)} AS s${index}`).join(', ')
+
+const listed = (...parts: readonly string[]): string => parts.filter((part) => part !== '').join(', ')
+
+/** The stored row `t` holds the text of the row whose key is `value(0)`, `value(1)`, … in the order of the shape. */
+function holdsText({ table }: RowShape, value: (index: number) => string): string {
   const { scope, text, hash } = table
-  const texts = text.map(
-    ({ name }, place) =>
-      `${field('t', name)}::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM ${value(scope.length + place)}::pg_catalog.text`,
-  )
   return [
-    ...scope.map((name, place) => `${field('t', name)} OPERATOR(pg_catalog.=) ${value(place)}`),
+    ...scope.map((name, index) => `${field('t', name)} OPERATOR(pg_catalog.=) ${value(index)}`),
     `${field('t', hash)} = ${value(scope.length + text.length)}`,
-    ...texts,
-  ].join(' AND ')
+    ...text.map(
+      ({ name }, index) =>
+        `${field('t', name)}::pg_catalog.text COLLATE "C"\n` +
+        `        IS NOT DISTINCT FROM ${value(scope.length + index)}::pg_catalog.text`,
+    ),
+  ].join('\n    AND ')
 }
 
-const parameter = (place: number): string => `$${place + 1}`
+const parameter = (index: number): string => `$${index + 1}`
 
-const selectRow = (shape: RowShape): string =>
-  `SELECT ${list(shape.select)} FROM ${tableName(shape.table)} AS t WHERE ${holds(shape, parameter)}`
+const selectFound = (shape: RowShape): string => `SELECT ${listed(rowHead(false, shape, 't'), selectList(shape, 't'))}
+  FROM ${tableName(shape.table)} AS t
+  WHERE ${holdsText(shape, parameter)}`
 
-/** Rows that hold the text; more than one only where the guard was off. */
-export function findStatement(shape: RowShape): Statement {
-  return statement(selectRow(shape))
+/** Rows that hold the text; more than one only where the guard was off. Takes the key's parameters only. */
+export function findStatement(shape: RowShape): Statement<StoredRow> {
+  return named(selectFound(shape), parseStoredRow)
 }
 
 /** The same of what stands now, whatever the snapshot; 40001 where the two differ. */
-export function findStandingStatement(shape: RowShape): Statement {
-  return statement(`${selectRow(shape)} FOR KEY SHARE`)
+export function findStandingStatement(shape: RowShape): Statement<StoredRow> {
+  return named(`${selectFound(shape)}\n  FOR KEY SHARE`, parseStoredRow)
 }
 
 /**
- * Finds, or inserts at number 0, in one round trip. The sequence of a generated key is asked only for a row that is
- * inserted. Gives `created` and the selected columns; nothing where neither took.
+ * Finds, or inserts at number 0, in one round trip; gives nothing where neither took. The sequence of a generated key
+ * is asked only for a row that is inserted.
  *
  * DO NOTHING names no index: another one of the table may refuse the row, and must not raise in a transaction.
  */
-export function findOrCreateStatement(shape: RowShape): Statement {
+export function findOrCreateStatement(shape: RowShape): Statement<StoredRow> {
   const columns = insertColumns(shape)
-  return statement(
-    `WITH found AS (${selectRow(shape)}), created AS (INSERT INTO ${tableName(shape.table)} AS t (${columns.map(quote).join(', ')}) ` +
-      `SELECT ${columns.map((_, place) => parameter(place)).join(', ')} WHERE NOT EXISTS (SELECT FROM found) ` +
-      `ON CONFLICT DO NOTHING RETURNING ${list(shape.select)}) ` +
-      `SELECT false, found.* FROM found UNION ALL SELECT true, created.* FROM created`,
+  const returned = listed(rowHead(true, shape, 't'), selectList(shape, 't'))
+  return named(
+    `WITH found AS (
+  ${selectFound(shape)}
+), created AS (
+  INSERT INTO ${tableName(shape.table)} AS t (${nameList(columns)})
+  SELECT ${columns.map((_, index) => parameter(index)).join(', ')}
+  WHERE NOT EXISTS (SELECT FROM found)
+  ON CONFLICT DO NOTHING
+  RETURNING ${returned}
+)
+SELECT * FROM found
+UNION ALL
+SELECT * FROM created`,
+    parseStoredRow,
   )
 }
 
@@ -80,49 +137,66 @@ export function findOrCreateStatement(shape: RowShape): Statement {
  * Inserts with the hash left to the guard, which finds the number. It takes the same parameters as the others, the
  * hash among them.
  */
-export function createInChainStatement(shape: RowShape, onConflict: 'raise' | 'nothing'): Statement {
-  const hashPlace = shape.table.scope.length + shape.table.text.length
-  const { hash } = shape.table
+export function createInChainStatement(shape: RowShape, onConflict: 'raise' | 'nothing'): Statement<StoredRow> {
+  const { hash, digest } = shape.table
   const columns = insertColumns(shape)
   // Every parameter must occur, with a type: the hash's does in a condition that always holds.
-  const values = columns.map((name, place) => (name === hash ? 'NULL' : parameter(place)))
-  return statement(
-    `INSERT INTO ${tableName(shape.table)} AS t (${columns.map(quote).join(', ')}) ` +
-      `SELECT ${values.join(', ')} WHERE $${hashPlace + 1}::${shape.table.digest.type} IS NOT NULL ` +
-      `${onConflict === 'nothing' ? 'ON CONFLICT DO NOTHING ' : ''}RETURNING ${list(shape.select)}`,
+  const values = columns.map((name, index) => (name === hash ? 'NULL' : parameter(index)))
+  const doNothing = onConflict === 'nothing' ? '\nON CONFLICT DO NOTHING' : ''
+  return named(
+    `INSERT INTO ${tableName(shape.table)} AS t (${nameList(columns)})
+SELECT ${values.join(', ')}
+WHERE ${parameter(columns.indexOf(hash))}::${digest.type} IS NOT NULL${doNothing}
+RETURNING ${listed(rowHead(true, shape, 't'), selectList(shape, 't'))}`,
+    parseStoredRow,
   )
 }
 
 /**
  * The same as `findOrCreateStatement` for many rows; every parameter is an array, of which `types` names the element
- * type. Gives the row's 1-based place in the arrays, `created`, and the selected columns.
+ * type.
  *
  * The rows must be sorted by hash: two batches that insert the same texts in different orders would deadlock.
+ *
+ * Not prepared by name: a plan that is kept from when the table was small would be kept too long, and next to a batch
+ * planning costs little.
  */
-export function findOrCreateManyStatement(shape: RowShape, types: ReadonlyMap<string, string>): Statement {
+export function findOrCreateManyStatement(shape: RowShape, types: ReadonlyMap<string, string>): Statement<BatchRow> {
   const columns = insertColumns(shape)
   const table = tableName(shape.table)
   const typed = columns.map((name) => types.get(name) ?? 'text')
   // unnest() would flatten an array of arrays: these come as literals, and are cast one by one.
-  const arrays = typed.map((type, place) => `${parameter(place)}::${type.endsWith('[]') ? 'text' : type}[]`)
-  const values = typed.map((type, place) => `i.c${place}${type.endsWith('[]') ? `::${type}` : ''}`)
-  const same = holds(shape, (place) => `i.c${place}`)
-  const back = list(shape.select)
-  const input = ['place', ...shape.select.map((_, place) => `s${place}`)].join(', ')
-  const sql =
-    `WITH input AS MATERIALIZED (SELECT * FROM unnest(${arrays.join(', ')}) ` +
-    `WITH ORDINALITY AS i (${columns.map((_, place) => `c${place}`).join(', ')}, place)), ` +
-    // LATERAL with a limit, for a join would read the whole table where it is small enough; 2 shows a duplicate.
-    `found (${input}) AS (SELECT i.place, t.* FROM input AS i ` +
-    `CROSS JOIN LATERAL (SELECT ${back} FROM ${table} AS t WHERE ${same} LIMIT 2) AS t), ` +
-    `created AS (INSERT INTO ${table} AS t (${columns.map(quote).join(', ')}) ` +
-    `SELECT ${values.join(', ')} FROM input AS i WHERE NOT EXISTS (SELECT FROM found AS f WHERE f.place = i.place) ` +
-    `ORDER BY i.place ON CONFLICT DO NOTHING RETURNING t.*) ` +
-    `SELECT f.place, false, ${shape.select.map((_, place) => `f.s${place}`).join(', ')} FROM found AS f ` +
-    `UNION ALL SELECT i.place, true, ${back} FROM created AS t JOIN input AS i ON ${same}`
-  // Not prepared by name: a plan that is kept from when the table was small would be kept too long, and next to a batch
-  // planning costs little.
-  return { name: '', sql }
+  const arrays = typed.map((type, index) => `${parameter(index)}::${type.endsWith('[]') ? 'text' : type}[]`)
+  const values = typed.map((type, index) => `i.c${index}${type.endsWith('[]') ? `::${type}` : ''}`)
+  const same = holdsText(shape, (index) => `i.c${index}`)
+  // LATERAL with a limit, for a join would read the whole table where it is small enough; 2 shows a duplicate.
+  const sql = `WITH input AS MATERIALIZED (
+  SELECT * FROM unnest(${arrays.join(', ')})
+    WITH ORDINALITY AS i (${columns.map((_, index) => `c${index}`).join(', ')}, ordinal)
+), found AS (
+  SELECT i.ordinal, t.*
+  FROM input AS i
+  CROSS JOIN LATERAL (
+    SELECT ${listed(rowHead(false, shape, 't'), selectList(shape, 't'))}
+    FROM ${table} AS t
+    WHERE ${same}
+    LIMIT 2
+  ) AS t
+), created AS (
+  INSERT INTO ${table} AS t (${nameList(columns)})
+  SELECT ${values.join(', ')}
+  FROM input AS i
+  WHERE NOT EXISTS (SELECT FROM found AS f WHERE f.ordinal = i.ordinal)
+  ORDER BY i.ordinal
+  ON CONFLICT DO NOTHING
+  RETURNING t.*
+)
+SELECT * FROM found
+UNION ALL
+SELECT i.ordinal, ${listed(rowHead(true, shape, 't'), selectList(shape, 't'))}
+FROM created AS t
+JOIN input AS i ON ${same}`
+  return { name: '', sql, parse: parseBatchRow }
 }
 
 /** A Postgres array literal; only for arrays inside arrays, which the driver would send as one of two dimensions. */

@@ -3,7 +3,12 @@ import { describeError, refusalReason } from '../../../src/cli/error-messages'
 import { ChainLimitError, TextRejectedError } from '../../../src/errors'
 
 const driver = (code: string, fields: object = {}): Error =>
-  Object.assign(new Error('Key (url)=(secret) or "secret"'), { code, detail: 'Key (url)=(secret)', ...fields })
+  Object.assign(new Error('Key (url)=(secret) or "secret"'), {
+    code,
+    severity: 'ERROR',
+    detail: 'Key (url)=(secret)',
+    ...fields,
+  })
 
 test.each([
   [new TextRejectedError({ property: 'url', reason: 'it is no URL' }), 'it is no URL'],
@@ -25,7 +30,7 @@ test('a full chain is told in its own words', () => {
 
 test('an error that ends the command keeps its words', () => {
   expect(describeError(new Error('connect ECONNREFUSED'))).toBe('connect ECONNREFUSED')
-  expect(describeError(Object.assign(new Error('No space left'), { code: '53100' }))).toBe(
+  expect(describeError(Object.assign(new Error('No space left'), { code: '53100', severity: 'FATAL' }))).toBe(
     'No space left (SQLSTATE 53100)',
   )
   const both = new AggregateError([new Error('connect ECONNREFUSED ::1'), new Error('connect ECONNREFUSED 127.0.0.1')])
