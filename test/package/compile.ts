@@ -5,6 +5,7 @@ import { type CommandResult, listFiles, makeProject, type Project, type Workspac
 
 /** Versions of the compiler, and where each is. */
 export const COMPILERS = {
+  '5.4': 'tools/node_modules/typescript-5.4/bin/tsc',
   '5.9': 'tools/node_modules/typescript-5.9/bin/tsc',
   '6.0': 'current/node_modules/typescript/bin/tsc',
   '7.0': 'tools/node_modules/typescript-7.0/bin/tsc',
@@ -26,6 +27,7 @@ export type Mode = keyof typeof MODES
 
 /** Every mode with two versions; 7.0, which has no node10, is five times as fast and takes all the others. */
 const MODES_OF: Readonly<Record<CompilerVersion, readonly Mode[]>> = {
+  '5.4': ['node10', 'node16 CommonJS', 'node16 ESM', 'bundler'],
   '5.9': ['node10', 'node16 CommonJS', 'node16 ESM', 'bundler'],
   '6.0': ['node10', 'nodenext CommonJS', 'nodenext ESM', 'bundler'],
   '7.0': ['node16 CommonJS', 'node16 ESM', 'nodenext CommonJS', 'nodenext ESM', 'bundler'],

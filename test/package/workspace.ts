@@ -126,7 +126,7 @@ export function succeed(result: CommandResult): CommandResult {
 async function pack(folder: string): Promise<string> {
   const copy = path.join(folder, 'build')
   await mkdir(copy)
-  const wanted = /^(?:src|scripts|package\.json|tsconfig(?:\.build)?\.json|[A-Z]+(?:\.md)?)$/
+  const wanted = /^(?:src|scripts|docs|package\.json|tsconfig(?:\.build)?\.json|[A-Z]+(?:\.md)?)$/
   for (const name of await readdir(checkout)) {
     if (wanted.test(name)) await cp(path.join(checkout, name), path.join(copy, name), { recursive: true })
   }
