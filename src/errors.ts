@@ -11,44 +11,55 @@ export type UniqueTextErrorCode =
   | 'UNSUPPORTED_DATABASE'
 
 /**
- * Base of every error this library makes itself. Errors of the driver that are not ours to explain pass through
- * unwrapped. No message ever holds the text: it may be private, and it may be very long.
+ * The base class of every error that this package raises. An error of the driver that is not ours to explain arrives as
+ * TypeORM's `QueryFailedError`, as from every TypeORM call. No message ever holds the text: it may be private and long.
+ *
+ * @example
+ * try {
+ *   await findOrCreate(manager, Page, { url })
+ * } catch (error) {
+ *   if (error instanceof UniqueTextError && error.code === 'TEXT_REJECTED') return badRequest(error.message)
+ *   throw error
+ * }
  */
 export abstract class UniqueTextError extends Error {
+  /** A literal: bundlers rename classes. */
+  abstract override readonly name: string
   abstract readonly code: UniqueTextErrorCode
 
   constructor(message: string, cause?: unknown) {
     super(message, cause === undefined ? undefined : { cause })
-    this.name = new.target.name
   }
 }
 
-/** A decorator, an EntitySchema or the call's options contradict the entity. Thrown before any SQL. */
+/** A decorator, an EntitySchema or a call contradicts the entity. Thrown before any SQL. */
 export class DeclarationError extends UniqueTextError {
+  override readonly name = 'DeclarationError'
   readonly code = 'INVALID_DECLARATION'
 }
 
-/** Why and where a text was refused. */
+/** Why a text was refused, and where. */
 export interface Rejection {
   /** Property that should have held the text. */
   readonly property: string
   /** One clause that never quotes the text, for instance `it contains U+0000`. */
   readonly reason: string
-  /** 0-based offset in code points, where one place is to blame. */
+  /** 0-based offset in code points, if one position is to blame. */
   readonly offset?: number | undefined
   readonly cause?: unknown
 }
 
 /** A normalizer refused the text, or Postgres could not store it exactly. Thrown before any SQL. */
 export class TextRejectedError extends UniqueTextError {
+  override readonly name = 'TextRejectedError'
   readonly code = 'TEXT_REJECTED'
   readonly property: string
   readonly reason: string
   readonly offset: number | undefined
 
   constructor({ property, reason, offset, cause }: Rejection) {
-    const place = offset === undefined ? '' : ` (code point ${offset})`
-    super(`The text for "${property}" is rejected: ${reason}${place}. Correct the text or leave the row out.`, cause)
+    const position = offset === undefined ? '' : ` (code point ${offset})`
+    super(`The text for "${property}" is rejected: ${reason}${position}. Correct the text or leave the row out.`, cause)
     this.property = property
     this.reason = reason
     this.offset = offset
@@ -57,6 +68,7 @@ export class TextRejectedError extends UniqueTextError {
 
 /** The text of an `immutable` declaration was changed; nothing was written. */
 export class ImmutableTextError extends UniqueTextError {
+  override readonly name = 'ImmutableTextError'
   readonly code = 'IMMUTABLE_TEXT'
   readonly property: string
 
@@ -68,30 +80,32 @@ export class ImmutableTextError extends UniqueTextError {
 
 /** More than `maxChainLength` texts share one hash in one scope: an attack, or a broken digest. */
 export class ChainLimitError extends UniqueTextError {
+  override readonly name = 'ChainLimitError'
   readonly code = 'CHAIN_LIMIT'
   readonly property: string
 
   constructor(property: string, cause?: unknown) {
     super(
       `The chain for "${property}" is full: maxChainLength texts share its hash. ` +
-        `Look at who writes them; if they are wanted, use digest 'sha256' or raise maxChainLength.`,
+        `Find out who writes them. If they are legitimate, use digest 'sha256' or raise maxChainLength.`,
       cause,
     )
     this.property = property
   }
 }
 
-/** Find-or-create gave up; `cause` is the last error of the driver, if there was one. */
+/** Find-or-create gave up. `cause` is the last error of the driver, if there was one. */
 export class AttemptsExhaustedError extends UniqueTextError {
+  override readonly name = 'AttemptsExhaustedError'
   readonly code = 'ATTEMPTS_EXHAUSTED'
-  /** Attempts made, 1-based: 10 means one try and nine retries. */
+  /** Attempts made: 10 means one try and nine retries. */
   readonly attempts: number
   readonly elapsedMilliseconds: number
 
   constructor(property: string, attempts: number, elapsedMilliseconds: number, cause?: unknown) {
     super(
-      `No attempt of ${attempts} found or created the row for "${property}" (${Math.round(elapsedMilliseconds)} ms). ` +
-        `Call again later; if it stays so, look for a transaction that keeps deleting or locking the same rows.`,
+      `None of ${attempts} attempts found or created the row for "${property}" (${Math.round(elapsedMilliseconds)} ms). ` +
+        `Call again later. If that fails too, look for a transaction that keeps deleting or locking the same rows.`,
       cause,
     )
     this.attempts = attempts
@@ -99,20 +113,25 @@ export class AttemptsExhaustedError extends UniqueTextError {
   }
 }
 
-/** 40001 or 40P01 inside the caller's transaction, which Postgres has aborted; `cause` is the driver's error. */
+/** Postgres aborted the caller's transaction (40001 or 40P01). `cause` is the driver's error. */
 export class TransactionAbortedError extends UniqueTextError {
+  override readonly name = 'TransactionAbortedError'
   readonly code = 'TRANSACTION_ABORTED'
 
   constructor(cause: unknown) {
-    super('Postgres aborted your transaction (serialization failure or deadlock). Run the whole of it again.', cause)
+    super(
+      'Postgres aborted your transaction (serialization failure or deadlock). Run the whole transaction again.',
+      cause,
+    )
   }
 }
 
-/** Two stored rows hold one text in one scope: the guard or the index was switched off. */
+/** Two stored rows hold the same text in the same scope: the guard or the index was switched off. */
 export class DuplicateTextError extends UniqueTextError {
+  override readonly name = 'DuplicateTextError'
   readonly code = 'DUPLICATE_TEXT'
   readonly property: string
-  /** Primary keys of the rows that hold the text, as TypeORM's id maps. */
+  /** Primary keys of the rows that hold the text, as TypeORM id maps. */
   readonly ids: readonly unknown[]
 
   constructor(property: string, ids: readonly unknown[]) {
@@ -136,6 +155,7 @@ export interface Finding {
 
 /** The database lacks what a declaration needs. Thrown before anything is written. */
 export class SchemaDriftError extends UniqueTextError {
+  override readonly name = 'SchemaDriftError'
   readonly code = 'SCHEMA_DRIFT'
   readonly findings: readonly Finding[]
 
@@ -153,5 +173,6 @@ export class SchemaDriftError extends UniqueTextError {
 
 /** Not PostgreSQL, or a database whose encoding is not UTF8. */
 export class UnsupportedDatabaseError extends UniqueTextError {
+  override readonly name = 'UnsupportedDatabaseError'
   readonly code = 'UNSUPPORTED_DATABASE'
 }

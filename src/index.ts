@@ -4,13 +4,19 @@
  * - text, normalized text: what was given; what is compared and stored
  * - normalizer: a pure, idempotent, synchronous function from text to text, with a name and a version
  * - hash: the hidden column; the digest is the function that makes it
- * - hash number: the 0-based place in a chain; 0 for practically every row
+ * - hash number: the 0-based number of a row in its chain; 0 for practically every row
  * - scope: columns within which the text is unique
- * - chain: the rows with equal scope and hash; its anchor is the row with hash number 0
+ * - chain: the rows with equal scope and hash
+ * - anchor: the row of a chain with hash number 0; whenever a chain has rows, it has an anchor
  * - collision: different texts of equal hash; duplicate: an equal normalized text twice
  * - guard: the database triggers that keep chains right for every writer
+ * - place: a trigger of the guard computes a row's hash and chooses its number, before the row is written
+ * - settle: a trigger of the guard makes the chain whole after the row is written, by a touch or a promotion
+ * - touch: to update the anchor, so that a transaction with an older snapshot fails instead of acting on it
+ * - promote: to give number 0 to the lowest row of a chain whose anchor is gone
+ * - flag: the hidden column of the anchor that says "this chain has, or had, others"
  * - declaration: what a decorator said, resolved against the entity's metadata
- * - attempt: 1-based; retries are one fewer
+ * - attempt: one try of an operation, counted from 1; there is one retry fewer than attempts
  */
 export {
   AttemptsExhaustedError,
