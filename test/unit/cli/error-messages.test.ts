@@ -48,7 +48,7 @@ test.each(['22P02', '23505', 'P0001', 'XX000', 'UT001'])(
 
 test('no message can command the terminal', () => {
   const hostile = 'a\x1b]0;title\x07\nb'
-  expect(describeError(Object.assign(new Error(hostile), { code: '42501' }))).toBe(
+  expect(describeError(Object.assign(new Error(hostile), { code: '42501', severity: 'ERROR' }))).toBe(
     'a\\u001b]0;title\\u0007\\u000ab (SQLSTATE 42501)',
   )
   expect(describeError(new Error(hostile))).toBe('a\\u001b]0;title\\u0007\nb')
