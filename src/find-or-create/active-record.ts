@@ -4,7 +4,13 @@ import { type ByOptions, findOneByText, findOrCreate, type FindOrCreateResult } 
 
 type EntityClass<Entity extends UniqueTextEntity> = (new () => Entity) & typeof UniqueTextEntity
 
-/** TypeORM's BaseEntity with the operations of this package; each uses the entity's DataSource. */
+/**
+ * TypeORM's BaseEntity with the operations of this package. Each of them uses the entity's DataSource, outside any
+ * transaction of yours; within one, call the functions with its manager.
+ *
+ * @example
+ * const { entity, created } = await Page.findOrCreate({ url: 'http://example.com/' })
+ */
 export class UniqueTextEntity extends BaseEntity {
   static async findOrCreate<Entity extends UniqueTextEntity>(
     this: EntityClass<Entity>,

@@ -14,7 +14,7 @@ import { backoffMilliseconds, MAX_ATTEMPTS } from './retry'
 import { rowShape, rowValues, type RowValues } from './row-values'
 import { Session } from './session'
 
-/** What became of one input: its row, or why there is none. */
+/** What became of one input: its row, or the reason why there is none. */
 export type FindOrCreateManyResult<Entity> = FindOrCreateResult<Entity> | { readonly error: unknown }
 
 /** Rows in one statement: enough that the round trip does not count, few enough that one bad row is found quickly. */
@@ -31,9 +31,9 @@ interface DistinctRow<Entity> {
 }
 
 /**
- * `findOrCreate` for many: the results are aligned with the input. Of equal texts the first gives the other columns
- * and only it can be `created`; all of them get the same entity. An input that is rejected, or that the database
- * refuses, carries its error at its index and sinks no other.
+ * `findOrCreate` for many inputs. The results have the order of the inputs. Of several inputs with equal texts the first
+ * gives the other columns, and only the first can be `created`; all of them get the same entity. An input that is
+ * rejected, or that the database refuses, has its error at its index and affects no other input.
  *
  * Sends batches of up to 1,000 rows; outside a transaction each batch commits by itself.
  *

@@ -18,21 +18,22 @@ export interface ByOptions {
   readonly by?: string
 }
 
-/** A row, and how it came. */
+/** A row, and how it came about. */
 export interface FindOrCreateResult<Entity> {
   readonly entity: Entity
   /** This call inserted the row. Of equal texts in one call, only the first can be created. */
   readonly created: boolean
-  /** 1 where the first try was enough; retries are one fewer. */
+  /** 1 if the first attempt was enough; there is one retry fewer than attempts. */
   readonly attempts: number
 }
 
 /**
- * Gives the row that holds the text, and inserts it where there is none: in one round trip, exact for texts with equal
- * hash, and without a unique violation that would abort the caller's transaction.
+ * Returns the row that holds the text, inserting it if there is none. Takes one round trip, is exact for texts with
+ * equal hashes, and raises no unique violation that would abort the caller's transaction.
  *
- * Tries up to 10 times, with full jitter up to 500 ms. Properties beside text and scope are used only when the row is
- * created. A row that is deleted softly still holds its text and is found.
+ * Makes up to 10 attempts, with full jitter of up to 500 ms between them. Properties other than text and scope are used
+ * only when the row is created. A softly deleted row still holds its text and is found. A `BeforeInsert` listener may
+ * fill in columns, but not change text or scope.
  *
  * @example
  * const { entity, created } = await findOrCreate(manager, Page, { url: 'http://example.com/', title: 'Example' })
@@ -61,7 +62,7 @@ export async function findOrCreate<Entity extends ObjectLiteral>(
 }
 
 /**
- * Gives the row that holds the text, or null. Looks it up by hash, so that the unique index is used.
+ * Returns the row that holds the text, or null. Looks it up by hash, so that the unique index is used.
  *
  * @param values text and scope, and nothing else
  *

@@ -2,7 +2,7 @@ import type { DeepPartial, ObjectLiteral, Repository } from 'typeorm'
 import { findOrCreateMany, type FindOrCreateManyResult } from './find-or-create-many'
 import { type ByOptions, findOneByText, findOrCreate, type FindOrCreateResult } from './find-or-create'
 
-/** For `dataSource.getRepository(Page).extend(uniqueTextMethods)`; each uses the repository's own manager. */
+/** What `repository.extend(uniqueTextMethods)` adds. Each method uses the repository's own manager. */
 export interface UniqueTextMethods {
   findOrCreate<Entity extends ObjectLiteral>(
     this: Repository<Entity>,
@@ -21,6 +21,13 @@ export interface UniqueTextMethods {
   ): Promise<Entity | null>
 }
 
+/**
+ * The operations of this package as methods of a repository.
+ *
+ * @example
+ * const pages = dataSource.getRepository(Page).extend(uniqueTextMethods)
+ * const { entity, created } = await pages.findOrCreate({ url: 'http://example.com/' })
+ */
 export const uniqueTextMethods: UniqueTextMethods = {
   async findOrCreate(values, options) {
     return await findOrCreate(this.manager, this.target, values, options)

@@ -1,0 +1,36 @@
+WITH found AS (
+  SELECT false AS created, t."urlHashNumber" AS hash_number, t."id" AS s0, t."url" AS s1, t."title" AS s2
+  FROM "page" AS t
+  WHERE t."urlHash" = $2
+    AND t."url"::pg_catalog.text COLLATE "C"
+        IS NOT DISTINCT FROM $1::pg_catalog.text
+), created AS (
+  INSERT INTO "page" AS t ("url", "urlHash", "title")
+  SELECT $1, $2, $3
+  WHERE NOT EXISTS (SELECT FROM found)
+  ON CONFLICT DO NOTHING
+  RETURNING true AS created, t."urlHashNumber" AS hash_number, t."id" AS s0, t."url" AS s1, t."title" AS s2
+)
+SELECT * FROM found
+UNION ALL
+SELECT * FROM created;
+
+WITH found AS (
+  SELECT false AS created, t."urlHashNumber" AS hash_number, t."id" AS s0
+  FROM "My ""Schema"""."page" AS t
+  WHERE t."site" OPERATOR(pg_catalog.=) $1
+    AND t."urlHash" = $4
+    AND t."path"::pg_catalog.text COLLATE "C"
+        IS NOT DISTINCT FROM $2::pg_catalog.text
+    AND t."query"::pg_catalog.text COLLATE "C"
+        IS NOT DISTINCT FROM $3::pg_catalog.text
+), created AS (
+  INSERT INTO "My ""Schema"""."page" AS t ("site", "path", "query", "urlHash")
+  SELECT $1, $2, $3, $4
+  WHERE NOT EXISTS (SELECT FROM found)
+  ON CONFLICT DO NOTHING
+  RETURNING true AS created, t."urlHashNumber" AS hash_number, t."id" AS s0
+)
+SELECT * FROM found
+UNION ALL
+SELECT * FROM created;

@@ -1,0 +1,63 @@
+import { expect, test } from 'vitest'
+import {
+  createInChainStatement,
+  findOrCreateStatement,
+  findStandingStatement,
+  findStatement,
+  insertColumns,
+  keyColumns,
+  type RowShape,
+  type Statement,
+} from '../../../src/sql/statements'
+import { textTable } from '../../support/guarded-table'
+
+const page: RowShape = { table: textTable(), others: ['title'], select: ['id', 'url', 'title'] }
+
+const scoped: RowShape = {
+  table: textTable({
+    schema: 'My "Schema"',
+    scope: ['site'],
+    text: [
+      { name: 'path', prefix: '' },
+      { name: 'query', prefix: '?' },
+    ],
+  }),
+  others: [],
+  select: ['id'],
+}
+
+const STATEMENTS: Readonly<Record<string, (shape: RowShape) => Statement<unknown>>> = {
+  find: findStatement,
+  'find what stands now': findStandingStatement,
+  'find or create': findOrCreateStatement,
+  'create in a chain': (shape) => createInChainStatement(shape, 'nothing'),
+  'create in a chain, or raise': (shape) => createInChainStatement(shape, 'raise'),
+}
+
+test.each(Object.entries(STATEMENTS))('%s: the SQL, golden', async (name, statementOf) => {
+  const sql = [page, scoped].map((shape) => `${statementOf(shape).sql};\n`).join('\n')
+  await expect(sql).toMatchFileSnapshot(`../../golden/${name.replaceAll(/\W+/g, '-')}.sql`)
+})
+
+test.each(Object.entries(STATEMENTS))('%s: no line is longer than 120 characters', (_, statementOf) => {
+  const lines = [page, scoped].flatMap((shape) => statementOf(shape).sql.split('\n'))
+  expect(lines.filter((line) => line.length > 120)).toEqual([])
+})
+
+test('equal names mean equal statements, and different statements have different names', () => {
+  const all = Object.values(STATEMENTS).flatMap((statementOf) => [statementOf(page), statementOf(scoped)])
+  expect(new Set(all.map(({ name }) => name)).size).toBe(new Set(all.map(({ sql }) => sql)).size)
+  expect(findStatement(page).name).toBe(findStatement({ ...page }).name)
+  for (const { name } of all) expect(name).toMatch(/^unique_text_[0-9a-f]{16}$/)
+})
+
+test('parameters are scope, text, hash, and then the others', () => {
+  expect(keyColumns(scoped.table)).toEqual(['site', 'path', 'query', 'urlHash'])
+  expect(insertColumns(page)).toEqual(['url', 'urlHash', 'title'])
+})
+
+test('a row from the wire becomes a stored row, whatever the driver makes of a number', () => {
+  const { parse } = findOrCreateStatement(page)
+  expect(parse([true, 0, 7, 'a', null])).toEqual({ created: true, hashNumber: 0, columns: [7, 'a', null] })
+  expect(parse([false, '2', 7, 'a', null])).toEqual({ created: false, hashNumber: 2, columns: [7, 'a', null] })
+})
