@@ -1,4 +1,6 @@
 import { defineConfig } from 'vitest/config'
 
 /** For mutation testing, which knows no projects, and changes the sources that the tests of the repository's shape read. */
-export default defineConfig({ test: { include: ['test/unit/*/**/*.test.ts'] } })
+export default defineConfig({
+  test: { include: ['test/unit/*/**/*.test.ts'], setupFiles: ['test/unit/short-properties.ts'] },
+})

@@ -1,0 +1,70 @@
+import { expect, test } from 'vitest'
+import { checkExpression, composed, sameChain, sameText, tableName, textIsNull } from '../../../src/sql/text-table'
+import { digests } from '../../../src/text/digest'
+import { textTable } from '../../support/guarded-table'
+
+const page = textTable({ digest: digests.md5 })
+const urls = textTable({
+  table: 'urls',
+  text: [
+    { name: 'path', prefix: '' },
+    { name: 'query', prefix: "'?" },
+  ],
+  scope: ['host', 'port'],
+  digest: digests.md5,
+})
+
+const HASH = `pg_catalog.md5("url"::pg_catalog.text)::pg_catalog.uuid`
+
+test('a table without a schema is named alone', () => {
+  expect(tableName(page)).toBe('"page"')
+  expect(tableName({ ...page, schema: 'a"b' })).toBe('"a""b"."page"')
+})
+
+test('the text of one column is the column', () => {
+  expect(composed(page, 't')).toBe('t."url"::pg_catalog.text')
+  expect(composed(page, '')).toBe('"url"::pg_catalog.text')
+})
+
+test('a column that is NULL leaves out its prefix too', () => {
+  expect(composed(urls, 'NEW')).toBe(
+    `coalesce(NEW."path"::pg_catalog.text, '') || coalesce('''?' || NEW."query"::pg_catalog.text, '')`,
+  )
+})
+
+test('one column with a prefix is composed as well', () => {
+  const table = { text: [{ name: 'tag', prefix: '#' }] }
+  expect(composed(table, '')).toBe(`coalesce('#' || "tag"::pg_catalog.text, '')`)
+})
+
+test('texts are equal column by column, NULL to NULL, whatever the collation', () => {
+  const same = sameText(urls, 't', 'NEW').replaceAll(/\s+/gu, ' ')
+  for (const name of ['path', 'query']) {
+    expect(same).toContain(
+      `t."${name}"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."${name}"::pg_catalog.text COLLATE "C"`,
+    )
+  }
+  expect(same).toContain(' AND ')
+})
+
+test('a chain is scope and hash', () => {
+  expect(sameChain(urls, 't', 'NEW').replaceAll(/\s+/gu, ' ')).toBe(
+    't."host" OPERATOR(pg_catalog.=) NEW."host" AND t."port" OPERATOR(pg_catalog.=) NEW."port" ' +
+      'AND t."urlHash" OPERATOR(pg_catalog.=) NEW."urlHash"',
+  )
+})
+
+test('a row has no text where all its columns are NULL', () => {
+  expect(textIsNull(urls, 'OLD')).toBe('OLD."path" IS NULL AND OLD."query" IS NULL')
+})
+
+test('the check holds the hash to the digest, and the number to no less than 0', () => {
+  expect(checkExpression(page)).toBe(`"urlHash" = ${HASH} AND "urlHashNumber" >= 0`)
+})
+
+test('the check of a nullable text wants hash and text both NULL, or neither', () => {
+  expect(checkExpression({ ...page, nullable: true })).toBe(
+    `("url" IS NULL AND "urlHash" IS NULL OR NOT ("url" IS NULL) AND "urlHash" IS NOT NULL AND "urlHash" = ${HASH}) ` +
+      'AND "urlHashNumber" >= 0',
+  )
+})

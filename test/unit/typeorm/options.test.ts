@@ -1,0 +1,141 @@
+import { expect, test } from 'vitest'
+import { DeclarationError } from '../../../src'
+import { trim } from '../../../src/text'
+import { digests } from '../../../src/text/digest'
+import { checkOptions, toRawDeclaration } from '../../../src/typeorm/options'
+
+const own = { name: 'own', type: 'uuid', js: String, sql: String } as const
+
+/** The message; undefined where the options pass. */
+function refusal(options: object): string | undefined {
+  try {
+    checkOptions('Page.url', options)
+    return undefined
+  } catch (error) {
+    expect(error).toBeInstanceOf(DeclarationError)
+    return (error as Error).message
+  }
+}
+
+test.each([
+  {},
+  { scope: [] },
+  { scope: ['site', 'tenant'] },
+  { digest: 'md5' },
+  { digest: 'sha256' },
+  { digest: own },
+  { immutable: false },
+  { maxChainLength: 1 },
+  { maxChainLength: 2 ** 31 - 1 },
+  { indexName: 'page url' },
+  { hidden: {} },
+  { hidden: { hash: 'h' } },
+  { normalize: trim() },
+  { normalize: (text: string) => text },
+  { nullable: true },
+  { name: 'address' },
+  { as: 'address' },
+  { columns: ['path'] },
+  { columns: [{ property: 'path' }, { property: 'query', prefix: '' }] },
+  { parse: () => null },
+  { scope: undefined, digest: undefined, maxChainLength: undefined },
+])('%o passes', (options) => {
+  expect(refusal(options)).toBeUndefined()
+})
+
+test.each([
+  [{ scope: 'site' }, 'scope', 'a list of property names'],
+  [{ scope: [''] }, 'scope', 'a list of property names'],
+  [{ scope: ['site', 1] }, 'scope', 'a list of property names'],
+  [{ digest: 'md4' }, 'digest', 'one of md5, sha256'],
+  [{ digest: 'toString' }, 'digest', 'one of md5, sha256'],
+  [{ digest: null }, 'digest', 'one of md5, sha256'],
+  [{ digest: { ...own, js: undefined, name: undefined, nothing: 0 }.nothing }, 'digest', 'one of md5, sha256'],
+  [{ digest: { name: 'own', type: 'uuid', js: String } }, 'digest', 'one of md5, sha256'],
+  [{ immutable: 1 }, 'immutable', 'true or false'],
+  [{ nullable: 'no' }, 'nullable', 'true or false'],
+  [{ maxChainLength: 0 }, 'maxChainLength', 'a whole number from 1 to 2147483647'],
+  [{ maxChainLength: 1.5 }, 'maxChainLength', 'a whole number from 1 to 2147483647'],
+  [{ maxChainLength: '5' }, 'maxChainLength', 'a whole number from 1 to 2147483647'],
+  [{ maxChainLength: 2 ** 31 }, 'maxChainLength', 'a whole number from 1 to 2147483647'],
+  [{ indexName: '' }, 'indexName', 'a name'],
+  [{ name: 1 }, 'name', 'a name'],
+  [{ as: null }, 'as', 'a name'],
+  [{ hidden: { hash: '' } }, 'hidden', 'an object with the names hash, number and chained'],
+  [{ hidden: null }, 'hidden', 'an object with the names hash, number and chained'],
+  [{ normalize: 'trim' }, 'normalize', 'a normalizer or a function'],
+  [{ normalize: null }, 'normalize', 'a normalizer or a function'],
+  [{ columns: [] }, 'columns', 'a list of property names, or of { property, prefix, normalize }'],
+  [{ columns: 'path' }, 'columns', 'a list of property names, or of { property, prefix, normalize }'],
+  [{ columns: ['path', {}] }, 'columns', 'a list of property names, or of { property, prefix, normalize }'],
+  [{ columns: [null] }, 'columns', 'a list of property names, or of { property, prefix, normalize }'],
+  [{ columns: [{ property: '' }] }, 'columns', 'a list of property names, or of { property, prefix, normalize }'],
+  [
+    { columns: [{ property: 'p', prefix: 1 }] },
+    'columns',
+    'a list of property names, or of { property, prefix, normalize }',
+  ],
+  [{ parse: 'url' }, 'parse', 'a function'],
+])('%o is refused, and the message says what is expected', (options, name, expected) => {
+  const message = refusal(options)
+  expect(message).toContain('Page.url')
+  expect(message).toContain(name)
+  expect(message).toContain(expected)
+})
+
+test.each(['unique', 'constructor', 'Scope'])('there is no option %s', (name) => {
+  expect(refusal({ [name]: true })).toContain(`"${name}"`)
+})
+
+test('options that are no object are refused', () => {
+  expect(refusal('url' as unknown as object)).toContain('object')
+  expect(refusal(null as unknown as object)).toContain('object')
+})
+
+test('what is not said has its default', () => {
+  expect(toRawDeclaration('Page.url', 'url', [{ property: 'url' }], {})).toMatchObject({
+    name: 'url',
+    columns: [{ property: 'url', prefix: '' }],
+    scope: [],
+    digest: digests.md5,
+    immutable: false,
+    indexName: undefined,
+    hidden: {},
+    parse: undefined,
+  })
+})
+
+test('what is said is kept', () => {
+  const options = {
+    scope: ['host'],
+    digest: 'sha256',
+    immutable: true,
+    maxChainLength: 7,
+    indexName: 'i',
+    hidden: { hash: 'h' },
+    parse: () => null,
+  } as const
+  const columns = [
+    { property: 'path', normalize: trim() },
+    { property: 'query', prefix: '?' },
+  ]
+  const declaration = toRawDeclaration('Url', 'address', columns, options)
+  expect(declaration).toMatchObject({ ...options, digest: digests.sha256, name: 'address' })
+  expect(declaration.columns.map(({ property, prefix }) => [property, prefix])).toEqual([
+    ['path', ''],
+    ['query', '?'],
+  ])
+  expect(declaration.columns[0]?.normalizer.name).toBe('trim')
+})
+
+test("a digest of one's own is taken as it is", () => {
+  expect(toRawDeclaration('Page.url', 'url', [{ property: 'url' }], { digest: own }).digest).toBe(own)
+})
+
+test.each([
+  [[{ property: 'url' }, { property: 'url' }], []],
+  [[{ property: 'url' }], ['url']],
+  [[{ property: 'url' }], ['site', 'site']],
+])('a property that is named twice is refused: %o, scope %o', (columns, scope) => {
+  expect(() => toRawDeclaration('Page.url', 'url', columns, { scope })).toThrow(/named twice|twice/u)
+})
