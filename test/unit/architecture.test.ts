@@ -3,7 +3,7 @@ import { expect, test } from 'vitest'
 import { readSource, type SourceFile } from './source-files'
 
 /** Folders from the bottom up. What lies in `src` itself is public names, but for the errors, below all. */
-const LAYERS = ['errors', 'text', 'sql', 'typeorm', 'find-or-create', 'adopt', 'url', 'cli', 'index'] as const
+const LAYERS = ['errors', 'text', 'sql', 'typeorm', 'find-or-create', 'url', 'cli', 'index'] as const
 
 const files = await readSource(path.resolve(import.meta.dirname, '../../src'))
 
@@ -75,3 +75,15 @@ function edges(): { from: SourceFile; to: SourceFile }[] {
     }),
   )
 }
+
+test('no file has more than 300 lines', () => {
+  expect(files.filter(({ lines }) => lines > 300).map(({ name, lines }) => `${name}: ${lines}`)).toEqual([])
+})
+
+test('half of the functions have at most 8 lines, nine of ten at most 17', () => {
+  const functions = files.flatMap((file) => file.functions).sort((left, right) => left.lines - right.lines)
+  const at = (share: number): number => functions[Math.ceil(functions.length * share) - 1]?.lines ?? NaN
+  expect(functions.length).toBeGreaterThan(200)
+  expect(at(0.5), 'the median').toBeLessThanOrEqual(8)
+  expect(at(0.9), 'nine of ten').toBeLessThanOrEqual(17)
+})

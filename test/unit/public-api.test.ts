@@ -60,6 +60,10 @@ test.each(Object.entries(PUBLIC))('src/%s exports these names and no others', as
   expect(exportedTypes(source)).toEqual([...entry.types].sort())
 })
 
+test('the root exports no more values than can be read at a glance', () => {
+  expect(Object.keys(root).length).toBeLessThanOrEqual(22)
+})
+
 test.each(Object.keys(PUBLIC))('the ESM face of src/%s is its CommonJS face', async (file) => {
   const source = await readFile(path.join(import.meta.dirname, '../../src', file.replace('.ts', '.mts')), 'utf8')
   expect(source).toBe(`export * from './index.js'\n`)

@@ -11,6 +11,15 @@ export interface SourceFile {
   readonly imports: readonly string[]
   /** String literals and templates, no comments. */
   readonly strings: readonly string[]
+  readonly lines: number
+  /** Those that have a name: declarations, methods, and functions that a constant or a property holds. */
+  readonly functions: readonly SourceFunction[]
+}
+
+export interface SourceFunction {
+  readonly name: string
+  /** Without blank lines and comments. */
+  readonly lines: number
 }
 
 /** Every TypeScript file below a folder. */
@@ -23,8 +32,14 @@ export async function readSource(source: string): Promise<SourceFile[]> {
 async function readSourceFile(source: string, file: string): Promise<SourceFile> {
   const imports: string[] = []
   const strings: string[] = []
+  const functions: SourceFunction[] = []
   const text = await readFile(path.join(source, file), 'utf8')
-  visit(parseSync(file, text).program, (node) => {
+  const { program, comments } = parseSync(file, text)
+  const code = withoutComments(text, comments)
+  visit(program, (node) => {
+    const name = functionName(node)
+    if (name !== undefined)
+      functions.push({ name: `${file} ${name}`, lines: linesOf(code.slice(node.start, node.end)) })
     const { type, source: from, argument } = node
     const imported = [from, type === 'TSImportType' ? argument : undefined].filter(isNode)
     for (const { value } of imported) if (typeof value === 'string') imports.push(value)
@@ -33,8 +48,41 @@ async function readSourceFile(source: string, file: string): Promise<SourceFile>
     if (type === 'TemplateLiteral') strings.push((node['quasis'] as TemplatePart[]).map(cooked).join('…'))
   })
   // The ESM faces are named apart from the files they stand for.
-  return { name: file.replace(/\.ts$/u, ''), layer: layerOf(file), imports, strings }
+  return {
+    name: file.replace(/\.ts$/u, ''),
+    layer: layerOf(file),
+    imports,
+    strings,
+    functions,
+    lines: text.split('\n').length - 1,
+  }
 }
+
+/** As long as it was, so that positions stay right. */
+function withoutComments(text: string, comments: readonly { readonly start: number; readonly end: number }[]): string {
+  let code = text
+  for (const { start, end } of comments) {
+    code = code.slice(0, start) + text.slice(start, end).replaceAll(/[^\n]/gu, ' ') + code.slice(end)
+  }
+  return code
+}
+
+const linesOf = (code: string): number => code.split('\n').filter((line) => line.trim() !== '').length
+
+/** The name under which a node defines a function; undefined where it defines none, or one without a name. */
+function functionName({ type, id, key, init, value }: TreeNode): string | undefined {
+  if (type === 'FunctionDeclaration') return nameOf(id)
+  if (type === 'VariableDeclarator' && isFunction(init)) return nameOf(id)
+  if ((type === 'MethodDefinition' || type === 'PropertyDefinition' || type === 'Property') && isFunction(value)) {
+    return nameOf(key)
+  }
+  return undefined
+}
+
+const nameOf = (node: unknown): string => (isNode(node) && typeof node['name'] === 'string' ? node['name'] : '?')
+
+const isFunction = (node: unknown): boolean =>
+  isNode(node) && ['ArrowFunctionExpression', 'FunctionExpression'].includes(node.type)
 
 /** `index.mts` of a folder belongs to the public names: it only re-exports. */
 function layerOf(file: string): string {
@@ -44,6 +92,8 @@ function layerOf(file: string): string {
 
 interface TreeNode {
   readonly type: string
+  readonly start: number
+  readonly end: number
   readonly [key: string]: unknown
 }
 

@@ -50,7 +50,7 @@ test.each([
   [{ digest: 'md4' }, 'digest', 'one of md5, sha256'],
   [{ digest: 'toString' }, 'digest', 'one of md5, sha256'],
   [{ digest: null }, 'digest', 'one of md5, sha256'],
-  [{ digest: { ...own, js: undefined, name: undefined, nothing: 0 }.nothing }, 'digest', 'one of md5, sha256'],
+  [{ digest: 0 }, 'digest', 'one of md5, sha256'],
   [{ digest: { name: 'own', type: 'uuid', js: String } }, 'digest', 'one of md5, sha256'],
   [{ immutable: 1 }, 'immutable', 'true or false'],
   [{ nullable: 'no' }, 'nullable', 'true or false'],
