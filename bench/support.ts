@@ -1,8 +1,6 @@
 import 'reflect-metadata'
 import { createHash } from 'node:crypto'
-import { mkdtemp } from 'node:fs/promises'
 import { createRequire } from 'node:module'
-import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { Pool } from 'pg'
 import { Column, DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
@@ -40,10 +38,7 @@ export interface Bench {
 /** BENCH_DATABASE_URL, or a server of our own with the settings that Postgres ships. */
 export async function startBench(): Promise<Bench> {
   const given = process.env['BENCH_DATABASE_URL']
-  const folder = await mkdtemp(path.join(tmpdir(), 'unique-text-bench-'))
-  const own = given
-    ? undefined
-    : await startEmbeddedPostgres({ dataFolder: path.join(folder, 'data'), temporary: true })
+  const own = given ? undefined : await startEmbeddedPostgres()
   const connection = given ?? own?.url ?? ''
   const dataSource = await withUniqueText(
     new DataSource({

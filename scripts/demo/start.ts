@@ -5,35 +5,52 @@
  *     npm start -- FILE       another list
  *     npm start -- -          standard input
  *
- * DATABASE_URL names another server than the embedded one. Run it again: everything is found, nothing is created.
+ * DATABASE_URL names a server to use instead of the embedded one. Run it again: everything is found, nothing is created.
  */
 import { spawnSync } from 'node:child_process'
 import path from 'node:path'
+import type { DataSource } from 'typeorm'
+import { describeError } from '../../src/cli/error-messages'
 import { findTarget } from '../../src/cli/import-target'
 import { type List, openList } from '../../src/cli/list'
 import { runImport } from '../../src/cli/run-import'
-import { connect, type ExampleServer, ROOT } from './server'
-import { runExample } from './run-demo'
+import { connect, type DemoServer, ROOT } from './server'
+import { runDemo } from './run-demo'
+
+const MIGRATION_LOCK = 20_260_101
 
 const [name, ...more] = process.argv.slice(2)
 
-async function start(server: ExampleServer, signal: AbortSignal, list: List): Promise<number> {
+async function start(server: DemoServer, signal: AbortSignal, list: List): Promise<number> {
   const dataSource = await connect(server)
   try {
-    const migrations = await dataSource.runMigrations()
-    console.log(migrations.length > 0 ? `Migrations run: ${migrations.length}` : 'Migrations: nothing to run')
+    const migrations = await migrate(dataSource)
+    console.log(migrations > 0 ? `Migrations run: ${migrations}` : 'Migrations: nothing to run')
     console.log(`Importing ${name ?? 'examples/urls.txt'}\n`)
     const target = findTarget(dataSource, { entity: 'Url' })
     const code = await runImport({ dataSource, target, list, streams: process, signal, unit: 'URLs' })
     if (code === 0) console.log(`\nSee the rows: ${commands(server).join('\n          or: ')}`)
     return code
   } finally {
-    // After Ctrl-C the server may be gone.
+    // An external server may be gone.
     await dataSource.destroy().catch(() => {})
   }
 }
 
-function commands({ embedded }: ExampleServer): string[] {
+/** One command at a time: TypeORM does not expect another one that runs the same migrations. */
+async function migrate(dataSource: DataSource): Promise<number> {
+  const runner = dataSource.createQueryRunner()
+  try {
+    await runner.query('SELECT pg_advisory_lock($1)', [MIGRATION_LOCK])
+    return (await dataSource.runMigrations()).length
+  } finally {
+    // A connection that is lost holds no lock.
+    await runner.query('SELECT pg_advisory_unlock($1)', [MIGRATION_LOCK]).catch(() => {})
+    await runner.release()
+  }
+}
+
+function commands({ embedded }: DemoServer): string[] {
   const psql = spawnSync('psql', ['--version']).status === 0
   if (embedded) return ['npm run show', ...(psql ? ['npm run show -- --psql'] : [])]
   return ['npm run show', ...(psql ? ['psql "$DATABASE_URL" -c "SELECT * FROM urls LIMIT 20"'] : [])]
@@ -44,14 +61,14 @@ async function main(): Promise<void> {
     console.error('Usage: npm start, npm start -- FILE, or npm start -- -')
     process.exit(2)
   }
-  // npm runs us in the package's folder, wherever the person stands.
+  // npm runs us in the package's folder, whatever folder the person is in.
   const typed = name === undefined || name === '-' ? name : path.resolve(process.env['INIT_CWD'] ?? '', name)
-  // Before the server, so that a wrong name costs no time.
+  // Before the server starts, so that a wrong name is reported at once.
   const list = await openList(typed ?? path.join(ROOT, 'examples', 'urls.txt'))
-  await runExample(async (server, signal) => await start(server, signal, list))
+  await runDemo(async (server, signal) => await start(server, signal, list))
 }
 
 main().catch((error: unknown) => {
-  console.error(error instanceof Error ? error.message : error)
+  console.error(describeError(error))
   process.exit(1)
 })

@@ -8,16 +8,13 @@ import { useDatabase } from '../support/database'
 const db = useDatabase()
 const ROOT = path.join(__dirname, '../..')
 
-async function example(name: string, ...args: readonly string[]): Promise<string> {
-  const { stdout } = await promisify(execFile)(
-    process.execPath,
-    ['--import', 'tsx', `scripts/demo/${name}.ts`, ...args],
-    {
-      cwd: ROOT,
-      env: { ...process.env, DATABASE_URL: db.url },
-    },
-  )
-  return stdout
+async function example(name: string, args: readonly string[] = [], databaseUrl = db.url): Promise<string> {
+  const running = promisify(execFile)(process.execPath, ['--import', 'tsx', `scripts/demo/${name}.ts`, ...args], {
+    cwd: ROOT,
+    env: { ...process.env, DATABASE_URL: databaseUrl },
+  })
+  running.child.stdin?.end()
+  return (await running).stdout
 }
 
 /** The numbers of the table, by their names. */
@@ -55,7 +52,32 @@ test(
   },
 )
 
+test('npm run show before npm start says what to do', async () => {
+  const empty = new URL(db.url)
+  empty.searchParams.set('options', '-c search_path=nowhere')
+  await expect(example('show', [], empty.href)).rejects.toMatchObject({
+    code: 1,
+    stderr: 'relation "urls" does not exist (SQLSTATE 42P01)\nNothing is stored yet: run npm start.\n',
+  })
+})
+
+test('npm run show prints no control character that a row holds', async () => {
+  await example('start', ['-'])
+  const client = await db.client()
+  // What an older version, or a restored dump, may hold.
+  const { rows } = await client.query<{ name: string }>(
+    `SELECT quote_ident(conname) AS name FROM pg_constraint WHERE conrelid = 'urls'::regclass AND contype = 'c'`,
+  )
+  for (const { name } of rows) await client.query(`ALTER TABLE urls DROP CONSTRAINT ${name}`)
+  await client.query(`INSERT INTO urls (id, scheme, host, port, path) OVERRIDING SYSTEM VALUE
+    VALUES (-1, 'http', 'a.example', 0, E'/\\u001b]0;gone\\u0007\\u009b2J')`)
+  const shown = await example('show')
+  expect(shown).toContain('/\\u001b]0;gone\\u0007')
+  // oxlint-disable-next-line no-control-regex
+  expect(shown).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/)
+})
+
 test('npm start says what is wrong with a list that is not there', async () => {
-  const starting = example('start', 'no-such-list.txt')
+  const starting = example('start', ['no-such-list.txt'])
   await expect(starting).rejects.toMatchObject({ code: 1, stderr: expect.stringContaining('ENOENT') })
 })

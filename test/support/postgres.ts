@@ -1,7 +1,4 @@
 import { execFile } from 'node:child_process'
-import { mkdtemp } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import path from 'node:path'
 import { promisify } from 'node:util'
 import { startEmbeddedPostgres } from '../../scripts/embedded-postgres'
 
@@ -38,12 +35,7 @@ export const sources: Readonly<Record<'environment' | 'container' | 'embedded', 
     }
   },
   embedded: async () => {
-    const parent = await mkdtemp(path.join(tmpdir(), 'unique-text-test-'))
-    const server = await startEmbeddedPostgres({
-      dataFolder: path.join(parent, 'data'),
-      settings: SETTINGS,
-      temporary: true,
-    })
+    const server = await startEmbeddedPostgres({ settings: SETTINGS })
     return { url: server.url, origin: `embedded-postgres on port ${server.port}`, stop: server.stop }
   },
 }
