@@ -1,6 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readdirSync, rmSync } from 'node:fs'
 import path from 'node:path'
 import { startEmbeddedPostgres } from './embedded-postgres'
 
@@ -12,10 +11,7 @@ async function main(): Promise<void> {
   const [file] = readdirSync(FOLDER)
   const [, timestamp, name] = /^(\d+)-(\w+)\.ts$/.exec(file ?? '') ?? []
   if (file === undefined || timestamp === undefined || name === undefined) throw new Error(`No migration in ${FOLDER}.`)
-  const server = await startEmbeddedPostgres({
-    dataFolder: path.join(mkdtempSync(path.join(tmpdir(), 'unique-text-migration-')), 'data'),
-    temporary: true,
-  })
+  const server = await startEmbeddedPostgres()
   try {
     rmSync(path.join(FOLDER, file))
     const generate = ['migration:generate', '-d', 'ormconfig.ts', '-t', timestamp, path.join(FOLDER, name)]
