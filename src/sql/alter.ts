@@ -1,6 +1,5 @@
-import type { GuardNote } from './guard'
-import { qualified, quote } from './identifier'
-import { hashOf, tableName, textIsNull, type TextTable } from './text-table'
+import { literal, qualified, quote } from './identifier'
+import { checkExpression, tableName, type TextRows } from './text-table'
 
 /** Statements and their way back, each in the order to run. */
 export interface Change {
@@ -8,30 +7,48 @@ export interface Change {
   readonly down: readonly string[]
 }
 
-/** Every column whose name changes, from the old to the new. */
-export function renamedColumns(from: GuardNote, to: TextTable): ReadonlyMap<string, string> {
-  const pairs = [
-    ...from.text.map(({ name }, position) => [name, to.text[position]?.name ?? name] as const),
-    [from.hash, to.hash] as const,
-    [from.number, to.number] as const,
-    [from.chained, to.chained] as const,
-  ]
-  return new Map(pairs.filter(([before, after]) => before !== after))
+export const inverse = ({ up, down }: Change): Change => ({ up: down, down: up })
+
+const alter = (rows: Pick<TextRows, 'schema' | 'table'>): string => `ALTER TABLE ${tableName(rows)}`
+
+/** From the old name to the new. */
+export type Renames = ReadonlyMap<string, string>
+
+export function renameColumns(rows: TextRows, renames: Renames): Change {
+  const rename = (from: string, to: string): string => `${alter(rows)} RENAME COLUMN ${quote(from)} TO ${quote(to)}`
+  return {
+    up: [...renames].map(([from, to]) => rename(from, to)),
+    down: [...renames].map(([from, to]) => rename(to, from)).toReversed(),
+  }
 }
 
-/** Renames a text with everything that is named after it. The guard follows by itself: it is made anew. */
-export function renameText(from: GuardNote, to: TextTable): Change {
-  const alter = `ALTER TABLE ${tableName(to)} RENAME`
-  const renames: ((back: boolean) => string)[] = []
-  const add = (before: string, after: string, sql: (from: string, to: string) => string): void => {
-    if (before !== after) renames.push((back) => (back ? sql(after, before) : sql(before, after)))
+export function renameIndex({ schema }: TextRows, from: string, to: string): Change {
+  const rename = (one: string, other: string): string =>
+    `ALTER INDEX ${qualified(schema, one)} RENAME TO ${quote(other)}`
+  return { up: [rename(from, to)], down: [rename(to, from)] }
+}
+
+export function renameCheck(rows: TextRows, from: string, to: string): Change {
+  const rename = (one: string, other: string): string =>
+    `${alter(rows)} RENAME CONSTRAINT ${quote(one)} TO ${quote(other)}`
+  return { up: [rename(from, to)], down: [rename(to, from)] }
+}
+
+/** The unique index, as TypeORM makes it. */
+export function addIndex(rows: TextRows): Change {
+  const columns = [...rows.scope, rows.hash, rows.number].map(quote).join(', ')
+  return {
+    up: [`CREATE UNIQUE INDEX ${quote(rows.index)} ON ${tableName(rows)} (${columns})`],
+    down: [`DROP INDEX ${qualified(rows.schema, rows.index)}`],
   }
-  for (const [before, after] of renamedColumns(from, to)) {
-    add(before, after, (one, other) => `${alter} COLUMN ${quote(one)} TO ${quote(other)}`)
+}
+
+/** The check, as TypeORM makes it. */
+export function addCheck(rows: TextRows): Change {
+  return {
+    up: [`${alter(rows)} ADD CONSTRAINT ${quote(rows.check)} CHECK (${checkExpression(rows)})`],
+    down: [`${alter(rows)} DROP CONSTRAINT ${quote(rows.check)}`],
   }
-  add(from.check, to.check, (one, other) => `${alter} CONSTRAINT ${quote(one)} TO ${quote(other)}`)
-  add(from.index, to.index, (one, other) => `ALTER INDEX ${qualified(to.schema, one)} RENAME TO ${quote(other)}`)
-  return { up: renames.map((rename) => rename(false)), down: renames.map((rename) => rename(true)).toReversed() }
 }
 
 /** A type as TypeORM has it: `character varying` and `100`; the length may be empty. */
@@ -40,22 +57,53 @@ export interface ColumnType {
   readonly length: string
 }
 
-export function changeType(table: TextTable, column: string, from: ColumnType, to: ColumnType): Change {
-  const alter = ({ type, length }: ColumnType): string =>
-    `ALTER TABLE ${tableName(table)} ALTER COLUMN ${quote(column)} TYPE ${type}${length ? `(${length})` : ''}`
-  return { up: [alter(to)], down: [alter(from)] }
+export function changeType(rows: TextRows, column: string, from: ColumnType, to: ColumnType): Change {
+  const change = ({ type, length }: ColumnType): string =>
+    `${alter(rows)} ALTER COLUMN ${quote(column)} TYPE ${type}${length ? `(${length})` : ''}`
+  return { up: [change(to)], down: [change(from)] }
 }
 
-/** Adds the hash to a table that may have rows. */
-export function addHash(table: TextTable): Change {
-  const [alter, hash] = [`ALTER TABLE ${tableName(table)}`, quote(table.hash)]
-  const rows = table.nullable ? ` WHERE NOT (${textIsNull(table, '')})` : ''
+/** Adds the hash to a table that may have rows, which do not have one yet. */
+export function addHash(rows: TextRows): Change {
   return {
-    up: [
-      `${alter} ADD ${hash} ${table.digest.type}`,
-      `UPDATE ${tableName(table)} SET ${hash} = ${hashOf(table, '')}${rows}`,
-      ...(table.nullable ? [] : [`${alter} ALTER COLUMN ${hash} SET NOT NULL`]),
+    up: [`${alter(rows)} ADD ${quote(rows.hash)} ${rows.digest.type}`],
+    down: [`${alter(rows)} DROP COLUMN ${quote(rows.hash)}`],
+  }
+}
+
+/** Changes the hash to another type; the rows then have none. */
+export function changeHashType(rows: TextRows, from: string, to: string): Change {
+  const change = (type: string): string =>
+    `${alter(rows)} ALTER COLUMN ${quote(rows.hash)} TYPE ${type} USING NULL::${type}`
+  return { up: [change(to)], down: [change(from)] }
+}
+
+export function requireHash(rows: TextRows): Change {
+  const column = `${alter(rows)} ALTER COLUMN ${quote(rows.hash)}`
+  return { up: [`${column} SET NOT NULL`], down: [`${column} DROP NOT NULL`] }
+}
+
+/** A hidden column as it was found. */
+export interface HiddenColumn {
+  readonly name: string
+  readonly comment: string | undefined
+}
+
+/** Drops the hidden columns, in their order; the way back adds them, without a hash in any row. */
+export function dropHidden(
+  rows: Pick<TextRows, 'schema' | 'table'>,
+  columns: readonly HiddenColumn[],
+  hashType: string,
+): Change {
+  const definitions = [hashType, 'integer NOT NULL DEFAULT 0', 'boolean NOT NULL DEFAULT false']
+  const added = columns.map(({ name }, position) => `ADD ${quote(name)} ${definitions[position]}`)
+  return {
+    up: [`${alter(rows)} ${columns.map(({ name }) => `DROP COLUMN ${quote(name)}`).join(', ')}`],
+    down: [
+      `${alter(rows)} ${added.join(', ')}`,
+      ...columns.flatMap(({ name, comment }) =>
+        comment ? `COMMENT ON COLUMN ${tableName(rows)}.${quote(name)} IS ${literal(comment)}` : [],
+      ),
     ],
-    down: [`${alter} DROP COLUMN ${hash}`],
   }
 }

@@ -4,6 +4,9 @@
  */
 export const SQLSTATE = {
   uniqueViolation: '23505',
+  notNullViolation: '23502',
+  /** object_not_in_prerequisite_state */
+  wrongState: '55000',
   insufficientPrivilege: '42501',
   serializationFailure: '40001',
   deadlockDetected: '40P01',

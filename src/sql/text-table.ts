@@ -33,7 +33,10 @@ export interface TextTable {
   readonly guard: string
 }
 
-export const tableName = ({ schema, table }: TextTable): string => qualified(schema, table)
+/** What hash, number and flag of a row depend on, with the names of the index and the check that hold them to it. */
+export type TextRows = Omit<TextTable, 'immutable' | 'maxChainLength' | 'guard'>
+
+export const tableName = ({ schema, table }: Pick<TextTable, 'schema' | 'table'>): string => qualified(schema, table)
 
 /** `row."name"`; without a row, `"name"`. */
 export const field = (row: string, name: string): string => (row === '' ? quote(name) : `${row}.${quote(name)}`)
@@ -85,7 +88,7 @@ export function sameChain(table: TextTable, left: string, right: string): string
 }
 
 /** What the check holds a row to; it is what fails safe when another trigger changes the text after ours. */
-export function checkExpression(table: Omit<TextTable, 'check'>): string {
+export function checkExpression(table: Omit<TextRows, 'check'>): string {
   const hash = quote(table.hash)
   const honest = `${hash} = ${hashOf(table, '')}`
   const positive = `${quote(table.number)} >= 0`

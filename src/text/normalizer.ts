@@ -35,6 +35,9 @@ export function normalizer(name: string, version: number, normalize: (text: stri
   return Object.freeze({ name, version, normalize })
 }
 
+/** As the guard's comment and messages name it, for instance `url@1`. */
+export const normalizerLabel = ({ name, version }: Normalizer): string => `${name}@${version}`
+
 const none = normalizer('none', 1, (text) => text)
 
 /**
@@ -65,7 +68,7 @@ export function compose(...options: readonly NormalizeOption[]): Normalizer {
   if (parts.length === 0) {
     throw new DeclarationError('compose() needs a normalizer. Pass one, or leave "normalize" out.')
   }
-  const name = `compose(${parts.map((part) => `${part.name}@${part.version}`).join(',')})`
+  const name = `compose(${parts.map(normalizerLabel).join(',')})`
   const once = (text: string): string => parts.reduce(apply, text)
   return normalizer(name, 1, (text) => toFixedPoint(once, text))
 }

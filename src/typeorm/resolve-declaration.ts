@@ -4,6 +4,7 @@ import { UnsupportedDatabaseError } from '../errors'
 import { fitName, joinNames } from '../sql/identifier'
 import { checkExpression, type TextTable } from '../sql/text-table'
 import { hiddenColumns, scopeColumns, textColumn } from './declared-columns'
+import { normalizerLabel } from '../text/normalizer'
 import type { RawDeclaration } from './options'
 import { dataSourceOf, type Declaration } from './registry'
 
@@ -65,14 +66,14 @@ function textTable(metadata: EntityMetadata, raw: RawDeclaration, { text, scope,
     nullable: text.every(({ column }) => column.isNullable),
     immutable: raw.immutable,
     maxChainLength: raw.maxChainLength,
-    normalizers: text.map(({ normalizer }) => `${normalizer.name}@${normalizer.version}`),
+    normalizers: text.map(({ normalizer }) => normalizerLabel(normalizer)),
     guard: `unique_text_${joinNames(tableName, raw.name)}`,
   }
   return { ...table, check: checkName(tableName, checkExpression(table)) }
 }
 
 /** undefined where TypeORM too leaves the schema out. */
-function foreignSchema(metadata: EntityMetadata): string | undefined {
+export function foreignSchema(metadata: EntityMetadata): string | undefined {
   const { searchSchema } = dataSourceOf(metadata).driver as unknown as { searchSchema?: string }
   return metadata.schema === undefined || metadata.schema === searchSchema ? undefined : metadata.schema
 }

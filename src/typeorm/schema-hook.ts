@@ -1,11 +1,11 @@
 import type { DataSource, EntityMetadata, QueryRunner, Table } from 'typeorm'
+import type { Change } from '../sql/alter'
 import { notesOf } from '../sql/guard-drift'
 import { makeRoom, planGuards } from '../sql/guard-plan'
 import { quote } from '../sql/identifier'
+import { changeDeclarations } from './change-declarations'
 import { type EntityGuards, findGuards } from './installed-guards'
-import { keepTexts } from './keep-texts'
 import { emit } from './record-ddl'
-import { declarationsOf } from './registry'
 import { requireBuilderInternals, requireInternals, requireRunInternals } from './supported'
 
 /** The protected parts of TypeORM's RdbmsSchemaBuilder that the hook stands on. */
@@ -13,6 +13,8 @@ interface SchemaBuilder {
   queryRunner: QueryRunner
   readonly entityToSyncMetadatas: readonly EntityMetadata[]
   executeSchemaSyncOperationsInProperOrder(): Promise<void>
+  /** Called when columns are as they shall be, before indexes and checks are. */
+  createNewIndices(): Promise<void>
   getTablePath(target: EntityMetadata | Table): string
 }
 
@@ -55,8 +57,8 @@ async function synchronizeWithGuards(
   const { queryRunner, entityToSyncMetadatas: metadatas } = builder
   const { entities, strangers } = await findGuards(queryRunner, searchSchema, metadatas)
   const synchronize = async (): Promise<void> => {
-    await keepAllTexts(builder, entities)
-    await original()
+    const left = await changeAll(builder, entities)
+    await beforeIndexes(builder, left, original)
   }
   const standing = entities.some(({ installed }) => installed.triggers.length > 0)
   const planned = standing ? await dryRun(builder, synchronize) : []
@@ -69,13 +71,34 @@ async function synchronizeWithGuards(
   for (const { after } of plans) await emit(queryRunner, after)
 }
 
-async function keepAllTexts(builder: SchemaBuilder, entities: readonly EntityGuards[]): Promise<void> {
+/** @returns what is left to do before TypeORM makes the indexes */
+async function changeAll(builder: SchemaBuilder, entities: readonly EntityGuards[]): Promise<Change[]> {
+  const left: Change[] = []
   for (const { metadata, installed } of entities) {
     const path = builder.getTablePath(metadata)
     const table = recorderOf(builder).loadedTables.find((one) => builder.getTablePath(one) === path)
     if (!table) continue
-    const notes = notesOf(installed)
-    for (const declaration of declarationsOf(metadata)) await keepTexts(builder.queryRunner, declaration, table, notes)
+    const on = { queryRunner: builder.queryRunner, metadata, table }
+    left.push(...(await changeDeclarations(on, notesOf(installed))))
+  }
+  return left
+}
+
+/** Runs TypeORM's own changes, and these in between: when the columns are done, and the indexes are not. */
+async function beforeIndexes(
+  builder: SchemaBuilder,
+  changes: readonly Change[],
+  original: () => Promise<void>,
+): Promise<void> {
+  const createNewIndices = builder.createNewIndices.bind(builder)
+  builder.createNewIndices = async () => {
+    for (const change of changes) await emit(builder.queryRunner, change)
+    await createNewIndices()
+  }
+  try {
+    await original()
+  } finally {
+    builder.createNewIndices = createNewIndices
   }
 }
 

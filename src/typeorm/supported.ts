@@ -34,7 +34,13 @@ const internals = (owner: string, kind: Kind, ...names: string[]): Internal[] =>
 const DATA_SOURCE = internals('DataSource', 'function', 'setOptions', 'createQueryRunner')
 const DRIVER = internals('PostgresDriver', 'function', 'createSchemaBuilder', 'normalizeType', 'getColumnLength')
 const BUILDER = [
-  ...internals('RdbmsSchemaBuilder', 'function', 'executeSchemaSyncOperationsInProperOrder', 'getTablePath'),
+  ...internals(
+    'RdbmsSchemaBuilder',
+    'function',
+    'executeSchemaSyncOperationsInProperOrder',
+    'getTablePath',
+    'createNewIndices',
+  ),
   ...internals('RdbmsSchemaBuilder', 'array', 'entityToSyncMetadatas'),
 ]
 const QUERY_RUNNER = [

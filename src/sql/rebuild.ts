@@ -1,0 +1,234 @@
+import { dollarQuote, literal, quote } from './identifier'
+import { SQLSTATE } from './sqlstate'
+import { field, hashOf, tableName, textIsNull, type TextRows } from './text-table'
+
+/** Rows that an error names; the rest of them follow once these are mended. */
+const ROWS_NAMED = 10
+
+/**
+ * A table whose rows are to be made anew, and the columns of its primary key, by which an error names rows. A
+ * migration's transaction holds the table alone by then: the guard was dropped, or a column added.
+ */
+export interface RebuiltTable {
+  readonly rows: TextRows
+  readonly primary: readonly string[]
+}
+
+/**
+ * One statement that gives every row its hash, number and flag as the declaration wants them, and changes only rows
+ * that differ: texts of equal hash are numbered from 0 in each scope, the ones with a lower number first. It refuses
+ * rows that hold the same text, and the work of a user's trigger that undoes its own. The guard's triggers, the unique
+ * index and the check must be away.
+ */
+export function rebuildRows(on: RebuiltTable): string {
+  const { rows, primary } = on
+  const duplicates = raise(rows, {
+    sqlstate: SQLSTATE.uniqueViolation,
+    message:
+      `these rows of table ${quote(rows.table)} hold the same text for ${quote(rows.name)}, ` +
+      `by ${keyNames(primary)}: `,
+    found: 'duplicates',
+    remedy: '. Of each group delete or change all but one, then run this again.',
+  })
+  const undone = raise(rows, {
+    sqlstate: SQLSTATE.wrongState,
+    message: `a trigger on table ${quote(rows.table)} undid the numbering of ${quote(rows.name)} in this many rows: `,
+    found: '(due - done)::text',
+    remedy: '. Disable that trigger while this runs.',
+  })
+  return block(`
+DECLARE
+  duplicates text;
+  due bigint;
+  done bigint;
+  security text := pg_catalog.current_setting('row_security');
+BEGIN
+  -- Otherwise row security could hide rows, and they would silently stay as they are. Off, it raises an error instead.
+  PERFORM pg_catalog.set_config('row_security', 'off', true);
+  ${findDuplicates(on)}
+  IF duplicates IS NOT NULL THEN
+    ${duplicates}
+  END IF;
+  ${renumber(on)}
+  IF done <> due THEN
+    ${undone}
+  END IF;
+  PERFORM pg_catalog.set_config('row_security', security, true);
+END
+`)
+}
+
+/** Texts are compared only where hashes are equal, which is nearly nowhere. */
+function findDuplicates({ rows, primary }: RebuiltTable): string {
+  const keys = keyColumns(primary)
+  const scope = rows.scope.map((name) => field('t', name))
+  const chain = [...scope, 'h.hash']
+  const named = [...scope.map((name, position) => `${name} AS scope_${position}`), 'h.hash']
+  const same = scope.map((name, position) => `c.scope_${position} OPERATOR(pg_catalog.=) ${name}`)
+  const text = rows.text.map(({ name }) => `${field('t', name)}::pg_catalog.text COLLATE "C"`)
+  return `SELECT pg_catalog.string_agg(d.keys, '; ') INTO duplicates
+    FROM (
+      SELECT pg_catalog.string_agg(${keyText(keys)}, ', ' ORDER BY ${keys.join(', ')}) AS keys
+        FROM ${withHash(rows)}
+        JOIN (
+          SELECT ${named.join(', ')}
+            FROM ${withHash(rows)}
+           GROUP BY ${chain.join(', ')}
+          HAVING pg_catalog.count(*) > 1
+        ) AS c
+          ON ${[...same, 'c.hash OPERATOR(pg_catalog.=) h.hash'].join('\n         AND ')}
+       GROUP BY ${[...chain, ...text].join(',\n                ')}
+      HAVING pg_catalog.count(*) > 1
+       ORDER BY 1
+       LIMIT ${ROWS_NAMED}
+    ) AS d;`
+}
+
+/** Tells the rows that were due from those that were done: a BEFORE trigger may change or drop any of them. */
+function renumber({ rows, primary }: RebuiltTable): string {
+  const chain = [...rows.scope.map((name) => field('t', name)), 'h.hash'].join(', ')
+  const [hash, number, chained] = [rows.hash, rows.number, rows.chained].map(quote)
+  return `WITH numbered AS (
+    SELECT t.tableoid AS part,
+           t.ctid AS spot,
+           h.hash,
+           CASE WHEN h.hash IS NULL THEN 0
+                ELSE pg_catalog.row_number() OVER (chain ORDER BY t.${number}, ${keyColumns(primary).join(', ')}) - 1
+            END AS number,
+           h.hash IS NOT NULL AND pg_catalog.count(*) OVER chain > 1 AS several
+      FROM ${withHash(rows)}
+    WINDOW chain AS (PARTITION BY ${chain})
+  ), wanted AS (
+    SELECT n.part, n.spot, n.hash, n.number, n.several AND n.number = 0 AS chained
+      FROM numbered AS n
+      JOIN ${tableName(rows)} AS t ON t.tableoid = n.part AND t.ctid = n.spot
+     WHERE t.${hash} IS DISTINCT FROM n.hash
+        OR t.${number} IS DISTINCT FROM n.number
+        OR t.${chained} IS DISTINCT FROM (n.several AND n.number = 0)
+  ), made AS (
+    UPDATE ${tableName(rows)} AS t
+       SET ${hash} = w.hash, ${number} = w.number, ${chained} = w.chained
+      FROM wanted AS w
+     WHERE t.tableoid = w.part
+       AND t.ctid = w.spot
+    RETURNING t.${hash} IS NOT DISTINCT FROM w.hash
+          AND t.${number} = w.number
+          AND t.${chained} = w.chained AS kept
+  )
+  SELECT (SELECT pg_catalog.count(*) FROM wanted),
+         (SELECT pg_catalog.count(*) FROM made AS m WHERE m.kept)
+    INTO due, done;`
+}
+
+/** Every row as `t`, with the hash that it should have as `h.hash`: NULL for a row without a text. */
+function withHash(rows: TextRows): string {
+  const hash = hashOf(rows, 't')
+  const made = rows.nullable ? `CASE WHEN ${textIsNull(rows, 't')} THEN NULL ELSE ${hash} END` : hash
+  return `${tableName(rows)} AS t\n       CROSS JOIN LATERAL (SELECT ${made} AS hash) AS h`
+}
+
+/** Refuses rows that hold NULL in a column that is about to be NOT NULL, and names them. */
+export function refuseNulls({ rows, primary }: RebuiltTable, column: string): string {
+  return refuseRows(
+    { rows, primary },
+    {
+      sqlstate: SQLSTATE.notNullViolation,
+      where: `t.${quote(column)} IS NULL`,
+      message: `these rows of table ${quote(rows.table)} hold NULL in ${quote(column)}, by ${keyNames(primary)}: `,
+      remedy: '. Give them a value or delete them, then run this again.',
+    },
+  )
+}
+
+/** One column whose texts were normalized in another way than the declaration says now. */
+export interface Renormalized {
+  readonly column: string
+  /** `name@version`. */
+  readonly from: string
+  readonly to: string
+}
+
+/**
+ * Refuses rows whose texts another normalizer made, for SQL cannot normalize as JavaScript does: a text that is not
+ * normalized is one that find-or-create does not find, and stores again.
+ */
+export function refuseUnnormalized({ rows, primary }: RebuiltTable, { column, from, to }: Renormalized): string {
+  return refuseRows(
+    { rows, primary },
+    {
+      sqlstate: SQLSTATE.wrongState,
+      where: `t.${quote(column)} IS NOT NULL`,
+      message:
+        `column ${quote(column)} of table ${quote(rows.table)} has texts normalized by ${from}, not yet by ${to}; ` +
+        `the first by ${keyNames(primary)}: `,
+      remedy:
+        `. SQL cannot normalize them: in the migration, replace this statement with code that writes ` +
+        `normalize(text) into each row (docs/changing-a-declaration.md).`,
+    },
+  )
+}
+
+interface Refusal {
+  readonly sqlstate: string
+  readonly where: string
+  readonly message: string
+  readonly remedy: string
+}
+
+function refuseRows({ rows, primary }: RebuiltTable, { sqlstate, where, message, remedy }: Refusal): string {
+  const keys = keyColumns(primary)
+  return block(`
+DECLARE
+  named text;
+BEGIN
+  SELECT pg_catalog.string_agg(r.key, ', ') INTO named
+    FROM (
+      SELECT ${keyText(keys)} AS key
+        FROM ${tableName(rows)} AS t
+       WHERE ${where}
+       ORDER BY ${keys.join(', ')}
+       LIMIT ${ROWS_NAMED}
+    ) AS r;
+  IF named IS NOT NULL THEN
+    ${raise(rows, { sqlstate, message, found: 'named', remedy })}
+  END IF;
+END
+`)
+}
+
+/** Refuses a way back that nobody knows any more. */
+export function refuseUnknownDigest(rows: Pick<TextRows, 'table' | 'name'>, digest: string): string {
+  const message =
+    `the rows of table ${quote(rows.table)} had hashes for ${quote(rows.name)} by the digest "${digest}", ` +
+    `which was not known when this migration was generated: it cannot be undone.`
+  return block(`
+BEGIN
+  RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}', MESSAGE = ${literal(message)};
+END
+`)
+}
+
+const block = (body: string): string => `DO ${dollarQuote(body)}`
+
+const keyColumns = (primary: readonly string[]): string[] => primary.map((name) => field('t', name))
+
+const keyText = (keys: readonly string[]): string =>
+  keys.length === 1 ? `${keys[0]}::pg_catalog.text` : `ROW(${keys.join(', ')})::pg_catalog.text`
+
+const keyNames = (primary: readonly string[]): string => `primary key (${primary.join(', ')})`
+
+interface Raised {
+  readonly sqlstate: string
+  readonly message: string
+  /** An SQL expression of type text, between message and remedy. */
+  readonly found: string
+  readonly remedy: string
+}
+
+function raise(rows: TextRows, { sqlstate, message, found, remedy }: Raised): string {
+  const constraint = sqlstate === SQLSTATE.uniqueViolation ? `\n      CONSTRAINT = ${literal(rows.index)},` : ''
+  return (
+    `RAISE EXCEPTION USING ERRCODE = '${sqlstate}', TABLE = ${literal(rows.table)},${constraint}\n` +
+    `      MESSAGE = ${literal(message)} || ${found} || ${literal(remedy)};`
+  )
+}

@@ -1,0 +1,118 @@
+import { type Change, renameCheck, renameColumns, renameIndex } from '../sql/alter'
+import type { GuardNote } from '../sql/guard'
+import type { TextRows } from '../sql/text-table'
+import { digests } from '../text/digest'
+import { type ChangingTable, hasCheck, hasColumn, hasIndex, isDeclared, type RowsBefore } from './changing-table'
+import { keepType } from './keep-type'
+import { predecessors } from './predecessors'
+import { dropRules, rebuild, renormalized } from './rebuild'
+import { emit } from './record-ddl'
+import { type Declaration, declarationsOf } from './registry'
+import { foreignSchema } from './resolve-declaration'
+
+/**
+ * Does, before TypeORM's own changes, what TypeORM would do by dropping texts and hashes. Its comparison, which comes
+ * after, then finds the columns as it wants them.
+ *
+ * @param notes of the guards that are installed on the table
+ * @returns what is left to do once TypeORM has changed the columns, before it makes the indexes and checks: to give
+ * every row its hash, number and flag anew, wherever something changed that they depend on
+ */
+export async function changeDeclarations(on: ChangingTable, notes: readonly GuardNote[]): Promise<Change[]> {
+  const declarations = declarationsOf(on.metadata)
+  const had = predecessors(on, declarations, notes)
+  const left: Change[] = []
+  for (const declaration of declarations) left.push(...(await change(on, declaration, had.get(declaration))))
+  const kept = new Set(had.values())
+  for (const note of notes.filter((one) => !kept.has(one))) await dropRules(on, rowsOf(on, note))
+  return left
+}
+
+type Renames = ReadonlyMap<string, string>
+
+async function change(on: ChangingTable, declaration: Declaration, note: GuardNote | undefined): Promise<Change[]> {
+  const { table: after, text } = declaration
+  const renames: Renames = note ? renamesBetween(on, note, after) : new Map()
+  if (renames.size > 0) await rename(on, renames, after)
+  for (const { column } of text) await keepType(on.queryRunner, after, column, on.table)
+  const before = note ? rowsOf(on, note, declaration, renames) : rowsWithoutNote(on, after)
+  // Without a note nobody knows what was written while the guard was away.
+  if (!note || !before || !isWhole(on, before) || !sameRules(before, after)) {
+    return await rebuild(on, declaration, before)
+  }
+  await renameConstraints(on, before, after)
+  return []
+}
+
+/** A column follows its declaration if the old one is there and not wanted, and the new one wanted and not there. */
+function renamesBetween(on: ChangingTable, before: GuardNote, after: TextRows): Renames {
+  const text = before.text.length === after.text.length ? before.text : []
+  const pairs = [
+    ...text.map(({ name }, position) => [name, after.text[position]?.name ?? name] as const),
+    [before.hash, after.hash] as const,
+    [before.number, after.number] as const,
+    [before.chained, after.chained] as const,
+  ]
+  return new Map(pairs.filter(([from, to]) => hasColumn(on, from) && !isDeclared(on, from) && !hasColumn(on, to)))
+}
+
+async function rename({ queryRunner, table }: ChangingTable, renames: Renames, rows: TextRows): Promise<void> {
+  await emit(queryRunner, renameColumns(rows, renames))
+  const renamed = (name: string): string => renames.get(name) ?? name
+  for (const column of table.columns) column.name = renamed(column.name)
+  for (const one of [...table.indices, ...table.uniques]) one.columnNames = one.columnNames.map(renamed)
+}
+
+/** A guard's note, in the names that its columns have by now. */
+function rowsOf(
+  { metadata }: ChangingTable,
+  note: GuardNote,
+  declaration?: Declaration,
+  renames: Renames = new Map(),
+): RowsBefore {
+  const renamed = (name: string): string => renames.get(name) ?? name
+  const known = [...Object.values(digests), ...(declaration ? [declaration.table.digest] : [])]
+  return {
+    ...note,
+    schema: foreignSchema(metadata),
+    table: metadata.tableName,
+    text: note.text.map(({ name, prefix }) => ({ name: renamed(name), prefix })),
+    hash: renamed(note.hash),
+    number: renamed(note.number),
+    chained: renamed(note.chained),
+    digest: known.find(({ name }) => name === note.digest),
+    digestName: note.digest,
+  }
+}
+
+/** A guard that lost its comments, as in a dump without them: index and check still say what the rows are. */
+function rowsWithoutNote(on: ChangingTable, after: TextRows): RowsBefore | undefined {
+  const rows = { ...after, digestName: after.digest.name }
+  return isWhole(on, rows) ? rows : undefined
+}
+
+function isWhole(on: ChangingTable, { hash, number, chained, index, check }: RowsBefore): boolean {
+  return [hash, number, chained].every((name) => hasColumn(on, name)) && hasIndex(on, index) && hasCheck(on, check)
+}
+
+function sameRules(before: RowsBefore, after: TextRows): boolean {
+  const rules = ({ text, scope, nullable, hash, number, chained }: Omit<TextRows, 'digest'>, digest: string): string =>
+    JSON.stringify([text, scope, nullable, hash, number, chained, digest])
+  const same = rules(before, before.digestName) === rules(after, after.digest.name)
+  return same && renormalized(before, after).length === 0 && renormalized(after, before).length === 0
+}
+
+async function renameConstraints(
+  { queryRunner, table }: ChangingTable,
+  before: RowsBefore,
+  after: TextRows,
+): Promise<void> {
+  if (before.index !== after.index) {
+    await emit(queryRunner, renameIndex(after, before.index, after.index))
+    for (const one of table.indices) if (one.name === before.index) one.name = after.index
+  }
+  if (before.check !== after.check) {
+    await emit(queryRunner, renameCheck(after, before.check, after.check))
+    for (const one of table.checks) if (one.name === before.check) one.name = after.check
+  }
+}
