@@ -1,4 +1,4 @@
-import { GUARD_MARK } from './guard'
+import { GUARD_COMMENT, GUARD_MARK, type Guard } from './guard'
 
 /** Runs SQL and gives its rows; a query runner's or a client's, whichever the caller has. */
 export type Query = (sql: string, parameters?: unknown[]) => Promise<readonly unknown[]>
@@ -59,55 +59,66 @@ export interface ServerState {
   readonly encoding: string
   /** As `server_version_num`, for instance 140011. */
   readonly version: number
+  /** `quote_all_identifiers`: the names of types are quoted too. */
+  readonly quotesAll: boolean
 }
 
-/**
- * Triggers of the table `r` that run a function with our mark, also where a restore left out the comments or a rename
- * the names. `pg_get_triggerdef` in its pretty form leaves out a schema that `search_path` holds, as TypeORM's SQL does.
- */
+/** A function that is known by its body, its comment or its name: a restore may leave out one, an attacker change one. */
+const IS_OURS = `(starts_with(ltrim(p.prosrc, E'\\n'), $2)
+          OR starts_with(obj_description(p.oid, 'pg_proc'), $3) OR p.proname = ANY ($4))`
+
+/** Triggers of a guard on the table `r`; not those that a partition has from its parent. */
+const TRIGGERS_OF_R = `
+         FROM pg_trigger AS t
+         JOIN pg_proc AS p ON p.oid = t.tgfoid
+         JOIN pg_namespace AS pn ON pn.oid = p.pronamespace
+        WHERE t.tgrelid = r.oid AND NOT t.tgisinternal AND t.tgparentid = 0 AND (t.tgname = ANY ($4) OR ${IS_OURS})`
+
+/** `pg_get_triggerdef` in its pretty form leaves out a schema that `search_path` holds, as TypeORM's SQL does. */
 const GUARDS_OF_R = `
   jsonb_build_object(
     'schema', n.nspname,
     'table', r.relname,
     'triggers', (
-      SELECT coalesce(jsonb_agg(jsonb_build_object(
-               'name', t.tgname,
-               'runs', jsonb_build_object('schema', pn.nspname, 'name', p.proname),
-               'enabled', t.tgenabled IN ('O', 'A'),
-               'type', t.tgtype,
-               'conditional', t.tgqual IS NOT NULL,
-               'definition', pg_get_triggerdef(t.oid, true)) ORDER BY t.tgname), '[]')
-        FROM pg_trigger AS t
-        JOIN pg_proc AS p ON p.oid = t.tgfoid
-        JOIN pg_namespace AS pn ON pn.oid = p.pronamespace
-       WHERE t.tgrelid = r.oid AND NOT t.tgisinternal AND t.tgparentid = 0
-         AND starts_with(ltrim(p.prosrc, E'\\n'), $2)),
+       SELECT coalesce(jsonb_agg(jsonb_build_object(
+                'name', t.tgname,
+                'runs', jsonb_build_object('schema', pn.nspname, 'name', p.proname),
+                'enabled', t.tgenabled IN ('O', 'A'),
+                'type', t.tgtype,
+                'conditional', t.tgqual IS NOT NULL,
+                'definition', pg_get_triggerdef(t.oid, true)) ORDER BY t.tgname), '[]')${TRIGGERS_OF_R}),
     'functions', (
-      SELECT coalesce(jsonb_agg(jsonb_build_object(
-               'schema', pn.nspname,
-               'name', p.proname,
-               'body', p.prosrc,
-               'comment', obj_description(p.oid, 'pg_proc'),
-               'definer', p.prosecdef,
-               'owned', p.proowner = r.relowner,
-               'granted', EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
-                                   WHERE a.grantee <> p.proowner),
-               'shared', EXISTS (SELECT FROM pg_trigger AS t
-                                  WHERE t.tgfoid = p.oid AND t.tgrelid <> r.oid AND t.tgparentid = 0),
-               'settings', (SELECT coalesce(jsonb_agg(replace(s, '"', '') ORDER BY s), '[]')
-                              FROM unnest(p.proconfig) AS s)) ORDER BY pn.nspname, p.proname), '[]')
-        FROM pg_proc AS p
-        JOIN pg_namespace AS pn ON pn.oid = p.pronamespace
-       WHERE starts_with(ltrim(p.prosrc, E'\\n'), $2)
-         AND p.oid IN (SELECT t.tgfoid FROM pg_trigger AS t WHERE t.tgrelid = r.oid AND t.tgparentid = 0)))`
+       SELECT coalesce(jsonb_agg(jsonb_build_object(
+                'schema', pn.nspname,
+                'name', p.proname,
+                'body', p.prosrc,
+                'comment', obj_description(p.oid, 'pg_proc'),
+                'definer', p.prosecdef,
+                'owned', p.proowner = r.relowner,
+                'granted', EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
+                                    WHERE a.grantee <> p.proowner),
+                'shared', EXISTS (SELECT FROM pg_trigger AS t
+                                   WHERE t.tgfoid = p.oid AND t.tgrelid <> r.oid AND t.tgparentid = 0),
+                'settings', (SELECT coalesce(jsonb_agg(replace(s, '"', '') ORDER BY s), '[]')
+                               FROM unnest(p.proconfig) AS s)) ORDER BY pn.nspname, p.proname), '[]')
+         FROM pg_proc AS p
+         JOIN pg_namespace AS pn ON pn.oid = p.pronamespace
+        WHERE ${IS_OURS}
+          AND p.oid IN (SELECT t.tgfoid FROM pg_trigger AS t WHERE t.tgrelid = r.oid AND t.tgparentid = 0)))`
 
 const SERVER = `jsonb_build_object(
-  'encoding', current_setting('server_encoding'), 'version', current_setting('server_version_num')::integer)`
+  'encoding', current_setting('server_encoding'),
+  'version', current_setting('server_version_num')::integer,
+  'quotesAll', current_setting('quote_all_identifiers')::boolean)`
 
-/** The guards on all tables of these schemas, and the server they stand on. */
+/** Every name of the guard's functions and triggers. */
+const namesOf = ({ place, settle, triggers }: Guard): string[] => [place, settle, ...triggers].map(({ name }) => name)
+
+/** The guards on all tables of these schemas, those that are gone from their entities included, and the server. */
 export async function installedGuards(
   query: Query,
   schemas: readonly string[],
+  wanted: readonly Guard[],
 ): Promise<{ readonly server: ServerState; readonly tables: readonly InstalledGuards[] }> {
   return await readJson(
     query,
@@ -115,12 +126,8 @@ export async function installedGuards(
        SELECT coalesce(jsonb_agg(${GUARDS_OF_R} ORDER BY n.nspname, r.relname), '[]')
          FROM pg_class AS r
          JOIN pg_namespace AS n ON n.oid = r.relnamespace
-        WHERE n.nspname = ANY ($1) AND EXISTS (
-          SELECT FROM pg_trigger AS t
-            JOIN pg_proc AS p ON p.oid = t.tgfoid
-           WHERE t.tgrelid = r.oid AND NOT t.tgisinternal AND t.tgparentid = 0
-             AND starts_with(ltrim(p.prosrc, E'\\n'), $2))))::text AS state`,
-    [schemas, GUARD_MARK],
+        WHERE n.nspname = ANY ($1) AND r.relhastriggers AND EXISTS (SELECT${TRIGGERS_OF_R})))::text AS state`,
+    [schemas, GUARD_MARK, GUARD_COMMENT, wanted.flatMap(namesOf)],
   )
 }
 
@@ -132,6 +139,7 @@ export async function installedGuards(
 export async function tableState(
   query: Query,
   relation: string,
+  wanted: Guard,
 ): Promise<{ readonly server: ServerState; readonly table: TableState | null }> {
   return await readJson(
     query,
@@ -162,8 +170,20 @@ export async function tableState(
          FROM pg_class AS r
          JOIN pg_namespace AS n ON n.oid = r.relnamespace
         WHERE r.oid = to_regclass($1)))::text AS state`,
-    [relation, GUARD_MARK],
+    [relation, GUARD_MARK, GUARD_COMMENT, namesOf(wanted)],
   )
+}
+
+/**
+ * Which table a name means on this connection.
+ *
+ * @returns its OID; undefined where there is none
+ */
+export async function tableOid(query: Query, relation: string): Promise<string | undefined> {
+  const [row] = (await query('SELECT to_regclass($1)::oid::text AS oid', [relation])) as readonly {
+    oid: string | null
+  }[]
+  return row?.oid ?? undefined
 }
 
 /** As text: a user may have set a JSON parser of his own, or the binary format. */

@@ -1,7 +1,6 @@
 import type { InstalledFunction, InstalledGuards, InstalledTrigger } from './catalog'
-import { type GuardFunction, type GuardNote, parseGuardComment, sourceDigest } from './guard'
+import { type Guard, type GuardFunction, type GuardNote, parseGuardComment } from './guard'
 import { guardSettings } from './guard-ddl'
-import type { GuardTrigger } from './guard-triggers'
 
 /** The function of that name, in the table's schema. */
 export function installedFunction(
@@ -30,12 +29,12 @@ export const notesOf = ({ functions }: InstalledGuards): GuardNote[] =>
 
 /** How a trigger differs from what is wanted, as a clause; undefined where it does not. */
 export function triggerDifference(
-  wanted: GuardTrigger,
+  wanted: Guard['triggers'][number],
   found: InstalledTrigger,
   guards: InstalledGuards,
 ): string | undefined {
   if (found.runs.name !== wanted.runs || found.runs.schema !== guards.schema) return 'it runs another function'
   if (found.type !== wanted.type || !found.conditional) return 'it fires at another moment'
-  const made = notesOf(guards).some(({ triggers }) => triggers.includes(sourceDigest(wanted.create)))
+  const made = notesOf(guards).some(({ triggers }) => triggers.includes(wanted.digest))
   return made ? undefined : 'no comment of the guard says that it was made like this'
 }

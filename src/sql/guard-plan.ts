@@ -11,7 +11,6 @@ import {
   replaceFunctions,
 } from './guard-ddl'
 import { functionDifference, installedFunction, triggerDifference } from './guard-drift'
-import type { GuardTrigger } from './guard-triggers'
 import { fitName, qualified } from './identifier'
 
 /** The guards of one table: as they should stand, and as they do. */
@@ -83,13 +82,13 @@ function planFunctions({ wanted, installed }: GuardSite): FunctionPlan {
 }
 
 interface TriggerPlan {
-  readonly made: readonly GuardTrigger[]
+  readonly made: Guard['triggers']
   readonly obsolete: readonly InstalledTrigger[]
 }
 
 function planTriggers({ wanted, installed, touched }: GuardSite, { fresh }: FunctionPlan): TriggerPlan {
   const rebuilt = new Set(fresh.map(({ name }) => name))
-  const stands = (one: GuardTrigger): boolean => {
+  const stands = (one: Guard['triggers'][number]): boolean => {
     const found = installed.triggers.find(({ name }) => name === one.name)
     const same = found?.enabled === true && triggerDifference(one, found, installed) === undefined
     return same && !touched && !rebuilt.has(one.runs)

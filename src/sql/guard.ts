@@ -8,12 +8,16 @@ import { type TextTable, tableName } from './text-table'
 /** Raised when a change of the protocol makes an installed guard wrong; part of the guard's comment. */
 const PROTOCOL_VERSION = 1
 
-/** Starts the body of every function of a guard: by it they are found in the catalog, whatever became of names. */
+/** Start the body and the comment of every function of a guard; by them it is found, whatever became of its name. */
 export const GUARD_MARK = '-- typeorm-unique-text guard'
+export const GUARD_COMMENT = 'typeorm-unique-text: '
 
 const HEADER = `
 ${GUARD_MARK}: generated, do not edit.
 -- docs/protocol.md of the package says what it does, and why no text can be stored twice.`
+
+/** Few enough to be read, enough to tell two statements apart. */
+const DIGEST_DIGITS = 8
 
 /** A function of the guard, as it should stand in the table's schema. */
 export interface GuardFunction {
@@ -29,7 +33,7 @@ export interface Guard {
   readonly place: GuardFunction
   /** AFTER: touches and promotes. */
   readonly settle: GuardFunction
-  readonly triggers: readonly GuardTrigger[]
+  readonly triggers: readonly (GuardTrigger & { readonly digest: string })[]
   /** Every statement that makes the guard, and every one that removes it. */
   readonly create: readonly string[]
   readonly drop: readonly string[]
@@ -39,23 +43,26 @@ export interface Guard {
 export function guardOf(table: TextTable): Guard {
   const [placeName, settleName] = [fitName(`${table.guard}_place`), fitName(`${table.guard}_settle`)]
   const triggers = guardTriggers(table, placeName, settleName)
+  // Without the schema: a DataSource that names it and one that leaves it out mean the same guard.
+  const plain = guardTriggers({ ...table, schema: undefined }, placeName, settleName)
+  const digests = plain.map(({ create }) => createHash('sha256').update(create).digest('hex').slice(0, DIGEST_DIGITS))
   const of = table.text.map(({ name }) => `"${name}"`).join(', ')
   const place: GuardFunction = {
     name: placeName,
     body: HEADER + placeBody(table),
-    comment: `typeorm-unique-text: computes the hash of ${of} and finds its number in the chain.\n${noteOf(table, triggers)}`,
+    comment: `${GUARD_COMMENT}computes the hash of ${of} and finds its number in the chain.\n${noteOf(table, digests)}`,
   }
   const settle: GuardFunction = {
     name: settleName,
     body: HEADER + settleBody(table),
-    comment: `typeorm-unique-text: keeps an anchor in the chains of ${of} when rows come, change and go.`,
+    comment: `${GUARD_COMMENT}keeps an anchor in the chains of ${of} when rows come, change and go.`,
   }
   const functions = [place, settle].map((one) => ({ ...one, schema: table.schema }))
   return {
     table: { schema: table.schema, name: table.table },
     place,
     settle,
-    triggers,
+    triggers: triggers.map((one, index) => ({ ...one, digest: digests[index] ?? '' })),
     create: [
       ...createFunctions(tableName(table), functions),
       ...functions.map((one) => commentOnFunction(one, one.comment)),
@@ -91,17 +98,13 @@ export interface GuardNote extends Pick<TextTable, (typeof NOTED)[number]> {
   readonly triggers: readonly string[]
 }
 
-/** Short enough to be read, long enough to tell two statements apart. */
-export const sourceDigest = (statement: string): string =>
-  createHash('sha256').update(statement).digest('hex').slice(0, 8)
-
 /** One member a line, so that a migration can be read. */
-function noteOf(table: TextTable, triggers: readonly GuardTrigger[]): string {
+function noteOf(table: TextTable, triggers: readonly string[]): string {
   const members: Readonly<Record<string, unknown>> = {
     protocol: PROTOCOL_VERSION,
     digest: table.digest.name,
     ...Object.fromEntries(NOTED.map((key) => [key, table[key]])),
-    triggers: triggers.map(({ create }) => sourceDigest(create)),
+    triggers,
   }
   const lines = Object.entries(members).map(([key, value]) => `${JSON.stringify(key)}:${JSON.stringify(value)}`)
   return `{${lines.join(',\n')}}`

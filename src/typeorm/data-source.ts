@@ -12,6 +12,14 @@ export interface UniqueTextDataSourceOptions {
    * @default true
    */
   readonly prepare?: boolean
+  /**
+   * Connections of this DataSource set a `search_path` of their own, so that one entity has a table for every tenant. An
+   * operation on an entity without a schema then asks which table it means, in a round trip of its own, and the first
+   * one on each table looks at its index, check and guard. Without the option, the first operation looks for all: a
+   * tenant whose table lacks them would go unseen. A DataSource for every tenant needs no option.
+   * @default false
+   */
+  readonly tenantsBySearchPath?: boolean
 }
 
 EventSubscriber()(StoredTextSubscriber)
@@ -26,7 +34,7 @@ EventSubscriber()(StoredTextSubscriber)
  */
 export function withUniqueText<T extends DataSource>(
   dataSource: T,
-  { prepare = true }: UniqueTextDataSourceOptions = {},
+  { prepare = true, tenantsBySearchPath = false }: UniqueTextDataSourceOptions = {},
 ): T {
   const { type, subscribers = [] } = dataSource.options
   if (type !== 'postgres') {
@@ -38,7 +46,7 @@ export function withUniqueText<T extends DataSource>(
     throw new DeclarationError('withUniqueText() comes too late: call it before initialize().')
   }
   hookSchemaBuilder(dataSource)
-  const settings: DataSourceSettings = { prepare }
+  const settings: DataSourceSettings = { prepare, tenantsBySearchPath }
   registry.settings.set(dataSource, settings)
   const list = Array.isArray(subscribers) ? [...subscribers] : Object.values(subscribers)
   if (!list.includes(StoredTextSubscriber)) dataSource.setOptions({ subscribers: [...list, StoredTextSubscriber] })

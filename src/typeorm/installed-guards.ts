@@ -3,7 +3,7 @@ import { type InstalledGuards, installedGuards } from '../sql/catalog'
 import { guardOf } from '../sql/guard'
 import type { GuardSite } from '../sql/guard-plan'
 import { declarationsOf } from './registry'
-import { requireServer } from './supported'
+import { requireBuildable } from './supported'
 
 /** The guards of one entity's table. */
 export interface EntityGuards extends Omit<GuardSite, 'touched'> {
@@ -29,22 +29,24 @@ export async function findGuards(
   searchSchema: string,
   metadatas: readonly EntityMetadata[],
 ): Promise<FoundGuards> {
+  const guards = new Map(metadatas.map((one) => [one, declarationsOf(one).map(({ table }) => guardOf(table))]))
   const schemas = [...new Set(metadatas.map(({ schema }) => schema ?? searchSchema))]
   const { server, tables } = await installedGuards(
     async (sql, values) => (await queryRunner.query(sql, values)) as unknown[],
     schemas,
+    [...guards.values()].flat(),
   )
   const isOf =
     ({ schema = searchSchema, tableName }: EntityMetadata) =>
     (one: InstalledGuards): boolean =>
       one.schema === schema && one.table === tableName
   const entities = metadatas.flatMap((metadata) => {
-    const wanted = declarationsOf(metadata).map(({ table }) => guardOf(table))
+    const wanted = guards.get(metadata) ?? []
     const found = tables.find(isOf(metadata))
     if (wanted.length === 0 && !found) return []
     return [entityGuards(metadata, searchSchema, wanted, found)]
   })
-  if (entities.some(({ wanted }) => wanted.length > 0)) requireServer(server)
+  if (entities.some(({ wanted }) => wanted.length > 0)) requireBuildable(server)
   return { entities, strangers: tables.filter((one) => !metadatas.some((metadata) => isOf(metadata)(one))) }
 }
 

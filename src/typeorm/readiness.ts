@@ -1,9 +1,13 @@
 import { SchemaDriftError } from '../errors'
-import { type Query, tableState } from '../sql/catalog'
-import { tableName } from '../sql/text-table'
+import { type Query, tableOid, tableState } from '../sql/catalog'
+import { guardOf } from '../sql/guard'
+import { type TextTable, tableName } from '../sql/text-table'
 import { findDrift } from './drift'
-import { type ColumnTypes, type Declaration, registry } from './registry'
+import { type ColumnTypes, dataSourceOf, type Declaration, registry } from './registry'
 import { requireServer } from './supported'
+
+/** Stands for the one table of a declaration where a DataSource has no others of the name. */
+const ONLY = 'only'
 
 /**
  * Sees once per DataSource that index, check and guard of a declaration stand; an operation without them would store
@@ -16,13 +20,26 @@ import { requireServer } from './supported'
  * @throws SchemaDriftError, UnsupportedDatabaseError
  */
 export async function ensureReady(declaration: Declaration, query: Query): Promise<ColumnTypes> {
-  const known = registry.ready.get(declaration)
+  const ready = registry.ready.get(declaration) ?? new Map<string, ColumnTypes>()
+  registry.ready.set(declaration, ready)
+  const relation = tableName(declaration.table)
+  const key = isOneOfMany(declaration) ? await tableOid(query, relation) : ONLY
+  const known = key === undefined ? undefined : ready.get(key)
   if (known) return known
-  const { server, table } = await tableState(query, tableName(declaration.table))
-  requireServer(server)
-  const findings = findDrift(declaration.table, table)
-  if (findings.length > 0) throw new SchemaDriftError(declaration.table.table, findings)
-  const types: ColumnTypes = new Map(table?.columns.map(({ name, type }) => [name, type]))
-  registry.ready.set(declaration, types)
+  const types = await inspect(declaration.table, query)
+  if (key !== undefined) ready.set(key, types)
   return types
+}
+
+/** A cached answer could be that for another tenant's table. */
+function isOneOfMany({ table, metadata }: Declaration): boolean {
+  return table.schema === undefined && registry.settings.get(dataSourceOf(metadata))?.tenantsBySearchPath === true
+}
+
+async function inspect(table: TextTable, query: Query): Promise<ColumnTypes> {
+  const { server, table: state } = await tableState(query, tableName(table), guardOf(table))
+  requireServer(server)
+  const findings = findDrift(table, state)
+  if (findings.length > 0) throw new SchemaDriftError(table.table, findings)
+  return new Map(state?.columns.map(({ name, type }) => [name, type]))
 }

@@ -30,13 +30,14 @@ export type ColumnTypes = ReadonlyMap<string, string>
 /** Options of a DataSource, from `withUniqueText`. */
 export interface DataSourceSettings {
   readonly prepare: boolean
+  readonly tenantsBySearchPath: boolean
 }
 
 interface Registry {
   readonly declarations: WeakMap<EntityMetadata, Declaration[]>
   readonly settings: WeakMap<object, DataSourceSettings>
-  /** Declarations whose index, check and guard were seen in the database. */
-  readonly ready: WeakMap<Declaration, ColumnTypes>
+  /** Tables whose index, check and guard were seen in the database; by OID where tenants are told by search_path. */
+  readonly ready: WeakMap<Declaration, Map<string, ColumnTypes>>
 }
 
 /** As TypeORM's own storage: two copies of this module, of whatever version, must see one registry. */

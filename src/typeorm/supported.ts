@@ -20,6 +20,17 @@ export function requireServer({ encoding, version }: ServerState): void {
   }
 }
 
+/** @throws UnsupportedDatabaseError also where TypeORM would take every type for another, and drop the columns */
+export function requireBuildable(server: ServerState): void {
+  requireServer(server)
+  if (server.quotesAll) {
+    throw new UnsupportedDatabaseError(
+      'quote_all_identifiers is on: TypeORM would then drop and add columns whose types it reads with quotes, and lose ' +
+        'what they hold. Turn it off while a migration is generated or run.',
+    )
+  }
+}
+
 type Kind = 'function' | 'array' | 'boolean' | 'object' | 'string'
 
 interface Internal {

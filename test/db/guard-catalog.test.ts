@@ -1,0 +1,200 @@
+import type { Client } from 'pg'
+import { type DataSource, type DataSourceOptions, Entity, EntitySchema, PrimaryGeneratedColumn } from 'typeorm'
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { findOrCreate, SchemaDriftError, UniqueText, uniqueTextSchema } from '../../src'
+import { useDatabase } from '../support/database'
+import { generate, migrate, runAll } from '../support/generated'
+
+const db = useDatabase()
+
+let client: Client
+beforeAll(async () => {
+  client = await db.client()
+})
+beforeEach(async () => {
+  const { rows } = await client.query<{ name: string }>(
+    `select nspname as name from pg_namespace where nspname !~ '^pg_|^information_schema$'`,
+  )
+  for (const { name } of rows) await client.query(`drop schema "${name}" cascade`)
+  await client.query('create schema public')
+})
+
+/** An entity of a table with unique texts. */
+function entity(table: string, texts: readonly string[], schema?: string): EntitySchema<Record<string, unknown>> {
+  const options = { name: table, tableName: table, ...(schema === undefined ? {} : { schema }) }
+  const columns = { id: { type: 'integer', primary: true } } as const
+  return new EntitySchema(uniqueTextSchema({ ...options, columns }, Object.fromEntries(texts.map((one) => [one, {}]))))
+}
+
+type Entities = DataSourceOptions['entities']
+const open = async (entities: Entities, options: { schema?: string } = {}): Promise<DataSource> =>
+  await db.dataSource(entities, { synchronize: false, ...options })
+
+/** That nothing is left to generate, and that find-or-create works. */
+async function expectGuarded(dataSource: DataSource, name: string, text: string): Promise<void> {
+  expect((await generate(dataSource)).up).toEqual([])
+  const values = { id: 1, [text]: 'x', ...(text === 'other' ? { url: 'x' } : {}) }
+  const first = await findOrCreate(dataSource.manager, name, values, { by: text })
+  const again = await findOrCreate(dataSource.manager, name, { id: 2, [text]: 'x' }, { by: text })
+  expect(again).toMatchObject({ created: false, entity: first.entity })
+}
+
+describe('names of guards', () => {
+  const bytes63 = 'x'.repeat(63)
+  test.each([
+    ['an underscore moves', entity('user', ['profile_url']), entity('user_profile', ['url'])],
+    ['the case differs', entity('Page', ['url']), entity('page', ['url'])],
+    ['63 bytes are alike', entity(bytes63, ['one']), entity(bytes63.slice(1), ['x_one'])],
+  ])('do not collide where %s', async (_, one, two) => {
+    const dataSource = await open([one, two])
+    await migrate(dataSource)
+    for (const { name, columns } of [one.options, two.options]) {
+      const [text = ''] = Object.keys(columns).filter((column) => !/^id$|Hash/.test(column))
+      await expectGuarded(dataSource, name, text)
+    }
+  })
+})
+
+@Entity()
+class Page {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText() url!: string
+  @UniqueText({ nullable: true }) other!: string | null
+}
+
+test('a dump that was restored without comments is drift, and the same command mends it', async () => {
+  const dataSource = await open([Page])
+  await migrate(dataSource)
+  for (const text of ['url', 'other']) {
+    for (const verb of ['place', 'settle']) {
+      await client.query(`comment on function "unique_text_page.${text}_${verb}"() is null`)
+    }
+  }
+  await expect(findOrCreate(dataSource.manager, Page, { url: 'x' }, { by: 'url' })).rejects.toBeInstanceOf(
+    SchemaDriftError,
+  )
+  const { up } = await migrate(dataSource)
+  expect(up.filter((statement) => /FUNCTION .+ RETURNS/.test(statement))).toEqual([])
+  await expectGuarded(dataSource, 'Page', 'url')
+})
+
+test('triggers of a guard that is gone from the entity are found without comments too', async () => {
+  const dataSource = await open([entity('page', ['url', 'gone'])])
+  await migrate(dataSource)
+  await client.query('comment on function "unique_text_page.gone_place"() is null')
+  const without = await open([entity('page', ['url'])])
+  await migrate(without)
+  const { rows } = await client.query(`select tgname from pg_trigger where tgname ~ 'gone'`)
+  expect(rows).toEqual([])
+  await expectGuarded(without, 'page', 'url')
+})
+
+describe('a table that moved', () => {
+  test('by RENAME is drift, and generate mends it', async () => {
+    const before = await open([entity('before', ['url'])])
+    await migrate(before)
+    await client.query('alter table "before" rename to "after"')
+    const after = await open([entity('after', ['url'])])
+    const drift = findOrCreate(after.manager, 'after', { url: 'x' })
+    await expect(drift).rejects.toBeInstanceOf(SchemaDriftError)
+    await migrate(after)
+    await expectGuarded(after, 'after', 'url')
+  })
+  test('by SET SCHEMA is drift, and generate mends it', async () => {
+    await client.query('create schema "Old one"; create schema "New one"')
+    await migrate(await open([entity('page', ['url'], 'Old one')]))
+    await client.query('alter table "Old one".page set schema "New one"')
+    const after = await open([entity('page', ['url'], 'New one')])
+    await expect(findOrCreate(after.manager, 'page', { url: 'x' })).rejects.toBeInstanceOf(SchemaDriftError)
+    await migrate(after)
+    await expectGuarded(after, 'page', 'url')
+    const { rows } = await client.query(`select proname from pg_proc where pronamespace = '"Old one"'::regnamespace`)
+    expect(rows).toEqual([])
+  })
+  test('with its schema is drift, also where the old name is used again, and generate mends it', async () => {
+    await client.query('create schema "Old one"')
+    await migrate(await open([entity('page', ['url'], 'Old one')]))
+    await client.query('alter schema "Old one" rename to "New one"; create schema "Old one"')
+    await migrate(await open([entity('page', ['url'], 'Old one')]))
+    const moved = await open([entity('page', ['url'], 'New one')])
+    const drift = findOrCreate(moved.manager, 'page', { url: 'x' })
+    await expect(drift).rejects.toThrow('its settings are others')
+    const { up } = await migrate(moved)
+    expect(up.filter((statement) => /^(?:DROP|CREATE) TRIGGER/.test(statement))).toEqual([])
+    await expectGuarded(moved, 'page', 'url')
+  })
+  test('makes room for a table that takes its old name', async () => {
+    await migrate(await open([entity('page', ['url'])]))
+    await client.query('alter table page rename to page_old')
+    // TypeORM names constraints and indexes after the table, and does not know of the old one.
+    await client.query(
+      `do $$ declare i record; begin
+         for i in select conname from pg_constraint where conrelid = 'page_old'::regclass and contype <> 'n' loop
+           execute format('alter table page_old rename constraint %I to %I', i.conname, 'old ' || i.conname);
+         end loop;
+         for i in select c.relname from pg_index x join pg_class c on c.oid = x.indexrelid
+                   where x.indrelid = 'page_old'::regclass and c.relname !~ '^old ' loop
+           execute format('alter index %I rename to %I', i.relname, 'old ' || i.relname);
+         end loop;
+       end $$`,
+    )
+    const dataSource = await open([entity('page', ['url'])])
+    await migrate(dataSource)
+    await expectGuarded(dataSource, 'page', 'url')
+    const both = await open([entity('page', ['url']), entity('page_old', ['url'])])
+    await migrate(both)
+    await expectGuarded(both, 'page_old', 'url')
+    await expectGuarded(both, 'page', 'url')
+  })
+})
+
+describe('quote_all_identifiers = on', () => {
+  const set = async (value: string): Promise<unknown> =>
+    await client.query(`alter database "${client.database}" set quote_all_identifiers to ${value}`)
+
+  test('does not matter to find-or-create', async () => {
+    await migrate(await open([Page]))
+    await set('on')
+    const { manager } = await open([Page])
+    await set('off')
+    expect(await findOrCreate(manager, Page, { url: 'x' }, { by: 'url' })).toMatchObject({ created: true })
+  })
+  test('does not matter to a migration that was generated before', async () => {
+    const { up } = await generate(await open([Page]))
+    await set('on')
+    await runAll(await open([Page]), up)
+    await set('off')
+    await expectGuarded(await open([Page]), 'Page', 'url')
+  })
+  test('is refused by generate, for TypeORM would drop columns whose types it reads with quotes', async () => {
+    await migrate(await open([Page]))
+    await set('on')
+    const dataSource = await open([Page])
+    await set('off')
+    await expect(generate(dataSource)).rejects.toThrow(/quote_all_identifiers is on/)
+  })
+})
+
+test('the hidden columns and the functions say in the database what they are', async () => {
+  await migrate(await open([entity('page', ['url'])]))
+  const { rows } = await client.query(
+    `select col_description('page'::regclass, attnum) as comment from pg_attribute
+      where attrelid = 'page'::regclass and attname ~ 'Hash' order by attnum`,
+  )
+  expect(rows).toEqual([
+    { comment: 'typeorm-unique-text: hash of "url"; maintained by the guard, do not write it.' },
+    {
+      comment:
+        'typeorm-unique-text: 0, or 1 and more where another "url" has the same hash; maintained by the guard, do not write it.',
+    },
+    {
+      comment:
+        'typeorm-unique-text: others have, or had, the same hash of "url"; maintained by the guard, do not write it.',
+    },
+  ])
+  const { rows: functions } = await client.query<{ comment: string }>(
+    `select split_part(obj_description(oid, 'pg_proc'), E'\\n', 1) as comment from pg_proc
+      where proname ~ '^unique_text_' order by proname`,
+  )
+  for (const { comment } of functions) expect(comment).toMatch(/^typeorm-unique-text: [\w ",]+\.$/)
+})

@@ -1,0 +1,126 @@
+import type { Client } from 'pg'
+import { DataSource, Entity, type EntityManager, PrimaryGeneratedColumn } from 'typeorm'
+import { beforeAll, describe, expect, test } from 'vitest'
+import { findOrCreate, SchemaDriftError, UniqueText, withUniqueText } from '../../src'
+import { useDatabase } from '../support/database'
+
+const db = useDatabase()
+
+@Entity()
+class Page {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText() url!: string
+}
+
+let client: Client
+beforeAll(async () => {
+  client = await db.client()
+  await db.dataSource([Page])
+})
+
+test('first use asks the catalog once', async () => {
+  const asked: string[] = []
+  const dataSource = await db.dataSource([Page], {
+    synchronize: false,
+    logging: true,
+    logger: {
+      logQuery: (sql) => void asked.push(sql),
+      logQueryError: () => {},
+      logQuerySlow: () => {},
+      logSchemaBuild: () => {},
+      logMigration: () => {},
+      log: () => {},
+    },
+  })
+  asked.length = 0
+  await findOrCreate(dataSource.manager, Page, { url: 'once' })
+  expect(asked.filter((sql) => sql.includes('server_encoding'))).toHaveLength(1)
+  expect(asked).toHaveLength(2)
+})
+
+test('a plain call that waits for a connection does not hold up transactions which have the whole pool', async () => {
+  const dataSource = await db.dataSource([Page], { synchronize: false, poolSize: 2, extra: { max: 2 } })
+  const { manager } = dataSource
+  let waiting: Promise<unknown> = Promise.resolve()
+  const open: (() => void)[] = []
+  const bothOpen = new Promise<void>((resolve) => {
+    const arrive = (): void => void (open.push(resolve) === 2 && resolve())
+    waiting = Promise.all(
+      ['a', 'b'].map(async (url) => {
+        await manager.transaction(async (own) => {
+          await own.query('select 1')
+          arrive()
+          await bothOpen
+          await plainCallSent
+          await findOrCreate(own, Page, { url })
+        })
+      }),
+    )
+  })
+  let sent = (): void => {}
+  const plainCallSent = new Promise<void>((resolve) => (sent = resolve))
+  await bothOpen
+  const plain = findOrCreate(manager, Page, { url: 'c' })
+  sent()
+  await waiting
+  expect(await plain).toMatchObject({ created: true })
+})
+
+test.each([
+  ["a user's own JSON parser", { types: { getTypeParser: (oid: number) => parser(oid) } }],
+  ['the binary format', { binary: true }],
+])('%s does not matter', async (_, extra) => {
+  const dataSource = await db.dataSource([Page], { synchronize: false, extra })
+  expect(await findOrCreate(dataSource.manager, Page, { url: 'x' })).toMatchObject({ entity: { url: 'x' } })
+})
+
+/** JSON stays text, all else is as `pg` has it. */
+function parser(oid: number): (value: string) => unknown {
+  const isInteger = oid === 20 || oid === 23
+  if (oid === 16) return (value) => value === 't'
+  return isInteger ? Number : (value) => value
+}
+
+describe('tenants by search_path', () => {
+  let dataSource: DataSource
+  const inSchema = async <T>(schema: string, work: (manager: EntityManager) => Promise<T>): Promise<T> =>
+    await dataSource.transaction(async (manager) => {
+      await manager.query(`select set_config('search_path', $1, true)`, [schema])
+      return await work(manager)
+    })
+  const create = async (schema: string): Promise<unknown> =>
+    await inSchema(schema, async (manager) => await findOrCreate(manager, Page, { url: 'x' }))
+
+  beforeAll(async () => {
+    await client.query('create schema one; create schema two; create schema bare; create schema nothing')
+    for (const schema of ['one', 'two']) {
+      await client.query(`alter database "${client.database}" set search_path to ${schema}`)
+      await (await db.dataSource([Page])).destroy()
+    }
+    await client.query(`alter database "${client.database}" reset search_path`)
+    await client.query('create table bare.page (like one.page including defaults including identity)')
+    dataSource = new DataSource({ type: 'postgres', url: db.url, entities: [Page] })
+    await withUniqueText(dataSource, {
+      tenantsBySearchPath: true,
+      prepare: false,
+    }).initialize()
+    return async () => await dataSource.destroy()
+  })
+
+  test('a tenant without index and guard is refused, though another tenant was ready', async () => {
+    expect(await create('one')).toMatchObject({ created: true })
+    await expect(create('bare')).rejects.toBeInstanceOf(SchemaDriftError)
+    await expect(create('nothing')).rejects.toBeInstanceOf(SchemaDriftError)
+    expect((await client.query('select from bare.page')).rowCount).toBe(0)
+  })
+  test('every tenant has its own row', async () => {
+    await create('one')
+    expect(await create('two')).toMatchObject({ created: true })
+    expect(await create('two')).toMatchObject({ created: false })
+  })
+  test('a tenant whose table is made anew without a guard is refused', async () => {
+    await create('two')
+    await client.query('drop table two.page; create table two.page (like bare.page)')
+    await expect(create('two')).rejects.toBeInstanceOf(SchemaDriftError)
+  })
+})
