@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises'
 import type { DataSource, ObjectLiteral } from 'typeorm'
 import { hashNumberOf } from '../find-or-create/hydrate'
-import { type FindOrCreateManyResult, type PreparedMany, prepareMany } from '../find-or-create/find-or-create-many'
+import { type FindOrCreateManyResult, PreparedMany } from '../find-or-create/find-or-create-many'
 import { ensureReady } from '../typeorm/readiness'
 import { refusalReason } from './error-messages'
 import type { ImportTarget } from './import-target'
@@ -18,6 +18,8 @@ export interface ImportOptions {
 const BATCH_LINES = 1_000
 /** The server works on one while the answer to the other is read and the next is parsed. */
 const BATCHES_AT_SERVER = 2
+/** The longest that parsing keeps the process from hearing a signal, but for the time of one line. */
+const SLICE_MILLISECONDS = 50
 /** Of all batches at the server together, so that memory stays as flat for a list of long lines. */
 const CHARACTERS_AT_SERVER = 4 * 2 ** 20
 
@@ -61,12 +63,12 @@ class Import {
   constructor(private readonly parts: ImportParts) {}
 
   async run(lines: AsyncIterable<readonly Line[]>): Promise<ImportEnd> {
-    const { target, signal } = this.parts
+    const { signal } = this.parts
     let read = 0
     let unreadable: ImportEnd | undefined
     try {
-      for await (const batch of inBatches(lines)) {
-        const parsed = parseBatch(target, batch)
+      for await (const batch of lineBatches(lines)) {
+        const parsed = await parseBatch(this.parts, batch)
         read += batch.lines.length
         await this.makeRoomFor(batch.characters)
         if (this.failure !== undefined || signal?.aborted === true) break
@@ -98,12 +100,12 @@ class Import {
 }
 
 /** Lines that are stored together. */
-interface Batch {
+interface LineBatch {
   readonly lines: readonly Line[]
   readonly characters: number
 }
 
-async function* inBatches(lines: AsyncIterable<readonly Line[]>): AsyncGenerator<Batch, void, undefined> {
+async function* lineBatches(lines: AsyncIterable<readonly Line[]>): AsyncGenerator<LineBatch, void, undefined> {
   let batch: Line[] = []
   let characters = 0
   for await (const some of lines) {
@@ -122,27 +124,40 @@ async function* inBatches(lines: AsyncIterable<readonly Line[]>): AsyncGenerator
 /** The rows to store, and what became of every line before that. */
 interface ParsedBatch {
   readonly rows: PreparedMany<ObjectLiteral>
-  readonly fates: readonly (typeof TO_STORE | typeof BLANK | { readonly reason: string })[]
+  readonly fates: readonly LineFate[]
 }
+
+type LineFate = typeof TO_STORE | typeof BLANK | { readonly reason: string }
 
 const TO_STORE = 'to store'
 const BLANK = 'blank'
 
-function parseBatch(target: ImportTarget, { lines }: Batch): ParsedBatch {
-  const values: ObjectLiteral[] = []
-  const fates = lines.map((line): ParsedBatch['fates'][number] => {
-    if (typeof line !== 'string') return line
-    if (line === '') return BLANK
-    try {
-      const parsed = target.toValues(line)
-      if (!parsed) return { reason: target.refusal }
-      values.push(parsed)
-      return TO_STORE
-    } catch (error) {
-      return { reason: refusalReason(error) }
-    }
-  })
-  return { rows: prepareMany(target.rows, values), fates }
+/** Lets signals in between two lines when a normalizer, or a user's `parse`, is slow. */
+async function parseBatch({ target, signal }: ImportParts, { lines }: LineBatch): Promise<ParsedBatch> {
+  const rows = new PreparedMany<ObjectLiteral>(target.rows)
+  const fates: LineFate[] = []
+  let yielded = performance.now()
+  for (const line of lines) {
+    fates.push(parseLine(target, rows, line))
+    if (performance.now() - yielded < SLICE_MILLISECONDS) continue
+    await setImmediate()
+    if (signal?.aborted === true) break
+    yielded = performance.now()
+  }
+  return { rows, fates }
+}
+
+function parseLine(target: ImportTarget, rows: PreparedMany<ObjectLiteral>, line: Line): LineFate {
+  if (typeof line !== 'string') return line
+  if (line === '') return BLANK
+  try {
+    const values = target.toValues(line)
+    if (!values) return { reason: target.refusal }
+    rows.add(values)
+    return TO_STORE
+  } catch (error) {
+    return { reason: refusalReason(error) }
+  }
 }
 
 interface StoredBatch {

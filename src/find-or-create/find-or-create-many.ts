@@ -53,33 +53,47 @@ export async function findOrCreateMany<Entity extends ObjectLiteral>(
   inputs: readonly DeepPartial<NoInfer<Entity>>[],
   { by }: ByOptions = {},
 ): Promise<FindOrCreateManyResult<Entity>[]> {
-  return await prepareMany<Entity>(entityTextOf(manager, entity, by), inputs).run(manager)
+  const prepared = new PreparedMany<Entity>(entityTextOf(manager, entity, by))
+  for (const values of inputs) prepared.add(values)
+  return await prepared.run(manager)
 }
 
 /** A call in two halves: what needs no connection is done, so that it can be done while another batch is at the server. */
-export interface PreparedMany<Entity> {
-  run(manager: EntityManager): Promise<FindOrCreateManyResult<Entity>[]>
-}
+export class PreparedMany<Entity extends ObjectLiteral> {
+  private readonly results: FindOrCreateManyResult<Entity>[] = []
+  private readonly rows = new Map<string, DistinctRow<Entity>>()
 
-/** @param entityText what it selects is what the entities hold */
-export function prepareMany<Entity extends ObjectLiteral>(
-  entityText: EntityText,
-  inputs: readonly DeepPartial<Entity>[],
-): PreparedMany<Entity> {
-  const results = Array.from<FindOrCreateManyResult<Entity>>({ length: inputs.length })
-  const batches = [...inBatches(distinctRows(entityText, inputs, results))]
-  return {
-    run: async (manager) => {
-      if (batches.length === 0) return results
-      const session = await Session.open(manager)
-      try {
-        const types = await ensureReady(entityText.declaration, session.query)
-        for (const batch of batches) await runBatch({ session, entityText, types, results }, batch)
-      } finally {
-        await session.close()
+  /** @param entityText what it selects is what the entities hold */
+  constructor(private readonly entityText: EntityText) {}
+
+  /** Normalizes and hashes one input. */
+  add(values: DeepPartial<Entity>): void {
+    const index = this.results.length
+    this.results.length += 1
+    try {
+      const row = rowValues(this.entityText, values)
+      const known = this.rows.get(row.identity)
+      if (known) known.inputs.push(index)
+      else this.rows.set(row.identity, { inputs: [index], row, values })
+    } catch (error) {
+      if (!(error instanceof UniqueTextError)) throw error
+      this.results[index] = { error }
+    }
+  }
+
+  async run(manager: EntityManager): Promise<FindOrCreateManyResult<Entity>[]> {
+    const { entityText, results } = this
+    if (this.rows.size === 0) return results
+    const session = await Session.open(manager)
+    try {
+      const types = await ensureReady(entityText.declaration, session.query)
+      for (const batch of inBatches([...this.rows.values()])) {
+        await runBatch({ session, entityText, types, results }, batch)
       }
-      return results
-    },
+    } finally {
+      await session.close()
+    }
+    return results
   }
 }
 
@@ -96,27 +110,6 @@ interface ManyCall<Entity> {
   readonly entityText: EntityText
   readonly types: ColumnTypes
   readonly results: FindOrCreateManyResult<Entity>[]
-}
-
-/** @param results takes the errors of the inputs that are refused here */
-function distinctRows<Entity extends ObjectLiteral>(
-  entityText: EntityText,
-  inputs: readonly DeepPartial<Entity>[],
-  results: FindOrCreateManyResult<Entity>[],
-): DistinctRow<Entity>[] {
-  const rows = new Map<string, DistinctRow<Entity>>()
-  for (const [index, values] of inputs.entries()) {
-    try {
-      const row = rowValues(entityText, values)
-      const known = rows.get(row.identity)
-      if (known) known.inputs.push(index)
-      else rows.set(row.identity, { inputs: [index], row, values })
-    } catch (error) {
-      if (!(error instanceof UniqueTextError)) throw error
-      results[index] = { error }
-    }
-  }
-  return [...rows.values()]
 }
 
 /** Rows that bring the same columns, sorted by hash: in another order two batches of the same texts would deadlock. */

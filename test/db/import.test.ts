@@ -4,7 +4,7 @@ import path from 'node:path'
 import { Column, DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { DeclarationError, SchemaDriftError, UniqueText } from '../../src'
-import { url } from '../../src/text'
+import { normalizer, url } from '../../src/text'
 import { importLines, type ImportOptions } from '../../src/cli/import-lines'
 import { findTarget } from '../../src/cli/import-target'
 import type { Line } from '../../src/cli/list'
@@ -45,12 +45,27 @@ class Person {
   @Column({ type: 'text' }) last!: string
 }
 
+const SLOW_MILLISECONDS = 10
+let slowTexts = 0
+const slow = normalizer('slow', 1, (text) => {
+  slowTexts += 1
+  const started = performance.now()
+  while (performance.now() - started < SLOW_MILLISECONDS);
+  return text
+})
+
+@Entity()
+class Slow {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText({ normalize: slow }) text!: string
+}
+
 @Entity()
 class Plain {
   @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
 }
 
-const ENTITIES = [Page, Crowded, Note, Person, Plain, Url]
+const ENTITIES = [Page, Crowded, Note, Person, Slow, Plain, Url]
 
 let dataSource: DataSource
 beforeAll(async () => {
@@ -167,6 +182,41 @@ describe('importLines', () => {
     expect(report.created).toBe(report.lines)
   })
 
+  test('hears that it is told to end between two lines, though a normalizer is slow', async () => {
+    const controller = new AbortController()
+    slowTexts = 0
+    setImmediate(() => controller.abort())
+    const report = await run('Slow', numbered(1_000, String), { signal: controller.signal })
+    expect(report).toMatchObject({ lines: 0, created: 0, end: { kind: 'interrupted' } })
+    expect(slowTexts).toBeGreaterThan(0)
+    expect(slowTexts).toBeLessThan(500)
+    expect(await dataSource.manager.count(Slow)).toBe(0)
+  })
+
+  test.each([
+    [
+      'two batches of short lines are at the server at once',
+      numbered(5_000, (index) => `http://short.example/${index}`),
+      2,
+    ],
+    [
+      'long lines go one by one, so that they do not fill the memory',
+      numbered(5, (index) => `http://long.example/${`${index}`.repeat(3e6)}`),
+      1,
+    ],
+  ])('%s', async (_, lines, connections) => {
+    const own = await new DataSource({ type: 'postgres', url: db.url, entities: [Page] }).initialize()
+    try {
+      const target = findTarget(own, { entity: 'Page' })
+      const report = await importLines(own, target, chunksOf(lines, 1))
+      expect(report).toMatchObject({ created: lines.length, end: { kind: 'done' } })
+      const { master } = own.driver as unknown as { master: { totalCount: number } }
+      expect(master.totalCount).toBe(connections)
+    } finally {
+      await own.destroy()
+    }
+  })
+
   test('needs no withUniqueText() where the migration was run', async () => {
     const bare = await new DataSource({ type: 'postgres', url: db.url, entities: [Page] }).initialize()
     try {
@@ -212,7 +262,11 @@ describe('findTarget', () => {
   })
 
   test.each([
-    [{ entity: 'Nobody' }, UsageError, 'Entities with a unique text: "Url", "Page", "Crowded", "Note", "Person".'],
+    [
+      { entity: 'Nobody' },
+      UsageError,
+      'Entities with a unique text: "Url", "Page", "Crowded", "Note", "Person", "Slow".',
+    ],
     [{ entity: 'Note' }, UsageError, 'with --property: "title", "body"'],
     [{ entity: 'Page', property: 'title' }, UsageError, 'with --property: "url"'],
     [{ entity: 'Note', property: 'title' }, DeclarationError, 'is unique within "tenant"'],

