@@ -2,12 +2,11 @@
 // bundles it into this one file, and the declarations we publish must not import its types.
 import normalizeUrlModule from 'normalize-url'
 
-/** The options of normalize-url that are ours to set; the others stay at its defaults. */
+/** The options of normalize-url that we set; the others keep its defaults. */
 export interface NormalizeUrlOptions {
   readonly forceHttps: boolean
-  readonly keepQueryParameters?: readonly (string | RegExp)[]
   readonly removeDirectoryIndex: boolean | readonly (string | RegExp)[]
-  readonly removeQueryParameters: boolean | readonly (string | RegExp)[]
+  readonly removeQueryParameters: boolean
   readonly removeTrailingSlash: boolean
   readonly sortQueryParameters: boolean
   readonly stripAuthentication: boolean
@@ -16,5 +15,5 @@ export interface NormalizeUrlOptions {
   readonly stripWWW: boolean
 }
 
-/** normalize-url 9.0.1. Throws on what is no URL, and then may hold the text in its error. */
+/** normalize-url 9.0.1. Throws on what is not a URL; its error may hold the text. */
 export const normalizeUrl: (text: string, options: NormalizeUrlOptions) => string = normalizeUrlModule
