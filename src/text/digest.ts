@@ -1,24 +1,24 @@
 import { hash } from 'node:crypto'
 
-/** Makes the hash of a text: the same in JS and in SQL for every text that Postgres can store. */
+/** Makes the hash of a text: the same in JavaScript and in SQL for every text that Postgres can store. */
 export interface Digest {
   readonly name: string
   /** Type of the hash column. */
   readonly type: 'uuid' | 'bytea'
   /**
-   * The hash as a text literal of `type`: 32 hex digits for `uuid`, `\x` and hex digits for `bytea`. Always lower case,
-   * so that sorting these strings sorts the hashes bytewise, as Postgres does.
+   * Returns the hash as a text literal of `type`: 32 hex digits for `uuid`, `\x` and hex digits for `bytea`. Always in
+   * lower case, so that sorting these strings sorts the hashes bytewise, as Postgres does.
    */
   readonly js: (text: string) => string
   /**
-   * An SQL expression of `type` over one of type `text`. Every function and type is qualified with `pg_catalog`, so that
-   * no `search_path` can put another in its place. The database's encoding must be UTF8.
+   * Returns an SQL expression of `type` over one of type `text`. Every function and type is qualified with `pg_catalog`,
+   * so that no `search_path` can substitute another. The database's encoding must be UTF8.
    */
   readonly sql: (expression: string) => string
 }
 
 /**
- * MD5 as a `uuid`: 16 bytes. Texts with equal MD5 can be made at will; they live side by side as a chain. A Node.js in
+ * MD5 as a `uuid`: 16 bytes. Anyone can make texts with equal MD5; they are stored side by side as a chain. Node.js in
  * FIPS mode has no MD5: use `sha256` there.
  */
 export const md5: Digest = {
@@ -33,11 +33,11 @@ export const sha256: Digest = {
   name: 'sha256',
   type: 'bytea',
   js: (text) => `\\x${hash('sha256', text)}`,
-  // Not a cast of the text to bytea: that would read the text's backslashes as escapes.
+  // Not a cast of the text to bytea, which would read backslashes in the text as escapes.
   sql: (expression) => `pg_catalog.sha256(pg_catalog.convert_to(${expression}, 'UTF8'))`,
 }
 
-/** What `digest` of a declaration may say. */
+/** What the option `digest` takes, besides a {@link Digest}. */
 export type DigestName = 'md5' | 'sha256'
 
 export const digests: Readonly<Record<DigestName, Digest>> = { md5, sha256 }

@@ -1,13 +1,13 @@
 import { Refusal } from './refusal'
 
-/** Rounds after which a text is refused. Real URLs need at most three. */
+/** Rounds after which a text is refused. Real URLs take at most three. */
 const ROUNDS = 10
 
 /**
- * Applies `step` until it changes nothing, which makes an idempotent function of any step: what comes out is a fixed
- * point, and a fixed point comes out as it went in.
+ * Applies `step` until it changes nothing. That makes any step idempotent: the result is a fixed point, and a fixed point
+ * is returned as it is.
  *
- * @throws Refusal if that takes more than 10 rounds; whatever `step` throws.
+ * @throws Refusal if the text still changes after 10 rounds; whatever `step` throws.
  */
 export function toFixedPoint(step: (text: string) => string, text: string): string {
   let current = text

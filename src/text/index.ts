@@ -1,4 +1,4 @@
-/** Entry `typeorm-unique-text/normalizers`: what `normalize` of a declaration may say. */
+/** The entry `typeorm-unique-text/normalizers`: values for the option `normalize`, and what you need to write your own. */
 export { type CanonicalUrlOptions } from './canonical-url'
 export { email } from './email'
 export { compose, normalizer, type Normalizer, type NormalizeOption } from './normalizer'

@@ -3,31 +3,40 @@ import { toFixedPoint } from './fixed-point'
 import { Refusal, causeWithoutText } from './refusal'
 import { unstorable } from './storable'
 
-/** Brings a text into the form that is compared and stored. */
+/** Brings a text into the form that is compared and stored. {@link normalizer} makes one. */
 export interface Normalizer {
   readonly name: string
-  /** Raised whenever any text would come out differently, so that stored texts of an older version can be found. */
+  /** A positive integer. Raised whenever any text would come out differently, so that older stored texts can be found. */
   readonly version: number
-  /** Pure, synchronous and idempotent. Throws to refuse a text; a {@link Refusal} says why. */
+  /** Pure, synchronous and idempotent. Throws to refuse a text; if it throws a {@link Refusal}, that gives the reason. */
   readonly normalize: (text: string) => string
 }
 
-/** What `normalize` of a declaration may say. A bare function is `custom@1`; nothing leaves the text as it is. */
+/** What the option `normalize` takes. A bare function becomes `custom@1`; without the option, texts stay as they are. */
 export type NormalizeOption = Normalizer | ((text: string) => string)
 
 /**
- * Names a function and gives it a version. Both are kept in the database, so give the name the sense of what it does
- * and raise the version, a positive integer, when it does something else.
+ * Gives a function a name and a version. Both are kept in the database: let the name say what the function does, and
+ * raise the version when it gives another text for any text.
  *
- * @throws DeclarationError if the name is empty or cannot be stored, the version no positive integer, `normalize` no
- * function.
+ * @param version a positive integer
+ * @throws DeclarationError if the name is empty or cannot be stored, if the version is not a positive integer, or if
+ * `normalize` is not a function.
+ * @example
+ * const isbn = normalizer('isbn', 1, (text) => {
+ *   const digits = text.replace(/[\s-]/g, '').toUpperCase()
+ *   if (!/^\d{9}[\dX]$|^\d{13}$/.test(digits)) throw new Refusal('it is not an ISBN')
+ *   return digits
+ * })
  */
 export function normalizer(name: string, version: number, normalize: (text: string) => string): Normalizer {
   if (typeof name !== 'string' || name === '' || unstorable(name) !== undefined) {
-    throw new DeclarationError('The name of a normalizer must be a string that is not empty. Give it one.')
+    throw new DeclarationError(
+      'The name of a normalizer must be a non-empty string without U+0000 or lone surrogates. Give it one.',
+    )
   }
   if (!Number.isSafeInteger(version) || version < 1) {
-    throw new DeclarationError(`The version of the normalizer "${name}" must be a positive integer. Begin with 1.`)
+    throw new DeclarationError(`The version of the normalizer "${name}" must be a positive integer. Start with 1.`)
   }
   if (typeof normalize !== 'function') {
     throw new DeclarationError(`The normalizer "${name}" must be a function from string to string. Pass one.`)
@@ -41,9 +50,9 @@ export const normalizerLabel = ({ name, version }: Normalizer): string => `${nam
 const none = normalizer('none', 1, (text) => text)
 
 /**
- * The normalizer an option stands for.
+ * Returns the normalizer that an option stands for.
  *
- * @throws DeclarationError if it is neither a function nor a valid Normalizer.
+ * @throws DeclarationError if the option is neither a function nor a valid Normalizer.
  */
 export function toNormalizer(option: NormalizeOption | undefined): Normalizer {
   if (option === undefined) return none
@@ -56,17 +65,19 @@ export function toNormalizer(option: NormalizeOption | undefined): Normalizer {
 }
 
 /**
- * One after the other, from left to right, again and again until nothing changes: of idempotent normalizers the mere
- * composition need not be idempotent. Its name tells its parts, for instance `compose(trim@1,nfc@1)`.
+ * Applies normalizers from left to right, again and again until nothing changes: applying each of them once need not be
+ * idempotent, even if they all are. The name lists them, for instance `compose(trim@1,nfc@1)`.
  *
- * Refuses what a part refuses, and what still changes after 10 rounds.
+ * Refuses what any of them refuses, and what still changes after 10 rounds.
  *
- * @throws DeclarationError if there is nothing to compose, or a part is no normalizer.
+ * @throws DeclarationError without arguments, or if one of them is not a normalizer.
+ * @example
+ * compose(trim(), lowerCase()).normalize(' A ') // 'a'
  */
 export function compose(...options: readonly NormalizeOption[]): Normalizer {
   const parts = options.map(toNormalizer)
   if (parts.length === 0) {
-    throw new DeclarationError('compose() needs a normalizer. Pass one, or leave "normalize" out.')
+    throw new DeclarationError('compose() needs at least one normalizer. Pass one, or leave "normalize" out.')
   }
   const name = `compose(${parts.map(normalizerLabel).join(',')})`
   const once = (text: string): string => parts.reduce(apply, text)
@@ -76,28 +87,28 @@ export function compose(...options: readonly NormalizeOption[]): Normalizer {
 function apply(text: string, part: Normalizer): string {
   const result: unknown = part.normalize(text)
   if (typeof result === 'string') return result
-  throw new Refusal(`the normalizer "${part.name}" returned ${typeOf(result)}, no string`)
+  throw new Refusal(`the normalizer "${part.name}" returned ${typeOf(result)} instead of a string`)
 }
 
 /**
- * The normalized text. Whether `normalizer` is idempotent is not looked at: that would double the price of every call.
+ * Returns the normalized text. Does not check that `normalizer` is idempotent: that would double the cost of every call.
  *
- * @throws TextRejectedError if `text` is no string or cannot be stored exactly, if the normalizer throws, or if it
- * returns what is no string or cannot be stored. Its `cause` is what the normalizer threw, unless that may hold the
- * text; a Refusal is no cause, for its words are the reason.
+ * @throws TextRejectedError if `text` is not a string or cannot be stored exactly, if the normalizer throws, or if its
+ * result is not a string or cannot be stored. The `cause` is what the normalizer threw, unless that may hold the text;
+ * a Refusal is not passed on as the cause, since its message becomes the reason.
  */
 export function normalizeText(normalizer: Normalizer, property: string, text: unknown): string {
   if (typeof text !== 'string') {
-    throw new TextRejectedError({ property, reason: `it is ${typeOf(text)}, no string` })
+    throw new TextRejectedError({ property, reason: `expected a string, got ${typeOf(text)}` })
   }
   // Before the normalizer, which may hide it: `new URL` strips a leading U+0000 and replaces lone surrogates.
   const fault = unstorable(text)
   if (fault !== undefined) throw new TextRejectedError({ property, ...fault })
   const result = attempt(normalizer, property, text)
-  // The offset would count in a text that the caller has never seen.
-  const made = result === text ? undefined : unstorable(result)
-  if (made === undefined) return result
-  throw new TextRejectedError({ property, reason: `after the normalizer "${normalizer.name}" ${made.reason}` })
+  const resultFault = result === text ? undefined : unstorable(result)
+  if (resultFault === undefined) return result
+  // Without the offset, which would count in a text that the caller has never seen.
+  throw new TextRejectedError({ property, reason: `after the normalizer "${normalizer.name}" ${resultFault.reason}` })
 }
 
 function attempt(normalizer: Normalizer, property: string, text: string): string {
@@ -111,5 +122,5 @@ function attempt(normalizer: Normalizer, property: string, text: string): string
 }
 
 function typeOf(value: unknown): string {
-  return value === null ? 'null' : `of type ${typeof value}`
+  return value === null ? 'null' : typeof value
 }

@@ -1,4 +1,4 @@
-/** What keeps a text out of Postgres, and where. */
+/** Why Postgres cannot store a text, and where the fault is. */
 interface Unstorable {
   /** One clause that never quotes the text. */
   readonly reason: string
@@ -6,14 +6,14 @@ interface Unstorable {
   readonly offset: number
 }
 
-/** `String.prototype.isWellFormed`, which is ES2024: younger than our `lib`, older than every Node.js we support. */
+/** `String.prototype.isWellFormed`, which is ES2024: newer than our `lib`, but in every Node.js we support. */
 export function isWellFormed(text: string): boolean {
   return (text as string & { isWellFormed(): boolean }).isWellFormed()
 }
 
 /**
- * Why Postgres cannot store `text` exactly, or undefined if it can. `text` has no U+0000, and a lone surrogate has no
- * UTF-8: the driver would send U+FFFD for it, and so make one text of two different ones.
+ * Returns why Postgres cannot store `text` exactly, or undefined if it can. Its type `text` cannot hold U+0000, and a lone
+ * surrogate has no UTF-8 form: the driver would send U+FFFD for it, and so merge two different texts.
  */
 export function unstorable(text: string): Unstorable | undefined {
   return isWellFormed(text) && !text.includes('\0') ? undefined : firstUnstorable(text)

@@ -139,8 +139,8 @@ describe('a database that will not do', () => {
 
 describe('a text that cannot be kept', () => {
   test.each([
-    ['a number', 5, 'it is of type number, no string', undefined],
-    ['nothing', undefined, 'it is of type undefined, no string', undefined],
+    ['a number', 5, 'expected a string, got number', undefined],
+    ['nothing', undefined, 'expected a string, got undefined', undefined],
     ['U+0000', `${secret}\0`, 'U+0000', secret.length],
     ['a lone surrogate', `😀\uD800`, 'lone surrogate', 1],
   ])('%s is refused before any SQL', async (_, text, reason, offset) => {

@@ -93,7 +93,7 @@ describe('importLines', () => {
     expect(first).toMatchObject({ lines: 2_504, created: 2_500, found: 1, rejected: 2, blank: 1, collisions: 0 })
     expect(first.end).toEqual({ kind: 'done' })
     expect(first.rejections).toEqual([
-      { line: 1_201, reason: 'it is no http or https URL' },
+      { line: 1_201, reason: 'it is not an http or https URL' },
       { line: 1_202, reason: 'it is not valid UTF-8' },
     ])
     expect(progress).toEqual([1_000, 2_000, 2_504])
@@ -122,7 +122,7 @@ describe('importLines', () => {
     expect(first.rejections.map(({ reason }) => reason)).toEqual([
       'it has user information',
       'its port is 0',
-      'it is no http or https URL',
+      'it is not an http or https URL',
     ])
     expect(await run('urls', lines)).toMatchObject({ created: 0, found: 5, rejected: 3, collisions: 1 })
     expect((await Url.find({ order: { id: 'ASC' } })).map(String)).toContain(`https://b.example${right}`)
@@ -316,7 +316,7 @@ describe('typeorm-unique-text import', () => {
     const { code, stdout, stderr } = await typed([...IMPORT, '-'], input)
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
     expect(stdout).toMatch(/^lines +4\ncreated +1\nfound +1\nrejected +1\nblank +1\ncollisions +0\nseconds /)
-    expect(stdout).toContain('rejected lines:\n  line 4: it is no http or https URL\n')
+    expect(stdout).toContain('rejected lines:\n  line 4: it is not an http or https URL\n')
     expect(stdout).not.toContain('secret')
   })
 

@@ -10,7 +10,7 @@ const report: ImportReport = {
   collisions: 2,
   seconds: 1.5,
   rejections: [
-    { line: 7, reason: 'it is no http or https URL' },
+    { line: 7, reason: 'it is not an http or https URL' },
     { line: 1_234, reason: 'it is not valid UTF-8' },
   ],
   end: { kind: 'done' },
@@ -29,7 +29,7 @@ describe('formatReport', () => {
         'URLs per second   8,230',
         '',
         'the first 2 rejected lines:',
-        '  line 7: it is no http or https URL',
+        '  line 7: it is not an http or https URL',
         '  line 1,234: it is not valid UTF-8',
         '',
       ].join('\n'),

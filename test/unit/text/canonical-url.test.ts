@@ -76,10 +76,10 @@ describe(`url('canonical')`, () => {
   })
 
   test.each([
-    ['a.org', 'it is no http or https URL'],
-    ['localhost', 'it is no http or https URL'],
-    ['data:text/plain,x', 'it is no http or https URL'],
-    ['http://', 'it is no valid URL'],
+    ['a.org', 'it is not an http or https URL'],
+    ['localhost', 'it is not an http or https URL'],
+    ['data:text/plain,x', 'it is not an http or https URL'],
+    ['http://', 'it is not a valid URL'],
     [`http://a/%${'25'.repeat(20)}41`, 'it keeps changing after 10 rounds of normalizing'],
   ])('refuses %j: %s', (text, reason) => {
     expect(() => canonical(text)).toThrow(new Refusal(reason))

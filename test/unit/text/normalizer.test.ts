@@ -90,10 +90,10 @@ describe('compose()', () => {
   })
 
   test('passes on what a part refuses', () => {
-    expect(rejection(compose(trim(), url()), 'x').reason).toBe('it is no http or https URL')
+    expect(rejection(compose(trim(), url()), 'x').reason).toBe('it is not an http or https URL')
     expect(rejection(compose(throwing(new RangeError('only .org'))), 'x').cause).toEqual(new RangeError('only .org'))
     expect(rejection(compose((() => 1) as never, trim()), 'x').reason).toBe(
-      'the normalizer "custom" returned of type number, no string',
+      'the normalizer "custom" returned number instead of a string',
     )
   })
 
@@ -109,10 +109,10 @@ describe('normalizeText()', () => {
   })
 
   test.each([
-    [undefined, 'it is of type undefined, no string'],
-    [null, 'it is null, no string'],
-    [1, 'it is of type number, no string'],
-    [new String('a'), 'it is of type object, no string'],
+    [undefined, 'expected a string, got undefined'],
+    [null, 'expected a string, got null'],
+    [1, 'expected a string, got number'],
+    [new String('a'), 'expected a string, got object'],
   ])('rejects %s', (text, reason) => {
     expect(rejection(undefined, text)).toMatchObject({ property: 'url', reason, offset: undefined })
   })
@@ -129,7 +129,7 @@ describe('normalizeText()', () => {
   })
 
   test('rejects what is no string after the normalizer', () => {
-    const reason = 'the normalizer "custom" returned of type object, no string'
+    const reason = 'the normalizer "custom" returned object instead of a string'
     expect(rejection((async (text: string) => text) as never, 'a')).toMatchObject({ reason })
   })
 

@@ -51,12 +51,12 @@ describe('email()', () => {
     ['', 'it has no "@"'],
     ['example.org', 'it has no "@"'],
     ['@example.org', 'it has nothing before the "@"'],
-    ['a@b@c.org', 'it has a character before the "@" that must stand in quotes'],
-    ['a@b.org, c@d.org', 'it has a character before the "@" that must stand in quotes'],
-    ['Joe <a@b.org', 'it has a character before the "@" that must stand in quotes'],
-    ['mailto:a@b.org', 'it has a character before the "@" that must stand in quotes'],
-    ['"a"b"@c.org', 'it has a character before the "@" that must stand in quotes'],
-    ['a\0@c.org', 'it has a character before the "@" that must stand in quotes'],
+    ['a@b@c.org', 'it has a character before the "@" that must be quoted'],
+    ['a@b.org, c@d.org', 'it has a character before the "@" that must be quoted'],
+    ['Joe <a@b.org', 'it has a character before the "@" that must be quoted'],
+    ['mailto:a@b.org', 'it has a character before the "@" that must be quoted'],
+    ['"a"b"@c.org', 'it has a character before the "@" that must be quoted'],
+    ['a\0@c.org', 'it has a character before the "@" that must be quoted'],
   ])('%j is refused: %s', (text, reason) => {
     expect(() => email().normalize(text)).toThrow(new Refusal(reason))
   })

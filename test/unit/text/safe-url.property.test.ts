@@ -12,10 +12,15 @@ function safe(text: string): string | undefined {
   return unlessRefused(() => safeUrl(text))
 }
 
-/** What `new URL` makes of it. URL.canParse is of no use: in Node.js 20 it refuses `http://é` once it is hot. */
+/**
+ * What `new URL` of Node.js 24 makes of it, whichever runs; nothing where its host could depend on that. URL.canParse is
+ * of no use: in Node.js 20 it refuses `http://é` once it is hot.
+ */
 function href(text: string): string | undefined {
+  if (!/^[\0-\x20]*https?:[/\\\t\n\r]*(?![/\\\t\n\r]|[^/\\?#]*xn--)[^/\\?#%\x80-\uffff]*(?:[/\\?#]|$)/i.test(text))
+    return undefined
   try {
-    return new URL(text).href
+    return new URL(text).href.replace(/^[^?#]*/, (start) => start.replaceAll('^', '%5E'))
   } catch {
     return undefined
   }
@@ -42,24 +47,23 @@ function parts(text: string): readonly (string | undefined)[] {
 
 const both = fc.oneof({ weight: 4, arbitrary: urlLike }, { weight: 1, arbitrary: anyString })
 
-test('it is total: refuses, or gives an http or https URL that new URL takes', () => {
+test('it is total: refuses, or gives an http or https URL that new URL leaves alone', () => {
   fc.assert(
     fc.property(both, (text) => {
       const once = safe(text) ?? 'http://a/'
       expect(once).toMatch(/^https?:\/\/[^/]/)
-      expect(href(once)).toBeDefined()
+      expect(new URL(once).href).toBe(once)
     }),
     RUNS,
   )
 })
 
-test('it is idempotent, and new URL changes nothing in what it gives', () => {
+test('it is idempotent', () => {
   fc.assert(
     fc.property(both, (text) => {
       const once = safe(text)
       fc.pre(once !== undefined)
       expect(safe(once)).toBe(once)
-      expect(href(once)).toBe(once)
     }),
     RUNS,
   )
@@ -69,8 +73,9 @@ test('what new URL makes of a URL is the same URL', () => {
   fc.assert(
     fc.property(both, (text) => {
       const once = safe(text)
-      fc.pre(once !== undefined)
-      expect(safe(href(text) ?? '')).toBe(once)
+      const whole = href(text)
+      fc.pre(once !== undefined && whole !== undefined)
+      expect(safe(whole)).toBe(once)
     }),
     RUNS,
   )
@@ -140,7 +145,8 @@ test('it is idempotent on real URLs and says what their hrefs say', () => {
   const urls = realUrls()
   const wrong = urls.filter((text) => {
     const [once, whole] = [safe(text), href(text)]
-    if (once === undefined || whole === undefined) return once !== whole
+    if (whole === undefined) return once !== undefined && safe(once) !== once
+    if (once === undefined) return true
     // Most hrefs are normal already, and say what they say.
     return safe(once) !== once || (once !== whole && meaning(once).join() !== meaning(whole).join())
   })
