@@ -16,66 +16,99 @@ export class CreateUrls1795255200000 implements MigrationInterface {
   SECURITY DEFINER
   -- Plans are cached while the table is tiny; a bulk insert would go on with sequential scans.
   SET enable_seqscan TO off
+  -- A policy that would hide a chain, by FORCE or from another owner, is an error 42501 in place of a gap.
+  SET row_security TO off
   AS $guard$
 -- typeorm-unique-text guard: generated, do not edit.
 -- docs/protocol.md of the package says what it does, and why no text can be stored twice.
 #variable_conflict use_variable
 DECLARE
+  plain boolean := TG_RELID OPERATOR(pg_catalog.=) pg_catalog.to_regclass('"urls"')::pg_catalog.oid; -- else a partition
+  locked boolean := false;
   first integer;
   last integer;
   taken integer;
   length bigint;
-  own integer := -1;
-  stays boolean := false;
 BEGIN
+  IF TG_OP = 'UPDATE'
+    AND OLD."host" OPERATOR(pg_catalog.=) NEW."host"
+    AND OLD."scheme" OPERATOR(pg_catalog.=) NEW."scheme"
+    AND OLD."port" OPERATOR(pg_catalog.=) NEW."port"
+    AND OLD."path"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."path"::pg_catalog.text COLLATE "C"
+    AND OLD."query"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."query"::pg_catalog.text COLLATE "C"
+    AND OLD."fragment"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."fragment"::pg_catalog.text COLLATE "C"
+  THEN
+    -- Number 0 is what a promotion writes, and for the index to decide; nobody clears the flag.
+    NEW."path_component_hash" := OLD."path_component_hash";
+    NEW."hash_number" := CASE WHEN NEW."hash_number" = 0 THEN 0 ELSE OLD."hash_number" END;
+    NEW."hash_chained" := OLD."hash_chained" OR NEW."hash_chained" IS TRUE;
+    RETURN NEW;
+  END IF;
   IF TG_OP = 'UPDATE' THEN
-    stays := coalesce(OLD."host" OPERATOR(pg_catalog.=) NEW."host" AND OLD."scheme" OPERATOR(pg_catalog.=) NEW."scheme" AND OLD."port" OPERATOR(pg_catalog.=) NEW."port" AND true, false);
-    IF stays AND OLD."path"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."path"::pg_catalog.text COLLATE "C" AND OLD."query"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."query"::pg_catalog.text COLLATE "C" AND OLD."fragment"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."fragment"::pg_catalog.text COLLATE "C" THEN
-      NEW."path_component_hash" := OLD."path_component_hash";
-      NEW."hash_number" := CASE WHEN NEW."hash_number" = 0 THEN 0 ELSE OLD."hash_number" END;
-      NEW."hash_chained" := OLD."hash_chained" OR coalesce(NEW."hash_chained", false);
+    RAISE EXCEPTION USING ERRCODE = 'UT001',
+      MESSAGE = 'the text is immutable',
+      CONSTRAINT = 'url_unique_index', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+  END IF;
+  NEW."path_component_hash" := pg_catalog.md5(coalesce(NEW."path"::pg_catalog.text, '')
+    || coalesce('?' || NEW."query"::pg_catalog.text, '')
+    || coalesce('#' || NEW."fragment"::pg_catalog.text, ''))::pg_catalog.uuid;
+  NEW."hash_chained" := false;
+  -- Practically every chain is empty. Should it not stay so, the index refuses number 0.
+  IF NOT EXISTS (
+    SELECT FROM "urls" AS t
+    WHERE t."host" OPERATOR(pg_catalog.=) NEW."host"
+      AND t."scheme" OPERATOR(pg_catalog.=) NEW."scheme"
+      AND t."port" OPERATOR(pg_catalog.=) NEW."port"
+      AND t."path_component_hash" OPERATOR(pg_catalog.=) NEW."path_component_hash"
+      AND (t.tableoid = TG_RELID OR NOT plain)
+  ) THEN
+    NEW."hash_number" := 0;
+    RETURN NEW;
+  END IF;
+  FOR round IN 1..16 LOOP
+    -- Once without the lock and, unless that is enough, once more under it: a new query has a new snapshot, which
+    -- shows all that earlier holders of the lock have committed, and nobody can add more.
+    SELECT pg_catalog.min(t."hash_number"), pg_catalog.max(t."hash_number"), pg_catalog.count(*),
+      pg_catalog.min(t."hash_number") FILTER (
+        WHERE t."path"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."path"::pg_catalog.text COLLATE "C"
+          AND t."query"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."query"::pg_catalog.text COLLATE "C"
+          AND t."fragment"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."fragment"::pg_catalog.text COLLATE "C"
+      )
+    INTO first, last, length, taken
+    FROM "urls" AS t
+    WHERE t."host" OPERATOR(pg_catalog.=) NEW."host"
+      AND t."scheme" OPERATOR(pg_catalog.=) NEW."scheme"
+      AND t."port" OPERATOR(pg_catalog.=) NEW."port"
+      AND t."path_component_hash" OPERATOR(pg_catalog.=) NEW."path_component_hash"
+      AND (t.tableoid = TG_RELID OR NOT plain);
+    IF locked AND taken IS NULL AND length >= TG_ARGV[0]::pg_catalog.int4 THEN
+      RAISE EXCEPTION USING ERRCODE = 'UT002',
+        MESSAGE = pg_catalog.format('the chain is full: %s texts share one hash', TG_ARGV[0]),
+        CONSTRAINT = 'url_unique_index', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+    ELSIF locked THEN
+      NEW."hash_number" := coalesce(taken, last + 1);
       RETURN NEW;
-    END IF;
-    RAISE EXCEPTION USING ERRCODE = 'UT001', MESSAGE = 'the text is immutable', CONSTRAINT = 'url_unique_index', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
-  END IF;
-  NEW."path_component_hash" := pg_catalog.md5(coalesce(NEW."path"::pg_catalog.text, '') || coalesce('?' || NEW."query"::pg_catalog.text, '') || coalesce('#' || NEW."fragment"::pg_catalog.text, ''))::pg_catalog.uuid;
-  IF stays THEN
-    stays := NEW."path_component_hash" IS NOT DISTINCT FROM OLD."path_component_hash";
-  END IF;
-  IF stays THEN
-    own := OLD."hash_number";
-    NEW."hash_chained" := OLD."hash_chained" OR coalesce(NEW."hash_chained", false);
-  ELSE
-    NEW."hash_chained" := false;
-  END IF;
-  FOR round IN 1..8 LOOP
-    SELECT pg_catalog.min(t."hash_number"), pg_catalog.max(t."hash_number"), pg_catalog.min(t."hash_number") FILTER (WHERE t."path"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."path"::pg_catalog.text COLLATE "C" AND t."query"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."query"::pg_catalog.text COLLATE "C" AND t."fragment"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."fragment"::pg_catalog.text COLLATE "C"), pg_catalog.count(*)
-      INTO first, last, taken, length FROM "urls" AS t WHERE t."host" OPERATOR(pg_catalog.=) NEW."host" AND t."scheme" OPERATOR(pg_catalog.=) NEW."scheme" AND t."port" OPERATOR(pg_catalog.=) NEW."port" AND t."path_component_hash" OPERATOR(pg_catalog.=) NEW."path_component_hash" AND t."hash_number" <> own;
-    IF own = 0 THEN
+    ELSIF last IS NULL OR taken = 0 OR first <> 0 THEN
+      -- Empty, or taken at 0: the index decides, and knows no snapshots. Others but no anchor: this very statement
+      -- took it, to wait for another would fail for ever; settle compares and flags what comes to 0.
       NEW."hash_number" := coalesce(taken, 0);
+      NEW."hash_chained" := (first <> 0 AND taken IS NULL) IS TRUE;
       RETURN NEW;
     END IF;
-    IF NOT stays AND (last IS NULL OR taken = 0) THEN
-      NEW."hash_number" := 0;
-      RETURN NEW;
-    END IF;
-    IF first IS DISTINCT FROM 0 THEN
-      NEW."hash_number" := coalesce(taken, CASE WHEN stays THEN own ELSE 0 END);
-      NEW."hash_chained" := NEW."hash_chained" OR NEW."hash_number" = 0;
-      RETURN NEW;
-    END IF;
-    PERFORM 1 FROM "urls" AS t WHERE t."host" OPERATOR(pg_catalog.=) NEW."host" AND t."scheme" OPERATOR(pg_catalog.=) NEW."scheme" AND t."port" OPERATOR(pg_catalog.=) NEW."port" AND t."path_component_hash" OPERATOR(pg_catalog.=) NEW."path_component_hash" AND t."hash_number" = 0 FOR NO KEY UPDATE;
-    IF FOUND THEN
-      SELECT pg_catalog.min(t."hash_number"), pg_catalog.max(t."hash_number"), pg_catalog.min(t."hash_number") FILTER (WHERE t."path"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."path"::pg_catalog.text COLLATE "C" AND t."query"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."query"::pg_catalog.text COLLATE "C" AND t."fragment"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."fragment"::pg_catalog.text COLLATE "C"), pg_catalog.count(*)
-      INTO first, last, taken, length FROM "urls" AS t WHERE t."host" OPERATOR(pg_catalog.=) NEW."host" AND t."scheme" OPERATOR(pg_catalog.=) NEW."scheme" AND t."port" OPERATOR(pg_catalog.=) NEW."port" AND t."path_component_hash" OPERATOR(pg_catalog.=) NEW."path_component_hash" AND t."hash_number" <> own;
-      IF taken IS NULL AND NOT stays AND length >= 1000 THEN
-        RAISE EXCEPTION USING ERRCODE = 'UT002', MESSAGE = 'the chain is full: 1000 texts share one hash', CONSTRAINT = 'url_unique_index', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
-      END IF;
-      NEW."hash_number" := coalesce(taken, CASE WHEN stays THEN own ELSE last + 1 END);
-      RETURN NEW;
-    END IF;
+    -- The anchor is the mutex of the chain; at REPEATABLE READ this fails where it has changed since the snapshot.
+    PERFORM 1 FROM "urls" AS t
+    WHERE t."host" OPERATOR(pg_catalog.=) NEW."host"
+      AND t."scheme" OPERATOR(pg_catalog.=) NEW."scheme"
+      AND t."port" OPERATOR(pg_catalog.=) NEW."port"
+      AND t."path_component_hash" OPERATOR(pg_catalog.=) NEW."path_component_hash"
+      AND (t.tableoid = TG_RELID OR NOT plain)
+      AND t."hash_number" = 0
+    FOR NO KEY UPDATE;
+    locked := FOUND;
   END LOOP;
-  RAISE EXCEPTION USING ERRCODE = '40001', MESSAGE = 'could not lock the anchor of a chain due to concurrent deletes';
+  RAISE EXCEPTION USING ERRCODE = '40001',
+    MESSAGE = 'could not lock the anchor of a chain due to concurrent deletes',
+    CONSTRAINT = 'url_unique_index', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
 END
 $guard$`)
     await queryRunner.query(`CREATE FUNCTION "unique_text_urls.url_settle"() RETURNS trigger LANGUAGE plpgsql
@@ -83,39 +116,113 @@ $guard$`)
   SECURITY DEFINER
   -- Plans are cached while the table is tiny; a bulk insert would go on with sequential scans.
   SET enable_seqscan TO off
+  -- A policy that would hide a chain, by FORCE or from another owner, is an error 42501 in place of a gap.
+  SET row_security TO off
   AS $guard$
 -- typeorm-unique-text guard: generated, do not edit.
 -- docs/protocol.md of the package says what it does, and why no text can be stored twice.
 #variable_conflict use_variable
 DECLARE
-  r record;
-  anchor record;
+  plain boolean := TG_RELID OPERATOR(pg_catalog.=) pg_catalog.to_regclass('"urls"')::pg_catalog.oid; -- else a partition
   lowest integer;
+  r record := OLD;
 BEGIN
+  -- Names are looked up, and may be those of another table or column since something was renamed.
+  IF NOT EXISTS (
+    SELECT FROM pg_catalog.pg_trigger AS g
+    WHERE g.tgrelid = TG_RELID
+      AND g.tgname = 'unique_text_urls.url_place_update'
+      AND (plain OR EXISTS (
+        SELECT FROM pg_catalog.pg_partition_ancestors(g.tgrelid) AS p
+        WHERE p.relid::pg_catalog.oid = pg_catalog.to_regclass('"urls"')::pg_catalog.oid
+      ))
+      AND ARRAY(
+        SELECT a.attname FROM pg_catalog.unnest(g.tgattr) WITH ORDINALITY AS k (attnum, i)
+        JOIN pg_catalog.pg_attribute AS a ON a.attrelid = g.tgrelid AND a.attnum = k.attnum
+        ORDER BY k.i
+      ) OPERATOR(pg_catalog.=) ARRAY[
+        'path', 'query', 'fragment', 'host', 'scheme', 'port', 'path_component_hash', 'hash_number',
+        'hash_chained'
+      ]::pg_catalog.name[]
+  ) THEN
+    RAISE EXCEPTION USING ERRCODE = '55000',
+      MESSAGE = 'the guard names another table or column than its own',
+      HINT = 'Something was renamed: create the guard again, for instance by a new migration.',
+      CONSTRAINT = 'url_unique_index', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+  END IF;
   IF TG_ARGV[0] = 'new' THEN
     r := NEW;
-  ELSE
-    r := OLD;
   END IF;
-  FOR round IN 1..8 LOOP
-    SELECT pg_catalog.min(t."hash_number") INTO lowest FROM "urls" AS t WHERE t."host" OPERATOR(pg_catalog.=) r."host" AND t."scheme" OPERATOR(pg_catalog.=) r."scheme" AND t."port" OPERATOR(pg_catalog.=) r."port" AND t."path_component_hash" OPERATOR(pg_catalog.=) r."path_component_hash" AND t."hash_number" > 0;
-    IF lowest IS NULL THEN
-      RETURN NULL;
-    END IF;
-    UPDATE "urls" AS t SET "hash_chained" = true WHERE t."host" OPERATOR(pg_catalog.=) r."host" AND t."scheme" OPERATOR(pg_catalog.=) r."scheme" AND t."port" OPERATOR(pg_catalog.=) r."port" AND t."path_component_hash" OPERATOR(pg_catalog.=) r."path_component_hash" AND t."hash_number" = 0 RETURNING t.* INTO anchor;
-    IF FOUND THEN
-      PERFORM 1 FROM "urls" AS t WHERE t."host" OPERATOR(pg_catalog.=) r."host" AND t."scheme" OPERATOR(pg_catalog.=) r."scheme" AND t."port" OPERATOR(pg_catalog.=) r."port" AND t."path_component_hash" OPERATOR(pg_catalog.=) r."path_component_hash" AND t."hash_number" > 0 AND t."path"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM anchor."path"::pg_catalog.text COLLATE "C" AND t."query"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM anchor."query"::pg_catalog.text COLLATE "C" AND t."fragment"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM anchor."fragment"::pg_catalog.text COLLATE "C";
-      IF FOUND THEN
-        RAISE EXCEPTION USING ERRCODE = '23505', MESSAGE = 'duplicate key value violates unique constraint "url_unique_index"', CONSTRAINT = 'url_unique_index', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
-      END IF;
-      RETURN NULL;
-    END IF;
-    UPDATE "urls" AS t SET "hash_number" = 0, "hash_chained" = true WHERE t."host" OPERATOR(pg_catalog.=) r."host" AND t."scheme" OPERATOR(pg_catalog.=) r."scheme" AND t."port" OPERATOR(pg_catalog.=) r."port" AND t."path_component_hash" OPERATOR(pg_catalog.=) r."path_component_hash" AND t."hash_number" = lowest;
-    IF FOUND THEN
-      RETURN NULL;
-    END IF;
-  END LOOP;
-  RAISE EXCEPTION USING ERRCODE = '40001', MESSAGE = 'could not promote a row of a chain due to concurrent deletes';
+  SELECT t."hash_number" INTO lowest FROM "urls" AS t
+  WHERE t."host" OPERATOR(pg_catalog.=) r."host"
+    AND t."scheme" OPERATOR(pg_catalog.=) r."scheme"
+    AND t."port" OPERATOR(pg_catalog.=) r."port"
+    AND t."path_component_hash" OPERATOR(pg_catalog.=) r."path_component_hash"
+    AND (t.tableoid = TG_RELID OR NOT plain)
+  ORDER BY t."hash_number" LIMIT 1
+  FOR NO KEY UPDATE;
+  IF lowest IS NULL THEN
+    RETURN NULL;
+  ELSIF lowest = 0 THEN
+    -- Also where it is true: on the new version fail, with 40001, transactions with an older snapshot, in place of
+    -- acting on that. A lock would leave no trace.
+    UPDATE "urls" AS t SET "hash_chained" = true
+    WHERE t."host" OPERATOR(pg_catalog.=) r."host"
+      AND t."scheme" OPERATOR(pg_catalog.=) r."scheme"
+      AND t."port" OPERATOR(pg_catalog.=) r."port"
+      AND t."path_component_hash" OPERATOR(pg_catalog.=) r."path_component_hash"
+      AND (t.tableoid = TG_RELID OR NOT plain)
+      AND t."hash_number" = 0;
+  ELSE
+    UPDATE "urls" AS t SET "hash_number" = 0, "hash_chained" = true
+    WHERE t."host" OPERATOR(pg_catalog.=) r."host"
+      AND t."scheme" OPERATOR(pg_catalog.=) r."scheme"
+      AND t."port" OPERATOR(pg_catalog.=) r."port"
+      AND t."path_component_hash" OPERATOR(pg_catalog.=) r."path_component_hash"
+      AND (t.tableoid = TG_RELID OR NOT plain)
+      AND t."hash_number" = lowest;
+  END IF;
+  -- The row was locked and there: only a trigger of the table can have undone this.
+  IF NOT FOUND OR NOT EXISTS (
+    SELECT FROM "urls" AS t
+    WHERE t."host" OPERATOR(pg_catalog.=) r."host"
+      AND t."scheme" OPERATOR(pg_catalog.=) r."scheme"
+      AND t."port" OPERATOR(pg_catalog.=) r."port"
+      AND t."path_component_hash" OPERATOR(pg_catalog.=) r."path_component_hash"
+      AND (t.tableoid = TG_RELID OR NOT plain)
+      AND t."hash_number" = 0
+      AND t."hash_chained"
+  ) THEN
+    RAISE EXCEPTION USING ERRCODE = '55000',
+      MESSAGE = 'a trigger of the table undoes what the guard does to a chain',
+      HINT = 'The trigger must keep hash, hash number and flag as they are, and let their UPDATE pass.',
+      CONSTRAINT = 'url_unique_index', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+  END IF;
+  -- This statement may have put a text at 0 past every proof; a trigger may have changed a text after the proof.
+  -- Compared by number: an old snapshot can show two rows at one number, of which one is gone.
+  IF EXISTS (
+    SELECT FROM "urls" AS s JOIN "urls" AS t
+      ON t."host" OPERATOR(pg_catalog.=) s."host"
+      AND t."scheme" OPERATOR(pg_catalog.=) s."scheme"
+      AND t."port" OPERATOR(pg_catalog.=) s."port"
+      AND t."path_component_hash" OPERATOR(pg_catalog.=) s."path_component_hash"
+      AND (t.tableoid = TG_RELID OR NOT plain)
+      AND t."path"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM s."path"::pg_catalog.text COLLATE "C"
+      AND t."query"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM s."query"::pg_catalog.text COLLATE "C"
+      AND t."fragment"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM s."fragment"::pg_catalog.text COLLATE "C"
+      AND t."hash_number" <> s."hash_number"
+    WHERE s."host" OPERATOR(pg_catalog.=) r."host"
+      AND s."scheme" OPERATOR(pg_catalog.=) r."scheme"
+      AND s."port" OPERATOR(pg_catalog.=) r."port"
+      AND s."path_component_hash" OPERATOR(pg_catalog.=) r."path_component_hash"
+      AND (s.tableoid = TG_RELID OR NOT plain)
+      AND s."hash_number" IN (0, r."hash_number")
+  ) THEN
+    RAISE EXCEPTION USING ERRCODE = '23505',
+      MESSAGE = 'duplicate key value violates unique constraint "url_unique_index"',
+      CONSTRAINT = 'url_unique_index', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+  END IF;
+  RETURN NULL;
 END
 $guard$`)
     await queryRunner.query(`DO $guard$
@@ -165,28 +272,67 @@ $guard$`)
 "chained":"hash_chained",
 "index":"url_unique_index",
 "check":"CHK_4e02cb9d976e5b873e375cbca3",
-"triggers":["e75ba2c9","dc6fa053","9e28e272","d0e3446f","7ddeb7d6","4e7a5d47"]}'`)
+"triggers":["f54038e7","0d204422","90ccee74","0ed2c565","edc248c6","546ff141"]}'`)
     await queryRunner.query(
       `COMMENT ON FUNCTION "unique_text_urls.url_settle"() IS 'typeorm-unique-text: keeps an anchor in the chains of "path", "query", "fragment" when rows come, change and go.'`,
     )
-    await queryRunner.query(
-      `CREATE TRIGGER "unique_text_urls.url_place_insert" BEFORE INSERT ON "urls" FOR EACH ROW WHEN (NEW."path_component_hash" IS NULL OR NEW."hash_number" IS DISTINCT FROM 0) EXECUTE FUNCTION "unique_text_urls.url_place"()`,
-    )
-    await queryRunner.query(
-      `CREATE TRIGGER "unique_text_urls.url_place_update" BEFORE UPDATE OF "path", "query", "fragment", "host", "scheme", "port", "path_component_hash", "hash_number", "hash_chained" ON "urls" FOR EACH ROW WHEN (NOT (OLD."path"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."path"::pg_catalog.text COLLATE "C") OR NOT (OLD."query"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."query"::pg_catalog.text COLLATE "C") OR NOT (OLD."fragment"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."fragment"::pg_catalog.text COLLATE "C") OR OLD."host" IS DISTINCT FROM NEW."host" OR OLD."scheme" IS DISTINCT FROM NEW."scheme" OR OLD."port" IS DISTINCT FROM NEW."port" OR OLD."path_component_hash" IS DISTINCT FROM NEW."path_component_hash" OR OLD."hash_number" IS DISTINCT FROM NEW."hash_number" OR (OLD."hash_chained" AND NEW."hash_chained" IS NOT TRUE)) EXECUTE FUNCTION "unique_text_urls.url_place"()`,
-    )
-    await queryRunner.query(
-      `CREATE TRIGGER "unique_text_urls.url_touch_insert" AFTER INSERT ON "urls" FOR EACH ROW WHEN (NEW."hash_number" > 0) EXECUTE FUNCTION "unique_text_urls.url_settle"('new')`,
-    )
-    await queryRunner.query(
-      `CREATE TRIGGER "unique_text_urls.url_touch_update" AFTER UPDATE ON "urls" FOR EACH ROW WHEN (NEW."hash_number" > 0 AND (NOT (OLD."path"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."path"::pg_catalog.text COLLATE "C") OR NOT (OLD."query"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."query"::pg_catalog.text COLLATE "C") OR NOT (OLD."fragment"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."fragment"::pg_catalog.text COLLATE "C") OR OLD."host" IS DISTINCT FROM NEW."host" OR OLD."scheme" IS DISTINCT FROM NEW."scheme" OR OLD."port" IS DISTINCT FROM NEW."port" OR OLD."path_component_hash" IS DISTINCT FROM NEW."path_component_hash" OR OLD."hash_number" IS DISTINCT FROM NEW."hash_number")) EXECUTE FUNCTION "unique_text_urls.url_settle"('new')`,
-    )
-    await queryRunner.query(
-      `CREATE TRIGGER "unique_text_urls.url_promote_delete" AFTER DELETE ON "urls" FOR EACH ROW WHEN (OLD."hash_number" = 0 AND OLD."hash_chained") EXECUTE FUNCTION "unique_text_urls.url_settle"('old')`,
-    )
-    await queryRunner.query(
-      `CREATE TRIGGER "unique_text_urls.url_promote_update" AFTER UPDATE ON "urls" FOR EACH ROW WHEN (OLD."hash_number" = 0 AND OLD."hash_chained" AND (OLD."host" IS DISTINCT FROM NEW."host" OR OLD."scheme" IS DISTINCT FROM NEW."scheme" OR OLD."port" IS DISTINCT FROM NEW."port" OR OLD."path_component_hash" IS DISTINCT FROM NEW."path_component_hash")) EXECUTE FUNCTION "unique_text_urls.url_settle"('old')`,
-    )
+    await queryRunner.query(`CREATE TRIGGER "unique_text_urls.url_place_insert"
+  BEFORE INSERT ON "urls" FOR EACH ROW
+  -- With hash and number 0 from the client nothing runs: check and index decide.
+  WHEN (NEW."path_component_hash" IS NULL OR NEW."hash_number" IS DISTINCT FROM 0)
+  EXECUTE FUNCTION "unique_text_urls.url_place"('1000')`)
+    await queryRunner.query(`CREATE TRIGGER "unique_text_urls.url_place_update"
+  BEFORE UPDATE OF "path", "query", "fragment", "host", "scheme", "port", "path_component_hash", "hash_number",
+    "hash_chained"
+  ON "urls" FOR EACH ROW
+  -- Naming columns keeps every other UPDATE from comparing texts, and from fetching long ones out of TOAST.
+  WHEN (OLD."path"::pg_catalog.text COLLATE "C" IS DISTINCT FROM NEW."path"::pg_catalog.text COLLATE "C"
+    OR OLD."query"::pg_catalog.text COLLATE "C" IS DISTINCT FROM NEW."query"::pg_catalog.text COLLATE "C"
+    OR OLD."fragment"::pg_catalog.text COLLATE "C" IS DISTINCT FROM NEW."fragment"::pg_catalog.text COLLATE "C"
+    OR OLD."host" IS DISTINCT FROM NEW."host"
+    OR OLD."scheme" IS DISTINCT FROM NEW."scheme"
+    OR OLD."port" IS DISTINCT FROM NEW."port"
+    OR OLD."path_component_hash" IS DISTINCT FROM NEW."path_component_hash"
+    OR OLD."hash_number" IS DISTINCT FROM NEW."hash_number"
+    OR OLD."hash_chained" AND NEW."hash_chained" IS NOT TRUE)
+  EXECUTE FUNCTION "unique_text_urls.url_place"('1000')`)
+    await queryRunner.query(`CREATE TRIGGER "unique_text_urls.url_touch_insert"
+  AFTER INSERT ON "urls" FOR EACH ROW
+  -- AFTER: in a BEFORE trigger an UPDATE over several rows of a chain would meet rows that its own trigger
+  -- has changed, and fail with 27000 for ever.
+  WHEN (NEW."hash_number" > 0)
+  EXECUTE FUNCTION "unique_text_urls.url_settle"('new')`)
+    await queryRunner.query(`CREATE TRIGGER "unique_text_urls.url_touch_update"
+  AFTER UPDATE ON "urls" FOR EACH ROW
+  -- No columns are named: a user's own BEFORE trigger may change those that the statement does not name.
+  WHEN (NEW."hash_number" > 0 AND OLD."hash_number" IS DISTINCT FROM NEW."hash_number"
+    OR (NEW."hash_number" > 0 OR NEW."hash_chained")
+    AND (OLD."path"::pg_catalog.text COLLATE "C" IS DISTINCT FROM NEW."path"::pg_catalog.text COLLATE "C"
+      OR OLD."query"::pg_catalog.text COLLATE "C" IS DISTINCT FROM NEW."query"::pg_catalog.text COLLATE "C"
+      OR OLD."fragment"::pg_catalog.text COLLATE "C" IS DISTINCT FROM NEW."fragment"::pg_catalog.text COLLATE "C"
+      OR OLD."host" IS DISTINCT FROM NEW."host"
+      OR OLD."scheme" IS DISTINCT FROM NEW."scheme"
+      OR OLD."port" IS DISTINCT FROM NEW."port"
+      OR OLD."path_component_hash" IS DISTINCT FROM NEW."path_component_hash")
+    OR OLD."hash_chained" AND NOT NEW."hash_chained"
+    AND OLD."host" OPERATOR(pg_catalog.=) NEW."host"
+    AND OLD."scheme" OPERATOR(pg_catalog.=) NEW."scheme"
+    AND OLD."port" OPERATOR(pg_catalog.=) NEW."port"
+    AND OLD."path_component_hash" OPERATOR(pg_catalog.=) NEW."path_component_hash")
+  EXECUTE FUNCTION "unique_text_urls.url_settle"('new')`)
+    await queryRunner.query(`CREATE TRIGGER "unique_text_urls.url_promote_delete"
+  AFTER DELETE ON "urls" FOR EACH ROW
+  -- Only an anchor that has, or had, others: every other DELETE is free.
+  WHEN (OLD."hash_number" = 0 AND OLD."hash_chained")
+  EXECUTE FUNCTION "unique_text_urls.url_settle"('old')`)
+    await queryRunner.query(`CREATE TRIGGER "unique_text_urls.url_promote_update"
+  AFTER UPDATE ON "urls" FOR EACH ROW
+  WHEN (OLD."hash_number" = 0 AND OLD."hash_chained"
+    AND (OLD."host" IS DISTINCT FROM NEW."host"
+      OR OLD."scheme" IS DISTINCT FROM NEW."scheme"
+      OR OLD."port" IS DISTINCT FROM NEW."port"
+      OR OLD."path_component_hash" IS DISTINCT FROM NEW."path_component_hash"))
+  EXECUTE FUNCTION "unique_text_urls.url_settle"('old')`)
   }
 
   public async down(queryRunner: QueryRunner): Promise<void> {

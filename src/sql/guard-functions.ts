@@ -1,9 +1,10 @@
-import { literal, quote } from './identifier'
+import { triggerName, watchedColumns } from './guard-triggers'
+import { list, literal, quote } from './identifier'
 import { SQLSTATE } from './sqlstate'
 import { hashOf, sameChain, sameScope, sameText, type TextTable, textIsNull } from './text-table'
 
 /** A reader that finds the anchor gone reads again; more often than this only where others keep removing it. */
-const ROUNDS = 8
+const ROUNDS = 16
 
 /**
  * The table inside the functions, where `search_path` is fixed to the table's schema: no schema is named, so a dump
@@ -16,134 +17,71 @@ function columns(table: TextTable): Record<'hash' | 'number' | 'chained', string
   return { hash: quote(table.hash), number: quote(table.number), chained: quote(table.chained) }
 }
 
+/** Predicates, one a line, for a place in the text that is indented so far. */
+const all = (indent: number, ...predicates: readonly string[]): string => predicates.join(`\n${' '.repeat(indent)}AND `)
+
+/** `IF … THEN`, one predicate a line. */
+const whenAll = (...predicates: readonly string[]): string =>
+  `\n  IF ${all(4, ...predicates)}${predicates.length > 1 ? '\n  ' : ' '}THEN`
+
+/**
+ * The rows of a chain. Without ONLY, which a partitioned table cannot have, the table's name means its children by
+ * INHERITS too; `tableoid` leaves them out.
+ */
+const chainOf = (table: TextTable, left: string, right: string): string[] => [
+  ...sameChain(table, left, right),
+  `(${left}.tableoid = TG_RELID OR NOT plain)`,
+]
+
 /**
  * BEFORE INSERT OR UPDATE: computes the hash and finds the number.
  *
  * Every SELECT takes a new snapshot at READ COMMITTED because the function is VOLATILE; the second read after the lock
  * depends on it. At REPEATABLE READ the lock raises 40001 where the anchor has changed since the snapshot.
- *
- * A chain that shows others but no anchor is one from which this very statement took it: its removal holds off whoever
- * would lock the anchor, and `settle` compares and flags what is put at 0 then. To wait for another anchor would fail
- * for ever.
  */
 export function placeBody(table: TextTable): string {
-  const { hash, number, chained } = columns(table)
-  const chain = sameChain(table, 't', 'NEW')
-  const read = `SELECT pg_catalog.min(t.${number}), pg_catalog.max(t.${number}), pg_catalog.min(t.${number}) FILTER (WHERE ${sameText(table, 't', 'NEW')}), pg_catalog.count(*)
-      INTO first, last, taken, length FROM ${relation(table)} AS t WHERE ${chain} AND t.${number} <> own;`
+  const { hash, chained } = columns(table)
   return `
 #variable_conflict use_variable
 DECLARE
+  plain boolean := ${standsOn(table)}; -- else a partition
+  locked boolean := false;
   first integer;
   last integer;
   taken integer;
   length bigint;
-  own integer := -1;
-  stays boolean := false;
-BEGIN
-  IF TG_OP = 'UPDATE' THEN
-    stays := coalesce(${[...sameScope(table, 'OLD', 'NEW'), 'true'].join(' AND ')}, false);
-    IF stays AND ${sameText(table, 'OLD', 'NEW')} THEN
-      NEW.${hash} := OLD.${hash};
-      NEW.${number} := CASE WHEN NEW.${number} = 0 THEN 0 ELSE OLD.${number} END;
-      NEW.${chained} := OLD.${chained} OR coalesce(NEW.${chained}, false);
-      RETURN NEW;
-    END IF;${table.immutable ? refuseChange(table) : ''}
-  END IF;${table.nullable ? withoutText(table) : ''}
-  NEW.${hash} := ${hashOf(table, 'NEW')};
-  IF stays THEN
-    stays := NEW.${hash} IS NOT DISTINCT FROM OLD.${hash};
-  END IF;
-  IF stays THEN
-    own := OLD.${number};
-    NEW.${chained} := OLD.${chained} OR coalesce(NEW.${chained}, false);
-  ELSE
-    NEW.${chained} := false;
-  END IF;
-  FOR round IN 1..${ROUNDS} LOOP
-    ${read}
-    IF own = 0 THEN
-      NEW.${number} := coalesce(taken, 0);
-      RETURN NEW;
-    END IF;
-    IF NOT stays AND (last IS NULL OR taken = 0) THEN
-      NEW.${number} := 0;
-      RETURN NEW;
-    END IF;
-    IF first IS DISTINCT FROM 0 THEN
-      NEW.${number} := coalesce(taken, CASE WHEN stays THEN own ELSE 0 END);
-      NEW.${chained} := NEW.${chained} OR NEW.${number} = 0;
-      RETURN NEW;
-    END IF;
-    PERFORM 1 FROM ${relation(table)} AS t WHERE ${chain} AND t.${number} = 0 FOR NO KEY UPDATE;
-    IF FOUND THEN
-      ${read}
-      IF taken IS NULL AND NOT stays AND length >= ${table.maxChainLength} THEN
-        ${raise(table, SQLSTATE.chainLimit, `the chain is full: ${table.maxChainLength} texts share one hash`)}
-      END IF;
-      NEW.${number} := coalesce(taken, CASE WHEN stays THEN own ELSE last + 1 END);
-      RETURN NEW;
-    END IF;
-  END LOOP;
-  RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.serializationFailure}', MESSAGE = 'could not lock the anchor of a chain due to concurrent deletes';
+BEGIN${keepUnchanged(table)}${withoutText(table)}
+  NEW.${hash} := ${hashOf(table, 'NEW', '\n    || ')};
+  NEW.${chained} := false;${refuseInPlace(table)}${findNumber(table)}
 END
 `
 }
 
-/**
- * AFTER INSERT, UPDATE or DELETE, for a chain that has others than its anchor: touches the anchor, or promotes the
- * lowest where it is gone. Not in a BEFORE trigger: there an UPDATE over several rows of the chain meets rows that its
- * own trigger has changed, and fails with 27000 for ever.
- */
-export function settleBody(table: TextTable): string {
-  const { number, chained } = columns(table)
-  const chain = sameChain(table, 't', 'r')
-  return `
-#variable_conflict use_variable
-DECLARE
-  r record;
-  anchor record;
-  lowest integer;
-BEGIN
-  IF TG_ARGV[0] = 'new' THEN
-    r := NEW;
-  ELSE
-    r := OLD;
-  END IF;
-  FOR round IN 1..${ROUNDS} LOOP
-    SELECT pg_catalog.min(t.${number}) INTO lowest FROM ${relation(table)} AS t WHERE ${chain} AND t.${number} > 0;
-    IF lowest IS NULL THEN
-      RETURN NULL;
-    END IF;
-    UPDATE ${relation(table)} AS t SET ${chained} = true WHERE ${chain} AND t.${number} = 0 RETURNING t.* INTO anchor;
-    IF FOUND THEN
-      PERFORM 1 FROM ${relation(table)} AS t WHERE ${chain} AND t.${number} > 0 AND ${sameText(table, 't', 'anchor')};
-      IF FOUND THEN
-        ${raise(table, SQLSTATE.uniqueViolation, `duplicate key value violates unique constraint ${quote(table.index)}`)}
-      END IF;
-      RETURN NULL;
-    END IF;
-    UPDATE ${relation(table)} AS t SET ${number} = 0, ${chained} = true WHERE ${chain} AND t.${number} = lowest;
-    IF FOUND THEN
-      RETURN NULL;
-    END IF;
-  END LOOP;
-  RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.serializationFailure}', MESSAGE = 'could not promote a row of a chain due to concurrent deletes';
-END
-`
+/** A text that stays where it is keeps its number; only a promotion writes another, which is 0. */
+function keepUnchanged(table: TextTable): string {
+  const { hash, number, chained } = columns(table)
+  const same = [...sameScope(table, 'OLD', 'NEW'), ...sameText(table, 'OLD', 'NEW')]
+  return `${whenAll(`TG_OP = 'UPDATE'`, ...same)}
+    -- Number 0 is what a promotion writes, and for the index to decide; nobody clears the flag.
+    NEW.${hash} := OLD.${hash};
+    NEW.${number} := CASE WHEN NEW.${number} = 0 THEN 0 ELSE OLD.${number} END;
+    NEW.${chained} := OLD.${chained} OR NEW.${chained} IS TRUE;
+    RETURN NEW;
+  END IF;${table.immutable ? refuseChange(table) : ''}`
 }
 
 /** The scope counts as part of an immutable text; a text that was NULL may still be given. */
 function refuseChange(table: TextTable): string {
-  const raised = raise(table, SQLSTATE.immutableText, 'the text is immutable')
-  if (!table.nullable) return `\n    ${raised}`
-  return `\n    IF NOT (${textIsNull(table, 'OLD')}) THEN\n      ${raised}\n    END IF;`
+  const given = table.nullable ? [`NOT (${textIsNull(table, 'OLD').join(' AND ')})`] : []
+  const message = literal('the text is immutable')
+  return `${whenAll(`TG_OP = 'UPDATE'`, ...given)}${raise(table, 4, { sqlstate: SQLSTATE.immutableText, message })}
+  END IF;`
 }
 
 function withoutText(table: TextTable): string {
+  if (!table.nullable) return ''
   const { hash, number, chained } = columns(table)
-  return `
-  IF ${textIsNull(table, 'NEW')} THEN
+  return `${whenAll(...textIsNull(table, 'NEW'))}
     NEW.${hash} := NULL;
     NEW.${number} := 0;
     NEW.${chained} := false;
@@ -151,10 +89,176 @@ function withoutText(table: TextTable): string {
   END IF;`
 }
 
+/** In an INSERT, OLD is NULL. An immutable text has been refused already. */
+function refuseInPlace(table: TextTable): string {
+  if (table.immutable) return ''
+  const message = literal('a text cannot become another one of equal hash in place')
+  const hint = 'An upsert met the row of another text: try again. An UPDATE: store the new text as a new row.'
+  return `
+  -- An upsert that sets the text would do this to a row of another text that took its number meanwhile.
+  ${whenAll(...sameChain(table, 'OLD', 'NEW')).trim()}${raise(table, 4, { sqlstate: SQLSTATE.serializationFailure, message, hint })}
+  END IF;`
+}
+
+function findNumber(table: TextTable): string {
+  const { number, chained } = columns(table)
+  const exhausted = literal('could not lock the anchor of a chain due to concurrent deletes')
+  const full = `pg_catalog.format('the chain is full: %s texts share one hash', TG_ARGV[0])`
+  return `
+  -- Practically every chain is empty. Should it not stay so, the index refuses number 0.
+  IF NOT EXISTS (
+    SELECT FROM ${relation(table)} AS t
+    WHERE ${all(6, ...chainOf(table, 't', 'NEW'))}
+  ) THEN
+    NEW.${number} := 0;
+    RETURN NEW;
+  END IF;
+  FOR round IN 1..${ROUNDS} LOOP
+    -- Once without the lock and, unless that is enough, once more under it: a new query has a new snapshot, which
+    -- shows all that earlier holders of the lock have committed, and nobody can add more.
+    ${readChain(table)}
+    IF locked AND taken IS NULL AND length >= TG_ARGV[0]::pg_catalog.int4 THEN${raise(table, 6, { sqlstate: SQLSTATE.chainLimit, message: full })}
+    ELSIF locked THEN
+      NEW.${number} := coalesce(taken, last + 1);
+      RETURN NEW;
+    ELSIF last IS NULL OR taken = 0 OR first <> 0 THEN
+      -- Empty, or taken at 0: the index decides, and knows no snapshots. Others but no anchor: this very statement
+      -- took it, to wait for another would fail for ever; settle compares and flags what comes to 0.
+      NEW.${number} := coalesce(taken, 0);
+      NEW.${chained} := (first <> 0 AND taken IS NULL) IS TRUE;
+      RETURN NEW;
+    END IF;
+    -- The anchor is the mutex of the chain; at REPEATABLE READ this fails where it has changed since the snapshot.
+    PERFORM 1 FROM ${relation(table)} AS t
+    WHERE ${all(6, ...chainOf(table, 't', 'NEW'), `t.${number} = 0`)}
+    FOR NO KEY UPDATE;
+    locked := FOUND;
+  END LOOP;${raise(table, 2, { sqlstate: SQLSTATE.serializationFailure, message: exhausted })}`
+}
+
+function readChain(table: TextTable): string {
+  const number = `t.${quote(table.number)}`
+  return `SELECT pg_catalog.min(${number}), pg_catalog.max(${number}), pg_catalog.count(*),
+      pg_catalog.min(${number}) FILTER (
+        WHERE ${all(10, ...sameText(table, 't', 'NEW'))}
+      )
+    INTO first, last, length, taken
+    FROM ${relation(table)} AS t
+    WHERE ${all(6, ...chainOf(table, 't', 'NEW'))};`
+}
+
+/**
+ * AFTER INSERT, UPDATE or DELETE, for a chain that has others than its anchor: touches the anchor, or promotes the
+ * lowest where it is gone; then looks at what it finds, whatever was meant.
+ */
+export function settleBody(table: TextTable): string {
+  return `
+#variable_conflict use_variable
+DECLARE
+  plain boolean := ${standsOn(table)}; -- else a partition
+  lowest integer;
+  r record := OLD;
+BEGIN${refuseRenamed(table)}
+  IF TG_ARGV[0] = 'new' THEN
+    r := NEW;
+  END IF;${anchorLowest(table)}${refuseTwice(table)}
+  RETURN NULL;
+END
+`
+}
+
+function anchorLowest(table: TextTable): string {
+  const { number, chained } = columns(table)
+  const message = literal('a trigger of the table undoes what the guard does to a chain')
+  const hint = 'The trigger must keep hash, hash number and flag as they are, and let their UPDATE pass.'
+  return `
+  SELECT t.${number} INTO lowest FROM ${relation(table)} AS t
+  WHERE ${all(4, ...chainOf(table, 't', 'r'))}
+  ORDER BY t.${number} LIMIT 1
+  FOR NO KEY UPDATE;
+  IF lowest IS NULL THEN
+    RETURN NULL;
+  ELSIF lowest = 0 THEN
+    -- Also where it is true: on the new version fail, with 40001, transactions with an older snapshot, in place of
+    -- acting on that. A lock would leave no trace.
+    UPDATE ${relation(table)} AS t SET ${chained} = true
+    WHERE ${all(6, ...chainOf(table, 't', 'r'), `t.${number} = 0`)};
+  ELSE
+    UPDATE ${relation(table)} AS t SET ${number} = 0, ${chained} = true
+    WHERE ${all(6, ...chainOf(table, 't', 'r'), `t.${number} = lowest`)};
+  END IF;
+  -- The row was locked and there: only a trigger of the table can have undone this.
+  IF NOT FOUND OR NOT EXISTS (
+    SELECT FROM ${relation(table)} AS t
+    WHERE ${all(6, ...chainOf(table, 't', 'r'), `t.${number} = 0`, `t.${chained}`)}
+  ) THEN${raise(table, 4, { sqlstate: SQLSTATE.objectNotInPrerequisiteState, message, hint })}
+  END IF;`
+}
+
+function refuseTwice(table: TextTable): string {
+  const { number } = columns(table)
+  const twin = [...chainOf(table, 't', 's'), ...sameText(table, 't', 's'), `t.${number} <> s.${number}`]
+  const message = literal(`duplicate key value violates unique constraint ${quote(table.index)}`)
+  return `
+  -- This statement may have put a text at 0 past every proof; a trigger may have changed a text after the proof.
+  -- Compared by number: an old snapshot can show two rows at one number, of which one is gone.
+  IF EXISTS (
+    SELECT FROM ${relation(table)} AS s JOIN ${relation(table)} AS t
+      ON ${all(6, ...twin)}
+    WHERE ${all(6, ...chainOf(table, 's', 'r'), `s.${number} IN (0, r.${number})`)}
+  ) THEN${raise(table, 4, { sqlstate: SQLSTATE.uniqueViolation, message })}
+  END IF;`
+}
+
+const ownTable = (table: TextTable): string => `pg_catalog.to_regclass(${literal(relation(table))})::pg_catalog.oid`
+
+/** Whether the trigger runs for the table that the function names; in a partition it does not. */
+const standsOn = (table: TextTable): string => `TG_RELID OPERATOR(pg_catalog.=) ${ownTable(table)}`
+
+/**
+ * A name that another table has taken would have the guard read the chains of that one, and a trigger follows a
+ * renamed column where a function does not. Only here: a number that place finds wrongly is 0, which the index refuses,
+ * or is looked at here.
+ */
+function refuseRenamed(table: TextTable): string {
+  const names = list(watchedColumns(table).map(literal), 8)
+  const message = literal('the guard names another table or column than its own')
+  const hint = 'Something was renamed: create the guard again, for instance by a new migration.'
+  return `
+  -- Names are looked up, and may be those of another table or column since something was renamed.
+  IF NOT EXISTS (
+    SELECT FROM pg_catalog.pg_trigger AS g
+    WHERE g.tgrelid = TG_RELID
+      AND g.tgname = ${literal(triggerName(table, 'place_update'))}
+      AND (plain OR EXISTS (
+        SELECT FROM pg_catalog.pg_partition_ancestors(g.tgrelid) AS p
+        WHERE p.relid::pg_catalog.oid = ${ownTable(table)}
+      ))
+      AND ARRAY(
+        SELECT a.attname FROM pg_catalog.unnest(g.tgattr) WITH ORDINALITY AS k (attnum, i)
+        JOIN pg_catalog.pg_attribute AS a ON a.attrelid = g.tgrelid AND a.attnum = k.attnum
+        ORDER BY k.i
+      ) OPERATOR(pg_catalog.=) ARRAY[
+        ${names}
+      ]::pg_catalog.name[]
+  ) THEN${raise(table, 4, { sqlstate: SQLSTATE.objectNotInPrerequisiteState, message, hint })}
+  END IF;`
+}
+
+interface Refusal {
+  readonly sqlstate: string
+  /** As SQL. */
+  readonly message: string
+  readonly hint?: string
+}
+
 /** An error with our index as its constraint, so that a client can tell it from others; never with the text. */
-function raise(table: TextTable, sqlstate: string, message: string): string {
-  return (
-    `RAISE EXCEPTION USING ERRCODE = '${sqlstate}', MESSAGE = ${literal(message)}, ` +
-    `CONSTRAINT = ${literal(table.index)}, SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;`
-  )
+function raise(table: TextTable, indent: number, { sqlstate, message, hint }: Refusal): string {
+  const lines = [
+    `RAISE EXCEPTION USING ERRCODE = '${sqlstate}',`,
+    `  MESSAGE = ${message},`,
+    ...(hint === undefined ? [] : [`  HINT = ${literal(hint)},`]),
+    `  CONSTRAINT = ${literal(table.index)}, SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;`,
+  ]
+  return lines.map((line) => `\n${' '.repeat(indent)}${line}`).join('')
 }

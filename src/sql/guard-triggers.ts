@@ -1,5 +1,5 @@
-import { fitName, literal, qualified, quote } from './identifier'
-import { field, sameValue, type TextTable, tableName } from './text-table'
+import { fitName, list, literal, qualified, quote } from './identifier'
+import { differentChain, differentText, sameChain, type TextTable, tableName } from './text-table'
 
 /** A trigger of the guard. */
 export interface GuardTrigger {
@@ -22,49 +22,101 @@ const TYPES = {
   promote_update: 1 + 16,
 }
 
+/** What a trigger's name adds to that of the guard. */
+type Suffix = keyof typeof TYPES
+
+export const triggerName = (table: TextTable, suffix: Suffix): string => fitName(`${table.guard}_${suffix}`)
+
+/** The columns that `place_update` names, in this order; by them `settle` finds that one was renamed. */
+export const watchedColumns = ({ text, scope, hash, number, chained }: TextTable): string[] => [
+  ...text.map(({ name }) => name),
+  ...scope,
+  hash,
+  number,
+  chained,
+]
+
 /** The six triggers, in the order to create; docs/protocol.md says what each is for. */
 export function guardTriggers(table: TextTable, place: string, settle: string): GuardTrigger[] {
-  const on = tableName(table)
-  const run = (name: string, chain?: 'new' | 'old'): string =>
-    `EXECUTE FUNCTION ${qualified(table.schema, name)}(${chain ? literal(chain) : ''})`
-  const trigger = (suffix: keyof typeof TYPES, rest: string): GuardTrigger => {
-    const name = fitName(`${table.guard}_${suffix}`)
-    const runs = suffix.startsWith('place') ? place : settle
-    return { name, runs, type: TYPES[suffix], create: `CREATE TRIGGER ${quote(name)} ${rest}` }
-  }
+  return [...placeTriggers(table, place), ...touchTriggers(table, settle), ...promoteTriggers(table, settle)]
+}
+
+function placeTriggers(table: TextTable, place: string): GuardTrigger[] {
   const [hash, number, chained] = [quote(table.hash), quote(table.number), quote(table.chained)]
-  // Naming the columns keeps every other UPDATE from comparing texts, and from fetching long ones out of TOAST. The
-  // AFTER triggers name none, for a user's own BEFORE trigger may change a scope that the statement does not name; for
-  // nearly every row their first condition is false.
-  const keys = [...table.text.map(({ name }) => name), ...table.scope, table.hash, table.number].map(quote)
-  const text = table.text.map(({ name }) => differs(name, '::pg_catalog.text'))
-  const chain = [...table.scope, table.hash].map((name) => differs(name))
-  const moved = [...text, ...chain, differs(table.number)].join(' OR ')
-  const left = `OLD.${number} = 0 AND OLD.${chained} AND (${chain.join(' OR ')})`
+  const columns = list(watchedColumns(table).map(quote), 4)
+  const call: Call = { name: place, argument: String(table.maxChainLength) }
+  const moved = [
+    ...differentText(table, 'OLD', 'NEW'),
+    ...differentChain(table, 'OLD', 'NEW'),
+    `OLD.${number} IS DISTINCT FROM NEW.${number}`,
+    `OLD.${chained} AND NEW.${chained} IS NOT TRUE`,
+  ]
   return [
-    trigger(
-      'place_insert',
-      `BEFORE INSERT ON ${on} FOR EACH ROW WHEN (NEW.${hash} IS NULL OR NEW.${number} IS DISTINCT FROM 0) ${run(place)}`,
-    ),
-    trigger(
-      'place_update',
-      `BEFORE UPDATE OF ${[...keys, chained].join(', ')} ON ${on} FOR EACH ROW ` +
-        `WHEN (${moved} OR (OLD.${chained} AND NEW.${chained} IS NOT TRUE)) ${run(place)}`,
-    ),
-    trigger('touch_insert', `AFTER INSERT ON ${on} FOR EACH ROW WHEN (NEW.${number} > 0) ${run(settle, 'new')}`),
-    trigger(
-      'touch_update',
-      `AFTER UPDATE ON ${on} FOR EACH ROW WHEN (NEW.${number} > 0 AND (${moved})) ${run(settle, 'new')}`,
-    ),
-    trigger(
-      'promote_delete',
-      `AFTER DELETE ON ${on} FOR EACH ROW WHEN (OLD.${number} = 0 AND OLD.${chained}) ${run(settle, 'old')}`,
-    ),
-    trigger('promote_update', `AFTER UPDATE ON ${on} FOR EACH ROW WHEN (${left}) ${run(settle, 'old')}`),
+    trigger(table, 'place_insert', call, [
+      'BEFORE INSERT',
+      '-- With hash and number 0 from the client nothing runs: check and index decide.',
+      `WHEN (NEW.${hash} IS NULL OR NEW.${number} IS DISTINCT FROM 0)`,
+    ]),
+    trigger(table, 'place_update', call, [
+      `BEFORE UPDATE OF ${columns}\n `,
+      '-- Naming columns keeps every other UPDATE from comparing texts, and from fetching long ones out of TOAST.',
+      `WHEN (${moved.join('\n    OR ')})`,
+    ]),
   ]
 }
 
-function differs(name: string, cast = ''): string {
-  const [before, after] = [`${field('OLD', name)}${cast}`, `${field('NEW', name)}${cast}`]
-  return cast === '' ? `${before} IS DISTINCT FROM ${after}` : `NOT (${sameValue(before, after)})`
+function touchTriggers(table: TextTable, settle: string): GuardTrigger[] {
+  const [number, chained] = [quote(table.number), quote(table.chained)]
+  const call: Call = { name: settle, argument: 'new' }
+  const moved = [...differentText(table, 'OLD', 'NEW'), ...differentChain(table, 'OLD', 'NEW')]
+  const cleared = [`OLD.${chained} AND NOT NEW.${chained}`, ...sameChain(table, 'OLD', 'NEW')]
+  return [
+    trigger(table, 'touch_insert', call, [
+      'AFTER INSERT',
+      '-- AFTER: in a BEFORE trigger an UPDATE over several rows of a chain would meet rows that its own trigger',
+      '-- has changed, and fail with 27000 for ever.',
+      `WHEN (NEW.${number} > 0)`,
+    ]),
+    trigger(table, 'touch_update', call, [
+      'AFTER UPDATE',
+      "-- No columns are named: a user's own BEFORE trigger may change those that the statement does not name.",
+      `WHEN (NEW.${number} > 0 AND OLD.${number} IS DISTINCT FROM NEW.${number}`,
+      `  OR (NEW.${number} > 0 OR NEW.${chained})\n    AND (${moved.join('\n      OR ')})`,
+      `  OR ${cleared.join('\n    AND ')})`,
+    ]),
+  ]
+}
+
+function promoteTriggers(table: TextTable, settle: string): GuardTrigger[] {
+  const call: Call = { name: settle, argument: 'old' }
+  const left = `OLD.${quote(table.number)} = 0 AND OLD.${quote(table.chained)}`
+  return [
+    trigger(table, 'promote_delete', call, [
+      'AFTER DELETE',
+      '-- Only an anchor that has, or had, others: every other DELETE is free.',
+      `WHEN (${left})`,
+    ]),
+    trigger(table, 'promote_update', call, [
+      'AFTER UPDATE',
+      `WHEN (${left}`,
+      `  AND (${differentChain(table, 'OLD', 'NEW').join('\n      OR ')}))`,
+    ]),
+  ]
+}
+
+/** The function that a trigger runs, with its argument. */
+interface Call {
+  readonly name: string
+  readonly argument: string
+}
+
+function trigger(table: TextTable, suffix: Suffix, call: Call, [event = '', ...when]: readonly string[]): GuardTrigger {
+  const name = triggerName(table, suffix)
+  const lines = [
+    `CREATE TRIGGER ${quote(name)}`,
+    `${event} ON ${tableName(table)} FOR EACH ROW`,
+    ...when,
+    `EXECUTE FUNCTION ${qualified(table.schema, call.name)}(${literal(call.argument)})`,
+  ]
+  return { name, runs: call.name, type: TYPES[suffix], create: lines.join('\n  ') }
 }

@@ -36,6 +36,19 @@ export function fitName(name: string): string {
   return `${start}_${digest}`
 }
 
+const LINE_CHARACTERS = 100
+
+/** A list for SQL that a person reads: separated by commas, in lines of a good length, all but the first indented. */
+export function list(items: readonly string[], indent: number): string {
+  const lines: string[] = []
+  for (const item of items) {
+    const last = lines.at(-1)
+    if (last === undefined || last.length + item.length > LINE_CHARACTERS) lines.push(item)
+    else lines[lines.length - 1] = `${last}, ${item}`
+  }
+  return lines.join(`,\n${' '.repeat(indent)}`)
+}
+
 /** Dollar quotes whose tag does not occur in the body, so that no name in it can end the string. */
 export function dollarQuote(body: string): string {
   let tag = 'guard'

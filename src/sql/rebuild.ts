@@ -123,7 +123,7 @@ function renumber({ rows, primary }: RebuiltTable): string {
 /** Every row as `t`, with the hash that it should have as `h.hash`: NULL for a row without a text. */
 function withHash(rows: TextRows): string {
   const hash = hashOf(rows, 't')
-  const made = rows.nullable ? `CASE WHEN ${textIsNull(rows, 't')} THEN NULL ELSE ${hash} END` : hash
+  const made = rows.nullable ? `CASE WHEN ${textIsNull(rows, 't').join(' AND ')} THEN NULL ELSE ${hash} END` : hash
   return `${tableName(rows)} AS t\n       CROSS JOIN LATERAL (SELECT ${made} AS hash) AS h`
 }
 

@@ -9,6 +9,8 @@ export const SQLSTATE = {
   wrongState: '55000',
   insufficientPrivilege: '42501',
   serializationFailure: '40001',
+  /** Raised by the guard where it stands on another table than its own, or where a trigger undoes what it does. */
+  objectNotInPrerequisiteState: '55000',
   deadlockDetected: '40P01',
   /** Raised by the guard; the class is outside those that Postgres reserves. */
   immutableText: 'UT001',

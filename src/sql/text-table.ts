@@ -42,7 +42,7 @@ export const tableName = ({ schema, table }: Pick<TextTable, 'schema' | 'table'>
 export const field = (row: string, name: string): string => (row === '' ? quote(name) : `${row}.${quote(name)}`)
 
 /** The text that is hashed. A column that is NULL leaves out its prefix too. */
-export function composed({ text }: Pick<TextTable, 'text'>, row: string): string {
+export function composed({ text }: Pick<TextTable, 'text'>, row: string, concatenation = ' || '): string {
   const [first] = text
   if (text.length === 1 && first?.prefix === '') return `${field(row, first.name)}::pg_catalog.text`
   return text
@@ -50,29 +50,34 @@ export function composed({ text }: Pick<TextTable, 'text'>, row: string): string
       const value = `${field(row, name)}::pg_catalog.text`
       return `coalesce(${prefix === '' ? value : `'${prefix.replaceAll("'", "''")}' || ${value}`}, '')`
     })
-    .join(' || ')
+    .join(concatenation)
 }
 
-export const hashOf = (table: Pick<TextTable, 'text' | 'digest'>, row: string): string =>
-  table.digest.sql(composed(table, row))
+export const hashOf = (table: Pick<TextTable, 'text' | 'digest'>, row: string, concatenation?: string): string =>
+  table.digest.sql(composed(table, row, concatenation))
 
-/** All text columns NULL: a row without a text, outside every chain. Empty where that cannot be. */
-export function textIsNull(table: Pick<TextTable, 'text'>, row: string): string {
-  return table.text.map(({ name }) => `${field(row, name)} IS NULL`).join(' AND ')
+/** All text columns NULL: a row without a text, outside every chain. */
+export function textIsNull(table: Pick<TextTable, 'text'>, row: string): string[] {
+  return table.text.map(({ name }) => `${field(row, name)} IS NULL`)
 }
 
 /**
  * Equality column by column, NULL equal to NULL. COLLATE "C" because a nondeterministic collation calls different
  * texts equal, which would merge them.
  */
-export function sameText({ text }: TextTable, left: string, right: string): string {
-  return text
-    .map(({ name }) => sameValue(`${field(left, name)}::pg_catalog.text`, `${field(right, name)}::pg_catalog.text`))
-    .join(' AND ')
+export function sameText({ text }: TextTable, left: string, right: string): string[] {
+  return text.map(({ name }) => compareTexts(name, left, 'IS NOT DISTINCT FROM', right))
 }
 
-export const sameValue = (left: string, right: string): string =>
-  `${left} COLLATE "C" IS NOT DISTINCT FROM ${right} COLLATE "C"`
+/** The text columns that differ, one predicate each; for an OR. */
+export function differentText({ text }: TextTable, left: string, right: string): string[] {
+  return text.map(({ name }) => compareTexts(name, left, 'IS DISTINCT FROM', right))
+}
+
+function compareTexts(name: string, left: string, comparison: string, right: string): string {
+  const text = (row: string): string => `${field(row, name)}::pg_catalog.text COLLATE "C"`
+  return `${text(left)} ${comparison} ${text(right)}`
+}
 
 /** The unique index's own operator on every scope column; the scope is NOT NULL, so `=` is enough and indexable. */
 export function sameScope({ scope }: TextTable, left: string, right: string): string[] {
@@ -80,11 +85,16 @@ export function sameScope({ scope }: TextTable, left: string, right: string): st
 }
 
 /** The rows of a chain: equal scope and hash. */
-export function sameChain(table: TextTable, left: string, right: string): string {
+export function sameChain(table: TextTable, left: string, right: string): string[] {
   return [
     ...sameScope(table, left, right),
     `${field(left, table.hash)} OPERATOR(pg_catalog.=) ${field(right, table.hash)}`,
-  ].join(' AND ')
+  ]
+}
+
+/** The columns that lead to another chain where they differ, one predicate each; for an OR. */
+export function differentChain({ scope, hash }: TextTable, left: string, right: string): string[] {
+  return [...scope, hash].map((name) => `${field(left, name)} IS DISTINCT FROM ${field(right, name)}`)
 }
 
 /** What the check holds a row to; it is what fails safe when another trigger changes the text after ours. */
@@ -93,6 +103,7 @@ export function checkExpression(table: Omit<TextRows, 'check'>): string {
   const honest = `${hash} = ${hashOf(table, '')}`
   const positive = `${quote(table.number)} >= 0`
   if (!table.nullable) return `${honest} AND ${positive}`
-  const without = `${textIsNull(table, '')} AND ${hash} IS NULL`
-  return `(${without} OR NOT (${textIsNull(table, '')}) AND ${hash} IS NOT NULL AND ${honest}) AND ${positive}`
+  const textless = textIsNull(table, '').join(' AND ')
+  const without = `${textless} AND ${hash} IS NULL`
+  return `(${without} OR NOT (${textless}) AND ${hash} IS NOT NULL AND ${honest}) AND ${positive}`
 }

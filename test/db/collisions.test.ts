@@ -294,11 +294,11 @@ describe.each(pairs)('$name', ({ texts }) => {
     },
   )
 
-  test('UPDATE of one into the other is refused with 23505', async () => {
+  test('UPDATE of one into the other is refused with 40001', async () => {
     for (const url of texts) await findOrCreate(dataSource.manager, Page, { url })
     for (const [from, to] of [texts, texts.toReversed()]) {
       await expect(client.query('update page set url = $2 where url = $1', [from, to])).rejects.toMatchObject({
-        code: '23505',
+        code: '40001',
       })
     }
     await expectTwoRows(texts, [])

@@ -157,6 +157,9 @@ const UPDATE = ` ON CONFLICT (tenant, "urlHash", "urlHashNumber") DO UPDATE SET 
 export const fastOrNothing = (text: string): Operation => fast(text, NOTHING)
 export const slowOrNothing = (text: string): Operation => slow(text, NOTHING)
 export const upsert = (text: string): Operation => slow(text, UPDATE)
+/** As `repository.upsert` does it: the text is set to what was given. */
+export const upsertText = (text: string): Operation => slow(text, `${UPDATE}, url = EXCLUDED.url`)
+export const fastUpsertText = (text: string): Operation => fast(text, `${UPDATE}, url = EXCLUDED.url`)
 
 const where = (text: string): string => {
   const { tenant, url, hash } = parse(text)

@@ -76,38 +76,38 @@ test('the guard works from another search_path, and where that holds a table of 
 
 test('columns may have the names of variables in the functions', async () => {
   const columns = [
-    'own',
+    'plain',
+    'locked',
     'first',
     'last',
     'taken',
     'length',
-    'stays',
     'round',
     'lowest',
-    'anchor',
     'r',
+    's',
     't',
     'new',
     'old',
   ]
   const table = await freshTable(client, {}, { columns: columns.map((name) => `${name} integer`) })
   await client.query(
-    `insert into page (url, own, lowest, r, t) values ('a1', 1, 1, 1, 1), ('a2', 1, 1, 1, 1), ('a3', 0, 9, 0, 0)`,
+    `insert into page (url, first, lowest, r, t) values ('a1', 1, 1, 1, 1), ('a2', 1, 1, 1, 1), ('a3', 0, 9, 0, 0)`,
   )
-  await client.query(`update page set url = 'a4' where url = 'a2'`)
+  await client.query(`update page set url = 'b4' where url = 'a2'`)
   await client.query(`delete from page where url = 'a1'`)
-  expect(await rowsOf(client, table)).toBe('a4@0! a3@2')
+  expect(await rowsOf(client, table)).toBe('a3@0! b4@0')
 })
 
 test('the text column may have the name of a variable', async () => {
   const table = await freshTable(client, {
-    text: [{ name: 'own', prefix: '' }],
+    text: [{ name: 'plain', prefix: '' }],
     number: 'lowest',
     hash: 'taken',
-    chained: 'anchor',
+    chained: 'locked',
   })
-  await client.query(`insert into page (own) values ('a1'), ('a2'), ('a3')`)
-  await client.query(`delete from page where own = 'a1'`)
+  await client.query(`insert into page (plain) values ('a1'), ('a2'), ('a3')`)
+  await client.query(`delete from page where plain = 'a1'`)
   expect(await rowsOf(client, table)).toBe('a2@0! a3@2')
 })
 

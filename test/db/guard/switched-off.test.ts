@@ -66,8 +66,9 @@ describe('a chain that lost its anchor while the guard was off', () => {
     expect(await rows()).toBe('a4@0! a2@1 a3@2')
     expect(await violations(client, page)).toEqual([])
   })
-  test('gets an anchor from an update of its texts', async () => {
-    await client.query(`update page set url = 'a4' where url = 'a2'`)
+  test('gets an anchor from a row that moves in', async () => {
+    await insert('b1', 0)
+    await client.query(`update page set url = 'a4' where url = 'b1'`)
     expect(await violations(client, page)).toEqual([])
   })
   test('does not refuse its texts to an insert at number 0', async () => {

@@ -4,6 +4,7 @@ import {
   change,
   commit,
   fast,
+  fastUpsertText,
   find,
   interleaving,
   P,
@@ -11,63 +12,68 @@ import {
   remove,
   rollback,
   slow,
+  upsertText,
 } from '../../../support/interleaving'
 
-/** Texts that change in place (the hash stays) and move across chains and scopes. */
+/** Texts that change in place (the hash stays), which is refused, and move across chains and scopes. */
 export const updates = [
-  interleaving('a change in place at number 1 and a slow insert of the new text: the change commits', {
+  interleaving('a change in place waits for the insert of the new text, and is refused', {
     given: 'a1@0! a2@1',
-    steps: [P(begin), P(change('a2', 'a3')), Q(slow('a3'), 'waits'), P(commit), Q.ends(at('23505', '40001'))],
-    rows: 'a1@0! a3@1',
-  }),
-  interleaving('a change in place at number 1 and a slow insert of the new text: the change rolls back', {
-    given: 'a1@0! a2@1',
-    steps: [P(begin), P(change('a2', 'a3')), Q(slow('a3'), 'waits'), P(rollback), Q.ends(1)],
+    steps: [P(begin), P(slow('a3')), Q(change('a2', 'a3'), '40001'), Q(change('a1', 'a3'), 'waits'), P(commit)],
     rows: 'a1@0! a2@1 a3@2',
   }),
-  interleaving('a change of the anchor in place and a slow insert of the new text', {
-    given: 'a1@0',
-    steps: [P(begin), P(change('a1', 'a2')), Q(slow('a2'), 'waits'), P(commit), Q.ends(at('23505', '40001'))],
-    rows: 'a2@0',
+  interleaving('a change in place waits for the deletion of the anchor, and is refused', {
+    given: 'a1@0! a2@1',
+    steps: [P(begin), P(remove('a1')), Q(change('a2', 'a3'), 'waits'), P(commit), Q.ends('40001')],
+    rows: 'a2@0!',
   }),
-  interleaving('a change of the anchor in place and a fast insert of the new text', {
-    given: 'a1@0',
-    steps: [P(begin), P(change('a1', 'a2')), Q(fast('a2'), 'waits'), P(commit), Q.ends('23505')],
-    rows: 'a2@0',
-  }),
-  interleaving('a change of the anchor in place waits for a slow insert of the new text', {
-    given: 'a1@0',
-    steps: [P(begin), P(slow('a2')), Q(change('a1', 'a2'), 'waits'), P(commit), Q.ends(at('23505', '40001'))],
+  interleaving('an upsert that sets the text, while a text of equal hash comes to the empty chain', {
+    given: '',
+    steps: [
+      P(begin),
+      P(slow('a1')),
+      Q(upsertText('a2'), 'waits'),
+      P(commit),
+      Q.ends('40001'),
+      Q(upsertText('a2')),
+      Q(upsertText('a1')),
+    ],
     rows: 'a1@0! a2@1',
   }),
-  interleaving('a change in place at number 1 waits for a slow insert of the new text', {
+  interleaving('an upsert that sets the text, while its text is deleted and one of equal hash promoted', {
     given: 'a1@0! a2@1',
-    steps: [P(begin), P(slow('a3')), Q(change('a2', 'a3'), 'waits'), P(commit), Q.ends(at('23505', '40001'))],
-    rows: 'a1@0! a2@1 a3@2',
+    steps: [P(begin), P(remove('a1')), Q(upsertText('a1'), 'waits'), P(commit), Q.ends('40001'), Q(upsertText('a1'))],
+    rows: 'a2@0! a1@1',
   }),
-  interleaving('a change in place at number 1 waits for the deletion of the anchor, and is an anchor then', {
-    given: 'a1@0! a2@1',
-    steps: [P(begin), P(remove('a1')), Q(change('a2', 'a3'), 'waits'), P(commit), Q.ends(at(1, '40001'))],
-    rows: at('a3@0!', 'a2@0!'),
+  interleaving('an upsert that sets the text, while its text is deleted and one of equal hash comes', {
+    given: 'a1@0',
+    steps: [
+      P(begin),
+      P(remove('a1')),
+      P(fast('a2')),
+      Q(upsertText('a1'), 'waits'),
+      P(commit),
+      Q.ends('40001'),
+      Q(upsertText('a1')),
+    ],
+    rows: 'a2@0! a1@1',
   }),
-  interleaving('two changes in place into one text', {
-    given: 'a1@0! a2@1 a3@2',
-    steps: [P(begin), P(change('a2', 'a4')), Q(change('a3', 'a4'), 'waits'), P(commit), Q.ends(at('23505', '40001'))],
-    rows: 'a1@0! a4@1 a3@2',
+  interleaving('an upsert that sets the text and sends hash and number 0 does not overwrite another text', {
+    given: 'a1@0',
+    steps: [P(fastUpsertText('a1')), P(fastUpsertText('a2'), '40001'), P(upsertText('a2'))],
+    rows: 'a1@0! a2@1',
   }),
-  interleaving('a stale change in place: another took the text at a freed number since the snapshot', {
-    given: 'a1@0! a2@1 a3@2',
+  interleaving('a stale insert: another row moved to the text, at a freed number, since the snapshot', {
+    given: 'a1@0! a2@1 b1@0',
     steps: [
       P(begin),
       P(find('a1')),
       Q(remove('a2')),
-      Q(change('a3', 'a5')),
-      Q(slow('a4')),
-      P(change('a5', 'a4'), at('23505', 0)),
-      P(change('a1', 'a4'), at('25P02', '40001')),
+      Q(change('b1', 'a3')),
+      P(slow('a3'), at('23505', '40001')),
       P(commit, 'ROLLBACK'),
     ],
-    rows: 'a1@0! a5@2 a4@3',
+    rows: 'a1@0! a3@1',
   }),
   interleaving('two moves into one text of an empty chain: the first commits', {
     given: 'a1@0 b1@0',
