@@ -4,6 +4,7 @@ import { notesOf } from '../sql/guard-drift'
 import { makeRoom, planGuards } from '../sql/guard-plan'
 import { quote } from '../sql/identifier'
 import { changeDeclarations } from './change-declarations'
+import { dryRun, recorderOf } from './dry-run'
 import { type EntityGuards, findGuards } from './installed-guards'
 import { emit } from './record-ddl'
 import { requireBuilderInternals, requireInternals, requireRunInternals } from './supported'
@@ -99,47 +100,5 @@ async function beforeIndexes(
     await original()
   } finally {
     builder.createNewIndices = createNewIndices
-  }
-}
-
-interface View {
-  clone(): View
-}
-
-/** Protected parts of the query runner: its mode, and its picture of the database, on which the builder works. */
-interface Recorder {
-  readonly sqlMemoryMode: boolean
-  loadedTables: Table[]
-  loadedViews: View[]
-}
-
-const recorderOf = ({ queryRunner }: SchemaBuilder): Recorder => queryRunner as unknown as Recorder
-
-/** TypeORM 1.1 has the same lists on the builder too; 0.3 looks them up at the query runner. */
-function show(builder: SchemaBuilder, tables: Table[], views: View[]): void {
-  Object.assign(recorderOf(builder), { loadedTables: tables, loadedViews: views })
-  if ('tables' in builder) Object.assign(builder, { tables, views })
-}
-
-/** What TypeORM would do, found by letting it do so on copies while the query runner only records. */
-async function dryRun(
-  builder: SchemaBuilder,
-  synchronize: () => Promise<void>,
-): Promise<readonly { readonly query: string }[]> {
-  const { queryRunner } = builder
-  const { sqlMemoryMode: recording, loadedTables, loadedViews } = recorderOf(builder)
-  show(
-    builder,
-    loadedTables.map((table) => table.clone()),
-    loadedViews.map((view) => view.clone()),
-  )
-  queryRunner.enableSqlMemory()
-  try {
-    await synchronize()
-    return [...queryRunner.getMemorySql().upQueries]
-  } finally {
-    show(builder, loadedTables, loadedViews)
-    queryRunner.clearSqlMemory()
-    if (!recording) queryRunner.disableSqlMemory()
   }
 }
