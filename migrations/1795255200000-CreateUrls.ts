@@ -228,34 +228,27 @@ $guard$`)
     await queryRunner.query(`DO $guard$
 DECLARE
   made pg_catalog.regprocedure;
-  home name;
-  owner name;
-  other text;
+  home text;
+  owner text;
 BEGIN
   IF pg_catalog.current_setting('server_encoding') <> 'UTF8' THEN
-    RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
-      MESSAGE = 'typeorm-unique-text needs a database with ENCODING ''UTF8'': md5() sees the bytes';
+    RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'the encoding of the database must be UTF8: md5() sees bytes';
   END IF;
-  SELECT n.nspname, pg_catalog.pg_get_userbyid(c.relowner) INTO STRICT home, owner
-    FROM pg_catalog.pg_class AS c
-    JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-   WHERE c.oid = '"urls"'::pg_catalog.regclass;
+  SELECT relnamespace::pg_catalog.regnamespace, relowner::pg_catalog.regrole INTO STRICT home, owner
+    FROM pg_catalog.pg_class WHERE oid = '"urls"'::pg_catalog.regclass;
   FOREACH made IN ARRAY ARRAY[
     '"unique_text_urls.url_place"()',
     '"unique_text_urls.url_settle"()'
   ]::pg_catalog.regprocedure[] LOOP
-    -- A fixed path, temporary tables last: no role can put objects of its own in the way of the table's owner.
-    EXECUTE pg_catalog.format('ALTER FUNCTION %s SET search_path TO pg_catalog, %I, pg_temp', made, home);
-    -- Nobody else may put them on a table of his own, PUBLIC and roles with default privileges included.
-    FOR other IN
-      SELECT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::pg_catalog.regrole::text END
-        FROM pg_catalog.pg_proc AS p,
-             pg_catalog.aclexplode(coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner))) AS a
-       WHERE p.oid = made AND a.grantee <> p.proowner
-    LOOP
-      EXECUTE pg_catalog.format('REVOKE ALL ON FUNCTION %s FROM %s CASCADE', made, other);
-    END LOOP;
-    EXECUTE pg_catalog.format('ALTER FUNCTION %s OWNER TO %I', made, owner);
+    -- A fixed path, temporary tables last: nobody can put an object of his own in the way of the table's owner.
+    EXECUTE pg_catalog.format('ALTER FUNCTION %s SET search_path TO pg_catalog, %s, pg_temp', made, home);
+    -- Nobody but the owner puts them on a table, whatever default privileges have granted.
+    EXECUTE pg_catalog.format('REVOKE ALL ON FUNCTION %s FROM %s CASCADE', made, (
+      SELECT pg_catalog.concat_ws(', ', 'PUBLIC', pg_catalog.string_agg(a.grantee::pg_catalog.regrole::text, ', '))
+        FROM pg_catalog.pg_proc AS p, pg_catalog.aclexplode(p.proacl) AS a
+       WHERE p.oid = made AND a.grantee NOT IN (0, p.proowner)
+    ));
+    EXECUTE pg_catalog.format('ALTER FUNCTION %s OWNER TO %s', made, owner);
   END LOOP;
 END
 $guard$`)

@@ -95,6 +95,33 @@ describe('a function that another role holds on to with a trigger of its own', (
   })
 })
 
+describe('a role that is no superuser', () => {
+  const openAs = async (role: string): Promise<DataSource> =>
+    await db.dataSource([Page], {
+      synchronize: false,
+      extra: { options: `-c role=${role.replaceAll(' ', String.raw`\ `)}` },
+    })
+
+  test('makes, changes and removes the guards of its own tables', async () => {
+    const dataSource = await openAs(owner)
+    const { down } = await migrate(dataSource)
+    const own = { ...right, owner: quote(owner) }
+    expect(await installed()).toEqual([own, own])
+    await client.query(`alter function ${PLACE} reset all`)
+    await migrate(dataSource)
+    expect((await generate(dataSource)).up).toEqual([])
+    expect(await findOrCreate(dataSource.manager, Page, { url: 'x' })).toMatchObject({ created: true })
+    await runAll(dataSource, down)
+    expect(await installed()).toEqual([])
+  })
+  test('cannot take over the guard of a table that it may write', async () => {
+    await migrate(await open())
+    await client.query(`grant all on all tables in schema public to ${quote(attacker)}`)
+    await client.query(`alter function ${PLACE} reset all`)
+    await expect(migrate(await openAs(attacker))).rejects.toMatchObject({ code: '42501' })
+  })
+})
+
 test('what default privileges grant is revoked', async () => {
   await client.query(`alter default privileges grant execute on functions to public, ${quote(attacker)}`)
   try {
