@@ -44,12 +44,15 @@ function named<Row>(sql: string, parse: (row: WireRow) => Row): Statement<Row> {
   return { name: `unique_text_${createHash('sha1').update(sql).digest('hex').slice(0, 16)}`, sql, parse }
 }
 
-/** What every select list begins with, before the columns of the shape. */
+/**
+ * What every select list begins with, before the columns of the shape. A row that was found has NULL in `created`: the
+ * one value that no parser of the user's own for booleans ever sees.
+ */
 const rowHead = (created: boolean, { table }: RowShape, row: string): string =>
-  `${created} AS created, ${field(row, table.number)} AS hash_number`
+  `${created ? 'true' : 'NULL::bool'} AS created, ${field(row, table.number)} AS hash_number`
 
 const parseStoredRow = ([created, hashNumber, ...columns]: WireRow): StoredRow => ({
-  created: created === true,
+  created: created !== null,
   hashNumber: Number(hashNumber),
   columns,
 })
@@ -77,6 +80,13 @@ const selectList = ({ select }: RowShape, row: string): string =>
 
 const listed = (...parts: readonly string[]): string => parts.filter((part) => part !== '').join(', ')
 
+/**
+ * True for every number, which the planner does not know. Of a table that was never analyzed it takes each hash for
+ * that of one row in 200, and a thousand lookups for so much work that compiling them (`jit_above_cost`) pays; a range
+ * it takes for one row in 200 once more.
+ */
+const anyNumber = ({ number }: TextTable): string => `${field('t', number)} BETWEEN -2147483648 AND 2147483647`
+
 /** The stored row `t` holds the text of the row whose key is `value(0)`, `value(1)`, … in the order of the shape. */
 function holdsText({ table }: RowShape, value: (index: number) => string): string {
   const { scope, text, hash } = table
@@ -95,7 +105,8 @@ const parameter = (index: number): string => `$${index + 1}`
 
 const selectFound = (shape: RowShape): string => `SELECT ${listed(rowHead(false, shape, 't'), selectList(shape, 't'))}
   FROM ${tableName(shape.table)} AS t
-  WHERE ${holdsText(shape, parameter)}`
+  WHERE ${holdsText(shape, parameter)}
+    AND ${anyNumber(shape.table)}`
 
 /** Rows that hold the text; more than one only where the guard was off. Takes the key's parameters only. */
 export function findStatement(shape: RowShape): Statement<StoredRow> {
@@ -180,6 +191,7 @@ export function findOrCreateManyStatement(shape: RowShape, types: ReadonlyMap<st
     SELECT ${listed(rowHead(false, shape, 't'), selectList(shape, 't'))}
     FROM ${table} AS t
     WHERE ${same}
+      AND ${anyNumber(shape.table)}
     LIMIT 2
   ) AS t
 ), created AS (

@@ -56,8 +56,8 @@ test('parameters are scope, text, hash, and then the others', () => {
   expect(insertColumns(page)).toEqual(['url', 'urlHash', 'title'])
 })
 
-test('a row from the wire becomes a stored row, whatever the driver makes of a number', () => {
+test('a row from the wire becomes a stored row, whatever the driver makes of a number or a boolean', () => {
   const { parse } = findOrCreateStatement(page)
-  expect(parse([true, 0, 7, 'a', null])).toEqual({ created: true, hashNumber: 0, columns: [7, 'a', null] })
-  expect(parse([false, '2', 7, 'a', null])).toEqual({ created: false, hashNumber: 2, columns: [7, 'a', null] })
+  expect(parse(['yes', '0', 7, 'a', null])).toEqual({ created: true, hashNumber: 0, columns: [7, 'a', null] })
+  expect(parse([null, 2n, 7, 'a', null])).toEqual({ created: false, hashNumber: 2, columns: [7, 'a', null] })
 })
