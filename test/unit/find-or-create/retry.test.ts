@@ -1,4 +1,4 @@
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { backoffMilliseconds } from '../../../src/find-or-create/retry'
 
