@@ -111,7 +111,7 @@ async function batchesOf(call: () => Promise<unknown>): Promise<number[]> {
   const sent = vi.spyOn(dataSource.logger, 'logQuery')
   await call()
   return sent.mock.calls.flatMap(([sql, parameters]) => {
-    const first: unknown = parameters?.[0]
+    const [first] = (parameters ?? []) as readonly unknown[]
     return sql.includes('unnest(') && Array.isArray(first) ? [first.length] : []
   })
 }

@@ -40,6 +40,13 @@ describe('parseUrl', () => {
   ])('%j is null: %s', (text: unknown) => {
     expect(parseUrl(text)).toBeNull()
   })
+
+  test('a host has at most 256 characters', () => {
+    const host = `${'a.'.repeat(124)}example.`
+    expect(host).toHaveLength(256)
+    expect(parseUrl(`http://${host}/`)).toEqual({ ...part, host })
+    expect(parseUrl(`http://a${host}/`)).toBeNull()
+  })
 })
 
 test('a URL in parts is put together as it was', () => {
