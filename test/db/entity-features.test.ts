@@ -72,7 +72,7 @@ class Heard {
   @UniqueText() text!: string
   @Column({ type: 'text', default: 'by default' }) note!: string
   @AfterLoad() load(): void {
-    loaded.push({ ...this })
+    loaded.push({ id: this.id, text: this.text, note: this.note })
   }
 }
 
