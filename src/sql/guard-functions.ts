@@ -50,7 +50,7 @@ DECLARE
   last integer;
   taken integer;
   length bigint;
-BEGIN${keepUnchanged(table)}${withoutText(table)}
+BEGIN${refuseOtherTable(table)}${keepUnchanged(table)}${withoutText(table)}
   NEW.${hash} := ${hashOf(table, 'NEW', '\n    || ')};
   NEW.${chained} := false;${refuseInPlace(table)}${findNumber(table)}
 END
@@ -158,7 +158,7 @@ DECLARE
   plain boolean := ${standsOn(table)}; -- else a partition
   lowest integer;
   r record := OLD;
-BEGIN${refuseRenamed(table)}
+BEGIN${refuseOtherTable(table)}${refuseOtherColumns(table)}
   IF TG_ARGV[0] = 'new' THEN
     r := NEW;
   END IF;${anchorLowest(table)}${refuseTwice(table)}
@@ -215,33 +215,41 @@ const ownTable = (table: TextTable): string => `pg_catalog.to_regclass(${literal
 /** Whether the trigger runs for the table that the function names; in a partition it does not. */
 const standsOn = (table: TextTable): string => `TG_RELID OPERATOR(pg_catalog.=) ${ownTable(table)}`
 
-/**
- * A name that another table has taken would have the guard read the chains of that one, and a trigger follows a
- * renamed column where a function does not. Only here: a number that place finds wrongly is 0, which the index refuses,
- * or is looked at here.
- */
-function refuseRenamed(table: TextTable): string {
-  const names = list(watchedColumns(table).map(literal), 8)
-  const message = literal('the guard names another table or column than its own')
-  const hint = 'Something was renamed: create the guard again, for instance by a new migration.'
+const renamed = {
+  sqlstate: SQLSTATE.objectNotInPrerequisiteState,
+  message: literal('the guard names another table or column than its own'),
+  hint: 'Something was renamed: create the guard again, for instance by a new migration.',
+}
+
+/** A name that another table has taken would have the guard read the chains of that one. */
+function refuseOtherTable(table: TextTable): string {
   return `
-  -- Names are looked up, and may be those of another table or column since something was renamed.
+  IF plain IS NOT TRUE THEN
+    -- Not the table of that name: it must be a partition, or was renamed or moved.
+    IF NOT EXISTS (
+      SELECT FROM pg_catalog.pg_partition_ancestors(TG_RELID) AS p
+      WHERE p.relid::pg_catalog.oid = ${ownTable(table)}
+    ) THEN${raise(table, 6, renamed)}
+    END IF;
+  END IF;`
+}
+
+/** Only in settle: what place finds wrongly is number 0, which the index refuses, or is looked at here. */
+function refuseOtherColumns(table: TextTable): string {
+  return `
+  -- A trigger follows a column that is renamed, the text of a function does not.
   IF NOT EXISTS (
     SELECT FROM pg_catalog.pg_trigger AS g
     WHERE g.tgrelid = TG_RELID
       AND g.tgname = ${literal(triggerName(table, 'place_update'))}
-      AND (plain OR EXISTS (
-        SELECT FROM pg_catalog.pg_partition_ancestors(g.tgrelid) AS p
-        WHERE p.relid::pg_catalog.oid = ${ownTable(table)}
-      ))
       AND ARRAY(
         SELECT a.attname FROM pg_catalog.unnest(g.tgattr) WITH ORDINALITY AS k (attnum, i)
         JOIN pg_catalog.pg_attribute AS a ON a.attrelid = g.tgrelid AND a.attnum = k.attnum
         ORDER BY k.i
       ) OPERATOR(pg_catalog.=) ARRAY[
-        ${names}
+        ${list(watchedColumns(table).map(literal), 8)}
       ]::pg_catalog.name[]
-  ) THEN${raise(table, 4, { sqlstate: SQLSTATE.objectNotInPrerequisiteState, message, hint })}
+  ) THEN${raise(table, 4, renamed)}
   END IF;`
 }
 

@@ -8,6 +8,18 @@ DECLARE
   taken integer;
   length bigint;
 BEGIN
+  IF plain IS NOT TRUE THEN
+    -- Not the table of that name: it must be a partition, or was renamed or moved.
+    IF NOT EXISTS (
+      SELECT FROM pg_catalog.pg_partition_ancestors(TG_RELID) AS p
+      WHERE p.relid::pg_catalog.oid = pg_catalog.to_regclass('"page"')::pg_catalog.oid
+    ) THEN
+      RAISE EXCEPTION USING ERRCODE = '55000',
+        MESSAGE = 'the guard names another table or column than its own',
+        HINT = 'Something was renamed: create the guard again, for instance by a new migration.',
+        CONSTRAINT = 'page url', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+    END IF;
+  END IF;
   IF TG_OP = 'UPDATE'
     AND OLD."url"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."url"::pg_catalog.text COLLATE "C"
   THEN
@@ -79,15 +91,23 @@ DECLARE
   lowest integer;
   r record := OLD;
 BEGIN
-  -- Names are looked up, and may be those of another table or column since something was renamed.
+  IF plain IS NOT TRUE THEN
+    -- Not the table of that name: it must be a partition, or was renamed or moved.
+    IF NOT EXISTS (
+      SELECT FROM pg_catalog.pg_partition_ancestors(TG_RELID) AS p
+      WHERE p.relid::pg_catalog.oid = pg_catalog.to_regclass('"page"')::pg_catalog.oid
+    ) THEN
+      RAISE EXCEPTION USING ERRCODE = '55000',
+        MESSAGE = 'the guard names another table or column than its own',
+        HINT = 'Something was renamed: create the guard again, for instance by a new migration.',
+        CONSTRAINT = 'page url', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+    END IF;
+  END IF;
+  -- A trigger follows a column that is renamed, the text of a function does not.
   IF NOT EXISTS (
     SELECT FROM pg_catalog.pg_trigger AS g
     WHERE g.tgrelid = TG_RELID
       AND g.tgname = 'unique_text_page_url_place_update'
-      AND (plain OR EXISTS (
-        SELECT FROM pg_catalog.pg_partition_ancestors(g.tgrelid) AS p
-        WHERE p.relid::pg_catalog.oid = pg_catalog.to_regclass('"page"')::pg_catalog.oid
-      ))
       AND ARRAY(
         SELECT a.attname FROM pg_catalog.unnest(g.tgattr) WITH ORDINALITY AS k (attnum, i)
         JOIN pg_catalog.pg_attribute AS a ON a.attrelid = g.tgrelid AND a.attnum = k.attnum

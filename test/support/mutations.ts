@@ -30,14 +30,25 @@ const mutation = (name: string, ...changes: readonly Change[]): Mutation => ({
  * The second line of defence: settle looks at what it finds, whatever was meant. It makes up for most parts of the
  * first, so each of these is taken out together with it.
  */
-const SECOND_LINE: readonly Change[] = [
-  [/IF NOT FOUND OR NOT EXISTS[^]+?END IF;/, ''],
-  [/(s\.\S+) IN \(0, r\.\S+\)/, '$1 = 0'],
-  [/(NEW\.\S+ > 0) OR NEW\.[^\s)]+/, '$1'],
-  [/ OR OLD\.\S+ AND NOT NEW\.[^]+?\)\n/, ')\n'],
-]
+const SECOND_LINE = {
+  'what became of touch and promotion is not looked at': [/IF NOT FOUND OR NOT EXISTS[^]+?END IF;/, ''],
+  'only the anchor is compared': [/(s\.\S+) IN \(0, r\.\S+\)/, '$1 = 0'],
+  'a flagged anchor may change': [/(NEW\.\S+ > 0) OR NEW\.[^\s)]+/, '$1'],
+  'a flag may be cleared': [/ OR OLD\.\S+ AND NOT NEW\.[^]+?\)\n/, ')\n'],
+} as const satisfies Readonly<Record<string, Change>>
 
-const firstLine = (name: string, ...changes: readonly Change[]): Mutation => mutation(name, ...SECOND_LINE, ...changes)
+/** Parts of the second line, each taken out alone. */
+export const secondLine = {
+  ...SECOND_LINE,
+  'renamed tables are not noticed': [/IF plain IS NOT TRUE THEN[^]+?END IF;\s+END IF;/, ''],
+  'renamed columns are not noticed': [/IF NOT EXISTS \(\s+SELECT FROM pg_catalog\.pg_trigger[^]+?END IF;/, ''],
+  'children by INHERITS count': [/\(([st])\.tableoid = TG_RELID OR NOT plain\)/g, 'true'],
+} as const satisfies Readonly<Record<string, Change>>
+
+export const secondLineWithout = (part: keyof typeof secondLine): Mutation => mutation(part, secondLine[part])
+
+const firstLine = (name: string, ...changes: readonly Change[]): Mutation =>
+  mutation(name, ...Object.values(SECOND_LINE), ...changes)
 
 const LOCK = / {4}FOR NO KEY UPDATE;/
 const AGAIN = 'locked := FOUND;'

@@ -1,0 +1,259 @@
+import type { Client } from 'pg'
+import { beforeAll, describe, expect, test } from 'vitest'
+import type { TextTable } from '../../../src/sql/text-table'
+import { useDatabase } from '../../support/database'
+import { guardOf } from '../../../src/sql/guard'
+import { firstLetter, freshTable, putRows, rowsOf, textTable, violations } from '../../support/guarded-table'
+import { type secondLine, secondLineWithout } from '../../support/mutations'
+
+const db = useDatabase()
+let client: Client
+beforeAll(async () => {
+  client = await db.client()
+})
+
+const slow = (text: string): string => `insert into page (url) values ('${text}')`
+const fast = (text: string): string =>
+  `insert into page (url, "urlHash", "urlHashNumber") values ('${text}', '${firstLetter.js(text)}', 0)`
+const remove = (text: string): string => `delete from page where url = '${text}'`
+const own = (name: string, when: string, body: string): string =>
+  `create function own() returns trigger language plpgsql as $$ begin ${body} end $$;
+   create trigger "${name}" ${when} on page for each row execute function own()`
+
+/** What may happen to a table that a guard stands on, and what then stores a text twice without a part of it. */
+interface Case {
+  readonly what: string
+  readonly part: keyof typeof secondLine
+  readonly rows: string
+  /** After the rows. */
+  readonly happens: string
+  readonly statements: readonly string[]
+  /** Names that are others now. */
+  readonly now?: Partial<TextTable>
+  /** SQLSTATE of the first statement that the whole guard refuses. */
+  readonly code: string
+}
+
+const CASES: readonly Case[] = [
+  {
+    what: 'a trigger that keeps rows as they are undoes the touch',
+    part: 'what became of touch and promotion is not looked at',
+    rows: 'a1@0',
+    happens: own('z', 'before update', 'return OLD;'),
+    statements: [slow('a2'), remove('a1'), fast('a2')],
+    code: '55000',
+  },
+  {
+    what: 'a trigger that restores what it does not know undoes the touch',
+    part: 'what became of touch and promotion is not looked at',
+    rows: 'a1@0',
+    happens: own('a', 'before update', 'OLD.title := NEW.title; return OLD;'),
+    statements: [slow('a2'), remove('a1'), fast('a2')],
+    code: '55000',
+  },
+  {
+    what: 'a trigger that moves the anchor to another scope while it is touched',
+    part: 'what became of touch and promotion is not looked at',
+    rows: 'a1@0',
+    happens: own('z', 'before update', 'NEW.tenant := 2; return NEW;'),
+    statements: [slow('a2'), fast('a2')],
+    code: '55000',
+  },
+  {
+    what: 'a trigger that stores the text itself, before the row that brings it',
+    part: 'only the anchor is compared',
+    rows: 'a1@0',
+    happens: own(
+      'z',
+      'before insert',
+      `if pg_trigger_depth() = 1 then insert into page (url) values ('a8'), (NEW.url); NEW."urlHashNumber" := 3; end if;
+       return NEW;`,
+    ),
+    statements: [slow('a9')],
+    code: '23505',
+  },
+  {
+    what: 'a trigger that changes texts after their number was found',
+    part: 'only the anchor is compared',
+    rows: 'a1@0',
+    happens: own('z', 'before insert', `NEW.url := replace(NEW.url, 'a8', 'a9'); return NEW;`),
+    statements: [slow('a8'), slow('a8')],
+    code: '23505',
+  },
+  {
+    what: 'a trigger that changes the text of an anchor in an update that does not name it',
+    part: 'a flagged anchor may change',
+    rows: 'a1@0! a2@1',
+    happens: own('a', 'before update', `NEW.url := 'a2'; return NEW;`),
+    statements: [`update page set title = 'x' where url = 'a1'`],
+    code: '23505',
+  },
+  {
+    what: 'a trigger that clears the flag in an update that does not name it',
+    part: 'a flag may be cleared',
+    rows: 'a1@0! a2@1',
+    happens: own('z', 'before update', 'NEW."urlHashChained" := false; return NEW;'),
+    statements: [`update page set title = 'x' where url = 'a1'`, remove('a1'), fast('a2')],
+    code: '55000',
+  },
+  {
+    what: 'a table that was renamed, and another that took its name',
+    part: 'renamed tables are not noticed',
+    rows: 'a1@0! a2@1',
+    happens: `alter table page rename to page_old; create table page (like page_old including all);
+              insert into page (url, "urlHash") values ('a9', '${firstLetter.js('a')}')`,
+    statements: [`delete from page_old where url = 'a1'`],
+    now: { table: 'page_old' },
+    code: '55000',
+  },
+  {
+    what: 'a number column that was renamed, and another that took its name',
+    part: 'renamed columns are not noticed',
+    rows: 'a1@0! a2@1',
+    happens: `alter table page rename "urlHashNumber" to number_old;
+              alter table page add "urlHashNumber" integer not null default 0`,
+    statements: [remove('a1')],
+    now: { number: 'number_old' },
+    code: '55000',
+  },
+  {
+    what: 'a child by INHERITS that holds the text at a number',
+    part: 'children by INHERITS count',
+    rows: 'a1@0! a2@1',
+    happens: `create table kid () inherits (page);
+              insert into kid (id, url, "urlHash", "urlHashNumber") values (9, 'a3', '${firstLetter.js('a')}', 0)`,
+    statements: [remove('a1'), fast('a2')],
+    code: '23505',
+  },
+]
+
+/** Runs the statements, up to the first that is refused. */
+async function run(statements: readonly string[]): Promise<unknown> {
+  for (const statement of statements) {
+    const refused = await client.query(statement).then(
+      () => undefined,
+      (error: unknown) => error,
+    )
+    if (refused !== undefined) return refused
+  }
+  return undefined
+}
+
+async function tableOf({ rows, happens }: Case, guard?: readonly string[]): Promise<TextTable> {
+  const page = await freshTable(client, { scope: ['tenant'] }, guard && { guard })
+  await putRows(client, page, rows)
+  await client.query(happens)
+  return page
+}
+
+describe.each(CASES)('$what', (each) => {
+  test('is refused, with the index as the constraint', async () => {
+    await tableOf(each)
+    expect(await run(each.statements)).toMatchObject({ code: each.code, constraint: 'page url' })
+  })
+  test(`breaks a chain where ${each.part}`, async () => {
+    const page = await tableOf(each, secondLineWithout(each.part).guard(textTable({ scope: ['tenant'] })))
+    expect(await run(each.statements)).toBeUndefined()
+    expect(await violations(client, { ...page, ...each.now })).not.toEqual([])
+  })
+})
+
+describe('a trigger that keeps the UPDATE of an anchor from happening is told, for as long as it stands', () => {
+  test.each([
+    ['suppress_redundant_updates_trigger', 'a1@0! a2@1'],
+    ['none', 'a1@0'],
+  ])('%s', async (name, rows) => {
+    const page = await freshTable(client, { scope: ['tenant'] })
+    await putRows(client, page, rows)
+    if (name === 'none') await client.query(own('z', 'before update', 'return null;'))
+    else await client.query(`create trigger z before update on page for each row execute function ${name}()`)
+    for (const text of ['a3', 'a4', 'a3']) {
+      await expect(client.query(slow(text))).rejects.toMatchObject({ code: '55000', constraint: 'page url' })
+    }
+    expect(await rowsOf(client, page)).toBe(rows)
+    await client.query('drop trigger z on page')
+    await client.query(slow('a3'))
+    expect(await violations(client, page)).toEqual([])
+  })
+})
+
+describe('a table that was renamed or moved', () => {
+  test.each([
+    ['renamed', 'alter table page rename to elsewhere', 'elsewhere'],
+    ['moved to another schema', 'create schema moved; alter table page set schema moved', 'moved.page'],
+  ])('is told of by every write that needs the chain: %s', async (_how, statement, table) => {
+    const page = await freshTable(client)
+    await putRows(client, page, 'a1@0! a2@1')
+    await client.query(statement)
+    const refused = { code: '55000', hint: expect.stringContaining('create the guard again') }
+    await expect(client.query(`insert into ${table} (url) values ('b1')`)).rejects.toMatchObject(refused)
+    await expect(client.query(`delete from ${table} where url = 'a1'`)).rejects.toMatchObject(refused)
+    await client.query(`insert into ${table} (url, "urlHash") values ('b1', '${firstLetter.js('b1')}')`)
+    await client.query('drop schema if exists moved cascade')
+  })
+  test('is exact where the whole schema was renamed back', async () => {
+    const page = await freshTable(client)
+    const { rows } = await client.query<{ name: string }>('select quote_ident(current_schema()) as name')
+    const name = rows[0]?.name ?? ''
+    await client.query(`alter schema ${name} rename to "for a while"`)
+    const elsewhere = client.query(`insert into "for a while".page (url) values ('a1')`)
+    await expect(elsewhere).rejects.toMatchObject({ code: '55000' })
+    await client.query(`alter schema "for a while" rename to ${name}`)
+    for (const text of ['a1', 'a2']) await client.query(slow(text))
+    expect(await rowsOf(client, page)).toBe('a1@0! a2@1')
+  })
+})
+
+describe('a child by INHERITS', () => {
+  test('takes no number from its parent, whichever of its rows collide', async () => {
+    const page = await freshTable(client)
+    await client.query(`create table kid () inherits (page);
+      insert into kid (id, url, "urlHash", "urlHashNumber") values
+        (9, 'a1', '${firstLetter.js('a')}', 0), (10, 'a2', '${firstLetter.js('a')}', 3)`)
+    for (const text of ['a1', 'a2', 'a3']) await client.query(slow(text))
+    await client.query(`delete from only page where url = 'a1'`)
+    const { rows } = await client.query(
+      'select url, "urlHashNumber" as number, "urlHashChained" as chained from only page order by 2',
+    )
+    expect(rows).toEqual([
+      { url: 'a2', number: 0, chained: true },
+      { url: 'a3', number: 2, chained: false },
+    ])
+    expect(page.table).toBe('page')
+  })
+})
+
+describe('a partitioned table', () => {
+  const partitioned = async (by: string): Promise<TextTable> => {
+    const plain = await freshTable(client, { scope: ['tenant'] }, { guard: [] })
+    const hash = firstLetter.js('a')
+    await client.query(`alter table page rename to template;
+      create table page (like template including defaults including constraints) partition by ${by};
+      create unique index "page url of all" on page (tenant, "urlHash", "urlHashNumber")`)
+    await client.query(
+      by.startsWith('list (tenant)')
+        ? 'create table one partition of page for values in (1); create table rest partition of page default'
+        : `create table one partition of page for values in ('${hash}'); create table rest partition of page default`,
+    )
+    await client.query('alter table page alter id drop not null')
+    for (const statement of guardOf(plain).create) await client.query(statement)
+    return plain
+  }
+  /** No BEFORE trigger may send a row to another partition than the one it came to. */
+  test('by its hash takes rows that bring their hash, and no others', async () => {
+    await partitioned('list ("urlHash")')
+    await expect(client.query(slow('a1'))).rejects.toMatchObject({ code: '0A000' })
+    await client.query(fast('a1'))
+    await expect(client.query(fast('a1'))).rejects.toMatchObject({ code: '23505' })
+  })
+  test('by its scope keeps its chains', async () => {
+    const page = await partitioned('list (tenant)')
+    for (const text of ['b1', 'a1', 'a2', 'a3']) await client.query(slow(text))
+    await expect(client.query(slow('a3'))).rejects.toMatchObject({ code: '23505' })
+    await client.query(remove('a1'))
+    await client.query(`update page set tenant = 2 where url = 'a3'`)
+    await client.query(`insert into page (url, tenant) values ('a4', 2)`)
+    expect(await violations(client, page)).toEqual([])
+    expect(await rowsOf(client, page)).toBe('a2@0! b1@0 2/a3@0! 2/a4@1')
+  })
+})
