@@ -10,15 +10,8 @@ export class CreateUrls1795255200000 implements MigrationInterface {
     await queryRunner.query(
       `CREATE UNIQUE INDEX "url_unique_index" ON "urls"  ("host", "scheme", "port", "path_component_hash", "hash_number") `,
     )
-    await queryRunner.query(`DROP FUNCTION IF EXISTS "unique_text_urls.url_place"(), "unique_text_urls.url_settle"()`)
-    await queryRunner.query(`CREATE FUNCTION "unique_text_urls.url_place"() RETURNS trigger LANGUAGE plpgsql
-  -- As the table's owner: a role that may only INSERT could not read the chain, and row security would hide it.
-  SECURITY DEFINER
-  -- Plans are cached while the table is tiny; a bulk insert would go on with sequential scans.
-  SET enable_seqscan TO off
-  -- A policy that would hide a chain, by FORCE or from another owner, is an error 42501 in place of a gap.
-  SET row_security TO off
-  AS $guard$
+    await queryRunner.query(`DROP FUNCTION IF EXISTS "unique_text_urls.url_place"(), "unique_text_urls.url_settle"();
+CREATE FUNCTION "unique_text_urls.url_place"() RETURNS trigger LANGUAGE plpgsql AS $guard$
 -- typeorm-unique-text guard: generated, do not edit.
 -- docs/protocol.md of the package says what it does, and why no text can be stored twice.
 #variable_conflict use_variable
@@ -122,15 +115,8 @@ BEGIN
     MESSAGE = 'could not lock the anchor of a chain due to concurrent deletes',
     CONSTRAINT = 'url_unique_index', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
 END
-$guard$`)
-    await queryRunner.query(`CREATE FUNCTION "unique_text_urls.url_settle"() RETURNS trigger LANGUAGE plpgsql
-  -- As the table's owner: a role that may only INSERT could not read the chain, and row security would hide it.
-  SECURITY DEFINER
-  -- Plans are cached while the table is tiny; a bulk insert would go on with sequential scans.
-  SET enable_seqscan TO off
-  -- A policy that would hide a chain, by FORCE or from another owner, is an error 42501 in place of a gap.
-  SET row_security TO off
-  AS $guard$
+$guard$;
+CREATE FUNCTION "unique_text_urls.url_settle"() RETURNS trigger LANGUAGE plpgsql AS $guard$
 -- typeorm-unique-text guard: generated, do not edit.
 -- docs/protocol.md of the package says what it does, and why no text can be stored twice.
 #variable_conflict use_variable
@@ -244,8 +230,8 @@ BEGIN
   END IF;
   RETURN NULL;
 END
-$guard$`)
-    await queryRunner.query(`DO $guard$
+$guard$;
+DO $guard$
 DECLARE
   made pg_catalog.regprocedure;
   home text;
@@ -260,8 +246,6 @@ BEGIN
     '"unique_text_urls.url_place"()',
     '"unique_text_urls.url_settle"()'
   ]::pg_catalog.regprocedure[] LOOP
-    -- A fixed path, temporary tables last: nobody can put an object of his own in the way of the table's owner.
-    EXECUTE pg_catalog.format('ALTER FUNCTION %s SET search_path TO pg_catalog, %s, pg_temp', made, home);
     -- Nobody but the owner puts them on a table, whatever default privileges have granted.
     EXECUTE pg_catalog.format('REVOKE ALL ON FUNCTION %s FROM %s CASCADE', made, (
       SELECT pg_catalog.concat_ws(', ', 'PUBLIC', pg_catalog.string_agg(a.grantee::pg_catalog.regrole::text, ', '))
@@ -269,26 +253,29 @@ BEGIN
        WHERE p.oid = made AND a.grantee NOT IN (0, p.proowner)
     ));
     EXECUTE pg_catalog.format('ALTER FUNCTION %s OWNER TO %s', made, owner);
+    EXECUTE pg_catalog.format('
+      ALTER FUNCTION %s
+        -- As the owner: a role that may only INSERT could not read the chain, and row security would hide it.
+        SECURITY DEFINER
+        -- Plans are cached while the table is tiny; a bulk insert would go on with sequential scans.
+        SET enable_seqscan TO off
+        -- A policy that would hide a chain, by FORCE or from another owner, is an error 42501 in place of a gap.
+        SET row_security TO off
+        -- Temporary tables last, that nobody can put an object of his own in the way of the owner.
+        SET search_path TO pg_catalog, %s, pg_temp', made, home);
   END LOOP;
 END
 $guard$`)
-    await queryRunner.query(`COMMENT ON FUNCTION "unique_text_urls.url_place"() IS 'typeorm-unique-text: computes the hash of "path", "query", "fragment" and finds its number in the chain.
-{"protocol":1,
-"digest":"md5",
-"name":"url",
+    await queryRunner.query(`COMMENT ON FUNCTION "unique_text_urls.url_place"() IS
+'typeorm-unique-text: computes the hash of "path", "query", "fragment" and finds its number in the chain.
+{"protocol":1, "digest":"md5", "name":"url",
 "text":[{"name":"path","prefix":""},{"name":"query","prefix":"?"},{"name":"fragment","prefix":"#"}],
-"normalizers":["none@1","none@1","none@1"],
-"scope":["host","scheme","port"],
-"nullable":false,
-"hash":"path_component_hash",
-"number":"hash_number",
-"chained":"hash_chained",
-"index":"url_unique_index",
-"check":"CHK_4e02cb9d976e5b873e375cbca3",
+"normalizers":["none@1","none@1","none@1"], "scope":["host","scheme","port"], "nullable":false,
+"hash":"path_component_hash", "number":"hash_number", "chained":"hash_chained",
+"index":"url_unique_index", "check":"CHK_4e02cb9d976e5b873e375cbca3",
 "triggers":["f54038e7","0d204422","90ccee74","0ed2c565","edc248c6","546ff141"]}'`)
-    await queryRunner.query(
-      `COMMENT ON FUNCTION "unique_text_urls.url_settle"() IS 'typeorm-unique-text: keeps an anchor in the chains of "path", "query", "fragment" when rows come, change and go.'`,
-    )
+    await queryRunner.query(`COMMENT ON FUNCTION "unique_text_urls.url_settle"() IS
+'typeorm-unique-text: keeps an anchor in the chains of "path", "query", "fragment" when rows come, change and go.'`)
     await queryRunner.query(`CREATE TRIGGER "unique_text_urls.url_place_insert"
   BEFORE INSERT ON "urls" FOR EACH ROW
   -- With hash and number 0 from the client nothing runs: check and index decide.

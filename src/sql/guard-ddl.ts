@@ -55,13 +55,9 @@ export function replaceFunctions(relation: string, functions: readonly FunctionS
   ]
 }
 
-function createFunction(create: string, { schema, name, body }: FunctionSource): string {
-  const settings = SETTINGS.map(({ name: setting, value, why }) => `  -- ${why}\n  SET ${setting} TO ${value}\n`)
-  return `${create} ${qualified(schema, name)}() RETURNS trigger LANGUAGE plpgsql
-  -- As the table's owner: a role that may only INSERT could not read the chain, and row security would hide it.
-  SECURITY DEFINER
-${settings.join('')}  AS ${dollarQuote(body)}`
-}
+/** Runs as its caller until it is secured: never as the table's owner on a path that somebody else can set. */
+const createFunction = (create: string, { schema, name, body }: FunctionSource): string =>
+  `${create} ${qualified(schema, name)}() RETURNS trigger LANGUAGE plpgsql AS ${dollarQuote(body)}`
 
 /**
  * They run as the table's owner, so names must resolve in a fixed path, with pg_temp last, and nobody else may own
@@ -71,6 +67,7 @@ ${settings.join('')}  AS ${dollarQuote(body)}`
  */
 function secureFunctions(relation: string, functions: readonly FunctionSource[]): string {
   const called = functions.map(({ schema, name }) => `    ${literal(`${qualified(schema, name)}()`)}`)
+  const settings = SETTINGS.map(({ name, value, why }) => `        -- ${why}\n        SET ${name} TO ${value}`)
   return `DO ${dollarQuote(`
 DECLARE
   made pg_catalog.regprocedure;
@@ -85,8 +82,6 @@ BEGIN
   FOREACH made IN ARRAY ARRAY[
 ${called.join(',\n')}
   ]::pg_catalog.regprocedure[] LOOP
-    -- A fixed path, temporary tables last: nobody can put an object of his own in the way of the table's owner.
-    EXECUTE pg_catalog.format('ALTER FUNCTION %s SET search_path TO pg_catalog, %s, pg_temp', made, home);
     -- Nobody but the owner puts them on a table, whatever default privileges have granted.
     EXECUTE pg_catalog.format('REVOKE ALL ON FUNCTION %s FROM %s CASCADE', made, (
       SELECT pg_catalog.concat_ws(', ', 'PUBLIC', pg_catalog.string_agg(a.grantee::pg_catalog.regrole::text, ', '))
@@ -94,6 +89,13 @@ ${called.join(',\n')}
        WHERE p.oid = made AND a.grantee NOT IN (0, p.proowner)
     ));
     EXECUTE pg_catalog.format('ALTER FUNCTION %s OWNER TO %s', made, owner);
+    EXECUTE pg_catalog.format('
+      ALTER FUNCTION %s
+        -- As the owner: a role that may only INSERT could not read the chain, and row security would hide it.
+        SECURITY DEFINER
+${settings.join('\n')}
+        -- Temporary tables last, that nobody can put an object of his own in the way of the owner.
+        SET search_path TO pg_catalog, %s, pg_temp', made, home);
   END LOOP;
 END
 `)}`
@@ -107,7 +109,7 @@ export const dropFunctions = (functions: readonly Pick<FunctionSource, 'schema' 
 export const commentOnFunction = (
   { schema, name }: Pick<FunctionSource, 'schema' | 'name'>,
   comment: string | null,
-): string => `COMMENT ON FUNCTION ${qualified(schema, name)}() IS ${comment === null ? 'NULL' : literal(comment)}`
+): string => `COMMENT ON FUNCTION ${qualified(schema, name)}() IS\n${comment === null ? 'NULL' : literal(comment)}`
 
 export const renameFunction = ({ schema, name }: Pick<FunctionSource, 'schema' | 'name'>, to: string): string =>
   `ALTER FUNCTION ${qualified(schema, name)}() RENAME TO ${quote(to)}`

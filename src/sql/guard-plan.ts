@@ -110,7 +110,7 @@ function takeAway(site: GuardSite, functions: FunctionPlan, triggers: TriggerPla
       ...(gone.length === 0 ? [] : [dropFunctions(gone)]),
     ],
     down: [
-      ...createFunctions(relation, gone),
+      ...atOnce(createFunctions(relation, gone)),
       ...gone.flatMap((one) => (one.comment === null ? [] : commentOnFunction(one, one.comment))),
       ...triggers.obsolete.map(({ definition }) => definition),
     ],
@@ -121,29 +121,28 @@ function make(site: GuardSite, functions: FunctionPlan, triggers: TriggerPlan): 
   const relation = qualified(site.schema, site.table)
   const home = ({ name, body }: GuardFunction): FunctionSource => ({ schema: site.schema, name, body })
   const fresh = functions.fresh.map(home)
+  const replaced = functions.replaced.map(({ wanted }) => home(wanted))
+  const before = functions.replaced.map(({ found }) => asSource(site, found))
   return {
     up: [
-      ...createFunctions(relation, fresh),
-      ...replaceFunctions(
-        relation,
-        functions.replaced.map(({ wanted }) => home(wanted)),
-      ),
+      ...atOnce(createFunctions(relation, fresh)),
+      ...atOnce(replaceFunctions(relation, replaced)),
       ...functions.commented.map(({ wanted }) => commentOnFunction(home(wanted), wanted.comment)),
       ...triggers.made.map(({ create }) => create),
     ],
     down: [
       ...triggers.made.map(({ name }) => dropTrigger(relation, name)),
       ...(fresh.length === 0 ? [] : [dropFunctions(fresh)]),
-      ...replaceFunctions(
-        relation,
-        functions.replaced.map(({ found }) => asSource(site, found)),
-      ),
+      ...atOnce(replaceFunctions(relation, before)),
       ...functions.commented.flatMap(({ wanted, found }) =>
         found ? commentOnFunction(home(wanted), found.comment) : [],
       ),
     ],
   }
 }
+
+/** The server runs statements that come in one string as one transaction, also where a migration has none. */
+const atOnce = (statements: readonly string[]): string[] => (statements.length === 0 ? [] : [statements.join(';\n')])
 
 function asSource(
   { searchSchema }: GuardSite,

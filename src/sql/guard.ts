@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { commentOnFunction, createFunctions, dropFunctions, dropTrigger } from './guard-ddl'
-import { fitName } from './identifier'
+import { fitName, list } from './identifier'
 import { placeBody, settleBody } from './guard-functions'
 import { type GuardTrigger, guardTriggers } from './guard-triggers'
 import { type TextTable, tableName } from './text-table'
@@ -98,7 +98,7 @@ export interface GuardNote extends Pick<TextTable, (typeof NOTED)[number]> {
   readonly triggers: readonly string[]
 }
 
-/** One member a line, so that a migration can be read. */
+/** In lines, so that a migration can be read. */
 function noteOf(table: TextTable, triggers: readonly string[]): string {
   const members: Readonly<Record<string, unknown>> = {
     protocol: PROTOCOL_VERSION,
@@ -107,7 +107,7 @@ function noteOf(table: TextTable, triggers: readonly string[]): string {
     triggers,
   }
   const lines = Object.entries(members).map(([key, value]) => `${JSON.stringify(key)}:${JSON.stringify(value)}`)
-  return `{${lines.join(',\n')}}`
+  return `{${list(lines, 0)}}`
 }
 
 /** undefined where the comment holds no note, or that of a version which wrote something else. */
