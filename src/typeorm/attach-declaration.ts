@@ -1,7 +1,8 @@
-import type { EntityMetadata, ValueTransformer } from 'typeorm'
+import type { EntityMetadata } from 'typeorm'
 import { DeclarationError } from '../errors'
-import { checkExpression, type TextTable } from '../sql/text-table'
-import { normalizeText, type Normalizer } from '../text/normalizer'
+import { checkExpression } from '../sql/text-table'
+import { forbidOtherIndexes, forbidTakenNames } from './conflicts'
+import { normalizeColumn } from './normalize-column'
 import type { RawDeclaration } from './options'
 import { type ColumnMetadata, type Declaration, registry, rootOf } from './registry'
 import { resolveDeclaration } from './resolve-declaration'
@@ -11,6 +12,7 @@ import { requireMetadataInternals } from './supported'
 interface IndexMetadata {
   readonly entityMetadata: EntityMetadata
   readonly embeddedMetadata?: unknown
+  readonly target?: unknown
   givenName?: string
 }
 
@@ -36,17 +38,23 @@ export function attachDeclaration(index: unknown, raw: RawDeclaration): string[]
 function attach(index: IndexMetadata, metadata: EntityMetadata, raw: RawDeclaration): Declaration {
   if (index.embeddedMetadata !== undefined) {
     throw new DeclarationError(
-      `@UniqueText on ${metadata.name}.${raw.name}: it cannot stand in an embedded. Declare it on the entity.`,
+      `@UniqueText on ${metadata.name}.${raw.name}: a property of an embedded cannot declare it. Declare it on the ` +
+        `entity instead: @UniqueText({ as: 'name', columns: ['embedded.${raw.name}'] }).`,
     )
   }
-  const declaration = resolveDeclaration(metadata, raw)
+  const declaration = resolveDeclaration(metadata, raw, index.target)
   const { table, hidden, text } = declaration
+  forbidTakenNames(declaration)
   register(declaration)
   index.givenName = table.index
   const names = [table.hash, table.number, table.chained]
-  for (const [position, column] of hidden.entries()) nameColumn(column, names[position] ?? column.databaseName)
-  addCheck(metadata, table)
-  for (const { column, normalizer } of text) column.transformer = withNormalizer(column, normalizer)
+  for (const [position, column] of hidden.entries()) {
+    nameColumn(column, names[position] ?? column.databaseName)
+    // Those of a class in single table inheritance TypeORM makes nullable, for the rows of the other classes.
+    column.isNullable = table.nullable && position === 0
+  }
+  addCheck(declaration)
+  for (const { column, normalizer } of text) normalizeColumn(column, normalizer)
   return declaration
 }
 
@@ -79,23 +87,18 @@ function hideFromReturning(metadata: EntityMetadata, hidden: readonly ColumnMeta
 }
 
 /** TypeORM's CheckMetadata is not exported; this is what it and the schema builder use of it. */
-function addCheck(metadata: EntityMetadata, table: TextTable): void {
+function addCheck(declaration: Declaration): void {
+  const { metadata, table } = declaration
   const check = {
     entityMetadata: metadata,
     name: table.check,
     givenName: table.check,
     expression: checkExpression(table),
-    build: () => check,
+    // TypeORM builds checks after all indexes and unique constraints: the first moment at which these can be seen.
+    build: () => {
+      forbidOtherIndexes(declaration)
+      return check
+    },
   }
   metadata.checks.push(check)
-}
-
-/** After the user's own transformers, so that what is normalized is what would be stored. */
-function withNormalizer(column: ColumnMetadata, normalizer: Normalizer): ValueTransformer[] {
-  const given = column.transformer ?? []
-  const ours: ValueTransformer = {
-    to: (value: unknown) => (typeof value === 'string' ? normalizeText(normalizer, column.propertyName, value) : value),
-    from: (value: unknown) => value,
-  }
-  return [...(Array.isArray(given) ? given : [given]), ours]
 }

@@ -7,7 +7,7 @@ import { keepType } from './keep-type'
 import { predecessors } from './predecessors'
 import { dropRules, rebuild, renormalized } from './rebuild'
 import { emit } from './record-ddl'
-import { type Declaration, declarationsOf } from './registry'
+import { type Declaration, tableDeclarations } from './registry'
 import { foreignSchema } from './resolve-declaration'
 
 /**
@@ -19,7 +19,7 @@ import { foreignSchema } from './resolve-declaration'
  * every row its hash, number and flag anew, wherever something changed that they depend on
  */
 export async function changeDeclarations(on: ChangingTable, notes: readonly GuardNote[]): Promise<Change[]> {
-  const declarations = declarationsOf(on.metadata)
+  const declarations = tableDeclarations(on.metadata)
   const had = predecessors(on, declarations, notes)
   const left: Change[] = []
   for (const declaration of declarations) left.push(...(await change(on, declaration, had.get(declaration))))

@@ -55,7 +55,7 @@ export interface HiddenColumn {
 }
 
 /** The columns for hash, hash number and flag, in this order; the decorator has put them into the metadata. */
-export function hiddenColumns(metadata: EntityMetadata, { name }: RawDeclaration): HiddenColumn[] {
+export function findHidden(metadata: EntityMetadata, { name }: RawDeclaration): HiddenColumn[] {
   return ['Hash', 'HashNumber', 'HashChained'].map((suffix) => {
     const column = columnOf(metadata, name + suffix)
     if (!column) throw new DeclarationError(`${metadata.name}: TypeORM lost the hidden column "${name}${suffix}".`)

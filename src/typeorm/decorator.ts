@@ -1,6 +1,7 @@
 import { type ColumnOptions, type EntitySchemaOptions, getMetadataArgsStorage } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { attachDeclaration } from './attach-declaration'
+import { HIDDEN_MARK, hiddenColumns } from './hidden-columns'
 import {
   checkOptions,
   type RawDeclaration,
@@ -10,37 +11,73 @@ import {
   type UniqueTextPropertyOptions,
 } from './options'
 
-/** Found in no entity, in no select and in no insert; in DDL and in `where` it is a column like any other. */
-const HIDDEN: ColumnOptions = { select: false, insert: false, update: false }
-
 type IndexColumns = () => string[]
 
 /**
  * Makes a text column unique at any length. It is the column decorator too; a `@Column` of type text or varchar may
- * stand beside it, in whatever order.
+ * stand beside it, in either order.
  *
- * @throws DeclarationError at class definition for options without sense, and when the DataSource is initialised for
- * what contradicts the entity.
+ * @throws DeclarationError when the class is defined, for options that make no sense, and when the DataSource is
+ * initialised, for what contradicts the entity
+ * @example
+ * ```ts
+ * @Entity()
+ * class Page {
+ *   @PrimaryGeneratedColumn('identity') id!: number
+ *   @UniqueText({ normalize: url() }) url!: string
+ * }
+ * ```
  */
 export function UniqueText(options?: UniqueTextPropertyOptions): PropertyDecorator
-/** Makes several columns unique together; each keeps its own `@Column`. */
+/**
+ * Makes several columns unique together; each keeps its own `@Column`.
+ *
+ * @example
+ * ```ts
+ * @Entity()
+ * @UniqueText({ as: 'address', columns: ['path', { property: 'query', prefix: '?' }], scope: ['host'] })
+ * class Link {
+ *   @PrimaryGeneratedColumn('identity') id!: number
+ *   @Column({ type: 'text' }) host!: string
+ *   @Column({ type: 'text' }) path!: string
+ *   @Column({ type: 'text', nullable: true }) query!: string | null
+ * }
+ * ```
+ */
 export function UniqueText(options: UniqueTextClassOptions): ClassDecorator
 export function UniqueText(
   options: UniqueTextPropertyOptions | UniqueTextClassOptions = {},
+  ...applied: unknown[]
 ): PropertyDecorator & ClassDecorator {
-  return (target: object, property?: string | symbol): void => {
+  // As a decorator without parentheses it is given the class, or the prototype and the property.
+  if (applied.length > 0 || typeof options === 'function') {
+    throw new DeclarationError('@UniqueText is not called: write @UniqueText(), with parentheses.')
+  }
+  return (target: object | undefined, property?: unknown): void => {
+    if (isStandardContext(property)) {
+      throw new DeclarationError(
+        `@UniqueText on ${String(property.name)}: it is compiled as a standard decorator, and TypeORM's are not. ` +
+          `Set "experimentalDecorators": true in tsconfig.json.`,
+      )
+    }
     if (property === undefined) declareOnClass(target as Function, options as UniqueTextClassOptions)
-    else declareOnProperty(target.constructor, property, options)
+    else declareOnProperty((target as object).constructor, property, options)
   }
 }
 
-function declareOnClass(target: Function, options: UniqueTextClassOptions): void {
-  const raw = classDeclaration(target.name, options)
-  declareHidden(target, raw, () => false)
+/** The second argument of a decorator as TC39 has standardized them. */
+function isStandardContext(context: unknown): context is { readonly kind: string; readonly name: unknown } {
+  return typeof context === 'object' && context !== null && 'kind' in context
 }
 
-function declareOnProperty(target: Function, property: string | symbol, options: UniqueTextPropertyOptions): void {
-  if (typeof property !== 'string') throw new DeclarationError(`@UniqueText on ${target.name}: a symbol is no column.`)
+function declareOnClass(target: Function, options: UniqueTextClassOptions): void {
+  declareHidden(target, classDeclaration(target.name, options))
+}
+
+function declareOnProperty(target: Function, property: unknown, options: UniqueTextPropertyOptions): void {
+  if (typeof property !== 'string') {
+    throw new DeclarationError(`@UniqueText on ${target.name}: a symbol cannot be a column. Use a named property.`)
+  }
   const raw = propertyDeclaration(`${target.name}.${property}`, property, options)
   const storage = getMetadataArgsStorage()
   // TypeORM takes the first column of a property, and decorators run from the bottom up: so ours says what the user's
@@ -58,20 +95,14 @@ function declareOnProperty(target: Function, property: string | symbol, options:
   const other = (): typeof args | undefined =>
     storage.columns.find((column) => column !== args && column.target === target && column.propertyName === property)
   storage.columns.push(args)
-  declareHidden(target, raw, () => args.options.nullable === true)
+  declareHidden(target, raw)
 }
 
-function declareHidden(target: Function, raw: RawDeclaration, nullable: () => boolean): void {
+function declareHidden(target: Function, raw: RawDeclaration): void {
   const storage = getMetadataArgsStorage()
   for (const { property, options } of hiddenColumns(raw)) {
-    storage.columns.push({
-      target,
-      propertyName: property,
-      mode: 'virtual',
-      get options() {
-        return { ...options, nullable: property.endsWith('Hash') && nullable() }
-      },
-    })
+    const args = { target, propertyName: property, mode: 'virtual' as const, options, [HIDDEN_MARK]: true }
+    storage.columns.push(args)
   }
   storage.indices.push({
     target,
@@ -85,8 +116,17 @@ function declareHidden(target: Function, raw: RawDeclaration, nullable: () => bo
  * The same for EntitySchema options: plain JavaScript has no decorators.
  *
  * @param texts one entry per text: the property's options, or those of several columns under the name for `by`
- * @returns new options for `new EntitySchema(…)`; what was passed stays as it is
+ * @returns new options for `new EntitySchema(…)`; what was passed is left unchanged
  * @throws DeclarationError as the decorator does
+ * @example
+ * ```js
+ * const Page = new EntitySchema(
+ *   uniqueTextSchema(
+ *     { name: 'Page', columns: { id: { type: Number, primary: true, generated: 'identity' } } },
+ *     { url: { normalize: url() } },
+ *   ),
+ * )
+ * ```
  */
 export function uniqueTextSchema<T>(
   schema: EntitySchemaOptions<T>,
@@ -94,15 +134,23 @@ export function uniqueTextSchema<T>(
 ): EntitySchemaOptions<T> {
   const columns: Record<string, unknown> = { ...schema.columns }
   const indices = [...(schema.indices ?? [])]
+  const own = new Set(
+    [schema.columns, schema.relations, schema.embeddeds, texts].flatMap((one) => Object.keys(one ?? {})),
+  )
   for (const [name, options] of Object.entries(texts)) {
     const several = 'columns' in options
     const raw = several
       ? classDeclaration(schema.name, { ...options, as: name })
       : propertyDeclaration(`${schema.name}.${name}`, name, options)
     if (!several) columns[name] = { type: 'text', ...(columns[name] as object | undefined), ...columnOptions(options) }
-    const nullable = !several && (columns[name] as ColumnOptions).nullable === true
     for (const { property, options: hidden } of hiddenColumns(raw)) {
-      columns[property] = { ...hidden, virtual: true, nullable: property.endsWith('Hash') && nullable }
+      if (own.has(property)) {
+        throw new DeclarationError(
+          `uniqueTextSchema() for ${schema.name}.${name}: it needs the property name "${property}" for a hidden ` +
+            `column. Rename your property of that name.`,
+        )
+      }
+      columns[property] = { ...hidden, virtual: true }
     }
     indices.push({
       unique: true,
@@ -135,23 +183,6 @@ function classDeclaration(where: string, options: UniqueTextClassOptions): RawDe
     typeof column === 'string' ? { property: column } : column,
   )
   return toRawDeclaration(where, options.as, columns, options)
-}
-
-/** Each says in the database what it is, for who finds it there without an entity; TypeORM compares comments too. */
-function hiddenColumns({ name, digest, hidden }: RawDeclaration): { property: string; options: ColumnOptions }[] {
-  const column = (given: string | undefined, what: string): ColumnOptions => ({
-    ...HIDDEN,
-    ...(given === undefined ? {} : { name: given }),
-    comment: `typeorm-unique-text: ${what}; maintained by the guard, do not write it.`,
-  })
-  const hash = column(hidden.hash, `hash of "${name}"`)
-  const number = column(hidden.number, `0, or 1 and more where another "${name}" has the same hash`)
-  const chained = column(hidden.chained, `others have, or had, the same hash of "${name}"`)
-  return [
-    { property: `${name}Hash`, options: { ...hash, type: digest.type } },
-    { property: `${name}HashNumber`, options: { ...number, type: 'integer', default: 0 } },
-    { property: `${name}HashChained`, options: { ...chained, type: 'boolean', default: false } },
-  ]
 }
 
 /**

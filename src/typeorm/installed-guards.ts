@@ -2,7 +2,7 @@ import type { EntityMetadata, QueryRunner } from 'typeorm'
 import { type InstalledGuards, installedGuards } from '../sql/catalog'
 import { guardOf } from '../sql/guard'
 import type { GuardSite } from '../sql/guard-plan'
-import { declarationsOf } from './registry'
+import { tableDeclarations } from './registry'
 import { requireBuildable } from './supported'
 
 /** The guards of one entity's table. */
@@ -29,7 +29,7 @@ export async function findGuards(
   searchSchema: string,
   metadatas: readonly EntityMetadata[],
 ): Promise<FoundGuards> {
-  const guards = new Map(metadatas.map((one) => [one, declarationsOf(one).map(({ table }) => guardOf(table))]))
+  const guards = new Map(metadatas.map((one) => [one, tableDeclarations(one).map(({ table }) => guardOf(table))]))
   const schemas = [...new Set(metadatas.map(({ schema }) => schema ?? searchSchema))]
   const { server, tables } = await installedGuards(
     async (sql, values) => (await queryRunner.query(sql, values)) as unknown[],

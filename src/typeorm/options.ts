@@ -1,4 +1,5 @@
 import { DeclarationError } from '../errors'
+import * as presets from '../text'
 import { type Digest, type DigestName, digests } from '../text/digest'
 import { type Normalizer, type NormalizeOption, toNormalizer } from '../text/normalizer'
 
@@ -135,11 +136,14 @@ export function toRawDeclaration(
   }
   return {
     name,
-    columns: columns.map(({ property, prefix = '', normalize }) => ({
-      property,
-      prefix,
-      normalizer: toNormalizer(normalize),
-    })),
+    columns: columns.map(({ property, prefix = '', normalize }) => {
+      if (typeof normalize === 'function' && FACTORIES.has(normalize)) {
+        throw new DeclarationError(
+          `@UniqueText on ${where}: normalize must be what ${normalize.name}() returns. Call it, with parentheses.`,
+        )
+      }
+      return { property, prefix, normalizer: toNormalizer(normalize) }
+    }),
     scope,
     digest: toDigest(digest) ?? digests.md5,
     immutable: options.immutable ?? false,
@@ -149,6 +153,9 @@ export function toRawDeclaration(
     parse: options.parse,
   }
 }
+
+/** A bare function is a normalizer of the user's own; these only make one. */
+const FACTORIES: ReadonlySet<unknown> = new Set(Object.values(presets))
 
 function toDigest(digest: unknown): Digest | undefined {
   if (typeof digest === 'string') return Object.hasOwn(digests, digest) ? digests[digest as DigestName] : undefined

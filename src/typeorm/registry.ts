@@ -12,6 +12,8 @@ export interface Declaration {
   readonly name: string
   /** For single table inheritance, that of the table's root. */
   readonly metadata: EntityMetadata
+  /** The class that the decorator stands on; for an EntitySchema its name. */
+  readonly target: unknown
   readonly text: readonly {
     readonly column: ColumnMetadata
     readonly normalizer: Normalizer
@@ -51,9 +53,19 @@ export const registry: Registry = (holder[KEY] ??= {
   ready: new WeakMap(),
 })
 
-/** The declarations of an entity, in the order they were made; empty where it has none. */
-export function declarationsOf(metadata: EntityMetadata): readonly Declaration[] {
+/** Every declaration on an entity's table, in the order they were made; of single table inheritance, all classes'. */
+export function tableDeclarations(metadata: EntityMetadata): readonly Declaration[] {
   return registry.declarations.get(rootOf(metadata)) ?? []
+}
+
+/** The declarations of an entity, its own and inherited ones; empty where it has none. */
+export function declarationsOf(metadata: EntityMetadata): readonly Declaration[] {
+  return tableDeclarations(metadata).filter(({ target }) => isOrExtends(metadata.target, target))
+}
+
+function isOrExtends(target: unknown, base: unknown): boolean {
+  if (typeof target !== 'function' || typeof base !== 'function') return true
+  return target === base || target.prototype instanceof base
 }
 
 /** The metadata that owns the table: a child of single table inheritance shares its parent's. */

@@ -3,7 +3,7 @@ import type { EntityMetadata } from 'typeorm'
 import { UnsupportedDatabaseError } from '../errors'
 import { fitName, joinNames } from '../sql/identifier'
 import { checkExpression, type TextTable } from '../sql/text-table'
-import { hiddenColumns, scopeColumns, textColumn } from './declared-columns'
+import { findHidden, scopeColumns, textColumn } from './declared-columns'
 import { normalizerLabel } from '../text/normalizer'
 import type { RawDeclaration } from './options'
 import { dataSourceOf, type Declaration } from './registry'
@@ -12,10 +12,11 @@ import { dataSourceOf, type Declaration } from './registry'
  * What a decorator said, against the entity's metadata: its columns, and the names of everything in the database.
  * Reads only; `attachDeclaration` makes it take effect.
  *
+ * @param target the class that the decorator stands on
  * @throws DeclarationError where it contradicts the entity
  * @throws UnsupportedDatabaseError if the DataSource is not of type `postgres`
  */
-export function resolveDeclaration(metadata: EntityMetadata, raw: RawDeclaration): Declaration {
+export function resolveDeclaration(metadata: EntityMetadata, raw: RawDeclaration, target: unknown): Declaration {
   const where = `${metadata.name}.${raw.name}`
   const { type } = dataSourceOf(metadata).options
   if (type !== 'postgres') {
@@ -28,11 +29,12 @@ export function resolveDeclaration(metadata: EntityMetadata, raw: RawDeclaration
     return { column, prefix, normalizer, transformed: column.transformer !== undefined }
   })
   const scope = raw.scope.flatMap((property) => scopeColumns(metadata, property, where))
-  const hidden = hiddenColumns(metadata, raw)
+  const hidden = findHidden(metadata, raw)
   const names = hidden.map(({ databaseName }) => databaseName) as [string, string, string]
   return {
     name: raw.name,
     metadata,
+    target,
     text,
     scope,
     hidden: hidden.map(({ column }) => column),

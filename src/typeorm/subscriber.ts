@@ -18,15 +18,17 @@ export class StoredTextSubscriber implements EntitySubscriberInterface {
     }
   }
 
-  afterUpdate({ metadata, entity }: UpdateEvent<ObjectLiteral>): void {
-    if (entity) putBack(metadata, entity)
+  /** Only what was written: other texts may be stored as they are, and `update()` hands over what belongs to its caller. */
+  afterUpdate({ metadata, entity, updatedColumns }: UpdateEvent<ObjectLiteral>): void {
+    if (entity && updatedColumns.length > 0) putBack(metadata, entity, updatedColumns)
   }
 }
 
-function putBack(metadata: EntityMetadata, entity: ObjectLiteral): void {
+function putBack(metadata: EntityMetadata, entity: ObjectLiteral, written = metadata.columns): void {
+  if (Object.isFrozen(entity)) return
   for (const { text } of declarationsOf(metadata)) {
     for (const { column, normalizer, transformed } of text) {
-      const value: unknown = transformed ? undefined : column.getEntityValue(entity)
+      const value: unknown = transformed || !written.includes(column) ? undefined : column.getEntityValue(entity)
       if (typeof value === 'string') column.setEntityValue(entity, normalizer.normalize(value))
     }
   }

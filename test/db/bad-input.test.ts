@@ -60,7 +60,7 @@ describe('a declaration that contradicts its entity', () => {
     ],
     [
       'two declarations on one column',
-      /another declaration has this column/,
+      /another declaration has the column "text"/,
       (p) => {
         UniqueText()(p, 'text')
         UniqueText({ as: 'both', columns: ['text', 'more'] })(p.constructor)

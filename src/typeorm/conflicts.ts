@@ -1,0 +1,72 @@
+import { getMetadataArgsStorage } from 'typeorm'
+import { DeclarationError } from '../errors'
+import { HIDDEN_MARK } from './hidden-columns'
+import type { ColumnMetadata, Declaration } from './registry'
+
+/**
+ * A hidden column takes the place of a property with its name without a word, for TypeORM keeps the first column of a
+ * name; and two columns with one name in the database are one.
+ *
+ * @throws DeclarationError
+ */
+export function forbidTakenNames({ metadata, name, hidden, table }: Declaration): void {
+  const { columns, relations } = getMetadataArgsStorage()
+  const classes = new Set<unknown>(metadata.inheritanceTree)
+  const own = [...columns, ...relations].filter((args) => classes.has(args.target) && !(HIDDEN_MARK in args))
+  const names = new Map([table.hash, table.number, table.chained].map((one, position) => [one, hidden[position]]))
+  for (const { propertyName } of hidden) {
+    if (own.some((args) => args.propertyName === propertyName)) {
+      throw new DeclarationError(
+        `@UniqueText on ${metadata.name}.${name}: it needs the property name "${propertyName}" for a hidden column. ` +
+          `Rename your property of that name.`,
+      )
+    }
+  }
+  const taken = metadata.columns.find(
+    (column) => names.has(column.databaseName) && names.get(column.databaseName) !== column && !hidden.includes(column),
+  )
+  if (taken) {
+    throw new DeclarationError(
+      `@UniqueText on ${metadata.name}.${name}: it needs the name "${taken.databaseName}" for a hidden column, which ` +
+        `"${taken.propertyPath}" has. Rename that column, or pass the option "hidden" with other names.`,
+    )
+  }
+}
+
+/** Longer keys may not fit: a btree holds 2704 bytes, and a character of UTF-8 takes up to 4. */
+const INDEXED_CHARACTERS = 650
+
+interface Keyed {
+  readonly name: string
+  readonly columns: readonly ColumnMetadata[]
+}
+
+/**
+ * Another btree over the text would refuse the long ones ("index row size exceeds btree version 4 maximum 2704"), which
+ * is what this package is there to avoid. One with a condition, of another type or made by hand is the user's business.
+ *
+ * @throws DeclarationError
+ */
+export function forbidOtherIndexes({ metadata, name, text, table }: Declaration): void {
+  const long = text
+    .map(({ column }) => column)
+    .filter((column) => !(Number(column.length) <= INDEXED_CHARACTERS && column.length !== ''))
+  const indexes: readonly Keyed[] = metadata.indices.filter(
+    (index) => index.name !== table.index && !index.where && index.synchronize && isBtree(index),
+  )
+  const primary: Keyed = { name: 'the primary key', columns: metadata.primaryColumns }
+  const other = [...indexes, ...metadata.uniques, primary].find(({ columns }) =>
+    columns.some((one) => long.includes(one)),
+  )
+  if (!other) return
+  throw new DeclarationError(
+    `@UniqueText on ${metadata.name}.${name}: the text is also in the btree of ${other.name}, which refuses long texts. ` +
+      `Remove "unique", @Unique, @Index or @PrimaryColumn from it, or give it a length of at most ${INDEXED_CHARACTERS}.`,
+  )
+}
+
+/** TypeORM 0.3 knows no types of indexes, apart from these flags. */
+function isBtree(index: object): boolean {
+  const { type, isSpatial, isFulltext } = index as { type?: string; isSpatial?: boolean; isFulltext?: boolean }
+  return (type === undefined || type === 'btree') && isSpatial !== true && isFulltext !== true
+}
