@@ -68,9 +68,10 @@ class Import {
     let unreadable: ImportEnd | undefined
     try {
       for await (const batch of lineBatches(lines)) {
+        await this.makeRoom(({ characters }) => characters + batch.characters <= CHARACTERS_AT_SERVER)
         const parsed = await parseBatch(this.parts, batch)
         read += batch.lines.length
-        await this.makeRoomFor(batch.characters)
+        await this.makeRoom(({ batches }) => batches < BATCHES_AT_SERVER)
         if (this.failure !== undefined || signal?.aborted === true) break
         this.atServer.push({ characters: batch.characters, stored: storeBatch(this.parts, parsed) })
         // Lets the batch leave before the next one takes the processor.
@@ -83,10 +84,10 @@ class Import {
     return this.failure ?? unreadable ?? { kind: 'done' }
   }
 
-  /** A batch of one long line goes alone, however long it is. */
-  private async makeRoomFor(characters: number): Promise<void> {
-    const sum = (): number => this.atServer.reduce((total, batch) => total + batch.characters, characters)
-    while (this.atServer.length === BATCHES_AT_SERVER || (this.atServer.length > 0 && sum() > CHARACTERS_AT_SERVER)) {
+  /** Waits until what is at the server leaves room, or nothing is there. */
+  private async makeRoom(suffices: (atServer: { batches: number; characters: number }) => boolean): Promise<void> {
+    const sum = (): number => this.atServer.reduce((total, { characters }) => total + characters, 0)
+    while (this.atServer.length > 0 && !suffices({ batches: this.atServer.length, characters: sum() })) {
       await this.awaitOldest()
     }
   }

@@ -24,8 +24,11 @@ export class ListError extends Error {
   override readonly name = 'ListError'
 }
 
-/** Nothing is kept of a longer line, so that a list without line endings does not fill the memory. */
-export const MAX_LINE_BYTES: number = 16 * 2 ** 20
+/**
+ * Nothing is kept of a longer line, so that a list without line endings does not fill the memory: while a line is stored,
+ * some ten copies of it are alive or not yet collected.
+ */
+export const MAX_LINE_BYTES: number = 4 * 2 ** 20
 
 const LINE_FEED = 0x0a
 const CARRIAGE_RETURN = 0x0d

@@ -21,6 +21,7 @@ export class UsageError extends Error {
 export const HELP = `Usage: typeorm-unique-text import -d DATA-SOURCE --entity NAME [--property NAME] LIST
 
 Finds or creates a row for each line of LIST: a UTF-8 file, or - for standard input.
+Lines end with LF or CRLF and have at most 4 MiB.
 Lines that are refused are counted; the first five are reported with the reason.
 You can run it again at any time: rows that exist are found, and none is created twice.
 

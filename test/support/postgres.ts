@@ -10,13 +10,17 @@ export interface TestServer {
   stop(): Promise<void>
 }
 
+const IMAGE = 'postgres:18-alpine'
+
 /** Speed only: the tests of crashes start a server of their own, with durability on. */
 const SETTINGS = { fsync: 'off', synchronous_commit: 'off', full_page_writes: 'off', max_connections: '200' } as const
 
-type Source = () => Promise<TestServer | undefined>
+export type Source = () => Promise<TestServer | undefined>
+
+export type Sources = Readonly<Record<'environment' | 'container' | 'embedded', Source>>
 
 /** Tried in this order; the first that answers is used. Each takes no argument, so a test can call it alone. */
-export const sources: Readonly<Record<'environment' | 'container' | 'embedded', Source>> = {
+export const sources: Sources = {
   environment: async () => {
     const url = process.env['TEST_DATABASE_URL']
     return url ? { url, origin: 'TEST_DATABASE_URL', stop: async () => {} } : undefined
@@ -25,10 +29,10 @@ export const sources: Readonly<Record<'environment' | 'container' | 'embedded', 
     if (!(await dockerAnswers())) return undefined
     const { PostgreSqlContainer } = await import('@testcontainers/postgresql')
     const flags = Object.entries(SETTINGS).flatMap(([name, value]) => ['-c', `${name}=${value}`])
-    const container = await new PostgreSqlContainer('postgres:18-alpine').withCommand(['postgres', ...flags]).start()
+    const container = await new PostgreSqlContainer(IMAGE).withCommand(['postgres', ...flags]).start()
     return {
       url: container.getConnectionUri(),
-      origin: 'a container (testcontainers, postgres:18-alpine)',
+      origin: `a container (testcontainers, ${IMAGE})`,
       stop: async () => {
         await container.stop()
       },
@@ -40,10 +44,28 @@ export const sources: Readonly<Record<'environment' | 'container' | 'embedded', 
   },
 }
 
-export async function findServer(): Promise<TestServer> {
-  const server = (await sources.environment()) ?? (await sources.container()) ?? (await sources.embedded())
+/**
+ * Finds a server. A Docker engine that answers may still be unable to start the image (offline, rate-limited, found only
+ * through a context): that is said in one line, and the embedded server is used.
+ *
+ * @param say takes that line. @default console.warn
+ */
+export async function findServer(
+  tried: Sources = sources,
+  say: (line: string) => void = console.warn,
+): Promise<TestServer> {
+  const given = await tried.environment()
+  if (given) return given
+  const server = (await tried.container().catch(notStarted(say))) ?? (await tried.embedded())
   if (!server) throw new Error('No Postgres: set TEST_DATABASE_URL, start a Docker engine, or run `npm ci` again.')
   return server
+}
+
+function notStarted(say: (line: string) => void): (error: unknown) => undefined {
+  return (error) => {
+    const [reason = ''] = (error instanceof Error ? error.message : String(error)).split('\n')
+    say(`Docker answers, but ${IMAGE} did not start (${reason.trim()}). The embedded Postgres is used.`)
+  }
 }
 
 async function dockerAnswers(): Promise<boolean> {

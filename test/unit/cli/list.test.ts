@@ -99,7 +99,7 @@ describe('readLines', () => {
       lines.push(...some)
       most = Math.max(most, process.memoryUsage().arrayBuffers - before)
     }
-    expect(lines).toEqual(['first', { reason: 'it is longer than 16 MiB' }, 'last'])
+    expect(lines).toEqual(['first', { reason: 'it is longer than 4 MiB' }, 'last'])
     expect(most).toBeLessThan(2 * MAX_LINE_BYTES)
   })
 
@@ -107,7 +107,7 @@ describe('readLines', () => {
     const [line, ...more] = await linesOf(Buffer.alloc(MAX_LINE_BYTES, 'a'))
     expect(line).toHaveLength(MAX_LINE_BYTES)
     expect(more).toEqual([])
-    expect(await linesOf(Buffer.alloc(MAX_LINE_BYTES + 1, 'a'))).toEqual([{ reason: 'it is longer than 16 MiB' }])
+    expect(await linesOf(Buffer.alloc(MAX_LINE_BYTES + 1, 'a'))).toEqual([{ reason: 'it is longer than 4 MiB' }])
   })
 
   test('gives the lines of a chunk before it asks for the next', async () => {
