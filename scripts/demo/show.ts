@@ -4,6 +4,7 @@
  *     npm run show               counts and some rows
  *     npm run show -- --psql     psql on the server, while it runs
  */
+import '../../src/cli/node-version'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { formatUrl, type UrlParts } from '../../src/url'

@@ -7,6 +7,7 @@
  *
  * DATABASE_URL names a server to use instead of the embedded one. Run it again: everything is found, nothing is created.
  */
+import '../../src/cli/node-version'
 import { spawnSync } from 'node:child_process'
 import path from 'node:path'
 import type { DataSource } from 'typeorm'

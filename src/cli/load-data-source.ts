@@ -23,11 +23,22 @@ export async function loadDataSource(file: string): Promise<DataSource> {
     if (InstanceChecker.isDataSource(dataSource)) found.add(dataSource)
   }
   const [only] = found
-  if (only && found.size === 1) return only
+  if (only && found.size === 1) return withConnectionString(only, file)
   throw new DataSourceFileError(
     only
       ? `"${file}" exports several DataSources. Export only one.`
       : `"${file}" exports no DataSource. Export one: export default withUniqueText(new DataSource({ … })).`,
+  )
+}
+
+/** A word in place of a URL would be looked up as the host "base", by `pg`. The value may hold a password. */
+function withConnectionString(dataSource: DataSource, file: string): DataSource {
+  const { options } = dataSource
+  if (options.type !== 'postgres' || typeof options.url !== 'string' || options.url === '') return dataSource
+  if (/^(?:postgres|postgresql|socket):|^\//i.test(options.url)) return dataSource
+  throw new DataSourceFileError(
+    `The "url" of the DataSource in "${file}" is not a connection string. ` +
+      'Expected postgres://user:password@host:5432/database; is DATABASE_URL set right?',
   )
 }
 

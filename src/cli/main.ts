@@ -1,4 +1,5 @@
 #!/usr/bin/env node
+import './node-version'
 import { readFileSync } from 'node:fs'
 import path from 'node:path'
 import type { DataSource } from 'typeorm'

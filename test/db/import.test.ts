@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn } from 'node:child_process'
+import { type ChildProcess, type ChildProcessWithoutNullStreams, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import path from 'node:path'
 import { Column, DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
@@ -292,14 +292,18 @@ function start(args: readonly string[], databaseUrl = db.url): { child: ChildPro
     cwd: ROOT,
     env: { ...process.env, DATABASE_URL: databaseUrl },
   })
+  // After Ctrl-C nobody reads the rest of the list.
+  child.stdin.on('error', () => {})
+  return { child, ended: endOf(child) }
+}
+
+async function endOf(child: ChildProcessWithoutNullStreams): Promise<Ended> {
   let stdout = ''
   let stderr = ''
   child.stdout.on('data', (data: Buffer) => (stdout += data.toString()))
   child.stderr.on('data', (data: Buffer) => (stderr += data.toString()))
-  // After Ctrl-C nobody reads the rest of the list.
-  child.stdin.on('error', () => {})
-  const ended = once(child, 'close').then(([code]): Ended => ({ code: code as number | null, stdout, stderr }))
-  return { child, ended }
+  const [code] = (await once(child, 'close')) as [number | null]
+  return { code, stdout, stderr }
 }
 
 const IMPORT = ['import', '-d', 'ormconfig.ts', '--entity', 'Url', '--property', 'url']
@@ -346,6 +350,26 @@ describe('typeorm-unique-text import', () => {
     expect(dead.stderr).toBe('connect ECONNREFUSED 127.0.0.1:1\n')
     expect(list.stderr).toMatch(/^Cannot open the list: ENOENT.*\n$/)
     expect(config.stderr).toBe('There is no file "no-such-config.ts".\n')
+  })
+
+  test('tells an older Node.js in one line, before it loads what that cannot', async () => {
+    const older = `data:text/javascript,${encodeURIComponent(`
+      Object.defineProperty(process.versions, 'node', { value: '18.20.4' })
+      delete Array.prototype.toSorted`)}`
+    const [cli, demo] = await Promise.all(
+      ['src/cli/main.ts', 'scripts/demo/start.ts'].map(async (file) => {
+        const child = spawn(process.execPath, ['--import', 'tsx', '--import', older, file], { cwd: ROOT })
+        return await endOf(child)
+      }),
+    )
+    const stderr = 'Node.js 20.19 or later is needed; this is 18.20.4.\n'
+    expect([cli, demo]).toEqual(Array.from({ length: 2 }, () => ({ code: 1, stdout: '', stderr })))
+  })
+
+  test('tells a url that is no connection string in one line, without a look-up of its words', async () => {
+    const ended = await typed([...IMPORT, 'examples/urls.txt'], '', 'not-a-url')
+    expect(ended).toMatchObject({ code: 1, stdout: '' })
+    expect(ended.stderr).toMatch(/^The "url" of the DataSource in "ormconfig\.ts" is not a connection string\..*\n$/)
   })
 
   test('Ctrl-C ends it with exit code 130 and no stack trace, and a second run finds what is there', async () => {

@@ -49,6 +49,25 @@ describe('loadDataSource', () => {
     await expect(loading).rejects.toThrow(message)
   })
 
+  const withUrl = (url: string): string => one.replace(`'postgres'`, `'postgres', url: ${JSON.stringify(url)}`)
+
+  test.each(['not-a-url', 'localhost:5432/secret', 'mysql://root:secret@localhost/'])(
+    'a url that is not a connection string is refused, and not shown: %s',
+    async (url) => {
+      const loading = load('cjs', `module.exports = ${withUrl(url)}`)
+      await expect(loading).rejects.toThrow(DataSourceFileError)
+      await expect(loading).rejects.toThrow(/^The "url" of the DataSource in .* is not a connection string\./)
+      await expect(loading).rejects.not.toThrow(url)
+    },
+  )
+
+  test.each(['postgres://a/b', 'POSTGRESQL://a/b', 'socket:/run/postgresql?db=a', '/run/postgresql a', ''])(
+    'a url that pg understands is taken: %s',
+    async (url) => {
+      expect(await load('cjs', `module.exports = ${withUrl(url)}`)).toBe('postgres')
+    },
+  )
+
   test('a file that is not there is refused by its name', async () => {
     await expect(loadDataSource('no/such/ormconfig.cjs')).rejects.toThrow('There is no file "no/such/ormconfig.cjs".')
   })
