@@ -2,6 +2,7 @@ import type { ObjectLiteral } from 'typeorm'
 import { DeclarationError, TextRejectedError } from '../errors'
 import type { RowShape } from '../sql/statements'
 import { normalizeText } from '../text/normalizer'
+import { normalizedValues } from '../typeorm/normalized-values'
 import type { ColumnMetadata } from '../typeorm/registry'
 import type { EntityText } from './entity-text'
 
@@ -23,8 +24,12 @@ export interface RowValues {
  * @throws TextRejectedError for the text
  * @throws DeclarationError for a scope that is not given
  */
-export function rowValues(entityText: EntityText, entity: ObjectLiteral): RowValues {
+export function rowValues(entityText: EntityText, given: ObjectLiteral): RowValues {
   const { declaration } = entityText
+  // Over the object, not into it, which is the caller's, and may have getters.
+  const entity: ObjectLiteral = declaration.normalizeValues
+    ? Object.create(given, Object.getOwnPropertyDescriptors(normalizedValues(declaration, given)))
+    : given
   const scope = declaration.scope.map((column) => scopeValue(entityText, column, entity))
   const texts = declaration.text.map((part) => textValue(entityText, part, entity))
   if (texts.every((text) => text === null)) {

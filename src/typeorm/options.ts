@@ -1,3 +1,4 @@
+import type { ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
 import * as presets from '../text'
 import { type Digest, type DigestName, digests } from '../text/digest'
@@ -49,6 +50,12 @@ export interface UniqueTextClassOptions extends UniqueTextOptions {
    * whose reason is reported.
    */
   readonly parse?: (text: string) => object | null
+  /**
+   * Normalizes what one column alone cannot, before `save`, `insert` and every operation of this package. Gets the
+   * properties that were given, and returns those to set. Must be idempotent. Throws to refuse them; if it throws a
+   * `Refusal`, that gives the reason. Not called for conditions, nor for updates.
+   */
+  readonly normalizeValues?: (values: ObjectLiteral) => object
 }
 
 /** Both forms as one, with every default filled in. */
@@ -62,6 +69,7 @@ export interface RawDeclaration {
   readonly indexName: string | undefined
   readonly hidden: { readonly hash?: string; readonly number?: string; readonly chained?: string }
   readonly parse: UniqueTextClassOptions['parse']
+  readonly normalizeValues: UniqueTextClassOptions['normalizeValues']
 }
 
 const MAX_CHAIN_LENGTH_DEFAULT = 1_000
@@ -89,6 +97,7 @@ const CHECKS: Readonly<Record<string, Check>> = {
   as: isString,
   columns: (value) => Array.isArray(value) && value.length > 0 && value.every(isColumn),
   parse: (value) => typeof value === 'function',
+  normalizeValues: (value) => typeof value === 'function',
 }
 
 function isColumn(value: unknown): boolean {
@@ -105,6 +114,7 @@ const EXPECTED: Readonly<Record<string, string>> = {
   normalize: 'a normalizer or a function',
   columns: 'a list of property names, or of { property, prefix, normalize }',
   parse: 'a function',
+  normalizeValues: 'a function',
 }
 
 /** @throws DeclarationError for an option that does not exist or has no sense. */
@@ -127,7 +137,7 @@ export function toRawDeclaration(
   where: string,
   name: string,
   columns: readonly UniqueTextColumn[],
-  options: UniqueTextOptions & Pick<UniqueTextClassOptions, 'parse'>,
+  options: UniqueTextOptions & Pick<UniqueTextClassOptions, 'parse' | 'normalizeValues'>,
 ): RawDeclaration {
   const { scope = [], digest = 'md5', maxChainLength = MAX_CHAIN_LENGTH_DEFAULT } = options
   const properties = [...columns.map(({ property }) => property), ...scope]
@@ -151,6 +161,7 @@ export function toRawDeclaration(
     indexName: options.indexName,
     hidden: options.hidden ?? {},
     parse: options.parse,
+    normalizeValues: options.normalizeValues,
   }
 }
 

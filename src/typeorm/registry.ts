@@ -24,6 +24,7 @@ export interface Declaration {
   readonly hidden: readonly ColumnMetadata[]
   readonly table: TextTable
   readonly parse: UniqueTextClassOptions['parse']
+  readonly normalizeValues: UniqueTextClassOptions['normalizeValues']
 }
 
 /** SQL types by database column name. */

@@ -40,6 +40,7 @@ export function resolveDeclaration(metadata: EntityMetadata, raw: RawDeclaration
     hidden: hidden.map(({ column }) => column),
     table: textTable(metadata, raw, { text, scope, names }),
     parse: raw.parse,
+    normalizeValues: raw.normalizeValues,
   }
 }
 

@@ -1,9 +1,14 @@
 import type { EntityMetadata, EntitySubscriberInterface, InsertEvent, ObjectLiteral, UpdateEvent } from 'typeorm'
 import { ImmutableTextError } from '../errors'
+import { normalizedValues } from './normalized-values'
 import { declarationsOf } from './registry'
 
 /** After `save` and `insert`, an entity holds the text that the database holds: the normalized one. */
 export class StoredTextSubscriber implements EntitySubscriberInterface {
+  beforeInsert({ metadata, entity }: InsertEvent<ObjectLiteral>): void {
+    for (const declaration of declarationsOf(metadata)) Object.assign(entity, normalizedValues(declaration, entity))
+  }
+
   afterInsert({ metadata, entity }: InsertEvent<ObjectLiteral>): void {
     putBack(metadata, entity)
   }

@@ -1,10 +1,11 @@
-import { createHash } from 'node:crypto'
-import { TextRejectedError } from '../errors'
-import { url } from '../text/url-presets'
+import { DeclarationError, TextRejectedError } from '../errors'
+import { md5 } from '../text/digest'
 import { normalizeText } from '../text/normalizer'
+import { url } from '../text/url-presets'
 
 /** A URL in the columns of `Url`. */
 export interface UrlParts {
+  /** `http` or `https`. */
   readonly scheme: string
   /** As in the URL: IPv6 in brackets, international names in ASCII. At most 256 characters. */
   readonly host: string
@@ -18,23 +19,38 @@ export interface UrlParts {
   readonly fragment: string | null
 }
 
-const HOST_LIMIT_CHARACTERS = 256
+type PathParts = Pick<UrlParts, 'path' | 'query' | 'fragment'>
 
 /** RFC 3986, appendix B, with the authority taken apart; it is applied to what `url()` has normalized. */
 const NORMALIZED = /^(https?):\/\/(?:([^/?#]*)@)?(\[[^\]]*\]|[^/?#:]*)(?::(\d+))?(\/[^?#]*)(?:\?([^#]*))?(?:#(.*))?$/su
 
 const normalizer = url()
 
-/** What errors call the text. */
+/** What errors call a text that is not yet in parts. */
 const PROPERTY = 'url'
 
+/** What each part can hold before it is normalized, so that none of them reaches into the next. */
+const SHAPES: Readonly<Record<Exclude<keyof UrlParts, 'port'>, { readonly shape: RegExp; readonly reason: string }>> = {
+  scheme: { shape: /^https?$/i, reason: 'it is neither http nor https' },
+  host: { shape: /^(?:\[[^\]]*\]|[^:[\]/\\?#@]+)$/, reason: 'it is empty or has one of the characters : / \\ ? # @' },
+  path: { shape: /^(?:[/\\][^?#]*)?$/, reason: 'it does not begin with "/", or has a "?" or "#"' },
+  query: { shape: /^[^#]*$/, reason: 'it has a "#"' },
+  fragment: { shape: /^/, reason: '' },
+}
+
+const MAX_PORT = 65_535
+
 /**
- * The parts of a normalized http or https URL, or null for anything else: other schemes, no host, and what the columns
- * could not tell apart (user information, port 0, a host of more than 256 characters).
+ * Returns the parts of an http or https URL, normalized; or null for anything else: other schemes, no host, and what the
+ * columns of `Url` could not tell apart (user information, port 0).
+ *
+ * @example
+ * parseUrl('HTTP://Example.com:80/a/../b?q')
+ * // { scheme: 'http', host: 'example.com', port: 0, path: '/b', query: 'q', fragment: null }
  */
 export function parseUrl(text: unknown): UrlParts | null {
   try {
-    return urlParts(text)
+    return splitUrl(text)
   } catch (error) {
     if (error instanceof TextRejectedError) return null
     throw error
@@ -42,36 +58,87 @@ export function parseUrl(text: unknown): UrlParts | null {
 }
 
 /**
- * As `parseUrl`, with a reason.
+ * Does what `parseUrl` does, but says why a text is refused.
  *
  * @throws TextRejectedError
+ * @example
+ * splitUrl('ftp://example.com/') // throws: it is not an http or https URL
  */
-export function urlParts(text: unknown): UrlParts {
-  const match = NORMALIZED.exec(normalizeText(normalizer, PROPERTY, text))
-  if (!match) return refuse('it is no URL with a host')
-  const [, scheme = '', user, host = '', port, path = '', query, fragment] = match
-  if (host === '') return refuse('it has no host')
-  if (host.length > HOST_LIMIT_CHARACTERS) return refuse(`its host has more than ${HOST_LIMIT_CHARACTERS} characters`)
-  if (user !== undefined) return refuse('it has user information')
-  if (port === '0') return refuse('its port is 0')
+export function splitUrl(text: unknown): UrlParts {
+  const match = NORMALIZED.exec(normalizeText(normalizer, PROPERTY, text instanceof URL ? text.href : text))
+  const [, scheme = '', user, host = '', port, path = '', query, fragment] = match ?? []
+  if (host === '') return refuse(PROPERTY, 'it has no host')
+  if (user !== undefined) return refuse(PROPERTY, 'it has user information')
+  if (port === '0') return refuse(PROPERTY, 'its port is 0')
   return { scheme, host, port: Number(port ?? 0), path, query: query ?? null, fragment: fragment ?? null }
 }
 
-function refuse(reason: string): never {
-  throw new TextRejectedError({ property: PROPERTY, reason })
+/**
+ * Normalizes parts as the URL they make: `{ scheme: 'HTTP', host: 'A', port: 80, path: '/b/..' }` becomes the parts of
+ * `http://a/`. Without a scheme, a host or a path it only fills in the port: what needs them says that they are missing.
+ *
+ * @throws TextRejectedError naming the part that could not stand where it does
+ * @example
+ * normalizeParts({ scheme: 'HTTP', host: 'EXAMPLE.com', port: 80, path: '/x' })
+ * // { scheme: 'http', host: 'example.com', port: 0, path: '/x', query: null, fragment: null }
+ */
+export function normalizeParts(given: { readonly [Part in keyof UrlParts]?: unknown }): Partial<UrlParts> {
+  const port = given.port ?? 0
+  if (typeof port !== 'number' || !Number.isInteger(port) || port < 0 || port > MAX_PORT) {
+    return refuse('port', `it is not a whole number from 0 to ${MAX_PORT}`)
+  }
+  const scheme = partOf(given, 'scheme')
+  const host = partOf(given, 'host')
+  const path = partOf(given, 'path')
+  if (scheme === null || host === null || path === null) return { port }
+  const [query, fragment] = [partOf(given, 'query'), partOf(given, 'fragment')]
+  return splitUrl(formatUrl({ scheme, host, port, path, query, fragment }))
 }
 
-/** Path, `?query`, `#fragment`: the text that is hashed. */
-export function pathComponent({ path, query, fragment }: Pick<UrlParts, 'path' | 'query' | 'fragment'>): string {
+function partOf(given: { readonly [Part in keyof UrlParts]?: unknown }, part: keyof typeof SHAPES): string | null {
+  const value = given[part] ?? null
+  if (value === null) return null
+  if (typeof value !== 'string') return refuse(part, `expected a string, got ${typeof value}`)
+  return SHAPES[part].shape.test(value) ? value : refuse(part, SHAPES[part].reason)
+}
+
+function refuse(property: string, reason: string): never {
+  throw new TextRejectedError({ property, reason })
+}
+
+/**
+ * Returns path, `?query` and `#fragment`: the text that is hashed.
+ *
+ * @throws DeclarationError if one of them is undefined
+ */
+export function pathComponent(parts: PathParts): string {
+  requireParts(parts, ['path', 'query', 'fragment'])
+  const { path, query, fragment } = parts
   return `${path}${query === null ? '' : `?${query}`}${fragment === null ? '' : `#${fragment}`}`
 }
 
-/** MD5 of the path component, 32 hex digits. */
-export function pathComponentHash(parts: Pick<UrlParts, 'path' | 'query' | 'fragment'>): string {
-  return createHash('md5').update(pathComponent(parts), 'utf8').digest('hex')
+/** Returns the MD5 of the path component, 32 hex digits. */
+export function pathComponentHash(parts: PathParts): string {
+  return md5.js(pathComponent(parts))
 }
 
+/**
+ * Returns the URL that parts make. It does not normalize them.
+ *
+ * @throws DeclarationError if a part is undefined, as after a `find` that did not select it
+ * @example
+ * formatUrl({ scheme: 'http', host: 'a.example', port: 8080, path: '/b', query: '', fragment: null })
+ * // 'http://a.example:8080/b?'
+ */
 export function formatUrl(parts: UrlParts): string {
+  requireParts(parts, ['scheme', 'host', 'port'])
   const port = parts.port === 0 ? '' : `:${parts.port}`
   return `${parts.scheme}://${parts.host}${port}${pathComponent(parts)}`
+}
+
+/** @throws DeclarationError if one of them is undefined */
+function requireParts(parts: Partial<UrlParts>, names: readonly (keyof UrlParts)[]): void {
+  const missing = names.filter((name) => parts[name] === undefined)
+  if (missing.length === 0) return
+  throw new DeclarationError(`This URL was loaded without ${missing.map((name) => `"${name}"`).join(', ')}. Select it.`)
 }

@@ -1,7 +1,15 @@
-import type { DataSource } from 'typeorm'
+import { type DataSource, Entity } from 'typeorm'
 import { beforeAll, describe, expect, test } from 'vitest'
+import { DeclarationError } from '../../src'
 import { Url } from '../../src/url'
 import { useDatabase } from '../support/database'
+
+@Entity({ name: 'links' })
+class Link extends Url {
+  label(): string {
+    return this.host
+  }
+}
 
 const db = useDatabase()
 let dataSource: DataSource
@@ -79,4 +87,128 @@ test('it works in the transaction of a manager that is passed', async () => {
     }),
   ).rejects.toThrow('rolled back')
   expect(await Url.countBy({ host: 'rolled.back.example' })).toBe(0)
+})
+
+describe('one URL is one row, whichever way its parts come', () => {
+  const spelled = (host: string) => ({ scheme: 'HTTP', host: host.toUpperCase(), port: 80, path: '/a/../x' })
+  const stored = (host: string) => ({ scheme: 'http', host, port: 0, path: '/x', query: null, fragment: null })
+
+  test('findOrCreate, findOrCreateMany and findOneByText', async () => {
+    const host = 'operations.example'
+    const url = await parse(`http://${host}/x`)
+    expect(await Url.findOrCreate(spelled(host))).toMatchObject({ created: false, entity: url })
+    expect(await Url.findOrCreateMany([spelled(host)])).toMatchObject([{ created: false, entity: url }])
+    expect(await Url.findOneByText(spelled(host))).toEqual(url)
+  })
+
+  test('findOrCreate without a port takes the default', async () => {
+    const { entity } = await Url.findOrCreate({ scheme: 'https', host: 'port.example', path: '/' })
+    expect(String(entity)).toBe('https://port.example/')
+  })
+
+  test('findOrCreate leaves the given object alone', async () => {
+    const given = Object.freeze(spelled('frozen.example'))
+    expect((await Url.findOrCreate(given)).entity).toMatchObject(stored('frozen.example'))
+  })
+
+  test('save, and the entity holds what is stored', async () => {
+    const url = await Url.create({ ...spelled('save.example') }).save()
+    expect(url).toMatchObject(stored('save.example'))
+    expect(await Url.findOneBy({ id: url.id })).toEqual(url)
+    expect((await parse('http://save.example/x')).id).toBe(url.id)
+  })
+
+  test('insert of a plain object, upsert and the query builder', async () => {
+    await Url.insert(spelled('insert.example'))
+    await Url.upsert(spelled('upsert.example'), { conflictPaths: ['id'] })
+    await dataSource.createQueryBuilder().insert().into(Url).values(spelled('builder.example')).execute()
+    for (const host of ['insert.example', 'upsert.example', 'builder.example']) {
+      expect(await Url.findOneByOrFail({ host })).toMatchObject(stored(host))
+    }
+    await expect(Url.insert(spelled('insert.example'))).rejects.toMatchObject({ driverError: { code: '23505' } })
+  })
+
+  test('conditions on scheme and host', async () => {
+    const { id } = await parse('http://where.example/x')
+    expect(await Url.findOneBy({ scheme: 'HTTP', host: 'Where.EXAMPLE', path: '/x' })).toMatchObject({ id })
+  })
+
+  test('a part that reaches into the next is refused before any SQL', async () => {
+    const values = { ...stored('refused.example'), path: '/x?y' }
+    await expect(Url.findOrCreate(values)).rejects.toMatchObject({ code: 'TEXT_REJECTED', property: 'path' })
+    await expect(Url.create({ ...values }).save()).rejects.toMatchObject({ code: 'TEXT_REJECTED', property: 'path' })
+    await expect(Url.insert({ ...values, path: '/', scheme: 'ftp' })).rejects.toMatchObject({ property: 'scheme' })
+    expect(await Url.countBy({ host: 'refused.example' })).toBe(0)
+  })
+})
+
+describe('raw SQL can store no row that is not a URL', () => {
+  const row = { scheme: 'http', host: 'raw.example', port: 0, path: '/', query: null, fragment: null }
+  const insert = async (values: object): Promise<unknown> =>
+    await dataSource.query(
+      'insert into urls (scheme, host, port, path, query, fragment) values ($1, $2, $3, $4, $5, $6)',
+      Object.values({ ...row, ...values }),
+    )
+
+  test.each([
+    { scheme: 'ftp' },
+    { scheme: 'HTTP' },
+    { scheme: '' },
+    { host: '' },
+    { host: 'Raw.example' },
+    { host: 'é' },
+    { host: 'a/b' },
+    { host: 'a:80' },
+    { host: 'u@b' },
+    { host: 'a b' },
+    { host: 'a%' },
+    { host: '[::1' },
+    { host: '[x]' },
+    { port: -1 },
+    { port: 65_536 },
+    { port: 80 },
+    { scheme: 'https', port: 443 },
+    { path: '' },
+    { path: 'nope' },
+    { path: '/x?y' },
+    { path: '/x#y' },
+    { query: 'a#b' },
+  ])('%j', async (values) => {
+    await expect(insert(values)).rejects.toMatchObject({
+      driverError: { code: '23514', constraint: 'url_parts_check' },
+    })
+  })
+
+  test.each([
+    { scheme: 'https', port: 80 },
+    { port: 443 },
+    { port: 65_535 },
+    { host: '[2001:db8::1]' },
+    { host: `a_b!"$&'()*+,-.;=\`{}~z` },
+    { query: '?' },
+    { fragment: '#?' },
+  ])('but %j', async (values) => {
+    await insert(values)
+  })
+})
+
+test('parse takes a URL object', async () => {
+  const url = await Url.parse(new URL('http://object.example/x?y'))
+  expect(String(url)).toBe('http://object.example/x?y')
+})
+
+test('a URL that was loaded in part does not pretend to be one', async () => {
+  const { id } = await parse('http://part.example/x')
+  const part = await Url.findOneOrFail({ where: { id }, select: { id: true, host: true } })
+  expect(() => String(part)).toThrow('This URL was loaded without "scheme", "port". Select it.')
+  expect(() => part.pathComponentHash).toThrow(DeclarationError)
+})
+
+test('parse of a subclass gives its instances', async () => {
+  // The name of the index is the parent's, and a schema has it once.
+  await dataSource.query('create schema links')
+  await db.dataSource([Link], { schema: 'links' })
+  const link = await Link.parse('http://link.example/x')
+  expect(link).toBeInstanceOf(Link)
+  expect(link?.label()).toBe('link.example')
 })

@@ -1,5 +1,17 @@
 import { describe, expect, test } from 'vitest'
-import { formatUrl, parseUrl, pathComponent, pathComponentHash } from '../../../src/url/url-parts'
+import * as fc from 'fast-check'
+import { DeclarationError, TextRejectedError } from '../../../src/errors'
+import {
+  formatUrl,
+  normalizeParts,
+  parseUrl,
+  pathComponent,
+  pathComponentHash,
+  splitUrl,
+  type UrlParts,
+} from '../../../src/url/url-parts'
+import { urlLike } from '../text/arbitraries'
+import { realUrls } from '../text/real-urls'
 
 const part = { scheme: 'http', host: 'example.com', port: 0, path: '/', query: null, fragment: null }
 
@@ -16,6 +28,7 @@ describe('parseUrl', () => {
     ['http://[2001:DB8::1]:8080/', { ...part, host: '[2001:db8::1]', port: 8080 }],
     ['http://bücher.example/', { ...part, host: 'xn--bcher-kva.example' }],
     ['http://@example.com/', part],
+    [new URL('http://example.com'), part],
   ])('%s', (text, expected) => {
     expect(parseUrl(text)).toEqual(expected)
   })
@@ -66,4 +79,92 @@ test('the path component is path, query and fragment, and its hash the MD5 of th
   expect(pathComponent(parts)).toBe('/b?q#f')
   expect(pathComponentHash(parts)).toBe('a34d03d6288e7a472c2e5e5d40a59fc1')
   expect(pathComponent({ ...part, query: '' })).toBe('/?')
+})
+
+test.each([
+  ['ftp://a.example/', 'url', 'it is not an http or https URL'],
+  [5, 'url', 'expected a string, got number'],
+  ['http://u@a.example/', 'url', 'it has user information'],
+  ['http://a.example:0/', 'url', 'its port is 0'],
+])('splitUrl(%j) says of "%s": %s', (text, property, reason) => {
+  expect(() => splitUrl(text)).toThrow(new TextRejectedError({ property, reason }))
+})
+
+describe('normalizeParts', () => {
+  test.each<[Parameters<typeof normalizeParts>[0], Partial<UrlParts>]>([
+    [
+      { scheme: 'HTTP', host: 'EXAMPLE.com', port: 80, path: '/x' },
+      { ...part, path: '/x' },
+    ],
+    [
+      { scheme: 'https', host: 'BÜCHER.example', port: 443, path: '' },
+      { ...part, scheme: 'https', host: 'xn--bcher-kva.example' },
+    ],
+    [
+      { scheme: 'http', host: 'example.com', port: 443, path: '/' },
+      { ...part, port: 443 },
+    ],
+    [
+      { scheme: 'http', host: '[0:0::1]', path: '/a/../b c', query: '%7e', fragment: '%c3%A9?' },
+      { ...part, host: '[::1]', path: '/b%20c', query: '~', fragment: '%C3%A9?' },
+    ],
+    [
+      { scheme: 'http', host: '127.1', path: '//b\\c', query: '?', fragment: '#' },
+      { ...part, host: '127.0.0.1', path: '//b/c', query: '?', fragment: '#' },
+    ],
+    [{ host: 'EXAMPLE.com', path: '/x' }, { port: 0 }],
+    [{}, { port: 0 }],
+  ])('%j becomes %j', (given, expected) => {
+    expect(normalizeParts(given)).toEqual(expected)
+  })
+
+  test.each([
+    [{ scheme: 'ftp' }, 'scheme'],
+    [{ scheme: 'http:' }, 'scheme'],
+    [{ scheme: 1 }, 'scheme'],
+    [{ host: '' }, 'host'],
+    [{ host: 'a/b' }, 'host'],
+    [{ host: 'u@b' }, 'host'],
+    [{ host: 'a:80' }, 'host'],
+    [{ host: '[::1]:80' }, 'host'],
+    [{ host: 'a?b' }, 'host'],
+    [{ host: 'a b' }, 'url'],
+    [{ host: 'xn--a' }, 'url'],
+    [{ host: 'a'.repeat(257) }, 'url'],
+    [{ port: -1 }, 'port'],
+    [{ port: 65_536 }, 'port'],
+    [{ port: 1.5 }, 'port'],
+    [{ port: '80' }, 'port'],
+    [{ path: 'x' }, 'path'],
+    [{ path: '/x?y' }, 'path'],
+    [{ path: '/x#y' }, 'path'],
+    [{ path: ['/'] }, 'path'],
+    [{ query: 'a#b' }, 'query'],
+    [{ query: 'a\0' }, 'url'],
+  ])('%j is refused for its %s', (given, property) => {
+    expect(() => normalizeParts({ ...part, ...given })).toThrow(
+      expect.objectContaining({ code: 'TEXT_REJECTED', property }),
+    )
+  })
+
+  test('leaves the parts of every URL as they are', () => {
+    const parts = realUrls().flatMap((text, index) => (index % 10 === 0 ? (parseUrl(text) ?? []) : []))
+    expect(parts.filter((one) => formatUrl(normalizeParts(one) as UrlParts) !== formatUrl(one))).toEqual([])
+    fc.assert(
+      fc.property(urlLike, (text) => {
+        const one = parseUrl(text)
+        fc.pre(one !== null)
+        expect(normalizeParts(one)).toEqual(one)
+        expect(parseUrl(formatUrl(one))).toEqual(one)
+      }),
+      { numRuns: 2000, maxSkipsPerRun: 1000 },
+    )
+  })
+})
+
+test('parts that were not loaded are an error, and never print undefined', () => {
+  const { host: _, ...partial } = part
+  expect(() => formatUrl(partial as UrlParts)).toThrow(DeclarationError)
+  expect(() => formatUrl(partial as UrlParts)).toThrow('This URL was loaded without "host". Select it.')
+  expect(() => pathComponentHash({} as UrlParts)).toThrow('without "path", "query", "fragment"')
 })
