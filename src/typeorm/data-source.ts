@@ -7,8 +7,8 @@ import { StoredTextSubscriber } from './subscriber'
 /** Options of `withUniqueText`. */
 export interface UniqueTextDataSourceOptions {
   /**
-   * Send named prepared statements. Say false behind a pooler that gives every statement another session and does not
-   * follow prepared statements (pgbouncer before 1.21 in transaction mode).
+   * Send named prepared statements. Set it to false behind a pooler that gives each statement another session and does
+   * not support prepared statements (PgBouncer before 1.21 in transaction mode).
    * @default true
    */
   readonly prepare?: boolean
@@ -25,12 +25,16 @@ export interface UniqueTextDataSourceOptions {
 EventSubscriber()(StoredTextSubscriber)
 
 /**
- * Prepares a DataSource that is not yet initialised: TypeORM's own `migration:generate`, `schema:log`, `schema:sync`
- * and `synchronize` then make the guard too, and `save` puts the stored text back on its entity.
+ * Prepares a DataSource that is not initialised yet: TypeORM's own `migration:generate`, `schema:log`, `schema:sync`
+ * and `synchronize` then also create and change the guard, and `save` puts the stored text back on its entity.
  *
  * @returns the same DataSource
  * @throws UnsupportedDatabaseError if it is not of type `postgres`
  * @throws DeclarationError if it is initialised already
+ * @example
+ * ```ts
+ * export default withUniqueText(new DataSource({ type: 'postgres', url, entities: [Page], migrations: ['migrations/*.js'] }))
+ * ```
  */
 export function withUniqueText<T extends DataSource>(
   dataSource: T,
@@ -43,7 +47,7 @@ export function withUniqueText<T extends DataSource>(
     )
   }
   if (dataSource.isInitialized) {
-    throw new DeclarationError('withUniqueText() comes too late: call it before initialize().')
+    throw new DeclarationError('withUniqueText() must be called before initialize().')
   }
   hookSchemaBuilder(dataSource)
   const settings: DataSourceSettings = { prepare, tenantsBySearchPath }

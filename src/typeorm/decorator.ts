@@ -113,7 +113,7 @@ function declareHidden(target: Function, raw: RawDeclaration): void {
 }
 
 /**
- * The same for EntitySchema options: plain JavaScript has no decorators.
+ * What `@UniqueText` does, for EntitySchema options: plain JavaScript has no decorators.
  *
  * @param texts one entry per text: the property's options, or those of several columns under the name for `by`
  * @returns new options for `new EntitySchema(…)`; what was passed is left unchanged
@@ -185,10 +185,7 @@ function classDeclaration(where: string, options: UniqueTextClassOptions): RawDe
   return toRawDeclaration(where, options.as, columns, options)
 }
 
-/**
- * No arrow function: TypeORM calls it as a method of IndexMetadata, at the one moment when the entity's columns have
- * their final names and checks are not yet built.
- */
+/** Not an arrow function: TypeORM calls it as a method of its IndexMetadata. docs/how-it-hooks-into-typeorm.md has more. */
 function indexColumns(raw: RawDeclaration): IndexColumns {
   return function columns(this: unknown): string[] {
     return attachDeclaration(this, raw)

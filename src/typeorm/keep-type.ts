@@ -6,7 +6,7 @@ import { type ColumnMetadata, dataSourceOf } from './registry'
 
 const TEXT_TYPES: ReadonlySet<string> = new Set(['text', 'varchar', 'character varying'])
 
-/** TypeORM drops a column and adds it anew where its type or length differ. */
+/** Changes a text column's type in place. TypeORM would drop the column and add it again. */
 export async function keepType(
   queryRunner: QueryRunner,
   names: TextTable,

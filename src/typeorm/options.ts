@@ -6,23 +6,23 @@ import { type Normalizer, type NormalizeOption, toNormalizer } from '../text/nor
 
 /** Options of every declaration. */
 export interface UniqueTextOptions {
-  /** Properties within which the text is unique; all NOT NULL. A relation counts by its join columns. @default [] */
+  /** Properties within which the text is unique; all NOT NULL. A relation stands for its join columns. @default [] */
   readonly scope?: readonly string[]
-  /** A {@link Digest} of your own is possible, for instance one that collides in a test. @default 'md5' */
+  /** You can pass a {@link Digest} of your own, for instance one that collides in a test. @default 'md5' */
   readonly digest?: DigestName | Digest
-  /** Refuse a changed text, or a changed scope, with ImmutableTextError. @default false */
+  /** Refuse to change the text or its scope, with ImmutableTextError. @default false */
   readonly immutable?: boolean
-  /** Texts that may share one hash in one scope; held by the guard. @default 1000 */
+  /** How many texts may share one hash in one scope; enforced by the guard. @default 1000 */
   readonly maxChainLength?: number
   /** Name of the unique index. @default the naming strategy's */
   readonly indexName?: string
-  /** Names of the hidden columns. @default the naming strategy's, from the property and `Hash`, `HashNumber`, `HashChained` */
+  /** Names of the hidden columns. @default the naming strategy's, for the property plus `Hash`, `HashNumber`, `HashChained` */
   readonly hidden?: { readonly hash?: string; readonly number?: string; readonly chained?: string }
 }
 
 /** Options of `@UniqueText` on a property, and of one entry of `uniqueTextSchema()`. */
 export interface UniqueTextPropertyOptions extends UniqueTextOptions {
-  /** @default the text as it is */
+  /** Brings the text into the form that is compared and stored. @default none: the text as it is */
   readonly normalize?: NormalizeOption
   /** Allow NULL, in any number of rows. @default false, or what `@Column` says */
   readonly nullable?: boolean
@@ -33,7 +33,7 @@ export interface UniqueTextPropertyOptions extends UniqueTextOptions {
 /** One column of a text that is made of several. */
 export interface UniqueTextColumn {
   readonly property: string
-  /** Stands before the value in the text that is hashed, where the value is not NULL. @default '' */
+  /** Put before the value in the text that is hashed, unless the value is NULL. @default '' */
   readonly prefix?: string
   /** @default the value as it is */
   readonly normalize?: NormalizeOption
@@ -41,13 +41,13 @@ export interface UniqueTextColumn {
 
 /** Options of `@UniqueText` on a class: several columns that are unique together. */
 export interface UniqueTextClassOptions extends UniqueTextOptions {
-  /** What `by` calls it; the hidden columns are named after it. */
+  /** The name that `by` takes; the hidden columns are named after it. */
   readonly as: string
-  /** In the order of the text. Each needs a column of its own, of type text or varchar. */
+  /** In the order in which they make up the text. Each needs its own `@Column` of type text or varchar. */
   readonly columns: readonly (string | UniqueTextColumn)[]
   /**
-   * Makes the properties, scope included, of a text, for the importer. Null refuses it, and so does a TextRejectedError,
-   * whose reason is reported.
+   * For the importer: turns a text into the properties of an entity, scope included. To refuse the text, return null,
+   * or throw a TextRejectedError, whose reason is reported.
    */
   readonly parse?: (text: string) => object | null
   /**
@@ -58,7 +58,7 @@ export interface UniqueTextClassOptions extends UniqueTextOptions {
   readonly normalizeValues?: (values: ObjectLiteral) => object
 }
 
-/** Both forms as one, with every default filled in. */
+/** The options of either form, with every default filled in. */
 export interface RawDeclaration {
   readonly name: string
   readonly columns: readonly { readonly property: string; readonly prefix: string; readonly normalizer: Normalizer }[]
@@ -83,7 +83,7 @@ const isBoolean: Check = (value) => typeof value === 'boolean'
 const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null
 const isNames: Check = (value) => isObject(value) && Object.values(value).every(isString)
 
-/** Every option, and whether a value makes sense for it; JavaScript knows no types, and a mistake would drop a guard. */
+/** Every option, and which values it takes. JavaScript has no types, and a mistake here would drop a guard. */
 const CHECKS: Readonly<Record<string, Check>> = {
   scope: (value) => Array.isArray(value) && value.every(isString),
   digest: (value) => toDigest(value) !== undefined,
@@ -117,7 +117,7 @@ const EXPECTED: Readonly<Record<string, string>> = {
   normalizeValues: 'a function',
 }
 
-/** @throws DeclarationError for an option that does not exist or has no sense. */
+/** @throws DeclarationError for an option that does not exist, or a value that it does not take */
 export function checkOptions(where: string, options: object): void {
   if (!isObject(options)) throw new DeclarationError(`@UniqueText on ${where}: the options must be an object.`)
   for (const [key, value] of Object.entries(options)) {
@@ -131,7 +131,7 @@ export function checkOptions(where: string, options: object): void {
 
 /**
  * @param options checked
- * @throws DeclarationError where a property is named twice, or a normalizer is none
+ * @throws DeclarationError if a property is named twice, or a normalizer is not one
  */
 export function toRawDeclaration(
   where: string,
@@ -165,7 +165,7 @@ export function toRawDeclaration(
   }
 }
 
-/** A bare function is a normalizer of the user's own; these only make one. */
+/** Functions that make a normalizer: a user who forgets to call one would declare it as their own normalizer. */
 const FACTORIES: ReadonlySet<unknown> = new Set(Object.values(presets))
 
 function toDigest(digest: unknown): Digest | undefined {

@@ -43,7 +43,7 @@ interface Registry {
   readonly ready: WeakMap<Declaration, Map<string, ColumnTypes>>
 }
 
-/** As TypeORM's own storage: two copies of this module, of whatever version, must see one registry. */
+/** Global, as TypeORM's own storage is: two copies of this module, of whatever version, must share one registry. */
 const KEY = Symbol.for('typeorm-unique-text.registry.1')
 
 const holder = globalThis as { [KEY]?: Registry }

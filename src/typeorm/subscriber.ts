@@ -3,7 +3,7 @@ import { ImmutableTextError } from '../errors'
 import { normalizedValues } from './normalized-values'
 import { declarationsOf } from './registry'
 
-/** After `save` and `insert`, an entity holds the text that the database holds: the normalized one. */
+/** After `save` and `insert`, makes the entity hold what the database holds: the normalized text. */
 export class StoredTextSubscriber implements EntitySubscriberInterface {
   beforeInsert({ metadata, entity }: InsertEvent<ObjectLiteral>): void {
     for (const declaration of declarationsOf(metadata)) Object.assign(entity, normalizedValues(declaration, entity))
@@ -13,7 +13,7 @@ export class StoredTextSubscriber implements EntitySubscriberInterface {
     putBack(metadata, entity)
   }
 
-  /** Before any SQL; the guard refuses what comes by other ways. */
+  /** Refuses a change before any SQL. The guard refuses those that come another way. */
   beforeUpdate({ metadata, updatedColumns, databaseEntity }: UpdateEvent<ObjectLiteral>): void {
     for (const { name, table, text, scope } of declarationsOf(metadata)) {
       if (!table.immutable) continue
@@ -23,7 +23,7 @@ export class StoredTextSubscriber implements EntitySubscriberInterface {
     }
   }
 
-  /** Only what was written: other texts may be stored as they are, and `update()` hands over what belongs to its caller. */
+  /** Only what was written: another text may be stored as it is. `update()` lists no columns; its values are the caller's. */
   afterUpdate({ metadata, entity, updatedColumns }: UpdateEvent<ObjectLiteral>): void {
     if (entity && updatedColumns.length > 0) putBack(metadata, entity, updatedColumns)
   }

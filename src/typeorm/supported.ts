@@ -63,7 +63,8 @@ const QUERY_RUNNER = [
 const INDEX = internals('IndexMetadata', 'object', 'entityMetadata')
 const ENTITY = [
   ...internals('EntityMetadata', 'function', 'getInsertionReturningColumns'),
-  ...internals('EntityMetadata', 'array', 'columns', 'relations', 'checks'),
+  ...internals('EntityMetadata', 'array', 'columns', 'primaryColumns', 'relations', 'indices', 'uniques', 'checks'),
+  ...internals('EntityMetadata', 'array', 'inheritanceTree'),
 ]
 const CONNECTED_DRIVER = internals('PostgresDriver', 'string', 'searchSchema')
 
