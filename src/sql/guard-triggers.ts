@@ -14,12 +14,12 @@ export interface GuardTrigger {
 
 /** Bits of `pg_trigger.tgtype`: for each row 1, before 2, insert 4, delete 8, update 16. */
 const TYPES = {
-  place_insert: 1 + 2 + 4,
-  place_update: 1 + 2 + 16,
-  touch_insert: 1 + 4,
-  touch_update: 1 + 16,
-  promote_delete: 1 + 8,
-  promote_update: 1 + 16,
+  place_insert: 7,
+  place_update: 19,
+  touch_insert: 5,
+  touch_update: 17,
+  promote_delete: 9,
+  promote_update: 17,
 }
 
 /** What a trigger's name adds to that of the guard. */

@@ -5,7 +5,7 @@ import type { RawDeclaration } from './options'
 const HIDDEN: ColumnOptions = { select: false, insert: false, update: false }
 
 /** On the arguments that the decorator gives TypeORM, to tell them from a user's own column. */
-export const HIDDEN_MARK = Symbol.for('typeorm-unique-text.hidden')
+export const HIDDEN_MARK: unique symbol = Symbol.for('typeorm-unique-text.hidden')
 
 /** Each says in the database what it is, for who finds it there without an entity; TypeORM compares comments too. */
 export function hiddenColumns({
