@@ -16,6 +16,8 @@ export interface StressOptions {
   readonly url: string
   /** Of the whole run, both phases. */
   readonly seconds: number
+  /** It goes on until so many operations are done, however long that takes. @default 0 */
+  readonly leastOperations?: number
   /** @default 20 */
   readonly clients?: number
   /** @default all three, mixed */
@@ -50,7 +52,11 @@ export async function runStress(options: StressOptions): Promise<StressResult> {
   const subjects = subjectsOf(watched, options.texts ?? 30)
   try {
     if (mutation) await install(watched, subjects, mutation)
-    const journal = new Journal(seconds * 1_000 * (mutation ? 1 : MIXED_SHARE), mutation !== undefined)
+    const journal = new Journal(
+      seconds * 1_000 * (mutation ? 1 : MIXED_SHARE),
+      options.leastOperations,
+      mutation !== undefined,
+    )
     const progress = setInterval(() => options.onProgress?.(journal), PROGRESS_MILLISECONDS)
     try {
       await runPhases({ ...options, clients: count, seed }, { dataSources, subjects, journal })
