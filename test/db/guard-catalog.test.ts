@@ -89,6 +89,33 @@ test('triggers of a guard that is gone from the entity are found without comment
   await expectGuarded(without, 'page', 'url')
 })
 
+test('a guard that is gone from the entity is found by its comment where its function holds another body', async () => {
+  await migrate(await open([entity('page', ['url', 'gone'])]))
+  await client.query(
+    `create or replace function "unique_text_page.gone_place"() returns trigger language plpgsql as 'begin return new; end'`,
+  )
+  await migrate(await open([entity('page', ['url'])]))
+  const { rows } = await client.query(
+    `select tgname as name from pg_trigger where tgname ~ 'gone' union all select proname from pg_proc where proname ~ 'gone'`,
+  )
+  expect(rows).toEqual([])
+})
+
+test('a function that a trigger of another table runs stays, though its own guard goes', async () => {
+  await migrate(await open([entity('page', ['url'])]))
+  await client.query('create table other (like page)')
+  await client.query(
+    `create trigger other before insert on other for each row execute function "unique_text_page.url_place"('1')`,
+  )
+  const plain = new EntitySchema({
+    name: 'page',
+    columns: { id: { type: 'integer', primary: true }, url: { type: 'text' } },
+  })
+  await migrate(await open([plain]))
+  const { rows } = await client.query(`select tgrelid::regclass::text as on from pg_trigger where not tgisinternal`)
+  expect(rows).toEqual([{ on: 'other' }])
+})
+
 describe('a table that moved', () => {
   test('by RENAME is drift, and generate mends it', async () => {
     const before = await open([entity('before', ['url'])])
