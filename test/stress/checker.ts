@@ -10,6 +10,7 @@ export async function watch(dataSource: DataSource, subjects: readonly Subject[]
   const queryRunner = dataSource.createQueryRunner()
   try {
     const raw = (await queryRunner.connect()) as RawClient
+    await raw.query(`SET application_name = 'unique-text-checker'`)
     while (journal.running) {
       await check(raw, subjects, journal)
     }

@@ -1,6 +1,7 @@
 import { DataSource } from 'typeorm'
 import { findOneByText, withUniqueText } from '../../src'
 import { StressPage, StressScoped } from './entities'
+import { WRITERS } from './trouble'
 import { type Level, LEVELS } from '../support/sessions'
 
 /** Settings of every connection. A deadlock is found at once; a statement that hangs is a violation, not a long wait. */
@@ -28,6 +29,7 @@ export async function openDataSources(url: string, poolSize: number): Promise<Re
         type: 'postgres',
         url,
         poolSize,
+        applicationName: WRITERS,
         entities: [StressPage, StressScoped],
         synchronize: opened.length === 0,
         // What an earlier run left, perhaps a guard with a part taken out, would be taken for whole.

@@ -21,6 +21,9 @@ export class Journal {
   private counted = 0
   private readonly started = performance.now()
 
+  /** Any error will do as long as it lasts: what counts is what stands in the tables, and what callers were told. */
+  troubled = false
+
   /** The first sign of a fault that has done no harm yet; only where such signs do not count as violations. */
   sign: Violation | undefined
 

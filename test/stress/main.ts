@@ -17,6 +17,7 @@ async function runOnce(options: CommandLine, mutation?: string): Promise<StressR
       clients: options.clients,
       isolation: options.isolation,
       texts: options.texts,
+      troubles: options.troubles,
       ...(options.seed === undefined ? {} : { seed: options.seed }),
       ...(mutation === undefined ? {} : { mutation }),
       onProgress: ({ elapsed, operations, violations }) => {

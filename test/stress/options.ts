@@ -1,4 +1,5 @@
 import { parseArgs } from 'node:util'
+import { type Trouble, TROUBLES } from './trouble'
 import { MUTATION_NAMES, mutationOf } from './mutations'
 import { type Level, LEVELS } from '../support/sessions'
 
@@ -11,6 +12,7 @@ export interface CommandLine {
   readonly seed: number | undefined
   /** Each gets a run of its own; empty for the guard as it is. */
   readonly mutations: readonly string[]
+  readonly troubles: readonly Trouble[]
   /** File for the counts. */
   readonly json: string | undefined
 }
@@ -22,6 +24,7 @@ export const USAGE = `Usage: npm run stress -- [options]
   --isolation LEVEL   mixed, or one of: ${LEVELS.map((level) => `"${level.toLowerCase()}"`).join(', ')} (default mixed)
   --texts N           in play, of four hashes (default 30)
   --seed N            of what the clients choose (default random, printed)
+  --with TROUBLES     besides the writers, separated by commas: triggers of a user's own, kills of backends, ddl
   --mutation NAME     take this part out of the guard: success is to find a violation; "all" for every one in turn
   --json FILE         write the counts there too
 
@@ -40,6 +43,7 @@ export function parseCommandLine(args: readonly string[]): CommandLine {
       isolation: { type: 'string', default: 'mixed' },
       texts: { type: 'string', default: '30' },
       seed: { type: 'string' },
+      with: { type: 'string', default: '' },
       mutation: { type: 'string' },
       json: { type: 'string' },
     },
@@ -53,8 +57,15 @@ export function parseCommandLine(args: readonly string[]): CommandLine {
     texts: whole('texts', values.texts),
     seed: values.seed === undefined ? undefined : Number(values.seed) >>> 0,
     mutations: mutation === 'all' ? MUTATION_NAMES : mutation === undefined ? [] : [mutationOf(mutation).name],
+    troubles: values.with.split(',').filter(Boolean).map(troubleOf),
     json: values.json,
   }
+}
+
+function troubleOf(name: string): Trouble {
+  const trouble = TROUBLES.find((one) => one === name)
+  if (!trouble) throw new Error(`--with takes some of ${TROUBLES.join(',')}.`)
+  return trouble
 }
 
 function levelOf(name: string): Level | 'mixed' {

@@ -9,6 +9,7 @@ import { seededRandom, weighted } from './random'
 import { type Level, LEVELS } from '../support/sessions'
 import type { RawClient } from './action'
 import { type Subject, subjectsOf } from './subject'
+import { installTriggers, makeTrouble, type Trouble } from './trouble'
 import { type Client, takeTurn } from './turn'
 
 export interface StressOptions {
@@ -26,6 +27,8 @@ export interface StressOptions {
   readonly texts?: number
   /** What the clients choose; how they meet, the server decides. @default random */
   readonly seed?: number
+  /** What else happens in the first phase. @default none */
+  readonly troubles?: readonly Trouble[]
   /** Takes a part out of the guard, and ends with the first violation. */
   readonly mutation?: string
   /** Called every few seconds. */
@@ -53,7 +56,7 @@ export async function runStress(options: StressOptions): Promise<StressResult> {
   try {
     if (mutation) await install(watched, subjects, mutation)
     const journal = new Journal(
-      seconds * 1_000 * (mutation ? 1 : MIXED_SHARE),
+      seconds * 1_000 * (mutation || options.troubles?.length ? 1 : MIXED_SHARE),
       options.leastOperations,
       mutation !== undefined,
     )
@@ -76,7 +79,15 @@ interface Stage {
 }
 
 async function runPhases(
-  { seconds, isolation = 'mixed', clients: count, seed, mutation }: StressOptions & { clients: number; seed: number },
+  {
+    url,
+    seconds,
+    isolation = 'mixed',
+    clients: count,
+    seed,
+    mutation,
+    troubles = [],
+  }: StressOptions & { clients: number; seed: number },
   stage: Stage,
 ): Promise<void> {
   const { journal, subjects, dataSources } = stage
@@ -84,9 +95,14 @@ async function runPhases(
   const levels = isolation === 'mixed' ? LEVELS : [isolation]
   const clients = await openClients(stage, { count, seed, levels })
   try {
-    await together([...clients.map(async (client) => await write(client)), watch(watched, subjects, journal)], journal)
+    if (troubles.includes('triggers')) await installTriggers(url, subjects)
+    journal.troubled = troubles.length > 0
+    const trouble = makeTrouble(url, troubles, { subjects, journal, random: seededRandom(seed - 1) })
+    const writers = clients.map(async (_, index) => await write(clients, index))
+    await together([...writers, watch(watched, subjects, journal), trouble], journal)
     await checkOnce(watched, subjects, journal)
-    if (mutation || journal.violations.length > 0) return
+    // What the triggers of a user undo, find-or-create cannot promise.
+    if (mutation || journal.violations.length > 0 || journal.troubled) return
     journal.until(seconds * 1_000)
     await together([createOnly(clients), watch(watched, subjects, journal)], journal)
     await checkOnce(watched, subjects, journal)
@@ -95,8 +111,24 @@ async function runPhases(
   }
 }
 
-async function write(client: Client): Promise<void> {
-  while (client.journal.running) await takeTurn(client)
+async function write(clients: Client[], index: number): Promise<void> {
+  for (let client = clients[index]; client?.journal.running === true; client = clients[index]) {
+    try {
+      await takeTurn(client)
+      if (client.journal.troubled) await client.raw.query('SELECT')
+    } catch (error) {
+      if (!client.journal.troubled) throw error
+      clients[index] = await connectAgain(client)
+    }
+  }
+}
+
+/** After its backend was terminated. */
+async function connectAgain(client: Client): Promise<Client> {
+  if (!client.queryRunner.isReleased) await client.queryRunner.release()
+  const queryRunner = client.dataSource.createQueryRunner()
+  client.journal.add('connections made again')
+  return { ...client, queryRunner, raw: (await queryRunner.connect()) as RawClient }
 }
 
 /** Awaits all; a fault of one ends the others, and is a violation. */

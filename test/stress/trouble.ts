@@ -1,0 +1,108 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Client } from 'pg'
+import { quote } from '../../src/sql/identifier'
+import type { Journal } from './journal'
+import type { Random } from './random'
+import type { Subject } from './subject'
+
+/** What happens to a table besides being written to. */
+export const TROUBLES = ['triggers', 'kills', 'ddl'] as const
+
+export type Trouble = (typeof TROUBLES)[number]
+
+const PAUSE_MILLISECONDS = 400
+/** Name of the connections of those who write; the checker's and this one's are left alone. */
+export const WRITERS = 'unique-text-stress'
+
+/** Triggers of a user who knows nothing of the guard; the one that undoes updates undoes touch and promotion too. */
+function userTriggers({ relation }: Subject, number: number): string[] {
+  const make = (name: string, when: string, body: string): string[] => [
+    `CREATE FUNCTION ${quote(`${name} ${number}`)}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN ${body} END $$`,
+    `CREATE TRIGGER ${quote(name)} ${when} ON ${relation} FOR EACH ROW EXECUTE FUNCTION ${quote(`${name} ${number}`)}()`,
+  ]
+  return [
+    ...make('a stamp', 'BEFORE INSERT OR UPDATE', `NEW.note := 'stamped'; RETURN NEW;`),
+    ...make('z stamp', 'BEFORE INSERT OR UPDATE', `NEW.note := coalesce(NEW.note, 'stamped late'); RETURN NEW;`),
+    ...make('z trim', 'BEFORE INSERT OR UPDATE', `NEW.text := btrim(NEW.text); RETURN NEW;`),
+    ...make('zz undo', 'BEFORE UPDATE', `IF random() < 0.05 THEN RETURN OLD; END IF; RETURN NEW;`),
+    ...make(
+      'm retouch',
+      'AFTER INSERT',
+      `UPDATE ${relation} SET note = 'retouched' WHERE id = NEW.id AND note = 'upserted'; RETURN NULL;`,
+    ),
+  ]
+}
+
+/** Statements that other people's migrations run; each waits a moment for its lock, and is given up then. */
+function changes({ relation, table }: Subject, random: Random): string {
+  const index = table.schema === undefined ? quote(table.index) : `${quote(table.schema)}.${quote(table.index)}`
+  return random.pick([
+    `ALTER TABLE ${relation} ADD COLUMN IF NOT EXISTS extra integer`,
+    `ALTER TABLE ${relation} DROP COLUMN IF EXISTS extra`,
+    `ALTER TABLE ${relation} ALTER COLUMN note SET DEFAULT 'by default'`,
+    `ALTER TABLE ${relation} ALTER COLUMN note DROP DEFAULT`,
+    `CREATE INDEX IF NOT EXISTS "of notes ${table.table}" ON ${relation} (note)`,
+    `DROP INDEX IF EXISTS "of notes ${table.table}"`,
+    `REINDEX INDEX ${index}`,
+    `VACUUM ${relation}`,
+    `ANALYZE ${relation}`,
+    `CLUSTER ${relation} USING ${quote(table.index)}`,
+  ])
+}
+
+/** Before the writers begin. */
+export async function installTriggers(url: string, subjects: readonly Subject[]): Promise<void> {
+  await onConnection(url, async (client) => {
+    for (const [number, subject] of subjects.entries()) {
+      for (const sql of userTriggers(subject, number)) await client.query(sql)
+    }
+  })
+}
+
+/** Terminates backends in the midst of what they do, and changes the tables under them, as long as the run lasts. */
+export async function makeTrouble(
+  url: string,
+  troubles: readonly Trouble[],
+  { subjects, journal, random }: { subjects: readonly Subject[]; journal: Journal; random: Random },
+): Promise<void> {
+  const kinds = troubles.filter((trouble) => trouble !== 'triggers')
+  if (kinds.length === 0) return
+  await onConnection(url, async (client) => {
+    await client.query(`SET lock_timeout = '200ms'; SET statement_timeout = '30s'`)
+    while (journal.running) {
+      if (random.pick(kinds) === 'kills') await killOne(client, journal)
+      else await change(client, changes(random.pick(subjects), random), journal)
+      await sleep(random.int(PAUSE_MILLISECONDS))
+    }
+  })
+}
+
+async function killOne(client: Client, journal: Journal): Promise<void> {
+  const { rowCount } = await client.query(
+    `SELECT pg_terminate_backend(pid) FROM (
+       SELECT pid FROM pg_stat_activity WHERE application_name = $1 AND state <> 'idle' ORDER BY random() LIMIT 1
+     ) AS victim`,
+    [WRITERS],
+  )
+  journal.add('backends terminated', rowCount ?? 0)
+}
+
+async function change(client: Client, sql: string, journal: Journal): Promise<void> {
+  try {
+    await client.query(sql)
+    journal.add('changes of tables')
+  } catch {
+    // Others were writing: it comes again.
+    journal.add('changes of tables given up')
+  }
+}
+
+async function onConnection(url: string, work: (client: Client) => Promise<void>): Promise<void> {
+  const client = new Client({ connectionString: url })
+  await client.connect()
+  try {
+    await work(client)
+  } finally {
+    await client.end()
+  }
+}
