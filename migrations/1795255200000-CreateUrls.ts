@@ -273,14 +273,14 @@ $guard$`)
 "normalizers":["none@1","none@1","none@1"], "scope":["host","scheme","port"], "nullable":false,
 "hash":"path_component_hash", "number":"hash_number", "chained":"hash_chained",
 "index":"url_unique_index", "check":"CHK_4e02cb9d976e5b873e375cbca3",
-"triggers":["f54038e7","0d204422","90ccee74","0ed2c565","edc248c6","546ff141"]}'`)
+"triggers":["8f1b9144","9a2e7882","90ccee74","0ed2c565","edc248c6","546ff141"]}'`)
     await queryRunner.query(`COMMENT ON FUNCTION "unique_text_urls.url_settle"() IS
 'typeorm-unique-text: keeps an anchor in the chains of "path", "query", "fragment" when rows come, change and go.'`)
     await queryRunner.query(`CREATE TRIGGER "unique_text_urls.url_place_insert"
   BEFORE INSERT ON "urls" FOR EACH ROW
   -- With hash and number 0 from the client nothing runs: check and index decide.
   WHEN (NEW."path_component_hash" IS NULL OR NEW."hash_number" IS DISTINCT FROM 0)
-  EXECUTE FUNCTION "unique_text_urls.url_place"('1000')`)
+  EXECUTE FUNCTION "unique_text_urls.url_place"('100')`)
     await queryRunner.query(`CREATE TRIGGER "unique_text_urls.url_place_update"
   BEFORE UPDATE OF "path", "query", "fragment", "host", "scheme", "port", "path_component_hash", "hash_number",
     "hash_chained"
@@ -295,7 +295,7 @@ $guard$`)
     OR OLD."path_component_hash" IS DISTINCT FROM NEW."path_component_hash"
     OR OLD."hash_number" IS DISTINCT FROM NEW."hash_number"
     OR OLD."hash_chained" AND NEW."hash_chained" IS NOT TRUE)
-  EXECUTE FUNCTION "unique_text_urls.url_place"('1000')`)
+  EXECUTE FUNCTION "unique_text_urls.url_place"('100')`)
     await queryRunner.query(`CREATE TRIGGER "unique_text_urls.url_touch_insert"
   AFTER INSERT ON "urls" FOR EACH ROW
   -- AFTER: in a BEFORE trigger an UPDATE over several rows of a chain would meet rows that its own trigger

@@ -12,7 +12,12 @@ export interface UniqueTextOptions {
   readonly digest?: DigestName | Digest
   /** Refuse to change the text or its scope, with ImmutableTextError. @default false */
   readonly immutable?: boolean
-  /** How many texts may share one hash in one scope; enforced by the guard. @default 1000 */
+  /**
+   * How many texts may share one hash in one scope; enforced by the guard. Every write to a chain costs its length
+   * times that of its texts.
+   *
+   * @default 100
+   */
   readonly maxChainLength?: number
   /** Name of the unique index. @default the naming strategy's */
   readonly indexName?: string
@@ -72,7 +77,7 @@ export interface RawDeclaration {
   readonly normalizeValues: UniqueTextClassOptions['normalizeValues']
 }
 
-const MAX_CHAIN_LENGTH_DEFAULT = 1_000
+const MAX_CHAIN_LENGTH_DEFAULT = 100
 /** Numbers are `integer`. */
 const MAX_CHAIN_LENGTH_LIMIT = 2 ** 31 - 1
 

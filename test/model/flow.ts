@@ -1,5 +1,5 @@
 /** From one part of a statement to the next, to its AFTER triggers, and to its end. */
-import { dropSnapshots, endStatement, findRow, holder, PROGRESS, takeSnapshot } from './mvcc'
+import { dropSnapshots, endStatement, findLowest, findRow, holder, PROGRESS, takeSnapshot } from './mvcc'
 import type { Found, FoundRow, Quals, Reader, Waiting } from './mvcc'
 import { currentPart, go, self, set, type Event, type Step, type Turn } from './process'
 import type { Part } from './script'
@@ -24,7 +24,7 @@ export function nextPart(turn: Turn): Waiting {
   const [next] = laterParts(turn)
   const fresh = { number: 0, flag: false }
   if (next !== undefined) go(turn, firstStep(next), { part: part + 1, ...fresh })
-  else go(turn, events.length > 0 ? 'settle.lowest' : 'end', { part: 0, ...fresh })
+  else go(turn, events.length > 0 ? 'settle.anchor' : 'end', { part: 0, ...fresh })
   return PROGRESS
 }
 
@@ -48,17 +48,23 @@ export function queue(turn: Turn, ...events: readonly Event[]): void {
  * The row that a query locks or updates, by `write`. Its snapshot and its attempt are two steps, so that others may
  * come between them; a query that waits keeps its snapshot, and one that is done drops it, but at REPEATABLE READ.
  */
-export function seize(turn: Turn, reader: Reader, quals: Quals, write: (found: FoundRow) => void): Found {
-  if (takeSnapshot(turn, reader)) return { kind: 'wait', processes: PROGRESS }
-  const found = findRow(turn, reader, quals)
-  if (found.kind === 'row') write(found)
-  if (found.kind === 'serialization failure') fail(turn, '40001')
-  else if (found.kind !== 'wait' && self(turn).script.isolation === 'RC') {
-    const searches = reader === 'statement' && laterParts(turn).some(({ kind }) => kind !== 'insert')
-    if (!searches) dropSnapshots(turn, reader)
+const seizer =
+  (find: typeof findRow) =>
+  (turn: Turn, reader: Reader, quals: Quals, write: (found: FoundRow) => void): Found => {
+    if (takeSnapshot(turn, reader)) return { kind: 'wait', processes: PROGRESS }
+    const found = find(turn, reader, quals)
+    if (found.kind === 'row') write(found)
+    if (found.kind === 'serialization failure') fail(turn, '40001')
+    else if (found.kind !== 'wait' && self(turn).script.isolation === 'RC') {
+      const searches = reader === 'statement' && laterParts(turn).some(({ kind }) => kind !== 'insert')
+      if (!searches) dropSnapshots(turn, reader)
+    }
+    return found
   }
-  return found
-}
+
+export const seize = seizer(findRow)
+/** With ORDER BY number LIMIT 1. */
+export const seizeLowest = seizer(findLowest)
 
 /** The loops of the trigger functions end. */
 const LOOPS = 8

@@ -14,12 +14,12 @@ export function insertIndex(turn: Turn): Waiting {
   const part = currentPart(self(turn))
   if (part.kind !== 'insert') throw new TypeError(`not an insert: ${part.kind}`)
   const { number, flag } = self(turn)
-  const { text, chain } = part
+  const { becomes, chain } = part
   const key = probe(turn, chain, number)
   if (key.kind === 'wait') return key.processes
   if (key.kind === 'taken') return conflict(turn, part, key.by)
-  insertRow(turn, { text, chain, number, flag })
-  if (number > 0 && turn.fault !== 'noTouchAfterInsert') queue(turn, { kind: 'touch', chain })
+  insertRow(turn, { text: becomes, chain, number, flag })
+  if (number > 0 && turn.fault !== 'noTouchAfterInsert') queue(turn, { chain, number })
   return nextPart(turn)
 }
 
@@ -36,11 +36,15 @@ function conflict(turn: Turn, part: Extract<Part, { kind: 'insert' }>, taken: Ve
   return PROGRESS
 }
 
-/** ON CONFLICT DO UPDATE of a column of the user's. */
-function upsert(turn: Turn, part: Part, taken: Version): Waiting {
+/** ON CONFLICT DO UPDATE of a column of the user's, or of the text: that of another text's row is refused. */
+function upsert(turn: Turn, part: Extract<Part, { kind: 'insert' }>, taken: Version): Waiting {
   if (taken.lock !== 0 && taken.lock !== holder(turn)) return 1 << (taken.lock - 1)
   if (taken.createdNow) {
     fail(turn, '21000')
+    return PROGRESS
+  }
+  if (part.onConflict === 'set text' && taken.text !== part.text) {
+    fail(turn, '40001')
     return PROGRESS
   }
   if (taken.text !== part.text) turn.violation = "an upsert writes into another text's row"

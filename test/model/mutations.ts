@@ -2,8 +2,8 @@
 import type { Fault } from './faults'
 import { alone } from './combine'
 import { ALONE, EMPTY, PAIR, TRIPLE, type Scenario } from './scenarios'
-import { change, clearFlag, fast, remove, slow, write, type Isolation, type Part } from './script'
-import type { Row } from './state'
+import { behind, change, clearFlag, fast, remove, slow, twisted, write, type Isolation, type Part } from './script'
+import { storedRow, type Row } from './state'
 
 /** Processes of one transaction of one statement each. */
 function races(isolation: Isolation, table: readonly Row[], ...statements: readonly (readonly Part[])[]): Scenario {
@@ -19,7 +19,13 @@ export const CAUGHT_BY: Readonly<Record<Fault, Scenario>> = {
   noPromotionAfterDelete: races('RC', PAIR, [remove('A')], [fast('B')]),
   noPromotionAfterMove: races('RC', PAIR, [change('A', "A'")], [fast('B')]),
   noTouchAfterInsert: races('RC', ALONE, [slow('B')], [remove('A')], [fast('B')]),
-  noTouchAfterUpdate: races('RR', PAIR, [change('B', 'C')], [slow('C')]),
+  noTouchAfterUpdate: races(
+    'RR',
+    [...PAIR, storedRow(0, 0, false, 1)],
+    [change("A'", 'C')],
+    [slow('C')],
+    [remove('B')],
+  ),
   touchOnlyLooks: races('RC', ALONE, [slow('B')], [remove('A')], [fast('B')]),
   lockWithoutTouch: races('RR', PAIR, ...C_TWICE),
   touchSkipsFlagged: races('RR', PAIR, ...C_TWICE),
@@ -27,17 +33,15 @@ export const CAUGHT_BY: Readonly<Record<Fault, Scenario>> = {
   noSecondRead: races('RC', PAIR, ...C_TWICE),
   noSecondReadAfterHit: races('RC', TRIPLE, ...B_TWICE),
   noSecondReadAfterMiss: races('RC', PAIR, ...C_TWICE),
-  noSecondReadByUpdate: races('RC', PAIR, [change('B', 'C')], [slow('C')]),
   noLock: races('RC', PAIR, ...C_TWICE),
   hitWithoutLock: races('RC', TRIPLE, ...B_TWICE),
-  changeWithoutLock: races('RC', PAIR, [change('B', 'C')], [slow('C')]),
-  anchorChangesBlindly: races('RC', PAIR, [change('A', 'B')]),
   promotedWithoutFlag: races('RC', TRIPLE, [remove('A')], [remove('B')], [fast('C')]),
   retakenWithoutFlag: races('RC', PAIR, [remove('A'), fast('C')], [remove('C')], [fast('B')]),
   touchWithoutPromotion: races('RC', ALONE, [slow('B'), remove('A')], [fast('B')]),
-  touchWithoutComparison: races('RC', ALONE, [slow('B'), remove('A'), fast('B')]),
-  promotionWithoutComparison: races('RC', PAIR, [remove('A'), fast('B')]),
+  noComparison: races('RC', ALONE, [slow('B'), remove('A'), fast('B')]),
   clientClearsFlag: races('RC', PAIR, [clearFlag('A')], [remove('A')], [fast('B')]),
+  onlyAnchorCompared: races('RC', PAIR, [twisted('C', 'B')]),
+  flaggedAnchorChanges: races('RC', PAIR, [behind('A', 'B')]),
 }
 
 export interface Limit {
@@ -54,6 +58,16 @@ const WRONG_ROW = "an upsert writes into another text's row"
 /** INSERT through the guard with ON CONFLICT DO UPDATE: what it found may be gone, and its number another text's. */
 export const LIMITS: readonly Limit[] = [
   { name: 'upsert, insert', scenario: races('RC', EMPTY, ...UPSERT), property: WRONG_ROW },
+  {
+    name: 'upsert of the text',
+    scenario: races('RC', EMPTY, [slow('A', 'set text')], [fast('B')]),
+    property: undefined,
+  },
+  {
+    name: 'upsert of the text, delete',
+    scenario: races('RC', PAIR, [slow('A', 'set text')], [remove('A')]),
+    property: undefined,
+  },
   { name: 'upsert, insert', scenario: races('RR', EMPTY, ...UPSERT), property: undefined },
   { name: 'upsert, delete', scenario: races('RC', PAIR, ...UPSERT_AND_DELETE), property: WRONG_ROW },
   { name: 'upsert, delete', scenario: races('RR', PAIR, ...UPSERT_AND_DELETE), property: undefined },

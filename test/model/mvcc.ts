@@ -116,6 +116,18 @@ export function findRow(turn: Turn, reader: Reader, quals: Quals): Found {
   return NONE
 }
 
+/** The first by number, as an ORDER BY … LIMIT 1 with a row lock finds it: a row that is gone by now is passed over. */
+export function findLowest(turn: Turn, reader: Reader, quals: Quals): Found {
+  const shown = turn.rows.flatMap(({ versions }, index) =>
+    versions.filter((seen) => quals(seen) && visible(turn, reader, seen)).map((seen) => ({ index, seen })),
+  )
+  for (const { index, seen } of shown.sort((a, b) => a.seen.number - b.seen.number)) {
+    const found = newestOf(turn, index, seen, quals)
+    if (found.kind !== 'none') return found
+  }
+  return NONE
+}
+
 function newestOf(turn: Turn, index: number, seen: Version, quals: Quals): Found {
   if (seen.deleter === COMMITTED && self(turn).script.isolation === 'RR') return { kind: 'serialization failure' }
   const newest = turn.rows[index]?.versions.at(-1)

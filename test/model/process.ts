@@ -15,10 +15,8 @@ export const STEPS = [
   'place.read',
   'place.lock',
   'place.readAgain',
-  'settle.lowest',
-  'settle.touch',
+  'settle.anchor',
   'settle.compare',
-  'settle.promote',
   'settle.index',
   'end',
 ] as const
@@ -27,9 +25,12 @@ export type Step = (typeof STEPS)[number]
 
 /** A queued AFTER trigger. */
 export interface Event {
-  readonly kind: 'touch' | 'promote'
   readonly chain: number
+  /** NEW's number, for a touch; OLD's, which is 0, for a promotion. */
+  readonly number: number
 }
+
+export const isTouch = ({ number }: Event): boolean => number > 0
 
 export interface ProcessFields {
   readonly script: Script
@@ -43,9 +44,9 @@ export interface ProcessFields {
   readonly inSavepoint: boolean
   /** The pass of find-or-create. */
   readonly round: number
-  /** The pass of the loop in `place` or `settle`. */
+  /** The pass of the loop in `place`. */
   readonly loop: number
-  /** Variables of the procedures: the number placed or the lowest one, and the flag that goes with it. */
+  /** Variables of the procedures: the number placed, and the flag that goes with it. */
   readonly number: number
   readonly flag: boolean
   readonly events: readonly Event[]
@@ -76,17 +77,19 @@ export interface Turn {
 
 const STEP_INDEX = new Map(STEPS.map((step, index) => [step, index]))
 
-/** Everything but the script, in 28 bits. */
+/** Everything but the script, in 31 bits. */
 function code(fields: ProcessFields): number {
   const { step, part, holdsStatement, holdsQuery, inSavepoint, round, loop, number, flag, events } = fields
-  if (part > 3 || events.length > 3 || round > 7 || loop > 7) throw new RangeError('the model is too small')
+  const small = part <= 3 && number <= 7 && round <= 7 && loop <= 7
+  if (!small || events.length > 3 || events.some((each) => each.number > 6))
+    throw new RangeError('the model is too small')
   const flags = Number(holdsStatement) | (Number(holdsQuery) << 1) | (Number(inSavepoint) << 2)
-  let bits = (STEP_INDEX.get(step) ?? 0) | (part << 5) | (flags << 7) | (number << 10) | (round << 13) | (loop << 16)
-  bits |= (Number(flag) << 19) | (events.length << 20)
-  let shift = 22
-  for (const { kind, chain } of events) {
-    bits |= ((kind === 'touch' ? 0 : 2) | chain) << shift
-    shift += 2
+  let bits = (STEP_INDEX.get(step) ?? 0) | (part << 4) | (flags << 6) | (number << 9) | (round << 12) | (loop << 15)
+  bits |= Number(flag) << 18
+  let shift = 19
+  for (const each of events) {
+    bits |= ((each.number + 1) | (each.chain << 3)) << shift
+    shift += 4
   }
   return bits
 }
@@ -101,7 +104,7 @@ export function process(fields: ProcessFields): Process {
   const known = ofScript.get(bits)
   if (known !== undefined) return known
   const key = String.fromCharCode(bits & 0x7fff, bits >>> 15, script.id)
-  const order = script.id * 0x1000_0000 + bits
+  const order = script.id * 0x8000_0000 + bits
   const flags = { holdsStatement, holdsQuery, inSavepoint, flag }
   const made = { script, step, part, ...flags, round, loop, number, events, order, key }
   ofScript.set(bits, made)
@@ -161,7 +164,14 @@ export function currentPart(of: Process): Part {
   if (statement.kind === 'findOrCreate') {
     const { text, chain } = statement
     const pass = of.round % PASSES
-    return { kind: 'insert', text, chain, fast: pass === 0, onConflict: pass === 2 ? 'error' : 'nothing' }
+    return {
+      kind: 'insert',
+      text,
+      becomes: text,
+      chain,
+      fast: pass === 0,
+      onConflict: pass === 2 ? 'error' : 'nothing',
+    }
   }
   const part = statement.kind === 'write' ? statement.parts[of.part] : undefined
   if (part === undefined) throw new TypeError(`no part ${of.part} in ${statement.kind}`)

@@ -4,7 +4,7 @@ import { find, insertIndex } from './insert'
 import { PROGRESS, takeSnapshot, type Waiting } from './mvcc'
 import { placeLock, placeRead, placeReadAgain } from './place'
 import { currentPart, go, self, type Step, type Turn } from './process'
-import { settleCompare, settleIndex, settleLowest, settlePromote, settleTouch } from './settle'
+import { settleAnchor, settleCompare, settleIndex } from './settle'
 import type { Row } from './state'
 import { commit, restart, rollBackToSavepoint } from './transactions'
 import { deleteOne, updateIndex, updateOne, updateWrite } from './update'
@@ -56,10 +56,8 @@ const RUN: Readonly<Record<Exclude<Step, 'end'>, (turn: Turn) => Waiting>> = {
   'place.read': placeRead,
   'place.lock': placeLock,
   'place.readAgain': placeReadAgain,
-  'settle.lowest': settleLowest,
-  'settle.touch': settleTouch,
+  'settle.anchor': settleAnchor,
   'settle.compare': settleCompare,
-  'settle.promote': settlePromote,
   'settle.index': settleIndex,
 }
 

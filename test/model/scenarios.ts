@@ -1,7 +1,8 @@
 /** Which transactions meet on which table. One scenario is the search over every combination it names. */
 import { alone, finds, pairs, successive, together, undone, type Group } from './combine'
 import { begin, type State } from './process'
-import { change, clearFlag, edit, fast, remove, slow, takeZero, write, type Part, type Statement } from './script'
+import { behind, change, clearFlag, edit, fast, remove, slow, takeZero, twisted, write } from './script'
+import type { Part, Statement } from './script'
 import { storedRow, type Row } from './state'
 
 export interface Scenario {
@@ -27,12 +28,15 @@ const each = (...parts: readonly Part[]): Statement[] => parts.map((part) => wri
 
 const INSERTS = each(slow('A'), slow('B'), slow('C'), fast('A'), fast('B'), fast('C'))
 const DELETES = each(remove('A'), remove('B'), remove('C'))
-const CHANGES = each(change('A', 'B'), change('B', 'A'), change('A', 'C'), change('B', 'C'))
+/** In place, which is refused. */
+const CHANGES = each(change('A', 'B'), change('B', 'C'))
 /** One of each kind, chosen to collide. */
-const FEW = each(slow('A'), slow('B'), fast('C'), remove('A'), remove('B'), change('A', 'B'))
+const FEW = each(slow('A'), slow('B'), fast('C'), remove('A'), remove('B'), fast('B'))
 const BUSY = each(slow('B'), slow('C'), fast('B'), remove('A'), remove('B'))
 const MOVES = each(change('A', "A'"), change('B', "A'"), change('B', "B'"), change("A'", 'A'), change("A'", 'C'))
 const AROUND_MOVES = each(slow('B'), slow("C'"), fast('A'), remove('A'), remove("A'"))
+/** Triggers of the user's change texts behind the guard's back. */
+const TRIGGERED = each(twisted('A', 'B'), twisted('C', 'B'), twisted('B', 'C'), behind('A', 'B'), behind('B', 'C'))
 const HOSTILE = each(takeZero('B'), takeZero('C'), clearFlag('A'), edit('A'), edit('B'))
 
 /** What one SQL statement can do to a chain by data-modifying CTEs or several rows. */
@@ -46,8 +50,8 @@ const TOGETHER = [
   write(slow('B'), remove('A'), slow('C')),
   write(remove('A'), remove('B')),
   write(remove('B'), slow('B')),
-  write(change('A', 'B'), change('B', 'A')),
-  write(change('B', 'C'), remove('A'), fast('B')),
+  write(change('A', "A'"), change('B', "B'")),
+  write(change('B', "B'"), remove('A'), fast('B')),
   write(remove('A'), takeZero('B')),
   write(change('A', "A'"), fast('B')),
   write(change('A', "A'"), slow('B')),
@@ -70,7 +74,7 @@ export const SCENARIOS: readonly Scenario[] = [
     name: 'transactions',
     about: '2 transactions of two statements',
     tables: [EMPTY, ALONE, PAIR, TRIPLE],
-    groups: [{ count: 2, scripts: pairs(BOTH, ...BUSY, ...each(slow('A'), change('A', 'B'), change('B', 'C'))) }],
+    groups: [{ count: 2, scripts: pairs(BOTH, ...BUSY, ...each(slow('A'), fast('C'), change('A', "A'"))) }],
   },
   {
     name: 'long and short',
@@ -130,6 +134,15 @@ export const SCENARIOS: readonly Scenario[] = [
     groups: [
       { count: 1, scripts: undone(BOTH, ...FEW) },
       { count: 2, scripts: alone(RC, ...FEW) },
+    ],
+  },
+  {
+    name: 'own triggers',
+    about: "triggers of the user's that change texts, and 2 others",
+    tables: [EMPTY, ALONE, PAIR, TRIPLE],
+    groups: [
+      { count: 2, scripts: alone(BOTH, ...TRIGGERED) },
+      { count: 1, scripts: alone(BOTH, ...TRIGGERED, ...BUSY) },
     ],
   },
   {

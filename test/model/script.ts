@@ -2,6 +2,9 @@
 
 export type Isolation = 'RC' | 'RR'
 
+/** `update` writes a column of the user's, `set text` the text that was given. */
+export type OnConflict = 'error' | 'nothing' | 'update' | 'set text'
+
 /** One row's worth of a statement. `chain` stands for (scope, hash): where the text belongs. */
 export type Part =
   | {
@@ -10,7 +13,9 @@ export type Part =
       readonly chain: number
       /** The client sends hash and number 0: no trigger function runs. */
       readonly fast: boolean
-      readonly onConflict: 'error' | 'nothing' | 'update'
+      readonly onConflict: OnConflict
+      /** What is stored: a trigger of the user's that runs after `place` may change the text, within its hash. */
+      readonly becomes: number
     }
   | { readonly kind: 'delete'; readonly text: number; readonly chain: number }
   | {
@@ -25,6 +30,8 @@ export type Part =
       readonly clearFlag: boolean
       /** Only some column of the user's is written: no trigger of the guard fires. */
       readonly edit: boolean
+      /** The statement names another column, and a trigger of the user's changes the text: `place` does not run. */
+      readonly behind: boolean
     }
 
 export type Statement =
@@ -99,21 +106,28 @@ function at(name: Name): { text: number; chain: number } {
   return { text: TEXTS.indexOf(name.charAt(0)), chain: name.endsWith("'") ? 1 : 0 }
 }
 
-type OnConflict = 'error' | 'nothing' | 'update'
-
 export function fast(name: Name, onConflict: OnConflict = 'error'): Part {
-  return { kind: 'insert', fast: true, onConflict, ...at(name) }
+  return { kind: 'insert', fast: true, onConflict, ...at(name), becomes: at(name).text }
 }
 export function slow(name: Name, onConflict: OnConflict = 'error'): Part {
-  return { kind: 'insert', fast: false, onConflict, ...at(name) }
+  return { kind: 'insert', fast: false, onConflict, ...at(name), becomes: at(name).text }
+}
+export function twisted(name: Name, becomes: Name): Part {
+  return { kind: 'insert', fast: false, onConflict: 'error', ...at(name), becomes: at(becomes).text }
 }
 export const remove = (name: Name): Part => ({ kind: 'delete', ...at(name) })
 
-export function change(name: Name, to: Name, extra: 'toZero' | 'clearFlag' | 'edit' | '' = ''): Part {
+export function change(name: Name, to: Name, extra: 'toZero' | 'clearFlag' | 'edit' | 'behind' | '' = ''): Part {
   const target = { toText: at(to).text, toChain: at(to).chain }
-  const said = { toZero: extra === 'toZero', clearFlag: extra === 'clearFlag', edit: extra === 'edit' }
+  const said = {
+    toZero: extra === 'toZero',
+    clearFlag: extra === 'clearFlag',
+    edit: extra === 'edit',
+    behind: extra === 'behind',
+  }
   return { kind: 'update', ...at(name), ...target, ...said }
 }
+export const behind = (name: Name, to: Name): Part => change(name, to, 'behind')
 export const edit = (name: Name): Part => change(name, name, 'edit')
 export const takeZero = (name: Name): Part => change(name, name, 'toZero')
 export const clearFlag = (name: Name): Part => change(name, name, 'clearFlag')

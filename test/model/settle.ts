@@ -1,7 +1,7 @@
 /** The AFTER trigger's function, query by query: `settleBody` in `src/sql/guard-functions.ts`. */
-import { again, numbered, seize } from './flow'
-import { PROGRESS, select, updateRow, type Waiting } from './mvcc'
-import { go, self, type Event, type Turn } from './process'
+import { seizeLowest } from './flow'
+import { type FoundRow, lockRow, PROGRESS, select, updateRow, type Waiting } from './mvcc'
+import { go, isTouch, self, type Event, type Turn } from './process'
 import { fail } from './transactions'
 import { enterIndex, probe, unindexed } from './unique-index'
 
@@ -14,61 +14,68 @@ function event(turn: Turn): Event {
 
 function settled(turn: Turn): Waiting {
   const [, ...events] = self(turn).events
-  go(turn, events.length > 0 ? 'settle.lowest' : 'end', { events, loop: 0, number: 0 })
+  go(turn, events.length > 0 ? 'settle.anchor' : 'end', { events, number: 0 })
   return PROGRESS
 }
 
-/** SELECT min(number) … WHERE number > 0 */
-export function settleLowest(turn: Turn): Waiting {
+/**
+ * SELECT number … ORDER BY number LIMIT 1 FOR NO KEY UPDATE, then the UPDATE of that row. They are one step, for
+ * nobody can change a locked row. A touch always makes a new version.
+ */
+export function settleAnchor(turn: Turn): Waiting {
   const { chain } = event(turn)
-  const rest = select(turn, (each) => each.chain === chain && each.number > 0)
-  if (rest.length === 0) return settled(turn)
-  go(turn, 'settle.touch', { number: Math.min(...rest.map(({ number }) => number)) })
+  const found = seizeLowest(
+    turn,
+    'query',
+    (each) => each.chain === chain,
+    (row) => becomeAnchor(turn, row),
+  )
+  if (found.kind === 'wait') return found.processes
+  if (found.kind === 'none') return settled(turn)
+  if (found.kind === 'serialization failure') return PROGRESS
+  if (found.newest.number > 0 && keepsNumber(turn)) return settled(turn)
+  go(turn, found.newest.number > 0 ? 'settle.index' : 'settle.compare')
   return PROGRESS
 }
 
-/** UPDATE … SET flag = true WHERE number = 0: always a new version. */
-export function settleTouch(turn: Turn): Waiting {
-  const { chain, kind } = event(turn)
-  const found = seize(turn, 'query', numbered(chain, 0), ({ index, newest }) => {
-    const flag = touchedFlag(turn, kind, newest.flag)
-    if (flag !== undefined) updateRow(turn, index, newest, { flag })
-  })
-  if (found.kind === 'wait') return found.processes
-  if (found.kind === 'row') go(turn, 'settle.compare', { number: 0 })
-  else if (found.kind === 'none' && turn.fault === 'touchWithoutPromotion' && kind === 'touch') return settled(turn)
-  else if (found.kind === 'none') go(turn, 'settle.promote')
-  return PROGRESS
+function becomeAnchor(turn: Turn, row: FoundRow): void {
+  const { index, newest } = row
+  const flag =
+    newest.number === 0 ? touchedFlag(turn, newest.flag) : turn.fault !== 'promotedWithoutFlag' || newest.flag
+  if (flag === undefined || (newest.number > 0 && keepsNumber(turn))) lockRow(turn, row)
+  else updateRow(turn, index, newest, { number: 0, flag })
 }
+
+const keepsNumber = (turn: Turn): boolean => turn.fault === 'touchWithoutPromotion' && isTouch(event(turn))
 
 /** True, unless a fault is put in; undefined where the row is not written at all. */
-function touchedFlag({ fault }: Turn, kind: Event['kind'], old: boolean): boolean | undefined {
-  if (fault === 'touchOnlyLooks' || (fault === 'retakenWithoutFlag' && kind === 'promote')) return undefined
+function touchedFlag(turn: Turn, old: boolean): boolean | undefined {
+  const { fault } = turn
+  const touch = isTouch(event(turn))
+  if (fault === 'touchOnlyLooks' || (fault === 'retakenWithoutFlag' && !touch)) return undefined
   if (fault === 'lockWithoutTouch' || (fault === 'touchSkipsFlagged' && old)) return undefined
-  return fault === 'touchWithoutFlag' && kind === 'touch' ? old : true
+  return fault === 'touchWithoutFlag' && touch ? old : true
 }
 
-/** What stands at 0 may be new in this very statement, unproven against the rest of the chain. */
+/**
+ * The rows at number 0 and at that of the row which fired against all of the chain: what stands there may be new in
+ * this very statement, or changed by a trigger after it was proven. The second is the second line.
+ */
 export function settleCompare(turn: Turn): Waiting {
-  const { chain, kind } = event(turn)
-  const [anchor] = select(turn, numbered(chain, 0))
-  const twins = select(turn, (each) => each.chain === chain && each.number > 0 && each.text === anchor?.text)
-  const blind = turn.fault === (kind === 'touch' ? 'touchWithoutComparison' : 'promotionWithoutComparison')
-  if (twins.length === 0 || blind) return settled(turn)
+  const { chain, number } = event(turn)
+  const all = select(turn, (each) => each.chain === chain)
+  const compared = hasSecondLine(turn) ? [0, number] : [0]
+  const twice = all.some(
+    (one) => compared.includes(one.number) && all.some((v) => v.text === one.text && v.number !== one.number),
+  )
+  if (!twice || turn.fault === 'noComparison') return settled(turn)
   fail(turn, '23505')
   return PROGRESS
 }
 
-/** UPDATE … SET number = 0, flag = true WHERE number = lowest */
-export function settlePromote(turn: Turn): Waiting {
-  const found = seize(turn, 'query', numbered(event(turn).chain, self(turn).number), ({ index, newest }) => {
-    const flag = turn.fault === 'promotedWithoutFlag' ? newest.flag : true
-    updateRow(turn, index, newest, { number: 0, flag })
-  })
-  if (found.kind === 'wait') return found.processes
-  if (found.kind === 'row') go(turn, 'settle.index', { number: 0 })
-  else if (found.kind === 'none') again(turn, 'settle.lowest')
-  return PROGRESS
+/** Each line is mutated alone, with the other taken out. */
+export function hasSecondLine({ fault }: Turn): boolean {
+  return fault === undefined || fault === 'flaggedAnchorChanges'
 }
 
 /** The index's half of the promotion. */
@@ -81,5 +88,6 @@ export function settleIndex(turn: Turn): Waiting {
     return PROGRESS
   }
   enterIndex(turn)
-  return settled(turn)
+  go(turn, 'settle.compare')
+  return PROGRESS
 }

@@ -13,12 +13,14 @@ function describePart(part: Part): string {
   const subject = name(part.text, part.chain)
   if (part.kind === 'delete') return `delete ${subject}`
   if (part.kind === 'update') {
+    if (part.behind) return `edit ${subject}, which a trigger changes to ${name(part.toText, part.toChain)}`
     if (part.edit) return `edit ${subject}`
     if (part.toZero) return `set the number of ${subject} to 0`
     return part.clearFlag ? `clear the flag of ${subject}` : `update ${subject} to ${name(part.toText, part.toChain)}`
   }
   const conflict = part.onConflict === 'error' ? '' : ` on conflict do ${part.onConflict}`
-  return `insert ${subject} ${part.fast ? 'at number 0' : 'through the guard'}${conflict}`
+  const stored = part.becomes === part.text ? '' : `, which a trigger changes to ${name(part.becomes, part.chain)},`
+  return `insert ${subject}${stored} ${part.fast ? 'at number 0' : 'through the guard'}${conflict}`
 }
 
 function describeStatement(statement: Script['statement']): string {

@@ -3,6 +3,7 @@ import { lockedRow, nextPart, queue, seize } from './flow'
 import { deleteRow, lockRow, PROGRESS, updateRow, type Quals, type Waiting } from './mvcc'
 import { currentPart, go, self, type Turn } from './process'
 import type { Part } from './script'
+import { hasSecondLine } from './settle'
 import type { Version } from './state'
 import { fail } from './transactions'
 import { enterIndex, probe, unindexed } from './unique-index'
@@ -14,7 +15,7 @@ function meant({ text, chain }: Part): Quals {
 
 /** WHEN (OLD.number = 0 AND OLD.flag) */
 function queuePromotion(turn: Turn, { number, flag, chain }: Version): void {
-  if (number === 0 && (flag || turn.fault === 'lockWithoutTouch')) queue(turn, { kind: 'promote', chain })
+  if (number === 0 && (flag || turn.fault === 'lockWithoutTouch')) queue(turn, { chain, number })
 }
 
 export function deleteOne(turn: Turn): Waiting {
@@ -41,8 +42,10 @@ export function updateOne(turn: Turn): Waiting {
   if (found.kind === 'wait') return found.processes
   if (found.kind === 'serialization failure') return PROGRESS
   if (found.kind === 'none') return nextPart(turn)
-  const sameText = part.toChain === part.chain && part.toText === part.text
-  if (sameText) go(turn, 'update.write', { number: part.toZero ? 0 : found.newest.number })
+  const stays = part.toChain === part.chain
+  if (part.behind || (stays && part.toText === part.text)) {
+    go(turn, 'update.write', { number: part.toZero ? 0 : found.newest.number })
+  } else if (stays) fail(turn, '40001')
   else go(turn, 'place.read')
   return PROGRESS
 }
@@ -61,14 +64,17 @@ export function updateWrite(turn: Turn): Waiting {
   return PROGRESS
 }
 
-/** In the order of the triggers' names: promote_update, touch_update. */
+/** In the order of the triggers' names: promote_update, touch_update; that it looks at the flag is the second line. */
 function queueAfterUpdate(turn: Turn, part: Update, old: Version): void {
   const { number } = self(turn)
   const moves = part.toChain !== part.chain
   if (moves && turn.fault !== 'noPromotionAfterMove') queuePromotion(turn, old)
-  const changes = moves || part.toText !== part.text || number !== old.number
-  if (number > 0 && changes && turn.fault !== 'noTouchAfterUpdate') queue(turn, { kind: 'touch', chain: part.toChain })
+  const changes = moves || part.toText !== part.text
+  const touches = number > 0 ? changes || number !== old.number : !moves && changes && looksAtFlag(turn) && old.flag
+  if (touches && turn.fault !== 'noTouchAfterUpdate') queue(turn, { chain: part.toChain, number })
 }
+
+const looksAtFlag = (turn: Turn): boolean => hasSecondLine(turn) && turn.fault !== 'flaggedAnchorChanges'
 
 export function updateIndex(turn: Turn): Waiting {
   const { chain, number } = unindexed(turn)

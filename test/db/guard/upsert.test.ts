@@ -1,8 +1,9 @@
 import type { Client } from 'pg'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { guardOf } from '../../../src/sql/guard'
 import type { TextTable } from '../../../src/sql/text-table'
 import { useDatabase } from '../../support/database'
-import { freshTable, putRows, rowsOf, violations } from '../../support/guarded-table'
+import { freshTable, putRows, rowsOf, textTable, violations } from '../../support/guarded-table'
 import { endOrWait, openSession, type Outcome, type Session } from '../../support/sessions'
 
 const db = useDatabase()
@@ -37,6 +38,20 @@ async function meet(before: string, statement: string): Promise<Outcome> {
   await first.run('COMMIT')
   return await waiting.outcome
 }
+
+test('without the refusal of a change in place, an upsert that sets the text erases an acknowledged row', async () => {
+  const whole = guardOf(textTable()).create
+  const guard = whole.map((statement) =>
+    statement.replace(/(OLD\."urlHash" OPERATOR\(pg_catalog\.=\) NEW\."urlHash") THEN/, '$1 AND false THEN'),
+  )
+  expect(guard).not.toEqual(whole)
+  page = await freshTable(observer, {}, { guard })
+  const { rows } = await observer.query<{ path: string }>(`select current_setting('search_path') as path`)
+  for (const { client } of [first, second]) await client.query(`set search_path to ${rows[0]?.path}`)
+  const upsertText = upsert('a2').replace('SET title', 'SET url = EXCLUDED.url, title')
+  await meet(`INSERT INTO page (url) VALUES ('a1')`, upsertText)
+  expect(await rowsOf(observer, page)).not.toContain('a1')
+})
 
 describe.each([
   {
