@@ -27,6 +27,12 @@ describe(`url('canonical')`, () => {
     ['http://a.org/?a=b%20c', 'http://a.org/?a=b+c'],
     ['http://a.org/?a=%0Ab', 'http://a.org/?a=b'],
     ['http://a.org/?a=%E9', 'http://a.org/?a=%EF%BF%BD'],
+    ['http://a.org/?k=a/', 'http://a.org/?k=a'],
+    ['http://a.org/b?', 'http://a.org/b'],
+    ['http://a.org/?a=%22', 'http://a.org/?a=%22'],
+    ['http://a.org/?a="', 'http://a.org/?a=%22'],
+    ['http://a.org/?a=%5E', 'http://a.org/?a=^'],
+    ['http://a.org/?a=%26%2B', 'http://a.org/?a=%26%2B'],
   ])('its defaults make %j %j', (text, expected) => {
     expect(canonical(text)).toBe(expected)
   })
@@ -48,6 +54,10 @@ describe(`url('canonical')`, () => {
     ['http://a.org/?&&a', 'http://a.org/?a'],
     ['http://a.org/?b+c=d', 'http://a.org/?b%20c=d'],
     ['http://a.org/b%0Ac', 'http://a.org/bc'],
+    ['http://a.org/%21%27%28%29%2A', `http://a.org/!'()*`],
+    ['http://a.org/%5B%7C%5D', 'http://a.org/[|]'],
+    ['http://a.org/%5E', 'http://a.org/%5E'],
+    ['http://a.org/%2F%3F%23%3B', 'http://a.org/%2F%3F%23%3B'],
   ])('with every option off it still makes %j %j', (text, expected) => {
     expect(canonical(text, off)).toBe(expected)
   })
@@ -142,4 +152,25 @@ test('it is idempotent on real URLs', () => {
   const normalized = some.flatMap((text) => unlessRefused(() => [normalize(text)]) ?? [])
   expect(normalized.length).toBeGreaterThan(some.length * 0.99)
   expect(normalized.filter((once) => normalize(once) !== once)).toEqual([])
+})
+
+describe('maxLength', () => {
+  const { normalize } = url('canonical', { maxLength: 20 })
+
+  test('is 65,536 by default, and counts the URL as safe leaves it', () => {
+    expect(canonical(`http://a.org/${'b'.repeat(65_523)}`)).toHaveLength(65_536)
+    expect(() => canonical(`http://a.org/${'b'.repeat(65_524)}`)).toThrow(
+      new Refusal('it has more than 65536 characters'),
+    )
+    expect(normalize('http://a.org/%41%42%43%44')).toBe('http://a.org/ABCD')
+    expect(() => normalize('http://a.org/ééé')).toThrow(new Refusal('it has more than 20 characters'))
+  })
+
+  test('decides nothing about what is equal, so it is not part of the name', () => {
+    expect(name({ maxLength: 20 })).toBe('url-canonical')
+  })
+
+  test.each([[0], [-1], [1.5], [Infinity], ['9']])('%j is an error', (maxLength) => {
+    expect(() => url('canonical', { maxLength: maxLength as number })).toThrow(DeclarationError)
+  })
 })

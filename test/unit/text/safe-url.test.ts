@@ -1,5 +1,4 @@
 import { describe, expect, test } from 'vitest'
-import { DeclarationError } from '../../../src/errors'
 import { Refusal } from '../../../src/text/refusal'
 import { url } from '../../../src/text/url-presets'
 import { rfc3986Suite } from './real-urls'
@@ -192,14 +191,4 @@ describe('url() refuses', () => {
   ])('%j: %s', (text, reason) => {
     expect(() => normalize(text)).toThrow(new Refusal(reason))
   })
-
-  test('a preset it does not know, and options without canonical', () => {
-    expect(() => url('strict' as 'safe')).toThrow(DeclarationError)
-    expect(() => url('safe' as 'canonical', { stripHash: true })).toThrow(DeclarationError)
-  })
-})
-
-test('url() is url@1, and so is the preset by its name', () => {
-  expect(url()).toMatchObject({ name: 'url', version: 1 })
-  expect(url('safe')).toBe(url())
 })

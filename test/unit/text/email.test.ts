@@ -1,0 +1,42 @@
+import { describe, expect, test } from 'vitest'
+import { email } from '../../../src/text/email'
+import { Refusal } from '../../../src/text/refusal'
+
+describe('email()', () => {
+  test.each([
+    [' Joe.Doe@Example.ORG\n', 'Joe.Doe@example.org'],
+    ['a+tag@b', 'a+tag@b'],
+    ['"a b@c"@d.org', '"a b@c"@d.org'],
+    ['"a\\"b"@d.org', '"a\\"b"@d.org'],
+    ['Jörg@Bücher.example', 'Jörg@xn--bcher-kva.example'],
+    ['a@XN--BCHER-KVA.example', 'a@xn--bcher-kva.example'],
+    ['a@b。org', 'a@b.org'],
+    ['a@FAẞ.de', 'a@xn--fa-hia.de'],
+    ['.a..b.@c.org', '.a..b.@c.org'],
+    [`a@${'b'.repeat(63)}.org`, `a@${'b'.repeat(63)}.org`],
+  ])('%j becomes %j', (text, expected) => {
+    expect(email().normalize(text)).toBe(expected)
+  })
+
+  test.each([
+    ['', 'it has no "@"'],
+    ['example.org', 'it has no "@"'],
+    ['@example.org', 'it has nothing before the "@"'],
+    ['a@b@c.org', 'it has a character before the "@" that must be quoted'],
+    ['a@b.org, c@d.org', 'it has a character before the "@" that must be quoted'],
+    ['Joe <a@b.org', 'it has a character before the "@" that must be quoted'],
+    ['mailto:a@b.org', 'it has a character before the "@" that must be quoted'],
+    ['"a"b"@c.org', 'it has a character before the "@" that must be quoted'],
+    ['a\0@c.org', 'it has a character before the "@" that must be quoted'],
+  ])('%j is refused: %s', (text, reason) => {
+    expect(() => email().normalize(text)).toThrow(new Refusal(reason))
+  })
+
+  const long = 'b'.repeat(64)
+  const invalid = `. .org b. b..c -b.org b-.org b_c.org b.org> b/c b:25 b%41.org b\tc.org 1 0x7f.1 127.0.0.1 １２７.1
+    [127.0.0.1] [IPv6:::1] xn--a ßxn-- \ud800.org ${long}.org ${'b.'.repeat(127)}org`.split(/[ \n]+/)
+
+  test.each([...invalid, '', ' ', 'b c.org'])('the domain %j is refused', (domain) => {
+    expect(() => email().normalize(`a@${domain}`)).toThrow(new Refusal('it has no valid domain after the "@"'))
+  })
+})

@@ -1,0 +1,15 @@
+import { expect, test } from 'vitest'
+import { toFixedPoint } from '../../../src/text/fixed-point'
+import { Refusal } from '../../../src/text/refusal'
+
+test('a step is applied until nothing changes', () => {
+  expect(toFixedPoint((text) => text.replace('aa', 'a'), 'aaaab')).toBe('ab')
+})
+
+test('what still changes after ten rounds is refused', () => {
+  const shorten = (text: string): string => text.slice(1)
+  expect(toFixedPoint(shorten, 'nine char')).toBe('')
+  expect(() => toFixedPoint(shorten, 'characters')).toThrow(
+    new Refusal('it keeps changing after 10 rounds of normalizing'),
+  )
+})
