@@ -113,16 +113,17 @@ export class AttemptsExhaustedError extends UniqueTextError {
   }
 }
 
-/** Postgres aborted the caller's transaction (40001 or 40P01). `cause` is the driver's error. */
+/**
+ * Postgres aborted the caller's transaction (40001 or 40P01), or a statement that was prepared on its connection did not
+ * fit any more. `cause` is the driver's error.
+ */
 export class TransactionAbortedError extends UniqueTextError {
   override readonly name = 'TransactionAbortedError'
   readonly code = 'TRANSACTION_ABORTED'
 
-  constructor(cause: unknown) {
-    super(
-      'Postgres aborted your transaction (serialization failure or deadlock). Run the whole transaction again.',
-      cause,
-    )
+  /** @param reason one clause */
+  constructor(cause: unknown, reason = 'serialization failure or deadlock') {
+    super(`Postgres aborted your transaction (${reason}). Run the whole transaction again.`, cause)
   }
 }
 

@@ -5,12 +5,13 @@ import {
   type QueryRunner,
   QueryRunnerAlreadyReleasedError,
 } from 'typeorm'
-import { TransactionAbortedError } from '../errors'
-import { endsConnection, isSerializationError } from '../sql/sqlstate'
-import type { Statement, WireRow } from '../sql/statements'
+import { TransactionAbortedError, UnsupportedDatabaseError } from '../errors'
+import { endsConnection, isSerializationError, SQLSTATE, serverError } from '../sql/sqlstate'
+import { insideTransaction, type Statement, type WireRow } from '../sql/statements'
 import { dataSourceOf, registry } from '../typeorm/registry'
-import { type SentQuery, tellFailure, tellStart, tellSuccess } from './query-events'
-import { lossOf, type PgClient, type PgQuery, queryOrRollBack, takeTurn, watchForLoss } from './shared-connection'
+import { tellFailure, tellStart, tellSuccess } from './query-events'
+import { sendPrepared } from './send-prepared'
+import { isPgClient, lossOf, orRollBack, type PgClient, takeTurn, watchForLoss } from './shared-connection'
 
 /** How a session treats its connection. */
 interface SessionOptions {
@@ -74,13 +75,13 @@ export class Session {
    * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
    * @throws QueryFailedError for every other error of the driver
    */
-  async rows<Row>(statement: Statement<Row>, values: readonly unknown[]): Promise<Row[]> {
-    return await this.send(statement, values, this.options.savepoints)
+  rows<Row>(statement: Statement<Row>, values: readonly unknown[]): Promise<Row[]> {
+    return this.send(statement, values, this.options.savepoints)
   }
 
   /** As `rows`; an error leaves the caller's transaction as it was before. */
-  async rowsOrRollBack<Row>(statement: Statement<Row>, values: readonly unknown[]): Promise<Row[]> {
-    return await this.send(statement, values, true)
+  rowsOrRollBack<Row>(statement: Statement<Row>, values: readonly unknown[]): Promise<Row[]> {
+    return this.send(statement, values, true)
   }
 
   /** Runs SQL and gives its rows as objects, by TypeORM's own way. */
@@ -100,68 +101,118 @@ export class Session {
     return this.options.shared ? await takeTurn(this.runner) : () => {}
   }
 
-  /** Past TypeORM's own `query()`, which knows no prepared statements; logged and broadcast as there. */
   private async send<Row>(statement: Statement<Row>, values: readonly unknown[], savepoint: boolean): Promise<Row[]> {
     const endTurn = await this.takeTurn()
+    const behindSavepoint = savepoint && this.inTransaction
     try {
       const client = await this.connect()
-      const sent = { dataSource: this.dataSource, queryRunner: this.runner, sql: statement.sql, values }
-      const started = await tellStart(sent)
-      const rows = await this.answer(sent, client, this.queryOf(statement, values), savepoint)
-      await tellSuccess(sent, started, rows)
+      const rows = isPgClient(client)
+        ? await this.sendByPg(client, statement, values, behindSavepoint)
+        : await this.sendByTypeOrm(statement, values, behindSavepoint)
       return rows.map(statement.parse)
     } finally {
       endTurn()
     }
   }
 
-  private async answer(
-    sent: SentQuery,
+  /** Past TypeORM's own `query()`, which knows no prepared statements; logged and broadcast as there. */
+  private async sendByPg(
     client: PgClient,
-    query: PgQuery,
-    savepoint: boolean,
+    { name, sql }: Statement<unknown>,
+    values: readonly unknown[],
+    behindSavepoint: boolean,
   ): Promise<readonly WireRow[]> {
+    const sent = { dataSource: this.dataSource, queryRunner: this.runner, sql, values }
+    const started = await tellStart(sent)
+    const prepare = registry.settings.get(this.dataSource)?.prepare ?? true
+    let rows: readonly WireRow[]
     try {
-      const { rows } = await (savepoint && this.inTransaction ? queryOrRollBack(client, query) : client.query(query))
-      return rows
+      rows = await sendPrepared(client, {
+        name: prepare ? name : '',
+        query: { text: sql, values, rowMode: 'array' },
+        behindSavepoint,
+        safe: behindSavepoint || !this.inTransaction,
+      })
     } catch (error) {
       if (!(error instanceof Error)) throw error
-      await tellFailure(sent, error)
-      await this.discardIfLost(error)
-      if (this.inTransaction && isSerializationError(error)) throw new TransactionAbortedError(error)
-      // Without the parameters: they hold the text.
-      throw new QueryFailedError(sent.sql, undefined, error)
+      await tellFailure(sent, error instanceof TransactionAbortedError ? (error.cause as Error) : error)
+      throw error instanceof TransactionAbortedError
+        ? error
+        : new QueryFailedError(sql, undefined, await this.told(error))
+    }
+    await tellSuccess(sent, started, rows)
+    return rows
+  }
+
+  /** By the only way that every driver has: its rows are objects, in the order of the select list. */
+  private async sendByTypeOrm(
+    { sql }: Statement<unknown>,
+    values: readonly unknown[],
+    behindSavepoint: boolean,
+  ): Promise<readonly WireRow[]> {
+    const parameters = [...values]
+    try {
+      const rows = (await (behindSavepoint
+        ? orRollBack(this.runner, (send) => send(sql, parameters) as Promise<unknown>)
+        : this.runner.query(sql, parameters))) as readonly object[]
+      return rows.map((row) => Object.values(row))
+    } catch (error) {
+      if (!(error instanceof QueryFailedError)) throw error
+      // Without the parameters, as everywhere: they hold the text.
+      throw new QueryFailedError(sql, undefined, await this.told(error.driverError))
     }
   }
 
-  private queryOf({ name, sql }: Statement<unknown>, values: readonly unknown[]): PgQuery {
-    const prepare = name !== '' && (registry.settings.get(this.dataSource)?.prepare ?? true)
-    return { text: sql, values, rowMode: 'array', ...(prepare ? { name } : {}) }
+  /**
+   * Hears an error of the driver.
+   *
+   * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
+   */
+  private async told(error: Error): Promise<Error> {
+    await this.discardIfLost(error)
+    if (this.inTransaction && isSerializationError(error)) throw new TransactionAbortedError(error)
+    return error
   }
 
-  private async connect(): Promise<PgClient> {
+  private async connect(): Promise<unknown> {
     const { shared } = this.options
     // By now the connection may serve another transaction, or it was lost between two statements.
     if (shared && this.runner.isReleased) throw lossOf(this.runner) ?? new QueryRunnerAlreadyReleasedError()
-    const client = (await this.runner.connect()) as PgClient
+    const client: unknown = await this.runner.connect()
+    if (!isPgClient(client)) return client
+    if (client.binary) {
+      throw new UnsupportedDatabaseError(
+        'The option "binary" of pg gives wrong values: 239 for the integer 200. Leave it out of the DataSource.',
+      )
+    }
     if (shared) watchForLoss(this.runner, client)
     return client
   }
 
   /**
    * A connection that the server is closing, or whose answer may still come, must not go back to the pool: the next
-   * caller would get it. `pg` drops it on release only once it has seen its end.
+   * caller would get it. `pg` drops it on release only once it has seen its end. Of another driver it is not known
+   * what else `end()` would end: PGlite closes the database.
    */
   private async discardIfLost(cause: unknown): Promise<void> {
     if (this.options.shared || !endsConnection(cause)) return
-    const client = (await this.runner.connect().catch(() => undefined)) as PgClient | undefined
-    void client?.end()
+    const client: unknown = await this.runner.connect().catch(() => undefined)
+    if (isPgClient(client)) void client.end()
   }
 }
 
-/** A transaction that the caller began by SQL, which TypeORM does not count. Known from pg 8.17 on. */
+/** A transaction that the caller began by SQL, which TypeORM does not count. */
 async function isInRawTransaction(queryRunner: QueryRunner): Promise<boolean> {
   if (queryRunner.isReleased) return false
-  const status = ((await queryRunner.connect()) as PgClient).getTransactionStatus?.()
-  return status === 'T' || status === 'E'
+  const client: unknown = await queryRunner.connect()
+  const status = isPgClient(client) ? client.getTransactionStatus?.() : undefined
+  if (status) return status !== 'I'
+  // `pg` before 8.17, and other drivers.
+  try {
+    const rows = (await queryRunner.query(insideTransaction)) as readonly unknown[]
+    return rows.length > 0
+  } catch (error) {
+    if (serverError(error)?.code === SQLSTATE.failedTransaction) return true
+    throw error
+  }
 }

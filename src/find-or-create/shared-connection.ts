@@ -9,13 +9,41 @@ export interface PgQuery {
   readonly name?: string
 }
 
+/** What `pg` writes to the server with. */
+export interface PgConnection {
+  close(message: { readonly type: 'S'; readonly name: string }): void
+  sync(): void
+  /** SQL by the name it was prepared under. */
+  readonly parsedStatements?: object
+}
+
+/** The part of its answer that is used here. */
+export interface PgResult {
+  readonly rows: readonly WireRow[]
+}
+
 /** The parts of a `pg` client that are used here. */
 export interface PgClient {
-  query(query: PgQuery): Promise<{ readonly rows: readonly WireRow[] }>
+  query(query: PgQuery): Promise<PgResult>
+  /** Takes its turn among the queries, and tells the object what becomes of it. */
+  query(submittable: { submit(connection: PgConnection): void }): unknown
   end(): Promise<void>
   once(event: 'error', listener: (error: Error) => void): unknown
+  readonly connection: PgConnection
+  /** Statements are sent before the last one is answered; nothing but queries is taken then. */
+  readonly pipeline?: boolean
+  /** Values are asked for in their binary format, of which `pg` reads strings. */
+  readonly binary?: boolean
   /** `I` outside a transaction, `T` inside, `E` in one that has failed. */
   getTransactionStatus?(): string | null
+}
+
+/** Not so: `pg-native`, PGlite and whatever else the option `driver` brings. */
+export function isPgClient(client: unknown): client is PgClient {
+  if (typeof client !== 'object' || client === null || !('connection' in client)) return false
+  const { connection } = client
+  if (typeof connection !== 'object' || connection === null) return false
+  return ['close', 'sync'].every((name) => typeof Reflect.get(connection, name) === 'function')
 }
 
 const turns = new WeakMap<QueryRunner, Promise<void>>()
@@ -35,54 +63,79 @@ export async function takeTurn(queryRunner: QueryRunner): Promise<() => void> {
 
 type Query = (...args: readonly unknown[]) => unknown
 
-/** Runs a statement of which an error leaves the caller's transaction as it was before. */
-export async function queryOrRollBack(client: PgClient, query: PgQuery): ReturnType<PgClient['query']> {
-  const hold = holdOthers(client)
-  const command = (text: string): ReturnType<PgClient['query']> => hold.query({ text, rowMode: 'array' })
+/**
+ * Runs a statement of which an error leaves the caller's transaction as it was before.
+ *
+ * @param asked the client of `pg`, or the query runner: what others may send statements by meanwhile
+ * @param run sends it by the function that it is given
+ */
+export async function orRollBack<T>(asked: object, run: (query: Query) => Promise<T>): Promise<T> {
+  const hold = holdOthers(asked as { query: Query })
   try {
-    await command(savepoint.set)
-    const result = await hold.query(query)
-    await command(savepoint.release)
+    await hold.query(savepoint.set)
+    const result = await run(hold.query)
+    await hold.query(savepoint.release)
     return result
   } catch (error) {
     // After 40001 and 40P01 too a savepoint can be rolled back to, but the snapshot is the same: the caller must retry.
     // On a connection that is gone the rollback fails as well; the first error says more.
-    await command(savepoint.rollBack).catch(() => {})
+    await rollBack(hold.query).catch(() => {})
     throw error
   } finally {
     hold.end()
   }
 }
 
-/** A client that answers nobody but us. */
+/** Two statements, for not every driver takes two at once. */
+async function rollBack(query: Query): Promise<void> {
+  await query(savepoint.rollBack)
+  await query(savepoint.release)
+}
+
+/** Answers nobody but us. */
 interface Hold {
-  readonly query: PgClient['query']
+  readonly query: Query
   /** Sends what others have asked meanwhile, in their order. */
   readonly end: () => void
 }
 
 /**
- * Keeps every statement but ours from the client: one of the caller's own between our savepoint and a rollback to it
- * would be undone, although the caller was told that it was done.
+ * Keeps every statement but ours from the connection: one of the caller's own between our savepoint and a rollback to
+ * it would be undone, although the caller was told that it was done.
  */
-function holdOthers(client: PgClient): Hold {
-  const holder = client as unknown as { query: Query }
+function holdOthers(holder: { query: Query }): Hold {
   const { query } = holder
   const own = Object.hasOwn(holder, 'query')
   const waiting: (() => void)[] = []
-  holder.query = (...args) => {
-    const now = (): unknown => query.call(client, ...args)
+  let ended = false
+  const held: Query = (...args) => {
+    const now = (): unknown => query.apply(holder, [...args])
     const [first] = args
-    const submittable = typeof first === 'object' && first !== null && 'submit' in first
-    if (!submittable && !args.some(isCallback)) return new Promise((done) => waiting.push(() => done(now())))
+    // What it refuses, it refuses at once.
+    if (ended || first === null || first === undefined) return now()
+    const submittable = typeof first === 'object' && 'submit' in first
+    if (!submittable && !args.some(isCallback)) {
+      return new Promise((resolve, reject) => {
+        waiting.push(() => {
+          try {
+            resolve(now())
+          } catch (error) {
+            reject(error)
+          }
+        })
+      })
+    }
     waiting.push(() => void now())
     return submittable ? first : undefined
   }
+  holder.query = held
   return {
-    query: query.bind(client) as PgClient['query'],
+    query: query.bind(holder),
     end: () => {
-      if (own) holder.query = query
-      else Reflect.deleteProperty(holder, 'query')
+      ended = true
+      // Somebody may have put another in front of ours meanwhile, which stays and calls it.
+      if (holder.query === held && own) holder.query = query
+      else if (holder.query === held) Reflect.deleteProperty(holder, 'query')
       for (const send of waiting) send()
     },
   }
@@ -95,8 +148,8 @@ const isCallback = (argument: unknown): boolean =>
     'callback' in argument &&
     typeof argument.callback === 'function')
 
-const watched = new WeakMap<QueryRunner, PgClient>()
-const losses = new WeakMap<PgClient, { error?: Error }>()
+const watched = new WeakMap<QueryRunner, object>()
+const losses = new WeakMap<object, { error?: Error }>()
 
 /** TypeORM releases a query runner whose connection is lost, and forgets why; the caller should hear it (25P03, 57P01). */
 export function watchForLoss(queryRunner: QueryRunner, client: PgClient): void {

@@ -8,6 +8,8 @@ export const SQLSTATE = {
   /** object_not_in_prerequisite_state */
   wrongState: '55000',
   insufficientPrivilege: '42501',
+  failedTransaction: '25P02',
+  duplicatePreparedStatement: '42P05',
   serializationFailure: '40001',
   /** Raised by the guard where it stands on another table than its own, or where a trigger undoes what it does. */
   objectNotInPrerequisiteState: '55000',
@@ -50,5 +52,22 @@ export function isRowError(error: unknown): boolean {
  * intervention, idle timeouts), or what failed was not the server's doing but the network's or a time limit of `pg`.
  */
 export function endsConnection(error: unknown): boolean {
-  return /^(?:08|25P03|57P)/.test(serverError(error)?.code ?? '08')
+  return /^(?:08|25P03|25P04|57P)/.test(serverError(error)?.code ?? '08')
+}
+
+/**
+ * What was prepared may be why the statement failed: the server has forgotten it or knows it already, its result has
+ * another shape now, its parameters have types that the table has no longer. A statement that is prepared afresh fails
+ * in the same way where this is not so.
+ */
+export function mayBeStale(error: unknown): boolean {
+  return /^(?:0A|22|26|42|XX)/.test(serverError(error)?.code ?? '')
+}
+
+/** 0A000: another result; 26000 and 42P05: forgotten, or known already; the others: types that changed or are gone. */
+const STALE = new Set(['0A000', '26000', '42P05', '42704', '42804', '42846', '42883', 'XX000'])
+
+/** As `mayBeStale`, without what far more often says something of a value. */
+export function isStale(error: unknown): boolean {
+  return STALE.has(serverError(error)?.code ?? '')
 }

@@ -229,5 +229,8 @@ const SAVEPOINT = 'typeorm_unique_text'
 export const savepoint: Readonly<Record<'set' | 'release' | 'rollBack', string>> = {
   set: `SAVEPOINT ${SAVEPOINT}`,
   release: `RELEASE SAVEPOINT ${SAVEPOINT}`,
-  rollBack: `ROLLBACK TO SAVEPOINT ${SAVEPOINT}; RELEASE SAVEPOINT ${SAVEPOINT}`,
+  rollBack: `ROLLBACK TO SAVEPOINT ${SAVEPOINT}`,
 }
+
+/** Gives a row inside a transaction that was begun by a statement of its own; 25P02 in one that has failed. */
+export const insideTransaction = 'SELECT 1 WHERE pg_catalog.transaction_timestamp() <> pg_catalog.statement_timestamp()'

@@ -1,0 +1,94 @@
+/** Names on one connection; each keeps a plan in the server's memory, 50 to 100 kB. */
+const MAX_NAMES = 200
+/** Closed at once when there are too many, the least recently used first: one round trip for all of them. */
+const EVICTED_NAMES = 50
+/** A plan stays as it was made, for a table of whatever size it had then; a new one costs about a millisecond. */
+const MAX_USES = 1_000
+const MAX_AGE_MILLISECONDS = 60_000
+/** So often the server has forgotten what was prepared: something stands between that gives it to other sessions. */
+const MAX_LOSSES = 3
+
+interface Kept {
+  readonly name: string
+  /** By the caller's clock. */
+  readonly since: number
+  uses: number
+}
+
+/** A name to send a statement under. */
+export interface TakenName {
+  readonly name: string
+  /** It was sent before, so that the server's plan may be older than what it speaks of. */
+  readonly reused: boolean
+}
+
+const ofClients = new WeakMap<object, PreparedNames>()
+
+/**
+ * The names of the prepared statements on one connection. None is kept for ever: a plan that was made while the table
+ * was tiny reads all of it, however large it becomes, until an ANALYZE that may never come.
+ */
+export class PreparedNames {
+  private readonly kept = new Map<string, Kept>()
+  private givenUp: string[] = []
+  private serial = 0
+  private losses = 0
+
+  static of(client: object): PreparedNames {
+    const known = ofClients.get(client)
+    if (known) return known
+    const names = new PreparedNames()
+    ofClients.set(client, names)
+    return names
+  }
+
+  /**
+   * @param statement its digest's name
+   * @param now milliseconds, by a clock that never goes back
+   * @returns undefined where the connection keeps no names
+   */
+  take(statement: string, now: number): TakenName | undefined {
+    if (this.losses >= MAX_LOSSES) return undefined
+    const kept = this.current(statement, now)
+    // Put last: the map is in the order of use.
+    this.kept.delete(statement)
+    this.kept.set(statement, kept)
+    kept.uses += 1
+    if (this.kept.size > MAX_NAMES) this.evict()
+    return { name: kept.name, reused: kept.uses > 1 }
+  }
+
+  /** Every name may be gone or stale. */
+  lose(): void {
+    this.losses += 1
+    this.giveUp([...this.kept.keys()])
+  }
+
+  /** The names that the server should forget; each is given once. */
+  takeGivenUp(): readonly string[] {
+    const names = this.givenUp
+    if (names.length > 0) this.givenUp = []
+    return names
+  }
+
+  private current(statement: string, now: number): Kept {
+    const kept = this.kept.get(statement)
+    if (kept && kept.uses < MAX_USES && now - kept.since < MAX_AGE_MILLISECONDS) return kept
+    this.giveUp([statement])
+    // Never a name again: whoever counts on the old one must not get a statement that was prepared later.
+    this.serial += 1
+    return { name: `${statement}_${this.serial}`, since: now, uses: 0 }
+  }
+
+  private evict(): void {
+    this.giveUp([...this.kept.keys()].slice(0, EVICTED_NAMES))
+  }
+
+  private giveUp(statements: readonly string[]): void {
+    for (const statement of statements) {
+      const kept = this.kept.get(statement)
+      if (kept) this.givenUp.push(kept.name)
+      this.kept.delete(statement)
+    }
+  }
+}

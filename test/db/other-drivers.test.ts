@@ -1,0 +1,171 @@
+import { callbackify } from 'node:util'
+import { Client } from 'pg'
+import { Column, DataSource, Entity, PrimaryGeneratedColumn, QueryFailedError } from 'typeorm'
+import { afterAll, describe, expect, test } from 'vitest'
+import {
+  findOneByText,
+  findOrCreate,
+  findOrCreateMany,
+  TransactionAbortedError,
+  UniqueText,
+  UnsupportedDatabaseError,
+  withUniqueText,
+} from '../../src'
+import { useDatabase } from '../support/database'
+import { fewHashes } from '../support/digests'
+import { rejection } from '../support/ledger'
+
+const db = useDatabase()
+
+@Entity()
+class Page {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText({ digest: fewHashes(4) }) url!: string
+  @Column({ type: 'varchar', length: 10, nullable: true }) title!: string | null
+}
+
+const opened: DataSource[] = []
+afterAll(async () => await Promise.all(opened.map(async (dataSource) => await dataSource.destroy())))
+
+/** Connections of a driver that is no `pg` client: it has `query(text, values)` that gives rows as objects. */
+class OtherClient {
+  static ended = 0
+  private readonly client = new Client({ connectionString: db.url })
+
+  async connect(): Promise<this> {
+    await this.client.connect()
+    return this
+  }
+  on(): void {}
+  removeListener(): void {}
+  async query(text: unknown, values?: unknown[]): Promise<object> {
+    if (typeof text !== 'string') throw new TypeError('This driver takes text only.')
+    const { rows, rowCount, command } = await this.client.query<object>(text, values)
+    return { rows, rowCount, command }
+  }
+  async end(): Promise<void> {
+    OtherClient.ended += 1
+    await this.client.end()
+  }
+}
+
+/** The part of a pool that TypeORM uses. */
+class OtherPool {
+  private readonly idle: OtherClient[] = []
+  private readonly all: OtherClient[] = []
+
+  on(): void {}
+  connect(callback: (error: unknown, client?: OtherClient, release?: () => void) => void): void {
+    callbackify(async () => await this.take())((error, client) => callback(error, client, () => this.idle.push(client)))
+  }
+  end(callback: (error?: unknown) => void): void {
+    callbackify(async () => await Promise.all(this.all.map(async (client) => await client.end())))(callback)
+  }
+  private async take(): Promise<OtherClient> {
+    const known = this.idle.pop()
+    if (known) return known
+    const client = await new OtherClient().connect()
+    this.all.push(client)
+    return client
+  }
+}
+
+async function openOther(): Promise<DataSource> {
+  const driver = { Pool: OtherPool, Client: OtherClient, types: {} }
+  const dataSource = withUniqueText(
+    new DataSource({ type: 'postgres', url: db.url, driver, entities: [Page], synchronize: true, dropSchema: true }),
+  )
+  opened.push(dataSource)
+  return await dataSource.initialize()
+}
+
+describe('a driver that is no pg client', () => {
+  test('creates and finds, one by one and in bulk, with equal hashes too', async () => {
+    const { manager } = await openOther()
+    const texts = Array.from({ length: 30 }, (_, index) => ({ url: `page ${index}` }))
+    const first = await findOrCreate(manager, Page, { url: 'page 0', title: 'T' })
+    expect(first).toMatchObject({ created: true, attempts: 1, entity: { id: 1, url: 'page 0', title: 'T' } })
+    const results = await findOrCreateMany(manager, Page, texts)
+    expect(results.map((result) => 'entity' in result && [result.entity.url, result.created])).toEqual(
+      texts.map(({ url }, index) => [url, index > 0]),
+    )
+    expect(await findOneByText(manager, Page, { url: 'page 7' })).toMatchObject({ url: 'page 7' })
+  })
+
+  test('keeps the transaction usable, and the statements of others out of ours', async () => {
+    const dataSource = await openOther()
+    await dataSource.transaction(async (manager) => {
+      const rows = Array.from({ length: 20 }, (_, index) => ({
+        url: `a${index}`,
+        title: index === 7 ? 'too long for it' : null,
+      }))
+      const [results] = await Promise.all([
+        findOrCreateMany(manager, Page, rows),
+        ...Array.from({ length: 30 }, async (_, index) => await manager.insert(Page, { url: `by hand ${index}` })),
+      ])
+      expect(results.flatMap((result, index) => ('error' in result ? [index] : []))).toEqual([7])
+    })
+    expect(await dataSource.manager.count(Page)).toBe(49)
+  })
+
+  test('says what the server said, without the text, and ends no connection', async () => {
+    const dataSource = await openOther()
+    const ended = OtherClient.ended
+    const error = await rejection(findOrCreate(dataSource.manager, Page, { url: 'a', title: 'too long for it' }))
+    expect(error).toBeInstanceOf(QueryFailedError)
+    expect(error).toMatchObject({ code: '22001', parameters: undefined })
+    await rejection(
+      findOrCreate(dataSource.manager, Page, { url: 'b', title: { toPostgres: () => fail() } as unknown as string }),
+    )
+    expect(OtherClient.ended).toBe(ended)
+    expect(await findOrCreate(dataSource.manager, Page, { url: 'a' })).toMatchObject({ created: true })
+  })
+
+  test('knows a transaction that was begun by SQL', async () => {
+    const dataSource = await openOther()
+    const queryRunner = dataSource.createQueryRunner()
+    await queryRunner.query('BEGIN ISOLATION LEVEL REPEATABLE READ')
+    await queryRunner.query('SELECT count(*) FROM page')
+    await findOrCreate(dataSource.manager, Page, { url: 'raced' })
+    const error = await rejection(findOrCreate(queryRunner.manager, Page, { url: 'raced' }))
+    expect(error).toBeInstanceOf(TransactionAbortedError)
+    await queryRunner.query('ROLLBACK')
+    expect(await findOrCreate(queryRunner.manager, Page, { url: 'raced' })).toMatchObject({ created: false })
+    await queryRunner.release()
+  })
+})
+
+function fail(): never {
+  throw new TypeError('not the server')
+}
+
+describe('pg', () => {
+  const wrapped = (value: string): unknown => ({ toString: () => value, valueOf: () => value })
+  /** boolean, bigint and integer */
+  const parserOf = (type: number): unknown => ([16, 20, 23].includes(type) ? wrapped : String)
+
+  test.each<[string, object]>([
+    ['parsers of the user for booleans and integers', { types: { getTypeParser: parserOf } }],
+    ['parsers that make everything a string', { types: { getTypeParser: () => String } }],
+  ])('with %s tells created from found, and which row is whose', async (_, extra) => {
+    await db.dataSource([Page], { dropSchema: true })
+    const dataSource = await db.dataSource([Page], { synchronize: false, extra })
+    const { manager } = dataSource
+    const given = ['b', 'a', 'c'].map((url) => ({ url }))
+    await findOrCreate(manager, Page, { url: 'a' })
+    const results = await findOrCreateMany(manager, Page, given)
+    expect(results.map((result) => 'entity' in result && [result.entity.url, result.created])).toEqual([
+      ['b', true],
+      ['a', false],
+      ['c', true],
+    ])
+    expect(await findOrCreate(manager, Page, { url: 'c' })).toMatchObject({ created: false })
+  })
+  test('is refused with the option "binary", which gives 239 for 200', async () => {
+    await db.dataSource([Page], { dropSchema: true })
+    const { manager } = await db.dataSource([Page], { synchronize: false, extra: { binary: true } })
+    expect(await manager.query('SELECT $1::integer AS n', [200])).toEqual([{ n: 239 }])
+    await expect(findOrCreate(manager, Page, { url: 'a' })).rejects.toThrow(UnsupportedDatabaseError)
+    await expect(findOrCreateMany(manager, Page, [{ url: 'a' }])).rejects.toThrow(UnsupportedDatabaseError)
+  })
+})
