@@ -91,6 +91,9 @@ function renumber({ rows, primary }: RebuiltTable): string {
   return `WITH numbered AS (
     SELECT t.tableoid AS part,
            t.ctid AS spot,
+           t.${hash} AS old_hash,
+           t.${number} AS old_number,
+           t.${chained} AS old_chained,
            h.hash,
            CASE WHEN h.hash IS NULL THEN 0
                 ELSE pg_catalog.row_number() OVER (chain ORDER BY t.${number}, ${keyColumns(primary).join(', ')}) - 1
@@ -101,10 +104,9 @@ function renumber({ rows, primary }: RebuiltTable): string {
   ), wanted AS (
     SELECT n.part, n.spot, n.hash, n.number, n.several AND n.number = 0 AS chained
       FROM numbered AS n
-      JOIN ${tableName(rows)} AS t ON t.tableoid = n.part AND t.ctid = n.spot
-     WHERE t.${hash} IS DISTINCT FROM n.hash
-        OR t.${number} IS DISTINCT FROM n.number
-        OR t.${chained} IS DISTINCT FROM (n.several AND n.number = 0)
+     WHERE n.old_hash IS DISTINCT FROM n.hash
+        OR n.old_number IS DISTINCT FROM n.number
+        OR n.old_chained IS DISTINCT FROM (n.several AND n.number = 0)
   ), made AS (
     UPDATE ${tableName(rows)} AS t
        SET ${hash} = w.hash, ${number} = w.number, ${chained} = w.chained

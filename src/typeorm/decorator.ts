@@ -122,7 +122,7 @@ function declareHidden(target: Function, raw: RawDeclaration): void {
  * ```js
  * const Page = new EntitySchema(
  *   uniqueTextSchema(
- *     { name: 'Page', columns: { id: { type: Number, primary: true, generated: 'identity' } } },
+ *     { name: 'Page', columns: { id: { type: Number, primary: true, generated: true } } },
  *     { url: { normalize: url() } },
  *   ),
  * )

@@ -1,7 +1,21 @@
 import type { Client } from 'pg'
-import { Column, type DataSource, Entity, type ObjectLiteral, type ObjectType, PrimaryGeneratedColumn } from 'typeorm'
+import {
+  Column,
+  type DataSource,
+  Entity,
+  EntitySchema,
+  type ObjectLiteral,
+  type ObjectType,
+  PrimaryGeneratedColumn,
+} from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { findOrCreate, UniqueText, type UniqueTextClassOptions, type UniqueTextPropertyOptions } from '../../src'
+import {
+  findOrCreate,
+  UniqueText,
+  type UniqueTextClassOptions,
+  type UniqueTextPropertyOptions,
+  uniqueTextSchema,
+} from '../../src'
 import { normalizer, trim } from '../../src/text'
 import { declarationsOf } from '../../src/typeorm/registry'
 import { useDatabase } from '../support/database'
@@ -416,6 +430,38 @@ describe('after a change', () => {
     await run(down)
     await expectSettled(Bare)
   })
+})
+
+test('synchronize does the same at once, for an EntitySchema in another schema', async () => {
+  const schema = 'Other schema'
+  const declared = (options: UniqueTextPropertyOptions): EntitySchema =>
+    new EntitySchema(
+      uniqueTextSchema(
+        {
+          name: 'Page',
+          tableName: 'page',
+          schema,
+          columns: { id: { type: Number, primary: true, generated: true }, site: { type: 'integer' } },
+        },
+        { url: options },
+      ),
+    )
+  await client.query(`drop schema if exists "${schema}" cascade; create schema "${schema}"`)
+  const before = await db.dataSource([declared({})])
+  await before.query(`insert into "${schema}".page (site, url) values (1, ${A}), (2, ${B}), (2, ${C}), (2, ${D})`)
+  await before.destroy()
+
+  const after = await db.dataSource([declared({ digest: 'sha256', scope: ['site'], hidden: { hash: 'h' } })])
+  expect((await after.driver.createSchemaBuilder().log()).upQueries).toEqual([])
+  const [declaration] = declarationsOf(after.getMetadata('Page'))
+  expect(declaration && (await violations(client, declaration.table))).toEqual([])
+  expect(await findOrCreate(after.manager, 'Page', { url: STEVENS[1], site: 2 })).toMatchObject({ created: false })
+  await after.destroy()
+
+  const back = await db.dataSource([declared({})])
+  const [original] = declarationsOf(back.getMetadata('Page'))
+  expect(original && (await violations(client, original.table))).toEqual([])
+  await client.query(`drop schema "${schema}" cascade`)
 })
 
 describe('what cannot be', () => {

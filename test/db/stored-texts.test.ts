@@ -38,9 +38,9 @@ const Plain = new EntitySchema<PlainPage>(
       name: 'Plain',
       tableName: 'plain',
       columns: {
-        id: { type: Number, primary: true, generated: 'identity' },
+        id: { type: Number, primary: true, generated: true },
         title: { type: 'text', nullable: true },
-      } as never,
+      },
     },
     { url: { normalize: url() } },
   ),
