@@ -31,7 +31,7 @@ test(
   async () => {
     const first = await example('start')
     expect(first).toContain('Postgres: DATABASE_URL\nMigrations run: 1\nImporting examples/urls.txt\n')
-    expect(first).toMatch(/the first 5 rejected lines:\n(?: {2}line \d+: it .*\n){5}/)
+    expect(first).toMatch(/the first 5 rejected lines:\n(?: {2}line \d+: its? .*\n){5}/)
     expect(first).toContain('See the rows: npm run show')
     const table = tableOf(first)
     const lines = readFileSync(path.join(ROOT, 'examples/urls.txt'), 'utf8').split('\n').length - 1
