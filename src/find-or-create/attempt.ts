@@ -5,31 +5,44 @@ import {
   findOrCreateStatement,
   findStandingStatement,
   findStatement,
+  type Statement,
   type StoredRow,
 } from '../sql/statements'
-import { cached, type EntityText, type RowStatements } from './entity-text'
+import { cached, type EntityText, type ReadyText, type RowStatements } from './entity-text'
 import { rowShape, type RowValues } from './row-values'
 import type { Session } from './session'
 
 /** One attempt; undefined where others were faster in every step. */
-export async function tryOnce(
-  session: Session,
-  entityText: EntityText,
-  row: RowValues,
-): Promise<StoredRow | undefined> {
+export async function tryOnce(session: Session, entityText: ReadyText, row: RowValues): Promise<StoredRow | undefined> {
   const statements = statementsOf(entityText, row.others)
-  const [first, another] = await session.rows(statements.findOrCreate, row.all)
+  const [first, another] = await rowsOrNone(session, entityText, statements.findOrCreate, row.all)
   if (first && !another) return first
   // The index refused, and the row that holds the text was not visible: another inserter was faster, a text with equal
   // hash holds number 0, or it was another unique index. Or several rows hold the text, which finding explains.
   const found = await find(session, entityText, row)
   if (found) return found
-  const [created] = await session.rowsOrRollBack(statements.createInChain, row.all)
+  const [created] = await session.rowsOrRollBack(statements.createInChain, row.all).catch(noneIfTaken)
   return created ?? (await find(session, entityText, row)) ?? (await createOrRaise(session, entityText, row))
 }
 
+/** Of a table with a deferrable constraint, another index may refuse the row with an error in place of nothing. */
+async function rowsOrNone(
+  session: Session,
+  { ready }: ReadyText,
+  statement: Statement<StoredRow>,
+  values: readonly unknown[],
+): Promise<StoredRow[]> {
+  if (!ready.deferrable) return await session.rows(statement, values)
+  return await session.rowsOrRollBack(statement, values).catch(noneIfTaken)
+}
+
+function noneIfTaken(error: unknown): StoredRow[] {
+  if (serverError(error)?.code === SQLSTATE.uniqueViolation) return []
+  throw error
+}
+
 /** Another index refused the row, and says so; undefined where it was ours after all. */
-async function createOrRaise(session: Session, entityText: EntityText, row: RowValues): Promise<StoredRow | undefined> {
+async function createOrRaise(session: Session, entityText: ReadyText, row: RowValues): Promise<StoredRow | undefined> {
   const { createInChainOrRaise } = statementsOf(entityText, row.others)
   try {
     const [created] = await session.rowsOrRollBack(createInChainOrRaise, row.all)
@@ -48,7 +61,7 @@ async function createOrRaise(session: Session, entityText: EntityText, row: RowV
  * @throws DuplicateTextError if there are several
  * @throws TransactionAbortedError if there are several in the transaction's snapshot only
  */
-export async function find(session: Session, entityText: EntityText, row: RowValues): Promise<StoredRow | undefined> {
+export async function find(session: Session, entityText: ReadyText, row: RowValues): Promise<StoredRow | undefined> {
   const statements = statementsOf(entityText, row.others)
   const rows = await session.rows(statements.find, row.key)
   if (rows.length <= 1) return rows[0]
@@ -89,7 +102,7 @@ export function explain(error: unknown, { declaration }: EntityText): unknown {
   return error
 }
 
-function statementsOf(entityText: EntityText, others: readonly string[]): RowStatements {
+function statementsOf(entityText: ReadyText, others: readonly string[]): RowStatements {
   return cached(entityText.rowStatements, others, (): RowStatements => {
     const shape = rowShape(entityText, others)
     return {

@@ -1,7 +1,15 @@
 import type { DataSource, EntityManager, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
-import type { BatchRow, Statement, StoredRow } from '../sql/statements'
-import { type ColumnMetadata, dataSourceOf, type Declaration, declarationsOf } from '../typeorm/registry'
+import type { SpatialColumn } from '../sql/column-type'
+import type { Statement, StoredRow } from '../sql/statements'
+import {
+  type ColumnMetadata,
+  dataSourceOf,
+  type Declaration,
+  declarationsOf,
+  type ReadyTable,
+} from '../typeorm/registry'
+import { requireManager } from './call-arguments'
 
 /** The statements for single rows that bring one set of columns. */
 export interface RowStatements {
@@ -10,13 +18,6 @@ export interface RowStatements {
   readonly findOrCreate: Statement<StoredRow>
   readonly createInChain: Statement<StoredRow>
   readonly createInChainOrRaise: Statement<StoredRow>
-}
-
-/** The statement for batches of rows that bring one set of columns. */
-export interface BatchStatement {
-  readonly statement: Statement<BatchRow>
-  /** Per parameter: the column is itself an array. */
-  readonly isArray: readonly boolean[]
 }
 
 /** An entity with one of its unique texts, and the statements that were made for it. */
@@ -28,17 +29,37 @@ export interface EntityText {
   readonly select: readonly ColumnMetadata[]
   /** Columns beside scope and text that an insert may bring. */
   readonly others: readonly ColumnMetadata[]
-  readonly rowStatements: Map<string, RowStatements>
-  readonly batchStatements: Map<string, BatchStatement>
+  /** Columns of PostGIS, by their database names. */
+  readonly spatial: ReadonlyMap<string, SpatialColumn>
+  readonly readyTexts: WeakMap<ReadyTable, ReadyText>
 }
 
-/** Returns what is cached for these columns, creating it on first use. */
-export function cached<T>(cache: Map<string, T>, columns: readonly string[], create: () => T): T {
+/** The same on a table that was found ready, which decides what its statements look like. */
+export interface ReadyText extends EntityText {
+  readonly ready: ReadyTable
+  readonly rowStatements: Map<string, RowStatements>
+}
+
+/** @param ready of `ensureReady` */
+export function onTable(entityText: EntityText, ready: ReadyTable): ReadyText {
+  const known = entityText.readyTexts.get(ready)
+  if (known) return known
+  const readyText: ReadyText = { ...entityText, ready, rowStatements: new Map() }
+  entityText.readyTexts.set(ready, readyText)
+  return readyText
+}
+
+/** Sets of columns whose statements are kept: an object from a user's JSON may have any set of properties. */
+const MAX_CACHED = 64
+
+/** Returns what is cached for these columns, creating it on first use; what finds no room in the cache is not kept. */
+export function cached<T>(cache: Map<string, T>, columns: readonly string[], create: (kept: boolean) => T): T {
   const key = columns.join('\n')
   const known = cache.get(key)
   if (known) return known
-  const created = create()
-  cache.set(key, created)
+  const kept = cache.size < MAX_CACHED
+  const created = create(kept)
+  if (kept) cache.set(key, created)
   return created
 }
 
@@ -46,13 +67,14 @@ const entityTexts = new WeakMap<Declaration, WeakMap<EntityMetadata, EntityText>
 
 /**
  * @param by name of the declaration; may be left out where the entity has one only
- * @throws DeclarationError if the entity has no such text, or several and none is named
+ * @throws DeclarationError if the entity has no such text, or several and none is named; also for a manager that is none
  */
 export function entityTextOf<Entity extends ObjectLiteral>(
   manager: EntityManager,
   entity: EntityTarget<Entity>,
   by: string | undefined,
 ): EntityText {
+  requireManager(manager)
   const dataSource = dataSourceOf(manager)
   const metadata = dataSource.getMetadata(entity)
   const declaration = chooseDeclaration(metadata, by)
@@ -80,6 +102,16 @@ function chooseDeclaration(metadata: EntityMetadata, by: string | undefined): De
   )
 }
 
+function spatialColumns({ columns }: EntityMetadata): EntityText['spatial'] {
+  const spatial = columns.filter(({ type }) => type === 'geometry' || type === 'geography')
+  return new Map(
+    spatial.map(({ databaseName, type, srid, precision }) => [
+      databaseName,
+      { type: String(type), srid: srid ?? undefined, precision: precision ?? undefined },
+    ]),
+  )
+}
+
 function makeEntityText(dataSource: DataSource, metadata: EntityMetadata, declaration: Declaration): EntityText {
   const key = new Set([...declaration.scope, ...declaration.text.map(({ column }) => column)])
   const hidden = new Set(declarationsOf(metadata).flatMap((one) => one.hidden))
@@ -89,7 +121,7 @@ function makeEntityText(dataSource: DataSource, metadata: EntityMetadata, declar
     declaration,
     select: metadata.columns.filter((column) => column.isSelect && !column.isVirtual && !column.isVirtualProperty),
     others: metadata.columns.filter((column) => column.isInsert && !key.has(column) && !hidden.has(column)),
-    rowStatements: new Map(),
-    batchStatements: new Map(),
+    spatial: spatialColumns(metadata),
+    readyTexts: new WeakMap(),
   }
 }

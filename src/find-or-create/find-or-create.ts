@@ -5,11 +5,12 @@ import { isSerializationError } from '../sql/sqlstate'
 import type { StoredRow } from '../sql/statements'
 import { ensureReady } from '../typeorm/readiness'
 import { explain, find, tryOnce } from './attempt'
-import { type EntityText, entityTextOf } from './entity-text'
+import { type EntityText, entityTextOf, onTable, type ReadyText } from './entity-text'
 import { afterInsert, afterLoad, beforeInsert, listensToInsert } from './events'
-import { hydrate } from './hydrate'
+import { hydrate, isOfClass } from './hydrate'
+import { requireObject } from './refused-input'
 import { backoffMilliseconds, MAX_ATTEMPTS } from './retry'
-import { rowValues, type RowValues, withOthersOf } from './row-values'
+import { newRowValues, rowValues, type RowValues, withOthersOf } from './row-values'
 import { Session } from './session'
 
 /** Options of every operation. */
@@ -51,11 +52,11 @@ export async function findOrCreate<Entity extends ObjectLiteral>(
   { by }: ByOptions = {},
 ): Promise<FindOrCreateResult<Entity>> {
   const entityText = entityTextOf(manager, entity, by)
-  const row = rowValues(entityText, values)
+  const row = newRowValues(entityText, values)
   const session = await Session.open(manager)
   try {
-    await ensureReady(entityText.declaration, session.query)
-    return await findOrCreateRow<Entity>(session, entityText, row, values)
+    const ready = onTable(entityText, await ensureReady(entityText.declaration, session.query))
+    return await findOrCreateRow<Entity>(session, ready, row, values)
   } finally {
     await session.close()
   }
@@ -83,9 +84,9 @@ export async function findOneByText<Entity extends ObjectLiteral>(
   const row = rowValues(entityText, values)
   const session = await Session.open(manager)
   try {
-    await ensureReady(entityText.declaration, session.query)
-    const found = await find(session, entityText, row)
-    if (!found) return null
+    const ready = onTable(entityText, await ensureReady(entityText.declaration, session.query))
+    const found = await find(session, ready, row)
+    if (!found || !isOfClass(entityText, found)) return null
     const loaded = hydrate(entityText, session.queryRunner, found) as Entity
     await afterLoad(session, entityText, [loaded])
     return loaded
@@ -95,7 +96,9 @@ export async function findOneByText<Entity extends ObjectLiteral>(
 }
 
 /** A condition that is ignored would give a row that the caller did not ask for. */
-function refuseOtherProperties({ declaration, metadata }: EntityText, values: ObjectLiteral): void {
+function refuseOtherProperties(entityText: EntityText, values: ObjectLiteral): void {
+  requireObject(entityText, values)
+  const { declaration, metadata } = entityText
   const key = [...declaration.text.map(({ column }) => column), ...declaration.scope]
   const known = new Set(key.map(({ propertyPath }) => propertyPath.split('.')[0]))
   const others = Object.keys(values).filter((name) => values[name] !== undefined && !known.has(name))
@@ -114,7 +117,7 @@ function refuseOtherProperties({ declaration, metadata }: EntityText, values: Ob
  */
 export async function findOrCreateRow<Entity extends ObjectLiteral>(
   session: Session,
-  entityText: EntityText,
+  entityText: ReadyText,
   row: RowValues,
   values: DeepPartial<Entity>,
 ): Promise<FindOrCreateResult<Entity>> {
@@ -142,7 +145,7 @@ class ListenedRow {
 
   constructor(
     private readonly session: Session,
-    private readonly entityText: EntityText,
+    private readonly entityText: ReadyText,
     private readonly given: RowValues,
     private readonly values: ObjectLiteral,
   ) {}

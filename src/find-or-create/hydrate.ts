@@ -1,5 +1,7 @@
 import type { EntityMetadata, ObjectLiteral, QueryRunner } from 'typeorm'
+import { DeclarationError } from '../errors'
 import type { StoredRow } from '../sql/statements'
+import { rootOf } from '../typeorm/registry'
 import type { EntityText } from './entity-text'
 
 /** Hash numbers of the entities given back, where they are not 0: too few to weigh, and no property would be free. */
@@ -15,6 +17,7 @@ export function hashNumberOf(entity: object): number {
  *
  * @param row its columns in the order of `rowShape(entityText).select`
  * @param into takes the columns. @default a new one
+ * @throws DeclarationError for a row of another class of the table
  */
 export function hydrate(
   entityText: EntityText,
@@ -23,7 +26,7 @@ export function hydrate(
   into?: ObjectLiteral,
 ): ObjectLiteral {
   const { driver } = entityText.dataSource
-  const entity: ObjectLiteral = into ?? classOfRow(entityText, row).create(queryRunner, { fromDeserializer: true })
+  const entity: ObjectLiteral = into ?? newInstance(entityText, queryRunner, row)
   entityText.select.forEach((column, index) => {
     const value: unknown = driver.prepareHydratedValue(row.columns[index], column)
     if (value !== undefined) column.setEntityValue(entity, value)
@@ -32,11 +35,42 @@ export function hydrate(
   return entity
 }
 
-/** Of single table inheritance, the child that the row's discriminator names. */
-function classOfRow({ metadata, select }: EntityText, { columns }: StoredRow): EntityMetadata {
-  const { discriminatorColumn, childEntityMetadatas } = metadata
-  if (!discriminatorColumn || childEntityMetadatas.length === 0) return metadata
-  const index = select.indexOf(discriminatorColumn)
-  const value = columns[index === -1 ? select.length : index]
-  return childEntityMetadatas.find(({ discriminatorValue }) => discriminatorValue === value) ?? metadata
+function newInstance(entityText: EntityText, queryRunner: QueryRunner, row: StoredRow): ObjectLiteral {
+  const metadata = classOfRow(entityText, row)
+  if (!metadata) throw otherClass(entityText, row)
+  return metadata.create(queryRunner, { fromDeserializer: true })
+}
+
+/** The value of the row's discriminator column; undefined where there is none. */
+function discriminatorOf({ metadata, select }: EntityText, { columns }: StoredRow): unknown {
+  const { discriminatorColumn } = metadata
+  if (!discriminatorColumn) return undefined
+  const index = select.findIndex(({ databaseName }) => databaseName === discriminatorColumn.databaseName)
+  return columns[index === -1 ? select.length : index]
+}
+
+/** Of single table inheritance, the class that the row's discriminator names; undefined if `find` would not give it. */
+function classOfRow(entityText: EntityText, row: StoredRow): EntityMetadata | undefined {
+  const { metadata } = entityText
+  if (!metadata.discriminatorColumn) return metadata
+  const value = discriminatorOf(entityText, row)
+  const named = [metadata, ...metadata.childEntityMetadatas].find((one) => one.discriminatorValue === value)
+  // Of a value that no class has, TypeORM makes an instance of the root.
+  return named ?? (metadata === rootOf(metadata) ? metadata : undefined)
+}
+
+/** `find` would give the row: it is of the entity's class, or of a child of it. */
+export function isOfClass(entityText: EntityText, row: StoredRow): boolean {
+  return classOfRow(entityText, row) !== undefined
+}
+
+function otherClass(entityText: EntityText, row: StoredRow): DeclarationError {
+  const { metadata, declaration } = entityText
+  const root = rootOf(metadata)
+  const value = discriminatorOf(entityText, row)
+  const holder = [root, ...root.childEntityMetadatas].find((one) => one.discriminatorValue === value)?.name
+  return new DeclarationError(
+    `The text for "${declaration.name}" is held by a row of ${holder ?? 'another class'}, not of ${metadata.name}. ` +
+      `Pass ${holder === undefined ? '' : `${holder}, or `}${root.name} for a row of any class.`,
+  )
 }

@@ -1,10 +1,13 @@
 import type { ObjectLiteral } from 'typeorm'
 import { DeclarationError, TextRejectedError } from '../errors'
+import { parameterText } from '../sql/parameter-text'
 import type { RowShape } from '../sql/statements'
 import { normalizeText } from '../text/normalizer'
+import { unstorable } from '../text/storable'
 import { normalizedValues } from '../typeorm/normalized-values'
 import type { ColumnMetadata } from '../typeorm/registry'
-import type { EntityText } from './entity-text'
+import type { EntityText, ReadyText } from './entity-text'
+import { requireInsertable, requireObject } from './refused-input'
 
 /** What a caller's object becomes: the parameters of every statement about it. */
 export interface RowValues {
@@ -21,10 +24,11 @@ export interface RowValues {
 }
 
 /**
- * @throws TextRejectedError for the text
- * @throws DeclarationError for a scope that is not given
+ * @throws TextRejectedError for the text, or a text of the scope, that cannot be stored
+ * @throws DeclarationError for a scope that is not given, and for values that are no object
  */
 export function rowValues(entityText: EntityText, given: ObjectLiteral): RowValues {
+  requireObject(entityText, given)
   const { declaration } = entityText
   // Over the object, not into it, which is the caller's, and may have getters.
   const entity: ObjectLiteral = declaration.normalizeValues
@@ -38,12 +42,25 @@ export function rowValues(entityText: EntityText, given: ObjectLiteral): RowValu
   const hash = declaration.table.digest.js(composed(entityText, texts))
   const [only] = texts
   const single = scope.length === 0 && texts.length === 1 && typeof only === 'string'
-  const identity = single ? only : JSON.stringify([scope, texts])
+  // By the texts that are sent, for a scope may be a BigInt. Scopes that are stored alike can still differ here.
+  const identity = single ? only : JSON.stringify([scope.map((value) => parameterText(value)), texts])
   return withOthers({ key: [...scope, ...texts, hash], hash, identity }, otherValues(entityText, entity))
+}
+
+/**
+ * The same of a row that is to be created.
+ *
+ * @throws DeclarationError also for what only `save` can insert
+ */
+export function newRowValues(entityText: EntityText, entity: ObjectLiteral): RowValues {
+  requireObject(entityText, entity)
+  requireInsertable(entityText, entity)
+  return rowValues(entityText, entity)
 }
 
 /** The same row with the further columns of another object. */
 export function withOthersOf(row: RowValues, entityText: EntityText, entity: ObjectLiteral): RowValues {
+  requireInsertable(entityText, entity)
   return withOthers(row, otherValues(entityText, entity))
 }
 
@@ -76,11 +93,26 @@ function composed({ declaration }: EntityText, texts: readonly (string | null)[]
 }
 
 function scopeValue(entityText: EntityText, column: ColumnMetadata, entity: ObjectLiteral): unknown {
-  const value = insertValue(entityText, column, entity)
-  if (value !== undefined && value !== null) return value
+  const given = insertValue(entityText, column, entity)
+  const value = given === undefined ? constantDefault(column) : given
+  if (value !== undefined && value !== null) {
+    requireStorable(column, value)
+    return value
+  }
   throw new DeclarationError(
     `"${entityText.declaration.name}" of ${entityText.metadata.name} is unique within "${column.propertyPath}". Give its value.`,
   )
+}
+
+/** The default that the row will have, where TypeORM knows it; one that SQL computes is known to the database only. */
+function constantDefault({ default: value }: ColumnMetadata): unknown {
+  return ['string', 'number', 'boolean'].includes(typeof value) ? value : undefined
+}
+
+/** Postgres would refuse U+0000, and the driver would send U+FFFD for a lone surrogate: two scopes would become one. */
+function requireStorable({ propertyPath }: ColumnMetadata, value: unknown): void {
+  const problem = typeof value === 'string' ? unstorable(value) : undefined
+  if (problem) throw new TextRejectedError({ property: propertyPath, ...problem })
 }
 
 function textValue(
@@ -90,6 +122,7 @@ function textValue(
 ): string | null {
   const given: unknown = column.getEntityValue(entity)
   const several = entityText.declaration.text.length > 1
+  if (given === undefined && !several) requireProperty(column, entity)
   if (given === null || (given === undefined && several)) {
     if (column.isNullable) return null
     throw new TextRejectedError({ property: column.propertyPath, reason: `expected a string, got ${String(given)}` })
@@ -99,6 +132,16 @@ function textValue(
   return normalizeText(normalizer, column.propertyPath, stored)
 }
 
+/** A name that is misspelt is seen beside those that were given. */
+function requireProperty({ propertyName, propertyPath }: ColumnMetadata, entity: ObjectLiteral): void {
+  if (propertyName !== propertyPath || propertyName in entity) return
+  const names = Object.keys(entity).slice(0, MAX_NAMES_SHOWN)
+  const given = names.length === 0 ? 'nothing was given' : `given: ${names.map((name) => `"${name}"`).join(', ')}`
+  throw new TextRejectedError({ property: propertyPath, reason: `the property is missing; ${given}` })
+}
+
+const MAX_NAMES_SHOWN = 10
+
 /** undefined: the column is left out, and the database's default counts. */
 function insertValue({ dataSource }: EntityText, column: ColumnMetadata, entity: ObjectLiteral): unknown {
   const value: unknown = column.getEntityValue(entity)
@@ -107,9 +150,19 @@ function insertValue({ dataSource }: EntityText, column: ColumnMetadata, entity:
 }
 
 /** The discriminator of single table inheritance is selected last, where it is no column that `find` would load. */
-export function rowShape({ metadata, select, declaration }: EntityText, others: readonly string[]): RowShape {
+export function rowShape(
+  { metadata, select, declaration, spatial, ready }: ReadyText,
+  others: readonly string[],
+): RowShape {
   const names = select.map(({ databaseName }) => databaseName)
   const discriminator = metadata.discriminatorColumn?.databaseName
   const hidden = discriminator !== undefined && !names.includes(discriminator)
-  return { table: declaration.table, others, select: [...names, ...(hidden ? [discriminator] : [])] }
+  return {
+    table: declaration.table,
+    others,
+    select: [...names, ...(hidden ? [discriminator] : [])],
+    types: ready.types,
+    spatial,
+    deferrable: ready.deferrable,
+  }
 }

@@ -1,3 +1,4 @@
+import type { ColumnType } from './column-type'
 import { GUARD_COMMENT, GUARD_MARK, type Guard } from './guard'
 
 /** Runs SQL and gives its rows; a query runner's or a client's, whichever the caller has. */
@@ -47,9 +48,11 @@ export interface TableState extends InstalledGuards {
     readonly unique: boolean
     readonly valid: boolean
     readonly partial: boolean
+    /** It belongs to a constraint that may be checked only at the end of a transaction. */
+    readonly deferrable: boolean
     readonly columns: readonly string[]
   }[]
-  readonly columns: readonly { readonly name: string; readonly type: string; readonly nullable: boolean }[]
+  readonly columns: readonly (ColumnType & { readonly name: string; readonly nullable: boolean })[]
   readonly checks: readonly { readonly name: string; readonly valid: boolean }[]
 }
 
@@ -151,6 +154,7 @@ export async function tableState(
                     'unique', i.indisunique,
                     'valid', i.indisvalid AND i.indisready,
                     'partial', i.indpred IS NOT NULL,
+                    'deferrable', NOT i.indimmediate,
                     'columns', (SELECT jsonb_agg(a.attname ORDER BY k.position)
                                   FROM unnest(i.indkey) WITH ORDINALITY AS k (attnum, position)
                                   JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
@@ -160,7 +164,8 @@ export async function tableState(
             WHERE i.indrelid = r.oid),
          'columns', (
            SELECT coalesce(jsonb_agg(jsonb_build_object(
-                    'name', a.attname, 'type', format_type(a.atttypid, -1), 'nullable', NOT a.attnotnull)), '[]')
+                    'name', a.attname, 'type', format_type(a.atttypid, -1),
+                    'declared', format_type(a.atttypid, a.atttypmod), 'nullable', NOT a.attnotnull)), '[]')
              FROM pg_attribute AS a
             WHERE a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped),
          'checks', (
@@ -184,6 +189,27 @@ export async function tableOid(query: Query, relation: string): Promise<string |
     oid: string | null
   }[]
   return row?.oid ?? undefined
+}
+
+/**
+ * The defaults of a table's columns, as SQL that means the same on this connection now. Identity and generated columns
+ * are left out: no expression stands for what Postgres gives them.
+ *
+ * @param relation the table's name as SQL
+ */
+export async function columnDefaults(query: Query, relation: string): Promise<ReadonlyMap<string, string>> {
+  const defaults = await readJson<Record<string, string>>(
+    query,
+    `SELECT coalesce(jsonb_object_agg(a.attname, coalesce(
+              pg_get_expr(d.adbin, d.adrelid), pg_get_expr(t.typdefaultbin, 0), 'NULL')), '{}')::text AS state
+       FROM pg_attribute AS a
+       JOIN pg_type AS t ON t.oid = a.atttypid
+       LEFT JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+      WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped
+        AND a.attidentity = '' AND a.attgenerated = ''`,
+    [relation],
+  )
+  return new Map(Object.entries(defaults))
 }
 
 /** As text: a user may have set a JSON parser of his own, or the binary format. */

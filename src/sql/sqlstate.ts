@@ -24,6 +24,8 @@ export const SQLSTATE = {
 export interface ServerError extends Error {
   readonly code: string
   readonly constraint?: string
+  /** The function of the server's source that raised it. */
+  readonly routine?: string
 }
 
 /**
@@ -42,9 +44,20 @@ export function isSerializationError(error: unknown): boolean {
   return code === SQLSTATE.serializationFailure || code === SQLSTATE.deadlockDetected
 }
 
-/** A row of the statement was refused for what it holds (data exception, integrity violation, the guard's own). */
+/**
+ * What the server says may be a row's doing: a trigger or a function of the user's raises any SQLSTATE. It is not where
+ * it tells of the connection (08), the transaction (25, 40), a prepared statement that is gone (26), resources (53),
+ * operator intervention (57), or the system and its files (58, XX001, XX002).
+ */
 export function isRowError(error: unknown): boolean {
-  return /^(?:22|23|UT)/.test(serverError(error)?.code ?? '')
+  const code = serverError(error)?.code
+  return code !== undefined && (isUnreadable(error) || !/^(?:08|25|26|40|53|57|58|XX00[12])/.test(code))
+}
+
+/** A parameter's bytes are no value of its type: a protocol violation (08P01) that leaves the connection as it is. */
+function isUnreadable(error: unknown): boolean {
+  const refused = serverError(error)
+  return refused?.code === '08P01' && refused.routine?.startsWith('pq_') === true
 }
 
 /**
@@ -52,7 +65,7 @@ export function isRowError(error: unknown): boolean {
  * intervention, idle timeouts), or what failed was not the server's doing but the network's or a time limit of `pg`.
  */
 export function endsConnection(error: unknown): boolean {
-  return /^(?:08|25P03|25P04|57P)/.test(serverError(error)?.code ?? '08')
+  return !isUnreadable(error) && /^(?:08|25P03|25P04|57P)/.test(serverError(error)?.code ?? '08')
 }
 
 /**

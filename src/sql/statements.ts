@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { asStored, type ColumnTypes, fromGeoJson, type SpatialColumn, toGeoJson } from './column-type'
 import { quote } from './identifier'
 import { field, type TextTable, tableName } from './text-table'
 
@@ -12,12 +13,6 @@ export interface StoredRow {
   readonly hashNumber: number
   /** In the order of `RowShape.select`. */
   readonly columns: readonly unknown[]
-}
-
-/** A stored row that answers one row of a batch. */
-export interface BatchRow extends StoredRow {
-  /** 0-based index of the row of the batch. */
-  readonly index: number
 }
 
 /** A statement with its parser. The name is a digest of the SQL, so that equal names always mean equal statements. */
@@ -38,28 +33,32 @@ export interface RowShape {
   readonly others: readonly string[]
   /** Columns to give back. */
   readonly select: readonly string[]
+  /** Of the scope at least, so that values are compared as they will be stored. @default compare them as given */
+  readonly types?: ColumnTypes | undefined
+  /** @default none */
+  readonly spatial?: ReadonlyMap<string, SpatialColumn> | undefined
+  /**
+   * The table has a deferrable constraint, which ON CONFLICT without a target does not take (55000): then the statements
+   * name our index, and a violation of any other raises. @default false
+   */
+  readonly deferrable?: boolean | undefined
 }
 
 function named<Row>(sql: string, parse: (row: WireRow) => Row): Statement<Row> {
   return { name: `unique_text_${createHash('sha1').update(sql).digest('hex').slice(0, 16)}`, sql, parse }
 }
 
-/**
- * What every select list begins with, before the columns of the shape. A row that was found has NULL in `created`: the
- * one value that no parser of the user's own for booleans ever sees.
- */
-const rowHead = (created: boolean, { table }: RowShape, row: string): string =>
-  `${created ? 'true' : 'NULL::bool'} AS created, ${field(row, table.number)} AS hash_number`
+/** In SQL. NULL for a row that was found is the one value that no parser of the user's own for booleans ever sees. */
+export const CREATED = { yes: 'true', no: 'NULL::bool' } as const
 
-const parseStoredRow = ([created, hashNumber, ...columns]: WireRow): StoredRow => ({
+/** What every select list begins with, before the columns of the shape. */
+export const rowHead = (created: string, { table }: RowShape, row: string): string =>
+  `${created} AS created, ${field(row, table.number)} AS hash_number`
+
+export const parseStoredRow = ([created, hashNumber, ...columns]: WireRow): StoredRow => ({
   created: created !== null,
   hashNumber: Number(hashNumber),
   columns,
-})
-
-const parseBatchRow = ([ordinal, ...row]: WireRow): BatchRow => ({
-  index: Number(ordinal) - 1,
-  ...parseStoredRow(row),
 })
 
 /** Scope, text and hash: what decides which row is meant. */
@@ -72,23 +71,28 @@ export function insertColumns({ table, others }: RowShape): string[] {
   return [...keyColumns(table), ...others]
 }
 
-const nameList = (names: readonly string[]): string => names.map(quote).join(', ')
+export const nameList = (names: readonly string[]): string => names.map(quote).join(', ')
 
 /** The columns of the shape, named by their position, so that two can share a name with what stands before them. */
-const selectList = ({ select }: RowShape, row: string): string =>
-  select.map((name, index) => `${field(row, name)} AS s${index}`).join(', ')
+export const selectList = ({ select, spatial }: RowShape, row: string): string =>
+  select
+    .map((name, index) => {
+      const column = spatial?.get(name)
+      return `${column ? toGeoJson(field(row, name), column) : field(row, name)} AS s${index}`
+    })
+    .join(', ')
 
-const listed = (...parts: readonly string[]): string => parts.filter((part) => part !== '').join(', ')
+export const listed = (...parts: readonly string[]): string => parts.filter((part) => part !== '').join(', ')
 
 /**
  * True for every number, which the planner does not know. Of a table that was never analyzed it takes each hash for
  * that of one row in 200, and a thousand lookups for so much work that compiling them (`jit_above_cost`) pays; a range
  * it takes for one row in 200 once more.
  */
-const anyNumber = ({ number }: TextTable): string => `${field('t', number)} BETWEEN -2147483648 AND 2147483647`
+export const anyNumber = ({ number }: TextTable): string => `${field('t', number)} BETWEEN -2147483648 AND 2147483647`
 
 /** The stored row `t` holds the text of the row whose key is `value(0)`, `value(1)`, … in the order of the shape. */
-function holdsText({ table }: RowShape, value: (index: number) => string): string {
+export function holdsText({ table }: RowShape, value: (index: number) => string): string {
   const { scope, text, hash } = table
   return [
     ...scope.map((name, index) => `${field('t', name)} OPERATOR(pg_catalog.=) ${value(index)}`),
@@ -101,11 +105,34 @@ function holdsText({ table }: RowShape, value: (index: number) => string): strin
   ].join('\n    AND ')
 }
 
-const parameter = (index: number): string => `$${index + 1}`
+export const parameter = (index: number): string => `$${index + 1}`
 
-const selectFound = (shape: RowShape): string => `SELECT ${listed(rowHead(false, shape, 't'), selectList(shape, 't'))}
+/** A parameter of the key in a look-up. */
+const keyParameter =
+  ({ table, types }: RowShape) =>
+  (index: number): string => {
+    const name = table.scope[index]
+    const type = name === undefined ? undefined : types?.get(name)
+    return type && type.type !== type.declared ? asStored(parameter(index), type) : parameter(index)
+  }
+
+/** What an insert writes into a column. */
+export const written = ({ spatial }: RowShape, name: string, value: string): string => {
+  const column = spatial?.get(name)
+  return column ? fromGeoJson(value, column) : value
+}
+
+/** ON CONFLICT DO NOTHING. */
+export function doNothing({ table, deferrable }: RowShape): string {
+  const target = deferrable === true ? ` (${nameList([...table.scope, table.hash, table.number])})` : ''
+  return `ON CONFLICT${target} DO NOTHING`
+}
+
+const selectFound = (
+  shape: RowShape,
+): string => `SELECT ${listed(rowHead(CREATED.no, shape, 't'), selectList(shape, 't'))}
   FROM ${tableName(shape.table)} AS t
-  WHERE ${holdsText(shape, parameter)}
+  WHERE ${holdsText(shape, keyParameter(shape))}
     AND ${anyNumber(shape.table)}`
 
 /** Rows that hold the text; more than one only where the guard was off. Takes the key's parameters only. */
@@ -126,15 +153,15 @@ export function findStandingStatement(shape: RowShape): Statement<StoredRow> {
  */
 export function findOrCreateStatement(shape: RowShape): Statement<StoredRow> {
   const columns = insertColumns(shape)
-  const returned = listed(rowHead(true, shape, 't'), selectList(shape, 't'))
+  const returned = listed(rowHead(CREATED.yes, shape, 't'), selectList(shape, 't'))
   return named(
     `WITH found AS (
   ${selectFound(shape)}
 ), created AS (
   INSERT INTO ${tableName(shape.table)} AS t (${nameList(columns)})
-  SELECT ${columns.map((_, index) => parameter(index)).join(', ')}
+  SELECT ${columns.map((name, index) => written(shape, name, parameter(index))).join(', ')}
   WHERE NOT EXISTS (SELECT FROM found)
-  ON CONFLICT DO NOTHING
+  ${doNothing(shape)}
   RETURNING ${returned}
 )
 SELECT * FROM found
@@ -152,75 +179,15 @@ export function createInChainStatement(shape: RowShape, onConflict: 'raise' | 'n
   const { hash, digest } = shape.table
   const columns = insertColumns(shape)
   // Every parameter must occur, with a type: the hash's does in a condition that always holds.
-  const values = columns.map((name, index) => (name === hash ? 'NULL' : parameter(index)))
-  const doNothing = onConflict === 'nothing' ? '\nON CONFLICT DO NOTHING' : ''
+  const values = columns.map((name, index) => (name === hash ? 'NULL' : written(shape, name, parameter(index))))
+  const orNothing = onConflict === 'nothing' ? `\n${doNothing(shape)}` : ''
   return named(
     `INSERT INTO ${tableName(shape.table)} AS t (${nameList(columns)})
 SELECT ${values.join(', ')}
-WHERE ${parameter(columns.indexOf(hash))}::${digest.type} IS NOT NULL${doNothing}
-RETURNING ${listed(rowHead(true, shape, 't'), selectList(shape, 't'))}`,
+WHERE ${parameter(columns.indexOf(hash))}::${digest.type} IS NOT NULL${orNothing}
+RETURNING ${listed(rowHead(CREATED.yes, shape, 't'), selectList(shape, 't'))}`,
     parseStoredRow,
   )
-}
-
-/**
- * The same as `findOrCreateStatement` for many rows; every parameter is an array, of which `types` names the element
- * type.
- *
- * The rows must be sorted by hash: two batches that insert the same texts in different orders would deadlock.
- *
- * Not prepared by name: a plan that is kept from when the table was small would be kept too long, and next to a batch
- * planning costs little.
- */
-export function findOrCreateManyStatement(shape: RowShape, types: ReadonlyMap<string, string>): Statement<BatchRow> {
-  const columns = insertColumns(shape)
-  const table = tableName(shape.table)
-  const typed = columns.map((name) => types.get(name) ?? 'text')
-  // unnest() would flatten an array of arrays: these come as literals, and are cast one by one.
-  const arrays = typed.map((type, index) => `${parameter(index)}::${type.endsWith('[]') ? 'text' : type}[]`)
-  const values = typed.map((type, index) => `i.c${index}${type.endsWith('[]') ? `::${type}` : ''}`)
-  const same = holdsText(shape, (index) => `i.c${index}`)
-  // LATERAL with a limit, for a join would read the whole table where it is small enough; 2 shows a duplicate.
-  const sql = `WITH input AS MATERIALIZED (
-  SELECT * FROM unnest(${arrays.join(', ')})
-    WITH ORDINALITY AS i (${columns.map((_, index) => `c${index}`).join(', ')}, ordinal)
-), found AS (
-  SELECT i.ordinal, t.*
-  FROM input AS i
-  CROSS JOIN LATERAL (
-    SELECT ${listed(rowHead(false, shape, 't'), selectList(shape, 't'))}
-    FROM ${table} AS t
-    WHERE ${same}
-      AND ${anyNumber(shape.table)}
-    LIMIT 2
-  ) AS t
-), created AS (
-  INSERT INTO ${table} AS t (${nameList(columns)})
-  SELECT ${values.join(', ')}
-  FROM input AS i
-  WHERE NOT EXISTS (SELECT FROM found AS f WHERE f.ordinal = i.ordinal)
-  ORDER BY i.ordinal
-  ON CONFLICT DO NOTHING
-  RETURNING t.*
-)
-SELECT * FROM found
-UNION ALL
-SELECT i.ordinal, ${listed(rowHead(true, shape, 't'), selectList(shape, 't'))}
-FROM created AS t
-JOIN input AS i ON ${same}`
-  return { name: '', sql, parse: parseBatchRow }
-}
-
-/** A Postgres array literal; only for arrays inside arrays, which the driver would send as one of two dimensions. */
-export function arrayLiteral(values: readonly unknown[]): string {
-  const element = (value: unknown): string => {
-    if (value === null || value === undefined) return 'NULL'
-    if (Array.isArray(value)) return arrayLiteral(value)
-    if (value instanceof Date) return `"${value.toISOString()}"`
-    const text = typeof value === 'string' ? value : JSON.stringify(value)
-    return `"${text.replaceAll('\\', '\\\\').replaceAll('"', '\\"')}"`
-  }
-  return `{${values.map(element).join(',')}}`
 }
 
 const SAVEPOINT = 'typeorm_unique_text'

@@ -3,7 +3,7 @@ import { type Query, tableOid, tableState } from '../sql/catalog'
 import { guardOf } from '../sql/guard'
 import { type TextTable, tableName } from '../sql/text-table'
 import { findDrift } from './drift'
-import { type ColumnTypes, dataSourceOf, type Declaration, registry } from './registry'
+import { dataSourceOf, type Declaration, type ReadyTable, registry } from './registry'
 import { requireServer } from './supported'
 
 /** Stands for the one table of a declaration where a DataSource has no others of the name. */
@@ -16,19 +16,19 @@ const ONLY = 'only'
  * Only what has ended is shared: a caller that holds a connection must not wait for another that still waits for one.
  *
  * @param query runs on the connection of the operation
- * @returns the SQL type of every column of the table, without its length
+ * @returns the same object for the same table
  * @throws SchemaDriftError, UnsupportedDatabaseError
  */
-export async function ensureReady(declaration: Declaration, query: Query): Promise<ColumnTypes> {
-  const ready = registry.ready.get(declaration) ?? new Map<string, ColumnTypes>()
+export async function ensureReady(declaration: Declaration, query: Query): Promise<ReadyTable> {
+  const ready = registry.ready.get(declaration) ?? new Map<string, ReadyTable>()
   registry.ready.set(declaration, ready)
   const relation = tableName(declaration.table)
   const key = isOneOfMany(declaration) ? await tableOid(query, relation) : ONLY
   const known = key === undefined ? undefined : ready.get(key)
   if (known) return known
-  const types = await inspect(declaration.table, query)
-  if (key !== undefined) ready.set(key, types)
-  return types
+  const inspected = await inspect(declaration.table, query)
+  if (key !== undefined) ready.set(key, inspected)
+  return inspected
 }
 
 /** A cached answer could be that for another tenant's table. */
@@ -36,10 +36,13 @@ function isOneOfMany({ table, metadata }: Declaration): boolean {
   return table.schema === undefined && registry.settings.get(dataSourceOf(metadata))?.tenantsBySearchPath === true
 }
 
-async function inspect(table: TextTable, query: Query): Promise<ColumnTypes> {
+async function inspect(table: TextTable, query: Query): Promise<ReadyTable> {
   const { server, table: state } = await tableState(query, tableName(table), guardOf(table))
   requireServer(server)
   const findings = findDrift(table, state)
   if (findings.length > 0) throw new SchemaDriftError(table.table, findings)
-  return new Map(state?.columns.map(({ name, type }) => [name, type]))
+  return {
+    types: new Map(state?.columns.map((column) => [column.name, column])),
+    deferrable: state?.indexes.some(({ deferrable }) => deferrable) ?? false,
+  }
 }

@@ -1,4 +1,5 @@
 import type { DataSource, EntityManager, EntityMetadata } from 'typeorm'
+import type { ColumnTypes } from '../sql/column-type'
 import type { TextTable } from '../sql/text-table'
 import type { Normalizer } from '../text/normalizer'
 import type { UniqueTextClassOptions } from './options'
@@ -27,8 +28,12 @@ export interface Declaration {
   readonly normalizeValues: UniqueTextClassOptions['normalizeValues']
 }
 
-/** SQL types by database column name. */
-export type ColumnTypes = ReadonlyMap<string, string>
+/** What was seen of a table when it was found ready. */
+export interface ReadyTable {
+  readonly types: ColumnTypes
+  /** A unique or exclusion constraint of the table is deferrable. */
+  readonly deferrable: boolean
+}
 
 /** Options of a DataSource, from `withUniqueText`. */
 export interface DataSourceSettings {
@@ -40,7 +45,7 @@ interface Registry {
   readonly declarations: WeakMap<EntityMetadata, Declaration[]>
   readonly settings: WeakMap<object, DataSourceSettings>
   /** Tables whose index, check and guard were seen in the database; by OID where tenants are told by search_path. */
-  readonly ready: WeakMap<Declaration, Map<string, ColumnTypes>>
+  readonly ready: WeakMap<Declaration, Map<string, ReadyTable>>
 }
 
 /** Global, as TypeORM's own storage is: two copies of this module, of whatever version, must share one registry. */

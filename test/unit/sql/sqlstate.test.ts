@@ -33,9 +33,18 @@ test.each([
   ['22021', true],
   ['23514', true],
   ['UT001', true],
+  ['P0001', true],
+  ['42501', true],
+  ['44000', true],
+  ['54000', true],
+  ['XX000', true],
+  ['08006', false],
+  ['25P02', false],
   ['40001', false],
-  ['42P01', false],
-  ['0A000', false],
+  ['53100', false],
+  ['57014', false],
+  ['58030', false],
+  ['XX001', false],
 ])('%s blames a row: %s', (code, blames) => {
   expect(isRowError(fromServer(code))).toBe(blames)
 })
@@ -54,4 +63,12 @@ test.each([
 test('what the network says ends the connection', () => {
   expect(endsConnection(fromSystem('EPIPE'))).toBe(true)
   expect(isRowError(fromSystem('23505'))).toBe(false)
+})
+
+test('a parameter that the server cannot read blames its row, and the connection goes on', () => {
+  const unreadable = Object.assign(fromServer('08P01'), { routine: 'pq_copymsgbytes' })
+  expect(isRowError(unreadable)).toBe(true)
+  expect(endsConnection(unreadable)).toBe(false)
+  expect(isRowError(fromServer('08P01'))).toBe(false)
+  expect(endsConnection(fromServer('08P01'))).toBe(true)
 })

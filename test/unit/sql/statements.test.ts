@@ -1,4 +1,6 @@
 import { expect, test } from 'vitest'
+import { type BatchShape, findOrCreateManyStatement } from '../../../src/sql/batch-statement'
+import type { ColumnTypes } from '../../../src/sql/column-type'
 import {
   createInChainStatement,
   findOrCreateStatement,
@@ -26,10 +28,19 @@ const scoped: RowShape = {
   select: ['id'],
 }
 
+const types: ColumnTypes = new Map([
+  ['title', { type: 'character varying', declared: 'character varying(80)' }],
+  ['site', { type: 'numeric', declared: 'numeric(10,2)' }],
+])
+
+const batchOf = (shape: RowShape): BatchShape => ({ ...shape, types, defaults: new Map([['title', `'none'`]]) })
+
 const STATEMENTS: Readonly<Record<string, (shape: RowShape) => Statement<unknown>>> = {
   find: findStatement,
   'find what stands now': findStandingStatement,
   'find or create': findOrCreateStatement,
+  'find or create in a scope as stored': (shape) => findOrCreateStatement({ ...shape, types, deferrable: true }),
+  'find or create many': (shape) => findOrCreateManyStatement(batchOf(shape)),
   'create in a chain': (shape) => createInChainStatement(shape, 'nothing'),
   'create in a chain, or raise': (shape) => createInChainStatement(shape, 'raise'),
 }
@@ -45,7 +56,8 @@ test.each(Object.entries(STATEMENTS))('%s: no line is longer than 120 characters
 })
 
 test('equal names mean equal statements, and different statements have different names', () => {
-  const all = Object.values(STATEMENTS).flatMap((statementOf) => [statementOf(page), statementOf(scoped)])
+  const every = Object.values(STATEMENTS).flatMap((statementOf) => [statementOf(page), statementOf(scoped)])
+  const all = every.filter(({ name }) => name !== '')
   expect(new Set(all.map(({ name }) => name)).size).toBe(new Set(all.map(({ sql }) => sql)).size)
   expect(findStatement(page).name).toBe(findStatement({ ...page }).name)
   for (const { name } of all) expect(name).toMatch(/^unique_text_[0-9a-f]{16}$/)

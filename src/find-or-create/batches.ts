@@ -1,0 +1,148 @@
+import type { DeepPartial } from 'typeorm'
+import { type BatchRow, findOrCreateManyStatement } from '../sql/batch-statement'
+import { parameterText } from '../sql/parameter-text'
+import { insertColumns, type Statement } from '../sql/statements'
+import type { ReadyText } from './entity-text'
+import { rowShape, type RowValues } from './row-values'
+
+/** Rows in one statement: enough that the round trip does not count, few enough that one bad row is found quickly. */
+const BATCH_ROWS = 1_000
+/** Characters in one statement, so that neither the driver's strings nor a message to the server grow too long. */
+const BATCH_CHARACTERS = 16 * 2 ** 20
+
+/** A row of the call that no earlier input has, and every input that asks for it. */
+export interface DistinctRow<Entity> {
+  /** Indexes of the inputs; the first gives the other columns. */
+  readonly inputs: number[]
+  readonly row: RowValues
+  readonly values: DeepPartial<Entity>
+}
+
+/** A row as a batch sends it. */
+export interface BatchItem<Entity> extends DistinctRow<Entity> {
+  /** In the order of `row.all`. */
+  readonly texts: readonly (string | null)[]
+}
+
+/** Rows of one statement, or one that takes statements of its own. */
+export interface Batch<Entity> {
+  readonly items: readonly BatchItem<Entity>[]
+  readonly alone: boolean
+}
+
+/** For a sort: in another order than by hash two batches of the same texts would deadlock. */
+export function byHash({ row: left }: DistinctRow<unknown>, { row: right }: DistinctRow<unknown>): number {
+  if (left.hash === right.hash) return 0
+  return left.hash < right.hash ? -1 : 1
+}
+
+/** What decides how the rows of a call are cut into batches. */
+export interface BatchRules {
+  readonly entityText: ReadyText
+  /** SQL of the defaults of columns that a row may leave out beside rows that bring them; empty where all bring the same. */
+  readonly defaults: ReadonlyMap<string, string>
+}
+
+/** The rows bring different columns. */
+export function isMixed(rows: readonly DistinctRow<unknown>[]): boolean {
+  const [first] = rows
+  return first !== undefined && rows.some(({ row }) => columnSet(row) !== columnSet(first.row))
+}
+
+export const columnSet = ({ others }: RowValues): string => others.join('\n')
+
+/** @param refuse takes the rows whose values have no text */
+export function* inBatches<Entity>(
+  rules: BatchRules,
+  rows: readonly DistinctRow<Entity>[],
+  refuse: (row: DistinctRow<Entity>, error: unknown) => void,
+): Generator<Batch<Entity>> {
+  // What Postgres gives an identity column has no SQL: one statement brings such a column for all rows or for none.
+  const groups = groupBy(rows, ({ row }) => row.others.filter((name) => !rules.defaults.has(name)).join('\n'))
+  for (const group of groups.values()) yield* batchesOf(rules, group, refuse)
+}
+
+function* batchesOf<Entity>(
+  rules: BatchRules,
+  rows: readonly DistinctRow<Entity>[],
+  refuse: (row: DistinctRow<Entity>, error: unknown) => void,
+): Generator<Batch<Entity>> {
+  let items: BatchItem<Entity>[] = []
+  let characters = 0
+  for (const row of rows) {
+    const item = tryItem(rules, row, refuse)
+    if (!item) continue
+    const length = item.texts.reduce((sum, text) => sum + (text?.length ?? 0), 0)
+    if (length > BATCH_CHARACTERS || bringsBytes(rules, item)) {
+      yield { items: [item], alone: true }
+      continue
+    }
+    if (items.length === BATCH_ROWS || characters + length > BATCH_CHARACTERS) {
+      yield { items, alone: false }
+      items = []
+      characters = 0
+    }
+    items.push(item)
+    characters += length
+  }
+  if (items.length > 0) yield { items, alone: false }
+}
+
+function tryItem<Entity>(
+  { entityText }: BatchRules,
+  row: DistinctRow<Entity>,
+  refuse: (row: DistinctRow<Entity>, error: unknown) => void,
+): BatchItem<Entity> | undefined {
+  const { postgres } = entityText.dataSource.driver as { postgres?: { defaults?: { parseInputDatesAsUTC?: boolean } } }
+  const options = { utcDates: postgres?.defaults?.parseInputDatesAsUTC ?? false }
+  try {
+    return { ...row, texts: row.row.all.map((value) => parameterText(value, options)) }
+  } catch (error) {
+    refuse(row, error)
+    return undefined
+  }
+}
+
+/** The driver sends a Buffer as bytes, which for a column that is no `bytea` mean what no text says. */
+function bringsBytes<Entity>({ entityText }: BatchRules, { row }: DistinctRow<Entity>): boolean {
+  if (!row.all.some((value) => ArrayBuffer.isView(value))) return false
+  const columns = insertColumns(rowShape(entityText, row.others))
+  return row.all.some(
+    (value, index) => ArrayBuffer.isView(value) && entityText.ready.types.get(columns[index] ?? '')?.type !== 'bytea',
+  )
+}
+
+/** A batch as one statement with its parameters. */
+export interface BatchQuery {
+  readonly statement: Statement<BatchRow>
+  readonly values: readonly (readonly (string | boolean | null)[])[]
+}
+
+export function batchQuery<Entity>(rules: BatchRules, items: readonly BatchItem<Entity>[]): BatchQuery {
+  const others = [...new Set(items.flatMap(({ row }) => row.others))]
+  const partial = others.filter((name) => items.some(({ row }) => !row.others.includes(name)))
+  const shape = rowShape(rules.entityText, others)
+  const defaults = new Map(partial.map((name) => [name, rules.defaults.get(name) ?? 'NULL']))
+  const statement = findOrCreateManyStatement({ ...shape, types: rules.entityText.ready.types, defaults })
+  const keyLength = insertColumns(shape).length - others.length
+  const key = Array.from({ length: keyLength }, (_, index) => items.map(({ texts }) => texts[index] ?? null))
+  const rest = others.map((name) =>
+    items.map(({ row, texts }) => {
+      const index = row.others.indexOf(name)
+      return index === -1 ? null : (texts[keyLength + index] ?? null)
+    }),
+  )
+  const brought = partial.map((name) => items.map(({ row }) => row.others.includes(name)))
+  return { statement, values: [...key, ...rest, ...brought] }
+}
+
+export function groupBy<Key, Value>(values: readonly Value[], keyOf: (value: Value) => Key): ReadonlyMap<Key, Value[]> {
+  const groups = new Map<Key, Value[]>()
+  for (const value of values) {
+    const key = keyOf(value)
+    const group = groups.get(key)
+    if (group) group.push(value)
+    else groups.set(key, [value])
+  }
+  return groups
+}

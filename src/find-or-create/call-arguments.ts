@@ -1,0 +1,36 @@
+import type { EntityManager } from 'typeorm'
+import { DeclarationError } from '../errors'
+
+/** What a wrong argument is, in one or two words. */
+export function kindOf(value: unknown): string {
+  if (value === null) return 'null'
+  if (typeof value !== 'object') return typeof value
+  if (Array.isArray(value)) return 'an array'
+  const name: unknown = value.constructor?.name
+  return typeof name === 'string' && name !== 'Object' && name !== '' ? `an instance of ${name}` : 'an object'
+}
+
+/** By TypeORM's own mark: two copies of it may be loaded, and an EntityManager may be extended. */
+const isManager = (value: unknown): boolean =>
+  typeof value === 'object' &&
+  value !== null &&
+  (value as { '@instanceof'?: unknown })['@instanceof'] === Symbol.for('EntityManager')
+
+/** @throws DeclarationError for anything but an EntityManager */
+export function requireManager(manager: EntityManager): void {
+  const given: unknown = manager
+  if (isManager(given)) return
+  const own = typeof given === 'object' && given !== null && 'manager' in given && isManager(given.manager)
+  throw new DeclarationError(
+    `Expected an EntityManager as the first argument, got ${kindOf(given)}. ` +
+      (own ? 'Pass its property "manager".' : 'Pass dataSource.manager, or the manager of your transaction.'),
+  )
+}
+
+/** @throws DeclarationError for anything but an array */
+export function requireArray(inputs: readonly unknown[]): void {
+  if (Array.isArray(inputs)) return
+  throw new DeclarationError(
+    `Expected an array of objects, got ${kindOf(inputs)}. Pass an array, for instance [...inputs].`,
+  )
+}

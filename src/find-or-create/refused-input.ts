@@ -1,0 +1,68 @@
+import type { ObjectLiteral } from 'typeorm'
+import { DeclarationError } from '../errors'
+import { kindOf } from './call-arguments'
+import type { EntityText } from './entity-text'
+
+/**
+ * What an insert of ours would leave out, or store as it is, though `save` gives it a meaning.
+ *
+ * @throws DeclarationError that names the property
+ */
+export function requireInsertable(entityText: EntityText, values: ObjectLiteral): void {
+  refuseTrees(entityText)
+  refuseFunctions(entityText, values)
+  for (const relation of entityText.metadata.relations) refuseUnsaved(entityText, relation, values)
+}
+
+/** @throws DeclarationError unless it is an object with properties */
+export function requireObject({ metadata }: EntityText, values: ObjectLiteral): void {
+  if (typeof values === 'object' && values !== null && !Array.isArray(values)) return
+  throw new DeclarationError(
+    `Expected an object with properties of ${metadata.name}, got ${kindOf(values)}. ` +
+      `For several rows, call findOrCreateMany() with an array.`,
+  )
+}
+
+function refuseTrees({ metadata }: EntityText): void {
+  const { treeType } = metadata
+  if (treeType === undefined || treeType === 'adjacency-list') return
+  throw new DeclarationError(
+    `${metadata.name} is a tree (${treeType}), and only TypeORM's save() writes its path. ` +
+      `Look the row up with findOneByText(), and save() it if there is none.`,
+  )
+}
+
+function refuseFunctions({ metadata, declaration, others }: EntityText, values: ObjectLiteral): void {
+  for (const column of [...declaration.scope, ...others]) {
+    if (typeof column.getEntityValue(values) !== 'function') continue
+    throw new DeclarationError(
+      `"${column.propertyPath}" of ${metadata.name} is a function, which would be stored as its source. ` +
+        `Give a value, or leave it out and let a default of the column compute it.`,
+    )
+  }
+}
+
+type Relation = EntityText['metadata']['relations'][number]
+
+/** A relation to rows that exist is a matter of its join columns; anything else needs rows of other tables. */
+function refuseUnsaved({ metadata }: EntityText, relation: Relation, values: ObjectLiteral): void {
+  const { propertyPath, joinColumns } = relation
+  const value: unknown = relation.getEntityValue(values)
+  if (value === undefined || value === null || (Array.isArray(value) && value.length === 0)) return
+  const name = `"${propertyPath}" of ${metadata.name}`
+  const other = relation.inverseEntityMetadata.name
+  if (!relation.isOwning || relation.isManyToMany) {
+    throw new DeclarationError(
+      `${name} is a relation that is stored in other rows, and would be lost. ` +
+        `Leave it out, and save the ${other} rows when this row has its id.`,
+    )
+  }
+  if (value instanceof Promise) throw new DeclarationError(`${name} is a promise. Await it first.`)
+  if (typeof value !== 'object') return
+  if (joinColumns.every((column) => hasValue(column.getEntityValue(values)))) return
+  throw new DeclarationError(
+    `${name} is a ${other} without its key, and would be lost. Save or find it first, and pass the entity that you get.`,
+  )
+}
+
+const hasValue = (value: unknown): boolean => value !== undefined && value !== null

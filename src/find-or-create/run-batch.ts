@@ -1,0 +1,185 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { ObjectLiteral } from 'typeorm'
+import { AttemptsExhaustedError, UniqueTextError } from '../errors'
+import type { BatchRow } from '../sql/batch-statement'
+import { isRowError, isSerializationError } from '../sql/sqlstate'
+import { explain } from './attempt'
+import {
+  type Batch,
+  type BatchItem,
+  batchQuery,
+  type BatchQuery,
+  type BatchRules,
+  columnSet,
+  type DistinctRow,
+  groupBy,
+} from './batches'
+import { afterLoad, listensToInsert } from './events'
+import { findOrCreateRow, type FindOrCreateResult } from './find-or-create'
+import { hydrate } from './hydrate'
+import { backoffMilliseconds, MAX_ATTEMPTS } from './retry'
+import type { Session } from './session'
+
+/** What became of one input: its row, or the reason why there is none. */
+export type FindOrCreateManyResult<Entity> = FindOrCreateResult<Entity> | { readonly error: unknown }
+
+/** What every step of one call needs. */
+export interface ManyCall<Entity> extends BatchRules {
+  readonly session: Session
+  readonly results: FindOrCreateManyResult<Entity>[]
+}
+
+/** So few rows of which one is refused go one by one. */
+const FEW_ROWS = 3
+
+export async function runBatch<Entity extends ObjectLiteral>(
+  call: ManyCall<Entity>,
+  { items, alone }: Batch<Entity>,
+): Promise<void> {
+  // An event before the insert must know which rows will be inserted, so each row goes its own way.
+  if (alone || listensToInsert(call.entityText)) return await runSingly(call, items)
+  await runItems(call, items, false)
+}
+
+/** @param statementRuns it is known that the statement itself is not to blame for an error */
+async function runItems<Entity extends ObjectLiteral>(
+  call: ManyCall<Entity>,
+  items: readonly BatchItem<Entity>[],
+  statementRuns: boolean,
+): Promise<void> {
+  let answer: BatchAnswer
+  try {
+    answer = await sendBatch(call, batchQuery(call, items))
+  } catch (error) {
+    if (!isRowError(error)) throw error
+    if (items.length <= FEW_ROWS) return await runSingly(call, items)
+    if (statementRuns || (await runsWithoutRows(call, items))) return await runHalves(call, items)
+    return await divideBySets(call, items, error)
+  }
+  await runSingly(call, await takeAnswers(call, items, answer))
+}
+
+/** A row is refused for what it holds: the halves tell which one. */
+async function runHalves<Entity extends ObjectLiteral>(
+  call: ManyCall<Entity>,
+  items: readonly BatchItem<Entity>[],
+): Promise<void> {
+  const middle = Math.ceil(items.length / 2)
+  await runItems(call, items.slice(0, middle), true)
+  await runItems(call, items.slice(middle), true)
+}
+
+/** A missing privilege, for instance, refuses the statement whatever the rows hold: to ask for each would cost much. */
+async function runsWithoutRows<Entity>(
+  { session, ...rules }: ManyCall<Entity>,
+  items: readonly BatchItem<Entity>[],
+): Promise<boolean> {
+  const { statement, values } = batchQuery(rules, items)
+  try {
+    await session.rowsOrRollBack(
+      statement,
+      values.map(() => []),
+    )
+    return true
+  } catch (error) {
+    if (!isRowError(error)) throw error
+    return false
+  }
+}
+
+/** The statement is refused: perhaps for a column that only some rows bring. */
+async function divideBySets<Entity extends ObjectLiteral>(
+  call: ManyCall<Entity>,
+  items: readonly BatchItem<Entity>[],
+  error: unknown,
+): Promise<void> {
+  const sets = groupBy(items, ({ row }) => columnSet(row))
+  if (sets.size === 1) for (const item of items) writeError(call, item, error)
+  else for (const set of sets.values()) await runItems(call, set, false)
+}
+
+/** The rows that a batch's statement gave, and after how many attempts. */
+interface BatchAnswer {
+  readonly rows: readonly BatchRow[]
+  readonly attempts: number
+}
+
+/** @returns the rows that have no answer, or several: what that means is found out one by one */
+async function takeAnswers<Entity extends ObjectLiteral>(
+  call: ManyCall<Entity>,
+  items: readonly BatchItem<Entity>[],
+  { rows, attempts }: BatchAnswer,
+): Promise<BatchItem<Entity>[]> {
+  const answers = groupBy(rows, ({ index }) => index)
+  const unanswered: BatchItem<Entity>[] = []
+  const loaded: Entity[] = []
+  for (const [index, item] of items.entries()) {
+    const [stored, another] = answers.get(index) ?? []
+    if (!stored || another) {
+      unanswered.push(item)
+      continue
+    }
+    try {
+      const entity = hydrate(call.entityText, call.session.queryRunner, stored) as Entity
+      if (!stored.created) loaded.push(entity)
+      writeResult(call, item, { entity, created: stored.created, attempts })
+    } catch (error) {
+      writeError(call, item, error)
+    }
+  }
+  await afterLoad(call.session, call.entityText, loaded)
+  return unanswered
+}
+
+/** Behind savepoints: a row that is refused must not take the caller's transaction from those after it. */
+async function runSingly<Entity extends ObjectLiteral>(
+  call: ManyCall<Entity>,
+  items: readonly BatchItem<Entity>[],
+): Promise<void> {
+  const session = call.session.withSavepoints()
+  for (const item of items) {
+    try {
+      writeResult(call, item, await findOrCreateRow<Entity>(session, call.entityText, item.row, item.values))
+    } catch (error) {
+      writeError(call, item, error)
+    }
+  }
+}
+
+/** @throws the error, unless it says something of this row only */
+function writeError<Entity>(call: ManyCall<Entity>, item: DistinctRow<Entity>, cause: unknown): void {
+  const error = explain(cause, call.entityText)
+  if (!isRowError(error) && !(error instanceof UniqueTextError && error.code !== 'TRANSACTION_ABORTED')) throw error
+  writeResult(call, item, { error })
+}
+
+/** Only the first input of a text can have created its row. */
+export function writeResult<Entity>(
+  { results }: Pick<ManyCall<Entity>, 'results'>,
+  { inputs }: DistinctRow<Entity>,
+  result: FindOrCreateManyResult<Entity>,
+): void {
+  for (const [nth, index] of inputs.entries()) {
+    results[index] = 'entity' in result && nth > 0 ? { ...result, created: false } : result
+  }
+}
+
+/** The loop of a batch's attempts. */
+async function sendBatch<Entity>(
+  { session, entityText }: ManyCall<Entity>,
+  { statement, values }: BatchQuery,
+): Promise<BatchAnswer> {
+  const started = performance.now()
+  for (let attempts = 1; ; attempts += 1) {
+    try {
+      return { rows: await session.rowsOrRollBack(statement, values), attempts }
+    } catch (error) {
+      if (session.inTransaction || !isSerializationError(error)) throw error
+      if (attempts === MAX_ATTEMPTS) {
+        const { name } = entityText.declaration
+        throw new AttemptsExhaustedError(name, attempts, performance.now() - started, error)
+      }
+      await sleep(backoffMilliseconds(attempts, Math.random()))
+    }
+  }
+}

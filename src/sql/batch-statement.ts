@@ -1,0 +1,136 @@
+import { asStored, type ColumnTypes } from './column-type'
+import {
+  anyNumber,
+  CREATED,
+  doNothing,
+  holdsText,
+  insertColumns,
+  keyColumns,
+  listed,
+  nameList,
+  parameter,
+  parseStoredRow,
+  rowHead,
+  type RowShape,
+  selectList,
+  type Statement,
+  type StoredRow,
+  type WireRow,
+  written,
+} from './statements'
+import { tableName } from './text-table'
+
+/** A stored row that answers one row of a batch. */
+export interface BatchRow extends StoredRow {
+  /** 0-based index of the row of the batch. */
+  readonly index: number
+}
+
+/** Which columns the rows of a batch bring. */
+export interface BatchShape extends RowShape {
+  readonly types: ColumnTypes
+  /** SQL of the default of every column that not all of the rows bring. */
+  readonly defaults: ReadonlyMap<string, string>
+}
+
+/**
+ * The same as `findOrCreateStatement` for many rows. A parameter is an array of texts for each column, and after these,
+ * for each column of `defaults`, an array of booleans: whether the row brings it.
+ *
+ * A value comes as text and is cast one by one, as a parameter of its own would be: an array of the column's type would
+ * flatten arrays, and fail as a whole. The cast names no length, or it would cut what an insert refuses.
+ *
+ * The rows must be sorted by hash: two batches that insert the same texts in different orders would deadlock.
+ *
+ * Not prepared by name: a plan that is kept from when the table was small would be kept too long, and next to a batch
+ * planning costs little.
+ */
+export function findOrCreateManyStatement(shape: BatchShape): Statement<BatchRow> {
+  const table = tableName(shape.table)
+  const same = holdsText(shape, (index) => `i.c${index}`)
+  // LATERAL with a limit, for a join would read the whole table where it is small enough; 2 shows a duplicate.
+  const sql = `WITH ${input(shape)}, found AS (
+  SELECT i.ordinal, t.*
+  FROM input AS i
+  CROSS JOIN LATERAL (
+    SELECT ${listed(rowHead(CREATED.no, shape, 't'), selectList(shape, 't'))}
+    FROM ${table} AS t
+    WHERE ${same}
+      AND ${anyNumber(shape.table)}
+    LIMIT 2
+  ) AS t
+), created AS (
+  INSERT INTO ${table} AS t (${nameList(insertColumns(shape))})
+  SELECT ${insertColumns(shape)
+    .map((name, index) => insertedValue(shape, name, index))
+    .join(',\n    ')}
+  FROM input AS i
+  WHERE NOT EXISTS (SELECT FROM found AS f WHERE f.ordinal = i.ordinal)
+  ORDER BY ${[...(shape.table.scope.length > 0 ? key(shape) : []), 'i.ordinal'].join(', ')}
+  ${doNothing(shape)}
+  RETURNING t.*
+)
+SELECT * FROM found
+UNION ALL
+SELECT i.ordinal, ${listed(rowHead(isFirst(shape), shape, 't'), selectList(shape, 't'))}
+FROM created AS t
+JOIN input AS i ON ${same}`
+  return { name: '', sql, parse: parseBatchRow }
+}
+
+const parseBatchRow = ([ordinal, ...row]: WireRow): BatchRow => ({
+  index: Number(ordinal) - 1,
+  ...parseStoredRow(row),
+})
+
+/** The rows of the batch: the key in the types that are compared, everything else as text. */
+function input(shape: BatchShape): string {
+  const columns = insertColumns(shape).map((_, index) => `c${index}`)
+  const given = [...shape.defaults.keys()].map((_, index) => `g${index}`)
+  const arrays = [...columns, ...given].map(
+    (_, index) => `${parameter(index)}::${index < columns.length ? 'text' : 'boolean'}[]`,
+  )
+  const values = [
+    ...keyColumns(shape.table).map((name, index) => `${keyValue(shape, name, index)} AS c${index}`),
+    ...columns.slice(keyColumns(shape.table).length).map((column) => `i.${column}`),
+    ...given.map((column) => `i.${column}`),
+  ]
+  return `input AS MATERIALIZED (
+  SELECT i.ordinal, ${values.join(', ')}
+  FROM unnest(${arrays.join(', ')})
+    WITH ORDINALITY AS i (${[...columns, ...given].join(', ')}, ordinal)
+)`
+}
+
+function keyValue({ table, types }: BatchShape, name: string, index: number): string {
+  const value = `i.c${index}`
+  if (name === table.hash) return `${value}::${table.digest.type}`
+  const type = table.scope.includes(name) ? types.get(name) : undefined
+  return type ? asStored(value, type) : value
+}
+
+function insertedValue(shape: BatchShape, name: string, index: number): string {
+  const value = `i.c${index}`
+  if (index < keyColumns(shape.table).length) return value
+  const type = shape.types.get(name)?.type ?? 'text'
+  const brought = shape.spatial?.has(name) ? written(shape, name, value) : `${value}::${type}`
+  const nth = [...shape.defaults.keys()].indexOf(name)
+  if (nth === -1) return brought
+  return `CASE WHEN i.g${nth} THEN ${brought} ELSE (${shape.defaults.get(name)})::${type} END`
+}
+
+/** The key of a row of the batch, by which equal rows are told and sorted. */
+function key({ table }: BatchShape): string[] {
+  const values = keyColumns(table).map((name, index) =>
+    table.text.some((text) => text.name === name) ? `i.c${index} COLLATE "C"` : `i.c${index}`,
+  )
+  return values.toReversed()
+}
+
+/** Two rows of the batch may have scopes that differ as given and are stored alike: only the first created the row. */
+function isFirst(shape: BatchShape): string {
+  if (shape.table.scope.length === 0) return CREATED.yes
+  return `CASE WHEN i.ordinal = min(i.ordinal)
+    OVER (PARTITION BY ${key(shape).join(', ')})
+    THEN ${CREATED.yes} END`
+}

@@ -1,0 +1,38 @@
+WITH found AS (
+  SELECT NULL::bool AS created, t."urlHashNumber" AS hash_number, t."id" AS s0, t."url" AS s1, t."title" AS s2
+  FROM "page" AS t
+  WHERE t."urlHash" = $2
+    AND t."url"::pg_catalog.text COLLATE "C"
+        IS NOT DISTINCT FROM $1::pg_catalog.text
+    AND t."urlHashNumber" BETWEEN -2147483648 AND 2147483647
+), created AS (
+  INSERT INTO "page" AS t ("url", "urlHash", "title")
+  SELECT $1, $2, $3
+  WHERE NOT EXISTS (SELECT FROM found)
+  ON CONFLICT ("urlHash", "urlHashNumber") DO NOTHING
+  RETURNING true AS created, t."urlHashNumber" AS hash_number, t."id" AS s0, t."url" AS s1, t."title" AS s2
+)
+SELECT * FROM found
+UNION ALL
+SELECT * FROM created;
+
+WITH found AS (
+  SELECT NULL::bool AS created, t."urlHashNumber" AS hash_number, t."id" AS s0
+  FROM "My ""Schema"""."page" AS t
+  WHERE t."site" OPERATOR(pg_catalog.=) pg_catalog.round($1::numeric, 2)
+    AND t."urlHash" = $4
+    AND t."path"::pg_catalog.text COLLATE "C"
+        IS NOT DISTINCT FROM $2::pg_catalog.text
+    AND t."query"::pg_catalog.text COLLATE "C"
+        IS NOT DISTINCT FROM $3::pg_catalog.text
+    AND t."urlHashNumber" BETWEEN -2147483648 AND 2147483647
+), created AS (
+  INSERT INTO "My ""Schema"""."page" AS t ("site", "path", "query", "urlHash")
+  SELECT $1, $2, $3, $4
+  WHERE NOT EXISTS (SELECT FROM found)
+  ON CONFLICT ("site", "urlHash", "urlHashNumber") DO NOTHING
+  RETURNING true AS created, t."urlHashNumber" AS hash_number, t."id" AS s0
+)
+SELECT * FROM found
+UNION ALL
+SELECT * FROM created;
