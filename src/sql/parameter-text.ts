@@ -13,7 +13,7 @@ export interface ParameterOptions {
  */
 export function parameterText(value: unknown, options: ParameterOptions = {}): string | null {
   if (value === null || value === undefined) return null
-  if (typeof value !== 'object') return String(value as string | number | bigint | boolean | symbol)
+  if (typeof value !== 'object') return (value as { toString(): string }).toString()
   if (ArrayBuffer.isView(value)) return `\\x${bytesOf(value).toString('hex')}`
   if (value instanceof Date) return dateText(value, options.utcDates ?? false)
   if (Array.isArray(value)) return arrayText(value, options)

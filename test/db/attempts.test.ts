@@ -138,13 +138,13 @@ describe('a batch', () => {
     expect(sizes).toEqual([1_000, 1_000, 1])
   })
 
-  test('has texts of at most 16 Mi characters, unless a single one is longer', async () => {
+  test('has texts of at most 16 Mi characters; a row that is longer alone takes statements of its own', async () => {
     const texts = ['a', 'b', 'c', 'd', 'e'].map((letter) => ({ text: letter.repeat(5 * 2 ** 20) }))
     texts.push({ text: 'f'.repeat(17 * 2 ** 20) })
     const sizes = await batchesOf(async () => {
       for (const result of await findOrCreateMany(dataSource.manager, Word, texts)) rowOf(result)
     })
-    expect(sizes.reduce((sum, size) => sum + size, 0)).toBe(texts.length)
+    expect(sizes.reduce((sum, size) => sum + size, 0)).toBe(texts.length - 1)
     expect(Math.max(...sizes)).toBeLessThanOrEqual(3)
     expect(await dataSource.manager.count(Word)).toBe(texts.length)
   })
