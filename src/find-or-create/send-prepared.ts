@@ -29,7 +29,8 @@ export async function sendPrepared(
   const names = PreparedNames.of(client)
   // What cannot be closed must not be kept.
   const taken = name === '' || client.pipeline ? undefined : names.take(name, performance.now())
-  await closeNames(client, names.takeGivenUp())
+  const givenUp = names.takeGivenUp()
+  if (givenUp.length > 0) await closeNames(client, givenUp)
   if (!taken) return (await run(query)).rows
   try {
     return (await run({ ...query, name: taken.name })).rows
@@ -65,7 +66,6 @@ async function sendAgain(
 
 /** By the protocol's own message, which cannot fail: DEALLOCATE of a name that is gone aborts a transaction. */
 async function closeNames(client: PgClient, names: readonly string[]): Promise<void> {
-  if (names.length === 0) return
   await new Promise<void>((resolve) => client.query(new Closing(names, resolve)))
 }
 

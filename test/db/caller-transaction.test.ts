@@ -1,3 +1,5 @@
+import { once } from 'node:events'
+import { type Client, Query } from 'pg'
 import {
   AfterInsert,
   BeforeInsert,
@@ -79,6 +81,27 @@ describe("the caller's transaction is the caller's", () => {
     })
     expect(await dataSource.manager.countBy(Audit, {})).toBe(50)
     expect(await dataSource.manager.countBy(Page, {})).toBe(19)
+  })
+
+  test('what the caller sends by the client itself waits its turn too: a callback, a query object, a mistake', async () => {
+    const dataSource = await db.dataSource([Page, Audit])
+    await dataSource.transaction(async (manager) => {
+      const client = (await manager.queryRunner?.connect()) as Client
+      const insert = `INSERT INTO audit (note) VALUES ('by the client')`
+      const rows = Array.from({ length: 20 }, (_, index) => ({ url: `c${index}`, title: index % 2 ? tooLong : null }))
+      const batch = findOrCreateMany(manager, Page, rows)
+      // Whenever these come, one of our savepoints may be set.
+      for (let round = 0; round < 50; round += 1) {
+        await Promise.all([
+          client.query(insert),
+          new Promise((resolve) => client.query(insert, resolve)),
+          once(client.query(new Query(insert)), 'end'),
+        ])
+        expect(() => client.query(null as unknown as string)).toThrow(TypeError)
+      }
+      expect((await batch).filter((result) => 'error' in result)).toHaveLength(10)
+    })
+    expect(await dataSource.manager.countBy(Audit, { note: 'by the client' })).toBe(150)
   })
 
   test('a transaction that was begun by SQL is one: a bad row does not abort it', async () => {

@@ -1,10 +1,19 @@
 import type { Client } from 'pg'
-import { Column, type DataSource, Entity, type EntityManager, type Logger, PrimaryGeneratedColumn } from 'typeorm'
+import {
+  Column,
+  type DataSource,
+  Entity,
+  type EntityManager,
+  type Logger,
+  PrimaryGeneratedColumn,
+  QueryFailedError,
+} from 'typeorm'
 import { describe, expect, test } from 'vitest'
 import { findOrCreate, findOrCreateMany, TransactionAbortedError, UniqueText } from '../../src'
 import { Session } from '../../src/find-or-create/session'
 import { useDatabase } from '../support/database'
 import { rejection } from '../support/ledger'
+import { type ConnectionFault, startProxy } from '../support/proxy'
 
 const db = useDatabase()
 
@@ -253,3 +262,23 @@ test('however many sets of properties there are, a connection keeps 200 statemen
   expect(Object.keys(connection.parsedStatements).toSorted()).toEqual(names.toSorted())
   await queryRunner.release()
 })
+
+test.each<ConnectionFault>(['request lost', 'cut at once', 'answer lost', 'closed to the client'])(
+  'a connection that is cut while names are closed (%s) says so, and the next call has another',
+  async (fault) => {
+    await open()
+    const proxy = await startProxy(db.url)
+    const dataSource = await db.dataSource([Page], { url: proxy.url, synchronize: false, extra: { max: 1 } })
+    try {
+      const hit = async () => await findOrCreate(dataSource.manager, Page, { url: 'a' })
+      for (let use = 0; use < 1_000; use += 1) await hit()
+      const sprung = proxy.once(['unique_text_'], fault)
+      expect(await rejection(hit())).toBeInstanceOf(QueryFailedError)
+      await sprung
+      expect(await hit()).toMatchObject({ created: false })
+    } finally {
+      await dataSource.destroy()
+      await proxy.close()
+    }
+  },
+)

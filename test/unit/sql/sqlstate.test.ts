@@ -53,6 +53,7 @@ test.each([
   ['08006', true],
   ['57P01', true],
   ['25P03', true],
+  ['25P04', true],
   ['25P02', false],
   ['57014', false],
   ['23505', false],
