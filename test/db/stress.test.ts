@@ -31,7 +31,7 @@ describe('stress with four hashes for everything', { timeout: 600_000 }, () => {
     expect(totals.get('texts created exactly once')).toBeGreaterThan(0)
   })
 
-  test.each(['no promotion after a delete', 'a touch only looks', 'no lock of the anchor'])(
+  test.each(['no promotion after a delete', 'a touch only looks', 'no touch after an insert'])(
     'finds the fault: %s',
     async (mutation) => {
       const { journal, seed } = await runStress({
