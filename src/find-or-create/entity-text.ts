@@ -53,12 +53,12 @@ export function onTable(entityText: EntityText, ready: ReadyTable): ReadyText {
 const MAX_CACHED = 64
 
 /** Returns what is cached for these columns, creating it on first use; what finds no room in the cache is not kept. */
-export function cached<T>(cache: Map<string, T>, columns: readonly string[], create: (kept: boolean) => T): T {
+export function cached<T>(cache: Map<string, T>, columns: readonly string[], create: () => T): T {
   const key = columns.join('\n')
   const known = cache.get(key)
   if (known) return known
   const kept = cache.size < MAX_CACHED
-  const created = create(kept)
+  const created = create()
   if (kept) cache.set(key, created)
   return created
 }
