@@ -67,7 +67,7 @@ export interface ServerState {
 }
 
 /** A function that is known by its body, its comment or its name: a restore may leave out one, an attacker change one. */
-const IS_OURS = `(starts_with(ltrim(p.prosrc, E'\\n'), $2)
+const IS_OURS = `(starts_with(ltrim(p.prosrc, E' \\n'), $2)
           OR starts_with(obj_description(p.oid, 'pg_proc'), $3) OR p.proname = ANY ($4))`
 
 /** Triggers of a guard on the table `r`; not those that a partition has from its parent. */

@@ -1,6 +1,7 @@
 import type { InstalledFunction, InstalledGuards, InstalledTrigger } from './catalog'
 import { type Guard, type GuardFunction, type GuardNote, parseGuardComment } from './guard'
 import { guardSettings } from './guard-ddl'
+import { withoutLayout } from './identifier'
 
 /** The function of that name, in the table's schema. */
 export function installedFunction(
@@ -17,11 +18,15 @@ export function functionDifference(
   { schema }: InstalledGuards,
 ): string | undefined {
   if (!found.owned) return 'it does not belong to the owner of the table'
-  if (found.body !== wanted.body) return 'its body is another'
+  if (withoutLayout(found.body) !== withoutLayout(wanted.body)) return 'its body is another'
   if (!found.definer) return 'it is not SECURITY DEFINER'
   if (found.settings.join('\n') !== guardSettings(schema).toSorted().join('\n')) return 'its settings are others'
   return found.granted ? 'a role that does not own it may execute it' : undefined
 }
+
+/** Whether the comment on a function says what it should. */
+export const sameComment = (wanted: GuardFunction, found: InstalledFunction): boolean =>
+  found.comment !== null && withoutLayout(found.comment) === withoutLayout(wanted.comment)
 
 /** What the comments on a table's guards say. */
 export const notesOf = ({ functions }: InstalledGuards): GuardNote[] =>

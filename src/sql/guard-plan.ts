@@ -10,7 +10,7 @@ import {
   renameFunction,
   replaceFunctions,
 } from './guard-ddl'
-import { functionDifference, installedFunction, triggerDifference } from './guard-drift'
+import { functionDifference, installedFunction, sameComment, triggerDifference } from './guard-drift'
 import { fitName, qualified } from './identifier'
 
 /** The guards of one table: as they should stand, and as they do. */
@@ -76,7 +76,7 @@ function planFunctions({ wanted, installed }: GuardSite): FunctionPlan {
   return {
     fresh: pairs.flatMap((pair) => (pair.found ? [] : pair.wanted)),
     replaced: kept.filter((pair) => functionDifference(pair.wanted, pair.found, installed) !== undefined),
-    commented: pairs.filter((pair) => pair.found?.comment !== pair.wanted.comment),
+    commented: pairs.filter(({ wanted: one, found }) => !found || !sameComment(one, found)),
     obsolete: installed.functions.filter((one) => !one.shared && !kept.some(({ found }) => found === one)),
   }
 }

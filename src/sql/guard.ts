@@ -112,8 +112,9 @@ function noteOf(table: TextTable, triggers: readonly string[]): string {
 
 /** undefined where the comment holds no note, or that of a version which wrote something else. */
 export function parseGuardComment(comment: string | null): GuardNote | undefined {
-  const start = comment?.lastIndexOf('\n{') ?? -1
-  if (comment === null || start === -1) return undefined
+  // The last one: a name can hold a line break, which JSON escapes.
+  const start = [...(comment ?? '').matchAll(/\n *\{/g)].at(-1)?.index
+  if (comment === null || start === undefined) return undefined
   try {
     const note = JSON.parse(comment.slice(start)) as GuardNote
     return note.protocol === PROTOCOL_VERSION ? note : undefined

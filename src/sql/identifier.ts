@@ -55,3 +55,12 @@ export function dollarQuote(body: string): string {
   while (body.includes(`$${tag}`)) tag += '_'
   return `$${tag}$${body}$${tag}$`
 }
+
+const COMMENT_OR_QUOTED = /--[^\n]*\n|"[^"]*"|'[^']*'/g
+
+/**
+ * SQL without its layout: `migration:generate --pretty` breaks and indents lines, in bodies and literals too. The end of
+ * a line comment counts, for what stands after it is code.
+ */
+export const withoutLayout = (sql: string): string =>
+  sql.replaceAll(COMMENT_OR_QUOTED, (one) => (one.endsWith('\n') ? `${one}\0` : one)).replaceAll(/\s+/g, '')

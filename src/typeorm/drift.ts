@@ -1,7 +1,7 @@
 import type { Finding } from '../errors'
 import type { TableState } from '../sql/catalog'
 import { guardOf } from '../sql/guard'
-import { functionDifference, installedFunction, triggerDifference } from '../sql/guard-drift'
+import { functionDifference, installedFunction, sameComment, triggerDifference } from '../sql/guard-drift'
 import type { TextTable } from '../sql/text-table'
 
 /** What contradicts the declaration; empty where nothing does. */
@@ -49,7 +49,7 @@ function guardDrift(table: TextTable, state: TableState): Finding[] {
   const ofFunctions = [place, settle].flatMap((wanted): Finding[] => {
     const found = installedFunction(state, wanted)
     if (!found) return [{ kind: 'missing', object: 'guard', name: wanted.name }]
-    const note = found.comment === wanted.comment ? undefined : 'its comment tells of another declaration'
+    const note = sameComment(wanted, found) ? undefined : 'its comment tells of another declaration'
     return different(wanted.name, functionDifference(wanted, found, state) ?? note)
   })
   const ofTriggers = triggers.flatMap((wanted): Finding[] => {

@@ -1,10 +1,11 @@
-import { type DataSource, Entity, PrimaryGeneratedColumn, type QueryRunner } from 'typeorm'
+import { Column, type DataSource, Entity, PrimaryGeneratedColumn, type QueryRunner } from 'typeorm'
+import { MigrationGenerateCommand } from 'typeorm/commands/MigrationGenerateCommand.js'
 import { expect, test } from 'vitest'
 import { UniqueText } from '../../src'
 import { Url } from '../../src/url'
 import { CreateUrls1795255200000 } from '../../migrations/1795255200000-CreateUrls'
 import { useDatabase } from '../support/database'
-import { generate, type Generated, migrate } from '../support/generated'
+import { generate, type Generated, migrate, runAll } from '../support/generated'
 
 const db = useDatabase()
 
@@ -84,4 +85,67 @@ test('a changed option of place leaves settle and the triggers alone', async () 
     expect(kinds).toEqual(['CREATE OR REPLACE FUNCTION'])
     expect(statements[0]).toContain('page.url_place')
   }
+})
+
+@Entity({ name: 'odd  page -- of it' })
+@UniqueText({
+  as: 'odd  place',
+  columns: ['path', { property: 'query', prefix: '?' }],
+  scope: ['site'],
+  digest: 'sha256',
+})
+class OddPage {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @Column({ type: 'text', name: 'a  path', nullable: true }) path!: string | null
+  @Column({ type: 'text', nullable: true }) query!: string | null
+  @Column('int') site!: number
+  @UniqueText({ immutable: true, scope: ['site'] }) url!: string
+}
+
+@Entity({ name: 'page' })
+class PageBySha {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText({ maxChainLength: 5, digest: 'sha256' }) url!: string
+}
+
+@Entity({ name: 'page' })
+class PageWithoutText {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @Column('text') url!: string
+}
+
+class Pretty extends MigrationGenerateCommand {
+  static all = (statements: readonly string[]): string[] => statements.map((one) => Pretty.prettifyQuery(one))
+}
+
+async function migratePrettily(dataSource: DataSource): Promise<string[]> {
+  const { up, down } = await generate(dataSource)
+  await runAll(dataSource, Pretty.all(up))
+  return Pretty.all(down)
+}
+
+test.each([
+  ['Url', Url],
+  ['a simple text', Page],
+  ['odd names, a scope and NULLs', OddPage],
+])('a migration of %s written with --pretty leaves nothing to generate', async (_, entity) => {
+  const dataSource = await open(entity, true)
+  await migratePrettily(dataSource)
+  expect((await generate(dataSource)).up).toEqual([])
+})
+
+test.each([
+  ['a changed chain length', PageOfSix],
+  ['an immutable text', ImmutablePage],
+  ['another digest', PageBySha],
+  ['a text that is not unique any more', PageWithoutText],
+])('%s written with --pretty is found, and so is its way back', async (_, entity) => {
+  const before = await open(Page, true)
+  await migratePrettily(before)
+  await before.query(`INSERT INTO page (url) VALUES ('a'), ('b')`)
+  const after = await open(entity)
+  const down = await migratePrettily(after)
+  expect((await generate(after)).up).toEqual([])
+  await runAll(before, down)
+  expect((await generate(before)).up).toEqual([])
 })

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { dollarQuote, fitName, joinNames, literal, qualified, quote } from '../../../src/sql/identifier'
+import { dollarQuote, fitName, joinNames, literal, qualified, quote, withoutLayout } from '../../../src/sql/identifier'
 
 const NAME_LIMIT_BYTES = 63
 
@@ -57,4 +57,10 @@ test('nothing in a body ends its dollar quotes', () => {
   expect(dollarQuote('BEGIN')).toBe('$guard$BEGIN$guard$')
   expect(dollarQuote('$guard$')).toBe('$guard_$$guard$$guard_$')
   expect(dollarQuote('$guard_$guard')).toBe('$guard__$$guard_$guard$guard__$')
+})
+
+test('layout is blanks and line breaks, but for the end of a line comment', () => {
+  expect(withoutLayout('SELECT 1 -- one\n  FROM  t')).toBe(withoutLayout('SELECT\n1 -- one\nFROM t'))
+  expect(withoutLayout('-- one\nSELECT 1')).not.toBe(withoutLayout('-- one SELECT 1'))
+  expect(withoutLayout('FROM "a -- b" AS t\nWHERE true')).toBe(withoutLayout('FROM "a -- b" AS t WHERE true'))
 })
