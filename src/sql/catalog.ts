@@ -212,7 +212,7 @@ export async function columnDefaults(query: Query, relation: string): Promise<Re
   return new Map(Object.entries(defaults))
 }
 
-/** As text: a user may have set a JSON parser of his own, or the binary format. */
+/** As text: a user may have set a JSON parser of his own. */
 async function readJson<T>(query: Query, sql: string, parameters: unknown[]): Promise<T> {
   const [row] = (await query(sql, parameters)) as readonly { state: string }[]
   if (!row) throw new TypeError('The catalog query gives exactly one row.')
