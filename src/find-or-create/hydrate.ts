@@ -1,7 +1,7 @@
 import type { EntityMetadata, ObjectLiteral, QueryRunner } from 'typeorm'
 import { DeclarationError } from '../errors'
 import type { StoredRow } from '../sql/statements'
-import { rootOf } from '../typeorm/registry'
+import { type ColumnMetadata, rootOf } from '../typeorm/registry'
 import type { EntityText } from './entity-text'
 
 /** Hash numbers of the entities given back, where they are not 0: too few to weigh, and no property would be free. */
@@ -26,8 +26,11 @@ export function hydrate(
   into?: ObjectLiteral,
 ): ObjectLiteral {
   const { driver } = entityText.dataSource
-  const entity: ObjectLiteral = into ?? newInstance(entityText, queryRunner, row)
+  const metadata = into ? entityText.metadata : requireClass(entityText, row)
+  const entity: ObjectLiteral = into ?? metadata.create(queryRunner, { fromDeserializer: true })
+  const hasChildren = entityText.metadata.childEntityMetadatas.length > 0
   entityText.select.forEach((column, index) => {
+    if (hasChildren && !isOfThatClass(metadata, column)) return
     const value: unknown = driver.prepareHydratedValue(row.columns[index], column)
     if (value !== undefined) column.setEntityValue(entity, value)
   })
@@ -35,10 +38,18 @@ export function hydrate(
   return entity
 }
 
-function newInstance(entityText: EntityText, queryRunner: QueryRunner, row: StoredRow): ObjectLiteral {
+/** As `find` chooses columns: those of the row's class, of which a parent's metadata holds its children's too. */
+function isOfThatClass({ columns, childEntityMetadatas }: EntityMetadata, column: ColumnMetadata): boolean {
+  return (
+    columns.some(({ propertyPath }) => propertyPath === column.propertyPath) &&
+    !childEntityMetadatas.some(({ target }) => target === column.target)
+  )
+}
+
+function requireClass(entityText: EntityText, row: StoredRow): EntityMetadata {
   const metadata = classOfRow(entityText, row)
   if (!metadata) throw otherClass(entityText, row)
-  return metadata.create(queryRunner, { fromDeserializer: true })
+  return metadata
 }
 
 /** The value of the row's discriminator column; undefined where there is none. */

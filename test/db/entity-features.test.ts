@@ -114,6 +114,14 @@ describe.each(Object.entries(operations))('single table inheritance and %s', (op
     expect(found).toMatchObject({ name })
   })
 
+  test('a row has the properties that find gives it, and none of another class', async () => {
+    await dataSource.manager.save(dataSource.manager.create(Cat, { name: `own by ${operation}`, lives: 9 }))
+    for (const name of [`own by ${operation}`, `created by ${operation}`]) {
+      const given = await call(Animal, name)
+      expect({ ...given }).toEqual({ ...(await dataSource.manager.findOneBy(Animal, { name })) })
+    }
+  })
+
   test('the parent creates a row of its own', async () => {
     const { id } = await call(Animal, `animal by ${operation}`)
     expect(await dataSource.query('SELECT kind FROM animal WHERE id = $1', [id])).toEqual([{ kind: 'Animal' }])
