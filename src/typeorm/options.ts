@@ -19,7 +19,7 @@ export interface UniqueTextOptions {
    * @default 100
    */
   readonly maxChainLength?: number
-  /** Name of the unique index. @default the naming strategy's */
+  /** Name of the unique index; not that of a subclass with a table of its own. @default the naming strategy's */
   readonly indexName?: string
   /** Names of the hidden columns. @default the naming strategy's, for the property plus `Hash`, `HashNumber`, `HashChained` */
   readonly hidden?: { readonly hash?: string; readonly number?: string; readonly chained?: string }

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { EntityMetadata } from 'typeorm'
+import { type EntityMetadata, getMetadataArgsStorage } from 'typeorm'
 import { UnsupportedDatabaseError } from '../errors'
 import { fitName, joinNames } from '../sql/identifier'
 import { checkExpression, type TextTable } from '../sql/text-table'
@@ -38,10 +38,17 @@ export function resolveDeclaration(metadata: EntityMetadata, raw: RawDeclaration
     text,
     scope,
     hidden: hidden.map(({ column }) => column),
-    table: textTable(metadata, raw, { text, scope, names }),
+    table: textTable(metadata, { ...raw, indexName: indexName(metadata, raw, target) }, { text, scope, names }),
     parse: raw.parse,
     normalizeValues: raw.normalizeValues,
   }
+}
+
+/** A schema has a name once: it stays with the entity that it was given to, and a subclass with its own table has another. */
+function indexName(metadata: EntityMetadata, raw: RawDeclaration, target: unknown): string | undefined {
+  if (target === metadata.target) return raw.indexName
+  const isTable = getMetadataArgsStorage().tables.some((one) => one.target === target && one.type !== 'entity-child')
+  return isTable ? undefined : raw.indexName
 }
 
 interface ResolvedColumns extends Pick<Declaration, 'scope'> {

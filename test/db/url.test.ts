@@ -205,9 +205,7 @@ test('a URL that was loaded in part does not pretend to be one', async () => {
 })
 
 test('parse of a subclass gives its instances', async () => {
-  // The name of the index is the parent's, and a schema has it once.
-  await dataSource.query('create schema links')
-  await db.dataSource([Link], { schema: 'links' })
+  await db.dataSource([Url, Link])
   const link = await Link.parse('http://link.example/x')
   expect(link).toBeInstanceOf(Link)
   expect(link?.label()).toBe('link.example')
