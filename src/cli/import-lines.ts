@@ -2,6 +2,7 @@ import { setImmediate } from 'node:timers/promises'
 import type { DataSource, ObjectLiteral } from 'typeorm'
 import { hashNumberOf } from '../find-or-create/hydrate'
 import { type FindOrCreateManyResult, PreparedMany } from '../find-or-create/find-or-create-many'
+import { serverError } from '../sql/sqlstate'
 import { ensureReady } from '../typeorm/readiness'
 import { refusalReason } from './error-messages'
 import type { ImportTarget } from './import-target'
@@ -169,10 +170,23 @@ interface StoredBatch {
 /** Never rejects, so that nothing is lost while the next batch is read. */
 async function storeBatch({ dataSource }: ImportParts, { rows, fates }: ParsedBatch): Promise<StoredBatch> {
   try {
-    return { fates, answer: { results: await rows.run(dataSource.manager) } }
+    const results = await rows.run(dataSource.manager)
+    const error = wholeRefusal(results)
+    return { fates, answer: error === undefined ? { results } : { error } }
   } catch (error) {
     return { fates, answer: { error } }
   }
+}
+
+/**
+ * The error of a batch whose every row is refused for what the statement may not do or name: a privilege, a table or a
+ * column is missing, and the rest of the list would fare the same.
+ */
+function wholeRefusal(results: readonly FindOrCreateManyResult<ObjectLiteral>[]): unknown {
+  const errors = results.flatMap((result) => ('error' in result ? [result.error] : []))
+  const refused = errors.filter((error) => serverError(error) !== undefined)
+  const whole = errors.length === results.length && refused.every((error) => serverError(error)?.code.startsWith('42'))
+  return whole ? refused[0] : undefined
 }
 
 function countBatch({ tally, onProgress }: ImportParts, { fates, answer }: StoredBatch): ImportEnd | undefined {

@@ -352,6 +352,23 @@ describe('typeorm-unique-text import', () => {
     expect(config.stderr).toBe('There is no file "no-such-config.ts".\n')
   })
 
+  test('ends at a table into which it may not insert, instead of counting every line as refused', async () => {
+    const client = await db.client()
+    await client.query(`create role "import reader" login password 'x'; grant select on urls to "import reader"`)
+    const reader = new URL(db.url)
+    Object.assign(reader, { username: 'import reader', password: 'x' })
+    try {
+      const { code, stderr } = await typed(
+        [...IMPORT, '-'],
+        'http://a.example/new\nhttp://b.example/new\n',
+        reader.href,
+      )
+      expect({ code, stderr }).toMatchObject({ code: 1, stderr: expect.stringContaining('SQLSTATE 42501') })
+    } finally {
+      await client.query('drop owned by "import reader"; drop role "import reader"')
+    }
+  })
+
   test('tells an older Node.js in one line, before it loads what that cannot', async () => {
     const older = `data:text/javascript,${encodeURIComponent(`
       Object.defineProperty(process.versions, 'node', { value: '18.20.4' })
