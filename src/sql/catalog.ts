@@ -13,6 +13,11 @@ export interface InstalledFunction {
   readonly definer: boolean
   /** It belongs to the owner of the table. */
   readonly owned: boolean
+  /**
+   * It belongs to a role that could change the table as its owner can. One of another role says nothing about a guard:
+   * whoever holds the privilege TRIGGER can put a function with our mark and any comment on the table.
+   */
+  readonly trusted: boolean
   /** Another role than its owner may put it on a table. */
   readonly granted: boolean
   /** A trigger of another table runs it too. */
@@ -98,6 +103,7 @@ const GUARDS_OF_R = `
                 'comment', obj_description(p.oid, 'pg_proc'),
                 'definer', p.prosecdef,
                 'owned', p.proowner = r.relowner,
+                'trusted', pg_has_role(p.proowner, r.relowner, 'MEMBER'),
                 'granted', EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
                                     WHERE a.grantee <> p.proowner),
                 'shared', EXISTS (SELECT FROM pg_trigger AS t

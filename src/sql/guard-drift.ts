@@ -11,7 +11,10 @@ export function installedFunction(
   return functions.find((one) => one.name === name && one.schema === schema)
 }
 
-/** How a function differs from what is wanted, as a clause; undefined where it does not. Its comment does not count. */
+/**
+ * How a function differs from what is wanted, as a clause; undefined where it does not. Its comment does not count, nor
+ * does who may execute it: on another table it raises an error, so the guard is exact whoever may.
+ */
 export function functionDifference(
   wanted: GuardFunction,
   found: InstalledFunction,
@@ -21,16 +24,16 @@ export function functionDifference(
   if (withoutLayout(found.body) !== withoutLayout(wanted.body)) return 'its body is another'
   if (!found.definer) return 'it is not SECURITY DEFINER'
   if (found.settings.join('\n') !== guardSettings(schema).toSorted().join('\n')) return 'its settings are others'
-  return found.granted ? 'a role that does not own it may execute it' : undefined
+  return undefined
 }
 
 /** Whether the comment on a function says what it should. */
 export const sameComment = (wanted: GuardFunction, found: InstalledFunction): boolean =>
   found.comment !== null && withoutLayout(found.comment) === withoutLayout(wanted.comment)
 
-/** What the comments on a table's guards say. */
+/** What the comments on a table's guards say; only those that nobody but its owner, or who can act for him, can write. */
 export const notesOf = ({ functions }: InstalledGuards): GuardNote[] =>
-  functions.flatMap(({ comment }) => parseGuardComment(comment) ?? [])
+  functions.flatMap(({ comment, trusted }) => (trusted ? parseGuardComment(comment) : undefined) ?? [])
 
 /** How a trigger differs from what is wanted, as a clause; undefined where it does not. */
 export function triggerDifference(

@@ -59,6 +59,8 @@ export function makeRoom(sites: readonly GuardSite[], strangers: readonly Instal
 
 interface FunctionPlan {
   readonly fresh: readonly GuardFunction[]
+  /** Of the fresh ones, those that take the place of an untrusted role's. The way back leaves them, not his. */
+  readonly lasting: ReadonlySet<string>
   readonly replaced: readonly { readonly wanted: GuardFunction; readonly found: InstalledFunction }[]
   readonly commented: readonly { readonly wanted: GuardFunction; readonly found: InstalledFunction | undefined }[]
   readonly obsolete: readonly InstalledFunction[]
@@ -72,12 +74,19 @@ function planFunctions({ wanted, installed }: GuardSite): FunctionPlan {
       // What belongs to another role is made anew, for he could put his own body back at any moment.
       return { wanted: one, found: found?.owned ? found : undefined }
     })
+  const untrusted = installed.functions.filter(({ trusted }) => !trusted)
   const kept = pairs.flatMap((pair) => (pair.found ? { wanted: pair.wanted, found: pair.found } : []))
   return {
     fresh: pairs.flatMap((pair) => (pair.found ? [] : pair.wanted)),
-    replaced: kept.filter((pair) => functionDifference(pair.wanted, pair.found, installed) !== undefined),
+    lasting: new Set(untrusted.filter(({ schema }) => schema === installed.schema).map(({ name }) => name)),
+    replaced: kept.filter(
+      (pair) => pair.found.granted || functionDifference(pair.wanted, pair.found, installed) !== undefined,
+    ),
     commented: pairs.filter(({ wanted: one, found }) => !found || !sameComment(one, found)),
-    obsolete: installed.functions.filter((one) => !one.shared && !kept.some(({ found }) => found === one)),
+    // An untrusted one only loses its triggers on this table: its body must never come back as the owner's.
+    obsolete: installed.functions.filter(
+      (one) => one.trusted && !one.shared && !kept.some(({ found }) => found === one),
+    ),
   }
 }
 
@@ -121,6 +130,7 @@ function make(site: GuardSite, functions: FunctionPlan, triggers: TriggerPlan): 
   const relation = qualified(site.schema, site.table)
   const home = ({ name, body }: GuardFunction): FunctionSource => ({ schema: site.schema, name, body })
   const fresh = functions.fresh.map(home)
+  const temporary = fresh.filter(({ name }) => !functions.lasting.has(name))
   const replaced = functions.replaced.map(({ wanted }) => home(wanted))
   const before = functions.replaced.map(({ found }) => asSource(site, found))
   return {
@@ -132,7 +142,7 @@ function make(site: GuardSite, functions: FunctionPlan, triggers: TriggerPlan): 
     ],
     down: [
       ...triggers.made.map(({ name }) => dropTrigger(relation, name)),
-      ...(fresh.length === 0 ? [] : [dropFunctions(fresh)]),
+      ...(temporary.length === 0 ? [] : [dropFunctions(temporary)]),
       ...atOnce(replaceFunctions(relation, before)),
       ...functions.commented.flatMap(({ wanted, found }) =>
         found ? commentOnFunction(home(wanted), found.comment) : [],

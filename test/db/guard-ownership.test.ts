@@ -3,7 +3,7 @@ import type { Client } from 'pg'
 import { type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { findOrCreate, SchemaDriftError, UniqueText } from '../../src'
-import { quote } from '../../src/sql/identifier'
+import { literal, quote } from '../../src/sql/identifier'
 import { useDatabase } from '../support/database'
 import { generate, migrate, runAll } from '../support/generated'
 
@@ -52,6 +52,14 @@ async function installed(): Promise<Installed[]> {
        from pg_proc as p where p.pronamespace = 'public'::regnamespace order by p.proname`,
   )
   return rows
+}
+
+async function comments(): Promise<string> {
+  const { rows } = await client.query<{ comment: string }>(
+    `select obj_description(oid) as comment from pg_proc where oid = to_regprocedure($1)`,
+    [PLACE],
+  )
+  return rows[0]?.comment ?? ''
 }
 
 const right = { owner: 'postgres', definer: true, others: false }
@@ -132,6 +140,50 @@ test('what default privileges grant is revoked', async () => {
   }
 })
 
+test('who may execute a function stops no operation, and is mended by what is generated, both ways', async () => {
+  const dataSource = await open()
+  await migrate(dataSource)
+  await client.query(`grant execute on all functions in schema public to public, ${quote(attacker)}`)
+  expect(await findOrCreate(dataSource.manager, Page, { url: 'x' })).toMatchObject({ created: true })
+  const { down } = await migrate(dataSource)
+  expect(await installed()).toEqual([right, right])
+  expect((await generate(dataSource)).up).toEqual([])
+  await runAll(dataSource, down)
+  expect(await installed()).toEqual([right, right])
+})
+
+describe('what an untrusted role owns', () => {
+  const EVIL = `create or replace function ${PLACE} returns trigger language plpgsql as 'begin /* evil */ return new; end'`
+
+  test('and puts on the table with a forged comment steers no migration', async () => {
+    const dataSource = await open()
+    await migrate(dataSource)
+    const forged = (await comments()).replace('"index":"', '"index":"other ').replace('md5', 'sha256')
+    await client.query('revoke all on page from public')
+    await client.query(`grant trigger on page to ${quote(attacker)}; set role ${quote(attacker)}`)
+    await client.query(`create function forged() returns trigger language plpgsql as 'begin return new; end'`)
+    await client.query(`comment on function forged() is ${literal(forged)}`)
+    await client.query('create trigger forged after insert on page for each row execute function forged()')
+    await client.query('reset role')
+    const { up, down } = await generate(dataSource)
+    expect(up).toEqual(['DROP TRIGGER IF EXISTS "forged" ON "page"'])
+    expect(down).toEqual([expect.stringMatching(/^CREATE TRIGGER forged /)])
+  })
+  test('does not come back as the work of the owner', async () => {
+    const dataSource = await open()
+    await migrate(dataSource)
+    await client.query(`alter function ${PLACE} owner to ${quote(attacker)}; set role ${quote(attacker)}`)
+    await client.query(EVIL)
+    await client.query('reset role')
+    const { up, down } = await migrate(dataSource)
+    expect([...up, ...down].join()).not.toContain('evil')
+    await runAll(dataSource, down)
+    expect(await installed()).toEqual([right, right])
+    await migrate(dataSource)
+    expect(await findOrCreate(dataSource.manager, Page, { url: 'x' })).toMatchObject({ created: true })
+  })
+})
+
 describe.each([
   [
     'the body',
@@ -144,7 +196,6 @@ describe.each([
   ['the search_path', `alter function ${PLACE} set search_path to public`],
   ['a setting that is gone', `alter function ${SETTLE} reset enable_seqscan`],
   ['a setting that came', `alter function ${SETTLE} set work_mem to '64kB'`],
-  ['the privileges', `grant execute on function ${SETTLE} to public`],
   ['the owner of the table', `alter table page owner to ${quote(owner)}`],
 ])('%s', (_, change) => {
   const whose = change.includes('alter table') ? { ...right, owner: quote(owner) } : right
