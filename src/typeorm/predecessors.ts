@@ -5,11 +5,14 @@ import type { Declaration } from './registry'
 
 type Rule = (declaration: Declaration, note: GuardNote) => boolean
 
-/** In this order: the same text, or another name for the same columns. */
+/** In this order: the same text, another name for the same columns, or a hidden column that keeps its name. */
 const RULES: readonly Rule[] = [
   ({ name }, note) => note.name === name,
   ({ table }, note) => columnNames(note) === columnNames(table),
+  ({ table }, note) => HIDDEN.some((hidden) => note[hidden] === table[hidden]),
 ]
+
+const HIDDEN = ['hash', 'number', 'chained'] as const
 
 const columnNames = ({ text }: Pick<TextRows, 'text'>): string => JSON.stringify(text.map(({ name }) => name))
 

@@ -355,6 +355,18 @@ const changes: Readonly<Record<string, Change>> = {
     after: composedPage({ as: 'whole' }),
     expected: 'abc@0! abc@1',
   },
+  'another name and other columns of a composed text, with the hash column kept': {
+    before: composedPage({ hidden: { hash: 'h' } }),
+    rows: insertComposed(`(${A}, null, null)`, `(${B}, null, null)`, `('/', 'q', null)`),
+    after: composedPage({ as: 'whole', columns: ['query', 'path', 'fragment'], hidden: { hash: 'h' } }),
+    then: '',
+  },
+  'another name and other columns of a composed text, with the hash number kept': {
+    before: composedPage({ hidden: { number: 'n' } }),
+    rows: insertComposed(`(${A}, null, null)`, `(${B}, null, null)`, `('/', 'q', null)`),
+    after: composedPage({ as: 'whole', columns: ['query', 'path', 'fragment'], hidden: { number: 'n' } }),
+    then: '',
+  },
   'a normalizer that is gone': {
     before: page({ normalize: trim() }),
     rows: '',
