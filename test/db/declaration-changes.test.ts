@@ -359,13 +359,13 @@ const changes: Readonly<Record<string, Change>> = {
     before: composedPage({ hidden: { hash: 'h' } }),
     rows: insertComposed(`(${A}, null, null)`, `(${B}, null, null)`, `('/', 'q', null)`),
     after: composedPage({ as: 'whole', columns: ['query', 'path', 'fragment'], hidden: { hash: 'h' } }),
-    then: '',
+    expected: '',
   },
   'another name and other columns of a composed text, with the hash number kept': {
     before: composedPage({ hidden: { number: 'n' } }),
     rows: insertComposed(`(${A}, null, null)`, `(${B}, null, null)`, `('/', 'q', null)`),
     after: composedPage({ as: 'whole', columns: ['query', 'path', 'fragment'], hidden: { number: 'n' } }),
-    then: '',
+    expected: '',
   },
   'a normalizer that is gone': {
     before: page({ normalize: trim() }),
