@@ -30,16 +30,14 @@ EventSubscriber()(StoredTextSubscriber)
  *
  * @returns the same DataSource
  * @throws UnsupportedDatabaseError if it is not of type `postgres`
- * @throws DeclarationError if it is initialised already
+ * @throws DeclarationError if it is initialised already, and for an option that does not exist
  * @example
  * ```ts
  * export default withUniqueText(new DataSource({ type: 'postgres', url, entities: [Page], migrations: ['migrations/*.js'] }))
  * ```
  */
-export function withUniqueText<T extends DataSource>(
-  dataSource: T,
-  { prepare = true, tenantsBySearchPath = false }: UniqueTextDataSourceOptions = {},
-): T {
+export function withUniqueText<T extends DataSource>(dataSource: T, options: UniqueTextDataSourceOptions = {}): T {
+  const settings = toSettings(options)
   const { type, subscribers = [] } = dataSource.options
   if (type !== 'postgres') {
     throw new UnsupportedDatabaseError(
@@ -50,9 +48,22 @@ export function withUniqueText<T extends DataSource>(
     throw new DeclarationError('withUniqueText() must be called before initialize().')
   }
   hookSchemaBuilder(dataSource)
-  const settings: DataSourceSettings = { prepare, tenantsBySearchPath }
   registry.settings.set(dataSource, settings)
   const list = Array.isArray(subscribers) ? [...subscribers] : Object.values(subscribers)
   if (!list.includes(StoredTextSubscriber)) dataSource.setOptions({ subscribers: [...list, StoredTextSubscriber] })
   return dataSource
+}
+
+/** JavaScript has no types, and a mistake here would send prepared statements through a pooler that loses them. */
+function toSettings(options: UniqueTextDataSourceOptions): DataSourceSettings {
+  const { prepare = true, tenantsBySearchPath = false, ...others } = options
+  const [unknown] = Object.keys(others)
+  if (unknown !== undefined) {
+    throw new DeclarationError(`withUniqueText(): there is no option "${unknown}". Remove it.`)
+  }
+  const settings = { prepare, tenantsBySearchPath }
+  for (const [name, value] of Object.entries(settings)) {
+    if (typeof value !== 'boolean') throw new DeclarationError(`withUniqueText(): ${name} must be true or false.`)
+  }
+  return settings
 }

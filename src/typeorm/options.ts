@@ -86,7 +86,10 @@ type Check = (value: unknown) => boolean
 const isString: Check = (value) => typeof value === 'string' && value !== ''
 const isBoolean: Check = (value) => typeof value === 'boolean'
 const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null
-const isNames: Check = (value) => isObject(value) && Object.values(value).every(isString)
+const hasOnly = (value: object, keys: readonly string[]): boolean =>
+  Object.keys(value).every((key) => keys.includes(key))
+const isNames: Check = (value) =>
+  isObject(value) && hasOnly(value, ['hash', 'number', 'chained']) && Object.values(value).every(isString)
 
 /** Every option, and which values it takes. JavaScript has no types, and a mistake here would drop a guard. */
 const CHECKS: Readonly<Record<string, Check>> = {
@@ -107,7 +110,8 @@ const CHECKS: Readonly<Record<string, Check>> = {
 
 function isColumn(value: unknown): boolean {
   if (isString(value)) return true
-  if (!isObject(value) || !('property' in value) || !isString(value.property)) return false
+  if (!isObject(value) || !hasOnly(value, ['property', 'prefix', 'normalize'])) return false
+  if (!('property' in value) || !isString(value.property)) return false
   return !('prefix' in value) || typeof value.prefix === 'string'
 }
 

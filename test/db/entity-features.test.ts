@@ -118,7 +118,7 @@ describe.each(Object.entries(operations))('single table inheritance and %s', (op
     await dataSource.manager.save(dataSource.manager.create(Cat, { name: `own by ${operation}`, lives: 9 }))
     for (const name of [`own by ${operation}`, `created by ${operation}`]) {
       const given = await call(Animal, name)
-      expect({ ...given }).toEqual({ ...(await dataSource.manager.findOneBy(Animal, { name })) })
+      expect(given).toStrictEqual(await dataSource.manager.findOneBy(Animal, { name }))
     }
   })
 

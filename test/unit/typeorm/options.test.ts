@@ -1,5 +1,6 @@
+import { DataSource } from 'typeorm'
 import { expect, test } from 'vitest'
-import { DeclarationError } from '../../../src'
+import { DeclarationError, type UniqueTextDataSourceOptions, withUniqueText } from '../../../src'
 import { trim } from '../../../src/text'
 import { digests } from '../../../src/text/digest'
 import { checkOptions, toRawDeclaration } from '../../../src/typeorm/options'
@@ -75,6 +76,12 @@ test.each([
     'columns',
     'a list of property names, or of { property, prefix, normalize }',
   ],
+  [
+    { columns: [{ property: 'p', prefx: '?' }] },
+    'columns',
+    'a list of property names, or of { property, prefix, normalize }',
+  ],
+  [{ hidden: { has: 'h' } }, 'hidden', 'an object with the names hash, number and chained'],
   [{ parse: 'url' }, 'parse', 'a function'],
 ])('%o is refused, and the message says what is expected', (options, name, expected) => {
   const message = refusal(options)
@@ -85,6 +92,14 @@ test.each([
 
 test.each(['unique', 'constructor', 'Scope'])('there is no option %s', (name) => {
   expect(refusal({ [name]: true })).toContain(`"${name}"`)
+})
+
+test.each([
+  [{ prepared: false }, 'there is no option "prepared"'],
+  [{ prepare: 'no' }, 'prepare must be true or false'],
+])('withUniqueText refuses %o', (options, message) => {
+  const dataSource = new DataSource({ type: 'postgres' })
+  expect(() => withUniqueText(dataSource, options as UniqueTextDataSourceOptions)).toThrow(message)
 })
 
 test('options that are no object are refused', () => {
