@@ -29,6 +29,7 @@ export interface EntityText {
   readonly select: readonly ColumnMetadata[]
   /** Columns beside scope and text that an insert may bring. */
   readonly others: readonly ColumnMetadata[]
+  readonly otherTexts: readonly Declaration[]
   /** Columns of PostGIS, by their database names. */
   readonly spatial: ReadonlyMap<string, SpatialColumn>
   readonly readyTexts: WeakMap<ReadyTable, ReadyText>
@@ -121,6 +122,7 @@ function makeEntityText(dataSource: DataSource, metadata: EntityMetadata, declar
     declaration,
     select: metadata.columns.filter((column) => column.isSelect && !column.isVirtual && !column.isVirtualProperty),
     others: metadata.columns.filter((column) => column.isInsert && !key.has(column) && !hidden.has(column)),
+    otherTexts: declarationsOf(metadata).filter((one) => one !== declaration),
     spatial: spatialColumns(metadata),
     readyTexts: new WeakMap(),
   }

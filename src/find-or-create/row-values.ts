@@ -2,6 +2,7 @@ import type { ObjectLiteral } from 'typeorm'
 import { DeclarationError, TextRejectedError } from '../errors'
 import { parameterText } from '../sql/parameter-text'
 import type { RowShape } from '../sql/statements'
+import type { TextTable } from '../sql/text-table'
 import { normalizeText } from '../text/normalizer'
 import { unstorable } from '../text/storable'
 import { normalizedValues } from '../typeorm/normalized-values'
@@ -39,7 +40,7 @@ export function rowValues(entityText: EntityText, given: ObjectLiteral): RowValu
   if (texts.every((text) => text === null)) {
     throw new TextRejectedError({ property: declaration.name, reason: 'it is null, and only a text can be looked up' })
   }
-  const hash = declaration.table.digest.js(composed(entityText, texts))
+  const hash = declaration.table.digest.js(composed(declaration.table, texts))
   const [only] = texts
   const single = scope.length === 0 && texts.length === 1 && typeof only === 'string'
   // By the texts that are sent, for a scope may be a BigInt. Scopes that are stored alike can still differ here.
@@ -82,14 +83,31 @@ function otherValues(entityText: EntityText, entity: ObjectLiteral): ReadonlyMap
   if (discriminatorColumn && !values.has(discriminatorColumn.databaseName)) {
     values.set(discriminatorColumn.databaseName, discriminatorValue)
   }
+  for (const { text, table } of entityText.otherTexts) {
+    const texts = text.map(({ column }) => textToBeStored(column, values))
+    if (texts.every(isKnown) && texts.some((one) => one !== null)) {
+      values.set(table.hash, table.digest.js(composed(table, texts)))
+    }
+  }
   return values
 }
 
+/**
+ * The text that a column will hold; undefined where only the database knows: a default, or a text that it may cut. The
+ * hash of another text of the entity is sent where it is known, so that no trigger has to make it.
+ */
+function textToBeStored(column: ColumnMetadata, values: ReadonlyMap<string, unknown>): string | null | undefined {
+  const value = values.get(column.databaseName)
+  if (typeof value === 'string') return column.length && value.length > Number(column.length) ? undefined : value
+  if (value === null) return null
+  return column.isNullable && column.default === undefined ? null : undefined
+}
+
+const isKnown = (text: string | null | undefined): text is string | null => text !== undefined
+
 /** The text that is hashed; the same rule as `composed` in SQL. */
-function composed({ declaration }: EntityText, texts: readonly (string | null)[]): string {
-  return texts
-    .map((text, place) => (text === null ? '' : `${declaration.table.text[place]?.prefix ?? ''}${text}`))
-    .join('')
+function composed({ text: columns }: TextTable, texts: readonly (string | null)[]): string {
+  return texts.map((text, index) => (text === null ? '' : `${columns[index]?.prefix ?? ''}${text}`)).join('')
 }
 
 function scopeValue(entityText: EntityText, column: ColumnMetadata, entity: ObjectLiteral): unknown {
@@ -151,7 +169,7 @@ function insertValue({ dataSource }: EntityText, column: ColumnMetadata, entity:
 
 /** The discriminator of single table inheritance is selected last, where it is no column that `find` would load. */
 export function rowShape(
-  { metadata, select, declaration, spatial, ready }: ReadyText,
+  { metadata, select, declaration, otherTexts, spatial, ready }: ReadyText,
   others: readonly string[],
 ): RowShape {
   const names = select.map(({ databaseName }) => databaseName)
@@ -163,6 +181,7 @@ export function rowShape(
     select: [...names, ...(hidden ? [discriminator] : [])],
     types: ready.types,
     spatial,
+    otherHashes: new Map(otherTexts.map(({ table }) => [table.hash, table.digest.type])),
     deferrable: ready.deferrable,
   }
 }

@@ -42,6 +42,8 @@ export interface RowShape {
    * name our index, and a violation of any other raises. @default false
    */
   readonly deferrable?: boolean | undefined
+  /** Hash columns of the table's other texts, with their types; `others` may hold some of them. */
+  readonly otherHashes?: ReadonlyMap<string, string>
 }
 
 function named<Row>(sql: string, parse: (row: WireRow) => Row): Statement<Row> {
@@ -172,19 +174,23 @@ SELECT * FROM created`,
 }
 
 /**
- * Inserts with the hash left to the guard, which finds the number. It takes the same parameters as the others, the
- * hash among them.
+ * Inserts with the hash, and those of the table's other texts, left to the guard, which finds the numbers. It takes the
+ * same parameters as the others, the hashes among them.
  */
 export function createInChainStatement(shape: RowShape, onConflict: 'raise' | 'nothing'): Statement<StoredRow> {
   const { hash, digest } = shape.table
   const columns = insertColumns(shape)
-  // Every parameter must occur, with a type: the hash's does in a condition that always holds.
-  const values = columns.map((name, index) => (name === hash ? 'NULL' : written(shape, name, parameter(index))))
+  const hashTypes = new Map([...(shape.otherHashes ?? []), [hash, digest.type]])
+  const values = columns.map((name, index) => (hashTypes.has(name) ? 'NULL' : written(shape, name, parameter(index))))
+  // Every parameter must occur, with a type: the hashes do in conditions that always hold.
+  const given = columns.flatMap((name, index) =>
+    hashTypes.has(name) ? [`${parameter(index)}::${hashTypes.get(name)} IS NOT NULL`] : [],
+  )
   const orNothing = onConflict === 'nothing' ? `\n${doNothing(shape)}` : ''
   return named(
     `INSERT INTO ${tableName(shape.table)} AS t (${nameList(columns)})
 SELECT ${values.join(', ')}
-WHERE ${parameter(columns.indexOf(hash))}::${digest.type} IS NOT NULL${orNothing}
+WHERE ${given.join(' AND ')}${orNothing}
 RETURNING ${listed(rowHead(CREATED.yes, shape, 't'), selectList(shape, 't'))}`,
     parseStoredRow,
   )
