@@ -38,6 +38,7 @@ export function rebuildRows(on: RebuiltTable): string {
   })
   return block(`
 DECLARE
+  plain boolean := relkind OPERATOR(pg_catalog.<>) 'p' FROM pg_catalog.pg_class WHERE oid = ${ownTable(rows)};
   duplicates text;
   due bigint;
   done bigint;
@@ -73,10 +74,12 @@ function findDuplicates({ rows, primary }: RebuiltTable): string {
         JOIN (
           SELECT ${named.join(', ')}
             FROM ${withHash(rows)}
+           WHERE ${ownRows(rows)}
            GROUP BY ${chain.join(', ')}
           HAVING pg_catalog.count(*) > 1
         ) AS c
           ON ${[...same, 'c.hash OPERATOR(pg_catalog.=) h.hash'].join('\n         AND ')}
+       WHERE ${ownRows(rows)}
        GROUP BY ${[...chain, ...text].join(',\n                ')}
       HAVING pg_catalog.count(*) > 1
        ORDER BY 1
@@ -86,7 +89,9 @@ function findDuplicates({ rows, primary }: RebuiltTable): string {
 
 /** Tells the rows that were due from those that were done: a BEFORE trigger may change or drop any of them. */
 function renumber({ rows, primary }: RebuiltTable): string {
-  const chain = [...rows.scope.map((name) => field('t', name)), 'h.hash'].join(', ')
+  // Chains end with the table: what inherits from it has no index of ours, and must leave no gap in its numbers.
+  const table = 'CASE WHEN plain THEN t.tableoid END'
+  const chain = [table, ...rows.scope.map((name) => field('t', name)), 'h.hash'].join(', ')
   const [hash, number, chained] = [rows.hash, rows.number, rows.chained].map(quote)
   return `WITH numbered AS (
     SELECT t.tableoid AS part,
@@ -121,6 +126,11 @@ function renumber({ rows, primary }: RebuiltTable): string {
          (SELECT pg_catalog.count(*) FROM made AS m WHERE m.kept)
     INTO due, done;`
 }
+
+const ownTable = (rows: TextRows): string => `${literal(tableName(rows))}::pg_catalog.regclass`
+
+/** Not those of tables that inherit from it, which may hold a text again; of a partitioned table the whole tree. */
+const ownRows = (rows: TextRows): string => `(t.tableoid OPERATOR(pg_catalog.=) ${ownTable(rows)} OR NOT plain)`
 
 /** Every row as `t`, with the hash that it should have as `h.hash`: NULL for a row without a text. */
 function withHash(rows: TextRows): string {

@@ -408,6 +408,20 @@ describe('after a change', () => {
     await dataSource.destroy()
   })
 
+  test('a table that inherits takes no number of a chain, and may hold a text again', async () => {
+    await create(page({}), 'create table kid () inherits (page)')
+    await client.query(`insert into kid (id, url, "urlHash") values (-1, ${A}, md5(${A})::uuid)`)
+    await client.query(insert(`(1, ${A})`, `(1, ${B})`))
+    const { up, down, dataSource } = await generate(page({ scope: ['site'] }))
+    const numbers = `select id, "urlHashNumber" as number from page order by id`
+    const expected = [-1, 1, 2].map((id) => ({ id, number: id === 2 ? 1 : 0 }))
+    await run(up)
+    expect((await client.query(numbers)).rows).toEqual(expected)
+    await run(down)
+    expect((await client.query(numbers)).rows).toEqual(expected)
+    await dataSource.destroy()
+  })
+
   test('the rows from before are found by the new rules', async () => {
     await create(page({}), insert(`(1, ${A})`, `(2, ${B})`))
     const After = page({ digest: 'sha256', scope: ['site'] })
