@@ -66,7 +66,7 @@ function withAsciiHost(text: string): string {
   const end = head.length === text.length ? trimmedLength(authority) : authority.length
   const start = authority.lastIndexOf('@') + 1
   const [host = ''] = authority.slice(start, end).split(':', 1)
-  if (host.startsWith('[') || !(host.includes('%') || isInternational(host))) return text
+  if (!(host.includes('%') || isInternational(host))) return text
   const ascii = asciiDomain(decode(host))
   if (ascii === undefined) {
     throw new Refusal('its host is not valid, or not the same in every version of Node.js')

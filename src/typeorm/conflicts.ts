@@ -13,7 +13,7 @@ export function forbidTakenNames({ metadata, name, hidden, table }: Declaration)
   const { columns, relations } = getMetadataArgsStorage()
   const classes = new Set<unknown>(metadata.inheritanceTree)
   const own = [...columns, ...relations].filter((args) => classes.has(args.target) && !(HIDDEN_MARK in args))
-  const names = new Map([table.hash, table.number, table.chained].map((one, position) => [one, hidden[position]]))
+  const names = new Set([table.hash, table.number, table.chained])
   for (const { propertyName } of hidden) {
     if (own.some((args) => args.propertyName === propertyName)) {
       throw new DeclarationError(
@@ -22,9 +22,13 @@ export function forbidTakenNames({ metadata, name, hidden, table }: Declaration)
       )
     }
   }
-  const taken = metadata.columns.find(
-    (column) => names.has(column.databaseName) && names.get(column.databaseName) !== column && !hidden.includes(column),
-  )
+  if (names.size < hidden.length) {
+    throw new DeclarationError(
+      `@UniqueText on ${metadata.name}.${name}: two of its hidden columns have one name. ` +
+        `Pass the option "hidden" with three names.`,
+    )
+  }
+  const taken = metadata.columns.find((column) => names.has(column.databaseName) && !hidden.includes(column))
   if (taken) {
     throw new DeclarationError(
       `@UniqueText on ${metadata.name}.${name}: it needs the name "${taken.databaseName}" for a hidden column, which ` +
@@ -47,13 +51,11 @@ interface Keyed {
  *
  * @throws DeclarationError
  */
-export function forbidOtherIndexes({ metadata, name, text, table }: Declaration): void {
+export function forbidOtherIndexes({ metadata, name, text }: Declaration): void {
   const long = text
     .map(({ column }) => column)
     .filter((column) => !(Number(column.length) <= INDEXED_CHARACTERS && column.length !== ''))
-  const indexes: readonly Keyed[] = metadata.indices.filter(
-    (index) => index.name !== table.index && !index.where && index.synchronize && isBtree(index),
-  )
+  const indexes: readonly Keyed[] = metadata.indices.filter((index) => !index.where && isBtree(index))
   const primary: Keyed = { name: 'the primary key', columns: metadata.primaryColumns }
   const other = [...indexes, ...metadata.uniques, primary].find(({ columns }) =>
     columns.some((one) => long.includes(one)),
@@ -65,8 +67,8 @@ export function forbidOtherIndexes({ metadata, name, text, table }: Declaration)
   )
 }
 
-/** TypeORM 0.3 knows no types of indexes, apart from these flags. */
+/** TypeORM 0.3 knows no types of indexes, apart from `spatial`; of `fulltext` Postgres hears nothing. */
 function isBtree(index: object): boolean {
-  const { type, isSpatial, isFulltext } = index as { type?: string; isSpatial?: boolean; isFulltext?: boolean }
-  return (type === undefined || type === 'btree') && isSpatial !== true && isFulltext !== true
+  const { type, isSpatial } = index as { type?: string; isSpatial?: boolean }
+  return (type === undefined || type === 'btree') && isSpatial !== true
 }

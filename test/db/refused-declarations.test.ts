@@ -86,6 +86,34 @@ test('a column with the database name of a hidden column is refused', async () =
   await expect(initialise(Given)).rejects.toThrow(/"other" for a hidden column, which "other" has\. Rename/)
 })
 
+test('one name for two hidden columns is refused', async () => {
+  @Entity()
+  class Given {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @UniqueText({ hidden: { hash: 'same', number: 'same' } }) url!: string
+  }
+  @Entity()
+  class LikeDefault {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @UniqueText({ hidden: { chained: 'urlHash' } }) url!: string
+  }
+  for (const entity of [Given, LikeDefault]) {
+    await expect(initialise(entity)).rejects.toThrow(
+      'two of its hidden columns have one name. Pass the option "hidden"',
+    )
+    await expect(initialise(entity)).rejects.toBeInstanceOf(DeclarationError)
+  }
+})
+
+test('hidden columns may exchange their names', async () => {
+  @Entity()
+  class Page {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @UniqueText({ hidden: { hash: 'urlHashNumber', number: 'urlHash' } }) url!: string
+  }
+  await initialise(Page)
+})
+
 test('an EntitySchema with a property of the name of a hidden column is refused', () => {
   const columns = { id: { type: Number, primary: true }, urlHash: { type: 'text' } } as const
   expect(() => uniqueTextSchema({ name: 'Page', columns }, { url: {} })).toThrow(
@@ -128,6 +156,30 @@ const otherIndexes = {
     class Page {
       @PrimaryGeneratedColumn('identity') id!: number
       @UniqueText() url!: string
+    }
+    return Page
+  },
+  '@Index({ fulltext: true }), which Postgres takes for any other': () => {
+    @Entity()
+    class Page {
+      @PrimaryGeneratedColumn('identity') id!: number
+      @Index({ fulltext: true }) @UniqueText() url!: string
+    }
+    return Page
+  },
+  "@Index({ type: 'btree' })": () => {
+    @Entity()
+    class Page {
+      @PrimaryGeneratedColumn('identity') id!: number
+      @Index({ type: 'btree' }) @UniqueText() url!: string
+    }
+    return Page
+  },
+  'a length that may not fit': () => {
+    @Entity()
+    class Page {
+      @PrimaryGeneratedColumn('identity') id!: number
+      @Index() @UniqueText() @Column({ type: 'varchar', length: 651 }) url!: string
     }
     return Page
   },
@@ -178,6 +230,9 @@ test('other indexes over the text are the business of their user', async () => {
     @Index({ where: 'length(url) < 100' }) @UniqueText() url!: string
     @Index() @UniqueText() @Column({ type: 'varchar', length: 100 }) code!: string
     @Index('by_hand', { synchronize: false }) @UniqueText() title!: string
+    @Index({ type: 'hash' }) @UniqueText() hashed!: string
+    @Index({ spatial: true }) @UniqueText() searched!: string
+    @Index() @UniqueText() @Column({ type: 'varchar', length: 650 }) longest!: string
   }
   await initialise(Page)
 })

@@ -54,6 +54,12 @@ test('canonically equivalent domains are one', () => {
   )
 })
 
+test('a domain of more than 1,024 characters is refused, whatever it would become', () => {
+  const heart = (length: number): string => '❤'.padEnd(length, '\uFE0F')
+  expect(asciiDomain(heart(1_024))).toBe('xn--qei')
+  expect(asciiDomain(heart(1_025))).toBeUndefined()
+})
+
 test('a domain of more than 256 characters is refused before it is encoded', () => {
   const label = 'é'.repeat(40)
   expect(asciiDomain(`${label}.${label}`)).toMatch(/^xn--/)

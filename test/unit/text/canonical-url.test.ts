@@ -106,6 +106,7 @@ describe('the name', () => {
   test('tells options apart, and not their order', () => {
     // Stored in databases: it must never change.
     expect(name({ stripHash: true })).toBe('url-canonical-0863e37d')
+    expect(name({ keepQueryParameters: ['a'] })).toBe('url-canonical-47d875e2')
     expect(name({ stripHash: true, stripWWW: false })).toBe(name({ stripWWW: false, stripHash: true }))
     expect(name({ removeQueryParameters: ['a', 'b'] })).toBe(name({ removeQueryParameters: ['b', 'a'] }))
     const different: CanonicalUrlOptions[] = [

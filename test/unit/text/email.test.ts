@@ -14,6 +14,7 @@ describe('email()', () => {
     ['a@FAẞ.de', 'a@xn--fa-hia.de'],
     ['.a..b.@c.org', '.a..b.@c.org'],
     [`a@${'b'.repeat(63)}.org`, `a@${'b'.repeat(63)}.org`],
+    [`a@${'b.'.repeat(125)}org`, `a@${'b.'.repeat(125)}org`],
   ])('%j becomes %j', (text, expected) => {
     expect(email().normalize(text)).toBe(expected)
   })
@@ -28,13 +29,16 @@ describe('email()', () => {
     ['mailto:a@b.org', 'it has a character before the "@" that must be quoted'],
     ['"a"b"@c.org', 'it has a character before the "@" that must be quoted'],
     ['a\0@c.org', 'it has a character before the "@" that must be quoted'],
+    ['"\\\0"@c.org', 'it has a character before the "@" that must be quoted'],
   ])('%j is refused: %s', (text, reason) => {
     expect(() => email().normalize(text)).toThrow(new Refusal(reason))
   })
 
   const long = 'b'.repeat(64)
   const invalid = `. .org b. b..c -b.org b-.org b_c.org b.org> b/c b:25 b%41.org b\tc.org 1 0x7f.1 127.0.0.1 １２７.1
-    [127.0.0.1] [IPv6:::1] xn--a ßxn-- \ud800.org ${long}.org ${'b.'.repeat(127)}org`.split(/[ \n]+/)
+    [127.0.0.1] [IPv6:::1] xn--a ßxn-- \ud800.org ${long}.org ${'b.'.repeat(127)}org ${'b.'.repeat(125)}oorg`.split(
+    /[ \n]+/,
+  )
 
   test.each([...invalid, '', ' ', 'b c.org'])('the domain %j is refused', (domain) => {
     expect(() => email().normalize(`a@${domain}`)).toThrow(new Refusal('it has no valid domain after the "@"'))

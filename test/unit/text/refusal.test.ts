@@ -14,8 +14,14 @@ describe('the cause', () => {
     ],
     ['with a cause', new Error('no', { cause: new TypeError('x is undefined') })],
     ['in a circle', cyclic],
+    ['with a record', Object.assign(new Error('no'), { issue: Object.assign(Object.create(null), { path: 'a' }) })],
   ])('is kept: %s', (_, error) => {
     expect(causeWithoutText(error, text)).toBe(error)
+  })
+
+  test.each(['', 'refusal.test'])('is kept, though what it always holds contains %j', (short) => {
+    const error = new RangeError('only_.org')
+    expect(causeWithoutText(error, short)).toBe(error)
   })
 
   const invalidUrl = (): unknown => {
@@ -48,6 +54,7 @@ describe('the cause', () => {
     ['a Map that may hold it', Object.assign(new Error('no'), { seen: new Map([[1, text]]) })],
     ['what cannot be looked at', getter],
     ['no Error', text],
+    ['no Error, and without the text', 'refused'],
     ['nothing', undefined],
   ])('is dropped: %s', (_, error) => {
     expect(causeWithoutText(error, ` ${text}`)).toBeUndefined()

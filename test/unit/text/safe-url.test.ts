@@ -64,6 +64,8 @@ describe('url() merges what RFC 3986 and the URL standard call equivalent', () =
     ['http://XN--BCHER-KVA.example:80/', 'http://xn--bcher-kva.example/'],
     ['http://ü:ß@b\tü\n.e:08080\\x', 'http://%C3%BC:%C3%9F@xn--b-eha.e:8080/x'],
     ['http:////\\é/x', 'http://xn--9ca/x'],
+    ['http://u@v@é/', 'http://u%40v@xn--9ca/'],
+    ['http://a/b/.c/..#d', 'http://a/b/#d'],
     ['http://é \u0001', 'http://xn--9ca/'],
     ['http://é:', 'http://xn--9ca/'],
     ['http://é:/', 'http://xn--9ca/'],
@@ -136,6 +138,8 @@ test('url() completes no stray %', () => {
   expect(normalize('http://a/%%33%34')).toBe('http://a/%%334')
   expect(normalize('http://a/%%61%62')).toBe('http://a/%%61b')
   expect(normalize('http://a/%a%6b%6C')).toBe('http://a/%akl')
+  expect(normalize('http://a/%A%34')).toBe('http://a/%A%34')
+  expect(normalize('http://a/%4%41')).toBe('http://a/%4%41')
   expect(normalize('http://a/%%7e%41')).toBe('http://a/%~A')
   expect(normalize('http://a/%?%34%31#%%4a%')).toBe('http://a/%?41#%J%')
 })
@@ -166,6 +170,7 @@ describe('url() refuses', () => {
     ['http://%00', HOST],
     ['http://a%', HOST],
     ['http://%ff/', HOST],
+    ['http://é /', HOST],
     ['http://a%2fb/', HOST],
     ['http://a%2541/', HOST],
     ['http://a%3A80/', HOST],

@@ -54,6 +54,15 @@ describe('parseUrl', () => {
     expect(parseUrl(text)).toBeNull()
   })
 
+  test("an error of the caller's own object is no refusal", () => {
+    class Broken extends URL {
+      override get href(): string {
+        throw new RangeError('mine')
+      }
+    }
+    expect(() => parseUrl(new Broken('http://example.com'))).toThrow(RangeError)
+  })
+
   test('a host has at most 256 characters', () => {
     const host = `${'a.'.repeat(124)}example.`
     expect(host).toHaveLength(256)
@@ -100,6 +109,12 @@ describe('normalizeParts', () => {
       { scheme: 'https', host: 'BÜCHER.example', port: 443, path: '' },
       { ...part, scheme: 'https', host: 'xn--bcher-kva.example' },
     ],
+    [{ scheme: 'http', host: 'example.com' }, { port: 0 }],
+    [{ scheme: 'http', host: 'example.com', path: null, port: 80 }, { port: 80 }],
+    [
+      { scheme: 'http', host: 'example.com', port: 65_535, path: '/' },
+      { ...part, port: 65_535 },
+    ],
     [
       { scheme: 'http', host: 'example.com', port: 443, path: '/' },
       { ...part, port: 443 },
@@ -128,6 +143,7 @@ describe('normalizeParts', () => {
     [{ host: 'a:80' }, 'host'],
     [{ host: '[::1]:80' }, 'host'],
     [{ host: 'a?b' }, 'host'],
+    [{ host: 'a\\b' }, 'host'],
     [{ host: 'a b' }, 'url'],
     [{ host: 'xn--a' }, 'url'],
     [{ host: 'a'.repeat(257) }, 'url'],
@@ -166,5 +182,7 @@ test('parts that were not loaded are an error, and never print undefined', () =>
   const { host: _, ...partial } = part
   expect(() => formatUrl(partial as UrlParts)).toThrow(DeclarationError)
   expect(() => formatUrl(partial as UrlParts)).toThrow('This URL was loaded without "host". Select it.')
+  const { port: __, ...portless } = part
+  expect(() => formatUrl(portless as UrlParts)).toThrow('without "port"')
   expect(() => pathComponentHash({} as UrlParts)).toThrow('without "path", "query", "fragment"')
 })
