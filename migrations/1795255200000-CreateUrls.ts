@@ -273,7 +273,7 @@ $guard$`)
 "normalizers":["none@1","none@1","none@1"], "scope":["host","scheme","port"], "nullable":false,
 "hash":"path_component_hash", "number":"hash_number", "chained":"hash_chained",
 "index":"url_unique_index", "check":"CHK_4e02cb9d976e5b873e375cbca3",
-"triggers":["8f1b9144","9a2e7882","90ccee74","0ed2c565","edc248c6","546ff141"]}'`)
+"triggers":["8f1b9144","24938621","90ccee74","0ed2c565","edc248c6","546ff141"]}'`)
     await queryRunner.query(`COMMENT ON FUNCTION "unique_text_urls.url_settle"() IS
 'typeorm-unique-text: keeps an anchor in the chains of "path", "query", "fragment" when rows come, change and go.'`)
     await queryRunner.query(`CREATE TRIGGER "unique_text_urls.url_place_insert"
@@ -285,7 +285,7 @@ $guard$`)
   BEFORE UPDATE OF "path", "query", "fragment", "host", "scheme", "port", "path_component_hash", "hash_number",
     "hash_chained"
   ON "urls" FOR EACH ROW
-  -- Naming columns keeps every other UPDATE from comparing texts, and from fetching long ones out of TOAST.
+  -- Naming columns keeps this trigger, though not the check, from reading long texts at every other UPDATE.
   WHEN (OLD."path"::pg_catalog.text COLLATE "C" IS DISTINCT FROM NEW."path"::pg_catalog.text COLLATE "C"
     OR OLD."query"::pg_catalog.text COLLATE "C" IS DISTINCT FROM NEW."query"::pg_catalog.text COLLATE "C"
     OR OLD."fragment"::pg_catalog.text COLLATE "C" IS DISTINCT FROM NEW."fragment"::pg_catalog.text COLLATE "C"

@@ -59,7 +59,7 @@ function placeTriggers(table: TextTable, place: string): GuardTrigger[] {
     ]),
     trigger(table, 'place_update', call, [
       `BEFORE UPDATE OF ${columns}\n `,
-      '-- Naming columns keeps every other UPDATE from comparing texts, and from fetching long ones out of TOAST.',
+      '-- Naming columns keeps this trigger, though not the check, from reading long texts at every other UPDATE.',
       `WHEN (${moved.join('\n    OR ')})`,
     ]),
   ]

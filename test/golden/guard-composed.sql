@@ -229,7 +229,7 @@ CREATE TRIGGER "unique_text_page_url_place_update"
   BEFORE UPDATE OF "path", "query", "fragment", "host", "scheme", "port", "path_component_hash", "hash_number",
     "hash_chained"
   ON "page" FOR EACH ROW
-  -- Naming columns keeps every other UPDATE from comparing texts, and from fetching long ones out of TOAST.
+  -- Naming columns keeps this trigger, though not the check, from reading long texts at every other UPDATE.
   WHEN (OLD."path"::pg_catalog.text COLLATE "C" IS DISTINCT FROM NEW."path"::pg_catalog.text COLLATE "C"
     OR OLD."query"::pg_catalog.text COLLATE "C" IS DISTINCT FROM NEW."query"::pg_catalog.text COLLATE "C"
     OR OLD."fragment"::pg_catalog.text COLLATE "C" IS DISTINCT FROM NEW."fragment"::pg_catalog.text COLLATE "C"

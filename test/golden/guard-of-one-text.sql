@@ -185,7 +185,7 @@ CREATE TRIGGER "unique_text_page_url_place_insert"
 CREATE TRIGGER "unique_text_page_url_place_update"
   BEFORE UPDATE OF "url", "urlHash", "urlHashNumber", "urlHashChained"
   ON "page" FOR EACH ROW
-  -- Naming columns keeps every other UPDATE from comparing texts, and from fetching long ones out of TOAST.
+  -- Naming columns keeps this trigger, though not the check, from reading long texts at every other UPDATE.
   WHEN (OLD."url"::pg_catalog.text COLLATE "C" IS DISTINCT FROM NEW."url"::pg_catalog.text COLLATE "C"
     OR OLD."urlHash" IS DISTINCT FROM NEW."urlHash"
     OR OLD."urlHashNumber" IS DISTINCT FROM NEW."urlHashNumber"
