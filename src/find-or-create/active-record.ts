@@ -15,7 +15,7 @@ export class UniqueTextEntity extends BaseEntity {
   static async findOrCreate<Entity extends UniqueTextEntity>(
     this: EntityClass<Entity>,
     values: DeepPartial<NoInfer<Entity>>,
-    options?: ByOptions,
+    options?: ByOptions<NoInfer<Entity>>,
   ): Promise<FindOrCreateResult<Entity>> {
     const { manager, target } = this.getRepository<Entity>()
     return await findOrCreate(manager, target, values, options)
@@ -24,7 +24,7 @@ export class UniqueTextEntity extends BaseEntity {
   static async findOrCreateMany<Entity extends UniqueTextEntity>(
     this: EntityClass<Entity>,
     inputs: readonly DeepPartial<NoInfer<Entity>>[],
-    options?: ByOptions,
+    options?: ByOptions<NoInfer<Entity>>,
   ): Promise<FindOrCreateManyResult<Entity>[]> {
     const { manager, target } = this.getRepository<Entity>()
     return await findOrCreateMany(manager, target, inputs, options)
@@ -33,7 +33,7 @@ export class UniqueTextEntity extends BaseEntity {
   static async findOneByText<Entity extends UniqueTextEntity>(
     this: EntityClass<Entity>,
     values: DeepPartial<NoInfer<Entity>>,
-    options?: ByOptions,
+    options?: ByOptions<NoInfer<Entity>>,
   ): Promise<Entity | null> {
     const { manager, target } = this.getRepository<Entity>()
     return await findOneByText(manager, target, values, options)

@@ -34,7 +34,7 @@ export async function findOrCreateMany<Entity extends ObjectLiteral>(
   manager: EntityManager,
   entity: EntityTarget<Entity>,
   inputs: readonly DeepPartial<NoInfer<Entity>>[],
-  { by }: ByOptions = {},
+  { by }: ByOptions<NoInfer<Entity>> = {},
 ): Promise<FindOrCreateManyResult<Entity>[]> {
   requireArray(inputs)
   const prepared = new PreparedMany<Entity>(entityTextOf(manager, entity, by))

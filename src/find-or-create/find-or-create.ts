@@ -14,9 +14,13 @@ import { newRowValues, rowValues, type RowValues, withOthersOf } from './row-val
 import { Session } from './session'
 
 /** Options of every operation. */
-export interface ByOptions {
-  /** Which of the entity's texts; required where it has several. @default the only one */
-  readonly by?: string
+export interface ByOptions<Entity = ObjectLiteral> {
+  /**
+   * Which of the entity's texts, by the name of its property, or by `as`; required where it has several.
+   * @default the only one
+   */
+  // The second type takes every string, and lets an editor suggest the properties.
+  readonly by?: Extract<keyof Entity, string> | (string & Record<never, never>)
 }
 
 /** A row, and how it came about. */
@@ -49,7 +53,7 @@ export async function findOrCreate<Entity extends ObjectLiteral>(
   manager: EntityManager,
   entity: EntityTarget<Entity>,
   values: DeepPartial<NoInfer<Entity>>,
-  { by }: ByOptions = {},
+  { by }: ByOptions<NoInfer<Entity>> = {},
 ): Promise<FindOrCreateResult<Entity>> {
   const entityText = entityTextOf(manager, entity, by)
   const row = newRowValues(entityText, values)
@@ -77,7 +81,7 @@ export async function findOneByText<Entity extends ObjectLiteral>(
   manager: EntityManager,
   entity: EntityTarget<Entity>,
   values: DeepPartial<NoInfer<Entity>>,
-  { by }: ByOptions = {},
+  { by }: ByOptions<NoInfer<Entity>> = {},
 ): Promise<Entity | null> {
   const entityText = entityTextOf(manager, entity, by)
   refuseOtherProperties(entityText, values)

@@ -7,17 +7,17 @@ export interface UniqueTextMethods {
   findOrCreate<Entity extends ObjectLiteral>(
     this: Repository<Entity>,
     values: DeepPartial<NoInfer<Entity>>,
-    options?: ByOptions,
+    options?: ByOptions<NoInfer<Entity>>,
   ): Promise<FindOrCreateResult<Entity>>
   findOrCreateMany<Entity extends ObjectLiteral>(
     this: Repository<Entity>,
     inputs: readonly DeepPartial<NoInfer<Entity>>[],
-    options?: ByOptions,
+    options?: ByOptions<NoInfer<Entity>>,
   ): Promise<FindOrCreateManyResult<Entity>[]>
   findOneByText<Entity extends ObjectLiteral>(
     this: Repository<Entity>,
     values: DeepPartial<NoInfer<Entity>>,
-    options?: ByOptions,
+    options?: ByOptions<NoInfer<Entity>>,
   ): Promise<Entity | null>
 }
 

@@ -132,13 +132,18 @@ export function uniqueTextSchema<T>(
   schema: EntitySchemaOptions<T>,
   texts: Readonly<Record<string, UniqueTextPropertyOptions | Omit<UniqueTextClassOptions, 'as'>>>,
 ): EntitySchemaOptions<T> {
+  if (![schema, texts].every(isPlain)) {
+    throw new DeclarationError(
+      'uniqueTextSchema() takes the options of an EntitySchema, and an object with the unique texts: { url: {} }.',
+    )
+  }
   const columns: Record<string, unknown> = { ...schema.columns }
   const indices = [...(schema.indices ?? [])]
   const own = new Set(
     [schema.columns, schema.relations, schema.embeddeds, texts].flatMap((one) => Object.keys(one ?? {})),
   )
   for (const [name, options] of Object.entries(texts)) {
-    const several = 'columns' in options
+    const several = isPlain(options) && 'columns' in options
     const raw = several
       ? classDeclaration(schema.name, { ...options, as: name })
       : propertyDeclaration(`${schema.name}.${name}`, name, options)
@@ -160,6 +165,9 @@ export function uniqueTextSchema<T>(
   }
   return Object.assign({}, schema, { columns: columns as EntitySchemaOptions<T>['columns'], indices })
 }
+
+const isPlain = (value: unknown): value is object =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 function columnOptions({ name, nullable }: UniqueTextPropertyOptions): ColumnOptions {
   return { ...(name === undefined ? {} : { name }), ...(nullable === undefined ? {} : { nullable }) }

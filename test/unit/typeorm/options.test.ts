@@ -1,6 +1,6 @@
 import { DataSource } from 'typeorm'
 import { expect, test } from 'vitest'
-import { DeclarationError, type UniqueTextDataSourceOptions, withUniqueText } from '../../../src'
+import { DeclarationError, type UniqueTextDataSourceOptions, uniqueTextSchema, withUniqueText } from '../../../src'
 import { trim } from '../../../src/text'
 import { digests } from '../../../src/text/digest'
 import { checkOptions, toRawDeclaration } from '../../../src/typeorm/options'
@@ -100,6 +100,17 @@ test.each([
 ])('withUniqueText refuses %o', (options, message) => {
   const dataSource = new DataSource({ type: 'postgres' })
   expect(() => withUniqueText(dataSource, options as UniqueTextDataSourceOptions)).toThrow(message)
+})
+
+test.each([
+  [undefined, 'an object with the unique texts'],
+  ['url', 'an object with the unique texts'],
+  [[{}], 'an object with the unique texts'],
+  [{ url: 'trim' }, '@UniqueText on Page.url: the options must be an object.'],
+])('uniqueTextSchema refuses the texts %j', (texts, message) => {
+  const declare = (): unknown => uniqueTextSchema({ name: 'Page', columns: {} }, texts as unknown as { url: object })
+  expect(declare).toThrow(DeclarationError)
+  expect(declare).toThrow(message)
 })
 
 test('options that are no object are refused', () => {
