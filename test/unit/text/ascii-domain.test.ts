@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { domainToASCII } from 'node:url'
 import * as fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { asciiDomain } from '../../../src/text/ascii-domain'
@@ -54,6 +55,18 @@ test('canonically equivalent domains are one', () => {
   )
 })
 
+test('the last Σ of a label is a σ, as in a URL', () => {
+  expect(asciiDomain('ΑΣ.example')).toBe(new URL('http://ΑΣ.example/').hostname)
+  expect(asciiDomain('ΑΣ.example')).not.toBe(asciiDomain('ας.example'))
+})
+
+test('what the engines may not treat alike is refused in Punycode too', () => {
+  // U+1FAE0 came with Unicode 14.
+  expect(domainToASCII('\u{1FAE0}')).toBe('xn--129h')
+  expect(asciiDomain('\u{1FAE0}.example')).toBeUndefined()
+  expect(asciiDomain('xn--129h.example')).toBeUndefined()
+})
+
 test('a domain of more than 1,024 characters is refused, whatever it would become', () => {
   const heart = (length: number): string => '❤'.padEnd(length, '\uFE0F')
   expect(asciiDomain(heart(1_024))).toBe('xn--qei')
@@ -65,6 +78,8 @@ test('a domain of more than 256 characters is refused before it is encoded', () 
   expect(asciiDomain(`${label}.${label}`)).toMatch(/^xn--/)
   expect(asciiDomain(Array(3).fill(label).join('.'))).toMatch(/^xn--/)
   expect(asciiDomain(Array(7).fill(label).join('.'))).toBeUndefined()
+  // Fewer characters, which become more.
+  expect(asciiDomain(Array(6).fill(label).join('.'))).toBeUndefined()
   expect(asciiDomain('a'.repeat(256))).toBe('a'.repeat(256))
   expect(asciiDomain('a'.repeat(257))).toBeUndefined()
   expect(asciiDomain('e\u0323\u0302'.repeat(40))).toMatch(/^xn--/)
