@@ -1,6 +1,7 @@
 import type { Client } from 'pg'
 import {
   Column,
+  type ColumnOptions,
   type DataSource,
   Entity,
   EntitySchema,
@@ -36,7 +37,7 @@ beforeEach(async () => {
 type Entityish = ObjectType<ObjectLiteral>
 
 /** The table `page`, declared in one way or another. */
-function page(options: UniqueTextPropertyOptions): Entityish {
+function page(options: UniqueTextPropertyOptions, column?: ColumnOptions): Entityish {
   @Entity({ name: 'page' })
   class Page {
     @PrimaryGeneratedColumn('identity') id!: number
@@ -44,6 +45,7 @@ function page(options: UniqueTextPropertyOptions): Entityish {
     @Column({ type: 'integer', default: 1 }) tenant!: number
     @UniqueText(options) url!: string | null
   }
+  if (column) Column({ type: 'text', ...column })(Page.prototype, 'url')
   return Page
 }
 
@@ -79,6 +81,23 @@ function composedPage(options: Partial<UniqueTextClassOptions>): Entityish {
     @Column({ type: 'text' }) path!: string
     @Column({ type: 'text', nullable: true }) query!: string | null
     @Column({ type: 'text', nullable: true }) fragment!: string | null
+  }
+  return Page
+}
+
+/** `composedPage` with a column more. */
+function withAnchor(column: ColumnOptions, digest: 'md5' | 'sha256' = 'md5'): Entityish {
+  const Page = composedPage({ digest, columns: ['path', 'query', { property: 'anchor', prefix: '#' }] })
+  Column({ type: 'text', ...column })(Page.prototype as object, 'anchor')
+  return Page
+}
+
+function barePage(): Entityish {
+  @Entity({ name: 'page' })
+  class Page {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @Column({ type: 'integer', default: 1 }) site!: number
+    @Column({ type: 'integer', default: 1 }) tenant!: number
   }
   return Page
 }
@@ -313,6 +332,12 @@ const changes: Readonly<Record<string, Change>> = {
     after: page({}),
     expected: 'A@0! B@1',
   },
+  'a first declaration of a column that is new and has a default': {
+    before: barePage(),
+    rows: 'insert into page default values',
+    after: page({}, { default: 'same' }),
+    expected: 'same@0',
+  },
   'a declaration that is gone': {
     before: page({}),
     rows: insert(`(1, ${A})`, `(1, ${B})`),
@@ -329,6 +354,18 @@ const changes: Readonly<Record<string, Change>> = {
     before: composedPage({}),
     rows: insertComposed(`(${A}, null, 'f')`, `(${B}, null, null)`, `('/', 'q', 'f')`),
     after: composedPage({ columns: ['path', 'query', { property: 'fragment', prefix: '#' }] }),
+    expected: '',
+  },
+  'a new column of a composed text, and another digest': {
+    before: composedPage({}),
+    rows: insertComposed(`(${A}, null, null)`, `(${B}, null, null)`),
+    after: withAnchor({ nullable: true }, 'sha256'),
+    expected: '',
+  },
+  'a new column of a composed text, with a default': {
+    before: composedPage({}),
+    rows: insertComposed(`(${A}, null, null)`, `(${B}, null, null)`),
+    after: withAnchor({ default: 'top' }),
     expected: '',
   },
   'a column less in a composed text': {
@@ -406,6 +443,70 @@ describe('after a change', () => {
     const honest = client.query(`insert into page (site, url, "urlHash") values (2, ${B}, md5(${B})::uuid)`)
     await expect(honest).rejects.toMatchObject({ code: '23505' })
     await dataSource.destroy()
+  })
+
+  test('an index that was dropped by hand stands again, over rows that fit it', async () => {
+    const Page = page({ indexName: 'one text' })
+    await create(Page, insert(`(1, ${A})`))
+    await client.query('drop index "one text"')
+    await client.query(`insert into page (url, "urlHash") values (${B}, md5(${B})::uuid)`)
+    await run((await generate(Page)).up)
+    await expectSettled(Page)
+    expect(await shown(Page)).toBe('A@0! B@1')
+  })
+
+  test('a check that was dropped by hand stands again, over rows that fit it', async () => {
+    await create(page({}), insert(`(1, ${A})`))
+    await client.query(
+      `do $$ begin execute format('alter table page drop constraint %I',
+         (select conname from pg_constraint where conrelid = 'page'::regclass and contype = 'c')); end $$`,
+    )
+    await client.query(`insert into page (url, "urlHash") values (${B}, md5('wrong')::uuid)`)
+    await run((await generate(page({}))).up)
+    await expectSettled(page({}))
+    expect(await shown(page({}))).toBe('A@0! B@1')
+  })
+
+  test('rows that came while the guard was away get their numbers when it is made again', async () => {
+    await create(page({}), insert(`(1, ${A})`))
+    await client.query('drop function "unique_text_page.url_place", "unique_text_page.url_settle" cascade')
+    await client.query(`insert into page (url, "urlHash", "urlHashNumber") values (${B}, md5(${B})::uuid, 7)`)
+    await run((await generate(page({}))).up)
+    await expectSettled(page({}))
+    expect(await shown(page({}))).toBe('A@0! B@1')
+  })
+
+  test('a primary key that gets another name with it is no hindrance, up and down', async () => {
+    @Entity({ name: 'page' })
+    class Keyed {
+      @PrimaryGeneratedColumn('identity') key!: number
+      @Column({ type: 'integer', default: 1 }) site!: number
+      @Column({ type: 'integer', default: 1 }) tenant!: number
+      @UniqueText({ digest: 'sha256' }) url!: string
+    }
+    await create(page({}), insert(`(1, ${A})`, `(1, ${B})`))
+    const original = await dump()
+    const { up, down } = await generate(Keyed)
+    await run(up)
+    await expectSettled(Keyed)
+    await run(down)
+    expect(await dump()).toEqual(original)
+  })
+
+  test('a hidden column that becomes a plain one keeps what it holds', async () => {
+    @Entity({ name: 'page' })
+    class Kept {
+      @PrimaryGeneratedColumn('identity') id!: number
+      @Column({ type: 'integer', default: 1 }) site!: number
+      @Column({ type: 'integer', default: 1 }) tenant!: number
+      @Column({ type: 'text' }) url!: string
+      @Column({ type: 'uuid', name: 'urlHash' }) md5!: string
+    }
+    await create(page({}), insert(`(1, ${A})`))
+    await run((await generate(Kept)).up)
+    const { rows } = await client.query(`select "urlHash" = md5(url)::uuid as kept from page`)
+    expect(rows).toEqual([{ kept: true }])
+    expect((await generate(Kept)).up).toEqual([])
   })
 
   test('a table that inherits takes no number of a chain, and may hold a text again', async () => {

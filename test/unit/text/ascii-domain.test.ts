@@ -55,9 +55,9 @@ test('canonically equivalent domains are one', () => {
   )
 })
 
-test('the last Σ of a label is a σ, as in a URL', () => {
-  expect(asciiDomain('ΑΣ.example')).toBe(new URL('http://ΑΣ.example/').hostname)
-  expect(asciiDomain('ΑΣ.example')).not.toBe(asciiDomain('ας.example'))
+test('the last Σ is a σ, as in a URL', () => {
+  expect(asciiDomain('ΑΣ')).toBe(new URL('http://ΑΣ/').hostname)
+  expect(asciiDomain('ΑΣ')).not.toBe(asciiDomain('ας'))
 })
 
 test('what the engines may not treat alike is refused in Punycode too', () => {
