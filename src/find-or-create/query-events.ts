@@ -1,4 +1,5 @@
 import type { DataSource, QueryRunner } from 'typeorm'
+import { StoredTextSubscriber } from '../typeorm/subscriber'
 
 /** A statement on its way, as TypeORM's logger and subscribers know it. */
 export interface SentQuery {
@@ -37,5 +38,7 @@ export async function tellFailure({ dataSource, queryRunner, sql, values }: Sent
 }
 
 function isHeard({ subscribers }: DataSource): boolean {
-  return subscribers.some((one) => one.beforeQuery !== undefined || one.afterQuery !== undefined)
+  return subscribers.some(
+    (one) => !(one instanceof StoredTextSubscriber) && (one.beforeQuery !== undefined || one.afterQuery !== undefined),
+  )
 }

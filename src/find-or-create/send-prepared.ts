@@ -12,6 +12,8 @@ export interface Sending {
   readonly behindSavepoint: boolean
   /** An error leaves the caller's transaction usable, or there is none. */
   readonly safe: boolean
+  /** Throws where the connection serves something else by now; asked whenever others could have come before us. */
+  readonly requireOwn: () => void
 }
 
 /**
@@ -22,10 +24,12 @@ export interface Sending {
  */
 export async function sendPrepared(
   client: PgClient,
-  { name, query, behindSavepoint, safe }: Sending,
+  { name, query, behindSavepoint, safe, requireOwn }: Sending,
 ): Promise<readonly WireRow[]> {
-  const run = (one: PgQuery): Promise<PgResult> =>
-    behindSavepoint ? orRollBack(client, (send) => send(one) as Promise<PgResult>) : client.query(one)
+  const run = async (one: PgQuery): Promise<PgResult> => {
+    requireOwn()
+    return await (behindSavepoint ? orRollBack(client, (send) => send(one) as Promise<PgResult>) : client.query(one))
+  }
   const names = PreparedNames.of(client)
   // What cannot be closed must not be kept.
   const taken = name === '' || client.pipeline ? undefined : names.take(name, performance.now())
@@ -37,7 +41,7 @@ export async function sendPrepared(
   } catch (error) {
     const known = serverError(error)?.code === SQLSTATE.duplicatePreparedStatement
     if (!known && !(taken.reused && mayBeStale(error))) throw error
-    if (safe) return await sendAgain(names, async () => await run(query), error)
+    if (safe) return await sendAgain(names, () => run(query), error)
     if (!isStale(error)) throw error
     names.lose()
     throw new TransactionAbortedError(error, LOST)

@@ -10,7 +10,7 @@ import { endsConnection, isSerializationError, SQLSTATE, serverError } from '../
 import { insideTransaction, type Statement, type WireRow } from '../sql/statements'
 import { dataSourceOf, registry } from '../typeorm/registry'
 import { tellFailure, tellStart, tellSuccess } from './query-events'
-import { sendPrepared } from './send-prepared'
+import { type Sending, sendPrepared } from './send-prepared'
 import { isPgClient, lossOf, orRollBack, type PgClient, takeTurn, watchForLoss } from './shared-connection'
 
 /** How a session treats its connection. */
@@ -21,6 +21,8 @@ interface SessionOptions {
   readonly inTransaction: boolean
   /** In a transaction, every statement stands behind a savepoint. */
   readonly savepoints: boolean
+  /** On the connection before the operation began. */
+  readonly rollbacks: number
 }
 
 /** One connection for the time of an operation: the caller's, in its transaction, or one from the pool. */
@@ -35,8 +37,9 @@ export class Session {
   static async open(manager: EntityManager): Promise<Session> {
     const dataSource = dataSourceOf(manager)
     const given = manager.queryRunner
+    const rollbacks = given ? rollbacksOn(given) : 0
     const inTransaction = given !== undefined && (given.isTransactionActive || (await isInRawTransaction(given)))
-    const options = { shared: given !== undefined, inTransaction, savepoints: false }
+    const options = { shared: given !== undefined, inTransaction, savepoints: false, rollbacks }
     return new Session(given ?? dataSource.createQueryRunner('master'), dataSource, options)
   }
 
@@ -86,33 +89,30 @@ export class Session {
 
   /** Runs SQL and gives its rows as objects, by TypeORM's own way. */
   readonly query = async (sql: string, values?: unknown[]): Promise<readonly unknown[]> => {
-    const endTurn = await this.takeTurn()
     try {
       return (await this.runner.query(sql, values)) as unknown[]
     } catch (error) {
       await this.discardIfLost(error)
       throw error
-    } finally {
-      endTurn()
     }
   }
 
-  private async takeTurn(): Promise<() => void> {
-    return this.options.shared ? await takeTurn(this.runner) : () => {}
+  private async inTurn<T>(run: () => Promise<T>): Promise<T> {
+    const endTurn = this.options.shared ? await takeTurn(this.runner) : () => {}
+    try {
+      return await run()
+    } finally {
+      endTurn()
+    }
   }
 
   private async send<Row>(statement: Statement<Row>, values: readonly unknown[], savepoint: boolean): Promise<Row[]> {
-    const endTurn = await this.takeTurn()
     const behindSavepoint = savepoint && this.inTransaction
-    try {
-      const client = await this.connect()
-      const rows = isPgClient(client)
-        ? await this.sendByPg(client, statement, values, behindSavepoint)
-        : await this.sendByTypeOrm(statement, values, behindSavepoint)
-      return rows.map(statement.parse)
-    } finally {
-      endTurn()
-    }
+    const client = await this.connect()
+    const rows = isPgClient(client)
+      ? await this.sendByPg(client, statement, values, behindSavepoint)
+      : await this.sendByTypeOrm(statement, values, behindSavepoint)
+    return rows.map(statement.parse)
   }
 
   /** Past TypeORM's own `query()`, which knows no prepared statements; logged and broadcast as there. */
@@ -125,20 +125,22 @@ export class Session {
     const sent = { dataSource: this.dataSource, queryRunner: this.runner, sql, values }
     const started = await tellStart(sent)
     const prepare = registry.settings.get(this.dataSource)?.prepare ?? true
+    const sending: Sending = {
+      name: prepare ? name : '',
+      query: { text: sql, values, rowMode: 'array' },
+      behindSavepoint,
+      safe: behindSavepoint || !this.inTransaction,
+      requireOwn: () => {
+        this.requireOwn()
+      },
+    }
     let rows: readonly WireRow[]
     try {
-      rows = await sendPrepared(client, {
-        name: prepare ? name : '',
-        query: { text: sql, values, rowMode: 'array' },
-        behindSavepoint,
-        safe: behindSavepoint || !this.inTransaction,
-      })
+      rows = await this.inTurn(() => sendPrepared(client, sending))
     } catch (error) {
       if (!(error instanceof Error)) throw error
-      await tellFailure(sent, error instanceof TransactionAbortedError ? (error.cause as Error) : error)
-      throw error instanceof TransactionAbortedError
-        ? error
-        : new QueryFailedError(sql, undefined, await this.told(error))
+      await tellFailure(sent, error.cause instanceof Error ? error.cause : error)
+      throw isOurs(error) ? error : new QueryFailedError(sql, undefined, await this.told(error))
     }
     await tellSuccess(sent, started, rows)
     return rows
@@ -153,7 +155,10 @@ export class Session {
     const parameters = [...values]
     try {
       const rows = (await (behindSavepoint
-        ? orRollBack(this.runner, (send) => send(sql, parameters) as Promise<unknown>)
+        ? this.inTurn(async () => {
+            this.requireOwn()
+            return await orRollBack(this.runner, (send) => send(sql, parameters) as Promise<unknown>)
+          })
         : this.runner.query(sql, parameters))) as readonly object[]
       return rows.map((row) => Object.values(row))
     } catch (error) {
@@ -175,9 +180,7 @@ export class Session {
   }
 
   private async connect(): Promise<unknown> {
-    const { shared } = this.options
-    // By now the connection may serve another transaction, or it was lost between two statements.
-    if (shared && this.runner.isReleased) throw lossOf(this.runner) ?? new QueryRunnerAlreadyReleasedError()
+    this.requireOwn()
     const client: unknown = await this.runner.connect()
     if (!isPgClient(client)) return client
     if (client.binary) {
@@ -185,8 +188,17 @@ export class Session {
         'The option "binary" of pg gives wrong values: 239 for the integer 200. Leave it out of the DataSource.',
       )
     }
-    if (shared) watchForLoss(this.runner, client)
+    if (this.options.shared) watchForLoss(this.runner, client)
     return client
+  }
+
+  /** By now the connection may serve another transaction or none, or it was lost between two statements. */
+  private requireOwn(): void {
+    const { shared, inTransaction, rollbacks } = this.options
+    if (!shared) return
+    if (this.runner.isReleased) throw lossOf(this.runner) ?? new QueryRunnerAlreadyReleasedError()
+    if (inTransaction && rollbacksOn(this.runner) !== rollbacks)
+      throw new TransactionAbortedError(undefined, ROLLED_BACK)
   }
 
   /**
@@ -200,6 +212,13 @@ export class Session {
     if (isPgClient(client)) void client.end()
   }
 }
+
+const ROLLED_BACK = 'it was rolled back while this call was under way: await every call before you end a transaction'
+
+const rollbacksOn = (queryRunner: QueryRunner): number => registry.rollbacks.get(queryRunner) ?? 0
+
+const isOurs = (error: Error): boolean =>
+  error instanceof TransactionAbortedError || error instanceof QueryRunnerAlreadyReleasedError
 
 /** A transaction that the caller began by SQL, which TypeORM does not count. */
 async function isInRawTransaction(queryRunner: QueryRunner): Promise<boolean> {

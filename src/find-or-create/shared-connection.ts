@@ -51,7 +51,8 @@ const turns = new WeakMap<QueryRunner, Promise<void>>()
 /**
  * Waits until the calls that came before on this query runner have had their turn; what it returns ends ours. Calls in
  * parallel in one transaction share one connection: without turns, the statement of one could fall between another's
- * failed statement and its rollback to the savepoint. No listener runs inside a turn, so none can wait for itself.
+ * failed statement and its rollback to the savepoint. No listener or subscriber runs inside a turn: its own calls would
+ * wait for it.
  */
 export async function takeTurn(queryRunner: QueryRunner): Promise<() => void> {
   const before = turns.get(queryRunner)
@@ -72,15 +73,16 @@ type Query = (...args: readonly unknown[]) => unknown
 export async function orRollBack<T>(asked: object, run: (query: Query) => Promise<T>): Promise<T> {
   const hold = holdOthers(asked as { query: Query })
   try {
+    // One that may not have been set is not rolled back to: that would abort the transaction, or meet another one.
     await hold.query(savepoint.set)
-    const result = await run(hold.query)
+    const result = await run(hold.query).catch(async (error: unknown) => {
+      // After 40001 and 40P01 too a savepoint can be rolled back to, but the snapshot is the same: the caller must retry.
+      // On a connection that is gone the rollback fails as well; the first error says more.
+      await rollBack(hold.query).catch(() => {})
+      throw error
+    })
     await hold.query(savepoint.release)
     return result
-  } catch (error) {
-    // After 40001 and 40P01 too a savepoint can be rolled back to, but the snapshot is the same: the caller must retry.
-    // On a connection that is gone the rollback fails as well; the first error says more.
-    await rollBack(hold.query).catch(() => {})
-    throw error
   } finally {
     hold.end()
   }

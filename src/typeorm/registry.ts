@@ -1,4 +1,4 @@
-import type { DataSource, EntityManager, EntityMetadata } from 'typeorm'
+import type { DataSource, EntityManager, EntityMetadata, QueryRunner } from 'typeorm'
 import type { ColumnTypes } from '../sql/column-type'
 import type { TextTable } from '../sql/text-table'
 import type { Normalizer } from '../text/normalizer'
@@ -46,6 +46,8 @@ interface Registry {
   readonly settings: WeakMap<object, DataSourceSettings>
   /** Tables whose index, check and guard were seen in the database; by OID where tenants are told by search_path. */
   readonly ready: WeakMap<Declaration, Map<string, ReadyTable>>
+  /** How many rollbacks, of transactions and of savepoints, TypeORM was asked to send. */
+  readonly rollbacks: WeakMap<QueryRunner, number>
 }
 
 /** Global, as TypeORM's own storage is: two copies of this module, of whatever version, must share one registry. */
@@ -57,6 +59,7 @@ export const registry: Registry = (holder[KEY] ??= {
   declarations: new WeakMap(),
   settings: new WeakMap(),
   ready: new WeakMap(),
+  rollbacks: new WeakMap(),
 })
 
 /** Every declaration on an entity's table, in the order they were made; of single table inheritance, all classes'. */

@@ -1,7 +1,15 @@
-import type { EntityMetadata, EntitySubscriberInterface, InsertEvent, ObjectLiteral, UpdateEvent } from 'typeorm'
+import type {
+  BeforeQueryEvent,
+  EntityMetadata,
+  EntitySubscriberInterface,
+  InsertEvent,
+  ObjectLiteral,
+  UpdateEvent,
+} from 'typeorm'
 import { ImmutableTextError } from '../errors'
+import { savepoint } from '../sql/statements'
 import { normalizedValues } from './normalized-values'
-import { declarationsOf } from './registry'
+import { declarationsOf, registry } from './registry'
 
 /** After `save` and `insert`, makes the entity hold what the database holds: the normalized text. */
 export class StoredTextSubscriber implements EntitySubscriberInterface {
@@ -26,6 +34,12 @@ export class StoredTextSubscriber implements EntitySubscriberInterface {
   /** Only what was written: another text may be stored as it is. `update()` lists no columns; its values are the caller's. */
   afterUpdate({ metadata, entity, updatedColumns }: UpdateEvent<ObjectLiteral>): void {
     if (entity && updatedColumns.length > 0) putBack(metadata, entity, updatedColumns)
+  }
+
+  /** Told before the server is: a call that is under way must not send anything after it. */
+  beforeQuery({ query, queryRunner }: BeforeQueryEvent): void {
+    if (query === savepoint.rollBack || !/^\s*ROLLBACK\b/i.test(query)) return
+    registry.rollbacks.set(queryRunner, (registry.rollbacks.get(queryRunner) ?? 0) + 1)
   }
 }
 
