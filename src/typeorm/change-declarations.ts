@@ -21,39 +21,64 @@ import { foreignSchema } from './resolve-declaration'
 export async function changeDeclarations(on: ChangingTable, notes: readonly GuardNote[]): Promise<Change[]> {
   const declarations = tableDeclarations(on.metadata)
   const had = predecessors(on, declarations, notes)
+  const renames = renamesBetween(on, had)
+  const [first] = declarations
+  if (first && renames.size > 0) await rename(on, renames, first.table)
+  const rows = (note: GuardNote, declaration?: Declaration): RowsBefore => rowsOf(on, { note, declaration, renames })
   const left: Change[] = []
-  for (const declaration of declarations) left.push(...(await change(on, declaration, had.get(declaration))))
+  for (const declaration of declarations) {
+    const note = had.get(declaration)
+    left.push(...(await change(on, declaration, note && rows(note, declaration))))
+  }
   const kept = new Set(had.values())
-  for (const note of notes.filter((one) => !kept.has(one))) await dropRules(on, rowsOf(on, note))
+  for (const note of notes.filter((one) => !kept.has(one))) await dropRules(on, rows(note))
   return left
 }
 
-type Renames = ReadonlyMap<string, string>
-
-async function change(on: ChangingTable, declaration: Declaration, note: GuardNote | undefined): Promise<Change[]> {
+async function change(on: ChangingTable, declaration: Declaration, noted: RowsBefore | undefined): Promise<Change[]> {
   const { table: after, text } = declaration
-  const renames: Renames = note ? renamesBetween(on, note, after) : new Map()
-  if (renames.size > 0) await rename(on, renames, after)
   for (const { column } of text) await keepType(on.queryRunner, after, column, on.table)
-  const before = note ? rowsOf(on, note, declaration, renames) : rowsWithoutNote(on, after)
+  const before = noted ?? rowsWithoutNote(on, after)
   // Without a note nobody knows what was written while the guard was away.
-  if (!note || !before || !isWhole(on, before) || !sameRules(before, after)) {
+  if (!noted || !before || !isWhole(on, before) || !sameRules(before, after)) {
     return await rebuild(on, declaration, before)
   }
   await renameConstraints(on, before, after)
   return []
 }
 
-/** A column follows its declaration if the old one is there and not wanted, and the new one wanted and not there. */
-function renamesBetween(on: ChangingTable, before: GuardNote, after: TextRows): Renames {
+type Renames = ReadonlyMap<string, string>
+
+/**
+ * A column follows its declaration if the old one is there and not wanted, and the new one wanted and not there. One
+ * whose name another column is to have makes room for it, so they are in the order to rename.
+ */
+function renamesBetween(on: ChangingTable, had: ReadonlyMap<Declaration, GuardNote>): Renames {
+  const pairs = [...had]
+    .flatMap(([{ table }, note]) => columnPairs(note, table))
+    .filter(([from]) => hasColumn(on, from))
+  const free = new Set(pairs.map(([from]) => from).filter((name) => !isDeclared(on, name)))
+  // As often as there are pairs: each round frees at least one name, or none of the rest can be.
+  for (const _ of pairs) for (const [from, to] of pairs) if (free.has(from)) free.add(to)
+  const renames = new Map<string, string>()
+  const isRoom = (name: string): boolean => !hasColumn(on, name) || renames.has(name)
+  const isNext = ([from, to]: Pair): boolean => !renames.has(from) && free.has(from) && isRoom(to)
+  for (let pair = pairs.find(isNext); pair; pair = pairs.find(isNext)) renames.set(...pair)
+  return renames
+}
+
+type Pair = readonly [from: string, to: string]
+
+/** Columns that a declaration had, with those that it has in their place. */
+function columnPairs(before: GuardNote, after: TextRows): Pair[] {
   const text = before.text.length === after.text.length ? before.text : []
-  const pairs = [
-    ...text.map(({ name }, position) => [name, after.text[position]?.name ?? name] as const),
-    [before.hash, after.hash] as const,
-    [before.number, after.number] as const,
-    [before.chained, after.chained] as const,
+  const pairs: Pair[] = [
+    ...text.map(({ name }, position): Pair => [name, after.text[position]?.name ?? name]),
+    [before.hash, after.hash],
+    [before.number, after.number],
+    [before.chained, after.chained],
   ]
-  return new Map(pairs.filter(([from, to]) => hasColumn(on, from) && !isDeclared(on, from) && !hasColumn(on, to)))
+  return pairs.filter(([from, to]) => from !== to)
 }
 
 async function rename({ queryRunner, table }: ChangingTable, renames: Renames, rows: TextRows): Promise<void> {
@@ -66,9 +91,7 @@ async function rename({ queryRunner, table }: ChangingTable, renames: Renames, r
 /** A guard's note, in the names that its columns have by now. */
 function rowsOf(
   { metadata }: ChangingTable,
-  note: GuardNote,
-  declaration?: Declaration,
-  renames: Renames = new Map(),
+  { note, declaration, renames }: { note: GuardNote; declaration: Declaration | undefined; renames: Renames },
 ): RowsBefore {
   const renamed = (name: string): string => renames.get(name) ?? name
   const known = [...Object.values(digests), ...(declaration ? [declaration.table.digest] : [])]
@@ -77,6 +100,7 @@ function rowsOf(
     schema: foreignSchema(metadata),
     table: metadata.tableName,
     text: note.text.map(({ name, prefix }) => ({ name: renamed(name), prefix })),
+    scope: note.scope.map(renamed),
     hash: renamed(note.hash),
     number: renamed(note.number),
     chained: renamed(note.chained),

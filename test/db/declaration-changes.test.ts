@@ -71,6 +71,17 @@ function renamedPage(options: UniqueTextPropertyOptions): Entityish {
   return Page
 }
 
+function twoTexts(url: UniqueTextPropertyOptions, alias: UniqueTextPropertyOptions): Entityish {
+  @Entity({ name: 'page' })
+  class Page {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @Column({ type: 'integer', default: 1 }) site!: number
+    @UniqueText(url) url!: string
+    @UniqueText({ nullable: true, ...alias }) alias!: string | null
+  }
+  return Page
+}
+
 function composedPage(options: Partial<UniqueTextClassOptions>): Entityish {
   const all: UniqueTextClassOptions = { as: 'url', columns: ['path', 'query'], ...options }
   @Entity({ name: 'page' })
@@ -403,6 +414,18 @@ const changes: Readonly<Record<string, Change>> = {
     rows: insertComposed(`(${A}, null, null)`, `(${B}, null, null)`, `('/', 'q', null)`),
     after: composedPage({ as: 'whole', columns: ['query', 'path', 'fragment'], hidden: { number: 'n' } }),
     expected: '',
+  },
+  'a text that takes over the column name of another, which gets a new one': {
+    before: twoTexts({ nullable: true, name: 'link' }, { name: 'other' }),
+    rows: `insert into page (link, other) values (${A}, 'a'), (${B}, 'b')`,
+    after: twoTexts({ nullable: true, name: 'third' }, { name: 'link' }),
+    expected: 'A@0! B@1',
+  },
+  'hidden columns whose names another of them takes over': {
+    before: page({ hidden: { hash: 'h', number: 'n' } }),
+    rows: insert(`(1, ${A})`, `(1, ${B})`),
+    after: page({ hidden: { hash: 'x', number: 'h', chained: 'n' } }),
+    expected: 'A@0! B@1',
   },
   'a normalizer that is gone': {
     before: page({ normalize: trim() }),
