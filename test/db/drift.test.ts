@@ -38,9 +38,9 @@ const WITHOUT_GUARD = `drop function ${place}, ${settle} cascade`
 const index = (definition: string): string => `drop index "page url"; create ${definition}`
 const KEY = 'site, "urlHash", "urlHashNumber"'
 
-const ofIndex = (kind: Finding['kind']): Finding => ({ kind, object: 'index', name: 'page url' }) as Finding
-const ofCheck = (kind: Finding['kind']): Finding => ({ kind, object: 'check', name: 'page url check' }) as Finding
-const ofColumn = (kind: Finding['kind'], name: string): Finding => ({ kind, object: 'column', name }) as Finding
+const ofIndex = (kind: Finding['kind']): Finding => ({ kind, object: 'index', name: 'page url' })
+const ofCheck = (kind: Finding['kind']): Finding => ({ kind, object: 'check', name: 'page url check' })
+const ofColumn = (kind: Finding['kind'], name: string): Finding => ({ kind, object: 'column', name })
 const ofGuard = (name: string, detail: string): Finding => ({ kind: 'different', object: 'guard', name, detail })
 
 describe('is seen', () => {
