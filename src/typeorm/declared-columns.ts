@@ -16,6 +16,18 @@ export function textColumn(metadata: EntityMetadata, property: string, where: st
   return column
 }
 
+/** Types whose `=` lives in an extension's schema, which the guard's fixed search_path leaves out. */
+const EXTENSION_TYPES: ReadonlySet<unknown> = new Set([
+  'citext',
+  'cube',
+  'geography',
+  'geometry',
+  'halfvec',
+  'hstore',
+  'ltree',
+  'vector',
+])
+
 /**
  * The columns of one property of the scope: the column itself, or the join columns of a relation.
  *
@@ -38,10 +50,9 @@ export function scopeColumns(metadata: EntityMetadata, property: string, where: 
         : 'Remove "nullable: true" from its @Column.'
       throw new DeclarationError(`@UniqueText on ${where}: the scope "${property}" must be NOT NULL. ${remedy}`)
     }
-    // Its `=` lives in the extension's schema, which the guard's fixed search_path leaves out.
-    if (type === 'citext') {
+    if (EXTENSION_TYPES.has(type)) {
       throw new DeclarationError(
-        `@UniqueText on ${where}: the scope "${property}" cannot be of type citext. Use text or varchar.`,
+        `@UniqueText on ${where}: the scope "${property}" cannot be of type ${String(type)}. Use text or varchar.`,
       )
     }
   }

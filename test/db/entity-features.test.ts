@@ -212,15 +212,18 @@ describe('refused, with a remedy', () => {
     expect(String(error)).toMatch(/embedded.* on the entity/su)
   })
 
-  test('a scope of type citext', async () => {
-    @Entity()
-    class Site {
-      @PrimaryGeneratedColumn('identity') id!: number
-      @UniqueText({ scope: ['owner'] }) url!: string
-      @Column({ type: 'citext' }) owner!: string
-    }
-    const error = await initialise(Site)
-    expect(error).toBeInstanceOf(DeclarationError)
-    expect(String(error)).toMatch(/citext.*Use text or varchar/su)
-  })
+  test.each(['citext', 'cube', 'geography', 'geometry', 'hstore', 'ltree'] as const)(
+    'a scope of type %s',
+    async (type) => {
+      @Entity()
+      class Site {
+        @PrimaryGeneratedColumn('identity') id!: number
+        @UniqueText({ scope: ['owner'] }) url!: string
+        @Column({ type }) owner!: string
+      }
+      const error = await initialise(Site)
+      expect(error).toBeInstanceOf(DeclarationError)
+      expect(String(error)).toContain(`of type ${type}. Use text or varchar`)
+    },
+  )
 })
