@@ -1,5 +1,5 @@
 import type { DataSource, QueryRunner } from 'typeorm'
-import { StoredTextSubscriber } from '../typeorm/subscriber'
+import { RollbackSubscriber } from '../typeorm/subscriber'
 
 /** A statement on its way, as TypeORM's logger and subscribers know it. */
 export interface SentQuery {
@@ -39,6 +39,6 @@ export async function tellFailure({ dataSource, queryRunner, sql, values }: Sent
 
 function isHeard({ subscribers }: DataSource): boolean {
   return subscribers.some(
-    (one) => !(one instanceof StoredTextSubscriber) && (one.beforeQuery !== undefined || one.afterQuery !== undefined),
+    (one) => !(one instanceof RollbackSubscriber) && (one.beforeQuery !== undefined || one.afterQuery !== undefined),
   )
 }

@@ -1,8 +1,8 @@
-import { type DataSource, EventSubscriber } from 'typeorm'
+import { type DataSource, EventSubscriber, getMetadataArgsStorage } from 'typeorm'
 import { DeclarationError, UnsupportedDatabaseError } from '../errors'
 import { type DataSourceSettings, registry } from './registry'
 import { hookSchemaBuilder } from './schema-hook'
-import { StoredTextSubscriber } from './subscriber'
+import { RollbackSubscriber, StoredTextSubscriber } from './subscriber'
 
 /** Options of `withUniqueText`. */
 export interface UniqueTextDataSourceOptions {
@@ -23,6 +23,8 @@ export interface UniqueTextDataSourceOptions {
 }
 
 EventSubscriber()(StoredTextSubscriber)
+// As the first, whatever was loaded before us: what others send when they hear of a rollback is still before it.
+getMetadataArgsStorage().entitySubscribers.unshift({ target: RollbackSubscriber })
 
 /**
  * Prepares a DataSource that is not initialised yet: TypeORM's own `migration:generate`, `schema:log`, `schema:sync`
@@ -50,7 +52,8 @@ export function withUniqueText<T extends DataSource>(dataSource: T, options: Uni
   hookSchemaBuilder(dataSource)
   registry.settings.set(dataSource, settings)
   const list = Array.isArray(subscribers) ? [...subscribers] : Object.values(subscribers)
-  if (!list.includes(StoredTextSubscriber)) dataSource.setOptions({ subscribers: [...list, StoredTextSubscriber] })
+  const ours = [RollbackSubscriber, StoredTextSubscriber].filter((one) => !list.includes(one))
+  if (ours.length > 0) dataSource.setOptions({ subscribers: [...list, ...ours] })
   return dataSource
 }
 

@@ -35,8 +35,10 @@ export class StoredTextSubscriber implements EntitySubscriberInterface {
   afterUpdate({ metadata, entity, updatedColumns }: UpdateEvent<ObjectLiteral>): void {
     if (entity && updatedColumns.length > 0) putBack(metadata, entity, updatedColumns)
   }
+}
 
-  /** Told before the server is: a call that is under way must not send anything after it. */
+/** Told before the server is: a call that is under way must not send anything after it. */
+export class RollbackSubscriber implements EntitySubscriberInterface {
   beforeQuery({ query, queryRunner }: BeforeQueryEvent): void {
     if (query === savepoint.rollBack || !/^\s*ROLLBACK\b/i.test(query)) return
     registry.rollbacks.set(queryRunner, (registry.rollbacks.get(queryRunner) ?? 0) + 1)

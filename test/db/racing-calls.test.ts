@@ -6,12 +6,11 @@ import {
   Entity,
   type EntityManager,
   type EntitySubscriberInterface,
-  EventSubscriber,
   PrimaryGeneratedColumn,
   QueryFailedError,
   QueryRunnerAlreadyReleasedError,
 } from 'typeorm'
-import { afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
 import { findOrCreate, findOrCreateMany, TransactionAbortedError, UniqueText } from '../../src'
 import { useDatabase } from '../support/database'
 import { rejection } from '../support/ledger'
@@ -30,17 +29,21 @@ class Query {
 
 type QueryHook = (event: Pick<BeforeQueryEvent, 'query' | 'manager' | 'parameters'>) => Promise<void>
 
-const hooks: { before: QueryHook | undefined; after: QueryHook | undefined } = { before: undefined, after: undefined }
-
-@EventSubscriber()
-class QuerySubscriber implements EntitySubscriberInterface {
-  async beforeQuery(event: BeforeQueryEvent): Promise<void> {
-    await hooks.before?.(event)
+/** Known to TypeORM before the package is loaded, and so told before it. */
+const { hooks, QuerySubscriber } = await vi.hoisted(async () => {
+  const { EventSubscriber } = await import('typeorm')
+  const told: { before: QueryHook | undefined; after: QueryHook | undefined } = { before: undefined, after: undefined }
+  class Subscriber implements EntitySubscriberInterface {
+    async beforeQuery(event: BeforeQueryEvent): Promise<void> {
+      await told.before?.(event)
+    }
+    async afterQuery(event: BeforeQueryEvent): Promise<void> {
+      await told.after?.(event)
+    }
   }
-  async afterQuery(event: BeforeQueryEvent): Promise<void> {
-    await hooks.after?.(event)
-  }
-}
+  EventSubscriber()(Subscriber)
+  return { hooks: told, QuerySubscriber: Subscriber }
+})
 
 const db = useDatabase()
 let dataSource: DataSource
@@ -116,8 +119,7 @@ test.each(['before', 'after'] as const)('a subscriber that stores what it hears 
   const store = async (manager: EntityManager, sql: string): Promise<void> => {
     if (busy) return
     busy = true
-    await findOrCreate(manager, Query, { sql })
-    busy = false
+    await findOrCreate(manager, Query, { sql }).finally(() => (busy = false))
   }
   hooks[when] = async ({ manager, query }) => {
     await store(manager, query)
@@ -127,6 +129,14 @@ test.each(['before', 'after'] as const)('a subscriber that stores what it hears 
     await findOrCreateMany(manager, Page, [{ url: `heard ${when}, in bulk` }])
   })
   expect(await stored(`heard ${when}`)).toBe(1)
+  const failed = dataSource.transaction(async (manager) => {
+    await findOrCreate(manager, Page, { url: `undone ${when}` })
+    throw new Error('of the caller')
+  })
+  await expect(failed).rejects.toThrow('of the caller')
+  // Were the rollback kept from the server, this would commit what it should undo.
+  await dataSource.transaction(async (manager) => await manager.count(Page))
+  expect(await stored(`undone ${when}`)).toBe(0)
 })
 
 test('a savepoint that was never set is not rolled back to', async () => {
