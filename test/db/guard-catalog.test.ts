@@ -62,6 +62,15 @@ class Page {
   @UniqueText({ nullable: true }) other!: string | null
 }
 
+test('a table of the same name in another schema has a guard of its own', async () => {
+  await client.query('create schema other')
+  const there = new EntitySchema({ ...entity('page', ['text'], 'other').options, name: 'there' })
+  const dataSource = await open([entity('page', ['url']), there])
+  await migrate(dataSource)
+  await expectGuarded(dataSource, 'page', 'url')
+  await expectGuarded(dataSource, 'there', 'text')
+})
+
 test('a dump that was restored without comments is drift, and the same command mends it', async () => {
   const dataSource = await open([Page])
   await migrate(dataSource)
@@ -76,6 +85,17 @@ test('a dump that was restored without comments is drift, and the same command m
   const { up } = await migrate(dataSource)
   expect(up.filter((statement) => /FUNCTION .+ RETURNS/.test(statement))).toEqual([])
   await expectGuarded(dataSource, 'Page', 'url')
+})
+
+test('a trigger that was made otherwise by hand is mended by the same command', async () => {
+  const dataSource = await open([entity('page', ['url'])])
+  await migrate(dataSource)
+  await client.query(
+    `drop trigger "unique_text_page.url_touch_insert" on page; create trigger "unique_text_page.url_touch_insert"
+     after insert on page for each row execute function "unique_text_page.url_settle"('new')`,
+  )
+  await migrate(dataSource)
+  await expectGuarded(dataSource, 'page', 'url')
 })
 
 test('triggers of a guard that is gone from the entity are found without comments too', async () => {
