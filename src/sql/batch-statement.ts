@@ -18,7 +18,7 @@ import {
   type WireRow,
   written,
 } from './statements'
-import { tableName } from './text-table'
+import { field, tableName } from './text-table'
 
 /** A stored row that answers one row of a batch. */
 export interface BatchRow extends StoredRow {
@@ -128,9 +128,11 @@ function key({ table }: BatchShape): string[] {
 }
 
 /** Two rows of the batch may have scopes that differ as given and are stored alike: only the first created the row. */
-function isFirst(shape: BatchShape): string {
-  if (shape.table.scope.length === 0) return CREATED.yes
+function isFirst({ table }: BatchShape): string {
+  if (table.scope.length === 0) return CREATED.yes
+  // By what is stored: a collation of the column's own may call equal what differs in the batch.
+  const row = [...table.scope, table.hash, table.number].map((name) => field('t', name))
   return `CASE WHEN i.ordinal = min(i.ordinal)
-    OVER (PARTITION BY ${key(shape).join(', ')})
+    OVER (PARTITION BY ${row.join(', ')})
     THEN ${CREATED.yes} END`
 }

@@ -60,7 +60,30 @@ class Named {
   @UniqueText({ scope: ['site'] }) text!: string
 }
 
+@Entity()
+class Folded {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @Column({ type: 'text', collation: 'no case' }) site!: string
+  @UniqueText({ scope: ['site'] }) text!: string
+}
+
 describe('a scope is compared as it is stored', () => {
+  test('by the collation of its column: one row of a batch is created once', async () => {
+    const client = await db.client()
+    await client.query(`CREATE COLLATION "no case" (provider = icu, locale = 'und-u-ks-level2', deterministic = false)`)
+    const { manager } = await db.dataSource([Folded], { dropSchema: true })
+    const results = await findOrCreateMany(manager, Folded, [
+      { site: 'A', text: 'x' },
+      { site: 'a', text: 'x' },
+      { site: 'b', text: 'x' },
+    ])
+    expect(results).toMatchObject([
+      { created: true, entity: { site: 'A' } },
+      { created: false, entity: { site: 'A' } },
+      { created: true, entity: { site: 'b' } },
+    ])
+  })
+
   test.each(scopes)('$type: values that are stored alike are one scope, in a call and in a batch', async (one) => {
     const { manager } = await db.dataSource([one.Scoped], { dropSchema: true })
     const [first] = one.values

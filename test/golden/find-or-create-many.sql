@@ -67,7 +67,7 @@ WITH input AS MATERIALIZED (
 SELECT * FROM found
 UNION ALL
 SELECT i.ordinal, CASE WHEN i.ordinal = min(i.ordinal)
-    OVER (PARTITION BY i.c3, i.c2 COLLATE "C", i.c1 COLLATE "C", i.c0)
+    OVER (PARTITION BY t."site", t."urlHash", t."urlHashNumber")
     THEN true END AS created, t."urlHashNumber" AS hash_number, t."id" AS s0
 FROM created AS t
 JOIN input AS i ON t."site" OPERATOR(pg_catalog.=) i.c0
