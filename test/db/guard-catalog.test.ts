@@ -64,7 +64,8 @@ class Page {
 
 test('a table of the same name in another schema has a guard of its own', async () => {
   await client.query('create schema other')
-  const there = new EntitySchema({ ...entity('page', ['text'], 'other').options, name: 'there' })
+  const there = entity('page', ['text'], 'other')
+  Object.assign(there.options, { name: 'there' })
   const dataSource = await open([entity('page', ['url']), there])
   await migrate(dataSource)
   await expectGuarded(dataSource, 'page', 'url')
