@@ -126,7 +126,7 @@ async function joinServer(dataFolder: string, settings: Readonly<Record<string, 
   }
 }
 
-const UNWRITABLE: ReadonlySet<unknown> = new Set(['EROFS', 'EACCES', 'EPERM', 'ENOTDIR', 'ENOSPC'])
+const UNWRITABLE: ReadonlySet<unknown> = new Set(['EROFS', 'EACCES', 'EPERM', 'EEXIST', 'ENOTDIR', 'ENOSPC'])
 
 function explained(error: unknown, folder: string): unknown {
   const { code } = error as NodeJS.ErrnoException

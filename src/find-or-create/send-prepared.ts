@@ -1,5 +1,5 @@
 import { TransactionAbortedError } from '../errors'
-import { isStale, mayBeStale, SQLSTATE, serverError } from '../sql/sqlstate'
+import { isInternal, isStale, mayBeStale, SQLSTATE, serverError } from '../sql/sqlstate'
 import type { WireRow } from '../sql/statements'
 import { PreparedNames } from './prepared-names'
 import { orRollBack, type PgClient, type PgConnection, type PgQuery, type PgResult } from './shared-connection'
@@ -42,8 +42,8 @@ export async function sendPrepared(
     const known = serverError(error)?.code === SQLSTATE.duplicatePreparedStatement
     if (!known && !(taken.reused && mayBeStale(error))) throw error
     if (safe) return await sendAgain(names, () => run(query), error)
+    if (isStale(error) || isInternal(error)) names.lose()
     if (!isStale(error)) throw error
-    names.lose()
     throw new TransactionAbortedError(error, LOST)
   }
 }

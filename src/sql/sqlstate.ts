@@ -78,9 +78,14 @@ export function mayBeStale(error: unknown): boolean {
 }
 
 /** 0A000: another result; 26000 and 42P05: forgotten, or known already; the others: types that changed or are gone. */
-const STALE = new Set(['0A000', '26000', '42P05', '42704', '42804', '42846', '42883', 'XX000'])
+const STALE = new Set(['0A000', '26000', '42P05', '42704', '42804', '42846', '42883'])
 
-/** As `mayBeStale`, without what far more often says something of a value. */
+/** As `mayBeStale`, without what far more often says something of a value, or of the server's own troubles. */
 export function isStale(error: unknown): boolean {
   return STALE.has(serverError(error)?.code ?? '')
+}
+
+/** Among much else, a disk's limits too, "cache lookup failed" for a type that was made anew. */
+export function isInternal(error: unknown): boolean {
+  return serverError(error)?.code.startsWith('XX') === true
 }

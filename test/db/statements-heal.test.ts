@@ -143,6 +143,18 @@ describe('what was prepared and does not fit any more', () => {
     expect(await work()).toMatchObject({ created: false })
   })
 
+  test('an internal error in a transaction is told as it is (XX000), and the next try has a new name', async () => {
+    const { dataSource } = await open()
+    const work = async () =>
+      await dataSource.transaction(async (manager) => await findOrCreate(manager, Page, { url: 'a', kind: 'a' }))
+    await work()
+    await dataSource.query(changes['an enum was made anew, as migrations do (XX000)'])
+    const error = await rejection(work())
+    expect(error).not.toBeInstanceOf(TransactionAbortedError)
+    expect(error).toMatchObject({ code: 'XX000' })
+    expect(await work()).toMatchObject({ created: false })
+  })
+
   test('costs a transaction nothing behind a savepoint', async () => {
     const { dataSource } = await open()
     const work = async () =>
