@@ -41,11 +41,16 @@ export async function sendPrepared(
   } catch (error) {
     const known = serverError(error)?.code === SQLSTATE.duplicatePreparedStatement
     if (!known && !(taken.reused && mayBeStale(error))) throw error
-    if (safe) return await sendAgain(names, () => run(query), error)
-    if (isStale(error) || isInternal(error)) names.lose()
-    if (!isStale(error)) throw error
-    throw new TransactionAbortedError(error, LOST)
+    if (safe) return await sendAgain(names, async () => await run(query), error)
+    throw lostBy(names, error)
   }
+}
+
+/** In a transaction, nothing can be sent again. */
+function lostBy(names: PreparedNames, error: unknown): unknown {
+  const stale = isStale(error)
+  if (stale || isInternal(error)) names.lose()
+  return stale ? new TransactionAbortedError(error, LOST) : error
 }
 
 const LOST =

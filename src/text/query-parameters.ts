@@ -13,7 +13,7 @@ export interface ParameterFilter {
  *
  * @param href normalized by `safeUrl`
  * @example
- * withoutParameters('http://a/?b=1&c=2', { removeQueryParameters: ['b'] }) // 'http://a/?c=2'
+ * withoutParameters('http://example.com/?b=1&c=2', { removeQueryParameters: ['b'] }) // 'http://example.com/?c=2'
  */
 export function withoutParameters(href: string, filter: ParameterFilter): string {
   const stays = predicate(filter)
