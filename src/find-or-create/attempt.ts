@@ -26,14 +26,14 @@ export async function tryOnce(session: Session, entityText: ReadyText, row: RowV
 }
 
 /** Of a table with a deferrable constraint, another index may refuse the row with an error in place of nothing. */
-async function rowsOrNone(
+function rowsOrNone(
   session: Session,
   { ready }: ReadyText,
   statement: Statement<StoredRow>,
   values: readonly unknown[],
 ): Promise<StoredRow[]> {
-  if (!ready.deferrable) return await session.rows(statement, values)
-  return await session.rowsOrRollBack(statement, values).catch(noneIfTaken)
+  if (!ready.deferrable) return session.rows(statement, values)
+  return session.rowsOrRollBack(statement, values).catch(noneIfTaken)
 }
 
 function noneIfTaken(error: unknown): StoredRow[] {

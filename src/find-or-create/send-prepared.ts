@@ -26,9 +26,9 @@ export async function sendPrepared(
   client: PgClient,
   { name, query, behindSavepoint, safe, requireOwn }: Sending,
 ): Promise<readonly WireRow[]> {
-  const run = async (one: PgQuery): Promise<PgResult> => {
+  const run = (one: PgQuery): Promise<PgResult> => {
     requireOwn()
-    return await (behindSavepoint ? orRollBack(client, (send) => send(one) as Promise<PgResult>) : client.query(one))
+    return behindSavepoint ? orRollBack(client, (send) => send(one) as Promise<PgResult>) : client.query(one)
   }
   const names = PreparedNames.of(client)
   // What cannot be closed must not be kept.

@@ -97,13 +97,8 @@ export class Session {
     }
   }
 
-  private async inTurn<T>(run: () => Promise<T>): Promise<T> {
-    const endTurn = this.options.shared ? await takeTurn(this.runner) : () => {}
-    try {
-      return await run()
-    } finally {
-      endTurn()
-    }
+  private async takeTurn(): Promise<() => void> {
+    return this.options.shared ? await takeTurn(this.runner) : () => {}
   }
 
   private async send<Row>(statement: Statement<Row>, values: readonly unknown[], savepoint: boolean): Promise<Row[]> {
@@ -136,7 +131,13 @@ export class Session {
     }
     let rows: readonly WireRow[]
     try {
-      rows = await this.inTurn(() => sendPrepared(client, sending))
+      // Ended before anyone hears of it: a subscriber may send a statement of its own, which waits for its turn.
+      const endTurn = await this.takeTurn()
+      try {
+        rows = await sendPrepared(client, sending)
+      } finally {
+        endTurn()
+      }
     } catch (error) {
       if (!(error instanceof Error)) throw error
       await tellFailure(sent, error.cause instanceof Error ? error.cause : error)
@@ -154,17 +155,24 @@ export class Session {
   ): Promise<readonly WireRow[]> {
     const parameters = [...values]
     try {
-      const rows = (await (behindSavepoint
-        ? this.inTurn(async () => {
-            this.requireOwn()
-            return await orRollBack(this.runner, (send) => send(sql, parameters) as Promise<unknown>)
-          })
-        : this.runner.query(sql, parameters))) as readonly object[]
+      const rows = await (behindSavepoint
+        ? this.queryOrRollBack(sql, parameters)
+        : (this.runner.query(sql, parameters) as Promise<readonly object[]>))
       return rows.map((row) => Object.values(row))
     } catch (error) {
       if (!(error instanceof QueryFailedError)) throw error
       // Without the parameters, as everywhere: they hold the text.
       throw new QueryFailedError(sql, undefined, await this.told(error.driverError))
+    }
+  }
+
+  private async queryOrRollBack(sql: string, parameters: unknown[]): Promise<readonly object[]> {
+    const endTurn = await this.takeTurn()
+    try {
+      this.requireOwn()
+      return await orRollBack(this.runner, (send) => send(sql, parameters) as Promise<readonly object[]>)
+    } finally {
+      endTurn()
     }
   }
 

@@ -74,8 +74,9 @@ export function splitUrl(text: unknown): UrlParts {
 }
 
 /**
- * Normalizes parts as the URL they make: `{ scheme: 'HTTP', host: 'A', port: 80, path: '/b/..' }` becomes the parts of
- * `http://example.com/`. Without a scheme, a host or a path it only fills in the port: what needs them says that they are missing.
+ * Normalizes parts as the URL they make: `{ scheme: 'HTTP', host: 'A.example', port: 80, path: '/b/..' }` becomes the
+ * parts of `http://a.example/`. Without a scheme, a host or a path it only fills in the port: what needs them says that
+ * they are missing.
  *
  * @throws TextRejectedError naming the part that could not stand where it does
  * @example
