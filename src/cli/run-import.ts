@@ -2,7 +2,7 @@ import type { DataSource } from 'typeorm'
 import { describeError } from './error-messages'
 import { importLines } from './import-lines'
 import type { ImportTarget } from './import-target'
-import { type Line, type List, readLines } from './list'
+import { type Line, type List, ListError, readLines } from './list'
 import { formatReport, type ImportReport, number } from './report'
 import { openProgress, type Output, type Streams } from './terminal'
 
@@ -69,6 +69,8 @@ function conclude({ end, lines }: ImportReport, stderr: Output): ExitCode {
     stderr.write(`\nStopped after line ${number(lines)}. ${next}\n`)
     return EXIT.interrupted
   }
-  stderr.write(`\nFailed (${end.where}): ${describeError(end.error)}\n${next}\n`)
+  // A list that cannot be read as lines says itself what to do.
+  const advice = end.error instanceof ListError ? '' : `${next}\n`
+  stderr.write(`\nFailed (${end.where}): ${describeError(end.error)}\n${advice}`)
   return EXIT.failed
 }

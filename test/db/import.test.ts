@@ -352,6 +352,13 @@ describe('typeorm-unique-text import', () => {
     expect(config.stderr).toBe('There is no file "no-such-config.ts".\n')
   })
 
+  test('advises to convert a list that cannot be read as lines, and not to try it again', async () => {
+    const { code, stderr } = await typed([...IMPORT, '-'], 'http://a.example/\rhttp://b.example/\r')
+    expect(code).toBe(1)
+    expect(stderr).toContain('Convert it')
+    expect(stderr).not.toContain('again')
+  })
+
   test('ends at a table into which it may not insert, instead of counting every line as refused', async () => {
     const client = await db.client()
     await client.query(`create role "import reader" login password 'x'; grant select on urls to "import reader"`)
