@@ -103,7 +103,9 @@ describe.each(disks)('a disk that is full ($name)', (disk: SmallDisk) => {
     ledger.fault(errors.length)
     await untilTheEnd
     for (const error of errors) {
-      expect(driverError(error)).toMatch(/^(?:53100|57P0[123]|58030|XX000|Connection terminated|ECONN|EPIPE|Client has)/)
+      expect(driverError(error)).toMatch(
+        /^(?:53100|57P0[123]|58030|XX000|Connection terminated|ECONN|EPIPE|Client has)/,
+      )
     }
     expect(server().log()).toContain('PANIC')
 
