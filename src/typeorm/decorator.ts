@@ -195,7 +195,16 @@ function classDeclaration(where: string, options: UniqueTextClassOptions): RawDe
 
 /** Not an arrow function: TypeORM calls it as a method of its IndexMetadata. docs/how-it-hooks-into-typeorm.md has more. */
 function indexColumns(raw: RawDeclaration): IndexColumns {
-  return function columns(this: unknown): string[] {
+  function columns(this: unknown): string[] {
     return attachDeclaration(this, raw)
   }
+  return Object.assign(columns, { [RAW]: raw })
+}
+
+/** On the function, for whoever knows the class or the EntitySchema, and no DataSource. */
+const RAW: unique symbol = Symbol.for('typeorm-unique-text.declaration')
+
+/** The declaration that made an index; empty for an index of the user's own. */
+export function rawDeclarationOf({ columns }: { readonly columns?: unknown }): [] | [RawDeclaration] {
+  return typeof columns === 'function' && RAW in columns ? [columns[RAW] as RawDeclaration] : []
 }

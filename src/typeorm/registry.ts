@@ -72,7 +72,7 @@ export function declarationsOf(metadata: EntityMetadata): readonly Declaration[]
   return tableDeclarations(metadata).filter(({ target }) => isOrExtends(metadata.target, target))
 }
 
-function isOrExtends(target: unknown, base: unknown): boolean {
+export function isOrExtends(target: unknown, base: unknown): boolean {
   if (typeof target !== 'function' || typeof base !== 'function') return true
   return target === base || target.prototype instanceof base
 }

@@ -69,12 +69,12 @@ describe.concurrent('a project that installs the tarball', () => {
 
   test('gets the same classes by require and by import', PATIENCE, async () => {
     const project = await makeProject(workspace.current, 'identity', { fixture: 'identity' })
-    const { root, normalizers, url, instances } = JSON.parse(
+    const { root, normalizers, typeorm, url, instances } = JSON.parse(
       succeed(await project.run('node', ['identity.mjs'])).stdout,
     ) as {
-      [entry in 'root' | 'normalizers' | 'url']: { names: string[]; same: string[]; imported: string[] }
+      [entry in 'root' | 'normalizers' | 'typeorm' | 'url']: { names: string[]; same: string[]; imported: string[] }
     } & { instances: boolean[] }
-    for (const { names, same, imported } of [root, normalizers, url]) {
+    for (const { names, same, imported } of [root, normalizers, typeorm, url]) {
       expect(same).toEqual(names)
       expect(imported).toEqual(expect.arrayContaining(names))
     }

@@ -3,6 +3,7 @@ import path from 'node:path'
 import { expect, test } from 'vitest'
 import * as root from '../../src'
 import * as normalizers from '../../src/text'
+import * as typeormCalls from '../../src/typeorm-calls'
 import * as url from '../../src/url'
 
 /** What an entry exports: a name here is a promise to users, so that a change of it is a change of the version. */
@@ -51,6 +52,7 @@ const PUBLIC = {
     values: ['Refusal', 'collapseWhitespace', 'compose', 'email', 'lowerCase', 'nfc', 'normalizer', 'trim', 'url'],
     types: ['CanonicalUrlOptions', 'NormalizeOption', 'Normalizer'],
   },
+  'typeorm-calls/index.ts': { namespace: typeormCalls, values: ['uniqueTextPaths'], types: [] },
   'url/index.ts': { namespace: url, values: ['Url', 'formatUrl', 'parseUrl'], types: ['UrlParts'] },
 } as const
 

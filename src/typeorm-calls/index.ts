@@ -1,0 +1,2 @@
+/** The entry `typeorm-unique-text/typeorm`: for those who stay with TypeORM's own calls. */
+export { uniqueTextPaths } from './unique-text-paths'
