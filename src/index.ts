@@ -33,9 +33,15 @@ export {
   type UniqueTextErrorCode,
   UnsupportedDatabaseError,
 } from './errors'
+export type {
+  ByOptions,
+  FindOneByTextOptions,
+  FindOrCreateManyOptions,
+  FindOrCreateOptions,
+} from './find-or-create/call-options'
 export { UniqueTextEntity } from './find-or-create/active-record'
 export { findOrCreateMany, type FindOrCreateManyResult } from './find-or-create/find-or-create-many'
-export { type ByOptions, findOneByText, findOrCreate, type FindOrCreateResult } from './find-or-create/find-or-create'
+export { findOneByText, findOrCreate, type FindOrCreateResult } from './find-or-create/find-or-create'
 export { uniqueTextMethods, type UniqueTextMethods } from './find-or-create/repository-methods'
 export { UniqueText, uniqueTextSchema } from './typeorm/decorator'
 export { type UniqueTextDataSourceOptions, withUniqueText } from './typeorm/data-source'

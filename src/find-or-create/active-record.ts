@@ -1,6 +1,7 @@
 import { BaseEntity, type DeepPartial } from 'typeorm'
+import type { FindOneByTextOptions, FindOrCreateManyOptions, FindOrCreateOptions } from './call-options'
 import { findOrCreateMany, type FindOrCreateManyResult } from './find-or-create-many'
-import { type ByOptions, findOneByText, findOrCreate, type FindOrCreateResult } from './find-or-create'
+import { findOneByText, findOrCreate, type FindOrCreateResult } from './find-or-create'
 
 type EntityClass<Entity extends UniqueTextEntity> = (new () => Entity) & typeof UniqueTextEntity
 
@@ -15,7 +16,7 @@ export class UniqueTextEntity extends BaseEntity {
   static async findOrCreate<Entity extends UniqueTextEntity>(
     this: EntityClass<Entity>,
     values: DeepPartial<NoInfer<Entity>>,
-    options?: ByOptions<NoInfer<Entity>>,
+    options?: FindOrCreateOptions<NoInfer<Entity>>,
   ): Promise<FindOrCreateResult<Entity>> {
     const { manager, target } = this.getRepository<Entity>()
     return await findOrCreate(manager, target, values, options)
@@ -24,7 +25,7 @@ export class UniqueTextEntity extends BaseEntity {
   static async findOrCreateMany<Entity extends UniqueTextEntity>(
     this: EntityClass<Entity>,
     inputs: readonly DeepPartial<NoInfer<Entity>>[],
-    options?: ByOptions<NoInfer<Entity>>,
+    options?: FindOrCreateManyOptions<NoInfer<Entity>>,
   ): Promise<FindOrCreateManyResult<Entity>[]> {
     const { manager, target } = this.getRepository<Entity>()
     return await findOrCreateMany(manager, target, inputs, options)
@@ -33,7 +34,7 @@ export class UniqueTextEntity extends BaseEntity {
   static async findOneByText<Entity extends UniqueTextEntity>(
     this: EntityClass<Entity>,
     values: DeepPartial<NoInfer<Entity>>,
-    options?: ByOptions<NoInfer<Entity>>,
+    options?: FindOneByTextOptions<NoInfer<Entity>>,
   ): Promise<Entity | null> {
     const { manager, target } = this.getRepository<Entity>()
     return await findOneByText(manager, target, values, options)

@@ -5,8 +5,8 @@ import { ensureReady } from '../typeorm/readiness'
 import { byHash, type DistinctRow, inBatches, isMixed } from './batches'
 import { type EntityText, entityTextOf, onTable } from './entity-text'
 import { listensToInsert, listensToLoad } from './events'
-import type { ByOptions } from './find-or-create'
 import { requireArray } from './call-arguments'
+import { checkCallOptions, type FindOrCreateManyOptions } from './call-options'
 import { newRowValues } from './row-values'
 import { type FindOrCreateManyResult, runBatch, writeResult } from './run-batch'
 import { Session } from './session'
@@ -34,10 +34,11 @@ export async function findOrCreateMany<Entity extends ObjectLiteral>(
   manager: EntityManager,
   entity: EntityTarget<Entity>,
   inputs: readonly DeepPartial<NoInfer<Entity>>[],
-  { by }: ByOptions<NoInfer<Entity>> = {},
+  options: FindOrCreateManyOptions<NoInfer<Entity>> = {},
 ): Promise<FindOrCreateManyResult<Entity>[]> {
+  checkCallOptions('findOrCreateMany', options)
   requireArray(inputs)
-  const prepared = new PreparedMany<Entity>(entityTextOf(manager, entity, by))
+  const prepared = new PreparedMany<Entity>(entityTextOf(manager, entity, options.by))
   for (const values of inputs) prepared.add(values)
   return await prepared.run(manager)
 }

@@ -5,6 +5,7 @@ import { isSerializationError } from '../sql/sqlstate'
 import type { StoredRow } from '../sql/statements'
 import { ensureReady } from '../typeorm/readiness'
 import { explain, find, tryOnce } from './attempt'
+import { checkCallOptions, type FindOneByTextOptions, type FindOrCreateOptions } from './call-options'
 import { type EntityText, entityTextOf, onTable, type ReadyText } from './entity-text'
 import { afterInsert, afterLoad, beforeInsert, listensToInsert } from './events'
 import { hydrate, isOfClass } from './hydrate'
@@ -12,16 +13,6 @@ import { requireObject } from './refused-input'
 import { backoffMilliseconds, MAX_ATTEMPTS } from './retry'
 import { newRowValues, rowValues, type RowValues, withOthersOf } from './row-values'
 import { Session } from './session'
-
-/** Options of every operation. */
-export interface ByOptions<Entity = ObjectLiteral> {
-  /**
-   * Which of the entity's texts, by the name of its property, or by `as`; required where it has several.
-   * @default the only one
-   */
-  // The second type takes every string, and lets an editor suggest the properties.
-  readonly by?: Extract<keyof Entity, string> | (string & Record<never, never>)
-}
 
 /** A row, and how it came about. */
 export interface FindOrCreateResult<Entity> {
@@ -53,9 +44,10 @@ export async function findOrCreate<Entity extends ObjectLiteral>(
   manager: EntityManager,
   entity: EntityTarget<Entity>,
   values: DeepPartial<NoInfer<Entity>>,
-  { by }: ByOptions<NoInfer<Entity>> = {},
+  options: FindOrCreateOptions<NoInfer<Entity>> = {},
 ): Promise<FindOrCreateResult<Entity>> {
-  const entityText = entityTextOf(manager, entity, by)
+  checkCallOptions('findOrCreate', options)
+  const entityText = entityTextOf(manager, entity, options.by)
   const row = newRowValues(entityText, values)
   const session = await Session.open(manager)
   try {
@@ -81,9 +73,10 @@ export async function findOneByText<Entity extends ObjectLiteral>(
   manager: EntityManager,
   entity: EntityTarget<Entity>,
   values: DeepPartial<NoInfer<Entity>>,
-  { by }: ByOptions<NoInfer<Entity>> = {},
+  options: FindOneByTextOptions<NoInfer<Entity>> = {},
 ): Promise<Entity | null> {
-  const entityText = entityTextOf(manager, entity, by)
+  checkCallOptions('findOneByText', options)
+  const entityText = entityTextOf(manager, entity, options.by)
   refuseOtherProperties(entityText, values)
   const row = rowValues(entityText, values)
   const session = await Session.open(manager)

@@ -1,23 +1,24 @@
 import type { DeepPartial, ObjectLiteral, Repository } from 'typeorm'
+import type { FindOneByTextOptions, FindOrCreateManyOptions, FindOrCreateOptions } from './call-options'
 import { findOrCreateMany, type FindOrCreateManyResult } from './find-or-create-many'
-import { type ByOptions, findOneByText, findOrCreate, type FindOrCreateResult } from './find-or-create'
+import { findOneByText, findOrCreate, type FindOrCreateResult } from './find-or-create'
 
 /** What `repository.extend(uniqueTextMethods)` adds. Each method uses the repository's own manager. */
 export interface UniqueTextMethods {
   findOrCreate<Entity extends ObjectLiteral>(
     this: Repository<Entity>,
     values: DeepPartial<NoInfer<Entity>>,
-    options?: ByOptions<NoInfer<Entity>>,
+    options?: FindOrCreateOptions<NoInfer<Entity>>,
   ): Promise<FindOrCreateResult<Entity>>
   findOrCreateMany<Entity extends ObjectLiteral>(
     this: Repository<Entity>,
     inputs: readonly DeepPartial<NoInfer<Entity>>[],
-    options?: ByOptions<NoInfer<Entity>>,
+    options?: FindOrCreateManyOptions<NoInfer<Entity>>,
   ): Promise<FindOrCreateManyResult<Entity>[]>
   findOneByText<Entity extends ObjectLiteral>(
     this: Repository<Entity>,
     values: DeepPartial<NoInfer<Entity>>,
-    options?: ByOptions<NoInfer<Entity>>,
+    options?: FindOneByTextOptions<NoInfer<Entity>>,
   ): Promise<Entity | null>
 }
 

@@ -1,0 +1,63 @@
+import type { ObjectLiteral } from 'typeorm'
+import { DeclarationError } from '../errors'
+import { kindOf } from './call-arguments'
+
+/** Options of every operation. */
+export interface ByOptions<Entity = ObjectLiteral> {
+  /**
+   * Which of the entity's texts, by the name of its property, or by `as`; required where it has several.
+   * @default the only one
+   */
+  // The second type takes every string, and lets an editor suggest the properties.
+  readonly by?: Extract<keyof Entity, string> | (string & Record<never, never>)
+}
+
+/** Options of `findOrCreate`. */
+export interface FindOrCreateOptions<Entity = ObjectLiteral> extends ByOptions<Entity> {}
+
+/** Options of `findOrCreateMany`. */
+export interface FindOrCreateManyOptions<Entity = ObjectLiteral> extends ByOptions<Entity> {}
+
+/** Options of `findOneByText`. */
+export interface FindOneByTextOptions<Entity = ObjectLiteral> extends ByOptions<Entity> {}
+
+/** What an option takes. */
+interface Rule {
+  readonly takes: (value: unknown) => boolean
+  /** Completes "must be …". */
+  readonly expected: string
+}
+
+/** Every option of a call, whichever takes it. */
+type OptionName = 'by'
+
+const RULES: Readonly<Record<OptionName, Rule>> = {
+  by: { takes: (value) => typeof value === 'string', expected: 'the name of a unique text' },
+}
+
+type Operation = 'findOrCreate' | 'findOrCreateMany' | 'findOneByText'
+
+const TAKEN: Readonly<Record<Operation, readonly OptionName[]>> = {
+  findOrCreate: ['by'],
+  findOrCreateMany: ['by'],
+  findOneByText: ['by'],
+}
+
+/**
+ * JavaScript has no types, and an option that is ignored would do something else than was asked for.
+ *
+ * @throws DeclarationError for an option that the operation does not take, or a value that the option does not
+ */
+export function checkCallOptions(operation: Operation, options: object): void {
+  if (typeof options !== 'object' || options === null || Array.isArray(options)) {
+    throw new DeclarationError(`${operation}(): expected an object with options, got ${kindOf(options)}.`)
+  }
+  const taken: readonly string[] = TAKEN[operation]
+  for (const [name, value] of Object.entries(options)) {
+    if (!taken.includes(name)) {
+      throw new DeclarationError(`${operation}(): there is no option "${name}". It takes ${taken.join(', ')}.`)
+    }
+    const { takes, expected } = RULES[name as OptionName]
+    if (value !== undefined && !takes(value)) throw new DeclarationError(`${operation}(): ${name} must be ${expected}.`)
+  }
+}
