@@ -1,3 +1,5 @@
+import type { ObjectLiteral } from 'typeorm'
+
 /** Values of `code`; part of the public API, stable across versions. */
 export type UniqueTextErrorCode =
   | 'ATTEMPTS_EXHAUSTED'
@@ -7,6 +9,7 @@ export type UniqueTextErrorCode =
   | 'INVALID_DECLARATION'
   | 'SCHEMA_DRIFT'
   | 'TEXT_REJECTED'
+  | 'TEXT_TAKEN'
   | 'TRANSACTION_ABORTED'
   | 'UNSUPPORTED_DATABASE'
 
@@ -65,6 +68,45 @@ export class TextRejectedError extends UniqueTextError {
     this.offset = offset
   }
 }
+
+/** One text that another row holds. */
+export interface TakenText {
+  /** Name of the entity. */
+  readonly entity: string
+  /** Name of the declaration: the property, or `as` of a class. */
+  readonly property: string
+  /** Primary key of the row that holds the text, as a TypeORM id map; undefined where it cannot be known. */
+  readonly id: ObjectLiteral | undefined
+  /** 0-based position in what was asked; 0 for a single row. */
+  readonly row: number
+}
+
+/** Texts that must be free are taken; nothing was written. */
+export class TextTakenError extends UniqueTextError {
+  override readonly name = 'TextTakenError'
+  readonly code = 'TEXT_TAKEN'
+  /** Every text that was found taken, in the order asked. */
+  readonly taken: readonly TakenText[]
+
+  constructor(taken: readonly TakenText[], cause?: unknown) {
+    const list = taken.map(({ entity, property, id, row }) => {
+      const holder = id === undefined ? 'another row' : asJson(id)
+      const position = taken.length === 1 && row === 0 ? '' : `row ${row}: `
+      return `${position}"${property}" of ${entity} (held by ${holder})`
+    })
+    const shown = list.slice(0, MAX_TAKEN_SHOWN).join('; ')
+    const more = list.length > MAX_TAKEN_SHOWN ? `; and ${list.length - MAX_TAKEN_SHOWN} more` : ''
+    super(`Taken: ${shown}${more}. Use the row that holds the text, or give another text.`, cause)
+    this.taken = taken
+  }
+}
+
+/** A transformer may make a BigInt of a key, which JSON has not. */
+const asJson = (value: unknown): string =>
+  JSON.stringify(value, (_key, part: unknown) => (typeof part === 'bigint' ? String(part) : part))
+
+/** A message of a thousand names helps nobody; `taken` has all. */
+const MAX_TAKEN_SHOWN = 10
 
 /** The text of an `immutable` declaration was changed; nothing was written. */
 export class ImmutableTextError extends UniqueTextError {
@@ -137,7 +179,7 @@ export class DuplicateTextError extends UniqueTextError {
 
   constructor(property: string, ids: readonly unknown[]) {
     super(
-      `${ids.length} rows hold the same text for "${property}": ${JSON.stringify(ids)}. ` +
+      `${ids.length} rows hold the same text for "${property}": ${asJson(ids)}. ` +
         `Merge them, then run migration:generate to see which index or trigger is missing.`,
     )
     this.property = property
