@@ -1,15 +1,9 @@
 import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
-import { columnDefaults } from '../sql/catalog'
-import { tableName } from '../sql/text-table'
-import { ensureReady } from '../typeorm/readiness'
-import { byHash, type DistinctRow, inBatches, isMixed } from './batches'
-import { type EntityText, entityTextOf, onTable } from './entity-text'
-import { listensToInsert, listensToLoad } from './events'
 import { requireArray } from './call-arguments'
 import { checkCallOptions, type FindOrCreateManyOptions } from './call-options'
-import { newRowValues } from './row-values'
-import { type FindOrCreateManyResult, runBatch, writeResult } from './run-batch'
-import { Session } from './session'
+import { entityTextOf } from './entity-text'
+import { PreparedMany } from './prepared-many'
+import type { FindOrCreateManyResult } from './run-batch'
 
 export type { FindOrCreateManyResult } from './run-batch'
 
@@ -41,57 +35,4 @@ export async function findOrCreateMany<Entity extends ObjectLiteral>(
   const prepared = new PreparedMany<Entity>(entityTextOf(manager, entity, options.by))
   for (const values of inputs) prepared.add(values)
   return await prepared.run(manager)
-}
-
-/** A call in two halves: what needs no connection is done, so that it can be done while another batch is at the server. */
-export class PreparedMany<Entity extends ObjectLiteral> {
-  private readonly results: FindOrCreateManyResult<Entity>[] = []
-  private readonly rows = new Map<string, DistinctRow<Entity>>()
-
-  /** @param entityText what it selects is what the entities hold */
-  constructor(private readonly entityText: EntityText) {}
-
-  /** Normalizes and hashes one input. */
-  add(values: DeepPartial<Entity>): void {
-    const index = this.results.length
-    this.results.length += 1
-    try {
-      const row = newRowValues(this.entityText, values)
-      const known = this.rows.get(row.identity)
-      if (known) known.inputs.push(index)
-      else this.rows.set(row.identity, { inputs: [index], row, values })
-    } catch (error) {
-      // A transformer of the user's own may throw anything for one row.
-      this.results[index] = { error }
-    }
-  }
-
-  async run(manager: EntityManager): Promise<FindOrCreateManyResult<Entity>[]> {
-    if (this.rows.size === 0) return this.results
-    const session = await Session.open(manager)
-    try {
-      const { declaration } = this.entityText
-      const entityText = onTable(this.entityText, await ensureReady(declaration, session.query))
-      const rows = [...this.rows.values()].sort(byHash)
-      // Asked anew by each call: a default that was changed meanwhile counts for a single row at once.
-      const defaults = isMixed(rows) ? await columnDefaults(session.query, tableName(declaration.table)) : NO_DEFAULTS
-      const call = { session, entityText, defaults, results: this.results }
-      const batches = inBatches(call, rows, (row, error) => {
-        writeResult(call, row, { error })
-      })
-      for (const batch of batches) await runBatch(call, batch)
-    } finally {
-      await session.close()
-    }
-    return this.results
-  }
-}
-
-const NO_DEFAULTS: ReadonlyMap<string, string> = new Map()
-
-/** For those who count rows and do not look at them: entities hold their primary key only, unless a listener hears them. */
-export function withoutColumns(entityText: EntityText): EntityText {
-  if (listensToLoad(entityText) || listensToInsert(entityText)) return entityText
-  const { primaryColumns } = entityText.metadata
-  return { ...entityText, select: primaryColumns, readyTexts: new WeakMap() }
 }

@@ -15,7 +15,7 @@ import {
   groupBy,
 } from './batches'
 import { afterLoad, listensToInsert } from './events'
-import { findOrCreateRow, type FindOrCreateResult } from './find-or-create'
+import { findOrCreateRow, type FindOrCreateResult } from './find-or-create-row'
 import { hydrate } from './hydrate'
 import { backoffMilliseconds, MAX_ATTEMPTS } from './retry'
 import type { Session } from './session'
