@@ -1,0 +1,257 @@
+/** What Django checks of get_or_create and bulk_create, asked of our operations. */
+import {
+  Column,
+  type DataSource,
+  type DeepPartial,
+  Entity,
+  ManyToOne,
+  PrimaryColumn,
+  PrimaryGeneratedColumn,
+  type Relation,
+} from 'typeorm'
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { findOrCreate, findOrCreateMany, type FindOrCreateManyResult, UniqueText } from '../../../src'
+import { useDatabase } from '../../support/database'
+import { rejection } from '../../support/ledger'
+
+@Entity()
+class Publisher {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @Column({ type: 'text' }) name!: string
+}
+
+@Entity()
+class Person {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText() name!: string
+  @Column({ type: 'date', nullable: true }) birthday!: string | null
+  @Column({ type: 'varchar', length: 10, nullable: true }) nick!: string | null
+  @Column({ type: 'integer', default: 3 }) rank!: number
+  @ManyToOne(() => Publisher, { nullable: true }) publisher!: Relation<Publisher> | null
+}
+
+@Entity()
+class Book {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText({ scope: ['publisher'] }) name!: string
+  @ManyToOne(() => Publisher, { nullable: false }) publisher!: Relation<Publisher>
+}
+
+@Entity()
+class ManualKey {
+  @PrimaryColumn({ type: 'integer' }) id!: number
+  @UniqueText() data!: string
+}
+
+@Entity()
+class Nullables {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText({ nullable: true }) text!: string | null
+  @Column({ type: 'integer', nullable: true }) whole!: number | null
+  @Column({ type: 'boolean', nullable: true }) flag!: boolean | null
+  @Column({ type: 'timestamptz', nullable: true }) at!: Date | null
+  @Column({ type: 'jsonb', nullable: true }) json!: unknown
+  @Column({ type: 'bytea', nullable: true }) bytes!: Buffer | null
+  @Column({ type: 'uuid', nullable: true }) key!: string | null
+  @Column({ type: 'numeric', nullable: true }) exact!: string | null
+}
+
+const statements: string[] = []
+
+const db = useDatabase()
+let dataSource: DataSource
+
+beforeAll(async () => {
+  const logger = {
+    logQuery: (query: string) => void statements.push(query),
+    logQueryError: () => {},
+    logQuerySlow: () => {},
+    logSchemaBuild: () => {},
+    logMigration: () => {},
+    log: () => {},
+  }
+  dataSource = await db.dataSource([Publisher, Person, Book, ManualKey, Nullables], { logging: true, logger })
+})
+beforeEach(async () => {
+  await dataSource.query('TRUNCATE publisher, person, book, manual_key, nullables RESTART IDENTITY')
+})
+
+const createdOf = (results: readonly FindOrCreateManyResult<object>[]): unknown[] =>
+  results.map((result) => 'created' in result && result.created)
+
+describe('get_or_create', () => {
+  test('get_or_create_method_with_get: a row that stands is got', async () => {
+    const { manager } = dataSource
+    const john = await manager.save(manager.create(Person, { name: 'John', birthday: '1940-10-09' }))
+    expect(await findOrCreate(manager, Person, { name: 'John', birthday: '1999-09-09' })).toMatchObject({
+      created: false,
+      entity: { id: john.id, birthday: '1940-10-09' },
+    })
+    expect(await manager.count(Person)).toBe(1)
+  })
+
+  test('get_or_create_method_with_create: what else is given is stored', async () => {
+    const { manager } = dataSource
+    const { entity, created } = await findOrCreate(manager, Person, { name: 'George', birthday: '1943-02-25' })
+    expect(created).toBe(true)
+    expect(await manager.findOneBy(Person, { id: entity.id })).toMatchObject({ birthday: '1943-02-25', rank: 3 })
+  })
+
+  test('get_or_create_redundant_instance: the same call twice creates once', async () => {
+    const { manager } = dataSource
+    const calls = [1, 2].map(() => ({ name: 'George', birthday: '1943-02-25' }))
+    const told = []
+    for (const values of calls) told.push((await findOrCreate(manager, Person, values)).created)
+    expect(told).toEqual([true, false])
+    expect(await manager.count(Person)).toBe(1)
+  })
+
+  test('get_or_create_on_related_manager: equal names at two publishers are two books', async () => {
+    const { manager } = dataSource
+    const [acme, other] = await manager.save(manager.create(Publisher, [{ name: 'Acme' }, { name: 'Other' }]))
+    if (!acme || !other) throw new TypeError('Two were saved.')
+    const at = async (publisher: DeepPartial<Publisher>) =>
+      await findOrCreate(manager, Book, { name: 'The Book', publisher })
+    const first = await at(acme)
+    expect(first).toMatchObject({ created: true, entity: { name: 'The Book' } })
+    expect(await at(acme)).toMatchObject({ created: false, entity: { id: first.entity.id } })
+    // The key in place of the object.
+    expect(await at({ id: acme.id })).toMatchObject({ created: false, entity: { id: first.entity.id } })
+    expect(await at(other)).toMatchObject({ created: true })
+    expect(await manager.countBy(Book, { publisher: { id: acme.id } })).toBe(1)
+  })
+
+  test('create_with_duplicate_primary_key: a taken key is an error, and the row that has it stays', async () => {
+    const { manager } = dataSource
+    await findOrCreate(manager, ManualKey, { id: 1, data: 'Original' })
+    const different = findOrCreate(manager, ManualKey, { id: 1, data: 'Different' })
+    await expect(different).rejects.toMatchObject({ driverError: { code: '23505' } })
+    expect(await manager.find(ManualKey)).toEqual([{ id: 1, data: 'Original' }])
+  })
+
+  test("get_or_create_raises_IntegrityError_plus_traceback: the caller's own line is in the stack", async () => {
+    const { manager } = dataSource
+    await findOrCreate(manager, ManualKey, { id: 1, data: 'Original' })
+    const calledFromHere = async (): Promise<unknown> =>
+      await findOrCreate(manager, ManualKey, { id: 1, data: 'Different' })
+    expect((await rejection(calledFromHere())) as Error).toMatchObject({
+      stack: expect.stringContaining('calledFromHere'),
+    })
+  })
+
+  test('savepoint_rollback: a value that Postgres refuses leaves the connection usable', async () => {
+    const { manager } = dataSource
+    const refused = findOrCreate(manager, Person, { name: 'long', nick: 'longer than ten' })
+    await expect(refused).rejects.toMatchObject({ driverError: { code: '22001' } })
+    expect(await findOrCreate(manager, Person, { name: 'Bob' })).toMatchObject({ created: true })
+    // Bytes that are no UTF-8 are a lone surrogate here: refused before any SQL, in a transaction too.
+    await dataSource.transaction(async (inner) => {
+      await expect(findOrCreate(inner, Person, { name: '\ud800' })).rejects.toMatchObject({ code: 'TEXT_REJECTED' })
+      await findOrCreate(inner, Person, { name: 'Ross' })
+    })
+    expect(await manager.count(Person)).toBe(2)
+  })
+
+  test('get_or_create_integrityerror: a reference to nobody is refused, with the name of its constraint', async () => {
+    const nobody = findOrCreate(dataSource.manager, Person, { name: 'a', publisher: { id: 404 } })
+    await expect(nobody).rejects.toMatchObject({ driverError: { code: '23503', constraint: expect.any(String) } })
+    expect(await dataSource.manager.count(Person)).toBe(0)
+  })
+})
+
+describe('bulk_create', () => {
+  test('empty: no row, and no statement', async () => {
+    await findOrCreate(dataSource.manager, Person, { name: 'the table is known to be ready' })
+    statements.length = 0
+    expect(await findOrCreateMany(dataSource.manager, Person, [])).toEqual([])
+    expect(statements).toEqual([])
+  })
+
+  test('set_pk_and_query_efficiency: one statement for all, and every entity has its own id', async () => {
+    const { manager } = dataSource
+    await findOrCreate(manager, Person, { name: 'the table is known to be ready' })
+    statements.length = 0
+    const names = ['Germany', 'Netherlands', 'Czechia', 'Belgium']
+    const results = await findOrCreateMany(
+      manager,
+      Person,
+      names.map((name) => ({ name })),
+    )
+    expect(statements).toHaveLength(1)
+    for (const [index, result] of results.entries()) {
+      if ('error' in result) throw result.error
+      expect(await manager.findOneBy(Person, { id: result.entity.id })).toMatchObject({ name: names[index] })
+    }
+  })
+
+  test('large_batch: as many as one likes, with and without a key of their own', async () => {
+    const { manager } = dataSource
+    const rows = Array.from({ length: 3_000 }, (_, index) => ({
+      name: `person ${index}`,
+      ...(index % 2 === 0 ? { id: 100_000 + index } : {}),
+    }))
+    const results = await findOrCreateMany(manager, Person, rows)
+    expect(createdOf(results)).toEqual(rows.map(() => true))
+    expect(await manager.count(Person)).toBe(rows.length)
+    const ids = results.map((result) => ('entity' in result ? result.entity.id : undefined))
+    const even = (_: unknown, index: number) => index % 2 === 0
+    expect(ids.filter(even)).toEqual(rows.filter(even).map(({ id }) => id))
+  })
+
+  test('bulk_insert_nullable_fields: NULL beside values, in every column', async () => {
+    const { manager } = dataSource
+    const full = {
+      whole: 1,
+      flag: false,
+      at: new Date(0),
+      json: { a: null },
+      bytes: Buffer.from([0, 255]),
+      key: 'a2f1f1f0-0000-4000-8000-000000000001',
+      exact: '1.50',
+    }
+    const columns = Object.keys(full)
+    const rows = columns.map((name) => ({ ...full, [name]: null, text: `without ${name}` }))
+    const results = await findOrCreateMany(manager, Nullables, rows)
+    for (const [index, result] of results.entries()) expect(result).toMatchObject({ entity: rows[index] })
+    for (const row of rows) expect(await manager.findOneBy(Nullables, { text: row.text })).toMatchObject(row)
+  })
+
+  test('nullable_fk_after_parent: a parent that was saved before is referred to', async () => {
+    const { manager } = dataSource
+    const parent = await manager.save(manager.create(Publisher, { name: 'Acme' }))
+    await findOrCreateMany(manager, Person, [{ name: 'with', publisher: parent }, { name: 'without' }])
+    const found = await manager.find(Person, { relations: { publisher: true }, order: { name: 'ASC' } })
+    expect(found.map(({ publisher }) => publisher)).toEqual([parent, null])
+  })
+
+  test('ignore_conflicts_ignore: known rows, new rows and equal rows in one call, each told apart', async () => {
+    const { manager } = dataSource
+    await findOrCreateMany(manager, Person, [{ name: '1' }, { name: '2' }, { name: '3' }])
+    const again = await findOrCreateMany(manager, Person, [{ name: '2' }, { name: '3' }])
+    expect(createdOf(again)).toEqual([false, false])
+    expect(await manager.count(Person)).toBe(3)
+    const mixed = await findOrCreateMany(manager, Person, [{ name: '2' }, { name: '3' }, { name: '4' }, { name: '4' }])
+    expect(createdOf(mixed)).toEqual([false, false, true, false])
+    // Django has no key for what it ignored; here each has the one of its row.
+    expect(mixed.map((one) => 'entity' in one && one.entity.name)).toEqual(['2', '3', '4', '4'])
+    expect(await manager.count(Person)).toBe(4)
+    // Without it there is a problem.
+    await expect(manager.insert(Person, [{ name: '2' }, { name: '5' }])).rejects.toMatchObject({
+      driverError: { code: '23505' },
+    })
+    expect(await manager.count(Person)).toBe(4)
+  })
+
+  test('no_unnecessary_transaction: a batch without a bad row begins none', async () => {
+    await findOrCreate(dataSource.manager, Person, { name: 'the table is known to be ready' })
+    statements.length = 0
+    await findOrCreateMany(dataSource.manager, Person, [{ name: 'France' }, { name: 'Canada' }])
+    expect(statements.filter((sql) => /BEGIN|START|SAVEPOINT|COMMIT/iu.test(sql))).toEqual([])
+  })
+
+  test("the caller's objects are left as they are", async () => {
+    const rows = [{ name: 'a' }, { name: 'b', nick: 'n' }].map((row) => Object.freeze(row))
+    await findOrCreateMany(dataSource.manager, Person, Object.freeze(rows))
+    expect(rows).toEqual([{ name: 'a' }, { name: 'b', nick: 'n' }])
+  })
+})

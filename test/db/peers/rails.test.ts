@@ -1,0 +1,335 @@
+/** What Active Record checks of create_or_find_by, find_or_create_by and insert_all, asked of our operations. */
+import {
+  ChildEntity,
+  Column,
+  CreateDateColumn,
+  type DataSource,
+  Entity,
+  Index,
+  ManyToOne,
+  PrimaryColumn,
+  PrimaryGeneratedColumn,
+  type Relation,
+  TableInheritance,
+  UpdateDateColumn,
+} from 'typeorm'
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import {
+  findOneByText,
+  findOrCreate,
+  findOrCreateMany,
+  type FindOrCreateManyResult,
+  SchemaDriftError,
+  UniqueText,
+} from '../../../src'
+import { lowerCase } from '../../../src/text'
+import { untilBlocked } from '../../support/blocked'
+import { useDatabase } from '../../support/database'
+
+const STATUSES = ['proposed', 'written', 'published'] as const
+
+@Entity()
+class Author {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @Column({ type: 'text' }) name!: string
+}
+
+@Entity()
+class Book {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText() title!: string
+  @Index({ unique: true }) @Column({ type: 'text', nullable: true }) isbn!: string | null
+  @Column({ type: 'text', nullable: true }) format!: string | null
+  @Column({ type: 'enum', enum: STATUSES, default: 'proposed' }) status!: (typeof STATUSES)[number]
+  @CreateDateColumn({ type: 'timestamptz' }) createdAt!: Date
+  @UpdateDateColumn({ type: 'timestamptz' }) updatedAt!: Date
+}
+
+@Entity()
+class Essay {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText({ scope: ['author'] }) title!: string
+  @ManyToOne(() => Author, { nullable: false }) author!: Relation<Author>
+}
+
+@Entity()
+class Cart {
+  @PrimaryColumn({ type: 'integer' }) shop!: number
+  @PrimaryColumn({ type: 'integer' }) number!: number
+  @UniqueText() title!: string
+}
+
+@Entity()
+class Developer {
+  @PrimaryGeneratedColumn('identity', { type: 'integer', name: 'dev_id' }) id!: number
+  @UniqueText({ name: 'legacy_name' }) name!: string
+  @Column({ type: 'integer', name: 'legacy_pay', nullable: true }) salary!: number | null
+}
+
+@Entity()
+class External {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText({ normalize: lowerCase() }) reference!: string
+}
+
+@Entity()
+@TableInheritance({ column: { type: 'varchar', name: 'type' } })
+class Category {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText() name!: string
+}
+
+@ChildEntity()
+class SpecialCategory extends Category {}
+
+const db = useDatabase()
+const entities = [Author, Book, Essay, Cart, Developer, External, Category, SpecialCategory]
+let dataSource: DataSource
+
+beforeAll(async () => {
+  dataSource = await db.dataSource(entities)
+})
+beforeEach(async () => {
+  await dataSource.query('TRUNCATE author, book, essay, cart, developer, external, category RESTART IDENTITY')
+})
+
+/** Entities of a batch in which no row is bad. */
+function entitiesOf<E>(results: readonly FindOrCreateManyResult<E>[]): E[] {
+  return results.map((result) => {
+    if ('error' in result) throw result.error
+    return result.entity
+  })
+}
+
+describe('find_or_create_by and create_or_find_by', () => {
+  test('create_or_find_by: the row that stands is given back, another text gets another row', async () => {
+    const { manager } = dataSource
+    expect(await findOneByText(manager, Book, { title: 'bob' })).toBeNull()
+    const bob = await manager.save(manager.create(Book, { title: 'bob' }))
+    expect((await findOrCreate(manager, Book, { title: 'bob' })).entity.id).toBe(bob.id)
+    expect((await findOrCreate(manager, Book, { title: 'cat' })).entity.id).not.toBe(bob.id)
+  })
+
+  test('create_or_find_by_within_transaction: a text that is taken leaves the transaction usable', async () => {
+    const bob = await dataSource.manager.save(dataSource.manager.create(Book, { title: 'bob' }))
+    await dataSource.transaction(async (manager) => {
+      expect((await findOrCreate(manager, Book, { title: 'bob' })).entity.id).toBe(bob.id)
+      expect((await findOrCreate(manager, Book, { title: 'cat' })).entity.id).not.toBe(bob.id)
+    })
+    expect(await dataSource.manager.count(Book)).toBe(2)
+  })
+
+  // Rails looks for all attributes and then finds nothing: RecordNotFound.
+  test('create_or_find_by_with_non_unique_attributes: the text decides alone, and the row keeps what it has', async () => {
+    const { manager } = dataSource
+    await findOrCreate(manager, Book, { title: 'bob', format: 'the builder' })
+    const again = await findOrCreate(manager, Book, { title: 'bob', format: 'the cat' })
+    expect(again).toMatchObject({ created: false, entity: { format: 'the builder' } })
+  })
+
+  test('find_or_create_by: an object that was created is stored, and equals what is found after it', async () => {
+    const { manager } = dataSource
+    const first = await findOrCreate(manager, Book, { title: 'bob' })
+    expect(await manager.findOneBy(Book, { id: first.entity.id })).toEqual(first.entity)
+    expect((await findOrCreate(manager, Book, { title: 'bob' })).entity).toEqual(first.entity)
+  })
+
+  test('find_or_create_by!: a row that lacks a required column is refused; a batch goes on without it', async () => {
+    await dataSource.transaction(async (manager) => {
+      const [refused, made] = await findOrCreateMany(manager, Cart, [
+        { title: 'no shop' },
+        { shop: 1, number: 1, title: 'with shop' },
+      ])
+      expect(refused).toMatchObject({ error: { driverError: { code: '23502', column: 'shop' } } })
+      expect(made).toMatchObject({ created: true })
+    })
+    expect(await dataSource.manager.find(Cart)).toMatchObject([{ title: 'with shop' }])
+  })
+
+  test('find_or_create_by race: the one who waited gets the row of the one who was first', async () => {
+    const observer = await db.client()
+    let second: ReturnType<typeof findOrCreate<Book>> | undefined
+    const first = await dataSource.transaction(async (manager) => {
+      const made = await findOrCreate(manager, Book, { title: 'bob' })
+      second = findOrCreate(dataSource.manager, Book, { title: 'bob' })
+      await untilBlocked(observer)
+      return made
+    })
+    expect(await second).toMatchObject({ created: false, entity: { id: first.entity.id } })
+  })
+
+  test('find_or_create_by race: when the first one rolls back, the one who waited creates', async () => {
+    const observer = await db.client()
+    let second: ReturnType<typeof findOrCreate<Book>> | undefined
+    const first = dataSource.transaction(async (manager) => {
+      await findOrCreate(manager, Book, { title: 'bob' })
+      second = findOrCreate(dataSource.manager, Book, { title: 'bob' })
+      await untilBlocked(observer)
+      throw new Error('of the caller')
+    })
+    await expect(first).rejects.toThrow('of the caller')
+    expect(await second).toMatchObject({ created: true, entity: { title: 'bob' } })
+  })
+})
+
+describe('insert_all', () => {
+  test('insert_all_should_handle_empty_arrays: nothing in, nothing out', async () => {
+    expect(await findOrCreateMany(dataSource.manager, Book, [])).toEqual([])
+  })
+
+  test('insert_all_returns_primary_key: every row comes back with the id that it has', async () => {
+    const { manager } = dataSource
+    const titles = ['Rework', 'Peopleware', 'About Face']
+    const made = entitiesOf(
+      await findOrCreateMany(
+        manager,
+        Book,
+        titles.map((title) => ({ title })),
+      ),
+    )
+    expect(made.map(({ title }) => title)).toEqual(titles)
+    expect(await manager.find(Book, { order: { id: 'ASC' } })).toEqual(made.toSorted((a, b) => a.id - b.id))
+  })
+
+  test('insert_all_can_skip_duplicate_records: a row that stands is not inserted again', async () => {
+    const { manager } = dataSource
+    const { entity } = await findOrCreate(manager, Book, { title: 'Rework' })
+    const [known, fresh] = await findOrCreateMany(manager, Book, [{ title: 'Rework' }, { title: 'Remote' }])
+    expect(known).toMatchObject({ created: false, entity: { id: entity.id } })
+    expect(fresh).toMatchObject({ created: true })
+    expect(await manager.count(Book)).toBe(2)
+  })
+
+  test('insert_all_with_skip_duplicates_and_autonumber_id_not_given: twins in one call make one row', async () => {
+    const { manager } = dataSource
+    const [first, second] = await findOrCreateMany(manager, Book, [{ title: 'Refactoring' }, { title: 'Refactoring' }])
+    expect([first, second]).toMatchObject([{ created: true }, { created: false }])
+    expect(await manager.count(Book)).toBe(1)
+  })
+
+  test('insert_all_with_skip_duplicates_and_autonumber_id_given: the first of the twins gives the id', async () => {
+    const { manager } = dataSource
+    const twins = [
+      { id: 200, title: 'Refactoring' },
+      { id: 201, title: 'Refactoring' },
+    ]
+    const made = entitiesOf(await findOrCreateMany(manager, Book, twins))
+    expect(made.map(({ id }) => id)).toEqual([200, 200])
+    expect((await manager.find(Book)).map(({ id }) => id)).toEqual([200])
+  })
+
+  test('skip_duplicates_strategy_does_not_secretly_upsert: other columns of the row stay', async () => {
+    const { manager } = dataSource
+    await findOrCreate(manager, Book, { title: 'Refactoring', format: 'expected' })
+    const [found] = await findOrCreateMany(manager, Book, [{ title: 'Refactoring', format: 'unexpected' }])
+    expect(found).toMatchObject({ created: false, entity: { format: 'expected' } })
+    expect(await manager.findOneByOrFail(Book, { title: 'Refactoring' })).toMatchObject({ format: 'expected' })
+  })
+
+  test('insert_all_will_raise_if_duplicates_are_skipped_only_for_a_certain_conflict_target: another index tells', async () => {
+    const { manager } = dataSource
+    await findOrCreate(manager, Book, { title: 'Rework', isbn: '1' })
+    const [refused, made] = await findOrCreateMany(manager, Book, [{ title: 'Remote', isbn: '1' }, { title: 'Renote' }])
+    expect(refused).toMatchObject({ error: { driverError: { code: '23505', table: 'book' } } })
+    expect(made).toMatchObject({ created: true })
+  })
+
+  test('insert_all_and_upsert_all_raises_when_index_is_missing: nothing is written without the index', async () => {
+    const other = await db.dataSource([Author], { schema: 'no_index', synchronize: false })
+    await other.query('CREATE SCHEMA no_index')
+    @Entity({ schema: 'no_index' })
+    class Bare {
+      @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+      @UniqueText() text!: string
+    }
+    const bare = await db.dataSource([Bare])
+    const [{ name }] = (await bare.query(
+      `SELECT indexname AS name FROM pg_indexes WHERE schemaname = 'no_index' AND indexname NOT LIKE 'PK%'`,
+    )) as [{ name: string }]
+    await bare.query(`DROP INDEX no_index."${name}"`)
+    await expect(findOrCreateMany(bare.manager, Bare, [{ text: 'a' }])).rejects.toBeInstanceOf(SchemaDriftError)
+    expect(await bare.manager.count(Bare)).toBe(0)
+  })
+
+  test('insert_all_and_upsert_all_with_expression_index: texts that are normalized alike are one', async () => {
+    const { manager } = dataSource
+    const { entity } = await findOrCreate(manager, External, { reference: 'abc' })
+    const [found] = await findOrCreateMany(manager, External, [{ reference: 'ABC' }])
+    expect(found).toMatchObject({ created: false, entity: { id: entity.id, reference: 'abc' } })
+  })
+
+  test('insert_all_and_upsert_all_works_with_composite_primary_keys: the text finds the row, whatever its key', async () => {
+    const { manager } = dataSource
+    await findOrCreateMany(manager, Cart, [{ shop: 1, number: 1, title: 'mine' }])
+    const results = await findOrCreateMany(manager, Cart, [
+      { shop: 9, number: 9, title: 'mine' },
+      { shop: 2, number: 3, title: 'other' },
+      { shop: 1, number: 1, title: 'the key is taken' },
+    ])
+    expect(results).toMatchObject([
+      { created: false, entity: { shop: 1, number: 1 } },
+      { created: true, entity: { shop: 2, number: 3 } },
+      { error: { driverError: { code: '23505' } } },
+    ])
+  })
+
+  test('insert_all_and_upsert_all_with_aliased_attributes: columns may be called otherwise', async () => {
+    const { manager } = dataSource
+    const [made] = await findOrCreateMany(manager, Developer, [{ name: 'Alice', salary: 7 }])
+    expect(made).toMatchObject({ entity: { id: 1, name: 'Alice', salary: 7 } })
+    expect(await dataSource.query('SELECT dev_id, legacy_name, legacy_pay FROM developer')).toEqual([
+      { dev_id: 1, legacy_name: 'Alice', legacy_pay: 7 },
+    ])
+  })
+
+  test('insert_all_and_upsert_all_with_sti: rows become rows of the class that was asked', async () => {
+    const { manager } = dataSource
+    await findOrCreateMany(manager, SpecialCategory, [{ name: 'First' }])
+    await findOrCreateMany(manager, Category, [{ name: 'Second' }])
+    const found = await manager.find(Category, { order: { name: 'ASC' } })
+    expect(found.map(({ constructor }) => constructor)).toEqual([SpecialCategory, Category])
+  })
+
+  test('insert_all_with_enum_values: each row keeps its own', async () => {
+    const rows = [
+      { title: 'Rework', status: 'published' },
+      { title: 'Remote', status: 'proposed' },
+      { title: 'of its own accord' },
+    ] as const
+    const made = entitiesOf(await findOrCreateMany(dataSource.manager, Book, rows))
+    expect(made.map(({ status }) => status)).toEqual(['published', 'proposed', 'proposed'])
+  })
+
+  test('insert_all_on_relation: the author is the scope, by object or by id', async () => {
+    const { manager } = dataSource
+    const [jimmy, bob] = await manager.save(manager.create(Author, [{ name: 'Jimmy' }, { name: 'Bob' }]))
+    if (!jimmy || !bob) throw new TypeError('Two were saved.')
+    const results = await findOrCreateMany(manager, Essay, [
+      { title: 'My little book', author: jimmy },
+      { title: 'My little book', author: { id: jimmy.id } },
+      { title: 'My little book', author: bob },
+    ])
+    expect(results.map((one) => 'created' in one && one.created)).toEqual([true, false, true])
+    expect(await manager.countBy(Essay, { author: { id: jimmy.id } })).toBe(1)
+  })
+
+  test('insert_all sets timestamps of a created row, to the microsecond that the server has', async () => {
+    const { manager } = dataSource
+    const { entity } = await findOrCreate(manager, Book, { title: 'new' })
+    expect(entity.createdAt).toBeInstanceOf(Date)
+    expect(await manager.findOneByOrFail(Book, { id: entity.id })).toEqual(entity)
+    const given = new Date('2010-01-01T12:00:00Z')
+    const old = await findOrCreate(manager, Book, { title: 'old', createdAt: given })
+    expect(old.entity.createdAt).toEqual(given)
+  })
+
+  test('a row that is found is not touched: no timestamp, no new row version', async () => {
+    const { manager } = dataSource
+    await findOrCreate(manager, Book, { title: 'found' })
+    const version = async (): Promise<unknown> => await dataSource.query('SELECT xmin, "updatedAt" FROM book')
+    const before = await version()
+    await findOrCreate(manager, Book, { title: 'found', format: 'other' })
+    await findOrCreateMany(manager, Book, [{ title: 'found', format: 'other' }])
+    expect(await version()).toEqual(before)
+  })
+})
