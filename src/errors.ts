@@ -206,10 +206,7 @@ export class SchemaDriftError extends UniqueTextError {
     const list = findings
       .map(({ kind, object, name, detail }) => `${object} "${name}" is ${kind}${detail ? ` (${detail})` : ''}`)
       .join('; ')
-    super(
-      `Table "${table}" is not ready: ${list}. Wrap the DataSource in withUniqueText(), ` +
-        `then run migration:generate and migration:run.`,
-    )
+    super(`Table "${table}" is not ready: ${list}. Run migration:generate, then migration:run.`)
     this.findings = findings
   }
 }

@@ -27,7 +27,7 @@ export async function loadDataSource(file: string): Promise<DataSource> {
   throw new DataSourceFileError(
     only
       ? `"${file}" exports several DataSources. Export only one.`
-      : `"${file}" exports no DataSource. Export one: export default withUniqueText(new DataSource({ … })).`,
+      : `"${file}" exports no DataSource. Export one: export default new DataSource({ … }).`,
   )
 }
 

@@ -1,5 +1,5 @@
 import type { EntityMetadata, ObjectLiteral } from 'typeorm'
-import { StoredTextSubscriber } from '../typeorm/subscriber'
+import { isOurs } from '../typeorm/subscriber'
 import type { EntityText } from './entity-text'
 import type { Session } from './session'
 
@@ -13,8 +13,7 @@ export function listensToInsert({ metadata, dataSource }: EntityText): boolean {
     beforeInsertListeners.length + afterInsertListeners.length > 0 ||
     dataSource.subscribers.some(
       (subscriber) =>
-        !(subscriber instanceof StoredTextSubscriber) &&
-        (subscriber.beforeInsert !== undefined || subscriber.afterInsert !== undefined),
+        !isOurs(subscriber) && (subscriber.beforeInsert !== undefined || subscriber.afterInsert !== undefined),
     )
   )
 }

@@ -1,5 +1,5 @@
 import type { DataSource, QueryRunner } from 'typeorm'
-import { RollbackSubscriber } from '../typeorm/subscriber'
+import { isOurs } from '../typeorm/subscriber'
 
 /** A statement on its way, as TypeORM's logger and subscribers know it. */
 export interface SentQuery {
@@ -38,7 +38,5 @@ export async function tellFailure({ dataSource, queryRunner, sql, values }: Sent
 }
 
 function isHeard({ subscribers }: DataSource): boolean {
-  return subscribers.some(
-    (one) => !(one instanceof RollbackSubscriber) && (one.beforeQuery !== undefined || one.afterQuery !== undefined),
-  )
+  return subscribers.some((one) => !isOurs(one) && (one.beforeQuery !== undefined || one.afterQuery !== undefined))
 }

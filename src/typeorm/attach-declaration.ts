@@ -1,12 +1,14 @@
-import type { EntityMetadata } from 'typeorm'
+import type { DataSource, EntityMetadata } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { checkExpression } from '../sql/text-table'
 import { forbidOtherIndexes, forbidTakenNames } from './conflicts'
 import { normalizeColumn } from './normalize-column'
 import type { RawDeclaration } from './options'
-import { type ColumnMetadata, type Declaration, registry, rootOf } from './registry'
+import { type ColumnMetadata, dataSourceOf, type Declaration, registry, rootOf } from './registry'
 import { resolveDeclaration } from './resolve-declaration'
-import { requireMetadataInternals } from './supported'
+import { hookSchemaBuilder } from './schema-hook'
+import { subscribe } from './subscriber'
+import { requireInternals, requireMetadataInternals, requirePostgres } from './supported'
 
 /** The parts of TypeORM's IndexMetadata that are used here; the class is not exported with its fields. */
 interface IndexMetadata {
@@ -19,20 +21,30 @@ interface IndexMetadata {
 /**
  * The door to TypeORM: called while a DataSource builds the metadata of an entity, at the one moment when the columns
  * have their final names and the checks are not yet built. Resolves the declaration, once per DataSource, and makes it
- * take effect there: registered, its columns and index named, its check added, its texts normalized.
+ * take effect there: registered, its columns and index named, its check added, its texts normalized. The DataSource
+ * gets the schema hook and our subscribers, whoever made it.
  * docs/how-it-hooks-into-typeorm.md follows the whole way.
  *
  * @param index the IndexMetadata that TypeORM calls the index's `columns` function on
  * @returns the property paths of the unique index, which is what TypeORM asked for
  * @throws DeclarationError, UnsupportedDatabaseError
  */
-export function attachDeclaration(index: unknown, raw: RawDeclaration): string[] {
+export function attachDeclaration(index: object, raw: RawDeclaration): string[] {
   requireMetadataInternals(index)
   const metadata = rootOf(index.entityMetadata)
+  attachDataSource(dataSourceOf(metadata), `@UniqueText on ${metadata.name}.${raw.name}`)
   const known = registry.declarations.get(metadata)?.find(({ name }) => name === raw.name)
   const declaration = known ?? attach(index, metadata, raw)
   hideFromReturning(index.entityMetadata, declaration.hidden)
   return [...declaration.scope, ...declaration.hidden.slice(0, 2)].map(({ propertyPath }) => propertyPath)
+}
+
+/** Once per `initialize()`, which has made the list of subscribers and connected, but built no schema. */
+function attachDataSource(dataSource: DataSource, what: string): void {
+  requirePostgres(dataSource, what)
+  requireInternals(dataSource)
+  hookSchemaBuilder(dataSource)
+  subscribe(dataSource)
 }
 
 function attach(index: IndexMetadata, metadata: EntityMetadata, raw: RawDeclaration): Declaration {

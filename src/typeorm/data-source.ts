@@ -1,8 +1,8 @@
-import { type DataSource, EventSubscriber, getMetadataArgsStorage } from 'typeorm'
-import { DeclarationError, UnsupportedDatabaseError } from '../errors'
+import type { DataSource } from 'typeorm'
+import { DeclarationError } from '../errors'
 import { type DataSourceSettings, registry } from './registry'
 import { hookSchemaBuilder } from './schema-hook'
-import { RollbackSubscriber, StoredTextSubscriber } from './subscriber'
+import { requirePostgres } from './supported'
 
 /** Options of `withUniqueText`. */
 export interface UniqueTextDataSourceOptions {
@@ -22,51 +22,46 @@ export interface UniqueTextDataSourceOptions {
   readonly tenantsBySearchPath?: boolean
 }
 
-EventSubscriber()(StoredTextSubscriber)
-// As the first, whatever was loaded before us: what others send when they hear of a rollback is still before it.
-getMetadataArgsStorage().entitySubscribers.unshift({ target: RollbackSubscriber })
+const DEFAULTS: DataSourceSettings = { prepare: true, tenantsBySearchPath: false }
 
 /**
- * Prepares a DataSource that is not initialised yet: TypeORM's own `migration:generate`, `schema:log`, `schema:sync`
- * and `synchronize` then also create and change the guard, and `save` puts the stored text back on its entity.
+ * Gives a DataSource that is not initialised yet options of this package. A DataSource whose entities declare unique
+ * texts needs no other preparation. One from which the last declaration has gone does: only so do TypeORM's
+ * `migration:generate`, `schema:log`, `schema:sync` and `synchronize` also remove the guard that the table still has.
+ *
+ * Called again, it changes the options that are given and leaves the others as they are.
  *
  * @returns the same DataSource
  * @throws UnsupportedDatabaseError if it is not of type `postgres`
  * @throws DeclarationError if it is initialised already, and for an option that does not exist
  * @example
  * ```ts
- * export default withUniqueText(new DataSource({ type: 'postgres', url, entities: [Page], migrations: ['migrations/*.js'] }))
+ * export default withUniqueText(new DataSource({ type: 'postgres', url, entities: [Page] }), { prepare: false })
  * ```
  */
 export function withUniqueText<T extends DataSource>(dataSource: T, options: UniqueTextDataSourceOptions = {}): T {
-  const settings = toSettings(options)
-  const { type, subscribers = [] } = dataSource.options
-  if (type !== 'postgres') {
-    throw new UnsupportedDatabaseError(
-      `typeorm-unique-text needs PostgreSQL, and this DataSource is of type "${type}". Use type "postgres".`,
-    )
-  }
+  const settings = toSettings(options, registry.settings.get(dataSource))
+  requirePostgres(dataSource, 'typeorm-unique-text')
   if (dataSource.isInitialized) {
-    throw new DeclarationError('withUniqueText() must be called before initialize().')
+    throw new DeclarationError(
+      'withUniqueText() must be called before initialize(). Move the call to `new DataSource`.',
+    )
   }
   hookSchemaBuilder(dataSource)
   registry.settings.set(dataSource, settings)
-  const list = Array.isArray(subscribers) ? [...subscribers] : Object.values(subscribers)
-  const ours = [RollbackSubscriber, StoredTextSubscriber].filter((one) => !list.includes(one))
-  if (ours.length > 0) dataSource.setOptions({ subscribers: [...list, ...ours] })
   return dataSource
 }
 
 /** JavaScript has no types, and a mistake here would send prepared statements through a pooler that loses them. */
-function toSettings(options: UniqueTextDataSourceOptions): DataSourceSettings {
-  const { prepare = true, tenantsBySearchPath = false, ...others } = options
-  const [unknown] = Object.keys(others)
-  if (unknown !== undefined) {
-    throw new DeclarationError(`withUniqueText(): there is no option "${unknown}". Remove it.`)
+function toSettings(options: UniqueTextDataSourceOptions, before = DEFAULTS): DataSourceSettings {
+  for (const [name, value] of Object.entries(options)) {
+    if (!(name in DEFAULTS)) {
+      throw new DeclarationError(`withUniqueText(): there is no option "${name}". Remove it.`)
+    }
+    if (value !== undefined && typeof value !== 'boolean') {
+      throw new DeclarationError(`withUniqueText(): ${name} must be true or false.`)
+    }
   }
-  const settings = { prepare, tenantsBySearchPath }
-  for (const [name, value] of Object.entries(settings)) {
-    if (typeof value !== 'boolean') throw new DeclarationError(`withUniqueText(): ${name} must be true or false.`)
-  }
-  return settings
+  const { prepare = before.prepare, tenantsBySearchPath = before.tenantsBySearchPath } = options
+  return { prepare, tenantsBySearchPath }
 }

@@ -195,7 +195,7 @@ function classDeclaration(where: string, options: UniqueTextClassOptions): RawDe
 
 /** Not an arrow function: TypeORM calls it as a method of its IndexMetadata. docs/how-it-hooks-into-typeorm.md has more. */
 function indexColumns(raw: RawDeclaration): IndexColumns {
-  function columns(this: unknown): string[] {
+  function columns(this: object): string[] {
     return attachDeclaration(this, raw)
   }
   return Object.assign(columns, { [RAW]: raw })

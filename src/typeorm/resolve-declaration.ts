@@ -1,6 +1,5 @@
 import { createHash } from 'node:crypto'
 import { type EntityMetadata, getMetadataArgsStorage } from 'typeorm'
-import { UnsupportedDatabaseError } from '../errors'
 import { fitName, joinNames } from '../sql/identifier'
 import { checkExpression, type TextTable } from '../sql/text-table'
 import { findHidden, scopeColumns, textColumn } from './declared-columns'
@@ -14,16 +13,9 @@ import { dataSourceOf, type Declaration } from './registry'
  *
  * @param target the class that the decorator stands on
  * @throws DeclarationError where it contradicts the entity
- * @throws UnsupportedDatabaseError if the DataSource is not of type `postgres`
  */
 export function resolveDeclaration(metadata: EntityMetadata, raw: RawDeclaration, target: unknown): Declaration {
   const where = `${metadata.name}.${raw.name}`
-  const { type } = dataSourceOf(metadata).options
-  if (type !== 'postgres') {
-    throw new UnsupportedDatabaseError(
-      `@UniqueText on ${where} needs PostgreSQL, and this DataSource is of type "${type}". Use type "postgres".`,
-    )
-  }
   const text = raw.columns.map(({ property, prefix, normalizer }) => {
     const column = textColumn(metadata, property, where)
     return { column, prefix, normalizer, transformed: column.transformer !== undefined }

@@ -7,7 +7,7 @@ import { changeDeclarations } from './change-declarations'
 import { dryRun, recorderOf } from './dry-run'
 import { type EntityGuards, findGuards } from './installed-guards'
 import { emit } from './record-ddl'
-import { requireBuilderInternals, requireInternals, requireRunInternals } from './supported'
+import { missingInternal, requireInternals } from './supported'
 
 /** The protected parts of TypeORM's RdbmsSchemaBuilder that the hook stands on. */
 interface SchemaBuilder {
@@ -27,21 +27,21 @@ interface Driver {
 const HOOKED = Symbol.for('typeorm-unique-text.hooked')
 
 /**
- * Makes every TypeORM command that synchronizes or generates emit the guards, by one change of this driver instance.
+ * Makes every TypeORM command that synchronizes or generates emit the guards, by one change of this driver instance,
+ * whichever copy of this package makes it.
  *
  * @throws UnsupportedDatabaseError if this version of TypeORM lacks what the hook stands on
  */
 export function hookSchemaBuilder(dataSource: DataSource): void {
-  requireInternals(dataSource)
   const driver = dataSource.driver as unknown as Driver & { [HOOKED]?: true }
   if (driver[HOOKED]) return
+  if (typeof driver.createSchemaBuilder !== 'function') throw missingInternal('PostgresDriver', 'createSchemaBuilder')
   const create = driver.createSchemaBuilder.bind(driver)
   driver.createSchemaBuilder = () => {
+    requireInternals(dataSource, create)
     const builder = create()
-    requireBuilderInternals(builder)
     const original = builder.executeSchemaSyncOperationsInProperOrder.bind(builder)
     builder.executeSchemaSyncOperationsInProperOrder = async () => {
-      requireRunInternals(builder.queryRunner, driver)
       await synchronizeWithGuards(builder, driver, original)
     }
     return builder

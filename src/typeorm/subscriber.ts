@@ -1,5 +1,6 @@
 import type {
   BeforeQueryEvent,
+  DataSource,
   EntityMetadata,
   EntitySubscriberInterface,
   InsertEvent,
@@ -11,8 +12,25 @@ import { savepoint } from '../sql/statements'
 import { normalizedValues } from './normalized-values'
 import { declarationsOf, registry } from './registry'
 
+/** Known to every copy of this package in the process. */
+const OURS = Symbol.for('typeorm-unique-text.subscriber')
+
+export function isOurs(subscriber: object): boolean {
+  return OURS in subscriber
+}
+
+/**
+ * As the first: what others send when they hear of a rollback is still before it, and what they are told after an
+ * insert is what is stored. TypeORM makes the list anew on each `initialize()`.
+ */
+export function subscribe({ subscribers }: DataSource): void {
+  if (!subscribers.some(isOurs)) subscribers.unshift(new RollbackSubscriber(), new StoredTextSubscriber())
+}
+
 /** After `save` and `insert`, makes the entity hold what the database holds: the normalized text. */
-export class StoredTextSubscriber implements EntitySubscriberInterface {
+class StoredTextSubscriber implements EntitySubscriberInterface {
+  readonly [OURS] = true
+
   beforeInsert({ metadata, entity }: InsertEvent<ObjectLiteral>): void {
     for (const declaration of declarationsOf(metadata)) Object.assign(entity, normalizedValues(declaration, entity))
   }
@@ -38,7 +56,9 @@ export class StoredTextSubscriber implements EntitySubscriberInterface {
 }
 
 /** Told before the server is: a call that is under way must not send anything after it. */
-export class RollbackSubscriber implements EntitySubscriberInterface {
+class RollbackSubscriber implements EntitySubscriberInterface {
+  readonly [OURS] = true
+
   beforeQuery({ query, queryRunner }: BeforeQueryEvent): void {
     if (query === savepoint.rollBack || !/^\s*ROLLBACK\b/i.test(query)) return
     registry.rollbacks.set(queryRunner, (registry.rollbacks.get(queryRunner) ?? 0) + 1)

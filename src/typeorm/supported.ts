@@ -31,80 +31,114 @@ export function requireBuildable(server: ServerState): void {
   }
 }
 
-type Kind = 'function' | 'array' | 'boolean' | 'object' | 'string'
-
-interface Internal {
-  readonly owner: string
-  readonly name: string
-  readonly kind: Kind
+/** @throws UnsupportedDatabaseError for a DataSource of another database */
+export function requirePostgres({ options: { type } }: DataSource, what: string): void {
+  if (type === 'postgres') return
+  throw new UnsupportedDatabaseError(
+    `${what} needs PostgreSQL, and this DataSource is of type "${type}". Use type "postgres".`,
+  )
 }
 
-const internals = (owner: string, kind: Kind, ...names: string[]): Internal[] =>
-  names.map((name) => ({ owner, name, kind }))
-
-const DATA_SOURCE = internals('DataSource', 'function', 'setOptions', 'createQueryRunner')
-const DRIVER = internals('PostgresDriver', 'function', 'createSchemaBuilder', 'normalizeType', 'getColumnLength')
-const BUILDER = [
-  ...internals(
-    'RdbmsSchemaBuilder',
-    'function',
-    'executeSchemaSyncOperationsInProperOrder',
-    'getTablePath',
-    'createNewIndices',
-  ),
-  ...internals('RdbmsSchemaBuilder', 'array', 'entityToSyncMetadatas'),
-]
-const QUERY_RUNNER = [
-  ...internals('PostgresQueryRunner', 'function', 'executeQueries', 'enableSqlMemory', 'disableSqlMemory'),
-  ...internals('PostgresQueryRunner', 'function', 'getMemorySql', 'clearSqlMemory'),
-  ...internals('PostgresQueryRunner', 'array', 'loadedTables', 'loadedViews'),
-  ...internals('PostgresQueryRunner', 'boolean', 'sqlMemoryMode'),
-]
-const INDEX = internals('IndexMetadata', 'object', 'entityMetadata')
-const ENTITY = [
-  ...internals('EntityMetadata', 'function', 'getInsertionReturningColumns'),
-  ...internals('EntityMetadata', 'array', 'columns', 'primaryColumns', 'relations', 'indices', 'uniques', 'checks'),
-  ...internals('EntityMetadata', 'array', 'inheritanceTree'),
-]
-const CONNECTED_DRIVER = internals('PostgresDriver', 'string', 'searchSchema')
+/** `any`: it is there, whatever it holds. */
+type Kind = 'function' | 'array' | 'boolean' | 'object' | 'string' | 'any'
+type Parts = { readonly [kind in Kind]?: readonly string[] }
 
 /**
- * Looks for every part of TypeORM that it does not promise and this package stands on, before any is used.
+ * All that is protected, private or undocumented in TypeORM and used here, by the class that has it. What is used of
+ * TypeORM for the first time goes in here.
+ */
+export const INTERNALS: Readonly<Record<string, Parts>> = {
+  DataSource: {
+    function: ['createQueryRunner'],
+    array: ['subscribers'],
+    object: ['driver', 'logger', 'namingStrategy'],
+  },
+  PostgresDriver: {
+    function: ['createSchemaBuilder', 'normalizeType', 'getColumnLength', 'prepareHydratedValue'],
+    // null where the search_path leads nowhere.
+    any: ['searchSchema'],
+  },
+  RdbmsSchemaBuilder: {
+    function: ['executeSchemaSyncOperationsInProperOrder', 'getTablePath', 'createNewIndices'],
+    array: ['entityToSyncMetadatas'],
+  },
+  PostgresQueryRunner: {
+    function: ['executeQueries', 'enableSqlMemory', 'disableSqlMemory', 'getMemorySql', 'clearSqlMemory'],
+    array: ['loadedTables', 'loadedViews'],
+    boolean: ['sqlMemoryMode'],
+    object: ['broadcaster'],
+  },
+  Broadcaster: { function: ['broadcast'] },
+  IndexMetadata: { object: ['entityMetadata'] },
+  EntityMetadata: {
+    function: ['getInsertionReturningColumns', 'create'],
+    string: ['tableName', 'tableType'],
+    array: [
+      'columns',
+      'primaryColumns',
+      'relations',
+      'indices',
+      'uniques',
+      'checks',
+      'inheritanceTree',
+      'childEntityMetadatas',
+      'beforeInsertListeners',
+      'afterInsertListeners',
+      'afterLoadListeners',
+    ],
+  },
+  ColumnMetadata: {
+    function: ['getEntityValue', 'setEntityValue'],
+    string: ['propertyPath', 'databaseName', 'databasePath', 'databaseNameWithoutPrefixes'],
+    boolean: ['isNullable', 'isSelect', 'isInsert', 'isVirtual'],
+  },
+}
+
+const checked = new WeakSet<object>()
+
+/**
+ * Looks once for every part of TypeORM that it does not promise and this package stands on, before any is used.
  *
+ * @param dataSource connected: its metadata is being built, or its schema
+ * @param createBuilder as the driver's own
  * @throws UnsupportedDatabaseError which names the one that is missing
  */
-export function requireInternals(dataSource: DataSource): void {
-  requireAll(dataSource, DATA_SOURCE)
-  requireAll(dataSource.driver, DRIVER)
+export function requireInternals(
+  dataSource: DataSource,
+  createBuilder = (): object => dataSource.driver.createSchemaBuilder(),
+): void {
+  if (checked.has(dataSource)) return
+  // In this order: the later ones come from the earlier.
+  requireAll('DataSource', dataSource)
+  requireAll('PostgresDriver', dataSource.driver)
+  requireAll('RdbmsSchemaBuilder', createBuilder())
+  // Asks for no connection before it is used.
+  const queryRunner = dataSource.createQueryRunner('master')
+  requireAll('PostgresQueryRunner', queryRunner)
+  requireAll('Broadcaster', queryRunner.broadcaster)
+  checked.add(dataSource)
 }
 
 /** The same for the metadata of an entity and of an index of it, while they are built. */
-export function requireMetadataInternals(index: unknown): asserts index is { readonly entityMetadata: EntityMetadata } {
-  requireAll(index, INDEX)
-  requireAll((index as { readonly entityMetadata: EntityMetadata }).entityMetadata, ENTITY)
+export function requireMetadataInternals(index: object): asserts index is { readonly entityMetadata: EntityMetadata } {
+  requireAll('IndexMetadata', index)
+  const { entityMetadata } = index as { readonly entityMetadata: EntityMetadata }
+  requireAll('EntityMetadata', entityMetadata)
+  for (const column of entityMetadata.columns) requireAll('ColumnMetadata', column)
 }
 
-/** The same for a schema builder. */
-export function requireBuilderInternals(builder: unknown): void {
-  requireAll(builder, BUILDER)
-}
-
-/** The same for what a schema builder works with, once it has a connection. */
-export function requireRunInternals(queryRunner: unknown, driver: unknown): void {
-  requireAll(queryRunner, QUERY_RUNNER)
-  requireAll(driver, CONNECTED_DRIVER)
-}
-
-function requireAll(object: unknown, list: readonly Internal[]): void {
-  for (const { owner, name, kind } of list) {
-    const found: unknown = typeof object === 'object' && object !== null ? Reflect.get(object, name) : undefined
-    const is = Array.isArray(found) ? 'array' : typeof found
-    if (is !== kind) throw missingInternal(`${owner}.${name}`)
+function requireAll(owner: string, object: object): void {
+  for (const [kind, names] of Object.entries(INTERNALS[owner] ?? {})) {
+    for (const name of names) {
+      const found: unknown = Reflect.get(object, name)
+      const is = kind === 'any' && name in object ? kind : Array.isArray(found) ? 'array' : typeof found
+      if (is !== kind) throw missingInternal(owner, name)
+    }
   }
 }
 
-export const missingInternal = (name: string): UnsupportedDatabaseError =>
+export const missingInternal = (owner: string, name: string): UnsupportedDatabaseError =>
   new UnsupportedDatabaseError(
-    `This version of TypeORM has no ${name}, on which typeorm-unique-text stands. ` +
+    `This version of TypeORM has no ${owner}.${name}, on which typeorm-unique-text stands. ` +
       `Use a version that its peerDependencies name.`,
   )

@@ -130,9 +130,7 @@ describe('a database that will not do', () => {
   })
 
   test('a server that is not there gives the driver its word', async () => {
-    const dataSource = withUniqueText(
-      new DataSource({ type: 'postgres', host: '127.0.0.1', port: 1, entities: [Page] }),
-    )
+    const dataSource = new DataSource({ type: 'postgres', host: '127.0.0.1', port: 1, entities: [Page] })
     await expect(dataSource.initialize()).rejects.toMatchObject({ code: 'ECONNREFUSED' })
   })
 })

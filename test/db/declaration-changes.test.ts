@@ -24,7 +24,7 @@ import { fewHashes } from '../support/digests'
 import { rowsOf, violations } from '../support/guarded-table'
 import { STEVENS, SUFFIX_SAFE } from '../support/md5-collisions'
 
-const db = useDatabase()
+const db = useDatabase({ wrapped: true })
 let client: Client
 
 beforeAll(async () => {

@@ -19,7 +19,6 @@ import {
   findOrCreate,
   findOrCreateMany,
   UniqueText,
-  withUniqueText,
 } from '../../src'
 import { quote } from '../../src/sql/identifier'
 import { useDatabase } from '../support/database'
@@ -188,7 +187,7 @@ test('a role that may not lock rows is told of duplicates that it sees', async (
 
 describe('refused, with a remedy', () => {
   const initialise = async (entity: new () => object): Promise<unknown> => {
-    const refused = withUniqueText(new DataSource({ type: 'postgres', url: db.url, entities: [entity] }))
+    const refused = new DataSource({ type: 'postgres', url: db.url, entities: [entity] })
     try {
       await refused.initialize()
       await refused.destroy()

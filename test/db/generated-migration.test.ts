@@ -7,7 +7,7 @@ import { CreateUrls1795255200000 } from '../../migrations/1795255200000-CreateUr
 import { useDatabase } from '../support/database'
 import { generate, type Generated, migrate, runAll } from '../support/generated'
 
-const db = useDatabase()
+const db = useDatabase({ wrapped: true })
 
 @Entity({ name: 'page' })
 class Page {

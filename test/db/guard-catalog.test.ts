@@ -5,7 +5,7 @@ import { findOrCreate, SchemaDriftError, UniqueText, uniqueTextSchema } from '..
 import { useDatabase } from '../support/database'
 import { generate, migrate, runAll } from '../support/generated'
 
-const db = useDatabase()
+const db = useDatabase({ wrapped: true })
 
 let client: Client
 beforeAll(async () => {

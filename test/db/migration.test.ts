@@ -1,6 +1,5 @@
 import { DataSource } from 'typeorm'
 import { expect, test } from 'vitest'
-import { withUniqueText } from '../../src'
 import { Url } from '../../src/url'
 import { CreateUrls1795255200000 } from '../../migrations/1795255200000-CreateUrls'
 import { useDatabase } from '../support/database'
@@ -8,9 +7,12 @@ import { useDatabase } from '../support/database'
 const db = useDatabase()
 
 test('the committed migration makes what the declaration says, and its way back leaves nothing', async () => {
-  const dataSource = withUniqueText(
-    new DataSource({ type: 'postgres', url: db.url, entities: [Url], migrations: [CreateUrls1795255200000] }),
-  )
+  const dataSource = new DataSource({
+    type: 'postgres',
+    url: db.url,
+    entities: [Url],
+    migrations: [CreateUrls1795255200000],
+  })
   await dataSource.initialize()
   await dataSource.runMigrations()
   const { upQueries } = await dataSource.driver.createSchemaBuilder().log()

@@ -9,7 +9,6 @@ import {
   TransactionAbortedError,
   UniqueText,
   UnsupportedDatabaseError,
-  withUniqueText,
 } from '../../src'
 import { useDatabase } from '../support/database'
 import { fewHashes } from '../support/digests'
@@ -72,9 +71,14 @@ class OtherPool {
 
 async function openOther(): Promise<DataSource> {
   const driver = { Pool: OtherPool, Client: OtherClient, types: {} }
-  const dataSource = withUniqueText(
-    new DataSource({ type: 'postgres', url: db.url, driver, entities: [Page], synchronize: true, dropSchema: true }),
-  )
+  const dataSource = new DataSource({
+    type: 'postgres',
+    url: db.url,
+    driver,
+    entities: [Page],
+    synchronize: true,
+    dropSchema: true,
+  })
   opened.push(dataSource)
   return await dataSource.initialize()
 }

@@ -11,7 +11,7 @@ import {
   Unique,
 } from 'typeorm'
 import { expect, test } from 'vitest'
-import { DeclarationError, findOrCreate, UniqueText, uniqueTextSchema, withUniqueText } from '../../src'
+import { DeclarationError, findOrCreate, UniqueText, uniqueTextSchema } from '../../src'
 import { trim, url } from '../../src/text'
 import { useDatabase } from '../support/database'
 
@@ -21,7 +21,7 @@ type Entities = NonNullable<DataSource['options']['entities']>
 
 /** Whether a DataSource with these entities comes up. */
 async function initialise(...entities: Extract<Entities, readonly unknown[]>[number][]): Promise<void> {
-  const dataSource = withUniqueText(new DataSource({ type: 'postgres', url: db.url, entities }))
+  const dataSource = new DataSource({ type: 'postgres', url: db.url, entities })
   try {
     await dataSource.initialize()
   } finally {

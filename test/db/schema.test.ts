@@ -13,7 +13,7 @@ import { findOrCreate, UniqueText, uniqueTextSchema } from '../../src'
 import { trim } from '../../src/text'
 import { useDatabase } from '../support/database'
 
-const db = useDatabase()
+const db = useDatabase({ wrapped: true })
 
 const snake = (name: string): string => name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
 

@@ -1,5 +1,5 @@
 import { DataSource } from 'typeorm'
-import { findOneByText, withUniqueText } from '../../src'
+import { findOneByText } from '../../src'
 import { StressPage, StressScoped } from './entities'
 import { WRITERS } from './trouble'
 import { type Level, LEVELS } from '../support/sessions'
@@ -24,19 +24,17 @@ export async function openDataSources(url: string, poolSize: number): Promise<Re
     const options = Object.entries(settings).map(
       ([name, value]) => `-c ${name}=${value.replaceAll(' ', String.raw`\ `)}`,
     )
-    const dataSource = withUniqueText(
-      new DataSource({
-        type: 'postgres',
-        url,
-        poolSize,
-        applicationName: WRITERS,
-        entities: [StressPage, StressScoped],
-        synchronize: opened.length === 0,
-        // What an earlier run left, perhaps a guard with a part taken out, would be taken for whole.
-        dropSchema: opened.length === 0,
-        extra: { options: options.join(' ') },
-      }),
-    )
+    const dataSource = new DataSource({
+      type: 'postgres',
+      url,
+      poolSize,
+      applicationName: WRITERS,
+      entities: [StressPage, StressScoped],
+      synchronize: opened.length === 0,
+      // What an earlier run left, perhaps a guard with a part taken out, would be taken for whole.
+      dropSchema: opened.length === 0,
+      extra: { options: options.join(' ') },
+    })
     opened.push(await dataSource.initialize())
     await findOneByText(dataSource.manager, StressPage, { text: 'none' })
     await findOneByText(dataSource.manager, StressScoped, { text: 'none', tenant: 1 })

@@ -11,7 +11,7 @@ export interface TestDatabase {
   readonly url: string
   /** A connected client, closed after the file's tests. */
   client(): Promise<Client>
-  /** An initialised DataSource with our hook and `synchronize`, destroyed after the file's tests. */
+  /** An initialised DataSource with `synchronize`, destroyed after the file's tests. */
   dataSource(
     entities: DataSourceOptions['entities'],
     options?: Partial<Omit<Extract<DataSourceOptions, { type: 'postgres' }>, 'type'>>,
@@ -21,10 +21,12 @@ export interface TestDatabase {
 export interface TestDatabaseOptions {
   /** @default 'UTF8' */
   readonly encoding?: string
+  /** Its DataSources are given to `withUniqueText`: an entity of the tests has lost its last declaration. */
+  readonly wrapped?: boolean
 }
 
 /** Call at the top of a test file. The name has a space and a capital, so that an unquoted identifier fails at once. */
-export function useDatabase({ encoding = 'UTF8' }: TestDatabaseOptions = {}): TestDatabase {
+export function useDatabase({ encoding = 'UTF8', wrapped = false }: TestDatabaseOptions = {}): TestDatabase {
   const serverUrl = inject('serverUrl')
   const file = expect.getState().testPath ?? ''
   const name = `T ${createHash('sha256').update(`${file}${process.pid}`).digest('hex').slice(0, 12)}`
@@ -53,9 +55,14 @@ export function useDatabase({ encoding = 'UTF8' }: TestDatabaseOptions = {}): Te
       return client
     },
     dataSource: async (entities, options = {}) => {
-      const dataSource = withUniqueText(
-        new DataSource({ type: 'postgres', url, synchronize: true, entities: entities ?? [], ...options }),
-      )
+      const dataSource = new DataSource({
+        type: 'postgres',
+        url,
+        synchronize: true,
+        entities: entities ?? [],
+        ...options,
+      })
+      if (wrapped) withUniqueText(dataSource)
       dataSources.push(dataSource)
       return await dataSource.initialize()
     },

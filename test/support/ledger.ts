@@ -2,7 +2,7 @@ import path from 'node:path'
 import type { Client } from 'pg'
 import { Column, DataSource, type DataSourceOptions, Entity, PrimaryGeneratedColumn, QueryFailedError } from 'typeorm'
 import { afterAll, expect, vi } from 'vitest'
-import { UniqueText, UniqueTextError, withUniqueText } from '../../src'
+import { UniqueText, UniqueTextError } from '../../src'
 import { tableName } from '../../src/sql/text-table'
 import { quote } from '../../src/sql/identifier'
 import { declarationsOf } from '../../src/typeorm/registry'
@@ -42,17 +42,15 @@ export async function openDataSource(
   url: string,
   { poolSize = 8, ...options }: Partial<Omit<PostgresOptions, 'type'>> = {},
 ): Promise<DataSource> {
-  const dataSource = withUniqueText(
-    new DataSource({
-      type: 'postgres',
-      url,
-      poolSize,
-      entities: [Page, Note],
-      synchronize: true,
-      applicationName: APPLICATION,
-      ...options,
-    }),
-  )
+  const dataSource = new DataSource({
+    type: 'postgres',
+    url,
+    poolSize,
+    entities: [Page, Note],
+    synchronize: true,
+    applicationName: APPLICATION,
+    ...options,
+  })
   opened.push(dataSource)
   return await dataSource.initialize()
 }

@@ -1,61 +1,96 @@
-import { DataSource } from 'typeorm'
+import { DataSource, type EntityMetadata, EntitySchema } from 'typeorm'
 import { describe, expect, test } from 'vitest'
-import { UnsupportedDatabaseError, withUniqueText } from '../../../src'
-import { requireServer } from '../../../src/typeorm/supported'
+import { UnsupportedDatabaseError, uniqueTextSchema, withUniqueText } from '../../../src'
+import { INTERNALS, requireInternals, requireServer } from '../../../src/typeorm/supported'
 
-const dataSource = (): DataSource => new DataSource({ type: 'postgres' })
+const Page = new EntitySchema(
+  uniqueTextSchema({ name: 'Page', columns: { id: { type: Number, primary: true } } }, { url: {} }),
+)
 
-/** Makes a method of TypeORM's look as if its version did not have it. */
-function without(object: object, name: string): void {
-  Object.defineProperty(object, name, { value: undefined, configurable: true })
+/** As after `connect()`, with one query runner and one schema builder for all who ask. */
+function connected(): DataSource {
+  const dataSource = new DataSource({ type: 'postgres', entities: [Page] })
+  const { driver } = dataSource
+  const [builder, queryRunner] = [driver.createSchemaBuilder(), dataSource.createQueryRunner()]
+  driver.createSchemaBuilder = () => builder
+  dataSource.createQueryRunner = () => queryRunner
+  return Object.assign(dataSource, { driver: Object.assign(driver, { searchSchema: 'public' }) })
 }
 
-describe('an internal of TypeORM that is gone is named in one clear error', () => {
-  test.each(['setOptions', 'createQueryRunner'])('DataSource.%s', (name) => {
-    const one = dataSource()
-    without(one, name)
-    expect(() => withUniqueText(one)).toThrow(UnsupportedDatabaseError)
-    expect(() => withUniqueText(one)).toThrow(`TypeORM has no DataSource.${name},`)
+/** The objects of TypeORM in which we look for its internals, by class. */
+const OBJECTS: Record<keyof typeof INTERNALS, (dataSource: DataSource) => object> = {
+  DataSource: (dataSource) => dataSource,
+  PostgresDriver: ({ driver }) => driver,
+  RdbmsSchemaBuilder: ({ driver }) => driver.createSchemaBuilder(),
+  PostgresQueryRunner: (dataSource) => dataSource.createQueryRunner(),
+  Broadcaster: (dataSource) => dataSource.createQueryRunner().broadcaster,
+}
+
+/** Those that exist only while metadata is built: TypeORM shows them by calling us. */
+const METADATA: Record<string, (index: EntityMetadata['indices'][number]) => object> = {
+  IndexMetadata: (index) => index,
+  EntityMetadata: ({ entityMetadata }) => entityMetadata,
+  ColumnMetadata: ({ entityMetadata }) => entityMetadata.columns[0] ?? {},
+}
+
+/** Makes a part of TypeORM's look as if its version did not have it. */
+function remove(object: object, name: string): void {
+  Reflect.deleteProperty(object, name)
+  if (name in object) Object.defineProperty(object, name, { value: undefined, configurable: true })
+}
+
+async function buildMetadata(dataSource: DataSource): Promise<void> {
+  await (dataSource as unknown as { buildMetadatas(): Promise<void> }).buildMetadatas()
+}
+
+const parts = Object.entries(INTERNALS).flatMap(([owner, kinds]) =>
+  Object.values(kinds).flatMap((names) => names.map((name) => [owner, name] as const)),
+)
+
+describe('an internal of TypeORM that is gone is named at first use', () => {
+  test('and none is missing in this version', async () => {
+    await expect(buildMetadata(connected())).resolves.toBeUndefined()
   })
-  test.each(['createSchemaBuilder', 'normalizeType', 'getColumnLength'])('PostgresDriver.%s', (name) => {
-    const one = dataSource()
-    without(one.driver, name)
-    expect(() => withUniqueText(one)).toThrow(`TypeORM has no PostgresDriver.${name},`)
+
+  test.each(parts.filter(([owner]) => owner in OBJECTS))('%s.%s', (owner, name) => {
+    const dataSource = connected()
+    remove(OBJECTS[owner]?.(dataSource) ?? {}, name)
+    expect(() => requireInternals(dataSource)).toThrow(UnsupportedDatabaseError)
+    expect(() => requireInternals(dataSource)).toThrow(`TypeORM has no ${owner}.${name},`)
   })
-  test.each(['executeSchemaSyncOperationsInProperOrder', 'getTablePath'])('RdbmsSchemaBuilder.%s', (name) => {
-    const one = dataSource()
-    const create = one.driver.createSchemaBuilder.bind(one.driver)
-    one.driver.createSchemaBuilder = () => {
-      const builder = create()
-      without(builder, name)
-      return builder
-    }
-    withUniqueText(one)
-    expect(() => one.driver.createSchemaBuilder()).toThrow(`TypeORM has no RdbmsSchemaBuilder.${name},`)
+
+  test.each(parts.filter(([owner]) => !(owner in OBJECTS)))('%s.%s', async (owner, name) => {
+    const dataSource = connected()
+    dataSource.setOptions({ entities: [pageWithout(owner, name)] })
+    await expect(buildMetadata(dataSource)).rejects.toThrow(`TypeORM has no ${owner}.${name},`)
   })
-  test.each(['executeQueries', 'getMemorySql', 'loadedTables', 'sqlMemoryMode'])(
-    'PostgresQueryRunner.%s',
-    async (name) => {
-      const one = withUniqueText(dataSource())
-      Object.assign(one.driver, { searchSchema: 'public' })
-      const builder: unknown = one.driver.createSchemaBuilder()
-      const queryRunner = one.createQueryRunner()
-      without(queryRunner, name)
-      await expect(synchronize(builder, queryRunner)).rejects.toThrow(`TypeORM has no PostgresQueryRunner.${name},`)
-    },
-  )
-  test('PostgresDriver.searchSchema', async () => {
-    const one = withUniqueText(dataSource())
-    const builder: unknown = one.driver.createSchemaBuilder()
-    const failed = synchronize(builder, one.createQueryRunner())
-    await expect(failed).rejects.toThrow('TypeORM has no PostgresDriver.searchSchema,')
+
+  test('before metadata is built, and before a schema is', async () => {
+    const dataSource = withUniqueText(connected())
+    remove(dataSource.driver, 'normalizeType')
+    await expect(buildMetadata(dataSource)).rejects.toThrow('TypeORM has no PostgresDriver.normalizeType,')
+    expect(() => dataSource.driver.createSchemaBuilder()).toThrow('TypeORM has no PostgresDriver.normalizeType,')
+  })
+
+  test('and by withUniqueText() where there is nothing to hook', () => {
+    const dataSource = connected()
+    remove(dataSource.driver, 'createSchemaBuilder')
+    expect(() => withUniqueText(dataSource)).toThrow('TypeORM has no PostgresDriver.createSchemaBuilder,')
   })
 })
 
-async function synchronize(builder: unknown, queryRunner: unknown): Promise<void> {
-  const inner = builder as { queryRunner: unknown; executeSchemaSyncOperationsInProperOrder(): Promise<void> }
-  inner.queryRunner = queryRunner
-  await inner.executeSchemaSyncOperationsInProperOrder()
+/** The part is gone just before TypeORM asks for the columns of our index. */
+function pageWithout(owner: string, name: string): EntitySchema {
+  const [index, ...others] = Page.options.indices ?? []
+  const columns = function (this: EntityMetadata['indices'][number]): unknown {
+    remove(METADATA[owner]?.(this) ?? {}, name)
+    return Reflect.apply(index?.columns as () => unknown, this, [])
+  }
+  return new EntitySchema({
+    name: 'Page',
+    columns: Page.options.columns,
+    indices: [{ ...index, columns: columns as () => string[] }, ...others],
+  })
 }
 
 const server = { encoding: 'UTF8', version: 140_000, quotesAll: false }
