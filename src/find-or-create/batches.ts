@@ -1,8 +1,8 @@
-import type { DeepPartial } from 'typeorm'
 import { type BatchRow, findOrCreateManyStatement } from '../sql/batch-statement'
 import { parameterText } from '../sql/parameter-text'
 import { insertColumns, type Statement } from '../sql/statements'
 import type { ReadyText } from './entity-text'
+import type { AskedRow } from './late-row'
 import { rowShape, type RowValues } from './row-values'
 
 /** Rows in one statement: enough that the round trip does not count, few enough that one bad row is found quickly. */
@@ -11,27 +11,25 @@ const BATCH_ROWS = 1_000
 const BATCH_CHARACTERS = 16 * 2 ** 20
 
 /** A row of the call that no earlier input has, and every input that asks for it. */
-export interface DistinctRow<Entity> {
+export interface DistinctRow extends AskedRow {
   /** Indexes of the inputs; the first gives the other columns. */
   readonly inputs: number[]
-  readonly row: RowValues
-  readonly values: DeepPartial<Entity>
 }
 
 /** A row as a batch sends it. */
-export interface BatchItem<Entity> extends DistinctRow<Entity> {
+export interface BatchItem extends DistinctRow {
   /** In the order of `row.all`. */
   readonly texts: readonly (string | null)[]
 }
 
 /** Rows of one statement, or one that takes statements of its own. */
-export interface Batch<Entity> {
-  readonly items: readonly BatchItem<Entity>[]
+export interface Batch {
+  readonly items: readonly BatchItem[]
   readonly alone: boolean
 }
 
 /** For a sort: in another order than by hash two batches of the same texts would deadlock. */
-export function byHash({ row: left }: DistinctRow<unknown>, { row: right }: DistinctRow<unknown>): number {
+export function byHash({ row: left }: DistinctRow, { row: right }: DistinctRow): number {
   if (left.hash === right.hash) return 0
   return left.hash < right.hash ? -1 : 1
 }
@@ -44,7 +42,7 @@ export interface BatchRules {
 }
 
 /** The rows bring different columns. */
-export function isMixed(rows: readonly DistinctRow<unknown>[]): boolean {
+export function isMixed(rows: readonly DistinctRow[]): boolean {
   const [first] = rows
   return first !== undefined && rows.some(({ row }) => columnSet(row) !== columnSet(first.row))
 }
@@ -52,22 +50,22 @@ export function isMixed(rows: readonly DistinctRow<unknown>[]): boolean {
 export const columnSet = ({ others }: RowValues): string => others.join('\n')
 
 /** @param refuse takes the rows whose values have no text */
-export function* inBatches<Entity>(
+export function* inBatches(
   rules: BatchRules,
-  rows: readonly DistinctRow<Entity>[],
-  refuse: (row: DistinctRow<Entity>, error: unknown) => void,
-): Generator<Batch<Entity>> {
+  rows: readonly DistinctRow[],
+  refuse: (row: DistinctRow, error: unknown) => void,
+): Generator<Batch> {
   // What Postgres gives an identity column has no SQL: one statement brings such a column for all rows or for none.
   const groups = groupBy(rows, ({ row }) => row.others.filter((name) => !rules.defaults.has(name)).join('\n'))
   for (const group of groups.values()) yield* batchesOf(rules, group, refuse)
 }
 
-function* batchesOf<Entity>(
+function* batchesOf(
   rules: BatchRules,
-  rows: readonly DistinctRow<Entity>[],
-  refuse: (row: DistinctRow<Entity>, error: unknown) => void,
-): Generator<Batch<Entity>> {
-  let items: BatchItem<Entity>[] = []
+  rows: readonly DistinctRow[],
+  refuse: (row: DistinctRow, error: unknown) => void,
+): Generator<Batch> {
+  let items: BatchItem[] = []
   let characters = 0
   for (const row of rows) {
     const item = tryItem(rules, row, refuse)
@@ -88,11 +86,11 @@ function* batchesOf<Entity>(
   if (items.length > 0) yield { items, alone: false }
 }
 
-function tryItem<Entity>(
+function tryItem(
   { entityText }: BatchRules,
-  row: DistinctRow<Entity>,
-  refuse: (row: DistinctRow<Entity>, error: unknown) => void,
-): BatchItem<Entity> | undefined {
+  row: DistinctRow,
+  refuse: (row: DistinctRow, error: unknown) => void,
+): BatchItem | undefined {
   const { postgres } = entityText.dataSource.driver as { postgres?: { defaults?: { parseInputDatesAsUTC?: boolean } } }
   const options = { utcDates: postgres?.defaults?.parseInputDatesAsUTC ?? false }
   try {
@@ -104,7 +102,7 @@ function tryItem<Entity>(
 }
 
 /** The driver sends a Buffer as bytes, which for a column that is no `bytea` mean what no text says. */
-function bringsBytes<Entity>({ entityText }: BatchRules, { row }: DistinctRow<Entity>): boolean {
+function bringsBytes({ entityText }: BatchRules, { row }: DistinctRow): boolean {
   if (!row.all.some((value) => ArrayBuffer.isView(value))) return false
   const columns = insertColumns(rowShape(entityText, row.others))
   return row.all.some(
@@ -118,7 +116,7 @@ export interface BatchQuery {
   readonly values: readonly (readonly (string | boolean | null)[])[]
 }
 
-export function batchQuery<Entity>(rules: BatchRules, items: readonly BatchItem<Entity>[]): BatchQuery {
+export function batchQuery(rules: BatchRules, items: readonly BatchItem[]): BatchQuery {
   const others = [...new Set(items.flatMap(({ row }) => row.others))]
   const partial = others.filter((name) => items.some(({ row }) => !row.others.includes(name)))
   const shape = rowShape(rules.entityText, others)

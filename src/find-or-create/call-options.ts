@@ -1,4 +1,4 @@
-import type { ObjectLiteral } from 'typeorm'
+import type { DeepPartial, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { kindOf } from './call-arguments'
 
@@ -13,7 +13,17 @@ export interface ByOptions<Entity = ObjectLiteral> {
 }
 
 /** Options of `findOrCreate`. */
-export interface FindOrCreateOptions<Entity = ObjectLiteral> extends ByOptions<Entity> {}
+export interface FindOrCreateOptions<Entity = ObjectLiteral> extends ByOptions<Entity> {
+  /**
+   * Values that are used only when the row is created, beside those that the row is asked for with; or a function that
+   * returns them. It is called only when the row is missing, once whatever the number of attempts, and while neither a
+   * lock nor a pooled connection of this call is held, so it may take its time. When someone else creates the row
+   * meanwhile, that one is found and the values are not used. What it throws is thrown, and nothing is written.
+   *
+   * @default none
+   */
+  readonly create?: DeepPartial<Entity> | (() => DeepPartial<Entity> | Promise<DeepPartial<Entity>>)
+}
 
 /** Options of `findOrCreateMany`. */
 export interface FindOrCreateManyOptions<Entity = ObjectLiteral> extends ByOptions<Entity> {}
@@ -29,16 +39,24 @@ interface Rule {
 }
 
 /** Every option of a call, whichever takes it. */
-type OptionName = 'by'
+type OptionName = 'by' | 'create'
 
 const RULES: Readonly<Record<OptionName, Rule>> = {
   by: { takes: (value) => typeof value === 'string', expected: 'the name of a unique text' },
+  create: {
+    takes: (value) => typeof value === 'function' || isValues(value),
+    expected: 'an object with values, or a function that returns one',
+  },
 }
+
+/** Not a promise, for instance: a function was called that should have been passed. */
+const isValues = (value: unknown): boolean =>
+  typeof value === 'object' && value !== null && !Array.isArray(value) && !('then' in value)
 
 type Operation = 'findOrCreate' | 'findOrCreateMany' | 'findOneByText'
 
 const TAKEN: Readonly<Record<Operation, readonly OptionName[]>> = {
-  findOrCreate: ['by'],
+  findOrCreate: ['by', 'create'],
   findOrCreateMany: ['by'],
   findOneByText: ['by'],
 }

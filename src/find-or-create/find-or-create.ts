@@ -7,8 +7,9 @@ import { type EntityText, entityTextOf, onTable } from './entity-text'
 import { afterLoad } from './events'
 import { findOrCreateRow, type FindOrCreateResult } from './find-or-create-row'
 import { hydrate, isOfClass } from './hydrate'
+import { askedRow } from './late-row'
 import { requireObject } from './refused-input'
-import { newRowValues, rowValues } from './row-values'
+import { rowValues } from './row-values'
 import { Session } from './session'
 
 export type { FindOrCreateResult } from './find-or-create-row'
@@ -38,11 +39,11 @@ export async function findOrCreate<Entity extends ObjectLiteral>(
 ): Promise<FindOrCreateResult<Entity>> {
   checkCallOptions('findOrCreate', options)
   const entityText = entityTextOf(manager, entity, options.by)
-  const row = newRowValues(entityText, values)
+  const asked = askedRow(entityText, values, options.create)
   const session = await Session.open(manager)
   try {
     const ready = onTable(entityText, await ensureReady(entityText.declaration, session.query))
-    return await findOrCreateRow<Entity>(session, ready, row, values)
+    return await findOrCreateRow<Entity>(session, ready, asked)
   } finally {
     await session.close()
   }

@@ -5,14 +5,14 @@ import { ensureReady } from '../typeorm/readiness'
 import { byHash, type DistinctRow, inBatches, isMixed } from './batches'
 import { type EntityText, onTable } from './entity-text'
 import { listensToInsert, listensToLoad } from './events'
-import { newRowValues } from './row-values'
+import { askedRow } from './late-row'
 import { type FindOrCreateManyResult, runBatch, writeResult } from './run-batch'
 import { Session } from './session'
 
 /** A call in two halves: what needs no connection is done, so that it can be done while another batch is at the server. */
 export class PreparedMany<Entity extends ObjectLiteral> {
   private readonly results: FindOrCreateManyResult<Entity>[] = []
-  private readonly rows = new Map<string, DistinctRow<Entity>>()
+  private readonly rows = new Map<string, DistinctRow>()
 
   /** @param entityText what it selects is what the entities hold */
   constructor(private readonly entityText: EntityText) {}
@@ -22,10 +22,10 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     const index = this.results.length
     this.results.length += 1
     try {
-      const row = newRowValues(this.entityText, values)
-      const known = this.rows.get(row.identity)
+      const asked = askedRow(this.entityText, values)
+      const known = this.rows.get(asked.row.identity)
       if (known) known.inputs.push(index)
-      else this.rows.set(row.identity, { inputs: [index], row, values })
+      else this.rows.set(asked.row.identity, { inputs: [index], ...asked })
     } catch (error) {
       // A transformer of the user's own may throw anything for one row.
       this.results[index] = { error }

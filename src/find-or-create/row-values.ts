@@ -31,10 +31,7 @@ export interface RowValues {
 export function rowValues(entityText: EntityText, given: ObjectLiteral): RowValues {
   requireObject(entityText, given)
   const { declaration } = entityText
-  // Over the object, not into it, which is the caller's, and may have getters.
-  const entity: ObjectLiteral = declaration.normalizeValues
-    ? Object.create(given, Object.getOwnPropertyDescriptors(normalizedValues(declaration, given)))
-    : given
+  const entity = normalized(entityText, given)
   const scope = declaration.scope.map((column) => scopeValue(entityText, column, entity))
   const texts = declaration.text.map((part) => textValue(entityText, part, entity))
   if (texts.every((text) => text === null)) {
@@ -59,6 +56,44 @@ export function newRowValues(entityText: EntityText, entity: ObjectLiteral): Row
   return rowValues(entityText, entity)
 }
 
+/**
+ * The same row with the values that `create` gives beside those that it was asked for with.
+ *
+ * @throws DeclarationError for a property that both give, with different values; also for what only `save` can insert
+ */
+export function withCreateValues(
+  row: RowValues,
+  entityText: EntityText,
+  values: ObjectLiteral,
+  created: ObjectLiteral,
+): RowValues {
+  requireInsertable(entityText, created)
+  const { scope, text } = entityText.declaration
+  const more = normalized(entityText, created)
+  const key = [
+    ...scope.map((column) => [column, insertValue(entityText, column, more)] as const),
+    ...text.map((part) => [part.column, givenText(entityText, part, more)] as const),
+  ]
+  key.forEach(([column, value], index) => {
+    if (value !== undefined) requireSame(entityText, column, row.key[index], value)
+  })
+  return withOthers(row, otherValues(entityText, normalized(entityText, values), more))
+}
+
+function givenText(
+  entityText: EntityText,
+  part: EntityText['declaration']['text'][number],
+  entity: ObjectLiteral,
+): string | null | undefined {
+  return part.column.getEntityValue(entity) === undefined ? undefined : textValue(entityText, part, entity)
+}
+
+/** Over the object, not into it, which is the caller's, and may have getters. */
+function normalized({ declaration }: EntityText, given: ObjectLiteral): ObjectLiteral {
+  if (!declaration.normalizeValues) return given
+  return Object.create(given, Object.getOwnPropertyDescriptors(normalizedValues(declaration, given))) as ObjectLiteral
+}
+
 /** The same row with the further columns of another object. */
 export function withOthersOf(row: RowValues, entityText: EntityText, entity: ObjectLiteral): RowValues {
   requireInsertable(entityText, entity)
@@ -72,13 +107,14 @@ function withOthers(
   return { key, hash, identity, others: [...others.keys()], all: [...key, ...others.values()] }
 }
 
-/** Values by the database names of their columns. */
-function otherValues(entityText: EntityText, entity: ObjectLiteral): ReadonlyMap<string, unknown> {
+/** Values by the database names of their columns; of several objects, no two bring a column with different values. */
+function otherValues(entityText: EntityText, ...objects: readonly ObjectLiteral[]): ReadonlyMap<string, unknown> {
   const { discriminatorColumn, discriminatorValue } = entityText.metadata
   const values = new Map<string, unknown>()
   for (const column of entityText.others) {
-    const value = insertValue(entityText, column, entity)
+    const value = valueOf(entityText, column, objects)
     if (value !== undefined) values.set(column.databaseName, value)
+    else if (column.isVersion) values.set(column.databaseName, 1)
   }
   if (discriminatorColumn && !values.has(discriminatorColumn.databaseName)) {
     values.set(discriminatorColumn.databaseName, discriminatorValue)
@@ -90,6 +126,26 @@ function otherValues(entityText: EntityText, entity: ObjectLiteral): ReadonlyMap
     }
   }
   return values
+}
+
+/** @throws DeclarationError if two objects bring different values */
+function valueOf(entityText: EntityText, column: ColumnMetadata, objects: readonly ObjectLiteral[]): unknown {
+  let value: unknown
+  for (const object of objects) {
+    const another = insertValue(entityText, column, object)
+    if (another === undefined) continue
+    if (value !== undefined) requireSame(entityText, column, value, another)
+    value = another
+  }
+  return value
+}
+
+/** One of them would be dropped otherwise, and nobody could tell which. */
+function requireSame({ metadata }: EntityText, { propertyPath }: ColumnMetadata, one: unknown, other: unknown): void {
+  if (one === other || parameterText(one) === parameterText(other)) return
+  throw new DeclarationError(
+    `"${propertyPath}" of ${metadata.name} has one value in the values and another in "create". Give it once.`,
+  )
 }
 
 /**
@@ -163,7 +219,7 @@ const MAX_NAMES_SHOWN = 10
 /** undefined: the column is left out, and the database's default counts. */
 function insertValue({ dataSource }: EntityText, column: ColumnMetadata, entity: ObjectLiteral): unknown {
   const value: unknown = column.getEntityValue(entity)
-  if (value === undefined) return column.isVersion ? 1 : undefined
+  if (value === undefined) return undefined
   return dataSource.driver.preparePersistentValue(value, column)
 }
 

@@ -1,9 +1,9 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { ObjectLiteral } from 'typeorm'
-import { AttemptsExhaustedError, UniqueTextError } from '../errors'
+import { UniqueTextError } from '../errors'
 import type { BatchRow } from '../sql/batch-statement'
-import { isRowError, isSerializationError } from '../sql/sqlstate'
+import { isRowError } from '../sql/sqlstate'
 import { explain } from './attempt'
+import { Attempts } from './attempts'
 import {
   type Batch,
   type BatchItem,
@@ -17,7 +17,6 @@ import {
 import { afterLoad, listensToInsert } from './events'
 import { findOrCreateRow, type FindOrCreateResult } from './find-or-create-row'
 import { hydrate } from './hydrate'
-import { backoffMilliseconds, MAX_ATTEMPTS } from './retry'
 import type { Session } from './session'
 
 /** What became of one input: its row, or the reason why there is none. */
@@ -34,7 +33,7 @@ const FEW_ROWS = 3
 
 export async function runBatch<Entity extends ObjectLiteral>(
   call: ManyCall<Entity>,
-  { items, alone }: Batch<Entity>,
+  { items, alone }: Batch,
 ): Promise<void> {
   // An event before the insert must know which rows will be inserted, so each row goes its own way.
   if (alone || listensToInsert(call.entityText)) return await runSingly(call, items)
@@ -44,7 +43,7 @@ export async function runBatch<Entity extends ObjectLiteral>(
 /** @param statementRuns it is known that the statement itself is not to blame for an error */
 async function runItems<Entity extends ObjectLiteral>(
   call: ManyCall<Entity>,
-  items: readonly BatchItem<Entity>[],
+  items: readonly BatchItem[],
   statementRuns: boolean,
 ): Promise<void> {
   let answer: BatchAnswer
@@ -62,7 +61,7 @@ async function runItems<Entity extends ObjectLiteral>(
 /** A row is refused for what it holds: the halves tell which one. */
 async function runHalves<Entity extends ObjectLiteral>(
   call: ManyCall<Entity>,
-  items: readonly BatchItem<Entity>[],
+  items: readonly BatchItem[],
 ): Promise<void> {
   const middle = Math.ceil(items.length / 2)
   await runItems(call, items.slice(0, middle), true)
@@ -72,7 +71,7 @@ async function runHalves<Entity extends ObjectLiteral>(
 /** A missing privilege, for instance, refuses the statement whatever the rows hold: to ask for each would cost much. */
 async function runsWithoutRows<Entity>(
   { session, ...rules }: ManyCall<Entity>,
-  items: readonly BatchItem<Entity>[],
+  items: readonly BatchItem[],
 ): Promise<boolean> {
   const { statement, values } = batchQuery(rules, items)
   try {
@@ -90,7 +89,7 @@ async function runsWithoutRows<Entity>(
 /** The statement is refused: perhaps for a column that only some rows bring. */
 async function divideBySets<Entity extends ObjectLiteral>(
   call: ManyCall<Entity>,
-  items: readonly BatchItem<Entity>[],
+  items: readonly BatchItem[],
   error: unknown,
 ): Promise<void> {
   const sets = groupBy(items, ({ row }) => columnSet(row))
@@ -107,11 +106,11 @@ interface BatchAnswer {
 /** @returns the rows that have no answer, or several: what that means is found out one by one */
 async function takeAnswers<Entity extends ObjectLiteral>(
   call: ManyCall<Entity>,
-  items: readonly BatchItem<Entity>[],
+  items: readonly BatchItem[],
   { rows, attempts }: BatchAnswer,
-): Promise<BatchItem<Entity>[]> {
+): Promise<BatchItem[]> {
   const answers = groupBy(rows, ({ index }) => index)
-  const unanswered: BatchItem<Entity>[] = []
+  const unanswered: BatchItem[] = []
   const loaded: Entity[] = []
   for (const [index, item] of items.entries()) {
     const [stored, another] = answers.get(index) ?? []
@@ -134,12 +133,12 @@ async function takeAnswers<Entity extends ObjectLiteral>(
 /** Behind savepoints: a row that is refused must not take the caller's transaction from those after it. */
 async function runSingly<Entity extends ObjectLiteral>(
   call: ManyCall<Entity>,
-  items: readonly BatchItem<Entity>[],
+  items: readonly BatchItem[],
 ): Promise<void> {
   const session = call.session.withSavepoints()
   for (const item of items) {
     try {
-      writeResult(call, item, await findOrCreateRow<Entity>(session, call.entityText, item.row, item.values))
+      writeResult(call, item, await findOrCreateRow<Entity>(session, call.entityText, item))
     } catch (error) {
       writeError(call, item, error)
     }
@@ -147,7 +146,7 @@ async function runSingly<Entity extends ObjectLiteral>(
 }
 
 /** @throws the error, unless it says something of this row only */
-function writeError<Entity>(call: ManyCall<Entity>, item: DistinctRow<Entity>, cause: unknown): void {
+function writeError<Entity>(call: ManyCall<Entity>, item: DistinctRow, cause: unknown): void {
   const error = explain(cause, call.entityText)
   if (!isRowError(error) && !(error instanceof UniqueTextError && error.code !== 'TRANSACTION_ABORTED')) throw error
   writeResult(call, item, { error })
@@ -156,7 +155,7 @@ function writeError<Entity>(call: ManyCall<Entity>, item: DistinctRow<Entity>, c
 /** Only the first input of a text can have created its row. */
 export function writeResult<Entity>(
   { results }: Pick<ManyCall<Entity>, 'results'>,
-  { inputs }: DistinctRow<Entity>,
+  { inputs }: DistinctRow,
   result: FindOrCreateManyResult<Entity>,
 ): void {
   for (const [nth, index] of inputs.entries()) {
@@ -169,17 +168,12 @@ async function sendBatch<Entity>(
   { session, entityText }: ManyCall<Entity>,
   { statement, values }: BatchQuery,
 ): Promise<BatchAnswer> {
-  const started = performance.now()
-  for (let attempts = 1; ; attempts += 1) {
+  const attempts = new Attempts(session, entityText)
+  for (;;) {
     try {
-      return { rows: await session.rowsOrRollBack(statement, values), attempts }
+      return { rows: await session.rowsOrRollBack(statement, values), attempts: attempts.count }
     } catch (error) {
-      if (session.inTransaction || !isSerializationError(error)) throw error
-      if (attempts === MAX_ATTEMPTS) {
-        const { name } = entityText.declaration
-        throw new AttemptsExhaustedError(name, attempts, performance.now() - started, error)
-      }
-      await sleep(backoffMilliseconds(attempts, Math.random()))
+      await attempts.again(error)
     }
   }
 }

@@ -1,0 +1,38 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { AttemptsExhaustedError } from '../errors'
+import { isSerializationError } from '../sql/sqlstate'
+import type { EntityText } from './entity-text'
+import { backoffMilliseconds, MAX_ATTEMPTS } from './retry'
+import type { Session } from './session'
+
+/** How often an operation was tried. */
+export class Attempts {
+  private readonly started = performance.now()
+  private made = 1
+
+  constructor(
+    private readonly session: Session,
+    private readonly entityText: EntityText,
+  ) {}
+
+  get count(): number {
+    return this.made
+  }
+
+  /**
+   * Waits before the next attempt.
+   *
+   * @param cause why the last one failed. @default others were faster
+   * @throws AttemptsExhaustedError where there is no next one
+   * @throws the cause, unless another attempt may help
+   */
+  async again(cause?: unknown): Promise<void> {
+    if (cause !== undefined && (this.session.inTransaction || !isSerializationError(cause))) throw cause
+    if (this.made === MAX_ATTEMPTS) {
+      const { name } = this.entityText.declaration
+      throw new AttemptsExhaustedError(name, this.made, performance.now() - this.started, cause)
+    }
+    await sleep(backoffMilliseconds(this.made, Math.random()))
+    this.made += 1
+  }
+}

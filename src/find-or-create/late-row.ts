@@ -1,0 +1,77 @@
+import type { ObjectLiteral } from 'typeorm'
+import { DeclarationError } from '../errors'
+import { kindOf } from './call-arguments'
+import type { EntityText } from './entity-text'
+import { beforeInsert, listensToInsert } from './events'
+import { newRowValues, type RowValues, withCreateValues, withOthersOf } from './row-values'
+import type { Session } from './session'
+
+/** A row that was asked for. */
+export interface AskedRow {
+  /** What is known of it before it is looked for. */
+  readonly row: RowValues
+  /** The objects that `row` was made of. */
+  readonly objects: readonly [values: ObjectLiteral, ...more: readonly ObjectLiteral[]]
+  /** Gives the rest, where the row is missing. */
+  readonly create: (() => unknown) | undefined
+}
+
+/**
+ * @throws TextRejectedError, DeclarationError for what is wrong with the values
+ */
+export function askedRow(
+  entityText: EntityText,
+  values: ObjectLiteral,
+  create?: ObjectLiteral | (() => unknown),
+): AskedRow {
+  const row = newRowValues(entityText, values)
+  if (create === undefined) return { row, objects: [values], create: undefined }
+  if (typeof create === 'function') return { row, objects: [values], create: create as () => unknown }
+  return { row: withCreateValues(row, entityText, values, create), objects: [values, create], create: undefined }
+}
+
+/** Its values are complete only once it is known to be missing. */
+export const isLate = (entityText: EntityText, { create }: AskedRow): boolean =>
+  create !== undefined || listensToInsert(entityText)
+
+/**
+ * A row that was looked for and is missing: `create` is called, and BeforeInsert fires. Both run without our
+ * connection, and once for all attempts.
+ */
+export class LateRow {
+  /** What BeforeInsert has seen, and AfterInsert shall see. */
+  entity: ObjectLiteral | undefined
+
+  constructor(
+    private readonly session: Session,
+    private readonly entityText: EntityText,
+    private readonly asked: AskedRow,
+  ) {}
+
+  async complete(): Promise<RowValues> {
+    const { row, objects, create } = this.asked
+    if (!create) return await this.announce(row, objects)
+    await this.session.letGo()
+    const created = this.requireValues(await create())
+    const [values] = objects
+    return await this.announce(withCreateValues(row, this.entityText, values, created), [values, created])
+  }
+
+  /** Listeners may fill in columns; another text would make it another operation, so text and scope stay as given. */
+  private async announce(row: RowValues, objects: AskedRow['objects']): Promise<RowValues> {
+    const { metadata, dataSource } = this.entityText
+    if (!listensToInsert(this.entityText)) return row
+    const [values, ...more] = objects
+    const entity: ObjectLiteral = dataSource.manager.create(metadata.target, values)
+    this.entity = more.length === 0 ? entity : dataSource.manager.merge(metadata.target, entity, ...more)
+    await beforeInsert(this.session, metadata, entity)
+    return withOthersOf(row, this.entityText, entity)
+  }
+
+  private requireValues(created: unknown): ObjectLiteral {
+    if (typeof created === 'object' && created !== null && !Array.isArray(created)) return created
+    throw new DeclarationError(
+      `"create" must return an object with properties of ${this.entityText.metadata.name}, got ${kindOf(created)}.`,
+    )
+  }
+}
