@@ -40,6 +40,7 @@ function textTable(digest: TextTable['digest']): TextTable {
     nullable: false,
     immutable: false,
     maxChainLength: 100,
+    deleted: undefined,
     normalizers: [],
     guard: 'unique_text_page_url',
   }

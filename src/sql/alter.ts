@@ -1,5 +1,5 @@
 import { literal, qualified, quote } from './identifier'
-import { checkExpression, tableName, type TextRows } from './text-table'
+import { checkExpression, isLive, tableName, type TextRows } from './text-table'
 
 /** Statements and their way back, each in the order to run. */
 export interface Change {
@@ -34,11 +34,22 @@ export function renameCheck(rows: TextRows, from: string, to: string): Change {
   return { up: [rename(from, to)], down: [rename(to, from)] }
 }
 
+/** Which rows the unique index holds; undefined: all of them. */
+export const indexCondition = (rows: Pick<TextRows, 'deleted'>): string | undefined => isLive(rows, '')[0]
+
+/** @param found the condition of an index, in the server's words: it adds parentheses, and may leave out quotes */
+export function sameCondition(rows: Pick<TextRows, 'deleted'>, found: string | null | undefined): boolean {
+  const plain = (condition: string | null | undefined): string => (condition ?? '').replaceAll(/["()]/g, '')
+  return plain(indexCondition(rows)) === plain(found)
+}
+
 /** The unique index, as TypeORM makes it. */
 export function addIndex(rows: TextRows): Change {
   const columns = [...rows.scope, rows.hash, rows.number].map(quote).join(', ')
+  const condition = indexCondition(rows)
+  const where = condition === undefined ? '' : ` WHERE ${condition}`
   return {
-    up: [`CREATE UNIQUE INDEX ${quote(rows.index)} ON ${tableName(rows)} (${columns})`],
+    up: [`CREATE UNIQUE INDEX ${quote(rows.index)} ON ${tableName(rows)} (${columns})${where}`],
     down: [`DROP INDEX ${qualified(rows.schema, rows.index)}`],
   }
 }

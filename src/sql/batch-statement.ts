@@ -18,7 +18,7 @@ import {
   type WireRow,
   written,
 } from './statements'
-import { field, tableName } from './text-table'
+import { field, isLive, tableName } from './text-table'
 
 /** A stored row that answers one row of a batch. */
 export interface BatchRow extends StoredRow {
@@ -55,8 +55,7 @@ export function findOrCreateManyStatement(shape: BatchShape): Statement<BatchRow
   CROSS JOIN LATERAL (
     SELECT ${listed(rowHead(CREATED.no, shape, 't'), selectList(shape, 't'))}
     FROM ${table} AS t
-    WHERE ${same}
-      AND ${anyNumber(shape.table)}
+    WHERE ${[same, ...isLive(shape.table, 't'), anyNumber(shape.table)].join('\n      AND ')}
     LIMIT 2
   ) AS t
 ), created AS (

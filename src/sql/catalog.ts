@@ -52,7 +52,8 @@ export interface TableState extends InstalledGuards {
     readonly name: string
     readonly unique: boolean
     readonly valid: boolean
-    readonly partial: boolean
+    /** Its condition, in the server's words; null where it holds every row. */
+    readonly condition: string | null
     /** It belongs to a constraint that may be checked only at the end of a transaction. */
     readonly deferrable: boolean
     readonly columns: readonly string[]
@@ -159,7 +160,7 @@ export async function tableState(
                     'name', c.relname,
                     'unique', i.indisunique,
                     'valid', i.indisvalid AND i.indisready,
-                    'partial', i.indpred IS NOT NULL,
+                    'condition', pg_get_expr(i.indpred, i.indrelid),
                     'deferrable', NOT i.indimmediate,
                     'columns', (SELECT jsonb_agg(a.attname ORDER BY k.position)
                                   FROM unnest(i.indkey) WITH ORDINALITY AS k (attnum, position)

@@ -1,7 +1,18 @@
 import { triggerName, watchedColumns } from './guard-triggers'
 import { list, literal, quote } from './identifier'
 import { SQLSTATE } from './sqlstate'
-import { hashOf, sameChain, sameScope, sameText, type TextTable, textIsNull } from './text-table'
+import {
+  differentScope,
+  differentText,
+  hashOf,
+  isFreed,
+  isLive,
+  sameChain,
+  sameScope,
+  sameText,
+  type TextTable,
+  textIsNull,
+} from './text-table'
 
 /** A reader that finds the anchor gone reads again; more often than this only where others keep removing it. */
 const ROUNDS = 16
@@ -30,6 +41,7 @@ const whenAll = (...predicates: readonly string[]): string =>
  */
 const chainOf = (table: TextTable, left: string, right: string): string[] => [
   ...sameChain(table, left, right),
+  ...isLive(table, left),
   `(${left}.tableoid = TG_RELID OR NOT plain)`,
 ]
 
@@ -52,7 +64,7 @@ DECLARE
   length bigint;
 BEGIN${refuseOtherTable(table)}${keepUnchanged(table)}${withoutText(table)}
   NEW.${hash} := ${hashOf(table, 'NEW', '\n    || ')};
-  NEW.${chained} := false;${refuseInPlace(table)}${findNumber(table)}
+  NEW.${chained} := false;${withoutChain(table)}${refuseInPlace(table)}${findNumber(table)}
 END
 `
 }
@@ -61,6 +73,7 @@ END
 function keepUnchanged(table: TextTable): string {
   const { hash, number, chained } = columns(table)
   const same = [...sameScope(table, 'OLD', 'NEW'), ...sameText(table, 'OLD', 'NEW')]
+  if (table.deleted !== undefined) same.push(`(${[...isLive(table, 'OLD'), ...isFreed(table, 'NEW')].join(' OR ')})`)
   return `${whenAll(`TG_OP = 'UPDATE'`, ...same)}
     -- Number 0 is what a promotion writes, and for the index to decide; nobody clears the flag.
     NEW.${hash} := OLD.${hash};
@@ -73,8 +86,11 @@ function keepUnchanged(table: TextTable): string {
 /** The scope counts as part of an immutable text; a text that was NULL may still be given. */
 function refuseChange(table: TextTable): string {
   const given = table.nullable ? [`NOT (${textIsNull(table, 'OLD').join(' AND ')})`] : []
+  const different = [...differentText(table, 'OLD', 'NEW'), ...differentScope(table, 'OLD', 'NEW')]
+  // Without soft deletes, what has not changed does not come here.
+  const changed = table.deleted === undefined ? [] : [`(${different.join(`\n      OR `)})`]
   const message = literal('the text is immutable')
-  return `${whenAll(`TG_OP = 'UPDATE'`, ...given)}${raise(table, 4, { sqlstate: SQLSTATE.immutableText, message })}
+  return `${whenAll(`TG_OP = 'UPDATE'`, ...given, ...changed)}${raise(table, 4, { sqlstate: SQLSTATE.immutableText, message })}
   END IF;`
 }
 
@@ -89,6 +105,16 @@ function withoutText(table: TextTable): string {
   END IF;`
 }
 
+function withoutChain(table: TextTable): string {
+  if (table.deleted === undefined) return ''
+  return `
+  -- Deleted softly, it is in no chain. Once it is restored, it gets a number that is free then.
+  ${whenAll(...isFreed(table, 'NEW')).trim()}
+    NEW.${columns(table).number} := 0;
+    RETURN NEW;
+  END IF;`
+}
+
 /** In an INSERT, OLD is NULL. An immutable text has been refused already. */
 function refuseInPlace(table: TextTable): string {
   if (table.immutable) return ''
@@ -96,7 +122,7 @@ function refuseInPlace(table: TextTable): string {
   const hint = 'An upsert met the row of another text: try again. An UPDATE: store the new text as a new row.'
   return `
   -- An upsert that sets the text would do this to a row of another text that took its number meanwhile.
-  ${whenAll(...sameChain(table, 'OLD', 'NEW')).trim()}${raise(table, 4, { sqlstate: SQLSTATE.serializationFailure, message, hint })}
+  ${whenAll(...sameChain(table, 'OLD', 'NEW'), ...isLive(table, 'OLD')).trim()}${raise(table, 4, { sqlstate: SQLSTATE.serializationFailure, message, hint })}
   END IF;`
 }
 

@@ -1,5 +1,5 @@
 import { fitName, list, literal, qualified, quote } from './identifier'
-import { differentChain, differentText, sameChain, type TextTable, tableName } from './text-table'
+import { differentChain, differentText, isFreed, isLive, sameChain, type TextTable, tableName } from './text-table'
 
 /** A trigger of the guard. */
 export interface GuardTrigger {
@@ -28,12 +28,13 @@ type Suffix = keyof typeof TYPES
 export const triggerName = (table: TextTable, suffix: Suffix): string => fitName(`${table.guard}_${suffix}`)
 
 /** The columns that `place_update` names, in this order; by them `settle` finds that one was renamed. */
-export const watchedColumns = ({ text, scope, hash, number, chained }: TextTable): string[] => [
+export const watchedColumns = ({ text, scope, hash, number, chained, deleted }: TextTable): string[] => [
   ...text.map(({ name }) => name),
   ...scope,
   hash,
   number,
   chained,
+  ...(deleted === undefined ? [] : [deleted]),
 ]
 
 /** The six triggers, in the order to create; docs/protocol.md says what each is for. */
@@ -50,6 +51,7 @@ function placeTriggers(table: TextTable, place: string): GuardTrigger[] {
     ...differentChain(table, 'OLD', 'NEW'),
     `OLD.${number} IS DISTINCT FROM NEW.${number}`,
     `OLD.${chained} AND NEW.${chained} IS NOT TRUE`,
+    ...restored(table),
   ]
   return [
     trigger(table, 'place_insert', call, [
@@ -65,23 +67,38 @@ function placeTriggers(table: TextTable, place: string): GuardTrigger[] {
   ]
 }
 
+/** The row was deleted softly and takes its text again; for an OR. */
+function restored(table: TextTable): string[] {
+  return table.deleted === undefined ? [] : [[...isFreed(table, 'OLD'), ...isLive(table, 'NEW')].join(' AND ')]
+}
+
 function touchTriggers(table: TextTable, settle: string): GuardTrigger[] {
   const [number, chained] = [quote(table.number), quote(table.chained)]
   const call: Call = { name: settle, argument: 'new' }
-  const moved = [...differentText(table, 'OLD', 'NEW'), ...differentChain(table, 'OLD', 'NEW')]
-  const cleared = [`OLD.${chained} AND NOT NEW.${chained}`, ...sameChain(table, 'OLD', 'NEW')]
+  const moved = [
+    ...differentText(table, 'OLD', 'NEW'),
+    ...differentChain(table, 'OLD', 'NEW'),
+    ...isFreed(table, 'OLD'),
+  ]
+  const cleared = [
+    `OLD.${chained} AND NOT NEW.${chained}`,
+    ...sameChain(table, 'OLD', 'NEW'),
+    ...isLive(table, 'OLD'),
+    ...isLive(table, 'NEW'),
+  ]
+  const inChain = isLive(table, 'NEW').map((live) => ` AND ${live}`)
   return [
     trigger(table, 'touch_insert', call, [
       'AFTER INSERT',
       '-- AFTER: in a BEFORE trigger an UPDATE over several rows of a chain would meet rows that its own trigger',
       '-- has changed, and fail with 27000 for ever.',
-      `WHEN (NEW.${number} > 0)`,
+      `WHEN (NEW.${number} > 0${inChain.join('')})`,
     ]),
     trigger(table, 'touch_update', call, [
       'AFTER UPDATE',
       "-- No columns are named: a user's own BEFORE trigger may change those that the statement does not name.",
-      `WHEN (NEW.${number} > 0 AND OLD.${number} IS DISTINCT FROM NEW.${number}`,
-      `  OR (NEW.${number} > 0 OR NEW.${chained})\n    AND (${moved.join('\n      OR ')})`,
+      `WHEN (NEW.${number} > 0 AND OLD.${number} IS DISTINCT FROM NEW.${number}${inChain.join('')}`,
+      `  OR (NEW.${number} > 0 OR NEW.${chained})\n    AND (${moved.join('\n      OR ')})${inChain.join('')}`,
       `  OR ${cleared.join('\n    AND ')})`,
     ]),
   ]
@@ -89,18 +106,15 @@ function touchTriggers(table: TextTable, settle: string): GuardTrigger[] {
 
 function promoteTriggers(table: TextTable, settle: string): GuardTrigger[] {
   const call: Call = { name: settle, argument: 'old' }
-  const left = `OLD.${quote(table.number)} = 0 AND OLD.${quote(table.chained)}`
+  const left = [`OLD.${quote(table.number)} = 0 AND OLD.${quote(table.chained)}`, ...isLive(table, 'OLD')].join(' AND ')
+  const gone = [...differentChain(table, 'OLD', 'NEW'), ...isFreed(table, 'NEW')]
   return [
     trigger(table, 'promote_delete', call, [
       'AFTER DELETE',
       '-- Only an anchor that has, or had, others: every other DELETE is free.',
       `WHEN (${left})`,
     ]),
-    trigger(table, 'promote_update', call, [
-      'AFTER UPDATE',
-      `WHEN (${left}`,
-      `  AND (${differentChain(table, 'OLD', 'NEW').join('\n      OR ')}))`,
-    ]),
+    trigger(table, 'promote_update', call, ['AFTER UPDATE', `WHEN (${left}`, `  AND (${gone.join('\n      OR ')}))`]),
   ]
 }
 

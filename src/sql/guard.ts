@@ -78,6 +78,7 @@ const NOTED = [
   'text',
   'normalizers',
   'scope',
+  'deleted',
   'nullable',
   'hash',
   'number',
@@ -106,7 +107,9 @@ function noteOf(table: TextTable, triggers: readonly string[]): string {
     ...Object.fromEntries(NOTED.map((key) => [key, table[key]])),
     triggers,
   }
-  const lines = Object.entries(members).map(([key, value]) => `${JSON.stringify(key)}:${JSON.stringify(value)}`)
+  const lines = Object.entries(members)
+    .filter(([, value]) => value !== undefined)
+    .map(([key, value]) => `${JSON.stringify(key)}:${JSON.stringify(value)}`)
   return `{${list(lines, 0)}}`
 }
 

@@ -1,6 +1,6 @@
 import { dollarQuote, literal, quote } from './identifier'
 import { SQLSTATE } from './sqlstate'
-import { field, hashOf, tableName, textIsNull, type TextRows } from './text-table'
+import { field, hashOf, isFreed, isLive, tableName, textIsNull, type TextRows } from './text-table'
 
 /** Rows that an error names; the rest of them follow once these are mended. */
 const ROWS_NAMED = 10
@@ -21,15 +21,7 @@ export interface RebuiltTable {
  * index and the check must be away.
  */
 export function rebuildRows(on: RebuiltTable): string {
-  const { rows, primary } = on
-  const duplicates = raise(rows, {
-    sqlstate: SQLSTATE.uniqueViolation,
-    message:
-      `these rows of table ${quote(rows.table)} hold the same text for ${quote(rows.name)}, ` +
-      `by ${keyNames(primary)}: `,
-    found: 'duplicates',
-    remedy: '. Of each group delete or change all but one, then run this again.',
-  })
+  const { rows } = on
   const undone = raise(rows, {
     sqlstate: SQLSTATE.wrongState,
     message: `a trigger on table ${quote(rows.table)} undid the numbering of ${quote(rows.name)} in this many rows: `,
@@ -46,10 +38,7 @@ DECLARE
 BEGIN
   -- Otherwise row security could hide rows, and they would silently stay as they are. Off, it raises an error instead.
   PERFORM pg_catalog.set_config('row_security', 'off', true);
-  ${findDuplicates(on)}
-  IF duplicates IS NOT NULL THEN
-    ${duplicates}
-  END IF;
+  ${raiseDuplicates(on)}
   ${renumber(on)}
   IF done <> due THEN
     ${undone}
@@ -57,6 +46,33 @@ BEGIN
   PERFORM pg_catalog.set_config('row_security', security, true);
 END
 `)
+}
+
+/** Refuses, before anything is changed, what `rebuildRows` would refuse: rows that hold the same text. */
+export function refuseDuplicates(on: RebuiltTable): string {
+  return block(`
+DECLARE
+  plain boolean := relkind OPERATOR(pg_catalog.<>) 'p' FROM pg_catalog.pg_class WHERE oid = ${ownTable(on.rows)};
+  duplicates text;
+BEGIN
+  ${raiseDuplicates(on)}
+END
+`)
+}
+
+function raiseDuplicates(on: RebuiltTable): string {
+  const { rows, primary } = on
+  return `${findDuplicates(on)}
+  IF duplicates IS NOT NULL THEN
+    ${raise(rows, {
+      sqlstate: SQLSTATE.uniqueViolation,
+      message:
+        `these rows of table ${quote(rows.table)} hold the same text for ${quote(rows.name)}, ` +
+        `by ${keyNames(primary)}: `,
+      found: 'duplicates',
+      remedy: '. Of each group delete or change all but one, then run this again.',
+    })}
+  END IF;`
 }
 
 /** Texts are compared only where hashes are equal, which is nearly nowhere. */
@@ -74,12 +90,12 @@ function findDuplicates({ rows, primary }: RebuiltTable): string {
         JOIN (
           SELECT ${named.join(', ')}
             FROM ${withHash(rows)}
-           WHERE ${ownRows(rows)}
+           WHERE ${heldRows(rows)}
            GROUP BY ${chain.join(', ')}
           HAVING pg_catalog.count(*) > 1
         ) AS c
           ON ${[...same, 'c.hash OPERATOR(pg_catalog.=) h.hash'].join('\n         AND ')}
-       WHERE ${ownRows(rows)}
+       WHERE ${heldRows(rows)}
        GROUP BY ${[...chain, ...text].join(',\n                ')}
       HAVING pg_catalog.count(*) > 1
        ORDER BY 1
@@ -91,7 +107,9 @@ function findDuplicates({ rows, primary }: RebuiltTable): string {
 function renumber({ rows, primary }: RebuiltTable): string {
   // Chains end with the table: what inherits from it has no index of ours, and must leave no gap in its numbers.
   const table = 'CASE WHEN plain THEN t.tableoid END'
-  const chain = [table, ...rows.scope.map((name) => field('t', name)), 'h.hash'].join(', ')
+  const chain = [table, ...rows.scope.map((name) => field('t', name)), 'h.hash', ...isLive(rows, 't')].join(', ')
+  const outside = ['h.hash IS NULL', ...isFreed(rows, 't')].join(' OR ')
+  const inside = ['h.hash IS NOT NULL', ...isLive(rows, 't')].join(' AND ')
   const [hash, number, chained] = [rows.hash, rows.number, rows.chained].map(quote)
   return `WITH numbered AS (
     SELECT t.tableoid AS part,
@@ -100,10 +118,10 @@ function renumber({ rows, primary }: RebuiltTable): string {
            t.${number} AS old_number,
            t.${chained} AS old_chained,
            h.hash,
-           CASE WHEN h.hash IS NULL THEN 0
+           CASE WHEN ${outside} THEN 0
                 ELSE pg_catalog.row_number() OVER (chain ORDER BY t.${number}, ${keyColumns(primary).join(', ')}) - 1
             END AS number,
-           h.hash IS NOT NULL AND pg_catalog.count(*) OVER chain > 1 AS several
+           ${inside} AND pg_catalog.count(*) OVER chain > 1 AS several
       FROM ${withHash(rows)}
     WINDOW chain AS (PARTITION BY ${chain})
   ), wanted AS (
@@ -131,6 +149,9 @@ const ownTable = (rows: TextRows): string => `${literal(tableName(rows))}::pg_ca
 
 /** Not those of tables that inherit from it, which may hold a text again; of a partitioned table the whole tree. */
 const ownRows = (rows: TextRows): string => `(t.tableoid OPERATOR(pg_catalog.=) ${ownTable(rows)} OR NOT plain)`
+
+/** Those of them that hold their texts. */
+const heldRows = (rows: TextRows): string => [ownRows(rows), ...isLive(rows, 't')].join(' AND ')
 
 /** Every row as `t`, with the hash that it should have as `h.hash`: NULL for a row without a text. */
 function withHash(rows: TextRows): string {

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { asStored, type ColumnTypes, fromGeoJson, type SpatialColumn, toGeoJson } from './column-type'
 import { quote } from './identifier'
-import { field, type TextTable, tableName } from './text-table'
+import { field, isLive, type TextTable, tableName } from './text-table'
 
 /** A row as the driver gives it: values in the order of the select list. */
 export type WireRow = readonly unknown[]
@@ -93,7 +93,7 @@ export const listed = (...parts: readonly string[]): string => parts.filter((par
  */
 export const anyNumber = ({ number }: TextTable): string => `${field('t', number)} BETWEEN -2147483648 AND 2147483647`
 
-/** The stored row `t` holds the text of the row whose key is `value(0)`, `value(1)`, … in the order of the shape. */
+/** The stored row `t` has the text of the row whose key is `value(0)`, `value(1)`, … in the order of the shape. */
 export function holdsText({ table }: RowShape, value: (index: number) => string): string {
   const { scope, text, hash } = table
   return [
@@ -126,7 +126,8 @@ export const written = ({ spatial }: RowShape, name: string, value: string): str
 
 /** ON CONFLICT DO NOTHING. */
 export function doNothing({ table, deferrable }: RowShape): string {
-  const target = deferrable === true ? ` (${nameList([...table.scope, table.hash, table.number])})` : ''
+  const key = `(${nameList([...table.scope, table.hash, table.number])})`
+  const target = deferrable === true ? ['', key, ...isLive(table, '').map((live) => `WHERE ${live}`)].join(' ') : ''
   return `ON CONFLICT${target} DO NOTHING`
 }
 
@@ -134,8 +135,7 @@ const selectFound = (
   shape: RowShape,
 ): string => `SELECT ${listed(rowHead(CREATED.no, shape, 't'), selectList(shape, 't'))}
   FROM ${tableName(shape.table)} AS t
-  WHERE ${holdsText(shape, keyParameter(shape))}
-    AND ${anyNumber(shape.table)}`
+  WHERE ${[holdsText(shape, keyParameter(shape)), ...isLive(shape.table, 't'), anyNumber(shape.table)].join('\n    AND ')}`
 
 /** Rows that hold the text; more than one only where the guard was off. Takes the key's parameters only. */
 export function findStatement(shape: RowShape): Statement<StoredRow> {

@@ -29,6 +29,8 @@ export interface TextTable {
   readonly maxChainLength: number
   /** `name@version` for each column of the text; kept in the guard's comment so that a changed one is found. */
   readonly normalizers: readonly string[]
+  /** A row that has a value here, being deleted softly, does not hold its text. undefined: every row holds its own. */
+  readonly deleted: string | undefined
   /** First part of the names of the guard's functions and triggers. */
   readonly guard: string
 }
@@ -84,7 +86,17 @@ export function sameScope({ scope }: TextTable, left: string, right: string): st
   return scope.map((name) => `${field(left, name)} OPERATOR(pg_catalog.=) ${field(right, name)}`)
 }
 
-/** The rows of a chain: equal scope and hash. */
+/** The row holds its text, unless it is deleted softly and that frees it; one predicate at most. */
+export function isLive({ deleted }: Pick<TextTable, 'deleted'>, row: string): string[] {
+  return deleted === undefined ? [] : [`${field(row, deleted)} IS NULL`]
+}
+
+/** The row is deleted softly, and that frees its text; one predicate at most. */
+export function isFreed({ deleted }: Pick<TextTable, 'deleted'>, row: string): string[] {
+  return deleted === undefined ? [] : [`${field(row, deleted)} IS NOT NULL`]
+}
+
+/** The rows of a chain: equal scope and hash. Whether they hold their texts is another question. */
 export function sameChain(table: TextTable, left: string, right: string): string[] {
   return [
     ...sameScope(table, left, right),
@@ -92,9 +104,15 @@ export function sameChain(table: TextTable, left: string, right: string): string
   ]
 }
 
+/** The scope's columns that differ, one predicate each; for an OR. */
+export function differentScope({ scope }: TextTable, left: string, right: string): string[] {
+  return scope.map((name) => `${field(left, name)} IS DISTINCT FROM ${field(right, name)}`)
+}
+
 /** The columns that lead to another chain where they differ, one predicate each; for an OR. */
-export function differentChain({ scope, hash }: TextTable, left: string, right: string): string[] {
-  return [...scope, hash].map((name) => `${field(left, name)} IS DISTINCT FROM ${field(right, name)}`)
+export function differentChain(table: TextTable, left: string, right: string): string[] {
+  const { hash } = table
+  return [...differentScope(table, left, right), `${field(left, hash)} IS DISTINCT FROM ${field(right, hash)}`]
 }
 
 /** What the check holds a row to; it is what fails safe when another trigger changes the text after ours. */

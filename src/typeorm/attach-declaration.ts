@@ -1,5 +1,6 @@
 import type { DataSource, EntityMetadata } from 'typeorm'
 import { DeclarationError } from '../errors'
+import { indexCondition } from '../sql/alter'
 import { checkExpression } from '../sql/text-table'
 import { forbidOtherIndexes, forbidTakenNames } from './conflicts'
 import { normalizeColumn } from './normalize-column'
@@ -16,6 +17,7 @@ interface IndexMetadata {
   readonly embeddedMetadata?: unknown
   readonly target?: unknown
   givenName?: string
+  where?: string
 }
 
 /**
@@ -59,6 +61,8 @@ function attach(index: IndexMetadata, metadata: EntityMetadata, raw: RawDeclarat
   forbidTakenNames(declaration)
   register(declaration)
   index.givenName = table.index
+  const condition = indexCondition(table)
+  if (condition !== undefined) index.where = condition
   const names = [table.hash, table.number, table.chained]
   for (const [position, column] of hidden.entries()) {
     nameColumn(column, names[position] ?? column.databaseName)

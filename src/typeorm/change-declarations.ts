@@ -2,10 +2,10 @@ import { type Change, renameCheck, renameColumns, renameIndex } from '../sql/alt
 import type { GuardNote } from '../sql/guard'
 import type { TextRows } from '../sql/text-table'
 import { digests } from '../text/digest'
-import { type ChangingTable, hasCheck, hasColumn, hasIndex, isDeclared, type RowsBefore } from './changing-table'
-import { keepType } from './keep-type'
+import { type ChangingTable, hasCheck, hasColumn, hasWholeIndex, isDeclared, type RowsBefore } from './changing-table'
+import { keepDeleteDate, keepType } from './keep-type'
 import { predecessors } from './predecessors'
-import { dropRules, rebuild, renormalized } from './rebuild'
+import { dropRules, rebuild, renormalized, sameTexts } from './rebuild'
 import { emit } from './record-ddl'
 import { type Declaration, tableDeclarations } from './registry'
 import { foreignSchema } from './resolve-declaration'
@@ -38,6 +38,7 @@ export async function changeDeclarations(on: ChangingTable, notes: readonly Guar
 async function change(on: ChangingTable, declaration: Declaration, noted: RowsBefore | undefined): Promise<Change[]> {
   const { table: after, text } = declaration
   for (const { column } of text) await keepType(on.queryRunner, after, column, on.table)
+  await keepDeleteDate(on.queryRunner, after, declaration, on.table)
   const before = noted ?? rowsWithoutNote(on, after)
   // Without a note nobody knows what was written while the guard was away.
   if (!noted || !before || !isWhole(on, before) || !sameRules(before, after)) {
@@ -77,6 +78,8 @@ function columnPairs(before: GuardNote, after: TextRows): Pair[] {
     [before.hash, after.hash],
     [before.number, after.number],
     [before.chained, after.chained],
+    // TypeORM would drop it, and every deleted row would hold its text again.
+    [before.deleted ?? '', after.deleted ?? before.deleted ?? ''],
   ]
   return pairs.filter(([from, to]) => from !== to)
 }
@@ -101,6 +104,7 @@ function rowsOf(
     table: metadata.tableName,
     text: note.text.map(({ name, prefix }) => ({ name: renamed(name), prefix })),
     scope: note.scope.map(renamed),
+    deleted: note.deleted === undefined ? undefined : renamed(note.deleted),
     hash: renamed(note.hash),
     number: renamed(note.number),
     chained: renamed(note.chained),
@@ -115,14 +119,13 @@ function rowsWithoutNote(on: ChangingTable, after: TextRows): RowsBefore | undef
   return isWhole(on, rows) ? rows : undefined
 }
 
-function isWhole(on: ChangingTable, { hash, number, chained, index, check }: RowsBefore): boolean {
-  return [hash, number, chained].every((name) => hasColumn(on, name)) && hasIndex(on, index) && hasCheck(on, check)
+function isWhole(on: ChangingTable, rows: RowsBefore): boolean {
+  const hidden = [rows.hash, rows.number, rows.chained]
+  return hidden.every((name) => hasColumn(on, name)) && hasWholeIndex(on, rows) && hasCheck(on, rows.check)
 }
 
 function sameRules(before: RowsBefore, after: TextRows): boolean {
-  const rules = ({ text, scope, nullable, hash, number, chained }: Omit<TextRows, 'digest'>, digest: string): string =>
-    JSON.stringify([text, scope, nullable, hash, number, chained, digest])
-  const same = rules(before, before.digestName) === rules(after, after.digest.name)
+  const same = before.deleted === after.deleted && sameTexts(before, after)
   return same && renormalized(before, after).length === 0 && renormalized(after, before).length === 0
 }
 

@@ -1,4 +1,5 @@
 import type { EntityMetadata, QueryRunner, Table } from 'typeorm'
+import { sameCondition } from '../sql/alter'
 import type { TextRows } from '../sql/text-table'
 import type { Digest } from '../text/digest'
 
@@ -21,6 +22,10 @@ export const hasColumn = ({ table }: ChangingTable, name: string): boolean => ta
 
 export const hasIndex = ({ table }: ChangingTable, name: string): boolean =>
   table.indices.some((index) => index.name === name)
+
+/** The index, with the rows in it that it should hold; TypeORM does not compare conditions. */
+export const hasWholeIndex = ({ table }: ChangingTable, rows: Pick<TextRows, 'index' | 'deleted'>): boolean =>
+  table.indices.some(({ name, where }) => name === rows.index && sameCondition(rows, where))
 
 export const hasCheck = ({ table }: ChangingTable, name: string): boolean =>
   table.checks.some((check) => check.name === name)

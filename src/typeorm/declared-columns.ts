@@ -59,6 +59,22 @@ export function scopeColumns(metadata: EntityMetadata, property: string, where: 
   return columns
 }
 
+/** @throws DeclarationError unless the entity has a delete date, which says NULL for a row that is not deleted */
+export function deleteDateColumn({ columns }: EntityMetadata, where: string): ColumnMetadata {
+  const column = columns.find(({ isDeleteDate }) => isDeleteDate)
+  if (!column) {
+    throw new DeclarationError(
+      `@UniqueText on ${where}: ignoreDeleted needs a @DeleteDateColumn, and there is none. Add one, or remove the option.`,
+    )
+  }
+  if (!column.isNullable) {
+    throw new DeclarationError(
+      `@UniqueText on ${where}: the delete date "${column.propertyPath}" must be nullable. Remove "nullable: false".`,
+    )
+  }
+  return column
+}
+
 /** A hidden column, and its name made to fit: TypeORM would let Postgres cut it, and then find a difference. */
 export interface HiddenColumn {
   readonly column: ColumnMetadata

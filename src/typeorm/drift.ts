@@ -2,6 +2,7 @@ import type { Finding } from '../errors'
 import type { TableState } from '../sql/catalog'
 import { guardOf } from '../sql/guard'
 import { functionDifference, installedFunction, sameComment, triggerDifference } from '../sql/guard-drift'
+import { sameCondition } from '../sql/alter'
 import type { TextTable } from '../sql/text-table'
 
 /** What contradicts the declaration; empty where nothing does. */
@@ -34,7 +35,8 @@ function indexDrift(table: TextTable, { indexes }: TableState): Finding[] {
   if (!found) return [{ kind: 'missing', object: 'index', name: table.index }]
   if (!found.valid) return [{ kind: 'invalid', object: 'index', name: table.index }]
   const columns = [...table.scope, table.hash, table.number]
-  const same = found.unique && !found.partial && JSON.stringify(found.columns) === JSON.stringify(columns)
+  const same =
+    found.unique && sameCondition(table, found.condition) && JSON.stringify(found.columns) === JSON.stringify(columns)
   return same ? [] : [{ kind: 'different', object: 'index', name: table.index }]
 }
 

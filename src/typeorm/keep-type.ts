@@ -1,8 +1,8 @@
-import type { QueryRunner, Table } from 'typeorm'
-import { changeType } from '../sql/alter'
+import { type QueryRunner, type Table, TableColumn } from 'typeorm'
+import { changeType, type ColumnType } from '../sql/alter'
 import type { TextTable } from '../sql/text-table'
 import { emit } from './record-ddl'
-import { type ColumnMetadata, dataSourceOf } from './registry'
+import { type ColumnMetadata, dataSourceOf, type Declaration } from './registry'
 
 const TEXT_TYPES: ReadonlySet<string> = new Set(['text', 'varchar', 'character varying'])
 
@@ -19,4 +19,32 @@ export async function keepType(
   if (!found || !TEXT_TYPES.has(found.type) || (found.type === to.type && found.length === to.length)) return
   await emit(queryRunner, changeType(names, found.name, found, to))
   Object.assign(found, to)
+}
+
+const DATE_TYPES: ReadonlySet<string> = new Set(['timestamp without time zone', 'timestamp with time zone', 'date'])
+
+/** Of a date that says none. */
+const DEFAULT_PRECISION = 6
+
+/** The same for the delete date: with the column Postgres would drop the index, whose condition names it. */
+export async function keepDeleteDate(
+  queryRunner: QueryRunner,
+  names: TextTable,
+  { metadata }: Pick<Declaration, 'metadata'>,
+  table: Table,
+): Promise<void> {
+  const column = metadata.columns.find(({ databaseName }) => databaseName === names.deleted)
+  const found = column && table.findColumnByName(column.databaseName)
+  if (!found) return
+  const { driver } = dataSourceOf(metadata)
+  const type = driver.normalizeType(column)
+  const precision = column.precision === undefined ? found.precision : column.precision
+  const same = found.type === type && found.precision === precision
+  if (same || !DATE_TYPES.has(found.type) || !DATE_TYPES.has(type)) return
+  const full = (one: string, digits: number | null | undefined): ColumnType => {
+    const said = digits === undefined || digits === DEFAULT_PRECISION ? {} : { precision: digits }
+    return { type: driver.createFullType(new TableColumn({ name: found.name, type: one, ...said })), length: '' }
+  }
+  await emit(queryRunner, changeType(names, found.name, full(found.type, found.precision), full(type, precision)))
+  Object.assign(found, { type, precision })
 }

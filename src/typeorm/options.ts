@@ -13,6 +13,13 @@ export interface UniqueTextOptions {
   /** Refuse to change the text or its scope, with ImmutableTextError. @default false */
   readonly immutable?: boolean
   /**
+   * A row that is deleted softly does not hold its text: another row may take it, and restoring the first is then
+   * refused. Needs a `@DeleteDateColumn`; any value there counts as deleted.
+   *
+   * @default false
+   */
+  readonly ignoreDeleted?: boolean
+  /**
    * How many texts may share one hash in one scope; enforced by the guard. Every write to a chain costs its length
    * times that of its texts.
    *
@@ -70,6 +77,7 @@ export interface RawDeclaration {
   readonly scope: readonly string[]
   readonly digest: Digest
   readonly immutable: boolean
+  readonly ignoreDeleted: boolean
   readonly maxChainLength: number
   readonly indexName: string | undefined
   readonly hidden: { readonly hash?: string; readonly number?: string; readonly chained?: string }
@@ -96,6 +104,7 @@ const CHECKS: Readonly<Record<string, Check>> = {
   scope: (value) => Array.isArray(value) && value.every(isString),
   digest: (value) => toDigest(value) !== undefined,
   immutable: isBoolean,
+  ignoreDeleted: isBoolean,
   maxChainLength: (value) => Number.isInteger(value) && Number(value) >= 1 && Number(value) <= MAX_CHAIN_LENGTH_LIMIT,
   indexName: isString,
   hidden: isNames,
@@ -166,6 +175,7 @@ export function toRawDeclaration(
     scope,
     digest: toDigest(digest) ?? digests.md5,
     immutable: options.immutable ?? false,
+    ignoreDeleted: options.ignoreDeleted ?? false,
     maxChainLength,
     indexName: options.indexName,
     hidden: options.hidden ?? {},

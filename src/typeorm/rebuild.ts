@@ -9,7 +9,14 @@ import {
   inverse,
   requireHash,
 } from '../sql/alter'
-import { rebuildRows, refuseNulls, refuseUnknownDigest, refuseUnnormalized, type Renormalized } from '../sql/rebuild'
+import {
+  rebuildRows,
+  refuseDuplicates,
+  refuseNulls,
+  refuseUnknownDigest,
+  refuseUnnormalized,
+  type Renormalized,
+} from '../sql/rebuild'
 import type { TextRows } from '../sql/text-table'
 import { digests } from '../text/digest'
 import { normalizerLabel, toNormalizer } from '../text/normalizer'
@@ -41,6 +48,7 @@ export async function rebuild(
   // New texts are NULL everywhere, or the table is empty.
   if (text.every(({ column }) => !hasColumn(on, column.databaseName) && column.default === undefined)) return []
   const nulls = await forbidNulls(on, declaration)
+  const duplicates = before ? await forbidDuplicates(on, before, rows) : []
   const hash = on.table.findColumnByName(rows.hash)
   const { loosened, tightened } = notNullOf(hash, rows)
   if (before) await takeAwayRules(on, before, loosened)
@@ -49,6 +57,7 @@ export async function rebuild(
   await prepareHash(on, rows)
   return [
     ...nulls,
+    ...duplicates,
     { up: [rebuildRows({ rows, primary: primaryKey(on) })], down: [] },
     // A hash that is new is dropped on the way back.
     ...(tightened ? [{ ...requireHash(rows), ...(hash ? {} : { down: [] }) }] : []),
@@ -115,6 +124,27 @@ async function forbidNulls(on: ChangingTable, { table: rows, text, scope }: Decl
     }
   }
   return back
+}
+
+/** The same texts by the same digest in the same columns; which rows hold theirs is another question. */
+export function sameTexts(before: RowsBefore, after: TextRows): boolean {
+  const rules = ({ text, scope, nullable, hash, number, chained }: Omit<TextRows, 'digest'>, digest: string): string =>
+    JSON.stringify([text, scope, nullable, hash, number, chained, digest])
+  return rules(before, before.digestName) === rules(after, after.digest.name)
+}
+
+/**
+ * Where softly deleted rows are to hold their texts again, on the way or on the way back, rows that then hold the same
+ * are refused before TypeORM may drop the delete date.
+ */
+async function forbidDuplicates(on: ChangingTable, before: RowsBefore, after: TextRows): Promise<Change[]> {
+  if (before.deleted === after.deleted || !sameTexts(before, after)) return []
+  const refusal = (primary: readonly string[]): string[] => [
+    refuseDuplicates({ rows: { ...after, deleted: undefined }, primary }),
+  ]
+  if (after.deleted !== undefined) return [{ up: [], down: refusal(primaryKey(on)) }]
+  await emit(on.queryRunner, { up: refusal(oldPrimaryKey(on)), down: [] })
+  return []
 }
 
 async function forbidOtherNormalizers(

@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto'
 import { type EntityMetadata, getMetadataArgsStorage } from 'typeorm'
 import { fitName, joinNames } from '../sql/identifier'
+import { indexCondition } from '../sql/alter'
 import { checkExpression, type TextTable } from '../sql/text-table'
-import { findHidden, scopeColumns, textColumn } from './declared-columns'
+import { deleteDateColumn, findHidden, scopeColumns, textColumn } from './declared-columns'
 import { normalizerLabel } from '../text/normalizer'
 import type { RawDeclaration } from './options'
 import { dataSourceOf, type Declaration } from './registry'
@@ -21,6 +22,7 @@ export function resolveDeclaration(metadata: EntityMetadata, raw: RawDeclaration
     return { column, prefix, normalizer, transformed: column.transformer !== undefined }
   })
   const scope = raw.scope.flatMap((property) => scopeColumns(metadata, property, where))
+  const deleted = raw.ignoreDeleted ? deleteDateColumn(metadata, where).databaseName : undefined
   const hidden = findHidden(metadata, raw)
   const names = hidden.map(({ databaseName }) => databaseName) as [string, string, string]
   return {
@@ -30,7 +32,11 @@ export function resolveDeclaration(metadata: EntityMetadata, raw: RawDeclaration
     text,
     scope,
     hidden: hidden.map(({ column }) => column),
-    table: textTable(metadata, { ...raw, indexName: indexName(metadata, raw, target) }, { text, scope, names }),
+    table: textTable(
+      metadata,
+      { ...raw, indexName: indexName(metadata, raw, target) },
+      { text, scope, names, deleted },
+    ),
     parse: raw.parse,
     normalizeValues: raw.normalizeValues,
   }
@@ -47,10 +53,13 @@ interface ResolvedColumns extends Pick<Declaration, 'scope'> {
   readonly text: readonly (Declaration['text'][number] & { readonly prefix: string })[]
   /** Database names of hash, hash number and flag. */
   readonly names: readonly [string, string, string]
+  /** Database name of the delete date. */
+  readonly deleted: string | undefined
 }
 
-function textTable(metadata: EntityMetadata, raw: RawDeclaration, { text, scope, names }: ResolvedColumns): TextTable {
+function textTable(metadata: EntityMetadata, raw: RawDeclaration, resolved: ResolvedColumns): TextTable {
   const { tableName } = metadata
+  const { text, scope, names, deleted } = resolved
   const [hash, number, chained] = names
   const scopeNames = scope.map(({ databaseName }) => databaseName)
   const { namingStrategy } = dataSourceOf(metadata)
@@ -63,11 +72,14 @@ function textTable(metadata: EntityMetadata, raw: RawDeclaration, { text, scope,
     hash,
     number,
     chained,
-    index: fitName(raw.indexName ?? namingStrategy.indexName(tableName, [...scopeNames, hash, number], undefined)),
+    index: fitName(
+      raw.indexName ?? namingStrategy.indexName(tableName, [...scopeNames, hash, number], indexCondition({ deleted })),
+    ),
     digest: raw.digest,
     nullable: text.every(({ column }) => column.isNullable),
     immutable: raw.immutable,
     maxChainLength: raw.maxChainLength,
+    deleted,
     normalizers: text.map(({ normalizer }) => normalizerLabel(normalizer)),
     guard: `unique_text_${joinNames(tableName, raw.name)}`,
   }

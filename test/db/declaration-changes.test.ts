@@ -2,6 +2,7 @@ import type { Client } from 'pg'
 import {
   Column,
   type ColumnOptions,
+  DeleteDateColumn,
   type DataSource,
   Entity,
   EntitySchema,
@@ -103,6 +104,19 @@ function withAnchor(column: ColumnOptions, digest: 'md5' | 'sha256' = 'md5'): En
   return Page
 }
 
+/** `page` with a delete date. */
+function softPage(options: UniqueTextPropertyOptions, column: ColumnOptions = {}): Entityish {
+  const Page = page(options)
+  DeleteDateColumn(column)(Page.prototype as object, 'deletedAt')
+  return Page
+}
+
+function renamedSoftPage(): Entityish {
+  const Page = page({ ignoreDeleted: true })
+  DeleteDateColumn()(Page.prototype as object, 'removedAt')
+  return Page
+}
+
 function barePage(): Entityish {
   @Entity({ name: 'page' })
   class Page {
@@ -193,6 +207,9 @@ const [C, D] = SUFFIX_SAFE.map((text) => quoted(`${text}?suffix`)) as [string, s
 const insert = (...rows: readonly string[]): string => `insert into page (site, url) values ${rows.join(', ')}`
 const insertComposed = (...rows: readonly string[]): string =>
   `insert into page (path, query, fragment) values ${rows.join(', ')}`
+
+const insertSoft = (...rows: readonly string[]): string =>
+  `insert into page (url, "deletedAt") values ${rows.join(', ').replaceAll('now()', `'2026-01-02 03:04:05'`)}`
 
 interface Change {
   readonly before: Entityish
@@ -427,6 +444,42 @@ const changes: Readonly<Record<string, Change>> = {
     after: page({ hidden: { hash: 'x', number: 'h', chained: 'n' } }),
     expected: 'A@0! B@1',
   },
+  'deleted rows that free their texts': {
+    before: softPage({}),
+    rows: insertSoft(`(${A}, now())`, `(${B}, null)`, `('other', now())`),
+    after: softPage({ ignoreDeleted: true }),
+    expected: 'B@0 A@0~ other@0~',
+  },
+  'deleted rows that free their texts, with the delete date new': {
+    before: page({}),
+    rows: insert(`(1, ${A})`, `(1, ${B})`),
+    after: softPage({ ignoreDeleted: true }),
+    expected: 'A@0! B@1',
+  },
+  'deleted rows that hold their texts again': {
+    before: softPage({ ignoreDeleted: true }),
+    rows: insertSoft(`(${A}, now())`, `(${B}, null)`, `('other', now())`),
+    after: softPage({}),
+    expected: 'A@0! B@1 other@0',
+  },
+  'deleted rows that free their texts, in another column': {
+    before: softPage({ ignoreDeleted: true }),
+    rows: insertSoft(`(${A}, now())`, `(${B}, null)`, `(${B}, now())`, `('other', now())`),
+    after: renamedSoftPage(),
+    expected: 'B@0 A@0~ B@0~ other@0~',
+  },
+  'a delete date of another type': {
+    before: softPage({ ignoreDeleted: true }),
+    rows: insertSoft(`(${A}, now())`, `(${B}, null)`, `(${B}, now())`),
+    after: softPage({ ignoreDeleted: true }, { type: 'timestamp with time zone', precision: 3 }),
+    expected: 'B@0 A@0~ B@0~',
+  },
+  'deleted rows that free their texts, by another digest, within a scope': {
+    before: softPage({}),
+    rows: insertSoft(`(${A}, now())`, `(${B}, null)`),
+    after: softPage({ ignoreDeleted: true, digest: 'sha256', scope: ['site'] }),
+    expected: 'B@0 A@0~',
+  },
   'a normalizer that is gone': {
     before: page({ normalize: trim() }),
     rows: '',
@@ -648,6 +701,38 @@ describe('what cannot be', () => {
     await create(keyed({ scope: ['site'] }), `insert into page values (1, 'a', 'x'), (2, 'a', 'x'), (2, 'b', 'y')`)
     const { up } = await generate(keyed({}))
     await expect(run(up)).rejects.toThrow('by primary key (site, the key): (1,a), (2,a). Of each group')
+  })
+
+  /** As a migration runs them that has no transaction. */
+  async function runSingly(statements: readonly string[]): Promise<void> {
+    for (const statement of statements) await client.query(statement)
+  }
+
+  test('deleted rows that would hold a text twice are named before the delete date goes, on the way', async () => {
+    await create(
+      softPage({ ignoreDeleted: true }),
+      insertSoft(`('a', now())`, `('a', null)`, `('b', now())`, `('b', now())`),
+    )
+    const { up } = await generate(page({}))
+    await expect(runSingly(up)).rejects.toMatchObject({
+      code: '23505',
+      message: expect.stringContaining('by primary key (id): 1, 2; 3, 4. Of each group') as string,
+    })
+    expect(await shown(softPage({ ignoreDeleted: true }))).toBe('a@0 a@0~ b@0~ b@0~')
+    await client.query('delete from page where id in (1, 3)')
+    const { up: rest } = await generate(page({}))
+    await run(rest)
+    await expectSettled(page({}))
+    expect(await shown(page({}))).toBe('a@0 b@0')
+  })
+
+  test('and on the way back, where the migration has made the delete date', async () => {
+    await create(page({}), insert(`(1, 'a')`))
+    const { up, down } = await generate(softPage({ ignoreDeleted: true }))
+    await run(up)
+    await run([insertSoft(`('a', now())`)])
+    await expect(runSingly(down)).rejects.toMatchObject({ code: '23505' })
+    expect(await shown(softPage({ ignoreDeleted: true }))).toBe('a@0 a@0~')
   })
 
   test('NULLs are named where the text becomes NOT NULL, on the way and on the way back', async () => {

@@ -20,6 +20,10 @@ export const FAULTS = {
   touchWithoutPromotion: 'a touch that finds no anchor does not promote',
   noComparison: 'what took number 0 again is not compared',
   clientClearsFlag: 'a client can clear the flag',
+  noPromotionAfterSoftDelete: 'no promotion after a soft delete',
+  restoreWithoutPlace: 'a restored row keeps its number',
+  noTouchAfterRestore: 'no touch after a restore',
+  deletedRowsCount: 'softly deleted rows count as members of their chain',
   onlyAnchorCompared: 'only the anchor is compared',
   flaggedAnchorChanges: 'a flagged anchor may change',
 } as const

@@ -3,7 +3,7 @@ import { dropSnapshots, endStatement, findLowest, findRow, holder, PROGRESS, tak
 import type { Found, FoundRow, Quals, Reader, Waiting } from './mvcc'
 import { currentPart, go, self, set, type Event, type Step, type Turn } from './process'
 import type { Part } from './script'
-import type { Version } from './state'
+import { FREED, type Version } from './state'
 import { fail, releaseSavepoint, restart } from './transactions'
 
 const FIRST_STEPS = { insert: 'place.read', delete: 'delete.row', update: 'update.row' } as const
@@ -77,8 +77,15 @@ export function again(turn: Turn, step: Step): void {
   else go(turn, step, { loop, number: 0 })
 }
 
-export function numbered(chain: number, number: number): Quals {
-  return (each) => each.chain === chain && each.number === number
+/** The rows of a chain. */
+export function inChain({ fault }: Turn, chain: number): Quals {
+  if (fault === 'deletedRowsCount') return (each) => each.chain % FREED === chain
+  return (each) => each.chain === chain
+}
+
+export function numbered(turn: Turn, chain: number, number: number): Quals {
+  const quals = inChain(turn, chain)
+  return (each) => quals(each) && each.number === number
 }
 
 /** The row that the client's UPDATE has locked before its BEFORE triggers. */

@@ -1,8 +1,9 @@
 /** For each fault a small scenario that catches it, and which the whole guard passes. */
 import type { Fault } from './faults'
 import { alone } from './combine'
-import { ALONE, EMPTY, PAIR, TRIPLE, type Scenario } from './scenarios'
-import { behind, change, clearFlag, fast, remove, slow, twisted, write, type Isolation, type Part } from './script'
+import { ALONE, EMPTY, freedRow, PAIR, TRIPLE, type Scenario } from './scenarios'
+import { behind, change, clearFlag, fast, remove, restore, slow, softDelete, twisted, write } from './script'
+import type { Isolation, Part } from './script'
 import { storedRow, type Row } from './state'
 
 /** Processes of one transaction of one statement each. */
@@ -40,6 +41,10 @@ export const CAUGHT_BY: Readonly<Record<Fault, Scenario>> = {
   touchWithoutPromotion: races('RC', ALONE, [slow('B'), remove('A')], [fast('B')]),
   noComparison: races('RC', ALONE, [slow('B'), remove('A'), fast('B')]),
   clientClearsFlag: races('RC', PAIR, [clearFlag('A')], [remove('A')], [fast('B')]),
+  noPromotionAfterSoftDelete: races('RC', PAIR, [softDelete('A')], [fast('B')]),
+  restoreWithoutPlace: races('RC', [...PAIR, freedRow(1, 2)], [restore('B')]),
+  noTouchAfterRestore: races('RC', [...ALONE, freedRow(1)], [restore('B')], [remove('A')], [fast('B')]),
+  deletedRowsCount: races('RC', [freedRow(0)], [slow('B')], [fast('B')]),
   onlyAnchorCompared: races('RC', PAIR, [twisted('C', 'B')]),
   flaggedAnchorChanges: races('RC', PAIR, [behind('A', 'B')]),
 }

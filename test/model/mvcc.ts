@@ -3,7 +3,7 @@
  * on the rows of a turn.
  */
 import { self, set, type Turn } from './process'
-import { changed, COMMITTED, NOBODY, row, version, type Row, type Version, type VersionFields } from './state'
+import { changed, COMMITTED, isFreed, NOBODY, row, version, type Row, type Version, type VersionFields } from './state'
 
 /** What waits: a set of processes, as bits. */
 export type Waiting = number
@@ -167,7 +167,7 @@ export function updateRow(turn: Turn, index: number, newest: Version, values: Pa
   const created = { creator: holder(turn), createdInSavepoint: self(turn).inSavepoint, createdNow: true }
   const unlocked = { lock: NOBODY, lockedInSavepoint: false, snapshots: 0 }
   const next = changed(newest, { ...values, ...created, ...unlocked })
-  const indexed = next.chain === newest.chain && next.number === newest.number
+  const indexed = isFreed(next.chain) || (next.chain === newest.chain && next.number === newest.number)
   deleteRow(turn, index, newest)
   const versions = turn.rows[index]?.versions ?? []
   turn.rows[index] = row([...versions, changed(next, { indexed })])

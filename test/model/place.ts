@@ -1,6 +1,6 @@
 /** The BEFORE trigger's function, query by query: `placeBody` in `src/sql/guard-functions.ts`. */
 import type { Fault } from './faults'
-import { again, numbered, seize } from './flow'
+import { again, inChain, numbered, seize } from './flow'
 import { lockRow, PROGRESS, select, type Waiting } from './mvcc'
 import { currentPart, go, self, type Turn } from './process'
 
@@ -29,7 +29,7 @@ function least(numbers: readonly number[]): number | undefined {
 
 /** SELECT min(number), max(number), min(number) FILTER (WHERE the text is equal) … */
 function readChain(turn: Turn, { chain, text }: Wish): Chain {
-  const rows = select(turn, (each) => each.chain === chain)
+  const rows = select(turn, inChain(turn, chain))
   const numbers = rows.map(({ number }) => number)
   const last = numbers.length === 0 ? undefined : Math.max(...numbers)
   return { first: least(numbers), last, taken: least(rows.flatMap((each) => (each.text === text ? each.number : []))) }
@@ -61,7 +61,7 @@ function skipsSecondRead(fault: Fault | undefined, hit: boolean): boolean {
 /** SELECT … FOR NO KEY UPDATE of the anchor. */
 export function placeLock(turn: Turn): Waiting {
   const { number } = self(turn)
-  const found = seize(turn, 'query', numbered(wish(turn).chain, 0), (row) => lockRow(turn, row))
+  const found = seize(turn, 'query', numbered(turn, wish(turn).chain, 0), (row) => lockRow(turn, row))
   if (found.kind === 'wait') return found.processes
   if (found.kind === 'none') again(turn, 'place.read')
   else if (found.kind === 'row' && number > 0) return placed(turn, number)

@@ -1,11 +1,12 @@
 /** What must hold. Rows are looked at after every commit, a turn after every step. */
 import type { Process, Turn } from './process'
 import { LOOPS_USED_UP } from './flow'
-import { COMMITTED, type Row, type Version } from './state'
+import { COMMITTED, isFreed, type Row, type Version } from './state'
 
 /** What a transaction that starts now would see, were every other one rolled back. */
 function live(rows: readonly Row[]): Version[] {
-  return rows.flatMap(({ versions }) => versions.filter((v) => v.creator === COMMITTED && v.deleter !== COMMITTED))
+  const isLive = (v: Version): boolean => v.creator === COMMITTED && v.deleter !== COMMITTED && !isFreed(v.chain)
+  return rows.flatMap(({ versions }) => versions.filter(isLive))
 }
 
 export const TWICE = 'a text is stored twice'

@@ -1,9 +1,22 @@
 /** Which transactions meet on which table. One scenario is the search over every combination it names. */
 import { alone, finds, pairs, successive, together, undone, type Group } from './combine'
 import { begin, type State } from './process'
-import { behind, change, clearFlag, edit, fast, remove, slow, takeZero, twisted, write } from './script'
+import {
+  behind,
+  change,
+  clearFlag,
+  edit,
+  fast,
+  remove,
+  restore,
+  slow,
+  softDelete,
+  takeZero,
+  twisted,
+  write,
+} from './script'
 import type { Part, Statement } from './script'
-import { storedRow, type Row } from './state'
+import { FREED, storedRow, type Row } from './state'
 
 export interface Scenario {
   readonly name: string
@@ -24,6 +37,9 @@ export const PAIR = [storedRow(A, 0, true), storedRow(B, 1)]
 export const TRIPLE = [storedRow(A, 0, true), storedRow(B, 1), storedRow(C, 2)]
 const GAP = [storedRow(A, 0, true), storedRow(C, 2)]
 
+/** A softly deleted row, which keeps the number and flag that it had. */
+export const freedRow = (text: number, number = 0, flag = false): Row => storedRow(text, number, flag, FREED)
+
 const each = (...parts: readonly Part[]): Statement[] => parts.map((part) => write(part))
 
 const INSERTS = each(slow('A'), slow('B'), slow('C'), fast('A'), fast('B'), fast('C'))
@@ -38,6 +54,18 @@ const AROUND_MOVES = each(slow('B'), slow("C'"), fast('A'), remove('A'), remove(
 /** Triggers of the user's change texts behind the guard's back. */
 const TRIGGERED = each(twisted('A', 'B'), twisted('C', 'B'), twisted('B', 'C'), behind('A', 'B'), behind('B', 'C'))
 const HOSTILE = each(takeZero('B'), takeZero('C'), clearFlag('A'), edit('A'), edit('B'))
+
+/** With `ignoreDeleted`; two softly deleted rows can have one text. */
+const SOFT = each(softDelete('A'), softDelete('B'), restore('A'), restore('B'))
+const AROUND_SOFT = each(slow('B'), fast('A'), fast('B'), remove('A'), behind('B~', 'B'), remove('A~'), fast('B~'))
+const SOFT_TOGETHER = [
+  write(softDelete('A'), softDelete('B')),
+  write(softDelete('A'), restore('B')),
+  write(restore('A'), restore('B')),
+  write(softDelete('A'), fast('B')),
+  write(softDelete('A'), slow('C')),
+  write(restore('B'), softDelete('A'), fast('B')),
+]
 
 /** What one SQL statement can do to a chain by data-modifying CTEs or several rows. */
 const TOGETHER = [
@@ -143,6 +171,29 @@ export const SCENARIOS: readonly Scenario[] = [
     groups: [
       { count: 2, scripts: alone(BOTH, ...TRIGGERED) },
       { count: 1, scripts: alone(BOTH, ...TRIGGERED, ...BUSY) },
+    ],
+  },
+  {
+    name: 'soft deletes',
+    about: '3 transactions; softly deleted rows free their texts',
+    tables: [
+      [storedRow(A, 0), freedRow(B)],
+      [...PAIR, freedRow(B, 2)],
+      [storedRow(B, 0, true), freedRow(A, 0, true), storedRow(C, 1)],
+    ],
+    groups: [{ count: 3, scripts: alone(BOTH, ...SOFT, ...AROUND_SOFT) }],
+  },
+  {
+    name: 'soft deletes together',
+    about: 'a statement that soft deletes and restores several rows, and 2 others',
+    tables: [
+      [storedRow(A, 0), freedRow(B)],
+      [...PAIR, freedRow(B, 2)],
+      [freedRow(A, 0, true), freedRow(B, 1)],
+    ],
+    groups: [
+      { count: 1, scripts: alone(BOTH, ...SOFT_TOGETHER) },
+      { count: 2, scripts: alone(BOTH, ...SOFT, ...each(slow('B'), fast('B'), remove('A'))) },
     ],
   },
   {

@@ -1,4 +1,5 @@
 /** What a process does: transactions of client statements, in the words of the protocol. */
+import { FREED } from './state'
 
 export type Isolation = 'RC' | 'RR'
 
@@ -99,11 +100,12 @@ export function script(transactions: readonly Transaction[]): Script {
 
 const TEXTS = 'ABCD'
 
-/** `A` is the text A in chain 0, `A'` the same text in chain 1 (another scope, say). */
+/** `A` is the text A in chain 0, `A'` the same text in chain 1 (another scope, say), `A~` a softly deleted row of it. */
 export type Name = string
 
 function at(name: Name): { text: number; chain: number } {
-  return { text: TEXTS.indexOf(name.charAt(0)), chain: name.endsWith("'") ? 1 : 0 }
+  const chain = name.includes("'") ? 1 : 0
+  return { text: TEXTS.indexOf(name.charAt(0)), chain: name.endsWith('~') ? chain + FREED : chain }
 }
 
 export function fast(name: Name, onConflict: OnConflict = 'error'): Part {
@@ -127,6 +129,8 @@ export function change(name: Name, to: Name, extra: 'toZero' | 'clearFlag' | 'ed
   }
   return { kind: 'update', ...at(name), ...target, ...said }
 }
+export const softDelete = (name: Name): Part => change(name, `${name}~`)
+export const restore = (name: Name): Part => change(`${name}~`, name)
 export const behind = (name: Name, to: Name): Part => change(name, to, 'behind')
 export const edit = (name: Name): Part => change(name, name, 'edit')
 export const takeZero = (name: Name): Part => change(name, name, 'toZero')

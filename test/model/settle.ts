@@ -1,5 +1,5 @@
 /** The AFTER trigger's function, query by query: `settleBody` in `src/sql/guard-functions.ts`. */
-import { seizeLowest } from './flow'
+import { inChain, seizeLowest } from './flow'
 import { type FoundRow, lockRow, PROGRESS, select, updateRow, type Waiting } from './mvcc'
 import { go, isTouch, self, type Event, type Turn } from './process'
 import { fail } from './transactions'
@@ -24,12 +24,7 @@ function settled(turn: Turn): Waiting {
  */
 export function settleAnchor(turn: Turn): Waiting {
   const { chain } = event(turn)
-  const found = seizeLowest(
-    turn,
-    'query',
-    (each) => each.chain === chain,
-    (row) => becomeAnchor(turn, row),
-  )
+  const found = seizeLowest(turn, 'query', inChain(turn, chain), (row) => becomeAnchor(turn, row))
   if (found.kind === 'wait') return found.processes
   if (found.kind === 'none') return settled(turn)
   if (found.kind === 'serialization failure') return PROGRESS
@@ -63,7 +58,7 @@ function touchedFlag(turn: Turn, old: boolean): boolean | undefined {
  */
 export function settleCompare(turn: Turn): Waiting {
   const { chain, number } = event(turn)
-  const all = select(turn, (each) => each.chain === chain)
+  const all = select(turn, inChain(turn, chain))
   const compared = hasSecondLine(turn) ? [0, number] : [0]
   const twice = all.some(
     (one) => compared.includes(one.number) && all.some((v) => v.text === one.text && v.number !== one.number),

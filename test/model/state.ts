@@ -11,9 +11,14 @@
 export const NOBODY = 0
 export const COMMITTED = 7
 
+export const FREED = 2
+
+/** Deleted softly: the row is outside the chains and the index, whatever its number. */
+export const isFreed = (chain: number): boolean => chain >= FREED
+
 export interface VersionFields {
   readonly text: number
-  /** 0 or 1: which (scope, hash) the row stands in. */
+  /** 0 or 1: which (scope, hash) the row stands in. FREED more: the same, deleted softly, which frees its text. */
   readonly chain: number
   readonly number: number
   readonly flag: boolean
@@ -51,12 +56,12 @@ export interface Row {
 const interned = new Map<number, Version>()
 
 function code(fields: VersionFields): number {
-  let bits = fields.text | (fields.chain << 2) | (fields.number << 3) | (fields.creator << 6)
-  bits |= (fields.deleter << 9) | (fields.lock << 12) | (fields.snapshots << 15)
-  bits |= Number(fields.flag) << 23
-  bits |= (Number(fields.createdInSavepoint) << 24) | (Number(fields.deletedInSavepoint) << 25)
-  bits |= (Number(fields.lockedInSavepoint) << 26) | (Number(fields.indexed) << 27)
-  return bits | (Number(fields.createdNow) << 28) | (Number(fields.deletedNow) << 29)
+  let bits = fields.text | (fields.chain << 2) | (fields.number << 4) | (fields.creator << 7)
+  bits |= (fields.deleter << 10) | (fields.lock << 13) | (fields.snapshots << 16)
+  bits |= Number(fields.flag) << 24
+  bits |= (Number(fields.createdInSavepoint) << 25) | (Number(fields.deletedInSavepoint) << 26)
+  bits |= (Number(fields.lockedInSavepoint) << 27) | (Number(fields.indexed) << 28)
+  return bits | (Number(fields.createdNow) << 29) | (Number(fields.deletedNow) << 30)
 }
 
 /** The one object for these fields. @throws RangeError when a number outgrows its bits. */

@@ -1,12 +1,12 @@
 /** A violation's shortest way, to be read by people. */
 import type { Violation, Visit } from './explore'
 import type { Part, Script } from './script'
-import { COMMITTED, NOBODY, type Version } from './state'
+import { COMMITTED, FREED, isFreed, NOBODY, type Version } from './state'
 
 const TEXTS = 'ABCD'
 
 function name(text: number, chain: number): string {
-  return `${TEXTS.charAt(text)}${chain === 0 ? '' : "'"}`
+  return `${TEXTS.charAt(text)}${chain % FREED === 0 ? '' : "'"}${isFreed(chain) ? '~' : ''}`
 }
 
 function describePart(part: Part): string {

@@ -1,15 +1,16 @@
 /** The unique index on (chain, number). */
 import { holder, mapVersions, others, type Waiting } from './mvcc'
 import type { Turn } from './process'
-import { changed, COMMITTED, NOBODY, type Version } from './state'
+import { changed, COMMITTED, isFreed, NOBODY, type Version } from './state'
 
 export type Probe =
   | { readonly kind: 'free' }
   | { readonly kind: 'wait'; readonly processes: Waiting }
   | { readonly kind: 'taken'; readonly by: Version }
 
-/** The index asks by a dirty snapshot: it waits for every inserter and deleter in progress at this key. */
+/** The index, which holds live rows only, asks by a dirty snapshot: it waits for every inserter and deleter in progress at this key. */
 export function probe(turn: Turn, chain: number, number: number): Probe {
+  if (isFreed(chain)) return { kind: 'free' }
   let processes: Waiting = 0
   let by: Version | undefined
   for (const { versions } of turn.rows) {

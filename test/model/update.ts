@@ -4,7 +4,7 @@ import { deleteRow, lockRow, PROGRESS, updateRow, type Quals, type Waiting } fro
 import { currentPart, go, self, type Turn } from './process'
 import type { Part } from './script'
 import { hasSecondLine } from './settle'
-import type { Version } from './state'
+import { isFreed, type Version } from './state'
 import { fail } from './transactions'
 import { enterIndex, probe, unindexed } from './unique-index'
 
@@ -13,8 +13,9 @@ function meant({ text, chain }: Part): Quals {
   return (each) => each.chain === chain && each.text === text
 }
 
-/** WHEN (OLD.number = 0 AND OLD.flag) */
+/** WHEN (OLD.number = 0 AND OLD.flag), of a row that is not deleted softly */
 function queuePromotion(turn: Turn, { number, flag, chain }: Version): void {
+  if (isFreed(chain)) return
   if (number === 0 && (flag || turn.fault === 'lockWithoutTouch')) queue(turn, { chain, number })
 }
 
@@ -43,12 +44,18 @@ export function updateOne(turn: Turn): Waiting {
   if (found.kind === 'serialization failure') return PROGRESS
   if (found.kind === 'none') return nextPart(turn)
   const stays = part.toChain === part.chain
-  if (part.behind || (stays && part.toText === part.text)) {
-    go(turn, 'update.write', { number: part.toZero ? 0 : found.newest.number })
+  const { number, flag } = found.newest
+  if (part.behind || isFreed(part.toChain) || isRestoredWithoutPlace(turn, part)) {
+    go(turn, 'update.write', { number, flag })
+  } else if (stays && part.toText === part.text) {
+    go(turn, 'update.write', { number: part.toZero ? 0 : number })
   } else if (stays) fail(turn, '40001')
   else go(turn, 'place.read')
   return PROGRESS
 }
+
+const isRestoredWithoutPlace = ({ fault }: Turn, { chain }: Update): boolean =>
+  fault === 'restoreWithoutPlace' && isFreed(chain)
 
 /** The heap's half. The index has its say next, if the key is another. */
 export function updateWrite(turn: Turn): Waiting {
@@ -59,19 +66,28 @@ export function updateWrite(turn: Turn): Waiting {
   const kept = old.flag && !(part.clearFlag && turn.fault === 'clientClearsFlag')
   updateRow(turn, index, old, { text: part.toText, chain: part.toChain, number, flag: moves ? flag : kept })
   queueAfterUpdate(turn, part, old)
-  if (!moves && number === old.number) return nextPart(turn)
+  if (isFreed(part.toChain) || (!moves && number === old.number)) return nextPart(turn)
   go(turn, 'update.index', { number: 0, flag: false })
   return PROGRESS
 }
 
 /** In the order of the triggers' names: promote_update, touch_update; that it looks at the flag is the second line. */
 function queueAfterUpdate(turn: Turn, part: Update, old: Version): void {
+  const moves = part.toChain !== part.chain
+  const unseen = isFreed(part.toChain) ? 'noPromotionAfterSoftDelete' : 'noPromotionAfterMove'
+  if (moves && turn.fault !== unseen) queuePromotion(turn, old)
+  const unlooked = isFreed(part.chain) ? 'noTouchAfterRestore' : 'noTouchAfterUpdate'
+  if (isTouched(turn, part, old) && turn.fault !== unlooked) {
+    queue(turn, { chain: part.toChain, number: self(turn).number })
+  }
+}
+
+function isTouched(turn: Turn, part: Update, old: Version): boolean {
+  if (isFreed(part.toChain)) return false
   const { number } = self(turn)
   const moves = part.toChain !== part.chain
-  if (moves && turn.fault !== 'noPromotionAfterMove') queuePromotion(turn, old)
   const changes = moves || part.toText !== part.text
-  const touches = number > 0 ? changes || number !== old.number : !moves && changes && looksAtFlag(turn) && old.flag
-  if (touches && turn.fault !== 'noTouchAfterUpdate') queue(turn, { chain: part.toChain, number })
+  return number > 0 ? changes || number !== old.number : !moves && changes && looksAtFlag(turn) && old.flag
 }
 
 const looksAtFlag = (turn: Turn): boolean => hasSecondLine(turn) && turn.fault !== 'flaggedAnchorChanges'

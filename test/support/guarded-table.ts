@@ -1,8 +1,9 @@
 import { hash } from 'node:crypto'
 import type { Client } from 'pg'
+import { addIndex } from '../../src/sql/alter'
 import { guardOf } from '../../src/sql/guard'
 import { literal, quote } from '../../src/sql/identifier'
-import { checkExpression, composed, tableName, type TextTable } from '../../src/sql/text-table'
+import { checkExpression, composed, isFreed, isLive, tableName, type TextTable } from '../../src/sql/text-table'
 import type { Digest } from '../../src/text/digest'
 
 /** MD5 of the first character only: `a1` and `a2` collide, `b1` is in another chain. */
@@ -32,6 +33,7 @@ export function textTable(overrides: Partial<TextTable> = {}): TextTable {
     immutable: false,
     maxChainLength: 1_000,
     normalizers: ['custom@1'],
+    deleted: undefined,
     guard: `unique_text_${table}_url`,
     ...overrides,
   }
@@ -56,15 +58,15 @@ export async function createGuardedTable(
     ...table.scope.map((name) => `${quote(name)} integer not null default 1`),
     ...table.text.map(({ name }) => `${quote(name)} text${needed}`),
     ...columns,
+    ...(table.deleted === undefined ? [] : [`${quote(table.deleted)} timestamptz`]),
     `${quote(table.hash)} ${table.digest.type}${table.nullable ? '' : ' not null'}`,
     `${quote(table.number)} integer not null default 0`,
     `${quote(table.chained)} boolean not null default false`,
     `constraint ${quote(table.check)} check (${checkExpression(table)})`,
   ]
-  const key = [...table.scope, table.hash, table.number].map(quote).join(', ')
   // Autovacuum could change a plan in the midst of a test.
   await client.query(`create table ${tableName(table)} (${all.join(', ')}) with (autovacuum_enabled = off)`)
-  await client.query(`create unique index ${quote(table.index)} on ${tableName(table)} (${key})`)
+  for (const statement of addIndex(table).up) await client.query(statement)
   for (const statement of guard) await client.query(statement)
 }
 
@@ -95,7 +97,7 @@ export async function violations(client: Pick<Client, 'query'>, table: TextTable
   ]
   const text = table.text.map(({ name }) => `t.${quote(name)}::text COLLATE "C"`)
   const shown = `left(${composed(table, 't')}, 40)`
-  const held = `FROM ${tableName(table)} AS t WHERE ${hashColumn} IS NOT NULL`
+  const held = `FROM ${tableName(table)} AS t WHERE ${[`${hashColumn} IS NOT NULL`, ...isLive(table, 't')].join(' AND ')}`
   const { rows } = await client.query<{ violation: string }>(
     `SELECT 'text twice: ' || min(${shown}) AS violation ${held} GROUP BY ${by(...text)} HAVING count(*) > 1
      UNION ALL
@@ -115,15 +117,20 @@ export async function violations(client: Pick<Client, 'query'>, table: TextTable
 
 /**
  * The rows in a notation: `a1@0! a2@1` are two texts with their hash numbers, the first flagged; `2/a1@0` is one in
- * scope 2, where it is not 1.
+ * scope 2, where it is not 1; `a1@0~` is deleted softly, which frees its text.
  */
 export async function rowsOf(client: Pick<Client, 'query'>, table: TextTable): Promise<string> {
   const scope = table.scope.map((name) => `${quote(name)}::text`)
   const key = scope.length === 0 ? `''` : `coalesce(nullif(concat_ws(',', ${scope.join(', ')}), '1') || '/', '')`
   const shown =
     `${key} || coalesce(nullif(${composed(table, '')}, ''), '-') || '@' || ${quote(table.number)} || ` +
-    `CASE WHEN ${quote(table.chained)} THEN '!' ELSE '' END`
-  const order = [...table.scope, table.hash, table.number].map(quote).join(', ')
+    `CASE WHEN ${quote(table.chained)} THEN '!' ELSE '' END` +
+    isFreed(table, '')
+      .map((freed) => ` || CASE WHEN ${freed} THEN '~' ELSE '' END`)
+      .join('')
+  const order = [...[...table.scope, table.hash].map(quote), ...isFreed(table, ''), quote(table.number), 'id'].join(
+    ', ',
+  )
   const hashText = `left(${composed(table, '')}, 1)`
   const { rows } = await client.query<{ shown: string }>(
     `SELECT ${shown} AS shown FROM ${tableName(table)} ORDER BY ${[...table.scope.map(quote), hashText, order].join(', ')}`,
@@ -139,12 +146,20 @@ export async function putRows(client: Pick<Client, 'query'>, table: TextTable, n
     .split(' ')
     .filter(Boolean)
     .map((row) => {
-      const match = /^(?:(\d+)\/)?(.+)@(\d+)(!?)$/.exec(row)
+      const match = /^(?:(\d+)\/)?(.+)@(\d+)(!?)(~?)$/.exec(row)
       if (!match || !text) throw new TypeError(`Not a row: ${row}`)
-      const [, inScope = '1', value = '', number = '0', flag] = match
-      const columns = [...(scope === undefined ? [] : [scope]), text.name, table.hash, table.number, table.chained]
+      const [, inScope = '1', value = '', number = '0', flag, freed] = match
       const hashed = table.digest.sql(`${literal(value)}::pg_catalog.text`)
-      const values = [...(scope === undefined ? [] : [inScope]), literal(value), hashed, number, String(flag === '!')]
+      const cells: readonly (readonly [string | undefined, string])[] = [
+        [scope, inScope],
+        [text.name, literal(value)],
+        [table.hash, hashed],
+        [table.number, number],
+        [table.chained, String(flag === '!')],
+        [table.deleted, freed === '~' ? 'now()' : 'null'],
+      ]
+      const given = cells.filter((cell): cell is readonly [string, string] => cell[0] !== undefined)
+      const [columns, values] = [given.map(([name]) => name), given.map(([, cell]) => cell)]
       return `insert into ${tableName(table)} (${columns.map(quote).join(', ')}) values (${values.join(', ')})`
     })
   const empty = `truncate ${tableName(table)} restart identity cascade`

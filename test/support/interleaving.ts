@@ -178,6 +178,14 @@ export function change(from: string, to: string): Operation {
   return sql(`change ${from} to ${to}`, `UPDATE page SET url = ${after.url}${tenant} WHERE ${where(from)}`)
 }
 
+/** On the table `softPage`, as TypeORM's `softDelete` does it. */
+export const softDelete = (text: string): Operation =>
+  sql(`soft delete ${text}`, `UPDATE page SET "deletedAt" = now() WHERE ${where(text)} AND "deletedAt" IS NULL`)
+
+/** As TypeORM's `restore` does it, of all rows that hold the text. */
+export const restore = (text: string): Operation =>
+  sql(`restore ${text}`, `UPDATE page SET "deletedAt" = NULL WHERE ${where(text)} AND "deletedAt" IS NOT NULL`)
+
 /** An update that the guard takes no part in. */
 export const retitle = (text: string): Operation =>
   sql(`give ${text} a title`, `UPDATE page SET title = 'new' WHERE ${where(text)}`)

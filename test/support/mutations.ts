@@ -58,6 +58,14 @@ const TOUCH = /UPDATE (.+ AS t) SET (\S+) = true\s+(WHERE [^;]+);/
 const HIT = 'ELSIF last IS NULL OR taken = 0 OR'
 const PROMOTION = /UPDATE .+ SET .+ = 0, /
 
+/** Parts that a table has whose softly deleted rows free their texts. */
+export const softMutations: readonly Mutation[] = [
+  firstLine('no promotion after a soft delete', [/\n\s+OR NEW\.\S+ IS NOT NULL\)/, ')']),
+  firstLine('a restored row keeps its number', [/\n\s+OR OLD\.\S+ IS NOT NULL AND NEW\.\S+ IS NULL/, '']),
+  firstLine('no touch after a restore', [/\n\s+OR OLD\.\S+ IS NOT NULL\)/, ')']),
+  firstLine('softly deleted rows count as members of their chain', [/\n\s+AND [st]\.\S+ IS NULL/g, '']),
+]
+
 /** What an interleaving must find; `a touch in the BEFORE trigger` is not here, for it stores nothing twice. */
 export const mutations: readonly Mutation[] = [
   firstLine('no promotion after a delete', [/ {2}WHEN (\(OLD\.\S+ = 0 AND OLD\.[^\s)]+\))/, '  WHEN (false AND $1)']),

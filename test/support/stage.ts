@@ -3,6 +3,7 @@ import { guardOf } from '../../src/sql/guard'
 import { literal, quote } from '../../src/sql/identifier'
 import type { TestDatabase } from './database'
 import { createGuardedTable, putRows, rowsOf, textTable, violations } from './guarded-table'
+import type { TextTable } from '../../src/sql/text-table'
 import type { Expected, Interleaving, PerLevel, SessionName, Step } from './interleaving'
 import { endOrWait, type Level, LEVELS, openSession, type Outcome, type Session, type Statement } from './sessions'
 
@@ -11,10 +12,15 @@ export const NAMES: readonly SessionName[] = ['P', 'Q', 'R']
 /** The table that interleavings work on. */
 export const page = textTable({ scope: ['tenant'] })
 
+/** The same, where a softly deleted row frees its text. */
+export const softPage = { ...page, deleted: 'deletedAt' }
+
 /** A setting in which interleavings run: the guard, perhaps changed, and what else stands on the table. */
 export interface Setting {
   /** Name of the schema. */
   readonly name: string
+  /** @default page */
+  readonly table?: TextTable
   /** @default the guard as it is */
   readonly guard?: readonly string[]
   /** Statements after the table is made, for instance a user's own triggers. */
@@ -81,27 +87,26 @@ export function useStage(db: TestDatabase): Stage {
       const stops = interleaving.steps.some(({ kind }) => kind === 'stops')
       const name = stops ? `${setting.name} with barriers` : setting.name
       if (!made.has(name)) {
-        await makeSetting(observer, name, [...(setting.and ?? []), ...(stops ? BARRIERS : [])], setting.guard)
+        await makeSetting(observer, { ...setting, name, and: [...(setting.and ?? []), ...(stops ? BARRIERS : [])] })
         made.add(name)
       }
       await observer.query(`set search_path to ${quote(name)}`)
-      await putRows(observer, page, interleaving.given)
+      const { table = page } = setting
+      await putRows(observer, table, interleaving.given)
       await prepare(sessions, name, levels)
       const transcript = await playSteps(observer, sessions, interleaving.steps)
       await finish(sessions)
-      return { transcript, rows: await rowsOf(observer, page), violations: await violations(observer, page) }
+      return { transcript, rows: await rowsOf(observer, table), violations: await violations(observer, table) }
     },
   }
 }
 
 async function makeSetting(
   observer: Client,
-  name: string,
-  and: readonly string[],
-  guard: readonly string[] = guardOf(page).create,
+  { name, and = [], table = page, guard = guardOf(table).create }: Setting,
 ): Promise<void> {
   await observer.query(`create schema ${quote(name)}; set search_path to ${quote(name)}`)
-  await createGuardedTable(observer, page, { guard })
+  await createGuardedTable(observer, table, { guard })
   await observer.query('create table child (page_id integer not null references page (id) on delete cascade)')
   for (const statement of and) await observer.query(statement)
 }

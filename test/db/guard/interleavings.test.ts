@@ -1,8 +1,9 @@
 import { describe, expect, test } from 'vitest'
 import { useDatabase } from '../../support/database'
 import { LEVELS } from '../../support/sessions'
-import { expectedPlay, useStage } from '../../support/stage'
+import { expectedPlay, softPage, useStage } from '../../support/stage'
 import { allInterleavings, interleavings } from './interleavings'
+import { softDeletes } from './interleavings/soft-deletes'
 
 const stage = useStage(useDatabase())
 
@@ -16,6 +17,17 @@ for (const level of LEVELS) {
       }
     })
   }
+}
+
+for (const level of LEVELS) {
+  describe(`soft deletes that free texts at ${level}`, () => {
+    for (const interleaving of softDeletes) {
+      test(interleaving.name, async () => {
+        const setting = { name: 'soft', table: softPage }
+        expect(await stage.play(interleaving, level, setting)).toEqual(expectedPlay(interleaving, level))
+      })
+    }
+  })
 }
 
 test('the interleavings are many, and no two have one name', () => {

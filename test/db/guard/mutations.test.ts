@@ -1,9 +1,10 @@
 import { describe, expect, test } from 'vitest'
 import { useDatabase } from '../../support/database'
-import { mutations } from '../../support/mutations'
+import { mutations, softMutations } from '../../support/mutations'
 import type { Level } from '../../support/sessions'
-import { page, useStage } from '../../support/stage'
+import { page, softPage, useStage } from '../../support/stage'
 import { allInterleavings } from './interleavings'
+import { softDeletes } from './interleavings/soft-deletes'
 
 const stage = useStage(useDatabase())
 
@@ -70,6 +71,26 @@ describe('with a part of the guard taken out, a forced interleaving stores a tex
       const interleaving = allInterleavings.find((each) => each.name === finder)
       if (!interleaving) throw new Error(`The mutation "${name}" is found by "${finder}", which does not exist.`)
       const { violations } = await stage.play(interleaving, level, { name, guard: guard(page) })
+      expect(violations).toContainEqual(expect.stringContaining('text twice'))
+    })
+  }
+})
+
+const softFinders: Readonly<Record<string, string>> = {
+  'no promotion after a soft delete': 'after the anchor was softly deleted, the promoted text is held by number 0',
+  'a restored row keeps its number':
+    'a restored row that was at number 2 is numbered anew, where its text has a holder',
+  'no touch after a restore': 'a row that is restored at the number that it had touches the anchor too',
+  'softly deleted rows count as members of their chain': 'a softly deleted row at number 0 is no anchor',
+}
+
+describe('of a table whose softly deleted rows free their texts', () => {
+  for (const { name, guard } of softMutations) {
+    test(name, async () => {
+      const interleaving = softDeletes.find((each) => each.name === softFinders[name])
+      if (!interleaving) throw new Error(`The mutation "${name}" has no interleaving that finds it.`)
+      const setting = { name, table: softPage, guard: guard(softPage) }
+      const { violations } = await stage.play(interleaving, 'READ COMMITTED', setting)
       expect(violations).toContainEqual(expect.stringContaining('text twice'))
     })
   }

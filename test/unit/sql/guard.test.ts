@@ -10,6 +10,14 @@ const one = textTable({ digest: md5 })
 const TABLES: Readonly<Record<string, TextTable>> = {
   'guard-of-one-text': one,
   'guard-scoped-nullable-immutable': textTable({ digest: md5, scope: ['tenant'], nullable: true, immutable: true }),
+  'guard-ignoring-deleted': textTable({ digest: md5, deleted: 'deletedAt' }),
+  'guard-ignoring-deleted-immutable': textTable({
+    digest: md5,
+    scope: ['tenant'],
+    nullable: true,
+    immutable: true,
+    deleted: 'deletedAt',
+  }),
   'guard-composed': textTable({
     digest: md5,
     text: [

@@ -28,6 +28,8 @@ const scoped: RowShape = {
   select: ['id'],
 }
 
+const softDeleted: RowShape = { table: textTable({ deleted: 'deletedAt' }), others: [], select: ['id', 'deletedAt'] }
+
 const types: ColumnTypes = new Map([
   ['title', { type: 'character varying', declared: 'character varying(80)' }],
   ['site', { type: 'numeric', declared: 'numeric(10,2)' }],
@@ -48,6 +50,13 @@ const STATEMENTS: Readonly<Record<string, (shape: RowShape) => Statement<unknown
 test.each(Object.entries(STATEMENTS))('%s: the SQL, golden', async (name, statementOf) => {
   const sql = [page, scoped].map((shape) => `${statementOf(shape).sql};\n`).join('\n')
   await expect(sql).toMatchFileSnapshot(`../../golden/${name.replaceAll(/\W+/g, '-')}.sql`)
+})
+
+test('where softly deleted rows free their texts, statements look for live rows: the SQL, golden', async () => {
+  const statements = [findStatement, (shape: RowShape) => findOrCreateStatement({ ...shape, deferrable: true })]
+  const batch = (shape: RowShape): Statement<unknown> => findOrCreateManyStatement(batchOf(shape))
+  const sql = [...statements, batch].map((statementOf) => `${statementOf(softDeleted).sql};\n`).join('\n')
+  await expect(sql).toMatchFileSnapshot('../../golden/ignoring-deleted.sql')
 })
 
 test.each(Object.entries(STATEMENTS))('%s: no line is longer than 120 characters', (_, statementOf) => {
