@@ -45,6 +45,7 @@ export { UniqueTextEntity } from './find-or-create/active-record'
 export { findOrCreateMany, type FindOrCreateManyResult } from './find-or-create/find-or-create-many'
 export { findOneByText, findOrCreate, type FindOrCreateResult } from './find-or-create/find-or-create'
 export { uniqueTextMethods, type UniqueTextMethods } from './find-or-create/repository-methods'
+export { insertOrFail, type Inserted, type Insertion } from './find-or-create/insert-or-fail'
 export { UniqueText, uniqueTextSchema } from './typeorm/decorator'
 export { type UniqueTextDataSourceOptions, withUniqueText } from './typeorm/data-source'
 export type {

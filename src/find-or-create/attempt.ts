@@ -1,4 +1,4 @@
-import { ChainLimitError, DuplicateTextError } from '../errors'
+import { DuplicateTextError } from '../errors'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import {
   createInChainStatement,
@@ -8,6 +8,7 @@ import {
   type Statement,
   type StoredRow,
 } from '../sql/statements'
+import { guardError } from '../typeorm/guard-errors'
 import { cached, type EntityText, type ReadyText, type RowStatements } from './entity-text'
 import { rowShape, type RowValues } from './row-values'
 import type { Session } from './session'
@@ -95,11 +96,7 @@ function duplicate({ metadata, select, declaration }: EntityText, rows: readonly
 
 /** The guard's own errors, as errors of ours. */
 export function explain(error: unknown, { declaration }: EntityText): unknown {
-  const refused = serverError(error)
-  if (refused?.code === SQLSTATE.chainLimit && refused.constraint === declaration.table.index) {
-    return new ChainLimitError(declaration.name, error)
-  }
-  return error
+  return guardError(error, [declaration]) ?? error
 }
 
 function statementsOf(entityText: ReadyText, others: readonly string[]): RowStatements {

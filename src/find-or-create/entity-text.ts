@@ -20,18 +20,22 @@ export interface RowStatements {
   readonly createInChainOrRaise: Statement<StoredRow>
 }
 
-/** An entity with one of its unique texts, and the statements that were made for it. */
-export interface EntityText {
+/** An entity, and what of it is read. */
+export interface EntityColumns {
   readonly dataSource: DataSource
   readonly metadata: EntityMetadata
-  readonly declaration: Declaration
   /** Columns that `find` would load. */
   readonly select: readonly ColumnMetadata[]
+  /** Columns of PostGIS, by their database names. */
+  readonly spatial: ReadonlyMap<string, SpatialColumn>
+}
+
+/** An entity with one of its unique texts, and the statements that were made for it. */
+export interface EntityText extends EntityColumns {
+  readonly declaration: Declaration
   /** Columns beside scope and text that an insert may bring. */
   readonly others: readonly ColumnMetadata[]
   readonly otherTexts: readonly Declaration[]
-  /** Columns of PostGIS, by their database names. */
-  readonly spatial: ReadonlyMap<string, SpatialColumn>
   readonly readyTexts: WeakMap<ReadyTable, ReadyText>
 }
 
@@ -113,17 +117,23 @@ function spatialColumns({ columns }: EntityMetadata): EntityText['spatial'] {
   )
 }
 
+export function entityColumns(dataSource: DataSource, metadata: EntityMetadata): EntityColumns {
+  return {
+    dataSource,
+    metadata,
+    select: metadata.columns.filter((column) => column.isSelect && !column.isVirtual && !column.isVirtualProperty),
+    spatial: spatialColumns(metadata),
+  }
+}
+
 function makeEntityText(dataSource: DataSource, metadata: EntityMetadata, declaration: Declaration): EntityText {
   const key = new Set([...declaration.scope, ...declaration.text.map(({ column }) => column)])
   const hidden = new Set(declarationsOf(metadata).flatMap((one) => one.hidden))
   return {
-    dataSource,
-    metadata,
+    ...entityColumns(dataSource, metadata),
     declaration,
-    select: metadata.columns.filter((column) => column.isSelect && !column.isVirtual && !column.isVirtualProperty),
     others: metadata.columns.filter((column) => column.isInsert && !key.has(column) && !hidden.has(column)),
     otherTexts: declarationsOf(metadata).filter((one) => one !== declaration),
-    spatial: spatialColumns(metadata),
     readyTexts: new WeakMap(),
   }
 }

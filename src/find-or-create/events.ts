@@ -1,13 +1,13 @@
 import type { EntityMetadata, ObjectLiteral } from 'typeorm'
 import { isOurs } from '../typeorm/subscriber'
-import type { EntityText } from './entity-text'
+import type { EntityColumns } from './entity-text'
 import type { Session } from './session'
 
 /**
  * Listeners and subscribers see what they would see of `find` and `insert`. Whether anyone listens is looked at first:
  * an event before the insert costs a separate look-up, since it must not fire for a row that is found.
  */
-export function listensToInsert({ metadata, dataSource }: EntityText): boolean {
+export function listensToInsert({ metadata, dataSource }: EntityColumns): boolean {
   const { beforeInsertListeners, afterInsertListeners } = metadata
   return (
     beforeInsertListeners.length + afterInsertListeners.length > 0 ||
@@ -18,7 +18,7 @@ export function listensToInsert({ metadata, dataSource }: EntityText): boolean {
   )
 }
 
-export function listensToLoad({ metadata, dataSource }: EntityText): boolean {
+export function listensToLoad({ metadata, dataSource }: EntityColumns): boolean {
   return (
     metadata.afterLoadListeners.length > 0 ||
     dataSource.subscribers.some((subscriber) => subscriber.afterLoad !== undefined)
@@ -31,13 +31,13 @@ export async function beforeInsert(session: Session, metadata: EntityMetadata, e
   await session.queryRunner.broadcaster.broadcast('BeforeInsert', metadata, entity)
 }
 
-export async function afterInsert(session: Session, entityText: EntityText, entity: ObjectLiteral): Promise<void> {
+export async function afterInsert(session: Session, entityText: EntityColumns, entity: ObjectLiteral): Promise<void> {
   if (!listensToInsert(entityText)) return
   await session.letGo()
   await session.queryRunner.broadcaster.broadcast('AfterInsert', entityText.metadata, entity)
 }
 
-export async function afterLoad(session: Session, entityText: EntityText, entities: ObjectLiteral[]): Promise<void> {
+export async function afterLoad(session: Session, entityText: EntityColumns, entities: ObjectLiteral[]): Promise<void> {
   if (entities.length === 0 || !listensToLoad(entityText)) return
   await session.letGo()
   await session.queryRunner.broadcaster.broadcast('Load', entityText.metadata, entities)

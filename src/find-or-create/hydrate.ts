@@ -2,7 +2,7 @@ import type { EntityMetadata, ObjectLiteral, QueryRunner } from 'typeorm'
 import { DeclarationError } from '../errors'
 import type { StoredRow } from '../sql/statements'
 import { type ColumnMetadata, rootOf } from '../typeorm/registry'
-import type { EntityText } from './entity-text'
+import type { EntityColumns, EntityText } from './entity-text'
 
 /** Hash numbers of the entities given back, where they are not 0: too few to weigh, and no property would be free. */
 const hashNumbers = new WeakMap<object, number>()
@@ -25,17 +25,31 @@ export function hydrate(
   row: StoredRow,
   into?: ObjectLiteral,
 ): ObjectLiteral {
-  const { driver } = entityText.dataSource
   const metadata = into ? entityText.metadata : requireClass(entityText, row)
   const entity: ObjectLiteral = into ?? metadata.create(queryRunner, { fromDeserializer: true })
-  const hasChildren = entityText.metadata.childEntityMetadatas.length > 0
-  entityText.select.forEach((column, index) => {
-    if (hasChildren && !isOfThatClass(metadata, column)) return
-    const value: unknown = driver.prepareHydratedValue(row.columns[index], column)
-    if (value !== undefined) column.setEntityValue(entity, value)
-  })
+  fill(entityText, metadata, row.columns, entity)
   if (row.hashNumber > 0) hashNumbers.set(entity, row.hashNumber)
   return entity
+}
+
+/**
+ * Sets the columns of an entity.
+ *
+ * @param metadata of its class
+ * @param values in the order of `select`
+ */
+export function fill(
+  { dataSource, metadata: { childEntityMetadatas }, select }: EntityColumns,
+  metadata: EntityMetadata,
+  values: readonly unknown[],
+  entity: ObjectLiteral,
+): void {
+  const hasChildren = childEntityMetadatas.length > 0
+  select.forEach((column, index) => {
+    if (hasChildren && !isOfThatClass(metadata, column)) return
+    const value: unknown = dataSource.driver.prepareHydratedValue(values[index], column)
+    if (value !== undefined) column.setEntityValue(entity, value)
+  })
 }
 
 /** As `find` chooses columns: those of the row's class, of which a parent's metadata holds its children's too. */

@@ -18,10 +18,10 @@ export async function tellStart({ dataSource, queryRunner, sql, values }: SentQu
 }
 
 /** What TypeORM does after a query: AfterQuery, and the log of slow queries. */
-export async function tellSuccess(sent: SentQuery, started: number, rows: readonly unknown[]): Promise<void> {
+export async function tellSuccess(sent: SentQuery, took: number, rows: readonly unknown[]): Promise<void> {
   const { dataSource, queryRunner, sql, values } = sent
   const parameters = values as unknown[]
-  const milliseconds = Math.round(performance.now() - started)
+  const milliseconds = Math.round(took)
   if (isHeard(dataSource)) {
     await queryRunner.broadcaster.broadcast('AfterQuery', sql, parameters, true, milliseconds, rows, undefined)
   }

@@ -1,7 +1,8 @@
-import type { ObjectLiteral } from 'typeorm'
+import type { DataSource, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
+import { declarationsOf } from '../typeorm/registry'
 import { kindOf } from './call-arguments'
-import type { EntityText } from './entity-text'
+import type { EntityColumns, EntityText } from './entity-text'
 
 /**
  * What an insert of ours would leave out, or store as it is, though `save` gives it a meaning.
@@ -9,13 +10,35 @@ import type { EntityText } from './entity-text'
  * @throws DeclarationError that names the property
  */
 export function requireInsertable(entityText: EntityText, values: ObjectLiteral): void {
-  refuseTrees(entityText)
   refuseFunctions(entityText, values)
+  requireSaved(entityText, values)
+}
+
+/**
+ * The same without what TypeORM's own INSERT gives a meaning.
+ *
+ * @throws DeclarationError that names the property
+ */
+export function requireSaved(entityText: EntityColumns, values: ObjectLiteral): void {
+  refuseTrees(entityText)
   for (const relation of entityText.metadata.relations) refuseUnsaved(entityText, relation, values)
 }
 
+/** @throws DeclarationError unless an entity of the call declares a unique text */
+export function requireUniqueText(
+  dataSource: DataSource,
+  entries: readonly (readonly [EntityTarget<ObjectLiteral>, ...unknown[]])[],
+): void {
+  const metadatas = entries.map(([target]) => dataSource.getMetadata(target))
+  if (metadatas.some((metadata) => declarationsOf(metadata).length > 0)) return
+  throw new DeclarationError(
+    `${metadatas.map(({ name }) => name).join(' and ')} declares no unique text. ` +
+      `Put @UniqueText() on a property of it, or use TypeORM's own call.`,
+  )
+}
+
 /** @throws DeclarationError unless it is an object with properties */
-export function requireObject({ metadata }: EntityText, values: ObjectLiteral): void {
+export function requireObject({ metadata }: EntityColumns, values: ObjectLiteral): void {
   if (typeof values === 'object' && values !== null && !Array.isArray(values)) return
   throw new DeclarationError(
     `Expected an object with properties of ${metadata.name}, got ${kindOf(values)}. ` +
@@ -23,7 +46,7 @@ export function requireObject({ metadata }: EntityText, values: ObjectLiteral): 
   )
 }
 
-function refuseTrees({ metadata }: EntityText): void {
+function refuseTrees({ metadata }: EntityColumns): void {
   const { treeType } = metadata
   if (treeType === undefined || treeType === 'adjacency-list') return
   throw new DeclarationError(
@@ -45,7 +68,7 @@ function refuseFunctions({ metadata, declaration, others }: EntityText, values: 
 type Relation = EntityText['metadata']['relations'][number]
 
 /** A relation to rows that exist is a matter of its join columns; anything else needs rows of other tables. */
-function refuseUnsaved({ metadata }: EntityText, relation: Relation, values: ObjectLiteral): void {
+function refuseUnsaved({ metadata }: EntityColumns, relation: Relation, values: ObjectLiteral): void {
   const { propertyPath, joinColumns } = relation
   const value: unknown = relation.getEntityValue(values)
   if (value === undefined || value === null || (Array.isArray(value) && value.length === 0)) return

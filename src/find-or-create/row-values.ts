@@ -30,8 +30,20 @@ export interface RowValues {
  */
 export function rowValues(entityText: EntityText, given: ObjectLiteral): RowValues {
   requireObject(entityText, given)
-  const { declaration } = entityText
   const entity = normalized(entityText, given)
+  return withOthers(keyValues(entityText, entity), otherValues(entityText, entity))
+}
+
+/** What decides which row is meant. */
+export type KeyValues = Pick<RowValues, 'key' | 'hash' | 'identity'>
+
+/**
+ * Scope, text and hash of an entity whose values are normalized as far as they depend on each other.
+ *
+ * @throws TextRejectedError, DeclarationError
+ */
+export function keyValues(entityText: EntityText, entity: ObjectLiteral): KeyValues {
+  const { declaration } = entityText
   const scope = declaration.scope.map((column) => scopeValue(entityText, column, entity))
   const texts = declaration.text.map((part) => textValue(entityText, part, entity))
   if (texts.every((text) => text === null)) {
@@ -42,7 +54,7 @@ export function rowValues(entityText: EntityText, given: ObjectLiteral): RowValu
   const single = scope.length === 0 && texts.length === 1 && typeof only === 'string'
   // By the texts that are sent, for a scope may be a BigInt. Scopes that are stored alike can still differ here.
   const identity = single ? only : JSON.stringify([scope.map((value) => parameterText(value)), texts])
-  return withOthers({ key: [...scope, ...texts, hash], hash, identity }, otherValues(entityText, entity))
+  return { key: [...scope, ...texts, hash], hash, identity }
 }
 
 /**
@@ -100,10 +112,7 @@ export function withOthersOf(row: RowValues, entityText: EntityText, entity: Obj
   return withOthers(row, otherValues(entityText, entity))
 }
 
-function withOthers(
-  { key, hash, identity }: Pick<RowValues, 'key' | 'hash' | 'identity'>,
-  others: ReadonlyMap<string, unknown>,
-): RowValues {
+function withOthers({ key, hash, identity }: KeyValues, others: ReadonlyMap<string, unknown>): RowValues {
   return { key, hash, identity, others: [...others.keys()], all: [...key, ...others.values()] }
 }
 

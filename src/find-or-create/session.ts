@@ -7,11 +7,19 @@ import {
 } from 'typeorm'
 import { TransactionAbortedError, UnsupportedDatabaseError } from '../errors'
 import { endsConnection, isSerializationError, SQLSTATE, serverError } from '../sql/sqlstate'
-import { insideTransaction, type Statement, type WireRow } from '../sql/statements'
+import { insideTransaction, ownTransaction, savepoint, type Statement, type WireRow } from '../sql/statements'
 import { dataSourceOf, registry } from '../typeorm/registry'
 import { tellFailure, tellStart, tellSuccess } from './query-events'
 import { type Sending, sendPrepared } from './send-prepared'
-import { isPgClient, lossOf, orRollBack, type PgClient, takeTurn, watchForLoss } from './shared-connection'
+import {
+  isPgClient,
+  lossOf,
+  orRollBack,
+  type PgClient,
+  type PgResult,
+  takeTurn,
+  watchForLoss,
+} from './shared-connection'
 
 /** How a session treats its connection. */
 interface SessionOptions {
@@ -24,6 +32,11 @@ interface SessionOptions {
   /** On the connection before the operation began. */
   readonly rollbacks: number
 }
+
+/** Sends a statement of several that stand together. */
+export type Send = (sql: string, values: readonly unknown[]) => Promise<readonly WireRow[]>
+
+type AnyQuery = (...args: readonly unknown[]) => unknown
 
 /** One connection for the time of an operation: the caller's, in its transaction, or one from the pool. */
 export class Session {
@@ -87,6 +100,42 @@ export class Session {
     return this.send(statement, values, true)
   }
 
+  /**
+   * Runs several statements, of which an error undoes all: behind a savepoint in the caller's transaction, and otherwise
+   * in one of their own. No code of the user's may run among them.
+   */
+  async together<T>(work: (send: Send) => Promise<T>): Promise<T> {
+    const client = await this.connect()
+    const brackets = this.inTransaction ? savepoint : ownTransaction
+    const endTurn = await this.takeTurn()
+    try {
+      this.requireOwn()
+      if (!isPgClient(client)) {
+        const typeOrm = async (query: AnyQuery, sql: string, values: readonly unknown[]): Promise<readonly WireRow[]> =>
+          ((await query(sql, [...values])) as readonly object[]).map((row) => Object.values(row))
+        return await orRollBack(this.runner, (query) => work((sql, values) => typeOrm(query, sql, values)), brackets)
+      }
+      const pg = async (query: AnyQuery, text: string, values: readonly unknown[]): Promise<readonly WireRow[]> =>
+        ((await query({ text, values, rowMode: 'array' })) as PgResult).rows
+      return await orRollBack(client, (query) => work((sql, values) => pg(query, sql, values)), brackets)
+    } finally {
+      endTurn()
+    }
+  }
+
+  /** Nobody but us tells TypeORM's logger and subscribers of what `together` sends. */
+  async isUnheard(): Promise<boolean> {
+    return isPgClient(await this.connect())
+  }
+
+  /** An error of the driver as TypeORM gives it, or what it means for the caller's transaction. */
+  async failure(sql: string, error: Error): Promise<Error> {
+    if (isOurs(error)) return error
+    // Without the parameters, as everywhere: they hold the text.
+    const driverError = error instanceof QueryFailedError ? (error.driverError as Error) : error
+    return new QueryFailedError(sql, undefined, await this.told(driverError))
+  }
+
   /** Runs SQL and gives its rows as objects, by TypeORM's own way. */
   readonly query = async (sql: string, values?: unknown[]): Promise<readonly unknown[]> => {
     try {
@@ -143,7 +192,7 @@ export class Session {
       await tellFailure(sent, error.cause instanceof Error ? error.cause : error)
       throw isOurs(error) ? error : new QueryFailedError(sql, undefined, await this.told(error))
     }
-    await tellSuccess(sent, started, rows)
+    await tellSuccess(sent, performance.now() - started, rows)
     return rows
   }
 

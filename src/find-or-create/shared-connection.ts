@@ -1,5 +1,5 @@
 import type { QueryRunner } from 'typeorm'
-import { savepoint, type WireRow } from '../sql/statements'
+import { type Brackets, ownTransaction, savepoint, type WireRow } from '../sql/statements'
 
 /** A statement as `pg` takes it. */
 export interface PgQuery {
@@ -65,33 +65,38 @@ export async function takeTurn(queryRunner: QueryRunner): Promise<() => void> {
 type Query = (...args: readonly unknown[]) => unknown
 
 /**
- * Runs a statement of which an error leaves the caller's transaction as it was before.
+ * Runs statements of which an error leaves the caller's transaction as it was before.
  *
  * @param asked the client of `pg`, or the query runner: what others may send statements by meanwhile
- * @param run sends it by the function that it is given
+ * @param run sends them by the function that it is given
+ * @param brackets stand around them. @default a savepoint
  */
-export async function orRollBack<T>(asked: object, run: (query: Query) => Promise<T>): Promise<T> {
+export async function orRollBack<T>(
+  asked: object,
+  run: (query: Query) => Promise<T>,
+  brackets: Brackets = savepoint,
+): Promise<T> {
   const hold = holdOthers(asked as { query: Query })
   try {
     // One that may not have been set is not rolled back to: that would abort the transaction, or meet another one.
-    await hold.query(savepoint.set)
+    await hold.query(brackets.set)
     const result = await run(hold.query).catch(async (error: unknown) => {
       // After 40001 and 40P01 too a savepoint can be rolled back to, but the snapshot is the same: the caller must retry.
       // On a connection that is gone the rollback fails as well; the first error says more.
-      await rollBack(hold.query).catch(() => {})
+      await rollBack(hold.query, brackets).catch(() => {})
       throw error
     })
-    await hold.query(savepoint.release)
+    await hold.query(brackets.release)
     return result
   } finally {
     hold.end()
   }
 }
 
-/** Two statements, for not every driver takes two at once. */
-async function rollBack(query: Query): Promise<void> {
-  await query(savepoint.rollBack)
-  await query(savepoint.release)
+/** Two statements for a savepoint, since not every driver takes two at once. */
+async function rollBack(query: Query, { rollBack: back, release }: Brackets): Promise<void> {
+  await query(back)
+  if (release !== ownTransaction.release) await query(release)
 }
 
 /** Answers nobody but us. */

@@ -76,7 +76,7 @@ export function insertColumns({ table, others }: RowShape): string[] {
 export const nameList = (names: readonly string[]): string => names.map(quote).join(', ')
 
 /** The columns of the shape, named by their position, so that two can share a name with what stands before them. */
-export const selectList = ({ select, spatial }: RowShape, row: string): string =>
+export const selectList = ({ select, spatial }: Pick<RowShape, 'select' | 'spatial'>, row: string): string =>
   select
     .map((name, index) => {
       const column = spatial?.get(name)
@@ -198,11 +198,34 @@ RETURNING ${listed(rowHead(CREATED.yes, shape, 't'), selectList(shape, 't'))}`,
 
 const SAVEPOINT = 'typeorm_unique_text'
 
-/** Around a statement that may fail in the caller's transaction. */
-export const savepoint: Readonly<Record<'set' | 'release' | 'rollBack', string>> = {
+/** What stands around statements that are to be undone together. */
+export type Brackets = Readonly<Record<'set' | 'release' | 'rollBack', string>>
+
+/** Around statements that may fail in the caller's transaction. */
+export const savepoint: Brackets = {
   set: `SAVEPOINT ${SAVEPOINT}`,
   release: `RELEASE SAVEPOINT ${SAVEPOINT}`,
   rollBack: `ROLLBACK TO SAVEPOINT ${SAVEPOINT}`,
+}
+
+/** Around several statements outside any transaction. */
+export const ownTransaction: Brackets = { set: 'START TRANSACTION', release: 'COMMIT', rollBack: 'ROLLBACK' }
+
+/** Whether a transaction sees what others have committed since it began. */
+export const seesCommitted: Statement<boolean> = {
+  name: '',
+  sql: `SELECT CASE WHEN pg_catalog.current_setting('transaction_isolation') LIKE 'read %' THEN 1 END AS sees`,
+  parse: ([sees]) => sees !== null,
+}
+
+/** What an INSERT or an UPDATE of TypeORM gives back of each row. */
+export function returningList(shape: Pick<RowShape, 'select' | 'spatial'>): string {
+  return selectList(shape, '')
+}
+
+/** @param sql of TypeORM, with a `returningList` */
+export function insertedStatement(sql: string): Statement<WireRow> {
+  return { name: '', sql, parse: (row) => row }
 }
 
 /** Gives a row inside a transaction that was begun by a statement of its own; 25P02 in one that has failed. */

@@ -11,6 +11,7 @@ import {
   type RowShape,
   type Statement,
 } from '../../../src/sql/statements'
+import { takenStatement, type WantedText } from '../../../src/sql/taken-statement'
 import { textTable } from '../../support/guarded-table'
 
 const page: RowShape = { table: textTable(), others: ['title'], select: ['id', 'url', 'title'] }
@@ -37,12 +38,16 @@ const types: ColumnTypes = new Map([
 
 const batchOf = (shape: RowShape): BatchShape => ({ ...shape, types, defaults: new Map([['title', `'none'`]]) })
 
+const wantedOf = ({ table }: RowShape, standing: boolean): WantedText => ({ table, types, primary: ['id'], standing })
+
 const STATEMENTS: Readonly<Record<string, (shape: RowShape) => Statement<unknown>>> = {
   find: findStatement,
   'find what stands now': findStandingStatement,
   'find or create': findOrCreateStatement,
   'find or create in a scope as stored': (shape) => findOrCreateStatement({ ...shape, types, deferrable: true }),
   'find or create many': (shape) => findOrCreateManyStatement(batchOf(shape)),
+  'taken by inserts': (shape) => takenStatement([wantedOf(shape, false), wantedOf(shape, false)]),
+  'taken by updates': (shape) => takenStatement([wantedOf(shape, true)]),
   'create in a chain': (shape) => createInChainStatement(shape, 'nothing'),
   'create in a chain, or raise': (shape) => createInChainStatement(shape, 'raise'),
 }

@@ -1,0 +1,197 @@
+import type { DataSource, DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
+import { insertedStatement, returningList, type WireRow } from '../sql/statements'
+import { normalizedValues } from '../typeorm/normalized-values'
+import { dataSourceOf, type Declaration, declarationsOf } from '../typeorm/registry'
+import { ensureReady } from '../typeorm/readiness'
+import type { Step } from './all-or-nothing'
+import { requireEntries, requireManager } from './call-arguments'
+import { groupBy } from './batches'
+import { entityColumns, type EntityColumns, entityTextOf, onTable } from './entity-text'
+import { afterInsert, beforeInsert, listensToInsert } from './events'
+import { fill } from './hydrate'
+import { requireObject, requireSaved, requireUniqueText } from './refused-input'
+import { keyValues } from './row-values'
+import { Session } from './session'
+import type { AskedText } from './taken-texts'
+import { writeOrFail } from './write-or-fail'
+
+/** Rows for one table: an entity, and the values of one row or of several. */
+export type Insertion<Entity extends ObjectLiteral = ObjectLiteral> = readonly [
+  entity: EntityTarget<Entity>,
+  values: DeepPartial<Entity> | readonly DeepPartial<Entity>[],
+]
+
+/** An entity for one row, a list of entities for a list. */
+export type Inserted<One> = One extends readonly [EntityTarget<infer Entity>, infer Values]
+  ? Values extends readonly unknown[]
+    ? Entity[]
+    : Entity
+  : never
+
+/** A parameter, one at most for each column of each row; Postgres takes 65,535. */
+const MAX_PARAMETERS = 65_535
+const MAX_ROWS = 1_000
+
+/**
+ * Inserts rows whose texts must be free, all of them or none: behind a savepoint in the caller's transaction, which
+ * stays usable, and otherwise in one statement or one transaction of its own. If a text is taken, one more round trip
+ * finds every text of the call that is.
+ *
+ * Inserts as TypeORM's `insert` does: relations by id, functions as SQL, no cascades. Listeners and subscribers hear
+ * BeforeInsert before the first statement, and AfterInsert when all rows stand. The entities hold what the database
+ * holds. A softly deleted row holds its text like any other.
+ *
+ * Two calls that insert the same texts into several tables should name the tables in the same order: otherwise one of
+ * them may fail in a deadlock, or have to try again.
+ *
+ * @param values of one row, or a list
+ * @throws TextTakenError with every taken text: its property, the primary key of its holder, and its row
+ * @throws TextRejectedError, DeclarationError before any SQL
+ * @throws SchemaDriftError, UnsupportedDatabaseError on first use, before anything is written
+ * @throws ChainLimitError, AttemptsExhaustedError
+ * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction, and where its snapshot is too old
+ * @throws QueryFailedError of TypeORM for everything else, a violation of another unique index included
+ * @example
+ * const page = await insertOrFail(manager, Page, { url: 'http://example.com/' })
+ * const [site, pages] = await insertOrFail(manager, [[Site, { host }], [Page, urls.map((url) => ({ url }))]])
+ */
+export async function insertOrFail<Entity extends ObjectLiteral>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  values: readonly DeepPartial<NoInfer<Entity>>[],
+): Promise<Entity[]>
+export async function insertOrFail<Entity extends ObjectLiteral>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  values: DeepPartial<NoInfer<Entity>>,
+): Promise<Entity>
+export async function insertOrFail<const Insertions extends readonly Insertion[]>(
+  manager: EntityManager,
+  insertions: Insertions & { readonly [Position in keyof Insertions]: Checked<Insertions[Position]> },
+): Promise<{ -readonly [Position in keyof Insertions]: Inserted<Insertions[Position]> }>
+export async function insertOrFail(
+  manager: EntityManager,
+  entity: EntityTarget<ObjectLiteral> | readonly Insertion[],
+  values?: DeepPartial<ObjectLiteral> | readonly DeepPartial<ObjectLiteral>[],
+): Promise<unknown> {
+  requireManager(manager)
+  const single = !Array.isArray(entity)
+  if (!single) requireEntries(entity, 2)
+  const insertions = single ? [[entity, values] as Insertion] : (entity as readonly Insertion[])
+  const dataSource = dataSourceOf(manager)
+  requireUniqueText(dataSource, insertions)
+  const rows = toRows(dataSource, insertions)
+  const session = await Session.open(manager)
+  try {
+    await insertAll(session, manager, rows)
+  } finally {
+    await session.close()
+  }
+  const results = insertions.map(([, given], nth) => {
+    const entities = rows.filter(({ insertion }) => insertion === nth).map((row) => row.entity)
+    return Array.isArray(given) ? entities : entities[0]
+  })
+  return single ? results[0] : results
+}
+
+/** The values must be of the entity that stands beside them. */
+type Checked<One> = One extends readonly [EntityTarget<infer Entity>, unknown]
+  ? Entity extends ObjectLiteral
+    ? Insertion<Entity>
+    : never
+  : never
+
+/** A row that is to be inserted. */
+interface NewRow {
+  readonly columns: EntityColumns
+  /** 0-based position of what it came with, and its own in the call. */
+  readonly insertion: number
+  readonly position: number
+  readonly entity: ObjectLiteral
+}
+
+function toRows(dataSource: DataSource, insertions: readonly Insertion[]): NewRow[] {
+  const rows: NewRow[] = []
+  for (const [insertion, [target, given]] of insertions.entries()) {
+    const columns = entityColumns(dataSource, dataSource.getMetadata(target))
+    for (const values of Array.isArray(given) ? (given as ObjectLiteral[]) : [given]) {
+      requireObject(columns, values)
+      requireSaved(columns, values)
+      const entity: ObjectLiteral = dataSource.manager.create(columns.metadata.target, values)
+      rows.push({ columns, insertion, position: rows.length, entity })
+    }
+  }
+  return rows
+}
+
+async function insertAll(session: Session, manager: EntityManager, rows: readonly NewRow[]): Promise<void> {
+  for (const { columns, entity } of rows) {
+    if (listensToInsert(columns)) await beforeInsert(session, columns.metadata, entity)
+  }
+  const asked = await askedTexts(session, manager, rows)
+  const hashes = new Map(asked.toReversed().map(({ row, hash }) => [row, hash]))
+  // In another order than by hash two calls with the same texts would deadlock.
+  const batches = [...groupBy(rows, ({ insertion }) => insertion).values()]
+    .map((group) => group.toSorted((left, right) => compare(hashes.get(left.position), hashes.get(right.position))))
+    .flatMap((group) => [...inChunks(group)])
+  const answers = await writeOrFail(session, { asked, steps: batches.map((batch) => insertStep(session, batch)) })
+  for (const [nth, batch] of batches.entries()) {
+    for (const [index, { columns, entity }] of batch.entries()) {
+      fill(columns, columns.metadata, answers[nth]?.[index] ?? [], entity)
+    }
+  }
+  for (const { columns, entity } of rows) await afterInsert(session, columns, entity)
+}
+
+const compare = (left = '', right = ''): number => (left < right ? -1 : Number(left > right))
+
+function* inChunks(rows: readonly NewRow[]): Generator<readonly NewRow[]> {
+  const width = Math.max(1, rows[0]?.columns.metadata.columns.length ?? 1)
+  const length = Math.min(MAX_ROWS, Math.floor(MAX_PARAMETERS / width))
+  for (let start = 0; start < rows.length; start += length) yield rows.slice(start, start + length)
+}
+
+/** What a step gives of each row. */
+export const returnedBy = ({ select, spatial }: EntityColumns): string =>
+  returningList({ select: select.map(({ databaseName }) => databaseName), spatial })
+
+/** By TypeORM's own INSERT, so that every kind of value is written as `insert` would. */
+function insertStep({ dataSource }: Session, rows: readonly NewRow[]): Step<WireRow> {
+  const [{ columns }] = rows as [NewRow]
+  const [sql, values] = dataSource
+    .createQueryBuilder()
+    .insert()
+    .into(columns.metadata.target)
+    .values(rows.map(({ entity }) => entity))
+    .returning(returnedBy(columns))
+    .getQueryAndParameters()
+  return { statement: insertedStatement(sql), values }
+}
+
+/** A text that a row brings, and its hash. */
+interface NewText extends AskedText {
+  readonly hash: string
+}
+
+/** Every text that the rows bring, of every declaration. Refused before any SQL. */
+async function askedTexts(session: Session, manager: EntityManager, rows: readonly NewRow[]): Promise<NewText[]> {
+  const found = rows.flatMap((row) =>
+    declarationsOf(row.columns.metadata).flatMap((declaration) => {
+      const { entity, columns, position } = row
+      Object.assign(entity, normalizedValues(declaration, entity))
+      if (isWithoutText(declaration, entity)) return []
+      const entityText = entityTextOf(manager, columns.metadata.target, declaration.name)
+      const { key, hash } = keyValues(entityText, entity)
+      return [{ entityText, row: position, key: key.slice(0, -1), hash }]
+    }),
+  )
+  const asked: NewText[] = []
+  for (const { entityText, ...text } of found) {
+    const ready = await ensureReady(entityText.declaration, session.query)
+    asked.push({ ...text, entityText: onTable(entityText, ready) })
+  }
+  return asked
+}
+
+const isWithoutText = ({ text, table }: Declaration, entity: ObjectLiteral): boolean =>
+  table.nullable && text.every(({ column }) => (column.getEntityValue(entity) ?? null) === null)

@@ -1,0 +1,79 @@
+import type { ObjectLiteral } from 'typeorm'
+import type { TakenText } from '../errors'
+import { type ParameterOptions, parameterText } from '../sql/parameter-text'
+import { type AskedRow, takenStatement } from '../sql/taken-statement'
+import { groupBy } from './batches'
+import type { ReadyText } from './entity-text'
+import type { Session } from './session'
+
+/** A text that a row of the call is to hold. */
+export interface AskedText {
+  readonly entityText: ReadyText
+  /** 0-based position of the row in what was asked. */
+  readonly row: number
+  /** Scope and text, as they are sent; undefined for what a change of a stored row leaves as it is. */
+  readonly key: readonly unknown[]
+  /** Primary key of the stored row that is to be changed; undefined for a row that is to be inserted. */
+  readonly id?: readonly unknown[]
+}
+
+/**
+ * Which of the texts are taken, in the order asked, in one round trip. Of several rows of the call with equal texts the
+ * first may have it.
+ */
+export async function takenTexts(session: Session, asked: readonly AskedText[]): Promise<TakenText[]> {
+  const groups = [...groupBy(asked, ({ entityText }) => entityText.declaration).values()]
+  const statement = takenStatement(groups.map(wantedOf))
+  const rows = await session.rows(statement, groups.flatMap(parametersOf))
+  const taken = rows.filter(({ holder, repeated }) => holder !== undefined || repeated)
+  const order = new Map(asked.map((one, position) => [one, position]))
+  const found = taken.flatMap((row) => {
+    const one = groups[row.wanted]?.[row.index]
+    return one ? [{ text: takenText(one, row), position: order.get(one) ?? 0 }] : []
+  })
+  return found.sort((left, right) => left.position - right.position).map(({ text }) => text)
+}
+
+function wantedOf([first]: readonly AskedText[]): Parameters<typeof takenStatement>[0][number] {
+  const { entityText, id } = first as AskedText
+  const { declaration, ready } = entityText
+  return { table: declaration.table, types: ready.types, primary: primaryNames(entityText), standing: id !== undefined }
+}
+
+const primaryNames = ({ metadata }: ReadyText): string[] => metadata.primaryColumns.map((column) => column.databaseName)
+
+/** In the order of `takenStatement`: a list for each column. */
+function parametersOf(group: readonly AskedText[]): (string | boolean | null)[][] {
+  const [first] = group
+  if (!first) return []
+  const options = parameterOptions(first.entityText)
+  const columns = (
+    list: readonly unknown[] | undefined,
+    valueOf: (one: AskedText, index: number) => string | boolean | null,
+  ): (string | boolean | null)[][] => (list ?? []).map((_, index) => group.map((one) => valueOf(one, index)))
+  return [
+    ...columns(first.key, ({ key }, index) => parameterText(key[index], options)),
+    ...columns(first.id && first.key, ({ key }, index) => key[index] !== undefined),
+    ...columns(first.id, ({ id }, index) => parameterText(id?.[index], options)),
+  ]
+}
+
+/** How the driver of a DataSource sends a Date. */
+export function parameterOptions({ dataSource }: Pick<ReadyText, 'dataSource'>): ParameterOptions {
+  const { postgres } = dataSource.driver as { postgres?: { defaults?: { parseInputDatesAsUTC?: boolean } } }
+  return { utcDates: postgres?.defaults?.parseInputDatesAsUTC ?? false }
+}
+
+function takenText({ entityText, row }: AskedText, { holder }: AskedRow): TakenText {
+  const { metadata, declaration } = entityText
+  return { entity: metadata.name, property: declaration.name, id: holder && idOf(entityText, holder), row }
+}
+
+/** The id map that `find` would take. */
+function idOf({ metadata, dataSource }: ReadyText, values: readonly unknown[]): ObjectLiteral | undefined {
+  const row: ObjectLiteral = {}
+  for (const [index, column] of metadata.primaryColumns.entries()) {
+    column.setEntityValue(row, dataSource.driver.prepareHydratedValue(values[index], column))
+  }
+  return metadata.getEntityIdMap(row)
+}

@@ -1,0 +1,56 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { AttemptsExhaustedError, TextTakenError, TransactionAbortedError } from '../errors'
+import { isSerializationError, SQLSTATE, serverError } from '../sql/sqlstate'
+import { seesCommitted, type WireRow } from '../sql/statements'
+import { guardError } from '../typeorm/guard-errors'
+import { allOrNothing, type Step } from './all-or-nothing'
+import { backoffMilliseconds, MAX_ATTEMPTS } from './retry'
+import type { Session } from './session'
+import { type AskedText, takenTexts } from './taken-texts'
+
+/** All that a call writes, and the texts that it must have for itself. */
+export interface Writing {
+  readonly steps: readonly Step<WireRow>[]
+  readonly asked: readonly AskedText[]
+}
+
+/**
+ * Writes everything or nothing. Refused by an index, it asks once which texts are taken; where none is, the holder is
+ * gone by now or another text of equal hash was faster, and it tries again.
+ *
+ * @returns the rows of each step
+ * @throws TextTakenError with every taken text
+ * @throws ImmutableTextError, ChainLimitError, AttemptsExhaustedError, TransactionAbortedError
+ * @throws QueryFailedError for everything else, a violation of another unique index included
+ */
+export async function writeOrFail(
+  session: Session,
+  { steps, asked }: Writing,
+): Promise<readonly (readonly WireRow[])[]> {
+  const started = performance.now()
+  let cause: unknown
+  for (let attempts = 1; attempts <= MAX_ATTEMPTS; attempts += 1) {
+    if (attempts > 1) await sleep(backoffMilliseconds(attempts - 1, Math.random()))
+    try {
+      return await allOrNothing(session, steps)
+    } catch (error) {
+      cause = error
+      if (session.inTransaction || !isSerializationError(error)) await requireRetry(session, asked, error)
+    }
+  }
+  const name = asked[0]?.entityText.declaration.name ?? ''
+  throw new AttemptsExhaustedError(name, MAX_ATTEMPTS, performance.now() - started, cause)
+}
+
+/** @throws what the error means, unless the same may succeed when it is tried again */
+async function requireRetry(session: Session, asked: readonly AskedText[], error: unknown): Promise<void> {
+  const declarations = asked.map(({ entityText }) => entityText.declaration)
+  const refused = serverError(error)
+  if (refused?.code !== SQLSTATE.uniqueViolation || asked.length === 0) throw guardError(error, declarations) ?? error
+  const taken = await takenTexts(session, asked)
+  if (taken.length > 0) throw new TextTakenError(taken, error)
+  if (!declarations.some(({ table }) => table.index === refused.constraint)) throw error
+  if (!session.inTransaction) return
+  const [sees] = await session.rows(seesCommitted, [])
+  if (sees !== true) throw new TransactionAbortedError(error, 'a row that its snapshot does not show holds the text')
+}

@@ -1,0 +1,20 @@
+import { ChainLimitError, ImmutableTextError } from '../errors'
+import { SQLSTATE, serverError } from '../sql/sqlstate'
+import type { Declaration } from './registry'
+
+/**
+ * What the guard says, as an error of ours.
+ *
+ * @param declarations those whose guards may have said it
+ * @returns undefined for any other error
+ */
+export function guardError(
+  error: unknown,
+  declarations: readonly Declaration[],
+): ChainLimitError | ImmutableTextError | undefined {
+  const { code, constraint } = serverError(error) ?? {}
+  const declaration = declarations.find(({ table }) => table.index === constraint)
+  if (!declaration) return undefined
+  if (code === SQLSTATE.chainLimit) return new ChainLimitError(declaration.name, error)
+  return code === SQLSTATE.immutableText ? new ImmutableTextError(declaration.name, error) : undefined
+}

@@ -1,0 +1,54 @@
+WITH i0 AS MATERIALIZED (
+  SELECT i.ordinal, CASE WHEN i.g0 THEN i.c0 ELSE r."url"::pg_catalog.text END AS c0,
+    i.k0 AS k0
+  FROM unnest($1::text[], $2::boolean[], $3::text[])
+    WITH ORDINALITY AS i (c0, g0, k0, ordinal)
+  JOIN "page" AS r ON r."id" = i.k0
+)
+SELECT 0 AS wanted, i.ordinal,
+  CASE WHEN i.ordinal > min(i.ordinal)
+    OVER (PARTITION BY i.c0 COLLATE "C") THEN 1 END AS repeated,
+  h.k0 AS p0
+FROM i0 AS i
+CROSS JOIN LATERAL (SELECT i.c0 AS "url") AS n
+LEFT JOIN LATERAL (
+  SELECT t."id" AS k0
+  FROM "page" AS t
+  WHERE t."urlHash" OPERATOR(pg_catalog.=)
+      pg_catalog.md5(pg_catalog.substr(n."url"::pg_catalog.text, 1, 1))::pg_catalog.uuid
+    AND t."url"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM n."url"::pg_catalog.text COLLATE "C"
+    AND t."urlHashNumber" BETWEEN -2147483648 AND 2147483647
+    AND NOT EXISTS (SELECT FROM i0 AS e WHERE e.ordinal <= i.ordinal AND e.k0 = t."id")
+  LIMIT 1
+) AS h ON true
+WHERE NOT (n."url" IS NULL);
+
+WITH i0 AS MATERIALIZED (
+  SELECT i.ordinal, CASE WHEN i.g0 THEN pg_catalog.round(i.c0::numeric, 2) ELSE r."site" END AS c0,
+    CASE WHEN i.g1 THEN i.c1 ELSE r."path"::pg_catalog.text END AS c1,
+    CASE WHEN i.g2 THEN i.c2 ELSE r."query"::pg_catalog.text END AS c2,
+    i.k0 AS k0
+  FROM unnest($1::text[], $2::text[], $3::text[], $4::boolean[], $5::boolean[], $6::boolean[], $7::text[])
+    WITH ORDINALITY AS i (c0, c1, c2, g0, g1, g2, k0, ordinal)
+  JOIN "My ""Schema"""."page" AS r ON r."id" = i.k0
+)
+SELECT 0 AS wanted, i.ordinal,
+  CASE WHEN i.ordinal > min(i.ordinal)
+    OVER (PARTITION BY i.c0, i.c1 COLLATE "C", i.c2 COLLATE "C") THEN 1 END AS repeated,
+  h.k0 AS p0
+FROM i0 AS i
+CROSS JOIN LATERAL (SELECT i.c0 AS "site", i.c1 AS "path", i.c2 AS "query") AS n
+LEFT JOIN LATERAL (
+  SELECT t."id" AS k0
+  FROM "My ""Schema"""."page" AS t
+  WHERE t."site" OPERATOR(pg_catalog.=) n."site"
+    AND t."urlHash" OPERATOR(pg_catalog.=)
+      pg_catalog.md5(pg_catalog.substr(coalesce(n."path"::pg_catalog.text, '')
+      || coalesce('?' || n."query"::pg_catalog.text, ''), 1, 1))::pg_catalog.uuid
+    AND t."path"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM n."path"::pg_catalog.text COLLATE "C"
+    AND t."query"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM n."query"::pg_catalog.text COLLATE "C"
+    AND t."urlHashNumber" BETWEEN -2147483648 AND 2147483647
+    AND NOT EXISTS (SELECT FROM i0 AS e WHERE e.ordinal <= i.ordinal AND e.k0 = t."id")
+  LIMIT 1
+) AS h ON true
+WHERE NOT (n."path" IS NULL AND n."query" IS NULL);
