@@ -1,4 +1,4 @@
-import type { DeepPartial, ObjectLiteral } from 'typeorm'
+import type { DeepPartial, FindOptionsRelations, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { kindOf } from './call-arguments'
 
@@ -12,8 +12,19 @@ export interface ByOptions<Entity = ObjectLiteral> {
   readonly by?: Extract<keyof Entity, string> | (string & Record<never, never>)
 }
 
+/** What is loaded onto the result, as `find` has it. Eager relations always are. */
+export interface LoadOptions<Entity = ObjectLiteral> {
+  /**
+   * Relations to load, in one more query for the whole call: `{ author: { pages: true } }`, or `['author.pages']`.
+   * @default none but the eager ones
+   */
+  readonly relations?: FindOptionsRelations<Entity> | readonly string[]
+  /** Joined, or each by a query of its own. @default that of the DataSource: join */
+  readonly relationLoadStrategy?: 'join' | 'query'
+}
+
 /** Options of `findOrCreate`. */
-export interface FindOrCreateOptions<Entity = ObjectLiteral> extends ByOptions<Entity> {
+export interface FindOrCreateOptions<Entity = ObjectLiteral> extends ByOptions<Entity>, LoadOptions<Entity> {
   /**
    * Values that are used only when the row is created, beside those that the row is asked for with; or a function that
    * returns them. It is called only when the row is missing, once whatever the number of attempts, and while neither a
@@ -26,10 +37,10 @@ export interface FindOrCreateOptions<Entity = ObjectLiteral> extends ByOptions<E
 }
 
 /** Options of `findOrCreateMany`. */
-export interface FindOrCreateManyOptions<Entity = ObjectLiteral> extends ByOptions<Entity> {}
+export interface FindOrCreateManyOptions<Entity = ObjectLiteral> extends ByOptions<Entity>, LoadOptions<Entity> {}
 
 /** Options of `findOneByText`. */
-export interface FindOneByTextOptions<Entity = ObjectLiteral> extends ByOptions<Entity> {}
+export interface FindOneByTextOptions<Entity = ObjectLiteral> extends ByOptions<Entity>, LoadOptions<Entity> {}
 
 /** What an option takes. */
 interface Rule {
@@ -39,7 +50,7 @@ interface Rule {
 }
 
 /** Every option of a call, whichever takes it. */
-type OptionName = 'by' | 'create'
+type OptionName = 'by' | 'create' | 'relations' | 'relationLoadStrategy'
 
 const RULES: Readonly<Record<OptionName, Rule>> = {
   by: { takes: (value) => typeof value === 'string', expected: 'the name of a unique text' },
@@ -47,7 +58,14 @@ const RULES: Readonly<Record<OptionName, Rule>> = {
     takes: (value) => typeof value === 'function' || isValues(value),
     expected: 'an object with values, or a function that returns one',
   },
+  relations: {
+    takes: (value) => (Array.isArray(value) ? value.every((path) => typeof path === 'string') : isValues(value)),
+    expected: 'an object as find() takes it, or a list of paths',
+  },
+  relationLoadStrategy: { takes: (value) => value === 'join' || value === 'query', expected: "'join' or 'query'" },
 }
+
+const LOAD = ['relations', 'relationLoadStrategy'] as const
 
 /** Not a promise, for instance: a function was called that should have been passed. */
 const isValues = (value: unknown): boolean =>
@@ -56,9 +74,9 @@ const isValues = (value: unknown): boolean =>
 type Operation = 'findOrCreate' | 'findOrCreateMany' | 'findOneByText'
 
 const TAKEN: Readonly<Record<Operation, readonly OptionName[]>> = {
-  findOrCreate: ['by', 'create'],
-  findOrCreateMany: ['by'],
-  findOneByText: ['by'],
+  findOrCreate: ['by', 'create', ...LOAD],
+  findOrCreateMany: ['by', ...LOAD],
+  findOneByText: ['by', ...LOAD],
 }
 
 /**

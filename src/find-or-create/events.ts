@@ -42,3 +42,22 @@ export async function afterLoad(session: Session, entityText: EntityColumns, ent
   await session.letGo()
   await session.queryRunner.broadcaster.broadcast('Load', entityText.metadata, entities)
 }
+
+/** Entities of one class that were loaded with others. */
+export interface Related {
+  readonly metadata: EntityMetadata
+  readonly entities: ObjectLiteral[]
+}
+
+/** The same after relations were joined: TypeORM tells of a row's with the row itself. */
+export async function afterLoadJoined(
+  session: Session,
+  { metadata }: EntityText,
+  entities: ObjectLiteral[],
+  related: readonly Related[],
+): Promise<void> {
+  await session.letGo()
+  for (const one of [{ metadata, entities }, ...related]) {
+    await session.queryRunner.broadcaster.broadcast('Load', one.metadata, one.entities)
+  }
+}

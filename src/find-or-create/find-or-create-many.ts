@@ -2,6 +2,7 @@ import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'ty
 import { requireArray } from './call-arguments'
 import { checkCallOptions, type FindOrCreateManyOptions } from './call-options'
 import { entityTextOf } from './entity-text'
+import { relationsToLoad } from './load-relations'
 import { PreparedMany } from './prepared-many'
 import type { FindOrCreateManyResult } from './run-batch'
 
@@ -32,7 +33,8 @@ export async function findOrCreateMany<Entity extends ObjectLiteral>(
 ): Promise<FindOrCreateManyResult<Entity>[]> {
   checkCallOptions('findOrCreateMany', options)
   requireArray(inputs)
-  const prepared = new PreparedMany<Entity>(entityTextOf(manager, entity, options.by))
+  const entityText = entityTextOf(manager, entity, options.by)
+  const prepared = new PreparedMany<Entity>(entityText, relationsToLoad(entityText, options))
   for (const values of inputs) prepared.add(values)
   return await prepared.run(manager)
 }

@@ -3,7 +3,7 @@ import type { StoredRow } from '../sql/statements'
 import { explain, find, tryOnce } from './attempt'
 import { Attempts } from './attempts'
 import type { EntityText, ReadyText } from './entity-text'
-import { afterInsert, afterLoad } from './events'
+import { afterInsert } from './events'
 import { hydrate } from './hydrate'
 import { type AskedRow, isLate, LateRow } from './late-row'
 import type { Session } from './session'
@@ -18,7 +18,7 @@ export interface FindOrCreateResult<Entity> {
 }
 
 /**
- * The loop of attempts.
+ * The loop of attempts. What it gives is to be finished: AfterLoad has not fired for a row that was found.
  *
  * Not a function around each step: the caller's line must stay in the stack of the driver's error.
  */
@@ -56,6 +56,5 @@ async function toResult<Entity extends ObjectLiteral>(
   const { created } = stored
   const entity = hydrate(entityText, session.queryRunner, stored, created ? announced : undefined) as Entity
   if (created) await afterInsert(session, entityText, entity)
-  else await afterLoad(session, entityText, [entity])
   return { entity, created }
 }

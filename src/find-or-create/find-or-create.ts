@@ -4,10 +4,10 @@ import { ensureReady } from '../typeorm/readiness'
 import { find } from './attempt'
 import { checkCallOptions, type FindOneByTextOptions, type FindOrCreateOptions } from './call-options'
 import { type EntityText, entityTextOf, onTable } from './entity-text'
-import { afterLoad } from './events'
 import { findOrCreateRow, type FindOrCreateResult } from './find-or-create-row'
 import { hydrate, isOfClass } from './hydrate'
 import { askedRow } from './late-row'
+import { finish, relationsToLoad } from './load-relations'
 import { requireObject } from './refused-input'
 import { rowValues } from './row-values'
 import { Session } from './session'
@@ -39,11 +39,14 @@ export async function findOrCreate<Entity extends ObjectLiteral>(
 ): Promise<FindOrCreateResult<Entity>> {
   checkCallOptions('findOrCreate', options)
   const entityText = entityTextOf(manager, entity, options.by)
+  const load = relationsToLoad(entityText, options)
   const asked = askedRow(entityText, values, options.create)
   const session = await Session.open(manager)
   try {
     const ready = onTable(entityText, await ensureReady(entityText.declaration, session.query))
-    return await findOrCreateRow<Entity>(session, ready, asked)
+    const result = await findOrCreateRow<Entity>(session, ready, asked)
+    await finish(session, ready, [result], load)
+    return result
   } finally {
     await session.close()
   }
@@ -68,6 +71,7 @@ export async function findOneByText<Entity extends ObjectLiteral>(
 ): Promise<Entity | null> {
   checkCallOptions('findOneByText', options)
   const entityText = entityTextOf(manager, entity, options.by)
+  const load = relationsToLoad(entityText, options)
   refuseOtherProperties(entityText, values)
   const row = rowValues(entityText, values)
   const session = await Session.open(manager)
@@ -76,7 +80,7 @@ export async function findOneByText<Entity extends ObjectLiteral>(
     const found = await find(session, ready, row)
     if (!found || !isOfClass(entityText, found)) return null
     const loaded = hydrate(entityText, session.queryRunner, found) as Entity
-    await afterLoad(session, entityText, [loaded])
+    await finish(session, entityText, [{ entity: loaded, created: false }], load)
     return loaded
   } finally {
     await session.close()

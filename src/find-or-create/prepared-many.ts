@@ -5,7 +5,9 @@ import { ensureReady } from '../typeorm/readiness'
 import { byHash, type DistinctRow, inBatches, isMixed } from './batches'
 import { type EntityText, onTable } from './entity-text'
 import { listensToInsert, listensToLoad } from './events'
+import type { FindOrCreateResult } from './find-or-create-row'
 import { askedRow } from './late-row'
+import { finish, type RelationsToLoad } from './load-relations'
 import { type FindOrCreateManyResult, runBatch, writeResult } from './run-batch'
 import { Session } from './session'
 
@@ -14,8 +16,14 @@ export class PreparedMany<Entity extends ObjectLiteral> {
   private readonly results: FindOrCreateManyResult<Entity>[] = []
   private readonly rows = new Map<string, DistinctRow>()
 
-  /** @param entityText what it selects is what the entities hold */
-  constructor(private readonly entityText: EntityText) {}
+  /**
+   * @param entityText what it selects is what the entities hold
+   * @param load @default no relations, the eager ones neither
+   */
+  constructor(
+    private readonly entityText: EntityText,
+    private readonly load?: RelationsToLoad,
+  ) {}
 
   /** Normalizes and hashes one input. */
   add(values: DeepPartial<Entity>): void {
@@ -46,10 +54,19 @@ export class PreparedMany<Entity extends ObjectLiteral> {
         writeResult(call, row, { error })
       })
       for (const batch of batches) await runBatch(call, batch)
+      await finish(session, entityText, this.given(), this.load)
     } finally {
       await session.close()
     }
     return this.results
+  }
+
+  /** Equal texts share an entity. */
+  private given(): FindOrCreateResult<Entity>[] {
+    return [...this.rows.values()].flatMap(({ inputs: [first = 0] }) => {
+      const result = this.results[first]
+      return result && 'entity' in result ? [result] : []
+    })
   }
 }
 

@@ -14,7 +14,7 @@ import {
   type DistinctRow,
   groupBy,
 } from './batches'
-import { afterLoad, listensToInsert } from './events'
+import { listensToInsert } from './events'
 import { findOrCreateRow, type FindOrCreateResult } from './find-or-create-row'
 import { hydrate } from './hydrate'
 import type { Session } from './session'
@@ -55,7 +55,7 @@ async function runItems<Entity extends ObjectLiteral>(
     if (statementRuns || (await runsWithoutRows(call, items))) return await runHalves(call, items)
     return await divideBySets(call, items, error)
   }
-  await runSingly(call, await takeAnswers(call, items, answer))
+  await runSingly(call, takeAnswers(call, items, answer))
 }
 
 /** A row is refused for what it holds: the halves tell which one. */
@@ -104,14 +104,13 @@ interface BatchAnswer {
 }
 
 /** @returns the rows that have no answer, or several: what that means is found out one by one */
-async function takeAnswers<Entity extends ObjectLiteral>(
+function takeAnswers<Entity extends ObjectLiteral>(
   call: ManyCall<Entity>,
   items: readonly BatchItem[],
   { rows, attempts }: BatchAnswer,
-): Promise<BatchItem[]> {
+): BatchItem[] {
   const answers = groupBy(rows, ({ index }) => index)
   const unanswered: BatchItem[] = []
-  const loaded: Entity[] = []
   for (const [index, item] of items.entries()) {
     const [stored, another] = answers.get(index) ?? []
     if (!stored || another) {
@@ -120,13 +119,11 @@ async function takeAnswers<Entity extends ObjectLiteral>(
     }
     try {
       const entity = hydrate(call.entityText, call.session.queryRunner, stored) as Entity
-      if (!stored.created) loaded.push(entity)
       writeResult(call, item, { entity, created: stored.created, attempts })
     } catch (error) {
       writeError(call, item, error)
     }
   }
-  await afterLoad(call.session, call.entityText, loaded)
   return unanswered
 }
 

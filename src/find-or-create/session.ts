@@ -146,6 +146,26 @@ export class Session {
     }
   }
 
+  /**
+   * Runs queries of TypeORM's own making. In the caller's transaction, one that fails leaves that usable.
+   *
+   * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
+   */
+  async byTypeOrm<T>(run: (queryRunner: QueryRunner) => Promise<T>): Promise<T> {
+    this.requireOwn()
+    try {
+      return await run(this.inTransaction ? this.behindSavepoints() : this.runner)
+    } catch (error) {
+      if (error instanceof QueryFailedError) await this.told(error.driverError)
+      throw error
+    }
+  }
+
+  private behindSavepoints(): QueryRunner {
+    const query = (...args: Parameters<QueryRunner['query']>): Promise<unknown> => this.queryOrRollBack(...args)
+    return Object.create(this.runner, { query: { value: query } }) as QueryRunner
+  }
+
   private async takeTurn(): Promise<() => void> {
     return this.options.shared ? await takeTurn(this.runner) : () => {}
   }
@@ -204,9 +224,9 @@ export class Session {
   ): Promise<readonly WireRow[]> {
     const parameters = [...values]
     try {
-      const rows = await (behindSavepoint
+      const rows = (await (behindSavepoint
         ? this.queryOrRollBack(sql, parameters)
-        : (this.runner.query(sql, parameters) as Promise<readonly object[]>))
+        : this.runner.query(sql, parameters))) as readonly object[]
       return rows.map((row) => Object.values(row))
     } catch (error) {
       if (!(error instanceof QueryFailedError)) throw error
@@ -215,11 +235,11 @@ export class Session {
     }
   }
 
-  private async queryOrRollBack(sql: string, parameters: unknown[]): Promise<readonly object[]> {
+  private async queryOrRollBack(...args: Parameters<QueryRunner['query']>): Promise<unknown> {
     const endTurn = await this.takeTurn()
     try {
       this.requireOwn()
-      return await orRollBack(this.runner, (send) => send(sql, parameters) as Promise<readonly object[]>)
+      return await orRollBack(this.runner, (send) => send(...args) as Promise<unknown>)
     } finally {
       endTurn()
     }

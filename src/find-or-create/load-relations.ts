@@ -1,0 +1,165 @@
+import type { EntityMetadata, FindOptionsRelations, ObjectLiteral, QueryRunner, SelectQueryBuilder } from 'typeorm'
+import { DeclarationError } from '../errors'
+import { parameterText } from '../sql/parameter-text'
+import type { LoadOptions } from './call-options'
+import type { EntityText } from './entity-text'
+import { afterLoad, afterLoadJoined, type Related } from './events'
+import type { Session } from './session'
+
+/** What is read after the rows themselves. */
+export interface RelationsToLoad {
+  readonly relations: FindOptionsRelations<ObjectLiteral>
+  readonly strategy: 'join' | 'query'
+}
+
+/**
+ * @returns undefined where there is nothing to load: none is asked for, and the entity has no eager ones
+ * @throws DeclarationError for a relation that the entity does not have
+ */
+export function relationsToLoad(
+  { metadata, dataSource }: EntityText,
+  { relations = {}, relationLoadStrategy }: LoadOptions,
+): RelationsToLoad | undefined {
+  const asked = requireRelations(metadata, Array.isArray(relations) ? treeOf(relations) : relations)
+  const none = Object.keys(asked).length === 0
+  if (none && metadata.eagerRelations.length === 0) return undefined
+  if (metadata.primaryColumns.some(({ isSelect }) => !isSelect)) {
+    if (none) return undefined
+    throw new DeclarationError(
+      `The primary key of ${metadata.name} is not selected, and relations are loaded by it. Leave out "relations".`,
+    )
+  }
+  return { relations: asked, strategy: relationLoadStrategy ?? dataSource.options.relationLoadStrategy ?? 'join' }
+}
+
+type Tree = { [name: string]: Tree | boolean }
+
+/** `['author.pages']` as `{ author: { pages: true } }`. */
+function treeOf(paths: readonly string[]): Tree {
+  const tree: Tree = {}
+  for (const path of paths) {
+    let branch = tree
+    for (const name of path.split('.')) {
+      const next = branch[name]
+      branch = typeof next === 'object' ? next : (branch[name] = {})
+    }
+  }
+  return tree
+}
+
+/** The same without what is not to be loaded. TypeORM itself would refuse an unknown name, but only after the insert. */
+function requireRelations(metadata: EntityMetadata, relations: object, prefix = ''): Tree {
+  const tree: Tree = {}
+  for (const [name, value] of Object.entries(relations)) {
+    if (value === undefined || value === false) continue
+    const path = `${prefix}${name}`
+    const relation = metadata.findRelationWithPropertyPath(path)
+    if (!relation && !metadata.findEmbeddedWithPropertyPath(path)) {
+      const names = metadata.relations.map(({ propertyPath }) => `"${propertyPath}"`).join(', ')
+      throw new DeclarationError(`${metadata.name} has no relation "${path}". It has ${names === '' ? 'none' : names}.`)
+    }
+    if (typeof value !== 'object' || value === null) tree[name] = true
+    else if (relation) tree[name] = requireRelations(relation.inverseEntityMetadata, value)
+    else tree[name] = requireRelations(metadata, value, `${path}.`)
+  }
+  return tree
+}
+
+/** An entity of a result, and whether this call made its row. */
+interface Given {
+  readonly entity: ObjectLiteral
+  readonly created: boolean
+}
+
+/**
+ * What `find` does once it has its rows: loads relations onto them, and fires AfterLoad, which a row that was created
+ * does not get.
+ *
+ * @param given no entity twice
+ */
+export async function finish(
+  session: Session,
+  entityText: EntityText,
+  given: readonly Given[],
+  load: RelationsToLoad | undefined,
+): Promise<void> {
+  const found = given.filter(({ created }) => !created).map(({ entity }) => entity)
+  if (!load) return await afterLoad(session, entityText, found)
+  // As with `find`: relations that come by queries of their own come after the event of their row, and fire theirs.
+  if (load.strategy === 'query') await afterLoad(session, entityText, found)
+  const ofCreated = await loadRelations(session, entityText, given, load)
+  if (load.strategy === 'join') await afterLoadJoined(session, entityText, found, ofCreated)
+}
+
+/** Rows in one query: parameters are limited, and so is the patience of a planner. */
+const ROWS = 1_000
+
+/** @returns what was loaded onto rows that were created, whose own AfterLoad would have told of it */
+async function loadRelations(
+  session: Session,
+  entityText: EntityText,
+  given: readonly Given[],
+  load: RelationsToLoad,
+): Promise<Related[]> {
+  const { metadata } = entityText
+  const related: Related[] = []
+  for (const { rows, withDeleted } of portions(entityText, given)) {
+    const ids = rows.map(({ entity }) => metadata.getEntityIdMap(entity))
+    const loaded = await session.byTypeOrm((queryRunner) =>
+      query(queryRunner, entityText, load, withDeleted).whereInIds(ids).getMany(),
+    )
+    const byId = new Map(loaded.map((entity) => [idOf(metadata, entity), entity]))
+    for (const { entity, created } of rows) {
+      // Undefined where someone deleted the row meanwhile.
+      const attached = attach(metadata, byId.get(idOf(metadata, entity)), entity)
+      if (created) related.push(...attached)
+    }
+  }
+  return related
+}
+
+/** A row that is softly deleted is one that `find` gives with `withDeleted` only, and its relations with it. */
+function* portions(
+  { metadata }: EntityText,
+  given: readonly Given[],
+): Generator<{ readonly rows: readonly Given[]; readonly withDeleted: boolean }> {
+  const isDeleted = ({ entity }: Given): boolean => (metadata.deleteDateColumn?.getEntityValue(entity) ?? null) !== null
+  for (const withDeleted of [false, true]) {
+    const rows = given.filter((one) => isDeleted(one) === withDeleted)
+    for (let from = 0; from < rows.length; from += ROWS) yield { rows: rows.slice(from, from + ROWS), withDeleted }
+  }
+}
+
+/** Joined, the row itself need not be read again; by queries of their own, relations may be found by any of its columns. */
+function query(
+  queryRunner: QueryRunner,
+  { metadata }: EntityText,
+  { relations, strategy }: RelationsToLoad,
+  withDeleted: boolean,
+): SelectQueryBuilder<ObjectLiteral> {
+  const { name, primaryColumns, discriminatorColumn } = metadata
+  const key = [...primaryColumns, ...(discriminatorColumn ? [discriminatorColumn] : [])]
+  const columns = key.map(({ propertyPath }) => `${name}.${propertyPath}`)
+  return queryRunner.manager
+    .createQueryBuilder(metadata.target, name, queryRunner)
+    .select(strategy === 'join' ? columns : [name])
+    .setFindOptions({ relations, relationLoadStrategy: strategy, withDeleted })
+    .callListeners(false)
+}
+
+const idOf = ({ primaryColumns }: EntityMetadata, entity: ObjectLiteral): string =>
+  JSON.stringify(primaryColumns.map((column) => parameterText(column.getEntityValue(entity))))
+
+/** Puts every relation that was loaded onto another object of the same row. */
+function attach(metadata: EntityMetadata, loaded: ObjectLiteral | undefined, entity: ObjectLiteral): Related[] {
+  if (!loaded) return []
+  const related: Related[] = []
+  for (const relation of metadata.relations) {
+    const value: unknown = relation.getEntityValue(loaded)
+    if (value === undefined) continue
+    relation.setEntityValue(entity, value)
+    if (typeof value !== 'object' || value === null) continue
+    related.push({ metadata: relation.inverseEntityMetadata, entities: Array.isArray(value) ? value : [value] })
+  }
+  return related
+}
