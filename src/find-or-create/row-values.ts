@@ -2,7 +2,7 @@ import type { ObjectLiteral } from 'typeorm'
 import { DeclarationError, TextRejectedError } from '../errors'
 import { parameterText } from '../sql/parameter-text'
 import type { RowShape } from '../sql/statements'
-import type { TextTable } from '../sql/text-table'
+import { composedText } from '../sql/text-table'
 import { normalizeText } from '../text/normalizer'
 import { unstorable } from '../text/storable'
 import { normalizedValues } from '../typeorm/normalized-values'
@@ -49,7 +49,7 @@ export function keyValues(entityText: EntityText, entity: ObjectLiteral): KeyVal
   if (texts.every((text) => text === null)) {
     throw new TextRejectedError({ property: declaration.name, reason: 'it is null, and only a text can be looked up' })
   }
-  const hash = declaration.table.digest.js(composed(declaration.table, texts))
+  const hash = declaration.table.digest.js(composedText(declaration.table, texts))
   const [only] = texts
   const single = scope.length === 0 && texts.length === 1 && typeof only === 'string'
   // By the texts that are sent, for a scope may be a BigInt. Scopes that are stored alike can still differ here.
@@ -131,7 +131,7 @@ function otherValues(entityText: EntityText, ...objects: readonly ObjectLiteral[
   for (const { text, table } of entityText.otherTexts) {
     const texts = text.map(({ column }) => textToBeStored(column, values))
     if (texts.every(isKnown) && texts.some((one) => one !== null)) {
-      values.set(table.hash, table.digest.js(composed(table, texts)))
+      values.set(table.hash, table.digest.js(composedText(table, texts)))
     }
   }
   return values
@@ -169,11 +169,6 @@ function textToBeStored(column: ColumnMetadata, values: ReadonlyMap<string, unkn
 }
 
 const isKnown = (text: string | null | undefined): text is string | null => text !== undefined
-
-/** The text that is hashed; the same rule as `composed` in SQL. */
-function composed({ text: columns }: TextTable, texts: readonly (string | null)[]): string {
-  return texts.map((text, index) => (text === null ? '' : `${columns[index]?.prefix ?? ''}${text}`)).join('')
-}
 
 function scopeValue(entityText: EntityText, column: ColumnMetadata, entity: ObjectLiteral): unknown {
   const given = insertValue(entityText, column, entity)

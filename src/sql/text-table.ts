@@ -55,6 +55,11 @@ export function composed({ text }: Pick<TextTable, 'text'>, row: string, concate
     .join(concatenation)
 }
 
+/** The same in JavaScript, of the columns' values. */
+export function composedText({ text }: Pick<TextTable, 'text'>, values: readonly (string | null)[]): string {
+  return values.map((value, index) => (value === null ? '' : `${text[index]?.prefix ?? ''}${value}`)).join('')
+}
+
 export const hashOf = (table: Pick<TextTable, 'text' | 'digest'>, row: string, concatenation?: string): string =>
   table.digest.sql(composed(table, row, concatenation))
 

@@ -1,2 +1,3 @@
 /** The entry `typeorm-unique-text/typeorm`: for those who stay with TypeORM's own calls. */
+export { textEquals, textIn } from '../typeorm/text-operators'
 export { uniqueTextPaths } from './unique-text-paths'

@@ -7,6 +7,7 @@ import { normalizeColumn } from './normalize-column'
 import type { RawDeclaration } from './options'
 import { type ColumnMetadata, dataSourceOf, type Declaration, registry, rootOf } from './registry'
 import { resolveDeclaration } from './resolve-declaration'
+import { rewriteQueries } from './rewrite-queries'
 import { hookSchemaBuilder } from './schema-hook'
 import { subscribe } from './subscriber'
 import { requireInternals, requireMetadataInternals, requirePostgres } from './supported'
@@ -24,7 +25,7 @@ interface IndexMetadata {
  * The door to TypeORM: called while a DataSource builds the metadata of an entity, at the one moment when the columns
  * have their final names and the checks are not yet built. Resolves the declaration, once per DataSource, and makes it
  * take effect there: registered, its columns and index named, its check added, its texts normalized. The DataSource
- * gets the schema hook and our subscribers, whoever made it.
+ * gets the schema hook, our subscribers and our query builders, whoever made it.
  * docs/how-it-hooks-into-typeorm.md follows the whole way.
  *
  * @param index the IndexMetadata that TypeORM calls the index's `columns` function on
@@ -47,6 +48,7 @@ function attachDataSource(dataSource: DataSource, what: string): void {
   requireInternals(dataSource)
   hookSchemaBuilder(dataSource)
   subscribe(dataSource)
+  rewriteQueries(dataSource)
 }
 
 function attach(index: IndexMetadata, metadata: EntityMetadata, raw: RawDeclaration): Declaration {

@@ -20,9 +20,16 @@ export interface UniqueTextDataSourceOptions {
    * @default false
    */
   readonly tenantsBySearchPath?: boolean
+  /**
+   * Let conditions by property (`findBy({ url })`, `update({ url }, …)`, `.where({ url })`) look by the hash too, so that
+   * they use the unique index. Set it to false to get the SQL that TypeORM makes of them; texts are normalized all the
+   * same, and `textEquals` and `textIn` still use the index.
+   * @default true
+   */
+  readonly rewriteQueries?: boolean
 }
 
-const DEFAULTS: DataSourceSettings = { prepare: true, tenantsBySearchPath: false }
+const DEFAULTS: DataSourceSettings = { prepare: true, tenantsBySearchPath: false, rewriteQueries: true }
 
 /**
  * Gives a DataSource that is not initialised yet options of this package. A DataSource whose entities declare unique
@@ -63,5 +70,6 @@ function toSettings(options: UniqueTextDataSourceOptions, before = DEFAULTS): Da
     }
   }
   const { prepare = before.prepare, tenantsBySearchPath = before.tenantsBySearchPath } = options
-  return { prepare, tenantsBySearchPath }
+  const { rewriteQueries = before.rewriteQueries } = options
+  return { prepare, tenantsBySearchPath, rewriteQueries }
 }

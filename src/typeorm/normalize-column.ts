@@ -1,6 +1,7 @@
 import type { ObjectLiteral, ValueTransformer } from 'typeorm'
 import { normalizeText, type Normalizer } from '../text/normalizer'
 import type { ColumnMetadata } from './registry'
+import { isStored } from './stored-operator'
 
 /**
  * Makes TypeORM normalize what it writes to a column and what it looks for, after the user's own transformers.
@@ -15,8 +16,12 @@ export function normalizeColumn(column: ColumnMetadata, normalizer: Normalizer):
   const read = column.getEntityValue.bind(column)
   const isRow = rowsOf(column)
   column.getEntityValue = (entity, transform) => {
-    if (transform !== true || !isRow(entity)) return read(entity, transform) as unknown
-    const value = given.reduce((one: unknown, transformer) => transformer.to(one) as unknown, read(entity))
+    if (transform !== true) return read(entity, transform) as unknown
+    const condition: unknown = read(entity)
+    // TypeORM 0.3 would pass the operator to the user's transformers.
+    if (isStored(condition)) return condition
+    if (!isRow(entity)) return read(entity, transform) as unknown
+    const value = given.reduce((one: unknown, transformer) => transformer.to(one) as unknown, condition)
     ours.compareWith(value)
     return value
   }

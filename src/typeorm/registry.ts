@@ -1,4 +1,4 @@
-import type { DataSource, EntityManager, EntityMetadata, QueryRunner } from 'typeorm'
+import type { DataSource, EntityManager, EntityMetadata, QueryRunner, ValueTransformer } from 'typeorm'
 import type { ColumnTypes } from '../sql/column-type'
 import type { TextTable } from '../sql/text-table'
 import type { Normalizer } from '../text/normalizer'
@@ -20,6 +20,8 @@ export interface Declaration {
     readonly normalizer: Normalizer
     /** A transformer of the user's own stands between the property and the stored text. */
     readonly transformed: boolean
+    /** Those, in the order of writing. */
+    readonly transformers: readonly ValueTransformer[]
   }[]
   readonly scope: readonly ColumnMetadata[]
   readonly hidden: readonly ColumnMetadata[]
@@ -39,6 +41,7 @@ export interface ReadyTable {
 export interface DataSourceSettings {
   readonly prepare: boolean
   readonly tenantsBySearchPath: boolean
+  readonly rewriteQueries: boolean
 }
 
 interface Registry {

@@ -19,7 +19,8 @@ export function resolveDeclaration(metadata: EntityMetadata, raw: RawDeclaration
   const where = `${metadata.name}.${raw.name}`
   const text = raw.columns.map(({ property, prefix, normalizer }) => {
     const column = textColumn(metadata, property, where)
-    return { column, prefix, normalizer, transformed: column.transformer !== undefined }
+    const transformers = [column.transformer ?? []].flat()
+    return { column, prefix, normalizer, transformed: transformers.length > 0, transformers }
   })
   const scope = raw.scope.flatMap((property) => scopeColumns(metadata, property, where))
   const deleted = raw.ignoreDeleted ? deleteDateColumn(metadata, where).databaseName : undefined

@@ -49,7 +49,7 @@ type Parts = { readonly [kind in Kind]?: readonly string[] }
  */
 export const INTERNALS: Readonly<Record<string, Parts>> = {
   DataSource: {
-    function: ['createQueryRunner'],
+    function: ['createQueryRunner', 'createQueryBuilder'],
     array: ['subscribers'],
     object: ['driver', 'logger', 'namingStrategy'],
   },
@@ -69,6 +69,10 @@ export const INTERNALS: Readonly<Record<string, Parts>> = {
     object: ['broadcaster'],
   },
   Broadcaster: { function: ['broadcast'] },
+  SelectQueryBuilder: {
+    function: ['getWhereCondition', 'buildWhere', 'createQueryBuilder', 'clone'],
+    object: ['expressionMap'],
+  },
   IndexMetadata: { object: ['entityMetadata'] },
   EntityMetadata: {
     function: ['getInsertionReturningColumns', 'create'],
@@ -116,6 +120,7 @@ export function requireInternals(
   const queryRunner = dataSource.createQueryRunner('master')
   requireAll('PostgresQueryRunner', queryRunner)
   requireAll('Broadcaster', queryRunner.broadcaster)
+  requireAll('SelectQueryBuilder', dataSource.createQueryBuilder())
   checked.add(dataSource)
 }
 

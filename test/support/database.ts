@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 import { Client } from 'pg'
 import { DataSource, type DataSourceOptions } from 'typeorm'
 import { afterAll, beforeAll, expect, inject } from 'vitest'
-import { withUniqueText } from '../../src'
+import { type UniqueTextDataSourceOptions, withUniqueText } from '../../src'
 import { createDatabase, dropDatabase, inDatabase } from './databases'
 
 /** One database for one test file, made before its tests and dropped after them. */
@@ -15,6 +15,7 @@ export interface TestDatabase {
   dataSource(
     entities: DataSourceOptions['entities'],
     options?: Partial<Omit<Extract<DataSourceOptions, { type: 'postgres' }>, 'type'>>,
+    settings?: UniqueTextDataSourceOptions,
   ): Promise<DataSource>
 }
 
@@ -54,7 +55,7 @@ export function useDatabase({ encoding = 'UTF8', wrapped = false }: TestDatabase
       clients.push(client)
       return client
     },
-    dataSource: async (entities, options = {}) => {
+    dataSource: async (entities, options = {}, settings) => {
       const dataSource = new DataSource({
         type: 'postgres',
         url,
@@ -62,7 +63,7 @@ export function useDatabase({ encoding = 'UTF8', wrapped = false }: TestDatabase
         entities: entities ?? [],
         ...options,
       })
-      if (wrapped) withUniqueText(dataSource)
+      if (wrapped || settings) withUniqueText(dataSource, settings)
       dataSources.push(dataSource)
       return await dataSource.initialize()
     },

@@ -7,13 +7,15 @@ const Page = new EntitySchema(
   uniqueTextSchema({ name: 'Page', columns: { id: { type: Number, primary: true } } }, { url: {} }),
 )
 
-/** As after `connect()`, with one query runner and one schema builder for all who ask. */
+/** As after `connect()`, with one query runner, one schema builder and one query builder for all who ask. */
 function connected(): DataSource {
   const dataSource = new DataSource({ type: 'postgres', entities: [Page] })
   const { driver } = dataSource
   const [builder, queryRunner] = [driver.createSchemaBuilder(), dataSource.createQueryRunner()]
   driver.createSchemaBuilder = () => builder
+  const queryBuilder = dataSource.createQueryBuilder()
   dataSource.createQueryRunner = () => queryRunner
+  dataSource.createQueryBuilder = () => queryBuilder
   return Object.assign(dataSource, { driver: Object.assign(driver, { searchSchema: 'public' }) })
 }
 
@@ -23,6 +25,7 @@ const OBJECTS: Record<keyof typeof INTERNALS, (dataSource: DataSource) => object
   PostgresDriver: ({ driver }) => driver,
   RdbmsSchemaBuilder: ({ driver }) => driver.createSchemaBuilder(),
   PostgresQueryRunner: (dataSource) => dataSource.createQueryRunner(),
+  SelectQueryBuilder: (dataSource) => dataSource.createQueryBuilder(),
   Broadcaster: (dataSource) => dataSource.createQueryRunner().broadcaster,
 }
 
