@@ -52,7 +52,7 @@ export interface Related {
 /** The same after relations were joined: TypeORM tells of a row's with the row itself. */
 export async function afterLoadJoined(
   session: Session,
-  { metadata }: EntityText,
+  { metadata }: EntityColumns,
   entities: ObjectLiteral[],
   related: readonly Related[],
 ): Promise<void> {
