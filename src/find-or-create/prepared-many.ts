@@ -22,7 +22,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
    */
   constructor(
     private readonly entityText: EntityText,
-    private readonly load?: RelationsToLoad,
+    private readonly load: RelationsToLoad | undefined = undefined,
   ) {}
 
   /** Normalizes and hashes one input. */
