@@ -81,7 +81,7 @@ const incomplete = ({ name, metadata, text }: Declaration): DeclarationError =>
   )
 
 /** Of every text that can meet the conditions; undefined where they leave it open. Only one of them may name several. */
-function hashesOf(
+export function hashesOf(
   { table }: Declaration,
   conditions: readonly Pick<StoredCondition, 'texts'>[],
 ): readonly string[] | undefined {
@@ -101,7 +101,7 @@ function withHashes(where: ObjectLiteral, { hidden: [hash] }: Declaration, hashe
   return withValue(where, [hash.propertyPath], hashes.length === 1 ? hashes[0] : storedAny(hashes))
 }
 
-function valueAt(where: unknown, [key, ...rest]: readonly string[]): unknown {
+export function valueAt(where: unknown, [key, ...rest]: readonly string[]): unknown {
   if (key === undefined) return where
   return isConditions(where) && key in where ? valueAt(where[key], rest) : undefined
 }

@@ -34,7 +34,7 @@ import {
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { DeclarationError, findOrCreate, UniqueText, uniqueTextSchema } from '../../src'
 import { lowerCase, trim, url } from '../../src/text'
-import { textEquals, textIn } from '../../src/typeorm-calls'
+import { textCondition, textEquals, textIn } from '../../src/typeorm-calls'
 import { useDatabase } from '../support/database'
 
 @Entity({ name: 'page' })
@@ -344,6 +344,49 @@ test('textEquals and textIn on what is no unique text are refused, as is what th
   expect(() => textIn('a' as unknown as string[])).toThrow('textIn() expects a list of texts')
 })
 
+test('textCondition gives SQL and parameters for joins and conditions of a query builder', async () => {
+  const condition = (texts: Partial<Page>): ReturnType<typeof textCondition> =>
+    textCondition(dataSource.manager, Page, 'p', texts)
+  const joined = links.createQueryBuilder('l').innerJoin('l.page', 'p', ...condition({ url: SPELLED }))
+  expect(await joined.getMany()).toEqual([{ id: 1, label: '' }])
+  expectHash()
+  const where = pages
+    .createQueryBuilder('p')
+    .where(...condition({ url: SPELLED }))
+    .orWhere(...condition({ url: B }))
+  expect(await where.getCount()).toBe(2)
+  const both = pages.createQueryBuilder('p').where(...condition({ url: SPELLED, alias: 'FIRST' }))
+  expect(await both.getMany()).toMatchObject([{ id: 1 }])
+  expectHash('aliasHash')
+  expect(
+    await pages
+      .createQueryBuilder('p')
+      .where(...condition({ url: REFUSED }))
+      .getMany(),
+  ).toEqual([])
+  expect(
+    await pages
+      .createQueryBuilder('p')
+      .where(...condition({ alias: null }))
+      .getMany(),
+  ).toMatchObject([{ id: 3 }])
+})
+
+test('textCondition takes unique texts, and nothing else', () => {
+  const wrong =
+    (texts: object): (() => unknown) =>
+    () =>
+      textCondition(dataSource.manager, Page, 'p', texts)
+  expect(wrong({})).toThrow(
+    "textCondition() expects a unique text of Page, as in { url: 'https://example.com' }. Give one.",
+  )
+  expect(wrong({ url: A, hits: 1 })).toThrow('"hits" is none. Add other conditions with andWhere().')
+  expect(wrong({ url: 1 })).toThrow('expects one text for "url", or null')
+  expect(wrong({ url: Like('a') })).toThrow(DeclarationError)
+  expect(wrong({ url: In([A, B]) })).toThrow(DeclarationError)
+  expect(() => textCondition(pages as never, Page, 'p', { url: A })).toThrow('Pass its property "manager".')
+})
+
 /** The property has a mark in front of what is stored, and a second pass would take off another. */
 const marked: ValueTransformer = {
   to: (value: unknown) => (typeof value === 'string' ? value.slice(1) : value),
@@ -453,6 +496,19 @@ describe('a text of several columns', () => {
     expectNoHash()
     expect(await found({ address: { host: In(['A', 'b']), path: In(['x', 'y']) } })).toEqual([1, 3])
     expectNoHash()
+  })
+
+  test('is what textCondition looks for, with NULL for null', async () => {
+    const count = async (path: string | null): Promise<number> => {
+      const condition = textCondition(places.manager, Place, 'p', { address: { host: 'A', path } })
+      return await places
+        .createQueryBuilder('p')
+        .where(...condition)
+        .getCount()
+    }
+    expect([await count(' x'), await count(null), await count('y'), await count('\u0000')]).toEqual([2, 1, 0, 0])
+    const part = (): unknown => textCondition(places.manager, Place, 'p', { address: { host: 'A' } })
+    expect(part).toThrow('textCondition() expects unique texts of Place, and all columns of each; "address" is none')
   })
 
   test('is not looked for by textEquals in one of its columns', async () => {

@@ -60,7 +60,11 @@ const PUBLIC = {
     values: ['Refusal', 'collapseWhitespace', 'compose', 'email', 'lowerCase', 'nfc', 'normalizer', 'trim', 'url'],
     types: ['CanonicalUrlOptions', 'NormalizeOption', 'Normalizer'],
   },
-  'typeorm-calls/index.ts': { namespace: typeormCalls, values: ['textEquals', 'textIn', 'uniqueTextPaths'], types: [] },
+  'typeorm-calls/index.ts': {
+    namespace: typeormCalls,
+    values: ['textCondition', 'textEquals', 'textIn', 'uniqueTextPaths'],
+    types: [],
+  },
   'url/index.ts': { namespace: url, values: ['Url', 'formatUrl', 'parseUrl'], types: ['UrlParts'] },
 } as const
 

@@ -1,0 +1,82 @@
+import type { EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
+import { DeclarationError } from '../errors'
+import { requireManager } from '../find-or-create/call-arguments'
+import { holdsValues, NOTHING } from '../sql/text-condition'
+import { dataSourceOf, type Declaration, declarationsOf } from '../typeorm/registry'
+import { hashesOf, valueAt } from '../typeorm/rewrite-where'
+import { storedCondition } from '../typeorm/stored-condition'
+
+/**
+ * The condition that a row holds a unique text, for the places where a query builder takes SQL: joins, and conditions on
+ * an alias. It uses the unique index; the text is normalized, and one that the normalizer refuses finds nothing.
+ *
+ * @param alias of the entity in the query
+ * @param texts one unique text or several, by their properties; for a text of several columns all of them, null for NULL
+ * @returns what `where()`, `andWhere()` and joins of a query builder take, in this order
+ * @throws DeclarationError if these are not the unique texts of the entity, or not texts
+ * @example
+ * links.createQueryBuilder('l').innerJoin('l.page', 'p', ...textCondition(links.manager, Page, 'p', { url }))
+ */
+export function textCondition<Entity extends ObjectLiteral>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  alias: string,
+  texts: { readonly [property in keyof Entity]?: unknown },
+): [sql: string, parameters: ObjectLiteral] {
+  requireManager(manager)
+  const metadata = dataSourceOf(manager).getMetadata(entity)
+  const meant = declarationsOf(metadata).filter(({ text }) =>
+    text.every(({ column }) => given(texts, column.propertyPath) !== undefined),
+  )
+  const known = new Set(meant.flatMap(({ text }) => text.map(({ column }) => column.propertyPath.split('.')[0])))
+  const stranger = Object.keys(texts).find((key) => !known.has(key))
+  if (stranger !== undefined || meant.length === 0) throw notATextOf(metadata.name, stranger)
+  const parameters: ObjectLiteral = {}
+  const parameter = (value: string): string => {
+    const name = `unique_text_${(count += 1)}`
+    parameters[name] = value
+    return name
+  }
+  const values = meant.map((one) => valuesOf(one, alias, texts))
+  return [values.map((one) => (one ? holdsValues(one, parameter) : NOTHING)).join(' AND '), parameters]
+}
+
+/** Names of parameters must differ within a query, of which this sees only a part. */
+let count = 0
+
+const given = (texts: ObjectLiteral, path: string): unknown => valueAt(texts, path.split('.'))
+
+const notATextOf = (entity: string, property: string | undefined): DeclarationError =>
+  new DeclarationError(
+    property === undefined
+      ? `textCondition() expects a unique text of ${entity}, as in { url: 'https://example.com' }. Give one.`
+      : `textCondition() expects unique texts of ${entity}, and all columns of each; "${property}" is none. ` +
+          'Add other conditions with andWhere().',
+  )
+
+/** What the columns of the text and its hash hold; undefined for a text that is refused. */
+function valuesOf(
+  declaration: Declaration,
+  alias: string,
+  texts: ObjectLiteral,
+): ReadonlyMap<string, string | null> | undefined {
+  const values = new Map<string, string | null>()
+  for (const part of declaration.text) {
+    const { propertyPath } = part.column
+    const value = given(texts, propertyPath)
+    const stored = value === null ? [null] : storedCondition(part, value).texts
+    if (!stored || stored.length > 1) {
+      throw new DeclarationError(`textCondition() expects one text for "${propertyPath}", or null. Pass it.`)
+    }
+    const [text] = stored
+    if (text === undefined) return undefined
+    values.set(`${alias}.${propertyPath}`, text)
+  }
+  const [hash] =
+    hashesOf(
+      declaration,
+      [...values.values()].map((text) => ({ texts: [text] })),
+    ) ?? []
+  const [{ propertyPath }] = declaration.hidden as readonly [Declaration['hidden'][number]]
+  return hash === undefined ? values : new Map([...values, [`${alias}.${propertyPath}`, hash]])
+}
