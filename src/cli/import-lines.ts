@@ -137,7 +137,7 @@ const BLANK = 'blank'
 
 /** Lets signals in between two lines when a normalizer, or a user's `parse`, is slow. */
 async function parseBatch({ target, signal }: ImportParts, { lines }: LineBatch): Promise<ParsedBatch> {
-  const rows = new PreparedMany<ObjectLiteral>(target.rows)
+  const rows = new PreparedMany<ObjectLiteral>(target.rows, undefined)
   const fates: LineFate[] = []
   let yielded = performance.now()
   for (const line of lines) {

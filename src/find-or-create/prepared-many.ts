@@ -18,11 +18,11 @@ export class PreparedMany<Entity extends ObjectLiteral> {
 
   /**
    * @param entityText what it selects is what the entities hold
-   * @param load @default no relations, the eager ones neither
+   * @param load undefined: no relations, the eager ones neither
    */
   constructor(
     private readonly entityText: EntityText,
-    private readonly load: RelationsToLoad | undefined = undefined,
+    private readonly load: RelationsToLoad | undefined,
   ) {}
 
   /** Normalizes and hashes one input. */
