@@ -40,10 +40,12 @@ export type {
   FindOneByTextOptions,
   FindOrCreateManyOptions,
   FindOrCreateOptions,
+  UpsertByTextOptions,
 } from './find-or-create/call-options'
 export { UniqueTextEntity } from './find-or-create/active-record'
 export { findOrCreateMany, type FindOrCreateManyResult } from './find-or-create/find-or-create-many'
 export { findOneByText, findOrCreate, type FindOrCreateResult } from './find-or-create/find-or-create'
+export { upsertByText } from './find-or-create/upsert'
 export { uniqueTextMethods, type UniqueTextMethods } from './find-or-create/repository-methods'
 export { insertOrFail, type Inserted, type Insertion } from './find-or-create/insert-or-fail'
 export { UniqueText, uniqueTextSchema } from './typeorm/decorator'

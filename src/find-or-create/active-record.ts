@@ -1,7 +1,13 @@
 import { BaseEntity, type DeepPartial } from 'typeorm'
-import type { FindOneByTextOptions, FindOrCreateManyOptions, FindOrCreateOptions } from './call-options'
+import type {
+  FindOneByTextOptions,
+  FindOrCreateManyOptions,
+  FindOrCreateOptions,
+  UpsertByTextOptions,
+} from './call-options'
 import { findOrCreateMany, type FindOrCreateManyResult } from './find-or-create-many'
 import { findOneByText, findOrCreate, type FindOrCreateResult } from './find-or-create'
+import { upsertByText } from './upsert'
 
 type EntityClass<Entity extends UniqueTextEntity> = (new () => Entity) & typeof UniqueTextEntity
 
@@ -38,5 +44,24 @@ export class UniqueTextEntity extends BaseEntity {
   ): Promise<Entity | null> {
     const { manager, target } = this.getRepository<Entity>()
     return await findOneByText(manager, target, values, options)
+  }
+
+  static async upsertByText<Entity extends UniqueTextEntity>(
+    this: EntityClass<Entity>,
+    rows: readonly DeepPartial<NoInfer<Entity>>[],
+    options?: UpsertByTextOptions<NoInfer<Entity>>,
+  ): Promise<FindOrCreateManyResult<Entity>[]>
+  static async upsertByText<Entity extends UniqueTextEntity>(
+    this: EntityClass<Entity>,
+    row: DeepPartial<NoInfer<Entity>>,
+    options?: UpsertByTextOptions<NoInfer<Entity>>,
+  ): Promise<FindOrCreateResult<Entity>>
+  static async upsertByText<Entity extends UniqueTextEntity>(
+    this: EntityClass<Entity>,
+    rows: DeepPartial<NoInfer<Entity>> & readonly DeepPartial<NoInfer<Entity>>[],
+    options?: UpsertByTextOptions<NoInfer<Entity>>,
+  ): Promise<FindOrCreateManyResult<Entity>[] | FindOrCreateResult<Entity>> {
+    const { manager, target } = this.getRepository<Entity>()
+    return await upsertByText<Entity>(manager, target, rows, options)
   }
 }

@@ -1,9 +1,11 @@
-import { type BatchRow, findOrCreateManyStatement } from '../sql/batch-statement'
+import { type BatchRow, type BatchShape, findOrCreateManyStatement } from '../sql/batch-statement'
 import { parameterText } from '../sql/parameter-text'
 import { insertColumns, type Statement } from '../sql/statements'
+import { upsertManyStatement } from '../sql/upsert-statement'
 import type { ReadyText } from './entity-text'
 import type { AskedRow } from './late-row'
 import { rowShape, type RowValues } from './row-values'
+import { updateOf, type Updates, updateShape } from './updates'
 
 /** Rows in one statement: enough that the round trip does not count, few enough that one bad row is found quickly. */
 const BATCH_ROWS = 1_000
@@ -39,6 +41,8 @@ export interface BatchRules {
   readonly entityText: ReadyText
   /** SQL of the defaults of columns that a row may leave out beside rows that bring them; empty where all bring the same. */
   readonly defaults: ReadonlyMap<string, string>
+  /** What happens to the rows that are found. @default nothing */
+  readonly updates?: Updates | undefined
 }
 
 /** The rows bring different columns. */
@@ -55,9 +59,17 @@ export function* inBatches(
   rows: readonly DistinctRow[],
   refuse: (row: DistinctRow, error: unknown) => void,
 ): Generator<Batch> {
-  // What Postgres gives an identity column has no SQL: one statement brings such a column for all rows or for none.
-  const groups = groupBy(rows, ({ row }) => row.others.filter((name) => !rules.defaults.has(name)).join('\n'))
+  const groups = groupBy(rows, ({ row }) => groupOf(rules, row))
   for (const group of groups.values()) yield* batchesOf(rules, group, refuse)
+}
+
+/**
+ * What Postgres gives an identity column has no SQL: one statement brings such a column for all rows or for none. And it
+ * updates rows or only finds them.
+ */
+function groupOf({ defaults, updates }: BatchRules, row: RowValues): string {
+  const brought = row.others.filter((name) => !defaults.has(name))
+  return [updateOf(updates, row).length > 0, ...brought].join('\n')
 }
 
 function* batchesOf(
@@ -121,7 +133,7 @@ export function batchQuery(rules: BatchRules, items: readonly BatchItem[]): Batc
   const partial = others.filter((name) => items.some(({ row }) => !row.others.includes(name)))
   const shape = rowShape(rules.entityText, others)
   const defaults = new Map(partial.map((name) => [name, rules.defaults.get(name) ?? 'NULL']))
-  const statement = findOrCreateManyStatement({ ...shape, types: rules.entityText.ready.types, defaults })
+  const statement = statementOf(rules, { ...shape, types: rules.entityText.ready.types, defaults })
   const keyLength = insertColumns(shape).length - others.length
   const key = Array.from({ length: keyLength }, (_, index) => items.map(({ texts }) => texts[index] ?? null))
   const rest = others.map((name) =>
@@ -132,6 +144,13 @@ export function batchQuery(rules: BatchRules, items: readonly BatchItem[]): Batc
   )
   const brought = partial.map((name) => items.map(({ row }) => row.others.includes(name)))
   return { statement, values: [...key, ...rest, ...brought] }
+}
+
+function statementOf({ entityText, updates }: BatchRules, shape: BatchShape): Statement<BatchRow> {
+  const update = shape.others.filter((name) => updates?.columns.has(name))
+  return updates && update.length > 0
+    ? upsertManyStatement(shape, updateShape(entityText, updates, update))
+    : findOrCreateManyStatement(shape)
 }
 
 export function groupBy<Key, Value>(values: readonly Value[], keyOf: (value: Value) => Key): ReadonlyMap<Key, Value[]> {

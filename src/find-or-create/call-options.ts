@@ -42,6 +42,23 @@ export interface FindOrCreateManyOptions<Entity = ObjectLiteral> extends ByOptio
 /** Options of `findOneByText`. */
 export interface FindOneByTextOptions<Entity = ObjectLiteral> extends ByOptions<Entity>, LoadOptions<Entity> {}
 
+/** Options of `upsertByText`. */
+export interface UpsertByTextOptions<Entity = ObjectLiteral> extends ByOptions<Entity>, LoadOptions<Entity> {
+  /**
+   * Properties that a row which is there takes over from the values, where these bring them. A relation stands for its
+   * join columns, an embedded for all of its columns. `[]`: nothing, which is `findOrCreate`.
+   *
+   * @default every column that the values bring, but for text, scope, primary key, generated columns, the date of the
+   * creation, and what is declared with `update: false`
+   */
+  readonly update?: readonly (Extract<keyof Entity, string> | `${Extract<keyof Entity, string>}.${string}`)[]
+  /**
+   * Leave alone a row that has all the values already, so that neither its version nor its date of update moves.
+   * @default false
+   */
+  readonly skipUpdateIfNoValuesChanged?: boolean
+}
+
 /** What an option takes. */
 interface Rule {
   readonly takes: (value: unknown) => boolean
@@ -50,7 +67,7 @@ interface Rule {
 }
 
 /** Every option of a call, whichever takes it. */
-type OptionName = 'by' | 'create' | 'relations' | 'relationLoadStrategy'
+type OptionName = 'by' | 'create' | 'relations' | 'relationLoadStrategy' | 'update' | 'skipUpdateIfNoValuesChanged'
 
 const RULES: Readonly<Record<OptionName, Rule>> = {
   by: { takes: (value) => typeof value === 'string', expected: 'the name of a unique text' },
@@ -63,6 +80,11 @@ const RULES: Readonly<Record<OptionName, Rule>> = {
     expected: 'an object as find() takes it, or a list of paths',
   },
   relationLoadStrategy: { takes: (value) => value === 'join' || value === 'query', expected: "'join' or 'query'" },
+  update: {
+    takes: (value) => Array.isArray(value) && value.every((one) => typeof one === 'string'),
+    expected: 'a list of property names',
+  },
+  skipUpdateIfNoValuesChanged: { takes: (value) => typeof value === 'boolean', expected: 'true or false' },
 }
 
 const LOAD = ['relations', 'relationLoadStrategy'] as const
@@ -71,12 +93,13 @@ const LOAD = ['relations', 'relationLoadStrategy'] as const
 const isValues = (value: unknown): boolean =>
   typeof value === 'object' && value !== null && !Array.isArray(value) && !('then' in value)
 
-type Operation = 'findOrCreate' | 'findOrCreateMany' | 'findOneByText'
+type Operation = 'findOrCreate' | 'findOrCreateMany' | 'findOneByText' | 'upsertByText'
 
 const TAKEN: Readonly<Record<Operation, readonly OptionName[]>> = {
   findOrCreate: ['by', 'create', ...LOAD],
   findOrCreateMany: ['by', ...LOAD],
   findOneByText: ['by', ...LOAD],
+  upsertByText: ['by', 'update', 'skipUpdateIfNoValuesChanged', ...LOAD],
 }
 
 /**

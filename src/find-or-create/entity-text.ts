@@ -20,6 +20,13 @@ export interface RowStatements {
   readonly createInChainOrRaise: Statement<StoredRow>
 }
 
+/** The statements for single rows that change one set of columns. */
+export interface UpsertStatements {
+  readonly upsert: Statement<StoredRow>
+  /** Without an insert. */
+  readonly update: Statement<StoredRow>
+}
+
 /** An entity, and what of it is read. */
 export interface EntityColumns {
   readonly dataSource: DataSource
@@ -43,13 +50,14 @@ export interface EntityText extends EntityColumns {
 export interface ReadyText extends EntityText {
   readonly ready: ReadyTable
   readonly rowStatements: Map<string, RowStatements>
+  readonly upsertStatements: Map<string, UpsertStatements>
 }
 
 /** @param ready of `ensureReady` */
 export function onTable(entityText: EntityText, ready: ReadyTable): ReadyText {
   const known = entityText.readyTexts.get(ready)
   if (known) return known
-  const readyText: ReadyText = { ...entityText, ready, rowStatements: new Map() }
+  const readyText: ReadyText = { ...entityText, ready, rowStatements: new Map(), upsertStatements: new Map() }
   entityText.readyTexts.set(ready, readyText)
   return readyText
 }

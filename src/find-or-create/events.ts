@@ -18,6 +18,17 @@ export function listensToInsert({ metadata, dataSource }: EntityColumns): boolea
   )
 }
 
+export function listensToUpdate({ metadata, dataSource }: EntityColumns): boolean {
+  const { beforeUpdateListeners, afterUpdateListeners } = metadata
+  return (
+    beforeUpdateListeners.length + afterUpdateListeners.length > 0 ||
+    dataSource.subscribers.some(
+      (subscriber) =>
+        !isOurs(subscriber) && (subscriber.beforeUpdate !== undefined || subscriber.afterUpdate !== undefined),
+    )
+  )
+}
+
 export function listensToLoad({ metadata, dataSource }: EntityColumns): boolean {
   return (
     metadata.afterLoadListeners.length > 0 ||
@@ -35,6 +46,18 @@ export async function afterInsert(session: Session, entityText: EntityColumns, e
   if (!listensToInsert(entityText)) return
   await session.letGo()
   await session.queryRunner.broadcaster.broadcast('AfterInsert', entityText.metadata, entity)
+}
+
+/** As `update()` fires it: with the new values, and without the row that was there before. */
+export async function beforeUpdate(session: Session, entityText: EntityColumns, entity: ObjectLiteral): Promise<void> {
+  await session.letGo()
+  await session.queryRunner.broadcaster.broadcast('BeforeUpdate', entityText.metadata, entity)
+}
+
+export async function afterUpdate(session: Session, entityText: EntityColumns, entity: ObjectLiteral): Promise<void> {
+  if (!listensToUpdate(entityText)) return
+  await session.letGo()
+  await session.queryRunner.broadcaster.broadcast('AfterUpdate', entityText.metadata, entity)
 }
 
 export async function afterLoad(session: Session, entityText: EntityColumns, entities: ObjectLiteral[]): Promise<void> {

@@ -30,6 +30,12 @@ export function askedRow(
   return { row: withCreateValues(row, entityText, values, create), objects: [values, create], create: undefined }
 }
 
+/** What listeners get before the row is written. */
+export function entityOf({ metadata, dataSource }: EntityText, [values, ...more]: AskedRow['objects']): ObjectLiteral {
+  const entity: ObjectLiteral = dataSource.manager.create(metadata.target, values)
+  return more.length === 0 ? entity : dataSource.manager.merge(metadata.target, entity, ...more)
+}
+
 /** Its values are complete only once it is known to be missing. */
 export const isLate = (entityText: EntityText, { create }: AskedRow): boolean =>
   create !== undefined || listensToInsert(entityText)
@@ -59,12 +65,10 @@ export class LateRow {
 
   /** Listeners may fill in columns; another text would make it another operation, so text and scope stay as given. */
   private async announce(row: RowValues, objects: AskedRow['objects']): Promise<RowValues> {
-    const { metadata, dataSource } = this.entityText
     if (!listensToInsert(this.entityText)) return row
-    const [values, ...more] = objects
-    const entity: ObjectLiteral = dataSource.manager.create(metadata.target, values)
-    this.entity = more.length === 0 ? entity : dataSource.manager.merge(metadata.target, entity, ...more)
-    await beforeInsert(this.session, metadata, entity)
+    const entity = entityOf(this.entityText, objects)
+    this.entity = entity
+    await beforeInsert(this.session, this.entityText.metadata, entity)
     return withOthersOf(row, this.entityText, entity)
   }
 

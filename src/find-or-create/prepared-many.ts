@@ -6,10 +6,12 @@ import { byHash, type DistinctRow, inBatches, isMixed } from './batches'
 import { type EntityText, onTable } from './entity-text'
 import { listensToInsert, listensToLoad } from './events'
 import type { FindOrCreateResult } from './find-or-create-row'
-import { askedRow } from './late-row'
+import { type AskedRow, askedRow } from './late-row'
 import { finish, type RelationsToLoad } from './load-relations'
+import { withUpdateOf } from './row-values'
 import { type FindOrCreateManyResult, runBatch, writeResult } from './run-batch'
 import { Session } from './session'
+import { updateOf, type Updates } from './updates'
 
 /** A call in two halves: what needs no connection is done, so that it can be done while another batch is at the server. */
 export class PreparedMany<Entity extends ObjectLiteral> {
@@ -19,10 +21,12 @@ export class PreparedMany<Entity extends ObjectLiteral> {
   /**
    * @param entityText what it selects is what the entities hold
    * @param load undefined: no relations, the eager ones neither
+   * @param updates what happens to the rows that are found. @default nothing
    */
   constructor(
     private readonly entityText: EntityText,
     private readonly load: RelationsToLoad | undefined,
+    private readonly updates?: Updates | undefined,
   ) {}
 
   /** Normalizes and hashes one input. */
@@ -32,8 +36,10 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     try {
       const asked = askedRow(this.entityText, values)
       const known = this.rows.get(asked.row.identity)
-      if (known) known.inputs.push(index)
-      else this.rows.set(asked.row.identity, { inputs: [index], ...asked })
+      if (known) {
+        known.inputs.push(index)
+        if (this.updates) this.rows.set(asked.row.identity, withUpdate(this.entityText, this.updates, known, asked))
+      } else this.rows.set(asked.row.identity, { inputs: [index], ...asked })
     } catch (error) {
       // A transformer of the user's own may throw anything for one row.
       this.results[index] = { error }
@@ -49,7 +55,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
       const rows = [...this.rows.values()].sort(byHash)
       // Asked anew by each call: a default that was changed meanwhile counts for a single row at once.
       const defaults = isMixed(rows) ? await columnDefaults(session.query, tableName(declaration.table)) : NO_DEFAULTS
-      const call = { session, entityText, defaults, results: this.results }
+      const call = { session, entityText, defaults, updates: this.updates, results: this.results }
       const batches = inBatches(call, rows, (row, error) => {
         writeResult(call, row, { error })
       })
@@ -68,6 +74,29 @@ export class PreparedMany<Entity extends ObjectLiteral> {
       return result && 'entity' in result ? [result] : []
     })
   }
+}
+
+/** As if one were upserted after the other: the first is created, and each changes what it brings. */
+function withUpdate(
+  entityText: EntityText,
+  updates: Updates,
+  first: DistinctRow,
+  { row, objects }: AskedRow,
+): DistinctRow {
+  const update = updateOf(updates, row)
+  const changes = objects.map((values) => pickColumns(entityText, values, update))
+  return {
+    ...first,
+    row: withUpdateOf(first.row, entityText, row, update),
+    objects: [...first.objects, ...changes],
+  }
+}
+
+/** The properties that hold these columns; an embedded, or a relation, as a whole. */
+function pickColumns({ others }: EntityText, values: ObjectLiteral, names: readonly string[]): ObjectLiteral {
+  const columns = others.filter(({ databaseName }) => names.includes(databaseName))
+  const properties = columns.map(({ propertyPath }) => propertyPath.split('.')[0] ?? propertyPath)
+  return Object.fromEntries(properties.map((property) => [property, values[property]]))
 }
 
 const NO_DEFAULTS: ReadonlyMap<string, string> = new Map()

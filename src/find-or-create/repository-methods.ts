@@ -1,7 +1,13 @@
 import type { DeepPartial, ObjectLiteral, Repository } from 'typeorm'
-import type { FindOneByTextOptions, FindOrCreateManyOptions, FindOrCreateOptions } from './call-options'
+import type {
+  FindOneByTextOptions,
+  FindOrCreateManyOptions,
+  FindOrCreateOptions,
+  UpsertByTextOptions,
+} from './call-options'
 import { findOrCreateMany, type FindOrCreateManyResult } from './find-or-create-many'
 import { findOneByText, findOrCreate, type FindOrCreateResult } from './find-or-create'
+import { upsertByText } from './upsert'
 
 /** What `repository.extend(uniqueTextMethods)` adds. Each method uses the repository's own manager. */
 export interface UniqueTextMethods {
@@ -20,6 +26,16 @@ export interface UniqueTextMethods {
     values: DeepPartial<NoInfer<Entity>>,
     options?: FindOneByTextOptions<NoInfer<Entity>>,
   ): Promise<Entity | null>
+  upsertByText<Entity extends ObjectLiteral>(
+    this: Repository<Entity>,
+    rows: readonly DeepPartial<NoInfer<Entity>>[],
+    options?: UpsertByTextOptions<NoInfer<Entity>>,
+  ): Promise<FindOrCreateManyResult<Entity>[]>
+  upsertByText<Entity extends ObjectLiteral>(
+    this: Repository<Entity>,
+    row: DeepPartial<NoInfer<Entity>>,
+    options?: UpsertByTextOptions<NoInfer<Entity>>,
+  ): Promise<FindOrCreateResult<Entity>>
 }
 
 /**
@@ -39,4 +55,16 @@ export const uniqueTextMethods: UniqueTextMethods = {
   async findOneByText(values, options) {
     return await findOneByText(this.manager, this.target, values, options)
   },
+  upsertByText: upsert,
+}
+
+type Rows<Entity> = DeepPartial<Entity> & readonly DeepPartial<Entity>[]
+
+/** Both forms in one: which one it is, its argument says. */
+async function upsert<Entity extends ObjectLiteral>(
+  this: Repository<Entity>,
+  rows: Rows<Entity>,
+  options?: UpsertByTextOptions<Entity>,
+): Promise<never> {
+  return (await upsertByText<Entity>(this.manager, this.target, rows, options)) as never
 }

@@ -112,6 +112,21 @@ export function withOthersOf(row: RowValues, entityText: EntityText, entity: Obj
   return withOthers(row, otherValues(entityText, entity))
 }
 
+/** The same row with what a later one of the same text changes. */
+export function withUpdateOf(
+  row: RowValues,
+  { otherTexts }: EntityText,
+  later: RowValues,
+  update: readonly string[],
+): RowValues {
+  const values = new Map(row.others.map((name, index) => [name, row.all[row.key.length + index]]))
+  for (const name of update) values.set(name, later.all[later.key.length + later.others.indexOf(name)])
+  // The guard makes the hash of a text that is made up of both.
+  for (const { table } of otherTexts)
+    if (table.text.some(({ name }) => update.includes(name))) values.delete(table.hash)
+  return withOthers(row, values)
+}
+
 function withOthers({ key, hash, identity }: KeyValues, others: ReadonlyMap<string, unknown>): RowValues {
   return { key, hash, identity, others: [...others.keys()], all: [...key, ...others.values()] }
 }

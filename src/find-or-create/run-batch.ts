@@ -18,6 +18,8 @@ import { listensToInsert } from './events'
 import { findOrCreateRow, type FindOrCreateResult } from './find-or-create-row'
 import { hydrate } from './hydrate'
 import type { Session } from './session'
+import { updateOf } from './updates'
+import { isHeard, upsertRow } from './upsert-row'
 
 /** What became of one input: its row, or the reason why there is none. */
 export type FindOrCreateManyResult<Entity> = FindOrCreateResult<Entity> | { readonly error: unknown }
@@ -35,8 +37,9 @@ export async function runBatch<Entity extends ObjectLiteral>(
   call: ManyCall<Entity>,
   { items, alone }: Batch,
 ): Promise<void> {
-  // An event before the insert must know which rows will be inserted, so each row goes its own way.
-  if (alone || listensToInsert(call.entityText)) return await runSingly(call, items)
+  // An event before the write must know which rows will be inserted, so each row goes its own way.
+  const heard = call.updates ? isHeard(call.entityText) : listensToInsert(call.entityText)
+  if (alone || heard) return await runSingly(call, items)
   await runItems(call, items, false)
 }
 
@@ -135,7 +138,11 @@ async function runSingly<Entity extends ObjectLiteral>(
   const session = call.session.withSavepoints()
   for (const item of items) {
     try {
-      writeResult(call, item, await findOrCreateRow<Entity>(session, call.entityText, item))
+      const { entityText, updates } = call
+      const result = await (updates && updateOf(updates, item.row).length > 0
+        ? upsertRow<Entity>(session, entityText, item, updates)
+        : findOrCreateRow<Entity>(session, entityText, item))
+      writeResult(call, item, result)
     } catch (error) {
       writeError(call, item, error)
     }

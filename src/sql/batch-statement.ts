@@ -58,32 +58,47 @@ export function findOrCreateManyStatement(shape: BatchShape): Statement<BatchRow
     WHERE ${[same, ...isLive(shape.table, 't'), anyNumber(shape.table)].join('\n      AND ')}
     LIMIT 2
   ) AS t
-), created AS (
-  INSERT INTO ${table} AS t (${nameList(insertColumns(shape))})
+), ${created(shape)}
+SELECT * FROM found
+UNION ALL
+${selectCreated(shape)}`
+  return { name: '', sql, parse: parseBatchRow }
+}
+
+/** Inserts the rows of the batch that were not found. */
+export function created(shape: BatchShape): string {
+  return `created AS (
+  INSERT INTO ${tableName(shape.table)} AS t (${nameList(insertColumns(shape))})
   SELECT ${insertColumns(shape)
     .map((name, index) => insertedValue(shape, name, index))
     .join(',\n    ')}
   FROM input AS i
   WHERE NOT EXISTS (SELECT FROM found AS f WHERE f.ordinal = i.ordinal)
-  ORDER BY ${[...(shape.table.scope.length > 0 ? key(shape) : []), 'i.ordinal'].join(', ')}
+  ORDER BY ${inputOrder(shape)}
   ${doNothing(shape)}
   RETURNING t.*
-)
-SELECT * FROM found
-UNION ALL
-SELECT i.ordinal, ${listed(rowHead(isFirst(shape), shape, 't'), selectList(shape, 't'))}
-FROM created AS t
-JOIN input AS i ON ${same}`
-  return { name: '', sql, parse: parseBatchRow }
+)`
 }
 
-const parseBatchRow = ([ordinal, ...row]: WireRow): BatchRow => ({
+/** The order in which rows are inserted, and locked. */
+export function inputOrder(shape: BatchShape): string {
+  return [...(shape.table.scope.length > 0 ? key(shape) : []), 'i.ordinal'].join(', ')
+}
+
+/** What was inserted, told to the rows of the batch that asked for it. */
+export function selectCreated(shape: BatchShape): string {
+  return `SELECT i.ordinal, ${listed(rowHead(isFirst(shape), shape, 't'), selectList(shape, 't'))}
+FROM created AS t
+JOIN input AS i ON ${holdsText(shape, (index) => `i.c${index}`)}`
+}
+
+export const parseBatchRow = ([ordinal, ...row]: WireRow): BatchRow => ({
   index: Number(ordinal) - 1,
   ...parseStoredRow(row),
 })
 
 /** The rows of the batch: the key in the types that are compared, everything else as text. */
-function input(shape: BatchShape): string {
+export function input(shape: BatchShape): string {
   const columns = insertColumns(shape).map((_, index) => `c${index}`)
   const given = [...shape.defaults.keys()].map((_, index) => `g${index}`)
   const arrays = [...columns, ...given].map(
@@ -109,13 +124,17 @@ function keyValue({ table, types }: BatchShape, name: string, index: number): st
 }
 
 function insertedValue(shape: BatchShape, name: string, index: number): string {
-  const value = `i.c${index}`
-  if (index < keyColumns(shape.table).length) return value
+  if (index < keyColumns(shape.table).length) return `i.c${index}`
+  return broughtOr(shape, name, `(${shape.defaults.get(name)})::${shape.types.get(name)?.type ?? 'text'}`)
+}
+
+/** The value that a row of the batch brings for a column beside its key, or something else where it brings none. */
+export function broughtOr(shape: BatchShape, name: string, otherwise: string): string {
+  const value = `i.c${insertColumns(shape).indexOf(name)}`
   const type = shape.types.get(name)?.type ?? 'text'
   const brought = shape.spatial?.has(name) ? written(shape, name, value) : `${value}::${type}`
   const nth = [...shape.defaults.keys()].indexOf(name)
-  if (nth === -1) return brought
-  return `CASE WHEN i.g${nth} THEN ${brought} ELSE (${shape.defaults.get(name)})::${type} END`
+  return nth === -1 ? brought : `CASE WHEN i.g${nth} THEN ${brought} ELSE ${otherwise} END`
 }
 
 /** The key of a row of the batch, by which equal rows are told and sorted. */

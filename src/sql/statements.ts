@@ -46,7 +46,7 @@ export interface RowShape {
   readonly otherHashes?: ReadonlyMap<string, string>
 }
 
-function named<Row>(sql: string, parse: (row: WireRow) => Row): Statement<Row> {
+export function named<Row>(sql: string, parse: (row: WireRow) => Row): Statement<Row> {
   return { name: `unique_text_${createHash('sha1').update(sql).digest('hex').slice(0, 16)}`, sql, parse }
 }
 
@@ -110,7 +110,7 @@ export function holdsText({ table }: RowShape, value: (index: number) => string)
 export const parameter = (index: number): string => `$${index + 1}`
 
 /** A parameter of the key in a look-up. */
-const keyParameter =
+export const keyParameter =
   ({ table, types }: RowShape) =>
   (index: number): string => {
     const name = table.scope[index]
@@ -131,7 +131,7 @@ export function doNothing({ table, deferrable }: RowShape): string {
   return `ON CONFLICT${target} DO NOTHING`
 }
 
-const selectFound = (
+export const selectFound = (
   shape: RowShape,
 ): string => `SELECT ${listed(rowHead(CREATED.no, shape, 't'), selectList(shape, 't'))}
   FROM ${tableName(shape.table)} AS t

@@ -30,6 +30,7 @@ const PUBLIC = {
       'insertOrFail',
       'uniqueTextSchema',
       'uniqueTextMethods',
+      'upsertByText',
       'withUniqueText',
     ],
     types: [
@@ -53,6 +54,7 @@ const PUBLIC = {
       'UniqueTextMethods',
       'UniqueTextOptions',
       'UniqueTextPropertyOptions',
+      'UpsertByTextOptions',
     ],
   },
   'text/index.ts': {

@@ -12,6 +12,7 @@ import {
   type Statement,
 } from '../../../src/sql/statements'
 import { takenStatement, type WantedText } from '../../../src/sql/taken-statement'
+import { type UpdateShape, upsertManyStatement, upsertStatement } from '../../../src/sql/upsert-statement'
 import { textTable } from '../../support/guarded-table'
 
 const page: RowShape = { table: textTable(), others: ['title'], select: ['id', 'url', 'title'] }
@@ -39,6 +40,9 @@ const types: ColumnTypes = new Map([
 const batchOf = (shape: RowShape): BatchShape => ({ ...shape, types, defaults: new Map([['title', `'none'`]]) })
 
 const wantedOf = ({ table }: RowShape, standing: boolean): WantedText => ({ table, types, primary: ['id'], standing })
+const update: UpdateShape = { update: ['title'], versions: ['version'], updateDates: ['changed'], skipUnchanged: false }
+const skipping: UpdateShape = { ...update, skipUnchanged: true, only: { column: 'type', values: ["it's"] } }
+const titled = (shape: RowShape): RowShape => ({ ...shape, others: ['title'], types })
 
 const STATEMENTS: Readonly<Record<string, (shape: RowShape) => Statement<unknown>>> = {
   find: findStatement,
@@ -49,6 +53,10 @@ const STATEMENTS: Readonly<Record<string, (shape: RowShape) => Statement<unknown
   'taken by inserts': (shape) => takenStatement([wantedOf(shape, false), wantedOf(shape, false)]),
   'taken by updates': (shape) => takenStatement([wantedOf(shape, true)]),
   'create in a chain': (shape) => createInChainStatement(shape, 'nothing'),
+  upsert: (shape) => upsertStatement(titled(shape), update, true),
+  'update, unless nothing changes': (shape) => upsertStatement(titled(shape), skipping, false),
+  'upsert many': (shape) => upsertManyStatement(batchOf(titled(shape)), update),
+  'upsert many, unless nothing changes': (shape) => upsertManyStatement(batchOf(titled(shape)), skipping),
   'create in a chain, or raise': (shape) => createInChainStatement(shape, 'raise'),
 }
 

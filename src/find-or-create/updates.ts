@@ -1,0 +1,90 @@
+import type { EntityMetadata } from 'typeorm'
+import { DeclarationError } from '../errors'
+import type { UpdateShape } from '../sql/upsert-statement'
+import { type ColumnMetadata, declarationsOf, rootOf } from '../typeorm/registry'
+import type { EntityText } from './entity-text'
+import type { RowValues } from './row-values'
+
+/** What an upsert does to a row that is there. */
+export interface Updates {
+  /** Database names of the columns that it takes over from the values, where these bring them. */
+  readonly columns: ReadonlySet<string>
+  readonly skipUnchanged: boolean
+}
+
+/**
+ * @param listed properties. @default every column that an update may change
+ * @throws DeclarationError for a property that an upsert cannot change, or that is none
+ */
+export function updatesOf(
+  entityText: EntityText,
+  listed: readonly string[] | undefined,
+  skipUnchanged: boolean,
+): Updates {
+  const columns = listed
+    ? listed.flatMap((property) => listedColumns(entityText, property))
+    : entityText.others.filter((column) => mayUpdate(entityText, column))
+  return { columns: new Set(columns.map(({ databaseName }) => databaseName)), skipUnchanged }
+}
+
+/** The columns that this row changes; none: it is only found. */
+export function updateOf(updates: Updates | undefined, { others }: RowValues): string[] {
+  return updates ? others.filter((name) => updates.columns.has(name)) : []
+}
+
+export function updateShape(
+  { metadata }: EntityText,
+  { skipUnchanged }: Updates,
+  update: readonly string[],
+): UpdateShape {
+  const names = (is: (column: ColumnMetadata) => boolean): string[] =>
+    metadata.columns.filter(is).map(({ databaseName }) => databaseName)
+  return {
+    update,
+    versions: names(({ isVersion }) => isVersion),
+    updateDates: names(({ isUpdateDate }) => isUpdateDate),
+    skipUnchanged,
+    only: ofClass(metadata),
+  }
+}
+
+/** Of single table inheritance, a row of another class is not ours to change. */
+function ofClass(metadata: EntityMetadata): UpdateShape['only'] {
+  const { discriminatorColumn, childEntityMetadatas } = metadata
+  if (!discriminatorColumn || metadata === rootOf(metadata)) return undefined
+  const values = [metadata, ...childEntityMetadatas].map(({ discriminatorValue }) => String(discriminatorValue))
+  return { column: discriminatorColumn.databaseName, values }
+}
+
+/** A property stands for its column, a relation for its join columns, an embedded for all of its columns. */
+function listedColumns(entityText: EntityText, property: string): ColumnMetadata[] {
+  const { metadata, declaration } = entityText
+  const columns = [
+    ...metadata.findColumnsWithPropertyPath(property),
+    ...(metadata.findEmbeddedWithPropertyPath(property)?.columnsFromTree ?? []),
+  ]
+  const reasons = columns.map((column) => reasonAgainst(entityText, column)).filter((reason) => reason !== undefined)
+  const reason = columns.length === 0 ? `${metadata.name} has no such column` : reasons[0]
+  if (reason === undefined) return columns
+  throw new DeclarationError(
+    `upsertByText() by "${declaration.name}" cannot update "${property}": ${reason}. Leave it out of "update".`,
+  )
+}
+
+export function mayUpdate(entityText: EntityText, column: ColumnMetadata): boolean {
+  return reasonAgainst(entityText, column) === undefined
+}
+
+/** Why an upsert does not change a column; undefined where it may. */
+function reasonAgainst({ metadata, declaration }: EntityText, column: ColumnMetadata): string | undefined {
+  const { text, scope } = declaration
+  if (text.some((one) => one.column === column)) return 'the row is found by it'
+  if (scope.includes(column)) return 'the text is unique within it, and so the row is found by it'
+  if (declarationsOf(metadata).some(({ hidden }) => hidden.includes(column))) return 'the guard maintains it'
+  if (column.isPrimary) return 'it is the primary key'
+  if (column.isGenerated || column.generatedType !== undefined) return 'the database generates it'
+  if (column.isCreateDate) return 'it is the date of the creation'
+  if (column.isVersion) return 'every update counts it up'
+  if (column.isDiscriminator) return 'it is the class of the row'
+  return column.isInsert && column.isUpdate ? undefined : 'its column says "insert: false" or "update: false"'
+}

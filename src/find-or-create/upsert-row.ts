@@ -1,0 +1,136 @@
+import type { ObjectLiteral } from 'typeorm'
+import type { StoredRow } from '../sql/statements'
+import { upsertStatement } from '../sql/upsert-statement'
+import { explain, find, tryOnce } from './attempt'
+import { Attempts } from './attempts'
+import { cached, type EntityText, type ReadyText, type UpsertStatements } from './entity-text'
+import { afterInsert, afterUpdate, beforeUpdate, listensToInsert, listensToUpdate } from './events'
+import type { FindOrCreateResult } from './find-or-create-row'
+import { hydrate } from './hydrate'
+import { type AskedRow, entityOf, LateRow } from './late-row'
+import { rowShape, type RowValues, withOthersOf } from './row-values'
+import type { Session } from './session'
+import { mayUpdate, updateOf, type Updates, updateShape } from './updates'
+
+/** The same loop as `findOrCreateRow`, for a row of which something may be updated. */
+export async function upsertRow<Entity extends ObjectLiteral>(
+  session: Session,
+  entityText: ReadyText,
+  asked: AskedRow,
+  updates: Updates,
+): Promise<FindOrCreateResult<Entity>> {
+  const attempts = new Attempts(session, entityText)
+  const listened = isHeard(entityText) ? new ListenedUpsert(session, entityText, asked, updates) : undefined
+  for (;;) {
+    let stored: StoredRow | undefined
+    try {
+      stored = await (listened ? listened.tryOnce() : tryUpsert(session, entityText, asked.row, updates))
+    } catch (error) {
+      await attempts.again(explain(error, entityText))
+      continue
+    }
+    if (stored) {
+      const entity = (await toEntity(session, entityText, stored, listened)) as Entity
+      return { entity, created: stored.created, attempts: attempts.count }
+    }
+    await attempts.again()
+  }
+}
+
+/** Somebody hears of inserts or of updates. */
+export const isHeard = (entityText: EntityText): boolean => listensToInsert(entityText) || listensToUpdate(entityText)
+
+/** One attempt; undefined where others were faster. An update may violate another index: it must abort nothing. */
+async function tryUpsert(
+  session: Session,
+  entityText: ReadyText,
+  row: RowValues,
+  updates: Updates,
+): Promise<StoredRow | undefined> {
+  const { upsert } = statementsOf(entityText, row.others, { ...updates, columns: new Set(updateOf(updates, row)) })
+  const [first, another] = await session.rowsOrRollBack(upsert, row.all)
+  if (first && !another) return first
+  return await createOnly(session, entityText, row)
+}
+
+/** A row that is found has come meanwhile: the next attempt updates it. */
+async function createOnly(session: Session, entityText: ReadyText, row: RowValues): Promise<StoredRow | undefined> {
+  const stored = await tryOnce(session, entityText, row)
+  return stored?.created ? stored : undefined
+}
+
+/** An upsert that is announced to listeners. What is to happen must be known before, so the row is looked for first. */
+class ListenedUpsert {
+  /** What BeforeInsert or BeforeUpdate has seen. */
+  readonly announced: { inserted?: ObjectLiteral | undefined; updated?: ObjectLiteral } = {}
+  private insert: RowValues | undefined
+  private update: { readonly row: RowValues; readonly columns: ReadonlySet<string> } | undefined
+
+  constructor(
+    private readonly session: Session,
+    private readonly entityText: ReadyText,
+    private readonly asked: AskedRow,
+    private readonly updates: Updates,
+  ) {}
+
+  /** Each event fires once for all attempts. */
+  async tryOnce(): Promise<StoredRow | undefined> {
+    const { session, entityText } = this
+    if (await find(session, entityText, this.asked.row)) {
+      const { row, columns } = (this.update ??= await this.announceUpdate())
+      const { update } = statementsOf(entityText, row.others, { ...this.updates, columns })
+      const [stored] = await session.rowsOrRollBack(update, row.all)
+      return stored
+    }
+    this.insert ??= await this.announceInsert()
+    return await createOnly(session, entityText, this.insert)
+  }
+
+  private async announceInsert(): Promise<RowValues> {
+    const late = new LateRow(this.session, this.entityText, this.asked)
+    const row = await late.complete()
+    this.announced.inserted = late.entity
+    return row
+  }
+
+  /** What a listener sets is updated too, as `save` does it. */
+  private async announceUpdate(): Promise<NonNullable<ListenedUpsert['update']>> {
+    const { session, entityText, asked, updates } = this
+    const columns = new Set(updateOf(updates, asked.row))
+    if (!listensToUpdate(entityText)) return { row: asked.row, columns }
+    const entity = entityOf(entityText, asked.objects)
+    const before = entityText.others.map((column) => column.getEntityValue(entity) as unknown)
+    this.announced.updated = entity
+    await beforeUpdate(session, entityText, entity)
+    const row = withOthersOf(asked.row, entityText, entity)
+    entityText.others.forEach((column, index) => {
+      if (column.getEntityValue(entity) !== before[index] && mayUpdate(entityText, column)) {
+        columns.add(column.databaseName)
+      }
+    })
+    return { row, columns }
+  }
+}
+
+async function toEntity(
+  session: Session,
+  entityText: ReadyText,
+  stored: StoredRow,
+  listened: ListenedUpsert | undefined,
+): Promise<ObjectLiteral> {
+  const { inserted, updated } = listened?.announced ?? {}
+  const entity = hydrate(entityText, session.queryRunner, stored, stored.created ? inserted : updated)
+  if (stored.created) await afterInsert(session, entityText, entity)
+  else await afterUpdate(session, entityText, entity)
+  return entity
+}
+
+function statementsOf(entityText: ReadyText, others: readonly string[], updates: Updates): UpsertStatements {
+  const update = [...updates.columns]
+  const key = [...others, '', ...update, String(updates.skipUnchanged)]
+  return cached(entityText.upsertStatements, key, (): UpsertStatements => {
+    const shape = rowShape(entityText, others)
+    const changes = updateShape(entityText, updates, update)
+    return { upsert: upsertStatement(shape, changes, true), update: upsertStatement(shape, changes, false) }
+  })
+}

@@ -1,0 +1,89 @@
+import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
+import { ensureReady } from '../typeorm/readiness'
+import { checkCallOptions, type UpsertByTextOptions } from './call-options'
+import { type EntityText, entityTextOf, onTable } from './entity-text'
+import type { FindOrCreateManyResult } from './find-or-create-many'
+import { findOrCreateRow, type FindOrCreateResult } from './find-or-create-row'
+import { type AskedRow, askedRow } from './late-row'
+import { finish, relationsToLoad, type RelationsToLoad } from './load-relations'
+import { PreparedMany } from './prepared-many'
+import { Session } from './session'
+import { updateOf, type Updates, updatesOf } from './updates'
+import { upsertRow } from './upsert-row'
+
+/**
+ * Updates the rows that hold the texts, and creates those that are missing. The results have the order of the rows; a
+ * row that is rejected, or that the database refuses (for another unique index, say), has its error at its index and
+ * affects no other.
+ *
+ * Sends batches of up to 1,000 rows, each in one round trip, and is exact for texts with equal hashes: only a row that
+ * holds the text itself is updated. A row that is found takes over what `update` lists, of the columns that its values
+ * bring; a row whose values bring nothing of it is only found. Of several rows with equal texts the first is `created`,
+ * and each changes what it brings, as if they were upserted one after the other; all get the same entity.
+ *
+ * A version counts up and an update date moves, as in `save`. A softly deleted row holds its text: it is updated, and
+ * stays deleted. `BeforeInsert` and `AfterInsert` fire for a row that is created; for one that is updated `BeforeUpdate` and
+ * `AfterUpdate`, with the new values, as in `update()`, and `AfterLoad`. Where anybody listens, rows go one by one.
+ *
+ * @example
+ * const results = await upsertByText(manager, Page, [{ url: 'http://example.com/', title: 'New' }], { update: ['title'] })
+ *
+ * @throws DeclarationError, SchemaDriftError, UnsupportedDatabaseError for the whole call
+ * @throws AttemptsExhaustedError for a batch that always loses; what was sent before it is committed
+ * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
+ * @throws QueryFailedError where the connection or the server fails
+ */
+export async function upsertByText<Entity extends ObjectLiteral>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  rows: readonly DeepPartial<NoInfer<Entity>>[],
+  options?: UpsertByTextOptions<NoInfer<Entity>>,
+): Promise<FindOrCreateManyResult<Entity>[]>
+/**
+ * The same for one row. What is wrong with it is thrown.
+ *
+ * @example
+ * const { entity, created } = await upsertByText(manager, Page, { url: 'http://example.com/', title: 'New' })
+ */
+export async function upsertByText<Entity extends ObjectLiteral>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  row: DeepPartial<NoInfer<Entity>>,
+  options?: UpsertByTextOptions<NoInfer<Entity>>,
+): Promise<FindOrCreateResult<Entity>>
+export async function upsertByText<Entity extends ObjectLiteral>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  given: DeepPartial<NoInfer<Entity>> | readonly DeepPartial<NoInfer<Entity>>[],
+  options: UpsertByTextOptions<NoInfer<Entity>> = {},
+): Promise<FindOrCreateManyResult<Entity>[] | FindOrCreateResult<Entity>> {
+  checkCallOptions('upsertByText', options)
+  const entityText = entityTextOf(manager, entity, options.by)
+  const updates = updatesOf(entityText, options.update, options.skipUpdateIfNoValuesChanged ?? false)
+  const load = relationsToLoad(entityText, options)
+  if (!Array.isArray(given)) {
+    return await upsertOne<Entity>(manager, entityText, askedRow(entityText, given), { load, updates })
+  }
+  const prepared = new PreparedMany<Entity>(entityText, load, updates)
+  for (const values of given as readonly DeepPartial<Entity>[]) prepared.add(values)
+  return await prepared.run(manager)
+}
+
+async function upsertOne<Entity extends ObjectLiteral>(
+  manager: EntityManager,
+  entityText: EntityText,
+  asked: AskedRow,
+  { load, updates }: { readonly load: RelationsToLoad | undefined; readonly updates: Updates },
+): Promise<FindOrCreateResult<Entity>> {
+  const session = await Session.open(manager)
+  try {
+    const ready = onTable(entityText, await ensureReady(entityText.declaration, session.query))
+    const result = await (updateOf(updates, asked.row).length > 0
+      ? upsertRow<Entity>(session, ready, asked, updates)
+      : findOrCreateRow<Entity>(session, ready, asked))
+    await finish(session, ready, [result], load)
+    return result
+  } finally {
+    await session.close()
+  }
+}

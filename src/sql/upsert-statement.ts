@@ -1,0 +1,201 @@
+import {
+  type BatchRow,
+  type BatchShape,
+  broughtOr,
+  created as createdMany,
+  input,
+  inputOrder,
+  parseBatchRow,
+  selectCreated,
+} from './batch-statement'
+import { asStored } from './column-type'
+import { literal, quote } from './identifier'
+import {
+  anyNumber,
+  CREATED,
+  doNothing,
+  holdsText,
+  insertColumns,
+  keyParameter,
+  listed,
+  nameList,
+  named,
+  parameter,
+  parseStoredRow,
+  rowHead,
+  type RowShape,
+  selectFound,
+  selectList,
+  type Statement,
+  type StoredRow,
+  written,
+} from './statements'
+import { field, isLive, tableName } from './text-table'
+
+/** What an upsert does to the row that holds the text. */
+export interface UpdateShape {
+  /** Columns to set, all of them among the `others` of the shape: a row that is inserted gets the same values. */
+  readonly update: readonly string[]
+  /** Columns of numbers that count the updates. */
+  readonly versions: readonly string[]
+  /** Columns that are set to the time of the update, where `update` does not set them. */
+  readonly updateDates: readonly string[]
+  /** Leave alone a row that holds all the values already. */
+  readonly skipUnchanged: boolean
+  /** Leave alone a row that has another value in this column: it is of another class. @default none */
+  readonly only?: { readonly column: string; readonly values: readonly string[] } | undefined
+}
+
+/**
+ * Updates the row that holds the text, or inserts one at number 0, in one round trip; gives nothing where neither took.
+ * Takes the parameters of `findOrCreateStatement`.
+ *
+ * No ON CONFLICT … DO UPDATE: that acts on whatever row has the number, asks the sequence of a generated key for every
+ * row, and needs all columns of a new one. Here is updated what holds the text once it is locked.
+ *
+ * @param orInsert false: a row that is not there is not inserted
+ */
+export function upsertStatement(shape: RowShape, update: UpdateShape, orInsert: boolean): Statement<StoredRow> {
+  const value = (name: string): string => parameter(insertColumns(shape).indexOf(name))
+  const changed = update.skipUnchanged ? `\n    AND (${changes(shape, update, value)})` : ''
+  return named(
+    `WITH found AS (
+  ${selectFound(shape)}
+  LIMIT 2
+  FOR NO KEY UPDATE
+), updated AS (
+  UPDATE ${tableName(shape.table)} AS t
+  SET ${assignments(update, (name) => written(shape, name, value(name)))}
+  FROM (SELECT FROM found HAVING pg_catalog.count(*) = 1) AS f
+  WHERE ${isTheRow(shape, keyParameter(shape))}${ofClass(update)}${changed}
+  RETURNING ${listed(rowHead(CREATED.no, shape, 't'), selectList(shape, 't'))}
+)${orInsert ? `, ${created(shape)}` : ''}
+SELECT * FROM updated${orInsert ? '\nUNION ALL\nSELECT * FROM created' : ''}
+UNION ALL
+-- Locked, and yet not updated: it is as it should be, or a trigger of the table keeps it as it is.
+SELECT * FROM found WHERE NOT EXISTS (SELECT FROM updated)`,
+    parseStoredRow,
+  )
+}
+
+/** Said once more by the update: whatever changes the row meanwhile, no other text's is changed. */
+function isTheRow(shape: RowShape, value: (index: number) => string): string {
+  return [holdsText(shape, value), ...isLive(shape.table, 't'), anyNumber(shape.table)].join('\n    AND ')
+}
+
+function created(shape: RowShape): string {
+  const columns = insertColumns(shape)
+  return `created AS (
+  INSERT INTO ${tableName(shape.table)} AS t (${nameList(columns)})
+  SELECT ${columns.map((name, index) => written(shape, name, parameter(index))).join(', ')}
+  WHERE NOT EXISTS (SELECT FROM found)
+  ${doNothing(shape)}
+  RETURNING ${listed(rowHead(CREATED.yes, shape, 't'), selectList(shape, 't'))}
+)`
+}
+
+/**
+ * The same for many rows, with the parameters of `findOrCreateManyStatement`. Each row sets those columns of `update`
+ * that it brings.
+ *
+ * Every row is locked, in the order of the batch, before the first is updated: two batches that have several rows in
+ * common would otherwise deadlock.
+ */
+export function upsertManyStatement(shape: BatchShape, update: UpdateShape): Statement<BatchRow> {
+  const table = tableName(shape.table)
+  const same = isTheRow(shape, (index) => `i.c${index}`)
+  const head = listed(rowHead(CREATED.no, shape, 't'), selectList(shape, 't'))
+  const changed = changes(shape, update, (name) => `i.c${insertColumns(shape).indexOf(name)}`)
+  const scoped = shape.table.scope.length > 0
+  const sql = `WITH ${input(shape)}, found AS MATERIALIZED (
+  SELECT i.ordinal, t.*
+  FROM ${scoped ? `(SELECT * FROM input AS i ORDER BY ${inputOrder(shape)})` : 'input'} AS i
+  CROSS JOIN LATERAL (
+    SELECT ${head},
+      ${update.skipUnchanged ? `(${changed})` : 'true'} AS changed
+    FROM ${table} AS t
+    WHERE ${same}
+    LIMIT 2
+    FOR NO KEY UPDATE
+  ) AS t
+), one AS (
+  SELECT f.ordinal, pg_catalog.bool_and(f.changed) AS changed
+  FROM found AS f
+  GROUP BY f.ordinal
+  HAVING pg_catalog.count(*) = 1
+), updated AS (
+  UPDATE ${table} AS t
+  SET ${assignments(update, (name, otherwise) => broughtOr(shape, name, otherwise))}
+  FROM one AS o
+  JOIN input AS i ON i.ordinal = o.ordinal
+  WHERE o.changed
+    AND ${same}${ofClass(update)}
+  RETURNING i.ordinal,
+    ${head}
+), ${createdMany(shape)}
+SELECT * FROM updated
+UNION ALL
+${scoped ? firstCreated(shape) : selectCreated(shape)}${update.skipUnchanged ? unchanged(shape) : ''}`
+  return { name: '', sql, parse: parseBatchRow }
+}
+
+/** Two rows of the batch may have scopes that differ as given and are stored alike: the second is to update the first. */
+function firstCreated(shape: BatchShape): string {
+  return `SELECT * FROM (\n${selectCreated(shape)}\n) AS c WHERE c.created`
+}
+
+function unchanged({ select }: BatchShape): string {
+  const columns = ['ordinal', 'created', 'hash_number', ...select.map((_, index) => `s${index}`)]
+  return `
+UNION ALL
+SELECT ${columns.map((name) => `f.${name}`).join(', ')}
+FROM found AS f
+JOIN one AS o ON o.ordinal = f.ordinal
+WHERE NOT o.changed`
+}
+
+/**
+ * What UPDATE sets.
+ *
+ * @param value what a column is set to; where a row does not bring it, to `otherwise`
+ */
+function assignments(
+  { update, versions, updateDates }: UpdateShape,
+  value: (name: string, otherwise: string) => string,
+): string {
+  // As TypeORM's save does.
+  const now = 'CURRENT_TIMESTAMP'
+  const given = update.map((name) => [name, value(name, updateDates.includes(name) ? now : field('t', name))])
+  const dates = updateDates.filter((name) => !update.includes(name)).map((name) => [name, now])
+  const counted = versions.map((name) => [name, `${field('t', name)} + 1`])
+  return [...given, ...dates, ...counted].map(([name = '', sql]) => `${quote(name)} = ${sql}`).join(',\n    ')
+}
+
+function ofClass({ only }: UpdateShape): string {
+  if (!only) return ''
+  return `\n    AND ${field('t', only.column)}::pg_catalog.text IN (${only.values.map(literal).join(', ')})`
+}
+
+/** Compared as texts, which every type has: `json` has no equality. */
+function changes(
+  shape: RowShape & Partial<Pick<BatchShape, 'defaults'>>,
+  { update }: UpdateShape,
+  value: (name: string) => string,
+): string {
+  const brought = [...(shape.defaults?.keys() ?? [])]
+  return update
+    .map((name) => {
+      const stored = `(${valueAsStored(shape, name, value(name))})::pg_catalog.text`
+      const differs = `${field('t', name)}::pg_catalog.text COLLATE "C"\n        IS DISTINCT FROM ${stored}`
+      const nth = brought.indexOf(name)
+      return nth === -1 ? differs : `i.g${nth} AND ${differs}`
+    })
+    .join('\n      OR ')
+}
+
+/** One that is too long is seen as it is, so that the update refuses it. */
+function valueAsStored(shape: RowShape, name: string, value: string): string {
+  const type = shape.types?.get(name)
+  if (!type || shape.spatial?.has(name)) return written(shape, name, value)
+  return /^(?:character|bit)/.test(type.declared) ? `${value}::${type.type}` : asStored(value, type)
+}

@@ -1,0 +1,509 @@
+import {
+  ChildEntity,
+  Column,
+  CreateDateColumn,
+  type DataSource,
+  DeleteDateColumn,
+  Entity,
+  Index,
+  ManyToOne,
+  PrimaryGeneratedColumn,
+  TableInheritance,
+  UpdateDateColumn,
+  VersionColumn,
+} from 'typeorm'
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import {
+  DeclarationError,
+  findOrCreate,
+  type FindOrCreateManyResult,
+  type FindOrCreateResult,
+  UniqueText,
+  UniqueTextEntity,
+  uniqueTextMethods,
+  upsertByText,
+} from '../../src'
+import { url } from '../../src/text'
+import { useDatabase } from '../support/database'
+import { fewHashes } from '../support/digests'
+import { rejection } from '../support/ledger'
+import { STEVENS } from '../support/md5-collisions'
+import { queriesOf } from '../support/queries'
+
+class Meta {
+  @Column({ type: 'text', nullable: true }) note!: string | null
+  @Column({ type: 'jsonb', nullable: true }) tags!: unknown
+}
+
+@Entity({ name: 'page' })
+class Page extends UniqueTextEntity {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText({ normalize: url() }) url!: string
+  @Column({ type: 'varchar', length: 20, default: 'untitled' }) title!: string
+  @Column({ type: 'integer', nullable: true }) visits!: number | null
+  @Column({ type: 'text', update: false, default: 'nobody' }) author!: string
+  @Column(() => Meta) meta!: Meta
+  @CreateDateColumn({ type: 'timestamptz' }) createdAt!: Date
+  @UpdateDateColumn({ type: 'timestamptz' }) updatedAt!: Date
+  @VersionColumn() version!: number
+  @DeleteDateColumn({ type: 'timestamptz' }) deletedAt!: Date | null
+}
+
+@Entity({ name: 'site' })
+class Site {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+}
+
+@Entity({ name: 'post' })
+class Post {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @ManyToOne(() => Site, { nullable: false }) site!: Site
+  @UniqueText({ scope: ['site'] }) slug!: string
+  @UniqueText({ nullable: true }) email!: string | null
+  @ManyToOne(() => Site, { nullable: true }) origin!: Site | null
+  @Column({ type: 'text', nullable: true }) title!: string | null
+}
+
+@Entity({ name: 'colliding' })
+class Colliding {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText({ digest: fewHashes(256) }) text!: string
+  @Column({ type: 'text', nullable: true }) note!: string | null
+}
+
+@Entity({ name: 'coded' })
+class Coded {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText() text!: string
+  @Index({ unique: true }) @Column({ type: 'integer' }) code!: number
+  @Column({ type: 'json', nullable: true }) extra!: unknown
+}
+
+@Entity({ name: 'animal' })
+@TableInheritance({ column: { type: 'text', name: 'kind' } })
+class Animal {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText() name!: string
+  @Column({ type: 'text', nullable: true }) food!: string | null
+}
+@ChildEntity()
+class Cat extends Animal {}
+@ChildEntity()
+class Dog extends Animal {}
+
+@Entity({ name: 'draft' })
+class Draft {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText({ ignoreDeleted: true }) name!: string
+  @Column({ type: 'text', nullable: true }) body!: string | null
+  @DeleteDateColumn({ type: 'timestamptz' }) deletedAt!: Date | null
+}
+
+const db = useDatabase()
+let dataSource: DataSource
+
+beforeAll(async () => {
+  dataSource = await db.dataSource([Page, Site, Post, Colliding, Coded, Animal, Cat, Dog, Draft])
+})
+beforeEach(async () => {
+  await dataSource.query('truncate page, site, post, colliding, coded, animal, draft restart identity')
+})
+
+function rowOf<Entity>(result: FindOrCreateManyResult<Entity> | undefined): FindOrCreateResult<Entity> {
+  if (!result || 'error' in result) throw result?.error
+  return result
+}
+const errorOf = (result: FindOrCreateManyResult<unknown> | undefined): unknown =>
+  result && 'error' in result ? result.error : undefined
+
+describe('upsertByText()', () => {
+  test('creates what is missing and updates what is there, aligned with the rows', async () => {
+    const { manager } = dataSource
+    await findOrCreate(manager, Page, { url: 'http://b/', title: 'old', author: 'me' })
+    const results = await upsertByText(
+      manager,
+      Page,
+      [
+        { url: 'http://a', title: 'A', author: 'you' },
+        { url: 'HTTP://B', title: 'B', author: 'you' },
+        { url: 'no URL', title: 'C' },
+        { url: 'http://d', title: 'D' },
+      ],
+      { update: ['title'] },
+    )
+    expect(results).toMatchObject([
+      { created: true, attempts: 1, entity: { url: 'http://a/', title: 'A', author: 'you' } },
+      { created: false, attempts: 1, entity: { id: 1, url: 'http://b/', title: 'B', author: 'me' } },
+      { error: { code: 'TEXT_REJECTED' } },
+      { created: true, attempts: 1, entity: { url: 'http://d/', title: 'D' } },
+    ])
+    expect(rowOf(results[1]).entity).toBeInstanceOf(Page)
+    for (const index of [0, 1, 3]) {
+      const { entity } = rowOf(results[index])
+      expect(await manager.findOneByOrFail(Page, { id: entity.id })).toEqual(entity)
+    }
+  })
+
+  test('takes one row alone, and throws what is wrong with it', async () => {
+    const { manager } = dataSource
+    expect(await upsertByText(manager, Page, { url: 'http://a', title: 'A' })).toMatchObject({ created: true })
+    const again = await upsertByText(manager, Page, { url: 'http://a', title: 'B' })
+    expect(again).toMatchObject({ created: false, attempts: 1, entity: { id: 1, title: 'B', version: 2 } })
+    expect(await rejection(upsertByText(manager, Page, { url: 'no URL' }))).toMatchObject({ code: 'TEXT_REJECTED' })
+  })
+
+  test('takes one round trip, for one row and for many, found or missing', async () => {
+    const { manager } = dataSource
+    await upsertByText(manager, Page, { url: 'http://ready' })
+    const one = await queriesOf(
+      dataSource,
+      async () => await upsertByText(manager, Page, { url: 'http://a', title: 'A' }),
+    )
+    const same = await queriesOf(
+      dataSource,
+      async () => await upsertByText(manager, Page, { url: 'http://a', title: 'B' }),
+    )
+    const rows = [
+      { url: 'http://a', title: 'C' },
+      { url: 'http://b', title: 'C' },
+    ]
+    const many = await queriesOf(dataSource, async () => await upsertByText(manager, Page, rows))
+    expect([one, same, many].map(({ length }) => length)).toEqual([1, 1, 1])
+  })
+
+  test('burns no value of a sequence for a row that is there', async () => {
+    const { manager } = dataSource
+    const rows = ['a', 'b', 'c'].map((name) => ({ url: `http://${name}`, title: name }))
+    for (let round = 0; round < 5; round += 1) await upsertByText(manager, Page, rows)
+    await upsertByText(manager, Page, { url: 'http://a', title: 'once more' })
+    const created = await upsertByText(manager, Page, { url: 'http://d', title: 'd' })
+    expect(created).toMatchObject({ created: true, entity: { id: 4 } })
+  })
+
+  test('is a method of a repository and of UniqueTextEntity', async () => {
+    const pages = dataSource.getRepository(Page).extend(uniqueTextMethods)
+    expect(await pages.upsertByText({ url: 'http://a', title: 'A' })).toMatchObject({ created: true })
+    const [first] = await pages.upsertByText([{ url: 'http://a', title: 'B' }], { update: ['title'] })
+    expect(first).toMatchObject({ created: false, entity: { title: 'B' } })
+    const other = await Page.upsertByText({ url: 'http://a', title: 'C' })
+    expect(other).toMatchObject({ created: false, entity: { title: 'C' } })
+    expect(await Page.upsertByText([{ url: 'http://a' }])).toMatchObject([{ created: false }])
+  })
+})
+
+describe('what an upsert updates', () => {
+  const values = { url: 'http://a', title: 'A', visits: 1, author: 'me', meta: { note: 'n', tags: [1] } }
+
+  test('by default every column that the row brings and an update may change', async () => {
+    const { manager } = dataSource
+    const { entity: before } = await upsertByText(manager, Page, values)
+    const changed = {
+      url: 'http://a',
+      visits: 2,
+      author: 'you',
+      meta: { tags: { b: 1 } },
+      id: 77,
+      createdAt: new Date(0),
+    }
+    const { entity } = await upsertByText(manager, Page, changed)
+    expect(entity).toMatchObject({
+      id: before.id,
+      url: before.url,
+      title: before.title,
+      author: before.author,
+      createdAt: before.createdAt,
+      visits: 2,
+      meta: { note: 'n', tags: { b: 1 } },
+      version: 2,
+      updatedAt: expect.any(Date),
+    })
+    expect(entity.updatedAt.getTime()).toBeGreaterThan(before.updatedAt.getTime())
+    expect(await manager.find(Page)).toEqual([entity])
+  })
+
+  test('with a list only what it names, of one row as of many', async () => {
+    const { manager } = dataSource
+    await upsertByText(manager, Page, values)
+    const changed = { url: 'http://a', title: 'B', visits: 2, meta: { note: 'm', tags: [2] } }
+    const one = await upsertByText(manager, Page, changed, { update: ['meta.note'] })
+    expect(one.entity).toMatchObject({ ...values, url: 'http://a/', meta: { note: 'm', tags: [1] } })
+    const [many] = await upsertByText(manager, Page, [changed], { update: ['meta', 'title'] })
+    expect(rowOf(many).entity).toMatchObject({ title: 'B', visits: 1, meta: { note: 'm', tags: [2] } })
+  })
+
+  test('in rows that bring different columns, of each what it brings', async () => {
+    const { manager } = dataSource
+    await upsertByText(manager, Page, [values, { ...values, url: 'http://b' }, { ...values, url: 'http://c' }])
+    const results = await upsertByText(manager, Page, [
+      { url: 'http://a', title: 'only title' },
+      { url: 'http://b', visits: 9 },
+      { url: 'http://c' },
+      { url: 'http://d', visits: 3 },
+    ])
+    expect(results.map((result) => rowOf(result).entity)).toMatchObject([
+      { title: 'only title', visits: 1, version: 2 },
+      { title: 'A', visits: 9, version: 2 },
+      { title: 'A', visits: 1, version: 1 },
+      { title: 'untitled', visits: 3, version: 1 },
+    ])
+  })
+
+  test('with an empty list nothing: it is findOrCreate', async () => {
+    const { manager } = dataSource
+    await upsertByText(manager, Page, values)
+    for (const rows of [[{ ...values, title: 'B' }], { ...values, title: 'B' }]) {
+      const result = [await upsertByText(manager, Page, rows as never, { update: [] })].flat()
+      expect(result).toMatchObject([{ created: false, entity: { title: 'A', version: 1 } }])
+    }
+  })
+
+  test('null and a relation too', async () => {
+    const { manager } = dataSource
+    const [site, other] = await dataSource.getRepository(Site).save([{}, {}])
+    if (!site || !other) throw new TypeError()
+    await upsertByText(manager, Post, { site, slug: 'a', title: 'A', origin: site }, { by: 'slug' })
+    const update = { by: 'slug', update: ['title', 'origin', 'email'] } as const
+    await upsertByText(manager, Post, { site, slug: 'a', title: null, origin: other, email: 'a@b' }, update)
+    const [post] = await manager.find(Post, { relations: { origin: true } })
+    expect(post).toMatchObject({ title: null, origin: { id: other.id }, email: 'a@b' })
+  })
+
+  test('an update date that is given and listed is kept', async () => {
+    const { manager } = dataSource
+    await upsertByText(manager, Page, values)
+    const updatedAt = new Date('2020-01-01')
+    const one = await upsertByText(manager, Page, { url: 'http://a', updatedAt })
+    expect(one.entity.updatedAt).toEqual(updatedAt)
+    const mixed = [
+      { url: 'http://a', title: 'B' },
+      { url: 'http://b', updatedAt },
+    ]
+    await upsertByText(manager, Page, mixed)
+    const [first, second] = await upsertByText(manager, Page, mixed)
+    expect(rowOf(first).entity.updatedAt.getFullYear()).toBeGreaterThan(2020)
+    expect(rowOf(second).entity.updatedAt).toEqual(updatedAt)
+  })
+
+  test.each([
+    ['url', 'the row is found by it'],
+    ['urlHash', 'the guard maintains it'],
+    ['id', 'it is the primary key'],
+    ['createdAt', 'date of the creation'],
+    ['version', 'every update counts it up'],
+    ['author', 'update: false'],
+    ['nothing', 'Page has no such column'],
+  ])('refuses "%s" in the list before any SQL', async (property, reason) => {
+    const call = upsertByText(dataSource.manager, Page, [values], { update: [property as 'title'] })
+    expect(await rejection(call)).toBeInstanceOf(DeclarationError)
+    expect(await rejection(call)).toMatchObject({ message: expect.stringContaining(`"${property}": `) })
+    expect(await rejection(call)).toMatchObject({ message: expect.stringContaining(reason) })
+    expect(await dataSource.manager.count(Page)).toBe(0)
+  })
+
+  test('refuses the scope in the list', async () => {
+    const call = upsertByText(dataSource.manager, Post, [], { by: 'slug', update: ['site'] })
+    expect(await rejection(call)).toMatchObject({ message: expect.stringContaining('unique within it') })
+  })
+
+  test('a softly deleted row is updated, and stays deleted', async () => {
+    const { manager } = dataSource
+    await upsertByText(manager, Page, values)
+    await manager.softDelete(Page, { id: 1 })
+    const { entity, created } = await upsertByText(manager, Page, { url: 'http://a', title: 'B' })
+    expect({ entity, created }).toMatchObject({
+      created: false,
+      entity: { id: 1, title: 'B', deletedAt: expect.any(Date) },
+    })
+  })
+
+  test('with ignoreDeleted, a deleted row is left alone, and a new one created', async () => {
+    const { manager } = dataSource
+    for (const rows of [{ name: 'a', body: 'A' }, [{ name: 'a', body: 'B' }], [{ name: 'a', body: 'C' }]]) {
+      expect([await upsertByText(manager, Draft, rows as never)].flat()).toMatchObject([{ created: true }])
+      await manager.softDelete(Draft, { name: 'a' })
+    }
+    expect(await manager.find(Draft, { withDeleted: true, order: { id: 'asc' } })).toMatchObject([
+      { body: 'A' },
+      { body: 'B' },
+      { body: 'C' },
+    ])
+  })
+
+  test('a row without a text is refused, as findOrCreate refuses it', async () => {
+    const [result] = await upsertByText(dataSource.manager, Post, [{ email: null, slug: 'a', site: { id: 1 } }], {
+      by: 'email',
+    })
+    expect(errorOf(result)).toMatchObject({ code: 'TEXT_REJECTED' })
+  })
+})
+
+describe('skipUpdateIfNoValuesChanged', () => {
+  const values = { url: 'http://a', title: 'A', visits: 1, meta: { tags: { b: 1, a: 2 } } }
+  const options = { skipUpdateIfNoValuesChanged: true }
+
+  test.each(['one row', 'many'])('leaves version and date of a row that holds the values: %s', async (how) => {
+    const { manager } = dataSource
+    const upsert = async (row: object): Promise<Page> =>
+      how === 'many'
+        ? rowOf((await upsertByText(manager, Page, [row], options))[0]).entity
+        : (await upsertByText(manager, Page, row, options)).entity
+    const first = await upsert(values)
+    expect(await upsert({ ...values, meta: { tags: { a: 2, b: 1 } } })).toEqual(first)
+    expect(await upsert({ ...values, visits: 2 })).toMatchObject({ visits: 2, version: 2 })
+    expect(await upsert({ url: 'http://a', visits: null })).toMatchObject({ visits: null, version: 3 })
+    expect(await manager.count(Page)).toBe(1)
+  })
+
+  test('compares json, which has no equality', async () => {
+    const { manager } = dataSource
+    const row = { text: 'a', code: 1, extra: { a: 1 } }
+    for (const extra of [{ a: 1 }, { a: 1 }, { a: 2 }]) {
+      const [result] = await upsertByText(manager, Coded, [{ ...row, extra }], options)
+      expect(rowOf(result).entity).toEqual({ id: 1, ...row, extra })
+    }
+  })
+
+  test('does not let a value that is too long pass for the one that is there', async () => {
+    const { manager } = dataSource
+    const title = 'x'.repeat(20)
+    await upsertByText(manager, Page, { url: 'http://a', title })
+    const long = { url: 'http://a', title: `${title}y` }
+    expect(await rejection(upsertByText(manager, Page, long, options))).toMatchObject({ code: '22001' })
+    expect(errorOf((await upsertByText(manager, Page, [long], options))[0])).toMatchObject({ code: '22001' })
+  })
+})
+
+describe('equal texts in one call', () => {
+  test('count as upserted one after the other: the first is created, and each changes what it brings', async () => {
+    const { manager } = dataSource
+    const rows = [
+      { url: 'http://a', title: 'first', author: 'me' },
+      { url: 'http://A', visits: 2, author: 'you' },
+      { url: 'http://b', title: 'b' },
+      { url: 'http://a/', title: 'last' },
+    ]
+    const created = await upsertByText(manager, Page, rows)
+    const stored = { url: 'http://a/', title: 'last', visits: 2, author: 'me', version: 1 }
+    expect(created.map((result) => rowOf(result).created)).toEqual([true, false, true, false])
+    expect(created.map((result) => rowOf(result).entity)).toMatchObject([stored, stored, { url: 'http://b/' }, stored])
+    const updated = await upsertByText(manager, Page, [rows[3] ?? {}, rows[0] ?? {}, rows[2] ?? {}])
+    expect(rowOf(updated[0]).entity).toMatchObject({ title: 'first', version: 2 })
+    expect(updated.map((result) => rowOf(result).created)).toEqual([false, false, false])
+  })
+
+  test('of which one brings another text of the entity', async () => {
+    const { manager } = dataSource
+    const site = await dataSource.getRepository(Site).save({})
+    const rows = [
+      { site, slug: 'a', email: 'a@a' },
+      { site, slug: 'a', email: 'b@b' },
+    ]
+    const results = await upsertByText(manager, Post, rows, { by: 'slug' })
+    expect(rowOf(results[0]).entity).toMatchObject({ email: 'b@b' })
+    expect(await upsertByText(manager, Post, { site, slug: 'c', email: 'b@b' }, { by: 'email' })).toMatchObject({
+      created: false,
+      entity: { slug: 'c' },
+    })
+  })
+})
+
+describe('collisions', () => {
+  test('of a published MD5 pair are two rows, each with its own values', async () => {
+    const { manager } = dataSource
+    const site = await dataSource.getRepository(Site).save({})
+    const rows = STEVENS.map((slug) => ({ site, slug, title: `of ${slug}` }))
+    const options = { by: 'slug', update: ['title'] } as const
+    for (const created of [true, false]) {
+      const results = await upsertByText(manager, Post, rows, options)
+      expect(results.map((result) => rowOf(result).created)).toEqual([created, created])
+      expect(results.map((result) => rowOf(result).entity)).toMatchObject(
+        rows.map(({ slug, title }) => ({ slug, title })),
+      )
+    }
+    for (const slug of STEVENS) await upsertByText(manager, Post, { site, slug, title: `new ${slug}` }, options)
+    const posts = await manager.find(Post, { order: { slug: 'asc' } })
+    expect(posts.map(({ title }) => title)).toEqual(STEVENS.map((slug) => `new ${slug}`))
+  })
+
+  test('of a digest cut to a byte never reach the row of another text', async () => {
+    const { manager } = dataSource
+    const texts = Array.from({ length: 600 }, (_, index) => `text ${index}`)
+    for (const round of [1, 2, 3]) {
+      const half = texts.filter((_, index) => round === 3 || index % 2 === round - 1)
+      const rows = half.map((text) => ({ text, note: `${round} ${text}` }))
+      const results = await upsertByText(manager, Colliding, rows)
+      expect(results.map((result) => rowOf(result).entity)).toMatchObject(rows)
+    }
+    const stored = await manager.find(Colliding)
+    expect(stored).toHaveLength(texts.length)
+    for (const { text, note } of stored) expect(note).toBe(`3 ${text}`)
+  })
+})
+
+describe('a row that is refused', () => {
+  test('for another unique index fails alone, created or updated', async () => {
+    const { manager } = dataSource
+    await upsertByText(manager, Coded, [
+      { text: 'a', code: 1 },
+      { text: 'b', code: 2 },
+    ])
+    const results = await upsertByText(manager, Coded, [
+      { text: 'a', code: 2 },
+      { text: 'c', code: 1 },
+      { text: 'd', code: 4 },
+      { text: 'b', code: 5 },
+    ])
+    expect(results.map(errorOf)).toMatchObject([{ code: '23505' }, { code: '23505' }, undefined, undefined])
+    expect(await manager.find(Coded, { select: { text: true, code: true }, order: { text: 'asc' } })).toEqual([
+      { text: 'a', code: 1 },
+      { text: 'b', code: 5 },
+      { text: 'd', code: 4 },
+    ])
+  })
+
+  test("leaves the caller's transaction usable, alone and among others", async () => {
+    await dataSource.transaction(async (manager) => {
+      await upsertByText(manager, Coded, [
+        { text: 'a', code: 1 },
+        { text: 'b', code: 2 },
+      ])
+      const taken = { text: 'a', code: 2 }
+      expect(await rejection(upsertByText(manager, Coded, taken))).toMatchObject({ code: '23505' })
+      const results = await upsertByText(manager, Coded, [taken, { text: 'c', code: 3 }])
+      expect(errorOf(results[0])).toMatchObject({ code: '23505' })
+      expect(await manager.count(Coded)).toBe(3)
+    })
+    expect(await dataSource.manager.count(Coded)).toBe(3)
+  })
+})
+
+test('a row of another class is not changed', async () => {
+  const { manager } = dataSource
+  await upsertByText(manager, Cat, { name: 'Tom', food: 'fish' })
+  const one = upsertByText(manager, Dog, { name: 'Tom', food: 'bones' })
+  expect(await rejection(one)).toMatchObject({ message: expect.stringContaining('held by a row of Cat, not of Dog') })
+  const many = await upsertByText(manager, Dog, [
+    { name: 'Tom', food: 'bones' },
+    { name: 'Rex', food: 'bones' },
+  ])
+  expect(errorOf(many[0])).toBeInstanceOf(DeclarationError)
+  expect(rowOf(many[1]).entity).toBeInstanceOf(Dog)
+  expect(await upsertByText(manager, Animal, { name: 'Rex', food: 'meat' })).toMatchObject({ created: false })
+  expect(await manager.find(Animal, { order: { id: 'asc' } })).toMatchObject([{ food: 'fish' }, { food: 'meat' }])
+})
+
+test('a trigger that keeps a row from being updated is respected', async () => {
+  const { manager } = dataSource
+  await upsertByText(manager, Coded, { text: 'a', code: 1 })
+  await dataSource.query(
+    `create trigger same before update on coded for each row execute function suppress_redundant_updates_trigger()`,
+  )
+  try {
+    for (const rows of [{ text: 'a', code: 1 }, [{ text: 'a', code: 1 }]]) {
+      const result = [await upsertByText(manager, Coded, rows as never)].flat()
+      expect(result).toMatchObject([{ created: false, attempts: 1, entity: { id: 1, code: 1 } }])
+    }
+  } finally {
+    await dataSource.query('drop trigger same on coded')
+  }
+})
