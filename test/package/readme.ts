@@ -22,3 +22,13 @@ export function readExample(markdown: string): Example {
   }
   return { files, steps }
 }
+
+const COPIED = /^<!-- copied: (?<source>\S+) -->\n\s*^```\w*\n(?<text>.*?)^```$/gmsu
+
+/** The fenced blocks that are copies of a file of the repository: `<!-- copied: PATH -->`. */
+export function readCopies(markdown: string): { readonly source: string; readonly text: string }[] {
+  return [...markdown.matchAll(COPIED)].map(({ groups = {} }) => ({
+    source: groups['source'] ?? '',
+    text: groups['text'] ?? '',
+  }))
+}

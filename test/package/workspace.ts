@@ -47,10 +47,30 @@ const OUTPUT_LIMIT_BYTES = 16 * 2 ** 20
 
 /** Builds and packs a copy of the checkout, so that it may be used meanwhile, and installs the tarball. */
 export async function openWorkspace(): Promise<Workspace> {
+  return await inTemporaryFolder(fill)
+}
+
+/** The tarball among other libraries; and, as everything, in one temporary folder. */
+export interface Neighbourhood {
+  readonly installation: Installation
+  readonly remove: () => Promise<void>
+}
+
+export async function openNeighbourhood(): Promise<Neighbourhood> {
+  return await inTemporaryFolder(async (temporary) => {
+    const folder = path.join(temporary, 'neighbours')
+    await cp(path.join(import.meta.dirname, 'neighbours'), folder, { recursive: true })
+    const [tarball] = await Promise.all([pack(temporary), npm(folder, ['ci'])])
+    await npm(folder, ['install', '--no-save', tarball])
+    return { installation: { folder } }
+  })
+}
+
+async function inTemporaryFolder<T>(make: (folder: string) => Promise<T>): Promise<T & Pick<Workspace, 'remove'>> {
   const folder = await realpath(await mkdtemp(path.join(tmpdir(), 'unique-text-package-')))
   const remove = async (): Promise<void> => await rm(folder, { recursive: true })
   try {
-    return { ...(await fill(folder)), remove }
+    return { ...(await make(folder)), remove }
   } catch (error) {
     await remove()
     throw error
