@@ -22,7 +22,7 @@ export function renameColumns(rows: TextRows, renames: Renames): Change {
   }
 }
 
-export function renameIndex({ schema }: TextRows, from: string, to: string): Change {
+export function renameIndex({ schema }: Pick<TextRows, 'schema'>, from: string, to: string): Change {
   const rename = (one: string, other: string): string =>
     `ALTER INDEX ${qualified(schema, one)} RENAME TO ${quote(other)}`
   return { up: [rename(from, to)], down: [rename(to, from)] }

@@ -26,6 +26,14 @@ export interface UniqueTextOptions {
    * @default 100
    */
   readonly maxChainLength?: number
+  /**
+   * Add a hash index over the text itself, for equality in SQL that names no hash: conditions that are strings, joins, raw
+   * SQL. Its name is that of the unique index and `_lookup`. For a text of one column; what is normalized in such SQL is
+   * up to you. `findBy({ url })` and the like need it not.
+   *
+   * @default none
+   */
+  readonly lookup?: 'hash'
   /** Name of the unique index; not that of a subclass with a table of its own. @default the naming strategy's */
   readonly indexName?: string
   /** Names of the hidden columns. @default the naming strategy's, for the property plus `Hash`, `HashNumber`, `HashChained` */
@@ -79,6 +87,7 @@ export interface RawDeclaration {
   readonly immutable: boolean
   readonly ignoreDeleted: boolean
   readonly maxChainLength: number
+  readonly lookup: 'hash' | undefined
   readonly indexName: string | undefined
   readonly hidden: { readonly hash?: string; readonly number?: string; readonly chained?: string }
   readonly parse: UniqueTextClassOptions['parse']
@@ -106,6 +115,7 @@ const CHECKS: Readonly<Record<string, Check>> = {
   immutable: isBoolean,
   ignoreDeleted: isBoolean,
   maxChainLength: (value) => Number.isInteger(value) && Number(value) >= 1 && Number(value) <= MAX_CHAIN_LENGTH_LIMIT,
+  lookup: (value) => value === 'hash',
   indexName: isString,
   hidden: isNames,
   normalize: (value) => typeof value === 'function' || isObject(value),
@@ -128,6 +138,7 @@ const EXPECTED: Readonly<Record<string, string>> = {
   scope: 'a list of property names',
   digest: `one of ${Object.keys(digests).join(', ')}`,
   maxChainLength: `a whole number from 1 to ${MAX_CHAIN_LENGTH_LIMIT}`,
+  lookup: "'hash'",
   hidden: 'an object with the names hash, number and chained',
   normalize: 'a normalizer or a function',
   columns: 'a list of property names, or of { property, prefix, normalize }',
@@ -162,6 +173,11 @@ export function toRawDeclaration(
   if (new Set(properties).size < properties.length) {
     throw new DeclarationError(`@UniqueText on ${where}: a property is named twice, in the text or in its scope.`)
   }
+  if (options.lookup !== undefined && columns.length > 1) {
+    throw new DeclarationError(
+      `@UniqueText on ${where}: lookup is for a text of one column. Remove it; use textCondition() in SQL.`,
+    )
+  }
   return {
     name,
     columns: columns.map(({ property, prefix = '', normalize }) => {
@@ -177,6 +193,7 @@ export function toRawDeclaration(
     immutable: options.immutable ?? false,
     ignoreDeleted: options.ignoreDeleted ?? false,
     maxChainLength,
+    lookup: options.lookup,
     indexName: options.indexName,
     hidden: options.hidden ?? {},
     parse: options.parse,

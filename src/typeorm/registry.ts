@@ -26,6 +26,8 @@ export interface Declaration {
   readonly scope: readonly ColumnMetadata[]
   readonly hidden: readonly ColumnMetadata[]
   readonly table: TextTable
+  /** Name of the index that the option of this name adds. */
+  readonly lookup: string | undefined
   readonly parse: UniqueTextClassOptions['parse']
   readonly normalizeValues: UniqueTextClassOptions['normalizeValues']
 }

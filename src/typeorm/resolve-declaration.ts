@@ -26,6 +26,8 @@ export function resolveDeclaration(metadata: EntityMetadata, raw: RawDeclaration
   const deleted = raw.ignoreDeleted ? deleteDateColumn(metadata, where).databaseName : undefined
   const hidden = findHidden(metadata, raw)
   const names = hidden.map(({ databaseName }) => databaseName) as [string, string, string]
+  const named = { ...raw, indexName: indexName(metadata, raw, target) }
+  const table = textTable(metadata, named, { text, scope, names, deleted })
   return {
     name: raw.name,
     metadata,
@@ -33,11 +35,8 @@ export function resolveDeclaration(metadata: EntityMetadata, raw: RawDeclaration
     text,
     scope,
     hidden: hidden.map(({ column }) => column),
-    table: textTable(
-      metadata,
-      { ...raw, indexName: indexName(metadata, raw, target) },
-      { text, scope, names, deleted },
-    ),
+    table,
+    lookup: raw.lookup && fitName(`${table.index}_lookup`),
     parse: raw.parse,
     normalizeValues: raw.normalizeValues,
   }

@@ -3,9 +3,11 @@ import type { Change } from '../sql/alter'
 import { notesOf } from '../sql/guard-drift'
 import { makeRoom, planGuards } from '../sql/guard-plan'
 import { quote } from '../sql/identifier'
+import { addLookup, addsLookup } from '../sql/lookup'
 import { changeDeclarations } from './change-declarations'
 import { dryRun, recorderOf } from './dry-run'
 import { type EntityGuards, findGuards } from './installed-guards'
+import { changeLookups, findLookups, wantedLookups } from './lookup-indexes'
 import { emit } from './record-ddl'
 import { missingInternal, requireInternals } from './supported'
 
@@ -57,13 +59,19 @@ async function synchronizeWithGuards(
 ): Promise<void> {
   const { queryRunner, entityToSyncMetadatas: metadatas } = builder
   const { entities, strangers } = await findGuards(queryRunner, searchSchema, metadatas)
+  const lookups = await findLookups(
+    queryRunner,
+    searchSchema,
+    entities.map(({ metadata }) => metadata),
+  )
   const synchronize = async (): Promise<void> => {
-    const left = await changeAll(builder, entities)
+    const left = await changeAll(builder, entities, lookups)
     await beforeIndexes(builder, left, original)
   }
   const standing = entities.some(({ installed }) => installed.triggers.length > 0)
   const planned = standing ? await dryRun(builder, synchronize) : []
-  const touched = (table: string): boolean => planned.some(({ query }) => query.includes(quote(table)))
+  const changes = planned.filter(({ query }) => !addsLookup(query))
+  const touched = (table: string): boolean => changes.some(({ query }) => query.includes(quote(table)))
   const sites = entities.map((one) => ({ ...one, touched: touched(one.table) }))
   const plans = sites.map(planGuards)
   await emit(queryRunner, makeRoom(sites, strangers))
@@ -73,14 +81,18 @@ async function synchronizeWithGuards(
 }
 
 /** @returns what is left to do before TypeORM makes the indexes */
-async function changeAll(builder: SchemaBuilder, entities: readonly EntityGuards[]): Promise<Change[]> {
+async function changeAll(
+  builder: SchemaBuilder,
+  entities: readonly EntityGuards[],
+  lookups: ReadonlySet<string>,
+): Promise<Change[]> {
   const left: Change[] = []
   for (const { metadata, installed } of entities) {
     const path = builder.getTablePath(metadata)
     const table = recorderOf(builder).loadedTables.find((one) => builder.getTablePath(one) === path)
-    if (!table) continue
-    const on = { queryRunner: builder.queryRunner, metadata, table }
-    left.push(...(await changeDeclarations(on, notesOf(installed))))
+    const on = table && { queryRunner: builder.queryRunner, metadata, table }
+    if (on) left.push(...(await changeDeclarations(on, notesOf(installed))))
+    left.push(...(on ? await changeLookups(lookups, on) : wantedLookups(metadata).map(addLookup)))
   }
   return left
 }

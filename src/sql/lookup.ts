@@ -1,0 +1,52 @@
+import type { Change } from './alter'
+import type { Query } from './catalog'
+import { GUARD_COMMENT } from './guard'
+import { literal, qualified, quote } from './identifier'
+import { type TextTable, tableName } from './text-table'
+
+/** The index that the option `lookup` adds: over the text itself, for equality in SQL that names no hash. */
+export interface LookupIndex {
+  readonly rows: Pick<TextTable, 'schema' | 'table'>
+  readonly name: string
+  readonly column: string
+}
+
+const METHOD = 'USING hash'
+
+/** Of `hash`: one key is four bytes, however long the text; a btree refuses long ones. */
+export function addLookup({ rows, name, column }: LookupIndex): Change {
+  const comment = `${GUARD_COMMENT}finds "${column}" by equality in SQL that names no hash; no other use needs it.`
+  const index = qualified(rows.schema, name)
+  return {
+    up: [
+      `CREATE INDEX ${quote(name)} ON ${tableName(rows)} ${METHOD} (${quote(column)})`,
+      `COMMENT ON INDEX ${index} IS ${literal(comment)}`,
+    ],
+    down: [`DROP INDEX ${index}`],
+  }
+}
+
+/** It leaves the table as it is, so that triggers may stay. */
+export const addsLookup = (statement: string): boolean => statement.includes(` ${METHOD} (`)
+
+/**
+ * The look-up indexes that stand in these schemas: those with our comment, and those of the names that are wanted, which
+ * somebody may have made beforehand without locking the table.
+ */
+export async function installedLookups(
+  query: Query,
+  schemas: readonly string[],
+  wanted: readonly string[],
+): Promise<readonly string[]> {
+  const rows = (await query(
+    `SELECT c.relname AS name
+       FROM pg_index AS i
+       JOIN pg_class AS c ON c.oid = i.indexrelid
+       JOIN pg_am AS a ON a.oid = c.relam
+       JOIN pg_namespace AS n ON n.oid = c.relnamespace
+      WHERE n.nspname = ANY ($1) AND a.amname = 'hash' AND i.indisvalid
+        AND (starts_with(obj_description(c.oid, 'pg_class'), $2) OR c.relname = ANY ($3))`,
+    [schemas, GUARD_COMMENT, wanted],
+  )) as readonly { readonly name: string }[]
+  return rows.map(({ name }) => name)
+}
