@@ -48,6 +48,7 @@ export { findOneByText, findOrCreate, type FindOrCreateResult } from './find-or-
 export { upsertByText } from './find-or-create/upsert'
 export { uniqueTextMethods, type UniqueTextMethods } from './find-or-create/repository-methods'
 export { insertOrFail, type Inserted, type Insertion } from './find-or-create/insert-or-fail'
+export { type Changed, type RowChange, type RowId, updateOrFail } from './find-or-create/update-or-fail'
 export { UniqueText, uniqueTextSchema } from './typeorm/decorator'
 export { type UniqueTextDataSourceOptions, withUniqueText } from './typeorm/data-source'
 export type {

@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { AttemptsExhaustedError } from '../errors'
 import { isSerializationError } from '../sql/sqlstate'
-import type { EntityText } from './entity-text'
 import { backoffMilliseconds, MAX_ATTEMPTS } from './retry'
 import type { Session } from './session'
 
@@ -12,7 +11,8 @@ export class Attempts {
 
   constructor(
     private readonly session: Session,
-    private readonly entityText: EntityText,
+    /** Of the unique text, for the error. */
+    private readonly name: string,
   ) {}
 
   get count(): number {
@@ -27,10 +27,19 @@ export class Attempts {
    * @throws the cause, unless another attempt may help
    */
   async again(cause?: unknown): Promise<void> {
-    if (cause !== undefined && (this.session.inTransaction || !isSerializationError(cause))) throw cause
+    if (cause !== undefined && !this.mayHelp(cause)) throw cause
+    await this.next(cause)
+  }
+
+  /** Another attempt may succeed after this error. */
+  mayHelp(cause: unknown): boolean {
+    return !this.session.inTransaction && isSerializationError(cause)
+  }
+
+  /** As `again`, whatever the cause was. */
+  async next(cause: unknown): Promise<void> {
     if (this.made === MAX_ATTEMPTS) {
-      const { name } = this.entityText.declaration
-      throw new AttemptsExhaustedError(name, this.made, performance.now() - this.started, cause)
+      throw new AttemptsExhaustedError(this.name, this.made, performance.now() - this.started, cause)
     }
     await sleep(backoffMilliseconds(this.made, Math.random()))
     this.made += 1

@@ -27,7 +27,7 @@ export async function findOrCreateRow<Entity extends ObjectLiteral>(
   entityText: ReadyText,
   asked: AskedRow,
 ): Promise<FindOrCreateResult<Entity>> {
-  const attempts = new Attempts(session, entityText)
+  const attempts = new Attempts(session, entityText.declaration.name)
   const late = isLate(entityText, asked) ? new LateRow(session, entityText, asked) : undefined
   let row = late ? undefined : asked.row
   for (;;) {

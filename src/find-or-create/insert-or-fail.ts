@@ -1,7 +1,7 @@
 import type { DataSource, DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
-import { insertedStatement, returningList, type WireRow } from '../sql/statements'
+import { insertedStatement, type WireRow } from '../sql/statements'
 import { normalizedValues } from '../typeorm/normalized-values'
-import { dataSourceOf, type Declaration, declarationsOf } from '../typeorm/registry'
+import { type ColumnMetadata, dataSourceOf, type Declaration, declarationsOf } from '../typeorm/registry'
 import { ensureReady } from '../typeorm/readiness'
 import type { Step } from './all-or-nothing'
 import { requireEntries, requireManager } from './call-arguments'
@@ -11,6 +11,7 @@ import { afterInsert, beforeInsert, listensToInsert } from './events'
 import { fill } from './hydrate'
 import { requireObject, requireSaved, requireUniqueText } from './refused-input'
 import { keyValues } from './row-values'
+import { returnedBy } from './returned-by'
 import { Session } from './session'
 import type { AskedText } from './taken-texts'
 import { writeOrFail } from './write-or-fail'
@@ -39,7 +40,7 @@ const MAX_ROWS = 1_000
  *
  * Inserts as TypeORM's `insert` does: relations by id, functions as SQL, no cascades. Listeners and subscribers hear
  * BeforeInsert before the first statement, and AfterInsert when all rows stand. The entities hold what the database
- * holds. A softly deleted row holds its text like any other.
+ * holds. A softly deleted row holds its text, unless the declaration has `ignoreDeleted`.
  *
  * Two calls that insert the same texts into several tables should name the tables in the same order: otherwise one of
  * them may fail in a deadlock, or have to try again.
@@ -151,10 +152,6 @@ function* inChunks(rows: readonly NewRow[]): Generator<readonly NewRow[]> {
   for (let start = 0; start < rows.length; start += length) yield rows.slice(start, start + length)
 }
 
-/** What a step gives of each row. */
-export const returnedBy = ({ select, spatial }: EntityColumns): string =>
-  returningList({ select: select.map(({ databaseName }) => databaseName), spatial })
-
 /** By TypeORM's own INSERT, so that every kind of value is written as `insert` would. */
 function insertStep({ dataSource }: Session, rows: readonly NewRow[]): Step<WireRow> {
   const [{ columns }] = rows as [NewRow]
@@ -193,5 +190,9 @@ async function askedTexts(session: Session, manager: EntityManager, rows: readon
   return asked
 }
 
-const isWithoutText = ({ text, table }: Declaration, entity: ObjectLiteral): boolean =>
-  table.nullable && text.every(({ column }) => (column.getEntityValue(entity) ?? null) === null)
+/** A row that is born deleted may hold none either. */
+function isWithoutText({ text, table, metadata }: Declaration, entity: ObjectLiteral): boolean {
+  const has = (column: ColumnMetadata | undefined): boolean => (column?.getEntityValue(entity) ?? null) !== null
+  if (table.deleted !== undefined && has(metadata.deleteDateColumn)) return true
+  return table.nullable && !text.some(({ column }) => has(column))
+}

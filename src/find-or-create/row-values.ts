@@ -58,6 +58,21 @@ export function keyValues(entityText: EntityText, entity: ObjectLiteral): KeyVal
 }
 
 /**
+ * Scope and text of a change; undefined for each that it leaves as it is.
+ *
+ * @throws TextRejectedError
+ * @throws DeclarationError for a scope that is null
+ */
+export function changedKey(entityText: EntityText, changes: ObjectLiteral): unknown[] {
+  const { scope, text } = entityText.declaration
+  const isGiven = (column: ColumnMetadata): boolean => column.getEntityValue(changes) !== undefined
+  return [
+    ...scope.map((column) => (isGiven(column) ? scopeValue(entityText, column, changes) : undefined)),
+    ...text.map((part) => (isGiven(part.column) ? textValue(entityText, part, changes) : undefined)),
+  ]
+}
+
+/**
  * The same of a row that is to be created.
  *
  * @throws DeclarationError also for what only `save` can insert

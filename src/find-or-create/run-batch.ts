@@ -172,7 +172,7 @@ async function sendBatch<Entity>(
   { session, entityText }: ManyCall<Entity>,
   { statement, values }: BatchQuery,
 ): Promise<BatchAnswer> {
-  const attempts = new Attempts(session, entityText)
+  const attempts = new Attempts(session, entityText.declaration.name)
   for (;;) {
     try {
       return { rows: await session.rowsOrRollBack(statement, values), attempts: attempts.count }

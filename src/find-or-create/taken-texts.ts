@@ -2,6 +2,7 @@ import type { ObjectLiteral } from 'typeorm'
 import type { TakenText } from '../errors'
 import { type ParameterOptions, parameterText } from '../sql/parameter-text'
 import { type AskedRow, takenStatement } from '../sql/taken-statement'
+import { isLive } from '../sql/text-table'
 import { groupBy } from './batches'
 import type { ReadyText } from './entity-text'
 import type { Session } from './session'
@@ -15,6 +16,8 @@ export interface AskedText {
   readonly key: readonly unknown[]
   /** Primary key of the stored row that is to be changed; undefined for a row that is to be inserted. */
   readonly id?: readonly unknown[]
+  /** Whether the stored row will be live; undefined where it stays as it is. */
+  readonly live?: boolean | undefined
 }
 
 /**
@@ -55,6 +58,7 @@ function parametersOf(group: readonly AskedText[]): (string | boolean | null)[][
     ...columns(first.key, ({ key }, index) => parameterText(key[index], options)),
     ...columns(first.id && first.key, ({ key }, index) => key[index] !== undefined),
     ...columns(first.id, ({ id }, index) => parameterText(id?.[index], options)),
+    ...columns(first.id && isLive(first.entityText.declaration.table, ''), ({ live }) => live ?? null),
   ]
 }
 

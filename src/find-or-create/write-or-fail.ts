@@ -1,10 +1,9 @@
-import { setTimeout as sleep } from 'node:timers/promises'
-import { AttemptsExhaustedError, TextTakenError, TransactionAbortedError } from '../errors'
-import { isSerializationError, SQLSTATE, serverError } from '../sql/sqlstate'
+import { TextTakenError, TransactionAbortedError } from '../errors'
+import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { seesCommitted, type WireRow } from '../sql/statements'
 import { guardError } from '../typeorm/guard-errors'
 import { allOrNothing, type Step } from './all-or-nothing'
-import { backoffMilliseconds, MAX_ATTEMPTS } from './retry'
+import { Attempts } from './attempts'
 import type { Session } from './session'
 import { type AskedText, takenTexts } from './taken-texts'
 
@@ -27,19 +26,15 @@ export async function writeOrFail(
   session: Session,
   { steps, asked }: Writing,
 ): Promise<readonly (readonly WireRow[])[]> {
-  const started = performance.now()
-  let cause: unknown
-  for (let attempts = 1; attempts <= MAX_ATTEMPTS; attempts += 1) {
-    if (attempts > 1) await sleep(backoffMilliseconds(attempts - 1, Math.random()))
+  const attempts = new Attempts(session, asked[0]?.entityText.declaration.name ?? '')
+  for (;;) {
     try {
       return await allOrNothing(session, steps)
     } catch (error) {
-      cause = error
-      if (session.inTransaction || !isSerializationError(error)) await requireRetry(session, asked, error)
+      if (!attempts.mayHelp(error)) await requireRetry(session, asked, error)
+      await attempts.next(error)
     }
   }
-  const name = asked[0]?.entityText.declaration.name ?? ''
-  throw new AttemptsExhaustedError(name, MAX_ATTEMPTS, performance.now() - started, cause)
 }
 
 /** @throws what the error means, unless the same may succeed when it is tried again */

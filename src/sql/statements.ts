@@ -228,5 +228,10 @@ export function insertedStatement(sql: string): Statement<WireRow> {
   return { name: '', sql, parse: (row) => row }
 }
 
+/** The same of an UPDATE, as a query: some drivers give the rows of an UPDATE in another way. */
+export function updatedStatement(sql: string): Statement<WireRow> {
+  return { name: '', sql: `WITH changed AS (${sql})\nSELECT * FROM changed`, parse: (row) => row }
+}
+
 /** Gives a row inside a transaction that was begun by a statement of its own; 25P02 in one that has failed. */
 export const insideTransaction = 'SELECT 1 WHERE pg_catalog.transaction_timestamp() <> pg_catalog.statement_timestamp()'

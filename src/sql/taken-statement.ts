@@ -1,6 +1,6 @@
 import { asStored, type ColumnTypes } from './column-type'
 import { anyNumber, parameter, type Statement, type WireRow } from './statements'
-import { field, hashOf, sameScope, sameText, type TextTable, tableName, textIsNull } from './text-table'
+import { field, hashOf, isLive, sameScope, sameText, type TextTable, tableName, textIsNull } from './text-table'
 
 /** A unique text of which a call wants some texts for itself. */
 export interface WantedText {
@@ -28,7 +28,8 @@ export interface AskedRow {
  * row for every one that was asked for, but for those without a text.
  *
  * Parameters, for each wanted text: an array of texts for each column of its scope and its text; if its rows stand, an
- * array of booleans for each of these, whether the change brings it, and an array of texts for each primary column.
+ * array of booleans for each of these, whether the change brings it, an array of texts for each primary column, and,
+ * where a deleted row frees its text, an array of booleans: whether the row will be live, NULL where it stays as it is.
  */
 export function takenStatement(wanted: readonly WantedText[]): Statement<AskedRow> {
   const offsets = offsetsOf(wanted.map((one) => parametersOf(one)))
@@ -44,39 +45,52 @@ export function takenStatement(wanted: readonly WantedText[]): Statement<AskedRo
 const keyOf = ({ scope, text }: TextTable): string[] => [...scope, ...text.map(({ name }) => name)]
 
 const parametersOf = ({ table, primary, standing }: WantedText): number =>
-  standing ? 2 * keyOf(table).length + primary.length : keyOf(table).length
+  standing ? 2 * keyOf(table).length + primary.length + Number(table.deleted !== undefined) : keyOf(table).length
 
 function offsetsOf(lengths: readonly number[]): number[] {
   return lengths.map((_, nth) => lengths.slice(0, nth).reduce((sum, length) => sum + length, 0))
 }
 
 /** The rows as they shall be: `c0`, `c1`, … the key; `k0`, `k1`, … the primary key of those that stand. */
-function input({ table, types, primary, standing }: WantedText, nth: number, offset: number): string {
-  const key = keyOf(table)
-  const names = (prefix: string, list: readonly string[]): string[] => list.map((_, index) => `${prefix}${index}`)
-  const [texts, given, ids] = [names('c', key), standing ? names('g', key) : [], standing ? names('k', primary) : []]
-  const stored = (name: string, value: string): string => {
-    const type = types.get(name)
-    return type ? asStored(value, type) : value
-  }
-  const values = key.map((name, index) => {
-    const isText = index >= table.scope.length
-    const value = isText ? `i.c${index}` : stored(name, `i.c${index}`)
-    const kept = isText ? `${field('r', name)}::pg_catalog.text` : field('r', name)
-    return `${standing ? `CASE WHEN i.g${index} THEN ${value} ELSE ${kept} END` : value} AS c${index}`
-  })
-  const id = (name: string, index: number): string => stored(name, `i.k${index}`)
-  const row = standing
-    ? `\n  JOIN ${tableName(table)} AS r ON ${primary.map((name, index) => `${field('r', name)} = ${id(name, index)}`).join(' AND ')}`
-    : ''
-  const arrays = [...texts, ...given, ...ids].map(
-    (name, index) => `${parameter(offset + index)}::${name.startsWith('g') ? 'boolean' : 'text'}[]`,
+function input(wanted: WantedText, nth: number, offset: number): string {
+  const { table, primary, standing } = wanted
+  const live = isLive(table, 'r')
+  const names = [
+    ...keyOf(table).map((_, index) => `c${index}`),
+    ...(standing ? keyOf(table).map((_, index) => `g${index}`) : []),
+    ...(standing ? primary.map((_, index) => `k${index}`) : []),
+    ...(standing ? live.map(() => 'live') : []),
+  ]
+  const arrays = names.map(
+    (name, index) => `${parameter(offset + index)}::${/^[gl]/.test(name) ? 'boolean' : 'text'}[]`,
   )
+  const values = keyOf(table).map((name, index) => `${keyValue(wanted, name, index)} AS c${index}`)
+  const ids = primary.map((name, index) => `${stored(wanted, name, `i.k${index}`)} AS k${index}`)
   return `i${nth} AS MATERIALIZED (
-  SELECT i.ordinal, ${[...values, ...(standing ? primary.map((name, index) => `${id(name, index)} AS k${index}`) : [])].join(',\n    ')}
+  SELECT i.ordinal, ${[...values, ...(standing ? ids : [])].join(',\n    ')}
   FROM unnest(${arrays.join(', ')})
-    WITH ORDINALITY AS i (${[...texts, ...given, ...ids].join(', ')}, ordinal)${row}
+    WITH ORDINALITY AS i (${[...names, 'ordinal'].join(', ')})${standing ? standingRow(wanted) : ''}
 )`
+}
+
+/** The row as it stands, unless it will be deleted and free its text. */
+function standingRow(wanted: WantedText): string {
+  const { table, primary } = wanted
+  const same = primary.map((name, index) => `${field('r', name)} = ${stored(wanted, name, `i.k${index}`)}`)
+  const live = isLive(table, 'r').map((is) => `coalesce(i.live, ${is})`)
+  return `\n  JOIN ${tableName(table)} AS r ON ${[...same, ...live].join('\n    AND ')}`
+}
+
+function keyValue(wanted: WantedText, name: string, index: number): string {
+  const isText = index >= wanted.table.scope.length
+  const given = isText ? `i.c${index}` : stored(wanted, name, `i.c${index}`)
+  if (!wanted.standing) return given
+  return `CASE WHEN i.g${index} THEN ${given} ELSE ${field('r', name)}${isText ? '::pg_catalog.text' : ''} END`
+}
+
+function stored({ types }: WantedText, name: string, value: string): string {
+  const type = types.get(name)
+  return type ? asStored(value, type) : value
 }
 
 /** A row for every row of one wanted text, with the primary key of the row that holds its text. */
@@ -89,6 +103,7 @@ function arm(wanted: readonly WantedText[], nth: number): string {
     `${field('t', table.hash)} OPERATOR(pg_catalog.=)\n      ${hashOf(table, 'n', '\n      || ')}`,
     ...sameText(table, 't', 'n'),
     anyNumber(table),
+    ...isLive(table, 't'),
     // A row that this change, or an earlier one of the call, gives another text holds the old one no longer.
     ...(standing ? [`NOT EXISTS (SELECT FROM i${nth} AS e WHERE e.ordinal <= i.ordinal AND ${sameRow(primary)})`] : []),
   ]

@@ -1,0 +1,194 @@
+import {
+  type DeepPartial,
+  type EntityManager,
+  EntityNotFoundError,
+  type EntityTarget,
+  type ObjectLiteral,
+} from 'typeorm'
+import { DeclarationError } from '../errors'
+import { updatedStatement, type WireRow } from '../sql/statements'
+import { ensureReady } from '../typeorm/readiness'
+import { type ColumnMetadata, dataSourceOf, declarationsOf } from '../typeorm/registry'
+import type { Step } from './all-or-nothing'
+import { kindOf, requireEntries, requireManager } from './call-arguments'
+import { entityColumns, type EntityColumns, type EntityText, entityTextOf, onTable } from './entity-text'
+import { afterUpdate, beforeUpdate } from './events'
+import { fill } from './hydrate'
+import { requireObject, requireSaved, requireUniqueText } from './refused-input'
+import { changedKey } from './row-values'
+import { returnedBy } from './returned-by'
+import { Session } from './session'
+import type { AskedText } from './taken-texts'
+import { writeOrFail } from './write-or-fail'
+
+/** The primary key of a row: a value, or an object that holds the whole key and may hold further conditions. */
+export type RowId<Entity extends ObjectLiteral> = string | number | bigint | Date | DeepPartial<Entity>
+
+/** A change of one row: its entity, its primary key, and what is to change. */
+export type RowChange<Entity extends ObjectLiteral = ObjectLiteral> = readonly [
+  entity: EntityTarget<Entity>,
+  id: RowId<Entity>,
+  changes: DeepPartial<Entity>,
+]
+
+/** What a change gives: the entity. */
+export type Changed<One> = One extends readonly [EntityTarget<infer Entity>, unknown, unknown] ? Entity : never
+
+/**
+ * Changes rows whose new texts must be free, all of them or none, as `insertOrFail` inserts them: text, scope, or any
+ * other columns. Refused, one more round trip finds every text of the call that is taken.
+ *
+ * Changes them as TypeORM's `update` does, one after another in the order given: a text that an earlier change of the
+ * call gives up is free for a later one. Two rows cannot swap their texts. Subscribers hear BeforeUpdate before the
+ * first statement, and AfterUpdate when all is written, with the changes as their entity, as from `update`.
+ *
+ * @param id the primary key, or an object with the whole of it; further properties are further conditions
+ * @returns the row as it stands now, without relations
+ * @throws TextTakenError with every taken text: its property, the primary key of its holder, and its row
+ * @throws ImmutableTextError for the text of an `immutable` declaration
+ * @throws EntityNotFoundError of TypeORM if there is no such row; nothing is changed then
+ * @throws TextRejectedError, DeclarationError before any SQL
+ * @throws SchemaDriftError, UnsupportedDatabaseError on first use, before anything is written
+ * @throws ChainLimitError, AttemptsExhaustedError, TransactionAbortedError, QueryFailedError as `insertOrFail`
+ * @example
+ * const page = await updateOrFail(manager, Page, 1, { url: 'http://example.com/' })
+ * await updateOrFail(manager, [[Page, 1, { url }], [Account, { tenant, number }, { handle }]])
+ */
+export async function updateOrFail<Entity extends ObjectLiteral>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  id: RowId<NoInfer<Entity>>,
+  changes: DeepPartial<NoInfer<Entity>>,
+): Promise<Entity>
+export async function updateOrFail<const Changes extends readonly RowChange[]>(
+  manager: EntityManager,
+  changes: Changes & { readonly [Position in keyof Changes]: Checked<Changes[Position]> },
+): Promise<{ -readonly [Position in keyof Changes]: Changed<Changes[Position]> }>
+export async function updateOrFail(
+  manager: EntityManager,
+  entity: EntityTarget<ObjectLiteral> | readonly RowChange[],
+  id?: RowId<ObjectLiteral>,
+  changes?: DeepPartial<ObjectLiteral>,
+): Promise<unknown> {
+  requireManager(manager)
+  const single = !Array.isArray(entity)
+  if (!single) requireEntries(entity, 3)
+  const entries = single ? [[entity, id, changes] as unknown as RowChange] : (entity as readonly RowChange[])
+  const dataSource = dataSourceOf(manager)
+  requireUniqueText(dataSource, entries)
+  const rows = entries.map(([target, key, values], position) => {
+    const columns = entityColumns(dataSource, dataSource.getMetadata(target))
+    return toRow(columns, { position, id: key, changes: values })
+  })
+  const session = await Session.open(manager)
+  try {
+    const entities = await updateAll(session, manager, rows)
+    return single ? entities[0] : entities
+  } finally {
+    await session.close()
+  }
+}
+
+/** The changes must be of the entity that stands before them. */
+type Checked<One> = One extends readonly [EntityTarget<infer Entity>, unknown, unknown]
+  ? Entity extends ObjectLiteral
+    ? RowChange<Entity>
+    : never
+  : never
+
+/** A row that is to be changed. */
+interface ChangedRow {
+  readonly columns: EntityColumns
+  readonly position: number
+  /** The primary key, and further conditions. */
+  readonly criteria: ObjectLiteral
+  /** A copy, which listeners may change. */
+  readonly changes: ObjectLiteral
+}
+
+function toRow(
+  columns: EntityColumns,
+  { position, id, changes }: { position: number; id: unknown; changes: ObjectLiteral },
+): ChangedRow {
+  requireObject(columns, changes)
+  requireSaved(columns, changes)
+  return { columns, position, criteria: toCriteria(columns, id), changes: { ...changes } }
+}
+
+function toCriteria({ metadata }: EntityColumns, id: unknown): ObjectLiteral {
+  const [only, another] = metadata.primaryColumns
+  const isKey = typeof id !== 'object' || id instanceof Date
+  const criteria: ObjectLiteral = isKey || id === null ? {} : { ...id }
+  if (isKey && only && !another && id !== undefined) only.setEntityValue(criteria, id)
+  if (metadata.getEntityIdMap(criteria) !== undefined) return criteria
+  const names = metadata.primaryColumns.map(({ propertyPath }) => `"${propertyPath}"`).join(', ')
+  throw new DeclarationError(
+    `Expected the primary key of ${metadata.name}, got ${kindOf(id)}. Give ${names}: updateOrFail() changes one row.`,
+  )
+}
+
+async function updateAll(
+  session: Session,
+  manager: EntityManager,
+  rows: readonly ChangedRow[],
+): Promise<ObjectLiteral[]> {
+  for (const { columns, changes } of rows) await beforeUpdate(session, columns, changes)
+  const asked = await askedTexts(session, manager, rows)
+  const answers = await writeOrFail(session, { asked, steps: rows.map((row) => updateStep(session, row)) })
+  const entities = rows.map(({ columns }, nth) => {
+    const entity: ObjectLiteral = columns.metadata.create(session.queryRunner, { fromDeserializer: true })
+    fill(columns, columns.metadata, answers[nth]?.[0] ?? [], entity)
+    return entity
+  })
+  for (const { columns, changes } of rows) await afterUpdate(session, columns, changes)
+  return entities
+}
+
+/** By TypeORM's own UPDATE, which also writes version and date. */
+function updateStep({ dataSource }: Session, { columns, criteria, changes }: ChangedRow): Step<WireRow> {
+  const { metadata } = columns
+  const [sql, values] = dataSource
+    .createQueryBuilder()
+    .update(metadata.target)
+    .set(changes)
+    .where(criteria)
+    .returning(returnedBy(columns))
+    .getQueryAndParameters()
+  return {
+    statement: updatedStatement(sql),
+    values,
+    check: (rows) => {
+      if (rows.length === 0) throw new EntityNotFoundError(metadata.target, metadata.getEntityIdMap(criteria))
+    },
+  }
+}
+
+/** Every text that the changes touch, of every declaration. Refused before any SQL. */
+async function askedTexts(session: Session, manager: EntityManager, rows: readonly ChangedRow[]): Promise<AskedText[]> {
+  const found = rows.flatMap(({ columns, position, criteria, changes }) => {
+    const id = columns.metadata.primaryColumns.map((column) => sentValue(columns, column, criteria))
+    return declarationsOf(columns.metadata).flatMap((declaration) => {
+      const entityText = entityTextOf(manager, columns.metadata.target, declaration.name)
+      const key = changedKey(entityText, changes)
+      const live = becomesLive(entityText, changes)
+      if (live === undefined && key.every((value) => value === undefined)) return []
+      return [{ entityText, row: position, key, id, live }]
+    })
+  })
+  const asked: AskedText[] = []
+  for (const { entityText, ...text } of found) {
+    const ready = await ensureReady(entityText.declaration, session.query)
+    asked.push({ ...text, entityText: onTable(entityText, ready) })
+  }
+  return asked
+}
+
+const sentValue = ({ dataSource }: EntityColumns, column: ColumnMetadata, entity: ObjectLiteral): unknown =>
+  dataSource.driver.preparePersistentValue(column.getEntityValue(entity), column)
+
+/** A row that is restored wants its text back; undefined where a change says nothing of it. */
+function becomesLive({ declaration, metadata }: EntityText, changes: ObjectLiteral): boolean | undefined {
+  if (declaration.table.deleted === undefined) return undefined
+  const deleted: unknown = metadata.deleteDateColumn?.getEntityValue(changes)
+  return deleted === undefined ? undefined : deleted === null
+}
