@@ -10,7 +10,15 @@ import {
   type Relation,
 } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { findOrCreate, findOrCreateMany, type FindOrCreateManyResult, UniqueText } from '../../../src'
+import {
+  findOrCreate,
+  findOrCreateMany,
+  type FindOrCreateManyResult,
+  insertOrFail,
+  UniqueText,
+  upsertByText,
+} from '../../../src'
+import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
 import { rejection } from '../../support/ledger'
 
@@ -119,6 +127,24 @@ describe('get_or_create', () => {
     expect(await at({ id: acme.id })).toMatchObject({ created: false, entity: { id: first.entity.id } })
     expect(await at(other)).toMatchObject({ created: true })
     expect(await manager.countBy(Book, { publisher: { id: acme.id } })).toBe(1)
+  })
+
+  test('callable_defaults: evaluated when the row is created', async () => {
+    const { manager } = dataSource
+    const create = async () => await Promise.resolve({ birthday: '1943-02-25' })
+    const { entity } = await findOrCreate(manager, Person, { name: 'George' }, { create })
+    expect(entity.birthday).toBe('1943-02-25')
+  })
+
+  test('callable_defaults_not_called: not evaluated when it is found', async () => {
+    const { manager } = dataSource
+    await findOrCreate(manager, Person, { name: 'John' })
+    const create = (): never => {
+      throw new Error('called')
+    }
+    expect(await findOrCreate(manager, Person, { name: 'John' }, { create })).toMatchObject({ created: false })
+    await expect(findOrCreate(manager, Person, { name: 'Paul' }, { create })).rejects.toThrow('called')
+    expect(await manager.count(Person)).toBe(1)
   })
 
   test('create_with_duplicate_primary_key: a taken key is an error, and the row that has it stays', async () => {
@@ -253,5 +279,112 @@ describe('bulk_create', () => {
     const rows = [{ name: 'a' }, { name: 'b', nick: 'n' }].map((row) => Object.freeze(row))
     await findOrCreateMany(dataSource.manager, Person, Object.freeze(rows))
     expect(rows).toEqual([{ name: 'a' }, { name: 'b', nick: 'n' }])
+  })
+})
+
+describe('update_or_create', () => {
+  const birthday = '1940-10-10'
+
+  test('update: the row that stands takes over what is given, and nothing else', async () => {
+    const { manager } = dataSource
+    const john = await insertOrFail(manager, Person, { name: 'John', birthday: '1940-10-09', nick: 'J' })
+    const result = await upsertByText(manager, Person, { name: 'John', birthday })
+    expect(result).toMatchObject({ created: false, entity: { id: john.id, birthday, nick: 'J', rank: 3 } })
+    expect(await manager.find(Person)).toMatchObject([{ id: john.id, birthday, nick: 'J', rank: 3 }])
+  })
+
+  test('create, and create_twice: the second call updates', async () => {
+    const { manager } = dataSource
+    const told = []
+    for (const values of [
+      { name: 'John', birthday },
+      { name: 'John', birthday },
+    ]) {
+      told.push(await upsertByText(manager, Person, values))
+    }
+    expect(told).toMatchObject([
+      { created: true, entity: { birthday } },
+      { created: false, entity: { birthday } },
+    ])
+  })
+
+  test('manual_primary_key_test: a key that another row has is an error, and that row stays', async () => {
+    const { manager } = dataSource
+    await insertOrFail(manager, ManualKey, { id: 1, data: 'Original' })
+    const different = upsertByText(manager, ManualKey, { id: 1, data: 'Different' })
+    await expect(different).rejects.toMatchObject({ driverError: { code: '23505' } })
+    expect(await manager.find(ManualKey)).toEqual([{ id: 1, data: 'Original' }])
+  })
+
+  test('update_with_related_manager: within its publisher only', async () => {
+    const { manager } = dataSource
+    const [acme, other] = await manager.save(manager.create(Publisher, [{ name: 'Acme' }, { name: 'Other' }]))
+    if (!acme || !other) throw new TypeError('Two were saved.')
+    for (const publisher of [acme, other]) await insertOrFail(manager, Book, { name: 'The Book', publisher })
+    expect(await upsertByText(manager, Book, { name: 'The Book', publisher: acme })).toMatchObject({ created: false })
+    expect(await manager.count(Book)).toBe(2)
+  })
+
+  test('updates_in_transaction: what another one changes meanwhile in another column remains', async () => {
+    const { manager } = dataSource
+    const observer = await db.client()
+    await insertOrFail(manager, Person, { name: 'John', nick: 'Lennon', birthday: '1940-10-09' })
+    let other: Promise<unknown> | undefined
+    await dataSource.transaction(async (inner) => {
+      await upsertByText(inner, Person, { name: 'John', birthday })
+      other = manager.update(Person, { name: 'John' }, { nick: 'NotLennon' })
+      await untilBlocked(observer)
+    })
+    await other
+    expect(await manager.find(Person)).toMatchObject([{ birthday, nick: 'NotLennon' }])
+  })
+})
+
+describe('bulk_create with update_conflicts', () => {
+  test('update_conflicts_two_fields: known rows take over what is listed, new ones are made, all have ids', async () => {
+    const { manager } = dataSource
+    await insertOrFail(
+      manager,
+      Person,
+      ['US', 'NL', 'DE', 'CZ'].map((name) => ({ name, nick: 'old', rank: 1 })),
+    )
+    const given = ['DE', 'CZ', 'AU', 'JP'].map((name) => ({ name, nick: `new ${name}`, rank: 2 }))
+    const results = await upsertByText(manager, Person, given, { update: ['nick'] })
+    expect(createdOf(results)).toEqual([false, false, true, true])
+    for (const [index, result] of results.entries()) {
+      if ('error' in result) throw result.error
+      expect(await manager.findOneBy(Person, { id: result.entity.id })).toMatchObject({ name: given[index]?.name })
+    }
+    const stored = await manager.find(Person, { order: { name: 'ASC' } })
+    expect(stored.map(({ name, nick, rank }) => [name, nick, rank])).toEqual([
+      ['AU', 'new AU', 2],
+      ['CZ', 'new CZ', 1],
+      ['DE', 'new DE', 1],
+      ['JP', 'new JP', 2],
+      ['NL', 'old', 1],
+      ['US', 'old', 1],
+    ])
+  })
+
+  test.each([
+    { what: 'update_conflicts_nonexistent_update_fields', update: 'nonexistent' },
+    { what: 'update_conflicts_pk_in_update_fields', update: 'id' },
+    { what: 'update_conflicts with the text itself', update: 'name' },
+  ])('$what: refused before any SQL', async ({ update }) => {
+    statements.length = 0
+    const wrong = { update: [update] as unknown as readonly ['nick'] }
+    const call = upsertByText(dataSource.manager, Person, [{ name: 'a' }], wrong)
+    await expect(call).rejects.toMatchObject({ code: 'INVALID_DECLARATION', message: expect.stringContaining(update) })
+    expect(statements).toEqual([])
+  })
+
+  test('update_conflicts with equal texts in one call: as one after the other', async () => {
+    const { manager } = dataSource
+    const results = await upsertByText(manager, Person, [
+      { name: 'twin', nick: '1', rank: 1 },
+      { name: 'twin', nick: '2' },
+    ])
+    expect(createdOf(results)).toEqual([true, false])
+    expect(await manager.find(Person)).toMatchObject([{ nick: '2', rank: 1 }])
   })
 })

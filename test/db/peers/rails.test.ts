@@ -4,6 +4,7 @@ import {
   Column,
   CreateDateColumn,
   type DataSource,
+  DeleteDateColumn,
   Entity,
   Index,
   ManyToOne,
@@ -19,8 +20,11 @@ import {
   findOrCreate,
   findOrCreateMany,
   type FindOrCreateManyResult,
+  insertOrFail,
   SchemaDriftError,
+  TextTakenError,
   UniqueText,
+  upsertByText,
 } from '../../../src'
 import { lowerCase } from '../../../src/text'
 import { untilBlocked } from '../../support/blocked'
@@ -40,6 +44,7 @@ class Book {
   @UniqueText() title!: string
   @Index({ unique: true }) @Column({ type: 'text', nullable: true }) isbn!: string | null
   @Column({ type: 'text', nullable: true }) format!: string | null
+  @Column({ type: 'text', nullable: true, update: false }) origin!: string | null
   @Column({ type: 'enum', enum: STATUSES, default: 'proposed' }) status!: (typeof STATUSES)[number]
   @CreateDateColumn({ type: 'timestamptz' }) createdAt!: Date
   @UpdateDateColumn({ type: 'timestamptz' }) updatedAt!: Date
@@ -50,6 +55,15 @@ class Essay {
   @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
   @UniqueText({ scope: ['author'] }) title!: string
   @ManyToOne(() => Author, { nullable: false }) author!: Relation<Author>
+  @Column({ type: 'integer', default: 0 }) pages!: number
+}
+
+@Entity()
+class Draft {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText({ ignoreDeleted: true }) title!: string
+  @Column({ type: 'text', nullable: true }) isbn!: string | null
+  @DeleteDateColumn({ type: 'timestamptz' }) deletedAt!: Date | null
 }
 
 @Entity()
@@ -83,14 +97,14 @@ class Category {
 class SpecialCategory extends Category {}
 
 const db = useDatabase()
-const entities = [Author, Book, Essay, Cart, Developer, External, Category, SpecialCategory]
+const entities = [Author, Book, Essay, Draft, Cart, Developer, External, Category, SpecialCategory]
 let dataSource: DataSource
 
 beforeAll(async () => {
   dataSource = await db.dataSource(entities)
 })
 beforeEach(async () => {
-  await dataSource.query('TRUNCATE author, book, essay, cart, developer, external, category RESTART IDENTITY')
+  await dataSource.query('TRUNCATE author, book, essay, draft, cart, developer, external, category RESTART IDENTITY')
 })
 
 /** Entities of a batch in which no row is bad. */
@@ -132,6 +146,28 @@ describe('find_or_create_by and create_or_find_by', () => {
     const first = await findOrCreate(manager, Book, { title: 'bob' })
     expect(await manager.findOneBy(Book, { id: first.entity.id })).toEqual(first.entity)
     expect((await findOrCreate(manager, Book, { title: 'bob' })).entity).toEqual(first.entity)
+  })
+
+  test('find_or_create_by_with_create_with: other values are for the row that is created', async () => {
+    const { manager } = dataSource
+    const bob = { title: 'bob' }
+    const green = await findOrCreate(manager, Book, bob, { create: { format: 'green' } })
+    expect(green).toMatchObject({ created: true, entity: { format: 'green' } })
+    const blue = await findOrCreate(manager, Book, bob, { create: { format: 'blue' } })
+    expect(blue).toMatchObject({ created: false, entity: green.entity })
+  })
+
+  test('create_or_find_by with a block: it runs for a row that is missing, and only then', async () => {
+    const { manager } = dataSource
+    const blocks: string[] = []
+    const create = (format: string) => () => {
+      blocks.push(format)
+      return { format }
+    }
+    await findOrCreate(manager, Book, { title: 'bob' }, { create: create('first') })
+    await findOrCreate(manager, Book, { title: 'bob' }, { create: create('second') })
+    expect(blocks).toEqual(['first'])
+    expect(await manager.find(Book)).toMatchObject([{ title: 'bob', format: 'first' }])
   })
 
   test('find_or_create_by!: a row that lacks a required column is refused; a batch goes on without it', async () => {
@@ -331,5 +367,170 @@ describe('insert_all', () => {
     await findOrCreate(manager, Book, { title: 'found', format: 'other' })
     await findOrCreateMany(manager, Book, [{ title: 'found', format: 'other' }])
     expect(await version()).toEqual(before)
+  })
+})
+
+describe('insert! and insert_all!', () => {
+  test('insert!: a row is inserted, and given back whole', async () => {
+    const { manager } = dataSource
+    const book = await insertOrFail(manager, Book, { title: 'Rework' })
+    expect(await manager.find(Book)).toEqual([book])
+  })
+
+  test('insert_all!: ten rows at once, in the order of the call', async () => {
+    const titles = Array.from({ length: 10 }, (_, index) => `Book ${index}`)
+    const books = await insertOrFail(
+      dataSource.manager,
+      Book,
+      titles.map((title) => ({ title })),
+    )
+    expect(books.map(({ title }) => title)).toEqual(titles)
+    expect(await dataSource.manager.count(Book)).toBe(10)
+  })
+
+  test('insert_all_should_handle_empty_arrays', async () => {
+    expect(await insertOrFail(dataSource.manager, Book, [])).toEqual([])
+    expect(await upsertByText(dataSource.manager, Book, [])).toEqual([])
+  })
+
+  test('insert_all_raises_on_duplicate_records: one is there, none is stored, and it is named', async () => {
+    const { manager } = dataSource
+    const { id } = await insertOrFail(manager, Book, { title: 'Agile' })
+    await dataSource.transaction(async (inner) => {
+      const error: unknown = await insertOrFail(inner, Book, [{ title: 'Rework' }, { title: 'Agile' }]).catch(
+        (caught: unknown) => caught,
+      )
+      expect(error).toBeInstanceOf(TextTakenError)
+      expect(error).toMatchObject({ taken: [{ entity: 'Book', property: 'title', id: { id }, row: 1 }] })
+      await insertOrFail(inner, Book, { title: 'Peopleware' })
+    })
+    expect((await manager.find(Book)).map(({ title }) => title).sort()).toEqual(['Agile', 'Peopleware'])
+  })
+
+  // Rails raises at run time. Objects that carry more than columns are common here, and TypeORM leaves the rest out.
+  test('insert_all_raises_on_unknown_attribute: the compiler does, and what is stored is what is known', async () => {
+    // @ts-expect-error no such property
+    const { entity } = await findOrCreate(dataSource.manager, Book, { title: 'Rework', unknown: 'x' })
+    expect(Object.keys(entity)).not.toContain('unknown')
+  })
+})
+
+describe('upsert_all', () => {
+  test('upsert_all_updates_existing_records, and creates those that are missing', async () => {
+    const { manager } = dataSource
+    const { id } = await insertOrFail(manager, Book, { title: 'Rework', format: 'paper' })
+    const results = await upsertByText(manager, Book, [
+      { title: 'Rework', format: 'ebook' },
+      { title: 'Remote', format: 'ebook' },
+    ])
+    expect(results).toMatchObject([
+      { created: false, entity: { id, format: 'ebook' } },
+      { created: true, entity: { format: 'ebook' } },
+    ])
+    expect(await manager.countBy(Book, { format: 'ebook' })).toBe(2)
+  })
+
+  test('upsert_all_does_not_update_primary_keys', async () => {
+    const { manager } = dataSource
+    await upsertByText(manager, Book, { id: 101, title: 'Perelandra' })
+    const { entity } = await upsertByText(manager, Book, { id: 103, title: 'Perelandra', isbn: '1974522598' })
+    expect(entity).toMatchObject({ id: 101, isbn: '1974522598' })
+    expect(await manager.find(Book)).toEqual([entity])
+  })
+
+  test.each([
+    { update: ['format'] as const, stored: { format: 'new', isbn: 'old' } },
+    { update: ['format', 'isbn'] as const, stored: { format: 'new', isbn: 'new' } },
+    { update: [] as const, stored: { format: 'old', isbn: 'old' } },
+  ])('upsert_all_only_updates_the_list_of_columns_provided_via_update_only: $update', async ({ update, stored }) => {
+    const { manager } = dataSource
+    const row = { title: 'Perelandra', status: 'written' } as const
+    await upsertByText(manager, Book, { ...row, format: 'old', isbn: 'old' })
+    await upsertByText(manager, Book, { ...row, status: 'published', format: 'new', isbn: 'new' }, { update })
+    expect(await manager.find(Book)).toMatchObject([{ ...stored, status: 'written' }])
+  })
+
+  test('upsert_all_does_not_update_readonly_attributes, not even where they are listed', async () => {
+    const { manager } = dataSource
+    await upsertByText(manager, Book, { title: 'Rework', origin: 'first' })
+    await upsertByText(manager, Book, { title: 'Rework', origin: 'second' })
+    const listed = upsertByText(manager, Book, { title: 'Rework', origin: 'third' }, { update: ['origin'] })
+    await expect(listed).rejects.toMatchObject({ code: 'INVALID_DECLARATION' })
+    expect(await manager.find(Book)).toMatchObject([{ origin: 'first' }])
+  })
+
+  test('upsert_all_touches_updated_at when values change, and leaves created_at', async () => {
+    const { manager } = dataSource
+    const past = new Date('2016-04-17T00:00:00Z')
+    await insertOrFail(manager, Book, { title: 'Boaty', createdAt: past, updatedAt: past })
+    const { entity } = await upsertByText(manager, Book, { title: 'Boaty', format: 'new' })
+    expect(entity.createdAt).toEqual(past)
+    expect(entity.updatedAt.getTime()).toBeGreaterThan(past.getTime())
+  })
+
+  test('upsert_all_does_not_touch_updated_at_when_values_do_not_change, with the option that says so', async () => {
+    const { manager } = dataSource
+    const past = new Date('2016-04-17T00:00:00Z')
+    await insertOrFail(manager, Book, { title: 'Boaty', format: 'f', updatedAt: past })
+    const same = { title: 'Boaty', format: 'f' }
+    const { entity } = await upsertByText(manager, Book, same, { skipUpdateIfNoValuesChanged: true })
+    expect(entity.updatedAt).toEqual(past)
+  })
+
+  test('upsert_all_uses_given_updated_at_over_implicit_updated_at', async () => {
+    const { manager } = dataSource
+    const given = new Date('2020-02-02T00:00:00Z')
+    await insertOrFail(manager, Book, { title: 'Boaty' })
+    const { entity } = await upsertByText(manager, Book, { title: 'Boaty', updatedAt: given })
+    expect(entity.updatedAt).toEqual(given)
+  })
+
+  test('upsert_all_does_not_perform_an_upsert_if_a_partial_index_doesnt_apply: a deleted row is left alone', async () => {
+    const { manager } = dataSource
+    const old = await insertOrFail(manager, Draft, { title: 'Silent Planet', isbn: 'old' })
+    await manager.softDelete(Draft, { id: old.id })
+    const { created, entity } = await upsertByText(manager, Draft, { title: 'Silent Planet', isbn: 'new' })
+    expect(created).toBe(true)
+    const all = await manager.find(Draft, { withDeleted: true, order: { id: 'ASC' } })
+    expect(all.map(({ id, isbn }) => [id, isbn])).toEqual([
+      [old.id, 'old'],
+      [entity.id, 'new'],
+    ])
+  })
+
+  test('insert_all_and_upsert_all_with_aliased_attributes: columns may be called otherwise', async () => {
+    const { manager } = dataSource
+    await upsertByText(manager, Developer, { name: 'Alice', salary: 1 })
+    await upsertByText(manager, Developer, { name: 'Alice', salary: 2 }, { update: ['salary'] })
+    expect(await dataSource.query('SELECT dev_id, legacy_name, legacy_pay FROM developer')).toEqual([
+      { dev_id: 1, legacy_name: 'Alice', legacy_pay: 2 },
+    ])
+  })
+
+  test('upsert_all_on_relation: the same title of another author is another row', async () => {
+    const { manager } = dataSource
+    const [jimmy, bob] = await manager.save(manager.create(Author, [{ name: 'Jimmy' }, { name: 'Bob' }]))
+    if (!jimmy || !bob) throw new TypeError('Two were saved.')
+    const title = 'My little book'
+    const of = async (author: Author, pages: number) => await upsertByText(manager, Essay, { title, author, pages })
+    for (const [author, pages] of [
+      [jimmy, 1],
+      [bob, 2],
+      [jimmy, 3],
+    ] as const)
+      await of(author, pages)
+    const found = await manager.find(Essay, { relations: { author: true }, order: { id: 'ASC' } })
+    expect(found.map(({ author, pages }) => [author.name, pages])).toEqual([
+      ['Jimmy', 3],
+      ['Bob', 2],
+    ])
+  })
+
+  test('upsert_all_raises for a column that is none', async () => {
+    const { manager } = dataSource
+    const unknown = ['unknown'] as unknown as readonly ['format']
+    const refused = upsertByText(manager, Book, { title: 'Rework' }, { update: unknown })
+    await expect(refused).rejects.toMatchObject({ code: 'INVALID_DECLARATION' })
+    expect(await manager.count(Book)).toBe(0)
   })
 })

@@ -1,7 +1,7 @@
 /** What Sequelize checks of findOrCreate, findCreateFind and bulkCreate, asked of our operations. */
 import { BeforeInsert, Column, type DataSource, Entity, Index, PrimaryColumn, PrimaryGeneratedColumn } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { findOrCreate, findOrCreateMany, UniqueText } from '../../../src'
+import { findOrCreate, findOrCreateMany, insertOrFail, UniqueText, upsertByText } from '../../../src'
 import { useDatabase } from '../../support/database'
 import { poolOf, rejection } from '../../support/ledger'
 
@@ -19,6 +19,9 @@ class Account {
   @PrimaryGeneratedColumn('uuid') id!: string
   @UniqueText({ scope: ['company'] }) name!: string
   @Column({ type: 'integer' }) company!: number
+  @Column({ type: 'text', nullable: true }) note!: string | null
+  @Column({ type: 'text', default: 'by default' }) kind!: string
+  @Column({ type: 'bytea', nullable: true }) bytes!: Buffer | null
 }
 
 @Entity()
@@ -284,5 +287,75 @@ describe('bulkCreate', () => {
       { error: { code: 'TEXT_REJECTED', property: 'name' } },
       { created: true },
     ])
+  })
+})
+
+describe('upsert', () => {
+  const { name, company } = { name: 'n', company: 1 }
+
+  test('works with upsert on a composite key, with uuids as default values', async () => {
+    const { manager } = dataSource
+    const first = await upsertByText(manager, Account, { name, company, note: 'john' })
+    const other = await upsertByText(manager, Account, { name, company: 2, note: 'curt' })
+    expect([first.created, other.created]).toEqual([true, true])
+    const again = await upsertByText(manager, Account, { name, company, note: 'doe' })
+    expect(again).toMatchObject({ created: false, entity: { id: first.entity.id, note: 'doe' } })
+    expect(await manager.findOneBy(Account, { id: other.entity.id })).toEqual(other.entity)
+  })
+
+  test('works with BLOBs', async () => {
+    const { manager } = dataSource
+    await upsertByText(manager, Account, { name, company, bytes: Buffer.from('kaj') })
+    const { entity } = await upsertByText(manager, Account, { name, company, bytes: Buffer.from([0, 255]) })
+    expect(entity.bytes).toEqual(Buffer.from([0, 255]))
+    expect((await manager.findOneByOrFail(Account, { name, company })).bytes).toEqual(Buffer.from([0, 255]))
+  })
+
+  test('works with .field: the column is called otherwise, and as a command', async () => {
+    const { manager } = dataSource
+    await upsertByText(manager, Dummy, { foo: 'a', select: 'b' })
+    await upsertByText(manager, Dummy, { foo: 'a', select: 'c' }, { update: ['select'] })
+    expect(await dataSource.query('SELECT foo, "order" FROM space1.dummy')).toEqual([{ foo: 'a', order: 'c' }])
+  })
+
+  test('does not update using default values', async () => {
+    const { manager } = dataSource
+    await insertOrFail(manager, Account, { name, company, note: 'mine', kind: 'new value' })
+    await upsertByText(manager, Account, { name, company, note: 'yours' })
+    expect(await manager.find(Account)).toMatchObject([{ note: 'yours', kind: 'new value' }])
+  })
+
+  test('falls back to a noop if no update values are found', async () => {
+    const { manager } = dataSource
+    await upsertByText(manager, Account, { name, company, note: 'jack' }, { update: ['kind'] })
+    const result = await upsertByText(manager, Account, { name, company, note: 'jill' }, { update: ['kind'] })
+    expect(result).toMatchObject({ created: false, entity: { note: 'jack' } })
+  })
+
+  test('does not update when setting current values: the row is found, and the same', async () => {
+    const { manager } = dataSource
+    const { entity } = await upsertByText(manager, Account, { name, company, note: 'john' })
+    expect(await upsertByText(manager, Account, { name, company, note: 'john' })).toMatchObject({
+      created: false,
+      entity,
+    })
+  })
+
+  test('works when two separate uniqueKeys are passed: the one it is not asked by is a reason to refuse', async () => {
+    const { manager } = dataSource
+    const one = { username: 'user1', email: 'user1@example.com' }
+    await upsertByText(manager, User, { ...one, data: 'City' })
+    expect(await upsertByText(manager, User, { ...one, data: 'New City' })).toMatchObject({ created: false })
+    const clash = upsertByText(manager, User, { username: 'user2', email: one.email })
+    await expect(clash).rejects.toMatchObject({ driverError: { code: '23505' } })
+    expect(await manager.find(User)).toMatchObject([{ ...one, data: 'New City' }])
+  })
+
+  test('of calls at once one creates, and the last to come is what stays', async () => {
+    const { manager } = dataSource
+    const notes = Array.from({ length: 2 * POOL }, (_, index) => `${index}`)
+    const calls = notes.map(async (note) => await upsertByText(manager, Account, { name, company, note }))
+    expectOneRow(await Promise.all(calls))
+    expect(notes).toContain((await manager.findOneByOrFail(Account, { name, company })).note)
   })
 })
