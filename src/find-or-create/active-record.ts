@@ -8,6 +8,8 @@ import type {
 import { findOrCreateMany, type FindOrCreateManyResult } from './find-or-create-many'
 import { findOneByText, findOrCreate, type FindOrCreateResult } from './find-or-create'
 import { upsertByText } from './upsert'
+import { insertOrFail } from './insert-or-fail'
+import { type RowId, updateOrFail } from './update-or-fail'
 
 type EntityClass<Entity extends UniqueTextEntity> = (new () => Entity) & typeof UniqueTextEntity
 
@@ -63,5 +65,30 @@ export class UniqueTextEntity extends BaseEntity {
   ): Promise<FindOrCreateManyResult<Entity>[] | FindOrCreateResult<Entity>> {
     const { manager, target } = this.getRepository<Entity>()
     return await upsertByText<Entity>(manager, target, rows, options)
+  }
+
+  static async insertOrFail<Entity extends UniqueTextEntity>(
+    this: EntityClass<Entity>,
+    values: readonly DeepPartial<NoInfer<Entity>>[],
+  ): Promise<Entity[]>
+  static async insertOrFail<Entity extends UniqueTextEntity>(
+    this: EntityClass<Entity>,
+    values: DeepPartial<NoInfer<Entity>>,
+  ): Promise<Entity>
+  static async insertOrFail<Entity extends UniqueTextEntity>(
+    this: EntityClass<Entity>,
+    values: DeepPartial<Entity> | readonly DeepPartial<Entity>[],
+  ): Promise<unknown> {
+    const { manager, target } = this.getRepository<Entity>()
+    return await insertOrFail(manager, target, values as DeepPartial<Entity>)
+  }
+
+  static async updateOrFail<Entity extends UniqueTextEntity>(
+    this: EntityClass<Entity>,
+    id: RowId<NoInfer<Entity>>,
+    changes: DeepPartial<NoInfer<Entity>>,
+  ): Promise<Entity> {
+    const { manager, target } = this.getRepository<Entity>()
+    return await updateOrFail(manager, target, id, changes)
   }
 }

@@ -8,6 +8,8 @@ import type {
 import { findOrCreateMany, type FindOrCreateManyResult } from './find-or-create-many'
 import { findOneByText, findOrCreate, type FindOrCreateResult } from './find-or-create'
 import { upsertByText } from './upsert'
+import { insertOrFail } from './insert-or-fail'
+import { type RowId, updateOrFail } from './update-or-fail'
 
 /** What `repository.extend(uniqueTextMethods)` adds. Each method uses the repository's own manager. */
 export interface UniqueTextMethods {
@@ -36,6 +38,19 @@ export interface UniqueTextMethods {
     row: DeepPartial<NoInfer<Entity>>,
     options?: UpsertByTextOptions<NoInfer<Entity>>,
   ): Promise<FindOrCreateResult<Entity>>
+  insertOrFail<Entity extends ObjectLiteral>(
+    this: Repository<Entity>,
+    values: readonly DeepPartial<NoInfer<Entity>>[],
+  ): Promise<Entity[]>
+  insertOrFail<Entity extends ObjectLiteral>(
+    this: Repository<Entity>,
+    values: DeepPartial<NoInfer<Entity>>,
+  ): Promise<Entity>
+  updateOrFail<Entity extends ObjectLiteral>(
+    this: Repository<Entity>,
+    id: RowId<NoInfer<Entity>>,
+    changes: DeepPartial<NoInfer<Entity>>,
+  ): Promise<Entity>
 }
 
 /**
@@ -56,6 +71,15 @@ export const uniqueTextMethods: UniqueTextMethods = {
     return await findOneByText(this.manager, this.target, values, options)
   },
   upsertByText: upsert,
+  async insertOrFail<Entity extends ObjectLiteral>(
+    this: Repository<Entity>,
+    values: DeepPartial<Entity> | readonly DeepPartial<Entity>[],
+  ): Promise<Entity & Entity[]> {
+    return (await insertOrFail(this.manager, this.target, values as DeepPartial<Entity>)) as Entity & Entity[]
+  },
+  async updateOrFail(id, changes) {
+    return await updateOrFail(this.manager, this.target, id, changes)
+  },
 }
 
 type Rows<Entity> = DeepPartial<Entity> & readonly DeepPartial<Entity>[]

@@ -6,12 +6,13 @@ import {
   QueryRunnerAlreadyReleasedError,
 } from 'typeorm'
 import { TransactionAbortedError, UnsupportedDatabaseError } from '../errors'
-import { endsConnection, isSerializationError, SQLSTATE, serverError } from '../sql/sqlstate'
-import { insideTransaction, ownTransaction, savepoint, type Statement, type WireRow } from '../sql/statements'
+import { endsConnection, isSerializationError } from '../sql/sqlstate'
+import { ownTransaction, savepoint, type Statement, type WireRow } from '../sql/statements'
 import { dataSourceOf, registry } from '../typeorm/registry'
 import { tellFailure, tellStart, tellSuccess } from './query-events'
 import { type Sending, sendPrepared } from './send-prepared'
 import {
+  isInRawTransaction,
   isPgClient,
   lossOf,
   orRollBack,
@@ -296,19 +297,3 @@ const rollbacksOn = (queryRunner: QueryRunner): number => registry.rollbacks.get
 
 const isOurs = (error: Error): boolean =>
   error instanceof TransactionAbortedError || error instanceof QueryRunnerAlreadyReleasedError
-
-/** A transaction that the caller began by SQL, which TypeORM does not count. */
-async function isInRawTransaction(queryRunner: QueryRunner): Promise<boolean> {
-  if (queryRunner.isReleased) return false
-  const client: unknown = await queryRunner.connect()
-  const status = isPgClient(client) ? client.getTransactionStatus?.() : undefined
-  if (status) return status !== 'I'
-  // `pg` before 8.17, and other drivers.
-  try {
-    const rows = (await queryRunner.query(insideTransaction)) as readonly unknown[]
-    return rows.length > 0
-  } catch (error) {
-    if (serverError(error)?.code === SQLSTATE.failedTransaction) return true
-    throw error
-  }
-}

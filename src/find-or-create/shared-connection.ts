@@ -1,5 +1,6 @@
 import type { QueryRunner } from 'typeorm'
-import { type Brackets, ownTransaction, savepoint, type WireRow } from '../sql/statements'
+import { SQLSTATE, serverError } from '../sql/sqlstate'
+import { type Brackets, insideTransaction, ownTransaction, savepoint, type WireRow } from '../sql/statements'
 
 /** A statement as `pg` takes it. */
 export interface PgQuery {
@@ -170,4 +171,20 @@ export function watchForLoss(queryRunner: QueryRunner, client: PgClient): void {
 export function lossOf(queryRunner: QueryRunner): Error | undefined {
   const client = watched.get(queryRunner)
   return client && losses.get(client)?.error
+}
+
+/** A transaction that the caller began by SQL, which TypeORM does not count. */
+export async function isInRawTransaction(queryRunner: QueryRunner): Promise<boolean> {
+  if (queryRunner.isReleased) return false
+  const client: unknown = await queryRunner.connect()
+  const status = isPgClient(client) ? client.getTransactionStatus?.() : undefined
+  if (status) return status !== 'I'
+  // `pg` before 8.17, and other drivers.
+  try {
+    const rows = (await queryRunner.query(insideTransaction)) as readonly unknown[]
+    return rows.length > 0
+  } catch (error) {
+    if (serverError(error)?.code === SQLSTATE.failedTransaction) return true
+    throw error
+  }
 }

@@ -23,6 +23,8 @@ import {
   TextTakenError,
   TransactionAbortedError,
   UniqueText,
+  UniqueTextEntity,
+  uniqueTextMethods,
 } from '../../src'
 import { lowerCase, url } from '../../src/text'
 import { untilBlocked } from '../support/blocked'
@@ -69,7 +71,7 @@ class Note {
 }
 
 @Entity()
-class Heard {
+class Heard extends UniqueTextEntity {
   @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
   @UniqueText() text!: string
   @Column({ type: 'text' }) filled!: string
@@ -197,6 +199,26 @@ describe('what is free is inserted', () => {
     expect(rows[0]).toMatchObject({ filled: 'before a' })
     await taken(insertOrFail(manager, Heard, [{ text: 'c' }, { text: 'a' }]))
     expect(heard.slice(4)).toEqual(['before c', 'before a'])
+  })
+})
+
+describe('the other ways to call it', () => {
+  test('on a repository', async () => {
+    const sites = dataSource.getRepository(Site).extend(uniqueTextMethods)
+    const site: Site = await sites.insertOrFail({ host: 'a' })
+    const [other]: Site[] = await sites.insertOrFail([{ host: 'b' }])
+    expect((await taken(sites.updateOrFail(site.id, { host: 'b' }))).taken).toMatchObject([{ id: { id: other?.id } }])
+    expect(await sites.updateOrFail({ id: site.id }, { host: 'c' })).toEqual({ id: site.id, host: 'c' })
+    await taken(sites.insertOrFail({ host: 'b' }))
+  })
+
+  test('in active-record style', async () => {
+    const heardOf: Heard = await Heard.insertOrFail({ text: 'a' })
+    const [other]: Heard[] = await Heard.insertOrFail([{ text: 'b' }])
+    expect((await taken(Heard.updateOrFail(heardOf.id, { text: 'b' }))).taken).toMatchObject([
+      { id: { id: other?.id } },
+    ])
+    expect(await Heard.updateOrFail(heardOf.id, { text: 'c' })).toMatchObject({ id: heardOf.id, text: 'c' })
   })
 })
 
