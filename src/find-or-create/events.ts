@@ -84,22 +84,3 @@ export async function afterLoadJoined(
     await session.queryRunner.broadcaster.broadcast('Load', one.metadata, one.entities)
   }
 }
-
-/** As TypeORM's `update` tells them: of the changes, and of no row. */
-export async function beforeUpdate(
-  session: Session,
-  { metadata }: EntityColumns,
-  changes: ObjectLiteral,
-): Promise<void> {
-  await session.letGo()
-  await session.queryRunner.broadcaster.broadcast('BeforeUpdate', metadata, changes)
-}
-
-export async function afterUpdate(
-  session: Session,
-  { metadata }: EntityColumns,
-  changes: ObjectLiteral,
-): Promise<void> {
-  await session.letGo()
-  await session.queryRunner.broadcaster.broadcast('AfterUpdate', metadata, changes)
-}

@@ -19,7 +19,7 @@ export async function upsertRow<Entity extends ObjectLiteral>(
   asked: AskedRow,
   updates: Updates,
 ): Promise<FindOrCreateResult<Entity>> {
-  const attempts = new Attempts(session, entityText)
+  const attempts = new Attempts(session, entityText.declaration.name)
   const listened = isHeard(entityText) ? new ListenedUpsert(session, entityText, asked, updates) : undefined
   for (;;) {
     let stored: StoredRow | undefined
