@@ -23,8 +23,24 @@ export interface LoadOptions<Entity = ObjectLiteral> {
   readonly relationLoadStrategy?: 'join' | 'query'
 }
 
+/** What becomes of a softly deleted row that holds the text. */
+export type DeletedOption = 'return' | 'restore' | 'throw'
+
+/** For texts that a softly deleted row holds: those without `ignoreDeleted`. */
+export interface DeletedOptions {
+  /**
+   * What becomes of a softly deleted row that holds the text: `'return'` gives it back as it is; `'restore'` clears its
+   * delete date, as TypeORM's `restore()` does, and gives it back, not as created; `'throw'` throws TextTakenError with
+   * its primary key. In a list, for each row by itself.
+   *
+   * @default 'return'
+   */
+  readonly deleted?: DeletedOption
+}
+
 /** Options of `findOrCreate`. */
-export interface FindOrCreateOptions<Entity = ObjectLiteral> extends ByOptions<Entity>, LoadOptions<Entity> {
+export interface FindOrCreateOptions<Entity = ObjectLiteral>
+  extends ByOptions<Entity>, LoadOptions<Entity>, DeletedOptions {
   /**
    * Values that are used only when the row is created, beside those that the row is asked for with; or a function that
    * returns them. It is called only when the row is missing, once whatever the number of attempts, and while neither a
@@ -37,10 +53,14 @@ export interface FindOrCreateOptions<Entity = ObjectLiteral> extends ByOptions<E
 }
 
 /** Options of `findOrCreateMany`. */
-export interface FindOrCreateManyOptions<Entity = ObjectLiteral> extends ByOptions<Entity>, LoadOptions<Entity> {}
+export interface FindOrCreateManyOptions<Entity = ObjectLiteral>
+  extends ByOptions<Entity>, LoadOptions<Entity>, DeletedOptions {}
 
 /** Options of `findOneByText`. */
-export interface FindOneByTextOptions<Entity = ObjectLiteral> extends ByOptions<Entity>, LoadOptions<Entity> {}
+export interface FindOneByTextOptions<Entity = ObjectLiteral> extends ByOptions<Entity>, LoadOptions<Entity> {
+  /** Find the row also if it is deleted softly. @default false, as with `find` */
+  readonly withDeleted?: boolean
+}
 
 /** Options of `upsertByText`. */
 export interface UpsertByTextOptions<Entity = ObjectLiteral> extends ByOptions<Entity>, LoadOptions<Entity> {
@@ -67,7 +87,17 @@ interface Rule {
 }
 
 /** Every option of a call, whichever takes it. */
-type OptionName = 'by' | 'create' | 'relations' | 'relationLoadStrategy' | 'update' | 'skipUpdateIfNoValuesChanged'
+type OptionName =
+  | 'by'
+  | 'create'
+  | 'deleted'
+  | 'withDeleted'
+  | 'relations'
+  | 'relationLoadStrategy'
+  | 'update'
+  | 'skipUpdateIfNoValuesChanged'
+
+const DELETED: readonly unknown[] = ['return', 'restore', 'throw'] satisfies DeletedOption[]
 
 const RULES: Readonly<Record<OptionName, Rule>> = {
   by: { takes: (value) => typeof value === 'string', expected: 'the name of a unique text' },
@@ -75,6 +105,8 @@ const RULES: Readonly<Record<OptionName, Rule>> = {
     takes: (value) => typeof value === 'function' || isValues(value),
     expected: 'an object with values, or a function that returns one',
   },
+  deleted: { takes: (value) => DELETED.includes(value), expected: `one of ${DELETED.join(', ')}` },
+  withDeleted: { takes: (value) => typeof value === 'boolean', expected: 'true or false' },
   relations: {
     takes: (value) => (Array.isArray(value) ? value.every((path) => typeof path === 'string') : isValues(value)),
     expected: 'an object as find() takes it, or a list of paths',
@@ -96,9 +128,9 @@ const isValues = (value: unknown): boolean =>
 type Operation = 'findOrCreate' | 'findOrCreateMany' | 'findOneByText' | 'upsertByText'
 
 const TAKEN: Readonly<Record<Operation, readonly OptionName[]>> = {
-  findOrCreate: ['by', 'create', ...LOAD],
-  findOrCreateMany: ['by', ...LOAD],
-  findOneByText: ['by', ...LOAD],
+  findOrCreate: ['by', 'create', 'deleted', ...LOAD],
+  findOrCreateMany: ['by', 'deleted', ...LOAD],
+  findOneByText: ['by', 'withDeleted', ...LOAD],
   upsertByText: ['by', 'update', 'skipUpdateIfNoValuesChanged', ...LOAD],
 }
 

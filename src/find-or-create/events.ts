@@ -66,6 +66,17 @@ export async function afterLoad(session: Session, entityText: EntityColumns, ent
   await session.queryRunner.broadcaster.broadcast('Load', entityText.metadata, entities)
 }
 
+/** As TypeORM's `restore()` tells subscribers: without an entity. */
+export async function beforeRecover(session: Session, { metadata }: EntityColumns): Promise<void> {
+  await session.letGo()
+  await session.queryRunner.broadcaster.broadcast('BeforeRecover', metadata)
+}
+
+export async function afterRecover(session: Session, { metadata }: EntityColumns): Promise<void> {
+  await session.letGo()
+  await session.queryRunner.broadcaster.broadcast('AfterRecover', metadata)
+}
+
 /** Entities of one class that were loaded with others. */
 export interface Related {
   readonly metadata: EntityMetadata

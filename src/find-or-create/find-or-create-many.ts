@@ -1,6 +1,7 @@
 import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
 import { requireArray } from './call-arguments'
 import { checkCallOptions, type FindOrCreateManyOptions } from './call-options'
+import { requireDeleteDate } from './deleted-rows'
 import { entityTextOf } from './entity-text'
 import { relationsToLoad } from './load-relations'
 import { PreparedMany } from './prepared-many'
@@ -34,7 +35,9 @@ export async function findOrCreateMany<Entity extends ObjectLiteral>(
   checkCallOptions('findOrCreateMany', options)
   requireArray(inputs)
   const entityText = entityTextOf(manager, entity, options.by)
-  const prepared = new PreparedMany<Entity>(entityText, relationsToLoad(entityText, options))
+  const { deleted } = options
+  if (deleted !== undefined && deleted !== 'return') requireDeleteDate(entityText, 'deleted')
+  const prepared = new PreparedMany<Entity>(entityText, relationsToLoad(entityText, options), { deleted })
   for (const values of inputs) prepared.add(values)
   return await prepared.run(manager)
 }

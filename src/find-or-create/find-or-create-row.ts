@@ -2,6 +2,7 @@ import type { ObjectLiteral } from 'typeorm'
 import type { StoredRow } from '../sql/statements'
 import { explain, find, tryOnce } from './attempt'
 import { Attempts } from './attempts'
+import { afterDeletion, type OnDeleted, RETURN } from './deleted-rows'
 import type { EntityText, ReadyText } from './entity-text'
 import { afterInsert } from './events'
 import { hydrate } from './hydrate'
@@ -26,14 +27,17 @@ export async function findOrCreateRow<Entity extends ObjectLiteral>(
   session: Session,
   entityText: ReadyText,
   asked: AskedRow,
+  onDeleted: OnDeleted = RETURN,
 ): Promise<FindOrCreateResult<Entity>> {
   const attempts = new Attempts(session, entityText.declaration.name)
   const late = isLate(entityText, asked) ? new LateRow(session, entityText, asked) : undefined
   let row = late ? undefined : asked.row
   for (;;) {
+    let found: StoredRow | undefined
     let stored: StoredRow | undefined
     try {
-      stored = await (row ? tryOnce(session, entityText, row) : find(session, entityText, asked.row))
+      found = await (row ? tryOnce(session, entityText, row) : find(session, entityText, asked.row))
+      stored = await afterDeletion(session, entityText, { stored: found, row: asked.row }, onDeleted)
     } catch (error) {
       await attempts.again(explain(error, entityText))
       continue
@@ -41,7 +45,7 @@ export async function findOrCreateRow<Entity extends ObjectLiteral>(
     if (stored) {
       return { ...(await toResult<Entity>(session, entityText, stored, late?.entity)), attempts: attempts.count }
     }
-    if (row || !late) await attempts.again()
+    if (found || row || !late) await attempts.again()
     else row = await late.complete()
   }
 }

@@ -3,6 +3,7 @@ import { DeclarationError } from '../errors'
 import { ensureReady } from '../typeorm/readiness'
 import { find } from './attempt'
 import { checkCallOptions, type FindOneByTextOptions, type FindOrCreateOptions } from './call-options'
+import { isDeleted, requireDeleteDate } from './deleted-rows'
 import { type EntityText, entityTextOf, onTable } from './entity-text'
 import { findOrCreateRow, type FindOrCreateResult } from './find-or-create-row'
 import { hydrate, isOfClass } from './hydrate'
@@ -19,8 +20,9 @@ export type { FindOrCreateResult } from './find-or-create-row'
  * equal hashes, and raises no unique violation that would abort the caller's transaction.
  *
  * Makes up to 10 attempts, with full jitter of up to 500 ms between them. Properties other than text and scope are used
- * only when the row is created. A softly deleted row still holds its text and is found. A `BeforeInsert` listener may
- * fill in columns, but not change text or scope.
+ * only when the row is created. A softly deleted row still holds its text and is found, unless the option `deleted`
+ * or `ignoreDeleted` of the declaration says otherwise. A `BeforeInsert` listener may fill in columns, but not change
+ * text or scope.
  *
  * @example
  * const { entity, created } = await findOrCreate(manager, Page, { url: 'http://example.com/', title: 'Example' })
@@ -40,11 +42,13 @@ export async function findOrCreate<Entity extends ObjectLiteral>(
   checkCallOptions('findOrCreate', options)
   const entityText = entityTextOf(manager, entity, options.by)
   const load = relationsToLoad(entityText, options)
+  const { deleted } = options
+  if (deleted !== undefined && deleted !== 'return') requireDeleteDate(entityText, 'deleted')
   const asked = askedRow(entityText, values, options.create)
   const session = await Session.open(manager)
   try {
     const ready = onTable(entityText, await ensureReady(entityText.declaration, session.query))
-    const result = await findOrCreateRow<Entity>(session, ready, asked)
+    const result = await findOrCreateRow<Entity>(session, ready, asked, deleted && { deleted, position: 0 })
     await finish(session, ready, [result], load)
     return result
   } finally {
@@ -53,7 +57,8 @@ export async function findOrCreate<Entity extends ObjectLiteral>(
 }
 
 /**
- * Returns the row that holds the text, or null. Looks it up by hash, so that the unique index is used.
+ * Returns the row that holds the text, or null. Looks it up by hash, so that the unique index is used. A row that is
+ * deleted softly is found only with the option `withDeleted`, as with `find`.
  *
  * @param values text and scope, and nothing else
  *
@@ -71,6 +76,8 @@ export async function findOneByText<Entity extends ObjectLiteral>(
 ): Promise<Entity | null> {
   checkCallOptions('findOneByText', options)
   const entityText = entityTextOf(manager, entity, options.by)
+  const { withDeleted = false } = options
+  if (withDeleted) requireDeleteDate(entityText, 'withDeleted')
   const load = relationsToLoad(entityText, options)
   refuseOtherProperties(entityText, values)
   const row = rowValues(entityText, values)
@@ -78,7 +85,7 @@ export async function findOneByText<Entity extends ObjectLiteral>(
   try {
     const ready = onTable(entityText, await ensureReady(entityText.declaration, session.query))
     const found = await find(session, ready, row)
-    if (!found || !isOfClass(entityText, found)) return null
+    if (!found || !isOfClass(entityText, found) || (!withDeleted && isDeleted(entityText, found))) return null
     const loaded = hydrate(entityText, session.queryRunner, found) as Entity
     await finish(session, entityText, [{ entity: loaded, created: false }], load)
     return loaded

@@ -3,6 +3,7 @@ import { columnDefaults } from '../sql/catalog'
 import { tableName } from '../sql/text-table'
 import { ensureReady } from '../typeorm/readiness'
 import { byHash, type DistinctRow, inBatches, isMixed } from './batches'
+import type { DeletedOption } from './call-options'
 import { type EntityText, onTable } from './entity-text'
 import { listensToInsert, listensToLoad } from './events'
 import type { FindOrCreateResult } from './find-or-create-row'
@@ -21,12 +22,12 @@ export class PreparedMany<Entity extends ObjectLiteral> {
   /**
    * @param entityText what it selects is what the entities hold
    * @param load undefined: no relations, the eager ones neither
-   * @param updates what happens to the rows that are found. @default nothing
+   * @param rules what happens to the rows that are found. @default nothing
    */
   constructor(
     private readonly entityText: EntityText,
     private readonly load: RelationsToLoad | undefined,
-    private readonly updates?: Updates | undefined,
+    private readonly rules: { readonly updates?: Updates; readonly deleted?: DeletedOption | undefined } = {},
   ) {}
 
   /** Normalizes and hashes one input. */
@@ -38,7 +39,8 @@ export class PreparedMany<Entity extends ObjectLiteral> {
       const known = this.rows.get(asked.row.identity)
       if (known) {
         known.inputs.push(index)
-        if (this.updates) this.rows.set(asked.row.identity, withUpdate(this.entityText, this.updates, known, asked))
+        if (this.rules.updates)
+          this.rows.set(asked.row.identity, withUpdate(this.entityText, this.rules.updates, known, asked))
       } else this.rows.set(asked.row.identity, { inputs: [index], ...asked })
     } catch (error) {
       // A transformer of the user's own may throw anything for one row.
@@ -55,7 +57,8 @@ export class PreparedMany<Entity extends ObjectLiteral> {
       const rows = [...this.rows.values()].sort(byHash)
       // Asked anew by each call: a default that was changed meanwhile counts for a single row at once.
       const defaults = isMixed(rows) ? await columnDefaults(session.query, tableName(declaration.table)) : NO_DEFAULTS
-      const call = { session, entityText, defaults, updates: this.updates, results: this.results }
+      const { updates, deleted = 'return' } = this.rules
+      const call = { session, entityText, defaults, updates, deleted, results: this.results }
       const batches = inBatches(call, rows, (row, error) => {
         writeResult(call, row, { error })
       })

@@ -257,18 +257,22 @@ function insertValue({ dataSource }: EntityText, column: ColumnMetadata, entity:
   return dataSource.driver.preparePersistentValue(value, column)
 }
 
-/** The discriminator of single table inheritance is selected last, where it is no column that `find` would load. */
+/**
+ * What is selected after the columns that `find` would load: the discriminator of single table inheritance, and the
+ * delete date.
+ */
 export function rowShape(
   { metadata, select, declaration, otherTexts, spatial, ready }: ReadyText,
   others: readonly string[],
 ): RowShape {
   const names = select.map(({ databaseName }) => databaseName)
   const discriminator = metadata.discriminatorColumn?.databaseName
-  const hidden = discriminator !== undefined && !names.includes(discriminator)
+  const deleteDate = declaration.table.deleted === undefined ? metadata.deleteDateColumn?.databaseName : undefined
+  const hidden = [discriminator, deleteDate].filter((name) => name !== undefined && !names.includes(name))
   return {
     table: declaration.table,
     others,
-    select: [...names, ...(hidden ? [discriminator] : [])],
+    select: [...names, ...hidden.filter((name) => name !== undefined)],
     types: ready.types,
     spatial,
     otherHashes: new Map(otherTexts.map(({ table }) => [table.hash, table.digest.type])),

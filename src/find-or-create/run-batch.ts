@@ -15,6 +15,8 @@ import {
   groupBy,
 } from './batches'
 import { listensToInsert } from './events'
+import type { DeletedOption } from './call-options'
+import { isDeleted } from './deleted-rows'
 import { findOrCreateRow, type FindOrCreateResult } from './find-or-create-row'
 import { hydrate } from './hydrate'
 import type { Session } from './session'
@@ -28,6 +30,7 @@ export type FindOrCreateManyResult<Entity> = FindOrCreateResult<Entity> | { read
 export interface ManyCall<Entity> extends BatchRules {
   readonly session: Session
   readonly results: FindOrCreateManyResult<Entity>[]
+  readonly deleted: DeletedOption
 }
 
 /** So few rows of which one is refused go one by one. */
@@ -106,7 +109,7 @@ interface BatchAnswer {
   readonly attempts: number
 }
 
-/** @returns the rows that have no answer, or several: what that means is found out one by one */
+/** @returns the rows that have no answer, or several, or one that is deleted and not to be: what that means is found out one by one */
 function takeAnswers<Entity extends ObjectLiteral>(
   call: ManyCall<Entity>,
   items: readonly BatchItem[],
@@ -116,7 +119,8 @@ function takeAnswers<Entity extends ObjectLiteral>(
   const unanswered: BatchItem[] = []
   for (const [index, item] of items.entries()) {
     const [stored, another] = answers.get(index) ?? []
-    if (!stored || another) {
+    const kept = call.deleted === 'return' || !stored || !isDeleted(call.entityText, stored)
+    if (!stored || another || !kept) {
       unanswered.push(item)
       continue
     }
@@ -137,11 +141,12 @@ async function runSingly<Entity extends ObjectLiteral>(
 ): Promise<void> {
   const session = call.session.withSavepoints()
   for (const item of items) {
+    const onDeleted = { deleted: call.deleted, position: item.inputs[0] ?? 0 }
     try {
       const { entityText, updates } = call
       const result = await (updates && updateOf(updates, item.row).length > 0
         ? upsertRow<Entity>(session, entityText, item, updates)
-        : findOrCreateRow<Entity>(session, entityText, item))
+        : findOrCreateRow<Entity>(session, entityText, item, onDeleted))
       writeResult(call, item, result)
     } catch (error) {
       writeError(call, item, error)

@@ -64,7 +64,7 @@ export async function upsertByText<Entity extends ObjectLiteral>(
   if (!Array.isArray(given)) {
     return await upsertOne<Entity>(manager, entityText, askedRow(entityText, given), { load, updates })
   }
-  const prepared = new PreparedMany<Entity>(entityText, load, updates)
+  const prepared = new PreparedMany<Entity>(entityText, load, { updates })
   for (const values of given as readonly DeepPartial<Entity>[]) prepared.add(values)
   return await prepared.run(manager)
 }

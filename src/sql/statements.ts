@@ -147,6 +147,33 @@ export function findStandingStatement(shape: RowShape): Statement<StoredRow> {
   return named(`${selectFound(shape)}\n  FOR KEY SHARE`, parseStoredRow)
 }
 
+/** Columns that a restore writes, by their database names. */
+export interface RestoredColumns {
+  readonly deleted: string
+  readonly version: string | undefined
+  readonly updated: string | undefined
+}
+
+/** Restores the row that holds the text, as TypeORM's `restore()` does; gives nothing where it is not deleted. */
+export function restoreStatement(
+  shape: RowShape,
+  { deleted, version, updated }: RestoredColumns,
+): Statement<StoredRow> {
+  const set = [
+    `${quote(deleted)} = NULL`,
+    ...(version === undefined ? [] : [`${quote(version)} = ${field('t', version)} + 1`]),
+    ...(updated === undefined ? [] : [`${quote(updated)} = CURRENT_TIMESTAMP`]),
+  ]
+  return named(
+    `UPDATE ${tableName(shape.table)} AS t SET ${set.join(', ')}
+WHERE ${holdsText(shape, keyParameter(shape))}
+    AND ${anyNumber(shape.table)}
+    AND ${field('t', deleted)} IS NOT NULL
+RETURNING ${listed(rowHead(CREATED.no, shape, 't'), selectList(shape, 't'))}`,
+    parseStoredRow,
+  )
+}
+
 /**
  * Finds, or inserts at number 0, in one round trip; gives nothing where neither took. The sequence of a generated key
  * is asked only for a row that is inserted.

@@ -102,6 +102,7 @@ function arm(wanted: readonly WantedText[], nth: number): string {
     ...sameScope(table, 't', 'n'),
     `${field('t', table.hash)} OPERATOR(pg_catalog.=)\n      ${hashOf(table, 'n', '\n      || ')}`,
     ...sameText(table, 't', 'n'),
+    ...isLive(table, 't'),
     anyNumber(table),
     ...isLive(table, 't'),
     // A row that this change, or an earlier one of the call, gives another text holds the old one no longer.

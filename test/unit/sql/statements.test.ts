@@ -8,6 +8,7 @@ import {
   findStatement,
   insertColumns,
   keyColumns,
+  restoreStatement,
   type RowShape,
   type Statement,
 } from '../../../src/sql/statements'
@@ -70,6 +71,13 @@ test('where softly deleted rows free their texts, statements look for live rows:
   const batch = (shape: RowShape): Statement<unknown> => findOrCreateManyStatement(batchOf(shape))
   const sql = [...statements, batch].map((statementOf) => `${statementOf(softDeleted).sql};\n`).join('\n')
   await expect(sql).toMatchFileSnapshot('../../golden/ignoring-deleted.sql')
+})
+
+test('a restore writes what the restore of TypeORM writes: the SQL, golden', async () => {
+  const columns = { deleted: 'deletedAt', version: undefined, updated: undefined }
+  const all = { deleted: 'deleted at', version: 'version', updated: 'updatedAt' }
+  const sql = `${restoreStatement(page, columns).sql};\n\n${restoreStatement({ ...scoped, types }, all).sql};\n`
+  await expect(sql).toMatchFileSnapshot('../../golden/restore.sql')
 })
 
 test.each(Object.entries(STATEMENTS))('%s: no line is longer than 120 characters', (_, statementOf) => {

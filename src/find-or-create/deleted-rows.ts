@@ -1,0 +1,83 @@
+import type { EntityMetadata } from 'typeorm'
+import { DeclarationError, TextTakenError } from '../errors'
+import { restoreStatement, type StoredRow } from '../sql/statements'
+import type { DeletedOption } from './call-options'
+import type { EntityText, ReadyText } from './entity-text'
+import { afterRecover, beforeRecover } from './events'
+import { hydrate } from './hydrate'
+import { rowShape, type RowValues } from './row-values'
+import type { Session } from './session'
+
+/** What becomes of a softly deleted row that holds the text. */
+export interface OnDeleted {
+  readonly deleted: DeletedOption
+  /** 0-based position in the call. */
+  readonly position: number
+}
+
+/** The row is given back like any other. */
+export const RETURN: OnDeleted = { deleted: 'return', position: 0 }
+
+/** @throws DeclarationError where no row can be deleted softly and hold its text */
+export function requireDeleteDate({ metadata, declaration }: EntityText, option: string): void {
+  const where = `The option "${option}" of a call for "${declaration.name}" of ${metadata.name}`
+  if (!metadata.deleteDateColumn) {
+    throw new DeclarationError(`${where} needs a @DeleteDateColumn, and there is none. Leave the option out.`)
+  }
+  if (declaration.table.deleted !== undefined) {
+    throw new DeclarationError(`${where}: with ignoreDeleted a deleted row holds no text. Leave the option out.`)
+  }
+}
+
+/** The row was found, and is deleted softly. */
+export function isDeleted({ metadata, declaration, select }: EntityText, { created, columns }: StoredRow): boolean {
+  const { deleteDateColumn } = metadata
+  if (created || !deleteDateColumn || declaration.table.deleted !== undefined) return false
+  const index = select.indexOf(deleteDateColumn)
+  // What is not selected is the last.
+  return (columns[index === -1 ? columns.length - 1 : index] ?? null) !== null
+}
+
+/**
+ * Does with a softly deleted row what the call says; any other is given back.
+ *
+ * @returns undefined where there is none, or someone else restored or deleted it meanwhile
+ * @throws TextTakenError where the call says so
+ * @throws DeclarationError for a row of another class of the table, which stays as it is
+ */
+export async function afterDeletion(
+  session: Session,
+  entityText: ReadyText,
+  found: { readonly stored: StoredRow | undefined; readonly row: RowValues },
+  { deleted, position }: OnDeleted,
+): Promise<StoredRow | undefined> {
+  const { stored, row } = found
+  if (deleted === 'return' || !stored || !isDeleted(entityText, stored)) return stored
+  const entity = hydrate(entityText, session.queryRunner, stored)
+  if (deleted === 'restore') return await restoreRow(session, entityText, row)
+  const { metadata, declaration } = entityText
+  const id = metadata.getEntityIdMap(entity)
+  throw new TextTakenError([{ entity: metadata.name, property: declaration.name, id, row: position }])
+}
+
+/** Subscribers hear of it as of TypeORM's `restore()`, which has no entity either. */
+async function restoreRow(session: Session, entityText: ReadyText, row: RowValues): Promise<StoredRow | undefined> {
+  const { metadata } = entityText
+  const statement = restoreStatement(rowShape(entityText, []), changedColumns(metadata))
+  await beforeRecover(session, entityText)
+  const [restored] = await session.rowsOrRollBack(statement, row.key)
+  if (restored) await afterRecover(session, entityText)
+  return restored
+}
+
+function changedColumns({ deleteDateColumn, versionColumn, updateDateColumn }: EntityMetadata): {
+  readonly deleted: string
+  readonly version: string | undefined
+  readonly updated: string | undefined
+} {
+  return {
+    deleted: deleteDateColumn?.databaseName ?? '',
+    version: versionColumn?.databaseName,
+    updated: updateDateColumn?.databaseName,
+  }
+}
