@@ -87,7 +87,7 @@ async function createMany(writer: Writer, subject: Subject, keys: readonly Key[]
 }
 
 /** Takes a result into account: whose row it is, and whether it was created before. */
-function take(writer: Writer, subject: Subject, key: Key, result: FindOrCreateResult<StressEntity>): void {
+export function take(writer: Writer, subject: Subject, key: Key, result: FindOrCreateResult<StressEntity>): void {
   const { client, journal } = writer
   const { entity, created, attempts } = result
   journal.event(client, `${created ? 'created' : 'found'} ${entity.id} ${JSON.stringify(key)}, attempt ${attempts}`)
@@ -107,7 +107,7 @@ function verify({ journal }: Writer, subject: Subject, { text, tenant }: Key, en
  * Of calls on one transaction one may be told that it is aborted, and the others then meet an aborted one: what counts
  * is the first cause.
  */
-function throwFirst(errors: readonly unknown[]): void {
+export function throwFirst(errors: readonly unknown[]): void {
   if (errors.length === 0) return
   throw errors.find((error) => outcomeOf(error) !== '25P02') ?? errors[0]
 }

@@ -5,10 +5,12 @@ import { insertActions } from './insert'
 import { removeActions } from './remove'
 import { typeormActions } from './typeorm'
 import { updateActions } from './update'
+import { upsertActions } from './upsert'
 
 /** Every kind of write. */
 export const ACTIONS: readonly Action[] = [
   ...findOrCreateActions,
+  ...upsertActions,
   ...typeormActions,
   ...insertActions,
   ...updateActions,
