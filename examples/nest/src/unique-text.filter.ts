@@ -11,8 +11,17 @@ export class UniqueTextFilter extends BaseExceptionFilter {
 }
 
 /** With the id, a client can link to the row that holds the text; leave it out where rows are not for everyone. */
-const conflict = ({ message, taken }: TextTakenError) =>
-  new ConflictException({ message, taken: taken.map(({ property, id }) => ({ property, id: id?.['id'] })) })
+function conflict({ message, taken }: TextTakenError): ConflictException {
+  const holders = taken.map(({ property, id }) => ({ property, id: id?.['id'] }))
+  return new ConflictException({ statusCode: 409, error: 'Conflict', message, taken: holders })
+}
 
-const unprocessable = ({ message, property, reason }: TextRejectedError) =>
-  new UnprocessableEntityException({ message, property, reason })
+function unprocessable({ message, property, reason }: TextRejectedError): UnprocessableEntityException {
+  return new UnprocessableEntityException({
+    statusCode: 422,
+    error: 'Unprocessable Entity',
+    message,
+    property,
+    reason,
+  })
+}

@@ -58,9 +58,14 @@ describe('POST /bookmarks', () => {
 
   test('a URL that is taken is a conflict, however it is spelt', async () => {
     const { id } = await given('https://example.com/', 'first')
-    expect(await create('HTTPS://EXAMPLE.com:443', 'second')).toMatchObject({
+    expect(await create('HTTPS://EXAMPLE.com:443', 'second')).toEqual({
       status: 409,
-      body: { taken: [{ property: 'url', id }] },
+      body: {
+        statusCode: 409,
+        error: 'Conflict',
+        message: expect.stringContaining('"url"'),
+        taken: [{ property: 'url', id }],
+      },
     })
   })
 
@@ -128,6 +133,16 @@ describe('PATCH /bookmarks/:id', () => {
     expect(await send('PATCH', `/${bookmark.id}`, { name: 'new name' })).toEqual(renamed)
     expect(await send('GET', `/${bookmark.id}`)).toEqual(renamed)
     await given('https://example.com/2', 'old')
+  })
+
+  test('a name that is taken is a conflict, and changes nothing', async () => {
+    const first = await given('https://example.com/1', 'first')
+    const second = await given('https://example.com/2', 'second')
+    expect(await send('PATCH', `/${second.id}`, { name: 'first' })).toMatchObject({
+      status: 409,
+      body: { taken: [{ property: 'name', id: first.id }] },
+    })
+    expect(await send('GET', `/${second.id}`)).toEqual({ status: 200, body: second })
   })
 
   test('nobody can be renamed', async () => {

@@ -1,10 +1,11 @@
-import { Injectable, NotFoundException } from '@nestjs/common'
+import { Injectable } from '@nestjs/common'
 import { InjectRepository } from '@nestjs/typeorm'
 import { Repository } from 'typeorm'
-import { insertOrFail } from 'typeorm-unique-text'
+import { insertOrFail, updateOrFail } from 'typeorm-unique-text'
 import { Bookmark } from './bookmark.entity.js'
 import type { CreateBookmark, ListBookmarks } from './bookmarks.dto.js'
 
+/** Catches nothing, and asks for nothing before it writes: filters make answers of the errors. */
 @Injectable()
 export class BookmarksService {
   constructor(@InjectRepository(Bookmark) private readonly bookmarks: Repository<Bookmark>) {}
@@ -14,21 +15,19 @@ export class BookmarksService {
     return await insertOrFail(this.bookmarks.manager, Bookmark, values)
   }
 
+  /** @throws TextTakenError, EntityNotFoundError */
+  async rename(id: number, name: string): Promise<Bookmark> {
+    return await updateOrFail(this.bookmarks.manager, Bookmark, id, { name })
+  }
+
   /** A URL is found by index, however it is spelt. */
   async list({ url, take, skip }: ListBookmarks): Promise<Bookmark[]> {
     const where = url === undefined ? {} : { url }
     return await this.bookmarks.find({ where, order: { id: 'ASC' }, take, skip })
   }
 
+  /** @throws EntityNotFoundError */
   async find(id: number): Promise<Bookmark> {
-    const bookmark = await this.bookmarks.findOneBy({ id })
-    if (!bookmark) throw new NotFoundException(`There is no bookmark ${id}.`)
-    return bookmark
-  }
-
-  /** @throws TextTakenError where another bookmark has the name */
-  async rename(id: number, name: string): Promise<Bookmark> {
-    const bookmark = await this.find(id)
-    return await this.bookmarks.save(Object.assign(bookmark, { name }))
+    return await this.bookmarks.findOneByOrFail({ id })
   }
 }
