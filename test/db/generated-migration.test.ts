@@ -50,7 +50,9 @@ test('the committed migration is what is generated', async () => {
   const migration = new CreateUrls1795255200000()
   await migration.up(recorder(committed.up))
   await migration.down(recorder(committed.down))
-  expect(committed).toEqual({ up, down })
+  // TypeORM 0.3 sets two spaces before the columns of an index.
+  const evenly = (list: readonly string[]): string[] => list.map((one) => one.replaceAll('  ("', ' ("'))
+  expect({ up: evenly(committed.up), down: evenly(committed.down) }).toEqual({ up: evenly(up), down: evenly(down) })
 })
 
 test.each([

@@ -2,6 +2,7 @@ import {
   Column,
   DataSource,
   Entity,
+  getMetadataArgsStorage,
   EntitySchema,
   Index,
   JoinColumn,
@@ -230,11 +231,22 @@ test('other indexes over the text are the business of their user', async () => {
     @Index({ where: 'length(url) < 100' }) @UniqueText() url!: string
     @Index() @UniqueText() @Column({ type: 'varchar', length: 100 }) code!: string
     @Index('by_hand', { synchronize: false }) @UniqueText() title!: string
-    @Index({ type: 'hash' }) @UniqueText() hashed!: string
     @Index({ spatial: true }) @UniqueText() searched!: string
     @Index() @UniqueText() @Column({ type: 'varchar', length: 650 }) longest!: string
   }
   await initialise(Page)
+})
+
+test('a hash index over the text is too, where TypeORM makes one of it and no btree', async () => {
+  @Entity()
+  class Page {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @Index({ type: 'hash' }) @UniqueText() url!: string
+  }
+  const refused = await initialise(Page).catch((error: unknown) => error)
+  // TypeORM 0.3 knows no types of indexes.
+  const makesBtree = !getMetadataArgsStorage().indices.some((index) => 'type' in index)
+  expect(refused instanceof DeclarationError).toBe(makesBtree)
 })
 
 class Some {

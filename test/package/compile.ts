@@ -1,7 +1,14 @@
 import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import path from 'node:path'
-import { type CommandResult, listFiles, makeProject, type Project, type Workspace } from './workspace'
+import {
+  type CommandResult,
+  type Installation,
+  listFiles,
+  makeProject,
+  type Project,
+  type Workspace,
+} from './workspace'
 
 /** Versions of the compiler, and where each is. */
 export const COMPILERS = {
@@ -47,7 +54,17 @@ export interface Compiled {
 export async function compile(
   workspace: Workspace,
   name: string,
-  { mode, version, databaseUrl, peers = 'current' }: CompileOptions,
+  { version, peers = 'current', ...options }: CompileOptions,
+): Promise<Compiled> {
+  const compiler = path.join(workspace.folder, COMPILERS[version])
+  return await compileWith(workspace[peers], name, { ...options, version, compiler })
+}
+
+/** The same with any compiler, wherever it is. */
+export async function compileWith(
+  installation: Installation,
+  name: string,
+  { mode, version, databaseUrl = '', compiler }: CompilerOptions,
 ): Promise<Compiled> {
   const { type, ...modules } = MODES[mode]
   const compilerOptions = {
@@ -63,10 +80,10 @@ export async function compile(
     esModuleInterop: true,
     experimentalDecorators: true,
     // All declarations are looked at by the fast one; what another cannot read in ours, `types.ts` shows.
-    skipLibCheck: version !== '7.0',
+    skipLibCheck: !version.startsWith('7'),
     types: ['node'],
   }
-  const project = await makeProject(workspace[peers], name, {
+  const project = await makeProject(installation, name, {
     fixture: 'ts',
     databaseUrl,
     files: {
@@ -74,7 +91,7 @@ export async function compile(
       'tsconfig.json': JSON.stringify({ compilerOptions, include: ['src'] }),
     },
   })
-  const result = await project.run('node', [path.join(workspace.folder, COMPILERS[version]), '-p', '.'])
+  const result = await project.run('node', [compiler, '-p', '.'])
   return { project, result, esm: type === 'module' }
 }
 
@@ -84,6 +101,14 @@ export interface CompileOptions {
   readonly databaseUrl: string
   /** @default 'current' */
   readonly peers?: 'current' | 'oldest'
+}
+
+interface CompilerOptions {
+  readonly mode: Mode
+  readonly version: string
+  readonly databaseUrl?: string
+  /** Path of its `tsc`. */
+  readonly compiler: string
 }
 
 /** Equal for equal programs, which need not be run twice. */

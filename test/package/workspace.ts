@@ -143,7 +143,8 @@ export function succeed(result: CommandResult): CommandResult {
   return result
 }
 
-async function pack(folder: string): Promise<string> {
+/** Packs a built copy of the checkout. */
+export async function pack(folder: string): Promise<string> {
   const copy = path.join(folder, 'build')
   await mkdir(copy)
   const wanted = /^(?:src|scripts|docs|package\.json|tsconfig(?:\.build)?\.json|[A-Z]+(?:\.md)?)$/
@@ -161,7 +162,8 @@ async function unpack(tarball: string, folder: string): Promise<void> {
   succeed(await execute('tar', ['-xzf', tarball, '--strip-components', '1'], { cwd: folder }))
 }
 
-async function install(folder: string, packages: readonly string[]): Promise<Installation> {
+/** Installs packages in a new folder, as a user would. */
+export async function install(folder: string, packages: readonly string[]): Promise<Installation> {
   await mkdir(folder)
   await writeFile(path.join(folder, 'package.json'), '{ "private": true }')
   await npm(folder, ['install', ...packages])
@@ -174,7 +176,8 @@ async function ownVersions(): Promise<string[]> {
   return await Promise.all(names.map(ownVersion))
 }
 
-async function ownVersion(name: string): Promise<string> {
+/** A package at the version that this checkout has. */
+export async function ownVersion(name: string): Promise<string> {
   const { default: manifest } = (await import(path.join(checkout, 'node_modules', name, 'package.json'), {
     with: { type: 'json' },
   })) as { default: { version: string } }

