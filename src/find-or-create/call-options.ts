@@ -60,6 +60,13 @@ export interface FindOrCreateManyOptions<Entity = ObjectLiteral>
 export interface FindOneByTextOptions<Entity = ObjectLiteral> extends ByOptions<Entity>, LoadOptions<Entity> {
   /** Find the row also if it is deleted softly. @default false, as with `find` */
   readonly withDeleted?: boolean
+  /**
+   * Read from a replica, where the DataSource has some (`replication`). It may not have the latest rows yet. A manager
+   * with a connection of its own, as in a transaction, reads there all the same.
+   *
+   * @default false
+   */
+  readonly replica?: boolean
 }
 
 /** Options of `upsertByText`. */
@@ -86,6 +93,12 @@ interface Rule {
   readonly expected: string
 }
 
+const isBoolean = (value: unknown): boolean => typeof value === 'boolean'
+const isStrings = (value: unknown): boolean => Array.isArray(value) && value.every((one) => typeof one === 'string')
+/** Not a promise, for instance: a function was called that should have been passed. */
+const isValues = (value: unknown): boolean =>
+  typeof value === 'object' && value !== null && !Array.isArray(value) && !('then' in value)
+
 /** Every option of a call, whichever takes it. */
 type OptionName =
   | 'by'
@@ -94,6 +107,7 @@ type OptionName =
   | 'withDeleted'
   | 'relations'
   | 'relationLoadStrategy'
+  | 'replica'
   | 'update'
   | 'skipUpdateIfNoValuesChanged'
 
@@ -106,31 +120,25 @@ const RULES: Readonly<Record<OptionName, Rule>> = {
     expected: 'an object with values, or a function that returns one',
   },
   deleted: { takes: (value) => DELETED.includes(value), expected: `one of ${DELETED.join(', ')}` },
-  withDeleted: { takes: (value) => typeof value === 'boolean', expected: 'true or false' },
+  withDeleted: { takes: isBoolean, expected: 'true or false' },
   relations: {
-    takes: (value) => (Array.isArray(value) ? value.every((path) => typeof path === 'string') : isValues(value)),
+    takes: (value) => isStrings(value) || isValues(value),
     expected: 'an object as find() takes it, or a list of paths',
   },
   relationLoadStrategy: { takes: (value) => value === 'join' || value === 'query', expected: "'join' or 'query'" },
-  update: {
-    takes: (value) => Array.isArray(value) && value.every((one) => typeof one === 'string'),
-    expected: 'a list of property names',
-  },
-  skipUpdateIfNoValuesChanged: { takes: (value) => typeof value === 'boolean', expected: 'true or false' },
+  replica: { takes: isBoolean, expected: 'true or false' },
+  update: { takes: isStrings, expected: 'a list of property names' },
+  skipUpdateIfNoValuesChanged: { takes: isBoolean, expected: 'true or false' },
 }
 
 const LOAD = ['relations', 'relationLoadStrategy'] as const
-
-/** Not a promise, for instance: a function was called that should have been passed. */
-const isValues = (value: unknown): boolean =>
-  typeof value === 'object' && value !== null && !Array.isArray(value) && !('then' in value)
 
 type Operation = 'findOrCreate' | 'findOrCreateMany' | 'findOneByText' | 'upsertByText'
 
 const TAKEN: Readonly<Record<Operation, readonly OptionName[]>> = {
   findOrCreate: ['by', 'create', 'deleted', ...LOAD],
   findOrCreateMany: ['by', 'deleted', ...LOAD],
-  findOneByText: ['by', 'withDeleted', ...LOAD],
+  findOneByText: ['by', 'withDeleted', 'replica', ...LOAD],
   upsertByText: ['by', 'update', 'skipUpdateIfNoValuesChanged', ...LOAD],
 }
 

@@ -1,5 +1,5 @@
 import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
-import { DeclarationError } from '../errors'
+import { DeclarationError, TextRejectedError } from '../errors'
 import { ensureReady } from '../typeorm/readiness'
 import { find } from './attempt'
 import { checkCallOptions, type FindOneByTextOptions, type FindOrCreateOptions } from './call-options'
@@ -10,7 +10,7 @@ import { hydrate, isOfClass } from './hydrate'
 import { askedRow } from './late-row'
 import { finish, relationsToLoad } from './load-relations'
 import { requireObject } from './refused-input'
-import { rowValues } from './row-values'
+import { rowValues, type RowValues } from './row-values'
 import { Session } from './session'
 
 export type { FindOrCreateResult } from './find-or-create-row'
@@ -57,15 +57,17 @@ export async function findOrCreate<Entity extends ObjectLiteral>(
 }
 
 /**
- * Returns the row that holds the text, or null. Looks it up by hash, so that the unique index is used. A row that is
- * deleted softly is found only with the option `withDeleted`, as with `find`.
+ * Returns the row that holds the text, or null. Looks it up by hash, so that the unique index is used. No row can hold a
+ * text that the normalizer refuses, and none holds null. A row that is deleted softly is found only with the option
+ * `withDeleted`, as with `find`.
  *
  * @param values text and scope, and nothing else
  *
  * @example
  * const page = await findOneByText(manager, Page, { url: 'http://example.com/' })
  *
- * @throws TextRejectedError, SchemaDriftError, UnsupportedDatabaseError, DuplicateTextError
+ * @throws TextRejectedError only for what is no text: a number, or a property that is missing
+ * @throws SchemaDriftError, UnsupportedDatabaseError, DuplicateTextError
  * @throws DeclarationError also for a property that is neither text nor scope
  */
 export async function findOneByText<Entity extends ObjectLiteral>(
@@ -80,8 +82,9 @@ export async function findOneByText<Entity extends ObjectLiteral>(
   if (withDeleted) requireDeleteDate(entityText, 'withDeleted')
   const load = relationsToLoad(entityText, options)
   refuseOtherProperties(entityText, values)
-  const row = rowValues(entityText, values)
-  const session = await Session.open(manager)
+  const row = lookedUp(entityText, values)
+  if (!row) return null
+  const session = await Session.open(manager, options.replica ? 'slave' : 'master')
   try {
     const ready = onTable(entityText, await ensureReady(entityText.declaration, session.query))
     const found = await find(session, ready, row)
@@ -92,6 +95,25 @@ export async function findOneByText<Entity extends ObjectLiteral>(
   } finally {
     await session.close()
   }
+}
+
+/** @returns undefined for a text that no row can hold */
+function lookedUp(entityText: EntityText, values: ObjectLiteral): RowValues | undefined {
+  try {
+    return rowValues(entityText, values)
+  } catch (error) {
+    if (error instanceof TextRejectedError && isText(entityText, values)) return undefined
+    throw error
+  }
+}
+
+/** Of what type the text is: another than a string shows a mistake in the program, and not in its data. */
+function isText({ declaration: { text } }: EntityText, values: ObjectLiteral): boolean {
+  return text.every(({ column, transformed }) => {
+    const given: unknown = column.getEntityValue(values)
+    if (given === undefined) return text.length > 1
+    return given === null || typeof given === 'string' || transformed
+  })
 }
 
 /** A condition that is ignored would give a row that the caller did not ask for. */

@@ -4,6 +4,7 @@ import {
   QueryFailedError,
   type QueryRunner,
   QueryRunnerAlreadyReleasedError,
+  type ReplicationMode,
 } from 'typeorm'
 import { TransactionAbortedError, UnsupportedDatabaseError } from '../errors'
 import { endsConnection, isSerializationError } from '../sql/sqlstate'
@@ -18,6 +19,8 @@ import {
   orRollBack,
   type PgClient,
   type PgResult,
+  requireTransaction,
+  rollbacksOn,
   takeTurn,
   watchForLoss,
 } from './shared-connection'
@@ -32,6 +35,8 @@ interface SessionOptions {
   readonly savepoints: boolean
   /** On the connection before the operation began. */
   readonly rollbacks: number
+  /** Where a connection of our own comes from. */
+  readonly mode: ReplicationMode
 }
 
 /** Sends a statement of several that stand together. */
@@ -47,14 +52,18 @@ export class Session {
     private readonly options: SessionOptions,
   ) {}
 
-  /** Takes the manager's own connection, or will take one from the pool for the first statement. */
-  static async open(manager: EntityManager): Promise<Session> {
+  /**
+   * Takes the manager's own connection, or will take one from the pool for the first statement.
+   *
+   * @param mode of a connection from the pool; `slave` is TypeORM's word for a replica
+   */
+  static async open(manager: EntityManager, mode: ReplicationMode = 'master'): Promise<Session> {
     const dataSource = dataSourceOf(manager)
     const given = manager.queryRunner
     const rollbacks = given ? rollbacksOn(given) : 0
     const inTransaction = given !== undefined && (given.isTransactionActive || (await isInRawTransaction(given)))
-    const options = { shared: given !== undefined, inTransaction, savepoints: false, rollbacks }
-    return new Session(given ?? dataSource.createQueryRunner('master'), dataSource, options)
+    const options = { shared: given !== undefined, inTransaction, savepoints: false, rollbacks, mode }
+    return new Session(given ?? dataSource.createQueryRunner(mode), dataSource, options)
   }
 
   get queryRunner(): QueryRunner {
@@ -77,7 +86,7 @@ export class Session {
   async letGo(): Promise<void> {
     if (this.options.shared) return
     await this.runner.release()
-    this.runner = this.dataSource.createQueryRunner('master')
+    this.runner = this.dataSource.createQueryRunner(this.options.mode)
   }
 
   /** The same connection, whose transaction stays usable whatever fails. */
@@ -154,17 +163,14 @@ export class Session {
    */
   async byTypeOrm<T>(run: (queryRunner: QueryRunner) => Promise<T>): Promise<T> {
     this.requireOwn()
+    const query = (...args: Parameters<QueryRunner['query']>): Promise<unknown> => this.queryOrRollBack(...args)
+    const behindSavepoints = Object.create(this.runner, { query: { value: query } }) as QueryRunner
     try {
-      return await run(this.inTransaction ? this.behindSavepoints() : this.runner)
+      return await run(this.inTransaction ? behindSavepoints : this.runner)
     } catch (error) {
       if (error instanceof QueryFailedError) await this.told(error.driverError)
       throw error
     }
-  }
-
-  private behindSavepoints(): QueryRunner {
-    const query = (...args: Parameters<QueryRunner['query']>): Promise<unknown> => this.queryOrRollBack(...args)
-    return Object.create(this.runner, { query: { value: query } }) as QueryRunner
   }
 
   private async takeTurn(): Promise<() => void> {
@@ -275,8 +281,7 @@ export class Session {
     const { shared, inTransaction, rollbacks } = this.options
     if (!shared) return
     if (this.runner.isReleased) throw lossOf(this.runner) ?? new QueryRunnerAlreadyReleasedError()
-    if (inTransaction && rollbacksOn(this.runner) !== rollbacks)
-      throw new TransactionAbortedError(undefined, ROLLED_BACK)
+    if (inTransaction) requireTransaction(this.runner, rollbacks)
   }
 
   /**
@@ -290,10 +295,6 @@ export class Session {
     if (isPgClient(client)) void client.end()
   }
 }
-
-const ROLLED_BACK = 'it was rolled back while this call was under way: await every call before you end a transaction'
-
-const rollbacksOn = (queryRunner: QueryRunner): number => registry.rollbacks.get(queryRunner) ?? 0
 
 const isOurs = (error: Error): boolean =>
   error instanceof TransactionAbortedError || error instanceof QueryRunnerAlreadyReleasedError

@@ -1,6 +1,8 @@
 import type { QueryRunner } from 'typeorm'
+import { TransactionAbortedError } from '../errors'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { type Brackets, insideTransaction, ownTransaction, savepoint, type WireRow } from '../sql/statements'
+import { registry } from '../typeorm/registry'
 
 /** A statement as `pg` takes it. */
 export interface PgQuery {
@@ -188,3 +190,12 @@ export async function isInRawTransaction(queryRunner: QueryRunner): Promise<bool
     throw error
   }
 }
+
+export const rollbacksOn = (queryRunner: QueryRunner): number => registry.rollbacks.get(queryRunner) ?? 0
+
+/** @throws TransactionAbortedError if it is not the one any more that began after so many rollbacks */
+export function requireTransaction(queryRunner: QueryRunner, rollbacks: number): void {
+  if (rollbacksOn(queryRunner) !== rollbacks) throw new TransactionAbortedError(undefined, ROLLED_BACK)
+}
+
+const ROLLED_BACK = 'it was rolled back while this call was under way: await every call before you end a transaction'
