@@ -173,7 +173,11 @@ test("a hash index of the user's own is left to TypeORM", async () => {
 test('lookup takes hash, and a text of one column', () => {
   expect(() => page({ lookup: 'btree' as 'hash' })).toThrow("@UniqueText on Page.url: lookup must be 'hash'.")
   expect(() => {
-    UniqueText({ as: 'both', columns: ['host', 'path'], lookup: 'hash' })(class Link {})
+    UniqueText({ as: 'both', columns: ['host', 'path'], lookup: 'hash' })(
+      class Link {
+        host!: string
+      },
+    )
   }).toThrow('@UniqueText on Link: lookup is for a text of one column. Remove it; use textCondition() in SQL.')
   expect(() => page({ lookup: 'btree' as 'hash' })).toThrow(DeclarationError)
 })

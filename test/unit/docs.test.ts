@@ -1,0 +1,33 @@
+import { readdir, readFile } from 'node:fs/promises'
+import path from 'node:path'
+import { expect, test } from 'vitest'
+
+const ROOT = path.resolve(import.meta.dirname, '../..')
+
+/** Names of tests in a table of docs/typeorm.md: what stands in backticks in a column that is headed `test`. */
+async function namedTests(): Promise<string[]> {
+  const lines = (await readFile(path.join(ROOT, 'docs/typeorm.md'), 'utf8')).split('\n')
+  const names: string[] = []
+  let last = false
+  for (const line of lines) {
+    if (!line.startsWith('|')) last = false
+    else if (/\| *tests? *\|$/.test(line)) last = true
+    else if (last) names.push(...[...(cellsOf(line).at(-1) ?? '').matchAll(/`([^`]+)`/g)].map(([, name = '']) => name))
+  }
+  return names
+}
+
+const cellsOf = (line: string): string[] => line.split('|').slice(1, -1)
+
+async function sourcesOf(folder: string): Promise<string> {
+  const files = (await readdir(folder, { recursive: true })).filter((file) => file.endsWith('.test.ts'))
+  const sources = await Promise.all(files.map(async (file) => await readFile(path.join(folder, file), 'utf8')))
+  return sources.join('\n')
+}
+
+test('every test that docs/typeorm.md names is there', async () => {
+  const [names, sources] = [await namedTests(), await sourcesOf(path.join(ROOT, 'test/db'))]
+  const missing = names.filter((name) => !['test', 'it'].some((call) => sources.includes(`${call}('${name}'`)))
+  expect(names.length).toBeGreaterThan(15)
+  expect(missing).toEqual([])
+})
