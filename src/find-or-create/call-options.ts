@@ -38,9 +38,31 @@ export interface DeletedOptions {
   readonly deleted?: DeletedOption
 }
 
+/** A tree of relations to load, of which some are also found or created. */
+type NestedRelations<Entity> = {
+  readonly [Name in keyof Entity]?:
+    | 'findOrCreate'
+    | (Name extends keyof FindOptionsRelations<Entity> ? FindOptionsRelations<Entity>[Name] : never)
+}
+
+/** What becomes of the relations of a row that is found or created. */
+export interface NestedOptions<Entity = ObjectLiteral> extends Omit<LoadOptions<Entity>, 'relations'> {
+  /**
+   * Relations to load, as `find` has it.
+   *
+   * `'findOrCreate'` for one of them, or in place of them all: new objects that the values bring there, and all that
+   * these bring, become rows too. Those whose class has a unique text are found or created by it, others are saved. They
+   * stand on the result. A row that is found is left alone with its relations, and nothing is created for it; the
+   * result has those that stand.
+   *
+   * @default eager relations are loaded, and a new object in a relation is refused
+   */
+  readonly relations?: LoadOptions<Entity>['relations'] | NestedRelations<Entity> | 'findOrCreate'
+}
+
 /** Options of `findOrCreate`. */
 export interface FindOrCreateOptions<Entity = ObjectLiteral>
-  extends ByOptions<Entity>, LoadOptions<Entity>, DeletedOptions {
+  extends ByOptions<Entity>, NestedOptions<Entity>, DeletedOptions {
   /**
    * Values that are used only when the row is created, beside those that the row is asked for with; or a function that
    * returns them. It is called only when the row is missing, once whatever the number of attempts, and while neither a
@@ -54,7 +76,7 @@ export interface FindOrCreateOptions<Entity = ObjectLiteral>
 
 /** Options of `findOrCreateMany`. */
 export interface FindOrCreateManyOptions<Entity = ObjectLiteral>
-  extends ByOptions<Entity>, LoadOptions<Entity>, DeletedOptions {}
+  extends ByOptions<Entity>, NestedOptions<Entity>, DeletedOptions {}
 
 /** Options of `findOneByText`. */
 export interface FindOneByTextOptions<Entity = ObjectLiteral> extends ByOptions<Entity>, LoadOptions<Entity> {
@@ -122,7 +144,7 @@ const RULES: Readonly<Record<OptionName, Rule>> = {
   deleted: { takes: (value) => DELETED.includes(value), expected: `one of ${DELETED.join(', ')}` },
   withDeleted: { takes: isBoolean, expected: 'true or false' },
   relations: {
-    takes: (value) => isStrings(value) || isValues(value),
+    takes: (value) => value === FIND_OR_CREATE || isStrings(value) || isValues(value),
     expected: 'an object as find() takes it, or a list of paths',
   },
   relationLoadStrategy: { takes: (value) => value === 'join' || value === 'query', expected: "'join' or 'query'" },
@@ -132,6 +154,14 @@ const RULES: Readonly<Record<OptionName, Rule>> = {
 }
 
 const LOAD = ['relations', 'relationLoadStrategy'] as const
+
+/** In place of the relations, or of one. */
+const FIND_OR_CREATE = 'findOrCreate'
+
+/** Whether relations are to be found or created, and not only loaded. */
+export const namesFindOrCreate = (relations: unknown): boolean =>
+  relations === FIND_OR_CREATE ||
+  (typeof relations === 'object' && relations !== null && Object.values(relations).some(namesFindOrCreate))
 
 type Operation = 'findOrCreate' | 'findOrCreateMany' | 'findOneByText' | 'upsertByText'
 
@@ -157,6 +187,9 @@ export function checkCallOptions(operation: Operation, options: object): void {
       throw new DeclarationError(`${operation}(): there is no option "${name}". It takes ${taken.join(', ')}.`)
     }
     const { takes, expected } = RULES[name as OptionName]
-    if (value !== undefined && !takes(value)) throw new DeclarationError(`${operation}(): ${name} must be ${expected}.`)
+    const nested = name === 'relations' && !operation.startsWith(FIND_OR_CREATE) && namesFindOrCreate(value)
+    if (value !== undefined && (nested || !takes(value))) {
+      throw new DeclarationError(`${operation}(): ${name} must be ${expected}.`)
+    }
   }
 }

@@ -1,9 +1,11 @@
 import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
 import { requireArray } from './call-arguments'
-import { checkCallOptions, type FindOrCreateManyOptions } from './call-options'
+import { checkCallOptions, type FindOrCreateManyOptions, type LoadOptions } from './call-options'
 import { requireDeleteDate } from './deleted-rows'
-import { entityTextOf } from './entity-text'
+import { type EntityText, entityTextOf } from './entity-text'
 import { relationsToLoad } from './load-relations'
+import { findOrCreateNested, nestedCall } from './nested'
+import { withPromised } from './nested-values'
 import { PreparedMany } from './prepared-many'
 import type { FindOrCreateManyResult } from './run-batch'
 
@@ -37,7 +39,23 @@ export async function findOrCreateMany<Entity extends ObjectLiteral>(
   const entityText = entityTextOf(manager, entity, options.by)
   const { deleted } = options
   if (deleted !== undefined && deleted !== 'return') requireDeleteDate(entityText, 'deleted')
-  const prepared = new PreparedMany<Entity>(entityText, relationsToLoad(entityText, options), { deleted })
-  for (const values of inputs) prepared.add(values)
+  const nested = nestedCall(manager, entityText, options)
+  if (nested) return (await findOrCreateNested(nested, inputs)) as FindOrCreateManyResult<Entity>[]
+  const load = relationsToLoad(entityText, options as LoadOptions)
+  const prepared = new PreparedMany<Entity>(entityText, load, { deleted })
+  if (entityText.metadata.lazyRelations.length > 0) await addPromised(prepared, entityText, inputs)
+  else for (const values of inputs) prepared.add(values)
   return await prepared.run(manager)
+}
+
+async function addPromised<Entity extends ObjectLiteral>(
+  prepared: PreparedMany<Entity>,
+  { metadata }: EntityText,
+  inputs: readonly DeepPartial<Entity>[],
+): Promise<void> {
+  const settled = await Promise.allSettled(inputs.map((values) => withPromised(metadata, values)))
+  for (const one of settled) {
+    if (one.status === 'fulfilled') prepared.add(one.value)
+    else prepared.refuse(one.reason)
+  }
 }

@@ -2,13 +2,15 @@ import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'ty
 import { DeclarationError, TextRejectedError } from '../errors'
 import { ensureReady } from '../typeorm/readiness'
 import { find } from './attempt'
-import { checkCallOptions, type FindOneByTextOptions, type FindOrCreateOptions } from './call-options'
+import { checkCallOptions, type FindOneByTextOptions, type FindOrCreateOptions, type LoadOptions } from './call-options'
 import { isDeleted, requireDeleteDate } from './deleted-rows'
 import { type EntityText, entityTextOf, onTable } from './entity-text'
 import { findOrCreateRow, type FindOrCreateResult } from './find-or-create-row'
 import { hydrate, isOfClass } from './hydrate'
 import { askedRow } from './late-row'
 import { finish, relationsToLoad } from './load-relations'
+import { findOrCreateOneNested, nestedCall } from './nested'
+import { withPromised } from './nested-values'
 import { requireObject } from './refused-input'
 import { rowValues, type RowValues } from './row-values'
 import { Session } from './session'
@@ -41,10 +43,14 @@ export async function findOrCreate<Entity extends ObjectLiteral>(
 ): Promise<FindOrCreateResult<Entity>> {
   checkCallOptions('findOrCreate', options)
   const entityText = entityTextOf(manager, entity, options.by)
-  const load = relationsToLoad(entityText, options)
   const { deleted } = options
   if (deleted !== undefined && deleted !== 'return') requireDeleteDate(entityText, 'deleted')
-  const asked = askedRow(entityText, values, options.create)
+  const nested = nestedCall(manager, entityText, options)
+  if (nested) return await findOrCreateOneNested<Entity>(nested, values, options.create)
+  const load = relationsToLoad(entityText, options as LoadOptions)
+  const { lazyRelations } = entityText.metadata
+  const given = lazyRelations.length > 0 ? await withPromised(entityText.metadata, values) : values
+  const asked = askedRow(entityText, given, options.create)
   const session = await Session.open(manager)
   try {
     const ready = onTable(entityText, await ensureReady(entityText.declaration, session.query))

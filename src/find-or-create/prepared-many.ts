@@ -48,6 +48,11 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     }
   }
 
+  /** An input that could not even be read. */
+  refuse(error: unknown): void {
+    this.results.push({ error })
+  }
+
   async run(manager: EntityManager): Promise<FindOrCreateManyResult<Entity>[]> {
     if (this.rows.size === 0) return this.results
     const session = await Session.open(manager)

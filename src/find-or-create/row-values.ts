@@ -45,16 +45,30 @@ export type KeyValues = Pick<RowValues, 'key' | 'hash' | 'identity'>
 export function keyValues(entityText: EntityText, entity: ObjectLiteral): KeyValues {
   const { declaration } = entityText
   const scope = declaration.scope.map((column) => scopeValue(entityText, column, entity))
-  const texts = declaration.text.map((part) => textValue(entityText, part, entity))
-  if (texts.every((text) => text === null)) {
-    throw new TextRejectedError({ property: declaration.name, reason: 'it is null, and only a text can be looked up' })
-  }
+  const texts = textsOf(entityText, entity)
   const hash = declaration.table.digest.js(composedText(declaration.table, texts))
   const [only] = texts
   const single = scope.length === 0 && texts.length === 1 && typeof only === 'string'
   // By the texts that are sent, for a scope may be a BigInt. Scopes that are stored alike can still differ here.
   const identity = single ? only : JSON.stringify([scope.map((value) => parameterText(value)), texts])
   return { key: [...scope, ...texts, hash], hash, identity }
+}
+
+function textsOf(entityText: EntityText, entity: ObjectLiteral): (string | null)[] {
+  const { declaration } = entityText
+  const texts = declaration.text.map((part) => textValue(entityText, part, entity))
+  if (texts.some((text) => text !== null)) return texts
+  throw new TextRejectedError({ property: declaration.name, reason: 'it is null, and only a text can be looked up' })
+}
+
+/**
+ * What can be said of a row to be created whose scope is not known yet.
+ *
+ * @throws TextRejectedError, DeclarationError
+ */
+export function checkUnscoped(entityText: EntityText, given: ObjectLiteral): void {
+  requireInsertable(entityText, given)
+  textsOf(entityText, normalized(entityText, given))
 }
 
 /**

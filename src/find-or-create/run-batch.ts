@@ -157,9 +157,13 @@ async function runSingly<Entity extends ObjectLiteral>(
 /** @throws the error, unless it says something of this row only */
 function writeError<Entity>(call: ManyCall<Entity>, item: DistinctRow, cause: unknown): void {
   const error = explain(cause, call.entityText)
-  if (!isRowError(error) && !(error instanceof UniqueTextError && error.code !== 'TRANSACTION_ABORTED')) throw error
+  if (!isRowsDoing(error)) throw error
   writeResult(call, item, { error })
 }
+
+/** An error that says something of one row, and not of the connection, the transaction or the server. */
+export const isRowsDoing = (error: unknown): boolean =>
+  isRowError(error) || (error instanceof UniqueTextError && error.code !== 'TRANSACTION_ABORTED')
 
 /** Only the first input of a text can have created its row. */
 export function writeResult<Entity>(

@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
 import type { QueryRunner } from 'typeorm'
 import { TransactionAbortedError } from '../errors'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
@@ -49,7 +50,9 @@ export function isPgClient(client: unknown): client is PgClient {
   return ['close', 'sync'].every((name) => typeof Reflect.get(connection, name) === 'function')
 }
 
-const turns = new WeakMap<QueryRunner, Promise<void>>()
+/** By query runner, or by what stands for it inside a turn that is a whole call's. */
+const turns = new WeakMap<object, Promise<void>>()
+const insideWhole = new AsyncLocalStorage<ReadonlyMap<QueryRunner, object>>()
 
 /**
  * Waits until the calls that came before on this query runner have had their turn; what it returns ends ours. Calls in
@@ -58,11 +61,25 @@ const turns = new WeakMap<QueryRunner, Promise<void>>()
  * wait for it.
  */
 export async function takeTurn(queryRunner: QueryRunner): Promise<() => void> {
-  const before = turns.get(queryRunner)
+  const key = insideWhole.getStore()?.get(queryRunner) ?? queryRunner
+  const before = turns.get(key)
   let end = (): void => {}
-  turns.set(queryRunner, new Promise((resolve) => (end = resolve)))
+  turns.set(key, new Promise((resolve) => (end = resolve)))
   await before
   return end
+}
+
+/**
+ * Runs several statements in one turn: if they are rolled back together, the call of another between them would be
+ * undone as well. Inside, also in listeners, there are turns of their own.
+ */
+export async function inWholeTurn<T>(queryRunner: QueryRunner, run: () => Promise<T>): Promise<T> {
+  const end = await takeTurn(queryRunner)
+  try {
+    return await insideWhole.run(new Map([...(insideWhole.getStore() ?? []), [queryRunner, {}]]), run)
+  } finally {
+    end()
+  }
 }
 
 type Query = (...args: readonly unknown[]) => unknown

@@ -224,6 +224,7 @@ RETURNING ${listed(rowHead(CREATED.yes, shape, 't'), selectList(shape, 't'))}`,
 }
 
 const SAVEPOINT = 'typeorm_unique_text'
+const WHOLE_SAVEPOINT = 'typeorm_unique_text_whole'
 
 /** What stands around statements that are to be undone together. */
 export type Brackets = Readonly<Record<'set' | 'release' | 'rollBack', string>>
@@ -233,6 +234,13 @@ export const savepoint: Brackets = {
   set: `SAVEPOINT ${SAVEPOINT}`,
   release: `RELEASE SAVEPOINT ${SAVEPOINT}`,
   rollBack: `ROLLBACK TO SAVEPOINT ${SAVEPOINT}`,
+}
+
+/** Around all the statements of a call. */
+export const wholeSavepoint: Brackets = {
+  set: `SAVEPOINT ${WHOLE_SAVEPOINT}`,
+  release: `RELEASE SAVEPOINT ${WHOLE_SAVEPOINT}`,
+  rollBack: `ROLLBACK TO SAVEPOINT ${WHOLE_SAVEPOINT}`,
 }
 
 /** Around several statements outside any transaction. */

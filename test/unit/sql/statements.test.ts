@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { type BatchShape, findOrCreateManyStatement } from '../../../src/sql/batch-statement'
+import { type BatchShape, findManyStatement, findOrCreateManyStatement } from '../../../src/sql/batch-statement'
 import type { ColumnTypes } from '../../../src/sql/column-type'
 import {
   createInChainStatement,
@@ -53,6 +53,7 @@ const STATEMENTS: Readonly<Record<string, (shape: RowShape) => Statement<unknown
   'find or create many': (shape) => findOrCreateManyStatement(batchOf(shape)),
   'taken by inserts': (shape) => takenStatement([wantedOf(shape, false), wantedOf(shape, false)]),
   'taken by updates': (shape) => takenStatement([wantedOf(shape, true)]),
+  'find many': (shape) => findManyStatement({ ...batchOf(shape), others: [], defaults: new Map() }),
   'create in a chain': (shape) => createInChainStatement(shape, 'nothing'),
   upsert: (shape) => upsertStatement(titled(shape), update, true),
   'update, unless nothing changes': (shape) => upsertStatement(titled(shape), skipping, false),

@@ -1,0 +1,33 @@
+import type { EntityManager } from 'typeorm'
+import type { LoadOptions } from './call-options'
+import type { EntityText } from './entity-text'
+import { finish, relationsToLoad } from './load-relations'
+import { type NewNode, requireRow } from './nested-plan'
+import { Session } from './session'
+
+interface Loading {
+  readonly manager: EntityManager
+  readonly entityText: EntityText
+  readonly load: LoadOptions
+}
+
+/**
+ * What `find` loads, onto the entities of rows that stand. Those that were found get the relations that stand, whatever
+ * the values brought for them.
+ */
+export async function loadOnto({ manager, entityText, load }: Loading, nodes: readonly NewNode[]): Promise<void> {
+  const found = nodes.filter(({ row }) => !row?.created)
+  const paths = found.flatMap(({ brought }) => brought.map(({ relation }) => relation.propertyPath))
+  const session = await Session.open(manager)
+  try {
+    for (const [group, options] of [
+      [nodes.filter(({ row }) => row?.created), load],
+      [found, load.relations ? load : { ...load, relations: paths }],
+    ] as const) {
+      const rows = [...new Map(group.map((node) => [requireRow(node).entity, requireRow(node)])).values()]
+      if (rows.length > 0) await finish(session, entityText, rows, relationsToLoad(entityText, options))
+    }
+  } finally {
+    await session.close()
+  }
+}

@@ -1,0 +1,191 @@
+import type { EntityManager, ObjectLiteral } from 'typeorm'
+import { AttemptsExhaustedError, SchemaDriftError, TransactionAbortedError, UnsupportedDatabaseError } from '../errors'
+import { isSerializationError } from '../sql/sqlstate'
+import { dataSourceOf } from '../typeorm/registry'
+import { Attempts } from './attempts'
+import { type DeletedOption, type DeletedOptions, type LoadOptions, namesFindOrCreate } from './call-options'
+import type { EntityText } from './entity-text'
+import type { FindOrCreateResult } from './find-or-create-row'
+import { relationsToLoad } from './load-relations'
+import { loadOnto } from './nested-load'
+import { type Covers, needsMore, type NewNode, Planner, requireRow, scopeOwners } from './nested-plan'
+import { attach, lookUp, NestedRun } from './nested-run'
+import { isObject, mergeCreated } from './nested-values'
+import { PreparedMany } from './prepared-many'
+import { type FindOrCreateManyResult, isRowsDoing } from './run-batch'
+import { Session } from './session'
+import { asOne } from './whole-transaction'
+
+/** Rows that stand or fall together where each of them can be stored. */
+const ROWS_AT_ONCE = 1_000
+
+/** How a call treats new objects in the relations of its rows. */
+export interface NestedCall {
+  readonly manager: EntityManager
+  readonly entityText: EntityText
+  readonly covers: Covers
+  readonly load: LoadOptions
+  /** Of the rows themselves; an object that they bring is given back like any other. */
+  readonly deleted: DeletedOption
+}
+
+interface NestedCallOptions extends DeletedOptions, Pick<LoadOptions, 'relationLoadStrategy'> {
+  readonly relations?: unknown
+}
+
+type Result = FindOrCreateManyResult<ObjectLiteral>
+
+/** @returns undefined where no relation is to be found or created */
+export function nestedCall(
+  manager: EntityManager,
+  entityText: EntityText,
+  { relations, relationLoadStrategy, deleted = 'return' }: NestedCallOptions,
+): NestedCall | undefined {
+  if (!namesFindOrCreate(relations)) return undefined
+  const call = { manager, entityText, deleted }
+  const load = relationLoadStrategy ? { relationLoadStrategy } : {}
+  if (!isObject(relations)) return { ...call, covers: () => true, load }
+  const covers: Covers = ({ propertyPath }) => {
+    let named: unknown = relations
+    for (const name of propertyPath.split('.')) named = isObject(named) ? named[name] : undefined
+    return typeof named === 'string'
+  }
+  return { ...call, covers, load: { ...load, relations } }
+}
+
+/**
+ * Finds or creates rows with the objects that they bring. Each row is stored with all of its objects or not at all.
+ *
+ * @throws what `findOrCreateMany` throws for the whole call
+ */
+export async function findOrCreateNested(call: NestedCall, inputs: readonly ObjectLiteral[]): Promise<Result[]> {
+  const rows = new Rows(call, [...inputs])
+  for (let from = 0; from < inputs.length; from += ROWS_AT_ONCE) {
+    await rows.run([...inputs.keys()].slice(from, from + ROWS_AT_ONCE))
+  }
+  return rows.results
+}
+
+/**
+ * The same for a single row.
+ *
+ * @param create gives values that are used only when the row is created
+ */
+export async function findOrCreateOneNested<Entity extends ObjectLiteral>(
+  call: NestedCall,
+  values: ObjectLiteral,
+  create?: ObjectLiteral | (() => unknown),
+): Promise<FindOrCreateResult<Entity>> {
+  const rows = new Rows(call, [values], create)
+  await rows.run([0])
+  const [result] = rows.results
+  if (!result || 'error' in result) throw result?.error
+  return result as FindOrCreateResult<Entity>
+}
+
+/** It would be the same for every row. */
+const isCallsDoing = (error: unknown): boolean =>
+  error instanceof AttemptsExhaustedError ||
+  error instanceof SchemaDriftError ||
+  error instanceof UnsupportedDatabaseError
+
+class Rows {
+  readonly results: Result[] = []
+
+  /** @param create of the only row */
+  constructor(
+    private readonly call: NestedCall,
+    private readonly inputs: ObjectLiteral[],
+    private create?: ObjectLiteral | (() => unknown),
+  ) {}
+
+  /** A row that the database refuses takes the others back with it; the halves tell which one it was. */
+  async run(indexes: readonly number[]): Promise<void> {
+    try {
+      await this.runAttempts(indexes)
+    } catch (error) {
+      if (!isRowsDoing(error) || isCallsDoing(error)) throw error
+      const [first] = indexes
+      if (indexes.length === 1 && first !== undefined) this.results[first] = { error }
+      if (indexes.length < 2) return
+      const middle = Math.ceil(indexes.length / 2)
+      await this.run(indexes.slice(0, middle))
+      await this.run(indexes.slice(middle))
+    }
+  }
+
+  /** The loop of attempts. */
+  private async runAttempts(indexes: readonly number[]): Promise<void> {
+    const session = await Session.open(this.call.manager)
+    await session.close()
+    const attempts = new Attempts(session, this.call.entityText.declaration.name)
+    for (;;) {
+      try {
+        return await this.tryOnce(indexes, attempts.count)
+      } catch (error) {
+        const lost = error instanceof TransactionAbortedError ? error.cause : error
+        if (session.inTransaction || !isSerializationError(lost)) throw error
+        await attempts.again(lost)
+      }
+    }
+  }
+
+  private async tryOnce(indexes: readonly number[], attempts: number): Promise<void> {
+    const { manager } = this.call
+    const nodes = await this.plan(indexes)
+    const planned = [...new Set(nodes.values())]
+    if (!this.create && !planned.some(needsMore)) return await this.runPlain(nodes)
+    // Before a transaction begins: rows that are all found need none.
+    const certain = planned.filter((node) => scopeOwners(node).length === 0)
+    const position = new Map([...nodes].map(([index, node]) => [node, index]))
+    await lookUp(manager, certain, {
+      onDeleted: (node) => ({ deleted: this.call.deleted, position: position.get(node) ?? 0 }),
+    })
+    const missing = planned.filter(({ row }) => !row)
+    if (this.create && missing.length > 0) {
+      await this.takeCreated(this.create)
+      return await this.tryOnce(indexes, attempts)
+    }
+    if (missing.length > 0) await asOne(manager, (own) => new NestedRun(own).run(missing, new Set(certain)))
+    await loadOnto(this.call, planned)
+    for (const node of planned.filter(({ row }) => row?.created)) attach(node)
+    for (const [index, node] of nodes) {
+      const row = requireRow(node)
+      this.results[index] = { ...row, attempts: row.attempts + attempts - 1 }
+    }
+  }
+
+  /** @returns a node for each row that is not refused already; one object given twice has one node */
+  private async plan(indexes: readonly number[]): Promise<ReadonlyMap<number, NewNode>> {
+    const { manager, entityText, covers } = this.call
+    const planner = new Planner(dataSourceOf(manager))
+    const nodes = new Map<number, NewNode>()
+    for (const index of indexes) {
+      try {
+        nodes.set(index, await planner.plan(entityText, this.inputs[index] as ObjectLiteral, covers))
+      } catch (error) {
+        this.results[index] = { error }
+      }
+    }
+    return nodes
+  }
+
+  /** Once, and the row is looked for again: it may have taken its time. */
+  private async takeCreated(create: ObjectLiteral | (() => unknown)): Promise<void> {
+    this.create = undefined
+    const created: unknown = await (typeof create === 'function' ? (create as () => unknown)() : create)
+    this.inputs[0] = mergeCreated(this.call.entityText.metadata, this.inputs[0] as ObjectLiteral, created)
+  }
+
+  /** Nothing but rows of one table: a statement of their own. */
+  private async runPlain(nodes: ReadonlyMap<number, NewNode>): Promise<void> {
+    const { entityText, load, manager } = this.call
+    const prepared = new PreparedMany<ObjectLiteral>(entityText, relationsToLoad(entityText, load))
+    for (const { values } of nodes.values()) prepared.add(values)
+    const results = await prepared.run(manager)
+    for (const [nth, index] of [...nodes.keys()].entries()) {
+      const result = results[nth]
+      if (result) this.results[index] = result
+    }
+  }
+}
