@@ -59,8 +59,7 @@ describe.concurrent('docs/recipes.md', () => {
       'typeorm-extension',
       'class-validator and class-transformer',
       'tsx',
-      'SWC',
-      'Jest',
+      'SWC, and Jest with it',
       'Vitest',
       'esbuild',
     ])

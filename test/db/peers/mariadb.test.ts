@@ -215,7 +215,7 @@ describe('long_unique: ALTER TABLE', () => {
     await expect(client.query(`INSERT INTO filled (a) VALUES ('3')`)).rejects.toMatchObject(refused)
   })
 
-  test('MDEV-18799 a second one that fails on duplicates leaves the first as it was', async () => {
+  test('MDEV-18799, MDEV-37296 a second one fails on duplicates, and leaves the first as it was', async () => {
     const first = { a: {} }
     const before = await db.dataSource([
       new EntitySchema(uniqueTextSchema(plain('Twice', { b: { type: 'text' } }), first)),
