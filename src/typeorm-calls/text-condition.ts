@@ -8,7 +8,8 @@ import { storedCondition } from '../typeorm/stored-condition'
 
 /**
  * The condition that a row holds a unique text, for the places where a query builder takes SQL: joins, and conditions on
- * an alias. It uses the unique index; the text is normalized, and one that the normalizer refuses finds nothing.
+ * an alias. It uses the unique index; the text is normalized, and one that the normalizer refuses finds nothing. With
+ * `ignoreDeleted` a row that is deleted softly holds no text, and is not found.
  *
  * @param alias of the entity in the query
  * @param texts one unique text or several, by their properties; for a text of several columns all of them, null for NULL
@@ -77,6 +78,10 @@ function valuesOf(
       declaration,
       [...values.values()].map((text) => ({ texts: [text] })),
     ) ?? []
+  const { metadata, table } = declaration
+  const deleteDate = metadata.columns.find(({ databaseName }) => databaseName === table.deleted)
+  // The unique index has live rows only, and is used where the condition says the same.
+  if (deleteDate) values.set(`${alias}.${deleteDate.propertyPath}`, null)
   const [{ propertyPath }] = declaration.hidden as readonly [Declaration['hidden'][number]]
   return hash === undefined ? values : new Map([...values, [`${alias}.${propertyPath}`, hash]])
 }

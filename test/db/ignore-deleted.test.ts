@@ -8,14 +8,17 @@ import {
   Entity,
   EntitySchema,
   Index,
+  type Logger,
   ManyToOne,
   PrimaryGeneratedColumn,
   type Relation,
   TableInheritance,
 } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { literal } from '../../src/sql/identifier'
 import { findOneByText, findOrCreate, findOrCreateMany, UniqueText, uniqueTextSchema } from '../../src'
 import { trim } from '../../src/text'
+import { textCondition, textEquals } from '../../src/typeorm-calls'
 import { declarationsOf } from '../../src/typeorm/registry'
 import { useDatabase } from '../support/database'
 import { generate, runAll } from '../support/generated'
@@ -52,6 +55,16 @@ class SnakeNames extends DefaultNamingStrategy {
     return super.columnName(property, given, prefixes).replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
   }
 }
+
+@Entity()
+class Link {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @ManyToOne(() => Page) page!: Relation<Page>
+}
+
+/** EXPLAIN of a query, its parameters as literals. */
+const explained = (sql: string, parameters: readonly unknown[]): string =>
+  `explain ${sql.replaceAll(/\$(\d+)/g, (_, nth) => literal(String(parameters[Number(nth) - 1])))}`
 
 const taken = { code: '23505' }
 
@@ -296,18 +309,51 @@ describe('the index', () => {
     expect(await generate(dataSource)).toEqual({ up: [], down: [] })
   })
 
-  test('answers every look-up of live rows', async () => {
-    const { manager } = await db.dataSource([Page])
+  test('answers every look-up of live rows, which TypeORM asks for by itself', async () => {
+    const asked: string[] = []
+    const silent = (): void => {}
+    const logger: Logger = {
+      logQuery: (sql, parameters = []) => asked.push(explained(sql, parameters as unknown[])),
+      logQueryError: silent,
+      logQuerySlow: silent,
+      logSchemaBuild: silent,
+      logMigration: silent,
+      log: silent,
+    }
+    const { manager } = await db.dataSource([Page, Link], { logging: ['query'], logger })
     await client.query(
       `insert into page (url, "urlHash") select n::text, md5(n::text)::uuid from generate_series(1, 5000) as n`,
     )
+    await client.query(`update page set "deletedAt" = now() where id > 4000; insert into link ("pageId") values (7)`)
     await client.query('analyze page')
-    await client.query(`set enable_seqscan = off`)
-    const { rows } = await client.query<{ 'QUERY PLAN': string }>(
-      `explain select from page where "urlHash" = md5('7')::uuid and url = '7' and "deletedAt" is null`,
-    )
-    expect(rows.map((row) => row['QUERY PLAN']).join('\n')).toMatch(/Index Scan using "IDX_/)
-    expect(await findOneByText(manager, Page, { url: '7' })).toMatchObject({ url: '7' })
+    asked.length = 0
+    const links = manager.createQueryBuilder(Link, 'l')
+    const found = [
+      await findOneByText(manager, Page, { url: '7' }),
+      await manager.findOneBy(Page, { url: '7' }),
+      await manager.findOneBy(Page, { url: textEquals('7') }),
+      await manager.findOneBy(Link, { page: { url: '7' } }),
+      await links.innerJoin('l.page', 'p', ...textCondition(manager, Page, 'p', { url: '7' })).getOne(),
+    ]
+    expect(found).not.toContain(null)
+    const looks = asked.filter((sql) => /"urlHash" =/.test(sql))
+    // By a condition on a relation, findOne() asks twice.
+    expect(looks.length).toBeGreaterThanOrEqual(found.length)
+    for (const sql of looks) {
+      const { rows } = await client.query<{ 'QUERY PLAN': string }>(sql)
+      expect(rows.map((row) => row['QUERY PLAN']).join('\n')).toMatch(/Index Scan using "IDX_/)
+    }
+  })
+
+  test('is no hindrance to conditions that mean deleted rows too: their hash is that of their text', async () => {
+    const { manager } = await db.dataSource([Page])
+    await manager.save(Page, { url: 'a' })
+    await manager.softDelete(Page, { url: 'a' })
+    expect(await manager.findOneBy(Page, { url: 'a' })).toBeNull()
+    expect(await manager.findOne(Page, { where: { url: 'a' }, withDeleted: true })).toMatchObject({ id: 1 })
+    expect(await manager.restore(Page, { url: textEquals('a') })).toMatchObject({ affected: 1 })
+    await manager.softDelete(Page, { url: 'a' })
+    expect(await manager.delete(Page, { url: 'a' })).toMatchObject({ affected: 1 })
   })
 })
 
