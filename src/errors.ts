@@ -88,7 +88,8 @@ export class TextTakenError extends UniqueTextError {
   /** Every text that was found taken, in the order asked. */
   readonly taken: readonly TakenText[]
 
-  constructor(taken: readonly TakenText[], cause?: unknown) {
+  /** @param remedy a sentence */
+  constructor(taken: readonly TakenText[], cause?: unknown, remedy = USE_OR_CHANGE) {
     const list = taken.map(({ entity, property, id, row }) => {
       const holder = id === undefined ? 'another row' : asJson(id)
       const position = taken.length === 1 && row === 0 ? '' : `row ${row}: `
@@ -96,10 +97,12 @@ export class TextTakenError extends UniqueTextError {
     })
     const shown = list.slice(0, MAX_TAKEN_SHOWN).join('; ')
     const more = list.length > MAX_TAKEN_SHOWN ? `; and ${list.length - MAX_TAKEN_SHOWN} more` : ''
-    super(`Taken: ${shown}${more}. Use the row that holds the text, or give another text.`, cause)
+    super(`Taken: ${shown}${more}. ${remedy}`, cause)
     this.taken = taken
   }
 }
+
+const USE_OR_CHANGE = 'Use the row that holds the text, or give another text.'
 
 /** A transformer may make a BigInt of a key, which JSON has not. */
 const asJson = (value: unknown): string =>

@@ -43,7 +43,7 @@ export function isDeleted({ metadata, declaration, select }: EntityText, { creat
  *
  * @returns undefined where there is none, or someone else restored or deleted it meanwhile
  * @throws TextTakenError where the call says so
- * @throws DeclarationError for a row of another class of the table, which stays as it is
+ * @throws TextTakenError for a row of another class of the table, which stays as it is
  */
 export async function afterDeletion(
   session: Session,

@@ -1,5 +1,5 @@
 import type { EntityMetadata, ObjectLiteral, QueryRunner } from 'typeorm'
-import { DeclarationError } from '../errors'
+import { TextTakenError } from '../errors'
 import type { StoredRow } from '../sql/statements'
 import { type ColumnMetadata, rootOf } from '../typeorm/registry'
 import type { EntityColumns, EntityText } from './entity-text'
@@ -17,7 +17,7 @@ export function hashNumberOf(entity: object): number {
  *
  * @param row its columns in the order of `rowShape(entityText).select`
  * @param into takes the columns. @default a new one
- * @throws DeclarationError for a row of another class of the table
+ * @throws TextTakenError for a row of another class of the table
  */
 export function hydrate(
   entityText: EntityText,
@@ -89,13 +89,14 @@ export function isOfClass(entityText: EntityText, row: StoredRow): boolean {
   return classOfRow(entityText, row) !== undefined
 }
 
-function otherClass(entityText: EntityText, row: StoredRow): DeclarationError {
+function otherClass(entityText: EntityText, row: StoredRow): TextTakenError {
   const { metadata, declaration } = entityText
   const root = rootOf(metadata)
   const value = discriminatorOf(entityText, row)
-  const holder = [root, ...root.childEntityMetadatas].find((one) => one.discriminatorValue === value)?.name
-  return new DeclarationError(
-    `The text for "${declaration.name}" is held by a row of ${holder ?? 'another class'}, not of ${metadata.name}. ` +
-      `Pass ${holder === undefined ? '' : `${holder}, or `}${root.name} for a row of any class.`,
-  )
+  const holder = [root, ...root.childEntityMetadatas].find((one) => one.discriminatorValue === value)
+  const entity: ObjectLiteral = {}
+  fill({ ...entityText, metadata: root }, root, row.columns, entity)
+  const held = { entity: (holder ?? root).name, property: declaration.name, id: root.getEntityIdMap(entity), row: 0 }
+  const classes = [...new Set([holder?.name, root.name])].filter((name) => name !== undefined).join(' or ')
+  return new TextTakenError([held], undefined, `No row of ${metadata.name} can hold it as well: pass ${classes}.`)
 }

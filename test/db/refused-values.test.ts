@@ -21,6 +21,7 @@ import {
   findOrCreate,
   findOrCreateMany,
   TextRejectedError,
+  TextTakenError,
   UniqueText,
 } from '../../src'
 import { useDatabase } from '../support/database'
@@ -173,10 +174,13 @@ describe('arguments of the wrong kind are told by what they are', () => {
 describe('single table inheritance', () => {
   test('a row of another class is not given as this one, and the error says whose the text is', async () => {
     const { entity: cat } = await findOrCreate(manager, Cat, { name: 'Mia' }, { by: 'name' })
-    const held = /held by a row of Cat, not of Dog\. Pass Cat, or Animal/
-    await expect(findOrCreate(manager, Dog, { name: 'Mia' })).rejects.toThrow(held)
+    const held = /"name" of Cat \(held by \{"id":\d+\}\)\. No row of Dog can hold it as well: pass Cat or Animal\./
+    const refused = findOrCreate(manager, Dog, { name: 'Mia' })
+    await expect(refused).rejects.toThrow(held)
+    await expect(refused).rejects.toBeInstanceOf(TextTakenError)
+    await expect(refused).rejects.toMatchObject({ taken: [{ entity: 'Cat', property: 'name', id: { id: cat.id } }] })
     const [mia, rex] = await findOrCreateMany(manager, Dog, [{ name: 'Mia' }, { name: 'Rex' }])
-    expect(mia).toMatchObject({ error: { code: 'INVALID_DECLARATION', message: expect.stringMatching(held) } })
+    expect(mia).toMatchObject({ error: { code: 'TEXT_TAKEN', message: expect.stringMatching(held) } })
     expect(rex).toMatchObject({ created: true })
     expect(await findOneByText(manager, Dog, { name: 'Mia' })).toBeNull()
     const { entity } = await findOrCreate(manager, Animal, { name: 'Mia' })

@@ -15,6 +15,7 @@ import {
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import {
   DeclarationError,
+  TextTakenError,
   findOrCreate,
   type FindOrCreateManyResult,
   type FindOrCreateResult,
@@ -481,12 +482,12 @@ test('a row of another class is not changed', async () => {
   const { manager } = dataSource
   await upsertByText(manager, Cat, { name: 'Tom', food: 'fish' })
   const one = upsertByText(manager, Dog, { name: 'Tom', food: 'bones' })
-  expect(await rejection(one)).toMatchObject({ message: expect.stringContaining('held by a row of Cat, not of Dog') })
+  expect(await rejection(one)).toMatchObject({ message: expect.stringContaining('No row of Dog can hold it as well') })
   const many = await upsertByText(manager, Dog, [
     { name: 'Tom', food: 'bones' },
     { name: 'Rex', food: 'bones' },
   ])
-  expect(errorOf(many[0])).toBeInstanceOf(DeclarationError)
+  expect(errorOf(many[0])).toBeInstanceOf(TextTakenError)
   expect(rowOf(many[1]).entity).toBeInstanceOf(Dog)
   expect(await upsertByText(manager, Animal, { name: 'Rex', food: 'meat' })).toMatchObject({ created: false })
   expect(await manager.find(Animal, { order: { id: 'asc' } })).toMatchObject([{ food: 'fish' }, { food: 'meat' }])
