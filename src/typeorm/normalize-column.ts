@@ -1,5 +1,6 @@
 import type { ObjectLiteral, ValueTransformer } from 'typeorm'
 import { normalizeText, type Normalizer } from '../text/normalizer'
+import { setProperty } from './put-back'
 import type { ColumnMetadata } from './registry'
 import { isStored } from './stored-operator'
 
@@ -7,7 +8,8 @@ import { isStored } from './stored-operator'
  * Makes TypeORM normalize what it writes to a column and what it looks for, after the user's own transformers.
  *
  * It leaves alone what is stored: when TypeORM compares an entity with its row, to find out what to write, a text that
- * another writer stored without normalizing it has not changed, and must not fail if the normalizer refuses it.
+ * another writer stored without normalizing it has not changed, and must not fail if the normalizer refuses it. And an
+ * entity whose text has changed only before it was normalized gets the row's: TypeORM tells nobody that it wrote nothing.
  */
 export function normalizeColumn(column: ColumnMetadata, normalizer: Normalizer): void {
   const given = [column.transformer ?? []].flat()
@@ -15,38 +17,60 @@ export function normalizeColumn(column: ColumnMetadata, normalizer: Normalizer):
   column.transformer = [...given, ours]
   const read = column.getEntityValue.bind(column)
   const isRow = rowsOf(column)
+  let last: ObjectLiteral | undefined
   column.getEntityValue = (entity, transform) => {
-    if (transform !== true) return read(entity, transform) as unknown
+    if (transform !== true) {
+      if (!last) queueMicrotask(() => (last = undefined))
+      last = entity
+      return read(entity, transform) as unknown
+    }
     const condition: unknown = read(entity)
     // TypeORM 0.3 would pass the operator to the user's transformers.
     if (isStored(condition)) return condition
     if (!isRow(entity)) return read(entity, transform) as unknown
     const value = given.reduce((one: unknown, transformer) => transformer.to(one) as unknown, condition)
-    ours.compareWith(value)
+    const compared = last
+    ours.compareWith(value, () => {
+      if (compared) setProperty(column, compared, condition)
+    })
     return value
   }
 }
 
 class NormalizingTransformer implements ValueTransformer {
   #stored: unknown
+  #onEqual: (() => void) | undefined
 
   constructor(
     private readonly property: string,
     private readonly normalizer: Normalizer,
   ) {}
 
-  /** TypeORM asks for the row's value first and, in the same breath, transforms the entity's. */
-  compareWith(stored: unknown): void {
+  /**
+   * TypeORM reads the entity's value, then the row's, and then transforms the entity's, all in one breath.
+   *
+   * @param onEqual the entity's differs, and is equal once it is normalized
+   */
+  compareWith(stored: unknown, onEqual: () => void): void {
     this.#stored = stored
+    this.#onEqual = onEqual
     queueMicrotask(() => {
-      this.#stored = undefined
+      this.#forget()
     })
   }
 
   to(value: unknown): unknown {
-    const unchanged = value === this.#stored
+    const [stored, onEqual] = [this.#stored, this.#onEqual]
+    this.#forget()
+    if (value === stored || typeof value !== 'string') return value
+    const normalized = normalizeText(this.normalizer, this.property, value)
+    if (normalized === stored) onEqual?.()
+    return normalized
+  }
+
+  #forget(): void {
     this.#stored = undefined
-    return unchanged || typeof value !== 'string' ? value : normalizeText(this.normalizer, this.property, value)
+    this.#onEqual = undefined
   }
 
   from(value: unknown): unknown {

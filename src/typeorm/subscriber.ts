@@ -7,10 +7,11 @@ import type {
   ObjectLiteral,
   UpdateEvent,
 } from 'typeorm'
-import { ImmutableTextError } from '../errors'
+import { DeclarationError, ImmutableTextError } from '../errors'
 import { savepoint } from '../sql/statements'
 import { normalizedValues } from './normalized-values'
-import { declarationsOf, registry } from './registry'
+import { putBack } from './put-back'
+import { type Declaration, declarationsOf, registry } from './registry'
 
 /** Known to every copy of this package in the process. */
 const OURS = Symbol.for('typeorm-unique-text.subscriber')
@@ -32,11 +33,11 @@ class StoredTextSubscriber implements EntitySubscriberInterface {
   readonly [OURS] = true
 
   beforeInsert({ metadata, entity }: InsertEvent<ObjectLiteral>): void {
-    for (const declaration of declarationsOf(metadata)) Object.assign(entity, normalizedValues(declaration, entity))
+    for (const declaration of declarationsOf(metadata)) normalizeValues(declaration, entity)
   }
 
   afterInsert({ metadata, entity }: InsertEvent<ObjectLiteral>): void {
-    putBack(metadata, entity)
+    putTextsBack(metadata, entity)
   }
 
   /** Refuses a change before any SQL. The guard refuses those that come another way. */
@@ -51,7 +52,7 @@ class StoredTextSubscriber implements EntitySubscriberInterface {
 
   /** Only what was written: another text may be stored as it is. `update()` lists no columns; its values are the caller's. */
   afterUpdate({ metadata, entity, updatedColumns }: UpdateEvent<ObjectLiteral>): void {
-    if (entity && updatedColumns.length > 0) putBack(metadata, entity, updatedColumns)
+    if (entity && updatedColumns.length > 0) putTextsBack(metadata, entity, updatedColumns)
   }
 }
 
@@ -65,12 +66,18 @@ class RollbackSubscriber implements EntitySubscriberInterface {
   }
 }
 
-function putBack(metadata: EntityMetadata, entity: ObjectLiteral, written = metadata.columns): void {
-  if (Object.isFrozen(entity)) return
+function normalizeValues(declaration: Declaration, entity: ObjectLiteral): void {
+  for (const [name, value] of Object.entries(normalizedValues(declaration, entity))) {
+    if (entity[name] === value || Reflect.set(entity, name, value)) continue
+    throw new DeclarationError(
+      `"${name}" of ${declaration.metadata.name} cannot be set, and "${declaration.name}" is stored normalized. ` +
+        `Pass an object that is not frozen.`,
+    )
+  }
+}
+
+function putTextsBack(metadata: EntityMetadata, entity: ObjectLiteral, written = metadata.columns): void {
   for (const { text } of declarationsOf(metadata)) {
-    for (const { column, normalizer, transformed } of text) {
-      const value: unknown = transformed || !written.includes(column) ? undefined : column.getEntityValue(entity)
-      if (typeof value === 'string') column.setEntityValue(entity, normalizer.normalize(value))
-    }
+    for (const part of text) if (written.includes(part.column)) putBack(part, entity)
   }
 }
