@@ -2,7 +2,7 @@ import type { DataSource, EntityMetadata } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { indexCondition } from '../sql/alter'
 import { checkExpression } from '../sql/text-table'
-import { forbidOtherIndexes, forbidTakenNames } from './conflicts'
+import { forbidForeignKeys, forbidOtherIndexes, forbidTakenNames } from './conflicts'
 import { normalizeColumn } from './normalize-column'
 import type { RawDeclaration } from './options'
 import { type ColumnMetadata, dataSourceOf, type Declaration, registry, rootOf } from './registry'
@@ -61,6 +61,7 @@ function attach(index: IndexMetadata, metadata: EntityMetadata, raw: RawDeclarat
   const declaration = resolveDeclaration(metadata, raw, index.target)
   const { table, hidden, text } = declaration
   forbidTakenNames(declaration)
+  forbidForeignKeys(declaration)
   register(declaration)
   index.givenName = table.index
   const condition = indexCondition(table)

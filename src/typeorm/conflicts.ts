@@ -45,6 +45,12 @@ interface Keyed {
   readonly columns: readonly ColumnMetadata[]
 }
 
+/** Those whose texts may not fit into a btree. */
+const longColumns = (text: Declaration['text']): ColumnMetadata[] =>
+  text
+    .map(({ column }) => column)
+    .filter((column) => !(Number(column.length) <= INDEXED_CHARACTERS && column.length !== ''))
+
 /**
  * Another btree over the text would refuse the long ones ("index row size exceeds btree version 4 maximum 2704"), which
  * is what this package is there to avoid. One with a condition, of another type or made by hand is the user's business.
@@ -52,9 +58,7 @@ interface Keyed {
  * @throws DeclarationError
  */
 export function forbidOtherIndexes({ metadata, name, text }: Declaration): void {
-  const long = text
-    .map(({ column }) => column)
-    .filter((column) => !(Number(column.length) <= INDEXED_CHARACTERS && column.length !== ''))
+  const long = longColumns(text)
   const indexes: readonly Keyed[] = metadata.indices.filter((index) => !index.where && isBtree(index))
   const primary: Keyed = { name: 'the primary key', columns: metadata.primaryColumns }
   const other = [...indexes, ...metadata.uniques, primary].find(({ columns }) =>
@@ -65,6 +69,31 @@ export function forbidOtherIndexes({ metadata, name, text }: Declaration): void 
     `@UniqueText on ${metadata.name}.${name}: the text is also in the btree of ${other.name}, which refuses long texts. ` +
       `Remove "unique", @Unique, @Index or @PrimaryColumn from it, or give it a length of at most ${INDEXED_CHARACTERS}.`,
   )
+}
+
+/**
+ * A foreign key needs a unique btree over what it refers to. Of the metadata of other entities nothing can be seen while
+ * it is built, so this looks at what their decorators said.
+ *
+ * @throws DeclarationError
+ */
+export function forbidForeignKeys({ metadata, name, text }: Declaration): void {
+  const { joinColumns, relations } = getMetadataArgsStorage()
+  const properties = new Set(longColumns(text).map(({ propertyName }) => propertyName))
+  const classes = new Set<unknown>(metadata.inheritanceTree)
+  const refersHere = ({ type, options }: (typeof relations)[number]): boolean =>
+    options.createForeignKeyConstraints !== false &&
+    classes.has(typeof type === 'function' ? (type as () => unknown)() : undefined)
+  for (const { target, propertyName, referencedColumnName = '' } of joinColumns) {
+    if (!properties.has(referencedColumnName)) continue
+    const relation = relations.find((one) => one.target === target && one.propertyName === propertyName)
+    if (!relation || !refersHere(relation)) continue
+    throw new DeclarationError(
+      `@UniqueText on ${metadata.name}.${name}: the foreign key of "${propertyName}" refers to the text, and would need ` +
+        `another unique index over it, which refuses long texts. Refer to the primary key, or pass ` +
+        `{ createForeignKeyConstraints: false } to the relation.`,
+    )
+  }
 }
 
 /** TypeORM 0.3 knows no types of indexes, apart from `spatial`; of `fulltext` Postgres hears nothing. */

@@ -48,7 +48,10 @@ type ConditionOf = (part: TextPart, operator: FindOperator<unknown>, negated: bo
 const CONDITIONS: Readonly<Record<string, ConditionOf>> = {
   equal: (part, operator, negated) =>
     operator.value === null ? pattern(part, operator) : equality(part, operator.value, negated),
-  in: (part, { value }, negated) => membership(part, listOf(value), { negated, toOperator: storedIn }),
+  in: (part, operator, negated) =>
+    Array.isArray(operator.value)
+      ? membership(part, operator.value, { negated, toOperator: storedIn })
+      : pattern(part, operator),
   any: (part, operator, negated) =>
     Array.isArray(operator.value)
       ? membership(part, operator.value, { negated, toOperator: storedAny })

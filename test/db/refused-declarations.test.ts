@@ -1,4 +1,5 @@
 import {
+  ChildEntity,
   Column,
   DataSource,
   Entity,
@@ -9,6 +10,7 @@ import {
   ManyToOne,
   PrimaryColumn,
   PrimaryGeneratedColumn,
+  TableInheritance,
   Unique,
 } from 'typeorm'
 import { expect, test } from 'vitest'
@@ -223,6 +225,56 @@ test.each(Object.entries(otherIndexes))(
     await expect(initialise(entity)).rejects.toBeInstanceOf(DeclarationError)
   },
 )
+
+test('a foreign key that refers to the text, which would need another unique index, is refused', async () => {
+  @Entity()
+  class Page {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @UniqueText() url!: string
+  }
+  @Entity()
+  class Link {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @ManyToOne(() => Page, { createForeignKeyConstraints: false })
+    @JoinColumn({ referencedColumnName: 'url' })
+    page!: Page
+  }
+  await initialise(Page, Link)
+  @Entity()
+  class Short {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @UniqueText() @Column({ type: 'varchar', length: 100, unique: true }) code!: string
+  }
+  @Entity()
+  class ToShort {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @ManyToOne(() => Short) @JoinColumn({ referencedColumnName: 'code' }) page!: Short
+  }
+  await initialise(Short, ToShort)
+  @Entity()
+  class Other {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @ManyToOne(() => Page) @JoinColumn({ referencedColumnName: 'url' }) page!: Page
+  }
+  const message =
+    '@UniqueText on Page.url: the foreign key of "page" refers to the text, and would need another unique index over ' +
+    'it, which refuses long texts. Refer to the primary key, or pass { createForeignKeyConstraints: false }'
+  await expect(initialise(Page, Other)).rejects.toThrow(message)
+  await expect(initialise(Page, Other)).rejects.toBeInstanceOf(DeclarationError)
+})
+
+test('another btree over the text of a class in single table inheritance is refused', async () => {
+  @Entity()
+  @TableInheritance({ column: { type: 'text', name: 'type' } })
+  class Medium {
+    @PrimaryGeneratedColumn('identity') id!: number
+  }
+  @ChildEntity()
+  class Book extends Medium {
+    @Index() @UniqueText() isbn!: string
+  }
+  await expect(initialise(Medium, Book)).rejects.toThrow('the text is also in the btree of')
+})
 
 test('other indexes over the text are the business of their user', async () => {
   @Entity()
