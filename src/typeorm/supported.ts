@@ -54,7 +54,7 @@ export const INTERNALS: Readonly<Record<string, Parts>> = {
     object: ['driver', 'logger', 'namingStrategy'],
   },
   PostgresDriver: {
-    function: ['createSchemaBuilder', 'normalizeType', 'getColumnLength', 'prepareHydratedValue'],
+    function: ['createSchemaBuilder', 'normalizeType', 'getColumnLength', 'createFullType', 'prepareHydratedValue'],
     // null where the search_path leads nowhere.
     any: ['searchSchema'],
   },
@@ -70,12 +70,32 @@ export const INTERNALS: Readonly<Record<string, Parts>> = {
   },
   Broadcaster: { function: ['broadcast'] },
   SelectQueryBuilder: {
-    function: ['getWhereCondition', 'buildWhere', 'createQueryBuilder', 'clone'],
+    function: [
+      'getWhereCondition',
+      'buildWhere',
+      'createQueryBuilder',
+      'clone',
+      'select',
+      'insert',
+      'update',
+      'delete',
+      'softDelete',
+      'restore',
+      'setFindOptions',
+      'callListeners',
+    ],
     object: ['expressionMap'],
   },
   IndexMetadata: { object: ['entityMetadata'] },
   EntityMetadata: {
-    function: ['getInsertionReturningColumns', 'create'],
+    function: [
+      'create',
+      'getEntityIdMap',
+      'getInsertionReturningColumns',
+      'findColumnsWithPropertyPath',
+      'findRelationWithPropertyPath',
+      'findEmbeddedWithPropertyPath',
+    ],
     string: ['tableName', 'tableType'],
     array: [
       'columns',
@@ -86,6 +106,9 @@ export const INTERNALS: Readonly<Record<string, Parts>> = {
       'checks',
       'inheritanceTree',
       'childEntityMetadatas',
+      'nonVirtualColumns',
+      'lazyRelations',
+      'eagerRelations',
       'beforeInsertListeners',
       'afterInsertListeners',
       'afterLoadListeners',
@@ -95,6 +118,12 @@ export const INTERNALS: Readonly<Record<string, Parts>> = {
     function: ['getEntityValue', 'setEntityValue'],
     string: ['propertyPath', 'databaseName', 'databasePath', 'databaseNameWithoutPrefixes'],
     boolean: ['isNullable', 'isSelect', 'isInsert', 'isVirtual'],
+  },
+  RelationMetadata: {
+    function: ['getEntityValue', 'setEntityValue'],
+    array: ['joinColumns'],
+    string: ['propertyPath'],
+    boolean: ['isOwning', 'isLazy', 'isOneToMany', 'isManyToMany', 'isManyToManyOwner'],
   },
 }
 
@@ -130,6 +159,7 @@ export function requireMetadataInternals(index: object): asserts index is { read
   const { entityMetadata } = index as { readonly entityMetadata: EntityMetadata }
   requireAll('EntityMetadata', entityMetadata)
   for (const column of entityMetadata.columns) requireAll('ColumnMetadata', column)
+  for (const relation of entityMetadata.relations) requireAll('RelationMetadata', relation)
 }
 
 function requireAll(owner: string, object: object): void {

@@ -84,11 +84,12 @@ describe('a softly deleted row', () => {
   })
 
   test('is not restored while another row holds its text, whichever way, and is once that row is gone', async () => {
-    const { manager } = await db.dataSource([Page])
+    const dataSource = await db.dataSource([Page])
+    const { manager } = dataSource
     const first = await manager.save(Page, { url: 'a' })
     await manager.softDelete(Page, first.id)
     const second = await manager.save(Page, { url: 'a' })
-    const { index } = declarationsOf(manager.dataSource.getMetadata(Page))[0]?.table ?? { index: '' }
+    const { index } = declarationsOf(dataSource.getMetadata(Page))[0]?.table ?? { index: '' }
 
     await expect(manager.restore(Page, first.id)).rejects.toMatchObject({ ...taken, constraint: index })
     await expect(manager.recover(Page, first)).rejects.toMatchObject(taken)
@@ -138,8 +139,9 @@ describe('a softly deleted row', () => {
 })
 
 test('chains of softly deleted and restored rows keep their anchors, whoever comes and goes', async () => {
-  const { manager } = await db.dataSource([Colliding])
-  const [{ table } = { table: undefined }] = declarationsOf(manager.dataSource.getMetadata(Colliding))
+  const dataSource = await db.dataSource([Colliding])
+  const { manager } = dataSource
+  const [{ table } = { table: undefined }] = declarationsOf(dataSource.getMetadata(Colliding))
   const texts = Array.from({ length: 6 }, (_, n) => `text ${n}`)
   for (let round = 0; round < 6; round += 1) {
     await findOrCreateMany(

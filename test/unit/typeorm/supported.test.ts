@@ -4,7 +4,14 @@ import { UnsupportedDatabaseError, uniqueTextSchema, withUniqueText } from '../.
 import { INTERNALS, requireInternals, requireServer } from '../../../src/typeorm/supported'
 
 const Page = new EntitySchema(
-  uniqueTextSchema({ name: 'Page', columns: { id: { type: Number, primary: true } } }, { url: {} }),
+  uniqueTextSchema<{ id: number; parent: unknown }>(
+    {
+      name: 'Page',
+      columns: { id: { type: Number, primary: true } },
+      relations: { parent: { type: 'many-to-one', target: 'Page' } },
+    },
+    { url: {} },
+  ),
 )
 
 /** As after `connect()`, with one query runner, one schema builder and one query builder for all who ask. */
@@ -25,8 +32,8 @@ const OBJECTS: Record<keyof typeof INTERNALS, (dataSource: DataSource) => object
   PostgresDriver: ({ driver }) => driver,
   RdbmsSchemaBuilder: ({ driver }) => driver.createSchemaBuilder(),
   PostgresQueryRunner: (dataSource) => dataSource.createQueryRunner(),
-  SelectQueryBuilder: (dataSource) => dataSource.createQueryBuilder(),
   Broadcaster: (dataSource) => dataSource.createQueryRunner().broadcaster,
+  SelectQueryBuilder: (dataSource) => dataSource.createQueryBuilder(),
 }
 
 /** Those that exist only while metadata is built: TypeORM shows them by calling us. */
@@ -34,6 +41,7 @@ const METADATA: Record<string, (index: EntityMetadata['indices'][number]) => obj
   IndexMetadata: (index) => index,
   EntityMetadata: ({ entityMetadata }) => entityMetadata,
   ColumnMetadata: ({ entityMetadata }) => entityMetadata.columns[0] ?? {},
+  RelationMetadata: ({ entityMetadata }) => entityMetadata.relations[0] ?? {},
 }
 
 /** Makes a part of TypeORM's look as if its version did not have it. */
@@ -92,6 +100,7 @@ function pageWithout(owner: string, name: string): EntitySchema {
   return new EntitySchema({
     name: 'Page',
     columns: Page.options.columns,
+    relations: Page.options.relations ?? {},
     indices: [{ ...index, columns: columns as () => string[] }, ...others],
   })
 }
