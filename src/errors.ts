@@ -89,7 +89,7 @@ export class TextTakenError extends UniqueTextError {
   readonly taken: readonly TakenText[]
 
   /** @param remedy a sentence */
-  constructor(taken: readonly TakenText[], cause?: unknown, remedy = USE_OR_CHANGE) {
+  constructor(taken: readonly TakenText[], cause?: unknown, remedy: string = USE_OR_CHANGE) {
     const list = taken.map(({ entity, property, id, row }) => {
       const holder = id === undefined ? 'another row' : asJson(id)
       const position = taken.length === 1 && row === 0 ? '' : `row ${row}: `
