@@ -31,6 +31,8 @@ export interface Action {
   readonly weight: number
   /** Needs a table with a scope. @default false */
   readonly scoped?: boolean
+  /** Needs a table whose softly deleted rows free their texts. @default false */
+  readonly soft?: boolean
   /** The first `server_version_num` that knows the statement. @default any */
   readonly since?: number
   /** Outcomes that are right for this action and a violation for others. @default [] */

@@ -1,5 +1,5 @@
 import 'reflect-metadata'
-import { Column, Entity, PrimaryGeneratedColumn } from 'typeorm'
+import { Column, DeleteDateColumn, Entity, PrimaryGeneratedColumn } from 'typeorm'
 import { UniqueText } from '../../src'
 import { trim } from '../../src/text'
 import { fewHashes } from '../support/digests'
@@ -21,5 +21,14 @@ export class StressScoped {
   @Column({ type: 'text', nullable: true }) note!: string | null
 }
 
-/** Both, as what the actions see. */
-export type StressEntity = StressPage | StressScoped
+/** Rows that are deleted softly free their texts, and come back. */
+@Entity('stress soft')
+export class StressSoft {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText({ normalize: trim(), digest: fewHashes(4), ignoreDeleted: true }) text!: string
+  @Column({ type: 'text', nullable: true }) note!: string | null
+  @DeleteDateColumn() deletedAt!: Date | null
+}
+
+/** All, as what the actions see. */
+export type StressEntity = StressPage | StressScoped | StressSoft

@@ -1,8 +1,8 @@
 import type { DataSource, DeepPartial } from 'typeorm'
 import { literal, quote } from '../../src/sql/identifier'
-import { type TextTable, tableName } from '../../src/sql/text-table'
+import { isLive, type TextTable, tableName } from '../../src/sql/text-table'
 import { declarationsOf } from '../../src/typeorm/registry'
-import { type StressEntity, StressPage, StressScoped } from './entities'
+import { type StressEntity, StressPage, StressScoped, StressSoft } from './entities'
 import type { Random } from './random'
 
 /** What must be unique. */
@@ -30,6 +30,7 @@ export function subjectsOf(dataSource: DataSource, textCount: number): Subject[]
   return [
     subjectOf(dataSource, StressPage, textCount, [0]),
     subjectOf(dataSource, StressScoped, Math.ceil(textCount / 2), [1, 2]),
+    subjectOf(dataSource, StressSoft, textCount, [0]),
   ]
 }
 
@@ -48,6 +49,15 @@ function subjectOf(
 }
 
 export const isScoped = ({ table }: Subject): boolean => table.scope.length > 0
+
+/** Rows that are deleted softly free their texts. */
+export const isSoft = ({ table }: Subject): boolean => table.deleted !== undefined
+
+/** What of the index an ON CONFLICT with a target must say beside the columns. */
+export const indexCondition = ({ table }: Subject): string =>
+  isLive(table, '')
+    .map((live) => ` WHERE ${live}`)
+    .join('')
 
 /** Half of all work goes to a fifth of the texts: races need several clients at one chain, and chains that end. */
 export function anyKey({ keys }: Subject, random: Random): Key {

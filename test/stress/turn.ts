@@ -4,7 +4,7 @@ import type { Journal } from './journal'
 import type { Random } from './random'
 import type { Level } from '../support/sessions'
 import type { Action, RawClient, Writer } from './action'
-import { isScoped, type Subject } from './subject'
+import { isScoped, isSoft, type Subject } from './subject'
 
 /** One of those who write at the same time: a connection of its own, and its DataSource's pool. */
 export interface Client {
@@ -41,7 +41,7 @@ function chooseAction({ random, subjects, choose }: Client): Choice {
   const subject = random.pick(subjects)
   for (;;) {
     const action = choose(random)
-    if (!action.scoped || isScoped(subject)) return { action, subject }
+    if ((!action.scoped || isScoped(subject)) && (!action.soft || isSoft(subject))) return { action, subject }
   }
 }
 

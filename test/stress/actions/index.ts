@@ -3,6 +3,7 @@ import { combinedActions } from './combined'
 import { findOrCreateActions } from './find-or-create'
 import { insertActions } from './insert'
 import { removeActions } from './remove'
+import { softActions } from './soft'
 import { typeormActions } from './typeorm'
 import { updateActions } from './update'
 import { upsertActions } from './upsert'
@@ -16,4 +17,5 @@ export const ACTIONS: readonly Action[] = [
   ...updateActions,
   ...removeActions,
   ...combinedActions,
+  ...softActions,
 ]

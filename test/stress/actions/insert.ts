@@ -2,13 +2,24 @@ import { quote } from '../../../src/sql/identifier'
 import { copyIn } from '../copy-in'
 import type { Random } from '../random'
 import { type Action, type Writer, statement } from '../action'
-import { anyKey, collidingKey, type Form, insertSql, isScoped, keyColumns, severalKeys, type Subject } from '../subject'
+import {
+  anyKey,
+  collidingKey,
+  type Form,
+  indexCondition,
+  insertSql,
+  isScoped,
+  keyColumns,
+  severalKeys,
+  type Subject,
+} from '../subject'
 
 const NOTHING = ' ON CONFLICT DO NOTHING'
 const UPDATE = (subject: Subject): string => ` ${onKey(subject)} DO UPDATE SET note = 'again'`
 
-function onKey({ table }: Subject): string {
-  return `ON CONFLICT (${[...table.scope, table.hash, table.number].map(quote).join(', ')})`
+function onKey(subject: Subject): string {
+  const { scope, hash, number } = subject.table
+  return `ON CONFLICT (${[...scope, hash, number].map(quote).join(', ')})${indexCondition(subject)}`
 }
 
 const one =

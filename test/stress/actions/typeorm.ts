@@ -1,6 +1,6 @@
 import type { Action, Writer } from '../action'
 import type { StressEntity } from '../entities'
-import { anyKey, inputOf, isScoped, severalKeys, type Subject } from '../subject'
+import { anyKey, indexCondition, inputOf, isScoped, severalKeys, type Subject } from '../subject'
 
 /** What users of TypeORM write without thinking of us. */
 export const typeormActions: readonly Action[] = [
@@ -44,7 +44,11 @@ export const typeormActions: readonly Action[] = [
     run: async ({ manager, random }, subject) => {
       const { scope, hash, number } = subject.table
       const values = Object.assign(inputOf(subject, anyKey(subject, random), random), { note: 'upserted' })
-      await manager.upsert(subject.entity, values, { conflictPaths: [...scope, hash, number] as never })
+      const condition = indexCondition(subject).replace(' WHERE ', '')
+      await manager.upsert(subject.entity, values, {
+        conflictPaths: [...scope, hash, number] as never,
+        ...(condition === '' ? {} : { indexPredicate: condition }),
+      })
     },
   },
   {
