@@ -60,10 +60,18 @@ export async function openNeighbourhood(): Promise<Neighbourhood> {
   return await inTemporaryFolder(async (temporary) => {
     const folder = path.join(temporary, 'neighbours')
     await cp(path.join(import.meta.dirname, 'neighbours'), folder, { recursive: true })
-    const [tarball] = await Promise.all([pack(temporary), npm(folder, ['ci'])])
+    const [tarball] = await allEnded([pack(temporary), npm(folder, ['ci'])])
     await npm(folder, ['install', '--no-save', tarball])
     return { installation: { folder } }
   })
+}
+
+/** As Promise.all; but when it fails nothing is under way any more that would write into a folder to be removed. */
+async function allEnded<T extends readonly Promise<unknown>[]>(
+  promises: readonly [...T],
+): Promise<{ -readonly [Position in keyof T]: Awaited<T[Position]> }> {
+  await Promise.allSettled(promises)
+  return await Promise.all(promises)
 }
 
 async function inTemporaryFolder<T>(make: (folder: string) => Promise<T>): Promise<T & Pick<Workspace, 'remove'>> {
@@ -80,7 +88,7 @@ async function inTemporaryFolder<T>(make: (folder: string) => Promise<T>): Promi
 async function fill(folder: string): Promise<Omit<Workspace, 'remove'>> {
   const tools = path.join(folder, 'tools')
   await cp(path.join(import.meta.dirname, 'tools'), tools, { recursive: true })
-  const [tarball] = await Promise.all([pack(folder), npm(tools, ['ci'])])
+  const [tarball] = await allEnded([pack(folder), npm(tools, ['ci'])])
   const unpacked = path.join(folder, 'unpacked')
   await mkdir(unpacked)
   const [current, oldest] = await Promise.all([
