@@ -8,6 +8,10 @@ import { isOrExtends } from '../typeorm/registry'
  * The conflict paths of a unique text, for TypeORM's `upsert`: its scope, hash and hash number, by their properties. The
  * rows bring neither hash nor number; the guard finds them.
  *
+ * `upsert` sets the text as well, so where it would meet the row of another text of equal hash the guard refuses it with
+ * 40001: try again, or use `upsertByText`, which does. With `ignoreDeleted` the index has a condition, which `upsert`
+ * must be told: `{ conflictPaths: uniqueTextPaths(Page), indexPredicate: '"deletedAt" IS NULL' }`.
+ *
  * @param entity a class, or an EntitySchema; its name alone does not lead to the declaration
  * @param by which of the entity's texts. @default the only one
  * @throws DeclarationError if the entity has no such text, or several and none is named
