@@ -6,7 +6,8 @@ import { isOrExtends } from '../typeorm/registry'
 
 /**
  * The conflict paths of a unique text, for TypeORM's `upsert`: its scope, hash and hash number, by their properties. The
- * rows bring neither hash nor number; the guard finds them.
+ * rows bring neither hash nor number; the guard finds them. With `ignoreDeleted` the index has a condition, which the
+ * call must name too (42P10): `{ conflictPaths: uniqueTextPaths(Page), indexPredicate: '"deletedAt" IS NULL' }`.
  *
  * `upsert` sets the text as well, so where it would meet the row of another text of equal hash the guard refuses it with
  * 40001: try again, or use `upsertByText`, which does. With `ignoreDeleted` the index has a condition, which `upsert`

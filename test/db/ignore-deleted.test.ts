@@ -16,9 +16,18 @@ import {
 } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { literal } from '../../src/sql/identifier'
-import { findOneByText, findOrCreate, findOrCreateMany, UniqueText, uniqueTextSchema } from '../../src'
+import {
+  findOneByText,
+  findOrCreate,
+  findOrCreateMany,
+  insertOrFail,
+  UniqueText,
+  uniqueTextSchema,
+  updateOrFail,
+  upsertByText,
+} from '../../src'
 import { trim } from '../../src/text'
-import { textCondition, textEquals } from '../../src/typeorm-calls'
+import { textCondition, textEquals, uniqueTextPaths } from '../../src/typeorm-calls'
 import { declarationsOf } from '../../src/typeorm/registry'
 import { useDatabase } from '../support/database'
 import { generate, runAll } from '../support/generated'
@@ -179,6 +188,45 @@ test('an ordinary insert, delete and soft delete run no function of the guard; a
   expect(await calls(`update page set "deletedAt" = now() where url in ('a', 'b')`)).toBe(0)
   expect(await calls(`delete from page where url = 'a'`, `delete from page where url = 'c'`)).toBe(0)
   expect(await calls(`update page set "deletedAt" = null`)).toBe(1)
+})
+
+test("TypeORM's upsert updates live rows only, if it names the condition of the index", async () => {
+  const { manager } = await db.dataSource([Colliding])
+  await manager.save(Colliding, [{ url: 'text 0' }, { url: 'text 1' }, { url: 'text 2' }])
+  await manager.softDelete(Colliding, { url: 'text 0' })
+  const rows = [{ url: 'text 0' }, { url: 'text 1' }]
+  const conflictPaths = uniqueTextPaths(Colliding)
+  await expect(manager.upsert(Colliding, rows, conflictPaths)).rejects.toMatchObject({ code: '42P10' })
+  await manager.upsert(Colliding, rows, { conflictPaths, indexPredicate: '"deletedAt" IS NULL' })
+  const all = await manager.find(Colliding, { withDeleted: true, order: { url: 'ASC', id: 'ASC' } })
+  expect(all.map(({ url, deletedAt }) => `${url} ${deletedAt ? 'deleted' : 'live'}`)).toEqual([
+    'text 0 deleted',
+    'text 0 live',
+    'text 1 live',
+    'text 2 live',
+  ])
+})
+
+test('upsertByText updates the live row, and creates one beside a deleted row', async () => {
+  const { manager } = await db.dataSource([Page])
+  await manager.save(Page, [{ url: 'a' }, { url: 'b' }])
+  await manager.softDelete(Page, { url: 'a' })
+  const results = await upsertByText(manager, Page, [{ url: 'a' }, { url: 'b' }])
+  expect(results).toMatchObject([{ created: true }, { created: false, entity: { id: 2 } }])
+})
+
+test('insertOrFail and updateOrFail take no deleted row for a holder', async () => {
+  const { manager } = await db.dataSource([Page])
+  const [first] = await manager.save(Page, [{ url: 'a' }, { url: 'b' }])
+  await manager.softDelete(Page, { url: 'a' })
+  const second = await insertOrFail(manager, Page, { url: 'a' })
+  await manager.softDelete(Page, { url: 'a' })
+  expect(await updateOrFail(manager, Page, 2, { url: 'a' })).toMatchObject({ url: 'a' })
+  await expect(insertOrFail(manager, Page, [{ url: 'c' }, { url: 'a' }])).rejects.toMatchObject({
+    code: 'TEXT_TAKEN',
+    taken: [{ property: 'url', id: { id: 2 }, row: 1 }],
+  })
+  expect([first?.id, second.id]).not.toContain(2)
 })
 
 describe('what is declared', () => {
