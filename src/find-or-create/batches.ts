@@ -1,6 +1,6 @@
-import { type BatchRow, type BatchShape, findOrCreateManyStatement } from '../sql/batch-statement'
+import { type BatchRow, type BatchShape, findManyStatement, findOrCreateManyStatement } from '../sql/batch-statement'
 import { parameterText } from '../sql/parameter-text'
-import { insertColumns, type Statement } from '../sql/statements'
+import { insertColumns, type RowShape, type Statement } from '../sql/statements'
 import { upsertManyStatement } from '../sql/upsert-statement'
 import type { ReadyText } from './entity-text'
 import type { AskedRow } from './late-row'
@@ -135,7 +135,7 @@ export function batchQuery(rules: BatchRules, items: readonly BatchItem[]): Batc
   const defaults = new Map(partial.map((name) => [name, rules.defaults.get(name) ?? 'NULL']))
   const statement = statementOf(rules, { ...shape, types: rules.entityText.ready.types, defaults })
   const keyLength = insertColumns(shape).length - others.length
-  const key = Array.from({ length: keyLength }, (_, index) => items.map(({ texts }) => texts[index] ?? null))
+  const key = keyValues(shape, items)
   const rest = others.map((name) =>
     items.map(({ row, texts }) => {
       const index = row.others.indexOf(name)
@@ -145,6 +145,16 @@ export function batchQuery(rules: BatchRules, items: readonly BatchItem[]): Batc
   const brought = partial.map((name) => items.map(({ row }) => row.others.includes(name)))
   return { statement, values: [...key, ...rest, ...brought] }
 }
+
+/** The same of a batch that only looks. */
+export function findQuery({ entityText }: BatchRules, items: readonly BatchItem[]): BatchQuery {
+  const shape = rowShape(entityText, [])
+  const statement = findManyStatement({ ...shape, types: entityText.ready.types, defaults: new Map() })
+  return { statement, values: keyValues(shape, items) }
+}
+
+const keyValues = (shape: RowShape, items: readonly BatchItem[]): (string | null)[][] =>
+  insertColumns({ ...shape, others: [] }).map((_, index) => items.map(({ texts }) => texts[index] ?? null))
 
 function statementOf({ entityText, updates }: BatchRules, shape: BatchShape): Statement<BatchRow> {
   const update = shape.others.filter((name) => updates?.columns.has(name))

@@ -76,7 +76,18 @@ export interface FindOrCreateOptions<Entity = ObjectLiteral>
 
 /** Options of `findOrCreateMany`. */
 export interface FindOrCreateManyOptions<Entity = ObjectLiteral>
-  extends ByOptions<Entity>, NestedOptions<Entity>, DeletedOptions {}
+  extends ByOptions<Entity>, NestedOptions<Entity>, DeletedOptions {
+  /**
+   * As with `findOrCreate`. A function gets an input and its index, and is called for the inputs that are missing, one
+   * after another in their order, before the first row is written; of equal texts for the first. One that throws gives
+   * its error to its input, and affects no other. Not together with `relations: 'findOrCreate'`.
+   *
+   * @default none
+   */
+  readonly create?:
+    | DeepPartial<Entity>
+    | ((values: DeepPartial<Entity>, index: number) => DeepPartial<Entity> | Promise<DeepPartial<Entity>>)
+}
 
 /** Options of `findOneByText`. */
 export interface FindOneByTextOptions<Entity = ObjectLiteral> extends ByOptions<Entity>, LoadOptions<Entity> {
@@ -167,7 +178,7 @@ type Operation = 'findOrCreate' | 'findOrCreateMany' | 'findOneByText' | 'upsert
 
 const TAKEN: Readonly<Record<Operation, readonly OptionName[]>> = {
   findOrCreate: ['by', 'create', 'deleted', ...LOAD],
-  findOrCreateMany: ['by', 'deleted', ...LOAD],
+  findOrCreateMany: ['by', 'create', 'deleted', ...LOAD],
   findOneByText: ['by', 'withDeleted', 'replica', ...LOAD],
   upsertByText: ['by', 'update', 'skipUpdateIfNoValuesChanged', ...LOAD],
 }

@@ -1,9 +1,9 @@
-import { type BatchRow, findManyStatement } from '../sql/batch-statement'
+import type { BatchRow } from '../sql/batch-statement'
 import type { StoredRow } from '../sql/statements'
 import { find } from './attempt'
-import { type BatchItem, type BatchRules, groupBy, inBatches } from './batches'
+import { type BatchQuery, type BatchRules, findQuery, groupBy, inBatches } from './batches'
 import type { ReadyText } from './entity-text'
-import { rowShape, type RowValues } from './row-values'
+import type { RowValues } from './row-values'
 import type { Session } from './session'
 
 const NO_DEFAULTS: ReadonlyMap<string, string> = new Map()
@@ -26,7 +26,7 @@ export async function findRows(
     throw error
   })
   for (const { items, alone } of batches) {
-    const answers = groupBy(alone ? [] : await sendBatch(session, rules, items), ({ index }) => index)
+    const answers = groupBy(alone ? [] : await look(session, findQuery(rules, items)), ({ index }) => index)
     for (const [index, { row }] of items.entries()) {
       const [stored, another] = answers.get(index) ?? []
       const one = alone || another ? await find(session, entityText, row) : stored
@@ -36,9 +36,5 @@ export async function findRows(
   return found
 }
 
-function sendBatch(session: Session, { entityText }: BatchRules, items: readonly BatchItem[]): Promise<BatchRow[]> {
-  const shape = { ...rowShape(entityText, []), types: entityText.ready.types, defaults: NO_DEFAULTS }
-  const [first] = items
-  const columns = first?.texts.map((_, index) => items.map(({ texts }) => texts[index] ?? null)) ?? []
-  return session.rowsOrRollBack(findManyStatement(shape), columns)
-}
+const look = (session: Session, { statement, values }: BatchQuery): Promise<BatchRow[]> =>
+  session.rowsOrRollBack(statement, values)

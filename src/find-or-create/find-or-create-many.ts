@@ -1,4 +1,5 @@
 import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
+import { DeclarationError } from '../errors'
 import { requireArray } from './call-arguments'
 import { checkCallOptions, type FindOrCreateManyOptions, type LoadOptions } from './call-options'
 import { requireDeleteDate } from './deleted-rows'
@@ -37,12 +38,18 @@ export async function findOrCreateMany<Entity extends ObjectLiteral>(
   checkCallOptions('findOrCreateMany', options)
   requireArray(inputs)
   const entityText = entityTextOf(manager, entity, options.by)
-  const { deleted } = options
+  const { create, deleted } = options
   if (deleted !== undefined && deleted !== 'return') requireDeleteDate(entityText, 'deleted')
   const nested = nestedCall(manager, entityText, options)
+  if (nested && create !== undefined) {
+    throw new DeclarationError(
+      `findOrCreateMany(): "create" cannot be given with relations: 'findOrCreate'. ` +
+        `Put the values into the inputs, or call findOrCreate() for each.`,
+    )
+  }
   if (nested) return (await findOrCreateNested(nested, inputs)) as FindOrCreateManyResult<Entity>[]
   const load = relationsToLoad(entityText, options as LoadOptions)
-  const prepared = new PreparedMany<Entity>(entityText, load, { deleted })
+  const prepared = new PreparedMany<Entity>(entityText, load, { create, deleted })
   if (entityText.metadata.lazyRelations.length > 0) await addPromised(prepared, entityText, inputs)
   else for (const values of inputs) prepared.add(values)
   return await prepared.run(manager)

@@ -30,6 +30,20 @@ export function askedRow(
   return { row: withCreateValues(row, entityText, values, create), objects: [values, create], create: undefined }
 }
 
+/** Calls `create`, where there is one. */
+export async function withCreated(entityText: EntityText, asked: AskedRow): Promise<AskedRow> {
+  if (!asked.create) return asked
+  const created = await asked.create()
+  if (typeof created !== 'object' || created === null || Array.isArray(created)) {
+    throw new DeclarationError(
+      `"create" must return an object with properties of ${entityText.metadata.name}, got ${kindOf(created)}.`,
+    )
+  }
+  const [values] = asked.objects
+  const row = withCreateValues(asked.row, entityText, values, created)
+  return { row, objects: [values, created], create: undefined }
+}
+
 /** What listeners get before the row is written. */
 export function entityOf({ metadata, dataSource }: EntityText, [values, ...more]: AskedRow['objects']): ObjectLiteral {
   const entity: ObjectLiteral = dataSource.manager.create(metadata.target, values)
@@ -55,12 +69,9 @@ export class LateRow {
   ) {}
 
   async complete(): Promise<RowValues> {
-    const { row, objects, create } = this.asked
-    if (!create) return await this.announce(row, objects)
-    await this.session.letGo()
-    const created = this.requireValues(await create())
-    const [values] = objects
-    return await this.announce(withCreateValues(row, this.entityText, values, created), [values, created])
+    if (this.asked.create) await this.session.letGo()
+    const { row, objects } = await withCreated(this.entityText, this.asked)
+    return await this.announce(row, objects)
   }
 
   /** Listeners may fill in columns; another text would make it another operation, so text and scope stay as given. */
@@ -70,12 +81,5 @@ export class LateRow {
     this.entity = entity
     await beforeInsert(this.session, this.entityText.metadata, entity)
     return withOthersOf(row, this.entityText, entity)
-  }
-
-  private requireValues(created: unknown): ObjectLiteral {
-    if (typeof created === 'object' && created !== null && !Array.isArray(created)) return created
-    throw new DeclarationError(
-      `"create" must return an object with properties of ${this.entityText.metadata.name}, got ${kindOf(created)}.`,
-    )
   }
 }

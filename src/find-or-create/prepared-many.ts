@@ -4,6 +4,7 @@ import { tableName } from '../sql/text-table'
 import { ensureReady } from '../typeorm/readiness'
 import { byHash, type DistinctRow, inBatches, isMixed } from './batches'
 import type { DeletedOption } from './call-options'
+import { completeMissing } from './complete-missing'
 import { type EntityText, onTable } from './entity-text'
 import { listensToInsert, listensToLoad } from './events'
 import type { FindOrCreateResult } from './find-or-create-row'
@@ -14,6 +15,13 @@ import { type FindOrCreateManyResult, runBatch, writeResult } from './run-batch'
 import { Session } from './session'
 import { updateOf, type Updates } from './updates'
 
+/** What happens to rows that are missing, found, or found deleted. */
+interface ManyRules {
+  readonly create?: ObjectLiteral | ((values: never, index: number) => unknown) | undefined
+  readonly updates?: Updates | undefined
+  readonly deleted?: DeletedOption | undefined
+}
+
 /** A call in two halves: what needs no connection is done, so that it can be done while another batch is at the server. */
 export class PreparedMany<Entity extends ObjectLiteral> {
   private readonly results: FindOrCreateManyResult<Entity>[] = []
@@ -22,12 +30,12 @@ export class PreparedMany<Entity extends ObjectLiteral> {
   /**
    * @param entityText what it selects is what the entities hold
    * @param load undefined: no relations, the eager ones neither
-   * @param rules what happens to the rows that are found. @default nothing
+   * @param rules @default rows are created of their values, and returned as they are found
    */
   constructor(
     private readonly entityText: EntityText,
     private readonly load: RelationsToLoad | undefined,
-    private readonly rules: { readonly updates?: Updates; readonly deleted?: DeletedOption | undefined } = {},
+    private readonly rules: ManyRules = {},
   ) {}
 
   /** Normalizes and hashes one input. */
@@ -35,7 +43,9 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     const index = this.results.length
     this.results.length += 1
     try {
-      const asked = askedRow(this.entityText, values)
+      const { create } = this.rules
+      const ofRow = typeof create === 'function' ? (): unknown => create(values as never, index) : create
+      const asked = askedRow(this.entityText, values, ofRow)
       const known = this.rows.get(asked.row.identity)
       if (known) {
         known.inputs.push(index)
@@ -59,11 +69,13 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     try {
       const { declaration } = this.entityText
       const entityText = onTable(this.entityText, await ensureReady(declaration, session.query))
-      const rows = [...this.rows.values()].sort(byHash)
+      const { updates, deleted = 'return' } = this.rules
+      const base = { session, entityText, defaults: NO_DEFAULTS, updates, deleted, results: this.results }
+      const asked = [...this.rows.values()].sort(byHash)
+      const rows = typeof this.rules.create === 'function' ? (await completeMissing(base, asked)).sort(byHash) : asked
       // Asked anew by each call: a default that was changed meanwhile counts for a single row at once.
       const defaults = isMixed(rows) ? await columnDefaults(session.query, tableName(declaration.table)) : NO_DEFAULTS
-      const { updates, deleted = 'return' } = this.rules
-      const call = { session, entityText, defaults, updates, deleted, results: this.results }
+      const call = { ...base, defaults }
       const batches = inBatches(call, rows, (row, error) => {
         writeResult(call, row, { error })
       })

@@ -1,5 +1,5 @@
 import type { ObjectLiteral } from 'typeorm'
-import { UniqueTextError } from '../errors'
+import { TransactionAbortedError, UniqueTextError } from '../errors'
 import type { BatchRow } from '../sql/batch-statement'
 import { isRowError } from '../sql/sqlstate'
 import { explain } from './attempt'
@@ -43,7 +43,15 @@ export async function runBatch<Entity extends ObjectLiteral>(
   // An event before the write must know which rows will be inserted, so each row goes its own way.
   const heard = call.updates ? isHeard(call.entityText) : listensToInsert(call.entityText)
   if (alone || heard) return await runSingly(call, items)
-  await runItems(call, items, false)
+  await runItems(
+    call,
+    items.filter(({ create }) => !create),
+    false,
+  )
+  await runSingly(
+    call,
+    items.filter(({ create }) => create),
+  )
 }
 
 /** @param statementRuns it is known that the statement itself is not to blame for an error */
@@ -52,6 +60,7 @@ async function runItems<Entity extends ObjectLiteral>(
   items: readonly BatchItem[],
   statementRuns: boolean,
 ): Promise<void> {
+  if (items.length === 0) return
   let answer: BatchAnswer
   try {
     answer = await sendBatch(call, batchQuery(call, items))
@@ -104,13 +113,13 @@ async function divideBySets<Entity extends ObjectLiteral>(
 }
 
 /** The rows that a batch's statement gave, and after how many attempts. */
-interface BatchAnswer {
+export interface BatchAnswer {
   readonly rows: readonly BatchRow[]
   readonly attempts: number
 }
 
 /** @returns the rows that have no answer, or several, or one that is deleted and not to be: what that means is found out one by one */
-function takeAnswers<Entity extends ObjectLiteral>(
+export function takeAnswers<Entity extends ObjectLiteral>(
   call: ManyCall<Entity>,
   items: readonly BatchItem[],
   { rows, attempts }: BatchAnswer,
@@ -142,14 +151,29 @@ async function runSingly<Entity extends ObjectLiteral>(
   const session = call.session.withSavepoints()
   for (const item of items) {
     const onDeleted = { deleted: call.deleted, position: item.inputs[0] ?? 0 }
+    const thrown: unknown[] = []
+    const asked = item.create ? { ...item, create: noting(thrown, item.create) } : item
     try {
       const { entityText, updates } = call
       const result = await (updates && updateOf(updates, item.row).length > 0
-        ? upsertRow<Entity>(session, entityText, item, updates)
-        : findOrCreateRow<Entity>(session, entityText, item, onDeleted))
+        ? upsertRow<Entity>(session, entityText, asked, updates)
+        : findOrCreateRow<Entity>(session, entityText, asked, onDeleted))
       writeResult(call, item, result)
     } catch (error) {
-      writeError(call, item, error)
+      if (thrown.includes(error) && !(error instanceof TransactionAbortedError)) writeResult(call, item, { error })
+      else writeError(call, item, error)
+    }
+  }
+}
+
+/** What a function of the user's throws says something of its row only. */
+function noting(thrown: unknown[], create: () => unknown): () => Promise<unknown> {
+  return async () => {
+    try {
+      return await create()
+    } catch (error) {
+      thrown.push(error)
+      throw error
     }
   }
 }
@@ -177,7 +201,7 @@ export function writeResult<Entity>(
 }
 
 /** The loop of a batch's attempts. */
-async function sendBatch<Entity>(
+export async function sendBatch<Entity>(
   { session, entityText }: ManyCall<Entity>,
   { statement, values }: BatchQuery,
 ): Promise<BatchAnswer> {

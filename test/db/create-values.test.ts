@@ -14,8 +14,10 @@ import {
   DeclarationError,
   findOneByText,
   findOrCreate,
+  findOrCreateMany,
   type FindOrCreateOptions,
   TextRejectedError,
+  TransactionAbortedError,
   UniqueText,
 } from '../../src'
 import { trim } from '../../src/text'
@@ -298,5 +300,148 @@ describe('with a BeforeInsert listener', () => {
     heard.length = 0
     await findOrCreate(manager, Heard, { text: 'a' }, { create: never })
     expect(heard).toEqual([])
+  })
+})
+
+describe('findOrCreateMany', () => {
+  const urls = (...list: string[]) => list.map((url) => ({ url }))
+
+  test('an object gives values to every row that is created', async () => {
+    await findOrCreate(manager, Page, { url: 'b', title: 'old' })
+    const results = await findOrCreateMany(manager, Page, urls('a', 'b', 'c'), { create: { title: 'new' } })
+    expect(results).toMatchObject(
+      [[true, 'new'], [false, 'old'], [true, 'new']].map(([created, title]) => ({ created, entity: { title } })), // prettier-ignore
+    )
+  })
+
+  test('an object sends the statement that the same values would send', async () => {
+    const asValues = await statementsOf(() => findOrCreateMany(manager, Page, [{ url: 'a', title: 'x' }]))
+    const asCreate = await statementsOf(() => findOrCreateMany(manager, Page, urls('b'), { create: { title: 'x' } }))
+    expect(asCreate).toEqual(asValues)
+  })
+
+  test('a function is called for the missing rows, in the order of the inputs, with the input and its index', async () => {
+    const list = Array.from({ length: 40 }, (_, index) => `page ${index}`)
+    await findOrCreateMany(manager, Page, urls(...list.filter((_, index) => index % 2 === 0)))
+    const inputs = urls(...list)
+    const called: [unknown, number][] = []
+    const create = async (values: object, index: number) => {
+      called.push([values, index])
+      return await sleep(index % 3, { title: `title ${index}` })
+    }
+    const results = await findOrCreateMany(manager, Page, inputs, { create })
+    const odd = inputs.flatMap((input, index) => (index % 2 === 0 ? [] : [[input, index]]))
+    expect(called).toEqual(odd)
+    expect(called[0]?.[0]).toBe(inputs[1])
+    expect(results).toMatchObject(
+      inputs.map(({ url }, index) => ({
+        created: index % 2 === 1,
+        attempts: 1,
+        entity: { url, title: index % 2 === 1 ? `title ${index}` : null },
+      })),
+    )
+  })
+
+  test('a function costs one statement where nothing is missing, and one more where something is', async () => {
+    const call = (...list: string[]) =>
+      findOrCreateMany(manager, Page, urls(...list), { create: () => ({ title: 'x' }) })
+    expect(await statementsOf(() => call('a', 'b', 'c'))).toHaveLength(2)
+    expect(await statementsOf(() => call('a', 'b', 'c'))).toHaveLength(1)
+  })
+
+  test('a function is called once for equal texts, with the first of them', async () => {
+    const create = vi.fn((values: object, index: number) => ({ title: `${index}` }))
+    const results = await findOrCreateMany(manager, Page, urls('a', 'b', ' a ', 'a'), { create })
+    expect(create.mock.calls.map(([, index]) => index)).toEqual([0, 1])
+    expect(results.map((result) => 'entity' in result && result.entity.title)).toEqual(['0', '1', '0', '0'])
+  })
+
+  test('a function that throws, or returns what it must not, fails its row alone', async () => {
+    const thrown = new Error('no answer')
+    const create = (values: { url?: string | undefined }) => {
+      if (values.url === 'b') throw thrown
+      if (values.url === 'c') return { url: 'another' }
+      if (values.url === 'd') return undefined as unknown as object
+      return { title: 'x' }
+    }
+    const results = await findOrCreateMany(manager, Page, urls('a', 'b', 'c', 'd', 'e', 'b'), { create })
+    expect(results).toMatchObject([
+      { created: true },
+      { error: thrown },
+      { error: expect.any(DeclarationError) as Error },
+      { error: expect.any(DeclarationError) as Error },
+      { created: true },
+      { error: thrown },
+    ])
+    expect(await manager.find(Page, { select: { url: true }, order: { url: 'ASC' } })).toMatchObject(urls('a', 'e'))
+  })
+
+  test('a function runs while no pooled connection is held, and may find or create rows of the same call', async () => {
+    const create = async (values: { url?: string | undefined }) => {
+      if (values.url === 'a') await findOrCreate(manager, Page, { url: 'b', title: 'inner' })
+      return { title: 'outer' }
+    }
+    const results = await findOrCreateMany(manager, Page, urls('a', 'b'), { create })
+    expect(results).toMatchObject([
+      { created: true, entity: { title: 'outer' } },
+      { created: false, entity: { title: 'inner' } },
+    ])
+  })
+
+  test("in the caller's transaction, functions run before the first row is written", async () => {
+    const observer = await db.client()
+    await dataSource.transaction(async (inner) => {
+      const create = async () => {
+        const { rows } = await observer.query(
+          `SELECT FROM pg_locks WHERE relation = 'page'::regclass AND mode = 'RowExclusiveLock'`,
+        )
+        return { title: `${rows.length} locks` }
+      }
+      const results = await findOrCreateMany(inner, Page, urls('a', 'b', 'c'), { create })
+      expect(results).toMatchObject(['a', 'b', 'c'].map(() => ({ entity: { title: '0 locks' } })))
+    })
+  })
+
+  test('a row that the look-up cannot take goes its own way, and so do the others of its batch', async () => {
+    const create = vi.fn((values: { url?: string | undefined }) => {
+      if (values.url === 'throws') throw new RangeError('thrown')
+      return { title: 'x' }
+    })
+    const inputs = [{ url: 'a' }, { url: 'b', site: 2 ** 40 }, { url: 'throws' }, { url: 'c' }]
+    const results = await findOrCreateMany(manager, Page, inputs, { create })
+    expect(results).toMatchObject([
+      { created: true, entity: { title: 'x' } },
+      { error: { code: '22003' } },
+      { error: expect.any(RangeError) as Error },
+      { created: true },
+    ])
+    expect(new Set(create.mock.calls.map(([{ url }]) => url))).toEqual(new Set(['a', 'c', 'throws']))
+  })
+
+  test('BeforeInsert listeners see what the function gives', async () => {
+    heard.length = 0
+    const inputs = [{ text: 'a' }, { text: 'b' }]
+    await findOrCreateMany(manager, Heard, inputs, { create: (_, index) => ({ note: `${index}` }) })
+    expect(heard).toEqual(expect.arrayContaining([{ text: 'a', note: '0' }, { text: 'b', note: '1' }])) // prettier-ignore
+    expect(heard).toHaveLength(2)
+  })
+
+  test('an error of the transaction that the function meets is that of the whole call', async () => {
+    const aborted = new TransactionAbortedError(undefined)
+    const create = () => {
+      throw aborted
+    }
+    expect(await rejection(findOrCreateMany(manager, Page, urls('a', 'b'), { create }))).toBe(aborted)
+  })
+
+  test("relations: 'findOrCreate' is refused beside it, before any SQL", async () => {
+    let error: unknown
+    const statements = await statementsOf(async () => {
+      const options = { create: { title: 'x' }, relations: 'findOrCreate' } as const
+      error = await rejection(findOrCreateMany(manager, Page, urls('a'), options))
+    })
+    expect(error).toBeInstanceOf(DeclarationError)
+    expect(String(error)).toContain(`"create" cannot be given with relations: 'findOrCreate'`)
+    expect(statements).toEqual([])
   })
 })
