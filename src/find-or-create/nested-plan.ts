@@ -150,27 +150,37 @@ export class Planner {
     }
     const metadata = classOf(relation, given, where)
     if (isReference(relation, metadata, given)) return { reference: given }
-    const entityText = this.textOf(metadata, given, where)
+    const entityText = textOfObject(this.dataSource, metadata, given, where)
     return await this.nodeOf({ metadata, entityText, given, covers: everything, parent })
   }
+}
 
-  /** The text that a nested object is looked up by; undefined where it is to be saved. */
-  private textOf(metadata: EntityMetadata, given: ObjectLiteral, where: string): EntityText | undefined {
-    const declarations = declarationsOf(metadata)
-    const brought = declarations.filter(({ text }) =>
-      text.some(({ column }) => (column.getEntityValue(given) ?? undefined) !== undefined),
+/**
+ * The text that a nested object is found by; undefined where it has none.
+ *
+ * @param where for messages
+ * @throws DeclarationError for an object with several
+ */
+export function textOfObject(
+  dataSource: DataSource,
+  metadata: EntityMetadata,
+  given: ObjectLiteral,
+  where: string,
+): EntityText | undefined {
+  const declarations = declarationsOf(metadata)
+  const brought = declarations.filter(({ text }) =>
+    text.some(({ column }) => (column.getEntityValue(given) ?? undefined) !== undefined),
+  )
+  const [chosen = declarations.find(({ table }) => !table.nullable), another] = brought
+  if (!chosen) return undefined
+  if (another) {
+    const names = brought.map(({ name }) => `"${name}"`).join(', ')
+    throw new DeclarationError(
+      `${where} holds a ${metadata.name} with several unique texts (${names}). ` +
+        `Call findOrCreate() for it with the option "by", and pass the entity that you get.`,
     )
-    const [chosen = declarations.find(({ table }) => !table.nullable), another] = brought
-    if (!chosen) return undefined
-    if (another) {
-      const names = brought.map(({ name }) => `"${name}"`).join(', ')
-      throw new DeclarationError(
-        `${where} holds a ${metadata.name} with several unique texts (${names}). ` +
-          `Call findOrCreate() for it with the option "by", and pass the entity that you get.`,
-      )
-    }
-    return entityTextOf(this.dataSource.manager, metadata.target, chosen.name)
   }
+  return entityTextOf(dataSource.manager, metadata.target, chosen.name)
 }
 
 /** The object that another one stands in a list of, or opposite to. */

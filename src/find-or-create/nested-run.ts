@@ -148,7 +148,8 @@ export class NestedRun {
 
   private async save({ metadata }: NewNode, nodes: Group): Promise<void> {
     const entities = nodes.map(savable)
-    await this.manager.save(metadata.target, entities)
+    // There is one already, perhaps begun by SQL, which TypeORM does not know of.
+    await this.manager.save(metadata.target, entities, { transaction: false })
     for (const [index, node] of nodes.entries()) {
       node.row = { entity: entities[index] ?? {}, created: true, attempts: 1 }
     }

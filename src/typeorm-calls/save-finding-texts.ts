@@ -1,0 +1,74 @@
+import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral, SaveOptions } from 'typeorm'
+import { TransactionAbortedError } from '../errors'
+import { Attempts } from '../find-or-create/attempts'
+import { requireManager } from '../find-or-create/call-arguments'
+import { Session } from '../find-or-create/session'
+import { asOne } from '../find-or-create/whole-transaction'
+import { isSerializationError } from '../sql/sqlstate'
+import { dataSourceOf } from '../typeorm/registry'
+import { KnownTexts } from './known-texts'
+
+/**
+ * TypeORM's `save`, whose new nested objects are not stored a second time: one without a primary key whose unique text a
+ * row holds becomes that row, as it stands. Its own columns and relations are not written; objects with equal texts
+ * become one. What no row holds is saved, if the relation cascades. The entities themselves are saved as `save` does it:
+ * where their own text is taken, it fails.
+ *
+ * Runs in a transaction of its own, or behind a savepoint of yours, which stays usable. Where others store a text at the
+ * same moment, it is found in the next of up to 10 attempts. If it fails, your objects are as they were.
+ *
+ * @example
+ * const link = await saveFindingTexts(manager, Link, { page: { url: 'http://example.com/' } })
+ *
+ * @returns what was given, as `save` does
+ * @throws TextRejectedError, DeclarationError, SchemaDriftError, UnsupportedDatabaseError, AttemptsExhaustedError
+ * @throws TextTakenError where a row of another class holds a nested text
+ * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
+ * @throws what `save` throws
+ */
+export async function saveFindingTexts<Entity extends ObjectLiteral, Given extends DeepPartial<NoInfer<Entity>>>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  given: readonly Given[],
+  options?: SaveOptions,
+): Promise<(Given & Entity)[]>
+export async function saveFindingTexts<Entity extends ObjectLiteral, Given extends DeepPartial<NoInfer<Entity>>>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  given: Given,
+  options?: SaveOptions,
+): Promise<Given & Entity>
+export async function saveFindingTexts(
+  manager: EntityManager,
+  entity: EntityTarget<ObjectLiteral>,
+  given: ObjectLiteral | readonly ObjectLiteral[],
+  options?: SaveOptions,
+): Promise<unknown> {
+  requireManager(manager)
+  const metadata = dataSourceOf(manager).getMetadata(entity)
+  const session = await Session.open(manager)
+  await session.close()
+  const attempts = new Attempts(session, metadata.name)
+  let known = 0
+  for (;;) {
+    const texts = new KnownTexts(metadata)
+    try {
+      return await asOne(manager, async (own) => {
+        await texts.find(own, Array.isArray(given) ? given : [given])
+        // There is one already, perhaps begun by SQL, which TypeORM does not know of.
+        return await own.save(metadata.target, given, { ...options, transaction: false })
+      })
+    } catch (error) {
+      const found = texts.found
+      texts.undo()
+      const isRace = texts.isTaken(error) && (attempts.count === 1 || found > known)
+      known = found
+      if (isRace) await attempts.next(error)
+      else if (!session.inTransaction && isLost(error)) await attempts.next(error)
+      else throw error
+    }
+  }
+}
+
+const isLost = (error: unknown): boolean =>
+  isSerializationError(error instanceof TransactionAbortedError ? error.cause : error)
