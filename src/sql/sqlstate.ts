@@ -24,6 +24,9 @@ export const SQLSTATE = {
 export interface ServerError extends Error {
   readonly code: string
   readonly constraint?: string
+  readonly schema?: string
+  readonly table?: string
+  readonly detail?: string
   /** The function of the server's source that raised it. */
   readonly routine?: string
 }

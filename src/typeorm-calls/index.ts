@@ -2,4 +2,5 @@
 export { textEquals, textIn } from '../typeorm/text-operators'
 export { saveFindingTexts } from './save-finding-texts'
 export { textCondition } from './text-condition'
+export { toTextTakenError } from './to-text-taken-error'
 export { uniqueTextPaths } from './unique-text-paths'

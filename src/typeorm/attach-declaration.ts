@@ -3,6 +3,7 @@ import { DeclarationError } from '../errors'
 import { indexCondition } from '../sql/alter'
 import { checkExpression } from '../sql/text-table'
 import { forbidForeignKeys, forbidOtherIndexes, forbidTakenNames } from './conflicts'
+import { explainErrors } from './explain-errors'
 import { normalizeColumn } from './normalize-column'
 import type { RawDeclaration } from './options'
 import { type ColumnMetadata, dataSourceOf, type Declaration, registry, rootOf } from './registry'
@@ -49,6 +50,7 @@ function attachDataSource(dataSource: DataSource, what: string): void {
   hookSchemaBuilder(dataSource)
   subscribe(dataSource)
   rewriteQueries(dataSource)
+  explainErrors(dataSource)
 }
 
 function attach(index: IndexMetadata, metadata: EntityMetadata, raw: RawDeclaration): Declaration {

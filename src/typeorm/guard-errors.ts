@@ -12,8 +12,10 @@ export function guardError(
   error: unknown,
   declarations: readonly Declaration[],
 ): ChainLimitError | ImmutableTextError | undefined {
-  const { code, constraint } = serverError(error) ?? {}
-  const declaration = declarations.find(({ table }) => table.index === constraint)
+  const { code, constraint, table: name } = serverError(error) ?? {}
+  const named = declarations.filter(({ table }) => table.index === constraint)
+  // Of a partition, the table has another name.
+  const declaration = named.find(({ table }) => table.table === name) ?? named[0]
   if (!declaration) return undefined
   if (code === SQLSTATE.chainLimit) return new ChainLimitError(declaration.name, error)
   return code === SQLSTATE.immutableText ? new ImmutableTextError(declaration.name, error) : undefined

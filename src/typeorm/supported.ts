@@ -54,7 +54,14 @@ export const INTERNALS: Readonly<Record<string, Parts>> = {
     object: ['driver', 'logger', 'namingStrategy'],
   },
   PostgresDriver: {
-    function: ['createSchemaBuilder', 'normalizeType', 'getColumnLength', 'createFullType', 'prepareHydratedValue'],
+    function: [
+      'createSchemaBuilder',
+      'createQueryRunner',
+      'normalizeType',
+      'getColumnLength',
+      'createFullType',
+      'prepareHydratedValue',
+    ],
     // null where the search_path leads nowhere.
     any: ['searchSchema'],
   },

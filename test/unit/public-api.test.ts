@@ -68,7 +68,7 @@ const PUBLIC = {
   },
   'typeorm-calls/index.ts': {
     namespace: typeormCalls,
-    values: ['saveFindingTexts', 'textCondition', 'textEquals', 'textIn', 'uniqueTextPaths'],
+    values: ['saveFindingTexts', 'textCondition', 'textEquals', 'textIn', 'toTextTakenError', 'uniqueTextPaths'],
     types: [],
   },
   'url/index.ts': { namespace: url, values: ['Url', 'formatUrl', 'parseUrl'], types: ['UrlParts'] },

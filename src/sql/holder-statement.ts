@@ -1,0 +1,72 @@
+import { nameList, parameter } from './statements'
+import { field, isLive, type TextTable, tableName } from './text-table'
+
+/** SQL that TypeORM's own `query` sends. */
+export interface HolderQuery {
+  readonly sql: string
+  readonly values: readonly unknown[]
+}
+
+/** Where a text was refused. */
+export interface RefusedPlace {
+  /** The values of the scope, as Postgres writes them. */
+  readonly scope: readonly string[]
+  readonly hash: string
+  readonly hashNumber: number
+}
+
+/**
+ * The row that holds a text of one column, and the row that has its place in the chain: one and the same, unless another
+ * text of equal hash was faster. Gives the primary key as `k0`, `k1`, …, and `same`, which is NULL for another text.
+ *
+ * @param primary database names of the primary key
+ */
+export function holderQuery(
+  table: TextTable,
+  primary: readonly string[],
+  { scope, hash, hashNumber }: RefusedPlace,
+  text: string,
+): HolderQuery {
+  const [column] = table.text
+  const values = [...scope, hash, text, hashNumber]
+  const at = (index: number): string => parameter(scope.length + index)
+  const same = `${field('t', column?.name ?? '')}::pg_catalog.text COLLATE "C" = ${at(1)}::pg_catalog.text`
+  const where = [
+    ...table.scope.map((name, index) => `${field('t', name)} OPERATOR(pg_catalog.=) ${parameter(index)}`),
+    `${field('t', table.hash)} OPERATOR(pg_catalog.=) ${at(0)}`,
+    `(${same} OR ${field('t', table.number)} OPERATOR(pg_catalog.=) ${at(2)})`,
+    ...isLive(table, 't'),
+  ]
+  const keys = primary.map((name, index) => `${field('t', name)} AS k${index}`)
+  return {
+    sql: `SELECT ${[...keys, `CASE WHEN ${same} THEN 1 END AS same`].join(', ')}
+FROM ${tableName(table)} AS t
+WHERE ${where.join('\n  AND ')}`,
+    values,
+  }
+}
+
+/** What Postgres says of a unique violation, in whatever language: `Key (columns)=(values)`, and then prose. */
+const DETAIL = /\((?<columns>.*?)\)=\((?:(?<scope>.*), )?(?<hash>[^,]+), (?<number>\d+)\)[^)]*$/su
+
+/** The columns and values of a unique violation of our index; undefined where it is another, or says nothing. */
+export function refusedPlace(table: TextTable, detail: string | undefined): RefusedPlace | undefined {
+  const { columns, scope, hash, number } = DETAIL.exec(detail ?? '')?.groups ?? {}
+  const wanted = [...table.scope, table.hash, table.number]
+  if (hash === undefined || !isSameList(columns ?? '', wanted)) return undefined
+  // A value may hold what stands between two of them.
+  const values = scope === undefined ? [] : table.scope.length === 1 ? [scope] : scope.split(', ')
+  return values.length === table.scope.length ? { scope: values, hash, hashNumber: Number(number) } : undefined
+}
+
+/** Postgres quotes a name only where it must. */
+const isSameList = (given: string, names: readonly string[]): boolean =>
+  given.replaceAll('"', '') === nameList(names).replaceAll('"', '')
+
+/**
+ * The table that a partition belongs to, as `schema` and `table`.
+ */
+export const PARTITION_ROOT = `SELECT n.nspname AS schema, r.relname AS table
+FROM pg_catalog.pg_class AS r
+JOIN pg_catalog.pg_namespace AS n ON n.oid = r.relnamespace
+WHERE r.oid = pg_catalog.pg_partition_root(pg_catalog.to_regclass(pg_catalog.format('%I.%I', $1::text, $2::text)))`

@@ -1,0 +1,50 @@
+import type { DataSource, ObjectLiteral } from 'typeorm'
+import { TextTakenError } from '../errors'
+import {
+  declarationsIn,
+  findHolder,
+  type QueryRows,
+  refusedPartition,
+  refusedText,
+  takenError,
+} from '../typeorm/refused-text'
+
+/**
+ * Explains an error of a plain `save`, `insert`, `update` or `upsert`, or of SQL of yours: which text is taken, and by
+ * which row. TypeORM's own calls throw it by themselves; this is for errors that come another way, for instance through
+ * another DataSource, from a partition, or inside the error of a library.
+ *
+ * It asks the database, on a connection of its own: call it after your transaction has ended. The holder is named if
+ * the text of the refused row is among the parameters of the statement, whole, for Postgres tells its hash only: not for
+ * a text in the SQL itself, nor for one that is made of several columns.
+ *
+ * @param error what was caught; errors within it (`cause`, `driverError`, the `errors` of an AggregateError) are looked at
+ * @returns undefined for any other error; also where another text of equal hash was faster, and the same call may
+ * succeed now
+ * @example
+ * catch (error) {
+ *   const taken = await toTextTakenError(error, dataSource)
+ *   throw taken ? new ConflictException(taken.taken) : error
+ * }
+ */
+export async function toTextTakenError(error: unknown, dataSource: DataSource): Promise<TextTakenError | undefined> {
+  const declarations = declarationsIn(dataSource)
+  const query: QueryRows = async (sql, values) => (await dataSource.query(sql, values)) as ObjectLiteral[]
+  for (const one of errorsWithin(error)) {
+    if (one instanceof TextTakenError && (!('driverError' in one) || one.taken[0]?.id !== undefined)) return one
+    const refused = refusedText(one, declarations) ?? (await refusedPartition(one, declarations, query))
+    if (!refused) continue
+    const holder = await findHolder(refused, query)
+    return holder.isFree ? undefined : takenError(refused, holder)
+  }
+  return undefined
+}
+
+/** The error, and all within it, from the outside in. */
+function errorsWithin(error: unknown, seen = new Set<unknown>()): Error[] {
+  if (typeof error !== 'object' || error === null || seen.has(error)) return []
+  seen.add(error)
+  const { cause, driverError, errors, error: inner } = error as Readonly<Record<string, unknown>>
+  const within = [cause, driverError, inner, ...(Array.isArray(errors) ? (errors as unknown[]) : [])]
+  return [...(error instanceof Error ? [error] : []), ...within.flatMap((one) => errorsWithin(one, seen))]
+}

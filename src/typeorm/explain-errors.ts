@@ -1,0 +1,119 @@
+import type { DataSource, QueryRunner } from 'typeorm'
+import { asQueryFailedError, type TextTakenError, withStackOf } from '../errors'
+import { SQLSTATE, serverError } from '../sql/sqlstate'
+import { guardError } from './guard-errors'
+import {
+  declarationsIn,
+  findHolder,
+  type Holder,
+  type QueryRows,
+  type RefusedText,
+  refusedText,
+  takenError,
+  UNKNOWN,
+} from './refused-text'
+
+const EXPLAINS = Symbol.for('typeorm-unique-text.explains')
+
+/** A refusal in a transaction that takes no query before it ends. */
+interface Pending {
+  readonly refused: RefusedText
+  readonly thrown: TextTakenError
+}
+
+/**
+ * Makes the errors of TypeORM's own calls say what they mean: a subscriber hears of them and cannot replace them, so the
+ * query runners that this one driver creates do. The error stays the `QueryFailedError` that code looks for.
+ */
+export function explainErrors(dataSource: DataSource): void {
+  const { driver } = dataSource
+  if (EXPLAINS in driver) return
+  const create = driver.createQueryRunner.bind(driver)
+  driver.createQueryRunner = (mode) => explaining(create(mode), dataSource)
+  Object.defineProperty(driver, EXPLAINS, { value: true })
+}
+
+function explaining(queryRunner: QueryRunner, dataSource: DataSource): QueryRunner {
+  const query = queryRunner.query.bind(queryRunner) as (...args: readonly unknown[]) => Promise<unknown>
+  const rows: QueryRows = async (sql, values) => (await query(sql, values)) as Awaited<ReturnType<QueryRows>>
+  let pending: readonly Pending[] = []
+  const explained = async (...args: readonly unknown[]): Promise<unknown> => {
+    try {
+      const result = await query(...args)
+      if (pending.length > 0 && ENDS.test(String(args[0]))) {
+        const ended = pending
+        pending = []
+        for (const one of ended) await nameHolder(one, rows)
+      }
+      return result
+    } catch (error) {
+      const explanation = await explain(error, { dataSource, queryRunner, rows })
+      if (explanation.pending) pending = [...pending, explanation.pending]
+      throw explanation.error
+    }
+  }
+  queryRunner.query = explained as QueryRunner['query']
+  return queryRunner
+}
+
+/** After these the connection answers queries again. */
+const ENDS = /^\s*(?:ROLLBACK|ABORT|COMMIT|END)\b/iu
+
+interface Explanation {
+  readonly error: unknown
+  /** The holder can be asked for when the transaction has ended. */
+  readonly pending?: Pending
+}
+
+/** What a statement failed with. */
+interface Failing {
+  readonly dataSource: DataSource
+  readonly queryRunner: QueryRunner
+  readonly rows: QueryRows
+}
+
+async function explain(failure: unknown, { dataSource, queryRunner, rows }: Failing): Promise<Explanation> {
+  const code = serverError(failure)?.code ?? ''
+  if (!(failure instanceof Error) || !EXPLAINED.has(code)) return { error: failure }
+  const declarations = declarationsIn(dataSource)
+  const ofGuard = guardError(failure, declarations)
+  if (ofGuard) return { error: asQueryFailedError(ofGuard, failure) }
+  const refused = refusedText(failure, declarations)
+  if (!refused) return { error: failure }
+  const holder = await askNow(refused, queryRunner, rows)
+  if (holder?.isFree) return { error: failure }
+  const thrown = asQueryFailedError(takenError(refused, holder ?? UNKNOWN), failure)
+  return holder ? { error: thrown } : { error: thrown, pending: { refused, thrown } }
+}
+
+const EXPLAINED: ReadonlySet<string> = new Set([SQLSTATE.uniqueViolation, SQLSTATE.immutableText, SQLSTATE.chainLimit])
+
+/**
+ * Asks on this connection only: to wait for another while it is held could take the last one of the pool.
+ *
+ * @returns undefined where the connection does not answer now
+ */
+async function askNow(refused: RefusedText, queryRunner: QueryRunner, rows: QueryRows): Promise<Holder | undefined> {
+  try {
+    return (await isInTransaction(queryRunner)) ? undefined : await findHolder(refused, rows)
+  } catch {
+    return undefined
+  }
+}
+
+/** Also in one that was begun by SQL, where the driver can tell. */
+async function isInTransaction(queryRunner: QueryRunner): Promise<boolean> {
+  if (queryRunner.isTransactionActive) return true
+  const client = (await queryRunner.connect()) as { getTransactionStatus?(): unknown } | undefined
+  const status = client?.getTransactionStatus?.()
+  return status === 'T' || status === 'E'
+}
+
+/** `save` and `transaction` roll back before their caller hears of the error: it is complete by then. */
+async function nameHolder({ refused, thrown }: Pending, rows: QueryRows): Promise<void> {
+  const holder = await findHolder(refused, rows).catch(() => UNKNOWN)
+  if (holder.id === undefined) return
+  const { message, taken } = takenError(refused, holder)
+  Object.assign(thrown, { message, taken })
+  withStackOf(thrown, thrown.stack)
+}

@@ -1,0 +1,111 @@
+import type { DataSource, ObjectLiteral } from 'typeorm'
+import { type TakenText, TextTakenError } from '../errors'
+import { holderQuery, PARTITION_ROOT, refusedPlace } from '../sql/holder-statement'
+import { SQLSTATE, serverError } from '../sql/sqlstate'
+import { dataSourceOf, type Declaration, tableDeclarations } from './registry'
+
+/** Runs SQL and gives its rows as objects. */
+export type QueryRows = (sql: string, values: unknown[]) => Promise<readonly ObjectLiteral[]>
+
+/** A unique violation, and the declaration whose index it was. */
+export interface RefusedText {
+  readonly declaration: Declaration
+  readonly error: Error
+}
+
+/** Every declaration of a DataSource, each once. */
+export const declarationsIn = ({ entityMetadatas }: DataSource): readonly Declaration[] => [
+  ...new Set(entityMetadatas.flatMap(tableDeclarations)),
+]
+
+/** The declaration that refused, by the name of its index; of an index that was renamed, by its columns. */
+export function refusedText(error: Error, declarations: readonly Declaration[]): RefusedText | undefined {
+  const refused = serverError(error)
+  if (refused?.code !== SQLSTATE.uniqueViolation) return undefined
+  const { table: name, schema } = refused
+  const ofTable = declarations.filter(({ table }) => table.table === name && isSchema(table.schema, schema))
+  const declaration =
+    ofTable.find(({ table }) => table.index === refused.constraint) ??
+    ofTable.find(({ table }) => refusedPlace(table, refused.detail) !== undefined)
+  return declaration && { declaration, error }
+}
+
+const isSchema = (declared: string | undefined, found: string | undefined): boolean =>
+  declared === undefined || declared === found
+
+/** The same of a partition, whose index has a name of its own: the catalog knows the table that it belongs to. */
+export async function refusedPartition(
+  error: Error,
+  declarations: readonly Declaration[],
+  query: QueryRows,
+): Promise<RefusedText | undefined> {
+  const { table, schema, detail, code } = serverError(error) ?? {}
+  const mayBe = ({ table: one }: Declaration): boolean => refusedPlace(one, detail) !== undefined
+  if (code !== SQLSTATE.uniqueViolation || !declarations.some(mayBe)) return undefined
+  const [root] = await query(PARTITION_ROOT, [schema, table])
+  const found = declarations.find(
+    (one) => mayBe(one) && one.table.table === root?.['table'] && isSchema(one.table.schema, String(root['schema'])),
+  )
+  return found && { declaration: found, error }
+}
+
+/** What could be found out about who holds the text. */
+export interface Holder {
+  /** Undefined where it cannot be known. */
+  readonly id: ObjectLiteral | undefined
+  /** The place was taken by another text of equal hash: the refused text itself is free, and may be tried again. */
+  readonly isFree: boolean
+}
+
+export const UNKNOWN: Holder = { id: undefined, isFree: false }
+
+/**
+ * Who holds the refused text. The server names its hash, not the text; that is among the parameters of the statement,
+ * where its hash shows which it is. Without it nobody is named, for the row could hold another text.
+ */
+export async function findHolder({ declaration, error }: RefusedText, query: QueryRows): Promise<Holder> {
+  const { table, metadata } = declaration
+  const place = refusedPlace(table, serverError(error)?.detail)
+  const text = place && refusedParameter(declaration, parametersOf(error), place.hash)
+  if (!place || text === undefined) return UNKNOWN
+  const { primaryColumns } = metadata
+  const names = primaryColumns.map(({ databaseName }) => databaseName)
+  const { sql, values } = holderQuery(table, names, place, text)
+  const rows = await query(sql, [...values])
+  const holder = rows.find(({ same }) => same !== null)
+  if (!holder) return { id: undefined, isFree: rows.length > 0 }
+  return {
+    id: idOf(
+      declaration,
+      primaryColumns.map((_, index) => holder[`k${index}`]),
+    ),
+    isFree: false,
+  }
+}
+
+const parametersOf = (error: Error): readonly unknown[] =>
+  'parameters' in error && Array.isArray(error.parameters) ? error.parameters : []
+
+/** The only one of the parameters that has this hash; a list is looked into. */
+function refusedParameter({ table }: Declaration, parameters: readonly unknown[], hash: string): string | undefined {
+  if (table.text.length > 1 || table.text[0]?.prefix !== '') return undefined
+  const given = table.digest.type === 'uuid' ? hash.replaceAll('-', '') : hash
+  const texts = new Set(parameters.flat().filter((value) => typeof value === 'string'))
+  const [only, another] = [...texts].filter((text) => table.digest.js(text) === given)
+  return another === undefined ? only : undefined
+}
+
+function idOf({ metadata }: Declaration, values: readonly unknown[]): ObjectLiteral | undefined {
+  const row: ObjectLiteral = {}
+  const { driver } = dataSourceOf(metadata)
+  for (const [index, column] of metadata.primaryColumns.entries()) {
+    column.setEntityValue(row, driver.prepareHydratedValue(values[index], column))
+  }
+  return metadata.getEntityIdMap(row)
+}
+
+/** The error for a refused text. TypeORM's own calls do not say which of their rows it was. */
+export function takenError({ declaration, error }: RefusedText, { id }: Holder): TextTakenError {
+  const taken: TakenText = { entity: declaration.metadata.name, property: declaration.name, id, row: 0 }
+  return new TextTakenError([taken], error)
+}
