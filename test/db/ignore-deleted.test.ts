@@ -324,7 +324,7 @@ describe('what is declared', () => {
     const { entity } = await findOrCreate(manager, Mixed, { url: 'a', handle: 'h', code: 1 }, { by: 'url' })
     await manager.softRemove(entity)
     await expect(findOrCreate(manager, Mixed, { url: 'a', handle: 'h', code: 2 }, { by: 'url' })).rejects.toMatchObject(
-      taken,
+      { driverError: { code: '23505' } },
     )
     const kept = await findOrCreate(manager, Mixed, { url: 'a', handle: 'h', code: 3 }, { by: 'handle' })
     expect(kept).toMatchObject({ created: false, entity: { id: entity.id } })

@@ -14,7 +14,7 @@ export function outcomeOf(error: unknown): string {
 const EXPECTED_OF_ALL = new Set(['40001', '40P01', '55P03'])
 
 /** Refusals that only those who write past our operations may meet. */
-const EXPECTED_OF_WRITERS = new Set([...EXPECTED_OF_ALL, '23505'])
+const EXPECTED_OF_WRITERS = new Set([...EXPECTED_OF_ALL, '23505', 'TEXT_TAKEN'])
 
 /** What our own operations may say, in a transaction and outside; never a unique violation. */
 const EXPECTED_OF_OPERATIONS = new Set([...EXPECTED_OF_ALL, 'TRANSACTION_ABORTED', 'ATTEMPTS_EXHAUSTED'])
