@@ -50,16 +50,20 @@ export async function findOrCreateMany<Entity extends ObjectLiteral>(
   if (nested) return (await findOrCreateNested(nested, inputs)) as FindOrCreateManyResult<Entity>[]
   const load = relationsToLoad(entityText, options as LoadOptions)
   const prepared = new PreparedMany<Entity>(entityText, load, { create, deleted })
-  if (entityText.metadata.lazyRelations.length > 0) await addPromised(prepared, entityText, inputs)
-  else for (const values of inputs) prepared.add(values)
+  await addAll(prepared, entityText, inputs)
   return await prepared.run(manager)
 }
 
-async function addPromised<Entity extends ObjectLiteral>(
+/** Adds the inputs; those of an entity with lazy relations once their promises are kept. */
+export async function addAll<Entity extends ObjectLiteral>(
   prepared: PreparedMany<Entity>,
   { metadata }: EntityText,
   inputs: readonly DeepPartial<Entity>[],
 ): Promise<void> {
+  if (metadata.lazyRelations.length === 0) {
+    for (const values of inputs) prepared.add(values)
+    return
+  }
   const settled = await Promise.allSettled(inputs.map((values) => withPromised(metadata, values)))
   for (const one of settled) {
     if (one.status === 'fulfilled') prepared.add(one.value)

@@ -2,10 +2,11 @@ import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'ty
 import { ensureReady } from '../typeorm/readiness'
 import { checkCallOptions, type UpsertByTextOptions } from './call-options'
 import { type EntityText, entityTextOf, onTable } from './entity-text'
-import type { FindOrCreateManyResult } from './find-or-create-many'
+import { addAll, type FindOrCreateManyResult } from './find-or-create-many'
 import { findOrCreateRow, type FindOrCreateResult } from './find-or-create-row'
 import { type AskedRow, askedRow } from './late-row'
 import { finish, relationsToLoad, type RelationsToLoad } from './load-relations'
+import { withPromised } from './nested-values'
 import { PreparedMany } from './prepared-many'
 import { Session } from './session'
 import { updateOf, type Updates, updatesOf } from './updates'
@@ -62,10 +63,12 @@ export async function upsertByText<Entity extends ObjectLiteral>(
   const updates = updatesOf(entityText, options.update, options.skipUpdateIfNoValuesChanged ?? false)
   const load = relationsToLoad(entityText, options)
   if (!Array.isArray(given)) {
-    return await upsertOne<Entity>(manager, entityText, askedRow(entityText, given), { load, updates })
+    const { lazyRelations } = entityText.metadata
+    const values = lazyRelations.length > 0 ? await withPromised(entityText.metadata, given) : given
+    return await upsertOne<Entity>(manager, entityText, askedRow(entityText, values), { load, updates })
   }
   const prepared = new PreparedMany<Entity>(entityText, load, { updates })
-  for (const values of given as readonly DeepPartial<Entity>[]) prepared.add(values)
+  await addAll(prepared, entityText, given as readonly DeepPartial<Entity>[])
   return await prepared.run(manager)
 }
 

@@ -156,7 +156,7 @@ describe('where texts of equal hash meet', () => {
     expect(await named.count()).toBe(2)
   })
 
-  test("upsert() sets the text too, and so is refused where it would write into another text's row", async () => {
+  test('upsert() sets the text too, and so is refused where it would write into the row of another text', async () => {
     const words = dataSource.getRepository(Word)
     const upsert = async (): Promise<unknown> => await words.upsert({ text: 'a', note: 'ours' }, uniqueTextPaths(Word))
     expect(await meet(upsert)).toMatchObject({ code: '40001' })
@@ -180,7 +180,7 @@ describe('where texts of equal hash meet', () => {
     expect(words).toMatchObject([{ note: 'ours' }, { note: 'theirs' }])
   })
 
-  test("orUpdate() without the text writes into the other text's row", async () => {
+  test('orUpdate() without the text writes into the row of another text', async () => {
     await meet(async () => await orUpdate(['note']))
     expect(await dataSource.manager.find(Word)).toMatchObject([{ text: 'b', note: 'ours' }])
   })
