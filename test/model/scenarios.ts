@@ -197,6 +197,24 @@ export const SCENARIOS: readonly Scenario[] = [
     ],
   },
   {
+    name: 'soft deletes, longer',
+    about: '2 transactions of two statements, among them soft deletes and restores',
+    tables: [
+      [storedRow(A, 0), freedRow(B)],
+      [...PAIR, freedRow(B, 2)],
+    ],
+    groups: [{ count: 2, scripts: pairs(BOTH, ...SOFT, ...each(slow('B'), fast('B'), remove('A'))) }],
+  },
+  {
+    name: 'soft deletes, finding',
+    about: 'find-or-create, and 2 others that soft delete and restore',
+    tables: [EMPTY, [freedRow(A)], [storedRow(A, 0), freedRow(B)], [...PAIR, freedRow(B, 2)]],
+    groups: [
+      { count: 1, scripts: finds(BOTH, 'A', 'B') },
+      { count: 2, scripts: alone(BOTH, ...SOFT, ...each(slow('B'), fast('A'), remove('A'))) },
+    ],
+  },
+  {
     name: 'hostile',
     about: 'clients that write number or flag, or other columns; gaps in a chain; and 2 others',
     tables: [ALONE, PAIR, TRIPLE, GAP],
