@@ -123,6 +123,7 @@ export class Planner {
   private async addOwner(node: NewNode, relation: Relation, { value, where }: Given): Promise<void> {
     if (Array.isArray(value)) throw new DeclarationError(`${where} is an array. Give one object, or its key.`)
     setRelation(relation, node.values, value)
+    if (value === null) node.brought.push({ relation, value })
     if (isPlainKey(value)) return
     const owner = await this.itemOf(relation, { value, where })
     node.brought.push({ relation, value: owner })

@@ -70,6 +70,7 @@ async function lookUpGroup(
 export class NestedRun {
   private readonly depths = new Map<NewNode, number>()
   private readonly created: NewNode[] = []
+  private readonly roots = new Set<NewNode>()
 
   /** @param manager of a transaction, or with a savepoint: the first error leaves everything half done */
   constructor(private readonly manager: EntityManager) {}
@@ -79,6 +80,7 @@ export class NestedRun {
    * @param looked roots that were looked for, and have no row
    */
   async run(roots: Group, looked: ReadonlySet<NewNode>): Promise<void> {
+    for (const root of roots) this.roots.add(root)
     let wave: Group = roots
     for (let waves = 0; wave.length > 0; waves += 1) {
       const before = this.created.length
@@ -87,7 +89,7 @@ export class NestedRun {
     }
     for (const node of this.created) await this.adopt(node)
     await this.join()
-    for (const node of this.created.filter((one) => !roots.includes(one))) attach(node)
+    for (const node of this.created.filter((one) => !this.roots.has(one))) attach(node)
   }
 
   private async resolve(nodes: Group, looked: ReadonlySet<NewNode> = new Set()): Promise<void> {
@@ -136,7 +138,7 @@ export class NestedRun {
   }
 
   private async findOrCreate(entityText: EntityText, nodes: Group): Promise<void> {
-    const prepared = new PreparedMany<ObjectLiteral>(entityText, undefined)
+    const prepared = new PreparedMany<ObjectLiteral>(entityText, undefined, { unfinished: true })
     for (const { values } of nodes) prepared.add(values)
     const results = await prepared.run(this.manager)
     for (const [index, result] of results.entries()) {
@@ -144,6 +146,15 @@ export class NestedRun {
       const node = nodes[index]
       if (node) node.row = result
     }
+    await this.tellLoaded(entityText, nodes)
+  }
+
+  /** The rows of the call itself are told of when they have their relations. */
+  private async tellLoaded(entityText: EntityText, nodes: Group): Promise<void> {
+    const found = nodes.filter(({ row }) => row && !row.created).filter((node) => !this.roots.has(node))
+    const session = await Session.open(this.manager)
+    await afterLoad(session, entityText, [...new Set(found.map(entityOf))])
+    await session.close()
   }
 
   private async save({ metadata }: NewNode, nodes: Group): Promise<void> {

@@ -6,9 +6,8 @@ import { Attempts } from './attempts'
 import { type DeletedOption, type DeletedOptions, type LoadOptions, namesFindOrCreate } from './call-options'
 import type { EntityText } from './entity-text'
 import type { FindOrCreateResult } from './find-or-create-row'
-import { relationsToLoad } from './load-relations'
 import { loadOnto } from './nested-load'
-import { type Covers, needsMore, type NewNode, Planner, requireRow, scopeOwners } from './nested-plan'
+import { type Covers, needsMore, type NewNode, Planner, scopeOwners } from './nested-plan'
 import { attach, lookUp, NestedRun } from './nested-run'
 import { isObject, mergeCreated } from './nested-values'
 import { PreparedMany } from './prepared-many'
@@ -131,27 +130,53 @@ class Rows {
   }
 
   private async tryOnce(indexes: readonly number[], attempts: number): Promise<void> {
-    const { manager } = this.call
     const nodes = await this.plan(indexes)
     const planned = [...new Set(nodes.values())]
-    if (!this.create && !planned.some(needsMore)) return await this.runPlain(nodes)
-    // Before a transaction begins: rows that are all found need none.
-    const certain = planned.filter((node) => scopeOwners(node).length === 0)
+    if (this.create || planned.some(needsMore)) {
+      const missing = await this.lookUp(nodes)
+      if (this.create && missing.size > 0) {
+        await this.takeCreated(this.create)
+        return await this.tryOnce(indexes, attempts)
+      }
+      const roots = planned.filter(({ row }) => !row)
+      if (roots.length > 0) await asOne(this.call.manager, (own) => new NestedRun(own).run(roots, missing))
+    } else await this.writePlain(nodes)
+    await this.finish(nodes, attempts)
+  }
+
+  /**
+   * Before a transaction begins: rows that are all found need none.
+   *
+   * @returns those that were looked for, and have no row
+   */
+  private async lookUp(nodes: ReadonlyMap<number, NewNode>): Promise<ReadonlySet<NewNode>> {
+    const { manager, deleted } = this.call
     const position = new Map([...nodes].map(([index, node]) => [node, index]))
-    await lookUp(manager, certain, {
-      onDeleted: (node) => ({ deleted: this.call.deleted, position: position.get(node) ?? 0 }),
-    })
-    const missing = planned.filter(({ row }) => !row)
-    if (this.create && missing.length > 0) {
-      await this.takeCreated(this.create)
-      return await this.tryOnce(indexes, attempts)
+    const certain = [...position.keys()].filter((node) => scopeOwners(node).length === 0)
+    await lookUp(manager, certain, { onDeleted: (node) => ({ deleted, position: position.get(node) ?? 0 }) })
+    return new Set(certain.filter(({ row }) => !row))
+  }
+
+  /** Nothing but rows of one table: a statement of their own. */
+  private async writePlain(nodes: ReadonlyMap<number, NewNode>): Promise<void> {
+    const { entityText, manager, deleted } = this.call
+    const prepared = new PreparedMany<ObjectLiteral>(entityText, undefined, { deleted, unfinished: true })
+    for (const { values } of nodes.values()) prepared.add(values)
+    const results = await prepared.run(manager)
+    for (const [nth, [index, node]] of [...nodes].entries()) {
+      const result = results[nth]
+      if (!result) continue
+      if ('error' in result) this.results[index] = result
+      else node.row = result
     }
-    if (missing.length > 0) await asOne(manager, (own) => new NestedRun(own).run(missing, new Set(certain)))
-    await loadOnto(this.call, planned)
-    for (const node of planned.filter(({ row }) => row?.created)) attach(node)
-    for (const [index, node] of nodes) {
-      const row = requireRow(node)
-      this.results[index] = { ...row, attempts: row.attempts + attempts - 1 }
+  }
+
+  private async finish(nodes: ReadonlyMap<number, NewNode>, attempts: number): Promise<void> {
+    const written = [...new Set(nodes.values())].filter(({ row }) => row)
+    await loadOnto(this.call, written)
+    for (const node of written.filter(({ row }) => row?.created)) attach(node)
+    for (const [index, { row }] of nodes) {
+      if (row) this.results[index] = { ...row, attempts: row.attempts + attempts - 1 }
     }
   }
 
@@ -175,17 +200,5 @@ class Rows {
     this.create = undefined
     const created: unknown = await (typeof create === 'function' ? (create as () => unknown)() : create)
     this.inputs[0] = mergeCreated(this.call.entityText.metadata, this.inputs[0] as ObjectLiteral, created)
-  }
-
-  /** Nothing but rows of one table: a statement of their own. */
-  private async runPlain(nodes: ReadonlyMap<number, NewNode>): Promise<void> {
-    const { entityText, load, manager } = this.call
-    const prepared = new PreparedMany<ObjectLiteral>(entityText, relationsToLoad(entityText, load))
-    for (const { values } of nodes.values()) prepared.add(values)
-    const results = await prepared.run(manager)
-    for (const [nth, index] of [...nodes.keys()].entries()) {
-      const result = results[nth]
-      if (result) this.results[index] = result
-    }
   }
 }

@@ -20,6 +20,8 @@ interface ManyRules {
   readonly create?: ObjectLiteral | ((values: never, index: number) => unknown) | undefined
   readonly updates?: Updates | undefined
   readonly deleted?: DeletedOption | undefined
+  /** The caller loads relations, and fires AfterLoad. */
+  readonly unfinished?: boolean
 }
 
 /** A call in two halves: what needs no connection is done, so that it can be done while another batch is at the server. */
@@ -80,7 +82,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
         writeResult(call, row, { error })
       })
       for (const batch of batches) await runBatch(call, batch)
-      await finish(session, entityText, this.given(), this.load)
+      if (!this.rules.unfinished) await finish(session, entityText, this.given(), this.load)
     } finally {
       await session.close()
     }
