@@ -26,7 +26,7 @@ class TextOperator<Text> extends FindOperator<Text> {
  * @example
  * await pages.findOneBy({ url: textEquals('https://example.com') })
  */
-export function textEquals<Text = string>(text: NonNullable<Text>): FindOperator<Text> {
+export function textEquals<Text = string>(text: Text): FindOperator<Text> {
   if (text === undefined || text === null) {
     throw new DeclarationError(`textEquals() expects a text, got ${String(text)}. For rows without one, use IsNull().`)
   }
@@ -40,7 +40,7 @@ export function textEquals<Text = string>(text: NonNullable<Text>): FindOperator
  * @example
  * await pages.findBy({ url: textIn(['https://example.com', 'https://example.org']) })
  */
-export function textIn<Text = string>(texts: readonly NonNullable<Text>[]): FindOperator<Text> {
+export function textIn<Text = string>(texts: readonly Text[]): FindOperator<Text> {
   if (!Array.isArray(texts) || texts.some((text) => text === undefined || text === null)) {
     throw new DeclarationError('textIn() expects a list of texts. Pass an array without null and undefined.')
   }

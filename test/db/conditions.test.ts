@@ -35,7 +35,9 @@ import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { DeclarationError, findOrCreate, UniqueText, uniqueTextSchema } from '../../src'
 import { lowerCase, trim, url } from '../../src/text'
 import { textCondition, textEquals, textIn } from '../../src/typeorm-calls'
+import { Url } from '../../src/url'
 import { useDatabase } from '../support/database'
+import { oneHash } from '../support/digests'
 
 @Entity({ name: 'page' })
 class Page {
@@ -258,6 +260,7 @@ test('patterns, ranges and SQL are never normalized', async () => {
   expect(await idsBy({ alias: Raw((path) => `${path} = :one`, { one: 'abc' }) })).toEqual([1])
   expect(await idsBy({ url: Like('HTTP%') })).toEqual([])
   expect(await idsBy({ url: Not(Like('HTTP%')) })).toEqual([1, 2, 3])
+  expect(await idsBy({ url: Or(Equal(SPELLED), Like('http://b%')) })).toEqual([1, 2])
   expect(
     await pages
       .createQueryBuilder('p')
@@ -301,9 +304,25 @@ test('an entity can be the condition, also one that leads back to itself', async
   expect(await pages.findBy(page as FindOptionsWhere<Page>)).toMatchObject([{ id: 1 }])
   expectHash()
   expect(page).toEqual(Object.assign(new Page(), { url: SPELLED }))
-  const link = Object.assign(new Link(), { id: 1 })
-  link.page = Object.assign(new Page(), { id: 1, url: A, links: [link] })
-  expect(await links.createQueryBuilder('l').innerJoin('l.page', 'p').where(link).getMany()).toMatchObject([{ id: 1 }])
+  @Entity({ name: 'folder' })
+  class Folder {
+    @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+    @UniqueText() @Column({ type: 'text', transformer: marked }) name!: string
+    @ManyToOne(() => Folder, { nullable: true }) parent!: Folder | null
+  }
+  const folders = record(await db.dataSource([Folder])).getRepository(Folder)
+  const folder = Object.assign(new Folder(), { name: '>root' })
+  await folders.save(folder)
+  folder.parent = folder
+  const query = folders.createQueryBuilder('f').leftJoin('f.parent', 'parent').where(folder)
+  expect(await query.getMany()).toEqual([])
+  expect(
+    await folders
+      .createQueryBuilder()
+      .where(Object.assign(new Folder(), { name: '>root' }))
+      .getCount(),
+  ).toBe(1)
+  expectHash('nameHash')
 })
 
 test('a hash that the conditions name themselves stays', async () => {
@@ -389,7 +408,10 @@ test('textCondition takes unique texts, and nothing else', () => {
 
 /** The property has a mark in front of what is stored, and a second pass would take off another. */
 const marked: ValueTransformer = {
-  to: (value: unknown) => (typeof value === 'string' ? value.slice(1) : value),
+  to: (value: unknown) => {
+    if (typeof value === 'object' && value !== null) throw new TypeError('It expects a text.')
+    return typeof value === 'string' ? value.slice(1) : value
+  },
   from: (value: unknown) => (typeof value === 'string' ? `>${value}` : value),
 }
 
@@ -577,4 +599,72 @@ test('a DataSource without unique texts makes the query builders of TypeORM', as
   expect(ours.constructor.name).toBe(theirs.constructor.name)
   expect(ours).toBeInstanceOf(theirs.constructor)
   expect(Object.keys(dataSource)).not.toContain('createQueryBuilder')
+})
+
+test('texts of equal hash are told apart', async () => {
+  @Entity({ name: 'same' })
+  class Same {
+    @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+    @UniqueText({ digest: oneHash }) text!: string
+  }
+  const { manager } = record(await db.dataSource([Same]))
+  await manager.insert(Same, [{ text: 'a' }, { text: 'b' }, { text: 'c' }])
+  expect(await manager.findBy(Same, { text: 'b' })).toMatchObject([{ text: 'b' }])
+  expectHash('textHash')
+  expect(await manager.countBy(Same, { text: In(['a', 'c', 'd']) })).toBe(2)
+  expect(await manager.delete(Same, { text: 'c' })).toMatchObject({ affected: 1 })
+})
+
+test('null and undefined are what TypeORM makes of them', async () => {
+  const given = (value: unknown): FindOptionsWhere<Page> => ({ url: value }) as FindOptionsWhere<Page>
+  const ignoring = await db.dataSource([Page, Link], {
+    invalidWhereValuesBehavior: { null: 'ignore', undefined: 'ignore' },
+  })
+  for (const value of [null, undefined]) expect(await ignoring.manager.countBy(Page, given(value))).toBe(3)
+  const strict = await db.dataSource([Page, Link], {
+    invalidWhereValuesBehavior: { null: 'throw', undefined: 'throw' },
+  })
+  for (const value of [null, undefined]) {
+    await expect(strict.manager.countBy(Page, given(value))).rejects.toThrow('value encountered in property')
+  }
+  const meaning = await db.dataSource([Page, Link], { invalidWhereValuesBehavior: { null: 'sql-null' } })
+  expect(await meaning.manager.countBy(Page, { alias: null } as unknown as FindOptionsWhere<Page>)).toBe(1)
+})
+
+test('a result is cached under its conditions', async () => {
+  const cached = await db.dataSource([Page, Link], { cache: true })
+  const count = async (text: string): Promise<number> =>
+    (await cached.getRepository(Page).find({ where: { url: text }, cache: 60_000 })).length
+  expect([await count(SPELLED), await count(REFUSED), await count(B)]).toEqual([1, 0, 1])
+  await links.createQueryBuilder().delete().execute()
+  await pages.delete({ url: In([A, B]) })
+  expect([await count(A), await count(REFUSED), await count(B)]).toEqual([1, 0, 1])
+})
+
+test('the condition under which an upsert overwrites is normalized, and keeps its meaning', async () => {
+  const upsert = async (text: string): Promise<unknown> =>
+    await dataSource
+      .createQueryBuilder()
+      .insert()
+      .into(Page)
+      .values({ id: 1, url: A, hits: 7 })
+      .orUpdate(['hits'], ['id'], { overwriteCondition: { where: { url: text } } })
+      .execute()
+  for (const other of [B, REFUSED]) await upsert(other)
+  expect(await pages.findOneBy({ id: 1 })).toMatchObject({ hits: 0 })
+  await upsert(SPELLED)
+  expect(await pages.findOneBy({ id: 1 })).toMatchObject({ hits: 7 })
+})
+
+test('a Url is looked for by the hash of all its parts', async () => {
+  const { manager } = record(await db.dataSource([Url]))
+  const [one, other] = [
+    await Url.parse('HTTP://Example.com:80/a?b', manager),
+    await Url.parse('http://example.com/a', manager),
+  ]
+  const { scheme, host, port, path, query, fragment } = one ?? other ?? new Url()
+  const parts = { scheme, host, port, path }
+  const where = { ...parts, query: query ?? IsNull(), fragment: fragment ?? IsNull() }
+  expect(await manager.findBy(Url, where as FindOptionsWhere<Url>)).toEqual([one])
+  expectHash('path_component_hash')
 })

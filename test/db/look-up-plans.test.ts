@@ -298,7 +298,10 @@ test('a text of several columns uses the unique index where the conditions give 
 })
 
 test('a text that a deletion frees uses the unique index for rows that are not deleted, and no index for all', async () => {
-  await expectIndex('page_code', { find: () => pages.findBy({ code: 'code 1' }) })
+  await expectIndex('page_code', {
+    find: () => pages.findBy({ code: 'code 1' }),
+    related: () => links.findBy({ page: { code: 'code 1' } }),
+  })
   expect(await plansOf(() => pages.find({ where: { code: 'code 1' }, withDeleted: true }))).toEqual([['Seq Scan']])
   expect(await plansOf(() => pages.update({ code: 'code 1' }, { hits: 6 }))).toEqual([['Seq Scan']])
 })
