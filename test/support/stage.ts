@@ -45,7 +45,8 @@ export interface Stage {
 /** How long a session may wait before it is said to wait. */
 const PATIENCE_MILLISECONDS = { runs: 0, stops: 0, goes: 0, ends: 200, meets: 5_000 } as const
 
-const PLAIN: Setting = { name: 'plain' }
+/** The table `page` with its guard. */
+export const PLAIN: Setting = { name: 'plain' }
 
 /**
  * Barriers for `stops`: triggers that sort before and after the guard's. A session told to stop waits for the advisory
