@@ -42,8 +42,7 @@ export function isDeleted({ metadata, declaration, select }: EntityText, { creat
  * Does with a softly deleted row what the call says; any other is given back.
  *
  * @returns undefined where there is none, or someone else restored or deleted it meanwhile
- * @throws TextTakenError where the call says so
- * @throws TextTakenError for a row of another class of the table, which stays as it is
+ * @throws TextTakenError where the call says so, and for a row of another class of the table
  */
 export async function afterDeletion(
   session: Session,

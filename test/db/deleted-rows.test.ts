@@ -132,7 +132,7 @@ describe('a softly deleted row that holds the text', () => {
     expect(await manager.findOneBy(Silent, { url: 'a' })).toEqual(entity)
   })
 
-  test('of another class of the table is neither restored nor named as one of this class', async () => {
+  test('of another class of the table is not restored, and named as one of its class', async () => {
     @Entity('thing')
     @TableInheritance({ column: { type: 'varchar', name: 'kind' } })
     class Thing {
@@ -149,7 +149,8 @@ describe('a softly deleted row that holds the text', () => {
     await manager.softDelete(Cat, { name: 'a' })
     for (const deleted of ['restore', 'throw'] as const) {
       await expect(findOrCreate(manager, Dog, { name: 'a' }, { deleted })).rejects.toMatchObject({
-        code: 'INVALID_DECLARATION',
+        code: 'TEXT_TAKEN',
+        taken: [{ entity: 'Cat', property: 'name', id: { id: 1 } }],
       })
     }
     expect(await manager.countBy(Thing, { name: 'a' })).toBe(0)
