@@ -1,7 +1,7 @@
 import * as fc from 'fast-check'
 import { Column, DataSource, Entity, type ObjectLiteral, PrimaryGeneratedColumn } from 'typeorm'
 import { beforeAll, describe, expect, test } from 'vitest'
-import { findOrCreate, findOrCreateMany, UniqueText } from '../../src'
+import { findOrCreate, findOrCreateMany, UniqueText, upsertByText } from '../../src'
 import { ODD_VALUES, TYPED_COLUMNS, type TypedColumn } from '../support/column-types'
 import { useDatabase } from '../support/database'
 import { runOnce } from '../support/databases'
@@ -92,6 +92,28 @@ async function findOrCreateAll(rows: readonly ObjectLiteral[]): Promise<Answer[]
   return answers
 }
 
+/** The rows are there already, without values: each way updates its own. */
+async function createAll(rows: readonly ObjectLiteral[]): Promise<void> {
+  const { manager } = dataSource
+  const ways = ['upsert', 'upserts', 'unless']
+  const texts = ways.flatMap((way) => rows.map((_, index) => ({ text: `${way} ${index}` })))
+  await findOrCreateMany(manager, Everything, texts)
+}
+
+async function upsertSingly(rows: readonly ObjectLiteral[], options: object, way: string): Promise<Answer[]> {
+  const answers: Answer[] = []
+  for (const [index, values] of rows.entries()) {
+    const upserted = upsertByText(dataSource.manager, Everything, { ...values, text: `${way} ${index}` }, options)
+    answers.push(await answerOf(upserted.then(({ entity }) => entity)))
+  }
+  return answers
+}
+
+async function upsertMany(rows: readonly ObjectLiteral[], options: object, way: string): Promise<Answer[]> {
+  const inputs = rows.map((values, index) => ({ ...values, text: `${way} ${index}` }))
+  return await upsertByText(dataSource.manager, Everything, inputs, options)
+}
+
 async function expectAlike(rows: readonly ObjectLiteral[]): Promise<void> {
   await dataSource.query('truncate everything')
   const inputs = rows.map((values, index) => ({ ...values, text: `batch ${index}` }))
@@ -100,6 +122,12 @@ async function expectAlike(rows: readonly ObjectLiteral[]): Promise<void> {
   const saved = await outcomes('save', await saveAll(rows))
   expect(single, 'findOrCreate').toEqual(saved)
   expect(batch, 'findOrCreateMany').toEqual(saved)
+  await createAll(rows)
+  expect(await outcomes('upsert', await upsertSingly(rows, {}, 'upsert')), 'upsertByText').toEqual(saved)
+  expect(await outcomes('upserts', await upsertMany(rows, {}, 'upserts')), 'upsertByText, many').toEqual(saved)
+  const unless = { skipUpdateIfNoValuesChanged: true }
+  expect(await outcomes('unless', await upsertMany(rows, unless, 'unless')), 'if changed').toEqual(saved)
+  expect(await outcomes('unless', await upsertSingly(rows, unless, 'unless')), 'if changed again').toEqual(saved)
 }
 
 /** The type, for a failure. */
@@ -128,7 +156,7 @@ test('every type that TypeORM supports on Postgres is among the columns', () => 
   expect(supportedDataTypes.filter((type) => !covered.has(type))).toEqual([])
 })
 
-describe('one row by save, one by findOrCreate, one by findOrCreateMany', () => {
+describe('rows by save, findOrCreate, findOrCreateMany, and by upsertByText once they are there,', () => {
   test('are equal for each value of each type', { timeout: SLOW_MILLISECONDS }, async () => {
     for (const [index, column] of columns.entries()) {
       await of(column, expectAlike(column.values.map((value) => ({ [`c${index}`]: value }))))
