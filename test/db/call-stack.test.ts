@@ -1,6 +1,6 @@
 import { Column, Entity, type EntityManager, PrimaryGeneratedColumn, QueryFailedError } from 'typeorm'
 import { expect, test } from 'vitest'
-import { findOneByText, findOrCreate, UniqueText } from '../../src'
+import { findOneByText, findOrCreate, UniqueText, upsertByText } from '../../src'
 import { useDatabase } from '../support/database'
 import { rejection } from '../support/ledger'
 
@@ -36,6 +36,13 @@ test.each([false, true])(
     })
   },
 )
+
+test.each([false, true])("and in that of an upsert's (transaction: %s)", async (inside) => {
+  await inOneWay(inside, async (manager) => {
+    const { stack } = await failure(upsertByText(manager, Page, { url: 'x', title: 'too long' }))
+    expect(stack).toContain('call-stack.test.ts')
+  })
+})
 
 test.each([false, true])(
   'a call passes at most 7 of our frames on its way to the driver (transaction: %s)',

@@ -9,6 +9,7 @@ import {
   TransactionAbortedError,
   UniqueText,
   UnsupportedDatabaseError,
+  upsertByText,
 } from '../../src'
 import { useDatabase } from '../support/database'
 import { fewHashes } from '../support/digests'
@@ -94,6 +95,19 @@ describe('a driver that is no pg client', () => {
       texts.map(({ url }, index) => [url, index > 0]),
     )
     expect(await findOneByText(manager, Page, { url: 'page 7' })).toMatchObject({ url: 'page 7' })
+  })
+
+  test('updates, one by one and in bulk', async () => {
+    const { manager } = await openOther()
+    const rows = ['a', 'b', 'a'].map((text, index) => ({ url: text, title: `${index}` }))
+    expect(await upsertByText(manager, Page, { url: 'b', title: 'old' })).toMatchObject({ created: true })
+    const results = await upsertByText(manager, Page, rows)
+    expect(results.map((result) => 'entity' in result && [result.created, result.entity.title])).toEqual([
+      [true, '2'],
+      [false, '1'],
+      [false, '2'],
+    ])
+    expect(await upsertByText(manager, Page, { url: 'b', title: 'new' })).toMatchObject({ entity: { title: 'new' } })
   })
 
   test('keeps the transaction usable, and the statements of others out of ours', async () => {

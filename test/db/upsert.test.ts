@@ -12,7 +12,7 @@ import {
   UpdateDateColumn,
   VersionColumn,
 } from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import {
   DeclarationError,
   TextTakenError,
@@ -100,14 +100,23 @@ class Draft {
   @DeleteDateColumn({ type: 'timestamptz' }) deletedAt!: Date | null
 }
 
+@Entity({ name: 'lazy' })
+class Lazy {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @ManyToOne(() => Site, { nullable: false, lazy: true }) site!: Promise<Site>
+  @UniqueText({ scope: ['site'] }) text!: string
+  @ManyToOne(() => Site, { nullable: true, eager: true }) origin!: Site | null
+  @Column({ type: 'text', nullable: true }) note!: string | null
+}
+
 const db = useDatabase()
 let dataSource: DataSource
 
 beforeAll(async () => {
-  dataSource = await db.dataSource([Page, Site, Post, Colliding, Coded, Animal, Cat, Dog, Draft])
+  dataSource = await db.dataSource([Page, Site, Post, Colliding, Coded, Animal, Cat, Dog, Draft, Lazy])
 })
 beforeEach(async () => {
-  await dataSource.query('truncate page, site, post, colliding, coded, animal, draft restart identity')
+  await dataSource.query('truncate page, site, post, colliding, coded, animal, draft, lazy restart identity')
 })
 
 function rowOf<Entity>(result: FindOrCreateManyResult<Entity> | undefined): FindOrCreateResult<Entity> {
@@ -190,6 +199,42 @@ describe('upsertByText()', () => {
     expect(other).toMatchObject({ created: false, entity: { title: 'C' } })
     expect(await Page.upsertByText([{ url: 'http://a' }])).toMatchObject([{ created: false }])
   })
+})
+
+test('eager relations are loaded, others that are asked for, and a lazy one can be the scope', async () => {
+  const site = await dataSource.getRepository(Site).save({})
+  const options = { by: 'slug', relations: ['origin'] }
+  const post = { site, slug: 'a', title: 'A', origin: site }
+  for (const rows of [post, [post]]) {
+    const [result] = [await upsertByText(dataSource.manager, Post, rows as never, options)].flat()
+    expect(result).toMatchObject({ entity: { origin: { id: site.id } } })
+  }
+  const eager = { site: Promise.resolve(site), text: 'a', origin: site }
+  for (const rows of [eager, { ...eager, note: 'new' }, [{ ...eager, note: 'newer' }]]) {
+    const [result] = [await upsertByText(dataSource.manager, Lazy, rows as never)].flat()
+    expect(result).toMatchObject({ entity: { id: 1, origin: { id: site.id } } })
+  }
+})
+
+test('looks rows up by the unique index, in a large table too', async () => {
+  const { manager } = dataSource
+  await manager.query(
+    `insert into coded (text, "textHash", code)
+      select 'text ' || i, md5('text ' || i)::uuid, i from generate_series(1, 20000) as i`,
+  )
+  for (const analyze of ['', 'analyze coded']) {
+    await manager.query(analyze)
+    const rows = Array.from({ length: 200 }, (_, index) => ({ text: `text ${index * 97}`, code: -index }))
+    for (const given of [rows[1], rows]) {
+      const logged = vi.spyOn(dataSource.logger, 'logQuery')
+      await upsertByText(manager, Coded, given as never)
+      const [sql, parameters] = logged.mock.calls.at(-1) ?? ['']
+      logged.mockRestore()
+      const plan = await manager.query(`explain ${sql}`, parameters as unknown[])
+      expect(JSON.stringify(plan)).toContain('Index Scan')
+      expect(JSON.stringify(plan)).not.toContain('Seq Scan')
+    }
+  }
 })
 
 describe('what an upsert updates', () => {

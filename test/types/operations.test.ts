@@ -17,6 +17,7 @@ import {
   UniqueText,
   UniqueTextEntity,
   uniqueTextMethods,
+  upsertByText,
   withUniqueText,
 } from '../../src'
 import { Url } from '../../src/url'
@@ -100,6 +101,31 @@ describe('findOrCreateMany', () => {
     void ((inputs: readonly { readonly url: string }[]) => findOrCreateMany(manager, Page, inputs))
     // @ts-expect-error (a list, not one)
     void (() => findOrCreateMany(manager, Page, { url: 'a' }))
+  })
+})
+
+describe('upsertByText', () => {
+  test('gives a row for one, and a row or an error at each place for many', () => {
+    const one = () => upsertByText(manager, Page, { url: 'a' }, { update: ['title'] })
+    const many = () => upsertByText(manager, Page, [{ url: 'a' }], { skipUpdateIfNoValuesChanged: true })
+    const ofRepository = () => repository.extend(uniqueTextMethods).upsertByText([{ url: 'a' }])
+    const ofRecord = () => Page.upsertByText({ url: 'a' })
+    expectTypeOf(one).returns.resolves.toEqualTypeOf<FindOrCreateResult<Page>>()
+    expectTypeOf(many).returns.resolves.toEqualTypeOf<FindOrCreateManyResult<Page>[]>()
+    expectTypeOf(ofRepository).returns.resolves.toEqualTypeOf<FindOrCreateManyResult<Page>[]>()
+    expectTypeOf(ofRecord).returns.resolves.toEqualTypeOf<FindOrCreateResult<Page>>()
+    void ((rows: readonly { readonly url: string }[]) => upsertByText(manager, Page, rows))
+  })
+
+  test('takes values and properties of the entity only', () => {
+    // @ts-expect-error (no such property)
+    void (() => upsertByText(manager, Page, [{ uri: 'a' }]))
+    // @ts-expect-error (no such property to update)
+    void (() => upsertByText(manager, Page, { url: 'a' }, { update: ['titel'] }))
+    // @ts-expect-error (no such property, on a repository)
+    void (() => repository.extend(uniqueTextMethods).upsertByText({ url: 'a' }, { update: ['titel'] }))
+    // @ts-expect-error (a list)
+    void (() => upsertByText(manager, Page, { url: 'a' }, { update: 'title' }))
   })
 })
 
