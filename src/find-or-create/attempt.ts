@@ -1,4 +1,4 @@
-import { DuplicateTextError } from '../errors'
+import { asQueryFailedError, DuplicateTextError } from '../errors'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import {
   createInChainStatement,
@@ -9,6 +9,7 @@ import {
   type StoredRow,
 } from '../sql/statements'
 import { guardError } from '../typeorm/guard-errors'
+import { findHolder, type QueryRows, refusedText, takenError, UNKNOWN } from '../typeorm/refused-text'
 import { cached, type EntityText, type ReadyText, type RowStatements } from './entity-text'
 import { rowShape, type RowValues } from './row-values'
 import type { Session } from './session'
@@ -94,9 +95,23 @@ function duplicate({ metadata, select, declaration }: EntityText, rows: readonly
   return new DuplicateTextError(declaration.name, ids)
 }
 
-/** The guard's own errors, as errors of ours. */
-export function explain(error: unknown, { declaration }: EntityText): unknown {
-  return guardError(error, [declaration]) ?? error
+/**
+ * What the server refused, as an error of ours: a full chain, or another text of the entity that is taken. The second is
+ * TypeORM's `QueryFailedError` as well, which a violation of any other index is.
+ */
+export async function explain(
+  session: Session,
+  { declaration, otherTexts }: EntityText,
+  row: RowValues,
+  failure: unknown,
+): Promise<unknown> {
+  const ofGuard = guardError(failure, [declaration, ...otherTexts])
+  const refused = failure instanceof Error ? refusedText(failure, otherTexts) : undefined
+  if (ofGuard || !refused) return ofGuard ?? failure
+  const [text] = refused.declaration.table.text
+  const given = row.all[row.all.length - row.others.length + row.others.indexOf(text?.name ?? '')]
+  const holder = await findHolder(refused, session.query as QueryRows, [given]).catch(() => UNKNOWN)
+  return holder.isFree ? failure : asQueryFailedError(takenError(refused, holder), refused.error)
 }
 
 function statementsOf(entityText: ReadyText, others: readonly string[]): RowStatements {

@@ -2,7 +2,6 @@ import type { ObjectLiteral } from 'typeorm'
 import { TransactionAbortedError, UniqueTextError } from '../errors'
 import type { BatchRow } from '../sql/batch-statement'
 import { isRowError } from '../sql/sqlstate'
-import { explain } from './attempt'
 import { Attempts } from './attempts'
 import {
   type Batch,
@@ -20,6 +19,7 @@ import { isDeleted } from './deleted-rows'
 import { findOrCreateRow, type FindOrCreateResult } from './find-or-create-row'
 import { hydrate } from './hydrate'
 import type { Session } from './session'
+import { guardError } from '../typeorm/guard-errors'
 import { updateOf } from './updates'
 import { isHeard, upsertRow } from './upsert-row'
 
@@ -180,7 +180,7 @@ function noting(thrown: unknown[], create: () => unknown): () => Promise<unknown
 
 /** @throws the error, unless it says something of this row only */
 function writeError<Entity>(call: ManyCall<Entity>, item: DistinctRow, cause: unknown): void {
-  const error = explain(cause, call.entityText)
+  const error = guardError(cause, [call.entityText.declaration]) ?? cause
   if (!isRowsDoing(error)) throw error
   writeResult(call, item, { error })
 }

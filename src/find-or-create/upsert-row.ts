@@ -26,7 +26,7 @@ export async function upsertRow<Entity extends ObjectLiteral>(
     try {
       stored = await (listened ? listened.tryOnce() : tryUpsert(session, entityText, asked.row, updates))
     } catch (error) {
-      await attempts.again(explain(error, entityText))
+      await attempts.again(await explain(session, entityText, asked.row, error))
       continue
     }
     if (stored) {

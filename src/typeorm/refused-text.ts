@@ -62,11 +62,17 @@ export const UNKNOWN: Holder = { id: undefined, isFree: false }
 /**
  * Who holds the refused text. The server names its hash, not the text; that is among the parameters of the statement,
  * where its hash shows which it is. Without it nobody is named, for the row could hold another text.
+ *
+ * @param parameters @default those that TypeORM's error has
  */
-export async function findHolder({ declaration, error }: RefusedText, query: QueryRows): Promise<Holder> {
+export async function findHolder(
+  { declaration, error }: RefusedText,
+  query: QueryRows,
+  parameters: readonly unknown[] = parametersOf(error),
+): Promise<Holder> {
   const { table, metadata } = declaration
   const place = refusedPlace(table, serverError(error)?.detail)
-  const text = place && refusedParameter(declaration, parametersOf(error), place.hash)
+  const text = place && refusedParameter(declaration, parameters, place.hash)
   if (!place || text === undefined) return UNKNOWN
   const { primaryColumns } = metadata
   const names = primaryColumns.map(({ databaseName }) => databaseName)

@@ -1,6 +1,6 @@
-import { Entity, PrimaryGeneratedColumn } from 'typeorm'
+import { Entity, PrimaryGeneratedColumn, QueryFailedError } from 'typeorm'
 import { expect, test } from 'vitest'
-import { findOneByText, findOrCreate, findOrCreateMany, UniqueText } from '../../src'
+import { findOneByText, findOrCreate, findOrCreateMany, TextTakenError, UniqueText, upsertByText } from '../../src'
 import { useDatabase } from '../support/database'
 import { oneHash } from '../support/digests'
 import { rejection } from '../support/ledger'
@@ -56,12 +56,21 @@ test('texts that collide live side by side, whichever of them collides', async (
   expect(found).toMatchObject({ handle: 'f' })
 })
 
-test('a second text that is taken is refused by its own index, and the transaction goes on', async () => {
+test('a second text that is taken is refused with its holder, and the transaction goes on', async () => {
   const dataSource = await db.dataSource([Colliding])
   await dataSource.transaction(async (manager) => {
-    await findOrCreate(manager, Colliding, { handle: 'holder', email: 'taken@a.example' }, by)
+    await findOrCreate(manager, Colliding, { handle: 'other', email: 'other@a.example' }, by)
+    const { entity } = await findOrCreate(manager, Colliding, { handle: 'holder', email: 'taken@a.example' }, by)
     const values = { handle: 'late', email: 'taken@a.example' }
-    expect(await rejection(findOrCreate(manager, Colliding, values, by))).toMatchObject({ code: '23505' })
+    const taken = [{ entity: 'Colliding', property: 'email', id: { id: entity.id }, row: 0 }]
+    const refused = { code: 'TEXT_TAKEN', taken, driverError: { code: '23505' } }
+    const error = await rejection(findOrCreate(manager, Colliding, values, by))
+    expect(error).toMatchObject(refused)
+    expect(error).toBeInstanceOf(TextTakenError)
+    expect(error).toBeInstanceOf(QueryFailedError)
+    const [, result] = await findOrCreateMany(manager, Colliding, [{ handle: 'x', email: null }, values], by)
+    expect(result).toMatchObject({ error: refused })
+    expect(await rejection(upsertByText(manager, Colliding, values, by))).toMatchObject(refused)
     expect(await findOneByText(manager, Colliding, { handle: 'late' }, by)).toBeNull()
   })
 })
