@@ -1,6 +1,6 @@
 import { QueryFailedError } from 'typeorm'
 import { ownTransaction, type Statement } from '../sql/statements'
-import { type SentQuery, tellFailure, tellStart, tellSuccess } from './query-events'
+import { announce, log, type SentQuery, tellFailure, tellSuccess } from './query-events'
 import type { Session } from './session'
 
 /** A statement of several that stand or fall together. */
@@ -24,36 +24,62 @@ interface Answer<Row> {
  * @throws TransactionAbortedError, QueryFailedError, and what a check throws
  */
 export async function allOrNothing<Row>(session: Session, steps: readonly Step<Row>[]): Promise<(readonly Row[])[]> {
-  const [only] = steps
-  if (only && steps.length === 1) {
-    const rows = await session.rowsOrRollBack(only.statement, only.values)
-    only.check?.(rows)
-    return [rows]
-  }
-  // Subscribers are told before and after, for a statement that one of them sends would wait for ours to end.
-  const told = (await session.isUnheard()) ? steps.map((step) => sentOf(session, step)) : []
-  for (const one of told) await tellStart(one)
-  const answers: Answer<Row>[] = []
-  try {
-    await runSteps(session, steps, answers)
-  } catch (error) {
-    const failed = told[answers.length]
-    if (failed && error instanceof QueryFailedError) await tellFailure(failed, error.driverError as Error)
-    throw error
-  } finally {
-    for (const [index, { rows, milliseconds }] of answers.entries()) {
-      const sent = told[index]
-      if (sent) await tellSuccess(sent, milliseconds, rows)
-    }
-  }
-  return answers.map(({ rows }) => rows)
+  const [only, another] = steps
+  if (!only) return []
+  if (another) return await runTogether(session, steps)
+  const rows = await session.rowsOrRollBack(only.statement, only.values)
+  only.check?.(rows)
+  return [rows]
 }
 
-async function runSteps<Row>(session: Session, steps: readonly Step<Row>[], answers: Answer<Row>[]): Promise<void> {
+async function runTogether<Row>(session: Session, steps: readonly Step<Row>[]): Promise<(readonly Row[])[]> {
+  // Subscribers are told before and after, for a statement that one of them sends would wait for ours to end.
+  const told = (await session.isUnheard()) ? steps.map((step) => sentOf(session, step)) : []
+  for (const one of told) await announce(one)
+  const course: Course<Row> = { told, answers: [] }
+  const logBracket = (sql: string): void => {
+    if (told.length > 0 && !session.inTransaction) log(sentOf(session, { statement: { sql }, values: [] }))
+  }
+  logBracket(ownTransaction.set)
+  try {
+    await runSteps(session, steps, course)
+  } catch (error) {
+    logBracket(ownTransaction.rollBack)
+    await tellEnd(course, error)
+    throw error
+  }
+  logBracket(ownTransaction.release)
+  await tellEnd(course)
+  return course.answers.map(({ rows }) => rows)
+}
+
+async function tellEnd<Row>({ told, answers }: Course<Row>, error?: unknown): Promise<void> {
+  for (const [index, { rows, milliseconds }] of answers.entries()) {
+    const sent = told[index]
+    if (sent) await tellSuccess(sent, milliseconds, rows)
+  }
+  const failed = told[answers.length]
+  if (failed && error instanceof QueryFailedError) await tellFailure(failed, error.driverError as Error)
+}
+
+/** What happened to the steps. */
+interface Course<Row> {
+  /** Of each step, where nobody else tells TypeORM of it. */
+  readonly told: readonly SentQuery[]
+  readonly answers: Answer<Row>[]
+}
+
+async function runSteps<Row>(
+  session: Session,
+  steps: readonly Step<Row>[],
+  { told, answers }: Course<Row>,
+): Promise<void> {
   let checking = false
   try {
     await session.together(async (send) => {
       for (const { statement, values, check } of steps) {
+        const sent = told[answers.length]
+        if (sent) log(sent)
         const started = performance.now()
         const rows = (await send(statement.sql, values)).map(statement.parse)
         answers.push({ rows, milliseconds: performance.now() - started })
@@ -71,5 +97,5 @@ async function runSteps<Row>(session: Session, steps: readonly Step<Row>[], answ
 
 const sentOf = (
   { dataSource, queryRunner }: Session,
-  { statement, values }: Pick<Step<unknown>, 'statement' | 'values'>,
+  { statement, values }: { readonly statement: { readonly sql: string }; readonly values: readonly unknown[] },
 ): SentQuery => ({ dataSource, queryRunner, sql: statement.sql, values })

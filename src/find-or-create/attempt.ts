@@ -102,12 +102,12 @@ function duplicate({ metadata, select, declaration }: EntityText, rows: readonly
 export async function explain(
   session: Session,
   { declaration, otherTexts }: EntityText,
-  row: RowValues,
+  row: RowValues | undefined,
   failure: unknown,
 ): Promise<unknown> {
   const ofGuard = guardError(failure, [declaration, ...otherTexts])
   const refused = failure instanceof Error ? refusedText(failure, otherTexts) : undefined
-  if (ofGuard || !refused) return ofGuard ?? failure
+  if (ofGuard || !refused || !row) return ofGuard ?? failure
   const [text] = refused.declaration.table.text
   const given = row.all[row.all.length - row.others.length + row.others.indexOf(text?.name ?? '')]
   const holder = await findHolder(refused, session.query as QueryRows, [given]).catch(() => UNKNOWN)

@@ -39,7 +39,7 @@ export async function findOrCreateRow<Entity extends ObjectLiteral>(
       found = await (row ? tryOnce(session, entityText, row) : find(session, entityText, asked.row))
       stored = await afterDeletion(session, entityText, { stored: found, row: asked.row }, onDeleted)
     } catch (error) {
-      await attempts.again(await explain(session, entityText, row ?? asked.row, error))
+      await attempts.again(await explain(session, entityText, row, error))
       continue
     }
     if (stored) {

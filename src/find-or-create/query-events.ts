@@ -10,11 +10,19 @@ export interface SentQuery {
 }
 
 /** What TypeORM does before a query: the log, and BeforeQuery. Returns when the query starts, by `performance.now()`. */
-export async function tellStart({ dataSource, queryRunner, sql, values }: SentQuery): Promise<number> {
-  const parameters = values as unknown[]
-  dataSource.logger.logQuery(sql, parameters, queryRunner)
-  if (isHeard(dataSource)) await queryRunner.broadcaster.broadcast('BeforeQuery', sql, parameters)
+export async function tellStart(sent: SentQuery): Promise<number> {
+  log(sent)
+  await announce(sent)
   return performance.now()
+}
+
+export function log({ dataSource, queryRunner, sql, values }: SentQuery): void {
+  dataSource.logger.logQuery(sql, values as unknown[], queryRunner)
+}
+
+/** BeforeQuery. */
+export async function announce({ dataSource, queryRunner, sql, values }: SentQuery): Promise<void> {
+  if (isHeard(dataSource)) await queryRunner.broadcaster.broadcast('BeforeQuery', sql, values as unknown[])
 }
 
 /** What TypeORM does after a query: AfterQuery, and the log of slow queries. */

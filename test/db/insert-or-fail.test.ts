@@ -1,6 +1,7 @@
 import type { Client } from 'pg'
 import {
   AfterInsert,
+  type AfterQueryEvent,
   BeforeInsert,
   type BeforeQueryEvent,
   Column,
@@ -90,10 +91,15 @@ const beforeQuery: { hook: (query: string) => Promise<void> } = { hook: async ()
 @EventSubscriber()
 class QueryListener implements EntitySubscriberInterface {
   async beforeQuery({ query }: BeforeQueryEvent): Promise<void> {
+    told.push(['before', query])
     await beforeQuery.hook(query)
+  }
+  afterQuery({ query, success }: AfterQueryEvent): void {
+    told.push([success ? 'after' : 'failed', query])
   }
 }
 
+const told: (readonly [string, string])[] = []
 const heard: string[] = []
 const statements: string[] = []
 const db = useDatabase()
@@ -199,6 +205,67 @@ describe('what is free is inserted', () => {
     expect(rows[0]).toMatchObject({ filled: 'before a' })
     await taken(insertOrFail(manager, Heard, [{ text: 'c' }, { text: 'a' }]))
     expect(heard.slice(4)).toEqual(['before c', 'before a'])
+  })
+})
+
+describe('logger and subscribers', () => {
+  test('are told of every statement of several, and of the transaction around them', async () => {
+    await insertOrFail(manager, Site, { host: 'ready' })
+    statements.length = 0
+    told.length = 0
+    await insertOrFail(manager, [
+      [Note, { body: 'b' }],
+      [Site, { host: 'a' }],
+    ])
+    const [note, site] = [expect.stringContaining('INTO "note"'), expect.stringContaining('INTO "site"')] as unknown[]
+    expect(statements).toEqual(['START TRANSACTION', note, site, 'COMMIT'])
+    expect(told).toEqual([
+      ['before', note],
+      ['before', site],
+      ['after', note],
+      ['after', site],
+    ])
+  })
+
+  test('are told which statement failed, and of the look-up', async () => {
+    await insertOrFail(manager, Site, { host: 'a' })
+    statements.length = 0
+    told.length = 0
+    await taken(
+      insertOrFail(manager, [
+        [Note, { body: 'b' }],
+        [Site, { host: 'a' }],
+        [Heard, { text: 'never sent' }],
+      ]),
+    )
+    const [note, site] = [expect.stringContaining('INTO "note"'), expect.stringContaining('INTO "site"')] as unknown[]
+    const lookUp: unknown = expect.stringContaining('WITH i0')
+    expect(statements).toEqual(['START TRANSACTION', note, site, 'ROLLBACK', lookUp])
+    expect(told.slice(3)).toEqual([
+      ['after', note],
+      ['failed', site],
+      ['before', lookUp],
+      ['after', lookUp],
+    ])
+  })
+
+  test('of a slow statement too', async () => {
+    const slow: string[] = []
+    const other = await db.dataSource([Site, Note], {
+      synchronize: false,
+      maxQueryExecutionTime: 1,
+      logger: { ...logger, logQuerySlow: (_: number, sql: string) => void slow.push(sql) },
+    })
+    await client.query('begin; lock table note')
+    const call = insertOrFail(other.manager, [
+      [Site, { host: 'a' }],
+      [Note, { body: 'b' }],
+    ])
+    await untilBlocked(await db.client())
+    // The lock is given up a moment after it was met: more than a millisecond on any machine.
+    await client.query('select pg_sleep(0.005); commit')
+    await call
+    expect(slow).toContainEqual(expect.stringContaining('INTO "note"'))
   })
 })
 
