@@ -119,7 +119,7 @@ export interface TakenText {
   readonly property: string
   /** Primary key of the row that holds the text, as a TypeORM id map; undefined where it cannot be known. */
   readonly id: ObjectLiteral | undefined
-  /** 0-based position in what was asked; 0 for a single row. */
+  /** 0-based position among all rows of the call; 0 for a single row, and where TypeORM's own call does not tell. */
   readonly row: number
 }
 
