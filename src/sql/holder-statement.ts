@@ -1,5 +1,5 @@
 import { nameList, parameter } from './statements'
-import { field, isLive, type TextTable, tableName } from './text-table'
+import { field, isFreed, isLive, sameChain, sameText, type TextTable, tableName } from './text-table'
 
 /** SQL that TypeORM's own `query` sends. */
 export interface HolderQuery {
@@ -43,6 +43,36 @@ export function holderQuery(
 FROM ${tableName(table)} AS t
 WHERE ${where.join('\n  AND ')}`,
     values,
+  }
+}
+
+/**
+ * The same for a row that was to be restored, whose text no statement says: it is that of the row in its place if every
+ * softly deleted row with this hash has that text.
+ */
+export function restoredHolderQuery(
+  table: TextTable,
+  primary: readonly string[],
+  { scope, hash, hashNumber }: RefusedPlace,
+): HolderQuery {
+  const at = (index: number): string => parameter(scope.length + index)
+  const deleted = [...sameChain(table, 'd', 't'), ...isFreed(table, 'd')].join(' AND ')
+  const where = [
+    ...table.scope.map((name, index) => `${field('t', name)} OPERATOR(pg_catalog.=) ${parameter(index)}`),
+    `${field('t', table.hash)} OPERATOR(pg_catalog.=) ${at(0)}`,
+    `${field('t', table.number)} OPERATOR(pg_catalog.=) ${at(1)}`,
+    ...isLive(table, 't'),
+  ]
+  const keys = primary.map((name, index) => `${field('t', name)} AS k${index}`)
+  return {
+    sql: `SELECT ${keys.join(', ')}, (
+  SELECT CASE WHEN pg_catalog.bool_and(${sameText(table, 'd', 't').join('\n    AND ')}) THEN 1 END
+  FROM ${tableName(table)} AS d
+  WHERE ${deleted}
+) AS same
+FROM ${tableName(table)} AS t
+WHERE ${where.join('\n  AND ')}`,
+    values: [...scope, hash, hashNumber],
   }
 }
 

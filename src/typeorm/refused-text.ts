@@ -1,6 +1,7 @@
 import type { DataSource, ObjectLiteral } from 'typeorm'
 import { type TakenText, TextTakenError } from '../errors'
-import { holderQuery, PARTITION_ROOT, refusedPlace } from '../sql/holder-statement'
+import { holderQuery, PARTITION_ROOT, refusedPlace, restoredHolderQuery } from '../sql/holder-statement'
+import { quote } from '../sql/identifier'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { dataSourceOf, type Declaration, tableDeclarations } from './registry'
 
@@ -73,13 +74,15 @@ export async function findHolder(
   const { table, metadata } = declaration
   const place = refusedPlace(table, serverError(error)?.detail)
   const text = place && refusedParameter(declaration, parameters, place.hash)
-  if (!place || text === undefined) return UNKNOWN
+  const restored = text === undefined && isRestore(declaration, error)
+  if (!place || (text === undefined && !restored)) return UNKNOWN
   const { primaryColumns } = metadata
   const names = primaryColumns.map(({ databaseName }) => databaseName)
-  const { sql, values } = holderQuery(table, names, place, text)
+  const { sql, values } =
+    text === undefined ? restoredHolderQuery(table, names, place) : holderQuery(table, names, place, text)
   const rows = await query(sql, [...values])
   const holder = rows.find(({ same }) => same !== null)
-  if (!holder) return { id: undefined, isFree: rows.length > 0 }
+  if (!holder) return { id: undefined, isFree: rows.length > 0 && !restored }
   return {
     id: idOf(
       declaration,
@@ -87,6 +90,12 @@ export async function findHolder(
     ),
     isFree: false,
   }
+}
+
+/** The statement writes the delete date of rows that were softly deleted. */
+function isRestore({ table: { deleted } }: Declaration, error: Error): boolean {
+  const sql = 'query' in error ? String(error.query) : ''
+  return deleted !== undefined && /^\s*UPDATE\b/iu.test(sql) && sql.includes(`${quote(deleted)} = `)
 }
 
 const parametersOf = (error: Error): readonly unknown[] =>

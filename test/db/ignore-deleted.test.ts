@@ -8,9 +8,11 @@ import {
   Entity,
   EntitySchema,
   Index,
+  In,
   type Logger,
   ManyToOne,
   PrimaryGeneratedColumn,
+  QueryFailedError,
   type Relation,
   TableInheritance,
 } from 'typeorm'
@@ -21,6 +23,7 @@ import {
   findOrCreate,
   findOrCreateMany,
   insertOrFail,
+  type TextTakenError,
   UniqueText,
   uniqueTextSchema,
   updateOrFail,
@@ -93,19 +96,44 @@ describe('a softly deleted row', () => {
   })
 
   test('is not restored while another row holds its text, whichever way, and is once that row is gone', async () => {
-    const dataSource = await db.dataSource([Page])
-    const { manager } = dataSource
+    const { manager } = await db.dataSource([Page])
     const first = await manager.save(Page, { url: 'a' })
     await manager.softDelete(Page, first.id)
     const second = await manager.save(Page, { url: 'a' })
-    const { index } = declarationsOf(dataSource.getMetadata(Page))[0]?.table ?? { index: '' }
-
-    await expect(manager.restore(Page, first.id)).rejects.toMatchObject({ ...taken, constraint: index })
-    await expect(manager.recover(Page, first)).rejects.toMatchObject(taken)
-    await expect(manager.update(Page, first.id, { deletedAt: null })).rejects.toMatchObject(taken)
+    const held = { code: 'TEXT_TAKEN', taken: [{ entity: 'Page', property: 'url', id: { id: second.id }, row: 0 }] }
+    await expect(manager.restore(Page, first.id)).rejects.toMatchObject(held)
+    await expect(manager.recover(Page, first)).rejects.toMatchObject(held)
+    await expect(manager.update(Page, first.id, { deletedAt: null })).rejects.toMatchObject(held)
+    await expect(manager.save(Page, { id: first.id, deletedAt: null })).rejects.toMatchObject(held)
+    const inTransaction = manager.transaction(async (inner) => await inner.restore(Page, { url: 'a' }))
+    await expect(inTransaction).rejects.toMatchObject(held)
+    await expect(manager.restore(Page, first.id)).rejects.toBeInstanceOf(QueryFailedError)
     await manager.softDelete(Page, second.id)
     await manager.restore(Page, first.id)
     expect(await findOneByText(manager, Page, { url: 'a' })).toMatchObject({ id: first.id })
+  })
+
+  test('names no holder where a deleted row with another text of equal hash could be meant', async () => {
+    const { manager } = await db.dataSource([Colliding])
+    const rows = await manager.save(
+      Colliding,
+      ['text 0', 'text 1', 'text 2'].map((url) => ({ url })),
+    )
+    await manager.softDelete(Colliding, { url: In(rows.map(({ url }) => url)) })
+    await manager.save(
+      Colliding,
+      rows.map(({ url }) => ({ url })),
+    )
+    const named: (string | undefined)[] = []
+    for (const { id, url } of rows) {
+      const error = (await manager.restore(Colliding, id).catch((cause: unknown) => cause)) as TextTakenError
+      expect(error).toMatchObject({ code: 'TEXT_TAKEN', taken: [{ property: 'url' }] })
+      const [holder] = error.taken
+      const holding = holder?.id ? (await manager.findOneBy(Colliding, holder.id))?.url : undefined
+      named.push(holding === undefined || holding === url ? holding : `${holding} in place of ${url}`)
+    }
+    expect(named.filter((one) => one?.includes('in place of'))).toEqual([])
+    expect(named).toContain(undefined)
   })
 
   test('is found by nobody in a batch, which creates its text again', async () => {
