@@ -108,8 +108,8 @@ export interface UpsertByTextOptions<Entity = ObjectLiteral> extends ByOptions<E
    * Properties that a row which is there takes over from the values, where these bring them. A relation stands for its
    * join columns, an embedded for all of its columns. `[]`: nothing, which is `findOrCreate`.
    *
-   * @default every column that the values bring, but for text, scope, primary key, generated columns, the date of the
-   * creation, and what is declared with `update: false`
+   * @default every column that the values bring, but for text, scope, primary key, generated columns, version, the dates
+   * of creation, update and deletion, and what is declared with `update: false`. The latter two dates can be listed.
    */
   readonly update?: readonly (Extract<keyof Entity, string> | `${Extract<keyof Entity, string>}.${string}`)[]
   /**

@@ -23,9 +23,15 @@ export function updatesOf(
 ): Updates {
   const columns = listed
     ? listed.flatMap((property) => listedColumns(entityText, property))
-    : entityText.others.filter((column) => mayUpdate(entityText, column))
+    : entityText.others.filter((column) => mayUpdate(entityText, column) && !isDate(column))
   return { columns: new Set(columns.map(({ databaseName }) => databaseName)), skipUnchanged }
 }
+
+/**
+ * Where nothing is listed, the row may be an entity that was loaded: its dates are then those of another moment. The one
+ * of the update moves by itself, and a deleted row is not to be restored by accident.
+ */
+const isDate = ({ isUpdateDate, isDeleteDate }: ColumnMetadata): boolean => isUpdateDate || isDeleteDate
 
 /** The columns that this row changes; none: it is only found. */
 export function updateOf(updates: Updates | undefined, { others }: RowValues): string[] {

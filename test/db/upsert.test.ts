@@ -109,14 +109,22 @@ class Lazy {
   @Column({ type: 'text', nullable: true }) note!: string | null
 }
 
+@Entity({ name: 'member' })
+class Member {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText() handle!: string
+  @UniqueText({ immutable: true }) email!: string
+  @Column({ type: 'text', nullable: true }) note!: string | null
+}
+
 const db = useDatabase()
 let dataSource: DataSource
 
 beforeAll(async () => {
-  dataSource = await db.dataSource([Page, Site, Post, Colliding, Coded, Animal, Cat, Dog, Draft, Lazy])
+  dataSource = await db.dataSource([Page, Site, Post, Colliding, Coded, Animal, Cat, Dog, Draft, Lazy, Member])
 })
 beforeEach(async () => {
-  await dataSource.query('truncate page, site, post, colliding, coded, animal, draft, lazy restart identity')
+  await dataSource.query('truncate page, site, post, colliding, coded, animal, draft, lazy, member restart identity')
 })
 
 function rowOf<Entity>(result: FindOrCreateManyResult<Entity> | undefined): FindOrCreateResult<Entity> {
@@ -318,16 +326,31 @@ describe('what an upsert updates', () => {
     const { manager } = dataSource
     await upsertByText(manager, Page, values)
     const updatedAt = new Date('2020-01-01')
-    const one = await upsertByText(manager, Page, { url: 'http://a', updatedAt })
+    const options = { update: ['updatedAt', 'title'] } as const
+    const one = await upsertByText(manager, Page, { url: 'http://a', updatedAt }, options)
     expect(one.entity.updatedAt).toEqual(updatedAt)
     const mixed = [
       { url: 'http://a', title: 'B' },
       { url: 'http://b', updatedAt },
     ]
-    await upsertByText(manager, Page, mixed)
-    const [first, second] = await upsertByText(manager, Page, mixed)
+    await upsertByText(manager, Page, mixed, options)
+    const [first, second] = await upsertByText(manager, Page, mixed, options)
     expect(rowOf(first).entity.updatedAt.getFullYear()).toBeGreaterThan(2020)
     expect(rowOf(second).entity.updatedAt).toEqual(updatedAt)
+  })
+
+  test('an entity that was loaded and changed is a row like any other', async () => {
+    const { manager } = dataSource
+    await upsertByText(manager, Page, values)
+    const loaded = await manager.findOneByOrFail(Page, { id: 1 })
+    loaded.title = 'B'
+    await manager.softDelete(Page, { id: 1 })
+    const [one] = await upsertByText(manager, Page, [loaded])
+    const { entity } = rowOf(one)
+    expect(entity).toMatchObject({ id: 1, title: 'B', version: 3, deletedAt: expect.any(Date) })
+    expect(entity.updatedAt.getTime()).toBeGreaterThan(loaded.updatedAt.getTime())
+    const restored = await upsertByText(manager, Page, { url: 'http://a', deletedAt: null }, { update: ['deletedAt'] })
+    expect(restored.entity.deletedAt).toBeNull()
   })
 
   test.each([
@@ -505,6 +528,25 @@ describe('a row that is refused', () => {
       { text: 'b', code: 5 },
       { text: 'd', code: 4 },
     ])
+  })
+
+  test('for another text that is immutable, or taken, fails alone too', async () => {
+    const { manager } = dataSource
+    const members = ['a', 'b', 'c'].map((handle) => ({ handle, email: `${handle}@x`, note: 'old' }))
+    await upsertByText(manager, Member, members, { by: 'handle' })
+    const changed = [
+      { handle: 'a', email: 'new@x', note: 'new' },
+      { handle: 'b', email: 'b@x', note: 'new' },
+      { handle: 'd', email: 'c@x', note: 'new' },
+    ]
+    const results = await upsertByText(manager, Member, changed, { by: 'handle' })
+    expect(errorOf(results[0])).toMatchObject({ code: 'IMMUTABLE_TEXT', property: 'email' })
+    expect(errorOf(results[1])).toBeUndefined()
+    expect(errorOf(results[2])).toMatchObject({ code: 'TEXT_TAKEN', taken: [{ property: 'email', id: { id: 3 } }] })
+    const one = upsertByText(manager, Member, changed[0] ?? {}, { by: 'handle' })
+    expect(await rejection(one)).toMatchObject({ code: 'IMMUTABLE_TEXT', property: 'email' })
+    const stored = await manager.find(Member, { order: { handle: 'asc' } })
+    expect(stored.map(({ note }) => note)).toEqual(['old', 'new', 'old'])
   })
 
   test("leaves the caller's transaction usable, alone and among others", async () => {
