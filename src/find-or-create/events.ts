@@ -90,8 +90,10 @@ export async function afterLoadJoined(
   entities: ObjectLiteral[],
   related: readonly Related[],
 ): Promise<void> {
+  const told = [{ metadata, entities }, ...related].filter((one) => one.entities.length > 0)
+  if (told.length === 0) return
   await session.letGo()
-  for (const one of [{ metadata, entities }, ...related]) {
+  for (const one of told) {
     await session.queryRunner.broadcaster.broadcast('Load', one.metadata, one.entities)
   }
 }

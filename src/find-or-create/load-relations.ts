@@ -87,14 +87,17 @@ export async function finish(
   if (!load) return await afterLoad(session, entityText, found)
   // As with `find`: relations that come by queries of their own come after the event of their row, and fire theirs.
   if (load.strategy === 'query') await afterLoad(session, entityText, found)
-  const ofCreated = await loadRelations(session, entityText, given, load)
-  if (load.strategy === 'join') await afterLoadJoined(session, entityText, found, ofCreated)
+  const related = await loadRelations(session, entityText, given, load)
+  await afterLoadJoined(session, entityText, load.strategy === 'join' ? found : [], related)
 }
 
 /** Rows in one query: parameters are limited, and so is the patience of a planner. */
 const ROWS = 1_000
 
-/** @returns what was loaded onto rows that were created, whose own AfterLoad would have told of it */
+/**
+ * @returns what was joined onto rows whose own AfterLoad does not tell of it: onto those that were created, and, with
+ * queries of their own, onto all. TypeORM 0.3 joins eager relations in either way.
+ */
 async function loadRelations(
   session: Session,
   entityText: EntityText,
@@ -105,14 +108,16 @@ async function loadRelations(
   const related: Related[] = []
   for (const { rows, withDeleted } of portions(entityText, given)) {
     const ids = rows.map(({ entity }) => metadata.getEntityIdMap(entity))
-    const loaded = await session.byTypeOrm((queryRunner) =>
-      query(queryRunner, entityText, load, withDeleted).whereInIds(ids).getMany(),
-    )
+    const { loaded, joined } = await session.byTypeOrm(async (queryRunner) => {
+      const builder = query(queryRunner, entityText, load, withDeleted).whereInIds(ids)
+      return { loaded: await builder.getMany(), joined: builder.expressionMap.joinAttributes }
+    })
     const byId = new Map(loaded.map((entity) => [idOf(metadata, entity), entity]))
     for (const { entity, created } of rows) {
       // Undefined where someone deleted the row meanwhile.
       const attached = attach(metadata, byId.get(idOf(metadata, entity)), entity)
-      if (created) related.push(...attached)
+      const told = attached.filter(({ relation }) => joined.some((join) => join.relation === relation))
+      if (created || load.strategy === 'query') related.push(...told)
     }
   }
   return related
@@ -150,16 +155,21 @@ function query(
 const idOf = ({ primaryColumns }: EntityMetadata, entity: ObjectLiteral): string =>
   JSON.stringify(primaryColumns.map((column) => parameterText(column.getEntityValue(entity))))
 
+interface Attached extends Related {
+  readonly relation: EntityMetadata['relations'][number]
+}
+
 /** Puts every relation that was loaded onto another object of the same row. */
-function attach(metadata: EntityMetadata, loaded: ObjectLiteral | undefined, entity: ObjectLiteral): Related[] {
+function attach(metadata: EntityMetadata, loaded: ObjectLiteral | undefined, entity: ObjectLiteral): Attached[] {
   if (!loaded) return []
-  const related: Related[] = []
+  const related: Attached[] = []
   for (const relation of metadata.relations) {
     const value: unknown = relation.getEntityValue(loaded)
     if (value === undefined) continue
     relation.setEntityValue(entity, value)
     if (typeof value !== 'object' || value === null) continue
-    related.push({ metadata: relation.inverseEntityMetadata, entities: Array.isArray(value) ? value : [value] })
+    const entities: ObjectLiteral[] = Array.isArray(value) ? value : [value]
+    related.push({ relation, metadata: relation.inverseEntityMetadata, entities })
   }
   return related
 }

@@ -93,6 +93,7 @@ export const INTERNALS: Readonly<Record<string, Parts>> = {
     ],
     object: ['expressionMap'],
   },
+  QueryExpressionMap: { array: ['joinAttributes'] },
   IndexMetadata: { object: ['entityMetadata'] },
   EntityMetadata: {
     function: [
@@ -156,7 +157,9 @@ export function requireInternals(
   const queryRunner = dataSource.createQueryRunner('master')
   requireAll('PostgresQueryRunner', queryRunner)
   requireAll('Broadcaster', queryRunner.broadcaster)
-  requireAll('SelectQueryBuilder', dataSource.createQueryBuilder())
+  const queryBuilder = dataSource.createQueryBuilder()
+  requireAll('SelectQueryBuilder', queryBuilder)
+  requireAll('QueryExpressionMap', queryBuilder.expressionMap)
   checked.add(dataSource)
 }
 

@@ -225,6 +225,9 @@ test('a row that is created has its relations, and its related rows are told of'
     expect(entity.origin).toEqual(country)
     expect(entity.origin).toBeInstanceOf(Country)
     expect(heard).toEqual(['country Chad'])
+    heard.length = 0
+    await findOrCreate(manager, Item, { shop: 1, code: label, label }, options)
+    expect(heard).toContain('country Chad')
   }
 })
 

@@ -34,6 +34,7 @@ const OBJECTS: Record<keyof typeof INTERNALS, (dataSource: DataSource) => object
   PostgresQueryRunner: (dataSource) => dataSource.createQueryRunner(),
   Broadcaster: (dataSource) => dataSource.createQueryRunner().broadcaster,
   SelectQueryBuilder: (dataSource) => dataSource.createQueryBuilder(),
+  QueryExpressionMap: (dataSource) => dataSource.createQueryBuilder().expressionMap,
 }
 
 /** Those that exist only while metadata is built: TypeORM shows them by calling us. */
