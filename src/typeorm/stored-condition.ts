@@ -39,7 +39,7 @@ function conditionOf(part: TextPart, given: unknown, negated: boolean): StoredCo
   if (!InstanceChecker.isFindOperator(given)) return equality(part, given, negated)
   const operator = given as FindOperator<unknown>
   const texts = textsOf(operator)
-  if (texts) return { ...membership(part, texts, { negated, toOperator: storedIn }), indexed: true }
+  if (texts) return { ...membership(part, texts, { negated, toOperator: oneOf }), indexed: true }
   return (CONDITIONS[operator.type] ?? pattern)(part, operator, negated)
 }
 
@@ -75,6 +75,12 @@ const CONDITIONS: Readonly<Record<string, ConditionOf>> = {
       indexed: isIndexed(operands),
     }
   },
+}
+
+/** No more parameters for a long list than for a short one. */
+function oneOf(values: readonly unknown[]): FindOperator<unknown> {
+  if (values.length === 0) return storedIn([])
+  return values.length === 1 ? storedEqual(values[0]) : storedAny(values)
 }
 
 const listOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : [value])

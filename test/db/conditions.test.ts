@@ -281,6 +281,7 @@ test('a list is empty, or holds NULL, as in TypeORM', async () => {
 test('a list may be as long as before, for its hashes are one parameter', async () => {
   const texts = Array.from({ length: 60_000 }, (_, index) => `http://a.example/${index}`)
   expect(await idsBy({ url: In([...texts, A]) })).toEqual([1])
+  expect(await idsBy({ url: textIn([...texts, ...texts.map((text) => `${text}/`), A]) })).toEqual([1])
 })
 
 test('conditions are not changed, and may be frozen', async () => {
