@@ -74,6 +74,19 @@ describe('a softly deleted row that holds the text', () => {
     expect(await findOrCreate(manager, Page, { url: 'b' }, { deleted: 'restore' })).toMatchObject({ entity: before })
   })
 
+  test('is no missing row: create is not called for it', async () => {
+    const { manager } = await pages()
+    const create = (): never => {
+      throw new Error('called')
+    }
+    expect(await findOrCreate(manager, Page, { url: 'a' }, { create, deleted: 'restore' })).toMatchObject({
+      created: false,
+      entity: { id: 1, title: 'first', deletedAt: null },
+    })
+    await manager.softDelete(Page, { url: 'a' })
+    await expect(findOrCreate(manager, Page, { url: 'a' }, { create, deleted: 'throw' })).rejects.toMatchObject(taken)
+  })
+
   test('is refused with its primary key, and stays as it is', async () => {
     const { manager } = await pages()
     const refused = findOrCreate(manager, Page, { url: 'a' }, { deleted: 'throw' })

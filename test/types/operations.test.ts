@@ -69,6 +69,8 @@ describe('findOrCreate', () => {
     void (() => repository.extend(uniqueTextMethods).findOrCreate({ uri: 'a' }))
     // @ts-expect-error (the option is called "by")
     void (() => findOrCreate(manager, Page, { url: 'a' }, { on: 'url' }))
+    // @ts-expect-error (a deleted row is returned, restored or refused)
+    void (() => findOrCreate(manager, Page, { url: 'a' }, { deleted: 'ignore' }))
   })
 
   test('tells created and attempts, and the result cannot be changed', () => {
