@@ -533,7 +533,7 @@ describe('a row that is refused', () => {
   test('for another text that is immutable, or taken, fails alone too', async () => {
     const { manager } = dataSource
     const members = ['a', 'b', 'c'].map((handle) => ({ handle, email: `${handle}@x`, note: 'old' }))
-    await upsertByText(manager, Member, members, { by: 'handle' })
+    const created = await upsertByText(manager, Member, members, { by: 'handle' })
     const changed = [
       { handle: 'a', email: 'new@x', note: 'new' },
       { handle: 'b', email: 'b@x', note: 'new' },
@@ -542,7 +542,10 @@ describe('a row that is refused', () => {
     const results = await upsertByText(manager, Member, changed, { by: 'handle' })
     expect(errorOf(results[0])).toMatchObject({ code: 'IMMUTABLE_TEXT', property: 'email' })
     expect(errorOf(results[1])).toBeUndefined()
-    expect(errorOf(results[2])).toMatchObject({ code: 'TEXT_TAKEN', taken: [{ property: 'email', id: { id: 3 } }] })
+    expect(errorOf(results[2])).toMatchObject({
+      code: 'TEXT_TAKEN',
+      taken: [{ property: 'email', id: { id: rowOf(created[2]).entity.id } }],
+    })
     const one = upsertByText(manager, Member, changed[0] ?? {}, { by: 'handle' })
     expect(await rejection(one)).toMatchObject({ code: 'IMMUTABLE_TEXT', property: 'email' })
     const stored = await manager.find(Member, { order: { handle: 'asc' } })
