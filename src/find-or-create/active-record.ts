@@ -5,6 +5,7 @@ import type {
   FindOrCreateOptions,
   UpsertByTextOptions,
 } from './call-options'
+import type { GivenValues, Naming } from './given-values'
 import { findOrCreateMany, type FindOrCreateManyResult } from './find-or-create-many'
 import { findOneByText, findOrCreate, type FindOrCreateResult } from './find-or-create'
 import { upsertByText } from './upsert'
@@ -21,28 +22,32 @@ type EntityClass<Entity extends UniqueTextEntity> = (new () => Entity) & typeof 
  * const { entity, created } = await Page.findOrCreate({ url: 'http://example.com/' })
  */
 export class UniqueTextEntity extends BaseEntity {
-  static async findOrCreate<Entity extends UniqueTextEntity>(
+  static async findOrCreate<Entity extends UniqueTextEntity, Given = DeepPartial<Entity>, By extends string = string>(
     this: EntityClass<Entity>,
-    values: DeepPartial<NoInfer<Entity>>,
-    options?: FindOrCreateOptions<NoInfer<Entity>>,
+    values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
+    options?: Naming<By, FindOrCreateOptions<NoInfer<Entity>>>,
   ): Promise<FindOrCreateResult<Entity>> {
     const { manager, target } = this.getRepository<Entity>()
     return await findOrCreate(manager, target, values, options)
   }
 
-  static async findOrCreateMany<Entity extends UniqueTextEntity>(
+  static async findOrCreateMany<
+    Entity extends UniqueTextEntity,
+    Given = DeepPartial<Entity>,
+    By extends string = string,
+  >(
     this: EntityClass<Entity>,
-    inputs: readonly DeepPartial<NoInfer<Entity>>[],
-    options?: FindOrCreateManyOptions<NoInfer<Entity>>,
+    inputs: readonly GivenValues<NoInfer<Entity>, Given, NoInfer<By>>[],
+    options?: Naming<By, FindOrCreateManyOptions<NoInfer<Entity>>>,
   ): Promise<FindOrCreateManyResult<Entity>[]> {
     const { manager, target } = this.getRepository<Entity>()
     return await findOrCreateMany(manager, target, inputs, options)
   }
 
-  static async findOneByText<Entity extends UniqueTextEntity>(
+  static async findOneByText<Entity extends UniqueTextEntity, Given = DeepPartial<Entity>, By extends string = string>(
     this: EntityClass<Entity>,
-    values: DeepPartial<NoInfer<Entity>>,
-    options?: FindOneByTextOptions<NoInfer<Entity>>,
+    values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
+    options?: Naming<By, FindOneByTextOptions<NoInfer<Entity>>>,
   ): Promise<Entity | null> {
     const { manager, target } = this.getRepository<Entity>()
     return await findOneByText(manager, target, values, options)

@@ -3,6 +3,7 @@ import { TransactionAbortedError } from '../errors'
 import { isRowError } from '../sql/sqlstate'
 import { type BatchItem, type DistinctRow, findQuery, inBatches } from './batches'
 import { withCreated } from './late-row'
+import { toRowError } from './row-error'
 import { type BatchAnswer, type ManyCall, sendBatch, takeAnswers, writeResult } from './run-batch'
 
 /**
@@ -48,7 +49,7 @@ async function createValues<Entity>(call: ManyCall<Entity>, missing: readonly Di
       complete.push({ ...row, ...(await withCreated(call.entityText, row)) })
     } catch (error) {
       if (error instanceof TransactionAbortedError) throw error
-      writeResult(call, row, { error })
+      writeResult(call, row, { error: toRowError(error) })
     }
   }
   return complete

@@ -7,6 +7,7 @@ import { type EntityText, entityTextOf } from './entity-text'
 import { relationsToLoad } from './load-relations'
 import { findOrCreateNested, nestedCall } from './nested'
 import { withPromised } from './nested-values'
+import type { GivenValues, Naming } from './given-values'
 import { PreparedMany } from './prepared-many'
 import type { FindOrCreateManyResult } from './run-batch'
 
@@ -29,11 +30,15 @@ export type { FindOrCreateManyResult } from './run-batch'
  * @throws AttemptsExhaustedError for a batch that always loses; what was sent before it is committed
  * @throws TransactionAbortedError, and QueryFailedError where the connection or the server fails
  */
-export async function findOrCreateMany<Entity extends ObjectLiteral>(
+export async function findOrCreateMany<
+  Entity extends ObjectLiteral,
+  Given = DeepPartial<Entity>,
+  By extends string = string,
+>(
   manager: EntityManager,
   entity: EntityTarget<Entity>,
-  inputs: readonly DeepPartial<NoInfer<Entity>>[],
-  options: FindOrCreateManyOptions<NoInfer<Entity>> = {},
+  inputs: readonly GivenValues<NoInfer<Entity>, Given, NoInfer<By>>[],
+  options: Naming<By, FindOrCreateManyOptions<NoInfer<Entity>>> = {},
 ): Promise<FindOrCreateManyResult<Entity>[]> {
   checkCallOptions('findOrCreateMany', options)
   requireArray(inputs)

@@ -6,6 +6,7 @@ import { checkCallOptions, type FindOneByTextOptions, type FindOrCreateOptions, 
 import { isDeleted, requireDeleteDate } from './deleted-rows'
 import { type EntityText, entityTextOf, onTable } from './entity-text'
 import { findOrCreateRow, type FindOrCreateResult } from './find-or-create-row'
+import type { GivenValues, Naming } from './given-values'
 import { hydrate, isOfClass } from './hydrate'
 import { askedRow } from './late-row'
 import { finish, relationsToLoad } from './load-relations'
@@ -35,11 +36,15 @@ export type { FindOrCreateResult } from './find-or-create-row'
  * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
  * @throws QueryFailedError of TypeORM for everything else, a violation of another unique index included
  */
-export async function findOrCreate<Entity extends ObjectLiteral>(
+export async function findOrCreate<
+  Entity extends ObjectLiteral,
+  Given = DeepPartial<Entity>,
+  By extends string = string,
+>(
   manager: EntityManager,
   entity: EntityTarget<Entity>,
-  values: DeepPartial<NoInfer<Entity>>,
-  options: FindOrCreateOptions<NoInfer<Entity>> = {},
+  values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
+  options: Naming<By, FindOrCreateOptions<NoInfer<Entity>>> = {},
 ): Promise<FindOrCreateResult<Entity>> {
   checkCallOptions('findOrCreate', options)
   const entityText = entityTextOf(manager, entity, options.by)
@@ -76,11 +81,15 @@ export async function findOrCreate<Entity extends ObjectLiteral>(
  * @throws SchemaDriftError, UnsupportedDatabaseError, DuplicateTextError
  * @throws DeclarationError also for a property that is neither text nor scope
  */
-export async function findOneByText<Entity extends ObjectLiteral>(
+export async function findOneByText<
+  Entity extends ObjectLiteral,
+  Given = DeepPartial<Entity>,
+  By extends string = string,
+>(
   manager: EntityManager,
   entity: EntityTarget<Entity>,
-  values: DeepPartial<NoInfer<Entity>>,
-  options: FindOneByTextOptions<NoInfer<Entity>> = {},
+  values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
+  options: Naming<By, FindOneByTextOptions<NoInfer<Entity>>> = {},
 ): Promise<Entity | null> {
   checkCallOptions('findOneByText', options)
   const entityText = entityTextOf(manager, entity, options.by)

@@ -11,6 +11,7 @@ import { type Covers, needsMore, type NewNode, Planner, scopeOwners } from './ne
 import { attach, lookUp, NestedRun } from './nested-run'
 import { isObject, mergeCreated } from './nested-values'
 import { PreparedMany } from './prepared-many'
+import { toRowError } from './row-error'
 import { type FindOrCreateManyResult, isRowsDoing } from './run-batch'
 import { Session } from './session'
 import { asOne } from './whole-transaction'
@@ -105,7 +106,7 @@ class Rows {
     } catch (error) {
       if (!isRowsDoing(error) || isCallsDoing(error)) throw error
       const [first] = indexes
-      if (indexes.length === 1 && first !== undefined) this.results[first] = { error }
+      if (indexes.length === 1 && first !== undefined) this.results[first] = { error: toRowError(error) }
       if (indexes.length < 2) return
       const middle = Math.ceil(indexes.length / 2)
       await this.run(indexes.slice(0, middle))
@@ -189,7 +190,7 @@ class Rows {
       try {
         nodes.set(index, await planner.plan(entityText, this.inputs[index] as ObjectLiteral, covers))
       } catch (error) {
-        this.results[index] = { error }
+        this.results[index] = { error: toRowError(error) }
       }
     }
     return nodes

@@ -11,6 +11,7 @@ import type { FindOrCreateResult } from './find-or-create-row'
 import { type AskedRow, askedRow } from './late-row'
 import { finish, type RelationsToLoad } from './load-relations'
 import { withUpdateOf } from './row-values'
+import { toRowError } from './row-error'
 import { type FindOrCreateManyResult, runBatch, writeResult } from './run-batch'
 import { Session } from './session'
 import { updateOf, type Updates } from './updates'
@@ -56,13 +57,13 @@ export class PreparedMany<Entity extends ObjectLiteral> {
       } else this.rows.set(asked.row.identity, { inputs: [index], ...asked })
     } catch (error) {
       // A transformer of the user's own may throw anything for one row.
-      this.results[index] = { error }
+      this.results[index] = { error: toRowError(error) }
     }
   }
 
   /** An input that could not even be read. */
   refuse(error: unknown): void {
-    this.results.push({ error })
+    this.results.push({ error: toRowError(error) })
   }
 
   async run(manager: EntityManager): Promise<FindOrCreateManyResult<Entity>[]> {
@@ -79,7 +80,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
       const defaults = isMixed(rows) ? await columnDefaults(session.query, tableName(declaration.table)) : NO_DEFAULTS
       const call = { ...base, defaults }
       const batches = inBatches(call, rows, (row, error) => {
-        writeResult(call, row, { error })
+        writeResult(call, row, { error: toRowError(error) })
       })
       for (const batch of batches) await runBatch(call, batch)
       if (!this.rules.unfinished) await finish(session, entityText, this.given(), this.load)

@@ -5,6 +5,7 @@ import type {
   FindOrCreateOptions,
   UpsertByTextOptions,
 } from './call-options'
+import type { GivenValues, Naming } from './given-values'
 import { findOrCreateMany, type FindOrCreateManyResult } from './find-or-create-many'
 import { findOneByText, findOrCreate, type FindOrCreateResult } from './find-or-create'
 import { upsertByText } from './upsert'
@@ -13,20 +14,20 @@ import { type RowId, updateOrFail } from './update-or-fail'
 
 /** What `repository.extend(uniqueTextMethods)` adds. Each method uses the repository's own manager. */
 export interface UniqueTextMethods {
-  findOrCreate<Entity extends ObjectLiteral>(
+  findOrCreate<Entity extends ObjectLiteral, Given = DeepPartial<Entity>, By extends string = string>(
     this: Repository<Entity>,
-    values: DeepPartial<NoInfer<Entity>>,
-    options?: FindOrCreateOptions<NoInfer<Entity>>,
+    values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
+    options?: Naming<By, FindOrCreateOptions<NoInfer<Entity>>>,
   ): Promise<FindOrCreateResult<Entity>>
-  findOrCreateMany<Entity extends ObjectLiteral>(
+  findOrCreateMany<Entity extends ObjectLiteral, Given = DeepPartial<Entity>, By extends string = string>(
     this: Repository<Entity>,
-    inputs: readonly DeepPartial<NoInfer<Entity>>[],
-    options?: FindOrCreateManyOptions<NoInfer<Entity>>,
+    inputs: readonly GivenValues<NoInfer<Entity>, Given, NoInfer<By>>[],
+    options?: Naming<By, FindOrCreateManyOptions<NoInfer<Entity>>>,
   ): Promise<FindOrCreateManyResult<Entity>[]>
-  findOneByText<Entity extends ObjectLiteral>(
+  findOneByText<Entity extends ObjectLiteral, Given = DeepPartial<Entity>, By extends string = string>(
     this: Repository<Entity>,
-    values: DeepPartial<NoInfer<Entity>>,
-    options?: FindOneByTextOptions<NoInfer<Entity>>,
+    values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
+    options?: Naming<By, FindOneByTextOptions<NoInfer<Entity>>>,
   ): Promise<Entity | null>
   upsertByText<Entity extends ObjectLiteral>(
     this: Repository<Entity>,

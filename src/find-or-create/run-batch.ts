@@ -18,13 +18,14 @@ import type { DeletedOption } from './call-options'
 import { isDeleted } from './deleted-rows'
 import { findOrCreateRow, type FindOrCreateResult } from './find-or-create-row'
 import { hydrate } from './hydrate'
+import { type RowError, toRowError } from './row-error'
 import type { Session } from './session'
 import { guardError } from '../typeorm/guard-errors'
 import { updateOf } from './updates'
 import { isHeard, upsertRow } from './upsert-row'
 
 /** What became of one input: its row, or the reason why there is none. */
-export type FindOrCreateManyResult<Entity> = FindOrCreateResult<Entity> | { readonly error: unknown }
+export type FindOrCreateManyResult<Entity> = FindOrCreateResult<Entity> | { readonly error: RowError }
 
 /** What every step of one call needs. */
 export interface ManyCall<Entity> extends BatchRules {
@@ -160,7 +161,8 @@ async function runSingly<Entity extends ObjectLiteral>(
         : findOrCreateRow<Entity>(session, entityText, asked, onDeleted))
       writeResult(call, item, result)
     } catch (error) {
-      if (thrown.includes(error) && !(error instanceof TransactionAbortedError)) writeResult(call, item, { error })
+      if (thrown.includes(error) && !(error instanceof TransactionAbortedError))
+        writeResult(call, item, { error: toRowError(error) })
       else writeError(call, item, error)
     }
   }
@@ -182,7 +184,7 @@ function noting(thrown: unknown[], create: () => unknown): () => Promise<unknown
 function writeError<Entity>(call: ManyCall<Entity>, item: DistinctRow, cause: unknown): void {
   const error = guardError(cause, [call.entityText.declaration]) ?? cause
   if (!isRowsDoing(error)) throw error
-  writeResult(call, item, { error })
+  writeResult(call, item, { error: toRowError(error) })
 }
 
 /** An error that says something of one row, and not of the connection, the transaction or the server. */

@@ -16,6 +16,24 @@ export function textColumn(metadata: EntityMetadata, property: string, where: st
   return column
 }
 
+const NO_STRINGS: ReadonlySet<unknown> = new Set([Number, BigInt, Boolean, Date, Array])
+
+/**
+ * By the type that TypeScript leaves behind with `emitDecoratorMetadata`, and reflect-metadata keeps.
+ *
+ * @throws DeclarationError where the class says that the property is no string
+ */
+export function requireString({ target, propertyName, propertyPath }: ColumnMetadata, where: string): void {
+  const { getMetadata } = Reflect as { getMetadata?: (key: string, target: object, property: string) => unknown }
+  if (typeof target !== 'function' || getMetadata === undefined) return
+  const type = getMetadata('design:type', target.prototype as object, propertyName)
+  if (typeof type !== 'function' || !NO_STRINGS.has(type)) return
+  throw new DeclarationError(
+    `@UniqueText on ${where}: "${propertyPath}" is a ${type.name}, and a text is a string. ` +
+      `Declare it as string, or give it a @Column with a transformer.`,
+  )
+}
+
 /** Types whose `=` lives in an extension's schema, which the guard's fixed search_path leaves out. */
 const EXTENSION_TYPES: ReadonlySet<unknown> = new Set([
   'citext',

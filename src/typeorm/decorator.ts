@@ -13,6 +13,16 @@ import {
 
 type IndexColumns = () => string[]
 
+/** A PropertyDecorator for what can be a text. What the compiler does not see, a private property say, passes. */
+export type TextDecorator = <Target extends object, Name extends string | symbol>(
+  target: Target,
+  property: Name extends keyof Target
+    ? NonNullable<Target[Name]> extends number | bigint | boolean | Date
+      ? never
+      : Name
+    : Name,
+) => void
+
 /**
  * Makes a text column unique at any length. It is the column decorator too; a `@Column` of type text or varchar may
  * stand beside it, in either order.
@@ -28,7 +38,7 @@ type IndexColumns = () => string[]
  * }
  * ```
  */
-export function UniqueText(options?: UniqueTextPropertyOptions): PropertyDecorator
+export function UniqueText(options?: UniqueTextPropertyOptions): TextDecorator
 /**
  * Makes several columns unique together; each keeps its own `@Column`.
  *
@@ -48,7 +58,7 @@ export function UniqueText(options: UniqueTextClassOptions): ClassDecorator
 export function UniqueText(
   options: UniqueTextPropertyOptions | UniqueTextClassOptions = {},
   ...applied: unknown[]
-): PropertyDecorator & ClassDecorator {
+): TextDecorator & ClassDecorator {
   // As a decorator without parentheses it is given the class, or the prototype and the property.
   if (applied.length > 0 || typeof options === 'function') {
     throw new DeclarationError('@UniqueText is not called: write @UniqueText(), with parentheses.')

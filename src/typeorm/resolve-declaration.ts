@@ -3,7 +3,7 @@ import { type EntityMetadata, getMetadataArgsStorage } from 'typeorm'
 import { fitName, joinNames } from '../sql/identifier'
 import { indexCondition } from '../sql/alter'
 import { checkExpression, type TextTable } from '../sql/text-table'
-import { deleteDateColumn, findHidden, scopeColumns, textColumn } from './declared-columns'
+import { deleteDateColumn, findHidden, requireString, scopeColumns, textColumn } from './declared-columns'
 import { normalizerLabel } from '../text/normalizer'
 import type { RawDeclaration } from './options'
 import { dataSourceOf, type Declaration } from './registry'
@@ -20,6 +20,7 @@ export function resolveDeclaration(metadata: EntityMetadata, raw: RawDeclaration
   const text = raw.columns.map(({ property, prefix, normalizer }) => {
     const column = textColumn(metadata, property, where)
     const transformers = [column.transformer ?? []].flat()
+    if (transformers.length === 0) requireString(column, where)
     return { column, prefix, normalizer, transformed: transformers.length > 0, transformers }
   })
   const scope = raw.scope.flatMap((property) => scopeColumns(metadata, property, where))

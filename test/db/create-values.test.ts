@@ -376,6 +376,16 @@ describe('findOrCreateMany', () => {
     expect(await manager.find(Page, { select: { url: true }, order: { url: 'ASC' } })).toMatchObject(urls('a', 'e'))
   })
 
+  test('what a function throws is an Error in the result, whatever it was', async () => {
+    const create = (): object => {
+      // oxlint-disable-next-line typescript/only-throw-error
+      throw 'just a string'
+    }
+    const [result] = await findOrCreateMany(manager, Page, urls('a'), { create })
+    expect(result).toMatchObject({ error: { message: expect.any(String) as string, cause: 'just a string' } })
+    expect(result && 'error' in result && result.error).toBeInstanceOf(Error)
+  })
+
   test('a function runs while no pooled connection is held, and may find or create rows of the same call', async () => {
     const create = async (values: { url?: string | undefined }) => {
       if (values.url === 'a') await findOrCreate(manager, Page, { url: 'b', title: 'inner' })

@@ -211,6 +211,18 @@ describe('refused, with a remedy', () => {
     expect(String(error)).toMatch(/embedded.* on the entity/su)
   })
 
+  test('a number, where the compiler leaves the type behind', async () => {
+    @Entity()
+    class Site {
+      @PrimaryGeneratedColumn('identity') id!: number
+      // @ts-expect-error (a number is no text; JavaScript would not say so)
+      @UniqueText() url!: number
+    }
+    const error = await initialise(Site)
+    expect(error).toBeInstanceOf(DeclarationError)
+    expect(String(error)).toContain('"url" is a Number, and a text is a string. Declare it as string, or give it')
+  })
+
   test.each(['citext', 'cube', 'geography', 'geometry', 'hstore', 'ltree'] as const)(
     'a scope of type %s',
     async (type) => {

@@ -31,6 +31,40 @@ test('@UniqueText on a property takes the options of a property', () => {
   })
 })
 
+test('@UniqueText stands on what can be a text', () => {
+  void (() => {
+    class Right {
+      @UniqueText() required!: string
+      @UniqueText() nullable!: string | null
+      @UniqueText() optional?: string
+      @UniqueText() literal!: 'a' | 'b'
+      @UniqueText() branded!: string & { readonly brand: true }
+      @Column({ type: 'text', transformer: [] }) @UniqueText() transformed!: URL
+      @UniqueText() readonly frozen!: string
+      // Neither is seen from without.
+      @UniqueText() protected hidden!: string
+      @UniqueText() private own!: string
+      read(): string {
+        return this.own
+      }
+    }
+    class Wrong {
+      // @ts-expect-error (a number is no text)
+      @UniqueText() number!: number
+      // @ts-expect-error (nor is a number that may be missing)
+      @UniqueText() maybe!: number | null
+      // @ts-expect-error (nor is a Date)
+      @UniqueText() date!: Date
+      // @ts-expect-error (nor is a boolean)
+      @UniqueText() flag!: boolean
+      // @ts-expect-error (it is called: @UniqueText())
+      @UniqueText bare!: string
+    }
+    const composed = (): PropertyDecorator => UniqueText({ normalize: trim() })
+    return [Right, Wrong, composed]
+  })
+})
+
 test('@UniqueText on a class takes the options of a class', () => {
   void (() => {
     @UniqueText({ as: 'both', columns: ['first', { property: 'second', prefix: '/' }] })

@@ -4,7 +4,12 @@ import {
   Entity,
   type EntityManager,
   EntitySchema,
+  type DeepPartial,
+  type EntityTarget,
+  ManyToOne,
+  type ObjectLiteral,
   PrimaryGeneratedColumn,
+  type QueryFailedError,
   type Repository,
 } from 'typeorm'
 import { describe, expectTypeOf, test } from 'vitest'
@@ -13,9 +18,11 @@ import {
   findOrCreate,
   findOrCreateMany,
   type FindOrCreateManyResult,
+  type FindOrCreateOptions,
   type FindOrCreateResult,
   UniqueText,
   UniqueTextEntity,
+  type UniqueTextError,
   uniqueTextMethods,
   upsertByText,
   withUniqueText,
@@ -29,6 +36,18 @@ class Page extends UniqueTextEntity {
   @PrimaryGeneratedColumn('identity') id!: number
   @UniqueText() url!: string
   @Column({ type: 'text', nullable: true }) title!: string | null
+}
+
+class Counters {
+  @Column({ type: 'integer' }) views!: number
+}
+
+@Entity()
+class Counted {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText() text!: string
+  @Column(() => Counters) counters!: Counters
+  @ManyToOne(() => Page) page!: Page
 }
 
 interface Plain {
@@ -73,6 +92,101 @@ describe('findOrCreate', () => {
     void (() => findOrCreate(manager, Page, { url: 'a' }, { deleted: 'ignore' }))
   })
 
+  test('takes a variable of the same type, and none of a wider one', () => {
+    const right = { url: 'a', title: 'x' }
+    const misspelt = { url: 'a', titel: 'x' }
+    const nested = { text: 'a', counters: { views: 1 } }
+    void (() => findOrCreate(manager, Page, right))
+    void (() => findOrCreate(manager, Counted, nested))
+    void ((page: Page) => findOrCreate(manager, Page, page))
+    void ((values: DeepPartial<Page>) => findOrCreate(manager, Page, values))
+    void ((parsed: Record<string, string>) => findOrCreate(manager, Page, parsed))
+    // @ts-expect-error (no property "titel")
+    void (() => findOrCreate(manager, Page, misspelt))
+    // @ts-expect-error (no property "titel", in active-record style)
+    void (() => Page.findOrCreate(misspelt))
+    // @ts-expect-error (no property "titel", on a repository)
+    void (() => repository.extend(uniqueTextMethods).findOrCreate(misspelt))
+    // @ts-expect-error (no property "titel", for a look-up)
+    void (() => findOneByText(manager, Page, misspelt))
+    // @ts-expect-error (no property "titel", among many)
+    void (() => findOrCreateMany(manager, Page, [misspelt]))
+    // @ts-expect-error (no property "vews" of an embedded)
+    void (() => findOrCreate(manager, Counted, { text: 'a', counters: { vews: 1 } }))
+  })
+
+  test('requires the text that "by" names', () => {
+    void (() => findOrCreate(manager, Page, { url: 'a' }, { by: 'url' }))
+    void (() => findOrCreate(manager, Page, { url: 'a' }, { by: 'the "as" of a class' }))
+    void ((by: string) => findOrCreate(manager, Page, { title: 'a' }, { by }))
+    // @ts-expect-error (no text)
+    void (() => findOrCreate(manager, Page, { title: 'a' }, { by: 'url' }))
+    // @ts-expect-error (no text, for a look-up)
+    void (() => findOneByText(manager, Page, {}, { by: 'url' }))
+    // @ts-expect-error (no text, among many)
+    void (() => findOrCreateMany(manager, Page, [{ title: 'a' }], { by: 'url' }))
+    // @ts-expect-error (no text, in active-record style)
+    void (() => Page.findOrCreate({ title: 'a' }, { by: 'url' }))
+    // @ts-expect-error (no text, on a repository)
+    void (() => repository.extend(uniqueTextMethods).findOneByText({ title: 'a' }, { by: 'url' }))
+    // @ts-expect-error (a name)
+    void (() => findOrCreate(manager, Page, { url: 'a' }, { by: 1 }))
+  })
+
+  test('takes create-only values of the entity, as an object or a function', () => {
+    void (() => findOrCreate(manager, Page, { url: 'a' }, { create: { title: 'x' } }))
+    void (() => findOrCreate(manager, Page, { url: 'a' }, { create: () => ({ title: 'x' }) }))
+    void (() =>
+      findOrCreate(manager, Page, { url: 'a' }, { create: async () => await Promise.resolve({ title: 'x' }) }))
+    void (() =>
+      findOrCreateMany(manager, Page, [{ url: 'a' }], {
+        create: (values, index) => ({ title: `${values.url} ${index.toFixed()}` }),
+      }))
+    // @ts-expect-error (no property of that name)
+    void (() => findOrCreate(manager, Page, { url: 'a' }, { create: { titel: 'x' } }))
+    const later = async () => await Promise.resolve({ titel: 'x' })
+    // @ts-expect-error (no property of that name, by a promise)
+    void (() => findOrCreate(manager, Page, { url: 'a' }, { create: later }))
+    // @ts-expect-error (it must return something)
+    void (() => findOrCreate(manager, Page, { url: 'a' }, { create: () => {} }))
+    // @ts-expect-error (a promise is no function: call it only when the row is missing)
+    void (() => findOrCreate(manager, Page, { url: 'a' }, { create: Promise.resolve({ title: 'x' }) }))
+    // @ts-expect-error (a look-up creates nothing)
+    void (() => findOneByText(manager, Page, { url: 'a' }, { create: { title: 'x' } }))
+  })
+
+  test('takes relations and replica where they mean something', () => {
+    void (() => findOrCreate(manager, Counted, { text: 'a' }, { relations: { page: true } }))
+    void (() => findOneByText(manager, Counted, { text: 'a' }, { relations: ['page'], replica: true }))
+    // @ts-expect-error (no such relation)
+    void (() => findOrCreate(manager, Counted, { text: 'a' }, { relations: { pages: true } }))
+    // @ts-expect-error (what creates does not read from a replica)
+    void (() => findOrCreate(manager, Page, { url: 'a' }, { replica: true }))
+  })
+
+  test('compiles in generic code', () => {
+    class BaseRepository<Row extends ObjectLiteral> {
+      constructor(private readonly rows: Repository<Row>) {}
+      async one(values: DeepPartial<Row>, options?: FindOrCreateOptions<Row>) {
+        return await findOrCreate(this.rows.manager, this.rows.target, values, options)
+      }
+      async find(values: DeepPartial<Row>, by: string): Promise<Row | null> {
+        return await findOneByText(this.rows.manager, this.rows.target, values, { by })
+      }
+      async many(values: readonly DeepPartial<Row>[]) {
+        return await this.rows.extend(uniqueTextMethods).findOrCreateMany(values)
+      }
+      async text(text: string) {
+        return await findOrCreate(this.rows.manager, this.rows.target, { text } as unknown as DeepPartial<Row>)
+      }
+    }
+    const wrap = <Row extends ObjectLiteral>(target: EntityTarget<Row>, values: DeepPartial<Row>) =>
+      findOrCreate<Row>(manager, target, values, { by: 'text' })
+    const one = () => new BaseRepository(repository).one({ url: 'a' })
+    expectTypeOf(one).returns.resolves.toEqualTypeOf<FindOrCreateResult<Page>>()
+    return wrap
+  })
+
   test('tells created and attempts, and the result cannot be changed', () => {
     expectTypeOf<FindOrCreateResult<Page>>().toEqualTypeOf<{
       readonly entity: Page
@@ -88,7 +202,7 @@ describe('findOrCreateMany', () => {
     expectTypeOf(many).returns.resolves.toEqualTypeOf<FindOrCreateManyResult<Page>[]>()
     void ((result: FindOrCreateManyResult<Page>) => {
       if ('error' in result) {
-        expectTypeOf(result.error).toBeUnknown()
+        expectTypeOf(result.error).toEqualTypeOf<UniqueTextError | QueryFailedError | Error>()
         // @ts-expect-error (there is no row where there is an error)
         void result.entity
       } else {
