@@ -218,6 +218,8 @@ describe('refused, with a remedy', () => {
       // @ts-expect-error (a number is no text; JavaScript would not say so)
       @UniqueText() url!: number
     }
+    // As with `emitDecoratorMetadata`.
+    Reflect.defineMetadata('design:type', Number, Site.prototype, 'url')
     const error = await initialise(Site)
     expect(error).toBeInstanceOf(DeclarationError)
     expect(String(error)).toContain('"url" is a Number, and a text is a string. Declare it as string, or give it')
