@@ -1,14 +1,16 @@
 import { callbackify } from 'node:util'
 import { Client } from 'pg'
-import { Column, DataSource, Entity, PrimaryGeneratedColumn, QueryFailedError } from 'typeorm'
+import { Column, DataSource, Entity, type EntityManager, In, PrimaryGeneratedColumn, QueryFailedError } from 'typeorm'
 import { afterAll, describe, expect, test } from 'vitest'
 import {
   findOneByText,
   findOrCreate,
   findOrCreateMany,
+  insertOrFail,
   TransactionAbortedError,
   UniqueText,
   UnsupportedDatabaseError,
+  updateOrFail,
   upsertByText,
 } from '../../src'
 import { useDatabase } from '../support/database'
@@ -108,6 +110,35 @@ describe('a driver that is no pg client', () => {
       [false, '2'],
     ])
     expect(await upsertByText(manager, Page, { url: 'b', title: 'new' })).toMatchObject({ entity: { title: 'new' } })
+  })
+
+  test('inserts and changes all or nothing, in a transaction and outside', async () => {
+    const dataSource = await openOther()
+    const insertions = [
+      [Page, { url: 'all 1' }],
+      [Page, [{ url: 'all 2' }, { url: 'all 3' }]],
+    ] as const
+    const [{ id }] = await insertOrFail(dataSource.manager, insertions)
+    expect(await updateOrFail(dataSource.manager, Page, id, { title: 'T' })).toEqual({ id, url: 'all 1', title: 'T' })
+    const refused = async (manager: EntityManager): Promise<void> => {
+      const error = await rejection(
+        insertOrFail(manager, [
+          [Page, { url: 'all 4' }],
+          [Page, { url: 'all 1' }],
+        ]),
+      )
+      expect(error).toMatchObject({ taken: [{ property: 'url', id: { id }, row: 1 }] })
+      const changes = [
+        [Page, id, { title: 'U' }],
+        [Page, id, { url: 'all 3' }],
+      ] as const
+      expect(await rejection(updateOrFail(manager, changes))).toMatchObject({ taken: [{ property: 'url', row: 1 }] })
+      expect(await manager.findBy(Page, { url: In(['all 1', 'all 4']) })).toMatchObject([{ url: 'all 1', title: 'T' }])
+    }
+    await refused(dataSource.manager)
+    await dataSource.transaction(refused)
+    const error = await rejection(dataSource.manager.insert(Page, { url: 'all 1' }))
+    expect(error).toMatchObject({ code: 'TEXT_TAKEN', taken: [{ property: 'url' }] })
   })
 
   test('keeps the transaction usable, and the statements of others out of ours', async () => {
