@@ -146,7 +146,7 @@ test('single-table inheritance: a text is taken by a row of any class, and every
   ])
   const song = await insertOrFail(manager, Song, { title: 'b', bars: 1 })
   expect(await manager.find(Media, { order: { id: 'asc' } })).toEqual([film, song])
-  expect(await updateOrFail(manager, Song, song.id, { title: 'c' })).toEqual({ ...song, title: 'c' })
+  expect(await updateOrFail(manager, Song, song.id, { title: 'c' })).toMatchObject({ id: song.id, title: 'c', bars: 1 })
   expect(await taken(updateOrFail(manager, Song, song.id, { title: 'a' }))).toMatchObject([{ id: { id: film.id } }])
   const both = insertOrFail(manager, [
     [Song, { title: 'same' }],
@@ -170,9 +170,9 @@ test('an EntitySchema', async () => {
           id: { type: 'integer', primary: true, generated: 'identity' },
           weight: { type: 'integer', nullable: true },
         },
-      } as never,
+      },
       { label: {} },
-    ) as never,
+    ),
   )
   const { manager } = await db.dataSource([Tags])
   const tag = await insertOrFail(manager, Tags, { label: 'a' })
