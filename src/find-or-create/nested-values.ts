@@ -10,9 +10,6 @@ const hasValue = (value: unknown): boolean => value !== undefined && value !== n
 
 export const isObject = (value: unknown): value is ObjectLiteral => typeof value === 'object' && value !== null
 
-const isThenable = (value: unknown): value is PromiseLike<unknown> =>
-  isObject(value) && 'then' in value && typeof value.then === 'function'
-
 /** Whether the value of a relation is the key itself (`author: 1`), and not an object that has it. */
 export const isPlainKey = (value: unknown): boolean =>
   !isObject(value) || ArrayBuffer.isView(value) || value instanceof Date
@@ -49,8 +46,8 @@ export function setRelation(relation: Relation, entity: ObjectLiteral, value: un
     if (value !== undefined) relation.setEntityValue(entity, value)
   } else if (relation.isLazy) {
     Reflect.deleteProperty(holder, `__promise_${propertyName}__`)
-    // A promise that was given stands in the way of what it has come to.
-    if (isThenable(Object.getOwnPropertyDescriptor(holder, propertyName)?.value)) {
+    // A promise that was given stands in the way of what it has come to. What TypeORM puts there is a getter.
+    if ('value' in (Object.getOwnPropertyDescriptor(holder, propertyName) ?? {})) {
       Reflect.deleteProperty(holder, propertyName)
     }
     holder[`__${propertyName}__`] = value

@@ -3,6 +3,7 @@ import { DeclarationError } from '../errors'
 import { declarationsOf } from '../typeorm/registry'
 import { kindOf } from './call-arguments'
 import type { EntityColumns, EntityText } from './entity-text'
+import { givenIn } from './nested-values'
 
 /**
  * What an insert of ours would leave out, or store as it is, though `save` gives it a meaning.
@@ -65,26 +66,28 @@ function refuseFunctions({ metadata, declaration, others }: EntityText, values: 
   }
 }
 
+const NESTED = `findOrCreate() does that with relations: 'findOrCreate'`
+
 type Relation = EntityText['metadata']['relations'][number]
 
 /** A relation to rows that exist is a matter of its join columns; anything else needs rows of other tables. */
 function refuseUnsaved({ metadata }: EntityColumns, relation: Relation, values: ObjectLiteral): void {
   const { propertyPath, joinColumns } = relation
-  const value: unknown = relation.getEntityValue(values)
+  const value = givenIn(relation, values)
   if (value === undefined || value === null || (Array.isArray(value) && value.length === 0)) return
   const name = `"${propertyPath}" of ${metadata.name}`
   const other = relation.inverseEntityMetadata.name
   if (!relation.isOwning || relation.isManyToMany) {
     throw new DeclarationError(
       `${name} is a relation that is stored in other rows, and would be lost. ` +
-        `Leave it out, and save the ${other} rows when this row has its id.`,
+        `Leave it out, and save the ${other} rows when this row has its id; ${NESTED}.`,
     )
   }
   if (value instanceof Promise) throw new DeclarationError(`${name} is a promise. Await it first.`)
   if (typeof value !== 'object') return
   if (joinColumns.every((column) => hasValue(column.getEntityValue(values)))) return
   throw new DeclarationError(
-    `${name} is a ${other} without its key, and would be lost. Save or find it first, and pass the entity that you get.`,
+    `${name} is a ${other} without its key, and would be lost. Save or find it first, and pass the entity that you get; ${NESTED}.`,
   )
 }
 

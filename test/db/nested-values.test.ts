@@ -13,6 +13,9 @@ import {
   PrimaryColumn,
   PrimaryGeneratedColumn,
   TableInheritance,
+  Tree,
+  TreeChildren,
+  TreeParent,
 } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { DeclarationError, findOrCreate, findOrCreateMany, UniqueText } from '../../src'
@@ -112,7 +115,16 @@ class Session {
   @ManyToOne(() => Account, { nullable: true }) account!: Account | null
 }
 
-const entities = [Shelf, Country, Language, Person, Editor, Reader, Paper, Note, Account, Session]
+@Entity()
+@Tree('adjacency-list')
+class Topic {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText() name!: string
+  @TreeParent() parent!: Topic | null
+  @TreeChildren() children!: Topic[]
+}
+
+const entities = [Topic, Shelf, Country, Language, Person, Editor, Reader, Paper, Note, Account, Session]
 let dataSource: DataSource
 let manager: EntityManager
 beforeAll(async () => {
@@ -120,7 +132,7 @@ beforeAll(async () => {
   manager = dataSource.manager
 })
 beforeEach(async () => {
-  const tables = ['shelf', 'country', 'language', 'person', 'paper', 'note', 'account', 'session']
+  const tables = ['topic', 'shelf', 'country', 'language', 'person', 'paper', 'note', 'account', 'session']
   await manager.query(`TRUNCATE ${tables.join(', ')} CASCADE`)
   heard.length = 0
 })
@@ -268,6 +280,18 @@ test('a listener sees the owner as a row, and what it sets is stored', async () 
   const { id } = await paper('p')
   expect(heard).toEqual([id])
   expect(entity).toMatchObject({ by: 'listener', paper: { id } })
+})
+
+test('a tree of an adjacency list, up and down', async () => {
+  const values = { name: 'b', parent: { name: 'a' }, children: [{ name: 'c', children: [{ name: 'd' }] }] }
+  await findOrCreate(manager, Topic, values, resolve)
+  const topics = await manager.find(Topic, { relations: { parent: true }, order: { name: 'ASC' } })
+  expect(topics.map(({ name, parent }) => [name, parent?.name])).toEqual([
+    ['a', undefined],
+    ['b', 'a'],
+    ['c', 'b'],
+    ['d', 'c'],
+  ])
 })
 
 test('a nested class with several texts: the one that the object brings', async () => {

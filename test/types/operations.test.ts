@@ -27,6 +27,7 @@ import {
   upsertByText,
   withUniqueText,
 } from '../../src'
+import { saveFindingTexts } from '../../src/typeorm-calls'
 import { Url } from '../../src/url'
 
 // Nothing here runs: the compiler checks it (`npm run typecheck`).
@@ -58,6 +59,42 @@ interface Plain {
 declare const manager: EntityManager
 declare const repository: Repository<Page>
 declare const schema: EntitySchema<Plain>
+
+class Author {
+  id!: number
+  name!: string
+  pages!: Story[]
+}
+class Story {
+  id!: number
+  text!: string
+  author!: Author | null
+}
+
+describe('relations', () => {
+  test('are loaded, or found or created, by their names', () => {
+    const values = { text: 'a', author: { name: 'b' } }
+    void (() => findOrCreate(manager, Story, values, { relations: 'findOrCreate' }))
+    void (() => findOrCreateMany(manager, Story, [values], { relations: { author: 'findOrCreate' } }))
+    void (() => findOrCreate(manager, Story, values, { relations: { author: { pages: true } } }))
+    void (() => findOrCreate(manager, Author, { pages: [{ text: 'a' }] }, { relations: { pages: 'findOrCreate' } }))
+    // @ts-expect-error (no such relation)
+    void (() => findOrCreate(manager, Story, values, { relations: { autor: 'findOrCreate' } }))
+    // @ts-expect-error (what is loaded is true)
+    void (() => findOrCreate(manager, Story, values, { relations: { author: 'load' } }))
+    // @ts-expect-error (a look-up creates nothing)
+    void (() => findOneByText(manager, Story, { text: 'a' }, { relations: 'findOrCreate' }))
+  })
+
+  test('saveFindingTexts gives what it was given, as entities', () => {
+    const one = () => saveFindingTexts(manager, Story, { text: 'a', author: { name: 'b' } })
+    const many = () => saveFindingTexts(manager, Story, [{ text: 'a' }])
+    expectTypeOf(one).returns.resolves.toExtend<Story>()
+    expectTypeOf(many).returns.resolves.toExtend<Story[]>()
+    // @ts-expect-error (no such property)
+    void (() => saveFindingTexts(manager, Story, { txt: 'a' }))
+  })
+})
 
 describe('findOrCreate', () => {
   test('gives the entity of the class, of the schema and of the repository', () => {
