@@ -62,6 +62,7 @@ describe.concurrent('docs/recipes.md', () => {
       'SWC, and Jest with it',
       'Vitest',
       'esbuild',
+      'Several bundles',
     ])
     const copies = readCopies(document)
     expect(copies.map(({ source }) => source)).toEqual(['examples/nest/src/unique-text.filter.ts'])
