@@ -167,7 +167,7 @@ test('an EntitySchema', async () => {
       {
         name: 'tag',
         columns: {
-          id: { type: 'integer', primary: true, generated: 'identity' },
+          id: { type: 'integer', primary: true, generated: true },
           weight: { type: 'integer', nullable: true },
         },
       },
