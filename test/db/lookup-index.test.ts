@@ -4,13 +4,14 @@ import {
   type ColumnOptions,
   type DataSource,
   Entity,
+  EntitySchema,
   Index,
   type ObjectLiteral,
   type ObjectType,
   PrimaryGeneratedColumn,
 } from 'typeorm'
 import { beforeAll, beforeEach, expect, test } from 'vitest'
-import { DeclarationError, UniqueText, type UniqueTextPropertyOptions } from '../../src'
+import { DeclarationError, UniqueText, type UniqueTextPropertyOptions, uniqueTextSchema } from '../../src'
 import { useDatabase } from '../support/database'
 import { generate, type Generated, migrate, runAll } from '../support/generated'
 
@@ -151,6 +152,49 @@ test('it is made for a text that is declared on a filled table, and stays when t
     there: [URL_LOOKUP],
     back: [URL_LOOKUP],
   })
+})
+
+test('it is made in a schema of its own, for an EntitySchema and for a column of an embedded, whatever their names', async () => {
+  await client.query('drop schema if exists "The schema" cascade; create schema "The schema"')
+  class Source {
+    @Column({ type: 'text', name: 'The url' }) url!: string
+  }
+  @Entity({ name: 'The page', schema: 'The schema' })
+  @UniqueText({ as: 'name', columns: ['source.url'], lookup: 'hash', indexName: 'i'.repeat(60) })
+  class Page {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @Column(() => Source) source!: Source
+  }
+  const Tag = new EntitySchema<ObjectLiteral>(
+    uniqueTextSchema<ObjectLiteral>(
+      { name: 'Tag', schema: 'The schema', columns: { id: { type: Number, primary: true, generated: true } } },
+      { label: LOOKUP },
+    ),
+  )
+  const dataSource = await db.dataSource([Page, Tag], { synchronize: false })
+  const { down } = await migrate(dataSource)
+  expect(await generate(dataSource)).toEqual({ up: [], down: [] })
+  const made = async (): Promise<unknown[]> =>
+    await dataSource.query(
+      `select indexdef as definition from pg_indexes where schemaname = 'The schema' and indexdef like '%USING hash%' order by 1`,
+    )
+  expect(await made()).toEqual([
+    {
+      definition: expect.stringMatching(
+        /^CREATE INDEX i{54}_[0-9a-f]{8} ON "The schema"."The page" USING hash \("sourceThe Url"\)$/,
+      ) as unknown,
+    },
+    { definition: 'CREATE INDEX page_url_lookup ON "The schema".tag USING hash (label)' },
+  ])
+  await runAll(dataSource, down)
+  expect(await made()).toEqual([])
+})
+
+test('synchronize makes it at once, and dropSchema anew', async () => {
+  for (const dropSchema of [false, true, false]) {
+    await (await db.dataSource([page(LOOKUP)], { dropSchema })).destroy()
+    expect(await lookups()).toEqual([URL_LOOKUP])
+  }
 })
 
 test('one that was made beforehand under its name is taken as it is', async () => {
