@@ -477,11 +477,16 @@ describe('upsert_all', () => {
     expect(entity.updatedAt).toEqual(past)
   })
 
-  test('upsert_all_uses_given_updated_at_over_implicit_updated_at', async () => {
+  test('upsert_all_uses_given_updated_at_over_implicit_updated_at, where it is listed', async () => {
     const { manager } = dataSource
     const given = new Date('2020-02-02T00:00:00Z')
     await insertOrFail(manager, Book, { title: 'Boaty' })
-    const { entity } = await upsertByText(manager, Book, { title: 'Boaty', updatedAt: given })
+    const { entity } = await upsertByText(
+      manager,
+      Book,
+      { title: 'Boaty', updatedAt: given },
+      { update: ['updatedAt'] },
+    )
     expect(entity.updatedAt).toEqual(given)
   })
 
