@@ -243,7 +243,10 @@ describe('a race', () => {
     const session = await openSession(await db.client())
     await session.run('begin')
     await session.run(`update page set "deletedAt" = null, version = version + 1 where url = 'a'`)
-    const call = findOrCreate(manager, Page, { url: 'a' }, { deleted: 'restore' })
+    const create = (): never => {
+      throw new Error('the row is not missing')
+    }
+    const call = findOrCreate(manager, Page, { url: 'a' }, { create, deleted: 'restore' })
     await expect.poll(waiting).toBe(1)
     await session.run('commit')
     expect(await call).toMatchObject({ created: false, entity: { id: 1, deletedAt: null, version: 3 } })
