@@ -101,9 +101,10 @@ function withHashes(where: ObjectLiteral, { hidden: [hash] }: Declaration, hashe
   return withValue(where, [hash.propertyPath], hashes.length === 1 ? hashes[0] : storedAny(hashes))
 }
 
+/** Of an entity's accessors TypeORM makes no conditions, and what they set is not to be called here. */
 export function valueAt(where: unknown, [key, ...rest]: readonly string[]): unknown {
   if (key === undefined) return where
-  return isConditions(where) && key in where ? valueAt(where[key], rest) : undefined
+  return isConditions(where) && Object.hasOwn(where, key) ? valueAt(where[key], rest) : undefined
 }
 
 /** A copy with another value; an instance stays one of its class. */

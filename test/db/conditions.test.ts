@@ -326,6 +326,32 @@ test('an entity can be the condition, also one that leads back to itself', async
   expectHash('nameHash')
 })
 
+test('an entity with accessors can be the condition by its relation', async () => {
+  @Entity({ name: 'doc' })
+  class Doc {
+    @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+    @UniqueText({ normalize: url() })
+    get address(): string {
+      return this.held
+    }
+    set address(given: string) {
+      this.held = given.trim()
+    }
+    private held!: string
+  }
+  @Entity({ name: 'ref' })
+  class Ref {
+    @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+    @ManyToOne(() => Doc) doc!: Doc
+  }
+  const { manager } = await db.dataSource([Doc, Ref])
+  const doc = await manager.save(Object.assign(new Doc(), { address: A }))
+  await manager.save(Object.assign(new Ref(), { doc }))
+  const query = manager.createQueryBuilder(Ref, 'r').innerJoin('r.doc', 'd').where({ doc })
+  expect(await query.getCount()).toBe(1)
+  expect(doc.address).toBe(A)
+})
+
 test('a hash that the conditions name themselves stays', async () => {
   const hash = '00000000-0000-0000-0000-000000000000'
   expect(await pages.findBy({ url: A, urlHash: hash } as FindOptionsWhere<Page>)).toEqual([])

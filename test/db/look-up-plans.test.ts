@@ -91,7 +91,7 @@ beforeAll(async () => {
   await client.query('vacuum analyze')
   dataSource.logger = logger
   plain.logger = logger
-})
+}, 300_000)
 
 interface Plan {
   readonly 'Node Type': string
