@@ -9,7 +9,7 @@ import type { GivenValues, Naming } from './given-values'
 import { findOrCreateMany, type FindOrCreateManyResult } from './find-or-create-many'
 import { findOneByText, findOrCreate, type FindOrCreateResult } from './find-or-create'
 import { upsertByText } from './upsert'
-import { insertOrFail } from './insert-or-fail'
+import { insertOrFail, type Writable } from './insert-or-fail'
 import { type RowId, updateOrFail } from './update-or-fail'
 
 type EntityClass<Entity extends UniqueTextEntity> = (new () => Entity) & typeof UniqueTextEntity
@@ -74,15 +74,15 @@ export class UniqueTextEntity extends BaseEntity {
 
   static async insertOrFail<Entity extends UniqueTextEntity>(
     this: EntityClass<Entity>,
-    values: readonly DeepPartial<NoInfer<Entity>>[],
+    values: readonly Writable<NoInfer<Entity>>[],
   ): Promise<Entity[]>
   static async insertOrFail<Entity extends UniqueTextEntity>(
     this: EntityClass<Entity>,
-    values: DeepPartial<NoInfer<Entity>>,
+    values: Writable<NoInfer<Entity>>,
   ): Promise<Entity>
   static async insertOrFail<Entity extends UniqueTextEntity>(
     this: EntityClass<Entity>,
-    values: DeepPartial<Entity> | readonly DeepPartial<Entity>[],
+    values: Writable<Entity> | readonly Writable<Entity>[],
   ): Promise<unknown> {
     const { manager, target } = this.getRepository<Entity>()
     return await insertOrFail(manager, target, values as DeepPartial<Entity>)
@@ -91,7 +91,7 @@ export class UniqueTextEntity extends BaseEntity {
   static async updateOrFail<Entity extends UniqueTextEntity>(
     this: EntityClass<Entity>,
     id: RowId<NoInfer<Entity>>,
-    changes: DeepPartial<NoInfer<Entity>>,
+    changes: Writable<NoInfer<Entity>>,
   ): Promise<Entity> {
     const { manager, target } = this.getRepository<Entity>()
     return await updateOrFail(manager, target, id, changes)

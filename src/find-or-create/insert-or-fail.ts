@@ -1,4 +1,11 @@
-import type { DataSource, DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
+import type {
+  DataSource,
+  EntityManager,
+  EntityTarget,
+  ObjectLiteral,
+  DeepPartial,
+  QueryDeepPartialEntity,
+} from 'typeorm'
 import { insertedStatement, type WireRow } from '../sql/statements'
 import { normalizedValues } from '../typeorm/normalized-values'
 import { type ColumnMetadata, dataSourceOf, type Declaration, declarationsOf } from '../typeorm/registry'
@@ -16,10 +23,13 @@ import { Session } from './session'
 import type { AskedText } from './taken-texts'
 import { writeOrFail } from './write-or-fail'
 
+/** What a column takes, or a function that gives SQL for it, as in TypeORM's `insert`. */
+export type Writable<Entity> = DeepPartial<Entity> | QueryDeepPartialEntity<Entity>
+
 /** Rows for one table: an entity, and the values of one row or of several. */
 export type Insertion<Entity extends ObjectLiteral = ObjectLiteral> = readonly [
   entity: EntityTarget<Entity>,
-  values: DeepPartial<Entity> | readonly DeepPartial<Entity>[],
+  values: Writable<Entity> | readonly Writable<Entity>[],
 ]
 
 /** An entity for one row, a list of entities for a list. */
@@ -59,12 +69,12 @@ const MAX_ROWS = 1_000
 export async function insertOrFail<Entity extends ObjectLiteral>(
   manager: EntityManager,
   entity: EntityTarget<Entity>,
-  values: readonly DeepPartial<NoInfer<Entity>>[],
+  values: readonly Writable<NoInfer<Entity>>[],
 ): Promise<Entity[]>
 export async function insertOrFail<Entity extends ObjectLiteral>(
   manager: EntityManager,
   entity: EntityTarget<Entity>,
-  values: DeepPartial<NoInfer<Entity>>,
+  values: Writable<NoInfer<Entity>>,
 ): Promise<Entity>
 export async function insertOrFail<const Insertions extends readonly Insertion[]>(
   manager: EntityManager,
@@ -73,7 +83,7 @@ export async function insertOrFail<const Insertions extends readonly Insertion[]
 export async function insertOrFail(
   manager: EntityManager,
   entity: EntityTarget<ObjectLiteral> | readonly Insertion[],
-  values?: DeepPartial<ObjectLiteral> | readonly DeepPartial<ObjectLiteral>[],
+  values?: ObjectLiteral | readonly ObjectLiteral[],
 ): Promise<unknown> {
   requireManager(manager)
   const single = !Array.isArray(entity)

@@ -9,7 +9,7 @@ import type { GivenValues, Naming } from './given-values'
 import { findOrCreateMany, type FindOrCreateManyResult } from './find-or-create-many'
 import { findOneByText, findOrCreate, type FindOrCreateResult } from './find-or-create'
 import { upsertByText } from './upsert'
-import { insertOrFail } from './insert-or-fail'
+import { insertOrFail, type Writable } from './insert-or-fail'
 import { type RowId, updateOrFail } from './update-or-fail'
 
 /** What `repository.extend(uniqueTextMethods)` adds. Each method uses the repository's own manager. */
@@ -41,16 +41,16 @@ export interface UniqueTextMethods {
   ): Promise<FindOrCreateResult<Entity>>
   insertOrFail<Entity extends ObjectLiteral>(
     this: Repository<Entity>,
-    values: readonly DeepPartial<NoInfer<Entity>>[],
+    values: readonly Writable<NoInfer<Entity>>[],
   ): Promise<Entity[]>
   insertOrFail<Entity extends ObjectLiteral>(
     this: Repository<Entity>,
-    values: DeepPartial<NoInfer<Entity>>,
+    values: Writable<NoInfer<Entity>>,
   ): Promise<Entity>
   updateOrFail<Entity extends ObjectLiteral>(
     this: Repository<Entity>,
     id: RowId<NoInfer<Entity>>,
-    changes: DeepPartial<NoInfer<Entity>>,
+    changes: Writable<NoInfer<Entity>>,
   ): Promise<Entity>
 }
 
@@ -74,7 +74,7 @@ export const uniqueTextMethods: UniqueTextMethods = {
   upsertByText: upsert,
   async insertOrFail<Entity extends ObjectLiteral>(
     this: Repository<Entity>,
-    values: DeepPartial<Entity> | readonly DeepPartial<Entity>[],
+    values: Writable<Entity> | readonly Writable<Entity>[],
   ): Promise<Entity & Entity[]> {
     return (await insertOrFail(this.manager, this.target, values as DeepPartial<Entity>)) as Entity & Entity[]
   },

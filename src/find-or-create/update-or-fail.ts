@@ -16,6 +16,7 @@ import { afterUpdate, beforeUpdate } from './events'
 import { fill } from './hydrate'
 import { requireObject, requireSaved, requireUniqueText } from './refused-input'
 import { changedKey } from './row-values'
+import type { Writable } from './insert-or-fail'
 import { returnedBy } from './returned-by'
 import { Session } from './session'
 import type { AskedText } from './taken-texts'
@@ -28,7 +29,7 @@ export type RowId<Entity extends ObjectLiteral> = string | number | bigint | Dat
 export type RowChange<Entity extends ObjectLiteral = ObjectLiteral> = readonly [
   entity: EntityTarget<Entity>,
   id: RowId<Entity>,
-  changes: DeepPartial<Entity>,
+  changes: Writable<Entity>,
 ]
 
 /** What a change gives: the entity. */
@@ -58,7 +59,7 @@ export async function updateOrFail<Entity extends ObjectLiteral>(
   manager: EntityManager,
   entity: EntityTarget<Entity>,
   id: RowId<NoInfer<Entity>>,
-  changes: DeepPartial<NoInfer<Entity>>,
+  changes: Writable<NoInfer<Entity>>,
 ): Promise<Entity>
 export async function updateOrFail<const Changes extends readonly RowChange[]>(
   manager: EntityManager,
@@ -68,7 +69,7 @@ export async function updateOrFail(
   manager: EntityManager,
   entity: EntityTarget<ObjectLiteral> | readonly RowChange[],
   id?: RowId<ObjectLiteral>,
-  changes?: DeepPartial<ObjectLiteral>,
+  changes?: ObjectLiteral,
 ): Promise<unknown> {
   requireManager(manager)
   const single = !Array.isArray(entity)

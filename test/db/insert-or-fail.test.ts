@@ -183,7 +183,7 @@ describe('what is free is inserted', () => {
     const page = await insertOrFail(manager, Page, {
       url: 'http://a.example/',
       site: { id },
-      title: (() => "upper('sql')") as unknown as string,
+      title: () => "upper('sql')",
     })
     expect(await manager.findOne(Page, { where: { id: page.id }, relations: { site: true } })).toMatchObject({
       title: 'SQL',

@@ -20,10 +20,14 @@ import {
   type FindOrCreateManyResult,
   type FindOrCreateOptions,
   type FindOrCreateResult,
+  insertOrFail,
+  type TakenText,
+  TextTakenError,
   UniqueText,
   UniqueTextEntity,
   type UniqueTextError,
   uniqueTextMethods,
+  updateOrFail,
   upsertByText,
   withUniqueText,
 } from '../../src'
@@ -279,6 +283,66 @@ describe('upsertByText', () => {
     void (() => repository.extend(uniqueTextMethods).upsertByText({ url: 'a' }, { update: ['titel'] }))
     // @ts-expect-error (a list)
     void (() => upsertByText(manager, Page, { url: 'a' }, { update: 'title' }))
+  })
+})
+
+describe('insertOrFail and updateOrFail', () => {
+  const pages = repository.extend(uniqueTextMethods)
+
+  test('give entities in the shape of what they are given', () => {
+    const one = () => insertOrFail(manager, Page, { url: 'a' })
+    const many = () => insertOrFail(manager, Page, [{ url: 'a' }])
+    const tables = () =>
+      insertOrFail(manager, [
+        [Page, { url: 'a' }],
+        [Counted, [{ text: 'a', page: { id: 1 } }]],
+      ])
+    const schemas = () => insertOrFail(manager, [[schema, [{ text: 'a' }]]])
+    expectTypeOf(one).returns.resolves.toEqualTypeOf<Page>()
+    expectTypeOf(many).returns.resolves.toEqualTypeOf<Page[]>()
+    expectTypeOf(tables).returns.resolves.toEqualTypeOf<[Page, Counted[]]>()
+    expectTypeOf(schemas).returns.resolves.toEqualTypeOf<[Plain[]]>()
+    expectTypeOf(() => pages.insertOrFail({ url: 'a' })).returns.resolves.toEqualTypeOf<Page>()
+    expectTypeOf(() => pages.insertOrFail([{ url: 'a' }])).returns.resolves.toEqualTypeOf<Page[]>()
+    expectTypeOf(() => Page.insertOrFail({ url: 'a' })).returns.resolves.toEqualTypeOf<Page>()
+    expectTypeOf(() => Page.insertOrFail([{ url: 'a' }])).returns.resolves.toEqualTypeOf<Page[]>()
+    void ((rows: readonly { readonly url: string }[]) => insertOrFail(manager, Page, rows))
+    const changed = () =>
+      updateOrFail(manager, [
+        [Page, 1, { url: 'a' }],
+        [Counted, { id: 1 }, { text: 'a' }],
+      ])
+    expectTypeOf(() => updateOrFail(manager, Page, 1, { url: 'a' })).returns.resolves.toEqualTypeOf<Page>()
+    expectTypeOf(changed).returns.resolves.toEqualTypeOf<[Page, Counted]>()
+    expectTypeOf(() => pages.updateOrFail({ id: 1 }, { url: 'a' })).returns.resolves.toEqualTypeOf<Page>()
+    expectTypeOf(() => Page.updateOrFail(1, { url: 'a' })).returns.resolves.toEqualTypeOf<Page>()
+  })
+
+  test('take properties of the entity, and functions that give SQL', () => {
+    void (() => insertOrFail(manager, Page, { url: 'a', title: () => 'upper(current_user)' }))
+    void (() => updateOrFail(manager, Counted, 1, { counters: { views: () => 'views + 1' } }))
+    // @ts-expect-error (no such property)
+    void (() => insertOrFail(manager, Page, { uri: 'a' }))
+    // @ts-expect-error (no such property, in a list)
+    void (() => insertOrFail(manager, Page, [{ url: 'a', titel: 'T' }]))
+    // @ts-expect-error (a property of another entity)
+    void (() => insertOrFail(manager, [[Page, { text: 1 }]]))
+    // @ts-expect-error (no such property to change)
+    void (() => updateOrFail(manager, Page, 1, { uri: 'a' }))
+    // @ts-expect-error (no changes)
+    void (() => updateOrFail(manager, Page, 1))
+    // @ts-expect-error (a manager, not a repository)
+    void (() => insertOrFail(repository, Page, { url: 'a' }))
+  })
+
+  test('a refusal names what was taken', () => {
+    expectTypeOf<TextTakenError['taken']>().toEqualTypeOf<readonly TakenText[]>()
+    void (async (error: unknown) => {
+      if (!(error instanceof TextTakenError)) return
+      expectTypeOf(error).toEqualTypeOf<TextTakenError>()
+      const [first] = error.taken
+      if (first?.id) await manager.findOneBy(Page, first.id)
+    })
   })
 })
 
