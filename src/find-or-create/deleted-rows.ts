@@ -3,7 +3,7 @@ import { DeclarationError, TextTakenError } from '../errors'
 import { restoreStatement, type StoredRow } from '../sql/statements'
 import type { DeletedOption } from './call-options'
 import type { EntityText, ReadyText } from './entity-text'
-import { afterRecover, beforeRecover } from './events'
+import { recoverEvent } from './events'
 import { hydrate } from './hydrate'
 import { rowShape, type RowValues } from './row-values'
 import type { Session } from './session'
@@ -63,9 +63,9 @@ export async function afterDeletion(
 async function restoreRow(session: Session, entityText: ReadyText, row: RowValues): Promise<StoredRow | undefined> {
   const { metadata } = entityText
   const statement = restoreStatement(rowShape(entityText, []), changedColumns(metadata))
-  await beforeRecover(session, entityText)
+  await recoverEvent(session, entityText, 'BeforeRecover')
   const [restored] = await session.rowsOrRollBack(statement, row.key)
-  if (restored) await afterRecover(session, entityText)
+  if (restored) await recoverEvent(session, entityText, 'AfterRecover')
   return restored
 }
 

@@ -67,14 +67,17 @@ export async function afterLoad(session: Session, entityText: EntityColumns, ent
 }
 
 /** As TypeORM's `restore()` tells subscribers: without an entity. */
-export async function beforeRecover(session: Session, { metadata }: EntityColumns): Promise<void> {
+export async function recoverEvent(
+  session: Session,
+  { metadata, dataSource }: EntityColumns,
+  event: 'BeforeRecover' | 'AfterRecover',
+): Promise<void> {
+  const isHeard = dataSource.subscribers.some(
+    ({ beforeRecover, afterRecover }) => beforeRecover !== undefined || afterRecover !== undefined,
+  )
+  if (!isHeard) return
   await session.letGo()
-  await session.queryRunner.broadcaster.broadcast('BeforeRecover', metadata)
-}
-
-export async function afterRecover(session: Session, { metadata }: EntityColumns): Promise<void> {
-  await session.letGo()
-  await session.queryRunner.broadcaster.broadcast('AfterRecover', metadata)
+  await session.queryRunner.broadcaster.broadcast(event, metadata)
 }
 
 /** Entities of one class that were loaded with others. */
