@@ -79,14 +79,16 @@ function takeUpsert(
   result: FindOrCreateResult<StressEntity>,
 ): void {
   const { entity } = result
+  const { journal } = writer
   take(writer, subject, key, result)
-  if (entity.note === note) return
-  writer.journal.violate(`an upsert wrote "${note}" and got row ${entity.id} with "${entity.note}"`)
+  // What a trigger of a user's own makes of the note is its business.
+  if (entity.note === note || journal.troubled) return
+  journal.violate(`an upsert wrote "${note}" and got row ${entity.id} with "${entity.note}"`)
 }
 
 /** In a transaction nobody else can have changed or deleted the row until it ends. */
 async function verifyStored(writer: Writer, subject: Subject, key: Key, note: string): Promise<void> {
-  if (!writer.inTransaction) return
+  if (!writer.inTransaction || writer.journal.troubled) return
   const stored = await findOneByText(writer.manager, subject.entity, inputOf(subject, key, writer.random))
   if (stored?.note !== note) writer.journal.violate(`a transaction lost the "${note}" that it had written`)
 }
