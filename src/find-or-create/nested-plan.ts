@@ -66,7 +66,9 @@ export const needsMore = ({ owners, children, joined }: NewNode): boolean =>
 
 /** Makes nodes of objects, the same one of the same object. */
 export class Planner {
-  private nodes = new Map<object, NewNode>()
+  private readonly nodes = new Map<object, NewNode>()
+  /** Objects of the row that is being planned. */
+  private ofRow: object[] = []
 
   constructor(private readonly dataSource: DataSource) {}
 
@@ -77,13 +79,14 @@ export class Planner {
    */
   async plan(entityText: EntityText, given: ObjectLiteral, covers: Covers): Promise<NewNode> {
     requireObject(entityText, given)
-    const before = new Map(this.nodes)
+    this.ofRow = []
     try {
       const node = await this.nodeOf({ metadata: entityText.metadata, entityText, given, covers })
       forbidCircles(node)
       return node
     } catch (error) {
-      this.nodes = before
+      // Half planned, they must not serve another row.
+      for (const object of this.ofRow) this.nodes.delete(object)
       throw error
     }
   }
@@ -97,6 +100,7 @@ export class Planner {
     }
     if (known) return node
     this.nodes.set(given, node)
+    this.ofRow.push(given)
     // The list that an object stands in says whose it is.
     const relations = metadata.relations.filter((relation) => covers(relation) && relation !== parent?.relation)
     for (const relation of relations) await this.addRelation(node, relation, given)

@@ -24,14 +24,16 @@ function holderOf({ embeddedMetadata }: Relation, entity: ObjectLiteral): Object
 /**
  * What an object has in a relation, or a promise of it. A lazy relation of an entity that TypeORM made is a getter that
  * would ask the database; only what was set counts.
+ *
+ * @param promises what an entity's setter got, or its getter began to load: TypeORM's own code calls that. @default true
  */
-export function givenIn(relation: Relation, entity: ObjectLiteral): unknown {
+export function givenIn(relation: Relation, entity: ObjectLiteral, promises = true): unknown {
   const holder = holderOf(relation, entity)
   if (!holder) return undefined
   const { propertyName } = relation
   if (!relation.isLazy) return holder[propertyName]
-  const set: unknown = holder[`__${propertyName}__`] ?? holder[`__promise_${propertyName}__`]
-  return set ?? Object.getOwnPropertyDescriptor(holder, propertyName)?.value
+  const promise: unknown = promises ? holder[`__promise_${propertyName}__`] : undefined
+  return holder[`__${propertyName}__`] ?? promise ?? Object.getOwnPropertyDescriptor(holder, propertyName)?.value
 }
 
 /** The same, awaited. */

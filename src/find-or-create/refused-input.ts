@@ -73,7 +73,7 @@ type Relation = EntityText['metadata']['relations'][number]
 /** A relation to rows that exist is a matter of its join columns; anything else needs rows of other tables. */
 function refuseUnsaved({ metadata }: EntityColumns, relation: Relation, values: ObjectLiteral): void {
   const { propertyPath, joinColumns } = relation
-  const value = givenIn(relation, values)
+  const value = givenIn(relation, values, false)
   if (value === undefined || value === null || (Array.isArray(value) && value.length === 0)) return
   const name = `"${propertyPath}" of ${metadata.name}`
   const other = relation.inverseEntityMetadata.name

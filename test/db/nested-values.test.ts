@@ -4,6 +4,7 @@ import {
   Column,
   type DataSource,
   Entity,
+  type InsertEvent,
   type EntityManager,
   JoinColumn,
   ManyToMany,
@@ -116,6 +117,26 @@ class Session {
 }
 
 @Entity()
+class Box {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @Column({ type: 'text' }) label!: string
+  @ManyToOne(() => Person, { nullable: true, cascade: true }) keeper!: Person | null
+  @OneToMany(() => Loan, (loan: Loan) => loan.box, { cascade: true }) loans!: Loan[]
+}
+@Entity()
+class Loan {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @ManyToOne(() => Box, (box) => box.loans, { nullable: false }) box!: Box
+  @ManyToOne(() => Person, { nullable: false }) to!: Person
+}
+@Entity()
+class Copy {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText() text!: string
+  @ManyToOne(() => Box, { nullable: true }) box!: Box | null
+}
+
+@Entity()
 @Tree('adjacency-list')
 class Topic {
   @PrimaryGeneratedColumn('identity') id!: number
@@ -124,7 +145,22 @@ class Topic {
   @TreeChildren() children!: Topic[]
 }
 
-const entities = [Topic, Shelf, Country, Language, Person, Editor, Reader, Paper, Note, Account, Session]
+const entities = [
+  Box,
+  Loan,
+  Copy,
+  Topic,
+  Shelf,
+  Country,
+  Language,
+  Person,
+  Editor,
+  Reader,
+  Paper,
+  Note,
+  Account,
+  Session,
+]
 let dataSource: DataSource
 let manager: EntityManager
 beforeAll(async () => {
@@ -132,7 +168,20 @@ beforeAll(async () => {
   manager = dataSource.manager
 })
 beforeEach(async () => {
-  const tables = ['topic', 'shelf', 'country', 'language', 'person', 'paper', 'note', 'account', 'session']
+  const tables = [
+    'box',
+    'loan',
+    'copy',
+    'topic',
+    'shelf',
+    'country',
+    'language',
+    'person',
+    'paper',
+    'note',
+    'account',
+    'session',
+  ]
   await manager.query(`TRUNCATE ${tables.join(', ')} CASCADE`)
   heard.length = 0
 })
@@ -304,6 +353,55 @@ test('a nested class with several texts: the one that the object brings', async 
   await expect(both).rejects.toThrow(
     /"account" of Session holds a Account with several unique texts \("email", "phone"\)/,
   )
+})
+
+test('a listener that finds or creates on the same connection is not waited for', async () => {
+  dataSource.subscribers.push({
+    listenTo: () => Language,
+    beforeInsert: async ({ manager: own, entity }: InsertEvent<Language>) => {
+      const author = { name: `speaker of ${entity.name}` }
+      await findOrCreate(own, Paper, { title: `in ${entity.name}`, person: author }, resolve)
+      await findOrCreate(own, Person, author)
+    },
+  })
+  try {
+    await dataSource.transaction(async (own) => {
+      const papers = ['a', 'b'].map((name) => ({ title: name, language: { iso: name, name } }))
+      const [both, one] = await Promise.all([
+        findOrCreateMany(own, Paper, papers, resolve),
+        findOrCreate(own, Paper, { title: 'c', language: { iso: 'a', name: 'a' } }, resolve),
+      ])
+      expect([...both, one]).toMatchObject([{ created: true }, { created: true }, { created: true }])
+    })
+    await findOrCreate(manager, Paper, { title: 'd', language: { iso: 'd', name: 'd' } }, resolve)
+  } finally {
+    dataSource.subscribers.pop()
+  }
+  expect(await manager.count(Paper)).toBe(7)
+  expect(await manager.count(Person)).toBe(3)
+})
+
+test('one connection is enough', async () => {
+  const small = await db.dataSource(entities, { synchronize: false, extra: { max: 1 } })
+  const papers = ['a', 'b'].map((title) => ({ title, person: { name: title }, shelf: { hall: 'A', number: 1 } }))
+  await small.manager.insert(Shelf, { hall: 'A', number: 1 })
+  const calls = papers.map((values) => findOrCreate(small.manager, Paper, values, resolve))
+  expect(await Promise.all(calls)).toMatchObject([{ created: true }, { created: true }])
+})
+
+test('an object without a text that brings one with a text, and a list', async () => {
+  const loans = [{ to: { name: 'Anne' } }, { to: { name: 'Bert' } }]
+  await findOrCreate(manager, Copy, { text: 'x', box: { label: 'b', keeper: { name: 'Anne' }, loans } }, resolve)
+  const [box] = await manager.find(Box, {
+    relations: { keeper: true, loans: { to: true } },
+    order: { loans: { id: 'ASC' } },
+  })
+  expect(box).toMatchObject({
+    label: 'b',
+    keeper: { name: 'Anne' },
+    loans: [{ to: { name: 'Anne' } }, { to: { name: 'Bert' } }],
+  })
+  expect(await manager.count(Person)).toBe(2)
 })
 
 test('create gives objects too, and is called only for a row that is missing', async () => {
