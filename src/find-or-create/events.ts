@@ -73,7 +73,7 @@ export async function recoverEvent(
   event: 'BeforeRecover' | 'AfterRecover',
 ): Promise<void> {
   const isHeard = dataSource.subscribers.some(
-    ({ beforeRecover, afterRecover }) => beforeRecover !== undefined || afterRecover !== undefined,
+    (subscriber) => subscriber.beforeRecover !== undefined || subscriber.afterRecover !== undefined,
   )
   if (!isHeard) return
   await session.letGo()
