@@ -500,8 +500,15 @@ describe('races', () => {
     const observer = await db.client()
     await client.query(`
       create or replace function stop() returns trigger language plpgsql as $$
-        begin perform pg_advisory_lock_shared(1); perform pg_advisory_unlock_shared(1); return new; end $$;
-      create trigger a_stop after insert on page for each row when (new.title = 'stop') execute function stop();
+        begin
+          -- Before the second row of the first call.
+          if exists (select from page where title = 'stop') then
+            perform pg_advisory_lock_shared(1);
+            perform pg_advisory_unlock_shared(1);
+          end if;
+          return new;
+        end $$;
+      create trigger a_stop before insert on page for each row when (new.title = 'stop') execute function stop();
       select pg_advisory_lock(1)`)
     try {
       const [left, right] = ['http://1.example', 'http://2.example'] as const
