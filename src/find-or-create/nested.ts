@@ -1,11 +1,18 @@
 import type { EntityManager, ObjectLiteral } from 'typeorm'
-import { AttemptsExhaustedError, SchemaDriftError, TransactionAbortedError, UnsupportedDatabaseError } from '../errors'
+import {
+  AttemptsExhaustedError,
+  DeclarationError,
+  SchemaDriftError,
+  TransactionAbortedError,
+  UnsupportedDatabaseError,
+} from '../errors'
 import { isSerializationError } from '../sql/sqlstate'
 import { dataSourceOf } from '../typeorm/registry'
 import { Attempts } from './attempts'
 import { type DeletedOption, type DeletedOptions, type LoadOptions, namesFindOrCreate } from './call-options'
 import type { EntityText } from './entity-text'
 import type { FindOrCreateResult } from './find-or-create-row'
+import { relationsToLoad } from './load-relations'
 import { loadOnto } from './nested-load'
 import { type Covers, needsMore, type NewNode, Planner, scopeOwners } from './nested-plan'
 import { attach, lookUp, NestedRun } from './nested-run'
@@ -35,7 +42,10 @@ interface NestedCallOptions extends DeletedOptions, Pick<LoadOptions, 'relationL
 
 type Result = FindOrCreateManyResult<ObjectLiteral>
 
-/** @returns undefined where no relation is to be found or created */
+/**
+ * @returns undefined where no relation is to be found or created
+ * @throws DeclarationError for a name that is no relation of the entity
+ */
 export function nestedCall(
   manager: EntityManager,
   entityText: EntityText,
@@ -50,7 +60,20 @@ export function nestedCall(
     for (const name of propertyPath.split('.')) named = isObject(named) ? named[name] : undefined
     return typeof named === 'string'
   }
-  return { ...call, covers, load: { ...load, relations } }
+  const asked = { ...load, relations }
+  // A name that is no relation's is told before anything is written.
+  relationsToLoad(entityText, asked)
+  if (entityText.metadata.relations.filter(covers).length === countNamed(relations))
+    return { ...call, covers, load: asked }
+  throw new DeclarationError(
+    `relations: 'findOrCreate' stands for a relation of ${entityText.metadata.name} itself, and for all that is nested in ` +
+      `it. Name these only: { relation: 'findOrCreate' }.`,
+  )
+}
+
+const countNamed = (relations: unknown): number => {
+  if (!isObject(relations)) return typeof relations === 'string' ? 1 : 0
+  return Object.values(relations).reduce((sum: number, one) => sum + countNamed(one), 0)
 }
 
 /**

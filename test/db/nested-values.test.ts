@@ -3,6 +3,7 @@ import {
   ChildEntity,
   Column,
   type DataSource,
+  DeleteDateColumn,
   Entity,
   type InsertEvent,
   type EntityManager,
@@ -132,6 +133,7 @@ class Loan {
 @Entity()
 class Copy {
   @PrimaryGeneratedColumn('identity') id!: number
+  @DeleteDateColumn({ type: 'timestamptz' }) deletedAt!: Date | null
   @UniqueText() text!: string
   @ManyToOne(() => Box, { nullable: true }) box!: Box | null
 }
@@ -402,6 +404,26 @@ test('an object without a text that brings one with a text, and a list', async (
     loans: [{ to: { name: 'Anne' } }, { to: { name: 'Bert' } }],
   })
   expect(await manager.count(Person)).toBe(2)
+})
+
+test('a row that is softly deleted is restored, or refused with its place', async () => {
+  const { entity } = await findOrCreate(manager, Copy, { text: 'x', box: { label: 'b' } }, resolve)
+  await manager.softDelete(Copy, { id: entity.id })
+  const inputs = [
+    { text: 'new', box: { label: 'c' } },
+    { text: 'x', box: { label: 'd' } },
+  ]
+  const [created, refused] = await findOrCreateMany(manager, Copy, inputs, { ...resolve, deleted: 'throw' })
+  expect(created).toMatchObject({ created: true })
+  expect(refused).toMatchObject({ error: { code: 'TEXT_TAKEN', taken: [{ id: { id: entity.id }, row: 1 }] } })
+  const restored = await findOrCreate(
+    manager,
+    Copy,
+    { text: 'x', box: { label: 'e' } },
+    { ...resolve, deleted: 'restore' },
+  )
+  expect(restored).toMatchObject({ created: false, entity: { id: entity.id, deletedAt: null, box: { label: 'b' } } })
+  expect(await manager.count(Box)).toBe(2)
 })
 
 test('create gives objects too, and is called only for a row that is missing', async () => {

@@ -358,6 +358,16 @@ describe('refused before any SQL', () => {
     await expect(call).rejects.toBeInstanceOf(DeclarationError)
   })
 
+  test.each([
+    ['a name that is no relation', { autor: 'findOrCreate' }, /Book has no relation "autor"/],
+    ['a relation of a relation', { author: { agent: 'findOrCreate' } }, /stands for a relation of Book itself/],
+  ])('%s in the option', async (_, relations, message) => {
+    const call = findOrCreate(manager, Book, { title: 'x' }, { relations } as object)
+    await expect(call).rejects.toThrow(message)
+    await expect(call).rejects.toBeInstanceOf(DeclarationError)
+    expect(await counts()).toMatchObject({ Book: 0 })
+  })
+
   test('a nested object without its text', async () => {
     const call = findOrCreate(manager, Book, { title: 'x', author: { born: 1 } }, resolve)
     await expect(call).rejects.toBeInstanceOf(TextRejectedError)
