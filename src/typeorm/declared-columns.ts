@@ -77,17 +77,12 @@ export function scopeColumns(metadata: EntityMetadata, property: string, where: 
   return columns
 }
 
-/** @throws DeclarationError unless the entity has a delete date, which says NULL for a row that is not deleted */
+/** @throws DeclarationError unless the entity has a delete date, which TypeORM always makes nullable */
 export function deleteDateColumn({ columns }: EntityMetadata, where: string): ColumnMetadata {
   const column = columns.find(({ isDeleteDate }) => isDeleteDate)
   if (!column) {
     throw new DeclarationError(
       `@UniqueText on ${where}: ignoreDeleted needs a @DeleteDateColumn, and there is none. Add one, or remove the option.`,
-    )
-  }
-  if (!column.isNullable) {
-    throw new DeclarationError(
-      `@UniqueText on ${where}: the delete date "${column.propertyPath}" must be nullable. Remove "nullable: false".`,
     )
   }
   return column

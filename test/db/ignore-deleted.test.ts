@@ -360,7 +360,7 @@ describe('what is declared', () => {
     expect(next).toMatchObject({ created: true })
   })
 
-  test('is refused without a delete date, and with one that is never NULL', async () => {
+  test('is refused without a delete date', async () => {
     @Entity()
     class Without {
       @PrimaryGeneratedColumn('identity') id!: number
