@@ -695,3 +695,13 @@ test('a Url is looked for by the hash of all its parts', async () => {
   expect(await manager.findBy(Url, where as FindOptionsWhere<Url>)).toEqual([one])
   expectHash('path_component_hash')
 })
+
+test('a DataSource that is initialised again looks by the hash again', async () => {
+  const again = await db.dataSource([Page, Link], { synchronize: false })
+  await again.destroy()
+  await record(again).initialize()
+  expect(await again.getRepository(Page).findBy({ url: SPELLED })).toMatchObject([{ id: 1 }])
+  expectHash()
+  expect(await again.getRepository(Page).update({ url: SPELLED }, { hits: 1 })).toMatchObject({ affected: 1 })
+  expectHash()
+})
