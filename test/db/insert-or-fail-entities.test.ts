@@ -5,6 +5,7 @@ import {
   CreateDateColumn,
   type DeepPartial,
   DefaultNamingStrategy,
+  DeleteDateColumn,
   Entity,
   EntitySchema,
   Index,
@@ -227,6 +228,29 @@ describe('a text of several columns', () => {
     expect(other).toMatchObject({ scheme: 'http', host: 'a.example', query: 'r' })
     expect(await rejection(updateOrFail(manager, Url, other.id, { query: 'q' }))).toBeInstanceOf(ImmutableTextError)
   })
+})
+
+@Entity()
+class Draft {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText() held!: string
+  @UniqueText({ ignoreDeleted: true }) freed!: string
+  @DeleteDateColumn({ type: 'timestamptz' }) deletedAt!: Date | null
+}
+
+test('a softly deleted row holds its text, unless the declaration has ignoreDeleted', async () => {
+  const { manager } = await db.dataSource([Draft])
+  const first = await insertOrFail(manager, Draft, { held: 'a', freed: 'a' })
+  await manager.softDelete(Draft, first.id)
+  expect(await taken(insertOrFail(manager, Draft, { held: 'a', freed: 'a' }))).toEqual([
+    { entity: 'Draft', property: 'held', id: { id: first.id }, row: 0 },
+  ])
+  const second = await insertOrFail(manager, Draft, { held: 'b', freed: 'a' })
+  const born = await insertOrFail(manager, Draft, { held: 'c', freed: 'a', deletedAt: new Date() })
+  expect(await taken(insertOrFail(manager, Draft, { held: 'c', freed: 'a' }))).toEqual([
+    { entity: 'Draft', property: 'held', id: { id: born.id }, row: 0 },
+    { entity: 'Draft', property: 'freed', id: { id: second.id }, row: 0 },
+  ])
 })
 
 @Entity()
