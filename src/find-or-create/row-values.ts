@@ -141,6 +141,12 @@ export function withOthersOf(row: RowValues, entityText: EntityText, entity: Obj
   return withOthers(row, otherValues(entityText, entity))
 }
 
+/** The same row with some of its further columns: every parameter of a statement must occur in it. */
+export function withOnly(row: RowValues, names: ReadonlySet<string>): RowValues {
+  const values = row.others.map((name, index) => [name, row.all[row.key.length + index]] as const)
+  return withOthers(row, new Map(values.filter(([name]) => names.has(name))))
+}
+
 /** The same row with what a later one of the same text changes. */
 export function withUpdateOf(
   row: RowValues,

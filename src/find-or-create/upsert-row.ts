@@ -6,9 +6,9 @@ import { Attempts } from './attempts'
 import { cached, type EntityText, type ReadyText, type UpsertStatements } from './entity-text'
 import { afterInsert, afterUpdate, beforeUpdate, listensToInsert, listensToUpdate } from './events'
 import type { FindOrCreateResult } from './find-or-create-row'
-import { hydrate } from './hydrate'
+import { hydrate, isOfClass } from './hydrate'
 import { type AskedRow, entityOf, LateRow } from './late-row'
-import { rowShape, type RowValues, withOthersOf } from './row-values'
+import { rowShape, type RowValues, withOnly, withOthersOf } from './row-values'
 import type { Session } from './session'
 import { mayUpdate, updateOf, type Updates, updateShape } from './updates'
 
@@ -64,7 +64,7 @@ class ListenedUpsert {
   /** What BeforeInsert or BeforeUpdate has seen. */
   readonly announced: { inserted?: ObjectLiteral | undefined; updated?: ObjectLiteral } = {}
   private insert: RowValues | undefined
-  private update: { readonly row: RowValues; readonly columns: ReadonlySet<string> } | undefined
+  private update: RowValues | undefined
 
   constructor(
     private readonly session: Session,
@@ -76,9 +76,13 @@ class ListenedUpsert {
   /** Each event fires once for all attempts. */
   async tryOnce(): Promise<StoredRow | undefined> {
     const { session, entityText } = this
-    if (await find(session, entityText, this.asked.row)) {
-      const { row, columns } = (this.update ??= await this.announceUpdate())
-      const { update } = statementsOf(entityText, row.others, { ...this.updates, columns })
+    const found = await find(session, entityText, this.asked.row)
+    if (found) {
+      // A row of another class is refused with its entity.
+      if (!isOfClass(entityText, found)) return found
+      const row = (this.update ??= await this.announceUpdate())
+      if (row.others.length === 0) return found
+      const { update } = statementsOf(entityText, row.others, { ...this.updates, columns: new Set(row.others) })
       const [stored] = await session.rowsOrRollBack(update, row.all)
       return stored
     }
@@ -93,22 +97,25 @@ class ListenedUpsert {
     return row
   }
 
-  /** What a listener sets is updated too, as `save` does it. */
-  private async announceUpdate(): Promise<NonNullable<ListenedUpsert['update']>> {
+  /**
+   * What a listener sets is updated too, as `save` does it; what it takes away is not.
+   *
+   * @returns the row with the columns that are updated, and no others
+   */
+  private async announceUpdate(): Promise<RowValues> {
     const { session, entityText, asked, updates } = this
     const columns = new Set(updateOf(updates, asked.row))
-    if (!listensToUpdate(entityText)) return { row: asked.row, columns }
+    if (!listensToUpdate(entityText)) return withOnly(asked.row, columns)
     const entity = entityOf(entityText, asked.objects)
     const before = entityText.others.map((column) => column.getEntityValue(entity) as unknown)
     this.announced.updated = entity
     await beforeUpdate(session, entityText, entity)
-    const row = withOthersOf(asked.row, entityText, entity)
     entityText.others.forEach((column, index) => {
       if (column.getEntityValue(entity) !== before[index] && mayUpdate(entityText, column)) {
         columns.add(column.databaseName)
       }
     })
-    return { row, columns }
+    return withOnly(withOthersOf(asked.row, entityText, entity), columns)
   }
 }
 
@@ -119,7 +126,9 @@ async function toEntity(
   listened: ListenedUpsert | undefined,
 ): Promise<ObjectLiteral> {
   const { inserted, updated } = listened?.announced ?? {}
-  const entity = hydrate(entityText, session.queryRunner, stored, stored.created ? inserted : updated)
+  // With single table inheritance the row may be of a child's class, which the values were not.
+  const announced = entityText.metadata.discriminatorColumn ? undefined : updated
+  const entity = hydrate(entityText, session.queryRunner, stored, stored.created ? inserted : announced)
   if (stored.created) await afterInsert(session, entityText, entity)
   else await afterUpdate(session, entityText, entity)
   return entity

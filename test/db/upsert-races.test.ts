@@ -3,11 +3,13 @@ import {
   AfterUpdate,
   BeforeInsert,
   BeforeUpdate,
+  ChildEntity,
   Column,
   type DataSource,
   Entity,
   type EntityManager,
   PrimaryGeneratedColumn,
+  TableInheritance,
   VersionColumn,
 } from 'typeorm'
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
@@ -57,19 +59,40 @@ class Heard {
   }
 }
 
+/** Sets and takes away what the test says. */
+let change: (animal: Animal) => void = () => {}
+
+@Entity({ name: 'animal' })
+@TableInheritance({ column: { type: 'text', name: 'kind' } })
+class Animal {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText() name!: string
+  @Column({ type: 'text', nullable: true }) food!: string | null
+  @Column({ type: 'text', nullable: true }) color!: string | null
+  @BeforeUpdate() updating(): void {
+    heard.push(`update ${this.name}`)
+    change(this)
+  }
+}
+@ChildEntity()
+class Cat extends Animal {}
+@ChildEntity()
+class Dog extends Animal {}
+
 const db = useDatabase()
 let dataSource: DataSource
 let other: Client
 let observer: Client
 
 beforeAll(async () => {
-  dataSource = await db.dataSource([Word, Page, Heard])
+  dataSource = await db.dataSource([Word, Page, Heard, Animal, Cat, Dog])
   other = await db.client()
   observer = await db.client()
 })
 beforeEach(async () => {
   heard.length = 0
-  await dataSource.query('truncate word, page, heard restart identity')
+  change = () => {}
+  await dataSource.query('truncate word, page, heard, animal restart identity')
 })
 
 type Call = (manager: EntityManager, row: { text: string; note: string }) => Promise<FindOrCreateResult<Word>>
@@ -274,6 +297,29 @@ describe('listeners', () => {
     await upsertByText(dataSource.manager, Heard, rows)
     await upsertByText(dataSource.manager, Heard, rows)
     expect(heard).toEqual(['insert 2', 'update 2', 'updated 1'])
+  })
+
+  test('hear of no update of a row of another class, which is refused', async () => {
+    const { manager } = dataSource
+    await upsertByText(manager, Cat, { name: 'Tom', food: 'fish' })
+    const dog = { name: 'Tom', food: 'bones' }
+    expect(await rejection(upsertByText(manager, Dog, dog))).toMatchObject({ code: 'TEXT_TAKEN' })
+    expect(heard).toEqual([])
+    const { entity } = await upsertByText(manager, Animal, { name: 'Tom', food: 'meat' })
+    expect(entity).toBeInstanceOf(Cat)
+    expect(heard).toEqual(['update Tom'])
+    expect(await manager.find(Animal)).toMatchObject([{ food: 'meat' }])
+  })
+
+  test('may take away what was to be updated, and set what was not', async () => {
+    const { manager } = dataSource
+    await upsertByText(manager, Cat, { name: 'Tom', food: 'fish' })
+    change = (animal) => Object.assign(animal, { food: undefined })
+    expect(await upsertByText(manager, Cat, { name: 'Tom', food: 'meat' })).toMatchObject({ entity: { food: 'fish' } })
+    change = (animal) => Object.assign(animal, { food: undefined, color: 'black' })
+    const both = { name: 'Tom', food: 'meat', color: 'white' }
+    const [result] = await upsertByText(manager, Cat, [both], { update: ['food'] })
+    expect(result).toMatchObject({ created: false, entity: { food: 'fish', color: 'black' } })
   })
 
   test('of an update hear once, however often it is tried', async () => {
