@@ -68,8 +68,9 @@ export function* inBatches(
  * updates rows or only finds them.
  */
 function groupOf({ defaults, updates }: BatchRules, row: RowValues): string {
-  const brought = row.others.filter((name) => !defaults.has(name))
-  return [updateOf(updates, row).length > 0, ...brought].join('\n')
+  const brought = defaults.size === 0 ? row.others : row.others.filter((name) => !defaults.has(name))
+  const update = updates !== undefined && updateOf(updates, row).length > 0
+  return `${update}\n${brought.join('\n')}`
 }
 
 function* batchesOf(
