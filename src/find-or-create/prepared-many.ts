@@ -10,11 +10,10 @@ import { listensToInsert, listensToLoad } from './events'
 import type { FindOrCreateResult } from './find-or-create-row'
 import { type AskedRow, askedRow } from './late-row'
 import { finish, type RelationsToLoad } from './load-relations'
-import { withUpdateOf } from './row-values'
 import { toRowError } from './row-error'
 import { type FindOrCreateManyResult, runBatch, writeResult } from './run-batch'
 import { Session } from './session'
-import { updateOf, type Updates } from './updates'
+import { updateOf, type Updates, withUpdateOf } from './updates'
 
 /** What happens to rows that are missing, found, or found deleted. */
 interface ManyRules {

@@ -141,28 +141,8 @@ export function withOthersOf(row: RowValues, entityText: EntityText, entity: Obj
   return withOthers(row, otherValues(entityText, entity))
 }
 
-/** The same row with some of its further columns: every parameter of a statement must occur in it. */
-export function withOnly(row: RowValues, names: ReadonlySet<string>): RowValues {
-  const values = row.others.map((name, index) => [name, row.all[row.key.length + index]] as const)
-  return withOthers(row, new Map(values.filter(([name]) => names.has(name))))
-}
-
-/** The same row with what a later one of the same text changes. */
-export function withUpdateOf(
-  row: RowValues,
-  { otherTexts }: EntityText,
-  later: RowValues,
-  update: readonly string[],
-): RowValues {
-  const values = new Map(row.others.map((name, index) => [name, row.all[row.key.length + index]]))
-  for (const name of update) values.set(name, later.all[later.key.length + later.others.indexOf(name)])
-  // The guard makes the hash of a text that is made up of both.
-  for (const { table } of otherTexts)
-    if (table.text.some(({ name }) => update.includes(name))) values.delete(table.hash)
-  return withOthers(row, values)
-}
-
-function withOthers({ key, hash, identity }: KeyValues, others: ReadonlyMap<string, unknown>): RowValues {
+/** The same row with these further columns, by their database names. */
+export function withOthers({ key, hash, identity }: KeyValues, others: ReadonlyMap<string, unknown>): RowValues {
   return { key, hash, identity, others: [...others.keys()], all: [...key, ...others.values()] }
 }
 

@@ -3,7 +3,7 @@ import { DeclarationError } from '../errors'
 import type { UpdateShape } from '../sql/upsert-statement'
 import { type ColumnMetadata, declarationsOf, rootOf } from '../typeorm/registry'
 import type { EntityText } from './entity-text'
-import type { RowValues } from './row-values'
+import { type RowValues, withOthers } from './row-values'
 
 /** What an upsert does to a row that is there. */
 export interface Updates {
@@ -94,3 +94,27 @@ function reasonAgainst({ metadata, declaration }: EntityText, column: ColumnMeta
   if (column.isDiscriminator) return 'it is the class of the row'
   return column.isInsert && column.isUpdate ? undefined : 'its column says "insert: false" or "update: false"'
 }
+
+/** The same row with some of its further columns: every parameter of a statement must occur in it. */
+export function withOnly(row: RowValues, names: ReadonlySet<string>): RowValues {
+  return withOthers(row, new Map([...othersOf(row)].filter(([name]) => names.has(name))))
+}
+
+/** The same row with what a later one of the same text changes. */
+export function withUpdateOf(
+  row: RowValues,
+  { otherTexts }: EntityText,
+  later: RowValues,
+  update: readonly string[],
+): RowValues {
+  const values = othersOf(row)
+  const changes = othersOf(later)
+  for (const name of update) values.set(name, changes.get(name))
+  // The guard makes the hash of a text that is made up of both.
+  const changed = otherTexts.filter(({ table }) => table.text.some(({ name }) => update.includes(name)))
+  for (const { table } of changed) values.delete(table.hash)
+  return withOthers(row, values)
+}
+
+const othersOf = ({ key, others, all }: RowValues): Map<string, unknown> =>
+  new Map(others.map((name, index) => [name, all[key.length + index]]))

@@ -8,9 +8,9 @@ import { afterInsert, afterUpdate, beforeUpdate, listensToInsert, listensToUpdat
 import type { FindOrCreateResult } from './find-or-create-row'
 import { hydrate, isOfClass } from './hydrate'
 import { type AskedRow, entityOf, LateRow } from './late-row'
-import { rowShape, type RowValues, withOnly, withOthersOf } from './row-values'
+import { rowShape, type RowValues, withOthersOf } from './row-values'
 import type { Session } from './session'
-import { mayUpdate, updateOf, type Updates, updateShape } from './updates'
+import { mayUpdate, updateOf, type Updates, updateShape, withOnly } from './updates'
 
 /** The same loop as `findOrCreateRow`, for a row of which something may be updated. */
 export async function upsertRow<Entity extends ObjectLiteral>(
