@@ -61,11 +61,7 @@ function textsOf(entityText: EntityText, entity: ObjectLiteral): (string | null)
   throw new TextRejectedError({ property: declaration.name, reason: 'it is null, and only a text can be looked up' })
 }
 
-/**
- * What can be said of a row to be created whose scope is not known yet.
- *
- * @throws TextRejectedError, DeclarationError
- */
+/** @throws TextRejectedError, DeclarationError for what can be said of a row whose scope is not known yet */
 export function checkUnscoped(entityText: EntityText, given: ObjectLiteral): void {
   requireInsertable(entityText, given)
   textsOf(entityText, normalized(entityText, given))
