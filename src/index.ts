@@ -41,7 +41,7 @@ export type {
   FindOrCreateManyOptions,
   FindOrCreateOptions,
   UpsertByTextOptions,
-} from './find-or-create/call-options'
+} from './rows/call-options'
 export { UniqueTextEntity } from './find-or-create/active-record'
 export { findOrCreateMany, type FindOrCreateManyResult } from './find-or-create/find-or-create-many'
 export { findOneByText, findOrCreate, type FindOrCreateResult } from './find-or-create/find-or-create'

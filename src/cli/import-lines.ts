@@ -1,6 +1,6 @@
 import { setImmediate } from 'node:timers/promises'
 import type { DataSource, ObjectLiteral } from 'typeorm'
-import { hashNumberOf } from '../find-or-create/hydrate'
+import { hashNumberOf } from '../rows/hydrate'
 import { PreparedMany } from '../find-or-create/prepared-many'
 import type { FindOrCreateManyResult } from '../find-or-create/run-batch'
 import { serverError } from '../sql/sqlstate'

@@ -1,7 +1,7 @@
 import type { DataSource, EntityMetadata, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { withoutColumns } from '../find-or-create/prepared-many'
-import { type EntityText, entityTextOf } from '../find-or-create/entity-text'
+import { type EntityText, entityTextOf } from '../rows/entity-text'
 import { type Declaration, declarationsOf } from '../typeorm/registry'
 import { UsageError } from './usage'
 

@@ -10,9 +10,9 @@ import {
 } from '../sql/statements'
 import { guardError } from '../typeorm/guard-errors'
 import { findHolder, type QueryRows, refusedText, takenError, UNKNOWN } from '../typeorm/refused-text'
-import { cached, type EntityText, type ReadyText, type RowStatements } from './entity-text'
-import { rowShape, type RowValues } from './row-values'
-import type { Session } from './session'
+import { cached, type EntityText, type ReadyText, type RowStatements } from '../rows/entity-text'
+import { rowShape, type RowValues } from '../rows/row-values'
+import type { Session } from '../connection/session'
 
 /** One attempt; undefined where others were faster in every step. */
 export async function tryOnce(session: Session, entityText: ReadyText, row: RowValues): Promise<StoredRow | undefined> {

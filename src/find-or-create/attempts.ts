@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { AttemptsExhaustedError } from '../errors'
 import { isSerializationError } from '../sql/sqlstate'
 import { backoffMilliseconds, MAX_ATTEMPTS } from './retry'
-import type { Session } from './session'
+import type { Session } from '../connection/session'
 
 /** How often an operation was tried. */
 export class Attempts {

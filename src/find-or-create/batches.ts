@@ -2,10 +2,10 @@ import { type BatchRow, type BatchShape, findManyStatement, findOrCreateManyStat
 import { parameterText } from '../sql/parameter-text'
 import { insertColumns, type RowShape, type Statement } from '../sql/statements'
 import { upsertManyStatement } from '../sql/upsert-statement'
-import type { ReadyText } from './entity-text'
-import type { AskedRow } from './late-row'
-import { rowShape, type RowValues } from './row-values'
-import { updateOf, type Updates, updateShape } from './updates'
+import type { ReadyText } from '../rows/entity-text'
+import type { AskedRow } from '../rows/late-row'
+import { rowShape, type RowValues } from '../rows/row-values'
+import { updateOf, type Updates, updateShape } from '../rows/updates'
 
 /** Rows in one statement: enough that the round trip does not count, few enough that one bad row is found quickly. */
 const BATCH_ROWS = 1_000

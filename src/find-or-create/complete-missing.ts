@@ -2,8 +2,8 @@ import type { ObjectLiteral } from 'typeorm'
 import { TransactionAbortedError } from '../errors'
 import { isRowError } from '../sql/sqlstate'
 import { type BatchItem, type DistinctRow, findQuery, inBatches } from './batches'
-import { withCreated } from './late-row'
-import { toRowError } from './row-error'
+import { withCreated } from '../rows/late-row'
+import { toRowError } from '../rows/row-error'
 import { type BatchAnswer, type ManyCall, sendBatch, takeAnswers, writeResult } from './run-batch'
 
 /**

@@ -1,12 +1,12 @@
 import type { EntityMetadata } from 'typeorm'
 import { DeclarationError, TextTakenError } from '../errors'
 import { restoreStatement, type StoredRow } from '../sql/statements'
-import type { DeletedOption } from './call-options'
-import type { EntityText, ReadyText } from './entity-text'
-import { recoverEvent } from './events'
-import { hydrate } from './hydrate'
-import { rowShape, type RowValues } from './row-values'
-import type { Session } from './session'
+import type { DeletedOption } from '../rows/call-options'
+import type { EntityText, ReadyText } from '../rows/entity-text'
+import { recoverEvent } from '../rows/events'
+import { hydrate } from '../rows/hydrate'
+import { rowShape, type RowValues } from '../rows/row-values'
+import type { Session } from '../connection/session'
 
 /** What becomes of a softly deleted row that holds the text. */
 export interface OnDeleted {

@@ -2,9 +2,9 @@ import type { BatchRow } from '../sql/batch-statement'
 import type { StoredRow } from '../sql/statements'
 import { find } from './attempt'
 import { type BatchQuery, type BatchRules, findQuery, groupBy, inBatches } from './batches'
-import type { ReadyText } from './entity-text'
-import type { RowValues } from './row-values'
-import type { Session } from './session'
+import type { ReadyText } from '../rows/entity-text'
+import type { RowValues } from '../rows/row-values'
+import type { Session } from '../connection/session'
 
 const NO_DEFAULTS: ReadonlyMap<string, string> = new Map()
 

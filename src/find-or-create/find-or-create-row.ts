@@ -3,11 +3,11 @@ import type { StoredRow } from '../sql/statements'
 import { explain, find, tryOnce } from './attempt'
 import { Attempts } from './attempts'
 import { afterDeletion, type OnDeleted, RETURN } from './deleted-rows'
-import type { EntityText, ReadyText } from './entity-text'
-import { afterInsert } from './events'
-import { hydrate } from './hydrate'
-import { type AskedRow, isLate, LateRow } from './late-row'
-import type { Session } from './session'
+import type { EntityText, ReadyText } from '../rows/entity-text'
+import { afterInsert } from '../rows/events'
+import { hydrate } from '../rows/hydrate'
+import { type AskedRow, isLate, LateRow } from '../rows/late-row'
+import type { Session } from '../connection/session'
 
 /** A row, and how it came about. */
 export interface FindOrCreateResult<Entity> {

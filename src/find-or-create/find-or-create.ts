@@ -2,19 +2,24 @@ import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'ty
 import { DeclarationError, TextRejectedError } from '../errors'
 import { ensureReady } from '../typeorm/readiness'
 import { find } from './attempt'
-import { checkCallOptions, type FindOneByTextOptions, type FindOrCreateOptions, type LoadOptions } from './call-options'
+import {
+  checkCallOptions,
+  type FindOneByTextOptions,
+  type FindOrCreateOptions,
+  type LoadOptions,
+} from '../rows/call-options'
 import { isDeleted, requireDeleteDate } from './deleted-rows'
-import { type EntityText, entityTextOf, onTable } from './entity-text'
+import { type EntityText, entityTextOf, onTable } from '../rows/entity-text'
 import { findOrCreateRow, type FindOrCreateResult } from './find-or-create-row'
-import type { GivenValues, Naming } from './given-values'
-import { hydrate, isOfClass } from './hydrate'
-import { askedRow } from './late-row'
-import { finish, relationsToLoad } from './load-relations'
+import type { GivenValues, Naming } from '../rows/given-values'
+import { hydrate, isOfClass } from '../rows/hydrate'
+import { askedRow } from '../rows/late-row'
+import { finish, relationsToLoad } from '../rows/load-relations'
 import { findOrCreateOneNested, nestedCall } from './nested'
-import { withPromised } from './nested-values'
-import { requireObject } from './refused-input'
-import { rowValues, type RowValues } from './row-values'
-import { Session } from './session'
+import { withPromised } from '../rows/nested-values'
+import { requireObject } from '../rows/refused-input'
+import { rowValues, type RowValues } from '../rows/row-values'
+import { Session } from '../connection/session'
 
 export type { FindOrCreateResult } from './find-or-create-row'
 

@@ -1,9 +1,9 @@
 import type { EntityManager } from 'typeorm'
-import type { LoadOptions } from './call-options'
-import type { EntityText } from './entity-text'
-import { finish, relationsToLoad } from './load-relations'
+import type { LoadOptions } from '../rows/call-options'
+import type { EntityText } from '../rows/entity-text'
+import { finish, relationsToLoad } from '../rows/load-relations'
 import { type NewNode, requireRow } from './nested-plan'
-import { Session } from './session'
+import { Session } from '../connection/session'
 
 interface Loading {
   readonly manager: EntityManager

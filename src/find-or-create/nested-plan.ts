@@ -1,8 +1,8 @@
 import type { DataSource, EntityMetadata, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { declarationsOf } from '../typeorm/registry'
-import { kindOf } from './call-arguments'
-import { type EntityText, entityTextOf } from './entity-text'
+import { kindOf } from '../rows/call-arguments'
+import { type EntityText, entityTextOf } from '../rows/entity-text'
 import {
   classOf,
   copyOf,
@@ -12,9 +12,9 @@ import {
   promisedIn,
   type Relation,
   setRelation,
-} from './nested-values'
-import { requireObject } from './refused-input'
-import { checkUnscoped, newRowValues } from './row-values'
+} from '../rows/nested-values'
+import { requireObject } from '../rows/refused-input'
+import { checkUnscoped, newRowValues } from '../rows/row-values'
 
 /** A row that exists, given by its key. */
 export interface ReferenceNode {

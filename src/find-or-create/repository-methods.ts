@@ -4,8 +4,8 @@ import type {
   FindOrCreateManyOptions,
   FindOrCreateOptions,
   UpsertByTextOptions,
-} from './call-options'
-import type { GivenValues, Naming } from './given-values'
+} from '../rows/call-options'
+import type { GivenValues, Naming } from '../rows/given-values'
 import { findOrCreateMany, type FindOrCreateManyResult } from './find-or-create-many'
 import { findOneByText, findOrCreate, type FindOrCreateResult } from './find-or-create'
 import { upsertByText } from './upsert'

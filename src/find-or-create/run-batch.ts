@@ -13,15 +13,15 @@ import {
   type DistinctRow,
   groupBy,
 } from './batches'
-import { listensToInsert } from './events'
-import type { DeletedOption } from './call-options'
+import { listensToInsert } from '../rows/events'
+import type { DeletedOption } from '../rows/call-options'
 import { isDeleted } from './deleted-rows'
 import { findOrCreateRow, type FindOrCreateResult } from './find-or-create-row'
-import { hydrate } from './hydrate'
-import { type RowError, toRowError } from './row-error'
-import type { Session } from './session'
+import { hydrate } from '../rows/hydrate'
+import { type RowError, toRowError } from '../rows/row-error'
+import type { Session } from '../connection/session'
 import { guardError } from '../typeorm/guard-errors'
-import { updateOf } from './updates'
+import { updateOf } from '../rows/updates'
 import { isHeard, upsertRow } from './upsert-row'
 
 /** What became of one input: its row, or the reason why there is none. */

@@ -4,8 +4,8 @@ import { type ParameterOptions, parameterText } from '../sql/parameter-text'
 import { type AskedRow, takenStatement } from '../sql/taken-statement'
 import { isLive } from '../sql/text-table'
 import { groupBy } from './batches'
-import type { ReadyText } from './entity-text'
-import type { Session } from './session'
+import type { ReadyText } from '../rows/entity-text'
+import type { Session } from '../connection/session'
 
 /** A text that a row of the call is to hold. */
 export interface AskedText {

@@ -2,9 +2,9 @@ import { TextTakenError, TransactionAbortedError } from '../errors'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { seesCommitted, type WireRow } from '../sql/statements'
 import { guardError } from '../typeorm/guard-errors'
-import { allOrNothing, type Step } from './all-or-nothing'
+import { allOrNothing, type Step } from '../connection/all-or-nothing'
 import { Attempts } from './attempts'
-import type { Session } from './session'
+import type { Session } from '../connection/session'
 import { type AskedText, takenTexts } from './taken-texts'
 
 /** All that a call writes, and the texts that it must have for itself. */

@@ -1,20 +1,12 @@
 import type { EntityManager, EntityMetadata, ObjectLiteral } from 'typeorm'
 import { groupBy } from '../find-or-create/batches'
-import { type EntityText, onTable } from '../find-or-create/entity-text'
+import { type EntityText, onTable } from '../rows/entity-text'
 import { findRows } from '../find-or-create/find-many'
-import { hydrate } from '../find-or-create/hydrate'
+import { hydrate } from '../rows/hydrate'
 import { textOfObject } from '../find-or-create/nested-plan'
-import {
-  classOf,
-  copyOf,
-  hasId,
-  isObject,
-  promisedIn,
-  type Relation,
-  setRelation,
-} from '../find-or-create/nested-values'
-import { rowValues } from '../find-or-create/row-values'
-import { Session } from '../find-or-create/session'
+import { classOf, copyOf, hasId, isObject, promisedIn, type Relation, setRelation } from '../rows/nested-values'
+import { rowValues } from '../rows/row-values'
+import { Session } from '../connection/session'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { ensureReady } from '../typeorm/readiness'
 import { dataSourceOf, type Declaration } from '../typeorm/registry'

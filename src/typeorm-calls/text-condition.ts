@@ -1,6 +1,6 @@
 import type { EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
-import { requireManager } from '../find-or-create/call-arguments'
+import { requireManager } from '../rows/call-arguments'
 import { holdsValues, NOTHING } from '../sql/text-condition'
 import { dataSourceOf, type Declaration, declarationsOf } from '../typeorm/registry'
 import { hashesOf, valueAt } from '../typeorm/rewrite-where'

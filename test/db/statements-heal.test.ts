@@ -10,7 +10,7 @@ import {
 } from 'typeorm'
 import { describe, expect, test } from 'vitest'
 import { findOrCreate, findOrCreateMany, TransactionAbortedError, UniqueText } from '../../src'
-import { Session } from '../../src/find-or-create/session'
+import { Session } from '../../src/connection/session'
 import { useDatabase } from '../support/database'
 import { rejection } from '../support/ledger'
 import { type ConnectionFault, startProxy } from '../support/proxy'

@@ -3,7 +3,19 @@ import { expect, test } from 'vitest'
 import { readSource, type SourceFile } from './source-files'
 
 /** Folders from the bottom up. What lies in `src` itself is public names, but for the errors, below all. */
-const LAYERS = ['errors', 'text', 'sql', 'typeorm', 'find-or-create', 'typeorm-calls', 'url', 'cli', 'index'] as const
+const LAYERS = [
+  'errors',
+  'text',
+  'sql',
+  'typeorm',
+  'connection',
+  'rows',
+  'find-or-create',
+  'typeorm-calls',
+  'url',
+  'cli',
+  'index',
+] as const
 
 const files = await readSource(path.resolve(import.meta.dirname, '../../src'))
 

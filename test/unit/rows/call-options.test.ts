@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { DeclarationError } from '../../../src'
-import { checkCallOptions } from '../../../src/find-or-create/call-options'
+import { checkCallOptions } from '../../../src/rows/call-options'
 
 test('an option that a call does not take is refused, and those that it takes are named', () => {
   const misspelt = (): void => {

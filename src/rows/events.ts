@@ -1,7 +1,7 @@
 import type { EntityMetadata, ObjectLiteral } from 'typeorm'
 import { isOurs } from '../typeorm/subscriber'
 import type { EntityColumns } from './entity-text'
-import type { Session } from './session'
+import type { Session } from '../connection/session'
 
 /**
  * Listeners and subscribers see what they would see of `find` and `insert`. Whether anyone listens is looked at first:

@@ -4,7 +4,7 @@ import { parameterText } from '../sql/parameter-text'
 import type { LoadOptions } from './call-options'
 import type { EntityText } from './entity-text'
 import { afterLoad, afterLoadJoined, type Related } from './events'
-import type { Session } from './session'
+import type { Session } from '../connection/session'
 
 /** What is read after the rows themselves. */
 export interface RelationsToLoad {

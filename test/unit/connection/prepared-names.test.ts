@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { PreparedNames } from '../../../src/find-or-create/prepared-names'
+import { PreparedNames } from '../../../src/connection/prepared-names'
 
 const nameOf = (names: PreparedNames, statement: string, now = 0): string => names.take(statement, now)?.name ?? 'none'
 

@@ -4,7 +4,7 @@ import { kindOf } from './call-arguments'
 import type { EntityText } from './entity-text'
 import { beforeInsert, listensToInsert } from './events'
 import { newRowValues, type RowValues, withCreateValues, withOthersOf } from './row-values'
-import type { Session } from './session'
+import type { Session } from '../connection/session'
 
 /** A row that was asked for. */
 export interface AskedRow {
