@@ -1,6 +1,7 @@
 import {
   type DeepPartial,
   type EntityManager,
+  type EntityMetadata,
   EntityNotFoundError,
   type EntityTarget,
   type ObjectLiteral,
@@ -22,7 +23,7 @@ import { Session } from '../connection/session'
 import type { AskedText } from './taken-texts'
 import { writeOrFail } from './write-or-fail'
 
-/** The primary key of a row: a value, or an object that holds the whole key and may hold further conditions. */
+/** The primary key: a value; an object that holds it whole, and may hold further conditions; or the entity itself. */
 export type RowId<Entity extends ObjectLiteral> = string | number | bigint | Date | DeepPartial<Entity>
 
 /** A change of one row: its entity, its primary key, and what is to change. */
@@ -43,7 +44,8 @@ export type Changed<One> = One extends readonly [EntityTarget<infer Entity>, unk
  * call gives up is free for a later one. Two rows cannot swap their texts. Subscribers hear BeforeUpdate before the
  * first statement, and AfterUpdate when all is written, with the changes as their entity, as from `update`.
  *
- * @param id the primary key, or an object with the whole of it; further properties are further conditions
+ * @param id the primary key, or an object with the whole of it; further properties are further conditions, but for an
+ * entity, of which the key alone counts
  * @returns the row as it stands now, without relations
  * @throws TextTakenError with every taken text: its property, the primary key of its holder, and its row
  * @throws ImmutableTextError for the text of an `immutable` declaration
@@ -119,13 +121,19 @@ function toRow(
 function toCriteria({ metadata }: EntityColumns, id: unknown): ObjectLiteral {
   const [only, another] = metadata.primaryColumns
   const isKey = typeof id !== 'object' || id instanceof Date
-  const criteria: ObjectLiteral = isKey || id === null ? {} : { ...id }
+  const criteria: ObjectLiteral = isKey || id === null ? {} : { ...keyOfEntity(metadata, id) }
   if (isKey && only && !another && id !== undefined) only.setEntityValue(criteria, id)
   if (metadata.getEntityIdMap(criteria) !== undefined) return criteria
   const names = metadata.primaryColumns.map(({ propertyPath }) => `"${propertyPath}"`).join(', ')
   throw new DeclarationError(
     `Expected the primary key of ${metadata.name}, got ${kindOf(id)}. Give ${names}: updateOrFail() changes one row.`,
   )
+}
+
+/** What else an entity holds is what was loaded: its dates are rounded, and its lists are no columns. */
+function keyOfEntity(metadata: EntityMetadata, id: object): object {
+  const isEntity = typeof metadata.target === 'function' && id instanceof metadata.target
+  return (isEntity && metadata.getEntityIdMap(id)) || id
 }
 
 async function updateAll(

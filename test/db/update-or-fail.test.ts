@@ -129,6 +129,14 @@ describe('a text that is free', () => {
     expect(await manager.findOneBy(Page, { id: 1 })).toEqual(page)
   })
 
+  test('is changed where the entity itself is given, whatever else it holds', async () => {
+    const page = await manager.findOneByOrFail(Page, { id: 1 })
+    page.url = 'http://new.example'
+    expect(await updateOrFail(manager, Page, page, { url: page.url })).toMatchObject({ id: 1, version: 2 })
+    // Its rank is null and its date has milliseconds, of the six digits that are stored.
+    expect(await updateOrFail(manager, Page, page, { title: 'T' })).toMatchObject({ title: 'T', version: 3 })
+  })
+
   test('may be the same text again, and other columns change without it', async () => {
     expect(await updateOrFail(manager, Page, { id: 1 }, { url: 'http://1.example' })).toMatchObject({ version: 2 })
     expect(await updateOrFail(manager, Page, { id: 1 }, { title: 'T' })).toMatchObject({ title: 'T', version: 3 })
