@@ -13,6 +13,9 @@ import {
 
 type IndexColumns = () => string[]
 
+/** On the columns that we give to TypeORM, whichever copy of the package did. */
+const TEXT_MARK: unique symbol = Symbol.for('typeorm-unique-text.text')
+
 /** A PropertyDecorator for what can be a text. What the compiler does not see, a private property say, passes. */
 export type TextDecorator = <Target extends object, Name extends string | symbol>(
   target: Target,
@@ -90,9 +93,15 @@ function declareOnProperty(target: Function, property: unknown, options: UniqueT
   }
   const raw = propertyDeclaration(`${target.name}.${property}`, property, options)
   const storage = getMetadataArgsStorage()
+  const isHere = (column: { readonly target: unknown; readonly propertyName: string }): boolean =>
+    column.target === target && column.propertyName === property
+  if (storage.columns.some((column) => isHere(column) && TEXT_MARK in column)) {
+    throw new DeclarationError(`@UniqueText on ${target.name}.${property}: it is declared twice. Remove one of them.`)
+  }
   // TypeORM takes the first column of a property, and decorators run from the bottom up: so ours says what the user's
   // @Column says, whichever was first.
-  const args: (typeof storage.columns)[number] = {
+  const args: (typeof storage.columns)[number] & { readonly [TEXT_MARK]: true } = {
+    [TEXT_MARK]: true,
     target,
     propertyName: property,
     get mode() {
@@ -102,8 +111,8 @@ function declareOnProperty(target: Function, property: unknown, options: UniqueT
       return { ...(other()?.options ?? { type: 'text' }), ...columnOptions(options) }
     },
   }
-  const other = (): typeof args | undefined =>
-    storage.columns.find((column) => column !== args && column.target === target && column.propertyName === property)
+  const other = (): (typeof storage.columns)[number] | undefined =>
+    storage.columns.find((column) => column !== args && isHere(column))
   storage.columns.push(args)
   declareHidden(target, raw)
 }

@@ -314,6 +314,15 @@ test('a decorator without parentheses is refused', () => {
   expect(() => bare(undefined, { kind: 'field', name: 'url' })).toThrow('with parentheses')
 })
 
+test('a text that is declared twice is refused', () => {
+  expect(() => {
+    class Twice {
+      @UniqueText({ lookup: 'hash' }) @UniqueText() url!: string
+    }
+    return Twice
+  }).toThrow('@UniqueText on Twice.url: it is declared twice. Remove one of them.')
+})
+
 test('a standard decorator is refused, and the message names the compiler option', () => {
   const standard = UniqueText() as unknown as (value: unknown, context: unknown) => unknown
   expect(() => standard(undefined, { kind: 'field', name: 'url' })).toThrow(
