@@ -2,6 +2,7 @@ import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'ty
 import { DeclarationError } from '../errors'
 import { requireArray } from '../rows/call-arguments'
 import { checkCallOptions, type FindOrCreateManyOptions, type LoadOptions } from '../rows/call-options'
+import { calledFrom, callerOf } from './caller'
 import { requireDeleteDate } from './deleted-rows'
 import { type EntityText, entityTextOf } from '../rows/entity-text'
 import { relationsToLoad } from '../rows/load-relations'
@@ -39,6 +40,15 @@ export async function findOrCreateMany<
   entity: EntityTarget<Entity>,
   inputs: readonly GivenValues<NoInfer<Entity>, Given, NoInfer<By>>[],
   options: Naming<By, FindOrCreateManyOptions<NoInfer<Entity>>> = {},
+): Promise<FindOrCreateManyResult<Entity>[]> {
+  return await calledFrom(callerOf(findOrCreateMany), findOrCreateAll<Entity>(manager, entity, inputs, options))
+}
+
+async function findOrCreateAll<Entity extends ObjectLiteral>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  inputs: readonly DeepPartial<Entity>[],
+  options: FindOrCreateManyOptions<NoInfer<Entity>>,
 ): Promise<FindOrCreateManyResult<Entity>[]> {
   checkCallOptions('findOrCreateMany', options)
   requireArray(inputs)

@@ -8,6 +8,7 @@ import {
   type FindOrCreateOptions,
   type LoadOptions,
 } from '../rows/call-options'
+import { calledFrom, callerOf } from './caller'
 import { isDeleted, requireDeleteDate } from './deleted-rows'
 import { type EntityText, entityTextOf, onTable } from '../rows/entity-text'
 import { findOrCreateRow, type FindOrCreateResult } from './find-or-create-row'
@@ -56,7 +57,8 @@ export async function findOrCreate<
   const { deleted } = options
   if (deleted !== undefined && deleted !== 'return') requireDeleteDate(entityText, 'deleted')
   const nested = nestedCall(manager, entityText, options)
-  if (nested) return await findOrCreateOneNested<Entity>(nested, values, options.create)
+  if (nested)
+    return await calledFrom(callerOf(findOrCreate), findOrCreateOneNested<Entity>(nested, values, options.create))
   const load = relationsToLoad(entityText, options as LoadOptions)
   const { lazyRelations } = entityText.metadata
   const given = lazyRelations.length > 0 ? await withPromised(entityText.metadata, values) : values

@@ -2,6 +2,7 @@ import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'ty
 import { ensureReady } from '../typeorm/readiness'
 import { checkCallOptions, type UpsertByTextOptions } from '../rows/call-options'
 import { type EntityText, entityTextOf, onTable } from '../rows/entity-text'
+import { calledFrom, callerOf } from './caller'
 import { addAll, type FindOrCreateManyResult } from './find-or-create-many'
 import { findOrCreateRow, type FindOrCreateResult } from './find-or-create-row'
 import { type AskedRow, askedRow } from '../rows/late-row'
@@ -68,8 +69,11 @@ export async function upsertByText<Entity extends ObjectLiteral>(
     return await upsertOne<Entity>(manager, entityText, askedRow(entityText, values), { load, updates })
   }
   const prepared = new PreparedMany<Entity>(entityText, load, { updates })
-  await addAll(prepared, entityText, given as readonly DeepPartial<Entity>[])
-  return await prepared.run(manager)
+  const all = addAll(prepared, entityText, given as readonly DeepPartial<Entity>[])
+  return await calledFrom(
+    callerOf(upsertByText),
+    all.then(() => prepared.run(manager)),
+  )
 }
 
 async function upsertOne<Entity extends ObjectLiteral>(

@@ -4,6 +4,7 @@ import { Attempts } from '../find-or-create/attempts'
 import { requireManager } from '../rows/call-arguments'
 import { Session } from '../connection/session'
 import { asOne } from '../connection/whole-transaction'
+import { calledFrom, callerOf } from '../find-or-create/caller'
 import { isSerializationError } from '../sql/sqlstate'
 import { dataSourceOf } from '../typeorm/registry'
 import { KnownTexts } from './known-texts'
@@ -39,6 +40,15 @@ export async function saveFindingTexts<Entity extends ObjectLiteral, Given exten
   options?: SaveOptions,
 ): Promise<Given & Entity>
 export async function saveFindingTexts(
+  manager: EntityManager,
+  entity: EntityTarget<ObjectLiteral>,
+  given: ObjectLiteral | readonly ObjectLiteral[],
+  options?: SaveOptions,
+): Promise<unknown> {
+  return await calledFrom(callerOf(saveFindingTexts), saveAll(manager, entity, given, options))
+}
+
+async function saveAll(
   manager: EntityManager,
   entity: EntityTarget<ObjectLiteral>,
   given: ObjectLiteral | readonly ObjectLiteral[],
