@@ -41,6 +41,22 @@ export async function lookUp(manager: EntityManager, nodes: Group, options: Look
   }
 }
 
+/**
+ * The same for nodes whose scope may be a new object: that one is looked for first. Where it is missing, so is the row.
+ *
+ * @throws as `lookUp`
+ */
+export async function lookUpScoped(manager: EntityManager, nodes: Group, options: LookUpOptions = {}): Promise<void> {
+  const owners = [...new Set(nodes.flatMap(scopeOwners))].filter((owner) => !isDone(owner))
+  if (owners.length > 0) await lookUpScoped(manager, owners)
+  for (const node of nodes) setOwners(node)
+  await lookUp(
+    manager,
+    nodes.filter((node) => scopeOwners(node).every(isDone)),
+    options,
+  )
+}
+
 async function lookUpGroup(
   session: Session,
   entityText: EntityText,

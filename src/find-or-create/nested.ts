@@ -14,8 +14,8 @@ import type { EntityText } from '../rows/entity-text'
 import type { FindOrCreateResult } from './find-or-create-row'
 import { relationsToLoad } from '../rows/load-relations'
 import { loadOnto } from './nested-load'
-import { type Covers, needsMore, type NewNode, Planner, scopeOwners } from './nested-plan'
-import { attach, lookUp, NestedRun } from './nested-run'
+import { type Covers, needsMore, type NewNode, Planner } from './nested-plan'
+import { attach, lookUpScoped, NestedRun } from './nested-run'
 import { isObject, mergeCreated } from '../rows/nested-values'
 import { PreparedMany } from './prepared-many'
 import { toRowError } from '../rows/row-error'
@@ -171,24 +171,26 @@ class Rows {
   /**
    * Before a transaction begins: rows that are all found need none.
    *
-   * @returns those that were looked for, and have no row
+   * @returns those that have no row
    */
   private async lookUp(nodes: ReadonlyMap<number, NewNode>): Promise<ReadonlySet<NewNode>> {
     const { manager, deleted } = this.call
-    const position = new Map([...nodes].map(([index, node]) => [node, index]))
-    const certain = [...position.keys()].filter((node) => scopeOwners(node).length === 0)
-    await lookUp(manager, certain, { onDeleted: (node) => ({ deleted, position: position.get(node) ?? 0 }) })
-    return new Set(certain.filter(({ row }) => !row))
+    const position = new Map([...nodes].toReversed().map(([index, node]) => [node, index]))
+    const planned = [...position.keys()]
+    await lookUpScoped(manager, planned, { onDeleted: (node) => ({ deleted, position: position.get(node) ?? 0 }) })
+    return new Set(planned.filter(({ row }) => !row))
   }
 
   /** Nothing but rows of one table: a statement of their own. */
   private async writePlain(nodes: ReadonlyMap<number, NewNode>): Promise<void> {
     const { entityText, manager, deleted } = this.call
     const prepared = new PreparedMany<ObjectLiteral>(entityText, undefined, { deleted, unfinished: true })
-    for (const { values } of nodes.values()) prepared.add(values)
+    const distinct = [...new Set(nodes.values())]
+    for (const { values } of distinct) prepared.add(values)
     const results = await prepared.run(manager)
-    for (const [nth, [index, node]] of [...nodes].entries()) {
-      const result = results[nth]
+    const resultOf = new Map(distinct.map((node, nth) => [node, results[nth]]))
+    for (const [index, node] of nodes) {
+      const result = resultOf.get(node)
       if (!result) continue
       if ('error' in result) this.results[index] = result
       else node.row = result
@@ -199,8 +201,13 @@ class Rows {
     const written = [...new Set(nodes.values())].filter(({ row }) => row)
     await loadOnto(this.call, written)
     for (const node of written.filter(({ row }) => row?.created)) attach(node)
-    for (const [index, { row }] of nodes) {
-      if (row) this.results[index] = { ...row, attempts: row.attempts + attempts - 1 }
+    const seen = new Set<NewNode>()
+    for (const [index, node] of nodes) {
+      const { row } = node
+      if (!row) continue
+      const created = row.created && !seen.has(node)
+      this.results[index] = { ...row, created, attempts: row.attempts + attempts - 1 }
+      seen.add(node)
     }
   }
 

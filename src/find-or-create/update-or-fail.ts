@@ -4,6 +4,7 @@ import {
   type EntityMetadata,
   EntityNotFoundError,
   type EntityTarget,
+  InstanceChecker,
   type ObjectLiteral,
 } from 'typeorm'
 import { DeclarationError } from '../errors'
@@ -123,7 +124,8 @@ function toCriteria({ metadata }: EntityColumns, id: unknown): ObjectLiteral {
   const isKey = typeof id !== 'object' || id instanceof Date
   const criteria: ObjectLiteral = isKey || id === null ? {} : { ...keyOfEntity(metadata, id) }
   if (isKey && only && !another && id !== undefined) only.setEntityValue(criteria, id)
-  if (metadata.getEntityIdMap(criteria) !== undefined) return criteria
+  const isWhole = metadata.getEntityIdMap(criteria) !== undefined
+  if (isWhole && metadata.primaryColumns.every((column) => isValue(column, criteria))) return criteria
   const names = metadata.primaryColumns.map(({ propertyPath }) => `"${propertyPath}"`).join(', ')
   throw new DeclarationError(
     `Expected the primary key of ${metadata.name}, got ${kindOf(id)}. Give ${names}: updateOrFail() changes one row.`,
@@ -134,6 +136,12 @@ function toCriteria({ metadata }: EntityColumns, id: unknown): ObjectLiteral {
 function keyOfEntity(metadata: EntityMetadata, id: object): object {
   const isEntity = typeof metadata.target === 'function' && id instanceof metadata.target
   return (isEntity && metadata.getEntityIdMap(id)) || id
+}
+
+/** An operator, or a list, may stand for several rows, or for none in particular. */
+function isValue(column: ColumnMetadata, criteria: ObjectLiteral): boolean {
+  const value: unknown = column.getEntityValue(criteria)
+  return !InstanceChecker.isFindOperator(value) && (column.isArray || !Array.isArray(value))
 }
 
 async function updateAll(

@@ -78,7 +78,9 @@ export function mergeCreated({ name }: EntityMetadata, values: ObjectLiteral, cr
     throw new DeclarationError(`"create" must return an object with properties of ${name}, got ${kindOf(created)}.`)
   }
   const twice = Object.keys(created).find((key) => values[key] !== undefined && values[key] !== created[key])
-  if (twice === undefined) return { ...created, ...values }
+  const given = Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined))
+  const merged = Object.create(Object.getPrototypeOf(values) as object | null) as ObjectLiteral
+  if (twice === undefined) return Object.assign(merged, created, given)
   throw new DeclarationError(`"${twice}" of ${name} is in the values and in "create". Give it once.`)
 }
 

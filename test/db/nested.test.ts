@@ -1,6 +1,7 @@
 import {
   Column,
   type DataSource,
+  DeleteDateColumn,
   Entity,
   type EntityManager,
   JoinColumn,
@@ -63,6 +64,7 @@ class Chapter {
   @UniqueText({ scope: ['book'] }) heading!: string
   @Column({ type: 'integer', nullable: true }) pages!: number | null
   @ManyToOne(() => Book, (book) => book.chapters, { nullable: false }) book!: Book
+  @DeleteDateColumn() deletedAt!: Date | null
 }
 
 @Entity()
@@ -201,6 +203,31 @@ describe('new objects in relations become rows', () => {
     expect(await counts()).toMatchObject({ Book: 1, Chapter: 1 })
   })
 
+  test('whose scope is one of them: create-only values are asked for, once, where the row is missing', async () => {
+    const create = vi.fn(() => ({ pages: 7 }))
+    const chapter = (): object => ({ heading: 'I', book: { title: 'Emma' } })
+    const first = await findOrCreate(manager, Chapter, chapter(), { ...resolve, create })
+    expect(first).toMatchObject({ created: true, entity: { pages: 7, book: { title: 'Emma' } } })
+    expect(await findOrCreate(manager, Chapter, chapter(), { ...resolve, create })).toMatchObject({ created: false })
+    expect(create).toHaveBeenCalledTimes(1)
+  })
+
+  test('whose scope is one of them: a softly deleted row is treated as the call says', async () => {
+    const call = async (deleted: 'return' | 'restore' | 'throw'): Promise<unknown> =>
+      await findOrCreate(manager, Chapter, { heading: 'I', book: { title: 'Emma' } }, { ...resolve, deleted })
+    await call('return')
+    const [{ id } = { id: 0 }] = await manager.find(Chapter)
+    await manager.softDelete(Chapter, id)
+    await expect(call('throw')).rejects.toMatchObject({ code: 'TEXT_TAKEN', taken: [{ id: { id } }] })
+    expect(await call('restore')).toMatchObject({ created: false, entity: { id, deletedAt: null } })
+  })
+
+  test('beside create-only values, for which a property that is undefined leaves room', async () => {
+    const values = Object.assign(new Author(), { name: 'Austen', born: undefined, agent: { name: 'Agent' } })
+    const { entity } = await findOrCreate(manager, Author, values as object, { ...resolve, create: { born: 1775 } })
+    expect(entity).toMatchObject({ name: 'Austen', born: 1775, agent: { name: 'Agent' } })
+  })
+
   test('only in the relations that are named', async () => {
     const options = { relations: { author: 'findOrCreate' } } as const
     await findOrCreate(manager, Book, { title: 'a', author: { name: 'x', agent: { name: 'y' } } }, options)
@@ -275,6 +302,15 @@ describe('in batches', () => {
     expect(first).toMatchObject({ created: true, entity: { author: { name: 'first' } } })
     expect(second).toMatchObject({ created: false, entity: { title: 'Emma' } })
     expect(await counts()).toMatchObject({ Author: 1 })
+  })
+
+  test.each([
+    ['alone', {}],
+    ['with an object', { author: { name: 'Austen' } }],
+  ])('one object given twice is created by the first, %s', async (_, more) => {
+    const values = { title: 'Emma', ...more }
+    const results = await findOrCreateMany(manager, Book, [values, values], resolve)
+    expect(results).toMatchObject([{ created: true }, { created: false }])
   })
 
   test('one object in several rows is one row', async () => {

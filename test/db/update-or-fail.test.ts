@@ -8,7 +8,9 @@ import {
   EntityNotFoundError,
   type EntitySubscriberInterface,
   EventSubscriber,
+  In,
   ManyToOne,
+  Not,
   PrimaryColumn,
   PrimaryGeneratedColumn,
   QueryFailedError,
@@ -284,6 +286,13 @@ describe('what cannot be changed', () => {
     ],
     ['no key', () => updateOrFail(manager, Page, undefined as never, { title: 'T' }), DeclarationError],
     ['half a key', () => updateOrFail(manager, Account, { tenant: 't' }, { handle: 'T' }), DeclarationError],
+    [
+      'an operator as key',
+      () => updateOrFail(manager, Page, { id: In([1, 2]) } as never, { title: 'T' }),
+      DeclarationError,
+    ],
+    ['a negation as key', () => updateOrFail(manager, Page, { id: Not(1) } as never, { title: 'T' }), DeclarationError],
+    ['several keys', () => updateOrFail(manager, Page, { id: [1, 2] } as never, { title: 'T' }), DeclarationError],
     ['a scalar for a composite key', () => updateOrFail(manager, Account, 't', { handle: 'T' }), DeclarationError],
     [
       'a condition without the key',
