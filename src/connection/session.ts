@@ -13,15 +13,16 @@ import { dataSourceOf, registry } from '../typeorm/registry'
 import { tellFailure, tellStart, tellSuccess } from './query-events'
 import { type Sending, sendPrepared } from './send-prepared'
 import {
+  inBrackets,
+  inWholeTurn,
   isInRawTransaction,
   isPgClient,
   lossOf,
-  orRollBack,
   type PgClient,
-  type PgResult,
   requireTransaction,
   rollbacksOn,
   takeTurn,
+  untilOwnEnded,
   watchForLoss,
 } from './shared-connection'
 
@@ -42,8 +43,6 @@ interface SessionOptions {
 /** Sends a statement of several that stand together. */
 export type Send = (sql: string, values: readonly unknown[]) => Promise<readonly WireRow[]>
 
-type AnyQuery = (...args: readonly unknown[]) => unknown
-
 /** One connection for the time of an operation: the caller's, in its transaction, or one from the pool. */
 export class Session {
   private constructor(
@@ -61,6 +60,7 @@ export class Session {
     const dataSource = dataSourceOf(manager)
     const given = manager.queryRunner
     const rollbacks = given ? rollbacksOn(given) : 0
+    if (given) await untilOwnEnded(given)
     const inTransaction = given !== undefined && (given.isTransactionActive || (await isInRawTransaction(given)))
     const options = { shared: given !== undefined, inTransaction, savepoints: false, rollbacks, mode }
     return new Session(given ?? dataSource.createQueryRunner(mode), dataSource, options)
@@ -112,25 +112,34 @@ export class Session {
 
   /**
    * Runs several statements, of which an error undoes all: behind a savepoint in the caller's transaction, and otherwise
-   * in one of their own. No code of the user's may run among them.
+   * in one of their own.
+   *
+   * @param work sends them by the function that it is given, or by TypeORM
+   * @param brackets @default the usual savepoint, or a transaction
    */
-  async together<T>(work: (send: Send) => Promise<T>): Promise<T> {
-    const client = await this.connect()
-    const brackets = this.inTransaction ? savepoint : ownTransaction
-    const endTurn = await this.takeTurn()
-    try {
-      this.requireOwn()
-      if (!isPgClient(client)) {
-        const typeOrm = async (query: AnyQuery, sql: string, values: readonly unknown[]): Promise<readonly WireRow[]> =>
-          ((await query(sql, [...values])) as readonly object[]).map((row) => Object.values(row))
-        return await orRollBack(this.runner, (query) => work((sql, values) => typeOrm(query, sql, values)), brackets)
-      }
-      const pg = async (query: AnyQuery, text: string, values: readonly unknown[]): Promise<readonly WireRow[]> =>
-        ((await query({ text, values, rowMode: 'array' })) as PgResult).rows
-      return await orRollBack(client, (query) => work((sql, values) => pg(query, sql, values)), brackets)
-    } finally {
-      endTurn()
-    }
+  async together<T>(
+    work: (send: Send) => Promise<T>,
+    brackets = this.inTransaction ? savepoint : ownTransaction,
+  ): Promise<T> {
+    return await this.inOneTurn(async () => {
+      const client = await this.connect()
+      // Past TypeORM: a subscriber that fails in a transaction that has failed must not keep us from rolling back.
+      const send: Send = isPgClient(client)
+        ? async (text, values) => (await client.query({ text, values, rowMode: 'array' })).rows
+        : async (sql, values) => rowsOf(await this.runner.query(sql, [...values]))
+      return await inBrackets(
+        async (sql) => await send(sql, []),
+        brackets,
+        async () => await work(send),
+      )
+    })
+  }
+
+  /** Runs several statements. Nobody else's come between them, but those of listeners and subscribers that they call. */
+  async inOneTurn<T>(run: () => Promise<T>): Promise<T> {
+    if (!this.options.shared) return await run()
+    const connect = async (): Promise<unknown> => await this.connect()
+    return await inWholeTurn(this.runner, { connect, ownTransaction: !this.inTransaction }, run)
   }
 
   /** Nobody but us tells TypeORM's logger and subscribers of what `together` sends. */
@@ -163,18 +172,13 @@ export class Session {
    */
   async byTypeOrm<T>(run: (queryRunner: QueryRunner) => Promise<T>): Promise<T> {
     this.requireOwn()
-    const query = (...args: Parameters<QueryRunner['query']>): Promise<unknown> => this.queryOrRollBack(...args)
-    const behindSavepoints = Object.create(this.runner, { query: { value: query } }) as QueryRunner
+    const behindSavepoints = Object.create(this.runner, { query: { value: this.queryOrRollBack } }) as QueryRunner
     try {
       return await run(this.inTransaction ? behindSavepoints : this.runner)
     } catch (error) {
       if (error instanceof QueryFailedError) await this.told(error.driverError)
       throw error
     }
-  }
-
-  private async takeTurn(): Promise<() => void> {
-    return this.options.shared ? await takeTurn(this.runner) : () => {}
   }
 
   private async send<Row>(statement: Statement<Row>, values: readonly unknown[], savepoint: boolean): Promise<Row[]> {
@@ -208,11 +212,11 @@ export class Session {
     let rows: readonly WireRow[]
     try {
       // Ended before anyone hears of it: a subscriber may send a statement of its own, which waits for its turn.
-      const endTurn = await this.takeTurn()
+      const endTurn = this.options.shared ? await takeTurn(this.runner) : undefined
       try {
         rows = await sendPrepared(client, sending)
       } finally {
-        endTurn()
+        endTurn?.()
       }
     } catch (error) {
       if (!(error instanceof Error)) throw error
@@ -231,10 +235,8 @@ export class Session {
   ): Promise<readonly WireRow[]> {
     const parameters = [...values]
     try {
-      const rows = (await (behindSavepoint
-        ? this.queryOrRollBack(sql, parameters)
-        : this.runner.query(sql, parameters))) as readonly object[]
-      return rows.map((row) => Object.values(row))
+      if (behindSavepoint) return rowsOf(await this.queryOrRollBack(sql, parameters))
+      return rowsOf(await this.runner.query(sql, parameters))
     } catch (error) {
       if (!(error instanceof QueryFailedError)) throw error
       // Without the parameters, as everywhere: they hold the text.
@@ -242,15 +244,8 @@ export class Session {
     }
   }
 
-  private async queryOrRollBack(...args: Parameters<QueryRunner['query']>): Promise<unknown> {
-    const endTurn = await this.takeTurn()
-    try {
-      this.requireOwn()
-      return await orRollBack(this.runner, (send) => send(...args) as Promise<unknown>)
-    } finally {
-      endTurn()
-    }
-  }
+  private readonly queryOrRollBack = async (...args: Parameters<QueryRunner['query']>): Promise<unknown> =>
+    await this.together(async () => (await this.runner.query(...args)) as unknown)
 
   /**
    * Hears an error of the driver.
@@ -295,6 +290,9 @@ export class Session {
     if (isPgClient(client)) void client.end()
   }
 }
+
+/** Its values are in the order of the select list. */
+const rowsOf = (objects: unknown): WireRow[] => (objects as readonly object[]).map((row) => Object.values(row))
 
 const isOurs = (error: Error): boolean =>
   error instanceof TransactionAbortedError || error instanceof QueryRunnerAlreadyReleasedError

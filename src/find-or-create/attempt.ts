@@ -110,7 +110,9 @@ export async function explain(
   if (ofGuard || !refused || !row) return ofGuard ?? failure
   const [text] = refused.declaration.table.text
   const given = row.all[row.all.length - row.others.length + row.others.indexOf(text?.name ?? '')]
-  const holder = await findHolder(refused, session.query as QueryRows, [given]).catch(() => UNKNOWN)
+  const query: QueryRows = async (...asked) =>
+    await session.byTypeOrm(async (runner) => (await runner.query(...asked)) as Awaited<ReturnType<QueryRows>>)
+  const holder = await findHolder(refused, query, [given]).catch(() => UNKNOWN)
   return holder.isFree ? failure : asQueryFailedError(takenError(refused, holder), refused.error)
 }
 

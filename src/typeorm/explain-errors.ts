@@ -1,6 +1,7 @@
 import type { DataSource, QueryRunner } from 'typeorm'
 import { asQueryFailedError, type TextTakenError, withStackOf } from '../errors'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
+import { savepoint } from '../sql/statements'
 import { guardError } from './guard-errors'
 import {
   declarationsIn,
@@ -40,10 +41,12 @@ function explaining(queryRunner: QueryRunner, dataSource: DataSource): QueryRunn
   const explained = async (...args: readonly unknown[]): Promise<unknown> => {
     try {
       const result = await query(...args)
-      if (pending.length > 0 && ENDS.test(String(args[0]))) {
+      const sql = String(args[0])
+      if (pending.length > 0 && ENDS.test(sql)) {
         const ended = pending
         pending = []
-        for (const one of ended) await nameHolder(one, rows)
+        const ask = STAYS.test(sql) ? behindSavepoint(rows) : rows
+        for (const one of ended) await nameHolder(one, ask)
       }
       return result
     } catch (error) {
@@ -58,6 +61,24 @@ function explaining(queryRunner: QueryRunner, dataSource: DataSource): QueryRunn
 
 /** After these the connection answers queries again. */
 const ENDS = /^\s*(?:ROLLBACK|ABORT|COMMIT|END)\b/iu
+
+/** After these it is still in a transaction. */
+const STAYS = /^\s*(?:ROLLBACK|ABORT)\s+(?:(?:WORK|TRANSACTION)\s+)?TO\b/iu
+
+/** After a rollback to a savepoint the caller goes on in a transaction, which an error of ours would abort. */
+function behindSavepoint(rows: QueryRows): QueryRows {
+  return async (...query) => {
+    await rows(savepoint.set, [])
+    try {
+      return await rows(...query)
+    } catch (error) {
+      await rows(savepoint.rollBack, [])
+      throw error
+    } finally {
+      await rows(savepoint.release, [])
+    }
+  }
+}
 
 interface Explanation {
   readonly error: unknown
