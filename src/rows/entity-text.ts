@@ -140,7 +140,9 @@ function makeEntityText(dataSource: DataSource, metadata: EntityMetadata, declar
   return {
     ...entityColumns(dataSource, metadata),
     declaration,
-    others: metadata.columns.filter((column) => column.isInsert && !key.has(column) && !hidden.has(column)),
+    others: metadata.columns.filter(
+      (column) => column.isInsert && column.generatedType === undefined && !key.has(column) && !hidden.has(column),
+    ),
     otherTexts: declarationsOf(metadata).filter((one) => one !== declaration),
     readyTexts: new WeakMap(),
   }

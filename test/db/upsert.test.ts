@@ -15,6 +15,7 @@ import {
 import { beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import {
   DeclarationError,
+  DuplicateTextError,
   TextTakenError,
   findOrCreate,
   type FindOrCreateManyResult,
@@ -90,6 +91,8 @@ class Animal {
 @ChildEntity()
 class Cat extends Animal {}
 @ChildEntity()
+class Lion extends Cat {}
+@ChildEntity()
 class Dog extends Animal {}
 
 @Entity({ name: 'draft' })
@@ -121,7 +124,7 @@ const db = useDatabase()
 let dataSource: DataSource
 
 beforeAll(async () => {
-  dataSource = await db.dataSource([Page, Site, Post, Colliding, Coded, Animal, Cat, Dog, Draft, Lazy, Member])
+  dataSource = await db.dataSource([Page, Site, Post, Colliding, Coded, Animal, Cat, Lion, Dog, Draft, Lazy, Member])
 })
 beforeEach(async () => {
   await dataSource.query('truncate page, site, post, colliding, coded, animal, draft, lazy, member restart identity')
@@ -442,6 +445,80 @@ describe('skipUpdateIfNoValuesChanged', () => {
   })
 })
 
+test('what one call updates says nothing of another with the same columns', async () => {
+  const { manager } = dataSource
+  const values = { url: 'http://a/', title: 'first', visits: 1 }
+  await upsertByText(manager, Page, values)
+  const titled = await upsertByText(manager, Page, { ...values, title: 'new', visits: 2 }, { update: ['title'] })
+  expect(titled.entity).toMatchObject({ title: 'new', visits: 1, version: 2 })
+  const visited = await upsertByText(manager, Page, { ...values, title: 'newer', visits: 2 }, { update: ['visits'] })
+  expect(visited.entity).toMatchObject({ title: 'new', visits: 2, version: 3 })
+  const same = { ...values, title: 'new', visits: 2 }
+  const skipped = await upsertByText(manager, Page, same, { update: ['title'], skipUpdateIfNoValuesChanged: true })
+  expect(skipped.entity).toMatchObject({ version: 3 })
+  expect((await upsertByText(manager, Page, same, { update: ['title'] })).entity).toMatchObject({ version: 4 })
+})
+
+@Entity({ name: 'rating' })
+class Rating {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @Column({ type: 'numeric', precision: 3, scale: 1 }) stars!: string
+  @UniqueText({ scope: ['stars'] }) text!: string
+  @Column({ type: 'text', nullable: true }) note!: string | null
+  @Column({ type: 'text', nullable: true, insert: false }) review!: string | null
+  @Column({ type: 'integer', generatedType: 'STORED', asExpression: 'length(text)', nullable: true }) length!: number
+}
+
+test('a scope that is stored in another form leads to the row all the same', async () => {
+  const { manager } = await db.dataSource([Rating])
+  for (const note of ['first', 'second', 'third']) {
+    const rows = { stars: '1.04', text: 'a', note }
+    const result = [await upsertByText(manager, Rating, (note === 'third' ? [rows] : rows) as never)].flat()
+    expect(result).toMatchObject([{ created: note === 'first', entity: { stars: '1.0', note, length: 1 } }])
+  }
+  expect(await manager.count(Rating)).toBe(1)
+  const loaded = await manager.findOneByOrFail(Rating, { text: 'a' })
+  loaded.note = 'last'
+  expect((await upsertByText(manager, Rating, loaded)).entity).toMatchObject({ note: 'last' })
+  for (const [property, reason] of [
+    ['length', 'the database generates it'],
+    ['review', 'insert: false'],
+  ] as const) {
+    const call = upsertByText(manager, Rating, loaded, { update: [property] })
+    expect(await rejection(call)).toMatchObject({ message: expect.stringContaining(reason) })
+  }
+})
+
+test('an option that it does not take is refused', async () => {
+  const options = { where: { title: 'x' } } as never
+  for (const rows of [{ url: 'http://a/' }, [{ url: 'http://a/' }]]) {
+    const call = upsertByText(dataSource.manager, Page, rows as never, options)
+    expect(await rejection(call)).toBeInstanceOf(DeclarationError)
+  }
+  expect(await dataSource.manager.count(Page)).toBe(0)
+})
+
+test('a text that two rows hold, since the guard was off, is updated in neither', async () => {
+  const { manager } = dataSource
+  await upsertByText(manager, Coded, { text: 'a', code: 1 })
+  await dataSource.transaction(async (inside) => {
+    await inside.query('set local session_replication_role = replica')
+    await inside.query(
+      `insert into coded (text, code, "textHash", "textHashNumber") select text, 2, "textHash", 1 from coded`,
+    )
+  })
+  for (const options of [{}, { skipUpdateIfNoValuesChanged: true }]) {
+    const one = upsertByText(manager, Coded, { text: 'a', code: 3, extra: 'new' }, options)
+    expect(await rejection(one)).toBeInstanceOf(DuplicateTextError)
+    const [many] = await upsertByText(manager, Coded, [{ text: 'a', code: 3, extra: 'new' }], options)
+    expect(errorOf(many)).toBeInstanceOf(DuplicateTextError)
+  }
+  expect(await manager.find(Coded, { order: { code: 'asc' } })).toMatchObject([
+    { code: 1, extra: null },
+    { code: 2, extra: null },
+  ])
+})
+
 describe('equal texts in one call', () => {
   test('count as upserted one after the other: the first is created, and each changes what it brings', async () => {
     const { manager } = dataSource
@@ -581,6 +658,20 @@ test('a row of another class is not changed', async () => {
   expect(rowOf(many[1]).entity).toBeInstanceOf(Dog)
   expect(await upsertByText(manager, Animal, { name: 'Rex', food: 'meat' })).toMatchObject({ created: false })
   expect(await manager.find(Animal, { order: { id: 'asc' } })).toMatchObject([{ food: 'fish' }, { food: 'meat' }])
+})
+
+test('a row of a child class is changed, and so is one of a class that is not known, through the root', async () => {
+  const { manager } = dataSource
+  await upsertByText(manager, Lion, { name: 'Leo', food: 'fish' })
+  await dataSource.query(`insert into animal (kind, name, food) values ('Bird', 'Tweety', 'seed')`)
+  for (const food of ['meat', 'more']) {
+    const rows = food === 'meat' ? [{ name: 'Leo', food }] : { name: 'Leo', food }
+    const [lion] = [await upsertByText(manager, Cat, rows as never)].flat()
+    expect(lion).toMatchObject({ created: false, entity: { food } })
+    const birds = food === 'meat' ? [{ name: 'Tweety', food }] : { name: 'Tweety', food }
+    expect([await upsertByText(manager, Animal, birds as never)].flat()).toMatchObject([{ entity: { food } }])
+  }
+  expect(await manager.find(Lion)).toMatchObject([{ food: 'more' }])
 })
 
 test('a trigger that keeps a row from being updated is respected', async () => {
