@@ -104,7 +104,6 @@ function arm(wanted: readonly WantedText[], nth: number): string {
     ...sameText(table, 't', 'n'),
     ...isLive(table, 't'),
     anyNumber(table),
-    ...isLive(table, 't'),
     // A row that this change, or an earlier one of the call, gives another text holds the old one no longer.
     ...(standing ? [`NOT EXISTS (SELECT FROM i${nth} AS e WHERE e.ordinal <= i.ordinal AND ${sameRow(primary)})`] : []),
   ]
