@@ -161,6 +161,11 @@ test('every call that takes conditions looks by the hash', async () => {
     'a manager': () => dataSource.manager.findBy(Page, where),
     'a transaction': () => dataSource.transaction((manager) => manager.findOneBy(Page, where)),
     'select.where': () => pages.createQueryBuilder().where(where).getMany(),
+    'select.where of a list': () =>
+      pages
+        .createQueryBuilder()
+        .where([where, { url: B }])
+        .getMany(),
     'select.andWhere': () => pages.createQueryBuilder('p').where('p.id > 0').andWhere(where).getMany(),
     'select.orWhere': () => pages.createQueryBuilder('p').where('p.id < 0').orWhere(where).getMany(),
     brackets: () =>
@@ -375,6 +380,61 @@ test('rewriteQueries: false leaves the SQL to TypeORM, normalizes all the same, 
   expectHash()
 })
 
+test('a property of an embedded with the name of a unique text is no unique text', async () => {
+  class Source {
+    @Column({ type: 'text' }) url!: string
+  }
+  @Entity({ name: 'copy' })
+  class Copy {
+    @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+    @UniqueText({ normalize: url() }) url!: string
+    @Column(() => Source) source!: Source
+  }
+  const copies = record(await db.dataSource([Copy])).getRepository(Copy)
+  await copies.insert({ url: SPELLED, source: { url: SPELLED } })
+  expect(await copies.countBy({ source: { url: SPELLED } })).toBe(1)
+  expectNoHash()
+  expect(await copies.countBy({ source: { url: A } })).toBe(0)
+  expect(
+    await copies
+      .createQueryBuilder()
+      .where({ source: { url: SPELLED }, url: SPELLED })
+      .getCount(),
+  ).toBe(1)
+})
+
+test("a transformer of the user's own sees a text within an embedded once", async () => {
+  class Named {
+    @Column({ type: 'text', transformer: marked }) name!: string
+  }
+  @Entity({ name: 'crate' })
+  @UniqueText({ as: 'label', columns: ['named.name'] })
+  class Crate {
+    @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+    @Column(() => Named) named!: Named
+  }
+  const crates = record(await db.dataSource([Crate])).getRepository(Crate)
+  await crates.save({ named: { name: 'a' } })
+  for (const name of ['a', Equal('a'), In(['a']), Like('a'), textEquals('a')]) {
+    expect(await crates.countBy({ named: { name } })).toBe(1)
+  }
+})
+
+test('a query of what is no entity is left to TypeORM', async () => {
+  const query = dataSource
+    .createQueryBuilder()
+    .select('p.id', 'id')
+    .from((qb) => qb.select(['q.id AS id', 'q.url AS url']).from(Page, 'q'), 'p')
+  expect(await query.clone().where({ url: A }).getRawMany()).toEqual([{ id: 1 }])
+  expectNoHash()
+  expect(
+    await query
+      .clone()
+      .where([{ url: SPELLED }])
+      .getRawMany(),
+  ).toEqual([])
+})
+
 test('textEquals and textIn on what is no unique text are refused, as is what they cannot look for', async () => {
   @Entity()
   class Plain {
@@ -536,6 +596,20 @@ describe('a text of several columns', () => {
       await places.update({ address: { host: 'A', path: 'x' }, site: { id: 2 } }, { site: { id: 2 } }),
     ).toMatchObject({ affected: 1 })
     expectHash('wholeHash')
+  })
+
+  test('is normalized in a list within the embedded', async () => {
+    expect(await places.countBy({ address: [{ host: 'A', path: ' x' }, { host: 'b' }] })).toBe(2)
+    expect(await places.countBy({ address: [{ host: Like('A') }, { path: '\u0000' }] })).toBe(0)
+  })
+
+  test('looks by no hash of NULL where TypeORM makes no condition of it', async () => {
+    const lenient = await db.dataSource([Site, Place, Visit], {
+      synchronize: false,
+      invalidWhereValuesBehavior: { null: 'ignore' },
+    })
+    const where = { address: { host: 'A', path: null as unknown as string } }
+    expect(await lenient.getRepository(Place).countBy(where)).toBe(3)
   })
 
   test('is left alone where they do not, or name several texts for two columns, and is normalized all the same', async () => {

@@ -184,6 +184,27 @@ test('an EntitySchema', async () => {
   expect(await updateOrFail(manager, Tags, 1, { label: 'b', weight: 2 })).toEqual({ id: 1, label: 'b', weight: 2 })
 })
 
+test('many rows of many columns, more than one statement takes', async () => {
+  interface Wide {
+    [column: string]: unknown
+  }
+  const names = Array.from({ length: 80 }, (_, index) => `c${index}`)
+  const columns = Object.fromEntries(names.map((name) => [name, { type: 'integer' } as const]))
+  const Wides = new EntitySchema<Wide>(
+    uniqueTextSchema<Wide>(
+      { name: 'wide', columns: { id: { type: 'integer', primary: true, generated: true }, ...columns } },
+      { label: {} },
+    ),
+  )
+  const { manager } = await db.dataSource([Wides])
+  const rows = Array.from({ length: 1_000 }, (_, nth) => ({
+    label: `${nth}`,
+    ...Object.fromEntries(names.map((name) => [name, nth])),
+  }))
+  expect(await insertOrFail(manager, Wides, rows)).toMatchObject(rows)
+  expect(await manager.count(Wides)).toBe(1_000)
+})
+
 @Entity()
 @UniqueText({
   as: 'address',
@@ -251,6 +272,46 @@ test('a softly deleted row holds its text, unless the declaration has ignoreDele
     { entity: 'Draft', property: 'held', id: { id: born.id }, row: 0 },
     { entity: 'Draft', property: 'freed', id: { id: second.id }, row: 0 },
   ])
+})
+
+@Entity()
+class Rating {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @Column({ type: 'numeric', precision: 3, scale: 1 }) stars!: string
+  @UniqueText({ scope: ['stars'] }) text!: string
+}
+
+test('a scope that is stored in another form is the scope as it is stored', async () => {
+  const { manager } = await db.dataSource([Rating])
+  const [one, two] = await insertOrFail(manager, Rating, [
+    { stars: '1.04', text: 'a' },
+    { stars: '2', text: 'a' },
+  ])
+  expect(one).toMatchObject({ stars: '1.0' })
+  expect(await taken(insertOrFail(manager, Rating, { stars: '0.96', text: 'a' }))).toMatchObject([
+    { id: { id: one?.id } },
+  ])
+  expect(await taken(updateOrFail(manager, Rating, two?.id ?? 0, { stars: '1.01' }))).toMatchObject([
+    { id: { id: one?.id } },
+  ])
+})
+
+test('a row that is born deleted takes no text, unless deleted rows hold theirs', async () => {
+  const { manager } = await db.dataSource([Draft])
+  await manager.clear(Draft)
+  const deletedAt = new Date(0)
+  const held = await insertOrFail(manager, Draft, { held: 'a', freed: 'a' })
+  const rows = [
+    { held: 'b', freed: 'a', deletedAt },
+    { held: 'c', freed: 'a', deletedAt },
+    { held: 'a', freed: 'd', deletedAt },
+    { held: 'd', freed: 'a' },
+  ]
+  expect(await taken(insertOrFail(manager, Draft, rows))).toEqual([
+    { entity: 'Draft', property: 'held', id: { id: held.id }, row: 2 },
+    { entity: 'Draft', property: 'freed', id: { id: held.id }, row: 3 },
+  ])
+  expect(await insertOrFail(manager, Draft, rows.slice(0, 2))).toMatchObject(rows.slice(0, 2))
 })
 
 @Entity()

@@ -130,6 +130,8 @@ beforeEach(async () => {
   beforeQuery.hook = async () => {}
 })
 
+const REPEATABLE_READ = '-c default_transaction_isolation=repeatable\\ read'
+
 async function taken(call: Promise<unknown>): Promise<TextTakenError> {
   const error = await rejection(call)
   expect(error).toBeInstanceOf(TextTakenError)
@@ -155,8 +157,9 @@ describe('what is free is inserted', () => {
       hosts.map((host) => ({ host })),
     )
     expect(sites.map(({ host }) => host)).toEqual(hosts)
-    expect(new Set(sites.map(({ id }) => id)).size).toBe(1_200)
-    expect(await manager.countBy(Site, { host: '1199.example', id: sites[1199]?.id ?? '' })).toBe(1)
+    const stored = await manager.find(Site)
+    expect(new Map(sites.map(({ id, host }) => [id, host]))).toEqual(new Map(stored.map(({ id, host }) => [id, host])))
+    expect(stored).toHaveLength(1_200)
     expect(await insertOrFail(manager, Site, [])).toEqual([])
   })
 
@@ -225,6 +228,17 @@ describe('logger and subscribers', () => {
       ['after', note],
       ['after', site],
     ])
+  })
+
+  test("are told of no transaction within the caller's", async () => {
+    await dataSource.transaction(async (inside) => {
+      statements.length = 0
+      await insertOrFail(inside, [
+        [Note, { body: 'b' }],
+        [Site, { host: 'a' }],
+      ])
+      expect(statements.map((sql) => sql.split(' ')[0])).toEqual(['INSERT', 'INSERT'])
+    })
   })
 
   test('are told which statement failed, and of the look-up', async () => {
@@ -317,6 +331,8 @@ describe('what is taken is refused as a whole, with every reason', () => {
       { entity: 'Account', property: 'email', id: { tenant: 'u', number: 1 }, row: 0 },
     ])
     const free = { tenant: 'u', number: 9, handle: 'a', email: null }
+    const refused = await taken(insertOrFail(manager, Account, [free, { tenant: 't', number: 8, handle: 'a' }]))
+    expect(refused.taken).toMatchObject([{ id: { tenant: 't', number: 1 }, row: 1 }])
     expect(await insertOrFail(manager, Account, free)).toEqual(free)
   })
 
@@ -359,6 +375,28 @@ describe('what is taken is refused as a whole, with every reason', () => {
     const error = await rejection(insertOrFail(manager, Page, { url: 'http://2.example', rank: 1 }))
     expect(error).toBeInstanceOf(QueryFailedError)
     expect(error).toMatchObject({ driverError: { code: '23505' } })
+  })
+
+  test('a constraint that is deferred refuses at the COMMIT, with the QueryFailedError of TypeORM', async () => {
+    await client.query(`
+      create or replace function refuse() returns trigger language plpgsql as $$
+        begin
+          raise exception 'refused' using errcode = '23514';
+        end $$;
+      create constraint trigger late after insert on note deferrable initially deferred
+        for each row execute function refuse()`)
+    try {
+      const call = insertOrFail(manager, [
+        [Site, { host: 'a' }],
+        [Note, { body: 'b' }],
+      ])
+      const error = await rejection(call)
+      expect(error).toBeInstanceOf(QueryFailedError)
+      expect(error).toMatchObject({ query: 'COMMIT', driverError: { code: '23514' } })
+      expect(await manager.count(Site)).toBe(0)
+    } finally {
+      await client.query('drop trigger late on note')
+    }
   })
 
   test("the caller's line is in the stack of the refusal", async () => {
@@ -485,14 +523,19 @@ describe('races', () => {
     expect(await call).toMatchObject({ text: 'b' })
   })
 
-  test.each([false, true])('a holder that is gone when it is asked for (transaction: %s)', async (inTransaction) => {
+  test.each([
+    ['outside a transaction', {}, false],
+    ['outside one whose snapshot would be too old', { extra: { options: REPEATABLE_READ } }, false],
+    ['in a transaction', {}, true],
+  ])('a holder that is gone when it is asked for, %s', async (_, options, inTransaction) => {
+    const own = await db.dataSource([Site], { ...options, synchronize: false, subscribers: [QueryListener] })
     await insertOrFail(manager, Site, { host: 'going' })
     let removed = 0
     beforeQuery.hook = async (query) => {
       if (query.startsWith('WITH i0')) removed += (await client.query('delete from site')).rowCount ?? 0
     }
     const call = async (one: EntityManager): Promise<Site> => await insertOrFail(one, Site, { host: 'going' })
-    expect(await (inTransaction ? dataSource.transaction(call) : call(manager))).toMatchObject({ host: 'going' })
+    expect(await (inTransaction ? own.transaction(call) : call(own.manager))).toMatchObject({ host: 'going' })
     expect(removed).toBe(1)
   })
 

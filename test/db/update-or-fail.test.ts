@@ -11,6 +11,7 @@ import {
   In,
   ManyToOne,
   Not,
+  type ObjectLiteral,
   PrimaryColumn,
   PrimaryGeneratedColumn,
   QueryFailedError,
@@ -72,11 +73,31 @@ class Draft {
   @DeleteDateColumn({ type: 'timestamptz' }) deleted!: Date | null
 }
 
+/** Primary keys that are sent in another form than they have here, and in a form of their own. */
+@Entity()
+class Coded {
+  @PrimaryColumn({
+    type: 'text',
+    transformer: { to: (id: unknown) => (typeof id === 'string' ? `k-${id}` : id), from: (id: string) => id.slice(2) },
+  })
+  id!: string
+  @UniqueText() text!: string
+}
+
+@Entity()
+class Hour {
+  @PrimaryColumn({ type: 'timestamptz' }) start!: Date
+  @UniqueText() text!: string
+}
+
 const heard: unknown[] = []
+/** What a listener does to what it is given. */
+let listen: (changes: ObjectLiteral) => void = () => {}
 
 @EventSubscriber()
 class UpdateListener implements EntitySubscriberInterface {
   beforeUpdate({ entity }: UpdateEvent<object>): void {
+    listen(entity ?? {})
     heard.push(['before', { ...entity }])
   }
   afterUpdate({ entity }: UpdateEvent<object>): void {
@@ -100,19 +121,23 @@ const logger = {
 }
 
 beforeAll(async () => {
-  dataSource = await db.dataSource([Page, Owner, Account, Fixed, Draft], { logger, subscribers: [UpdateListener] })
+  dataSource = await db.dataSource([Page, Owner, Account, Fixed, Draft, Coded, Hour], {
+    logger,
+    subscribers: [UpdateListener],
+  })
   ;({ manager } = dataSource)
   client = await db.client()
 })
 beforeEach(async () => {
   await client.query(`
-    truncate page, account, owner, fixed, draft restart identity cascade;
+    truncate page, account, owner, fixed, draft, coded, hour restart identity cascade;
     insert into page (url, title, version)
       values ('http://1.example/', 'one', 1), ('http://2.example/', 'two', 1), ('http://3.example/', 'three', 1);
     insert into owner values ('x'), ('y');
     insert into account (tenant, number, "ownerName", handle, email)
       values ('t', 1, 'x', 'a', 'a@x'), ('t', 2, 'x', 'b', null), ('u', 1, 'y', 'b', 'b@y')`)
   heard.length = 0
+  listen = () => {}
 })
 
 async function taken(call: Promise<unknown>): Promise<TextTakenError> {
@@ -180,6 +205,24 @@ describe('a text that is free', () => {
     await updateOrFail(manager, Page, 1, changes)
     expect(changes.url).toBe('HTTP://A.example')
   })
+
+  test('what a listener changes is written, and not into the object that was given', async () => {
+    listen = (changes) => Object.assign(changes, { title: 'heard' })
+    const changes = Object.freeze({ url: 'http://a.example' })
+    expect(await updateOrFail(manager, Page, 1, changes)).toMatchObject({ url: 'http://a.example/', title: 'heard' })
+  })
+
+  test('an update that others overtake is tried again, outside a transaction', async () => {
+    const strict = await db.dataSource([Page], {
+      synchronize: false,
+      extra: { options: '-c default_transaction_isolation=repeatable\\ read' },
+    })
+    await client.query(`begin; update page set title = 'theirs' where id = 1`)
+    const call = updateOrFail(strict.manager, Page, 1, { url: 'http://new.example' })
+    await untilBlocked(await db.client())
+    await client.query('commit')
+    expect(await call).toMatchObject({ url: 'http://new.example/', title: 'theirs' })
+  })
 })
 
 describe('a text that is taken', () => {
@@ -238,12 +281,59 @@ describe('a text that is taken', () => {
     expect(await updateOrFail(manager, Draft, 1, { text: 'b' })).toMatchObject({ text: 'b' })
   })
 
-  test('another unique index refuses with the QueryFailedError of TypeORM', async () => {
-    await updateOrFail(manager, Page, 1, { rank: 1 })
-    const error = await rejection(updateOrFail(manager, Page, 2, { url: 'http://free.example', rank: 1 }))
-    expect(error).toBeInstanceOf(QueryFailedError)
-    expect(error).toMatchObject({ driverError: { code: '23505' } })
+  test('not by the row itself, and no text is none that others have', async () => {
+    const error = await taken(
+      updateOrFail(manager, [
+        [Page, 1, { url: 'http://1.example' }],
+        [Account, { tenant: 't', number: 1 }, { email: null }],
+        [Account, { tenant: 't', number: 2 }, { email: null }],
+        [Page, 3, { url: 'http://2.example' }],
+      ]),
+    )
+    expect(error.taken).toEqual([{ entity: 'Page', property: 'url', id: { id: 2 }, row: 3 }])
   })
+
+  test('not for a row that the change deletes, which frees its text', async () => {
+    await client.query(`insert into draft (text) values ('a'), ('b'), ('c')`)
+    const error = await taken(
+      updateOrFail(manager, [
+        [Draft, 2, { text: 'a', deleted: new Date() }],
+        [Draft, 3, { text: 'a' }],
+        [Page, 1, { url: 'http://2.example' }],
+      ]),
+    )
+    expect(error.taken).toEqual([
+      { entity: 'Draft', property: 'text', id: { id: 1 }, row: 1 },
+      { entity: 'Page', property: 'url', id: { id: 2 }, row: 2 },
+    ])
+  })
+
+  test('by a row whose key is a Date, or is transformed', async () => {
+    const hours = [new Date(0), new Date(3_600_000)] as const
+    await manager.insert(Hour, [
+      { start: hours[0], text: 'a' },
+      { start: hours[1], text: 'b' },
+    ])
+    expect((await taken(updateOrFail(manager, Hour, hours[1], { text: 'a' }))).taken).toMatchObject([
+      { id: { start: hours[0] } },
+    ])
+    await manager.insert(Coded, [
+      { id: '1', text: 'a' },
+      { id: '2', text: 'b' },
+    ])
+    expect((await taken(updateOrFail(manager, Coded, '2', { text: 'a' }))).taken).toMatchObject([{ id: { id: '1' } }])
+    expect(await updateOrFail(manager, Coded, '2', { text: 'c' })).toEqual({ id: '2', text: 'c' })
+  })
+
+  test.each([{ rank: 1 }, { rank: 1, url: 'http://free.example' }])(
+    'another unique index refuses with the QueryFailedError of TypeORM: %j',
+    async (changes) => {
+      await updateOrFail(manager, Page, 1, { rank: 1 })
+      const error = await rejection(updateOrFail(manager, Page, 2, changes))
+      expect(error).toBeInstanceOf(QueryFailedError)
+      expect(error).toMatchObject({ driverError: { code: '23505' } })
+    },
+  )
 
   test("the caller's line is in the stack", async () => {
     const error = await taken(updateOrFail(manager, Page, 1, { url: 'http://2.example' }))
@@ -300,6 +390,12 @@ describe('what cannot be changed', () => {
       DeclarationError,
     ],
     ['no changes', () => updateOrFail(manager, Page, 1, undefined as never), DeclarationError],
+    ['no list of changes', () => updateOrFail(manager, [Page, 1, { title: 'T' }] as never), DeclarationError],
+    [
+      'a new object in a relation',
+      () => updateOrFail(manager, Account, { tenant: 't', number: 1 }, { owner: {} }),
+      DeclarationError,
+    ],
     ['an entity without a unique text', () => updateOrFail(manager, Owner, 'x', { name: 'z' }), DeclarationError],
   ])('%s is refused before any SQL', async (_, call, type) => {
     statements.length = 0

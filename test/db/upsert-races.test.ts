@@ -46,16 +46,33 @@ class Heard {
   @UniqueText({ digest: oneHash }) text!: string
   @Column({ type: 'text', nullable: true }) note!: string | null
   @Column({ type: 'text', nullable: true }) filled!: string | null
-  @BeforeInsert() inserting(): void {
+  @BeforeInsert() async inserting(): Promise<void> {
     heard.push(`insert ${this.note}`)
     this.filled = 'on insert'
+    await onInsert(this)
   }
-  @BeforeUpdate() updating(): void {
+  @BeforeUpdate() async updating(): Promise<void> {
     heard.push(`update ${this.note}`)
     this.filled = 'on update'
+    await onUpdate(this)
   }
   @AfterUpdate() updated(): void {
     heard.push(`updated ${this.id}`)
+  }
+}
+
+/** What a listener does, and others meanwhile. */
+let onInsert: (entity: object) => Promise<unknown> = async () => {}
+let onUpdate: (entity: object) => Promise<unknown> = async () => {}
+
+/** Hears of inserts only. */
+@Entity({ name: 'born' })
+class Born {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText() text!: string
+  @Column({ type: 'text', nullable: true }) note!: string | null
+  @BeforeInsert() inserting(): void {
+    heard.push(`insert ${this.note}`)
   }
 }
 
@@ -69,6 +86,8 @@ class Animal {
   @UniqueText() name!: string
   @Column({ type: 'text', nullable: true }) food!: string | null
   @Column({ type: 'text', nullable: true }) color!: string | null
+  @Column({ type: 'text', update: false, default: 'nowhere' }) origin!: string
+  @Column({ type: 'integer', unique: true, nullable: true }) tag!: number | null
   @BeforeUpdate() updating(): void {
     heard.push(`update ${this.name}`)
     change(this)
@@ -85,14 +104,16 @@ let other: Client
 let observer: Client
 
 beforeAll(async () => {
-  dataSource = await db.dataSource([Word, Page, Heard, Animal, Cat, Dog])
+  dataSource = await db.dataSource([Word, Page, Heard, Born, Animal, Cat, Dog])
   other = await db.client()
   observer = await db.client()
 })
 beforeEach(async () => {
   heard.length = 0
   change = () => {}
-  await dataSource.query('truncate word, page, heard, animal restart identity')
+  onInsert = async () => {}
+  onUpdate = async () => {}
+  await dataSource.query('truncate word, page, heard, born, animal restart identity')
 })
 
 type Call = (manager: EntityManager, row: { text: string; note: string }) => Promise<FindOrCreateResult<Word>>
@@ -320,6 +341,58 @@ describe('listeners', () => {
     const both = { name: 'Tom', food: 'meat', color: 'white' }
     const [result] = await upsertByText(manager, Cat, [both], { update: ['food'] })
     expect(result).toMatchObject({ created: false, entity: { food: 'fish', color: 'black' } })
+  })
+
+  test('find what they put on the entity on the result', async () => {
+    onInsert = async (entity) => await Promise.resolve(Object.assign(entity, { mark: 'on insert' }))
+    onUpdate = async (entity) => await Promise.resolve(Object.assign(entity, { mark: 'on update' }))
+    expect((await upsert({ text: 'a', note: '1' })).entity).toMatchObject({ mark: 'on insert' })
+    expect((await upsert({ text: 'a', note: '2' })).entity).toMatchObject({ mark: 'on update' })
+  })
+
+  test('of inserts alone hear of each row that is created, and of no other', async () => {
+    const { manager } = dataSource
+    await upsertByText(manager, Born, { text: 'a', note: '1' })
+    await upsertByText(manager, Born, { text: 'a', note: '2' })
+    await upsertByText(manager, Born, [
+      { text: 'a', note: '3' },
+      { text: 'b', note: '4' },
+    ])
+    expect(heard).toEqual(['insert 1', 'insert 4'])
+    expect(await manager.find(Born, { order: { text: 'asc' } })).toMatchObject([{ note: '3' }, { note: '4' }])
+  })
+
+  test('cannot set what no update may change', async () => {
+    const { manager } = dataSource
+    await upsertByText(manager, Cat, { name: 'Tom', food: 'fish' })
+    change = (animal) => Object.assign(animal, { origin: 'listener', color: 'black' })
+    await upsertByText(manager, Cat, { name: 'Tom', food: 'meat' })
+    expect(await manager.find(Cat)).toMatchObject([{ food: 'meat', color: 'black', origin: 'nowhere' }])
+  })
+
+  test("an update that is refused leaves the caller's transaction usable, though they heard of it", async () => {
+    await upsertByText(dataSource.manager, Cat, [
+      { name: 'Tom', tag: 1 },
+      { name: 'Kit', tag: 2 },
+    ])
+    await dataSource.transaction(async (manager) => {
+      expect(await rejection(upsertByText(manager, Cat, { name: 'Kit', tag: 1 }))).toMatchObject({ code: '23505' })
+      await upsertByText(manager, Cat, { name: 'Kit', tag: 3 })
+    })
+    expect(await dataSource.manager.countBy(Cat, { tag: 3 })).toBe(1)
+  })
+
+  test('hear of an insert and of an update once each, where others insert and delete the row meanwhile', async () => {
+    const insert = async (): Promise<unknown> =>
+      await other.query(`INSERT INTO heard (text, note) VALUES ('a', 'theirs')`)
+    const remove = async (): Promise<unknown> => await other.query(`DELETE FROM heard`)
+    onInsert = insert
+    onUpdate = remove
+    expect(await upsert({ text: 'a', note: '1' })).toMatchObject({ created: true, attempts: 3, entity: { note: '1' } })
+    expect(heard).toEqual(['insert 1', 'update 1'])
+    heard.length = 0
+    expect(await upsert({ text: 'a', note: '2' })).toMatchObject({ created: false, attempts: 3, entity: { note: '2' } })
+    expect(heard).toEqual(['update 2', 'insert 2', 'updated 3'])
   })
 
   test('of an update hear once, however often it is tried', async () => {
