@@ -23,11 +23,13 @@ export interface AskedText {
 /**
  * Which of the texts are taken, in the order asked, in one round trip. Of several rows of the call with equal texts the
  * first may have it.
+ *
+ * @throws QueryFailedError of TypeORM for a key that its column cannot hold, which was not written yet
  */
 export async function takenTexts(session: Session, asked: readonly AskedText[]): Promise<TakenText[]> {
   const groups = [...groupBy(asked, ({ entityText }) => entityText.declaration).values()]
   const statement = takenStatement(groups.map(wantedOf))
-  const rows = await session.rows(statement, groups.flatMap(parametersOf))
+  const rows = await session.rowsOrRollBack(statement, groups.flatMap(parametersOf))
   const taken = rows.filter(({ holder, repeated }) => holder !== undefined || repeated)
   const order = new Map(asked.map((one, position) => [one, position]))
   const found = taken.flatMap((row) => {

@@ -61,10 +61,18 @@ function textsOf(entityText: EntityText, entity: ObjectLiteral): (string | null)
   throw new TextRejectedError({ property: declaration.name, reason: 'it is null, and only a text can be looked up' })
 }
 
+/**
+ * The texts of values whose scope is not known yet, as they will be stored.
+ *
+ * @throws TextRejectedError
+ */
+export const givenTexts = (entityText: EntityText, given: ObjectLiteral): readonly (string | null)[] =>
+  textsOf(entityText, normalized(entityText, given))
+
 /** @throws TextRejectedError, DeclarationError for what can be said of a row whose scope is not known yet */
 export function checkUnscoped(entityText: EntityText, given: ObjectLiteral): void {
   requireInsertable(entityText, given)
-  textsOf(entityText, normalized(entityText, given))
+  givenTexts(entityText, given)
 }
 
 /**
@@ -199,6 +207,7 @@ const isKnown = (text: string | null | undefined): text is string | null => text
 function scopeValue(entityText: EntityText, column: ColumnMetadata, entity: ObjectLiteral): unknown {
   const given = insertValue(entityText, column, entity)
   const value = given === undefined ? constantDefault(column) : given
+  if (typeof value === 'function') throw notKnown(entityText, column)
   if (value !== undefined && value !== null) {
     requireStorable(column, value)
     return value
@@ -207,6 +216,13 @@ function scopeValue(entityText: EntityText, column: ColumnMetadata, entity: Obje
     `"${entityText.declaration.name}" of ${entityText.metadata.name} is unique within "${column.propertyPath}". Give its value.`,
   )
 }
+
+/** SQL, in TypeORM's own calls. */
+const notKnown = ({ declaration, metadata }: EntityText, { propertyPath }: ColumnMetadata): DeclarationError =>
+  new DeclarationError(
+    `"${declaration.name}" of ${metadata.name} is unique within "${propertyPath}", and a function does not tell who ` +
+      `else holds the text there. Give a value.`,
+  )
 
 /** The default that the row will have, where TypeORM knows it; one that SQL computes is known to the database only. */
 function constantDefault({ default: value }: ColumnMetadata): unknown {

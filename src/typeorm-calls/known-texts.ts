@@ -4,8 +4,17 @@ import { type EntityText, onTable } from '../rows/entity-text'
 import { findRows } from '../find-or-create/find-many'
 import { hydrate } from '../rows/hydrate'
 import { textOfObject } from '../find-or-create/nested-plan'
-import { classOf, copyOf, hasId, isObject, promisedIn, type Relation, setRelation } from '../rows/nested-values'
-import { rowValues } from '../rows/row-values'
+import {
+  classOf,
+  copyOf,
+  givenIn,
+  hasId,
+  isObject,
+  promisedIn,
+  type Relation,
+  setRelation,
+} from '../rows/nested-values'
+import { givenTexts, rowValues } from '../rows/row-values'
 import { Session } from '../connection/session'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { ensureReady } from '../typeorm/readiness'
@@ -25,6 +34,8 @@ interface Candidate {
   readonly entityText: EntityText
   /** The object, with the one that lists it as its owner. */
   readonly values: ObjectLiteral
+  /** Its scope is known; that of another one may be a new object. */
+  readonly scoped: boolean
 }
 
 /** The nested objects of a graph that rows exist for already. */
@@ -49,10 +60,10 @@ export class KnownTexts {
       for (;;) {
         const places = await this.placesOf(entities)
         const candidates = this.candidatesAt(places, new Set(entities))
-        if (candidates.length === 0) return
-        for (const [entityText, group] of groupBy(candidates, (one) => one.entityText)) {
-          this.unite(places, await this.take(session, entityText, group))
-        }
+        const scoped = candidates.filter((one) => one.scoped)
+        const becomes = scoped.length > 0 ? await this.takeAll(session, scoped) : twinsOf(candidates)
+        if (becomes.size === 0) return
+        this.unite(places, becomes)
       }
     } finally {
       await session.close()
@@ -104,6 +115,17 @@ export class KnownTexts {
   }
 
   /** @returns for each object the one that it becomes, which may be itself */
+  private async takeAll(
+    session: Session,
+    candidates: readonly Candidate[],
+  ): Promise<ReadonlyMap<ObjectLiteral, ObjectLiteral>> {
+    const becomes = new Map<ObjectLiteral, ObjectLiteral>()
+    for (const [entityText, group] of groupBy(candidates, (one) => one.entityText)) {
+      for (const [object, other] of await this.take(session, entityText, group)) becomes.set(object, other)
+    }
+    return becomes
+  }
+
   private async take(
     session: Session,
     entityText: EntityText,
@@ -174,7 +196,7 @@ const objectsAt = ({ value }: Pick<Place, 'value'>): ObjectLiteral[] =>
     (one): one is ObjectLiteral => isObject(one) && !ArrayBuffer.isView(one) && !(one instanceof Date),
   )
 
-/** undefined: it has its primary key, or no text, or a scope that is not known. */
+/** undefined: it has its primary key, or no text. */
 function candidateAt(place: Place, object: ObjectLiteral): Candidate | undefined {
   const { relation, holder } = place
   const metadata = classOf(relation, object, nameOf(place))
@@ -184,6 +206,30 @@ function candidateAt(place: Place, object: ObjectLiteral): Candidate | undefined
   const values = copyOf(metadata, object)
   const { inverseRelation } = relation
   if (inverseRelation && !relation.isOwning && !relation.isManyToMany) setRelation(inverseRelation, values, holder)
-  const hasScope = entityText.declaration.scope.every((column) => (column.getEntityValue(values) ?? null) !== null)
-  return hasScope ? { object, entityText, values } : undefined
+  const scoped = entityText.declaration.scope.every((column) => (column.getEntityValue(values) ?? null) !== null)
+  return { object, entityText, values, scoped }
+}
+
+/** Of objects whose scope is a new object too: for each with the scope and the text of an earlier one, that one. */
+function twinsOf(candidates: readonly Candidate[]): ReadonlyMap<ObjectLiteral, ObjectLiteral> {
+  const numbers = new Map<unknown, number>()
+  const numberOf = (object: unknown): number => {
+    const number = numbers.get(object) ?? numbers.size
+    numbers.set(object, number)
+    return number
+  }
+  const firsts = new Map<string, ObjectLiteral>()
+  const twins = new Map<ObjectLiteral, ObjectLiteral>()
+  for (const { object, entityText, values } of candidates) {
+    const scope = entityText.declaration.scope.map((column) => {
+      const { relationMetadata: relation } = column
+      const owner = relation && givenIn(relation, values)
+      return isObject(owner) ? numberOf(owner) : String(column.getEntityValue(values) ?? numberOf(object))
+    })
+    const key = JSON.stringify([numberOf(entityText), scope, givenTexts(entityText, values)])
+    const first = firsts.get(key)
+    if (first) twins.set(object, first)
+    else firsts.set(key, object)
+  }
+  return twins
 }

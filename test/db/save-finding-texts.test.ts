@@ -15,6 +15,7 @@ import {
 } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { findOrCreate, UniqueText } from '../../src'
+import { lowerCase } from '../../src/text'
 import { saveFindingTexts } from '../../src/typeorm-calls'
 import { useDatabase } from '../support/database'
 import { rejection } from '../support/ledger'
@@ -60,6 +61,19 @@ class Comment {
 }
 
 @Entity()
+class Section {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText({ normalize: lowerCase(), scope: ['site'] }) path!: string
+  @ManyToOne(() => Site, { nullable: false, cascade: true }) site!: Site
+}
+
+@Entity()
+class Citation {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @ManyToOne(() => Section, { cascade: true }) section!: Section
+}
+
+@Entity()
 @Tree('materialized-path')
 class Branch {
   @PrimaryGeneratedColumn('identity') id!: number
@@ -71,11 +85,11 @@ class Branch {
 let dataSource: DataSource
 let manager: EntityManager
 beforeAll(async () => {
-  dataSource = await db.dataSource([Site, Page, Tag, Link, Comment, Branch])
+  dataSource = await db.dataSource([Site, Page, Tag, Link, Comment, Section, Citation, Branch])
   manager = dataSource.manager
 })
 beforeEach(async () => {
-  await manager.query('TRUNCATE site, page, tag, link, comment, branch CASCADE')
+  await manager.query('TRUNCATE site, page, tag, link, comment, section, citation, branch CASCADE')
 })
 
 const pageOf = async (id: number): Promise<Page> =>
@@ -120,6 +134,25 @@ test('a text whose scope is the object that lists it', async () => {
   await saveFindingTexts(manager, Link, { id: link.id, comments: [{ text: 'c' }, { text: 'd' }, { text: 'e' }] })
   expect(await manager.count(Comment)).toBe(3)
   expect(await manager.findOneByOrFail(Comment, { text: 'c' })).toMatchObject({ id: comment?.id })
+})
+
+test('equal new texts within one new object are one row', async () => {
+  const site = (): { host: string } => ({ host: 'h' })
+  const [one, other, third] = await saveFindingTexts(manager, Citation, [
+    { section: { site: site(), path: 'a' } },
+    { section: { site: site(), path: 'A' } },
+    { section: { site: { host: 'another' }, path: 'a' } },
+  ])
+  expect(other?.section.id).toBe(one?.section.id)
+  expect(third?.section.id).not.toBe(one?.section.id)
+  expect([await manager.count(Site), await manager.count(Section)]).toEqual([2, 2])
+
+  const { comments } = await saveFindingTexts(manager, Link, {
+    page: { url: 'a' },
+    comments: [{ text: 'x' }, { text: 'x' }, { text: 'y' }],
+  })
+  expect(comments.map(({ text }) => text)).toEqual(['x', 'y'])
+  expect(await manager.count(Comment)).toBe(2)
 })
 
 test("the entity's own text is not found: saving it twice fails, as with save", async () => {

@@ -389,6 +389,11 @@ describe('what cannot be changed', () => {
       () => updateOrFail(manager, Page, { title: 'one' }, { title: 'T' }),
       DeclarationError,
     ],
+    [
+      'a scope that only SQL knows',
+      () => updateOrFail(manager, Account, { tenant: 't', number: 1 }, { owner: () => "'x'" }),
+      DeclarationError,
+    ],
     ['no changes', () => updateOrFail(manager, Page, 1, undefined as never), DeclarationError],
     ['no list of changes', () => updateOrFail(manager, [Page, 1, { title: 'T' }] as never), DeclarationError],
     [
@@ -405,6 +410,18 @@ describe('what cannot be changed', () => {
 })
 
 describe("in the caller's transaction", () => {
+  test('a refusal beside a key that the column cannot hold undoes the call alone', async () => {
+    const [first, second] = await manager.find(Page, { order: { id: 'asc' } })
+    await dataSource.transaction(async (own) => {
+      const call = updateOrFail(own, [
+        [Page, first?.id ?? 0, { url: second?.url ?? '' }],
+        [Page, 'nonsense', { url: 'http://free.example/' }],
+      ])
+      expect(await rejection(call)).toMatchObject({ driverError: { code: '22P02' } })
+      expect(await own.findOneBy(Page, { id: first?.id ?? 0 })).toEqual(first)
+    })
+  })
+
   test('a refusal undoes the call alone, and the transaction goes on', async () => {
     await dataSource.transaction(async (inside) => {
       await taken(
