@@ -22,6 +22,13 @@ export function renameColumns(rows: TextRows, renames: Renames): Change {
   }
 }
 
+/** @param from undefined: none */
+export function changeComment(rows: TextRows, column: string, from: string | undefined, to: string): Change {
+  const say = (comment: string | undefined): string =>
+    `COMMENT ON COLUMN ${tableName(rows)}.${quote(column)} IS ${comment ? literal(comment) : 'NULL'}`
+  return { up: [say(to)], down: [say(from)] }
+}
+
 export function renameIndex({ schema }: Pick<TextRows, 'schema'>, from: string, to: string): Change {
   const rename = (one: string, other: string): string =>
     `ALTER INDEX ${qualified(schema, one)} RENAME TO ${quote(other)}`

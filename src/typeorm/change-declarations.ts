@@ -1,4 +1,4 @@
-import { type Change, renameCheck, renameColumns, renameIndex } from '../sql/alter'
+import { type Change, changeComment, renameCheck, renameColumns, renameIndex } from '../sql/alter'
 import type { GuardNote } from '../sql/guard'
 import type { TextRows } from '../sql/text-table'
 import { digests } from '../text/digest'
@@ -44,6 +44,7 @@ async function change(on: ChangingTable, declaration: Declaration, noted: RowsBe
   if (!noted || !before || !isWhole(on, before) || !sameRules(before, after)) {
     return await rebuild(on, declaration, before)
   }
+  await changeComments(on, declaration)
   await renameConstraints(on, before, after)
   return []
 }
@@ -127,6 +128,16 @@ function isWhole(on: ChangingTable, rows: RowsBefore): boolean {
 function sameRules(before: RowsBefore, after: TextRows): boolean {
   const same = before.deleted === after.deleted && sameTexts(before, after)
   return same && renormalized(before, after).length === 0 && renormalized(after, before).length === 0
+}
+
+/** Of hidden columns, which tell the property. For another comment TypeORM would build the index anew. */
+async function changeComments({ queryRunner, table }: ChangingTable, declaration: Declaration): Promise<void> {
+  for (const { databaseName, comment = '' } of declaration.hidden) {
+    const found = table.findColumnByName(databaseName)
+    if (!found || (found.comment ?? '') === comment) continue
+    await emit(queryRunner, changeComment(declaration.table, databaseName, found.comment, comment))
+    found.comment = comment
+  }
 }
 
 async function renameConstraints(

@@ -511,6 +511,23 @@ describe.each(Object.entries(changes))('%s', (_, { before, rows, after, expected
   })
 })
 
+test.each(['a renamed property', 'a renamed property with the column name kept', 'the name of the text column'])(
+  '%s keeps the index as it is built, up and down',
+  async (name) => {
+    const { before = page({}), rows = '', after = page({}) } = changes[name] ?? {}
+    await create(before, rows)
+    const built = async (): Promise<unknown[]> =>
+      (await client.query(`select relfilenode from pg_class where relname like 'IDX%' order by 1`)).rows
+    const original = await built()
+    expect(original).toHaveLength(1)
+    const { up, down } = await generate(after)
+    await run(up)
+    expect(await built()).toEqual(original)
+    await run(down)
+    expect(await built()).toEqual(original)
+  },
+)
+
 describe('after a change', () => {
   test('no text of a chain that a scope parted can be stored twice', async () => {
     await create(page({}), insert(`(1, ${A})`, `(2, ${B})`))
