@@ -8,7 +8,7 @@ import {
 } from 'typeorm'
 import { TransactionAbortedError, UnsupportedDatabaseError } from '../errors'
 import { endsConnection, isSerializationError } from '../sql/sqlstate'
-import { type Brackets, ownTransaction, savepoint, type Statement, type WireRow } from '../sql/statements'
+import { ownTransaction, savepoint, type Statement, type WireRow } from '../sql/statements'
 import { dataSourceOf, registry } from '../typeorm/registry'
 import { tellFailure, tellStart, tellSuccess } from './query-events'
 import { type Sending, sendPrepared } from './send-prepared'
@@ -115,12 +115,9 @@ export class Session {
    * in one of their own.
    *
    * @param work sends them by the function that it is given, or by TypeORM
-   * @param brackets @default the usual savepoint, or a transaction
    */
-  async together<T>(
-    work: (send: Send) => Promise<T>,
-    brackets: Brackets = this.inTransaction ? savepoint : ownTransaction,
-  ): Promise<T> {
+  async together<T>(work: (send: Send) => Promise<T>): Promise<T> {
+    const brackets: Brackets = this.inTransaction ? savepoint : ownTransaction
     return await this.inOneTurn(async () => {
       const client = await this.connect()
       // Past TypeORM: a subscriber that fails in a transaction that has failed must not keep us from rolling back.

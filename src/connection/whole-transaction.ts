@@ -1,8 +1,9 @@
 import type { EntityManager } from 'typeorm'
 import { TransactionAbortedError } from '../errors'
 import { isSerializationError } from '../sql/sqlstate'
-import { wholeSavepoint } from '../sql/statements'
+import { seesCommitted, wholeSavepoint } from '../sql/statements'
 import { Session } from './session'
+import { inBrackets, isPgClient } from './shared-connection'
 
 /**
  * Runs several statements as one: in a transaction of their own, or behind a savepoint of the caller's, which stays
@@ -14,10 +15,29 @@ export async function asOne<T>(manager: EntityManager, run: (manager: EntityMana
   const session = await Session.open(manager)
   await session.close()
   if (!session.inTransaction) return await session.inOneTurn(async () => await manager.transaction(run))
+  const { queryRunner } = session
+  const send = async (sql: string): Promise<unknown> => {
+    // A subscriber that fails in a transaction that has failed must not keep us from rolling back.
+    return await queryRunner.query(sql).catch(async (error: unknown) => {
+      const client: unknown = await queryRunner.connect()
+      if (!isPgClient(client)) throw error
+      return await client.query({ text: sql, rowMode: 'array' })
+    })
+  }
   try {
-    return await session.together(async () => await run(manager), wholeSavepoint)
+    return await session.inOneTurn(async () => await inBrackets(send, wholeSavepoint, async () => await run(manager)))
   } catch (error) {
     if (isSerializationError(error)) throw new TransactionAbortedError(error)
     throw error
   }
+}
+
+/**
+ * @param error of an index of ours, about a row that was looked for and not seen
+ * @throws TransactionAbortedError where the caller's transaction does not see what others have committed since it began
+ */
+export async function requireCurrentSnapshot(session: Session, error: unknown): Promise<void> {
+  if (!session.inTransaction) return
+  const [sees] = await session.rows(seesCommitted, [])
+  if (sees !== true) throw new TransactionAbortedError(error, 'a row that its snapshot does not show holds the text')
 }

@@ -6,7 +6,7 @@ import {
   TransactionAbortedError,
   UnsupportedDatabaseError,
 } from '../errors'
-import { isSerializationError } from '../sql/sqlstate'
+import { isForeignKeyError, isSerializationError } from '../sql/sqlstate'
 import { dataSourceOf } from '../typeorm/registry'
 import { Attempts } from './attempts'
 import { type DeletedOption, type DeletedOptions, type LoadOptions, namesFindOrCreate } from '../rows/call-options'
@@ -144,28 +144,32 @@ class Rows {
     const attempts = new Attempts(session, this.call.entityText.declaration.name)
     for (;;) {
       try {
-        return await this.tryOnce(indexes, attempts.count)
+        if (await this.tryOnce(indexes, attempts.count)) return
       } catch (error) {
         const lost = error instanceof TransactionAbortedError ? error.cause : error
-        if (session.inTransaction || !isSerializationError(lost)) throw error
-        await attempts.again(lost)
+        // Somebody may have deleted a row that was found before anything referred to it.
+        const isDangling = attempts.count === 1 && isForeignKeyError(error)
+        if (!isDangling && (session.inTransaction || !isSerializationError(lost))) throw error
+        await attempts.next(lost)
+        continue
       }
+      // Not an attempt of ours: what it throws is for the caller.
+      await this.takeCreated()
     }
   }
 
-  private async tryOnce(indexes: readonly number[], attempts: number): Promise<void> {
+  /** @returns false where values must be created first */
+  private async tryOnce(indexes: readonly number[], attempts: number): Promise<boolean> {
     const nodes = await this.plan(indexes)
     const planned = [...new Set(nodes.values())]
     if (this.create || planned.some(needsMore)) {
       const missing = await this.lookUp(nodes)
-      if (this.create && missing.size > 0) {
-        await this.takeCreated(this.create)
-        return await this.tryOnce(indexes, attempts)
-      }
+      if (this.create && missing.size > 0) return false
       const roots = planned.filter(({ row }) => !row)
       if (roots.length > 0) await asOne(this.call.manager, (own) => new NestedRun(own).run(roots, missing))
     } else await this.writePlain(nodes)
     await this.finish(nodes, attempts)
+    return true
   }
 
   /**
@@ -227,7 +231,8 @@ class Rows {
   }
 
   /** Once, and the row is looked for again: it may have taken its time. */
-  private async takeCreated(create: ObjectLiteral | (() => unknown)): Promise<void> {
+  private async takeCreated(): Promise<void> {
+    const { create } = this
     this.create = undefined
     const created: unknown = await (typeof create === 'function' ? (create as () => unknown)() : create)
     this.inputs[0] = mergeCreated(this.call.entityText.metadata, this.inputs[0] as ObjectLiteral, created)

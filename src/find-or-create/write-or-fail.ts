@@ -1,6 +1,7 @@
-import { TextTakenError, TransactionAbortedError } from '../errors'
+import { TextTakenError } from '../errors'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
-import { seesCommitted, type WireRow } from '../sql/statements'
+import type { WireRow } from '../sql/statements'
+import { requireCurrentSnapshot } from '../connection/whole-transaction'
 import { guardError } from '../typeorm/guard-errors'
 import { allOrNothing, type Step } from '../connection/all-or-nothing'
 import { Attempts } from './attempts'
@@ -45,7 +46,5 @@ async function requireRetry(session: Session, asked: readonly AskedText[], error
   const taken = await takenTexts(session, asked)
   if (taken.length > 0) throw new TextTakenError(taken, error)
   if (!declarations.some(({ table }) => table.index === refused.constraint)) throw error
-  if (!session.inTransaction) return
-  const [sees] = await session.rows(seesCommitted, [])
-  if (sees !== true) throw new TransactionAbortedError(error, 'a row that its snapshot does not show holds the text')
+  await requireCurrentSnapshot(session, error)
 }

@@ -5,6 +5,7 @@
 export const SQLSTATE = {
   uniqueViolation: '23505',
   notNullViolation: '23502',
+  foreignKeyViolation: '23503',
   /** object_not_in_prerequisite_state */
   wrongState: '55000',
   insufficientPrivilege: '42501',
@@ -46,6 +47,9 @@ export function isSerializationError(error: unknown): boolean {
   const code = serverError(error)?.code
   return code === SQLSTATE.serializationFailure || code === SQLSTATE.deadlockDetected
 }
+
+/** A row refers to one that is not there, or not any more. */
+export const isForeignKeyError = (error: unknown): boolean => serverError(error)?.code === SQLSTATE.foreignKeyViolation
 
 /**
  * What the server says may be a row's doing: a trigger or a function of the user's raises any SQLSTATE. It is not where

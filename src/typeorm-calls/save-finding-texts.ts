@@ -1,11 +1,11 @@
 import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral, SaveOptions } from 'typeorm'
-import { TransactionAbortedError } from '../errors'
+import { TextTakenError, TransactionAbortedError } from '../errors'
 import { Attempts } from '../find-or-create/attempts'
 import { requireManager } from '../rows/call-arguments'
 import { Session } from '../connection/session'
-import { asOne } from '../connection/whole-transaction'
+import { asOne, requireCurrentSnapshot } from '../connection/whole-transaction'
 import { calledFrom, callerOf } from '../find-or-create/caller'
-import { isSerializationError } from '../sql/sqlstate'
+import { isForeignKeyError, isSerializationError } from '../sql/sqlstate'
 import { dataSourceOf } from '../typeorm/registry'
 import { KnownTexts } from './known-texts'
 
@@ -69,16 +69,33 @@ async function saveAll(
         return await own.save(metadata.target, given, { ...options, transaction: false })
       })
     } catch (error) {
-      const found = texts.found
       texts.undo()
-      const isRace = texts.isTaken(error) && (attempts.count === 1 || found > known)
-      known = found
-      if (isRace) await attempts.next(error)
-      else if (!session.inTransaction && isLost(error)) await attempts.next(error)
-      else throw error
+      const isRace = lostRace(error, texts, { known, isFirst: attempts.count === 1 })
+      if (!isRace && (session.inTransaction || !isLost(error))) await refuse(session, texts, error)
+      known = texts.found
+      await attempts.next(error)
     }
   }
 }
+
+/** Somebody stored a text that was not found, or deleted a row that was before anything referred to it. */
+function lostRace(
+  error: unknown,
+  texts: KnownTexts,
+  { known, isFirst }: { readonly known: number; readonly isFirst: boolean },
+): boolean {
+  if (texts.isTaken(error)) return isFirst || texts.found > known
+  return isFirst && texts.found > 0 && isForeignKeyError(error)
+}
+
+/** @throws what the error means */
+async function refuse(session: Session, texts: KnownTexts, error: unknown): Promise<never> {
+  if (texts.isTaken(error) && isOfNobody(error)) await requireCurrentSnapshot(session, error)
+  throw error
+}
+
+const isOfNobody = (error: unknown): boolean =>
+  error instanceof TextTakenError && error.taken.every(({ id }) => id === undefined)
 
 const isLost = (error: unknown): boolean =>
   isSerializationError(error instanceof TransactionAbortedError ? error.cause : error)

@@ -1,0 +1,158 @@
+import type { Client } from 'pg'
+import {
+  Column,
+  type DataSource,
+  Entity,
+  type EntityManager,
+  JoinTable,
+  ManyToMany,
+  ManyToOne,
+  PrimaryGeneratedColumn,
+} from 'typeorm'
+import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import {
+  findOrCreate,
+  findOrCreateMany,
+  insertOrFail,
+  TransactionAbortedError,
+  UniqueText,
+  updateOrFail,
+  upsertByText,
+} from '../../src'
+import { saveFindingTexts } from '../../src/typeorm-calls'
+import { untilBlocked } from '../support/blocked'
+import { useDatabase } from '../support/database'
+import { poolOf, rejection } from '../support/ledger'
+
+@Entity()
+class Author {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText() name!: string
+}
+
+@Entity()
+class Tag {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText() name!: string
+}
+
+@Entity()
+class Book {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText() title!: string
+  @Column({ type: 'varchar', length: 5, nullable: true }) code!: string | null
+  @ManyToOne(() => Author, { nullable: true, cascade: true }) author!: Author | null
+  @ManyToMany(() => Tag, { cascade: true }) @JoinTable() tags!: Tag[]
+}
+
+const db = useDatabase()
+let dataSource: DataSource
+let manager: EntityManager
+let other: Client
+let observer: Client
+beforeAll(async () => {
+  dataSource = await db.dataSource([Author, Tag, Book], { poolSize: 2 })
+  manager = dataSource.manager
+  other = await db.client()
+  observer = await db.client()
+})
+beforeEach(async () => {
+  await manager.query('TRUNCATE author, tag, book RESTART IDENTITY CASCADE')
+})
+afterEach(async () => {
+  await other.query('ROLLBACK')
+  const { totalCount, idleCount, waitingCount } = poolOf(dataSource)
+  expect({ inUse: totalCount - idleCount, waitingCount }).toEqual({ inUse: 0, waitingCount: 0 })
+})
+
+const resolve = { relations: 'findOrCreate' } as const
+
+describe('create', () => {
+  test.each([['40001'], ['23505']])(
+    'that fails with %s says so, and nothing is created without its values',
+    async (code) => {
+      const create = async (): Promise<object> => {
+        await manager.query(`DO $$ BEGIN RAISE EXCEPTION 'of the user' USING ERRCODE = '${code}'; END $$`)
+        return { code: 'given' }
+      }
+      for (const options of [{ create }, { create, ...resolve }]) {
+        const error = await rejection(
+          findOrCreate(manager, Book, { title: 'a', author: 'relations' in options ? { name: 'b' } : null }, options),
+        )
+        expect(error).toMatchObject({ driverError: { code } })
+      }
+      expect(await manager.count(Book)).toBe(0)
+    },
+  )
+})
+
+describe('a row that is found, and deleted before it is referred to', () => {
+  const CALLS: Readonly<Record<string, () => Promise<unknown>>> = {
+    findOrCreate: async () => await findOrCreate(manager, Book, { title: 'a', author: { name: 'b' } }, resolve),
+    'findOrCreate with a join table': async () =>
+      await findOrCreate(manager, Book, { title: 'a', tags: [{ name: 'b' }] }, resolve),
+    findOrCreateMany: async () => {
+      const [one] = await findOrCreateMany(manager, Book, [{ title: 'a', author: { name: 'b' } }], resolve)
+      if (!one || 'error' in one) throw one?.error
+    },
+    saveFindingTexts: async () => await saveFindingTexts(manager, Book, { title: 'a', author: { name: 'b' } }),
+  }
+  test.each(Object.entries(CALLS))('is created again: %s', async (_, call) => {
+    await manager.query(`INSERT INTO author (name) VALUES ('b'); INSERT INTO tag (name) VALUES ('b')`)
+    await other.query(`BEGIN; DELETE FROM author; DELETE FROM tag`)
+    const called = call()
+    await untilBlocked(observer)
+    await other.query('COMMIT')
+    await called
+    expect(await manager.find(Book, { relations: { author: true, tags: true } })).toHaveLength(1)
+  })
+})
+
+describe("a snapshot of the caller's that does not show the row that holds the text", () => {
+  const CALLS: Readonly<Record<string, (own: EntityManager) => Promise<unknown>>> = {
+    insertOrFail: async (own) => await insertOrFail(own, Author, { name: 'b' }),
+    'insertOrFail into two tables': async (own) =>
+      await insertOrFail(own, [
+        [Tag, { name: 'b' }],
+        [Author, { name: 'b' }],
+      ]),
+    updateOrFail: async (own) => await updateOrFail(own, Author, 1, { name: 'b' }),
+    upsertByText: async (own) => await upsertByText(own, Author, [{ name: 'b' }]),
+    findOrCreate: async (own) => await findOrCreate(own, Book, { title: 'a', author: { name: 'b' } }, resolve),
+    saveFindingTexts: async (own) => await saveFindingTexts(own, Book, { title: 'a', author: { name: 'b' } }),
+  }
+  test.each(Object.entries(CALLS))('is to be given up: %s', async (_, call) => {
+    await manager.query(`INSERT INTO author (name) VALUES ('first')`)
+    const error = await rejection(
+      dataSource.transaction('REPEATABLE READ', async (own) => {
+        await own.count(Author)
+        await other.query(`INSERT INTO author (name) VALUES ('b')`)
+        await call(own)
+      }),
+    )
+    expect(error).toBeInstanceOf(TransactionAbortedError)
+  })
+})
+
+test('saveFindingTexts that fails leaves the objects as they were', async () => {
+  const { id } = await manager.save(Book, { title: 'stored' })
+  const given = [
+    { title: 'new', author: { name: 'b' } },
+    { id, code: 'too long' },
+  ]
+  await rejection(saveFindingTexts(manager, Book, given))
+  expect(given).toEqual([
+    { title: 'new', author: { name: 'b' } },
+    { id, code: 'too long' },
+  ])
+})
+
+test("saveFindingTexts that is refused in the caller's transaction names the holder at once", async () => {
+  const { id } = await manager.save(Book, { title: 'held' })
+  await dataSource.transaction(async (own) => {
+    const error = await rejection(saveFindingTexts(own, Book, { title: 'held', author: { name: 'b' } }))
+    expect(error).toMatchObject({ code: 'TEXT_TAKEN', taken: [{ entity: 'Book', id: { id } }] })
+    await own.insert(Author, { name: 'after it' })
+  })
+  expect(await manager.find(Author)).toMatchObject([{ name: 'after it' }])
+})
