@@ -8,7 +8,7 @@ import {
 } from 'typeorm'
 import { TransactionAbortedError, UnsupportedDatabaseError } from '../errors'
 import { endsConnection, isSerializationError } from '../sql/sqlstate'
-import { ownTransaction, savepoint, type Statement, type WireRow } from '../sql/statements'
+import { type Brackets, ownTransaction, savepoint, type Statement, type WireRow } from '../sql/statements'
 import { dataSourceOf, registry } from '../typeorm/registry'
 import { tellFailure, tellStart, tellSuccess } from './query-events'
 import { type Sending, sendPrepared } from './send-prepared'
