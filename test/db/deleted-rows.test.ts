@@ -65,13 +65,22 @@ describe('a softly deleted row that holds the text', () => {
   test("is restored as TypeORM's restore() does it, not created", async () => {
     const { manager } = await pages()
     const before = await manager.findOneByOrFail(Page, { url: 'b' })
+    const deleted = await manager.findOneOrFail(Page, { where: { url: 'a' }, withDeleted: true })
     const { entity, created } = await findOrCreate(manager, Page, { url: 'a', title: 'new' }, { deleted: 'restore' })
     expect(created).toBe(false)
     expect(entity).toBeInstanceOf(Page)
     expect(entity).toMatchObject({ id: 1, title: 'first', deletedAt: null, version: 3 })
-    expect(entity.updatedAt.getTime()).toBeGreaterThan(before.updatedAt.getTime())
+    expect(entity.updatedAt.getTime()).toBeGreaterThan(deleted.updatedAt.getTime())
     expect(await manager.findOneBy(Page, { url: 'a' })).toEqual(entity)
     expect(await findOrCreate(manager, Page, { url: 'b' }, { deleted: 'restore' })).toMatchObject({ entity: before })
+  })
+
+  test.each(['restore', 'throw'] as const)('is not one that the call itself creates deleted: %s', async (deleted) => {
+    const { manager } = await pages()
+    const values = { url: 'c', deletedAt: new Date(0) }
+    expect(await findOrCreate(manager, Page, values, { deleted })).toMatchObject({ created: true, entity: values })
+    const [many] = await findOrCreateMany(manager, Page, [{ ...values, url: 'd' }], { deleted })
+    expect(many).toMatchObject({ created: true, entity: { deletedAt: values.deletedAt } })
   })
 
   test('is no missing row: create is not called for it', async () => {

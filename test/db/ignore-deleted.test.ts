@@ -15,6 +15,7 @@ import {
   QueryFailedError,
   type Relation,
   TableInheritance,
+  Unique,
 } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { literal } from '../../src/sql/identifier'
@@ -443,6 +444,25 @@ describe('an immutable text of a table with soft deletes', () => {
     @DeleteDateColumn() deletedAt!: Date | null
   }
 
+  test('may not move to another scope, neither deleted nor in the statement that restores it', async () => {
+    @Entity('page')
+    class Scoped {
+      @PrimaryGeneratedColumn('identity') id!: number
+      @Column({ type: 'integer' }) tenant!: number
+      @UniqueText({ ignoreDeleted: true, immutable: true, scope: ['tenant'] }) url!: string
+      @DeleteDateColumn() deletedAt!: Date | null
+    }
+    const { manager } = await db.dataSource([Scoped])
+    await manager.save(Scoped, { url: 'a', tenant: 1 })
+    await expect(client.query('update page set tenant = 2')).rejects.toMatchObject({ code: 'UT001' })
+    await manager.softDelete(Scoped, { url: 'a' })
+    for (const change of ['tenant = 2', 'tenant = 2, "deletedAt" = null']) {
+      await expect(client.query(`update page set ${change}`)).rejects.toMatchObject({ code: 'UT001' })
+    }
+    await client.query('update page set tenant = 1, "deletedAt" = null')
+    expect(await manager.countBy(Scoped, { url: 'a', tenant: 1 })).toBe(1)
+  })
+
   test('may be deleted and restored, which is no change of it', async () => {
     const { manager } = await db.dataSource([Fixed])
     const rows = await manager.save(Fixed, [{ url: 'a' }, { url: null }])
@@ -459,6 +479,26 @@ describe('an immutable text of a table with soft deletes', () => {
       await expect(client.query(`update page set ${change}`)).rejects.toMatchObject({ code: 'UT001' })
     }
   })
+})
+
+test('a deferrable constraint of the table hinders no create', async () => {
+  @Entity('page')
+  @Unique(['slug'], { deferrable: 'INITIALLY IMMEDIATE' })
+  class Post {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @UniqueText({ ignoreDeleted: true }) url!: string
+    @Column({ type: 'text', nullable: true }) slug!: string | null
+    @DeleteDateColumn() deletedAt!: Date | null
+  }
+  const { manager } = await db.dataSource([Post])
+  for (const created of [true, false]) {
+    expect(await findOrCreate(manager, Post, { url: 'a', slug: 'a' })).toMatchObject({ created })
+    expect(await findOrCreateMany(manager, Post, [{ url: 'b' }, { url: 'c' }])).toMatchObject([
+      { created },
+      { created },
+    ])
+    expect(await upsertByText(manager, Post, { url: 'd', slug: 'd' })).toMatchObject({ created })
+  }
 })
 
 test('a full chain counts the rows that hold their texts, and refuses to restore one more', async () => {

@@ -15,6 +15,7 @@ import {
 import { beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { DeclarationError, findOrCreate, findOrCreateMany, TextRejectedError, UniqueText } from '../../src'
 import { useDatabase } from '../support/database'
+import { queriesOf } from '../support/queries'
 
 const db = useDatabase()
 
@@ -194,6 +195,13 @@ describe('new objects in relations become rows', () => {
     expect(stored.books.map(({ title }) => title).sort()).toEqual(['Emma', 'Persuasion'])
   })
 
+  test('belong to the object that lists them, whatever they say themselves', async () => {
+    const chapters = [{ heading: 'I', book: { title: 'other' } }]
+    await findOrCreate(manager, Book, { title: 'Emma', chapters }, resolve)
+    expect(await counts()).toMatchObject({ Book: 1, Chapter: 1 })
+    expect(await manager.countBy(Chapter, { book: { title: 'Emma' } })).toBe(1)
+  })
+
   test('a scope may be one of them', async () => {
     const chapter = (): object => ({ heading: 'I', book: { title: 'Emma' } })
     const first = await findOrCreate(manager, Chapter, chapter(), resolve)
@@ -313,6 +321,35 @@ describe('in batches', () => {
     expect(results).toMatchObject([{ created: true }, { created: false }])
   })
 
+  test('one object that is refused in one row is refused in every row', async () => {
+    const author = { name: 'Austen', agent: { name: 'a\0b' } }
+    const inputs = ['a', 'b'].map((title) => ({ title, author }))
+    const results = await findOrCreateMany(manager, Book, inputs, resolve)
+    expect(results).toMatchObject([{ error: { code: 'TEXT_REJECTED' } }, { error: { code: 'TEXT_REJECTED' } }])
+    expect(await counts()).toMatchObject({ Book: 0, Author: 0 })
+  })
+
+  test('a softly deleted row is treated as the call says, also where no row brings an object', async () => {
+    const { entity: book } = await findOrCreate(manager, Book, { title: 'Emma' })
+    await findOrCreate(manager, Chapter, { heading: 'I', book })
+    await manager.softDelete(Chapter, { heading: 'I' })
+    const call = async (deleted: 'restore' | 'throw'): Promise<unknown> =>
+      await findOrCreateMany(
+        manager,
+        Chapter,
+        [
+          { heading: 'II', book },
+          { heading: 'I', book },
+        ],
+        { ...resolve, deleted },
+      )
+    expect(await call('throw')).toMatchObject([
+      { created: true },
+      { error: { code: 'TEXT_TAKEN', taken: [{ row: 1 }] } },
+    ])
+    expect(await call('restore')).toMatchObject([{ created: false }, { created: false, entity: { deletedAt: null } }])
+  })
+
   test('one object in several rows is one row', async () => {
     const publisher = { city: 'London' }
     await findOrCreateMany(
@@ -386,6 +423,7 @@ describe('refused before any SQL', () => {
     ['an array where an object belongs', { author: [{ name: 'x' }] }, /"author" of Book is an array/],
     ['an object where an array belongs', { tags: { name: 'x' } }, /"tags" of Book is an object\. Give an array/],
     ['a key in a list', { tags: [1] }, /"tags" of Book holds number\. Give objects/],
+    ['a list in a list', { tags: [[{ name: 'x' }]] }, /"tags" of Book holds an array/],
     ['null in a list', { tags: [null] }, /"tags" of Book holds null/],
     ['an object of another class', { author: Object.assign(new Tag(), { name: 'x' }) }, /"author" of Book is an instance of Tag/], // prettier-ignore
   ])('%s', async (_, more, message) => {
@@ -405,8 +443,11 @@ describe('refused before any SQL', () => {
   })
 
   test('a nested object without its text', async () => {
-    const call = findOrCreate(manager, Book, { title: 'x', author: { born: 1 } }, resolve)
-    await expect(call).rejects.toBeInstanceOf(TextRejectedError)
+    const sent = await queriesOf(dataSource, async () => {
+      const call = findOrCreate(manager, Book, { title: 'x', author: { born: 1 } }, resolve)
+      await expect(call).rejects.toBeInstanceOf(TextRejectedError)
+    })
+    expect(sent).toEqual([])
     expect(await counts()).toMatchObject({ Book: 0 })
   })
 })

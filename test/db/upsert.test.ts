@@ -426,6 +426,41 @@ describe('skipUpdateIfNoValuesChanged', () => {
     expect(await manager.count(Page)).toBe(1)
   })
 
+  test('in rows that bring different columns compares of each what it brings, in one statement', async () => {
+    const { manager } = dataSource
+    const rows = [
+      { url: 'http://a/', title: 'A' },
+      { url: 'http://b/', visits: 1 },
+      { url: 'http://c/', title: 'C', visits: null },
+    ]
+    await upsertByText(
+      manager,
+      Page,
+      rows.map((row) => ({ title: 'old', visits: 7, ...row })),
+    )
+    const sent = await queriesOf(dataSource, async () => {
+      const results = await upsertByText(manager, Page, rows, options)
+      expect(results.map((result) => rowOf(result).entity.version)).toEqual([1, 1, 1])
+    })
+    expect(sent.filter((sql) => sql.includes('UPDATE'))).toHaveLength(1)
+    const changed = rows.map((row) => ({ ...row, ...('visits' in row ? { visits: 2 } : {}) }))
+    const results = await upsertByText(manager, Page, changed, options)
+    expect(results.map((result) => rowOf(result).entity.version)).toEqual([1, 2, 2])
+  })
+
+  test('compares numbers as they are stored', async () => {
+    const { manager } = await db.dataSource([Rating])
+    const row = { stars: '5', text: 'c', mean: '1.04' }
+    const versions = new Set<string>()
+    for (const rows of [row, [row], row]) {
+      const [result] = [await upsertByText(manager, Rating, rows as never, options)].flat()
+      const stored = await manager.query<[{ xmin: string }]>(`select xmin from rating where text = 'c'`)
+      versions.add(stored[0].xmin)
+      expect(result).toMatchObject({ entity: { mean: '1.0' } })
+    }
+    expect(versions.size).toBe(1)
+  })
+
   test('compares json, which has no equality', async () => {
     const { manager } = dataSource
     const row = { text: 'a', code: 1, extra: { a: 1 } }
@@ -465,6 +500,7 @@ class Rating {
   @Column({ type: 'numeric', precision: 3, scale: 1 }) stars!: string
   @UniqueText({ scope: ['stars'] }) text!: string
   @Column({ type: 'text', nullable: true }) note!: string | null
+  @Column({ type: 'numeric', precision: 3, scale: 1, nullable: true }) mean!: string | null
   @Column({ type: 'text', nullable: true, insert: false }) review!: string | null
   @Column({ type: 'integer', generatedType: 'STORED', asExpression: 'length(text)', nullable: true }) length!: number
 }
@@ -476,7 +512,7 @@ test('a scope that is stored in another form leads to the row all the same', asy
     const result = [await upsertByText(manager, Rating, (note === 'third' ? [rows] : rows) as never)].flat()
     expect(result).toMatchObject([{ created: note === 'first', entity: { stars: '1.0', note, length: 1 } }])
   }
-  expect(await manager.count(Rating)).toBe(1)
+  expect(await manager.countBy(Rating, { text: 'a' })).toBe(1)
   const loaded = await manager.findOneByOrFail(Rating, { text: 'a' })
   loaded.note = 'last'
   expect((await upsertByText(manager, Rating, loaded)).entity).toMatchObject({ note: 'last' })
@@ -486,6 +522,16 @@ test('a scope that is stored in another form leads to the row all the same', asy
   ] as const) {
     const call = upsertByText(manager, Rating, loaded, { update: [property] })
     expect(await rejection(call)).toMatchObject({ message: expect.stringContaining(reason) })
+  }
+})
+
+test('scopes of one batch that are stored alike lead to one row, which the later values change', async () => {
+  const { manager } = await db.dataSource([Rating])
+  const rows = ['3.04', '2.96'].map((stars) => ({ stars, text: 'b', note: stars }))
+  for (const created of [true, false]) {
+    const results = await upsertByText(manager, Rating, rows)
+    expect(results.map((result) => rowOf(result).created)).toEqual([created, false])
+    expect(await manager.findBy(Rating, { text: 'b' })).toMatchObject([{ stars: '3.0', note: '2.96' }])
   }
 })
 

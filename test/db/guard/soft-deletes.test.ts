@@ -72,6 +72,13 @@ describe('a deleted row', () => {
     expect(await rows()).toBe('a1@0! a2@1')
   })
 
+  test('makes no chain of a row that is alone, restored or removed', async () => {
+    await put('a1@0 a3@0!~ b1@0!~')
+    await client.query(`delete from page where url = 'a3'`)
+    await client.query(`update page set "deletedAt" = null where url = 'b1'`)
+    expect(await rows()).toBe('a1@0 b1@0')
+  })
+
   test('is restored by an upsert that meets it by another key', async () => {
     await put('a1@0 a2@0~')
     const upsert = `insert into page (id, url) values (2, 'a2')
