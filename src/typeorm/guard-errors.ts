@@ -1,5 +1,6 @@
 import { ChainLimitError, ImmutableTextError } from '../errors'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
+import { declarationsOn } from './refused-text'
 import type { Declaration } from './registry'
 
 /**
@@ -12,11 +13,12 @@ export function guardError(
   error: unknown,
   declarations: readonly Declaration[],
 ): ChainLimitError | ImmutableTextError | undefined {
-  const { code, constraint, table: name } = serverError(error) ?? {}
-  const named = declarations.filter(({ table }) => table.index === constraint)
+  const refused = serverError(error)
+  const named = declarations.filter(({ table }) => table.index === refused?.constraint)
   // Of a partition, the table has another name.
-  const declaration = named.find(({ table }) => table.table === name) ?? named[0]
+  const declaration = (refused && declarationsOn(refused, named)[0]) ?? named[0]
   if (!declaration) return undefined
+  const code = refused?.code
   if (code === SQLSTATE.chainLimit) return new ChainLimitError(declaration.name, error)
   return code === SQLSTATE.immutableText ? new ImmutableTextError(declaration.name, error) : undefined
 }

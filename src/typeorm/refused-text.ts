@@ -19,12 +19,21 @@ export const declarationsIn = ({ entityMetadatas }: DataSource): readonly Declar
   ...new Set(entityMetadatas.flatMap(tableDeclarations)),
 ]
 
+/** Those of the table that an error names: of several tables of that name, the one in its schema. */
+export function declarationsOn(
+  { table: name, schema }: { readonly table?: string; readonly schema?: string },
+  declarations: readonly Declaration[],
+): readonly Declaration[] {
+  const named = declarations.filter(({ table }) => table.table === name && isSchema(table.schema, schema))
+  const exact = named.filter(({ table }) => table.schema === schema)
+  return exact.length > 0 ? exact : named
+}
+
 /** The declaration that refused, by the name of its index; of an index that was renamed, by its columns. */
 export function refusedText(error: Error, declarations: readonly Declaration[]): RefusedText | undefined {
   const refused = serverError(error)
   if (refused?.code !== SQLSTATE.uniqueViolation) return undefined
-  const { table: name, schema } = refused
-  const ofTable = declarations.filter(({ table }) => table.table === name && isSchema(table.schema, schema))
+  const ofTable = declarationsOn(refused, declarations)
   const declaration =
     ofTable.find(({ table }) => table.index === refused.constraint) ??
     ofTable.find(({ table }) => refusedPlace(table, refused.detail) !== undefined)
@@ -44,9 +53,8 @@ export async function refusedPartition(
   const mayBe = ({ table: one }: Declaration): boolean => refusedPlace(one, detail) !== undefined
   if (code !== SQLSTATE.uniqueViolation || !declarations.some(mayBe)) return undefined
   const [root] = await query(PARTITION_ROOT, [schema, table])
-  const found = declarations.find(
-    (one) => mayBe(one) && one.table.table === root?.['table'] && isSchema(one.table.schema, String(root['schema'])),
-  )
+  const { schema: ofRoot, table: named } = root ?? {}
+  const [found] = declarationsOn({ table: String(named), schema: String(ofRoot) }, declarations.filter(mayBe))
   return found && { declaration: found, error }
 }
 

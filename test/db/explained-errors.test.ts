@@ -26,6 +26,7 @@ import { untilBlocked } from '../support/blocked'
 import { useDatabase } from '../support/database'
 import { oneHash } from '../support/digests'
 import { rejection } from '../support/ledger'
+import { queriesOf } from '../support/queries'
 
 @Entity()
 class Page {
@@ -177,6 +178,58 @@ describe("a text that is taken, in TypeORM's own calls", () => {
       expect(error.taken).toEqual([{ ...page, id: { id: 1 } }])
       expect(await one.count(Page)).toBe(1)
     })
+  })
+
+  test('nothing is asked while the transaction takes no query, and the holder once', async () => {
+    await manager.insert(Page, { url: 'http://1.example' })
+    const sent = await queriesOf(dataSource, async () => {
+      const runner = dataSource.createQueryRunner()
+      try {
+        await runner.query('begin')
+        await taken(runner.manager.insert(Page, { url: 'http://1.example' }))
+        await runner.query('rollback')
+        await runner.query('select 1')
+      } finally {
+        await runner.release()
+      }
+    })
+    expect(sent.map((sql) => sql.split(' ')[0])).toEqual(['begin', 'INSERT', 'rollback', 'SELECT', 'select'])
+  })
+
+  test('a table of another schema has its own property and its own holders', async () => {
+    @Entity({ name: 'twin' })
+    class Twin {
+      @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+      @UniqueText({ name: 'text', immutable: true, indexName: 'twin_text' }) own!: string
+    }
+    @Entity({ name: 'twin', schema: 'left' })
+    class Left {
+      @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+      @UniqueText({ name: 'text', immutable: true, indexName: 'twin_text' }) left!: string
+    }
+    @Entity({ name: 'twin', schema: 'right' })
+    class Right {
+      @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+      @UniqueText({ name: 'text', immutable: true, indexName: 'twin_text' }) right!: string
+    }
+    await client.query('create schema "left"; create schema "right"')
+    const twins = await db.dataSource([Twin, Left, Right])
+    await twins.manager.insert(Left, [{ left: 'a' }, { left: 'x' }])
+    await twins.manager.insert(Right, [{ right: 'x' }, { right: 'b' }])
+    expect((await taken(twins.manager.insert(Left, { left: 'x' }))).taken).toEqual([
+      { entity: 'Left', property: 'left', id: { id: 2 }, row: 0 },
+    ])
+    expect((await taken(twins.manager.insert(Right, { right: 'x' }))).taken).toEqual([
+      { entity: 'Right', property: 'right', id: { id: 1 }, row: 0 },
+    ])
+    await twins.manager.insert(Twin, { own: 'x' })
+    expect((await taken(twins.manager.insert(Twin, { own: 'x' }))).taken).toMatchObject([{ entity: 'Twin' }])
+    const [own, left, right] = [
+      await rejection(twins.manager.update(Twin, 1, { own: 'c' })),
+      await rejection(twins.manager.update(Left, 1, { left: 'c' })),
+      await rejection(twins.manager.update(Right, 1, { right: 'c' })),
+    ]
+    expect([own, left, right]).toMatchObject([{ property: 'own' }, { property: 'left' }, { property: 'right' }])
   })
 
   test('a row of the same transaction holds it no longer when that is rolled back', async () => {
