@@ -424,6 +424,28 @@ describe('the index', () => {
     }
   })
 
+  test('and a text that no live row holds is not found by textCondition, whatever the query reads', async () => {
+    const { manager } = await db.dataSource([Page, Link])
+    const page = await manager.save(Page, { url: 'a' })
+    await manager.save(Link, { page })
+    const condition = textCondition(manager, Page, 'p', { url: 'a' })
+    const count = async (): Promise<readonly number[]> => [
+      await manager
+        .createQueryBuilder(Page, 'p')
+        .withDeleted()
+        .where(...condition)
+        .getCount(),
+      await manager
+        .createQueryBuilder(Link, 'l')
+        .withDeleted()
+        .innerJoin('l.page', 'p', ...condition)
+        .getCount(),
+    ]
+    expect(await count()).toEqual([1, 1])
+    await manager.softDelete(Page, { url: 'a' })
+    expect(await count()).toEqual([0, 0])
+  })
+
   test('is no hindrance to conditions that mean deleted rows too: their hash is that of their text', async () => {
     const { manager } = await db.dataSource([Page])
     await manager.save(Page, { url: 'a' })

@@ -28,6 +28,7 @@ import {
 } from '../../src'
 import { useDatabase } from '../support/database'
 import { rejection } from '../support/ledger'
+import { queriesOf } from '../support/queries'
 
 const db = useDatabase()
 
@@ -254,6 +255,29 @@ test('many rows, with a key of two columns, take one statement more', async () =
   expect(results.map((result) => ('error' in result ? result : result.entity.origin?.name))).toEqual(
     inputs.map((_, index) => (index === 30 ? 'Chad' : countries[index % 2]?.name)),
   )
+})
+
+test('more rows than one statement asks for have their relations, each of them', async () => {
+  const country = await manager.save(manager.create(Country, { name: 'Chad' }))
+  const inputs = Array.from({ length: 2_100 }, (_, index) => ({ name: `${index}`, country }))
+  const results = await findOrCreateMany(manager, Author, inputs)
+  const names = results.map((result) => ('error' in result ? result : result.entity.country?.name))
+  expect(new Set(names)).toEqual(new Set(['Chad']))
+})
+
+test('the load strategy of the DataSource counts where the call names none', async () => {
+  const other = await db.dataSource([Country, Author, Tag, Page, Item, Animal, Dog], {
+    synchronize: false,
+    relationLoadStrategy: 'query',
+  })
+  await manager.insert(Author, { name: 'Ann' })
+  const load = async (options: object): Promise<number> =>
+    (await queriesOf(other, () => findOneByText(other.manager, Author, { name: 'Ann' }, options))).length
+  const relations = { pages: true }
+  await load({ relations })
+  const byQueries = await load({ relations, relationLoadStrategy: 'query' })
+  expect(await load({ relations })).toBe(byQueries)
+  expect(await load({ relations, relationLoadStrategy: 'join' })).toBeLessThan(byQueries)
 })
 
 test('a row that is softly deleted has its relations, as with withDeleted', async () => {

@@ -162,6 +162,27 @@ test("the entity's own text is not found: saving it twice fails, as with save", 
   expect(await manager.find(Page)).toMatchObject([{ title: 'kept' }])
 })
 
+test('an object with its key is the row of that key, whose text changes as with save, or is refused', async () => {
+  const { entity: a } = await findOrCreate(manager, Page, { url: 'a', title: 'A' })
+  const { entity: b } = await findOrCreate(manager, Page, { url: 'b', title: 'B' })
+  const refused = await rejection(saveFindingTexts(manager, Link, { page: { id: b.id, url: 'a' } }))
+  expect(refused).toMatchObject({ driverError: { code: '23505' } })
+  await saveFindingTexts(manager, Link, { page: { id: b.id, url: 'c' } })
+  expect(await manager.find(Page, { order: { id: 'asc' } })).toMatchObject([
+    { id: a.id, url: 'a', title: 'A' },
+    { id: b.id, url: 'c', title: 'B' },
+  ])
+  expect(await manager.count(Link)).toBe(1)
+})
+
+test('an entity of the call that another one brings is saved as it is', async () => {
+  await findOrCreate(manager, Page, { url: 'a', title: 'kept' })
+  const page = Object.assign(new Page(), { url: 'a', title: 'lost' })
+  page.links = [Object.assign(new Link(), { page })]
+  expect(await rejection(saveFindingTexts(manager, Page, page))).toMatchObject({ driverError: { code: '23505' } })
+  expect(await manager.find(Page)).toMatchObject([{ title: 'kept' }])
+})
+
 test('instances, which stay the ones that were given', async () => {
   await findOrCreate(manager, Page, { url: 'a' })
   const page = Object.assign(new Page(), { url: 'a' })

@@ -180,6 +180,43 @@ test("a property that the user's own transformer makes holds what is stored, and
   expect(linked.url).toEqual(new Link('http://b/'))
 })
 
+test("several transformers of the user's own are undone in turn", async () => {
+  const marked = (mark: string): ValueTransformer => ({
+    to: (value: unknown) => (typeof value === 'string' ? `${mark}${value}` : value),
+    from: (value: unknown) => (typeof value === 'string' ? value.slice(mark.length) : value),
+  })
+  @Entity({ name: 'wrapped' })
+  class Wrapped {
+    @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+    @Column({ type: 'text', transformer: [marked('b'), marked('aaa')] })
+    @UniqueText({ normalize: trim() })
+    text!: string
+  }
+  const wrapped = (await db.dataSource([Wrapped])).getRepository(Wrapped)
+  const entity = await wrapped.save({ text: 'x ' })
+  expect(entity.text).toBe('x')
+  expect(await wrapped.findOneBy({ text: 'x' })).toEqual(entity)
+  entity.text = 'y '
+  expect(await wrapped.save(entity)).toMatchObject({ text: 'y' })
+})
+
+test('an immutable text that was NULL may still be given by save, and nothing else', async () => {
+  @Entity({ name: 'later' })
+  class Later {
+    @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+    @UniqueText({ immutable: true, nullable: true }) text!: string | null
+  }
+  const later = (await db.dataSource([Later])).getRepository(Later)
+  const entity = await later.save({ text: null as string | null })
+  entity.text = 'a'
+  await later.save(entity)
+  expect(await later.countBy({ text: 'a' })).toBe(1)
+  for (const text of ['b', null]) {
+    entity.text = text
+    expect(await rejection(later.save(entity))).toMatchObject({ code: 'IMMUTABLE_TEXT' })
+  }
+})
+
 test('a text in an embedded is put back where it is', async () => {
   const houses = dataSource.getRepository(House)
   const address = { street: ' Main ' }
