@@ -98,8 +98,8 @@ function declareOnProperty(target: Function, property: unknown, options: UniqueT
   if (storage.columns.some((column) => isHere(column) && TEXT_MARK in column)) {
     throw new DeclarationError(`@UniqueText on ${target.name}.${property}: it is declared twice. Remove one of them.`)
   }
-  // TypeORM takes the first column of a property, and decorators run from the bottom up: so ours says what the user's
-  // @Column says, whichever was first.
+  // TypeORM takes the first column of a property, and decorators run from the bottom up: so ours comes first, wherever
+  // the user's @Column stands, and says what that says.
   const args: (typeof storage.columns)[number] & { readonly [TEXT_MARK]: true } = {
     [TEXT_MARK]: true,
     target,
@@ -113,7 +113,8 @@ function declareOnProperty(target: Function, property: unknown, options: UniqueT
   }
   const other = (): (typeof storage.columns)[number] | undefined =>
     storage.columns.find((column) => column !== args && isHere(column))
-  storage.columns.push(args)
+  const before = storage.columns.findIndex(isHere)
+  storage.columns.splice(before === -1 ? storage.columns.length : before, 0, args)
   declareHidden(target, raw)
 }
 

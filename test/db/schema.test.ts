@@ -117,6 +117,24 @@ describe.each([
   })
 })
 
+test('name and nullable hold in either order of the decorators', async () => {
+  @Entity()
+  class Ordered {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @UniqueText({ name: 'given', nullable: true }) @Column({ type: 'varchar' }) above!: string | null
+    @Column({ type: 'varchar' }) @UniqueText({ name: 'other', nullable: true }) below!: string | null
+    @UniqueText({ nullable: false }) @Column({ type: 'text', nullable: true }) needed!: string
+  }
+  const dataSource = await db.dataSource([Ordered])
+  const columns = dataSource.getMetadata(Ordered).columns.filter(({ isVirtual, isPrimary }) => !isVirtual && !isPrimary)
+  expect(columns.map(({ databaseName, isNullable, type }) => [databaseName, isNullable, type])).toEqual([
+    ['given', true, 'varchar'],
+    ['other', true, 'varchar'],
+    ['needed', false, 'text'],
+  ])
+  await dataSource.getRepository(Ordered).insert({ above: null, below: null, needed: 'text' })
+})
+
 test('save and insert leave the stored text and no hidden column on the entity', async () => {
   const dataSource = await db.dataSource([FirstThing], { dropSchema: true })
   const repository = dataSource.getRepository(FirstThing)
