@@ -13,7 +13,17 @@ export function textColumn(metadata: EntityMetadata, property: string, where: st
   if (!TEXT_TYPES.has(column.type) || column.isArray) {
     throw new DeclarationError(`@UniqueText on ${where}: "${property}" must be of type text or varchar.`)
   }
+  refuseGenerated(column, where)
   return column
+}
+
+/** The guard acts before a row is written, and Postgres computes the column after that. */
+function refuseGenerated({ generatedType, propertyPath }: ColumnMetadata, where: string): void {
+  if (generatedType === undefined) return
+  throw new DeclarationError(
+    `@UniqueText on ${where}: "${propertyPath}" is a generated column (asExpression), and the guard needs its value ` +
+      `before Postgres computes it. Make it a plain @Column, and set it where you write the row.`,
+  )
 }
 
 const NO_STRINGS: ReadonlySet<unknown> = new Set([Number, BigInt, Boolean, Date, Array])
@@ -60,7 +70,9 @@ export function scopeColumns(metadata: EntityMetadata, property: string, where: 
       `@UniqueText on ${where}: the scope names "${property}", but there is no such column. Correct the name, or add a @Column.`,
     )
   }
-  for (const { isNullable, type } of columns) {
+  for (const scope of columns) {
+    const { isNullable, type } = scope
+    refuseGenerated(scope, where)
     // NULLs are never equal in a unique index, so two rows without a scope could hold one text.
     if (isNullable) {
       const remedy = relation

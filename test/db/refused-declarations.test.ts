@@ -263,6 +263,25 @@ test('a foreign key that refers to the text, which would need another unique ind
   await expect(initialise(Page, Other)).rejects.toBeInstanceOf(DeclarationError)
 })
 
+test('a generated column is refused as a text, and in a scope', async () => {
+  const generated = { generatedType: 'STORED', asExpression: 'lower(name)' } as const
+  @Entity()
+  class Text {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @Column({ type: 'text' }) name!: string
+    @UniqueText() @Column({ type: 'text', ...generated }) lower!: string
+  }
+  await expect(initialise(Text)).rejects.toThrow('"lower" is a generated column (asExpression), and the guard needs')
+  @Entity()
+  class Scope {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @Column({ type: 'text' }) name!: string
+    @Column({ type: 'text', ...generated }) lower!: string
+    @UniqueText({ scope: ['lower'] }) text!: string
+  }
+  await expect(initialise(Scope)).rejects.toThrow(DeclarationError)
+})
+
 test('another btree over the text of a class in single table inheritance is refused', async () => {
   @Entity()
   @TableInheritance({ column: { type: 'text', name: 'type' } })
