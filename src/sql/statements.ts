@@ -131,9 +131,11 @@ export function doNothing({ table, deferrable }: RowShape): string {
   return `ON CONFLICT${target} DO NOTHING`
 }
 
+/** @param more a further column */
 export const selectFound = (
   shape: RowShape,
-): string => `SELECT ${listed(rowHead(CREATED.no, shape, 't'), selectList(shape, 't'))}
+  more?: string,
+): string => `SELECT ${listed(rowHead(CREATED.no, shape, 't'), selectList(shape, 't'))}${more ? `,\n    ${more}` : ''}
   FROM ${tableName(shape.table)} AS t
   WHERE ${[holdsText(shape, keyParameter(shape)), ...isLive(shape.table, 't'), anyNumber(shape.table)].join('\n    AND ')}`
 

@@ -57,23 +57,26 @@ export interface UpdateShape {
  */
 export function upsertStatement(shape: RowShape, update: UpdateShape, orInsert: boolean): Statement<StoredRow> {
   const value = (name: string): string => parameter(insertColumns(shape).indexOf(name))
-  const changed = update.skipUnchanged ? `\n    AND (${changes(shape, update, value)})` : ''
+  // Asked of the row once it is locked: the update would look at what the snapshot has, and skip what others change.
+  const [changed, ifChanged] = update.skipUnchanged
+    ? [`(${changes(shape, update, value)}) AS changed`, ' AND pg_catalog.bool_and(changed)']
+    : [undefined, '']
   return named(
     `WITH found AS (
-  ${selectFound(shape)}
+  ${selectFound(shape, changed)}
   LIMIT 2
   FOR NO KEY UPDATE
 ), updated AS (
   UPDATE ${tableName(shape.table)} AS t
   SET ${assignments(update, (name) => written(shape, name, value(name)))}
-  FROM (SELECT FROM found HAVING pg_catalog.count(*) = 1) AS f
-  WHERE ${isTheRow(shape, keyParameter(shape))}${ofClass(update)}${changed}
+  FROM (SELECT FROM found HAVING pg_catalog.count(*) = 1${ifChanged}) AS f
+  WHERE ${isTheRow(shape, keyParameter(shape))}${ofClass(update)}
   RETURNING ${listed(rowHead(CREATED.no, shape, 't'), selectList(shape, 't'))}
 )${orInsert ? `, ${created(shape)}` : ''}
 SELECT * FROM updated${orInsert ? '\nUNION ALL\nSELECT * FROM created' : ''}
 UNION ALL
 -- Locked, and yet not updated: it is as it should be, or a trigger of the table keeps it as it is.
-SELECT * FROM found WHERE NOT EXISTS (SELECT FROM updated)`,
+SELECT ${update.skipUnchanged ? columnNames(shape).join(', ') : '*'} FROM found WHERE NOT EXISTS (SELECT FROM updated)`,
     parseStoredRow,
   )
 }
@@ -144,11 +147,17 @@ function firstCreated(shape: BatchShape): string {
   return `SELECT * FROM (\n${selectCreated(shape)}\n) AS c WHERE c.created`
 }
 
-function unchanged({ select }: BatchShape): string {
-  const columns = ['ordinal', 'created', 'hash_number', ...select.map((_, index) => `s${index}`)]
+/** Of a stored row in a select list. */
+const columnNames = ({ select }: RowShape): string[] => [
+  'created',
+  'hash_number',
+  ...select.map((_, index) => `s${index}`),
+]
+
+function unchanged(shape: BatchShape): string {
   return `
 UNION ALL
-SELECT ${columns.map((name) => `f.${name}`).join(', ')}
+SELECT ${['ordinal', ...columnNames(shape)].map((name) => `f.${name}`).join(', ')}
 FROM found AS f
 JOIN one AS o ON o.ordinal = f.ordinal
 WHERE NOT o.changed`

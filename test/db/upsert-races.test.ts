@@ -263,6 +263,27 @@ test('a row that gets a text of another hash between look-up and update is left 
   }
 })
 
+test('an upsert that skips what does not change looks at what others have changed meanwhile', async () => {
+  const { manager } = dataSource
+  const options = { skipUpdateIfNoValuesChanged: true }
+  for (const rows of [row, [row]]) {
+    await dataSource.query(`TRUNCATE word; INSERT INTO word (text, note, version) VALUES ('a', 'new', 1)`)
+    await other.query(`BEGIN; UPDATE word SET note = 'theirs'`)
+    const waiting = upsertByText(manager, Word, rows as never, options)
+    await untilBlocked(observer)
+    await other.query('COMMIT')
+    expect([await waiting].flat()).toMatchObject([{ created: false, entity: { note: 'new', version: 2 } }])
+    expect(await stored()).toMatchObject([{ note: 'new', version: 2 }])
+    // And leaves alone what they made equal.
+    await other.query(`UPDATE word SET note = 'old'; BEGIN; UPDATE word SET note = 'new'`)
+    const skipping = upsertByText(manager, Word, rows as never, options)
+    await untilBlocked(observer)
+    await other.query('COMMIT')
+    expect([await skipping].flat()).toMatchObject([{ created: false, entity: { note: 'new', version: 2 } }])
+    expect(await stored()).toMatchObject([{ note: 'new', version: 2 }])
+  }
+})
+
 test('two upserts that meet in many rows wait for each other, and do not deadlock', async () => {
   const texts = Array.from({ length: 50 }, (_, index) => `text ${index}`)
   await upsertByText(

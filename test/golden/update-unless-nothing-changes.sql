@@ -1,5 +1,7 @@
 WITH found AS (
-  SELECT NULL::bool AS created, t."urlHashNumber" AS hash_number, t."id" AS s0, t."url" AS s1, t."title" AS s2
+  SELECT NULL::bool AS created, t."urlHashNumber" AS hash_number, t."id" AS s0, t."url" AS s1, t."title" AS s2,
+    (t."title"::pg_catalog.text COLLATE "C"
+        IS DISTINCT FROM ($3::character varying)::pg_catalog.text) AS changed
   FROM "page" AS t
   WHERE t."urlHash" = $2
     AND t."url"::pg_catalog.text COLLATE "C"
@@ -12,23 +14,23 @@ WITH found AS (
   SET "title" = $3,
     "changed" = CURRENT_TIMESTAMP,
     "version" = t."version" + 1
-  FROM (SELECT FROM found HAVING pg_catalog.count(*) = 1) AS f
+  FROM (SELECT FROM found HAVING pg_catalog.count(*) = 1 AND pg_catalog.bool_and(changed)) AS f
   WHERE t."urlHash" = $2
     AND t."url"::pg_catalog.text COLLATE "C"
         IS NOT DISTINCT FROM $1::pg_catalog.text
     AND t."urlHashNumber" BETWEEN -2147483648 AND 2147483647
     AND t."type"::pg_catalog.text IN ('it''s')
-    AND (t."title"::pg_catalog.text COLLATE "C"
-        IS DISTINCT FROM ($3::character varying)::pg_catalog.text)
   RETURNING NULL::bool AS created, t."urlHashNumber" AS hash_number, t."id" AS s0, t."url" AS s1, t."title" AS s2
 )
 SELECT * FROM updated
 UNION ALL
 -- Locked, and yet not updated: it is as it should be, or a trigger of the table keeps it as it is.
-SELECT * FROM found WHERE NOT EXISTS (SELECT FROM updated);
+SELECT created, hash_number, s0, s1, s2 FROM found WHERE NOT EXISTS (SELECT FROM updated);
 
 WITH found AS (
-  SELECT NULL::bool AS created, t."urlHashNumber" AS hash_number, t."id" AS s0
+  SELECT NULL::bool AS created, t."urlHashNumber" AS hash_number, t."id" AS s0,
+    (t."title"::pg_catalog.text COLLATE "C"
+        IS DISTINCT FROM ($5::character varying)::pg_catalog.text) AS changed
   FROM "My ""Schema"""."page" AS t
   WHERE t."site" OPERATOR(pg_catalog.=) pg_catalog.round($1::numeric, 2)
     AND t."urlHash" = $4
@@ -44,7 +46,7 @@ WITH found AS (
   SET "title" = $5,
     "changed" = CURRENT_TIMESTAMP,
     "version" = t."version" + 1
-  FROM (SELECT FROM found HAVING pg_catalog.count(*) = 1) AS f
+  FROM (SELECT FROM found HAVING pg_catalog.count(*) = 1 AND pg_catalog.bool_and(changed)) AS f
   WHERE t."site" OPERATOR(pg_catalog.=) pg_catalog.round($1::numeric, 2)
     AND t."urlHash" = $4
     AND t."path"::pg_catalog.text COLLATE "C"
@@ -53,11 +55,9 @@ WITH found AS (
         IS NOT DISTINCT FROM $3::pg_catalog.text
     AND t."urlHashNumber" BETWEEN -2147483648 AND 2147483647
     AND t."type"::pg_catalog.text IN ('it''s')
-    AND (t."title"::pg_catalog.text COLLATE "C"
-        IS DISTINCT FROM ($5::character varying)::pg_catalog.text)
   RETURNING NULL::bool AS created, t."urlHashNumber" AS hash_number, t."id" AS s0
 )
 SELECT * FROM updated
 UNION ALL
 -- Locked, and yet not updated: it is as it should be, or a trigger of the table keeps it as it is.
-SELECT * FROM found WHERE NOT EXISTS (SELECT FROM updated);
+SELECT created, hash_number, s0 FROM found WHERE NOT EXISTS (SELECT FROM updated);

@@ -27,7 +27,7 @@ export async function createOnly(clients: readonly Client[]): Promise<void> {
   if (!first) return
   const { journal, subjects, raw } = first
   do {
-    for (const { relation } of subjects) await raw.query(`TRUNCATE ${relation}`)
+    for (const { relation } of subjects) await raw.query(`TRUNCATE ${relation} CASCADE`)
     const claims: Claims = new Map(subjects.map((subject) => [subject, []]))
     await Promise.all(
       clients.map(async (client) => {

@@ -1,6 +1,6 @@
 import { DataSource } from 'typeorm'
 import { findOneByText } from '../../src'
-import { StressPage, StressScoped, StressSoft } from './entities'
+import { StressLink, StressPage, StressScoped, StressSoft } from './entities'
 import { WRITERS } from './trouble'
 import { type Level, LEVELS } from '../support/sessions'
 
@@ -29,7 +29,7 @@ export async function openDataSources(url: string, poolSize: number): Promise<Re
       url,
       poolSize,
       applicationName: WRITERS,
-      entities: [StressPage, StressScoped, StressSoft],
+      entities: [StressPage, StressScoped, StressSoft, StressLink],
       synchronize: opened.length === 0,
       // What an earlier run left, perhaps a guard with a part taken out, would be taken for whole.
       dropSchema: opened.length === 0,
@@ -39,6 +39,7 @@ export async function openDataSources(url: string, poolSize: number): Promise<Re
     await findOneByText(dataSource.manager, StressPage, { text: 'none' })
     await findOneByText(dataSource.manager, StressScoped, { text: 'none', tenant: 1 })
     await findOneByText(dataSource.manager, StressSoft, { text: 'none' })
+    await findOneByText(dataSource.manager, StressLink, { text: 'none' })
   }
   const [committed, repeatable, serializable] = opened
   if (!committed || !repeatable || !serializable) throw new TypeError('There is one DataSource for each level.')

@@ -1,5 +1,5 @@
 import 'reflect-metadata'
-import { Column, DeleteDateColumn, Entity, PrimaryGeneratedColumn } from 'typeorm'
+import { Column, DeleteDateColumn, Entity, ManyToOne, PrimaryGeneratedColumn } from 'typeorm'
 import { UniqueText } from '../../src'
 import { trim } from '../../src/text'
 import { fewHashes } from '../support/digests'
@@ -30,5 +30,14 @@ export class StressSoft {
   @DeleteDateColumn() deletedAt!: Date | null
 }
 
-/** All, as what the actions see. */
+/** Refers to a page; a row that is deleted softly holds its text. */
+@Entity('stress link')
+export class StressLink {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText({ digest: fewHashes(4) }) text!: string
+  @ManyToOne(() => StressPage, { nullable: true, cascade: true, onDelete: 'CASCADE' }) page!: StressPage | null
+  @DeleteDateColumn() deletedAt!: Date | null
+}
+
+/** All that every action writes to, as what it sees. */
 export type StressEntity = StressPage | StressScoped | StressSoft

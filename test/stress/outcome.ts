@@ -21,6 +21,7 @@ const EXPECTED_OF_OPERATIONS = new Set([...EXPECTED_OF_ALL, 'TRANSACTION_ABORTED
 
 export function isExpected({ name, expected = [] }: Pick<Action, 'name' | 'expected'>, outcome: string): boolean {
   if (expected.includes(outcome)) return true
-  if (!/^(?:find|upsertByText)/.test(name)) return EXPECTED_OF_WRITERS.has(outcome)
+  if (!/^(?:find|upsertByText|insertOrFail|updateOrFail|saveFindingTexts)/.test(name))
+    return EXPECTED_OF_WRITERS.has(outcome)
   return EXPECTED_OF_OPERATIONS.has(outcome)
 }

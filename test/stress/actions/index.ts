@@ -1,7 +1,9 @@
 import type { Action } from '../action'
+import { allOrNothingActions } from './all-or-nothing'
 import { combinedActions } from './combined'
 import { findOrCreateActions } from './find-or-create'
 import { insertActions } from './insert'
+import { nestedActions } from './nested'
 import { removeActions } from './remove'
 import { softActions } from './soft'
 import { typeormActions } from './typeorm'
@@ -12,6 +14,8 @@ import { upsertActions } from './upsert'
 export const ACTIONS: readonly Action[] = [
   ...findOrCreateActions,
   ...upsertActions,
+  ...allOrNothingActions,
+  ...nestedActions,
   ...typeormActions,
   ...insertActions,
   ...updateActions,

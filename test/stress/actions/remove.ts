@@ -49,7 +49,7 @@ export const removeActions: readonly Action[] = [
     (subject, random) =>
       `${from(subject)} WHERE ${inChain(subject, anyKey(subject, random))} AND NOT ${isAnchor(subject)}`,
   ),
-  statement('TRUNCATE', 0.1, ({ relation }) => `TRUNCATE ${relation}`),
+  statement('TRUNCATE', 0.1, ({ relation }) => `TRUNCATE ${relation} CASCADE`),
   {
     name: 'DELETE, then INSERT again',
     weight: 2,
