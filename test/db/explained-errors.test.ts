@@ -141,6 +141,29 @@ describe("a text that is taken, in TypeORM's own calls", () => {
     await manager.save(Account, { ...again, active: false })
   })
 
+  test('a scope whose one value looks like two', async () => {
+    @Entity({ name: 'shelf' })
+    class Shelf {
+      @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+      @Column({ type: 'text' }) place!: string
+      @UniqueText({ scope: ['place'] }) text!: string
+    }
+    const shelves = (await db.dataSource([Shelf])).manager
+    await shelves.insert(Shelf, { place: 'left, top', text: 'a' })
+    expect((await taken(shelves.insert(Shelf, { place: 'left, top', text: 'a' }))).taken).toMatchObject([
+      { id: { id: 1 } },
+    ])
+  })
+
+  test('a text that is given twice has its holder, and one of two with equal hashes has none that could be wrong', async () => {
+    await manager.insert(Page, { url: 'http://1.example' })
+    const twice = manager.insert(Page, [{ url: 'http://1.example' }, { url: 'http://1.example' }])
+    expect((await taken(twice)).taken).toEqual([{ ...page, id: { id: 1 } }])
+    await manager.insert(Crowded, { text: 'a' })
+    const either = await taken(manager.insert(Crowded, [{ text: 'c' }, { text: 'a' }]))
+    expect(either.taken).toMatchObject([{ entity: 'Crowded', id: undefined }])
+  })
+
   test('a holder is not named where two values of the scope cannot be told apart', async () => {
     const account = { tenant: 't', owner: { name: 'a, true' }, active: true, handle: 'h' }
     await manager.save(Account, { ...account, number: '1' })

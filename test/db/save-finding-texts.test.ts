@@ -250,6 +250,24 @@ test('if it fails, the objects are as they were, and the transaction goes on', a
   expect([await manager.count(Link), await manager.count(Tag)]).toEqual([0, 1])
 })
 
+test('if it fails, an object that was changed twice is as it was first', async () => {
+  const section = (path: string): { path: string; site: { host: string } } => ({ path, site: { host: 'h' } })
+  await saveFindingTexts(manager, Citation, [{ section: section('a') }, { section: section('b') }])
+  const given = [
+    { section: section('a') },
+    { section: section('b') },
+    { section: { path: 'c', site: { host: 'a\0b' } } },
+  ]
+  const sites = given.map((one) => one.section.site)
+  const before = structuredClone(given)
+  await rejection(saveFindingTexts(manager, Citation, given))
+  const bad = [...given.slice(0, 2), { id: 'none' as unknown as number, section: section('b') }]
+  expect(await rejection(saveFindingTexts(manager, Citation, bad))).toBeInstanceOf(QueryFailedError)
+  expect(given).toEqual(before)
+  expect(given.map((one) => one.section.site)).toEqual(sites)
+  for (const [index, { section: one }] of given.entries()) expect(one.site).toBe(sites[index])
+})
+
 test('in a transaction that was begun by SQL', async () => {
   const runner = dataSource.createQueryRunner()
   try {
