@@ -553,7 +553,8 @@ test('a text that two rows hold, since the guard was off, is updated in neither'
       `insert into coded (text, code, "textHash", "textHashNumber") select text, 2, "textHash", 1 from coded`,
     )
   })
-  for (const options of [{}, { skipUpdateIfNoValuesChanged: true }]) {
+  for (const skipUpdateIfNoValuesChanged of [false, true]) {
+    const options = { update: ['extra'], skipUpdateIfNoValuesChanged } as const
     const one = upsertByText(manager, Coded, { text: 'a', code: 3, extra: 'new' }, options)
     expect(await rejection(one)).toBeInstanceOf(DuplicateTextError)
     const [many] = await upsertByText(manager, Coded, [{ text: 'a', code: 3, extra: 'new' }], options)
