@@ -40,13 +40,17 @@ const DEFAULTS: DataSourceSettings = { prepare: true, tenantsBySearchPath: false
  *
  * @returns the same DataSource
  * @throws UnsupportedDatabaseError if it is not of type `postgres`
- * @throws DeclarationError if it is initialised already, and for an option that does not exist
+ * @throws DeclarationError if it is none, or is initialised already, and for an option that does not exist
  * @example
  * ```ts
  * export default withUniqueText(new DataSource({ type: 'postgres', url, entities: [Page] }), { prepare: false })
  * ```
  */
 export function withUniqueText<T extends DataSource>(dataSource: T, options: UniqueTextDataSourceOptions = {}): T {
+  const given = dataSource as Partial<DataSource> | null | undefined
+  if (given?.driver === undefined) {
+    throw new DeclarationError('withUniqueText(): expected a DataSource. Pass `new DataSource(options)`.')
+  }
   const settings = toSettings(options, registry.settings.get(dataSource))
   requirePostgres(dataSource, 'typeorm-unique-text')
   if (dataSource.isInitialized) {

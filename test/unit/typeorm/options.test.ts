@@ -104,6 +104,12 @@ test.each([
   expect(() => withUniqueText(dataSource, options as UniqueTextDataSourceOptions)).toThrow(message)
 })
 
+test.each([[{ type: 'postgres' }], [undefined], [null]])('withUniqueText asks for a DataSource, not %o', (given) => {
+  const call = (): unknown => withUniqueText(given as unknown as DataSource)
+  expect(call).toThrow(DeclarationError)
+  expect(call).toThrow('new DataSource(options)')
+})
+
 test.each([
   [undefined, 'an object with the unique texts'],
   ['url', 'an object with the unique texts'],
