@@ -16,7 +16,7 @@ import { kindOf, requireEntries, requireManager } from '../rows/call-arguments'
 import { entityColumns, type EntityColumns, type EntityText, entityTextOf, onTable } from '../rows/entity-text'
 import { afterUpdate, beforeUpdate } from '../rows/events'
 import { fill } from '../rows/hydrate'
-import { requireObject, requireSaved, requireUniqueText } from '../rows/refused-input'
+import { requireObject, requireUniqueText, requireUpdatable } from '../rows/refused-input'
 import { changedKey } from '../rows/row-values'
 import type { Writable } from './insert-or-fail'
 import { returnedBy } from '../rows/returned-by'
@@ -115,7 +115,7 @@ function toRow(
   { position, id, changes }: { position: number; id: unknown; changes: ObjectLiteral },
 ): ChangedRow {
   requireObject(columns, changes)
-  requireSaved(columns, changes)
+  requireUpdatable(columns, changes)
   return { columns, position, criteria: toCriteria(columns, id), changes: { ...changes } }
 }
 

@@ -25,6 +25,17 @@ export function requireSaved(entityText: EntityColumns, values: ObjectLiteral): 
   for (const relation of entityText.metadata.relations) refuseUnsaved(entityText, relation, values)
 }
 
+/**
+ * The same of a change of a stored row, which keeps its place in a tree.
+ *
+ * @throws DeclarationError that names the property
+ */
+export function requireUpdatable(entityText: EntityColumns, changes: ObjectLiteral): void {
+  const { treeParentRelation, relations } = entityText.metadata
+  if (treeParentRelation && givenIn(treeParentRelation, changes, false) !== undefined) refuseTrees(entityText)
+  for (const relation of relations) refuseUnsaved(entityText, relation, changes)
+}
+
 /** @throws DeclarationError unless an entity of the call declares a unique text */
 export function requireUniqueText(
   dataSource: DataSource,

@@ -17,9 +17,20 @@ import {
   PrimaryGeneratedColumn,
   type Relation,
   TableInheritance,
+  Tree,
+  TreeChildren,
+  TreeParent,
 } from 'typeorm'
 import { beforeAll, describe, expect, test } from 'vitest'
-import { ImmutableTextError, insertOrFail, TextTakenError, UniqueText, uniqueTextSchema, updateOrFail } from '../../src'
+import {
+  DeclarationError,
+  ImmutableTextError,
+  insertOrFail,
+  TextTakenError,
+  UniqueText,
+  uniqueTextSchema,
+  updateOrFail,
+} from '../../src'
 import { lowerCase } from '../../src/text'
 import { Url } from '../../src/url'
 import { useDatabase } from '../support/database'
@@ -272,6 +283,29 @@ test('a softly deleted row holds its text, unless the declaration has ignoreDele
     { entity: 'Draft', property: 'held', id: { id: born.id }, row: 0 },
     { entity: 'Draft', property: 'freed', id: { id: second.id }, row: 0 },
   ])
+})
+
+@Entity()
+@Tree('materialized-path')
+class Branch {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText() name!: string
+  @TreeChildren() children!: Branch[]
+  @TreeParent() parent!: Branch | null
+}
+
+test('a row of a tree changes its text, and not its place, which only save writes', async () => {
+  const { manager } = await db.dataSource([Branch])
+  const root = await manager.save(Branch, { name: 'root' })
+  const leaf = await manager.save(Branch, { name: 'leaf', parent: root })
+  expect(await taken(updateOrFail(manager, Branch, leaf.id, { name: 'root' }))).toMatchObject([{ id: { id: root.id } }])
+  expect(await updateOrFail(manager, Branch, leaf.id, { name: 'new' })).toMatchObject({ id: leaf.id, name: 'new' })
+  expect((await manager.getTreeRepository(Branch).findDescendants(root)).map(({ name }) => name)).toContain('new')
+  for (const parent of [null, { id: leaf.id }]) {
+    const move = updateOrFail(manager, Branch, leaf.id, { parent })
+    expect(await rejection(move)).toMatchObject({ message: expect.stringContaining('is a tree') as string })
+  }
+  expect(await rejection(insertOrFail(manager, Branch, { name: 'x' }))).toBeInstanceOf(DeclarationError)
 })
 
 @Entity()
