@@ -28,6 +28,7 @@ export interface ServerError extends Error {
   readonly schema?: string
   readonly table?: string
   readonly detail?: string
+  readonly hint?: string
   /** The function of the server's source that raised it. */
   readonly routine?: string
 }
@@ -42,9 +43,13 @@ export function serverError(error: unknown): ServerError | undefined {
   return 'severity' in error && 'code' in error && typeof error.code === 'string' ? (error as ServerError) : undefined
 }
 
-/** The transaction lost against another one; the same work may succeed when it is done again from its start. */
+/**
+ * The transaction lost against another one; the same work may succeed when it is done again from its start. Not so where
+ * the guard refuses to turn a text into another one of equal hash: of its own errors that one alone has a hint.
+ */
 export function isSerializationError(error: unknown): boolean {
-  const code = serverError(error)?.code
+  const { code, constraint, hint } = serverError(error) ?? {}
+  if (constraint !== undefined && hint !== undefined) return false
   return code === SQLSTATE.serializationFailure || code === SQLSTATE.deadlockDetected
 }
 

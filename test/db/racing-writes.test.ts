@@ -8,6 +8,7 @@ import {
   ManyToMany,
   ManyToOne,
   PrimaryGeneratedColumn,
+  QueryFailedError,
 } from 'typeorm'
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import {
@@ -22,6 +23,7 @@ import {
 import { saveFindingTexts } from '../../src/typeorm-calls'
 import { untilBlocked } from '../support/blocked'
 import { useDatabase } from '../support/database'
+import { oneHash } from '../support/digests'
 import { poolOf, rejection } from '../support/ledger'
 
 @Entity()
@@ -45,19 +47,26 @@ class Book {
   @ManyToMany(() => Tag, { cascade: true }) @JoinTable() tags!: Tag[]
 }
 
+/** All texts share one hash. */
+@Entity()
+class Word {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText({ digest: oneHash }) text!: string
+}
+
 const db = useDatabase()
 let dataSource: DataSource
 let manager: EntityManager
 let other: Client
 let observer: Client
 beforeAll(async () => {
-  dataSource = await db.dataSource([Author, Tag, Book], { poolSize: 2 })
+  dataSource = await db.dataSource([Author, Tag, Book, Word], { poolSize: 2 })
   manager = dataSource.manager
   other = await db.client()
   observer = await db.client()
 })
 beforeEach(async () => {
-  await manager.query('TRUNCATE author, tag, book RESTART IDENTITY CASCADE')
+  await manager.query('TRUNCATE author, tag, book, word RESTART IDENTITY CASCADE')
 })
 afterEach(async () => {
   await other.query('ROLLBACK')
@@ -106,6 +115,20 @@ describe('a row that is found, and deleted before it is referred to', () => {
     await called
     expect(await manager.find(Book, { relations: { author: true, tags: true } })).toHaveLength(1)
   })
+})
+
+test('a change to another text of equal hash is refused as such, at once, and the transaction goes on', async () => {
+  const { id } = await manager.save(Word, { text: 'a' })
+  const refused = { driverError: { code: '40001', hint: expect.stringContaining('store the new text as a new row') } }
+  expect(await rejection(updateOrFail(manager, Word, id, { text: 'b' }))).toMatchObject(refused)
+  await dataSource.transaction(async (own) => {
+    const error = await rejection(updateOrFail(own, Word, id, { text: 'b' }))
+    expect(error).toBeInstanceOf(QueryFailedError)
+    expect(error).toMatchObject(refused)
+    await own.insert(Author, { name: 'after it' })
+  })
+  expect(await manager.count(Author)).toBe(1)
+  expect(await manager.find(Word)).toMatchObject([{ text: 'a' }])
 })
 
 describe("a snapshot of the caller's that does not show the row that holds the text", () => {
