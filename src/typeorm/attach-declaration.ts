@@ -38,10 +38,22 @@ export function attachDeclaration(index: object, raw: RawDeclaration): string[] 
   const metadata = rootOf(index.entityMetadata)
   attachDataSource(dataSourceOf(metadata), `@UniqueText on ${metadata.name}.${raw.name}`)
   const known = registry.declarations.get(metadata)?.find(({ name }) => name === raw.name)
+  if (known) requireOneClass(known, index)
   const declaration = known ?? attach(index, metadata, raw)
   hideFromReturning(index.entityMetadata, declaration.hidden)
   return [...declaration.scope, ...declaration.hidden.slice(0, 2)].map(({ propertyPath }) => propertyPath)
 }
+
+/** TypeORM would make the index twice, and one of the two would be left without its options. */
+function requireOneClass({ metadata, name, target }: Declaration, other: IndexMetadata): void {
+  if (other.target === target) return
+  throw new DeclarationError(
+    `@UniqueText on ${metadata.name}.${name}: two classes of one table declare it, ${nameOf(target)} and ` +
+      `${nameOf(other.target)}. Leave it to one: what children share belongs to their parent, or give them two names.`,
+  )
+}
+
+const nameOf = (target: unknown): string => (typeof target === 'function' ? target.name : String(target))
 
 /** Once per `initialize()`, which has made the list of subscribers and connected, but built no schema. */
 function attachDataSource(dataSource: DataSource, what: string): void {

@@ -342,6 +342,32 @@ test('a text that is declared twice is refused', () => {
   }).toThrow('@UniqueText on Twice.url: it is declared twice. Remove one of them.')
 })
 
+test('a text that two classes of one table declare is refused', async () => {
+  abstract class Named {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @UniqueText() name!: string
+  }
+  @Entity()
+  class Person extends Named {
+    @UniqueText({ normalize: trim() }) declare name: string
+  }
+  await expect(initialise(Person)).rejects.toThrow('two classes of one table declare it, ')
+  @Entity()
+  @TableInheritance({ column: { type: 'text', name: 'type' } })
+  class Medium {
+    @PrimaryGeneratedColumn('identity') id!: number
+  }
+  @ChildEntity()
+  class Book extends Medium {
+    @UniqueText({ nullable: true }) code!: string | null
+  }
+  @ChildEntity()
+  class Film extends Medium {
+    @UniqueText({ nullable: true }) code!: string | null
+  }
+  await expect(initialise(Medium, Book, Film)).rejects.toBeInstanceOf(DeclarationError)
+})
+
 test('a standard decorator is refused, and the message names the compiler option', () => {
   const standard = UniqueText() as unknown as (value: unknown, context: unknown) => unknown
   expect(() => standard(undefined, { kind: 'field', name: 'url' })).toThrow(
