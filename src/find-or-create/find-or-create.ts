@@ -18,7 +18,7 @@ import { askedRow } from '../rows/late-row'
 import { finish, relationsToLoad } from '../rows/load-relations'
 import { findOrCreateOneNested, nestedCall } from './nested'
 import { withPromised } from '../rows/nested-values'
-import { requireObject } from '../rows/refused-input'
+import { pathsBeside, requireObject } from '../rows/refused-input'
 import { rowValues, type RowValues } from '../rows/row-values'
 import { Session } from '../connection/session'
 
@@ -143,8 +143,7 @@ function refuseOtherProperties(entityText: EntityText, values: ObjectLiteral): v
   requireObject(entityText, values)
   const { declaration, metadata } = entityText
   const key = [...declaration.text.map(({ column }) => column), ...declaration.scope]
-  const known = new Set(key.map(({ propertyPath }) => propertyPath.split('.')[0]))
-  const others = Object.keys(values).filter((name) => values[name] !== undefined && !known.has(name))
+  const others = pathsBeside(metadata, key, values)
   if (others.length === 0) return
   const list = others.map((name) => `"${name}"`).join(', ')
   throw new DeclarationError(

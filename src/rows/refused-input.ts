@@ -1,6 +1,6 @@
-import type { DataSource, EntityTarget, ObjectLiteral } from 'typeorm'
+import type { DataSource, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
-import { declarationsOf } from '../typeorm/registry'
+import { type ColumnMetadata, declarationsOf } from '../typeorm/registry'
 import { kindOf } from './call-arguments'
 import type { EntityColumns, EntityText } from './entity-text'
 import { givenIn } from './nested-values'
@@ -56,6 +56,23 @@ export function requireObject({ metadata }: EntityColumns, values: ObjectLiteral
     `Expected an object with properties of ${metadata.name}, got ${kindOf(values)}. ` +
       `For several rows, call findOrCreateMany() with an array.`,
   )
+}
+
+/** Property paths of what values bring beside some columns, also in an embedded that one of these is in. */
+export function pathsBeside(
+  { columns }: EntityMetadata,
+  wanted: readonly ColumnMetadata[],
+  values: ObjectLiteral,
+): string[] {
+  const rootOf = ({ propertyPath }: ColumnMetadata): string => propertyPath.split('.')[0] ?? propertyPath
+  const known = new Set(wanted.map(rootOf))
+  const within = columns.filter((column) => column.embeddedMetadata && known.has(rootOf(column)))
+  return [
+    ...Object.keys(values).filter((name) => values[name] !== undefined && !known.has(name)),
+    ...within
+      .filter((column) => !wanted.includes(column) && column.getEntityValue(values) !== undefined)
+      .map(({ propertyPath }) => propertyPath),
+  ]
 }
 
 function refuseTrees({ metadata }: EntityColumns): void {

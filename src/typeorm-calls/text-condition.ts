@@ -1,6 +1,7 @@
 import type { EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { requireManager } from '../rows/call-arguments'
+import { pathsBeside } from '../rows/refused-input'
 import { holdsValues, NOTHING } from '../sql/text-condition'
 import { dataSourceOf, type Declaration, declarationsOf } from '../typeorm/registry'
 import { hashesOf, valueAt } from '../typeorm/rewrite-where'
@@ -29,8 +30,9 @@ export function textCondition<Entity extends ObjectLiteral>(
   const meant = declarationsOf(metadata).filter(({ text }) =>
     text.every(({ column }) => given(texts, column.propertyPath) !== undefined),
   )
-  const known = new Set(meant.flatMap(({ text }) => text.map(({ column }) => column.propertyPath.split('.')[0])))
-  const stranger = Object.keys(texts).find((key) => !known.has(key))
+  const columns = meant.flatMap(({ text }) => text.map(({ column }) => column))
+  const known = new Set(columns.map(({ propertyPath }) => propertyPath.split('.')[0]))
+  const stranger = Object.keys(texts).find((key) => !known.has(key)) ?? pathsBeside(metadata, columns, texts)[0]
   if (stranger !== undefined || meant.length === 0) throw notATextOf(metadata.name, stranger)
   const parameters: ObjectLiteral = {}
   const parameter = (value: string): string => {

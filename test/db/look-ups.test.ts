@@ -11,6 +11,7 @@ import {
   withUniqueText,
 } from '../../src'
 import { url } from '../../src/text'
+import { textCondition } from '../../src/typeorm-calls'
 import { Url } from '../../src/url'
 import { useDatabase } from '../support/database'
 import { createDatabase, dropDatabase, inDatabase } from '../support/databases'
@@ -47,6 +48,27 @@ let dataSource: DataSource
 
 beforeAll(async () => {
   dataSource = await db.dataSource([Page, Word, Url, Author])
+})
+
+class Place {
+  @Column({ type: 'text' }) city!: string
+  @Column({ type: 'text', nullable: true }) note!: string | null
+}
+
+@Entity()
+@UniqueText({ as: 'place', columns: ['at.city'] })
+class House {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @Column(() => Place) at!: Place
+}
+
+test('a condition beside the text is refused, within its embedded too', async () => {
+  const { manager } = await db.dataSource([House])
+  const at = { city: 'Ulm', note: 'new' }
+  await findOrCreate(manager, House, { at })
+  expect(await findOneByText(manager, House, { at: { city: 'Ulm' } })).toMatchObject({ at })
+  expect(String(await rejection(findOneByText(manager, House, { at })))).toContain('Leave out "at.note"')
+  expect(() => textCondition(manager, House, 'h', { at })).toThrow('"at.note" is none')
 })
 
 describe('findOneByText', () => {
