@@ -17,6 +17,7 @@ import { entityColumns, type EntityColumns, entityTextOf, onTable } from '../row
 import { afterInsert, beforeInsert, listensToInsert } from '../rows/events'
 import { fill } from '../rows/hydrate'
 import { requireObject, requireSaved, requireUniqueText } from '../rows/refused-input'
+import { withPromised } from '../rows/nested-values'
 import { keyValues } from '../rows/row-values'
 import { returnedBy } from '../rows/returned-by'
 import { Session } from '../connection/session'
@@ -91,7 +92,7 @@ export async function insertOrFail(
   const insertions = single ? [[entity, values] as Insertion] : (entity as readonly Insertion[])
   const dataSource = dataSourceOf(manager)
   requireUniqueText(dataSource, insertions)
-  const rows = toRows(dataSource, insertions)
+  const rows = await toRows(dataSource, insertions)
   const session = await Session.open(manager)
   try {
     await insertAll(session, manager, rows)
@@ -119,25 +120,32 @@ interface NewRow {
   readonly insertion: number
   readonly position: number
   readonly entity: ObjectLiteral
+  /** What the entity holds; it is the entity itself where no relation is lazy. */
+  readonly values: ObjectLiteral
 }
 
-function toRows(dataSource: DataSource, insertions: readonly Insertion[]): NewRow[] {
+async function toRows(dataSource: DataSource, insertions: readonly Insertion[]): Promise<NewRow[]> {
   const rows: NewRow[] = []
   for (const [insertion, [target, given]] of insertions.entries()) {
     const columns = entityColumns(dataSource, dataSource.getMetadata(target))
-    for (const values of Array.isArray(given) ? (given as ObjectLiteral[]) : [given]) {
-      requireObject(columns, values)
+    for (const one of Array.isArray(given) ? (given as ObjectLiteral[]) : [given]) {
+      requireObject(columns, one)
+      const values = await withPromised(columns.metadata, one)
       requireSaved(columns, values)
       const entity: ObjectLiteral = dataSource.manager.create(columns.metadata.target, values)
-      rows.push({ columns, insertion, position: rows.length, entity })
+      rows.push({ columns, insertion, position: rows.length, entity, values: entity })
     }
   }
   return rows
 }
 
-async function insertAll(session: Session, manager: EntityManager, rows: readonly NewRow[]): Promise<void> {
-  for (const { columns, entity } of rows) {
+async function insertAll(session: Session, manager: EntityManager, announced: readonly NewRow[]): Promise<void> {
+  const rows: NewRow[] = []
+  for (const row of announced) {
+    const { columns, entity } = row
     if (listensToInsert(columns)) await beforeInsert(session, columns.metadata, entity)
+    // The getter of a lazy relation that nobody has set would ask the database.
+    rows.push({ ...row, values: await withPromised(columns.metadata, entity) })
   }
   const asked = await askedTexts(session, manager, rows)
   const hashes = new Map(asked.toReversed().map(({ row, hash }) => [row, hash]))
@@ -169,7 +177,7 @@ function insertStep({ dataSource }: Session, rows: readonly NewRow[]): Step<Wire
     .createQueryBuilder()
     .insert()
     .into(columns.metadata.target)
-    .values(rows.map(({ entity }) => entity))
+    .values(rows.map(({ values }) => values))
     .returning(returnedBy(columns))
     .getQueryAndParameters()
   return { statement: insertedStatement(sql), values }
@@ -184,11 +192,11 @@ interface NewText extends AskedText {
 async function askedTexts(session: Session, manager: EntityManager, rows: readonly NewRow[]): Promise<NewText[]> {
   const found = rows.flatMap((row) =>
     declarationsOf(row.columns.metadata).flatMap((declaration) => {
-      const { entity, columns, position } = row
-      Object.assign(entity, normalizedValues(declaration, entity))
-      if (isWithoutText(declaration, entity)) return []
+      const { entity, values, columns, position } = row
+      for (const one of new Set([entity, values])) Object.assign(one, normalizedValues(declaration, one))
+      if (isWithoutText(declaration, values)) return []
       const entityText = entityTextOf(manager, columns.metadata.target, declaration.name)
-      const { key, hash } = keyValues(entityText, entity)
+      const { key, hash } = keyValues(entityText, values)
       return [{ entityText, row: position, key: key.slice(0, -1), hash }]
     }),
   )

@@ -8,6 +8,7 @@ import { afterInsert, afterUpdate, beforeUpdate, listensToInsert, listensToUpdat
 import type { FindOrCreateResult } from './find-or-create-row'
 import { hydrate, isOfClass } from '../rows/hydrate'
 import { type AskedRow, entityOf, LateRow } from '../rows/late-row'
+import { withPromised } from '../rows/nested-values'
 import { rowShape, type RowValues, withOthersOf } from '../rows/row-values'
 import type { Session } from '../connection/session'
 import { mayUpdate, updateOf, type Updates, updateShape, withOnly } from '../rows/updates'
@@ -107,15 +108,17 @@ class ListenedUpsert {
     const columns = new Set(updateOf(updates, asked.row))
     if (!listensToUpdate(entityText)) return withOnly(asked.row, columns)
     const entity = entityOf(entityText, asked.objects)
-    const before = entityText.others.map((column) => column.getEntityValue(entity) as unknown)
+    const given = await withPromised(entityText.metadata, entity)
+    const before = entityText.others.map((column) => column.getEntityValue(given) as unknown)
     this.announced.updated = entity
     await beforeUpdate(session, entityText, entity)
+    const values = await withPromised(entityText.metadata, entity)
     entityText.others.forEach((column, index) => {
-      if (column.getEntityValue(entity) !== before[index] && mayUpdate(entityText, column)) {
+      if (column.getEntityValue(values) !== before[index] && mayUpdate(entityText, column)) {
         columns.add(column.databaseName)
       }
     })
-    return withOnly(withOthersOf(asked.row, entityText, entity), columns)
+    return withOnly(withOthersOf(asked.row, entityText, values), columns)
   }
 }
 

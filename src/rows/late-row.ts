@@ -3,6 +3,7 @@ import { DeclarationError } from '../errors'
 import { kindOf } from './call-arguments'
 import type { EntityText } from './entity-text'
 import { beforeInsert, listensToInsert } from './events'
+import { withPromised } from './nested-values'
 import { newRowValues, type RowValues, withCreateValues, withOthersOf } from './row-values'
 import type { Session } from '../connection/session'
 
@@ -80,6 +81,6 @@ export class LateRow {
     const entity = entityOf(this.entityText, objects)
     this.entity = entity
     await beforeInsert(this.session, this.entityText.metadata, entity)
-    return withOthersOf(row, this.entityText, entity)
+    return withOthersOf(row, this.entityText, await withPromised(this.entityText.metadata, entity))
   }
 }

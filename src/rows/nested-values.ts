@@ -49,18 +49,27 @@ export function setRelation(relation: Relation, entity: ObjectLiteral, value: un
   } else if (relation.isLazy) {
     Reflect.deleteProperty(holder, `__promise_${propertyName}__`)
     // A promise that was given stands in the way of what it has come to. What TypeORM puts there is a getter.
-    if ('value' in (Object.getOwnPropertyDescriptor(holder, propertyName) ?? {})) {
-      Reflect.deleteProperty(holder, propertyName)
-    }
+    if ('value' in (Object.getOwnPropertyDescriptor(holder, propertyName) ?? {})) holder[propertyName] = value
     holder[`__${propertyName}__`] = value
   } else {
     holder[propertyName] = value
   }
 }
 
-/** A copy to set relations on: the object is the caller's. */
-export function copyOf({ embeddeds }: Pick<EntityMetadata, 'embeddeds'>, given: ObjectLiteral): ObjectLiteral {
+/** A copy to set relations on: the object is the caller's. To read a lazy relation of it asks nobody. */
+export function copyOf(
+  { embeddeds, relations }: Pick<EntityMetadata, 'embeddeds' | 'relations'>,
+  given: ObjectLiteral,
+): ObjectLiteral {
   const copy = Object.assign(Object.create(Object.getPrototypeOf(given) as object) as ObjectLiteral, given)
+  for (const { isLazy, propertyName, embeddedMetadata } of relations) {
+    // TypeORM puts a getter on the prototype too, which would load what nobody has set.
+    const isOwn = (embeddedMetadata?.relations ?? relations) === relations
+    if (isLazy && isOwn && !Object.hasOwn(copy, propertyName)) {
+      const value: unknown = copy[`__${propertyName}__`]
+      Object.defineProperty(copy, propertyName, { value, configurable: true, writable: true, enumerable: false })
+    }
+  }
   for (const embedded of embeddeds) {
     const value: unknown = given[embedded.propertyName]
     if (isObject(value) && !embedded.isArray) copy[embedded.propertyName] = copyOf(embedded, value)

@@ -174,9 +174,9 @@ export class KnownTexts {
   }
 
   /** Its embedded objects are written to as well, so it gets copies of them. */
-  private remember({ embeddeds }: EntityMetadata, object: ObjectLiteral): void {
+  private remember(metadata: EntityMetadata, object: ObjectLiteral): void {
     const before = Object.getOwnPropertyDescriptors(object)
-    Object.assign(object, copyOf({ embeddeds }, object))
+    Object.assign(object, copyOf(metadata, object))
     this.undoing.push(() => {
       for (const name of Object.keys(object)) if (!(name in before)) Reflect.deleteProperty(object, name)
       Object.defineProperties(object, before)
