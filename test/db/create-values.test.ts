@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import {
+  AfterInsert,
   BeforeInsert,
   Column,
   type DataSource,
@@ -454,4 +455,25 @@ describe('findOrCreateMany', () => {
     expect(String(error)).toContain(`"create" cannot be given with relations: 'findOrCreate'`)
     expect(statements).toEqual([])
   })
+})
+
+test('AfterInsert hears of the entity that BeforeInsert has seen, which is the result', async () => {
+  const seen: object[] = []
+  @Entity()
+  class Twice {
+    @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+    @UniqueText() text!: string
+    @BeforeInsert() before(): void {
+      seen.push(this)
+    }
+    @AfterInsert() after(): void {
+      seen.push(this)
+    }
+  }
+  const { manager } = await db.dataSource([Twice])
+  const { entity } = await findOrCreate(manager, Twice, { text: 'a' })
+  const [many] = await findOrCreateMany(manager, Twice, [{ text: 'b' }])
+  const results = [entity, entity, many && 'entity' in many && many.entity, many && 'entity' in many && many.entity]
+  expect(seen).toHaveLength(4)
+  for (const [index, one] of seen.entries()) expect(one).toBe(results[index])
 })

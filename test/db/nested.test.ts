@@ -326,6 +326,11 @@ describe('in batches', () => {
     const inputs = ['a', 'b'].map((title) => ({ title, author }))
     const results = await findOrCreateMany(manager, Book, inputs, resolve)
     expect(results).toMatchObject([{ error: { code: 'TEXT_REJECTED' } }, { error: { code: 'TEXT_REJECTED' } }])
+    const half = { name: 'Austen', books: [null] }
+    const refused = ['a', 'b'].map((title) => ({ title, author: half as object }))
+    for (const result of await findOrCreateMany(manager, Book, refused, resolve)) {
+      expect(result).toMatchObject({ error: expect.any(DeclarationError) as DeclarationError })
+    }
     expect(await counts()).toMatchObject({ Book: 0, Author: 0 })
   })
 

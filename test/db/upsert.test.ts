@@ -448,6 +448,23 @@ describe('skipUpdateIfNoValuesChanged', () => {
     expect(results.map((result) => rowOf(result).entity.version)).toEqual([1, 2, 2])
   })
 
+  test('compares texts as they are, whatever the collation calls equal', async () => {
+    await dataSource.query(`create collation loose (provider = icu, locale = 'und-u-ks-level2', deterministic = false)`)
+    @Entity({ name: 'loose' })
+    class Loose {
+      @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+      @UniqueText() text!: string
+      @Column({ type: 'text', collation: 'loose' }) title!: string
+    }
+    const { manager } = await db.dataSource([Loose])
+    for (const title of ['a', 'A']) {
+      const { entity } = await upsertByText(manager, Loose, { text: 'x', title }, options)
+      expect(entity.title).toBe(title)
+    }
+    const [many] = await upsertByText(manager, Loose, [{ text: 'x', title: 'a' }], options)
+    expect(rowOf(many).entity.title).toBe('a')
+  })
+
   test('compares numbers as they are stored', async () => {
     const { manager } = await db.dataSource([Rating])
     const row = { stars: '5', text: 'c', mean: '1.04' }
