@@ -221,11 +221,6 @@ describe("a text that is taken, in TypeORM's own calls", () => {
   })
 
   test('a table of another schema has its own property and its own holders', async () => {
-    @Entity({ name: 'twin' })
-    class Twin {
-      @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-      @UniqueText({ name: 'text', immutable: true, indexName: 'twin_text' }) own!: string
-    }
     @Entity({ name: 'twin', schema: 'left' })
     class Left {
       @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
@@ -235,6 +230,11 @@ describe("a text that is taken, in TypeORM's own calls", () => {
     class Right {
       @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
       @UniqueText({ name: 'text', immutable: true, indexName: 'twin_text' }) right!: string
+    }
+    @Entity({ name: 'twin' })
+    class Twin {
+      @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+      @UniqueText({ name: 'text', immutable: true, indexName: 'twin_text' }) own!: string
     }
     await client.query('create schema "left"; create schema "right"')
     const twins = await db.dataSource([Left, Twin, Right])
