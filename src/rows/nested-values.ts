@@ -61,7 +61,9 @@ export function copyOf(
   { embeddeds, relations }: Pick<EntityMetadata, 'embeddeds' | 'relations'>,
   given: ObjectLiteral,
 ): ObjectLiteral {
-  const copy = Object.assign(Object.create(Object.getPrototypeOf(given) as object) as ObjectLiteral, given)
+  // Defined, not assigned: parsed JSON may have a property "__proto__", which would become the prototype.
+  const own = Object.getOwnPropertyDescriptors({ ...given })
+  const copy = Object.create(Object.getPrototypeOf(given) as object, own) as ObjectLiteral
   for (const { isLazy, propertyName, embeddedMetadata } of relations) {
     // TypeORM puts a getter on the prototype too, which would load what nobody has set.
     const isOwn = (embeddedMetadata?.relations ?? relations) === relations

@@ -236,6 +236,12 @@ describe('new objects in relations become rows', () => {
     expect(entity).toMatchObject({ name: 'Austen', born: 1775, agent: { name: 'Agent' } })
   })
 
+  test('a property "__proto__" of parsed JSON brings nothing', async () => {
+    const values = JSON.parse('{ "name": "Austen", "__proto__": { "born": 1775 } }') as object
+    const { entity } = await findOrCreate(manager, Author, values, resolve)
+    expect(entity).toMatchObject({ name: 'Austen', born: null })
+  })
+
   test('only in the relations that are named', async () => {
     const options = { relations: { author: 'findOrCreate' } } as const
     await findOrCreate(manager, Book, { title: 'a', author: { name: 'x', agent: { name: 'y' } } }, options)
