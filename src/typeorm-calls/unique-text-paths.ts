@@ -10,8 +10,7 @@ import { isOrExtends } from '../typeorm/registry'
  * call must name too (42P10): `{ conflictPaths: uniqueTextPaths(Page), indexPredicate: '"deletedAt" IS NULL' }`.
  *
  * `upsert` sets the text as well, so where it would meet the row of another text of equal hash the guard refuses it with
- * 40001: try again, or use `upsertByText`, which does. With `ignoreDeleted` the index has a condition, which `upsert`
- * must be told: `{ conflictPaths: uniqueTextPaths(Page), indexPredicate: '"deletedAt" IS NULL' }`.
+ * 40001: try again, or use `upsertByText`, which does.
  *
  * @param entity a class, or an EntitySchema; its name alone does not lead to the declaration
  * @param by which of the entity's texts. @default the only one
