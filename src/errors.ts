@@ -113,7 +113,7 @@ export class TextRejectedError extends UniqueTextError {
 
 /** One text that another row holds. */
 export interface TakenText {
-  /** Name of the entity. */
+  /** Name of an entity whose repository finds the holder: in single table inheritance its class, or one above. */
   readonly entity: string
   /** Name of the declaration: the property, or `as` of a class. */
   readonly property: string

@@ -71,8 +71,10 @@ export function parameterOptions({ dataSource }: Pick<ReadyText, 'dataSource'>):
 }
 
 function takenText({ entityText, row }: AskedText, { holder }: AskedRow): TakenText {
-  const { metadata, declaration } = entityText
-  return { entity: metadata.name, property: declaration.name, id: holder && idOf(entityText, holder), row }
+  const { name, metadata, target } = entityText.declaration
+  // In single table inheritance the class that declares the text: the holder may be of another than was asked.
+  const declaring = metadata.childEntityMetadatas.find((child) => child.target === target) ?? metadata
+  return { entity: declaring.name, property: name, id: holder && idOf(entityText, holder), row }
 }
 
 /** The id map that `find` would take. */

@@ -153,7 +153,7 @@ test('single-table inheritance: a text is taken by a row of any class, and every
     ]),
   )
   expect(refused).toEqual([
-    { entity: 'Song', property: 'title', id: { id: film.id }, row: 0 },
+    { entity: 'Media', property: 'title', id: { id: film.id }, row: 0 },
     { entity: 'Film', property: 'imdb', id: { id: film.id }, row: 1 },
   ])
   const song = await insertOrFail(manager, Song, { title: 'b', bars: 1 })
@@ -164,7 +164,7 @@ test('single-table inheritance: a text is taken by a row of any class, and every
     [Song, { title: 'same' }],
     [Film, { title: 'same' }],
   ])
-  expect(await taken(both)).toEqual([{ entity: 'Film', property: 'title', id: undefined, row: 1 }])
+  expect(await taken(both)).toEqual([{ entity: 'Media', property: 'title', id: undefined, row: 1 }])
 })
 
 interface Tag {
