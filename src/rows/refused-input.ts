@@ -52,10 +52,8 @@ export function requireUniqueText(
 /** @throws DeclarationError unless it is an object with properties */
 export function requireObject({ metadata }: EntityColumns, values: ObjectLiteral): void {
   if (typeof values === 'object' && values !== null && !Array.isArray(values)) return
-  throw new DeclarationError(
-    `Expected an object with properties of ${metadata.name}, got ${kindOf(values)}. ` +
-      `For several rows, call findOrCreateMany() with an array.`,
-  )
+  const several = Array.isArray(values) ? ' For several rows in find-or-create, call findOrCreateMany().' : ''
+  throw new DeclarationError(`Expected an object with properties of ${metadata.name}, got ${kindOf(values)}.${several}`)
 }
 
 /** Property paths of what values bring beside some columns, also in an embedded that one of these is in. */
@@ -115,7 +113,7 @@ function refuseUnsaved({ metadata }: EntityColumns, relation: Relation, values: 
   if (typeof value !== 'object') return
   if (joinColumns.every((column) => hasValue(column.getEntityValue(values)))) return
   throw new DeclarationError(
-    `${name} is a ${other} without its key, and would be lost. Save or find it first, and pass the entity that you get; ${NESTED}.`,
+    `${name} holds no key of ${other}, so that the object would be lost. Save or find it first, and pass the entity that you get; ${NESTED}.`,
   )
 }
 

@@ -95,7 +95,7 @@ describe('what only save can insert is refused before any SQL, with its property
     [
       'a new row of another table',
       { title: 'x', author: { name: 'new' } },
-      /"author" of Book .* without its key.*Save/,
+      /"author" of Book .* no key of.*Save/,
     ],
     ['rows of a join table', { title: 'x', tags: [{ id: 1 }] }, /"tags" of Book .* stored in other rows.*save the Tag/],
     ['a function', { title: 'x', at: () => 'now()' }, /"at" of Book is a function.*Give a value/],
