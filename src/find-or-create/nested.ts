@@ -112,6 +112,14 @@ const isCallsDoing = (error: unknown): boolean =>
   error instanceof SchemaDriftError ||
   error instanceof UnsupportedDatabaseError
 
+/** By the position of the row. */
+type Nodes = ReadonlyMap<number, NewNode>
+
+interface StoredNodes {
+  readonly nodes: Nodes
+  readonly attempts: number
+}
+
 class Rows {
   readonly results: Result[] = []
 
@@ -124,8 +132,9 @@ class Rows {
 
   /** A row that the database refuses takes the others back with it; the halves tell which one it was. */
   async run(indexes: readonly number[]): Promise<void> {
+    let stored: StoredNodes
     try {
-      await this.runAttempts(indexes)
+      stored = await this.runAttempts(indexes)
     } catch (error) {
       if (!isRowsDoing(error) || isCallsDoing(error)) throw error
       const [first] = indexes
@@ -134,17 +143,21 @@ class Rows {
       const middle = Math.ceil(indexes.length / 2)
       await this.run(indexes.slice(0, middle))
       await this.run(indexes.slice(middle))
+      return
     }
+    // No attempt: what is stored would be found by the next, and count as not created.
+    await this.finish(stored)
   }
 
   /** The loop of attempts. */
-  private async runAttempts(indexes: readonly number[]): Promise<void> {
+  private async runAttempts(indexes: readonly number[]): Promise<StoredNodes> {
     const session = await Session.open(this.call.manager)
     await session.close()
     const attempts = new Attempts(session, this.call.entityText.declaration.name)
     for (;;) {
       try {
-        if (await this.tryOnce(indexes, attempts.count)) return
+        const nodes = await this.tryOnce(indexes)
+        if (nodes) return { nodes, attempts: attempts.count }
       } catch (error) {
         const lost = error instanceof TransactionAbortedError ? error.cause : error
         // Somebody may have deleted a row that was found before anything referred to it.
@@ -158,18 +171,17 @@ class Rows {
     }
   }
 
-  /** @returns false where values must be created first */
-  private async tryOnce(indexes: readonly number[], attempts: number): Promise<boolean> {
+  /** @returns undefined where values must be created first */
+  private async tryOnce(indexes: readonly number[]): Promise<Nodes | undefined> {
     const nodes = await this.plan(indexes)
     const planned = [...new Set(nodes.values())]
     if (this.create || planned.some(needsMore)) {
       const missing = await this.lookUp(nodes)
-      if (this.create && missing.size > 0) return false
+      if (this.create && missing.size > 0) return undefined
       const roots = planned.filter(({ row }) => !row)
       if (roots.length > 0) await asOne(this.call.manager, (own) => new NestedRun(own).run(roots, missing))
     } else await this.writePlain(nodes)
-    await this.finish(nodes, attempts)
-    return true
+    return nodes
   }
 
   /**
@@ -177,7 +189,7 @@ class Rows {
    *
    * @returns those that have no row
    */
-  private async lookUp(nodes: ReadonlyMap<number, NewNode>): Promise<ReadonlySet<NewNode>> {
+  private async lookUp(nodes: Nodes): Promise<ReadonlySet<NewNode>> {
     const { manager, deleted } = this.call
     const position = new Map([...nodes].toReversed().map(([index, node]) => [node, index]))
     const planned = [...position.keys()]
@@ -186,7 +198,7 @@ class Rows {
   }
 
   /** Nothing but rows of one table: a statement of their own. */
-  private async writePlain(nodes: ReadonlyMap<number, NewNode>): Promise<void> {
+  private async writePlain(nodes: Nodes): Promise<void> {
     const { entityText, manager, deleted } = this.call
     const prepared = new PreparedMany<ObjectLiteral>(entityText, undefined, { deleted, unfinished: true })
     const distinct = [...new Set(nodes.values())]
@@ -201,7 +213,7 @@ class Rows {
     }
   }
 
-  private async finish(nodes: ReadonlyMap<number, NewNode>, attempts: number): Promise<void> {
+  private async finish({ nodes, attempts }: StoredNodes): Promise<void> {
     const written = [...new Set(nodes.values())].filter(({ row }) => row)
     await loadOnto(this.call, written)
     for (const node of written.filter(({ row }) => row?.created)) attach(node)
@@ -216,7 +228,7 @@ class Rows {
   }
 
   /** @returns a node for each row that is not refused already; one object given twice has one node */
-  private async plan(indexes: readonly number[]): Promise<ReadonlyMap<number, NewNode>> {
+  private async plan(indexes: readonly number[]): Promise<Nodes> {
     const { manager, entityText, covers } = this.call
     const planner = new Planner(dataSourceOf(manager))
     const nodes = new Map<number, NewNode>()

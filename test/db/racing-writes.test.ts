@@ -76,6 +76,8 @@ afterEach(async () => {
 
 const resolve = { relations: 'findOrCreate' } as const
 
+const RAISE_40001 = `DO $$ BEGIN RAISE EXCEPTION 'of the user' USING ERRCODE = '40001'; END $$`
+
 describe('create', () => {
   test.each([['40001'], ['23505']])(
     'that fails with %s says so, and nothing is created without its values',
@@ -93,6 +95,22 @@ describe('create', () => {
       expect(await manager.count(Book)).toBe(0)
     },
   )
+})
+
+test('a row that was created stays created where loading its relations fails', async () => {
+  const failing = {
+    beforeQuery: async ({ query }: { query: string }): Promise<void> => {
+      if (query.includes('SELECT') && query.includes('book_tags_tag')) await manager.query(RAISE_40001)
+    },
+  }
+  dataSource.subscribers.push(failing)
+  const relations = { author: 'findOrCreate', tags: true } as const
+  const created = findOrCreate(manager, Book, { title: 'a', author: { name: 'b' } }, { relations })
+  expect(await rejection(created)).toMatchObject({ driverError: { code: '40001' } })
+  dataSource.subscribers.splice(dataSource.subscribers.indexOf(failing), 1)
+  expect(await manager.find(Book, { relations: { author: true } })).toMatchObject([
+    { title: 'a', author: { name: 'b' } },
+  ])
 })
 
 describe('a row that is found, and deleted before it is referred to', () => {

@@ -92,11 +92,7 @@ async function expectRefused(entity: typeof Book, values: object, message: RegEx
 
 describe('what only save can insert is refused before any SQL, with its property and what to do', () => {
   test.each([
-    [
-      'a new row of another table',
-      { title: 'x', author: { name: 'new' } },
-      /"author" of Book .* no key of.*Save/,
-    ],
+    ['a new row of another table', { title: 'x', author: { name: 'new' } }, /"author" of Book .* no key of.*Save/],
     ['rows of a join table', { title: 'x', tags: [{ id: 1 }] }, /"tags" of Book .* stored in other rows.*save the Tag/],
     ['a function', { title: 'x', at: () => 'now()' }, /"at" of Book is a function.*Give a value/],
     ['a function as a relation', { title: 'x', author: () => '1' }, /"author" of Book|is a function/],
