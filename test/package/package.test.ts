@@ -152,7 +152,18 @@ describe('the tarball', () => {
   test('holds these folders, and no tests', async () => {
     const files = await listFiles(workspace.unpacked)
     const places = files.map((file) => (file.includes('/') ? `${path.posix.dirname(file)}/` : file))
-    const layers = ['', 'cli/', 'find-or-create/', 'sql/', 'text/', 'typeorm/', 'typeorm-calls/', 'url/']
+    const layers = [
+      '',
+      'cli/',
+      'connection/',
+      'find-or-create/',
+      'rows/',
+      'sql/',
+      'text/',
+      'typeorm/',
+      'typeorm-calls/',
+      'url/',
+    ]
     expect([...new Set(places)].sort()).toEqual(
       [
         'CHANGELOG.md',
