@@ -9,6 +9,7 @@ import {
 import { isForeignKeyError, isSerializationError } from '../sql/sqlstate'
 import { dataSourceOf } from '../typeorm/registry'
 import { Attempts } from './attempts'
+import { MAX_DANGLING } from './retry'
 import { type DeletedOption, type DeletedOptions, type LoadOptions, namesFindOrCreate } from '../rows/call-options'
 import type { EntityText } from '../rows/entity-text'
 import type { FindOrCreateResult } from './find-or-create-row'
@@ -160,8 +161,9 @@ class Rows {
         if (nodes) return { nodes, attempts: attempts.count }
       } catch (error) {
         const lost = error instanceof TransactionAbortedError ? error.cause : error
-        // Somebody may have deleted a row that was found before anything referred to it.
-        const isDangling = attempts.count === 1 && isForeignKeyError(error)
+        // Somebody may have deleted a row that was found before anything referred to it. Of many rows it is tried once,
+        // for the halves tell which one it was.
+        const isDangling = isForeignKeyError(error) && attempts.count <= (indexes.length > 1 ? 1 : MAX_DANGLING)
         if (!isDangling && (session.inTransaction || !isSerializationError(lost))) throw error
         await attempts.next(lost)
         continue

@@ -1,6 +1,7 @@
 import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral, SaveOptions } from 'typeorm'
 import { TextTakenError, TransactionAbortedError } from '../errors'
 import { Attempts } from '../find-or-create/attempts'
+import { MAX_DANGLING } from '../find-or-create/retry'
 import { requireManager } from '../rows/call-arguments'
 import { Session } from '../connection/session'
 import { asOne, requireCurrentSnapshot } from '../connection/whole-transaction'
@@ -70,7 +71,7 @@ async function saveAll(
       })
     } catch (error) {
       texts.undo()
-      const isRace = lostRace(error, texts, { known, isFirst: attempts.count === 1 })
+      const isRace = lostRace(error, texts, { known, attempt: attempts.count })
       if (!isRace && (session.inTransaction || !isLost(error))) await refuse(session, texts, error)
       known = texts.found
       await attempts.next(error)
@@ -82,10 +83,10 @@ async function saveAll(
 function lostRace(
   error: unknown,
   texts: KnownTexts,
-  { known, isFirst }: { readonly known: number; readonly isFirst: boolean },
+  { known, attempt }: { readonly known: number; readonly attempt: number },
 ): boolean {
-  if (texts.isTaken(error)) return isFirst || texts.found > known
-  return isFirst && texts.found > 0 && isForeignKeyError(error)
+  if (texts.isTaken(error)) return attempt === 1 || texts.found > known
+  return attempt <= MAX_DANGLING && texts.found > 0 && isForeignKeyError(error)
 }
 
 /** @throws what the error means */

@@ -135,6 +135,26 @@ describe('a row that is found, and deleted before it is referred to', () => {
   })
 })
 
+test.each([
+  ['findOrCreate', async () => await findOrCreate(manager, Book, { title: 'a', author: { name: 'b' } }, resolve)],
+  ['saveFindingTexts', async () => await saveFindingTexts(manager, Book, { title: 'a', author: { name: 'b' } })],
+])('a row that is found, and deleted again and again, is tried for again: %s', async (_, call) => {
+  await manager.insert(Author, { name: 'b' })
+  let left = 3
+  const failing = {
+    beforeQuery: async ({ query }: { query: string }): Promise<void> => {
+      if (/INSERT INTO "book"/u.test(query) && left > 0) {
+        left -= 1
+        await manager.query(RAISE_40001.replace('40001', '23503'))
+      }
+    },
+  }
+  dataSource.subscribers.push(failing)
+  await call().finally(() => dataSource.subscribers.splice(dataSource.subscribers.indexOf(failing), 1))
+  expect(left).toBe(0)
+  expect(await manager.find(Book, { relations: { author: true } })).toMatchObject([{ author: { name: 'b' } }])
+})
+
 test('a change to another text of equal hash is refused as such, at once, and the transaction goes on', async () => {
   const { id } = await manager.save(Word, { text: 'a' })
   const refused = { driverError: { code: '40001', hint: expect.stringContaining('store the new text as a new row') } }
