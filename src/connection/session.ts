@@ -218,7 +218,7 @@ export class Session {
     } catch (error) {
       if (!(error instanceof Error)) throw error
       await tellFailure(sent, error.cause instanceof Error ? error.cause : error)
-      throw isOurs(error) ? error : new QueryFailedError(sql, undefined, await this.told(error))
+      throw await this.failure(sql, error)
     }
     await tellSuccess(sent, performance.now() - started, rows)
     return rows
@@ -235,9 +235,7 @@ export class Session {
       if (behindSavepoint) return rowsOf(await this.queryOrRollBack(sql, parameters))
       return rowsOf(await this.runner.query(sql, parameters))
     } catch (error) {
-      if (!(error instanceof QueryFailedError)) throw error
-      // Without the parameters, as everywhere: they hold the text.
-      throw new QueryFailedError(sql, undefined, await this.told(error.driverError))
+      throw error instanceof QueryFailedError ? await this.failure(sql, error) : error
     }
   }
 

@@ -1,5 +1,5 @@
 import { type BatchRow, type BatchShape, findManyStatement, findOrCreateManyStatement } from '../sql/batch-statement'
-import { parameterText } from '../sql/parameter-text'
+import { type ParameterOptions, parameterText } from '../sql/parameter-text'
 import { insertColumns, type RowShape, type Statement } from '../sql/statements'
 import { upsertManyStatement } from '../sql/upsert-statement'
 import type { ReadyText } from '../rows/entity-text'
@@ -99,13 +99,18 @@ function* batchesOf(
   if (items.length > 0) yield { items, alone: false }
 }
 
+/** How the driver of a DataSource sends a Date. */
+export function parameterOptions({ dataSource }: Pick<ReadyText, 'dataSource'>): ParameterOptions {
+  const { postgres } = dataSource.driver as { postgres?: { defaults?: { parseInputDatesAsUTC?: boolean } } }
+  return { utcDates: postgres?.defaults?.parseInputDatesAsUTC ?? false }
+}
+
 function tryItem(
   { entityText }: BatchRules,
   row: DistinctRow,
   refuse: (row: DistinctRow, error: unknown) => void,
 ): BatchItem | undefined {
-  const { postgres } = entityText.dataSource.driver as { postgres?: { defaults?: { parseInputDatesAsUTC?: boolean } } }
-  const options = { utcDates: postgres?.defaults?.parseInputDatesAsUTC ?? false }
+  const options = parameterOptions(entityText)
   try {
     return { ...row, texts: row.row.all.map((value) => parameterText(value, options)) }
   } catch (error) {

@@ -1,9 +1,9 @@
-import type { ObjectLiteral } from 'typeorm'
 import type { TakenText } from '../errors'
-import { type ParameterOptions, parameterText } from '../sql/parameter-text'
+import { parameterText } from '../sql/parameter-text'
 import { type AskedRow, takenStatement } from '../sql/taken-statement'
 import { isLive } from '../sql/text-table'
-import { groupBy } from './batches'
+import { idOf } from '../typeorm/refused-text'
+import { groupBy, parameterOptions } from './batches'
 import type { ReadyText } from '../rows/entity-text'
 import type { Session } from '../connection/session'
 
@@ -64,24 +64,9 @@ function parametersOf(group: readonly AskedText[]): (string | boolean | null)[][
   ]
 }
 
-/** How the driver of a DataSource sends a Date. */
-export function parameterOptions({ dataSource }: Pick<ReadyText, 'dataSource'>): ParameterOptions {
-  const { postgres } = dataSource.driver as { postgres?: { defaults?: { parseInputDatesAsUTC?: boolean } } }
-  return { utcDates: postgres?.defaults?.parseInputDatesAsUTC ?? false }
-}
-
 function takenText({ entityText, row }: AskedText, { holder }: AskedRow): TakenText {
   const { name, metadata, target } = entityText.declaration
   // In single table inheritance the class that declares the text: the holder may be of another than was asked.
   const declaring = metadata.childEntityMetadatas.find((child) => child.target === target) ?? metadata
-  return { entity: declaring.name, property: name, id: holder && idOf(entityText, holder), row }
-}
-
-/** The id map that `find` would take. */
-function idOf({ metadata, dataSource }: ReadyText, values: readonly unknown[]): ObjectLiteral | undefined {
-  const row: ObjectLiteral = {}
-  for (const [index, column] of metadata.primaryColumns.entries()) {
-    column.setEntityValue(row, dataSource.driver.prepareHydratedValue(values[index], column))
-  }
-  return metadata.getEntityIdMap(row)
+  return { entity: declaring.name, property: name, id: holder && idOf(entityText.metadata, holder), row }
 }

@@ -1,9 +1,7 @@
 import type { ObjectLiteral } from 'typeorm'
-import { DeclarationError } from '../errors'
-import { kindOf } from './call-arguments'
 import type { EntityText } from './entity-text'
 import { beforeInsert, listensToInsert } from './events'
-import { withPromised } from './nested-values'
+import { requireCreated, withPromised } from './nested-values'
 import { newRowValues, type RowValues, withCreateValues, withOthersOf } from './row-values'
 import type { Session } from '../connection/session'
 
@@ -34,12 +32,8 @@ export function askedRow(
 /** Calls `create`, where there is one. */
 export async function withCreated(entityText: EntityText, asked: AskedRow): Promise<AskedRow> {
   if (!asked.create) return asked
-  const created = await asked.create()
-  if (typeof created !== 'object' || created === null || Array.isArray(created)) {
-    throw new DeclarationError(
-      `"create" must return an object with properties of ${entityText.metadata.name}, got ${kindOf(created)}.`,
-    )
-  }
+  const created: unknown = await asked.create()
+  requireCreated(entityText.metadata.name, created)
   const [values] = asked.objects
   const row = withCreateValues(asked.row, entityText, values, created)
   return { row, objects: [values, created], create: undefined }

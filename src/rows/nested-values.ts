@@ -6,7 +6,7 @@ import { kindOf } from './call-arguments'
 /** TypeORM does not export the class. */
 export type Relation = EntityMetadata['relations'][number]
 
-const hasValue = (value: unknown): boolean => value !== undefined && value !== null
+export const hasValue = (value: unknown): boolean => value !== undefined && value !== null
 
 export const isObject = (value: unknown): value is ObjectLiteral => typeof value === 'object' && value !== null
 
@@ -79,15 +79,19 @@ export function copyOf(
   return copy
 }
 
+/** @throws DeclarationError unless what `create` gave is an object with properties */
+export function requireCreated(entity: string, created: unknown): asserts created is ObjectLiteral {
+  if (isObject(created) && !Array.isArray(created)) return
+  throw new DeclarationError(`"create" must return an object with properties of ${entity}, got ${kindOf(created)}.`)
+}
+
 /**
  * The values with those that `create` gave.
  *
  * @throws DeclarationError for a property that both give, and for what is no object
  */
 export function mergeCreated({ name }: EntityMetadata, values: ObjectLiteral, created: unknown): ObjectLiteral {
-  if (!isObject(created) || Array.isArray(created)) {
-    throw new DeclarationError(`"create" must return an object with properties of ${name}, got ${kindOf(created)}.`)
-  }
+  requireCreated(name, created)
   const twice = Object.keys(created).find((key) => values[key] !== undefined && values[key] !== created[key])
   const given = Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined))
   const merged = Object.create(Object.getPrototypeOf(values) as object | null) as ObjectLiteral

@@ -3,7 +3,7 @@ import { DeclarationError } from '../errors'
 import { type ColumnMetadata, declarationsOf } from '../typeorm/registry'
 import { kindOf } from './call-arguments'
 import type { EntityColumns, EntityText } from './entity-text'
-import { givenIn } from './nested-values'
+import { givenIn, hasValue } from './nested-values'
 
 /**
  * What an insert of ours would leave out, or store as it is, though `save` gives it a meaning.
@@ -116,5 +116,3 @@ function refuseUnsaved({ metadata }: EntityColumns, relation: Relation, values: 
     `${name} holds no key of ${other}, so that the object would be lost. Save or find it first, and pass the entity that you get; ${NESTED}.`,
   )
 }
-
-const hasValue = (value: unknown): boolean => value !== undefined && value !== null

@@ -1,4 +1,4 @@
-import type { DataSource, ObjectLiteral } from 'typeorm'
+import type { DataSource, EntityMetadata, ObjectLiteral } from 'typeorm'
 import { type TakenText, TextTakenError } from '../errors'
 import { holderQuery, PARTITION_ROOT, refusedPlace, restoredHolderQuery } from '../sql/holder-statement'
 import { quote } from '../sql/identifier'
@@ -93,7 +93,7 @@ export async function findHolder(
   if (!holder) return { id: undefined, isFree: rows.length > 0 && !restored }
   return {
     id: idOf(
-      declaration,
+      metadata,
       primaryColumns.map((_, index) => holder[`k${index}`]),
     ),
     isFree: false,
@@ -118,7 +118,8 @@ function refusedParameter({ table }: Declaration, parameters: readonly unknown[]
   return another === undefined ? only : undefined
 }
 
-function idOf({ metadata }: Declaration, values: readonly unknown[]): ObjectLiteral | undefined {
+/** The id map that `find` would take, of the values of the primary columns as the driver gives them. */
+export function idOf(metadata: EntityMetadata, values: readonly unknown[]): ObjectLiteral | undefined {
   const row: ObjectLiteral = {}
   const { driver } = dataSourceOf(metadata)
   for (const [index, column] of metadata.primaryColumns.entries()) {
