@@ -1,8 +1,9 @@
 import { TransactionAbortedError } from '../errors'
 import { isInternal, isStale, mayBeStale, SQLSTATE, serverError } from '../sql/sqlstate'
 import type { WireRow } from '../sql/statements'
+import type { PgClient, PgConnection, PgQuery, PgResult } from './pg-client'
 import { PreparedNames } from './prepared-names'
-import { orRollBack, type PgClient, type PgConnection, type PgQuery, type PgResult } from './shared-connection'
+import { orRollBack } from './shared-connection'
 
 /** One statement and how it stands to the caller's transaction. */
 export interface Sending {

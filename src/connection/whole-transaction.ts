@@ -2,8 +2,10 @@ import type { EntityManager } from 'typeorm'
 import { TransactionAbortedError } from '../errors'
 import { isSerializationError } from '../sql/sqlstate'
 import { seesCommitted, wholeSavepoint } from '../sql/statements'
-import { Session } from './session'
-import { inBrackets, isPgClient } from './shared-connection'
+import { openSession } from './open-session'
+import { isPgClient } from './pg-client'
+import type { Session } from './session'
+import { inBrackets } from './shared-connection'
 
 /**
  * Runs several statements as one: in a transaction of their own, or behind a savepoint of the caller's, which stays
@@ -12,7 +14,7 @@ import { inBrackets, isPgClient } from './shared-connection'
  * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
  */
 export async function asOne<T>(manager: EntityManager, run: (manager: EntityManager) => Promise<T>): Promise<T> {
-  const session = await Session.open(manager)
+  const session = await openSession(manager)
   await session.close()
   if (!session.inTransaction) return await session.inOneTurn(async () => await manager.transaction(run))
   const { queryRunner } = session

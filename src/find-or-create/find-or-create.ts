@@ -20,7 +20,7 @@ import { findOrCreateOneNested, nestedCall } from './nested'
 import { withPromised } from '../rows/nested-values'
 import { pathsBeside, requireObject } from '../rows/refused-input'
 import { rowValues, type RowValues } from '../rows/row-values'
-import { Session } from '../connection/session'
+import { openSession } from '../connection/open-session'
 
 export type { FindOrCreateResult } from './find-or-create-row'
 
@@ -63,7 +63,7 @@ export async function findOrCreate<
   const { lazyRelations } = entityText.metadata
   const given = lazyRelations.length > 0 ? await withPromised(entityText.metadata, values) : values
   const asked = askedRow(entityText, given, options.create)
-  const session = await Session.open(manager)
+  const session = await openSession(manager)
   try {
     const ready = onTable(entityText, await ensureReady(entityText.declaration, session.query))
     const result = await findOrCreateRow<Entity>(session, ready, asked, deleted && { deleted, position: 0 })
@@ -106,7 +106,7 @@ export async function findOneByText<
   refuseOtherProperties(entityText, values)
   const row = lookedUp(entityText, values)
   if (!row) return null
-  const session = await Session.open(manager, options.replica ? 'slave' : 'master')
+  const session = await openSession(manager, options.replica ? 'slave' : 'master')
   try {
     const ready = onTable(entityText, await ensureReady(entityText.declaration, session.query))
     const found = await find(session, ready, row)

@@ -20,7 +20,8 @@ import { requireObject, requireSaved, requireUniqueText } from '../rows/refused-
 import { withPromised } from '../rows/nested-values'
 import { keyValues } from '../rows/row-values'
 import { returnedBy } from '../rows/returned-by'
-import { Session } from '../connection/session'
+import { openSession } from '../connection/open-session'
+import type { Session } from '../connection/session'
 import type { AskedText } from './taken-texts'
 import { writeOrFail } from './write-or-fail'
 
@@ -93,7 +94,7 @@ export async function insertOrFail(
   const dataSource = dataSourceOf(manager)
   requireUniqueText(dataSource, insertions)
   const rows = await toRows(dataSource, insertions)
-  const session = await Session.open(manager)
+  const session = await openSession(manager)
   try {
     await insertAll(session, manager, rows)
   } finally {

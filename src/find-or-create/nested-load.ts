@@ -3,7 +3,7 @@ import type { LoadOptions } from '../rows/call-options'
 import type { EntityText } from '../rows/entity-text'
 import { finish, relationsToLoad } from '../rows/load-relations'
 import { type NewNode, requireRow } from './nested-plan'
-import { Session } from '../connection/session'
+import { openSession } from '../connection/open-session'
 
 interface Loading {
   readonly manager: EntityManager
@@ -18,7 +18,7 @@ interface Loading {
 export async function loadOnto({ manager, entityText, load }: Loading, nodes: readonly NewNode[]): Promise<void> {
   const found = nodes.filter(({ row }) => !row?.created)
   const paths = found.flatMap(({ brought }) => brought.map(({ relation }) => relation.propertyPath))
-  const session = await Session.open(manager)
+  const session = await openSession(manager)
   try {
     for (const [group, options] of [
       [nodes.filter(({ row }) => row?.created), load],

@@ -10,7 +10,8 @@ import { isNew, type NestedNode, type NewNode, requireRow, scopeOwners } from '.
 import { givenIn, isPlainKey, type Relation, setRelation } from '../rows/nested-values'
 import { PreparedMany } from './prepared-many'
 import { rowValues } from '../rows/row-values'
-import { Session } from '../connection/session'
+import { openSession } from '../connection/open-session'
+import type { Session } from '../connection/session'
 
 type Group = readonly NewNode[]
 
@@ -29,7 +30,7 @@ interface LookUpOptions {
  * @throws TextTakenError as `onDeleted` says, and for a row of another class
  */
 export async function lookUp(manager: EntityManager, nodes: Group, options: LookUpOptions = {}): Promise<void> {
-  const session = await Session.open(manager)
+  const session = await openSession(manager)
   try {
     for (const [entityText, group] of groupBy(nodes, (node) => node.entityText)) {
       if (!entityText) continue
@@ -168,7 +169,7 @@ export class NestedRun {
   /** The rows of the call itself are told of when they have their relations. */
   private async tellLoaded(entityText: EntityText, nodes: Group): Promise<void> {
     const found = nodes.filter(({ row }) => row && !row.created).filter((node) => !this.roots.has(node))
-    const session = await Session.open(this.manager)
+    const session = await openSession(this.manager)
     await afterLoad(session, entityText, [...new Set(found.map(entityOf))])
     await session.close()
   }

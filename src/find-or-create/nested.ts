@@ -21,7 +21,7 @@ import { isObject, mergeCreated } from '../rows/nested-values'
 import { PreparedMany } from './prepared-many'
 import { toRowError } from '../rows/row-error'
 import { type FindOrCreateManyResult, isRowsDoing } from './run-batch'
-import { Session } from '../connection/session'
+import { openSession } from '../connection/open-session'
 import { asOne } from '../connection/whole-transaction'
 
 /** Rows that stand or fall together where each of them can be stored. */
@@ -152,7 +152,7 @@ class Rows {
 
   /** The loop of attempts. */
   private async runAttempts(indexes: readonly number[]): Promise<StoredNodes> {
-    const session = await Session.open(this.call.manager)
+    const session = await openSession(this.call.manager)
     await session.close()
     const attempts = new Attempts(session, this.call.entityText.declaration.name)
     for (;;) {

@@ -12,7 +12,7 @@ import { type AskedRow, askedRow } from '../rows/late-row'
 import { finish, type RelationsToLoad } from '../rows/load-relations'
 import { toRowError } from '../rows/row-error'
 import { type FindOrCreateManyResult, runBatch, writeResult } from './run-batch'
-import { Session } from '../connection/session'
+import { openSession } from '../connection/open-session'
 import { updateOf, type Updates, withUpdateOf } from '../rows/updates'
 
 /** What happens to rows that are missing, found, or found deleted. */
@@ -67,7 +67,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
 
   async run(manager: EntityManager): Promise<FindOrCreateManyResult<Entity>[]> {
     if (this.rows.size === 0) return this.results
-    const session = await Session.open(manager)
+    const session = await openSession(manager)
     try {
       const { declaration } = this.entityText
       const entityText = onTable(this.entityText, await ensureReady(declaration, session.query))

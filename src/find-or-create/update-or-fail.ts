@@ -20,7 +20,8 @@ import { requireObject, requireUniqueText, requireUpdatable } from '../rows/refu
 import { changedKey } from '../rows/row-values'
 import type { Writable } from './insert-or-fail'
 import { returnedBy } from '../rows/returned-by'
-import { Session } from '../connection/session'
+import { openSession } from '../connection/open-session'
+import type { Session } from '../connection/session'
 import type { AskedText } from './taken-texts'
 import { writeOrFail } from './write-or-fail'
 
@@ -84,7 +85,7 @@ export async function updateOrFail(
     const columns = entityColumns(dataSource, dataSource.getMetadata(target))
     return toRow(columns, { position, id: key, changes: values })
   })
-  const session = await Session.open(manager)
+  const session = await openSession(manager)
   try {
     const entities = await updateAll(session, manager, rows)
     return single ? entities[0] : entities

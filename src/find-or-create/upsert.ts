@@ -9,7 +9,7 @@ import { type AskedRow, askedRow } from '../rows/late-row'
 import { finish, relationsToLoad, type RelationsToLoad } from '../rows/load-relations'
 import { withPromised } from '../rows/nested-values'
 import { PreparedMany } from './prepared-many'
-import { Session } from '../connection/session'
+import { openSession } from '../connection/open-session'
 import { updateOf, type Updates, updatesOf } from '../rows/updates'
 import { upsertRow } from './upsert-row'
 
@@ -82,7 +82,7 @@ async function upsertOne<Entity extends ObjectLiteral>(
   asked: AskedRow,
   { load, updates }: { readonly load: RelationsToLoad | undefined; readonly updates: Updates },
 ): Promise<FindOrCreateResult<Entity>> {
-  const session = await Session.open(manager)
+  const session = await openSession(manager)
   try {
     const ready = onTable(entityText, await ensureReady(entityText.declaration, session.query))
     const result = await (updateOf(updates, asked.row).length > 0

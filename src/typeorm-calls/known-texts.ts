@@ -15,7 +15,8 @@ import {
   setRelation,
 } from '../rows/nested-values'
 import { givenTexts, rowValues } from '../rows/row-values'
-import { Session } from '../connection/session'
+import { openSession } from '../connection/open-session'
+import type { Session } from '../connection/session'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { ensureReady } from '../typeorm/readiness'
 import { dataSourceOf, type Declaration } from '../typeorm/registry'
@@ -54,7 +55,7 @@ export class KnownTexts {
    * @param entities stay what they are
    */
   async find(manager: EntityManager, entities: readonly ObjectLiteral[]): Promise<void> {
-    const session = await Session.open(manager)
+    const session = await openSession(manager)
     try {
       // A row that is found may be the scope of others.
       for (;;) {

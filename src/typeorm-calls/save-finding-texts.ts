@@ -3,7 +3,8 @@ import { TextTakenError, TransactionAbortedError } from '../errors'
 import { Attempts } from '../find-or-create/attempts'
 import { MAX_DANGLING } from '../find-or-create/retry'
 import { requireManager } from '../rows/call-arguments'
-import { Session } from '../connection/session'
+import { openSession } from '../connection/open-session'
+import type { Session } from '../connection/session'
 import { asOne, requireCurrentSnapshot } from '../connection/whole-transaction'
 import { calledFrom, callerOf } from '../find-or-create/caller'
 import { isForeignKeyError, isSerializationError } from '../sql/sqlstate'
@@ -57,7 +58,7 @@ async function saveAll(
 ): Promise<unknown> {
   requireManager(manager)
   const metadata = dataSourceOf(manager).getMetadata(entity)
-  const session = await Session.open(manager)
+  const session = await openSession(manager)
   await session.close()
   const attempts = new Attempts(session, metadata.name)
   let known = 0

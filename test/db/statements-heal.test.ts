@@ -10,7 +10,7 @@ import {
 } from 'typeorm'
 import { describe, expect, test } from 'vitest'
 import { findOrCreate, findOrCreateMany, TransactionAbortedError, UniqueText } from '../../src'
-import { Session } from '../../src/connection/session'
+import { openSession } from '../../src/connection/open-session'
 import { useDatabase } from '../support/database'
 import { rejection } from '../support/ledger'
 import { type ConnectionFault, startProxy } from '../support/proxy'
@@ -160,7 +160,7 @@ describe('what was prepared and does not fit any more', () => {
     const work = async () =>
       await dataSource.transaction(async (manager) => {
         await manager.query('INSERT INTO page (url, title) VALUES ($1, NULL)', [`by hand ${Math.random()}`])
-        const session = (await Session.open(manager)).withSavepoints()
+        const session = (await openSession(manager)).withSavepoints()
         return await session.rows({ name: 'unique_text_test', sql: 'SELECT title FROM page', parse: (row) => row }, [])
       })
     await work()

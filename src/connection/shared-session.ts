@@ -1,0 +1,200 @@
+import { type DataSource, QueryFailedError, type QueryRunner, QueryRunnerAlreadyReleasedError } from 'typeorm'
+import { TransactionAbortedError } from '../errors'
+import { isSerializationError } from '../sql/sqlstate'
+import { type Brackets, ownTransaction, savepoint, type Statement, type WireRow } from '../sql/statements'
+import { isPgClient, type PgClient, requireTextFormat } from './pg-client'
+import { tellFailure, tellStart, tellSuccess } from './query-events'
+import { driverErrorOf, isOurs, preparable, wireRows } from './send-by-pg'
+import { type Sending, sendPrepared } from './send-prepared'
+import type { Send, Session } from './session'
+import {
+  inBrackets,
+  inWholeTurn,
+  isInRawTransaction,
+  lossOf,
+  requireTransaction,
+  rollbacksOn,
+  takeTurn,
+  untilOwnEnded,
+  watchForLoss,
+} from './shared-connection'
+
+/** How a session treats the caller's connection. */
+interface SharedOptions {
+  /** A transaction is open on it. */
+  readonly inTransaction: boolean
+  /** In a transaction, every statement stands behind a savepoint. */
+  readonly savepoints: boolean
+  /** On the connection before the operation began. */
+  readonly rollbacks: number
+}
+
+/** The caller's connection, who may use and release it meanwhile. */
+export class SharedSession implements Session {
+  private constructor(
+    readonly queryRunner: QueryRunner,
+    readonly dataSource: DataSource,
+    private readonly options: SharedOptions,
+  ) {}
+
+  static async open(queryRunner: QueryRunner, dataSource: DataSource): Promise<SharedSession> {
+    const rollbacks = rollbacksOn(queryRunner)
+    await untilOwnEnded(queryRunner)
+    const inTransaction = queryRunner.isTransactionActive || (await isInRawTransaction(queryRunner))
+    return new SharedSession(queryRunner, dataSource, { inTransaction, savepoints: false, rollbacks })
+  }
+
+  get inTransaction(): boolean {
+    return this.options.inTransaction
+  }
+
+  async close(): Promise<void> {}
+
+  async letGo(): Promise<void> {}
+
+  withSavepoints(): Session {
+    if (!this.inTransaction) return this
+    return new SharedSession(this.queryRunner, this.dataSource, { ...this.options, savepoints: true })
+  }
+
+  rows<Row>(statement: Statement<Row>, values: readonly unknown[]): Promise<Row[]> {
+    return this.send(statement, values, this.options.savepoints)
+  }
+
+  rowsOrRollBack<Row>(statement: Statement<Row>, values: readonly unknown[]): Promise<Row[]> {
+    return this.send(statement, values, true)
+  }
+
+  async together<T>(work: (send: Send) => Promise<T>): Promise<T> {
+    const brackets: Brackets = this.inTransaction ? savepoint : ownTransaction
+    return await this.inOneTurn(async () => {
+      const client = await this.connect()
+      // Past TypeORM: a subscriber that fails in a transaction that has failed must not keep us from rolling back.
+      const send: Send = isPgClient(client)
+        ? async (text, values) => (await client.query({ text, values, rowMode: 'array' })).rows
+        : async (sql, values) => wireRows(await this.queryRunner.query(sql, [...values]))
+      return await inBrackets(
+        async (sql) => await send(sql, []),
+        brackets,
+        async () => await work(send),
+      )
+    })
+  }
+
+  async inOneTurn<T>(run: () => Promise<T>): Promise<T> {
+    const connect = async (): Promise<unknown> => await this.connect()
+    return await inWholeTurn(this.queryRunner, { connect, ownTransaction: !this.inTransaction }, run)
+  }
+
+  async isUnheard(): Promise<boolean> {
+    return isPgClient(await this.connect())
+  }
+
+  async failure(sql: string, error: Error): Promise<Error> {
+    if (isOurs(error)) return error
+    // Without the parameters, as everywhere: they hold the text.
+    return new QueryFailedError(sql, undefined, await this.told(driverErrorOf(error)))
+  }
+
+  readonly query = async (sql: string, values?: unknown[]): Promise<readonly unknown[]> =>
+    (await this.queryRunner.query(sql, values)) as unknown[]
+
+  async byTypeOrm<T>(run: (queryRunner: QueryRunner) => Promise<T>): Promise<T> {
+    this.requireOwn()
+    const behindSavepoints = Object.create(this.queryRunner, { query: { value: this.queryOrRollBack } }) as QueryRunner
+    try {
+      return await run(this.inTransaction ? behindSavepoints : this.queryRunner)
+    } catch (error) {
+      if (error instanceof QueryFailedError) await this.told(error.driverError)
+      throw error
+    }
+  }
+
+  private async send<Row>(statement: Statement<Row>, values: readonly unknown[], savepoint: boolean): Promise<Row[]> {
+    const behindSavepoint = savepoint && this.inTransaction
+    const client = await this.connect()
+    const rows = isPgClient(client)
+      ? await this.sendByPg(client, statement, values, behindSavepoint)
+      : await this.sendByTypeOrm(statement, values, behindSavepoint)
+    return rows.map(statement.parse)
+  }
+
+  /** Past TypeORM's own `query()`, which knows no prepared statements; logged and broadcast as there. */
+  private async sendByPg(
+    client: PgClient,
+    statement: Statement<unknown>,
+    values: readonly unknown[],
+    behindSavepoint: boolean,
+  ): Promise<readonly WireRow[]> {
+    const sent = { dataSource: this.dataSource, queryRunner: this.queryRunner, sql: statement.sql, values }
+    const started = await tellStart(sent)
+    const sending: Sending = {
+      ...preparable(this.dataSource, statement, values),
+      behindSavepoint,
+      safe: behindSavepoint || !this.inTransaction,
+      requireOwn: () => {
+        this.requireOwn()
+      },
+    }
+    let rows: readonly WireRow[]
+    try {
+      // Ended before anyone hears of it: a subscriber may send a statement of its own, which waits for its turn.
+      const endTurn = await takeTurn(this.queryRunner)
+      try {
+        rows = await sendPrepared(client, sending)
+      } finally {
+        endTurn()
+      }
+    } catch (error) {
+      if (!(error instanceof Error)) throw error
+      await tellFailure(sent, error.cause instanceof Error ? error.cause : error)
+      throw await this.failure(statement.sql, error)
+    }
+    await tellSuccess(sent, performance.now() - started, rows)
+    return rows
+  }
+
+  /** By the only way that every driver has. */
+  private async sendByTypeOrm(
+    { sql }: Statement<unknown>,
+    values: readonly unknown[],
+    behindSavepoint: boolean,
+  ): Promise<readonly WireRow[]> {
+    const parameters = [...values]
+    try {
+      if (behindSavepoint) return wireRows(await this.queryOrRollBack(sql, parameters))
+      return wireRows(await this.queryRunner.query(sql, parameters))
+    } catch (error) {
+      throw error instanceof QueryFailedError ? await this.failure(sql, error) : error
+    }
+  }
+
+  private readonly queryOrRollBack = async (...args: Parameters<QueryRunner['query']>): Promise<unknown> =>
+    await this.together(async () => (await this.queryRunner.query(...args)) as unknown)
+
+  /**
+   * Hears an error of the driver.
+   *
+   * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
+   */
+  private async told(error: Error): Promise<Error> {
+    if (this.inTransaction && isSerializationError(error)) throw new TransactionAbortedError(error)
+    return error
+  }
+
+  private async connect(): Promise<unknown> {
+    this.requireOwn()
+    const client: unknown = await this.queryRunner.connect()
+    if (!isPgClient(client)) return client
+    requireTextFormat(client)
+    watchForLoss(this.queryRunner, client)
+    return client
+  }
+
+  /** By now the connection may serve another transaction or none, or it was lost between two statements. */
+  private requireOwn(): void {
+    const { inTransaction, rollbacks } = this.options
+    if (this.queryRunner.isReleased) throw lossOf(this.queryRunner) ?? new QueryRunnerAlreadyReleasedError()
+    if (inTransaction) requireTransaction(this.queryRunner, rollbacks)
+  }
+}
