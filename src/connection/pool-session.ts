@@ -1,12 +1,12 @@
 import { type DataSource, QueryFailedError, type QueryRunner, type ReplicationMode } from 'typeorm'
 import { endsConnection } from '../sql/sqlstate'
 import { ownTransaction, type Statement, type WireRow } from '../sql/statements'
+import { inBrackets } from './brackets'
 import { isPgClient, type PgClient, requireTextFormat } from './pg-client'
 import { tellFailure, tellStart, tellSuccess } from './query-events'
 import { driverErrorOf, isOurs, preparable, wireRows } from './send-by-pg'
 import { sendPrepared } from './send-prepared'
 import type { Send, Session } from './session'
-import { inBrackets } from './shared-connection'
 
 /** A connection of the operation's own, from the pool, outside a transaction. */
 export class PoolSession implements Session {

@@ -3,7 +3,7 @@ import { isInternal, isStale, mayBeStale, SQLSTATE, serverError } from '../sql/s
 import type { WireRow } from '../sql/statements'
 import type { PgClient, PgConnection, PgQuery, PgResult } from './pg-client'
 import { PreparedNames } from './prepared-names'
-import { orRollBack } from './shared-connection'
+import { orRollBack } from './brackets'
 
 /** One statement and how it stands to the caller's transaction. */
 export interface Sending {

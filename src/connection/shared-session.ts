@@ -2,22 +2,14 @@ import { type DataSource, QueryFailedError, type QueryRunner, QueryRunnerAlready
 import { TransactionAbortedError } from '../errors'
 import { isSerializationError } from '../sql/sqlstate'
 import { type Brackets, ownTransaction, savepoint, type Statement, type WireRow } from '../sql/statements'
+import { inBrackets } from './brackets'
 import { isPgClient, type PgClient, requireTextFormat } from './pg-client'
 import { tellFailure, tellStart, tellSuccess } from './query-events'
 import { driverErrorOf, isOurs, preparable, wireRows } from './send-by-pg'
 import { type Sending, sendPrepared } from './send-prepared'
 import type { Send, Session } from './session'
-import {
-  inBrackets,
-  inWholeTurn,
-  isInRawTransaction,
-  lossOf,
-  requireTransaction,
-  rollbacksOn,
-  takeTurn,
-  untilOwnEnded,
-  watchForLoss,
-} from './shared-connection'
+import { isInRawTransaction, lossOf, requireTransaction, rollbacksOn, watchForLoss } from './shared-connection'
+import { inWholeTurn, takeTurn, untilOwnEnded } from './turns'
 
 /** How a session treats the caller's connection. */
 interface SharedOptions {

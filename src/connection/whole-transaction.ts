@@ -3,9 +3,9 @@ import { TransactionAbortedError } from '../errors'
 import { isSerializationError } from '../sql/sqlstate'
 import { seesCommitted, wholeSavepoint } from '../sql/statements'
 import { openSession } from './open-session'
+import { inBrackets } from './brackets'
 import { isPgClient } from './pg-client'
 import type { Session } from './session'
-import { inBrackets } from './shared-connection'
 
 /**
  * Runs several statements as one: in a transaction of their own, or behind a savepoint of the caller's, which stays

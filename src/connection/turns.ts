@@ -1,0 +1,88 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
+import type { QueryRunner } from 'typeorm'
+import { type Hold, holdOthers, type Query } from './hold'
+import { isPgClient } from './pg-client'
+
+/** By query runner, or by what stands for it inside a turn that is a whole call's. */
+const turns = new WeakMap<object, Promise<void>>()
+
+/** A turn of several statements. */
+interface WholeTurn {
+  /** The turn that it is a part of. */
+  readonly outer: WholeTurn | undefined
+  readonly ended: Promise<void>
+}
+
+const insideWhole = new AsyncLocalStorage<ReadonlyMap<QueryRunner, WholeTurn>>()
+
+const wholeAround = (queryRunner: QueryRunner): WholeTurn | undefined => insideWhole.getStore()?.get(queryRunner)
+
+/** The code that asks was called in the turn, as a listener is. */
+function isInside(turn: WholeTurn, queryRunner: QueryRunner): boolean {
+  let around = wholeAround(queryRunner)
+  while (around && around !== turn) around = around.outer
+  return around !== undefined
+}
+
+/**
+ * Waits until the calls that came before on this query runner have had their turn; what it returns ends ours. Calls in
+ * parallel in one transaction share one connection: without turns, the statement of one could fall between another's
+ * failed statement and its rollback to the savepoint.
+ */
+export async function takeTurn(queryRunner: QueryRunner): Promise<() => void> {
+  const key = wholeAround(queryRunner) ?? queryRunner
+  const before = turns.get(key)
+  let end = (): void => {}
+  turns.set(key, new Promise((resolve) => (end = resolve)))
+  await before
+  return end
+}
+
+/** What a turn of several statements needs. */
+interface WholeOptions {
+  /** Gives the driver's client; throws where the connection is not ours to use any more. */
+  readonly connect: () => Promise<unknown>
+  /** The statements are a transaction of ours. */
+  readonly ownTransaction: boolean
+}
+
+/** By query runner: our own transaction on it, which is not its caller's. */
+const ownTransactions = new WeakMap<QueryRunner, WholeTurn>()
+
+/**
+ * Runs several statements in one turn: if they are rolled back together, the call or the statement of another between
+ * them would be undone as well. Inside, also in listeners and subscribers, there are turns of their own.
+ */
+export async function inWholeTurn<T>(
+  queryRunner: QueryRunner,
+  { connect, ownTransaction: isOwn }: WholeOptions,
+  run: () => Promise<T>,
+): Promise<T> {
+  const endTurn = await takeTurn(queryRunner)
+  let end = (): void => {}
+  const ended = new Promise<void>((resolve) => (end = resolve))
+  const turn: WholeTurn = { outer: wholeAround(queryRunner), ended }
+  let hold: Hold | undefined
+  try {
+    const client = await connect()
+    const holder = isPgClient(client) ? client : queryRunner
+    hold = holdOthers(holder as unknown as { query: Query }, () => isInside(turn, queryRunner))
+    await connect()
+    if (isOwn) ownTransactions.set(queryRunner, turn)
+    return await insideWhole.run(new Map([...(insideWhole.getStore() ?? []), [queryRunner, turn]]), run)
+  } finally {
+    if (isOwn) ownTransactions.delete(queryRunner)
+    hold?.end()
+    end()
+    endTurn()
+  }
+}
+
+/** Waits for the end of a transaction that another call of ours has begun: it must not be taken for the caller's. */
+export async function untilOwnEnded(queryRunner: QueryRunner): Promise<void> {
+  for (;;) {
+    const own = ownTransactions.get(queryRunner)
+    if (!own || isInside(own, queryRunner)) return
+    await own.ended
+  }
+}
