@@ -14,7 +14,6 @@ export async function importAll(dataSource: DataSource, entity: string, lines: r
   async function* chunks(): AsyncGenerator<readonly string[]> {
     for (let start = 0; start < lines.length; start += CHUNK_LINES) yield lines.slice(start, start + CHUNK_LINES)
   }
-  const { end, rejected } = await importLines(dataSource, findTarget(dataSource, { entity }), chunks())
+  const { end } = await importLines(dataSource, findTarget(dataSource, { entity }), chunks())
   if (end.kind !== 'done') throw new Error(`The import ended as ${end.kind}.`, { cause: end })
-  if (rejected > lines.length / 100) throw new Error(`${rejected} lines were rejected.`)
 }

@@ -1,13 +1,37 @@
+/**
+ * npm run bench                                    everything, with the peers of bench/package.json
+ * npm run bench -- --without-peers                 without them: raw pg, TypeORM and ours
+ * npm run bench -- --phases hit,miss --peers pg,ours --rounds 21
+ * npm run bench -- --quick                         a look, in three minutes
+ */
 import { readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import os from 'node:os'
 import path from 'node:path'
 import { parseArgs } from 'node:util'
-import { bulk } from './bulk'
-import { peakMegabytes } from './memory'
-import { single } from './single'
-import { startBench, url } from './support'
+import { BASELINE, type Bench, type Comparison, openPeers, type Settings } from './measure'
+import type { PeerFactory } from './peer'
+import { PEERS } from './peers'
+import type { Phase } from './phase'
+import { PHASES } from './phases'
+import { printComparison } from './report/terminal'
+import { startServer } from './server'
+import { url } from './support'
 
 const EXAMPLES = path.resolve(__dirname, '../examples/urls.txt')
+const POOL_SIZE = 10
+
+const { values: options } = parseArgs({
+  options: {
+    phases: { type: 'string' },
+    peers: { type: 'string' },
+    'without-peers': { type: 'boolean', default: false },
+    quick: { type: 'boolean', default: false },
+    rounds: { type: 'string' },
+    urls: { type: 'string', default: EXAMPLES },
+    json: { type: 'string' },
+    'memory-lines': { type: 'string', default: '1000000' },
+  },
+})
 
 /**
  * Lines of a file, or of every .txt file in a folder. Those that the entity would refuse are left out: what is measured
@@ -29,53 +53,64 @@ function isUrl(line: string): boolean {
   }
 }
 
+async function readSettings(): Promise<Settings> {
+  const { quick, rounds } = options
+  return {
+    rounds: Number(rounds ?? (quick ? 7 : 21)),
+    turnMilliseconds: quick ? 25 : 50,
+    bulkRows: quick ? 4_000 : 20_000,
+    lines: await readLines(options.urls),
+    memoryLines: Number(options['memory-lines']),
+  }
+}
+
+function chosenPhases(): readonly Phase[] {
+  const names = options.phases?.split(',')
+  const unknown = names?.filter((name) => !PHASES.some((phase) => phase.name === name)) ?? []
+  if (unknown.length > 0) {
+    throw new Error(`There is no phase ${unknown.join(', ')}. There are ${PHASES.map(({ name }) => name).join(', ')}.`)
+  }
+  return PHASES.filter(({ name }) => names?.includes(name) ?? true)
+}
+
+/** The baseline is always among them. */
+function chosenPeers(all: readonly PeerFactory[]): readonly PeerFactory[] {
+  const parts = options.peers?.split(',')
+  return all.filter(({ name }) => name === BASELINE || (parts?.some((part) => name.includes(part)) ?? true))
+}
+
 async function main(): Promise<void> {
-  const { values } = parseArgs({
-    options: {
-      urls: { type: 'string', default: EXAMPLES },
-      json: { type: 'string' },
-      rounds: { type: 'string', default: '9' },
-      operations: { type: 'string', default: '2000' },
-      'memory-lines': { type: 'string', default: '1000000' },
-    },
-  })
-  const rounds = Number(values.rounds)
-  const bench = await startBench()
+  const [phases, factories, settings] = [chosenPhases(), chosenPeers(PEERS), await readSettings()]
+  const server = await startServer()
+  const peers = await openPeers(factories, { url: server.url, poolSize: POOL_SIZE })
+  let texts = 0
+  const bench: Bench = {
+    server,
+    settings,
+    factories,
+    peers,
+    fresh: () => `https://example.com/some/longer/path/${(texts += 1)}/and/more?page=${texts}&of=many`,
+    say: (line) => console.log(line),
+  }
+  const comparisons: Comparison[] = []
   try {
-    const lines = await readLines(values.urls)
-    const comparisons = [
-      ...(await single(bench, rounds, Number(values.operations))),
-      ...(await bulk(bench, Math.max(1, Math.ceil(rounds / 3)), lines)),
-    ]
-    const memory = {
-      lines: Number(values['memory-lines']),
-      megabytes: await peakMegabytes(bench.url, Number(values['memory-lines'])),
+    for (const phase of phases) {
+      for (const comparison of await phase.run(bench)) {
+        comparisons.push(comparison)
+        printComparison(comparison)
+      }
     }
     const result = {
       at: new Date().toISOString(),
       node: process.version,
-      server: bench.server,
+      server: server.version,
       cpu: `${os.cpus().length} × ${os.cpus()[0]?.model ?? 'unknown'}`,
       comparisons,
-      memory,
     }
-    console.table(
-      Object.fromEntries(
-        comparisons.map(({ what, unit, peer, ours, ratio }) => [
-          what,
-          {
-            unit,
-            'raw pg': Number(peer.toPrecision(4)),
-            ours: Number(ours.toPrecision(4)),
-            ratio: Number(ratio.toFixed(2)),
-          },
-        ]),
-      ),
-    )
-    console.log(`peak memory of an import of ${memory.lines} lines: ${memory.megabytes.toFixed(0)} MB`)
-    if (values.json) await writeFile(values.json, `${JSON.stringify(result, null, 2)}\n`)
+    if (options.json) await writeFile(options.json, `${JSON.stringify(result, null, 2)}\n`)
   } finally {
-    await bench.stop()
+    await Promise.all(peers.map(async (peer) => await peer.close()))
+    await server.stop()
   }
 }
 

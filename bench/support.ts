@@ -9,8 +9,12 @@ import { startEmbeddedPostgres } from '../scripts/embedded-postgres'
 /** The built package: what is measured is what is shipped. */
 const load = createRequire(__filename)
 const dist = path.resolve(__dirname, '../dist')
-export const { findOrCreate, findOrCreateMany, UniqueText, withUniqueText } = load(dist) as typeof import('../src')
+export const { findOneByText, findOrCreate, findOrCreateMany, UniqueText, withUniqueText } = load(
+  dist,
+) as typeof import('../src')
 export const { url } = load(path.join(dist, 'text')) as typeof import('../src/text')
+export const { Url } = load(path.join(dist, 'url')) as typeof import('../src/url')
+export type { UniqueTextDataSourceOptions, UniqueTextPropertyOptions } from '../src'
 
 @Entity('page')
 export class Page {

@@ -1,0 +1,22 @@
+import type { PeerFactory } from '../peer'
+import { ours, oursNormalized, oursUrl } from './ours'
+import { rawCopy } from './raw-copy'
+import { rawExclude, rawMd5Index } from './raw-one-column'
+import { rawOneStatement } from './raw-one-statement'
+import { rawSelectInsert } from './raw-select-insert'
+import { typeormFindSave, typeormOrIgnore, typeormUpsert } from './typeorm'
+
+/** Every peer that needs no package of its own. The first is what the others are compared with. */
+export const PEERS: readonly PeerFactory[] = [
+  rawOneStatement,
+  rawSelectInsert,
+  rawMd5Index,
+  rawExclude,
+  rawCopy,
+  ours,
+  oursNormalized,
+  oursUrl,
+  typeormFindSave,
+  typeormUpsert,
+  typeormOrIgnore,
+]
