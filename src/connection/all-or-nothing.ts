@@ -81,7 +81,7 @@ async function runSteps<Row>(
         const sent = told[answers.length]
         if (sent) log(sent)
         const started = performance.now()
-        const rows = (await send(statement.sql, values)).map(statement.parse)
+        const rows = (await send(statement.sql, values)).map((row) => statement.parse(row, values))
         answers.push({ rows, milliseconds: performance.now() - started })
         checking = true
         check?.(rows)

@@ -96,7 +96,7 @@ export class PoolSession implements Session {
     const rows = isPgClient(client)
       ? await this.sendByPg(client, statement, values)
       : await this.sendByTypeOrm(statement, values)
-    return rows.map(statement.parse)
+    return rows.map((row) => statement.parse(row, values))
   }
 
   /** Past TypeORM's own `query()`, which knows no prepared statements; logged and broadcast as there. */

@@ -108,7 +108,7 @@ export class SharedSession implements Session {
     const rows = isPgClient(client)
       ? await this.sendByPg(client, statement, values, behindSavepoint)
       : await this.sendByTypeOrm(statement, values, behindSavepoint)
-    return rows.map(statement.parse)
+    return rows.map((row) => statement.parse(row, values))
   }
 
   /** Past TypeORM's own `query()`, which knows no prepared statements; logged and broadcast as there. */

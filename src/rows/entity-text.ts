@@ -10,6 +10,7 @@ import {
   type ReadyTable,
 } from '../typeorm/registry'
 import { requireManager } from './call-arguments'
+import { echoedTexts, readsPlainTexts } from './echoed-texts'
 
 /** The statements for single rows that bring one set of columns. */
 export interface RowStatements {
@@ -49,6 +50,8 @@ export interface EntityText extends EntityColumns {
 /** The same on a table that was found ready, which decides what its statements look like. */
 export interface ReadyText extends EntityText {
   readonly ready: ReadyTable
+  /** Text columns that need not come back from the server. */
+  readonly echoed: readonly string[]
   readonly rowStatements: Map<string, RowStatements>
   readonly upsertStatements: Map<string, UpsertStatements>
 }
@@ -56,8 +59,10 @@ export interface ReadyText extends EntityText {
 /** @param ready of `ensureReady` */
 export function onTable(entityText: EntityText, ready: ReadyTable): ReadyText {
   const known = entityText.readyTexts.get(ready)
-  if (known) return known
-  const readyText: ReadyText = { ...entityText, ready, rowStatements: new Map(), upsertStatements: new Map() }
+  // A parser of the user's own may have been set since.
+  if (known && (known.echoed.length === 0 || readsPlainTexts(entityText.dataSource))) return known
+  const echoed = echoedTexts(entityText, ready)
+  const readyText: ReadyText = { ...entityText, ready, echoed, rowStatements: new Map(), upsertStatements: new Map() }
   entityText.readyTexts.set(ready, readyText)
   return readyText
 }

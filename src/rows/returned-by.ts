@@ -1,4 +1,4 @@
-import { returningList } from '../sql/statements'
+import { returningList } from '../sql/stored-row'
 import type { EntityColumns } from './entity-text'
 
 /** The RETURNING of TypeORM's own statements: the columns that `fill` takes. */

@@ -274,7 +274,7 @@ function insertValue({ dataSource }: EntityText, column: ColumnMetadata, entity:
  * delete date.
  */
 export function rowShape(
-  { metadata, select, declaration, otherTexts, spatial, ready }: ReadyText,
+  { metadata, select, declaration, otherTexts, spatial, ready, echoed }: ReadyText,
   others: readonly string[],
 ): RowShape {
   const names = select.map(({ databaseName }) => databaseName)
@@ -285,6 +285,7 @@ export function rowShape(
     table: declaration.table,
     others,
     select: [...names, ...hidden.filter((name) => name !== undefined)],
+    echoed,
     types: ready.types,
     spatial,
     otherHashes: new Map(otherTexts.map(({ table }) => [table.hash, table.digest.type])),

@@ -1,23 +1,16 @@
 import { asStored, type ColumnTypes } from './column-type'
 import {
   anyNumber,
-  CREATED,
   doNothing,
   holdsText,
   insertColumns,
   keyColumns,
-  listed,
   nameList,
   parameter,
-  parseStoredRow,
-  rowHead,
-  type RowShape,
-  selectList,
   type Statement,
-  type StoredRow,
-  type WireRow,
   written,
 } from './statements'
+import { CREATED, rowParser, type RowShape, selectRow, type StoredRow } from './stored-row'
 import { field, isLive, tableName } from './text-table'
 
 /** A stored row that answers one row of a batch. */
@@ -52,12 +45,12 @@ export function findOrCreateManyStatement(shape: BatchShape): Statement<BatchRow
 SELECT * FROM found
 UNION ALL
 ${selectCreated(shape)}`
-  return { name: '', sql, parse: parseBatchRow }
+  return { name: '', sql, parse: batchParser(shape, false) }
 }
 
 /** Rows that hold the texts of a batch; several of one text only where the guard was off. Takes the key's parameters. */
 export function findManyStatement(shape: BatchShape): Statement<BatchRow> {
-  return { name: '', sql: `WITH ${input(shape)}\n  ${found(shape)}`, parse: parseBatchRow }
+  return { name: '', sql: `WITH ${input(shape)}\n  ${found(shape)}`, parse: batchParser(shape, false) }
 }
 
 /** LATERAL with a limit, for a join would read the whole table where it is small enough; 2 shows a duplicate. */
@@ -66,7 +59,7 @@ function found(shape: BatchShape): string {
   return `SELECT i.ordinal, t.*
   FROM input AS i
   CROSS JOIN LATERAL (
-    SELECT ${listed(rowHead(CREATED.no, shape, 't'), selectList(shape, 't'))}
+    SELECT ${selectRow(shape, 't', { created: CREATED.no })}
     FROM ${tableName(shape.table)} AS t
     WHERE ${[same, ...isLive(shape.table, 't'), anyNumber(shape.table)].join('\n      AND ')}
     LIMIT 2
@@ -93,17 +86,21 @@ export function inputOrder(shape: BatchShape): string {
   return [...(shape.table.scope.length > 0 ? key(shape) : []), 'i.ordinal'].join(', ')
 }
 
-/** What was inserted, told to the rows of the batch that asked for it. */
-export function selectCreated(shape: BatchShape): string {
-  return `SELECT i.ordinal, ${listed(rowHead(isFirst(shape), shape, 't'), selectList(shape, 't'))}
+/** What was inserted, told to the rows of the batch that asked for it: where a trigger changed the text, to none. */
+export function selectCreated(shape: BatchShape, told: { readonly otherTexts?: string } = {}): string {
+  return `SELECT i.ordinal, ${selectRow(shape, 't', { created: isFirst(shape), ...told })}
 FROM created AS t
 JOIN input AS i ON ${holdsText(shape, (index) => `i.c${index}`)}`
 }
 
-export const parseBatchRow = ([ordinal, ...row]: WireRow): BatchRow => ({
-  index: Number(ordinal) - 1,
-  ...parseStoredRow(row),
-})
+/** @param tellsOthers the statement tells of other texts */
+export function batchParser(shape: BatchShape, tellsOthers: boolean): Statement<BatchRow>['parse'] {
+  const parse = rowParser(shape, 1, tellsOthers)
+  return (row, values) => {
+    const index = Number(row[0]) - 1
+    return { index, ...parse(row, (nth) => (values[nth] as readonly unknown[])[index]) }
+  }
+}
 
 /** The rows of the batch: the key in the types that are compared, everything else as text. */
 export function input(shape: BatchShape): string {

@@ -1,67 +1,41 @@
 import { createHash } from 'node:crypto'
-import { asStored, type ColumnTypes, fromGeoJson, type SpatialColumn, toGeoJson } from './column-type'
+import { asStored, fromGeoJson } from './column-type'
 import { quote } from './identifier'
+import {
+  asText,
+  CREATED,
+  otherTexts,
+  rowParser,
+  type RowShape,
+  SAME_TEXTS,
+  selectRow,
+  type StoredRow,
+  type WireRow,
+} from './stored-row'
 import { field, isLive, type TextTable, tableName } from './text-table'
 
-/** A row as the driver gives it: values in the order of the select list. */
-export type WireRow = readonly unknown[]
-
-/** One row of a table with a unique text, as every statement of find-or-create gives it. */
-export interface StoredRow {
-  /** This statement inserted it. */
-  readonly created: boolean
-  readonly hashNumber: number
-  /** In the order of `RowShape.select`. */
-  readonly columns: readonly unknown[]
-}
+export type { RowShape, StoredRow, WireRow } from './stored-row'
 
 /** A statement with its parser. The name is a digest of the SQL, so that equal names always mean equal statements. */
 export interface Statement<Row> {
   /** `''`: not to be prepared by name. */
   readonly name: string
   readonly sql: string
-  readonly parse: (row: WireRow) => Row
+  /** @param values the statement's own parameters, of which a row may stand for some */
+  readonly parse: (row: WireRow, values: readonly unknown[]) => Row
 }
 
-/**
- * Which columns a row brings, by their database names. The parameters of every statement are the row's values in this
- * order: scope, text, hash, then `others`.
- */
-export interface RowShape {
-  readonly table: TextTable
-  /** Further columns of an insert. */
-  readonly others: readonly string[]
-  /** Columns to give back. */
-  readonly select: readonly string[]
-  /** Of the scope at least, so that values are compared as they will be stored. @default compare them as given */
-  readonly types?: ColumnTypes | undefined
-  /** @default none */
-  readonly spatial?: ReadonlyMap<string, SpatialColumn> | undefined
-  /**
-   * The table has a deferrable constraint, which ON CONFLICT without a target does not take (55000): then the statements
-   * name our index, and a violation of any other raises. @default false
-   */
-  readonly deferrable?: boolean | undefined
-  /** Hash columns of the table's other texts, with their types; `others` may hold some of them. */
-  readonly otherHashes?: ReadonlyMap<string, string>
-}
+type Parse<Row> = Statement<Row>['parse']
 
-export function named<Row>(sql: string, parse: (row: WireRow) => Row): Statement<Row> {
+export function named<Row>(sql: string, parse: Parse<Row>): Statement<Row> {
   return { name: `unique_text_${createHash('sha1').update(sql).digest('hex').slice(0, 16)}`, sql, parse }
 }
 
-/** In SQL. NULL for a row that was found is the one value that no parser of the user's own for booleans ever sees. */
-export const CREATED = { yes: 'true', no: 'NULL::bool' } as const
-
-/** What every select list begins with, before the columns of the shape. */
-export const rowHead = (created: string, { table }: RowShape, row: string): string =>
-  `${created} AS created, ${field(row, table.number)} AS hash_number`
-
-export const parseStoredRow = ([created, hashNumber, ...columns]: WireRow): StoredRow => ({
-  created: created !== null,
-  hashNumber: Number(hashNumber),
-  columns,
-})
+/** Of a statement for one row. */
+export function parserOf(shape: RowShape, tellsOthers: boolean): Parse<StoredRow> {
+  const parse = rowParser(shape, 0, tellsOthers)
+  return (row, values) => parse(row, (index) => values[index])
+}
 
 /** Scope, text and hash: what decides which row is meant. */
 export function keyColumns({ scope, text, hash }: TextTable): string[] {
@@ -74,17 +48,6 @@ export function insertColumns({ table, others }: RowShape): string[] {
 }
 
 export const nameList = (names: readonly string[]): string => names.map(quote).join(', ')
-
-/** The columns of the shape, named by their position, so that two can share a name with what stands before them. */
-export const selectList = ({ select, spatial }: Pick<RowShape, 'select' | 'spatial'>, row: string): string =>
-  select
-    .map((name, index) => {
-      const column = spatial?.get(name)
-      return `${column ? toGeoJson(field(row, name), column) : field(row, name)} AS s${index}`
-    })
-    .join(', ')
-
-export const listed = (...parts: readonly string[]): string => parts.filter((part) => part !== '').join(', ')
 
 /**
  * True for every number, which the planner does not know. Of a table that was never analyzed it takes each hash for
@@ -101,8 +64,7 @@ export function holdsText({ table }: RowShape, value: (index: number) => string)
     `${field('t', hash)} = ${value(scope.length + text.length)}`,
     ...text.map(
       ({ name }, index) =>
-        `${field('t', name)}::pg_catalog.text COLLATE "C"\n` +
-        `        IS NOT DISTINCT FROM ${value(scope.length + index)}::pg_catalog.text`,
+        `${asText(name)}\n        IS NOT DISTINCT FROM ${value(scope.length + index)}::pg_catalog.text`,
     ),
   ].join('\n    AND ')
 }
@@ -131,23 +93,28 @@ export function doNothing({ table, deferrable }: RowShape): string {
   return `ON CONFLICT${target} DO NOTHING`
 }
 
-/** @param more a further column */
-export const selectFound = (
-  shape: RowShape,
-  more?: string,
-): string => `SELECT ${listed(rowHead(CREATED.no, shape, 't'), selectList(shape, 't'))}${more ? `,\n    ${more}` : ''}
+/**
+ * @param tellsOthers for a statement that can give rows with other texts too
+ * @param more a further column
+ */
+export const selectFound = (shape: RowShape, tellsOthers: boolean, more?: string): string =>
+  `SELECT ${selectRow(shape, 't', { created: CREATED.no, ...(tellsOthers ? { otherTexts: SAME_TEXTS } : {}) })}${more ? `,\n    ${more}` : ''}
   FROM ${tableName(shape.table)} AS t
   WHERE ${[holdsText(shape, keyParameter(shape)), ...isLive(shape.table, 't'), anyNumber(shape.table)].join('\n    AND ')}`
 
 /** Rows that hold the text; more than one only where the guard was off. Takes the key's parameters only. */
 export function findStatement(shape: RowShape): Statement<StoredRow> {
-  return named(selectFound(shape), parseStoredRow)
+  return named(selectFound(shape, false), parserOf(shape, false))
 }
 
 /** The same of what stands now, whatever the snapshot; 40001 where the two differ. */
 export function findStandingStatement(shape: RowShape): Statement<StoredRow> {
-  return named(`${selectFound(shape)}\n  FOR KEY SHARE`, parseStoredRow)
+  return named(`${selectFound(shape, false)}\n  FOR KEY SHARE`, parserOf(shape, false))
 }
+
+/** What an INSERT or an UPDATE of the statement gives of its row: a trigger may have changed the text. */
+export const returnedRow = (shape: RowShape, created: string): string =>
+  selectRow(shape, 't', { created, otherTexts: otherTexts(shape, parameter) })
 
 /** Columns that a restore writes, by their database names. */
 export interface RestoredColumns {
@@ -171,8 +138,8 @@ export function restoreStatement(
 WHERE ${holdsText(shape, keyParameter(shape))}
     AND ${anyNumber(shape.table)}
     AND ${field('t', deleted)} IS NOT NULL
-RETURNING ${listed(rowHead(CREATED.no, shape, 't'), selectList(shape, 't'))}`,
-    parseStoredRow,
+RETURNING ${returnedRow(shape, CREATED.no)}`,
+    parserOf(shape, true),
   )
 }
 
@@ -184,21 +151,20 @@ RETURNING ${listed(rowHead(CREATED.no, shape, 't'), selectList(shape, 't'))}`,
  */
 export function findOrCreateStatement(shape: RowShape): Statement<StoredRow> {
   const columns = insertColumns(shape)
-  const returned = listed(rowHead(CREATED.yes, shape, 't'), selectList(shape, 't'))
   return named(
     `WITH found AS (
-  ${selectFound(shape)}
+  ${selectFound(shape, true)}
 ), created AS (
   INSERT INTO ${tableName(shape.table)} AS t (${nameList(columns)})
   SELECT ${columns.map((name, index) => written(shape, name, parameter(index))).join(', ')}
   WHERE NOT EXISTS (SELECT FROM found)
   ${doNothing(shape)}
-  RETURNING ${returned}
+  RETURNING ${returnedRow(shape, CREATED.yes)}
 )
 SELECT * FROM found
 UNION ALL
 SELECT * FROM created`,
-    parseStoredRow,
+    parserOf(shape, true),
   )
 }
 
@@ -220,8 +186,8 @@ export function createInChainStatement(shape: RowShape, onConflict: 'raise' | 'n
     `INSERT INTO ${tableName(shape.table)} AS t (${nameList(columns)})
 SELECT ${values.join(', ')}
 WHERE ${given.join(' AND ')}${orNothing}
-RETURNING ${listed(rowHead(CREATED.yes, shape, 't'), selectList(shape, 't'))}`,
-    parseStoredRow,
+RETURNING ${returnedRow(shape, CREATED.yes)}`,
+    parserOf(shape, true),
   )
 }
 
@@ -253,11 +219,6 @@ export const seesCommitted: Statement<boolean> = {
   name: '',
   sql: `SELECT CASE WHEN pg_catalog.current_setting('transaction_isolation') LIKE 'read %' THEN 1 END AS sees`,
   parse: ([sees]) => sees !== null,
-}
-
-/** What an INSERT or an UPDATE of TypeORM gives back of each row. */
-export function returningList(shape: Pick<RowShape, 'select' | 'spatial'>): string {
-  return selectList(shape, '')
 }
 
 /** @param sql of TypeORM, with a `returningList` */

@@ -1,35 +1,31 @@
 import {
+  batchParser,
   type BatchRow,
   type BatchShape,
   broughtOr,
   created as createdMany,
   input,
   inputOrder,
-  parseBatchRow,
   selectCreated,
 } from './batch-statement'
 import { asStored } from './column-type'
 import { literal, quote } from './identifier'
 import {
   anyNumber,
-  CREATED,
   doNothing,
   holdsText,
   insertColumns,
   keyParameter,
-  listed,
   nameList,
   named,
   parameter,
-  parseStoredRow,
-  rowHead,
-  type RowShape,
+  parserOf,
+  returnedRow,
   selectFound,
-  selectList,
   type Statement,
-  type StoredRow,
   written,
 } from './statements'
+import { CREATED, otherTexts, rowColumns, type RowShape, SAME_TEXTS, selectRow, type StoredRow } from './stored-row'
 import { field, isLive, tableName } from './text-table'
 
 /** What an upsert does to the row that holds the text. */
@@ -63,7 +59,7 @@ export function upsertStatement(shape: RowShape, update: UpdateShape, orInsert: 
     : [undefined, '']
   return named(
     `WITH found AS (
-  ${selectFound(shape, changed)}
+  ${selectFound(shape, true, changed)}
   LIMIT 2
   FOR NO KEY UPDATE
 ), updated AS (
@@ -71,13 +67,13 @@ export function upsertStatement(shape: RowShape, update: UpdateShape, orInsert: 
   SET ${assignments(update, (name) => written(shape, name, value(name)))}
   FROM (SELECT FROM found HAVING pg_catalog.count(*) = 1${ifChanged}) AS f
   WHERE ${isTheRow(shape, keyParameter(shape))}${ofClass(update)}
-  RETURNING ${listed(rowHead(CREATED.no, shape, 't'), selectList(shape, 't'))}
+  RETURNING ${returnedRow(shape, CREATED.no)}
 )${orInsert ? `, ${created(shape)}` : ''}
 SELECT * FROM updated${orInsert ? '\nUNION ALL\nSELECT * FROM created' : ''}
 UNION ALL
 -- Locked, and yet not updated: it is as it should be, or a trigger of the table keeps it as it is.
-SELECT ${update.skipUnchanged ? columnNames(shape).join(', ') : '*'} FROM found WHERE NOT EXISTS (SELECT FROM updated)`,
-    parseStoredRow,
+SELECT ${update.skipUnchanged ? rowColumns(shape).join(', ') : '*'} FROM found WHERE NOT EXISTS (SELECT FROM updated)`,
+    parserOf(shape, true),
   )
 }
 
@@ -93,7 +89,7 @@ function created(shape: RowShape): string {
   SELECT ${columns.map((name, index) => written(shape, name, parameter(index))).join(', ')}
   WHERE NOT EXISTS (SELECT FROM found)
   ${doNothing(shape)}
-  RETURNING ${listed(rowHead(CREATED.yes, shape, 't'), selectList(shape, 't'))}
+  RETURNING ${returnedRow(shape, CREATED.yes)}
 )`
 }
 
@@ -106,15 +102,15 @@ function created(shape: RowShape): string {
  */
 export function upsertManyStatement(shape: BatchShape, update: UpdateShape): Statement<BatchRow> {
   const table = tableName(shape.table)
-  const same = isTheRow(shape, (index) => `i.c${index}`)
-  const head = listed(rowHead(CREATED.no, shape, 't'), selectList(shape, 't'))
+  const sent = (index: number): string => `i.c${index}`
+  const same = isTheRow(shape, sent)
   const changed = changes(shape, update, (name) => `i.c${insertColumns(shape).indexOf(name)}`)
   const scoped = shape.table.scope.length > 0
   const sql = `WITH ${input(shape)}, found AS MATERIALIZED (
   SELECT i.ordinal, t.*
   FROM ${scoped ? `(SELECT * FROM input AS i ORDER BY ${inputOrder(shape)})` : 'input'} AS i
   CROSS JOIN LATERAL (
-    SELECT ${head},
+    SELECT ${selectRow(shape, 't', { created: CREATED.no, otherTexts: SAME_TEXTS })},
       ${update.skipUnchanged ? `(${changed})` : 'true'} AS changed
     FROM ${table} AS t
     WHERE ${same}
@@ -134,30 +130,25 @@ export function upsertManyStatement(shape: BatchShape, update: UpdateShape): Sta
   WHERE o.changed
     AND ${same}${ofClass(update)}
   RETURNING i.ordinal,
-    ${head}
+    ${selectRow(shape, 't', { created: CREATED.no, otherTexts: otherTexts(shape, sent) })}
 ), ${createdMany(shape)}
 SELECT * FROM updated
 UNION ALL
-${scoped ? firstCreated(shape) : selectCreated(shape)}${update.skipUnchanged ? unchanged(shape) : ''}`
-  return { name: '', sql, parse: parseBatchRow }
+${scoped ? firstCreated(shape) : createdTold(shape)}${update.skipUnchanged ? unchanged(shape) : ''}`
+  return { name: '', sql, parse: batchParser(shape, true) }
 }
 
 /** Two rows of the batch may have scopes that differ as given and are stored alike: the second is to update the first. */
 function firstCreated(shape: BatchShape): string {
-  return `SELECT * FROM (\n${selectCreated(shape)}\n) AS c WHERE c.created`
+  return `SELECT * FROM (\n${createdTold(shape)}\n) AS c WHERE c.created`
 }
 
-/** Of a stored row in a select list. */
-const columnNames = ({ select }: RowShape): string[] => [
-  'created',
-  'hash_number',
-  ...select.map((_, index) => `s${index}`),
-]
+const createdTold = (shape: BatchShape): string => selectCreated(shape, { otherTexts: SAME_TEXTS })
 
 function unchanged(shape: BatchShape): string {
   return `
 UNION ALL
-SELECT ${['ordinal', ...columnNames(shape)].map((name) => `f.${name}`).join(', ')}
+SELECT ${['ordinal', ...rowColumns(shape)].map((name) => `f.${name}`).join(', ')}
 FROM found AS f
 JOIN one AS o ON o.ordinal = f.ordinal
 WHERE NOT o.changed`

@@ -6,7 +6,7 @@ WITH input AS MATERIALIZED (
   SELECT i.ordinal, t.*
   FROM input AS i
   CROSS JOIN LATERAL (
-    SELECT NULL::bool AS created, t."urlHashNumber" AS hash_number, t."id" AS s0, t."url" AS s1, t."title" AS s2
+    SELECT NULL::bool AS created, t."urlHashNumber" AS hash_number, t."id" AS s0, t."title" AS s2
     FROM "page" AS t
     WHERE t."urlHash" = i.c1
     AND t."url"::pg_catalog.text COLLATE "C"

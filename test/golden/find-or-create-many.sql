@@ -6,7 +6,7 @@ WITH input AS MATERIALIZED (
   SELECT i.ordinal, t.*
   FROM input AS i
   CROSS JOIN LATERAL (
-    SELECT NULL::bool AS created, t."urlHashNumber" AS hash_number, t."id" AS s0, t."url" AS s1, t."title" AS s2
+    SELECT NULL::bool AS created, t."urlHashNumber" AS hash_number, t."id" AS s0, t."title" AS s2
     FROM "page" AS t
     WHERE t."urlHash" = i.c1
     AND t."url"::pg_catalog.text COLLATE "C"
@@ -27,7 +27,7 @@ WITH input AS MATERIALIZED (
 )
 SELECT * FROM found
 UNION ALL
-SELECT i.ordinal, true AS created, t."urlHashNumber" AS hash_number, t."id" AS s0, t."url" AS s1, t."title" AS s2
+SELECT i.ordinal, true AS created, t."urlHashNumber" AS hash_number, t."id" AS s0, t."title" AS s2
 FROM created AS t
 JOIN input AS i ON t."urlHash" = i.c1
     AND t."url"::pg_catalog.text COLLATE "C"

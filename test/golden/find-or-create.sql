@@ -1,5 +1,6 @@
 WITH found AS (
-  SELECT NULL::bool AS created, t."urlHashNumber" AS hash_number, t."id" AS s0, t."url" AS s1, t."title" AS s2
+  SELECT NULL::bool AS created, t."urlHashNumber" AS hash_number,
+    NULL::pg_catalog.text AS other_texts, t."id" AS s0, t."title" AS s2
   FROM "page" AS t
   WHERE t."urlHash" = $2
     AND t."url"::pg_catalog.text COLLATE "C"
@@ -10,14 +11,17 @@ WITH found AS (
   SELECT $1, $2, $3
   WHERE NOT EXISTS (SELECT FROM found)
   ON CONFLICT DO NOTHING
-  RETURNING true AS created, t."urlHashNumber" AS hash_number, t."id" AS s0, t."url" AS s1, t."title" AS s2
+  RETURNING true AS created, t."urlHashNumber" AS hash_number,
+    CASE WHEN t."url"::pg_catalog.text COLLATE "C" IS DISTINCT FROM $1::pg_catalog.text
+    THEN pg_catalog.json_build_array(t."url")::pg_catalog.text END AS other_texts, t."id" AS s0, t."title" AS s2
 )
 SELECT * FROM found
 UNION ALL
 SELECT * FROM created;
 
 WITH found AS (
-  SELECT NULL::bool AS created, t."urlHashNumber" AS hash_number, t."id" AS s0
+  SELECT NULL::bool AS created, t."urlHashNumber" AS hash_number,
+    NULL::pg_catalog.text AS other_texts, t."id" AS s0
   FROM "My ""Schema"""."page" AS t
   WHERE t."site" OPERATOR(pg_catalog.=) $1
     AND t."urlHash" = $4
@@ -31,7 +35,10 @@ WITH found AS (
   SELECT $1, $2, $3, $4
   WHERE NOT EXISTS (SELECT FROM found)
   ON CONFLICT DO NOTHING
-  RETURNING true AS created, t."urlHashNumber" AS hash_number, t."id" AS s0
+  RETURNING true AS created, t."urlHashNumber" AS hash_number,
+    CASE WHEN t."path"::pg_catalog.text COLLATE "C" IS DISTINCT FROM $2::pg_catalog.text
+      OR t."query"::pg_catalog.text COLLATE "C" IS DISTINCT FROM $3::pg_catalog.text
+    THEN pg_catalog.json_build_array(t."path", t."query")::pg_catalog.text END AS other_texts, t."id" AS s0
 )
 SELECT * FROM found
 UNION ALL

@@ -1,4 +1,4 @@
-SELECT NULL::bool AS created, t."urlHashNumber" AS hash_number, t."id" AS s0, t."url" AS s1, t."title" AS s2
+SELECT NULL::bool AS created, t."urlHashNumber" AS hash_number, t."id" AS s0, t."title" AS s2
   FROM "page" AS t
   WHERE t."urlHash" = $2
     AND t."url"::pg_catalog.text COLLATE "C"

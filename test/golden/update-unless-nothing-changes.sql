@@ -1,5 +1,6 @@
 WITH found AS (
-  SELECT NULL::bool AS created, t."urlHashNumber" AS hash_number, t."id" AS s0, t."url" AS s1, t."title" AS s2,
+  SELECT NULL::bool AS created, t."urlHashNumber" AS hash_number,
+    NULL::pg_catalog.text AS other_texts, t."id" AS s0, t."title" AS s2,
     (t."title"::pg_catalog.text COLLATE "C"
         IS DISTINCT FROM ($3::character varying)::pg_catalog.text) AS changed
   FROM "page" AS t
@@ -20,15 +21,18 @@ WITH found AS (
         IS NOT DISTINCT FROM $1::pg_catalog.text
     AND t."urlHashNumber" BETWEEN -2147483648 AND 2147483647
     AND t."type"::pg_catalog.text IN ('it''s')
-  RETURNING NULL::bool AS created, t."urlHashNumber" AS hash_number, t."id" AS s0, t."url" AS s1, t."title" AS s2
+  RETURNING NULL::bool AS created, t."urlHashNumber" AS hash_number,
+    CASE WHEN t."url"::pg_catalog.text COLLATE "C" IS DISTINCT FROM $1::pg_catalog.text
+    THEN pg_catalog.json_build_array(t."url")::pg_catalog.text END AS other_texts, t."id" AS s0, t."title" AS s2
 )
 SELECT * FROM updated
 UNION ALL
 -- Locked, and yet not updated: it is as it should be, or a trigger of the table keeps it as it is.
-SELECT created, hash_number, s0, s1, s2 FROM found WHERE NOT EXISTS (SELECT FROM updated);
+SELECT created, hash_number, other_texts, s0, s2 FROM found WHERE NOT EXISTS (SELECT FROM updated);
 
 WITH found AS (
-  SELECT NULL::bool AS created, t."urlHashNumber" AS hash_number, t."id" AS s0,
+  SELECT NULL::bool AS created, t."urlHashNumber" AS hash_number,
+    NULL::pg_catalog.text AS other_texts, t."id" AS s0,
     (t."title"::pg_catalog.text COLLATE "C"
         IS DISTINCT FROM ($5::character varying)::pg_catalog.text) AS changed
   FROM "My ""Schema"""."page" AS t
@@ -55,9 +59,12 @@ WITH found AS (
         IS NOT DISTINCT FROM $3::pg_catalog.text
     AND t."urlHashNumber" BETWEEN -2147483648 AND 2147483647
     AND t."type"::pg_catalog.text IN ('it''s')
-  RETURNING NULL::bool AS created, t."urlHashNumber" AS hash_number, t."id" AS s0
+  RETURNING NULL::bool AS created, t."urlHashNumber" AS hash_number,
+    CASE WHEN t."path"::pg_catalog.text COLLATE "C" IS DISTINCT FROM $2::pg_catalog.text
+      OR t."query"::pg_catalog.text COLLATE "C" IS DISTINCT FROM $3::pg_catalog.text
+    THEN pg_catalog.json_build_array(t."path", t."query")::pg_catalog.text END AS other_texts, t."id" AS s0
 )
 SELECT * FROM updated
 UNION ALL
 -- Locked, and yet not updated: it is as it should be, or a trigger of the table keeps it as it is.
-SELECT created, hash_number, s0 FROM found WHERE NOT EXISTS (SELECT FROM updated);
+SELECT created, hash_number, other_texts, s0 FROM found WHERE NOT EXISTS (SELECT FROM updated);

@@ -6,7 +6,8 @@ WITH input AS MATERIALIZED (
   SELECT i.ordinal, t.*
   FROM input AS i
   CROSS JOIN LATERAL (
-    SELECT NULL::bool AS created, t."urlHashNumber" AS hash_number, t."id" AS s0, t."url" AS s1, t."title" AS s2,
+    SELECT NULL::bool AS created, t."urlHashNumber" AS hash_number,
+    NULL::pg_catalog.text AS other_texts, t."id" AS s0, t."title" AS s2,
       (i.g0 AND t."title"::pg_catalog.text COLLATE "C"
         IS DISTINCT FROM (i.c2::character varying)::pg_catalog.text) AS changed
     FROM "page" AS t
@@ -36,7 +37,9 @@ WITH input AS MATERIALIZED (
     AND t."urlHashNumber" BETWEEN -2147483648 AND 2147483647
     AND t."type"::pg_catalog.text IN ('it''s')
   RETURNING i.ordinal,
-    NULL::bool AS created, t."urlHashNumber" AS hash_number, t."id" AS s0, t."url" AS s1, t."title" AS s2
+    NULL::bool AS created, t."urlHashNumber" AS hash_number,
+    CASE WHEN t."url"::pg_catalog.text COLLATE "C" IS DISTINCT FROM i.c0::pg_catalog.text
+    THEN pg_catalog.json_build_array(t."url")::pg_catalog.text END AS other_texts, t."id" AS s0, t."title" AS s2
 ), created AS (
   INSERT INTO "page" AS t ("url", "urlHash", "title")
   SELECT i.c0,
@@ -50,13 +53,14 @@ WITH input AS MATERIALIZED (
 )
 SELECT * FROM updated
 UNION ALL
-SELECT i.ordinal, true AS created, t."urlHashNumber" AS hash_number, t."id" AS s0, t."url" AS s1, t."title" AS s2
+SELECT i.ordinal, true AS created, t."urlHashNumber" AS hash_number,
+    NULL::pg_catalog.text AS other_texts, t."id" AS s0, t."title" AS s2
 FROM created AS t
 JOIN input AS i ON t."urlHash" = i.c1
     AND t."url"::pg_catalog.text COLLATE "C"
         IS NOT DISTINCT FROM i.c0::pg_catalog.text
 UNION ALL
-SELECT f.ordinal, f.created, f.hash_number, f.s0, f.s1, f.s2
+SELECT f.ordinal, f.created, f.hash_number, f.other_texts, f.s0, f.s2
 FROM found AS f
 JOIN one AS o ON o.ordinal = f.ordinal
 WHERE NOT o.changed;
@@ -69,7 +73,8 @@ WITH input AS MATERIALIZED (
   SELECT i.ordinal, t.*
   FROM (SELECT * FROM input AS i ORDER BY i.c3, i.c2 COLLATE "C", i.c1 COLLATE "C", i.c0, i.ordinal) AS i
   CROSS JOIN LATERAL (
-    SELECT NULL::bool AS created, t."urlHashNumber" AS hash_number, t."id" AS s0,
+    SELECT NULL::bool AS created, t."urlHashNumber" AS hash_number,
+    NULL::pg_catalog.text AS other_texts, t."id" AS s0,
       (i.g0 AND t."title"::pg_catalog.text COLLATE "C"
         IS DISTINCT FROM (i.c4::character varying)::pg_catalog.text) AS changed
     FROM "My ""Schema"""."page" AS t
@@ -105,7 +110,10 @@ WITH input AS MATERIALIZED (
     AND t."urlHashNumber" BETWEEN -2147483648 AND 2147483647
     AND t."type"::pg_catalog.text IN ('it''s')
   RETURNING i.ordinal,
-    NULL::bool AS created, t."urlHashNumber" AS hash_number, t."id" AS s0
+    NULL::bool AS created, t."urlHashNumber" AS hash_number,
+    CASE WHEN t."path"::pg_catalog.text COLLATE "C" IS DISTINCT FROM i.c1::pg_catalog.text
+      OR t."query"::pg_catalog.text COLLATE "C" IS DISTINCT FROM i.c2::pg_catalog.text
+    THEN pg_catalog.json_build_array(t."path", t."query")::pg_catalog.text END AS other_texts, t."id" AS s0
 ), created AS (
   INSERT INTO "My ""Schema"""."page" AS t ("site", "path", "query", "urlHash", "title")
   SELECT i.c0,
@@ -124,7 +132,8 @@ UNION ALL
 SELECT * FROM (
 SELECT i.ordinal, CASE WHEN i.ordinal = min(i.ordinal)
     OVER (PARTITION BY t."site", t."urlHash", t."urlHashNumber")
-    THEN true END AS created, t."urlHashNumber" AS hash_number, t."id" AS s0
+    THEN true END AS created, t."urlHashNumber" AS hash_number,
+    NULL::pg_catalog.text AS other_texts, t."id" AS s0
 FROM created AS t
 JOIN input AS i ON t."site" OPERATOR(pg_catalog.=) i.c0
     AND t."urlHash" = i.c3
@@ -134,7 +143,7 @@ JOIN input AS i ON t."site" OPERATOR(pg_catalog.=) i.c0
         IS NOT DISTINCT FROM i.c2::pg_catalog.text
 ) AS c WHERE c.created
 UNION ALL
-SELECT f.ordinal, f.created, f.hash_number, f.s0
+SELECT f.ordinal, f.created, f.hash_number, f.other_texts, f.s0
 FROM found AS f
 JOIN one AS o ON o.ordinal = f.ordinal
 WHERE NOT o.changed;

@@ -6,7 +6,8 @@ WITH input AS MATERIALIZED (
   SELECT i.ordinal, t.*
   FROM input AS i
   CROSS JOIN LATERAL (
-    SELECT NULL::bool AS created, t."urlHashNumber" AS hash_number, t."id" AS s0, t."url" AS s1, t."title" AS s2,
+    SELECT NULL::bool AS created, t."urlHashNumber" AS hash_number,
+    NULL::pg_catalog.text AS other_texts, t."id" AS s0, t."title" AS s2,
       true AS changed
     FROM "page" AS t
     WHERE t."urlHash" = i.c1
@@ -34,7 +35,9 @@ WITH input AS MATERIALIZED (
         IS NOT DISTINCT FROM i.c0::pg_catalog.text
     AND t."urlHashNumber" BETWEEN -2147483648 AND 2147483647
   RETURNING i.ordinal,
-    NULL::bool AS created, t."urlHashNumber" AS hash_number, t."id" AS s0, t."url" AS s1, t."title" AS s2
+    NULL::bool AS created, t."urlHashNumber" AS hash_number,
+    CASE WHEN t."url"::pg_catalog.text COLLATE "C" IS DISTINCT FROM i.c0::pg_catalog.text
+    THEN pg_catalog.json_build_array(t."url")::pg_catalog.text END AS other_texts, t."id" AS s0, t."title" AS s2
 ), created AS (
   INSERT INTO "page" AS t ("url", "urlHash", "title")
   SELECT i.c0,
@@ -48,7 +51,8 @@ WITH input AS MATERIALIZED (
 )
 SELECT * FROM updated
 UNION ALL
-SELECT i.ordinal, true AS created, t."urlHashNumber" AS hash_number, t."id" AS s0, t."url" AS s1, t."title" AS s2
+SELECT i.ordinal, true AS created, t."urlHashNumber" AS hash_number,
+    NULL::pg_catalog.text AS other_texts, t."id" AS s0, t."title" AS s2
 FROM created AS t
 JOIN input AS i ON t."urlHash" = i.c1
     AND t."url"::pg_catalog.text COLLATE "C"
@@ -62,7 +66,8 @@ WITH input AS MATERIALIZED (
   SELECT i.ordinal, t.*
   FROM (SELECT * FROM input AS i ORDER BY i.c3, i.c2 COLLATE "C", i.c1 COLLATE "C", i.c0, i.ordinal) AS i
   CROSS JOIN LATERAL (
-    SELECT NULL::bool AS created, t."urlHashNumber" AS hash_number, t."id" AS s0,
+    SELECT NULL::bool AS created, t."urlHashNumber" AS hash_number,
+    NULL::pg_catalog.text AS other_texts, t."id" AS s0,
       true AS changed
     FROM "My ""Schema"""."page" AS t
     WHERE t."site" OPERATOR(pg_catalog.=) i.c0
@@ -96,7 +101,10 @@ WITH input AS MATERIALIZED (
         IS NOT DISTINCT FROM i.c2::pg_catalog.text
     AND t."urlHashNumber" BETWEEN -2147483648 AND 2147483647
   RETURNING i.ordinal,
-    NULL::bool AS created, t."urlHashNumber" AS hash_number, t."id" AS s0
+    NULL::bool AS created, t."urlHashNumber" AS hash_number,
+    CASE WHEN t."path"::pg_catalog.text COLLATE "C" IS DISTINCT FROM i.c1::pg_catalog.text
+      OR t."query"::pg_catalog.text COLLATE "C" IS DISTINCT FROM i.c2::pg_catalog.text
+    THEN pg_catalog.json_build_array(t."path", t."query")::pg_catalog.text END AS other_texts, t."id" AS s0
 ), created AS (
   INSERT INTO "My ""Schema"""."page" AS t ("site", "path", "query", "urlHash", "title")
   SELECT i.c0,
@@ -115,7 +123,8 @@ UNION ALL
 SELECT * FROM (
 SELECT i.ordinal, CASE WHEN i.ordinal = min(i.ordinal)
     OVER (PARTITION BY t."site", t."urlHash", t."urlHashNumber")
-    THEN true END AS created, t."urlHashNumber" AS hash_number, t."id" AS s0
+    THEN true END AS created, t."urlHashNumber" AS hash_number,
+    NULL::pg_catalog.text AS other_texts, t."id" AS s0
 FROM created AS t
 JOIN input AS i ON t."site" OPERATOR(pg_catalog.=) i.c0
     AND t."urlHash" = i.c3

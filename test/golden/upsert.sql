@@ -1,5 +1,6 @@
 WITH found AS (
-  SELECT NULL::bool AS created, t."urlHashNumber" AS hash_number, t."id" AS s0, t."url" AS s1, t."title" AS s2
+  SELECT NULL::bool AS created, t."urlHashNumber" AS hash_number,
+    NULL::pg_catalog.text AS other_texts, t."id" AS s0, t."title" AS s2
   FROM "page" AS t
   WHERE t."urlHash" = $2
     AND t."url"::pg_catalog.text COLLATE "C"
@@ -17,13 +18,17 @@ WITH found AS (
     AND t."url"::pg_catalog.text COLLATE "C"
         IS NOT DISTINCT FROM $1::pg_catalog.text
     AND t."urlHashNumber" BETWEEN -2147483648 AND 2147483647
-  RETURNING NULL::bool AS created, t."urlHashNumber" AS hash_number, t."id" AS s0, t."url" AS s1, t."title" AS s2
+  RETURNING NULL::bool AS created, t."urlHashNumber" AS hash_number,
+    CASE WHEN t."url"::pg_catalog.text COLLATE "C" IS DISTINCT FROM $1::pg_catalog.text
+    THEN pg_catalog.json_build_array(t."url")::pg_catalog.text END AS other_texts, t."id" AS s0, t."title" AS s2
 ), created AS (
   INSERT INTO "page" AS t ("url", "urlHash", "title")
   SELECT $1, $2, $3
   WHERE NOT EXISTS (SELECT FROM found)
   ON CONFLICT DO NOTHING
-  RETURNING true AS created, t."urlHashNumber" AS hash_number, t."id" AS s0, t."url" AS s1, t."title" AS s2
+  RETURNING true AS created, t."urlHashNumber" AS hash_number,
+    CASE WHEN t."url"::pg_catalog.text COLLATE "C" IS DISTINCT FROM $1::pg_catalog.text
+    THEN pg_catalog.json_build_array(t."url")::pg_catalog.text END AS other_texts, t."id" AS s0, t."title" AS s2
 )
 SELECT * FROM updated
 UNION ALL
@@ -33,7 +38,8 @@ UNION ALL
 SELECT * FROM found WHERE NOT EXISTS (SELECT FROM updated);
 
 WITH found AS (
-  SELECT NULL::bool AS created, t."urlHashNumber" AS hash_number, t."id" AS s0
+  SELECT NULL::bool AS created, t."urlHashNumber" AS hash_number,
+    NULL::pg_catalog.text AS other_texts, t."id" AS s0
   FROM "My ""Schema"""."page" AS t
   WHERE t."site" OPERATOR(pg_catalog.=) pg_catalog.round($1::numeric, 2)
     AND t."urlHash" = $4
@@ -57,13 +63,19 @@ WITH found AS (
     AND t."query"::pg_catalog.text COLLATE "C"
         IS NOT DISTINCT FROM $3::pg_catalog.text
     AND t."urlHashNumber" BETWEEN -2147483648 AND 2147483647
-  RETURNING NULL::bool AS created, t."urlHashNumber" AS hash_number, t."id" AS s0
+  RETURNING NULL::bool AS created, t."urlHashNumber" AS hash_number,
+    CASE WHEN t."path"::pg_catalog.text COLLATE "C" IS DISTINCT FROM $2::pg_catalog.text
+      OR t."query"::pg_catalog.text COLLATE "C" IS DISTINCT FROM $3::pg_catalog.text
+    THEN pg_catalog.json_build_array(t."path", t."query")::pg_catalog.text END AS other_texts, t."id" AS s0
 ), created AS (
   INSERT INTO "My ""Schema"""."page" AS t ("site", "path", "query", "urlHash", "title")
   SELECT $1, $2, $3, $4, $5
   WHERE NOT EXISTS (SELECT FROM found)
   ON CONFLICT DO NOTHING
-  RETURNING true AS created, t."urlHashNumber" AS hash_number, t."id" AS s0
+  RETURNING true AS created, t."urlHashNumber" AS hash_number,
+    CASE WHEN t."path"::pg_catalog.text COLLATE "C" IS DISTINCT FROM $2::pg_catalog.text
+      OR t."query"::pg_catalog.text COLLATE "C" IS DISTINCT FROM $3::pg_catalog.text
+    THEN pg_catalog.json_build_array(t."path", t."query")::pg_catalog.text END AS other_texts, t."id" AS s0
 )
 SELECT * FROM updated
 UNION ALL

@@ -16,7 +16,9 @@ import { takenStatement, type WantedText } from '../../../src/sql/taken-statemen
 import { type UpdateShape, upsertManyStatement, upsertStatement } from '../../../src/sql/upsert-statement'
 import { textTable } from '../../support/guarded-table'
 
-const page: RowShape = { table: textTable(), others: ['title'], select: ['id', 'url', 'title'] }
+const plain: RowShape = { table: textTable(), others: ['title'], select: ['id', 'url', 'title'] }
+
+const page: RowShape = { ...plain, echoed: ['url'] }
 
 const scoped: RowShape = {
   table: textTable({
@@ -28,7 +30,8 @@ const scoped: RowShape = {
     ],
   }),
   others: [],
-  select: ['id'],
+  select: ['id', 'path', 'query'],
+  echoed: ['path', 'query'],
 }
 
 const softDeleted: RowShape = { table: textTable({ deleted: 'deletedAt' }), others: [], select: ['id', 'deletedAt'] }
@@ -100,7 +103,23 @@ test('parameters are scope, text, hash, and then the others', () => {
 })
 
 test('a row from the wire becomes a stored row, whatever the driver makes of a number or a boolean', () => {
-  const { parse } = findOrCreateStatement(page)
-  expect(parse(['yes', '0', 7, 'a', null])).toEqual({ created: true, hashNumber: 0, columns: [7, 'a', null] })
-  expect(parse([null, 2n, 7, 'a', null])).toEqual({ created: false, hashNumber: 2, columns: [7, 'a', null] })
+  const { parse } = findOrCreateStatement(plain)
+  expect(parse(['yes', '0', 7, 'a', null], [])).toEqual({ created: true, hashNumber: 0, columns: [7, 'a', null] })
+  expect(parse([null, 2n, 7, 'a', null], [])).toEqual({ created: false, hashNumber: 2, columns: [7, 'a', null] })
+})
+
+test('texts that do not come over the wire are those that were sent', () => {
+  const stored = { created: false, hashNumber: 0 }
+  expect(findStatement(scoped).parse([null, 0, 7], ['a', '/', null])).toEqual({ ...stored, columns: [7, '/', null] })
+  const { parse } = findOrCreateStatement(scoped)
+  expect(parse([null, 0, null, 7], ['a', '/', 'b'])).toEqual({ ...stored, columns: [7, '/', 'b'] })
+  expect(parse([null, 0, '["/c",null]', 7], ['a', '/', 'b'])).toEqual({ ...stored, columns: [7, '/c', null] })
+  const batch = findManyStatement(batchOf(scoped))
+  const columns = [
+    ['a', 'b'],
+    ['/1', '/2'],
+    [null, 'c'],
+    ['hash', 'hash'],
+  ]
+  expect(batch.parse(['2', null, 0, 8], columns)).toEqual({ ...stored, index: 1, columns: [8, '/2', 'c'] })
 })
