@@ -73,7 +73,7 @@ export class Checker {
 
   private failed(error: Error): void {
     this.errors += 1
-    this.firstError ??= error.message.split('\n', 1)[0]?.slice(0, 120) ?? ''
+    this.firstError ??= error.message.replaceAll(/\s+/gu, ' ').trim().slice(-160)
   }
 
   private answered({ text, created: wanted }: Expected, { id, created }: Answer, counts: Map<string, number>): void {

@@ -9,6 +9,7 @@ import os from 'node:os'
 import path from 'node:path'
 import { parseArgs } from 'node:util'
 import { BASELINE, type Bench, type Comparison, openPeers, type Settings } from './measure'
+import { installPackages, loadOrms } from './packages'
 import type { PeerFactory } from './peer'
 import { PEERS } from './peers'
 import type { Phase } from './phase'
@@ -73,6 +74,12 @@ function chosenPhases(): readonly Phase[] {
   return PHASES.filter(({ name }) => names?.includes(name) ?? true)
 }
 
+async function allPeers(): Promise<readonly PeerFactory[]> {
+  if (options['without-peers']) return PEERS
+  await installPackages()
+  return [...PEERS, ...(await loadOrms())]
+}
+
 /** The baseline is always among them. */
 function chosenPeers(all: readonly PeerFactory[]): readonly PeerFactory[] {
   const parts = options.peers?.split(',')
@@ -80,7 +87,7 @@ function chosenPeers(all: readonly PeerFactory[]): readonly PeerFactory[] {
 }
 
 async function main(): Promise<void> {
-  const [phases, factories, settings] = [chosenPhases(), chosenPeers(PEERS), await readSettings()]
+  const [phases, factories, settings] = [chosenPhases(), chosenPeers(await allPeers()), await readSettings()]
   const server = await startServer()
   const peers = await openPeers(factories, { url: server.url, poolSize: POOL_SIZE })
   let texts = 0
