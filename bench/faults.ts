@@ -52,7 +52,7 @@ export class Checker {
   async finish(admin: Pool): Promise<Faults> {
     const { table, textSql = 'url' } = this.peer
     const { rows: doubles } = await admin.query<{ count: number }>(
-      `SELECT (count(*) - count(DISTINCT md5(${textSql})))::integer AS count FROM ${table}`,
+      `SELECT (count(*) - count(DISTINCT sha256(convert_to(${textSql}, 'UTF8'))))::integer AS count FROM ${table}`,
     )
     const { rows: others } = await admin.query<{ count: number }>(
       `SELECT count(*)::integer FROM unnest($1::text[], $2::text[]) AS a(id, text)
@@ -73,7 +73,7 @@ export class Checker {
 
   private failed(error: Error): void {
     this.errors += 1
-    this.firstError ??= error.message.replaceAll(/\s+/gu, ' ').trim().slice(-160)
+    this.firstError ??= shortMessage(error)
   }
 
   private answered({ text, created: wanted }: Expected, { id, created }: Answer, counts: Map<string, number>): void {
@@ -84,6 +84,14 @@ export class Checker {
     else if (wanted === 'once') counts.set(text, (counts.get(text) ?? 0) + (created ? 1 : 0))
     else if (created !== wanted) this.wrongFlag += 1
   }
+}
+
+/** The server's message, which some peers put behind their own, or within it. */
+function shortMessage(error: Error): string {
+  const { cause } = error
+  if (cause instanceof Error) return shortMessage(cause)
+  const message = error.message.replaceAll(/\s+/gu, ' ').trim()
+  return /index row [^"`]*?maximum(?: size is)? \d+/u.exec(message)?.[0] ?? message.slice(-100)
 }
 
 export const hasFaults = ({ errors, wrongRow, wrongFlag, secondId }: Faults): boolean =>

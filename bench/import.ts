@@ -14,6 +14,7 @@ export async function importAll(dataSource: DataSource, entity: string, lines: r
   async function* chunks(): AsyncGenerator<readonly string[]> {
     for (let start = 0; start < lines.length; start += CHUNK_LINES) yield lines.slice(start, start + CHUNK_LINES)
   }
-  const { end } = await importLines(dataSource, findTarget(dataSource, { entity }), chunks())
+  const { end, created, found, rejected } = await importLines(dataSource, findTarget(dataSource, { entity }), chunks())
   if (end.kind !== 'done') throw new Error(`The import ended as ${end.kind}.`, { cause: end })
+  if (created + found + rejected !== lines.length) throw new Error(`${created} + ${found} + ${rejected} are not all.`)
 }

@@ -37,6 +37,7 @@ export interface Turn {
 }
 
 export interface Comparison {
+  readonly kind: 'comparison'
   /** The phase's name for `--phases`. */
   readonly phase: string
   /** What is measured, unique in a run. */
@@ -48,14 +49,16 @@ export interface Comparison {
 
 export interface Row {
   readonly peer: string
-  /** The median of the rounds. */
-  readonly value: number
+  /** The median of the rounds; null for a peer that could do none of it. */
+  readonly value: number | null
   /** The median of the rounds' own ratios to the first peer. */
-  readonly ratio: number
+  readonly ratio: number | null
   /** Microseconds for each text, of this process. */
-  readonly clientCpu: number
-  /** Microseconds for each text, of the server's processes; undefined where they cannot be read. */
-  readonly serverCpu: number | undefined
+  readonly clientCpu: number | null
+  /** Microseconds for each text, of the server's processes; null where they cannot be read. */
+  readonly serverCpu: number | null
+  /** It learns nothing of the rows. */
+  readonly noAnswers: boolean
   readonly faults: Faults
 }
 
@@ -86,6 +89,9 @@ interface Side {
   count: number
   clientCpu: number
   serverCpu: number | undefined
+  /** Not once did it give an answer. */
+  fails: boolean
+  noAnswers: boolean
 }
 
 /**
@@ -97,7 +103,17 @@ export async function inTurns(bench: Bench, measurement: Measurement): Promise<C
   bench.say(`${title} …`)
   const sides = peers.map((peer): Side => {
     const checker = new Checker(peer)
-    return { peer, checker, times: [], size: FIRST_SIZE, count: 0, clientCpu: 0, serverCpu: 0 }
+    return {
+      peer,
+      checker,
+      times: [],
+      size: FIRST_SIZE,
+      count: 0,
+      clientCpu: 0,
+      serverCpu: 0,
+      fails: false,
+      noAnswers: false,
+    }
   })
   for (const turns of [WARM_UP_TURNS, 1]) {
     for (const side of sides) {
@@ -110,23 +126,27 @@ export async function inTurns(bench: Bench, measurement: Measurement): Promise<C
     const start = round % Math.max(1, sides.length)
     const order = [...sides.slice(start), ...sides.slice(0, start)]
     if (round % 2 === 1) order.reverse()
-    for (const side of order) await takeTurn(bench.server, side, measurement, true)
+    for (const side of order.filter(({ fails }) => !fails)) await takeTurn(bench.server, side, measurement, true)
   }
-  const [baseline] = sides
   const rows = await Promise.all(
     sides.map(async (side): Promise<Row> => {
-      const { peer, times, count, clientCpu, serverCpu, checker } = side
-      return {
-        peer: peer.name,
-        value: median(times),
-        ratio: median(times.map((time, round) => time / (baseline?.times[round] ?? Number.NaN))),
-        clientCpu: clientCpu / count,
-        serverCpu: serverCpu === undefined ? undefined : serverCpu / count,
-        faults: await checker.finish(bench.server.admin),
-      }
+      const faults = await side.checker.finish(bench.server.admin)
+      return { peer: side.peer.name, ...figures(side, sides[0]), noAnswers: side.noAnswers, faults }
     }),
   )
-  return { phase, title, unit: 'µs', rows }
+  return { kind: 'comparison', phase, title, unit: 'µs', rows }
+}
+
+type Figures = Pick<Row, 'value' | 'ratio' | 'clientCpu' | 'serverCpu'>
+
+function figures({ fails, times, count, clientCpu, serverCpu }: Side, baseline: Side | undefined): Figures {
+  if (fails) return { value: null, ratio: null, clientCpu: null, serverCpu: null }
+  return {
+    value: median(times),
+    ratio: median(times.map((time, round) => time / (baseline?.times[round] ?? Number.NaN))),
+    clientCpu: clientCpu / count,
+    serverCpu: serverCpu === undefined ? null : serverCpu / count,
+  }
 }
 
 /** Microseconds for each text. */
@@ -141,6 +161,8 @@ async function takeTurn(server: BenchServer, side: Side, { turn }: Measurement, 
   const client = process.cpuUsage(clientBefore)
   const cpu = cpuBetween(serverBefore, await server.cpu())
   side.checker.check(expected, outcomes)
+  side.fails = expected.length > 0 && outcomes.every((outcome) => outcome instanceof Error)
+  side.noAnswers = expected.length === 0
   const perText = (time * 1_000) / count
   if (!counts) return perText
   side.times.push(perText)
@@ -173,14 +195,10 @@ export async function callers(
 
 /** Peers that have an operation, with it; the first is what the others are compared with. */
 export function peersWith<Name extends keyof Peer>(
-  { peers, factories }: Bench,
+  { peers }: Bench,
   operation: Name,
-  phase: string,
 ): (Peer & Required<Pick<Peer, Name>>)[] {
-  return peers.filter((peer, at): peer is Peer & Required<Pick<Peer, Name>> => {
-    const { only } = factories[at] ?? {}
-    return peer[operation] !== undefined && (only === undefined || only.includes(phase))
-  })
+  return peers.filter((peer): peer is Peer & Required<Pick<Peer, Name>> => peer[operation] !== undefined)
 }
 
 export const BASELINE = rawOneStatement.name

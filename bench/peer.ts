@@ -16,6 +16,8 @@ export interface Peer {
   readonly table: string
   /** SQL for the text of a row. @default 'url' */
   readonly textSql?: string
+  /** Two texts of one MD5 as this peer's table makes it; null where none are known. @default two short texts */
+  readonly collision?: readonly [string, string] | null
   /** The row of a text, found or created. */
   readonly findOrCreate?: (text: string) => Promise<Answer>
   /** The row of a text, if there is one. */
@@ -42,8 +44,6 @@ export interface Place {
 
 export interface PeerFactory {
   readonly name: string
-  /** Phases by their names, where it is only measured in these. @default all */
-  readonly only?: readonly string[]
   /** Makes the table if it is not there. */
   open(place: Place): Promise<Peer>
 }

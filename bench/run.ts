@@ -8,13 +8,13 @@ import { readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import os from 'node:os'
 import path from 'node:path'
 import { parseArgs } from 'node:util'
-import { BASELINE, type Bench, type Comparison, openPeers, type Settings } from './measure'
+import { BASELINE, type Bench, openPeers, type Settings } from './measure'
 import { installPackages, loadOrms } from './packages'
 import type { PeerFactory } from './peer'
 import { PEERS } from './peers'
-import type { Phase } from './phase'
+import type { Phase, Result } from './phase'
 import { PHASES } from './phases'
-import { printComparison } from './report/terminal'
+import { printResult } from './report/terminal'
 import { startServer } from './server'
 import { url } from './support'
 
@@ -30,7 +30,7 @@ const { values: options } = parseArgs({
     rounds: { type: 'string' },
     urls: { type: 'string', default: EXAMPLES },
     json: { type: 'string' },
-    'memory-lines': { type: 'string', default: '1000000' },
+    'memory-lines': { type: 'string' },
   },
 })
 
@@ -61,7 +61,7 @@ async function readSettings(): Promise<Settings> {
     turnMilliseconds: quick ? 25 : 50,
     bulkRows: quick ? 4_000 : 20_000,
     lines: await readLines(options.urls),
-    memoryLines: Number(options['memory-lines']),
+    memoryLines: Number(options['memory-lines'] ?? (quick ? 100_000 : 1_000_000)),
   }
 }
 
@@ -99,22 +99,22 @@ async function main(): Promise<void> {
     fresh: () => `https://example.com/some/longer/path/${(texts += 1)}/and/more?page=${texts}&of=many`,
     say: (line) => console.log(line),
   }
-  const comparisons: Comparison[] = []
+  const results: Result[] = []
   try {
     for (const phase of phases) {
-      for (const comparison of await phase.run(bench)) {
-        comparisons.push(comparison)
-        printComparison(comparison)
+      for (const result of await phase.run(bench)) {
+        results.push(result)
+        printResult(result)
       }
     }
-    const result = {
+    const report = {
       at: new Date().toISOString(),
       node: process.version,
       server: server.version,
       cpu: `${os.cpus().length} × ${os.cpus()[0]?.model ?? 'unknown'}`,
-      comparisons,
+      results,
     }
-    if (options.json) await writeFile(options.json, `${JSON.stringify(result, null, 2)}\n`)
+    if (options.json) await writeFile(options.json, `${JSON.stringify(report, null, 2)}\n`)
   } finally {
     await Promise.all(peers.map(async (peer) => await peer.close()))
     await server.stop()

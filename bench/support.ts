@@ -13,7 +13,7 @@ export const { findOneByText, findOrCreate, findOrCreateMany, UniqueText, withUn
   dist,
 ) as typeof import('../src')
 export const { url } = load(path.join(dist, 'text')) as typeof import('../src/text')
-export const { Url } = load(path.join(dist, 'url')) as typeof import('../src/url')
+export const { parseUrl, Url } = load(path.join(dist, 'url')) as typeof import('../src/url')
 export type { UniqueTextDataSourceOptions, UniqueTextPropertyOptions } from '../src'
 
 @Entity('page')

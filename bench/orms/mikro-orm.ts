@@ -7,22 +7,21 @@ interface Page {
   title: string | null
 }
 
-const schema = new EntitySchema<Page>({
-  name: 'Page',
-  tableName: 'mikro_orm',
-  properties: {
-    id: { type: 'integer', primary: true, autoincrement: true },
-    url: { type: 'text', unique: true },
-    title: { type: 'text', nullable: true },
-  },
-})
-
 const answerOf = ({ id, url }: Page): Answer => ({ id: String(id), text: url, created: undefined })
 
 /** `upsert` that ignores a conflict and then looks. Each call has an entity manager of its own, as a request has. */
 export const mikroOrm: PeerFactory = {
   name: 'MikroORM: upsert',
   open: async ({ url: clientUrl, poolSize }) => {
+    const schema = new EntitySchema<Page>({
+      name: 'Page',
+      tableName: 'mikro_orm',
+      properties: {
+        id: { type: 'integer', primary: true, autoincrement: true },
+        url: { type: 'text', unique: true },
+        title: { type: 'text', nullable: true },
+      },
+    })
     const orm = await MikroORM.init({
       clientUrl,
       dbName: new URL(clientUrl).pathname.slice(1),

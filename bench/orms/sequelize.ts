@@ -8,19 +8,22 @@ import {
 } from 'sequelize'
 import type { Answer, PeerFactory } from '../peer'
 
-class Page extends Model<InferAttributes<Page>, InferCreationAttributes<Page>> {
-  declare id: CreationOptional<number>
-  declare url: string
-  declare title: CreationOptional<string | null>
-}
-
-const answerOf = ({ id, url }: Page, created: boolean | undefined): Answer => ({ id: String(id), text: url, created })
+const answerOf = ({ id, url }: { id: number; url: string }, created: boolean | undefined): Answer => ({
+  id: String(id),
+  text: url,
+  created,
+})
 
 /** `findOrCreate`, which takes a transaction and a temporary function for a row that is missing. */
 export const sequelize: PeerFactory = {
   name: 'Sequelize: findOrCreate',
   open: async ({ url: address, poolSize }) => {
     const database = new Sequelize(address, { logging: false, pool: { max: poolSize, idle: 3_600_000 } })
+    class Page extends Model<InferAttributes<Page>, InferCreationAttributes<Page>> {
+      declare id: CreationOptional<number>
+      declare url: string
+      declare title: CreationOptional<string | null>
+    }
     Page.init(
       {
         id: { type: DataTypes.INTEGER, primaryKey: true, autoIncrement: true },

@@ -1,4 +1,5 @@
 import { Column, DataSource, type DataSourceOptions, Entity, type EntityManager, PrimaryGeneratedColumn } from 'typeorm'
+import { URL_PATHS } from '../../test/support/md5-collisions'
 import { importAll } from '../import'
 import type { Answer, Peer, PeerFactory, Place } from '../peer'
 import {
@@ -98,6 +99,7 @@ export const oursNormalized: PeerFactory = {
     const dataSource = await connect(place, [target])
     return {
       ...pagePeer(oursNormalized.name, 'ours_normalized', dataSource, target),
+      collision: null,
       importLines: async (lines) => await importAll(dataSource, target.name, lines),
     }
   },
@@ -108,6 +110,7 @@ export const oursUrl: PeerFactory = {
   name: 'ours, Url',
   open: async (place) => {
     const dataSource = await connect(place, [Url])
+    const [first, second] = URL_PATHS.path
     const one = async (text: string, manager: EntityManager): Promise<Answer> => {
       const entity = await Url.parse(text, manager)
       if (!entity) throw new Error('Url.parse returned null.')
@@ -117,6 +120,7 @@ export const oursUrl: PeerFactory = {
       name: oursUrl.name,
       table: 'urls',
       textSql: `scheme || '://' || host || coalesce(':' || nullif(port, 0), '') || path || coalesce('?' || query, '') || coalesce('#' || fragment, '')`,
+      collision: [`https://example.com${first}`, `https://example.com${second}`],
       findOrCreate: async (text) => await one(text, dataSource.manager),
       inTransaction: async (text) => await dataSource.transaction(async (manager) => await one(text, manager)),
       importLines: async (lines) => await importAll(dataSource, 'Url', lines),

@@ -37,11 +37,13 @@ interface Calls {
   readonly title: string
   readonly newShare: number
   readonly callerCount: number
+  /** @default those of the bench */
+  readonly peers?: readonly Peer[]
 }
 
-/** Calls of `findOrCreate`. The bench's own peers, or others that stand elsewhere. */
-export async function calls(bench: Bench, { phase, title, newShare, callerCount }: Calls): Promise<Comparison> {
-  const peers = peersWith(bench, 'findOrCreate', phase)
+/** Calls of `findOrCreate`. */
+export async function calls(bench: Bench, wanted: Calls): Promise<Comparison> {
+  const { phase, title, newShare, callerCount, peers = peersWith(bench, 'findOrCreate') } = wanted
   const known = newShare < 1 ? await withKnown(bench, peers) : () => ''
   const expect = (peer: Peer, index: number): { text: string; created: boolean } => {
     const created = Math.floor((index + 1) * newShare) > Math.floor(index * newShare)
@@ -64,7 +66,7 @@ export async function calls(bench: Bench, { phase, title, newShare, callerCount 
 export const lookUp: Phase = {
   name: 'look-up',
   run: async (bench) => {
-    const peers = peersWith(bench, 'find', 'look-up')
+    const peers = peersWith(bench, 'find')
     const known = await withKnown(bench, peers)
     return [
       await inTurns(bench, {
@@ -93,7 +95,7 @@ export const herd: Phase = {
     await inTurns(bench, {
       phase: 'herd',
       title: `${HERD_CALLERS} callers, one new text`,
-      peers: peersWith(bench, 'findOrCreate', 'herd'),
+      peers: peersWith(bench, 'findOrCreate'),
       turn: ({ findOrCreate }, size) => {
         const herds = times(Math.ceil(size / HERD_CALLERS), () => Array<string>(HERD_CALLERS).fill(bench.fresh()))
         return {
@@ -115,7 +117,7 @@ export const herd: Phase = {
 export const transaction: Phase = {
   name: 'transaction',
   run: async (bench) => {
-    const peers = peersWith(bench, 'inTransaction', 'transaction')
+    const peers = peersWith(bench, 'inTransaction')
     const known = await withKnown(bench, peers)
     const one = async (title: string, isNew: boolean): Promise<Comparison> =>
       await inTurns(bench, {

@@ -1,30 +1,55 @@
 import { hasFaults } from '../faults'
-import type { Comparison } from '../measure'
+import type { Comparison, Row } from '../measure'
+import type { Facts, Result } from '../phase'
 
-/** The table of one comparison. Errors, wrong rows and wrong flags stand where there are any. */
-export function printComparison({ title, unit, rows }: Comparison): void {
+export function printResult(result: Result): void {
+  if (result.kind === 'facts') printFacts(result)
+  else printComparison(result)
+}
+
+/** Errors, wrong rows and wrong flags stand where there are any. */
+function printComparison({ title, unit, rows }: Comparison): void {
   console.log(`\n${title} (${unit} a text)`)
   console.table(
     Object.fromEntries(
-      rows.map(({ peer, value, ratio, clientCpu, serverCpu, faults }) => {
+      rows.filter(can).map(({ peer, value, ratio, clientCpu, serverCpu, noAnswers, faults }) => {
         const { errors, wrongRow, wrongFlag, secondId, noFlag } = faults
         return [
           peer,
           {
             time: rounded(value),
-            ratio: Number(ratio.toFixed(2)),
+            ratio: ratio === null ? '–' : Number(ratio.toFixed(2)),
             'client CPU': rounded(clientCpu),
-            'server CPU': serverCpu === undefined ? '–' : rounded(serverCpu),
+            'server CPU': rounded(serverCpu),
+            ...(noFlag ? { tells: 'no flag' } : {}),
+            ...(noAnswers ? { tells: 'nothing' } : {}),
             ...(hasFaults(faults)
               ? { errors, 'wrong row': wrongRow, 'wrong flag': wrongFlag, 'second id': secondId }
               : {}),
-            ...(noFlag ? { 'no flag': 'yes' } : {}),
           },
         ]
       }),
     ),
   )
-  for (const { peer, faults } of rows) if (faults.firstError) console.log(`${peer}: ${faults.firstError}`)
+  for (const row of rows) {
+    const { peer, faults } = row
+    if (faults.firstError !== undefined) console.log(`${peer}${can(row) ? '' : ' cannot'}: ${faults.firstError}`)
+  }
 }
 
-const rounded = (value: number): number => Number(value.toPrecision(value < 1_000 ? 3 : 4))
+const can = ({ value }: Row): boolean => value !== null
+
+function printFacts({ title, columns, rows }: Facts): void {
+  console.log(`\n${title}`)
+  console.table(
+    Object.fromEntries(
+      rows.map(({ name, values }) => [
+        name,
+        Object.fromEntries(columns.map((column, at) => [column, values[at] ?? '–'])),
+      ]),
+    ),
+  )
+}
+
+const rounded = (value: number | null): number | string =>
+  value === null ? '–' : Number(value.toPrecision(value < 1_000 ? 3 : 4))
