@@ -91,7 +91,10 @@ function shortMessage(error: Error): string {
   const { cause } = error
   if (cause instanceof Error) return shortMessage(cause)
   const message = error.message.replaceAll(/\s+/gu, ' ').trim()
-  return /index row [^"`]*?maximum(?: size is)? \d+/u.exec(message)?.[0] ?? message.slice(-100)
+  return (
+    /index row [^"`]*?maximum(?: size is)? \d+/u.exec(message)?.[0] ??
+    message.replaceAll(/https?:\S+/gu, '…').slice(-100)
+  )
 }
 
 export const hasFaults = ({ errors, wrongRow, wrongFlag, secondId }: Faults): boolean =>

@@ -1,95 +1,51 @@
 /**
  * npm run bench                                    everything, with the peers of bench/package.json
- * npm run bench -- --without-peers                 without them: raw pg, TypeORM and ours
- * npm run bench -- --phases hit,miss --peers pg,ours --rounds 21
+ * npm run bench -- --docs                          … and the documents are written
+ * npm run bench -- --without-peers                 raw pg, TypeORM and ours
+ * npm run bench -- --phases hit,miss --peers one,ours --rounds 41
  * npm run bench -- --quick                         a look, in three minutes
  */
-import { readdir, readFile, stat, writeFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
 import os from 'node:os'
-import path from 'node:path'
-import { parseArgs } from 'node:util'
-import { BASELINE, type Bench, openPeers, type Settings } from './measure'
-import { installPackages, loadOrms } from './packages'
+import { hasFaults } from './faults'
+import { installPackages, loadOrms, packageVersions } from './install'
+import { BASELINE, type Bench, openPeers } from './measure'
+import { type Options, readOptions } from './options'
 import type { PeerFactory } from './peer'
 import { PEERS } from './peers'
 import type { Phase, Result } from './phase'
 import { PHASES } from './phases'
+import { writeDocuments } from './report/documents'
+import { markdownOf } from './report/markdown'
+import type { Report } from './report/report'
+import { tablesOf } from './report/tables'
 import { printResult } from './report/terminal'
 import { startServer } from './server'
-import { url } from './support'
 
-const EXAMPLES = path.resolve(__dirname, '../examples/urls.txt')
 const POOL_SIZE = 10
 
-const { values: options } = parseArgs({
-  options: {
-    phases: { type: 'string' },
-    peers: { type: 'string' },
-    'without-peers': { type: 'boolean', default: false },
-    quick: { type: 'boolean', default: false },
-    rounds: { type: 'string' },
-    urls: { type: 'string', default: EXAMPLES },
-    json: { type: 'string' },
-    'memory-lines': { type: 'string' },
-  },
-})
-
-/**
- * Lines of a file, or of every .txt file in a folder. Those that the entity would refuse are left out: what is measured
- * is storing.
- */
-async function readLines(place: string): Promise<string[]> {
-  const isFolder = (await stat(place)).isDirectory()
-  const names = isFolder ? (await readdir(place)).filter((name) => name.endsWith('.txt')) : ['']
-  const texts = await Promise.all(names.map(async (name) => await readFile(path.join(place, name), 'utf8')))
-  return texts.flatMap((text) => text.split('\n')).filter(isUrl)
-}
-
-function isUrl(line: string): boolean {
-  try {
-    url().normalize(line)
-    return true
-  } catch {
-    return false
-  }
-}
-
-async function readSettings(): Promise<Settings> {
-  const { quick, rounds } = options
-  return {
-    rounds: Number(rounds ?? (quick ? 7 : 21)),
-    turnMilliseconds: quick ? 25 : 50,
-    bulkRows: quick ? 4_000 : 20_000,
-    lines: await readLines(options.urls),
-    memoryLines: Number(options['memory-lines'] ?? (quick ? 100_000 : 1_000_000)),
-  }
-}
-
-function chosenPhases(): readonly Phase[] {
-  const names = options.phases?.split(',')
-  const unknown = names?.filter((name) => !PHASES.some((phase) => phase.name === name)) ?? []
+function chosenPhases({ phases }: Options): readonly Phase[] {
+  const unknown = phases?.filter((name) => !PHASES.some((phase) => phase.name === name)) ?? []
   if (unknown.length > 0) {
     throw new Error(`There is no phase ${unknown.join(', ')}. There are ${PHASES.map(({ name }) => name).join(', ')}.`)
   }
-  return PHASES.filter(({ name }) => names?.includes(name) ?? true)
-}
-
-async function allPeers(): Promise<readonly PeerFactory[]> {
-  if (options['without-peers']) return PEERS
-  await installPackages()
-  return [...PEERS, ...(await loadOrms())]
+  return PHASES.filter(({ name }) => phases?.includes(name) ?? true)
 }
 
 /** The baseline is always among them. */
-function chosenPeers(all: readonly PeerFactory[]): readonly PeerFactory[] {
-  const parts = options.peers?.split(',')
-  return all.filter(({ name }) => name === BASELINE || (parts?.some((part) => name.includes(part)) ?? true))
+async function chosenPeers({ peers, withPeers }: Options): Promise<readonly PeerFactory[]> {
+  const all = withPeers ? [...PEERS, ...(await loadOrms())] : PEERS
+  return all.filter(({ name }) => name === BASELINE || (peers?.some((part) => name.includes(part)) ?? true))
 }
 
-async function main(): Promise<void> {
-  const [phases, factories, settings] = [chosenPhases(), chosenPeers(await allPeers()), await readSettings()]
+async function measure(options: Options): Promise<Report> {
+  if (options.withPeers) await installPackages()
+  const { settings } = options
+  const factories = await chosenPeers(options)
+  const phases = chosenPhases(options)
   const server = await startServer()
   const peers = await openPeers(factories, { url: server.url, poolSize: POOL_SIZE })
+  const results: Result[] = []
   let texts = 0
   const bench: Bench = {
     server,
@@ -99,7 +55,6 @@ async function main(): Promise<void> {
     fresh: () => `https://example.com/some/longer/path/${(texts += 1)}/and/more?page=${texts}&of=many`,
     say: (line) => console.log(line),
   }
-  const results: Result[] = []
   try {
     for (const phase of phases) {
       for (const result of await phase.run(bench)) {
@@ -107,18 +62,38 @@ async function main(): Promise<void> {
         printResult(result)
       }
     }
-    const report = {
-      at: new Date().toISOString(),
-      node: process.version,
-      server: server.version,
-      cpu: `${os.cpus().length} × ${os.cpus()[0]?.model ?? 'unknown'}`,
-      results,
-    }
-    if (options.json) await writeFile(options.json, `${JSON.stringify(report, null, 2)}\n`)
   } finally {
     await Promise.all(peers.map(async (peer) => await peer.close()))
     await server.stop()
   }
+  return {
+    at: new Date().toISOString(),
+    node: process.version,
+    server: server.version,
+    cpu: `${os.cpus().length} × ${os.cpus()[0]?.model ?? 'unknown'}`,
+    rounds: settings.rounds,
+    turnMilliseconds: settings.turnMilliseconds,
+    versions: options.withPeers ? await packageVersions() : {},
+    results,
+  }
 }
 
-void main()
+async function main(): Promise<void> {
+  const options = await readOptions()
+  const { from, json, docs } = options
+  const report = from === undefined ? await measure(options) : (JSON.parse(await readFile(from, 'utf8')) as Report)
+  if (json !== undefined) await writeFile(json, `${JSON.stringify(report, null, 2)}\n`)
+  console.log(`\n${markdownOf(tablesOf(report))}`)
+  if (docs) await writeDocuments(report)
+  const wrong = report.results.flatMap((result) =>
+    result.kind === 'facts'
+      ? []
+      : result.rows.filter(({ peer, faults }) => peer.startsWith('ours') && hasFaults(faults)),
+  )
+  if (wrong.length > 0) throw new Error(`Wrong answers of ours: ${JSON.stringify(wrong)}`)
+}
+
+main().catch((error: unknown) => {
+  console.error(error)
+  process.exitCode = 1
+})

@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process'
 import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import type { PeerFactory } from './peer'
+import type { Plot } from './report/html'
 
 /** A manifest, as far as we read it. */
 interface Manifest {
@@ -42,8 +43,11 @@ export async function installPackages(): Promise<void> {
   }
 }
 
-/** Their files are not compiled with the others, for which the packages may be missing. */
+/** These files are not compiled with the others, for which the packages may be missing. */
 export async function loadOrms(): Promise<readonly PeerFactory[]> {
-  const { ORMS } = (await import(path.join(__dirname, 'orms/index.ts'))) as { readonly ORMS: readonly PeerFactory[] }
-  return ORMS
+  return ((await import(path.join(__dirname, 'packages/index.ts'))) as { readonly ORMS: readonly PeerFactory[] }).ORMS
+}
+
+export async function loadPlot(): Promise<Plot> {
+  return ((await import(path.join(__dirname, 'packages/plots.ts'))) as { readonly plot: Plot }).plot
 }

@@ -1,0 +1,22 @@
+import { readFile, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { installPackages, loadPlot } from '../install'
+import { htmlOf } from './html'
+import { markdownOf } from './markdown'
+import type { Report } from './report'
+import { tablesOf } from './tables'
+
+const DOCS = path.resolve(__dirname, '../../docs')
+/** What stands between them in docs/benchmark.md is generated. */
+const FIGURES = /(?<=<!-- figures -->\n).*(?=<!-- end of figures -->)/su
+
+export async function writeDocuments(report: Report): Promise<void> {
+  await installPackages()
+  await writeFile(path.join(DOCS, 'benchmark.json'), `${JSON.stringify(report, null, 2)}\n`)
+  await writeFile(path.join(DOCS, 'benchmark.html'), htmlOf(report, await loadPlot()))
+  const text = await readFile(path.join(DOCS, 'benchmark.md'), 'utf8')
+  await writeFile(
+    path.join(DOCS, 'benchmark.md'),
+    text.replace(FIGURES, () => `\n${markdownOf(tablesOf(report))}\n`),
+  )
+}

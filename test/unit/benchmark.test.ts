@@ -1,0 +1,44 @@
+import { readFile } from 'node:fs/promises'
+import path from 'node:path'
+import { expect, test } from 'vitest'
+import { markdownOf } from '../../bench/report/markdown'
+import type { Report } from '../../bench/report/report'
+import { tablesOf } from '../../bench/report/tables'
+
+const read = async (file: string): Promise<string> =>
+  await readFile(path.resolve(import.meta.dirname, '../..', file), 'utf8')
+
+const committed = async (): Promise<Report> => JSON.parse(await read('docs/benchmark.json')) as Report
+
+test('docs/benchmark.html needs nothing from elsewhere', async () => {
+  const page = await read('docs/benchmark.html')
+  expect(page).toContain('<svg')
+  expect(page.match(/:\/\/|<script|<link|<img|<iframe|@import|\b(?:src|href)=/gu)).toBeNull()
+})
+
+const ENTITIES: Readonly<Record<string, string>> = { '&lt;': '<', '&gt;': '>', '&quot;': '"', '&amp;': '&' }
+
+test('the tables of docs/benchmark.html are those of docs/benchmark.json', async () => {
+  const page = await read('docs/benchmark.html')
+  const cells = [...page.matchAll(/<t[hd](?: scope="\w+")?>(.*?)<\/t[hd]>/gu)].map(([, cell = '']) =>
+    cell.replaceAll(/&\w+;/gu, (entity) => ENTITIES[entity] ?? entity),
+  )
+  const tables = tablesOf(await committed())
+  expect(tables.length).toBeGreaterThan(3)
+  expect(cells).toEqual(tables.flatMap(({ head, rows }) => [...head, ...rows.flat()]))
+})
+
+test('the tables of docs/benchmark.md are those of docs/benchmark.json', async () => {
+  expect(await read('docs/benchmark.md')).toContain(markdownOf(tablesOf(await committed())))
+})
+
+test('the lock file of the peers names npm’s registry only', async () => {
+  const { packages } = JSON.parse(await read('bench/package-lock.json')) as {
+    packages: Record<string, { resolved?: string }>
+  }
+  const others = Object.values(packages).filter(
+    ({ resolved }) => resolved?.startsWith('https://registry.npmjs.org/') === false,
+  )
+  expect(Object.keys(packages).length).toBeGreaterThan(100)
+  expect(others).toEqual([])
+})
