@@ -2,7 +2,7 @@ import type { PeerFactory } from '../peer'
 import { ours, oursNormalized, oursUrl } from './ours'
 import { rawCopy } from './raw-copy'
 import { rawExclude, rawMd5Index } from './raw-one-column'
-import { rawOneStatement } from './raw-one-statement'
+import { rawBatchesAtOnce, rawOneStatement } from './raw-one-statement'
 import { rawSelectInsert } from './raw-select-insert'
 import { typeormFindSave, typeormOrIgnore, typeormUpsert } from './typeorm'
 
@@ -12,6 +12,7 @@ export const PEERS: readonly PeerFactory[] = [
   rawSelectInsert,
   rawMd5Index,
   rawExclude,
+  rawBatchesAtOnce,
   rawCopy,
   ours,
   oursNormalized,

@@ -62,7 +62,6 @@ export async function inTransaction(pool: Pool, work: (client: PoolClient) => Pr
 
 const answerOf = ({ id, url, created }: Row): Answer => ({ id: String(id), text: url, created })
 
-/** Runs a statement for batches of texts, one after the other. */
 export function batches<Value>(values: readonly Value[], size: number): Value[][] {
   const all: Value[][] = []
   for (let start = 0; start < values.length; start += size) all.push(values.slice(start, start + size))
