@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process'
 import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import type { PeerFactory } from './peer'
-import type { Plot } from './report/html'
+import type { Plots } from './report/html'
 
 /** A manifest, as far as we read it. */
 interface Manifest {
@@ -48,6 +48,6 @@ export async function loadOrms(): Promise<readonly PeerFactory[]> {
   return ((await import(path.join(__dirname, 'packages/index.ts'))) as { readonly ORMS: readonly PeerFactory[] }).ORMS
 }
 
-export async function loadPlot(): Promise<Plot> {
-  return ((await import(path.join(__dirname, 'packages/plots.ts'))) as { readonly plot: Plot }).plot
+export async function loadPlots(): Promise<Plots> {
+  return (await import(path.join(__dirname, 'packages/plots.ts'))) as Plots
 }

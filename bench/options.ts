@@ -8,8 +8,10 @@ const EXAMPLES = path.resolve(__dirname, '../examples/urls.txt')
 
 /** What `npm run bench --` takes. */
 export interface Options {
-  /** @default all */
+  /** @default all, but for those that run only where they are named */
   readonly phases: readonly string[] | undefined
+  /** Run the phase of that name too. */
+  readonly growth: boolean
   /** Parts of names. @default all */
   readonly peers: readonly string[] | undefined
   /** Take those of bench/package.json too. */
@@ -28,6 +30,7 @@ export async function readOptions(): Promise<Options> {
       phases: { type: 'string' },
       peers: { type: 'string' },
       'without-peers': { type: 'boolean', default: false },
+      growth: { type: 'boolean', default: false },
       quick: { type: 'boolean', default: false },
       rounds: { type: 'string' },
       'turn-milliseconds': { type: 'string' },
@@ -43,6 +46,7 @@ export async function readOptions(): Promise<Options> {
     Number(given ?? (values.quick ? quick : full))
   return {
     phases: values.phases?.split(','),
+    growth: values.growth,
     peers: values.peers?.split(','),
     withPeers: !values['without-peers'],
     json: values.json,

@@ -6,6 +6,8 @@ export interface Facts {
   readonly phase: string
   readonly title: string
   readonly columns: readonly string[]
+  /** Each column is a line over the rows, which are in order. */
+  readonly lines?: boolean
   readonly rows: readonly { readonly name: string; readonly values: readonly (number | string | null)[] }[]
 }
 
@@ -15,5 +17,7 @@ export type Result = Comparison | Facts
 export interface Phase {
   /** For `--phases`. */
   readonly name: string
+  /** It runs only where it is named. @default false */
+  readonly onlyIfNamed?: boolean
   readonly run: (bench: Bench) => Promise<readonly Result[]>
 }

@@ -1,6 +1,7 @@
 /**
  * npm run bench                                    everything, with the peers of bench/package.json
  * npm run bench -- --docs                          … and the documents are written
+ * npm run bench -- --growth                        … to 5 million rows too: ten minutes more
  * npm run bench -- --without-peers                 raw pg, TypeORM and ours
  * npm run bench -- --phases hit,miss --peers one,ours --rounds 41
  * npm run bench -- --quick                         a look, in three minutes
@@ -24,12 +25,12 @@ import { startServer } from './server'
 
 const POOL_SIZE = 10
 
-function chosenPhases({ phases }: Options): readonly Phase[] {
+function chosenPhases({ phases, growth }: Options): readonly Phase[] {
   const unknown = phases?.filter((name) => !PHASES.some((phase) => phase.name === name)) ?? []
   if (unknown.length > 0) {
     throw new Error(`There is no phase ${unknown.join(', ')}. There are ${PHASES.map(({ name }) => name).join(', ')}.`)
   }
-  return PHASES.filter(({ name }) => phases?.includes(name) ?? true)
+  return PHASES.filter(({ name, onlyIfNamed = false }) => phases?.includes(name) ?? (growth || !onlyIfNamed))
 }
 
 /** The baseline is always among them. */

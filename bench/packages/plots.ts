@@ -1,10 +1,11 @@
-import { ScatterChart } from 'echarts/charts'
-import { GridComponent, MarkLineComponent } from 'echarts/components'
+import { LineChart, ScatterChart } from 'echarts/charts'
+import { GridComponent, LegendComponent, MarkLineComponent } from 'echarts/components'
 import { init, use } from 'echarts/core'
 import { SVGRenderer } from 'echarts/renderers'
 import type { Comparison } from '../measure'
+import type { Facts } from '../phase'
 
-use([ScatterChart, GridComponent, MarkLineComponent, SVGRenderer])
+use([LineChart, ScatterChart, GridComponent, LegendComponent, MarkLineComponent, SVGRenderer])
 
 const WIDTH = 560
 const ROW_HEIGHT = 19
@@ -27,20 +28,13 @@ const colourOf = (peer: string): string | undefined => {
 }
 
 /** A dot for each peer on a logarithmic scale, with its number; 1 is a line. */
-export function plot({ rows }: Comparison): string {
+export function plotRatios({ rows }: Comparison): string {
   const drawn = rows.flatMap(({ peer, ratio }) => (ratio === null ? [] : [{ peer, ratio }]))
-  const chart = init(null, null, {
-    renderer: 'svg',
-    ssr: true,
-    width: WIDTH,
-    height: drawn.length * ROW_HEIGHT + 2 * MARGIN,
-  })
   const ratios = drawn.map(({ ratio }) => ratio)
   const [least, most] = [Math.min(0.5, ...ratios), Math.max(2, ...ratios)]
   const line = { lineStyle: { color: LINE } }
   const label = { color: TEXT, fontSize: 12 }
-  chart.setOption({
-    animation: false,
+  return render(drawn.length * ROW_HEIGHT + 2 * MARGIN, {
     grid: { left: LABELS_WIDTH, right: 50, top: 8, bottom: MARGIN },
     xAxis: {
       type: 'log',
@@ -84,6 +78,38 @@ export function plot({ rows }: Comparison): string {
       },
     ],
   })
+}
+
+const LINES_HEIGHT = 320
+const DASHES = ['solid', 'dashed', 'dotted', [8, 3, 2, 3]] as const
+
+/** A line for each column; ours in one colour, the other side in another. */
+export function plotLines({ columns, rows }: Facts): string {
+  const label = { color: TEXT, fontSize: 12 }
+  return render(LINES_HEIGHT, {
+    grid: { left: 60, right: 20, top: 90, bottom: MARGIN },
+    legend: { top: 0, textStyle: label, itemWidth: 40 },
+    xAxis: { type: 'category', data: rows.map(({ name }) => name), axisLabel: label },
+    yAxis: { type: 'value', axisLabel: label, splitLine: { lineStyle: { color: LINE } } },
+    series: columns.map((name, at) => {
+      const color = name.startsWith('ours') ? OURS : RAW
+      const dash = DASHES[columns.filter((one) => one.startsWith(name.slice(0, 4))).indexOf(name) % DASHES.length]
+      const lineStyle = { color, type: dash, width: 2 }
+      return {
+        type: 'line',
+        name,
+        silent: true,
+        lineStyle,
+        itemStyle: { color },
+        data: rows.map(({ values }) => values[at]),
+      }
+    }),
+  })
+}
+
+function render(height: number, option: object): string {
+  const chart = init(null, null, { renderer: 'svg', ssr: true, width: WIDTH, height })
+  chart.setOption({ animation: false, ...option })
   const svg = chart.renderToSVGString()
   chart.dispose()
   return svg.replaceAll(/#01020\d/gu, (colour) => COLOURS[colour] ?? colour)

@@ -2,7 +2,7 @@ import type { Phase } from '../phase'
 import { bulk, importing } from './bulk'
 import { exactness } from './exactness'
 import { longTexts } from './long-texts'
-import { guard, memory } from './processes'
+import { growth, guard, memory } from './processes'
 import { roundTrip } from './round-trip'
 import { herd, hit, lookUp, miss, mixed, transaction } from './single'
 import { space } from './space'
@@ -23,4 +23,5 @@ export const PHASES: readonly Phase[] = [
   space,
   memory,
   guard,
+  growth,
 ]

@@ -1,6 +1,6 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
-import { installPackages, loadPlot } from '../install'
+import { installPackages, loadPlots } from '../install'
 import { htmlOf } from './html'
 import { markdownOf } from './markdown'
 import type { Report } from './report'
@@ -13,7 +13,7 @@ const FIGURES = /(?<=<!-- figures -->\n).*(?=<!-- end of figures -->)/su
 export async function writeDocuments(report: Report): Promise<void> {
   await installPackages()
   await writeFile(path.join(DOCS, 'benchmark.json'), `${JSON.stringify(report, null, 2)}\n`)
-  await writeFile(path.join(DOCS, 'benchmark.html'), htmlOf(report, await loadPlot()))
+  await writeFile(path.join(DOCS, 'benchmark.html'), htmlOf(report, await loadPlots()))
   const text = await readFile(path.join(DOCS, 'benchmark.md'), 'utf8')
   await writeFile(
     path.join(DOCS, 'benchmark.md'),

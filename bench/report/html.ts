@@ -1,9 +1,13 @@
 import type { Comparison } from '../measure'
+import type { Facts } from '../phase'
 import type { Report } from './report'
 import { type Table, tablesOf } from './tables'
 
-/** Draws a comparison as SVG, in the colours of the page's CSS variables. */
-export type Plot = (comparison: Comparison) => string
+/** Draw as SVG, in the colours of the page's CSS variables. */
+export interface Plots {
+  readonly plotRatios: (comparison: Comparison) => string
+  readonly plotLines: (facts: Facts) => string
+}
 
 const STYLE = `
 :root { color-scheme: light dark; --text: #1c1c1e; --faint: #8a8a8e; --line: #d8d8dc; --back: #fff;
@@ -23,7 +27,7 @@ figcaption { font-weight: 600; }
 svg { max-width: 100%; height: auto; }`
 
 /** One page that needs nothing else: figures in tables, and each comparison as a plot beside them. */
-export function htmlOf(report: Report, plot: Plot): string {
+export function htmlOf(report: Report, plots: Plots): string {
   const { at, node, server, cpu, rounds, versions } = report
   const packages = Object.entries(versions).map(([name, version]) => `${name} ${version}`)
   const about = [`Measured on ${at.slice(0, 10)}: Node.js ${node.slice(1)}, ${server}, ${cpu}, ${rounds} rounds.`]
@@ -44,25 +48,26 @@ export function htmlOf(report: Report, plot: Plot): string {
 table: smaller is faster. Each is the median of the rounds’ own ratios. In the plots the line is 1, and the scale is
 logarithmic.</p>
 ${tablesOf(report)
-  .map((table) => section(table, plot))
+  .map((table) => section(table, plots))
   .join('\n')}
 </body>
 </html>
 `
 }
 
-function section(table: Table, plot: Plot): string {
-  const figures = table.comparisons.map(
-    (comparison) =>
-      `<figure><figcaption>${escaped(comparison.title)}</figcaption>${accessible(comparison, plot(comparison))}</figure>`,
+function section(table: Table, { plotRatios, plotLines }: Plots): string {
+  const drawn = table.comparisons.map((comparison) => [comparison.title, plotRatios(comparison)] as const)
+  if (table.lines) drawn.push([table.title, plotLines(table.lines)])
+  const figures = drawn.map(
+    ([title, svg]) => `<figure><figcaption>${escaped(title)}</figcaption>${accessible(title, svg)}</figure>`,
   )
   const plots = figures.length > 0 ? `<div class="plots">\n${figures.join('\n')}\n</div>\n` : ''
   return `<section>\n<h2>${escaped(table.title)}</h2>\n${plots}<div class="scroll">${grid(table)}</div>\n</section>`
 }
 
 /** Inline SVG needs no namespace, whose name looks like an address. */
-function accessible({ title }: Comparison, svg: string): string {
-  const label = escaped(`Plot of the ratios for “${title}”; the table has them as numbers.`)
+function accessible(title: string, svg: string): string {
+  const label = escaped(`Plot of “${title}”; the table has the figures.`)
   return svg.replaceAll(/ xmlns(?::\w+)?="[^"]*"/gu, '').replace('<svg ', `<svg role="img" aria-label="${label}" `)
 }
 

@@ -10,6 +10,8 @@ export interface Table {
   readonly rows: readonly (readonly string[])[]
   /** What it is made of, where that can be drawn. */
   readonly comparisons: readonly Comparison[]
+  /** The same, of facts that are lines. */
+  readonly lines?: Facts
 }
 
 /** Comparisons that stand side by side. */
@@ -78,8 +80,10 @@ function faults(comparisons: readonly Comparison[]): Table {
   return { title: 'Wrong answers', head: ['', 'errors', 'wrong row', 'wrong flag', 'second id'], rows, comparisons: [] }
 }
 
-function factTable({ title, columns, rows }: Facts): Table {
+function factTable(facts: Facts): Table {
+  const { title, columns, rows, lines = false } = facts
   return {
+    ...(lines ? { lines: facts } : {}),
     title: `${title.slice(0, 1).toUpperCase()}${title.slice(1)}`,
     head: ['', ...columns],
     rows: rows.map(({ name, values }) => [name, ...values.map((value) => (value === null ? '' : String(value)))]),
