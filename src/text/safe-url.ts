@@ -1,4 +1,5 @@
 import { asciiDomain, isInternational, MAX_DOMAIN_CHARACTERS } from './ascii-domain'
+import { isNormalUrl } from './normal-url'
 import { Refusal } from './refusal'
 import { isWellFormed } from './storable'
 
@@ -31,6 +32,12 @@ const NORMAL_TRIPLETS = normalTriplets()
  * safeUrl('HTTP://Example.com:80/a/../%7eb') // 'http://example.com/~b'
  */
 export function safeUrl(text: string): string {
+  if (isNormalUrl(text)) return text
+  return safeUrlOfAny(text)
+}
+
+/** The same without the short way. */
+export function safeUrlOfAny(text: string): string {
   if (!isWellFormed(text)) throw new Refusal('it contains a lone surrogate')
   if (!HTTP.test(text)) throw new Refusal('it is not an http or https URL')
   // One pass over the whole href is a pass over each of its parts: the host of an href has no `%` (a forbidden domain
