@@ -17,7 +17,7 @@ import { entityColumns, type EntityColumns, type EntityText, entityTextOf, onTab
 import { afterUpdate, beforeUpdate } from '../rows/events'
 import { fill } from '../rows/hydrate'
 import { requireObject, requireUniqueText, requireUpdatable } from '../rows/refused-input'
-import { changedKey } from '../rows/row-values'
+import { changedKey } from '../rows/key-values'
 import type { Writable } from './insert-or-fail'
 import { returnedBy } from '../rows/returned-by'
 import { openSession } from '../connection/open-session'

@@ -3,7 +3,7 @@ import { DeclarationError } from '../errors'
 import { parameterText } from '../sql/parameter-text'
 import type { LoadOptions } from './call-options'
 import type { EntityText } from './entity-text'
-import { afterLoad, afterLoadJoined, type Related } from './events'
+import { afterLoad, afterLoadJoined, listensToLoad, type Related } from './events'
 import type { Session } from '../connection/session'
 
 /** What is read after the rows themselves. */
@@ -83,6 +83,7 @@ export async function finish(
   given: readonly Given[],
   load: RelationsToLoad | undefined,
 ): Promise<void> {
+  if (!load && !listensToLoad(entityText)) return
   const found = given.filter(({ created }) => !created).map(({ entity }) => entity)
   if (!load) return await afterLoad(session, entityText, found)
   // As with `find`: relations that come by queries of their own come after the event of their row, and fire theirs.

@@ -3,6 +3,7 @@ import { DeclarationError } from '../errors'
 import { type ColumnMetadata, declarationsOf } from '../typeorm/registry'
 import { kindOf } from './call-arguments'
 import type { EntityColumns, EntityText } from './entity-text'
+import { valueIn } from './key-values'
 import { givenIn, hasValue } from './nested-values'
 
 /**
@@ -84,7 +85,7 @@ function refuseTrees({ metadata }: EntityColumns): void {
 
 function refuseFunctions({ metadata, declaration, others }: EntityText, values: ObjectLiteral): void {
   for (const column of [...declaration.scope, ...others]) {
-    if (typeof column.getEntityValue(values) !== 'function') continue
+    if (typeof valueIn(column, values) !== 'function') continue
     throw new DeclarationError(
       `"${column.propertyPath}" of ${metadata.name} is a function, which would be stored as its source. ` +
         `Give a value, or leave it out and let a default of the column compute it.`,

@@ -14,7 +14,8 @@ import {
   type Relation,
   setRelation,
 } from '../rows/nested-values'
-import { givenTexts, rowValues } from '../rows/row-values'
+import { givenTexts } from '../rows/key-values'
+import { rowValues } from '../rows/row-values'
 import { openSession } from '../connection/open-session'
 import type { Session } from '../connection/session'
 import { SQLSTATE, serverError } from '../sql/sqlstate'

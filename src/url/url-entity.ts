@@ -8,12 +8,34 @@ import {
   type ValueTransformer,
 } from 'typeorm'
 import { UniqueTextEntity } from '../find-or-create/active-record'
-import { findOrCreate } from '../find-or-create/find-or-create'
+import { findOrCreate, type FindOrCreateResult } from '../find-or-create/find-or-create'
+import { findOrCreateMany, type FindOrCreateManyResult } from '../find-or-create/find-or-create-many'
+import type { FindOrCreateManyOptions, FindOrCreateOptions } from '../rows/call-options'
+import type { GivenValues, Naming } from '../rows/given-values'
 import { URL_CHECK } from '../sql/url-check'
+import { requireArray } from '../rows/call-arguments'
 import { UniqueText } from '../typeorm/decorator'
-import { formatUrl, normalizeParts, parseUrl, pathComponent, pathComponentHash, splitUrl } from './url-parts'
+import {
+  formatUrl,
+  markNormal,
+  normalizeParts,
+  parseUrl,
+  pathComponent,
+  pathComponentHash,
+  splitUrl,
+  type UrlParts,
+} from './url-parts'
 
 type UrlClass<Entity extends Url> = (new () => Entity) & typeof Url
+
+/** What `parse` takes. */
+type UrlText = string | URL | null | undefined
+
+/** Options of `Url.parseMany`: those of `findOrCreateMany`, but for the values. */
+export interface ParseManyOptions<Entity = Url> extends Omit<FindOrCreateManyOptions<Entity>, 'by' | 'create'> {
+  /** That of the caller's transaction. @default that of the entity's DataSource */
+  readonly manager?: EntityManager
+}
 
 /** For conditions; rows are normalized as a whole. */
 const lowerCased: ValueTransformer = {
@@ -73,7 +95,7 @@ export class Url extends UniqueTextEntity {
   /**
    * Finds or creates the row of a URL.
    *
-   * @param manager that of the caller's transaction. @default the entity's DataSource
+   * @param manager that of the caller's transaction. @default that of the entity's DataSource
    * @returns null for what is not an http or https URL with a host, and for URLs with user information or port 0
    * @throws as `findOrCreate` does
    * @example
@@ -82,13 +104,65 @@ export class Url extends UniqueTextEntity {
    */
   static async parse<Entity extends Url>(
     this: UrlClass<Entity>,
-    text: string | URL | null | undefined,
+    text: UrlText,
     manager: EntityManager = this.getRepository().manager,
   ): Promise<Entity | null> {
     const parts = parseUrl(text)
     if (parts === null) return null
-    const { entity } = await findOrCreate<Entity>(manager, this, { ...parts } as DeepPartial<NoInfer<Entity>>)
+    const { entity } = await findOrCreate<Entity>(manager, this, valuesOf<Entity>(parts))
     return entity
+  }
+
+  /**
+   * The same for many, in batches of one round trip each. The results have the order of the texts: null where `parse` gives
+   * null, and a row that the database refuses has its error and affects no other. Of equal URLs only the first can be
+   * created. What `onProgress` counts are texts that are URLs.
+   *
+   * @throws as `findOrCreateMany` does
+   * @example
+   * const [first] = await Url.parseMany(['http://example.com/a', 'http://example.com/b'])
+   * if (first && 'entity' in first) console.log(first.entity.id, first.created)
+   */
+  static async parseMany<Entity extends Url>(
+    this: UrlClass<Entity>,
+    texts: readonly UrlText[],
+    { manager = this.getRepository().manager, ...options }: ParseManyOptions<NoInfer<Entity>> = {},
+  ): Promise<(FindOrCreateManyResult<Entity> | null)[]> {
+    requireArray(texts)
+    const parsed = texts.map(parseUrl)
+    const values = parsed.flatMap((parts) => (parts === null ? [] : [valuesOf<Entity>(parts)]))
+    const found = (await findOrCreateMany<Entity>(manager, this, values, options)).values()
+    return parsed.map((parts) => (parts === null ? null : (found.next().value ?? null)))
+  }
+
+  /**
+   * The same as `findOrCreate` of an entity; a text, or a `URL` of JavaScript, may stand in place of the parts.
+   *
+   * @throws TextRejectedError where `parse` gives null
+   * @example
+   * const { entity, created } = await Url.findOrCreate('http://example.com/')
+   */
+  static override async findOrCreate<Entity extends Url>(
+    this: UrlClass<Entity>,
+    text: string | URL,
+    options?: FindOrCreateOptions<NoInfer<Entity>>,
+  ): Promise<FindOrCreateResult<Entity>>
+  static override async findOrCreate<
+    Entity extends UniqueTextEntity,
+    Given = DeepPartial<Entity>,
+    By extends string = string,
+  >(
+    this: (new () => Entity) & typeof UniqueTextEntity,
+    parts: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
+    options?: Naming<By, FindOrCreateOptions<NoInfer<Entity>>>,
+  ): Promise<FindOrCreateResult<Entity>>
+  static override async findOrCreate<Entity extends Url>(
+    this: UrlClass<Entity>,
+    given: string | URL | DeepPartial<Entity>,
+    options?: FindOrCreateOptions<NoInfer<Entity>>,
+  ): Promise<FindOrCreateResult<Entity>> {
+    const values = typeof given === 'string' || given instanceof URL ? valuesOf<Entity>(splitUrl(given)) : given
+    return await findOrCreate<Entity>(this.getRepository().manager, this, values, options)
   }
 
   /**
@@ -118,3 +192,6 @@ export class Url extends UniqueTextEntity {
     return formatUrl(this)
   }
 }
+
+/** As values of an operation, which then need not be normalized again. */
+const valuesOf = <Entity extends Url>(parts: UrlParts): DeepPartial<Entity> => markNormal(parts) as DeepPartial<Entity>

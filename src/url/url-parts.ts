@@ -84,6 +84,7 @@ export function splitUrl(text: unknown): UrlParts {
  * // { scheme: 'http', host: 'example.com', port: 0, path: '/x', query: null, fragment: null }
  */
 export function normalizeParts(given: { readonly [Part in keyof UrlParts]?: unknown }): Partial<UrlParts> {
+  if (NORMAL in given) return given as UrlParts
   const port = given.port ?? 0
   if (typeof port !== 'number' || !Number.isInteger(port) || port < 0 || port > MAX_PORT) {
     return refuse('port', `it is not a whole number from 0 to ${MAX_PORT}`)
@@ -95,6 +96,11 @@ export function normalizeParts(given: { readonly [Part in keyof UrlParts]?: unkn
   const [query, fragment] = [partOf(given, 'query'), partOf(given, 'fragment')]
   return splitUrl(formatUrl({ scheme, host, port, path, query, fragment }))
 }
+
+const NORMAL = Symbol('normal')
+
+/** Marks what `splitUrl` gave, so that it is not normalized again. For objects that nobody else gets, or could change. */
+export const markNormal = (parts: UrlParts): UrlParts => ({ ...parts, [NORMAL]: true }) as UrlParts
 
 function partOf(given: { readonly [Part in keyof UrlParts]?: unknown }, part: keyof typeof SHAPES): string | null {
   const value = given[part] ?? null

@@ -210,3 +210,86 @@ test('parse of a subclass gives its instances', async () => {
   expect(link).toBeInstanceOf(Link)
   expect(link?.label()).toBe('link.example')
 })
+
+describe('findOrCreate takes a text or a URL object', () => {
+  test('and tells whether it was created', async () => {
+    const first = await Url.findOrCreate('HTTP://Text.example:80/a/../b?q#f')
+    expect(first).toMatchObject({
+      created: true,
+      attempts: 1,
+      entity: { host: 'text.example', path: '/b', query: 'q' },
+    })
+    const again = await Url.findOrCreate(new URL('http://text.example/b?q#f'))
+    expect(again).toMatchObject({ created: false, attempts: 1, entity: first.entity })
+  })
+
+  test('and throws TextRejectedError for what parse gives null for', async () => {
+    for (const text of ['', 'ftp://a.example/', 'http:///', 'http://u:p@a.example/', 'http://a.example:0/']) {
+      await expect(Url.findOrCreate(text)).rejects.toMatchObject({ code: 'TEXT_REJECTED', property: 'url' })
+    }
+  })
+
+  test('with options, of a subclass too', async () => {
+    await db.dataSource([Url, Link])
+    const { entity, created } = await Link.findOrCreate('http://options.example/', { deleted: 'return' })
+    expect([entity.label(), created]).toEqual(['options.example', true])
+  })
+})
+
+describe('parseMany', () => {
+  test('gives what parse gives, in the order of the texts', async () => {
+    await parse('http://many.example/known')
+    const texts = [
+      'http://many.example/new?q',
+      null,
+      'HTTP://Many.example/known',
+      'nothing',
+      undefined,
+      new URL('http://many.example/new?q'),
+      'http://many.example/new#f',
+    ]
+    const results = await Url.parseMany(texts)
+    const told = results.map((result) => result && 'entity' in result && [String(result.entity), result.created])
+    expect(told).toEqual([
+      ['http://many.example/new?q', true],
+      null,
+      ['http://many.example/known', false],
+      null,
+      null,
+      ['http://many.example/new?q', false],
+      ['http://many.example/new#f', true],
+    ])
+    const singles = await Promise.all(texts.map((text) => Url.parse(text)))
+    expect(results.map((result) => result && 'entity' in result && result.entity)).toEqual(singles)
+  })
+
+  test('gives an error to a row that the database refuses, and to no other', async () => {
+    await dataSource.query(`ALTER TABLE urls ADD CONSTRAINT unwanted CHECK (host <> 'unwanted.example')`)
+    const results = await Url.parseMany(['http://wanted.example/', 'http://unwanted.example/', 'word'])
+    await dataSource.query('ALTER TABLE urls DROP CONSTRAINT unwanted')
+    expect(results).toMatchObject([
+      { created: true, entity: { host: 'wanted.example' } },
+      { error: { driverError: { code: '23514', constraint: 'unwanted' } } },
+      null,
+    ])
+  })
+
+  test('works in the transaction of a manager that is passed, and refuses options that it does not take', async () => {
+    await expect(
+      dataSource.transaction(async (manager) => {
+        expect(await Url.parseMany(['http://rolled.back.example/'], { manager })).toMatchObject([{ created: true }])
+        throw new Error('rolled back')
+      }),
+    ).rejects.toThrow('rolled back')
+    expect(await Url.countBy({ host: 'rolled.back.example' })).toBe(0)
+    await expect(Url.parseMany(['http://a.example/'], { window: 1 } as object)).rejects.toThrow(DeclarationError)
+    await expect(Url.parseMany('http://a.example/' as never)).rejects.toThrow(DeclarationError)
+    expect(await Url.parseMany([])).toEqual([])
+  })
+
+  test('of a subclass gives its instances', async () => {
+    await db.dataSource([Url, Link])
+    const [link] = await Link.parseMany(['http://many.link.example/x'])
+    expect(link && 'entity' in link && link.entity.label()).toBe('many.link.example')
+  })
+})

@@ -362,6 +362,24 @@ test('Url.parse takes what may be missing, and gives a Url or null', () => {
   void (() => Url.parse(1))
 })
 
+test('Url.parseMany and Url.findOrCreate take texts, and give the class that they are called on', () => {
+  class Link extends Url {
+    label!: string
+  }
+  const many = (texts: (string | URL | null)[]) => Link.parseMany(texts, { manager })
+  expectTypeOf(many).returns.resolves.toEqualTypeOf<(FindOrCreateManyResult<Link> | null)[]>()
+  const one = (text: string | URL) => Link.findOrCreate(text, { create: { label: 'new' } })
+  expectTypeOf(one).returns.resolves.toEqualTypeOf<FindOrCreateResult<Link>>()
+  const parts = () => Link.findOrCreate({ scheme: 'http', host: 'a.example', path: '/', label: 'new' })
+  expectTypeOf(parts).returns.resolves.toEqualTypeOf<FindOrCreateResult<Link>>()
+  // @ts-expect-error: a Url has no such part
+  void (() => Link.findOrCreate({ scheme: 'http', hots: 'a.example', path: '/' }))
+  // @ts-expect-error: neither a text nor parts
+  void (() => Link.findOrCreate(1))
+  // @ts-expect-error: texts are what the rows are made of
+  void (() => Link.parseMany(['http://a.example/'], { create: {} }))
+})
+
 test('withUniqueText gives the kind of DataSource it got', () => {
   type Own = DataSource & { readonly own: true }
   const wrap = (own: Own) => withUniqueText(own, { prepare: false })

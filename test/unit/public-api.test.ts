@@ -71,7 +71,7 @@ const PUBLIC = {
     values: ['saveFindingTexts', 'textCondition', 'textEquals', 'textIn', 'toTextTakenError', 'uniqueTextPaths'],
     types: [],
   },
-  'url/index.ts': { namespace: url, values: ['Url', 'formatUrl', 'parseUrl'], types: ['UrlParts'] },
+  'url/index.ts': { namespace: url, values: ['Url', 'formatUrl', 'parseUrl'], types: ['ParseManyOptions', 'UrlParts'] },
 } as const
 
 test.each(Object.entries(PUBLIC))('src/%s exports these names and no others', async (file, entry) => {
