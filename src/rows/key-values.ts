@@ -24,15 +24,15 @@ export interface KeyValues {
  * @throws TextRejectedError, DeclarationError
  */
 export function keyValues(entityText: EntityText, entity: ObjectLiteral): KeyValues {
-  const { declaration } = entityText
-  const scope = declaration.scope.map((column) => scopeValue(entityText, column, entity))
+  const { scope, table } = entityText.declaration
+  const scopes = scope.map((column) => scopeValue(entityText, column, entity))
   const texts = textsOf(entityText, entity)
-  const hash = declaration.table.digest.js(composedText(declaration.table, texts))
+  const hash = table.digest.js(composedText(table, texts))
   const [only] = texts
-  const single = scope.length === 0 && texts.length === 1 && typeof only === 'string'
+  const isAlone = scopes.length === 0 && texts.length === 1 && typeof only === 'string'
   // By the texts that are sent, for a scope may be a BigInt. Scopes that are stored alike can still differ here.
-  const identity = single ? only : identityOf([...scope.map((value) => parameterText(value)), ...texts])
-  return { key: [...scope, ...texts, hash], hash, identity }
+  const identity = isAlone ? only : identityOf([...scopes.map((value) => parameterText(value)), ...texts])
+  return { key: [...scopes, ...texts, hash], hash, identity }
 }
 
 /** Texts have no U+0000, and a NULL is not the empty text. */

@@ -81,8 +81,11 @@ export function withOthersOf(row: RowValues, entityText: EntityText, entity: Obj
   return withOthers(row, otherValues(entityText, entity))
 }
 
+const NO_NAMES: readonly string[] = []
+
 /** The same row with these further columns, by their database names. */
 export function withOthers({ key, hash, identity }: KeyValues, others: ReadonlyMap<string, unknown>): RowValues {
+  if (others.size === 0) return { key, hash, identity, others: NO_NAMES, all: key }
   return { key, hash, identity, others: [...others.keys()], all: [...key, ...others.values()] }
 }
 

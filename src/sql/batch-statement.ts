@@ -10,7 +10,7 @@ import {
   type Statement,
   written,
 } from './statements'
-import { CREATED, rowParser, type RowShape, selectRow, type StoredRow } from './stored-row'
+import { columnsParser, CREATED, isCreated, type RowShape, selectRow, sentInBatch, type StoredRow } from './stored-row'
 import { field, isLive, tableName } from './text-table'
 
 /** A stored row that answers one row of a batch. */
@@ -95,10 +95,16 @@ JOIN input AS i ON ${holdsText(shape, (index) => `i.c${index}`)}`
 
 /** @param tellsOthers the statement tells of other texts */
 export function batchParser(shape: BatchShape, tellsOthers: boolean): Statement<BatchRow>['parse'] {
-  const parse = rowParser(shape, 1, tellsOthers)
+  const columnsOf = columnsParser(shape, { start: 1, tellsOthers }, sentInBatch)
   return (row, values) => {
-    const index = Number(row[0]) - 1
-    return { index, ...parse(row, (nth) => (values[nth] as readonly unknown[])[index]) }
+    const [ordinal, created, hashNumber] = row
+    const index = Number(ordinal) - 1
+    return {
+      index,
+      created: isCreated(created),
+      hashNumber: Number(hashNumber),
+      columns: columnsOf(row, values, index),
+    }
   }
 }
 

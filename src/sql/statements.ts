@@ -3,12 +3,14 @@ import { asStored, fromGeoJson } from './column-type'
 import { quote } from './identifier'
 import {
   asText,
+  columnsParser,
   CREATED,
+  isCreated,
   otherTexts,
-  rowParser,
   type RowShape,
   SAME_TEXTS,
   selectRow,
+  sentAlone,
   type StoredRow,
   type WireRow,
 } from './stored-row'
@@ -33,8 +35,11 @@ export function named<Row>(sql: string, parse: Parse<Row>): Statement<Row> {
 
 /** Of a statement for one row. */
 export function parserOf(shape: RowShape, tellsOthers: boolean): Parse<StoredRow> {
-  const parse = rowParser(shape, 0, tellsOthers)
-  return (row, values) => parse(row, (index) => values[index])
+  const columnsOf = columnsParser(shape, { start: 0, tellsOthers }, sentAlone)
+  return (row, values) => {
+    const [created, hashNumber] = row
+    return { created: isCreated(created), hashNumber: Number(hashNumber), columns: columnsOf(row, values, 0) }
+  }
 }
 
 /** Scope, text and hash: what decides which row is meant. */

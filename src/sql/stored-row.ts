@@ -89,36 +89,44 @@ export function otherTexts(shape: RowShape, value: (index: number) => string): s
     THEN pg_catalog.json_build_array(${stored})::pg_catalog.text END`
 }
 
-/** Gives a parameter of the statement, of one row where it is for many. */
-export type ValueOf = (index: number) => unknown
+/** Where a parser finds things: what is 0-based, counts in the row and in the parameters of the statement. */
+interface Layout {
+  /** Of `selectRow` in the row. */
+  readonly start: number
+  /** It tells of other texts. */
+  readonly tellsOthers: boolean
+}
 
-/**
- * @param start where `selectRow` stands in the row
- * @param tellsOthers it tells of other texts
- */
-export function rowParser(
-  shape: RowShape,
-  start: number,
-  tellsOthers: boolean,
-): (row: WireRow, valueOf: ValueOf) => StoredRow {
-  const { table, select, echoed = NO_NAMES } = shape
+/** The parameters that a row stands for: those of the statement, or its place in arrays of them. */
+type Sent = (values: readonly unknown[], parameter: number, row: number) => unknown
+
+export const sentAlone: Sent = (values, parameter) => values[parameter]
+export const sentInBatch: Sent = (values, parameter, row) => (values[parameter] as readonly unknown[])[row]
+
+/** Reads the columns of the shape from a row, or from what was sent. */
+export function columnsParser(
+  { table, select, echoed = NO_NAMES }: RowShape,
+  { start, tellsOthers }: Layout,
+  sent: Sent,
+): (row: WireRow, values: readonly unknown[], index: number) => unknown[] {
   const parameters = echoed.map((name) => table.scope.length + table.text.findIndex((text) => text.name === name))
-  const others = start + 2
-  const columnsFrom = tellsOthers && echoes(shape) ? others + 1 : others
+  const others = tellsOthers && echoed.length > 0 ? start + 2 : undefined
   const echo = select.map((name) => echoed.indexOf(name))
-  return (row, valueOf) => {
-    const stored = columnsFrom > others ? storedTexts(row[others]) : undefined
-    let next = columnsFrom
-    const columns = echo.map((nth) => {
+  return (row, values, index) => {
+    const stored = others === undefined ? undefined : storedTexts(row[others])
+    let next = others === undefined ? start + 2 : others + 1
+    return echo.map((nth) => {
       if (nth === -1) return row[next++]
-      return stored ? stored[nth] : valueOf(parameters[nth] ?? 0)
+      return stored ? stored[nth] : sent(values, parameters[nth] ?? 0, index)
     })
-    return { created: row[start] !== null, hashNumber: Number(row[start + 1]), columns }
   }
 }
 
 const storedTexts = (json: unknown): readonly unknown[] | undefined =>
   typeof json === 'string' ? (JSON.parse(json) as readonly unknown[]) : undefined
+
+/** What the two columns before them say. */
+export const isCreated = (created: unknown): boolean => created !== null
 
 /** The columns of the shape, named by their position, so that two can share a name with what stands before them. */
 function selectList(shape: Pick<RowShape, 'select' | 'spatial' | 'echoed'>, row: string): string {
