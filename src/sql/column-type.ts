@@ -30,7 +30,9 @@ export function asStored(value: string, { type, declared }: ColumnType): string 
   if (length !== undefined) {
     // An insert drops spaces beyond the length, and refuses anything else there.
     const excess = `pg_catalog.substr(${value}::text, ${Number(length) + 1})`
-    return `(pg_catalog.left(${value}::text, ${length}) || pg_catalog.rtrim(${excess}))`
+    const cut = `pg_catalog.left(${value}::text, ${length}) || pg_catalog.rtrim(${excess})`
+    // Its bytes are known, its characters would be counted.
+    return `CASE WHEN pg_catalog.octet_length(${value}::text) <= ${length} THEN ${value}::text\n      ELSE ${cut} END`
   }
   // To character(n) and bit(n) a cast would cut; without the length, they compare as they are stored.
   return `${value}::${/^(?:character|bit)\b/.test(declared) ? type : declared}`
