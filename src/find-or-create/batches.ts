@@ -1,6 +1,6 @@
 import { type BatchRow, type BatchShape, findManyStatement, findOrCreateManyStatement } from '../sql/batch-statement'
 import { type ParameterOptions, parameterText } from '../sql/parameter-text'
-import { insertColumns, type RowShape, type Statement } from '../sql/statements'
+import { insertColumns, type Statement } from '../sql/statements'
 import { upsertManyStatement } from '../sql/upsert-statement'
 import type { ReadyText } from '../rows/entity-text'
 import type { AskedRow } from '../rows/late-row'
@@ -32,8 +32,8 @@ export interface Batch {
 
 /** For a sort: in another order than by hash two batches of the same texts would deadlock. */
 export function byHash({ row: left }: DistinctRow, { row: right }: DistinctRow): number {
-  if (left.hash === right.hash) return 0
-  return left.hash < right.hash ? -1 : 1
+  if (left.hash < right.hash) return -1
+  return left.hash > right.hash ? 1 : 0
 }
 
 /** What decides how the rows of a call are cut into batches. */
@@ -48,8 +48,12 @@ export interface BatchRules {
 /** The rows bring different columns. */
 export function isMixed(rows: readonly DistinctRow[]): boolean {
   const [first] = rows
-  return first !== undefined && rows.some(({ row }) => columnSet(row) !== columnSet(first.row))
+  return first !== undefined && rows.some(({ row }) => !bringsSame(row, first.row))
 }
+
+/** Without a text for each row: of thousands, nearly always all bring the same. */
+const bringsSame = ({ others: left }: RowValues, { others: right }: RowValues): boolean =>
+  left === right || (left.length === right.length && left.every((name, index) => name === right[index]))
 
 export const columnSet = ({ others }: RowValues): string => others.join('\n')
 
@@ -59,8 +63,8 @@ export function* inBatches(
   rows: readonly DistinctRow[],
   refuse: (row: DistinctRow, error: unknown) => void,
 ): Generator<Batch> {
-  const groups = groupBy(rows, ({ row }) => groupOf(rules, row))
-  for (const group of groups.values()) yield* batchesOf(rules, group, refuse)
+  const groups = isMixed(rows) ? groupBy(rows, ({ row }) => groupOf(rules, row)).values() : [rows]
+  for (const group of groups) yield* batchesOf(rules, group, refuse)
 }
 
 /**
@@ -78,12 +82,13 @@ function* batchesOf(
   rows: readonly DistinctRow[],
   refuse: (row: DistinctRow, error: unknown) => void,
 ): Generator<Batch> {
+  const options = parameterOptions(rules.entityText)
   let items: BatchItem[] = []
   let characters = 0
   for (const row of rows) {
-    const item = tryItem(rules, row, refuse)
+    const item = tryItem(options, row, refuse)
     if (!item) continue
-    const length = item.texts.reduce((sum, text) => sum + (text?.length ?? 0), 0)
+    const length = lengthOf(item.texts)
     if (length > BATCH_CHARACTERS || bringsBytes(rules, item)) {
       yield { items: [item], alone: true }
       continue
@@ -99,6 +104,12 @@ function* batchesOf(
   if (items.length > 0) yield { items, alone: false }
 }
 
+function lengthOf(texts: BatchItem['texts']): number {
+  let length = 0
+  for (const text of texts) length += text?.length ?? 0
+  return length
+}
+
 /** How the driver of a DataSource sends a Date. */
 export function parameterOptions({ dataSource }: Pick<ReadyText, 'dataSource'>): ParameterOptions {
   const { postgres } = dataSource.driver as { postgres?: { defaults?: { parseInputDatesAsUTC?: boolean } } }
@@ -106,22 +117,29 @@ export function parameterOptions({ dataSource }: Pick<ReadyText, 'dataSource'>):
 }
 
 function tryItem(
-  { entityText }: BatchRules,
-  row: DistinctRow,
+  options: ParameterOptions,
+  { inputs, row, objects, create }: DistinctRow,
   refuse: (row: DistinctRow, error: unknown) => void,
 ): BatchItem | undefined {
-  const options = parameterOptions(entityText)
+  const { all } = row
   try {
-    return { ...row, texts: row.row.all.map((value) => parameterText(value, options)) }
+    const texts = areTexts(all) ? all : all.map((value) => parameterText(value, options))
+    return { inputs, row, objects, create, texts }
   } catch (error) {
-    refuse(row, error)
+    refuse({ inputs, row, objects, create }, error)
     return undefined
   }
 }
 
+/** So are nearly all, and need no copy. */
+function areTexts(values: readonly unknown[]): values is readonly (string | null)[] {
+  for (const value of values) if (typeof value !== 'string' && value !== null) return false
+  return true
+}
+
 /** The driver sends a Buffer as bytes, which for a column that is no `bytea` mean what no text says. */
-function bringsBytes({ entityText }: BatchRules, { row }: DistinctRow): boolean {
-  if (!row.all.some((value) => ArrayBuffer.isView(value))) return false
+function bringsBytes({ entityText }: BatchRules, { row, texts }: BatchItem): boolean {
+  if (texts === row.all || !row.all.some((value) => ArrayBuffer.isView(value))) return false
   const columns = insertColumns(rowShape(entityText, row.others))
   return row.all.some(
     (value, index) => ArrayBuffer.isView(value) && entityText.ready.types.get(columns[index] ?? '')?.type !== 'bytea',
@@ -135,32 +153,50 @@ export interface BatchQuery {
 }
 
 export function batchQuery(rules: BatchRules, items: readonly BatchItem[]): BatchQuery {
-  const others = [...new Set(items.flatMap(({ row }) => row.others))]
-  const partial = others.filter((name) => items.some(({ row }) => !row.others.includes(name)))
+  const sets = columnSets(items)
+  const others = [...new Set(sets.flatMap((row) => row.others))]
+  const partial = others.filter((name) => sets.some((row) => !row.others.includes(name)))
   const shape = rowShape(rules.entityText, others)
   const defaults = new Map(partial.map((name) => [name, rules.defaults.get(name) ?? 'NULL']))
   const statement = statementOf(rules, { ...shape, types: rules.entityText.ready.types, defaults })
   const keyLength = insertColumns(shape).length - others.length
-  const key = keyValues(shape, items)
-  const rest = others.map((name) =>
-    items.map(({ row, texts }) => {
-      const index = row.others.indexOf(name)
-      return index === -1 ? null : (texts[keyLength + index] ?? null)
-    }),
-  )
+  const rest = otherColumns(items, others, keyLength)
   const brought = partial.map((name) => items.map(({ row }) => row.others.includes(name)))
-  return { statement, values: [...key, ...rest, ...brought] }
+  return { statement, values: [...keyColumnsOf(items, keyLength), ...rest, ...brought] }
+}
+
+/** A row of each set of columns that the rows bring. */
+function columnSets(items: readonly BatchItem[]): RowValues[] {
+  const sets: RowValues[] = []
+  for (const { row } of items) if (!sets.some((one) => bringsSame(one, row))) sets.push(row)
+  return sets
+}
+
+/** The values of each of these columns, NULL where a row brings none. */
+function otherColumns(items: readonly BatchItem[], others: readonly string[], keyLength: number): (string | null)[][] {
+  const columns = others.map((): (string | null)[] => [])
+  let last: RowValues | undefined
+  let places: readonly number[] = []
+  for (const { row, texts } of items) {
+    if (!last || !bringsSame(last, row)) places = others.map((name) => row.others.indexOf(name))
+    last = row
+    for (const [nth, place] of places.entries()) {
+      columns[nth]?.push(place === -1 ? null : (texts[keyLength + place] ?? null))
+    }
+  }
+  return columns
 }
 
 /** The same of a batch that only looks. */
 export function findQuery({ entityText }: BatchRules, items: readonly BatchItem[]): BatchQuery {
   const shape = rowShape(entityText, [])
   const statement = findManyStatement({ ...shape, types: entityText.ready.types, defaults: new Map() })
-  return { statement, values: keyValues(shape, items) }
+  return { statement, values: keyColumnsOf(items, insertColumns(shape).length) }
 }
 
-const keyValues = (shape: RowShape, items: readonly BatchItem[]): (string | null)[][] =>
-  insertColumns({ ...shape, others: [] }).map((_, index) => items.map(({ texts }) => texts[index] ?? null))
+function keyColumnsOf(items: readonly BatchItem[], keyLength: number): (string | null)[][] {
+  return Array.from({ length: keyLength }, (_, index) => items.map(({ texts }) => texts[index] ?? null))
+}
 
 function statementOf({ entityText, updates }: BatchRules, shape: BatchShape): Statement<BatchRow> {
   const update = shape.others.filter((name) => updates?.columns.has(name))
