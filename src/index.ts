@@ -40,6 +40,7 @@ export type {
   FindOneByTextOptions,
   FindOrCreateManyOptions,
   FindOrCreateOptions,
+  FindOrCreateProgress,
   UpsertByTextOptions,
 } from './rows/call-options'
 export { UniqueTextEntity } from './find-or-create/active-record'

@@ -25,6 +25,11 @@ export class PoolSession implements Session {
     return this.runner
   }
 
+  /** Takes its connection now, and not only for the first statement. */
+  async take(): Promise<void> {
+    await this.connect()
+  }
+
   async close(): Promise<void> {
     await this.runner.release()
   }

@@ -21,10 +21,12 @@ export async function completeMissing<Entity extends ObjectLiteral>(
   const missing: DistinctRow[] = []
   const put = (list: DistinctRow[], row: DistinctRow): void => void list.push(given.get(row.row.identity) ?? row)
   for (const { items, alone } of inBatches(call, rows.map(keyOnly), (row) => put(left, row))) {
+    call.watch.check()
     const answer = alone ? undefined : await look(call, items)
     const unanswered = answer ? takeAnswers(call, items, answer) : items
     const seen = new Set(answer?.rows.map(({ index }) => items[index]))
     for (const item of unanswered) put(answer && !seen.has(item) ? missing : left, item)
+    call.watch.report()
   }
   return [...left, ...(await createValues(call, missing))]
 }

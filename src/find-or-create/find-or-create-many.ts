@@ -19,7 +19,9 @@ export type { FindOrCreateManyResult } from './run-batch'
  * gives the other columns, and only the first can be `created`; all of them get the same entity. An input that is
  * rejected, or that the database refuses, has its error at its index and affects no other input.
  *
- * Sends batches of up to 1,000 rows; outside a transaction each batch commits by itself.
+ * Sends batches of up to 1,000 rows. Outside a transaction each batch commits by itself, and two may be at the server at
+ * once: while the pool has a connection to spare, and nobody waits for one. A function `create`, listeners of inserts and
+ * a manager with a connection of its own keep to one at a time.
  *
  * @example
  * for (const result of await findOrCreateMany(manager, Page, [{ url: 'http://example.com/' }])) {
@@ -28,8 +30,9 @@ export type { FindOrCreateManyResult } from './run-batch'
  * }
  *
  * @throws DeclarationError, SchemaDriftError, UnsupportedDatabaseError for the whole call
- * @throws AttemptsExhaustedError for a batch that always loses; what was sent before it is committed
+ * @throws AttemptsExhaustedError for a batch that always loses; what was sent before it, or beside it, is committed
  * @throws TransactionAbortedError, and QueryFailedError where the connection or the server fails
+ * @throws the reason of an aborted `signal`. Whatever is thrown, nothing of the call is under way any more
  */
 export async function findOrCreateMany<
   Entity extends ObjectLiteral,
@@ -51,6 +54,7 @@ async function findOrCreateAll<Entity extends ObjectLiteral>(
   options: FindOrCreateManyOptions<NoInfer<Entity>>,
 ): Promise<FindOrCreateManyResult<Entity>[]> {
   checkCallOptions('findOrCreateMany', options)
+  options.signal?.throwIfAborted()
   requireArray(inputs)
   const entityText = entityTextOf(manager, entity, options.by)
   const { create, deleted } = options
@@ -62,9 +66,9 @@ async function findOrCreateAll<Entity extends ObjectLiteral>(
         `Put the values into the inputs, or call findOrCreate() for each.`,
     )
   }
-  if (nested) return (await findOrCreateNested(nested, inputs)) as FindOrCreateManyResult<Entity>[]
+  if (nested) return (await findOrCreateNested(nested, inputs, options)) as FindOrCreateManyResult<Entity>[]
   const load = relationsToLoad(entityText, options as LoadOptions)
-  const prepared = new PreparedMany<Entity>(entityText, load, { create, deleted })
+  const prepared = new PreparedMany<Entity>(entityText, load, { create, deleted, watch: options })
   await addAll(prepared, entityText, inputs)
   return await prepared.run(manager)
 }

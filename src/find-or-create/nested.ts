@@ -10,7 +10,13 @@ import { isForeignKeyError, isSerializationError } from '../sql/sqlstate'
 import { dataSourceOf } from '../typeorm/registry'
 import { Attempts } from './attempts'
 import { MAX_DANGLING } from './retry'
-import { type DeletedOption, type DeletedOptions, type LoadOptions, namesFindOrCreate } from '../rows/call-options'
+import {
+  type DeletedOption,
+  type DeletedOptions,
+  type LoadOptions,
+  namesFindOrCreate,
+  type WatchOptions,
+} from '../rows/call-options'
 import type { EntityText } from '../rows/entity-text'
 import type { FindOrCreateResult } from './find-or-create-row'
 import { relationsToLoad } from '../rows/load-relations'
@@ -21,6 +27,7 @@ import { isObject, mergeCreated } from '../rows/nested-values'
 import { PreparedMany } from './prepared-many'
 import { toRowError } from '../rows/row-error'
 import { type FindOrCreateManyResult, isRowsDoing } from './run-batch'
+import { Watch } from './watch'
 import { openSession } from '../connection/open-session'
 import { asOne } from '../connection/whole-transaction'
 
@@ -82,11 +89,21 @@ const countNamed = (relations: unknown): number => {
  *
  * @throws what `findOrCreateMany` throws for the whole call
  */
-export async function findOrCreateNested(call: NestedCall, inputs: readonly ObjectLiteral[]): Promise<Result[]> {
+export async function findOrCreateNested(
+  call: NestedCall,
+  inputs: readonly ObjectLiteral[],
+  options: WatchOptions = {},
+): Promise<Result[]> {
   const rows = new Rows(call, [...inputs])
+  const watch = new Watch(options)
   for (let from = 0; from < inputs.length; from += ROWS_AT_ONCE) {
-    await rows.run([...inputs.keys()].slice(from, from + ROWS_AT_ONCE))
+    watch.check()
+    const indexes = [...inputs.keys()].slice(from, from + ROWS_AT_ONCE)
+    await rows.run(indexes)
+    for (const index of indexes) watch.count(rows.results[index] as Result, 1)
+    watch.report()
   }
+  watch.check()
   return rows.results
 }
 

@@ -3,7 +3,7 @@ import { columnDefaults } from '../sql/catalog'
 import { tableName } from '../sql/text-table'
 import { ensureReady } from '../typeorm/readiness'
 import { byHash, type DistinctRow, inBatches, isMixed } from './batches'
-import type { DeletedOption } from '../rows/call-options'
+import type { DeletedOption, WatchOptions } from '../rows/call-options'
 import { completeMissing } from './complete-missing'
 import { type EntityText, onTable } from '../rows/entity-text'
 import { listensToInsert, listensToLoad } from '../rows/events'
@@ -11,7 +11,9 @@ import type { FindOrCreateResult } from './find-or-create-row'
 import { type AskedRow, askedRow } from '../rows/late-row'
 import { finish, type RelationsToLoad } from '../rows/load-relations'
 import { toRowError } from '../rows/row-error'
-import { type FindOrCreateManyResult, runBatch, writeResult } from './run-batch'
+import { type FindOrCreateManyResult, goesSingly, writeResult } from './run-batch'
+import { runBatches } from './run-batches'
+import { Watch } from './watch'
 import { openSession } from '../connection/open-session'
 import { updateOf, type Updates, withUpdateOf } from '../rows/updates'
 
@@ -22,12 +24,14 @@ interface ManyRules {
   readonly deleted?: DeletedOption | undefined
   /** The caller loads relations, and fires AfterLoad. */
   readonly unfinished?: boolean
+  readonly watch?: WatchOptions
 }
 
 /** A call in two halves: what needs no connection is done, so that it can be done while another batch is at the server. */
 export class PreparedMany<Entity extends ObjectLiteral> {
-  private readonly results: FindOrCreateManyResult<Entity>[] = []
+  readonly results: FindOrCreateManyResult<Entity>[] = []
   private readonly rows = new Map<string, DistinctRow>()
+  readonly watch: Watch
 
   /**
    * @param entityText what it selects is what the entities hold
@@ -38,7 +42,9 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     private readonly entityText: EntityText,
     private readonly load: RelationsToLoad | undefined,
     private readonly rules: ManyRules = {},
-  ) {}
+  ) {
+    this.watch = new Watch(rules.watch)
+  }
 
   /** Normalizes and hashes one input. */
   add(values: DeepPartial<Entity>): void {
@@ -53,16 +59,19 @@ export class PreparedMany<Entity extends ObjectLiteral> {
         known.inputs.push(index)
         if (this.rules.updates)
           this.rows.set(asked.row.identity, withUpdate(this.entityText, this.rules.updates, known, asked))
-      } else this.rows.set(asked.row.identity, { inputs: [index], ...asked })
+      } else {
+        const { row, objects, create: rest } = asked
+        this.rows.set(row.identity, { inputs: [index], row, objects, create: rest })
+      }
     } catch (error) {
       // A transformer of the user's own may throw anything for one row.
-      this.results[index] = { error: toRowError(error) }
+      writeResult(this, { inputs: [index] }, { error: toRowError(error) })
     }
   }
 
   /** An input that could not even be read. */
   refuse(error: unknown): void {
-    this.results.push({ error: toRowError(error) })
+    writeResult(this, { inputs: [this.results.length] }, { error: toRowError(error) })
   }
 
   async run(manager: EntityManager): Promise<FindOrCreateManyResult<Entity>[]> {
@@ -71,17 +80,20 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     try {
       const { declaration } = this.entityText
       const entityText = onTable(this.entityText, await ensureReady(declaration, session.query))
-      const { updates, deleted = 'return' } = this.rules
-      const base = { session, entityText, defaults: NO_DEFAULTS, updates, deleted, results: this.results }
+      const { create, updates, deleted = 'return' } = this.rules
+      const { results, watch } = this
+      const base = { session, entityText, defaults: NO_DEFAULTS, updates, deleted, results, watch }
       const asked = [...this.rows.values()].sort(byHash)
-      const rows = typeof this.rules.create === 'function' ? (await completeMissing(base, asked)).sort(byHash) : asked
+      const late = typeof create === 'function'
+      const rows = late ? (await completeMissing(base, asked)).sort(byHash) : asked
       // Asked anew by each call: a default that was changed meanwhile counts for a single row at once.
       const defaults = isMixed(rows) ? await columnDefaults(session.query, tableName(declaration.table)) : NO_DEFAULTS
       const call = { ...base, defaults }
       const batches = inBatches(call, rows, (row, error) => {
         writeResult(call, row, { error: toRowError(error) })
       })
-      for (const batch of batches) await runBatch(call, batch)
+      // One by one, in the order of the inputs, as users' functions and listeners expect it.
+      await runBatches(call, batches, { mayOverlap: !late && !goesSingly(call) })
       if (!this.rules.unfinished) await finish(session, entityText, this.given(), this.load)
     } finally {
       await session.close()
@@ -91,10 +103,12 @@ export class PreparedMany<Entity extends ObjectLiteral> {
 
   /** Equal texts share an entity. */
   private given(): FindOrCreateResult<Entity>[] {
-    return [...this.rows.values()].flatMap(({ inputs: [first = 0] }) => {
-      const result = this.results[first]
-      return result && 'entity' in result ? [result] : []
-    })
+    const given: FindOrCreateResult<Entity>[] = []
+    for (const { inputs } of this.rows.values()) {
+      const result = this.results[inputs[0] ?? 0]
+      if (result && 'entity' in result) given.push(result)
+    }
+    return given
   }
 }
 

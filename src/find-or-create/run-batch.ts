@@ -23,6 +23,7 @@ import type { Session } from '../connection/session'
 import { guardError } from '../typeorm/guard-errors'
 import { updateOf } from '../rows/updates'
 import { isHeard, upsertRow } from './upsert-row'
+import type { Watch } from './watch'
 
 /** What became of one input: its row, or the reason why there is none. */
 export type FindOrCreateManyResult<Entity> = FindOrCreateResult<Entity> | { readonly error: RowError }
@@ -32,6 +33,9 @@ export interface ManyCall<Entity> extends BatchRules {
   readonly session: Session
   readonly results: FindOrCreateManyResult<Entity>[]
   readonly deleted: DeletedOption
+  readonly watch: Watch
+  /** Told when a batch must be sent again: a deadlock, or others whom its snapshot does not show. */
+  readonly onLost?: () => void
 }
 
 /** So few rows of which one is refused go one by one. */
@@ -41,9 +45,7 @@ export async function runBatch<Entity extends ObjectLiteral>(
   call: ManyCall<Entity>,
   { items, alone }: Batch,
 ): Promise<void> {
-  // An event before the write must know which rows will be inserted, so each row goes its own way.
-  const heard = call.updates ? isHeard(call.entityText) : listensToInsert(call.entityText)
-  if (alone || heard) return await runSingly(call, items)
+  if (alone || goesSingly(call)) return await runSingly(call, items)
   await runItems(
     call,
     items.filter(({ create }) => !create),
@@ -54,6 +56,10 @@ export async function runBatch<Entity extends ObjectLiteral>(
     items.filter(({ create }) => create),
   )
 }
+
+/** An event before the write must know which rows will be inserted, so each row goes its own way. */
+export const goesSingly = ({ entityText, updates }: BatchRules): boolean =>
+  updates ? isHeard(entityText) : listensToInsert(entityText)
 
 /** @param statementRuns it is known that the statement itself is not to blame for an error */
 async function runItems<Entity extends ObjectLiteral>(
@@ -125,23 +131,33 @@ export function takeAnswers<Entity extends ObjectLiteral>(
   items: readonly BatchItem[],
   { rows, attempts }: BatchAnswer,
 ): BatchItem[] {
-  const answers = groupBy(rows, ({ index }) => index)
-  const unanswered: BatchItem[] = []
-  for (const [index, item] of items.entries()) {
-    const [stored, another] = answers.get(index) ?? []
-    const kept = call.deleted === 'return' || !stored || !isDeleted(call.entityText, stored)
-    if (!stored || another || !kept) {
-      unanswered.push(item)
-      continue
-    }
-    try {
-      const entity = hydrate(call.entityText, call.session.queryRunner, stored) as Entity
-      writeResult(call, item, { entity, created: stored.created, attempts })
-    } catch (error) {
-      writeError(call, item, error)
-    }
+  const answers: (BatchRow | undefined)[] = []
+  const doubled = new Set<number>()
+  for (const row of rows) {
+    if (answers[row.index]) doubled.add(row.index)
+    answers[row.index] = row
   }
+  const unanswered: BatchItem[] = []
+  items.forEach((item, index) => {
+    const stored = answers[index]
+    const kept = call.deleted === 'return' || !stored || !isDeleted(call.entityText, stored)
+    if (!stored || doubled.has(index) || !kept) unanswered.push(item)
+    else writeStored(call, item, { stored, attempts })
+  })
   return unanswered
+}
+
+function writeStored<Entity extends ObjectLiteral>(
+  call: ManyCall<Entity>,
+  item: BatchItem,
+  { stored, attempts }: { readonly stored: BatchRow; readonly attempts: number },
+): void {
+  try {
+    const entity = hydrate(call.entityText, call.session.queryRunner, stored) as Entity
+    writeResult(call, item, { entity, created: stored.created, attempts })
+  } catch (error) {
+    writeError(call, item, error)
+  }
 }
 
 /** Behind savepoints: a row that is refused must not take the caller's transaction from those after it. */
@@ -193,18 +209,19 @@ export const isRowsDoing = (error: unknown): boolean =>
 
 /** Only the first input of a text can have created its row. */
 export function writeResult<Entity>(
-  { results }: Pick<ManyCall<Entity>, 'results'>,
-  { inputs }: DistinctRow,
+  { results, watch }: Pick<ManyCall<Entity>, 'results' | 'watch'>,
+  { inputs }: Pick<DistinctRow, 'inputs'>,
   result: FindOrCreateManyResult<Entity>,
 ): void {
-  for (const [nth, index] of inputs.entries()) {
+  watch.count(result, inputs.length)
+  inputs.forEach((index, nth) => {
     results[index] = 'entity' in result && nth > 0 ? { ...result, created: false } : result
-  }
+  })
 }
 
 /** The loop of a batch's attempts. */
 export async function sendBatch<Entity>(
-  { session, entityText }: ManyCall<Entity>,
+  { session, entityText, onLost }: ManyCall<Entity>,
   { statement, values }: BatchQuery,
 ): Promise<BatchAnswer> {
   const attempts = new Attempts(session, entityText.declaration.name)
@@ -212,6 +229,7 @@ export async function sendBatch<Entity>(
     try {
       return { rows: await session.rowsOrRollBack(statement, values), attempts: attempts.count }
     } catch (error) {
+      if (attempts.mayHelp(error)) onLost?.()
       await attempts.again(error)
     }
   }

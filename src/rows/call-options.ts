@@ -60,6 +60,32 @@ export interface NestedOptions<Entity = ObjectLiteral> extends Omit<LoadOptions<
   readonly relations?: LoadOptions<Entity>['relations'] | NestedRelations<Entity> | 'findOrCreate'
 }
 
+/** How far a call of many inputs is. */
+export interface FindOrCreateProgress {
+  /** Inputs whose result is known; the others count among them. */
+  readonly done: number
+  readonly created: number
+  /** Inputs that have an error at their index. */
+  readonly rejected: number
+}
+
+/** For who waits for many inputs. */
+export interface WatchOptions {
+  /**
+   * Once aborted, no further batch is sent, and the call throws its `reason` when those at the server have ended. What
+   * was sent stays: outside a transaction it is committed, and a caller's transaction stays usable.
+   *
+   * @default none
+   */
+  readonly signal?: AbortSignal | undefined
+  /**
+   * Called after each batch. What it throws ends the call as an aborted signal does.
+   *
+   * @default none
+   */
+  readonly onProgress?: ((progress: FindOrCreateProgress) => void) | undefined
+}
+
 /** Options of `findOrCreate`. */
 export interface FindOrCreateOptions<Entity = ObjectLiteral>
   extends ByOptions<Entity>, NestedOptions<Entity>, DeletedOptions {
@@ -76,7 +102,7 @@ export interface FindOrCreateOptions<Entity = ObjectLiteral>
 
 /** Options of `findOrCreateMany`. */
 export interface FindOrCreateManyOptions<Entity = ObjectLiteral>
-  extends ByOptions<Entity>, NestedOptions<Entity>, DeletedOptions {
+  extends ByOptions<Entity>, NestedOptions<Entity>, DeletedOptions, WatchOptions {
   /**
    * As with `findOrCreate`. A function gets an input and its index, and is called for the inputs that are missing, one
    * after another in their order, before the first row is written; of equal texts for the first. One that throws gives
@@ -143,6 +169,8 @@ type OptionName =
   | 'replica'
   | 'update'
   | 'skipUpdateIfNoValuesChanged'
+  | 'signal'
+  | 'onProgress'
 
 const DELETED: readonly unknown[] = ['return', 'restore', 'throw'] satisfies DeletedOption[]
 
@@ -162,6 +190,12 @@ const RULES: Readonly<Record<OptionName, Rule>> = {
   replica: { takes: isBoolean, expected: 'true or false' },
   update: { takes: isStrings, expected: 'a list of property names' },
   skipUpdateIfNoValuesChanged: { takes: isBoolean, expected: 'true or false' },
+  // By its parts: that of another realm, as in Jest, is no instance of ours.
+  signal: {
+    takes: (value) => typeof value === 'object' && value !== null && 'throwIfAborted' in value,
+    expected: 'an AbortSignal',
+  },
+  onProgress: { takes: (value) => typeof value === 'function', expected: 'a function' },
 }
 
 const LOAD = ['relations', 'relationLoadStrategy'] as const
@@ -178,7 +212,7 @@ type Operation = 'findOrCreate' | 'findOrCreateMany' | 'findOneByText' | 'upsert
 
 const TAKEN: Readonly<Record<Operation, readonly OptionName[]>> = {
   findOrCreate: ['by', 'create', 'deleted', ...LOAD],
-  findOrCreateMany: ['by', 'create', 'deleted', ...LOAD],
+  findOrCreateMany: ['by', 'create', 'deleted', ...LOAD, 'signal', 'onProgress'],
   findOneByText: ['by', 'withDeleted', 'replica', ...LOAD],
   upsertByText: ['by', 'update', 'skipUpdateIfNoValuesChanged', ...LOAD],
 }

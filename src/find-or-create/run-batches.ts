@@ -1,0 +1,115 @@
+import type { ObjectLiteral } from 'typeorm'
+import { PoolSession } from '../connection/pool-session'
+import { hasSpare, isAwaited } from '../connection/spare-connection'
+import { registry } from '../typeorm/registry'
+import type { Batch } from './batches'
+import { type ManyCall, runBatch } from './run-batch'
+
+/** How the batches of a call are sent. */
+interface Sending {
+  /** Nobody minds if two are under way at once. */
+  readonly mayOverlap: boolean
+}
+
+/**
+ * Runs the batches of a call one after another. Outside the caller's connection, while one is at the server, a second
+ * connection takes the next, where the pool has one to spare.
+ *
+ * Where a batch fails, no other begins, and the one beside it is awaited: nothing goes on when this has ended.
+ *
+ * @throws what the first that failed has thrown, and the reason of an aborted signal
+ */
+export async function runBatches<Entity extends ObjectLiteral>(
+  call: ManyCall<Entity>,
+  batches: Iterable<Batch>,
+  { mayOverlap }: Sending,
+): Promise<void> {
+  const course = new Course(call, batches[Symbol.iterator]())
+  const { session } = call
+  const overlap = mayOverlap && session instanceof PoolSession && !tellsTenants(call)
+  await course.run(overlap ? session : undefined)
+  call.watch.check()
+}
+
+/** Which table a name means depends on the connection. */
+const tellsTenants = ({ session }: Pick<ManyCall<unknown>, 'session'>): boolean =>
+  registry.settings.get(session.dataSource)?.tenantsBySearchPath === true
+
+class Course<Entity extends ObjectLiteral> {
+  private next: IteratorResult<Batch, unknown>
+  private failure: { readonly error: unknown } | undefined
+  private beside: Promise<void> | undefined
+  /** The batches were in each other's way, by what triggers lock or what SERIALIZABLE sees: they go on one by one. */
+  private lost = false
+
+  constructor(
+    private readonly call: ManyCall<Entity>,
+    private readonly batches: Iterator<Batch>,
+  ) {
+    this.next = batches.next()
+  }
+
+  /** @param session undefined: one at a time */
+  async run(session: PoolSession | undefined): Promise<void> {
+    // The first connection never waits for the second; so it is there before that is asked for.
+    if (session && !this.next.done) await session.take()
+    await this.runAll(this.call, () => {
+      if (session) this.takeSecond()
+    })
+    const { beside } = this
+    try {
+      // The other may still wait for a connection, which could be ours.
+      if (beside) await session?.letGo()
+    } finally {
+      await beside
+    }
+    if (this.failure) throw this.failure.error
+  }
+
+  /** Takes batches until none is left, or one has failed. */
+  private async runAll(call: ManyCall<Entity>, before: () => void, goesOn = (): boolean => true): Promise<void> {
+    const onLost = (): void => void (this.lost = true)
+    try {
+      while (goesOn()) {
+        const batch = this.take()
+        if (!batch) return
+        before()
+        await runBatch({ ...call, onLost }, batch)
+        call.watch.report()
+      }
+    } catch (error) {
+      this.failure ??= { error }
+    }
+  }
+
+  private take(): Batch | undefined {
+    if (this.next.done || this.failure) return undefined
+    this.call.watch.check()
+    const { value } = this.next
+    this.next = this.batches.next()
+    return value
+  }
+
+  private takeSecond(): void {
+    if (this.beside || this.lost || this.next.done || !hasSpare(this.call.session.dataSource)) return
+    this.beside = this.runBeside().finally(() => (this.beside = undefined))
+  }
+
+  /** Whoever waits for a connection gets this one after its batch. */
+  private async runBeside(): Promise<void> {
+    const { dataSource } = this.call.session
+    const session = new PoolSession(dataSource, 'master')
+    try {
+      // Where this fails, the first connection does what is left; if the server is gone, it hears so itself.
+      const taken = await session.take().then(
+        () => true,
+        () => false,
+      )
+      const goesOn = (): boolean => !this.lost && !isAwaited(dataSource)
+      if (taken) await this.runAll({ ...this.call, session }, () => {}, goesOn)
+      await session.close()
+    } catch (error) {
+      this.failure ??= { error }
+    }
+  }
+}

@@ -1,0 +1,28 @@
+import type { FindOrCreateProgress, WatchOptions } from '../rows/call-options'
+
+/** Who called hears how far the call is, and may end it between two batches. */
+export class Watch {
+  private done = 0
+  private created = 0
+  private rejected = 0
+
+  constructor(private readonly options: WatchOptions = {}) {}
+
+  /** @throws the signal's reason, once it is aborted */
+  check(): void {
+    this.options.signal?.throwIfAborted()
+  }
+
+  /** Takes what became of inputs. Of equal texts, only the first can be created. */
+  count(result: { readonly created: boolean } | { readonly error: unknown }, inputs: number): void {
+    this.done += inputs
+    if ('error' in result) this.rejected += inputs
+    else if (result.created) this.created += 1
+  }
+
+  report(): void {
+    const { done, created, rejected } = this
+    const progress: FindOrCreateProgress = { done, created, rejected }
+    this.options.onProgress?.(progress)
+  }
+}
