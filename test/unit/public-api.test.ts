@@ -43,6 +43,7 @@ const PUBLIC = {
       'FindOrCreateManyOptions',
       'FindOrCreateManyResult',
       'FindOrCreateOptions',
+      'FindOrCreateProgress',
       'FindOrCreateResult',
       'Finding',
       'Inserted',
