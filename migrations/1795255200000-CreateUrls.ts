@@ -16,7 +16,8 @@ CREATE FUNCTION "unique_text_urls.url_place"() RETURNS trigger LANGUAGE plpgsql 
 -- docs/protocol.md of the package says what it does, and why no text can be stored twice.
 #variable_conflict use_variable
 DECLARE
-  plain boolean := TG_RELID OPERATOR(pg_catalog.=) pg_catalog.to_regclass('"urls"')::pg_catalog.oid; -- else a partition
+  plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'urls'
+    AND pg_catalog.pg_table_is_visible(TG_RELID);
   locked boolean := false;
   first integer;
   last integer;
@@ -24,7 +25,7 @@ DECLARE
   length bigint;
 BEGIN
   IF plain IS NOT TRUE THEN
-    -- Not the table of that name: it must be a partition, or was renamed or moved.
+    -- Not the table that these queries name: it must be a partition, or was renamed or moved.
     IF NOT EXISTS (
       SELECT FROM pg_catalog.pg_partition_ancestors(TG_RELID) AS p
       WHERE p.relid::pg_catalog.oid = pg_catalog.to_regclass('"urls"')::pg_catalog.oid
@@ -59,14 +60,13 @@ BEGIN
     || coalesce('#' || NEW."fragment"::pg_catalog.text, ''))::pg_catalog.uuid;
   NEW."hash_chained" := false;
   -- Practically every chain is empty. Should it not stay so, the index refuses number 0.
-  IF NOT EXISTS (
-    SELECT FROM "urls" AS t
-    WHERE t."host" OPERATOR(pg_catalog.=) NEW."host"
-      AND t."scheme" OPERATOR(pg_catalog.=) NEW."scheme"
-      AND t."port" OPERATOR(pg_catalog.=) NEW."port"
-      AND t."path_component_hash" OPERATOR(pg_catalog.=) NEW."path_component_hash"
-      AND (t.tableoid = TG_RELID OR NOT plain)
-  ) THEN
+  PERFORM FROM "urls" AS t
+  WHERE t."host" OPERATOR(pg_catalog.=) NEW."host"
+    AND t."scheme" OPERATOR(pg_catalog.=) NEW."scheme"
+    AND t."port" OPERATOR(pg_catalog.=) NEW."port"
+    AND t."path_component_hash" OPERATOR(pg_catalog.=) NEW."path_component_hash"
+  LIMIT 1;
+  IF NOT FOUND THEN
     NEW."hash_number" := 0;
     RETURN NEW;
   END IF;
@@ -121,12 +121,13 @@ CREATE FUNCTION "unique_text_urls.url_settle"() RETURNS trigger LANGUAGE plpgsql
 -- docs/protocol.md of the package says what it does, and why no text can be stored twice.
 #variable_conflict use_variable
 DECLARE
-  plain boolean := TG_RELID OPERATOR(pg_catalog.=) pg_catalog.to_regclass('"urls"')::pg_catalog.oid; -- else a partition
+  plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'urls'
+    AND pg_catalog.pg_table_is_visible(TG_RELID);
   lowest integer;
-  r record := OLD;
+  r record;
 BEGIN
   IF plain IS NOT TRUE THEN
-    -- Not the table of that name: it must be a partition, or was renamed or moved.
+    -- Not the table that these queries name: it must be a partition, or was renamed or moved.
     IF NOT EXISTS (
       SELECT FROM pg_catalog.pg_partition_ancestors(TG_RELID) AS p
       WHERE p.relid::pg_catalog.oid = pg_catalog.to_regclass('"urls"')::pg_catalog.oid
@@ -156,78 +157,105 @@ BEGIN
       HINT = 'Something was renamed: create the guard again, for instance by a new migration.',
       CONSTRAINT = 'url_unique_index', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
   END IF;
-  IF TG_ARGV[0] = 'new' THEN
-    r := NEW;
-  END IF;
-  SELECT t."hash_number" INTO lowest FROM "urls" AS t
-  WHERE t."host" OPERATOR(pg_catalog.=) r."host"
-    AND t."scheme" OPERATOR(pg_catalog.=) r."scheme"
-    AND t."port" OPERATOR(pg_catalog.=) r."port"
-    AND t."path_component_hash" OPERATOR(pg_catalog.=) r."path_component_hash"
-    AND (t.tableoid = TG_RELID OR NOT plain)
-  ORDER BY t."hash_number" LIMIT 1
-  FOR NO KEY UPDATE;
-  IF lowest IS NULL THEN
-    RETURN NULL;
-  ELSIF lowest = 0 THEN
-    -- Also where it is true: on the new version fail, with 40001, transactions with an older snapshot, in place of
-    -- acting on that. A lock would leave no trace.
-    UPDATE "urls" AS t SET "hash_chained" = true
+  FOR way IN 1..2 LOOP
+    IF way = 1 THEN
+      -- A promotion: the row was the anchor of a chain, and is not any more.
+      CONTINUE WHEN (OLD."hash_number" = 0
+        AND OLD."hash_chained"
+        AND (TG_OP = 'DELETE'
+          OR OLD."host" IS DISTINCT FROM NEW."host"
+          OR OLD."scheme" IS DISTINCT FROM NEW."scheme"
+          OR OLD."port" IS DISTINCT FROM NEW."port"
+          OR OLD."path_component_hash" IS DISTINCT FROM NEW."path_component_hash")) IS NOT TRUE;
+      r := OLD;
+    ELSE
+      -- A touch: the row has come to a number that is not 0, or what its chain stands on has changed. OLD may be NULL.
+      CONTINUE WHEN ((NEW."hash_number" > 0 AND OLD."hash_number" IS DISTINCT FROM NEW."hash_number"
+        OR (NEW."hash_number" > 0 OR NEW."hash_chained")
+          AND (OLD."path"::pg_catalog.text COLLATE "C" IS DISTINCT FROM NEW."path"::pg_catalog.text COLLATE "C"
+            OR OLD."query"::pg_catalog.text COLLATE "C" IS DISTINCT FROM NEW."query"::pg_catalog.text COLLATE "C"
+            OR OLD."fragment"::pg_catalog.text COLLATE "C" IS DISTINCT FROM NEW."fragment"::pg_catalog.text COLLATE "C"
+            OR OLD."host" IS DISTINCT FROM NEW."host"
+            OR OLD."scheme" IS DISTINCT FROM NEW."scheme"
+            OR OLD."port" IS DISTINCT FROM NEW."port"
+            OR OLD."path_component_hash" IS DISTINCT FROM NEW."path_component_hash")
+        OR OLD."hash_chained" AND NOT NEW."hash_chained"
+          AND OLD."host" OPERATOR(pg_catalog.=) NEW."host"
+          AND OLD."scheme" OPERATOR(pg_catalog.=) NEW."scheme"
+          AND OLD."port" OPERATOR(pg_catalog.=) NEW."port"
+          AND OLD."path_component_hash" OPERATOR(pg_catalog.=) NEW."path_component_hash")) IS NOT TRUE;
+      r := NEW;
+    END IF;
+    SELECT t."hash_number" INTO lowest FROM "urls" AS t
     WHERE t."host" OPERATOR(pg_catalog.=) r."host"
       AND t."scheme" OPERATOR(pg_catalog.=) r."scheme"
       AND t."port" OPERATOR(pg_catalog.=) r."port"
       AND t."path_component_hash" OPERATOR(pg_catalog.=) r."path_component_hash"
       AND (t.tableoid = TG_RELID OR NOT plain)
-      AND t."hash_number" = 0;
-  ELSE
-    UPDATE "urls" AS t SET "hash_number" = 0, "hash_chained" = true
-    WHERE t."host" OPERATOR(pg_catalog.=) r."host"
-      AND t."scheme" OPERATOR(pg_catalog.=) r."scheme"
-      AND t."port" OPERATOR(pg_catalog.=) r."port"
-      AND t."path_component_hash" OPERATOR(pg_catalog.=) r."path_component_hash"
-      AND (t.tableoid = TG_RELID OR NOT plain)
-      AND t."hash_number" = lowest;
-  END IF;
-  -- The row was locked and there: only a trigger of the table can have undone this.
-  IF NOT FOUND OR NOT EXISTS (
-    SELECT FROM "urls" AS t
-    WHERE t."host" OPERATOR(pg_catalog.=) r."host"
-      AND t."scheme" OPERATOR(pg_catalog.=) r."scheme"
-      AND t."port" OPERATOR(pg_catalog.=) r."port"
-      AND t."path_component_hash" OPERATOR(pg_catalog.=) r."path_component_hash"
-      AND (t.tableoid = TG_RELID OR NOT plain)
-      AND t."hash_number" = 0
-      AND t."hash_chained"
-  ) THEN
-    RAISE EXCEPTION USING ERRCODE = '55000',
-      MESSAGE = 'a trigger of the table undoes what the guard does to a chain',
-      HINT = 'The trigger must keep hash, hash number and flag as they are, and let their UPDATE pass.',
-      CONSTRAINT = 'url_unique_index', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
-  END IF;
-  -- This statement may have put a text at 0 past every proof; a trigger may have changed a text after the proof.
-  -- Compared by number: an old snapshot can show two rows at one number, of which one is gone.
-  IF EXISTS (
-    SELECT FROM "urls" AS s JOIN "urls" AS t
-      ON t."host" OPERATOR(pg_catalog.=) s."host"
-      AND t."scheme" OPERATOR(pg_catalog.=) s."scheme"
-      AND t."port" OPERATOR(pg_catalog.=) s."port"
-      AND t."path_component_hash" OPERATOR(pg_catalog.=) s."path_component_hash"
-      AND (t.tableoid = TG_RELID OR NOT plain)
-      AND t."path"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM s."path"::pg_catalog.text COLLATE "C"
-      AND t."query"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM s."query"::pg_catalog.text COLLATE "C"
-      AND t."fragment"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM s."fragment"::pg_catalog.text COLLATE "C"
-      AND t."hash_number" <> s."hash_number"
-    WHERE s."host" OPERATOR(pg_catalog.=) r."host"
-      AND s."scheme" OPERATOR(pg_catalog.=) r."scheme"
-      AND s."port" OPERATOR(pg_catalog.=) r."port"
-      AND s."path_component_hash" OPERATOR(pg_catalog.=) r."path_component_hash"
-      AND (s.tableoid = TG_RELID OR NOT plain)
-      AND s."hash_number" IN (0, r."hash_number")
-  ) THEN
-    RAISE EXCEPTION USING ERRCODE = '23505',
-      MESSAGE = 'duplicate key value violates unique constraint "url_unique_index"',
-      CONSTRAINT = 'url_unique_index', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
-  END IF;
+    ORDER BY t."hash_number" LIMIT 1
+    FOR NO KEY UPDATE;
+    IF lowest IS NULL THEN
+      CONTINUE;
+    ELSIF lowest = 0 THEN
+      -- Also where it is true: on the new version fail, with 40001, transactions with an older snapshot, in place of
+      -- acting on that. A lock would leave no trace.
+      UPDATE "urls" AS t SET "hash_chained" = true
+      WHERE t."host" OPERATOR(pg_catalog.=) r."host"
+        AND t."scheme" OPERATOR(pg_catalog.=) r."scheme"
+        AND t."port" OPERATOR(pg_catalog.=) r."port"
+        AND t."path_component_hash" OPERATOR(pg_catalog.=) r."path_component_hash"
+        AND (t.tableoid = TG_RELID OR NOT plain)
+        AND t."hash_number" = 0;
+    ELSE
+      UPDATE "urls" AS t SET "hash_number" = 0, "hash_chained" = true
+      WHERE t."host" OPERATOR(pg_catalog.=) r."host"
+        AND t."scheme" OPERATOR(pg_catalog.=) r."scheme"
+        AND t."port" OPERATOR(pg_catalog.=) r."port"
+        AND t."path_component_hash" OPERATOR(pg_catalog.=) r."path_component_hash"
+        AND (t.tableoid = TG_RELID OR NOT plain)
+        AND t."hash_number" = lowest;
+    END IF;
+    -- The row was locked and there: only a trigger of the table can have undone this.
+    IF NOT FOUND OR NOT EXISTS (
+      SELECT FROM "urls" AS t
+      WHERE t."host" OPERATOR(pg_catalog.=) r."host"
+        AND t."scheme" OPERATOR(pg_catalog.=) r."scheme"
+        AND t."port" OPERATOR(pg_catalog.=) r."port"
+        AND t."path_component_hash" OPERATOR(pg_catalog.=) r."path_component_hash"
+        AND (t.tableoid = TG_RELID OR NOT plain)
+        AND t."hash_number" = 0
+        AND t."hash_chained"
+    ) THEN
+      RAISE EXCEPTION USING ERRCODE = '55000',
+        MESSAGE = 'a trigger of the table undoes what the guard does to a chain',
+        HINT = 'The trigger must keep hash, hash number and flag as they are, and let their UPDATE pass.',
+        CONSTRAINT = 'url_unique_index', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+    END IF;
+    -- This statement may have put a text at 0 past every proof; a trigger may have changed a text after the proof.
+    -- Compared by number: an old snapshot can show two rows at one number, of which one is gone.
+    IF EXISTS (
+      SELECT FROM "urls" AS s JOIN "urls" AS t
+        ON t."host" OPERATOR(pg_catalog.=) s."host"
+        AND t."scheme" OPERATOR(pg_catalog.=) s."scheme"
+        AND t."port" OPERATOR(pg_catalog.=) s."port"
+        AND t."path_component_hash" OPERATOR(pg_catalog.=) s."path_component_hash"
+        AND (t.tableoid = TG_RELID OR NOT plain)
+        AND t."path"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM s."path"::pg_catalog.text COLLATE "C"
+        AND t."query"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM s."query"::pg_catalog.text COLLATE "C"
+        AND t."fragment"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM s."fragment"::pg_catalog.text COLLATE "C"
+        AND t."hash_number" <> s."hash_number"
+      WHERE s."host" OPERATOR(pg_catalog.=) r."host"
+        AND s."scheme" OPERATOR(pg_catalog.=) r."scheme"
+        AND s."port" OPERATOR(pg_catalog.=) r."port"
+        AND s."path_component_hash" OPERATOR(pg_catalog.=) r."path_component_hash"
+        AND (s.tableoid = TG_RELID OR NOT plain)
+        AND s."hash_number" IN (0, r."hash_number")
+    ) THEN
+      RAISE EXCEPTION USING ERRCODE = '23505',
+        MESSAGE = 'duplicate key value violates unique constraint "url_unique_index"',
+        CONSTRAINT = 'url_unique_index', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+    END IF;
+  END LOOP;
   RETURN NULL;
 END
 $guard$;
@@ -273,7 +301,7 @@ $guard$`)
 "normalizers":["none@1","none@1","none@1"], "scope":["host","scheme","port"], "nullable":false,
 "hash":"path_component_hash", "number":"hash_number", "chained":"hash_chained",
 "index":"url_unique_index", "check":"CHK_4e02cb9d976e5b873e375cbca3",
-"triggers":["8f1b9144","24938621","90ccee74","0ed2c565","edc248c6","546ff141"]}'`)
+"triggers":["8f1b9144","5cab09f1","042a0b94","dbe98259","ead3c73c"]}'`)
     await queryRunner.query(`COMMENT ON FUNCTION "unique_text_urls.url_settle"() IS
 'typeorm-unique-text: keeps an anchor in the chains of "path", "query", "fragment" when rows come, change and go.'`)
     await queryRunner.query(`CREATE TRIGGER "unique_text_urls.url_place_insert"
@@ -285,7 +313,7 @@ $guard$`)
   BEFORE UPDATE OF "path", "query", "fragment", "host", "scheme", "port", "path_component_hash", "hash_number",
     "hash_chained"
   ON "urls" FOR EACH ROW
-  -- Naming columns keeps this trigger, though not the check, from reading long texts at every other UPDATE.
+  -- Naming columns keeps other UPDATEs from preparing this condition. The check reads the text at each of them.
   WHEN (OLD."path"::pg_catalog.text COLLATE "C" IS DISTINCT FROM NEW."path"::pg_catalog.text COLLATE "C"
     OR OLD."query"::pg_catalog.text COLLATE "C" IS DISTINCT FROM NEW."query"::pg_catalog.text COLLATE "C"
     OR OLD."fragment"::pg_catalog.text COLLATE "C" IS DISTINCT FROM NEW."fragment"::pg_catalog.text COLLATE "C"
@@ -296,52 +324,30 @@ $guard$`)
     OR OLD."hash_number" IS DISTINCT FROM NEW."hash_number"
     OR OLD."hash_chained" AND NEW."hash_chained" IS NOT TRUE)
   EXECUTE FUNCTION "unique_text_urls.url_place"('100')`)
-    await queryRunner.query(`CREATE TRIGGER "unique_text_urls.url_touch_insert"
+    await queryRunner.query(`CREATE TRIGGER "unique_text_urls.url_settle_insert"
   AFTER INSERT ON "urls" FOR EACH ROW
   -- AFTER: in a BEFORE trigger an UPDATE over several rows of a chain would meet rows that its own trigger
   -- has changed, and fail with 27000 for ever.
   WHEN (NEW."hash_number" > 0)
-  EXECUTE FUNCTION "unique_text_urls.url_settle"('new')`)
-    await queryRunner.query(`CREATE TRIGGER "unique_text_urls.url_touch_update"
+  EXECUTE FUNCTION "unique_text_urls.url_settle"()`)
+    await queryRunner.query(`CREATE TRIGGER "unique_text_urls.url_settle_update"
   AFTER UPDATE ON "urls" FOR EACH ROW
   -- No columns are named: a user's own BEFORE trigger may change those that the statement does not name.
-  WHEN (NEW."hash_number" > 0 AND OLD."hash_number" IS DISTINCT FROM NEW."hash_number"
-    OR (NEW."hash_number" > 0 OR NEW."hash_chained")
-    AND (OLD."path"::pg_catalog.text COLLATE "C" IS DISTINCT FROM NEW."path"::pg_catalog.text COLLATE "C"
-      OR OLD."query"::pg_catalog.text COLLATE "C" IS DISTINCT FROM NEW."query"::pg_catalog.text COLLATE "C"
-      OR OLD."fragment"::pg_catalog.text COLLATE "C" IS DISTINCT FROM NEW."fragment"::pg_catalog.text COLLATE "C"
-      OR OLD."host" IS DISTINCT FROM NEW."host"
-      OR OLD."scheme" IS DISTINCT FROM NEW."scheme"
-      OR OLD."port" IS DISTINCT FROM NEW."port"
-      OR OLD."path_component_hash" IS DISTINCT FROM NEW."path_component_hash")
-    OR OLD."hash_chained" AND NOT NEW."hash_chained"
-    AND OLD."host" OPERATOR(pg_catalog.=) NEW."host"
-    AND OLD."scheme" OPERATOR(pg_catalog.=) NEW."scheme"
-    AND OLD."port" OPERATOR(pg_catalog.=) NEW."port"
-    AND OLD."path_component_hash" OPERATOR(pg_catalog.=) NEW."path_component_hash")
-  EXECUTE FUNCTION "unique_text_urls.url_settle"('new')`)
-    await queryRunner.query(`CREATE TRIGGER "unique_text_urls.url_promote_delete"
+  WHEN (OLD."hash_chained" OR NEW."hash_chained" OR NEW."hash_number" > 0)
+  EXECUTE FUNCTION "unique_text_urls.url_settle"()`)
+    await queryRunner.query(`CREATE TRIGGER "unique_text_urls.url_settle_delete"
   AFTER DELETE ON "urls" FOR EACH ROW
-  -- Only an anchor that has, or had, others: every other DELETE is free.
-  WHEN (OLD."hash_number" = 0 AND OLD."hash_chained")
-  EXECUTE FUNCTION "unique_text_urls.url_settle"('old')`)
-    await queryRunner.query(`CREATE TRIGGER "unique_text_urls.url_promote_update"
-  AFTER UPDATE ON "urls" FOR EACH ROW
-  WHEN (OLD."hash_number" = 0 AND OLD."hash_chained"
-    AND (OLD."host" IS DISTINCT FROM NEW."host"
-      OR OLD."scheme" IS DISTINCT FROM NEW."scheme"
-      OR OLD."port" IS DISTINCT FROM NEW."port"
-      OR OLD."path_component_hash" IS DISTINCT FROM NEW."path_component_hash"))
-  EXECUTE FUNCTION "unique_text_urls.url_settle"('old')`)
+  -- Only an anchor that has, or had, others: every other DELETE is free of the function.
+  WHEN (OLD."hash_chained")
+  EXECUTE FUNCTION "unique_text_urls.url_settle"()`)
   }
 
   public async down(queryRunner: QueryRunner): Promise<void> {
     await queryRunner.query(`DROP TRIGGER IF EXISTS "unique_text_urls.url_place_insert" ON "urls"`)
     await queryRunner.query(`DROP TRIGGER IF EXISTS "unique_text_urls.url_place_update" ON "urls"`)
-    await queryRunner.query(`DROP TRIGGER IF EXISTS "unique_text_urls.url_touch_insert" ON "urls"`)
-    await queryRunner.query(`DROP TRIGGER IF EXISTS "unique_text_urls.url_touch_update" ON "urls"`)
-    await queryRunner.query(`DROP TRIGGER IF EXISTS "unique_text_urls.url_promote_delete" ON "urls"`)
-    await queryRunner.query(`DROP TRIGGER IF EXISTS "unique_text_urls.url_promote_update" ON "urls"`)
+    await queryRunner.query(`DROP TRIGGER IF EXISTS "unique_text_urls.url_settle_insert" ON "urls"`)
+    await queryRunner.query(`DROP TRIGGER IF EXISTS "unique_text_urls.url_settle_update" ON "urls"`)
+    await queryRunner.query(`DROP TRIGGER IF EXISTS "unique_text_urls.url_settle_delete" ON "urls"`)
     await queryRunner.query(`DROP FUNCTION IF EXISTS "unique_text_urls.url_place"(), "unique_text_urls.url_settle"()`)
     await queryRunner.query(`DROP INDEX "public"."url_unique_index"`)
     await queryRunner.query(`DROP TABLE "urls"`)

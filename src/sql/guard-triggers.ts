@@ -1,5 +1,5 @@
 import { fitName, list, literal, qualified, quote } from './identifier'
-import { differentChain, differentText, isFreed, isLive, sameChain, type TextTable, tableName } from './text-table'
+import { differentChain, differentText, isFreed, isLive, type TextTable, tableName } from './text-table'
 
 /** A trigger of the guard. */
 export interface GuardTrigger {
@@ -16,10 +16,9 @@ export interface GuardTrigger {
 const TYPES = {
   place_insert: 7,
   place_update: 19,
-  touch_insert: 5,
-  touch_update: 17,
-  promote_delete: 9,
-  promote_update: 17,
+  settle_insert: 5,
+  settle_update: 17,
+  settle_delete: 9,
 }
 
 /** What a trigger's name adds to that of the guard. */
@@ -37,9 +36,9 @@ export const watchedColumns = ({ text, scope, hash, number, chained, deleted }: 
   ...(deleted === undefined ? [] : [deleted]),
 ]
 
-/** The six triggers, in the order to create; docs/protocol.md says what each is for. */
+/** The five triggers, in the order to create; docs/protocol.md says what each is for. */
 export function guardTriggers(table: TextTable, place: string, settle: string): GuardTrigger[] {
-  return [...placeTriggers(table, place), ...touchTriggers(table, settle), ...promoteTriggers(table, settle)]
+  return [...placeTriggers(table, place), ...settleTriggers(table, settle)]
 }
 
 function placeTriggers(table: TextTable, place: string): GuardTrigger[] {
@@ -61,7 +60,7 @@ function placeTriggers(table: TextTable, place: string): GuardTrigger[] {
     ]),
     trigger(table, 'place_update', call, [
       `BEFORE UPDATE OF ${columns}\n `,
-      '-- Naming columns keeps this trigger, though not the check, from reading long texts at every other UPDATE.',
+      '-- Naming columns keeps other UPDATEs from preparing this condition. The check reads the text at each of them.',
       `WHEN (${moved.join('\n    OR ')})`,
     ]),
   ]
@@ -72,56 +71,37 @@ function restored(table: TextTable): string[] {
   return table.deleted === undefined ? [] : [[...isFreed(table, 'OLD'), ...isLive(table, 'NEW')].join(' AND ')]
 }
 
-function touchTriggers(table: TextTable, settle: string): GuardTrigger[] {
+/**
+ * Conditions as short as can be: the server parses and plans them once for each statement that writes to the table, and
+ * they are false for practically every row. What else must hold, the function looks at.
+ */
+function settleTriggers(table: TextTable, settle: string): GuardTrigger[] {
   const [number, chained] = [quote(table.number), quote(table.chained)]
-  const call: Call = { name: settle, argument: 'new' }
-  const moved = [
-    ...differentText(table, 'OLD', 'NEW'),
-    ...differentChain(table, 'OLD', 'NEW'),
-    ...isFreed(table, 'OLD'),
-  ]
-  const cleared = [
-    `OLD.${chained} AND NOT NEW.${chained}`,
-    ...sameChain(table, 'OLD', 'NEW'),
-    ...isLive(table, 'OLD'),
-    ...isLive(table, 'NEW'),
-  ]
-  const inChain = isLive(table, 'NEW').map((live) => ` AND ${live}`)
+  const call: Call = { name: settle }
   return [
-    trigger(table, 'touch_insert', call, [
+    trigger(table, 'settle_insert', call, [
       'AFTER INSERT',
       '-- AFTER: in a BEFORE trigger an UPDATE over several rows of a chain would meet rows that its own trigger',
       '-- has changed, and fail with 27000 for ever.',
-      `WHEN (NEW.${number} > 0${inChain.join('')})`,
+      `WHEN (NEW.${number} > 0)`,
     ]),
-    trigger(table, 'touch_update', call, [
+    trigger(table, 'settle_update', call, [
       'AFTER UPDATE',
       "-- No columns are named: a user's own BEFORE trigger may change those that the statement does not name.",
-      `WHEN (NEW.${number} > 0 AND OLD.${number} IS DISTINCT FROM NEW.${number}${inChain.join('')}`,
-      `  OR (NEW.${number} > 0 OR NEW.${chained})\n    AND (${moved.join('\n      OR ')})${inChain.join('')}`,
-      `  OR ${cleared.join('\n    AND ')})`,
+      `WHEN (OLD.${chained} OR NEW.${chained} OR NEW.${number} > 0)`,
     ]),
-  ]
-}
-
-function promoteTriggers(table: TextTable, settle: string): GuardTrigger[] {
-  const call: Call = { name: settle, argument: 'old' }
-  const left = [`OLD.${quote(table.number)} = 0 AND OLD.${quote(table.chained)}`, ...isLive(table, 'OLD')].join(' AND ')
-  const gone = [...differentChain(table, 'OLD', 'NEW'), ...isFreed(table, 'NEW')]
-  return [
-    trigger(table, 'promote_delete', call, [
+    trigger(table, 'settle_delete', call, [
       'AFTER DELETE',
-      '-- Only an anchor that has, or had, others: every other DELETE is free.',
-      `WHEN (${left})`,
+      '-- Only an anchor that has, or had, others: every other DELETE is free of the function.',
+      `WHEN (OLD.${chained})`,
     ]),
-    trigger(table, 'promote_update', call, ['AFTER UPDATE', `WHEN (${left}`, `  AND (${gone.join('\n      OR ')}))`]),
   ]
 }
 
 /** The function that a trigger runs, with its argument. */
 interface Call {
   readonly name: string
-  readonly argument: string
+  readonly argument?: string
 }
 
 function trigger(table: TextTable, suffix: Suffix, call: Call, [event = '', ...when]: readonly string[]): GuardTrigger {
@@ -130,7 +110,7 @@ function trigger(table: TextTable, suffix: Suffix, call: Call, [event = '', ...w
     `CREATE TRIGGER ${quote(name)}`,
     `${event} ON ${tableName(table)} FOR EACH ROW`,
     ...when,
-    `EXECUTE FUNCTION ${qualified(table.schema, call.name)}(${literal(call.argument)})`,
+    `EXECUTE FUNCTION ${qualified(table.schema, call.name)}(${call.argument === undefined ? '' : literal(call.argument)})`,
   ]
   return { name, runs: call.name, type: TYPES[suffix], create: lines.join('\n  ') }
 }

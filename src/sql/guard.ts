@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto'
 import { commentOnFunction, createFunctions, dropFunctions, dropTrigger } from './guard-ddl'
 import { fitName, list } from './identifier'
-import { placeBody, settleBody } from './guard-functions'
+import { placeBody } from './guard-place'
+import { settleBody } from './guard-settle'
 import { type GuardTrigger, guardTriggers } from './guard-triggers'
 import { type TextTable, tableName } from './text-table'
 

@@ -92,7 +92,7 @@ test('a trigger that was made otherwise by hand is mended by the same command', 
   const dataSource = await open([entity('page', ['url'])])
   await migrate(dataSource)
   await client.query(
-    `drop trigger "unique_text_page.url_touch_insert" on page; create trigger "unique_text_page.url_touch_insert"
+    `drop trigger "unique_text_page.url_settle_insert" on page; create trigger "unique_text_page.url_settle_insert"
      after insert on page for each row execute function "unique_text_page.url_settle"('new')`,
   )
   await migrate(dataSource)

@@ -1,7 +1,8 @@
 
 #variable_conflict use_variable
 DECLARE
-  plain boolean := TG_RELID OPERATOR(pg_catalog.=) pg_catalog.to_regclass('"page"')::pg_catalog.oid; -- else a partition
+  plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'page'
+    AND pg_catalog.pg_table_is_visible(TG_RELID);
   locked boolean := false;
   first integer;
   last integer;
@@ -9,7 +10,7 @@ DECLARE
   length bigint;
 BEGIN
   IF plain IS NOT TRUE THEN
-    -- Not the table of that name: it must be a partition, or was renamed or moved.
+    -- Not the table that these queries name: it must be a partition, or was renamed or moved.
     IF NOT EXISTS (
       SELECT FROM pg_catalog.pg_partition_ancestors(TG_RELID) AS p
       WHERE p.relid::pg_catalog.oid = pg_catalog.to_regclass('"page"')::pg_catalog.oid
@@ -54,13 +55,12 @@ BEGIN
     RETURN NEW;
   END IF;
   -- Practically every chain is empty. Should it not stay so, the index refuses number 0.
-  IF NOT EXISTS (
-    SELECT FROM "page" AS t
-    WHERE t."tenant" OPERATOR(pg_catalog.=) NEW."tenant"
-      AND t."urlHash" OPERATOR(pg_catalog.=) NEW."urlHash"
-      AND t."deletedAt" IS NULL
-      AND (t.tableoid = TG_RELID OR NOT plain)
-  ) THEN
+  PERFORM FROM "page" AS t
+  WHERE t."tenant" OPERATOR(pg_catalog.=) NEW."tenant"
+    AND t."urlHash" OPERATOR(pg_catalog.=) NEW."urlHash"
+    AND t."deletedAt" IS NULL
+  LIMIT 1;
+  IF NOT FOUND THEN
     NEW."urlHashNumber" := 0;
     RETURN NEW;
   END IF;
@@ -108,12 +108,13 @@ END
 
 #variable_conflict use_variable
 DECLARE
-  plain boolean := TG_RELID OPERATOR(pg_catalog.=) pg_catalog.to_regclass('"page"')::pg_catalog.oid; -- else a partition
+  plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'page'
+    AND pg_catalog.pg_table_is_visible(TG_RELID);
   lowest integer;
-  r record := OLD;
+  r record;
 BEGIN
   IF plain IS NOT TRUE THEN
-    -- Not the table of that name: it must be a partition, or was renamed or moved.
+    -- Not the table that these queries name: it must be a partition, or was renamed or moved.
     IF NOT EXISTS (
       SELECT FROM pg_catalog.pg_partition_ancestors(TG_RELID) AS p
       WHERE p.relid::pg_catalog.oid = pg_catalog.to_regclass('"page"')::pg_catalog.oid
@@ -142,70 +143,94 @@ BEGIN
       HINT = 'Something was renamed: create the guard again, for instance by a new migration.',
       CONSTRAINT = 'page url', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
   END IF;
-  IF TG_ARGV[0] = 'new' THEN
-    r := NEW;
-  END IF;
-  SELECT t."urlHashNumber" INTO lowest FROM "page" AS t
-  WHERE t."tenant" OPERATOR(pg_catalog.=) r."tenant"
-    AND t."urlHash" OPERATOR(pg_catalog.=) r."urlHash"
-    AND t."deletedAt" IS NULL
-    AND (t.tableoid = TG_RELID OR NOT plain)
-  ORDER BY t."urlHashNumber" LIMIT 1
-  FOR NO KEY UPDATE;
-  IF lowest IS NULL THEN
-    RETURN NULL;
-  ELSIF lowest = 0 THEN
-    -- Also where it is true: on the new version fail, with 40001, transactions with an older snapshot, in place of
-    -- acting on that. A lock would leave no trace.
-    UPDATE "page" AS t SET "urlHashChained" = true
+  FOR way IN 1..2 LOOP
+    IF way = 1 THEN
+      -- A promotion: the row was the anchor of a chain, and is not any more.
+      CONTINUE WHEN (OLD."urlHashNumber" = 0
+        AND OLD."urlHashChained"
+        AND OLD."deletedAt" IS NULL
+        AND (TG_OP = 'DELETE'
+          OR OLD."tenant" IS DISTINCT FROM NEW."tenant"
+          OR OLD."urlHash" IS DISTINCT FROM NEW."urlHash"
+          OR NEW."deletedAt" IS NOT NULL)) IS NOT TRUE;
+      r := OLD;
+    ELSE
+      -- A touch: the row has come to a number that is not 0, or what its chain stands on has changed. OLD may be NULL.
+      CONTINUE WHEN (NEW."deletedAt" IS NULL
+        AND (NEW."urlHashNumber" > 0 AND OLD."urlHashNumber" IS DISTINCT FROM NEW."urlHashNumber"
+        OR (NEW."urlHashNumber" > 0 OR NEW."urlHashChained")
+          AND (OLD."url"::pg_catalog.text COLLATE "C" IS DISTINCT FROM NEW."url"::pg_catalog.text COLLATE "C"
+            OR OLD."tenant" IS DISTINCT FROM NEW."tenant"
+            OR OLD."urlHash" IS DISTINCT FROM NEW."urlHash"
+            OR OLD."deletedAt" IS NOT NULL)
+        OR OLD."urlHashChained" AND NOT NEW."urlHashChained"
+          AND OLD."tenant" OPERATOR(pg_catalog.=) NEW."tenant"
+          AND OLD."urlHash" OPERATOR(pg_catalog.=) NEW."urlHash"
+          AND OLD."deletedAt" IS NULL)) IS NOT TRUE;
+      r := NEW;
+    END IF;
+    SELECT t."urlHashNumber" INTO lowest FROM "page" AS t
     WHERE t."tenant" OPERATOR(pg_catalog.=) r."tenant"
       AND t."urlHash" OPERATOR(pg_catalog.=) r."urlHash"
       AND t."deletedAt" IS NULL
       AND (t.tableoid = TG_RELID OR NOT plain)
-      AND t."urlHashNumber" = 0;
-  ELSE
-    UPDATE "page" AS t SET "urlHashNumber" = 0, "urlHashChained" = true
-    WHERE t."tenant" OPERATOR(pg_catalog.=) r."tenant"
-      AND t."urlHash" OPERATOR(pg_catalog.=) r."urlHash"
-      AND t."deletedAt" IS NULL
-      AND (t.tableoid = TG_RELID OR NOT plain)
-      AND t."urlHashNumber" = lowest;
-  END IF;
-  -- The row was locked and there: only a trigger of the table can have undone this.
-  IF NOT FOUND OR NOT EXISTS (
-    SELECT FROM "page" AS t
-    WHERE t."tenant" OPERATOR(pg_catalog.=) r."tenant"
-      AND t."urlHash" OPERATOR(pg_catalog.=) r."urlHash"
-      AND t."deletedAt" IS NULL
-      AND (t.tableoid = TG_RELID OR NOT plain)
-      AND t."urlHashNumber" = 0
-      AND t."urlHashChained"
-  ) THEN
-    RAISE EXCEPTION USING ERRCODE = '55000',
-      MESSAGE = 'a trigger of the table undoes what the guard does to a chain',
-      HINT = 'The trigger must keep hash, hash number and flag as they are, and let their UPDATE pass.',
-      CONSTRAINT = 'page url', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
-  END IF;
-  -- This statement may have put a text at 0 past every proof; a trigger may have changed a text after the proof.
-  -- Compared by number: an old snapshot can show two rows at one number, of which one is gone.
-  IF EXISTS (
-    SELECT FROM "page" AS s JOIN "page" AS t
-      ON t."tenant" OPERATOR(pg_catalog.=) s."tenant"
-      AND t."urlHash" OPERATOR(pg_catalog.=) s."urlHash"
-      AND t."deletedAt" IS NULL
-      AND (t.tableoid = TG_RELID OR NOT plain)
-      AND t."url"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM s."url"::pg_catalog.text COLLATE "C"
-      AND t."urlHashNumber" <> s."urlHashNumber"
-    WHERE s."tenant" OPERATOR(pg_catalog.=) r."tenant"
-      AND s."urlHash" OPERATOR(pg_catalog.=) r."urlHash"
-      AND s."deletedAt" IS NULL
-      AND (s.tableoid = TG_RELID OR NOT plain)
-      AND s."urlHashNumber" IN (0, r."urlHashNumber")
-  ) THEN
-    RAISE EXCEPTION USING ERRCODE = '23505',
-      MESSAGE = 'duplicate key value violates unique constraint "page url"',
-      CONSTRAINT = 'page url', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
-  END IF;
+    ORDER BY t."urlHashNumber" LIMIT 1
+    FOR NO KEY UPDATE;
+    IF lowest IS NULL THEN
+      CONTINUE;
+    ELSIF lowest = 0 THEN
+      -- Also where it is true: on the new version fail, with 40001, transactions with an older snapshot, in place of
+      -- acting on that. A lock would leave no trace.
+      UPDATE "page" AS t SET "urlHashChained" = true
+      WHERE t."tenant" OPERATOR(pg_catalog.=) r."tenant"
+        AND t."urlHash" OPERATOR(pg_catalog.=) r."urlHash"
+        AND t."deletedAt" IS NULL
+        AND (t.tableoid = TG_RELID OR NOT plain)
+        AND t."urlHashNumber" = 0;
+    ELSE
+      UPDATE "page" AS t SET "urlHashNumber" = 0, "urlHashChained" = true
+      WHERE t."tenant" OPERATOR(pg_catalog.=) r."tenant"
+        AND t."urlHash" OPERATOR(pg_catalog.=) r."urlHash"
+        AND t."deletedAt" IS NULL
+        AND (t.tableoid = TG_RELID OR NOT plain)
+        AND t."urlHashNumber" = lowest;
+    END IF;
+    -- The row was locked and there: only a trigger of the table can have undone this.
+    IF NOT FOUND OR NOT EXISTS (
+      SELECT FROM "page" AS t
+      WHERE t."tenant" OPERATOR(pg_catalog.=) r."tenant"
+        AND t."urlHash" OPERATOR(pg_catalog.=) r."urlHash"
+        AND t."deletedAt" IS NULL
+        AND (t.tableoid = TG_RELID OR NOT plain)
+        AND t."urlHashNumber" = 0
+        AND t."urlHashChained"
+    ) THEN
+      RAISE EXCEPTION USING ERRCODE = '55000',
+        MESSAGE = 'a trigger of the table undoes what the guard does to a chain',
+        HINT = 'The trigger must keep hash, hash number and flag as they are, and let their UPDATE pass.',
+        CONSTRAINT = 'page url', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+    END IF;
+    -- This statement may have put a text at 0 past every proof; a trigger may have changed a text after the proof.
+    -- Compared by number: an old snapshot can show two rows at one number, of which one is gone.
+    IF EXISTS (
+      SELECT FROM "page" AS s JOIN "page" AS t
+        ON t."tenant" OPERATOR(pg_catalog.=) s."tenant"
+        AND t."urlHash" OPERATOR(pg_catalog.=) s."urlHash"
+        AND t."deletedAt" IS NULL
+        AND (t.tableoid = TG_RELID OR NOT plain)
+        AND t."url"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM s."url"::pg_catalog.text COLLATE "C"
+        AND t."urlHashNumber" <> s."urlHashNumber"
+      WHERE s."tenant" OPERATOR(pg_catalog.=) r."tenant"
+        AND s."urlHash" OPERATOR(pg_catalog.=) r."urlHash"
+        AND s."deletedAt" IS NULL
+        AND (s.tableoid = TG_RELID OR NOT plain)
+        AND s."urlHashNumber" IN (0, r."urlHashNumber")
+    ) THEN
+      RAISE EXCEPTION USING ERRCODE = '23505',
+        MESSAGE = 'duplicate key value violates unique constraint "page url"',
+        CONSTRAINT = 'page url', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+    END IF;
+  END LOOP;
   RETURN NULL;
 END
 
@@ -218,7 +243,7 @@ CREATE TRIGGER "unique_text_page_url_place_insert"
 CREATE TRIGGER "unique_text_page_url_place_update"
   BEFORE UPDATE OF "url", "tenant", "urlHash", "urlHashNumber", "urlHashChained", "deletedAt"
   ON "page" FOR EACH ROW
-  -- Naming columns keeps this trigger, though not the check, from reading long texts at every other UPDATE.
+  -- Naming columns keeps other UPDATEs from preparing this condition. The check reads the text at each of them.
   WHEN (OLD."url"::pg_catalog.text COLLATE "C" IS DISTINCT FROM NEW."url"::pg_catalog.text COLLATE "C"
     OR OLD."tenant" IS DISTINCT FROM NEW."tenant"
     OR OLD."urlHash" IS DISTINCT FROM NEW."urlHash"
@@ -227,39 +252,21 @@ CREATE TRIGGER "unique_text_page_url_place_update"
     OR OLD."deletedAt" IS NOT NULL AND NEW."deletedAt" IS NULL)
   EXECUTE FUNCTION "place"('1000')
 
-CREATE TRIGGER "unique_text_page_url_touch_insert"
+CREATE TRIGGER "unique_text_page_url_settle_insert"
   AFTER INSERT ON "page" FOR EACH ROW
   -- AFTER: in a BEFORE trigger an UPDATE over several rows of a chain would meet rows that its own trigger
   -- has changed, and fail with 27000 for ever.
-  WHEN (NEW."urlHashNumber" > 0 AND NEW."deletedAt" IS NULL)
-  EXECUTE FUNCTION "settle"('new')
+  WHEN (NEW."urlHashNumber" > 0)
+  EXECUTE FUNCTION "settle"()
 
-CREATE TRIGGER "unique_text_page_url_touch_update"
+CREATE TRIGGER "unique_text_page_url_settle_update"
   AFTER UPDATE ON "page" FOR EACH ROW
   -- No columns are named: a user's own BEFORE trigger may change those that the statement does not name.
-  WHEN (NEW."urlHashNumber" > 0 AND OLD."urlHashNumber" IS DISTINCT FROM NEW."urlHashNumber" AND NEW."deletedAt" IS NULL
-    OR (NEW."urlHashNumber" > 0 OR NEW."urlHashChained")
-    AND (OLD."url"::pg_catalog.text COLLATE "C" IS DISTINCT FROM NEW."url"::pg_catalog.text COLLATE "C"
-      OR OLD."tenant" IS DISTINCT FROM NEW."tenant"
-      OR OLD."urlHash" IS DISTINCT FROM NEW."urlHash"
-      OR OLD."deletedAt" IS NOT NULL) AND NEW."deletedAt" IS NULL
-    OR OLD."urlHashChained" AND NOT NEW."urlHashChained"
-    AND OLD."tenant" OPERATOR(pg_catalog.=) NEW."tenant"
-    AND OLD."urlHash" OPERATOR(pg_catalog.=) NEW."urlHash"
-    AND OLD."deletedAt" IS NULL
-    AND NEW."deletedAt" IS NULL)
-  EXECUTE FUNCTION "settle"('new')
+  WHEN (OLD."urlHashChained" OR NEW."urlHashChained" OR NEW."urlHashNumber" > 0)
+  EXECUTE FUNCTION "settle"()
 
-CREATE TRIGGER "unique_text_page_url_promote_delete"
+CREATE TRIGGER "unique_text_page_url_settle_delete"
   AFTER DELETE ON "page" FOR EACH ROW
-  -- Only an anchor that has, or had, others: every other DELETE is free.
-  WHEN (OLD."urlHashNumber" = 0 AND OLD."urlHashChained" AND OLD."deletedAt" IS NULL)
-  EXECUTE FUNCTION "settle"('old')
-
-CREATE TRIGGER "unique_text_page_url_promote_update"
-  AFTER UPDATE ON "page" FOR EACH ROW
-  WHEN (OLD."urlHashNumber" = 0 AND OLD."urlHashChained" AND OLD."deletedAt" IS NULL
-    AND (OLD."tenant" IS DISTINCT FROM NEW."tenant"
-      OR OLD."urlHash" IS DISTINCT FROM NEW."urlHash"
-      OR NEW."deletedAt" IS NOT NULL))
-  EXECUTE FUNCTION "settle"('old')
+  -- Only an anchor that has, or had, others: every other DELETE is free of the function.
+  WHEN (OLD."urlHashChained")
+  EXECUTE FUNCTION "settle"()

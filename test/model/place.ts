@@ -1,4 +1,4 @@
-/** The BEFORE trigger's function, query by query: `placeBody` in `src/sql/guard-functions.ts`. */
+/** The BEFORE trigger's function, query by query: `placeBody` in `src/sql/guard-place.ts`. */
 import type { Fault } from './faults'
 import { again, inChain, numbered, seize } from './flow'
 import { lockRow, PROGRESS, select, type Waiting } from './mvcc'

@@ -1,4 +1,4 @@
-/** The AFTER trigger's function, query by query: `settleBody` in `src/sql/guard-functions.ts`. */
+/** The AFTER trigger's function, query by query: `settleBody` in `src/sql/guard-settle.ts`. */
 import { inChain, seizeLowest } from './flow'
 import { type FoundRow, lockRow, PROGRESS, select, updateRow, type Waiting } from './mvcc'
 import { go, isTouch, self, type Event, type Turn } from './process'

@@ -71,7 +71,7 @@ export function updateWrite(turn: Turn): Waiting {
   return PROGRESS
 }
 
-/** In the order of the triggers' names: promote_update, touch_update; that it looks at the flag is the second line. */
+/** A promotion first, then a touch, as settle has them; that it looks at the flag is the second line. */
 function queueAfterUpdate(turn: Turn, part: Update, old: Version): void {
   const moves = part.toChain !== part.chain
   const unseen = isFreed(part.toChain) ? 'noPromotionAfterSoftDelete' : 'noPromotionAfterMove'

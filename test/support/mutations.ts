@@ -34,7 +34,7 @@ const SECOND_LINE = {
   'what became of touch and promotion is not looked at': [/IF NOT FOUND OR NOT EXISTS[^]+?END IF;/, ''],
   'only the anchor is compared': [/(s\.\S+) IN \(0, r\.\S+\)/, '$1 = 0'],
   'a flagged anchor may change': [/(NEW\.\S+ > 0) OR NEW\.[^\s)]+/, '$1'],
-  'a flag may be cleared': [/ OR OLD\.\S+ AND NOT NEW\.[^]+?\)\n/, ')\n'],
+  'a flag may be cleared': [/\s+OR OLD\.\S+ AND NOT NEW\.[^]+?(?=\)+ IS NOT TRUE)/, ''],
 } as const satisfies Readonly<Record<string, Change>>
 
 /** Parts of the second line, each taken out alone. */
@@ -50,7 +50,7 @@ export const secondLineWithout = (part: keyof typeof secondLine): Mutation => mu
 const firstLine = (name: string, ...changes: readonly Change[]): Mutation =>
   mutation(name, ...Object.values(SECOND_LINE), ...changes)
 
-const LOCK = / {4}FOR NO KEY UPDATE;/
+const LOCK = / = 0\n {4}FOR NO KEY UPDATE;/
 const AGAIN = 'locked := FOUND;'
 const WITHOUT_READING = 'NEW."urlHashNumber" := coalesce(taken, last + 1); RETURN NEW;'
 /** Table, flag and condition are $1, $2 and $3. */
@@ -60,7 +60,7 @@ const PROMOTION = /UPDATE .+ SET .+ = 0, /
 
 /** Parts that a table has whose softly deleted rows free their texts. */
 export const softMutations: readonly Mutation[] = [
-  firstLine('no promotion after a soft delete', [/\n\s+OR NEW\.\S+ IS NOT NULL\)/, ')']),
+  firstLine('no promotion after a soft delete', [/\s+OR NEW\.\S+ IS NOT NULL(?=\)\) IS NOT TRUE)/, '']),
   firstLine('a restored row keeps its number', [/\n\s+OR OLD\.\S+ IS NOT NULL AND NEW\.\S+ IS NULL/, '']),
   firstLine('no touch after a restore', [/\n\s+OR OLD\.\S+ IS NOT NULL\)/, ')']),
   firstLine('softly deleted rows count as members of their chain', [/\n\s+AND [st]\.\S+ IS NULL/g, '']),
@@ -68,10 +68,10 @@ export const softMutations: readonly Mutation[] = [
 
 /** What an interleaving must find; `a touch in the BEFORE trigger` is not here, for it stores nothing twice. */
 export const mutations: readonly Mutation[] = [
-  firstLine('no promotion after a delete', [/ {2}WHEN (\(OLD\.\S+ = 0 AND OLD\.[^\s)]+\))/, '  WHEN (false AND $1)']),
-  firstLine('no promotion after a move', [/ {2}WHEN \((OLD\.\S+ = 0 AND OLD\.\S+)\n/, '  WHEN (false AND $1\n']),
-  firstLine('no touch after an insert', [/ {2}WHEN \((NEW\.\S+ > 0)\)/, '  WHEN (false AND $1)']),
-  firstLine('no touch after an update', [/ {2}WHEN \(NEW\.\S+ > 0 AND OLD[^]+?\n( {2}EXECUTE)/, '  WHEN (false)\n$1']),
+  firstLine('no promotion after a delete', [/WHEN \((OLD\.[^\s)]+)\)/, 'WHEN (false AND $1)']),
+  firstLine('no promotion after a move', [/\((?=TG_OP = 'DELETE')/, "TG_OP = 'DELETE' AND ("]),
+  firstLine('no touch after an insert', [/WHEN \((NEW\.\S+ > 0)\)/, 'WHEN (false AND $1)']),
+  firstLine('no touch after an update', [/CONTINUE WHEN (?=\(.*NEW)/, "CONTINUE WHEN TG_OP = 'UPDATE' OR "]),
   firstLine('a touch only looks', [TOUCH, 'NULL;']),
   firstLine('a touch skips an anchor that is flagged', [
     TOUCH,
@@ -83,14 +83,11 @@ export const mutations: readonly Mutation[] = [
     AGAIN,
     `IF FOUND AND taken IS NULL THEN ${WITHOUT_READING} END IF; ${AGAIN}`,
   ]),
-  firstLine('no lock of the anchor', [LOCK, ';']),
+  firstLine('no lock of the anchor', [LOCK, ' = 0;']),
   firstLine('no lock for a hit at number 1 and more', [HIT, 'ELSIF last IS NULL OR taken IS NOT NULL OR']),
   firstLine('a promoted row gets no flag', [/(SET \S+ = 0), \S+ = true/, '$1']),
-  firstLine('a row that took number 0 again gets no flag', [TOUCH, `IF TG_ARGV[0] = 'new' THEN $& END IF;`]),
-  firstLine('a touch that finds no anchor does not promote', [
-    PROMOTION,
-    `IF TG_ARGV[0] = 'new' THEN RETURN NULL; END IF; $&`,
-  ]),
+  firstLine('a row that took number 0 again gets no flag', [TOUCH, `IF way = 2 THEN $& END IF;`]),
+  firstLine('a touch that finds no anchor does not promote', [PROMOTION, `IF way = 2 THEN CONTINUE; END IF; $&`]),
   firstLine('what took number 0 again is not compared', [
     /IF EXISTS \(\s+SELECT FROM \S+ AS s/,
     'IF false AND EXISTS (SELECT FROM page AS s',

@@ -63,9 +63,9 @@ describe('rule 2: an insert without hash', () => {
     await insert('a1', 'b1')
     expect(await rows()).toBe('a1@0 b1@0')
   })
-  test('runs one function in an empty chain, and two where it collides', async () => {
+  test('runs one function in an empty chain, and three where it collides: the touch is an UPDATE', async () => {
     expect(await calls(`insert into page (url) values ('a1')`)).toBe(1)
-    expect(await calls(`insert into page (url) values ('a2')`)).toBe(2)
+    expect(await calls(`insert into page (url) values ('a2')`)).toBe(3)
   })
   test('gets the number after the last, not the first that is free', async () => {
     await put('a1@0! a2@10')
@@ -171,8 +171,18 @@ describe('rule 4: promotion', () => {
 describe('rule 5: an update', () => {
   beforeEach(async () => await put('a1@0! a2@1 b1@0'))
 
-  test('of another column runs no function of the guard', async () => {
-    expect(await calls(`update page set title = 'x', url = url`)).toBe(0)
+  test('of another column runs no function of the guard where the row is alone in its chain', async () => {
+    expect(await calls(`update page set title = 'x', url = url where url = 'b1'`)).toBe(0)
+  })
+  test('of another column touches no chain', async () => {
+    await client.query('begin')
+    await client.query(`update page set title = 'x', url = url`)
+    const { rows: written } = await client.query(
+      `select n_tup_upd::integer as updates from pg_stat_xact_user_tables where relid = 'page'::regclass`,
+    )
+    await client.query('commit')
+    expect(written).toEqual([{ updates: 3 }])
+    expect(await rows()).toBe('a1@0! a2@1 b1@0')
   })
   test('to a text of another hash takes a place there', async () => {
     await client.query(`update page set url = 'a3' where url = 'b1'`)

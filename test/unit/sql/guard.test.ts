@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { placeBody, settleBody } from '../../../src/sql/guard-functions'
+import { placeBody } from '../../../src/sql/guard-place'
+import { settleBody } from '../../../src/sql/guard-settle'
 import { guardTriggers } from '../../../src/sql/guard-triggers'
 import { guardOf } from '../../../src/sql/guard'
 import type { TextTable } from '../../../src/sql/text-table'
