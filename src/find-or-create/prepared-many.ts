@@ -18,20 +18,29 @@ import { openSession } from '../connection/open-session'
 import { updateOf, type Updates, withUpdateOf } from '../rows/updates'
 
 /** What happens to rows that are missing, found, or found deleted. */
-interface ManyRules {
+interface ManyRules<Entity extends ObjectLiteral> {
   readonly create?: ObjectLiteral | ((values: never, index: number) => unknown) | undefined
   readonly updates?: Updates | undefined
   readonly deleted?: DeletedOption | undefined
   /** The caller loads relations, and fires AfterLoad. */
   readonly unfinished?: boolean
   readonly watch?: WatchOptions
+  /** Index of the first input among those of the caller. @default 0 */
+  readonly first?: number
+  /** Calls that have not run yet, and whose rows this one asks for no more. They run before this one is answered. */
+  readonly ahead?: readonly PreparedMany<Entity>[]
+  /** The batches of this call and another one's were in each other's way. */
+  readonly onLost?: () => void
 }
 
 /** A call in two halves: what needs no connection is done, so that it can be done while another batch is at the server. */
 export class PreparedMany<Entity extends ObjectLiteral> {
+  /** An input whose row was not reached, for the call has failed, has none. */
   readonly results: FindOrCreateManyResult<Entity>[] = []
   private readonly rows = new Map<string, DistinctRow>()
   readonly watch: Watch
+  private readonly shared: { readonly index: number; readonly by: PreparedMany<Entity>; readonly of: number }[] = []
+  private length = 0
 
   /**
    * @param entityText what it selects is what the entities hold
@@ -41,7 +50,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
   constructor(
     private readonly entityText: EntityText,
     private readonly load: RelationsToLoad | undefined,
-    private readonly rules: ManyRules = {},
+    private readonly rules: ManyRules<Entity> = {},
   ) {
     this.watch = new Watch(rules.watch)
   }
@@ -51,10 +60,11 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     const index = this.results.length
     this.results.length += 1
     try {
-      const { create } = this.rules
-      const ofRow = typeof create === 'function' ? (): unknown => create(values as never, index) : create
+      const { create, first = 0 } = this.rules
+      const ofRow = typeof create === 'function' ? (): unknown => create(values as never, first + index) : create
       const asked = askedRow(this.entityText, values, ofRow)
       const known = this.rows.get(asked.row.identity)
+      if (!known && this.isAhead(asked.row.identity, index)) return
       if (known) {
         known.inputs.push(index)
         if (this.rules.updates)
@@ -62,10 +72,40 @@ export class PreparedMany<Entity extends ObjectLiteral> {
       } else {
         const { row, objects, create: rest } = asked
         this.rows.set(row.identity, { inputs: [index], row, objects, create: rest })
+        for (const value of row.all) if (typeof value === 'string') this.length += value.length
       }
     } catch (error) {
       // A transformer of the user's own may throw anything for one row.
       writeResult(this, { inputs: [index] }, { error: toRowError(error) })
+    }
+  }
+
+  /** Leaves an input to the call that has asked for its row already. */
+  private isAhead(identity: string, index: number): boolean {
+    for (const by of this.rules.ahead ?? []) {
+      const [of] = by.rows.get(identity)?.inputs ?? []
+      if (of === undefined) continue
+      this.shared.push({ index, by, of })
+      return true
+    }
+    return false
+  }
+
+  /** How many inputs were added. */
+  get inputs(): number {
+    return this.results.length
+  }
+
+  /** Of the texts that will be sent. */
+  get characters(): number {
+    return this.length
+  }
+
+  /** For the inputs whose rows a call ahead has asked for, after both have run. */
+  answerShared(): void {
+    for (const { index, by, of } of this.shared.splice(0)) {
+      const result = by.results[of]
+      if (result) writeResult(this, { inputs: [index] }, 'entity' in result ? { ...result, created: false } : result)
     }
   }
 
@@ -80,9 +120,9 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     try {
       const { declaration } = this.entityText
       const entityText = onTable(this.entityText, await ensureReady(declaration, session.query))
-      const { create, updates, deleted = 'return' } = this.rules
+      const { create, updates, deleted = 'return', onLost = noOne } = this.rules
       const { results, watch } = this
-      const base = { session, entityText, defaults: NO_DEFAULTS, updates, deleted, results, watch }
+      const base = { session, entityText, defaults: NO_DEFAULTS, updates, deleted, results, watch, onLost }
       const asked = [...this.rows.values()].sort(byHash)
       const late = typeof create === 'function'
       const rows = late ? (await completeMissing(base, asked)).sort(byHash) : asked
@@ -134,6 +174,8 @@ function pickColumns({ others }: EntityText, values: ObjectLiteral, names: reado
   const properties = columns.map(({ propertyPath }) => propertyPath.split('.')[0] ?? propertyPath)
   return Object.fromEntries(properties.map((property) => [property, values[property]]))
 }
+
+const noOne = (): void => {}
 
 const NO_DEFAULTS: ReadonlyMap<string, string> = new Map()
 

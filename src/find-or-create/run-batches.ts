@@ -68,7 +68,10 @@ class Course<Entity extends ObjectLiteral> {
 
   /** Takes batches until none is left, or one has failed. */
   private async runAll(call: ManyCall<Entity>, before: () => void, goesOn = (): boolean => true): Promise<void> {
-    const onLost = (): void => void (this.lost = true)
+    const onLost = (): void => {
+      this.lost = true
+      this.call.onLost?.()
+    }
     try {
       while (goesOn()) {
         const batch = this.take()

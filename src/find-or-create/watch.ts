@@ -20,9 +20,12 @@ export class Watch {
     else if (result.created) this.created += 1
   }
 
-  report(): void {
+  get progress(): FindOrCreateProgress {
     const { done, created, rejected } = this
-    const progress: FindOrCreateProgress = { done, created, rejected }
-    this.options.onProgress?.(progress)
+    return { done, created, rejected }
+  }
+
+  report(): void {
+    this.options.onProgress?.(this.progress)
   }
 }

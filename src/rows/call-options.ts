@@ -115,6 +115,19 @@ export interface FindOrCreateManyOptions<Entity = ObjectLiteral>
     | ((values: DeepPartial<Entity>, index: number) => DeepPartial<Entity> | Promise<DeepPartial<Entity>>)
 }
 
+/** Options of `findOrCreateStream` and `findOrCreateTransform`. */
+export interface FindOrCreateStreamOptions<Entity = ObjectLiteral>
+  extends ByOptions<Entity>, WatchOptions, Pick<FindOrCreateManyOptions<Entity>, 'create' | 'deleted'> {
+  /**
+   * Rows that are gathered, sorted by hash, and then sent in batches. The results of a window come together, when it is
+   * done. Hashes are random: where the unique index is larger than the server's cache, neighbours in a large window share
+   * a page of it, which otherwise would be read and written for each of them.
+   *
+   * @default one batch (1,000) while the index is small beside `shared_buffers`, then by its size up to 250,000
+   */
+  readonly window?: number | undefined
+}
+
 /** Options of `findOneByText`. */
 export interface FindOneByTextOptions<Entity = ObjectLiteral> extends ByOptions<Entity>, LoadOptions<Entity> {
   /** Find the row also if it is deleted softly. @default false, as with `find` */
@@ -171,6 +184,7 @@ type OptionName =
   | 'skipUpdateIfNoValuesChanged'
   | 'signal'
   | 'onProgress'
+  | 'window'
 
 const DELETED: readonly unknown[] = ['return', 'restore', 'throw'] satisfies DeletedOption[]
 
@@ -196,6 +210,7 @@ const RULES: Readonly<Record<OptionName, Rule>> = {
     expected: 'an AbortSignal',
   },
   onProgress: { takes: (value) => typeof value === 'function', expected: 'a function' },
+  window: { takes: (value) => Number.isSafeInteger(value) && Number(value) > 0, expected: 'a whole number above 0' },
 }
 
 const LOAD = ['relations', 'relationLoadStrategy'] as const
@@ -208,11 +223,17 @@ export const namesFindOrCreate = (relations: unknown): boolean =>
   relations === FIND_OR_CREATE ||
   (typeof relations === 'object' && relations !== null && Object.values(relations).some(namesFindOrCreate))
 
-type Operation = 'findOrCreate' | 'findOrCreateMany' | 'findOneByText' | 'upsertByText'
+type Operation = 'findOrCreate' | 'findOrCreateMany' | 'findOneByText' | 'upsertByText' | StreamOperation
+
+type StreamOperation = 'findOrCreateStream' | 'findOrCreateTransform'
+
+const STREAM = ['by', 'create', 'deleted', 'signal', 'onProgress', 'window'] as const
 
 const TAKEN: Readonly<Record<Operation, readonly OptionName[]>> = {
   findOrCreate: ['by', 'create', 'deleted', ...LOAD],
   findOrCreateMany: ['by', 'create', 'deleted', ...LOAD, 'signal', 'onProgress'],
+  findOrCreateStream: STREAM,
+  findOrCreateTransform: STREAM,
   findOneByText: ['by', 'withDeleted', 'replica', ...LOAD],
   upsertByText: ['by', 'update', 'skipUpdateIfNoValuesChanged', ...LOAD],
 }

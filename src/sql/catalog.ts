@@ -219,6 +219,34 @@ export async function columnDefaults(query: Query, relation: string): Promise<Re
   return new Map(Object.entries(defaults))
 }
 
+/** How large an index is, with those of its partitions, beside the server's cache; in bytes. */
+export interface IndexSize {
+  readonly index: number
+  /** `shared_buffers`. */
+  readonly cache: number
+  readonly page: number
+}
+
+/**
+ * @param relation the table's name as SQL
+ * @param name of the index
+ */
+export async function indexSize(query: Query, relation: string, name: string): Promise<IndexSize> {
+  return await readJson(
+    query,
+    `SELECT jsonb_build_object(
+              'index', coalesce((
+                SELECT sum(pg_relation_size(coalesce(p.relid, i.indexrelid)))
+                  FROM pg_index AS i
+                  JOIN pg_class AS c ON c.oid = i.indexrelid
+                  LEFT JOIN LATERAL pg_partition_tree(i.indexrelid) AS p ON true
+                 WHERE i.indrelid = to_regclass($1) AND c.relname = $2), 0),
+              'cache', pg_size_bytes(current_setting('shared_buffers')),
+              'page', current_setting('block_size')::integer)::text AS state`,
+    [relation, name],
+  )
+}
+
 /** As text: a user may have set a JSON parser of his own. */
 async function readJson<T>(query: Query, sql: string, parameters: unknown[]): Promise<T> {
   const [row] = (await query(sql, parameters)) as readonly { state: string }[]

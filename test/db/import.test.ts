@@ -148,15 +148,18 @@ describe('importLines', () => {
         WHEN (NEW.url = 'http://full.example/1500') EXECUTE FUNCTION full_disk()`)
     const lines = numbered(5_000, (index) => `http://full.example/${index}`)
     const report = await run('Page', lines)
-    // The batch before it, and the one that was at the server beside it.
-    expect(report).toMatchObject({ lines: 2_000, created: 2_000 })
+    // The batch before it, and the one after it where that was at the server already.
+    const { created } = report
+    expect([1_000, 2_000]).toContain(created)
+    expect(report.lines).toBe(created)
     expect(report.end).toMatchObject({ kind: 'failed', where: 'lines 1,001 to 2,000' })
     const { error } = report.end as { error: unknown }
     expect(error).toMatchObject({ code: '53100', message: 'could not extend file' })
     const { rows } = await client.query(`select count(*)::int as n from page where url like 'http://full.%'`)
-    expect(rows).toEqual([{ n: 2_000 }])
+    expect(rows).toEqual([{ n: created }])
     await client.query('DROP TRIGGER full_disk ON page')
-    expect(await run('Page', lines)).toMatchObject({ created: 3_000, found: 2_000, end: { kind: 'done' } })
+    const end = { kind: 'done' }
+    expect(await run('Page', lines)).toMatchObject({ created: 5_000 - created, found: created, end })
   })
 
   test('a list that cannot be read on is told with its place, after what came before is stored', async () => {
@@ -185,8 +188,13 @@ describe('importLines', () => {
   test('hears that it is told to end between two lines, though a normalizer is slow', async () => {
     const controller = new AbortController()
     slowTexts = 0
-    setImmediate(() => controller.abort())
-    const report = await run('Slow', numbered(1_000, String), { signal: controller.signal })
+    async function* lines(): AsyncGenerator<readonly Line[]> {
+      // While the first lines are parsed.
+      setImmediate(() => controller.abort())
+      yield numbered(1_000, String)
+    }
+    const { signal } = controller
+    const report = await importLines(dataSource, findTarget(dataSource, { entity: 'Slow' }), lines(), { signal })
     expect(report).toMatchObject({ lines: 0, created: 0, end: { kind: 'interrupted' } })
     expect(slowTexts).toBeGreaterThan(0)
     expect(slowTexts).toBeLessThan(500)

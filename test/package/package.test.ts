@@ -69,12 +69,16 @@ describe.concurrent('a project that installs the tarball', () => {
 
   test('gets the same classes by require and by import', PATIENCE, async () => {
     const project = await makeProject(workspace.current, 'identity', { fixture: 'identity' })
-    const { root, normalizers, typeorm, url, instances } = JSON.parse(
+    const { root, normalizers, typeorm, stream, url, instances } = JSON.parse(
       succeed(await project.run('node', ['identity.mjs'])).stdout,
     ) as {
-      [entry in 'root' | 'normalizers' | 'typeorm' | 'url']: { names: string[]; same: string[]; imported: string[] }
+      [entry in 'root' | 'normalizers' | 'typeorm' | 'stream' | 'url']: {
+        names: string[]
+        same: string[]
+        imported: string[]
+      }
     } & { instances: boolean[] }
-    for (const { names, same, imported } of [root, normalizers, typeorm, url]) {
+    for (const { names, same, imported } of [root, normalizers, typeorm, stream, url]) {
       expect(same).toEqual(names)
       expect(imported).toEqual(expect.arrayContaining(names))
     }

@@ -13,6 +13,7 @@ const LAYERS = [
   'find-or-create',
   'typeorm-calls',
   'url',
+  'stream',
   'cli',
   'index',
 ] as const

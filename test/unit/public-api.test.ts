@@ -4,6 +4,7 @@ import { expect, test } from 'vitest'
 import * as root from '../../src'
 import * as normalizers from '../../src/text'
 import * as typeormCalls from '../../src/typeorm-calls'
+import * as stream from '../../src/stream'
 import * as url from '../../src/url'
 
 /** What an entry exports: a name here is a promise to users, so that a change of it is a change of the version. */
@@ -71,6 +72,11 @@ const PUBLIC = {
     namespace: typeormCalls,
     values: ['saveFindingTexts', 'textCondition', 'textEquals', 'textIn', 'toTextTakenError', 'uniqueTextPaths'],
     types: [],
+  },
+  'stream/index.ts': {
+    namespace: stream,
+    values: ['findOrCreateStream', 'findOrCreateTransform'],
+    types: ['FindOrCreateStreamOptions'],
   },
   'url/index.ts': { namespace: url, values: ['Url', 'formatUrl', 'parseUrl'], types: ['ParseManyOptions', 'UrlParts'] },
 } as const

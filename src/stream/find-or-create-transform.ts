@@ -1,0 +1,115 @@
+import { Transform, type TransformCallback } from 'node:stream'
+import type { DataSource, DeepPartial, EntityTarget, ObjectLiteral } from 'typeorm'
+import { callerOf } from '../find-or-create/caller'
+import type { FindOrCreateStreamOptions } from '../rows/call-options'
+import type { Naming } from '../rows/given-values'
+import { flowOf, resultsOf, streamedText } from './find-or-create-stream'
+import type { Source } from './source'
+
+/**
+ * `findOrCreateStream` as a stream of Node.js in object mode: inputs are written, results are read, in the same order.
+ * When it is destroyed it sends nothing more, and closes once what was at the server has ended.
+ *
+ * @example
+ * await pipeline(readable, findOrCreateTransform(dataSource, Page), writable)
+ *
+ * @throws DeclarationError at the call; every other error of `findOrCreateStream` is one of the stream
+ */
+export function findOrCreateTransform<Entity extends ObjectLiteral, By extends string = string>(
+  dataSource: DataSource,
+  entity: EntityTarget<Entity>,
+  options: Naming<By, FindOrCreateStreamOptions<NoInfer<Entity>>> = {},
+): Transform {
+  const entityText = streamedText('findOrCreateTransform', dataSource, entity, options)
+  const caller = callerOf(findOrCreateTransform)
+  const written = new Written<DeepPartial<Entity>>()
+  const flow = flowOf<Entity>(dataSource, entityText, written, options)
+  return new FlowTransform(written, resultsOf(flow, options, caller), () => flow.stop())
+}
+
+/** What is written, one at a time: the next is asked for when this one is read. */
+class Written<Item> implements Source<Item> {
+  private waiting: { readonly item: Item; readonly taken: () => void } | undefined
+  private closed = false
+  private wake = (): void => {}
+
+  give(item: Item, taken: () => void): void {
+    this.waiting = { item, taken }
+    this.wake()
+  }
+
+  close(): void {
+    this.closed = true
+    this.wake()
+  }
+
+  readonly next = async (): Promise<readonly Item[] | undefined> => {
+    while (!this.waiting && !this.closed) await new Promise<void>((resolve) => (this.wake = resolve))
+    if (!this.waiting) return undefined
+    const { item, taken } = this.waiting
+    this.waiting = undefined
+    taken()
+    return [item]
+  }
+
+  readonly end = async (): Promise<void> => this.close()
+}
+
+class FlowTransform<Item> extends Transform {
+  private pumping: Promise<void> | undefined
+  private resumeReading = (): void => {}
+
+  constructor(
+    private readonly written: Written<Item>,
+    private readonly results: AsyncIterable<unknown>,
+    private readonly stop: () => void,
+  ) {
+    super({ objectMode: true })
+  }
+
+  override _transform(item: Item, _encoding: BufferEncoding, callback: TransformCallback): void {
+    this.pumping ??= this.pump()
+    this.written.give(item, callback)
+  }
+
+  override _flush(callback: TransformCallback): void {
+    this.written.close()
+    // Where it fails, the stream is destroyed.
+    void this.afterPump(callback)
+  }
+
+  override _read(size: number): void {
+    this.resumeReading()
+    // The writable side may wait for room on this one.
+    // oxlint-disable-next-line no-underscore-dangle
+    super._read(size)
+  }
+
+  override _destroy(error: Error | null, callback: (error?: Error | null) => void): void {
+    this.stop()
+    this.written.close()
+    this.resumeReading()
+    void this.afterPump(() => callback(error))
+  }
+
+  private async afterPump(then: () => void): Promise<void> {
+    await this.pumping
+    then()
+  }
+
+  /** Never rejects. */
+  private async pump(): Promise<void> {
+    try {
+      for await (const result of this.results) {
+        if (!this.push(result)) await this.untilRead()
+        if (this.destroyed) return
+      }
+    } catch (error) {
+      this.destroy(error as Error)
+    }
+  }
+
+  private async untilRead(): Promise<void> {
+    if (!this.destroyed) await new Promise<void>((resolve) => (this.resumeReading = resolve))
+  }
+}

@@ -1,0 +1,269 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { DataSource, ObjectLiteral } from 'typeorm'
+import type { PreparedMany } from '../find-or-create/prepared-many'
+import { listensToInsert } from '../rows/events'
+import { hasSpare } from '../connection/spare-connection'
+import type { FindOrCreateProgress, WatchOptions } from '../rows/call-options'
+import { registry } from '../typeorm/registry'
+import { ensureReady } from '../typeorm/readiness'
+import type { Source } from './source'
+import { type Outcome, Window, type WindowRules } from './window'
+import { BATCH_ROWS, WindowSize } from './window-size'
+
+export interface FlowParts<Item, Entity extends ObjectLiteral> {
+  readonly dataSource: DataSource
+  readonly rules: WindowRules
+  readonly source: Source<Item>
+  /** Adds exactly one input, or refuses it. */
+  readonly add: (rows: PreparedMany<Entity>, item: Item) => void | Promise<void>
+  readonly watch?: WatchOptions
+  /** Rows. @default by the size of the unique index */
+  readonly window?: number | undefined
+}
+
+/** The server works on one while the answer to the other is read and the next is gathered. */
+const WINDOWS_AT_SERVER = 2
+/** The longest that gathering keeps the process from all else, but for the time of one input. */
+const SLICE_MILLISECONDS = 50
+/** Of all windows of one batch at the server together, so that memory stays as flat for long texts. */
+const CHARACTERS_AT_SERVER = 4 * 2 ** 20
+
+/**
+ * Reads a source, gathers windows, and sends them, so that their outcomes come in the order of the source. While two
+ * small windows, or one large one, are at the server, the next is gathered, and no more is read.
+ */
+export class Flow<Item, Entity extends ObjectLiteral> {
+  private readonly atServer: Window<Entity>[] = []
+  private readonly size: WindowSize
+  private gathering: Window<Entity>
+  private read = 0
+  private stopped = false
+  private ended = false
+  private sourceEnd: Promise<void> | undefined
+  private failure: { readonly error: unknown } | undefined
+  /** The reader waits for the source, which may have paused. */
+  private atSource = false
+  private paused = false
+  private lost = false
+  private taken: FindOrCreateProgress = { done: 0, created: 0, rejected: 0 }
+  private reported = 0
+  private readonly rules: WindowRules
+  private wake = (): void => {}
+  private makeRoom = (): void => {}
+
+  constructor(private readonly parts: FlowParts<Item, Entity>) {
+    this.size = new WindowSize(parts.dataSource, parts.rules.entityText.declaration.table, parts.window)
+    const watch = { ...parts.watch, onProgress: (): void => this.report() }
+    this.rules = { ...parts.rules, watch, onLost: () => (this.lost = true) }
+    this.gathering = new Window(this.rules, 0, [])
+  }
+
+  /** How many inputs were read. */
+  get inputs(): number {
+    return this.read
+  }
+
+  /**
+   * To be called before the outcomes are taken; nothing is read.
+   *
+   * @throws SchemaDriftError, UnsupportedDatabaseError
+   */
+  async open(): Promise<void> {
+    const { dataSource, rules } = this.parts
+    const query = async (sql: string, parameters?: unknown[]): Promise<readonly unknown[]> =>
+      await dataSource.query(sql, parameters)
+    await ensureReady(rules.entityText.declaration, query)
+  }
+
+  /**
+   * One outcome for each window. After one with a failure, and after `stop`, only those come that were at the server.
+   *
+   * @throws what the source throws, after the outcome of what was read before
+   */
+  async *outcomes(): AsyncGenerator<Outcome<Entity>, void, undefined> {
+    const { signal } = this.parts.watch ?? {}
+    const abort = (): void => this.stop()
+    signal?.addEventListener('abort', abort)
+    if (signal?.aborted === true) this.stop()
+    const reading = this.readAll()
+    let failed = false
+    try {
+      await this.size.ask()
+      for (let outcome = await this.next(); outcome; outcome = await this.next()) {
+        if (outcome.failure) {
+          failed = true
+          this.stop()
+        }
+        yield outcome
+      }
+    } finally {
+      signal?.removeEventListener('abort', abort)
+      await this.finish(reading)
+    }
+    if (this.failure && !failed) throw this.failure.error
+  }
+
+  /** Sends nothing more, and ends the source. */
+  stop(): void {
+    this.stopped = true
+    this.makeRoom()
+    this.wake()
+  }
+
+  /** Nothing runs on after this, but for a source that does not answer. */
+  private async finish(reading: Promise<void>): Promise<void> {
+    this.stop()
+    this.size.endGrace()
+    await Promise.all(this.atServer.map(async (window) => await window.run(this.parts.dataSource)))
+    await this.size.settled()
+    // A generator that waits hears of its end only when it goes on, which may be never.
+    if (this.atSource) void this.endSource().catch(() => undefined)
+    else await reading
+  }
+
+  private async endSource(): Promise<void> {
+    this.sourceEnd ??= this.parts.source.end()
+    await this.sourceEnd
+  }
+
+  private async next(): Promise<Outcome<Entity> | undefined> {
+    for (;;) {
+      if (this.maySend()) {
+        this.send()
+        // Lets the batch leave before the next one takes the processor.
+        await nextTurn()
+        this.makeRoom()
+        continue
+      }
+      const [oldest] = this.atServer
+      if (oldest?.done) return this.take(oldest)
+      if (!oldest && (this.stopped || (this.ended && this.gathering.inputs === 0))) return undefined
+      await this.change()
+    }
+  }
+
+  private take(oldest: Window<Entity>): Outcome<Entity> {
+    const outcome = oldest.take()
+    this.report()
+    this.taken = this.progress([oldest])
+    this.atServer.shift()
+    return outcome
+  }
+
+  private report(): void {
+    const progress = this.progress(this.atServer)
+    if (progress.done === this.reported) return
+    this.reported = progress.done
+    this.parts.watch?.onProgress?.(progress)
+  }
+
+  private progress(windows: readonly Window<Entity>[]): FindOrCreateProgress {
+    let { done, created, rejected } = this.taken
+    for (const { rows } of windows) {
+      const { progress } = rows.watch
+      done += progress.done
+      created += progress.created
+      rejected += progress.rejected
+    }
+    return { done, created, rejected }
+  }
+
+  private maySend(): boolean {
+    const { gathering, atServer } = this
+    if (this.stopped || gathering.inputs === 0) return false
+    if (atServer.length === 0) return this.ended || this.paused || this.isFull()
+    if (!this.ended && !this.isFull()) return false
+    const characters = atServer.reduce((sum, window) => sum + window.characters, gathering.characters)
+    return atServer.length < WINDOWS_AT_SERVER && characters <= CHARACTERS_AT_SERVER && this.mayOverlap()
+  }
+
+  /** Another window may go to the server beside those that are there. */
+  private mayOverlap(): boolean {
+    const { dataSource, rules } = this.parts
+    if (this.lost || this.size.rows > BATCH_ROWS || typeof rules.create === 'function') return false
+    const tenants = registry.settings.get(dataSource)?.tenantsBySearchPath === true
+    return !tenants && !listensToInsert(rules.entityText) && hasSpare(dataSource)
+  }
+
+  private isFull(): boolean {
+    const { inputs, characters } = this.gathering
+    return inputs >= this.size.rows || characters >= this.size.characters
+  }
+
+  private send(): void {
+    const window = this.gathering
+    this.atServer.push(window)
+    void this.run(window)
+    this.gathering = new Window(this.rules, this.read, this.atServer)
+  }
+
+  private async run(window: Window<Entity>): Promise<void> {
+    await window.run(this.parts.dataSource)
+    this.size.sent(window.inputs)
+    this.wake()
+  }
+
+  private async change(): Promise<void> {
+    await new Promise<void>((resolve) => (this.wake = resolve))
+  }
+
+  private async readAll(): Promise<void> {
+    try {
+      for (;;) {
+        const items = await this.fromSource()
+        if (!items) return
+        if (!this.stopped) await this.gather(items)
+        if (this.stopped) return await this.endSource()
+      }
+    } catch (error) {
+      if (!this.stopped) this.failure = { error }
+    } finally {
+      this.ended = true
+      this.wake()
+    }
+  }
+
+  private async fromSource(): Promise<Iterable<Item> | undefined> {
+    this.atSource = true
+    this.watchPause()
+    try {
+      return await this.parts.source.next()
+    } finally {
+      this.atSource = false
+      this.paused = false
+    }
+  }
+
+  private async gather(items: Iterable<Item>): Promise<void> {
+    let began = performance.now()
+    for (const item of items) {
+      const added = this.parts.add(this.gathering.rows, item)
+      this.read += 1
+      if (added) await added
+      while (this.isFull() && !this.stopped) await this.room()
+      if (this.stopped) return
+      if (performance.now() - began < SLICE_MILLISECONDS) continue
+      await nextTurn()
+      if (this.stopped) return
+      began = performance.now()
+    }
+  }
+
+  private async room(): Promise<void> {
+    const room = new Promise<void>((resolve) => (this.makeRoom = resolve))
+    this.wake()
+    await room
+  }
+
+  /** Sends what there is where the source gives nothing more and the server has nothing to do. */
+  private watchPause(): void {
+    if (this.stopped) return
+    const { read } = this
+    this.size.afterGrace(() => {
+      if (!this.atSource || this.gathering.inputs === 0) return
+      if (read !== this.read) return this.watchPause()
+      this.paused = true
+      this.wake()
+    })
+  }
+}

@@ -1,0 +1,105 @@
+import type { DataSource } from 'typeorm'
+import { indexSize } from '../sql/catalog'
+import { tableName, type TextTable } from '../sql/text-table'
+
+/** As many rows as one statement takes. */
+export const BATCH_ROWS = 1_000
+/** In a window of one batch. */
+const BATCH_CHARACTERS = 2 * 2 ** 20
+/** In any window, so that its rows do not fill the memory. */
+const MAX_CHARACTERS = 16 * 2 ** 20
+const MAX_ROWS = 250_000
+/** So many rows of a window for each page of the index: below that, sorting saves next to nothing. */
+const ROWS_A_PAGE = 12
+/** An index that takes no more of the server's cache stays in it. */
+const CACHED_SHARE = 0.25
+/** After so many rows the index may have outgrown the cache. */
+const ROWS_BETWEEN_LOOKS = 100_000
+/** A source that pauses for longer gets what it has given sent. */
+const GRACE_MILLISECONDS = 50
+
+/**
+ * How many rows are sorted together. Hashes are random: rows of a batch go to as many pages of the unique index, and once
+ * it outgrows the server's cache nearly each of them is read and written anew. In a large sorted window neighbours share
+ * a page.
+ */
+export class WindowSize {
+  private size = BATCH_ROWS
+  private sinceLook = 0
+  private looking: Promise<void> | undefined
+  private grace: NodeJS.Timeout | NodeJS.Immediate | undefined
+
+  /** @param given rows. @default by the size of the index */
+  constructor(
+    private readonly dataSource: DataSource,
+    private readonly table: TextTable,
+    private readonly given: number | undefined,
+  ) {
+    if (given !== undefined) this.size = given
+  }
+
+  get rows(): number {
+    return this.size
+  }
+
+  get characters(): number {
+    return this.size > BATCH_ROWS ? MAX_CHARACTERS : BATCH_CHARACTERS
+  }
+
+  private async look(): Promise<void> {
+    const query = async (sql: string, parameters?: unknown[]): Promise<readonly unknown[]> =>
+      await this.dataSource.query(sql, parameters)
+    this.size = windowRows(await indexSize(query, tableName(this.table), this.table.index))
+  }
+
+  /** Asks the server, unless the caller has given a size. Until it is known, it stays as it is. */
+  async ask(): Promise<void> {
+    if (this.given !== undefined) return
+    this.sinceLook = 0
+    // A connection that is lost is told by the rows.
+    this.looking ??= this.look()
+      .catch(() => undefined)
+      .finally(() => (this.looking = undefined))
+    await this.looking
+  }
+
+  /** Counts rows that were sent, and asks again where they are many. */
+  sent(rows: number): void {
+    this.sinceLook += rows
+    if (this.sinceLook >= ROWS_BETWEEN_LOOKS) void this.ask()
+  }
+
+  /** Once nothing is asked any more. */
+  async settled(): Promise<void> {
+    await this.looking
+  }
+
+  /** Calls back, at most once for all calls meanwhile, when a source that has given nothing must be taken for paused. */
+  afterGrace(callback: () => void): void {
+    if (this.grace !== undefined) return
+    const run = (): void => {
+      this.grace = undefined
+      callback()
+    }
+    this.grace = this.size > BATCH_ROWS ? setTimeout(run, GRACE_MILLISECONDS) : setImmediate(run)
+  }
+
+  endGrace(): void {
+    clearTimeout(this.grace as NodeJS.Timeout | undefined)
+    clearImmediate(this.grace as NodeJS.Immediate | undefined)
+  }
+}
+
+/** @param index in bytes; `cache` is the server's own */
+export function windowRows({
+  index,
+  cache,
+  page,
+}: {
+  readonly index: number
+  readonly cache: number
+  readonly page: number
+}): number {
+  if (index <= cache * CACHED_SHARE) return BATCH_ROWS
+  return Math.min(MAX_ROWS, Math.max(BATCH_ROWS, Math.ceil((index / page) * ROWS_A_PAGE)))
+}

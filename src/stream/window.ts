@@ -1,0 +1,83 @@
+import type { DataSource, ObjectLiteral } from 'typeorm'
+import { PreparedMany } from '../find-or-create/prepared-many'
+import type { FindOrCreateManyResult } from '../find-or-create/run-batch'
+import type { DeletedOption, WatchOptions } from '../rows/call-options'
+import type { EntityText } from '../rows/entity-text'
+import type { RelationsToLoad } from '../rows/load-relations'
+
+/** What is done with every row. */
+export interface WindowRules {
+  readonly entityText: EntityText
+  readonly load: RelationsToLoad | undefined
+  readonly create?: ObjectLiteral | ((values: never, index: number) => unknown) | undefined
+  readonly deleted?: DeletedOption | undefined
+  readonly watch?: WatchOptions
+  /** Two windows were in each other's way at the server. */
+  readonly onLost?: () => void
+}
+
+/** Results that stand in the order of the inputs; where an error ended the window, one may be missing. */
+export interface Outcome<Entity> {
+  readonly results: readonly (FindOrCreateManyResult<Entity> | undefined)[]
+  readonly failure: { readonly error: unknown } | undefined
+}
+
+/** Inputs that are sorted by hash and sent together. */
+export class Window<Entity extends ObjectLiteral> {
+  readonly rows: PreparedMany<Entity>
+  private outcome: Outcome<Entity> | undefined
+  private running: Promise<void> | undefined
+
+  private readonly ahead: PreparedMany<Entity>[]
+
+  /**
+   * @param first index of its first input
+   * @param ahead windows that are not done yet, whose rows this one does not ask for again
+   */
+  constructor(
+    private readonly rules: WindowRules,
+    first: number,
+    ahead: readonly Window<Entity>[],
+  ) {
+    this.ahead = ahead.map(({ rows }) => rows)
+    this.rows = new PreparedMany<Entity>(rules.entityText, rules.load, { ...rules, first, ahead: this.ahead })
+  }
+
+  /** Never rejects: `done` says how it ended. */
+  async run(dataSource: DataSource): Promise<void> {
+    // Or every window would hold all those before it.
+    this.ahead.length = 0
+    this.running ??= this.send(dataSource)
+    await this.running
+  }
+
+  get inputs(): number {
+    return this.rows.inputs
+  }
+
+  /** Of what is held to be sent. */
+  get characters(): number {
+    return this.rows.characters
+  }
+
+  /** How it ended; to be taken in the order of the windows. */
+  take(): Outcome<Entity> {
+    this.rows.answerShared()
+    const { results = [], failure } = this.outcome ?? {}
+    // The signal came too late for this one.
+    const isWhole = failure?.error === this.rules.watch?.signal?.reason && !results.includes(undefined)
+    return { results, failure: isWhole ? undefined : failure }
+  }
+
+  get done(): boolean {
+    return this.outcome !== undefined
+  }
+
+  private async send({ manager }: DataSource): Promise<void> {
+    try {
+      this.outcome = { results: await this.rows.run(manager), failure: undefined }
+    } catch (error) {
+      this.outcome = { results: this.rows.results, failure: { error } }
+    }
+  }
+}
