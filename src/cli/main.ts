@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs'
 import path from 'node:path'
 import type { DataSource } from 'typeorm'
 import { describeError } from './error-messages'
+import { keepHeapSmall } from './heap'
 import { findTarget } from './import-target'
 import { openList } from './list'
 import { loadDataSource } from './load-data-source'
@@ -38,6 +39,7 @@ async function importCommand(invocation: Invocation & { kind: 'import' }): Promi
   await connect(dataSource)
   try {
     const target = findTarget(dataSource, invocation)
+    keepHeapSmall()
     return await runImport({ dataSource, target, list, streams: process, signal: interruption() })
   } finally {
     await dataSource.destroy()

@@ -31,6 +31,7 @@ import {
   upsertByText,
   withUniqueText,
 } from '../../src'
+import { findOrCreateStream, findOrCreateTransform } from '../../src/stream'
 import { saveFindingTexts } from '../../src/typeorm-calls'
 import { Url } from '../../src/url'
 
@@ -258,6 +259,36 @@ describe('findOrCreateMany', () => {
     void ((inputs: readonly { readonly url: string }[]) => findOrCreateMany(manager, Page, inputs))
     // @ts-expect-error (a list, not one)
     void (() => findOrCreateMany(manager, Page, { url: 'a' }))
+  })
+})
+
+describe('findOrCreateStream', () => {
+  const dataSource = {} as DataSource
+
+  test('gives the results of findOrCreateMany, of any source', () => {
+    const ofArray = () => findOrCreateStream(dataSource, Page, [{ url: 'a' }], { window: 10, by: 'url' })
+    const ofGenerator = (source: AsyncGenerator<{ url: string; title: null }>) =>
+      findOrCreateStream(dataSource, Page, source)
+    const ofSchema = (source: Set<{ text: string }>) => findOrCreateStream(dataSource, schema, source)
+    expectTypeOf(ofArray).returns.toExtend<AsyncIterable<FindOrCreateManyResult<Page>>>()
+    expectTypeOf(ofGenerator).returns.toExtend<AsyncIterable<FindOrCreateManyResult<Page>>>()
+    expectTypeOf(ofSchema).returns.toExtend<AsyncIterable<FindOrCreateManyResult<Plain>>>()
+    void (() => findOrCreateTransform(dataSource, Page, { create: (values) => ({ title: values.url ?? null }) }))
+  })
+
+  test('takes what findOrCreateMany takes', () => {
+    // @ts-expect-error (no such property)
+    void (() => findOrCreateStream(dataSource, Page, [{ uri: 'a' }]))
+    // @ts-expect-error (no property "titel")
+    void ((source: AsyncIterable<{ url: string; titel: string }>) => findOrCreateStream(dataSource, Page, source))
+    // @ts-expect-error (no text)
+    void (() => findOrCreateStream(dataSource, Page, [{ title: 'a' }], { by: 'url' }))
+    // @ts-expect-error (a source, not one input)
+    void (() => findOrCreateStream(dataSource, Page, { url: 'a' }))
+    // @ts-expect-error (a stream takes no part in a transaction)
+    void (() => findOrCreateStream(manager, Page, [{ url: 'a' }]))
+    // @ts-expect-error (a number of rows)
+    void (() => findOrCreateStream(dataSource, Page, [], { window: 'large' }))
   })
 })
 

@@ -6,6 +6,7 @@ import { insertActions } from './insert'
 import { nestedActions } from './nested'
 import { removeActions } from './remove'
 import { softActions } from './soft'
+import { streamActions } from './stream'
 import { typeormActions } from './typeorm'
 import { updateActions } from './update'
 import { upsertActions } from './upsert'
@@ -13,6 +14,7 @@ import { upsertActions } from './upsert'
 /** Every kind of write. */
 export const ACTIONS: readonly Action[] = [
   ...findOrCreateActions,
+  ...streamActions,
   ...upsertActions,
   ...allOrNothingActions,
   ...nestedActions,
