@@ -60,7 +60,7 @@ const lowerCased: ValueTransformer = {
   immutable: true,
   indexName: 'url_unique_index',
   hidden: { hash: 'path_component_hash', number: 'hash_number', chained: 'hash_chained' },
-  parse: splitUrl,
+  parse: (text: string) => markNormal(splitUrl(text)),
   normalizeValues: normalizeParts,
 })
 export class Url extends UniqueTextEntity {
