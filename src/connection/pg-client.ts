@@ -12,10 +12,20 @@ export interface PgQuery {
 /** What `pg` writes to the server with. */
 export interface PgConnection {
   close(message: { readonly type: 'S'; readonly name: string }): void
+  parse(message: { readonly name: string; readonly text: string }): void
   sync(): void
   /** SQL by the name it was prepared under. */
-  readonly parsedStatements?: object
+  readonly parsedStatements: Record<string, string>
+  readonly stream: {
+    readonly writable: boolean
+    write(messages: Buffer): unknown
+    cork?(): void
+    uncork?(): void
+  }
 }
+
+/** Gives the value of a column that is not NULL. */
+export type TypeParser = (text: string) => unknown
 
 /** The part of its answer that is used here. */
 export interface PgResult {
@@ -28,7 +38,10 @@ export interface PgClient {
   /** Takes its turn among the queries, and tells the object what becomes of it. */
   query(submittable: { submit(connection: PgConnection): void }): unknown
   end(): Promise<void>
+  on(event: 'error', listener: (error: Error) => void): unknown
   once(event: 'error', listener: (error: Error) => void): unknown
+  removeListener(event: 'error', listener: (error: Error) => void): unknown
+  getTypeParser(type: number, format: 'text'): TypeParser
   readonly connection: PgConnection
   /** Statements are sent before the last one is answered; nothing but queries is taken then. */
   readonly pipeline?: boolean
@@ -43,7 +56,7 @@ export function isPgClient(client: unknown): client is PgClient {
   if (typeof client !== 'object' || client === null || !('connection' in client)) return false
   const { connection } = client
   if (typeof connection !== 'object' || connection === null) return false
-  return ['close', 'sync'].every((name) => typeof Reflect.get(connection, name) === 'function')
+  return ['close', 'sync'].every((name) => isFunction(connection, name))
 }
 
 /** @throws UnsupportedDatabaseError for a client that gives wrong values */
@@ -53,3 +66,19 @@ export function requireTextFormat(client: PgClient): void {
     'The option "binary" of pg gives wrong values: 239 for the integer 200. Leave it out of the DataSource.',
   )
 }
+
+/** A query object of our own can be sent by it. */
+export function takesPreparedQueries(client: PgClient): boolean {
+  const { connection } = client
+  const { parsedStatements, stream } = connection as Partial<PgConnection>
+  return (
+    !client.pipeline &&
+    isFunction(client, 'getTypeParser') &&
+    isFunction(connection, 'parse') &&
+    typeof parsedStatements === 'object' &&
+    typeof stream === 'object' &&
+    isFunction(stream, 'write')
+  )
+}
+
+const isFunction = (object: object, name: string): boolean => typeof Reflect.get(object, name) === 'function'

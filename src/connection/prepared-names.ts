@@ -8,18 +8,15 @@ const MAX_AGE_MILLISECONDS = 60_000
 /** So often the server has forgotten what was prepared: something stands between that gives it to other sessions. */
 const MAX_LOSSES = 3
 
-interface Kept {
+/** A name to send a statement under, as long as it is kept. */
+export interface PreparedName {
   readonly name: string
   /** By the caller's clock. */
   readonly since: number
+  /** More than one: it was sent before, so that the server's plan may be older than what it speaks of. */
   uses: number
-}
-
-/** A name to send a statement under. */
-export interface TakenName {
-  readonly name: string
-  /** It was sent before, so that the server's plan may be older than what it speaks of. */
-  readonly reused: boolean
+  /** OIDs of its columns, once the server has told them. */
+  types: readonly number[] | undefined
 }
 
 const ofClients = new WeakMap<object, PreparedNames>()
@@ -29,10 +26,11 @@ const ofClients = new WeakMap<object, PreparedNames>()
  * was tiny reads all of it, however large it becomes, until an ANALYZE that may never come.
  */
 export class PreparedNames {
-  private readonly kept = new Map<string, Kept>()
+  private readonly kept = new Map<string, PreparedName>()
   private givenUp: string[] = []
   private serial = 0
   private losses = 0
+  private last: PreparedName | undefined
 
   static of(client: object): PreparedNames {
     const known = ofClients.get(client)
@@ -47,21 +45,27 @@ export class PreparedNames {
    * @param now milliseconds, by a clock that never goes back
    * @returns undefined where the connection keeps no names
    */
-  take(statement: string, now: number): TakenName | undefined {
+  take(statement: string, now: number): PreparedName | undefined {
     if (this.losses >= MAX_LOSSES) return undefined
     const kept = this.current(statement, now)
+    kept.uses += 1
+    if (kept === this.last) return kept
     // Put last: the map is in the order of use.
     this.kept.delete(statement)
     this.kept.set(statement, kept)
-    kept.uses += 1
+    this.last = kept
     if (this.kept.size > MAX_NAMES) this.evict()
-    return { name: kept.name, reused: kept.uses > 1 }
+    return kept
   }
 
   /** Every name may be gone or stale. */
   lose(): void {
     this.losses += 1
     this.giveUp([...this.kept.keys()])
+  }
+
+  get hasGivenUp(): boolean {
+    return this.givenUp.length > 0
   }
 
   /** The names that the server should forget; each is given once. */
@@ -71,13 +75,13 @@ export class PreparedNames {
     return names
   }
 
-  private current(statement: string, now: number): Kept {
+  private current(statement: string, now: number): PreparedName {
     const kept = this.kept.get(statement)
     if (kept && kept.uses < MAX_USES && now - kept.since < MAX_AGE_MILLISECONDS) return kept
     this.giveUp([statement])
     // Never a name again: whoever counts on the old one must not get a statement that was prepared later.
     this.serial += 1
-    return { name: `${statement}_${this.serial}`, since: now, uses: 0 }
+    return { name: `${statement}_${this.serial}`, since: now, uses: 0, types: undefined }
   }
 
   private evict(): void {

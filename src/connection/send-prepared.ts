@@ -1,8 +1,10 @@
 import { TransactionAbortedError } from '../errors'
 import { isInternal, isStale, mayBeStale, SQLSTATE, serverError } from '../sql/sqlstate'
 import type { WireRow } from '../sql/statements'
-import type { PgClient, PgConnection, PgQuery, PgResult } from './pg-client'
-import { PreparedNames } from './prepared-names'
+import { plainTexts } from './bind-message'
+import { type PgClient, type PgConnection, type PgQuery, type PgResult, takesPreparedQueries } from './pg-client'
+import { type PreparedName, PreparedNames } from './prepared-names'
+import { sendByName } from './prepared-query'
 import { orRollBack } from './brackets'
 
 /** One statement and how it stands to the caller's transaction. */
@@ -23,28 +25,41 @@ export interface Sending {
  *
  * @throws TransactionAbortedError where the caller's transaction was lost to the name: the next try has a new one
  */
-export async function sendPrepared(
-  client: PgClient,
-  { name, query, behindSavepoint, safe, requireOwn }: Sending,
-): Promise<readonly WireRow[]> {
-  const run = (one: PgQuery): Promise<PgResult> => {
-    requireOwn()
-    return behindSavepoint ? orRollBack(client, (send) => send(one) as Promise<PgResult>) : client.query(one)
-  }
+export async function sendPrepared(client: PgClient, sending: Sending): Promise<readonly WireRow[]> {
   const names = PreparedNames.of(client)
   // What cannot be closed must not be kept.
-  const taken = name === '' || client.pipeline ? undefined : names.take(name, performance.now())
-  const givenUp = names.takeGivenUp()
-  if (givenUp.length > 0) await closeNames(client, givenUp)
-  if (!taken) return (await run(query)).rows
+  const taken = sending.name === '' || client.pipeline ? undefined : names.take(sending.name, performance.now())
+  if (names.hasGivenUp) await closeNames(client, names.takeGivenUp())
+  if (!taken) return (await run(client, sending)).rows
+  const reused = taken.uses > 1
   try {
-    return (await run({ ...query, name: taken.name })).rows
+    return await runByName(client, sending, taken)
   } catch (error) {
     const known = serverError(error)?.code === SQLSTATE.duplicatePreparedStatement
-    if (!known && !(taken.reused && mayBeStale(error))) throw error
-    if (safe) return await sendAgain(names, async () => await run(query), error)
+    if (!known && !(reused && mayBeStale(error))) throw withStack(error)
+    if (sending.safe) return await sendAgain(names, async () => await run(client, sending), error)
     throw lostBy(names, error)
   }
+}
+
+function run(client: PgClient, { query, requireOwn, behindSavepoint }: Sending, name?: string): Promise<PgResult> {
+  requireOwn()
+  const one: PgQuery = name === undefined ? query : { ...query, name }
+  return behindSavepoint ? orRollBack(client, (send) => send(one) as Promise<PgResult>) : client.query(one)
+}
+
+function runByName(client: PgClient, sending: Sending, name: PreparedName): Promise<readonly WireRow[]> {
+  const { query, requireOwn, behindSavepoint } = sending
+  const values = behindSavepoint || !takesPreparedQueries(client) ? undefined : plainTexts(query.values ?? [])
+  if (!values) return run(client, sending, name.name).then(({ rows }) => rows)
+  requireOwn()
+  return sendByName(client, { name, text: query.text, values })
+}
+
+/** The error was made where its answer was read; the caller should see their own line. */
+function withStack(error: unknown): unknown {
+  if (error instanceof Error) Error.captureStackTrace(error, withStack)
+  return error
 }
 
 /** In a transaction, nothing can be sent again. */
@@ -91,7 +106,7 @@ class Closing {
     for (const name of this.names) {
       connection.close({ type: 'S', name })
       // What `pg` remembers of it, the SQL.
-      if (connection.parsedStatements) Reflect.deleteProperty(connection.parsedStatements, name)
+      Reflect.deleteProperty(connection.parsedStatements, name)
     }
     connection.sync()
   }

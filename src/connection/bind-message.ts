@@ -1,0 +1,45 @@
+/** Values as `pg` would send them; undefined where one is an object, of which `pg` has to say what it is. */
+export function plainTexts(values: readonly unknown[]): (string | null)[] | undefined {
+  const texts: (string | null)[] = []
+  for (const value of values) {
+    if (typeof value === 'string') texts.push(value)
+    else if (value === null || value === undefined) texts.push(null)
+    else if (typeof value === 'object') return undefined
+    else texts.push((value as { toString(): string }).toString())
+  }
+  return texts
+}
+
+/** Of the unnamed portal. */
+const DESCRIBE = 'D\0\0\0\x06P\0'
+/** Execute without a limit of rows, and Sync. */
+const EXECUTE_AND_SYNC = 'E\0\0\0\x09\0\0\0\0\0S\0\0\0\x04'
+
+/**
+ * The messages that run a prepared statement, in one piece: a write for each would cost more than all else that the
+ * client does.
+ *
+ * @param name of the statement, ASCII
+ * @param values as text; null for NULL
+ * @param describe asks for the types of the columns as well
+ */
+export function runMessages(name: string, values: readonly (string | null)[], describe: boolean): Buffer {
+  let length = 4 + 1 + name.length + 1 + 2 + 2 + 2
+  for (const value of values) length += 4 + (value === null ? 0 : Buffer.byteLength(value))
+  const tail = describe ? DESCRIBE + EXECUTE_AND_SYNC : EXECUTE_AND_SYNC
+  const buffer = Buffer.allocUnsafe(1 + length + tail.length)
+  buffer[0] = 0x42
+  buffer.writeInt32BE(length, 1)
+  // The unnamed portal; then the statement, and no format of a parameter, which makes all of them text.
+  let offset = 5
+  offset += buffer.write(`\0${name}\0\0\0`, offset, 'latin1')
+  offset = buffer.writeInt16BE(values.length, offset)
+  for (const value of values) {
+    const bytes = value === null ? -1 : buffer.write(value, offset + 4)
+    buffer.writeInt32BE(bytes, offset)
+    offset += 4 + Math.max(bytes, 0)
+  }
+  // No format of a column: all of them are text.
+  buffer.write(`\0\0${tail}`, offset, 'latin1')
+  return buffer
+}

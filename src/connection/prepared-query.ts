@@ -1,0 +1,105 @@
+import type { WireRow } from '../sql/statements'
+import { runMessages } from './bind-message'
+import type { PgClient, PgConnection, TypeParser } from './pg-client'
+import type { PreparedName } from './prepared-names'
+
+/** A statement that goes by its name, with values that are texts. */
+export interface NamedQuery {
+  readonly name: PreparedName
+  readonly text: string
+  readonly values: readonly (string | null)[]
+}
+
+/** As `pg` calls it, which gives one of its own where there is a `query_timeout`. */
+type Callback = (error: unknown, rows?: readonly WireRow[]) => void
+
+/**
+ * What `pg` takes in place of a query, as it takes a cursor. Its own asks for the types of the columns at every call,
+ * and builds much around a row. The types of a prepared statement do not change: the server refuses it instead (0A000).
+ */
+export class PreparedQuery {
+  /** Of the statement. `pg` keeps the SQL by it once the server has parsed it. */
+  readonly name: string
+  readonly text: string
+  private readonly rows: WireRow[] = []
+  private readonly prepared: PreparedName
+  private readonly values: readonly (string | null)[]
+  private parsers: readonly TypeParser[] | undefined
+  private failure: { readonly error: unknown } | undefined
+
+  constructor(
+    private readonly client: PgClient,
+    { name, text, values }: NamedQuery,
+    public callback: Callback,
+  ) {
+    this.name = name.name
+    this.text = text
+    this.prepared = name
+    this.values = values
+  }
+
+  /** @returns what cannot be sent; it would keep the connection busy for ever if it were thrown */
+  submit(connection: PgConnection): Error | undefined {
+    const { stream, parsedStatements } = connection
+    const known = parsedStatements[this.name] !== undefined
+    try {
+      const messages = runMessages(this.name, this.values, this.prepared.types === undefined)
+      if (!known) stream.cork?.()
+      if (!known) connection.parse({ name: this.name, text: this.text })
+      // One that is closed tells `pg` itself.
+      if (stream.writable) stream.write(messages)
+      return undefined
+    } catch (error) {
+      return error instanceof Error ? error : new Error(String(error))
+    } finally {
+      if (!known) stream.uncork?.()
+    }
+  }
+
+  handleRowDescription({ fields }: { readonly fields: readonly { readonly dataTypeID: number }[] }): void {
+    this.prepared.types = fields.map(({ dataTypeID }) => dataTypeID)
+  }
+
+  handleDataRow({ fields }: { readonly fields: (string | null)[] }): void {
+    if (this.failure) return
+    try {
+      this.rows.push(this.parsed(fields))
+    } catch (error) {
+      // Told only when the server has ended: the connection is not free before.
+      this.failure = { error }
+    }
+  }
+
+  handleCommandComplete(): void {}
+
+  handleReadyForQuery(): void {
+    if (this.failure) this.callback(this.failure.error)
+    else this.callback(undefined, this.rows)
+  }
+
+  handleError(error: unknown): void {
+    this.callback(this.failure ? this.failure.error : error)
+  }
+
+  /** The parsers are asked for at each call, as `pg` does: the user may set others. */
+  private parsed(fields: (string | null)[]): WireRow {
+    const { client } = this
+    const parsers = (this.parsers ??= (this.prepared.types ?? []).map((type) => client.getTypeParser(type, 'text')))
+    return fields.map((field, index) => (field === null ? null : parsers[index]?.(field)))
+  }
+}
+
+/** @param send takes it in its turn. @default the client */
+export function sendByName(
+  client: PgClient,
+  query: NamedQuery,
+  send: (submittable: PreparedQuery) => unknown = (submittable) => client.query(submittable),
+): Promise<readonly WireRow[]> {
+  return new Promise((resolve, reject) => {
+    const callback: Callback = (error, rows = []) => {
+      if (error === undefined || error === null) resolve(rows)
+      else reject(error)
+    }
+    send(new PreparedQuery(client, query, callback))
+  })
+}
