@@ -16,8 +16,7 @@ import { digests } from '../src/text/digest'
 const ROUNDS = 9
 const ROWS = 20_000
 const CHAIN_LENGTH = 4
-/** USER_HZ, as Linux has it everywhere. */
-const TICK_MICROSECONDS = 10_000
+const SINGLE_ROWS = 2_000
 
 /** Texts share a hash with those that differ in their last characters only. */
 const colliding = {
@@ -53,6 +52,20 @@ const SLOW = `insert into page (url) select ${URL_OF} from generate_series(1, ${
 const COLLIDING = `insert into page (url)
   select ${URL_OF} || lpad(m::text, 2, '0') from generate_series(1, ${ROWS / 50}) as n, generate_series(1, ${CHAIN_LENGTH}) as m`
 
+/** Statements of one row, within one that is measured: no round trips, and no waiting for the disk. */
+const inLoop = (statement: string): string => `do $$
+  declare r record; u text;
+  begin
+    for r in select n, id from (select n from generate_series(1, ${SINGLE_ROWS}) as n) as s
+      left join (select id, row_number() over () as n from page) as p using (n)
+    loop
+      ${statement};
+    end loop;
+  end $$`
+const SINGLE_INSERT = inLoop(
+  `u := ${URL_OF.replace('|| n ||', '|| r.n ||')}; insert into page (url, "urlHash") values (u, md5(u)::uuid)`,
+)
+
 /** Each is a statement on what the one before it has left, and what it is called in the output. */
 const STEPS: readonly (readonly [name: string, digest: TextTable['digest'], sql: string])[] = [
   ['fast insert', digests.md5, FAST],
@@ -60,6 +73,9 @@ const STEPS: readonly (readonly [name: string, digest: TextTable['digest'], sql:
   ['soft delete', digests.md5, `update page set "deletedAt" = now()`],
   ['restore', digests.md5, `update page set "deletedAt" = null`],
   ['delete', digests.md5, 'delete from page'],
+  ['fast insert, alone', digests.md5, SINGLE_INSERT],
+  ['update of another column, alone', digests.md5, inLoop(`update page set title = 'x' where id = r.id`)],
+  ['delete, alone', digests.md5, inLoop('delete from page where id = r.id')],
   ['slow insert', digests.md5, SLOW],
   ['colliding insert', colliding, COLLIDING],
   ['delete of an anchor', colliding, 'delete from page where "urlHashNumber" = 0'],
@@ -101,9 +117,8 @@ async function makeTable(client: Client, table: TextTable, guard: MakeGuard): Pr
 
 /** CPU time of the server's process for this client, which other work on the machine hardly changes. Linux only. */
 async function cpuMicroseconds(pid: number): Promise<number> {
-  const [, rest = ''] = (await readFile(`/proc/${pid}/stat`, 'utf8')).split(') ')
-  const [user, system] = rest.split(' ').slice(11, 13)
-  return (Number(user) + Number(system)) * TICK_MICROSECONDS
+  const [nanoseconds] = (await readFile(`/proc/${pid}/schedstat`, 'utf8')).split(' ')
+  return Number(nanoseconds) / 1_000
 }
 
 /** Microseconds a row. */
@@ -118,7 +133,7 @@ async function round(client: Client, pid: number, { guard, deleted }: Variant): 
     if (name === 'slow insert') await client.query('truncate page')
     const since = await cpuMicroseconds(pid)
     const { rowCount } = await client.query(sql)
-    costs[name] = ((await cpuMicroseconds(pid)) - since) / (rowCount ?? 1)
+    costs[name] = ((await cpuMicroseconds(pid)) - since) / (rowCount ?? SINGLE_ROWS)
   }
   return costs
 }
