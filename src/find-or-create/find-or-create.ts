@@ -4,6 +4,7 @@ import { ensureReady } from '../typeorm/readiness'
 import { find } from './attempt'
 import {
   checkCallOptions,
+  type DeletedOption,
   type FindOneByTextOptions,
   type FindOrCreateOptions,
   type LoadOptions,
@@ -14,13 +15,16 @@ import { type EntityText, entityTextOf, onTable } from '../rows/entity-text'
 import { findOrCreateRow, type FindOrCreateResult } from './find-or-create-row'
 import type { GivenValues, Naming } from '../rows/given-values'
 import { hydrate, isOfClass } from '../rows/hydrate'
-import { askedRow } from '../rows/late-row'
+import { type AskedRow, askedRow, isLate } from '../rows/late-row'
+import { type Answer, type Arrival, type CallLine, lineOf } from './line'
 import { finish, relationsToLoad } from '../rows/load-relations'
 import { findOrCreateOneNested, nestedCall } from './nested'
 import { withPromised } from '../rows/nested-values'
 import { pathsBeside, requireObject } from '../rows/refused-input'
 import { rowValues, type RowValues } from '../rows/row-values'
 import { openSession } from '../connection/open-session'
+import type { Session } from '../connection/session'
+import type { StoredRow } from '../sql/statements'
 
 export type { FindOrCreateResult } from './find-or-create-row'
 
@@ -65,9 +69,18 @@ export async function findOrCreate<
   const asked = askedRow(entityText, given, options.create)
   const session = await openSession(manager)
   try {
-    const ready = onTable(entityText, await ensureReady(entityText.declaration, session.query))
-    const result = await findOrCreateRow<Entity>(session, ready, asked, deleted && { deleted, position: 0 })
-    await finish(session, ready, [result], load)
+    const line = lineOf(manager, entityText)
+    const answer = await line.enter(arrivalOf(manager, entityText, asked, deleted))
+    let result = resultOf<Entity>(session, entityText, answer)
+    if (!result) {
+      try {
+        const ready = onTable(entityText, await ensureReady(entityText.declaration, session.query))
+        result = await findOrCreateRow<Entity>(session, ready, asked, deleted && { deleted, position: 0 })
+      } finally {
+        line.leave(answer, result && !result.created)
+      }
+    }
+    await finish(session, entityText, [result], load)
     return result
   } finally {
     await session.close()
@@ -106,16 +119,56 @@ export async function findOneByText<
   refuseOtherProperties(entityText, values)
   const row = lookedUp(entityText, values)
   if (!row) return null
-  const session = await openSession(manager, options.replica ? 'slave' : 'master')
+  const mode = options.replica ? 'slave' : 'master'
+  const session = await openSession(manager, mode)
   try {
-    const ready = onTable(entityText, await ensureReady(entityText.declaration, session.query))
-    const found = await find(session, ready, row)
+    const found = await foundRow(session, entityText, lineOf(manager, entityText, mode), {
+      manager,
+      row,
+      missing: 'nothing',
+    })
     if (!found || !isOfClass(entityText, found) || (!withDeleted && isDeleted(entityText, found))) return null
     const loaded = hydrate(entityText, session.queryRunner, found) as Entity
     await finish(session, entityText, [{ entity: loaded, created: false }], load)
     return loaded
   } finally {
     await session.close()
+  }
+}
+
+function arrivalOf(
+  manager: EntityManager,
+  entityText: EntityText,
+  asked: AskedRow,
+  deleted: DeletedOption = 'return',
+): Arrival {
+  const takes = deleted === 'return' ? undefined : (stored: StoredRow) => !isDeleted(entityText, stored)
+  return { manager, row: asked.row, missing: isLate(entityText, asked) ? 'ask' : 'insert', takes }
+}
+
+/** Of a row that was found for several calls at once. */
+function resultOf<Entity extends ObjectLiteral>(
+  session: Session,
+  entityText: EntityText,
+  answer: Answer | undefined,
+): FindOrCreateResult<Entity> | undefined {
+  if (!answer?.stored) return undefined
+  return { entity: hydrate(entityText, session.queryRunner, answer.stored) as Entity, created: false, attempts: 1 }
+}
+
+async function foundRow(
+  session: Session,
+  entityText: EntityText,
+  line: CallLine,
+  arrival: Arrival,
+): Promise<StoredRow | null | undefined> {
+  const answer = await line.enter(arrival)
+  if (answer?.stored !== undefined) return answer.stored
+  try {
+    const ready = onTable(entityText, await ensureReady(entityText.declaration, session.query))
+    return await find(session, ready, arrival.row)
+  } finally {
+    line.leave(answer, true)
   }
 }
 

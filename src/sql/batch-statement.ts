@@ -5,6 +5,7 @@ import {
   holdsText,
   insertColumns,
   keyColumns,
+  named,
   nameList,
   parameter,
   type Statement,
@@ -51,6 +52,15 @@ ${selectCreated(shape)}`
 /** Rows that hold the texts of a batch; several of one text only where the guard was off. Takes the key's parameters. */
 export function findManyStatement(shape: BatchShape): Statement<BatchRow> {
   return { name: '', sql: `WITH ${input(shape)}\n  ${found(shape)}`, parse: batchParser(shape, false) }
+}
+
+/**
+ * The same for a few rows, of calls that look for one each. Prepared by name, as what looks for one row is: next to so
+ * few, planning would cost most.
+ */
+export function findTogetherStatement(shape: BatchShape): Statement<BatchRow> {
+  const { sql, parse } = findManyStatement(shape)
+  return named(sql, parse)
 }
 
 /** LATERAL with a limit, for a join would read the whole table where it is small enough; 2 shows a duplicate. */

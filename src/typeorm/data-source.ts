@@ -27,9 +27,25 @@ export interface UniqueTextDataSourceOptions {
    * @default true
    */
   readonly rewriteQueries?: boolean
+  /**
+   * Let calls of `findOrCreate` and `findOneByText` share a look-up: of those outside transactions that come while eight
+   * others of the same text are under way, all that wait are looked up in one statement. Each still has an answer, an
+   * error and an entity of its own, from a statement that was sent after the call began.
+   *
+   * Set it to false where connections of the pool are not alike: where one is given the rights or the settings of a
+   * caller before it is used (`SET ROLE`, `SET app.user` for row security), another caller's look-up must not run on it.
+   * Not done with `tenantsBySearchPath`.
+   * @default true
+   */
+  readonly coalesce?: boolean
 }
 
-const DEFAULTS: DataSourceSettings = { prepare: true, tenantsBySearchPath: false, rewriteQueries: true }
+const DEFAULTS: DataSourceSettings = {
+  prepare: true,
+  tenantsBySearchPath: false,
+  rewriteQueries: true,
+  coalesce: true,
+}
 
 /**
  * Gives a DataSource that is not initialised yet options of this package. A DataSource whose entities declare unique
@@ -74,6 +90,6 @@ function toSettings(options: UniqueTextDataSourceOptions, before = DEFAULTS): Da
     }
   }
   const { prepare = before.prepare, tenantsBySearchPath = before.tenantsBySearchPath } = options
-  const { rewriteQueries = before.rewriteQueries } = options
-  return { prepare, tenantsBySearchPath, rewriteQueries }
+  const { rewriteQueries = before.rewriteQueries, coalesce = before.coalesce } = options
+  return { prepare, tenantsBySearchPath, rewriteQueries, coalesce }
 }

@@ -44,6 +44,7 @@ export interface DataSourceSettings {
   readonly prepare: boolean
   readonly tenantsBySearchPath: boolean
   readonly rewriteQueries: boolean
+  readonly coalesce: boolean
 }
 
 interface Registry {

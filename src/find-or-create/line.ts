@@ -1,0 +1,214 @@
+import { type EntityManager, QueryFailedError, type ReplicationMode } from 'typeorm'
+import { endsConnection } from '../sql/sqlstate'
+import type { StoredRow } from '../sql/statements'
+import { registry } from '../typeorm/registry'
+import type { EntityText } from '../rows/entity-text'
+import type { RowValues } from '../rows/row-values'
+import { lookUpTogether, ownError } from './shared-look-up'
+
+/** So many calls go their ordinary way at once; only then do further ones wait. */
+const MOST_ALONE = 8
+/** Fewer than these share nothing: a statement for many costs about as much as two for one. */
+const LEAST_SHARING = 3
+/** Rows of one shared look-up, and characters of their keys; a key that is longer than these never waits. */
+const MOST_SHARING = 1_000
+const MOST_CHARACTERS = 2 ** 18
+/** A shared look-up that takes longer than this holds nobody up: something is wrong with its connection or a table. */
+const SLOW_MILLISECONDS = 20
+/** Where fewer rows than this share are found, looking for them first would only add to what inserts them. */
+const LEAST_FOUND = 0.25
+/** What one more call weighs in that share. */
+const WEIGHT = 0.05
+
+/** Once all that is ready to run has run. Kept, since tests of a user's may replace it by one that never calls. */
+const nextTick = process.nextTick.bind(process)
+
+/** A call that may wait. */
+export interface Arrival {
+  readonly manager: EntityManager
+  readonly row: RowValues
+  /** What it does where no row holds the text: nothing, insert it, or run code of the user's before it inserts. */
+  readonly missing: 'nothing' | 'insert' | 'ask'
+  /** Whether it can do with the row that was found. @default any will do */
+  readonly takes?: ((stored: StoredRow) => boolean) | undefined
+}
+
+/** What a call that waited is told. */
+export interface Answer {
+  /** The row that holds the text; null where none does; undefined where it shall go its ordinary way. */
+  readonly stored: StoredRow | null | undefined
+  /** Those with the same text, which wait for its end. */
+  readonly followers?: readonly Waiting[] | undefined
+}
+
+interface Waiting extends Arrival {
+  /** It has waited for another call of its text already, and does so only once. */
+  readonly followed: boolean
+  readonly resolve: (answer: Answer) => void
+  readonly reject: (error: unknown) => void
+}
+
+/**
+ * Calls that look up texts of one table at the same time. The first few go their ordinary way, each with a statement of
+ * its own. Those who come while these are busy wait in a line, and as soon as no look-up for the line is under way, all
+ * who wait by then share one: it reads, so it holds no lock, and waits for nobody's row.
+ *
+ * A call is answered only by what was sent after it began, so nobody joins what is under way already.
+ */
+export class Line {
+  private alone = 0
+  /** Shared look-ups under way that have not become slow. */
+  private sharing = 0
+  private waiting: Waiting[] = []
+  /** Of late calls, the share that a look-up answered, or would have. */
+  private found = 1
+
+  constructor(
+    private readonly entityText: EntityText,
+    private readonly mode: ReplicationMode,
+  ) {}
+
+  /** @returns undefined where the call goes its ordinary way at once; it says by `leave` when it has */
+  enter(arrival: Arrival): Promise<Answer> | undefined {
+    const free = this.alone < MOST_ALONE && this.sharing === 0 && this.waiting.length === 0
+    if (free || this.found < LEAST_FOUND || !canShare(arrival.row)) {
+      this.alone += 1
+      return undefined
+    }
+    return this.wait(arrival)
+  }
+
+  /**
+   * The ordinary way of a call is over.
+   *
+   * @param answer what `enter` gave it
+   * @param found a look-up would have answered it. @default nobody knows
+   */
+  leave(answer: Answer | undefined, found?: boolean): void {
+    this.alone -= 1
+    if (found !== undefined) this.weigh(found)
+    if (answer?.followers) this.waiting.unshift(...answer.followers.map((one) => ({ ...one, followed: true })))
+    this.serve()
+  }
+
+  /** Its error is made where the call waits, whose lines it so has in its stack. */
+  private async wait(arrival: Arrival): Promise<Answer> {
+    const told = new Promise<Answer>((resolve, reject) => {
+      this.waiting.push({ ...arrival, followed: false, resolve, reject })
+    })
+    this.serve()
+    try {
+      return await told
+    } catch (error) {
+      throw error instanceof QueryFailedError ? ownError(error) : error
+    }
+  }
+
+  private serve(): void {
+    if (this.waiting.length > 0 && this.sharing === 0) void this.share()
+  }
+
+  private async share(): Promise<void> {
+    let isSlow = false
+    const ends = (): void => {
+      if (isSlow) return
+      isSlow = true
+      this.sharing -= 1
+      this.serve()
+    }
+    this.sharing += 1
+    await new Promise<void>((resolve) => {
+      nextTick(resolve)
+    })
+    const slow = setTimeout(ends, SLOW_MILLISECONDS)
+    const group = this.take()
+    try {
+      if (group.length < LEAST_SHARING) for (const one of group) this.letGo(one)
+      else this.answer(group, await lookUpTogether(this.entityText, this.mode, group))
+    } catch (error) {
+      this.fail(group, error)
+    } finally {
+      clearTimeout(slow)
+      ends()
+    }
+  }
+
+  /** The first who wait, as many as one statement takes. */
+  private take(): readonly Waiting[] {
+    let characters = 0
+    const end = this.waiting.findIndex(({ row }, index) => {
+      characters += lengthOf(row)
+      return index === MOST_SHARING || characters > MOST_CHARACTERS
+    })
+    return this.waiting.splice(0, end === -1 ? MOST_SHARING : end)
+  }
+
+  /** @param found by the places in the group; undefined where that must be found out alone */
+  private answer(group: readonly Waiting[], found: readonly (StoredRow | null | undefined)[]): void {
+    const firsts = new Map<string, Waiting[]>()
+    for (const [index, one] of group.entries()) {
+      const stored = found[index]
+      const same = firsts.get(one.row.identity)
+      const answers = isAnswer(stored, one)
+      this.weigh(answers || same !== undefined)
+      if (answers) one.resolve({ stored })
+      else if (stored !== null || one.missing !== 'insert' || one.followed) this.letGo(one)
+      else if (same) same.push(one)
+      else firsts.set(one.row.identity, [one])
+    }
+    for (const [first, ...followers] of firsts.values()) if (first) this.letGo(first, followers)
+  }
+
+  /**
+   * Whoever was on a connection that is lost is told so, as each would be of its own. What any other error says, of a
+   * row or of what the calls have in common, each finds out alone.
+   */
+  private fail(group: readonly Waiting[], error: unknown): void {
+    const isLost = error instanceof QueryFailedError && endsConnection(error)
+    for (const one of group) {
+      if (isLost) one.reject(error)
+      else this.letGo(one)
+    }
+  }
+
+  /** It goes its ordinary way. */
+  private letGo(one: Waiting, followers?: readonly Waiting[]): void {
+    this.alone += 1
+    one.resolve({ stored: undefined, followers })
+  }
+
+  private weigh(found: boolean): void {
+    this.found += WEIGHT * ((found ? 1 : 0) - this.found)
+  }
+}
+
+const isAnswer = (stored: StoredRow | null | undefined, { missing, takes }: Arrival): boolean =>
+  stored ? takes?.(stored) !== false : stored === null && missing === 'nothing'
+
+/** Its key is short, and of nothing but texts and numbers: the driver sends an object in ways of its own. */
+const canShare = (row: RowValues): boolean =>
+  lengthOf(row) <= MOST_CHARACTERS && row.key.every((value) => typeof value !== 'object' || value === null)
+
+const lengthOf = ({ key }: RowValues): number =>
+  key.reduce<number>((sum, value) => sum + (typeof value === 'string' ? value.length : 0), 0)
+
+const lines = new WeakMap<EntityText, Partial<Record<ReplicationMode, Line>>>()
+
+/** What a call has to do with a line. */
+export type CallLine = Pick<Line, 'enter' | 'leave'>
+
+/** Of a call that meets no others. */
+const NO_LINE: CallLine = { enter: () => undefined, leave: () => {} }
+
+/**
+ * Where calls of this manager meet others of the same text; nowhere, if it has a connection of its own, in a transaction
+ * or not, and where the options of the DataSource say so.
+ */
+export function lineOf(manager: EntityManager, entityText: EntityText, mode: ReplicationMode = 'master'): CallLine {
+  if (manager.queryRunner) return NO_LINE
+  const { coalesce = true, tenantsBySearchPath = false } = registry.settings.get(entityText.dataSource) ?? {}
+  if (!coalesce || tenantsBySearchPath) return NO_LINE
+  const known = lines.get(entityText) ?? {}
+  lines.set(entityText, known)
+  return (known[mode] ??= new Line(entityText, mode))
+}
