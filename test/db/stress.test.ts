@@ -31,18 +31,20 @@ describe('stress with four hashes for everything', { timeout: 600_000 }, () => {
     expect(totals.get('texts created exactly once')).toBeGreaterThan(0)
   })
 
-  test.each(['no promotion after a delete', 'a touch only looks', 'no touch after an insert'])(
-    'finds the fault: %s',
-    async (mutation) => {
-      const { journal, seed } = await runStress({
-        url: db.url,
-        seconds: 30,
-        leastOperations: FAULT_OPERATIONS,
-        clients: CLIENTS,
-        texts: 12,
-        mutation,
-      })
-      expect(journal.violations.length, `seed ${seed}`).toBeGreaterThan(0)
-    },
-  )
+  test.each([
+    'no promotion after a delete',
+    'a touch only looks',
+    'no touch after an insert',
+    'a call joins a look-up that is under way',
+  ])('finds the fault: %s', async (mutation) => {
+    const { journal, seed } = await runStress({
+      url: db.url,
+      seconds: 30,
+      leastOperations: FAULT_OPERATIONS,
+      clients: CLIENTS,
+      texts: 12,
+      mutation,
+    })
+    expect(journal.violations.length, `seed ${seed}`).toBeGreaterThan(0)
+  })
 })

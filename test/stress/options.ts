@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util'
 import { type Trouble, TROUBLES } from './trouble'
-import { MUTATION_NAMES, mutationOf } from './mutations'
+import { MUTATION_NAMES, requireMutation } from './mutations'
 import { type Level, LEVELS } from '../support/sessions'
 
 /** What the command line said. */
@@ -25,7 +25,7 @@ export const USAGE = `Usage: npm run stress -- [options]
   --texts N           in play, of four hashes (default 30)
   --seed N            of what the clients choose (default random, printed)
   --with TROUBLES     besides the writers, separated by commas: triggers of a user's own, kills of backends, ddl
-  --mutation NAME     take this part out of the guard: success is to find a violation; "all" for every one in turn
+  --mutation NAME     take this part out of the guard, or of what calls share: success is to find a violation; "all" for every one in turn
   --json FILE         write the counts there too
 
 STRESS_DATABASE_URL or TEST_DATABASE_URL names a server on which a database may be made, by a superuser; without
@@ -56,7 +56,7 @@ export function parseCommandLine(args: readonly string[]): CommandLine {
     isolation: levelOf(values.isolation),
     texts: whole('texts', values.texts),
     seed: values.seed === undefined ? undefined : Number(values.seed) >>> 0,
-    mutations: mutation === 'all' ? MUTATION_NAMES : mutation === undefined ? [] : [mutationOf(mutation).name],
+    mutations: mutation === 'all' ? MUTATION_NAMES : mutation === undefined ? [] : [requireMutation(mutation)],
     troubles: values.with.split(',').filter(Boolean).map(troubleOf),
     json: values.json,
   }

@@ -1,13 +1,12 @@
 import type { DataSource } from 'typeorm'
-import { ACTIONS } from './actions'
 import { check, watch } from './checker'
 import { createOnly } from './create-only'
 import { openDataSources } from './data-sources'
 import { Journal } from './journal'
-import { install } from './mutations'
+import { actionsToFind, install } from './mutations'
 import { seededRandom, weighted } from './random'
 import { type Level, LEVELS } from '../support/sessions'
-import type { RawClient } from './action'
+import type { Action, RawClient } from './action'
 import { type Subject, subjectsOf } from './subject'
 import { installTriggers, makeTrouble, type Trouble } from './trouble'
 import { type Client, takeTurn } from './turn'
@@ -53,8 +52,9 @@ export async function runStress(options: StressOptions): Promise<StressResult> {
   const dataSources = await openDataSources(options.url, count * 2 + 2)
   const watched = dataSources['READ COMMITTED']
   const subjects = subjectsOf(watched, options.texts ?? 30)
+  let takeBack = (): void => {}
   try {
-    if (mutation) await install(watched, subjects, mutation)
+    if (mutation) takeBack = await install(watched, subjects, mutation)
     const journal = new Journal(
       seconds * 1_000 * (mutation || options.troubles?.length ? 1 : MIXED_SHARE),
       options.leastOperations,
@@ -68,6 +68,7 @@ export async function runStress(options: StressOptions): Promise<StressResult> {
     }
     return { seed, clients: count, seconds: journal.elapsed / 1_000, journal }
   } finally {
+    takeBack()
     await Promise.all(Object.values(dataSources).map(async (dataSource) => await dataSource.destroy()))
   }
 }
@@ -93,7 +94,7 @@ async function runPhases(
   const { journal, subjects, dataSources } = stage
   const watched = dataSources['READ COMMITTED']
   const levels = isolation === 'mixed' ? LEVELS : [isolation]
-  const clients = await openClients(stage, { count, seed, levels })
+  const clients = await openClients(stage, { count, seed, levels, actions: actionsToFind(mutation) })
   try {
     if (troubles.includes('triggers')) await installTriggers(url, subjects)
     journal.troubled = troubles.length > 0
@@ -157,16 +158,17 @@ interface Crew {
   readonly count: number
   readonly seed: number
   readonly levels: readonly Level[]
+  readonly actions: readonly Action[]
 }
 
 async function openClients(
   { dataSources, subjects, journal }: Stage,
-  { count, seed, levels }: Crew,
+  { count, seed, levels, actions }: Crew,
 ): Promise<Client[]> {
   const [{ version } = { version: 0 }] = await dataSources['READ COMMITTED'].query<{ version: number }[]>(
     `SELECT current_setting('server_version_num')::integer AS version`,
   )
-  const choose = weighted(ACTIONS.filter(({ since = 0 }) => since <= version))
+  const choose = weighted(actions.filter(({ since = 0 }) => since <= version))
   return await Promise.all(
     Array.from({ length: count }, async (_, number) => {
       const level = levels[number % levels.length] ?? 'READ COMMITTED'

@@ -98,7 +98,8 @@ export function take(writer: Writer, subject: Subject, key: Key, result: FindOrC
   else journal.add('found')
 }
 
-function verify({ journal }: Writer, subject: Subject, { text, tenant }: Key, entity: StressEntity): void {
+/** The row must be that of the text. */
+export function verify({ journal }: Writer, subject: Subject, { text, tenant }: Key, entity: StressEntity): void {
   const own = entity.text === text && (!isScoped(subject) || ('tenant' in entity && entity.tenant === tenant))
   if (!own) journal.violate(`a caller asked for "${text}" and got row ${entity.id} with "${entity.text}"`)
 }

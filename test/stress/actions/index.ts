@@ -1,6 +1,7 @@
 import type { Action } from '../action'
 import { allOrNothingActions } from './all-or-nothing'
 import { combinedActions } from './combined'
+import { crowdActions } from './crowd'
 import { findOrCreateActions } from './find-or-create'
 import { insertActions } from './insert'
 import { nestedActions } from './nested'
@@ -15,6 +16,7 @@ import { upsertActions } from './upsert'
 export const ACTIONS: readonly Action[] = [
   ...findOrCreateActions,
   ...streamActions,
+  ...crowdActions,
   ...upsertActions,
   ...allOrNothingActions,
   ...nestedActions,
