@@ -43,11 +43,16 @@ export async function findOrCreateRow<Entity extends ObjectLiteral>(
       continue
     }
     if (stored) {
+      tell(asked, stored)
       return { ...(await toResult<Entity>(session, entityText, stored, late?.entity)), attempts: attempts.count }
     }
     if (found || row || !late) await attempts.again()
     else row = await late.complete()
   }
+}
+
+function tell({ told }: AskedRow, stored: StoredRow): void {
+  told?.(stored)
 }
 
 /** A row that was created becomes the object that BeforeInsert has seen, and AfterInsert sees the same. */

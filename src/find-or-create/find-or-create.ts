@@ -75,7 +75,8 @@ export async function findOrCreate<
     if (!result) {
       try {
         const ready = onTable(entityText, await ensureReady(entityText.declaration, session.query))
-        result = await findOrCreateRow<Entity>(session, ready, asked, deleted && { deleted, position: 0 })
+        const heard = answer ? { ...asked, told: (stored: StoredRow) => line.tell(answer, stored) } : asked
+        result = await findOrCreateRow<Entity>(session, ready, heard, deleted && { deleted, position: 0 })
       } finally {
         line.leave(answer, result && !result.created)
       }

@@ -4,7 +4,7 @@ import type { StoredRow } from '../sql/statements'
 import { registry } from '../typeorm/registry'
 import type { EntityText } from '../rows/entity-text'
 import type { RowValues } from '../rows/row-values'
-import { lookUpTogether, ownError } from './shared-look-up'
+import { copyOf, lookUpTogether, ownError } from './shared-look-up'
 
 /** So many calls go their ordinary way at once; only then do further ones wait. */
 const MOST_ALONE = 8
@@ -37,13 +37,15 @@ export interface Arrival {
 export interface Answer {
   /** The row that holds the text; null where none does; undefined where it shall go its ordinary way. */
   readonly stored: StoredRow | null | undefined
-  /** Those with the same text, which wait for its end. */
-  readonly followers?: readonly Waiting[] | undefined
+  /** Those with the same text, which wait for its row. */
+  readonly followers?: Waiting[] | undefined
 }
 
 interface Waiting extends Arrival {
   /** It has waited for another call of its text already, and does so only once. */
   readonly followed: boolean
+  /** Its row holds what another call must not get a copy of: it is looked up for this call alone. */
+  readonly apart: boolean
   readonly resolve: (answer: Answer) => void
   readonly reject: (error: unknown) => void
 }
@@ -51,7 +53,8 @@ interface Waiting extends Arrival {
 /**
  * Calls that look up texts of one table at the same time. The first few go their ordinary way, each with a statement of
  * its own. Those who come while these are busy wait in a line, and as soon as no look-up for the line is under way, all
- * who wait by then share one: it reads, so it holds no lock, and waits for nobody's row.
+ * who wait by then share one: it reads, so it holds no lock, and waits for nobody's row. Of those who would insert the
+ * same text, only the first does, and the others get what it got.
  *
  * A call is answered only by what was sent after it began, so nobody joins what is under way already.
  */
@@ -59,7 +62,10 @@ export class Line {
   private alone = 0
   /** Shared look-ups under way that have not become slow. */
   private sharing = 0
+  private gathering = false
   private waiting: Waiting[] = []
+  /** The last who waited were enough to share: those who come next may be as many, and wait to see it. */
+  private crowded = false
   /** Of late calls, the share that a look-up answered, or would have. */
   private found = 1
 
@@ -70,12 +76,17 @@ export class Line {
 
   /** @returns undefined where the call goes its ordinary way at once; it says by `leave` when it has */
   enter(arrival: Arrival): Promise<Answer> | undefined {
-    const free = this.alone < MOST_ALONE && this.sharing === 0 && this.waiting.length === 0
+    const free = !this.crowded && this.alone < MOST_ALONE && this.sharing === 0 && this.waiting.length === 0
     if (free || this.found < LEAST_FOUND || !canShare(arrival.row)) {
       this.alone += 1
       return undefined
     }
     return this.wait(arrival)
+  }
+
+  /** A call that goes its ordinary way has its row: those who wait for it have it too. */
+  tell({ followers = [] }: Answer, stored: StoredRow): void {
+    for (const one of followers.splice(0)) this.give(one, copyOf(stored))
   }
 
   /**
@@ -87,14 +98,15 @@ export class Line {
   leave(answer: Answer | undefined, found?: boolean): void {
     this.alone -= 1
     if (found !== undefined) this.weigh(found)
-    if (answer?.followers) this.waiting.unshift(...answer.followers.map((one) => ({ ...one, followed: true })))
+    // Those who were told nothing: it has failed, which is its own affair.
+    for (const one of answer?.followers?.splice(0) ?? []) this.waiting.push({ ...one, followed: true })
     this.serve()
   }
 
   /** Its error is made where the call waits, whose lines it so has in its stack. */
   private async wait(arrival: Arrival): Promise<Answer> {
     const told = new Promise<Answer>((resolve, reject) => {
-      this.waiting.push({ ...arrival, followed: false, resolve, reject })
+      this.waiting.push({ ...arrival, followed: false, apart: false, resolve, reject })
     })
     this.serve()
     try {
@@ -105,28 +117,42 @@ export class Line {
   }
 
   private serve(): void {
-    if (this.waiting.length > 0 && this.sharing === 0) void this.share()
+    const most = this.waiting.length >= MOST_ALONE ? 1 : 0
+    if (this.waiting.length > 0 && this.sharing <= most && !this.gathering) void this.gather()
   }
 
-  private async share(): Promise<void> {
-    let isSlow = false
-    const ends = (): void => {
-      if (isSlow) return
-      isSlow = true
-      this.sharing -= 1
-      this.serve()
-    }
-    this.sharing += 1
+  /** Waits for all who are about to come: not for any time, only for what is ready to run. */
+  private async gather(): Promise<void> {
+    this.gathering = true
     await new Promise<void>((resolve) => {
       nextTick(resolve)
     })
-    const slow = setTimeout(ends, SLOW_MILLISECONDS)
+    this.gathering = false
     const group = this.take()
+    const texts = byText(group)
+    this.crowded = group.length >= LEAST_SHARING && this.alone + group.length > MOST_ALONE
+    if (!this.crowded || texts.reduce((sum, same) => sum + waysOf(same), 0) < LEAST_SHARING) {
+      for (const same of texts) this.letGoAll(same)
+      return
+    }
+    const parts = this.sharing === 0 && texts.length >= 2 * MOST_ALONE ? 2 : 1
+    const size = Math.ceil(texts.length / parts)
+    for (let part = 0; part < parts; part += 1) void this.share(texts.slice(part * size, (part + 1) * size))
+  }
+
+  private async share(texts: readonly Same[]): Promise<void> {
+    this.sharing += 1
+    let hasEnded = false
+    const ends = (): void => {
+      if (!hasEnded) this.sharing -= 1
+      hasEnded = true
+      this.serve()
+    }
+    const slow = setTimeout(ends, SLOW_MILLISECONDS)
     try {
-      if (group.length < LEAST_SHARING) for (const one of group) this.letGo(one)
-      else this.answer(group, await lookUpTogether(this.entityText, this.mode, group))
+      await this.lookUp(texts)
     } catch (error) {
-      this.fail(group, error)
+      this.fail(texts.flat(), error)
     } finally {
       clearTimeout(slow)
       ends()
@@ -143,20 +169,39 @@ export class Line {
     return this.waiting.splice(0, end === -1 ? MOST_SHARING : end)
   }
 
-  /** @param found by the places in the group; undefined where that must be found out alone */
-  private answer(group: readonly Waiting[], found: readonly (StoredRow | null | undefined)[]): void {
-    const firsts = new Map<string, Waiting[]>()
-    for (const [index, one] of group.entries()) {
+  private async lookUp(texts: readonly Same[]): Promise<void> {
+    const firsts = texts.flatMap(([first]) => first ?? [])
+    const found = await lookUpTogether(this.entityText, this.mode, firsts)
+    for (const [index, same] of texts.entries()) {
       const stored = found[index]
-      const same = firsts.get(one.row.identity)
-      const answers = isAnswer(stored, one)
-      this.weigh(answers || same !== undefined)
-      if (answers) one.resolve({ stored })
-      else if (stored !== null || one.missing !== 'insert' || one.followed) this.letGo(one)
-      else if (same) same.push(one)
-      else firsts.set(one.row.identity, [one])
+      if (stored) same.forEach((one, nth) => this.give(one, nth === 0 ? stored : copyOf(stored)))
+      else if (stored === null) this.answerMissing(same)
+      else for (const one of same) this.letGo(one)
     }
-    for (const [first, ...followers] of firsts.values()) if (first) this.letGo(first, followers)
+  }
+
+  /** @param stored undefined where there is none that this call can have */
+  private give(one: Waiting, stored: StoredRow | undefined): void {
+    this.weigh(true)
+    if (!stored) this.waiting.push({ ...one, apart: true })
+    else if (one.takes?.(stored) === false) this.letGo(one)
+    else one.resolve({ stored })
+  }
+
+  private answerMissing(same: Same): void {
+    for (const one of same) {
+      if (one.missing !== 'nothing') continue
+      this.weigh(true)
+      one.resolve({ stored: null })
+    }
+    this.letGoAll(same.filter(({ missing }) => missing !== 'nothing'))
+  }
+
+  /** Those of one text go their ordinary way; but of those who would only insert, the first, and the others follow. */
+  private letGoAll(same: Same): void {
+    const [first, ...followers] = same.filter(mayFollow)
+    if (first) this.letGo(first, followers)
+    for (const one of same) if (!mayFollow(one)) this.letGo(one)
   }
 
   /**
@@ -172,7 +217,7 @@ export class Line {
   }
 
   /** It goes its ordinary way. */
-  private letGo(one: Waiting, followers?: readonly Waiting[]): void {
+  private letGo(one: Waiting, followers?: Waiting[]): void {
     this.alone += 1
     one.resolve({ stored: undefined, followers })
   }
@@ -182,8 +227,24 @@ export class Line {
   }
 }
 
-const isAnswer = (stored: StoredRow | null | undefined, { missing, takes }: Arrival): boolean =>
-  stored ? takes?.(stored) !== false : stored === null && missing === 'nothing'
+/** Those who wait for one text. */
+type Same = readonly Waiting[]
+
+const mayFollow = ({ missing, followed, apart }: Waiting): boolean => missing === 'insert' && !followed && !apart
+
+/** How many statements they send if they go their ordinary way. */
+const waysOf = (same: Same): number => same.filter((one) => !mayFollow(one)).length + (same.some(mayFollow) ? 1 : 0)
+
+function byText(group: readonly Waiting[]): readonly Same[] {
+  const texts = new Map<unknown, Waiting[]>()
+  for (const one of group) {
+    const key = one.apart ? one : one.row.identity
+    const same = texts.get(key)
+    if (same) same.push(one)
+    else texts.set(key, [one])
+  }
+  return [...texts.values()]
+}
 
 /** Its key is short, and of nothing but texts and numbers: the driver sends an object in ways of its own. */
 const canShare = (row: RowValues): boolean =>
@@ -195,10 +256,10 @@ const lengthOf = ({ key }: RowValues): number =>
 const lines = new WeakMap<EntityText, Partial<Record<ReplicationMode, Line>>>()
 
 /** What a call has to do with a line. */
-export type CallLine = Pick<Line, 'enter' | 'leave'>
+export type CallLine = Pick<Line, 'enter' | 'tell' | 'leave'>
 
 /** Of a call that meets no others. */
-const NO_LINE: CallLine = { enter: () => undefined, leave: () => {} }
+const NO_LINE: CallLine = { enter: () => undefined, tell: () => {}, leave: () => {} }
 
 /**
  * Where calls of this manager meet others of the same text; nowhere, if it has a connection of its own, in a transaction

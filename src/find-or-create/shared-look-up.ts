@@ -14,8 +14,7 @@ interface LookUp {
 }
 
 /**
- * Looks up the texts of several calls in one statement. Equal texts are looked up for each call by itself: two entities
- * must not share the objects that their columns hold.
+ * Looks up the texts of several calls in one statement.
  *
  * @returns for each call the row, or null; undefined where several rows hold the text
  */
@@ -49,6 +48,21 @@ function statementOf(ready: ReadyText): Statement<BatchRow> {
   const statement = findTogetherStatement(shape)
   statements.set(ready, statement)
   return statement
+}
+
+/**
+ * A row for one more call: two entities must not share the objects that their columns hold.
+ *
+ * @returns undefined where it holds an object other than a Date, of which nobody knows how to copy it
+ */
+export function copyOf(stored: StoredRow): StoredRow | undefined {
+  const columns: unknown[] = []
+  for (const value of stored.columns) {
+    if (typeof value !== 'object' || value === null) columns.push(value)
+    else if (Object.getPrototypeOf(value) === Date.prototype) columns.push(new Date(value as Date))
+    else return undefined
+  }
+  return { ...stored, created: false, columns }
 }
 
 /**

@@ -1,4 +1,5 @@
 import type { ObjectLiteral } from 'typeorm'
+import type { StoredRow } from '../sql/statements'
 import type { EntityText } from './entity-text'
 import { beforeInsert, listensToInsert } from './events'
 import { requireCreated, withPromised } from './nested-values'
@@ -13,6 +14,8 @@ export interface AskedRow {
   readonly objects: readonly [values: ObjectLiteral, ...more: readonly ObjectLiteral[]]
   /** Gives the rest, where the row is missing. */
   readonly create: (() => unknown) | undefined
+  /** Hears of the row as soon as it stands. */
+  readonly told?: (stored: StoredRow) => void
 }
 
 /**
