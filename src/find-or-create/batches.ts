@@ -14,8 +14,10 @@ const BATCH_CHARACTERS = 16 * 2 ** 20
 
 /** A row of the call that no earlier input has, and every input that asks for it. */
 export interface DistinctRow extends AskedRow {
-  /** Indexes of the inputs; the first gives the other columns. */
-  readonly inputs: number[]
+  /** Index of the first input, which gives the other columns. */
+  readonly input: number
+  /** Indexes of further inputs, where there are any: of thousands, each list would count. */
+  repeats: number[] | undefined
 }
 
 /** A row as a batch sends it. */
@@ -118,15 +120,16 @@ export function parameterOptions({ dataSource }: Pick<ReadyText, 'dataSource'>):
 
 function tryItem(
   options: ParameterOptions,
-  { inputs, row, objects, create }: DistinctRow,
+  distinct: DistinctRow,
   refuse: (row: DistinctRow, error: unknown) => void,
 ): BatchItem | undefined {
+  const { input, repeats, row, values, more, create } = distinct
   const { all } = row
   try {
     const texts = areTexts(all) ? all : all.map((value) => parameterText(value, options))
-    return { inputs, row, objects, create, texts }
+    return { input, repeats, row, values, more, create, texts }
   } catch (error) {
-    refuse({ inputs, row, objects, create }, error)
+    refuse(distinct, error)
     return undefined
   }
 }

@@ -46,7 +46,7 @@ async function look<Entity>(call: ManyCall<Entity>, items: readonly BatchItem[])
 async function createValues<Entity>(call: ManyCall<Entity>, missing: readonly DistinctRow[]): Promise<DistinctRow[]> {
   const complete: DistinctRow[] = []
   await call.session.letGo()
-  for (const row of missing.toSorted((left, right) => firstInput(left) - firstInput(right))) {
+  for (const row of missing.toSorted((left, right) => left.input - right.input)) {
     try {
       complete.push({ ...row, ...(await withCreated(call.entityText, row)) })
     } catch (error) {
@@ -56,5 +56,3 @@ async function createValues<Entity>(call: ManyCall<Entity>, missing: readonly Di
   }
   return complete
 }
-
-const firstInput = ({ inputs: [first = 0] }: DistinctRow): number => first

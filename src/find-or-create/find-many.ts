@@ -8,6 +8,9 @@ import type { Session } from '../connection/session'
 
 const NO_DEFAULTS: ReadonlyMap<string, string> = new Map()
 
+/** No input is answered by position, and nothing is created. */
+const UNASKED = { input: 0, repeats: undefined, values: {}, more: [], create: undefined }
+
 /**
  * The rows that hold texts, by the identities of what asked for them; in batches.
  *
@@ -19,7 +22,7 @@ export async function findRows(
   rows: readonly RowValues[],
 ): Promise<ReadonlyMap<string, StoredRow>> {
   const asked = new Map(rows.map((row) => [row.identity, { ...row, others: [], all: row.key }]))
-  const distinct = [...asked.values()].map((row) => ({ inputs: [], row, objects: [{}] as const, create: undefined }))
+  const distinct = [...asked.values()].map((row) => ({ ...UNASKED, row }))
   const rules: BatchRules = { entityText, defaults: NO_DEFAULTS }
   const found = new Map<string, StoredRow>()
   const batches = inBatches(rules, distinct, (_, error) => {

@@ -66,24 +66,25 @@ export class PreparedMany<Entity extends ObjectLiteral> {
       const known = this.rows.get(asked.row.identity)
       if (!known && this.isAhead(asked.row.identity, index)) return
       if (known) {
-        known.inputs.push(index)
+        known.repeats ??= []
+        known.repeats.push(index)
         if (this.rules.updates)
           this.rows.set(asked.row.identity, withUpdate(this.entityText, this.rules.updates, known, asked))
       } else {
-        const { row, objects, create: rest } = asked
-        this.rows.set(row.identity, { inputs: [index], row, objects, create: rest })
+        const { row, more, create: rest } = asked
+        this.rows.set(row.identity, { input: index, repeats: undefined, row, values, more, create: rest })
         for (const value of row.all) if (typeof value === 'string') this.length += value.length
       }
     } catch (error) {
       // A transformer of the user's own may throw anything for one row.
-      writeResult(this, { inputs: [index] }, { error: toRowError(error) })
+      writeResult(this, { input: index, repeats: undefined }, { error: toRowError(error) })
     }
   }
 
   /** Leaves an input to the call that has asked for its row already. */
   private isAhead(identity: string, index: number): boolean {
     for (const by of this.rules.ahead ?? []) {
-      const [of] = by.rows.get(identity)?.inputs ?? []
+      const of = by.rows.get(identity)?.input
       if (of === undefined) continue
       this.shared.push({ index, by, of })
       return true
@@ -105,13 +106,14 @@ export class PreparedMany<Entity extends ObjectLiteral> {
   answerShared(): void {
     for (const { index, by, of } of this.shared.splice(0)) {
       const result = by.results[of]
-      if (result) writeResult(this, { inputs: [index] }, 'entity' in result ? { ...result, created: false } : result)
+      const again = result && 'entity' in result ? { ...result, created: false } : result
+      if (again) writeResult(this, { input: index, repeats: undefined }, again)
     }
   }
 
   /** An input that could not even be read. */
   refuse(error: unknown): void {
-    writeResult(this, { inputs: [this.results.length] }, { error: toRowError(error) })
+    writeResult(this, { input: this.results.length, repeats: undefined }, { error: toRowError(error) })
   }
 
   async run(manager: EntityManager): Promise<FindOrCreateManyResult<Entity>[]> {
@@ -144,8 +146,8 @@ export class PreparedMany<Entity extends ObjectLiteral> {
   /** Equal texts share an entity. */
   private given(): FindOrCreateResult<Entity>[] {
     const given: FindOrCreateResult<Entity>[] = []
-    for (const { inputs } of this.rows.values()) {
-      const result = this.results[inputs[0] ?? 0]
+    for (const { input } of this.rows.values()) {
+      const result = this.results[input]
       if (result && 'entity' in result) given.push(result)
     }
     return given
@@ -157,14 +159,14 @@ function withUpdate(
   entityText: EntityText,
   updates: Updates,
   first: DistinctRow,
-  { row, objects }: AskedRow,
+  { row, values, more }: AskedRow,
 ): DistinctRow {
   const update = updateOf(updates, row)
-  const changes = objects.map((values) => pickColumns(entityText, values, update))
+  const changes = [values, ...more].map((one) => pickColumns(entityText, one, update))
   return {
     ...first,
     row: withUpdateOf(first.row, entityText, row, update),
-    objects: [...first.objects, ...changes],
+    more: [...first.more, ...changes],
   }
 }
 

@@ -167,7 +167,7 @@ async function runSingly<Entity extends ObjectLiteral>(
 ): Promise<void> {
   const session = call.session.withSavepoints()
   for (const item of items) {
-    const onDeleted = { deleted: call.deleted, position: item.inputs[0] ?? 0 }
+    const onDeleted = { deleted: call.deleted, position: item.input }
     const thrown: unknown[] = []
     const asked = item.create ? { ...item, create: noting(thrown, item.create) } : item
     try {
@@ -210,13 +210,14 @@ export const isRowsDoing = (error: unknown): boolean =>
 /** Only the first input of a text can have created its row. */
 export function writeResult<Entity>(
   { results, watch }: Pick<ManyCall<Entity>, 'results' | 'watch'>,
-  { inputs }: Pick<DistinctRow, 'inputs'>,
+  { input, repeats }: Pick<DistinctRow, 'input' | 'repeats'>,
   result: FindOrCreateManyResult<Entity>,
 ): void {
-  watch.count(result, inputs.length)
-  inputs.forEach((index, nth) => {
-    results[index] = 'entity' in result && nth > 0 ? { ...result, created: false } : result
-  })
+  results[input] = result
+  watch.count(result, 1 + (repeats?.length ?? 0))
+  if (!repeats) return
+  const again = 'entity' in result ? { ...result, created: false } : result
+  for (const index of repeats) results[index] = again
 }
 
 /** The loop of a batch's attempts. */

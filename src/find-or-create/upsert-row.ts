@@ -107,7 +107,7 @@ class ListenedUpsert {
     const { session, entityText, asked, updates } = this
     const columns = new Set(updateOf(updates, asked.row))
     if (!listensToUpdate(entityText)) return withOnly(asked.row, columns)
-    const entity = entityOf(entityText, asked.objects)
+    const entity = entityOf(entityText, asked)
     const given = await withPromised(entityText.metadata, entity)
     const before = entityText.others.map((column) => column.getEntityValue(given) as unknown)
     this.announced.updated = entity

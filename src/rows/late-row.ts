@@ -10,13 +10,18 @@ import type { Session } from '../connection/session'
 export interface AskedRow {
   /** What is known of it before it is looked for. */
   readonly row: RowValues
-  /** The objects that `row` was made of. */
-  readonly objects: readonly [values: ObjectLiteral, ...more: readonly ObjectLiteral[]]
+  /** The object that `row` was made of. */
+  readonly values: ObjectLiteral
+  /** What was merged into it. */
+  readonly more: readonly ObjectLiteral[]
   /** Gives the rest, where the row is missing. */
   readonly create: (() => unknown) | undefined
   /** Hears of the row as soon as it stands. */
   readonly told?: (stored: StoredRow) => void
 }
+
+/** One for all rows: of thousands, each list would count. */
+const NO_MORE: readonly ObjectLiteral[] = []
 
 /**
  * @throws TextRejectedError, DeclarationError for what is wrong with the values
@@ -27,9 +32,9 @@ export function askedRow(
   create?: ObjectLiteral | (() => unknown),
 ): AskedRow {
   const row = newRowValues(entityText, values)
-  if (create === undefined) return { row, objects: [values], create: undefined }
-  if (typeof create === 'function') return { row, objects: [values], create: create as () => unknown }
-  return { row: withCreateValues(row, entityText, values, create), objects: [values, create], create: undefined }
+  if (create === undefined) return { row, values, more: NO_MORE, create: undefined }
+  if (typeof create === 'function') return { row, values, more: NO_MORE, create: create as () => unknown }
+  return { row: withCreateValues(row, entityText, values, create), values, more: [create], create: undefined }
 }
 
 /** Calls `create`, where there is one. */
@@ -37,13 +42,16 @@ export async function withCreated(entityText: EntityText, asked: AskedRow): Prom
   if (!asked.create) return asked
   const created: unknown = await asked.create()
   requireCreated(entityText.metadata.name, created)
-  const [values] = asked.objects
+  const { values } = asked
   const row = withCreateValues(asked.row, entityText, values, created)
-  return { row, objects: [values, created], create: undefined }
+  return { row, values, more: [created], create: undefined }
 }
 
 /** What listeners get before the row is written. */
-export function entityOf({ metadata, dataSource }: EntityText, [values, ...more]: AskedRow['objects']): ObjectLiteral {
+export function entityOf(
+  { metadata, dataSource }: EntityText,
+  { values, more }: Pick<AskedRow, 'values' | 'more'>,
+): ObjectLiteral {
   const entity: ObjectLiteral = dataSource.manager.create(metadata.target, values)
   return more.length === 0 ? entity : dataSource.manager.merge(metadata.target, entity, ...more)
 }
@@ -68,14 +76,14 @@ export class LateRow {
 
   async complete(): Promise<RowValues> {
     if (this.asked.create) await this.session.letGo()
-    const { row, objects } = await withCreated(this.entityText, this.asked)
-    return await this.announce(row, objects)
+    return await this.announce(await withCreated(this.entityText, this.asked))
   }
 
   /** Listeners may fill in columns; another text would make it another operation, so text and scope stay as given. */
-  private async announce(row: RowValues, objects: AskedRow['objects']): Promise<RowValues> {
+  private async announce(asked: AskedRow): Promise<RowValues> {
+    const { row } = asked
     if (!listensToInsert(this.entityText)) return row
-    const entity = entityOf(this.entityText, objects)
+    const entity = entityOf(this.entityText, asked)
     this.entity = entity
     await beforeInsert(this.session, this.entityText.metadata, entity)
     return withOthersOf(row, this.entityText, await withPromised(this.entityText.metadata, entity))

@@ -177,6 +177,7 @@ describe('the second connection', () => {
     const query = source.query('SELECT 1 AS answer')
     await second.query('COMMIT')
     expect(await query).toEqual([{ answer: 1 }])
+    expect(await storedTexts()).toEqual(new Set(batch(2)))
     expect(call.isSettled()).toBe(false)
     await first.query('COMMIT')
     expect(createdOf(await call.work).filter((created) => !created)).toHaveLength(2)
@@ -185,13 +186,14 @@ describe('the second connection', () => {
   test('the first is given back while the last batch waits on the second', async () => {
     const source = await pooled(2)
     const { texts, batch } = textsOf(2)
-    const other = await inserting(batch(2)[0])
+    const [first, second] = [await inserting(batch(1)[0]), await inserting(batch(2)[0])]
     const { onProgress, until } = progress()
     const call = all(texts, { onProgress }, source)
-    await untilBlocked(observer)
+    await untilBlocked(observer, 2)
+    await first.query('COMMIT')
     await until(1_000)
     expect(await findOrCreate(source.manager, Page, { url: 'meanwhile' })).toMatchObject({ created: true })
-    await other.query('COMMIT')
+    await second.query('COMMIT')
     await call
   })
 
