@@ -10,6 +10,7 @@ import type { Send, Session } from './session'
 
 /** A connection of the operation's own, from the pool, outside a transaction. */
 export class PoolSession implements Session {
+  readonly shared = false
   readonly inTransaction = false
   private runner: QueryRunner
 

@@ -8,6 +8,8 @@ export type Send = (sql: string, values: readonly unknown[]) => Promise<readonly
 export interface Session {
   readonly dataSource: DataSource
   readonly queryRunner: QueryRunner
+  /** The connection is the caller's. */
+  readonly shared: boolean
   /** The connection is the caller's and a transaction is open on it. */
   readonly inTransaction: boolean
 

@@ -23,6 +23,8 @@ interface SharedOptions {
 
 /** The caller's connection, who may use and release it meanwhile. */
 export class SharedSession implements Session {
+  readonly shared = true
+
   private constructor(
     readonly queryRunner: QueryRunner,
     readonly dataSource: DataSource,

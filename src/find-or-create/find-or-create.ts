@@ -74,7 +74,7 @@ export async function findOrCreate<
     let result = resultOf<Entity>(session, entityText, answer)
     if (!result) {
       try {
-        const ready = onTable(entityText, await ensureReady(entityText.declaration, session.query))
+        const ready = onTable(entityText, await ensureReady(entityText.declaration, session))
         const heard = answer ? { ...asked, told: (stored: StoredRow) => line.tell(answer, stored) } : asked
         result = await findOrCreateRow<Entity>(session, ready, heard, deleted && { deleted, position: 0 })
       } finally {
@@ -166,7 +166,7 @@ async function foundRow(
   const answer = await line.enter(arrival)
   if (answer?.stored !== undefined) return answer.stored
   try {
-    const ready = onTable(entityText, await ensureReady(entityText.declaration, session.query))
+    const ready = onTable(entityText, await ensureReady(entityText.declaration, session))
     return await find(session, ready, arrival.row)
   } finally {
     line.leave(answer, true)

@@ -203,7 +203,7 @@ async function askedTexts(session: Session, manager: EntityManager, rows: readon
   )
   const asked: NewText[] = []
   for (const { entityText, ...text } of found) {
-    const ready = await ensureReady(entityText.declaration, session.query)
+    const ready = await ensureReady(entityText.declaration, session)
     asked.push({ ...text, entityText: onTable(entityText, ready) })
   }
   return asked

@@ -64,7 +64,7 @@ async function lookUpGroup(
   nodes: Group,
   { onDeleted }: LookUpOptions,
 ): Promise<ObjectLiteral[]> {
-  const ready = onTable(entityText, await ensureReady(entityText.declaration, session.query))
+  const ready = onTable(entityText, await ensureReady(entityText.declaration, session))
   const asked = nodes.map((node) => ({ node, row: rowValues(entityText, node.values) }))
   const found = await findRows(
     session,

@@ -121,7 +121,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     const session = await openSession(manager)
     try {
       const { declaration } = this.entityText
-      const entityText = onTable(this.entityText, await ensureReady(declaration, session.query))
+      const entityText = onTable(this.entityText, await ensureReady(declaration, session))
       const { create, updates, deleted = 'return', onLost = noOne } = this.rules
       const { results, watch } = this
       const base = { session, entityText, defaults: NO_DEFAULTS, updates, deleted, results, watch, onLost }

@@ -28,7 +28,7 @@ export async function lookUpTogether(
   const session = await openSession(first.manager, mode)
   const found: (StoredRow | null | undefined)[] = lookUps.map(() => null)
   try {
-    const ready = onTable(entityText, await ensureReady(entityText.declaration, session.query))
+    const ready = onTable(entityText, await ensureReady(entityText.declaration, session))
     const keys = first.row.key.map((_, index) => lookUps.map(({ row }) => parameterText(row.key[index])))
     for (const stored of await session.rows(statementOf(ready), keys)) {
       found[stored.index] = found[stored.index] === null ? stored : undefined

@@ -195,7 +195,7 @@ async function askedTexts(session: Session, manager: EntityManager, rows: readon
   })
   const asked: AskedText[] = []
   for (const { entityText, ...text } of found) {
-    const ready = await ensureReady(entityText.declaration, session.query)
+    const ready = await ensureReady(entityText.declaration, session)
     asked.push({ ...text, entityText: onTable(entityText, ready) })
   }
   return asked

@@ -84,7 +84,7 @@ async function upsertOne<Entity extends ObjectLiteral>(
 ): Promise<FindOrCreateResult<Entity>> {
   const session = await openSession(manager)
   try {
-    const ready = onTable(entityText, await ensureReady(entityText.declaration, session.query))
+    const ready = onTable(entityText, await ensureReady(entityText.declaration, session))
     const result = await (updateOf(updates, asked.row).length > 0
       ? upsertRow<Entity>(session, ready, asked, updates)
       : findOrCreateRow<Entity>(session, ready, asked))

@@ -2,6 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { DataSource, ObjectLiteral } from 'typeorm'
 import type { PreparedMany } from '../find-or-create/prepared-many'
 import { listensToInsert } from '../rows/events'
+import { openSession } from '../connection/open-session'
 import { hasSpare } from '../connection/spare-connection'
 import type { FindOrCreateProgress, WatchOptions } from '../rows/call-options'
 import { registry } from '../typeorm/registry'
@@ -70,9 +71,12 @@ export class Flow<Item, Entity extends ObjectLiteral> {
    */
   async open(): Promise<void> {
     const { dataSource, rules } = this.parts
-    const query = async (sql: string, parameters?: unknown[]): Promise<readonly unknown[]> =>
-      await dataSource.query(sql, parameters)
-    await ensureReady(rules.entityText.declaration, query)
+    const session = await openSession(dataSource.manager)
+    try {
+      await ensureReady(rules.entityText.declaration, session)
+    } finally {
+      await session.close()
+    }
   }
 
   /**

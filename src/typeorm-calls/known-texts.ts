@@ -134,7 +134,7 @@ export class KnownTexts {
     candidates: readonly Candidate[],
   ): Promise<ReadonlyMap<ObjectLiteral, ObjectLiteral>> {
     this.declarations.add(entityText.declaration)
-    const ready = onTable(entityText, await ensureReady(entityText.declaration, session.query))
+    const ready = onTable(entityText, await ensureReady(entityText.declaration, session))
     const asked = candidates.map(({ object, values }) => ({ object, row: rowValues(entityText, values) }))
     const rows = asked.map(({ row }) => row)
     const found = await findRows(session, ready, rows)

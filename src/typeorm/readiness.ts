@@ -9,26 +9,86 @@ import { requireServer } from './supported'
 /** Stands for the one table of a declaration where a DataSource has no others of the name. */
 const ONLY = 'only'
 
+/** A waiting caller asks by itself when another's answer takes longer than this: that may never come. */
+const PATIENCE_MILLISECONDS = 1_000
+
+/** Who asks, and on which connection. */
+export interface Asking {
+  readonly query: Query
+  /** The connection is the caller's, who holds it and perhaps locks meanwhile. */
+  readonly shared: boolean
+  /** Gives up a connection that is not the caller's. */
+  letGo(): Promise<void>
+}
+
+/** By declaration: what is being asked outside transactions. It settles, and never rejects. */
+const asked = new WeakMap<Declaration, Promise<unknown>>()
+
 /**
  * Sees once per DataSource that index, check and guard of a declaration stand; an operation without them would store
  * duplicates or find nothing. A failure is not remembered, so that a migration mends it without a restart.
  *
- * Only what has ended is shared: a caller that holds a connection must not wait for another that still waits for one.
+ * Of those who call at once, the first asks, and only those wait for it who hold neither a connection nor a lock: what
+ * the first needs may be what another holds.
  *
- * @param query runs on the connection of the operation
  * @returns the same object for the same table
  * @throws SchemaDriftError, UnsupportedDatabaseError
  */
-export async function ensureReady(declaration: Declaration, query: Query): Promise<ReadyTable> {
-  const ready = registry.ready.get(declaration) ?? new Map<string, ReadyTable>()
-  registry.ready.set(declaration, ready)
-  const relation = tableName(declaration.table)
-  const key = isOneOfMany(declaration) ? await tableOid(query, relation) : ONLY
-  const known = key === undefined ? undefined : ready.get(key)
+export function ensureReady(declaration: Declaration, asking: Asking): ReadyTable | Promise<ReadyTable> {
+  if (isOneOfMany(declaration)) return ofTenant(declaration, asking.query)
+  return (
+    readyTables(declaration).get(ONLY) ??
+    (asking.shared ? askFor(declaration, ONLY, asking.query) : askOnce(declaration, asking))
+  )
+}
+
+function readyTables(declaration: Declaration): Map<string, ReadyTable> {
+  const known = registry.ready.get(declaration)
   if (known) return known
+  const ready = new Map<string, ReadyTable>()
+  registry.ready.set(declaration, ready)
+  return ready
+}
+
+async function ofTenant(declaration: Declaration, query: Query): Promise<ReadyTable> {
+  const key = await tableOid(query, tableName(declaration.table))
+  // One that is not there is refused.
+  if (key === undefined) return await inspect(declaration.table, query)
+  return readyTables(declaration).get(key) ?? (await askFor(declaration, key, query))
+}
+
+async function askFor(declaration: Declaration, key: string, query: Query): Promise<ReadyTable> {
   const inspected = await inspect(declaration.table, query)
-  if (key !== undefined) ready.set(key, inspected)
+  readyTables(declaration).set(key, inspected)
   return inspected
+}
+
+async function askOnce(declaration: Declaration, asking: Asking): Promise<ReadyTable> {
+  const before = asked.get(declaration)
+  if (before) {
+    await asking.letGo()
+    await settled(before)
+    const known = readyTables(declaration).get(ONLY)
+    if (known) return known
+  }
+  const answer = askFor(declaration, ONLY, asking.query)
+  const end = answer.then(nothing, nothing)
+  asked.set(declaration, end)
+  try {
+    return await answer
+  } finally {
+    if (asked.get(declaration) === end) asked.delete(declaration)
+  }
+}
+
+const nothing = (): void => {}
+
+/** Waits, and not for ever. */
+async function settled(work: Promise<unknown>): Promise<void> {
+  let timer: NodeJS.Timeout | undefined
+  const patience = new Promise<void>((resolve) => (timer = setTimeout(resolve, PATIENCE_MILLISECONDS)))
+  await Promise.race([work, patience])
+  clearTimeout(timer)
 }
 
 /** A cached answer could be that for another tenant's table. */

@@ -3,6 +3,8 @@ import { DataSource, Entity, type EntityManager, PrimaryGeneratedColumn } from '
 import { beforeAll, describe, expect, test } from 'vitest'
 import { findOrCreate, SchemaDriftError, UniqueText, withUniqueText } from '../../src'
 import { useDatabase } from '../support/database'
+import { rejection } from '../support/ledger'
+import { type Proxy, startProxy } from '../support/proxy'
 
 const db = useDatabase()
 
@@ -18,7 +20,10 @@ beforeAll(async () => {
   await db.dataSource([Page])
 })
 
-test('first use asks the catalog once', async () => {
+const CATALOG = 'server_encoding'
+
+/** A DataSource that has asked nothing yet, and what it sends. */
+async function fresh(extra: object = {}): Promise<{ readonly dataSource: DataSource; readonly asked: string[] }> {
   const asked: string[] = []
   const dataSource = await db.dataSource([Page], {
     synchronize: false,
@@ -31,11 +36,67 @@ test('first use asks the catalog once', async () => {
       logMigration: () => {},
       log: () => {},
     },
+    ...extra,
   })
   asked.length = 0
+  return { dataSource, asked }
+}
+
+test('first use asks the catalog once', async () => {
+  const { dataSource, asked } = await fresh()
   await findOrCreate(dataSource.manager, Page, { url: 'once' })
-  expect(asked.filter((sql) => sql.includes('server_encoding'))).toHaveLength(1)
+  expect(asked.filter((sql) => sql.includes(CATALOG))).toHaveLength(1)
   expect(asked).toHaveLength(2)
+})
+
+describe('of calls that come at once', () => {
+  const call = async (dataSource: DataSource): Promise<unknown> =>
+    await findOrCreate(dataSource.manager, Page, { url: 'at once' })
+
+  test.each([1, 32])('with %i connections, one asks the catalog', async (poolSize) => {
+    const { dataSource, asked } = await fresh({ poolSize })
+    await Promise.all(Array.from({ length: 32 }, async () => await call(dataSource)))
+    expect(asked.filter((sql) => sql.includes(CATALOG))).toHaveLength(1)
+  })
+
+  test('each hears of a table that is not ready, and is right again when it is', async () => {
+    const { dataSource } = await fresh()
+    await client.query('alter table page disable trigger "unique_text_page.url_place_insert"')
+    const errors = await Promise.all(Array.from({ length: 4 }, async () => await rejection(call(dataSource))))
+    for (const error of errors) expect(error).toBeInstanceOf(SchemaDriftError)
+    expect(new Set(errors).size).toBe(4)
+    await client.query('alter table page enable trigger "unique_text_page.url_place_insert"')
+    expect(await call(dataSource)).toMatchObject({ entity: { url: 'at once' } })
+  })
+
+  describe('one whose connection', () => {
+    let proxy: Proxy
+    beforeAll(async () => {
+      proxy = await startProxy(db.url)
+      return async () => await proxy.close()
+    })
+
+    test('is cut fails alone', async () => {
+      const { dataSource } = await fresh({ url: proxy.url })
+      const cut = proxy.once([CATALOG], 'answer lost')
+      const first = rejection(call(dataSource))
+      const others = [call(dataSource), call(dataSource)]
+      await cut
+      expect(await first).toMatchObject({ message: expect.stringContaining('terminated') })
+      expect(await Promise.all(others)).toHaveLength(2)
+    })
+
+    test('gives no answer does not keep the others for ever', async () => {
+      const { dataSource } = await fresh({ url: proxy.url })
+      const held = proxy.once([CATALOG], 'answer held')
+      const first = call(dataSource)
+      const other = call(dataSource)
+      await held
+      expect(await other).toMatchObject({ entity: { url: 'at once' } })
+      proxy.release()
+      expect(await first).toMatchObject({ entity: { url: 'at once' } })
+    })
+  })
 })
 
 test('a plain call that waits for a connection does not hold up transactions which have the whole pool', async () => {
