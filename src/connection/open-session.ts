@@ -9,8 +9,8 @@ import { SharedSession } from './shared-session'
  *
  * @param mode of a connection from the pool; `slave` is TypeORM's word for a replica
  */
-export async function openSession(manager: EntityManager, mode: ReplicationMode = 'master'): Promise<Session> {
+export function openSession(manager: EntityManager, mode: ReplicationMode = 'master'): Session | Promise<Session> {
   const dataSource = dataSourceOf(manager)
   const given = manager.queryRunner
-  return given ? await SharedSession.open(given, dataSource) : new PoolSession(dataSource, mode)
+  return given ? SharedSession.open(given, dataSource) : new PoolSession(dataSource, mode)
 }

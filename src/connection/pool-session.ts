@@ -112,7 +112,8 @@ export class PoolSession implements Session {
     values: readonly unknown[],
   ): Promise<readonly WireRow[]> {
     const sent = { dataSource: this.dataSource, queryRunner: this.runner, sql: statement.sql, values }
-    const started = await tellStart(sent)
+    await tellStart(sent)
+    const started = performance.now()
     let rows: readonly WireRow[]
     try {
       rows = await sendPrepared(client, { ...preparable(this.dataSource, statement, values), ...ALONE })

@@ -9,11 +9,13 @@ export interface SentQuery {
   readonly values: readonly unknown[]
 }
 
-/** What TypeORM does before a query: the log, and BeforeQuery. Returns when the query starts, by `performance.now()`. */
-export async function tellStart(sent: SentQuery): Promise<number> {
+/**
+ * What TypeORM does before a query: the log, and BeforeQuery. These functions return nothing where nobody listens, for a
+ * promise to wait for would cost every statement.
+ */
+export function tellStart(sent: SentQuery): Promise<void> | undefined {
   log(sent)
-  await announce(sent)
-  return performance.now()
+  return announce(sent)
 }
 
 export function log({ dataSource, queryRunner, sql, values }: SentQuery): void {
@@ -21,20 +23,29 @@ export function log({ dataSource, queryRunner, sql, values }: SentQuery): void {
 }
 
 /** BeforeQuery. */
-export async function announce({ dataSource, queryRunner, sql, values }: SentQuery): Promise<void> {
-  if (isHeard(dataSource)) await queryRunner.broadcaster.broadcast('BeforeQuery', sql, values as unknown[])
+export function announce({ dataSource, queryRunner, sql, values }: SentQuery): Promise<void> | undefined {
+  if (!isHeard(dataSource)) return undefined
+  return queryRunner.broadcaster.broadcast('BeforeQuery', sql, values as unknown[])
 }
 
 /** What TypeORM does after a query: AfterQuery, and the log of slow queries. */
-export async function tellSuccess(sent: SentQuery, took: number, rows: readonly unknown[]): Promise<void> {
-  const { dataSource, queryRunner, sql, values } = sent
-  const parameters = values as unknown[]
+export function tellSuccess(sent: SentQuery, took: number, rows: readonly unknown[]): Promise<void> | undefined {
   const milliseconds = Math.round(took)
-  if (isHeard(dataSource)) {
-    await queryRunner.broadcaster.broadcast('AfterQuery', sql, parameters, true, milliseconds, rows, undefined)
-  }
+  if (isHeard(sent.dataSource)) return tellHeard(sent, milliseconds, rows)
+  logSlow(sent, milliseconds)
+  return undefined
+}
+
+async function tellHeard(sent: SentQuery, milliseconds: number, rows: readonly unknown[]): Promise<void> {
+  const { queryRunner, sql, values } = sent
+  const parameters = values as unknown[]
+  await queryRunner.broadcaster.broadcast('AfterQuery', sql, parameters, true, milliseconds, rows, undefined)
+  logSlow(sent, milliseconds)
+}
+
+function logSlow({ dataSource, queryRunner, sql, values }: SentQuery, milliseconds: number): void {
   const limit = dataSource.options.maxQueryExecutionTime
-  if (limit && milliseconds > limit) dataSource.logger.logQuerySlow(milliseconds, sql, parameters, queryRunner)
+  if (limit && milliseconds > limit) dataSource.logger.logQuerySlow(milliseconds, sql, values as unknown[], queryRunner)
 }
 
 /** What TypeORM does after a query that failed. */

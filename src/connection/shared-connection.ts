@@ -5,7 +5,7 @@ import { insideTransaction } from '../sql/statements'
 import { registry } from '../typeorm/registry'
 import { isPgClient, type PgClient } from './pg-client'
 
-const watched = new WeakMap<QueryRunner, object>()
+const watched = new WeakMap<QueryRunner, PgClient>()
 const losses = new WeakMap<object, { error?: Error }>()
 
 /** TypeORM releases a query runner whose connection is lost, and forgets why; the caller should hear it (25P03, 57P01). */
@@ -16,6 +16,9 @@ export function watchForLoss(queryRunner: QueryRunner, client: PgClient): void {
   losses.set(client, loss)
   client.once('error', (error) => (loss.error = error))
 }
+
+/** The client of a query runner, once it was watched. */
+export const watchedClient = (queryRunner: QueryRunner): PgClient | undefined => watched.get(queryRunner)
 
 export function lossOf(queryRunner: QueryRunner): Error | undefined {
   const client = watched.get(queryRunner)

@@ -8,7 +8,14 @@ import { tellFailure, tellStart, tellSuccess } from './query-events'
 import { driverErrorOf, isOurs, preparable, wireRows } from './send-by-pg'
 import { type Sending, sendPrepared } from './send-prepared'
 import type { Send, Session } from './session'
-import { isInRawTransaction, lossOf, requireTransaction, rollbacksOn, watchForLoss } from './shared-connection'
+import {
+  isInRawTransaction,
+  lossOf,
+  requireTransaction,
+  rollbacksOn,
+  watchedClient,
+  watchForLoss,
+} from './shared-connection'
 import { inWholeTurn, takeTurn, untilOwnEnded } from './turns'
 
 /** How a session treats the caller's connection. */
@@ -31,11 +38,12 @@ export class SharedSession implements Session {
     private readonly options: SharedOptions,
   ) {}
 
-  static async open(queryRunner: QueryRunner, dataSource: DataSource): Promise<SharedSession> {
+  static open(queryRunner: QueryRunner, dataSource: DataSource): SharedSession | Promise<SharedSession> {
     const rollbacks = rollbacksOn(queryRunner)
-    await untilOwnEnded(queryRunner)
-    const inTransaction = queryRunner.isTransactionActive || (await isInRawTransaction(queryRunner))
-    return new SharedSession(queryRunner, dataSource, { inTransaction, savepoints: false, rollbacks })
+    const make = (inTransaction: boolean): SharedSession =>
+      new SharedSession(queryRunner, dataSource, { inTransaction, savepoints: false, rollbacks })
+    if (queryRunner.isTransactionActive && !untilOwnEnded(queryRunner)) return make(true)
+    return isInTransaction(queryRunner).then(make)
   }
 
   get inTransaction(): boolean {
@@ -106,7 +114,8 @@ export class SharedSession implements Session {
 
   private async send<Row>(statement: Statement<Row>, values: readonly unknown[], savepoint: boolean): Promise<Row[]> {
     const behindSavepoint = savepoint && this.inTransaction
-    const client = await this.connect()
+    this.requireOwn()
+    const client = watchedClient(this.queryRunner) ?? (await this.connect())
     const rows = isPgClient(client)
       ? await this.sendByPg(client, statement, values, behindSavepoint)
       : await this.sendByTypeOrm(statement, values, behindSavepoint)
@@ -121,7 +130,9 @@ export class SharedSession implements Session {
     behindSavepoint: boolean,
   ): Promise<readonly WireRow[]> {
     const sent = { dataSource: this.dataSource, queryRunner: this.queryRunner, sql: statement.sql, values }
-    const started = await tellStart(sent)
+    const told = tellStart(sent)
+    if (told) await told
+    const started = performance.now()
     const sending: Sending = {
       ...preparable(this.dataSource, statement, values),
       behindSavepoint,
@@ -133,18 +144,20 @@ export class SharedSession implements Session {
     let rows: readonly WireRow[]
     try {
       // Ended before anyone hears of it: a subscriber may send a statement of its own, which waits for its turn.
-      const endTurn = await takeTurn(this.queryRunner)
+      const turn = takeTurn(this.queryRunner)
       try {
+        if (turn.before) await turn.before
         rows = await sendPrepared(client, sending)
       } finally {
-        endTurn()
+        turn.end()
       }
     } catch (error) {
       if (!(error instanceof Error)) throw error
       await tellFailure(sent, error.cause instanceof Error ? error.cause : error)
       throw await this.failure(statement.sql, error)
     }
-    await tellSuccess(sent, performance.now() - started, rows)
+    const heard = tellSuccess(sent, performance.now() - started, rows)
+    if (heard) await heard
     return rows
   }
 
@@ -190,5 +203,15 @@ export class SharedSession implements Session {
     const { inTransaction, rollbacks } = this.options
     if (this.queryRunner.isReleased) throw lossOf(this.queryRunner) ?? new QueryRunnerAlreadyReleasedError()
     if (inTransaction) requireTransaction(this.queryRunner, rollbacks)
+  }
+}
+
+/** The caller's own: one of ours on the same connection may begin whenever this waits. */
+async function isInTransaction(queryRunner: QueryRunner): Promise<boolean> {
+  for (;;) {
+    for (let ended = untilOwnEnded(queryRunner); ended; ended = untilOwnEnded(queryRunner)) await ended
+    if (queryRunner.isTransactionActive) return true
+    const inRaw = await isInRawTransaction(queryRunner)
+    if (!inRaw || !untilOwnEnded(queryRunner)) return inRaw
   }
 }

@@ -3,8 +3,15 @@ import type { QueryRunner } from 'typeorm'
 import { type Hold, holdOthers, type Query } from './hold'
 import { isPgClient } from './pg-client'
 
-/** By query runner, or by what stands for it inside a turn that is a whole call's. */
+/** By query runner, or by what stands for it inside a turn that is a whole call's: the end of the last in the line. */
 const turns = new WeakMap<object, Promise<void>>()
+
+/** A place in the line. */
+export interface Turn {
+  /** Ends when it is ours; undefined where it is at once. */
+  readonly before: Promise<void> | undefined
+  readonly end: () => void
+}
 
 /** A turn of several statements. */
 interface WholeTurn {
@@ -25,17 +32,21 @@ function isInside(turn: WholeTurn, queryRunner: QueryRunner): boolean {
 }
 
 /**
- * Waits until the calls that came before on this query runner have had their turn; what it returns ends ours. Calls in
- * parallel in one transaction share one connection: without turns, the statement of one could fall between another's
- * failed statement and its rollback to the savepoint.
+ * Stands in line behind the calls that came before on this query runner. Calls in parallel in one transaction share one
+ * connection: without turns, the statement of one could fall between another's failed statement and its rollback to the
+ * savepoint.
  */
-export async function takeTurn(queryRunner: QueryRunner): Promise<() => void> {
+export function takeTurn(queryRunner: QueryRunner): Turn {
   const key = wholeAround(queryRunner) ?? queryRunner
   const before = turns.get(key)
-  let end = (): void => {}
-  turns.set(key, new Promise((resolve) => (end = resolve)))
-  await before
-  return end
+  let tell = (): void => {}
+  const over = new Promise<void>((resolve) => (tell = resolve))
+  turns.set(key, over)
+  const end = (): void => {
+    if (turns.get(key) === over) turns.delete(key)
+    tell()
+  }
+  return { before, end }
 }
 
 /** What a turn of several statements needs. */
@@ -58,7 +69,8 @@ export async function inWholeTurn<T>(
   { connect, ownTransaction: isOwn }: WholeOptions,
   run: () => Promise<T>,
 ): Promise<T> {
-  const endTurn = await takeTurn(queryRunner)
+  const place = takeTurn(queryRunner)
+  await place.before
   let end = (): void => {}
   const ended = new Promise<void>((resolve) => (end = resolve))
   const turn: WholeTurn = { outer: wholeAround(queryRunner), ended }
@@ -74,15 +86,16 @@ export async function inWholeTurn<T>(
     if (isOwn) ownTransactions.delete(queryRunner)
     hold?.end()
     end()
-    endTurn()
+    place.end()
   }
 }
 
-/** Waits for the end of a transaction that another call of ours has begun: it must not be taken for the caller's. */
-export async function untilOwnEnded(queryRunner: QueryRunner): Promise<void> {
-  for (;;) {
-    const own = ownTransactions.get(queryRunner)
-    if (!own || isInside(own, queryRunner)) return
-    await own.ended
-  }
+/**
+ * The end of a transaction that another call of ours has begun: it must not be taken for the caller's.
+ *
+ * @returns undefined where there is none
+ */
+export function untilOwnEnded(queryRunner: QueryRunner): Promise<void> | undefined {
+  const own = ownTransactions.get(queryRunner)
+  return own && !isInside(own, queryRunner) ? own.ended : undefined
 }
