@@ -12,6 +12,8 @@ export interface Settings {
   readonly bulkRows: number
   readonly lines: readonly string[]
   readonly memoryLines: number
+  /** Where what happens is counted and not timed. */
+  readonly calls: number
 }
 
 /** What a phase is given. */

@@ -35,6 +35,7 @@ export async function readOptions(): Promise<Options> {
       rounds: { type: 'string' },
       'turn-milliseconds': { type: 'string' },
       'bulk-rows': { type: 'string' },
+      calls: { type: 'string' },
       'memory-lines': { type: 'string' },
       urls: { type: 'string', default: EXAMPLES },
       json: { type: 'string' },
@@ -54,8 +55,9 @@ export async function readOptions(): Promise<Options> {
     from: values.from,
     settings: {
       rounds: either(values.rounds, 7, 21),
-      turnMilliseconds: either(values['turn-milliseconds'], 20, 50),
+      turnMilliseconds: either(values['turn-milliseconds'], 20, 40),
       bulkRows: either(values['bulk-rows'], 4_000, 20_000),
+      calls: either(values.calls, 200, 1_000),
       memoryLines: either(values['memory-lines'], 100_000, 1_000_000),
       lines: await readLines(values.urls),
     },

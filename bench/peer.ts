@@ -31,8 +31,8 @@ export interface Peer {
   /** Stores what the lines of a file say: different spellings of a URL are one, and what is no URL is left out. */
   readonly importLines?: (lines: readonly string[]) => Promise<void>
   /** Puts rows into the table, however. Their texts are new and different. */
-  fill(texts: readonly string[]): Promise<void>
-  close(): Promise<void>
+  readonly fill: (texts: readonly string[]) => Promise<void>
+  readonly close: () => Promise<void>
 }
 
 /** What a peer connects to. */

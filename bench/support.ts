@@ -13,6 +13,7 @@ export const { findOneByText, findOrCreate, findOrCreateMany, UniqueText, withUn
   dist,
 ) as typeof import('../src')
 export const { url } = load(path.join(dist, 'text')) as typeof import('../src/text')
+export const { findOrCreateStream } = load(path.join(dist, 'stream')) as typeof import('../src/stream')
 export const { parseUrl, Url } = load(path.join(dist, 'url')) as typeof import('../src/url')
 export type { UniqueTextDataSourceOptions, UniqueTextPropertyOptions } from '../src'
 

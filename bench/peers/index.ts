@@ -1,5 +1,5 @@
 import type { PeerFactory } from '../peer'
-import { ours, oursNormalized, oursUrl } from './ours'
+import { ours, oursNormalized, oursStream, oursUrl } from './ours'
 import { rawCopy } from './raw-copy'
 import { rawExclude, rawMd5Index } from './raw-one-column'
 import { rawBatchesAtOnce, rawOneStatement } from './raw-one-statement'
@@ -17,6 +17,7 @@ export const PEERS: readonly PeerFactory[] = [
   ours,
   oursNormalized,
   oursUrl,
+  oursStream,
   typeormFindSave,
   typeormUpsert,
   typeormOrIgnore,

@@ -6,6 +6,7 @@ import {
   findOneByText,
   findOrCreate,
   findOrCreateMany,
+  findOrCreateStream,
   UniqueText,
   type UniqueTextDataSourceOptions,
   type UniqueTextPropertyOptions,
@@ -105,6 +106,31 @@ export const oursNormalized: PeerFactory = {
   },
 }
 
+/** A stream of all texts, of which nothing is known beforehand. */
+export const oursStream: PeerFactory = {
+  name: 'ours, stream',
+  open: async (place) => {
+    const target = pageClass('ours_stream')
+    const dataSource = await connect(place, [target])
+    const { name, table, fill, close } = pagePeer(oursStream.name, 'ours_stream', dataSource, target)
+    return {
+      name,
+      table,
+      fill,
+      close,
+      findOrCreateMany: async (texts) => {
+        const answers: Answer[] = []
+        const rows = texts.map((text) => ({ url: text }))
+        for await (const result of findOrCreateStream(dataSource, target, rows)) {
+          if ('error' in result) throw result.error
+          answers.push(answerOf(result))
+        }
+        return answers
+      },
+    }
+  },
+}
+
 /** The entity `Url`. */
 export const oursUrl: PeerFactory = {
   name: 'ours, Url',
@@ -123,6 +149,13 @@ export const oursUrl: PeerFactory = {
       collision: [`https://example.com${first}`, `https://example.com${second}`],
       findOrCreate: async (text) => await one(text, dataSource.manager),
       inTransaction: async (text) => await dataSource.transaction(async (manager) => await one(text, manager)),
+      findOrCreateMany: async (texts) => {
+        const results = await Url.parseMany(texts, { manager: dataSource.manager })
+        return results.map((result) => {
+          if (result === null || 'error' in result) throw new Error('Url.parseMany refused a URL.')
+          return { id: result.entity.id, text: result.entity.toString(), created: result.created }
+        })
+      },
       importLines: async (lines) => await importAll(dataSource, 'Url', lines),
       fill: async (texts) => await importAll(dataSource, 'Url', texts),
       close: async () => {

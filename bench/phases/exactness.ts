@@ -9,7 +9,8 @@ type Asking = Peer & Required<Pick<Peer, 'findOrCreate'>>
 
 const LONG_CHARACTERS = 4_000
 const CALLERS = 32
-const RACES = 30
+
+const racesOf = ({ settings }: Bench): number => Math.ceil(settings.calls / CALLERS)
 
 /** What each makes of the texts that are hard. */
 export const exactness: Phase = {
@@ -31,7 +32,7 @@ export const exactness: Phase = {
         columns: [
           'two texts of one MD5',
           'text of 4,000 characters',
-          `errors in ${RACES} races of ${CALLERS}`,
+          `errors in ${racesOf(bench)} races of ${CALLERS}`,
           'wrong flags',
           'second ids or wrong rows',
         ],
@@ -85,7 +86,7 @@ async function verdict(
 
 async function race(bench: Bench, peer: Asking): Promise<readonly (number | string)[]> {
   const checker = new Checker(peer)
-  for (let each = 0; each < RACES; each += 1) {
+  for (let each = 0; each < racesOf(bench); each += 1) {
     const texts = Array<string>(CALLERS).fill(bench.fresh())
     const outcomes: readonly Outcome[] = await callers(CALLERS, texts, peer.findOrCreate)
     checker.check(

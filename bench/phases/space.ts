@@ -4,7 +4,6 @@ import type { Peer } from '../peer'
 import type { Facts, Phase } from '../phase'
 import { parseUrl, url } from '../support'
 
-const CALLS = 1_000
 const HERD_CALLERS = 32
 
 type Asking = Peer & Required<Pick<Peer, 'findOrCreate'>>
@@ -14,6 +13,7 @@ export const space: Phase = {
   name: 'space',
   run: async (bench) => {
     const { admin } = bench.server
+    const { calls } = bench.settings
     const texts = realUrls(bench)
     const length = texts.reduce((sum, text) => sum + text.length, 0) / texts.length
     const rows: Facts['rows'][number][] = []
@@ -22,7 +22,7 @@ export const space: Phase = {
       rows.push({ name: peer.name, values: [...(await bytes(admin, peer, texts)), ...(await burned(bench, peer))] })
     }
     const title = `bytes a row of ${texts.length} real URLs of ${length.toFixed(0)} characters; ids burned`
-    const columns = ['table', 'indexes', `${CALLS} hits`, `${CALLS} misses`, `${HERD_CALLERS} callers, one new text`]
+    const columns = ['table', 'indexes', `${calls} hits`, `${calls} misses`, `${HERD_CALLERS} callers, one new text`]
     return [{ kind: 'facts', phase: 'space', title, columns, rows }]
   },
 }
@@ -49,13 +49,14 @@ async function bytes(admin: Pool, peer: Asking, texts: readonly string[]): Promi
 /** Beyond one for each row. */
 async function burned(bench: Bench, peer: Asking): Promise<readonly number[]> {
   const { admin } = bench.server
+  const { calls } = bench.settings
   const count = async (texts: readonly string[], callerCount: number, rows: number): Promise<number> => {
     const before = await lastId(admin, peer.table)
     await callers(callerCount, texts, peer.findOrCreate)
     return (await lastId(admin, peer.table)) - before - rows
   }
-  const texts = Array.from({ length: CALLS }, bench.fresh)
-  const misses = await count(texts, 1, CALLS)
+  const texts = Array.from({ length: calls }, bench.fresh)
+  const misses = await count(texts, 1, calls)
   const hits = await count(texts, 1, 0)
   const herd = await count(Array<string>(HERD_CALLERS).fill(bench.fresh()), HERD_CALLERS, 1)
   return [hits, misses, herd]
