@@ -1,5 +1,5 @@
 import type { PeerFactory } from '../peer'
-import { ours, oursNormalized, oursStream, oursUrl } from './ours'
+import { ours, oursAlone, oursNormalized, oursStream, oursUrl } from './ours'
 import { rawCopy } from './raw-copy'
 import { rawExclude, rawMd5Index } from './raw-one-column'
 import { rawBatchesAtOnce, rawOneStatement } from './raw-one-statement'
@@ -15,6 +15,7 @@ export const PEERS: readonly PeerFactory[] = [
   rawBatchesAtOnce,
   rawCopy,
   ours,
+  oursAlone,
   oursNormalized,
   oursUrl,
   oursStream,

@@ -92,6 +92,15 @@ export const ours: PeerFactory = {
   },
 }
 
+/** The same without sharing look-ups among callers. */
+export const oursAlone: PeerFactory = {
+  name: 'ours, coalesce: false',
+  open: async (place) => {
+    const target = pageClass('ours_alone')
+    return pagePeer(oursAlone.name, 'ours_alone', await connect(place, [target], { coalesce: false }), target)
+  },
+}
+
 /** The same with `normalize: url()`. */
 export const oursNormalized: PeerFactory = {
   name: 'ours, url()',
