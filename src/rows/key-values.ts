@@ -25,14 +25,25 @@ export interface KeyValues {
  */
 export function keyValues(entityText: EntityText, entity: ObjectLiteral): KeyValues {
   const { scope, table } = entityText.declaration
+  const alone = textAlone(entityText, entity)
+  if (alone !== undefined) {
+    const hash = table.digest.js(composedText(table, [alone]))
+    return { key: [alone, hash], hash, identity: alone }
+  }
   const scopes = scope.map((column) => scopeValue(entityText, column, entity))
   const texts = textsOf(entityText, entity)
   const hash = table.digest.js(composedText(table, texts))
-  const [only] = texts
-  const isAlone = scopes.length === 0 && texts.length === 1 && typeof only === 'string'
   // By the texts that are sent, for a scope may be a BigInt. Scopes that are stored alike can still differ here.
-  const identity = isAlone ? only : identityOf([...scopes.map((value) => parameterText(value)), ...texts])
+  const identity = identityOf([...scopes.map((value) => parameterText(value)), ...texts])
   return { key: [...scopes, ...texts, hash], hash, identity }
+}
+
+/** The text that tells the row by itself, as it nearly always does: then no lists are made, which thousands of rows feel. */
+function textAlone(entityText: EntityText, entity: ObjectLiteral): string | undefined {
+  const { scope, text } = entityText.declaration
+  const [part] = text
+  if (!part || text.length > 1 || scope.length > 0) return undefined
+  return textValue(entityText, part, entity) ?? undefined
 }
 
 /** Texts have no U+0000, and a NULL is not the empty text. */

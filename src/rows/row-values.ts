@@ -92,23 +92,28 @@ export function withOthers({ key, hash, identity }: KeyValues, others: ReadonlyM
 /** Values by the database names of their columns; of several objects, no two bring a column with different values. */
 function otherValues(entityText: EntityText, ...objects: readonly ObjectLiteral[]): ReadonlyMap<string, unknown> {
   const { discriminatorColumn, discriminatorValue } = entityText.metadata
-  const values = new Map<string, unknown>()
+  let values: Map<string, unknown> | undefined
   for (const column of entityText.others) {
-    const value = valueOf(entityText, column, objects)
-    if (value !== undefined) values.set(column.databaseName, value)
-    else if (column.isVersion) values.set(column.databaseName, 1)
+    const given = valueOf(entityText, column, objects)
+    const value = given === undefined && column.isVersion ? 1 : given
+    if (value !== undefined) (values ??= new Map<string, unknown>()).set(column.databaseName, value)
   }
-  if (discriminatorColumn && !values.has(discriminatorColumn.databaseName)) {
-    values.set(discriminatorColumn.databaseName, discriminatorValue)
+  // Most rows of thousands bring nothing but their text.
+  if (!discriminatorColumn && entityText.otherTexts.length === 0) return values ?? NO_VALUES
+  const known = values ?? new Map<string, unknown>()
+  if (discriminatorColumn && !known.has(discriminatorColumn.databaseName)) {
+    known.set(discriminatorColumn.databaseName, discriminatorValue)
   }
   for (const { text, table } of entityText.otherTexts) {
-    const texts = text.map(({ column }) => textToBeStored(column, values))
+    const texts = text.map(({ column }) => textToBeStored(column, known))
     if (texts.every(isKnown) && texts.some((one) => one !== null)) {
-      values.set(table.hash, table.digest.js(composedText(table, texts)))
+      known.set(table.hash, table.digest.js(composedText(table, texts)))
     }
   }
-  return values
+  return known
 }
+
+const NO_VALUES: ReadonlyMap<string, unknown> = new Map()
 
 /** @throws DeclarationError if two objects bring different values */
 function valueOf(entityText: EntityText, column: ColumnMetadata, objects: readonly ObjectLiteral[]): unknown {
