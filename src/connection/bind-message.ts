@@ -1,19 +1,34 @@
+import { parameterText } from '../sql/parameter-text'
+
 /** Values as `pg` would send them; undefined where one is an object, of which `pg` has to say what it is. */
 export function plainTexts(values: readonly unknown[]): (string | null)[] | undefined {
   const texts: (string | null)[] = []
   for (const value of values) {
     if (typeof value === 'string') texts.push(value)
     else if (value === null || value === undefined) texts.push(null)
+    else if (Array.isArray(value) && !value.some(isObject)) texts.push(parameterText(value))
     else if (typeof value === 'object') return undefined
     else texts.push((value as { toString(): string }).toString())
   }
   return texts
 }
 
+const isObject = (value: unknown): boolean => typeof value === 'object' && value !== null
+
 /** Of the unnamed portal. */
 const DESCRIBE = 'D\0\0\0\x06P\0'
-/** Execute without a limit of rows, and Sync. */
-const EXECUTE_AND_SYNC = 'E\0\0\0\x09\0\0\0\0\0S\0\0\0\x04'
+/** Without a limit of rows. */
+const EXECUTE = 'E\0\0\0\x09\0\0\0\0\0'
+/** After it the server answers, whatever has failed. */
+export const SYNC = 'S\0\0\0\x04'
+
+/**
+ * The messages that run a command once, as one character for each byte.
+ *
+ * @param sql ASCII, shorter than 240 characters
+ */
+export const commandMessages = (sql: string): string =>
+  `P\0\0\0${String.fromCodePoint(4 + 1 + sql.length + 1 + 2)}\0${sql}\0\0\0B\0\0\0\x0c\0\0\0\0\0\0\0\0${EXECUTE}`
 
 /**
  * The messages that run a prepared statement, in one piece: a write for each would cost more than all else that the
@@ -22,11 +37,17 @@ const EXECUTE_AND_SYNC = 'E\0\0\0\x09\0\0\0\0\0S\0\0\0\x04'
  * @param name of the statement, ASCII
  * @param values as text; null for NULL
  * @param describe asks for the types of the columns as well
+ * @param after what follows, one character for each byte
  */
-export function runMessages(name: string, values: readonly (string | null)[], describe: boolean): Buffer {
+export function runMessages(
+  name: string,
+  values: readonly (string | null)[],
+  describe: boolean,
+  after: string = SYNC,
+): Buffer {
   let length = 4 + 1 + name.length + 1 + 2 + 2 + 2
   for (const value of values) length += 4 + (value === null ? 0 : Buffer.byteLength(value))
-  const tail = describe ? DESCRIBE + EXECUTE_AND_SYNC : EXECUTE_AND_SYNC
+  const tail = (describe ? DESCRIBE + EXECUTE : EXECUTE) + after
   const buffer = Buffer.allocUnsafe(1 + length + tail.length)
   buffer[0] = 0x42
   buffer.writeInt32BE(length, 1)

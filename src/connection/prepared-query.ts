@@ -10,6 +10,12 @@ export interface NamedQuery {
   readonly values: readonly (string | null)[]
 }
 
+/** Messages in front of a query, and those that end it, as one character for each byte. */
+export interface Around {
+  readonly before: Buffer
+  readonly after: string
+}
+
 /** As `pg` calls it, which gives one of its own where there is a `query_timeout`. */
 type Callback = (error: unknown, rows?: readonly WireRow[]) => void
 
@@ -38,21 +44,19 @@ export class PreparedQuery {
     this.values = values
   }
 
-  /** @returns what cannot be sent; it would keep the connection busy for ever if it were thrown */
-  submit(connection: PgConnection): Error | undefined {
+  /**
+   * @param around what goes with it, in one flush
+   * @returns what cannot be sent; it would keep the connection busy for ever if it were thrown
+   */
+  submit(connection: PgConnection, around?: Around): Error | undefined {
     const { stream, parsedStatements } = connection
-    const known = parsedStatements[this.name] !== undefined
     try {
-      const messages = runMessages(this.name, this.values, this.prepared.types === undefined)
-      if (!known) stream.cork?.()
-      if (!known) connection.parse({ name: this.name, text: this.text })
-      // One that is closed tells `pg` itself.
-      if (stream.writable) stream.write(messages)
+      const messages = runMessages(this.name, this.values, this.prepared.types === undefined, around?.after)
+      if (parsedStatements[this.name] !== undefined && !around) write(stream, messages)
+      else this.submitParts(connection, messages, around?.before)
       return undefined
     } catch (error) {
       return error instanceof Error ? error : new Error(String(error))
-    } finally {
-      if (!known) stream.uncork?.()
     }
   }
 
@@ -81,12 +85,29 @@ export class PreparedQuery {
     this.callback(this.failure ? this.failure.error : error)
   }
 
+  private submitParts(connection: PgConnection, messages: Buffer, before: Buffer | undefined): void {
+    const { stream, parsedStatements } = connection
+    stream.cork?.()
+    try {
+      if (before) write(stream, before)
+      if (parsedStatements[this.name] === undefined) connection.parse({ name: this.name, text: this.text })
+      write(stream, messages)
+    } finally {
+      stream.uncork?.()
+    }
+  }
+
   /** The parsers are asked for at each call, as `pg` does: the user may set others. */
   private parsed(fields: (string | null)[]): WireRow {
     const { client } = this
     const parsers = (this.parsers ??= (this.prepared.types ?? []).map((type) => client.getTypeParser(type, 'text')))
     return fields.map((field, index) => (field === null ? null : parsers[index]?.(field)))
   }
+}
+
+/** One that is closed tells `pg` itself. */
+export function write(stream: PgConnection['stream'], messages: Buffer): void {
+  if (stream.writable) stream.write(messages)
 }
 
 /** @param send takes it in its turn. @default the client */

@@ -1,11 +1,13 @@
 import { TransactionAbortedError } from '../errors'
 import { isInternal, isStale, mayBeStale, SQLSTATE, serverError } from '../sql/sqlstate'
 import type { WireRow } from '../sql/statements'
+import { hasTimeout, sendBehindSavepoint } from './behind-savepoint'
 import { plainTexts } from './bind-message'
-import { type PgClient, type PgConnection, type PgQuery, type PgResult, takesPreparedQueries } from './pg-client'
+import { orRollBack } from './brackets'
+import { sendMessages } from './messages'
+import { type PgClient, type PgQuery, type PgResult, takesPreparedQueries } from './pg-client'
 import { type PreparedName, PreparedNames } from './prepared-names'
 import { sendByName } from './prepared-query'
-import { orRollBack } from './brackets'
 
 /** One statement and how it stands to the caller's transaction. */
 export interface Sending {
@@ -30,30 +32,36 @@ export async function sendPrepared(client: PgClient, sending: Sending): Promise<
   // What cannot be closed must not be kept.
   const taken = sending.name === '' || client.pipeline ? undefined : names.take(sending.name, performance.now())
   if (names.hasGivenUp) await closeNames(client, names.takeGivenUp())
-  if (!taken) return (await run(client, sending)).rows
-  const reused = taken.uses > 1
+  const reused = taken !== undefined && taken.uses > 1
   try {
-    return await runByName(client, sending, taken)
+    return await run(client, sending, taken)
   } catch (error) {
     const known = serverError(error)?.code === SQLSTATE.duplicatePreparedStatement
-    if (!known && !(reused && mayBeStale(error))) throw withStack(error)
-    if (sending.safe) return await sendAgain(names, async () => await run(client, sending), error)
+    if (!taken || (!known && !(reused && mayBeStale(error)))) throw withStack(error)
+    if (sending.safe) return await sendAgain(names, async () => await run(client, sending, undefined), error)
     throw lostBy(names, error)
   }
 }
 
-function run(client: PgClient, { query, requireOwn, behindSavepoint }: Sending, name?: string): Promise<PgResult> {
+function run(client: PgClient, sending: Sending, name: PreparedName | undefined): Promise<readonly WireRow[]> {
+  const { query, requireOwn, behindSavepoint } = sending
+  const values = goesByOwn(client, sending, name) ? plainTexts(query.values ?? []) : undefined
   requireOwn()
-  const one: PgQuery = name === undefined ? query : { ...query, name }
-  return behindSavepoint ? orRollBack(client, (send) => send(one) as Promise<PgResult>) : client.query(one)
+  if (values) {
+    const own = { name: name ?? { ...NAMELESS }, text: query.text, values }
+    return behindSavepoint ? sendBehindSavepoint(client, own) : sendByName(client, own)
+  }
+  const one: PgQuery = name === undefined ? query : { ...query, name: name.name }
+  const answer = behindSavepoint ? orRollBack(client, (send) => send(one) as Promise<PgResult>) : client.query(one)
+  return answer.then(({ rows }) => rows)
 }
 
-function runByName(client: PgClient, sending: Sending, name: PreparedName): Promise<readonly WireRow[]> {
-  const { query, requireOwn, behindSavepoint } = sending
-  const values = behindSavepoint || !takesPreparedQueries(client) ? undefined : plainTexts(query.values ?? [])
-  if (!values) return run(client, sending, name.name).then(({ rows }) => rows)
-  requireOwn()
-  return sendByName(client, { name, text: query.text, values })
+const NAMELESS: PreparedName = { name: '', since: 0, uses: 1, types: undefined }
+
+/** Whether a query object of ours is better than `pg`'s own. */
+function goesByOwn(client: PgClient, { behindSavepoint }: Sending, name: PreparedName | undefined): boolean {
+  if (!takesPreparedQueries(client)) return false
+  return behindSavepoint ? !hasTimeout(client) : name !== undefined
 }
 
 /** The error was made where its answer was read; the caller should see their own line. */
@@ -76,47 +84,30 @@ const LOST =
 /** The same error shows that the name was not to blame. */
 async function sendAgain(
   names: PreparedNames,
-  send: () => Promise<PgResult>,
+  send: () => Promise<readonly WireRow[]>,
   first: unknown,
 ): Promise<readonly WireRow[]> {
   try {
-    const { rows } = await send()
+    const rows = await send()
     names.lose()
     return rows
   } catch (second) {
     if (serverError(second)?.code !== serverError(first)?.code) names.lose()
-    throw second
+    throw withStack(second)
   }
 }
 
 /** By the protocol's own message, which cannot fail: DEALLOCATE of a name that is gone aborts a transaction. */
 async function closeNames(client: PgClient, names: readonly string[]): Promise<void> {
-  await new Promise<void>((resolve) => client.query(new Closing(names, resolve)))
-}
-
-/** What `pg` takes in place of a query, as it takes a cursor. */
-class Closing {
-  constructor(
-    private readonly names: readonly string[],
-    /** `pg` puts its own in front of it where there is a `query_timeout`. */
-    public callback: () => void,
-  ) {}
-
-  submit(connection: PgConnection): void {
-    for (const name of this.names) {
-      connection.close({ type: 'S', name })
-      // What `pg` remembers of it, the SQL.
-      Reflect.deleteProperty(connection.parsedStatements, name)
-    }
-    connection.sync()
-  }
-
-  handleReadyForQuery(): void {
-    this.callback()
-  }
-
-  /** The connection is gone, or too slow: so is the statement that comes next, and says so. */
-  handleError(): void {
-    this.callback()
-  }
+  await sendMessages(
+    (messages) => client.query(messages),
+    (connection) => {
+      for (const name of names) {
+        connection.close({ type: 'S', name })
+        // What `pg` remembers of it, the SQL.
+        Reflect.deleteProperty(connection.parsedStatements, name)
+      }
+      connection.sync()
+    },
+  )
 }
