@@ -62,7 +62,7 @@ export function copyOf(stored: StoredRow): StoredRow | undefined {
     else if (Object.getPrototypeOf(value) === Date.prototype) columns.push(new Date(value as Date))
     else return undefined
   }
-  return { ...stored, created: false, columns }
+  return { ...stored, columns }
 }
 
 /**

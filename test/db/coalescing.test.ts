@@ -264,10 +264,14 @@ describe('nobody waits for another', () => {
     const blocked: Promise<unknown>[] = []
     const { result } = await crowd(Page, async () => {
       for (const url of ['held', 'held']) blocked.push(findOrCreate(manager, Page, { url }))
+      expect(await findOneByText(manager, Page, { url: 'held' })).toBe(null)
       const results = await all(
         findOrCreate(manager, Page, { url: 'stands' }),
         findOrCreate(manager, Page, { url: 'not held' }),
       )
+      // Who only looks does not wait for what is not committed.
+      const looks = await all(...[1, 2, 3].map(() => findOneByText(manager, Page, { url: 'held' })))
+      expect(looks).toEqual([null, null, null])
       const { rows } = await observer.query<{ n: number }>(`select count(*)::int as n from page where url = 'not held'`)
       expect(rows).toEqual([{ n: 1 }])
       const later = await all(
@@ -489,12 +493,14 @@ test('where nearly all texts are new, nobody looks for them first', async () => 
 describe('option coalesce', () => {
   test.each([{ coalesce: false }, { tenantsBySearchPath: true }])('%o: nothing is shared', async (settings) => {
     const own = await db.dataSource([Page, Site], { synchronize: false, poolSize: 16 }, settings)
-    await findOrCreate(own.manager, Page, { url: 'a' })
+    for (const url of ['a', 'b', 'c']) await findOrCreate(own.manager, Page, { url })
     await whileBusy(own, Page, sessions, async () => {
       const queries = await queriesOf(own, async () => {
-        await all(...[1, 2, 3, 4].map(() => findOrCreate(own.manager, Page, { url: 'a' })))
+        await all(...['a', 'b', 'a', 'c'].map((url) => findOrCreate(own.manager, Page, { url })))
       })
-      expect(queries.map(kindOf)).not.toContain('shared look-up')
+      const sent = queries.map(kindOf)
+      expect(sent).not.toContain('shared look-up')
+      expect(sent.filter((kind) => kind === 'find or create')).toHaveLength(4)
     })
   })
 
