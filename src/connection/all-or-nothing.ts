@@ -96,6 +96,6 @@ async function runSteps<Row>(
 }
 
 const sentOf = (
-  { dataSource, queryRunner }: Session,
+  by: Session,
   { statement, values }: { readonly statement: { readonly sql: string }; readonly values: readonly unknown[] },
-): SentQuery => ({ dataSource, queryRunner, sql: statement.sql, values })
+): SentQuery => ({ by, sql: statement.sql, values })

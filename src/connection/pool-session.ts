@@ -1,29 +1,43 @@
-import { type DataSource, QueryFailedError, type QueryRunner, type ReplicationMode } from 'typeorm'
+import {
+  type DataSource,
+  QueryFailedError,
+  type QueryRunner,
+  QueryRunnerAlreadyReleasedError,
+  type ReplicationMode,
+} from 'typeorm'
 import { endsConnection } from '../sql/sqlstate'
 import { ownTransaction, type Statement, type WireRow } from '../sql/statements'
 import { inBrackets } from './brackets'
 import { isPgClient, type PgClient, requireTextFormat } from './pg-client'
-import { tellFailure, tellStart, tellSuccess } from './query-events'
+import { givesClients, PooledClient } from './pooled-client'
+import { isUnheard, type SentQuery, tellFailure, tellStart, tellSuccess } from './query-events'
 import { driverErrorOf, isOurs, preparable, wireRows } from './send-by-pg'
-import { sendPrepared } from './send-prepared'
+import { type Sending, sendPrepared } from './send-prepared'
 import type { Send, Session } from './session'
 
-/** A connection of the operation's own, from the pool, outside a transaction. */
+/**
+ * A connection of the operation's own, from the pool, outside a transaction. It needs no query runner of TypeORM's until
+ * somebody asks for one; what comes after that goes by it.
+ */
 export class PoolSession implements Session {
   readonly shared = false
   readonly inTransaction = false
-  private runner: QueryRunner
+  private runner: QueryRunner | undefined
+  private held: PooledClient | undefined
+  private taking: Promise<PooledClient | undefined> | undefined
+  /** How often the connection was given back. */
+  private ends = 0
 
   /** @param mode of the connection; `slave` is TypeORM's word for a replica */
   constructor(
     readonly dataSource: DataSource,
     private readonly mode: ReplicationMode,
-  ) {
-    this.runner = dataSource.createQueryRunner(mode)
-  }
+  ) {}
 
+  /** Our own connection is given back before it could take another one: the pool may have no more. */
   get queryRunner(): QueryRunner {
-    return this.runner
+    this.giveBack()
+    return (this.runner ??= this.dataSource.createQueryRunner(this.mode))
   }
 
   /** Takes its connection now, and not only for the first statement. */
@@ -32,12 +46,14 @@ export class PoolSession implements Session {
   }
 
   async close(): Promise<void> {
-    await this.runner.release()
+    this.giveBack()
+    const { runner } = this
+    this.runner = undefined
+    if (runner) await runner.release()
   }
 
   async letGo(): Promise<void> {
-    await this.runner.release()
-    this.runner = this.dataSource.createQueryRunner(this.mode)
+    await this.close()
   }
 
   withSavepoints(): Session {
@@ -45,11 +61,11 @@ export class PoolSession implements Session {
   }
 
   rows<Row>(statement: Statement<Row>, values: readonly unknown[]): Promise<Row[]> {
-    return this.send(statement, values)
+    return this.isQuick() ? this.sendQuickly(statement, values) : this.send(statement, values)
   }
 
   rowsOrRollBack<Row>(statement: Statement<Row>, values: readonly unknown[]): Promise<Row[]> {
-    return this.send(statement, values)
+    return this.rows(statement, values)
   }
 
   async together<T>(work: (send: Send) => Promise<T>): Promise<T> {
@@ -57,7 +73,7 @@ export class PoolSession implements Session {
     // Past TypeORM: a subscriber that fails in a transaction that has failed must not keep us from rolling back.
     const send: Send = isPgClient(client)
       ? async (text, values) => (await client.query({ text, values, rowMode: 'array' })).rows
-      : async (sql, values) => wireRows(await this.runner.query(sql, [...values]))
+      : async (sql, values) => wireRows(await this.queryRunner.query(sql, [...values]))
     return await inBrackets(
       async (sql) => await send(sql, []),
       ownTransaction,
@@ -81,7 +97,7 @@ export class PoolSession implements Session {
 
   readonly query = async (sql: string, values?: unknown[]): Promise<readonly unknown[]> => {
     try {
-      return (await this.runner.query(sql, values)) as unknown[]
+      return (await this.queryRunner.query(sql, values)) as unknown[]
     } catch (error) {
       await this.discardIfLost(error)
       throw error
@@ -90,11 +106,27 @@ export class PoolSession implements Session {
 
   async byTypeOrm<T>(run: (queryRunner: QueryRunner) => Promise<T>): Promise<T> {
     try {
-      return await run(this.runner)
+      return await run(this.queryRunner)
     } catch (error) {
       if (error instanceof QueryFailedError) await this.discardIfLost(error.driverError)
       throw error
     }
+  }
+
+  /** The ordinary case: `pg`, and nobody who hears of a statement that succeeds. */
+  private async sendQuickly<Row>(statement: Statement<Row>, values: readonly unknown[]): Promise<Row[]> {
+    const held = this.held ?? (await this.hold())
+    if (!held) return await this.send(statement, values)
+    const started = performance.now()
+    let rows: readonly WireRow[]
+    try {
+      rows = await sendPrepared(held.client, this.sending(statement, values))
+    } catch (error) {
+      throw await this.failed(error, { by: this, sql: statement.sql, values })
+    }
+    const told = tellSuccess({ by: this, sql: statement.sql, values }, performance.now() - started, rows)
+    if (told) await told
+    return rows.map((row) => statement.parse(row, values))
   }
 
   private async send<Row>(statement: Statement<Row>, values: readonly unknown[]): Promise<Row[]> {
@@ -111,34 +143,72 @@ export class PoolSession implements Session {
     statement: Statement<unknown>,
     values: readonly unknown[],
   ): Promise<readonly WireRow[]> {
-    const sent = { dataSource: this.dataSource, queryRunner: this.runner, sql: statement.sql, values }
+    const sent = { by: this, sql: statement.sql, values }
     await tellStart(sent)
     const started = performance.now()
     let rows: readonly WireRow[]
     try {
-      rows = await sendPrepared(client, { ...preparable(this.dataSource, statement, values), ...ALONE })
+      rows = await sendPrepared(client, this.sending(statement, values))
     } catch (error) {
-      if (!(error instanceof Error)) throw error
-      await tellFailure(sent, error.cause instanceof Error ? error.cause : error)
-      throw await this.failure(statement.sql, error)
+      throw await this.failed(error, sent)
     }
     await tellSuccess(sent, performance.now() - started, rows)
     return rows
   }
 
+  /** The connection is given up first: whoever is told may take another one. */
+  private async failed(error: unknown, sent: SentQuery): Promise<unknown> {
+    if (!(error instanceof Error)) return error
+    const failure = await this.failure(sent.sql, error)
+    await tellFailure(sent, error)
+    return failure
+  }
+
   /** By the only way that every driver has. */
   private async sendByTypeOrm({ sql }: Statement<unknown>, values: readonly unknown[]): Promise<readonly WireRow[]> {
     try {
-      return wireRows(await this.runner.query(sql, [...values]))
+      return wireRows(await this.queryRunner.query(sql, [...values]))
     } catch (error) {
       throw error instanceof QueryFailedError ? await this.failure(sql, error) : error
     }
   }
 
+  /** Nobody else uses the connection, and there is no transaction to lose. */
+  private sending(statement: Statement<unknown>, values: readonly unknown[]): Sending {
+    const { name, query } = preparable(this.dataSource, statement, values)
+    return { name, query, behindSavepoint: false, safe: true, requireOwn: nothing }
+  }
+
+  private isQuick(): boolean {
+    return !this.runner && givesClients(this.dataSource) && isUnheard(this.dataSource)
+  }
+
   private async connect(): Promise<unknown> {
-    const client: unknown = await this.runner.connect()
+    const held = this.isQuick() ? (this.held ?? (await this.hold())) : undefined
+    if (held) return held.client
+    const client: unknown = await this.queryRunner.connect()
     if (isPgClient(client)) requireTextFormat(client)
     return client
+  }
+
+  /** Two statements at once share one connection. */
+  private hold(): Promise<PooledClient | undefined> {
+    return (this.taking ??= this.takeNew())
+  }
+
+  private async takeNew(): Promise<PooledClient | undefined> {
+    const { ends } = this
+    const held = await PooledClient.take(this.dataSource, this.mode).finally(() => (this.taking = undefined))
+    if (ends === this.ends) return (this.held = held)
+    // The operation was over before its connection came.
+    held?.release()
+    throw new QueryRunnerAlreadyReleasedError()
+  }
+
+  private giveBack(): void {
+    this.ends += 1
+    this.held?.release()
+    this.held = undefined
   }
 
   /** Hears an error of the driver. */
@@ -154,10 +224,9 @@ export class PoolSession implements Session {
    */
   private async discardIfLost(cause: unknown): Promise<void> {
     if (!endsConnection(cause)) return
-    const client: unknown = await this.runner.connect().catch(() => undefined)
+    const client: unknown = this.held?.client ?? (await this.runner?.connect().catch(() => undefined))
     if (isPgClient(client)) void client.end()
   }
 }
 
-/** Nobody else uses the connection, and there is no transaction to lose. */
-const ALONE = { behindSavepoint: false, safe: true, requireOwn: (): void => {} }
+function nothing(): void {}

@@ -1,10 +1,10 @@
-import type { DataSource, QueryRunner } from 'typeorm'
+import { AbstractLogger, type DataSource, type Logger, type QueryRunner } from 'typeorm'
 import { isOurs } from '../typeorm/subscriber'
 
 /** A statement on its way, as TypeORM's logger and subscribers know it. */
 export interface SentQuery {
-  readonly dataSource: DataSource
-  readonly queryRunner: QueryRunner
+  /** Its query runner is asked for only where somebody hears of the statement: it may have to be made. */
+  readonly by: { readonly dataSource: DataSource; readonly queryRunner: QueryRunner }
   readonly sql: string
   readonly values: readonly unknown[]
 }
@@ -18,44 +18,56 @@ export function tellStart(sent: SentQuery): Promise<void> | undefined {
   return announce(sent)
 }
 
-export function log({ dataSource, queryRunner, sql, values }: SentQuery): void {
-  dataSource.logger.logQuery(sql, values as unknown[], queryRunner)
+export function log({ by, sql, values }: SentQuery): void {
+  const { logger } = by.dataSource
+  if (!isSilent(logger)) logger.logQuery(sql, values as unknown[], by.queryRunner)
 }
 
 /** BeforeQuery. */
-export function announce({ dataSource, queryRunner, sql, values }: SentQuery): Promise<void> | undefined {
-  if (!isHeard(dataSource)) return undefined
-  return queryRunner.broadcaster.broadcast('BeforeQuery', sql, values as unknown[])
+export function announce({ by, sql, values }: SentQuery): Promise<void> | undefined {
+  if (!isHeard(by.dataSource)) return undefined
+  return by.queryRunner.broadcaster.broadcast('BeforeQuery', sql, values as unknown[])
 }
 
 /** What TypeORM does after a query: AfterQuery, and the log of slow queries. */
 export function tellSuccess(sent: SentQuery, took: number, rows: readonly unknown[]): Promise<void> | undefined {
   const milliseconds = Math.round(took)
-  if (isHeard(sent.dataSource)) return tellHeard(sent, milliseconds, rows)
+  if (isHeard(sent.by.dataSource)) return tellHeard(sent, milliseconds, rows)
   logSlow(sent, milliseconds)
   return undefined
 }
 
 async function tellHeard(sent: SentQuery, milliseconds: number, rows: readonly unknown[]): Promise<void> {
-  const { queryRunner, sql, values } = sent
+  const { by, sql, values } = sent
   const parameters = values as unknown[]
-  await queryRunner.broadcaster.broadcast('AfterQuery', sql, parameters, true, milliseconds, rows, undefined)
+  await by.queryRunner.broadcaster.broadcast('AfterQuery', sql, parameters, true, milliseconds, rows, undefined)
   logSlow(sent, milliseconds)
 }
 
-function logSlow({ dataSource, queryRunner, sql, values }: SentQuery, milliseconds: number): void {
-  const limit = dataSource.options.maxQueryExecutionTime
-  if (limit && milliseconds > limit) dataSource.logger.logQuerySlow(milliseconds, sql, values as unknown[], queryRunner)
+function logSlow({ by, sql, values }: SentQuery, milliseconds: number): void {
+  const limit = by.dataSource.options.maxQueryExecutionTime
+  if (limit && milliseconds > limit) {
+    by.dataSource.logger.logQuerySlow(milliseconds, sql, values as unknown[], by.queryRunner)
+  }
 }
 
 /** What TypeORM does after a query that failed. */
-export async function tellFailure({ dataSource, queryRunner, sql, values }: SentQuery, error: Error): Promise<void> {
+export async function tellFailure({ by, sql, values }: SentQuery, error: Error): Promise<void> {
   const parameters = values as unknown[]
-  dataSource.logger.logQueryError(error, sql, parameters, queryRunner)
-  if (!isHeard(dataSource)) return
-  await queryRunner.broadcaster.broadcast('AfterQuery', sql, parameters, false, undefined, undefined, error)
+  by.dataSource.logger.logQueryError(error, sql, parameters, by.queryRunner)
+  if (!isHeard(by.dataSource)) return
+  await by.queryRunner.broadcaster.broadcast('AfterQuery', sql, parameters, false, undefined, undefined, error)
 }
+
+/** Nobody is told of a query that succeeds in time. */
+export const isUnheard = (dataSource: DataSource): boolean => !isHeard(dataSource) && isSilent(dataSource.logger)
 
 function isHeard({ subscribers }: DataSource): boolean {
   return subscribers.some((one) => !isOurs(one) && (one.beforeQuery !== undefined || one.afterQuery !== undefined))
+}
+
+/** One of TypeORM's own that does not log queries. */
+function isSilent(logger: Logger): boolean {
+  if (logger.logQuery !== AbstractLogger.prototype.logQuery) return false
+  return !(logger as unknown as { isLogEnabledFor(type: 'query'): boolean }).isLogEnabledFor('query')
 }

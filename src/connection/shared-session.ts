@@ -129,7 +129,7 @@ export class SharedSession implements Session {
     values: readonly unknown[],
     behindSavepoint: boolean,
   ): Promise<readonly WireRow[]> {
-    const sent = { dataSource: this.dataSource, queryRunner: this.queryRunner, sql: statement.sql, values }
+    const sent = { by: this, sql: statement.sql, values }
     const told = tellStart(sent)
     if (told) await told
     const started = performance.now()

@@ -52,7 +52,7 @@ export async function afterDeletion(
 ): Promise<StoredRow | undefined> {
   const { stored, row } = found
   if (deleted === 'return' || !stored || !isDeleted(entityText, stored)) return stored
-  const entity = hydrate(entityText, session.queryRunner, stored)
+  const entity = hydrate(entityText, session, stored)
   if (deleted === 'restore') return await restoreRow(session, entityText, row)
   const { metadata, declaration } = entityText
   const id = metadata.getEntityIdMap(entity)

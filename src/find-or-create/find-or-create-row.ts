@@ -63,7 +63,7 @@ async function toResult<Entity extends ObjectLiteral>(
   announced: ObjectLiteral | undefined,
 ): Promise<Omit<FindOrCreateResult<Entity>, 'attempts'>> {
   const { created } = stored
-  const entity = hydrate(entityText, session.queryRunner, stored, created ? announced : undefined) as Entity
+  const entity = hydrate(entityText, session, stored, created ? announced : undefined) as Entity
   if (created) await afterInsert(session, entityText, entity)
   return { entity, created }
 }

@@ -129,7 +129,7 @@ export async function findOneByText<
       missing: 'nothing',
     })
     if (!found || !isOfClass(entityText, found) || (!withDeleted && isDeleted(entityText, found))) return null
-    const loaded = hydrate(entityText, session.queryRunner, found) as Entity
+    const loaded = hydrate(entityText, session, found) as Entity
     await finish(session, entityText, [{ entity: loaded, created: false }], load)
     return loaded
   } finally {
@@ -154,7 +154,7 @@ function resultOf<Entity extends ObjectLiteral>(
   answer: Answer | undefined,
 ): FindOrCreateResult<Entity> | undefined {
   if (!answer?.stored) return undefined
-  return { entity: hydrate(entityText, session.queryRunner, answer.stored) as Entity, created: false, attempts: 1 }
+  return { entity: hydrate(entityText, session, answer.stored) as Entity, created: false, attempts: 1 }
 }
 
 async function foundRow(

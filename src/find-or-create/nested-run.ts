@@ -76,7 +76,7 @@ async function lookUpGroup(
     const held = found.get(row.identity)
     const stored = onDeleted ? await afterDeletion(session, ready, { stored: held, row }, onDeleted(node)) : held
     if (!stored) continue
-    const entity = entities.get(row.identity) ?? hydrate(entityText, session.queryRunner, stored)
+    const entity = entities.get(row.identity) ?? hydrate(entityText, session, stored)
     entities.set(row.identity, entity)
     node.row = { entity, created: false, attempts: 1 }
   }

@@ -153,7 +153,7 @@ function writeStored<Entity extends ObjectLiteral>(
   { stored, attempts }: { readonly stored: BatchRow; readonly attempts: number },
 ): void {
   try {
-    const entity = hydrate(call.entityText, call.session.queryRunner, stored) as Entity
+    const entity = hydrate(call.entityText, call.session, stored) as Entity
     writeResult(call, item, { entity, created: stored.created, attempts })
   } catch (error) {
     writeError(call, item, error)

@@ -15,7 +15,7 @@ import type { Step } from '../connection/all-or-nothing'
 import { kindOf, requireEntries, requireManager } from '../rows/call-arguments'
 import { entityColumns, type EntityColumns, type EntityText, entityTextOf, onTable } from '../rows/entity-text'
 import { afterUpdate, beforeUpdate } from '../rows/events'
-import { fill } from '../rows/hydrate'
+import { fill, newEntity } from '../rows/hydrate'
 import { requireObject, requireUniqueText, requireUpdatable } from '../rows/refused-input'
 import { changedKey } from '../rows/key-values'
 import type { Writable } from './insert-or-fail'
@@ -154,7 +154,7 @@ async function updateAll(
   const asked = await askedTexts(session, manager, rows)
   const answers = await writeOrFail(session, { asked, steps: rows.map((row) => updateStep(session, row)) })
   const entities = rows.map(({ columns }, nth) => {
-    const entity: ObjectLiteral = columns.metadata.create(session.queryRunner, { fromDeserializer: true })
+    const entity: ObjectLiteral = newEntity(columns.metadata, session)
     fill(columns, columns.metadata, answers[nth]?.[0] ?? [], entity)
     return entity
   })

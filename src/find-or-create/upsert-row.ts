@@ -131,7 +131,7 @@ async function toEntity(
   const { inserted, updated } = listened?.announced ?? {}
   // With single table inheritance the row may be of a child's class, which the values were not.
   const announced = entityText.metadata.discriminatorColumn ? undefined : updated
-  const entity = hydrate(entityText, session.queryRunner, stored, stored.created ? inserted : announced)
+  const entity = hydrate(entityText, session, stored, stored.created ? inserted : announced)
   if (stored.created) await afterInsert(session, entityText, entity)
   else await afterUpdate(session, entityText, entity)
   return entity

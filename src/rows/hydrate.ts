@@ -15,21 +15,28 @@ export function hashNumberOf(entity: object): number {
 /**
  * An entity as `find` would give it, without relations.
  *
+ * @param session whose query runner a lazy relation asks first, as those of `find` do
  * @param row its columns in the order of `rowShape(entityText).select`
  * @param into takes the columns. @default a new one
  * @throws TextTakenError for a row of another class of the table
  */
 export function hydrate(
   entityText: EntityText,
-  queryRunner: QueryRunner,
+  session: { readonly queryRunner: QueryRunner },
   row: StoredRow,
   into?: ObjectLiteral,
 ): ObjectLiteral {
   const metadata = into ? entityText.metadata : requireClass(entityText, row)
-  const entity: ObjectLiteral = into ?? metadata.create(queryRunner, { fromDeserializer: true })
+  const entity: ObjectLiteral = into ?? newEntity(metadata, session)
   fill(entityText, metadata, row.columns, entity)
   if (row.hashNumber > 0) hashNumbers.set(entity, row.hashNumber)
   return entity
+}
+
+/** One of a class without lazy relations needs no query runner. */
+export function newEntity(metadata: EntityMetadata, session: { readonly queryRunner: QueryRunner }): ObjectLiteral {
+  const queryRunner = metadata.lazyRelations.length > 0 ? session.queryRunner : undefined
+  return metadata.create(queryRunner, { fromDeserializer: true })
 }
 
 /**

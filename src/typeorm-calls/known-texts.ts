@@ -146,7 +146,7 @@ export class KnownTexts {
       const first = firsts.get(row.identity) ?? object
       firsts.set(row.identity, first)
       becomes.set(object, first)
-      if (stored && first === object) this.adopt(entityText, object, hydrate(entityText, session.queryRunner, stored))
+      if (stored && first === object) this.adopt(entityText, object, hydrate(entityText, session, stored))
     }
     return becomes
   }

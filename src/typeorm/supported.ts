@@ -57,11 +57,15 @@ export const INTERNALS: Readonly<Record<string, Parts>> = {
     function: [
       'createSchemaBuilder',
       'createQueryRunner',
+      'obtainMasterConnection',
+      'obtainSlaveConnection',
       'normalizeType',
       'getColumnLength',
       'createFullType',
       'prepareHydratedValue',
     ],
+    array: ['connectedQueryRunners'],
+    boolean: ['isReplicated'],
     // null where the search_path leads nowhere.
     any: ['searchSchema'],
   },

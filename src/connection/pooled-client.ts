@@ -1,0 +1,89 @@
+import type { DataSource, ReplicationMode } from 'typeorm'
+import { isPgClient, type PgClient, requireTextFormat } from './pg-client'
+
+/** What TypeORM's driver does for its query runners. */
+interface PoolDriver {
+  readonly isReplicated: boolean
+  /** `destroy()` releases them before it ends the pool. */
+  readonly connectedQueryRunners: { release(): unknown }[]
+  obtainMasterConnection(): Promise<Taken>
+  obtainSlaveConnection(): Promise<Taken>
+}
+
+type Taken = readonly [client: unknown, release: (error?: Error) => void]
+
+/** A client of the pool's while it is ours, as a query runner of TypeORM's has it. */
+export class PooledClient {
+  private isReleased = false
+
+  private constructor(
+    readonly client: PgClient,
+    private readonly handBack: (error?: Error) => void,
+    private readonly others: { release(): unknown }[],
+  ) {
+    others.push(this)
+    // Without a listener, a connection that is lost would end the process.
+    client.on('error', this.release)
+  }
+
+  /**
+   * @param mode `slave` is TypeORM's word for a replica
+   * @returns undefined where it is no client of `pg`
+   * @throws UnsupportedDatabaseError for one that gives wrong values
+   */
+  static async take({ driver }: DataSource, mode: ReplicationMode): Promise<PooledClient | undefined> {
+    const pool = driver as unknown as PoolDriver
+    const [client, handBack] = await (mode === 'slave' && pool.isReplicated
+      ? pool.obtainSlaveConnection()
+      : pool.obtainMasterConnection())
+    try {
+      if (isPgClient(client)) requireTextFormat(client)
+    } catch (error) {
+      handBack()
+      throw error
+    }
+    if (isPgClient(client)) return new PooledClient(client, handBack, pool.connectedQueryRunners)
+    handBack()
+    others.add(driver)
+    return undefined
+  }
+
+  /** Gives the client back; with an error, the pool drops it. */
+  readonly release = (error?: Error): void => {
+    if (this.isReleased) return
+    this.isReleased = true
+    this.client.removeListener('error', this.release)
+    this.others.splice(this.others.indexOf(this), 1)
+    this.handBack(error)
+  }
+}
+
+/** Drivers of other clients. */
+const others = new WeakSet<object>()
+
+/** How a DataSource makes its query runners, and whether they take a client as `PooledClient` does. */
+interface Making {
+  readonly ofDataSource: unknown
+  readonly ofDriver: unknown
+  readonly isKnown: boolean
+}
+
+const makings = new WeakMap<object, Making>()
+
+/**
+ * A client can be taken without a query runner: it is one of `pg`, and nobody has put anything of their own between,
+ * as some do to choose a tenant.
+ */
+export function givesClients(dataSource: DataSource): boolean {
+  const { driver } = dataSource
+  if (others.has(driver)) return false
+  const ofDataSource: unknown = Reflect.get(dataSource, 'createQueryRunner')
+  const ofDriver: unknown = Reflect.get(driver, 'createQueryRunner')
+  const making = makings.get(driver)
+  if (making && making.ofDataSource === ofDataSource && making.ofDriver === ofDriver) return making.isKnown
+  const connect: unknown = Reflect.get(dataSource.createQueryRunner('master'), 'connect')
+  // By its source, since a class that is derived from TypeORM's, or a wrapper, has a method of its own.
+  const isKnown = String(connect).includes('obtainMasterConnection')
+  makings.set(driver, { ofDataSource, ofDriver, isKnown })
+  return isKnown
+}
