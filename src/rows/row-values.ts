@@ -92,12 +92,7 @@ export function withOthers({ key, hash, identity }: KeyValues, others: ReadonlyM
 /** Values by the database names of their columns; of several objects, no two bring a column with different values. */
 function otherValues(entityText: EntityText, ...objects: readonly ObjectLiteral[]): ReadonlyMap<string, unknown> {
   const { discriminatorColumn, discriminatorValue } = entityText.metadata
-  let values: Map<string, unknown> | undefined
-  for (const column of entityText.others) {
-    const given = valueOf(entityText, column, objects)
-    const value = given === undefined && column.isVersion ? 1 : given
-    if (value !== undefined) (values ??= new Map<string, unknown>()).set(column.databaseName, value)
-  }
+  const values = columnValues(entityText, objects)
   // Most rows of thousands bring nothing but their text.
   if (!discriminatorColumn && entityText.otherTexts.length === 0) return values ?? NO_VALUES
   const known = values ?? new Map<string, unknown>()
@@ -111,6 +106,17 @@ function otherValues(entityText: EntityText, ...objects: readonly ObjectLiteral[
     }
   }
   return known
+}
+
+/** @returns undefined where the objects bring none */
+function columnValues(entityText: EntityText, objects: readonly ObjectLiteral[]): Map<string, unknown> | undefined {
+  let values: Map<string, unknown> | undefined
+  for (const column of entityText.others) {
+    const given = valueOf(entityText, column, objects)
+    const value = given === undefined && column.isVersion ? 1 : given
+    if (value !== undefined) (values ??= new Map<string, unknown>()).set(column.databaseName, value)
+  }
+  return values
 }
 
 const NO_VALUES: ReadonlyMap<string, unknown> = new Map()
