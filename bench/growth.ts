@@ -7,21 +7,29 @@
  * the first time, as it does when checkpoints come by the amount of log.
  */
 import { readFile } from 'node:fs/promises'
+import { createRequire } from 'node:module'
+import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
-import { type Bench, findOrCreateMany, md5, milliseconds, Page, startBench } from './support'
+import { type Bench, md5, milliseconds, Page, startBench } from './support'
+
+const load = createRequire(__filename)
+const { findOrCreateStream } = load(path.resolve(__dirname, '../dist/stream')) as typeof import('../src/stream')
 
 const BATCH_ROWS = 1_000
 const FILL_ROWS = 250_000
+/** Rows of a measurement, unless its window is larger. */
+const SLICE = 100_000
+/** What the stream chooses at most. */
+const MAX_WINDOW = 250_000
 /** What the server holds back of its statistics, at most. */
 const STATISTICS_DELAY_MILLISECONDS = 1_100
 
 const { values: options } = parseArgs({
   options: {
     sizes: { type: 'string', default: '100000,500000,1000000,2000000,5000000' },
-    windows: { type: 'string', default: '1000,10000,50000,250000' },
-    /** Rows of a measurement, if its window is not larger. */
-    slice: { type: 'string', default: '50000' },
+    /** 0: what the stream chooses by the size of the index. */
+    windows: { type: 'string', default: '1000,0,50000' },
   },
 })
 const numbers = (list: string): number[] => list.split(',').map(Number)
@@ -29,24 +37,32 @@ const numbers = (list: string): number[] => list.split(',').map(Number)
 let texts = 0
 const freshText = (): string => `https://example.com/some/longer/path/${(texts += 1)}/and/more?page=${texts}&of=many`
 
-/** Rows that are sorted by hash together. `findOrCreateMany` sorts what one call brings, and sends it in batches. */
-type Insert = (bench: Bench, window: readonly string[]) => Promise<unknown>
+/** Rows of a window are sorted by hash together, and sent in batches. */
+type Insert = (bench: Bench, rows: number, window: number) => Promise<unknown>
 
-const ours: Insert = async ({ dataSource }, window) =>
-  await findOrCreateMany(
-    dataSource.manager,
-    Page,
-    window.map((url) => ({ url })),
-  )
+function* fresh(rows: number): Generator<{ url: string }> {
+  for (let row = 0; row < rows; row += 1) yield { url: freshText() }
+}
+
+const ours: Insert = async ({ dataSource }, rows, window) => {
+  const chosen = window === 0 ? {} : { window }
+  for await (const result of findOrCreateStream(dataSource, Page, fresh(rows), chosen)) {
+    if (!('created' in result) || !result.created) throw new Error('A new text was not created.')
+  }
+}
 
 const RAW = `INSERT INTO page (url, "urlHash") SELECT * FROM unnest($1::text[], $2::uuid[]) ON CONFLICT DO NOTHING RETURNING id`
 
 /** On one connection, and without asking for what is there already. */
-const raw: Insert = async ({ pool }, window) => {
-  const rows = window.map((url) => [md5(url), url] as const).toSorted(([a], [b]) => (a < b ? -1 : 1))
-  for (let start = 0; start < rows.length; start += BATCH_ROWS) {
-    const batch = rows.slice(start, start + BATCH_ROWS)
-    await pool.query({ name: 'raw', text: RAW, values: [batch.map(([, url]) => url), batch.map(([hash]) => hash)] })
+const raw: Insert = async ({ pool }, rows, window) => {
+  for (let done = 0; done < rows; done += window) {
+    const sorted = [...fresh(Math.min(window, rows - done))]
+      .map(({ url }) => [md5(url), url] as const)
+      .toSorted(([a], [b]) => (a < b ? -1 : 1))
+    for (let start = 0; start < sorted.length; start += BATCH_ROWS) {
+      const batch = sorted.slice(start, start + BATCH_ROWS)
+      await pool.query({ name: 'raw', text: RAW, values: [batch.map(([, url]) => url), batch.map(([hash]) => hash)] })
+    }
   }
 }
 
@@ -100,14 +116,17 @@ interface Cost {
   readonly indexReads: number
 }
 
-async function measure(bench: Bench, [side, insert]: readonly [string, Insert], window: number): Promise<Cost> {
-  const rows = Math.max(window, Number(options.slice))
-  const windows = Array.from({ length: rows / window }, () => Array.from({ length: window }, freshText))
+interface Turn {
+  readonly side: string
+  readonly insert: Insert
+  readonly window: number
+  readonly rows: number
+}
+
+async function measure(bench: Bench, { side, insert, window, rows }: Turn): Promise<Cost> {
   await bench.pool.query('CHECKPOINT')
   const before = await counters(bench)
-  const took = await milliseconds(async () => {
-    for (const each of windows) await insert(bench, each)
-  })
+  const took = await milliseconds(async () => await insert(bench, rows, window))
   const after = await counters(bench)
   const { rows: sizes } = await bench.pool.query<{ megabytes: string }>(
     `SELECT pg_relation_size(indexrelid) / 1e6 AS megabytes FROM pg_index
@@ -131,19 +150,21 @@ async function main(): Promise<void> {
   try {
     for (const size of numbers(options.sizes)) {
       await fillTo(bench, size)
-      for (const window of numbers(options.windows)) {
-        if (window > size) continue
-        for (const side of [
-          ['ours', ours],
-          ['raw', raw],
-        ] as const) {
-          const cost = await measure(bench, side, window)
-          const rounded = Object.entries(cost).map(([key, value]) => [
-            key,
-            typeof value === 'number' ? Number(value.toPrecision(3)) : value,
-          ])
-          console.log(JSON.stringify({ size, ...Object.fromEntries(rounded) }))
-        }
+      const turns = numbers(options.windows).flatMap((window) => {
+        const rows = Math.min(window === 0 ? MAX_WINDOW : Math.max(window, SLICE), size / 2)
+        const both = [
+          { side: 'ours', insert: ours, window, rows },
+          { side: 'raw', insert: raw, window, rows },
+        ]
+        return both.slice(0, window === 0 ? 1 : 2).filter(() => window <= rows)
+      })
+      for (const turn of turns) {
+        const cost = await measure(bench, turn)
+        const rounded = Object.entries(cost).map(([key, value]) => [
+          key,
+          typeof value === 'number' ? Number(value.toPrecision(3)) : value,
+        ])
+        console.log(JSON.stringify({ size, ...Object.fromEntries(rounded) }))
       }
     }
   } finally {

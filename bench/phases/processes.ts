@@ -77,7 +77,8 @@ export const growth: Phase = {
     say('growth …')
     const lines = (await outputOf('growth.ts')).split('\n').filter((line) => line.startsWith('{'))
     const figures = lines.map((line) => JSON.parse(line) as GrowthFigures)
-    const column = ({ side, window }: GrowthFigures): string => `${side}, ${window} at once`
+    const column = ({ side, window }: GrowthFigures): string =>
+      window === 0 ? `${side}, as the stream chooses` : `${side}, ${window} sorted together`
     const columns = [...new Set(figures.map(column))]
     const cost = (size: number, wanted: string): number | null => {
       const one = figures.find((figure) => figure.size === size && column(figure) === wanted)
