@@ -122,9 +122,9 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     try {
       const { declaration } = this.entityText
       const entityText = onTable(this.entityText, await ensureReady(declaration, session))
-      const { create, updates, deleted = 'return', onLost = noOne } = this.rules
+      const { create, updates, deleted = 'return', onLost = noOne, first = 0 } = this.rules
       const { results, watch } = this
-      const base = { session, entityText, defaults: NO_DEFAULTS, updates, deleted, results, watch, onLost }
+      const base = { session, entityText, defaults: NO_DEFAULTS, updates, deleted, results, watch, onLost, first }
       const asked = [...this.rows.values()].sort(byHash)
       const late = typeof create === 'function'
       const rows = late ? (await completeMissing(base, asked)).sort(byHash) : asked

@@ -36,6 +36,8 @@ export interface ManyCall<Entity> extends BatchRules {
   readonly watch: Watch
   /** Told when a batch must be sent again: a deadlock, or others whom its snapshot does not show. */
   readonly onLost?: () => void
+  /** Index of the first input among those of the caller. @default 0 */
+  readonly first?: number
 }
 
 /** So few rows of which one is refused go one by one. */
@@ -167,7 +169,7 @@ async function runSingly<Entity extends ObjectLiteral>(
 ): Promise<void> {
   const session = call.session.withSavepoints()
   for (const item of items) {
-    const onDeleted = { deleted: call.deleted, position: item.input }
+    const onDeleted = { deleted: call.deleted, position: (call.first ?? 0) + item.input }
     const thrown: unknown[] = []
     const asked = item.create ? { ...item, create: noting(thrown, item.create) } : item
     try {

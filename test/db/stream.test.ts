@@ -1,7 +1,14 @@
 import { Readable, Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import type { Client } from 'pg'
-import { Column, type DataSource, Entity, EntityMetadataNotFoundError, PrimaryGeneratedColumn } from 'typeorm'
+import {
+  Column,
+  type DataSource,
+  DeleteDateColumn,
+  Entity,
+  EntityMetadataNotFoundError,
+  PrimaryGeneratedColumn,
+} from 'typeorm'
 import { afterEach, beforeAll, describe, expect, test } from 'vitest'
 import {
   DeclarationError,
@@ -27,6 +34,14 @@ class Page {
 }
 
 @Entity()
+class Note {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText() text!: string
+  @Column({ type: 'text', nullable: true }) title!: string | null
+  @DeleteDateColumn() deletedAt!: Date | null
+}
+
+@Entity()
 class Lost {
   @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
   @UniqueText() text!: string
@@ -38,7 +53,7 @@ let dataSource: DataSource
 let other: Client
 let observer: Client
 beforeAll(async () => {
-  dataSource = await db.dataSource([Page])
+  dataSource = await db.dataSource([Page, Note])
   other = await db.client()
   observer = await db.client()
 })
@@ -70,6 +85,12 @@ class Counted {
       this.ended = true
     }
   }
+}
+
+async function collectAny<T>(results: AsyncIterable<T>): Promise<T[]> {
+  const collected: T[] = []
+  for await (const result of results) collected.push(result)
+  return collected
 }
 
 async function collect(results: AsyncIterable<Result>, into: Result[] = []): Promise<Result[]> {
@@ -131,6 +152,26 @@ describe('findOrCreateStream', () => {
     const results = await collect(findOrCreateStream(dataSource, Page, inputs, { window }))
     expect(urlsOf(results)).toEqual(inputs.map((one) => one.url))
     expect(createdOf(results)).toEqual(inputs.map((_, index) => index < Math.min(3_000, inputs.length)))
+  })
+
+  test('"create" and "deleted" know the place of an input among all of them', async () => {
+    const inputs = Array.from({ length: 30 }, (_, index) => ({ text: `note ${index}` }))
+    const [gone] = await collectAny(findOrCreateStream(dataSource, Note, [{ text: 'note 25' }]))
+    await dataSource.manager.softRemove(Note, gone && 'entity' in gone ? gone.entity : {})
+    const called: number[] = []
+    const create = (values: object, index: number): object => {
+      expect(values).toEqual(inputs[index])
+      called.push(index)
+      return { title: `of ${index}` }
+    }
+    const options = { window: 10, create, deleted: 'throw' } as const
+    const results = await collectAny(findOrCreateStream(dataSource, Note, inputs, options))
+    const created = inputs.map((_, index) => index).filter((index) => index !== 25)
+    expect(called).toEqual(created)
+    expect(results.map((one) => 'entity' in one && one.entity.title)).toEqual(
+      inputs.map((_, index) => index !== 25 && `of ${index}`),
+    )
+    expect(results[25]).toMatchObject({ error: { code: 'TEXT_TAKEN', taken: [{ row: 25 }] } })
   })
 
   test('only the first of equal texts is created, though several batches that hold it are at the server', async () => {
