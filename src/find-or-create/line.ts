@@ -133,6 +133,8 @@ export class Line {
     this.crowded = group.length >= LEAST_SHARING && this.alone + group.length > MOST_ALONE
     if (!this.crowded || texts.reduce((sum, same) => sum + waysOf(same), 0) < LEAST_SHARING) {
       for (const same of texts) this.letGoAll(same)
+      // One statement takes only so many; who is left must not wait for those that it took.
+      this.serve()
       return
     }
     const parts = this.sharing === 0 && texts.length >= 2 * MOST_ALONE ? 2 : 1

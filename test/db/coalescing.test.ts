@@ -263,7 +263,8 @@ describe('nobody waits for another', () => {
     await holder.query(`insert into page (url) values ('held')`)
     const blocked: Promise<unknown>[] = []
     const { result } = await crowd(Page, async () => {
-      for (const url of ['held', 'held']) blocked.push(findOrCreate(manager, Page, { url }))
+      // As many as one statement takes.
+      for (let index = 0; index < 1_000; index += 1) blocked.push(findOrCreate(manager, Page, { url: 'held' }))
       expect(await findOneByText(manager, Page, { url: 'held' })).toBe(null)
       const results = await all(
         findOrCreate(manager, Page, { url: 'stands' }),
@@ -281,7 +282,8 @@ describe('nobody waits for another', () => {
     })
     expect(result.map(({ created }) => created)).toEqual([false, true, false, false, false])
     await holder.query('commit')
-    expect(await Promise.all(blocked)).toMatchObject([{ created: false }, { created: false }])
+    const answers = (await Promise.all(blocked)) as { created: boolean }[]
+    expect(answers.filter(({ created }) => created)).toEqual([])
   })
 
   test('who calls code of the user before the insert', async () => {
