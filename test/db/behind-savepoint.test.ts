@@ -1,7 +1,7 @@
 import type { Client } from 'pg'
 import { Column, type DataSource, Entity, type EntityManager, PrimaryGeneratedColumn } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { findOneByText, findOrCreateMany, TransactionAbortedError, UniqueText } from '../../src'
+import { findOneByText, findOrCreate, findOrCreateMany, TransactionAbortedError, UniqueText } from '../../src'
 import { openSession } from '../../src/connection/open-session'
 import { named, type WireRow } from '../../src/sql/statements'
 import { untilBlocked } from '../support/blocked'
@@ -240,5 +240,35 @@ describe("what is sent behind a savepoint in the caller's transaction", () => {
       await manager.query(note, ['kept too'])
     })
     expect(await texts()).toEqual(['kept', 'kept too'])
+  })
+})
+
+describe("a single call in the caller's transaction", () => {
+  test('takes one round trip for a miss and for a hit, and no savepoint', async () => {
+    await dataSource.transaction(async (manager) => {
+      for (const created of [true, false]) {
+        const call = async (): Promise<void> => {
+          expect(await findOrCreate(manager, Page, { url: 'single' })).toMatchObject({ created })
+        }
+        expect(await roundTrips(manager, call)).toBe(1)
+      }
+      // The transaction's own id is the row's: one of a subtransaction would be another.
+      const [row] = (await manager.query(`SELECT xmin::text = pg_current_xact_id()::xid::text AS own FROM page`)) as {
+        own: boolean
+      }[]
+      expect(row?.own).toBe(true)
+    })
+  })
+
+  test('that is refused aborts it, as an INSERT of the caller would, and findOrCreateMany of one row does not', async () => {
+    const row = { url: 'too long', title: 'x'.repeat(11) }
+    await dataSource.transaction(async (manager) => {
+      const [result] = await findOrCreateMany(manager, Page, [row])
+      expect(result).toHaveProperty('error')
+      await manager.query('SAVEPOINT mine')
+      expect(codeOf(await rejection(findOrCreate(manager, Page, row)))).toBe('22001')
+      expect((await clientOf(manager)).getTransactionStatus()).toBe('E')
+      await manager.query('ROLLBACK TO SAVEPOINT mine')
+    })
   })
 })
