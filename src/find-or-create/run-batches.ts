@@ -51,10 +51,11 @@ class Course<Entity extends ObjectLiteral> {
 
   /** @param session undefined: one at a time */
   async run(session: PoolSession | undefined): Promise<void> {
-    // The first connection never waits for the second; so it is there before that is asked for.
-    if (session && !this.next.done) await session.take()
-    await this.runAll(this.call, () => {
-      if (session) this.takeSecond()
+    await this.runAll(this.call, async () => {
+      if (!session) return
+      // It never waits for the second one: so it is there, whatever was done with the last batch, before that is asked for.
+      await session.take()
+      this.takeSecond()
     })
     const { beside } = this
     try {
@@ -67,7 +68,11 @@ class Course<Entity extends ObjectLiteral> {
   }
 
   /** Takes batches until none is left, or one has failed. */
-  private async runAll(call: ManyCall<Entity>, before: () => void, goesOn = (): boolean => true): Promise<void> {
+  private async runAll(
+    call: ManyCall<Entity>,
+    before: () => Promise<void>,
+    goesOn = (): boolean => true,
+  ): Promise<void> {
     const onLost = (): void => {
       this.lost = true
       this.call.onLost?.()
@@ -76,7 +81,7 @@ class Course<Entity extends ObjectLiteral> {
       while (goesOn()) {
         const batch = this.take()
         if (!batch) return
-        before()
+        await before()
         await runBatch({ ...call, onLost }, batch)
         call.watch.report()
       }
@@ -109,7 +114,7 @@ class Course<Entity extends ObjectLiteral> {
         () => false,
       )
       const goesOn = (): boolean => !this.lost && !isAwaited(dataSource)
-      if (taken) await this.runAll({ ...this.call, session }, () => {}, goesOn)
+      if (taken) await this.runAll({ ...this.call, session }, async () => await session.take(), goesOn)
       await session.close()
     } catch (error) {
       this.failure ??= { error }

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import type { Client, Pool } from 'pg'
-import { Column, type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
+import { Column, type DataSource, Entity, ManyToOne, PrimaryGeneratedColumn } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import {
   findOrCreate,
@@ -23,6 +23,14 @@ class Page {
   @Column({ type: 'integer', default: () => 'pg_backend_pid()' }) backend!: number
 }
 
+/** Its entities are made with a query runner. */
+@Entity()
+class Chapter {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText() url!: string
+  @ManyToOne(() => Chapter, { lazy: true }) parent!: Promise<Chapter | null>
+}
+
 const db = useDatabase()
 let dataSource: DataSource
 let observer: Client
@@ -35,7 +43,7 @@ beforeEach(async () => await observer.query('TRUNCATE page'))
 
 /** Ready for the first call, so that it asks for nothing but its rows. */
 async function pooled(max: number): Promise<DataSource> {
-  const one = await db.dataSource([Page], { extra: { max } })
+  const one = await db.dataSource([Page, Chapter], { extra: { max } })
   await findOrCreate(one.manager, Page, { url: 'the table is known to be ready' })
   await one.query('TRUNCATE page')
   return one
@@ -166,6 +174,20 @@ describe('the second connection', () => {
     await other.query('COMMIT')
     await call
     await held.release()
+  })
+
+  test('is not asked for before the first is there again, where entities need a query runner', async () => {
+    const source = await pooled(1)
+    const { texts, batch } = textsOf(3)
+    const other = await db.client()
+    await other.query('BEGIN')
+    await other.query('INSERT INTO chapter (url) VALUES ($1)', [batch(2)[0]])
+    const inputs = texts.map((url) => ({ url }))
+    const call = findOrCreateMany(source.manager, Chapter, inputs)
+    await untilBlocked(observer)
+    expect(poolOf(source)).toMatchObject({ waitingCount: 0, totalCount: 1 })
+    await other.query('COMMIT')
+    expect((await call).filter((result) => 'created' in result && result.created)).toHaveLength(2_999)
   })
 
   test('goes to who waits for one, after its batch', async () => {
