@@ -68,8 +68,18 @@ export function requireTextFormat(client: PgClient): void {
   )
 }
 
+const known = new WeakMap<object, boolean>()
+
 /** A query object of our own can be sent by it. */
 export function takesPreparedQueries(client: PgClient): boolean {
+  const found = known.get(client)
+  if (found !== undefined) return found
+  const takes = hasContract(client)
+  known.set(client, takes)
+  return takes
+}
+
+function hasContract(client: PgClient): boolean {
   const { connection } = client
   const { parsedStatements, stream } = connection as Partial<PgConnection>
   return (

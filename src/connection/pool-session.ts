@@ -198,7 +198,12 @@ export class PoolSession implements Session {
 
   private async takeNew(): Promise<PooledClient | undefined> {
     const { ends } = this
-    const held = await PooledClient.take(this.dataSource, this.mode).finally(() => (this.taking = undefined))
+    let held: PooledClient | undefined
+    try {
+      held = await PooledClient.take(this.dataSource, this.mode)
+    } finally {
+      this.taking = undefined
+    }
     if (ends === this.ends) return (this.held = held)
     // The operation was over before its connection came.
     held?.release()

@@ -37,14 +37,21 @@ export async function findOrCreateRow<Entity extends ObjectLiteral>(
     let stored: StoredRow | undefined
     try {
       found = await (row ? tryOnce(session, entityText, row) : find(session, entityText, asked.row))
-      stored = await afterDeletion(session, entityText, { stored: found, row: asked.row }, onDeleted)
+      stored =
+        onDeleted === RETURN
+          ? found
+          : await afterDeletion(session, entityText, { stored: found, row: asked.row }, onDeleted)
     } catch (error) {
       await attempts.again(await explain(session, entityText, row, error))
       continue
     }
     if (stored) {
       tell(asked, stored)
-      return { ...(await toResult<Entity>(session, entityText, stored, late?.entity)), attempts: attempts.count }
+      // A row that was created becomes the object that BeforeInsert has seen, and AfterInsert sees the same.
+      const { created } = stored
+      const entity = hydrate(entityText, session, stored, created ? late?.entity : undefined) as Entity
+      if (created) await afterInsert(session, entityText, entity)
+      return { entity, created, attempts: attempts.count }
     }
     if (found || row || !late) await attempts.again()
     else row = await late.complete()
@@ -53,17 +60,4 @@ export async function findOrCreateRow<Entity extends ObjectLiteral>(
 
 function tell({ told }: AskedRow, stored: StoredRow): void {
   told?.(stored)
-}
-
-/** A row that was created becomes the object that BeforeInsert has seen, and AfterInsert sees the same. */
-async function toResult<Entity extends ObjectLiteral>(
-  session: Session,
-  entityText: EntityText,
-  stored: StoredRow,
-  announced: ObjectLiteral | undefined,
-): Promise<Omit<FindOrCreateResult<Entity>, 'attempts'>> {
-  const { created } = stored
-  const entity = hydrate(entityText, session, stored, created ? announced : undefined) as Entity
-  if (created) await afterInsert(session, entityText, entity)
-  return { entity, created }
 }
