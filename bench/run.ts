@@ -72,6 +72,7 @@ async function measure(options: Options): Promise<Report> {
     node: process.version,
     server: server.version,
     cpu: `${os.cpus().length} × ${os.cpus()[0]?.model ?? 'unknown'}`,
+    load: os.loadavg()[2] ?? 0,
     rounds: settings.rounds,
     turnMilliseconds: settings.turnMilliseconds,
     versions: options.withPeers ? await packageVersions() : {},

@@ -3,7 +3,7 @@ import path from 'node:path'
 import { installPackages, loadPlots } from '../install'
 import { htmlOf } from './html'
 import { markdownOf } from './markdown'
-import type { Report } from './report'
+import { aboutOf, type Report } from './report'
 import { tablesOf } from './tables'
 
 const DOCS = path.resolve(__dirname, '../../docs')
@@ -17,6 +17,6 @@ export async function writeDocuments(report: Report): Promise<void> {
   const text = await readFile(path.join(DOCS, 'benchmark.md'), 'utf8')
   await writeFile(
     path.join(DOCS, 'benchmark.md'),
-    text.replace(FIGURES, () => `\n${markdownOf(tablesOf(report))}\n`),
+    text.replace(FIGURES, () => `\n${aboutOf(report)}\n\n${markdownOf(tablesOf(report))}\n`),
   )
 }

@@ -1,6 +1,6 @@
 import type { Comparison } from '../measure'
 import type { Facts } from '../phase'
-import type { Report } from './report'
+import { aboutOf, type Report } from './report'
 import { type Table, tablesOf } from './tables'
 
 /** Draw as SVG, in the colours of the page's CSS variables. */
@@ -28,10 +28,6 @@ svg { max-width: 100%; height: auto; }`
 
 /** One page that needs nothing else: figures in tables, and each comparison as a plot beside them. */
 export function htmlOf(report: Report, plots: Plots): string {
-  const { at, node, server, cpu, rounds, versions } = report
-  const packages = Object.entries(versions).map(([name, version]) => `${name} ${version}`)
-  const about = [`Measured on ${at.slice(0, 10)}: Node.js ${node.slice(1)}, ${server}, ${cpu}, ${rounds} rounds.`]
-  if (packages.length > 0) about.push(`With ${packages.join(', ')}.`)
   return `<!doctype html>
 <html lang="en">
 <head>
@@ -43,7 +39,7 @@ export function htmlOf(report: Report, plots: Plots): string {
 </head>
 <body>
 <h1>Benchmark</h1>
-<p>${escaped(about.join(' '))}</p>
+<p>${escaped(aboutOf(report))}</p>
 <p>Ratios of time to that of one named statement by <code>pg</code> that a person wrote by hand, or to the first row of the
 table: smaller is faster. Each is the median of the rounds’ own ratios. In the plots the line is 1, and the scale is
 logarithmic.</p>
