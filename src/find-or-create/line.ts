@@ -255,7 +255,7 @@ const canShare = (row: RowValues): boolean =>
 const lengthOf = ({ key }: RowValues): number =>
   key.reduce<number>((sum, value) => sum + (typeof value === 'string' ? value.length : 0), 0)
 
-const lines = new WeakMap<EntityText, Partial<Record<ReplicationMode, Line>>>()
+const lines = new WeakMap<EntityText, Partial<Record<ReplicationMode, CallLine>>>()
 
 /** What a call has to do with a line. */
 export type CallLine = Pick<Line, 'enter' | 'tell' | 'leave'>
@@ -269,9 +269,10 @@ const NO_LINE: CallLine = { enter: () => undefined, tell: () => {}, leave: () =>
  */
 export function lineOf(manager: EntityManager, entityText: EntityText, mode: ReplicationMode = 'master'): CallLine {
   if (manager.queryRunner) return NO_LINE
+  const known = lines.get(entityText)?.[mode]
+  if (known) return known
   const { coalesce = true, tenantsBySearchPath = false } = registry.settings.get(entityText.dataSource) ?? {}
-  if (!coalesce || tenantsBySearchPath) return NO_LINE
-  const known = lines.get(entityText) ?? {}
-  lines.set(entityText, known)
-  return (known[mode] ??= new Line(entityText, mode))
+  const line = coalesce && !tenantsBySearchPath ? new Line(entityText, mode) : NO_LINE
+  lines.set(entityText, { ...lines.get(entityText), [mode]: line })
+  return line
 }
