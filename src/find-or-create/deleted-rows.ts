@@ -15,6 +15,12 @@ export interface OnDeleted {
   readonly position: number
 }
 
+/** What an attempt gave, of the row that was asked for. */
+interface FoundRow {
+  readonly stored: StoredRow | undefined
+  readonly row: RowValues
+}
+
 /** The row is given back like any other. */
 export const RETURN: OnDeleted = { deleted: 'return', position: 0 }
 
@@ -44,14 +50,23 @@ export function isDeleted({ metadata, declaration, select }: EntityText, { creat
  * @returns undefined where there is none, or someone else restored or deleted it meanwhile
  * @throws TextTakenError where the call says so, and for a row of another class of the table
  */
-export async function afterDeletion(
+export function afterDeletion(
   session: Session,
   entityText: ReadyText,
-  found: { readonly stored: StoredRow | undefined; readonly row: RowValues },
+  found: FoundRow,
+  onDeleted: OnDeleted,
+): StoredRow | undefined | Promise<StoredRow | undefined> {
+  const { stored } = found
+  if (onDeleted.deleted === 'return' || !stored || !isDeleted(entityText, stored)) return stored
+  return restoreOrThrow(session, entityText, { stored, row: found.row }, onDeleted)
+}
+
+async function restoreOrThrow(
+  session: Session,
+  entityText: ReadyText,
+  { stored, row }: FoundRow & { readonly stored: StoredRow },
   { deleted, position }: OnDeleted,
 ): Promise<StoredRow | undefined> {
-  const { stored, row } = found
-  if (deleted === 'return' || !stored || !isDeleted(entityText, stored)) return stored
   const entity = hydrate(entityText, session, stored)
   if (deleted === 'restore') return await restoreRow(session, entityText, row)
   const { metadata, declaration } = entityText

@@ -3,7 +3,7 @@ import type { StoredRow } from '../sql/statements'
 import { explain, find, tryOnce } from './attempt'
 import { Attempts } from './attempts'
 import { afterDeletion, type OnDeleted, RETURN } from './deleted-rows'
-import type { EntityText, ReadyText } from '../rows/entity-text'
+import type { ReadyText } from '../rows/entity-text'
 import { afterInsert } from '../rows/events'
 import { hydrate } from '../rows/hydrate'
 import { type AskedRow, isLate, LateRow } from '../rows/late-row'
@@ -37,19 +37,15 @@ export async function findOrCreateRow<Entity extends ObjectLiteral>(
     let stored: StoredRow | undefined
     try {
       found = await (row ? tryOnce(session, entityText, row) : find(session, entityText, asked.row))
-      stored =
-        onDeleted === RETURN
-          ? found
-          : await afterDeletion(session, entityText, { stored: found, row: asked.row }, onDeleted)
+      stored = await afterDeletion(session, entityText, { stored: found, row: asked.row }, onDeleted)
     } catch (error) {
       await attempts.again(await explain(session, entityText, row, error))
       continue
     }
     if (stored) {
       tell(asked, stored)
-      // A row that was created becomes the object that BeforeInsert has seen, and AfterInsert sees the same.
       const { created } = stored
-      const entity = hydrate(entityText, session, stored, created ? late?.entity : undefined) as Entity
+      const entity = entityOf(session, entityText, stored, late) as Entity
       if (created) await afterInsert(session, entityText, entity)
       return { entity, created, attempts: attempts.count }
     }
@@ -61,3 +57,11 @@ export async function findOrCreateRow<Entity extends ObjectLiteral>(
 function tell({ told }: AskedRow, stored: StoredRow): void {
   told?.(stored)
 }
+
+/** A row that was created becomes the object that BeforeInsert has seen, and AfterInsert sees the same. */
+const entityOf = (
+  session: Session,
+  entityText: ReadyText,
+  stored: StoredRow,
+  late: LateRow | undefined,
+): ObjectLiteral => hydrate(entityText, session, stored, stored.created ? late?.entity : undefined)
