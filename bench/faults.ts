@@ -1,4 +1,4 @@
-import type { Pool } from 'pg'
+import type { Client, Pool } from 'pg'
 import type { Answer, Peer } from './peer'
 
 /** What must come back for a text. */
@@ -49,7 +49,7 @@ export class Checker {
   }
 
   /** Compares with the table: one row for a text, and the ids that were answered. */
-  async finish(admin: Pool): Promise<Faults> {
+  async finish(admin: Pick<Pool | Client, 'query'>): Promise<Faults> {
     const { table, textSql = 'url' } = this.peer
     const { rows: doubles } = await admin.query<{ count: number }>(
       `SELECT (count(*) - count(DISTINCT sha256(convert_to(${textSql}, 'UTF8'))))::integer AS count FROM ${table}`,
