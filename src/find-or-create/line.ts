@@ -1,6 +1,7 @@
 import { type EntityManager, QueryFailedError, type ReplicationMode } from 'typeorm'
 import { endsConnection } from '../sql/sqlstate'
 import type { StoredRow } from '../sql/statements'
+import { knownReady } from '../typeorm/readiness'
 import { registry } from '../typeorm/registry'
 import type { EntityText } from '../rows/entity-text'
 import type { RowValues } from '../rows/row-values'
@@ -77,7 +78,7 @@ export class Line {
   /** @returns undefined where the call goes its ordinary way at once; it says by `leave` when it has */
   enter(arrival: Arrival): Promise<Answer> | undefined {
     const free = !this.crowded && this.alone < MOST_ALONE && this.sharing === 0 && this.waiting.length === 0
-    if (free || this.found < LEAST_FOUND || !canShare(arrival.row)) {
+    if (free || this.found < LEAST_FOUND || !canShare(arrival.row) || !this.seesAlike()) {
       this.alone += 1
       return undefined
     }
@@ -114,6 +115,11 @@ export class Line {
     } catch (error) {
       throw error instanceof QueryFailedError ? ownError(error) : error
     }
+  }
+
+  /** Under row security, connections that are given a caller's rights see different rows. */
+  private seesAlike(): boolean {
+    return knownReady(this.entityText.declaration)?.rowSecurity === false
   }
 
   private serve(): void {

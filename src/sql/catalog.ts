@@ -60,6 +60,8 @@ export interface TableState extends InstalledGuards {
   }[]
   readonly columns: readonly (ColumnType & { readonly name: string; readonly nullable: boolean })[]
   readonly checks: readonly { readonly name: string; readonly valid: boolean }[]
+  /** Policies say which rows a role sees. */
+  readonly rowSecurity: boolean
 }
 
 /** What of the server decides whether it can be used. */
@@ -155,6 +157,7 @@ export async function tableState(
     query,
     `SELECT jsonb_build_object('server', ${SERVER}, 'table', (
        SELECT ${GUARDS_OF_R} || jsonb_build_object(
+         'rowSecurity', r.relrowsecurity,
          'indexes', (
            SELECT coalesce(jsonb_agg(jsonb_build_object(
                     'name', c.relname,

@@ -34,7 +34,7 @@ export interface UniqueTextDataSourceOptions {
    *
    * Set it to false where connections of the pool are not alike: where one is given the rights or the settings of a
    * caller before it is used (`SET ROLE`, `SET app.user` for row security), another caller's look-up must not run on it.
-   * Not done with `tenantsBySearchPath`.
+   * Not done with `tenantsBySearchPath`, nor on a table with row security.
    * @default true
    */
   readonly coalesce?: boolean

@@ -42,6 +42,10 @@ export function ensureReady(declaration: Declaration, asking: Asking): ReadyTabl
   )
 }
 
+/** What `ensureReady` gives by now; undefined before its first answer, and where tenants have tables of their own. */
+export const knownReady = (declaration: Declaration): ReadyTable | undefined =>
+  registry.ready.get(declaration)?.get(ONLY)
+
 function readyTables(declaration: Declaration): Map<string, ReadyTable> {
   const known = registry.ready.get(declaration)
   if (known) return known
@@ -104,5 +108,6 @@ async function inspect(table: TextTable, query: Query): Promise<ReadyTable> {
   return {
     types: new Map(state?.columns.map((column) => [column.name, column])),
     deferrable: state?.indexes.some(({ deferrable }) => deferrable) ?? false,
+    rowSecurity: state?.rowSecurity ?? false,
   }
 }

@@ -37,6 +37,8 @@ export interface ReadyTable {
   readonly types: ColumnTypes
   /** A unique or exclusion constraint of the table is deferrable. */
   readonly deferrable: boolean
+  /** Policies say which rows a role sees. */
+  readonly rowSecurity: boolean
 }
 
 /** Options of a DataSource, from `withUniqueText`. */

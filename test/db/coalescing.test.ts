@@ -506,6 +506,21 @@ describe('option coalesce', () => {
     })
   })
 
+  test('on a table with row security nothing is shared, whatever the option says', async () => {
+    const own = await db.dataSource([Page, Site], { synchronize: false, poolSize: 16 })
+    await own.query('alter table page enable row level security')
+    try {
+      await whileBusy(own, Page, sessions, async () => {
+        const queries = await queriesOf(own, async () => {
+          await all(...['a', 'b', 'a', 'c'].map((url) => findOrCreate(own.manager, Page, { url })))
+        })
+        expect(queries.map(kindOf)).toEqual(Array.from({ length: 4 }, () => 'find or create'))
+      })
+    } finally {
+      await own.query('alter table page disable row level security')
+    }
+  })
+
   test('another value than true or false is refused', () => {
     const options = { coalesce: 'no' } as unknown as { coalesce: boolean }
     expect(() => withUniqueText(dataSource, options)).toThrow(DeclarationError)
