@@ -22,7 +22,7 @@ export async function sendBehindSavepoint(client: PgClient, query: NamedQuery): 
   try {
     return await sendByName(client, query, (one) => hold.query((sent = new BehindSavepoint(one))))
   } catch (error) {
-    // One that was not set is not rolled back to: that would abort the transaction, or meet another one.
+    // One that is not there is not rolled back to: that would abort the transaction, or meet another one.
     if (sent?.isSet === true) await undo(hold.query)
     throw error
   } finally {
@@ -40,15 +40,18 @@ async function undo(query: Query): Promise<void> {
 /** With `query_timeout` it is not known in time what the server has done, nor whether it should release the savepoint. */
 export const hasTimeout = ({ connectionParameters }: PgClient): boolean => Boolean(connectionParameters?.query_timeout)
 
+/** Savepoint, statement and release. */
+const COMMANDS = 3
+
 /** A query between its savepoint and the release. */
 class BehindSavepoint {
-  /** Of the three commands. */
   private ended = 0
 
   constructor(private readonly query: PreparedQuery) {}
 
+  /** Not any more once it is released, where the answer could not be read: then all has been done. */
   get isSet(): boolean {
-    return this.ended > 0
+    return this.ended > 0 && this.ended < COMMANDS
   }
 
   /** `pg` keeps the SQL by it whenever the server has parsed something: of the three, only the statement has a name. */

@@ -1,4 +1,4 @@
-import type { Client } from 'pg'
+import { type Client, types } from 'pg'
 import { Column, type DataSource, Entity, type EntityManager, PrimaryGeneratedColumn } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { findOneByText, findOrCreate, findOrCreateMany, TransactionAbortedError, UniqueText } from '../../src'
@@ -152,6 +152,24 @@ describe("what is sent behind a savepoint in the caller's transaction", () => {
     })
     await observer.query('SELECT pg_advisory_unlock(7)')
     expect(await texts()).toEqual(['kept'])
+  })
+
+  test('whose answer a parser of the user refuses is done, and leaves the transaction usable', async () => {
+    const own = await db.dataSource([Page, Note], { synchronize: false, extra: { max: 1 } })
+    await own.transaction(async (manager) => {
+      await manager.query('SAVEPOINT typeorm_unique_text')
+      const client = await clientOf(manager)
+      client.setTypeParser(types.builtins.INT8, () => {
+        throw new RangeError('of the user')
+      })
+      const sql = `${note} RETURNING 1::bigint`
+      const error = await rejection(behindSavepoint(manager, sql, ['done']))
+      expect(error).toMatchObject({ driverError: { message: 'of the user' } })
+      client.setTypeParser(types.builtins.INT8, String)
+      await manager.query('RELEASE SAVEPOINT typeorm_unique_text')
+      await manager.query(note, ['after'])
+    })
+    expect(await texts()).toEqual(['done', 'after'])
   })
 
   test('that meets 40001 says that the transaction is lost, and leaves it to the caller', async () => {
