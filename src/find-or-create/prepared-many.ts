@@ -41,6 +41,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
   readonly watch: Watch
   private readonly shared: { readonly index: number; readonly by: PreparedMany<Entity>; readonly of: number }[] = []
   private length = 0
+  private over = false
 
   /**
    * @param entityText what it selects is what the entities hold
@@ -81,10 +82,13 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     }
   }
 
-  /** Leaves an input to the call that has asked for its row already. */
+  /**
+   * Leaves an input to the call that has asked for its row already. One that is over tells nothing: its row may have been
+   * deleted since.
+   */
   private isAhead(identity: string, index: number): boolean {
     for (const by of this.rules.ahead ?? []) {
-      const of = by.rows.get(identity)?.input
+      const of = by.over ? undefined : by.rows.get(identity)?.input
       if (of === undefined) continue
       this.shared.push({ index, by, of })
       return true
@@ -138,6 +142,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
       await runBatches(call, batches, { mayOverlap: !late && !goesSingly(call) })
       if (!this.rules.unfinished) await finish(session, entityText, this.given(), this.load)
     } finally {
+      this.over = true
       await session.close()
     }
     return this.results

@@ -180,6 +180,24 @@ describe('findOrCreateStream', () => {
     expect(createdOf(results)).toEqual(inputs.map((_, index) => index < 700))
   })
 
+  test('an input that is read after an equal one was answered is looked up again: its row may be gone', async () => {
+    let answered = (): void => {}
+    const untilAnswered = new Promise<void>((resolve) => (answered = resolve))
+    async function* deleting(): AsyncGenerator<{ url: string }> {
+      yield page('deleted', 1)
+      await untilAnswered
+      await other.query(`DELETE FROM page WHERE url = $1`, [page('deleted', 1).url])
+      yield page('deleted', 1)
+    }
+    const results: Result[] = []
+    for await (const result of findOrCreateStream(dataSource, Page, deleting())) {
+      results.push(result)
+      answered()
+    }
+    const { rows } = await other.query<Page>('SELECT * FROM page WHERE url = $1', [page('deleted', 1).url])
+    expect(results).toMatchObject([{ created: true }, { created: true, entity: { id: rows[0]?.id } }])
+  })
+
   test('a later batch that ends first waits for its turn', async () => {
     await hold('turn', 5)
     const results: Result[] = []
