@@ -70,13 +70,14 @@ interface Making {
 
 const makings = new WeakMap<object, Making>()
 
-/**
- * A client can be taken without a query runner: it is one of `pg`, and nobody has put anything of their own between,
- * as some do to choose a tenant.
- */
-export function givesClients(dataSource: DataSource): boolean {
+/** A client can be taken without a query runner: it is one of `pg`, and nobody has put anything of their own between. */
+export const givesClients = (dataSource: DataSource): boolean =>
+  !others.has(dataSource.driver) && connectsAsMade(dataSource)
+
+/** Nobody has put anything of their own between a call and its connection, as some do to choose a tenant. */
+export function connectsAsMade(dataSource: DataSource): boolean {
   const { driver } = dataSource
-  if (others.has(driver)) return false
+  if (Object.hasOwn(driver, 'obtainMasterConnection')) return false
   const ofDataSource: unknown = Reflect.get(dataSource, 'createQueryRunner')
   const ofDriver: unknown = Reflect.get(driver, 'createQueryRunner')
   const making = makings.get(driver)

@@ -1,4 +1,6 @@
 import { type EntityManager, QueryFailedError, type ReplicationMode } from 'typeorm'
+import { connectsAsMade } from '../connection/pooled-client'
+import { isOfParser } from '../connection/prepared-query'
 import { endsConnection } from '../sql/sqlstate'
 import type { StoredRow } from '../sql/statements'
 import { knownReady } from '../typeorm/readiness'
@@ -217,7 +219,7 @@ export class Line {
    * row or of what the calls have in common, each finds out alone.
    */
   private fail(group: readonly Waiting[], error: unknown): void {
-    const isLost = error instanceof QueryFailedError && endsConnection(error)
+    const isLost = error instanceof QueryFailedError && endsConnection(error) && !isOfParser(error.driverError)
     for (const one of group) {
       if (isLost) one.reject(error)
       else this.letGo(one)
@@ -271,10 +273,11 @@ const NO_LINE: CallLine = { enter: () => undefined, tell: () => {}, leave: () =>
 
 /**
  * Where calls of this manager meet others of the same text; nowhere, if it has a connection of its own, in a transaction
- * or not, and where the options of the DataSource say so.
+ * or not, and where the options of the DataSource say so. Nor where somebody makes each connection ready for its caller,
+ * for row-level security for instance: what one caller's sees, another must not.
  */
 export function lineOf(manager: EntityManager, entityText: EntityText, mode: ReplicationMode = 'master'): CallLine {
-  if (manager.queryRunner) return NO_LINE
+  if (manager.queryRunner || !connectsAsMade(entityText.dataSource)) return NO_LINE
   const known = lines.get(entityText)?.[mode]
   if (known) return known
   const { coalesce = true, tenantsBySearchPath = false } = registry.settings.get(entityText.dataSource) ?? {}

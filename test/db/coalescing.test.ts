@@ -1,5 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
-import type { Client } from 'pg'
+import { type Client, types } from 'pg'
 import {
   AfterInsert,
   AfterLoad,
@@ -14,9 +14,10 @@ import {
   ManyToOne,
   PrimaryGeneratedColumn,
   QueryFailedError,
+  type QueryRunner,
   TableInheritance,
 } from 'typeorm'
-import { beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import {
   DeclarationError,
   findOneByText,
@@ -26,6 +27,7 @@ import {
   upsertByText,
   withUniqueText,
 } from '../../src'
+import { literal } from '../../src/sql/identifier'
 import { whileBusy } from '../support/busy'
 import { useDatabase } from '../support/database'
 import { fewHashes } from '../support/digests'
@@ -54,6 +56,8 @@ class Parcel {
   @UniqueText() url!: string
   @Column({ type: 'jsonb', default: {} }) data!: Record<string, unknown>
 }
+
+const VARCHAR: number = types.builtins.VARCHAR
 
 /** One chain holds everything. */
 @Entity()
@@ -325,6 +329,27 @@ describe('nobody waits for another', () => {
     expect(sent[0]).toBe('shared look-up')
   })
 
+  test('whose row holds a value that a parser of the user refuses', async () => {
+    const parsers = {
+      getTypeParser: (type: number, format: 'text'): unknown => {
+        const parse = types.getTypeParser(type, format) as (text: string) => unknown
+        return type === VARCHAR ? (text: string) => (text === 'bad' ? fail() : text) : parse
+      },
+    }
+    const own = await db.dataSource([Page, Site], { synchronize: false, poolSize: 16, extra: { types: parsers } })
+    await findOrCreate(manager, Page, { url: 'well', title: 'good' })
+    await findOrCreate(manager, Page, { url: 'badly', title: 'bad' })
+    await whileBusy(own, Page, sessions, async () => {
+      const find = async (url: string): Promise<Page | null> => await findOneByText(own.manager, Page, { url })
+      const results = await Promise.allSettled(['well', 'badly', 'none'].map(find))
+      expect(results).toMatchObject([
+        { value: { title: 'good' } },
+        { reason: { driverError: { message: 'of the user' } } },
+        { value: null },
+      ])
+    })
+  })
+
   test('in a transaction, or with a connection of its own', async () => {
     await findOrCreate(manager, Page, { url: 'inside' })
     const runner = dataSource.createQueryRunner()
@@ -492,6 +517,72 @@ test('where nearly all texts are new, nobody looks for them first', async () => 
   })
 })
 
+describe('where each connection is made ready for its caller', () => {
+  const tenant = new AsyncLocalStorage<string>()
+  const makeReady = async (client: Client): Promise<void> => {
+    await client.query(`set role reader_of_site; select set_config('app.tenant', ${literal(tenantNow())}, false)`)
+  }
+  const tenantNow = (): string => tenant.getStore() ?? ''
+
+  beforeAll(async () => {
+    await sessions.observer.query(`
+      create role reader_of_site;
+      grant select, insert, update on site to reader_of_site;
+      alter table site enable row level security;
+      create policy own on site using (name = 'of ' || current_setting('app.tenant'));
+      insert into site (name) values ('of b')`)
+  })
+  afterAll(async () => {
+    await sessions.observer.query('drop owned by reader_of_site cascade; drop role reader_of_site')
+  })
+
+  test.each<[string, (driver: Driver) => void]>([
+    [
+      'by its query runner',
+      (driver) => {
+        const create = driver.createQueryRunner.bind(driver)
+        driver.createQueryRunner = (mode) => {
+          const queryRunner = create(mode)
+          const connect = queryRunner.connect.bind(queryRunner)
+          queryRunner.connect = async () => {
+            const client = (await connect()) as Client
+            await makeReady(client)
+            return client
+          }
+          return queryRunner
+        }
+      },
+    ],
+    [
+      'by the driver',
+      (driver) => {
+        const obtain = driver.obtainMasterConnection.bind(driver)
+        driver.obtainMasterConnection = async () => {
+          const taken = await obtain()
+          await makeReady(taken[0])
+          return taken
+        }
+      },
+    ],
+  ])('%s, no caller is answered by what another one sees', async (_, prepare) => {
+    const own = await db.dataSource([Site], { synchronize: false, poolSize: 32 })
+    await findOneByText(own.manager, Site, { name: 'x' })
+    const driver: unknown = own.driver
+    prepare(driver as Driver)
+    // More than go their ordinary way at once.
+    const tenants = Array.from({ length: 24 }, (__, index) => (index % 2 === 0 ? 'b' : 'a'))
+    const find = async (name: string): Promise<Site | null> =>
+      await tenant.run(name, async () => await findOneByText(own.manager, Site, { name: 'of b' }))
+    const seen = await Promise.all(tenants.map(find))
+    expect(seen.map((site) => site !== null)).toEqual(tenants.map((name) => name === 'b'))
+  })
+})
+
+interface Driver {
+  createQueryRunner(mode: string): QueryRunner
+  obtainMasterConnection(): Promise<[Client, () => void]>
+}
+
 describe('option coalesce', () => {
   test.each([{ coalesce: false }, { tenantsBySearchPath: true }])('%o: nothing is shared', async (settings) => {
     const own = await db.dataSource([Page, Site], { synchronize: false, poolSize: 16 }, settings)
@@ -568,3 +659,7 @@ test('the stack of an error of the call has the line of the caller', async () =>
   )
   expect((error.result as Error).stack).toContain('coalescing.test.ts')
 })
+
+function fail(): never {
+  throw new Error('of the user')
+}
