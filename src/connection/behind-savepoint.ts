@@ -45,9 +45,14 @@ const COMMANDS = 3
 
 /** A query between its savepoint and the release. */
 class BehindSavepoint {
+  /** Whoever traces statements puts another in front of it, and finds it among the properties of its own. */
+  callback: PreparedQuery['callback']
   private ended = 0
 
-  constructor(private readonly query: PreparedQuery) {}
+  constructor(private readonly query: PreparedQuery) {
+    this.callback = query.callback
+    query.callback = (error, rows): void => this.callback(error, rows)
+  }
 
   /** Not any more once it is released, where the answer could not be read: then all has been done. */
   get isSet(): boolean {
@@ -61,10 +66,6 @@ class BehindSavepoint {
 
   get text(): string {
     return this.query.text
-  }
-
-  get callback(): PreparedQuery['callback'] {
-    return this.query.callback
   }
 
   submit(connection: PgConnection): Error | undefined {

@@ -1,7 +1,7 @@
 import { type Client, types } from 'pg'
 import { Column, type DataSource, Entity, PrimaryGeneratedColumn, QueryFailedError } from 'typeorm'
 import { describe, expect, test } from 'vitest'
-import { findOneByText, findOrCreate, UniqueText } from '../../src'
+import { findOneByText, findOrCreate, findOrCreateMany, UniqueText } from '../../src'
 import { useDatabase } from '../support/database'
 import { rejection } from '../support/ledger'
 
@@ -142,6 +142,33 @@ test('a client whose query() somebody stands in front of, as tracing does, sees 
   Object.assign(client, { query: traced })
   expect(await findOrCreate(dataSource.manager, Page, { url: 'first' })).toMatchObject({ created: false })
   expect(seen).toEqual([['unique_text_', 'WITH found']])
+})
+
+test('who traces statements by a callback in front of ours hears of each, in a transaction too', async () => {
+  const dataSource = await open()
+  await findOrCreate(dataSource.manager, Page, { url: 'first' })
+  const client = await clientOf(dataSource)
+  const heard: unknown[] = []
+  const query = client.query.bind(client) as (...args: unknown[]) => unknown
+  const traced = (...args: unknown[]): unknown => {
+    const [given] = args
+    // As OpenTelemetry looks for it, in a copy.
+    const { callback } = { ...(given as { callback?: (...answer: unknown[]) => unknown }) }
+    if (!callback) return query(...args)
+    const hear = (...answer: unknown[]): unknown => {
+      heard.push(answer[0] ?? 'done')
+      return callback(...answer)
+    }
+    return query(Object.assign(given as object, { callback: hear }))
+  }
+  Object.assign(client, { query: traced })
+  await findOrCreate(dataSource.manager, Page, { url: 'first' })
+  expect(heard.splice(0)).toEqual(['done'])
+  await dataSource.transaction(async (manager) => {
+    const results = await findOrCreateMany(manager, Page, [{ url: 'first' }, { url: 'second' }])
+    expect(results).toMatchObject([{ created: false }, { created: true }])
+  })
+  expect(heard).toEqual(['done'])
 })
 
 test('a client that sends before the last answer came takes our statements as it takes others', async () => {
