@@ -121,7 +121,10 @@ export class PreparedMany<Entity extends ObjectLiteral> {
   }
 
   async run(manager: EntityManager): Promise<FindOrCreateManyResult<Entity>[]> {
-    if (this.rows.size === 0) return this.results
+    if (this.rows.size === 0) {
+      if (this.inputs > 0) this.watch.report()
+      return this.results
+    }
     const session = await openSession(manager)
     try {
       const { declaration } = this.entityText

@@ -11,7 +11,7 @@ export function kindOf(value: unknown): string {
 }
 
 /** By TypeORM's own mark: two copies of it may be loaded, and an EntityManager may be extended. */
-const isManager = (value: unknown): boolean =>
+export const isManager = (value: unknown): boolean =>
   typeof value === 'object' &&
   value !== null &&
   (value as { '@instanceof'?: unknown })['@instanceof'] === Symbol.for('EntityManager')

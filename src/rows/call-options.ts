@@ -1,6 +1,6 @@
 import type { DeepPartial, FindOptionsRelations, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
-import { kindOf } from './call-arguments'
+import { isManager, kindOf } from './call-arguments'
 
 /** Options of every operation. */
 export interface ByOptions<Entity = ObjectLiteral> {
@@ -79,7 +79,8 @@ export interface WatchOptions {
    */
   readonly signal?: AbortSignal | undefined
   /**
-   * Called after each batch. What it throws ends the call as an aborted signal does.
+   * Called after each batch, and once where all inputs are refused before there is one. What it throws ends the call as
+   * an aborted signal does.
    *
    * @default none
    */
@@ -166,6 +167,8 @@ interface Rule {
 }
 
 const isBoolean = (value: unknown): boolean => typeof value === 'boolean'
+const hasMethod = (value: unknown, name: string): boolean =>
+  typeof value === 'object' && value !== null && typeof Reflect.get(value, name) === 'function'
 const isStrings = (value: unknown): boolean => Array.isArray(value) && value.every((one) => typeof one === 'string')
 /** Not a promise, for instance: a function was called that should have been passed. */
 const isValues = (value: unknown): boolean =>
@@ -185,6 +188,7 @@ type OptionName =
   | 'signal'
   | 'onProgress'
   | 'window'
+  | 'manager'
 
 const DELETED: readonly unknown[] = ['return', 'restore', 'throw'] satisfies DeletedOption[]
 
@@ -206,11 +210,12 @@ const RULES: Readonly<Record<OptionName, Rule>> = {
   skipUpdateIfNoValuesChanged: { takes: isBoolean, expected: 'true or false' },
   // By its parts: that of another realm, as in Jest, is no instance of ours.
   signal: {
-    takes: (value) => typeof value === 'object' && value !== null && 'throwIfAborted' in value,
+    takes: (value) => ['throwIfAborted', 'addEventListener'].every((name) => hasMethod(value, name)),
     expected: 'an AbortSignal',
   },
   onProgress: { takes: (value) => typeof value === 'function', expected: 'a function' },
   window: { takes: (value) => Number.isSafeInteger(value) && Number(value) > 0, expected: 'a whole number above 0' },
+  manager: { takes: isManager, expected: 'an EntityManager' },
 }
 
 const LOAD = ['relations', 'relationLoadStrategy'] as const
@@ -223,7 +228,7 @@ export const namesFindOrCreate = (relations: unknown): boolean =>
   relations === FIND_OR_CREATE ||
   (typeof relations === 'object' && relations !== null && Object.values(relations).some(namesFindOrCreate))
 
-type Operation = 'findOrCreate' | 'findOrCreateMany' | 'findOneByText' | 'upsertByText' | StreamOperation
+type Operation = 'findOrCreate' | 'findOrCreateMany' | 'findOneByText' | 'upsertByText' | 'parseMany' | StreamOperation
 
 type StreamOperation = 'findOrCreateStream' | 'findOrCreateTransform'
 
@@ -236,7 +241,11 @@ const TAKEN: Readonly<Record<Operation, readonly OptionName[]>> = {
   findOrCreateTransform: STREAM,
   findOneByText: ['by', 'withDeleted', 'replica', ...LOAD],
   upsertByText: ['by', 'update', 'skipUpdateIfNoValuesChanged', ...LOAD],
+  parseMany: ['manager', 'deleted', ...LOAD, 'signal', 'onProgress'],
 }
+
+/** Take relations to be found or created. */
+const NESTING: readonly Operation[] = ['findOrCreate', 'findOrCreateMany', 'parseMany']
 
 /**
  * JavaScript has no types, and an option that is ignored would do something else than was asked for.
@@ -253,7 +262,7 @@ export function checkCallOptions(operation: Operation, options: object): void {
       throw new DeclarationError(`${operation}(): there is no option "${name}". It takes ${taken.join(', ')}.`)
     }
     const { takes, expected } = RULES[name as OptionName]
-    const nested = name === 'relations' && !operation.startsWith(FIND_OR_CREATE) && namesFindOrCreate(value)
+    const nested = name === 'relations' && !NESTING.includes(operation) && namesFindOrCreate(value)
     if (value !== undefined && (nested || !takes(value))) {
       throw new DeclarationError(`${operation}(): ${name} must be ${expected}.`)
     }

@@ -68,9 +68,9 @@ export function streamedText<Entity extends ObjectLiteral>(
   return entityText
 }
 
-/** A manager may be one of a transaction, which a stream would take no part in. */
+/** A manager, or a query runner, may be one of a transaction, which a stream would take no part in. */
 function requireDataSource(given: unknown): void {
-  if (typeof given === 'object' && given !== null && 'manager' in given && 'driver' in given) return
+  if (typeof given === 'object' && given !== null && 'manager' in given && 'createQueryRunner' in given) return
   throw new DeclarationError(
     `Expected a DataSource as the first argument, got ${kindOf(given)}. A stream runs outside transactions. ` +
       'Within one, use findOrCreateMany().',

@@ -24,7 +24,10 @@ export function findOrCreateTransform<Entity extends ObjectLiteral, By extends s
   const caller = callerOf(findOrCreateTransform)
   const written = new Written<DeepPartial<Entity>>()
   const flow = flowOf<Entity>(dataSource, entityText, written, options)
-  return new FlowTransform(written, resultsOf(flow, options, caller), () => flow.stop())
+  return new FlowTransform(written, resultsOf(flow, options, caller), {
+    stop: () => flow.stop(),
+    signal: options.signal,
+  })
 }
 
 /** What is written, one at a time: the next is asked for when this one is read. */
@@ -62,17 +65,22 @@ class FlowTransform<Item> extends Transform {
   constructor(
     private readonly written: Written<Item>,
     private readonly results: AsyncIterable<unknown>,
-    private readonly stop: () => void,
+    private readonly ends: { readonly stop: () => void; readonly signal: AbortSignal | undefined },
   ) {
     super({ objectMode: true })
+    const { signal } = ends
+    // Whoever waits for the first input is told as well.
+    if (signal?.aborted === true) this.begin()
+    else signal?.addEventListener('abort', this.begin)
   }
 
   override _transform(item: Item, _encoding: BufferEncoding, callback: TransformCallback): void {
-    this.pumping ??= this.pump()
+    this.begin()
     this.written.give(item, callback)
   }
 
   override _flush(callback: TransformCallback): void {
+    this.begin()
     this.written.close()
     // Where it fails, the stream is destroyed.
     void this.afterPump(callback)
@@ -86,10 +94,15 @@ class FlowTransform<Item> extends Transform {
   }
 
   override _destroy(error: Error | null, callback: (error?: Error | null) => void): void {
-    this.stop()
+    this.ends.stop()
+    this.ends.signal?.removeEventListener('abort', this.begin)
     this.written.close()
     this.resumeReading()
     void this.afterPump(() => callback(error))
+  }
+
+  private readonly begin = (): void => {
+    this.pumping ??= this.pump()
   }
 
   private async afterPump(then: () => void): Promise<void> {

@@ -65,7 +65,8 @@ export class Window<Entity extends ObjectLiteral> {
     this.rows.answerShared()
     const { results = [], failure } = this.outcome ?? {}
     // The signal came too late for this one.
-    const isWhole = failure?.error === this.rules.watch?.signal?.reason && !results.includes(undefined)
+    const signal = this.rules.watch?.signal
+    const isWhole = signal?.aborted === true && failure?.error === signal.reason && !results.includes(undefined)
     return { results, failure: isWhole ? undefined : failure }
   }
 

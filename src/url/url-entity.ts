@@ -10,7 +10,7 @@ import {
 import { UniqueTextEntity } from '../find-or-create/active-record'
 import { findOrCreate, type FindOrCreateResult } from '../find-or-create/find-or-create'
 import { findOrCreateMany, type FindOrCreateManyResult } from '../find-or-create/find-or-create-many'
-import type { FindOrCreateManyOptions, FindOrCreateOptions } from '../rows/call-options'
+import { checkCallOptions, type FindOrCreateManyOptions, type FindOrCreateOptions } from '../rows/call-options'
 import type { GivenValues, Naming } from '../rows/given-values'
 import { URL_CHECK } from '../sql/url-check'
 import { requireArray } from '../rows/call-arguments'
@@ -126,12 +126,14 @@ export class Url extends UniqueTextEntity {
   static async parseMany<Entity extends Url>(
     this: UrlClass<Entity>,
     texts: readonly UrlText[],
-    { manager = this.getRepository().manager, ...options }: ParseManyOptions<NoInfer<Entity>> = {},
+    options: ParseManyOptions<NoInfer<Entity>> = {},
   ): Promise<(FindOrCreateManyResult<Entity> | null)[]> {
+    checkCallOptions('parseMany', options)
     requireArray(texts)
+    const { manager = this.getRepository().manager, ...rest } = options
     const parsed = texts.map(parseUrl)
     const values = parsed.flatMap((parts) => (parts === null ? [] : [valuesOf<Entity>(parts)]))
-    const found = (await findOrCreateMany<Entity>(manager, this, values, options)).values()
+    const found = (await findOrCreateMany<Entity>(manager, this, values, rest)).values()
     return parsed.map((parts) => (parts === null ? null : (found.next().value ?? null)))
   }
 

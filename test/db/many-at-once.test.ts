@@ -367,6 +367,12 @@ describe('onProgress', () => {
     expect(seen.at(-1)).toEqual({ done: 3_011, created: 2_500, rejected: 1 })
   })
 
+  test('counts inputs that are all refused before there is a batch', async () => {
+    const seen: object[] = []
+    await all(['\0', '\0'], { onProgress: (progress) => void seen.push(progress) })
+    expect(seen).toEqual([{ done: 2, created: 0, rejected: 2 }])
+  })
+
   test('that throws ends the call, and nothing goes on', async () => {
     const source = await pooled(1)
     const { texts, batch } = textsOf(3)

@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { Readable, Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import type { Client } from 'pg'
@@ -264,6 +265,18 @@ describe('an end before the end', () => {
     expect(source.ended).toBe(true)
   })
 
+  test('whatever onProgress throws ends it', async () => {
+    for (const thrown of [new Error('of the caller'), undefined]) {
+      const onProgress = (): never => {
+        // oxlint-disable-next-line typescript/only-throw-error
+        throw thrown
+      }
+      const inputs = pages('thrown', 3_000)
+      const stream = findOrCreateStream(dataSource, Page, inputs, { onProgress, window: 1_000 })
+      expect(await rejection(collect(stream, []))).toBe(thrown)
+    }
+  })
+
   test('a signal is heard while the source gives nothing', async () => {
     const controller = new AbortController()
     async function* source(): AsyncGenerator<{ url: string }> {
@@ -399,6 +412,20 @@ describe('findOrCreateTransform', () => {
     expect(await rejection(piped)).toBeInstanceOf(SchemaDriftError)
   })
 
+  test('an aborted signal fails it, though nothing was ever written', async () => {
+    const late = new AbortController()
+    const waiting = rejection(once(findOrCreateTransform(dataSource, Page, { signal: late.signal }), 'close'))
+    late.abort(new Error('late'))
+    expect(await waiting).toMatchObject({ message: 'late' })
+    const early = findOrCreateTransform(dataSource, Page, { signal: late.signal })
+    expect(await rejection(once(early, 'close'))).toMatchObject({ message: 'late' })
+    const signal = AbortSignal.abort(new Error('early'))
+    const sink = new Writable({ objectMode: true })
+    const piped = pipeline(Readable.from([]), findOrCreateTransform(dataSource, Page, { signal }), sink)
+    expect(await rejection(piped)).toMatchObject({ message: 'early' })
+    expect(taken()).toBe(0)
+  })
+
   test('a reader that takes its time is waited for', async () => {
     const source = new Counted(pages('slow-reader', 100_000))
     const transform = findOrCreateTransform(dataSource, Page)
@@ -421,9 +448,14 @@ test.each([
     [() => dataSource.manager, Page, []],
     'Expected a DataSource as the first argument, got an instance of EntityManager',
   ],
+  [
+    [() => dataSource.createQueryRunner(), Page, []],
+    'Expected a DataSource as the first argument, got an instance of PostgresQueryRunner',
+  ],
   [[dataSourceOf, Lost, []], 'No metadata for "Lost" was found'],
   [[dataSourceOf, Page, [], { window: 0 }], 'window must be a whole number above 0'],
   [[dataSourceOf, Page, [], { signal: 1 }], 'signal must be an AbortSignal'],
+  [[dataSourceOf, Page, [], { signal: { throwIfAborted: () => {} } }], 'signal must be an AbortSignal'],
   [[dataSourceOf, Page, [], { onProgress: 1 }], 'onProgress must be a function'],
   [[dataSourceOf, Page, [], { relations: 'findOrCreate' }], 'there is no option "relations"'],
   [[dataSourceOf, Page, [], { deleted: 'throw' }], 'needs a @DeleteDateColumn'],

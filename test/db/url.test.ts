@@ -282,7 +282,11 @@ describe('parseMany', () => {
       }),
     ).rejects.toThrow('rolled back')
     expect(await Url.countBy({ host: 'rolled.back.example' })).toBe(0)
-    await expect(Url.parseMany(['http://a.example/'], { window: 1 } as object)).rejects.toThrow(DeclarationError)
+    for (const wrong of [{ window: 1 }, { create: {} }, { by: 'url' }, { manager: dataSource }, null, 5, []]) {
+      const call = Url.parseMany(['http://a.example/'], wrong as object)
+      await expect(call).rejects.toThrow(DeclarationError)
+      await expect(call).rejects.toThrow('parseMany(): ')
+    }
     await expect(Url.parseMany('http://a.example/' as never)).rejects.toThrow(DeclarationError)
     expect(await Url.parseMany([])).toEqual([])
   })
