@@ -205,9 +205,12 @@ describe("a text that is taken, in TypeORM's own calls", () => {
 
   test('nothing is asked while the transaction takes no query, and the holder once', async () => {
     await manager.insert(Page, { url: 'http://1.example' })
+    let isTold = false
     const sent = await queriesOf(dataSource, async () => {
       const runner = dataSource.createQueryRunner()
       try {
+        // The oldest supported `pg` does not tell of a transaction that was begun by SQL: there the server refuses to answer.
+        isTold = 'getTransactionStatus' in ((await runner.connect()) as object)
         await runner.query('begin')
         await taken(runner.manager.insert(Page, { url: 'http://1.example' }))
         await runner.query('rollback')
@@ -217,7 +220,9 @@ describe("a text that is taken, in TypeORM's own calls", () => {
         await runner.release()
       }
     })
-    expect(sent.map((sql) => sql.split(' ')[0])).toEqual(['begin', 'INSERT', 'rollback', 'SELECT', 'begin', 'rollback'])
+    const asked = isTold ? [] : ['SELECT']
+    const words = sent.map((sql) => sql.split(' ')[0])
+    expect(words).toEqual(['begin', 'INSERT', ...asked, 'rollback', 'SELECT', 'begin', 'rollback'])
   })
 
   test('a table of another schema has its own property and its own holders', async () => {

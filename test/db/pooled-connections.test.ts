@@ -98,7 +98,7 @@ async function untilOneWaits(observer: Client): Promise<void> {
 }
 
 test('a call on a full pool waits for its turn, and gets what connectionTimeoutMillis says', async () => {
-  const dataSource = await open({ extra: { max: 1, connectionTimeoutMillis: 50 } })
+  const dataSource = await open({ extra: { max: 1, connectionTimeoutMillis: 500 } })
   const client = await driverOf(dataSource).master.connect()
   expect(await rejection(calls['findOrCreate']?.(dataSource) ?? fail())).toMatchObject({
     message: 'timeout exceeded when trying to connect',
