@@ -71,7 +71,6 @@ export class PreparedQuery {
     } catch (error) {
       // Told only when the server has ended: the connection is not free before.
       this.failure = { error }
-      if (typeof error === 'object' && error !== null) ofParsers.add(error)
     }
   }
 
@@ -105,11 +104,6 @@ export class PreparedQuery {
     return fields.map((field, index) => (field === null ? null : parsers[index]?.(field)))
   }
 }
-
-const ofParsers = new WeakSet<object>()
-
-/** A parser of the user's has thrown it: it tells of one value, and nothing of the connection. */
-export const isOfParser = (error: object): boolean => ofParsers.has(error)
 
 /** One that is closed tells `pg` itself. */
 export function write(stream: PgConnection['stream'], messages: Buffer): void {

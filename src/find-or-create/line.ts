@@ -1,13 +1,11 @@
-import { type EntityManager, QueryFailedError, type ReplicationMode } from 'typeorm'
+import type { EntityManager, ReplicationMode } from 'typeorm'
 import { connectsAsMade } from '../connection/pooled-client'
-import { isOfParser } from '../connection/prepared-query'
-import { endsConnection } from '../sql/sqlstate'
 import type { StoredRow } from '../sql/statements'
 import { knownReady } from '../typeorm/readiness'
 import { registry } from '../typeorm/registry'
 import type { EntityText } from '../rows/entity-text'
 import type { RowValues } from '../rows/row-values'
-import { copyOf, lookUpTogether, ownError } from './shared-look-up'
+import { copyOf, lookUpTogether } from './shared-look-up'
 
 /** So many calls go their ordinary way at once; only then do further ones wait. */
 const MOST_ALONE = 8
@@ -50,7 +48,6 @@ interface Waiting extends Arrival {
   /** Its row holds what another call must not get a copy of: it is looked up for this call alone. */
   readonly apart: boolean
   readonly resolve: (answer: Answer) => void
-  readonly reject: (error: unknown) => void
 }
 
 /**
@@ -106,17 +103,12 @@ export class Line {
     this.serve()
   }
 
-  /** Its error is made where the call waits, whose lines it so has in its stack. */
-  private async wait(arrival: Arrival): Promise<Answer> {
-    const told = new Promise<Answer>((resolve, reject) => {
-      this.waiting.push({ ...arrival, followed: false, apart: false, resolve, reject })
+  private wait(arrival: Arrival): Promise<Answer> {
+    const told = new Promise<Answer>((resolve) => {
+      this.waiting.push({ ...arrival, followed: false, apart: false, resolve })
     })
     this.serve()
-    try {
-      return await told
-    } catch (error) {
-      throw error instanceof QueryFailedError ? ownError(error) : error
-    }
+    return told
   }
 
   /** Under row security, connections that are given a caller's rights see different rows. */
@@ -161,8 +153,9 @@ export class Line {
     const slow = setTimeout(ends, SLOW_MILLISECONDS)
     try {
       await this.lookUp(texts)
-    } catch (error) {
-      this.fail(texts.flat(), error)
+    } catch {
+      // What it says, of a row, a value or the connection, each finds out alone: one that is lost must fail no crowd.
+      for (const one of texts.flat()) this.letGo(one)
     } finally {
       clearTimeout(slow)
       ends()
@@ -212,18 +205,6 @@ export class Line {
     const [first, ...followers] = same.filter(mayFollow)
     if (first) this.letGo(first, followers)
     for (const one of same) if (!mayFollow(one)) this.letGo(one)
-  }
-
-  /**
-   * Whoever was on a connection that is lost is told so, as each would be of its own. What any other error says, of a
-   * row or of what the calls have in common, each finds out alone.
-   */
-  private fail(group: readonly Waiting[], error: unknown): void {
-    const isLost = error instanceof QueryFailedError && endsConnection(error) && !isOfParser(error.driverError)
-    for (const one of group) {
-      if (isLost) one.reject(error)
-      else this.letGo(one)
-    }
   }
 
   /** It goes its ordinary way. */

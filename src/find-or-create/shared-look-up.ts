@@ -1,4 +1,4 @@
-import { type EntityManager, QueryFailedError, type ReplicationMode } from 'typeorm'
+import type { EntityManager, ReplicationMode } from 'typeorm'
 import { openSession } from '../connection/open-session'
 import { type BatchRow, findTogetherStatement } from '../sql/batch-statement'
 import { parameterText } from '../sql/parameter-text'
@@ -63,17 +63,4 @@ export function copyOf(stored: StoredRow): StoredRow | undefined {
     else return undefined
   }
   return { ...stored, columns }
-}
-
-/**
- * An error that several calls have in common, for one of them. To be called where that call waits: the stack of what is
- * made there has its lines.
- */
-export function ownError({ query, parameters, driverError }: QueryFailedError): QueryFailedError {
-  const own = Object.getOwnPropertyDescriptors(driverError)
-  return new QueryFailedError(
-    query,
-    parameters,
-    Object.create(Object.getPrototypeOf(driverError) as object, own) as Error,
-  )
 }

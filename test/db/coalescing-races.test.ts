@@ -102,10 +102,31 @@ test('a look-up whose answer does not come holds up nobody else', async () => {
   })
 })
 
-test('of a connection that is cut, each call has an error of its own, with the line of its caller', async () => {
+test('a connection that is cut fails none of those who share it', async () => {
+  await findOrCreate(manager, Page, { url: 'cut once' })
+  await whileBusy(dataSource, Page, sessions, async () => {
+    for (const fault of ['request lost', 'answer lost'] as const) {
+      const cut = proxy.once(['cut once'], fault)
+      const pages = await three(async () => await find('cut once'))
+      await cut
+      expect(pages.map((page) => page?.url)).toEqual(['cut once', 'cut once', 'cut once'])
+    }
+    const cut = proxy.once(['cut once'], 'answer lost')
+    const urls = ['cut once', 'cut and new', 'cut and newer']
+    const calls = await Promise.all(urls.map(async (url) => await findOrCreate(manager, Page, { url })))
+    await cut
+    expect(calls.map(({ created }) => created)).toEqual([false, true, true])
+  })
+})
+
+test('where each connection is cut, each call has an error of its own, with the line of its caller', async () => {
   await findOrCreate(manager, Page, { url: 'cut' })
   await whileBusy(dataSource, Page, sessions, async () => {
-    const cut = proxy.once(['cut'], 'request lost')
+    const cutAll = async (): Promise<void> => {
+      // The shared one, and one for each call.
+      for (let count = 0; count < 4; count += 1) await proxy.once(['cut'], 'request lost')
+    }
+    const cut = cutAll()
     const errors = await three(async () => await rejection(find('cut')))
     await cut
     expect(new Set(errors).size).toBe(3)
