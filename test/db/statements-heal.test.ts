@@ -80,7 +80,7 @@ async function sentBy(
 }
 
 describe('the plan of a table that was never analyzed', () => {
-  test.each([20_000, 200_000])('of %i rows costs a batch too little for JIT', async (rows) => {
+  test.each([20_000, 400_000])('of %i rows costs a batch too little for JIT', async (rows) => {
     const { dataSource, observer } = await open()
     await fill(observer, rows)
     const batch = Array.from({ length: 1_000 }, (_, index) => ({ url: `new ${index}` }))
@@ -90,8 +90,8 @@ describe('the plan of a table that was never analyzed', () => {
       `EXPLAIN (FORMAT JSON) ${sql}`,
       values,
     )
-    // Of `jit_above_cost`, 100,000 by default.
-    expect(explained.rows[0]?.['QUERY PLAN'][0].Plan['Total Cost']).toBeLessThan(50_000)
+    // Of `jit_above_cost`, 100,000 by default; a batch of a stream has three times as many rows.
+    expect(explained.rows[0]?.['QUERY PLAN'][0].Plan['Total Cost']).toBeLessThan(20_000)
   })
 })
 

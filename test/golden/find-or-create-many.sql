@@ -11,6 +11,7 @@ WITH input AS MATERIALIZED (
     WHERE t."urlHash" = i.c1
     AND t."url"::pg_catalog.text COLLATE "C"
         IS NOT DISTINCT FROM i.c0::pg_catalog.text
+      AND t."urlHash" BETWEEN i.c1 AND i.c1
       AND t."urlHashNumber" BETWEEN -2147483648 AND 2147483647
     LIMIT 2
   ) AS t
@@ -49,6 +50,7 @@ WITH input AS MATERIALIZED (
         IS NOT DISTINCT FROM i.c1::pg_catalog.text
     AND t."query"::pg_catalog.text COLLATE "C"
         IS NOT DISTINCT FROM i.c2::pg_catalog.text
+      AND t."urlHash" BETWEEN i.c3 AND i.c3
       AND t."urlHashNumber" BETWEEN -2147483648 AND 2147483647
     LIMIT 2
   ) AS t

@@ -38,6 +38,7 @@ WITH input AS MATERIALIZED (
     WHERE t."urlHash" = i.c1
     AND t."url"::pg_catalog.text COLLATE "C"
         IS NOT DISTINCT FROM i.c0::pg_catalog.text
+      AND t."urlHash" BETWEEN i.c1 AND i.c1
       AND t."deletedAt" IS NULL
       AND t."urlHashNumber" BETWEEN -2147483648 AND 2147483647
     LIMIT 2
