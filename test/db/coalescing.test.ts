@@ -28,6 +28,7 @@ import {
   withUniqueText,
 } from '../../src'
 import { literal } from '../../src/sql/identifier'
+import { untilBlocked } from '../support/blocked'
 import { whileBusy } from '../support/busy'
 import { useDatabase } from '../support/database'
 import { fewHashes } from '../support/digests'
@@ -223,6 +224,27 @@ describe('calls beyond those that are busy', () => {
     expect(created).toHaveLength(1)
   })
 
+  test('of one new text whose first fails wait for no other one of them', async () => {
+    const other = await db.client()
+    await other.query('begin')
+    await other.query(`insert into page (url) values ('refused once')`)
+    const { result } = await crowd(Page, async () => {
+      const call = async (title: string): Promise<boolean> =>
+        (await findOrCreate(manager, Page, { url: 'refused once', title })).created
+      const calls = Promise.allSettled(['far too long', 'a', 'b', 'c'].map(call))
+      // Those who are busy, and all three.
+      await untilBlocked(sessions.observer, 8 + 3)
+      await other.query('commit')
+      return await calls
+    })
+    expect(result.map((one) => (one.status === 'fulfilled' ? one.value : undefined))).toEqual([
+      undefined,
+      false,
+      false,
+      false,
+    ])
+  })
+
   test('of several new texts create each of them', async () => {
     const { result } = await crowd(
       Page,
@@ -256,6 +278,27 @@ describe('calls beyond those that are busy', () => {
     })
     expect(result).toEqual([entity, null, entity])
     expect(sent).toEqual(['shared look-up'])
+  })
+})
+
+test('when the crowd has gone, eight go their ordinary way again, and no more than eight', async () => {
+  const own = await db.dataSource([Page, Site], { synchronize: false, poolSize: 16 })
+  const urls = Array.from({ length: 8 }, (_, index) => `place ${index}`)
+  const find = async (url: string, title?: string): Promise<unknown> =>
+    await findOrCreate(own.manager, Page, { url, ...(title === undefined ? {} : { title }) })
+  for (const url of urls) await find(url)
+  await whileBusy(own, Page, sessions, async () => {
+    // Shared, followed, refused, and let go.
+    await all(...urls.map(async (url) => await find(url)))
+    await all(...Array.from({ length: 8 }, async () => await find('place taken together')))
+    await Promise.allSettled(['far too long', 'a', 'b'].map(async (title) => await find('place refused', title)))
+    await Promise.allSettled([find('place 1'), find('place 2')])
+  })
+  const alone = await queriesOf(own, async () => await all(...urls.map(async (url) => await find(url))))
+  expect(alone.map(kindOf)).toEqual(urls.map(() => 'find or create'))
+  await whileBusy(own, Page, sessions, async () => {
+    const shared = await queriesOf(own, async () => await all(find('place 1'), find('place 2'), find('place 3')))
+    expect(shared.map(kindOf)).toEqual(['shared look-up'])
   })
 })
 

@@ -233,6 +233,15 @@ describe('the second connection', () => {
     expect(backends.size).toBe(1)
   })
 
+  test('is not taken where the connection tells whose tables are meant', async () => {
+    const source = await db.dataSource([Page, Chapter], { extra: { max: 2 } }, { tenantsBySearchPath: true })
+    await Promise.all([source.query('SELECT'), source.query('SELECT')])
+    expect(poolOf(source).idleCount).toBe(2)
+    const { texts } = textsOf(3)
+    const results = await all(texts, {}, source)
+    expect(new Set(results.map((result) => 'entity' in result && result.entity.backend)).size).toBe(1)
+  })
+
   test('is not taken where the values come from a function', async () => {
     const { texts } = textsOf(3)
     const results = await all(texts, { create: () => ({}) })
@@ -335,6 +344,19 @@ describe('a signal', () => {
     await second.query('COMMIT')
     expect(await call.work).toMatchObject({ message: 'of the caller' })
     expect(await storedTexts()).toEqual(new Set([...batch(1), ...batch(2)]))
+  })
+
+  test('that is aborted while the last batches are at the server is heard, and what they did is stored', async () => {
+    const { texts, batch } = textsOf(2)
+    const [first, second] = [await inserting(batch(1)[0]), await inserting(batch(2)[0])]
+    const abort = new AbortController()
+    const call = rejection(all(texts, { signal: abort.signal }))
+    await untilBlocked(observer, 2)
+    abort.abort(new Error('of the caller'))
+    await first.query('COMMIT')
+    await second.query('COMMIT')
+    expect(await call).toMatchObject({ message: 'of the caller' })
+    expect(await storedTexts()).toEqual(new Set(texts))
   })
 
   test('leaves the transaction of the caller usable', async () => {
