@@ -141,7 +141,8 @@ export class Flow<Item, Entity extends ObjectLiteral> {
       }
       const [oldest] = this.atServer
       if (oldest?.done) return this.take(oldest)
-      if (!oldest && (this.stopped || (this.ended && this.gathering.inputs === 0))) return undefined
+      // What was gathered by the end of the source would have been sent above.
+      if (!oldest && (this.stopped || this.ended)) return undefined
       // The window was full when the reader stopped; the index has been looked at since, and it is not any more.
       if (!this.isFull()) this.makeRoom()
       await this.change()

@@ -187,6 +187,12 @@ describe('calls beyond those that are busy', () => {
     const { result, sent } = await crowd(Page, async () => await all(find(), find(), find()))
     expect(sent).toEqual(['shared look-up'])
     expect(new Set(result).size).toBe(3)
+    expect(new Set(result.map((page) => page?.createdAt)).size).toBe(3)
+    await findOrCreate(manager, Parcel, { url: 'looked at', data: { list: [1] } })
+    const look = async (): Promise<Parcel | null> => await findOneByText(manager, Parcel, { url: 'looked at' })
+    const parcels = await crowd(Parcel, async () => await all(look(), look(), look()))
+    for (const parcel of parcels.result) expect(parcel?.data).toEqual({ list: [1] })
+    expect(new Set(parcels.result.map((parcel) => parcel?.data)).size).toBe(3)
   })
 
   test('that are fewer than three go their ordinary way', async () => {
@@ -246,7 +252,7 @@ describe('calls beyond those that are busy', () => {
   })
 
   test('of several new texts create each of them', async () => {
-    const { result } = await crowd(
+    const { result, sent } = await crowd(
       Page,
       async () =>
         await all(
@@ -254,6 +260,7 @@ describe('calls beyond those that are busy', () => {
         ),
     )
     expect(result).toEqual([true, true, false, true, false])
+    expect(sent).toEqual(['shared look-up', 'find or create', 'find or create', 'find or create'])
   })
 
   test('get the rows of their texts where hashes are equal', async () => {
@@ -293,6 +300,7 @@ test('when the crowd has gone, eight go their ordinary way again, and no more th
     await all(...Array.from({ length: 8 }, async () => await find('place taken together')))
     await Promise.allSettled(['far too long', 'a', 'b'].map(async (title) => await find('place refused', title)))
     await Promise.allSettled([find('place 1'), find('place 2')])
+    await all(...[1, 2, 3].map(async () => await findOneByText(own.manager, Page, { url: 'no place' })))
   })
   const alone = await queriesOf(own, async () => await all(...urls.map(async (url) => await find(url))))
   expect(alone.map(kindOf)).toEqual(urls.map(() => 'find or create'))

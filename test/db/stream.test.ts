@@ -1,4 +1,4 @@
-import { once } from 'node:events'
+import { getEventListeners, once } from 'node:events'
 import { Readable, Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import type { Client } from 'pg'
@@ -288,6 +288,32 @@ describe('an end before the end', () => {
     expect(urlsOf(value ? [value] : [])).toEqual([page('silent', 1).url])
     setImmediate(() => controller.abort())
     expect(await rejection(stream.next())).toBe(controller.signal.reason)
+  })
+
+  test('a source that gives nothing is ended, whatever comes of that', async () => {
+    const controller = new AbortController()
+    const { signal } = controller
+    let ended = 0
+    const source: AsyncIterable<{ url: string }> = {
+      [Symbol.asyncIterator]: () => ({
+        next: async () => await new Promise(() => {}),
+        return: async () => {
+          ended += 1
+          throw new Error('not heard')
+        },
+      }),
+    }
+    const first = findOrCreateStream(dataSource, Page, source, { signal }).next()
+    setImmediate(() => controller.abort())
+    expect(await rejection(first)).toBe(signal.reason)
+    expect(ended).toBe(1)
+  })
+
+  test('a signal that many streams share keeps none of them', async () => {
+    const { signal } = new AbortController()
+    await collect(findOrCreateStream(dataSource, Page, pages('shared signal', 3), { signal }))
+    for await (const _ of findOrCreateStream(dataSource, Page, pages('shared signal', 3), { signal })) break
+    expect(getEventListeners(signal, 'abort')).toEqual([])
   })
 
   test('one that is aborted already reads nothing', async () => {
