@@ -163,6 +163,7 @@ describe('the tarball', () => {
       'find-or-create/',
       'rows/',
       'sql/',
+      'stream/',
       'text/',
       'typeorm/',
       'typeorm-calls/',

@@ -58,6 +58,7 @@ describe.concurrent('docs/recipes.md', () => {
       'typeorm-naming-strategies',
       'typeorm-extension',
       'class-validator and class-transformer',
+      'Streams of Node.js',
       'tsx',
       'SWC, and Jest with it',
       'Vitest',
