@@ -5,6 +5,7 @@ import { knownReady } from '../typeorm/readiness'
 import { registry } from '../typeorm/registry'
 import type { EntityText } from '../rows/entity-text'
 import type { RowValues } from '../rows/row-values'
+import { nextTick, startTimer, stopTimer } from './real-timers'
 import { copyOf, lookUpTogether } from './shared-look-up'
 
 /** So many calls go their ordinary way at once; only then do further ones wait. */
@@ -20,9 +21,6 @@ const SLOW_MILLISECONDS = 20
 const LEAST_FOUND = 0.25
 /** What one more call weighs in that share. */
 const WEIGHT = 0.05
-
-/** Once all that is ready to run has run. Kept, since tests of a user's may replace it by one that never calls. */
-const nextTick = process.nextTick.bind(process)
 
 /** A call that may wait. */
 export interface Arrival {
@@ -150,14 +148,14 @@ export class Line {
       hasEnded = true
       this.serve()
     }
-    const slow = setTimeout(ends, SLOW_MILLISECONDS)
+    const slow = startTimer(ends, SLOW_MILLISECONDS)
     try {
       await this.lookUp(texts)
     } catch {
       // What it says, of a row, a value or the connection, each finds out alone: one that is lost must fail no crowd.
       for (const one of texts.flat()) this.letGo(one)
     } finally {
-      clearTimeout(slow)
+      stopTimer(slow)
       ends()
     }
   }

@@ -1,4 +1,5 @@
 import type { DataSource } from 'typeorm'
+import { startTimer, startTurn, stopTimer, stopTurn } from '../find-or-create/real-timers'
 import { indexSize } from '../sql/catalog'
 import { tableName, type TextTable } from '../sql/text-table'
 
@@ -81,12 +82,12 @@ export class WindowSize {
       this.grace = undefined
       callback()
     }
-    this.grace = this.size > BATCH_ROWS ? setTimeout(run, GRACE_MILLISECONDS) : setImmediate(run)
+    this.grace = this.size > BATCH_ROWS ? startTimer(run, GRACE_MILLISECONDS) : startTurn(run)
   }
 
   endGrace(): void {
-    clearTimeout(this.grace as NodeJS.Timeout | undefined)
-    clearImmediate(this.grace as NodeJS.Immediate | undefined)
+    stopTimer(this.grace as NodeJS.Timeout | undefined)
+    stopTurn(this.grace as NodeJS.Immediate | undefined)
   }
 }
 
