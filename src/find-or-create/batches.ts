@@ -7,7 +7,7 @@ import type { AskedRow } from '../rows/late-row'
 import { rowShape, type RowValues } from '../rows/row-values'
 import { updateOf, type Updates, updateShape } from '../rows/updates'
 
-/** Rows in one statement: enough that the round trip does not count, few enough that one bad row is found quickly. */
+/** Rows in one statement: enough that the round trip does not count, few enough that two at once share a call's work. */
 const BATCH_ROWS = 1_000
 /** Characters in one statement, so that neither the driver's strings nor a message to the server grow too long. */
 const BATCH_CHARACTERS = 16 * 2 ** 20
@@ -45,6 +45,8 @@ export interface BatchRules {
   readonly defaults: ReadonlyMap<string, string>
   /** What happens to the rows that are found. @default nothing */
   readonly updates?: Updates | undefined
+  /** Rows in one statement. @default 1,000 */
+  readonly batchRows?: number | undefined
 }
 
 /** The rows bring different columns. */
@@ -85,6 +87,7 @@ function* batchesOf(
   refuse: (row: DistinctRow, error: unknown) => void,
 ): Generator<Batch> {
   const options = parameterOptions(rules.entityText)
+  const { batchRows = BATCH_ROWS } = rules
   let items: BatchItem[] = []
   let characters = 0
   for (const row of rows) {
@@ -95,7 +98,7 @@ function* batchesOf(
       yield { items: [item], alone: true }
       continue
     }
-    if (items.length === BATCH_ROWS || characters + length > BATCH_CHARACTERS) {
+    if (items.length === batchRows || characters + length > BATCH_CHARACTERS) {
       yield { items, alone: false }
       items = []
       characters = 0

@@ -29,6 +29,8 @@ interface ManyRules<Entity extends ObjectLiteral> {
   readonly first?: number
   /** Calls that have not run yet, and whose rows this one asks for no more. They run before this one is answered. */
   readonly ahead?: readonly PreparedMany<Entity>[]
+  /** Rows in one statement. @default 1,000 */
+  readonly batchRows?: number
   /** The batches of this call and another one's were in each other's way. */
   readonly onLost?: () => void
 }
@@ -129,9 +131,20 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     try {
       const { declaration } = this.entityText
       const entityText = onTable(this.entityText, await ensureReady(declaration, session))
-      const { create, updates, deleted = 'return', onLost = noOne, first = 0 } = this.rules
+      const { create, updates, deleted = 'return', onLost = noOne, first = 0, batchRows } = this.rules
       const { results, watch } = this
-      const base = { session, entityText, defaults: NO_DEFAULTS, updates, deleted, results, watch, onLost, first }
+      const base = {
+        session,
+        entityText,
+        defaults: NO_DEFAULTS,
+        updates,
+        deleted,
+        results,
+        watch,
+        onLost,
+        first,
+        batchRows,
+      }
       const asked = [...this.rows.values()].sort(byHash)
       const late = typeof create === 'function'
       const rows = late ? (await completeMissing(base, asked)).sort(byHash) : asked

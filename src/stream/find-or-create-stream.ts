@@ -18,7 +18,7 @@ import type { Outcome } from './window'
  * `findOrCreateMany` for more inputs than fit into memory, or that come one after another: reads a source, and gives the
  * results in its order. It reads ahead no more than it needs to keep the server busy, and only while results are taken.
  *
- * Runs outside transactions: each batch, of up to 1,000 rows, commits by itself. Of inputs with equal texts, however far
+ * Runs outside transactions: each batch, of up to 3,000 rows, commits by itself. Of inputs with equal texts, however far
  * apart, only the first can be `created`. What a source that pauses has given is sent meanwhile.
  *
  * A loop over the results may end early. Then the source is ended too, and no connection is held.

@@ -22,16 +22,16 @@ export interface FlowParts<Item, Entity extends ObjectLiteral> {
   readonly window?: number | undefined
 }
 
-/** The server works on one while the answer to the other is read and the next is gathered. */
-const WINDOWS_AT_SERVER = 2
+/** The server works on two while the answer to the third is read and the next is gathered. */
+const WINDOWS_AT_SERVER = 3
 /** The longest that gathering keeps the process from all else, but for the time of one input. */
 const SLICE_MILLISECONDS = 50
 /** Of all windows of one batch at the server together, so that memory stays as flat for long texts. */
 const CHARACTERS_AT_SERVER = 4 * 2 ** 20
 
 /**
- * Reads a source, gathers windows, and sends them, so that their outcomes come in the order of the source. While two
- * small windows, or one large one, are at the server, the next is gathered, and no more is read.
+ * Reads a source, gathers windows, and sends them, so that their outcomes come in the order of the source. While
+ * three small windows, or one large one, are at the server, the next is gathered, and no more is read.
  */
 export class Flow<Item, Entity extends ObjectLiteral> {
   private readonly atServer: Window<Entity>[] = []

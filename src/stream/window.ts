@@ -4,6 +4,7 @@ import type { FindOrCreateManyResult } from '../find-or-create/run-batch'
 import type { DeletedOption, WatchOptions } from '../rows/call-options'
 import type { EntityText } from '../rows/entity-text'
 import type { RelationsToLoad } from '../rows/load-relations'
+import { BATCH_ROWS } from './window-size'
 
 /** What is done with every row. */
 export interface WindowRules {
@@ -40,7 +41,12 @@ export class Window<Entity extends ObjectLiteral> {
     ahead: readonly Window<Entity>[],
   ) {
     this.ahead = ahead.map(({ rows }) => rows)
-    this.rows = new PreparedMany<Entity>(rules.entityText, rules.load, { ...rules, first, ahead: this.ahead })
+    this.rows = new PreparedMany<Entity>(rules.entityText, rules.load, {
+      ...rules,
+      first,
+      ahead: this.ahead,
+      batchRows: BATCH_ROWS,
+    })
   }
 
   /** Never rejects: `done` says how it ended. */

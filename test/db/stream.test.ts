@@ -176,7 +176,7 @@ describe('findOrCreateStream', () => {
   })
 
   test('only the first of equal texts is created, though several batches that hold it are at the server', async () => {
-    const inputs = Array.from({ length: 5_000 }, (_, index) => page('equal', index % 700))
+    const inputs = Array.from({ length: 15_000 }, (_, index) => page('equal', index % 700))
     const results = await collect(findOrCreateStream(dataSource, Page, inputs))
     expect(createdOf(results)).toEqual(inputs.map((_, index) => index < 700))
   })
@@ -202,13 +202,13 @@ describe('findOrCreateStream', () => {
   test('a later batch that ends first waits for its turn', async () => {
     await hold('turn', 5)
     const results: Result[] = []
-    const streamed = collect(findOrCreateStream(dataSource, Page, pages('turn', 2_000)), results)
+    const streamed = collect(findOrCreateStream(dataSource, Page, pages('turn', 6_000)), results)
     await untilBlocked(observer)
-    while ((await rowsOf('turn')) < 1_000) continue
+    while ((await rowsOf('turn')) < 3_000) continue
     expect(results).toEqual([])
     await release()
     await streamed
-    expect(urlsOf(results)).toEqual(pages('turn', 2_000).map((one) => one.url))
+    expect(urlsOf(results)).toEqual(pages('turn', 6_000).map((one) => one.url))
   })
 })
 
@@ -219,7 +219,7 @@ describe('an end before the end', () => {
     await hold('break', 1_500)
     const source = new Counted(pages('break', 20_000))
     let released: Promise<unknown> | undefined
-    for await (const result of findOrCreateStream(dataSource, Page, source.asynchronously())) {
+    for await (const result of findOrCreateStream(dataSource, Page, source.asynchronously(), { window: 1_000 })) {
       expect(urlsOf([result])).toEqual([page('break', 0).url])
       await untilBlocked(observer)
       // What waits for the other session ends only after the loop was told to.
@@ -232,7 +232,7 @@ describe('an end before the end', () => {
     expect(source.ended).toBe(true)
     expect(source.read).toBeLessThanOrEqual(5_000)
     expect(taken()).toBe(0)
-    expect(await rowsOf('break')).toBe(2_000)
+    expect([2_000, 3_000]).toContain(await rowsOf('break'))
   })
 
   test('an error of the source comes after the results of what was read before', async () => {
@@ -334,6 +334,7 @@ describe('an end before the end', () => {
     const results: Result[] = []
     let progress: Progress | undefined
     const stream = findOrCreateStream(dataSource, Page, source.synchronously(), {
+      window: 1_000,
       onProgress: (now) => (progress = now),
     })
     const error = await rejection(collect(stream, results))
@@ -358,7 +359,7 @@ describe('an end before the end', () => {
 
 describe('back pressure', () => {
   test.each(['synchronously', 'asynchronously'] as const)(
-    'a source read %s is read ahead by no more than four windows',
+    'a source read %s is read ahead by no more than five windows',
     async (how) => {
       const source = new Counted(pages(`ahead-${how}`, 100_000))
       let taken = 0
@@ -368,14 +369,14 @@ describe('back pressure', () => {
         taken += 1
       }
       expect(taken).toBe(100_000)
-      expect(most).toBeLessThanOrEqual(2_000)
+      expect(most).toBeLessThanOrEqual(2_500)
     },
   )
 
   test('with a pool of one connection', async () => {
     const own = await db.dataSource([Page], { synchronize: false, extra: { max: 1 } })
-    const results = await collect(findOrCreateStream(own, Page, pages('single', 3_500)))
-    expect(urlsOf(results)).toEqual(pages('single', 3_500).map((one) => one.url))
+    const results = await collect(findOrCreateStream(own, Page, pages('single', 10_500)))
+    expect(urlsOf(results)).toEqual(pages('single', 10_500).map((one) => one.url))
     expect(taken(own)).toBe(0)
   })
 
@@ -415,7 +416,7 @@ describe('findOrCreateTransform', () => {
   })
 
   test('destroyed, it closes after the batches at the server, and sends nothing more', async () => {
-    const transform = findOrCreateTransform(dataSource, Page)
+    const transform = findOrCreateTransform(dataSource, Page, { window: 500 })
     const source = new Counted(pages('destroyed', 100_000))
     await hold('destroyed', 500)
     const sink = new Writable({ objectMode: true, write: () => {} })
@@ -454,7 +455,7 @@ describe('findOrCreateTransform', () => {
 
   test('a reader that takes its time is waited for', async () => {
     const source = new Counted(pages('slow-reader', 100_000))
-    const transform = findOrCreateTransform(dataSource, Page)
+    const transform = findOrCreateTransform(dataSource, Page, { window: 1_000 })
     const piped = rejection(pipeline(source.asynchronously(), transform))
     for await (const result of transform) {
       expect(urlsOf([result as Result])).toEqual([page('slow-reader', 0).url])
