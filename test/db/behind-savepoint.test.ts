@@ -261,6 +261,32 @@ describe("what is sent behind a savepoint in the caller's transaction", () => {
   })
 })
 
+test('whoever puts one in front of query() while a savepoint is set stays there, and is answered', async () => {
+  const other = await db.client()
+  await other.query('BEGIN')
+  await other.query(`INSERT INTO page (url) VALUES ('held')`)
+  await dataSource.transaction(async (manager) => {
+    const client = await clientOf(manager)
+    const call = findOrCreateMany(manager, Page, [{ url: 'held' }])
+    await untilBlocked(observer)
+    const behind = client.query.bind(client) as (...args: unknown[]) => unknown
+    const seen: unknown[] = []
+    const traced = (...args: unknown[]): unknown => {
+      seen.push(args[0])
+      return behind(...args)
+    }
+    Object.assign(client, { query: traced })
+    const meanwhile = client.query('SELECT 1 AS answer')
+    await other.query('COMMIT')
+    expect(await call).toMatchObject([{ created: false }])
+    expect(client.query).toBe(traced)
+    expect((await meanwhile).rows).toEqual([{ answer: 1 }])
+    expect((await client.query('SELECT 2 AS answer')).rows).toEqual([{ answer: 2 }])
+    expect(seen).toEqual(expect.arrayContaining(['SELECT 1 AS answer', 'SELECT 2 AS answer']))
+    Reflect.deleteProperty(client, 'query')
+  })
+})
+
 describe("a single call in the caller's transaction", () => {
   test('takes one round trip for a miss and for a hit, and no savepoint', async () => {
     await dataSource.transaction(async (manager) => {

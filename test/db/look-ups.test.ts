@@ -145,6 +145,16 @@ describe('replica: true', () => {
     expect(await findOneByText(manager, Page, page, { replica: false })).toMatchObject({ stored: 'on the master' })
   })
 
+  test('holds for calls at once, which share their look-ups with none of the master', async () => {
+    const calls = Array.from({ length: 40 }, async (_, index) => {
+      const found = await findOneByText(replicated.manager, Page, page, { replica: index % 2 === 0 })
+      return found?.stored
+    })
+    expect(await Promise.all(calls)).toEqual(
+      calls.map((_, index) => (index % 2 === 0 ? 'on the replica' : 'on the master')),
+    )
+  })
+
   test('holds after a listener has run, which gets no connection of ours', async () => {
     const listened = vi.fn()
     heard = listened

@@ -1,6 +1,8 @@
+import { createHash } from 'node:crypto'
 import { getEventListeners, once } from 'node:events'
 import { Readable, Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Client } from 'pg'
 import {
   Column,
@@ -181,6 +183,26 @@ describe('findOrCreateStream', () => {
     expect(createdOf(results)).toEqual(inputs.map((_, index) => index < 700))
   })
 
+  test('the first of equal texts is created, though the batch of the second is done before', async () => {
+    const hash = ({ url: text }: { url: string }): string => createHash('md5').update(text).digest('hex')
+    const inputs = pages('second', 1_999)
+    const sorted = inputs.slice(0, 1_000).toSorted((left, right) => (hash(left) < hash(right) ? -1 : 1))
+    // The first batch waits before it comes to the text that the second one has too.
+    const [waiting, both] = [sorted[0], sorted.at(-1)]
+    if (!waiting || !both) throw new TypeError('There are a thousand.')
+    await other.query('begin')
+    await other.query(`insert into page (url) values ($1)`, [waiting.url])
+    const told: Progress[] = []
+    const onProgress = (progress: Progress): void => void told.push(progress)
+    const stream = findOrCreateStream(dataSource, Page, [...inputs, both], { onProgress, window: 1_000 })
+    const streamed = collect(stream)
+    await untilBlocked(observer)
+    while ((await rowsOf('second')) < 999) continue
+    await other.query('rollback')
+    expect(createdOf(await streamed)).toEqual([...inputs.map(() => true), false])
+    expect(told.at(-1)).toEqual({ done: 2_000, created: 1_999, rejected: 0 })
+  })
+
   test('an input that is read after an equal one was answered is looked up again: its row may be gone', async () => {
     let answered = (): void => {}
     const untilAnswered = new Promise<void>((resolve) => (answered = resolve))
@@ -265,6 +287,25 @@ describe('an end before the end', () => {
     expect(source.ended).toBe(true)
   })
 
+  test('a signal keeps what was read from being sent', async () => {
+    await hold('kept', 0)
+    const controller = new AbortController()
+    const { signal } = controller
+    const source = new Counted(pages('kept', 5_000))
+    // One at a time.
+    const alone = await db.dataSource([Page, Note], { synchronize: false, extra: { max: 1 } })
+    const results: Result[] = []
+    const stream = findOrCreateStream(alone, Page, source.synchronously(), { signal, window: 1_000 })
+    const ended = rejection(collect(stream, results))
+    await untilBlocked(observer)
+    while (source.read < 2_000) await nextTurn()
+    controller.abort()
+    await release()
+    expect(await ended).toBe(signal.reason)
+    expect(results).toHaveLength(1_000)
+    expect(await rowsOf('kept')).toBe(1_000)
+  })
+
   test('whatever onProgress throws ends it', async () => {
     for (const thrown of [new Error('of the caller'), undefined]) {
       const onProgress = (): never => {
@@ -311,8 +352,8 @@ describe('an end before the end', () => {
 
   test('a signal that many streams share keeps none of them', async () => {
     const { signal } = new AbortController()
-    await collect(findOrCreateStream(dataSource, Page, pages('shared signal', 3), { signal }))
-    for await (const _ of findOrCreateStream(dataSource, Page, pages('shared signal', 3), { signal })) break
+    await collect(findOrCreateStream(dataSource, Page, pages('shared-signal', 3), { signal }))
+    for await (const _ of findOrCreateStream(dataSource, Page, pages('shared-signal', 3), { signal })) break
     expect(getEventListeners(signal, 'abort')).toEqual([])
   })
 
