@@ -96,9 +96,16 @@ export function created(shape: BatchShape): string {
   WHERE NOT EXISTS (SELECT FROM found AS f WHERE f.ordinal = i.ordinal)
   ORDER BY ${inputOrder(shape)}
   ${doNothing(shape)}
-  RETURNING t.*
+  RETURNING ${readColumns(shape)
+    .map((name) => field('t', name))
+    .join(', ')}
 )`
 }
+
+/** What is told of an inserted row, and no more: a role may be allowed to read some columns only. */
+const readColumns = ({ table, select }: BatchShape): string[] => [
+  ...new Set([...keyColumns(table), table.number, ...select]),
+]
 
 /** The order in which rows are inserted, and locked. */
 export function inputOrder(shape: BatchShape): string {

@@ -19,6 +19,7 @@ import {
   findOrCreate,
   findOrCreateMany,
   UniqueText,
+  upsertByText,
 } from '../../src'
 import { quote } from '../../src/sql/identifier'
 import { useDatabase } from '../support/database'
@@ -180,6 +181,33 @@ test('a role that may not lock rows is told of duplicates that it sees', async (
       await findOrCreate(manager, Word, { text: 'x' })
     })
     await expect(outcome).rejects.toBeInstanceOf(DuplicateTextError)
+  } finally {
+    await client.query(`DROP OWNED BY ${role}; DROP ROLE ${role}`)
+  }
+})
+
+test('a role that may read what an entity has, and no other column, finds and creates one or many', async () => {
+  const role = quote(`T columns ${createHash('sha256').update(db.url).digest('hex').slice(0, 8)}`)
+  const client = await db.client()
+  await client.query(`
+    CREATE ROLE ${role};
+    GRANT SELECT (id, text, note, version, "textHash", "textHashNumber"), INSERT (text, note, version, "textHash"),
+      UPDATE (note, version) ON counted TO ${role}`)
+  try {
+    await dataSource.transaction(async (manager) => {
+      await manager.query(`SET LOCAL ROLE ${role}`)
+      expect(await findOrCreate(manager, Counted, { text: 'one' })).toMatchObject({ created: true })
+      const texts = ['one', 'two', 'three', 'four', 'five']
+      const many = await findOrCreateMany(
+        manager,
+        Counted,
+        texts.map((text) => ({ text })),
+      )
+      expect(many).toMatchObject(texts.map((text) => ({ entity: { text }, created: text !== 'one' })))
+      const rows = [...texts, 'six'].map((text) => ({ text, note: 'new' }))
+      const upserted = await upsertByText(manager, Counted, rows)
+      expect(upserted).toMatchObject(rows.map((entity) => ({ entity, created: entity.text === 'six' })))
+    })
   } finally {
     await client.query(`DROP OWNED BY ${role}; DROP ROLE ${role}`)
   }

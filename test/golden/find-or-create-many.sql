@@ -24,7 +24,7 @@ WITH input AS MATERIALIZED (
   WHERE NOT EXISTS (SELECT FROM found AS f WHERE f.ordinal = i.ordinal)
   ORDER BY i.ordinal
   ON CONFLICT DO NOTHING
-  RETURNING t.*
+  RETURNING t."url", t."urlHash", t."urlHashNumber", t."id", t."title"
 )
 SELECT * FROM found
 UNION ALL
@@ -64,7 +64,7 @@ WITH input AS MATERIALIZED (
   WHERE NOT EXISTS (SELECT FROM found AS f WHERE f.ordinal = i.ordinal)
   ORDER BY i.c3, i.c2 COLLATE "C", i.c1 COLLATE "C", i.c0, i.ordinal
   ON CONFLICT DO NOTHING
-  RETURNING t.*
+  RETURNING t."site", t."path", t."query", t."urlHash", t."urlHashNumber", t."id"
 )
 SELECT * FROM found
 UNION ALL

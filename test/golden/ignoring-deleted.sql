@@ -51,7 +51,7 @@ WITH input AS MATERIALIZED (
   WHERE NOT EXISTS (SELECT FROM found AS f WHERE f.ordinal = i.ordinal)
   ORDER BY i.ordinal
   ON CONFLICT DO NOTHING
-  RETURNING t.*
+  RETURNING t."url", t."urlHash", t."urlHashNumber", t."id", t."deletedAt"
 )
 SELECT * FROM found
 UNION ALL

@@ -49,7 +49,7 @@ WITH input AS MATERIALIZED (
   WHERE NOT EXISTS (SELECT FROM found AS f WHERE f.ordinal = i.ordinal)
   ORDER BY i.ordinal
   ON CONFLICT DO NOTHING
-  RETURNING t.*
+  RETURNING t."url", t."urlHash", t."urlHashNumber", t."id", t."title"
 )
 SELECT * FROM updated
 UNION ALL
@@ -125,7 +125,7 @@ WITH input AS MATERIALIZED (
   WHERE NOT EXISTS (SELECT FROM found AS f WHERE f.ordinal = i.ordinal)
   ORDER BY i.c3, i.c2 COLLATE "C", i.c1 COLLATE "C", i.c0, i.ordinal
   ON CONFLICT DO NOTHING
-  RETURNING t.*
+  RETURNING t."site", t."path", t."query", t."urlHash", t."urlHashNumber", t."id"
 )
 SELECT * FROM updated
 UNION ALL
