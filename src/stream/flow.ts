@@ -94,10 +94,7 @@ export class Flow<Item, Entity extends ObjectLiteral> {
     try {
       await this.size.ask()
       for (let outcome = await this.next(); outcome; outcome = await this.next()) {
-        if (outcome.failure) {
-          failed = true
-          this.stop()
-        }
+        if (outcome.failure) failed = true
         yield outcome
       }
     } finally {
@@ -207,7 +204,9 @@ export class Flow<Item, Entity extends ObjectLiteral> {
   private async run(window: Window<Entity>): Promise<void> {
     await window.run(this.parts.dataSource)
     this.size.sent(window.inputs)
-    this.wake()
+    // Now, and not when its outcome is taken: the next one may be ready to be sent.
+    if (window.hasFailed) this.stop()
+    else this.wake()
   }
 
   private async change(): Promise<void> {

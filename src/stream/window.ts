@@ -80,6 +80,10 @@ export class Window<Entity extends ObjectLiteral> {
     return this.outcome !== undefined
   }
 
+  get hasFailed(): boolean {
+    return this.outcome?.failure !== undefined
+  }
+
   private async send({ manager }: DataSource): Promise<void> {
     try {
       this.outcome = { results: await this.rows.run(manager), failure: undefined }

@@ -306,15 +306,18 @@ describe('an end before the end', () => {
     expect(await rowsOf('kept')).toBe(1_000)
   })
 
-  test('whatever onProgress throws ends it', async () => {
+  test('whatever onProgress throws ends it, and nothing more is sent', async () => {
+    // One window at a time.
+    const alone = await db.dataSource([Page, Note], { synchronize: false, extra: { max: 1 } })
     for (const thrown of [new Error('of the caller'), undefined]) {
       const onProgress = (): never => {
         // oxlint-disable-next-line typescript/only-throw-error
         throw thrown
       }
       const inputs = pages('thrown', 3_000)
-      const stream = findOrCreateStream(dataSource, Page, inputs, { onProgress, window: 1_000 })
+      const stream = findOrCreateStream(alone, Page, inputs, { onProgress, window: 1_000 })
       expect(await rejection(collect(stream, []))).toBe(thrown)
+      expect([thrown, await rowsOf('thrown')]).toEqual([thrown, 1_000])
     }
   })
 
