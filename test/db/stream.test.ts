@@ -50,6 +50,14 @@ class Lost {
   @UniqueText() text!: string
 }
 
+@Entity()
+class Sent {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText() text!: string
+  /** The connection that created the row. */
+  @Column({ type: 'integer', default: () => 'pg_backend_pid()' }) backend!: number
+}
+
 type Result = FindOrCreateManyResult<Page>
 
 let dataSource: DataSource
@@ -416,6 +424,14 @@ describe('back pressure', () => {
       expect(most).toBeLessThanOrEqual(2_500)
     },
   )
+
+  test('by one connection where that tells whose tables are meant', async () => {
+    const source = await db.dataSource([Sent], { extra: { max: 3 } }, { tenantsBySearchPath: true })
+    await Promise.all([1, 2, 3].map(async () => await source.query('SELECT')))
+    const inputs = Array.from({ length: 4_000 }, (_, index) => ({ text: `tenant ${index}` }))
+    const results = await collectAny(findOrCreateStream(source, Sent, inputs, { window: 1_000 }))
+    expect(new Set(results.map((one) => 'entity' in one && one.entity.backend)).size).toBe(1)
+  })
 
   test('with a pool of one connection', async () => {
     const own = await db.dataSource([Page], { synchronize: false, extra: { max: 1 } })
