@@ -198,11 +198,16 @@ export class Line {
     this.letGoAll(same.filter(({ missing }) => missing !== 'nothing'))
   }
 
-  /** Those of one text go their ordinary way; but of those who would only insert, the first, and the others follow. */
+  /**
+   * Those of one text go their ordinary way; but of those who would insert the very same row, the first, and the others
+   * follow. Whoever brings other values does not: the first may wait for somebody who waits for this call.
+   */
   private letGoAll(same: Same): void {
-    const [first, ...followers] = same.filter(mayFollow)
-    if (first) this.letGo(first, followers)
-    for (const one of same) if (!mayFollow(one)) this.letGo(one)
+    const first = same.find(mayFollow)
+    const follows = (one: Waiting): boolean =>
+      first !== undefined && one !== first && mayFollow(one) && bringsSame(one, first)
+    if (first) this.letGo(first, same.filter(follows))
+    for (const one of same) if (one !== first && !follows(one)) this.letGo(one)
   }
 
   /** It goes its ordinary way. */
@@ -221,7 +226,14 @@ type Same = readonly Waiting[]
 
 const mayFollow = ({ missing, followed, apart }: Waiting): boolean => missing === 'insert' && !followed && !apart
 
-/** How many statements they send if they go their ordinary way. */
+/** They would insert the same row. */
+const bringsSame = ({ row: one }: Waiting, { row: other }: Waiting): boolean =>
+  equal(one.others, other.others) && equal(one.all, other.all)
+
+const equal = (some: readonly unknown[], others: readonly unknown[]): boolean =>
+  some.length === others.length && some.every((value, index) => value === others[index])
+
+/** How many statements they send at least if they go their ordinary way. */
 const waysOf = (same: Same): number => same.filter((one) => !mayFollow(one)).length + (same.some(mayFollow) ? 1 : 0)
 
 function byText(group: readonly Waiting[]): readonly Same[] {

@@ -46,6 +46,7 @@ class Page {
   @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
   @UniqueText() url!: string
   @Column({ type: 'varchar', length: 5, nullable: true }) title!: string | null
+  @Column({ type: 'integer', nullable: true, unique: true }) code!: number | null
   @CreateDateColumn() createdAt!: Date
   @DeleteDateColumn() deletedAt!: Date | null
   @ManyToOne(() => Site, { cascade: true }) site!: Site | null
@@ -249,6 +250,21 @@ describe('calls beyond those that are busy', () => {
       false,
       false,
     ])
+  })
+
+  test('of one new text wait for nobody who brings other values', async () => {
+    const own = await db.client()
+    await own.query('begin')
+    // Holds the first, by another unique index than ours.
+    await own.query(`insert into page (url, code) values ('another', 1)`)
+    const { result } = await crowd(Page, async () => {
+      const first = findOrCreate(manager, Page, { url: 'with a code', code: 1 })
+      const second = findOrCreate(manager, Page, { url: 'with a code', code: 2 })
+      const { created } = await second
+      await own.query('rollback')
+      return [(await first).created, created]
+    })
+    expect(result).toEqual([false, true])
   })
 
   test('of several new texts create each of them', async () => {
