@@ -84,37 +84,3 @@ export function median(values: readonly number[]): number {
   const middle = sorted.length / 2
   return ((sorted[Math.floor(middle)] ?? Number.NaN) + (sorted[Math.ceil(middle) - 1] ?? Number.NaN)) / 2
 }
-
-/** One line of the result: ours against a peer, measured in turns within one run. */
-export interface Comparison {
-  readonly what: string
-  readonly unit: string
-  readonly peer: number
-  readonly ours: number
-  readonly ratio: number
-  readonly rounds: number
-}
-
-/**
- * Interleaved rounds; the ratio is the median of the rounds' own ratios, so that what slows the machine for a while
- * slows both. The first round warms up and does not count.
- */
-export async function compare(
-  what: string,
-  unit: string,
-  rounds: number,
-  sides: { peer: (round: number) => Promise<number>; ours: (round: number) => Promise<number> },
-): Promise<Comparison> {
-  const peer: number[] = []
-  const ours: number[] = []
-  for (let round = 0; round <= rounds; round += 1) {
-    const peerFirst = round % 2 === 0
-    const first = peerFirst ? await sides.peer(round) : await sides.ours(round)
-    const second = peerFirst ? await sides.ours(round) : await sides.peer(round)
-    if (round === 0) continue
-    peer.push(peerFirst ? first : second)
-    ours.push(peerFirst ? second : first)
-  }
-  const ratio = median(ours.map((value, index) => value / (peer[index] ?? Number.NaN)))
-  return { what, unit, peer: median(peer), ours: median(ours), ratio, rounds }
-}

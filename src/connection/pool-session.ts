@@ -7,11 +7,10 @@ import {
 } from 'typeorm'
 import { endsConnection } from '../sql/sqlstate'
 import { ownTransaction, type Statement, type WireRow } from '../sql/statements'
-import { inBrackets } from './brackets'
 import { isPgClient, type PgClient, requireTextFormat } from './pg-client'
 import { givesClients, PooledClient } from './pooled-client'
 import { isUnheard, type SentQuery, tellFailure, tellStart, tellSuccess } from './query-events'
-import { driverErrorOf, isOurs, preparable, wireRows } from './send-by-pg'
+import { bracketed, driverErrorOf, isOurs, preparable, wireRows } from './send-by-pg'
 import { type Sending, sendPrepared } from './send-prepared'
 import type { Send, Session } from './session'
 
@@ -69,16 +68,7 @@ export class PoolSession implements Session {
   }
 
   async together<T>(work: (send: Send) => Promise<T>): Promise<T> {
-    const client = await this.connect()
-    // Past TypeORM: a subscriber that fails in a transaction that has failed must not keep us from rolling back.
-    const send: Send = isPgClient(client)
-      ? async (text, values) => (await client.query({ text, values, rowMode: 'array' })).rows
-      : async (sql, values) => wireRows(await this.queryRunner.query(sql, [...values]))
-    return await inBrackets(
-      async (sql) => await send(sql, []),
-      ownTransaction,
-      async () => await work(send),
-    )
+    return await bracketed(this, await this.connect(), ownTransaction, work)
   }
 
   async inOneTurn<T>(run: () => Promise<T>): Promise<T> {

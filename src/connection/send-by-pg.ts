@@ -1,8 +1,11 @@
 import { type DataSource, QueryFailedError, QueryRunnerAlreadyReleasedError } from 'typeorm'
 import { TransactionAbortedError } from '../errors'
-import type { Statement, WireRow } from '../sql/statements'
+import type { Brackets, Statement, WireRow } from '../sql/statements'
 import { registry } from '../typeorm/registry'
+import { inBrackets } from './brackets'
+import { isPgClient } from './pg-client'
 import type { Sending } from './send-prepared'
+import type { Send, Session } from './session'
 
 /** What is sent of a statement, whatever the connection. */
 export function preparable(
@@ -24,3 +27,21 @@ export const driverErrorOf = (error: Error): Error =>
 /** The rows of another driver, which are objects: their values are in the order of the select list. */
 export const wireRows = (objects: unknown): WireRow[] =>
   (objects as readonly object[]).map((row): WireRow => Object.values(row))
+
+/** Runs statements between `brackets` on the client of a session. */
+export async function bracketed<T>(
+  session: Session,
+  client: unknown,
+  brackets: Brackets,
+  work: (send: Send) => Promise<T>,
+): Promise<T> {
+  // Past TypeORM: a subscriber that fails in a transaction that has failed must not keep us from rolling back.
+  const send: Send = isPgClient(client)
+    ? async (text, values) => (await client.query({ text, values, rowMode: 'array' })).rows
+    : async (sql, values) => wireRows(await session.queryRunner.query(sql, [...values]))
+  return await inBrackets(
+    async (sql) => await send(sql, []),
+    brackets,
+    async () => await work(send),
+  )
+}

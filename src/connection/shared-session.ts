@@ -2,10 +2,9 @@ import { type DataSource, QueryFailedError, type QueryRunner, QueryRunnerAlready
 import { TransactionAbortedError } from '../errors'
 import { isSerializationError } from '../sql/sqlstate'
 import { type Brackets, ownTransaction, savepoint, type Statement, type WireRow } from '../sql/statements'
-import { inBrackets } from './brackets'
 import { isPgClient, type PgClient, requireTextFormat } from './pg-client'
 import { tellFailure, tellStart, tellSuccess } from './query-events'
-import { driverErrorOf, isOurs, preparable, wireRows } from './send-by-pg'
+import { bracketed, driverErrorOf, isOurs, preparable, wireRows } from './send-by-pg'
 import { type Sending, sendPrepared } from './send-prepared'
 import type { Send, Session } from './session'
 import {
@@ -69,18 +68,7 @@ export class SharedSession implements Session {
 
   async together<T>(work: (send: Send) => Promise<T>): Promise<T> {
     const brackets: Brackets = this.inTransaction ? savepoint : ownTransaction
-    return await this.inOneTurn(async () => {
-      const client = await this.connect()
-      // Past TypeORM: a subscriber that fails in a transaction that has failed must not keep us from rolling back.
-      const send: Send = isPgClient(client)
-        ? async (text, values) => (await client.query({ text, values, rowMode: 'array' })).rows
-        : async (sql, values) => wireRows(await this.queryRunner.query(sql, [...values]))
-      return await inBrackets(
-        async (sql) => await send(sql, []),
-        brackets,
-        async () => await work(send),
-      )
-    })
+    return await this.inOneTurn(async () => await bracketed(this, await this.connect(), brackets, work))
   }
 
   async inOneTurn<T>(run: () => Promise<T>): Promise<T> {
