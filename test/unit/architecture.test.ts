@@ -14,6 +14,9 @@ const LAYERS = [
   'typeorm-calls',
   'url',
   'stream',
+  'names',
+  'once',
+  'numbers',
   'cli',
   'index',
 ] as const

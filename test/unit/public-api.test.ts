@@ -2,7 +2,10 @@ import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, test } from 'vitest'
 import * as root from '../../src'
+import * as names from '../../src/names'
 import * as normalizers from '../../src/text'
+import * as numbers from '../../src/numbers'
+import * as once from '../../src/once'
 import * as typeormCalls from '../../src/typeorm-calls'
 import * as stream from '../../src/stream'
 import * as url from '../../src/url'
@@ -73,6 +76,9 @@ const PUBLIC = {
     values: ['saveFindingTexts', 'textCondition', 'textEquals', 'textIn', 'toTextTakenError', 'uniqueTextPaths'],
     types: [],
   },
+  'names/index.ts': { namespace: names, values: [], types: [] },
+  'numbers/index.ts': { namespace: numbers, values: [], types: [] },
+  'once/index.ts': { namespace: once, values: [], types: [] },
   'stream/index.ts': {
     namespace: stream,
     values: ['findOrCreateStream', 'findOrCreateTransform'],
