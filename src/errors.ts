@@ -238,7 +238,7 @@ export class DuplicateTextError extends UniqueTextError {
 /** One thing about the database that contradicts a declaration. */
 export interface Finding {
   readonly kind: 'missing' | 'invalid' | 'different' | 'disabled'
-  readonly object: 'table' | 'column' | 'index' | 'check' | 'guard'
+  readonly object: 'table' | 'column' | 'index' | 'check' | 'guard' | 'function' | 'trigger'
   readonly name: string
   /** One clause, where `kind` does not say it all: `its body is another`. */
   readonly detail?: string

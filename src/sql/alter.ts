@@ -81,12 +81,9 @@ export function changeType(rows: TextRows, column: string, from: ColumnType, to:
   return { up: [change(to)], down: [change(from)] }
 }
 
-/** Adds the hash to a table that may have rows, which do not have one yet. */
-export function addHash(rows: TextRows): Change {
-  return {
-    up: [`${alter(rows)} ADD ${quote(rows.hash)} ${rows.digest.type}`],
-    down: [`${alter(rows)} DROP COLUMN ${quote(rows.hash)}`],
-  }
+/** Adds a column to a table that may have rows, which do not have a value there yet. */
+export function addColumn(rows: Pick<TextRows, 'schema' | 'table'>, name: string, type: string): Change {
+  return { up: [`${alter(rows)} ADD ${quote(name)} ${type}`], down: [`${alter(rows)} DROP COLUMN ${quote(name)}`] }
 }
 
 /** Changes the hash to another type; the rows then have none. */
@@ -96,8 +93,8 @@ export function changeHashType(rows: TextRows, from: string, to: string): Change
   return { up: [change(to)], down: [change(from)] }
 }
 
-export function requireHash(rows: TextRows): Change {
-  const column = `${alter(rows)} ALTER COLUMN ${quote(rows.hash)}`
+export function requireColumn(rows: Pick<TextRows, 'schema' | 'table'>, name: string): Change {
+  const column = `${alter(rows)} ALTER COLUMN ${quote(name)}`
   return { up: [`${column} SET NOT NULL`], down: [`${column} DROP NOT NULL`] }
 }
 

@@ -1,10 +1,11 @@
 import type { ColumnType } from './column-type'
-import { GUARD_COMMENT, GUARD_MARK, type Guard } from './guard'
+import { qualified } from './identifier'
+import { TRIGGER_COMMENT, TRIGGER_MARK, type TriggerSet } from './trigger-set'
 
 /** Runs SQL and gives its rows; a query runner's or a client's, whichever the caller has. */
 export type Query = (sql: string, parameters?: unknown[]) => Promise<readonly unknown[]>
 
-/** A function of a guard, as the catalog holds it. */
+/** A function of a set of triggers, as the catalog holds it. */
 export interface InstalledFunction {
   readonly schema: string
   readonly name: string
@@ -14,7 +15,7 @@ export interface InstalledFunction {
   /** It belongs to the owner of the table. */
   readonly owned: boolean
   /**
-   * It belongs to a role that could change the table as its owner can. One of another role says nothing about a guard:
+   * It belongs to a role that could change the table as its owner can. One of another role says nothing about the table:
    * whoever holds the privilege TRIGGER can put a function with our mark and any comment on the table.
    */
   readonly trusted: boolean
@@ -26,7 +27,7 @@ export interface InstalledFunction {
   readonly settings: readonly string[]
 }
 
-/** A trigger of a guard, as the catalog holds it. */
+/** A trigger, as the catalog holds it. */
 export interface InstalledTrigger {
   readonly name: string
   /** Of the function, with its schema. */
@@ -38,16 +39,18 @@ export interface InstalledTrigger {
   readonly definition: string
 }
 
-/** What stands of guards on one table, also of one whose declaration is gone. */
-export interface InstalledGuards {
+/** What stands of our triggers on one table, also of those whose declaration is gone. */
+export interface InstalledTriggers {
   readonly schema: string
   readonly table: string
   readonly functions: readonly InstalledFunction[]
   readonly triggers: readonly InstalledTrigger[]
+  /** The schemas of the tables that are the `path` of a wanted set, by their names as SQL; null: there is none yet. */
+  readonly homes: Readonly<Record<string, string | null>>
 }
 
 /** What the catalog says about one table. */
-export interface TableState extends InstalledGuards {
+export interface TableState extends InstalledTriggers {
   readonly indexes: readonly {
     readonly name: string
     readonly unique: boolean
@@ -78,7 +81,7 @@ export interface ServerState {
 const IS_OURS = `(starts_with(ltrim(p.prosrc, E' \\n'), $2)
           OR starts_with(obj_description(p.oid, 'pg_proc'), $3) OR p.proname = ANY ($4))`
 
-/** Triggers of a guard on the table `r`; not those that a partition has from its parent. */
+/** Our triggers on the table `r`; not those that a partition has from its parent. */
 const TRIGGERS_OF_R = `
          FROM pg_trigger AS t
          JOIN pg_proc AS p ON p.oid = t.tgfoid
@@ -86,10 +89,15 @@ const TRIGGERS_OF_R = `
         WHERE t.tgrelid = r.oid AND NOT t.tgisinternal AND t.tgparentid = 0 AND (t.tgname = ANY ($4) OR ${IS_OURS})`
 
 /** `pg_get_triggerdef` in its pretty form leaves out a schema that `search_path` holds, as TypeORM's SQL does. */
-const GUARDS_OF_R = `
+const OURS_OF_R = `
   jsonb_build_object(
     'schema', n.nspname,
     'table', r.relname,
+    'homes', (
+       SELECT coalesce(jsonb_object_agg(w.name, (
+                SELECT hn.nspname FROM pg_class AS h JOIN pg_namespace AS hn ON hn.oid = h.relnamespace
+                 WHERE h.oid = to_regclass(w.name))), '{}')
+         FROM unnest($5::text[]) AS w (name)),
     'triggers', (
        SELECT coalesce(jsonb_agg(jsonb_build_object(
                 'name', t.tgname,
@@ -123,23 +131,28 @@ const SERVER = `jsonb_build_object(
   'version', current_setting('server_version_num')::integer,
   'quotesAll', current_setting('quote_all_identifiers')::boolean)`
 
-/** Every name of the guard's functions and triggers. */
-const namesOf = ({ place, settle, triggers }: Guard): string[] => [place, settle, ...triggers].map(({ name }) => name)
+/** By what sets are found and compared, as parameters 2 to 5. */
+const parametersOf = (wanted: readonly TriggerSet[]): unknown[] => [
+  TRIGGER_MARK,
+  TRIGGER_COMMENT,
+  wanted.flatMap(({ functions, triggers }) => [...functions, ...triggers].map(({ name }) => name)),
+  [...new Set(wanted.flatMap(({ path }) => (path ? qualified(path.schema, path.name) : [])))],
+]
 
-/** The guards on all tables of these schemas, those that are gone from their entities included, and the server. */
-export async function installedGuards(
+/** Our triggers on all tables of these schemas, those that are gone from their entities included, and the server. */
+export async function installedTriggers(
   query: Query,
   schemas: readonly string[],
-  wanted: readonly Guard[],
-): Promise<{ readonly server: ServerState; readonly tables: readonly InstalledGuards[] }> {
+  wanted: readonly TriggerSet[],
+): Promise<{ readonly server: ServerState; readonly tables: readonly InstalledTriggers[] }> {
   return await readJson(
     query,
     `SELECT jsonb_build_object('server', ${SERVER}, 'tables', (
-       SELECT coalesce(jsonb_agg(${GUARDS_OF_R} ORDER BY n.nspname, r.relname), '[]')
+       SELECT coalesce(jsonb_agg(${OURS_OF_R} ORDER BY n.nspname, r.relname), '[]')
          FROM pg_class AS r
          JOIN pg_namespace AS n ON n.oid = r.relnamespace
         WHERE n.nspname = ANY ($1) AND r.relhastriggers AND EXISTS (SELECT${TRIGGERS_OF_R})))::text AS state`,
-    [schemas, GUARD_MARK, GUARD_COMMENT, wanted.flatMap(namesOf)],
+    [schemas, ...parametersOf(wanted)],
   )
 }
 
@@ -151,12 +164,12 @@ export async function installedGuards(
 export async function tableState(
   query: Query,
   relation: string,
-  wanted: Guard,
+  wanted: readonly TriggerSet[],
 ): Promise<{ readonly server: ServerState; readonly table: TableState | null }> {
   return await readJson(
     query,
     `SELECT jsonb_build_object('server', ${SERVER}, 'table', (
-       SELECT ${GUARDS_OF_R} || jsonb_build_object(
+       SELECT ${OURS_OF_R} || jsonb_build_object(
          'rowSecurity', r.relrowsecurity,
          'indexes', (
            SELECT coalesce(jsonb_agg(jsonb_build_object(
@@ -185,7 +198,7 @@ export async function tableState(
          FROM pg_class AS r
          JOIN pg_namespace AS n ON n.oid = r.relnamespace
         WHERE r.oid = to_regclass($1)))::text AS state`,
-    [relation, GUARD_MARK, GUARD_COMMENT, namesOf(wanted)],
+    [relation, ...parametersOf(wanted)],
   )
 }
 

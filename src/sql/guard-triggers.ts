@@ -1,28 +1,18 @@
 import { fitName, list, literal, qualified, quote } from './identifier'
 import { differentChain, differentText, isFreed, isLive, type TextTable, tableName } from './text-table'
-
-/** A trigger of the guard. */
-export interface GuardTrigger {
-  readonly name: string
-  /** The function's name. */
-  readonly runs: string
-  /** As `pg_trigger.tgtype` has it. */
-  readonly type: number
-  /** The whole CREATE TRIGGER statement. */
-  readonly create: string
-}
-
-/** Bits of `pg_trigger.tgtype`: for each row 1, before 2, insert 4, delete 8, update 16. */
-const TYPES = {
-  place_insert: 7,
-  place_update: 19,
-  settle_insert: 5,
-  settle_update: 17,
-  settle_delete: 9,
-}
+import { FIRES, type Trigger } from './trigger-set'
 
 /** What a trigger's name adds to that of the guard. */
-type Suffix = keyof typeof TYPES
+type Suffix = 'place_insert' | 'place_update' | 'settle_insert' | 'settle_update' | 'settle_delete'
+
+const { row, before, insert, update } = FIRES
+const TYPES: Readonly<Record<Suffix, number>> = {
+  place_insert: row + before + insert,
+  place_update: row + before + update,
+  settle_insert: row + insert,
+  settle_update: row + update,
+  settle_delete: row + FIRES.delete,
+}
 
 export const triggerName = (table: TextTable, suffix: Suffix): string => fitName(`${table.guard}_${suffix}`)
 
@@ -37,11 +27,11 @@ export const watchedColumns = ({ text, scope, hash, number, chained, deleted }: 
 ]
 
 /** The five triggers, in the order to create; docs/protocol.md says what each is for. */
-export function guardTriggers(table: TextTable, place: string, settle: string): GuardTrigger[] {
+export function guardTriggers(table: TextTable, place: string, settle: string): Trigger[] {
   return [...placeTriggers(table, place), ...settleTriggers(table, settle)]
 }
 
-function placeTriggers(table: TextTable, place: string): GuardTrigger[] {
+function placeTriggers(table: TextTable, place: string): Trigger[] {
   const [hash, number, chained] = [quote(table.hash), quote(table.number), quote(table.chained)]
   const columns = list(watchedColumns(table).map(quote), 4)
   const call: Call = { name: place, argument: String(table.maxChainLength) }
@@ -75,7 +65,7 @@ function restored(table: TextTable): string[] {
  * Conditions as short as can be: the server parses and plans them once for each statement that writes to the table, and
  * they are false for practically every row. What else must hold, the function looks at.
  */
-function settleTriggers(table: TextTable, settle: string): GuardTrigger[] {
+function settleTriggers(table: TextTable, settle: string): Trigger[] {
   const [number, chained] = [quote(table.number), quote(table.chained)]
   const call: Call = { name: settle }
   return [
@@ -104,7 +94,7 @@ interface Call {
   readonly argument?: string
 }
 
-function trigger(table: TextTable, suffix: Suffix, call: Call, [event = '', ...when]: readonly string[]): GuardTrigger {
+function trigger(table: TextTable, suffix: Suffix, call: Call, [event = '', ...when]: readonly string[]): Trigger {
   const name = triggerName(table, suffix)
   const lines = [
     `CREATE TRIGGER ${quote(name)}`,
@@ -112,5 +102,5 @@ function trigger(table: TextTable, suffix: Suffix, call: Call, [event = '', ...w
     ...when,
     `EXECUTE FUNCTION ${qualified(table.schema, call.name)}(${call.argument === undefined ? '' : literal(call.argument)})`,
   ]
-  return { name, runs: call.name, type: TYPES[suffix], create: lines.join('\n  ') }
+  return { name, runs: call.name, type: TYPES[suffix], conditional: true, create: lines.join('\n  ') }
 }

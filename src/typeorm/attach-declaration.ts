@@ -55,8 +55,14 @@ function requireOneClass({ metadata, name, target }: Declaration, other: IndexMe
 
 const nameOf = (target: unknown): string => (typeof target === 'function' ? target.name : String(target))
 
-/** Once per `initialize()`, which has made the list of subscribers and connected, but built no schema. */
-function attachDataSource(dataSource: DataSource, what: string): void {
+/**
+ * Gives a DataSource all that a declaration needs of it, once per `initialize()`, which has made the list of subscribers
+ * and connected, but built no schema.
+ *
+ * @param what declares it, for an error
+ * @throws UnsupportedDatabaseError
+ */
+export function attachDataSource(dataSource: DataSource, what: string): void {
   requirePostgres(dataSource, what)
   requireInternals(dataSource)
   hookSchemaBuilder(dataSource)

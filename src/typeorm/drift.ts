@@ -1,9 +1,10 @@
 import type { Finding } from '../errors'
 import type { TableState } from '../sql/catalog'
 import { guardOf } from '../sql/guard'
-import { functionDifference, installedFunction, sameComment, triggerDifference } from '../sql/guard-drift'
 import { sameCondition } from '../sql/alter'
 import type { TextTable } from '../sql/text-table'
+import { functionDifference, installedFunction, sameComment, triggerDifference } from '../sql/trigger-drift'
+import type { TriggerSet } from '../sql/trigger-set'
 
 /** What contradicts the declaration; empty where nothing does. */
 export function findDrift(table: TextTable, state: TableState | null): Finding[] {
@@ -12,7 +13,7 @@ export function findDrift(table: TextTable, state: TableState | null): Finding[]
     ...columnDrift(table, state),
     ...indexDrift(table, state),
     ...checkDrift(table, state),
-    ...guardDrift(table, state),
+    ...triggerDrift(guardOf(table), state),
   ]
 }
 
@@ -46,22 +47,25 @@ function checkDrift(table: TextTable, { checks }: TableState): Finding[] {
   return found.valid ? [] : [{ kind: 'invalid', object: 'check', name: table.check }]
 }
 
-function guardDrift(table: TextTable, state: TableState): Finding[] {
-  const { place, settle, triggers } = guardOf(table)
-  const ofFunctions = [place, settle].flatMap((wanted): Finding[] => {
+/** What of a set of triggers is not as it should be. */
+export function triggerDrift(set: TriggerSet, state: TableState): Finding[] {
+  const isGuard = set.kind === 'guard'
+  const ofFunctions = set.functions.flatMap((wanted): Finding[] => {
+    const at = { object: isGuard ? 'guard' : 'function', name: wanted.name } as const
     const found = installedFunction(state, wanted)
-    if (!found) return [{ kind: 'missing', object: 'guard', name: wanted.name }]
+    if (!found) return [{ kind: 'missing', ...at }]
     const note = sameComment(wanted, found) ? undefined : 'its comment tells of another declaration'
-    return different(wanted.name, functionDifference(wanted, found, state) ?? note)
+    return different(at, functionDifference({ ...wanted, path: set.path }, found, state) ?? note)
   })
-  const ofTriggers = triggers.flatMap((wanted): Finding[] => {
+  const ofTriggers = set.triggers.flatMap((wanted): Finding[] => {
+    const at = { object: isGuard ? 'guard' : 'trigger', name: wanted.name } as const
     const found = state.triggers.find(({ name }) => name === wanted.name)
-    if (!found) return [{ kind: 'missing', object: 'guard', name: wanted.name }]
-    if (!found.enabled) return [{ kind: 'disabled', object: 'guard', name: wanted.name }]
-    return different(wanted.name, triggerDifference(wanted, found, state))
+    if (!found) return [{ kind: 'missing', ...at }]
+    if (!found.enabled) return [{ kind: 'disabled', ...at }]
+    return different(at, triggerDifference(wanted, found, state))
   })
   return [...ofFunctions, ...ofTriggers]
 }
 
-const different = (name: string, detail: string | undefined): Finding[] =>
-  detail === undefined ? [] : [{ kind: 'different', object: 'guard', name, detail }]
+const different = (at: Pick<Finding, 'object' | 'name'>, detail: string | undefined): Finding[] =>
+  detail === undefined ? [] : [{ kind: 'different', ...at, detail }]

@@ -5,6 +5,7 @@ import type { ChangingTable } from './changing-table'
 import { emit } from './record-ddl'
 import { tableDeclarations } from './registry'
 import { foreignSchema } from './resolve-declaration'
+import { triggerWorks } from './trigger-sets'
 
 /** Names of the look-up indexes that stand on the tables of these entities. */
 export async function findLookups(
@@ -21,10 +22,11 @@ export async function findLookups(
 
 /** The look-up indexes that an entity's declarations ask for. */
 export function wantedLookups(metadata: EntityMetadata): LookupIndex[] {
-  return tableDeclarations(metadata).flatMap(({ lookup: name, table: rows }) => {
+  const ofTexts = tableDeclarations(metadata).flatMap(({ lookup: name, table: rows }) => {
     const [column] = rows.text
     return name === undefined || !column ? [] : { rows, name, column: column.name }
   })
+  return [...ofTexts, ...triggerWorks(metadata).flatMap(({ lookups = [] }) => lookups)]
 }
 
 /**

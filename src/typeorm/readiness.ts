@@ -1,10 +1,11 @@
 import { SchemaDriftError } from '../errors'
 import { type Query, tableOid, tableState } from '../sql/catalog'
 import { guardOf } from '../sql/guard'
-import { type TextTable, tableName } from '../sql/text-table'
-import { findDrift } from './drift'
+import { tableName } from '../sql/text-table'
+import { findDrift, triggerDrift } from './drift'
 import { dataSourceOf, type Declaration, type ReadyTable, registry } from './registry'
 import { requireServer } from './supported'
+import { triggerWorks } from './trigger-sets'
 
 /** Stands for the one table of a declaration where a DataSource has no others of the name. */
 const ONLY = 'only'
@@ -57,12 +58,12 @@ function readyTables(declaration: Declaration): Map<string, ReadyTable> {
 async function ofTenant(declaration: Declaration, query: Query): Promise<ReadyTable> {
   const key = await tableOid(query, tableName(declaration.table))
   // One that is not there is refused.
-  if (key === undefined) return await inspect(declaration.table, query)
+  if (key === undefined) return await inspect(declaration, query)
   return readyTables(declaration).get(key) ?? (await askFor(declaration, key, query))
 }
 
 async function askFor(declaration: Declaration, key: string, query: Query): Promise<ReadyTable> {
-  const inspected = await inspect(declaration.table, query)
+  const inspected = await inspect(declaration, query)
   readyTables(declaration).set(key, inspected)
   return inspected
 }
@@ -100,10 +101,11 @@ function isOneOfMany({ table, metadata }: Declaration): boolean {
   return table.schema === undefined && registry.settings.get(dataSourceOf(metadata))?.tenantsBySearchPath === true
 }
 
-async function inspect(table: TextTable, query: Query): Promise<ReadyTable> {
-  const { server, table: state } = await tableState(query, tableName(table), guardOf(table))
+async function inspect({ table, metadata }: Declaration, query: Query): Promise<ReadyTable> {
+  const others = triggerWorks(metadata).map(({ set }) => set)
+  const { server, table: state } = await tableState(query, tableName(table), [guardOf(table), ...others])
   requireServer(server)
-  const findings = findDrift(table, state)
+  const findings = [...findDrift(table, state), ...others.flatMap((set) => (state ? triggerDrift(set, state) : []))]
   if (findings.length > 0) throw new SchemaDriftError(table.table, findings)
   return {
     types: new Map(state?.columns.map((column) => [column.name, column])),

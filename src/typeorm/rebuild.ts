@@ -1,13 +1,13 @@
 import { TableColumn } from 'typeorm'
 import {
   addCheck,
-  addHash,
+  addColumn,
   addIndex,
   type Change,
   changeHashType,
   dropHidden,
   inverse,
-  requireHash,
+  requireColumn,
 } from '../sql/alter'
 import {
   rebuildRows,
@@ -53,14 +53,14 @@ export async function rebuild(
   const { loosened, tightened } = notNullOf(hash, rows)
   if (before) await takeAwayRules(on, before, loosened)
   await forbidOtherNormalizers(on, before, rows)
-  if (loosened) await emit(on.queryRunner, { up: requireHash(rows).down, down: [] })
+  if (loosened) await emit(on.queryRunner, { up: requireColumn(rows, rows.hash).down, down: [] })
   await prepareHash(on, rows)
   return [
     ...nulls,
     ...duplicates,
     { up: [rebuildRows({ rows, primary: primaryKey(on) })], down: [] },
     // A hash that is new is dropped on the way back.
-    ...(tightened ? [{ ...requireHash(rows), ...(hash ? {} : { down: [] }) }] : []),
+    ...(tightened ? [{ ...requireColumn(rows, rows.hash), ...(hash ? {} : { down: [] }) }] : []),
   ]
 }
 
@@ -76,7 +76,7 @@ async function prepareHash({ table, queryRunner }: ChangingTable, rows: TextRows
   const hash = table.findColumnByName(rows.hash)
   const { type } = rows.digest
   if (!hash) {
-    await emit(queryRunner, addHash(rows))
+    await emit(queryRunner, addColumn(rows, rows.hash, type))
     table.addColumn(new TableColumn({ name: rows.hash, type, isNullable: rows.nullable }))
     return
   }
@@ -104,7 +104,7 @@ async function takeAwayRules(on: ChangingTable, before: RowsBefore, requiresHash
   if (hasCheck(on, rows.check)) await emit(queryRunner, inverse(addCheck(rows)))
   table.indices = table.indices.filter(({ name }) => name !== rows.index)
   table.checks = table.checks.filter(({ name }) => name !== rows.check)
-  const required = requiresHash ? requireHash(rows).up : []
+  const required = requiresHash ? requireColumn(rows, rows.hash).up : []
   const rebuilt = before.digest
     ? rebuildRows({ rows, primary: oldPrimaryKey(on) })
     : refuseUnknownDigest(before, before.digestName)

@@ -1,6 +1,9 @@
 import type { DataSource, EntityManager, EntityMetadata, QueryRunner, ValueTransformer } from 'typeorm'
+import type { Change } from '../sql/alter'
 import type { ColumnTypes } from '../sql/column-type'
+import type { LookupIndex } from '../sql/lookup'
 import type { TextTable } from '../sql/text-table'
+import type { TriggerNote, TriggerSet } from '../sql/trigger-set'
 import type { Normalizer } from '../text/normalizer'
 import type { UniqueTextClassOptions } from './options'
 
@@ -49,8 +52,40 @@ export interface DataSourceSettings {
   readonly coalesce: boolean
 }
 
+/** Triggers that a table needs beside its guards, and what becomes of the rows that are there already. */
+export interface TriggerWork {
+  readonly set: TriggerSet
+  readonly rows?: RowsChange
+  /** Indexes by which a text is found in SQL that names no hash. */
+  readonly lookups?: readonly LookupIndex[]
+}
+
+/** What is to be done on a table that is there, when a set of triggers comes or changes. */
+export interface RowsChange {
+  /**
+   * Columns that get their values from `fill` and not from TypeORM, which would add one NOT NULL to rows that have none:
+   * they are added without a value, filled, and made NOT NULL, before TypeORM makes the indexes.
+   */
+  readonly filled?: readonly FilledColumn[]
+  /** Gives every row its values, where one has none. No trigger of ours is there meanwhile. */
+  readonly fill?: Change
+  /** Done when the triggers stand, and undone before they go. It must find some, or all, of its work done already. */
+  readonly install?: Change
+  /** In place of `install` and `fill`, where the set stood already and its note says something else. */
+  readonly follow?: (before: TriggerNote) => RowsChange
+}
+
+/** A column that `RowsChange.fill` fills. */
+export interface FilledColumn {
+  readonly name: string
+  /** As SQL. */
+  readonly type: string
+  readonly nullable: boolean
+}
+
 interface Registry {
   readonly declarations: WeakMap<EntityMetadata, Declaration[]>
+  readonly triggers: WeakMap<EntityMetadata, Map<string, () => TriggerWork>>
   readonly settings: WeakMap<object, DataSourceSettings>
   /** Tables whose index, check and guard were seen in the database; by OID where tenants are told by search_path. */
   readonly ready: WeakMap<Declaration, Map<string, ReadyTable>>
@@ -65,6 +100,7 @@ const holder = globalThis as { [KEY]?: Registry }
 
 export const registry: Registry = (holder[KEY] ??= {
   declarations: new WeakMap(),
+  triggers: new WeakMap(),
   settings: new WeakMap(),
   ready: new WeakMap(),
   rollbacks: new WeakMap(),

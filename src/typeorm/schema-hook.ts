@@ -1,15 +1,16 @@
 import type { DataSource, EntityMetadata, QueryRunner, Table } from 'typeorm'
 import type { Change } from '../sql/alter'
-import { notesOf } from '../sql/guard-drift'
-import { makeRoom, planGuards } from '../sql/guard-plan'
 import { quote } from '../sql/identifier'
 import { addLookup, addsLookup } from '../sql/lookup'
+import { guardNotesOf } from '../sql/trigger-drift'
+import { makeRoom, planSets } from '../sql/trigger-plan'
 import { changeDeclarations } from './change-declarations'
 import { dryRun, recorderOf } from './dry-run'
-import { type EntityGuards, findGuards } from './installed-guards'
+import { type EntityTriggers, findTriggers } from './installed-triggers'
 import { changeLookups, findLookups, wantedLookups } from './lookup-indexes'
 import { emit } from './record-ddl'
 import { missingInternal, requireInternals } from './supported'
+import { fillColumns, planRows } from './trigger-rows'
 
 /** The protected parts of TypeORM's RdbmsSchemaBuilder that the hook stands on. */
 interface SchemaBuilder {
@@ -29,7 +30,7 @@ interface Driver {
 const HOOKED = Symbol.for('typeorm-unique-text.hooked')
 
 /**
- * Makes every TypeORM command that synchronizes or generates emit the guards, by one change of this driver instance,
+ * Makes every TypeORM command that synchronizes or generates emit our triggers, by one change of this driver instance,
  * whichever copy of this package makes it.
  *
  * @throws UnsupportedDatabaseError if this version of TypeORM lacks what the hook stands on
@@ -44,21 +45,21 @@ export function hookSchemaBuilder(dataSource: DataSource): void {
     const builder = create()
     const original = builder.executeSchemaSyncOperationsInProperOrder.bind(builder)
     builder.executeSchemaSyncOperationsInProperOrder = async () => {
-      await synchronizeWithGuards(builder, driver, original)
+      await synchronizeWithTriggers(builder, driver, original)
     }
     return builder
   }
   driver[HOOKED] = true
 }
 
-/** Guards make way before TypeORM changes a table and are made after it; where nothing changes, nothing is said. */
-async function synchronizeWithGuards(
+/** Triggers make way before TypeORM changes a table and are made after it; where nothing changes, nothing is said. */
+async function synchronizeWithTriggers(
   builder: SchemaBuilder,
   { searchSchema }: Driver,
   original: () => Promise<void>,
 ): Promise<void> {
   const { queryRunner, entityToSyncMetadatas: metadatas } = builder
-  const { entities, strangers } = await findGuards(queryRunner, searchSchema, metadatas)
+  const { entities, strangers } = await findTriggers(queryRunner, searchSchema, metadatas)
   const lookups = await findLookups(
     queryRunner,
     searchSchema,
@@ -73,25 +74,35 @@ async function synchronizeWithGuards(
   const changes = planned.filter(({ query }) => !addsLookup(query))
   const touched = (table: string): boolean => changes.some(({ query }) => query.includes(quote(table)))
   const sites = entities.map((one) => ({ ...one, touched: touched(one.table) }))
-  const plans = sites.map(planGuards)
+  const plans = sites.map(planSets)
+  const rows = entities.filter(({ metadata }) => tableOf(builder, metadata)).map(planRows)
   await emit(queryRunner, makeRoom(sites, strangers))
   for (const { before } of plans) await emit(queryRunner, before)
+  for (const change of rows.flatMap(({ removed }) => removed)) await emit(queryRunner, change)
   await synchronize()
   for (const { after } of plans) await emit(queryRunner, after)
+  for (const { install } of rows.flatMap(({ changes }) => changes)) if (install) await emit(queryRunner, install)
+}
+
+/** TypeORM's picture of an entity's table; undefined where there is none yet. */
+function tableOf(builder: SchemaBuilder, metadata: EntityMetadata): Table | undefined {
+  const path = builder.getTablePath(metadata)
+  return recorderOf(builder).loadedTables.find((one) => builder.getTablePath(one) === path)
 }
 
 /** @returns what is left to do before TypeORM makes the indexes */
 async function changeAll(
   builder: SchemaBuilder,
-  entities: readonly EntityGuards[],
+  entities: readonly EntityTriggers[],
   lookups: ReadonlySet<string>,
 ): Promise<Change[]> {
   const left: Change[] = []
-  for (const { metadata, installed } of entities) {
-    const path = builder.getTablePath(metadata)
-    const table = recorderOf(builder).loadedTables.find((one) => builder.getTablePath(one) === path)
+  for (const entity of entities) {
+    const { metadata, installed } = entity
+    const table = tableOf(builder, metadata)
     const on = table && { queryRunner: builder.queryRunner, metadata, table }
-    if (on) left.push(...(await changeDeclarations(on, notesOf(installed))))
+    if (on) left.push(...(await changeDeclarations(on, guardNotesOf(installed))))
+    if (on) left.push(...(await fillColumns(on, planRows(entity))))
     left.push(...(on ? await changeLookups(lookups, on) : wantedLookups(metadata).map(addLookup)))
   }
   return left

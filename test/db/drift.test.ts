@@ -25,7 +25,7 @@ async function driftAfter(...statements: readonly string[]): Promise<Finding[]> 
   try {
     for (const statement of statements) await client.query(statement)
     const query = async (sql: string, values?: unknown[]): Promise<unknown[]> => (await client.query(sql, values)).rows
-    return findDrift(table, (await tableState(query, 'page', guard)).table)
+    return findDrift(table, (await tableState(query, 'page', [guard])).table)
   } finally {
     await client.query('rollback')
   }

@@ -1,13 +1,21 @@
 import { dollarQuote, literal, qualified, quote } from './identifier'
 
-/** A function of a guard and the schema it stands in; undefined: `search_path` decides. */
+/** A table; without a schema `search_path` decides. */
+export interface Relation {
+  readonly schema: string | undefined
+  readonly name: string
+}
+
+/** A function that triggers run, and the schema it stands in; undefined: `search_path` decides. */
 export interface FunctionSource {
   readonly schema: string | undefined
   readonly name: string
   readonly body: string
+  /** A table whose schema it finds names in. @default the table that its triggers are on */
+  readonly path?: Relation | undefined
 }
 
-/** A setting that both functions run under, and why, as a comment in their source. */
+/** A setting that every function runs under, and why, as a comment in their source. */
 interface Setting {
   readonly name: string
   readonly value: string
@@ -27,8 +35,8 @@ const SETTINGS: readonly Setting[] = [
   },
 ]
 
-/** What `pg_proc.proconfig` must hold, without its quotes, for a guard on a table in the schema `home`. */
-export const guardSettings = (home: string): string[] => [
+/** What `pg_proc.proconfig` must hold, without its quotes, for functions that find names in the schema `home`. */
+export const functionSettings = (home: string): string[] => [
   ...SETTINGS.map(({ name, value }) => `${name}=${value}`),
   `search_path=pg_catalog, ${home.replaceAll('"', '')}, pg_temp`,
 ]
@@ -79,7 +87,7 @@ BEGIN
   END IF;
   SELECT relnamespace::pg_catalog.regnamespace, relowner::pg_catalog.regrole INTO STRICT home, owner
     FROM pg_catalog.pg_class WHERE oid = ${literal(relation)}::pg_catalog.regclass;
-  FOREACH made IN ARRAY ARRAY[
+${homeOf(functions)}  FOREACH made IN ARRAY ARRAY[
 ${called.join(',\n')}
   ]::pg_catalog.regprocedure[] LOOP
     -- Nobody but the owner puts them on a table, whatever default privileges have granted.
@@ -99,6 +107,15 @@ ${settings.join('\n')}
   END LOOP;
 END
 `)}`
+}
+
+/** Where names are found, if not in the table's schema: the same for all functions of a set. */
+function homeOf([first]: readonly FunctionSource[]): string {
+  if (!first?.path) return ''
+  const path = literal(qualified(first.path.schema, first.path.name))
+  return `  SELECT relnamespace::pg_catalog.regnamespace INTO STRICT home
+    FROM pg_catalog.pg_class WHERE oid = ${path}::pg_catalog.regclass;
+`
 }
 
 export const dropTrigger = (table: string, name: string): string => `DROP TRIGGER IF EXISTS ${quote(name)} ON ${table}`

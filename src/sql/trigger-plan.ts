@@ -1,33 +1,35 @@
 import type { Change } from './alter'
-import type { InstalledFunction, InstalledGuards, InstalledTrigger } from './catalog'
-import type { Guard, GuardFunction } from './guard'
+import type { InstalledFunction, InstalledTrigger, InstalledTriggers } from './catalog'
+import { fitName, qualified } from './identifier'
 import {
   commentOnFunction,
   createFunctions,
   dropFunctions,
   dropTrigger,
   type FunctionSource,
+  functionSettings,
   renameFunction,
   replaceFunctions,
-} from './guard-ddl'
-import { functionDifference, installedFunction, sameComment, triggerDifference } from './guard-drift'
-import { fitName, qualified } from './identifier'
+  type Relation,
+} from './trigger-ddl'
+import { functionDifference, installedFunction, notesOf, sameComment, triggerDifference } from './trigger-drift'
+import type { TriggerFunction, TriggerSet } from './trigger-set'
 
-/** The guards of one table: as they should stand, and as they do. */
-export interface GuardSite {
+/** The triggers of one table: as they should stand, and as they do. */
+export interface TriggerSite {
   /** Undefined where `search_path` finds the table anyway, as in TypeORM's own SQL. */
   readonly schema: string | undefined
   readonly table: string
-  readonly wanted: readonly Guard[]
-  readonly installed: InstalledGuards
+  readonly wanted: readonly TriggerSet[]
+  readonly installed: InstalledTriggers
   /** The schema that `search_path` begins with. */
   readonly searchSchema: string
   /** The table itself changes between the two parts of the plan. */
   readonly touched: boolean
 }
 
-/** What comes before TypeORM changes the tables, and what after. Empty where the guards stand as they should. */
-export interface GuardPlan {
+/** What comes before TypeORM changes the tables, and what after. Empty where the triggers stand as they should. */
+export interface SetPlan {
   readonly before: Change
   readonly after: Change
 }
@@ -36,14 +38,14 @@ export interface GuardPlan {
  * Changes what differs, and no more: a function whose body is another is replaced under its triggers, for instance.
  * Triggers are taken away before the table changes, since one that names a column blocks DROP COLUMN and ALTER TYPE.
  */
-export function planGuards(site: GuardSite): GuardPlan {
+export function planSets(site: TriggerSite): SetPlan {
   const functions = planFunctions(site)
   const triggers = planTriggers(site, functions)
   return { before: takeAway(site, functions, triggers), after: make(site, functions, triggers) }
 }
 
-/** Functions of a table that has taken its guard along to another name make room for those of the table that comes. */
-export function makeRoom(sites: readonly GuardSite[], strangers: readonly InstalledGuards[]): Change {
+/** Functions of a table that has taken its triggers along to another name make room for those of the table that comes. */
+export function makeRoom(sites: readonly TriggerSite[], strangers: readonly InstalledTriggers[]): Change {
   const moves = sites.flatMap((site) => {
     const fresh = new Set(planFunctions(site).fresh.map(({ name }) => name))
     return strangers
@@ -57,18 +59,21 @@ export function makeRoom(sites: readonly GuardSite[], strangers: readonly Instal
   }
 }
 
+/** A function with what all of its set share. */
+type SetFunction = TriggerFunction & Pick<TriggerSet, 'path'>
+
 interface FunctionPlan {
-  readonly fresh: readonly GuardFunction[]
+  readonly fresh: readonly SetFunction[]
   /** Of the fresh ones, those that take the place of an untrusted role's. The way back leaves them, not his. */
   readonly lasting: ReadonlySet<string>
-  readonly replaced: readonly { readonly wanted: GuardFunction; readonly found: InstalledFunction }[]
-  readonly commented: readonly { readonly wanted: GuardFunction; readonly found: InstalledFunction | undefined }[]
+  readonly replaced: readonly { readonly wanted: SetFunction; readonly found: InstalledFunction }[]
+  readonly commented: readonly { readonly wanted: SetFunction; readonly found: InstalledFunction | undefined }[]
   readonly obsolete: readonly InstalledFunction[]
 }
 
-function planFunctions({ wanted, installed }: GuardSite): FunctionPlan {
+function planFunctions({ wanted, installed }: TriggerSite): FunctionPlan {
   const pairs = wanted
-    .flatMap(({ place, settle }) => [place, settle])
+    .flatMap(({ functions, path }) => functions.map((one) => ({ ...one, path })))
     .map((one) => {
       const found = installedFunction(installed, one)
       // What belongs to another role is made anew, for he could put his own body back at any moment.
@@ -91,13 +96,13 @@ function planFunctions({ wanted, installed }: GuardSite): FunctionPlan {
 }
 
 interface TriggerPlan {
-  readonly made: Guard['triggers']
+  readonly made: TriggerSet['triggers']
   readonly obsolete: readonly InstalledTrigger[]
 }
 
-function planTriggers({ wanted, installed, touched }: GuardSite, { fresh }: FunctionPlan): TriggerPlan {
+function planTriggers({ wanted, installed, touched }: TriggerSite, { fresh }: FunctionPlan): TriggerPlan {
   const rebuilt = new Set(fresh.map(({ name }) => name))
-  const stands = (one: Guard['triggers'][number]): boolean => {
+  const stands = (one: TriggerSet['triggers'][number]): boolean => {
     const found = installed.triggers.find(({ name }) => name === one.name)
     const same = found?.enabled === true && triggerDifference(one, found, installed) === undefined
     return same && !touched && !rebuilt.has(one.runs)
@@ -110,7 +115,7 @@ function planTriggers({ wanted, installed, touched }: GuardSite, { fresh }: Func
   }
 }
 
-function takeAway(site: GuardSite, functions: FunctionPlan, triggers: TriggerPlan): Change {
+function takeAway(site: TriggerSite, functions: FunctionPlan, triggers: TriggerPlan): Change {
   const relation = qualified(site.schema, site.table)
   const gone = functions.obsolete.map((one) => asSource(site, one))
   return {
@@ -119,31 +124,31 @@ function takeAway(site: GuardSite, functions: FunctionPlan, triggers: TriggerPla
       ...(gone.length === 0 ? [] : [dropFunctions(gone)]),
     ],
     down: [
-      ...atOnce(createFunctions(relation, gone)),
+      ...atOnce(byPath(gone).flatMap((some) => createFunctions(relation, some))),
       ...gone.flatMap((one) => (one.comment === null ? [] : commentOnFunction(one, one.comment))),
       ...triggers.obsolete.map(({ definition }) => definition),
     ],
   }
 }
 
-function make(site: GuardSite, functions: FunctionPlan, triggers: TriggerPlan): Change {
+function make(site: TriggerSite, functions: FunctionPlan, triggers: TriggerPlan): Change {
   const relation = qualified(site.schema, site.table)
-  const home = ({ name, body }: GuardFunction): FunctionSource => ({ schema: site.schema, name, body })
+  const home = ({ name, body, path }: SetFunction): FunctionSource => ({ schema: site.schema, name, body, path })
   const fresh = functions.fresh.map(home)
   const temporary = fresh.filter(({ name }) => !functions.lasting.has(name))
   const replaced = functions.replaced.map(({ wanted }) => home(wanted))
   const before = functions.replaced.map(({ found }) => asSource(site, found))
   return {
     up: [
-      ...atOnce(createFunctions(relation, fresh)),
-      ...atOnce(replaceFunctions(relation, replaced)),
+      ...atOnce(byPath(fresh).flatMap((some) => createFunctions(relation, some))),
+      ...atOnce(byPath(replaced).flatMap((some) => replaceFunctions(relation, some))),
       ...functions.commented.map(({ wanted }) => commentOnFunction(home(wanted), wanted.comment)),
       ...triggers.made.map(({ create }) => create),
     ],
     down: [
       ...triggers.made.map(({ name }) => dropTrigger(relation, name)),
       ...(temporary.length === 0 ? [] : [dropFunctions(temporary)]),
-      ...atOnce(replaceFunctions(relation, before)),
+      ...atOnce(byPath(before).flatMap((some) => replaceFunctions(relation, some))),
       ...functions.commented.flatMap(({ wanted, found }) =>
         found ? commentOnFunction(home(wanted), found.comment) : [],
       ),
@@ -154,9 +159,26 @@ function make(site: GuardSite, functions: FunctionPlan, triggers: TriggerPlan): 
 /** The server runs statements that come in one string as one transaction, also where a migration has none. */
 const atOnce = (statements: readonly string[]): string[] => (statements.length === 0 ? [] : [statements.join(';\n')])
 
+/** Those that find names in one schema are made secure together. */
+function byPath(functions: readonly FunctionSource[]): FunctionSource[][] {
+  const groups = new Map<string, FunctionSource[]>()
+  for (const one of functions) {
+    const path = one.path ? qualified(one.path.schema, one.path.name) : ''
+    groups.set(path, [...(groups.get(path) ?? []), one])
+  }
+  return [...groups.values()]
+}
+
 function asSource(
-  { searchSchema }: GuardSite,
-  { schema, name, body, comment }: InstalledFunction,
+  { searchSchema, installed }: TriggerSite,
+  found: InstalledFunction,
 ): FunctionSource & Pick<InstalledFunction, 'comment'> {
-  return { schema: schema === searchSchema ? undefined : schema, name, body, comment }
+  const { schema, name, body, comment } = found
+  return { schema: schema === searchSchema ? undefined : schema, name, body, comment, path: pathOf(found, installed) }
+}
+
+/** The table in whose schema a function finds names, which the note of its set tells; undefined: its own table's. */
+function pathOf({ settings, schema }: InstalledFunction, installed: InstalledTriggers): Relation | undefined {
+  if (settings.includes(functionSettings(schema).at(-1) ?? '')) return undefined
+  return notesOf(installed).find(({ path }) => path)?.path
 }

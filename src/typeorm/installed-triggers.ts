@@ -1,0 +1,61 @@
+import type { EntityMetadata, QueryRunner } from 'typeorm'
+import { type InstalledTriggers, installedTriggers } from '../sql/catalog'
+import type { TriggerSite } from '../sql/trigger-plan'
+import { requireBuildable } from './supported'
+import { wantedSets } from './trigger-sets'
+
+/** The triggers of one entity's table. */
+export interface EntityTriggers extends Omit<TriggerSite, 'touched'> {
+  readonly metadata: EntityMetadata
+}
+
+/** All triggers of ours that a run of the schema builder has to do with. */
+export interface FoundTriggers {
+  /** Of every entity that should have triggers, or whose table has some. */
+  readonly entities: readonly EntityTriggers[]
+  /** Of tables without an entity. */
+  readonly strangers: readonly InstalledTriggers[]
+}
+
+/**
+ * Looks for the triggers of these entities in the catalog.
+ *
+ * @param searchSchema where a table stands that names no schema
+ * @throws UnsupportedDatabaseError if triggers are wanted, on a server that cannot keep them
+ */
+export async function findTriggers(
+  queryRunner: QueryRunner,
+  searchSchema: string,
+  metadatas: readonly EntityMetadata[],
+): Promise<FoundTriggers> {
+  const sets = new Map(metadatas.map((one) => [one, wantedSets(one)]))
+  const schemas = [...new Set(metadatas.map(({ schema }) => schema ?? searchSchema))]
+  const { server, tables } = await installedTriggers(
+    async (sql, values) => (await queryRunner.query(sql, values)) as unknown[],
+    schemas,
+    [...sets.values()].flat(),
+  )
+  const isOf =
+    ({ schema = searchSchema, tableName }: EntityMetadata) =>
+    (one: InstalledTriggers): boolean =>
+      one.schema === schema && one.table === tableName
+  const entities = metadatas.flatMap((metadata) => {
+    const wanted = sets.get(metadata) ?? []
+    const found = tables.find(isOf(metadata))
+    if (wanted.length === 0 && !found) return []
+    return [entityTriggers(metadata, searchSchema, wanted, found)]
+  })
+  if (entities.some(({ wanted }) => wanted.length > 0)) requireBuildable(server)
+  return { entities, strangers: tables.filter((one) => !metadatas.some((metadata) => isOf(metadata)(one))) }
+}
+
+function entityTriggers(
+  metadata: EntityMetadata,
+  searchSchema: string,
+  wanted: EntityTriggers['wanted'],
+  found: InstalledTriggers | undefined,
+): EntityTriggers {
+  const { schema: given = searchSchema, tableName: table } = metadata
+  const installed = found ?? { schema: given, table, functions: [], triggers: [], homes: {} }
+  return { metadata, schema: given === searchSchema ? undefined : given, table, wanted, installed, searchSchema }
+}
