@@ -1,26 +1,14 @@
-import type { DataSource, EntityMetadata } from 'typeorm'
+import type { EntityMetadata } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { indexCondition } from '../sql/alter'
 import { checkExpression } from '../sql/text-table'
-import { forbidForeignKeys, forbidOtherIndexes, forbidTakenNames } from './conflicts'
-import { explainErrors } from './explain-errors'
+import { attachDataSource, type IndexMetadata, requireOneClass } from './attach-data-source'
+import { forbidForeignKeys, forbidOtherIndexes, forbidSharedColumns, forbidTakenNames } from './conflicts'
 import { normalizeColumn } from './normalize-column'
 import type { RawDeclaration } from './options'
 import { type ColumnMetadata, dataSourceOf, type Declaration, registry, rootOf } from './registry'
 import { resolveDeclaration } from './resolve-declaration'
-import { rewriteQueries } from './rewrite-queries'
-import { hookSchemaBuilder } from './schema-hook'
-import { subscribe } from './subscriber'
-import { requireInternals, requireMetadataInternals, requirePostgres } from './supported'
-
-/** The parts of TypeORM's IndexMetadata that are used here; the class is not exported with its fields. */
-interface IndexMetadata {
-  readonly entityMetadata: EntityMetadata
-  readonly embeddedMetadata?: unknown
-  readonly target?: unknown
-  givenName?: string
-  where?: string
-}
+import { requireMetadataInternals } from './supported'
 
 /**
  * The door to TypeORM: called while a DataSource builds the metadata of an entity, at the one moment when the columns
@@ -38,37 +26,10 @@ export function attachDeclaration(index: object, raw: RawDeclaration): string[] 
   const metadata = rootOf(index.entityMetadata)
   attachDataSource(dataSourceOf(metadata), `@UniqueText on ${metadata.name}.${raw.name}`)
   const known = registry.declarations.get(metadata)?.find(({ name }) => name === raw.name)
-  if (known) requireOneClass(known, index)
+  if (known) requireOneClass('@UniqueText', known, index as IndexMetadata)
   const declaration = known ?? attach(index, metadata, raw)
   hideFromReturning(index.entityMetadata, declaration.hidden)
   return [...declaration.scope, ...declaration.hidden.slice(0, 2)].map(({ propertyPath }) => propertyPath)
-}
-
-/** TypeORM would make the index twice, and one of the two would be left without its options. */
-function requireOneClass({ metadata, name, target }: Declaration, other: IndexMetadata): void {
-  if (other.target === target) return
-  throw new DeclarationError(
-    `@UniqueText on ${metadata.name}.${name}: two classes of one table declare it, ${nameOf(target)} and ` +
-      `${nameOf(other.target)}. Leave it to one: what children share belongs to their parent, or give them two names.`,
-  )
-}
-
-const nameOf = (target: unknown): string => (typeof target === 'function' ? target.name : String(target))
-
-/**
- * Gives a DataSource all that a declaration needs of it, once per `initialize()`, which has made the list of subscribers
- * and connected, but built no schema.
- *
- * @param what declares it, for an error
- * @throws UnsupportedDatabaseError
- */
-export function attachDataSource(dataSource: DataSource, what: string): void {
-  requirePostgres(dataSource, what)
-  requireInternals(dataSource)
-  hookSchemaBuilder(dataSource)
-  subscribe(dataSource)
-  rewriteQueries(dataSource)
-  explainErrors(dataSource)
 }
 
 function attach(index: IndexMetadata, metadata: EntityMetadata, raw: RawDeclaration): Declaration {
@@ -100,14 +61,8 @@ function attach(index: IndexMetadata, metadata: EntityMetadata, raw: RawDeclarat
 function register(declaration: Declaration): void {
   const { metadata, name, text } = declaration
   const others = registry.declarations.get(metadata) ?? []
-  const declared = new Set(others.flatMap((other) => other.text.map(({ column }) => column)))
-  const twice = text.find(({ column }) => declared.has(column))
-  if (twice) {
-    throw new DeclarationError(
-      `@UniqueText on ${metadata.name}.${name}: another declaration has the column "${twice.column.propertyPath}". ` +
-        `Remove one of them.`,
-    )
-  }
+  const columns = text.map(({ column }) => column)
+  forbidSharedColumns(`@UniqueText on ${metadata.name}.${name}`, metadata, columns)
   registry.declarations.set(metadata, [...others, declaration])
 }
 

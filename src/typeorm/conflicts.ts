@@ -1,7 +1,7 @@
-import { getMetadataArgsStorage } from 'typeorm'
+import { type EntityMetadata, getMetadataArgsStorage } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { HIDDEN_MARK } from './hidden-columns'
-import type { ColumnMetadata, Declaration } from './registry'
+import { type ColumnMetadata, type Declaration, tableDeclarations, tableNames } from './registry'
 
 /**
  * A hidden column takes the place of a property with its name without a word, for TypeORM keeps the first column of a
@@ -35,6 +35,22 @@ export function forbidTakenNames({ metadata, name, hidden, table }: Declaration)
         `"${taken.propertyPath}" has. Rename that column, or pass the option "hidden" with other names.`,
     )
   }
+}
+
+/**
+ * @param where names the declaration in an error: `@UniqueText on Page.url`
+ * @throws DeclarationError for a column that another text or name has
+ */
+export function forbidSharedColumns(where: string, metadata: EntityMetadata, columns: readonly ColumnMetadata[]): void {
+  const others = [
+    ...tableDeclarations(metadata).flatMap(({ text }) => text),
+    ...tableNames(metadata).map(({ text }) => text),
+  ]
+  const shared = columns.find((one) => others.some(({ column }) => column === one))
+  if (!shared) return
+  throw new DeclarationError(
+    `${where}: another declaration has the column "${shared.propertyPath}". Remove one of them.`,
+  )
 }
 
 /** Longer keys may not fit: a btree holds 2704 bytes, and a character of UTF-8 takes up to 4. */

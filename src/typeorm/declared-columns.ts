@@ -9,9 +9,9 @@ const TEXT_TYPES: ReadonlySet<unknown> = new Set(['text', 'varchar', 'character 
 /** @throws DeclarationError unless the property is a column of type text or varchar */
 export function textColumn(metadata: EntityMetadata, property: string, where: string): ColumnMetadata {
   const column = columnOf(metadata, property)
-  if (!column) throw new DeclarationError(`@UniqueText on ${where}: there is no column "${property}". Add a @Column.`)
+  if (!column) throw new DeclarationError(`${where}: there is no column "${property}". Add a @Column.`)
   if (!TEXT_TYPES.has(column.type) || column.isArray) {
-    throw new DeclarationError(`@UniqueText on ${where}: "${property}" must be of type text or varchar.`)
+    throw new DeclarationError(`${where}: "${property}" must be of type text or varchar.`)
   }
   refuseGenerated(column, where)
   return column
@@ -21,7 +21,7 @@ export function textColumn(metadata: EntityMetadata, property: string, where: st
 function refuseGenerated({ generatedType, propertyPath }: ColumnMetadata, where: string): void {
   if (generatedType === undefined) return
   throw new DeclarationError(
-    `@UniqueText on ${where}: "${propertyPath}" is a generated column (asExpression), and the guard needs its value ` +
+    `${where}: "${propertyPath}" is a generated column (asExpression), and the guard needs its value ` +
       `before Postgres computes it. Make it a plain @Column, and set it where you write the row.`,
   )
 }
@@ -39,7 +39,7 @@ export function requireString({ target, propertyName, propertyPath }: ColumnMeta
   const type = getMetadata('design:type', target.prototype as object, propertyName)
   if (typeof type !== 'function' || !NO_STRINGS.has(type)) return
   throw new DeclarationError(
-    `@UniqueText on ${where}: "${propertyPath}" is a ${type.name}, and a text is a string. ` +
+    `${where}: "${propertyPath}" is a ${type.name}, and a text is a string. ` +
       `Declare it as string, or give it a @Column with a transformer.`,
   )
 }
@@ -67,7 +67,7 @@ export function scopeColumns(metadata: EntityMetadata, property: string, where: 
   const columns = column ? [column] : (relation?.joinColumns ?? [])
   if (columns.length === 0) {
     throw new DeclarationError(
-      `@UniqueText on ${where}: the scope names "${property}", but there is no such column. Correct the name, or add a @Column.`,
+      `${where}: the scope names "${property}", but there is no such column. Correct the name, or add a @Column.`,
     )
   }
   for (const scope of columns) {
@@ -78,11 +78,11 @@ export function scopeColumns(metadata: EntityMetadata, property: string, where: 
       const remedy = relation
         ? 'Pass { nullable: false } to the relation.'
         : 'Remove "nullable: true" from its @Column.'
-      throw new DeclarationError(`@UniqueText on ${where}: the scope "${property}" must be NOT NULL. ${remedy}`)
+      throw new DeclarationError(`${where}: the scope "${property}" must be NOT NULL. ${remedy}`)
     }
     if (EXTENSION_TYPES.has(type)) {
       throw new DeclarationError(
-        `@UniqueText on ${where}: the scope "${property}" cannot be of type ${String(type)}. Use text or varchar.`,
+        `${where}: the scope "${property}" cannot be of type ${String(type)}. Use text or varchar.`,
       )
     }
   }
@@ -94,7 +94,7 @@ export function deleteDateColumn({ columns }: EntityMetadata, where: string): Co
   const column = columns.find(({ isDeleteDate }) => isDeleteDate)
   if (!column) {
     throw new DeclarationError(
-      `@UniqueText on ${where}: ignoreDeleted needs a @DeleteDateColumn, and there is none. Add one, or remove the option.`,
+      `${where}: ignoreDeleted needs a @DeleteDateColumn, and there is none. Add one, or remove the option.`,
     )
   }
   return column

@@ -1,4 +1,4 @@
-import { type ColumnOptions, type EntitySchemaOptions, getMetadataArgsStorage } from 'typeorm'
+import { type EntitySchemaOptions, getMetadataArgsStorage } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { attachDeclaration } from './attach-declaration'
 import { HIDDEN_MARK, hiddenColumns } from './hidden-columns'
@@ -10,21 +10,11 @@ import {
   type UniqueTextColumn,
   type UniqueTextPropertyOptions,
 } from './options'
+import { columnOptionsOf, declareTextColumn, requireCall, requireLegacy, type TextDecorator } from './text-decorator'
 
 type IndexColumns = () => string[]
 
-/** On the columns that we give to TypeORM, whichever copy of the package did. */
-const TEXT_MARK: unique symbol = Symbol.for('typeorm-unique-text.text')
-
-/** A PropertyDecorator for what can be a text. What the compiler does not see, a private property say, passes. */
-export type TextDecorator = <Target extends object, Name extends string | symbol>(
-  target: Target,
-  property: Name extends keyof Target
-    ? NonNullable<Target[Name]> extends number | bigint | boolean | Date
-      ? never
-      : Name
-    : Name,
-) => void
+const DECORATOR = '@UniqueText'
 
 /**
  * Makes a text column unique at any length. It is the column decorator too; a `@Column` of type text or varchar may
@@ -62,25 +52,12 @@ export function UniqueText(
   options: UniqueTextPropertyOptions | UniqueTextClassOptions = {},
   ...applied: unknown[]
 ): TextDecorator & ClassDecorator {
-  // As a decorator without parentheses it is given the class, or the prototype and the property.
-  if (applied.length > 0 || typeof options === 'function') {
-    throw new DeclarationError('@UniqueText is not called: write @UniqueText(), with parentheses.')
-  }
+  requireCall(DECORATOR, options, applied)
   return (target: object | undefined, property?: unknown): void => {
-    if (isStandardContext(property)) {
-      throw new DeclarationError(
-        `@UniqueText on ${String(property.name)}: it is compiled as a standard decorator, and TypeORM's are not. ` +
-          `Set "experimentalDecorators": true in tsconfig.json.`,
-      )
-    }
+    requireLegacy(DECORATOR, property)
     if (property === undefined) declareOnClass(target as Function, options as UniqueTextClassOptions)
     else declareOnProperty((target as object).constructor, property, options)
   }
-}
-
-/** The second argument of a decorator as TC39 has standardized them. */
-function isStandardContext(context: unknown): context is { readonly kind: string; readonly name: unknown } {
-  return typeof context === 'object' && context !== null && 'kind' in context
 }
 
 function declareOnClass(target: Function, options: UniqueTextClassOptions): void {
@@ -92,29 +69,7 @@ function declareOnProperty(target: Function, property: unknown, options: UniqueT
     throw new DeclarationError(`@UniqueText on ${target.name}: a symbol cannot be a column. Use a named property.`)
   }
   const raw = propertyDeclaration(`${target.name}.${property}`, property, options)
-  const storage = getMetadataArgsStorage()
-  const isHere = (column: { readonly target: unknown; readonly propertyName: string }): boolean =>
-    column.target === target && column.propertyName === property
-  if (storage.columns.some((column) => isHere(column) && TEXT_MARK in column)) {
-    throw new DeclarationError(`@UniqueText on ${target.name}.${property}: it is declared twice. Remove one of them.`)
-  }
-  // TypeORM takes the first column of a property, and decorators run from the bottom up: so ours comes first, wherever
-  // the user's @Column stands, and says what that says.
-  const args: (typeof storage.columns)[number] & { readonly [TEXT_MARK]: true } = {
-    [TEXT_MARK]: true,
-    target,
-    propertyName: property,
-    get mode() {
-      return other()?.mode ?? 'regular'
-    },
-    get options() {
-      return { ...(other()?.options ?? { type: 'text' }), ...columnOptions(options) }
-    },
-  }
-  const other = (): (typeof storage.columns)[number] | undefined =>
-    storage.columns.find((column) => column !== args && isHere(column))
-  const before = storage.columns.findIndex(isHere)
-  storage.columns.splice(before === -1 ? storage.columns.length : before, 0, args)
+  declareTextColumn(DECORATOR, target, property, columnOptionsOf(options))
   declareHidden(target, raw)
 }
 
@@ -167,7 +122,8 @@ export function uniqueTextSchema<T>(
     const raw = several
       ? classDeclaration(schema.name, { ...options, as: name })
       : propertyDeclaration(`${schema.name}.${name}`, name, options)
-    if (!several) columns[name] = { type: 'text', ...(columns[name] as object | undefined), ...columnOptions(options) }
+    if (!several)
+      columns[name] = { type: 'text', ...(columns[name] as object | undefined), ...columnOptionsOf(options) }
     for (const { property, options: hidden } of hiddenColumns(raw)) {
       if (own.has(property)) {
         throw new DeclarationError(
@@ -188,10 +144,6 @@ export function uniqueTextSchema<T>(
 
 const isPlain = (value: unknown): value is object =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
-
-function columnOptions({ name, nullable }: UniqueTextPropertyOptions): ColumnOptions {
-  return { ...(name === undefined ? {} : { name }), ...(nullable === undefined ? {} : { nullable }) }
-}
 
 function propertyDeclaration(where: string, property: string, options: UniqueTextPropertyOptions): RawDeclaration {
   checkOptions(where, options)

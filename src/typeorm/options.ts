@@ -181,12 +181,7 @@ export function toRawDeclaration(
   return {
     name,
     columns: columns.map(({ property, prefix = '', normalize }) => {
-      if (typeof normalize === 'function' && FACTORIES.has(normalize)) {
-        throw new DeclarationError(
-          `@UniqueText on ${where}: normalize must be what ${normalize.name}() returns. Call it, with parentheses.`,
-        )
-      }
-      return { property, prefix, normalizer: toNormalizer(normalize) }
+      return { property, prefix, normalizer: requireNormalizer(`@UniqueText on ${where}`, normalize) }
     }),
     scope,
     digest: toDigest(digest) ?? digests.md5,
@@ -199,6 +194,16 @@ export function toRawDeclaration(
     parse: options.parse,
     normalizeValues: options.normalizeValues,
   }
+}
+
+/** @throws DeclarationError for anything but a normalizer, also for a function of ours that makes one */
+export function requireNormalizer(where: string, normalize: NormalizeOption | undefined): Normalizer {
+  if (typeof normalize === 'function' && FACTORIES.has(normalize)) {
+    throw new DeclarationError(
+      `${where}: normalize must be what ${normalize.name}() returns. Call it, with parentheses.`,
+    )
+  }
+  return toNormalizer(normalize)
 }
 
 /** Functions that make a normalizer: a user who forgets to call one would declare it as their own normalizer. */

@@ -2,6 +2,7 @@ import type { DataSource, EntityManager, EntityMetadata, QueryRunner, ValueTrans
 import type { Change } from '../sql/alter'
 import type { ColumnTypes } from '../sql/column-type'
 import type { LookupIndex } from '../sql/lookup'
+import type { FormerPolicy } from '../sql/name-table'
 import type { TextTable } from '../sql/text-table'
 import type { TriggerNote, TriggerSet } from '../sql/trigger-set'
 import type { Normalizer } from '../text/normalizer'
@@ -33,6 +34,21 @@ export interface Declaration {
   readonly lookup: string | undefined
   readonly parse: UniqueTextClassOptions['parse']
   readonly normalizeValues: UniqueTextClassOptions['normalizeValues']
+}
+
+/** A name that the rows of an entity hold, resolved against the metadata of one DataSource. */
+export interface NameDeclaration {
+  /** The property. */
+  readonly name: string
+  /** For single table inheritance, that of the table's root. */
+  readonly metadata: EntityMetadata
+  /** The class that the decorator stands on; for an EntitySchema its name. */
+  readonly target: unknown
+  readonly text: Declaration['text'][number]
+  readonly namespace: string
+  readonly former: FormerPolicy
+  /** Name of the hash index that finds a row by the name. */
+  readonly lookup: string
 }
 
 /** What was seen of a table when it was found ready. */
@@ -86,6 +102,11 @@ export interface FilledColumn {
 interface Registry {
   readonly declarations: WeakMap<EntityMetadata, Declaration[]>
   readonly triggers: WeakMap<EntityMetadata, Map<string, () => TriggerWork>>
+  readonly names: WeakMap<EntityMetadata, readonly NameDeclaration[]>
+  /** The entity that keeps the names of a DataSource. */
+  readonly namesEntity: WeakMap<DataSource, EntityMetadata>
+  /** The first declaration of each namespace, which the others must agree with. */
+  readonly namespaces: WeakMap<DataSource, Map<string, NameDeclaration>>
   readonly settings: WeakMap<object, DataSourceSettings>
   /** Tables whose index, check and guard were seen in the database; by OID where tenants are told by search_path. */
   readonly ready: WeakMap<Declaration, Map<string, ReadyTable>>
@@ -101,6 +122,9 @@ const holder = globalThis as { [KEY]?: Registry }
 export const registry: Registry = (holder[KEY] ??= {
   declarations: new WeakMap(),
   triggers: new WeakMap(),
+  names: new WeakMap(),
+  namesEntity: new WeakMap(),
+  namespaces: new WeakMap(),
   settings: new WeakMap(),
   ready: new WeakMap(),
   rollbacks: new WeakMap(),
@@ -114,6 +138,16 @@ export function tableDeclarations(metadata: EntityMetadata): readonly Declaratio
 /** The declarations of an entity, its own and inherited ones; empty where it has none. */
 export function declarationsOf(metadata: EntityMetadata): readonly Declaration[] {
   return tableDeclarations(metadata).filter(({ target }) => isOrExtends(metadata.target, target))
+}
+
+/** Every name on an entity's table; of single table inheritance, all classes'. */
+export function tableNames(metadata: EntityMetadata): readonly NameDeclaration[] {
+  return registry.names.get(rootOf(metadata)) ?? []
+}
+
+/** The names of an entity, its own and inherited ones; empty where it has none. */
+export function namesOf(metadata: EntityMetadata): readonly NameDeclaration[] {
+  return tableNames(metadata).filter(({ target }) => isOrExtends(metadata.target, target))
 }
 
 export function isOrExtends(target: unknown, base: unknown): boolean {

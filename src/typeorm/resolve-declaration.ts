@@ -16,7 +16,7 @@ import { dataSourceOf, type Declaration } from './registry'
  * @throws DeclarationError where it contradicts the entity
  */
 export function resolveDeclaration(metadata: EntityMetadata, raw: RawDeclaration, target: unknown): Declaration {
-  const where = `${metadata.name}.${raw.name}`
+  const where = `@UniqueText on ${metadata.name}.${raw.name}`
   const text = raw.columns.map(({ property, prefix, normalizer }) => {
     const column = textColumn(metadata, property, where)
     const transformers = [column.transformer ?? []].flat()

@@ -1,7 +1,14 @@
 import type { EntityMetadata, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { composedText } from '../sql/text-table'
-import { dataSourceOf, type Declaration, registry, tableDeclarations } from './registry'
+import {
+  dataSourceOf,
+  type Declaration,
+  type NameDeclaration,
+  registry,
+  tableDeclarations,
+  tableNames,
+} from './registry'
 import { storedAny } from './stored-operator'
 import { storedCondition, type StoredCondition } from './stored-condition'
 
@@ -14,7 +21,8 @@ import { storedCondition, type StoredCondition } from './stored-condition'
  * @param prefix of an embedded whose conditions these are, for instance `address.`
  */
 export function rewriteWhere(where: ObjectLiteral, metadata: EntityMetadata, prefix = ''): ObjectLiteral {
-  return tableDeclarations(metadata).reduce((one, declaration) => rewriteText(one, declaration, prefix), where)
+  const rewritten = tableDeclarations(metadata).reduce((one, text) => rewriteText(one, text, prefix), where)
+  return tableNames(metadata).reduce((one, name) => rewriteName(one, name, prefix), rewritten)
 }
 
 /**
@@ -62,6 +70,15 @@ function rewriteText(where: ObjectLiteral, declaration: Declaration, prefix: str
   if (indexed && !whole) throw incomplete(declaration)
   const hashes = whole ? hashesOf(declaration, conditions) : undefined
   return hashes ? withHashes(stored, declaration, hashes) : stored
+}
+
+/** A name has no hash in the table of its holder, whose index is over the name itself. */
+function rewriteName(where: ObjectLiteral, { text }: NameDeclaration, prefix: string): ObjectLiteral {
+  const { propertyPath } = text.column
+  const given = prefix === '' ? valueAt(where, [propertyPath]) : undefined
+  if (given === undefined || given === null) return where
+  const { value } = storedCondition(text, given)
+  return value === given ? where : withValue(where, [propertyPath], value)
 }
 
 /** NULL is a condition only where the DataSource says so. */

@@ -11,7 +11,7 @@ import { DeclarationError, ImmutableTextError } from '../errors'
 import { savepoint } from '../sql/statements'
 import { normalizedValues } from './normalized-values'
 import { putBack } from './put-back'
-import { type Declaration, declarationsOf, registry } from './registry'
+import { type Declaration, declarationsOf, namesOf, registry } from './registry'
 
 /** Known to every copy of this package in the process. */
 const OURS = Symbol.for('typeorm-unique-text.subscriber')
@@ -80,4 +80,5 @@ function putTextsBack(metadata: EntityMetadata, entity: ObjectLiteral, written =
   for (const { text } of declarationsOf(metadata)) {
     for (const part of text) if (written.includes(part.column)) putBack(part, entity)
   }
+  for (const { text } of namesOf(metadata)) if (written.includes(text.column)) putBack(text, entity)
 }

@@ -76,7 +76,11 @@ const PUBLIC = {
     values: ['saveFindingTexts', 'textCondition', 'textEquals', 'textIn', 'toTextTakenError', 'uniqueTextPaths'],
     types: [],
   },
-  'names/index.ts': { namespace: names, values: [], types: [] },
+  'names/index.ts': {
+    namespace: names,
+    values: ['Name', 'UniqueName', 'uniqueNameSchema'],
+    types: ['FormerOption', 'UniqueNameOptions'],
+  },
   'numbers/index.ts': { namespace: numbers, values: [], types: [] },
   'once/index.ts': { namespace: once, values: [], types: [] },
   'stream/index.ts': {

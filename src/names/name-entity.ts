@@ -1,0 +1,61 @@
+import { Check, Column, Entity, getMetadataArgsStorage, Index, PrimaryGeneratedColumn } from 'typeorm'
+import { NAME_STATE_CHECK } from '../sql/name-check'
+import { attachNamesEntity } from '../typeorm/attach-name'
+import { UniqueText } from '../typeorm/decorator'
+
+/**
+ * A name that somebody holds or held, in table `names`: put it among the entities of your DataSource, and query it as any
+ * other. Triggers on the tables of the holders write it. You can delete former names; whoever wants a name changed changes
+ * its holder.
+ */
+@Entity({ name: 'names' })
+@Check('names_state_check', NAME_STATE_CHECK)
+@Index('names_holder_index', ['key', 'holder', 'property'])
+export class Name {
+  /** A bigint, which the driver returns as a string. */
+  @PrimaryGeneratedColumn('identity', { type: 'bigint' })
+  id!: string
+
+  /** Of `@UniqueName`. */
+  @Column({ type: 'varchar', length: 63 })
+  namespace!: string
+
+  /** The name itself, normalized. */
+  @UniqueText({
+    scope: ['namespace'],
+    indexName: 'names_unique_index',
+    hidden: { hash: 'text_hash', number: 'text_hash_number', chained: 'text_hash_chained' },
+  })
+  text!: string
+
+  /** The table of the holder, with its schema where the entity declares one. */
+  @Column({ type: 'varchar', length: 127 })
+  holder!: string
+
+  /** The column of that table which holds the name. */
+  @Column({ name: 'holder_column', type: 'varchar', length: 63 })
+  property!: string
+
+  /** Primary key of the holder. */
+  @Column({ name: 'holder_key', type: 'jsonb' })
+  key!: (string | number | boolean | null)[]
+
+  /** When the holder took the name, or gave it up. */
+  @Column({ type: 'timestamptz', default: () => 'now()' })
+  since!: Date
+
+  /** `held`: the row has the name now. Else it had it, and nobody else can take it before `until`. */
+  @Column({ type: 'varchar', length: 8, default: 'held' })
+  state!: 'held' | 'reserved' | 'redirect'
+
+  /** The end of a reservation or of a redirect; null where there is none. */
+  @Column({ type: 'timestamptz', nullable: true })
+  until!: Date | null
+}
+
+getMetadataArgsStorage().indices.push({
+  target: Name,
+  columns: function columns(this: object): string[] {
+    return attachNamesEntity(this)
+  },
+})

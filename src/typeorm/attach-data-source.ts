@@ -1,0 +1,55 @@
+import type { DataSource, EntityMetadata } from 'typeorm'
+import { DeclarationError } from '../errors'
+import { explainErrors } from './explain-errors'
+import { rewriteQueries } from './rewrite-queries'
+import { hookSchemaBuilder } from './schema-hook'
+import { subscribe } from './subscriber'
+import { requireInternals, requirePostgres } from './supported'
+
+/** The parts of TypeORM's IndexMetadata that are used here; the class is not exported with its fields. */
+export interface IndexMetadata {
+  readonly entityMetadata: EntityMetadata
+  readonly embeddedMetadata?: unknown
+  readonly target?: unknown
+  givenName?: string
+  where?: string
+  synchronize?: boolean
+}
+
+/**
+ * Gives a DataSource all that a declaration needs of it, once per `initialize()`, which has made the list of subscribers
+ * and connected, but built no schema.
+ *
+ * @param what declares it, for an error
+ * @throws UnsupportedDatabaseError
+ */
+export function attachDataSource(dataSource: DataSource, what: string): void {
+  requirePostgres(dataSource, what)
+  requireInternals(dataSource)
+  hookSchemaBuilder(dataSource)
+  subscribe(dataSource)
+  rewriteQueries(dataSource)
+  explainErrors(dataSource)
+}
+
+/** What one class of a table declared. */
+interface Declared {
+  readonly metadata: EntityMetadata
+  readonly name: string
+  readonly target: unknown
+}
+
+/** TypeORM would make the index twice, and one of the two would be left without its options. */
+export function requireOneClass(
+  decorator: string,
+  { metadata, name, target }: Declared,
+  other: Pick<IndexMetadata, 'target'>,
+): void {
+  if (other.target === target) return
+  throw new DeclarationError(
+    `${decorator} on ${metadata.name}.${name}: two classes of one table declare it, ${nameOf(target)} and ` +
+      `${nameOf(other.target)}. Leave it to one: what children share belongs to their parent, or give them two names.`,
+  )
+}
+
+const nameOf = (target: unknown): string => (typeof target === 'function' ? target.name : String(target))
