@@ -10,6 +10,7 @@ export type UniqueTextErrorCode =
   | 'SCHEMA_DRIFT'
   | 'TEXT_REJECTED'
   | 'TEXT_TAKEN'
+  | 'TOKEN_REUSED'
   | 'TRANSACTION_ABORTED'
   | 'UNSUPPORTED_DATABASE'
 
@@ -155,6 +156,18 @@ const asJson = (value: unknown): string =>
 
 /** A message of a thousand names helps nobody; `taken` has all. */
 const MAX_TAKEN_SHOWN = 10
+
+/** A token of `once` was used before, with another request; nothing was written, and `work` was not called. */
+export class TokenReusedError extends UniqueTextError {
+  override readonly name = 'TokenReusedError'
+  readonly code = 'TOKEN_REUSED'
+
+  constructor() {
+    super(
+      'The token was used with another request. Use a new token for each request, and the same one to repeat a request.',
+    )
+  }
+}
 
 /** The text of an `immutable` declaration was changed; nothing was written. */
 export class ImmutableTextError extends UniqueTextError {

@@ -1,1 +1,5 @@
-export {}
+export { TokenReusedError } from '../errors'
+export type { Duration } from '../text/duration'
+export { once, type OnceOptions, type OnceResult } from './once'
+export { OnceToken } from './once-token'
+export { removeExpiredTokens, type RemoveExpiredTokensOptions } from './remove-expired-tokens'

@@ -189,6 +189,14 @@ type OptionName =
   | 'onProgress'
   | 'window'
   | 'manager'
+  | 'request'
+  | 'expires'
+  | 'batch'
+
+const POSITIVE: Rule = {
+  takes: (value) => Number.isSafeInteger(value) && Number(value) > 0,
+  expected: 'a whole number above 0',
+}
 
 const DELETED: readonly unknown[] = ['return', 'restore', 'throw'] satisfies DeletedOption[]
 
@@ -214,8 +222,14 @@ const RULES: Readonly<Record<OptionName, Rule>> = {
     expected: 'an AbortSignal',
   },
   onProgress: { takes: (value) => typeof value === 'function', expected: 'a function' },
-  window: { takes: (value) => Number.isSafeInteger(value) && Number(value) > 0, expected: 'a whole number above 0' },
+  window: POSITIVE,
   manager: { takes: isManager, expected: 'an EntityManager' },
+  request: { takes: () => true, expected: 'what JSON holds' },
+  expires: {
+    takes: (value) => typeof value === 'string' || value instanceof Date,
+    expected: "a Date, or a duration such as '24 hours'",
+  },
+  batch: POSITIVE,
 }
 
 const LOAD = ['relations', 'relationLoadStrategy'] as const
@@ -228,7 +242,15 @@ export const namesFindOrCreate = (relations: unknown): boolean =>
   relations === FIND_OR_CREATE ||
   (typeof relations === 'object' && relations !== null && Object.values(relations).some(namesFindOrCreate))
 
-type Operation = 'findOrCreate' | 'findOrCreateMany' | 'findOneByText' | 'upsertByText' | 'parseMany' | StreamOperation
+type Operation =
+  | 'findOrCreate'
+  | 'findOrCreateMany'
+  | 'findOneByText'
+  | 'upsertByText'
+  | 'parseMany'
+  | 'once'
+  | 'removeExpiredTokens'
+  | StreamOperation
 
 type StreamOperation = 'findOrCreateStream' | 'findOrCreateTransform'
 
@@ -242,6 +264,8 @@ const TAKEN: Readonly<Record<Operation, readonly OptionName[]>> = {
   findOneByText: ['by', 'withDeleted', 'replica', ...LOAD],
   upsertByText: ['by', 'update', 'skipUpdateIfNoValuesChanged', ...LOAD],
   parseMany: ['manager', 'deleted', ...LOAD, 'signal', 'onProgress'],
+  once: ['request', 'expires'],
+  removeExpiredTokens: ['batch'],
 }
 
 /** Take relations to be found or created. */

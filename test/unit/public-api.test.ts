@@ -82,7 +82,11 @@ const PUBLIC = {
     types: ['FormerOption', 'UniqueNameOptions'],
   },
   'numbers/index.ts': { namespace: numbers, values: [], types: [] },
-  'once/index.ts': { namespace: once, values: [], types: [] },
+  'once/index.ts': {
+    namespace: once,
+    values: ['OnceToken', 'TokenReusedError', 'once', 'removeExpiredTokens'],
+    types: ['Duration', 'OnceOptions', 'OnceResult', 'RemoveExpiredTokensOptions'],
+  },
   'stream/index.ts': {
     namespace: stream,
     values: ['findOrCreateStream', 'findOrCreateTransform'],

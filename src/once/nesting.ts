@@ -1,0 +1,39 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
+import { DeclarationError } from '../errors'
+
+/** Work that is under way, and what it was called in. */
+interface Frame {
+  /** The table of tokens. */
+  readonly of: object
+  readonly token: string
+  readonly outer: Frame | undefined
+  isOver: boolean
+}
+
+const frames = new AsyncLocalStorage<Frame>()
+
+/** Runs work of which the code inside knows that it is under way. */
+export async function insideOf<T>(of: object, token: string, work: () => Promise<T>): Promise<T> {
+  const frame: Frame = { of, token, outer: frames.getStore(), isOver: false }
+  try {
+    return await frames.run(frame, work)
+  } finally {
+    // What it has started and not awaited goes on.
+    frame.isOver = true
+  }
+}
+
+/**
+ * Work that waits for its own token would wait for ever: on another connection the database knows of no deadlock.
+ *
+ * @throws DeclarationError
+ */
+export function requireNotInside(of: object, token: string): void {
+  for (let frame = frames.getStore(); frame; frame = frame.outer) {
+    if (frame.of === of && frame.token === token && !frame.isOver) {
+      throw new DeclarationError(
+        'once(): work calls once() with its own token, and would wait for itself. Use another token.',
+      )
+    }
+  }
+}

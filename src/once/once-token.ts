@@ -1,0 +1,39 @@
+import { Column, CreateDateColumn, Entity, Index, PrimaryGeneratedColumn } from 'typeorm'
+import { UniqueText } from '../typeorm/decorator'
+
+/**
+ * A token for which `once` ran its work, with the answer, in table `once_tokens`. Put it among the entities of your
+ * DataSource. A row without `answeredAt` is seen only by the transaction that is to answer it.
+ */
+@Entity({ name: 'once_tokens' })
+@Index('once_token_expiry_index', ['expiresAt'], { where: '"expires_at" IS NOT NULL' })
+export class OnceToken {
+  /** A bigint, which the driver returns as a string. */
+  @PrimaryGeneratedColumn('identity', { type: 'bigint', name: 'id' })
+  id!: string
+
+  @UniqueText({
+    name: 'token',
+    indexName: 'once_token_unique_index',
+    hidden: { hash: 'token_hash', number: 'token_hash_number', chained: 'token_hash_chained' },
+  })
+  token!: string
+
+  /** SHA-256 of the request, 64 hex digits; null where none was given. */
+  @Column({ type: 'varchar', length: 64, name: 'request', nullable: true })
+  request!: string | null
+
+  /** Null where `work` gave null or nothing. Not jsonb, which sorts keys, and refuses U+0000. */
+  @Column({ type: 'json', name: 'answer', nullable: true })
+  answer!: unknown
+
+  @CreateDateColumn({ type: 'timestamptz', name: 'created_at' })
+  createdAt!: Date
+
+  @Column({ type: 'timestamptz', name: 'answered_at', nullable: true })
+  answeredAt!: Date | null
+
+  /** Null: never. */
+  @Column({ type: 'timestamptz', name: 'expires_at', nullable: true })
+  expiresAt!: Date | null
+}

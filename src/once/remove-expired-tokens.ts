@@ -1,0 +1,44 @@
+import type { EntityManager } from 'typeorm'
+import { openSession } from '../connection/open-session'
+import { checkCallOptions } from '../rows/call-options'
+import { ensureReady } from '../typeorm/readiness'
+import { tokensOf } from './tokens'
+
+/** Options of `removeExpiredTokens`. */
+export interface RemoveExpiredTokensOptions {
+  /** Rows that are removed by one statement. @default 1000 */
+  readonly batch?: number
+}
+
+const BATCH_ROWS = 1_000
+
+/**
+ * Removes tokens that have expired, in batches, each of which is committed by itself outside a transaction. A token that
+ * a call of `once` is taking over at this moment stays. Nothing depends on it: an expired token is as good as none.
+ *
+ * @returns how many
+ * @throws DeclarationError before any SQL
+ * @throws SchemaDriftError, UnsupportedDatabaseError on first use
+ * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
+ * @example
+ * setInterval(() => removeExpiredTokens(dataSource.manager).catch(report), 3_600_000)
+ */
+export async function removeExpiredTokens(
+  manager: EntityManager,
+  options: RemoveExpiredTokensOptions = {},
+): Promise<number> {
+  checkCallOptions('removeExpiredTokens', options)
+  const { entityText, remove } = tokensOf(manager)
+  const { batch = BATCH_ROWS } = options
+  const session = await openSession(manager)
+  try {
+    await ensureReady(entityText.declaration, session)
+    let removed = 0
+    for (let last = batch; last === batch; removed += last) {
+      last = (await session.rowsOrRollBack(remove, [batch]))[0] ?? 0
+    }
+    return removed
+  } finally {
+    await session.close()
+  }
+}

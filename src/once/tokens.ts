@@ -1,0 +1,63 @@
+import type { EntityManager } from 'typeorm'
+import { DeclarationError } from '../errors'
+import {
+  answerTokenStatement,
+  findTokenStatement,
+  removeTokensStatement,
+  type StoredToken,
+  takeTokenStatement,
+  type TokenColumn,
+  type TokenTable,
+} from '../sql/token-statements'
+import type { Statement } from '../sql/statements'
+import { requireManager } from '../rows/call-arguments'
+import { type EntityText, entityTextOf } from '../rows/entity-text'
+import { dataSourceOf } from '../typeorm/registry'
+import { OnceToken } from './once-token'
+
+/** The table of tokens of one DataSource, and the statements for it. */
+export interface Tokens {
+  readonly entityText: EntityText
+  readonly find: Statement<StoredToken>
+  readonly take: Statement<true>
+  readonly answer: Statement<true>
+  readonly remove: Statement<number>
+}
+
+const ofTexts = new WeakMap<EntityText, Tokens>()
+
+/** @throws DeclarationError for what is no manager, and where `OnceToken` is not among the entities */
+export function tokensOf(manager: EntityManager): Tokens {
+  requireManager(manager)
+  if (!dataSourceOf(manager).hasMetadata(OnceToken)) {
+    throw new DeclarationError(
+      'OnceToken is not among the entities of this DataSource. Add it, and run migration:generate.',
+    )
+  }
+  const entityText = entityTextOf(manager, OnceToken, undefined)
+  const known = ofTexts.get(entityText) ?? makeTokens(entityText)
+  ofTexts.set(entityText, known)
+  return known
+}
+
+function makeTokens(entityText: EntityText): Tokens {
+  const { metadata, declaration } = entityText
+  const nameOf = (property: TokenColumn): string =>
+    metadata.columns.find(({ propertyName }) => propertyName === property)?.databaseName ?? property
+  const columns: TokenTable['columns'] = {
+    id: nameOf('id'),
+    request: nameOf('request'),
+    answer: nameOf('answer'),
+    createdAt: nameOf('createdAt'),
+    answeredAt: nameOf('answeredAt'),
+    expiresAt: nameOf('expiresAt'),
+  }
+  const table: TokenTable = { table: declaration.table, columns }
+  return {
+    entityText,
+    find: findTokenStatement(table),
+    take: takeTokenStatement(table),
+    answer: answerTokenStatement(table),
+    remove: removeTokensStatement(table),
+  }
+}

@@ -1,0 +1,202 @@
+import { Column, type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import {
+  DeclarationError,
+  findOrCreate,
+  insertOrFail,
+  TextRejectedError,
+  TextTakenError,
+  UniqueText,
+  updateOrFail,
+} from '../../../src'
+import { once, OnceToken, TokenReusedError } from '../../../src/once'
+import { useDatabase } from '../../support/database'
+import { STEVENS } from '../../support/md5-collisions'
+import { rejection } from '../../support/ledger'
+
+@Entity()
+class Account {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText() email!: string
+  @UniqueText() handle!: string
+  @Column({ type: 'integer', default: 0 }) balance!: number
+}
+
+const db = useDatabase()
+let dataSource: DataSource
+let runs = 0
+
+beforeAll(async () => {
+  dataSource = await db.dataSource([Account, OnceToken])
+})
+beforeEach(async () => {
+  runs = 0
+  await dataSource.query('truncate account, once_tokens')
+})
+
+const tokens = async (): Promise<OnceToken[]> => await dataSource.getRepository(OnceToken).find()
+
+const create =
+  (email: string, handle = email) =>
+  async (manager: DataSource['manager']): Promise<{ id: number; created: boolean }> => {
+    runs += 1
+    const { entity, created } = await findOrCreate(manager, Account, { email, handle }, { by: 'email' })
+    return { id: entity.id, created }
+  }
+
+test('the work runs once, and a repeated call gives its answer and says that it is a replay', async () => {
+  const first = await once(dataSource.manager, 'token', create('a'))
+  const second = await once(dataSource.manager, 'token', create('b'))
+  expect(first).toEqual({ answer: { id: first.answer.id, created: true }, replayed: false })
+  expect(second).toEqual({ answer: first.answer, replayed: true })
+  expect(runs).toBe(1)
+  expect(await dataSource.getRepository(Account).count()).toBe(1)
+})
+
+test('another token runs its own work', async () => {
+  await once(dataSource.manager, 'one', create('a'))
+  expect((await once(dataSource.manager, 'two', create('b'))).replayed).toBe(false)
+  expect(runs).toBe(2)
+})
+
+test('work that throws leaves no token, nothing that it wrote, and its own error', async () => {
+  const failure = new Error('no money')
+  const work = async (manager: DataSource['manager']): Promise<never> => {
+    await create('a')(manager)
+    throw failure
+  }
+  expect(await rejection(once(dataSource.manager, 'token', work))).toBe(failure)
+  expect(await tokens()).toEqual([])
+  expect(await dataSource.getRepository(Account).count()).toBe(0)
+  expect(await once(dataSource.manager, 'token', create('a'))).toMatchObject({ replayed: false })
+})
+
+test('work that hides an error of the database leaves no token', async () => {
+  const work = async (manager: DataSource['manager']): Promise<string> => {
+    await create('a')(manager)
+    await manager.query('select no_such_column').catch(() => {})
+    return 'done'
+  }
+  expect(await rejection(once(dataSource.manager, 'token', work))).toMatchObject({ driverError: { code: '25P02' } })
+  expect(await tokens()).toEqual([])
+  expect(await dataSource.getRepository(Account).count()).toBe(0)
+})
+
+test('work that rolls back its own transaction is refused, and leaves no token', async () => {
+  const work = async ({ queryRunner }: DataSource['manager']): Promise<string> => {
+    await queryRunner?.rollbackTransaction()
+    return 'done'
+  }
+  expect(await rejection(once(dataSource.manager, 'token', work))).toBeInstanceOf(Error)
+  expect(await tokens()).toEqual([])
+})
+
+describe('a request', () => {
+  test('of another content under the same token is refused, and the work does not run', async () => {
+    await once(dataSource.manager, 'token', create('a'), { request: { email: 'a', more: [1, { b: 2, c: null }] } })
+    const error = await rejection(once(dataSource.manager, 'token', create('b'), { request: { email: 'b' } }))
+    expect(error).toBeInstanceOf(TokenReusedError)
+    expect(error).toMatchObject({ code: 'TOKEN_REUSED' })
+    expect(String(error)).not.toContain('token"')
+    expect(runs).toBe(1)
+  })
+
+  test('differs from none', async () => {
+    await once(dataSource.manager, 'with', create('a'), { request: 1 })
+    await once(dataSource.manager, 'without', create('b'))
+    await expect(once(dataSource.manager, 'with', create('a'))).rejects.toBeInstanceOf(TokenReusedError)
+    await expect(once(dataSource.manager, 'without', create('b'), { request: null })).rejects.toBeInstanceOf(
+      TokenReusedError,
+    )
+  })
+
+  test('is the same whatever the order of its properties', async () => {
+    await once(dataSource.manager, 'token', create('a'), { request: { a: 1, b: { c: 2, d: 3 }, e: undefined } })
+    const again = await once(dataSource.manager, 'token', create('a'), { request: { b: { d: 3, c: 2 }, a: 1 } })
+    expect(again.replayed).toBe(true)
+  })
+
+  test('that JSON does not hold is refused before any SQL', async () => {
+    await expect(
+      once(dataSource.manager, 'token', create('a'), { request: { at: new Date() } }),
+    ).rejects.toBeInstanceOf(DeclarationError)
+    expect(runs).toBe(0)
+    expect(await tokens()).toEqual([])
+  })
+})
+
+describe('a token', () => {
+  test.each([
+    ['that is empty', ''],
+    ['with U+0000', 'a\0b'],
+    ['with a lone surrogate', '\ud800'],
+    ['that is no string', 7 as unknown as string],
+    ['that is missing', undefined as unknown as string],
+  ])('%s is refused before any SQL', async (_, token) => {
+    await expect(once(dataSource.manager, token, create('a'))).rejects.toBeInstanceOf(TextRejectedError)
+    expect(runs).toBe(0)
+  })
+
+  test('may be as long as a text can be', async () => {
+    const long = Array.from({ length: 1 << 17 }, (_, place) => (place * 7919).toString(36).padStart(8, '-')).join('')
+    await once(dataSource.manager, long, create('a'))
+    expect(await once(dataSource.manager, long, create('b'))).toMatchObject({ replayed: true })
+    expect(await once(dataSource.manager, `${long}.`, create('b'))).toMatchObject({ replayed: false })
+  })
+
+  test('of equal MD5 is another token', async () => {
+    const [one, other] = STEVENS
+    expect(await once(dataSource.manager, one, () => 1)).toEqual({ answer: 1, replayed: false })
+    expect(await once(dataSource.manager, other, () => 2)).toEqual({ answer: 2, replayed: false })
+    expect(await once(dataSource.manager, one, () => 3)).toEqual({ answer: 1, replayed: true })
+    expect(await once(dataSource.manager, other, () => 3)).toEqual({ answer: 2, replayed: true })
+  })
+})
+
+describe('several unique texts', () => {
+  test('are taken all or none: the error lists every taken text, and the token is gone', async () => {
+    const one = await insertOrFail(dataSource.manager, Account, { email: 'a', handle: 'b' })
+    const other = await insertOrFail(dataSource.manager, Account, { email: 'c', handle: 'd' })
+    const error = await rejection(
+      once(dataSource.manager, 'token', async (manager) => {
+        await manager.increment(Account, { id: one.id }, 'balance', 5)
+        return (await insertOrFail(manager, Account, { email: 'a', handle: 'd' })).id
+      }),
+    )
+    expect(error).toBeInstanceOf(TextTakenError)
+    expect(error).toMatchObject({
+      taken: [
+        { property: 'email', id: { id: one.id } },
+        { property: 'handle', id: { id: other.id } },
+      ],
+    })
+    expect(await tokens()).toEqual([])
+    expect(await dataSource.getRepository(Account).findOneBy({ id: one.id })).toMatchObject({ balance: 0 })
+  })
+
+  test('are changed all or none', async () => {
+    const one = await insertOrFail(dataSource.manager, Account, { email: 'a', handle: 'b' })
+    await insertOrFail(dataSource.manager, Account, { email: 'c', handle: 'd' })
+    const change = async (email: string, handle: string) =>
+      await once(dataSource.manager, 'token', async (manager) => {
+        const { id } = await updateOrFail(manager, Account, one.id, { email, handle })
+        return { id }
+      })
+    const error = await rejection(change('c', 'd'))
+    expect((error as TextTakenError).taken.map(({ property }) => property)).toEqual(['email', 'handle'])
+    expect(await tokens()).toEqual([])
+    expect(await change('e', 'f')).toEqual({ answer: { id: one.id }, replayed: false })
+    expect(await change('g', 'h')).toEqual({ answer: { id: one.id }, replayed: true })
+    expect(await dataSource.getRepository(Account).findOneBy({ id: one.id })).toMatchObject({ email: 'e', handle: 'f' })
+  })
+})
+
+test('a DataSource without OnceToken says what is missing', async () => {
+  const other = await db.dataSource([Account], { synchronize: false })
+  await expect(once(other.manager, 'token', () => 1)).rejects.toThrow('OnceToken is not among the entities')
+})
+
+test('a second comparison of entities and table finds nothing to do', async () => {
+  const { upQueries } = await dataSource.driver.createSchemaBuilder().log()
+  expect(upQueries).toEqual([])
+})
