@@ -11,7 +11,7 @@ export interface FunctionSource {
   readonly schema: string | undefined
   readonly name: string
   readonly body: string
-  /** A table whose schema it finds names in. @default the table that its triggers are on */
+  /** A table of another schema whose name it finds too, after those of the schema that its own table is in. */
   readonly path?: Relation | undefined
 }
 
@@ -35,10 +35,10 @@ const SETTINGS: readonly Setting[] = [
   },
 ]
 
-/** What `pg_proc.proconfig` must hold, without its quotes, for functions that find names in the schema `home`. */
-export const functionSettings = (home: string): string[] => [
+/** What `pg_proc.proconfig` must hold, without its quotes, for functions that find names in these schemas. */
+export const functionSettings = (homes: readonly string[]): string[] => [
   ...SETTINGS.map(({ name, value }) => `${name}=${value}`),
-  `search_path=pg_catalog, ${home.replaceAll('"', '')}, pg_temp`,
+  `search_path=${['pg_catalog', ...homes, 'pg_temp'].join(', ').replaceAll('"', '')}`,
 ]
 
 /**
@@ -87,7 +87,7 @@ BEGIN
   END IF;
   SELECT relnamespace::pg_catalog.regnamespace, relowner::pg_catalog.regrole INTO STRICT home, owner
     FROM pg_catalog.pg_class WHERE oid = ${literal(relation)}::pg_catalog.regclass;
-${homeOf(functions)}  FOREACH made IN ARRAY ARRAY[
+${pathOf(relation, functions)}  FOREACH made IN ARRAY ARRAY[
 ${called.join(',\n')}
   ]::pg_catalog.regprocedure[] LOOP
     -- Nobody but the owner puts them on a table, whatever default privileges have granted.
@@ -109,12 +109,17 @@ END
 `)}`
 }
 
-/** Where names are found, if not in the table's schema: the same for all functions of a set. */
-function homeOf([first]: readonly FunctionSource[]): string {
+/** Where names are found beside the table's schema; all functions of a set have one path. */
+function pathOf(relation: string, [first]: readonly FunctionSource[]): string {
   if (!first?.path) return ''
-  const path = literal(qualified(first.path.schema, first.path.name))
-  return `  SELECT relnamespace::pg_catalog.regnamespace INTO STRICT home
-    FROM pg_catalog.pg_class WHERE oid = ${path}::pg_catalog.regclass;
+  const path = `${literal(qualified(first.path.schema, first.path.name))}::pg_catalog.regclass`
+  const message = `functions on table %s would take %s.%I for %s: name the schema of the latter in its entity`
+  return `  IF pg_catalog.to_regclass(pg_catalog.format('%s.%I', home, ${literal(first.path.name)})) <> ${path} THEN
+    RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = pg_catalog.format(
+      '${message}', ${literal(relation)}, home, ${literal(first.path.name)}, ${path});
+  END IF;
+  SELECT pg_catalog.concat(home, ', ', relnamespace::pg_catalog.regnamespace) INTO STRICT home
+    FROM pg_catalog.pg_class WHERE oid = ${path};
 `
 }
 

@@ -24,14 +24,14 @@ export function functionDifference(
   if (!found.owned) return 'it does not belong to the owner of the table'
   if (withoutLayout(found.body) !== withoutLayout(wanted.body)) return 'its body is another'
   if (!found.definer) return 'it is not SECURITY DEFINER'
-  if (found.settings.join('\n') !== functionSettings(homeOf(wanted, installed)).toSorted().join('\n'))
+  if (found.settings.join('\n') !== functionSettings(homesOf(wanted, installed)).toSorted().join('\n'))
     return 'its settings are others'
   return undefined
 }
 
-/** The schema that functions of a set find names in; none is called ''. */
-const homeOf = ({ path }: Pick<TriggerSet, 'path'>, { schema, homes }: InstalledTriggers): string =>
-  path ? (homes[qualified(path.schema, path.name)] ?? '') : schema
+/** The schemas that functions of a set find names in. */
+const homesOf = ({ path }: Pick<TriggerSet, 'path'>, { schema, homes }: InstalledTriggers): string[] =>
+  path ? [schema, homes[qualified(path.schema, path.name)] ?? ''] : [schema]
 
 /** Whether the comment on a function says what it should. */
 export const sameComment = (wanted: TriggerFunction, found: InstalledFunction): boolean =>

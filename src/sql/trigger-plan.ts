@@ -177,8 +177,8 @@ function asSource(
   return { schema: schema === searchSchema ? undefined : schema, name, body, comment, path: pathOf(found, installed) }
 }
 
-/** The table in whose schema a function finds names, which the note of its set tells; undefined: its own table's. */
+/** The table of another schema whose name a function finds, as the note of its set tells. */
 function pathOf({ settings, schema }: InstalledFunction, installed: InstalledTriggers): Relation | undefined {
-  if (settings.includes(functionSettings(schema).at(-1) ?? '')) return undefined
+  if (settings.includes(functionSettings([schema]).at(-1) ?? '')) return undefined
   return notesOf(installed).find(({ path }) => path)?.path
 }

@@ -41,7 +41,7 @@ export interface TriggerSet {
   /** Tells it from others of its kind on the table; it stays where the table is renamed. */
   readonly name: string
   readonly table: Relation
-  /** A table whose schema the functions find names in. undefined: their own table's. */
+  /** A table of another schema whose name the functions find too. */
   readonly path: Relation | undefined
   /** The comment on the first one holds the note. */
   readonly functions: readonly TriggerFunction[]
@@ -71,7 +71,7 @@ export interface TriggerSetParts {
   readonly kind: TriggerKind
   readonly name: string
   readonly table: Relation
-  /** @default the table itself */
+  /** For a table whose schema its entity leaves out, while that of the triggers is in another one. */
   readonly path?: Relation
   /** What a reader of a function's source is told after its first line, as a comment. */
   readonly docs: string

@@ -377,3 +377,9 @@ test('the first operation on a unique text refuses a table that lacks the other 
   await client.query('alter table thing enable trigger "thing inserted"')
   await findOrCreate(dataSource.manager, Both, { id: 1, text: 'x', words: 1 })
 })
+
+test('a table that would be taken for the one of another schema is refused before anything is made', async () => {
+  await client.query('create table entry (what text)')
+  await expect(migrate(await open(bookedThing()))).rejects.toThrow(/would take public\.entry for books\.entry/)
+  expect(await standing()).toEqual([])
+})
