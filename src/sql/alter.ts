@@ -14,7 +14,7 @@ const alter = (rows: Pick<TextRows, 'schema' | 'table'>): string => `ALTER TABLE
 /** From the old name to the new. */
 export type Renames = ReadonlyMap<string, string>
 
-export function renameColumns(rows: TextRows, renames: Renames): Change {
+export function renameColumns(rows: Pick<TextRows, 'schema' | 'table'>, renames: Renames): Change {
   const rename = (from: string, to: string): string => `${alter(rows)} RENAME COLUMN ${quote(from)} TO ${quote(to)}`
   return {
     up: [...renames].map(([from, to]) => rename(from, to)),
@@ -75,10 +75,23 @@ export interface ColumnType {
   readonly length: string
 }
 
-export function changeType(rows: TextRows, column: string, from: ColumnType, to: ColumnType): Change {
+export function changeType(
+  rows: Pick<TextRows, 'schema' | 'table'>,
+  column: string,
+  from: ColumnType,
+  to: ColumnType,
+): Change {
   const change = ({ type, length }: ColumnType): string =>
     `${alter(rows)} ALTER COLUMN ${quote(column)} TYPE ${type}${length ? `(${length})` : ''}`
   return { up: [change(to)], down: [change(from)] }
+}
+
+/** A column whose values do not come from TypeORM. */
+export interface FilledColumn {
+  readonly name: string
+  /** As SQL. */
+  readonly type: string
+  readonly nullable: boolean
 }
 
 /** Adds a column to a table that may have rows, which do not have a value there yet. */

@@ -43,6 +43,8 @@ export interface TriggerSet {
   readonly table: Relation
   /** A table of another schema whose name the functions find too. */
   readonly path: Relation | undefined
+  /** By what they are to the set: in which columns it finds what it works on. A renamed one is followed. */
+  readonly columns: Readonly<Record<string, string>>
   /** The comment on the first one holds the note. */
   readonly functions: readonly TriggerFunction[]
   readonly triggers: readonly (Trigger & { readonly digest: string })[]
@@ -62,6 +64,7 @@ export interface TriggerNote {
   /** Raised when a change of what the triggers do makes an installed set wrong. */
   readonly protocol: number
   readonly path?: Relation
+  readonly columns?: Readonly<Record<string, string>>
   /** Digests of the statements that made the triggers: the server gives a condition back in words of its own. */
   readonly triggers: readonly string[]
 }
@@ -72,7 +75,9 @@ export interface TriggerSetParts {
   readonly name: string
   readonly table: Relation
   /** For a table whose schema its entity leaves out, while that of the triggers is in another one. */
-  readonly path?: Relation
+  readonly path?: Relation | undefined
+  /** @default {} */
+  readonly columns?: Readonly<Record<string, string>>
   /** What a reader of a function's source is told after its first line, as a comment. */
   readonly docs: string
   readonly functions: readonly {
@@ -88,7 +93,7 @@ export interface TriggerSetParts {
 }
 
 /** Puts marks, notes and digests onto triggers and their functions, so that they are found and compared. */
-export function triggerSet({ kind, name, table, path, docs, ...parts }: TriggerSetParts): TriggerSet {
+export function triggerSet({ kind, name, table, path, columns = {}, docs, ...parts }: TriggerSetParts): TriggerSet {
   const relation = qualified(table.schema, table.name)
   const triggers = parts.triggers(table.schema)
   // Without the schema: a DataSource that names it and one that leaves it out mean the same triggers.
@@ -98,7 +103,7 @@ export function triggerSet({ kind, name, table, path, docs, ...parts }: TriggerS
   const { protocol, ...rest } = parts.note
   const note = noteOf({
     protocol,
-    ...(kind === 'guard' ? {} : { kind, name, path }),
+    ...(kind === 'guard' ? {} : { kind, name, path, columns }),
     ...rest,
     triggers: digests,
   })
@@ -113,6 +118,7 @@ export function triggerSet({ kind, name, table, path, docs, ...parts }: TriggerS
     name,
     table,
     path,
+    columns,
     functions,
     triggers: triggers.map((one, index) => ({ ...one, digest: digests[index] ?? '' })),
     create: [

@@ -1,29 +1,35 @@
 import { type Change, changeComment, renameCheck, renameColumns, renameIndex } from '../sql/alter'
+import type { InstalledTriggers } from '../sql/catalog'
 import type { GuardNote } from '../sql/guard'
 import type { TextRows } from '../sql/text-table'
+import { guardNotesOf } from '../sql/trigger-drift'
 import { digests } from '../text/digest'
 import { type ChangingTable, hasCheck, hasColumn, hasWholeIndex, isDeclared, type RowsBefore } from './changing-table'
 import { keepDeleteDate, keepType } from './keep-type'
 import { predecessors } from './predecessors'
 import { dropRules, rebuild, renormalized, sameTexts } from './rebuild'
 import { emit } from './record-ddl'
-import { type Declaration, tableDeclarations } from './registry'
+import { type Declaration, tableDeclarations, tableNames } from './registry'
 import { foreignSchema } from './resolve-declaration'
+import { type ColumnPair, setColumnPairs } from './trigger-predecessors'
 
 /**
  * Does, before TypeORM's own changes, what TypeORM would do by dropping texts and hashes. Its comparison, which comes
  * after, then finds the columns as it wants them.
  *
- * @param notes of the guards that are installed on the table
+ * @param installed the triggers that stand on the table
  * @returns what is left to do once TypeORM has changed the columns, before it makes the indexes and checks: to give
  * every row its hash, number and flag anew, wherever something changed that they depend on
  */
-export async function changeDeclarations(on: ChangingTable, notes: readonly GuardNote[]): Promise<Change[]> {
+export async function changeDeclarations(on: ChangingTable, installed: InstalledTriggers): Promise<Change[]> {
+  const notes = guardNotesOf(installed)
   const declarations = tableDeclarations(on.metadata)
   const had = predecessors(on, declarations, notes)
-  const renames = renamesBetween(on, had)
-  const [first] = declarations
-  if (first && renames.size > 0) await rename(on, renames, first.table)
+  const ofTexts = [...had].flatMap(([{ table }, note]) => columnPairs(note, table))
+  const renames = renamesBetween(on, [...ofTexts, ...setColumnPairs(on.metadata, installed)])
+  if (renames.size > 0) await rename(on, renames)
+  const names = { schema: foreignSchema(on.metadata), table: on.metadata.tableName }
+  for (const { text } of tableNames(on.metadata)) await keepType(on.queryRunner, names, text.column, on.table)
   const rows = (note: GuardNote, declaration?: Declaration): RowsBefore => rowsOf(on, { note, declaration, renames })
   const left: Change[] = []
   for (const declaration of declarations) {
@@ -55,37 +61,33 @@ type Renames = ReadonlyMap<string, string>
  * A column follows its declaration if the old one is there and not wanted, and the new one wanted and not there. One
  * whose name another column is to have makes room for it, so they are in the order to rename.
  */
-function renamesBetween(on: ChangingTable, had: ReadonlyMap<Declaration, GuardNote>): Renames {
-  const pairs = [...had]
-    .flatMap(([{ table }, note]) => columnPairs(note, table))
-    .filter(([from]) => hasColumn(on, from))
+function renamesBetween(on: ChangingTable, all: readonly ColumnPair[]): Renames {
+  const pairs = all.filter(([from, to]) => from !== to && hasColumn(on, from))
   const free = new Set(pairs.map(([from]) => from).filter((name) => !isDeclared(on, name)))
   // As often as there are pairs: each round frees at least one name, or none of the rest can be.
   for (const _ of pairs) for (const [from, to] of pairs) if (free.has(from)) free.add(to)
   const renames = new Map<string, string>()
   const isRoom = (name: string): boolean => !hasColumn(on, name) || renames.has(name)
-  const isNext = ([from, to]: Pair): boolean => !renames.has(from) && free.has(from) && isRoom(to)
+  const isNext = ([from, to]: ColumnPair): boolean => !renames.has(from) && free.has(from) && isRoom(to)
   for (let pair = pairs.find(isNext); pair; pair = pairs.find(isNext)) renames.set(...pair)
   return renames
 }
 
-type Pair = readonly [from: string, to: string]
-
 /** Columns that a declaration had, with those that it has in their place. */
-function columnPairs(before: GuardNote, after: TextRows): Pair[] {
+function columnPairs(before: GuardNote, after: TextRows): ColumnPair[] {
   const text = before.text.length === after.text.length ? before.text : []
-  const pairs: Pair[] = [
-    ...text.map(({ name }, position): Pair => [name, after.text[position]?.name ?? name]),
+  return [
+    ...text.map(({ name }, position): ColumnPair => [name, after.text[position]?.name ?? name]),
     [before.hash, after.hash],
     [before.number, after.number],
     [before.chained, after.chained],
     // TypeORM would drop it, and every deleted row would hold its text again.
     [before.deleted ?? '', after.deleted ?? before.deleted ?? ''],
   ]
-  return pairs.filter(([from, to]) => from !== to)
 }
 
-async function rename({ queryRunner, table }: ChangingTable, renames: Renames, rows: TextRows): Promise<void> {
+async function rename({ queryRunner, table, metadata }: ChangingTable, renames: Renames): Promise<void> {
+  const rows = { schema: foreignSchema(metadata), table: metadata.tableName }
   await emit(queryRunner, renameColumns(rows, renames))
   const renamed = (name: string): string => renames.get(name) ?? name
   for (const column of table.columns) column.name = renamed(column.name)

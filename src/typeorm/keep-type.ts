@@ -9,7 +9,7 @@ const TEXT_TYPES: ReadonlySet<string> = new Set(['text', 'varchar', 'character v
 /** Changes a text column's type in place. TypeORM would drop the column and add it again. */
 export async function keepType(
   queryRunner: QueryRunner,
-  names: TextTable,
+  names: Pick<TextTable, 'schema' | 'table'>,
   column: ColumnMetadata,
   table: Table,
 ): Promise<void> {

@@ -1,5 +1,5 @@
 import type { DataSource, EntityManager, EntityMetadata, QueryRunner, ValueTransformer } from 'typeorm'
-import type { Change } from '../sql/alter'
+import type { Change, FilledColumn } from '../sql/alter'
 import type { ColumnTypes } from '../sql/column-type'
 import type { LookupIndex } from '../sql/lookup'
 import type { FormerPolicy } from '../sql/name-table'
@@ -89,14 +89,6 @@ export interface RowsChange {
   readonly install?: Change
   /** In place of `install` and `fill`, where the set stood already and its note says something else. */
   readonly follow?: (before: TriggerNote) => RowsChange
-}
-
-/** A column that `RowsChange.fill` fills. */
-export interface FilledColumn {
-  readonly name: string
-  /** As SQL. */
-  readonly type: string
-  readonly nullable: boolean
 }
 
 interface Registry {

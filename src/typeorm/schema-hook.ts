@@ -2,7 +2,6 @@ import type { DataSource, EntityMetadata, QueryRunner, Table } from 'typeorm'
 import type { Change } from '../sql/alter'
 import { quote } from '../sql/identifier'
 import { addLookup, addsLookup } from '../sql/lookup'
-import { guardNotesOf } from '../sql/trigger-drift'
 import { makeRoom, planSets } from '../sql/trigger-plan'
 import { changeDeclarations } from './change-declarations'
 import { dryRun, recorderOf } from './dry-run'
@@ -78,7 +77,7 @@ async function synchronizeWithTriggers(
   const rows = entities.filter(({ metadata }) => tableOf(builder, metadata)).map(planRows)
   await emit(queryRunner, makeRoom(sites, strangers))
   for (const { before } of plans) await emit(queryRunner, before)
-  for (const change of rows.flatMap(({ removed }) => removed)) await emit(queryRunner, change)
+  for (const { change } of rows.flatMap(({ removed }) => removed)) if (change) await emit(queryRunner, change)
   await synchronize()
   for (const { after } of plans) await emit(queryRunner, after)
   for (const { install } of rows.flatMap(({ changes }) => changes)) if (install) await emit(queryRunner, install)
@@ -101,7 +100,7 @@ async function changeAll(
     const { metadata, installed } = entity
     const table = tableOf(builder, metadata)
     const on = table && { queryRunner: builder.queryRunner, metadata, table }
-    if (on) left.push(...(await changeDeclarations(on, guardNotesOf(installed))))
+    if (on) left.push(...(await changeDeclarations(on, installed)))
     if (on) left.push(...(await fillColumns(on, planRows(entity))))
     left.push(...(on ? await changeLookups(lookups, on) : wantedLookups(metadata).map(addLookup)))
   }

@@ -1,50 +1,32 @@
 import { TableColumn } from 'typeorm'
-import { addColumn, type Change, requireColumn } from '../sql/alter'
+import { addColumn, type Change, type FilledColumn, requireColumn } from '../sql/alter'
 import type { InstalledTriggers } from '../sql/catalog'
-import { removedRows } from '../sql/removed-rows'
+import { type RemovedRows, removedRows } from '../sql/removed-rows'
 import { installedFunction, notesOf, sameComment } from '../sql/trigger-drift'
 import type { TriggerNote } from '../sql/trigger-set'
-import { type ChangingTable, hasColumn } from './changing-table'
+import { type ChangingTable, hasColumn, isDeclared } from './changing-table'
 import type { EntityTriggers } from './installed-triggers'
 import { emit } from './record-ddl'
-import type { FilledColumn, RowsChange, TriggerWork } from './registry'
+import type { RowsChange, TriggerWork } from './registry'
 import { foreignSchema } from './resolve-declaration'
+import { trace } from './trigger-predecessors'
 import { triggerWorks } from './trigger-sets'
 
 /** What is to be done with the rows of one table, because triggers come, change or go. */
 export interface RowsPlan {
   readonly changes: readonly RowsChange[]
   /** Of sets that nobody declares any more. */
-  readonly removed: readonly Change[]
+  readonly removed: readonly RemovedRows[]
 }
 
 /** @returns what is to be done if the table is there already */
 export function planRows({ metadata, installed }: EntityTriggers): RowsPlan {
   const works = triggerWorks(metadata)
-  const notes = notesOf(installed).filter(({ kind }) => kind !== undefined)
-  const had = pair(works, notes)
-  const kept = new Set(had.values())
+  const { had, gone } = trace(works, installed)
   return {
     changes: works.flatMap((work) => changeOf(work, had.get(work), installed)),
-    removed: notes.filter((one) => !kept.has(one)).flatMap((note) => removedRows(note) ?? []),
+    removed: gone.flatMap((note) => removedRows(note) ?? []),
   }
-}
-
-/** The set that stands of the same name, or the only one of its kind that is left. */
-function pair(works: readonly TriggerWork[], notes: readonly TriggerNote[]): ReadonlyMap<TriggerWork, TriggerNote> {
-  const had = new Map<TriggerWork, TriggerNote>()
-  for (const work of works) {
-    const note = notes.find(({ kind, name }) => kind === work.set.kind && name === work.set.name)
-    if (note) had.set(work, note)
-  }
-  const kept = new Set(had.values())
-  const left = works.filter((work) => !had.has(work))
-  for (const work of left) {
-    const isSole = left.filter(({ set }) => set.kind === work.set.kind).length === 1
-    const [note, ...more] = notes.filter((one) => one.kind === work.set.kind && !kept.has(one))
-    if (isSole && note && more.length === 0) had.set(work, note)
-  }
-  return had
 }
 
 function changeOf(
@@ -68,11 +50,13 @@ function isWhole(installed: InstalledTriggers): boolean {
 }
 
 /**
- * Adds the columns that get their values from us, without a value.
+ * Adds the columns that get their values from us, without a value; and sees to it that those which TypeORM is about to
+ * drop have their values again on the way back.
  *
  * @returns what is left to do once TypeORM has changed the columns, before it makes the indexes
  */
-export async function fillColumns(on: ChangingTable, { changes }: RowsPlan): Promise<Change[]> {
+export async function fillColumns(on: ChangingTable, { changes, removed }: RowsPlan): Promise<Change[]> {
+  for (const one of removed) await fillOnTheWayBack(on, one)
   const left: Change[] = []
   for (const { filled = [], fill } of changes) {
     const required: Change[] = []
@@ -80,6 +64,19 @@ export async function fillColumns(on: ChangingTable, { changes }: RowsPlan): Pro
     left.push(...(fill ? [fill] : []), ...required)
   }
   return left
+}
+
+/** TypeORM then adds them on the way back without NOT NULL. */
+async function fillOnTheWayBack(on: ChangingTable, { filled = [], fill = [] }: RemovedRows): Promise<void> {
+  const rows = { schema: foreignSchema(on.metadata), table: on.metadata.tableName }
+  const dropped = filled.filter(({ name }) => hasColumn(on, name) && !isDeclared(on, name))
+  if (dropped.length === 0) return
+  const required = dropped.filter(({ nullable }) => !nullable)
+  for (const { name } of required) Object.assign(on.table.findColumnByName(name) ?? {}, { isNullable: true })
+  await emit(on.queryRunner, {
+    up: [],
+    down: [...fill, ...required.flatMap(({ name }) => requireColumn(rows, name).up)],
+  })
 }
 
 async function addFilled(on: ChangingTable, { name, type, nullable }: FilledColumn): Promise<Change[]> {

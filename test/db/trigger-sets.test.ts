@@ -37,13 +37,13 @@ type Thing = ObjectType<ObjectLiteral>
 interface Options {
   /** What the note holds, and nothing else. */
   readonly version?: number
-  readonly truncate?: 'FOR EACH STATEMENT' | 'none'
+  readonly text?: string
 }
 
 const WORDS = { name: 'words', type: 'integer', nullable: false }
 
 /** A set with triggers of every shape: the words of each row, and a book in another schema of what was written. */
-function bookKeeping(table: string, schema: string | undefined, { version = 1, truncate }: Options): TriggerSet {
+function bookKeeping(table: string, schema: string | undefined, { version = 1, text = 'text' }: Options): TriggerSet {
   const [count, book] = [`${table} count`, `${table} book`]
   const on = (home: string | undefined): string => (home === undefined ? `"${table}"` : `"${home}"."${table}"`)
   const run = (home: string | undefined, name: string): string =>
@@ -60,6 +60,7 @@ function bookKeeping(table: string, schema: string | undefined, { version = 1, t
     name: 'book keeping',
     table: { schema, name: table },
     path: { schema: 'books', name: 'entry' },
+    columns: { text },
     docs: 'a test has it.',
     functions: [
       {
@@ -67,7 +68,7 @@ function bookKeeping(table: string, schema: string | undefined, { version = 1, t
         says: 'counts words.',
         body: `
 BEGIN
-  NEW.words := pg_catalog.length(NEW.text);
+  NEW.words := pg_catalog.length(NEW.${text});
   RETURN NEW;
 END
 `,
@@ -106,13 +107,9 @@ END
       trigger(
         'updated',
         FIRES.row + FIRES.update,
-        `AFTER UPDATE ON ${on(home)} REFERENCING OLD TABLE AS changed FOR EACH ROW WHEN (OLD.text IS DISTINCT FROM NEW.text) ${run(home, book)}`,
+        `AFTER UPDATE ON ${on(home)} REFERENCING OLD TABLE AS changed FOR EACH ROW WHEN (OLD.${text} IS DISTINCT FROM NEW.${text}) ${run(home, book)}`,
       ),
-      ...(truncate === 'none'
-        ? []
-        : [
-            trigger('truncated', FIRES.truncate, `AFTER TRUNCATE ON ${on(home)} FOR EACH STATEMENT ${run(home, book)}`),
-          ]),
+      trigger('truncated', FIRES.truncate, `AFTER TRUNCATE ON ${on(home)} FOR EACH STATEMENT ${run(home, book)}`),
     ],
     note: { protocol: 1, version },
   })
@@ -125,7 +122,7 @@ function work({ tableName, schema }: EntityMetadata, options: Options): TriggerW
     set: bookKeeping(tableName, schema, options),
     rows: {
       filled: [WORDS],
-      fill: { up: [`UPDATE ${table} SET words = length(text) WHERE words IS NULL`], down: [] },
+      fill: { up: [`UPDATE ${table} SET words = length(${options.text ?? 'text'}) WHERE words IS NULL`], down: [] },
       install: { up: [entry('install')], down: [entry('uninstall')] },
       follow: (before) => ({
         install: { up: [entry(`from ${String(Reflect.get(before, 'version'))}`)], down: [entry('back')] },
@@ -344,6 +341,31 @@ describe('a second generate mends', () => {
     expect(await book()).toBe(entries)
     await expectBooked(dataSource)
   })
+})
+
+test('a renamed column keeps its texts, whatever else changes, and the way back too', async () => {
+  await migrate(await open(bookedThing()))
+  await client.query(`insert into thing (id, text) values (1, 'abc')`)
+  @Entity({ name: 'thing' })
+  @booked({ text: 'title' })
+  class Renamed {
+    @PrimaryColumn('integer') id!: number
+    @Column('text') title!: string
+    @Column('integer') words!: number
+    @Column({ type: 'text', nullable: true }) one!: string | null
+    @Column({ type: 'text', nullable: true }) other!: string | null
+  }
+  const dataSource = await open(Renamed)
+  const { down } = await migrate(dataSource)
+  expect((await generate(dataSource)).up).toEqual([])
+  expect((await client.query('select title, words from thing')).rows).toEqual([{ title: 'abc', words: 3 }])
+  await client.query(`insert into thing (id, title) values (2, 'ab')`)
+  await runAll(dataSource, down)
+  expect((await client.query('select text, words from thing order by id')).rows).toEqual([
+    { text: 'abc', words: 3 },
+    { text: 'ab', words: 2 },
+  ])
+  await expectBooked(await open(bookedThing()))
 })
 
 test('the triggers of a table that was renamed get their new names, and rows stay as they are', async () => {
