@@ -10,6 +10,7 @@ import { findOrCreate } from '../find-or-create/find-or-create'
 import { kindOf } from '../rows/call-arguments'
 import { checkCallOptions } from '../rows/call-options'
 import { rowValues } from '../rows/row-values'
+import { isSerializationError } from '../sql/sqlstate'
 import type { StoredToken } from '../sql/token-statements'
 import { type Duration, intervalOf } from '../text/duration'
 import { canonicalJson, exactJson } from '../text/exact-json'
@@ -65,8 +66,8 @@ export interface OnceResult<Answer> {
  * @throws TextRejectedError, DeclarationError before any SQL; DeclarationError also for an answer that JSON does not hold,
  * and where `work` calls `once` with its own token: then nothing is stored
  * @throws SchemaDriftError, UnsupportedDatabaseError, AttemptsExhaustedError before `work` is called
- * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
- * @throws what `work` throws
+ * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction, or once `work` was called
+ * @throws what else `work` throws
  */
 export async function once<Answer>(
   manager: EntityManager,
@@ -170,8 +171,10 @@ async function runAlone(
     if (!result) await attempts.next(undefined)
     return result
   } catch (error) {
-    // What the work has lost it must not do twice behind the caller's back.
-    if (isOurs || inTransaction || !(error instanceof TransactionAbortedError)) throw error
+    const isAborted = error instanceof TransactionAbortedError
+    // Work that has lost against others is not done twice behind the caller's back.
+    if (isOurs) throw !isAborted && isSerializationError(error) ? new TransactionAbortedError(error) : error
+    if (inTransaction || !isAborted) throw error
     await attempts.next(error)
     return undefined
   }
