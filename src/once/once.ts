@@ -141,10 +141,12 @@ async function answerTo(call: Call): Promise<OnceResult<unknown>> {
 
 function replayOf({ isSame, isAnswered, answer }: StoredToken): OnceResult<unknown> {
   if (!isSame) throw new TokenReusedError()
-  if (!isAnswered)
-    throw new DeclarationError('once(): the token is under way in this very transaction. Use another token.')
+  if (!isAnswered) throw new DeclarationError(UNANSWERED)
   return { answer: valueOf(answer), replayed: true }
 }
+
+const UNANSWERED =
+  'once(): the token has no answer yet. Its work asks for it, or has ended its own transaction, which it must not do.'
 
 const valueOf = (json: string | undefined): unknown => (json === undefined ? undefined : (JSON.parse(json) as unknown))
 
@@ -197,9 +199,9 @@ async function claim(
 
 async function runWork(call: Call, manager: EntityManager, id: string): Promise<OnceResult<unknown>> {
   const { tokens, token, work, expires } = call
-  const session = await openSession(manager)
   const answer: unknown = await insideOf(tokens, token, async () => await work(manager))
   const json = answer === undefined ? undefined : exactJson('the answer', answer)
+  const session = await openSession(manager)
   const [stored] = await session.rows(tokens.answer, [id, json ?? null, ...expires])
   if (!stored) throw new TransactionAbortedError(undefined, 'its token is gone: work ended it, or removed the token')
   return { answer: valueOf(json), replayed: false }

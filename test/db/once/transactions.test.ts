@@ -1,0 +1,295 @@
+import {
+  type DataSource,
+  Column,
+  Entity,
+  type EntityManager,
+  type EntitySubscriberInterface,
+  EventSubscriber,
+  type InsertEvent,
+  PrimaryGeneratedColumn,
+} from 'typeorm'
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { DeclarationError, TransactionAbortedError } from '../../../src'
+import { once, OnceToken, removeExpiredTokens, TokenReusedError } from '../../../src/once'
+import { useDatabase } from '../../support/database'
+import { poolOf, rejection } from '../../support/ledger'
+import { LEVELS } from '../../support/sessions'
+
+@Entity()
+class Payment {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @Column({ type: 'text' }) token!: string
+}
+
+const heard: string[] = []
+
+@EventSubscriber()
+class Listener implements EntitySubscriberInterface {
+  beforeTransactionStart(): void {
+    heard.push('start')
+  }
+  afterInsert({ metadata }: InsertEvent<unknown>): void {
+    heard.push(metadata.name)
+  }
+  afterTransactionCommit(): void {
+    heard.push('commit')
+  }
+  afterTransactionRollback(): void {
+    heard.push('rollback')
+  }
+}
+
+const db = useDatabase()
+let dataSource: DataSource
+/** With one connection. */
+let single: DataSource
+
+beforeAll(async () => {
+  dataSource = await db.dataSource([Payment, OnceToken])
+  single = await db.dataSource([Payment, OnceToken], { poolSize: 1, subscribers: [Listener] })
+})
+beforeEach(async () => {
+  await dataSource.query('truncate payment, once_tokens')
+  heard.length = 0
+})
+
+const pay =
+  (token: string) =>
+  async (manager: EntityManager): Promise<unknown> =>
+    (await manager.insert(Payment, { token })).identifiers[0]
+
+const paid = async (): Promise<string[]> =>
+  (await dataSource.getRepository(Payment).find({ order: { id: 'ASC' } })).map(({ token }) => token)
+const stored = async (): Promise<string[]> =>
+  (await dataSource.getRepository(OnceToken).find({ order: { id: 'ASC' } })).map(({ token }) => token)
+
+describe.each(LEVELS)("in the caller's transaction at %s", (level) => {
+  test('the token is committed with it', async () => {
+    await dataSource.transaction(level, async (manager) => {
+      expect(await once(manager, 'token', pay('a'))).toMatchObject({ replayed: false })
+      expect(await stored()).toEqual([])
+    })
+    expect(await once(dataSource.manager, 'token', pay('b'))).toMatchObject({ replayed: true })
+    expect(await paid()).toEqual(['a'])
+  })
+
+  test('a token that is rolled back with it was never used', async () => {
+    const failure = new Error('no')
+    const transaction = dataSource.transaction(level, async (manager) => {
+      await once(manager, 'token', pay('a'))
+      throw failure
+    })
+    expect(await rejection(transaction)).toBe(failure)
+    expect(await once(dataSource.manager, 'token', pay('b'))).toMatchObject({ replayed: false })
+    expect(await paid()).toEqual(['b'])
+  })
+
+  test('the same token a second time gives the answer', async () => {
+    await dataSource.transaction(level, async (manager) => {
+      const { answer } = await once(manager, 'token', pay('a'))
+      expect(await once(manager, 'token', pay('b'))).toEqual({ answer, replayed: true })
+    })
+    expect(await paid()).toEqual(['a'])
+  })
+
+  test('calls at the same time with one token run the work once', async () => {
+    await dataSource.transaction(level, async (manager) => {
+      const results = await Promise.all(['a', 'b', 'c'].map(async (token) => await once(manager, 'token', pay(token))))
+      expect(results.map(({ replayed }) => replayed)).toEqual([false, true, true])
+    })
+    expect(await paid()).toEqual(['a'])
+  })
+
+  test('it stays usable after work that fails, which leaves nothing', async () => {
+    const failure = new Error('no')
+    await dataSource.transaction(level, async (manager) => {
+      await pay('before')(manager)
+      const work = async (own: EntityManager): Promise<void> => {
+        await pay('inside')(own)
+        throw failure
+      }
+      expect(await rejection(once(manager, 'token', work))).toBe(failure)
+      const broken = once(manager, 'token', async (own) => await own.query('select no_such_column'))
+      expect(await rejection(broken)).toMatchObject({ driverError: { code: '42703' } })
+      await pay('after')(manager)
+      expect(await once(manager, 'token', pay('again'))).toMatchObject({ replayed: false })
+    })
+    expect(await paid()).toEqual(['before', 'after', 'again'])
+    expect(await stored()).toEqual(['token'])
+  })
+
+  test('it stays usable after every refusal', async () => {
+    await dataSource.transaction(level, async (manager) => {
+      await once(manager, 'token', pay('a'), { request: 1 })
+      expect(await rejection(once(manager, 'token', pay('b'), { request: 2 }))).toBeInstanceOf(TokenReusedError)
+      expect(await rejection(once(manager, 'other', () => new Date()))).toBeInstanceOf(DeclarationError)
+      const nested = once(manager, 'nested', async (own) => await once(own, 'nested', () => 1))
+      expect(await rejection(nested)).toBeInstanceOf(DeclarationError)
+      await pay('after')(manager)
+    })
+    expect(await paid()).toEqual(['a', 'after'])
+    expect(await stored()).toEqual(['token'])
+  })
+
+  test('expired tokens are removed with it', async () => {
+    await once(dataSource.manager, 'token', pay('a'), { expires: '1 hour' })
+    await dataSource.query(`update once_tokens set expires_at = now() - interval '1 second'`)
+    const failure = new Error('no')
+    const transaction = dataSource.transaction(level, async (manager) => {
+      expect(await removeExpiredTokens(manager)).toBe(1)
+      throw failure
+    })
+    expect(await rejection(transaction)).toBe(failure)
+    expect(await stored()).toEqual(['token'])
+    expect(await dataSource.transaction(level, removeExpiredTokens)).toBe(1)
+    expect(await stored()).toEqual([])
+  })
+
+  test('a token that was stored since its snapshot is replayed, or the transaction is to be run again', async () => {
+    const transaction = dataSource.transaction(level, async (manager) => {
+      await manager.query('select 1 from payment')
+      await once(dataSource.manager, 'token', pay('a'))
+      return await once(manager, 'token', pay('b'))
+    })
+    const outcome = transaction.then(
+      ({ replayed }) => (replayed ? 'replayed' : 'ran'),
+      (error: Error) => error.name,
+    )
+    expect(await outcome).toBe(level === 'READ COMMITTED' ? 'replayed' : 'TransactionAbortedError')
+    expect(await paid()).toEqual(['a'])
+  })
+
+  test('a transaction that the caller began by SQL is one too', async () => {
+    const queryRunner = dataSource.createQueryRunner()
+    await queryRunner.query(`begin isolation level ${level}`)
+    await once(queryRunner.manager, 'token', pay('a'))
+    expect(await rejection(once(queryRunner.manager, 'other', () => 1n))).toBeInstanceOf(DeclarationError)
+    await pay('b')(queryRunner.manager)
+    await queryRunner.query('rollback')
+    await queryRunner.release()
+    expect(await stored()).toEqual([])
+    expect(await paid()).toEqual([])
+  })
+})
+
+test('what the caller sends beside the work is not undone with it', async () => {
+  await dataSource.transaction(async (manager) => {
+    let begun = (): void => {}
+    const working = new Promise<void>((resolve) => (begun = resolve))
+    const failing = once(manager, 'token', async (own) => {
+      begun()
+      await pay('inside')(own)
+      throw new Error('no')
+    })
+    await working
+    const beside = manager.query(`insert into payment (token) values ('beside')`)
+    await rejection(failing)
+    await beside
+  })
+  expect(await paid()).toEqual(['beside'])
+})
+
+test('a query runner without a transaction gets one for the work', async () => {
+  const queryRunner = dataSource.createQueryRunner()
+  expect(await once(queryRunner.manager, 'token', pay('a'))).toMatchObject({ replayed: false })
+  expect(queryRunner.isTransactionActive).toBe(false)
+  expect(await once(queryRunner.manager, 'token', pay('a'))).toMatchObject({ replayed: true })
+  await queryRunner.release()
+  expect(await paid()).toEqual(['a'])
+})
+
+describe('inside work', () => {
+  test('another token runs its own, in the same transaction', async () => {
+    const result = await once(single.manager, 'outer', async (manager) => {
+      const inner = await once(manager, 'inner', pay('inner'))
+      return { inner, own: await pay('outer')(manager) }
+    })
+    expect(result).toMatchObject({ replayed: false, answer: { inner: { replayed: false } } })
+    expect(await once(single.manager, 'inner', pay('again'))).toMatchObject({ replayed: true })
+    expect(await paid()).toEqual(['inner', 'outer'])
+  })
+
+  test('another token that fails leaves the work to go on', async () => {
+    await once(single.manager, 'outer', async (manager) => {
+      const inner = once(manager, 'inner', async (own) => {
+        await pay('inner')(own)
+        throw new Error('no')
+      })
+      await rejection(inner)
+      return await pay('outer')(manager)
+    })
+    expect(await paid()).toEqual(['outer'])
+    expect(await stored()).toEqual(['outer'])
+  })
+
+  test('another token goes with the work that fails', async () => {
+    const outer = once(single.manager, 'outer', async (manager) => {
+      await once(manager, 'inner', pay('inner'))
+      throw new Error('no')
+    })
+    await rejection(outer)
+    expect(await stored()).toEqual([])
+    expect(await paid()).toEqual([])
+  })
+
+  test.each(['the manager of the work', 'another connection'])('its own token, by %s, is a clear error', async (by) => {
+    const outer = once(dataSource.manager, 'token', async (manager) => {
+      const inner = by === 'another connection' ? dataSource.manager : manager
+      return await once(inner, 'between', async (own) => await once(own, 'token', pay('a')))
+    })
+    const error = await rejection(outer)
+    expect(error).toBeInstanceOf(DeclarationError)
+    expect(String(error)).toContain('its own token')
+    expect(await stored()).toEqual([])
+    expect(await once(dataSource.manager, 'token', pay('b'))).toMatchObject({ replayed: false })
+  })
+
+  test('its own token is free again for what the work has left behind', async () => {
+    let left: Promise<unknown> = Promise.resolve()
+    let end = (): void => {}
+    const over = new Promise<void>((resolve) => (end = resolve))
+    const first = await once(dataSource.manager, 'token', async (manager) => {
+      left = over.then(async () => await once(dataSource.manager, 'token', pay('b')))
+      return await pay('a')(manager)
+    })
+    end()
+    expect(await left).toEqual({ answer: first.answer, replayed: true })
+  })
+
+  test('its own expired token is not removed under it', async () => {
+    await once(single.manager, 'token', pay('a'), { expires: '1 hour' })
+    await dataSource.query(`update once_tokens set expires_at = now() - interval '1 second'`)
+    const result = await once(single.manager, 'token', async (manager) => await removeExpiredTokens(manager))
+    expect(result).toEqual({ answer: 0, replayed: false })
+    expect(await stored()).toEqual(['token'])
+  })
+
+  test('a token that the work removes is an error, and nothing is stored', async () => {
+    const removed = once(dataSource.manager, 'token', async (manager) => {
+      await pay('a')(manager)
+      await manager.delete(OnceToken, { token: 'token' })
+    })
+    expect(await rejection(removed)).toBeInstanceOf(TransactionAbortedError)
+    expect(await paid()).toEqual([])
+  })
+})
+
+test('one connection is enough for calls at the same time', async () => {
+  const calls = Array.from({ length: 10 }, async () => await once(single.manager, 'token', pay('a')))
+  expect((await Promise.all(calls)).filter(({ replayed }) => !replayed)).toHaveLength(1)
+  expect(poolOf(single)).toMatchObject({ totalCount: 1, idleCount: 1, waitingCount: 0 })
+})
+
+test('subscribers hear of the transaction, of the token and of what the work writes', async () => {
+  await once(single.manager, 'token', pay('a'))
+  expect(heard).toEqual(['start', 'OnceToken', 'Payment', 'commit'])
+  await once(single.manager, 'token', pay('a'))
+  expect(heard).toHaveLength(4)
+  await rejection(
+    once(single.manager, 'other', async (manager) => {
+      await pay('b')(manager)
+      throw new Error('no')
+    }),
+  )
+  expect(heard.slice(4)).toEqual(['start', 'OnceToken', 'Payment', 'rollback'])
+})
