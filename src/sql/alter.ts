@@ -45,9 +45,9 @@ export function renameCheck(rows: TextRows, from: string, to: string): Change {
 export const indexCondition = (rows: Pick<TextRows, 'deleted'>): string | undefined => isLive(rows, '')[0]
 
 /** @param found the condition of an index, in the server's words: it adds parentheses, and may leave out quotes */
-export function sameCondition(rows: Pick<TextRows, 'deleted'>, found: string | null | undefined): boolean {
+export function sameCondition(wanted: string | undefined, found: string | null | undefined): boolean {
   const plain = (condition: string | null | undefined): string => (condition ?? '').replaceAll(/["()]/g, '')
-  return plain(indexCondition(rows)) === plain(found)
+  return plain(wanted) === plain(found)
 }
 
 /** The unique index, as TypeORM makes it. */

@@ -1,5 +1,5 @@
 import type { EntityMetadata, QueryRunner, Table } from 'typeorm'
-import { sameCondition } from '../sql/alter'
+import { indexCondition, sameCondition } from '../sql/alter'
 import type { TextRows } from '../sql/text-table'
 import type { Digest } from '../text/digest'
 
@@ -25,7 +25,7 @@ export const hasIndex = ({ table }: ChangingTable, name: string): boolean =>
 
 /** The index, with the rows in it that it should hold; TypeORM does not compare conditions. */
 export const hasWholeIndex = ({ table }: ChangingTable, rows: Pick<TextRows, 'index' | 'deleted'>): boolean =>
-  table.indices.some(({ name, where }) => name === rows.index && sameCondition(rows, where))
+  table.indices.some(({ name, where }) => name === rows.index && sameCondition(indexCondition(rows), where))
 
 export const hasCheck = ({ table }: ChangingTable, name: string): boolean =>
   table.checks.some((check) => check.name === name)

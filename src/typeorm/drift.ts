@@ -1,17 +1,18 @@
 import type { Finding } from '../errors'
 import type { TableState } from '../sql/catalog'
 import { guardOf } from '../sql/guard'
-import { sameCondition } from '../sql/alter'
+import { indexCondition, sameCondition } from '../sql/alter'
 import type { TextTable } from '../sql/text-table'
 import { functionDifference, installedFunction, sameComment, triggerDifference } from '../sql/trigger-drift'
 import type { TriggerSet } from '../sql/trigger-set'
+import type { TriggerWork, UniqueIndex } from './registry'
 
 /** What contradicts the declaration; empty where nothing does. */
 export function findDrift(table: TextTable, state: TableState | null): Finding[] {
   if (!state) return [{ kind: 'missing', object: 'table', name: table.table }]
   return [
     ...columnDrift(table, state),
-    ...indexDrift(table, state),
+    ...indexDrift(indexOf(table), state),
     ...checkDrift(table, state),
     ...triggerDrift(guardOf(table), state),
   ]
@@ -31,15 +32,27 @@ function columnDrift(table: TextTable, { columns }: TableState): Finding[] {
   })
 }
 
-function indexDrift(table: TextTable, { indexes }: TableState): Finding[] {
-  const found = indexes.find(({ name }) => name === table.index)
-  if (!found) return [{ kind: 'missing', object: 'index', name: table.index }]
-  if (!found.valid) return [{ kind: 'invalid', object: 'index', name: table.index }]
-  const columns = [...table.scope, table.hash, table.number]
+function indexDrift({ name, columns, where }: UniqueIndex, { indexes }: TableState): Finding[] {
+  const found = indexes.find((one) => one.name === name)
+  if (!found) return [{ kind: 'missing', object: 'index', name }]
+  if (!found.valid) return [{ kind: 'invalid', object: 'index', name }]
   const same =
-    found.unique && sameCondition(table, found.condition) && JSON.stringify(found.columns) === JSON.stringify(columns)
-  return same ? [] : [{ kind: 'different', object: 'index', name: table.index }]
+    found.unique && sameCondition(where, found.condition) && JSON.stringify(found.columns) === JSON.stringify(columns)
+  return same ? [] : [{ kind: 'different', object: 'index', name }]
 }
+
+const indexOf = (table: TextTable): UniqueIndex => {
+  const where = indexCondition(table)
+  const columns = [...table.scope, table.hash, table.number]
+  return { name: table.index, columns, ...(where === undefined ? {} : { where }) }
+}
+
+/** What contradicts the triggers that were registered for a table, and the indexes on which they stand. */
+export const workDrift = (works: readonly TriggerWork[], state: TableState): Finding[] =>
+  works.flatMap(({ set, indexes = [] }) => [
+    ...indexes.flatMap((index) => indexDrift(index, state)),
+    ...triggerDrift(set, state),
+  ])
 
 function checkDrift(table: TextTable, { checks }: TableState): Finding[] {
   const found = checks.find(({ name }) => name === table.check)
@@ -48,7 +61,7 @@ function checkDrift(table: TextTable, { checks }: TableState): Finding[] {
 }
 
 /** What of a set of triggers is not as it should be. */
-export function triggerDrift(set: TriggerSet, state: TableState): Finding[] {
+function triggerDrift(set: TriggerSet, state: TableState): Finding[] {
   const isGuard = set.kind === 'guard'
   const ofFunctions = set.functions.flatMap((wanted): Finding[] => {
     const at = { object: isGuard ? 'guard' : 'function', name: wanted.name } as const

@@ -1,8 +1,9 @@
+import type { EntityMetadata } from 'typeorm'
 import { SchemaDriftError } from '../errors'
 import { type Query, tableOid, tableState } from '../sql/catalog'
 import { guardOf } from '../sql/guard'
 import { tableName } from '../sql/text-table'
-import { findDrift, triggerDrift } from './drift'
+import { findDrift, workDrift } from './drift'
 import { dataSourceOf, type Declaration, type ReadyTable, registry } from './registry'
 import { requireServer } from './supported'
 import { triggerWorks } from './trigger-sets'
@@ -96,16 +97,19 @@ async function settled(work: Promise<unknown>): Promise<void> {
   clearTimeout(timer)
 }
 
+const isOneOfMany = ({ table: { schema }, metadata }: Declaration): boolean => hasTenants(metadata, schema)
+
 /** A cached answer could be that for another tenant's table. */
-function isOneOfMany({ table, metadata }: Declaration): boolean {
-  return table.schema === undefined && registry.settings.get(dataSourceOf(metadata))?.tenantsBySearchPath === true
+export function hasTenants(metadata: EntityMetadata, schema: string | undefined): boolean {
+  return schema === undefined && registry.settings.get(dataSourceOf(metadata))?.tenantsBySearchPath === true
 }
 
 async function inspect({ table, metadata }: Declaration, query: Query): Promise<ReadyTable> {
-  const others = triggerWorks(metadata).map(({ set }) => set)
-  const { server, table: state } = await tableState(query, tableName(table), [guardOf(table), ...others])
+  const works = triggerWorks(metadata)
+  const sets = [guardOf(table), ...works.map(({ set }) => set)]
+  const { server, table: state } = await tableState(query, tableName(table), sets)
   requireServer(server)
-  const findings = [...findDrift(table, state), ...others.flatMap((set) => (state ? triggerDrift(set, state) : []))]
+  const findings = [...findDrift(table, state), ...(state ? workDrift(works, state) : [])]
   if (findings.length > 0) throw new SchemaDriftError(table.table, findings)
   return {
     types: new Map(state?.columns.map((column) => [column.name, column])),

@@ -74,6 +74,16 @@ export interface TriggerWork {
   readonly rows?: RowsChange
   /** Indexes by which a text is found in SQL that names no hash. */
   readonly lookups?: readonly LookupIndex[]
+  /** Unique indexes on which the triggers stand, by their names. TypeORM makes them. */
+  readonly indexes?: readonly UniqueIndex[]
+}
+
+/** A unique index over columns, as the database names them. */
+export interface UniqueIndex {
+  readonly name: string
+  readonly columns: readonly string[]
+  /** Which rows it holds. undefined: all of them. */
+  readonly where?: string
 }
 
 /** What is to be done on a table that is there, when a set of triggers comes or changes. */

@@ -5,6 +5,7 @@ import {
   Entity,
   type EntityMetadata,
   getMetadataArgsStorage,
+  Index,
   type ObjectLiteral,
   type ObjectType,
   PrimaryColumn,
@@ -14,6 +15,7 @@ import { findOrCreate, SchemaDriftError, UniqueText } from '../../src'
 import { FIRES, type Trigger, type TriggerSet, triggerSet } from '../../src/sql/trigger-set'
 import { attachDataSource } from '../../src/typeorm/attach-data-source'
 import { dataSourceOf, type TriggerWork } from '../../src/typeorm/registry'
+import { ensureTriggers } from '../../src/typeorm/trigger-readiness'
 import { registerTriggers } from '../../src/typeorm/trigger-sets'
 import { useDatabase } from '../support/database'
 import { generate, migrate, runAll } from '../support/generated'
@@ -38,6 +40,7 @@ interface Options {
   /** What the note holds, and nothing else. */
   readonly version?: number
   readonly text?: string
+  readonly indexed?: boolean
 }
 
 const WORDS = { name: 'words', type: 'integer', nullable: false }
@@ -120,6 +123,7 @@ function work({ tableName, schema }: EntityMetadata, options: Options): TriggerW
   const entry = (what: string): string => `INSERT INTO books.entry SELECT '${what}', count(*) FROM ${table}`
   return {
     set: bookKeeping(tableName, schema, options),
+    indexes: options.indexed ? [{ name: 'thing by words', columns: ['words', 'id'] }] : [],
     rows: {
       filled: [WORDS],
       fill: { up: [`UPDATE ${table} SET words = length(${options.text ?? 'text'}) WHERE words IS NULL`], down: [] },
@@ -155,7 +159,8 @@ interface Shape {
 
 function bookedThing({ name = 'thing', schema, options = {} }: Shape = {}): Thing {
   @Entity({ name, ...(schema === undefined ? {} : { schema }) })
-  @booked(options)
+  @Index('thing by words', ['words', 'id'], { unique: true })
+  @booked({ indexed: true, ...options })
   class BookedThing {
     @PrimaryColumn('integer') id!: number
     @Column('text') text!: string
@@ -398,6 +403,30 @@ test('the first operation on a unique text refuses a table that lacks the other 
   ])
   await client.query('alter table thing enable trigger "thing inserted"')
   await findOrCreate(dataSource.manager, Both, { id: 1, text: 'x', words: 1 })
+})
+
+test('a table without a unique text is looked at once, and again after a failure', async () => {
+  const dataSource = await open(bookedThing())
+  let asked = 0
+  const ensure = async (): Promise<void> => {
+    await ensureTriggers(dataSource.getMetadata('BookedThing'), async (sql, values) => {
+      asked++
+      return (await dataSource.query(sql, values)) as unknown[]
+    })
+  }
+  await expect(ensure()).rejects.toMatchObject({ findings: [{ kind: 'missing', object: 'table', name: 'thing' }] })
+  await migrate(dataSource)
+  await client.query('drop trigger "thing truncated" on thing; drop index "thing by words"')
+  await expect(ensure()).rejects.toMatchObject({
+    findings: [
+      { kind: 'missing', object: 'index', name: 'thing by words' },
+      { kind: 'missing', object: 'trigger', name: 'thing truncated' },
+    ],
+  })
+  await migrate(dataSource)
+  await ensure()
+  await ensure()
+  expect(asked).toBe(3)
 })
 
 test('a table that would be taken for the one of another schema is refused before anything is made', async () => {
