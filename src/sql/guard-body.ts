@@ -6,7 +6,7 @@ import { isLive, sameChain, type TextTable } from './text-table'
  * The table inside the functions, where `search_path` is fixed to the table's schema: no schema is named, so a dump
  * restored into another one still works.
  */
-export const relation = (table: TextTable): string => quote(table.table)
+export const relation = (table: Pick<TextTable, 'table'>): string => quote(table.table)
 
 /** Columns of the row that a trigger assigns to. */
 export function columns(table: TextTable): Record<'hash' | 'number' | 'chained', string> {
@@ -35,7 +35,7 @@ export const chainOf = (table: TextTable, left: string, right: string): string[]
  * Whether the trigger runs for the table that the function names; in a partition it does not. The same as a comparison
  * with `to_regclass`, which takes twice as long, and runs for every row that brings no hash.
  */
-export const standsOn = (table: TextTable): string =>
+export const standsOn = (table: Pick<TextTable, 'table'>): string =>
   `TG_TABLE_NAME OPERATOR(pg_catalog.=) ${literal(table.table)}\n    AND pg_catalog.pg_table_is_visible(TG_RELID)`
 
 export interface Refusal {
@@ -52,7 +52,7 @@ export const renamed: Refusal = {
 }
 
 /** A name that another table has taken would have the guard read the chains of that one. */
-export function refuseOtherTable(table: TextTable): string {
+export function refuseOtherTable(table: Pick<TextTable, 'table' | 'index'>): string {
   return `
   IF plain IS NOT TRUE THEN
     -- Not the table that these queries name: it must be a partition, or was renamed or moved.
@@ -65,7 +65,7 @@ export function refuseOtherTable(table: TextTable): string {
 }
 
 /** An error with our index as its constraint, so that a client can tell it from others; never with the text. */
-export function raise(table: TextTable, indent: number, { sqlstate, message, hint }: Refusal): string {
+export function raise(table: Pick<TextTable, 'index'>, indent: number, { sqlstate, message, hint }: Refusal): string {
   const lines = [
     `RAISE EXCEPTION USING ERRCODE = '${sqlstate}',`,
     `  MESSAGE = ${message},`,

@@ -110,7 +110,7 @@ export function sameChain(table: TextTable, left: string, right: string): string
 }
 
 /** The scope's columns that differ, one predicate each; for an OR. */
-export function differentScope({ scope }: TextTable, left: string, right: string): string[] {
+export function differentScope({ scope }: Pick<TextTable, 'scope'>, left: string, right: string): string[] {
   return scope.map((name) => `${field(left, name)} IS DISTINCT FROM ${field(right, name)}`)
 }
 
