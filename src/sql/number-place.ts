@@ -23,6 +23,7 @@ export function placeNumberBody(table: NumberTable): string {
 DECLARE
   plain boolean := ${standsOn(table)};
   home pg_catalog.oid := TG_RELID;
+  stays boolean := TG_OP = 'UPDATE'${sameScope(table)};
   begun boolean := false;
   newest bigint;
   scopes integer;
@@ -30,7 +31,13 @@ BEGIN${refuseOtherTable(table)}
   IF NOT plain THEN
     -- Partitions share their locks.
     home := pg_catalog.to_regclass(${quoted(table)});
-  END IF;${keepCount(table)}${moved(table)}
+  END IF;${keepCount(table)}
+  IF stays AND NEW.${number} IS NOT NULL THEN
+    RETURN NEW;
+  ELSIF TG_OP = 'UPDATE' AND NEW.${number} IS NOT DISTINCT FROM OLD.${number} THEN
+    -- Who moves a row and gives it no other number means the next one there.
+    NEW.${number} := NULL;
+  END IF;
   LOOP
     -- Nobody else adds a row to the scope before this transaction ends. A delete of this row is waited for.
     PERFORM FROM ${relation(table)} AS t
@@ -55,30 +62,17 @@ END
 
 const quoted = (table: NumberTable): string => `'${relation(table).replaceAll("'", "''")}'`
 
-/** What the row of a scope says of the others is ours to write; a row that leaves its scope says nothing more. */
+/** What one row says of the others is ours to write; a row that leaves its scope says nothing more. */
 function keepCount(table: NumberTable): string {
   if (table.count === undefined) return ''
   const count = countColumn(table)
   return `
-  NEW.${count} := CASE WHEN TG_OP = 'UPDATE' AND ROW(${scopeOf(table, 'OLD').join(', ')})
-    IS NOT DISTINCT FROM ROW(${scopeOf(table, 'NEW').join(', ')}) THEN OLD.${count} END;`
+  NEW.${count} := CASE WHEN stays THEN OLD.${count} END;`
 }
 
-/** Who moves a row and gives no other number means the next one there. */
-function moved(table: NumberTable): string {
-  const number = quote(table.number)
-  const scope = (row: string): string => `ROW(${scopeOf(table, row).join(', ')})`
-  const same =
-    table.scope.length === 0
-      ? ''
-      : `
-    IF ${scope('OLD')} IS NOT DISTINCT FROM ${scope('NEW')} AND NEW.${number} IS NOT NULL THEN
-      RETURN NEW;
-    END IF;
-    IF NEW.${number} IS NOT DISTINCT FROM OLD.${number} THEN
-      NEW.${number} := NULL;
-    END IF;`
-  return same === '' ? '' : `\n  IF TG_OP = 'UPDATE' THEN${same}\n  END IF;`
+const sameScope = (table: NumberTable): string => {
+  const [before, after] = ['OLD', 'NEW'].map((row) => scopeOf(table, row).join(', '))
+  return table.scope.length === 0 ? '' : `\n    AND ROW(${before}) IS NOT DISTINCT FROM ROW(${after})`
 }
 
 /** The index would let one of two through, and refuse the other. */

@@ -27,6 +27,7 @@ export function numberTriggers(table: NumberTable): TriggerSet {
     kind: 'numbers',
     name: table.name,
     table: { schema: table.schema, name: table.table },
+    columns: columnsOf(table),
     docs: 'docs/numbers.md of the package says what it does, and why no two rows get one number.',
     functions: [
       {
@@ -47,6 +48,13 @@ export function numberTriggers(table: NumberTable): TriggerSet {
     note: { protocol: PROTOCOL_VERSION, ...Object.fromEntries(NOTED.map((key) => [key, table[key]])) },
   })
 }
+
+const columnsOf = ({ scope, number, count, deleted }: NumberTable): Readonly<Record<string, string>> => ({
+  number,
+  ...Object.fromEntries(scope.map(({ name }, position) => [`scope ${position}`, name])),
+  ...(count === undefined ? {} : { count }),
+  ...(deleted === undefined ? {} : { deleted }),
+})
 
 const EVENTS = ['insert', 'update', 'delete'] as const satisfies readonly CountedEvent[]
 

@@ -6,6 +6,8 @@ DECLARE
   plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'comment'
     AND pg_catalog.pg_table_is_visible(TG_RELID);
   home pg_catalog.oid := TG_RELID;
+  stays boolean := TG_OP = 'UPDATE'
+    AND ROW(OLD."tenant", OLD."post") IS NOT DISTINCT FROM ROW(NEW."tenant", NEW."post");
   begun boolean := false;
   newest bigint;
   scopes integer;
@@ -26,13 +28,11 @@ BEGIN
     -- Partitions share their locks.
     home := pg_catalog.to_regclass('"comment"');
   END IF;
-  IF TG_OP = 'UPDATE' THEN
-    IF ROW(OLD."tenant", OLD."post") IS NOT DISTINCT FROM ROW(NEW."tenant", NEW."post") AND NEW."number" IS NOT NULL THEN
-      RETURN NEW;
-    END IF;
-    IF NEW."number" IS NOT DISTINCT FROM OLD."number" THEN
-      NEW."number" := NULL;
-    END IF;
+  IF stays AND NEW."number" IS NOT NULL THEN
+    RETURN NEW;
+  ELSIF TG_OP = 'UPDATE' AND NEW."number" IS NOT DISTINCT FROM OLD."number" THEN
+    -- Who moves a row and gives it no other number means the next one there.
+    NEW."number" := NULL;
   END IF;
   LOOP
     -- Nobody else adds a row to the scope before this transaction ends. A delete of this row is waited for.
@@ -71,6 +71,7 @@ END
 
 -- typeorm-unique-text: gives a row the number after the highest "number" of its scope.
 {"protocol":1, "kind":"numbers", "name":"number",
+"columns":{"number":"number","scope 0":"tenant","scope 1":"post"},
 "scope":[{"name":"tenant","textual":true},{"name":"post","textual":false}], "number":"number",
 "triggers":["e5e29c57","44afff3a"]}
 

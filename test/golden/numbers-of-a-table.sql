@@ -6,6 +6,7 @@ DECLARE
   plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'comment'
     AND pg_catalog.pg_table_is_visible(TG_RELID);
   home pg_catalog.oid := TG_RELID;
+  stays boolean := TG_OP = 'UPDATE';
   begun boolean := false;
   newest bigint;
   scopes integer;
@@ -25,6 +26,12 @@ BEGIN
   IF NOT plain THEN
     -- Partitions share their locks.
     home := pg_catalog.to_regclass('"comment"');
+  END IF;
+  IF stays AND NEW."number" IS NOT NULL THEN
+    RETURN NEW;
+  ELSIF TG_OP = 'UPDATE' AND NEW."number" IS NOT DISTINCT FROM OLD."number" THEN
+    -- Who moves a row and gives it no other number means the next one there.
+    NEW."number" := NULL;
   END IF;
   LOOP
     -- Nobody else adds a row to the scope before this transaction ends. A delete of this row is waited for.
@@ -58,8 +65,8 @@ BEGIN
 END
 
 -- typeorm-unique-text: gives a row the number after the highest "number" of its scope.
-{"protocol":1, "kind":"numbers", "name":"number", "scope":[], "number":"number",
-"triggers":["e5e29c57","a0986012"]}
+{"protocol":1, "kind":"numbers", "name":"number", "columns":{"number":"number"}, "scope":[],
+"number":"number", "triggers":["e5e29c57","a0986012"]}
 
 CREATE TRIGGER "numbers_comment.number_place_insert"
   BEFORE INSERT ON "comment" FOR EACH ROW

@@ -6,6 +6,8 @@ DECLARE
   plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'comment'
     AND pg_catalog.pg_table_is_visible(TG_RELID);
   home pg_catalog.oid := TG_RELID;
+  stays boolean := TG_OP = 'UPDATE'
+    AND ROW(OLD."tenant") IS NOT DISTINCT FROM ROW(NEW."tenant");
   begun boolean := false;
   newest bigint;
   scopes integer;
@@ -26,15 +28,12 @@ BEGIN
     -- Partitions share their locks.
     home := pg_catalog.to_regclass('"comment"');
   END IF;
-  NEW."number count" := CASE WHEN TG_OP = 'UPDATE' AND ROW(OLD."tenant")
-    IS NOT DISTINCT FROM ROW(NEW."tenant") THEN OLD."number count" END;
-  IF TG_OP = 'UPDATE' THEN
-    IF ROW(OLD."tenant") IS NOT DISTINCT FROM ROW(NEW."tenant") AND NEW."number" IS NOT NULL THEN
-      RETURN NEW;
-    END IF;
-    IF NEW."number" IS NOT DISTINCT FROM OLD."number" THEN
-      NEW."number" := NULL;
-    END IF;
+  NEW."number count" := CASE WHEN stays THEN OLD."number count" END;
+  IF stays AND NEW."number" IS NOT NULL THEN
+    RETURN NEW;
+  ELSIF TG_OP = 'UPDATE' AND NEW."number" IS NOT DISTINCT FROM OLD."number" THEN
+    -- Who moves a row and gives it no other number means the next one there.
+    NEW."number" := NULL;
   END IF;
   LOOP
     -- Nobody else adds a row to the scope before this transaction ends. A delete of this row is waited for.
@@ -70,9 +69,10 @@ BEGIN
 END
 
 -- typeorm-unique-text: gives a row the number after the highest "number" of its scope.
-{"protocol":1, "kind":"numbers", "name":"number", "scope":[{"name":"tenant","textual":false}],
-"number":"number", "count":"number count", "deleted":"deletedAt",
-"triggers":["32a3adb2","5f999eee","8fe99dce","73d4ebee","eef92201"]}
+{"protocol":1, "kind":"numbers", "name":"number",
+"columns":{"number":"number","scope 0":"tenant","count":"number count","deleted":"deletedAt"},
+"scope":[{"name":"tenant","textual":false}], "number":"number", "count":"number count",
+"deleted":"deletedAt", "triggers":["32a3adb2","5f999eee","8fe99dce","73d4ebee","eef92201"]}
 
 -- typeorm-unique-text numbers: generated, do not edit.
 -- docs/numbers.md of the package says what it does, and why no two rows get one number.
