@@ -17,7 +17,7 @@ export interface NumberNote extends TriggerNote, Pick<NumberTable, (typeof NOTED
 }
 
 /** undefined where the note is that of another set, or of a version which wrote something else. */
-const asNumberNote = (note: TriggerNote): NumberNote | undefined =>
+export const asNumberNote = (note: TriggerNote): NumberNote | undefined =>
   note.kind === 'numbers' && note.protocol === PROTOCOL_VERSION ? (note as NumberNote) : undefined
 
 /** What gives rows their numbers and keeps the count; docs/numbers.md says how, and why it is enough. */

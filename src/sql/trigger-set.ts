@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import type { Change, FilledColumn } from './alter'
 import { list, qualified } from './identifier'
 import { commentOnFunction, createFunctions, dropFunctions, dropTrigger, type Relation } from './trigger-ddl'
 
@@ -67,6 +68,22 @@ export interface TriggerNote {
   readonly columns?: Readonly<Record<string, string>>
   /** Digests of the statements that made the triggers: the server gives a condition back in words of its own. */
   readonly triggers: readonly string[]
+}
+
+/** What becomes of the rows when a set of triggers goes that nobody declares any more; its triggers are gone by then. */
+export interface RemovedRows {
+  readonly change?: Change
+  /** Columns that go with the set where no entity declares them, and on the way back get their values from `fill`. */
+  readonly filled?: readonly FilledColumn[]
+  readonly fill?: readonly string[]
+}
+
+/** The table as it is by now. */
+export interface RemovedFrom {
+  readonly schema: string | undefined
+  readonly table: string
+  /** Columns of the primary key. */
+  readonly primary: readonly string[]
 }
 
 /** What a set is made of. */

@@ -1,9 +1,9 @@
 import { TableColumn } from 'typeorm'
 import { addColumn, type Change, type FilledColumn, requireColumn } from '../sql/alter'
 import type { InstalledTriggers } from '../sql/catalog'
-import { type RemovedRows, removedRows } from '../sql/removed-rows'
+import { removedRows } from '../sql/removed-rows'
 import { installedFunction, notesOf, sameComment } from '../sql/trigger-drift'
-import type { TriggerNote } from '../sql/trigger-set'
+import type { RemovedRows, TriggerNote } from '../sql/trigger-set'
 import { type ChangingTable, hasColumn, isDeclared } from './changing-table'
 import type { EntityTriggers } from './installed-triggers'
 import { emit } from './record-ddl'
@@ -23,9 +23,11 @@ export interface RowsPlan {
 export function planRows({ metadata, installed }: EntityTriggers): RowsPlan {
   const works = triggerWorks(metadata)
   const { had, gone } = trace(works, installed)
+  const primary = metadata.primaryColumns.map(({ databaseName }) => databaseName)
+  const from = { schema: foreignSchema(metadata), table: metadata.tableName, primary }
   return {
     changes: works.flatMap((work) => changeOf(work, had.get(work), installed)),
-    removed: gone.flatMap((note) => removedRows(note) ?? []),
+    removed: gone.flatMap((note) => removedRows(note, from) ?? []),
   }
 }
 

@@ -114,7 +114,7 @@ END
       ),
       trigger('truncated', FIRES.truncate, `AFTER TRUNCATE ON ${on(home)} FOR EACH STATEMENT ${run(home, book)}`),
     ],
-    note: { protocol: 1, version },
+    note: { protocol: 99, version },
   })
 }
 
