@@ -2,14 +2,14 @@ import type { DataSource, EntityMetadata, QueryRunner, Table } from 'typeorm'
 import type { Change } from '../sql/alter'
 import { quote } from '../sql/identifier'
 import { addLookup, addsLookup } from '../sql/lookup'
-import { makeRoom, planSets } from '../sql/trigger-plan'
+import { makeRoom, planSets, type SetPlan, type TriggerSite } from '../sql/trigger-plan'
 import { changeDeclarations } from './change-declarations'
 import { dryRun, recorderOf } from './dry-run'
 import { type EntityTriggers, findTriggers } from './installed-triggers'
 import { changeLookups, findLookups, wantedLookups } from './lookup-indexes'
 import { emit } from './record-ddl'
 import { missingInternal, requireInternals } from './supported'
-import { fillColumns, planRows } from './trigger-rows'
+import { fillColumns, planRows, type RowsPlan } from './trigger-rows'
 
 /** The protected parts of TypeORM's RdbmsSchemaBuilder that the hook stands on. */
 interface SchemaBuilder {
@@ -72,15 +72,33 @@ async function synchronizeWithTriggers(
   const planned = standing ? await dryRun(builder, synchronize) : []
   const changes = planned.filter(({ query }) => !addsLookup(query))
   const touched = (table: string): boolean => changes.some(({ query }) => query.includes(quote(table)))
-  const sites = entities.map((one) => ({ ...one, touched: touched(one.table) }))
-  const plans = sites.map(planSets)
-  const rows = entities.filter(({ metadata }) => tableOf(builder, metadata)).map(planRows)
+  const plans = entities.map((entity): TablePlan => {
+    const site = { ...entity, touched: touched(entity.table) }
+    return { site, ...planSets(site), ...(tableOf(builder, entity.metadata) ? planRows(entity) : NO_ROWS) }
+  })
+  const sites = plans.map(({ site }) => site)
   await emit(queryRunner, makeRoom(sites, strangers))
-  for (const { before } of plans) await emit(queryRunner, before)
-  for (const { change } of rows.flatMap(({ removed }) => removed)) if (change) await emit(queryRunner, change)
+  await takeAway(queryRunner, plans)
   await synchronize()
   for (const { after } of plans) await emit(queryRunner, after)
-  for (const { install } of rows.flatMap(({ changes }) => changes)) if (install) await emit(queryRunner, install)
+  for (const { install } of plans.flatMap(({ changes }) => changes)) if (install) await emit(queryRunner, install)
+}
+
+interface TablePlan extends SetPlan, RowsPlan {
+  readonly site: TriggerSite
+}
+
+const NO_ROWS: RowsPlan = { changes: [], removed: [] }
+
+/**
+ * What is done with rows that lose their triggers may write to other tables. So the triggers of those are there still,
+ * and on the way back there again.
+ */
+async function takeAway(queryRunner: QueryRunner, plans: readonly TablePlan[]): Promise<void> {
+  const leaving = plans.filter(({ removed }) => removed.length > 0)
+  for (const { before } of leaving) await emit(queryRunner, before)
+  for (const { change } of leaving.flatMap(({ removed }) => removed)) if (change) await emit(queryRunner, change)
+  for (const plan of plans) if (!leaving.includes(plan)) await emit(queryRunner, plan.before)
 }
 
 /** TypeORM's picture of an entity's table; undefined where there is none yet. */
