@@ -14,11 +14,14 @@ export const SQLSTATE = {
   serializationFailure: '40001',
   /** Raised by the guard where it stands on another table than its own, or where a trigger undoes what it does. */
   objectNotInPrerequisiteState: '55000',
+  featureNotSupported: '0A000',
   deadlockDetected: '40P01',
   /** Raised by the guard; the class is outside those that Postgres reserves. */
   immutableText: 'UT001',
   /** Raised by the guard. */
   chainLimit: 'UT002',
+  /** Raised by the triggers of the table of names: a held name is written directly. */
+  heldName: 'UT003',
 } as const
 
 /** What `pg` puts on an error of the server. */

@@ -1,0 +1,65 @@
+import { literal, quote } from './identifier'
+import { hasKey, holderRows, keyOf, nameField, namesOf, namesOfRow, NO_JOIN, refuseOtherTable } from './name-body'
+import type { HolderTable } from './name-table'
+import { SQLSTATE } from './sqlstate'
+
+/** AFTER DELETE and AFTER TRUNCATE, for each statement: with a row go all its names, former ones too. */
+export function giveBody(holder: HolderTable): string {
+  const { of } = holder
+  const names = namesOf(holder)
+  const id = nameField(of, 'n', 'id')
+  return `
+#variable_conflict use_column
+DECLARE
+  gone pg_catalog.int8[];
+BEGIN${refuseOtherTable(holder)}
+  IF TG_OP = 'TRUNCATE' THEN
+    -- It takes rows that an older snapshot does not show; their names would stay, and nobody could have them.
+    IF pg_catalog.current_setting('transaction_isolation') NOT LIKE 'read %' THEN
+      RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.featureNotSupported}',
+        MESSAGE = 'a table whose rows hold names can be truncated at READ COMMITTED only',
+        SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+    END IF;
+    DELETE FROM ${names} AS n WHERE ${nameField(of, 'n', 'holder')} = ${literal(holder.holder)};
+    RETURN NULL;
+  END IF;
+  gone := ARRAY(
+    SELECT n.id
+    FROM old_rows AS r
+    CROSS JOIN LATERAL (
+      SELECT ${id} AS id, ${nameField(of, 'n', 'namespace')} COLLATE "C" AS namespace, ${nameField(of, 'n', 'hash')} AS hash
+      FROM ${names} AS n
+      WHERE ${nameField(of, 'n', 'key')} = ${keyOf(holder, 'r')}
+        AND ${nameField(of, 'n', 'holder')} = ${literal(holder.holder)}
+        AND ${isGone(holder)}
+      ${NO_JOIN}
+    ) AS n
+    ORDER BY n.namespace, n.hash
+  );
+  IF pg_catalog.cardinality(gone) > 1 THEN
+    -- In the order in which every statement locks names.
+    PERFORM FROM pg_catalog.unnest(gone) AS u (id)
+    CROSS JOIN LATERAL (
+      SELECT FROM ${names} AS n WHERE ${id} = u.id FOR NO KEY UPDATE
+    ) AS n;
+  END IF;
+  DELETE FROM ${names} AS n WHERE ${id} = ANY (gone);
+  RETURN NULL;
+END
+`
+}
+
+/** A trigger of the user may have put the row back, and a row of a child by INHERITS may have the key of another. */
+function isGone(holder: HolderTable): string {
+  const { of } = holder
+  const same = hasKey(holder, 't', (name) => `r.${quote(name)}`)
+  return `NOT EXISTS (
+          SELECT FROM ${holderRows(holder)}
+          ${namesOfRow(holder)}
+          WHERE ${same.join(' AND ')}
+            AND v.property = ${nameField(of, 'n', 'property')}
+            AND (${nameField(of, 'n', 'state')} <> 'held'
+              OR v.text = ${nameField(of, 'n', 'text')} COLLATE "C")
+          ${NO_JOIN}
+        )`
+}

@@ -1,0 +1,83 @@
+import { fitName, literal, qualified, quote } from './identifier'
+import type { NamesTable } from './name-table'
+import { SQLSTATE } from './sqlstate'
+import { FIRES, type Trigger, TRIGGER_MARK, type TriggerSet, triggerSet } from './trigger-set'
+
+/** Raised when a change of what the triggers do makes an installed set wrong. */
+const PROTOCOL_VERSION = 1
+
+const { row, before, insert, update, truncate } = FIRES
+
+const nameOf = ({ table }: Pick<NamesTable, 'table'>, suffix: string): string =>
+  fitName(`unique_name_${table}_${suffix}`)
+
+/**
+ * The triggers of the table of names itself: whoever wants a held name changed changes its holder. What our own triggers
+ * do there, as any other that is at work, is deeper than the statement of a client.
+ */
+export function namesGuard(names: NamesTable): TriggerSet {
+  const runs = nameOf(names, 'refuse')
+  return triggerSet({
+    kind: 'names',
+    name: 'direct',
+    table: { schema: names.schema, name: names.table },
+    docs: 'docs/protocol-names.md of the package says what it does.',
+    functions: [{ name: runs, body: REFUSE, says: 'refuses to change a name that is held but through its holder.' }],
+    triggers: (schema) => refusals({ ...names, schema }, runs),
+    note: { protocol: PROTOCOL_VERSION },
+  })
+}
+
+function refusals(names: NamesTable, runs: string): Trigger[] {
+  const { columns } = names
+  const held = (one: string): string => `${one}.${quote(columns.state)} = 'held'`
+  const changed = (['namespace', 'text', 'holder', 'property', 'key', 'state'] as const)
+    .map((column) => quote(columns[column]))
+    .map((column) => `OLD.${column} IS DISTINCT FROM NEW.${column}`)
+  const direct = 'pg_catalog.pg_trigger_depth() = 0'
+  const trigger = (event: string, type: number, when: string): Trigger => ({
+    name: nameOf(names, event),
+    runs,
+    type,
+    conditional: when !== '',
+    create: [
+      `CREATE TRIGGER ${quote(nameOf(names, event))}`,
+      `${type & before ? 'BEFORE' : 'AFTER'} ${event.toUpperCase()} ON ${qualified(names.schema, names.table)}`,
+      `FOR EACH ${type & row ? 'ROW' : 'STATEMENT'}${when === '' ? '' : ` WHEN (${when})`}`,
+      `EXECUTE FUNCTION ${qualified(names.schema, runs)}()`,
+    ].join('\n  '),
+  })
+  return [
+    trigger('insert', row + before + insert, `${direct} AND ${held('NEW')}`),
+    trigger(
+      'update',
+      row + before + update,
+      `${direct} AND (${held('OLD')} OR ${held('NEW')})\n    AND (${changed.join('\n      OR ')})`,
+    ),
+    trigger('delete', row + before + FIRES.delete, `${direct} AND ${held('OLD')}`),
+    trigger('truncate', truncate, ''),
+  ]
+}
+
+/** Whether a table has rows is told by its size, which needs no privilege: TRUNCATE leaves none. */
+const REFUSE = `
+BEGIN
+  IF TG_OP = 'TRUNCATE' AND NOT EXISTS (
+    SELECT FROM pg_catalog.pg_trigger AS t
+    JOIN pg_catalog.pg_proc AS p ON p.oid = t.tgfoid
+    WHERE pg_catalog.starts_with(pg_catalog.ltrim(p.prosrc, E' \\n'), ${literal(`${TRIGGER_MARK}names`)})
+      AND t.tgrelid <> TG_RELID
+      -- Of this table of names: its schema is where they find names, or stands before its name.
+      AND pg_catalog.strpos(
+        pg_catalog.array_to_string(p.proconfig, ' ') || p.prosrc, pg_catalog.quote_ident(TG_TABLE_SCHEMA)) > 0
+      AND pg_catalog.pg_relation_size(t.tgrelid) > 0
+  ) THEN
+    -- The holders' tables are empty too, perhaps by the same statement.
+    RETURN NULL;
+  END IF;
+  RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.heldName}',
+    MESSAGE = 'a name that is held cannot be written directly',
+    HINT = 'Change or delete the row that holds it: the name follows in the same statement.',
+    SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+END
+`

@@ -1,0 +1,32 @@
+import { literal } from './identifier'
+import { fieldsOf, namesOf } from './name-body'
+import type { HolderTable, NameColumn } from './name-table'
+
+/** By what each column makes of a former name. */
+export function releaseNames(holder: HolderTable): string {
+  const kind = ({ former }: NameColumn): string => `${former.state} ${former.interval ?? ''}`
+  const kinds = new Set(holder.names.map(kind))
+  return [...kinds]
+    .map((one) =>
+      releaseAs(
+        holder,
+        holder.names.filter((name) => kind(name) === one),
+      ),
+    )
+    .join('')
+}
+
+function releaseAs(holder: HolderTable, columns: readonly NameColumn[]): string {
+  const field = fieldsOf(holder)
+  const { state, interval } = columns[0]?.former ?? { state: 'free' }
+  const names = columns.map(({ column }) => literal(column)).join(', ')
+  const where = `WHERE ${field('n', 'id')} = ANY (freed)${
+    columns.length === holder.names.length ? '' : ` AND ${field('n', 'property')} IN (${names})`
+  };`
+  if (state === 'free') return `\n    DELETE FROM ${namesOf(holder)} AS n ${where}`
+  const until = interval === undefined ? 'NULL' : `pg_catalog.now() + ${literal(interval)}::pg_catalog.interval`
+  return `
+    UPDATE ${namesOf(holder)} AS n
+    SET ${field('', 'state')} = ${literal(state)}, ${field('', 'since')} = pg_catalog.now(), ${field('', 'until')} = ${until}
+    ${where}`
+}

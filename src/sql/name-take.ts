@@ -1,0 +1,270 @@
+import { literal, quote } from './identifier'
+import {
+  differentKey,
+  fieldsOf,
+  hasKey,
+  holderRows,
+  keyOf,
+  keyPart,
+  namesOf,
+  namesOfRow,
+  NO_JOIN,
+  refuseOtherTable,
+  standingRow,
+} from './name-body'
+import { releaseNames } from './name-release'
+import type { HolderTable } from './name-table'
+import { SQLSTATE } from './sqlstate'
+
+/** What is in the way of a name is locked in each round; others can change it in between only so often. */
+const ROUNDS = 16
+
+/**
+ * AFTER INSERT for each statement, and AFTER UPDATE for each row whose key or names differ: gives the rows of the
+ * statement the names that they have by then, and takes from them those that they have no more.
+ */
+export function takeBody(holder: HolderTable): string {
+  return `
+#variable_conflict use_column
+DECLARE
+  given pg_catalog.int8;
+  done pg_catalog.int8;
+  freed pg_catalog.int8[];
+  taken pg_catalog.int8[];
+  refused pg_catalog.jsonb[];
+  one record;
+  found_id pg_catalog.int8;
+  first_key pg_catalog.jsonb;
+BEGIN${refuseOtherTable(holder)}
+  IF TG_OP = 'INSERT' THEN${insertNames(holder)}
+  ELSE${moveKeys(holder)}
+    -- An earlier row of the statement has done the work for all of them; then nothing differs here.
+    IF NOT EXISTS (
+      SELECT FROM ${standingRow(holder, 'NEW')}
+      ${namesOfRow(holder)}
+      ${heldByRow(holder)}
+      WHERE ${IS_DIFFERENT}
+    ) THEN
+      RETURN NULL;
+    END IF;${changeNames(holder)}
+  END IF;
+  IF done < given THEN${takeOneByOne(holder)}
+  END IF;
+  IF freed IS NOT NULL THEN${releaseNames(holder)}
+  END IF;
+  RETURN NULL;
+END
+`
+}
+
+const touched = (holder: HolderTable): string => `FROM new_rows AS r
+      CROSS JOIN LATERAL ${standingRow(holder, 'r')}
+      ${namesOfRow(holder)}`
+
+const columnsToInsert = (holder: HolderTable): string =>
+  fieldsOf(holder)('', 'namespace', 'text', 'hash', 'number', 'holder', 'property', 'key', 'state')
+
+const hashed = ({ of }: HolderTable, text: string): string => of.digest.sql(text)
+
+/** The name `n` is a former one that the row with this key may take. */
+function isFree(holder: HolderTable, key: string): string {
+  const field = fieldsOf(holder)
+  return `${field('n', 'state')} <> 'held'
+        AND (${field('n', 'until')} <= pg_catalog.statement_timestamp()
+          OR ${field('n', 'holder')} = ${literal(holder.holder)} AND ${field('n', 'key')} = ${key})`
+}
+
+/** What becomes of a former name that is taken. */
+const becomesHeld = (holder: HolderTable): string => {
+  const field = fieldsOf(holder)
+  return `${field('', 'state')} = 'held', ${field('', 'since')} = pg_catalog.now(), ${field('', 'until')} = NULL`
+}
+
+/**
+ * DO UPDATE locks the row that is in the way also where it changes nothing. So every statement locks the names that it
+ * takes or gives up in one order, and two of them over two tables do not wait for each other in a circle.
+ */
+const onConflict = (holder: HolderTable): string => {
+  const field = fieldsOf(holder)
+  const copied = (['holder', 'property', 'key'] as const).map(
+    (column) => `${field('', column)} = ${field('EXCLUDED', column)}`,
+  )
+  return `ON CONFLICT (${field('', 'namespace', 'hash', 'number')}) DO UPDATE
+      SET ${[...copied, becomesHeld(holder)].join(', ')}
+      WHERE ${field('n', 'text')} COLLATE "C" = ${field('EXCLUDED', 'text')} COLLATE "C"
+        AND ${isFree(holder, field('EXCLUDED', 'key'))}`
+}
+
+function insertNames(holder: HolderTable): string {
+  const counted = holder.names.map(({ column }) => `pg_catalog.count(r.${quote(column)})`)
+  return `
+    INSERT INTO ${namesOf(holder)} AS n (${columnsToInsert(holder)})
+    SELECT DISTINCT ON (c.namespace, c.hash)
+      c.namespace, c.text, c.hash, 0, ${literal(holder.holder)}, c.property, c.key, 'held'
+    FROM (
+      SELECT v.*, ${hashed(holder, 'v.text')} AS hash, ${keyOf(holder, 't')} AS key
+      ${touched(holder)}
+      WHERE v.text IS NOT NULL
+    ) AS c
+    ORDER BY c.namespace, c.hash
+    ${onConflict(holder)};
+    GET DIAGNOSTICS done = ROW_COUNT;
+    SELECT ${counted.join(' + ')} INTO given FROM new_rows AS r;`
+}
+
+/** The name `h` that the table of names says the row `t` holds in the column. */
+function heldByRow(holder: HolderTable): string {
+  const field = fieldsOf(holder)
+  return `LEFT JOIN LATERAL (
+        SELECT ${field('n', 'id', 'namespace', 'hash', 'text')}
+        FROM ${namesOf(holder)} AS n
+        WHERE ${field('n', 'key')} = ${keyOf(holder, 't')}
+          AND ${field('n', 'holder')} = ${literal(holder.holder)}
+          AND ${field('n', 'property')} = v.property
+          AND ${field('n', 'state')} = 'held'
+        LIMIT 1
+      ) AS h (id, namespace, hash, text) ON true`
+}
+
+const IS_DIFFERENT = `h.text COLLATE "C" IS DISTINCT FROM v.text`
+
+function changeNames(holder: HolderTable): string {
+  return `
+    WITH changed AS MATERIALIZED (
+      SELECT v.*, ${keyOf(holder, 't')} AS key, h.id AS former_id,
+        h.namespace AS former_namespace, h.hash AS former_hash, h.text AS former_text
+      ${touched(holder)}
+      ${heldByRow(holder)}
+      WHERE ${IS_DIFFERENT}
+    ), names AS (
+      SELECT c.namespace, ${hashed(holder, 'c.text')} AS hash, c.text, c.property, c.key, true AS claimed
+      FROM changed AS c WHERE c.text IS NOT NULL
+      UNION ALL
+      SELECT c.former_namespace COLLATE "C", c.former_hash, c.former_text, c.property, c.key, false
+      FROM changed AS c WHERE c.former_id IS NOT NULL
+    ), passed AS (
+      INSERT INTO ${namesOf(holder)} AS n (${columnsToInsert(holder)})
+      SELECT DISTINCT ON (c.namespace, c.hash)
+        c.namespace, c.text, c.hash, 0, ${literal(holder.holder)}, c.property, c.key, 'held'
+      FROM names AS c
+      ORDER BY c.namespace, c.hash, c.claimed DESC
+      ${onConflict(holder)}
+      RETURNING 1
+    )
+    SELECT (SELECT pg_catalog.count(c.text) FROM changed AS c),
+      (SELECT pg_catalog.count(*) FROM passed),
+      (SELECT pg_catalog.array_agg(c.former_id) FROM changed AS c WHERE c.former_id IS NOT NULL)
+    INTO given, done, freed;`
+}
+
+/** The key of a row goes over to another; the names, former ones too, go with it, all of the statement's at once. */
+function moveKeys(holder: HolderTable): string {
+  const field = fieldsOf(holder)
+  const placed = (rows: string): string =>
+    `(SELECT ${keyOf(holder, 'r')} AS key, pg_catalog.row_number() OVER () AS place FROM ${rows} AS r)`
+  const moves = `${placed('old_rows')} AS o
+      JOIN ${placed('new_rows')} AS w ON w.place = o.place AND w.key <> o.key`
+  return `
+    IF ${differentKey(holder, 'OLD', 'NEW').join(' OR ')} THEN
+      -- Once for the statement: two rows may have exchanged their keys. Both tables have its rows in one order.
+      first_key := (SELECT ${keyOf(holder, 'r')} FROM old_rows AS r LIMIT 1);
+      IF first_key = (SELECT ${keyOf(holder, 'r')} FROM new_rows AS r LIMIT 1) THEN
+        first_key := (SELECT o.key FROM ${moves} ORDER BY o.place LIMIT 1);
+      END IF;
+      IF first_key = ${keyOf(holder, 'OLD')} THEN
+        UPDATE ${namesOf(holder)} AS n SET ${field('', 'key')} = w.key
+        FROM ${moves}
+        WHERE ${field('n', 'key')} = o.key AND ${field('n', 'holder')} = ${literal(holder.holder)};
+      END IF;
+    END IF;`
+}
+
+function takeOne(holder: HolderTable): string {
+  const field = fieldsOf(holder)
+  const names = namesOf(holder)
+  return `
+      FOR round IN 1..${ROUNDS} LOOP
+        -- Locked, it stays as it is; what the next query sees of its holder is what goes with it.
+        SELECT ${field('n', 'id')} INTO found_id FROM ${names} AS n
+        WHERE ${isName(holder, 'one')}
+        FOR NO KEY UPDATE;
+        IF found_id IS NULL THEN
+          -- Another text of equal hash: the guard finds the number, or the index sees that others were faster.
+          INSERT INTO ${names} (${field('', 'namespace', 'text', 'holder', 'property', 'key', 'state')})
+          VALUES (one.namespace, one.text, ${literal(holder.holder)}, one.property, one.key, 'held')
+          ON CONFLICT DO NOTHING;
+          EXIT WHEN FOUND;
+          CONTINUE;
+        END IF;
+        UPDATE ${names} AS n
+        SET ${field('', 'holder')} = ${literal(holder.holder)}, ${field('', 'property')} = one.property,
+          ${field('', 'key')} = one.key, ${becomesHeld(holder)}
+        WHERE ${field('n', 'id')} = found_id
+          AND (${isFree(holder, 'one.key')}
+            OR ${isAbandoned(holder)});
+        IF FOUND THEN
+          taken := taken || found_id;
+        ELSE
+          refused := refused || (
+            SELECT pg_catalog.jsonb_build_object('column', one.property, 'of', one.key,
+              'holder', ${field('n', 'holder')}, 'holderColumn', ${field('n', 'property')},
+              'key', ${field('n', 'key')}, 'state', ${field('n', 'state')})
+            FROM ${names} AS n WHERE ${field('n', 'id')} = found_id);
+        END IF;
+        EXIT;
+      END LOOP;`
+}
+
+/** What the pass did not take: it is held, or another text of equal hash stands at number 0. */
+function takeOneByOne(holder: HolderTable): string {
+  const field = fieldsOf(holder)
+  const names = namesOf(holder)
+  return `
+    FOR one IN
+      SELECT v.*, ${hashed(holder, 'v.text')} AS hash, ${keyOf(holder, 't')} AS key
+      ${touched(holder)}
+      WHERE v.text IS NOT NULL AND NOT EXISTS (
+        SELECT FROM ${names} AS n
+        WHERE ${field('n', 'key')} = ${keyOf(holder, 't')}
+          AND ${field('n', 'holder')} = ${literal(holder.holder)}
+          AND ${field('n', 'property')} = v.property
+          AND ${field('n', 'state')} = 'held'
+          AND ${field('n', 'text')} COLLATE "C" = v.text
+        ${NO_JOIN}
+      )
+      ORDER BY v.namespace, hash
+    LOOP${takeOne(holder)}
+    END LOOP;
+    IF refused IS NOT NULL THEN${refuse(holder)}
+    END IF;
+    freed := ARRAY(
+      SELECT u.id FROM pg_catalog.unnest(freed) AS u (id) EXCEPT SELECT u.id FROM pg_catalog.unnest(taken) AS u (id)
+    );`
+}
+
+const isName = (holder: HolderTable, row: string): string => {
+  const field = fieldsOf(holder)
+  return `${field('n', 'namespace')} = ${row}.namespace AND ${field('n', 'hash')} = ${row}.hash
+          AND ${field('n', 'text')} COLLATE "C" = ${row}.text`
+}
+
+/** The row that is said to hold the name does not have it any more: then this very statement has changed it. */
+function isAbandoned(holder: HolderTable): string {
+  const field = fieldsOf(holder)
+  const same = hasKey(holder, 't', (_, index) => keyPart(holder, field('n', 'key'), index))
+  return `${field('n', 'state')} = 'held' AND ${field('n', 'holder')} = ${literal(holder.holder)} AND NOT EXISTS (
+              SELECT FROM ${holderRows(holder)}
+              ${namesOfRow(holder)}
+              WHERE ${same.join(' AND ')}
+                AND v.namespace = ${field('n', 'namespace')}
+                AND v.property = ${field('n', 'property')}
+                AND v.text = ${field('n', 'text')} COLLATE "C"
+              ${NO_JOIN}
+            )`
+}
+
+const refuse = ({ of }: HolderTable): string => `
+      RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.uniqueViolation}',
+        MESSAGE = ${literal(`duplicate key value violates unique constraint ${quote(of.index)}`)},
+        DETAIL = pg_catalog.to_json(refused),
+        CONSTRAINT = ${literal(of.index)}, SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;`

@@ -1,0 +1,71 @@
+import { fitName, qualified, quote } from './identifier'
+import { differentKey, differentNames, pathOf } from './name-body'
+import { giveBody } from './name-give'
+import type { HolderTable } from './name-table'
+import { takeBody } from './name-take'
+import { FIRES, type Trigger, type TriggerSet, triggerSet } from './trigger-set'
+
+/** Raised when a change of what the triggers do makes an installed set wrong. */
+const PROTOCOL_VERSION = 1
+
+/** The triggers of a table whose rows hold names: one set for all of its names. */
+export function nameTriggersOf(holder: HolderTable): TriggerSet {
+  const { schema, table, primary, names, of } = holder
+  const [take, give] = [fitName(`unique_name_${table}_take`), fitName(`unique_name_${table}_give`)]
+  const path = pathOf(holder)
+  const columns = names.map(({ column }) => `"${column}"`).join(', ')
+  return triggerSet({
+    kind: 'names',
+    name: 'holder',
+    table: { schema, name: table },
+    ...(path ? { path } : {}),
+    docs: 'docs/protocol-names.md of the package says what it does, and why no name is held twice.',
+    functions: [
+      { name: take, body: takeBody(holder), says: `gives rows the names in ${columns}, and takes those they had.` },
+      { name: give, body: giveBody(holder), says: `takes the names in ${columns} from rows that go.` },
+    ],
+    triggers: (home) => triggersOf({ ...holder, schema: home }, take, give),
+    note: { protocol: PROTOCOL_VERSION, holder: holder.holder, primary, names, of: { ...of, digest: of.digest.name } },
+  })
+}
+
+const { row, insert, update, truncate } = FIRES
+const OLD_ROWS = 'OLD TABLE AS old_rows'
+const NEW_ROWS = 'NEW TABLE AS new_rows'
+
+function triggersOf(holder: HolderTable, take: string, give: string): Trigger[] {
+  const changed = [...differentNames(holder, 'OLD', 'NEW'), ...differentKey(holder, 'OLD', 'NEW')].join('\n    OR ')
+  const each = 'FOR EACH STATEMENT'
+  return [
+    trigger(holder, take, { event: 'insert', type: insert, lines: [`REFERENCING ${NEW_ROWS}`, each] }),
+    trigger(holder, take, {
+      event: 'update',
+      type: row + update,
+      lines: [
+        `REFERENCING ${OLD_ROWS} ${NEW_ROWS}`,
+        '-- The first row that differs does the work for the whole statement; other UPDATEs run no function.',
+        'FOR EACH ROW',
+        `WHEN (${changed})`,
+      ],
+    }),
+    trigger(holder, give, { event: 'delete', type: FIRES.delete, lines: [`REFERENCING ${OLD_ROWS}`, each] }),
+    trigger(holder, give, { event: 'truncate', type: truncate, lines: [each] }),
+  ]
+}
+
+interface Firing {
+  readonly event: string
+  readonly type: number
+  readonly lines: readonly string[]
+}
+
+function trigger({ schema, table }: HolderTable, runs: string, { event, type, lines }: Firing): Trigger {
+  const name = fitName(`unique_name_${table}_${event}`)
+  const all = [
+    `CREATE TRIGGER ${quote(name)}`,
+    `AFTER ${event.toUpperCase()} ON ${qualified(schema, table)}`,
+    ...lines,
+    `EXECUTE FUNCTION ${qualified(schema, runs)}()`,
+  ]
+  return { name, runs, type, conditional: lines.some((line) => line.startsWith('WHEN')), create: all.join('\n  ') }
+}
