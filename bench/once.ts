@@ -147,7 +147,7 @@ async function measureAt(url: string): Promise<Record<string, { microseconds: nu
 async function delayed(url: string, delay: number): Promise<{ readonly url: string; readonly proxy?: ChildProcess }> {
   if (delay === 0) return { url }
   const proxy = fork(path.join(__dirname, 'delay-proxy.ts'), [url, String(delay)], { execArgv: ['--import', 'tsx'] })
-  return { url: await new Promise((resolve) => proxy.once('message', (there) => resolve(String(there)))), proxy }
+  return { url: await new Promise((resolve) => proxy.once('message', (there) => resolve(there as string))), proxy }
 }
 
 async function main(): Promise<void> {

@@ -3,6 +3,7 @@ import type { EntityManager } from 'typeorm'
 import { DeclarationError, TextRejectedError, TokenReusedError, TransactionAbortedError } from '../errors'
 import { openSession } from '../connection/open-session'
 import type { Session } from '../connection/session'
+import { transact, type Work } from '../connection/joined-transaction'
 import { asOne } from '../connection/whole-transaction'
 import { Attempts } from '../find-or-create/attempts'
 import { calledFrom, callerOf } from '../find-or-create/caller'
@@ -10,7 +11,7 @@ import { findOrCreate } from '../find-or-create/find-or-create'
 import { kindOf } from '../rows/call-arguments'
 import { checkCallOptions } from '../rows/call-options'
 import { rowValues } from '../rows/row-values'
-import { isSerializationError } from '../sql/sqlstate'
+import { isSerializationError, serverError, SQLSTATE } from '../sql/sqlstate'
 import type { StoredToken } from '../sql/token-statements'
 import { type Duration, intervalOf } from '../text/duration'
 import { canonicalJson, exactJson } from '../text/exact-json'
@@ -157,29 +158,55 @@ interface Course {
   readonly found: StoredToken | undefined
 }
 
+/** What the work gave. */
+interface Given {
+  /** Of the token. */
+  readonly id: string
+  readonly json: string | undefined
+}
+
 /** @returns undefined where another call was faster */
 async function runAlone(
   call: Call,
-  { inTransaction }: Session,
+  session: Session,
   { attempts, found }: Course,
 ): Promise<OnceResult<unknown> | undefined> {
-  let isOurs = false
+  const { inTransaction } = session
+  let claimed: string | undefined
+  let given: Given | undefined
+  const run = async (manager: EntityManager): Promise<void> => {
+    claimed = await claim(call, manager, found)
+    if (claimed !== undefined) given = { id: claimed, json: await jsonOf(call, manager) }
+  }
+  const last = async (manager: EntityManager): Promise<void> => {
+    if (given) await store(call, manager, given)
+  }
   try {
-    const result = await asOne(call.manager, async (manager) => {
-      const id = await claim(call, manager, found)
-      isOurs = id !== undefined
-      return id === undefined ? undefined : await runWork(call, manager, id)
-    })
-    if (!result) await attempts.next(undefined)
-    return result
+    await (inTransaction ? runInside(call.manager, { run, last }) : runOutside(call.manager, session, { run, last }))
+    if (given) return { answer: valueOf(given.json), replayed: false }
+    await attempts.next(undefined)
   } catch (error) {
     const isAborted = error instanceof TransactionAbortedError
     // Work that has lost against others is not done twice behind the caller's back.
-    if (isOurs) throw !isAborted && isSerializationError(error) ? new TransactionAbortedError(error) : error
+    if (claimed !== undefined)
+      throw !isAborted && isSerializationError(error) ? new TransactionAbortedError(error) : error
     if (inTransaction || !isAborted) throw error
     await attempts.next(error)
-    return undefined
   }
+  return undefined
+}
+
+const runInside = async (manager: EntityManager, { run, last }: Work): Promise<void> => {
+  await asOne(manager, async (own) => {
+    await run(own)
+    await last(own)
+  })
+}
+
+const runOutside = async (manager: EntityManager, session: Session, work: Work): Promise<void> => {
+  await session.inOneTurn(async () => {
+    await transact(manager, work)
+  })
 }
 
 /** @returns the token's id; undefined where it is another call's */
@@ -197,12 +224,19 @@ async function claim(
   return taken && found.id
 }
 
-async function runWork(call: Call, manager: EntityManager, id: string): Promise<OnceResult<unknown>> {
-  const { tokens, token, work, expires } = call
+async function jsonOf({ tokens, token, work }: Call, manager: EntityManager): Promise<string | undefined> {
   const answer: unknown = await insideOf(tokens, token, async () => await work(manager))
-  const json = answer === undefined ? undefined : exactJson('the answer', answer)
-  const session = await openSession(manager)
-  const [stored] = await session.rows(tokens.answer, [id, json ?? null, ...expires])
-  if (!stored) throw new TransactionAbortedError(undefined, 'its token is gone: work ended it, or removed the token')
-  return { answer: valueOf(json), replayed: false }
+  return answer === undefined ? undefined : exactJson('the answer', answer)
 }
+
+/** With a session of its own: what the work has rolled back with a savepoint of its own is no concern of ours. */
+async function store({ tokens, expires }: Call, manager: EntityManager, { id, json }: Given): Promise<void> {
+  const session = await openSession(manager)
+  try {
+    await session.rows(tokens.answer, [id, json ?? null, ...expires])
+  } catch (error) {
+    throw serverError(error)?.code === SQLSTATE.divisionByZero ? new TransactionAbortedError(error, GONE) : error
+  }
+}
+
+const GONE = 'its token is gone: the work has ended it, or removed the token'

@@ -16,6 +16,7 @@ export const SQLSTATE = {
   objectNotInPrerequisiteState: '55000',
   featureNotSupported: '0A000',
   deadlockDetected: '40P01',
+  divisionByZero: '22012',
   /** Raised by the guard; the class is outside those that Postgres reserves. */
   immutableText: 'UT001',
   /** Raised by the guard. */
