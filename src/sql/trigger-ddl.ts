@@ -11,7 +11,7 @@ export interface FunctionSource {
   readonly schema: string | undefined
   readonly name: string
   readonly body: string
-  /** A table of another schema whose name it finds too, after those of the schema that its own table is in. */
+  /** A table of another schema whose name it finds too, before those of the schema that its own table is in. */
   readonly path?: Relation | undefined
 }
 
@@ -87,7 +87,7 @@ BEGIN
   END IF;
   SELECT relnamespace::pg_catalog.regnamespace, relowner::pg_catalog.regrole INTO STRICT home, owner
     FROM pg_catalog.pg_class WHERE oid = ${literal(relation)}::pg_catalog.regclass;
-${pathOf(relation, functions)}  FOREACH made IN ARRAY ARRAY[
+${pathOf(functions)}  FOREACH made IN ARRAY ARRAY[
 ${called.join(',\n')}
   ]::pg_catalog.regprocedure[] LOOP
     -- Nobody but the owner puts them on a table, whatever default privileges have granted.
@@ -109,17 +109,12 @@ END
 `)}`
 }
 
-/** Where names are found beside the table's schema; all functions of a set have one path. */
-function pathOf(relation: string, [first]: readonly FunctionSource[]): string {
+/** Where names are found before the table's schema; all functions of a set have one path. */
+function pathOf([first]: readonly FunctionSource[]): string {
   if (!first?.path) return ''
-  const path = `${literal(qualified(first.path.schema, first.path.name))}::pg_catalog.regclass`
-  const message = `functions on table %s would take %s.%I for %s: name the schema of the latter in its entity`
-  return `  IF pg_catalog.to_regclass(pg_catalog.format('%s.%I', home, ${literal(first.path.name)})) <> ${path} THEN
-    RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = pg_catalog.format(
-      '${message}', ${literal(relation)}, home, ${literal(first.path.name)}, ${path});
-  END IF;
-  SELECT pg_catalog.concat(home, ', ', relnamespace::pg_catalog.regnamespace) INTO STRICT home
-    FROM pg_catalog.pg_class WHERE oid = ${path};
+  const path = literal(qualified(first.path.schema, first.path.name))
+  return `  SELECT pg_catalog.concat(relnamespace::pg_catalog.regnamespace, ', ', home) INTO STRICT home
+    FROM pg_catalog.pg_class WHERE oid = ${path}::pg_catalog.regclass;
 `
 }
 

@@ -31,7 +31,7 @@ export function functionDifference(
 
 /** The schemas that functions of a set find names in. */
 const homesOf = ({ path }: Pick<TriggerSet, 'path'>, { schema, homes }: InstalledTriggers): string[] =>
-  path ? [schema, homes[qualified(path.schema, path.name)] ?? ''] : [schema]
+  path ? [homes[qualified(path.schema, path.name)] ?? '', schema] : [schema]
 
 /** Whether the comment on a function says what it should. */
 export const sameComment = (wanted: TriggerFunction, found: InstalledFunction): boolean =>
