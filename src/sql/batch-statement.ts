@@ -51,16 +51,22 @@ ${selectCreated(shape)}`
 
 /** Rows that hold the texts of a batch; several of one text only where the guard was off. Takes the key's parameters. */
 export function findManyStatement(shape: BatchShape): Statement<BatchRow> {
-  return { name: '', sql: `WITH ${input(shape)}\n  ${found(shape)}`, parse: batchParser(shape, false) }
+  return { name: '', sql: findMany(shape), parse: batchParser(shape, false) }
 }
+
+const findMany = (shape: BatchShape, givenArray?: (array: string) => string): string =>
+  `WITH ${input(shape, givenArray)}\n  ${found(shape)}`
 
 /**
  * The same for a few rows, of calls that look for one each. Prepared by name, as what looks for one row is: next to so
- * few, planning would cost most.
+ * few, planning would cost most. So the planner must not see how many they are: a plan for fewer than ten looks so much
+ * cheaper than one for any number that it would plan anew each time.
  */
 export function findTogetherStatement(shape: BatchShape): Statement<BatchRow> {
-  const { sql, parse } = findManyStatement(shape)
-  return named(sql, parse)
+  return named(
+    findMany(shape, (array) => `(SELECT ${array})`),
+    batchParser(shape, false),
+  )
 }
 
 /** LATERAL with a limit, for a join would read the whole table where it is small enough; 2 shows a duplicate. */
@@ -134,12 +140,16 @@ export function batchParser(shape: BatchShape, tellsOthers: boolean): Statement<
   }
 }
 
-/** The rows of the batch: the key in the types that are compared, everything else as text. */
-export function input(shape: BatchShape): string {
+/**
+ * The rows of the batch: the key in the types that are compared, everything else as text.
+ *
+ * @param givenArray what stands for a parameter. @default itself
+ */
+export function input(shape: BatchShape, givenArray = (array: string): string => array): string {
   const columns = insertColumns(shape).map((_, index) => `c${index}`)
   const given = [...shape.defaults.keys()].map((_, index) => `g${index}`)
-  const arrays = [...columns, ...given].map(
-    (_, index) => `${parameter(index)}::${index < columns.length ? 'text' : 'boolean'}[]`,
+  const arrays = [...columns, ...given].map((_, index) =>
+    givenArray(`${parameter(index)}::${index < columns.length ? 'text' : 'boolean'}[]`),
   )
   const values = [
     ...keyColumns(shape.table).map((name, index) => `${keyValue(shape, name, index)} AS c${index}`),

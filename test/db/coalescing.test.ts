@@ -28,6 +28,7 @@ import {
   withUniqueText,
 } from '../../src'
 import { literal } from '../../src/sql/identifier'
+import { md5 } from '../../src/text/digest'
 import { untilBlocked } from '../support/blocked'
 import { whileBusy } from '../support/busy'
 import { useDatabase } from '../support/database'
@@ -194,6 +195,20 @@ describe('calls beyond those that are busy', () => {
     const parcels = await crowd(Parcel, async () => await all(look(), look(), look()))
     for (const parcel of parcels.result) expect(parcel?.data).toEqual({ list: [1] })
     expect(new Set(parcels.result.map((parcel) => parcel?.data)).size).toBe(3)
+  })
+
+  test('share a statement that the server plans once, however few they are', async () => {
+    const texts = ['p1', 'p2', 'p3']
+    const queries = await whileBusy(dataSource, Page, sessions, async () => {
+      const look = async (url: string): Promise<unknown> => await findOneByText(manager, Page, { url })
+      return await queriesOf(dataSource, async () => await all(...texts.map(look)))
+    })
+    const client = await db.client()
+    const query = { name: 'shared', text: queries.join(';'), values: [texts, texts.map(md5.js)] }
+    // The first five are planned for what they look for.
+    for (let run = 0; run < 8; run += 1) await client.query(query)
+    const { rows } = await client.query('select generic_plans::int, custom_plans::int from pg_prepared_statements')
+    expect(rows).toEqual([{ generic_plans: 3, custom_plans: 5 }])
   })
 
   test('that are fewer than three go their ordinary way', async () => {
