@@ -30,7 +30,8 @@ export type { FindOrCreateResult } from './find-or-create-row'
 
 /**
  * Returns the row that holds the text, inserting it if there is none. Takes one round trip, is exact for texts with
- * equal hashes, and raises no unique violation that would abort the caller's transaction.
+ * equal hashes, and raises no unique violation that would abort the caller's transaction. Where the last 64 calls have
+ * found their rows, it looks before it inserts, and a new text takes two round trips.
  *
  * Makes up to 10 attempts, with full jitter of up to 500 ms between them. Properties other than text and scope are used
  * only when the row is created. A softly deleted row still holds its text and is found, unless the option `deleted`

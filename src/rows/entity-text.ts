@@ -54,6 +54,13 @@ export interface ReadyText extends EntityText {
   readonly echoed: readonly string[]
   readonly rowStatements: Map<string, RowStatements>
   readonly upsertStatements: Map<string, UpsertStatements>
+  readonly streak: Streak
+}
+
+/** What single calls of find-or-create have met lately. */
+export interface Streak {
+  /** So many in a row have found their row. */
+  found: number
 }
 
 /** @param ready of `ensureReady` */
@@ -62,7 +69,14 @@ export function onTable(entityText: EntityText, ready: ReadyTable): ReadyText {
   // A parser of the user's own may have been set since.
   if (known && (known.echoed.length === 0 || readsPlainTexts(entityText.dataSource))) return known
   const echoed = echoedTexts(entityText, ready)
-  const readyText: ReadyText = { ...entityText, ready, echoed, rowStatements: new Map(), upsertStatements: new Map() }
+  const readyText: ReadyText = {
+    ...entityText,
+    ready,
+    echoed,
+    rowStatements: new Map(),
+    upsertStatements: new Map(),
+    streak: { found: 0 },
+  }
   entityText.readyTexts.set(ready, readyText)
   return readyText
 }
