@@ -121,14 +121,9 @@ export class SharedSession implements Session {
     const told = tellStart(sent)
     if (told) await told
     const started = performance.now()
-    const sending: Sending = {
-      ...preparable(this.dataSource, statement, values),
-      behindSavepoint,
-      safe: behindSavepoint || !this.inTransaction,
-      requireOwn: () => {
-        this.requireOwn()
-      },
-    }
+    const { name, query } = preparable(this.dataSource, statement, values)
+    const safe = behindSavepoint || !this.inTransaction
+    const sending: Sending = { name, query, behindSavepoint, safe, requireOwn: this.requireOwn }
     let rows: readonly WireRow[]
     try {
       // Ended before anyone hears of it: a subscriber may send a statement of its own, which waits for its turn.
@@ -187,7 +182,7 @@ export class SharedSession implements Session {
   }
 
   /** By now the connection may serve another transaction or none, or it was lost between two statements. */
-  private requireOwn(): void {
+  private readonly requireOwn = (): void => {
     const { inTransaction, rollbacks } = this.options
     if (this.queryRunner.isReleased) throw lossOf(this.queryRunner) ?? new QueryRunnerAlreadyReleasedError()
     if (inTransaction) requireTransaction(this.queryRunner, rollbacks)

@@ -3,14 +3,29 @@ import type { QueryRunner } from 'typeorm'
 import { type Hold, holdOthers, type Query } from './hold'
 import { isPgClient } from './pg-client'
 
-/** By query runner, or by what stands for it inside a turn that is a whole call's: the end of the last in the line. */
-const turns = new WeakMap<object, Promise<void>>()
+/** By query runner, or by what stands for it inside a turn that is a whole call's: the last in the line. */
+const turns = new WeakMap<object, Turn>()
 
 /** A place in the line. */
-export interface Turn {
-  /** Ends when it is ours; undefined where it is at once. */
-  readonly before: Promise<void> | undefined
-  readonly end: () => void
+export class Turn {
+  private over: Promise<void> | undefined
+  private tell: (() => void) | undefined
+
+  constructor(
+    private readonly line: object,
+    /** Ends when it is ours; undefined where it is at once. */
+    readonly before: Promise<void> | undefined,
+  ) {}
+
+  end(): void {
+    if (turns.get(this.line) === this) turns.delete(this.line)
+    this.tell?.()
+  }
+
+  /** Nearly always nobody waits, and a promise would cost every statement. */
+  untilEnd(): Promise<void> {
+    return (this.over ??= new Promise((resolve) => (this.tell = resolve)))
+  }
 }
 
 /** A turn of several statements. */
@@ -37,16 +52,10 @@ function isInside(turn: WholeTurn, queryRunner: QueryRunner): boolean {
  * savepoint.
  */
 export function takeTurn(queryRunner: QueryRunner): Turn {
-  const key = wholeAround(queryRunner) ?? queryRunner
-  const before = turns.get(key)
-  let tell = (): void => {}
-  const over = new Promise<void>((resolve) => (tell = resolve))
-  turns.set(key, over)
-  const end = (): void => {
-    if (turns.get(key) === over) turns.delete(key)
-    tell()
-  }
-  return { before, end }
+  const line = wholeAround(queryRunner) ?? queryRunner
+  const turn = new Turn(line, turns.get(line)?.untilEnd())
+  turns.set(line, turn)
+  return turn
 }
 
 /** What a turn of several statements needs. */
