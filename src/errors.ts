@@ -120,6 +120,10 @@ export interface TakenText {
   readonly property: string
   /** Primary key of the row that holds the text, as a TypeORM id map; undefined where it cannot be known. */
   readonly id: ObjectLiteral | undefined
+  /** Of a name: the entity of that row, where it is another one than `entity`. */
+  readonly holder?: string
+  /** Of a former name: the row gave it up, and it is kept for it. */
+  readonly state?: 'reserved' | 'redirect'
   /** 0-based position among all rows of the call; 0 for a single row, and where TypeORM's own call does not tell. */
   readonly row: number
 }
@@ -136,10 +140,9 @@ export class TextTakenError extends UniqueTextError {
 
   /** @param remedy a sentence */
   constructor(taken: readonly TakenText[], cause?: unknown, remedy: string = USE_OR_CHANGE) {
-    const list = taken.map(({ entity, property, id, row }) => {
-      const holder = id === undefined ? 'another row' : asJson(id)
-      const position = taken.length === 1 && row === 0 ? '' : `row ${row}: `
-      return `${position}"${property}" of ${entity} (held by ${holder})`
+    const list = taken.map((one) => {
+      const position = taken.length === 1 && one.row === 0 ? '' : `row ${one.row}: `
+      return `${position}"${one.property}" of ${one.entity} (${keeping(one)})`
     })
     const shown = list.slice(0, MAX_TAKEN_SHOWN).join('; ')
     const more = list.length > MAX_TAKEN_SHOWN ? `; and ${list.length - MAX_TAKEN_SHOWN} more` : ''
@@ -149,6 +152,12 @@ export class TextTakenError extends UniqueTextError {
 }
 
 const USE_OR_CHANGE = 'Use the row that holds the text, or give another text.'
+
+function keeping({ id, holder, state }: TakenText): string {
+  const row = id === undefined ? 'another row' : asJson(id)
+  const of = holder === undefined ? '' : `${holder} `
+  return state === undefined ? `held by ${of}${row}` : `a former name, kept for ${of}${row}`
+}
 
 /** A transformer may make a BigInt of a key, which JSON has not. */
 const asJson = (value: unknown): string =>

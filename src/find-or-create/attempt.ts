@@ -11,6 +11,8 @@ import {
 import { guardError } from '../typeorm/guard-errors'
 import { findHolder, type QueryRows, refusedText, takenError, UNKNOWN } from '../typeorm/refused-text'
 import { cached, type EntityText, type ReadyText, type RowStatements } from '../rows/entity-text'
+import { takenNamesError } from '../typeorm/taken-names'
+import { tableNames } from '../typeorm/registry'
 import { rowShape, type RowValues } from '../rows/row-values'
 import type { Session } from '../connection/session'
 
@@ -37,14 +39,14 @@ export async function tryOnce(session: Session, entityText: ReadyText, row: RowV
   return created ?? (await find(session, entityText, row)) ?? (await createOrRaise(session, entityText, row))
 }
 
-/** Of a table with a deferrable constraint, another index may refuse the row with an error in place of nothing. */
+/** A deferrable constraint, and a name that is taken, refuse the row with an error in place of nothing. */
 function rowsOrNone(
   session: Session,
-  { ready }: ReadyText,
+  { ready, metadata }: ReadyText,
   statement: Statement<StoredRow>,
   values: readonly unknown[],
 ): Promise<StoredRow[]> {
-  if (!ready.deferrable) return session.rows(statement, values)
+  if (!ready.deferrable && tableNames(metadata).length === 0) return session.rows(statement, values)
   return session.rowsOrRollBack(statement, values).catch(noneIfTaken)
 }
 
@@ -111,10 +113,12 @@ function duplicate({ metadata, select, declaration }: EntityText, rows: readonly
  */
 export async function explain(
   session: Session,
-  { declaration, otherTexts }: EntityText,
+  { declaration, otherTexts, dataSource }: EntityText,
   row: RowValues | undefined,
   failure: unknown,
 ): Promise<unknown> {
+  const ofNames = takenNamesError(failure, dataSource)
+  if (ofNames) return asQueryFailedError(ofNames, failure as Error)
   const ofGuard = guardError(failure, [declaration, ...otherTexts])
   const refused = failure instanceof Error ? refusedText(failure, otherTexts) : undefined
   if (ofGuard || !refused || !row) return ofGuard ?? failure

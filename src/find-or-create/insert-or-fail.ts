@@ -22,6 +22,7 @@ import { keyValues } from '../rows/key-values'
 import { returnedBy } from '../rows/returned-by'
 import { openSession } from '../connection/open-session'
 import type { Session } from '../connection/session'
+import { askedNames, ensureNamesReady } from './asked-names'
 import type { AskedText } from './taken-texts'
 import { writeOrFail } from './write-or-fail'
 
@@ -148,13 +149,19 @@ async function insertAll(session: Session, manager: EntityManager, announced: re
     // The getter of a lazy relation that nobody has set would ask the database.
     rows.push({ ...row, values: await withPromised(columns.metadata, entity) })
   }
+  const names = rows.flatMap(({ columns, position, values }) => askedNames(columns, position, values))
   const asked = await askedTexts(session, manager, rows)
+  await ensureNamesReady(session, names)
   const hashes = new Map(asked.toReversed().map(({ row, hash }) => [row, hash]))
   // In another order than by hash two calls with the same texts would deadlock.
   const batches = [...groupBy(rows, ({ insertion }) => insertion).values()]
     .map((group) => group.toSorted((left, right) => compare(hashes.get(left.position), hashes.get(right.position))))
     .flatMap((group) => [...inChunks(group)])
-  const answers = await writeOrFail(session, { asked, steps: batches.map((batch) => insertStep(session, batch)) })
+  const answers = await writeOrFail(session, {
+    asked,
+    names,
+    steps: batches.map((batch) => insertStep(session, batch)),
+  })
   for (const [nth, batch] of batches.entries()) {
     for (const [index, { columns, entity }] of batch.entries()) {
       fill(columns, columns.metadata, answers[nth]?.[index] ?? [], entity)

@@ -27,6 +27,7 @@ export interface AskedText {
  * @throws QueryFailedError of TypeORM for a key that its column cannot hold, which was not written yet
  */
 export async function takenTexts(session: Session, asked: readonly AskedText[]): Promise<TakenText[]> {
+  if (asked.length === 0) return []
   const groups = [...groupBy(asked, ({ entityText }) => entityText.declaration).values()]
   const statement = takenStatement(groups.map(wantedOf))
   const rows = await session.rowsOrRollBack(statement, groups.flatMap(parametersOf))

@@ -22,6 +22,7 @@ import type { Writable } from './insert-or-fail'
 import { returnedBy } from '../rows/returned-by'
 import { openSession } from '../connection/open-session'
 import type { Session } from '../connection/session'
+import { askedNames, ensureNamesReady } from './asked-names'
 import type { AskedText } from './taken-texts'
 import { writeOrFail } from './write-or-fail'
 
@@ -117,10 +118,11 @@ function toRow(
 ): ChangedRow {
   requireObject(columns, changes)
   requireUpdatable(columns, changes)
-  return { columns, position, criteria: toCriteria(columns, id), changes: { ...changes } }
+  return { columns, position, criteria: criteriaOf(columns, id), changes: { ...changes } }
 }
 
-function toCriteria({ metadata }: EntityColumns, id: unknown): ObjectLiteral {
+/** @throws DeclarationError unless it holds the whole primary key */
+export function criteriaOf({ metadata }: EntityColumns, id: unknown): ObjectLiteral {
   const [only, another] = metadata.primaryColumns
   const isKey = typeof id !== 'object' || id instanceof Date
   const criteria: ObjectLiteral = isKey || id === null ? {} : { ...keyOfEntity(metadata, id) }
@@ -151,8 +153,12 @@ async function updateAll(
   rows: readonly ChangedRow[],
 ): Promise<ObjectLiteral[]> {
   for (const { columns, changes } of rows) await beforeUpdate(session, columns, changes)
+  const names = rows.flatMap(({ columns, position, changes, criteria }) =>
+    askedNames(columns, position, changes, criteria),
+  )
   const asked = await askedTexts(session, manager, rows)
-  const answers = await writeOrFail(session, { asked, steps: rows.map((row) => updateStep(session, row)) })
+  await ensureNamesReady(session, names)
+  const answers = await writeOrFail(session, { asked, names, steps: rows.map((row) => updateStep(session, row)) })
   const entities = rows.map(({ columns }, nth) => {
     const entity: ObjectLiteral = newEntity(columns.metadata, session)
     fill(columns, columns.metadata, answers[nth]?.[0] ?? [], entity)
@@ -201,7 +207,7 @@ async function askedTexts(session: Session, manager: EntityManager, rows: readon
   return asked
 }
 
-const sentValue = ({ dataSource }: EntityColumns, column: ColumnMetadata, entity: ObjectLiteral): unknown =>
+export const sentValue = ({ dataSource }: EntityColumns, column: ColumnMetadata, entity: ObjectLiteral): unknown =>
   dataSource.driver.preparePersistentValue(column.getEntityValue(entity), column)
 
 /** A row that is restored wants its text back; undefined where a change says nothing of it. */

@@ -6,12 +6,15 @@ import { guardError } from '../typeorm/guard-errors'
 import { allOrNothing, type Step } from '../connection/all-or-nothing'
 import { Attempts } from './attempts'
 import type { Session } from '../connection/session'
+import { type AskedName, takenNames } from './asked-names'
 import { type AskedText, takenTexts } from './taken-texts'
+import { takenByTriggers } from '../typeorm/taken-names'
 
 /** All that a call writes, and the texts that it must have for itself. */
 export interface Writing {
   readonly steps: readonly Step<WireRow>[]
   readonly asked: readonly AskedText[]
+  readonly names: readonly AskedName[]
 }
 
 /**
@@ -25,26 +28,33 @@ export interface Writing {
  */
 export async function writeOrFail(
   session: Session,
-  { steps, asked }: Writing,
+  { steps, asked, names }: Writing,
 ): Promise<readonly (readonly WireRow[])[]> {
-  const attempts = new Attempts(session, asked[0]?.entityText.declaration.name ?? '')
+  const attempts = new Attempts(session, asked[0]?.entityText.declaration.name ?? names[0]?.name.name ?? '')
   for (;;) {
     try {
       return await allOrNothing(session, steps)
     } catch (error) {
-      if (!attempts.mayHelp(error)) await requireRetry(session, asked, error)
+      if (!attempts.mayHelp(error)) await requireRetry(session, { asked, names }, error)
       await attempts.next(error)
     }
   }
 }
 
 /** @throws what the error means, unless the same may succeed when it is tried again */
-async function requireRetry(session: Session, asked: readonly AskedText[], error: unknown): Promise<void> {
+async function requireRetry(session: Session, { asked, names }: Omit<Writing, 'steps'>, error: unknown): Promise<void> {
   const declarations = asked.map(({ entityText }) => entityText.declaration)
   const refused = serverError(error)
-  if (refused?.code !== SQLSTATE.uniqueViolation || asked.length === 0) throw guardError(error, declarations) ?? error
-  const taken = await takenTexts(session, asked)
-  if (taken.length > 0) throw new TextTakenError(taken, error)
+  const isOurs = asked.length > 0 || names.length > 0
+  if (refused?.code !== SQLSTATE.uniqueViolation || !isOurs) throw guardError(error, declarations) ?? error
+  const taken = [...(await takenTexts(session, asked)), ...(await takenNames(session, names))]
+  // A name that is free by now was not when the triggers looked.
+  const found = taken.length > 0 ? taken : takenByTriggers(error, session.dataSource)
+  if (found)
+    throw new TextTakenError(
+      found.toSorted((left, right) => left.row - right.row),
+      error,
+    )
   if (!declarations.some(({ table }) => table.index === refused.constraint)) throw error
   await requireCurrentSnapshot(session, error)
 }

@@ -1,3 +1,8 @@
+export { findHolder, type FindHolderOptions, type Holder } from './find-holder'
+export { findOrCreateHolder } from './find-or-create-holder'
 export { Name } from './name-entity'
+export { releaseExpired, type ReleaseExpiredOptions } from './release-expired'
+export { rename } from './rename'
+export { type ByNameOptions, swapNames } from './swap-names'
 export { UniqueName, uniqueNameSchema } from './unique-name'
 export type { FormerOption, UniqueNameOptions } from '../typeorm/name-options'

@@ -11,6 +11,7 @@ import { UniqueText } from '../typeorm/decorator'
 @Entity({ name: 'names' })
 @Check('names_state_check', NAME_STATE_CHECK)
 @Index('names_holder_index', ['key', 'holder', 'property'])
+@Index('names_until_index', ['until'], { where: '"until" IS NOT NULL' })
 export class Name {
   /** A bigint, which the driver returns as a string. */
   @PrimaryGeneratedColumn('identity', { type: 'bigint' })

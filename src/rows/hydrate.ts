@@ -2,7 +2,7 @@ import type { EntityMetadata, ObjectLiteral, QueryRunner } from 'typeorm'
 import { TextTakenError } from '../errors'
 import type { StoredRow } from '../sql/statements'
 import { type ColumnMetadata, rootOf } from '../typeorm/registry'
-import type { EntityColumns, EntityText } from './entity-text'
+import type { EntityColumns } from './entity-text'
 
 /** Hash numbers of the entities given back, where they are not 0: too few to weigh, and no property would be free. */
 const hashNumbers = new WeakMap<object, number>()
@@ -11,6 +11,12 @@ const hashNumbers = new WeakMap<object, number>()
 export function hashNumberOf(entity: object): number {
   return hashNumbers.get(entity) ?? 0
 }
+
+/** An entity, and what is called by its name in an error: the text, or the name, that the row holds. */
+type NamedColumns = EntityColumns & { readonly declaration: { readonly name: string } }
+
+/** Columns in the order of `select`; then the discriminator, where that is not among them. */
+type Row = Pick<StoredRow, 'columns' | 'hashNumber'>
 
 /**
  * An entity as `find` would give it, without relations.
@@ -21,9 +27,9 @@ export function hashNumberOf(entity: object): number {
  * @throws TextTakenError for a row of another class of the table
  */
 export function hydrate(
-  entityText: EntityText,
+  entityText: NamedColumns,
   session: { readonly queryRunner: QueryRunner },
-  row: StoredRow,
+  row: Row,
   into?: ObjectLiteral,
 ): ObjectLiteral {
   const metadata = into ? entityText.metadata : requireClass(entityText, row)
@@ -67,14 +73,14 @@ function isOfThatClass({ columns, childEntityMetadatas }: EntityMetadata, column
   )
 }
 
-function requireClass(entityText: EntityText, row: StoredRow): EntityMetadata {
+function requireClass(entityText: NamedColumns, row: Row): EntityMetadata {
   const metadata = classOfRow(entityText, row)
   if (!metadata) throw otherClass(entityText, row)
   return metadata
 }
 
 /** The value of the row's discriminator column; undefined where there is none. */
-function discriminatorOf({ metadata, select }: EntityText, { columns }: StoredRow): unknown {
+function discriminatorOf({ metadata, select }: NamedColumns, { columns }: Row): unknown {
   const { discriminatorColumn } = metadata
   if (!discriminatorColumn) return undefined
   const index = select.findIndex(({ databaseName }) => databaseName === discriminatorColumn.databaseName)
@@ -82,7 +88,7 @@ function discriminatorOf({ metadata, select }: EntityText, { columns }: StoredRo
 }
 
 /** Of single table inheritance, the class that the row's discriminator names; undefined if `find` would not give it. */
-function classOfRow(entityText: EntityText, row: StoredRow): EntityMetadata | undefined {
+function classOfRow(entityText: NamedColumns, row: Row): EntityMetadata | undefined {
   const { metadata } = entityText
   if (!metadata.discriminatorColumn) return metadata
   const value = discriminatorOf(entityText, row)
@@ -92,11 +98,11 @@ function classOfRow(entityText: EntityText, row: StoredRow): EntityMetadata | un
 }
 
 /** `find` would give the row: it is of the entity's class, or of a child of it. */
-export function isOfClass(entityText: EntityText, row: StoredRow): boolean {
+export function isOfClass(entityText: NamedColumns, row: Row): boolean {
   return classOfRow(entityText, row) !== undefined
 }
 
-function otherClass(entityText: EntityText, row: StoredRow): TextTakenError {
+function otherClass(entityText: NamedColumns, row: Row): TextTakenError {
   const { metadata, declaration } = entityText
   const root = rootOf(metadata)
   const value = discriminatorOf(entityText, row)

@@ -2,7 +2,7 @@ import type { EntityMetadata, FindOptionsRelations, ObjectLiteral, QueryRunner, 
 import { DeclarationError } from '../errors'
 import { parameterText } from '../sql/parameter-text'
 import type { LoadOptions } from './call-options'
-import type { EntityText } from './entity-text'
+import type { EntityColumns } from './entity-text'
 import { afterLoad, afterLoadJoined, listensToLoad, type Related } from './events'
 import type { Session } from '../connection/session'
 
@@ -17,7 +17,7 @@ export interface RelationsToLoad {
  * @throws DeclarationError for a relation that the entity does not have
  */
 export function relationsToLoad(
-  { metadata, dataSource }: EntityText,
+  { metadata, dataSource }: EntityColumns,
   { relations = {}, relationLoadStrategy }: LoadOptions,
 ): RelationsToLoad | undefined {
   const asked = requireRelations(metadata, Array.isArray(relations) ? treeOf(relations) : relations)
@@ -79,7 +79,7 @@ interface Given {
  */
 export async function finish(
   session: Session,
-  entityText: EntityText,
+  entityText: EntityColumns,
   given: readonly Given[],
   load: RelationsToLoad | undefined,
 ): Promise<void> {
@@ -101,7 +101,7 @@ const ROWS = 1_000
  */
 async function loadRelations(
   session: Session,
-  entityText: EntityText,
+  entityText: EntityColumns,
   given: readonly Given[],
   load: RelationsToLoad,
 ): Promise<Related[]> {
@@ -126,7 +126,7 @@ async function loadRelations(
 
 /** A row that is softly deleted is one that `find` gives with `withDeleted` only, and its relations with it. */
 function* portions(
-  { metadata }: EntityText,
+  { metadata }: EntityColumns,
   given: readonly Given[],
 ): Generator<{ readonly rows: readonly Given[]; readonly withDeleted: boolean }> {
   const isDeleted = ({ entity }: Given): boolean => (metadata.deleteDateColumn?.getEntityValue(entity) ?? null) !== null
@@ -139,7 +139,7 @@ function* portions(
 /** Joined, the row itself need not be read again; by queries of their own, relations may be found by any of its columns. */
 function query(
   queryRunner: QueryRunner,
-  { metadata }: EntityText,
+  { metadata }: EntityColumns,
   { relations, strategy }: RelationsToLoad,
   withDeleted: boolean,
 ): SelectQueryBuilder<ObjectLiteral> {

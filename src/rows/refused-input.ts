@@ -1,6 +1,6 @@
 import type { DataSource, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
-import { type ColumnMetadata, declarationsOf } from '../typeorm/registry'
+import { type ColumnMetadata, declarationsOf, namesOf } from '../typeorm/registry'
 import { kindOf } from './call-arguments'
 import type { EntityColumns, EntityText } from './entity-text'
 import { valueIn } from './key-values'
@@ -37,13 +37,13 @@ export function requireUpdatable(entityText: EntityColumns, changes: ObjectLiter
   for (const relation of relations) refuseUnsaved(entityText, relation, changes)
 }
 
-/** @throws DeclarationError unless an entity of the call declares a unique text */
+/** @throws DeclarationError unless an entity of the call declares a unique text, or a name */
 export function requireUniqueText(
   dataSource: DataSource,
   entries: readonly (readonly [EntityTarget<ObjectLiteral>, ...unknown[]])[],
 ): void {
   const metadatas = entries.map(([target]) => dataSource.getMetadata(target))
-  if (metadatas.some((metadata) => declarationsOf(metadata).length > 0)) return
+  if (metadatas.some((metadata) => declarationsOf(metadata).length + namesOf(metadata).length > 0)) return
   throw new DeclarationError(
     `${metadatas.map(({ name }) => name).join(' and ')} declares no unique text. ` +
       `Put @UniqueText() on a property of it, or use TypeORM's own call.`,

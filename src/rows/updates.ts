@@ -55,7 +55,7 @@ export function updateShape(
 }
 
 /** Of single table inheritance, a row of another class is not ours to change. */
-function ofClass(metadata: EntityMetadata): UpdateShape['only'] {
+export function ofClass(metadata: EntityMetadata): UpdateShape['only'] {
   const { discriminatorColumn, childEntityMetadatas } = metadata
   if (!discriminatorColumn || metadata === rootOf(metadata)) return undefined
   const values = [metadata, ...childEntityMetadatas].map(({ discriminatorValue }) => String(discriminatorValue))

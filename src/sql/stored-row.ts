@@ -146,6 +146,6 @@ const listed = (...parts: readonly string[]): string => parts.filter((part) => p
 export const asText = (name: string): string => `${field('t', name)}::pg_catalog.text COLLATE "C"`
 
 /** What an INSERT or an UPDATE of TypeORM gives back of each row. */
-export function returningList(shape: Pick<RowShape, 'select' | 'spatial'>): string {
-  return selectList(shape, '')
+export function returningList(shape: Pick<RowShape, 'select' | 'spatial'>, row = ''): string {
+  return selectList(shape, row)
 }

@@ -8,6 +8,7 @@ import {
   refusedText,
   takenError,
 } from '../typeorm/refused-text'
+import { takenNamesError } from '../typeorm/taken-names'
 
 /**
  * Explains an error of a plain `save`, `insert`, `update` or `upsert`, or of SQL of yours: which text is taken, and by
@@ -32,6 +33,8 @@ export async function toTextTakenError(error: unknown, dataSource: DataSource): 
   const query: QueryRows = async (sql, values) => (await dataSource.query(sql, values)) as ObjectLiteral[]
   for (const one of errorsWithin(error)) {
     if (one instanceof TextTakenError && (!('driverError' in one) || one.taken[0]?.id !== undefined)) return one
+    const ofNames = takenNamesError(one, dataSource)
+    if (ofNames) return ofNames
     const refused = refusedText(one, declarations) ?? (await refusedPartition(one, declarations, query))
     if (!refused) continue
     const holder = await findHolder(refused, query)

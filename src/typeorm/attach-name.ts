@@ -1,14 +1,19 @@
 import type { EntityMetadata } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { fitName, joinNames } from '../sql/identifier'
+import { namesGuard } from '../sql/name-guard'
+import { nameTriggersOf } from '../sql/name-triggers'
 import { normalizerLabel } from '../text/normalizer'
 import { attachDataSource, type IndexMetadata, requireOneClass } from './attach-data-source'
 import { forbidSharedColumns } from './conflicts'
 import { requireString, textColumn } from './declared-columns'
 import type { RawName } from './name-options'
+import { holderTable, namesTable } from './name-tables'
 import { normalizeColumn } from './normalize-column'
-import { dataSourceOf, type NameDeclaration, registry, rootOf, tableNames } from './registry'
+import { dataSourceOf, type NameDeclaration, registry, rootOf, tableNames, type TriggerWork } from './registry'
+import { foreignSchema } from './resolve-declaration'
 import { requireMetadataInternals } from './supported'
+import { registerTriggers } from './trigger-sets'
 
 /**
  * The door to TypeORM for a name, as `attachDeclaration` is for a text: resolves it, and makes it take effect.
@@ -34,8 +39,11 @@ export function attachNamesEntity(index: object): string[] {
   requireMetadataInternals(index)
   const door = index as IndexMetadata
   door.synchronize = false
-  registry.namesEntity.set(dataSourceOf(door.entityMetadata), door.entityMetadata)
-  return door.entityMetadata.primaryColumns.map(({ propertyPath }) => propertyPath)
+  const { entityMetadata } = door
+  const dataSource = dataSourceOf(entityMetadata)
+  registry.namesEntity.set(dataSource, entityMetadata)
+  registerTriggers(entityMetadata, 'names', () => ({ set: namesGuard(namesTable(dataSource)) }))
+  return entityMetadata.primaryColumns.map(({ propertyPath }) => propertyPath)
 }
 
 const whereOf = (metadata: EntityMetadata, { property }: Pick<RawName, 'property'>): string =>
@@ -58,16 +66,30 @@ function attach(index: IndexMetadata, metadata: EntityMetadata, raw: RawName): v
     metadata,
     target: index.target,
     text: { column, normalizer, transformed: transformers.length > 0, transformers },
+    table: { schema: foreignSchema(metadata), table: metadata.tableName },
     namespace,
     former,
     lookup: fitName(`name_${joinNames(metadata.tableName, column.databaseName)}_lookup`),
   }
   requireOneNormalizer(where, declaration)
   registry.names.set(metadata, [...tableNames(metadata), declaration])
+  registerTriggers(metadata, 'names', () => nameWork(metadata))
   afterIndexes(metadata, () => {
     requireNamesEntity(where, metadata)
   })
   normalizeColumn(column, normalizer)
+}
+
+/** What the table of an entity needs for its names. */
+function nameWork(metadata: EntityMetadata): TriggerWork {
+  return {
+    set: nameTriggersOf(holderTable(metadata)),
+    lookups: tableNames(metadata).map(({ table: rows, lookup: name, text }) => ({
+      rows,
+      name,
+      column: text.column.databaseName,
+    })),
+  }
 }
 
 /** Two spellings of one name would otherwise be two names, or one of them would be found by nobody. */

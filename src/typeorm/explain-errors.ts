@@ -13,6 +13,7 @@ import {
   takenError,
   UNKNOWN,
 } from './refused-text'
+import { takenNamesError } from './taken-names'
 
 const EXPLAINS = Symbol.for('typeorm-unique-text.explains')
 
@@ -96,6 +97,8 @@ interface Failing {
 async function explain(failure: unknown, { dataSource, queryRunner, rows }: Failing): Promise<Explanation> {
   const code = serverError(failure)?.code ?? ''
   if (!(failure instanceof Error) || !EXPLAINED.has(code)) return { error: failure }
+  const ofNames = takenNamesError(failure, dataSource)
+  if (ofNames) return { error: asQueryFailedError(ofNames, failure) }
   const declarations = declarationsIn(dataSource)
   const ofGuard = guardError(failure, declarations)
   if (ofGuard) return { error: asQueryFailedError(ofGuard, failure) }

@@ -45,6 +45,8 @@ export interface NameDeclaration {
   /** The class that the decorator stands on; for an EntitySchema its name. */
   readonly target: unknown
   readonly text: Declaration['text'][number]
+  /** The table of the rows that hold it. */
+  readonly table: Pick<TextTable, 'schema' | 'table'>
   readonly namespace: string
   readonly former: FormerPolicy
   /** Name of the hash index that finds a row by the name. */

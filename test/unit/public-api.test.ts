@@ -78,8 +78,24 @@ const PUBLIC = {
   },
   'names/index.ts': {
     namespace: names,
-    values: ['Name', 'UniqueName', 'uniqueNameSchema'],
-    types: ['FormerOption', 'UniqueNameOptions'],
+    values: [
+      'Name',
+      'UniqueName',
+      'findHolder',
+      'findOrCreateHolder',
+      'releaseExpired',
+      'rename',
+      'swapNames',
+      'uniqueNameSchema',
+    ],
+    types: [
+      'ByNameOptions',
+      'FindHolderOptions',
+      'FormerOption',
+      'Holder',
+      'ReleaseExpiredOptions',
+      'UniqueNameOptions',
+    ],
   },
   'numbers/index.ts': { namespace: numbers, values: [], types: [] },
   'once/index.ts': {

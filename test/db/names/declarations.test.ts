@@ -12,6 +12,7 @@ import { DeclarationError, TextRejectedError, UniqueText } from '../../../src'
 import { Name, UniqueName, type UniqueNameOptions, uniqueNameSchema } from '../../../src/names'
 import { lowerCase, normalizer, trim } from '../../../src/text'
 import { useDatabase } from '../../support/database'
+import { generate } from '../../support/generated'
 
 const db = useDatabase()
 
@@ -192,6 +193,30 @@ const Place = new EntitySchema<{ id: number; handle: string }>(
     { handle: { namespace: 'handle', normalize: lowerCase() } },
   ),
 )
+
+test('the columns are made as declared, a hash index finds a row, and no unique index refuses one', async () => {
+  const dataSource = await db.dataSource([Name, Owner, Animal, Cat, Place])
+  const columns = (await dataSource.query(
+    `SELECT column_name AS name, data_type AS type, character_maximum_length AS length, is_nullable AS nullable
+       FROM information_schema.columns WHERE table_name = 'owner' ORDER BY ordinal_position`,
+  )) as unknown[]
+  expect(columns.slice(1)).toEqual([
+    { name: 'Handle', type: 'character varying', length: 100, nullable: 'NO' },
+    { name: 'nick', type: 'text', length: null, nullable: 'YES' },
+  ])
+  const indexes = (await dataSource.query(
+    `SELECT tablename AS table, indexdef AS sql FROM pg_indexes
+      WHERE tablename IN ('owner', 'animal', 'place') AND indexname NOT LIKE 'PK%' ORDER BY 1, 2`,
+  )) as { table: string; sql: string }[]
+  expect(indexes.map(({ table, sql }) => `${table} ${sql.replace(/^.* USING/, 'USING')}`)).toEqual([
+    'animal USING btree (kind)',
+    'animal USING hash (call)',
+    'owner USING hash ("Handle")',
+    'owner USING hash (nick)',
+    'place USING hash (handle)',
+  ])
+  expect(await generate(dataSource)).toEqual({ up: [], down: [] })
+})
 
 test("TypeORM's own writes and conditions are normalized, and the entity holds what is stored", async () => {
   const dataSource = await db.dataSource([Name, Owner, Animal, Cat, Place])

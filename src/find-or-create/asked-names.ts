@@ -1,0 +1,89 @@
+import type { ObjectLiteral } from 'typeorm'
+import type { TakenText } from '../errors'
+import { type FoundName, takenNamesStatement } from '../sql/taken-names'
+import { normalizeText } from '../text/normalizer'
+import { holderName, namesTable, namesText } from '../typeorm/name-tables'
+import { ensureReady } from '../typeorm/readiness'
+import { ensureTriggers } from '../typeorm/trigger-readiness'
+import { type NameDeclaration, namesOf } from '../typeorm/registry'
+import { keyTexts, takenName } from '../typeorm/taken-names'
+import type { EntityColumns } from '../rows/entity-text'
+import type { Session } from '../connection/session'
+
+/** A name that a row of the call is to hold. */
+export interface AskedName {
+  readonly name: NameDeclaration
+  /** 0-based position of the row in what was asked. */
+  readonly row: number
+  readonly text: string
+  /** Primary key of the stored row that is to be changed, as texts; undefined for a row that is to be inserted. */
+  readonly key: readonly string[] | undefined
+}
+
+/**
+ * The names that a row brings. Refused before any SQL.
+ *
+ * @param id of the stored row that is to be changed
+ * @throws TextRejectedError
+ */
+export function askedNames(
+  { metadata, dataSource }: EntityColumns,
+  row: number,
+  values: ObjectLiteral,
+  id?: ObjectLiteral,
+): AskedName[] {
+  return namesOf(metadata).flatMap((name) => {
+    const { column, normalizer, transformed } = name.text
+    const given: unknown = column.getEntityValue(values)
+    if (given === undefined || given === null || typeof given === 'function') return []
+    const stored: unknown = transformed ? dataSource.driver.preparePersistentValue(given, column) : given
+    if (transformed && typeof stored !== 'string') return []
+    const text = normalizeText(normalizer, column.propertyPath, stored)
+    return [{ name, row, text, key: id && keyTexts(metadata, id) }]
+  })
+}
+
+/**
+ * Sees once that the triggers of these names stand, and the guard of the table that keeps them.
+ *
+ * @throws SchemaDriftError
+ */
+export async function ensureNamesReady(session: Session, asked: readonly Pick<AskedName, 'name'>[]): Promise<void> {
+  if (asked.length === 0) return
+  for (const metadata of new Set(asked.map(({ name }) => name.metadata))) await ensureTriggers(metadata, session.query)
+  await ensureReady(namesText(session.dataSource), session)
+}
+
+/**
+ * Which of the names are taken, in the order asked, in one round trip. What an earlier change of the call gives up is
+ * free for a later one, and of several rows with one name the first may have it.
+ */
+export async function takenNames(session: Session, asked: readonly AskedName[]): Promise<TakenText[]> {
+  if (asked.length === 0) return []
+  const names = namesTable(session.dataSource)
+  const found = await session.rowsOrRollBack(takenNamesStatement(names), [
+    asked.map(({ name }) => name.namespace),
+    asked.map(({ text }) => text),
+    asked.map(({ text }) => names.digest.js(text)),
+  ])
+  return asked.flatMap((one, position) => {
+    const owner = found.find((each) => each.asked === position)
+    const isFree = asked
+      .slice(0, position + 1)
+      .some((each) => holds(each, owner) && (each.row === one.row || givesUp(each)))
+    if (owner && !isFree) return [takenName(one.name, one.row, owner)]
+    const isRepeated = asked.findIndex((each) => isSameName(each, one)) < position
+    return isRepeated ? [takenName(one.name, one.row, undefined)] : []
+  })
+}
+
+const isSameName = (left: AskedName, right: AskedName): boolean =>
+  left.text === right.text && left.name.namespace === right.name.namespace
+
+/** Nobody keeps what the row had. */
+const givesUp = ({ name }: AskedName): boolean => name.former.state === 'free'
+
+function holds({ name, key }: AskedName, owner: FoundName | undefined): boolean {
+  if (key === undefined || owner?.holder !== holderName(name.metadata)) return false
+  return JSON.stringify(owner.key) === JSON.stringify(key)
+}

@@ -1,0 +1,42 @@
+import type { EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
+import { DeclarationError } from '../errors'
+import { type RowId, updateOrFail } from '../find-or-create/update-or-fail'
+import { requireManager } from '../rows/call-arguments'
+import { dataSourceOf, namesOf } from '../typeorm/registry'
+
+/**
+ * Gives a row another name, in one round trip: by an UPDATE of its property, as `save` and raw SQL do it. The former
+ * name is free, reserved or redirects from then on, as the declaration says.
+ *
+ * @param id the primary key, or an object with the whole of it
+ * @param names one property that holds a name, or several; null where the column takes it
+ * @returns the row as it stands now, without relations
+ * @throws TextTakenError with every taken name and its holder; nothing is changed then, and a transaction stays usable
+ * @throws EntityNotFoundError of TypeORM if there is no such row
+ * @throws TextRejectedError, DeclarationError before any SQL
+ * @throws SchemaDriftError, UnsupportedDatabaseError, AttemptsExhaustedError, TransactionAbortedError, QueryFailedError
+ * as `updateOrFail`
+ * @example
+ * const user = await rename(manager, User, 1, { handle: 'grace' })
+ */
+export async function rename<Entity extends ObjectLiteral>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  id: RowId<NoInfer<Entity>>,
+  names: { readonly [Property in keyof Entity]?: Extract<Entity[Property], string | null> },
+): Promise<Entity> {
+  requireManager(manager)
+  const metadata = dataSourceOf(manager).getMetadata(entity)
+  const declared = new Set(namesOf(metadata).map(({ name }) => name))
+  const given: unknown = names
+  const keys = typeof given === 'object' && given !== null ? Object.keys(given) : []
+  const other = keys.find((key) => !declared.has(key))
+  if (keys.length === 0 || other !== undefined) {
+    const list = [...declared].map((name) => `"${name}"`).join(', ') || 'none'
+    throw new DeclarationError(
+      `rename(): ${other === undefined ? 'no name is given' : `"${other}" is no name`}. ${metadata.name} has ${list}; ` +
+        `updateOrFail() changes other properties with it.`,
+    )
+  }
+  return await updateOrFail(manager, entity, id, names as ObjectLiteral as Entity)
+}

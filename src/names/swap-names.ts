@@ -1,0 +1,87 @@
+import { type EntityManager, EntityNotFoundError, type EntityTarget, type ObjectLiteral } from 'typeorm'
+import { DeclarationError } from '../errors'
+import { openSession } from '../connection/open-session'
+import { ensureNamesReady } from '../find-or-create/asked-names'
+import { Attempts } from '../find-or-create/attempts'
+import { criteriaOf, type RowId, sentValue } from '../find-or-create/update-or-fail'
+import { afterUpdate } from '../rows/events'
+import { swapNamesStatement } from '../sql/name-statements'
+import type { WireRow } from '../sql/statements'
+import type { Session } from '../connection/session'
+import { takenNamesError } from '../typeorm/taken-names'
+import { checkNameOptions } from './name-call-options'
+import { type HolderEntity, holderEntityOf, toEntity } from './holder-row'
+
+/** Options of an operation that looks by one name of an entity. */
+export interface ByNameOptions {
+  /** The property that holds the name. @default the only one */
+  readonly by?: string
+}
+
+/**
+ * Two rows of an entity swap their names, in one statement: nobody sees one name twice or not at all, and no one can
+ * take it in between. Neither name becomes a former one. AfterUpdate is told of both rows as they stand then.
+ *
+ * @returns both rows as they stand now, in the order asked, without relations
+ * @throws EntityNotFoundError of TypeORM if there is no such row; nothing is changed then
+ * @throws DeclarationError for one row twice, before any SQL
+ * @throws SchemaDriftError, UnsupportedDatabaseError, AttemptsExhaustedError, TransactionAbortedError, QueryFailedError
+ * @example
+ * const [ada, grace] = await swapNames(manager, User, 1, 2)
+ */
+export async function swapNames<Entity extends ObjectLiteral>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  one: RowId<NoInfer<Entity>>,
+  ...[other, options = {}]: [other: RowId<NoInfer<Entity>>, options?: ByNameOptions]
+): Promise<[Entity, Entity]> {
+  checkNameOptions('swapNames', options, { by: 'string' })
+  const holder = holderEntityOf(manager, entity, options.by)
+  const keys = [one, other].map((id) => keyOf(holder, id))
+  if (new Set(keys.map((key) => JSON.stringify(key.map(String)))).size < 2) {
+    throw new DeclarationError(`swapNames(): both ids are of one row of ${holder.metadata.name}. Give two rows.`)
+  }
+  const session = await openSession(manager)
+  try {
+    await ensureNamesReady(session, [{ name: holder.declaration }])
+    const rows = await swapped(session, holder, keys)
+    const entities = rows.map((row) => toEntity(holder, session, row))
+    const ordered = keys.map((key) => entities.find((each) => isSame(key, keyOf(holder, each))))
+    const [first, second] = ordered
+    const missing = ordered.findIndex((each) => each === undefined)
+    if (!first || !second) throw new EntityNotFoundError(holder.metadata.target, [one, other][missing])
+    for (const each of [first, second]) await afterUpdate(session, holder, each)
+    return [first as Entity, second as Entity]
+  } finally {
+    await session.close()
+  }
+}
+
+const keyOf = (holder: HolderEntity, id: unknown): unknown[] => {
+  const criteria = criteriaOf(holder, id)
+  return holder.metadata.primaryColumns.map((column) => sentValue(holder, column, criteria))
+}
+
+const isSame = (one: readonly unknown[], other: readonly unknown[]): boolean =>
+  JSON.stringify(one.map(String)) === JSON.stringify(other.map(String))
+
+async function swapped(
+  session: Session,
+  holder: HolderEntity,
+  keys: readonly (readonly unknown[])[],
+): Promise<readonly WireRow[]> {
+  const { metadata, shape, declaration } = holder
+  const statement = swapNamesStatement(shape, {
+    version: metadata.versionColumn?.databaseName,
+    updated: metadata.updateDateColumn?.databaseName,
+  })
+  const values = [...keys.flat(), ...(shape.only?.values ?? [])]
+  const attempts = new Attempts(session, declaration.name)
+  for (;;) {
+    try {
+      return await session.rowsOrRollBack(statement, values)
+    } catch (error) {
+      await attempts.again(takenNamesError(error, session.dataSource) ?? error)
+    }
+  }
+}

@@ -1,0 +1,115 @@
+import { type SpatialColumn, toGeoJson } from './column-type'
+import { literal, qualified, quote } from './identifier'
+import { keyPart } from './name-body'
+import type { HolderTable, NamesColumn, NamesTable } from './name-table'
+import { named, type Statement } from './statements'
+
+/** A table whose rows may hold the name, and what is to be read of the row. */
+export interface SoughtTable {
+  readonly holder: HolderTable
+  /** Columns by their database names; none: the row itself is not read. */
+  readonly select: readonly string[]
+  readonly spatial: ReadonlyMap<string, SpatialColumn>
+}
+
+/** Who has a name. */
+export interface FoundHolder {
+  /** Of `HolderTable.holder`, and the column there. */
+  readonly holder: string
+  readonly column: string
+  readonly state: 'held' | 'redirect'
+  /** As the driver gives a point in time. */
+  readonly since: unknown
+  readonly until: unknown
+  /** The name that the row holds now; null where it has none. */
+  readonly name: string | null
+  /** For each table that may have it: the primary key, and the columns asked for. */
+  readonly rows: readonly { readonly key: readonly unknown[]; readonly columns: readonly unknown[] }[]
+}
+
+/** Columns before those of the tables. */
+const HEAD = 6
+
+/**
+ * Who has a name, and what its row holds.
+ *
+ * Parameters: the namespace, the name and its hash.
+ *
+ * @param former also by a former name that leads to its holder
+ */
+export function findHolderStatement(
+  names: NamesTable,
+  tables: readonly SoughtTable[],
+  former: boolean,
+): Statement<FoundHolder> {
+  const field = (column: NamesColumn, row = 'n'): string => `${row}.${quote(names.columns[column])}`
+  const table = qualified(names.schema, names.table)
+  const current = `CASE WHEN ${field('state')} = 'held' THEN ${field('text')} ELSE (
+    SELECT ${field('text', 'm')} FROM ${table} AS m
+    WHERE ${field('key', 'm')} = ${field('key')} AND ${field('holder', 'm')} = ${field('holder')}
+      AND ${field('property', 'm')} = ${field('property')} AND ${field('state', 'm')} = 'held'
+  ) END`
+  const head = [field('holder'), field('property'), field('state'), field('since'), field('until'), current]
+  const columns = [...head.map((one, index) => `${one} AS n${index}`), ...tables.flatMap(columnsOf(field))]
+  const states = former
+    ? `(${field('state')} = 'held' OR ${field('state')} = 'redirect'
+  AND (${field('until')} IS NULL OR ${field('until')} > pg_catalog.statement_timestamp()))`
+    : `${field('state')} = 'held'`
+  const sql = `SELECT ${columns.join(',\n  ')}
+FROM ${table} AS n${tables.map(joinOf(field)).join('')}
+WHERE ${field('namespace')} = $1 AND ${field('hash')} = $3::${names.digest.type}
+  AND ${field('text')} COLLATE "C" = $2::pg_catalog.text
+  AND ${states}`
+  return named(sql, parserOf(tables))
+}
+
+type Field = (column: NamesColumn, row?: string) => string
+
+const isOf = (field: Field, { holder }: HolderTable): string => `${field('holder')} = ${literal(holder)}`
+
+/** A part of the key has its type only in the table that it is of. */
+const keyOf =
+  (field: Field, holder: HolderTable) =>
+  (index: number): string =>
+    `CASE WHEN ${isOf(field, holder)} THEN ${keyPart(holder, field('key'), index)} END`
+
+const columnsOf =
+  (field: Field) =>
+  ({ holder, select, spatial }: SoughtTable, nth: number): string[] => [
+    ...holder.primary.map((_, index) => `${keyOf(field, holder)(index)} AS k${nth}_${index}`),
+    ...select.map((name, index) => {
+      const column = spatial.get(name)
+      const value = `t${nth}.${quote(name)}`
+      return `${column ? toGeoJson(value, column) : value} AS c${nth}_${index}`
+    }),
+  ]
+
+const joinOf =
+  (field: Field) =>
+  ({ holder, select }: SoughtTable, nth: number): string => {
+    if (select.length === 0) return ''
+    const same = holder.primary.map(({ name }, index) => `t${nth}.${quote(name)} = ${keyOf(field, holder)(index)}`)
+    return `\nLEFT JOIN ${qualified(holder.schema, holder.table)} AS t${nth} ON ${same.join('\n  AND ')}`
+  }
+
+function parserOf(tables: readonly SoughtTable[]): Statement<FoundHolder>['parse'] {
+  return (row) => {
+    const [holder, column, state, since, until, name] = row
+    let next = HEAD
+    const rows = tables.map(({ holder: { primary }, select }) => {
+      const key = row.slice(next, next + primary.length)
+      const columns = row.slice(next + primary.length, next + primary.length + select.length)
+      next += primary.length + select.length
+      return { key, columns }
+    })
+    return {
+      holder: String(holder),
+      column: String(column),
+      state: state as FoundHolder['state'],
+      since,
+      until,
+      name: name as string | null,
+      rows,
+    }
+  }
+}

@@ -1,0 +1,96 @@
+import { qualified, quote } from './identifier'
+import type { HolderTable, NamesTable } from './name-table'
+import { named, nameList, parameter, type Statement, type WireRow } from './statements'
+import { type RowShape, returningList } from './stored-row'
+
+/** A row of a holder's table: what is read of it, and which rows are of the class that was asked for. */
+export interface HolderRow {
+  readonly holder: HolderTable
+  /** The column that holds the name. */
+  readonly name: string
+  readonly row: Pick<RowShape, 'select' | 'spatial'>
+  /** In single table inheritance. */
+  readonly only: { readonly column: string; readonly values: readonly string[] } | undefined
+}
+
+/** The row that holds a name, by the index over the column; the name is compared byte by byte. */
+export function findByNameStatement({ holder, name, row }: HolderRow): Statement<WireRow> {
+  return named(
+    `SELECT ${returningList(row, 't')}
+FROM ${qualified(holder.schema, holder.table)} AS t
+WHERE t.${quote(name)} = $1 AND t.${quote(name)}::pg_catalog.text COLLATE "C" = $1::pg_catalog.text`,
+    (one) => one,
+  )
+}
+
+/** Columns that every change of a row sets. */
+export interface ChangeColumns {
+  readonly version: string | undefined
+  readonly updated: string | undefined
+}
+
+/**
+ * Two rows swap their names; gives both. They are locked first, and so have the names that are swapped.
+ *
+ * Parameters: the primary keys of both, one after the other.
+ */
+export function swapNamesStatement(
+  { holder, name, row, only }: HolderRow,
+  { version, updated }: ChangeColumns,
+): Statement<WireRow> {
+  const { primary } = holder
+  const table = qualified(holder.schema, holder.table)
+  const keys = primary.map((one) => one.name)
+  const isRow = (first: number): string =>
+    `(${keys.map((key, index) => `t.${quote(key)} = ${parameter(first + index)}`).join(' AND ')})`
+  const isOfClass = only
+    ? ` AND t.${quote(only.column)} IN (${only.values.map((_, index) => parameter(2 * keys.length + index)).join(', ')})`
+    : ''
+  const same = keys.map((key, index) => `t.${quote(key)} = one.swapped_${index}`).join(' AND ')
+  const set = [
+    `${quote(name)} = other.swapped_name`,
+    ...(version === undefined ? [] : [`${quote(version)} = t.${quote(version)} + 1`]),
+    ...(updated === undefined ? [] : [`${quote(updated)} = CURRENT_TIMESTAMP`]),
+  ]
+  return named(
+    `WITH swapped AS MATERIALIZED (
+  SELECT ${keys.map((key, index) => `t.${quote(key)} AS swapped_${index}`).join(', ')}, t.${quote(name)} AS swapped_name
+  FROM ${table} AS t
+  WHERE (${isRow(0)} OR ${isRow(keys.length)})${isOfClass}
+  ORDER BY ${nameList(keys)}
+  FOR NO KEY UPDATE
+), changed AS (
+  UPDATE ${table} AS t SET ${set.join(', ')}
+  FROM swapped AS one
+  JOIN swapped AS other ON (${keys.map((_, index) => `other.swapped_${index}`).join(', ')})
+    <> (${keys.map((_, index) => `one.swapped_${index}`).join(', ')})
+  WHERE ${same}
+  RETURNING ${returningList(row, 't')}
+)
+SELECT * FROM changed`,
+    (one) => one,
+  )
+}
+
+/**
+ * Removes former names whose time is over, those that nobody else is at; gives how many.
+ *
+ * Parameter: the most of them.
+ */
+export function releaseExpiredStatement(names: NamesTable): Statement<number> {
+  const { id, until } = names.columns
+  const table = qualified(names.schema, names.table)
+  return named(
+    `WITH expired AS MATERIALIZED (
+  SELECT n.${quote(id)} AS id FROM ${table} AS n
+  WHERE n.${quote(until)} <= pg_catalog.statement_timestamp()
+  ORDER BY n.${quote(until)}
+  LIMIT $1
+  FOR UPDATE SKIP LOCKED
+), removed AS (
+  DELETE FROM ${table} AS n USING expired WHERE n.${quote(id)} = expired.id RETURNING 1
+)
+SELECT pg_catalog.count(*) FROM removed`,
+    ([count]) => Number(count),
+  )
+}

@@ -1,0 +1,38 @@
+import { qualified, quote } from './identifier'
+import type { NamesColumn, NamesTable, RefusedName } from './name-table'
+import type { Statement } from './statements'
+
+/** A name that somebody has, of those that were asked for. */
+export interface FoundName extends Pick<RefusedName, 'holder' | 'holderColumn' | 'state'> {
+  /** 0-based position of what was asked. */
+  readonly asked: number
+  /** The primary key of its holder, as texts. */
+  readonly key: readonly string[]
+}
+
+/**
+ * Who has which of several names; former ones count until their time is over.
+ *
+ * Parameters: an array of namespaces, of names and of their hashes.
+ */
+export function takenNamesStatement(names: NamesTable): Statement<FoundName> {
+  const field = (column: NamesColumn): string => `n.${quote(names.columns[column])}`
+  return {
+    name: '',
+    sql: `SELECT i.ordinal - 1, ${field('holder')}, ${field('property')}, ${field('state')},
+  (SELECT pg_catalog.json_agg(v) FROM pg_catalog.jsonb_array_elements_text(${field('key')}) AS v)::pg_catalog.text
+FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS i (namespace, text, hash, ordinal)
+JOIN ${qualified(names.schema, names.table)} AS n ON ${field('namespace')} = i.namespace
+  AND ${field('hash')} = i.hash::${names.digest.type}
+  AND ${field('text')} COLLATE "C" = i.text
+WHERE ${field('state')} = 'held' OR ${field('until')} IS NULL OR ${field('until')} > pg_catalog.now()
+ORDER BY i.ordinal`,
+    parse: ([asked, holder, holderColumn, state, key]) => ({
+      asked: Number(asked),
+      holder: String(holder),
+      holderColumn: String(holderColumn),
+      state: state as FoundName['state'],
+      key: JSON.parse(String(key)) as string[],
+    }),
+  }
+}

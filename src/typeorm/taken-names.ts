@@ -1,0 +1,94 @@
+import type { DataSource, EntityMetadata, ObjectLiteral } from 'typeorm'
+import { type TakenText, TextTakenError } from '../errors'
+import { refusedNames } from '../sql/name-error'
+import type { RefusedName } from '../sql/name-table'
+import { type ServerError, serverError } from '../sql/sqlstate'
+import { holderName, namesIn, namesTable } from './name-tables'
+import { dataSourceOf, type NameDeclaration, registry, rootOf } from './registry'
+import { idOf } from './refused-text'
+
+/** Who has a name that was asked for. */
+export type NameOwner = Pick<RefusedName, 'holder' | 'holderColumn' | 'key' | 'state'>
+
+/**
+ * The names that the triggers refused, by what the server's error says; undefined for another error.
+ *
+ * @param rowOf the 0-based position of a row, by its primary key. @default 0, for TypeORM's calls do not tell
+ */
+export function takenByTriggers(
+  error: unknown,
+  dataSource: DataSource,
+  rowOf: (metadata: EntityMetadata, key: readonly unknown[]) => number = () => 0,
+): TakenText[] | undefined {
+  const refused = serverError(error)
+  if (!refused || !registry.namesEntity.has(dataSource)) return undefined
+  const list = refusedNames(refused, namesTable(dataSource))
+  if (!list || list.length === 0) return undefined
+  const names = namesIn(dataSource)
+  return list.flatMap((one) => {
+    const asked = names.find((name) => isOn(name, refused) && name.text.column.databaseName === one.column)
+    return asked ? [takenName(asked, rowOf(asked.metadata, one.of), one)] : []
+  })
+}
+
+function isOn({ table, metadata }: NameDeclaration, { table: name, schema }: ServerError): boolean {
+  const { searchSchema } = dataSourceOf(metadata).driver as unknown as { searchSchema?: string }
+  return table.table === name && (schema === undefined || (table.schema ?? searchSchema ?? schema) === schema)
+}
+
+/** Of TypeORM's own calls; undefined for another error. */
+export function takenNamesError(error: unknown, dataSource: DataSource): TextTakenError | undefined {
+  const taken = takenByTriggers(error, dataSource)
+  return taken && taken.length > 0 ? new TextTakenError(taken, error) : undefined
+}
+
+/** A name that was asked for, and who has it. */
+export function takenName(asked: NameDeclaration, row: number, owner: NameOwner | undefined): TakenText {
+  const holder = owner && holderOf(asked, owner)
+  return {
+    entity: entityOf(asked),
+    property: asked.name,
+    id: holder && owner && idOf(holder.metadata, typedKey(holder.metadata, owner.key)),
+    row,
+    ...(holder && holder.metadata !== asked.metadata ? { holder: entityOf(holder) } : {}),
+    ...(owner && owner.state !== 'held' ? { state: owner.state } : {}),
+  }
+}
+
+/** In single table inheritance the class that declares the name. */
+export const entityOf = ({ metadata, target }: NameDeclaration): string =>
+  (metadata.childEntityMetadatas.find((child) => child.target === target) ?? metadata).name
+
+/** Whose declaration made the holder take the name; undefined where another DataSource has that entity. */
+export function holderOf(
+  { metadata }: NameDeclaration,
+  { holder, holderColumn }: Pick<RefusedName, 'holder' | 'holderColumn'>,
+): NameDeclaration | undefined {
+  return namesIn(dataSourceOf(metadata)).find(
+    (one) => holderName(one.metadata) === holder && one.text.column.databaseName === holderColumn,
+  )
+}
+
+const NUMBERS: ReadonlySet<string> = new Set(['smallint', 'integer', 'real', 'double precision'])
+
+/** A primary key as the driver gives it, out of JSON or of texts. */
+export function typedKey(metadata: EntityMetadata, key: readonly unknown[]): unknown[] {
+  const root = rootOf(metadata)
+  const { driver } = dataSourceOf(root)
+  return root.primaryColumns.map((column, index) => {
+    const value = key[index]
+    const type = driver.normalizeType(column)
+    if (NUMBERS.has(type)) return Number(value)
+    if (type === 'boolean') return value === true || value === 'true'
+    if (type === 'timestamp with time zone') return new Date(`${String(value)}Z`)
+    if (type === 'timestamp without time zone') return new Date(String(value))
+    return typeof value === 'number' ? String(value) : value
+  })
+}
+
+/** An id map of TypeORM's as texts, in the order of the primary columns. */
+export const keyTexts = (metadata: EntityMetadata, entity: ObjectLiteral): string[] =>
+  rootOf(metadata).primaryColumns.map((column) => {
+    const value: unknown = column.getEntityValue(entity)
+    return value instanceof Date ? value.toISOString() : String(value)
+  })

@@ -1,0 +1,436 @@
+import {
+  BaseEntity,
+  ChildEntity,
+  Column,
+  type DataSource,
+  DeleteDateColumn,
+  Entity,
+  type EntityManager,
+  EntityNotFoundError,
+  EntitySchema,
+  ManyToOne,
+  PrimaryColumn,
+  PrimaryGeneratedColumn,
+  QueryFailedError,
+  TableInheritance,
+  UpdateDateColumn,
+  VersionColumn,
+} from 'typeorm'
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import {
+  DeclarationError,
+  findOrCreate,
+  insertOrFail,
+  TextRejectedError,
+  TextTakenError,
+  UniqueText,
+  updateOrFail,
+  upsertByText,
+} from '../../../src'
+import {
+  findHolder,
+  findOrCreateHolder,
+  Name,
+  releaseExpired,
+  rename,
+  swapNames,
+  UniqueName,
+  uniqueNameSchema,
+} from '../../../src/names'
+import { lowerCase } from '../../../src/text'
+import { useDatabase } from '../../support/database'
+import { rejection } from '../../support/ledger'
+
+const HANDLE = { namespace: 'handle', normalize: lowerCase() } as const
+
+@Entity({ name: 'organization' })
+class Organization {
+  @PrimaryGeneratedColumn('uuid') id!: string
+  @UniqueName({ ...HANDLE, former: 'reserve' }) handle!: string
+  @Column({ type: 'text', nullable: true }) title!: string | null
+}
+
+@Entity({ name: 'user' })
+class User extends BaseEntity {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueName({ ...HANDLE, former: 'redirect' }) handle!: string
+  @UniqueName({ namespace: 'nick', nullable: true, name: 'nick_name' }) nick!: string | null
+  @UniqueText({ nullable: true }) email!: string | null
+  @ManyToOne(() => Organization, { nullable: true, onDelete: 'CASCADE', eager: true })
+  organization!: Organization | null
+  @DeleteDateColumn() deletedAt!: Date | null
+  @VersionColumn() version!: number
+  @UpdateDateColumn() changedAt!: Date
+}
+
+@Entity({ name: 'seat' })
+class Seat {
+  @PrimaryColumn({ type: 'bigint' }) hall!: string
+  @PrimaryColumn({ type: 'text' }) row!: string
+  @UniqueName({ ...HANDLE, former: { redirectFor: '1 year' } }) handle!: string
+}
+
+@Entity({ name: 'animal' })
+@TableInheritance({ column: { type: 'varchar', name: 'kind' } })
+class Animal {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @Column({ type: 'text', nullable: true }) color!: string | null
+}
+
+@ChildEntity()
+class Cat extends Animal {
+  @UniqueName(HANDLE) handle!: string
+}
+
+@ChildEntity()
+class Dog extends Animal {
+  @Column({ type: 'integer', nullable: true }) tricks!: number | null
+}
+
+const Place = new EntitySchema<{ id: number; handle: string; city: string | null }>(
+  uniqueNameSchema(
+    {
+      name: 'place',
+      columns: {
+        id: { type: 'integer', primary: true, generated: true },
+        city: { type: 'text', nullable: true },
+      },
+    },
+    { handle: { ...HANDLE, former: { reserveFor: '90 days' } } },
+  ),
+)
+
+const db = useDatabase()
+const ENTITIES = [Name, User, Organization, Seat, Animal, Cat, Dog, Place]
+let dataSource: DataSource
+let manager: EntityManager
+
+beforeAll(async () => {
+  dataSource = await db.dataSource(ENTITIES)
+  manager = dataSource.manager
+})
+
+beforeEach(async () => {
+  await dataSource.query('TRUNCATE "user", organization, seat, animal, place, names RESTART IDENTITY')
+})
+
+/** What the table of names holds, as `handle ada → user.handle [1]`; its state where it is not held. */
+async function kept(): Promise<string[]> {
+  const rows = await dataSource.getRepository(Name).find({ order: { namespace: 'ASC', text: 'ASC' } })
+  return rows.map(({ namespace, text, holder, property, key, state }) => {
+    const suffix = state === 'held' ? '' : ` ${state}`
+    const list = key.map((one) => (typeof one === 'string' && one.length === 36 ? 'uuid' : one))
+    return `${namespace} ${text} → ${holder}.${property} ${JSON.stringify(list)}${suffix}`
+  })
+}
+
+describe("TypeORM's own calls", () => {
+  test('save, update and remove claim, change and release the name with the row', async () => {
+    const ada = await User.create({ handle: 'Ada', nick: 'a' }).save()
+    expect(await kept()).toEqual(['handle ada → user.handle [1]', 'nick a → user.nick_name [1]'])
+    ada.handle = 'Lovelace'
+    ada.nick = null
+    await ada.save()
+    expect(await kept()).toEqual(['handle ada → user.handle [1] redirect', 'handle lovelace → user.handle [1]'])
+    await User.update({ handle: 'LOVELACE' }, { handle: 'ADA' })
+    expect(await kept()).toEqual(['handle ada → user.handle [1]', 'handle lovelace → user.handle [1] redirect'])
+    await User.createQueryBuilder().delete().where({ handle: 'Ada' }).execute()
+    expect(await kept()).toEqual([])
+  })
+
+  test('a name is unique over all entities of its namespace, and who is refused hears who has it', async () => {
+    const ada = await User.save({ handle: 'ada' } as User)
+    const error = await rejection(dataSource.getRepository(Organization).save({ handle: 'ADA' }))
+    expect(error).toBeInstanceOf(TextTakenError)
+    expect(error).toBeInstanceOf(QueryFailedError)
+    expect(error).toMatchObject({
+      message:
+        'Taken: "handle" of Organization (held by User {"id":1}). Use the row that holds the text, or give another text.',
+      taken: [{ entity: 'Organization', property: 'handle', id: { id: ada.id }, row: 0, holder: 'User' }],
+    })
+    await dataSource.getRepository(Seat).save({ hall: '9007199254740993', row: 'b', handle: 'seat' })
+    const other = await rejection(User.insert({ handle: 'seat' }))
+    expect(other).toMatchObject({ taken: [{ holder: 'Seat', id: { hall: '9007199254740993', row: 'b' } }] })
+    const raw = await rejection(dataSource.query(`INSERT INTO place (handle) VALUES ('x'), ('ada'), ('seat')`))
+    expect(raw).toBeInstanceOf(TextTakenError)
+    expect((raw as TextTakenError).taken.map(({ entity, holder }) => `${entity} ${holder}`).toSorted()).toEqual([
+      'place Seat',
+      'place User',
+    ])
+    expect(await kept()).toHaveLength(2)
+  })
+
+  test('a name and its own kept former one do not refuse the row itself', async () => {
+    const organizations = dataSource.getRepository(Organization)
+    const one = await organizations.save({ handle: 'one' })
+    await organizations.update(one.id, { handle: 'two' })
+    const error = await rejection(User.save({ handle: 'one' } as User))
+    expect(error).toMatchObject({
+      taken: [{ entity: 'User', id: { id: one.id }, holder: 'Organization', state: 'reserved' }],
+    })
+    expect((error as Error).message).toContain('a former name, kept for Organization')
+    await organizations.save({ id: one.id, handle: 'One' })
+    expect(await kept()).toEqual([
+      'handle one → organization.handle ["uuid"]',
+      'handle two → organization.handle ["uuid"] reserved',
+    ])
+  })
+
+  test('cascading deletes, raw SQL and TRUNCATE release all names of a row', async () => {
+    const organization = await dataSource.getRepository(Organization).save({ handle: 'org' })
+    const user = await User.save({ handle: 'a', organization } as User)
+    await User.update(user.id, { handle: 'b' })
+    await dataSource.query('DELETE FROM organization')
+    expect(await kept()).toEqual([])
+    await dataSource.query(`INSERT INTO place (handle) SELECT 'place ' || i FROM generate_series(1, 500) AS i`)
+    expect(await dataSource.getRepository(Name).countBy({ namespace: 'handle' })).toBe(500)
+    await dataSource.query('TRUNCATE place')
+    expect(await kept()).toEqual([])
+  })
+
+  test('a row that is softly deleted keeps its name', async () => {
+    const ada = await User.create({ handle: 'ada' }).save()
+    await ada.softRemove()
+    await expect(User.insert({ handle: 'ada' })).rejects.toThrow(TextTakenError)
+    expect(await findHolder(manager, 'handle', 'ada', { entity: true })).toMatchObject({ id: { id: ada.id } })
+    await User.getRepository().restore(ada.id)
+    expect(await kept()).toEqual(['handle ada → user.handle [1]'])
+  })
+
+  test('an upsert by a unique text changes the name of the row that is there', async () => {
+    await upsertByText(manager, User, { email: 'a@b.c', handle: 'Ada' })
+    const { entity, created } = await upsertByText(manager, User, { email: 'a@b.c', handle: 'Grace' })
+    expect({ created, handle: entity.handle }).toEqual({ created: false, handle: 'grace' })
+    await User.insert({ handle: 'ada2' })
+    const error = await rejection(upsertByText(manager, User, { email: 'a@b.c', handle: 'ada2' }))
+    expect(error).toMatchObject({ name: 'TextTakenError', taken: [{ property: 'handle', id: { id: 2 } }] })
+    const create = await rejection(findOrCreate(manager, User, { email: 'd@e.f', handle: 'ada2' }))
+    expect(create).toMatchObject({ name: 'TextTakenError', taken: [{ property: 'handle', id: { id: 2 } }] })
+  })
+})
+
+describe('findHolder', () => {
+  test('gives entity, key and, on wish, the entity of any holder of the namespace, in one round trip', async () => {
+    const organization = await dataSource.getRepository(Organization).save({ handle: 'Org', title: 'T' })
+    const user = await User.save({ handle: 'Ada', organization } as User)
+    await dataSource.getRepository(Seat).save({ hall: '9007199254740993', row: 'b', handle: 'seat' })
+    await dataSource.getRepository(Cat).save({ handle: 'Tom', color: 'black' })
+    await dataSource.getRepository(Place).save({ handle: 'Here', city: 'X' })
+    const since = expect.any(Date)
+    const common = { since, former: false, until: null, property: 'handle' }
+    expect(await findHolder(manager, 'handle', 'ORG')).toEqual({
+      ...common,
+      target: Organization,
+      entityName: 'Organization',
+      id: { id: organization.id },
+      name: 'org',
+    })
+    const ofUser = await findHolder(manager, 'handle', 'ada', { entity: true })
+    expect(ofUser?.entity).toBeInstanceOf(User)
+    expect(ofUser?.entity).toEqual(await User.findOneBy({ id: user.id }))
+    expect(ofUser?.entity).toMatchObject({ organization: { id: organization.id } })
+    expect(await findHolder(manager, 'handle', 'seat', { entity: true })).toEqual({
+      ...common,
+      target: Seat,
+      entityName: 'Seat',
+      id: { hall: '9007199254740993', row: 'b' },
+      name: 'seat',
+      entity: { hall: '9007199254740993', row: 'b', handle: 'seat' },
+    })
+    const ofCat = await findHolder(manager, 'handle', 'tom', { entity: true })
+    expect(ofCat).toMatchObject({ target: Cat, entityName: 'Cat', entity: { handle: 'tom', color: 'black' } })
+    expect(ofCat?.entity).toBeInstanceOf(Cat)
+    const ofPlace = await findHolder(manager, 'handle', 'here', { entity: true })
+    expect(ofPlace).toMatchObject({ entityName: 'place', entity: { id: 1, handle: 'here', city: 'X' } })
+  })
+
+  test('a name that nobody holds, that is refused, or of no text is found by nobody', async () => {
+    expect(await findHolder(manager, 'handle', 'nobody')).toBeNull()
+    expect(await findHolder(manager, 'handle', 'a\0')).toBeNull()
+    await expect(findHolder(manager, 'handle', 7 as never)).rejects.toThrow(TextRejectedError)
+    await expect(findHolder(manager, 'other', 'a')).rejects.toThrow(
+      'no entity of this DataSource has the namespace "other". It has "handle", "nick".',
+    )
+    await expect(findHolder(manager, 'handle', 'a', { formr: true } as never)).rejects.toThrow('no option "formr"')
+    await expect(findHolder(dataSource as never, 'handle', 'a')).rejects.toThrow(DeclarationError)
+  })
+
+  test('by a former name that redirects it finds the holder and the present name; by a reserved one nobody', async () => {
+    const user = await User.save({ handle: 'one' } as User)
+    await rename(manager, User, user.id, { handle: 'two' })
+    await rename(manager, User, user.id, { handle: 'three' })
+    expect(await findHolder(manager, 'handle', 'ONE')).toBeNull()
+    expect(await findHolder(manager, 'handle', 'ONE', { former: true, entity: true })).toMatchObject({
+      target: User,
+      id: { id: user.id },
+      name: 'three',
+      former: true,
+      until: null,
+      entity: { handle: 'three' },
+    })
+    const organization = await dataSource.getRepository(Organization).save({ handle: 'org' })
+    await rename(manager, Organization, organization.id, { handle: 'org2' })
+    expect(await findHolder(manager, 'handle', 'org', { former: true })).toBeNull()
+    const seat = { hall: '1', row: 'a' }
+    await dataSource.getRepository(Seat).save({ ...seat, handle: 'seat' })
+    await rename(manager, Seat, seat, { handle: 'seat2' })
+    const former = await findHolder(manager, 'handle', 'seat', { former: true })
+    expect(former).toMatchObject({ name: 'seat2', former: true, id: seat, until: expect.any(Date) })
+    expect(Number(former?.until)).toBeGreaterThan(Date.now() + 360 * 86_400_000)
+  })
+})
+
+describe('rename', () => {
+  test('gives the row as it stands, and refuses a taken name with its holder, in a transaction that goes on', async () => {
+    const user = await User.save({ handle: 'ada', nick: 'a' } as User)
+    const organization = await dataSource.getRepository(Organization).save({ handle: 'org' })
+    await User.save({ handle: 'other', nick: 'o' } as User)
+    const renamed = await rename(manager, User, user.id, { handle: 'Grace' })
+    expect(renamed).toBeInstanceOf(User)
+    expect(renamed).toMatchObject({ id: user.id, handle: 'grace', nick: 'a', version: 2 })
+    await dataSource.transaction(async (inside) => {
+      const error = await rejection(rename(inside, User, user.id, { handle: 'ORG', nick: 'o' }))
+      expect(error).toBeInstanceOf(TextTakenError)
+      expect((error as TextTakenError).taken).toEqual([
+        { entity: 'User', property: 'handle', id: { id: organization.id }, row: 0, holder: 'Organization' },
+        { entity: 'User', property: 'nick', id: { id: 2 }, row: 0 },
+      ])
+      await rename(inside, User, user.id, { handle: 'free' })
+    })
+    expect(await User.findOneByOrFail({ handle: 'free' })).toMatchObject({ id: user.id, nick: 'a' })
+  })
+
+  test('is for names, of a row that is there', async () => {
+    await expect(rename(manager, User, 7, { handle: 'a' })).rejects.toThrow(EntityNotFoundError)
+    await expect(rename(manager, User, 7, {})).rejects.toThrow('no name is given. User has "handle", "nick"')
+    await expect(rename(manager, User, 7, { email: 'a' })).rejects.toThrow('"email" is no name')
+    await expect(rename(manager, Dog, 7, {})).rejects.toThrow('Dog has none')
+    await expect(rename(manager, User, 7, { handle: 'a\0' })).rejects.toThrow(TextRejectedError)
+  })
+})
+
+describe('swapNames', () => {
+  test('two rows swap their names in one statement, and neither is a former one', async () => {
+    const [ada, grace] = await User.save([{ handle: 'ada' }, { handle: 'grace' }] as User[])
+    const swapped = await swapNames(manager, User, grace as User, ada?.id ?? 0, { by: 'handle' })
+    expect(swapped.map(({ id, handle, version }) => [id, handle, version])).toEqual([
+      [2, 'ada', 2],
+      [1, 'grace', 2],
+    ])
+    expect(await kept()).toEqual(['handle ada → user.handle [2]', 'handle grace → user.handle [1]'])
+    const seats = dataSource.getRepository(Seat)
+    await seats.save([
+      { hall: '1', row: 'a', handle: 'x' },
+      { hall: '1', row: 'b', handle: 'y' },
+    ])
+    const [first] = await swapNames(manager, Seat, { hall: '1', row: 'a' }, { hall: '1', row: 'b' })
+    expect(first).toEqual({ hall: '1', row: 'a', handle: 'y' })
+  })
+
+  test('one row, a row that is not there, and one of another class are refused', async () => {
+    const cat = await dataSource.getRepository(Cat).save({ handle: 'tom' })
+    const dog = await dataSource.getRepository(Dog).save({ tricks: 1 })
+    await expect(swapNames(manager, Cat, cat.id, cat)).rejects.toThrow('both ids are of one row of Cat')
+    await expect(swapNames(manager, Cat, cat.id, 99)).rejects.toThrow(EntityNotFoundError)
+    await expect(swapNames(manager, Cat, cat.id, dog.id)).rejects.toThrow(EntityNotFoundError)
+    await expect(swapNames(manager, User, 1, 2)).rejects.toThrow('declares several names')
+    expect(await kept()).toEqual(['handle tom → animal.handle [1]'])
+  })
+})
+
+describe('findOrCreateHolder', () => {
+  test('finds the row of the entity that holds the name, or creates it', async () => {
+    const values = { handle: 'Ada', nick: 'a' }
+    const first = await findOrCreateHolder(manager, User, values, { by: 'handle' })
+    expect(first).toMatchObject({ created: true, attempts: 1, entity: { id: 1, handle: 'ada' } })
+    const again = await findOrCreateHolder(manager, User, { handle: 'ADA' }, { by: 'handle' })
+    expect(again).toMatchObject({ created: false, attempts: 1, entity: { id: 1, handle: 'ada', nick: 'a' } })
+    expect(again.entity).toBeInstanceOf(User)
+    expect(await findOrCreateHolder(manager, Cat, { handle: 'Tom' })).toMatchObject({ created: true })
+    expect((await findOrCreateHolder(manager, Cat, { handle: 'tom' })).entity).toBeInstanceOf(Cat)
+  })
+
+  test('a name of another entity, or one that is kept for another row, is refused', async () => {
+    await dataSource.getRepository(Organization).save({ handle: 'org' })
+    const error = await rejection(findOrCreateHolder(manager, Place, { handle: 'Org' }))
+    expect(error).toMatchObject({ name: 'TextTakenError', taken: [{ entity: 'place', holder: 'Organization' }] })
+    const place = await findOrCreateHolder(manager, Place, { handle: 'a' })
+    await rename(manager, Place, place.entity.id, { handle: 'b' })
+    const reserved = await rejection(findOrCreateHolder(manager, Place, { handle: 'a' }))
+    expect(reserved).toMatchObject({ taken: [{ entity: 'place', id: { id: place.entity.id }, state: 'reserved' }] })
+    await dataSource.transaction(async (inside) => {
+      await expect(findOrCreateHolder(inside, Place, { handle: 'org' })).rejects.toThrow(TextTakenError)
+      expect(await findOrCreateHolder(inside, Place, { handle: 'c' })).toMatchObject({ created: true })
+    })
+  })
+
+  test('many calls at once create one row', async () => {
+    const results = await Promise.all(
+      Array.from({ length: 20 }, async () => await findOrCreateHolder(manager, Place, { handle: 'busy' })),
+    )
+    expect(results.filter(({ created }) => created)).toHaveLength(1)
+    expect(new Set(results.map(({ entity }) => entity.id)).size).toBe(1)
+  })
+})
+
+describe('insertOrFail and updateOrFail', () => {
+  test('name every taken name and text of the call, with its row', async () => {
+    await User.save([{ handle: 'a', email: 'a@x' }, { handle: 'b' }] as User[])
+    const error = await rejection(
+      insertOrFail(manager, User, [
+        { handle: 'free' },
+        { handle: 'A', email: 'a@x' },
+        { handle: 'new' },
+        { handle: 'b' },
+        { handle: 'NEW' },
+      ]),
+    )
+    expect((error as TextTakenError).taken.map(({ property, id, row }) => [property, id, row])).toEqual([
+      ['email', { id: 1 }, 1],
+      ['handle', { id: 1 }, 1],
+      ['handle', { id: 2 }, 3],
+      ['handle', undefined, 4],
+    ])
+    expect(await User.count()).toBe(2)
+  })
+
+  test('a name that an earlier change of the call gives up is free for a later one', async () => {
+    const places = await dataSource.getRepository(Cat).save([{ handle: 'a' }, { handle: 'b' }])
+    const [first, second] = places.map(({ id }) => id)
+    await updateOrFail(manager, [
+      [Cat, first ?? 0, { handle: 'c' }],
+      [Cat, second ?? 0, { handle: 'a' }],
+    ])
+    expect(await kept()).toEqual(['handle a → animal.handle [2]', 'handle c → animal.handle [1]'])
+  })
+})
+
+describe('releaseExpired', () => {
+  async function expire(): Promise<void> {
+    await dataSource.query(`UPDATE names SET until = now() - interval '1 minute' WHERE state <> 'held'`)
+  }
+
+  test('a name whose time is over is free at once, and removed in batches', async () => {
+    const places = await dataSource.getRepository(Place).save(['a', 'b', 'c', 'd', 'e'].map((handle) => ({ handle })))
+    for (const { id, handle } of places) await rename(manager, Place, id, { handle: `${handle}2` })
+    await expect(User.insert({ handle: 'a' })).rejects.toThrow(TextTakenError)
+    await expire()
+    await User.insert({ handle: 'a' })
+    expect(await findHolder(manager, 'handle', 'b', { former: true })).toBeNull()
+    expect(await releaseExpired(manager, { batch: 3 })).toBe(4)
+    expect(await releaseExpired(manager)).toBe(0)
+    expect(await kept()).toHaveLength(6)
+    await expect(releaseExpired(manager, { batch: 0 })).rejects.toThrow('batch must be a whole number from 1')
+  })
+})
+
+test('a held name cannot be written directly, and a former one can be removed', async () => {
+  const names = dataSource.getRepository(Name)
+  const user = await User.save({ handle: 'ada' } as User)
+  await rename(manager, User, user.id, { handle: 'grace' })
+  await expect(names.delete({ text: 'grace' })).rejects.toThrow('cannot be written directly')
+  await expect(names.update({ text: 'grace' }, { text: 'x' })).rejects.toThrow('cannot be written directly')
+  await names.delete({ namespace: 'handle', text: 'ada' })
+  expect(await kept()).toEqual(['handle grace → user.handle [1]'])
+  expect(await names.findOneByOrFail({ namespace: 'handle' })).toBeInstanceOf(Name)
+})
