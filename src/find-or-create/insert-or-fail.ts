@@ -6,6 +6,7 @@ import type {
   DeepPartial,
   QueryDeepPartialEntity,
 } from 'typeorm'
+import { scopeOrder } from './scope-order'
 import { insertedStatement, type WireRow } from '../sql/statements'
 import { normalizedValues } from '../typeorm/normalized-values'
 import { type ColumnMetadata, dataSourceOf, type Declaration, declarationsOf } from '../typeorm/registry'
@@ -155,7 +156,7 @@ async function insertAll(session: Session, manager: EntityManager, announced: re
   const hashes = new Map(asked.toReversed().map(({ row, hash }) => [row, hash]))
   // In another order than by hash two calls with the same texts would deadlock.
   const batches = [...groupBy(rows, ({ insertion }) => insertion).values()]
-    .map((group) => group.toSorted((left, right) => compare(hashes.get(left.position), hashes.get(right.position))))
+    .map((group) => inWriteOrder(group, hashes))
     .flatMap((group) => [...inChunks(group)])
   const answers = await writeOrFail(session, {
     asked,
@@ -168,6 +169,15 @@ async function insertAll(session: Session, manager: EntityManager, announced: re
     }
   }
   for (const { columns, entity } of rows) await afterInsert(session, columns, entity)
+}
+
+function inWriteOrder(rows: NewRow[], hashes: ReadonlyMap<number, string>): NewRow[] {
+  const [first] = rows
+  const byScope = first && scopeOrder(first.columns.metadata)
+  return (
+    byScope?.(rows, ({ values }) => values) ??
+    rows.toSorted((left, right) => compare(hashes.get(left.position), hashes.get(right.position)))
+  )
 }
 
 const compare = (left = '', right = ''): number => (left < right ? -1 : Number(left > right))

@@ -1,4 +1,5 @@
 import type { DeepPartial, EntityManager, ObjectLiteral } from 'typeorm'
+import { isNumbered, scopeOrder } from './scope-order'
 import { columnDefaults } from '../sql/catalog'
 import { tableName } from '../sql/text-table'
 import { ensureReady } from '../typeorm/readiness'
@@ -145,23 +146,31 @@ export class PreparedMany<Entity extends ObjectLiteral> {
         first,
         batchRows,
       }
-      const asked = [...this.rows.values()].sort(byHash)
+      const asked = this.inOrder([...this.rows.values()])
       const late = typeof create === 'function'
-      const rows = late ? (await completeMissing(base, asked)).sort(byHash) : asked
+      const rows = late ? this.inOrder(await completeMissing(base, asked)) : asked
       // Asked anew by each call: a default that was changed meanwhile counts for a single row at once.
       const defaults = isMixed(rows) ? await columnDefaults(session.query, tableName(declaration.table)) : NO_DEFAULTS
       const call = { ...base, defaults }
       const batches = inBatches(call, rows, (row, error) => {
         writeResult(call, row, { error: toRowError(error) })
       })
-      // One by one, in the order of the inputs, as users' functions and listeners expect it.
-      await runBatches(call, batches, { mayOverlap: !late && !goesSingly(call) })
+      // One by one, in the order of the inputs, as users' functions and listeners expect it, and numbers follow it.
+      await runBatches(call, batches, {
+        mayOverlap: !late && !goesSingly(call) && !isNumbered(this.entityText.metadata),
+      })
       if (!this.rules.unfinished) await finish(session, entityText, this.given(), this.load)
     } finally {
       this.over = true
       await session.close()
     }
     return this.results
+  }
+
+  /** Of writing. */
+  private inOrder(rows: DistinctRow[]): DistinctRow[] {
+    const byScope = scopeOrder(this.entityText.metadata)
+    return byScope?.(rows, ({ values, more }) => Object.assign({}, values, ...more)) ?? rows.sort(byHash)
   }
 
   /** Equal texts share an entity. */

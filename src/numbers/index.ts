@@ -1,1 +1,3 @@
-export {}
+export { countWithin, type CountWithinOptions } from './count-within'
+export { NumberWithin, numberWithinSchema } from './number-within'
+export type { NumberWithinOptions } from '../typeorm/number-options'

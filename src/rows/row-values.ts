@@ -1,3 +1,4 @@
+import { tableNumbers } from '../typeorm/registry'
 import type { ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { parameterText } from '../sql/parameter-text'
@@ -175,5 +176,6 @@ export function rowShape(
     spatial,
     otherHashes: new Map(otherTexts.map(({ table }) => [table.hash, table.digest.type])),
     deferrable: ready.deferrable,
+    numbered: tableNumbers(metadata).length > 0,
   }
 }

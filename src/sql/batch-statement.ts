@@ -115,7 +115,7 @@ const readColumns = ({ table, select }: BatchShape): string[] => [
 
 /** The order in which rows are inserted, and locked. */
 export function inputOrder(shape: BatchShape): string {
-  return [...(shape.table.scope.length > 0 ? key(shape) : []), 'i.ordinal'].join(', ')
+  return [...(shape.table.scope.length > 0 && shape.numbered !== true ? key(shape) : []), 'i.ordinal'].join(', ')
 }
 
 /** What was inserted, told to the rows of the batch that asked for it: where a trigger changed the text, to none. */

@@ -1,4 +1,3 @@
-import type { Change } from './alter'
 import { quote } from './identifier'
 import { countColumn, isCounted, type NumberTable, sameScopes, scopeOf } from './number-table'
 import { all } from './guard-body'
@@ -40,23 +39,20 @@ WHERE ${all(2, ...sameKey(primary), `t.${number} IS DISTINCT FROM n."number"`)}`
 }
 
 /** Counts the rows of every scope anew, into the oldest row of each. */
-export function countRows(table: NumberTable): Change {
+export function countRows(table: NumberTable): string[] {
   const [count, number] = [countColumn(table), quote(table.number)]
   const clear = `UPDATE ${tableName(table)} SET ${count} = NULL WHERE ${count} IS NOT NULL`
-  const [scope] = [scopeOf(table, 'r').join(', ')]
-  return {
-    up: [
-      clear,
-      `UPDATE ${tableName(table)} AS t SET ${count} = n."rows"
+  const scope = scopeOf(table, 'r').join(', ')
+  return [
+    clear,
+    `UPDATE ${tableName(table)} AS t SET ${count} = n."rows"
 FROM (
   SELECT ${scope}, pg_catalog.min(r.${number}) AS "oldest",
     pg_catalog.count(*) FILTER (WHERE ${isCounted(table, 'r')}) AS "rows"
   FROM ${tableName(table)} AS r GROUP BY ${scope}
 ) AS n
 WHERE ${all(2, ...sameScopes(table, 't', 'n'), `t.${number} = n."oldest"`)}`,
-    ],
-    down: [],
-  }
+  ]
 }
 
 const partition = (table: NumberTable, row: string): string =>
@@ -67,6 +63,3 @@ const keyOf = (row: string, primary: readonly string[]): string =>
 
 const sameKey = (primary: readonly string[]): string[] =>
   primary.map((name, position) => `${field('t', name)} = n."key ${position}"`)
-
-/** The condition of the second unique index: at most one row of a scope holds the count. */
-export const holdsCount = (table: NumberTable): string => `${countColumn(table)} IS NOT NULL`

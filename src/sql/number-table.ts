@@ -58,3 +58,6 @@ export const seedOf = ({ number }: NumberTable): number => createHash('sha256').
 
 /** The column that holds the count; of a table that has one. */
 export const countColumn = ({ count }: NumberTable): string => quote(count ?? '')
+
+/** The condition of the second unique index: at most one row of a scope holds the count. */
+export const holdsCount = (table: NumberTable): string => `${countColumn(table)} IS NOT NULL`

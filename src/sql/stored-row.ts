@@ -37,6 +37,8 @@ export interface RowShape {
    * name our index, and a violation of any other raises. @default false
    */
   readonly deferrable?: boolean | undefined
+  /** Rows are numbered as they are written, so that they keep the order in which a batch has them. @default false */
+  readonly numbered?: boolean | undefined
   /** Hash columns of the table's other texts, with their types; `others` may hold some of them. */
   readonly otherHashes?: ReadonlyMap<string, string>
 }

@@ -2,7 +2,7 @@ import type { ColumnOptions } from 'typeorm'
 import type { RawDeclaration } from './options'
 
 /** Found in no entity, in no select and in no insert; in DDL and in `where` it is a column like any other. */
-const HIDDEN: ColumnOptions = { select: false, insert: false, update: false }
+export const HIDDEN: ColumnOptions = { select: false, insert: false, update: false }
 
 /** On the arguments that the decorator gives TypeORM, to tell them from a user's own column. */
 export const HIDDEN_MARK: unique symbol = Symbol.for('typeorm-unique-text.hidden')

@@ -3,6 +3,7 @@ import type { Change, FilledColumn } from '../sql/alter'
 import type { ColumnTypes } from '../sql/column-type'
 import type { LookupIndex } from '../sql/lookup'
 import type { FormerPolicy } from '../sql/name-table'
+import type { NumberTable } from '../sql/number-table'
 import type { TextTable } from '../sql/text-table'
 import type { TriggerNote, TriggerSet } from '../sql/trigger-set'
 import type { Normalizer } from '../text/normalizer'
@@ -51,6 +52,19 @@ export interface NameDeclaration {
   readonly former: FormerPolicy
   /** Name of the hash index that finds a row by the name. */
   readonly lookup: string
+}
+
+/** A number of the rows of an entity within a scope, resolved against the metadata of one DataSource. */
+export interface NumberDeclaration {
+  /** The property. */
+  readonly name: string
+  /** For single table inheritance, that of the table's root. */
+  readonly metadata: EntityMetadata
+  /** The class that the decorator stands on; for an EntitySchema its name. */
+  readonly target: unknown
+  readonly column: ColumnMetadata
+  readonly scope: readonly ColumnMetadata[]
+  readonly table: NumberTable
 }
 
 /** What was seen of a table when it was found ready. */
@@ -107,6 +121,7 @@ interface Registry {
   readonly declarations: WeakMap<EntityMetadata, Declaration[]>
   readonly triggers: WeakMap<EntityMetadata, Map<string, () => TriggerWork>>
   readonly names: WeakMap<EntityMetadata, readonly NameDeclaration[]>
+  readonly numbers: WeakMap<EntityMetadata, readonly NumberDeclaration[]>
   /** The entity that keeps the names of a DataSource. */
   readonly namesEntity: WeakMap<DataSource, EntityMetadata>
   /** The first declaration of each namespace, which the others must agree with. */
@@ -127,6 +142,7 @@ export const registry: Registry = (holder[KEY] ??= {
   declarations: new WeakMap(),
   triggers: new WeakMap(),
   names: new WeakMap(),
+  numbers: new WeakMap(),
   namesEntity: new WeakMap(),
   namespaces: new WeakMap(),
   settings: new WeakMap(),
@@ -168,3 +184,7 @@ export function rootOf(metadata: EntityMetadata): EntityMetadata {
 export function dataSourceOf(owner: EntityMetadata | EntityManager): DataSource {
   return owner.dataSource ?? (owner as unknown as { connection: DataSource }).connection
 }
+
+/** Every number on an entity's table. */
+export const tableNumbers = (metadata: EntityMetadata): readonly NumberDeclaration[] =>
+  registry.numbers.get(rootOf(metadata)) ?? []

@@ -38,9 +38,6 @@ export function requireLegacy(decorator: string, context: unknown): void {
 /**
  * Declares a text column, unless a `@Column` stands beside the decorator.
  *
- * TypeORM takes the first column of a property, and decorators run from the bottom up: so ours comes first, wherever the
- * user's `@Column` stands, and says what that says.
- *
  * @throws DeclarationError where the property has such a decorator already
  */
 export function declareTextColumn(
@@ -48,6 +45,24 @@ export function declareTextColumn(
   target: Function,
   property: string,
   columnOptions: ColumnOptions,
+): void {
+  declareColumn(decorator, target, property, (beside = { type: 'text' }) => ({ ...beside, ...columnOptions }))
+}
+
+/**
+ * Declares a column of any type.
+ *
+ * TypeORM takes the first column of a property, and decorators run from the bottom up: so ours comes first, wherever the
+ * user's `@Column` stands, and says what that says.
+ *
+ * @param optionsOf what the `@Column` beside it says, if there is one, and what is to be
+ * @throws DeclarationError where the property has such a decorator already
+ */
+export function declareColumn(
+  decorator: string,
+  target: Function,
+  property: string,
+  optionsOf: (beside: ColumnOptions | undefined) => ColumnOptions,
 ): void {
   const storage = getMetadataArgsStorage()
   const isHere = (column: { readonly target: unknown; readonly propertyName: string }): boolean =>
@@ -63,7 +78,7 @@ export function declareTextColumn(
       return other()?.mode ?? 'regular'
     },
     get options() {
-      return { ...(other()?.options ?? { type: 'text' }), ...columnOptions }
+      return optionsOf(other()?.options)
     },
   }
   const other = (): (typeof storage.columns)[number] | undefined =>
@@ -78,8 +93,8 @@ function refuseAnother(decorator: string, where: string, column: object): void {
   throw new DeclarationError(
     other === decorator
       ? `${decorator} on ${where}: it is declared twice. Remove one of them.`
-      : `${decorator} on ${where}: ${String(other)} stands on it too. A name is unique in its whole namespace, ` +
-          `and needs @UniqueName() alone. Remove one of them.`,
+      : `${decorator} on ${where}: ${String(other)} stands on it too, and a property has one of them. A name that is ` +
+          `unique in its whole namespace needs @UniqueName() alone. Remove one of them.`,
   )
 }
 

@@ -1,7 +1,6 @@
 import type { Client } from 'pg'
 import { literal, quote } from '../../src/sql/identifier'
-import { holdsCount } from '../../src/sql/number-rows'
-import type { NumberTable } from '../../src/sql/number-table'
+import { holdsCount, type NumberTable } from '../../src/sql/number-table'
 import { numberTriggers } from '../../src/sql/number-triggers'
 import { tableName } from '../../src/sql/text-table'
 

@@ -97,7 +97,11 @@ const PUBLIC = {
       'UniqueNameOptions',
     ],
   },
-  'numbers/index.ts': { namespace: numbers, values: [], types: [] },
+  'numbers/index.ts': {
+    namespace: numbers,
+    values: ['NumberWithin', 'countWithin', 'numberWithinSchema'],
+    types: ['CountWithinOptions', 'NumberWithinOptions'],
+  },
   'once/index.ts': {
     namespace: once,
     values: ['OnceToken', 'TokenReusedError', 'once', 'removeExpiredTokens'],

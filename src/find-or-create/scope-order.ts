@@ -1,0 +1,23 @@
+import type { EntityMetadata, ObjectLiteral } from 'typeorm'
+import { tableNumbers } from '../typeorm/registry'
+
+/**
+ * The order in which numbered rows are written: by the scopes of their numbers, and within a scope as they were given, for
+ * so are they numbered. Batches need not go by hash there: whoever has numbered a row of a scope keeps others from it.
+ *
+ * @returns undefined for an entity whose rows are not numbered
+ */
+export function scopeOrder(metadata: EntityMetadata): (<Row>(rows: Row[], of: ValuesOf<Row>) => Row[]) | undefined {
+  if (!isNumbered(metadata)) return undefined
+  const scope = tableNumbers(metadata).flatMap((one) => one.scope)
+  return (rows, of) => {
+    const keys = new Map(rows.map((row) => [row, scope.map((one) => String(one.getEntityValue(of(row)))).join('\0')]))
+    return rows.toSorted((left, right) => compare(keys.get(left), keys.get(right)))
+  }
+}
+
+export const isNumbered = (metadata: EntityMetadata): boolean => tableNumbers(metadata).length > 0
+
+type ValuesOf<Row> = (row: Row) => ObjectLiteral
+
+const compare = (left = '', right = ''): number => (left < right ? -1 : Number(left > right))

@@ -1,0 +1,86 @@
+import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
+import { openSession } from '../connection/open-session'
+import { DeclarationError } from '../errors'
+import { kindOf, requireManager } from '../rows/call-arguments'
+import { findCount } from '../sql/count-statement'
+import { dataSourceOf, isOrExtends, type NumberDeclaration, tableNumbers } from '../typeorm/registry'
+import { ensureTriggers } from '../typeorm/trigger-readiness'
+
+/** Options of `countWithin`. */
+export interface CountWithinOptions {
+  /** Which count, where the entity keeps several: the property of its number. @default the only one */
+  readonly by?: string
+}
+
+/**
+ * How many rows a scope has, by one look-up in an index, however many there are. Rows that are deleted softly do not count.
+ * The entity must declare a number with `count: true`.
+ *
+ * @param scope the properties of that scope, and no others
+ * @returns 0 where there is no row
+ * @throws DeclarationError before any SQL
+ * @throws SchemaDriftError, UnsupportedDatabaseError
+ * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
+ * @example
+ * const comments = await countWithin(manager, Comment, { post: 7 })
+ */
+export async function countWithin<Entity extends ObjectLiteral>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  scope: DeepPartial<NoInfer<Entity>>,
+  options: CountWithinOptions = {},
+): Promise<number> {
+  requireManager(manager)
+  const declaration = countedNumber(manager, entity, options.by)
+  const values = scopeValues(manager, declaration, scope)
+  const session = await openSession(manager)
+  try {
+    await ensureTriggers(declaration.metadata, session.query)
+    const [count = 0] = await session.rows(findCount(declaration.table), values)
+    return count
+  } finally {
+    await session.close()
+  }
+}
+
+function countedNumber(
+  manager: EntityManager,
+  entity: EntityTarget<ObjectLiteral>,
+  by: string | undefined,
+): NumberDeclaration {
+  const metadata = dataSourceOf(manager).getMetadata(entity)
+  const all = tableNumbers(metadata).filter(({ target }) => isOrExtends(metadata.target, target))
+  const counted = all.filter(({ table }) => table.count !== undefined)
+  const [found, ...more] = counted.filter(({ name }) => by === undefined || name === by)
+  if (found && more.length === 0) return found
+  throw new DeclarationError(
+    found
+      ? `countWithin(): ${metadata.name} keeps several counts. Pass { by: '${found.name}' }, or another one.`
+      : `countWithin(): ${by === undefined ? metadata.name : `"${by}" of ${metadata.name}`} keeps no count. ` +
+          `Declare it by @NumberWithin({ scope: […], count: true }).`,
+  )
+}
+
+/** @throws DeclarationError for a scope that is incomplete, and for what is none of it */
+function scopeValues(manager: EntityManager, { metadata, scope }: NumberDeclaration, given: ObjectLiteral): unknown[] {
+  if (typeof given !== 'object' || given === null || Array.isArray(given)) {
+    throw new DeclarationError(`countWithin(): expected an object with the scope, got ${kindOf(given)}.`)
+  }
+  const { driver } = dataSourceOf(manager)
+  const heads = new Set(
+    scope.flatMap(({ propertyPath, relationMetadata }) =>
+      [propertyPath, relationMetadata?.propertyPath ?? propertyPath].map((path) => path.split('.')[0]),
+    ),
+  )
+  const other = Object.keys(given).find((key) => !heads.has(key))
+  if (other !== undefined) {
+    throw new DeclarationError(`countWithin(): "${other}" is no part of the scope of ${metadata.name}. Remove it.`)
+  }
+  return scope.map((column) => {
+    const value: unknown = column.getEntityValue(given)
+    if (value === undefined || value === null) {
+      throw new DeclarationError(`countWithin(): "${column.propertyPath}" of the scope is missing. Give it a value.`)
+    }
+    return driver.preparePersistentValue(value, column) as unknown
+  })
+}

@@ -1,0 +1,123 @@
+import { type ColumnOptions, type EntitySchemaOptions, getMetadataArgsStorage } from 'typeorm'
+import { DeclarationError } from '../errors'
+import { attachCount, attachNumber } from '../typeorm/attach-number'
+import { HIDDEN, HIDDEN_MARK } from '../typeorm/hidden-columns'
+import { type NumberWithinOptions, type RawNumber, toRawNumber } from '../typeorm/number-options'
+import { declareColumn, requireCall, requireLegacy } from '../typeorm/text-decorator'
+
+const DECORATOR = '@NumberWithin'
+
+/** A PropertyDecorator for what can be a number; TypeORM gives a bigint as a string. */
+export type NumberDecorator = <Target extends object, Name extends string | symbol>(
+  target: Target,
+  property: Name extends keyof Target
+    ? NonNullable<Target[Name]> extends number | bigint | string
+      ? Name
+      : never
+    : Name,
+) => void
+
+/**
+ * Numbers the rows of each scope: a new one gets the highest number there plus 1, or 1. No sequence and no counter is kept,
+ * and no gap is left by what was rolled back. It is the column decorator too, of an integer; a `@Column` of type bigint or
+ * smallint may stand beside it, in either order.
+ *
+ * A number that is given is kept. A row that moves to another scope gets the next number there.
+ *
+ * @throws DeclarationError when the class is defined, for options that make no sense, and when the DataSource is
+ * initialised, for what contradicts the entity
+ * @example
+ * ```ts
+ * @Entity()
+ * class Comment {
+ *   @PrimaryGeneratedColumn('identity') id!: number
+ *   @Column({ type: 'integer' }) post!: number
+ *   @NumberWithin({ scope: ['post'], count: true }) number!: number
+ * }
+ * ```
+ */
+export function NumberWithin(options: NumberWithinOptions = {}, ...applied: unknown[]): NumberDecorator {
+  requireCall(DECORATOR, options, applied)
+  return (target: object, property: unknown): void => {
+    requireLegacy(DECORATOR, property)
+    if (typeof property !== 'string') {
+      throw new DeclarationError(`${DECORATOR}: it belongs on a property with a name, and makes a column of it.`)
+    }
+    const { constructor } = target
+    const raw = toRawNumber(`${DECORATOR} on ${constructor.name}.${property}`, property, options)
+    declareColumn(DECORATOR, constructor, property, (beside) => numberOptions(options, beside))
+    const storage = getMetadataArgsStorage()
+    if (raw.count !== undefined) {
+      const args = {
+        propertyName: raw.count,
+        mode: 'virtual' as const,
+        options: countOptions(raw),
+        [HIDDEN_MARK]: true,
+      }
+      storage.columns.push({ ...args, target: constructor })
+    }
+    storage.indices.push(...doors(raw).map((columns) => ({ target: constructor, unique: true, columns })))
+  }
+}
+
+/**
+ * What `@NumberWithin` does, for EntitySchema options: plain JavaScript has no decorators.
+ *
+ * @param numbers the options of each property that is such a number
+ * @returns new options for `new EntitySchema(…)`; what was passed is left unchanged
+ * @throws DeclarationError as the decorator does
+ * @example
+ * ```js
+ * const Comment = new EntitySchema(
+ *   numberWithinSchema(
+ *     { name: 'Comment', columns: { id: { type: Number, primary: true, generated: true }, post: { type: Number } } },
+ *     { number: { scope: ['post'] } },
+ *   ),
+ * )
+ * ```
+ */
+export function numberWithinSchema<T>(
+  schema: EntitySchemaOptions<T>,
+  numbers: Readonly<Record<string, NumberWithinOptions>>,
+): EntitySchemaOptions<T> {
+  if (![schema, numbers].every(isPlain)) {
+    throw new DeclarationError(
+      `numberWithinSchema() takes the options of an EntitySchema, and an object with the numbers: { number: { scope: ['post'] } }.`,
+    )
+  }
+  const columns: Record<string, unknown> = { ...schema.columns }
+  const indices = [...(schema.indices ?? [])]
+  for (const [property, options] of Object.entries(numbers)) {
+    const raw = toRawNumber(`${DECORATOR} on ${schema.name}.${property}`, property, options)
+    columns[property] = numberOptions(options, columns[property] as ColumnOptions | undefined)
+    if (raw.count !== undefined) columns[raw.count] = { ...countOptions(raw), virtual: true }
+    indices.push(...doors(raw).map((one) => ({ unique: true, columns: one })))
+  }
+  return Object.assign({}, schema, { columns: columns as EntitySchemaOptions<T>['columns'], indices })
+}
+
+const isPlain = (value: unknown): value is object =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+const numberOptions = ({ name }: NumberWithinOptions, beside: ColumnOptions = { type: 'integer' }): ColumnOptions => ({
+  ...beside,
+  ...(name === undefined ? {} : { name }),
+})
+
+const countOptions = ({ property }: RawNumber): ColumnOptions => ({
+  ...HIDDEN,
+  type: 'integer',
+  nullable: true,
+  comment: `typeorm-unique-text: rows that have a "${property}" in the scope, said by one of them; triggers write it.`,
+})
+
+/** Not arrow functions: TypeORM calls them as methods of its IndexMetadata. */
+function doors(raw: RawNumber): (() => string[])[] {
+  function number(this: object): string[] {
+    return attachNumber(this, raw)
+  }
+  function count(this: object): string[] {
+    return attachCount(this, raw)
+  }
+  return raw.count === undefined ? [number] : [number, count]
+}

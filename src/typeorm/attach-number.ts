@@ -1,0 +1,183 @@
+import type { EntityMetadata } from 'typeorm'
+import { DeclarationError } from '../errors'
+import { fitName, joinNames } from '../sql/identifier'
+import { countRows, type NumberedRows, numberRows, renumberRows } from '../sql/number-rows'
+import { holdsCount, type NumberTable } from '../sql/number-table'
+import { asNumberNote, numberTriggers } from '../sql/number-triggers'
+import type { TriggerNote } from '../sql/trigger-set'
+import { attachDataSource, type IndexMetadata, requireOneClass } from './attach-data-source'
+import { scopeColumns } from './declared-columns'
+import type { RawNumber } from './number-options'
+import {
+  type ColumnMetadata,
+  dataSourceOf,
+  isOrExtends,
+  type NumberDeclaration,
+  registry,
+  rootOf,
+  type RowsChange,
+  tableNumbers,
+  type TriggerWork,
+} from './registry'
+import { foreignSchema } from './resolve-declaration'
+import { requireMetadataInternals } from './supported'
+import { registerTriggers } from './trigger-sets'
+
+/**
+ * The door to TypeORM for a number, as `attachDeclaration` is for a text: resolves it, and makes it take effect.
+ *
+ * @param index the IndexMetadata that TypeORM calls the `columns` function of the unique index on
+ * @returns the property paths of that index
+ * @throws DeclarationError, UnsupportedDatabaseError
+ */
+export function attachNumber(index: object, raw: RawNumber): string[] {
+  const { door, metadata, where } = opened(index, raw)
+  const known = tableNumbers(metadata).find(({ name }) => name === raw.property)
+  if (known) requireOneClass('@NumberWithin', known, door)
+  const declaration = known ?? attach(door, metadata, { raw, where })
+  returnNumber(door.entityMetadata, declaration)
+  return [...declaration.scope, declaration.column].map(({ propertyPath }) => propertyPath)
+}
+
+/** The same for the second index, which lets one row of a scope hold the count. TypeORM asks for it after the first. */
+export function attachCount(index: object, raw: RawNumber): string[] {
+  const { door, metadata, where } = opened(index, raw)
+  const declaration = tableNumbers(metadata).find(({ name }) => name === raw.property)
+  if (!declaration?.table.count) throw new DeclarationError(`${where}: TypeORM lost it.`)
+  const { table, scope } = declaration
+  door.where = holdsCount(table)
+  door.givenName = countIndex(table)
+  return scope.map(({ propertyPath }) => propertyPath)
+}
+
+function opened(
+  index: object,
+  { property }: RawNumber,
+): { readonly door: IndexMetadata; readonly metadata: EntityMetadata; readonly where: string } {
+  requireMetadataInternals(index)
+  const door = index as IndexMetadata
+  const metadata = rootOf(door.entityMetadata)
+  const where = `@NumberWithin on ${metadata.name}.${property}`
+  attachDataSource(dataSourceOf(metadata), where)
+  return { door, metadata, where }
+}
+
+interface Declared {
+  readonly raw: RawNumber
+  readonly where: string
+}
+
+function attach(door: IndexMetadata, metadata: EntityMetadata, { raw, where }: Declared): NumberDeclaration {
+  if (door.embeddedMetadata !== undefined) {
+    throw new DeclarationError(
+      `${where}: a property of an embedded cannot declare it. Declare it on a property of the entity itself.`,
+    )
+  }
+  if (metadata.tableType === 'entity-child' || !isOrExtends(metadata.target, door.target)) {
+    throw new DeclarationError(
+      `${where}: it stands on a class that shares its table with others, whose rows have no such number. ` +
+        `Declare it on the class that has the @Entity and the @TableInheritance.`,
+    )
+  }
+  const column = numberColumn(metadata, raw.property, where)
+  const scope = raw.scope.flatMap((property) => scopeColumns(metadata, property, where))
+  const table = numberTable(metadata, { raw, column, scope })
+  const declaration: NumberDeclaration = { name: raw.property, metadata, target: door.target, column, scope, table }
+  registry.numbers.set(metadata, [...tableNumbers(metadata), declaration])
+  door.givenName = table.index
+  registerTriggers(metadata, `number ${raw.property}`, () => workOf(declaration))
+  return declaration
+}
+
+const TYPES: ReadonlySet<unknown> = new Set([Number, 'int', 'integer', 'int4', 'bigint', 'int8', 'smallint', 'int2'])
+
+function numberColumn(metadata: EntityMetadata, property: string, where: string): ColumnMetadata {
+  const column = metadata.columns.find(({ propertyPath }) => propertyPath === property)
+  if (!column) throw new DeclarationError(`${where}: there is no column "${property}". Add a @Column.`)
+  if (!TYPES.has(column.type) || column.isArray) {
+    throw new DeclarationError(`${where}: "${property}" must be of type integer, bigint or smallint.`)
+  }
+  const wrong = [
+    column.isNullable && 'nullable, and every row has a number',
+    (column.default !== undefined || column.isGenerated || column.generatedType !== undefined) &&
+      'given a value by the database, which the triggers do',
+    column.isPrimary && 'part of the primary key, by which rows are told apart before they have a number',
+  ].find((one) => typeof one === 'string')
+  if (wrong) throw new DeclarationError(`${where}: "${property}" cannot be ${wrong}. Change its @Column.`)
+  return column
+}
+
+function numberTable(
+  metadata: EntityMetadata,
+  resolved: { readonly raw: RawNumber; readonly column: ColumnMetadata; readonly scope: readonly ColumnMetadata[] },
+): NumberTable {
+  const { raw, column, scope } = resolved
+  const { tableName, columns } = metadata
+  const names = [...scope, column].map(({ databaseName }) => databaseName)
+  const counted = columns.find(({ propertyPath }) => propertyPath === raw.count)
+  return {
+    name: raw.property,
+    schema: foreignSchema(metadata),
+    table: tableName,
+    scope: scope.map(({ databaseName, type }) => ({ name: databaseName, textual: TEXTS.has(type) })),
+    number: column.databaseName,
+    index: fitName(dataSourceOf(metadata).namingStrategy.indexName(tableName, names)),
+    count: counted?.databaseName,
+    deleted: columns.find(({ isDeleteDate }) => isDeleteDate)?.databaseName,
+    triggers: `numbers_${joinNames(tableName, raw.property)}`,
+  }
+}
+
+const TEXTS: ReadonlySet<unknown> = new Set([
+  String,
+  'text',
+  'varchar',
+  'character varying',
+  'char',
+  'character',
+  'bpchar',
+])
+
+const countIndex = ({ index }: NumberTable): string => fitName(`${index}_count`)
+
+/** TypeORM then puts it on the entity, in the round trip of the INSERT. */
+function returnNumber(metadata: EntityMetadata, { column, table }: NumberDeclaration): void {
+  const original = metadata.getInsertionReturningColumns.bind(metadata)
+  const own = metadata.columns.find(({ propertyPath }) => propertyPath === column.propertyPath)
+  metadata.getInsertionReturningColumns = () => {
+    const others = original().filter((one) => one !== own && one.databaseName !== table.count)
+    return own ? [...others, own] : others
+  }
+}
+
+function workOf({ table, column, scope, metadata }: NumberDeclaration): TriggerWork {
+  const names = scope.map(({ databaseName }) => databaseName)
+  return {
+    set: numberTriggers(table),
+    rows: rowsOf(table, metadata, dataSourceOf(metadata).driver.normalizeType(column)),
+    indexes: [
+      { name: table.index, columns: [...names, table.number] },
+      ...(table.count === undefined ? [] : [{ name: countIndex(table), columns: names, where: holdsCount(table) }]),
+    ],
+  }
+}
+
+function rowsOf(table: NumberTable, metadata: EntityMetadata, type: string): RowsChange {
+  const rows: NumberedRows = { table, primary: metadata.primaryColumns.map(({ databaseName }) => databaseName) }
+  const filled = [
+    { name: table.number, type, nullable: false },
+    ...(table.count === undefined ? [] : [{ name: table.count, type: 'integer', nullable: true }]),
+  ]
+  const counted = table.count === undefined ? [] : countRows(table)
+  const fillBy = (numbered: string): RowsChange => ({ filled, fill: { up: [numbered, ...counted], down: [] } })
+  return {
+    ...fillBy(numberRows(rows)),
+    follow: (before) => fillBy(keepsNumbers(table, before) ? numberRows(rows) : renumberRows(rows)),
+  }
+}
+
+/** Rows that no two have one number of in the former scope have none in a narrower one. */
+function keepsNumbers({ scope }: NumberTable, before: TriggerNote): boolean {
+  const note = asNumberNote(before)
+  return note?.scope.every(({ name }) => scope.some((one) => one.name === name)) ?? false
+}

@@ -1,0 +1,209 @@
+import {
+  Column,
+  type DataSource,
+  DeleteDateColumn,
+  Entity,
+  EntitySchema,
+  ManyToOne,
+  PrimaryGeneratedColumn,
+  TableInheritance,
+  ChildEntity,
+} from 'typeorm'
+import { beforeAll, describe, expect, test } from 'vitest'
+import { DeclarationError, findOrCreate, findOrCreateMany, insertOrFail, UniqueText, updateOrFail } from '../../../src'
+import { countWithin, NumberWithin, numberWithinSchema } from '../../../src/numbers'
+import { findOrCreateStream } from '../../../src/stream'
+import { useDatabase } from '../../support/database'
+
+const db = useDatabase()
+
+@Entity()
+class Post {
+  @PrimaryGeneratedColumn('identity') id!: number
+}
+
+@Entity()
+class Comment {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @Column({ type: 'text' }) tenant!: string
+  @ManyToOne(() => Post, { nullable: false }) post!: Post
+  @UniqueText({ scope: ['tenant', 'post'] }) text!: string
+  @NumberWithin({ scope: ['tenant', 'post'], count: true }) number!: number
+  @NumberWithin() @Column({ type: 'bigint' }) overall!: string
+  @DeleteDateColumn({ type: 'timestamptz' }) deletedAt!: Date | null
+}
+
+let dataSource: DataSource
+let post: Post
+let tenants = 0
+const tenant = (): string => `tenant ${tenants++}`
+
+beforeAll(async () => {
+  dataSource = await db.dataSource([Post, Comment])
+  post = await dataSource.manager.save(dataSource.manager.create(Post))
+})
+
+const made = (of: string, count: number): Partial<Comment>[] =>
+  Array.from({ length: count }, (_, index) => ({ tenant: of, post, text: `text ${index}` }))
+
+const UP_TO = (count: number): number[] => Array.from({ length: count }, (_, index) => index + 1)
+
+const runOf = async (of: string): Promise<[string, number][]> => {
+  const rows = await dataSource.manager.find(Comment, {
+    where: { tenant: of },
+    order: { number: 'ASC' },
+    withDeleted: true,
+  })
+  return rows.map(({ text, number }) => [text, number])
+}
+
+describe('a number comes with what stores the row', () => {
+  test('save puts it on the entity', async () => {
+    const of = tenant()
+    const repository = dataSource.getRepository(Comment)
+    const first = await repository.save(repository.create({ tenant: of, post, text: 'a' }))
+    const second = await repository.save(repository.create({ tenant: of, post, text: 'b' }))
+    expect([first.number, second.number]).toEqual([1, 2])
+    expect(Number(second.overall)).toBe(Number(first.overall) + 1)
+    expect(Object.keys(second)).not.toContain('numberCount')
+  })
+
+  test('save of many makes a contiguous run in input order', async () => {
+    const of = tenant()
+    const saved = await dataSource.manager.save(dataSource.manager.create(Comment, made(of, 50)))
+    expect(saved.map(({ number }) => number)).toEqual(UP_TO(50))
+  })
+
+  test('insert of many does, and tells the numbers', async () => {
+    const of = tenant()
+    const { generatedMaps } = await dataSource.manager.insert(Comment, made(of, 3))
+    expect(generatedMaps.map(({ number, numberCount }) => [number, numberCount] as unknown[])).toEqual([
+      [1, undefined],
+      [2, undefined],
+      [3, undefined],
+    ])
+  })
+
+  test('findOrCreate and insertOrFail do', async () => {
+    const of = tenant()
+    const { entity } = await findOrCreate(dataSource.manager, Comment, { tenant: of, post, text: 'a' }, { by: 'text' })
+    const inserted = await insertOrFail(dataSource.manager, Comment, { tenant: of, post, text: 'b' })
+    const again = await findOrCreate(dataSource.manager, Comment, { tenant: of, post, text: 'a' }, { by: 'text' })
+    const third = await insertOrFail(dataSource.manager, Comment, { tenant: of, post, text: 'c' })
+    expect([entity.number, inserted.number, again.entity.number, third.number]).toEqual([1, 2, 1, 3])
+  })
+
+  test('findOrCreateMany makes a contiguous run in input order', async () => {
+    const of = tenant()
+    const results = await findOrCreateMany(dataSource.manager, Comment, made(of, 2500))
+    expect(results.map((one) => ('entity' in one ? one.entity.number : one.error))).toEqual(UP_TO(2500))
+    expect(await runOf(of)).toEqual(UP_TO(2500).map((number) => [`text ${number - 1}`, number]))
+  })
+
+  test('a stream makes a contiguous run', async () => {
+    const of = tenant()
+    for await (const result of findOrCreateStream(dataSource, Comment, made(of, 5000))) {
+      if ('error' in result) throw result.error as Error
+    }
+    const run = await runOf(of)
+    expect(run.map(([, number]) => number)).toEqual(UP_TO(5000))
+  })
+
+  test('updateOrFail to another scope gives the row with its number there', async () => {
+    const [from, to] = [tenant(), tenant()]
+    await insertOrFail(dataSource.manager, Comment, { tenant: to, post, text: 'a' })
+    const { id } = await insertOrFail(dataSource.manager, Comment, { tenant: from, post, text: 'b' })
+    const row = await updateOrFail(dataSource.manager, Comment, id, { tenant: to })
+    expect(row.number).toBe(2)
+  })
+})
+
+describe('countWithin', () => {
+  const count = async (of: string): Promise<number> =>
+    await countWithin(dataSource.manager, Comment, { tenant: of, post })
+
+  test('gives the rows of the scope that are not deleted softly', async () => {
+    const of = tenant()
+    expect(await count(of)).toBe(0)
+    const rows = await dataSource.manager.save(dataSource.manager.create(Comment, made(of, 4)))
+    expect(await count(of)).toBe(4)
+    await dataSource.manager.softRemove(rows.slice(0, 2))
+    expect(await count(of)).toBe(2)
+    await dataSource.manager.recover(rows.slice(0, 1))
+    expect(await count(of)).toBe(3)
+    await dataSource.manager.remove(rows)
+    expect(await count(of)).toBe(0)
+  })
+
+  test('takes the key of a related row in place of the row', async () => {
+    const of = tenant()
+    await dataSource.manager.insert(Comment, made(of, 2))
+    expect(await countWithin(dataSource.manager, Comment, { tenant: of, post: { id: post.id } })).toBe(2)
+  })
+
+  test('sees what its own transaction has done', async () => {
+    const of = tenant()
+    await dataSource.transaction(async (manager) => {
+      await manager.insert(Comment, made(of, 2))
+      expect(await countWithin(manager, Comment, { tenant: of, post })).toBe(2)
+    })
+  })
+
+  test.each([
+    ['a scope that is incomplete', { tenant: 'x' }, {}, /"post.id" of the scope is missing/],
+    ['a property that is no part of it', { tenant: 'x', post: { id: 1 }, text: 'y' }, {}, /"text" is no part/],
+    ['a number that keeps no count', { tenant: 'x' }, { by: 'overall' }, /"overall" of Comment keeps no count/],
+  ])('refuses %s', async (_name, scope, options, message) => {
+    const asked = countWithin(dataSource.manager, Comment, scope, options)
+    await expect(asked).rejects.toThrow(DeclarationError)
+    await expect(asked).rejects.toThrow(message)
+  })
+})
+
+test('an EntitySchema declares the same', async () => {
+  interface Line {
+    id: number
+    book: number
+    line: number
+  }
+  const Line = new EntitySchema<Line>(
+    numberWithinSchema(
+      {
+        name: 'Line',
+        columns: {
+          id: { type: 'integer', primary: true, generated: 'increment' },
+          book: { type: 'integer' },
+          line: { type: 'smallint' },
+        },
+      },
+      { line: { scope: ['book'], count: true } },
+    ),
+  )
+  const own = await db.dataSource([Line])
+  const saved = await own.manager.save(Line, [{ book: 1 }, { book: 2 }, { book: 1 }])
+  expect(saved.map(({ line }) => line)).toEqual([1, 1, 2])
+  expect(await countWithin(own.manager, Line, { book: 1 })).toBe(2)
+})
+
+test('the classes of one table are numbered together', async () => {
+  @Entity()
+  @TableInheritance({ column: { type: 'varchar', name: 'kind' } })
+  class Ticket {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @Column({ type: 'uuid' }) project!: string
+    @NumberWithin({ scope: ['project'], count: true }) number!: number
+  }
+  @ChildEntity()
+  class Bug extends Ticket {}
+  @ChildEntity()
+  class Task extends Ticket {
+    @Column({ type: 'text', nullable: true }) title!: string | null
+  }
+  const own = await db.dataSource([Ticket, Bug, Task])
+  const project = '00000000-0000-4000-8000-000000000000'
+  const bug = await own.manager.save(Bug, { project })
+  const task = await own.manager.save(Task, { project })
+  expect([bug.number, task.number]).toEqual([1, 2])
+  expect(await countWithin(own.manager, Ticket, { project })).toBe(2)
+  expect(await countWithin(own.manager, Task, { project })).toBe(2)
+})
