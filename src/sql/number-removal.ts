@@ -11,6 +11,6 @@ export function removedNumbers(note: TriggerNote, { schema, table, primary }: Re
   const count = had.count === undefined ? [] : [{ name: had.count, type: 'integer', nullable: true }]
   return {
     filled: [{ name: had.number, type: 'integer', nullable: false }, ...count],
-    fill: [numberRows({ table: rows, primary }), ...(had.count === undefined ? [] : countRows(rows).up)],
+    fill: [numberRows({ table: rows, primary }), ...(had.count === undefined ? [] : countRows(rows))],
   }
 }

@@ -37,8 +37,7 @@ export function toRawNumber(where: string, property: string, options: NumberWith
   if (typeof given !== 'object' || given === null) {
     throw new DeclarationError(`${where}: the options must be an object. Pass { scope: ['…'] }.`)
   }
-  const unknown = Object.keys(options).find((key) => !OPTIONS.has(key))
-  if (unknown !== undefined) throw new DeclarationError(`${where}: there is no option "${unknown}". Remove it.`)
+  refuseUnknown(where, options)
   const { scope = [], count = false, name } = options
   requireScope(where, scope)
   if (typeof count !== 'boolean') throw new DeclarationError(`${where}: count must be true or false.`)
@@ -49,6 +48,11 @@ export function toRawNumber(where: string, property: string, options: NumberWith
     throw new DeclarationError(`${where}: a count needs a scope, for it stands in one row of each. Remove "count".`)
   }
   return { property, scope, count: count ? `${property}Count` : undefined }
+}
+
+function refuseUnknown(where: string, options: object): void {
+  const unknown = Object.keys(options).find((key) => !OPTIONS.has(key))
+  if (unknown !== undefined) throw new DeclarationError(`${where}: there is no option "${unknown}". Remove it.`)
 }
 
 function requireScope(where: string, scope: unknown): void {
