@@ -11,6 +11,10 @@ const { row, before, insert, update, truncate } = FIRES
 const nameOf = ({ table }: Pick<NamesTable, 'table'>, suffix: string): string =>
   fitName(`unique_name_${table}_${suffix}`)
 
+/** Names of the triggers that keep held names from being written directly. */
+export const directWrites = (names: Pick<NamesTable, 'table'>): string[] =>
+  ['insert', 'update', 'delete'].map((event) => nameOf(names, event))
+
 /**
  * The triggers of the table of names itself: whoever wants a held name changed changes its holder. What our own triggers
  * do there, as any other that is at work, is deeper than the statement of a client.

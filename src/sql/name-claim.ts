@@ -1,0 +1,37 @@
+import { literal } from './identifier'
+import { fieldsOf } from './name-body'
+import type { HolderTable } from './name-table'
+
+export const columnsToInsert = (holder: HolderTable): string =>
+  fieldsOf(holder)('', 'namespace', 'text', 'hash', 'number', 'holder', 'property', 'key', 'state')
+
+export const hashed = ({ of }: HolderTable, text: string): string => of.digest.sql(text)
+
+/** The name `n` is a former one that the row with this key may take. */
+export function isFree(holder: HolderTable, key: string): string {
+  const field = fieldsOf(holder)
+  return `${field('n', 'state')} <> 'held'
+        AND (${field('n', 'until')} <= pg_catalog.statement_timestamp()
+          OR ${field('n', 'holder')} = ${literal(holder.holder)} AND ${field('n', 'key')} = ${key})`
+}
+
+/** What becomes of a former name that is taken. */
+export const becomesHeld = (holder: HolderTable): string => {
+  const field = fieldsOf(holder)
+  return `${field('', 'state')} = 'held', ${field('', 'since')} = pg_catalog.now(), ${field('', 'until')} = NULL`
+}
+
+/**
+ * DO UPDATE locks the row that is in the way also where it changes nothing. So every statement locks the names that it
+ * takes or gives up in one order, and two of them over two tables do not wait for each other in a circle.
+ */
+export const onConflict = (holder: HolderTable): string => {
+  const field = fieldsOf(holder)
+  const copied = (['holder', 'property', 'key'] as const).map(
+    (column) => `${field('', column)} = ${field('EXCLUDED', column)}`,
+  )
+  return `ON CONFLICT (${field('', 'namespace', 'hash', 'number')}) DO UPDATE
+      SET ${[...copied, becomesHeld(holder)].join(', ')}
+      WHERE ${field('n', 'text')} COLLATE "C" = ${field('EXCLUDED', 'text')} COLLATE "C"
+        AND ${isFree(holder, field('EXCLUDED', 'key'))}`
+}

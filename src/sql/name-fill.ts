@@ -1,0 +1,166 @@
+import { dollarQuote, literal, qualified } from './identifier'
+import { fieldsOf, hasKey, keyOf, keyPart, nameField, namesOfRow, NO_JOIN } from './name-body'
+import { columnsToInsert, hashed, onConflict } from './name-claim'
+import { directWrites } from './name-guard'
+import type { HolderTable } from './name-table'
+import { SQLSTATE } from './sqlstate'
+
+/** How many clashes are told. */
+const SHOWN = 10
+
+/** What the comment on the triggers of a holder's table says of it. */
+export type HolderNote = Pick<HolderTable, 'holder' | 'names'>
+
+/**
+ * Gives every row of a table the names that it has, and takes from it those that it has not, in one statement: for a
+ * table whose triggers have just been made. What is done already is left as it is.
+ *
+ * Where others hold a name, it refuses, and tells up to ten of these rows by their keys.
+ *
+ * @param before what the triggers said of the table, where it was another table, or had other columns
+ */
+export function claimAllNames(holder: HolderTable, before?: HolderNote): string {
+  return `DO ${dollarQuote(`
+#variable_conflict use_column
+DECLARE
+  one record;
+  clashes text;
+BEGIN
+  LOCK TABLE ONLY ${tableOf(holder)} IN SHARE ROW EXCLUSIVE MODE;${letDirect(holder, 'DISABLE')}${follow(holder, before)}
+  DELETE FROM ${namesOf(holder)} AS n WHERE ${isHeldHere(holder)} AND NOT EXISTS (
+    SELECT FROM ONLY ${tableOf(holder)} AS t
+    ${namesOfRow(holder)}
+    WHERE ${isAgreed(holder)}
+    ${NO_JOIN}
+  );
+  INSERT INTO ${namesOf(holder)} AS n (${columnsToInsert(holder)})
+  SELECT DISTINCT ON (c.namespace, c.hash)
+    c.namespace, c.text, c.hash, 0, ${literal(holder.holder)}, c.property, c.key, 'held'
+  FROM (${missing(holder)}) AS c
+  ORDER BY c.namespace, c.hash
+  ${onConflict(holder)};
+  -- Texts of equal hash: the guard finds their numbers.
+  FOR one IN
+    SELECT c.* FROM (${missing(holder)}) AS c
+    LEFT JOIN ${namesOf(holder)} AS n ON ${isName(holder)}
+    WHERE ${fieldsOf(holder)('n', 'id')} IS NULL
+    ORDER BY c.namespace, c.hash
+  LOOP
+    INSERT INTO ${namesOf(holder)} (${fieldsOf(holder)('', 'namespace', 'text', 'holder', 'property', 'key')})
+    VALUES (one.namespace, one.text, ${literal(holder.holder)}, one.property, one.key)
+    ON CONFLICT DO NOTHING;
+  END LOOP;${refuseClashes(holder)}${letDirect(holder, 'ENABLE')}
+END
+`)}`
+}
+
+/** Takes all names from the rows of a table, former ones too; nothing where the table of names is gone. */
+export function releaseAllNames(holder: Pick<HolderTable, 'holder' | 'of'>): string {
+  const { of } = holder
+  return `DO ${dollarQuote(`
+DECLARE
+  one record;
+BEGIN
+  IF pg_catalog.to_regclass(${literal(qualified(of.schema, of.table))}) IS NOT NULL THEN${letDirect(holder, 'DISABLE')}
+  DELETE FROM ${namesOf(holder)} AS n WHERE ${nameField(of, 'n', 'holder')} = ${literal(holder.holder)};${letDirect(holder, 'ENABLE')}
+  END IF;
+END
+`)}`
+}
+
+/** These stand outside of functions, where `search_path` is that of the migration. */
+const tableOf = ({ schema, table }: HolderTable): string => qualified(schema, table)
+const namesOf = ({ of }: Pick<HolderTable, 'of'>): string => qualified(of.schema, of.table)
+
+/** Turns off, and on again, what keeps a client from writing held names: a migration is a client. */
+const letDirect = ({ of }: Pick<HolderTable, 'of'>, how: 'DISABLE' | 'ENABLE'): string => `
+  FOR one IN
+    SELECT t.tgname FROM pg_catalog.pg_trigger AS t
+    WHERE t.tgrelid = ${literal(qualified(of.schema, of.table))}::pg_catalog.regclass
+      AND t.tgname IN (${directWrites(of).map(literal).join(', ')})
+  LOOP
+    EXECUTE pg_catalog.format('ALTER TABLE %s ${how} TRIGGER %I', ${literal(namesOf({ of }))}, one.tgname);
+  END LOOP;`
+
+/** Names go with a table or a column that is renamed; those of columns that hold none any more, go. */
+function follow(holder: HolderTable, before: HolderNote | undefined): string {
+  const field = fieldsOf(holder)
+  const set = (column: 'holder' | 'property', from: string, to: string, also = ''): string => `
+  UPDATE ${namesOf(holder)} AS n SET ${field('', column)} = ${literal(to)}
+  WHERE ${field('n', column)} = ${literal(from)}${also};`
+  const moved = before && before.holder !== holder.holder ? set('holder', before.holder, holder.holder) : ''
+  const here = `${field('n', 'holder')} = ${literal(holder.holder)}`
+  const declared = holder.names.map(({ namespace, column }) => `(${literal(namespace)}, ${literal(column)})`).join(', ')
+  return `${moved}${renamed(holder, before)
+    .map(([from, to]) => set('property', from, to, ` AND ${here}`))
+    .join('')}
+  DELETE FROM ${namesOf(holder)} AS n
+  WHERE ${here} AND (${field('n', 'namespace', 'property')}) NOT IN (${declared});`
+}
+
+/** A column that is gone, and a new one that holds names of the same namespace. */
+function renamed({ names }: HolderTable, before: HolderNote | undefined): (readonly [string, string])[] {
+  const known = before?.names ?? []
+  const isIn = (list: HolderTable['names'], column: string): boolean => list.some((one) => one.column === column)
+  const fresh = names.filter(({ column }) => !isIn(known, column))
+  return known
+    .filter(({ column }) => !isIn(names, column))
+    .flatMap(({ column, namespace }) => {
+      const index = fresh.findIndex((one) => one.namespace === namespace)
+      return index === -1 ? [] : fresh.splice(index, 1).map((one) => [column, one.column] as const)
+    })
+}
+
+const isHeldHere = (holder: HolderTable): string => {
+  const field = fieldsOf(holder)
+  return `${field('n', 'holder')} = ${literal(holder.holder)} AND ${field('n', 'state')} = 'held'`
+}
+
+/** The row `t` has the name `n`, as one of `v`. */
+function isAgreed(holder: HolderTable): string {
+  const field = fieldsOf(holder)
+  const same = hasKey(holder, 't', (_, index) => keyPart(holder, field('n', 'key'), index))
+  return `${same.join(' AND ')}
+      AND v.namespace = ${field('n', 'namespace')}
+      AND v.property = ${field('n', 'property')}
+      AND v.text = ${field('n', 'text')} COLLATE "C"`
+}
+
+const isName = (holder: HolderTable): string => {
+  const field = fieldsOf(holder)
+  return `${field('n', 'namespace')} = c.namespace AND ${field('n', 'hash')} = c.hash
+      AND ${field('n', 'text')} COLLATE "C" = c.text`
+}
+
+function missing(holder: HolderTable): string {
+  const field = fieldsOf(holder)
+  return `
+    SELECT v.*, ${hashed(holder, 'v.text')} AS hash, ${keyOf(holder, 't')} AS key
+    FROM ONLY ${tableOf(holder)} AS t
+    ${namesOfRow(holder)}
+    WHERE v.text IS NOT NULL AND NOT EXISTS (
+      SELECT FROM ${namesOf(holder)} AS n
+      WHERE ${field('n', 'key')} = ${keyOf(holder, 't')} AND ${isHeldHere(holder)}
+        AND ${field('n', 'property')} = v.property
+        AND ${field('n', 'text')} COLLATE "C" = v.text
+    )
+  `
+}
+
+function refuseClashes(holder: HolderTable): string {
+  const field = fieldsOf(holder)
+  return `
+  SELECT pg_catalog.string_agg(c.clash, ', ') INTO clashes FROM (
+    SELECT pg_catalog.format('%s.%s %s and %s.%s %s', ${literal(holder.holder)}, c.property, c.key,
+      ${field('n', 'holder', 'property', 'key')}) AS clash
+    FROM (${missing(holder)}) AS c
+    LEFT JOIN ${namesOf(holder)} AS n ON ${isName(holder)}
+    LIMIT ${SHOWN}
+  ) AS c;
+  IF clashes IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.uniqueViolation}', TABLE = ${literal(holder.table)},
+      CONSTRAINT = ${literal(holder.of.index)},
+      MESSAGE = 'rows hold one name: ' || clashes ||
+        ' (${SHOWN} at most are shown). Rename one of each, then run this again.';
+  END IF;`
+}

@@ -1,0 +1,103 @@
+import type { Client } from 'pg'
+import { beforeAll, beforeEach, expect, test } from 'vitest'
+import { quote } from '../../../src/sql/identifier'
+import { claimAllNames, releaseAllNames } from '../../../src/sql/name-fill'
+import { nameTriggersOf } from '../../../src/sql/name-triggers'
+import { useDatabase } from '../../support/database'
+import { STEVENS } from '../../support/md5-collisions'
+import { createHolder, createNames, holderTable, namesTable, nameViolations } from '../../support/names-table'
+
+const db = useDatabase()
+const names = namesTable()
+const users = holderTable('users', names)
+const orgs = holderTable('orgs', names)
+
+let client: Client
+let schemas = 0
+
+beforeAll(async () => {
+  client = await db.client()
+})
+beforeEach(async () => {
+  schemas += 1
+  await client.query(`create schema ${quote(`F ${schemas}`)}; set search_path to ${quote(`F ${schemas}`)}`)
+  for (const statement of [...createNames(names), ...createHolder(users, []), ...createHolder(orgs)]) {
+    await client.query(statement)
+  }
+  await client.query(
+    `insert into users (handle) select 'n' || i from generate_series(1, 500) as i;
+     insert into users (handle) values (null), ('${STEVENS[0]}'), ('${STEVENS[1]}')`,
+  )
+  for (const statement of nameTriggersOf(users).create) await client.query(statement)
+})
+
+const held = async (): Promise<string> => {
+  const { rows } = await client.query<{ held: string }>(
+    `select count(*) || ' of ' || coalesce(string_agg(distinct holder || '.' || holder_column, ' '), 'nobody') as held from names`,
+  )
+  return rows[0]?.held ?? ''
+}
+
+test('rows that were there get their names, also texts of equal hash, and once only', async () => {
+  for (const _ of [1, 2]) {
+    await client.query(claimAllNames(users))
+    expect(await nameViolations(client, [users, orgs])).toEqual([])
+    expect(await held()).toBe('502 of users.handle')
+  }
+  await expect(client.query('delete from names')).rejects.toMatchObject({ code: 'UT003' })
+})
+
+test('clashes are told by table and key, ten at most, and nothing is claimed', async () => {
+  await client.query(`insert into orgs (handle) select 'n' || i from generate_series(1, 20) as i`)
+  const refused = client.query(claimAllNames(users))
+  await expect(refused).rejects.toMatchObject({ code: '23505', constraint: 'names_unique_index', table: 'users' })
+  await expect(refused).rejects.toThrow(
+    /^rows hold one name: (?:users\.handle \[(\d+)\] and orgs\.handle \[\1\](?:, )?){10} \(10 at most are shown\)\. Rename/,
+  )
+  expect(await held()).toBe('20 of orgs.handle')
+  await client.query(`update users set handle = null; update users set handle = 'n1' where id < 3`).catch(() => {})
+  await expect(client.query('delete from names')).rejects.toMatchObject({ code: 'UT003' })
+})
+
+test('two rows of the table with one name clash', async () => {
+  await client.query(`alter table users disable trigger user; update users set handle = 'n1' where id = 2;
+    alter table users enable trigger user`)
+  await expect(client.query(claimAllNames(users))).rejects.toThrow(
+    /users\.handle \[[12]\] and users\.handle \[[12]\] \(/,
+  )
+})
+
+test('names go with a table and a column that are renamed, former ones too', async () => {
+  await client.query(claimAllNames(users))
+  await client.query(
+    `insert into names (namespace, text, holder, holder_column, holder_key, state) values ('handle', 'old', 'users', 'handle', '[1]', 'reserved')`,
+  )
+  for (const statement of nameTriggersOf(users).drop) await client.query(statement)
+  await client.query(`alter table users rename to people; alter table people rename handle to nick;
+    update people set nick = 'changed meanwhile' where id = 1`)
+  const people = holderTable('people', names, {
+    names: [{ column: 'nick', namespace: 'handle', former: { state: 'free' } }],
+  })
+  for (const statement of nameTriggersOf(people).create) await client.query(statement)
+  await client.query(claimAllNames(people, users))
+  expect(await held()).toBe('503 of people.nick')
+  expect(await nameViolations(client, [people, orgs])).toEqual([])
+})
+
+test('a namespace that changes takes the names along', async () => {
+  await client.query(claimAllNames(users))
+  const other = holderTable('users', names, {
+    names: [{ column: 'handle', namespace: 'login', former: { state: 'free' } }],
+  })
+  await client.query(claimAllNames(other, users))
+  expect(await held()).toBe('502 of users.handle')
+  expect(await nameViolations(client, [other])).toEqual([])
+})
+
+test('all names of a table are released, where the table of names is gone too', async () => {
+  await client.query(claimAllNames(users))
+  await client.query(releaseAllNames(users))
+  expect(await held()).toBe('0 of nobody')
+  await client.query('drop table names')
+  await client.query(releaseAllNames(users))
+})
