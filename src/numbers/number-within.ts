@@ -51,7 +51,7 @@ export function NumberWithin(options: NumberWithinOptions = {}, ...applied: unkn
       const args = {
         propertyName: raw.count,
         mode: 'virtual' as const,
-        options: countOptions(raw),
+        options: COUNT_OPTIONS,
         [HIDDEN_MARK]: true,
       }
       storage.columns.push({ ...args, target: constructor })
@@ -90,7 +90,7 @@ export function numberWithinSchema<T>(
   for (const [property, options] of Object.entries(numbers)) {
     const raw = toRawNumber(`${DECORATOR} on ${schema.name}.${property}`, property, options)
     columns[property] = numberOptions(options, columns[property] as ColumnOptions | undefined)
-    if (raw.count !== undefined) columns[raw.count] = { ...countOptions(raw), virtual: true }
+    if (raw.count !== undefined) columns[raw.count] = { ...COUNT_OPTIONS, virtual: true }
     indices.push(...doors(raw).map((one) => ({ unique: true, columns: one })))
   }
   return Object.assign({}, schema, { columns: columns as EntitySchemaOptions<T>['columns'], indices })
@@ -104,12 +104,8 @@ const numberOptions = ({ name }: NumberWithinOptions, beside: ColumnOptions = { 
   ...(name === undefined ? {} : { name }),
 })
 
-const countOptions = ({ property }: RawNumber): ColumnOptions => ({
-  ...HIDDEN,
-  type: 'integer',
-  nullable: true,
-  comment: `typeorm-unique-text: rows that have a "${property}" in the scope, said by one of them; triggers write it.`,
-})
+/** Without a comment, which TypeORM would not give back to a column that it adds again. */
+const COUNT_OPTIONS: ColumnOptions = { ...HIDDEN, type: 'integer', nullable: true }
 
 /** Not arrow functions: TypeORM calls them as methods of its IndexMetadata. */
 function doors(raw: RawNumber): (() => string[])[] {

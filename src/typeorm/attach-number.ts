@@ -1,10 +1,10 @@
 import type { EntityMetadata } from 'typeorm'
 import { DeclarationError } from '../errors'
+import type { FilledColumn } from '../sql/alter'
 import { fitName, joinNames } from '../sql/identifier'
 import { countRows, type NumberedRows, numberRows, renumberRows } from '../sql/number-rows'
 import { holdsCount, type NumberTable } from '../sql/number-table'
 import { asNumberNote, numberTriggers } from '../sql/number-triggers'
-import type { TriggerNote } from '../sql/trigger-set'
 import { attachDataSource, type IndexMetadata, requireOneClass } from './attach-data-source'
 import { scopeColumns } from './declared-columns'
 import type { RawNumber } from './number-options'
@@ -166,18 +166,36 @@ function rowsOf(table: NumberTable, metadata: EntityMetadata, type: string): Row
   const rows: NumberedRows = { table, primary: metadata.primaryColumns.map(({ databaseName }) => databaseName) }
   const filled = [
     { name: table.number, type, nullable: false },
-    ...(table.count === undefined ? [] : [{ name: table.count, type: 'integer', nullable: true }]),
+    ...(table.count === undefined ? [] : [countOf(table.count)]),
   ]
-  const counted = table.count === undefined ? [] : countRows(table)
-  const fillBy = (numbered: string): RowsChange => ({ filled, fill: { up: [numbered, ...counted], down: [] } })
+  const counted = countsOf(table)
   return {
-    ...fillBy(numberRows(rows)),
-    follow: (before) => fillBy(keepsNumbers(table, before) ? numberRows(rows) : renumberRows(rows)),
+    filled,
+    fill: { up: [numberRows(rows), ...counted], down: [] },
+    follow: (stood) => {
+      const note = asNumberNote(stood)
+      if (!note) return { filled, fill: { up: [renumberRows(rows), ...counted], down: [] } }
+      const had: NumberedRows = {
+        ...rows,
+        table: { ...table, scope: note.scope, count: note.count, deleted: note.deleted },
+      }
+      const numbered = isWithin(table, had.table) ? numberRows(rows) : renumberRows(rows)
+      const before = isWithin(had.table, table) ? [] : [renumberRows(had)]
+      const goes = note.count !== undefined && note.count !== table.count
+      const undone = goes ? before : [...before, ...countsOf(had.table)]
+      return {
+        filled,
+        fill: { up: [numbered, ...counted], down: undone.toReversed() },
+        ...(goes ? { dropped: { filled: [countOf(note.count)], fill: countsOf(had.table) } } : {}),
+      }
+    },
   }
 }
 
-/** Rows that no two have one number of in the former scope have none in a narrower one. */
-function keepsNumbers({ scope }: NumberTable, before: TriggerNote): boolean {
-  const note = asNumberNote(before)
-  return note?.scope.every(({ name }) => scope.some((one) => one.name === name)) ?? false
-}
+const countsOf = (table: NumberTable): string[] => (table.count === undefined ? [] : countRows(table))
+
+const countOf = (name: string): FilledColumn => ({ name, type: 'integer', nullable: true })
+
+/** Rows that no two have one number of in a wide scope have none in a narrower one. */
+const isWithin = ({ scope: narrow }: NumberTable, { scope: wide }: NumberTable): boolean =>
+  wide.every(({ name }) => narrow.some((one) => one.name === name))

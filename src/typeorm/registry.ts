@@ -5,7 +5,7 @@ import type { LookupIndex } from '../sql/lookup'
 import type { FormerPolicy } from '../sql/name-table'
 import type { NumberTable } from '../sql/number-table'
 import type { TextTable } from '../sql/text-table'
-import type { TriggerNote, TriggerSet } from '../sql/trigger-set'
+import type { RemovedRows, TriggerNote, TriggerSet } from '../sql/trigger-set'
 import type { Normalizer } from '../text/normalizer'
 import type { UniqueTextClassOptions } from './options'
 
@@ -113,6 +113,8 @@ export interface RowsChange {
   readonly fill?: Change
   /** Done when the triggers stand, and undone before they go. It must find some, or all, of its work done already. */
   readonly install?: Change
+  /** Columns that go, and have their values again on the way back. */
+  readonly dropped?: RemovedRows
   /** In place of `install` and `fill`, where the set stood already and its note says something else. */
   readonly follow?: (before: TriggerNote) => RowsChange
 }

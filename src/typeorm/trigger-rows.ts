@@ -15,7 +15,7 @@ import { triggerWorks } from './trigger-sets'
 /** What is to be done with the rows of one table, because triggers come, change or go. */
 export interface RowsPlan {
   readonly changes: readonly RowsChange[]
-  /** Of sets that nobody declares any more. */
+  /** Of sets that nobody declares any more, and of columns that a set has no longer. */
   readonly removed: readonly RemovedRows[]
 }
 
@@ -25,9 +25,13 @@ export function planRows({ metadata, installed }: EntityTriggers): RowsPlan {
   const { had, gone } = trace(works, installed)
   const primary = metadata.primaryColumns.map(({ databaseName }) => databaseName)
   const from = { schema: foreignSchema(metadata), table: metadata.tableName, primary }
+  const changes = works.flatMap((work) => changeOf(work, had.get(work), installed))
   return {
-    changes: works.flatMap((work) => changeOf(work, had.get(work), installed)),
-    removed: gone.flatMap((note) => removedRows(note, from) ?? []),
+    changes,
+    removed: [
+      ...gone.flatMap((note) => removedRows(note, from) ?? []),
+      ...changes.flatMap(({ dropped }) => dropped ?? []),
+    ],
   }
 }
 
