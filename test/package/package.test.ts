@@ -5,11 +5,12 @@ import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest'
 import { createDatabase, dropDatabase, inDatabase, runOnce } from '../support/databases'
 import { COMBINATIONS, compile, COMPILERS, type Compiled, digestOf } from './compile'
 import { runQuickStart } from './quick-start'
-import { type Example, readExample } from './readme'
+import { type Example, type Lines, readExample, readLines } from './readme'
 import { listFiles, makeProject, OLDEST_PEERS, openWorkspace, type Project, succeed, type Workspace } from './workspace'
 
 const PATIENCE = { timeout: 240_000 }
-const readme = readExample(await readFile(path.join(import.meta.dirname, '../../README.md'), 'utf8'))
+const document = await readFile(path.join(import.meta.dirname, '../../README.md'), 'utf8')
+const readme = readExample(document)
 
 let workspace: Workspace
 const opened: Workspace[] = []
@@ -31,6 +32,28 @@ async function runSteps(project: Project, { steps }: Example): Promise<void> {
     expect(stdout.trim()).toBe(output ?? stdout.trim())
   }
 }
+
+/** What the lines of README.md leave out. */
+const programOf = (lines: readonly Lines[]): string => `
+import 'reflect-metadata'
+import { Column, DataSource, Entity, type EntityManager, PrimaryGeneratedColumn } from 'typeorm'
+import { insertOrFail } from 'typeorm-unique-text'
+import { findHolder, Name, rename, UniqueName } from 'typeorm-unique-text/names'
+import { countWithin, NumberWithin } from 'typeorm-unique-text/numbers'
+import { once, OnceToken } from 'typeorm-unique-text/once'
+
+${lines.map(({ classes }) => classes).join('\n')}
+
+async function main() {
+  const entities = [User, Comment, Name, OnceToken]
+  const dataSource = new DataSource({ type: 'postgres', url: process.env.DATABASE_URL, entities, synchronize: true })
+  const { manager } = await dataSource.initialize()
+${lines.map(({ body }) => `{\n${body}\n}`).join('\n')}
+  await dataSource.destroy()
+}
+
+void main()
+`
 
 describe.concurrent('a project that installs the tarball', () => {
   test('in JavaScript, CommonJS, runs the quick start and the import command', PATIENCE, async () => {
@@ -88,6 +111,19 @@ describe.concurrent('a project that installs the tarball', () => {
       files: readme.files,
     })
     await runSteps(project, readme)
+    const tsc = path.join(workspace.folder, COMPILERS['7.0'])
+    expect(await project.run('node', [tsc, '-p', '.', '--noEmit'])).toEqual({ code: 0, stdout: '', stderr: '' })
+  })
+
+  test('runs the lines of README.md for names, tokens and numbers', PATIENCE, async () => {
+    const lines = readLines(document)
+    expect(lines.map(({ name }) => name)).toEqual(['names', 'once', 'numbers'])
+    const project = await makeProject(workspace.current, 'lines', {
+      databaseUrl: await newDatabase('lines'),
+      files: { 'tsconfig.json': readme.files['tsconfig.json'] ?? '', 'lines.ts': programOf(lines) },
+    })
+    const { stdout } = succeed(await project.run('tsx', ['lines.ts']))
+    expect(stdout.trim()).toBe(lines.map(({ output }) => output).join('\n'))
     const tsc = path.join(workspace.folder, COMPILERS['7.0'])
     expect(await project.run('node', [tsc, '-p', '.', '--noEmit'])).toEqual({ code: 0, stdout: '', stderr: '' })
   })

@@ -32,3 +32,24 @@ export function readCopies(markdown: string): { readonly source: string; readonl
     text: groups['text'] ?? '',
   }))
 }
+
+const LINES = /^<!-- lines: (?<name>\w+) -->\n\s*^```ts\n(?<text>.*?)^```$/gmsu
+
+/** Lines of a program that a document leaves to its reader: classes first, and after a blank line what is done. */
+export interface Lines {
+  readonly name: string
+  readonly classes: string
+  readonly body: string
+  /** What they print, by the comments after `console.log`. */
+  readonly output: string
+}
+
+/** The fenced blocks after `<!-- lines: NAME -->`. */
+export function readLines(markdown: string): Lines[] {
+  return [...markdown.matchAll(LINES)].map(({ groups = {} }) => {
+    const { name = '', text = '' } = groups
+    const start = text.startsWith('@') ? text.indexOf('\n\n') : 0
+    const printed = [...text.matchAll(/^console\.log\(.*\) \/\/ (.+)$/gmu)].map(([, output = '']) => output)
+    return { name, classes: text.slice(0, start), body: text.slice(start), output: printed.join('\n') }
+  })
+}
