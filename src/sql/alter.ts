@@ -23,7 +23,12 @@ export function renameColumns(rows: Pick<TextRows, 'schema' | 'table'>, renames:
 }
 
 /** @param from undefined: none */
-export function changeComment(rows: TextRows, column: string, from: string | undefined, to: string): Change {
+export function changeComment(
+  rows: Pick<TextRows, 'schema' | 'table'>,
+  column: string,
+  from: string | undefined,
+  to: string,
+): Change {
   const say = (comment: string | undefined): string =>
     `COMMENT ON COLUMN ${tableName(rows)}.${quote(column)} IS ${comment ? literal(comment) : 'NULL'}`
   return { up: [say(to)], down: [say(from)] }

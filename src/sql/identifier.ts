@@ -56,6 +56,13 @@ export function dollarQuote(body: string): string {
   return `$${tag}$${body}$${tag}$`
 }
 
+/** An expression in the server's words, in which columns have other names. */
+export const renameIn = (expression: string, renames: ReadonlyMap<string, string>): string =>
+  expression.replaceAll(/'[^']*'|"(?:[^"]|"")*"|[\p{L}_][\p{L}\d_$]*/gu, (token) => {
+    const to = renames.get(token.startsWith('"') ? token.slice(1, -1).replaceAll('""', '"') : token)
+    return to === undefined ? token : quote(to)
+  })
+
 const COMMENT_OR_QUOTED = /--[^\n]*\n|"[^"]*"|'[^']*'/g
 
 /**

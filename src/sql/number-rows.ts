@@ -41,10 +41,9 @@ WHERE ${all(2, ...sameKey(primary), `t.${number} IS DISTINCT FROM n."number"`)}`
 /** Counts the rows of every scope anew, into the oldest row of each. */
 export function countRows(table: NumberTable): string[] {
   const [count, number] = [countColumn(table), quote(table.number)]
-  const clear = `UPDATE ${tableName(table)} SET ${count} = NULL WHERE ${count} IS NOT NULL`
   const scope = scopeOf(table, 'r').join(', ')
   return [
-    clear,
+    clearCounts(table),
     `UPDATE ${tableName(table)} AS t SET ${count} = n."rows"
 FROM (
   SELECT ${scope}, pg_catalog.min(r.${number}) AS "oldest",
@@ -54,6 +53,9 @@ FROM (
 WHERE ${all(2, ...sameScopes(table, 't', 'n'), `t.${number} = n."oldest"`)}`,
   ]
 }
+
+export const clearCounts = (table: NumberTable): string =>
+  `UPDATE ${tableName(table)} SET ${countColumn(table)} = NULL WHERE ${countColumn(table)} IS NOT NULL`
 
 const partition = (table: NumberTable, row: string): string =>
   table.scope.length === 0 ? '' : `PARTITION BY ${scopeOf(table, row).join(', ')}`

@@ -1,13 +1,12 @@
 import type { EntityMetadata } from 'typeorm'
 import { DeclarationError } from '../errors'
-import type { FilledColumn } from '../sql/alter'
 import { fitName, joinNames } from '../sql/identifier'
-import { countRows, type NumberedRows, numberRows, renumberRows } from '../sql/number-rows'
 import { holdsCount, type NumberTable } from '../sql/number-table'
-import { asNumberNote, numberTriggers } from '../sql/number-triggers'
+import { numberTriggers } from '../sql/number-triggers'
 import { attachDataSource, type IndexMetadata, requireOneClass } from './attach-data-source'
 import { scopeColumns } from './declared-columns'
 import type { RawNumber } from './number-options'
+import { numberedRows } from './number-rows'
 import {
   type ColumnMetadata,
   dataSourceOf,
@@ -15,7 +14,6 @@ import {
   type NumberDeclaration,
   registry,
   rootOf,
-  type RowsChange,
   tableNumbers,
   type TriggerWork,
 } from './registry'
@@ -154,48 +152,10 @@ function workOf({ table, column, scope, metadata }: NumberDeclaration): TriggerW
   const names = scope.map(({ databaseName }) => databaseName)
   return {
     set: numberTriggers(table),
-    rows: rowsOf(table, metadata, dataSourceOf(metadata).driver.normalizeType(column)),
+    rows: numberedRows({ table, metadata, type: dataSourceOf(metadata).driver.normalizeType(column) }),
     indexes: [
       { name: table.index, columns: [...names, table.number] },
       ...(table.count === undefined ? [] : [{ name: countIndex(table), columns: names, where: holdsCount(table) }]),
     ],
   }
 }
-
-function rowsOf(table: NumberTable, metadata: EntityMetadata, type: string): RowsChange {
-  const rows: NumberedRows = { table, primary: metadata.primaryColumns.map(({ databaseName }) => databaseName) }
-  const filled = [
-    { name: table.number, type, nullable: false },
-    ...(table.count === undefined ? [] : [countOf(table.count)]),
-  ]
-  const counted = countsOf(table)
-  return {
-    filled,
-    fill: { up: [numberRows(rows), ...counted], down: [] },
-    follow: (stood) => {
-      const note = asNumberNote(stood)
-      if (!note) return { filled, fill: { up: [renumberRows(rows), ...counted], down: [] } }
-      const had: NumberedRows = {
-        ...rows,
-        table: { ...table, scope: note.scope, count: note.count, deleted: note.deleted },
-      }
-      const numbered = isWithin(table, had.table) ? numberRows(rows) : renumberRows(rows)
-      const before = isWithin(had.table, table) ? [] : [renumberRows(had)]
-      const goes = note.count !== undefined && note.count !== table.count
-      const undone = goes ? before : [...before, ...countsOf(had.table)]
-      return {
-        filled,
-        fill: { up: [numbered, ...counted], down: undone.toReversed() },
-        ...(goes ? { dropped: { filled: [countOf(note.count)], fill: countsOf(had.table) } } : {}),
-      }
-    },
-  }
-}
-
-const countsOf = (table: NumberTable): string[] => (table.count === undefined ? [] : countRows(table))
-
-const countOf = (name: string): FilledColumn => ({ name, type: 'integer', nullable: true })
-
-/** Rows that no two have one number of in a wide scope have none in a narrower one. */
-const isWithin = ({ scope: narrow }: NumberTable, { scope: wide }: NumberTable): boolean =>
-  wide.every(({ name }) => narrow.some((one) => one.name === name))

@@ -11,6 +11,7 @@ import { dropRules, rebuild, renormalized, sameTexts } from './rebuild'
 import { emit } from './record-ddl'
 import { type Declaration, tableDeclarations, tableNames } from './registry'
 import { foreignSchema } from './resolve-declaration'
+import { renameIn } from '../sql/identifier'
 import { type ColumnPair, setColumnPairs } from './trigger-predecessors'
 
 /**
@@ -92,6 +93,8 @@ async function rename({ queryRunner, table, metadata }: ChangingTable, renames: 
   const renamed = (name: string): string => renames.get(name) ?? name
   for (const column of table.columns) column.name = renamed(column.name)
   for (const one of [...table.indices, ...table.uniques]) one.columnNames = one.columnNames.map(renamed)
+  // TypeORM makes an index that it drops again on the way back, before columns have their former names.
+  for (const one of table.indices) if (one.where) one.where = renameIn(one.where, renames)
 }
 
 /** A guard's note, in the names that its columns have by now. */

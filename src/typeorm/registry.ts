@@ -115,6 +115,8 @@ export interface RowsChange {
   readonly install?: Change
   /** Columns that go, and have their values again on the way back. */
   readonly dropped?: RemovedRows
+  /** Done before TypeORM changes the table, when columns have their new names; undone when it has its former columns. */
+  readonly leave?: Change
   /** In place of `install` and `fill`, where the set stood already and its note says something else. */
   readonly follow?: (before: TriggerNote) => RowsChange
 }

@@ -1,5 +1,5 @@
 import { TableColumn } from 'typeorm'
-import { addColumn, type Change, type FilledColumn, requireColumn } from '../sql/alter'
+import { addColumn, type Change, changeComment, changeType, type FilledColumn, requireColumn } from '../sql/alter'
 import type { InstalledTriggers } from '../sql/catalog'
 import { removedRows } from '../sql/removed-rows'
 import { installedFunction, notesOf, sameComment } from '../sql/trigger-drift'
@@ -62,7 +62,9 @@ function isWhole(installed: InstalledTriggers): boolean {
  * @returns what is left to do once TypeORM has changed the columns, before it makes the indexes
  */
 export async function fillColumns(on: ChangingTable, { changes, removed }: RowsPlan): Promise<Change[]> {
+  for (const { leave } of changes) if (leave) await emit(on.queryRunner, leave)
   for (const one of removed) await fillOnTheWayBack(on, one)
+  await keepTypes(on)
   const left: Change[] = []
   for (const { filled = [], fill } of changes) {
     const required: Change[] = []
@@ -72,17 +74,32 @@ export async function fillColumns(on: ChangingTable, { changes, removed }: RowsP
   return left
 }
 
-/** TypeORM then adds them on the way back without NOT NULL. */
+/** TypeORM then adds them on the way back without NOT NULL, and without their comments. */
 async function fillOnTheWayBack(on: ChangingTable, { filled = [], fill = [] }: RemovedRows): Promise<void> {
   const rows = { schema: foreignSchema(on.metadata), table: on.metadata.tableName }
   const dropped = filled.filter(({ name }) => hasColumn(on, name) && !isDeclared(on, name))
   if (dropped.length === 0) return
   const required = dropped.filter(({ nullable }) => !nullable)
   for (const { name } of required) Object.assign(on.table.findColumnByName(name) ?? {}, { isNullable: true })
-  await emit(on.queryRunner, {
-    up: [],
-    down: [...fill, ...required.flatMap(({ name }) => requireColumn(rows, name).up)],
+  const comments = dropped.flatMap(({ name }) => {
+    const comment = on.table.findColumnByName(name)?.comment
+    return comment ? changeComment(rows, name, undefined, comment).up : []
   })
+  const notNull = required.flatMap(({ name }) => requireColumn(rows, name).up)
+  await emit(on.queryRunner, { up: [], down: [...fill, ...notNull, ...comments] })
+}
+
+const INTEGERS: ReadonlySet<string> = new Set(['smallint', 'integer', 'bigint'])
+
+/** Changes the type of a number in place. TypeORM would drop the column and add it again. */
+async function keepTypes(on: ChangingTable): Promise<void> {
+  const rows = { schema: foreignSchema(on.metadata), table: on.metadata.tableName }
+  for (const { name, type } of triggerWorks(on.metadata).flatMap(({ rows: change }) => change?.filled ?? [])) {
+    const found = on.table.findColumnByName(name)
+    if (!found || found.type === type || !INTEGERS.has(found.type) || !INTEGERS.has(type)) continue
+    await emit(on.queryRunner, changeType(rows, name, { type: found.type, length: '' }, { type, length: '' }))
+    found.type = type
+  }
 }
 
 async function addFilled(on: ChangingTable, { name, type, nullable }: FilledColumn): Promise<Change[]> {

@@ -411,7 +411,7 @@ test('a table without a unique text is looked at once, and again after a failure
   const ensure = async (): Promise<void> => {
     await ensureTriggers(dataSource.getMetadata('BookedThing'), async (sql, values) => {
       asked++
-      return (await dataSource.query(sql, values)) as unknown[]
+      return await dataSource.query<unknown[]>(sql, values)
     })
   }
   await expect(ensure()).rejects.toMatchObject({ findings: [{ kind: 'missing', object: 'table', name: 'thing' }] })

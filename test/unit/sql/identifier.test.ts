@@ -1,6 +1,15 @@
 import * as fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { dollarQuote, fitName, joinNames, literal, qualified, quote, withoutLayout } from '../../../src/sql/identifier'
+import {
+  dollarQuote,
+  fitName,
+  joinNames,
+  literal,
+  qualified,
+  quote,
+  withoutLayout,
+  renameIn,
+} from '../../../src/sql/identifier'
 
 const NAME_LIMIT_BYTES = 63
 
@@ -63,4 +72,15 @@ test('layout is blanks and line breaks, but for the end of a line comment', () =
   expect(withoutLayout('SELECT 1 -- one\n  FROM  t')).toBe(withoutLayout('SELECT\n1 -- one\nFROM t'))
   expect(withoutLayout('-- one\nSELECT 1')).not.toBe(withoutLayout('-- one SELECT 1'))
   expect(withoutLayout('FROM "a -- b" AS t\nWHERE true')).toBe(withoutLayout('FROM "a -- b" AS t WHERE true'))
+})
+
+test('columns of an expression get their other names, in one pass, and texts stay', () => {
+  const renames = new Map([
+    ['a', 'b'],
+    ['b', 'a "c"'],
+    ['x y', 'z'],
+  ])
+  expect(renameIn(`((a IS NOT NULL) AND ("x y" > 'a') AND (ab = b))`, renames)).toBe(
+    `(("b" IS NOT NULL) AND ("z" > 'a') AND (ab = "a ""c"""))`,
+  )
 })

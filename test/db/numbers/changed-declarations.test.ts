@@ -1,0 +1,288 @@
+import type { Client } from 'pg'
+import { type DataSource, EntitySchema, type EntitySchemaOptions } from 'typeorm'
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { countWithin, numberWithinSchema, type NumberWithinOptions } from '../../../src/numbers'
+import { useDatabase } from '../../support/database'
+import { generate, type Generated, migrate, runAll } from '../../support/generated'
+
+const db = useDatabase({ wrapped: true })
+let client: Client
+
+beforeAll(async () => {
+  client = await db.client()
+})
+beforeEach(async () => {
+  await client.query('drop schema public cascade; drop schema if exists other cascade; create schema public')
+})
+
+type Row = Record<string, unknown>
+type Columns = EntitySchemaOptions<Row>['columns']
+
+const integer = { type: 'integer' } as const
+const maybe = { type: 'integer', nullable: true } as const
+const BASE: Columns = { id: { type: 'integer', primary: true }, tenant: integer, site: integer }
+
+interface Shape {
+  readonly columns?: Columns
+  readonly numbers?: Readonly<Record<string, NumberWithinOptions>>
+  readonly tableName?: string
+  readonly schema?: string
+}
+
+const open = async ({ columns = {}, numbers, tableName = 'comment', schema }: Shape): Promise<DataSource> => {
+  const where = { tableName, ...(schema === undefined ? {} : { schema }) }
+  const options = { name: 'Comment', ...where, columns: { ...BASE, ...columns } }
+  const entity = new EntitySchema<Row>(numbers ? numberWithinSchema(options, numbers) : options)
+  return await db.dataSource([entity], { synchronize: false })
+}
+
+const plain = async (): Promise<DataSource> => await open({})
+const numbered = async (options: NumberWithinOptions = {}): Promise<DataSource> =>
+  await open({ numbers: { number: { scope: ['tenant'], ...options } } })
+
+async function fill(ids: readonly number[], { tenants = 2, sites = 3 } = {}): Promise<void> {
+  for (const id of ids) {
+    await client.query(`insert into comment (id, tenant, site) values (${id}, ${id % tenants}, ${id % sites})`)
+  }
+}
+
+/** `id:number`, and the count behind the row that has it. */
+async function rows(column = 'number'): Promise<string> {
+  const found = await client.query<{ row: string }>(
+    `select id || ':' || coalesce(to_jsonb(c) ->> '${column}', '')
+            || coalesce('#' || (to_jsonb(c) ->> '${column}Count'), '') as row from comment as c order by id`,
+  )
+  return found.rows.map(({ row }) => row).join(' ')
+}
+
+const nothingLeft = async (dataSource: DataSource): Promise<void> => {
+  expect((await generate(dataSource)).up).toEqual([])
+}
+
+/** Generates and runs; nothing is left then. */
+async function step(dataSource: DataSource): Promise<Generated> {
+  const generated = await migrate(dataSource)
+  await nothingLeft(dataSource)
+  return generated
+}
+
+test('a table with rows is numbered in key order within each scope, there, back and there again', async () => {
+  const before = await plain()
+  await step(before)
+  await fill([5, 1, 4, 2, 3])
+  const dataSource = await numbered({ count: true })
+  const { down } = await step(dataSource)
+  expect(await rows()).toBe('1:1#3 2:1#2 3:2 4:2 5:3')
+  await fill([6, 7])
+  expect(await rows()).toMatch(/6:3 7:4$/)
+  expect(await countWithin(dataSource.manager, 'Comment', { tenant: 1 })).toBe(4)
+  await runAll(dataSource, down)
+  await nothingLeft(before)
+  await fill([8])
+  await step(dataSource)
+  expect(await rows()).toBe('1:1#4 2:1#4 3:2 4:2 5:3 6:3 7:4 8:4')
+})
+
+test('an empty table, and a new one, need no numbering', async () => {
+  const { down } = await step(await numbered({ count: true }))
+  await fill([1, 2, 3])
+  expect(await rows()).toBe('1:1#2 2:1#1 3:2')
+  await runAll(await plain(), down)
+  expect((await client.query(`select proname from pg_proc where pronamespace = 'public'::regnamespace`)).rows).toEqual(
+    [],
+  )
+})
+
+test('numbers that stand already stay, and the others follow them', async () => {
+  await step(await open({ columns: { number: maybe } }))
+  await fill([1, 2, 3, 4, 5])
+  await client.query('update comment set number = 7 where id = 3')
+  const { down } = await step(await numbered())
+  expect(await rows()).toBe('1:8 2:1 3:7 4:2 5:9')
+  await runAll(await plain(), down)
+  await nothingLeft(await open({ columns: { number: maybe } }))
+  expect(await rows()).toBe('1:8 2:1 3:7 4:2 5:9')
+})
+
+describe('what changes is followed, and so is its way back:', () => {
+  test('a narrower scope keeps the numbers, and the way back gives them anew', async () => {
+    const wide = await numbered({ count: true })
+    await step(wide)
+    await fill([1, 2, 3, 4])
+    const { down } = await step(await numbered({ scope: ['tenant', 'site'], count: true }))
+    expect(await rows()).toBe('1:1#1 2:1#1 3:2#1 4:2#1')
+    await fill([7, 8])
+    await runAll(wide, down)
+    await nothingLeft(wide)
+    expect((await rows()).match(/#\d+/g)).toEqual(['#3', '#3'])
+    await fill([9, 10])
+  })
+
+  test('a wider scope gives the numbers anew', async () => {
+    const narrow = await numbered({ scope: ['tenant', 'site'] })
+    await step(narrow)
+    await fill([1, 2, 3, 4, 7, 8])
+    expect(await rows()).toBe('1:1 2:1 3:1 4:1 7:2 8:2')
+    const { down } = await step(await numbered())
+    expect(await rows()).toBe('1:1 2:1 3:2 4:2 7:3 8:3')
+    await fill([9])
+    await runAll(narrow, down)
+    await nothingLeft(narrow)
+    await fill([10])
+  })
+
+  test('another column of the scope', async () => {
+    const before = await numbered()
+    await step(before)
+    await fill([1, 2, 3, 4])
+    const { down } = await step(await numbered({ scope: ['site'] }))
+    expect(await rows()).toBe('1:1 2:1 3:1 4:2')
+    await runAll(before, down)
+    await nothingLeft(before)
+    expect(await rows()).toBe('1:1 2:1 3:2 4:2')
+  })
+
+  test('a count that comes and goes', async () => {
+    const before = await numbered()
+    await step(before)
+    await fill([1, 2, 3])
+    const counted = await numbered({ count: true })
+    const { down } = await step(counted)
+    expect(await rows()).toBe('1:1#2 2:1#1 3:2')
+    await runAll(counted, down)
+    await nothingLeft(before)
+    await fill([4])
+    await step(counted)
+    const gone = await step(before)
+    await fill([5])
+    await runAll(before, gone.down)
+    await nothingLeft(counted)
+    expect(await rows()).toBe('1:1#3 2:1#2 3:2 4:2 5:3')
+  })
+
+  test('rows that count no more, being deleted softly', async () => {
+    const dated = { deletedAt: { type: 'timestamptz', nullable: true } } as const
+    await step(await open({ columns: dated, numbers: { number: { scope: ['tenant'], count: true } } }))
+    await fill([1, 2, 3])
+    await client.query('update comment set "deletedAt" = now() where id = 3')
+    const soft = { deletedAt: { ...dated.deletedAt, deleteDate: true } }
+    const { up, down } = await step(
+      await open({ columns: soft, numbers: { number: { scope: ['tenant'], count: true } } }),
+    )
+    expect(up).not.toEqual([])
+    expect(await rows()).toBe('1:1#1 2:1#1 3:2')
+    await runAll(await plain(), down)
+    expect(await rows()).toBe('1:1#2 2:1#1 3:2')
+  })
+
+  test('a number of another type', async () => {
+    const before = await numbered()
+    await step(before)
+    await fill([1, 3, 5])
+    await client.query('delete from comment where id = 1')
+    const { down } = await step(
+      await open({ columns: { number: { type: 'bigint' } }, numbers: { number: { scope: ['tenant'] } } }),
+    )
+    expect(await rows()).toBe('3:2 5:3')
+    await runAll(before, down)
+    await nothingLeft(before)
+    expect(await rows()).toBe('3:2 5:3')
+  })
+
+  test('a renamed number and a renamed scope, whatever else changes', async () => {
+    const before = await numbered({ count: true })
+    await step(before)
+    await fill([1, 2, 3, 4, 5])
+    await client.query('delete from comment where id = 1')
+    const { tenant: _, ...others } = BASE
+    const columns = { ...others, owner: integer, one: maybe, two: maybe }
+    const renamed = new EntitySchema<Row>(
+      numberWithinSchema(
+        { name: 'Comment', tableName: 'comment', columns },
+        { place: { scope: ['owner'], count: true } },
+      ),
+    )
+    const dataSource = await db.dataSource([renamed], { synchronize: false })
+    const { down } = await step(dataSource)
+    expect(await rows('place')).toBe('2:1#2 3:2#2 4:2 5:3')
+    expect(await countWithin(dataSource.manager, 'Comment', { owner: 1 })).toBe(2)
+    await runAll(dataSource, down)
+    await nothingLeft(before)
+    expect(await rows()).toBe('2:1#2 3:2#2 4:2 5:3')
+    await fill([6])
+    expect(await rows()).toMatch(/6:3$/)
+  })
+})
+
+describe('a declaration that is gone', () => {
+  test('goes with its columns, and comes back with numbers', async () => {
+    const before = await numbered({ count: true })
+    await step(before)
+    await fill([1, 2, 3, 4, 5])
+    const without = await plain()
+    const { down } = await step(without)
+    const left = await client.query(`select proname from pg_proc where pronamespace = 'public'::regnamespace`)
+    expect(left.rows).toEqual([])
+    await fill([6, 7])
+    await runAll(without, down)
+    await nothingLeft(before)
+    expect(await rows()).toBe('1:1#4 2:1#3 3:2 4:2 5:3 6:3 7:4')
+    await fill([8])
+    expect(await rows()).toMatch(/8:4$/)
+  })
+
+  test('leaves its column where an entity keeps it', async () => {
+    const before = await numbered()
+    await step(before)
+    await fill([1, 2, 3])
+    const kept = await open({ columns: { number: integer } })
+    const { down } = await step(kept)
+    expect(await rows()).toBe('1:1 2:1 3:2')
+    await runAll(kept, down)
+    await nothingLeft(before)
+  })
+})
+
+test('a table that was renamed goes on from its numbers', async () => {
+  await step(await numbered({ count: true }))
+  await fill([1, 2, 3])
+  await client.query('alter table comment rename to remark')
+  const dataSource = await open({ tableName: 'remark', numbers: { number: { scope: ['tenant'], count: true } } })
+  await step(dataSource)
+  await client.query('alter table remark rename to comment; alter table comment rename to remark')
+  await client.query('insert into remark (id, tenant, site) values (5, 1, 1)')
+  expect((await client.query('select number from remark where id = 5')).rows).toEqual([{ number: 3 }])
+})
+
+test('rows that were written while a trigger was away are numbered and counted by the next migration', async () => {
+  const dataSource = await numbered({ count: true })
+  await step(dataSource)
+  await fill([1, 2])
+  await client.query('alter table comment disable trigger user; insert into comment values (3, 1, 1, 9), (4, 0, 1, 9)')
+  await step(dataSource)
+  expect(await rows()).toBe('1:1#2 2:1#2 3:9 4:9')
+})
+
+test('a table of another schema is numbered there', async () => {
+  await client.query('create schema other')
+  await step(await open({ schema: 'other' }))
+  await client.query('insert into other.comment values (1, 1, 1), (2, 1, 1)')
+  const { down } = await step(await open({ schema: 'other', numbers: { number: { scope: ['tenant'], count: true } } }))
+  await client.query('insert into other.comment values (3, 1, 1)')
+  expect((await client.query('select id, number from other.comment order by id')).rows).toEqual([
+    { id: 1, number: 1 },
+    { id: 2, number: 2 },
+    { id: 3, number: 3 },
+  ])
+  await runAll(await plain(), down)
+})
+
+test('synchronize does the same', async () => {
+  await step(await plain())
+  await fill([1, 2, 3])
+  const options = { name: 'Comment', tableName: 'comment', columns: BASE }
+  const entity = new EntitySchema<Row>(numberWithinSchema(options, { number: { scope: ['tenant'], count: true } }))
+  const dataSource = await db.dataSource([entity])
+  expect(await rows()).toBe('1:1#2 2:1#1 3:2')
+  await nothingLeft(dataSource)
+})
