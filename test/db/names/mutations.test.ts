@@ -1,0 +1,34 @@
+import { expect, test } from 'vitest'
+import { useDatabase } from '../../support/database'
+import { at, expectedAt, type NamesSetting, useNamesStage } from '../../support/names-stage'
+import { LEVELS } from '../../support/sessions'
+import { interleavings, sequences } from './interleavings'
+import { nameMutations } from './mutations'
+
+const db = useDatabase()
+const stage = useNamesStage(db)
+
+/** The first that is not as it should be; the rules first, which take no waiting. */
+async function firstFound(setting: NamesSetting): Promise<string | undefined> {
+  for (const level of LEVELS) {
+    for (const interleaving of [...sequences, ...interleavings]) {
+      const played = await stage.play(interleaving, level, setting).catch((error: unknown) => String(error))
+      const expected = {
+        transcript: expectedAt(interleaving.steps, level),
+        names: at(interleaving.names, level),
+        violations: [],
+      }
+      if (JSON.stringify(played) !== JSON.stringify(expected)) return `${interleaving.name}, at ${level}`
+    }
+  }
+  return undefined
+}
+
+test('nothing is found where nothing is taken out', async () => {
+  expect(await firstFound({ name: 'whole' })).toBeUndefined()
+})
+
+test.each(nameMutations)('found: $name', async ({ name, triggers }) => {
+  const found = await firstFound({ name, triggers })
+  expect(found).toBeDefined()
+})

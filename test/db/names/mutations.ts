@@ -1,0 +1,91 @@
+import type { HolderTable } from '../../../src/sql/name-table'
+import { nameTriggersOf } from '../../../src/sql/name-triggers'
+
+/** Triggers with one part taken out, to show that the tests would miss it. */
+export interface NameMutation {
+  readonly name: string
+  readonly triggers: (holder: HolderTable) => readonly string[]
+}
+
+type Change = readonly [from: string | RegExp, to: string]
+
+/** Every change must find its place, or the mutation would be none. */
+const mutation = (name: string, ...changes: readonly Change[]): NameMutation => ({
+  name,
+  triggers: (holder) => {
+    let statements = nameTriggersOf(holder).create
+    for (const [from, to] of changes) {
+      const changed = statements.map((statement) => statement.replace(from, to))
+      if (changed.every((statement, index) => statement === statements[index])) {
+        throw new Error(`The mutation "${name}" does not fit the triggers: ${String(from)} is not in them.`)
+      }
+      statements = changed
+    }
+    return statements
+  },
+})
+
+/** Of one table only, so that two tables differ. */
+const onOrgs = (name: string, ...changes: readonly Change[]): NameMutation => ({
+  name,
+  triggers: (holder) =>
+    holder.table === 'orgs' ? mutation(name, ...changes).triggers(holder) : nameTriggersOf(holder).create,
+})
+
+const without = (event: string): NameMutation =>
+  mutation(`no trigger after ${event}`, [new RegExp(`^CREATE TRIGGER [^]*AFTER ${event.toUpperCase()}[^]*$`), 'SELECT'])
+
+const FREE = /n\."state" <> 'held'\s+AND \(/g
+const ABANDONED = `n.holder = 'users' AND NOT EXISTS (
+  SELECT FROM users AS t WHERE t.id = (n.holder_key ->> 0)::integer AND t.handle = n.text) OR n.state <> 'held' AND (`
+
+export const nameMutations: readonly NameMutation[] = [
+  ...['insert', 'update', 'delete', 'truncate'].map(without),
+  onOrgs('claims are taken in another order', [
+    /ORDER BY c\.namespace, c\.hash\n/,
+    'ORDER BY c.namespace DESC, c.hash DESC\n',
+  ]),
+  mutation('what is given up is not locked in the pass', [
+    'WHERE c.former_id IS NOT NULL\n    ), passed',
+    'WHERE false\n    ), passed',
+  ]),
+  mutation('a delete locks in the order of its rows', ['pg_catalog.cardinality(gone) > 1', 'false']),
+  mutation('what the pass did not take is not looked at', ['IF done < given THEN', 'IF false THEN']),
+  mutation('what is in the way is not locked', [/FOR NO KEY UPDATE;(?=\s+IF found_id)/, ';']),
+  mutation('a name that its row has no more is not taken', [/OR n\."state" = 'held' AND/, 'OR false AND']),
+  mutation('whether its row has a name is told by an old snapshot', [FREE, ABANDONED]),
+  mutation('held names are taken from rows that have them', [
+    /AND NOT EXISTS \(\s+SELECT FROM ONLY "users"/,
+    'AND NOT EXISTS ( SELECT FROM ONLY "users" AS u JOIN ONLY "users"',
+  ]),
+  mutation(
+    'a former name is not taken back',
+    [/OR n\."holder" = '\w+' AND n\."holder_key" = EXCLUDED\."holder_key"/g, ''],
+    [/OR n\."holder" = '\w+' AND n\."holder_key" = one\.key/, ''],
+  ),
+  mutation('a reservation never ends', [/n\."until" <= [^\n]+/g, 'false']),
+  mutation('the text is not compared where hashes are equal', [
+    /n\."text" COLLATE "C" = EXCLUDED\."text" COLLATE "C"/g,
+    'true',
+  ]),
+  mutation('names that are given up stay', ['IF freed IS NOT NULL THEN', 'IF false THEN']),
+  mutation('what another row took is released all the same', ['taken := taken || found_id;', '']),
+  mutation('texts of equal hash come twice to one place', [/SELECT DISTINCT ON \([^)]+\)/, 'SELECT']),
+  mutation('a delete leaves former names', [
+    /n\."holder" = ('\w+')(?=\s+AND NOT EXISTS)/,
+    `n."holder" = $1 AND n."state" = 'held'`,
+  ]),
+  mutation('names do not go along with a key', [
+    /IF first_key = pg_catalog\.jsonb_build_array\(OLD/,
+    'IF false AND first_key = pg_catalog.jsonb_build_array(OLD',
+  ]),
+  mutation('names go along with a key for each row', [
+    /IF first_key = pg_catalog\.jsonb_build_array\(OLD/,
+    'IF true OR first_key = pg_catalog.jsonb_build_array(OLD',
+  ]),
+  mutation('rows are taken for what the statement made them', [
+    /FROM ONLY "(users|orgs)" AS t WHERE t\."id" OPERATOR\(pg_catalog\.=\) r\."id" LIMIT 1/,
+    'LIMIT 1',
+  ]),
+  mutation('TRUNCATE is allowed where a snapshot is old', [`NOT LIKE 'read %'`, `LIKE 'no'`]),
+]
