@@ -1,0 +1,112 @@
+import type { Client } from 'pg'
+import { numberTriggers } from '../../src/sql/number-triggers'
+import type { NumberTable } from '../../src/sql/number-table'
+import type { TestDatabase } from './database'
+import { createNumberedTable, numbersOf } from './numbered-table'
+import { endOrWait, type Level, openSession, type Outcome, type Session, type Statement } from './sessions'
+
+/**
+ * Steps of sessions P, Q and R in a forced order, one a line: `P insert 1` (a row of scope 1), `P delete 1/3`, `P move
+ * 1/3 to 2`, `P soft 1/3`, `P restore 1/3`, any other SQL, and `P ends` for what waited.
+ */
+export interface NumberPlay {
+  readonly name: string
+  /** How many rows each scope has before. */
+  readonly given: readonly number[]
+  readonly steps: readonly string[]
+}
+
+type Name = 'P' | 'Q' | 'R'
+
+/** Plays on a table that is made anew, and gives what each step gave, and the numbers afterwards. */
+export interface NumberStage {
+  play(
+    play: NumberPlay,
+    on: {
+      readonly table: NumberTable
+      readonly level: Level
+      readonly triggers?: readonly string[]
+      readonly then?: string
+    },
+  ): Promise<string>
+}
+
+/** Call once in a file. */
+export function useNumberStage(db: TestDatabase): NumberStage {
+  let opened: Promise<{ observer: Client; sessions: Record<Name, Session> }> | undefined
+  const open = async () => {
+    const observer = await db.client()
+    const session = async (deadlock: number): Promise<Session> => await openSession(await db.client(), deadlock)
+    return { observer, sessions: { P: await session(1_000), Q: await session(10), R: await session(300) } }
+  }
+  return {
+    play: async ({ given, steps }, { table, level, triggers = numberTriggers(table).create, then }) => {
+      const { observer, sessions } = await (opened ??= open())
+      await createNumberedTable(observer, table, { triggers })
+      if (then !== undefined) await observer.query(then)
+      for (const [index, rows] of given.entries()) {
+        await observer.query('insert into comment (tenant) select $1 from generate_series(1, $2)', [index + 1, rows])
+      }
+      for (const { client } of Object.values(sessions)) {
+        await client.query(`set default_transaction_isolation to '${level}'`)
+      }
+      const transcript = await playSteps(observer, sessions, steps)
+      await Promise.all(Object.values(sessions).map(async (one) => await one.run('COMMIT')))
+      return [...transcript, await numbersOf(observer, table)].join(' | ')
+    },
+  }
+}
+
+async function playSteps(
+  observer: Client,
+  sessions: Record<Name, Session>,
+  steps: readonly string[],
+): Promise<string[]> {
+  const sent: Partial<Record<Name, Statement>> = {}
+  const transcript: string[] = []
+  for (const step of steps) {
+    const name = step.slice(0, 1) as Name
+    const what = step.slice(2)
+    const session = sessions[name]
+    if (what !== 'ends') sent[name] = session.start(sqlOf(what))
+    const statement = sent[name]
+    if (!statement) throw new TypeError(`${name} has sent nothing.`)
+    const outcome = await endOrWait(observer, { session, statement }, what === 'ends' ? 1_500 : 0)
+    const said = shown(outcome)
+    transcript.push(said === '' ? step : `${step}: ${said}`)
+  }
+  return transcript
+}
+
+function sqlOf(what: string): string {
+  const [verb = '', at = '', , to] = what.split(' ')
+  const [scope = '', number] = at.split('/')
+  const row = number === undefined ? `tenant = ${scope}` : `tenant = ${scope} and number = ${number}`
+  switch (at === 'into' || at === 'from' ? 'sql' : verb) {
+    case 'insert': {
+      return `insert into comment (tenant) values (${scope}) returning number`
+    }
+    case 'delete': {
+      return `delete from comment where ${row}`
+    }
+    case 'move': {
+      return `update comment set tenant = ${to} where ${row} returning number`
+    }
+    case 'soft': {
+      return `update comment set "deletedAt" = now() where ${row}`
+    }
+    case 'restore': {
+      return `update comment set "deletedAt" = null where ${row}`
+    }
+    default: {
+      return what
+    }
+  }
+}
+
+function shown(outcome: Outcome | 'waits'): string {
+  if (outcome === 'waits') return outcome
+  if (!outcome.ok) return outcome.sqlstate
+  const numbers = outcome.rows.map((row) => String((row as { readonly number?: unknown }).number ?? ''))
+  return numbers.join(',')
+}
