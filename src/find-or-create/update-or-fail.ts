@@ -207,8 +207,11 @@ async function askedTexts(session: Session, manager: EntityManager, rows: readon
   return asked
 }
 
-export const sentValue = ({ dataSource }: EntityColumns, column: ColumnMetadata, entity: ObjectLiteral): unknown =>
-  dataSource.driver.preparePersistentValue(column.getEntityValue(entity), column)
+export const sentValue = (
+  { dataSource }: Pick<EntityColumns, 'dataSource'>,
+  column: ColumnMetadata,
+  entity: ObjectLiteral,
+): unknown => dataSource.driver.preparePersistentValue(column.getEntityValue(entity), column)
 
 /** A row that is restored wants its text back; undefined where a change says nothing of it. */
 function becomesLive({ declaration, metadata }: EntityText, changes: ObjectLiteral): boolean | undefined {

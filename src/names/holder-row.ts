@@ -5,7 +5,7 @@ import { requireManager } from '../rows/call-arguments'
 import { entityColumns, type EntityColumns } from '../rows/entity-text'
 import { hydrate } from '../rows/hydrate'
 import { ofClass } from '../rows/updates'
-import type { HolderRow } from '../sql/name-statements'
+import type { ChangeColumns, HolderRow } from '../sql/name-statements'
 import type { WireRow } from '../sql/statements'
 import { holderTable } from '../typeorm/name-tables'
 import { dataSourceOf, type NameDeclaration, namesOf } from '../typeorm/registry'
@@ -15,6 +15,8 @@ export interface HolderEntity extends EntityColumns {
   readonly declaration: NameDeclaration
   /** What a statement reads of the row. */
   readonly shape: HolderRow
+  /** What every change of the row changes. */
+  readonly changes: ChangeColumns
 }
 
 /**
@@ -53,6 +55,10 @@ function makeHolderEntity(metadata: EntityMetadata, declaration: NameDeclaration
       name: declaration.text.column.databaseName,
       row: { select: readColumns(columns), spatial: columns.spatial },
       only: ofClass(metadata),
+    },
+    changes: {
+      version: metadata.versionColumn?.databaseName,
+      updated: metadata.updateDateColumn?.databaseName,
     },
   }
 }

@@ -70,11 +70,8 @@ async function swapped(
   holder: HolderEntity,
   keys: readonly (readonly unknown[])[],
 ): Promise<readonly WireRow[]> {
-  const { metadata, shape, declaration } = holder
-  const statement = swapNamesStatement(shape, {
-    version: metadata.versionColumn?.databaseName,
-    updated: metadata.updateDateColumn?.databaseName,
-  })
+  const { shape, changes, declaration } = holder
+  const statement = swapNamesStatement(shape, changes)
   const values = [...keys.flat(), ...(shape.only?.values ?? [])]
   const attempts = new Attempts(session, declaration.name)
   for (;;) {

@@ -29,34 +29,54 @@ export interface ChangeColumns {
   readonly updated: string | undefined
 }
 
+const changedDates = ({ version, updated }: ChangeColumns): string[] => [
+  ...(version === undefined ? [] : [`${quote(version)} = t.${quote(version)} + 1`]),
+  ...(updated === undefined ? [] : [`${quote(updated)} = CURRENT_TIMESTAMP`]),
+]
+
+const ofClass = ({ only }: HolderRow, first: number): string =>
+  only ? ` AND t.${quote(only.column)} IN (${only.values.map((_, index) => parameter(first + index)).join(', ')})` : ''
+
+/**
+ * A row gets other names; gives it.
+ *
+ * Parameters: the names, the primary key, and the values of the discriminator.
+ */
+export function renameStatement(
+  row: HolderRow,
+  columns: readonly string[],
+  changes: ChangeColumns,
+): Statement<WireRow> {
+  const { holder } = row
+  const names = columns.map((name, index) => `${quote(name)} = ${parameter(index)}`)
+  const key = holder.primary.map(({ name }, index) => `t.${quote(name)} = ${parameter(columns.length + index)}`)
+  return named(
+    `UPDATE ${qualified(holder.schema, holder.table)} AS t SET ${[...names, ...changedDates(changes)].join(', ')}
+WHERE ${key.join(' AND ')}${ofClass(row, columns.length + key.length)}
+RETURNING ${returningList(row.row, 't')}`,
+    (one) => one,
+  )
+}
+
 /**
  * Two rows swap their names; gives both. They are locked first, and so have the names that are swapped.
  *
  * Parameters: the primary keys of both, one after the other.
  */
-export function swapNamesStatement(
-  { holder, name, row, only }: HolderRow,
-  { version, updated }: ChangeColumns,
-): Statement<WireRow> {
+export function swapNamesStatement(sought: HolderRow, changes: ChangeColumns): Statement<WireRow> {
+  const { holder, name, row } = sought
   const { primary } = holder
   const table = qualified(holder.schema, holder.table)
   const keys = primary.map((one) => one.name)
   const isRow = (first: number): string =>
     `(${keys.map((key, index) => `t.${quote(key)} = ${parameter(first + index)}`).join(' AND ')})`
-  const isOfClass = only
-    ? ` AND t.${quote(only.column)} IN (${only.values.map((_, index) => parameter(2 * keys.length + index)).join(', ')})`
-    : ''
   const same = keys.map((key, index) => `t.${quote(key)} = one.swapped_${index}`).join(' AND ')
-  const set = [
-    `${quote(name)} = other.swapped_name`,
-    ...(version === undefined ? [] : [`${quote(version)} = t.${quote(version)} + 1`]),
-    ...(updated === undefined ? [] : [`${quote(updated)} = CURRENT_TIMESTAMP`]),
-  ]
+  const set = [`${quote(name)} = other.swapped_name`, ...changedDates(changes)]
   return named(
     `WITH swapped AS MATERIALIZED (
   SELECT ${keys.map((key, index) => `t.${quote(key)} AS swapped_${index}`).join(', ')}, t.${quote(name)} AS swapped_name
   FROM ${table} AS t
-  WHERE (${isRow(0)} OR ${isRow(keys.length)})${isOfClass}
+  WHERE (${isRow(0)} OR ${isRow(keys.length)})${ofClass(sought, 2 * keys.length)}
   ORDER BY ${nameList(keys)}
   FOR NO KEY UPDATE
 ), changed AS (
