@@ -71,7 +71,7 @@ async function renameRow(
   criteria: ObjectLiteral,
   names: ObjectLiteral,
 ): Promise<ObjectLiteral> {
-  const { metadata, dataSource, shape, changes } = holder
+  const { metadata, dataSource, shape } = holder
   const changed = namesOf(metadata).filter(({ text }) => text.column.getEntityValue(names) !== undefined)
   const texts = askedNames(holder, 0, names, criteria)
   const values = [

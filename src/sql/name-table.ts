@@ -38,6 +38,8 @@ export interface NameColumn {
   readonly column: string
   readonly namespace: string
   readonly former: FormerPolicy
+  /** What made the stored texts, as `name@version`. @default none@1 */
+  readonly normalizer?: string
 }
 
 /** A table whose rows hold names, by its database names. */

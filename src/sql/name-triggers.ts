@@ -8,6 +8,9 @@ import { FIRES, type Trigger, type TriggerSet, triggerSet } from './trigger-set'
 /** Raised when a change of what the triggers do makes an installed set wrong. */
 const PROTOCOL_VERSION = 1
 
+/** What the set of a holder's table is called. */
+export const HOLDER_SET = 'holder'
+
 /** The triggers of a table whose rows hold names: one set for all of its names. */
 export function nameTriggersOf(holder: HolderTable): TriggerSet {
   const { schema, table, primary, names, of } = holder
@@ -16,9 +19,10 @@ export function nameTriggersOf(holder: HolderTable): TriggerSet {
   const columns = names.map(({ column }) => `"${column}"`).join(', ')
   return triggerSet({
     kind: 'names',
-    name: 'holder',
+    name: HOLDER_SET,
     table: { schema, name: table },
     ...(path ? { path } : {}),
+    columns: Object.fromEntries(names.map(({ column }) => [column, column])),
     docs: 'docs/protocol-names.md of the package says what it does, and why no name is held twice.',
     functions: [
       { name: take, body: takeBody(holder), says: `gives rows the names in ${columns}, and takes those they had.` },

@@ -14,6 +14,12 @@ export interface RebuiltTable {
   readonly primary: readonly string[]
 }
 
+/** The same of a table without a text. */
+export interface KeyedTable {
+  readonly rows: Pick<TextRows, 'schema' | 'table'>
+  readonly primary: readonly string[]
+}
+
 /**
  * One statement that gives every row its hash, number and flag as the declaration wants them, and changes only rows
  * that differ: texts of equal hash are numbered from 0 in each scope, the ones with a lower number first. It refuses
@@ -185,7 +191,7 @@ export interface Renormalized {
  * Refuses rows whose texts another normalizer made, for SQL cannot normalize as JavaScript does: a text that is not
  * normalized is one that find-or-create does not find, and stores again.
  */
-export function refuseUnnormalized({ rows, primary }: RebuiltTable, { column, from, to }: Renormalized): string {
+export function refuseUnnormalized({ rows, primary }: KeyedTable, { column, from, to }: Renormalized): string {
   return refuseRows(
     { rows, primary },
     {
@@ -208,7 +214,7 @@ interface Refusal {
   readonly remedy: string
 }
 
-function refuseRows({ rows, primary }: RebuiltTable, { sqlstate, where, message, remedy }: Refusal): string {
+function refuseRows({ rows, primary }: KeyedTable, { sqlstate, where, message, remedy }: Refusal): string {
   const keys = keyColumns(primary)
   return block(`
 DECLARE
@@ -258,8 +264,11 @@ interface Raised {
   readonly remedy: string
 }
 
-function raise(rows: TextRows, { sqlstate, message, found, remedy }: Raised): string {
-  const constraint = sqlstate === SQLSTATE.uniqueViolation ? `\n      CONSTRAINT = ${literal(rows.index)},` : ''
+function raise(
+  rows: Pick<TextRows, 'table'> & Partial<TextRows>,
+  { sqlstate, message, found, remedy }: Raised,
+): string {
+  const constraint = sqlstate === SQLSTATE.uniqueViolation ? `\n      CONSTRAINT = ${literal(rows.index ?? '')},` : ''
   return (
     `RAISE EXCEPTION USING ERRCODE = '${sqlstate}', TABLE = ${literal(rows.table)},${constraint}\n` +
     `      MESSAGE = ${literal(message)} || ${found} || ${literal(remedy)};`

@@ -2,15 +2,15 @@ import type { EntityMetadata } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { fitName, joinNames } from '../sql/identifier'
 import { namesGuard } from '../sql/name-guard'
-import { nameTriggersOf } from '../sql/name-triggers'
 import { normalizerLabel } from '../text/normalizer'
 import { attachDataSource, type IndexMetadata, requireOneClass } from './attach-data-source'
 import { forbidSharedColumns } from './conflicts'
 import { requireString, textColumn } from './declared-columns'
 import type { RawName } from './name-options'
-import { holderTable, namesTable } from './name-tables'
+import { namesTable } from './name-tables'
+import { nameWork } from './name-work'
 import { normalizeColumn } from './normalize-column'
-import { dataSourceOf, type NameDeclaration, registry, rootOf, tableNames, type TriggerWork } from './registry'
+import { dataSourceOf, type NameDeclaration, registry, rootOf, tableNames } from './registry'
 import { foreignSchema } from './resolve-declaration'
 import { requireMetadataInternals } from './supported'
 import { registerTriggers } from './trigger-sets'
@@ -78,18 +78,6 @@ function attach(index: IndexMetadata, metadata: EntityMetadata, raw: RawName): v
     requireNamesEntity(where, metadata)
   })
   normalizeColumn(column, normalizer)
-}
-
-/** What the table of an entity needs for its names. */
-function nameWork(metadata: EntityMetadata): TriggerWork {
-  return {
-    set: nameTriggersOf(holderTable(metadata)),
-    lookups: tableNames(metadata).map(({ table: rows, lookup: name, text }) => ({
-      rows,
-      name,
-      column: text.column.databaseName,
-    })),
-  }
 }
 
 /** Two spellings of one name would otherwise be two names, or one of them would be found by nobody. */

@@ -1,6 +1,7 @@
 import type { DataSource, EntityMetadata } from 'typeorm'
 import { DeclarationError } from '../errors'
 import type { HolderTable, NamesColumn, NamesTable } from '../sql/name-table'
+import { normalizerLabel } from '../text/normalizer'
 import {
   dataSourceOf,
   type Declaration,
@@ -63,6 +64,7 @@ export function holderTable(metadata: EntityMetadata): HolderTable {
       column: text.column.databaseName,
       namespace,
       former,
+      normalizer: normalizerLabel(text.normalizer),
     })),
     of: namesTable(dataSource),
   }

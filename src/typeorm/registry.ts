@@ -113,6 +113,8 @@ export interface RowsChange {
   readonly fill?: Change
   /** Done when the triggers stand, and undone before they go. It must find some, or all, of its work done already. */
   readonly install?: Change
+  /** In place of all this, where the table itself is new. */
+  readonly created?: Change
   /** Columns that go, and have their values again on the way back. */
   readonly dropped?: RemovedRows
   /** Done before TypeORM changes the table, when columns have their new names; undone when it has its former columns. */

@@ -9,7 +9,7 @@ import { type EntityTriggers, findTriggers } from './installed-triggers'
 import { changeLookups, findLookups, wantedLookups } from './lookup-indexes'
 import { emit } from './record-ddl'
 import { missingInternal, requireInternals } from './supported'
-import { fillColumns, planRows, type RowsPlan } from './trigger-rows'
+import { fillColumns, planNewRows, planRows, type RowsPlan } from './trigger-rows'
 
 /** The protected parts of TypeORM's RdbmsSchemaBuilder that the hook stands on. */
 interface SchemaBuilder {
@@ -74,7 +74,7 @@ async function synchronizeWithTriggers(
   const touched = (table: string): boolean => changes.some(({ query }) => query.includes(quote(table)))
   const plans = entities.map((entity): TablePlan => {
     const site = { ...entity, touched: touched(entity.table) }
-    return { site, ...planSets(site), ...(tableOf(builder, entity.metadata) ? planRows(entity) : NO_ROWS) }
+    return { site, ...planSets(site), ...(tableOf(builder, entity.metadata) ? planRows(entity) : planNewRows(entity)) }
   })
   const sites = plans.map(({ site }) => site)
   await emit(queryRunner, makeRoom(sites, strangers))
@@ -87,8 +87,6 @@ async function synchronizeWithTriggers(
 interface TablePlan extends SetPlan, RowsPlan {
   readonly site: TriggerSite
 }
-
-const NO_ROWS: RowsPlan = { changes: [], removed: [] }
 
 /**
  * What is done with rows that lose their triggers may write to other tables. So the triggers of those are there still,

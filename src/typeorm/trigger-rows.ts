@@ -35,6 +35,12 @@ export function planRows({ metadata, installed }: EntityTriggers): RowsPlan {
   }
 }
 
+/** The same of a table that is not there yet. */
+export const planNewRows = ({ metadata }: EntityTriggers): RowsPlan => ({
+  changes: triggerWorks(metadata).flatMap(({ rows }) => (rows?.created ? { install: rows.created } : [])),
+  removed: [],
+})
+
 function changeOf(
   { set, rows }: TriggerWork,
   before: TriggerNote | undefined,
