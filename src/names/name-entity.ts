@@ -1,5 +1,4 @@
-import { Check, Column, Entity, getMetadataArgsStorage, Index, PrimaryGeneratedColumn } from 'typeorm'
-import { NAME_STATE_CHECK } from '../sql/name-check'
+import { Column, Entity, getMetadataArgsStorage, Index, PrimaryGeneratedColumn } from 'typeorm'
 import { attachNamesEntity } from '../typeorm/attach-name'
 import { UniqueText } from '../typeorm/decorator'
 
@@ -9,7 +8,6 @@ import { UniqueText } from '../typeorm/decorator'
  * its holder.
  */
 @Entity({ name: 'names' })
-@Check('names_state_check', NAME_STATE_CHECK)
 @Index('names_holder_index', ['key', 'holder', 'property'])
 @Index('names_until_index', ['until'], { where: '"until" IS NOT NULL' })
 export class Name {

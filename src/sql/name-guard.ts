@@ -26,50 +26,57 @@ export function namesGuard(names: NamesTable): TriggerSet {
     name: 'direct',
     table: { schema: names.schema, name: names.table },
     docs: 'docs/protocol-names.md of the package says what it does.',
-    functions: [{ name: runs, body: REFUSE, says: 'refuses to change a name that is held but through its holder.' }],
+    functions: [
+      { name: runs, body: refuseBody(names), says: 'refuses to change a name that is held but through its holder.' },
+    ],
     triggers: (schema) => refusals({ ...names, schema }, runs),
     note: { protocol: PROTOCOL_VERSION },
   })
 }
 
+/** What else must hold, the function looks at: the server plans a condition anew for each statement, ours included. */
+const DIRECT = 'pg_catalog.pg_trigger_depth() = 0'
+
 function refusals(names: NamesTable, runs: string): Trigger[] {
-  const { columns } = names
-  const held = (one: string): string => `${one}.${quote(columns.state)} = 'held'`
-  const changed = (['namespace', 'text', 'holder', 'property', 'key', 'state'] as const)
-    .map((column) => quote(columns[column]))
-    .map((column) => `OLD.${column} IS DISTINCT FROM NEW.${column}`)
-  const direct = 'pg_catalog.pg_trigger_depth() = 0'
-  const trigger = (event: string, type: number, when: string): Trigger => ({
+  const trigger = (event: string, type: number): Trigger => ({
     name: nameOf(names, event),
     runs,
     type,
-    conditional: when !== '',
+    conditional: type !== truncate,
     create: [
       `CREATE TRIGGER ${quote(nameOf(names, event))}`,
-      `${type & before ? 'BEFORE' : 'AFTER'} ${event.toUpperCase()} ON ${qualified(names.schema, names.table)}`,
-      `FOR EACH ${type & row ? 'ROW' : 'STATEMENT'}${when === '' ? '' : ` WHEN (${when})`}`,
+      `${type === truncate ? 'AFTER' : 'BEFORE'} ${event.toUpperCase()} ON ${qualified(names.schema, names.table)}`,
+      `FOR EACH ${type === truncate ? 'STATEMENT' : `ROW WHEN (${DIRECT})`}`,
       `EXECUTE FUNCTION ${qualified(names.schema, runs)}()`,
     ].join('\n  '),
   })
   return [
-    trigger('insert', row + before + insert, `${direct} AND ${held('NEW')}`),
-    trigger(
-      'update',
-      row + before + update,
-      `${direct} AND (${held('OLD')} OR ${held('NEW')})\n    AND (${changed.join('\n      OR ')})`,
-    ),
-    trigger('delete', row + before + FIRES.delete, `${direct} AND ${held('OLD')}`),
-    trigger('truncate', truncate, ''),
+    trigger('insert', row + before + insert),
+    trigger('update', row + before + update),
+    trigger('delete', row + before + FIRES.delete),
+    trigger('truncate', truncate),
   ]
 }
 
 /** Whether a table has rows is told by its size, which needs no privilege: TRUNCATE leaves none. */
-const REFUSE = `
+function refuseBody({ columns }: NamesTable): string {
+  const state = quote(columns.state)
+  const changed = (['namespace', 'text', 'holder', 'property', 'key', 'state'] as const)
+    .map((column) => quote(columns[column]))
+    .map((column) => `OLD.${column} IS NOT DISTINCT FROM NEW.${column}`)
+  return `
 BEGIN
-  IF TG_OP = 'TRUNCATE' AND NOT EXISTS (
+  IF TG_OP = 'DELETE' AND OLD.${state} <> 'held' THEN
+    RETURN OLD;
+  ELSIF TG_OP IN ('INSERT', 'UPDATE') AND NEW.${state} IN ('reserved', 'redirect')
+    AND (TG_OP = 'INSERT' OR OLD.${state} <> 'held') THEN
+    RETURN NEW;
+  ELSIF TG_OP = 'UPDATE' AND ${changed.join('\n    AND ')} THEN
+    RETURN NEW;
+  ELSIF TG_OP = 'TRUNCATE' AND NOT EXISTS (
     SELECT FROM pg_catalog.pg_trigger AS t
     JOIN pg_catalog.pg_proc AS p ON p.oid = t.tgfoid
-    WHERE pg_catalog.starts_with(pg_catalog.ltrim(p.prosrc, E' \\n'), ${literal(`${TRIGGER_MARK}names`)})
+    WHERE pg_catalog.strpos(p.prosrc, ${literal(`${TRIGGER_MARK}names`)}) BETWEEN 1 AND 9
       AND t.tgrelid <> TG_RELID
       -- Of this table of names: its schema is where they find names, or stands before its name.
       AND pg_catalog.strpos(
@@ -80,8 +87,9 @@ BEGIN
     RETURN NULL;
   END IF;
   RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.heldName}',
-    MESSAGE = 'a name that is held cannot be written directly',
+    MESSAGE = 'a name that is held cannot be written directly, and a former one is "reserved" or "redirect"',
     HINT = 'Change or delete the row that holds it: the name follows in the same statement.',
     SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
 END
 `
+}

@@ -2,7 +2,6 @@ import type { Client } from 'pg'
 import { addIndex } from '../../src/sql/alter'
 import { guardOf } from '../../src/sql/guard'
 import { qualified, quote } from '../../src/sql/identifier'
-import { NAME_STATE_CHECK } from '../../src/sql/name-check'
 import { namesGuard } from '../../src/sql/name-guard'
 import type { FormerPolicy, HolderTable, NamesTable } from '../../src/sql/name-table'
 import { nameTriggersOf } from '../../src/sql/name-triggers'
@@ -61,7 +60,6 @@ export function createNames(names: NamesTable): string[] {
        state varchar(8) NOT NULL DEFAULT 'held', until timestamptz,
        text_hash ${names.digest.type} NOT NULL, text_hash_number integer NOT NULL DEFAULT 0,
        text_hash_chained boolean NOT NULL DEFAULT false,
-       CONSTRAINT names_state_check CHECK (${NAME_STATE_CHECK}),
        CONSTRAINT names_text_check CHECK (${checkExpression(text)})
      ) WITH (autovacuum_enabled = off)`,
     `CREATE INDEX names_holder_index ON ${qualified(names.schema, 'names')} (holder_key, holder, holder_column)`,
