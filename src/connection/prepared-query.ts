@@ -52,7 +52,9 @@ export class PreparedQuery {
     const { stream, parsedStatements } = connection
     try {
       const messages = runMessages(this.name, this.values, this.prepared.types === undefined, around?.after)
-      if (parsedStatements[this.name] !== undefined && !around) write(stream, messages)
+      const isParsed = parsedStatements[this.name] !== undefined
+      // In one piece, for a write of several takes far longer.
+      if (isParsed) write(stream, around ? Buffer.concat([around.before, messages]) : messages)
       else this.submitParts(connection, messages, around?.before)
       return undefined
     } catch (error) {
