@@ -7,7 +7,6 @@ import { transact, type Work } from '../connection/joined-transaction'
 import { asOne } from '../connection/whole-transaction'
 import { Attempts } from '../find-or-create/attempts'
 import { calledFrom, callerOf } from '../find-or-create/caller'
-import { findOrCreate } from '../find-or-create/find-or-create'
 import { kindOf } from '../rows/call-arguments'
 import { checkCallOptions } from '../rows/call-options'
 import { rowValues } from '../rows/row-values'
@@ -16,9 +15,8 @@ import type { StoredToken } from '../sql/token-statements'
 import { type Duration, intervalOf } from '../text/duration'
 import { canonicalJson, exactJson } from '../text/exact-json'
 import { ensureReady } from '../typeorm/readiness'
-import { OnceToken } from './once-token'
 import { insideOf, requireNotInside } from './nesting'
-import { type Tokens, tokensOf } from './tokens'
+import { askAgain, type Tokens, tokensOf } from './tokens'
 
 /** Options of `once`. */
 export interface OnceOptions {
@@ -94,6 +92,8 @@ interface Call {
   readonly expires: readonly [string | null, string | null]
   /** Parameters of the look-up. */
   readonly key: readonly unknown[]
+  /** This process was asked for the token before: it will stand. */
+  readonly isKnown: boolean
 }
 
 function callOf(
@@ -102,14 +102,15 @@ function callOf(
   { work, options }: { readonly work: Call['work']; readonly options: OnceOptions },
 ): Call {
   const tokens = tokensOf(manager)
-  const { key } = rowValues(tokens.entityText, { token })
+  const { key, hash: textHash } = rowValues(tokens.entityText, { token })
   // A header that is missing, perhaps: all such requests would get one answer.
   if (token === '') throw new TextRejectedError({ property: 'token', reason: 'it is empty' })
   if (typeof work !== 'function') throw new DeclarationError(`once(): expected a function, got ${kindOf(work)}.`)
   const request = digestOf(options.request)
-  const call = { manager, tokens, token, work, request, expires: expiryOf(options.expires), key: [...key, request] }
+  const expires = expiryOf(options.expires)
   requireNotInside(tokens, token)
-  return call
+  const isKnown = askAgain(tokens, textHash)
+  return { manager, tokens, token, work, request, expires, key: [...key, request], isKnown }
 }
 
 const digestOf = (request: unknown): string | null =>
@@ -129,10 +130,13 @@ async function answerTo(call: Call): Promise<OnceResult<unknown>> {
   try {
     await ensureReady(tokens.entityText.declaration, session)
     for (;;) {
-      const [found] = await session.rows(tokens.find, call.key)
-      if (found && !found.isExpired) return replayOf(found)
+      // A transaction for a token that is answered would have to be ended, at the cost of a round trip.
+      if (call.isKnown || session.inTransaction || attempts.count > 1) {
+        const [found] = await session.rows(tokens.find, call.key)
+        if (found && !found.isExpired) return replayOf(found)
+      }
       await session.letGo()
-      const result = await runAlone(call, session, { attempts, found })
+      const result = await tryOnce(call, session, attempts)
       if (result) return result
     }
   } finally {
@@ -151,44 +155,35 @@ const UNANSWERED =
 
 const valueOf = (json: string | undefined): unknown => (json === undefined ? undefined : (JSON.parse(json) as unknown))
 
-/** What stands between one look-up and the next. */
+/** How far a call has come in its transaction. */
 interface Course {
-  readonly attempts: Attempts
-  /** An expired token. */
-  readonly found: StoredToken | undefined
-}
-
-/** What the work gave. */
-interface Given {
-  /** Of the token. */
-  readonly id: string
-  readonly json: string | undefined
+  /** Of the token, once it is ours. */
+  id?: string
+  /** As JSON, once the work has ended; null where it gave nothing. */
+  json?: string | null
+  result?: OnceResult<unknown>
 }
 
 /** @returns undefined where another call was faster */
-async function runAlone(
-  call: Call,
-  session: Session,
-  { attempts, found }: Course,
-): Promise<OnceResult<unknown> | undefined> {
+async function tryOnce(call: Call, session: Session, attempts: Attempts): Promise<OnceResult<unknown> | undefined> {
   const { inTransaction } = session
-  let claimed: string | undefined
-  let given: Given | undefined
-  const run = async (manager: EntityManager): Promise<void> => {
-    claimed = await claim(call, manager, found)
-    if (claimed !== undefined) given = { id: claimed, json: await jsonOf(call, manager) }
-  }
-  const last = async (manager: EntityManager): Promise<void> => {
-    if (given) await store(call, manager, given)
+  const course: Course = {}
+  const work: Work = {
+    run: async (manager) => {
+      await runIn(call, manager, course)
+    },
+    last: async (manager) => {
+      await store(call, manager, course)
+    },
   }
   try {
-    await (inTransaction ? runInside(call.manager, { run, last }) : runOutside(call.manager, session, { run, last }))
-    if (given) return { answer: valueOf(given.json), replayed: false }
+    await (inTransaction ? runBehindSavepoint(call.manager, work) : runAlone(call.manager, session, work))
+    if (course.result) return course.result
     await attempts.next(undefined)
   } catch (error) {
     const isAborted = error instanceof TransactionAbortedError
     // Work that has lost against others is not done twice behind the caller's back.
-    if (claimed !== undefined)
+    if (course.id !== undefined)
       throw !isAborted && isSerializationError(error) ? new TransactionAbortedError(error) : error
     if (inTransaction || !isAborted) throw error
     await attempts.next(error)
@@ -196,44 +191,55 @@ async function runAlone(
   return undefined
 }
 
-const runInside = async (manager: EntityManager, { run, last }: Work): Promise<void> => {
+async function runBehindSavepoint(manager: EntityManager, { run, last }: Work): Promise<void> {
   await asOne(manager, async (own) => {
     await run(own)
     await last(own)
   })
 }
 
-const runOutside = async (manager: EntityManager, session: Session, work: Work): Promise<void> => {
+async function runAlone(manager: EntityManager, session: Session, work: Work): Promise<void> {
   await session.inOneTurn(async () => {
     await transact(manager, work)
   })
 }
 
-/** @returns the token's id; undefined where it is another call's */
-async function claim(
-  { tokens, token, request }: Call,
-  manager: EntityManager,
-  found: StoredToken | undefined,
-): Promise<string | undefined> {
-  if (!found) {
-    const { entity, created } = await findOrCreate(manager, OnceToken, { token, request })
-    return created ? entity.id : undefined
+async function runIn(call: Call, manager: EntityManager, course: Course): Promise<void> {
+  const { tokens, token, work } = call
+  const stored = await claim(call, manager)
+  if (!stored?.isClaimed) {
+    if (stored) course.result = replayOf(stored)
+    return
   }
-  const session = await openSession(manager)
-  const [taken] = await session.rows(tokens.take, [found.id, request])
-  return taken && found.id
+  course.id = stored.id
+  const answer: unknown = await insideOf(tokens, token, async () => await work(manager))
+  course.json = answer === undefined ? null : exactJson('the answer', answer)
+  course.result = { answer: valueOf(course.json ?? undefined), replayed: false }
 }
 
-async function jsonOf({ tokens, token, work }: Call, manager: EntityManager): Promise<string | undefined> {
-  const answer: unknown = await insideOf(tokens, token, async () => await work(manager))
-  return answer === undefined ? undefined : exactJson('the answer', answer)
+/** @returns the token, ours or answered; undefined where others were faster */
+async function claim({ tokens, key, request }: Call, manager: EntityManager): Promise<StoredToken | undefined> {
+  const session = await openSession(manager)
+  const [first] = await session.rows(tokens.claim, key)
+  // The index refused it: another call was faster, or a token of equal hash holds number 0.
+  const [stored] = first ? [first] : await session.rows(tokens.find, key)
+  if (!stored) return (await session.rowsOrRollBack(tokens.claimInChain, key).catch(noneIfTaken))[0]
+  if (!stored.isExpired) return stored
+  const [taken] = await session.rows(tokens.take, [stored.id, request])
+  return taken && { ...stored, isClaimed: true }
+}
+
+function noneIfTaken(error: unknown): StoredToken[] {
+  if (serverError(error)?.code === SQLSTATE.uniqueViolation) return []
+  throw error
 }
 
 /** With a session of its own: what the work has rolled back with a savepoint of its own is no concern of ours. */
-async function store({ tokens, expires }: Call, manager: EntityManager, { id, json }: Given): Promise<void> {
+async function store({ tokens, expires }: Call, manager: EntityManager, { id, json }: Course): Promise<void> {
+  if (id === undefined) return
   const session = await openSession(manager)
   try {
-    await session.rows(tokens.answer, [id, json ?? null, ...expires])
+    await session.rows(tokens.answer, [id, json, ...expires])
   } catch (error) {
     throw serverError(error)?.code === SQLSTATE.divisionByZero ? new TransactionAbortedError(error, GONE) : error
   }

@@ -2,6 +2,8 @@ import type { EntityManager } from 'typeorm'
 import { DeclarationError } from '../errors'
 import {
   answerTokenStatement,
+  claimInChainStatement,
+  claimTokenStatement,
   findTokenStatement,
   removeTokensStatement,
   type StoredToken,
@@ -19,9 +21,24 @@ import { OnceToken } from './once-token'
 export interface Tokens {
   readonly entityText: EntityText
   readonly find: Statement<StoredToken>
+  readonly claim: Statement<StoredToken>
+  readonly claimInChain: Statement<StoredToken>
   readonly take: Statement<true>
   readonly answer: Statement<true>
   readonly remove: Statement<number>
+  /** Hashes of tokens that this process was lately asked for. */
+  readonly asked: Set<string>
+}
+
+const MAX_ASKED = 1_000
+
+/** Remembers a hash. @returns whether it was known */
+export function askAgain({ asked }: Tokens, hash: string): boolean {
+  if (asked.has(hash)) return true
+  asked.add(hash)
+  const [oldest] = asked
+  if (asked.size > MAX_ASKED && oldest !== undefined) asked.delete(oldest)
+  return false
 }
 
 const ofTexts = new WeakMap<EntityText, Tokens>()
@@ -56,8 +73,11 @@ function makeTokens(entityText: EntityText): Tokens {
   return {
     entityText,
     find: findTokenStatement(table),
+    claim: claimTokenStatement(table),
+    claimInChain: claimInChainStatement(table),
     take: takeTokenStatement(table),
     answer: answerTokenStatement(table),
     remove: removeTokensStatement(table),
+    asked: new Set(),
   }
 }

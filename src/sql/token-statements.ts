@@ -1,6 +1,6 @@
 import { quote } from './identifier'
 import { field, type TextTable, tableName } from './text-table'
-import { holdsText, named, parameter, type Statement } from './statements'
+import { holdsText, keyColumns, named, nameList, parameter, type Statement } from './statements'
 
 /** The table of tokens, by its database names. */
 export interface TokenTable {
@@ -12,6 +12,8 @@ export type TokenColumn = 'id' | 'request' | 'answer' | 'createdAt' | 'answeredA
 
 /** A token that stands. */
 export interface StoredToken {
+  /** This statement inserted it. */
+  readonly isClaimed: boolean
   readonly id: string
   /** Its request is the one that is asked with. */
   readonly isSame: boolean
@@ -28,25 +30,62 @@ const NOW = 'pg_catalog.statement_timestamp()'
 /** NULL for false: the one value that no parser of the user's own for booleans ever sees. */
 const flag = (condition: string): string => `CASE WHEN ${condition} THEN 1 END`
 
-/** Parameters: the token, its hash, the digest of the request. */
-export function findTokenStatement({ table, columns }: TokenTable): Statement<StoredToken> {
-  const shape = { table, others: [], select: [] }
+/** What a look-up gives. */
+function selectToken({ table, columns }: TokenTable): string {
   const of = (name: TokenColumn): string => field('t', columns[name])
+  return `SELECT NULL::pg_catalog.int4 AS claimed, ${of('id')}::pg_catalog.text AS id,
+    ${flag(`${of('request')} IS NOT DISTINCT FROM $3::pg_catalog.text`)} AS same,
+    ${flag(`${of('answeredAt')} IS NOT NULL`)} AS answered, ${of('answer')}::pg_catalog.text AS answer,
+    ${flag(`${of('expiresAt')} <= ${NOW}`)} AS expired
+  FROM ${tableName(table)} AS t
+  WHERE ${holdsText({ table, others: [], select: [] }, parameter)}`
+}
+
+const parseToken: Statement<StoredToken>['parse'] = ([claimed, id, same, answered, answer, expired]) => ({
+  isClaimed: claimed !== null,
+  id: String(id),
+  isSame: same !== null,
+  isAnswered: answered !== null,
+  answer: typeof answer === 'string' ? answer : undefined,
+  isExpired: expired !== null,
+})
+
+/** Parameters: the token, its hash, the digest of the request. */
+export const findTokenStatement = (tokens: TokenTable): Statement<StoredToken> => named(selectToken(tokens), parseToken)
+
+/**
+ * Finds the token, or inserts it at number 0; gives nothing where neither took. The same parameters.
+ */
+export function claimTokenStatement(tokens: TokenTable): Statement<StoredToken> {
+  const { table, columns } = tokens
+  const [text, hash] = keyColumns(table)
   return named(
-    `SELECT ${of('id')}::pg_catalog.text,
-  ${flag(`${of('request')} IS NOT DISTINCT FROM $3::pg_catalog.text`)},
-  ${flag(`${of('answeredAt')} IS NOT NULL`)},
-  ${of('answer')}::pg_catalog.text,
-  ${flag(`${of('expiresAt')} <= ${NOW}`)}
-FROM ${tableName(table)} AS t
-WHERE ${holdsText(shape, parameter)}`,
-    ([id, same, answered, answer, expired]) => ({
-      id: String(id),
-      isSame: same !== null,
-      isAnswered: answered !== null,
-      answer: typeof answer === 'string' ? answer : undefined,
-      isExpired: expired !== null,
-    }),
+    `WITH found AS (
+  ${selectToken(tokens)}
+), claimed AS (
+  INSERT INTO ${tableName(table)} (${nameList([text ?? '', hash ?? '', columns.request])})
+  SELECT $1, $2, $3
+  WHERE NOT EXISTS (SELECT FROM found)
+  ON CONFLICT DO NOTHING
+  RETURNING ${quote(columns.id)}::pg_catalog.text AS id
+)
+SELECT * FROM found
+UNION ALL
+SELECT 1, id, NULL, NULL, NULL, NULL FROM claimed`,
+    parseToken,
+  )
+}
+
+/** Inserts the token with the hash left to the guard, which finds its number. The same parameters. */
+export function claimInChainStatement({ table, columns }: TokenTable): Statement<StoredToken> {
+  const [text, hash] = keyColumns(table)
+  return named(
+    `INSERT INTO ${tableName(table)} (${nameList([text ?? '', hash ?? '', columns.request])})
+SELECT $1, NULL, $3
+WHERE $2::${table.digest.type} IS NOT NULL
+ON CONFLICT DO NOTHING
+RETURNING 1, ${quote(columns.id)}::pg_catalog.text, NULL, NULL, NULL, NULL`,
+    parseToken,
   )
 }
 
