@@ -1,6 +1,7 @@
 import type { DataSource } from 'typeorm'
 import { quote } from '../../src/sql/identifier'
 import { violations } from '../support/guarded-table'
+import { countedTable, wrongCounts } from '../support/numbered-table'
 import type { Journal } from './journal'
 import type { RawClient } from './action'
 import type { Subject } from './subject'
@@ -28,6 +29,7 @@ export async function check(raw: RawClient, subjects: readonly Subject[], journa
     }
     await measure(raw, subject, journal)
   }
+  await checkNumbers(raw, journal)
   await raw.query('COMMIT')
   journal.add('looks of the checker')
 }
@@ -44,4 +46,11 @@ async function measure(raw: RawClient, subject: Subject, journal: Journal): Prom
     journal.highest('longest chain', found.longest)
     journal.highest('highest number', found.highest)
   }
+}
+
+const NUMBERED = countedTable({ table: 'stress numbered', count: 'numberCount' })
+
+/** One row of each scope of the numbered rows holds their count. That no two have one number, the index says. */
+async function checkNumbers(raw: RawClient, journal: Journal): Promise<void> {
+  for (const wrong of await wrongCounts(raw, NUMBERED)) journal.violate(`the count of a scope is wrong: ${wrong}`)
 }

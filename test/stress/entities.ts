@@ -1,6 +1,7 @@
 import 'reflect-metadata'
 import { Column, DeleteDateColumn, Entity, ManyToOne, PrimaryGeneratedColumn } from 'typeorm'
 import { UniqueText } from '../../src'
+import { NumberWithin } from '../../src/numbers'
 import { trim } from '../../src/text'
 import { fewHashes } from '../support/digests'
 
@@ -36,6 +37,15 @@ export class StressLink {
   @PrimaryGeneratedColumn('identity') id!: number
   @UniqueText({ digest: fewHashes(4) }) text!: string
   @ManyToOne(() => StressPage, { nullable: true, cascade: true, onDelete: 'CASCADE' }) page!: StressPage | null
+  @DeleteDateColumn() deletedAt!: Date | null
+}
+
+/** Rows that are numbered and counted within one of four scopes. */
+@Entity('stress numbered')
+export class StressNumbered {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @Column({ type: 'integer' }) tenant!: number
+  @NumberWithin({ scope: ['tenant'], count: true }) number!: number
   @DeleteDateColumn() deletedAt!: Date | null
 }
 

@@ -26,7 +26,7 @@ export interface NumberStage {
       readonly table: NumberTable
       readonly level: Level
       readonly triggers?: readonly string[]
-      readonly then?: string
+      readonly prepare?: string
     },
   ): Promise<string>
 }
@@ -40,10 +40,10 @@ export function useNumberStage(db: TestDatabase): NumberStage {
     return { observer, sessions: { P: await session(1_000), Q: await session(10), R: await session(300) } }
   }
   return {
-    play: async ({ given, steps }, { table, level, triggers = numberTriggers(table).create, then }) => {
+    play: async ({ given, steps }, { table, level, triggers = numberTriggers(table).create, prepare }) => {
       const { observer, sessions } = await (opened ??= open())
       await createNumberedTable(observer, table, { triggers })
-      if (then !== undefined) await observer.query(then)
+      if (prepare !== undefined) await observer.query(prepare)
       for (const [index, rows] of given.entries()) {
         await observer.query('insert into comment (tenant) select $1 from generate_series(1, $2)', [index + 1, rows])
       }
@@ -107,6 +107,6 @@ function sqlOf(what: string): string {
 function shown(outcome: Outcome | 'waits'): string {
   if (outcome === 'waits') return outcome
   if (!outcome.ok) return outcome.sqlstate
-  const numbers = outcome.rows.map((row) => String((row as { readonly number?: unknown }).number ?? ''))
+  const numbers = outcome.rows.map((row) => String((row as { readonly number?: number }).number ?? ''))
   return numbers.join(',')
 }

@@ -177,10 +177,10 @@ const MUTATIONS: readonly Mutation[] = [
 
 test.each(MUTATIONS)(
   'it is seen when $name',
-  async ({ name, from, to, found, table = counted, level = 'READ COMMITTED' }) => {
+  async ({ from, to, found, table = counted, level = 'READ COMMITTED' }) => {
     const whole = numberTriggers(table).create
     const triggers = whole.map((one) => one.replaceAll(from instanceof RegExp ? new RegExp(from, 'g') : from, to))
-    expect(triggers.join('\n'), name).not.toBe(whole.join('\n'))
+    expect(triggers.join('\n')).not.toBe(whole.join('\n'))
     const play = [...numberPlays, ...ALONE].find((one) => one.name === found)
     if (!play) throw new TypeError(`There is no interleaving "${found}".`)
     const [as, mutated] = [await stage.play(play, { table, level }), await outcome(play, { table, level, triggers })]
@@ -203,7 +203,7 @@ test('it is seen at REPEATABLE READ when nothing keeps the count to one row', as
   const on = { table: counted, level: 'REPEATABLE READ' } as const
   const index = `do $$ begin execute (select format('drop index %s', indexrelid::regclass) from pg_index
     where indrelid = 'comment'::regclass and indpred is not null); end $$`
-  expect(await stage.play(play, { ...on, then: index })).toContain('1: 1=1 2=1')
+  expect(await stage.play(play, { ...on, prepare: index })).toContain('1: 1=1 2=1')
   expect(await stage.play(play, on)).toContain('1: 2=1')
 })
 

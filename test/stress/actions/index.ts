@@ -5,6 +5,7 @@ import { crowdActions } from './crowd'
 import { findOrCreateActions } from './find-or-create'
 import { insertActions } from './insert'
 import { nestedActions } from './nested'
+import { numberActions } from './numbers'
 import { removeActions } from './remove'
 import { softActions } from './soft'
 import { streamActions } from './stream'
@@ -26,4 +27,5 @@ export const ACTIONS: readonly Action[] = [
   ...removeActions,
   ...combinedActions,
   ...softActions,
+  ...numberActions,
 ]
