@@ -2,6 +2,7 @@ import type { DataSource } from 'typeorm'
 import { quote } from '../../src/sql/identifier'
 import { violations } from '../support/guarded-table'
 import { countedTable, wrongCounts } from '../support/numbered-table'
+import { onceViolations } from './actions/once'
 import type { Journal } from './journal'
 import type { RawClient } from './action'
 import type { Subject } from './subject'
@@ -30,6 +31,7 @@ export async function check(raw: RawClient, subjects: readonly Subject[], journa
     await measure(raw, subject, journal)
   }
   await checkNumbers(raw, journal)
+  for (const violation of await onceViolations(raw)) journal.violate(`once: ${violation}`)
   await raw.query('COMMIT')
   journal.add('looks of the checker')
 }

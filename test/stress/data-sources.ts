@@ -1,6 +1,7 @@
 import { DataSource } from 'typeorm'
 import { findOneByText } from '../../src'
-import { StressLink, StressNumbered, StressPage, StressScoped, StressSoft } from './entities'
+import { OnceToken } from '../../src/once'
+import { StressLink, StressNumbered, StressPage, StressRun, StressScoped, StressSoft } from './entities'
 import { WRITERS } from './trouble'
 import { type Level, LEVELS } from '../support/sessions'
 
@@ -29,7 +30,7 @@ export async function openDataSources(url: string, poolSize: number): Promise<Re
       url,
       poolSize,
       applicationName: WRITERS,
-      entities: [StressPage, StressScoped, StressSoft, StressLink, StressNumbered],
+      entities: [StressPage, StressScoped, StressSoft, StressLink, StressNumbered, StressRun, OnceToken],
       synchronize: opened.length === 0,
       // What an earlier run left, perhaps a guard with a part taken out, would be taken for whole.
       dropSchema: opened.length === 0,

@@ -49,5 +49,13 @@ export class StressNumbered {
   @DeleteDateColumn() deletedAt!: Date | null
 }
 
+/** Work that ran for a token of `once`. */
+@Entity('stress run')
+export class StressRun {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @Column({ type: 'text' }) token!: string
+  @Column({ type: 'integer' }) client!: number
+}
+
 /** All that every action writes to, as what it sees. */
 export type StressEntity = StressPage | StressScoped | StressSoft

@@ -6,6 +6,7 @@ import { findOrCreateActions } from './find-or-create'
 import { insertActions } from './insert'
 import { nestedActions } from './nested'
 import { numberActions } from './numbers'
+import { onceActions } from './once'
 import { removeActions } from './remove'
 import { softActions } from './soft'
 import { streamActions } from './stream'
@@ -24,6 +25,7 @@ export const ACTIONS: readonly Action[] = [
   ...typeormActions,
   ...insertActions,
   ...updateActions,
+  ...onceActions,
   ...removeActions,
   ...combinedActions,
   ...softActions,
