@@ -1,9 +1,13 @@
 /**
- * npx tsx bench/names.ts     what a name costs, against what one would write by hand, as JSON
+ * npx tsx bench/names.ts              what a name costs, against what one would write by hand, as JSON
+ * npx tsx bench/names.ts --delay 1    … where each message takes so many milliseconds longer
  *
  * BENCH_DATABASE_URL, or a server of its own with the settings that Postgres ships.
  */
 import 'reflect-metadata'
+import { fork } from 'node:child_process'
+import path from 'node:path'
+import { parseArgs } from 'node:util'
 import { Client } from 'pg'
 import { Column, DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
 import { startEmbeddedPostgres } from '../scripts/embedded-postgres'
@@ -134,10 +138,20 @@ async function compare(bench: Bench, calls: number, works: Readonly<Record<strin
   )
 }
 
+/** The same server, whose every message takes longer. */
+async function delayed(url: string, milliseconds: string): Promise<{ url: string; stop: () => void }> {
+  const proxy = fork(path.resolve(__dirname, 'delay-proxy.ts'), [url, milliseconds], { execArgv: ['--import', 'tsx'] })
+  const through = await new Promise<string>((resolve) => proxy.once('message', (one) => resolve(String(one))))
+  return { url: through, stop: () => proxy.disconnect() }
+}
+
 async function main(): Promise<void> {
+  const { delay } = parseArgs({ options: { delay: { type: 'string' } } }).values
   const given = process.env['BENCH_DATABASE_URL']
   const own = given ? undefined : await startEmbeddedPostgres()
-  const url = given ?? own?.url ?? ''
+  const server = given ?? own?.url ?? ''
+  const proxy = delay === undefined ? undefined : await delayed(server, delay)
+  const url = proxy?.url ?? server
   const dataSource = await new DataSource({
     type: 'postgres',
     url,
@@ -157,6 +171,7 @@ async function main(): Promise<void> {
   } finally {
     await client.end()
     await dataSource.destroy()
+    proxy?.stop()
     await own?.stop()
   }
 }

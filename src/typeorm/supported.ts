@@ -98,7 +98,7 @@ export const INTERNALS: Readonly<Record<string, Parts>> = {
     object: ['expressionMap'],
   },
   QueryExpressionMap: { array: ['joinAttributes'] },
-  IndexMetadata: { object: ['entityMetadata'] },
+  IndexMetadata: { object: ['entityMetadata'], boolean: ['synchronize'] },
   EntityMetadata: {
     function: [
       'create',
