@@ -39,8 +39,8 @@ const numberAll = ({ table, metadata }: Numbered, by: typeof numberRows): string
 ]
 
 /**
- * On the way back the former index is made before columns that were dropped are there again. So what it would refuse is
- * put right before it, and what is counted is counted after it.
+ * On the way back the former index is made while columns have their new names. What it would refuse is put right before
+ * it, and what is counted is counted after it, when columns have their former names.
  */
 function followNote(numbered: Numbered, note: NumberNote): RowsChange {
   const { table, metadata } = numbered
@@ -49,7 +49,6 @@ function followNote(numbered: Numbered, note: NumberNote): RowsChange {
   const renumbered =
     isThere && !isNarrower(was, table) ? [renumberRows({ table: was, primary: primaryOf(metadata) })] : []
   const dropped = was.count !== undefined && table.count === undefined
-  const counted = was.count === undefined ? [] : countRows(was)
   return {
     filled: filledBy(numbered),
     fill: {
@@ -57,8 +56,13 @@ function followNote(numbered: Numbered, note: NumberNote): RowsChange {
       down: [...renumbered, ...(table.count === undefined ? [] : [clearCounts(table)])],
     },
     ...(dropped
-      ? { dropped: { filled: [{ name: was.count ?? '', type: 'integer', nullable: true }], fill: counted } }
-      : { leave: { up: [], down: counted } }),
+      ? { dropped: { filled: [{ name: was.count ?? '', type: 'integer', nullable: true }], fill: countRows(was) } }
+      : {
+          leave: {
+            up: [],
+            down: note.count === undefined ? [] : countRows({ ...table, ...note, triggers: table.triggers }),
+          },
+        }),
   }
 }
 

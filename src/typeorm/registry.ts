@@ -117,7 +117,7 @@ export interface RowsChange {
   readonly created?: Change
   /** Columns that go, and have their values again on the way back. */
   readonly dropped?: RemovedRows
-  /** Done before TypeORM changes the table, when columns have their new names; undone when it has its former columns. */
+  /** Done before the table changes, and undone when its columns are there again, by their former names. */
   readonly leave?: Change
   /** In place of `install` and `fill`, where the set stood already and its note says something else. */
   readonly follow?: (before: TriggerNote) => RowsChange

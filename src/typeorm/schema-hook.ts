@@ -116,8 +116,11 @@ async function changeAll(
     const { metadata, installed } = entity
     const table = tableOf(builder, metadata)
     const on = table && { queryRunner: builder.queryRunner, metadata, table }
-    if (on) left.push(...(await changeDeclarations(on, installed)))
-    if (on) left.push(...(await fillColumns(on, planRows(entity))))
+    if (on) {
+      const plan = planRows(entity)
+      for (const { leave } of plan.changes) if (leave) await emit(builder.queryRunner, leave)
+      left.push(...(await changeDeclarations(on, installed)), ...(await fillColumns(on, plan)))
+    }
     left.push(...(on ? await changeLookups(lookups, on) : wantedLookups(metadata).map(addLookup)))
   }
   return left

@@ -68,7 +68,6 @@ function isWhole(installed: InstalledTriggers): boolean {
  * @returns what is left to do once TypeORM has changed the columns, before it makes the indexes
  */
 export async function fillColumns(on: ChangingTable, { changes, removed }: RowsPlan): Promise<Change[]> {
-  for (const { leave } of changes) if (leave) await emit(on.queryRunner, leave)
   for (const one of removed) await fillOnTheWayBack(on, one)
   await keepTypes(on)
   const left: Change[] = []

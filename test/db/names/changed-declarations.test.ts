@@ -1,0 +1,298 @@
+import type { Client } from 'pg'
+import { type DataSource, EntitySchema, type EntitySchemaOptions } from 'typeorm'
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { findHolder, Name, uniqueNameSchema, type UniqueNameOptions } from '../../../src/names'
+import { useDatabase } from '../../support/database'
+import { generate, type Generated, migrate, runAll } from '../../support/generated'
+
+const db = useDatabase({ wrapped: true })
+let client: Client
+
+beforeAll(async () => {
+  client = await db.client()
+})
+beforeEach(async () => {
+  await client.query('drop schema public cascade; drop schema if exists other cascade; create schema public')
+})
+
+type Row = Record<string, unknown>
+type Columns = NonNullable<EntitySchemaOptions<Row>['columns']>
+type Names = Readonly<Record<string, Partial<UniqueNameOptions>>>
+
+interface Shape {
+  readonly name: string
+  readonly columns?: Columns
+  readonly names?: Names
+  readonly id?: Columns['id']
+  readonly tableName?: string
+  readonly schema?: string
+}
+
+const text = { type: 'text' } as const
+const maybe = { type: 'text', nullable: true } as const
+
+function entity({ name, columns = {}, names, id = { type: 'integer' }, ...where }: Shape): EntitySchema<Row> {
+  const options = { name, tableName: name, ...where, columns: { id: { ...id, primary: true }, ...columns } }
+  const all = Object.entries(names ?? {}).map(([property, one]) => [property, { namespace: 'handle', ...one }] as const)
+  return new EntitySchema<Row>(names ? uniqueNameSchema(options, Object.fromEntries(all)) : options)
+}
+
+/** Two tables, of which the shapes tell what differs from a plain one with a handle. */
+const open = async (...shapes: readonly Shape[]): Promise<DataSource> =>
+  await db.dataSource([Name, ...shapes.map(entity)], { synchronize: false })
+
+const plainUser: Shape = { name: 'user', columns: { handle: text } }
+const plainTeam: Shape = { name: 'team', columns: { slug: text } }
+const user: Shape = { name: 'user', names: { handle: { former: 'redirect' } } }
+const team: Shape = { name: 'team', names: { slug: {} } }
+
+async function fill(): Promise<void> {
+  await client.query(`insert into "user" (id, handle) values (1, 'ann'), (2, 'bob')`)
+  await client.query(`insert into team (id, slug) values (1, 'red'), (2, 'blue')`)
+}
+
+/** `holder.column key text`, with the state where it is not held. */
+async function names(): Promise<string[]> {
+  const { rows } = await client.query<{ name: string }>(
+    `select concat_ws(' ', holder || '.' || holder_column, holder_key, text, nullif(state, 'held')) as name
+       from names order by 1`,
+  )
+  return rows.map(({ name }) => name)
+}
+
+const FILLED = ['team.slug [1] red', 'team.slug [2] blue', 'user.handle [1] ann', 'user.handle [2] bob']
+
+const nothingLeft = async (dataSource: DataSource): Promise<void> => {
+  expect((await generate(dataSource)).up).toEqual([])
+}
+
+async function step(dataSource: DataSource): Promise<Generated> {
+  const generated = await migrate(dataSource)
+  await nothingLeft(dataSource)
+  return generated
+}
+
+const back = async (dataSource: DataSource, { down }: Generated): Promise<void> => {
+  await runAll(dataSource, down)
+  await nothingLeft(dataSource)
+}
+
+const message = async (work: Promise<unknown>): Promise<string> => await work.then(() => 'done', String)
+
+test('tables with rows get their names, there, back and there again', async () => {
+  const before = await db.dataSource([plainUser, plainTeam].map(entity), { synchronize: false })
+  await step(before)
+  await fill()
+  const dataSource = await open(user, team)
+  const made = await step(dataSource)
+  expect(await names()).toEqual(FILLED)
+  await client.query(`update "user" set handle = 'anna' where id = 1`)
+  expect(await findHolder(dataSource.manager, 'handle', 'ann', { former: true })).toMatchObject({
+    id: { id: 1 },
+    former: true,
+  })
+  await back(before, made)
+  await client.query(`delete from "user" where id = 2`)
+  await step(dataSource)
+  expect(await names()).toEqual(['team.slug [1] red', 'team.slug [2] blue', 'user.handle [1] anna'])
+})
+
+test('new tables need no names, and the way back leaves nothing', async () => {
+  const dataSource = await open(user, team)
+  const { down } = await step(dataSource)
+  await fill()
+  expect(await names()).toEqual(FILLED)
+  await runAll(dataSource, down)
+  const { rows } = await client.query(
+    `select relname from pg_class where relnamespace = 'public'::regnamespace union all
+     select proname from pg_proc where pronamespace = 'public'::regnamespace`,
+  )
+  expect(rows).toEqual([])
+})
+
+test('synchronize does the same', async () => {
+  await step(await db.dataSource([plainUser, plainTeam].map(entity), { synchronize: false }))
+  await fill()
+  await db.dataSource([Name, entity(user), entity(team)])
+  expect(await names()).toEqual(FILLED)
+})
+
+test('rows that would hold one name are refused, by their keys and never by the text', async () => {
+  await step(await db.dataSource([plainUser, plainTeam].map(entity), { synchronize: false }))
+  await fill()
+  await client.query(`insert into "user" (id, handle) values (3, 'red'), (4, 'bob')`)
+  const said = await message(migrate(await open(user, team)))
+  expect(said).toContain('user.handle [4] and user.handle [2]')
+  await client.query(`delete from "user" where id = 4`)
+  const next = await message(migrate(await open(user, team)))
+  expect(next).toContain('team.slug [1] and user.handle [3]')
+  expect(said + next).not.toMatch(/\bbob\b|\bred\b/)
+  expect((await client.query(`select to_regclass('names') as name`)).rows).toEqual([{ name: null }])
+})
+
+test('a second table joins a namespace that has names already', async () => {
+  await step(await open(user, plainTeam))
+  await fill()
+  const joined = await step(await open(user, team))
+  expect(await names()).toEqual(FILLED)
+  await back(await open(user, plainTeam), joined)
+  expect(await names()).toEqual(FILLED.slice(2))
+})
+
+describe('a declaration that is gone', () => {
+  test('takes the names of its table along, and brings them back', async () => {
+    const whole = await open(user, team)
+    await step(whole)
+    await fill()
+    await client.query(`update "user" set handle = 'anna' where id = 1`)
+    const gone = await open(plainUser, team)
+    const made = await step(gone)
+    expect(await names()).toEqual(FILLED.slice(0, 2))
+    await client.query(`update "user" set handle = 'eve' where id = 2`)
+    await back(whole, made)
+    expect(await names()).toEqual([...FILLED.slice(0, 2), 'user.handle [1] anna', 'user.handle [2] eve'])
+  })
+
+  test('goes with its column', async () => {
+    const whole = await open({ name: 'user', names: { handle: { nullable: true } } }, team)
+    await step(whole)
+    await fill()
+    const gone = await open({ name: 'user' }, team)
+    const made = await step(gone)
+    expect(await names()).toEqual(FILLED.slice(0, 2))
+    await back(whole, made)
+    expect(await names()).toEqual(FILLED.slice(0, 2))
+    await client.query(`update "user" set handle = 'ann'`).catch(() => {})
+    await client.query(`update "user" set handle = 'ann' where id = 1`)
+    expect(await names()).toEqual(FILLED.slice(0, 3))
+  })
+
+  test('frees its names for others in the same migration', async () => {
+    const whole = await open(user, plainTeam)
+    await step(whole)
+    await fill()
+    await client.query(`update team set slug = 'ann' where id = 1`)
+    const swapped = await open(plainUser, team)
+    const made = await step(swapped)
+    expect(await names()).toEqual(['team.slug [1] ann', 'team.slug [2] blue'])
+    await back(whole, made)
+    expect(await names()).toEqual(FILLED.slice(2))
+  })
+})
+
+describe('what is renamed keeps its names, former ones too, and so on the way back:', () => {
+  async function expectMoved(after: Shape, moved: readonly string[], rename = ''): Promise<void> {
+    const whole = await open(user, team)
+    await step(whole)
+    await fill()
+    await client.query(`update "user" set handle = 'anna' where id = 1`)
+    if (rename) await client.query(`alter table "user" rename to ${rename}`)
+    const renamed = await open(after, team)
+    const made = await step(renamed)
+    const former = 'former' in (Object.values(after.names ?? {})[0] ?? {})
+    expect(await names()).toEqual([...FILLED.slice(0, 2), ...moved].toSorted())
+    expect(await findHolder(renamed.manager, 'handle', 'ann', { former })).toMatchObject({ id: { id: 1 }, former })
+    await runAll(renamed, made.down)
+    if (rename) await client.query(`alter table ${rename} rename to "user"`)
+    await nothingLeft(whole)
+    expect(await names()).toEqual([
+      ...FILLED.slice(0, 2),
+      'user.handle [1] ann redirect',
+      'user.handle [1] anna',
+      'user.handle [2] bob',
+    ])
+  }
+  const renamed = (to: string): string[] => [`${to} [1] ann redirect`, `${to} [1] anna`, `${to} [2] bob`]
+
+  test('a property', async () => {
+    await expectMoved({ name: 'user', names: { nick: { former: 'redirect' } } }, renamed('user.nick'))
+  })
+
+  test('a property, whatever else changes', async () => {
+    const columns = { one: maybe, two: maybe }
+    await expectMoved({ name: 'user', columns, names: { nick: { former: 'redirect' } } }, renamed('user.nick'))
+  })
+
+  test('a table', async () => {
+    const shape = { ...user, tableName: 'person' }
+    await expectMoved(shape, renamed('person.handle'), 'person')
+  })
+
+  test('a column of the type varchar', async () => {
+    const columns = { handle: { type: 'varchar', length: 50 } } as const
+    await expectMoved({ ...user, columns }, renamed('user.handle'))
+  })
+})
+
+describe('what changes is followed, and so is its way back:', () => {
+  test('another namespace', async () => {
+    const whole = await open(user, team)
+    await step(whole)
+    await fill()
+    const other = await open({ name: 'user', names: { handle: { namespace: 'nick' } } }, team)
+    const made = await step(other)
+    expect(await names()).toEqual(FILLED)
+    expect(await findHolder(other.manager, 'nick', 'ann')).toMatchObject({ id: { id: 1 } })
+    expect(await findHolder(other.manager, 'handle', 'ann')).toBeNull()
+    await client.query(`insert into "user" (id, handle) values (3, 'eve')`)
+    await back(whole, made)
+    expect(await findHolder(whole.manager, 'handle', 'eve')).toMatchObject({ id: { id: 3 } })
+  })
+
+  test('what becomes of former names, without a look at the rows', async () => {
+    const whole = await open(user, team)
+    await step(whole)
+    await fill()
+    await client.query(`update "user" set handle = 'anna' where id = 1`)
+    const other = await open({ name: 'user', names: { handle: { former: 'free' } } }, team)
+    const made = await step(other)
+    expect(made.up.filter((one) => one.includes('LOCK TABLE'))).toEqual([])
+    await client.query(`update "user" set handle = 'bobby' where id = 2`)
+    expect(await names()).toContain('user.handle [1] ann redirect')
+    expect(await names()).not.toContain('user.handle [2] bob redirect')
+    await back(whole, made)
+  })
+
+  test('a second name of a table that comes and goes', async () => {
+    const whole = await open({ ...user, columns: { mail: maybe } })
+    await step(whole)
+    await client.query(`insert into "user" (id, handle, mail) values (1, 'ann', 'a@x'), (2, 'bob', null)`)
+    const both = { handle: { former: 'redirect' }, mail: { namespace: 'mail', nullable: true } } as const
+    const more = await open({ name: 'user', names: both })
+    const made = await step(more)
+    expect(await names()).toEqual(['user.handle [1] ann', 'user.handle [2] bob', 'user.mail [1] a@x'])
+    await back(whole, made)
+    expect(await names()).toEqual(FILLED.slice(2))
+    await step(more)
+    const less = await step(whole)
+    expect(await names()).toEqual(FILLED.slice(2))
+    await client.query(`update "user" set mail = 'b@x' where id = 2`)
+    await back(more, less)
+    expect(await names()).toEqual([...FILLED.slice(2), 'user.mail [1] a@x', 'user.mail [2] b@x'])
+  })
+})
+
+test('names that were written while a trigger was away are put right by the next migration', async () => {
+  const whole = await open(user, team)
+  await step(whole)
+  await fill()
+  await client.query(
+    `alter table "user" disable trigger user; update "user" set handle = 'anna' where id = 1;
+     delete from "user" where id = 2; insert into "user" (id, handle) values (3, 'eve')`,
+  )
+  await step(whole)
+  expect(await names()).toEqual([...FILLED.slice(0, 2), 'user.handle [1] anna', 'user.handle [3] eve'])
+})
+
+test('holders in another schema than the names', async () => {
+  await client.query('create schema other')
+  const elsewhere = { ...user, schema: 'other' }
+  const whole = await open(elsewhere, team)
+  const { down } = await step(whole)
+  await client.query(`insert into other."user" (id, handle) values (1, 'ann')`)
+  expect(await names()).toEqual(['other.user.handle [1] ann'])
+  expect(await findHolder(whole.manager, 'handle', 'ann', { entity: true })).toMatchObject({
+    entity: { handle: 'ann' },
+  })
+  await runAll(whole, down)
+})
