@@ -60,11 +60,20 @@ function followNote(numbered: Numbered, note: NumberNote): RowsChange {
       : {
           leave: {
             up: [],
-            down: note.count === undefined ? [] : countRows({ ...table, ...note, triggers: table.triggers }),
+            down: note.count === undefined ? [] : countRows(asItWas(table, note)),
           },
         }),
   }
 }
+
+/** By the names that columns had. */
+const asItWas = (table: NumberTable, { scope, number, count, deleted }: NumberNote): NumberTable => ({
+  ...table,
+  scope,
+  number,
+  count,
+  deleted,
+})
 
 const isColumn = ({ columns }: EntityMetadata, name: string): boolean =>
   columns.some(({ databaseName }) => databaseName === name)

@@ -2,6 +2,7 @@ import type { Client } from 'pg'
 import { type DataSource, EntitySchema, type EntitySchemaOptions } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { findHolder, Name, uniqueNameSchema, type UniqueNameOptions } from '../../../src/names'
+import { lowerCase } from '../../../src/text'
 import { useDatabase } from '../../support/database'
 import { generate, type Generated, migrate, runAll } from '../../support/generated'
 
@@ -270,6 +271,37 @@ describe('what changes is followed, and so is its way back:', () => {
     await back(more, less)
     expect(await names()).toEqual([...FILLED.slice(2), 'user.mail [1] a@x', 'user.mail [2] b@x'])
   })
+})
+
+test('another normalizer is refused while the column has texts, and so is its way back', async () => {
+  const whole = await open(user, plainTeam)
+  await step(whole)
+  await fill()
+  const other = await open({ name: 'user', names: { handle: { normalize: lowerCase() } } }, plainTeam)
+  const { up, down } = await generate(other)
+  const said = await message(runAll(other, up))
+  expect(said).toMatch(/column "handle" of table "user" has texts normalized by custom@1|none@1/)
+  expect(said).toContain('lower-case@1')
+  const refusal = up.filter((one) => one.includes('SQL cannot normalize'))
+  expect(refusal).toHaveLength(1)
+  await runAll(
+    other,
+    up.map((one) => (one === refusal[0] ? `update "user" set handle = lower(handle)` : one)),
+  )
+  await nothingLeft(other)
+  await runAll(whole, down)
+  await nothingLeft(whole)
+})
+
+test('a first normalizer is refused too, and asks nothing of a new column', async () => {
+  await step(await open({ name: 'user' }, plainTeam))
+  const named = { name: 'user', names: { handle: { normalize: lowerCase(), nullable: true } } }
+  const made = await step(await open(named, plainTeam))
+  await client.query(`insert into "user" (id, handle) values (1, 'ann')`)
+  await runAll(await open({ name: 'user' }, plainTeam), made.down)
+  await client.query(`insert into team (id, slug) values (1, 'Red')`)
+  const team = { name: 'team', names: { slug: { normalize: lowerCase() } } }
+  expect(await message(migrate(await open({ name: 'user' }, team)))).toContain('SQL cannot normalize')
 })
 
 test('names that were written while a trigger was away are put right by the next migration', async () => {
