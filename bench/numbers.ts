@@ -191,17 +191,7 @@ async function bulk(admin: Client): Promise<Record<string, number>> {
   return result
 }
 
-async function main(): Promise<void> {
-  const server = await startEmbeddedPostgres({ settings: { max_connections: '120' } })
-  const open = async (): Promise<Client> => {
-    const client = new Client({ connectionString: server.url })
-    await client.connect()
-    return client
-  }
-  const clients = await Promise.all(Array.from({ length: Math.max(...CLIENTS) }, open))
-  const admin = await open()
-  for (const { make } of Object.values(WAYS)) for (const statement of make) await admin.query(statement)
-  const { rows } = await admin.query<{ version: string }>(`select split_part(version(), ' on ', 1) as version`)
+async function contended(clients: readonly Client[]): Promise<Record<string, Measured | undefined>> {
   const result: Record<string, Measured | undefined> = {}
   for (const count of CLIENTS) {
     for (const scopes of SCOPES) {
@@ -214,10 +204,29 @@ async function main(): Promise<void> {
       for (const [name, rounds] of measured) result[`${count} clients, ${scopes} scopes, ${name}`] = median(rounds)
     }
   }
+  return result
+}
+
+async function refuseGaps(admin: Client): Promise<void> {
   for (const [name, { table, gapless }] of Object.entries(WAYS)) {
     const gaps = await admin.query(`select 1 from ${table} group by scope having max(number) <> count(*) limit 1`)
     if (gapless && gaps.rows.length > 0) throw new Error(`${name} left a gap.`)
   }
+}
+
+async function main(): Promise<void> {
+  const server = await startEmbeddedPostgres({ settings: { max_connections: '120' } })
+  const open = async (): Promise<Client> => {
+    const client = new Client({ connectionString: server.url })
+    await client.connect()
+    return client
+  }
+  const clients = await Promise.all(Array.from({ length: Math.max(...CLIENTS) }, open))
+  const admin = await open()
+  for (const { make } of Object.values(WAYS)) for (const statement of make) await admin.query(statement)
+  const { rows } = await admin.query<{ version: string }>(`select split_part(version(), ' on ', 1) as version`)
+  const result = await contended(clients)
+  await refuseGaps(admin)
   const microsecondsPerRow = await bulk(admin)
   console.log(JSON.stringify({ server: rows[0]?.version, rounds: ROUNDS, result, microsecondsPerRow }, undefined, 1))
   await Promise.all([...clients, admin].map(async (client) => await client.end()))

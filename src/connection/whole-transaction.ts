@@ -41,5 +41,6 @@ export async function asOne<T>(manager: EntityManager, run: (manager: EntityMana
 export async function requireCurrentSnapshot(session: Session, error: unknown): Promise<void> {
   if (!session.inTransaction) return
   const [sees] = await session.rows(seesCommitted, [])
-  if (sees !== true) throw new TransactionAbortedError(error, 'a row that its snapshot does not show holds the text')
+  if (sees !== true)
+    throw new TransactionAbortedError(error, 'a row that its snapshot does not show holds the text, or the number')
 }

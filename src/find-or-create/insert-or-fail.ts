@@ -6,7 +6,7 @@ import type {
   DeepPartial,
   QueryDeepPartialEntity,
 } from 'typeorm'
-import { scopeOrder } from './scope-order'
+import { numberIndexes, scopeOrder } from './scope-order'
 import { insertedStatement, type WireRow } from '../sql/statements'
 import { normalizedValues } from '../typeorm/normalized-values'
 import { type ColumnMetadata, dataSourceOf, type Declaration, declarationsOf } from '../typeorm/registry'
@@ -161,6 +161,7 @@ async function insertAll(session: Session, manager: EntityManager, announced: re
   const answers = await writeOrFail(session, {
     asked,
     names,
+    numbers: numberIndexes(rows),
     steps: batches.map((batch) => insertStep(session, batch)),
   })
   for (const [nth, batch] of batches.entries()) {

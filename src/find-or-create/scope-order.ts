@@ -1,4 +1,5 @@
 import type { EntityMetadata, ObjectLiteral } from 'typeorm'
+import { countIndex } from '../sql/number-table'
 import { tableNumbers } from '../typeorm/registry'
 
 /**
@@ -21,3 +22,24 @@ export const isNumbered = (metadata: EntityMetadata): boolean => tableNumbers(me
 type ValuesOf<Row> = (row: Row) => ObjectLiteral
 
 const compare = (left = '', right = ''): number => (left < right ? -1 : Number(left > right))
+
+/** Values that are written to a row of an entity. */
+interface Written {
+  readonly columns: { readonly metadata: EntityMetadata }
+  readonly values: ObjectLiteral
+}
+
+/**
+ * Unique indexes that may refuse rows because others were numbered meanwhile, so that the same may succeed when it is
+ * tried again: those of numbers that no row brings.
+ */
+export function numberIndexes(rows: readonly Written[]): ReadonlySet<string> {
+  const all = rows.flatMap(({ columns, values }) =>
+    tableNumbers(columns.metadata).map(({ column, table }) => ({
+      indexes: [table.index, ...(table.count === undefined ? [] : [countIndex(table)])],
+      isGiven: (column.getEntityValue(values) ?? null) !== null,
+    })),
+  )
+  const given = new Set(all.filter(({ isGiven }) => isGiven).flatMap(({ indexes }) => indexes))
+  return new Set(all.flatMap(({ indexes }) => indexes).filter((index) => !given.has(index)))
+}

@@ -24,6 +24,7 @@ import { openSession } from '../connection/open-session'
 import type { Session } from '../connection/session'
 import { askedNames, ensureNamesReady } from './asked-names'
 import type { AskedText } from './taken-texts'
+import { numberIndexes } from './scope-order'
 import { writeOrFail } from './write-or-fail'
 
 /** The primary key: a value; an object that holds it whole, and may hold further conditions; or the entity itself. */
@@ -158,7 +159,12 @@ async function updateAll(
   )
   const asked = await askedTexts(session, manager, rows)
   await ensureNamesReady(session, names)
-  const answers = await writeOrFail(session, { asked, names, steps: rows.map((row) => updateStep(session, row)) })
+  const answers = await writeOrFail(session, {
+    asked,
+    names,
+    numbers: numberIndexes(rows.map(({ columns, changes }) => ({ columns, values: changes }))),
+    steps: rows.map((row) => updateStep(session, row)),
+  })
   const entities = rows.map(({ columns }, nth) => {
     const entity: ObjectLiteral = newEntity(columns.metadata, session)
     fill(columns, columns.metadata, answers[nth]?.[0] ?? [], entity)

@@ -15,6 +15,8 @@ export interface Writing {
   readonly steps: readonly Step<WireRow>[]
   readonly asked: readonly AskedText[]
   readonly names: readonly AskedName[]
+  /** Of `numberIndexes`. @default none */
+  readonly numbers?: ReadonlySet<string>
 }
 
 /**
@@ -28,24 +30,31 @@ export interface Writing {
  */
 export async function writeOrFail(
   session: Session,
-  { steps, asked, names }: Writing,
+  { steps, ...wanted }: Writing,
 ): Promise<readonly (readonly WireRow[])[]> {
+  const { asked, names } = wanted
   const attempts = new Attempts(session, asked[0]?.entityText.declaration.name ?? names[0]?.name.name ?? '')
   for (;;) {
     try {
       return await allOrNothing(session, steps)
     } catch (error) {
-      if (!attempts.mayHelp(error)) await requireRetry(session, { asked, names }, error)
+      if (!attempts.mayHelp(error)) await requireRetry(session, wanted, error)
       await attempts.next(error)
     }
   }
 }
 
+const NONE: ReadonlySet<string> = new Set()
+
 /** @throws what the error means, unless the same may succeed when it is tried again */
-async function requireRetry(session: Session, { asked, names }: Omit<Writing, 'steps'>, error: unknown): Promise<void> {
+async function requireRetry(
+  session: Session,
+  { asked, names, numbers = NONE }: Omit<Writing, 'steps'>,
+  error: unknown,
+): Promise<void> {
   const declarations = asked.map(({ entityText }) => entityText.declaration)
   const refused = serverError(error)
-  const isOurs = asked.length > 0 || names.length > 0
+  const isOurs = asked.length + names.length + numbers.size > 0
   if (refused?.code !== SQLSTATE.uniqueViolation || !isOurs) throw guardError(error, declarations) ?? error
   const taken = [...(await takenTexts(session, asked)), ...(await takenNames(session, names))]
   // A name that is free by now was not when the triggers looked.
@@ -55,6 +64,7 @@ async function requireRetry(session: Session, { asked, names }: Omit<Writing, 's
       found.toSorted((left, right) => left.row - right.row),
       error,
     )
-  if (!declarations.some(({ table }) => table.index === refused.constraint)) throw error
+  const { constraint = '' } = refused
+  if (!numbers.has(constraint) && !declarations.some(({ table }) => table.index === constraint)) throw error
   await requireCurrentSnapshot(session, error)
 }

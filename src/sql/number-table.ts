@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { quote } from './identifier'
+import { fitName, quote } from './identifier'
 import { field } from './text-table'
 
 /** A column of the scope of a number. */
@@ -61,3 +61,6 @@ export const countColumn = ({ count }: NumberTable): string => quote(count ?? ''
 
 /** The condition of the second unique index: at most one row of a scope holds the count. */
 export const holdsCount = (table: NumberTable): string => `${countColumn(table)} IS NOT NULL`
+
+/** The second unique index. */
+export const countIndex = ({ index }: NumberTable): string => fitName(`${index}_count`)

@@ -1,7 +1,7 @@
 import type { EntityMetadata } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { fitName, joinNames } from '../sql/identifier'
-import { holdsCount, type NumberTable } from '../sql/number-table'
+import { countIndex, holdsCount, type NumberTable } from '../sql/number-table'
 import { numberTriggers } from '../sql/number-triggers'
 import { attachDataSource, type IndexMetadata, requireOneClass } from './attach-data-source'
 import { scopeColumns } from './declared-columns'
@@ -135,8 +135,6 @@ const TEXTS: ReadonlySet<unknown> = new Set([
   'character',
   'bpchar',
 ])
-
-const countIndex = ({ index }: NumberTable): string => fitName(`${index}_count`)
 
 /** TypeORM then puts it on the entity, in the round trip of the INSERT. */
 function returnNumber(metadata: EntityMetadata, { column, table }: NumberDeclaration): void {

@@ -3,6 +3,7 @@ import {
   type DataSource,
   DeleteDateColumn,
   Entity,
+  type EntityManager,
   EntitySchema,
   ManyToOne,
   PrimaryGeneratedColumn,
@@ -10,7 +11,15 @@ import {
   ChildEntity,
 } from 'typeorm'
 import { beforeAll, describe, expect, test } from 'vitest'
-import { DeclarationError, findOrCreate, findOrCreateMany, insertOrFail, UniqueText, updateOrFail } from '../../../src'
+import {
+  DeclarationError,
+  findOrCreate,
+  findOrCreateMany,
+  insertOrFail,
+  TransactionAbortedError,
+  UniqueText,
+  updateOrFail,
+} from '../../../src'
 import { countWithin, NumberWithin, numberWithinSchema } from '../../../src/numbers'
 import { findOrCreateStream } from '../../../src/stream'
 import { useDatabase } from '../../support/database'
@@ -207,3 +216,50 @@ test('the classes of one table are numbered together', async () => {
   expect(await countWithin(own.manager, Ticket, { project })).toBe(2)
   expect(await countWithin(own.manager, Task, { project })).toBe(2)
 })
+
+describe('a snapshot from before others came', () => {
+  const inTransaction = async (work: (manager: EntityManager) => Promise<unknown>): Promise<unknown> =>
+    await dataSource.transaction('REPEATABLE READ', async (manager) => {
+      await manager.query('select 1')
+      return await work(manager)
+    })
+
+  test.each([
+    [
+      'insertOrFail',
+      async (manager: EntityManager, of: string) =>
+        await insertOrFail(manager, Comment, { tenant: of, post, text: 'b' }),
+    ],
+    [
+      'findOrCreate',
+      async (manager: EntityManager, of: string) =>
+        await findOrCreate(manager, Comment, { tenant: of, post, text: 'b' }),
+    ],
+  ])('%s says that the transaction must run again', async (_name, write) => {
+    const of = tenant()
+    const [first, second] = [deferred(), deferred()]
+    const lost = inTransaction(async (manager) => {
+      await manager.query('select count(*) from comment')
+      first.resolve()
+      await second.promise
+      await write(manager, of)
+    })
+    await first.promise
+    await insertOrFail(dataSource.manager, Comment, { tenant: of, post, text: 'a' })
+    second.resolve()
+    await expect(lost).rejects.toThrow(TransactionAbortedError)
+  })
+
+  test('a number that is given, and taken, is the error of the server', async () => {
+    const of = tenant()
+    await insertOrFail(dataSource.manager, Comment, { tenant: of, post, text: 'a', number: 3 })
+    const taken = insertOrFail(dataSource.manager, Comment, { tenant: of, post, text: 'b', number: 3 })
+    await expect(taken).rejects.toMatchObject({ driverError: { code: '23505' } })
+  })
+})
+
+function deferred(): { readonly promise: Promise<void>; readonly resolve: () => void } {
+  let resolve: () => void = () => {}
+  const promise = new Promise<void>((done) => (resolve = done))
+  return { promise, resolve }
+}
