@@ -141,7 +141,7 @@ async function compare(bench: Bench, calls: number, works: Readonly<Record<strin
 /** The same server, whose every message takes longer. */
 async function delayed(url: string, milliseconds: string): Promise<{ url: string; stop: () => void }> {
   const proxy = fork(path.resolve(__dirname, 'delay-proxy.ts'), [url, milliseconds], { execArgv: ['--import', 'tsx'] })
-  const through = await new Promise<string>((resolve) => proxy.once('message', (one) => resolve(String(one))))
+  const through = await new Promise<string>((resolve) => proxy.once('message', (one) => resolve(one as string)))
   return { url: through, stop: () => proxy.disconnect() }
 }
 
