@@ -20,7 +20,7 @@ test('a quote within a name is doubled', () => {
 
 test('a quote within a literal is doubled, and a backslash means itself whatever the server is set to', () => {
   expect(literal("it's")).toBe(`'it''s'`)
-  expect(literal(`\\'`)).toBe(`E'\\\\'''`)
+  expect(literal(`\\'`)).toBe(`E'\\\\\\047'`)
   expect(literal('')).toBe(`''`)
 })
 
