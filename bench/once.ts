@@ -65,6 +65,19 @@ function waysOf(dataSource: DataSource, pool: Pool): Ways {
       against: `transaction by TypeORM, ${name}`,
     }
     ways[`transaction by pg, ${name}`] = { run: async (token) => await transaction(pool, sql, token) }
+    ways[`token by hand in pg, ${name}`] = {
+      run: async (token) =>
+        await transaction(
+          pool,
+          async (query) => {
+            const { rows } = (await query(CLAIM, [token])) as { rows: { id: string }[] }
+            const answer = await sql(query, token)
+            await query(ANSWER, [rows[0]?.id, JSON.stringify(answer)])
+          },
+          token,
+        ),
+      against: `transaction by pg, ${name}`,
+    }
     ways[`once by SQL, ${name}`] = {
       run: async (token) =>
         await once(
@@ -83,6 +96,10 @@ function waysOf(dataSource: DataSource, pool: Pool): Ways {
 }
 
 const SELECT = 'SELECT id, answer FROM once_tokens WHERE token_hash = md5($1)::uuid AND token = $1'
+
+/** What one would write by hand for a token that is new: no expiry, no collisions, no replay. */
+const CLAIM = `INSERT INTO once_tokens (token, token_hash) VALUES ($1, md5($1)::uuid) ON CONFLICT DO NOTHING RETURNING id`
+const ANSWER = 'UPDATE once_tokens SET answer = $2, answered_at = now() WHERE id = $1'
 
 async function transaction(
   pool: Pool,

@@ -1,4 +1,5 @@
 import type { EntityManager, QueryRunner } from 'typeorm'
+import { TransactionAbortedError } from '../errors'
 import { ownTransaction } from '../sql/statements'
 import { dataSourceOf, registry } from '../typeorm/registry'
 import { hasTimeout } from './behind-savepoint'
@@ -17,6 +18,8 @@ export interface Work {
   readonly last: (manager: EntityManager) => Promise<void>
 }
 
+const ENDED = 'what runs in it has ended it'
+
 const BEGIN = joined({ before: [ownTransaction.set], after: [] })
 const COMMIT = joined({ before: [], after: [ownTransaction.release] })
 
@@ -26,6 +29,8 @@ const DONE = { rows: [], rowCount: null, command: '' } as const
 /**
  * Runs work as TypeORM's `transaction()` does, and saves two round trips: where nobody hears of statements, START
  * TRANSACTION and COMMIT go to the server with the statement that comes next, or last.
+ *
+ * @throws TransactionAbortedError where the work has ended the transaction
  */
 export async function transact(manager: EntityManager, { run, last }: Work): Promise<void> {
   const queryRunner = manager.queryRunner ?? dataSourceOf(manager).createQueryRunner()
@@ -40,6 +45,7 @@ export async function transact(manager: EntityManager, { run, last }: Work): Pro
     } finally {
       stop?.()
     }
+    if (!queryRunner.isTransactionActive) throw new TransactionAbortedError(undefined, ENDED)
     if (client) await commitWith(queryRunner, client, end)
     else await end().then(async () => await queryRunner.commitTransaction())
   } catch (error) {

@@ -6,6 +6,7 @@ import {
   insertOrFail,
   TextRejectedError,
   TextTakenError,
+  TransactionAbortedError,
   UniqueText,
   updateOrFail,
 } from '../../../src'
@@ -87,8 +88,61 @@ test('work that rolls back its own transaction is refused, and leaves no token',
     await queryRunner?.rollbackTransaction()
     return 'done'
   }
-  expect(await rejection(once(dataSource.manager, 'token', work))).toBeInstanceOf(Error)
+  expect(await rejection(once(dataSource.manager, 'token', work))).toBeInstanceOf(TransactionAbortedError)
   expect(await tokens()).toEqual([])
+})
+
+test('work that commits its own transaction is refused, and so is a repeated call, for the outcome is not known', async () => {
+  const work = async (manager: DataSource['manager']): Promise<string> => {
+    await create('a')(manager)
+    await manager.queryRunner?.commitTransaction()
+    return 'done'
+  }
+  expect(await rejection(once(dataSource.manager, 'token', work))).toBeInstanceOf(TransactionAbortedError)
+  expect(await rejection(once(dataSource.manager, 'token', create('b')))).toBeInstanceOf(DeclarationError)
+  expect(runs).toBe(1)
+})
+
+test('work that rolls back a transaction within its own goes on', async () => {
+  const { answer } = await once(dataSource.manager, 'token', async (manager) => {
+    await rejection(
+      manager.transaction(async (inner) => {
+        await create('a')(inner)
+        throw new Error('no')
+      }),
+    )
+    return await create('b')(manager)
+  })
+  expect(await dataSource.getRepository(Account).find()).toMatchObject([{ id: answer.id, email: 'b' }])
+  expect(await once(dataSource.manager, 'token', create('c'))).toEqual({ answer, replayed: true })
+})
+
+test('whoever logs statements sees each of them, in their order', async () => {
+  const logged: string[] = []
+  const logger = {
+    logQuery: (sql: string) => void logged.push(sql.split(/[ \n]/)[0] ?? ''),
+    logQueryError: () => {},
+    logQuerySlow: () => {},
+    logSchemaBuild: () => {},
+    logMigration: () => {},
+    log: () => {},
+  }
+  const heard = await db.dataSource([Account, OnceToken], { synchronize: false, logger })
+  await once(heard.manager, 'first', () => 1)
+  logged.length = 0
+  await once(heard.manager, 'token', async (manager) => await manager.query('VALUES (1)'))
+  expect(logged).toEqual(['START', 'WITH', 'VALUES', 'WITH', 'COMMIT'])
+  logged.length = 0
+  expect(await once(heard.manager, 'token', () => 2)).toMatchObject({ replayed: true })
+  expect(logged).toEqual(['SELECT'])
+})
+
+test('it needs no prepared statements', async () => {
+  const plain = await db.dataSource([Account, OnceToken], { synchronize: false }, { prepare: false })
+  const first = await once(plain.manager, 'token', create('a'))
+  expect(await once(dataSource.manager, 'token', create('b'))).toEqual({ ...first, replayed: true })
+  expect(await rejection(once(plain.manager, 'other', () => 1n))).toBeInstanceOf(DeclarationError)
+  expect(await tokens()).toHaveLength(1)
 })
 
 describe('a request', () => {
