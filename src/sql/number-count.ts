@@ -25,7 +25,9 @@ export function countBody(table: NumberTable, event: CountedEvent): string {
   return `
 #variable_conflict use_variable
 DECLARE
-  plain boolean := ${standsOn(table)};
+  -- Rows of a partitioned table are in its partitions.
+  plain boolean := ${standsOn(table)}
+    AND pg_catalog.pg_partition_root(TG_RELID) IS NULL;
   oldest bigint;
   r record;
 BEGIN${refuseOtherTable(table)}

@@ -78,8 +78,10 @@ END
 -- docs/numbers.md of the package says what it does, and why no two rows get one number.
 #variable_conflict use_variable
 DECLARE
+  -- Rows of a partitioned table are in its partitions.
   plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'comment'
-    AND pg_catalog.pg_table_is_visible(TG_RELID);
+    AND pg_catalog.pg_table_is_visible(TG_RELID)
+    AND pg_catalog.pg_partition_root(TG_RELID) IS NULL;
   oldest bigint;
   r record;
 BEGIN
@@ -132,8 +134,10 @@ END
 -- docs/numbers.md of the package says what it does, and why no two rows get one number.
 #variable_conflict use_variable
 DECLARE
+  -- Rows of a partitioned table are in its partitions.
   plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'comment'
-    AND pg_catalog.pg_table_is_visible(TG_RELID);
+    AND pg_catalog.pg_table_is_visible(TG_RELID)
+    AND pg_catalog.pg_partition_root(TG_RELID) IS NULL;
   oldest bigint;
   r record;
 BEGIN
@@ -200,8 +204,10 @@ END
 -- docs/numbers.md of the package says what it does, and why no two rows get one number.
 #variable_conflict use_variable
 DECLARE
+  -- Rows of a partitioned table are in its partitions.
   plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'comment'
-    AND pg_catalog.pg_table_is_visible(TG_RELID);
+    AND pg_catalog.pg_table_is_visible(TG_RELID)
+    AND pg_catalog.pg_partition_root(TG_RELID) IS NULL;
   oldest bigint;
   r record;
 BEGIN

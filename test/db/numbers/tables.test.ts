@@ -1,0 +1,169 @@
+import type { Client } from 'pg'
+import { beforeAll, describe, expect, test } from 'vitest'
+import { numberTriggers } from '../../../src/sql/number-triggers'
+import { copyIn } from '../../stress/copy-in'
+import { useDatabase } from '../../support/database'
+import { untilBlocked } from '../../support/blocked'
+import { countedTable, createNumberedTable, numbersOf, numberTable, wrongCounts } from '../../support/numbered-table'
+
+const db = useDatabase()
+let client: Client
+beforeAll(async () => {
+  client = await db.client()
+  await client.query(`create collation either_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false)`)
+})
+
+const SCOPES = {
+  'several columns': {
+    scope: { tenant: 'integer', topic: 'text', day: 'date' },
+    textual: ['topic'],
+    values: `(1, 'a', '2026-01-01'), (1, 'a', '2026-01-01'), (1, 'b', '2026-01-01'), (1, 'a', '2026-01-02')`,
+    shown: '1/a/2026-01-01: 1 2; 1/a/2026-01-02: 1; 1/b/2026-01-01: 1',
+  },
+  'numbers that are written in several ways': {
+    scope: { price: 'numeric' },
+    textual: [],
+    values: `(1.0), (1.00), (2)`,
+    shown: '1.00: 2; 1.0: 1; 2: 1',
+  },
+  'texts whose collation calls different ones equal': {
+    scope: { topic: 'text collate either_case' },
+    textual: ['topic'],
+    values: `('a'), ('A'), ('b')`,
+    shown: 'a: 1 2; b: 1',
+  },
+} as const
+
+describe.each(Object.entries(SCOPES))('a scope of %s', (_name, { scope, textual, values, shown }) => {
+  const names = Object.keys(scope)
+  const table = numberTable({
+    scope: names.map((name) => ({ name, textual: (textual as readonly string[]).includes(name) })),
+  })
+
+  test('numbers what the unique index calls one scope', async () => {
+    await createNumberedTable(client, table, { scope })
+    await client.query(`insert into comment (${names.join(', ')}) values ${values}`)
+    expect((await numbersOf(client, table)).split('; ').sort()).toEqual(shown.split('; ').sort())
+  })
+
+  test('is begun by one of two', async () => {
+    await createNumberedTable(client, table, { scope })
+    const [first, second] = [await db.client(), await db.client()]
+    const [one = '', two = ''] = values.split('), (')
+    await first.query(`begin; insert into comment (${names.join(', ')}) values ${one})`)
+    const waiting = second.query(`insert into comment (${names.join(', ')}) values (${two}) returning number`)
+    await untilBlocked(client)
+    await first.query('commit')
+    expect((await waiting).rows).toEqual([{ number: 2 }])
+  })
+})
+
+test('without a scope the whole table is numbered', async () => {
+  const table = numberTable({ scope: [] })
+  await createNumberedTable(client, table)
+  await client.query('insert into comment (tenant) values (1), (2), (1)')
+  const [first, second] = [await db.client(), await db.client()]
+  await first.query('begin; insert into comment (tenant) values (3)')
+  const waiting = second.query('insert into comment (tenant) values (4) returning number')
+  await untilBlocked(client)
+  await first.query('rollback')
+  expect((await waiting).rows).toEqual([{ number: 4 }])
+})
+
+test('two numbers of one table do not disturb each other', async () => {
+  await createNumberedTable(client, countedTable())
+  const other = numberTable({
+    name: 'day number',
+    number: 'day number',
+    index: 'comment_day',
+    scope: [{ name: 'day', textual: false }],
+  })
+  await client.query(`alter table comment add "day number" integer, add day date not null default '2026-01-01'`)
+  await client.query('create unique index comment_day on comment (day, "day number")')
+  for (const statement of numberTriggers({ ...other, triggers: 'numbers_comment.day' }).create)
+    await client.query(statement)
+  await client.query('insert into comment (tenant) values (1), (2), (1)')
+  await client.query(`update comment set day = '2026-01-02' where tenant = 2`)
+  const { rows } = await client.query('select number, "day number" as day from comment order by id')
+  expect(rows).toEqual([
+    { number: 1, day: 1 },
+    { number: 1, day: 1 },
+    { number: 2, day: 3 },
+  ])
+  expect(await wrongCounts(client, countedTable())).toEqual([])
+})
+
+test('COPY numbers its rows in their order', async () => {
+  await createNumberedTable(client, countedTable())
+  const lines = Array.from({ length: 9 }, (_, index) => `1\t${index + 1}`)
+  await copyIn(client, 'copy comment (tenant, title) from stdin', lines)
+  const { rows } = await client.query('select 1 from comment where number <> title::integer')
+  expect(rows).toEqual([])
+  expect(await wrongCounts(client, countedTable())).toEqual([])
+})
+
+test('partitions of one table are numbered and counted together', async () => {
+  const table = countedTable()
+  await client.query(`drop table comment cascade;
+    create table comment (id bigint generated always as identity, tenant integer not null, number integer not null,
+      "number count" integer, "deletedAt" timestamptz, title text, part integer not null default 1) partition by list (tenant);
+    create table comment_odd partition of comment for values in (1, 3);
+    create table comment_rest partition of comment default;
+    create unique index comment_number on comment (tenant, number);
+    create unique index on comment (tenant) where "number count" is not null`)
+  for (const statement of numberTriggers(table).create) await client.query(statement)
+  await client.query('insert into comment (tenant) values (1), (2), (1), (3), (2)')
+  await client.query('update comment set tenant = 2 where tenant = 1 and number = 1')
+  await client.query('delete from comment where tenant = 2 and number = 1')
+  expect(await numbersOf(client, table)).toBe('1: 2=1; 2: 2=2 3; 3: 1=1')
+  await client.query('insert into comment_odd (tenant) values (1)')
+  expect((await client.query('select max(number) from comment where tenant = 1')).rows).toEqual([{ max: 3 }])
+})
+
+test('a cascade is counted', async () => {
+  await createNumberedTable(client, countedTable())
+  await client.query('create table tenant (id integer primary key); insert into tenant values (1), (2)')
+  await client.query(
+    'alter table comment add foreign key (tenant) references tenant on delete cascade on update cascade',
+  )
+  await client.query('insert into comment (tenant) values (1), (1), (2)')
+  await client.query('update tenant set id = 3 where id = 1')
+  expect(await numbersOf(client, countedTable())).toMatch(/^2: 1=1; 3: [12]/)
+  expect(await wrongCounts(client, countedTable())).toEqual([])
+  await client.query('delete from tenant where id = 2')
+  expect(await wrongCounts(client, countedTable())).toEqual([])
+})
+
+test('the triggers read the unique indexes, also when they were planned on an empty table', async () => {
+  const table = countedTable()
+  await createNumberedTable(client, table)
+  // Plans are kept from here on: of a table without rows, and without statistics.
+  for (let nth = 0; nth < 12; nth++) await client.query('insert into comment (tenant) values (1)')
+  const reads = async (): Promise<bigint> => {
+    await client.query('select pg_stat_force_next_flush()')
+    const { rows } = await client.query<{ seq: string; read: string }>(
+      `select seq_tup_read::text as seq, (select sum(idx_tup_read)::text from pg_stat_user_indexes where relname = 'comment') as read
+         from pg_stat_user_tables where relname = 'comment'`,
+    )
+    return BigInt(rows[0]?.seq ?? 0) + BigInt(rows[0]?.read ?? 0)
+  }
+  await client.query('insert into comment (tenant) select 2 from generate_series(1, 3000)')
+  const before = await reads()
+  for (let nth = 0; nth < 50; nth++) await client.query('insert into comment (tenant) values (2)')
+  const each = Number((await reads()) - before) / 50
+  expect(each).toBeLessThan(60)
+})
+
+test('the work of a bulk insert grows with its rows, and no faster', async () => {
+  const table = countedTable()
+  await createNumberedTable(client, table)
+  const work = async (rows: number): Promise<number> => {
+    const { rows: plan } = await client.query<Record<string, readonly { readonly Plan: Record<string, number> }[]>>(
+      `explain (analyze, buffers, format json) insert into comment (tenant) select 1 from generate_series(1, ${rows})`,
+    )
+    const found = plan[0]?.['QUERY PLAN']?.[0]?.Plan
+    return ((found?.['Shared Hit Blocks'] ?? NaN) + (found?.['Shared Read Blocks'] ?? NaN)) / rows
+  }
+  const [few, many] = [await work(500), await work(8_000)]
+  expect(many).toBeLessThan(few * 2)
+})
