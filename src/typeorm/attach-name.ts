@@ -5,7 +5,7 @@ import { namesGuard } from '../sql/name-guard'
 import { normalizerLabel } from '../text/normalizer'
 import { attachDataSource, type IndexMetadata, requireOneClass } from './attach-data-source'
 import { forbidSharedColumns } from './conflicts'
-import { requireString, textColumn } from './declared-columns'
+import { requireKeyTypes, requireString, textColumn } from './declared-columns'
 import type { RawName } from './name-options'
 import { namesTable } from './name-tables'
 import { nameWork } from './name-work'
@@ -60,6 +60,7 @@ function attach(index: IndexMetadata, metadata: EntityMetadata, raw: RawName): v
   const transformers = [column.transformer ?? []].flat()
   if (transformers.length === 0) requireString(column, where)
   forbidSharedColumns(where, metadata, [column])
+  requireKeyTypes(metadata, where)
   const { normalizer, namespace, former } = raw
   const declaration: NameDeclaration = {
     name: raw.property,

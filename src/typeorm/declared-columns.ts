@@ -57,6 +57,20 @@ const EXTENSION_TYPES: ReadonlySet<unknown> = new Set([
 ])
 
 /**
+ * The table of names holds the key of each holder as JSON, and reads it back by the type of its column.
+ *
+ * @throws DeclarationError for a type that does not have the same name everywhere
+ */
+export function requireKeyTypes({ primaryColumns }: EntityMetadata, where: string): void {
+  for (const { propertyPath, type } of primaryColumns) {
+    if (!EXTENSION_TYPES.has(type) && type !== 'enum' && type !== 'bytea') continue
+    throw new DeclarationError(
+      `${where}: the primary key "${propertyPath}" cannot be of type ${String(type)}. Use text, uuid or a number.`,
+    )
+  }
+}
+
+/**
  * The columns of one property of the scope: the column itself, or the join columns of a relation.
  *
  * @throws DeclarationError where there are none, or one that the unique index could not hold rows apart by

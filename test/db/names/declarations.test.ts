@@ -4,6 +4,7 @@ import {
   DataSource,
   Entity,
   EntitySchema,
+  PrimaryColumn,
   PrimaryGeneratedColumn,
   TableInheritance,
 } from 'typeorm'
@@ -13,6 +14,7 @@ import { Name, UniqueName, type UniqueNameOptions, uniqueNameSchema } from '../.
 import { lowerCase, normalizer, trim } from '../../../src/text'
 import { useDatabase } from '../../support/database'
 import { generate } from '../../support/generated'
+import { rejection } from '../../support/ledger'
 
 const db = useDatabase()
 
@@ -105,6 +107,30 @@ test('a text of several columns cannot have the column of a name', async () => {
     @Column({ type: 'text' }) title!: string
   }
   await expect(initialise(User, Name)).rejects.toThrow('another declaration has the column "handle"')
+})
+
+test('a primary key that JSON cannot hold by a type of every schema is refused', async () => {
+  @Entity()
+  class Listed {
+    @PrimaryColumn({ type: 'enum', enum: ['a', 'b'] }) kind!: 'a' | 'b'
+    @UniqueName({ namespace: 'handle' }) handle!: string
+  }
+  await expect(initialise(Listed, Name)).rejects.toThrow('the primary key "kind" cannot be of type enum')
+})
+
+test('a name of an abstract parent is one of each entity that extends it', async () => {
+  abstract class Base {
+    @PrimaryGeneratedColumn('uuid') id!: string
+    @UniqueName({ namespace: 'shared' }) handle!: string
+  }
+  @Entity({ name: 'first_child' })
+  class First extends Base {}
+  @Entity({ name: 'second_child' })
+  class Second extends Base {}
+  const dataSource = await db.dataSource([Name, First, Second])
+  await dataSource.getRepository(First).save({ handle: 'a' })
+  const refused = await rejection(dataSource.getRepository(Second).save({ handle: 'a' }))
+  expect(refused).toMatchObject({ taken: [{ entity: 'Second', holder: 'First' }] })
 })
 
 test('a name on an embedded, a number, a list or a column of another type is refused', async () => {

@@ -20,7 +20,10 @@ import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import {
   DeclarationError,
   findOrCreate,
+  findOrCreateMany,
+  type FindOrCreateManyResult,
   insertOrFail,
+  SchemaDriftError,
   TextRejectedError,
   TextTakenError,
   UniqueText,
@@ -206,6 +209,29 @@ describe("TypeORM's own calls", () => {
     expect(error).toMatchObject({ name: 'TextTakenError', taken: [{ property: 'handle', id: { id: 2 } }] })
     const create = await rejection(findOrCreate(manager, User, { email: 'd@e.f', handle: 'ada2' }))
     expect(create).toMatchObject({ name: 'TextTakenError', taken: [{ property: 'handle', id: { id: 2 } }] })
+  })
+})
+
+describe('a text and a name of one entity', () => {
+  test('find-or-create by the text leaves the transaction usable where the name is taken', async () => {
+    await dataSource.getRepository(Organization).save({ handle: 'org' })
+    await dataSource.transaction(async (inside) => {
+      const error = await rejection(findOrCreate(inside, User, { email: 'a@b', handle: 'org' }))
+      expect(error).toMatchObject({ taken: [{ entity: 'User', property: 'handle', holder: 'Organization' }] })
+      const { created } = await findOrCreate(inside, User, { email: 'a@b', handle: 'free' })
+      expect(created).toBe(true)
+    })
+    expect(await kept()).toHaveLength(2)
+  })
+
+  test('in a batch, a row whose name is taken has its error and the others are stored', async () => {
+    await dataSource.getRepository(Organization).save({ handle: 'n3' })
+    const inputs = Array.from({ length: 20 }, (_, nth) => ({ email: `${nth}@x`, handle: `n${nth}` }))
+    const errors = (results: readonly FindOrCreateManyResult<User>[]): unknown[] =>
+      results.flatMap((one, nth) => ('error' in one ? [[nth, one.error.name]] : []))
+    expect(errors(await findOrCreateMany(manager, User, inputs))).toEqual([[3, 'TextTakenError']])
+    expect(errors(await upsertByText(manager, User, inputs))).toEqual([[3, 'TextTakenError']])
+    expect(await User.count()).toBe(19)
   })
 })
 
@@ -422,6 +448,20 @@ describe('releaseExpired', () => {
     expect(await kept()).toHaveLength(6)
     await expect(releaseExpired(manager, { batch: 0 })).rejects.toThrow('batch must be a whole number from 1')
   })
+})
+
+test('a table that has lost its triggers is found out on first use', async () => {
+  const other = await db.dataSource(ENTITIES, { synchronize: false })
+  await dataSource.query('ALTER TABLE place DISABLE TRIGGER unique_name_place_update')
+  try {
+    await expect(rename(other.manager, Place, 1, { handle: 'x' })).rejects.toThrow(SchemaDriftError)
+    await expect(findHolder(other.manager, 'handle', 'x')).rejects.toThrow(
+      'trigger "unique_name_place_update" is disabled',
+    )
+  } finally {
+    await dataSource.query('ALTER TABLE place ENABLE TRIGGER unique_name_place_update')
+  }
+  await expect(rename(other.manager, Place, 1, { handle: 'x' })).rejects.toThrow(EntityNotFoundError)
 })
 
 test('a held name cannot be written directly, and a former one can be removed', async () => {
