@@ -37,12 +37,25 @@ export function nameWork(metadata: EntityMetadata): TriggerWork {
 function follow(holder: HolderTable, note: TriggerNote): RowsChange {
   const before = notedHolder(note, holder)
   if (!before || isSame(before, holder)) return {}
+  if (keyTypes(before) !== keyTypes(holder)) {
+    // Keys of another type are others: no name tells whose it was.
+    return {
+      ...refuseOtherNormalizers(holder, before),
+      install: { up: [releaseAllNames(before), claimAllNames(holder)], down: [releaseAllNames(holder)] },
+      dropped: { change: { up: [], down: [claimAllNames(before)] } },
+    }
+  }
   return {
     ...refuseOtherNormalizers(holder, before),
     install: { up: [claimAllNames(holder, before)], down: [] },
     dropped: { change: { up: [], down: [claimAllNames(before, holder)] } },
   }
 }
+
+const INTEGERS: ReadonlySet<string> = new Set(['smallint', 'bigint'])
+
+const keyTypes = ({ primary }: HolderTable): string =>
+  JSON.stringify(primary.map(({ type }) => (INTEGERS.has(type) ? 'integer' : type)))
 
 /** Another policy is for the names that are given up from now on. */
 function isSame(before: HolderTable, after: HolderTable): boolean {
@@ -72,9 +85,12 @@ function predecessor(
 /** SQL cannot normalize as JavaScript does: a name that is not normalized is one that nobody finds. */
 function refuseOtherNormalizers(holder: HolderTable, before: HolderTable | undefined): { readonly fill?: Change } {
   const primary = holder.primary.map(({ name }) => name)
-  const up = holder.names.flatMap(({ column, normalizer: to = NONE }) => {
+  const refuse = (column: string, from: string, to: string): string[] =>
+    to === NONE || to === from ? [] : [refuseUnnormalized({ rows: holder, primary }, { column, from, to })]
+  const changes = holder.names.map(({ column, normalizer: to = NONE }) => {
     const from = (before && predecessor(before, holder, column))?.normalizer ?? NONE
-    return to === from ? [] : [refuseUnnormalized({ rows: holder, primary }, { column, from, to })]
+    return { up: refuse(column, from, to), down: refuse(column, to, from) }
   })
-  return up.length === 0 ? {} : { fill: { up, down: [] } }
+  const [up, down] = [changes.flatMap((one) => one.up), changes.flatMap((one) => one.down)]
+  return up.length + down.length === 0 ? {} : { fill: { up, down } }
 }

@@ -293,6 +293,31 @@ test('another normalizer is refused while the column has texts, and so is its wa
   await nothingLeft(whole)
 })
 
+test('a normalizer that goes asks for nothing, and its way back does', async () => {
+  const before = await open({ name: 'user', names: { handle: { normalize: lowerCase() } } }, plainTeam)
+  await step(before)
+  await fill()
+  const without = await open(user, plainTeam)
+  const { down } = await step(without)
+  expect(await message(runAll(without, down))).toContain('normalized by none@1, not yet by lower-case@1')
+  await client.query('truncate "user"')
+  await runAll(without, down)
+  await nothingLeft(before)
+})
+
+test('keys of another type give every row its names anew', async () => {
+  const whole = await open({ ...user, id: { type: 'integer', generated: 'increment' } }, team)
+  await step(whole)
+  await fill()
+  const other = await open({ ...user, id: { type: 'uuid', generated: 'uuid' } }, team)
+  const { down } = await step(other)
+  const { rows } = await client.query<{ id: string }>(`select id from "user" where handle = 'ann'`)
+  expect(await findHolder(other.manager, 'handle', 'ann')).toMatchObject({ id: { id: rows[0]?.id } })
+  await runAll(whole, down)
+  await nothingLeft(whole)
+  expect(await findHolder(whole.manager, 'handle', 'ann')).toMatchObject({ id: { id: expect.any(Number) as number } })
+})
+
 test('a first normalizer is refused too, and asks nothing of a new column', async () => {
   await step(await open({ name: 'user' }, plainTeam))
   const named = { name: 'user', names: { handle: { normalize: lowerCase(), nullable: true } } }
