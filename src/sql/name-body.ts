@@ -88,8 +88,13 @@ export const namesOfRow = ({ names }: HolderTable): string =>
     .map(({ column, namespace }) => `(${literal(namespace)} COLLATE "C", ${literal(column)}, ${nameText('t', column)})`)
     .join(', ')}) AS v (namespace, property, text)`
 
+/** At the end of a query. */
+export const newest = (row: string): string => `ORDER BY pg_catalog.age(${row}.xmin) LIMIT 1`
+
 /**
  * The row `t` that stands in the holder's table with the key of `row`: triggers of the user may have changed it since.
+ * At REPEATABLE READ an old snapshot may show another row that had this key and is gone; ours is the newest.
+ *
  * A limit keeps the planner from a join, which would read all of a table that was small when the plan was made. Rows of
  * children by INHERITS hold nothing.
  */
@@ -98,7 +103,8 @@ export function standingRow(holder: HolderTable, row: string): string {
   const same = hasKey(holder, 't', (name) => `${row}.${quote(name)}`)
   return `(
         SELECT ${[...new Set(columns)].map((name) => `t.${quote(name)}`).join(', ')}
-        FROM ${holderRows(holder)} WHERE ${same.join(' AND ')} LIMIT 1
+        FROM ${holderRows(holder)} WHERE ${same.join(' AND ')}
+        ${newest('t')}
       ) AS t`
 }
 

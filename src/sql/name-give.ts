@@ -12,6 +12,7 @@ export function giveBody(holder: HolderTable): string {
 #variable_conflict use_column
 DECLARE
   gone pg_catalog.int8[];
+  keys pg_catalog.jsonb[];
 BEGIN${refuseOtherTable(holder)}
   IF TG_OP = 'TRUNCATE' THEN
     -- It takes rows that an older snapshot does not show; their names would stay, and nobody could have them.
@@ -36,6 +37,7 @@ BEGIN${refuseOtherTable(holder)}
     ) AS n
     ORDER BY n.namespace, n.hash
   );
+  keys := ARRAY(SELECT ${keyOf(holder, 'r')} FROM old_rows AS r);
   IF pg_catalog.cardinality(gone) > 1 THEN
     -- In the order in which every statement locks names.
     PERFORM FROM pg_catalog.unnest(gone) AS u (id)
@@ -43,7 +45,10 @@ BEGIN${refuseOtherTable(holder)}
       SELECT FROM ${names} AS n WHERE ${id} = u.id FOR NO KEY UPDATE
     ) AS n;
   END IF;
-  DELETE FROM ${names} AS n WHERE ${id} = ANY (gone);
+  -- Said once more of the row as it is by now: a former name that has expired may have another holder.
+  DELETE FROM ${names} AS n WHERE ${id} = ANY (gone)
+    AND ${nameField(of, 'n', 'holder')} = ${literal(holder.holder)}
+    AND ${nameField(of, 'n', 'key')} = ANY (keys);
   RETURN NULL;
 END
 `

@@ -8,6 +8,7 @@ import {
   keyPart,
   namesOf,
   namesOfRow,
+  newest,
   NO_JOIN,
   refuseOtherTable,
   standingRow,
@@ -89,7 +90,7 @@ function heldByRow(holder: HolderTable): string {
           AND ${field('n', 'holder')} = ${literal(holder.holder)}
           AND ${field('n', 'property')} = v.property
           AND ${field('n', 'state')} = 'held'
-        LIMIT 1
+        ${newest('n')}
       ) AS h (id, namespace, hash, text) ON true`
 }
 
@@ -161,6 +162,10 @@ function takeOne(holder: HolderTable): string {
           VALUES (one.namespace, one.text, ${literal(holder.holder)}, one.property, one.key, 'held')
           ON CONFLICT DO NOTHING;
           EXIT WHEN FOUND;
+          IF round = ${ROUNDS} THEN
+            RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.serializationFailure}',
+              MESSAGE = 'could not find the place of a name due to concurrent changes';
+          END IF;
           CONTINUE;
         END IF;
         UPDATE ${names} AS n

@@ -258,6 +258,30 @@ export const interleavings: readonly NameInterleaving[] = [
     names: levels('a1=users3 a2=users2 x=users1', 'a2=users2 x=users1 y=users3'),
   },
   {
+    name: 'a delete against one that takes a former name which has ended',
+    given: `insert into orgs (id, handle) values (1, 'a'); update orgs set handle = 'b';
+      update names set until = now() - interval '1 second' where state = 'reserved'`,
+    steps: [
+      ...sees('P', 'Q'),
+      ['P', `insert into users (id, handle) values (1, 'a')`, 1],
+      ['Q', 'delete from orgs where id = 1', 'waits'],
+      ['P', 'commit', 'ok'],
+      waited('Q', levels<Expected>(1, '40001')),
+      ['Q', 'commit', 'ok'],
+    ],
+    names: levels('a=users1', 'a=users1 b=orgs1'),
+  },
+  {
+    name: 'a key that is free again, while an old snapshot shows the row that had it',
+    steps: [
+      ...sees('P'),
+      ['Q', 'delete from users where id = 2', 1],
+      ['P', `insert into users (id, handle) values (2, 'x')`, levels<Expected>(1, 1, '40001')],
+      ['P', 'commit', 'ok'],
+    ],
+    names: levels('a=users1 x=users2', 'a=users1 x=users2', 'a=users1'),
+  },
+  {
     name: 'a delete of a name in a chain against a claim of it',
     given: `insert into users (id, handle) values (1, 'a1'), (2, 'a2')`,
     steps: [

@@ -55,8 +55,8 @@ export const nameMutations: readonly NameMutation[] = [
   mutation('a name that its row has no more is not taken', [/OR n\."state" = 'held' AND/, 'OR false AND']),
   mutation('whether its row has a name is told by an old snapshot', [FREE, ABANDONED]),
   mutation('held names are taken from rows that have them', [
-    /AND NOT EXISTS \(\s+SELECT FROM ONLY "users"/,
-    'AND NOT EXISTS ( SELECT FROM ONLY "users" AS u JOIN ONLY "users"',
+    /(= 'held' AND n\."holder" = '\w+') AND NOT EXISTS \(/,
+    '$1 OR false AND NOT EXISTS (',
   ]),
   mutation(
     'a former name is not taken back',
@@ -75,6 +75,11 @@ export const nameMutations: readonly NameMutation[] = [
     /n\."holder" = ('\w+')(?=\s+AND NOT EXISTS)/,
     `n."holder" = $1 AND n."state" = 'held'`,
   ]),
+  mutation('a delete takes what another row has by now', [
+    / AND n\."holder" = '\w+'\s+AND n\."holder_key" = ANY \(keys\)/,
+    '',
+  ]),
+  mutation('an old row with the key of a new one is taken for it', [/age\(t\.xmin\) LIMIT/g, 'age(t.xmin) DESC LIMIT']),
   mutation('names do not go along with a key', [
     /IF first_key = pg_catalog\.jsonb_build_array\(OLD/,
     'IF false AND first_key = pg_catalog.jsonb_build_array(OLD',
@@ -84,8 +89,8 @@ export const nameMutations: readonly NameMutation[] = [
     'IF true OR first_key = pg_catalog.jsonb_build_array(OLD',
   ]),
   mutation('rows are taken for what the statement made them', [
-    /FROM ONLY "(users|orgs)" AS t WHERE t\."id" OPERATOR\(pg_catalog\.=\) r\."id" LIMIT 1/,
-    'LIMIT 1',
+    /SELECT (?:t\."\w+"(?:, )?)+\s+FROM ONLY "\w+" AS t WHERE t\."id" OPERATOR\(pg_catalog\.=\) r\."id"\s+ORDER BY pg_catalog\.age\(t\.xmin\) LIMIT 1/g,
+    'SELECT r.*',
   ]),
   mutation('TRUNCATE is allowed where a snapshot is old', [`NOT LIKE 'read %'`, `LIKE 'no'`]),
 ]
