@@ -89,7 +89,10 @@ async function step(stage: keyof typeof STAGES): Promise<void> {
 
 async function nothingLeft(stage: keyof typeof STAGES): Promise<void> {
   const { code, output } = await commands.typeorm(
-    ...['migration:generate', '-d', `${commands.folder}/${stage}.js`, `${commands.folder}/migrations/Nothing`],
+    'migration:generate',
+    '-d',
+    `${commands.folder}/${stage}.js`,
+    `${commands.folder}/migrations/Nothing`,
   )
   expect(output).toContain('No changes in database schema were found')
   expect(code).toBe(1)

@@ -1,6 +1,7 @@
 import type { Client } from 'pg'
 import { type DataSource, EntitySchema, type EntitySchemaOptions } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { uniqueTextSchema } from '../../../src'
 import { findHolder, Name, uniqueNameSchema, type UniqueNameOptions } from '../../../src/names'
 import { lowerCase } from '../../../src/text'
 import { useDatabase } from '../../support/database'
@@ -327,6 +328,27 @@ test('a first normalizer is refused too, and asks nothing of a new column', asyn
   await client.query(`insert into team (id, slug) values (1, 'Red')`)
   const team = { name: 'team', names: { slug: { normalize: lowerCase() } } }
   expect(await message(migrate(await open({ name: 'user' }, team)))).toContain('SQL cannot normalize')
+})
+
+test('a unique text that becomes a name, and a name that becomes a unique text, keep their texts', async () => {
+  const options = { name: 'user', tableName: 'user', columns: { id: { type: 'integer', primary: true } } } as const
+  const unique = new EntitySchema<Row>(uniqueTextSchema<Row>({ ...options }, { handle: {} }))
+  const before = await db.dataSource([Name, unique, entity(plainTeam)], { synchronize: false })
+  await step(before)
+  await fill()
+  const whole = await open(user, plainTeam)
+  const made = await step(whole)
+  expect(await names()).toEqual(FILLED.slice(2))
+  await back(before, made)
+  expect(await names()).toEqual([])
+  await step(whole)
+  const again = await step(before)
+  expect(await names()).toEqual([])
+  await expect(client.query(`insert into "user" (id, handle) values (9, 'ann')`)).rejects.toMatchObject({
+    code: '23505',
+  })
+  await back(whole, again)
+  expect(await names()).toEqual(FILLED.slice(2))
 })
 
 test('names that were written while a trigger was away are put right by the next migration', async () => {
