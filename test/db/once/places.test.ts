@@ -1,0 +1,50 @@
+import { type DataSource, DefaultNamingStrategy } from 'typeorm'
+import { expect, test } from 'vitest'
+import { DeclarationError } from '../../../src'
+import { once, OnceToken, removeExpiredTokens } from '../../../src/once'
+import { useDatabase } from '../../support/database'
+import { rejection } from '../../support/ledger'
+
+const db = useDatabase()
+
+/** Another name for every column that has none given. */
+class Shouting extends DefaultNamingStrategy {
+  override columnName(property: string, custom: string): string {
+    return custom || `My ${property}`
+  }
+}
+
+async function tryAll(dataSource: DataSource): Promise<void> {
+  const { manager } = dataSource
+  expect(await once(manager, 'token', () => ({ n: 1 }), { expires: '1 hour' })).toMatchObject({ replayed: false })
+  expect(await once(manager, 'token', () => 2)).toEqual({ answer: { n: 1 }, replayed: true })
+  expect(await rejection(once(manager, 'other', () => 1n))).toBeInstanceOf(DeclarationError)
+  await manager.update(OnceToken, { token: 'token' }, { expiresAt: new Date(0) })
+  expect(await once(manager, 'token', () => 3, { expires: '1 hour' })).toEqual({ answer: 3, replayed: false })
+  await manager.update(OnceToken, { token: 'token' }, { expiresAt: new Date(0) })
+  expect(await removeExpiredTokens(manager)).toBe(1)
+  const { upQueries } = await dataSource.driver.createSchemaBuilder().log()
+  expect(upQueries).toEqual([])
+}
+
+test('the table may lie in a schema, and have a prefix', async () => {
+  const client = await db.client()
+  await client.query('create schema "My schema"')
+  await tryAll(await db.dataSource([OnceToken], { schema: 'My schema', entityPrefix: 'app_' }))
+  expect((await client.query('select from "My schema".app_once_tokens')).rows).toEqual([])
+})
+
+test('its columns have their own names, whatever the naming strategy is', async () => {
+  const client = await db.client()
+  await client.query('create schema named')
+  await tryAll(await db.dataSource([OnceToken], { schema: 'named', namingStrategy: new Shouting() }))
+  expect((await client.query('select answered_at from named.once_tokens')).rows).toEqual([])
+})
+
+test('a search_path of an attacker does not change what is called', async () => {
+  const client = await db.client()
+  await client.query(`create schema evil; create function evil.statement_timestamp() returns timestamptz
+    language sql as $$ select 'infinity'::timestamptz $$`)
+  const extra = { options: '-c search_path=evil,public,pg_catalog' }
+  await tryAll(await db.dataSource([OnceToken], { extra }))
+})
