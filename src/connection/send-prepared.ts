@@ -45,7 +45,7 @@ export async function sendPrepared(client: PgClient, sending: Sending): Promise<
 
 function run(client: PgClient, sending: Sending, name: PreparedName | undefined): Promise<readonly WireRow[]> {
   const { query, requireOwn, behindSavepoint } = sending
-  const values = goesByOwn(client, sending, name) ? plainTexts(query.values ?? []) : undefined
+  const values = goesByOwn(client, sending) ? plainTexts(query.values ?? []) : undefined
   requireOwn()
   if (values) {
     const own = { name: name ?? { ...NAMELESS }, text: query.text, values }
@@ -59,9 +59,8 @@ function run(client: PgClient, sending: Sending, name: PreparedName | undefined)
 const NAMELESS: PreparedName = { name: '', since: 0, uses: 1, types: undefined }
 
 /** Whether a query object of ours is better than `pg`'s own. */
-function goesByOwn(client: PgClient, { behindSavepoint }: Sending, name: PreparedName | undefined): boolean {
-  if (!takesPreparedQueries(client)) return false
-  return behindSavepoint ? !hasTimeout(client) : name !== undefined
+function goesByOwn(client: PgClient, { behindSavepoint }: Sending): boolean {
+  return takesPreparedQueries(client) && !(behindSavepoint && hasTimeout(client))
 }
 
 /** The error was made where its answer was read; the caller should see their own line. */

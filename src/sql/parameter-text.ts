@@ -40,10 +40,15 @@ function arrayText(values: readonly unknown[], options: ParameterOptions): strin
   const element = (value: unknown): string => {
     if (Array.isArray(value)) return arrayText(value, options)
     const text = parameterText(value, options)
-    return text === null ? 'NULL' : `"${text.replaceAll('\\', '\\\\').replaceAll('"', '\\"')}"`
+    return text === null ? 'NULL' : `"${ESCAPED.test(text) ? escaped(text) : text}"`
   }
   return `{${values.map(element).join(',')}}`
 }
+
+/** In an element of an array; nearly no text has any. */
+const ESCAPED = /["\\]/
+
+const escaped = (text: string): string => text.replaceAll('\\', '\\\\').replaceAll('"', '\\"')
 
 /** As `pg` writes it: a column without a time zone keeps what stands before the offset. */
 function dateText(date: Date, utc: boolean): string {
