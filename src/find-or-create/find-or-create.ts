@@ -76,7 +76,7 @@ export async function findOrCreate<
     if (!result) {
       try {
         const ready = onTable(entityText, await ensureReady(entityText.declaration, session))
-        const heard = answer ? { ...asked, told: (stored: StoredRow) => line.tell(answer, stored) } : asked
+        const heard = answer?.followers ? { ...asked, told: (stored: StoredRow) => line.tell(answer, stored) } : asked
         result = await findOrCreateRow<Entity>(session, ready, heard, deleted && { deleted, position: 0 })
       } finally {
         line.leave(answer, result && !result.created)

@@ -101,9 +101,9 @@ export class Line {
     this.serve()
   }
 
-  private wait(arrival: Arrival): Promise<Answer> {
+  private wait({ manager, row, missing, takes }: Arrival): Promise<Answer> {
     const told = new Promise<Answer>((resolve) => {
-      this.waiting.push({ ...arrival, followed: false, apart: false, resolve })
+      this.waiting.push({ manager, row, missing, takes, followed: false, apart: false, resolve })
     })
     this.serve()
     return told
@@ -116,16 +116,16 @@ export class Line {
 
   private serve(): void {
     const most = this.waiting.length >= MOST_ALONE ? 1 : 0
-    if (this.waiting.length > 0 && this.sharing <= most && !this.gathering) void this.gather()
+    if (this.waiting.length === 0 || this.sharing > most || this.gathering) return
+    this.gathering = true
+    // Waits for all who are about to come: not for any time, only for what is ready to run.
+    nextTick(() => {
+      this.gathering = false
+      this.gather()
+    })
   }
 
-  /** Waits for all who are about to come: not for any time, only for what is ready to run. */
-  private async gather(): Promise<void> {
-    this.gathering = true
-    await new Promise<void>((resolve) => {
-      nextTick(resolve)
-    })
-    this.gathering = false
+  private gather(): void {
     const group = this.take()
     const texts = byText(group)
     this.crowded = group.length >= LEAST_SHARING && this.alone + group.length > MOST_ALONE
