@@ -176,6 +176,14 @@ describe('names come, change and go with their rows', () => {
     await run(`merge into users using (values (1), (2)) as v (id) on users.id = v.id when matched then delete`)
     await sound()
   })
+  test('MERGE that deletes one row and inserts another with its name', async () => {
+    await run(
+      `merge into users using (values (1, 'x'), (20, 'a')) as v (id, handle) on users.id = v.id
+       when matched then delete when not matched then insert (id, handle) values (v.id, v.handle)`,
+    )
+    expect(await standing()).toBe('a=users[20] b=users[2]')
+    await sound()
+  })
   test('a CTE that deletes one row and inserts another with its name', async () => {
     await run(
       `with d as (delete from users where id = 1 returning handle) insert into users (handle) select handle from d`,

@@ -1,0 +1,350 @@
+DROP FUNCTION IF EXISTS "unique_name_users_take"(), "unique_name_users_give"();
+
+CREATE FUNCTION "unique_name_users_take"() RETURNS trigger LANGUAGE plpgsql AS $guard$
+-- typeorm-unique-text names: generated, do not edit.
+-- docs/protocol-names.md of the package says what it does, and why no name is held twice.
+#variable_conflict use_column
+DECLARE
+  given pg_catalog.int8;
+  done pg_catalog.int8;
+  freed pg_catalog.int8[];
+  taken pg_catalog.int8[];
+  refused pg_catalog.jsonb[];
+  one record;
+  found_id pg_catalog.int8;
+  first_key pg_catalog.jsonb;
+BEGIN
+  IF NOT (TG_TABLE_NAME OPERATOR(pg_catalog.=) 'users' AND pg_catalog.pg_table_is_visible(TG_RELID)) THEN
+    RAISE EXCEPTION USING ERRCODE = '55000',
+      MESSAGE = 'the triggers of names name another table than their own',
+      HINT = 'Something was renamed: create the triggers again, for instance by a new migration.',
+      SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+  END IF;
+  IF TG_OP = 'INSERT' THEN
+    INSERT INTO "names" AS n ("namespace", "text", "text_hash", "text_hash_number", "holder", "holder_column", "holder_key", "state")
+    SELECT DISTINCT ON (c.namespace, c.hash)
+      c.namespace, c.text, c.hash, 0, 'users', c.property, c.key, 'held'
+    FROM (
+      SELECT v.*, pg_catalog.md5(v.text)::pg_catalog.uuid AS hash, pg_catalog.jsonb_build_array(t."id") AS key
+      FROM new_rows AS r
+      CROSS JOIN LATERAL (
+        SELECT t."id", t."handle", t."nick"
+        FROM ONLY "users" AS t WHERE t."id" OPERATOR(pg_catalog.=) r."id"
+        ORDER BY pg_catalog.age(t.xmin) LIMIT 1
+      ) AS t
+      CROSS JOIN LATERAL (VALUES ('handle' COLLATE "C", 'handle', t."handle"::pg_catalog.text COLLATE "C"), ('handle' COLLATE "C", 'nick', t."nick"::pg_catalog.text COLLATE "C")) AS v (namespace, property, text)
+      WHERE v.text IS NOT NULL
+    ) AS c
+    ORDER BY c.namespace, c.hash
+    ON CONFLICT ("namespace", "text_hash", "text_hash_number") DO UPDATE
+      SET "holder" = EXCLUDED."holder", "holder_column" = EXCLUDED."holder_column", "holder_key" = EXCLUDED."holder_key", "state" = 'held', "since" = pg_catalog.now(), "until" = NULL
+      WHERE n."text" COLLATE "C" = EXCLUDED."text" COLLATE "C"
+        AND n."state" <> 'held'
+        AND (n."until" <= pg_catalog.statement_timestamp()
+          OR n."holder" = 'users' AND n."holder_key" = EXCLUDED."holder_key");
+    GET DIAGNOSTICS done = ROW_COUNT;
+    SELECT pg_catalog.count(r."handle") + pg_catalog.count(r."nick") INTO given FROM new_rows AS r;
+  ELSE
+    IF OLD."id" IS DISTINCT FROM NEW."id" THEN
+      -- Once for the statement: two rows may have exchanged their keys. Both tables have its rows in one order.
+      first_key := (SELECT pg_catalog.jsonb_build_array(r."id") FROM old_rows AS r LIMIT 1);
+      IF first_key = (SELECT pg_catalog.jsonb_build_array(r."id") FROM new_rows AS r LIMIT 1) THEN
+        first_key := (SELECT o.key FROM (SELECT pg_catalog.jsonb_build_array(r."id") AS key, pg_catalog.row_number() OVER () AS place FROM old_rows AS r) AS o
+      JOIN (SELECT pg_catalog.jsonb_build_array(r."id") AS key, pg_catalog.row_number() OVER () AS place FROM new_rows AS r) AS w ON w.place = o.place AND w.key <> o.key ORDER BY o.place LIMIT 1);
+      END IF;
+      IF first_key = pg_catalog.jsonb_build_array(OLD."id") THEN
+        UPDATE "names" AS n SET "holder_key" = w.key
+        FROM (SELECT pg_catalog.jsonb_build_array(r."id") AS key, pg_catalog.row_number() OVER () AS place FROM old_rows AS r) AS o
+      JOIN (SELECT pg_catalog.jsonb_build_array(r."id") AS key, pg_catalog.row_number() OVER () AS place FROM new_rows AS r) AS w ON w.place = o.place AND w.key <> o.key
+        WHERE n."holder_key" = o.key AND n."holder" = 'users';
+      END IF;
+    END IF;
+    -- An earlier row of the statement has done the work for all of them; then nothing differs here.
+    IF NOT EXISTS (
+      SELECT FROM (
+        SELECT t."id", t."handle", t."nick"
+        FROM ONLY "users" AS t WHERE t."id" OPERATOR(pg_catalog.=) NEW."id"
+        ORDER BY pg_catalog.age(t.xmin) LIMIT 1
+      ) AS t
+      CROSS JOIN LATERAL (VALUES ('handle' COLLATE "C", 'handle', t."handle"::pg_catalog.text COLLATE "C"), ('handle' COLLATE "C", 'nick', t."nick"::pg_catalog.text COLLATE "C")) AS v (namespace, property, text)
+      LEFT JOIN LATERAL (
+        SELECT n."id", n."namespace", n."text_hash", n."text"
+        FROM "names" AS n
+        WHERE n."holder_key" = pg_catalog.jsonb_build_array(t."id")
+          AND n."holder" = 'users'
+          AND n."holder_column" = v.property
+          AND n."state" = 'held'
+        ORDER BY pg_catalog.age(n.xmin) LIMIT 1
+      ) AS h (id, namespace, hash, text) ON true
+      WHERE h.text COLLATE "C" IS DISTINCT FROM v.text
+    ) THEN
+      RETURN NULL;
+    END IF;
+    WITH changed AS MATERIALIZED (
+      SELECT v.*, pg_catalog.jsonb_build_array(t."id") AS key, h.id AS former_id,
+        h.namespace AS former_namespace, h.hash AS former_hash, h.text AS former_text
+      FROM new_rows AS r
+      CROSS JOIN LATERAL (
+        SELECT t."id", t."handle", t."nick"
+        FROM ONLY "users" AS t WHERE t."id" OPERATOR(pg_catalog.=) r."id"
+        ORDER BY pg_catalog.age(t.xmin) LIMIT 1
+      ) AS t
+      CROSS JOIN LATERAL (VALUES ('handle' COLLATE "C", 'handle', t."handle"::pg_catalog.text COLLATE "C"), ('handle' COLLATE "C", 'nick', t."nick"::pg_catalog.text COLLATE "C")) AS v (namespace, property, text)
+      LEFT JOIN LATERAL (
+        SELECT n."id", n."namespace", n."text_hash", n."text"
+        FROM "names" AS n
+        WHERE n."holder_key" = pg_catalog.jsonb_build_array(t."id")
+          AND n."holder" = 'users'
+          AND n."holder_column" = v.property
+          AND n."state" = 'held'
+        ORDER BY pg_catalog.age(n.xmin) LIMIT 1
+      ) AS h (id, namespace, hash, text) ON true
+      WHERE h.text COLLATE "C" IS DISTINCT FROM v.text
+    ), names AS (
+      SELECT c.namespace, pg_catalog.md5(c.text)::pg_catalog.uuid AS hash, c.text, c.property, c.key, true AS claimed
+      FROM changed AS c WHERE c.text IS NOT NULL
+      UNION ALL
+      SELECT c.former_namespace COLLATE "C", c.former_hash, c.former_text, c.property, c.key, false
+      FROM changed AS c WHERE c.former_id IS NOT NULL
+    ), passed AS (
+      INSERT INTO "names" AS n ("namespace", "text", "text_hash", "text_hash_number", "holder", "holder_column", "holder_key", "state")
+      SELECT DISTINCT ON (c.namespace, c.hash)
+        c.namespace, c.text, c.hash, 0, 'users', c.property, c.key, 'held'
+      FROM names AS c
+      ORDER BY c.namespace, c.hash, c.claimed DESC
+      ON CONFLICT ("namespace", "text_hash", "text_hash_number") DO UPDATE
+      SET "holder" = EXCLUDED."holder", "holder_column" = EXCLUDED."holder_column", "holder_key" = EXCLUDED."holder_key", "state" = 'held', "since" = pg_catalog.now(), "until" = NULL
+      WHERE n."text" COLLATE "C" = EXCLUDED."text" COLLATE "C"
+        AND n."state" <> 'held'
+        AND (n."until" <= pg_catalog.statement_timestamp()
+          OR n."holder" = 'users' AND n."holder_key" = EXCLUDED."holder_key")
+      RETURNING 1
+    )
+    SELECT (SELECT pg_catalog.count(c.text) FROM changed AS c),
+      (SELECT pg_catalog.count(*) FROM passed),
+      (SELECT pg_catalog.array_agg(c.former_id) FROM changed AS c WHERE c.former_id IS NOT NULL)
+    INTO given, done, freed;
+  END IF;
+  IF done < given THEN
+    FOR one IN
+      SELECT v.*, pg_catalog.md5(v.text)::pg_catalog.uuid AS hash, pg_catalog.jsonb_build_array(t."id") AS key
+      FROM new_rows AS r
+      CROSS JOIN LATERAL (
+        SELECT t."id", t."handle", t."nick"
+        FROM ONLY "users" AS t WHERE t."id" OPERATOR(pg_catalog.=) r."id"
+        ORDER BY pg_catalog.age(t.xmin) LIMIT 1
+      ) AS t
+      CROSS JOIN LATERAL (VALUES ('handle' COLLATE "C", 'handle', t."handle"::pg_catalog.text COLLATE "C"), ('handle' COLLATE "C", 'nick', t."nick"::pg_catalog.text COLLATE "C")) AS v (namespace, property, text)
+      WHERE v.text IS NOT NULL AND NOT EXISTS (
+        SELECT FROM "names" AS n
+        WHERE n."holder_key" = pg_catalog.jsonb_build_array(t."id")
+          AND n."holder" = 'users'
+          AND n."holder_column" = v.property
+          AND n."state" = 'held'
+          AND n."text" COLLATE "C" = v.text
+        OFFSET 0
+      )
+      ORDER BY v.namespace, hash
+    LOOP
+      FOR round IN 1..16 LOOP
+        -- Locked, it stays as it is; what the next query sees of its holder is what goes with it.
+        SELECT n."id" INTO found_id FROM "names" AS n
+        WHERE n."namespace" = one.namespace AND n."text_hash" = one.hash
+          AND n."text" COLLATE "C" = one.text
+        FOR NO KEY UPDATE;
+        IF found_id IS NULL THEN
+          -- Another text of equal hash: the guard finds the number, or the index sees that others were faster.
+          INSERT INTO "names" ("namespace", "text", "holder", "holder_column", "holder_key", "state")
+          VALUES (one.namespace, one.text, 'users', one.property, one.key, 'held')
+          ON CONFLICT DO NOTHING;
+          EXIT WHEN FOUND;
+          IF round = 16 THEN
+            RAISE EXCEPTION USING ERRCODE = '40001',
+              MESSAGE = 'could not find the place of a name due to concurrent changes';
+          END IF;
+          CONTINUE;
+        END IF;
+        UPDATE "names" AS n
+        SET "holder" = 'users', "holder_column" = one.property,
+          "holder_key" = one.key, "state" = 'held', "since" = pg_catalog.now(), "until" = NULL
+        WHERE n."id" = found_id
+          AND (n."state" <> 'held'
+        AND (n."until" <= pg_catalog.statement_timestamp()
+          OR n."holder" = 'users' AND n."holder_key" = one.key)
+            OR n."state" = 'held' AND n."holder" = 'users' AND NOT EXISTS (
+              SELECT FROM ONLY "users" AS t
+              CROSS JOIN LATERAL (VALUES ('handle' COLLATE "C", 'handle', t."handle"::pg_catalog.text COLLATE "C"), ('handle' COLLATE "C", 'nick', t."nick"::pg_catalog.text COLLATE "C")) AS v (namespace, property, text)
+              WHERE t."id" OPERATOR(pg_catalog.=) (n."holder_key" OPERATOR(pg_catalog.->>) 0)::integer
+                AND v.namespace = n."namespace"
+                AND v.property = n."holder_column"
+                AND v.text = n."text" COLLATE "C"
+              OFFSET 0
+            ));
+        IF FOUND THEN
+          taken := taken || found_id;
+        ELSE
+          refused := refused || (
+            SELECT pg_catalog.jsonb_build_object('column', one.property, 'of', one.key,
+              'holder', n."holder", 'holderColumn', n."holder_column",
+              'key', n."holder_key", 'state', n."state")
+            FROM "names" AS n WHERE n."id" = found_id);
+        END IF;
+        EXIT;
+      END LOOP;
+    END LOOP;
+    IF refused IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = '23505',
+        MESSAGE = 'duplicate key value violates unique constraint "names_unique_index"',
+        DETAIL = pg_catalog.to_json(refused),
+        CONSTRAINT = 'names_unique_index', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+    END IF;
+    freed := ARRAY(
+      SELECT u.id FROM pg_catalog.unnest(freed) AS u (id) EXCEPT SELECT u.id FROM pg_catalog.unnest(taken) AS u (id)
+    );
+  END IF;
+  IF freed IS NOT NULL THEN
+    UPDATE "names" AS n
+    SET "state" = 'redirect', "since" = pg_catalog.now(), "until" = pg_catalog.now() + '90 days'::pg_catalog.interval
+    WHERE n."id" = ANY (freed) AND n."holder_column" IN ('handle');
+    UPDATE "names" AS n
+    SET "state" = 'reserved', "since" = pg_catalog.now(), "until" = NULL
+    WHERE n."id" = ANY (freed) AND n."holder_column" IN ('nick');
+  END IF;
+  RETURN NULL;
+END
+$guard$;
+
+CREATE FUNCTION "unique_name_users_give"() RETURNS trigger LANGUAGE plpgsql AS $guard$
+-- typeorm-unique-text names: generated, do not edit.
+-- docs/protocol-names.md of the package says what it does, and why no name is held twice.
+#variable_conflict use_column
+DECLARE
+  gone pg_catalog.int8[];
+  keys pg_catalog.jsonb[];
+BEGIN
+  IF NOT (TG_TABLE_NAME OPERATOR(pg_catalog.=) 'users' AND pg_catalog.pg_table_is_visible(TG_RELID)) THEN
+    RAISE EXCEPTION USING ERRCODE = '55000',
+      MESSAGE = 'the triggers of names name another table than their own',
+      HINT = 'Something was renamed: create the triggers again, for instance by a new migration.',
+      SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+  END IF;
+  IF TG_OP = 'TRUNCATE' THEN
+    -- It takes rows that an older snapshot does not show; their names would stay, and nobody could have them.
+    IF pg_catalog.current_setting('transaction_isolation') NOT LIKE 'read %' THEN
+      RAISE EXCEPTION USING ERRCODE = '0A000',
+        MESSAGE = 'a table whose rows hold names can be truncated at READ COMMITTED only',
+        SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+    END IF;
+    DELETE FROM "names" AS n WHERE n."holder" = 'users';
+    RETURN NULL;
+  END IF;
+  gone := ARRAY(
+    SELECT n.id
+    FROM old_rows AS r
+    CROSS JOIN LATERAL (
+      SELECT n."id" AS id, n."namespace" COLLATE "C" AS namespace, n."text_hash" AS hash
+      FROM "names" AS n
+      WHERE n."holder_key" = pg_catalog.jsonb_build_array(r."id")
+        AND n."holder" = 'users'
+        AND NOT EXISTS (
+          SELECT FROM ONLY "users" AS t
+          CROSS JOIN LATERAL (VALUES ('handle' COLLATE "C", 'handle', t."handle"::pg_catalog.text COLLATE "C"), ('handle' COLLATE "C", 'nick', t."nick"::pg_catalog.text COLLATE "C")) AS v (namespace, property, text)
+          WHERE t."id" OPERATOR(pg_catalog.=) r."id"
+            AND v.property = n."holder_column"
+            AND (n."state" <> 'held'
+              OR v.text = n."text" COLLATE "C")
+          OFFSET 0
+        )
+      OFFSET 0
+    ) AS n
+    ORDER BY n.namespace, n.hash
+  );
+  keys := ARRAY(SELECT pg_catalog.jsonb_build_array(r."id") FROM old_rows AS r);
+  IF pg_catalog.cardinality(gone) > 1 THEN
+    -- In the order in which every statement locks names.
+    PERFORM FROM pg_catalog.unnest(gone) AS u (id)
+    CROSS JOIN LATERAL (
+      SELECT FROM "names" AS n WHERE n."id" = u.id FOR NO KEY UPDATE
+    ) AS n;
+  END IF;
+  -- Said once more of the row as it is by now: a former name that has expired may have another holder.
+  DELETE FROM "names" AS n WHERE n."id" = ANY (gone)
+    AND n."holder" = 'users'
+    AND n."holder_key" = ANY (keys);
+  RETURN NULL;
+END
+$guard$;
+
+DO $guard$
+DECLARE
+  made pg_catalog.regprocedure;
+  home text;
+  owner text;
+BEGIN
+  IF pg_catalog.current_setting('server_encoding') <> 'UTF8' THEN
+    RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'the encoding of the database must be UTF8: md5() sees bytes';
+  END IF;
+  SELECT relnamespace::pg_catalog.regnamespace, relowner::pg_catalog.regrole INTO STRICT home, owner
+    FROM pg_catalog.pg_class WHERE oid = '"users"'::pg_catalog.regclass;
+  FOREACH made IN ARRAY ARRAY[
+    '"unique_name_users_take"()',
+    '"unique_name_users_give"()'
+  ]::pg_catalog.regprocedure[] LOOP
+    -- Nobody but the owner puts them on a table, whatever default privileges have granted.
+    EXECUTE pg_catalog.format('REVOKE ALL ON FUNCTION %s FROM %s CASCADE', made, (
+      SELECT pg_catalog.concat_ws(', ', 'PUBLIC', pg_catalog.string_agg(a.grantee::pg_catalog.regrole::text, ', '))
+        FROM pg_catalog.pg_proc AS p, pg_catalog.aclexplode(p.proacl) AS a
+       WHERE p.oid = made AND a.grantee NOT IN (0, p.proowner)
+    ));
+    EXECUTE pg_catalog.format('ALTER FUNCTION %s OWNER TO %s', made, owner);
+    EXECUTE pg_catalog.format('
+      ALTER FUNCTION %s
+        -- As the owner: a role that may only INSERT could not read the chain, and row security would hide it.
+        SECURITY DEFINER
+        -- Plans are cached while the table is tiny; a bulk insert would go on with sequential scans.
+        SET enable_seqscan TO off
+        -- A policy that would hide a chain, by FORCE or from another owner, is an error 42501 in place of a gap.
+        SET row_security TO off
+        -- Temporary tables last, that nobody can put an object of his own in the way of the owner.
+        SET search_path TO pg_catalog, %s, pg_temp', made, home);
+  END LOOP;
+END
+$guard$;
+
+COMMENT ON FUNCTION "unique_name_users_take"() IS
+'typeorm-unique-text: gives rows the names in "handle", "nick", and takes those they had.
+{"protocol":1, "kind":"names", "name":"holder", "columns":{"handle":"handle","nick":"nick"},
+"holder":"users", "primary":[{"name":"id","type":"integer"}],
+"names":[{"column":"handle","namespace":"handle","former":{"state":"redirect","interval":"90 days"}},{"column":"nick","namespace":"handle","former":{"state":"reserved"}}],
+"of":{"table":"names","columns":{"id":"id","namespace":"namespace","text":"text","hash":"text_hash","number":"text_hash_number","holder":"holder","property":"holder_column","key":"holder_key","since":"since","state":"state","until":"until"},"index":"names_unique_index","digest":"md5"},
+"triggers":["b27d1387","90c2db18","13609663","8740fbba"]}';
+
+COMMENT ON FUNCTION "unique_name_users_give"() IS
+'typeorm-unique-text: takes the names in "handle", "nick" from rows that go.';
+
+CREATE TRIGGER "unique_name_users_insert"
+  AFTER INSERT ON "users"
+  REFERENCING NEW TABLE AS new_rows
+  FOR EACH STATEMENT
+  EXECUTE FUNCTION "unique_name_users_take"();
+
+CREATE TRIGGER "unique_name_users_update"
+  AFTER UPDATE ON "users"
+  REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
+  -- The first row that differs does the work for the whole statement; other UPDATEs run no function.
+  FOR EACH ROW
+  WHEN (OLD."handle"::pg_catalog.text COLLATE "C" IS DISTINCT FROM NEW."handle"::pg_catalog.text COLLATE "C"
+    OR OLD."nick"::pg_catalog.text COLLATE "C" IS DISTINCT FROM NEW."nick"::pg_catalog.text COLLATE "C"
+    OR OLD."id" IS DISTINCT FROM NEW."id")
+  EXECUTE FUNCTION "unique_name_users_take"();
+
+CREATE TRIGGER "unique_name_users_delete"
+  AFTER DELETE ON "users"
+  REFERENCING OLD TABLE AS old_rows
+  FOR EACH STATEMENT
+  EXECUTE FUNCTION "unique_name_users_give"();
+
+CREATE TRIGGER "unique_name_users_truncate"
+  AFTER TRUNCATE ON "users"
+  FOR EACH STATEMENT
+  EXECUTE FUNCTION "unique_name_users_give"();

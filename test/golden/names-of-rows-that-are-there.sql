@@ -1,0 +1,125 @@
+DO $guard$
+#variable_conflict use_column
+DECLARE
+  one record;
+  clashes text;
+BEGIN
+  LOCK TABLE ONLY "users" IN SHARE ROW EXCLUSIVE MODE;
+  FOR one IN
+    SELECT t.tgname FROM pg_catalog.pg_trigger AS t
+    WHERE t.tgrelid = '"names"'::pg_catalog.regclass
+      AND t.tgname IN ('unique_name_names_insert', 'unique_name_names_update', 'unique_name_names_delete')
+  LOOP
+    EXECUTE pg_catalog.format('ALTER TABLE %s DISABLE TRIGGER %I', '"names"', one.tgname);
+  END LOOP;
+  DELETE FROM "names" AS n
+  WHERE n."holder" = 'users' AND (n."namespace", n."holder_column") NOT IN (('handle', 'handle'), ('handle', 'nick'));
+  DELETE FROM "names" AS n WHERE n."holder" = 'users' AND n."state" = 'held' AND NOT EXISTS (
+    SELECT FROM ONLY "users" AS t
+    CROSS JOIN LATERAL (VALUES ('handle' COLLATE "C", 'handle', t."handle"::pg_catalog.text COLLATE "C"), ('handle' COLLATE "C", 'nick', t."nick"::pg_catalog.text COLLATE "C")) AS v (namespace, property, text)
+    WHERE t."id" OPERATOR(pg_catalog.=) (n."holder_key" OPERATOR(pg_catalog.->>) 0)::integer
+      AND v.namespace = n."namespace"
+      AND v.property = n."holder_column"
+      AND v.text = n."text" COLLATE "C"
+    OFFSET 0
+  );
+  INSERT INTO "names" AS n ("namespace", "text", "text_hash", "text_hash_number", "holder", "holder_column", "holder_key", "state")
+  SELECT DISTINCT ON (c.namespace, c.hash)
+    c.namespace, c.text, c.hash, 0, 'users', c.property, c.key, 'held'
+  FROM (
+    SELECT v.*, pg_catalog.md5(v.text)::pg_catalog.uuid AS hash, pg_catalog.jsonb_build_array(t."id") AS key
+    FROM ONLY "users" AS t
+    CROSS JOIN LATERAL (VALUES ('handle' COLLATE "C", 'handle', t."handle"::pg_catalog.text COLLATE "C"), ('handle' COLLATE "C", 'nick', t."nick"::pg_catalog.text COLLATE "C")) AS v (namespace, property, text)
+    WHERE v.text IS NOT NULL AND NOT EXISTS (
+      SELECT FROM "names" AS n
+      WHERE n."holder_key" = pg_catalog.jsonb_build_array(t."id") AND n."holder" = 'users' AND n."state" = 'held'
+        AND n."holder_column" = v.property
+        AND n."text" COLLATE "C" = v.text
+    )
+  ) AS c
+  ORDER BY c.namespace, c.hash
+  ON CONFLICT ("namespace", "text_hash", "text_hash_number") DO UPDATE
+      SET "holder" = EXCLUDED."holder", "holder_column" = EXCLUDED."holder_column", "holder_key" = EXCLUDED."holder_key", "state" = 'held', "since" = pg_catalog.now(), "until" = NULL
+      WHERE n."text" COLLATE "C" = EXCLUDED."text" COLLATE "C"
+        AND n."state" <> 'held'
+        AND (n."until" <= pg_catalog.statement_timestamp()
+          OR n."holder" = 'users' AND n."holder_key" = EXCLUDED."holder_key");
+  -- Texts of equal hash: the guard finds their numbers.
+  FOR one IN
+    SELECT c.* FROM (
+    SELECT v.*, pg_catalog.md5(v.text)::pg_catalog.uuid AS hash, pg_catalog.jsonb_build_array(t."id") AS key
+    FROM ONLY "users" AS t
+    CROSS JOIN LATERAL (VALUES ('handle' COLLATE "C", 'handle', t."handle"::pg_catalog.text COLLATE "C"), ('handle' COLLATE "C", 'nick', t."nick"::pg_catalog.text COLLATE "C")) AS v (namespace, property, text)
+    WHERE v.text IS NOT NULL AND NOT EXISTS (
+      SELECT FROM "names" AS n
+      WHERE n."holder_key" = pg_catalog.jsonb_build_array(t."id") AND n."holder" = 'users' AND n."state" = 'held'
+        AND n."holder_column" = v.property
+        AND n."text" COLLATE "C" = v.text
+    )
+  ) AS c
+    LEFT JOIN "names" AS n ON n."namespace" = c.namespace AND n."text_hash" = c.hash
+      AND n."text" COLLATE "C" = c.text
+    WHERE n."id" IS NULL
+    ORDER BY c.namespace, c.hash
+  LOOP
+    INSERT INTO "names" ("namespace", "text", "holder", "holder_column", "holder_key")
+    VALUES (one.namespace, one.text, 'users', one.property, one.key)
+    ON CONFLICT DO NOTHING;
+  END LOOP;
+  SELECT pg_catalog.string_agg(c.clash, ', ') INTO clashes FROM (
+    SELECT pg_catalog.format('%s.%s %s and %s.%s %s', 'users', c.property, c.key,
+      n."holder", n."holder_column", n."holder_key") AS clash
+    FROM (
+    SELECT v.*, pg_catalog.md5(v.text)::pg_catalog.uuid AS hash, pg_catalog.jsonb_build_array(t."id") AS key
+    FROM ONLY "users" AS t
+    CROSS JOIN LATERAL (VALUES ('handle' COLLATE "C", 'handle', t."handle"::pg_catalog.text COLLATE "C"), ('handle' COLLATE "C", 'nick', t."nick"::pg_catalog.text COLLATE "C")) AS v (namespace, property, text)
+    WHERE v.text IS NOT NULL AND NOT EXISTS (
+      SELECT FROM "names" AS n
+      WHERE n."holder_key" = pg_catalog.jsonb_build_array(t."id") AND n."holder" = 'users' AND n."state" = 'held'
+        AND n."holder_column" = v.property
+        AND n."text" COLLATE "C" = v.text
+    )
+  ) AS c
+    LEFT JOIN "names" AS n ON n."namespace" = c.namespace AND n."text_hash" = c.hash
+      AND n."text" COLLATE "C" = c.text
+    LIMIT 10
+  ) AS c;
+  IF clashes IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = '23505', TABLE = 'users',
+      CONSTRAINT = 'names_unique_index',
+      MESSAGE = 'rows hold one name: ' || clashes ||
+        ' (10 at most are shown). Rename one of each, then run this again.';
+  END IF;
+  FOR one IN
+    SELECT t.tgname FROM pg_catalog.pg_trigger AS t
+    WHERE t.tgrelid = '"names"'::pg_catalog.regclass
+      AND t.tgname IN ('unique_name_names_insert', 'unique_name_names_update', 'unique_name_names_delete')
+  LOOP
+    EXECUTE pg_catalog.format('ALTER TABLE %s ENABLE TRIGGER %I', '"names"', one.tgname);
+  END LOOP;
+END
+$guard$;
+
+DO $guard$
+DECLARE
+  one record;
+BEGIN
+  IF pg_catalog.to_regclass('"names"') IS NOT NULL THEN
+  FOR one IN
+    SELECT t.tgname FROM pg_catalog.pg_trigger AS t
+    WHERE t.tgrelid = '"names"'::pg_catalog.regclass
+      AND t.tgname IN ('unique_name_names_insert', 'unique_name_names_update', 'unique_name_names_delete')
+  LOOP
+    EXECUTE pg_catalog.format('ALTER TABLE %s DISABLE TRIGGER %I', '"names"', one.tgname);
+  END LOOP;
+  DELETE FROM "names" AS n WHERE n."holder" = 'users';
+  FOR one IN
+    SELECT t.tgname FROM pg_catalog.pg_trigger AS t
+    WHERE t.tgrelid = '"names"'::pg_catalog.regclass
+      AND t.tgname IN ('unique_name_names_insert', 'unique_name_names_update', 'unique_name_names_delete')
+  LOOP
+    EXECUTE pg_catalog.format('ALTER TABLE %s ENABLE TRIGGER %I', '"names"', one.tgname);
+  END LOOP;
+  END IF;
+END
+$guard$;
