@@ -8,7 +8,7 @@ import { normalizeColumn } from './normalize-column'
 import type { RawDeclaration } from './options'
 import { type ColumnMetadata, dataSourceOf, type Declaration, registry, rootOf } from './registry'
 import { resolveDeclaration } from './resolve-declaration'
-import { requireMetadataInternals } from './supported'
+import { requireMetadataInternals, requirePostgres } from './supported'
 
 /**
  * The door to TypeORM: called while a DataSource builds the metadata of an entity, at the one moment when the columns
@@ -22,6 +22,7 @@ import { requireMetadataInternals } from './supported'
  * @throws DeclarationError, UnsupportedDatabaseError
  */
 export function attachDeclaration(index: object, raw: RawDeclaration): string[] {
+  refuseOtherDatabase(index, raw)
   requireMetadataInternals(index)
   const metadata = rootOf(index.entityMetadata)
   attachDataSource(dataSourceOf(metadata), `@UniqueText on ${metadata.name}.${raw.name}`)
@@ -30,6 +31,13 @@ export function attachDeclaration(index: object, raw: RawDeclaration): string[] 
   const declaration = known ?? attach(index, metadata, raw)
   hideFromReturning(index.entityMetadata, declaration.hidden)
   return [...declaration.scope, ...declaration.hidden.slice(0, 2)].map(({ propertyPath }) => propertyPath)
+}
+
+/** Before anything is asked of what TypeORM gave: for some databases it makes a constraint of a unique index. */
+function refuseOtherDatabase(index: object, { name }: RawDeclaration): void {
+  const { entityMetadata } = index as Partial<IndexMetadata>
+  if (!entityMetadata) return
+  requirePostgres(dataSourceOf(entityMetadata), `@UniqueText on ${entityMetadata.name}.${name}`)
 }
 
 function attach(index: IndexMetadata, metadata: EntityMetadata, raw: RawDeclaration): Declaration {
