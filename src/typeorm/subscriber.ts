@@ -9,6 +9,7 @@ import type {
 } from 'typeorm'
 import { DeclarationError, ImmutableTextError } from '../errors'
 import { savepoint } from '../sql/statements'
+import { readMovedNumbers } from './moved-numbers'
 import { normalizedValues } from './normalized-values'
 import { putBack } from './put-back'
 import { type Declaration, declarationsOf, namesOf, registry } from './registry'
@@ -51,8 +52,10 @@ class StoredTextSubscriber implements EntitySubscriberInterface {
   }
 
   /** Only what was written: another text may be stored as it is. `update()` lists no columns; its values are the caller's. */
-  afterUpdate({ metadata, entity, updatedColumns }: UpdateEvent<ObjectLiteral>): void {
+  async afterUpdate(event: UpdateEvent<ObjectLiteral>): Promise<void> {
+    const { metadata, entity, updatedColumns } = event
     if (entity && updatedColumns.length > 0) putTextsBack(metadata, entity, updatedColumns)
+    await readMovedNumbers(event)
   }
 }
 

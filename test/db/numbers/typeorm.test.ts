@@ -125,6 +125,36 @@ describe('a number comes with what stores the row', () => {
     const row = await updateOrFail(dataSource.manager, Comment, id, { tenant: to })
     expect(row.number).toBe(2)
   })
+
+  test('save to another scope puts the number there on the entity, and the next save keeps it', async () => {
+    const [from, to] = [tenant(), tenant()]
+    const repository = dataSource.getRepository(Comment)
+    const rows = await repository.save(repository.create(made(from, 3)))
+    await repository.insert(made(to, 1).map((one) => ({ ...one, text: 'there' })))
+    const row = rows[2] ?? new Comment()
+    row.tenant = to
+    await repository.save(row)
+    expect(row.number).toBe(2)
+    row.text = 'changed'
+    await repository.save(row)
+    expect(await runOf(to)).toEqual([
+      ['there', 1],
+      ['changed', 2],
+    ])
+  })
+
+  test('the same by a relation, and a number that is given with it stays', async () => {
+    const of = tenant()
+    const repository = dataSource.getRepository(Comment)
+    const other = await dataSource.manager.save(dataSource.manager.create(Post))
+    const rows = await repository.save(repository.create(made(of, 3)))
+    for (const row of rows) row.post = other
+    Object.assign(rows[1] ?? {}, { number: 7 })
+    await repository.save(rows)
+    const stored = await repository.find({ where: { tenant: of }, order: { id: 'ASC' } })
+    expect(rows.map(({ number }) => number)).toEqual(stored.map(({ number }) => number))
+    expect(rows[1]?.number).toBe(7)
+  })
 })
 
 describe('countWithin', () => {
