@@ -169,9 +169,8 @@ export function requireInternals(
 
 /** The same for the metadata of an entity and of an index of it, while they are built. */
 export function requireMetadataInternals(index: object): asserts index is { readonly entityMetadata: EntityMetadata } {
+  requireAll('IndexMetadata', index)
   const { entityMetadata } = index as { readonly entityMetadata: EntityMetadata }
-  // CockroachDB makes constraints of unique indexes; it is refused by its name.
-  if ('isUnique' in index || entityMetadata === undefined) requireAll('IndexMetadata', index)
   requireAll('EntityMetadata', entityMetadata)
   for (const column of entityMetadata.columns) requireAll('ColumnMetadata', column)
   for (const relation of entityMetadata.relations) requireAll('RelationMetadata', relation)
