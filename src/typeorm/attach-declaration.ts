@@ -60,6 +60,8 @@ function attach(index: IndexMetadata, metadata: EntityMetadata, raw: RawDeclarat
     nameColumn(column, names[position] ?? column.databaseName)
     // Those of a class in single table inheritance TypeORM makes nullable, for the rows of the other classes.
     column.isNullable = table.nullable && position === 0
+    // An EntitySchema cannot say so, and `save` would put null on its objects.
+    column.isVirtual = true
   }
   addCheck(declaration)
   for (const { column, normalizer } of text) normalizeColumn(column, normalizer)

@@ -45,6 +45,9 @@ export function attachCount(index: object, raw: RawNumber): string[] {
   const { table, scope } = declaration
   door.where = holdsCount(table)
   door.givenName = countIndex(table)
+  const counted = door.entityMetadata.columns.find(({ propertyPath }) => propertyPath === raw.count)
+  // An EntitySchema cannot say so, and `save` would put null on its objects.
+  if (counted) counted.isVirtual = true
   return scope.map(({ propertyPath }) => propertyPath)
 }
 

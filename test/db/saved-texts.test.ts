@@ -285,3 +285,17 @@ test('a look-up writes into nothing that it is given', async () => {
   await Promise.all([found, pages.update({ url: where.url }, values), findOrCreate(dataSource.manager, Page, where)])
   expect([where.url, values.url]).toEqual(['HTTP://A', 'HTTP://A'])
 })
+
+test('save() leaves no hidden column on an object of an EntitySchema', async () => {
+  const Note = new EntitySchema<{ id: number; slug: string | null }>(
+    uniqueTextSchema(
+      { name: 'Note', columns: { id: { type: Number, primary: true, generated: true } } },
+      { slug: { nullable: true } },
+    ),
+  )
+  const own = await db.dataSource([Note])
+  expect([await own.manager.save(Note, {}), await own.manager.save(Note, { slug: 'a' })]).toEqual([
+    { id: 1, slug: null },
+    { id: 2, slug: 'a' },
+  ])
+})

@@ -221,6 +221,7 @@ test('an EntitySchema declares the same', async () => {
   const own = await db.dataSource([Line])
   const saved = await own.manager.save(Line, [{ book: 1 }, { book: 2 }, { book: 1 }])
   expect(saved.map(({ line }) => line)).toEqual([1, 1, 2])
+  expect(Object.keys(saved[0] ?? {})).toEqual(['book', 'id', 'line'])
   expect(await countWithin(own.manager, Line, { book: 1 })).toBe(2)
 })
 
