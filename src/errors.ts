@@ -130,7 +130,7 @@ export interface TakenText {
 
 /**
  * Texts that must be free are taken; nothing was written. Thrown by TypeORM's own calls, it is a `QueryFailedError` as
- * well, and lists the one text that the database refused.
+ * well, and lists what the database refused: one text, or every name.
  */
 export class TextTakenError extends UniqueTextError {
   override readonly name = 'TextTakenError'
@@ -140,8 +140,10 @@ export class TextTakenError extends UniqueTextError {
 
   /** @param remedy a sentence */
   constructor(taken: readonly TakenText[], cause?: unknown, remedy: string = USE_OR_CHANGE) {
+    // All of one row, or of rows that TypeORM's own call does not tell.
+    const isOneRow = taken.every(({ row }) => row === 0)
     const list = taken.map((one) => {
-      const position = taken.length === 1 && one.row === 0 ? '' : `row ${one.row}: `
+      const position = isOneRow ? '' : `row ${one.row}: `
       return `${position}"${one.property}" of ${one.entity} (${keeping(one)})`
     })
     const shown = list.slice(0, MAX_TAKEN_SHOWN).join('; ')

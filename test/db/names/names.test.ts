@@ -160,6 +160,7 @@ describe("TypeORM's own calls", () => {
       'place Seat',
       'place User',
     ])
+    expect((raw as Error).message, 'it is not known which rows').not.toContain('row 0')
     expect(await kept()).toHaveLength(2)
   })
 
