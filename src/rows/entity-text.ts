@@ -8,6 +8,7 @@ import {
   type Declaration,
   declarationsOf,
   type ReadyTable,
+  namesOf,
 } from '../typeorm/registry'
 import { requireManager } from './call-arguments'
 import { echoedTexts, readsPlainTexts } from './echoed-texts'
@@ -120,7 +121,9 @@ export function entityTextOf<Entity extends ObjectLiteral>(
 function chooseDeclaration(metadata: EntityMetadata, by: string | undefined): Declaration {
   const declarations = declarationsOf(metadata)
   if (declarations.length === 0) {
-    throw new DeclarationError(`${metadata.name} declares no unique text. Put @UniqueText() on a property of it.`)
+    throw new DeclarationError(
+      `${metadata.name} declares no unique text. Put @UniqueText() on a property of it.${namesHint(metadata)}`,
+    )
   }
   const [only] = declarations
   if (by === undefined && only && declarations.length === 1) return only
@@ -130,8 +133,15 @@ function chooseDeclaration(metadata: EntityMetadata, by: string | undefined): De
   throw new DeclarationError(
     by === undefined
       ? `${metadata.name} declares several unique texts. Name one with the option "by": ${names}.`
-      : `${metadata.name} declares no unique text "${by}". The option "by" takes one of ${names}.`,
+      : `${metadata.name} declares no unique text "${by}". The option "by" takes one of ${names}.${namesHint(metadata)}`,
   )
+}
+
+function namesHint(metadata: EntityMetadata): string {
+  const names = namesOf(metadata).map(({ name }) => `"${name}"`)
+  return names.length === 0
+    ? ''
+    : ` By ${names.join(' or ')}, which holds a name, findOrCreateHolder() of typeorm-unique-text/names finds a row.`
 }
 
 function spatialColumns({ columns }: EntityMetadata): EntityText['spatial'] {

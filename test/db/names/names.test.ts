@@ -475,3 +475,8 @@ test('a held name cannot be written directly, and a former one can be removed', 
   expect(await kept()).toEqual(['handle grace → user.handle [1]'])
   expect(await names.findOneByOrFail({ namespace: 'handle' })).toBeInstanceOf(Name)
 })
+
+test('findOrCreate() by a name says which function finds by it', async () => {
+  const hint = 'By "handle", which holds a name, findOrCreateHolder()'
+  await expect(findOrCreate(manager, Organization, { handle: 'a' })).rejects.toThrow(hint)
+})
