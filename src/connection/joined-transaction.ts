@@ -16,6 +16,8 @@ export interface Work {
   readonly run: (manager: EntityManager) => Promise<void>
   /** Sends one statement, which goes with COMMIT; if it fails, all is undone. */
   readonly last: (manager: EntityManager) => Promise<void>
+  /** Its SQL, by which it is told from what the work has started and not awaited. */
+  readonly lastSql: string
 }
 
 const ENDED = 'what runs in it has ended it'
@@ -32,10 +34,10 @@ const DONE = { rows: [], rowCount: null, command: '' } as const
  *
  * @throws TransactionAbortedError where the work has ended the transaction
  */
-export async function transact(manager: EntityManager, { run, last }: Work): Promise<void> {
+export async function transact(manager: EntityManager, { run, last, lastSql }: Work): Promise<void> {
   const queryRunner = manager.queryRunner ?? dataSourceOf(manager).createQueryRunner()
   const own = queryRunner.manager
-  const end = async (): Promise<void> => await last(own)
+  const end: End = { sql: lastSql, send: async () => await last(own) }
   try {
     const client = await joiningClient(queryRunner)
     const stop = client && joinBegin(client)
@@ -47,14 +49,24 @@ export async function transact(manager: EntityManager, { run, last }: Work): Pro
     }
     if (!queryRunner.isTransactionActive) throw new TransactionAbortedError(undefined, ENDED)
     if (client) await commitWith(queryRunner, client, end)
-    else await end().then(async () => await queryRunner.commitTransaction())
+    else await end.send().then(async () => await queryRunner.commitTransaction())
   } catch (error) {
     // The first error says more.
-    if (queryRunner.isTransactionActive) await queryRunner.rollbackTransaction().catch(() => {})
+    if (queryRunner.isTransactionActive)
+      await queryRunner.rollbackTransaction().catch(async () => {
+        await endConnection(queryRunner)
+      })
     throw error
   } finally {
     if (!manager.queryRunner) await queryRunner.release()
   }
+}
+
+/** What is not known to be rolled back, as after a `query_timeout`, must not go back to the pool, open as it may be. */
+async function endConnection(queryRunner: QueryRunner): Promise<void> {
+  if (queryRunner.isReleased) return
+  const client: unknown = await queryRunner.connect().catch(() => undefined)
+  if (isPgClient(client)) void client.end()
 }
 
 /** @returns undefined where somebody hears of statements, or where they do not go by a query of ours */
@@ -82,15 +94,21 @@ function joinBegin(client: PgClient): () => void {
   return stop
 }
 
+/** The last statement. */
+interface End {
+  readonly sql: string
+  readonly send: () => Promise<void>
+}
+
 /** Sends the last statement when TypeORM sends COMMIT: its subscribers may have sent others before. */
-async function commitWith(queryRunner: QueryRunner, client: PgClient, last: () => Promise<void>): Promise<void> {
+async function commitWith(queryRunner: QueryRunner, client: PgClient, last: End): Promise<void> {
   let failure: { readonly error: unknown } | undefined
   let state: 'open' | 'ending' | 'joined' = 'open'
   const stop = inFrontOf(client, (query) => (...args) => {
     const [first] = args
     if (state === 'open' && first === ownTransaction.release) {
       state = 'ending'
-      return last().then(
+      return last.send().then(
         async () => (state === 'joined' ? DONE : await query(...args)),
         (error: unknown) => {
           failure = { error }
@@ -98,7 +116,7 @@ async function commitWith(queryRunner: QueryRunner, client: PgClient, last: () =
         },
       )
     }
-    if (state !== 'ending' || !(first instanceof PreparedQuery)) return query(...args)
+    if (state !== 'ending' || !(first instanceof PreparedQuery) || first.text !== last.sql) return query(...args)
     state = 'joined'
     return query(new JoinedQuery(first, COMMIT))
   })

@@ -1,12 +1,21 @@
 import { Column, CreateDateColumn, Entity, Index, PrimaryGeneratedColumn } from 'typeorm'
+import { quote } from '../sql/identifier'
+import type { IndexMetadata } from '../typeorm/attach-data-source'
 import { UniqueText } from '../typeorm/decorator'
+
+/** TypeORM calls it as a method of its IndexMetadata; a naming strategy may change the name of the column. */
+function expiring(this: IndexMetadata): string[] {
+  const column = this.entityMetadata.columns.find(({ propertyName }) => propertyName === 'expiresAt')
+  this.where = `${quote(column?.databaseName ?? '')} IS NOT NULL`
+  return ['expiresAt']
+}
 
 /**
  * A token for which `once` ran its work, with the answer, in table `once_tokens`. Put it among the entities of your
  * DataSource. A row without `answeredAt` is seen only by the transaction that is to answer it.
  */
 @Entity({ name: 'once_tokens' })
-@Index('once_token_expiry_index', ['expiresAt'], { where: '"expires_at" IS NOT NULL' })
+@Index('once_token_expiry_index', expiring)
 export class OnceToken {
   /** A bigint, which the driver returns as a string. */
   @PrimaryGeneratedColumn('identity', { type: 'bigint', name: 'id' })

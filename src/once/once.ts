@@ -119,7 +119,8 @@ const digestOf = (request: unknown): string | null =>
 function expiryOf(expires: Date | Duration | undefined): readonly [string | null, string | null] {
   if (expires === undefined) return [null, null]
   if (!(expires instanceof Date)) return [null, intervalOf('expires', expires)]
-  if (expires.getTime() > Date.now()) return [expires.toISOString(), null]
+  // Postgres takes no sign in front of years after 9999, and takes all that a Date has.
+  if (expires.getTime() > Date.now()) return [expires.toISOString().replace(/^\+0*/, ''), null]
   throw new DeclarationError(`"expires" is no time in the future. Give one, or a duration such as '24 hours'.`)
 }
 
@@ -175,6 +176,7 @@ async function tryOnce(call: Call, session: Session, attempts: Attempts): Promis
     last: async (manager) => {
       await store(call, manager, course)
     },
+    lastSql: call.tokens.answer.sql,
   }
   try {
     await (inTransaction ? runBehindSavepoint(call.manager, work) : runAlone(call.manager, session, work))

@@ -77,6 +77,8 @@ function register(declaration: Declaration): void {
 }
 
 function nameColumn(column: ColumnMetadata, name: string): void {
+  // A naming strategy may change names that are given as well, and would do so again.
+  if (column.databaseName === name) return
   column.databaseName = name
   // TypeORM builds the columns of some entities a second time, from this.
   column.givenDatabaseName = name

@@ -117,6 +117,16 @@ describe('a token that expires', () => {
     expect(await dataSource.getRepository(OnceToken).find()).toMatchObject([{ expiresAt: at }])
   })
 
+  test('may do so at any time that a Date has', async () => {
+    for (const at of [new Date('9999-12-31T23:59:59.999Z'), new Date('+010000-01-01T00:00:00Z'), new Date(8.64e15)]) {
+      await dataSource.query('truncate once_tokens')
+      await once(dataSource.manager, 'token', () => 1, { expires: at })
+      const seconds = `select extract(epoch from expires_at)::text as at from once_tokens`
+      const [row] = (await dataSource.query(seconds)) as [{ at: string }]
+      expect(Number(row.at) * 1000).toBe(at.getTime())
+    }
+  })
+
   test('never does so without the option', async () => {
     await once(dataSource.manager, 'token', () => 1)
     expect(await dataSource.getRepository(OnceToken).find()).toMatchObject([{ expiresAt: null }])

@@ -14,6 +14,13 @@ class Shouting extends DefaultNamingStrategy {
   }
 }
 
+/** Changes names that are given, too. */
+class Prefixing extends DefaultNamingStrategy {
+  override columnName(property: string, custom: string): string {
+    return `c_${custom || property}`
+  }
+}
+
 async function tryAll(dataSource: DataSource): Promise<void> {
   const { manager } = dataSource
   expect(await once(manager, 'token', () => ({ n: 1 }), { expires: '1 hour' })).toMatchObject({ replayed: false })
@@ -39,6 +46,13 @@ test('its columns have their own names, whatever the naming strategy is', async 
   await client.query('create schema named')
   await tryAll(await db.dataSource([OnceToken], { schema: 'named', namingStrategy: new Shouting() }))
   expect((await client.query('select answered_at from named.once_tokens')).rows).toEqual([])
+})
+
+test('a naming strategy may change names that are given', async () => {
+  const client = await db.client()
+  await client.query('create schema prefixed')
+  await tryAll(await db.dataSource([OnceToken], { schema: 'prefixed', namingStrategy: new Prefixing() }))
+  expect((await client.query('select c_answered_at, c_token_hash from prefixed.once_tokens')).rows).toEqual([])
 })
 
 test('a search_path of an attacker does not change what is called', async () => {

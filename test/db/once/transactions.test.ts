@@ -9,7 +9,7 @@ import {
   PrimaryGeneratedColumn,
 } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { DeclarationError, TransactionAbortedError } from '../../../src'
+import { DeclarationError, findOneByText, TransactionAbortedError } from '../../../src'
 import { once, OnceToken, removeExpiredTokens, TokenReusedError } from '../../../src/once'
 import { useDatabase } from '../../support/database'
 import { poolOf, rejection } from '../../support/ledger'
@@ -272,6 +272,41 @@ describe('inside work', () => {
     expect(await rejection(removed)).toBeInstanceOf(TransactionAbortedError)
     expect(await paid()).toEqual([])
   })
+})
+
+test('what the work has started and not awaited does not take the COMMIT of the answer', async () => {
+  for (let ticks = 0; ticks < 20; ticks += 1) {
+    const token = `token ${ticks}`
+    let late: Promise<unknown> = Promise.resolve()
+    await once(dataSource.manager, token, async (manager) => {
+      await pay(token)(manager)
+      const five = Array.from({ length: 5 }, async () => await findOneByText(manager, OnceToken, { token }))
+      late = Promise.allSettled(five)
+      for (let tick = 0; tick < ticks; tick += 1) await Promise.resolve()
+    })
+    await late
+    const of = `select xmin::text as xid from`
+    const [answer] = (await dataSource.query(`${of} once_tokens where token = $1`, [token])) as unknown[]
+    const [payment] = (await dataSource.query(`${of} payment where token = $1`, [token])) as unknown[]
+    expect(answer).toEqual(payment)
+  }
+})
+
+test('a call that waits longer than query_timeout leaves no transaction open in the pool', async () => {
+  const extra = { query_timeout: 300 }
+  const impatient = await db.dataSource([Payment, OnceToken], { poolSize: 1, synchronize: false, extra })
+  await once(impatient.manager, 'first', pay('a'))
+  const waiting = await dataSource.transaction(async (manager) => {
+    await once(manager, 'token', pay('b'))
+    return await rejection(once(impatient.manager, 'token', pay('c')))
+  })
+  expect(waiting).toMatchObject({ message: 'Query read timeout' })
+  await once(impatient.manager, 'second', pay('d'))
+  const [{ open } = { open: '' }] = (await dataSource.query(
+    `select count(*)::text as open from pg_stat_activity where datname = current_database() and state like 'idle in%'`,
+  )) as { open: string }[]
+  expect(open).toBe('0')
+  expect(await stored()).toEqual(['first', 'token', 'second'])
 })
 
 test('one connection is enough for calls at the same time', async () => {
