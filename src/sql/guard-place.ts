@@ -2,7 +2,6 @@ import { all, chainOf, columns, raise, refuseOtherTable, relation, standsOn, whe
 import { literal, quote } from './identifier'
 import { SQLSTATE } from './sqlstate'
 import {
-  differentScope,
   differentText,
   hashOf,
   isFreed,
@@ -58,7 +57,9 @@ function keepUnchanged(table: TextTable): string {
 /** The scope counts as part of an immutable text; a text that was NULL may still be given. */
 function refuseChange(table: TextTable): string {
   const given = table.nullable ? [`NOT (${textIsNull(table, 'OLD').join(' AND ')})`] : []
-  const different = [...differentText(table, 'OLD', 'NEW'), ...differentScope(table, 'OLD', 'NEW')]
+  // Anybody's operator could come in the way of IS DISTINCT FROM.
+  const other = sameScope(table, 'OLD', 'NEW').map((same) => `NOT ${same}`)
+  const different = [...differentText(table, 'OLD', 'NEW'), ...other]
   // Without soft deletes, what has not changed does not come here.
   const changed = table.deleted === undefined ? [] : [`(${different.join(`\n      OR `)})`]
   const message = literal('the text is immutable')

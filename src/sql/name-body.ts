@@ -3,9 +3,18 @@ import type { Relation } from './trigger-ddl'
 import type { HolderTable, NamesColumn, NamesTable } from './name-table'
 import { SQLSTATE } from './sqlstate'
 
-/** A column of the table of names, perhaps of a row. */
-export const nameField = ({ columns }: NamesTable, row: string, column: NamesColumn): string =>
-  row === '' ? quote(columns[column]) : `${row}.${quote(columns[column])}`
+/** Columns of the type varchar. */
+const VARCHARS: ReadonlySet<NamesColumn> = new Set(['namespace', 'holder', 'property', 'state'])
+
+/**
+ * A column of the table of names, perhaps of a row. Texts are compared by Postgres' own operators, whereas anybody who may
+ * create objects in the schema could put one for varchar in their way, which would run as the owner.
+ */
+export function nameField({ columns }: Pick<NamesTable, 'columns'>, row: string, column: NamesColumn): string {
+  const name = quote(columns[column])
+  if (row === '') return name
+  return `${row}.${name}${VARCHARS.has(column) ? '::pg_catalog.text' : ''}`
+}
 
 /** Columns of the table of names, with and without a row. */
 export const fieldsOf =

@@ -1,4 +1,5 @@
 import { fitName, literal, qualified, quote } from './identifier'
+import { nameField } from './name-body'
 import type { NamesTable } from './name-table'
 import { SQLSTATE } from './sqlstate'
 import { FIRES, type Trigger, TRIGGER_MARK, type TriggerSet, triggerSet } from './trigger-set'
@@ -59,17 +60,17 @@ function refusals(names: NamesTable, runs: string): Trigger[] {
 }
 
 /** Whether a table has rows is told by its size, which needs no privilege: TRUNCATE leaves none. */
-function refuseBody({ columns }: NamesTable): string {
-  const state = quote(columns.state)
-  const changed = (['namespace', 'text', 'holder', 'property', 'key', 'state'] as const)
-    .map((column) => quote(columns[column]))
-    .map((column) => `OLD.${column} IS NOT DISTINCT FROM NEW.${column}`)
+function refuseBody(names: NamesTable): string {
+  const state = (row: string): string => nameField(names, row, 'state')
+  const changed = (['namespace', 'text', 'holder', 'property', 'key', 'state'] as const).map(
+    (column) => `${nameField(names, 'OLD', column)} IS NOT DISTINCT FROM ${nameField(names, 'NEW', column)}`,
+  )
   return `
 BEGIN
-  IF TG_OP = 'DELETE' AND OLD.${state} <> 'held' THEN
+  IF TG_OP = 'DELETE' AND ${state('OLD')} <> 'held' THEN
     RETURN OLD;
-  ELSIF TG_OP IN ('INSERT', 'UPDATE') AND NEW.${state} IN ('reserved', 'redirect')
-    AND (TG_OP = 'INSERT' OR OLD.${state} <> 'held') THEN
+  ELSIF TG_OP IN ('INSERT', 'UPDATE') AND ${state('NEW')} IN ('reserved', 'redirect')
+    AND (TG_OP = 'INSERT' OR ${state('OLD')} <> 'held') THEN
     RETURN NEW;
   ELSIF TG_OP = 'UPDATE' AND ${changed.join('\n    AND ')} THEN
     RETURN NEW;

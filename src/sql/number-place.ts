@@ -1,6 +1,6 @@
 import { all, refuseOtherTable, relation, standsOn } from './guard-body'
 import { quote } from './identifier'
-import { byNumber, countColumn, type NumberTable, rowsOfScope, scopeOf, seedOf } from './number-table'
+import { byNumber, countColumn, type NumberTable, rowsOfScope, seedOf } from './number-table'
 import { field } from './text-table'
 
 /** So many new scopes a transaction locks one by one; then it tries for a lock on all that nobody has begun. */
@@ -70,9 +70,15 @@ function keepCount(table: NumberTable): string {
   NEW.${count} := CASE WHEN stays THEN OLD.${count} END;`
 }
 
+/** Texts by Postgres' own operator: one for varchar could be anybody's who may create objects in the schema. */
 const sameScope = (table: NumberTable): string => {
-  const [before, after] = ['OLD', 'NEW'].map((row) => scopeOf(table, row).join(', '))
-  return table.scope.length === 0 ? '' : `\n    AND ROW(${before}) IS NOT DISTINCT FROM ROW(${after})`
+  const [before, after] = ['OLD', 'NEW'].map((row) =>
+    table.scope.map(({ name, textual }) => `${field(row, name)}${textual ? '::pg_catalog.text' : ''}`).join(', '),
+  )
+  return table.scope.length === 0
+    ? ''
+    : `\n    AND ROW(${before})
+      IS NOT DISTINCT FROM ROW(${after})`
 }
 
 /** The index would let one of two through, and refuse the other. */

@@ -35,7 +35,7 @@ BEGIN
   IF TG_OP = 'UPDATE'
     AND NOT (OLD."url" IS NULL)
     AND (OLD."url"::pg_catalog.text COLLATE "C" IS DISTINCT FROM NEW."url"::pg_catalog.text COLLATE "C"
-      OR OLD."tenant" IS DISTINCT FROM NEW."tenant")
+      OR NOT OLD."tenant" OPERATOR(pg_catalog.=) NEW."tenant")
   THEN
     RAISE EXCEPTION USING ERRCODE = 'UT001',
       MESSAGE = 'the text is immutable',

@@ -37,11 +37,11 @@ BEGIN
     ) AS c
     ORDER BY c.namespace, c.hash
     ON CONFLICT ("namespace", "text_hash", "text_hash_number") DO UPDATE
-      SET "holder" = EXCLUDED."holder", "holder_column" = EXCLUDED."holder_column", "holder_key" = EXCLUDED."holder_key", "state" = 'held', "since" = pg_catalog.now(), "until" = NULL
+      SET "holder" = EXCLUDED."holder"::pg_catalog.text, "holder_column" = EXCLUDED."holder_column"::pg_catalog.text, "holder_key" = EXCLUDED."holder_key", "state" = 'held', "since" = pg_catalog.now(), "until" = NULL
       WHERE n."text" COLLATE "C" = EXCLUDED."text" COLLATE "C"
-        AND n."state" <> 'held'
+        AND n."state"::pg_catalog.text <> 'held'
         AND (n."until" <= pg_catalog.statement_timestamp()
-          OR n."holder" = 'users' AND n."holder_key" = EXCLUDED."holder_key");
+          OR n."holder"::pg_catalog.text = 'users' AND n."holder_key" = EXCLUDED."holder_key");
     GET DIAGNOSTICS done = ROW_COUNT;
     SELECT pg_catalog.count(r."handle") + pg_catalog.count(r."nick") INTO given FROM new_rows AS r;
   ELSE
@@ -56,7 +56,7 @@ BEGIN
         UPDATE "names" AS n SET "holder_key" = w.key
         FROM (SELECT pg_catalog.jsonb_build_array(r."id") AS key, pg_catalog.row_number() OVER () AS place FROM old_rows AS r) AS o
       JOIN (SELECT pg_catalog.jsonb_build_array(r."id") AS key, pg_catalog.row_number() OVER () AS place FROM new_rows AS r) AS w ON w.place = o.place AND w.key <> o.key
-        WHERE n."holder_key" = o.key AND n."holder" = 'users';
+        WHERE n."holder_key" = o.key AND n."holder"::pg_catalog.text = 'users';
       END IF;
     END IF;
     -- An earlier row of the statement has done the work for all of them; then nothing differs here.
@@ -68,12 +68,12 @@ BEGIN
       ) AS t
       CROSS JOIN LATERAL (VALUES ('handle' COLLATE "C", 'handle', t."handle"::pg_catalog.text COLLATE "C"), ('handle' COLLATE "C", 'nick', t."nick"::pg_catalog.text COLLATE "C")) AS v (namespace, property, text)
       LEFT JOIN LATERAL (
-        SELECT n."id", n."namespace", n."text_hash", n."text"
+        SELECT n."id", n."namespace"::pg_catalog.text, n."text_hash", n."text"
         FROM "names" AS n
         WHERE n."holder_key" = pg_catalog.jsonb_build_array(t."id")
-          AND n."holder" = 'users'
-          AND n."holder_column" = v.property
-          AND n."state" = 'held'
+          AND n."holder"::pg_catalog.text = 'users'
+          AND n."holder_column"::pg_catalog.text = v.property
+          AND n."state"::pg_catalog.text = 'held'
         ORDER BY pg_catalog.age(n.xmin) LIMIT 1
       ) AS h (id, namespace, hash, text) ON true
       WHERE h.text COLLATE "C" IS DISTINCT FROM v.text
@@ -91,12 +91,12 @@ BEGIN
       ) AS t
       CROSS JOIN LATERAL (VALUES ('handle' COLLATE "C", 'handle', t."handle"::pg_catalog.text COLLATE "C"), ('handle' COLLATE "C", 'nick', t."nick"::pg_catalog.text COLLATE "C")) AS v (namespace, property, text)
       LEFT JOIN LATERAL (
-        SELECT n."id", n."namespace", n."text_hash", n."text"
+        SELECT n."id", n."namespace"::pg_catalog.text, n."text_hash", n."text"
         FROM "names" AS n
         WHERE n."holder_key" = pg_catalog.jsonb_build_array(t."id")
-          AND n."holder" = 'users'
-          AND n."holder_column" = v.property
-          AND n."state" = 'held'
+          AND n."holder"::pg_catalog.text = 'users'
+          AND n."holder_column"::pg_catalog.text = v.property
+          AND n."state"::pg_catalog.text = 'held'
         ORDER BY pg_catalog.age(n.xmin) LIMIT 1
       ) AS h (id, namespace, hash, text) ON true
       WHERE h.text COLLATE "C" IS DISTINCT FROM v.text
@@ -113,11 +113,11 @@ BEGIN
       FROM names AS c
       ORDER BY c.namespace, c.hash, c.claimed DESC
       ON CONFLICT ("namespace", "text_hash", "text_hash_number") DO UPDATE
-      SET "holder" = EXCLUDED."holder", "holder_column" = EXCLUDED."holder_column", "holder_key" = EXCLUDED."holder_key", "state" = 'held', "since" = pg_catalog.now(), "until" = NULL
+      SET "holder" = EXCLUDED."holder"::pg_catalog.text, "holder_column" = EXCLUDED."holder_column"::pg_catalog.text, "holder_key" = EXCLUDED."holder_key", "state" = 'held', "since" = pg_catalog.now(), "until" = NULL
       WHERE n."text" COLLATE "C" = EXCLUDED."text" COLLATE "C"
-        AND n."state" <> 'held'
+        AND n."state"::pg_catalog.text <> 'held'
         AND (n."until" <= pg_catalog.statement_timestamp()
-          OR n."holder" = 'users' AND n."holder_key" = EXCLUDED."holder_key")
+          OR n."holder"::pg_catalog.text = 'users' AND n."holder_key" = EXCLUDED."holder_key")
       RETURNING 1
     )
     SELECT (SELECT pg_catalog.count(c.text) FROM changed AS c),
@@ -138,9 +138,9 @@ BEGIN
       WHERE v.text IS NOT NULL AND NOT EXISTS (
         SELECT FROM "names" AS n
         WHERE n."holder_key" = pg_catalog.jsonb_build_array(t."id")
-          AND n."holder" = 'users'
-          AND n."holder_column" = v.property
-          AND n."state" = 'held'
+          AND n."holder"::pg_catalog.text = 'users'
+          AND n."holder_column"::pg_catalog.text = v.property
+          AND n."state"::pg_catalog.text = 'held'
           AND n."text" COLLATE "C" = v.text
         OFFSET 0
       )
@@ -149,7 +149,7 @@ BEGIN
       FOR round IN 1..16 LOOP
         -- Locked, it stays as it is; what the next query sees of its holder is what goes with it.
         SELECT n."id" INTO found_id FROM "names" AS n
-        WHERE n."namespace" = one.namespace AND n."text_hash" = one.hash
+        WHERE n."namespace"::pg_catalog.text = one.namespace AND n."text_hash" = one.hash
           AND n."text" COLLATE "C" = one.text
         FOR NO KEY UPDATE;
         IF found_id IS NULL THEN
@@ -168,15 +168,15 @@ BEGIN
         SET "holder" = 'users', "holder_column" = one.property,
           "holder_key" = one.key, "state" = 'held', "since" = pg_catalog.now(), "until" = NULL
         WHERE n."id" = found_id
-          AND (n."state" <> 'held'
+          AND (n."state"::pg_catalog.text <> 'held'
         AND (n."until" <= pg_catalog.statement_timestamp()
-          OR n."holder" = 'users' AND n."holder_key" = one.key)
-            OR n."state" = 'held' AND n."holder" = 'users' AND NOT EXISTS (
+          OR n."holder"::pg_catalog.text = 'users' AND n."holder_key" = one.key)
+            OR n."state"::pg_catalog.text = 'held' AND n."holder"::pg_catalog.text = 'users' AND NOT EXISTS (
               SELECT FROM ONLY "users" AS t
               CROSS JOIN LATERAL (VALUES ('handle' COLLATE "C", 'handle', t."handle"::pg_catalog.text COLLATE "C"), ('handle' COLLATE "C", 'nick', t."nick"::pg_catalog.text COLLATE "C")) AS v (namespace, property, text)
               WHERE t."id" OPERATOR(pg_catalog.=) (n."holder_key" OPERATOR(pg_catalog.->>) 0)::integer
-                AND v.namespace = n."namespace"
-                AND v.property = n."holder_column"
+                AND v.namespace = n."namespace"::pg_catalog.text
+                AND v.property = n."holder_column"::pg_catalog.text
                 AND v.text = n."text" COLLATE "C"
               OFFSET 0
             ));
@@ -185,8 +185,8 @@ BEGIN
         ELSE
           refused := refused || (
             SELECT pg_catalog.jsonb_build_object('column', one.property, 'of', one.key,
-              'holder', n."holder", 'holderColumn', n."holder_column",
-              'key', n."holder_key", 'state', n."state")
+              'holder', n."holder"::pg_catalog.text, 'holderColumn', n."holder_column"::pg_catalog.text,
+              'key', n."holder_key", 'state', n."state"::pg_catalog.text)
             FROM "names" AS n WHERE n."id" = found_id);
         END IF;
         EXIT;
@@ -205,10 +205,10 @@ BEGIN
   IF freed IS NOT NULL THEN
     UPDATE "names" AS n
     SET "state" = 'redirect', "since" = pg_catalog.now(), "until" = pg_catalog.now() + '90 days'::pg_catalog.interval
-    WHERE n."id" = ANY (freed) AND n."holder_column" IN ('handle');
+    WHERE n."id" = ANY (freed) AND n."holder_column"::pg_catalog.text IN ('handle');
     UPDATE "names" AS n
     SET "state" = 'reserved', "since" = pg_catalog.now(), "until" = NULL
-    WHERE n."id" = ANY (freed) AND n."holder_column" IN ('nick');
+    WHERE n."id" = ANY (freed) AND n."holder_column"::pg_catalog.text IN ('nick');
   END IF;
   RETURN NULL;
 END
@@ -235,23 +235,23 @@ BEGIN
         MESSAGE = 'a table whose rows hold names can be truncated at READ COMMITTED only',
         SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
     END IF;
-    DELETE FROM "names" AS n WHERE n."holder" = 'users';
+    DELETE FROM "names" AS n WHERE n."holder"::pg_catalog.text = 'users';
     RETURN NULL;
   END IF;
   gone := ARRAY(
     SELECT n.id
     FROM old_rows AS r
     CROSS JOIN LATERAL (
-      SELECT n."id" AS id, n."namespace" COLLATE "C" AS namespace, n."text_hash" AS hash
+      SELECT n."id" AS id, n."namespace"::pg_catalog.text COLLATE "C" AS namespace, n."text_hash" AS hash
       FROM "names" AS n
       WHERE n."holder_key" = pg_catalog.jsonb_build_array(r."id")
-        AND n."holder" = 'users'
+        AND n."holder"::pg_catalog.text = 'users'
         AND NOT EXISTS (
           SELECT FROM ONLY "users" AS t
           CROSS JOIN LATERAL (VALUES ('handle' COLLATE "C", 'handle', t."handle"::pg_catalog.text COLLATE "C"), ('handle' COLLATE "C", 'nick', t."nick"::pg_catalog.text COLLATE "C")) AS v (namespace, property, text)
           WHERE t."id" OPERATOR(pg_catalog.=) r."id"
-            AND v.property = n."holder_column"
-            AND (n."state" <> 'held'
+            AND v.property = n."holder_column"::pg_catalog.text
+            AND (n."state"::pg_catalog.text <> 'held'
               OR v.text = n."text" COLLATE "C")
           OFFSET 0
         )
@@ -269,7 +269,7 @@ BEGIN
   END IF;
   -- Said once more of the row as it is by now: a former name that has expired may have another holder.
   DELETE FROM "names" AS n WHERE n."id" = ANY (gone)
-    AND n."holder" = 'users'
+    AND n."holder"::pg_catalog.text = 'users'
     AND n."holder_key" = ANY (keys);
   RETURN NULL;
 END

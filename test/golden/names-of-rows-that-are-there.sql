@@ -13,13 +13,13 @@ BEGIN
     EXECUTE pg_catalog.format('ALTER TABLE %s DISABLE TRIGGER %I', '"names"', one.tgname);
   END LOOP;
   DELETE FROM "names" AS n
-  WHERE n."holder" = 'users' AND (n."namespace", n."holder_column") NOT IN (('handle', 'handle'), ('handle', 'nick'));
-  DELETE FROM "names" AS n WHERE n."holder" = 'users' AND n."state" = 'held' AND NOT EXISTS (
+  WHERE n."holder"::pg_catalog.text = 'users' AND (n."namespace"::pg_catalog.text, n."holder_column"::pg_catalog.text) NOT IN (('handle', 'handle'), ('handle', 'nick'));
+  DELETE FROM "names" AS n WHERE n."holder"::pg_catalog.text = 'users' AND n."state"::pg_catalog.text = 'held' AND NOT EXISTS (
     SELECT FROM ONLY "users" AS t
     CROSS JOIN LATERAL (VALUES ('handle' COLLATE "C", 'handle', t."handle"::pg_catalog.text COLLATE "C"), ('handle' COLLATE "C", 'nick', t."nick"::pg_catalog.text COLLATE "C")) AS v (namespace, property, text)
     WHERE t."id" OPERATOR(pg_catalog.=) (n."holder_key" OPERATOR(pg_catalog.->>) 0)::integer
-      AND v.namespace = n."namespace"
-      AND v.property = n."holder_column"
+      AND v.namespace = n."namespace"::pg_catalog.text
+      AND v.property = n."holder_column"::pg_catalog.text
       AND v.text = n."text" COLLATE "C"
     OFFSET 0
   );
@@ -32,18 +32,18 @@ BEGIN
     CROSS JOIN LATERAL (VALUES ('handle' COLLATE "C", 'handle', t."handle"::pg_catalog.text COLLATE "C"), ('handle' COLLATE "C", 'nick', t."nick"::pg_catalog.text COLLATE "C")) AS v (namespace, property, text)
     WHERE v.text IS NOT NULL AND NOT EXISTS (
       SELECT FROM "names" AS n
-      WHERE n."holder_key" = pg_catalog.jsonb_build_array(t."id") AND n."holder" = 'users' AND n."state" = 'held'
-        AND n."holder_column" = v.property
+      WHERE n."holder_key" = pg_catalog.jsonb_build_array(t."id") AND n."holder"::pg_catalog.text = 'users' AND n."state"::pg_catalog.text = 'held'
+        AND n."holder_column"::pg_catalog.text = v.property
         AND n."text" COLLATE "C" = v.text
     )
   ) AS c
   ORDER BY c.namespace, c.hash
   ON CONFLICT ("namespace", "text_hash", "text_hash_number") DO UPDATE
-      SET "holder" = EXCLUDED."holder", "holder_column" = EXCLUDED."holder_column", "holder_key" = EXCLUDED."holder_key", "state" = 'held', "since" = pg_catalog.now(), "until" = NULL
+      SET "holder" = EXCLUDED."holder"::pg_catalog.text, "holder_column" = EXCLUDED."holder_column"::pg_catalog.text, "holder_key" = EXCLUDED."holder_key", "state" = 'held', "since" = pg_catalog.now(), "until" = NULL
       WHERE n."text" COLLATE "C" = EXCLUDED."text" COLLATE "C"
-        AND n."state" <> 'held'
+        AND n."state"::pg_catalog.text <> 'held'
         AND (n."until" <= pg_catalog.statement_timestamp()
-          OR n."holder" = 'users' AND n."holder_key" = EXCLUDED."holder_key");
+          OR n."holder"::pg_catalog.text = 'users' AND n."holder_key" = EXCLUDED."holder_key");
   -- Texts of equal hash: the guard finds their numbers.
   FOR one IN
     SELECT c.* FROM (
@@ -52,12 +52,12 @@ BEGIN
     CROSS JOIN LATERAL (VALUES ('handle' COLLATE "C", 'handle', t."handle"::pg_catalog.text COLLATE "C"), ('handle' COLLATE "C", 'nick', t."nick"::pg_catalog.text COLLATE "C")) AS v (namespace, property, text)
     WHERE v.text IS NOT NULL AND NOT EXISTS (
       SELECT FROM "names" AS n
-      WHERE n."holder_key" = pg_catalog.jsonb_build_array(t."id") AND n."holder" = 'users' AND n."state" = 'held'
-        AND n."holder_column" = v.property
+      WHERE n."holder_key" = pg_catalog.jsonb_build_array(t."id") AND n."holder"::pg_catalog.text = 'users' AND n."state"::pg_catalog.text = 'held'
+        AND n."holder_column"::pg_catalog.text = v.property
         AND n."text" COLLATE "C" = v.text
     )
   ) AS c
-    LEFT JOIN "names" AS n ON n."namespace" = c.namespace AND n."text_hash" = c.hash
+    LEFT JOIN "names" AS n ON n."namespace"::pg_catalog.text = c.namespace AND n."text_hash" = c.hash
       AND n."text" COLLATE "C" = c.text
     WHERE n."id" IS NULL
     ORDER BY c.namespace, c.hash
@@ -68,19 +68,19 @@ BEGIN
   END LOOP;
   SELECT pg_catalog.string_agg(c.clash, ', ') INTO clashes FROM (
     SELECT pg_catalog.format('%s.%s %s and %s.%s %s', 'users', c.property, c.key,
-      n."holder", n."holder_column", n."holder_key") AS clash
+      n."holder"::pg_catalog.text, n."holder_column"::pg_catalog.text, n."holder_key") AS clash
     FROM (
     SELECT v.*, pg_catalog.md5(v.text)::pg_catalog.uuid AS hash, pg_catalog.jsonb_build_array(t."id") AS key
     FROM ONLY "users" AS t
     CROSS JOIN LATERAL (VALUES ('handle' COLLATE "C", 'handle', t."handle"::pg_catalog.text COLLATE "C"), ('handle' COLLATE "C", 'nick', t."nick"::pg_catalog.text COLLATE "C")) AS v (namespace, property, text)
     WHERE v.text IS NOT NULL AND NOT EXISTS (
       SELECT FROM "names" AS n
-      WHERE n."holder_key" = pg_catalog.jsonb_build_array(t."id") AND n."holder" = 'users' AND n."state" = 'held'
-        AND n."holder_column" = v.property
+      WHERE n."holder_key" = pg_catalog.jsonb_build_array(t."id") AND n."holder"::pg_catalog.text = 'users' AND n."state"::pg_catalog.text = 'held'
+        AND n."holder_column"::pg_catalog.text = v.property
         AND n."text" COLLATE "C" = v.text
     )
   ) AS c
-    LEFT JOIN "names" AS n ON n."namespace" = c.namespace AND n."text_hash" = c.hash
+    LEFT JOIN "names" AS n ON n."namespace"::pg_catalog.text = c.namespace AND n."text_hash" = c.hash
       AND n."text" COLLATE "C" = c.text
     LIMIT 10
   ) AS c;
@@ -112,7 +112,7 @@ BEGIN
   LOOP
     EXECUTE pg_catalog.format('ALTER TABLE %s DISABLE TRIGGER %I', '"names"', one.tgname);
   END LOOP;
-  DELETE FROM "names" AS n WHERE n."holder" = 'users';
+  DELETE FROM "names" AS n WHERE n."holder"::pg_catalog.text = 'users';
   FOR one IN
     SELECT t.tgname FROM pg_catalog.pg_trigger AS t
     WHERE t.tgrelid = '"names"'::pg_catalog.regclass

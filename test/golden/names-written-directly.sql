@@ -4,17 +4,17 @@ CREATE FUNCTION "unique_name_names_refuse"() RETURNS trigger LANGUAGE plpgsql AS
 -- typeorm-unique-text names: generated, do not edit.
 -- docs/protocol-names.md of the package says what it does.
 BEGIN
-  IF TG_OP = 'DELETE' AND OLD."state" <> 'held' THEN
+  IF TG_OP = 'DELETE' AND OLD."state"::pg_catalog.text <> 'held' THEN
     RETURN OLD;
-  ELSIF TG_OP IN ('INSERT', 'UPDATE') AND NEW."state" IN ('reserved', 'redirect')
-    AND (TG_OP = 'INSERT' OR OLD."state" <> 'held') THEN
+  ELSIF TG_OP IN ('INSERT', 'UPDATE') AND NEW."state"::pg_catalog.text IN ('reserved', 'redirect')
+    AND (TG_OP = 'INSERT' OR OLD."state"::pg_catalog.text <> 'held') THEN
     RETURN NEW;
-  ELSIF TG_OP = 'UPDATE' AND OLD."namespace" IS NOT DISTINCT FROM NEW."namespace"
+  ELSIF TG_OP = 'UPDATE' AND OLD."namespace"::pg_catalog.text IS NOT DISTINCT FROM NEW."namespace"::pg_catalog.text
     AND OLD."text" IS NOT DISTINCT FROM NEW."text"
-    AND OLD."holder" IS NOT DISTINCT FROM NEW."holder"
-    AND OLD."holder_column" IS NOT DISTINCT FROM NEW."holder_column"
+    AND OLD."holder"::pg_catalog.text IS NOT DISTINCT FROM NEW."holder"::pg_catalog.text
+    AND OLD."holder_column"::pg_catalog.text IS NOT DISTINCT FROM NEW."holder_column"::pg_catalog.text
     AND OLD."holder_key" IS NOT DISTINCT FROM NEW."holder_key"
-    AND OLD."state" IS NOT DISTINCT FROM NEW."state" THEN
+    AND OLD."state"::pg_catalog.text IS NOT DISTINCT FROM NEW."state"::pg_catalog.text THEN
     RETURN NEW;
   ELSIF TG_OP = 'TRUNCATE' AND NOT EXISTS (
     SELECT FROM pg_catalog.pg_trigger AS t

@@ -7,7 +7,8 @@ DECLARE
     AND pg_catalog.pg_table_is_visible(TG_RELID);
   home pg_catalog.oid := TG_RELID;
   stays boolean := TG_OP = 'UPDATE'
-    AND ROW(OLD."tenant", OLD."post") IS NOT DISTINCT FROM ROW(NEW."tenant", NEW."post");
+    AND ROW(OLD."tenant"::pg_catalog.text, OLD."post")
+      IS NOT DISTINCT FROM ROW(NEW."tenant"::pg_catalog.text, NEW."post");
   begun boolean := false;
   newest bigint;
   scopes integer;

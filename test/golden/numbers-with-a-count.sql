@@ -7,7 +7,8 @@ DECLARE
     AND pg_catalog.pg_table_is_visible(TG_RELID);
   home pg_catalog.oid := TG_RELID;
   stays boolean := TG_OP = 'UPDATE'
-    AND ROW(OLD."tenant") IS NOT DISTINCT FROM ROW(NEW."tenant");
+    AND ROW(OLD."tenant")
+      IS NOT DISTINCT FROM ROW(NEW."tenant");
   begun boolean := false;
   newest bigint;
   scopes integer;

@@ -35,7 +35,7 @@ const onOrgs = (name: string, ...changes: readonly Change[]): NameMutation => ({
 const without = (event: string): NameMutation =>
   mutation(`no trigger after ${event}`, [new RegExp(`^CREATE TRIGGER [^]*AFTER ${event.toUpperCase()}[^]*$`), 'SELECT'])
 
-const FREE = /n\."state" <> 'held'\s+AND \(/g
+const FREE = /n\."state"::pg_catalog\.text <> 'held'\s+AND \(/g
 const ABANDONED = `n.holder = 'users' AND NOT EXISTS (
   SELECT FROM users AS t WHERE t.id = (n.holder_key ->> 0)::integer AND t.handle = n.text) OR n.state <> 'held' AND (`
 
@@ -52,16 +52,19 @@ export const nameMutations: readonly NameMutation[] = [
   mutation('a delete locks in the order of its rows', ['pg_catalog.cardinality(gone) > 1', 'false']),
   mutation('what the pass did not take is not looked at', ['IF done < given THEN', 'IF false THEN']),
   mutation('what is in the way is not locked', [/FOR NO KEY UPDATE;(?=\s+IF found_id)/, ';']),
-  mutation('a name that its row has no more is not taken', [/OR n\."state" = 'held' AND/, 'OR false AND']),
+  mutation('a name that its row has no more is not taken', [
+    /OR n\."state"::pg_catalog\.text = 'held' AND/,
+    'OR false AND',
+  ]),
   mutation('whether its row has a name is told by an old snapshot', [FREE, ABANDONED]),
   mutation('held names are taken from rows that have them', [
-    /(= 'held' AND n\."holder" = '\w+') AND NOT EXISTS \(/,
+    /(= 'held' AND n\."holder"::pg_catalog\.text = '\w+') AND NOT EXISTS \(/,
     '$1 OR false AND NOT EXISTS (',
   ]),
   mutation(
     'a former name is not taken back',
-    [/OR n\."holder" = '\w+' AND n\."holder_key" = EXCLUDED\."holder_key"/g, ''],
-    [/OR n\."holder" = '\w+' AND n\."holder_key" = one\.key/, ''],
+    [/OR n\."holder"::pg_catalog\.text = '\w+' AND n\."holder_key" = EXCLUDED\."holder_key"/g, ''],
+    [/OR n\."holder"::pg_catalog\.text = '\w+' AND n\."holder_key" = one\.key/, ''],
   ),
   mutation('a reservation never ends', [/n\."until" <= [^\n]+/g, 'false']),
   mutation('the text is not compared where hashes are equal', [
@@ -72,11 +75,11 @@ export const nameMutations: readonly NameMutation[] = [
   mutation('what another row took is released all the same', ['taken := taken || found_id;', '']),
   mutation('texts of equal hash come twice to one place', [/SELECT DISTINCT ON \([^)]+\)/, 'SELECT']),
   mutation('a delete leaves former names', [
-    /n\."holder" = ('\w+')(?=\s+AND NOT EXISTS)/,
-    `n."holder" = $1 AND n."state" = 'held'`,
+    /n\."holder"::pg_catalog\.text = ('\w+')(?=\s+AND NOT EXISTS)/,
+    `n."holder"::pg_catalog.text = $1 AND n."state" = 'held'`,
   ]),
   mutation('a delete takes what another row has by now', [
-    / AND n\."holder" = '\w+'\s+AND n\."holder_key" = ANY \(keys\)/,
+    / AND n\."holder"::pg_catalog\.text = '\w+'\s+AND n\."holder_key" = ANY \(keys\)/,
     '',
   ]),
   mutation('an old row with the key of a new one is taken for it', [/age\(t\.xmin\) LIMIT/g, 'age(t.xmin) DESC LIMIT']),

@@ -34,6 +34,24 @@ const SCOPES = {
   },
 } as const
 
+test("operators of the user's own are not those by which scopes are told apart", async () => {
+  const table = numberTable({ scope: [{ name: 'topic', textual: true }] })
+  await createNumberedTable(client, table, { scope: { topic: 'varchar' } })
+  // Called, it would run as the owner of the table.
+  await client.query(
+    `create function called(varchar, varchar) returns boolean language plpgsql as
+       $$ begin raise 'an operator was called'; end $$;
+     create operator = (leftarg = varchar, rightarg = varchar, function = called)`,
+  )
+  try {
+    await client.query(`insert into comment (topic) values ('a'), ('a'), ('b')`)
+    await client.query(`update comment set number = null, topic = 'b' where id = 2`)
+    expect(await numbersOf(client, table)).toBe('a: 1; b: 1 2')
+  } finally {
+    await client.query('drop function called cascade')
+  }
+})
+
 describe.each(Object.entries(SCOPES))('a scope of %s', (_name, { scope, textual, values, shown }) => {
   const names = Object.keys(scope)
   const table = numberTable({
