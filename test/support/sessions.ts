@@ -53,6 +53,8 @@ async function outcomeOf(client: Client, sql: string): Promise<Outcome> {
   } catch (error) {
     const known = serverError(error)
     if (!known) throw error
+    // The server tells of the error before it gives back what the transaction had locked; this it answers after.
+    await client.query('').catch(() => {})
     return { ok: false, sqlstate: known.code, constraint: known.constraint }
   }
 }

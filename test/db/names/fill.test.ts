@@ -1,11 +1,13 @@
 import type { Client } from 'pg'
-import { beforeAll, beforeEach, expect, test } from 'vitest'
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { quote } from '../../../src/sql/identifier'
 import { claimAllNames, releaseAllNames } from '../../../src/sql/name-fill'
+import type { HolderTable } from '../../../src/sql/name-table'
 import { nameTriggersOf } from '../../../src/sql/name-triggers'
+import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
 import { STEVENS } from '../../support/md5-collisions'
-import { createHolder, createNames, holderTable, namesTable, nameViolations } from '../../support/names-table'
+import { createHolder, createNames, holderTable, namesTable, nameViolations, RESERVE } from '../../support/names-table'
 
 const db = useDatabase()
 const names = namesTable()
@@ -79,9 +81,62 @@ test('names go with a table and a column that are renamed, former ones too', asy
     names: [{ column: 'nick', namespace: 'handle', former: { state: 'free' } }],
   })
   for (const statement of nameTriggersOf(people).create) await client.query(statement)
+  // A column of that name in another table keeps its own.
+  await client.query(`insert into orgs (handle) values ('org')`)
   await client.query(claimAllNames(people, users))
-  expect(await held()).toBe('503 of people.nick')
+  expect(await held()).toBe('504 of orgs.handle people.nick')
   expect(await nameViolations(client, [people, orgs])).toEqual([])
+})
+
+describe('two names of one table', () => {
+  const columnsOf = (...columns: readonly string[]): HolderTable =>
+    holderTable('shops', names, { names: columns.map((column) => ({ column, namespace: 'handle', former: RESERVE })) })
+  const shops = columnsOf('slug', 'alias')
+  const standing = async (): Promise<unknown[]> => {
+    const { rows } = await client.query<{ shown: string }>(
+      `select text || ' ' || state || ' in ' || holder_column as shown from names order by text`,
+    )
+    return rows.map(({ shown }) => shown)
+  }
+  beforeEach(async () => {
+    for (const statement of createHolder(shops)) await client.query(statement)
+    await client.query(`insert into shops (slug, alias) values ('s', 'a'); update shops set slug = 's2', alias = 'a2'`)
+  })
+  test('go each with its column, former ones too', async () => {
+    for (const statement of nameTriggersOf(shops).drop) await client.query(statement)
+    await client.query('alter table shops rename slug to path; alter table shops rename alias to other')
+    const renamed = columnsOf('path', 'other')
+    for (const statement of nameTriggersOf(renamed).create) await client.query(statement)
+    await client.query(claimAllNames(renamed, shops))
+    expect(await standing()).toEqual([
+      'a reserved in other',
+      'a2 held in other',
+      's reserved in path',
+      's2 held in path',
+    ])
+    expect(await nameViolations(client, [renamed])).toEqual([])
+  })
+  test('that were exchanged meanwhile are each of its column', async () => {
+    await client.query(`alter table shops disable trigger user; update shops set slug = alias, alias = slug;
+      alter table shops enable trigger user`)
+    await client.query(claimAllNames(shops))
+    expect(await nameViolations(client, [shops])).toEqual([])
+  })
+  test('that became one meanwhile clash', async () => {
+    await client.query(`alter table shops disable trigger user; update shops set alias = slug;
+      alter table shops enable trigger user`)
+    await expect(client.query(claimAllNames(shops))).rejects.toThrow(/shops\.\w+ \[1\] and shops\.\w+ \[1\] \(/)
+  })
+})
+
+test('it waits for who is just renaming a row', async () => {
+  const [schema, other] = [quote(`F ${schemas}`), await db.client()]
+  await other.query(`set search_path to ${schema}; begin; update users set handle = 'renamed' where id = 1`)
+  const filled = client.query(claimAllNames(users))
+  await untilBlocked(other)
+  await other.query('commit')
+  await filled
+  expect(await nameViolations(client, [users])).toEqual([])
 })
 
 test('a namespace that changes takes the names along', async () => {

@@ -42,6 +42,7 @@ import {
 } from '../../../src/names'
 import { lowerCase } from '../../../src/text'
 import { useDatabase } from '../../support/database'
+import { STEVENS } from '../../support/md5-collisions'
 import { rejection } from '../../support/ledger'
 
 const HANDLE = { namespace: 'handle', normalize: lowerCase() } as const
@@ -283,7 +284,8 @@ describe('findHolder', () => {
   })
 
   test('by a former name that redirects it finds the holder and the present name; by a reserved one nobody', async () => {
-    const user = await User.save({ handle: 'one' } as User)
+    const user = await User.save({ handle: 'one', nick: 'n' } as User)
+    await dataSource.getRepository(Place).save({ handle: 'place' })
     await rename(manager, User, user.id, { handle: 'two' })
     await rename(manager, User, user.id, { handle: 'three' })
     expect(await findHolder(manager, 'handle', 'ONE')).toBeNull()
@@ -304,6 +306,8 @@ describe('findHolder', () => {
     const former = await findHolder(manager, 'handle', 'seat', { former: true })
     expect(former).toMatchObject({ name: 'seat2', former: true, id: seat, until: expect.any(Date) })
     expect(Number(former?.until)).toBeGreaterThan(Date.now() + 360 * 86_400_000)
+    await dataSource.query(`UPDATE names SET until = now() - interval '1 minute' WHERE text = 'seat'`)
+    expect(await findHolder(manager, 'handle', 'seat', { former: true })).toBeNull()
   })
 })
 
@@ -333,6 +337,15 @@ describe('rename', () => {
     await expect(rename(manager, User, 7, { email: 'a' })).rejects.toThrow('"email" is no name')
     await expect(rename(manager, Dog, 7, {})).rejects.toThrow('Dog has none')
     await expect(rename(manager, User, 7, { handle: 'a\0' })).rejects.toThrow(TextRejectedError)
+    const dog = await dataSource.getRepository(Dog).save({ tricks: 1 })
+    await expect(rename(manager, Cat, dog.id, { handle: 'a' })).rejects.toThrow(EntityNotFoundError)
+  })
+
+  test('sets the date of the change', async () => {
+    const { id } = await User.save({ handle: 'ada' } as User)
+    await dataSource.query(`update "user" set "changedAt" = '2020-01-01'`)
+    const { changedAt } = await rename(manager, User, id, { handle: 'grace' })
+    expect(changedAt.getFullYear()).toBeGreaterThan(2020)
   })
 })
 
@@ -419,6 +432,23 @@ describe('insertOrFail and updateOrFail', () => {
       ['handle', undefined, 4],
     ])
     expect(await User.count()).toBe(2)
+  })
+
+  test('name what is kept for ever and not what is free again, or has an equal hash', async () => {
+    const [one, two] = STEVENS
+    await User.save([{ handle: 'held', nick: one }] as User[])
+    const organizations = dataSource.getRepository(Organization)
+    const kept = await organizations.save({ handle: 'kept' })
+    await rename(manager, Organization, kept.id, { handle: 'other' })
+    await dataSource.getRepository(Place).save({ handle: 'over' })
+    await dataSource.getRepository(Place).update({ handle: 'over' }, { handle: 'on' })
+    await dataSource.query(`UPDATE names SET until = now() - interval '1 minute' WHERE text = 'over'`)
+    const rows = [{ handle: 'held' }, { handle: 'kept' }, { handle: 'over' }, { handle: 'x', nick: two }]
+    const error = await rejection(insertOrFail(manager, User, rows))
+    expect((error as TextTakenError).taken.map(({ row, state, holder }) => [row, state, holder])).toEqual([
+      [0, undefined, undefined],
+      [1, 'reserved', 'Organization'],
+    ])
   })
 
   test('a name that an earlier change of the call gives up is free for a later one', async () => {

@@ -2,6 +2,8 @@ import type { Client } from 'pg'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { quote } from '../../../src/sql/identifier'
 import type { HolderTable, RefusedName } from '../../../src/sql/name-table'
+import { findByNameStatement } from '../../../src/sql/name-statements'
+import { nameTriggersOf } from '../../../src/sql/name-triggers'
 import { copyIn } from '../../stress/copy-in'
 import { firstLetter } from '../../support/guarded-table'
 import { useDatabase } from '../../support/database'
@@ -55,7 +57,7 @@ async function fresh(...holders: readonly HolderTable[]): Promise<void> {
 async function standing(): Promise<string> {
   const { rows } = await client.query<{ shown: string }>(
     `SELECT text || '=' || holder || (holder_key #>> '{}') ||
-       CASE state WHEN 'held' THEN '' WHEN 'reserved' THEN '?' ELSE '>' END AS shown
+       CASE state::text WHEN 'held' THEN '' WHEN 'reserved' THEN '?' ELSE '>' END AS shown
      FROM names ORDER BY text COLLATE "C"`,
   )
   return rows.map(({ shown }) => shown).join(' ')
@@ -72,6 +74,7 @@ test('a name is unique over several tables', async () => {
   await run(`insert into users (handle) values ('ann')`)
   await expect(run(`insert into orgs (id, handle) values ('${ORG}', 'ann')`)).rejects.toMatchObject({
     ...taken,
+    schema: `N ${schemas}`,
     table: 'orgs',
     detail: JSON.stringify([
       { of: [ORG], key: [1], state: 'held', column: 'handle', holder: 'users', holderColumn: 'handle' },
@@ -245,6 +248,26 @@ describe('former names', () => {
     ])
     await sound()
   })
+  test('are kept for as long as each column says', async () => {
+    const rooms = holderTable('rooms', names, {
+      names: ['days', 'weeks', 'ever'].map((column) => ({
+        column,
+        namespace: 'handle',
+        former: { state: 'reserved', interval: column === 'ever' ? undefined : `2 ${column}` },
+      })),
+    })
+    for (const statement of createHolder(rooms)) await run(statement)
+    await run(`insert into rooms (days, weeks, ever) values ('d', 'w', 'e')`)
+    await run(`update rooms set days = 'd2', weeks = 'w2', ever = 'e2'`)
+    const { rows } = await client.query(
+      `select text, extract(day from until - since)::int as days from names where holder = 'rooms' and state <> 'held' order by text`,
+    )
+    expect(rows).toEqual([
+      { text: 'd', days: 2 },
+      { text: 'e', days: null },
+      { text: 'w', days: 14 },
+    ])
+  })
   test('are refused to others, also in another column', async () => {
     for (const name of ['s', 'a']) {
       await expect(run(`insert into users (handle) values ('${name}')`)).rejects.toMatchObject(taken)
@@ -253,6 +276,22 @@ describe('former names', () => {
   test('a holder takes his own former name back, in any of its columns and any time zone', async () => {
     await run(`set timezone to 'Asia/Kolkata'; update shops set slug = 'a', alias = 's'; reset timezone`)
     expect(await standing()).toBe(`a=shops${KEY} a2=shops${KEY}> c2=shops${KEY} s=shops${KEY} s2=shops${KEY}?`)
+    await sound()
+  })
+  test('that are taken again are held since then', async () => {
+    await run(`update names set since = '2020-01-01' where state <> 'held'`)
+    await run(`update shops set slug = 's'`)
+    const { rows } = await client.query(`select from names where text = 's' and since > now() - interval '1 hour'`)
+    expect(rows).toHaveLength(1)
+  })
+  test('that end while a transaction is open are free in it', async () => {
+    await run(`begin; select 1`)
+    const other = await db.client()
+    await other.query(
+      `update ${quote(`N ${schemas}`)}.names set until = pg_catalog.clock_timestamp() where state <> 'held'`,
+    )
+    await run(`insert into users (handle) values ('a'); update users set handle = 's'; commit`)
+    expect(await standing()).toBe(`a2=shops${KEY} c2=shops${KEY} s=users[1] s2=shops${KEY}`)
     await sound()
   })
   test('that have expired are free for everybody, though nobody has removed them', async () => {
@@ -271,6 +310,10 @@ describe('former names', () => {
       `delete from names`,
       `update names set text = 'z'`,
       `update names set holder_key = '[1]' where text = 's2'`,
+      `update names set namespace = 'login' where text = 's2'`,
+      `update names set holder = 'users' where text = 's2'`,
+      `update names set holder_column = 'alias' where text = 's2'`,
+      `update names set state = 'reserved' where text = 's2'`,
       `insert into names (namespace, text, holder, holder_column, holder_key) values ('handle', 'z', 'users', 'handle', '[7]')`,
       `insert into names (namespace, text, holder, holder_column, holder_key, state) values ('handle', 'z', '', '', '[]', 'reserved');
        update names set state = 'held' where text = 'z'`,
@@ -364,6 +407,94 @@ describe("a user's own triggers", () => {
   })
 })
 
+test('a row that a trigger puts back keeps its former names', async () => {
+  await run(
+    `insert into shops (city, at, slug) values ('Rome', '2026-01-02 03:04+00', 's'); update shops set slug = 't'`,
+  )
+  await run(
+    `create function back() returns trigger language plpgsql as
+       $$ begin insert into shops values (old.*); return null; end $$;
+     create trigger back after delete on shops for each row execute function back()`,
+  )
+  await run(`delete from shops`)
+  expect(await standing()).toBe('s=shops["Rome", "2026-01-02T03:04:00"]? t=shops["Rome", "2026-01-02T03:04:00"]')
+  await sound()
+})
+
+describe('a collation that calls different texts equal', () => {
+  const rooms = holderTable('rooms', names, { primary: [{ name: 'code', type: 'character varying' }] })
+  beforeEach(async () => {
+    await fresh(rooms)
+    await run(
+      `create collation nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+       alter table rooms disable trigger user`,
+    )
+    for (const statement of nameTriggersOf(rooms).drop) await run(statement)
+    await run(`alter table rooms alter code type varchar collate nocase, alter handle type text collate nocase`)
+    for (const statement of nameTriggersOf(rooms).create) await run(statement)
+    await run(`insert into rooms (code, handle) values ('a', 'ann')`)
+  })
+  test('is none of the names: another spelling is another name', async () => {
+    await run(`update rooms set handle = 'Ann'`)
+    expect(await standing()).toBe('Ann=rooms["a"]')
+    await sound([rooms])
+  })
+  test('is none of a look-up by name', async () => {
+    const row = { holder: rooms, name: 'handle', row: { select: ['code'], spatial: undefined }, only: undefined }
+    const { sql } = findByNameStatement(row)
+    expect((await client.query(sql, ['ann'])).rows).toHaveLength(1)
+    expect((await client.query(sql, ['ANN'])).rows).toEqual([])
+  })
+  test('is none of the keys: names go along with another spelling', async () => {
+    await run(`update rooms set code = 'A'`)
+    expect(await standing()).toBe('ann=rooms["A"]')
+    await sound([rooms])
+  })
+})
+
+test('names of a row with the same key in another table stay where they are', async () => {
+  const clubs = holderTable('clubs', names)
+  for (const statement of createHolder(clubs)) await run(statement)
+  await run(`insert into users (id, handle) values (1, 'a'); insert into clubs (id, handle) values (1, 'b')`)
+  await run(`update users set handle = 'c' where id = 1`)
+  expect(await standing()).toBe('b=clubs[1] c=users[1]')
+  await run(`update users set id = 2; delete from users`)
+  expect(await standing()).toBe('b=clubs[1]')
+  await sound([...all, clubs])
+})
+
+test("operators of the user's own are not those by which a row is found", async () => {
+  const rooms = holderTable('rooms', names, {
+    primary: [{ name: 'code', type: 'character varying' }],
+    names: [{ column: 'handle', namespace: 'handle', former: RESERVE }],
+  })
+  await fresh(rooms)
+  // Called, they would run as the owner of the table.
+  for (const [operator, left, right] of [
+    ['=', 'varchar', 'varchar'],
+    ['=', 'varchar', 'text'],
+    ['=', 'text', 'varchar'],
+    ['<>', 'varchar', 'varchar'],
+  ]) {
+    await run(
+      `create or replace function called(${left}, ${right}) returns boolean language plpgsql as
+         $$ begin raise 'an operator was called'; end $$;
+       create operator ${operator} (leftarg = ${left}, rightarg = ${right}, function = called)`,
+    )
+  }
+  await run(`insert into rooms (code, handle) values ('a', 'ann'), ('b', 'bob')`)
+  expect(await standing()).toBe('ann=rooms["a"] bob=rooms["b"]')
+  await run(`update rooms set handle = case handle when 'ann' then 'bob' else 'ann' end`)
+  expect(await standing()).toBe('ann=rooms["b"] bob=rooms["a"]')
+  await run(`update rooms set code = code || '2', handle = handle || '2'`)
+  await run(`insert into rooms (code, handle) values ('c', 'cid')`)
+  await expect(run(`insert into rooms (code, handle) values ('d', 'ann'), ('e', 'cid')`)).rejects.toMatchObject(taken)
+  await expect(run(`delete from names`)).rejects.toMatchObject({ code: 'UT003' })
+  await expect(run(`update names set holder_column = 'x'`)).rejects.toMatchObject({ code: 'UT003' })
+  await run(`delete from names where state::text = 'reserved'; delete from rooms`)
+  expect(await standing()).toBe('')
+})
+
 test('rows of a child by INHERITS hold no names, and take none from the parent', async () => {
   await run(`create table kids () inherits (users)`)
   await run(`insert into users (handle) values ('a'); insert into kids (id, handle) values (1, 'kid')`)
@@ -371,6 +502,8 @@ test('rows of a child by INHERITS hold no names, and take none from the parent',
   await run(`update users set handle = 'c' where handle = 'a'`)
   await run(`delete from users where handle = 'b'`)
   expect(await standing()).toBe('c=users[1]')
+  await run(`insert into kids (id, handle) values (1, 'c'); delete from only users`)
+  expect(await standing()).toBe('')
   await sound()
 })
 
@@ -384,6 +517,14 @@ test('COPY claims, in one pass for all its rows', async () => {
 test('a renamed table is refused, not taken for another one', async () => {
   await run(`alter table users rename to people; create table users (id int, handle text)`)
   await expect(run(`insert into people (handle) values ('a')`)).rejects.toMatchObject({ code: '55000' })
+})
+
+test('a table that goes to another schema is refused, not taken for the one in its place', async () => {
+  const elsewhere = quote(`N ${schemas} elsewhere`)
+  await run(`create schema ${elsewhere}; alter table users set schema ${elsewhere}`)
+  await run(`create table users (id int, handle text); insert into users values (1, 'a')`)
+  await expect(run(`insert into ${elsewhere}.users (handle) values ('a')`)).rejects.toMatchObject({ code: '55000' })
+  expect(await standing()).toBe('')
 })
 
 test('a role that may only write the holders writes their names', async () => {
