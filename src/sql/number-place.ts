@@ -25,6 +25,7 @@ DECLARE
   home pg_catalog.oid := TG_RELID;
   stays boolean := TG_OP = 'UPDATE'${sameScope(table)};
   begun boolean := false;
+  oldest bigint;
   newest bigint;
   scopes integer;
 BEGIN${refuseOtherTable(table)}
@@ -40,7 +41,7 @@ BEGIN${refuseOtherTable(table)}
   END IF;
   LOOP
     -- Nobody else adds a row to the scope before this transaction ends. A delete of this row is waited for.
-    PERFORM FROM ${relation(table)} AS t
+    SELECT t.${number} INTO oldest FROM ${relation(table)} AS t
     WHERE ${all(6, ...rowsOfScope(table, 't', 'NEW'))}
     ORDER BY ${byNumber(table, 't')} LIMIT 1
     FOR NO KEY UPDATE;
@@ -48,7 +49,12 @@ BEGIN${refuseOtherTable(table)}
       SELECT t.${number} INTO newest FROM ${relation(table)} AS t
       WHERE ${all(8, ...rowsOfScope(table, 't', 'NEW'))}
       ORDER BY ${byNumber(table, 't', ' DESC')} LIMIT 1;
-      EXIT;
+      -- Whoever was waited for may have given the row another number, and others hold the oldest by now.
+      EXIT WHEN NOT EXISTS (
+        SELECT FROM ${relation(table)} AS t
+        WHERE ${all(10, ...rowsOfScope(table, 't', 'NEW'), `t.${number} OPERATOR(pg_catalog.<) oldest`)}
+      );
+      CONTINUE;
     END IF;
     -- The scope is empty, and nobody else begins it meanwhile.
     EXIT WHEN begun;${beginScope(table)}

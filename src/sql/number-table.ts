@@ -5,7 +5,7 @@ import { field } from './text-table'
 /** A column of the scope of a number. */
 export interface NumberScope {
   readonly name: string
-  /** A text: its collation may call different ones equal, and only its own hash follows it. */
+  /** Hashed as a text: one whose collation may call different ones equal, or a type that has no hash of its own. */
   readonly textual: boolean
 }
 

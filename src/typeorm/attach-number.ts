@@ -120,7 +120,7 @@ function numberTable(
     name: raw.property,
     schema: foreignSchema(metadata),
     table: tableName,
-    scope: scope.map(({ databaseName, type }) => ({ name: databaseName, textual: TEXTS.has(type) })),
+    scope: scope.map(({ databaseName, type }) => ({ name: databaseName, textual: HASHED_AS_TEXTS.has(type) })),
     number: column.databaseName,
     index: fitName(dataSourceOf(metadata).namingStrategy.indexName(tableName, names)),
     count: counted?.databaseName,
@@ -129,7 +129,8 @@ function numberTable(
   }
 }
 
-const TEXTS: ReadonlySet<unknown> = new Set([
+/** Texts, and types that Postgres has no hash function for. */
+const HASHED_AS_TEXTS: ReadonlySet<unknown> = new Set([
   String,
   'text',
   'varchar',
@@ -137,6 +138,10 @@ const TEXTS: ReadonlySet<unknown> = new Set([
   'char',
   'character',
   'bpchar',
+  'money',
+  'bit',
+  'varbit',
+  'bit varying',
 ])
 
 /** TypeORM then puts it on the entity, in the round trip of the INSERT. */

@@ -10,6 +10,7 @@ DECLARE
     AND ROW(OLD."tenant"::pg_catalog.text, OLD."post")
       IS NOT DISTINCT FROM ROW(NEW."tenant"::pg_catalog.text, NEW."post");
   begun boolean := false;
+  oldest bigint;
   newest bigint;
   scopes integer;
 BEGIN
@@ -37,7 +38,7 @@ BEGIN
   END IF;
   LOOP
     -- Nobody else adds a row to the scope before this transaction ends. A delete of this row is waited for.
-    PERFORM FROM "comment" AS t
+    SELECT t."number" INTO oldest FROM "comment" AS t
     WHERE t."tenant" OPERATOR(pg_catalog.=) NEW."tenant"
       AND t."post" OPERATOR(pg_catalog.=) NEW."post"
       AND (t.tableoid = TG_RELID OR NOT plain)
@@ -49,7 +50,15 @@ BEGIN
         AND t."post" OPERATOR(pg_catalog.=) NEW."post"
         AND (t.tableoid = TG_RELID OR NOT plain)
       ORDER BY t."tenant" DESC, t."post" DESC, t."number" DESC LIMIT 1;
-      EXIT;
+      -- Whoever was waited for may have given the row another number, and others hold the oldest by now.
+      EXIT WHEN NOT EXISTS (
+        SELECT FROM "comment" AS t
+        WHERE t."tenant" OPERATOR(pg_catalog.=) NEW."tenant"
+          AND t."post" OPERATOR(pg_catalog.=) NEW."post"
+          AND (t.tableoid = TG_RELID OR NOT plain)
+          AND t."number" OPERATOR(pg_catalog.<) oldest
+      );
+      CONTINUE;
     END IF;
     -- The scope is empty, and nobody else begins it meanwhile.
     EXIT WHEN begun;

@@ -8,6 +8,7 @@ DECLARE
   home pg_catalog.oid := TG_RELID;
   stays boolean := TG_OP = 'UPDATE';
   begun boolean := false;
+  oldest bigint;
   newest bigint;
   scopes integer;
 BEGIN
@@ -35,7 +36,7 @@ BEGIN
   END IF;
   LOOP
     -- Nobody else adds a row to the scope before this transaction ends. A delete of this row is waited for.
-    PERFORM FROM "comment" AS t
+    SELECT t."number" INTO oldest FROM "comment" AS t
     WHERE (t.tableoid = TG_RELID OR NOT plain)
     ORDER BY t."number" LIMIT 1
     FOR NO KEY UPDATE;
@@ -43,7 +44,13 @@ BEGIN
       SELECT t."number" INTO newest FROM "comment" AS t
       WHERE (t.tableoid = TG_RELID OR NOT plain)
       ORDER BY t."number" DESC LIMIT 1;
-      EXIT;
+      -- Whoever was waited for may have given the row another number, and others hold the oldest by now.
+      EXIT WHEN NOT EXISTS (
+        SELECT FROM "comment" AS t
+        WHERE (t.tableoid = TG_RELID OR NOT plain)
+          AND t."number" OPERATOR(pg_catalog.<) oldest
+      );
+      CONTINUE;
     END IF;
     -- The scope is empty, and nobody else begins it meanwhile.
     EXIT WHEN begun;

@@ -10,6 +10,7 @@ DECLARE
     AND ROW(OLD."tenant")
       IS NOT DISTINCT FROM ROW(NEW."tenant");
   begun boolean := false;
+  oldest bigint;
   newest bigint;
   scopes integer;
 BEGIN
@@ -38,7 +39,7 @@ BEGIN
   END IF;
   LOOP
     -- Nobody else adds a row to the scope before this transaction ends. A delete of this row is waited for.
-    PERFORM FROM "comment" AS t
+    SELECT t."number" INTO oldest FROM "comment" AS t
     WHERE t."tenant" OPERATOR(pg_catalog.=) NEW."tenant"
       AND (t.tableoid = TG_RELID OR NOT plain)
     ORDER BY t."tenant", t."number" LIMIT 1
@@ -48,7 +49,14 @@ BEGIN
       WHERE t."tenant" OPERATOR(pg_catalog.=) NEW."tenant"
         AND (t.tableoid = TG_RELID OR NOT plain)
       ORDER BY t."tenant" DESC, t."number" DESC LIMIT 1;
-      EXIT;
+      -- Whoever was waited for may have given the row another number, and others hold the oldest by now.
+      EXIT WHEN NOT EXISTS (
+        SELECT FROM "comment" AS t
+        WHERE t."tenant" OPERATOR(pg_catalog.=) NEW."tenant"
+          AND (t.tableoid = TG_RELID OR NOT plain)
+          AND t."number" OPERATOR(pg_catalog.<) oldest
+      );
+      CONTINUE;
     END IF;
     -- The scope is empty, and nobody else begins it meanwhile.
     EXIT WHEN begun;

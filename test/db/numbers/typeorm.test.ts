@@ -199,6 +199,21 @@ describe('countWithin', () => {
   })
 })
 
+test('a scope may be of a type that Postgres does not hash', async () => {
+  @Entity()
+  class Coin {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @Column({ type: 'money' }) value!: string
+    @Column({ type: 'bit', length: 3 }) marks!: string
+    @Column({ type: 'varbit' }) more!: string
+    @NumberWithin({ scope: ['value', 'marks', 'more'] }) number!: number
+  }
+  const own = await db.dataSource([Coin])
+  const one = { value: '1', marks: '101', more: '1' }
+  const saved = await own.manager.save(Coin, [one, { ...one, more: '10' }, { ...one }])
+  expect(saved.map(({ number }) => number)).toEqual([1, 1, 2])
+})
+
 test('an EntitySchema declares the same', async () => {
   interface Line {
     id: number
