@@ -79,12 +79,13 @@ async function findByName(session: Session, holder: HolderEntity, name: string):
   return entity
 }
 
-/** Another call was faster: the row can be found. */
+/** Another call was faster: the row can be found. Of a table that this DataSource does not know there is no id. */
 function isOfSameEntity({ declaration }: HolderEntity, error: unknown): error is TextTakenError {
   return (
     error instanceof TextTakenError &&
     error.taken.every(
-      ({ property, holder, state }) => property === declaration.name && holder === undefined && state === undefined,
+      ({ property, id, holder, state }) =>
+        property === declaration.name && id !== undefined && holder === undefined && state === undefined,
     )
   )
 }

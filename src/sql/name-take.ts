@@ -34,6 +34,7 @@ DECLARE
   freed pg_catalog.int8[];
   taken pg_catalog.int8[];
   refused pg_catalog.jsonb[];
+  refusal pg_catalog.jsonb;
   one record;
   found_id pg_catalog.int8;
   first_key pg_catalog.jsonb;
@@ -177,11 +178,12 @@ function takeOne(holder: HolderTable): string {
         IF FOUND THEN
           taken := taken || found_id;
         ELSE
-          refused := refused || (
-            SELECT pg_catalog.jsonb_build_object('column', one.property, 'of', one.key,
-              'holder', ${field('n', 'holder')}, 'holderColumn', ${field('n', 'property')},
-              'key', ${field('n', 'key')}, 'state', ${field('n', 'state')})
-            FROM ${names} AS n WHERE ${field('n', 'id')} = found_id);
+          SELECT pg_catalog.jsonb_build_object('column', one.property, 'of', one.key,
+            'holder', ${field('n', 'holder')}, 'holderColumn', ${field('n', 'property')},
+            'key', ${field('n', 'key')}, 'state', ${field('n', 'state')})
+          INTO refusal FROM ${names} AS n WHERE ${field('n', 'id')} = found_id;
+          -- With a query in it, it would copy the array each time.
+          refused := refused || refusal;
         END IF;
         EXIT;
       END LOOP;`

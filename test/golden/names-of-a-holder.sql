@@ -10,6 +10,7 @@ DECLARE
   freed pg_catalog.int8[];
   taken pg_catalog.int8[];
   refused pg_catalog.jsonb[];
+  refusal pg_catalog.jsonb;
   one record;
   found_id pg_catalog.int8;
   first_key pg_catalog.jsonb;
@@ -183,11 +184,12 @@ BEGIN
         IF FOUND THEN
           taken := taken || found_id;
         ELSE
-          refused := refused || (
-            SELECT pg_catalog.jsonb_build_object('column', one.property, 'of', one.key,
-              'holder', n."holder"::pg_catalog.text, 'holderColumn', n."holder_column"::pg_catalog.text,
-              'key', n."holder_key", 'state', n."state"::pg_catalog.text)
-            FROM "names" AS n WHERE n."id" = found_id);
+          SELECT pg_catalog.jsonb_build_object('column', one.property, 'of', one.key,
+            'holder', n."holder"::pg_catalog.text, 'holderColumn', n."holder_column"::pg_catalog.text,
+            'key', n."holder_key", 'state', n."state"::pg_catalog.text)
+          INTO refusal FROM "names" AS n WHERE n."id" = found_id;
+          -- With a query in it, it would copy the array each time.
+          refused := refused || refusal;
         END IF;
         EXIT;
       END LOOP;

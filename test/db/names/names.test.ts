@@ -2,7 +2,7 @@ import {
   BaseEntity,
   ChildEntity,
   Column,
-  type DataSource,
+  DataSource,
   DeleteDateColumn,
   Entity,
   type EntityManager,
@@ -509,4 +509,13 @@ test('a held name cannot be written directly, and a former one can be removed', 
 test('findOrCreate() by a name says which function finds by it', async () => {
   const hint = 'By "handle", which holds a name, findOrCreateHolder()'
   await expect(findOrCreate(manager, Organization, { handle: 'a' })).rejects.toThrow(hint)
+})
+
+test('findOrCreateHolder() refuses at once a name that a table outside of its DataSource holds', async () => {
+  await User.save({ handle: 'ada' } as User)
+  const other = await new DataSource({ type: 'postgres', url: db.url, entities: [Name, Organization] }).initialize()
+  const error = await rejection(findOrCreateHolder(other.manager, Organization, { handle: 'ada' }))
+  await other.destroy()
+  expect(error).toBeInstanceOf(TextTakenError)
+  expect((error as Error).message).toContain('held by another row')
 })
