@@ -204,7 +204,8 @@ function takeOneByOne(holder: HolderTable): string {
           AND ${field('n', 'property')} = v.property
           AND ${field('n', 'state')} = 'held'
           AND ${field('n', 'text')} COLLATE "C" = v.text
-        ${NO_JOIN}
+        -- An old snapshot may show what a row that is gone held by this key: then this fails with 40001.
+        FOR KEY SHARE
       )
       ORDER BY v.namespace, hash
     LOOP${takeOne(holder)}

@@ -143,7 +143,8 @@ BEGIN
           AND n."holder_column"::pg_catalog.text = v.property
           AND n."state"::pg_catalog.text = 'held'
           AND n."text" COLLATE "C" = v.text
-        OFFSET 0
+        -- An old snapshot may show what a row that is gone held by this key: then this fails with 40001.
+        FOR KEY SHARE
       )
       ORDER BY v.namespace, hash
     LOOP

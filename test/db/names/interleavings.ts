@@ -303,6 +303,27 @@ export const interleavings: readonly NameInterleaving[] = [
     names: levels('a=orgs2', 'a=orgs2 b=orgs1'),
   },
   {
+    name: 'a name of a row that is gone, which an old snapshot shows, is not taken for that of the new row with its key',
+    steps: [
+      ...sees('P'),
+      ['Q', 'delete from users where id = 1', 1],
+      ['P', claim(1, 'a'), levels<Expected>(1, 1, '40001')],
+      ['P', `insert into users (id, handle) values (1, 'a')`, levels<Expected>('23505', '40001', '25P02')],
+    ],
+    names: 'b=users2',
+  },
+  {
+    name: 'a name of equal hash, which an old snapshot shows of a row that is gone, is claimed for the new row',
+    given: `insert into users (id, handle) values (2, 'a2'), (1, 'a1')`,
+    steps: [
+      ...sees('P'),
+      ['Q', 'delete from users where id = 1', 1],
+      ['P', `insert into users (id, handle) values (1, 'a1')`, levels<Expected>(1, '40001')],
+      ['P', 'commit', 'ok'],
+    ],
+    names: levels('a1=users1 a2=users2', 'a2=users2'),
+  },
+  {
     name: 'a key that is free again, while an old snapshot shows the row that had it',
     steps: [
       ...sees('P'),

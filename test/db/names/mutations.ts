@@ -83,6 +83,7 @@ export const nameMutations: readonly NameMutation[] = [
     '',
   ]),
   mutation('an old row with the key of a new one is taken for it', [/age\(t\.xmin\) LIMIT/g, 'age(t.xmin) DESC LIMIT']),
+  mutation('what an old snapshot shows as held is taken for held', ['FOR KEY SHARE', '']),
   mutation('names do not go along with a key', [
     /IF first_key = pg_catalog\.jsonb_build_array\(OLD/,
     'IF false AND first_key = pg_catalog.jsonb_build_array(OLD',
