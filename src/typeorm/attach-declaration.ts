@@ -4,6 +4,7 @@ import { indexCondition } from '../sql/alter'
 import { checkExpression } from '../sql/text-table'
 import { attachDataSource, type IndexMetadata, requireOneClass } from './attach-data-source'
 import { forbidForeignKeys, forbidOtherIndexes, forbidSharedColumns, forbidTakenNames } from './conflicts'
+import { nameColumn } from './hidden-columns'
 import { normalizeColumn } from './normalize-column'
 import type { RawDeclaration } from './options'
 import { type ColumnMetadata, dataSourceOf, type Declaration, registry, rootOf } from './registry'
@@ -74,16 +75,6 @@ function register(declaration: Declaration): void {
   const columns = text.map(({ column }) => column)
   forbidSharedColumns(`@UniqueText on ${metadata.name}.${name}`, metadata, columns)
   registry.declarations.set(metadata, [...others, declaration])
-}
-
-function nameColumn(column: ColumnMetadata, name: string): void {
-  // A naming strategy may change names that are given as well, and would do so again.
-  if (column.databaseName === name) return
-  column.databaseName = name
-  // TypeORM builds the columns of some entities a second time, from this.
-  column.givenDatabaseName = name
-  column.databasePath = name
-  column.databaseNameWithoutPrefixes = name
 }
 
 /** Otherwise RETURNING includes them, as columns with defaults, and TypeORM merges them into entities and generatedMaps. */

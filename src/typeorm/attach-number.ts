@@ -5,6 +5,7 @@ import { countIndex, holdsCount, type NumberTable } from '../sql/number-table'
 import { numberTriggers } from '../sql/number-triggers'
 import { attachDataSource, type IndexMetadata, requireOneClass } from './attach-data-source'
 import { scopeColumns } from './declared-columns'
+import { nameColumn } from './hidden-columns'
 import type { RawNumber } from './number-options'
 import { numberedRows } from './number-rows'
 import {
@@ -116,6 +117,11 @@ function numberTable(
   const { tableName, columns } = metadata
   const names = [...scope, column].map(({ databaseName }) => databaseName)
   const counted = columns.find(({ propertyPath }) => propertyPath === raw.count)
+  if (counted) {
+    nameColumn(counted, fitName(counted.databaseName))
+    // As the hidden columns of a text.
+    counted.isVirtual = true
+  }
   return {
     name: raw.property,
     schema: foreignSchema(metadata),

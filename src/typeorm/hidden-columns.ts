@@ -1,5 +1,6 @@
 import type { ColumnOptions } from 'typeorm'
 import type { RawDeclaration } from './options'
+import type { ColumnMetadata } from './registry'
 
 /** Found in no entity, in no select and in no insert; in DDL and in `where` it is a column like any other. */
 export const HIDDEN: ColumnOptions = { select: false, insert: false, update: false }
@@ -26,4 +27,15 @@ export function hiddenColumns({
     { property: `${name}HashNumber`, options: { ...number, type: 'integer', default: 0 } },
     { property: `${name}HashChained`, options: { ...chained, type: 'boolean', default: false } },
   ]
+}
+
+/** For a name made to fit: TypeORM would let Postgres cut it, and then find a difference. */
+export function nameColumn(column: ColumnMetadata, name: string): void {
+  // A naming strategy may change names that are given as well, and would do so again.
+  if (column.databaseName === name) return
+  column.databaseName = name
+  // TypeORM builds the columns of some entities a second time, from this.
+  column.givenDatabaseName = name
+  column.databasePath = name
+  column.databaseNameWithoutPrefixes = name
 }

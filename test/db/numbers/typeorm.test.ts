@@ -199,6 +199,23 @@ describe('countWithin', () => {
   })
 })
 
+test('names may be as long as a name can be', async () => {
+  @Entity({ name: `t${'o'.repeat(62)}` })
+  class Long {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @Column({ type: 'integer', name: `s${'o'.repeat(62)}` }) scope!: number
+    @NumberWithin({ scope: ['scope'], count: true })
+    aNumberWhoseNameIsSoLongThatTheOneOfItsCountWouldBeCutOff1234!: number
+    @NumberWithin({ scope: ['scope'], count: true })
+    aNumberWhoseNameIsSoLongThatTheOneOfItsCountWouldBeCutOff1235!: number
+  }
+  const own = await db.dataSource([Long])
+  await own.manager.save(Long, [{ scope: 1 }, { scope: 1 }])
+  const by = 'aNumberWhoseNameIsSoLongThatTheOneOfItsCountWouldBeCutOff1235'
+  expect(await countWithin(own.manager, Long, { scope: 1 }, { by })).toBe(2)
+  expect((await own.driver.createSchemaBuilder().log()).upQueries).toEqual([])
+})
+
 test('a scope may be of a type that Postgres does not hash', async () => {
   @Entity()
   class Coin {
