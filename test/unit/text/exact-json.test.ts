@@ -9,7 +9,7 @@ const value = fc.jsonValue({ noUnicodeString: false })
 test('JSON of any value gives the value again', () => {
   fc.assert(
     fc.property(value, (given) => {
-      expect(JSON.parse(exactJson('it', given))).toStrictEqual(JSON.parse(JSON.stringify(given)))
+      expect(JSON.parse(exactJson('it', given))).toEqual(given)
     }),
   )
 })
