@@ -2,8 +2,12 @@ import { literal } from './identifier'
 import { fieldsOf, namesOf } from './name-body'
 import type { HolderTable, NameColumn } from './name-table'
 
-/** By what each column makes of a former name. */
-export function releaseNames(holder: HolderTable): string {
+/**
+ * By what each column makes of a former name.
+ *
+ * @param ids which names, said of their id
+ */
+export function releaseNames(holder: HolderTable, ids: string): string {
   const kind = ({ former }: NameColumn): string => `${former.state} ${former.interval ?? ''}`
   const kinds = new Set(holder.names.map(kind))
   return [...kinds]
@@ -11,16 +15,17 @@ export function releaseNames(holder: HolderTable): string {
       releaseAs(
         holder,
         holder.names.filter((name) => kind(name) === one),
+        ids,
       ),
     )
     .join('')
 }
 
-function releaseAs(holder: HolderTable, columns: readonly NameColumn[]): string {
+function releaseAs(holder: HolderTable, columns: readonly NameColumn[], ids: string): string {
   const field = fieldsOf(holder)
   const { state, interval } = columns[0]?.former ?? { state: 'free' }
   const names = columns.map(({ column }) => literal(column)).join(', ')
-  const where = `WHERE ${field('n', 'id')} = ANY (freed)${
+  const where = `WHERE ${field('n', 'id')} ${ids}${
     columns.length === holder.names.length ? '' : ` AND ${field('n', 'property')} IN (${names})`
   };`
   if (state === 'free') return `\n    DELETE FROM ${namesOf(holder)} AS n ${where}`

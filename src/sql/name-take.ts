@@ -8,12 +8,12 @@ import {
   keyPart,
   namesOf,
   namesOfRow,
-  newest,
   NO_JOIN,
   refuseOtherTable,
   standingRow,
 } from './name-body'
 import { becomesHeld, columnsToInsert, hashed, isFree, onConflict } from './name-claim'
+import { changeOneName, heldByRow, IS_DIFFERENT } from './name-change'
 import { releaseNames } from './name-release'
 import type { HolderTable } from './name-table'
 import { SQLSTATE } from './sqlstate'
@@ -40,20 +40,11 @@ DECLARE
   first_key pg_catalog.jsonb;
 BEGIN${refuseOtherTable(holder)}
   IF TG_OP = 'INSERT' THEN${insertNames(holder)}
-  ELSE${moveKeys(holder)}
-    -- An earlier row of the statement has done the work for all of them; then nothing differs here.
-    IF NOT EXISTS (
-      SELECT FROM ${standingRow(holder, 'NEW')}
-      ${namesOfRow(holder)}
-      ${heldByRow(holder)}
-      WHERE ${IS_DIFFERENT}
-    ) THEN
-      RETURN NULL;
-    END IF;${changeNames(holder)}
+  ELSE${moveKeys(holder)}${changeOneName(holder)}${changeNames(holder)}
   END IF;
   IF done < given THEN${takeOneByOne(holder)}
   END IF;
-  IF freed IS NOT NULL THEN${releaseNames(holder)}
+  IF freed IS NOT NULL THEN${releaseNames(holder, '= ANY (freed)')}
   END IF;
   RETURN NULL;
 END
@@ -80,22 +71,6 @@ function insertNames(holder: HolderTable): string {
     GET DIAGNOSTICS done = ROW_COUNT;
     SELECT ${counted.join(' + ')} INTO given FROM new_rows AS r;`
 }
-
-/** The name `h` that the table of names says the row `t` holds in the column. */
-function heldByRow(holder: HolderTable): string {
-  const field = fieldsOf(holder)
-  return `LEFT JOIN LATERAL (
-        SELECT ${field('n', 'id', 'namespace', 'hash', 'text')}
-        FROM ${namesOf(holder)} AS n
-        WHERE ${field('n', 'key')} = ${keyOf(holder, 't')}
-          AND ${field('n', 'holder')} = ${literal(holder.holder)}
-          AND ${field('n', 'property')} = v.property
-          AND ${field('n', 'state')} = 'held'
-        ${newest('n')}
-      ) AS h (id, namespace, hash, text) ON true`
-}
-
-const IS_DIFFERENT = `h.text COLLATE "C" IS DISTINCT FROM v.text`
 
 function changeNames(holder: HolderTable): string {
   return `

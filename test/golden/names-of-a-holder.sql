@@ -61,25 +61,54 @@ BEGIN
       END IF;
     END IF;
     -- An earlier row of the statement has done the work for all of them; then nothing differs here.
-    IF NOT EXISTS (
-      SELECT FROM (
+    SELECT v.*, pg_catalog.md5(v.text)::pg_catalog.uuid AS hash, pg_catalog.jsonb_build_array(t."id") AS key,
+      h.id AS former_id, h.hash AS former_hash, h.number AS former_number,
+      pg_catalog.count(*) OVER () = 1 AND NOT EXISTS (SELECT FROM new_rows OFFSET 1) AS is_alone
+    INTO one
+    FROM (
         SELECT t."id", t."handle", t."nick"
         FROM ONLY "users" AS t WHERE t."id" OPERATOR(pg_catalog.=) NEW."id"
         ORDER BY pg_catalog.age(t.xmin) LIMIT 1
       ) AS t
-      CROSS JOIN LATERAL (VALUES ('handle' COLLATE "C", 'handle', t."handle"::pg_catalog.text COLLATE "C"), ('handle' COLLATE "C", 'nick', t."nick"::pg_catalog.text COLLATE "C")) AS v (namespace, property, text)
-      LEFT JOIN LATERAL (
-        SELECT n."id", n."namespace"::pg_catalog.text, n."text_hash", n."text"
+    CROSS JOIN LATERAL (VALUES ('handle' COLLATE "C", 'handle', t."handle"::pg_catalog.text COLLATE "C"), ('handle' COLLATE "C", 'nick', t."nick"::pg_catalog.text COLLATE "C")) AS v (namespace, property, text)
+    LEFT JOIN LATERAL (
+        SELECT n."id", n."namespace"::pg_catalog.text, n."text_hash", n."text_hash_number", n."text"
         FROM "names" AS n
         WHERE n."holder_key" = pg_catalog.jsonb_build_array(t."id")
           AND n."holder"::pg_catalog.text = 'users'
           AND n."holder_column"::pg_catalog.text = v.property
           AND n."state"::pg_catalog.text = 'held'
         ORDER BY pg_catalog.age(n.xmin) LIMIT 1
-      ) AS h (id, namespace, hash, text) ON true
-      WHERE h.text COLLATE "C" IS DISTINCT FROM v.text
-    ) THEN
+      ) AS h (id, namespace, hash, number, text) ON true
+    WHERE h.text COLLATE "C" IS DISTINCT FROM v.text;
+    IF NOT FOUND THEN
       RETURN NULL;
+    END IF;
+    IF one.is_alone AND one.former_number = 0 AND one.text IS NOT NULL THEN
+      FOR step IN 1..2 LOOP
+        -- In the order in which every statement locks names.
+        IF (step = 1) = (one.hash < one.former_hash) THEN
+          INSERT INTO "names" AS n ("namespace", "text", "text_hash", "text_hash_number", "holder", "holder_column", "holder_key", "state")
+          VALUES (one.namespace, one.text, one.hash, 0, 'users', one.property, one.key, 'held')
+          ON CONFLICT ("namespace", "text_hash", "text_hash_number") DO UPDATE
+      SET "holder" = EXCLUDED."holder"::pg_catalog.text, "holder_column" = EXCLUDED."holder_column"::pg_catalog.text, "holder_key" = EXCLUDED."holder_key", "state" = 'held', "since" = pg_catalog.now(), "until" = NULL
+      WHERE n."text" COLLATE "C" = EXCLUDED."text" COLLATE "C"
+        AND n."state"::pg_catalog.text <> 'held'
+        AND (n."until" <= pg_catalog.statement_timestamp()
+          OR n."holder"::pg_catalog.text = 'users' AND n."holder_key" = EXCLUDED."holder_key");
+          GET DIAGNOSTICS done = ROW_COUNT;
+        ELSE
+    UPDATE "names" AS n
+    SET "state" = 'redirect', "since" = pg_catalog.now(), "until" = pg_catalog.now() + '90 days'::pg_catalog.interval
+    WHERE n."id" = one.former_id AND n."holder_column"::pg_catalog.text IN ('handle');
+    UPDATE "names" AS n
+    SET "state" = 'reserved', "since" = pg_catalog.now(), "until" = NULL
+    WHERE n."id" = one.former_id AND n."holder_column"::pg_catalog.text IN ('nick');
+        END IF;
+      END LOOP;
+      IF done = 1 THEN
+        RETURN NULL;
+      END IF;
     END IF;
     WITH changed AS MATERIALIZED (
       SELECT v.*, pg_catalog.jsonb_build_array(t."id") AS key, h.id AS former_id,
@@ -92,14 +121,14 @@ BEGIN
       ) AS t
       CROSS JOIN LATERAL (VALUES ('handle' COLLATE "C", 'handle', t."handle"::pg_catalog.text COLLATE "C"), ('handle' COLLATE "C", 'nick', t."nick"::pg_catalog.text COLLATE "C")) AS v (namespace, property, text)
       LEFT JOIN LATERAL (
-        SELECT n."id", n."namespace"::pg_catalog.text, n."text_hash", n."text"
+        SELECT n."id", n."namespace"::pg_catalog.text, n."text_hash", n."text_hash_number", n."text"
         FROM "names" AS n
         WHERE n."holder_key" = pg_catalog.jsonb_build_array(t."id")
           AND n."holder"::pg_catalog.text = 'users'
           AND n."holder_column"::pg_catalog.text = v.property
           AND n."state"::pg_catalog.text = 'held'
         ORDER BY pg_catalog.age(n.xmin) LIMIT 1
-      ) AS h (id, namespace, hash, text) ON true
+      ) AS h (id, namespace, hash, number, text) ON true
       WHERE h.text COLLATE "C" IS DISTINCT FROM v.text
     ), names AS (
       SELECT c.namespace, pg_catalog.md5(c.text)::pg_catalog.uuid AS hash, c.text, c.property, c.key, true AS claimed

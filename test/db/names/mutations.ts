@@ -25,12 +25,18 @@ const mutation = (name: string, ...changes: readonly Change[]): NameMutation => 
   },
 })
 
+const on =
+  (table: string) =>
+  (name: string, ...changes: readonly Change[]): NameMutation => ({
+    name,
+    triggers: (holder) =>
+      holder.table === table ? mutation(name, ...changes).triggers(holder) : nameTriggersOf(holder).create,
+  })
+
 /** Of one table only, so that two tables differ. */
-const onOrgs = (name: string, ...changes: readonly Change[]): NameMutation => ({
-  name,
-  triggers: (holder) =>
-    holder.table === 'orgs' ? mutation(name, ...changes).triggers(holder) : nameTriggersOf(holder).create,
-})
+const onOrgs = on('orgs')
+/** The table with two names. */
+const onUsers = on('users')
 
 const without = (event: string): NameMutation =>
   mutation(`no trigger after ${event}`, [new RegExp(`^CREATE TRIGGER [^]*AFTER ${event.toUpperCase()}[^]*$`), 'SELECT'])
@@ -49,6 +55,15 @@ export const nameMutations: readonly NameMutation[] = [
     'WHERE c.former_id IS NOT NULL\n    ), passed',
     'WHERE false\n    ), passed',
   ]),
+  mutation('one row locks its names in another order', ['one.hash < one.former_hash', 'one.hash > one.former_hash']),
+  mutation('rows of a statement lock one after the other', [
+    'NOT EXISTS (SELECT FROM new_rows OFFSET 1) AS is_alone',
+    'true AS is_alone',
+  ]),
+  mutation('a name in a chain is given up without a lock of the anchor', [' AND one.former_number = 0', '']),
+  onUsers('one name of a row is changed for all of them', ['pg_catalog.count(*) OVER () = 1 AND ', '']),
+  mutation('what one row did not get is not looked at', [/IF done = 1 THEN(?=\s+RETURN)/, 'IF true THEN']),
+  mutation('what one row gives up stays', [/n\."id" = one\.former_id/g, 'false']),
   mutation('a delete locks in the order of its rows', ['pg_catalog.cardinality(gone) > 1', 'false']),
   mutation('what the pass did not take is not looked at', ['IF done < given THEN', 'IF false THEN']),
   mutation('what is in the way is not locked', [/FOR NO KEY UPDATE;(?=\s+IF found_id)/, ';']),
