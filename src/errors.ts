@@ -122,6 +122,8 @@ export interface TakenText {
   readonly id: ObjectLiteral | undefined
   /** Of a name: the entity of that row, where it is another one than `entity`. */
   readonly holder?: string
+  /** Of a name: the property of that row which has it, where that is another one of the same entity. */
+  readonly holderProperty?: string
   /** Of a former name: the row gave it up, and it is kept for it. */
   readonly state?: 'reserved' | 'redirect'
   /** 0-based position among all rows of the call; 0 for a single row, and where TypeORM's own call does not tell. */
@@ -155,10 +157,11 @@ export class TextTakenError extends UniqueTextError {
 
 const USE_OR_CHANGE = 'Use the row that holds the text, or give another text.'
 
-function keeping({ id, holder, state }: TakenText): string {
+function keeping({ id, holder, holderProperty, state }: TakenText): string {
   const row = id === undefined ? 'another row' : asJson(id)
   const of = holder === undefined ? '' : `${holder} `
-  return state === undefined ? `held by ${of}${row}` : `a former name, kept for ${of}${row}`
+  const as = holderProperty === undefined ? '' : ` as "${holderProperty}"`
+  return `${state === undefined ? 'held by' : 'a former name, kept for'} ${of}${row}${as}`
 }
 
 /** A transformer may make a BigInt of a key, which JSON has not. */

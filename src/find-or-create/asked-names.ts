@@ -6,7 +6,7 @@ import { holderName, namesTable, namesText } from '../typeorm/name-tables'
 import { ensureReady } from '../typeorm/readiness'
 import { ensureTriggers } from '../typeorm/trigger-readiness'
 import { type NameDeclaration, namesOf } from '../typeorm/registry'
-import { keyTexts, takenName } from '../typeorm/taken-names'
+import { holderOf, keyTexts, takenName, textsOfKey, typedKey } from '../typeorm/taken-names'
 import type { EntityColumns } from '../rows/entity-text'
 import type { Session } from '../connection/session'
 
@@ -66,24 +66,35 @@ export async function takenNames(session: Session, asked: readonly AskedName[]):
     asked.map(({ text }) => text),
     asked.map(({ text }) => names.digest.js(text)),
   ])
+  const owners = new Map(found.map((each) => [each.asked, each]))
+  const asking = new Set<string>()
+  const changing = new Map<string, AskedName[]>()
   return asked.flatMap((one, position) => {
-    const owner = found.find((each) => each.asked === position)
-    const isFree = asked
-      .slice(0, position + 1)
-      .some((each) => holds(each, owner) && (each.row === one.row || givesUp(each)))
+    if (one.key) push(changing, keyOfRow(one.name, one.key), one)
+    const owner = owners.get(position)
+    const before = owner && changing.get(keyOfOwner(one.name, owner))
+    const isFree = before?.some((each) => each.row === one.row || givesUp(each)) === true
+    const name = JSON.stringify([one.name.namespace, one.text])
+    const isRepeated = asking.has(name)
+    asking.add(name)
     if (owner && !isFree) return [takenName(one.name, one.row, owner)]
-    const isRepeated = asked.findIndex((each) => isSameName(each, one)) < position
     return isRepeated ? [takenName(one.name, one.row, undefined)] : []
   })
 }
 
-const isSameName = (left: AskedName, right: AskedName): boolean =>
-  left.text === right.text && left.name.namespace === right.name.namespace
+function push<Value>(lists: Map<string, Value[]>, key: string, value: Value): void {
+  const list = lists.get(key) ?? []
+  lists.set(key, list)
+  list.push(value)
+}
 
 /** Nobody keeps what the row had. */
 const givesUp = ({ name }: AskedName): boolean => name.former.state === 'free'
 
-function holds({ name, key }: AskedName, owner: FoundName | undefined): boolean {
-  if (key === undefined || owner?.holder !== holderName(name.metadata)) return false
-  return JSON.stringify(owner.key) === JSON.stringify(key)
+const keyOfRow = ({ metadata }: NameDeclaration, key: readonly string[]): string =>
+  JSON.stringify([holderName(metadata), key])
+
+function keyOfOwner(asked: NameDeclaration, owner: FoundName): string {
+  const holder = holderOf(asked, owner)
+  return holder ? keyOfRow(holder, textsOfKey(typedKey(holder.metadata, owner.key))) : ''
 }

@@ -84,8 +84,8 @@ function isOfSameEntity({ declaration }: HolderEntity, error: unknown): error is
   return (
     error instanceof TextTakenError &&
     error.taken.every(
-      ({ property, id, holder, state }) =>
-        property === declaration.name && id !== undefined && holder === undefined && state === undefined,
+      ({ property, id, holder, holderProperty, state }) =>
+        property === declaration.name && id !== undefined && (holder ?? holderProperty ?? state) === undefined,
     )
   )
 }

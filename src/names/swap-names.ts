@@ -5,10 +5,9 @@ import { ensureNamesReady } from '../find-or-create/asked-names'
 import { Attempts } from '../find-or-create/attempts'
 import { criteriaOf, type RowId, sentValue } from '../find-or-create/update-or-fail'
 import { afterUpdate } from '../rows/events'
-import { swapNamesStatement } from '../sql/name-statements'
-import type { WireRow } from '../sql/statements'
+import { type SwappedRow, swapNamesStatement } from '../sql/name-statements'
 import type { Session } from '../connection/session'
-import { takenNamesError } from '../typeorm/taken-names'
+import { takenNamesError, textsOfKey } from '../typeorm/taken-names'
 import { checkNameOptions } from './name-call-options'
 import { type HolderEntity, holderEntityOf, toEntity } from './holder-row'
 
@@ -38,18 +37,17 @@ export async function swapNames<Entity extends ObjectLiteral>(
   checkNameOptions('swapNames', options, { by: 'string' })
   const holder = holderEntityOf(manager, entity, options.by)
   const keys = [one, other].map((id) => keyOf(holder, id))
-  if (new Set(keys.map((key) => JSON.stringify(key.map(String)))).size < 2) {
+  if (new Set(keys.map((key) => JSON.stringify(textsOfKey(key)))).size < 2) {
     throw new DeclarationError(`swapNames(): both ids are of one row of ${holder.metadata.name}. Give two rows.`)
   }
   const session = await openSession(manager)
   try {
     await ensureNamesReady(session, [{ name: holder.declaration }])
     const rows = await swapped(session, holder, keys)
-    const entities = rows.map((row) => toEntity(holder, session, row))
-    const ordered = keys.map((key) => entities.find((each) => isSame(key, keyOf(holder, each))))
-    const [first, second] = ordered
-    const missing = ordered.findIndex((each) => each === undefined)
-    if (!first || !second) throw new EntityNotFoundError(holder.metadata.target, [one, other][missing])
+    const missing = [one, other].find((_, index) => rows.every(({ position }) => position !== index))
+    if (missing !== undefined) throw new EntityNotFoundError(holder.metadata.target, missing)
+    const ordered = rows.toSorted((left, right) => left.position - right.position)
+    const [first = {}, second = {}] = ordered.map(({ columns }) => toEntity(holder, session, columns))
     for (const each of [first, second]) await afterUpdate(session, holder, each)
     return [first as Entity, second as Entity]
   } finally {
@@ -62,14 +60,11 @@ const keyOf = (holder: HolderEntity, id: unknown): unknown[] => {
   return holder.metadata.primaryColumns.map((column) => sentValue(holder, column, criteria))
 }
 
-const isSame = (one: readonly unknown[], other: readonly unknown[]): boolean =>
-  JSON.stringify(one.map(String)) === JSON.stringify(other.map(String))
-
 async function swapped(
   session: Session,
   holder: HolderEntity,
   keys: readonly (readonly unknown[])[],
-): Promise<readonly WireRow[]> {
+): Promise<readonly SwappedRow[]> {
   const { shape, changes, declaration } = holder
   const statement = swapNamesStatement(shape, changes)
   const values = [...keys.flat(), ...(shape.only?.values ?? [])]
