@@ -2,9 +2,9 @@
 import { findOrCreate, rollbackTo, savepoint, script, type Isolation, type Script, type Statement } from './script'
 
 /** `count` processes take a script each, in any combination. */
-export interface Group {
+export interface Group<T = Script> {
   readonly count: number
-  readonly scripts: readonly Script[]
+  readonly scripts: readonly T[]
 }
 
 /** Each statement as a transaction of its own, at each isolation level. */
@@ -47,7 +47,7 @@ export function finds(isolations: readonly Isolation[], ...names: readonly strin
   )
 }
 
-function* choose(scripts: readonly Script[], count: number): Generator<Script[]> {
+function* choose<T>(scripts: readonly T[], count: number): Generator<T[]> {
   if (count === 0) {
     yield []
     return
@@ -58,7 +58,7 @@ function* choose(scripts: readonly Script[], count: number): Generator<Script[]>
 }
 
 /** Every group at once. */
-export function* together(groups: readonly Group[]): Generator<Script[]> {
+export function* together<T>(groups: readonly Group<T>[]): Generator<T[]> {
   const [first, ...others] = groups
   if (first === undefined) {
     yield []
