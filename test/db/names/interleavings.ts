@@ -299,23 +299,6 @@ export const interleavings: readonly NameInterleaving[] = [
     names: levels('a=orgs3 m=orgs2 z=orgs1', ''),
   },
   {
-    name: 'a delete of two names against one that takes them, in opposite order',
-    given: `insert into users (id, handle) values (1, 'z'); insert into users (id, handle) values (2, 'a')`,
-    steps: [
-      ...begins('P', 'Q', 'R'),
-      ['R', `select 1 from names where text = 'a' for update`, 1],
-      ['P', 'delete from users', 'waits'],
-      ['Q', `insert into orgs (id, handle) values (1, 'z'), (2, 'a')`, 'waits'],
-      ['R', 'rollback', 'ok'],
-      waited('P', 2),
-      waited('Q', 'waits'),
-      ['P', 'commit', 'ok'],
-      waited('Q', levels<Expected>(2, '40001')),
-      ['Q', 'commit', 'ok'],
-    ],
-    names: levels('a=orgs2 z=orgs1', ''),
-  },
-  {
     name: 'texts of equal hash are taken by two at once',
     given: `insert into users (id, handle) values (1, 'a1'), (2, 'x'), (3, 'y')`,
     steps: [

@@ -370,6 +370,7 @@ describe('swapNames', () => {
   test('one row, a row that is not there, and one of another class are refused', async () => {
     const cat = await dataSource.getRepository(Cat).save({ handle: 'tom' })
     const dog = await dataSource.getRepository(Dog).save({ tricks: 1 })
+    await expect(swapNames(manager, Cat, cat.id, String(cat.id))).rejects.toThrow('both ids are of one row of Cat')
     await expect(swapNames(manager, Cat, cat.id, cat)).rejects.toThrow('both ids are of one row of Cat')
     await expect(swapNames(manager, Cat, cat.id, 99)).rejects.toThrow(EntityNotFoundError)
     await expect(swapNames(manager, Cat, cat.id, dog.id)).rejects.toThrow(EntityNotFoundError)
@@ -443,11 +444,14 @@ describe('insertOrFail and updateOrFail', () => {
     await dataSource.getRepository(Place).save({ handle: 'over' })
     await dataSource.getRepository(Place).update({ handle: 'over' }, { handle: 'on' })
     await dataSource.query(`UPDATE names SET until = now() - interval '1 minute' WHERE text = 'over'`)
-    const rows = [{ handle: 'held' }, { handle: 'kept' }, { handle: 'over' }, { handle: 'x', nick: two }]
+    const { id } = await dataSource.getRepository(Place).save({ handle: 'soon' })
+    await rename(manager, Place, id, { handle: 'later' })
+    const rows = [...['held', 'kept', 'over', 'soon'].map((handle) => ({ handle })), { handle: 'x', nick: two }]
     const error = await rejection(insertOrFail(manager, User, rows))
     expect((error as TextTakenError).taken.map(({ row, state, holder }) => [row, state, holder])).toEqual([
       [0, undefined, undefined],
       [1, 'reserved', 'Organization'],
+      [3, 'reserved', 'place'],
     ])
   })
 

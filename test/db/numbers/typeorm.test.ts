@@ -190,6 +190,7 @@ describe('countWithin', () => {
 
   test.each([
     ['a scope that is incomplete', { tenant: 'x' }, {}, /"post.id" of the scope is missing/],
+    ['a scope with null', { tenant: null as never }, {}, /"tenant" of the scope is missing/],
     ['a property that is no part of it', { tenant: 'x', post: { id: 1 }, text: 'y' }, {}, /"text" is no part/],
     ['a number that keeps no count', { tenant: 'x' }, { by: 'overall' }, /"overall" of Comment keeps no count/],
   ])('refuses %s', async (_name, scope, options, message) => {

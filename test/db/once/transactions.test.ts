@@ -7,6 +7,7 @@ import {
   EventSubscriber,
   type InsertEvent,
   PrimaryGeneratedColumn,
+  type TransactionStartEvent,
 } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { DeclarationError, findOneByText, TransactionAbortedError } from '../../../src'
@@ -313,6 +314,70 @@ test('one connection is enough for calls at the same time', async () => {
   const calls = Array.from({ length: 10 }, async () => await once(single.manager, 'token', pay('a')))
   expect((await Promise.all(calls)).filter(({ replayed }) => !replayed)).toHaveLength(1)
   expect(poolOf(single)).toMatchObject({ totalCount: 1, idleCount: 1, waitingCount: 0 })
+})
+
+test('what a subscriber sends at the beginning is in the transaction, and so is the work', async () => {
+  @EventSubscriber()
+  class Sender implements EntitySubscriberInterface {
+    async afterTransactionStart({ queryRunner }: TransactionStartEvent): Promise<void> {
+      await queryRunner.query(`insert into payment (token) values ('subscriber')`)
+    }
+  }
+  const sending = await db.dataSource([Payment, OnceToken], { subscribers: [Sender], synchronize: false })
+  const failing = once(sending.manager, 'token', async (manager) => {
+    await manager.insert(Payment, { token: 'work' })
+    throw new Error('no')
+  })
+  await expect(failing).rejects.toThrow('no')
+  expect(await dataSource.getRepository(Payment).find()).toEqual([])
+  expect(await dataSource.getRepository(OnceToken).find()).toEqual([])
+})
+
+describe("the client's query", () => {
+  const answerOf = async (change: (client: { query: unknown }) => void, inside = change): Promise<object> => {
+    const queryRunner = dataSource.createQueryRunner()
+    try {
+      const client = (await queryRunner.connect()) as { query: unknown }
+      change(client)
+      await once(queryRunner.manager, 'token', () => {
+        inside(client)
+      })
+      return client
+    } finally {
+      await queryRunner.release()
+    }
+  }
+  const trace = (client: { query: unknown }): void => {
+    const { query } = client as { query: (...args: unknown[]) => unknown }
+    client.query = (...args: unknown[]) => query.apply(client, args)
+  }
+  test('is as it was before', async () => {
+    expect(Object.hasOwn(await answerOf(() => {}), 'query')).toBe(false)
+  })
+  test('is that of who traces it, from before', async () => {
+    let own: unknown
+    const client = await answerOf(
+      (one) => {
+        trace(one)
+        own = one.query
+      },
+      () => {},
+    )
+    expect(client).toHaveProperty('query', own)
+    Reflect.deleteProperty(client, 'query')
+  })
+  test('is that of who began to trace it meanwhile', async () => {
+    let own: unknown
+    const client = await answerOf(
+      () => {},
+      (one) => {
+        trace(one)
+        own = one.query
+      },
+    )
+    expect(client).toHaveProperty('query', own)
+    Reflect.deleteProperty(client, 'query')
+  })
 })
 
 test('subscribers hear of the transaction and of what the work writes', async () => {
