@@ -1,6 +1,6 @@
 import { type SpatialColumn, toGeoJson } from './column-type'
 import { literal, qualified, quote } from './identifier'
-import { keyPart } from './name-body'
+import { hasNamedKey, keyPart } from './name-body'
 import type { HolderTable, NamesColumn, NamesTable } from './name-table'
 import { named, type Statement } from './statements'
 
@@ -68,15 +68,13 @@ type Field = (column: NamesColumn, row?: string) => string
 const isOf = (field: Field, { holder }: HolderTable): string => `${field('holder')} = ${literal(holder)}`
 
 /** A part of the key has its type only in the table that it is of. */
-const keyOf =
-  (field: Field, holder: HolderTable) =>
-  (index: number): string =>
-    `CASE WHEN ${isOf(field, holder)} THEN ${keyPart(holder, field('key'), index)} END`
+const keyOf = (field: Field, holder: HolderTable): string =>
+  `(CASE WHEN ${isOf(field, holder)} THEN ${field('key')} END)`
 
 const columnsOf =
   (field: Field) =>
   ({ holder, select, spatial }: SoughtTable, nth: number): string[] => [
-    ...holder.primary.map((_, index) => `${keyOf(field, holder)(index)} AS k${nth}_${index}`),
+    ...holder.primary.map((_, index) => `${keyPart(holder, keyOf(field, holder), index)} AS k${nth}_${index}`),
     ...select.map((name, index) => {
       const column = spatial.get(name)
       const value = `t${nth}.${quote(name)}`
@@ -88,7 +86,7 @@ const joinOf =
   (field: Field) =>
   ({ holder, select }: SoughtTable, nth: number): string => {
     if (select.length === 0) return ''
-    const same = holder.primary.map(({ name }, index) => `t${nth}.${quote(name)} = ${keyOf(field, holder)(index)}`)
+    const same = hasNamedKey(holder, `t${nth}`, keyOf(field, holder))
     return `\nLEFT JOIN ${qualified(holder.schema, holder.table)} AS t${nth} ON ${same.join('\n  AND ')}`
   }
 

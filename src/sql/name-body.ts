@@ -47,9 +47,11 @@ const PLAIN =
 /** Types that JSON writes in the time zone of the session. */
 const ZONED = /^timestamp(?:\(\d\))? with time zone$/
 
-const keyValue = ({ name, type }: HolderTable['primary'][number], row: string): string => {
+/** As JSON that is the same in every session, and that JavaScript reads exactly. */
+function keyValue({ name, type }: HolderTable['primary'][number], row: string): string {
   const value = `${row}.${quote(name)}`
-  return ZONED.test(type) ? `pg_catalog.timezone('UTC', ${value})` : value
+  if (ZONED.test(type)) return `pg_catalog.timezone('UTC', ${value})`
+  return /^(?:bigint|numeric)$/.test(type) ? `${value}::pg_catalog.text` : value
 }
 
 /** The primary key of a row, as the table of names holds it. */
@@ -60,7 +62,9 @@ export const keyOf = ({ primary }: HolderTable, row: string): string =>
 export function keyPart({ primary }: HolderTable, key: string, index: number): string {
   const { type = '' } = primary[index] ?? {}
   const value = `(${key} OPERATOR(pg_catalog.->>) ${index})`
-  return ZONED.test(type) ? `pg_catalog.timezone('UTC', ${value}::pg_catalog.timestamp)` : `${value}::${type}`
+  if (ZONED.test(type)) return `pg_catalog.timezone('UTC', ${value}::pg_catalog.timestamp)`
+  // `character` alone is of one character.
+  return `${value}::${type === 'character' ? 'pg_catalog.bpchar' : type}`
 }
 
 /** The row has this key; for an AND. */
@@ -73,6 +77,10 @@ export const hasKey = (
     const equals = PLAIN.test(type) ? 'OPERATOR(pg_catalog.=)' : '='
     return `${row}.${quote(name)} ${equals} ${value(name, index)}`
   })
+
+/** The row has a key that the table of names holds; for an AND. */
+export const hasNamedKey = (holder: HolderTable, row: string, key: string): string[] =>
+  hasKey(holder, row, (_, index) => keyPart(holder, key, index))
 
 /** Columns that differ, as JSON tells keys apart, and by their bytes whatever a collation calls equal; for an OR. */
 export const differentKey = ({ primary }: HolderTable, left: string, right: string): string[] =>

@@ -1,5 +1,5 @@
 import { dollarQuote, literal, qualified } from './identifier'
-import { fieldsOf, hasKey, keyOf, keyPart, nameField, namesOfRow, NO_JOIN } from './name-body'
+import { fieldsOf, hasNamedKey, keyOf, nameField, namesOfRow, NO_JOIN } from './name-body'
 import { columnsToInsert, hashed, onConflict } from './name-claim'
 import { directWrites } from './name-guard'
 import type { HolderTable } from './name-table'
@@ -119,7 +119,7 @@ const isHeldHere = (holder: HolderTable): string => {
 /** The row `t` has the name `n`, as one of `v`. */
 function isAgreed(holder: HolderTable): string {
   const field = fieldsOf(holder)
-  const same = hasKey(holder, 't', (_, index) => keyPart(holder, field('n', 'key'), index))
+  const same = hasNamedKey(holder, 't', field('n', 'key'))
   return `${same.join(' AND ')}
       AND v.namespace = ${field('n', 'namespace')}
       AND v.property = ${field('n', 'property')}

@@ -13,22 +13,14 @@ export function giveBody(holder: HolderTable): string {
 DECLARE
   gone pg_catalog.int8[];
   keys pg_catalog.jsonb[];
-BEGIN${refuseOtherTable(holder)}
-  IF TG_OP = 'TRUNCATE' THEN
-    -- It takes rows that an older snapshot does not show; their names would stay, and nobody could have them.
-    IF pg_catalog.current_setting('transaction_isolation') NOT LIKE 'read %' THEN
-      RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.featureNotSupported}',
-        MESSAGE = 'a table whose rows hold names can be truncated at READ COMMITTED only',
-        SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
-    END IF;
-    DELETE FROM ${names} AS n WHERE ${nameField(of, 'n', 'holder')} = ${literal(holder.holder)};
-    RETURN NULL;
-  END IF;
-  gone := ARRAY(
-    SELECT n.id
+BEGIN${refuseOtherTable(holder)}${truncated(holder)}
+  SELECT pg_catalog.array_agg(n.id), pg_catalog.array_agg(n.key) INTO gone, keys
+  FROM (
+    SELECT n.*
     FROM old_rows AS r
     CROSS JOIN LATERAL (
-      SELECT ${id} AS id, ${nameField(of, 'n', 'namespace')} COLLATE "C" AS namespace, ${nameField(of, 'n', 'hash')} AS hash
+      SELECT ${id} AS id, ${nameField(of, 'n', 'key')} AS key,
+        ${nameField(of, 'n', 'namespace')} COLLATE "C" AS namespace, ${nameField(of, 'n', 'hash')} AS hash
       FROM ${names} AS n
       WHERE ${nameField(of, 'n', 'key')} = ${keyOf(holder, 'r')}
         AND ${nameField(of, 'n', 'holder')} = ${literal(holder.holder)}
@@ -36,23 +28,42 @@ BEGIN${refuseOtherTable(holder)}
       ${NO_JOIN}
     ) AS n
     ORDER BY n.namespace, n.hash
-  );
-  keys := ARRAY(SELECT ${keyOf(holder, 'r')} FROM old_rows AS r);
+  ) AS n;
   IF pg_catalog.cardinality(gone) > 1 THEN
-    -- In the order in which every statement locks names.
-    PERFORM FROM pg_catalog.unnest(gone) AS u (id)
-    CROSS JOIN LATERAL (
-      SELECT FROM ${names} AS n WHERE ${id} = u.id FOR NO KEY UPDATE
-    ) AS n;
+    -- In the order in which every statement locks names. A former name that has expired may have another holder by now.
+    gone := ARRAY(
+      SELECT n.id FROM unnest(gone, keys) AS u (id, key)
+      CROSS JOIN LATERAL (
+        SELECT ${id} AS id FROM ${names} AS n
+        WHERE ${id} = u.id AND ${isStill(holder, 'u.key')}
+        FOR NO KEY UPDATE
+      ) AS n
+    );
   END IF;
-  -- Said once more of the row as it is by now: a former name that has expired may have another holder.
-  DELETE FROM ${names} AS n WHERE ${id} = ANY (gone)
-    AND ${nameField(of, 'n', 'holder')} = ${literal(holder.holder)}
-    AND ${nameField(of, 'n', 'key')} = ANY (keys);
+  DELETE FROM ${names} AS n
+  WHERE ${id} = ANY (gone) AND (pg_catalog.cardinality(keys) > 1 OR ${isStill(holder, 'keys[1]')});
   RETURN NULL;
 END
 `
 }
+
+function truncated(table: HolderTable): string {
+  return `
+  IF TG_OP = 'TRUNCATE' THEN
+    -- It takes rows that an older snapshot does not show; their names would stay, and nobody could have them.
+    IF pg_catalog.current_setting('transaction_isolation') NOT LIKE 'read %' THEN
+      RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.featureNotSupported}',
+        MESSAGE = 'a table whose rows hold names can be truncated at READ COMMITTED only',
+        SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+    END IF;
+    DELETE FROM ${namesOf(table)} AS n WHERE ${nameField(table.of, 'n', 'holder')} = ${literal(table.holder)};
+    RETURN NULL;
+  END IF;`
+}
+
+/** The name has the holder that it had when its row went. */
+const isStill = ({ holder, of }: HolderTable, key: string): string =>
+  `${nameField(of, 'n', 'holder')} = ${literal(holder)} AND ${nameField(of, 'n', 'key')} = ${key}`
 
 /** A trigger of the user may have put the row back, and a row of a child by INHERITS may have the key of another. */
 function isGone(holder: HolderTable): string {

@@ -58,12 +58,19 @@ RETURNING ${returningList(row.row, 't')}`,
   )
 }
 
+/** One of two rows, by its position in what was asked; without its columns where the other is not there. */
+export interface SwappedRow {
+  readonly position: number
+  readonly columns: WireRow
+}
+
 /**
- * Two rows swap their names; gives both. They are locked first, and so have the names that are swapped.
+ * Two rows swap their names; gives those that are there, which have swapped if both are. They are locked first, and so
+ * have the names that are swapped. Which is which, only the server can tell: keys that differ as texts can be equal.
  *
  * Parameters: the primary keys of both, one after the other.
  */
-export function swapNamesStatement(sought: HolderRow, changes: ChangeColumns): Statement<WireRow> {
+export function swapNamesStatement(sought: HolderRow, changes: ChangeColumns): Statement<SwappedRow> {
   const { holder, name, row } = sought
   const { primary } = holder
   const table = qualified(holder.schema, holder.table)
@@ -71,10 +78,12 @@ export function swapNamesStatement(sought: HolderRow, changes: ChangeColumns): S
   const isRow = (first: number): string =>
     `(${keys.map((key, index) => `t.${quote(key)} = ${parameter(first + index)}`).join(' AND ')})`
   const same = keys.map((key, index) => `t.${quote(key)} = one.swapped_${index}`).join(' AND ')
+  const order = `CASE WHEN ${isRow(0)} THEN 1 ELSE 2 END AS swapped_order`
   const set = [`${quote(name)} = other.swapped_name`, ...changedDates(changes)]
   return named(
     `WITH swapped AS MATERIALIZED (
-  SELECT ${keys.map((key, index) => `t.${quote(key)} AS swapped_${index}`).join(', ')}, t.${quote(name)} AS swapped_name
+  SELECT ${keys.map((key, index) => `t.${quote(key)} AS swapped_${index}`).join(', ')}, t.${quote(name)} AS swapped_name,
+    ${order}
   FROM ${table} AS t
   WHERE (${isRow(0)} OR ${isRow(keys.length)})${ofClass(sought, 2 * keys.length)}
   ORDER BY ${nameList(keys)}
@@ -82,13 +91,12 @@ export function swapNamesStatement(sought: HolderRow, changes: ChangeColumns): S
 ), changed AS (
   UPDATE ${table} AS t SET ${set.join(', ')}
   FROM swapped AS one
-  JOIN swapped AS other ON (${keys.map((_, index) => `other.swapped_${index}`).join(', ')})
-    <> (${keys.map((_, index) => `one.swapped_${index}`).join(', ')})
+  JOIN swapped AS other ON other.swapped_order <> one.swapped_order
   WHERE ${same}
-  RETURNING ${returningList(row, 't')}
+  RETURNING one.swapped_order, ${returningList(row, 't')}
 )
-SELECT * FROM changed`,
-    (one) => one,
+SELECT swapped_order, changed.* FROM swapped LEFT JOIN changed USING (swapped_order)`,
+    ([position, , ...columns]) => ({ position: Number(position) - 1, columns }),
   )
 }
 
@@ -98,12 +106,12 @@ SELECT * FROM changed`,
  * Parameter: the most of them.
  */
 export function releaseExpiredStatement(names: NamesTable): Statement<number> {
-  const { id, until } = names.columns
+  const { id, until, state } = names.columns
   const table = qualified(names.schema, names.table)
   return named(
     `WITH expired AS MATERIALIZED (
   SELECT n.${quote(id)} AS id FROM ${table} AS n
-  WHERE n.${quote(until)} <= pg_catalog.statement_timestamp()
+  WHERE n.${quote(until)} <= pg_catalog.statement_timestamp() AND n.${quote(state)} <> 'held'
   ORDER BY n.${quote(until)}
   LIMIT $1
   FOR UPDATE SKIP LOCKED

@@ -3,9 +3,9 @@ import {
   differentKey,
   fieldsOf,
   hasKey,
+  hasNamedKey,
   holderRows,
   keyOf,
-  keyPart,
   namesOf,
   namesOfRow,
   NO_JOIN,
@@ -37,7 +37,6 @@ DECLARE
   refusal pg_catalog.jsonb;
   one record;
   found_id pg_catalog.int8;
-  first_key pg_catalog.jsonb;
 BEGIN${refuseOtherTable(holder)}
   IF TG_OP = 'INSERT' THEN${insertNames(holder)}
   ELSE${moveKeys(holder)}${changeOneName(holder)}${changeNames(holder)}
@@ -101,25 +100,44 @@ function changeNames(holder: HolderTable): string {
     INTO given, done, freed;`
 }
 
-/** The key of a row goes over to another; the names, former ones too, go with it, all of the statement's at once. */
+/** A name is left at the key that the row had. */
+function isLeft(holder: HolderTable): string {
+  const field = fieldsOf(holder)
+  return `(${differentKey(holder, 'OLD', 'NEW').join(' OR ')}) AND EXISTS (
+      SELECT FROM ${namesOf(holder)} AS n
+      WHERE ${field('n', 'key')} = ${keyOf(holder, 'OLD')} AND ${field('n', 'holder')} = ${literal(holder.holder)}
+    ) AND NOT EXISTS (
+      SELECT FROM ${holderRows(holder)} WHERE ${hasKey(holder, 't', (name) => `OLD.${quote(name)}`).join(' AND ')}
+    )`
+}
+
+/**
+ * The key of a row goes over to another; the names, former ones too, go with it, all of the statement's at once, for two
+ * rows may have exchanged their keys. Both tables have the rows in one order.
+ */
 function moveKeys(holder: HolderTable): string {
   const field = fieldsOf(holder)
   const placed = (rows: string): string =>
     `(SELECT ${keyOf(holder, 'r')} AS key, pg_catalog.row_number() OVER () AS place FROM ${rows} AS r)`
-  const moves = `${placed('old_rows')} AS o
-      JOIN ${placed('new_rows')} AS w ON w.place = o.place AND w.key <> o.key`
   return `
-    IF ${differentKey(holder, 'OLD', 'NEW').join(' OR ')} THEN
-      -- Once for the statement: two rows may have exchanged their keys. Both tables have its rows in one order.
-      first_key := (SELECT ${keyOf(holder, 'r')} FROM old_rows AS r LIMIT 1);
-      IF first_key = (SELECT ${keyOf(holder, 'r')} FROM new_rows AS r LIMIT 1) THEN
-        first_key := (SELECT o.key FROM ${moves} ORDER BY o.place LIMIT 1);
-      END IF;
-      IF first_key = ${keyOf(holder, 'OLD')} THEN
-        UPDATE ${namesOf(holder)} AS n SET ${field('', 'key')} = w.key
-        FROM ${moves}
-        WHERE ${field('n', 'key')} = o.key AND ${field('n', 'holder')} = ${literal(holder.holder)};
-      END IF;
+    -- The first row of the statement that differs moves the keys of all; no later one differs, or leaves a name behind.
+    IF (${differentKey(holder, 'OLD', 'NEW').join(' OR ')} OR EXISTS (SELECT FROM new_rows OFFSET 1)) AND (EXISTS (
+      SELECT FROM ${standingRow(holder, 'NEW')}
+      ${namesOfRow(holder)}
+      ${heldByRow(holder)}
+      WHERE ${IS_DIFFERENT}
+    ) OR ${isLeft(holder)}) THEN
+      WITH moved AS MATERIALIZED (
+        SELECT ${field('n', 'id')} AS id, w.key
+        FROM ${placed('old_rows')} AS o
+        JOIN ${placed('new_rows')} AS w ON w.place = o.place AND w.key <> o.key
+        JOIN ${namesOf(holder)} AS n ON ${field('n', 'key')} = o.key
+          AND ${field('n', 'holder')} = ${literal(holder.holder)}
+        ORDER BY ${field('n', 'namespace')} COLLATE "C", ${field('n', 'hash')}
+        FOR NO KEY UPDATE OF n
+      )
+      UPDATE ${namesOf(holder)} AS n SET ${field('', 'key')} = m.key
+      FROM moved AS m WHERE ${field('n', 'id')} = m.id;
     END IF;`
 }
 
@@ -138,9 +156,7 @@ function takeOne(holder: HolderTable): string {
           VALUES (one.namespace, one.text, ${literal(holder.holder)}, one.property, one.key, 'held')
           ON CONFLICT DO NOTHING;
           EXIT WHEN FOUND;
-          IF round = ${ROUNDS} THEN
-            RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.serializationFailure}',
-              MESSAGE = 'could not find the place of a name due to concurrent changes';
+          IF round = ${ROUNDS} THEN${exhausted}
           END IF;
           CONTINUE;
         END IF;
@@ -192,6 +208,12 @@ function takeOneByOne(holder: HolderTable): string {
     );`
 }
 
+/** Others come and go that often, or a trigger of the user on the table of names undoes what is written. */
+const exhausted = `
+            RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.serializationFailure}',
+              MESSAGE = 'could not take a name due to concurrent changes, or a trigger on the table of names',
+              SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;`
+
 const isName = (holder: HolderTable, row: string): string => {
   const field = fieldsOf(holder)
   return `${field('n', 'namespace')} = ${row}.namespace AND ${field('n', 'hash')} = ${row}.hash
@@ -201,7 +223,7 @@ const isName = (holder: HolderTable, row: string): string => {
 /** The row that is said to hold the name does not have it any more: then this very statement has changed it. */
 function isAbandoned(holder: HolderTable): string {
   const field = fieldsOf(holder)
-  const same = hasKey(holder, 't', (_, index) => keyPart(holder, field('n', 'key'), index))
+  const same = hasNamedKey(holder, 't', field('n', 'key'))
   return `${field('n', 'state')} = 'held' AND ${field('n', 'holder')} = ${literal(holder.holder)} AND NOT EXISTS (
               SELECT FROM ${holderRows(holder)}
               ${namesOfRow(holder)}

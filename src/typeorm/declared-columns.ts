@@ -2,7 +2,7 @@ import type { EntityMetadata } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { fitName } from '../sql/identifier'
 import type { RawDeclaration } from './options'
-import type { ColumnMetadata } from './registry'
+import { type ColumnMetadata, dataSourceOf } from './registry'
 
 const TEXT_TYPES: ReadonlySet<unknown> = new Set(['text', 'varchar', 'character varying', String])
 
@@ -56,16 +56,23 @@ const EXTENSION_TYPES: ReadonlySet<unknown> = new Set([
   'vector',
 ])
 
+/** Types whose values are the same JSON in every session, and come out of it by the type's name alone. */
+const KEY_TYPES =
+  /^(?:smallint|integer|bigint|numeric|real|double precision|uuid|boolean|text|character(?: varying)?|date|timestamp with(?:out)? time zone|inet|cidr|macaddr)$/
+
 /**
  * The table of names holds the key of each holder as JSON, and reads it back by the type of its column.
  *
- * @throws DeclarationError for a type that does not have the same name everywhere
+ * @throws DeclarationError for another type
  */
-export function requireKeyTypes({ primaryColumns }: EntityMetadata, where: string): void {
-  for (const { propertyPath, type } of primaryColumns) {
-    if (!EXTENSION_TYPES.has(type) && type !== 'enum' && type !== 'bytea') continue
+export function requireKeyTypes(metadata: EntityMetadata, where: string): void {
+  const { driver } = dataSourceOf(metadata)
+  for (const column of metadata.primaryColumns) {
+    const type = driver.normalizeType(column)
+    if (KEY_TYPES.test(type) && !column.isArray) continue
     throw new DeclarationError(
-      `${where}: the primary key "${propertyPath}" cannot be of type ${String(type)}. Use text, uuid or a number.`,
+      `${where}: the primary key "${column.propertyPath}" cannot be of type ${type}${column.isArray ? '[]' : ''}. ` +
+        `Use text, uuid or a number.`,
     )
   }
 }

@@ -51,6 +51,7 @@ export function takenName(asked: NameDeclaration, row: number, owner: NameOwner 
     id: holder && owner && idOf(holder.metadata, typedKey(holder.metadata, owner.key)),
     row,
     ...(holder && holder.metadata !== asked.metadata ? { holder: entityOf(holder) } : {}),
+    ...(holder && holder !== asked && holder.metadata === asked.metadata ? { holderProperty: holder.name } : {}),
     ...(owner && owner.state !== 'held' ? { state: owner.state } : {}),
   }
 }
@@ -88,7 +89,8 @@ export function typedKey(metadata: EntityMetadata, key: readonly unknown[]): unk
 
 /** An id map of TypeORM's as texts, in the order of the primary columns. */
 export const keyTexts = (metadata: EntityMetadata, entity: ObjectLiteral): string[] =>
-  rootOf(metadata).primaryColumns.map((column) => {
-    const value: unknown = column.getEntityValue(entity)
-    return value instanceof Date ? value.toISOString() : String(value)
-  })
+  textsOfKey(rootOf(metadata).primaryColumns.map((column): unknown => column.getEntityValue(entity)))
+
+/** Tells two keys apart, which `String()` does not for dates. */
+export const textsOfKey = (key: readonly unknown[]): string[] =>
+  key.map((value) => (value instanceof Date && !Number.isNaN(value.getTime()) ? value.toISOString() : String(value)))

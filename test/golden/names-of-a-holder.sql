@@ -13,7 +13,6 @@ DECLARE
   refusal pg_catalog.jsonb;
   one record;
   found_id pg_catalog.int8;
-  first_key pg_catalog.jsonb;
 BEGIN
   IF NOT (TG_TABLE_NAME OPERATOR(pg_catalog.=) 'users' AND pg_catalog.pg_table_is_visible(TG_RELID)) THEN
     RAISE EXCEPTION USING ERRCODE = '55000',
@@ -46,19 +45,41 @@ BEGIN
     GET DIAGNOSTICS done = ROW_COUNT;
     SELECT pg_catalog.count(r."handle") + pg_catalog.count(r."nick") INTO given FROM new_rows AS r;
   ELSE
-    IF OLD."id" IS DISTINCT FROM NEW."id" THEN
-      -- Once for the statement: two rows may have exchanged their keys. Both tables have its rows in one order.
-      first_key := (SELECT pg_catalog.jsonb_build_array(r."id") FROM old_rows AS r LIMIT 1);
-      IF first_key = (SELECT pg_catalog.jsonb_build_array(r."id") FROM new_rows AS r LIMIT 1) THEN
-        first_key := (SELECT o.key FROM (SELECT pg_catalog.jsonb_build_array(r."id") AS key, pg_catalog.row_number() OVER () AS place FROM old_rows AS r) AS o
-      JOIN (SELECT pg_catalog.jsonb_build_array(r."id") AS key, pg_catalog.row_number() OVER () AS place FROM new_rows AS r) AS w ON w.place = o.place AND w.key <> o.key ORDER BY o.place LIMIT 1);
-      END IF;
-      IF first_key = pg_catalog.jsonb_build_array(OLD."id") THEN
-        UPDATE "names" AS n SET "holder_key" = w.key
+    -- The first row of the statement that differs moves the keys of all; no later one differs, or leaves a name behind.
+    IF (OLD."id" IS DISTINCT FROM NEW."id" OR EXISTS (SELECT FROM new_rows OFFSET 1)) AND (EXISTS (
+      SELECT FROM (
+        SELECT t."id", t."handle", t."nick"
+        FROM ONLY "users" AS t WHERE t."id" OPERATOR(pg_catalog.=) NEW."id"
+        ORDER BY pg_catalog.age(t.xmin) LIMIT 1
+      ) AS t
+      CROSS JOIN LATERAL (VALUES ('handle' COLLATE "C", 'handle', t."handle"::pg_catalog.text COLLATE "C"), ('handle' COLLATE "C", 'nick', t."nick"::pg_catalog.text COLLATE "C")) AS v (namespace, property, text)
+      LEFT JOIN LATERAL (
+        SELECT n."id", n."namespace"::pg_catalog.text, n."text_hash", n."text_hash_number", n."text"
+        FROM "names" AS n
+        WHERE n."holder_key" = pg_catalog.jsonb_build_array(t."id")
+          AND n."holder"::pg_catalog.text = 'users'
+          AND n."holder_column"::pg_catalog.text = v.property
+          AND n."state"::pg_catalog.text = 'held'
+        ORDER BY pg_catalog.age(n.xmin) LIMIT 1
+      ) AS h (id, namespace, hash, number, text) ON true
+      WHERE h.text COLLATE "C" IS DISTINCT FROM v.text
+    ) OR (OLD."id" IS DISTINCT FROM NEW."id") AND EXISTS (
+      SELECT FROM "names" AS n
+      WHERE n."holder_key" = pg_catalog.jsonb_build_array(OLD."id") AND n."holder"::pg_catalog.text = 'users'
+    ) AND NOT EXISTS (
+      SELECT FROM ONLY "users" AS t WHERE t."id" OPERATOR(pg_catalog.=) OLD."id"
+    )) THEN
+      WITH moved AS MATERIALIZED (
+        SELECT n."id" AS id, w.key
         FROM (SELECT pg_catalog.jsonb_build_array(r."id") AS key, pg_catalog.row_number() OVER () AS place FROM old_rows AS r) AS o
-      JOIN (SELECT pg_catalog.jsonb_build_array(r."id") AS key, pg_catalog.row_number() OVER () AS place FROM new_rows AS r) AS w ON w.place = o.place AND w.key <> o.key
-        WHERE n."holder_key" = o.key AND n."holder"::pg_catalog.text = 'users';
-      END IF;
+        JOIN (SELECT pg_catalog.jsonb_build_array(r."id") AS key, pg_catalog.row_number() OVER () AS place FROM new_rows AS r) AS w ON w.place = o.place AND w.key <> o.key
+        JOIN "names" AS n ON n."holder_key" = o.key
+          AND n."holder"::pg_catalog.text = 'users'
+        ORDER BY n."namespace"::pg_catalog.text COLLATE "C", n."text_hash"
+        FOR NO KEY UPDATE OF n
+      )
+      UPDATE "names" AS n SET "holder_key" = m.key
+      FROM moved AS m WHERE n."id" = m.id;
     END IF;
     -- An earlier row of the statement has done the work for all of them; then nothing differs here.
     SELECT v.*, pg_catalog.md5(v.text)::pg_catalog.uuid AS hash, pg_catalog.jsonb_build_array(t."id") AS key,
@@ -191,7 +212,8 @@ BEGIN
           EXIT WHEN FOUND;
           IF round = 16 THEN
             RAISE EXCEPTION USING ERRCODE = '40001',
-              MESSAGE = 'could not find the place of a name due to concurrent changes';
+              MESSAGE = 'could not take a name due to concurrent changes, or a trigger on the table of names',
+              SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
           END IF;
           CONTINUE;
         END IF;
@@ -270,11 +292,13 @@ BEGIN
     DELETE FROM "names" AS n WHERE n."holder"::pg_catalog.text = 'users';
     RETURN NULL;
   END IF;
-  gone := ARRAY(
-    SELECT n.id
+  SELECT pg_catalog.array_agg(n.id), pg_catalog.array_agg(n.key) INTO gone, keys
+  FROM (
+    SELECT n.*
     FROM old_rows AS r
     CROSS JOIN LATERAL (
-      SELECT n."id" AS id, n."namespace"::pg_catalog.text COLLATE "C" AS namespace, n."text_hash" AS hash
+      SELECT n."id" AS id, n."holder_key" AS key,
+        n."namespace"::pg_catalog.text COLLATE "C" AS namespace, n."text_hash" AS hash
       FROM "names" AS n
       WHERE n."holder_key" = pg_catalog.jsonb_build_array(r."id")
         AND n."holder"::pg_catalog.text = 'users'
@@ -290,19 +314,20 @@ BEGIN
       OFFSET 0
     ) AS n
     ORDER BY n.namespace, n.hash
-  );
-  keys := ARRAY(SELECT pg_catalog.jsonb_build_array(r."id") FROM old_rows AS r);
+  ) AS n;
   IF pg_catalog.cardinality(gone) > 1 THEN
-    -- In the order in which every statement locks names.
-    PERFORM FROM pg_catalog.unnest(gone) AS u (id)
-    CROSS JOIN LATERAL (
-      SELECT FROM "names" AS n WHERE n."id" = u.id FOR NO KEY UPDATE
-    ) AS n;
+    -- In the order in which every statement locks names. A former name that has expired may have another holder by now.
+    gone := ARRAY(
+      SELECT n.id FROM unnest(gone, keys) AS u (id, key)
+      CROSS JOIN LATERAL (
+        SELECT n."id" AS id FROM "names" AS n
+        WHERE n."id" = u.id AND n."holder"::pg_catalog.text = 'users' AND n."holder_key" = u.key
+        FOR NO KEY UPDATE
+      ) AS n
+    );
   END IF;
-  -- Said once more of the row as it is by now: a former name that has expired may have another holder.
-  DELETE FROM "names" AS n WHERE n."id" = ANY (gone)
-    AND n."holder"::pg_catalog.text = 'users'
-    AND n."holder_key" = ANY (keys);
+  DELETE FROM "names" AS n
+  WHERE n."id" = ANY (gone) AND (pg_catalog.cardinality(keys) > 1 OR n."holder"::pg_catalog.text = 'users' AND n."holder_key" = keys[1]);
   RETURN NULL;
 END
 $guard$;

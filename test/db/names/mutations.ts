@@ -94,18 +94,18 @@ export const nameMutations: readonly NameMutation[] = [
     `n."holder"::pg_catalog.text = $1 AND n."state" = 'held'`,
   ]),
   mutation('a delete takes what another row has by now', [
-    / AND n\."holder"::pg_catalog\.text = '\w+'\s+AND n\."holder_key" = ANY \(keys\)/,
-    '',
+    /n\."holder"::pg_catalog\.text = '\w+' AND n\."holder_key" = (?:u\.key|keys\[1\])/g,
+    'true',
   ]),
   mutation('an old row with the key of a new one is taken for it', [/age\(t\.xmin\) LIMIT/g, 'age(t.xmin) DESC LIMIT']),
   mutation('what an old snapshot shows as held is taken for held', ['FOR KEY SHARE', '']),
   mutation('names do not go along with a key', [
-    /IF first_key = pg_catalog\.jsonb_build_array\(OLD/,
-    'IF false AND first_key = pg_catalog.jsonb_build_array(OLD',
+    /IF \([^\n]+ OR EXISTS \(SELECT FROM new_rows OFFSET 1\)\) AND/,
+    'IF false AND',
   ]),
   mutation('names go along with a key for each row', [
-    /IF first_key = pg_catalog\.jsonb_build_array\(OLD/,
-    'IF true OR first_key = pg_catalog.jsonb_build_array(OLD',
+    / AND NOT EXISTS \(\s+SELECT FROM ONLY "(users|orgs)" AS t WHERE t\."id" OPERATOR\(pg_catalog\.=\) OLD\."id"\s+\)/,
+    '',
   ]),
   mutation('rows are taken for what the statement made them', [
     /SELECT (?:t\."\w+"(?:, )?)+\s+FROM ONLY "\w+" AS t WHERE t\."id" OPERATOR\(pg_catalog\.=\) r\."id"\s+ORDER BY pg_catalog\.age\(t\.xmin\) LIMIT 1/g,
