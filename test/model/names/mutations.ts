@@ -56,11 +56,16 @@ export const NAME_MUTATIONS: Readonly<Record<string, NameMutation>> = {
   },
   claimsOnly: {
     about: 'what is given up is not locked in the pass',
-    scenario: races('RC', PLAIN, rename('users', { 1: 'x' }), create('orgs', { 3: 'a', 4: 'x' })),
+    scenario: races('RC', WITH_THIRD, rename('users', { 1: 'x', 3: 'z' }), create('orgs', { 3: 'a', 4: 'x' })),
     property: DEADLOCK,
   },
   releasesFirst: {
     about: 'what is given up is locked before all claims',
+    scenario: races('RC', WITH_THIRD, rename('users', { 2: '0', 3: 'z' }), create('orgs', { 3: '0', 4: 'b' })),
+    property: DEADLOCK,
+  },
+  givesUpFirst: {
+    about: 'a rename of one row gives up before it claims',
     scenario: races('RC', PLAIN, rename('users', { 2: '0' }), create('orgs', { 3: '0', 4: 'b' })),
     property: DEADLOCK,
   },

@@ -87,6 +87,7 @@ const LONG = [...FEW, drop('orgs', 1)]
 const BULKY = [...PLAIN, ...holding('orgs', 2, 'p')]
 
 const BULK = [
+  rename('users', { 2: 'a0' }),
   create('users', { 3: 'x', 4: 'y' }),
   create('users', { 3: 'y', 4: 'x' }),
   rename('users', { 1: 'y', 2: 'x' }),
@@ -95,6 +96,8 @@ const BULK = [
   drop('users', 1, 2),
 ]
 const BULK_ORGS = [
+  rename('orgs', { 1: 'a' }),
+  create('orgs', { 3: 'a0', 4: 'b' }),
   create('orgs', { 3: 'y', 4: 'x' }),
   create('orgs', { 3: 'b', 4: 'a' }),
   rename('orgs', { 1: 'b', 2: 'a' }),

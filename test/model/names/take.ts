@@ -134,28 +134,49 @@ function isAbandoned(turn: Turn, snapshot: Snapshot, table: Holder, of: NameValu
   return !rows.some(({ version: { values } }) => values.key === of.key && values.name === of.text)
 }
 
+const claim = (table: Holder, snapshot: Snapshot, one: Claim): Program<boolean> =>
+  step((turn) =>
+    upsert(
+      turn,
+      snapshot,
+      heldName(table, one),
+      (of) =>
+        isFree(turn, table, one.key, of) ||
+        (turn.fault === 'abandonedInOldSnapshot' && isAbandoned(turn, snapshot, table, of)),
+    ),
+  )
+
 /** The one sorted pass. How many of its rows were written. */
 function* pass(table: Holder, { snapshot, entries }: Plan): Program<number> {
   let done = 0
-  for (const one of entries) {
-    const written = yield* step((turn) =>
-      upsert(
-        turn,
-        snapshot,
-        heldName(table, one),
-        (of) =>
-          isFree(turn, table, one.key, of) ||
-          (turn.fault === 'abandonedInOldSnapshot' && isAbandoned(turn, snapshot, table, of)),
-      ),
-    )
-    done += Number(written)
-  }
+  for (const one of entries) done += Number(yield* claim(table, snapshot, one))
+  return done
+}
+
+/** One row that has a name, and gets another: `src/sql/name-change.ts`. Whether it has it now. */
+function* changeOne(table: Holder, row: NewRow): Program<boolean> {
+  const {
+    freed,
+    entries,
+    order: first,
+  } = yield* step((turn) => {
+    const plan = planUpdate(turn, table, [row])
+    const [one] = claimsOf(touched(turn, plan.snapshot, table, [row]))
+    const former = heldByRow(turn, plan.snapshot, table, row.key)?.version.values.text ?? ''
+    const claims = one !== undefined && one.text < former && turn.fault !== 'givesUpFirst'
+    return { freed: plan.freed, entries: one ? [one] : [], order: claims ? 'claim' : 'release' }
+  })
+  const [one, id] = [entries[0], freed[0]]
+  if (one === undefined || id === undefined) return false
+  if (first === 'release') yield* release(table, id, [])
+  const done = yield* claim(table, yield* step(snapshotOf), one)
+  if (first === 'claim') yield* release(table, id, [])
   return done
 }
 
 /** `take`: AFTER INSERT for the statement, AFTER UPDATE for each row. */
 export function* take(table: Holder, event: 'insert' | 'update', rows: readonly NewRow[], row?: NewRow): Program {
-  if (row && (yield* isRight(table, row))) return
+  if (row && ((yield* isRight(table, row)) || (rows.length === 1 && (yield* changeOne(table, row))))) return
   const plan = yield* step((turn) =>
     event === 'insert' ? planInsert(turn, table, rows) : planUpdate(turn, table, rows),
   )
