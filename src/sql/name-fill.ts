@@ -82,7 +82,7 @@ const letDirect = ({ of }: Pick<HolderTable, 'of'>, how: 'DISABLE' | 'ENABLE'): 
     EXECUTE pg_catalog.format('ALTER TABLE %s ${how} TRIGGER %I', ${literal(namesOf({ of }))}, one.tgname);
   END LOOP;`
 
-/** Names go with a table or a column that is renamed; those of columns that hold none any more, go. */
+/** Names go with a table, a column or a namespace that is renamed; those of columns that hold none any more, go. */
 function follow(holder: HolderTable, before: HolderNote | undefined): string {
   const field = fieldsOf(holder)
   const set = (column: 'holder' | 'property', from: string, to: string, also = ''): string => `
@@ -93,9 +93,31 @@ function follow(holder: HolderTable, before: HolderNote | undefined): string {
   const declared = holder.names.map(({ namespace, column }) => `(${literal(namespace)}, ${literal(column)})`).join(', ')
   return `${moved}${renamed(holder, before)
     .map(([from, to]) => set('property', from, to, ` AND ${here}`))
-    .join('')}
+    .join('')}${rescoped(holder, before)}
   DELETE FROM ${namesOf(holder)} AS n
   WHERE ${here} AND (${field('n', 'namespace', 'property')}) NOT IN (${declared});`
+}
+
+/** A column that has another namespace takes its names there, former ones too, as far as they are free. */
+function rescoped(holder: HolderTable, before: HolderNote | undefined): string {
+  const field = fieldsOf(holder)
+  return holder.names
+    .flatMap(({ column, namespace }) => {
+      const was = before?.names.find((one) => one.column === column)?.namespace
+      return was === undefined || was === namespace ? [] : { column, namespace, was }
+    })
+    .map(
+      ({ column, namespace, was }) => `
+  UPDATE ${namesOf(holder)} AS n SET ${field('', 'namespace')} = ${literal(namespace)}
+  WHERE ${field('n', 'holder')} = ${literal(holder.holder)} AND ${field('n', 'property')} = ${literal(column)}
+    AND ${field('n', 'namespace')} = ${literal(was)} AND NOT EXISTS (
+      SELECT FROM ${namesOf(holder)} AS o
+      WHERE ${field('o', 'namespace')} = ${literal(namespace)} AND ${field('o', 'hash')} = ${field('n', 'hash')}
+        AND ${field('o', 'text')} COLLATE "C" = ${field('n', 'text')}
+      ${NO_JOIN}
+    );`,
+    )
+    .join('')
 }
 
 /** A column that is gone, and a new one that holds names of the same namespace. */

@@ -172,15 +172,25 @@ test('a column that is renamed takes its names with it, former ones too', async 
   expect(up.filter((one) => one.includes('DROP COLUMN'))).toEqual([])
 })
 
-test('another namespace takes the names that are held along, and gives the former ones up', async () => {
+test('another namespace takes the names along, former ones too', async () => {
   const before = await filled(User)
   const changed = await open([Name, OtherNamespace])
   const { down } = await migrate(changed)
   await isDone(changed)
-  expect(await kept(changed)).toEqual(['login ada user.handle [1] held', 'login grace user.handle [2] held'])
+  expect(await kept(changed)).toEqual(USERS.map((one) => one.replace('handle', 'login')))
   await runAll(changed, down)
   await isDone(before)
-  expect(await kept(before)).toEqual(USERS.slice(0, 2))
+  expect(await kept(before)).toEqual(USERS)
+})
+
+test('another namespace leaves former names behind that somebody has there', async () => {
+  const before = await filled(User)
+  await before.query(`INSERT INTO names (namespace, text, holder, holder_column, holder_key, state)
+    VALUES ('login', 'old', 'elsewhere', 'handle', '[1]', 'reserved')`)
+  const changed = await open([Name, OtherNamespace])
+  await migrate(changed)
+  const [ada, grace] = USERS.map((one) => one.replace('handle', 'login'))
+  expect(await kept(changed)).toEqual([ada, grace, 'login old elsewhere.handle [1] reserved'])
 })
 
 test('another policy for former names is for those that are given up from then on', async () => {
