@@ -44,11 +44,12 @@ export function findHolderStatement(
 ): Statement<FoundHolder> {
   const field = (column: NamesColumn, row = 'n'): string => `${row}.${quote(names.columns[column])}`
   const table = qualified(names.schema, names.table)
-  const current = `CASE WHEN ${field('state')} = 'held' THEN ${field('text')} ELSE (
+  const later = `CASE WHEN ${field('state')} = 'held' THEN ${field('text')} ELSE (
     SELECT ${field('text', 'm')} FROM ${table} AS m
     WHERE ${field('key', 'm')} = ${field('key')} AND ${field('holder', 'm')} = ${field('holder')}
       AND ${field('property', 'm')} = ${field('property')} AND ${field('state', 'm')} = 'held'
   ) END`
+  const current = former ? later : field('text')
   const head = [field('holder'), field('property'), field('state'), field('since'), field('until'), current]
   const columns = [...head.map((one, index) => `${one} AS n${index}`), ...tables.flatMap(columnsOf(field))]
   const states = former
