@@ -1,9 +1,8 @@
 import type { EntityManager } from 'typeorm'
 import { DeclarationError } from '../errors'
-import { openSession } from '../connection/open-session'
+import { removeInBatches } from '../find-or-create/remove-in-batches'
 import { requireManager } from '../rows/call-arguments'
 import { releaseExpiredStatement } from '../sql/name-statements'
-import { ensureReady } from '../typeorm/readiness'
 import { namesTable, namesText } from '../typeorm/name-tables'
 import { dataSourceOf } from '../typeorm/registry'
 import { checkNameOptions } from './name-call-options'
@@ -13,8 +12,6 @@ export interface ReleaseExpiredOptions {
   /** How many names one statement removes; outside a transaction each commits by itself. @default 1000 */
   readonly batch?: number
 }
-
-const BATCH = 1_000
 
 /**
  * Removes former names whose time is over. They are free for everybody also if this never runs: it keeps the table small.
@@ -28,21 +25,11 @@ const BATCH = 1_000
 export async function releaseExpired(manager: EntityManager, options: ReleaseExpiredOptions = {}): Promise<number> {
   checkNameOptions('releaseExpired', options, { batch: 'number' })
   requireManager(manager)
-  const { batch = BATCH } = options
-  if (!Number.isSafeInteger(batch) || batch < 1) {
+  const { batch } = options
+  if (batch !== undefined && (!Number.isSafeInteger(batch) || batch < 1)) {
     throw new DeclarationError('releaseExpired(): batch must be a whole number from 1.')
   }
   const dataSource = dataSourceOf(manager)
   const statement = releaseExpiredStatement(namesTable(dataSource))
-  const session = await openSession(manager)
-  try {
-    await ensureReady(namesText(dataSource), session)
-    for (let removed = 0; ;) {
-      const [count = 0] = await session.rowsOrRollBack(statement, [batch])
-      removed += count
-      if (count < batch) return removed
-    }
-  } finally {
-    await session.close()
-  }
+  return await removeInBatches(manager, namesText(dataSource), statement, batch)
 }

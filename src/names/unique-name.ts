@@ -5,6 +5,7 @@ import { type RawName, toRawName, type UniqueNameOptions } from '../typeorm/name
 import {
   columnOptionsOf,
   declareTextColumn,
+  isPlain,
   requireCall,
   requireLegacy,
   type TextDecorator,
@@ -77,9 +78,6 @@ export function uniqueNameSchema<T>(
   }
   return Object.assign({}, schema, { columns: columns as EntitySchemaOptions<T>['columns'], indices })
 }
-
-const isPlain = (value: unknown): value is object =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 /** Not an arrow function: TypeORM calls it as a method of its IndexMetadata. */
 function door(raw: RawName): () => string[] {

@@ -3,7 +3,7 @@ import { DeclarationError } from '../errors'
 import { attachCount, attachNumber } from '../typeorm/attach-number'
 import { HIDDEN, HIDDEN_MARK } from '../typeorm/hidden-columns'
 import { type NumberWithinOptions, type RawNumber, toRawNumber } from '../typeorm/number-options'
-import { declareColumn, requireCall, requireLegacy } from '../typeorm/text-decorator'
+import { declareColumn, isPlain, requireCall, requireLegacy } from '../typeorm/text-decorator'
 
 const DECORATOR = '@NumberWithin'
 
@@ -95,9 +95,6 @@ export function numberWithinSchema<T>(
   }
   return Object.assign({}, schema, { columns: columns as EntitySchemaOptions<T>['columns'], indices })
 }
-
-const isPlain = (value: unknown): value is object =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 const numberOptions = ({ name }: NumberWithinOptions, beside: ColumnOptions = { type: 'integer' }): ColumnOptions => ({
   ...beside,

@@ -1,7 +1,6 @@
 import type { EntityManager } from 'typeorm'
-import { openSession } from '../connection/open-session'
+import { removeInBatches } from '../find-or-create/remove-in-batches'
 import { checkCallOptions } from '../rows/call-options'
-import { ensureReady } from '../typeorm/readiness'
 import { tokensOf } from './tokens'
 
 /** Options of `removeExpiredTokens`. */
@@ -9,8 +8,6 @@ export interface RemoveExpiredTokensOptions {
   /** Rows that are removed by one statement. @default 1000 */
   readonly batch?: number
 }
-
-const BATCH_ROWS = 1_000
 
 /**
  * Removes tokens that have expired, in batches, each of which is committed by itself outside a transaction. A token that
@@ -29,16 +26,5 @@ export async function removeExpiredTokens(
 ): Promise<number> {
   checkCallOptions('removeExpiredTokens', options)
   const { entityText, remove } = tokensOf(manager)
-  const { batch = BATCH_ROWS } = options
-  const session = await openSession(manager)
-  try {
-    await ensureReady(entityText.declaration, session)
-    let removed = 0
-    for (let last = batch; last === batch; removed += last) {
-      last = (await session.rowsOrRollBack(remove, [batch]))[0] ?? 0
-    }
-    return removed
-  } finally {
-    await session.close()
-  }
+  return await removeInBatches(manager, entityText.declaration, remove, options.batch)
 }

@@ -10,7 +10,14 @@ import {
   type UniqueTextColumn,
   type UniqueTextPropertyOptions,
 } from './options'
-import { columnOptionsOf, declareTextColumn, requireCall, requireLegacy, type TextDecorator } from './text-decorator'
+import {
+  columnOptionsOf,
+  declareTextColumn,
+  isPlain,
+  requireCall,
+  requireLegacy,
+  type TextDecorator,
+} from './text-decorator'
 
 type IndexColumns = () => string[]
 
@@ -141,9 +148,6 @@ export function uniqueTextSchema<T>(
   }
   return Object.assign({}, schema, { columns: columns as EntitySchemaOptions<T>['columns'], indices })
 }
-
-const isPlain = (value: unknown): value is object =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 function propertyDeclaration(where: string, property: string, options: UniqueTextPropertyOptions): RawDeclaration {
   checkOptions(where, options)

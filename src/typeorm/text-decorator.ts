@@ -35,6 +35,10 @@ export function requireLegacy(decorator: string, context: unknown): void {
   )
 }
 
+/** An object that is no list: options, or what they are of. */
+export const isPlain = (value: unknown): value is object =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
 /**
  * Declares a text column, unless a `@Column` stands beside the decorator.
  *

@@ -1,0 +1,32 @@
+import type { EntityManager } from 'typeorm'
+import { openSession } from '../connection/open-session'
+import type { Statement } from '../sql/statements'
+import { ensureReady } from '../typeorm/readiness'
+import type { Declaration } from '../typeorm/registry'
+
+const BATCH_ROWS = 1_000
+
+/**
+ * Removes rows until a batch is not full. Outside a transaction each batch is committed by itself.
+ *
+ * @param remove takes the most rows to remove, and gives how many it did
+ * @returns how many rows were removed
+ */
+export async function removeInBatches(
+  manager: EntityManager,
+  declaration: Declaration,
+  remove: Statement<number>,
+  batch: number = BATCH_ROWS,
+): Promise<number> {
+  const session = await openSession(manager)
+  try {
+    await ensureReady(declaration, session)
+    let removed = 0
+    for (let last = batch; last === batch; removed += last) {
+      last = (await session.rowsOrRollBack(remove, [batch]))[0] ?? 0
+    }
+    return removed
+  } finally {
+    await session.close()
+  }
+}
