@@ -1,6 +1,7 @@
 import type { ColumnType } from './column-type'
 import { qualified } from './identifier'
-import { TRIGGER_COMMENT, TRIGGER_MARK, type TriggerSet } from './trigger-set'
+import type { InstalledKernel } from './trigger-plan'
+import { TRIGGER_MARK, type TriggerSet } from './trigger-set'
 
 /** Runs SQL and gives its rows; a query runner's or a client's, whichever the caller has. */
 export type Query = (sql: string, parameters?: unknown[]) => Promise<readonly unknown[]>
@@ -10,13 +11,12 @@ export interface InstalledFunction {
   readonly schema: string
   readonly name: string
   readonly body: string
-  readonly comment: string | null
   readonly definer: boolean
   /** It belongs to the owner of the table. */
   readonly owned: boolean
   /**
    * It belongs to a role that could change the table as its owner can. One of another role says nothing about the table:
-   * whoever holds the privilege TRIGGER can put a function with our mark and any comment on the table.
+   * whoever holds the privilege TRIGGER can put a function with our mark and any note on the table.
    */
   readonly trusted: boolean
   /** Another role than its owner may put it on a table. */
@@ -36,6 +36,10 @@ export interface InstalledTrigger {
   /** The bits of `pg_trigger.tgtype`: when it fires, and for what. */
   readonly type: number
   readonly conditional: boolean
+  /** Those that `UPDATE OF` names, as they are called now. */
+  readonly columns: readonly string[]
+  /** Those that stand in the way of DROP COLUMN and ALTER TYPE, for the trigger's condition names them too. */
+  readonly blocks: readonly string[]
   readonly definition: string
 }
 
@@ -77,16 +81,18 @@ export interface ServerState {
   readonly quotesAll: boolean
 }
 
-/** A function that is known by its body, its comment or its name: a restore may leave out one, an attacker change one. */
-const IS_OURS = `(starts_with(ltrim(p.prosrc, E' \\n'), $2)
-          OR starts_with(obj_description(p.oid, 'pg_proc'), $3) OR p.proname = ANY ($4))`
+/** A function that is known by its body or its name: an attacker may change one. */
+const IS_MARKED = `starts_with(ltrim(p.prosrc, E' \\n'), $2)`
+const IS_OURS = `(${IS_MARKED} OR p.proname = ANY ($3))`
+
+const SETTINGS_OF_P = `(SELECT coalesce(jsonb_agg(replace(s, '"', '') ORDER BY s), '[]') FROM unnest(p.proconfig) AS s)`
 
 /** Our triggers on the table `r`; not those that a partition has from its parent. */
 const TRIGGERS_OF_R = `
          FROM pg_trigger AS t
          JOIN pg_proc AS p ON p.oid = t.tgfoid
          JOIN pg_namespace AS pn ON pn.oid = p.pronamespace
-        WHERE t.tgrelid = r.oid AND NOT t.tgisinternal AND t.tgparentid = 0 AND (t.tgname = ANY ($4) OR ${IS_OURS})`
+        WHERE t.tgrelid = r.oid AND NOT t.tgisinternal AND t.tgparentid = 0 AND (t.tgname = ANY ($3) OR ${IS_OURS})`
 
 /** `pg_get_triggerdef` in its pretty form leaves out a schema that `search_path` holds, as TypeORM's SQL does. */
 const OURS_OF_R = `
@@ -97,7 +103,7 @@ const OURS_OF_R = `
        SELECT coalesce(jsonb_object_agg(w.name, (
                 SELECT hn.nspname FROM pg_class AS h JOIN pg_namespace AS hn ON hn.oid = h.relnamespace
                  WHERE h.oid = to_regclass(w.name))), '{}')
-         FROM unnest($5::text[]) AS w (name)),
+         FROM unnest($4::text[]) AS w (name)),
     'triggers', (
        SELECT coalesce(jsonb_agg(jsonb_build_object(
                 'name', t.tgname,
@@ -105,13 +111,20 @@ const OURS_OF_R = `
                 'enabled', t.tgenabled IN ('O', 'A'),
                 'type', t.tgtype,
                 'conditional', t.tgqual IS NOT NULL,
+                'columns', (SELECT coalesce(jsonb_agg(a.attname ORDER BY k.i), '[]')
+                              FROM unnest(t.tgattr) WITH ORDINALITY AS k (attnum, i)
+                              JOIN pg_attribute AS a ON a.attrelid = r.oid AND a.attnum = k.attnum),
+                'blocks', (SELECT coalesce(jsonb_agg(DISTINCT a.attname), '[]')
+                             FROM pg_depend AS d
+                             JOIN pg_attribute AS a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
+                            WHERE d.classid = 'pg_trigger'::regclass AND d.objid = t.oid AND d.refobjid = r.oid
+                              AND d.refobjsubid > 0),
                 'definition', pg_get_triggerdef(t.oid, true)) ORDER BY t.tgname), '[]')${TRIGGERS_OF_R}),
     'functions', (
        SELECT coalesce(jsonb_agg(jsonb_build_object(
                 'schema', pn.nspname,
                 'name', p.proname,
                 'body', p.prosrc,
-                'comment', obj_description(p.oid, 'pg_proc'),
                 'definer', p.prosecdef,
                 'owned', p.proowner = r.relowner,
                 'trusted', pg_has_role(p.proowner, r.relowner, 'MEMBER'),
@@ -119,8 +132,7 @@ const OURS_OF_R = `
                                     WHERE a.grantee <> p.proowner),
                 'shared', EXISTS (SELECT FROM pg_trigger AS t
                                    WHERE t.tgfoid = p.oid AND t.tgrelid <> r.oid AND t.tgparentid = 0),
-                'settings', (SELECT coalesce(jsonb_agg(replace(s, '"', '') ORDER BY s), '[]')
-                               FROM unnest(p.proconfig) AS s)) ORDER BY pn.nspname, p.proname), '[]')
+                'settings', ${SETTINGS_OF_P}) ORDER BY pn.nspname, p.proname), '[]')
          FROM pg_proc AS p
          JOIN pg_namespace AS pn ON pn.oid = p.pronamespace
         WHERE ${IS_OURS}
@@ -131,11 +143,10 @@ const SERVER = `jsonb_build_object(
   'version', current_setting('server_version_num')::integer,
   'quotesAll', current_setting('quote_all_identifiers')::boolean)`
 
-/** By what sets are found and compared, as parameters 2 to 5. */
+/** By what sets are found and compared, as parameters 2 to 4. */
 const parametersOf = (wanted: readonly TriggerSet[]): unknown[] => [
   TRIGGER_MARK,
-  TRIGGER_COMMENT,
-  wanted.flatMap(({ functions, triggers }) => [...functions, ...triggers].map(({ name }) => name)),
+  wanted.flatMap(({ functions, kernel, triggers }) => [...functions, ...kernel, ...triggers].map(({ name }) => name)),
   [...new Set(wanted.flatMap(({ path }) => (path ? qualified(path.schema, path.name) : [])))],
 ]
 
@@ -144,14 +155,24 @@ export async function installedTriggers(
   query: Query,
   schemas: readonly string[],
   wanted: readonly TriggerSet[],
-): Promise<{ readonly server: ServerState; readonly tables: readonly InstalledTriggers[] }> {
+): Promise<{
+  readonly server: ServerState
+  readonly tables: readonly InstalledTriggers[]
+  readonly kernel: readonly InstalledKernel[]
+}> {
   return await readJson(
     query,
     `SELECT jsonb_build_object('server', ${SERVER}, 'tables', (
        SELECT coalesce(jsonb_agg(${OURS_OF_R} ORDER BY n.nspname, r.relname), '[]')
          FROM pg_class AS r
          JOIN pg_namespace AS n ON n.oid = r.relnamespace
-        WHERE n.nspname = ANY ($1) AND r.relhastriggers AND EXISTS (SELECT${TRIGGERS_OF_R})))::text AS state`,
+        WHERE n.nspname = ANY ($1) AND r.relhastriggers AND EXISTS (SELECT${TRIGGERS_OF_R})), 'kernel', (
+       SELECT coalesce(jsonb_agg(jsonb_build_object(
+                'schema', pn.nspname, 'name', p.proname, 'body', p.prosrc, 'definer', p.prosecdef,
+                'settings', ${SETTINGS_OF_P}) ORDER BY pn.nspname, p.proname), '[]')
+         FROM pg_proc AS p
+         JOIN pg_namespace AS pn ON pn.oid = p.pronamespace
+        WHERE pn.nspname = ANY ($1) AND starts_with(ltrim(p.prosrc, E' \\n'), $2 || 'kernel')))::text AS state`,
     [schemas, ...parametersOf(wanted)],
   )
 }

@@ -1,56 +1,53 @@
-import { fitName } from './identifier'
-import { placeBody } from './guard-place'
-import { settleBody } from './guard-settle'
-import { guardTriggers } from './guard-triggers'
-import type { TextTable } from './text-table'
+import { guardKernel, PLACE_KERNEL, SETTLE_KERNEL } from './guard-kernel'
+import { list, literal, qualified, quote } from './identifier'
+import { SQLSTATE } from './sqlstate'
 import {
+  differentScope,
+  differentText,
+  equal,
+  hashOf,
+  isFreed,
+  isLive,
+  sameChain,
+  sameScope,
+  sameText,
+  tableName,
+  textIsNull,
+  type TextTable,
+} from './text-table'
+import {
+  FIRES,
   parseNote,
-  type TriggerFunction,
+  type Trigger,
   triggerSet,
   type TriggerNote,
   type TriggerSet,
   type TriggerSetParts,
 } from './trigger-set'
 
-/** Raised when a change of the protocol makes an installed guard wrong; part of the guard's comment. */
+/** Raised when a change of the protocol makes an installed guard wrong; docs/upgrading.md says what else it asks for. */
 const PROTOCOL_VERSION = 1
 
-/** The guard of one text, as it should stand. */
-export interface Guard extends TriggerSet {
-  /** BEFORE: computes the hash and takes the place in the chain. Its comment holds the note. */
-  readonly place: TriggerFunction
-  /** AFTER: touches and promotes. */
-  readonly settle: TriggerFunction
-}
-
-/** What each part of the guard does is in docs/protocol.md. */
-export function guardOf(table: TextTable): Guard {
-  const [placeName, settleName] = [fitName(`${table.guard}_place`), fitName(`${table.guard}_settle`)]
-  const of = table.text.map(({ name }) => `"${name}"`).join(', ')
-  const placed = {
-    name: placeName,
-    body: placeBody(table),
-    says: `computes the hash of ${of} and finds its number in the chain.`,
-  }
-  const settled = {
-    name: settleName,
-    body: settleBody(table),
-    says: `keeps an anchor in the chains of ${of} when rows come, change and go.`,
-  }
-  const set = triggerSet({
+/** The guard of one text, as it should stand. What each part of it does is in docs/protocol.md. */
+export const guardOf = (table: TextTable): TriggerSet =>
+  triggerSet({
     kind: 'guard',
     name: table.name,
     table: { schema: table.schema, name: table.table },
     docs: 'docs/protocol.md of the package says what it does, and why no text can be stored twice.',
-    functions: [placed, settled],
-    triggers: (schema) => guardTriggers({ ...table, schema }, placeName, settleName),
+    functions: [
+      {
+        name: table.guard,
+        body: placeBody(table),
+        says: 'makes hashes, and gives number 0 in an empty chain.',
+      },
+    ],
+    kernel: guardKernel,
+    triggers: (schema) => guardTriggers({ ...table, schema }),
     note: noteOf(table),
   })
-  const [place, settle] = set.functions as [TriggerFunction, TriggerFunction]
-  return { ...set, place, settle }
-}
 
-/** What of a declaration the rows depend on, as the guard's comment holds it. */
+/** What of a declaration the rows depend on, or the guard holds them to, as the note has it. */
 const NOTED = [
   'name',
   'text',
@@ -58,6 +55,8 @@ const NOTED = [
   'scope',
   'deleted',
   'nullable',
+  'immutable',
+  'maxChainLength',
   'hash',
   'number',
   'chained',
@@ -65,24 +64,234 @@ const NOTED = [
   'check',
 ] as const
 
-/**
- * What the comment on `place` says: enough to find a drift that the catalog does not show, to follow a renamed column,
- * and to make the rows anew as they were.
- */
+/** Enough to find a drift that the catalog does not show, to follow a renamed column, and to make the rows as they were. */
 export interface GuardNote extends TriggerNote, Pick<TextTable, (typeof NOTED)[number]> {
   readonly kind?: never
   /** The name of the digest. */
   readonly digest: string
 }
 
+/** What a note leaves out. */
+const DEFAULTS = { scope: [], nullable: false, immutable: false } as const
+
+const isDefault = (key: string, value: unknown): boolean =>
+  JSON.stringify(value) === JSON.stringify(Reflect.get(DEFAULTS, key))
+
 const noteOf = (table: TextTable): TriggerSetParts['note'] => ({
   protocol: PROTOCOL_VERSION,
   digest: table.digest.name,
-  ...Object.fromEntries(NOTED.map((key) => [key, table[key]])),
+  ...Object.fromEntries(NOTED.flatMap((key) => (isDefault(key, table[key]) ? [] : [[key, table[key]]]))),
 })
 
-/** undefined where the comment holds no note of a guard, or that of a version which wrote something else. */
-export function parseGuardComment(comment: string | null): GuardNote | undefined {
-  const note = parseNote(comment)
-  return note?.kind === undefined && note?.protocol === PROTOCOL_VERSION ? (note as GuardNote) : undefined
+/** undefined where the body holds no note of a guard, or that of a version which wrote something else. */
+export function parseGuardNote(body: string): GuardNote | undefined {
+  const note = parseNote(body)
+  return note?.kind === undefined && note?.protocol === PROTOCOL_VERSION
+    ? { ...DEFAULTS, ...(note as GuardNote) }
+    : undefined
+}
+
+/** Columns of the row that the function assigns to. */
+const columnsOf = (table: TextTable): Record<'hash' | 'number' | 'chained', string> => ({
+  hash: quote(table.hash),
+  number: quote(table.number),
+  chained: quote(table.chained),
+})
+
+/** `IF … THEN`, one predicate a line. */
+const when = (...predicates: readonly string[]): string => `\n  IF ${predicates.join('\n    AND ')} THEN`
+
+/**
+ * BEFORE INSERT OR UPDATE, for what practically every row needs. A number of −1 says that the chain is not empty, and
+ * has the kernel look for one; the check would refuse it.
+ *
+ * In a partition, in a shard and under another name the kernel does it all: this function's query names the table.
+ */
+function placeBody(table: TextTable): string {
+  const { hash, number, chained } = columnsOf(table)
+  return `
+DECLARE
+  taken boolean;
+BEGIN${keepUnchanged(table)}${withoutText(table)}
+  NEW.${hash} := ${hashOf(table, 'NEW', '\n    ')};
+  NEW.${number} := -1;
+  NEW.${chained} := false;${withoutChain(table)}
+  IF ${equal('TG_TABLE_NAME', literal(table.table))} AND pg_catalog.pg_table_is_visible(TG_RELID) THEN
+    -- Of a text that stands at 0, the index raises the ordinary violation.
+    SELECT ${[equal(`t.${number}`, '0'), ...sameText(table, 't', 'NEW')].join('\n      AND ')} INTO taken
+      FROM ONLY ${quote(table.table)} AS t
+      WHERE ${[...sameChain(table, 't', 'NEW'), ...isLive(table, 't')].join('\n        AND ')}
+      LIMIT 1;
+    IF NOT FOUND OR taken AND ${equal('TG_OP', "'INSERT'")} THEN
+      NEW.${number} := 0;
+    END IF;
+  END IF;
+  RETURN NEW;
+END
+`
+}
+
+/** A text that stays where it is keeps its number; only a promotion writes another, which is 0. Nobody clears the flag. */
+function keepUnchanged(table: TextTable): string {
+  const { hash, number, chained } = columnsOf(table)
+  const same = [...sameScope(table, 'OLD', 'NEW'), ...sameText(table, 'OLD', 'NEW')]
+  if (table.deleted !== undefined) same.push(`(${[...isLive(table, 'OLD'), ...isFreed(table, 'NEW')].join(' OR ')})`)
+  return `${when(equal('TG_OP', "'UPDATE'"), ...same)}
+    NEW.${hash} := OLD.${hash};
+    NEW.${number} := CASE WHEN ${equal(`NEW.${number}`, '0')} THEN 0 ELSE OLD.${number} END;
+    NEW.${chained} := OLD.${chained} OR NEW.${chained} IS TRUE;
+    RETURN NEW;
+  END IF;${table.immutable ? refuseChange(table) : ''}`
+}
+
+/** The scope counts as part of an immutable text; a text that was NULL may still be given. */
+function refuseChange(table: TextTable): string {
+  const given = table.nullable ? [`NOT (${textIsNull(table, 'OLD').join(' AND ')})`] : []
+  const different = [...differentText(table, 'OLD', 'NEW'), ...differentScope(table, 'OLD', 'NEW')]
+  // Without soft deletes, what has not changed does not come here.
+  const changed = table.deleted === undefined ? [] : [`(${different.join(`\n      OR `)})`]
+  return `${when(equal('TG_OP', "'UPDATE'"), ...given, ...changed)}
+    RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.immutableText}', MESSAGE = 'the text is immutable',
+      CONSTRAINT = ${literal(table.index)}, SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+  END IF;`
+}
+
+function withoutText(table: TextTable): string {
+  if (!table.nullable) return ''
+  const { hash, number, chained } = columnsOf(table)
+  return `${when(...textIsNull(table, 'NEW'))}
+    NEW.${hash} := NULL;
+    NEW.${number} := 0;
+    NEW.${chained} := false;
+    RETURN NEW;
+  END IF;`
+}
+
+/** Deleted softly, a row is in no chain. Once it is restored, it gets a number that is free then. */
+function withoutChain(table: TextTable): string {
+  if (table.deleted === undefined) return ''
+  return `${when(...isFreed(table, 'NEW'))}
+    NEW.${columnsOf(table).number} := 0;
+    RETURN NEW;
+  END IF;`
+}
+
+/** The columns that `rest` names, in this order: from it the kernel knows them, whatever they are called by then. */
+const watchedColumns = ({ text, scope, hash, number, chained, deleted }: TextTable): string[] => [
+  ...text.map(({ name }) => name),
+  ...scope,
+  hash,
+  number,
+  chained,
+  ...(deleted === undefined ? [] : [deleted]),
+]
+
+const { row, before, insert, update } = FIRES
+
+/** The six triggers, in the order to create; docs/protocol.md says what each is for. */
+function guardTriggers(table: TextTable): Trigger[] {
+  const { hash, number, chained } = columnsOf(table)
+  const moved = [
+    ...differentText(table, 'OLD', 'NEW'),
+    ...differentScope(table, 'OLD', 'NEW'),
+    `(${equal(`OLD.${hash}`, `NEW.${hash}`)}) IS NOT TRUE`,
+    `(${equal(`OLD.${number}`, `NEW.${number}`)}) IS NOT TRUE`,
+    `OLD.${chained} AND NEW.${chained} IS NOT TRUE`,
+    ...restored(table),
+  ]
+  const columns = list(watchedColumns(table).map(quote), 4)
+  const beyond = `OPERATOR(pg_catalog.>) 0`
+  return [
+    trigger(table, 'place_insert', {
+      type: row + before + insert,
+      event: 'BEFORE INSERT',
+      // With hash and number 0 from the client nothing runs: check and index decide.
+      when: [`NEW.${hash} IS NULL`, `(${equal(`NEW.${number}`, '0')}) IS NOT TRUE`],
+    }),
+    trigger(table, 'place_update', {
+      type: row + before + update,
+      // Naming columns keeps other UPDATEs from preparing this condition. The check reads the text at each of them.
+      event: `BEFORE UPDATE OF ${columns}`,
+      when: moved,
+    }),
+    trigger(table, 'rest', {
+      type: row + before + insert + update,
+      event: `BEFORE INSERT OR UPDATE OF ${columns}`,
+      when: [`NEW.${number} OPERATOR(pg_catalog.<) 0`],
+      runs: PLACE_KERNEL,
+    }),
+    trigger(table, 'settle_insert', {
+      type: row + insert,
+      // AFTER: in a BEFORE trigger an UPDATE over several rows of a chain would meet rows that its own trigger has
+      // changed, and fail with 27000 for ever.
+      event: 'AFTER INSERT',
+      when: [`NEW.${number} ${beyond}`],
+      runs: SETTLE_KERNEL,
+    }),
+    trigger(table, 'settle_update', {
+      type: row + update,
+      // No columns are named: a user's own BEFORE trigger may change those that the statement does not name.
+      event: 'AFTER UPDATE',
+      when: [`OLD.${chained}`, `NEW.${chained}`, `NEW.${number} ${beyond}`],
+      runs: SETTLE_KERNEL,
+    }),
+    trigger(table, 'settle_delete', {
+      type: row + FIRES.delete,
+      event: 'AFTER DELETE',
+      // Only an anchor that has, or had, others: every other DELETE is free of the function.
+      when: [`OLD.${chained}`],
+      runs: SETTLE_KERNEL,
+    }),
+  ]
+}
+
+/** The row was deleted softly and takes its text again; for an OR. */
+function restored(table: TextTable): string[] {
+  return table.deleted === undefined ? [] : [[...isFreed(table, 'OLD'), ...isLive(table, 'NEW')].join(' AND ')]
+}
+
+/** The name of a trigger. Those of one event fire in the order of their names: `rest` after `place_…`. */
+const triggerName = (table: Pick<TextTable, 'guard'>, suffix: string): string => `${table.guard}_${suffix}`
+
+interface Firing {
+  readonly type: number
+  readonly event: string
+  /**
+   * For an OR. As short as can be: the server parses and plans it once for each statement that writes to the table, and
+   * it is false for practically every row. What else must hold, the function looks at.
+   */
+  readonly when: readonly string[]
+  /** A function of the kernel. @default the table's own */
+  readonly runs?: string
+}
+
+function trigger(table: TextTable, suffix: string, { type, event, when: conditions, runs }: Firing): Trigger {
+  const name = triggerName(table, suffix)
+  const { text, scope, index, maxChainLength } = table
+  const known = [triggerName(table, 'rest'), text.length, scope.length, index, maxChainLength]
+  const call = `${qualified(table.schema, runs ?? table.guard)}(${runs ? known.map((one) => literal(String(one))).join(', ') : ''})`
+  const create = fill([
+    `CREATE TRIGGER ${quote(name)} ${event}`,
+    `ON ${tableName(table)} FOR EACH ROW`,
+    ...conditions.map(
+      (one, index) => `${index === 0 ? 'WHEN (' : 'OR '}${one}${index === conditions.length - 1 ? ')' : ''}`,
+    ),
+    `EXECUTE FUNCTION ${call}`,
+  ])
+  // Those that name columns name all of these.
+  const columns = event.includes(' OF ') ? { columns: watchedColumns(table) } : {}
+  return { name, runs: runs ?? table.guard, type, conditional: true, ...columns, create }
+}
+
+const LINE_CHARACTERS = 116
+
+/** Parts of a statement, in as few lines as can be read. */
+function fill(parts: readonly string[]): string {
+  const lines: string[] = []
+  for (const part of parts) {
+    const last = lines.at(-1)
+    if (last === undefined || last.length + part.length > LINE_CHARACTERS) lines.push(part)
+    else lines[lines.length - 1] = `${last} ${part}`
+  }
+  return lines.join('\n  ')
 }

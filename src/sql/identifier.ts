@@ -3,6 +3,8 @@ import { createHash } from 'node:crypto'
 /** Postgres keeps 63 bytes of a name and drops the rest silently (NAMEDATALEN − 1). */
 const NAME_LIMIT_BYTES = 63
 const SUFFIX_BYTES = 8
+/** For what a trigger's name adds to that of its set. */
+const ROOM_BYTES = 16
 
 /** An identifier, quoted for any name Postgres can hold. */
 export function quote(name: string): string {
@@ -21,10 +23,17 @@ export function qualified(schema: string | undefined, name: string): string {
   return schema === undefined ? quote(name) : `${quote(schema)}.${quote(name)}`
 }
 
-/** Two names as one that no other two give: of table `user` and text `profile_url`, not of `user_profile` and `url`. */
-export function joinNames(first: string, second: string): string {
-  const escaped = (name: string): string => name.replaceAll(':', '::').replaceAll('.', ':.')
-  return `${escaped(first)}.${escaped(second)}`
+/**
+ * A name for a function or trigger, of letters, digits and `_` only: what deparses DDL without quotes takes it too. A
+ * digest tells apart what would be alike then: `user` and `profile_url`, `user_profile` and `url`.
+ */
+export function plainName(prefix: string, ...parts: readonly string[]): string {
+  const plain = parts.map((part) => part.toLowerCase().replaceAll(/[^a-z0-9]+/g, '_'))
+  const name = `${prefix}_${plain.join('__')}`
+  const isTold = plain.every((part, index) => part === parts[index] && /^[a-z0-9]+(?:_[a-z0-9]+)*$/.test(part))
+  if (isTold && Buffer.byteLength(name) <= NAME_LIMIT_BYTES - ROOM_BYTES) return name
+  const start = name.slice(0, NAME_LIMIT_BYTES - ROOM_BYTES - SUFFIX_BYTES - 1).replace(/_+$/, '')
+  return `${start}_${createHash('sha1').update(JSON.stringify(parts)).digest('hex').slice(0, SUFFIX_BYTES)}`
 }
 
 /** The name itself where Postgres can hold it; else its start and a digest of the whole, so that two stay two. */
@@ -63,11 +72,11 @@ export const renameIn = (expression: string, renames: ReadonlyMap<string, string
     return to === undefined ? token : quote(to)
   })
 
-const COMMENT_OR_QUOTED = /--[^\n]*\n|"[^"]*"|'[^']*'/g
+const COMMENT_OR_QUOTED = /--[^\n]*|\/\*[^]*?\*\/|"[^"]*"|'[^']*'/g
 
 /**
- * SQL without its layout: `migration:generate --pretty` breaks and indents lines, in bodies and literals too. The end of
- * a line comment counts, for what stands after it is code.
+ * SQL as it is compared: without comments, whose words may change, and without layout, for `migration:generate --pretty`
+ * breaks and indents lines, in bodies and literals too.
  */
-export const withoutLayout = (sql: string): string =>
-  sql.replaceAll(COMMENT_OR_QUOTED, (one) => (one.endsWith('\n') ? `${one}\0` : one)).replaceAll(/\s+/g, '')
+export const withoutComments = (sql: string): string =>
+  sql.replaceAll(COMMENT_OR_QUOTED, (one) => (/^["']/.test(one) ? one : ' ')).replaceAll(/\s+/g, '')

@@ -2,7 +2,9 @@ import type { Change } from './alter'
 import type { Query } from './catalog'
 import { literal, qualified, quote } from './identifier'
 import { type TextTable, tableName } from './text-table'
-import { TRIGGER_COMMENT } from './trigger-set'
+
+/** Starts the comment on every index of ours. */
+const INDEX_COMMENT = 'typeorm-unique-text: '
 
 /** The index that the option `lookup` adds: over the text itself, for equality in SQL that names no hash. */
 export interface LookupIndex {
@@ -15,7 +17,7 @@ const METHOD = 'USING hash'
 
 /** Of `hash`: one key is four bytes, however long the text; a btree refuses long ones. */
 export function addLookup({ rows, name, column }: LookupIndex): Change {
-  const comment = `${TRIGGER_COMMENT}finds "${column}" by equality in SQL that names no hash; no other use needs it.`
+  const comment = `${INDEX_COMMENT}finds "${column}" by equality in SQL that names no hash; no other use needs it.`
   const index = qualified(rows.schema, name)
   return {
     up: [
@@ -46,7 +48,7 @@ export async function installedLookups(
        JOIN pg_namespace AS n ON n.oid = c.relnamespace
       WHERE n.nspname = ANY ($1) AND a.amname = 'hash' AND i.indisvalid
         AND (starts_with(obj_description(c.oid, 'pg_class'), $2) OR c.relname = ANY ($3))`,
-    [schemas, TRIGGER_COMMENT, wanted],
+    [schemas, INDEX_COMMENT, wanted],
   )) as readonly { readonly name: string }[]
   return rows.map(({ name }) => name)
 }

@@ -1,5 +1,5 @@
 import type { Digest } from '../text/digest'
-import { qualified, quote } from './identifier'
+import { literal, qualified, quote } from './identifier'
 
 /** One column of the text, and what stands before it where the columns are composed (`?` before a query). */
 export interface TextColumn {
@@ -43,16 +43,18 @@ export const tableName = ({ schema, table }: Pick<TextTable, 'schema' | 'table'>
 /** `row."name"`; without a row, `"name"`. */
 export const field = (row: string, name: string): string => (row === '' ? quote(name) : `${row}.${quote(name)}`)
 
+const APPENDED = 'OPERATOR(pg_catalog.||)'
+
 /** The text that is hashed. A column that is NULL leaves out its prefix too. */
-export function composed({ text }: Pick<TextTable, 'text'>, row: string, concatenation = ' || '): string {
+export function composed({ text }: Pick<TextTable, 'text'>, row: string, separator = ' '): string {
   const [first] = text
   if (text.length === 1 && first?.prefix === '') return `${field(row, first.name)}::pg_catalog.text`
   return text
     .map(({ name, prefix }) => {
       const value = `${field(row, name)}::pg_catalog.text`
-      return `coalesce(${prefix === '' ? value : `'${prefix.replaceAll("'", "''")}' || ${value}`}, '')`
+      return `coalesce(${prefix === '' ? value : `${literal(prefix)} ${APPENDED} ${value}`}, '')`
     })
-    .join(concatenation)
+    .join(`${separator}${APPENDED} `)
 }
 
 /** The same in JavaScript, of the columns' values. */
@@ -60,8 +62,8 @@ export function composedText({ text }: Pick<TextTable, 'text'>, values: readonly
   return values.map((value, index) => (value === null ? '' : `${text[index]?.prefix ?? ''}${value}`)).join('')
 }
 
-export const hashOf = (table: Pick<TextTable, 'text' | 'digest'>, row: string, concatenation?: string): string =>
-  table.digest.sql(composed(table, row, concatenation))
+export const hashOf = (table: Pick<TextTable, 'text' | 'digest'>, row: string, separator?: string): string =>
+  table.digest.sql(composed(table, row, separator))
 
 /** All text columns NULL: a row without a text, outside every chain. */
 export function textIsNull(table: Pick<TextTable, 'text'>, row: string): string[] {
@@ -69,26 +71,37 @@ export function textIsNull(table: Pick<TextTable, 'text'>, row: string): string[
 }
 
 /**
- * Equality column by column, NULL equal to NULL. COLLATE "C" because a nondeterministic collation calls different
- * texts equal, which would merge them.
+ * Operators by their schema, in all SQL that the package generates: where `search_path` decides, one of an exact
+ * signature in the table's schema beats one of pg_catalog, and would run as the table's owner. IS DISTINCT FROM, IN,
+ * BETWEEN, NULLIF and CASE look theirs up too, so none of them is used.
  */
-export function sameText({ text }: TextTable, left: string, right: string): string[] {
-  return text.map(({ name }) => compareTexts(name, left, 'IS NOT DISTINCT FROM', right))
+export const equal = (left: string, right: string): string => `${left} OPERATOR(pg_catalog.=) ${right}`
+
+/** A text as it is compared: bytewise, because a nondeterministic collation calls different texts equal. */
+export const bytewise = (row: string, name: string): string =>
+  `${field(row, name)}::pg_catalog.text COLLATE pg_catalog."C"`
+
+/** Equality column by column, NULL equal to NULL; one predicate each, for an AND. */
+export function sameText(
+  { text, nullable }: Pick<TextTable, 'text' | 'nullable'>,
+  left: string,
+  right: string,
+): string[] {
+  return text.map(({ name }) => {
+    const same = equal(bytewise(left, name), `${field(right, name)}::pg_catalog.text`)
+    if (!nullable && text.length === 1) return same
+    return `(${same} OR ${field(left, name)} IS NULL AND ${field(right, name)} IS NULL)`
+  })
 }
 
 /** The text columns that differ, one predicate each; for an OR. */
-export function differentText({ text }: TextTable, left: string, right: string): string[] {
-  return text.map(({ name }) => compareTexts(name, left, 'IS DISTINCT FROM', right))
-}
-
-function compareTexts(name: string, left: string, comparison: string, right: string): string {
-  const text = (row: string): string => `${field(row, name)}::pg_catalog.text COLLATE "C"`
-  return `${text(left)} ${comparison} ${text(right)}`
+export function differentText(table: Pick<TextTable, 'text' | 'nullable'>, left: string, right: string): string[] {
+  return sameText(table, left, right).map((same) => `(${same}) IS NOT TRUE`)
 }
 
 /** The unique index's own operator on every scope column; the scope is NOT NULL, so `=` is enough and indexable. */
 export function sameScope({ scope }: TextTable, left: string, right: string): string[] {
-  return scope.map((name) => `${field(left, name)} OPERATOR(pg_catalog.=) ${field(right, name)}`)
+  return scope.map((name) => equal(field(left, name), field(right, name)))
 }
 
 /** The row holds its text, unless it is deleted softly and that frees it; one predicate at most. */
@@ -103,28 +116,19 @@ export function isFreed({ deleted }: Pick<TextTable, 'deleted'>, row: string): s
 
 /** The rows of a chain: equal scope and hash. Whether they hold their texts is another question. */
 export function sameChain(table: TextTable, left: string, right: string): string[] {
-  return [
-    ...sameScope(table, left, right),
-    `${field(left, table.hash)} OPERATOR(pg_catalog.=) ${field(right, table.hash)}`,
-  ]
+  return [...sameScope(table, left, right), equal(field(left, table.hash), field(right, table.hash))]
 }
 
-/** The scope's columns that differ, one predicate each; for an OR. */
+/** The scope's columns that differ, one predicate each; for an OR. They are NOT NULL. */
 export function differentScope({ scope }: Pick<TextTable, 'scope'>, left: string, right: string): string[] {
-  return scope.map((name) => `${field(left, name)} IS DISTINCT FROM ${field(right, name)}`)
-}
-
-/** The columns that lead to another chain where they differ, one predicate each; for an OR. */
-export function differentChain(table: TextTable, left: string, right: string): string[] {
-  const { hash } = table
-  return [...differentScope(table, left, right), `${field(left, hash)} IS DISTINCT FROM ${field(right, hash)}`]
+  return scope.map((name) => `(${equal(field(left, name), field(right, name))}) IS NOT TRUE`)
 }
 
 /** What the check holds a row to; it is what fails safe when another trigger changes the text after ours. */
 export function checkExpression(table: Omit<TextRows, 'check'>): string {
   const hash = quote(table.hash)
-  const honest = `${hash} = ${hashOf(table, '')}`
-  const positive = `${quote(table.number)} >= 0`
+  const honest = equal(hash, hashOf(table, ''))
+  const positive = `${quote(table.number)} OPERATOR(pg_catalog.>=) 0`
   if (!table.nullable) return `${honest} AND ${positive}`
   const textless = textIsNull(table, '').join(' AND ')
   const without = `${textless} AND ${hash} IS NULL`

@@ -2,9 +2,10 @@ import type { Change } from './alter'
 import type { InstalledFunction, InstalledTrigger, InstalledTriggers } from './catalog'
 import { fitName, qualified } from './identifier'
 import {
-  commentOnFunction,
   createFunctions,
+  createKernel,
   dropFunctions,
+  dropKernel,
   dropTrigger,
   type FunctionSource,
   functionSettings,
@@ -12,8 +13,8 @@ import {
   replaceFunctions,
   type Relation,
 } from './trigger-ddl'
-import { functionDifference, installedFunction, notesOf, sameComment, triggerDifference } from './trigger-drift'
-import type { TriggerFunction, TriggerSet } from './trigger-set'
+import { hasOtherCode, installedFunction, isDifferent, isOtherTrigger, notesOf } from './trigger-drift'
+import { isKernel, type TriggerFunction, type TriggerSet } from './trigger-set'
 
 /** The triggers of one table: as they should stand, and as they do. */
 export interface TriggerSite {
@@ -59,15 +60,67 @@ export function makeRoom(sites: readonly TriggerSite[], strangers: readonly Inst
   }
 }
 
+/** A function that all tables of a schema share, as it stands; whoever made it. */
+export type InstalledKernel = Pick<InstalledFunction, 'schema' | 'name' | 'body' | 'settings' | 'definer'>
+
+/**
+ * What comes before any table changes, and what after all of them. The way back leaves the newer of two bodies, for what
+ * has one name does one thing; and it never makes a body that was found, which anybody may have put there.
+ *
+ * @param known every function that this release may have made
+ */
+export function planKernel(
+  sites: readonly TriggerSite[],
+  installed: readonly InstalledKernel[],
+  known: readonly TriggerFunction[],
+): SetPlan {
+  const homeOf = ({ schema, searchSchema }: TriggerSite): string => schema ?? searchSchema
+  const wanted = new Map<string, { readonly source: FunctionSource; readonly site: TriggerSite }>()
+  for (const site of sites) {
+    for (const one of site.wanted.flatMap(({ kernel }) => kernel)) {
+      const key = qualified(homeOf(site), one.name)
+      if (!wanted.has(key)) wanted.set(key, { source: { ...one, schema: site.schema }, site })
+    }
+  }
+  const made = [...wanted.values()].map(({ source, site }): Change => {
+    const found = installed.find(({ schema, name }) => schema === homeOf(site) && name === source.name)
+    const isOwned = sites.every(({ installed: { functions, schema } }) =>
+      functions.every(
+        (one) => one.name !== source.name || one.schema !== schema || schema !== homeOf(site) || one.owned,
+      ),
+    )
+    if (found && isOwned && !hasOtherCode(source, found) && isSecure(found)) return { up: [], down: [] }
+    return {
+      up: createKernel(qualified(site.schema, site.table), [source]),
+      down: found ? [] : [dropKernel(source)],
+    }
+  })
+  const left = installed.map((one): Change => {
+    const site = sites.find((each) => homeOf(each) === one.schema)
+    const body = known.find(({ name }) => name === one.name)?.body
+    if (!site || body === undefined || wanted.has(qualified(one.schema, one.name))) return { up: [], down: [] }
+    const source = { name: one.name, body, schema: site.schema }
+    return { up: [dropKernel(source)], down: createKernel(qualified(site.schema, site.table), [source]) }
+  })
+  return { before: joined(made), after: joined(left) }
+}
+
+const isSecure = ({ schema, definer, settings }: InstalledKernel): boolean =>
+  definer && settings.join('\n') === functionSettings([schema]).toSorted().join('\n')
+
+const joined = (changes: readonly Change[]): Change => ({
+  up: changes.flatMap(({ up }) => up),
+  down: changes.flatMap(({ down }) => down).toReversed(),
+})
+
 /** A function with what all of its set share. */
 type SetFunction = TriggerFunction & Pick<TriggerSet, 'path'>
 
 interface FunctionPlan {
   readonly fresh: readonly SetFunction[]
-  /** Of the fresh ones, those that take the place of an untrusted role's. The way back leaves them, not his. */
+  /** Of the fresh ones, those that take the place of an untrusted role's. The way back leaves them, not those. */
   readonly lasting: ReadonlySet<string>
   readonly replaced: readonly { readonly wanted: SetFunction; readonly found: InstalledFunction }[]
-  readonly commented: readonly { readonly wanted: SetFunction; readonly found: InstalledFunction | undefined }[]
   readonly obsolete: readonly InstalledFunction[]
 }
 
@@ -76,7 +129,7 @@ function planFunctions({ wanted, installed }: TriggerSite): FunctionPlan {
     .flatMap(({ functions, path }) => functions.map((one) => ({ ...one, path })))
     .map((one) => {
       const found = installedFunction(installed, one)
-      // What belongs to another role is made anew, for he could put his own body back at any moment.
+      // What belongs to another role is made anew, for that role could put its own body back at any moment.
       return { wanted: one, found: found?.owned ? found : undefined }
     })
   const untrusted = installed.functions.filter(({ trusted }) => !trusted)
@@ -84,13 +137,10 @@ function planFunctions({ wanted, installed }: TriggerSite): FunctionPlan {
   return {
     fresh: pairs.flatMap((pair) => (pair.found ? [] : pair.wanted)),
     lasting: new Set(untrusted.filter(({ schema }) => schema === installed.schema).map(({ name }) => name)),
-    replaced: kept.filter(
-      (pair) => pair.found.granted || functionDifference(pair.wanted, pair.found, installed) !== undefined,
-    ),
-    commented: pairs.filter(({ wanted: one, found }) => !found || !sameComment(one, found)),
+    replaced: kept.filter((pair) => pair.found.granted || isDifferent(pair.wanted, pair.found, installed)),
     // An untrusted one only loses its triggers on this table: its body must never come back as the owner's.
     obsolete: installed.functions.filter(
-      (one) => one.trusted && !one.shared && !kept.some(({ found }) => found === one),
+      (one) => one.trusted && !one.shared && !isKernel(one.body) && !kept.some(({ found }) => found === one),
     ),
   }
 }
@@ -104,7 +154,7 @@ function planTriggers({ wanted, installed, touched }: TriggerSite, { fresh }: Fu
   const rebuilt = new Set(fresh.map(({ name }) => name))
   const stands = (one: TriggerSet['triggers'][number]): boolean => {
     const found = installed.triggers.find(({ name }) => name === one.name)
-    const same = found?.enabled === true && triggerDifference(one, found, installed) === undefined
+    const same = found?.enabled === true && !isOtherTrigger(one, found, installed)
     return same && !touched && !rebuilt.has(one.runs)
   }
   const [all, standing] = [wanted.flatMap(({ triggers }) => triggers), new Set<string>()]
@@ -125,7 +175,6 @@ function takeAway(site: TriggerSite, functions: FunctionPlan, triggers: TriggerP
     ],
     down: [
       ...atOnce(byPath(gone).flatMap((some) => createFunctions(relation, some))),
-      ...gone.flatMap((one) => (one.comment === null ? [] : commentOnFunction(one, one.comment))),
       ...triggers.obsolete.map(({ definition }) => definition),
     ],
   }
@@ -142,16 +191,12 @@ function make(site: TriggerSite, functions: FunctionPlan, triggers: TriggerPlan)
     up: [
       ...atOnce(byPath(fresh).flatMap((some) => createFunctions(relation, some))),
       ...atOnce(byPath(replaced).flatMap((some) => replaceFunctions(relation, some))),
-      ...functions.commented.map(({ wanted }) => commentOnFunction(home(wanted), wanted.comment)),
       ...triggers.made.map(({ create }) => create),
     ],
     down: [
       ...triggers.made.map(({ name }) => dropTrigger(relation, name)),
       ...(temporary.length === 0 ? [] : [dropFunctions(temporary)]),
       ...atOnce(byPath(before).flatMap((some) => replaceFunctions(relation, some))),
-      ...functions.commented.flatMap(({ wanted, found }) =>
-        found ? commentOnFunction(home(wanted), found.comment) : [],
-      ),
     ],
   }
 }
@@ -169,12 +214,9 @@ function byPath(functions: readonly FunctionSource[]): FunctionSource[][] {
   return [...groups.values()]
 }
 
-function asSource(
-  { searchSchema, installed }: TriggerSite,
-  found: InstalledFunction,
-): FunctionSource & Pick<InstalledFunction, 'comment'> {
-  const { schema, name, body, comment } = found
-  return { schema: schema === searchSchema ? undefined : schema, name, body, comment, path: pathOf(found, installed) }
+function asSource({ searchSchema, installed }: TriggerSite, found: InstalledFunction): FunctionSource {
+  const { schema, name, body } = found
+  return { schema: schema === searchSchema ? undefined : schema, name, body, path: pathOf(found, installed) }
 }
 
 /** The table of another schema whose name a function finds, as the note of its set tells. */

@@ -1,14 +1,16 @@
 import { createHash } from 'node:crypto'
 import type { Change, FilledColumn } from './alter'
-import { list, qualified } from './identifier'
-import { commentOnFunction, createFunctions, dropFunctions, dropTrigger, type Relation } from './trigger-ddl'
+import { list, qualified, withoutComments } from './identifier'
+import { createFunctions, createKernel, dropFunctions, dropKernel, dropTrigger, type Relation } from './trigger-ddl'
 
 /** What keeps rows right: the texts of a column, the names that rows hold, or the numbers that they have. */
 export type TriggerKind = 'guard' | 'names' | 'numbers'
 
-/** Start the body and the comment of every function of a set; by them it is found, whatever became of its name. */
+/** Starts the body of every function of a set; by it the function is found, whatever became of its name. */
 export const TRIGGER_MARK = '-- typeorm-unique-text '
-export const TRIGGER_COMMENT = 'typeorm-unique-text: '
+
+/** Follows the mark in a function that stands once in a schema, for all tables of their owner. */
+const KERNEL = 'kernel'
 
 /** Bits of `pg_trigger.tgtype`. A trigger without `row` fires once for each statement, and one without `before` after it. */
 export const FIRES = { row: 1, before: 2, insert: 4, delete: 8, update: 16, truncate: 32 } as const
@@ -25,6 +27,8 @@ export interface Trigger {
   readonly type: number
   /** It has a WHEN. */
   readonly conditional: boolean
+  /** The columns that it must name, in this order. undefined: whichever. */
+  readonly columns?: readonly string[]
   /** The whole CREATE TRIGGER statement. */
   readonly create: string
 }
@@ -33,7 +37,6 @@ export interface Trigger {
 export interface TriggerFunction {
   readonly name: string
   readonly body: string
-  readonly comment: string
 }
 
 /** Triggers of one table and the functions that they run, as they should stand. */
@@ -46,8 +49,14 @@ export interface TriggerSet {
   readonly path: Relation | undefined
   /** By what they are to the set: in which columns it finds what it works on. A renamed one is followed. */
   readonly columns: Readonly<Record<string, string>>
-  /** The comment on the first one holds the note. */
+  /** What the body of the first function says. */
+  readonly note: TriggerNote
+  /** The oldest protocol of an installed set that this release can work with. */
+  readonly accepts: number
+  /** The body of the first one holds the note. */
   readonly functions: readonly TriggerFunction[]
+  /** Functions that all tables of the schema share: triggers run them by the table and the arguments they come with. */
+  readonly kernel: readonly TriggerFunction[]
   readonly triggers: readonly (Trigger & { readonly digest: string })[]
   /** Every statement that makes the set, and every one that removes it. */
   readonly create: readonly string[]
@@ -55,8 +64,9 @@ export interface TriggerSet {
 }
 
 /**
- * What the comment on the first function of a set says, as JSON: what the catalog does not show, and what is to be known
- * of a set that nobody declares any more.
+ * What the body of the first function of a set says, as JSON in a comment: what the catalog does not show, and what is to
+ * be known of a set that nobody declares any more. Comments of the catalog would not do: a dump may leave them out, and
+ * they do not reach other nodes of a cluster.
  */
 export interface TriggerNote {
   /** undefined: a guard. */
@@ -64,6 +74,8 @@ export interface TriggerNote {
   readonly name: string
   /** Raised when a change of what the triggers do makes an installed set wrong. */
   readonly protocol: number
+  /** The oldest protocol of a release that can work with this set. @default protocol */
+  readonly serves?: number
   readonly path?: Relation
   readonly columns?: Readonly<Record<string, string>>
   /** Digests of the statements that made the triggers: the server gives a condition back in words of its own. */
@@ -100,68 +112,102 @@ export interface TriggerSetParts {
   readonly functions: readonly {
     readonly name: string
     readonly body: string
-    /** A sentence that says what it does, for the comment. */
+    /** A sentence that says what it does, for a comment. */
     readonly says: string
   }[]
+  /** @default [] */
+  readonly kernel?: readonly TriggerFunction[]
   /** For a table in this schema, which is undefined where `search_path` decides. */
   readonly triggers: (schema: string | undefined) => readonly Trigger[]
-  /** What the comment is to hold besides; members that are undefined are left out. */
+  /** @default the note's protocol */
+  readonly accepts?: number
+  /** What the note is to hold besides; members that are undefined are left out. */
   readonly note: Readonly<Record<string, unknown>> & { readonly protocol: number }
 }
 
 /** Puts marks, notes and digests onto triggers and their functions, so that they are found and compared. */
-export function triggerSet({ kind, name, table, path, columns = {}, docs, ...parts }: TriggerSetParts): TriggerSet {
+export function triggerSet({
+  kind,
+  name,
+  table,
+  path,
+  columns = {},
+  kernel = [],
+  ...parts
+}: TriggerSetParts): TriggerSet {
   const relation = qualified(table.schema, table.name)
   const triggers = parts.triggers(table.schema)
   // Without the schema: a DataSource that names it and one that leaves it out mean the same triggers.
-  const digests = parts
-    .triggers(undefined)
-    .map(({ create }) => createHash('sha256').update(create).digest('hex').slice(0, DIGEST_DIGITS))
+  const digests = parts.triggers(undefined).map(({ create }) => digestOf(create))
   const { protocol, ...rest } = parts.note
-  const note = noteOf({
+  const note = present({
     protocol,
     ...(kind === 'guard' ? {} : { kind, name, path, columns }),
     ...rest,
     triggers: digests,
-  })
-  const functions = parts.functions.map(({ says, ...one }, position) => ({
-    name: one.name,
-    body: `\n${TRIGGER_MARK}${kind}: generated, do not edit.\n-- ${docs}${one.body}`,
-    comment: `${TRIGGER_COMMENT}${says}${position === 0 ? `\n${note}` : ''}`,
+  }) as unknown as TriggerNote
+  const functions = parts.functions.map(({ says, name: called, body }, position) => ({
+    name: called,
+    body:
+      `\n${TRIGGER_MARK}${kind}: generated, do not edit. It ${says.replaceAll(/\s+/g, ' ')}\n-- ${parts.docs}` +
+      `${position === 0 ? `\n${commentOf(note)}` : ''}${body}`,
   }))
   const sources = functions.map((one) => ({ ...one, schema: table.schema, path }))
+  const shared = kernel.map((one) => ({ ...one, schema: table.schema }))
   return {
     kind,
     name,
     table,
     path,
     columns,
+    note,
+    accepts: parts.accepts ?? protocol,
     functions,
+    kernel,
     triggers: triggers.map((one, index) => ({ ...one, digest: digests[index] ?? '' })),
     create: [
+      ...createKernel(relation, shared),
       ...createFunctions(relation, sources),
-      ...sources.map((one) => commentOnFunction(one, one.comment)),
       ...triggers.map(({ create }) => create),
     ],
-    drop: [...triggers.map((one) => dropTrigger(relation, one.name)), dropFunctions(sources)],
+    drop: [
+      ...triggers.map((one) => dropTrigger(relation, one.name)),
+      dropFunctions(sources),
+      ...shared.map(dropKernel),
+    ],
   }
 }
 
+const digestOf = (sql: string): string =>
+  createHash('sha256').update(withoutComments(sql)).digest('hex').slice(0, DIGEST_DIGITS)
+
+const present = (members: Readonly<Record<string, unknown>>): Record<string, unknown> =>
+  Object.fromEntries(Object.entries(members).filter(([, value]) => value !== undefined))
+
+/** A function of the kernel, with its mark. Its name holds its version: two releases may have one each. */
+export const kernelFunction = (name: string, docs: string, body: string): TriggerFunction => ({
+  name,
+  body: `\n${TRIGGER_MARK}${KERNEL}: generated, do not edit.\n-- ${docs}${body}`,
+})
+
+/** Whether a body is that of a function which all tables of a schema share. */
+export const isKernel = (body: string): boolean => body.trimStart().startsWith(`${TRIGGER_MARK}${KERNEL}`)
+
 /** In lines, so that a migration can be read. */
-function noteOf(members: Readonly<Record<string, unknown>>): string {
-  const lines = Object.entries(members)
-    .filter(([, value]) => value !== undefined)
-    .map(([key, value]) => `${JSON.stringify(key)}:${JSON.stringify(value)}`)
-  return `{${list(lines, 0)}}`
+function commentOf(note: TriggerNote): string {
+  const members = Object.entries(note).map(([key, value]) => `${JSON.stringify(key)}:${JSON.stringify(value)}`)
+  return `-- {${list(members, 0).replaceAll('\n', '\n-- ')}}`
 }
 
-/** undefined where the comment holds no note. */
-export function parseNote(comment: string | null): TriggerNote | undefined {
-  // The last one: a name can hold a line break, which JSON escapes.
-  const start = [...(comment ?? '').matchAll(/\n *\{/g)].at(-1)?.index
-  if (comment === null || start === undefined) return undefined
+/** undefined where the body holds no note. */
+export function parseNote(body: string): TriggerNote | undefined {
+  const lines = body.split('\n').map((line) => line.trim())
+  const start = lines.findIndex((line) => line.startsWith('-- {'))
+  const end = lines.findIndex((line, index) => index >= start && line.endsWith('}'))
+  if (start < 0 || end < 0 || !body.trimStart().startsWith(TRIGGER_MARK)) return undefined
+  const json = lines.slice(start, end + 1).map((line) => line.replace(/^--/, ''))
   try {
-    return JSON.parse(comment.slice(start)) as TriggerNote
+    return JSON.parse(json.join(' ')) as TriggerNote
   } catch {
     return undefined
   }

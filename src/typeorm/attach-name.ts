@@ -1,6 +1,6 @@
 import type { EntityMetadata } from 'typeorm'
 import { DeclarationError } from '../errors'
-import { fitName, joinNames } from '../sql/identifier'
+import { plainName } from '../sql/identifier'
 import { namesGuard } from '../sql/name-guard'
 import { normalizerLabel } from '../text/normalizer'
 import { attachDataSource, type IndexMetadata, requireOneClass } from './attach-data-source'
@@ -70,7 +70,7 @@ function attach(index: IndexMetadata, metadata: EntityMetadata, raw: RawName): v
     table: { schema: foreignSchema(metadata), table: metadata.tableName },
     namespace,
     former,
-    lookup: fitName(`name_${joinNames(metadata.tableName, column.databaseName)}_lookup`),
+    lookup: `${plainName('name', metadata.tableName, column.databaseName)}_lookup`,
   }
   requireOneNormalizer(where, declaration)
   registry.names.set(metadata, [...tableNames(metadata), declaration])

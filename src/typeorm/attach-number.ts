@@ -1,6 +1,6 @@
 import type { EntityMetadata } from 'typeorm'
 import { DeclarationError } from '../errors'
-import { fitName, joinNames } from '../sql/identifier'
+import { fitName, plainName } from '../sql/identifier'
 import { countIndex, holdsCount, type NumberTable } from '../sql/number-table'
 import { numberTriggers } from '../sql/number-triggers'
 import { attachDataSource, type IndexMetadata, requireOneClass } from './attach-data-source'
@@ -131,7 +131,7 @@ function numberTable(
     index: fitName(dataSourceOf(metadata).namingStrategy.indexName(tableName, names)),
     count: counted?.databaseName,
     deleted: columns.find(({ isDeleteDate }) => isDeleteDate)?.databaseName,
-    triggers: `numbers_${joinNames(tableName, raw.property)}`,
+    triggers: plainName('numbers', tableName, raw.property),
   }
 }
 

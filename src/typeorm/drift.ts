@@ -3,8 +3,8 @@ import type { TableState } from '../sql/catalog'
 import { guardOf } from '../sql/guard'
 import { indexCondition, sameCondition } from '../sql/alter'
 import type { TextTable } from '../sql/text-table'
-import { functionDifference, installedFunction, sameComment, triggerDifference } from '../sql/trigger-drift'
-import type { TriggerSet } from '../sql/trigger-set'
+import { installedFunction, noteDifference, triggerDifference } from '../sql/trigger-drift'
+import { parseNote, type TriggerSet } from '../sql/trigger-set'
 import type { TriggerWork, UniqueIndex } from './registry'
 
 /** What contradicts the declaration; empty where nothing does. */
@@ -60,15 +60,22 @@ function checkDrift(table: TextTable, { checks }: TableState): Finding[] {
   return found.valid ? [] : [{ kind: 'invalid', object: 'check', name: table.check }]
 }
 
-/** What of a set of triggers is not as it should be. */
+/**
+ * What of a set of triggers this release cannot work with. Only `migration:generate` compares code: what another release
+ * has made serves, as long as their protocols say so, so that both can run while one is deployed.
+ */
 function triggerDrift(set: TriggerSet, state: TableState): Finding[] {
   const isGuard = set.kind === 'guard'
-  const ofFunctions = set.functions.flatMap((wanted): Finding[] => {
+  const [first] = set.functions
+  const installed = first && installedFunction(state, first)
+  const note = installed && parseNote(installed.body)
+  const ofFunctions = [...set.functions, ...set.kernel].flatMap((wanted): Finding[] => {
     const at = { object: isGuard ? 'guard' : 'function', name: wanted.name } as const
     const found = installedFunction(state, wanted)
     if (!found) return [{ kind: 'missing', ...at }]
-    const note = sameComment(wanted, found) ? undefined : 'its comment tells of another declaration'
-    return different(at, functionDifference({ ...wanted, path: set.path }, found, state) ?? note)
+    if (!found.owned) return different(at, 'it does not belong to the owner of the table')
+    if (!found.definer) return different(at, 'it is not SECURITY DEFINER')
+    return wanted === first ? different(at, noteDifference(set, note)) : []
   })
   const ofTriggers = set.triggers.flatMap((wanted): Finding[] => {
     const at = { object: isGuard ? 'guard' : 'trigger', name: wanted.name } as const

@@ -1,6 +1,6 @@
 import type { EntityMetadata, QueryRunner } from 'typeorm'
 import { type InstalledTriggers, installedTriggers } from '../sql/catalog'
-import type { TriggerSite } from '../sql/trigger-plan'
+import type { InstalledKernel, TriggerSite } from '../sql/trigger-plan'
 import { requireBuildable } from './supported'
 import { wantedSets } from './trigger-sets'
 
@@ -15,6 +15,7 @@ export interface FoundTriggers {
   readonly entities: readonly EntityTriggers[]
   /** Of tables without an entity. */
   readonly strangers: readonly InstalledTriggers[]
+  readonly kernel: readonly InstalledKernel[]
 }
 
 /**
@@ -30,7 +31,7 @@ export async function findTriggers(
 ): Promise<FoundTriggers> {
   const sets = new Map(metadatas.map((one) => [one, wantedSets(one)]))
   const schemas = [...new Set(metadatas.map(({ schema }) => schema ?? searchSchema))]
-  const { server, tables } = await installedTriggers(
+  const { server, tables, kernel } = await installedTriggers(
     async (sql, values) => (await queryRunner.query(sql, values)) as unknown[],
     schemas,
     [...sets.values()].flat(),
@@ -46,7 +47,7 @@ export async function findTriggers(
     return [entityTriggers(metadata, searchSchema, wanted, found)]
   })
   if (entities.some(({ wanted }) => wanted.length > 0)) requireBuildable(server)
-  return { entities, strangers: tables.filter((one) => !metadatas.some((metadata) => isOf(metadata)(one))) }
+  return { entities, strangers: tables.filter((one) => !metadatas.some((metadata) => isOf(metadata)(one))), kernel }
 }
 
 function entityTriggers(

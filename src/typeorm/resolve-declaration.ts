@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { type EntityMetadata, getMetadataArgsStorage } from 'typeorm'
-import { fitName, joinNames } from '../sql/identifier'
+import { fitName, plainName } from '../sql/identifier'
 import { indexCondition } from '../sql/alter'
 import { checkExpression, type TextTable } from '../sql/text-table'
 import { deleteDateColumn, findHidden, requireString, scopeColumns, textColumn } from './declared-columns'
@@ -82,7 +82,7 @@ function textTable(metadata: EntityMetadata, raw: RawDeclaration, resolved: Reso
     maxChainLength: raw.maxChainLength,
     deleted,
     normalizers: text.map(({ normalizer }) => normalizerLabel(normalizer)),
-    guard: `unique_text_${joinNames(tableName, raw.name)}`,
+    guard: plainName('unique_text', tableName, raw.name),
   }
   return { ...table, check: checkName(tableName, checkExpression(table)) }
 }

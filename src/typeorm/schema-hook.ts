@@ -2,7 +2,8 @@ import type { DataSource, EntityMetadata, QueryRunner, Table } from 'typeorm'
 import type { Change } from '../sql/alter'
 import { quote } from '../sql/identifier'
 import { addLookup, addsLookup } from '../sql/lookup'
-import { makeRoom, planSets, type SetPlan, type TriggerSite } from '../sql/trigger-plan'
+import { guardKernel } from '../sql/guard-kernel'
+import { makeRoom, planKernel, planSets, type SetPlan, type TriggerSite } from '../sql/trigger-plan'
 import { changeDeclarations } from './change-declarations'
 import { dryRun, recorderOf } from './dry-run'
 import { type EntityTriggers, findTriggers } from './installed-triggers'
@@ -58,7 +59,7 @@ async function synchronizeWithTriggers(
   original: () => Promise<void>,
 ): Promise<void> {
   const { queryRunner, entityToSyncMetadatas: metadatas } = builder
-  const { entities, strangers } = await findTriggers(queryRunner, searchSchema, metadatas)
+  const { entities, strangers, kernel } = await findTriggers(queryRunner, searchSchema, metadatas)
   const lookups = await findLookups(
     queryRunner,
     searchSchema,
@@ -77,11 +78,14 @@ async function synchronizeWithTriggers(
     return { site, ...planSets(site), ...(tableOf(builder, entity.metadata) ? planRows(entity) : planNewRows(entity)) }
   })
   const sites = plans.map(({ site }) => site)
+  const shared = planKernel(sites, kernel, guardKernel)
   await emit(queryRunner, makeRoom(sites, strangers))
   await takeAway(queryRunner, plans)
   await synchronize()
+  await emit(queryRunner, shared.before)
   for (const { after } of plans) await emit(queryRunner, after)
   for (const { install } of plans.flatMap(({ changes }) => changes)) if (install) await emit(queryRunner, install)
+  await emit(queryRunner, shared.after)
 }
 
 interface TablePlan extends SetPlan, RowsPlan {

@@ -2,7 +2,7 @@ import { TableColumn } from 'typeorm'
 import { addColumn, type Change, changeComment, changeType, type FilledColumn, requireColumn } from '../sql/alter'
 import type { InstalledTriggers } from '../sql/catalog'
 import { removedRows } from '../sql/removed-rows'
-import { installedFunction, notesOf, sameComment } from '../sql/trigger-drift'
+import { installedFunction, notesOf, isSameNote } from '../sql/trigger-drift'
 import type { RemovedRows, TriggerNote } from '../sql/trigger-set'
 import { type ChangingTable, hasColumn, isDeclared } from './changing-table'
 import type { EntityTriggers } from './installed-triggers'
@@ -51,7 +51,7 @@ function changeOf(
   if (!before || !isWhole(installed)) return [rows]
   const [first] = set.functions
   const found = first && installedFunction(installed, first)
-  if (found && sameComment(first, found)) return []
+  if (found && isSameNote(first, found)) return []
   return [rows.follow?.(before) ?? rows]
 }
 

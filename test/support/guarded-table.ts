@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 import type { Client } from 'pg'
 import { addIndex } from '../../src/sql/alter'
 import { guardOf } from '../../src/sql/guard'
-import { literal, quote } from '../../src/sql/identifier'
+import { literal, plainName, quote } from '../../src/sql/identifier'
 import { checkExpression, composed, isFreed, isLive, tableName, type TextTable } from '../../src/sql/text-table'
 import type { Digest } from '../../src/text/digest'
 
@@ -34,7 +34,7 @@ export function textTable(overrides: Partial<TextTable> = {}): TextTable {
     maxChainLength: 1_000,
     normalizers: ['custom@1'],
     deleted: undefined,
-    guard: `unique_text_${table}_url`,
+    guard: plainName('unique_text', table, 'url'),
     ...overrides,
   }
 }

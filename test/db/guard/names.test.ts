@@ -1,7 +1,7 @@
 import type { Client } from 'pg'
 import { beforeAll, expect, test } from 'vitest'
 import { guardOf } from '../../../src/sql/guard'
-import { fitName, quote } from '../../../src/sql/identifier'
+import { fitName, plainName, quote } from '../../../src/sql/identifier'
 import type { TextTable } from '../../../src/sql/text-table'
 import { useDatabase } from '../../support/database'
 import { freshTable, rowsOf, textTable, violations } from '../../support/guarded-table'
@@ -25,7 +25,7 @@ function named(name: string, schema?: string): Partial<TextTable> {
     chained: fit(' chained'),
     index: fit(' index'),
     check: fit(' check'),
-    guard: `unique_text_${name}`,
+    guard: plainName('unique_text', name, 'text'),
     name,
     normalizers: [`${name}@1`],
   }
@@ -123,10 +123,11 @@ test('what the guard drops is everything it made', async () => {
 })
 
 test('two guards whose names are alike in 63 bytes are two', async () => {
-  const [one, two] = ['one', 'two'].map((end) => guardOf(textTable({ guard: `${'x'.repeat(70)} ${end}` })))
+  const [one, two] = ['one', 'two'].map((end) =>
+    guardOf(textTable({ guard: plainName('unique_text', 'x'.repeat(70), end) })),
+  )
   const names = [one, two].flatMap((guard) => [
-    guard?.place.name,
-    guard?.settle.name,
+    ...(guard?.functions.map(({ name }) => name) ?? []),
     ...(guard?.triggers.map(({ name }) => name) ?? []),
   ])
   expect(new Set(names).size).toBe(names.length)

@@ -63,7 +63,7 @@ describe('rule 2: an insert without hash', () => {
     await insert('a1', 'b1')
     expect(await rows()).toBe('a1@0 b1@0')
   })
-  test('runs one function in an empty chain, and three where it collides: the touch is an UPDATE', async () => {
+  test('runs one function in an empty chain, and three where it collides', async () => {
     expect(await calls(`insert into page (url) values ('a1')`)).toBe(1)
     expect(await calls(`insert into page (url) values ('a2')`)).toBe(3)
   })
