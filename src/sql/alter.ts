@@ -140,3 +140,32 @@ export function dropHidden(
     ],
   }
 }
+
+const HARMLESS =
+  /^(?:COMMENT ON|CREATE (?:UNIQUE )?INDEX|DROP INDEX|(?:CREATE|DROP) (?:TABLE|VIEW|MATERIALIZED VIEW|TYPE)) /i
+
+const NAME = String.raw`"((?:[^"]|"")*)"`
+const ALTER = new RegExp(
+  `^ALTER TABLE (?:${NAME}\\.)?${NAME} (?:(ADD)|(?:DROP CONSTRAINT)|ALTER COLUMN ${NAME} (?:SET|DROP) (?:DEFAULT|NOT NULL)` +
+    `|(?:DROP COLUMN|RENAME COLUMN|ALTER COLUMN) ${NAME})(?: |$)`,
+  'i',
+)
+
+/**
+ * Whether a statement, in TypeORM's words, leaves these columns of a table, and all that stands on it, as they are. Of
+ * what is not understood, the answer is no.
+ */
+export function leavesColumns(sql: string, table: string, columns: ReadonlySet<string>): boolean {
+  if (!sql.includes(quote(table)) || HARMLESS.test(sql)) return true
+  const match = ALTER.exec(sql)
+  if (!match) return false
+  const [, , , , , changed] = match
+  return changed === undefined || !columns.has(changed.replaceAll('""', '"'))
+}
+
+/** Whether a unique index is away for a moment: TypeORM makes those of a column anew that it changes. */
+export const makesUniqueAgain = (statements: readonly string[]): boolean =>
+  statements.some((one) => {
+    const [, made] = /^CREATE UNIQUE INDEX ("(?:[^"]|"")*")/.exec(one) ?? []
+    return made !== undefined && statements.some((other) => other.startsWith('DROP INDEX ') && other.includes(made))
+  })

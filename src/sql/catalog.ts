@@ -177,6 +177,20 @@ export async function installedTriggers(
   )
 }
 
+/** Our functions in these schemas that no trigger runs any more, as SQL; those of other roles are left out. */
+export async function orphanedFunctions(query: Query, schemas: readonly string[]): Promise<readonly string[]> {
+  const rows = (await query(
+    `SELECT format('%I.%I()', n.nspname, p.proname) AS name
+       FROM pg_proc AS p
+       JOIN pg_namespace AS n ON n.oid = p.pronamespace
+      WHERE n.nspname = ANY ($1) AND ${IS_MARKED} AND pg_has_role(p.proowner, 'MEMBER')
+        AND NOT EXISTS (SELECT FROM pg_trigger AS t WHERE t.tgfoid = p.oid)
+      ORDER BY 1`,
+    [schemas, TRIGGER_MARK],
+  )) as readonly { readonly name: string }[]
+  return rows.map(({ name }) => name)
+}
+
 /**
  * All that decides whether a declaration can be used, in one round trip.
  *

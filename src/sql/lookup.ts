@@ -28,9 +28,6 @@ export function addLookup({ rows, name, column }: LookupIndex): Change {
   }
 }
 
-/** It leaves the table as it is, so that triggers may stay. */
-export const addsLookup = (statement: string): boolean => statement.includes(` ${METHOD} (`)
-
 /**
  * The look-up indexes that stand in these schemas: those with our comment, and those of the names that are wanted, which
  * somebody may have made beforehand without locking the table.

@@ -187,6 +187,9 @@ export interface Renormalized {
   readonly to: string
 }
 
+/** What the statement says that stands for work in JavaScript. */
+export const NORMALIZE_BY_HAND = 'SQL cannot normalize them'
+
 /**
  * Refuses rows whose texts another normalizer made, for SQL cannot normalize as JavaScript does: a text that is not
  * normalized is one that find-or-create does not find, and stores again.
@@ -201,7 +204,7 @@ export function refuseUnnormalized({ rows, primary }: KeyedTable, { column, from
         `column ${quote(column)} of table ${quote(rows.table)} has texts normalized by ${from}, not yet by ${to}; ` +
         `the first by ${keyNames(primary)}: `,
       remedy:
-        `. SQL cannot normalize them: in the migration, replace this statement with code that writes ` +
+        `. ${NORMALIZE_BY_HAND}: in the migration, replace this statement with code that writes ` +
         `normalize(text) into each row (docs/changing-a-declaration.md).`,
     },
   )

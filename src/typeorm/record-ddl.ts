@@ -4,13 +4,57 @@ import type { Change } from '../sql/alter'
 /** A statement as the query runner takes it. */
 interface Statement {
   readonly query: string
-  readonly parameters: undefined
+  readonly parameters?: readonly unknown[] | undefined
 }
+
+/** The protected part of the query runner that runs statements, or records them, as its mode says. */
+interface Recorder {
+  executeQueries(up: Statement | readonly Statement[], down: Statement | readonly Statement[]): Promise<void>
+}
+
+const recorderOf = (queryRunner: QueryRunner): Recorder => queryRunner as unknown as Recorder
+
+const statement = (query: string): Statement => ({ query, parameters: undefined })
 
 /** Runs the statements, or records them, as the query runner's mode says. */
 export async function emit(queryRunner: QueryRunner, { up, down }: Change): Promise<void> {
-  const recorder = queryRunner as unknown as { executeQueries(up: Statement[], down: Statement[]): Promise<void> }
-  const statements = (list: readonly string[]): Statement[] => list.map((query) => ({ query, parameters: undefined }))
   // TypeORM runs what it recorded for `down` from the last to the first.
-  await recorder.executeQueries(statements(up), statements(down).toReversed())
+  await recorderOf(queryRunner).executeQueries(up.map(statement), down.map(statement).toReversed())
+}
+
+/** A statement that has values, or cannot be in a transaction, stands alone. */
+const isAlone = ({ query, parameters = [] }: Statement): boolean =>
+  parameters.length > 0 || /\bCONCURRENTLY\b/.test(query)
+
+/**
+ * Makes one statement of all that is run or recorded meanwhile, and one of all its ways back: the server runs statements
+ * that come in one string as one transaction, also where a migration has none.
+ */
+export async function asOneStatement(queryRunner: QueryRunner, work: () => Promise<void>): Promise<void> {
+  // The transaction of `synchronize` is whole already, and its errors tell single statements.
+  if (queryRunner.isTransactionActive) {
+    await work()
+    return
+  }
+  const recorder = recorderOf(queryRunner)
+  const [up, down]: Statement[][] = [[], []]
+  const list = (given: Statement | readonly Statement[]): readonly Statement[] => ('query' in given ? [given] : given)
+  // In place of the prototype's, for this query runner alone.
+  recorder.executeQueries = async (ups, downs) => {
+    up?.push(...list(ups))
+    down?.push(...list(downs))
+    await Promise.resolve()
+  }
+  try {
+    await work()
+  } finally {
+    Reflect.deleteProperty(recorder, 'executeQueries')
+  }
+  await recorder.executeQueries(together(up ?? []), together((down ?? []).toReversed()).toReversed())
+}
+
+/** In the order to run. */
+function together(statements: readonly Statement[]): Statement[] {
+  const joined = statements.filter((one) => !isAlone(one)).map(({ query }) => query.replace(/;\s*$/, ''))
+  return [...(joined.length === 0 ? [] : [statement(joined.join(';\n'))]), ...statements.filter(isAlone)]
 }

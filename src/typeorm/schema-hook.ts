@@ -1,14 +1,15 @@
 import type { DataSource, EntityMetadata, QueryRunner, Table } from 'typeorm'
-import type { Change } from '../sql/alter'
-import { quote } from '../sql/identifier'
-import { addLookup, addsLookup } from '../sql/lookup'
+import { type Change, leavesColumns, makesUniqueAgain } from '../sql/alter'
+import { addLookup } from '../sql/lookup'
+import { NORMALIZE_BY_HAND } from '../sql/rebuild'
+import { orphanedFunctions } from '../sql/catalog'
 import { guardKernel } from '../sql/guard-kernel'
 import { makeRoom, planKernel, planSets, type SetPlan, type TriggerSite } from '../sql/trigger-plan'
 import { changeDeclarations } from './change-declarations'
 import { dryRun, recorderOf } from './dry-run'
 import { type EntityTriggers, findTriggers } from './installed-triggers'
 import { changeLookups, findLookups, wantedLookups } from './lookup-indexes'
-import { emit } from './record-ddl'
+import { asOneStatement, emit } from './record-ddl'
 import { missingInternal, requireInternals } from './supported'
 import { fillColumns, planNewRows, planRows, type RowsPlan } from './trigger-rows'
 
@@ -49,10 +50,27 @@ export function hookSchemaBuilder(dataSource: DataSource): void {
     }
     return builder
   }
+  dropFunctionsWithTables(dataSource)
   driver[HOOKED] = true
 }
 
-/** Triggers make way before TypeORM changes a table and are made after it; where nothing changes, nothing is said. */
+/** `dropDatabase`, and so `dropSchema` and `schema:drop`, drop tables and types; our functions go with them. */
+function dropFunctionsWithTables(dataSource: DataSource): void {
+  const drop = dataSource.dropDatabase.bind(dataSource)
+  dataSource.dropDatabase = async () => {
+    await drop()
+    const { searchSchema } = dataSource.driver as unknown as Driver
+    const schemas = [...new Set(dataSource.entityMetadatas.map(({ schema }) => schema ?? searchSchema))]
+    const query = async (sql: string, values?: unknown[]): Promise<unknown[]> => await dataSource.query(sql, values)
+    const functions = await orphanedFunctions(query, schemas)
+    if (functions.length > 0) await query(`DROP FUNCTION ${functions.join(', ')}`)
+  }
+}
+
+/**
+ * Triggers stay where nothing stands in the way. Where a change needs them away for a moment, all that is done meanwhile
+ * is one statement with what puts them back: what another session wrote in between would be wrong for ever.
+ */
 async function synchronizeWithTriggers(
   builder: SchemaBuilder,
   { searchSchema }: Driver,
@@ -71,21 +89,39 @@ async function synchronizeWithTriggers(
   }
   const standing = entities.some(({ installed }) => installed.triggers.length > 0)
   const planned = standing ? await dryRun(builder, synchronize) : []
-  const changes = planned.filter(({ query }) => !addsLookup(query))
-  const touched = (table: string): boolean => changes.some(({ query }) => query.includes(quote(table)))
   const plans = entities.map((entity): TablePlan => {
-    const site = { ...entity, touched: touched(entity.table) }
+    const site = { ...entity, touched: planned.some(({ query }) => isInTheWay(entity, query)) }
     return { site, ...planSets(site), ...(tableOf(builder, entity.metadata) ? planRows(entity) : planNewRows(entity)) }
   })
   const sites = plans.map(({ site }) => site)
   const shared = planKernel(sites, kernel, guardKernel)
-  await emit(queryRunner, makeRoom(sites, strangers))
-  await takeAway(queryRunner, plans)
-  await synchronize()
-  await emit(queryRunner, shared.before)
-  for (const { after } of plans) await emit(queryRunner, after)
-  for (const { install } of plans.flatMap(({ changes }) => changes)) if (install) await emit(queryRunner, install)
-  await emit(queryRunner, shared.after)
+  const comeBack = plans.some(({ before, site }) => before.up.length > 0 && site.wanted.length > 0)
+  // Between the statements of a text's new normalizer there is work for JavaScript.
+  const isWhole =
+    (comeBack || makesUniqueAgain(planned.map(({ query }) => query))) &&
+    !planned.some(({ query }) => query.includes(NORMALIZE_BY_HAND))
+  await (isWhole ? asOneStatement : asTheyCome)(queryRunner, async () => {
+    await emit(queryRunner, makeRoom(sites, strangers))
+    await takeAway(queryRunner, plans)
+    await synchronize()
+    await emit(queryRunner, shared.before)
+    for (const { after } of plans) await emit(queryRunner, after)
+    for (const { install } of plans.flatMap(({ changes }) => changes)) if (install) await emit(queryRunner, install)
+    await emit(queryRunner, shared.after)
+  })
+}
+
+const asTheyCome = async (_: QueryRunner, work: () => Promise<void>): Promise<void> => {
+  await work()
+}
+
+/** Whether a statement needs the triggers of a table away, or may change what they stand on. */
+function isInTheWay({ table, installed, wanted }: EntityTriggers, query: string): boolean {
+  const columns = new Set([
+    ...installed.triggers.flatMap(({ blocks, columns: named }) => [...blocks, ...named]),
+    ...wanted.flatMap((set) => Object.values(set.columns)),
+  ])
+  return !leavesColumns(query, table, columns)
 }
 
 interface TablePlan extends SetPlan, RowsPlan {

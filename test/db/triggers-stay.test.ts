@@ -1,0 +1,111 @@
+import { Column, type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
+import { beforeEach, describe, expect, test } from 'vitest'
+import { UniqueText } from '../../src'
+import { NumberWithin } from '../../src/numbers'
+import { Name, UniqueName } from '../../src/names'
+import { useDatabase } from '../support/database'
+import { generate, migrate } from '../support/generated'
+
+const db = useDatabase()
+
+/** The table `item`, with everything that this package puts on one, and what an evolution adds. */
+function itemWith(evolve: (prototype: object) => void, digest: 'md5' | 'sha256' = 'md5'): Function {
+  class Item {
+    id!: number
+    tenant!: number
+    url!: string
+    handle!: string
+    number!: number
+  }
+  Entity('item')(Item)
+  const { prototype } = Item
+  PrimaryGeneratedColumn('identity')(prototype, 'id')
+  evolve(prototype)
+  UniqueText({ scope: ['tenant'], digest })(prototype, 'url')
+  UniqueName({ namespace: 'item' })(prototype, 'handle')
+  NumberWithin({ scope: ['tenant'], count: true })(prototype, 'number')
+  return Item
+}
+
+const before = itemWith((prototype) => Column({ type: 'integer' })(prototype, 'tenant'))
+
+const open = async (item: Function): Promise<DataSource> =>
+  await db.dataSource([item, Name], { synchronize: false, migrationsTransactionMode: 'none' })
+
+beforeEach(async () => {
+  const client = await db.client()
+  await client.query('drop schema public cascade; create schema public')
+  await migrate(await open(before))
+})
+
+/** What a migration without a transaction would let happen between its statements. */
+async function runBesideWriters(dataSource: DataSource, statements: readonly string[]): Promise<void> {
+  const writer = await db.client()
+  let n = 0
+  for (const statement of statements) {
+    await dataSource.query(statement)
+    n += 1
+    await writer.query(insert(n)).catch(() => undefined)
+    await writer.query(`update item set handle = 'other ${n}' where handle = 'name 0' or handle like 'other%'`)
+  }
+}
+
+const insert = (n: number): string => `insert into item (tenant, url, handle) values (1, 'url ${n}', 'name ${n}')`
+
+describe('a change of other columns', () => {
+  test('is one statement, and leaves all triggers', async () => {
+    const { up, down } = await generate(
+      await open(
+        itemWith((prototype) => {
+          Column({ type: 'integer' })(prototype, 'tenant')
+          Column({ type: 'text', nullable: true })(prototype, 'note')
+        }),
+      ),
+    )
+    expect(up).toEqual(['ALTER TABLE "item" ADD "note" text'])
+    expect(down).toEqual(['ALTER TABLE "item" DROP COLUMN "note"'])
+  })
+  test('of a default, for which TypeORM makes unique indexes anew, is one statement too', async () => {
+    const { up } = await generate(
+      await open(itemWith((prototype) => Column({ type: 'integer', default: 7 })(prototype, 'tenant'))),
+    )
+    expect(up).toHaveLength(1)
+    expect(up[0]).not.toContain('TRIGGER')
+  })
+})
+
+describe('a change that needs triggers away', () => {
+  const widened = itemWith((prototype) => Column({ type: 'integer' })(prototype, 'tenant'), 'sha256')
+
+  test('is one statement with what puts them back, up and down', async () => {
+    const { up, down } = await generate(await open(widened))
+    const trigger = /(?:CREATE|DROP) TRIGGER/
+    expect(up.filter((one) => trigger.test(one))).toHaveLength(1)
+    expect(down.filter((one) => trigger.test(one))).toHaveLength(1)
+  })
+  test('lets nobody write while they are away', async () => {
+    const dataSource = await open(widened)
+    const { up, down } = await generate(dataSource)
+    await dataSource.query(insert(0))
+    await runBesideWriters(dataSource, up)
+    await runBesideWriters(dataSource, down)
+    const wrong = await dataSource.query(
+      `select 'text' as what from item group by tenant, url having count(*) > 1 union all
+       select 'name' from item group by handle having count(*) > 1 union all
+       select 'name of nobody' from names n where not exists (select from item i where i.handle = n.text) union all
+       select 'nameless' from item i where not exists (select from names n where i.handle = n.text and n.state = 'held')`,
+    )
+    expect(wrong).toEqual([])
+  })
+})
+
+test('dropDatabase leaves no function behind', async () => {
+  const dataSource = await open(before)
+  await dataSource.query(insert(1))
+  await dataSource.dropDatabase()
+  const left = await dataSource.query(
+    `select proname from pg_proc where pronamespace = 'public'::regnamespace union all
+     select relname from pg_class where relnamespace = 'public'::regnamespace`,
+  )
+  expect(left).toEqual([])
+})
