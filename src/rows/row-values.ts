@@ -174,7 +174,7 @@ export function rowShape(
     echoed,
     types: ready.types,
     spatial,
-    otherHashes: new Map(otherTexts.map(({ table }) => [table.hash, table.digest.type])),
+    otherNumbers: otherTexts.map(({ table }) => table.number),
     deferrable: ready.deferrable,
     numbered: tableNumbers(metadata).length > 0,
   }

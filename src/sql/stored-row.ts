@@ -39,8 +39,8 @@ export interface RowShape {
   readonly deferrable?: boolean | undefined
   /** Rows are numbered as they are written, so that they keep the order in which a batch has them. @default false */
   readonly numbered?: boolean | undefined
-  /** Hash columns of the table's other texts, with their types; `others` may hold some of them. */
-  readonly otherHashes?: ReadonlyMap<string, string>
+  /** Columns of the hash numbers of the table's other texts. */
+  readonly otherNumbers?: readonly string[]
 }
 
 /** In SQL. NULL for a row that was found is the one value that no parser of the user's own for booleans ever sees. */

@@ -18,7 +18,7 @@ LEFT JOIN LATERAL (
   FROM "page" AS t
   WHERE t."urlHash" OPERATOR(pg_catalog.=)
       pg_catalog.md5(pg_catalog.substr(n."url"::pg_catalog.text, 1, 1))::pg_catalog.uuid
-    AND t."url"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM n."url"::pg_catalog.text COLLATE "C"
+    AND t."url"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) n."url"::pg_catalog.text
     AND t."urlHashNumber" BETWEEN -2147483648 AND 2147483647
   LIMIT 1
 ) AS h ON true
@@ -35,7 +35,7 @@ LEFT JOIN LATERAL (
   FROM "page" AS t
   WHERE t."urlHash" OPERATOR(pg_catalog.=)
       pg_catalog.md5(pg_catalog.substr(n."url"::pg_catalog.text, 1, 1))::pg_catalog.uuid
-    AND t."url"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM n."url"::pg_catalog.text COLLATE "C"
+    AND t."url"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) n."url"::pg_catalog.text
     AND t."urlHashNumber" BETWEEN -2147483648 AND 2147483647
   LIMIT 1
 ) AS h ON true
@@ -66,9 +66,9 @@ LEFT JOIN LATERAL (
   WHERE t."site" OPERATOR(pg_catalog.=) n."site"
     AND t."urlHash" OPERATOR(pg_catalog.=)
       pg_catalog.md5(pg_catalog.substr(coalesce(n."path"::pg_catalog.text, '')
-      || coalesce('?' || n."query"::pg_catalog.text, ''), 1, 1))::pg_catalog.uuid
-    AND t."path"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM n."path"::pg_catalog.text COLLATE "C"
-    AND t."query"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM n."query"::pg_catalog.text COLLATE "C"
+      || OPERATOR(pg_catalog.||) coalesce('?' OPERATOR(pg_catalog.||) n."query"::pg_catalog.text, ''), 1, 1))::pg_catalog.uuid
+    AND (t."path"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) n."path"::pg_catalog.text OR t."path" IS NULL AND n."path" IS NULL)
+    AND (t."query"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) n."query"::pg_catalog.text OR t."query" IS NULL AND n."query" IS NULL)
     AND t."urlHashNumber" BETWEEN -2147483648 AND 2147483647
   LIMIT 1
 ) AS h ON true
@@ -86,9 +86,9 @@ LEFT JOIN LATERAL (
   WHERE t."site" OPERATOR(pg_catalog.=) n."site"
     AND t."urlHash" OPERATOR(pg_catalog.=)
       pg_catalog.md5(pg_catalog.substr(coalesce(n."path"::pg_catalog.text, '')
-      || coalesce('?' || n."query"::pg_catalog.text, ''), 1, 1))::pg_catalog.uuid
-    AND t."path"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM n."path"::pg_catalog.text COLLATE "C"
-    AND t."query"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM n."query"::pg_catalog.text COLLATE "C"
+      || OPERATOR(pg_catalog.||) coalesce('?' OPERATOR(pg_catalog.||) n."query"::pg_catalog.text, ''), 1, 1))::pg_catalog.uuid
+    AND (t."path"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) n."path"::pg_catalog.text OR t."path" IS NULL AND n."path" IS NULL)
+    AND (t."query"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) n."query"::pg_catalog.text OR t."query" IS NULL AND n."query" IS NULL)
     AND t."urlHashNumber" BETWEEN -2147483648 AND 2147483647
   LIMIT 1
 ) AS h ON true
