@@ -90,7 +90,7 @@ export function sameText(
   return text.map(({ name }) => {
     const same = equal(bytewise(left, name), `${field(right, name)}::pg_catalog.text`)
     if (!nullable && text.length === 1) return same
-    return `(${same} OR ${field(left, name)} IS NULL AND ${field(right, name)} IS NULL)`
+    return `(${same}\n      OR ${field(left, name)} IS NULL AND ${field(right, name)} IS NULL)`
   })
 }
 
