@@ -100,7 +100,7 @@ function arm(wanted: readonly WantedText[], nth: number): string {
   const parts = keyOf(table).map((_, index) => (index < table.scope.length ? `i.c${index}` : `i.c${index} COLLATE "C"`))
   const same = [
     ...sameScope(table, 't', 'n'),
-    `${field('t', table.hash)} OPERATOR(pg_catalog.=)\n      ${hashOf(table, 'n', '\n      ')}`,
+    `${field('t', table.hash)} OPERATOR(pg_catalog.=)\n      ${hashOf(table, 'n', '\n    ')}`,
     ...sameText(table, 't', 'n'),
     ...isLive(table, 't'),
     anyNumber(table),
