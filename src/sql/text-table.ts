@@ -54,7 +54,7 @@ export function composed({ text }: Pick<TextTable, 'text'>, row: string, separat
       const value = `${field(row, name)}::pg_catalog.text`
       return `coalesce(${prefix === '' ? value : `${literal(prefix)} ${APPENDED} ${value}`}, '')`
     })
-    .join(`${separator}${APPENDED} `)
+    .join(` ${APPENDED}${separator}`)
 }
 
 /** The same in JavaScript, of the columns' values. */

@@ -65,8 +65,8 @@ LEFT JOIN LATERAL (
   FROM "My ""Schema"""."page" AS t
   WHERE t."site" OPERATOR(pg_catalog.=) n."site"
     AND t."urlHash" OPERATOR(pg_catalog.=)
-      pg_catalog.md5(pg_catalog.substr(coalesce(n."path"::pg_catalog.text, '')
-    OPERATOR(pg_catalog.||) coalesce('?' OPERATOR(pg_catalog.||) n."query"::pg_catalog.text, ''), 1, 1))::pg_catalog.uuid
+      pg_catalog.md5(pg_catalog.substr(coalesce(n."path"::pg_catalog.text, '') OPERATOR(pg_catalog.||)
+    coalesce('?' OPERATOR(pg_catalog.||) n."query"::pg_catalog.text, ''), 1, 1))::pg_catalog.uuid
     AND (t."path"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) n."path"::pg_catalog.text
       OR t."path" IS NULL AND n."path" IS NULL)
     AND (t."query"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) n."query"::pg_catalog.text
@@ -87,8 +87,8 @@ LEFT JOIN LATERAL (
   FROM "My ""Schema"""."page" AS t
   WHERE t."site" OPERATOR(pg_catalog.=) n."site"
     AND t."urlHash" OPERATOR(pg_catalog.=)
-      pg_catalog.md5(pg_catalog.substr(coalesce(n."path"::pg_catalog.text, '')
-    OPERATOR(pg_catalog.||) coalesce('?' OPERATOR(pg_catalog.||) n."query"::pg_catalog.text, ''), 1, 1))::pg_catalog.uuid
+      pg_catalog.md5(pg_catalog.substr(coalesce(n."path"::pg_catalog.text, '') OPERATOR(pg_catalog.||)
+    coalesce('?' OPERATOR(pg_catalog.||) n."query"::pg_catalog.text, ''), 1, 1))::pg_catalog.uuid
     AND (t."path"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) n."path"::pg_catalog.text
       OR t."path" IS NULL AND n."path" IS NULL)
     AND (t."query"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) n."query"::pg_catalog.text
