@@ -1,4 +1,4 @@
-/** The AFTER trigger's function, query by query: `settleBody` in `src/sql/guard-settle.ts`. */
+/** The AFTER trigger's function, query by query: `unique_text_settle_v1` in `src/sql/guard-kernel.ts`. */
 import { inChain, seizeLowest } from './flow'
 import { type FoundRow, lockRow, PROGRESS, select, updateRow, type Waiting } from './mvcc'
 import { go, isTouch, self, type Event, type Turn } from './process'
@@ -83,6 +83,8 @@ export function settleIndex(turn: Turn): Waiting {
     return PROGRESS
   }
   enterIndex(turn)
+  // What is promoted was proved when it came; a touch that found no anchor is for a row that is new.
+  if (!isTouch(event(turn))) return settled(turn)
   go(turn, 'settle.compare')
   return PROGRESS
 }
