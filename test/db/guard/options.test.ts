@@ -1,5 +1,6 @@
 import type { Client } from 'pg'
 import { beforeAll, describe, expect, test } from 'vitest'
+import { guardOf } from '../../../src/sql/guard'
 import { sha256 } from '../../../src/text/digest'
 import { useDatabase } from '../../support/database'
 import { freshTable, putRows, rowsOf, violations } from '../../support/guarded-table'
@@ -168,4 +169,14 @@ test('sha256 makes a hash of 32 bytes', async () => {
   const { rows } = await client.query<{ hash: Buffer }>('select "urlHash" as hash from page order by id')
   expect(rows.map(({ hash }) => `\\x${hash.toString('hex')}`)).toEqual(['a1', 'Ä\\x00'].map((text) => sha256.js(text)))
   expect(await violations(client, table)).toEqual([])
+})
+
+test('plpgsql.extra_errors = all is no matter: neither for a number, nor for a promotion', async () => {
+  const page = await freshTable(client, { scope: ['tenant'] })
+  await client.query(`set plpgsql.extra_errors to 'all'; set plpgsql.extra_warnings to 'all'`)
+  for (const statement of [...guardOf(page).drop, ...guardOf(page).create]) await client.query(statement)
+  await client.query(`insert into page (url) values ('a1'), ('a2'), ('a3')`)
+  await client.query(`update page set url = 'b1' where url = 'a1'`)
+  await client.query(`reset plpgsql.extra_errors; reset plpgsql.extra_warnings`)
+  expect(await rowsOf(client, page)).toBe('a2@0! a3@2 b1@0')
 })
