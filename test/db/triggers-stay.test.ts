@@ -110,3 +110,33 @@ test('dropDatabase leaves no function behind', async () => {
   )
   expect(left).toEqual([])
 })
+
+test('the migration after the last decorator leaves no function behind, and its way back makes them again', async () => {
+  @Entity('note')
+  class Note {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @UniqueText() text!: string
+    @NumberWithin() number!: number
+  }
+  @Entity('note')
+  class Plain {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @Column({ type: 'text' }) text!: string
+    @Column({ type: 'integer' }) number!: number
+  }
+  const client = await db.client()
+  await client.query('drop schema public cascade; create schema public')
+  await migrate(await db.dataSource([Note], { synchronize: false }))
+  const functions = async (): Promise<unknown[]> => {
+    const { rows } = await client.query(
+      `select proname, prosrc from pg_proc where pronamespace = 'public'::regnamespace order by 1`,
+    )
+    return rows
+  }
+  const standing = await functions()
+  expect(standing).not.toEqual([])
+  const { down } = await migrate(await db.dataSource([Plain], { synchronize: false }, {}))
+  expect(await functions()).toEqual([])
+  for (const statement of down) await client.query(statement)
+  expect(await functions()).toEqual(standing)
+})
