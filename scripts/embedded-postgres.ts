@@ -41,12 +41,13 @@ export interface EmbeddedServerOptions {
 
 /**
  * Starts a server: as another user when we are root, for Postgres refuses to run as root. However this process ends, but
- * for SIGKILL, the server is stopped.
+ * for SIGKILL, the server is stopped. From now on this process has none of the variables of libpq.
  *
  * @throws Error that says what to do if there are no binaries, or nothing can be written
  */
 export async function startEmbeddedPostgres(options: EmbeddedServerOptions = {}): Promise<EmbeddedServer> {
   const { dataFolder, settings = {}, handlesSigint = false } = options
+  forgetOtherServers()
   const { stopNow, ...server } =
     dataFolder === undefined
       ? await startTemporary(settings)
@@ -59,6 +60,14 @@ export async function startEmbeddedPostgres(options: EmbeddedServerOptions = {})
       forget()
     },
   }
+}
+
+/**
+ * Takes the variables of libpq (PGHOST, PGSSLMODE, PGOPTIONS and the others) out of this process's environment, and so
+ * out of that of the processes it starts. They are about another server, and `pg` obeys them on every connection.
+ */
+function forgetOtherServers(): void {
+  for (const name of Object.keys(process.env)) if (/^PG[A-Z]+$/u.test(name)) delete process.env[name]
 }
 
 interface StartedServer extends EmbeddedServer {

