@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import path from 'node:path'
+import { build } from 'esbuild'
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest'
 import { createDatabase, dropDatabase, inDatabase, runOnce } from '../support/databases'
 import { COMBINATIONS, compile, COMPILERS, type Compiled, digestOf } from './compile'
@@ -88,7 +89,7 @@ describe.concurrent('a project that installs the tarball', () => {
     const { instances, ...entries } = JSON.parse(succeed(await project.run('node', ['identity.mjs'])).stdout) as {
       instances: boolean[]
     } & Record<string, { names: string[]; same: string[]; imported: string[] }>
-    expect(Object.keys(entries)).toHaveLength(8)
+    expect(Object.keys(entries)).toHaveLength(9)
     for (const { names, same, imported } of Object.values(entries)) {
       expect(same).toEqual(names)
       expect(imported).toEqual(expect.arrayContaining(names))
@@ -193,7 +194,7 @@ describe('the tarball', () => {
         'SECURITY.md',
         'docs/',
         'package.json',
-        ...layers.flatMap((layer) => [`dist/${layer}`, `src/${layer}`]),
+        ...layers.map((layer) => `dist/${layer}`),
       ].sort(),
     )
     expect(files.filter((file) => /test|spec|fixture|\.env|\.npmrc|\.log$/.test(file))).toEqual([])
@@ -212,17 +213,34 @@ describe('the tarball', () => {
     expect(dead).toEqual([])
   })
 
-  test('holds every source that its maps name', async () => {
+  test('holds compiled files and no maps of them, nor the figures of the benchmark', async () => {
     const files = await listFiles(workspace.unpacked)
-    const missing: string[] = []
-    for (const map of files.filter((file) => file.endsWith('.map'))) {
-      const { sources } = JSON.parse(await readFile(path.join(workspace.unpacked, map), 'utf8')) as {
-        sources: string[]
-      }
-      const paths = sources.map((source) => path.posix.join(path.posix.dirname(map), source))
-      missing.push(...paths.filter((source) => !files.includes(source)))
-    }
-    expect(missing).toEqual([])
+    expect(files.filter((file) => /\.map$|^src\/|benchmark/.test(file))).toEqual([])
+    const scripts = files.filter((file) => /\.m?js$/.test(file))
+    const naming = await Promise.all(
+      scripts.map(async (file) =>
+        (await readFile(path.join(workspace.unpacked, file), 'utf8')).includes('sourceMapping'),
+      ),
+    )
+    expect(scripts.filter((_, index) => naming[index])).toEqual([])
+  })
+
+  test('bundles nothing but themselves with the errors', async () => {
+    const { metafile } = await build({
+      stdin: {
+        contents: `export { TextTakenError } from 'typeorm-unique-text/errors'`,
+        resolveDir: workspace.current.folder,
+      },
+      bundle: true,
+      platform: 'node',
+      metafile: true,
+      write: false,
+    })
+    expect(
+      Object.keys(metafile.inputs)
+        .map((file) => path.basename(file))
+        .sort(),
+    ).toEqual(['<stdin>', 'errors.js', 'errors.mjs'])
   })
 
   test('brings normalize-url within it, with its licence, and asks for peers only', async () => {
