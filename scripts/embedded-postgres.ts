@@ -1,4 +1,4 @@
-import { chmodSync, rmSync } from 'node:fs'
+import { chmodSync, existsSync, rmSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { constants, tmpdir } from 'node:os'
 import path from 'node:path'
@@ -48,6 +48,7 @@ export interface EmbeddedServerOptions {
 export async function startEmbeddedPostgres(options: EmbeddedServerOptions = {}): Promise<EmbeddedServer> {
   const { dataFolder, settings = {}, handlesSigint = false } = options
   forgetOtherServers()
+  requireTempFolder()
   const { stopNow, ...server } =
     dataFolder === undefined
       ? await startTemporary(settings)
@@ -68,6 +69,10 @@ export async function startEmbeddedPostgres(options: EmbeddedServerOptions = {})
  */
 function forgetOtherServers(): void {
   for (const name of Object.keys(process.env)) if (/^PG[A-Z]+$/u.test(name)) delete process.env[name]
+}
+
+function requireTempFolder(): void {
+  if (!existsSync(tmpdir())) throw new Error(`${tmpdir()} is not there. Make it, or set TMPDIR to a folder that is.`)
 }
 
 interface StartedServer extends EmbeddedServer {
