@@ -15,7 +15,8 @@ describe('openProgress', () => {
     // Node.js 26 gives one piece by each read, and earlier versions all of them together.
     const written = (): string => {
       let text = ''
-      for (let piece: unknown = stream.read(); piece !== null; piece = stream.read()) text += String(piece)
+      const read = (): Buffer | null => stream.read() as Buffer | null
+      for (let piece = read(); piece !== null; piece = read()) text += piece.toString()
       return text
     }
     return { stream, written }
