@@ -1,5 +1,5 @@
 // normalize-url is ESM only, and a normalizer is synchronous: so it is bundled into the CommonJS build, with its licence.
-import { readFile, rm, writeFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
 import { build } from 'esbuild'
 
 const file = 'dist/text/normalize-url.js'
@@ -13,11 +13,8 @@ await build({
   format: 'cjs',
   platform: 'node',
   target: 'node20.19',
-  sourcemap: false,
   // Else comments in the bundle name the machine's own folders where node_modules is a link.
   preserveSymlinks: true,
   banner: { js: `/*! Holds normalize-url:\n${licence.trim()}\n*/` },
 })
-// The map of what tsc emitted, which is no longer what the file holds.
-await rm(`${file}.map`)
 await writeFile('dist/text/normalize-url.LICENSE.txt', licence)

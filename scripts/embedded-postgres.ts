@@ -1,4 +1,4 @@
-import { chmodSync, rmSync } from 'node:fs'
+import { chmodSync, existsSync, rmSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { constants, tmpdir } from 'node:os'
 import path from 'node:path'
@@ -41,12 +41,14 @@ export interface EmbeddedServerOptions {
 
 /**
  * Starts a server: as another user when we are root, for Postgres refuses to run as root. However this process ends, but
- * for SIGKILL, the server is stopped.
+ * for SIGKILL, the server is stopped. From now on this process has none of the variables of libpq.
  *
  * @throws Error that says what to do if there are no binaries, or nothing can be written
  */
 export async function startEmbeddedPostgres(options: EmbeddedServerOptions = {}): Promise<EmbeddedServer> {
   const { dataFolder, settings = {}, handlesSigint = false } = options
+  forgetOtherServers()
+  requireTempFolder()
   const { stopNow, ...server } =
     dataFolder === undefined
       ? await startTemporary(settings)
@@ -59,6 +61,18 @@ export async function startEmbeddedPostgres(options: EmbeddedServerOptions = {})
       forget()
     },
   }
+}
+
+/**
+ * Takes the variables of libpq (PGHOST, PGSSLMODE, PGOPTIONS and the others) out of this process's environment, and so
+ * out of that of the processes it starts. They are about another server, and `pg` obeys them on every connection.
+ */
+function forgetOtherServers(): void {
+  for (const name of Object.keys(process.env)) if (/^PG[A-Z]+$/u.test(name)) delete process.env[name]
+}
+
+function requireTempFolder(): void {
+  if (!existsSync(tmpdir())) throw new Error(`${tmpdir()} is not there. Make it, or set TMPDIR to a folder that is.`)
 }
 
 interface StartedServer extends EmbeddedServer {

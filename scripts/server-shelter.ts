@@ -17,16 +17,38 @@ export interface ServerUser {
   readonly gid: number
 }
 
-/** The user `postgres`, made if there is none, when we are root; undefined when the server can run as ourselves. */
+/** The last advice of every error about the embedded server. */
+export const OWN_SERVER =
+  'Or set DATABASE_URL (for npm start) or TEST_DATABASE_URL (for npm test) to a server of yours.'
+
+/**
+ * The user `postgres`, made if there is none, when we are root; undefined when the server can run as ourselves.
+ *
+ * @throws Error that says what to do if that user can neither be found nor made
+ */
 export function serverUser(): ServerUser | undefined {
   if (!isRoot()) return undefined
   const id = (flag: string): number => Number(execFileSync('id', [flag, 'postgres'], { stdio: 'pipe' }))
   try {
     return { uid: id('-u'), gid: id('-g') }
   } catch {
-    execFileSync('useradd', ['--user-group', '--no-create-home', 'postgres'], { stdio: 'pipe' })
+    makeUser()
     return { uid: id('-u'), gid: id('-g') }
   }
+}
+
+function makeUser(): void {
+  const options = ['--system', '--user-group', '--no-create-home', '--shell', '/usr/sbin/nologin']
+  try {
+    execFileSync('useradd', [...options, 'postgres'], { stdio: 'pipe' })
+  } catch (error) {
+    throw new Error(
+      'Postgres does not run as root, there is no user "postgres", and useradd did not make it. ' +
+        `Make that user, or run this as another user than root. ${OWN_SERVER}`,
+      { cause: error },
+    )
+  }
+  console.warn('Postgres does not run as root: the system user "postgres" was made, which has no login.')
 }
 
 /** The folder itself, or one in the shelter if the server's user could not enter it. */

@@ -1,3 +1,4 @@
+/** The entry `typeorm-unique-text/errors`, which loads nothing else: every name here is public, by the root as well. */
 import type { ObjectLiteral } from 'typeorm'
 
 /** Values of `code`; part of the public API, stable across versions. */
@@ -36,7 +37,7 @@ export abstract class UniqueTextError extends Error {
   }
 }
 
-/** Prototype of the class of ours that an error of TypeORM's is an instance of as well. */
+/** Prototype of the class of ours that an error of TypeORM's is an instance of as well: see `asQueryFailedError`. */
 const AS_OURS = Symbol.for('typeorm-unique-text.error')
 
 Object.defineProperty(UniqueTextError, Symbol.hasInstance, {
@@ -47,36 +48,6 @@ Object.defineProperty(UniqueTextError, Symbol.hasInstance, {
     return [error, ours].some((one) => one === prototype || prototype.isPrototypeOf(one as object))
   },
 })
-
-/**
- * Makes an error of ours TypeORM's as well: it is thrown by TypeORM's own calls, where code that was written before
- * looks for `QueryFailedError` and its `driverError`.
- *
- * @param failed the error of TypeORM, which stays its `cause`
- * @returns the error, which is an instance of both classes from here on
- */
-export function asQueryFailedError<Ours extends UniqueTextError, Failed extends Error>(
-  ours: Ours,
-  failed: Failed,
-): Failed & Ours {
-  const prototype: unknown = Object.getPrototypeOf(ours)
-  const { stack } = failed
-  for (const [name, value] of Object.entries(failed)) if (!(name in ours)) Object.assign(ours, { [name]: value })
-  Object.defineProperty(ours, AS_OURS, { value: prototype })
-  Object.setPrototypeOf(ours, Object.getPrototypeOf(failed) as object)
-  return withStackOf(ours, stack) as Failed & Ours
-}
-
-/** The same lines for another message: those of TypeORM's own error lead to the caller. */
-export function withStackOf<One extends Error>(error: One, stack: string | undefined): One {
-  const lines = stack?.slice(Math.max(0, stack.search(/^ {4}at /m))) ?? ''
-  Object.defineProperty(error, 'stack', {
-    value: `${error.name}: ${error.message}\n${lines}`,
-    configurable: true,
-    writable: true,
-  })
-  return error
-}
 
 /** A decorator, an EntitySchema or a call contradicts the entity. Thrown before any SQL. */
 export class DeclarationError extends UniqueTextError {

@@ -22,23 +22,7 @@
  * - declaration: what a decorator said, resolved against the entity's metadata
  * - attempt: one try of an operation, counted from 1; there is one retry fewer than attempts
  */
-export {
-  AttemptsExhaustedError,
-  ChainLimitError,
-  DeclarationError,
-  DuplicateTextError,
-  type Finding,
-  ImmutableTextError,
-  type Rejection,
-  SchemaDriftError,
-  type TakenText,
-  TextRejectedError,
-  TextTakenError,
-  TransactionAbortedError,
-  UniqueTextError,
-  type UniqueTextErrorCode,
-  UnsupportedDatabaseError,
-} from './errors'
+export * from './errors'
 export type {
   ByOptions,
   FindOneByTextOptions,

@@ -10,7 +10,7 @@ import { ownTransaction, type Statement, type WireRow } from '../sql/statements'
 import { isPgClient, type PgClient, requireTextFormat } from './pg-client'
 import { givesClients, PooledClient } from './pooled-client'
 import { isUnheard, type SentQuery, tellFailure, tellStart, tellSuccess } from './query-events'
-import { bracketed, driverErrorOf, isOurs, preparable, wireRows } from './send-by-pg'
+import { bracketed, driverErrorOf, isOurs, preparable, queryByTypeOrm } from './send-by-pg'
 import { type Sending, sendPrepared } from './send-prepared'
 import type { Send, Session } from './session'
 
@@ -157,7 +157,7 @@ export class PoolSession implements Session {
   /** By the only way that every driver has. */
   private async sendByTypeOrm({ sql }: Statement<unknown>, values: readonly unknown[]): Promise<readonly WireRow[]> {
     try {
-      return wireRows(await this.queryRunner.query(sql, [...values]))
+      return await queryByTypeOrm(this.queryRunner, sql, values)
     } catch (error) {
       throw error instanceof QueryFailedError ? await this.failure(sql, error) : error
     }

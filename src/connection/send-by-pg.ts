@@ -1,4 +1,4 @@
-import { type DataSource, QueryFailedError, QueryRunnerAlreadyReleasedError } from 'typeorm'
+import { type DataSource, QueryFailedError, type QueryRunner, QueryRunnerAlreadyReleasedError } from 'typeorm'
 import { TransactionAbortedError } from '../errors'
 import type { Brackets, Statement, WireRow } from '../sql/statements'
 import { registry } from '../typeorm/registry'
@@ -24,9 +24,19 @@ export const isOurs = (error: Error): boolean =>
 export const driverErrorOf = (error: Error): Error =>
   error instanceof QueryFailedError ? (error.driverError as Error) : error
 
-/** The rows of another driver, which are objects: their values are in the order of the select list. */
-export const wireRows = (objects: unknown): WireRow[] =>
-  (objects as readonly object[]).map((row): WireRow => Object.values(row))
+/**
+ * Sends a statement by the only way that every driver has. Its rows are objects, whose values are in the order of the
+ * select list: so no two columns of a statement have one name.
+ */
+export async function queryByTypeOrm(
+  queryRunner: Pick<QueryRunner, 'query'>,
+  sql: string,
+  values: readonly unknown[],
+): Promise<WireRow[]> {
+  // Structured, for of an UPDATE TypeORM gives rows and their number otherwise.
+  const { records } = await queryRunner.query(sql, [...values], true)
+  return (records as readonly object[]).map((row): WireRow => Object.values(row))
+}
 
 /** Runs statements between `brackets` on the client of a session. */
 export async function bracketed<T>(
@@ -38,7 +48,7 @@ export async function bracketed<T>(
   // Past TypeORM: a subscriber that fails in a transaction that has failed must not keep us from rolling back.
   const send: Send = isPgClient(client)
     ? async (text, values) => (await client.query({ text, values, rowMode: 'array' })).rows
-    : async (sql, values) => wireRows(await session.queryRunner.query(sql, [...values]))
+    : async (sql, values) => await queryByTypeOrm(session.queryRunner, sql, values)
   return await inBrackets(
     async (sql) => await send(sql, []),
     brackets,

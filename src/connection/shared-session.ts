@@ -4,7 +4,7 @@ import { isSerializationError } from '../sql/sqlstate'
 import { type Brackets, ownTransaction, savepoint, type Statement, type WireRow } from '../sql/statements'
 import { isPgClient, type PgClient, requireTextFormat } from './pg-client'
 import { tellFailure, tellStart, tellSuccess } from './query-events'
-import { bracketed, driverErrorOf, isOurs, preparable, wireRows } from './send-by-pg'
+import { bracketed, driverErrorOf, isOurs, preparable, queryByTypeOrm } from './send-by-pg'
 import { type Sending, sendPrepared } from './send-prepared'
 import type { Send, Session } from './session'
 import {
@@ -150,10 +150,9 @@ export class SharedSession implements Session {
     values: readonly unknown[],
     behindSavepoint: boolean,
   ): Promise<readonly WireRow[]> {
-    const parameters = [...values]
+    const query = async (): Promise<WireRow[]> => await queryByTypeOrm(this.queryRunner, sql, values)
     try {
-      if (behindSavepoint) return wireRows(await this.queryOrRollBack(sql, parameters))
-      return wireRows(await this.queryRunner.query(sql, parameters))
+      return behindSavepoint ? await this.together(query) : await query()
     } catch (error) {
       throw error instanceof QueryFailedError ? await this.failure(sql, error) : error
     }

@@ -1,4 +1,4 @@
-import { asQueryFailedError, DuplicateTextError } from '../errors'
+import { DuplicateTextError } from '../errors'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import {
   createInChainStatement,
@@ -9,6 +9,7 @@ import {
   type StoredRow,
 } from '../sql/statements'
 import { guardError } from '../typeorm/guard-errors'
+import { asQueryFailedError } from '../typeorm/query-failed-error'
 import { findHolder, type QueryRows, refusedText, takenError, UNKNOWN } from '../typeorm/refused-text'
 import { cached, type EntityText, type ReadyText, type RowStatements } from '../rows/entity-text'
 import { takenNamesError } from '../typeorm/taken-names'

@@ -93,9 +93,10 @@ export function swapNamesStatement(sought: HolderRow, changes: ChangeColumns): S
   FROM swapped AS one
   JOIN swapped AS other ON other.swapped_order <> one.swapped_order
   WHERE ${same}
-  RETURNING one.swapped_order, ${returningList(row, 't')}
+  RETURNING one.swapped_order AS changed_order, ${returningList(row, 't')}
 )
-SELECT swapped_order, changed.* FROM swapped LEFT JOIN changed USING (swapped_order)`,
+SELECT swapped.swapped_order, changed.*
+FROM swapped LEFT JOIN changed ON changed.changed_order OPERATOR(pg_catalog.=) swapped.swapped_order`,
     ([position, , ...columns]) => ({ position: Number(position) - 1, columns }),
   )
 }

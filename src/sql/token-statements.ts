@@ -84,7 +84,8 @@ export function claimInChainStatement({ table, columns }: TokenTable): Statement
 SELECT $1, NULL, $3
 WHERE $2::${table.digest.type} IS NOT NULL
 ON CONFLICT DO NOTHING
-RETURNING 1, ${quote(columns.id)}::pg_catalog.text, NULL, NULL, NULL, NULL`,
+RETURNING 1 AS claimed, ${quote(columns.id)}::pg_catalog.text AS id,
+  NULL AS same, NULL AS answered, NULL AS answer, NULL AS expired`,
     parseToken,
   )
 }

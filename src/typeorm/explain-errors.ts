@@ -1,8 +1,9 @@
 import type { DataSource, QueryRunner } from 'typeorm'
-import { asQueryFailedError, type TextTakenError, withStackOf } from '../errors'
+import type { TextTakenError } from '../errors'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { savepoint } from '../sql/statements'
 import { guardError } from './guard-errors'
+import { asQueryFailedError, withStackOf } from './query-failed-error'
 import {
   declarationsIn,
   findHolder,

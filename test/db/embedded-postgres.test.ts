@@ -177,3 +177,25 @@ test('a place that cannot be written to is named, with what to do', async () => 
   await expect(starting).rejects.toThrow(`Cannot write to ${file} (`)
   await expect(starting).rejects.toThrow('Set DATABASE_URL, or move the clone')
 })
+
+test('what the variables of libpq say of another server reaches neither ours nor the processes that use it', async () => {
+  const given = { PGSSLMODE: 'require', PGOPTIONS: '-c search_path=nowhere', PGHOST: 'nowhere.example', PGPORT: '1' }
+  Object.assign(process.env, given)
+  const { url, stop } = await startEmbeddedPostgres()
+  try {
+    const { stdout } = await promisify(execFile)(process.execPath, ['-e', ASKING, url], { cwd: ROOT })
+    expect(stdout).toBe('"$user", public\n')
+    process.env['PGSSLMODE'] = 'require'
+    expect(await connects(url)).toBe(true)
+  } finally {
+    for (const name of Object.keys(given)) delete process.env[name]
+    await stop()
+  }
+})
+
+const ASKING = `
+const client = new (require('pg').Client)({ connectionString: process.argv[1] })
+client.connect().then(() => client.query('show search_path')).then(({ rows }) => {
+  console.log(rows[0].search_path)
+  return client.end()
+})`

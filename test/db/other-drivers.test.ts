@@ -1,6 +1,17 @@
 import { callbackify } from 'node:util'
 import { Client } from 'pg'
-import { Column, DataSource, Entity, type EntityManager, In, PrimaryGeneratedColumn, QueryFailedError } from 'typeorm'
+import {
+  Column,
+  DataSource,
+  type DataSourceOptions,
+  DeleteDateColumn,
+  Entity,
+  type EntityManager,
+  In,
+  PrimaryGeneratedColumn,
+  QueryFailedError,
+  VersionColumn,
+} from 'typeorm'
 import { afterAll, describe, expect, test } from 'vitest'
 import {
   findOneByText,
@@ -13,9 +24,13 @@ import {
   updateOrFail,
   upsertByText,
 } from '../../src'
+import { findHolder, findOrCreateHolder, Name, releaseExpired, rename, swapNames, UniqueName } from '../../src/names'
+import { countWithin, NumberWithin } from '../../src/numbers'
+import { once, OnceToken, removeExpiredTokens } from '../../src/once'
 import { useDatabase } from '../support/database'
 import { fewHashes } from '../support/digests'
 import { rejection } from '../support/ledger'
+import { STEVENS } from '../support/md5-collisions'
 
 const db = useDatabase()
 
@@ -42,7 +57,9 @@ class OtherClient {
   removeListener(): void {}
   async query(text: unknown, values?: unknown[]): Promise<object> {
     if (typeof text !== 'string') throw new TypeError('This driver takes text only.')
-    const { rows, rowCount, command } = await this.client.query<object>(text, values)
+    const { rows, rowCount, command, fields } = await this.client.query<object>(text, values)
+    // An object keeps the last of them only.
+    if (fields && new Set(fields.map(({ name }) => name)).size < fields.length) throw new TypeError(`Two of ${text}`)
     return { rows, rowCount, command }
   }
   async end(): Promise<void> {
@@ -72,13 +89,13 @@ class OtherPool {
   }
 }
 
-async function openOther(): Promise<DataSource> {
+async function openOther(entities: DataSourceOptions['entities'] = [Page]): Promise<DataSource> {
   const driver = { Pool: OtherPool, Client: OtherClient, types: {} }
   const dataSource = new DataSource({
     type: 'postgres',
     url: db.url,
     driver,
-    entities: [Page],
+    entities,
     synchronize: true,
     dropSchema: true,
   })
@@ -181,6 +198,88 @@ describe('a driver that is no pg client', () => {
     await queryRunner.query('ROLLBACK')
     expect(await findOrCreate(queryRunner.manager, Page, { url: 'raced' })).toMatchObject({ created: false })
     await queryRunner.release()
+  })
+})
+
+@Entity({ name: 'user' })
+class User {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueName({ namespace: 'handle', former: 'redirect' }) handle!: string
+  @VersionColumn() version!: number
+}
+
+@Entity({ name: 'comment' })
+class Comment {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @Column('text') page!: string
+  @NumberWithin({ scope: ['page'], count: true }) number!: number
+}
+
+@Entity({ name: 'deletable' })
+class Deletable {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText() url!: string
+  @DeleteDateColumn() deletedAt!: Date | null
+}
+
+describe('with a driver that gives rows as objects', () => {
+  test('names are given, found, changed and swapped', async () => {
+    const { manager } = await openOther([User, Name])
+    const [ada, bob] = await manager.save(User, [{ handle: 'ada' }, { handle: 'bob' }])
+    expect(await swapNames(manager, User, ada?.id ?? 0, bob?.id ?? 0)).toEqual([
+      { id: 1, handle: 'bob', version: 2 },
+      { id: 2, handle: 'ada', version: 2 },
+    ])
+    expect(await rename(manager, User, 1, { handle: 'eve' })).toEqual({ id: 1, handle: 'eve', version: 3 })
+    const found = await findHolder(manager, 'handle', 'bob', { former: true })
+    expect(found).toMatchObject({ entityName: 'User', id: { id: 1 }, name: 'eve', former: true })
+    expect(await findOrCreateHolder(manager, User, { handle: 'ada' })).toMatchObject({
+      created: false,
+      entity: { id: 2, handle: 'ada' },
+    })
+    const error = await rejection(insertOrFail(manager, User, { handle: 'eve' }))
+    expect(error).toMatchObject({ taken: [{ property: 'handle', id: { id: 1 } }] })
+    await rename(manager, User, 2, { handle: 'kay' })
+    await manager.query(`UPDATE names SET until = '2000-01-01' WHERE state = 'redirect'`)
+    expect(await releaseExpired(manager)).toBe(2)
+  })
+
+  test('numbers and counts are the next ones', async () => {
+    const { manager } = await openOther([Comment])
+    const comments = await manager.save(Comment, [{ page: 'a' }, { page: 'b' }, { page: 'a' }])
+    expect(comments.map(({ number }) => number)).toEqual([1, 1, 2])
+    await manager.delete(Comment, 1)
+    expect(await countWithin(manager, Comment, { page: 'a' })).toBe(1)
+    expect(await manager.save(Comment, { page: 'a' })).toMatchObject({ number: 3 })
+    expect(await manager.transaction(async (inner) => await countWithin(inner, Comment, { page: 'a' }))).toBe(2)
+  })
+
+  test('a deleted row is restored by whoever looks for its text', async () => {
+    const { manager } = await openOther([Deletable])
+    await insertOrFail(manager, Deletable, [{ url: 'a' }, { url: 'b' }])
+    await manager.softDelete(Deletable, [1, 2])
+    const options = { deleted: 'restore' } as const
+    const restored = { created: false, entity: { id: 1, url: 'a', deletedAt: null } }
+    expect(await findOrCreate(manager, Deletable, { url: 'a' }, options)).toMatchObject(restored)
+    const inner = await manager.transaction(
+      async (within) => await findOrCreate(within, Deletable, { url: 'b' }, options),
+    )
+    expect(inner).toMatchObject({ created: false, entity: { id: 2, deletedAt: null } })
+  })
+
+  test('once runs its work once, for tokens of equal hash too', async () => {
+    const dataSource = await openOther([Page, OnceToken])
+    const work = async (manager: EntityManager): Promise<number> =>
+      (await insertOrFail(manager, Page, { url: 'by once' })).id
+    for (const [index, token] of STEVENS.entries()) {
+      const answer = index === 0 ? 1 : 'other'
+      const first = async (): Promise<unknown> =>
+        await once<unknown>(dataSource.manager, token, index === 0 ? work : () => answer, { expires: '1 hour' })
+      expect(await first()).toEqual({ answer, replayed: false })
+      expect(await first()).toEqual({ answer, replayed: true })
+    }
+    await dataSource.query(`UPDATE once_tokens SET expires_at = '2000-01-01'`)
+    expect(await removeExpiredTokens(dataSource.manager)).toBe(2)
   })
 })
 

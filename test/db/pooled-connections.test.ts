@@ -1,6 +1,6 @@
 import type { Client, Pool } from 'pg'
 import { Column, type DataSource, Entity, PrimaryGeneratedColumn, type QueryRunner } from 'typeorm'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { findOneByText, findOrCreate, findOrCreateMany, UniqueText } from '../../src'
 import { useDatabase } from '../support/database'
 import { rejection } from '../support/ledger'
@@ -133,12 +133,15 @@ test('a slow statement is told of, by a query runner, where nobody hears of othe
     slow.push([sql.slice(0, 10), values, queryRunner?.isReleased])
   }
   const holder = await db.client()
+  // The clock stands still, however busy the machine is.
+  vi.useFakeTimers({ toFake: ['Date', 'performance'] })
+  onTestFinished(() => void vi.useRealTimers())
   await findOrCreate(dataSource.manager, Page, { url: 'first' })
   expect(slow).toEqual([])
   await holder.query('BEGIN; LOCK TABLE page')
   const waiting = findOrCreate(dataSource.manager, Page, { url: 'first' })
   await untilOneWaits(holder)
-  await holder.query('SELECT pg_sleep(0.05)')
+  vi.advanceTimersByTime(21)
   await holder.query('ROLLBACK')
   await waiting
   expect(slow).toEqual([['WITH found', expect.arrayContaining(['first']), false]])

@@ -1,12 +1,13 @@
 import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import path from 'node:path'
+import { build } from 'esbuild'
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest'
 import { createDatabase, dropDatabase, inDatabase, runOnce } from '../support/databases'
 import { COMBINATIONS, compile, COMPILERS, type Compiled, digestOf } from './compile'
-import { runQuickStart } from './quick-start'
-import { type Example, type Lines, readExample, readLines } from './readme'
-import { listFiles, makeProject, OLDEST_PEERS, openWorkspace, type Project, succeed, type Workspace } from './workspace'
+import { runQuickStart, runSteps } from './quick-start'
+import { type Lines, readExample, readLines } from './readme'
+import { listFiles, makeProject, OLDEST_PEERS, openWorkspace, succeed, type Workspace } from './workspace'
 
 const PATIENCE = { timeout: 240_000 }
 const document = await readFile(path.join(import.meta.dirname, '../../README.md'), 'utf8')
@@ -25,13 +26,6 @@ afterAll(async () => {
   for (const name of databases) await dropDatabase(inject('serverUrl'), name)
   await Promise.all(opened.map(async ({ remove }) => await remove()))
 }, PATIENCE.timeout)
-
-async function runSteps(project: Project, { steps }: Example): Promise<void> {
-  for (const { command, output } of steps) {
-    const { stdout } = succeed(await project.run('bash', ['-euo', 'pipefail', '-c', command]))
-    expect(stdout.trim()).toBe(output ?? stdout.trim())
-  }
-}
 
 /** What the lines of README.md leave out. */
 const programOf = (lines: readonly Lines[]): string => `
@@ -95,24 +89,12 @@ describe.concurrent('a project that installs the tarball', () => {
     const { instances, ...entries } = JSON.parse(succeed(await project.run('node', ['identity.mjs'])).stdout) as {
       instances: boolean[]
     } & Record<string, { names: string[]; same: string[]; imported: string[] }>
-    expect(Object.keys(entries)).toHaveLength(8)
+    expect(Object.keys(entries)).toHaveLength(9)
     for (const { names, same, imported } of Object.values(entries)) {
       expect(same).toEqual(names)
       expect(imported).toEqual(expect.arrayContaining(names))
     }
     expect(instances).toEqual([true, true, true])
-  })
-
-  test('runs the quick start of README.md, whose types are right', PATIENCE, async () => {
-    expect(Object.keys(readme.files)).not.toEqual([])
-    expect(readme.steps.filter(({ output }) => output !== undefined)).not.toEqual([])
-    const project = await makeProject(workspace.current, 'readme', {
-      databaseUrl: await newDatabase('readme'),
-      files: readme.files,
-    })
-    await runSteps(project, readme)
-    const tsc = path.join(workspace.folder, COMPILERS['7.0'])
-    expect(await project.run('node', [tsc, '-p', '.', '--noEmit'])).toEqual({ code: 0, stdout: '', stderr: '' })
   })
 
   test('runs the lines of README.md for names, tokens and numbers', PATIENCE, async () => {
@@ -212,7 +194,7 @@ describe('the tarball', () => {
         'SECURITY.md',
         'docs/',
         'package.json',
-        ...layers.flatMap((layer) => [`dist/${layer}`, `src/${layer}`]),
+        ...layers.map((layer) => `dist/${layer}`),
       ].sort(),
     )
     expect(files.filter((file) => /test|spec|fixture|\.env|\.npmrc|\.log$/.test(file))).toEqual([])
@@ -231,17 +213,34 @@ describe('the tarball', () => {
     expect(dead).toEqual([])
   })
 
-  test('holds every source that its maps name', async () => {
+  test('holds compiled files and no maps of them, nor the figures of the benchmark', async () => {
     const files = await listFiles(workspace.unpacked)
-    const missing: string[] = []
-    for (const map of files.filter((file) => file.endsWith('.map'))) {
-      const { sources } = JSON.parse(await readFile(path.join(workspace.unpacked, map), 'utf8')) as {
-        sources: string[]
-      }
-      const paths = sources.map((source) => path.posix.join(path.posix.dirname(map), source))
-      missing.push(...paths.filter((source) => !files.includes(source)))
-    }
-    expect(missing).toEqual([])
+    expect(files.filter((file) => /\.map$|^src\/|benchmark/.test(file))).toEqual([])
+    const scripts = files.filter((file) => /\.m?js$/.test(file))
+    const naming = await Promise.all(
+      scripts.map(async (file) =>
+        (await readFile(path.join(workspace.unpacked, file), 'utf8')).includes('sourceMapping'),
+      ),
+    )
+    expect(scripts.filter((_, index) => naming[index])).toEqual([])
+  })
+
+  test('bundles nothing but themselves with the errors', async () => {
+    const { metafile } = await build({
+      stdin: {
+        contents: `export { TextTakenError } from 'typeorm-unique-text/errors'`,
+        resolveDir: workspace.current.folder,
+      },
+      bundle: true,
+      platform: 'node',
+      metafile: true,
+      write: false,
+    })
+    expect(
+      Object.keys(metafile.inputs)
+        .map((file) => path.basename(file))
+        .sort(),
+    ).toEqual(['<stdin>', 'errors.js', 'errors.mjs'])
   })
 
   test('brings normalize-url within it, with its licence, and asks for peers only', async () => {

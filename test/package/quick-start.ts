@@ -1,6 +1,7 @@
 import { readdir } from 'node:fs/promises'
 import path from 'node:path'
 import { expect } from 'vitest'
+import type { Example } from './readme'
 import { type Project, succeed } from './workspace'
 
 /** How one kind of project calls the commands. */
@@ -37,4 +38,12 @@ export async function runQuickStart(project: Project, { dataSource, app, esm }: 
 
   expect(succeed(await project.run('node', [app])).stdout).toBe(PRINTED)
   expect(succeed(await typeorm('migration:revert')).stdout).toMatch(/Pages\d+ has been reverted successfully/)
+}
+
+/** Runs the commands of a document, each of which prints what stands after it. */
+export async function runSteps(project: Project, { steps }: Example): Promise<void> {
+  for (const { command, output } of steps) {
+    const { stdout } = succeed(await project.run('bash', ['-euo', 'pipefail', '-c', command]))
+    expect(stdout.trim()).toBe(output ?? stdout.trim())
+  }
 }

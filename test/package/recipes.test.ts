@@ -2,8 +2,9 @@ import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest'
 import { createDatabase, dropDatabase, inDatabase } from '../support/databases'
+import { runSteps } from './quick-start'
 import { type Example, readCopies, readExample } from './readme'
-import { makeProject, type Neighbourhood, openNeighbourhood, type Project, succeed } from './workspace'
+import { makeProject, type Neighbourhood, openNeighbourhood } from './workspace'
 
 const PATIENCE = { timeout: 240_000 }
 const checkout = path.resolve(import.meta.dirname, '../..')
@@ -34,13 +35,6 @@ async function newDatabase(title: string): Promise<string> {
   databases.push(name)
   await createDatabase(inject('serverUrl'), name)
   return inDatabase(inject('serverUrl'), name)
-}
-
-async function runSteps(project: Project, { steps }: Example): Promise<void> {
-  for (const { command, output } of steps) {
-    const { stdout } = succeed(await project.run('bash', ['-euo', 'pipefail', '-c', command]))
-    expect(stdout.trim()).toBe(output ?? stdout.trim())
-  }
 }
 
 describe.concurrent('docs/recipes.md', () => {

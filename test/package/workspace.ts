@@ -66,6 +66,32 @@ export async function openNeighbourhood(): Promise<Neighbourhood> {
   })
 }
 
+/** The tarball among the packages of this checkout: nothing is installed, and no registry is needed. */
+export async function openBesideOwnPackages(): Promise<Neighbourhood> {
+  return await inTemporaryFolder(async (temporary) => {
+    const folder = path.join(temporary, 'linked')
+    const packages = path.join(folder, 'node_modules')
+    const own = path.join(packages, 'typeorm-unique-text')
+    await mkdir(own, { recursive: true })
+    await unpack(await pack(temporary), own)
+    await linkOthers(path.join(checkout, 'node_modules'), packages)
+    await symlink(path.join(checkout, 'node_modules/.bin'), path.join(packages, '.bin'))
+    return { installation: { folder } }
+  })
+}
+
+/** Links to the packages in one folder, from another one, but for those that it has. */
+export async function linkOthers(from: string, to: string): Promise<void> {
+  for (const name of await readdir(from)) {
+    if (name.startsWith('.')) continue
+    const made = await symlink(path.join(from, name), path.join(to, name)).then(
+      () => true,
+      () => false,
+    )
+    if (!made && name.startsWith('@')) await linkOthers(path.join(from, name), path.join(to, name))
+  }
+}
+
 /** As Promise.all; but when it fails nothing is under way any more that would write into a folder to be removed. */
 async function allEnded<T extends readonly Promise<unknown>[]>(
   promises: readonly [...T],

@@ -1,5 +1,6 @@
 import { Client } from 'pg'
 import { literal, quote } from '../../src/sql/identifier'
+import { serverError } from '../../src/sql/sqlstate'
 
 /** Runs a statement on a connection of its own. */
 export async function runOnce(url: string, sql: string): Promise<Record<string, unknown>[]> {
@@ -33,4 +34,18 @@ export function inDatabase(serverUrl: string, name: string): string {
 export async function serverVersion(url: string): Promise<string> {
   const [row] = await runOnce(url, `select current_setting('server_version') as version`)
   return String(row?.['version'])
+}
+
+/** Runs a MERGE. @returns false where the server does not know the statement, as Postgres 14 */
+export async function merge(client: Pick<Client, 'query'>, sql: string): Promise<boolean> {
+  try {
+    await client.query(sql)
+    return true
+  } catch (error) {
+    const { rows } = await client.query<{ old: boolean }>(
+      `select current_setting('server_version_num')::integer < 150000 as old`,
+    )
+    if (serverError(error)?.code === '42601' && rows[0]?.old === true) return false
+    throw error
+  }
 }

@@ -30,6 +30,8 @@ export interface Proxy {
   cutAll(): number
   /** Cuts new connections as soon as they are made. */
   refuse(on: boolean): void
+  /** New connections go to another server from now on. */
+  leadTo(serverUrl: string): void
   close(): Promise<void>
 }
 
@@ -46,7 +48,7 @@ const isReady = (answer: Buffer): boolean =>
   answer.readUInt32BE(answer.length - 5) === 5
 
 export async function startProxy(serverUrl: string): Promise<Proxy> {
-  const { port, hostname } = new URL(serverUrl)
+  let { port, hostname } = new URL(serverUrl)
   const pairs = new Set<readonly [Socket, Socket]>()
   const held: (() => void)[] = []
   let trap: Trap | undefined
@@ -120,6 +122,9 @@ export async function startProxy(serverUrl: string): Promise<Proxy> {
     cutAll,
     refuse: (on) => {
       refusing = on
+    },
+    leadTo: (other) => {
+      ;({ port, hostname } = new URL(other))
     },
     close: async () => {
       cutAll()

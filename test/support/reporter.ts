@@ -1,6 +1,10 @@
+import { readFileSync, writeFileSync } from 'node:fs'
 import type { Reporter, TestModule } from 'vitest/node'
 
-/** Ends the run with the plain line that CI counts by. */
+/**
+ * Ends the run with the plain line that CI counts by. Where TEST_TALLY names a file, runs add up in it, and the line
+ * tells the sum of those so far.
+ */
 export default class PlainSummary implements Reporter {
   onTestRunEnd(modules: readonly TestModule[], unhandledErrors: readonly unknown[]): void {
     let passed = 0
@@ -16,10 +20,22 @@ export default class PlainSummary implements Reporter {
     }
     // A server that did not start, or a name with a typo, must not look like success.
     if (passed === 0 && failed === 0) failed = 1
+    const [passedInAll, failedInAll] = addUp(process.env['TEST_TALLY'], [passed, failed])
     // After the summary of vitest's own reporter, which prints later in the same turn.
     process.on('exit', () => {
       if (failed > 0) process.exitCode = 1
-      console.log(`${passed} passed, ${failed} failed`)
+      console.log(`${passedInAll} passed, ${failedInAll} failed`)
     })
   }
+}
+
+type Counts = readonly [passed: number, failed: number]
+
+/** @param file holds `PASSED FAILED` of the runs before, or nothing yet */
+export function addUp(file: string | undefined, [passed, failed]: Counts): Counts {
+  if (!file) return [passed, failed]
+  const [earlierPassed = 0, earlierFailed = 0] = readFileSync(file, 'utf8').trim().split(' ').map(Number)
+  const sum = [earlierPassed + passed, earlierFailed + failed] as const
+  writeFileSync(file, sum.join(' '))
+  return sum
 }

@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, test } from 'vitest'
 import * as root from '../../src'
+import * as errors from '../../src/errors'
 import * as names from '../../src/names'
 import * as normalizers from '../../src/text'
 import * as numbers from '../../src/numbers'
@@ -12,8 +13,8 @@ import * as url from '../../src/url'
 
 /** What an entry exports: a name here is a promise to users, so that a change of it is a change of the version. */
 const PUBLIC = {
-  'index.ts': {
-    namespace: root,
+  'errors.ts': {
+    namespace: errors,
     values: [
       'AttemptsExhaustedError',
       'ChainLimitError',
@@ -23,11 +24,18 @@ const PUBLIC = {
       'SchemaDriftError',
       'TextRejectedError',
       'TextTakenError',
+      'TokenReusedError',
       'TransactionAbortedError',
-      'UniqueText',
-      'UniqueTextEntity',
       'UniqueTextError',
       'UnsupportedDatabaseError',
+    ],
+    types: ['Finding', 'Rejection', 'TakenText', 'UniqueTextErrorCode'],
+  },
+  'index.ts': {
+    namespace: root,
+    values: [
+      'UniqueText',
+      'UniqueTextEntity',
       'findOneByText',
       'findOrCreate',
       'findOrCreateMany',
@@ -49,17 +57,13 @@ const PUBLIC = {
       'FindOrCreateOptions',
       'FindOrCreateProgress',
       'FindOrCreateResult',
-      'Finding',
       'Inserted',
       'Insertion',
-      'Rejection',
       'RowChange',
       'RowId',
-      'TakenText',
       'UniqueTextClassOptions',
       'UniqueTextColumn',
       'UniqueTextDataSourceOptions',
-      'UniqueTextErrorCode',
       'UniqueTextMethods',
       'UniqueTextOptions',
       'UniqueTextPropertyOptions',
@@ -116,29 +120,41 @@ const PUBLIC = {
 } as const
 
 test.each(Object.entries(PUBLIC))('src/%s exports these names and no others', async (file, entry) => {
-  expect(Object.keys(entry.namespace).sort()).toEqual([...entry.values].sort())
+  const values = entry.namespace === root ? ownNames(root) : Object.keys(entry.namespace)
+  expect(values.sort()).toEqual([...entry.values].sort())
   const source = await readFile(path.join(import.meta.dirname, '../../src', file), 'utf8')
   expect(exportedTypes(source)).toEqual([...entry.types].sort())
 })
 
-test('the root exports no more values than can be read at a glance', () => {
-  expect(Object.keys(root).length).toBeLessThanOrEqual(22)
+/** Without the errors, which the root exports as the entry of their own does. */
+const ownNames = (all: object): string[] => Object.keys(all).filter((name) => !(name in errors))
+
+test('the root exports no more values than can be read at a glance, and every error', () => {
+  expect(ownNames(root).length).toBeLessThanOrEqual(16)
+  expect(root).toMatchObject(errors)
+})
+
+test('the entry of the errors loads nothing', async () => {
+  const source = await readFile(path.join(import.meta.dirname, '../../src/errors.ts'), 'utf8')
+  expect(source.match(/^import .*/gmu)).toEqual([`import type { ObjectLiteral } from 'typeorm'`])
 })
 
 test.each(Object.keys(PUBLIC))('the ESM face of src/%s is its CommonJS face', async (file) => {
   const source = await readFile(path.join(import.meta.dirname, '../../src', file.replace('.ts', '.mts')), 'utf8')
-  expect(source).toBe(`export * from './index.js'\n`)
+  expect(source).toBe(`export * from './${path.basename(file, '.ts')}.js'\n`)
 })
 
-/** An entry says every name, in `export { … } from` or `export type { … } from`, so that reading it is enough. */
+/**
+ * An entry says every name, in `export { … } from` or `export type { … } from`, so that reading it is enough; that of the
+ * errors declares them, and the root has it whole.
+ */
 function exportedTypes(source: string): string[] {
-  expect(source).not.toMatch(/export \*/)
+  expect(source.replace(`export * from './errors'`, '')).not.toMatch(/export \*/)
+  const declared = [...source.matchAll(/^export (?:type|interface) (\w+)/gmu)].map(([, name = '']) => name)
   const clauses = [...source.matchAll(/export (?<type>type )?\{(?<names>[^}]+)\}/gu)]
-  return clauses
-    .flatMap(({ groups = {} }) => {
-      const names = (groups['names'] ?? '').split(',').map((name) => name.trim())
-      return groups['type'] ? names : names.filter((name) => name.startsWith('type ')).map((name) => name.slice(5))
-    })
-    .filter((name) => name !== '')
-    .sort()
+  const listed = clauses.flatMap(({ groups = {} }) => {
+    const names = (groups['names'] ?? '').split(',').map((name) => name.trim())
+    return groups['type'] ? names : names.filter((name) => name.startsWith('type ')).map((name) => name.slice(5))
+  })
+  return [...declared, ...listed].filter((name) => name !== '').sort()
 }

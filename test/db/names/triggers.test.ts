@@ -7,6 +7,7 @@ import { nameTriggersOf } from '../../../src/sql/name-triggers'
 import { copyIn } from '../../stress/copy-in'
 import { firstLetter } from '../../support/guarded-table'
 import { useDatabase } from '../../support/database'
+import { merge } from '../../support/databases'
 import { STEVENS } from '../../support/md5-collisions'
 import {
   createHolder,
@@ -171,20 +172,27 @@ describe('names come, change and go with their rows', () => {
   test('ON CONFLICT DO UPDATE and MERGE', async () => {
     await run(`insert into users (id, handle) values (1, 'b2'), (9, 'c') on conflict (id) do update set handle = 'a2'`)
     expect(await standing()).toBe('a2=users[1] b=users[2] c=users[9]')
-    await run(
+    const known = await merge(
+      client,
       `merge into users using (values (1, 'x'), (2, 'a2'), (20, 'b')) as v (id, handle) on users.id = v.id
        when matched then update set handle = v.handle when not matched then insert (id, handle) values (v.id, v.handle)`,
     )
-    expect(await standing()).toBe('a2=users[2] b=users[20] c=users[9] x=users[1]')
-    await run(`merge into users using (values (1), (2)) as v (id) on users.id = v.id when matched then delete`)
+    expect(await standing()).toBe(
+      known ? 'a2=users[2] b=users[20] c=users[9] x=users[1]' : 'a2=users[1] b=users[2] c=users[9]',
+    )
+    await merge(
+      client,
+      `merge into users using (values (1), (2)) as v (id) on users.id = v.id when matched then delete`,
+    )
     await sound()
   })
   test('MERGE that deletes one row and inserts another with its name', async () => {
-    await run(
+    const known = await merge(
+      client,
       `merge into users using (values (1, 'x'), (20, 'a')) as v (id, handle) on users.id = v.id
        when matched then delete when not matched then insert (id, handle) values (v.id, v.handle)`,
     )
-    expect(await standing()).toBe('a=users[20] b=users[2]')
+    expect(await standing()).toBe(known ? 'a=users[20] b=users[2]' : 'a=users[1] b=users[2]')
     await sound()
   })
   test('a CTE that deletes one row and inserts another with its name', async () => {
@@ -385,7 +393,8 @@ describe("a user's own triggers", () => {
       'after insert or update',
       `if new.handle !~ 'x$' then update users set handle = handle || 'x' where id = new.id; end if; return null;`,
     )
-    await run(`alter trigger own on users rename to ${name}`)
+    // Postgres 14 renames nothing to the name that it has.
+    if (name !== 'own') await run(`alter trigger own on users rename to ${name}`)
     await run(`insert into users (handle) values ('a'), ('b')`)
     await sound()
     await run(`update users set handle = case id when 1 then 'bx' else 'a' end`)

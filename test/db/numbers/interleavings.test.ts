@@ -1,19 +1,3 @@
-import { describe, expect, test } from 'vitest'
-import { useDatabase } from '../../support/database'
-import { numberPlays } from '../../support/number-interleavings'
-import { useNumberStage } from '../../support/number-plays'
-import { countedTable, numberTable } from '../../support/numbered-table'
-import { LEVELS } from '../../support/sessions'
+import { testInterleavings } from './play-interleavings'
 
-const stage = useNumberStage(useDatabase())
-
-describe.each(LEVELS)('%s', (level) => {
-  test.each([
-    ['without a count', numberTable()],
-    ['with a count', countedTable()],
-  ])('every interleaving %s gives what was reviewed', async (name, table) => {
-    const lines: string[] = []
-    for (const play of numberPlays) lines.push(`${play.name}\n  ${await stage.play(play, { table, level })}`)
-    await expect(`${lines.join('\n')}\n`).toMatchFileSnapshot(`../../golden/numbers/${level} ${name}.txt`)
-  })
-})
+testInterleavings(['READ COMMITTED'])

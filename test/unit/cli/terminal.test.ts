@@ -12,7 +12,14 @@ describe('printable', () => {
 describe('openProgress', () => {
   const output = (terminal: boolean): { stream: Output; written: () => string } => {
     const stream = Object.assign(new PassThrough(), terminal ? { isTTY: true, columns: 60 } : {})
-    return { stream, written: () => String((stream.read() as Buffer | null) ?? '') }
+    // Node.js 26 gives one piece by each read, and earlier versions all of them together.
+    const written = (): string => {
+      let text = ''
+      const read = (): Buffer | null => stream.read() as Buffer | null
+      for (let piece = read(); piece !== null; piece = read()) text += piece.toString()
+      return text
+    }
+    return { stream, written }
   }
 
   test('draws a bar over itself on a terminal, and removes it', () => {

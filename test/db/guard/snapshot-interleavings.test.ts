@@ -1,0 +1,3 @@
+import { testInterleavings } from './interleavings/play'
+
+testInterleavings(['REPEATABLE READ', 'SERIALIZABLE'])

@@ -1,0 +1,3 @@
+import { testInterleavings } from './play-interleavings'
+
+testInterleavings(['REPEATABLE READ', 'SERIALIZABLE'])
