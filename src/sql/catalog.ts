@@ -1,6 +1,5 @@
 import type { ColumnType } from './column-type'
 import { qualified } from './identifier'
-import type { InstalledKernel } from './trigger-plan'
 import { TRIGGER_MARK, type TriggerSet } from './trigger-set'
 
 /** Runs SQL and gives its rows; a query runner's or a client's, whichever the caller has. */
@@ -25,6 +24,12 @@ export interface InstalledFunction {
   readonly shared: boolean
   /** `name=value`, quotes taken out: `quote_all_identifiers` puts them in. */
   readonly settings: readonly string[]
+}
+
+/** A function that all tables of a schema share, as it stands; whoever made it. */
+export interface InstalledKernel extends Pick<InstalledFunction, 'schema' | 'name' | 'body' | 'settings' | 'definer'> {
+  /** The tables whose triggers run it, by their schema's name and their own. */
+  readonly tables: readonly (readonly [schema: string, table: string])[]
 }
 
 /** A trigger, as the catalog holds it. */
@@ -169,7 +174,12 @@ export async function installedTriggers(
         WHERE n.nspname = ANY ($1) AND r.relhastriggers AND EXISTS (SELECT${TRIGGERS_OF_R})), 'kernel', (
        SELECT coalesce(jsonb_agg(jsonb_build_object(
                 'schema', pn.nspname, 'name', p.proname, 'body', p.prosrc, 'definer', p.prosecdef,
-                'settings', ${SETTINGS_OF_P}) ORDER BY pn.nspname, p.proname), '[]')
+                'settings', ${SETTINGS_OF_P},
+                'tables', (SELECT coalesce(jsonb_agg(DISTINCT jsonb_build_array(rn.nspname, r.relname)), '[]')
+                             FROM pg_trigger AS t
+                             JOIN pg_class AS r ON r.oid = t.tgrelid
+                             JOIN pg_namespace AS rn ON rn.oid = r.relnamespace
+                            WHERE t.tgfoid = p.oid AND t.tgparentid = 0)) ORDER BY pn.nspname, p.proname), '[]')
          FROM pg_proc AS p
          JOIN pg_namespace AS pn ON pn.oid = p.pronamespace
         WHERE pn.nspname = ANY ($1) AND starts_with(ltrim(p.prosrc, E' \\n'), $2 || 'kernel')))::text AS state`,
@@ -177,8 +187,8 @@ export async function installedTriggers(
   )
 }
 
-/** Our functions in these schemas that no trigger runs any more, as SQL; those of other roles are left out. */
-export async function orphanedFunctions(query: Query, schemas: readonly string[]): Promise<readonly string[]> {
+/** Drops our functions in these schemas that no trigger runs any more, but for those of other roles. */
+export async function dropOrphans(query: Query, schemas: readonly string[]): Promise<void> {
   const rows = (await query(
     `SELECT format('%I.%I()', n.nspname, p.proname) AS name
        FROM pg_proc AS p
@@ -188,7 +198,7 @@ export async function orphanedFunctions(query: Query, schemas: readonly string[]
       ORDER BY 1`,
     [schemas, TRIGGER_MARK],
   )) as readonly { readonly name: string }[]
-  return rows.map(({ name }) => name)
+  if (rows.length > 0) await query(`DROP FUNCTION ${rows.map(({ name }) => name).join(', ')}`)
 }
 
 /**

@@ -1,5 +1,5 @@
 import type { Change } from './alter'
-import type { InstalledFunction, InstalledTrigger, InstalledTriggers } from './catalog'
+import type { InstalledFunction, InstalledKernel, InstalledTrigger, InstalledTriggers } from './catalog'
 import { fitName, qualified } from './identifier'
 import {
   createFunctions,
@@ -60,9 +60,6 @@ export function makeRoom(sites: readonly TriggerSite[], strangers: readonly Inst
   }
 }
 
-/** A function that all tables of a schema share, as it stands; whoever made it. */
-export type InstalledKernel = Pick<InstalledFunction, 'schema' | 'name' | 'body' | 'settings' | 'definer'>
-
 /**
  * What comes before any table changes, and what after all of them. The way back leaves the newer of two bodies, for what
  * has one name does one thing; and it never makes a body that was found, which anybody may have put there.
@@ -98,7 +95,12 @@ export function planKernel(
   const left = installed.map((one): Change => {
     const site = sites.find((each) => homeOf(each) === one.schema)
     const body = known.find(({ name }) => name === one.name)?.body
-    if (!site || body === undefined || wanted.has(qualified(one.schema, one.name))) return { up: [], down: [] }
+    // Tables without an entity need it.
+    const isNeeded = one.tables.some(
+      ([schema, table]) => !sites.some((each) => homeOf(each) === schema && each.table === table),
+    )
+    if (!site || body === undefined || isNeeded || wanted.has(qualified(one.schema, one.name)))
+      return { up: [], down: [] }
     const source = { name: one.name, body, schema: site.schema }
     return { up: [dropKernel(source)], down: createKernel(qualified(site.schema, site.table), [source]) }
   })

@@ -1,6 +1,6 @@
 import type { EntityMetadata, QueryRunner } from 'typeorm'
-import { type InstalledTriggers, installedTriggers } from '../sql/catalog'
-import type { InstalledKernel, TriggerSite } from '../sql/trigger-plan'
+import { type InstalledKernel, type InstalledTriggers, installedTriggers } from '../sql/catalog'
+import type { TriggerSite } from '../sql/trigger-plan'
 import { requireBuildable } from './supported'
 import { wantedSets } from './trigger-sets'
 

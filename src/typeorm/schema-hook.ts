@@ -2,7 +2,7 @@ import type { DataSource, EntityMetadata, QueryRunner, Table } from 'typeorm'
 import { type Change, leavesColumns, makesUniqueAgain } from '../sql/alter'
 import { addLookup } from '../sql/lookup'
 import { NORMALIZE_BY_HAND } from '../sql/rebuild'
-import { orphanedFunctions } from '../sql/catalog'
+import { dropOrphans } from '../sql/catalog'
 import { guardKernel } from '../sql/guard-kernel'
 import { makeRoom, planKernel, planSets, type SetPlan, type TriggerSite } from '../sql/trigger-plan'
 import { changeDeclarations } from './change-declarations'
@@ -62,8 +62,7 @@ function dropFunctionsWithTables(dataSource: DataSource): void {
     const { searchSchema } = dataSource.driver as unknown as Driver
     const schemas = [...new Set(dataSource.entityMetadatas.map(({ schema }) => schema ?? searchSchema))]
     const query = async (sql: string, values?: unknown[]): Promise<unknown[]> => await dataSource.query(sql, values)
-    const functions = await orphanedFunctions(query, schemas)
-    if (functions.length > 0) await query(`DROP FUNCTION ${functions.join(', ')}`)
+    await dropOrphans(query, schemas)
   }
 }
 

@@ -92,8 +92,8 @@ function edges(): { from: SourceFile; to: SourceFile }[] {
   )
 }
 
-test('no file has more than 300 lines', () => {
-  expect(files.filter(({ lines }) => lines > 300).map(({ name, lines }) => `${name}: ${lines}`)).toEqual([])
+test('no file has more than 400 lines', () => {
+  expect(files.filter(({ lines }) => lines > 400).map(({ name, lines }) => `${name}: ${lines}`)).toEqual([])
 })
 
 test('half of the functions have at most 8 lines, nine of ten at most 17, none more than 50', () => {
