@@ -1,0 +1,293 @@
+import type { ObjectLiteral } from 'typeorm'
+import { TextRejectedError } from '../errors'
+import {
+  type ChainKey,
+  hashAsText,
+  type Key,
+  keyOfResult,
+  numbered,
+  type PageParts,
+  readChains,
+} from '../sql/doctor-rows'
+import { composedText, field } from '../sql/text-table'
+import { normalizeText } from '../text/normalizer'
+import { findDrift } from '../typeorm/drift'
+import { normalizedValues } from '../typeorm/normalized-values'
+import type { ColumnMetadata, Declaration } from '../typeorm/registry'
+import { type DoctorFinding, findingOf, type Place, SHOWN_KEYS, Tally } from './findings'
+import { identityOf, looksOf, NO_PRINT, printOf, Prints } from './prints'
+import type { Result } from './reader'
+import { Groups, missingColumns, type Subject, toKey, typed } from './subject'
+
+/** What was counted of a unique text. */
+export interface TextFigures {
+  readonly rows: number
+  /** Rows without a text. */
+  readonly nulls: number
+  /** Chains of more than one text. */
+  readonly collisions: number
+  /** Rows of the longest chain. */
+  readonly longestChain: number
+}
+
+type Texts = readonly (string | null)[]
+
+/** A row as it is stored. */
+interface StoredText {
+  readonly key: Key
+  readonly scope: Texts
+  readonly texts: Texts
+  /** undefined: the column is not there. */
+  readonly hash: string | null | undefined
+  readonly number: number | null | undefined
+  /** It is deleted softly, and that frees its text. */
+  readonly freed: boolean
+  /** Texts and scope as they should be stored, or why they are refused. */
+  readonly normalized: Texts | string
+}
+
+/** Looks at every row that has a unique text. */
+export class TextLook {
+  readonly #tally = new Tally()
+  readonly #twice: Groups
+  readonly #twiceNormalized: Groups
+  readonly #parts: PageParts
+  /** The hidden columns are there. */
+  readonly #hidden: boolean
+  readonly #seen = new Set<string>()
+  readonly #figures = { rows: 0, nulls: 0, collisions: 0, longestChain: 0 }
+  readonly #collided: Key[] = []
+
+  constructor(
+    private readonly subject: Subject,
+    private readonly declaration: Declaration,
+    private readonly place: Place,
+  ) {
+    const { table } = declaration
+    this.#twice = new Groups(subject, SHOWN_KEYS)
+    this.#twiceNormalized = new Groups(subject, SHOWN_KEYS)
+    const hidden = [table.hash, table.number, table.chained]
+    this.#hidden = missingColumns(subject.state, hidden).length === 0
+    const [texts, deleted] = [table.text.map(({ name }) => name), table.deleted === undefined ? [] : [table.deleted]]
+    this.#parts = {
+      table: subject.table,
+      columns: [...table.scope, ...texts, ...deleted, ...(this.#hidden ? hidden : [])],
+      texts,
+      select: {
+        ...numbered('s', table.scope),
+        ...numbered('t', texts),
+        ...Object.fromEntries(deleted.map((name) => ['d', `(${field('t', name)} IS NOT NULL)::pg_catalog.text`])),
+        ...(this.#hidden && { h: hashAsText(table, 't'), n: `${field('t', table.number)}::pg_catalog.text` }),
+      },
+    }
+  }
+
+  get figures(): TextFigures {
+    return this.#figures
+  }
+
+  async findings(): Promise<readonly DoctorFinding[]> {
+    const byText = new Prints((result) => this.#printOf(this.#stored(result)))
+    // Without the index two rows of a chain may have one number, and both 0.
+    const byPlace = this.#indexStands() ? undefined : new Prints((result) => placeOf(this.#stored(result)))
+    for await (const page of this.subject.reader.pages(this.#parts)) {
+      const rows = page.results.map((result) => this.#stored(result))
+      for (const row of rows) this.#count(row)
+      byText.add(
+        page,
+        rows.map((row) => this.#printOf(row)),
+      )
+      byPlace?.add(page, rows.map(placeOf))
+      this.subject.onRows(this.declaration.name, this.#figures.rows)
+    }
+    for (const prints of [byText, ...(byPlace ? [byPlace] : [])]) await this.#lookAgain(prints)
+    return await this.#conclude()
+  }
+
+  #indexStands(): boolean {
+    const drift = findDrift(this.declaration.table, this.subject.state)
+    return !this.#hidden || drift.every(({ object }) => object !== 'index')
+  }
+
+  #stored(result: Result): StoredText {
+    const { scope, text } = this.declaration.table
+    const number = result['n']
+    const scopeValues = scope.map((_, index) => result[`s${index}`] ?? null)
+    const texts = text.map((_, index) => result[`t${index}`] ?? null)
+    return {
+      key: keyOfResult(this.subject.table, result),
+      scope: scopeValues,
+      texts,
+      normalized: tryToNormalize(this.declaration, texts, scopeValues),
+      hash: result['h'],
+      number: typeof number === 'string' ? Number(number) : number,
+      freed: result['d'] === 'true',
+    }
+  }
+
+  /** What one row alone says: a snapshot of its page is enough. */
+  #count(row: StoredText): void {
+    const { table } = this.declaration
+    const add = (code: Parameters<Tally['add']>[0], detail?: string): void => {
+      this.#tally.add(code, [toKey(this.subject, row.key)], detail)
+    }
+    this.#figures.rows++
+    const textless = row.texts.every((text) => text === null)
+    if (textless) this.#figures.nulls++
+    if (textless && table.text.length === 1 && !table.nullable) add('text.null')
+    const hash =
+      textless && (table.nullable || table.text.length === 1) ? null : table.digest.js(composedText(table, row.texts))
+    if (row.hash === null && hash !== null) add('hash.missing')
+    else if (row.hash !== undefined && row.hash !== hash) add('hash.wrong')
+    if (row.number === null || (row.number ?? 0) < 0) add('chain.number')
+    const { normalized } = row
+    if (typeof normalized === 'string') add('text.refused', normalized)
+    else if (!isSame(normalized, [...row.texts, ...row.scope])) add('text.unnormalized')
+  }
+
+  #printOf(row: StoredText): number {
+    if (row.freed || row.texts.every((text) => text === null)) return NO_PRINT
+    const print = printOf(identitiesOf(row).normalized)
+    return (row.number ?? 0) === 0 ? print : -print
+  }
+
+  async #lookAgain(prints: Prints): Promise<void> {
+    for await (const groups of prints.groups(this.subject.reader, this.#parts)) {
+      for (const keys of looksOf(groups)) {
+        await this.subject.reader.snapshot(async () => await this.#look(keys))
+        await this.#twice.countReferences(false)
+        await this.#twiceNormalized.countReferences(false)
+      }
+    }
+  }
+
+  /** What several rows say together, in one snapshot. */
+  async #look(keys: readonly Key[]): Promise<void> {
+    const [byText, byNormalized] = [new Map<string, Key[]>(), new Map<string, { keys: Key[]; stored: Set<string> }>()]
+    const chains = new Map<string, ChainKey>()
+    for await (const { results } of this.subject.reader.pages(this.#parts, { among: keys })) {
+      for (const row of results.map((result) => this.#stored(result))) {
+        if (row.freed || row.texts.every((text) => text === null)) continue
+        const { stored, normalized } = identitiesOf(row)
+        byText.set(stored, [...(byText.get(stored) ?? []), row.key])
+        const group = byNormalized.get(normalized) ?? { keys: [], stored: new Set() }
+        byNormalized.set(normalized, group)
+        group.keys.push(row.key)
+        group.stored.add(stored)
+        if (typeof row.hash === 'string') {
+          const chain = { scope: row.scope.map(String), hash: row.hash }
+          chains.set(JSON.stringify(chain), chain)
+        }
+      }
+    }
+    for (const [identity, group] of byText) if (group.length > 1) this.#twice.add(identity, group)
+    for (const [identity, group] of byNormalized) {
+      if (group.stored.size > 1) this.#twiceNormalized.add(identity, group.keys)
+    }
+    const fresh = [...chains].filter(([id]) => !this.#seen.has(id))
+    for (const [id] of fresh) this.#seen.add(id)
+    await this.#lookAtChains(fresh.map(([, chain]) => chain))
+  }
+
+  async #lookAtChains(chains: readonly ChainKey[]): Promise<void> {
+    if (chains.length === 0) return
+    const { table } = this.declaration
+    const { subject } = this
+    const parts = { table: subject.table, text: table, scope: typed(subject.state, table.scope) }
+    for (const found of await subject.reader.rows(readChains(parts, chains))) {
+      const [rows, texts, numbers, lowest] = ['rows', 'texts', 'numbers', 'lowest'].map((name) => Number(found[name]))
+      const key = JSON.parse(found['key'] ?? '[]') as string[]
+      const add = (code: Parameters<Tally['add']>[0]): void => {
+        this.#tally.add(code, [toKey(subject, key)])
+      }
+      if (lowest !== 0) add('chain.anchorless')
+      if (lowest === 0 && Number(rows) > 1 && found['flagged'] !== 'true') add('chain.unflagged')
+      if (numbers !== rows) add('chain.number')
+      this.#figures.longestChain = Math.max(this.#figures.longestChain, Number(rows))
+      if (Number(texts) < 2) continue
+      this.#figures.collisions++
+      if (this.#collided.length < SHOWN_KEYS) this.#collided.push(key)
+    }
+  }
+
+  async #conclude(): Promise<readonly DoctorFinding[]> {
+    const { rows, nulls, collisions } = this.#figures
+    if (rows > nulls) this.#figures.longestChain = Math.max(this.#figures.longestChain, 1)
+    const groups: DoctorFinding[] = []
+    for (const [code, found] of [
+      ['text.twice', this.#twice],
+      ['text.twiceNormalized', this.#twiceNormalized],
+    ] as const) {
+      if (found.groups === 0) continue
+      await found.countReferences(true)
+      const keys = found.keys.map((key) => toKey(this.subject, key))
+      groups.push(findingOf(code, this.place, { count: found.surplus, keys, groups: found.report() }))
+    }
+    const collided = this.#collided.map((key) => toKey(this.subject, key))
+    const information =
+      collisions === 0 ? [] : [findingOf('chain.collision', this.place, { count: collisions, keys: collided })]
+    return [...groups, ...this.#tally.findings(this.place), ...information]
+  }
+}
+
+function identitiesOf({ texts, scope, normalized }: StoredText): {
+  readonly stored: string
+  readonly normalized: string
+} {
+  const stored = identityOf(texts, scope)
+  if (typeof normalized === 'string') return { stored, normalized: stored }
+  return { stored, normalized: identityOf(normalized.slice(0, texts.length), normalized.slice(texts.length)) }
+}
+
+const placeOf = ({ freed, scope, hash, number }: StoredText): number =>
+  freed || typeof hash !== 'string' ? NO_PRINT : printOf(identityOf(scope, hash, number))
+
+const isSame = (one: Texts, other: Texts): boolean => one.every((text, index) => text === other[index])
+
+function tryToNormalize(declaration: Declaration, texts: Texts, scope: Texts): Texts | string {
+  try {
+    return normalizeRow(declaration, texts, scope)
+  } catch (error) {
+    return error instanceof TextRejectedError ? error.reason : 'its normalizer threw an error'
+  }
+}
+
+/**
+ * Texts and scope as they would be stored if they were written again.
+ *
+ * @throws TextRejectedError, and what the option `normalizeValues` throws
+ */
+function normalizeRow(declaration: Declaration, texts: Texts, scope: Texts): Texts {
+  const { text, name, normalizeValues } = declaration
+  const ownWay = text.map(({ normalizer }, index) => {
+    const stored = texts[index] ?? null
+    return stored === null ? null : normalizeText(normalizer, name, stored)
+  })
+  if (!normalizeValues) return [...ownWay, ...scope]
+  const columns = [...text.map(({ column }) => column), ...declaration.scope]
+  const given = Object.fromEntries(
+    columns.map((column, index) => [column.propertyName, propertyValue(column, [...ownWay, ...scope][index] ?? null)]),
+  )
+  const set = normalizedValues(declaration, given) as ObjectLiteral
+  return columns.map(({ propertyName }) => {
+    const value: unknown = Object.hasOwn(set, propertyName) ? set[propertyName] : given[propertyName]
+    return typeof value === 'number' || typeof value === 'bigint' || typeof value === 'boolean'
+      ? String(value)
+      : ((value ?? null) as string | null)
+  })
+}
+
+const INTEGERS: ReadonlySet<unknown> = new Set([Number, 'int', 'int2', 'int4', 'integer', 'smallint'])
+
+/** The value that an entity has for what is stored. */
+function propertyValue({ type, transformer }: ColumnMetadata, stored: string | null): unknown {
+  const value = stored !== null && INTEGERS.has(type) ? Number(stored) : stored
+  return [transformer ?? []].flat().reduceRight((one: unknown, { from }) => from(one) as unknown, value)
+}
+
+/** The columns that are read of a unique text, without the hidden ones. */
+export const columnsOf = ({ table }: Declaration): string[] => [
+  ...table.scope,
+  ...table.text.map(({ name }) => name),
+  ...(table.deleted === undefined ? [] : [table.deleted]),
+]
