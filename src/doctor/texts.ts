@@ -87,7 +87,7 @@ export class TextLook {
   }
 
   async findings(): Promise<readonly DoctorFinding[]> {
-    const byText = new Prints((result) => this.#printOf(this.#stored(result)))
+    const byText = new Prints((result) => printOfText(this.#stored(result)))
     // Without the index two rows of a chain may have one number, and both 0.
     const byPlace = this.#indexStands() ? undefined : new Prints((result) => placeOf(this.#stored(result)))
     for await (const page of this.subject.reader.pages(this.#parts)) {
@@ -95,12 +95,13 @@ export class TextLook {
       for (const row of rows) this.#count(row)
       byText.add(
         page,
-        rows.map((row) => this.#printOf(row)),
+        rows.map((row) => printOfText(row)),
       )
       byPlace?.add(page, rows.map(placeOf))
       this.subject.onRows(this.declaration.name, this.#figures.rows)
     }
-    for (const prints of [byText, ...(byPlace ? [byPlace] : [])]) await this.#lookAgain(prints)
+    await this.#lookAgain(byText, true)
+    if (byPlace) await this.#lookAgain(byPlace, false)
     return await this.#conclude()
   }
 
@@ -132,7 +133,7 @@ export class TextLook {
       this.#tally.add(code, [toKey(this.subject, row.key)], detail)
     }
     this.#figures.rows++
-    const textless = row.texts.every((text) => text === null)
+    const textless = isTextless(row)
     if (textless) this.#figures.nulls++
     if (textless && table.text.length === 1 && !table.nullable) add('text.null')
     const hash =
@@ -145,16 +146,10 @@ export class TextLook {
     else if (!isSame(normalized, [...row.texts, ...row.scope])) add('text.unnormalized')
   }
 
-  #printOf(row: StoredText): number {
-    if (row.freed || row.texts.every((text) => text === null)) return NO_PRINT
-    const print = printOf(identitiesOf(row).normalized)
-    return (row.number ?? 0) === 0 ? print : -print
-  }
-
-  async #lookAgain(prints: Prints): Promise<void> {
+  async #lookAgain(prints: Prints, atTexts: boolean): Promise<void> {
     for await (const groups of prints.groups(this.subject.reader, this.#parts)) {
       for (const keys of looksOf(groups)) {
-        await this.subject.reader.snapshot(async () => await this.#look(keys))
+        await this.subject.reader.snapshot(async () => await this.#look(keys, atTexts))
         await this.#twice.countReferences(false)
         await this.#twiceNormalized.countReferences(false)
       }
@@ -162,49 +157,37 @@ export class TextLook {
   }
 
   /** What several rows say together, in one snapshot. */
-  async #look(keys: readonly Key[]): Promise<void> {
-    const [byText, byNormalized] = [new Map<string, Key[]>(), new Map<string, { keys: Key[]; stored: Set<string> }>()]
+  async #look(among: readonly Key[], atTexts: boolean): Promise<void> {
+    const alike = new Alike()
     const chains = new Map<string, ChainKey>()
-    for await (const { results } of this.subject.reader.pages(this.#parts, { among: keys })) {
-      for (const row of results.map((result) => this.#stored(result))) {
-        if (row.freed || row.texts.every((text) => text === null)) continue
-        const { stored, normalized } = identitiesOf(row)
-        byText.set(stored, [...(byText.get(stored) ?? []), row.key])
-        const group = byNormalized.get(normalized) ?? { keys: [], stored: new Set() }
-        byNormalized.set(normalized, group)
-        group.keys.push(row.key)
-        group.stored.add(stored)
-        if (typeof row.hash === 'string') {
-          const chain = { scope: row.scope.map(String), hash: row.hash }
-          chains.set(JSON.stringify(chain), chain)
-        }
+    for await (const { results } of this.subject.reader.pages(this.#parts, { among })) {
+      for (const row of results.map((result) => this.#stored(result)).filter(holdsText)) {
+        alike.add(row)
+        const chain = { scope: row.scope.map(String), hash: row.hash ?? '' }
+        if (typeof row.hash === 'string') chains.set(JSON.stringify(chain), chain)
       }
     }
-    for (const [identity, group] of byText) if (group.length > 1) this.#twice.add(identity, group)
-    for (const [identity, group] of byNormalized) {
-      if (group.stored.size > 1) this.#twiceNormalized.add(identity, group.keys)
-    }
+    if (atTexts) alike.tell(this.#twice, this.#twiceNormalized)
     const fresh = [...chains].filter(([id]) => !this.#seen.has(id))
     for (const [id] of fresh) this.#seen.add(id)
-    await this.#lookAtChains(fresh.map(([, chain]) => chain))
+    if (fresh.length > 0) await this.#lookAtChains(fresh.map(([, chain]) => chain))
   }
 
   async #lookAtChains(chains: readonly ChainKey[]): Promise<void> {
-    if (chains.length === 0) return
-    const { table } = this.declaration
     const { subject } = this
+    const { table } = this.declaration
     const parts = { table: subject.table, text: table, scope: typed(subject.state, table.scope) }
     for (const found of await subject.reader.rows(readChains(parts, chains))) {
-      const [rows, texts, numbers, lowest] = ['rows', 'texts', 'numbers', 'lowest'].map((name) => Number(found[name]))
+      const [rows, texts] = [Number(found['rows']), Number(found['texts'])]
       const key = JSON.parse(found['key'] ?? '[]') as string[]
-      const add = (code: Parameters<Tally['add']>[0]): void => {
-        this.#tally.add(code, [toKey(subject, key)])
-      }
-      if (lowest !== 0) add('chain.anchorless')
-      if (lowest === 0 && Number(rows) > 1 && found['flagged'] !== 'true') add('chain.unflagged')
-      if (numbers !== rows) add('chain.number')
-      this.#figures.longestChain = Math.max(this.#figures.longestChain, Number(rows))
-      if (Number(texts) < 2) continue
+      const codes = [
+        found['flagged'] === null && ('chain.anchorless' as const),
+        found['flagged'] === 'false' && rows > 1 && ('chain.unflagged' as const),
+        Number(found['numbers']) < rows && ('chain.number' as const),
+      ]
+      for (const code of codes) if (code) this.#tally.add(code, [toKey(subject, key)])
+      this.#figures.longestChain = Math.max(this.#figures.longestChain, rows)
+      if (texts < 2) continue
       this.#figures.collisions++
       if (this.#collided.length < SHOWN_KEYS) this.#collided.push(key)
     }
@@ -227,6 +210,41 @@ export class TextLook {
     const information =
       collisions === 0 ? [] : [findingOf('chain.collision', this.place, { count: collisions, keys: collided })]
     return [...groups, ...this.#tally.findings(this.place), ...information]
+  }
+}
+
+const isTextless = ({ texts }: Pick<StoredText, 'texts'>): boolean => texts.every((text) => text === null)
+
+/** Rows that are deleted softly, or have no text, are in no chain. */
+const holdsText = (row: StoredText): boolean => !row.freed && !isTextless(row)
+
+/** Negative where the row is to be looked at though it is alone: its chain may have no anchor. */
+function printOfText(row: StoredText): number {
+  if (!holdsText(row)) return NO_PRINT
+  const print = printOf(identitiesOf(row).normalized)
+  return (row.number ?? 0) === 0 ? print : -print
+}
+
+/** Rows of one snapshot by their texts. */
+class Alike {
+  readonly #stored = new Map<string, Key[]>()
+  readonly #normalized = new Map<string, { readonly keys: Key[]; readonly stored: Set<string> }>()
+
+  add(row: StoredText): void {
+    const { stored, normalized } = identitiesOf(row)
+    const keys = this.#stored.get(stored) ?? []
+    this.#stored.set(stored, keys)
+    keys.push(row.key)
+    const group = this.#normalized.get(normalized) ?? { keys: [], stored: new Set() }
+    this.#normalized.set(normalized, group)
+    group.keys.push(row.key)
+    group.stored.add(stored)
+  }
+
+  /** @param later texts that are one only when they are normalized */
+  tell(twice: Groups, later: Groups): void {
+    for (const [identity, keys] of this.#stored) if (keys.length > 1) twice.add(identity, keys)
+    for (const [identity, { keys, stored }] of this.#normalized) if (stored.size > 1) later.add(identity, keys)
   }
 }
 

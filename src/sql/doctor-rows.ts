@@ -160,9 +160,8 @@ export function readChains({ table, text, scope }: ChainsParts, chains: readonly
   const sql = `SELECT c.position::pg_catalog.text AS "position", pg_catalog.count(*)::pg_catalog.text AS "rows",
   pg_catalog.count(DISTINCT pg_catalog.jsonb_build_array(${print.join(', ')}))::pg_catalog.text AS "texts",
   pg_catalog.count(DISTINCT ${number})::pg_catalog.text AS "numbers",
-  pg_catalog.min(${number})::pg_catalog.text AS "lowest",
   (pg_catalog.bool_or(${flag}) FILTER (WHERE ${number} OPERATOR(pg_catalog.=) 0))::pg_catalog.text AS "flagged",
-  (pg_catalog.array_agg(${key} ORDER BY ${number}))[1]::pg_catalog.text AS "key"
+  (pg_catalog.array_agg(${key} ORDER BY ${[number, ...table.key.map((one) => compared(one, 't'))].join(', ')}))[1]::pg_catalog.text AS "key"
 FROM ${unnested(arrays, 'c', values)}
 JOIN ${table.rows} AS t ON ${conditions.join(' AND ')}
 GROUP BY c.position`
