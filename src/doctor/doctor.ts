@@ -11,7 +11,8 @@ import { lookAtHolders, lookAtNames, namesColumns } from './names'
 import { lookAtNumbers } from './numbers'
 import { Reader } from './reader'
 import { columnNames, missingColumns, relationOf, rowsOf, type Subject, typed } from './subject'
-import { columnsOf, TextLook } from './texts'
+import { columnsOf } from './stored-text'
+import { TextLook } from './texts'
 
 /** Options of `doctor`. */
 export interface DoctorOptions {
@@ -145,10 +146,7 @@ interface Examined {
 
 async function examineTable(visit: Visit, metadata: EntityMetadata): Promise<Examined> {
   const subject = await openSubject(visit, metadata)
-  if (!subject) {
-    const missing = { object: 'table', kind: 'missing', name: metadata.tableName } as const
-    return { findings: [schemaFinding(missing, { entity: metadata.name, property: null })] }
-  }
+  if (!subject) return { findings: [tableMissing(metadata)] }
   const { state, surroundings } = subject
   const looks = await lookAtRows(visit, subject)
   return {
@@ -162,6 +160,9 @@ async function examineTable(visit: Visit, metadata: EntityMetadata): Promise<Exa
     },
   }
 }
+
+const tableMissing = ({ name, tableName }: EntityMetadata): DoctorFinding =>
+  schemaFinding({ object: 'table', kind: 'missing', name: tableName }, { entity: name, property: null })
 
 /** @returns undefined where there is no such table */
 async function openSubject({ reader, onProgress }: Visit, metadata: EntityMetadata): Promise<Subject | undefined> {
@@ -241,7 +242,8 @@ async function findingsOfNames(visit: Visit, chosen: readonly EntityMetadata[]):
   const holders = chosen.filter((one) => tableNames(one).length > 0)
   if (!metadata || (holders.length === 0 && !chosen.includes(metadata))) return []
   const subject = await openSubject(visit, metadata)
-  if (!subject || missingColumns(subject.state, namesColumns(visit.dataSource)).length > 0) return []
+  if (!subject) return chosen.includes(metadata) ? [] : [tableMissing(metadata)]
+  if (missingColumns(subject.state, namesColumns(visit.dataSource)).length > 0) return []
   return await lookAtHolders(subject, visit.dataSource, chosen.includes(metadata) ? undefined : holders)
 }
 

@@ -60,7 +60,7 @@ const CODES = {
   ],
   'transaction.old': [
     'warning',
-    'A lock, and CREATE INDEX CONCURRENTLY, wait for the oldest open transaction. See who it is.',
+    'Locks, and an index that is made concurrently, wait for the oldest open transaction. See whose it is.',
   ],
 } as const satisfies Readonly<Record<string, readonly [DoctorSeverity, string]>>
 

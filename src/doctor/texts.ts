@@ -1,5 +1,3 @@
-import type { ObjectLiteral } from 'typeorm'
-import { TextRejectedError } from '../errors'
 import {
   type ChainKey,
   hashAsText,
@@ -9,14 +7,23 @@ import {
   type PageParts,
   readChains,
 } from '../sql/doctor-rows'
-import { composedText, field } from '../sql/text-table'
-import { normalizeText } from '../text/normalizer'
+import { field } from '../sql/text-table'
 import { findDrift } from '../typeorm/drift'
-import { normalizedValues } from '../typeorm/normalized-values'
-import type { ColumnMetadata, Declaration } from '../typeorm/registry'
+import type { Declaration } from '../typeorm/registry'
 import { type DoctorFinding, findingOf, type Place, SHOWN_KEYS, Tally } from './findings'
-import { identityOf, looksOf, NO_PRINT, printOf, Prints } from './prints'
+import { looksOf, Prints } from './prints'
 import type { Result } from './reader'
+import {
+  Alike,
+  faultsOf,
+  holdsText,
+  isNormalized,
+  isTextless,
+  printOfPlace,
+  printOfText,
+  type StoredText,
+  storedText,
+} from './stored-text'
 import { Groups, missingColumns, type Subject, toKey, typed } from './subject'
 
 /** What was counted of a unique text. */
@@ -28,22 +35,6 @@ export interface TextFigures {
   readonly collisions: number
   /** Rows of the longest chain. */
   readonly longestChain: number
-}
-
-type Texts = readonly (string | null)[]
-
-/** A row as it is stored. */
-interface StoredText {
-  readonly key: Key
-  readonly scope: Texts
-  readonly texts: Texts
-  /** undefined: the column is not there. */
-  readonly hash: string | null | undefined
-  readonly number: number | null | undefined
-  /** It is deleted softly, and that frees its text. */
-  readonly freed: boolean
-  /** Texts and scope as they should be stored, or why they are refused. */
-  readonly normalized: Texts | string
 }
 
 /** Looks at every row that has a unique text. */
@@ -89,7 +80,7 @@ export class TextLook {
   async findings(): Promise<readonly DoctorFinding[]> {
     const byText = new Prints((result) => printOfText(this.#stored(result)))
     // Without the index two rows of a chain may have one number, and both 0.
-    const byPlace = this.#indexStands() ? undefined : new Prints((result) => placeOf(this.#stored(result)))
+    const byPlace = this.#indexStands() ? undefined : new Prints((result) => printOfPlace(this.#stored(result)))
     for await (const page of this.subject.reader.pages(this.#parts)) {
       const rows = page.results.map((result) => this.#stored(result))
       for (const row of rows) this.#count(row)
@@ -97,7 +88,7 @@ export class TextLook {
         page,
         rows.map((row) => printOfText(row)),
       )
-      byPlace?.add(page, rows.map(placeOf))
+      byPlace?.add(page, rows.map(printOfPlace))
       this.subject.onRows(this.declaration.name, this.#figures.rows)
     }
     await this.#lookAgain(byText, true)
@@ -111,39 +102,18 @@ export class TextLook {
   }
 
   #stored(result: Result): StoredText {
-    const { scope, text } = this.declaration.table
-    const number = result['n']
-    const scopeValues = scope.map((_, index) => result[`s${index}`] ?? null)
-    const texts = text.map((_, index) => result[`t${index}`] ?? null)
-    return {
-      key: keyOfResult(this.subject.table, result),
-      scope: scopeValues,
-      texts,
-      normalized: tryToNormalize(this.declaration, texts, scopeValues),
-      hash: result['h'],
-      number: typeof number === 'string' ? Number(number) : number,
-      freed: result['d'] === 'true',
-    }
+    return storedText(this.declaration, keyOfResult(this.subject.table, result), result)
   }
 
   /** What one row alone says: a snapshot of its page is enough. */
   #count(row: StoredText): void {
-    const { table } = this.declaration
-    const add = (code: Parameters<Tally['add']>[0], detail?: string): void => {
-      this.#tally.add(code, [toKey(this.subject, row.key)], detail)
-    }
     this.#figures.rows++
-    const textless = isTextless(row)
-    if (textless) this.#figures.nulls++
-    if (textless && table.text.length === 1 && !table.nullable) add('text.null')
-    const hash =
-      textless && (table.nullable || table.text.length === 1) ? null : table.digest.js(composedText(table, row.texts))
-    if (row.hash === null && hash !== null) add('hash.missing')
-    else if (row.hash !== undefined && row.hash !== hash) add('hash.wrong')
-    if (row.number === null || (row.number ?? 0) < 0) add('chain.number')
+    if (isTextless(row)) this.#figures.nulls++
     const { normalized } = row
-    if (typeof normalized === 'string') add('text.refused', normalized)
-    else if (!isSame(normalized, [...row.texts, ...row.scope])) add('text.unnormalized')
+    const key = toKey(this.subject, row.key)
+    for (const code of faultsOf(this.declaration, row)) this.#tally.add(code, [key])
+    if (typeof normalized === 'string') this.#tally.add('text.refused', [key], normalized)
+    else if (!isNormalized(row)) this.#tally.add('text.unnormalized', [key])
   }
 
   async #lookAgain(prints: Prints, atTexts: boolean): Promise<void> {
@@ -212,100 +182,3 @@ export class TextLook {
     return [...groups, ...this.#tally.findings(this.place), ...information]
   }
 }
-
-const isTextless = ({ texts }: Pick<StoredText, 'texts'>): boolean => texts.every((text) => text === null)
-
-/** Rows that are deleted softly, or have no text, are in no chain. */
-const holdsText = (row: StoredText): boolean => !row.freed && !isTextless(row)
-
-/** Negative where the row is to be looked at though it is alone: its chain may have no anchor. */
-function printOfText(row: StoredText): number {
-  if (!holdsText(row)) return NO_PRINT
-  const print = printOf(identitiesOf(row).normalized)
-  return (row.number ?? 0) === 0 ? print : -print
-}
-
-/** Rows of one snapshot by their texts. */
-class Alike {
-  readonly #stored = new Map<string, Key[]>()
-  readonly #normalized = new Map<string, { readonly keys: Key[]; readonly stored: Set<string> }>()
-
-  add(row: StoredText): void {
-    const { stored, normalized } = identitiesOf(row)
-    const keys = this.#stored.get(stored) ?? []
-    this.#stored.set(stored, keys)
-    keys.push(row.key)
-    const group = this.#normalized.get(normalized) ?? { keys: [], stored: new Set() }
-    this.#normalized.set(normalized, group)
-    group.keys.push(row.key)
-    group.stored.add(stored)
-  }
-
-  /** @param later texts that are one only when they are normalized */
-  tell(twice: Groups, later: Groups): void {
-    for (const [identity, keys] of this.#stored) if (keys.length > 1) twice.add(identity, keys)
-    for (const [identity, { keys, stored }] of this.#normalized) if (stored.size > 1) later.add(identity, keys)
-  }
-}
-
-function identitiesOf({ texts, scope, normalized }: StoredText): {
-  readonly stored: string
-  readonly normalized: string
-} {
-  const stored = identityOf(texts, scope)
-  if (typeof normalized === 'string') return { stored, normalized: stored }
-  return { stored, normalized: identityOf(normalized.slice(0, texts.length), normalized.slice(texts.length)) }
-}
-
-const placeOf = ({ freed, scope, hash, number }: StoredText): number =>
-  freed || typeof hash !== 'string' ? NO_PRINT : printOf(identityOf(scope, hash, number))
-
-const isSame = (one: Texts, other: Texts): boolean => one.every((text, index) => text === other[index])
-
-function tryToNormalize(declaration: Declaration, texts: Texts, scope: Texts): Texts | string {
-  try {
-    return normalizeRow(declaration, texts, scope)
-  } catch (error) {
-    return error instanceof TextRejectedError ? error.reason : 'its normalizer threw an error'
-  }
-}
-
-/**
- * Texts and scope as they would be stored if they were written again.
- *
- * @throws TextRejectedError, and what the option `normalizeValues` throws
- */
-function normalizeRow(declaration: Declaration, texts: Texts, scope: Texts): Texts {
-  const { text, name, normalizeValues } = declaration
-  const ownWay = text.map(({ normalizer }, index) => {
-    const stored = texts[index] ?? null
-    return stored === null ? null : normalizeText(normalizer, name, stored)
-  })
-  if (!normalizeValues) return [...ownWay, ...scope]
-  const columns = [...text.map(({ column }) => column), ...declaration.scope]
-  const given = Object.fromEntries(
-    columns.map((column, index) => [column.propertyName, propertyValue(column, [...ownWay, ...scope][index] ?? null)]),
-  )
-  const set = normalizedValues(declaration, given) as ObjectLiteral
-  return columns.map(({ propertyName }) => {
-    const value: unknown = Object.hasOwn(set, propertyName) ? set[propertyName] : given[propertyName]
-    return typeof value === 'number' || typeof value === 'bigint' || typeof value === 'boolean'
-      ? String(value)
-      : ((value ?? null) as string | null)
-  })
-}
-
-const INTEGERS: ReadonlySet<unknown> = new Set([Number, 'int', 'int2', 'int4', 'integer', 'smallint'])
-
-/** The value that an entity has for what is stored. */
-function propertyValue({ type, transformer }: ColumnMetadata, stored: string | null): unknown {
-  const value = stored !== null && INTEGERS.has(type) ? Number(stored) : stored
-  return [transformer ?? []].flat().reduceRight((one: unknown, { from }) => from(one) as unknown, value)
-}
-
-/** The columns that are read of a unique text, without the hidden ones. */
-export const columnsOf = ({ table }: Declaration): string[] => [
-  ...table.scope,
-  ...table.text.map(({ name }) => name),
-  ...(table.deleted === undefined ? [] : [table.deleted]),
-]

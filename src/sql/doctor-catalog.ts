@@ -28,9 +28,9 @@ const names = (value: string, from: string): string =>
   `(SELECT coalesce(pg_catalog.jsonb_agg(${value} ORDER BY ${value}), '[]') ${from})`
 
 const RELATION = (oid: string): string =>
-  `(SELECT pg_catalog.format('%I.%I', n.nspname, o.relname) FROM pg_catalog.pg_class AS o
-     JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) o.relnamespace
-    WHERE o.oid OPERATOR(pg_catalog.=) ${oid})`
+  `(SELECT pg_catalog.format('%I.%I', said_in.nspname, said.relname) FROM pg_catalog.pg_class AS said
+     JOIN pg_catalog.pg_namespace AS said_in ON said_in.oid OPERATOR(pg_catalog.=) said.relnamespace
+    WHERE said.oid OPERATOR(pg_catalog.=) ${oid})`
 
 const COLUMNS = (keys: string, relation: string): string =>
   `(SELECT pg_catalog.jsonb_agg(a.attname ORDER BY k.position)
@@ -58,19 +58,7 @@ const LOOKALIKES = `FROM pg_catalog.pg_attribute AS a
           WHERE f.conrelid OPERATOR(pg_catalog.=) o.oid AND f.contype OPERATOR(pg_catalog.=) 'f'
             AND a.attnum OPERATOR(pg_catalog.=) ANY (f.conkey))`
 
-/**
- * Reads the catalog about one table.
- *
- * @param relation its name as SQL
- * @param references names of columns that would look like references to it, in lower case and without underscores
- * @returns undefined where there is no such table
- */
-export async function readSurroundings(
-  query: Query,
-  relation: string,
-  references: readonly string[],
-): Promise<Surroundings | undefined> {
-  const sql = `SELECT pg_catalog.jsonb_build_object(
+const SURROUNDINGS = `SELECT pg_catalog.jsonb_build_object(
     'partitioned', c.relkind OPERATOR(pg_catalog.=) 'p',
     'hidesRows', pg_catalog.row_security_active(c.oid),
     'heapBytes', ${SIZE('pg_table_size')},
@@ -116,6 +104,19 @@ export async function readSurroundings(
         AND s.pid OPERATOR(pg_catalog.<>) pg_catalog.pg_backend_pid())
   )::pg_catalog.text AS state
   FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)`
-  const [row] = (await query(sql, [relation, references])) as readonly { state: string }[]
+
+/**
+ * Reads the catalog about one table.
+ *
+ * @param relation its name as SQL
+ * @param references names of columns that would look like references to it, in lower case and without underscores
+ * @returns undefined where there is no such table
+ */
+export async function readSurroundings(
+  query: Query,
+  relation: string,
+  references: readonly string[],
+): Promise<Surroundings | undefined> {
+  const [row] = (await query(SURROUNDINGS, [relation, references])) as readonly { state: string }[]
   return row && (JSON.parse(row.state) as Surroundings)
 }

@@ -1,4 +1,3 @@
-import type { Client } from 'pg'
 import { DataSource } from 'typeorm'
 import { beforeAll, expect, test } from 'vitest'
 import { doctor } from '../../../src/doctor'
@@ -7,10 +6,8 @@ import { Colliding, ENTITIES, fill } from './entities'
 
 const db = useDatabase()
 
-let client: Client
 let dataSource: DataSource
 beforeAll(async () => {
-  client = await db.client()
   dataSource = await db.dataSource(ENTITIES)
   await fill(dataSource)
 })

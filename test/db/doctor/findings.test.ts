@@ -1,6 +1,6 @@
 import type { Client } from 'pg'
 import type { DataSource } from 'typeorm'
-import { afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { doctor, type DoctorFinding } from '../../../src/doctor'
 import { useDatabase } from '../../support/database'
 import { Colliding, Comment, ENTITIES, fill, Organization, Page, Person, Scoped, Soft, Ticket, User } from './entities'
@@ -293,9 +293,8 @@ describe('numbers', () => {
       WITHOUT_INDEX('comment', 'number'),
       `alter table comment alter number drop not null; update comment set number = null where id = 4; update comment set number = 1 where page = 'p1'`,
     )
-    expect(
-      (await told(Comment)).filter((one) => one.includes('number.') && !one.includes('index')),
-    ).toMatchInlineSnapshot(`
+    expect((await told(Comment)).filter((one) => one.includes('number.') && !one.includes('index')))
+      .toMatchInlineSnapshot(`
       [
         "Comment.number number.twice 2; {"id":2} {"id":5} {"id":8}",
         "Comment.number number.missing 1; {"id":4}",
