@@ -1,9 +1,11 @@
-import type { DataSource } from 'typeorm'
-import { doctor, type DoctorFinding, type DoctorReport } from '../doctor'
+import type { DataSource, EntityMetadata } from 'typeorm'
+import { declaresAnything, doctor } from '../doctor/doctor'
+import type { DoctorFinding, DoctorReport } from '../doctor'
 import { findEntity } from './import-target'
 import { number } from './report'
 import { EXIT, type ExitCode } from './run-import'
 import { openProgress, printable, type Streams } from './terminal'
+import { UsageError } from './usage'
 
 export interface DoctorRun {
   readonly dataSource: DataSource
@@ -16,7 +18,7 @@ export interface DoctorRun {
 
 /** Asks the doctor, shows how far it has come, and prints what it says. */
 export async function runDoctor({ dataSource, entity, json, streams, signal }: DoctorRun): Promise<ExitCode> {
-  const entities = entity === undefined ? undefined : [findEntity(dataSource.entityMetadatas, entity).target]
+  const entities = entity === undefined ? undefined : [findDeclaring(dataSource, entity).target]
   const progress = openProgress(streams.stderr, undefined, 'rows')
   // Of each property they begin again.
   const read = new Map<string, number>()
@@ -42,6 +44,13 @@ export async function runDoctor({ dataSource, entity, json, streams, signal }: D
   }
   streams.stdout.write(json ? `${JSON.stringify(report, undefined, 2)}\n` : toldReport(report))
   return report.healthy ? EXIT.done : EXIT.failed
+}
+
+/** @throws UsageError for an entity that is not there, or declares nothing */
+function findDeclaring({ entityMetadatas }: DataSource, entity: string): EntityMetadata {
+  const metadata = findEntity(entityMetadatas, entity)
+  if (declaresAnything(metadata)) return metadata
+  throw new UsageError(`${metadata.name} declares no unique text, name or number. Name another entity, or none.`)
 }
 
 /** The report for a person: what was looked at, then what was found, the worst first, with what to do. */

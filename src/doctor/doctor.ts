@@ -119,7 +119,8 @@ function checked(dataSource: DataSource, options: DoctorOptions): DoctorOptions 
 const hasMetadata = (given: unknown): boolean =>
   typeof given === 'object' && given !== null && 'entityMetadatas' in given
 
-const declaresAnything = (metadata: EntityMetadata): boolean =>
+/** Whether there is anything to look at. */
+export const declaresAnything = (metadata: EntityMetadata): boolean =>
   [tableDeclarations(metadata), tableNames(metadata), tableNumbers(metadata)].some(({ length }) => length > 0)
 
 /** Each table once, in the order of the entities. */
