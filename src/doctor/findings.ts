@@ -3,6 +3,9 @@ import type { Finding } from '../errors'
 /** `error`: something is wrong, or is to be done. `warning`: a change of the table meets it. `information`: nothing to do. */
 export type DoctorSeverity = 'error' | 'warning' | 'information'
 
+const AGAIN =
+  'Drop one trigger of ours from the table that has the rows, and at once run migration:generate and migration:run: they make names or counts anew.'
+
 /** What is wrong, and what to do about it. */
 const CODES = {
   'text.twice': [
@@ -25,7 +28,7 @@ const CODES = {
   ],
   'hash.wrong': [
     'error',
-    'Set the hash of these rows to NULL by an UPDATE, with the guard on: it makes the hash anew.',
+    'With the guard on, change the text of these rows to another one and back, by two UPDATEs: the guard then makes the hash.',
   ],
   'chain.anchorless': [
     'error',
@@ -37,14 +40,11 @@ const CODES = {
   ],
   'chain.number': ['error', 'Give the rows of each chain the numbers 0, 1, 2 …, then make the unique index.'],
   'chain.collision': ['information', 'Different texts of equal hash live side by side. Nothing is to be done.'],
-  'name.missing': [
-    'error',
-    'Run an UPDATE of the name to itself for these rows, with the triggers on; it claims the name.',
-  ],
-  'name.untrue': ['error', 'Delete these rows of the table of names: the rows that are said to hold them do not.'],
+  'name.missing': ['error', AGAIN],
+  'name.untrue': ['error', AGAIN],
   'number.missing': ['error', 'Run migration:generate and migration:run, which number rows that have no number.'],
   'number.twice': ['error', 'Give one row of each group another number, then make the unique index.'],
-  'count.wrong': ['error', 'Count the scopes of these rows anew; docs/doctor.md has the statement.'],
+  'count.wrong': ['error', AGAIN],
   'rows.hidden': ['warning', 'Row security hides rows from this role. Run the doctor as the owner of the table.'],
   'trigger.user': ['warning', 'These triggers of yours fire for each row that a migration fills. See that they may.'],
   'replication.publication': ['warning', 'Add new columns at the subscribers first: one without them stops.'],

@@ -87,10 +87,11 @@ test('a storm of writers gives no false finding', PATIENCE, async () => {
       return one
     }),
   )
-  let [left, looks] = [3_000, 0]
+  const operations = Array.from({ length: 3_000 }, (_, index) => index)
+  let looks = 0
   const write = async (writer: PgClient, index: number): Promise<void> => {
     const random = seededRandom(index)
-    while (left-- > 0) {
+    while (operations.pop() !== undefined) {
       const sql = random.pick(WRITES)(random)
       await (typeof sql === 'string' ? writer.query(sql) : sql).catch((error: unknown) => {
         const { code, driverError } = error as { code?: string; driverError?: { code?: string } }
@@ -99,7 +100,7 @@ test('a storm of writers gives no false finding', PATIENCE, async () => {
     }
   }
   const look = async (): Promise<void> => {
-    while (left > 0 || looks < 3) {
+    while (operations.length > 0 || looks < 3) {
       const { findings } = await doctor(dataSource, { batchRows: 13 })
       expect(errors(findings)).toEqual([])
       looks++

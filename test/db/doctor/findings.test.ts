@@ -323,3 +323,38 @@ describe('numbers', () => {
     `)
   })
 })
+
+describe('what the doctor says to do mends it', () => {
+  const REMEDIES = {
+    'hash.wrong': [
+      [`update page set "urlHash" = md5('other')::uuid where id = 3`],
+      `update page set url = url || 'x' where id = 3; update page set url = left(url, -1) where id = 3`,
+    ],
+    'chain.anchorless': [
+      [`delete from "Colliding rows" where id = 1`],
+      `set local session_replication_role = replica; update "Colliding rows" set "textHashNumber" = 0 where id = 3`,
+    ],
+    'chain.unflagged': [
+      [`update "Colliding rows" set "textHashChained" = false where id = 1`],
+      `set local session_replication_role = replica; update "Colliding rows" set "textHashChained" = true where id = 1`,
+    ],
+    'name.missing': [[`delete from names where text = 'user3'`], withoutTrigger('"user"')],
+    'name.untrue': [[`delete from organization where slug = 'org7'`], withoutTrigger('organization')],
+    'count.wrong': [[`delete from comment where id = 5`], withoutTrigger('comment')],
+  } as const
+  test.each(Object.entries(REMEDIES))('%s', async (code, [faults, remedy]) => {
+    const unchecked = code === 'hash.wrong' ? [WITHOUT_CHECKS('page')] : []
+    await broken(...unchecked, ...faults)
+    const found = async (): Promise<boolean> => (await told()).some((one) => one.includes(code))
+    expect(await found()).toBe(true)
+    await client.query(`begin; ${remedy}; commit`)
+    await dataSource.synchronize()
+    expect(await told()).toEqual([])
+  })
+})
+
+/** Takes one trigger of ours from a table. */
+function withoutTrigger(table: string): string {
+  return `do $$ begin execute (select format('drop trigger %I on ${table}', min(tgname)) from pg_trigger
+    where tgrelid = '${table}'::regclass and not tgisinternal); end $$`
+}
