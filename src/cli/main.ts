@@ -53,6 +53,7 @@ async function doctorCommand(invocation: Invocation & { kind: 'doctor' }): Promi
   const dataSource = await loadDataSource(invocation.dataSource)
   await connect(dataSource)
   try {
+    keepHeapSmall()
     return await runDoctor({ ...invocation, dataSource, streams: process, signal: interruption() })
   } finally {
     await dataSource.destroy()

@@ -32,7 +32,7 @@ async function told(entity?: new () => object): Promise<string[]> {
 const inWords = ({ code, entity, property, count, keys, detail }: DoctorFinding): string =>
   [
     `${entity}${property === null ? '' : `.${property}`} ${code} ${count}`,
-    detail ?? [],
+    detail?.replace(/(?:IDX|CHK)_\w+/u, 'NAME') ?? [],
     keys.map((key) => JSON.stringify(key)).join(' '),
   ]
     .flat()
@@ -57,7 +57,7 @@ describe('texts', () => {
     )
     expect(await told(Page)).toMatchInlineSnapshot(`
       [
-        "Page.url index.missing 1; IDX_a9c773e768b31def74040da364",
+        "Page.url index.missing 1; NAME",
         "Page.url text.twice 3; {"id":2} {"id":11} {"id":13} {"id":5} {"id":12}",
         "Page.url chain.unflagged 2; {"id":2} {"id":5}",
         "Page.url chain.number 2; {"id":2} {"id":5}",
@@ -82,7 +82,7 @@ describe('texts', () => {
     )
     expect(await told(Page)).toMatchInlineSnapshot(`
       [
-        "Page.url check.missing 1; CHK_291e083fbe595b4c32df923532",
+        "Page.url check.missing 1; NAME",
         "Page.url text.twice 1; {"id":2} {"id":11}",
         "Page.url hash.wrong 1; {"id":11}",
       ]
@@ -138,7 +138,7 @@ describe('texts', () => {
     await broken(WITHOUT_CHECKS('urls'), `update urls set host = 'EXAMPLE.com' where id = 3`)
     expect(await told()).toMatchInlineSnapshot(`
       [
-        "Url.url check.missing 1; CHK_4e02cb9d976e5b873e375cbca3",
+        "Url.url check.missing 1; NAME",
         "Url.url text.unnormalized 1; {"id":3}",
       ]
     `)
@@ -152,7 +152,7 @@ describe('texts', () => {
     )
     expect(await told(Page)).toMatchInlineSnapshot(`
       [
-        "Page.url check.missing 1; CHK_291e083fbe595b4c32df923532",
+        "Page.url check.missing 1; NAME",
         "Page.url text.null 1; {"id":4}",
         "Page.url hash.wrong 1; {"id":4}",
       ]
@@ -168,7 +168,7 @@ describe('texts', () => {
     )
     expect(await told(Person)).toMatchInlineSnapshot(`
       [
-        "Person.name index.missing 1; IDX_5e986254ccaf09f5e2e72b9697",
+        "Person.name index.missing 1; NAME",
         "Person.name text.twice 2; {"id":1} {"id":11} {"id":2} {"id":12}",
         "Person.name chain.unflagged 2; {"id":1} {"id":2}",
         "Person.name chain.number 2; {"id":1} {"id":2}",
@@ -176,7 +176,7 @@ describe('texts', () => {
     `)
     expect(await told(Scoped)).toMatchInlineSnapshot(`
       [
-        "Scoped.note index.missing 1; IDX_10b86f33e0c988799447225a7e",
+        "Scoped.note index.missing 1; NAME",
         "Scoped.note text.twice 2; {"tenant":"t0","at":"2026-01-01 00:00:00.006+00"} {"tenant":"t0","at":"2026-01-02 00:00:00.006+00"} {"tenant":"t1","at":"2026-01-01 00:00:00.007+00"} {"tenant":"t1","at":"2026-01-02 00:00:00.007+00"}",
         "Scoped.note chain.unflagged 2; {"tenant":"t0","at":"2026-01-01 00:00:00.006+00"} {"tenant":"t1","at":"2026-01-01 00:00:00.007+00"}",
         "Scoped.note chain.number 2; {"tenant":"t0","at":"2026-01-01 00:00:00.006+00"} {"tenant":"t1","at":"2026-01-01 00:00:00.007+00"}",
@@ -194,7 +194,7 @@ describe('hashes and chains', () => {
     )
     expect(await told(Page)).toMatchInlineSnapshot(`
       [
-        "Page.url check.missing 1; CHK_291e083fbe595b4c32df923532",
+        "Page.url check.missing 1; NAME",
         "Page.url hash.wrong 1; {"id":3}",
         "Page.url hash.missing 2; {"id":4} {"id":5}",
       ]
@@ -332,14 +332,20 @@ describe('what the doctor says to do mends it', () => {
     ],
     'chain.anchorless': [
       [`delete from "Colliding rows" where id = 1`],
-      `set local session_replication_role = replica; update "Colliding rows" set "textHashNumber" = 0 where id = 3`,
+      `set local session_replication_role = replica; update "Colliding rows" set "textHashNumber" = 0, "textHashChained" = true where id = 3`,
     ],
     'chain.unflagged': [
       [`update "Colliding rows" set "textHashChained" = false where id = 1`],
       `set local session_replication_role = replica; update "Colliding rows" set "textHashChained" = true where id = 1`,
     ],
-    'name.missing': [[`delete from names where text = 'user3'`], withoutTrigger('"user"')],
-    'name.untrue': [[`delete from organization where slug = 'org7'`], withoutTrigger('organization')],
+    'name.missing': [
+      [`delete from names where text = 'user3'`],
+      `update "user" set handle = handle || 'x' where id = 4; update "user" set handle = left(handle, -1) where id = 4`,
+    ],
+    'name.untrue': [
+      [`delete from organization where slug = 'org7'`],
+      `set local session_replication_role = replica; delete from names where text = 'org7'`,
+    ],
     'count.wrong': [[`delete from comment where id = 5`], withoutTrigger('comment')],
   } as const
   test.each(Object.entries(REMEDIES))('%s', async (code, [faults, remedy]) => {
