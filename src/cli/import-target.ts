@@ -43,7 +43,12 @@ export function findTarget(dataSource: DataSource, { entity, property }: TargetN
   return { metadata, declaration, rows, toValues: valuesOf(metadata, declaration), refusal }
 }
 
-function findEntity(all: readonly EntityMetadata[], name: string): EntityMetadata {
+/**
+ * Finds the entity that a person named, by its class or its table.
+ *
+ * @throws UsageError if there is none of this name, or several
+ */
+export function findEntity(all: readonly EntityMetadata[], name: string): EntityMetadata {
   const byClass = all.filter((metadata) => metadata.name === name)
   const found = byClass.length > 0 ? byClass : all.filter((metadata) => tableNames(metadata).includes(name))
   const [only] = found

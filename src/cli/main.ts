@@ -8,6 +8,7 @@ import { keepHeapSmall } from './heap'
 import { findTarget } from './import-target'
 import { openList } from './list'
 import { loadDataSource } from './load-data-source'
+import { runDoctor } from './run-doctor'
 import { EXIT, type ExitCode, runImport } from './run-import'
 import { outliveReaders } from './terminal'
 import { HELP, type Invocation, parseInvocation, UsageError } from './usage'
@@ -23,6 +24,8 @@ async function main(args: readonly string[]): Promise<ExitCode> {
       return EXIT.done
     case 'import':
       return await importCommand(invocation)
+    case 'doctor':
+      return await doctorCommand(invocation)
   }
 }
 
@@ -41,6 +44,17 @@ async function importCommand(invocation: Invocation & { kind: 'import' }): Promi
     const target = findTarget(dataSource, invocation)
     keepHeapSmall()
     return await runImport({ dataSource, target, list, streams: process, signal: interruption() })
+  } finally {
+    await dataSource.destroy()
+  }
+}
+
+async function doctorCommand(invocation: Invocation & { kind: 'doctor' }): Promise<ExitCode> {
+  const dataSource = await loadDataSource(invocation.dataSource)
+  await connect(dataSource)
+  try {
+    keepHeapSmall()
+    return await runDoctor({ ...invocation, dataSource, streams: process, signal: interruption() })
   } finally {
     await dataSource.destroy()
   }

@@ -35,9 +35,11 @@ export function printable(text: string): string {
   })
 }
 
-/** How far an import has come. */
+/** How far a command has come. */
 export interface ProgressState {
   readonly lines: number
+  /** What is counted, in the plural. */
+  readonly unit: string
   readonly seconds: number
   /** 0 to 1; undefined if the length of the list is not known. */
   readonly fraction: number | undefined
@@ -58,8 +60,9 @@ const BAR_WIDTH = 24
  * Opens a progress display: a bar redrawn in place on a terminal, a plain line every five seconds elsewhere.
  *
  * @param now in milliseconds. @default performance.now
+ * @param unit what is counted, in the plural. @default 'lines'
  */
-export function openProgress(output: Output, now: () => number = () => performance.now()): Progress {
+export function openProgress(output: Output, now: () => number = () => performance.now(), unit = 'lines'): Progress {
   const started = now()
   const terminal = output.isTTY === true
   const pause = terminal ? REDRAW_MILLISECONDS : PLAIN_MILLISECONDS
@@ -73,7 +76,7 @@ export function openProgress(output: Output, now: () => number = () => performan
       const at = now()
       if (at - last < pause) return
       last = at
-      const state = { lines, fraction, seconds: (at - started) / 1_000 }
+      const state = { lines, unit, fraction, seconds: (at - started) / 1_000 }
       if (!terminal) {
         output.write(`${formatState(state)}\n`)
         return
@@ -96,8 +99,10 @@ function formatBar(fraction: number | undefined): string {
 }
 
 /** One line without a line ending, for example `43 %  430,000 lines  41,200 per second`. */
-export function formatState({ lines, seconds, fraction }: ProgressState): string {
+export function formatState({ lines, unit, seconds, fraction }: ProgressState): string {
   const rate = seconds > 0 ? Math.round(lines / seconds) : 0
   const percent = fraction === undefined ? [] : [`${Math.floor(fraction * 100)} %`]
-  return [...percent, `${lines.toLocaleString('en-US')} lines`, `${rate.toLocaleString('en-US')} per second`].join('  ')
+  return [...percent, `${lines.toLocaleString('en-US')} ${unit}`, `${rate.toLocaleString('en-US')} per second`].join(
+    '  ',
+  )
 }

@@ -1,4 +1,5 @@
 import type { DataSource } from 'typeorm'
+import { doctor } from '../../src/doctor'
 import { check, watch } from './checker'
 import { createOnly } from './create-only'
 import { openDataSources } from './data-sources'
@@ -102,11 +103,13 @@ async function runPhases(
     const writers = clients.map(async (_, index) => await write(clients, index))
     await together([...writers, watch(watched, subjects, journal), trouble], journal)
     await checkOnce(watched, subjects, journal)
+    if (!mutation) await consult(watched, journal)
     // What the triggers of a user undo, find-or-create cannot promise.
     if (mutation || journal.violations.length > 0 || journal.troubled) return
     journal.until(seconds * 1_000)
     await together([createOnly(clients), watch(watched, subjects, journal)], journal)
     await checkOnce(watched, subjects, journal)
+    await consult(watched, journal)
   } finally {
     await Promise.all(clients.map(async ({ queryRunner }) => await queryRunner.release()))
   }
@@ -152,6 +155,16 @@ async function checkOnce(dataSource: DataSource, subjects: readonly Subject[], j
   } finally {
     await queryRunner.release()
   }
+}
+
+/** Asks the doctor what is left: every error that it finds is a violation. */
+async function consult(dataSource: DataSource, journal: Journal): Promise<void> {
+  const { findings } = await doctor(dataSource)
+  for (const { severity, code, entity, count, keys, detail } of findings) {
+    if (severity !== 'error') continue
+    journal.violate(`doctor: ${entity} ${code} ${count} ${detail ?? ''} ${JSON.stringify(keys)}`)
+  }
+  journal.add('looks of the doctor')
 }
 
 interface Crew {

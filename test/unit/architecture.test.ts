@@ -17,6 +17,7 @@ const LAYERS = [
   'names',
   'once',
   'numbers',
+  'doctor',
   'cli',
   'index',
 ] as const

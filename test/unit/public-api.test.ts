@@ -3,6 +3,7 @@ import path from 'node:path'
 import { expect, test } from 'vitest'
 import * as root from '../../src'
 import * as errors from '../../src/errors'
+import * as doctor from '../../src/doctor'
 import * as names from '../../src/names'
 import * as normalizers from '../../src/text'
 import * as numbers from '../../src/numbers'
@@ -79,6 +80,22 @@ const PUBLIC = {
     namespace: typeormCalls,
     values: ['saveFindingTexts', 'textCondition', 'textEquals', 'textIn', 'toTextTakenError', 'uniqueTextPaths'],
     types: [],
+  },
+  'doctor/index.ts': {
+    namespace: doctor,
+    values: ['doctor'],
+    types: [
+      'DoctorCode',
+      'DoctorDeclaration',
+      'DoctorFinding',
+      'DoctorGroups',
+      'DoctorKey',
+      'DoctorOptions',
+      'DoctorProgress',
+      'DoctorReport',
+      'DoctorSeverity',
+      'DoctorTable',
+    ],
   },
   'names/index.ts': {
     namespace: names,

@@ -16,6 +16,13 @@ describe('parseInvocation', () => {
     expect(invocation).toMatchObject({ property: undefined, list: '-' })
   })
 
+  test('reads a call of the doctor', () => {
+    const expected = { kind: 'doctor', dataSource: 'o.ts', entity: undefined, json: false }
+    expect(parseInvocation(['doctor', '-d', 'o.ts'])).toEqual(expected)
+    const all = { ...expected, entity: 'Page', json: true }
+    expect(parseInvocation(['doctor', '--json', '-d', 'o.ts', '--entity', 'Page'])).toEqual(all)
+  })
+
   test.each([['--help'], ['-h'], ['import', '--help']])('%s asks for help', (...args) => {
     expect(parseInvocation(args)).toEqual({ kind: 'help' })
   })
@@ -32,6 +39,10 @@ describe('parseInvocation', () => {
     ['no list', ['import', '-d', 'o.ts', '--entity', 'Page']],
     ['two lists', ['import', '-d', 'o.ts', '--entity', 'Page', 'A', 'B']],
     ['an unknown option', ['import', '--nonsense', '-d', 'o.ts', '--entity', 'Page', 'LIST']],
+    ['an import as JSON', ['import', '-d', 'o.ts', '--entity', 'Page', '--json', 'LIST']],
+    ['a doctor without DataSource', ['doctor']],
+    ['a doctor with a list', ['doctor', '-d', 'o.ts', 'LIST']],
+    ['a doctor with a property', ['doctor', '-d', 'o.ts', '--property', 'url']],
     ['an option without its value', ['import', 'LIST', '--entity', 'Page', '-d']],
   ])('%s is wrong usage', (_, args) => {
     expect(() => parseInvocation(args)).toThrow(UsageError)

@@ -1,0 +1,91 @@
+import type { DataSource, EntityMetadata } from 'typeorm'
+import { declaresAnything, doctor } from '../doctor/doctor'
+import type { DoctorFinding, DoctorReport } from '../doctor'
+import { findEntity } from './import-target'
+import { number } from './report'
+import { EXIT, type ExitCode } from './run-import'
+import { openProgress, printable, type Streams } from './terminal'
+import { UsageError } from './usage'
+
+export interface DoctorRun {
+  readonly dataSource: DataSource
+  /** As a person typed it. undefined: all */
+  readonly entity: string | undefined
+  readonly json: boolean
+  readonly streams: Streams
+  readonly signal: AbortSignal
+}
+
+/** Asks the doctor, shows how far it has come, and prints what it says. */
+export async function runDoctor({ dataSource, entity, json, streams, signal }: DoctorRun): Promise<ExitCode> {
+  const entities = entity === undefined ? undefined : [findDeclaring(dataSource, entity).target]
+  const progress = openProgress(streams.stderr, undefined, 'rows')
+  // Of each property they begin again.
+  const read = new Map<string, number>()
+  let report: DoctorReport
+  try {
+    report = await doctor(dataSource, {
+      ...(entities && { entities }),
+      signal,
+      onProgress: ({ entity, property, rows }) => {
+        read.set(`${entity}.${property}`, rows)
+        progress.update(
+          [...read.values()].reduce((sum, one) => sum + one, 0),
+          undefined,
+        )
+      },
+    })
+  } catch (error) {
+    if (!signal.aborted) throw error
+    streams.stderr.write('Stopped. Nothing was changed.\n')
+    return EXIT.interrupted
+  } finally {
+    progress.end()
+  }
+  streams.stdout.write(json ? `${JSON.stringify(report, undefined, 2)}\n` : toldReport(report))
+  return report.healthy ? EXIT.done : EXIT.failed
+}
+
+/** @throws UsageError for an entity that is not there, or declares nothing */
+function findDeclaring({ entityMetadatas }: DataSource, entity: string): EntityMetadata {
+  const metadata = findEntity(entityMetadatas, entity)
+  if (declaresAnything(metadata)) return metadata
+  throw new UsageError(`${metadata.name} declares no unique text, name or number. Name another entity, or none.`)
+}
+
+/** The report for a person: what was looked at, then what was found, the worst first, with what to do. */
+export function toldReport({ findings, tables }: DoctorReport): string {
+  const looked = tables.flatMap(({ entity, declarations }) =>
+    declarations.map(({ property, rows, nulls }) => {
+      const without = nulls === 0 ? '' : `, ${number(nulls)} without`
+      return `${entity}.${property}: ${count(rows, 'row')}${without}`
+    }),
+  )
+  const told = (['error', 'warning', 'information'] as const).map((severity) => {
+    const some = findings.filter((one) => one.severity === severity)
+    return { text: some.map(toldFinding).join(''), total: count(some.length, severity) }
+  })
+  const totals = told.map(({ total }) => total).join(', ')
+  return printed([...looked, ''].join('\n') + told.map(({ text }) => text).join('') + `${totals}.\n`)
+}
+
+function toldFinding({ code, severity, entity, property, ...finding }: DoctorFinding): string {
+  const { groups, keys, detail, next } = finding
+  const where = property === null ? entity : `${entity}.${property}`
+  const size = groups ? ` (${count(groups.groups, 'group')}, the largest of ${number(groups.largest)})` : ''
+  const lines = [
+    `${severity} ${code} of ${where}: ${number(finding.count)}${size}${detail === undefined ? '' : `; ${detail}`}`,
+    ...(keys.length === 0 ? [] : [`  first keys: ${keys.map((key) => JSON.stringify(key)).join(' ')}`]),
+    ...(groups?.references ?? []).map(
+      ({ table, columns, rows }) => `  referred to by ${count(rows, 'row')} of ${table} (${columns.join(', ')})`,
+    ),
+    `  ${next}`,
+  ]
+  return lines.map((line) => `${line}\n`).join('')
+}
+
+const count = (amount: number, noun: string): string =>
+  `${number(amount)} ${noun}${amount === 1 || noun === 'information' ? '' : 's'}`
+
+/** Names and keys come from elsewhere. */
+const printed = (text: string): string => text.split('\n').map(printable).join('\n')

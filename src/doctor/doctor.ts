@@ -1,0 +1,252 @@
+import { DataSource, type EntityMetadata, type EntityTarget, type ObjectLiteral } from 'typeorm'
+import { DeclarationError } from '../errors'
+import { tableState } from '../sql/catalog'
+import { readSurroundings } from '../sql/doctor-catalog'
+import { findDrift, workDrift } from '../typeorm/drift'
+import { registry, rootOf, tableDeclarations, tableNames, tableNumbers } from '../typeorm/registry'
+import { triggerWorks, wantedSets } from '../typeorm/trigger-sets'
+import { findingsAround, referenceNames } from './around'
+import { type DoctorFinding, type Place, schemaFinding } from './findings'
+import { lookAtHolders, lookAtNames, namesColumns } from './names'
+import { lookAtNumbers } from './numbers'
+import { Reader } from './reader'
+import { columnNames, missingColumns, relationOf, rowsOf, type Subject, typed } from './subject'
+import { columnsOf } from './stored-text'
+import { TextLook } from './texts'
+
+/** Options of `doctor`. */
+export interface DoctorOptions {
+  /** Whose tables it looks at. @default all that declare a text, a name or a number, and the table of names */
+  readonly entities?: readonly EntityTarget<ObjectLiteral>[]
+  /** The most rows that one statement reads. @default 5000 */
+  readonly batchRows?: number
+  /** Ends the work between two statements, with the reason of the signal. */
+  readonly signal?: AbortSignal
+  /** Called after each batch. */
+  readonly onProgress?: (progress: DoctorProgress) => void
+}
+
+/** How far the doctor has come. */
+export interface DoctorProgress {
+  readonly entity: string
+  readonly property: string
+  /** That were read for this property. */
+  readonly rows: number
+}
+
+/** One table that was looked at. */
+export interface DoctorTable {
+  readonly entity: string
+  readonly table: string
+  readonly heapBytes: number
+  /** Of all its indexes. */
+  readonly indexBytes: number
+  readonly declarations: readonly DoctorDeclaration[]
+}
+
+/** What was counted for one declaration. */
+export interface DoctorDeclaration {
+  readonly property: string
+  readonly kind: 'text' | 'name' | 'number'
+  readonly rows: number
+  /** Rows without a text or a name. */
+  readonly nulls: number
+  /** Chains of more than one text. */
+  readonly collisions: number
+  /** Rows of the longest chain; 0 where there is none. */
+  readonly longestChain: number
+}
+
+/** What the doctor says. */
+export interface DoctorReport {
+  /** No finding is an error. */
+  readonly healthy: boolean
+  readonly findings: readonly DoctorFinding[]
+  readonly tables: readonly DoctorTable[]
+}
+
+const BATCH_ROWS = 5_000
+
+/**
+ * Looks at the stored rows of every declaration and at what holds them: texts that stand twice, hashes that are not the
+ * text's, chains, names and counts that are wrong, texts that are not normalized, triggers, index and checks.
+ *
+ * It changes nothing, takes no lock but ACCESS SHARE, and reads in batches, each in a snapshot of its own. What several
+ * rows say together is looked at once more in one snapshot, so that no concurrent write makes a false finding. It needs
+ * one connection, and 16 bytes for each row of a table.
+ *
+ * @throws DeclarationError for a wrong option, and for an entity that declares nothing
+ * @throws the reason of the signal
+ * @example
+ * const { healthy, findings } = await doctor(dataSource, { entities: [Page] })
+ */
+export async function doctor(dataSource: DataSource, options: DoctorOptions = {}): Promise<DoctorReport> {
+  const { batchRows = BATCH_ROWS, signal, onProgress } = checked(dataSource, options)
+  const chosen = chosenTables(dataSource, options.entities)
+  const queryRunner = dataSource.createQueryRunner('master')
+  const reader = new Reader(queryRunner, batchRows, signal)
+  const visit: Visit = { dataSource, reader, onProgress }
+  const [findings, tables]: [DoctorFinding[], DoctorTable[]] = [[], []]
+  try {
+    for (const metadata of chosen) {
+      const found = await examineTable(visit, metadata)
+      findings.push(...found.findings)
+      if (found.table) tables.push(found.table)
+    }
+    findings.push(...(await findingsOfNames(visit, chosen)))
+  } finally {
+    await queryRunner.release()
+  }
+  return { healthy: findings.every(({ severity }) => severity !== 'error'), findings, tables }
+}
+
+function checked(dataSource: DataSource, options: DoctorOptions): DoctorOptions {
+  const fail = (message: string): never => {
+    throw new DeclarationError(`doctor(): ${message}`)
+  }
+  const given: unknown = dataSource
+  if (!(given instanceof DataSource) && !hasMetadata(given)) fail('expected a DataSource that is initialized.')
+  if (typeof options !== 'object' || options === null) fail('options must be an object.')
+  const known: ReadonlySet<string> = new Set(['entities', 'batchRows', 'signal', 'onProgress'])
+  const other = Object.keys(options).find((name) => !known.has(name))
+  if (other !== undefined) fail(`there is no option "${other}". Remove it.`)
+  const { batchRows = 1, entities = [] } = options
+  if (!Number.isSafeInteger(batchRows) || batchRows < 1) fail('batchRows must be a whole number from 1.')
+  if (!Array.isArray(entities)) fail('entities must be an array.')
+  return options
+}
+
+const hasMetadata = (given: unknown): boolean =>
+  typeof given === 'object' && given !== null && 'entityMetadatas' in given
+
+/** Whether there is anything to look at. */
+export const declaresAnything = (metadata: EntityMetadata): boolean =>
+  [tableDeclarations(metadata), tableNames(metadata), tableNumbers(metadata)].some(({ length }) => length > 0)
+
+/** Each table once, in the order of the entities. */
+function chosenTables(dataSource: DataSource, entities: DoctorOptions['entities']): readonly EntityMetadata[] {
+  const chosen = entities?.map((entity) => dataSource.getMetadata(entity)) ?? dataSource.entityMetadatas
+  const roots = [...new Set(chosen.map(rootOf))]
+  const idle = entities && roots.find((metadata) => !declaresAnything(metadata))
+  if (!idle) return roots.filter(declaresAnything)
+  throw new DeclarationError(
+    `doctor(): ${idle.name} declares no unique text, name or number. Leave it out, or declare one.`,
+  )
+}
+
+interface Visit {
+  readonly dataSource: DataSource
+  readonly reader: Reader
+  readonly onProgress: DoctorOptions['onProgress']
+}
+
+interface Examined {
+  readonly findings: readonly DoctorFinding[]
+  readonly table?: DoctorTable
+}
+
+async function examineTable(visit: Visit, metadata: EntityMetadata): Promise<Examined> {
+  const subject = await openSubject(visit, metadata)
+  if (!subject) return { findings: [tableMissing(metadata)] }
+  const { state, surroundings } = subject
+  const looks = await lookAtRows(visit, subject)
+  return {
+    findings: [...schemaFindings(subject), ...looks.findings, ...findingsAround(metadata, state, surroundings)],
+    table: {
+      entity: metadata.name,
+      table: relationOf(metadata),
+      heapBytes: surroundings.heapBytes,
+      indexBytes: surroundings.indexBytes,
+      declarations: looks.declarations,
+    },
+  }
+}
+
+const tableMissing = ({ name, tableName }: EntityMetadata): DoctorFinding =>
+  schemaFinding({ object: 'table', kind: 'missing', name: tableName }, { entity: name, property: null })
+
+/** @returns undefined where there is no such table */
+async function openSubject({ reader, onProgress }: Visit, metadata: EntityMetadata): Promise<Subject | undefined> {
+  const relation = relationOf(metadata)
+  const { table: state } = await tableState(reader.query, relation, wantedSets(metadata))
+  const surroundings = await readSurroundings(reader.query, relation, referenceNames(metadata))
+  if (!state || !surroundings) return undefined
+  const key = typed(state, columnNames(metadata.primaryColumns))
+  const onRows = (property: string, rows: number): void => onProgress?.({ entity: metadata.name, property, rows })
+  return { metadata, table: { rows: rowsOf(relation, surroundings), key }, state, surroundings, reader, onRows }
+}
+
+/** What index, check, columns and triggers lack. */
+function schemaFindings({ metadata, state }: Subject): DoctorFinding[] {
+  const entity = metadata.name
+  const texts = tableDeclarations(metadata).flatMap(({ table, name }) =>
+    findDrift(table, state).map((one) => schemaFinding(one, { entity, property: name })),
+  )
+  const works = workDrift(triggerWorks(metadata), state)
+  return [...texts, ...works.map((one) => schemaFinding(one, { entity, property: null }))]
+}
+
+interface Looks {
+  readonly findings: DoctorFinding[]
+  readonly declarations: DoctorDeclaration[]
+}
+
+async function lookAtRows(visit: Visit, subject: Subject): Promise<Looks> {
+  const { metadata } = subject
+  const looks: Looks = { findings: [], declarations: [] }
+  const keyColumns = columnNames(metadata.primaryColumns)
+  const look = async (
+    property: string,
+    columns: readonly string[],
+    run: (place: Place) => Promise<Look>,
+  ): Promise<void> => {
+    const place = { entity: metadata.name, property }
+    const missing = missingColumns(subject.state, [...keyColumns, ...columns])
+    looks.findings.push(...missing.map((name) => schemaFinding({ object: 'column', kind: 'missing', name }, place)))
+    if (missing.length > 0) return
+    const { findings, ...figures } = await run(place)
+    looks.findings.push(...findings)
+    looks.declarations.push({ property, nulls: 0, collisions: 0, longestChain: 0, ...figures })
+  }
+  for (const declaration of tableDeclarations(metadata)) {
+    await look(declaration.name, columnsOf(declaration), async (place) => {
+      const text = new TextLook(subject, declaration, place)
+      const findings = await text.findings()
+      return { kind: 'text', findings, ...text.figures }
+    })
+  }
+  for (const declaration of tableNames(metadata)) {
+    const { name, text } = declaration
+    await look(name, [text.column.databaseName], async (place) => ({
+      kind: 'name',
+      ...(await lookAtNames(subject, declaration, place)),
+    }))
+  }
+  for (const declaration of tableNumbers(metadata)) {
+    const { name, table } = declaration
+    const columns = [
+      ...table.scope.map((one) => one.name),
+      table.number,
+      ...(table.count === undefined ? [] : [table.count]),
+    ]
+    await look(name, columns, async (place) => ({
+      kind: 'number',
+      ...(await lookAtNumbers(subject, declaration, place)),
+    }))
+  }
+  return looks
+}
+
+/** Whether the table of names tells the truth; of the chosen entities, where it is not one of them. */
+async function findingsOfNames(visit: Visit, chosen: readonly EntityMetadata[]): Promise<readonly DoctorFinding[]> {
+  const metadata = registry.namesEntity.get(visit.dataSource)
+  const holders = chosen.filter((one) => tableNames(one).length > 0)
+  if (!metadata || (holders.length === 0 && !chosen.includes(metadata))) return []
+  const subject = await openSubject(visit, metadata)
+  if (!subject) return chosen.includes(metadata) ? [] : [tableMissing(metadata)]
+  if (missingColumns(subject.state, namesColumns(visit.dataSource)).length > 0) return []
+  return await lookAtHolders(subject, visit.dataSource, chosen.includes(metadata) ? undefined : holders)
+}
+
+type Look = Pick<DoctorDeclaration, 'kind' | 'rows'> &
+  Partial<DoctorDeclaration> & { readonly findings: readonly DoctorFinding[] }

@@ -1,0 +1,157 @@
+import type { Finding } from '../errors'
+
+/** `error`: something is wrong, or is to be done. `warning`: a change of the table meets it. `information`: nothing to do. */
+export type DoctorSeverity = 'error' | 'warning' | 'information'
+
+const COUNT_AGAIN =
+  'Drop one trigger of ours from the table that has the rows, and at once run migration:generate and migration:run: they count the rows anew.'
+
+/** What is wrong, and what to do about it. */
+const CODES = {
+  'text.twice': [
+    'error',
+    'Merge the rows of each group into one, or change their texts. Then look at what let them in: the findings about guard, index and triggers say so.',
+  ],
+  'text.twiceNormalized': [
+    'error',
+    'These texts become one when they are normalized. Merge the rows of each group first; docs/changing-a-declaration.md says how.',
+  ],
+  'text.unnormalized': [
+    'error',
+    'Save these texts normalized; docs/changing-a-declaration.md has the lines that do it.',
+  ],
+  'text.refused': ['error', 'Correct these texts, or delete their rows: the normalizer refuses them.'],
+  'text.null': ['error', 'Give these rows a text, or declare the text nullable.'],
+  'hash.missing': [
+    'error',
+    'Run migration:generate and migration:run. Until then these rows are found by no operation.',
+  ],
+  'hash.wrong': [
+    'error',
+    'With the guard on, change the text of these rows to another one and back, by two UPDATEs: the guard then makes the hash.',
+  ],
+  'chain.anchorless': [
+    'error',
+    'Give the named row of each chain the number 0 and the flag, with session_replication_role = replica.',
+  ],
+  'chain.unflagged': ['error', 'Give the named row of each chain the flag, with session_replication_role = replica.'],
+  'chain.number': ['error', 'Give the rows of each chain the numbers 0, 1, 2 …, then make the unique index.'],
+  'chain.collision': ['information', 'Different texts of equal hash live side by side. Nothing is to be done.'],
+  'name.missing': [
+    'error',
+    'Change the name of these rows to another one and back, by two UPDATEs, with the triggers on: they claim it.',
+  ],
+  'name.untrue': ['error', 'Delete these rows of the table of names, with session_replication_role = replica.'],
+  'number.missing': ['error', 'Run migration:generate and migration:run, which number rows that have no number.'],
+  'number.twice': ['error', 'Give one row of each group another number, then make the unique index.'],
+  'count.wrong': ['error', COUNT_AGAIN],
+  'rows.hidden': ['warning', 'Row security hides rows from this role. Run the doctor as the owner of the table.'],
+  'trigger.user': ['warning', 'These triggers of yours fire for each row that a migration fills. See that they may.'],
+  'replication.publication': ['warning', 'Add new columns at the subscribers first: one without them stops.'],
+  'replication.subscription': [
+    'warning',
+    'Add new columns here before the publisher has them, or the subscription stops.',
+  ],
+  'table.inherits': ['warning', 'Rows of tables by INHERITS are other rows: their texts are not unique with these.'],
+  'table.partitioned': ['warning', 'A migration locks every partition. The unique index must hold the partition key.'],
+  'reference.undeclared': [
+    'warning',
+    'If these columns refer to the table, add foreign keys, or merging rows leaves them dangling.',
+  ],
+  'transaction.old': [
+    'warning',
+    'Locks, and an index that is made concurrently, wait for the oldest open transaction. See whose it is.',
+  ],
+} as const satisfies Readonly<Record<string, readonly [DoctorSeverity, string]>>
+
+/** Findings about objects of the database: what is declared and what stands there differ. */
+type SchemaCode = `${Finding['object']}.${Finding['kind']}`
+
+export type DoctorCode = keyof typeof CODES | SchemaCode
+
+/** The primary key of a row, by property. Whole numbers that JavaScript holds exactly are numbers, the rest are strings. */
+export type DoctorKey = Readonly<Record<string, string | number>>
+
+/** Rows that should be one. */
+export interface DoctorGroups {
+  readonly groups: number
+  /** Rows of the largest group. */
+  readonly largest: number
+  /** Rows of other tables that refer, by foreign keys, to a row that is surplus: to any but the first of its group. */
+  readonly references: readonly { readonly table: string; readonly columns: readonly string[]; readonly rows: number }[]
+}
+
+/** One thing that the doctor found. Never holds a text. */
+export interface DoctorFinding {
+  readonly code: DoctorCode
+  readonly severity: DoctorSeverity
+  /** Name of the entity. */
+  readonly entity: string
+  /** null: it concerns the whole table. */
+  readonly property: string | null
+  /** How many rows; of groups, how many are surplus; of chains, how many chains; of scopes, how many scopes; else objects. */
+  readonly count: number
+  /** Of the first rows, ten at most; the rows of the first groups together. */
+  readonly keys: readonly DoctorKey[]
+  /** What to do, in a sentence or two. */
+  readonly next: string
+  /** Names of objects, or why texts are refused. */
+  readonly detail?: string
+  readonly groups?: DoctorGroups
+}
+
+export const SHOWN_KEYS = 10
+
+/** Where a finding belongs. */
+export interface Place {
+  readonly entity: string
+  readonly property: string | null
+}
+
+export function findingOf(
+  code: keyof typeof CODES,
+  place: Place,
+  rest: Pick<DoctorFinding, 'count'> & Partial<Pick<DoctorFinding, 'keys' | 'detail' | 'groups'>>,
+): DoctorFinding {
+  const [severity, next] = CODES[code]
+  return { code, severity, ...place, keys: [], next, ...rest }
+}
+
+/** What the catalog contradicts. */
+export const schemaFinding = ({ object, kind, name, detail }: Finding, place: Place): DoctorFinding => ({
+  code: `${object}.${kind}`,
+  severity: 'error',
+  ...place,
+  count: 1,
+  keys: [],
+  next: 'Run migration:generate, then migration:run.',
+  detail: detail === undefined ? name : `${name}: ${detail}`,
+})
+
+/** Counts rows of several codes, and keeps the first keys of each. */
+export class Tally {
+  readonly #found = new Map<
+    string,
+    {
+      readonly code: keyof typeof CODES
+      readonly detail: string | undefined
+      count: number
+      readonly keys: DoctorKey[]
+    }
+  >()
+
+  /** @param detail what is told apart, for instance by the reasons of a refusal */
+  add(code: keyof typeof CODES, keys: readonly DoctorKey[], detail?: string, count = 1): void {
+    const id = `${code} ${detail ?? ''}`
+    const found = this.#found.get(id) ?? { code, detail, count: 0, keys: [] }
+    this.#found.set(id, found)
+    found.count += count
+    found.keys.push(...keys.slice(0, SHOWN_KEYS - found.keys.length))
+  }
+
+  findings(place: Place): DoctorFinding[] {
+    return [...this.#found.values()].map(({ code, detail, count, keys }) =>
+      findingOf(code, place, { count, keys, ...(detail === undefined ? {} : { detail }) }),
+    )
+  }
+}

@@ -1,0 +1,9 @@
+export {
+  doctor,
+  type DoctorDeclaration,
+  type DoctorOptions,
+  type DoctorProgress,
+  type DoctorReport,
+  type DoctorTable,
+} from './doctor'
+export type { DoctorCode, DoctorFinding, DoctorGroups, DoctorKey, DoctorSeverity } from './findings'

@@ -1,0 +1,160 @@
+import type { ObjectLiteral } from 'typeorm'
+import { TextRejectedError } from '../errors'
+import type { Key } from '../sql/doctor-rows'
+import { composedText } from '../sql/text-table'
+import { normalizeText } from '../text/normalizer'
+import { normalizedValues } from '../typeorm/normalized-values'
+import type { ColumnMetadata, Declaration } from '../typeorm/registry'
+import { identityOf, NO_PRINT, printOf } from './prints'
+import type { Result } from './reader'
+import type { Groups } from './subject'
+
+type Texts = readonly (string | null)[]
+
+/** A row as it is stored. */
+export interface StoredText {
+  readonly key: Key
+  readonly scope: Texts
+  readonly texts: Texts
+  /** undefined: the column is not there. */
+  readonly hash: string | null | undefined
+  readonly number: number | null | undefined
+  /** It is deleted softly, and that frees its text. */
+  readonly freed: boolean
+  /** Texts and scope as they should be stored, or why they are refused. */
+  readonly normalized: Texts | string
+}
+
+/** @param result of a page that selects the scope as `s0`, the texts as `t0`, hash `h`, number `n` and deletion `d` */
+export function storedText(declaration: Declaration, key: Key, result: Result): StoredText {
+  const column = (prefix: string) => (_: unknown, index: number) => result[`${prefix}${index}`] ?? null
+  const scope = declaration.table.scope.map(column('s'))
+  const texts = declaration.table.text.map(column('t'))
+  const number = result['n']
+  return {
+    key,
+    scope,
+    texts,
+    normalized: tryToNormalize(declaration, texts, scope),
+    hash: result['h'],
+    number: typeof number === 'string' ? Number(number) : number,
+    freed: result['d'] === 'true',
+  }
+}
+
+/** What is wrong about a row alone. */
+export function faultsOf(
+  { table }: Declaration,
+  row: StoredText,
+): readonly ('text.null' | 'hash.missing' | 'hash.wrong' | 'chain.number')[] {
+  // Of several columns, some may be NULL, and all of them too, unless the declaration is nullable.
+  const hashless = isTextless(row) && (table.nullable || table.text.length === 1)
+  const hash = hashless ? null : table.digest.js(composedText(table, row.texts))
+  const wrong = row.hash !== undefined && row.hash !== hash
+  return [
+    ...(hashless && !table.nullable ? (['text.null'] as const) : []),
+    ...(wrong ? ([row.hash === null ? 'hash.missing' : 'hash.wrong'] as const) : []),
+    ...(row.number === null || (row.number ?? 0) < 0 ? (['chain.number'] as const) : []),
+  ]
+}
+
+export const isNormalized = ({ normalized, texts, scope }: StoredText): boolean =>
+  typeof normalized !== 'string' && isSame(normalized, [...texts, ...scope])
+
+export const isTextless = ({ texts }: Pick<StoredText, 'texts'>): boolean => texts.every((text) => text === null)
+
+/** Rows that are deleted softly, or have no text, are in no chain. */
+export const holdsText = (row: StoredText): boolean => !row.freed && !isTextless(row)
+
+/** Negative where the row is to be looked at though it is alone: its chain may have no anchor. */
+export function printOfText(row: StoredText): number {
+  if (!holdsText(row)) return NO_PRINT
+  const print = printOf(identitiesOf(row).normalized)
+  return (row.number ?? 0) === 0 ? print : -print
+}
+
+/** Rows of one snapshot by their texts. */
+export class Alike {
+  readonly #stored = new Map<string, Key[]>()
+  readonly #normalized = new Map<string, { readonly keys: Key[]; readonly stored: Set<string> }>()
+
+  add(row: StoredText): void {
+    const { stored, normalized } = identitiesOf(row)
+    const keys = this.#stored.get(stored) ?? []
+    this.#stored.set(stored, keys)
+    keys.push(row.key)
+    const group = this.#normalized.get(normalized) ?? { keys: [], stored: new Set() }
+    this.#normalized.set(normalized, group)
+    group.keys.push(row.key)
+    group.stored.add(stored)
+  }
+
+  /** @param later texts that are one only when they are normalized */
+  tell(twice: Groups, later: Groups): void {
+    for (const [identity, keys] of this.#stored) if (keys.length > 1) twice.add(identity, keys)
+    for (const [identity, { keys, stored }] of this.#normalized) if (stored.size > 1) later.add(identity, keys)
+  }
+}
+
+function identitiesOf({ texts, scope, normalized }: StoredText): {
+  readonly stored: string
+  readonly normalized: string
+} {
+  const stored = identityOf(texts, scope)
+  if (typeof normalized === 'string') return { stored, normalized: stored }
+  return { stored, normalized: identityOf(normalized.slice(0, texts.length), normalized.slice(texts.length)) }
+}
+
+/** Of rows that have one place in one chain. */
+export const printOfPlace = ({ freed, scope, hash, number }: StoredText): number =>
+  freed || typeof hash !== 'string' ? NO_PRINT : printOf(identityOf(scope, hash, number))
+
+const isSame = (one: Texts, other: Texts): boolean => one.every((text, index) => text === other[index])
+
+function tryToNormalize(declaration: Declaration, texts: Texts, scope: Texts): Texts | string {
+  try {
+    return normalizeRow(declaration, texts, scope)
+  } catch (error) {
+    return error instanceof TextRejectedError ? error.reason : 'its normalizer threw an error'
+  }
+}
+
+/**
+ * Texts and scope as they would be stored if they were written again.
+ *
+ * @throws TextRejectedError, and what the option `normalizeValues` throws
+ */
+function normalizeRow(declaration: Declaration, texts: Texts, scope: Texts): Texts {
+  const { text, name, normalizeValues } = declaration
+  const ownWay = text.map(({ normalizer }, index) => {
+    const stored = texts[index] ?? null
+    return stored === null ? null : normalizeText(normalizer, name, stored)
+  })
+  if (!normalizeValues) return [...ownWay, ...scope]
+  const columns = [...text.map(({ column }) => column), ...declaration.scope]
+  const given = Object.fromEntries(
+    columns.map((column, index) => [column.propertyName, propertyValue(column, [...ownWay, ...scope][index] ?? null)]),
+  )
+  const set = normalizedValues(declaration, given) as ObjectLiteral
+  return columns.map(({ propertyName }) => {
+    const value: unknown = Object.hasOwn(set, propertyName) ? set[propertyName] : given[propertyName]
+    return typeof value === 'number' || typeof value === 'bigint' || typeof value === 'boolean'
+      ? String(value)
+      : ((value ?? null) as string | null)
+  })
+}
+
+const INTEGERS: ReadonlySet<unknown> = new Set([Number, 'int', 'int2', 'int4', 'integer', 'smallint'])
+
+/** The value that an entity has for what is stored. */
+function propertyValue({ type, transformer }: ColumnMetadata, stored: string | null): unknown {
+  const value = stored !== null && INTEGERS.has(type) ? Number(stored) : stored
+  return [transformer ?? []].flat().reduceRight((one: unknown, each) => each.from(one) as unknown, value)
+}
+
+/** The columns that are read of a unique text, without the hidden ones. */
+export const columnsOf = ({ table }: Declaration): string[] => [
+  ...table.scope,
+  ...table.text.map(({ name }) => name),
+  ...(table.deleted === undefined ? [] : [table.deleted]),
+]

@@ -1,0 +1,104 @@
+import type { EntityMetadata } from 'typeorm'
+import type { TableState } from '../sql/catalog'
+import type { Surroundings } from '../sql/doctor-catalog'
+import { countReferences, type Key, type ReadTable, type TypedColumn } from '../sql/doctor-rows'
+import { qualified } from '../sql/identifier'
+import type { ColumnMetadata } from '../typeorm/registry'
+import { foreignSchema } from '../typeorm/resolve-declaration'
+import type { DoctorGroups, DoctorKey } from './findings'
+import type { Reader } from './reader'
+
+/** A table whose rows are looked at, with what the catalog says of it. */
+export interface Subject {
+  readonly metadata: EntityMetadata
+  readonly table: ReadTable
+  readonly state: TableState
+  readonly surroundings: Surroundings
+  readonly reader: Reader
+  readonly onRows: (property: string, rows: number) => void
+}
+
+export const relationOf = (metadata: EntityMetadata): string => qualified(foreignSchema(metadata), metadata.tableName)
+
+/** The rows of a table, as SQL. */
+export const rowsOf = (relation: string, { partitioned }: Surroundings): string =>
+  partitioned ? relation : `ONLY ${relation}`
+
+/** Columns that the table lacks. */
+export const missingColumns = ({ columns }: TableState, names: readonly string[]): readonly string[] =>
+  names.filter((name) => columns.every((column) => column.name !== name))
+
+/** Columns with their types. */
+export const typed = ({ columns }: TableState, names: readonly string[]): readonly TypedColumn[] =>
+  names.map((name) => columns.find((column) => column.name === name) ?? { name, type: 'text', declared: 'text' })
+
+const WHOLE: ReadonlySet<string> = new Set(['smallint', 'integer', 'bigint'])
+
+/** The key of a row by its properties. */
+export function toKey({ metadata, table }: Subject, key: Key): DoctorKey {
+  return Object.fromEntries(
+    metadata.primaryColumns.map(({ propertyPath }, index) => {
+      const value = key[index] ?? ''
+      const isNumber = WHOLE.has(table.key[index]?.type ?? '') && Number.isSafeInteger(Number(value))
+      return [propertyPath, isNumber ? Number(value) : value]
+    }),
+  )
+}
+
+export const columnNames = (columns: readonly ColumnMetadata[]): string[] =>
+  columns.map(({ databaseName }) => databaseName)
+
+/** Rows whose references are counted by one statement. */
+const COUNTED_KEYS = 5_000
+
+/** Groups of rows that should be one. */
+export class Groups {
+  groups = 0
+  surplus = 0
+  largest = 0
+  readonly keys: Key[] = []
+  readonly #references = new Map<
+    string,
+    { readonly table: string; readonly columns: readonly string[]; rows: number }
+  >()
+  #uncounted: Key[] = []
+  #last: { readonly identity: string; rows: number } | undefined
+
+  constructor(
+    private readonly subject: Subject,
+    private readonly shown: number,
+  ) {}
+
+  /** @param keys of the group; where it is divided, its first row comes with each part */
+  add(identity: string, keys: readonly Key[]): void {
+    const [first, ...others] = keys
+    if (!first) return
+    const goesOn = this.#last?.identity === identity
+    this.#last = { identity, rows: others.length + (goesOn ? (this.#last?.rows ?? 1) : 1) }
+    if (!goesOn) this.groups++
+    this.surplus += others.length
+    this.largest = Math.max(this.largest, this.#last.rows)
+    this.keys.push(...(goesOn ? others : keys).slice(0, this.shown - this.keys.length))
+    this.#uncounted.push(...others)
+  }
+
+  /** Asks the tables that refer to these rows, when there are many, or at the end. */
+  async countReferences(atEnd: boolean): Promise<void> {
+    const { reader, table, surroundings } = this.subject
+    while (this.#uncounted.length >= (atEnd ? 1 : COUNTED_KEYS)) {
+      const keys = this.#uncounted.splice(0, COUNTED_KEYS)
+      for (const referrer of surroundings.referrers) {
+        const [found] = await reader.rows(countReferences(table, referrer, keys))
+        const id = JSON.stringify(referrer)
+        const known = this.#references.get(id) ?? { table: referrer.table, columns: referrer.columns, rows: 0 }
+        this.#references.set(id, known)
+        known.rows += Number(found?.['rows'])
+      }
+    }
+  }
+
+  report(): DoctorGroups {
+    const references = [...this.#references.values()].filter(({ rows }) => rows > 0)
+    return { groups: this.groups, largest: this.largest, references }
+  }
+}

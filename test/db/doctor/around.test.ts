@@ -1,0 +1,254 @@
+import type { Client } from 'pg'
+import type { DataSource } from 'typeorm'
+import { beforeAll, describe, expect, test } from 'vitest'
+import { doctor, type DoctorFinding } from '../../../src/doctor'
+import { useDatabase } from '../../support/database'
+import { ENTITIES, fill, Page, Soft, User } from './entities'
+
+const db = useDatabase()
+
+let client: Client
+let dataSource: DataSource
+beforeAll(async () => {
+  client = await db.client()
+  dataSource = await db.dataSource(ENTITIES, { synchronize: false })
+})
+
+/** A database with rows of every kind, and then what these statements make of it. */
+async function changed(...statements: readonly string[]): Promise<void> {
+  await client.query('drop schema public cascade; create schema public; create extension "uuid-ossp"')
+  await dataSource.synchronize()
+  await fill(dataSource)
+  for (const statement of statements) await client.query(statement)
+}
+
+async function told(entity: new () => object): Promise<string[]> {
+  const { findings } = await doctor(dataSource, { entities: [entity] })
+  return findings.map(inWords)
+}
+
+const inWords = ({ code, severity, count, detail }: DoctorFinding): string =>
+  `${severity} ${code} ${count}${detail === undefined ? '' : `; ${detail.replaceAll(/"?(?:IDX|CHK)_\w+"?/gu, 'NAME')}`}`
+
+async function nameOf(kind: 'c' | 'index', table: string): Promise<string> {
+  const { rows } = await client.query<{ name: string }>(
+    kind === 'c'
+      ? `select quote_ident(conname) as name from pg_constraint where conrelid = $1::regclass and contype = 'c'`
+      : `select indexrelid::regclass::text as name from pg_index where indrelid = $1::regclass and not indisprimary`,
+    [table],
+  )
+  return rows[0]?.name ?? ''
+}
+
+/** A role that may read, and do nothing else. */
+const READER = [
+  `do $$ begin if not exists (select from pg_roles where rolname = 'doctor reader') then create role "doctor reader" login password 'x'; end if; end $$`,
+  'grant usage on schema public to "doctor reader"',
+  'grant select on all tables in schema public to "doctor reader"',
+]
+
+async function byReader(): Promise<DataSource> {
+  const url = new URL(db.url)
+  url.username = 'doctor reader'
+  url.password = 'x'
+  const extra = { options: '-c default_transaction_read_only=on' }
+  return await db.dataSource(ENTITIES, { url: url.href, synchronize: false, extra })
+}
+
+describe('what the database lacks', () => {
+  test('hidden columns that are missing, and duplicates are found all the same', async () => {
+    await changed(
+      'drop table page cascade',
+      'create table page (id integer primary key, url text not null, title text)',
+    )
+    await client.query(`insert into page values (1, 'http://a/'), (2, 'http://a/'), (3, 'http://b/')`)
+    const found = await told(Page)
+    expect(found.filter((one) => !one.includes('guard.'))).toMatchInlineSnapshot(`
+      [
+        "error column.missing 1; urlHash",
+        "error column.missing 1; urlHashNumber",
+        "error column.missing 1; urlHashChained",
+        "error index.missing 1; NAME",
+        "error check.missing 1; NAME",
+        "error text.twice 1",
+        "warning reference.undeclared 1; public.visit."pageId"",
+      ]
+    `)
+    expect(found.filter((one) => one.includes('guard.missing')).length).toBeGreaterThan(2)
+  })
+
+  test('hidden columns that are there but empty', async () => {
+    await changed(
+      'drop table page cascade',
+      `create table page (id integer primary key, url text not null, title text, "urlHash" uuid,
+         "urlHashNumber" integer not null default 0, "urlHashChained" boolean not null default false)`,
+      `insert into page values (1, 'http://a/'), (2, 'http://b/')`,
+    )
+    expect((await told(Page)).filter((one) => !one.includes('guard.'))).toMatchInlineSnapshot(`
+      [
+        "error index.missing 1; NAME",
+        "error check.missing 1; NAME",
+        "error hash.missing 2",
+        "warning reference.undeclared 1; public.visit."pageId"",
+      ]
+    `)
+  })
+
+  test('a column of the text, a key, and a table that are missing end nothing but the look at them', async () => {
+    await changed('alter table page drop column url cascade', 'drop table "user" cascade')
+    const { findings, tables } = await doctor(dataSource)
+    expect(findings.filter(({ code }) => /(?:table|column)\./u.test(code)).map(inWords)).toMatchInlineSnapshot(`
+      [
+        "error column.missing 1; url",
+        "error table.missing 1; user",
+      ]
+    `)
+    expect(tables.map(({ entity }) => entity)).toContain('Soft')
+  })
+
+  test('the table of names that is missing', async () => {
+    await changed('drop table names cascade')
+    expect(await told(User)).toEqual(['error table.missing 1; names'])
+    const { findings } = await doctor(dataSource)
+    expect(findings.map(({ code, entity }) => `${entity} ${code}`)).toContain('Name table.missing')
+  })
+
+  test('an index that is missing, and one that another has taken the place of', async () => {
+    await changed()
+    await client.query(`drop index ${await nameOf('index', 'page')}`)
+    expect(await told(Page)).toMatchInlineSnapshot(`
+      [
+        "error index.missing 1; NAME",
+      ]
+    `)
+    await changed()
+    const name = await nameOf('index', 'page')
+    await client.query(`drop index ${name}; create index ${name} on page (title)`)
+    expect(await told(Page)).toMatchInlineSnapshot(`
+      [
+        "error index.different 1; NAME",
+      ]
+    `)
+  })
+
+  test('an index that is invalid', async () => {
+    await changed()
+    const name = await nameOf('index', 'page')
+    await client.query(`drop index ${name}`)
+    await client.query(`set session_replication_role = replica`)
+    await client.query(`insert into page (url, "urlHash") select url, "urlHash" from page where id = 3`)
+    await client.query(`set session_replication_role = origin`)
+    const failed = client.query(`create unique index concurrently ${name} on page ("urlHash", "urlHashNumber")`)
+    await expect(failed).rejects.toMatchObject({ code: '23505' })
+    expect((await told(Page)).slice(0, 2)).toMatchInlineSnapshot(`
+      [
+        "error index.invalid 1; NAME",
+        "error text.twice 1",
+      ]
+    `)
+  })
+
+  test('a check that is missing or was never validated', async () => {
+    await changed()
+    const name = await nameOf('c', 'page')
+    const { rows } = await client.query<{ definition: string }>(
+      `select pg_get_constraintdef(oid) as definition from pg_constraint where conrelid = 'page'::regclass and contype = 'c'`,
+    )
+    await client.query(`alter table page drop constraint ${name}`)
+    expect(await told(Page)).toMatchInlineSnapshot(`
+      [
+        "error check.missing 1; NAME",
+      ]
+    `)
+    await client.query(`alter table page add constraint ${name} ${rows[0]?.definition} not valid`)
+    expect(await told(Page)).toMatchInlineSnapshot(`
+      [
+        "error check.invalid 1; NAME",
+      ]
+    `)
+  })
+
+  test('triggers that are missing, disabled or not ours', async () => {
+    await changed('alter table page disable trigger all')
+    expect((await told(Page)).every((one) => one.startsWith('error guard.disabled'))).toBe(true)
+    await changed(
+      `do $$ declare t record; begin for t in select tgname from pg_trigger where tgrelid = '"user"'::regclass and not tgisinternal
+       loop execute format('drop trigger %I on "user"', t.tgname); end loop; end $$`,
+    )
+    expect((await told(User)).filter((one) => one.startsWith('error trigger.missing')).length).toBeGreaterThan(0)
+  })
+})
+
+describe('what stands around a table', () => {
+  test('triggers of the user on UPDATE, publications, tables by INHERITS and columns like references are warned of', async () => {
+    await changed(
+      `create function touched() returns trigger language plpgsql as 'begin return new; end'`,
+      `create trigger touched before update on page for each row execute function touched()`,
+      `create trigger inserted before insert on page for each row execute function touched()`,
+      `create table old_page () inherits (page)`,
+      `create table link (id integer, page_id integer, "pagesId" integer, "pageId" bigint)`,
+    )
+    await client.query(`drop publication if exists "All Pages"`)
+    await client.query(`create publication "All Pages" for table page`)
+    expect(await told(Page)).toMatchInlineSnapshot(`
+      [
+        "warning trigger.user 1; touched",
+        "warning replication.publication 1; All Pages",
+        "warning table.inherits 1; public.old_page",
+        "warning reference.undeclared 1; public.link.page_id",
+      ]
+    `)
+    await client.query(`drop publication "All Pages"`)
+  })
+
+  test('rows of children by INHERITS are no rows of the table', async () => {
+    await changed(`create table old_page () inherits (page)`)
+    await client.query(`set session_replication_role = replica`)
+    await client.query(`insert into old_page select * from page`)
+    await client.query(`set session_replication_role = origin`)
+    const { findings, tables } = await doctor(dataSource, { entities: [Page] })
+    expect(findings.filter(({ severity }) => severity === 'error')).toEqual([])
+    expect(tables[0]?.declarations[0]?.rows).toBe(10)
+  })
+
+  test('rows of partitions are rows of the table', async () => {
+    await changed(
+      'drop table page cascade',
+      'create table page (id integer primary key, url text not null, title text) partition by range (id)',
+      'create table page_1 partition of page for values from (0) to (10)',
+      'create table page_2 partition of page for values from (10) to (20)',
+      `insert into page values (1, 'http://a/'), (12, 'http://a/'), (13, 'http://b/')`,
+    )
+    expect((await told(Page)).filter((one) => / (?:text|table)\./u.test(one))).toMatchInlineSnapshot(`
+      [
+        "error text.twice 1",
+        "warning table.partitioned 2",
+      ]
+    `)
+  })
+
+  test('row security that hides rows is said', async () => {
+    await changed('create policy none on page using (false)', 'alter table page enable row level security', ...READER)
+    const { findings } = await doctor(await byReader(), { entities: [Page] })
+    expect(findings.map(inWords)).toEqual(['warning rows.hidden 1'])
+  })
+
+  test('SELECT on the tables is all that it needs', async () => {
+    await changed(...READER)
+    const { healthy, tables } = await doctor(await byReader())
+    expect(healthy).toBe(true)
+    expect(tables.length).toBe(11)
+  })
+
+  test('a transaction that is open for more than a minute is told of', async () => {
+    await changed()
+    const { findingsAround } = await import('../../../src/doctor/around')
+    const around = { oldestSeconds: 61, updateTriggers: [], publications: [], subscriptions: [], relatives: [] }
+    const found = findingsAround(
+      dataSource.getMetadata(Soft),
+      { triggers: [] } as never,
+      { ...around, lookalikes: [], partitions: 0 } as never,
+    )
+    expect(found.map(inWords)).toEqual(['warning transaction.old 1; open for 61 s'])
+  })
+})
