@@ -2,6 +2,7 @@ import type { DataSource, QueryRunner } from 'typeorm'
 import type { TextTakenError } from '../errors'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { savepoint } from '../sql/statements'
+import { isUndecided } from '../sql/text-condition'
 import { guardError } from './guard-errors'
 import { asQueryFailedError, withStackOf } from './query-failed-error'
 import {
@@ -14,6 +15,7 @@ import {
   takenError,
   UNKNOWN,
 } from './refused-text'
+import { decide, type Sending } from './seen-tables'
 import { takenNamesError } from './taken-names'
 
 const EXPLAINS = Symbol.for('typeorm-unique-text.explains')
@@ -39,11 +41,12 @@ export function explainErrors(dataSource: DataSource): void {
 function explaining(queryRunner: QueryRunner, dataSource: DataSource): QueryRunner {
   const query = queryRunner.query.bind(queryRunner) as (...args: readonly unknown[]) => Promise<unknown>
   const rows: QueryRows = async (sql, values) => (await query(sql, values)) as Awaited<ReturnType<QueryRows>>
+  const sending: Sending = { dataSource, queryRunner, query }
   let pending: readonly Pending[] = []
   const explained = async (...args: readonly unknown[]): Promise<unknown> => {
     try {
-      const result = await query(...args)
       const sql = String(args[0])
+      const result = await query(...(isUndecided(sql) ? [await decide(sql, sending), ...args.slice(1)] : args))
       if (pending.length > 0 && ENDS.test(sql)) {
         const ended = pending
         pending = []
@@ -58,6 +61,9 @@ function explaining(queryRunner: QueryRunner, dataSource: DataSource): QueryRunn
     }
   }
   queryRunner.query = explained as QueryRunner['query']
+  const stream = queryRunner.stream.bind(queryRunner)
+  queryRunner.stream = async (sql, ...args) =>
+    await stream(isUndecided(sql) ? await decide(sql, sending) : sql, ...args)
   return queryRunner
 }
 
