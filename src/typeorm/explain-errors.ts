@@ -9,6 +9,7 @@ import {
   declarationsIn,
   findHolder,
   type Holder,
+  isOfSchema,
   type QueryRows,
   type RefusedText,
   refusedText,
@@ -103,7 +104,7 @@ interface Failing {
 
 async function explain(failure: unknown, { dataSource, queryRunner, rows }: Failing): Promise<Explanation> {
   const code = serverError(failure)?.code ?? ''
-  if (!(failure instanceof Error) || !EXPLAINED.has(code)) return { error: failure }
+  if (!(failure instanceof Error) || !EXPLAINED.has(code) || isOfSchema(failure)) return { error: failure }
   const ofNames = takenNamesError(failure, dataSource)
   if (ofNames) return { error: asQueryFailedError(ofNames, failure) }
   const declarations = declarationsIn(dataSource)
