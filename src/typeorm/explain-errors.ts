@@ -1,5 +1,6 @@
 import type { DataSource, QueryRunner } from 'typeorm'
-import type { TextTakenError } from '../errors'
+import { DeclarationError, type TextTakenError } from '../errors'
+import { quote } from '../sql/identifier'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { savepoint } from '../sql/statements'
 import { isUndecided } from '../sql/text-condition'
@@ -17,6 +18,7 @@ import {
   UNKNOWN,
 } from './refused-text'
 import { decide, type Sending } from './seen-tables'
+import type { Declaration } from './registry'
 import { takenNamesError } from './taken-names'
 
 const EXPLAINS = Symbol.for('typeorm-unique-text.explains')
@@ -104,6 +106,10 @@ interface Failing {
 
 async function explain(failure: unknown, { dataSource, queryRunner, rows }: Failing): Promise<Explanation> {
   const code = serverError(failure)?.code ?? ''
+  if (failure instanceof Error && code === SQLSTATE.invalidColumnReference) {
+    const unindexed = conflictWithoutHash(failure, declarationsIn(dataSource))
+    return { error: unindexed ? asQueryFailedError(unindexed, failure) : failure }
+  }
   if (!(failure instanceof Error) || !EXPLAINED.has(code) || isOfSchema(failure)) return { error: failure }
   const ofNames = takenNamesError(failure, dataSource)
   if (ofNames) return { error: asQueryFailedError(ofNames, failure) }
@@ -116,6 +122,22 @@ async function explain(failure: unknown, { dataSource, queryRunner, rows }: Fail
   if (holder?.isFree) return { error: failure }
   const thrown = asQueryFailedError(takenError(refused, holder ?? UNKNOWN), failure)
   return holder ? { error: thrown } : { error: thrown, pending: { refused, thrown } }
+}
+
+/** `upsert` by the text alone: the unique index has the hash in its place. */
+function conflictWithoutHash(failure: Error, declarations: readonly Declaration[]): DeclarationError | undefined {
+  const sql = 'query' in failure ? String(failure.query) : ''
+  const [, columns] = /\bON CONFLICT\s*\(([^)]*)\)/iu.exec(sql) ?? []
+  const named = declarations.find(
+    ({ table, text }) =>
+      sql.includes(quote(table.table)) && text.some(({ column }) => columns?.includes(quote(column.databaseName))),
+  )
+  if (!named) return undefined
+  const { name, metadata } = named
+  return new DeclarationError(
+    `upsert() of ${metadata.name} by "${name}": the unique index has its hash. Call upsertByText(), or pass ` +
+      `uniqueTextPaths(${metadata.name}, '${name}') of typeorm-unique-text/typeorm as conflict paths.`,
+  )
 }
 
 const EXPLAINED: ReadonlySet<string> = new Set([SQLSTATE.uniqueViolation, SQLSTATE.immutableText, SQLSTATE.chainLimit])
