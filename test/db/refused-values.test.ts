@@ -187,7 +187,7 @@ describe('a property that the entity has not', () => {
   })
   test('may stand in an entity, whose class may have it', async () => {
     const entity = Object.assign(new Book(), { title: 'an entity', note: 'of the class' })
-    expect(await findOrCreate(manager, Book, entity)).toMatchObject({ created: true })
+    expect(await findOrCreate(manager, Book, entity as Book)).toMatchObject({ created: true })
   })
 })
 
