@@ -2,7 +2,7 @@ import type { DataSource, ObjectLiteral } from 'typeorm'
 import type { PreparedMany } from '../find-or-create/prepared-many'
 import type { FindOrCreateManyResult } from '../find-or-create/run-batch'
 import { hashNumberOf } from '../rows/hydrate'
-import { serverError } from '../sql/sqlstate'
+import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { Flow } from '../stream/flow'
 import { sourceOfMany } from '../stream/source'
 import type { Outcome } from '../stream/window'
@@ -97,8 +97,8 @@ function addLine(target: ImportTarget, rows: PreparedMany<ObjectLiteral>, line: 
 }
 
 /**
- * The error of a window whose every row is refused for what the statement may not do or name: a privilege, a table or a
- * column is missing, and the rest of the list would fare the same.
+ * The error of a window whose every row is refused for what the statement may not do or name: a privilege, a table, a
+ * column or the value of one is missing, and the rest of the list would fare the same.
  */
 function wholeRefusal({ results }: Outcome<ObjectLiteral>): { readonly error: unknown } | undefined {
   let first: { readonly error: unknown } | undefined
@@ -106,7 +106,7 @@ function wholeRefusal({ results }: Outcome<ObjectLiteral>): { readonly error: un
     if (!result || 'entity' in result) return undefined
     if (result.error instanceof RefusedLine) continue
     const refused = serverError(result.error)
-    if (refused && !refused.code.startsWith('42')) return undefined
+    if (refused && !refused.code.startsWith('42') && refused.code !== SQLSTATE.notNullViolation) return undefined
     if (refused) first ??= { error: refused }
   }
   return first

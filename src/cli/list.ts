@@ -1,4 +1,5 @@
 import { isUtf8 } from 'node:buffer'
+import { fstatSync } from 'node:fs'
 import { open } from 'node:fs/promises'
 import type { Readable } from 'node:stream'
 
@@ -30,6 +31,8 @@ export class ListError extends Error {
  */
 export const MAX_LINE_BYTES: number = 4 * 2 ** 20
 
+const STDIN = 0
+
 const LINE_FEED = 0x0a
 const CARRIAGE_RETURN = 0x0d
 /** What is looked at to recognize a format. */
@@ -49,7 +52,10 @@ const HAS_CARRIAGE_RETURN: BrokenLine = { reason: 'it contains a carriage return
  * @throws ListError if it cannot be opened
  */
 export async function openList(name: string): Promise<List> {
-  if (name === '-') return listOf(process.stdin, undefined)
+  if (name === '-') {
+    if (fstatSync(STDIN).isDirectory()) throw new ListError('Standard input is a folder. Redirect a file to it.')
+    return listOf(process.stdin, undefined)
+  }
   try {
     const file = await open(name)
     const stat = await file.stat()
@@ -173,12 +179,13 @@ function checkFirst(line: Line): Line {
   return typeof line === 'string' && line.startsWith(BYTE_ORDER_MARK) ? line.slice(1) : line
 }
 
-/** What a list begins with that is no list, in hexadecimal. */
+/** What a list begins with that is no list: patterns of hexadecimal digits. */
 const FOREIGN_FORMATS: readonly (readonly [start: string, advice: string])[] = [
   ['fffe', `UTF-16. Convert it: ${convertWith('iconv -f UTF-16 -t UTF-8')}`],
   ['feff', `UTF-16. Convert it: ${convertWith('iconv -f UTF-16 -t UTF-8')}`],
   ['1f8b', `compressed with gzip. ${pipeFrom('gzip -dc')}`],
-  ['425a68', `compressed with bzip2. ${pipeFrom('bzip2 -dc')}`],
+  // After `BZh` and a digit, the beginning of a block, or the end of an empty file: a text may begin with `BZh`.
+  ['425a683[1-9](?:314159265359|177245385090)', `compressed with bzip2. ${pipeFrom('bzip2 -dc')}`],
   ['fd377a585a00', `compressed with xz. ${pipeFrom('xz -dc')}`],
   ['28b52ffd', `compressed with zstd. ${pipeFrom('zstd -dc')}`],
   ['504b0304', `a zip archive. ${pipeFrom('unzip -p')}`],
@@ -194,8 +201,8 @@ function pipeFrom(command: string): string {
 
 /** Else every line would be refused, each for another reason, and the command would end as if all were well. */
 function refuseForeignFormat(start: Buffer): void {
-  const hex = start.subarray(0, 6).toString('hex')
-  const known = FOREIGN_FORMATS.find(([mark]) => hex.startsWith(mark))
+  const hex = start.subarray(0, 10).toString('hex')
+  const known = FOREIGN_FORMATS.find(([mark]) => new RegExp(`^${mark}`).test(hex))
   if (known) throw new ListError(`The list is ${known[1]}`)
   const nul = start.indexOf(0)
   if (nul === -1) return

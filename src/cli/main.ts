@@ -66,13 +66,15 @@ async function connect(dataSource: DataSource): Promise<void> {
   if (!dataSource.isInitialized) await dataSource.initialize()
 }
 
-/** Aborted by the first Ctrl-C, so that the batches at the server can finish; the second ends the process. */
+/** Aborted by the first Ctrl-C, or by SIGTERM, so that the batches at the server can finish; the second ends the process. */
 function interruption(): AbortSignal {
   const controller = new AbortController()
-  process.on('SIGINT', () => {
-    if (controller.signal.aborted) process.exit(EXIT.interrupted)
-    controller.abort()
-  })
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+    process.on(signal, () => {
+      if (controller.signal.aborted) process.exit(EXIT.interrupted)
+      controller.abort()
+    })
+  }
   return controller.signal
 }
 

@@ -15,7 +15,11 @@ export interface Streams {
 export function outliveReaders({ stdout, stderr }: Streams): void {
   for (const stream of [stdout, stderr]) {
     stream.on('error', (error: NodeJS.ErrnoException) => {
-      if (error.code !== 'EPIPE') throw error
+      if (error.code === 'EPIPE') return
+      // A full disk behind it: the rows are stored, and what they came to cannot be told.
+      if (stream !== stderr) stderr.write(`Cannot write the report: ${error.message}\n`)
+      process.exitCode = 1
+      process.exit()
     })
   }
 }

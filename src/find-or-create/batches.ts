@@ -1,3 +1,4 @@
+import type { ObjectLiteral } from 'typeorm'
 import { type BatchRow, type BatchShape, findManyStatement, findOrCreateManyStatement } from '../sql/batch-statement'
 import { type ParameterOptions, parameterText } from '../sql/parameter-text'
 import { insertColumns, type Statement } from '../sql/statements'
@@ -16,8 +17,16 @@ const BATCH_CHARACTERS = 16 * 2 ** 20
 export interface DistinctRow extends AskedRow {
   /** Index of the first input, which gives the other columns. */
   readonly input: number
-  /** Indexes of further inputs, where there are any: of thousands, each list would count. */
-  repeats: number[] | undefined
+  /** Further inputs that share its result, where there are any: of thousands, each list would count. */
+  repeats: Repeat[] | undefined
+}
+
+/** An input of a text that an earlier input has. */
+export interface Repeat {
+  readonly input: number
+  readonly values: ObjectLiteral
+  /** It brings what the first brings, so that what refuses the first refuses it as well. */
+  readonly isSame: boolean
 }
 
 /** A row as a batch sends it. */

@@ -17,7 +17,8 @@ export type { FindOrCreateManyResult } from './run-batch'
 /**
  * `findOrCreate` for many inputs. The results have the order of the inputs. Of several inputs with equal texts the first
  * gives the other columns, and only the first can be `created`; all of them get the same entity. An input that is
- * rejected, or that the database refuses, has its error at its index and affects no other input.
+ * rejected, or that the database refuses, has its error at its index and affects no other input: the next of its text
+ * takes its place.
  *
  * Sends batches of up to 1,000 rows. Outside a transaction each batch commits by itself, and two may be at the server at
  * once: while the pool has a connection to spare, and nobody waits for one. A function `create`, listeners of inserts and

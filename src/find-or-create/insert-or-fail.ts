@@ -17,7 +17,7 @@ import { groupBy } from './batches'
 import { entityColumns, type EntityColumns, entityTextOf, onTable } from '../rows/entity-text'
 import { afterInsert, beforeInsert, listensToInsert } from '../rows/events'
 import { fill } from '../rows/hydrate'
-import { requireObject, requireSaved, requireUniqueText } from '../rows/refused-input'
+import { requireKnown, requireObject, requireSaved, requireUniqueText } from '../rows/refused-input'
 import { withPromised } from '../rows/nested-values'
 import { keyValues } from '../rows/key-values'
 import { returnedBy } from '../rows/returned-by'
@@ -133,6 +133,7 @@ async function toRows(dataSource: DataSource, insertions: readonly Insertion[]):
     const columns = entityColumns(dataSource, dataSource.getMetadata(target))
     for (const one of Array.isArray(given) ? (given as ObjectLiteral[]) : [given]) {
       requireObject(columns, one)
+      requireKnown(columns, one)
       const values = await withPromised(columns.metadata, one)
       requireSaved(columns, values)
       const entity: ObjectLiteral = dataSource.manager.create(columns.metadata.target, values)

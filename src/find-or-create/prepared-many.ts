@@ -3,20 +3,21 @@ import { isNumbered, scopeOrder } from './scope-order'
 import { columnDefaults } from '../sql/catalog'
 import { tableName } from '../sql/text-table'
 import { ensureReady } from '../typeorm/readiness'
-import { byHash, type DistinctRow, inBatches, isMixed } from './batches'
+import { byHash, type DistinctRow, inBatches, isMixed, type Repeat } from './batches'
 import type { DeletedOption, WatchOptions } from '../rows/call-options'
 import { completeMissing } from './complete-missing'
-import { type EntityText, onTable } from '../rows/entity-text'
+import { type EntityText, onTable, type ReadyText } from '../rows/entity-text'
 import { listensToInsert, listensToLoad } from '../rows/events'
 import type { FindOrCreateResult } from './find-or-create-row'
 import { type AskedRow, askedRow } from '../rows/late-row'
 import { finish, type RelationsToLoad } from '../rows/load-relations'
+import type { Session } from '../connection/session'
 import { toRowError } from '../rows/row-error'
 import { type FindOrCreateManyResult, goesSingly, writeResult } from './run-batch'
 import { runBatches } from './run-batches'
 import { Watch } from './watch'
 import { openSession } from '../connection/open-session'
-import { updateOf, type Updates, withUpdateOf } from '../rows/updates'
+import { isReplaced, isSame, updateOf, type Updates, withUpdate } from '../rows/updates'
 
 /** What happens to rows that are missing, found, or found deleted. */
 interface ManyRules<Entity extends ObjectLiteral> {
@@ -42,7 +43,15 @@ export class PreparedMany<Entity extends ObjectLiteral> {
   readonly results: FindOrCreateManyResult<Entity>[] = []
   private readonly rows = new Map<string, DistinctRow>()
   readonly watch: Watch
-  private readonly shared: { readonly index: number; readonly by: PreparedMany<Entity>; readonly of: number }[] = []
+  private readonly shared: (Given & { readonly by: PreparedMany<Entity>; readonly of: number })[] = []
+  /** Inputs that wait until what an earlier one of their text brings is written. */
+  private later: Given[] = []
+  /** Texts, by their identity, of which an input waits. */
+  private readonly waiting = new Set<string>()
+  /** Texts whose inputs were refused when they were written together. */
+  private readonly apart = new Set<string>()
+  /** Rows of earlier rounds, by their identity. */
+  private readonly before = new Map<string, DistinctRow[]>()
   private length = 0
   private over = false
 
@@ -61,39 +70,59 @@ export class PreparedMany<Entity extends ObjectLiteral> {
 
   /** Normalizes and hashes one input. */
   add(values: DeepPartial<Entity>): void {
-    const index = this.results.length
+    const input = this.results.length
     this.results.length += 1
+    this.place({ input, values })
+  }
+
+  private place({ input, values }: Given): void {
     try {
       const { create, first = 0 } = this.rules
-      const ofRow = typeof create === 'function' ? (): unknown => create(values as never, first + index) : create
+      const ofRow = typeof create === 'function' ? (): unknown => create(values as never, first + input) : create
       const asked = askedRow(this.entityText, values, ofRow)
-      const known = this.rows.get(asked.row.identity)
-      if (!known && this.isAhead(asked.row.identity, index)) return
-      if (known) {
-        known.repeats ??= []
-        known.repeats.push(index)
-        if (this.rules.updates)
-          this.rows.set(asked.row.identity, withUpdate(this.entityText, this.rules.updates, known, asked))
-      } else {
-        const { row, more, create: rest } = asked
-        this.rows.set(row.identity, { input: index, repeats: undefined, row, values, more, create: rest })
-        for (const value of row.all) if (typeof value === 'string') this.length += value.length
-      }
+      const { row, more } = asked
+      const known = this.rows.get(row.identity)
+      if (known) return this.repeat(known, asked, input)
+      if (this.isAhead(row.identity, { input, values })) return
+      this.rows.set(row.identity, { input, repeats: undefined, row, values, more, create: asked.create })
+      for (const value of row.all) if (typeof value === 'string') this.length += value.length
     } catch (error) {
       // A transformer of the user's own may throw anything for one row.
-      writeResult(this, { input: index, repeats: undefined }, { error: toRowError(error) })
+      writeResult(this, { input, repeats: undefined }, { error: toRowError(error) })
     }
+  }
+
+  /**
+   * Another input of a text. Changes are made together where each value is sent: one that a later input replaces might
+   * be refused.
+   */
+  private repeat(known: DistinctRow, asked: AskedRow, input: number): void {
+    const { identity } = asked.row
+    const { updates } = this.rules
+    const update = updateOf(updates, asked.row)
+    if (this.waiting.has(identity) || this.apart.has(identity) || isReplaced(known.row, asked.row, update)) {
+      this.waiting.add(identity)
+      this.later.push({ input, values: asked.values })
+      return
+    }
+    known.repeats ??= []
+    known.repeats.push({
+      input,
+      values: asked.values,
+      isSame: asked.create === undefined && isSame(known.row, asked.row),
+    })
+    if (updates) this.rows.set(identity, withUpdate(this.entityText, updates, known, asked))
   }
 
   /**
    * Leaves an input to the call that has asked for its row already. One that is over tells nothing: its row may have been
    * deleted since.
    */
-  private isAhead(identity: string, index: number): boolean {
+  private isAhead(identity: string, given: Given): boolean {
     for (const by of this.rules.ahead ?? []) {
       const of = by.over ? undefined : by.rows.get(identity)?.input
       if (of === undefined) continue
-      this.shared.push({ index, by, of })
+      this.shared.push({ ...given, by, of })
       return true
     }
     return false
@@ -109,13 +138,22 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     return this.length
   }
 
-  /** For the inputs whose rows a call ahead has asked for, after both have run. */
-  answerShared(): void {
-    for (const { index, by, of } of this.shared.splice(0)) {
+  /**
+   * For the inputs whose rows a call ahead has asked for, after both have run.
+   *
+   * @param manager tries here what was refused there. undefined: it is left without a result
+   */
+  async answerShared(manager: EntityManager | undefined): Promise<void> {
+    const own: Given[] = []
+    for (const { input, values, by, of } of this.shared.splice(0)) {
       const result = by.results[of]
-      const again = result && 'entity' in result ? { ...result, created: false } : result
-      if (again) writeResult(this, { input: index, repeats: undefined }, again)
+      if (result && 'entity' in result) {
+        writeResult(this, { input, repeats: undefined }, { ...result, created: false })
+      } else if (result) own.push({ input, values })
     }
+    if (own.length === 0 || !manager) return
+    this.startRound(own)
+    await this.run(manager)
   }
 
   /** An input that could not even be read. */
@@ -132,33 +170,12 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     try {
       const { declaration } = this.entityText
       const entityText = onTable(this.entityText, await ensureReady(declaration, session))
-      const { create, updates, deleted = 'return', onLost = noOne, first = 0, batchRows } = this.rules
-      const { results, watch } = this
-      const base = {
-        session,
-        entityText,
-        defaults: NO_DEFAULTS,
-        updates,
-        deleted,
-        results,
-        watch,
-        onLost,
-        first,
-        batchRows,
+      for (;;) {
+        await this.runRound(session, entityText)
+        const again = this.again()
+        if (again.length === 0) break
+        this.startRound(again)
       }
-      const asked = this.inOrder([...this.rows.values()])
-      const late = typeof create === 'function'
-      const rows = late ? this.inOrder(await completeMissing(base, asked)) : asked
-      // Asked anew by each call: a default that was changed meanwhile counts for a single row at once.
-      const defaults = isMixed(rows) ? await columnDefaults(session.query, tableName(declaration.table)) : NO_DEFAULTS
-      const call = { ...base, defaults }
-      const batches = inBatches(call, rows, (row, error) => {
-        writeResult(call, row, { error: toRowError(error) })
-      })
-      // One by one, in the order of the inputs, as users' functions and listeners expect it, and numbers follow it.
-      await runBatches(call, batches, {
-        mayOverlap: !late && !goesSingly(call) && !isNumbered(this.entityText.metadata),
-      })
       if (!this.rules.unfinished) await finish(session, entityText, this.given(), this.load)
     } finally {
       this.over = true
@@ -167,45 +184,96 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     return this.results
   }
 
+  private async runRound(session: Session, entityText: ReadyText): Promise<void> {
+    const { create, updates, deleted = 'return', onLost = noOne, first = 0, batchRows } = this.rules
+    const { results, watch } = this
+    const base = {
+      session,
+      entityText,
+      defaults: NO_DEFAULTS,
+      updates,
+      deleted,
+      results,
+      watch,
+      onLost,
+      first,
+      batchRows,
+    }
+    const asked = this.inOrder([...this.rows.values()])
+    const late = typeof create === 'function'
+    const rows = late ? this.inOrder(await completeMissing(base, asked)) : asked
+    // Asked anew by each call: a default that was changed meanwhile counts for a single row at once.
+    const table = tableName(entityText.declaration.table)
+    const defaults = isMixed(rows) ? await columnDefaults(session.query, table) : NO_DEFAULTS
+    const call = { ...base, defaults }
+    const batches = inBatches(call, rows, (row, error) => {
+      writeResult(call, row, { error: toRowError(error) })
+    })
+    // One by one, in the order of the inputs, as users' functions and listeners expect it, and numbers follow it.
+    await runBatches(call, batches, {
+      mayOverlap: !late && !goesSingly(call) && !isNumbered(this.entityText.metadata),
+    })
+  }
+
+  /** The inputs that have no answer yet, in their order: an earlier one of their text was refused, or is written by now. */
+  private again(): Given[] {
+    const again = this.later
+    this.later = []
+    this.waiting.clear()
+    for (const { input, values, row, repeats } of this.rows.values()) {
+      const result = this.results[input]
+      if (!repeats || (result && 'entity' in result)) continue
+      if (!result) {
+        this.apart.add(row.identity)
+        again.push({ input, values }, ...repeats)
+        continue
+      }
+      for (const repeat of repeats) {
+        if (repeat.isSame) writeResult(this, { input: repeat.input, repeats: undefined }, result)
+        else again.push(repeat)
+      }
+    }
+    return again.toSorted((left, right) => left.input - right.input)
+  }
+
+  private startRound(inputs: readonly Given[]): void {
+    for (const row of this.rows.values()) {
+      const { identity } = row.row
+      this.before.set(identity, [...(this.before.get(identity) ?? []), row])
+    }
+    this.rows.clear()
+    for (const one of inputs) this.place(one)
+  }
+
   /** Of writing. */
   private inOrder(rows: DistinctRow[]): DistinctRow[] {
     const byScope = scopeOrder(this.entityText.metadata)
     return byScope?.(rows, ({ values, more }) => Object.assign({}, values, ...more)) ?? rows.sort(byHash)
   }
 
-  /** Equal texts share an entity. */
+  /** Equal texts share an entity: of several rounds, as the last has left it. */
   private given(): FindOrCreateResult<Entity>[] {
-    const given: FindOrCreateResult<Entity>[] = []
-    for (const { input } of this.rows.values()) {
-      const result = this.results[input]
-      if (result && 'entity' in result) given.push(result)
+    const given = new Map<string, FindOrCreateResult<Entity>>()
+    for (const rows of [...this.before.values(), this.rows.values()]) {
+      for (const { input, row } of rows) {
+        const result = this.results[input]
+        if (result && 'entity' in result) given.set(row.identity, result)
+      }
     }
-    return given
+    for (const [identity, rows] of this.before) {
+      const entity = given.get(identity)?.entity
+      const inputs = rows.flatMap(({ input, repeats = [] }) => [input, ...repeats.map((repeat) => repeat.input)])
+      for (const input of entity ? inputs : []) {
+        const result = this.results[input]
+        if (entity && result && 'entity' in result) this.results[input] = { ...result, entity }
+      }
+    }
+    return [...given.values()]
   }
 }
 
-/** As if one were upserted after the other: the first is created, and each changes what it brings. */
-function withUpdate(
-  entityText: EntityText,
-  updates: Updates,
-  first: DistinctRow,
-  { row, values, more }: AskedRow,
-): DistinctRow {
-  const update = updateOf(updates, row)
-  const changes = [values, ...more].map((one) => pickColumns(entityText, one, update))
-  return {
-    ...first,
-    row: withUpdateOf(first.row, entityText, row, update),
-    more: [...first.more, ...changes],
-  }
-}
-
-/** The properties that hold these columns; an embedded, or a relation, as a whole. */
-function pickColumns({ others }: EntityText, values: ObjectLiteral, names: readonly string[]): ObjectLiteral {
-  const columns = others.filter(({ databaseName }) => names.includes(databaseName))
-  const properties = columns.map(({ propertyPath }) => propertyPath.split('.')[0] ?? propertyPath)
-  return Object.fromEntries(properties.map((property) => [property, values[property]]))
-}
+/** An input that is to be found or created. */
+type Given = Pick<Repeat, 'input' | 'values'>
 
 const noOne = (): void => {}
 

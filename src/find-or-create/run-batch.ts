@@ -209,17 +209,25 @@ function writeError<Entity>(call: ManyCall<Entity>, item: DistinctRow, cause: un
 export const isRowsDoing = (error: unknown): boolean =>
   isRowError(error) || (error instanceof UniqueTextError && error.code !== 'TRANSACTION_ABORTED')
 
-/** Only the first input of a text can have created its row. */
+/**
+ * Only the first input of a text can have created its row. An error is that of the first alone: the others are tried by
+ * themselves, and so is the first where their changes were made together.
+ */
 export function writeResult<Entity>(
-  { results, watch }: Pick<ManyCall<Entity>, 'results' | 'watch'>,
+  { results, watch, updates }: Pick<ManyCall<Entity>, 'results' | 'watch' | 'updates'>,
   { input, repeats }: Pick<DistinctRow, 'input' | 'repeats'>,
   result: FindOrCreateManyResult<Entity>,
 ): void {
+  if ('error' in result && repeats) {
+    if (updates) return
+    results[input] = result
+    return watch.count(result, 1)
+  }
   results[input] = result
   watch.count(result, 1 + (repeats?.length ?? 0))
   if (!repeats) return
-  const again = 'entity' in result ? { ...result, created: false } : result
-  for (const index of repeats) results[index] = again
+  const again = { ...result, created: false }
+  for (const repeat of repeats) results[repeat.input] = again
 }
 
 /** The loop of a batch's attempts. */

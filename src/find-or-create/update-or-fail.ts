@@ -27,8 +27,13 @@ import type { AskedText } from './taken-texts'
 import { numberIndexes } from './scope-order'
 import { writeOrFail } from './write-or-fail'
 
-/** The primary key: a value; an object that holds it whole, and may hold further conditions; or the entity itself. */
-export type RowId<Entity extends ObjectLiteral> = string | number | bigint | Date | DeepPartial<Entity>
+/**
+ * The primary key: a value, which is of the type of the property `id` where there is one; an object that holds it whole,
+ * and may hold further conditions; or the entity itself.
+ */
+export type RowId<Entity extends ObjectLiteral> =
+  | (Entity extends { readonly id: infer Id } ? Id : string | number | bigint | Date)
+  | DeepPartial<Entity>
 
 /** A change of one row: its entity, its primary key, and what is to change. */
 export type RowChange<Entity extends ObjectLiteral = ObjectLiteral> = readonly [

@@ -21,7 +21,8 @@ import { upsertRow } from './upsert-row'
  * Sends batches of up to 1,000 rows, each in one round trip, and is exact for texts with equal hashes: only a row that
  * holds the text itself is updated. A row that is found takes over what `update` lists, of the columns that its values
  * bring; a row whose values bring nothing of it is only found. Of several rows with equal texts the first is `created`,
- * and each changes what it brings, as if they were upserted one after the other; all get the same entity.
+ * and each changes what it brings, as if they were upserted one after the other; all get the same entity. Those that set
+ * a column to different values take a statement each.
  *
  * A version counts up and an update date moves, as in `save`. A softly deleted row holds its text: it is updated, and
  * stays deleted. `BeforeInsert` and `AfterInsert` fire for a row that is created; for one that is updated `BeforeUpdate` and

@@ -43,6 +43,25 @@ export interface OnceResult<Answer> {
   readonly replayed: boolean
 }
 
+/** What JSON gives back as something else, or not at all. */
+type NoJson = Date | bigint | symbol | ReadonlyMap<unknown, unknown> | ReadonlySet<unknown>
+
+declare const notJson: unique symbol
+
+/** Nothing has this type: the compiler names it. */
+interface AnswerIsNoJson<Answer> {
+  readonly [notJson]: Answer
+}
+
+/** What an answer holds, and not what is within that: it is told when it runs. */
+type Held<Answer> = Answer extends readonly (infer Item)[] ? Item : Answer extends object ? Answer[keyof Answer] : never
+
+type JsonAnswer<Answer> = 0 extends 1 & Answer
+  ? unknown
+  : [Extract<Answer | Held<Answer>, NoJson>] extends [never]
+    ? unknown
+    : AnswerIsNoJson<Answer>
+
 /**
  * Runs `work` in a transaction, once for each token, however often, at the same time, and from whichever process it is
  * called. The answer is stored in the same transaction, and every other call with the token gives it: after a crash
@@ -71,7 +90,7 @@ export interface OnceResult<Answer> {
 export async function once<Answer>(
   manager: EntityManager,
   token: string,
-  work: (manager: EntityManager) => Promise<Answer> | Answer,
+  work: ((manager: EntityManager) => Promise<Answer> | Answer) & JsonAnswer<Answer>,
   options: OnceOptions = {},
 ): Promise<OnceResult<Answer>> {
   const caller = callerOf(once)

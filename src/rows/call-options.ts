@@ -124,7 +124,7 @@ export interface FindOrCreateStreamOptions<Entity = ObjectLiteral>
    * done. Hashes are random: where the unique index is larger than the server's cache, neighbours in a large window share
    * a page of it, which otherwise would be read and written for each of them.
    *
-   * @default one batch (1,000) while the index is small beside `shared_buffers`, then by its size up to 250,000
+   * @default one batch (3,000) while the index is small beside `shared_buffers`, then by its size up to 250,000
    */
   readonly window?: number | undefined
 }

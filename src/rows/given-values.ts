@@ -16,7 +16,14 @@ type NoOthers<Entity, Given> = keyof Given extends keyof Entity
   ? unknown
   : string extends keyof Given
     ? unknown
-    : Given & { readonly [Name in Exclude<keyof Given, keyof Entity>]: never }
+    : Given & { readonly [Name in Exclude<keyof Given, keyof Entity>]: NoPropertyOfTheEntity<Name> }
+
+declare const misspelt: unique symbol
+
+/** Nothing has this type: the compiler names it, and so the property. */
+export interface NoPropertyOfTheEntity<Name> {
+  readonly [misspelt]: Name
+}
 
 /** Which property is a unique text no type can tell, unless it is named. */
 type WithText<Entity, Given, By> = string extends By | keyof Entity

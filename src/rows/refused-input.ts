@@ -57,6 +57,40 @@ export function requireObject({ metadata }: EntityColumns, values: ObjectLiteral
   throw new DeclarationError(`Expected an object with properties of ${metadata.name}, got ${kindOf(values)}.${several}`)
 }
 
+/**
+ * A property that the entity has not is misspelt, and would be dropped. An entity may have further ones of its class.
+ *
+ * @throws DeclarationError that names it
+ */
+export function requireKnown({ metadata }: EntityColumns, values: ObjectLiteral): void {
+  if (typeof metadata.target === 'function' && values instanceof metadata.target) return
+  const known = propertiesOf(metadata)
+  for (const name of Object.keys(values)) {
+    if (known.has(name) || values[name] === undefined) continue
+    throw new DeclarationError(
+      `${metadata.name} has no property "${name}", and its value would be dropped. Correct the name, or leave it out.`,
+    )
+  }
+}
+
+const properties = new WeakMap<EntityMetadata, ReadonlySet<string>>()
+
+/** Of columns, relations and embeddeds; of a lazy relation also what TypeORM keeps beside it. */
+function propertiesOf(metadata: EntityMetadata): ReadonlySet<string> {
+  const known = properties.get(metadata)
+  if (known) return known
+  const { columns, relations, embeddeds, relationIds } = metadata
+  // Parsed JSON may have it as a property of its own; it brings nothing.
+  const names = new Set(['__proto__'])
+  for (const { propertyName } of [...embeddeds, ...relationIds]) names.add(propertyName)
+  for (const { propertyPath } of [...columns, ...relations]) names.add(propertyPath.split('.')[0] ?? propertyPath)
+  for (const { propertyName } of metadata.lazyRelations) {
+    for (const prefix of ['', '_has', '_promise']) names.add(`_${prefix}_${propertyName}__`)
+  }
+  properties.set(metadata, names)
+  return names
+}
+
 /** Property paths of what values bring beside some columns, also in an embedded that one of these is in. */
 export function pathsBeside(
   { columns }: EntityMetadata,

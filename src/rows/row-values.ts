@@ -7,7 +7,7 @@ import { composedText } from '../sql/text-table'
 import type { ColumnMetadata } from '../typeorm/registry'
 import type { EntityText, ReadyText } from './entity-text'
 import { givenTexts, insertValue, type KeyValues, keyValues, normalized, textValue, valueIn } from './key-values'
-import { requireInsertable, requireObject } from './refused-input'
+import { requireInsertable, requireKnown, requireObject } from './refused-input'
 
 /** What a caller's object becomes: the parameters of every statement about it. */
 export interface RowValues extends KeyValues {
@@ -40,6 +40,7 @@ export function checkUnscoped(entityText: EntityText, given: ObjectLiteral): voi
  */
 export function newRowValues(entityText: EntityText, entity: ObjectLiteral): RowValues {
   requireObject(entityText, entity)
+  requireKnown(entityText, entity)
   requireInsertable(entityText, entity)
   return rowValues(entityText, entity)
 }
@@ -55,6 +56,7 @@ export function withCreateValues(
   values: ObjectLiteral,
   created: ObjectLiteral,
 ): RowValues {
+  requireKnown(entityText, created)
   requireInsertable(entityText, created)
   const { scope, text } = entityText.declaration
   const more = normalized(entityText, created)

@@ -1,8 +1,9 @@
-import type { EntityMetadata } from 'typeorm'
+import type { EntityMetadata, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
 import type { UpdateShape } from '../sql/upsert-statement'
 import { type ColumnMetadata, declarationsOf, rootOf } from '../typeorm/registry'
 import type { EntityText } from './entity-text'
+import type { AskedRow } from './late-row'
 import { type RowValues, withOthers } from './row-values'
 
 /** What an upsert does to a row that is there. */
@@ -101,7 +102,7 @@ export function withOnly(row: RowValues, names: ReadonlySet<string>): RowValues 
 }
 
 /** The same row with what a later one of the same text changes. */
-export function withUpdateOf(
+function withUpdateOf(
   row: RowValues,
   { otherTexts }: EntityText,
   later: RowValues,
@@ -118,3 +119,38 @@ export function withUpdateOf(
 
 const othersOf = ({ key, others, all }: RowValues): Map<string, unknown> =>
   new Map(others.map((name, index) => [name, all[key.length + index]]))
+
+/** Both bring the same columns with the same values. */
+export const isSame = ({ others: names, all: values }: RowValues, { others, all }: RowValues): boolean =>
+  names.length === others.length &&
+  names.every((name, index) => name === others[index]) &&
+  values.every((value, index) => value === all[index])
+
+/** A change would put another value in place of one that no row was asked to take yet. */
+export const isReplaced = (first: RowValues, later: RowValues, update: readonly string[]): boolean =>
+  update.some((name) => first.others.includes(name) && valueOf(first, name) !== valueOf(later, name))
+
+const valueOf = ({ key, others, all }: RowValues, name: string): unknown => all[key.length + others.indexOf(name)]
+
+/** As if one were upserted after the other: the first is created, and each changes what it brings. */
+export function withUpdate<Row extends AskedRow>(
+  entityText: EntityText,
+  updates: Updates,
+  first: Row,
+  { row, values, more }: AskedRow,
+): Row {
+  const update = updateOf(updates, row)
+  const changes = [values, ...more].map((one) => pickColumns(entityText, one, update))
+  return {
+    ...first,
+    row: withUpdateOf(first.row, entityText, row, update),
+    more: [...first.more, ...changes],
+  }
+}
+
+/** The properties that hold these columns; an embedded, or a relation, as a whole. */
+function pickColumns({ others }: EntityText, values: ObjectLiteral, names: readonly string[]): ObjectLiteral {
+  const columns = others.filter(({ databaseName }) => names.includes(databaseName))
+  const properties = columns.map(({ propertyPath }) => propertyPath.split('.')[0] ?? propertyPath)
+  return Object.fromEntries(properties.map((property) => [property, values[property]]))
+}

@@ -10,6 +10,8 @@ export const SQLSTATE = {
   wrongState: '55000',
   insufficientPrivilege: '42501',
   failedTransaction: '25P02',
+  /** ON CONFLICT names columns without a unique index, among much else. */
+  invalidColumnReference: '42P10',
   duplicatePreparedStatement: '42P05',
   serializationFailure: '40001',
   /** Raised by the guard where it stands on another table than its own, or where a trigger undoes what it does. */

@@ -1,14 +1,57 @@
+const text = (column: string): string => `"${column}"::pg_catalog.text COLLATE pg_catalog."C"`
+const literal = (value: string): string => `'${value}'::pg_catalog.text`
+const is = (column: string, value: string): string => `(${text(column)} OPERATOR(pg_catalog.=) ${literal(value)})`
+const matches = (column: string, pattern: string): string =>
+  `(${text(column)} OPERATOR(pg_catalog.~) ${literal(pattern)})`
+const lacks = (column: string, pattern: string): string =>
+  `(${text(column)} OPERATOR(pg_catalog.!~) ${literal(pattern)})`
+const port = (operator: string, value: string): string => `("port" OPERATOR(pg_catalog.${operator}) ${value})`
+
 /**
- * What raw SQL could write into the columns of `Url` although no URL has it. No backslash: TypeORM does not escape them
- * in the migrations it generates. COLLATE "C", for a range of characters is none in other collations.
+ * Percent-encoding that has another spelling: digits in lower case, and unreserved characters. Of these a hex digit stays
+ * encoded where a `%` before it would become the beginning of another triplet.
+ */
+const TRIPLETS =
+  '%([0-9A-F][a-f]|[a-f][0-9A-Fa-f]|2[DE]|[46][7-9A-F]|5[0-9AF]|7[0-9AE])|(?<!%[0-9A-Fa-f]?)%(3[0-9]|[46][1-6])'
+
+/** A look behind costs much, and most texts have no `%`. */
+const hasNormalTriplets = (column: string): string =>
+  `((pg_catalog.strpos(${text(column)}, ${literal('%')}) OPERATOR(pg_catalog.=) 0) OR ${lacks(column, TRIPLETS)})`
+
+const OCTET = '(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])'
+const GROUP = '(0|[1-9a-f][0-9a-f]{0,3})'
+const GROUP_ABOVE_0 = '[1-9a-f][0-9a-f]{0,3}'
+
+/** Hosts whose last label is a number are IPv4 addresses, which have one spelling: `127.1` is `127.0.0.1`. */
+const NUMBER_LAST = '(^|[.])([0-9]+|0x[0-9a-f]*)[.]?$'
+
+/** Those that Postgres would write with dots. */
+const IPV6_WITH_IPV4 = `^[[]::(${GROUP_ABOVE_0}|${GROUP_ABOVE_0}:${GROUP}|ffff:${GROUP}:${GROUP})[]]$`
+
+/** As Postgres writes the address: without leading zeros, and with the first of the longest runs of zeros left out. */
+const IPV6_SHORTEST = [
+  `('['::pg_catalog.text OPERATOR(pg_catalog.||) pg_catalog.host(pg_catalog.btrim(${text('host')},`,
+  `'[]'::pg_catalog.text)::pg_catalog.inet) OPERATOR(pg_catalog.||) ']'::pg_catalog.text`,
+  `OPERATOR(pg_catalog.=) ${text('host')})`,
+].join(' ')
+
+/**
+ * What raw SQL could write into the columns of `Url` although no URL has it, and so one URL in two rows. No backslash:
+ * TypeORM does not escape them in the migrations it generates. COLLATE "C", for a range of characters is none in other
+ * collations.
  */
 export const URL_CHECK: string = [
-  `"scheme" IN ('http', 'https')`,
-  `"host" COLLATE "C" ~ '^([[][0-9a-f:.]+[]]|[!"&-.0-9;=_-z{}~$]+)$'`,
-  `"port" BETWEEN 0 AND 65535`,
-  `"port" <> CASE "scheme" WHEN 'https' THEN 443 ELSE 80 END`,
-  `pg_catalog.starts_with("path", '/')`,
-  `pg_catalog.strpos("path", '?') = 0`,
-  `pg_catalog.strpos("path", '#') = 0`,
-  `pg_catalog.strpos(coalesce("query", ''), '#') = 0`,
+  `(${is('scheme', 'http')} OR ${is('scheme', 'https')})`,
+  `CASE WHEN ${matches('host', '^([0-9a-z-]+[.])*[a-z][0-9a-z-]*$')} THEN true ` +
+    `WHEN ${matches('host', '^[[][0-9a-f:]+[]]$')} THEN ${matches('host', IPV6_WITH_IPV4)} OR ${IPV6_SHORTEST} ` +
+    `WHEN ${matches('host', NUMBER_LAST)} THEN ${matches('host', `^(${OCTET}[.]){3}${OCTET}$`)} ` +
+    `ELSE ${matches('host', '^[!"&-.0-9;=_-z{}~$]+$')} END`,
+  port('>=', '0'),
+  port('<=', '65535'),
+  port('<>', `CASE WHEN ${is('scheme', 'https')} THEN 443 ELSE 80 END`),
+  matches('path', '^/[]!$-;=@-[_a-z|~]*$'),
+  lacks('path', '/[.][.]?(/|$)'),
+  matches('query', '^[!$-&(-;=?-~]*$'),
+  matches('fragment', '^[!#-;=?-_a-~]*$'),
+  ...['path', 'query', 'fragment'].map(hasNormalTriplets),
 ].join(' AND ')

@@ -137,7 +137,7 @@ export class Flow<Item, Entity extends ObjectLiteral> {
         continue
       }
       const [oldest] = this.atServer
-      if (oldest?.done) return this.take(oldest)
+      if (oldest?.done) return await this.take(oldest)
       // What was gathered by the end of the source would have been sent above.
       if (!oldest && (this.stopped || this.ended)) return undefined
       // The window was full when the reader stopped; the index has been looked at since, and it is not any more.
@@ -146,8 +146,8 @@ export class Flow<Item, Entity extends ObjectLiteral> {
     }
   }
 
-  private take(oldest: Window<Entity>): Outcome<Entity> {
-    const outcome = oldest.take()
+  private async take(oldest: Window<Entity>): Promise<Outcome<Entity>> {
+    const outcome = await oldest.take(this.parts.dataSource)
     this.report()
     this.taken = this.progress([oldest])
     this.atServer.shift()

@@ -67,9 +67,14 @@ export class Window<Entity extends ObjectLiteral> {
   }
 
   /** How it ended; to be taken in the order of the windows. */
-  take(): Outcome<Entity> {
-    this.rows.answerShared()
-    const { results = [], failure } = this.outcome ?? {}
+  async take({ manager }: DataSource): Promise<Outcome<Entity>> {
+    const { results = [] } = this.outcome ?? {}
+    let { failure } = this.outcome ?? {}
+    try {
+      await this.rows.answerShared(failure ? undefined : manager)
+    } catch (error) {
+      failure = { error }
+    }
     // The signal came too late for this one.
     const signal = this.rules.watch?.signal
     const isWhole = signal?.aborted === true && failure?.error === signal.reason && !results.includes(undefined)

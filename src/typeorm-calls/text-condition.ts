@@ -2,9 +2,11 @@ import type { EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { requireManager } from '../rows/call-arguments'
 import { pathsBeside } from '../rows/refused-input'
-import { holdsValues, NOTHING } from '../sql/text-condition'
+import { holdsValues, NOTHING, orNoHash } from '../sql/text-condition'
+import { knownReady } from '../typeorm/readiness'
 import { dataSourceOf, type Declaration, declarationsOf } from '../typeorm/registry'
 import { hashesOf, valueAt } from '../typeorm/rewrite-where'
+import { placeOf } from '../typeorm/seen-tables'
 import { storedCondition } from '../typeorm/stored-condition'
 
 /**
@@ -40,8 +42,8 @@ export function textCondition<Entity extends ObjectLiteral>(
     parameters[name] = value
     return name
   }
-  const values = meant.map((one) => valuesOf(one, alias, texts))
-  return [values.map((one) => (one ? holdsValues(one, parameter) : NOTHING)).join(' AND '), parameters]
+  const values = meant.map((one) => holdsText(one, alias, texts))
+  return [values.map((one) => (one ? one(parameter) : NOTHING)).join(' AND '), parameters]
 }
 
 /** Names of parameters must differ within a query, of which this sees only a part. */
@@ -57,12 +59,12 @@ const notATextOf = (entity: string, property: string | undefined): DeclarationEr
           'Add other conditions with andWhere().',
   )
 
-/** What the columns of the text and its hash hold; undefined for a text that is refused. */
-function valuesOf(
+/** SQL that the columns hold the text and its hash; undefined for a text that is refused. */
+function holdsText(
   declaration: Declaration,
   alias: string,
   texts: ObjectLiteral,
-): ReadonlyMap<string, string | null> | undefined {
+): ((parameter: (value: string) => string) => string) | undefined {
   const values = new Map<string, string | null>()
   for (const part of declaration.text) {
     const { propertyPath } = part.column
@@ -85,5 +87,12 @@ function valuesOf(
   // The unique index has live rows only, and is used where the condition says the same.
   if (deleteDate) values.set(`${alias}.${deleteDate.propertyPath}`, null)
   const [{ propertyPath }] = declaration.hidden as readonly [Declaration['hidden'][number]]
-  return hash === undefined ? values : new Map([...values, [`${alias}.${propertyPath}`, hash]])
+  if (hash === undefined) return (parameter) => holdsValues(values, parameter)
+  const column = `${alias}.${propertyPath}`
+  const hashed = new Map([[column, hash]])
+  return (parameter) =>
+    `${holdsValues(values, parameter)} AND ` +
+    (knownReady(declaration)
+      ? holdsValues(hashed, parameter)
+      : `(${holdsValues(hashed, parameter)} OR ${orNoHash(column, placeOf(declaration))})`)
 }

@@ -3,6 +3,7 @@ import { TextTakenError } from '../errors'
 import {
   declarationsIn,
   findHolder,
+  isOfSchema,
   type QueryRows,
   refusedPartition,
   refusedText,
@@ -33,6 +34,7 @@ export async function toTextTakenError(error: unknown, dataSource: DataSource): 
   const query: QueryRows = async (sql, values) => (await dataSource.query(sql, values)) as ObjectLiteral[]
   for (const one of errorsWithin(error)) {
     if (one instanceof TextTakenError && (!('driverError' in one) || one.taken[0]?.id !== undefined)) return one
+    if (isOfSchema(one)) return undefined
     const ofNames = takenNamesError(one, dataSource)
     if (ofNames) return ofNames
     const refused = refusedText(one, declarations) ?? (await refusedPartition(one, declarations, query))

@@ -1,19 +1,24 @@
 import type { DataSource, QueryRunner } from 'typeorm'
-import type { TextTakenError } from '../errors'
+import { DeclarationError, type TextTakenError } from '../errors'
+import { quote } from '../sql/identifier'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { savepoint } from '../sql/statements'
+import { isUndecided } from '../sql/text-condition'
 import { guardError } from './guard-errors'
 import { asQueryFailedError, withStackOf } from './query-failed-error'
 import {
   declarationsIn,
   findHolder,
   type Holder,
+  isOfSchema,
   type QueryRows,
   type RefusedText,
   refusedText,
   takenError,
   UNKNOWN,
 } from './refused-text'
+import { decide, type Sending } from './seen-tables'
+import type { Declaration } from './registry'
 import { takenNamesError } from './taken-names'
 
 const EXPLAINS = Symbol.for('typeorm-unique-text.explains')
@@ -39,11 +44,12 @@ export function explainErrors(dataSource: DataSource): void {
 function explaining(queryRunner: QueryRunner, dataSource: DataSource): QueryRunner {
   const query = queryRunner.query.bind(queryRunner) as (...args: readonly unknown[]) => Promise<unknown>
   const rows: QueryRows = async (sql, values) => (await query(sql, values)) as Awaited<ReturnType<QueryRows>>
+  const sending: Sending = { dataSource, queryRunner, query }
   let pending: readonly Pending[] = []
   const explained = async (...args: readonly unknown[]): Promise<unknown> => {
     try {
-      const result = await query(...args)
       const sql = String(args[0])
+      const result = await query(...(isUndecided(sql) ? [await decide(sql, sending), ...args.slice(1)] : args))
       if (pending.length > 0 && ENDS.test(sql)) {
         const ended = pending
         pending = []
@@ -58,6 +64,9 @@ function explaining(queryRunner: QueryRunner, dataSource: DataSource): QueryRunn
     }
   }
   queryRunner.query = explained as QueryRunner['query']
+  const stream = queryRunner.stream.bind(queryRunner)
+  queryRunner.stream = async (sql, ...args) =>
+    await stream(isUndecided(sql) ? await decide(sql, sending) : sql, ...args)
   return queryRunner
 }
 
@@ -97,7 +106,11 @@ interface Failing {
 
 async function explain(failure: unknown, { dataSource, queryRunner, rows }: Failing): Promise<Explanation> {
   const code = serverError(failure)?.code ?? ''
-  if (!(failure instanceof Error) || !EXPLAINED.has(code)) return { error: failure }
+  if (failure instanceof Error && code === SQLSTATE.invalidColumnReference) {
+    const unindexed = conflictWithoutHash(failure, declarationsIn(dataSource))
+    return { error: unindexed ? asQueryFailedError(unindexed, failure) : failure }
+  }
+  if (!(failure instanceof Error) || !EXPLAINED.has(code) || isOfSchema(failure)) return { error: failure }
   const ofNames = takenNamesError(failure, dataSource)
   if (ofNames) return { error: asQueryFailedError(ofNames, failure) }
   const declarations = declarationsIn(dataSource)
@@ -109,6 +122,22 @@ async function explain(failure: unknown, { dataSource, queryRunner, rows }: Fail
   if (holder?.isFree) return { error: failure }
   const thrown = asQueryFailedError(takenError(refused, holder ?? UNKNOWN), failure)
   return holder ? { error: thrown } : { error: thrown, pending: { refused, thrown } }
+}
+
+/** `upsert` by the text alone: the unique index has the hash in its place. */
+function conflictWithoutHash(failure: Error, declarations: readonly Declaration[]): DeclarationError | undefined {
+  const sql = 'query' in failure ? String(failure.query) : ''
+  const [, columns] = /\bON CONFLICT\s*\(([^)]*)\)/iu.exec(sql) ?? []
+  const named = declarations.find(
+    ({ table, text }) =>
+      sql.includes(quote(table.table)) && text.some(({ column }) => columns?.includes(quote(column.databaseName))),
+  )
+  if (!named) return undefined
+  const { name, metadata } = named
+  return new DeclarationError(
+    `upsert() of ${metadata.name} by "${name}": the unique index has its hash. Call upsertByText(), or pass ` +
+      `uniqueTextPaths(${metadata.name}, '${name}') of typeorm-unique-text/typeorm as conflict paths.`,
+  )
 }
 
 const EXPLAINED: ReadonlySet<string> = new Set([SQLSTATE.uniqueViolation, SQLSTATE.immutableText, SQLSTATE.chainLimit])

@@ -1,4 +1,4 @@
-import type { ObjectLiteral, ValueTransformer } from 'typeorm'
+import { InstanceChecker, type ObjectLiteral, type ValueTransformer } from 'typeorm'
 import { normalizeText, type Normalizer } from '../text/normalizer'
 import { setProperty } from './put-back'
 import type { ColumnMetadata } from './registry'
@@ -62,7 +62,7 @@ class NormalizingTransformer implements ValueTransformer {
   to(value: unknown): unknown {
     const [stored, onEqual] = [this.#stored, this.#onEqual]
     this.#forget()
-    if (value === stored || typeof value !== 'string') return value
+    if (value === stored || isNoText(value)) return value
     const normalized = normalizeText(this.normalizer, this.property, value)
     if (normalized === stored) onEqual?.()
     return normalized
@@ -77,6 +77,10 @@ class NormalizingTransformer implements ValueTransformer {
     return value
   }
 }
+
+/** NULL, SQL that a function gives, and an operator in conditions. Anything else must be a string. */
+const isNoText = (value: unknown): boolean =>
+  value === undefined || value === null || typeof value === 'function' || InstanceChecker.isFindOperator(value)
 
 /**
  * TypeORM reads with `transform` from rows that it loaded and from what a caller looks for. A row is an instance of its

@@ -97,7 +97,8 @@ async function settled(work: Promise<unknown>): Promise<void> {
   clearTimeout(timer)
 }
 
-const isOneOfMany = ({ table: { schema }, metadata }: Declaration): boolean => hasTenants(metadata, schema)
+/** The entity has a table in the schema of each tenant. */
+export const isOneOfMany = ({ table: { schema }, metadata }: Declaration): boolean => hasTenants(metadata, schema)
 
 /** A cached answer could be that for another tenant's table. */
 export function hasTenants(metadata: EntityMetadata, schema: string | undefined): boolean {

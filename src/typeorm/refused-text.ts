@@ -32,13 +32,17 @@ export function declarationsOn(
 /** The declaration that refused, by the name of its index; of an index that was renamed, by its columns. */
 export function refusedText(error: Error, declarations: readonly Declaration[]): RefusedText | undefined {
   const refused = serverError(error)
-  if (refused?.code !== SQLSTATE.uniqueViolation) return undefined
+  if (refused?.code !== SQLSTATE.uniqueViolation || isOfSchema(error)) return undefined
   const ofTable = declarationsOn(refused, declarations)
   const declaration =
     ofTable.find(({ table }) => table.index === refused.constraint) ??
     ofTable.find(({ table }) => refusedPlace(table, refused.detail) !== undefined)
   return declaration && { declaration, error }
 }
+
+/** A migration, or `synchronize`, was refused for rows that are there: no row was to be written, and none is taken. */
+export const isOfSchema = (error: Error): boolean =>
+  'query' in error && /^\s*(?:CREATE|ALTER|REINDEX|DO)\b/iu.test(String(error.query))
 
 const isSchema = (declared: string | undefined, found: string | undefined): boolean =>
   declared === undefined || declared === found

@@ -1,5 +1,6 @@
 import type { EntityMetadata, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
+import { orNoHash } from '../sql/text-condition'
 import { composedText } from '../sql/text-table'
 import {
   dataSourceOf,
@@ -9,7 +10,9 @@ import {
   tableDeclarations,
   tableNames,
 } from './registry'
-import { storedAny } from './stored-operator'
+import { knownReady } from './readiness'
+import { placeOf } from './seen-tables'
+import { storedAny, storedEqual, storedJunction, storedRaw } from './stored-operator'
 import { storedCondition, type StoredCondition } from './stored-condition'
 
 /**
@@ -112,10 +115,14 @@ export function hashesOf(
   return [...new Set(rows.map((row) => table.digest.js(composedText(table, row))))]
 }
 
-function withHashes(where: ObjectLiteral, { hidden: [hash] }: Declaration, hashes: readonly string[]): ObjectLiteral {
+function withHashes(where: ObjectLiteral, declaration: Declaration, hashes: readonly string[]): ObjectLiteral {
+  const [hash] = declaration.hidden
   // Where no text is left, the conditions find nothing as they are.
   if (!hash || hash.propertyPath in where || hashes.length === 0) return where
-  return withValue(where, [hash.propertyPath], hashes.length === 1 ? hashes[0] : storedAny(hashes))
+  const equality = hashes.length === 1 ? storedEqual(hashes[0]) : storedAny(hashes)
+  const seen = knownReady(declaration) !== undefined
+  const none = storedRaw((column) => orNoHash(column, placeOf(declaration)))
+  return withValue(where, [hash.propertyPath], seen ? equality : storedJunction('or', [equality, none]))
 }
 
 /** Of an entity's accessors TypeORM makes no conditions, and what they set is not to be called here. */

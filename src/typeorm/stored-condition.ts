@@ -111,7 +111,9 @@ const REFUSED = Symbol('refused')
 /** As the column holds it: after the user's own transformers, and normalized. */
 function storedValue({ column, normalizer, transformers }: TextPart, given: unknown): unknown {
   const value = transformers.reduce((one: unknown, transformer) => transformer.to(one) as unknown, given)
-  if (typeof value !== 'string') return value
+  if (value === undefined || value === null) return value
+  // No text at all is a mistake, not a text that nobody holds.
+  if (typeof value !== 'string') return normalizeText(normalizer, column.propertyPath, value)
   try {
     return normalizeText(normalizer, column.propertyPath, value)
   } catch (error) {

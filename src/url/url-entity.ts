@@ -4,13 +4,21 @@ import {
   type DeepPartial,
   Entity,
   type EntityManager,
+  type FindOptionsWhere,
+  In,
+  IsNull,
   PrimaryGeneratedColumn,
   type ValueTransformer,
 } from 'typeorm'
 import { UniqueTextEntity } from '../find-or-create/active-record'
-import { findOrCreate, type FindOrCreateResult } from '../find-or-create/find-or-create'
+import { findOneByText, findOrCreate, type FindOrCreateResult } from '../find-or-create/find-or-create'
 import { findOrCreateMany, type FindOrCreateManyResult } from '../find-or-create/find-or-create-many'
-import { checkCallOptions, type FindOrCreateManyOptions, type FindOrCreateOptions } from '../rows/call-options'
+import {
+  checkCallOptions,
+  type FindOneByTextOptions,
+  type FindOrCreateManyOptions,
+  type FindOrCreateOptions,
+} from '../rows/call-options'
 import type { GivenValues, Naming } from '../rows/given-values'
 import { URL_CHECK } from '../sql/url-check'
 import { requireArray } from '../rows/call-arguments'
@@ -48,8 +56,9 @@ const lowerCased: ValueTransformer = {
  * it by foreign keys: its id never changes, and a stored URL is immutable.
  *
  * Its parts are normalized as a URL by `parse`, `save`, `insert`, `upsert` and every operation of this package, however
- * they are spelled; a check refuses what raw SQL could write although no URL has it. Conditions of `find` compare with
- * what is stored: give them the parts that `parseUrl` returns.
+ * they are spelled; a check refuses what raw SQL could write although no URL has it. `Url.findOneByText(text)` finds a
+ * URL, and `Url.conditions(text)` gives the conditions for `find`, also of what refers to it: the parts that `parseUrl`
+ * returns are none, for TypeORM ignores or refuses a null.
  */
 @Entity({ name: 'urls' })
 @Check('url_parts_check', URL_CHECK)
@@ -165,6 +174,52 @@ export class Url extends UniqueTextEntity {
   ): Promise<FindOrCreateResult<Entity>> {
     const values = typeof given === 'string' || given instanceof URL ? valuesOf<Entity>(splitUrl(given)) : given
     return await findOrCreate<Entity>(this.getRepository().manager, this, values, options)
+  }
+
+  /**
+   * The same as `findOneByText` of an entity; a text, or a `URL` of JavaScript, may stand in place of the parts.
+   *
+   * @returns null also for a text that is no URL, as `parse` tells
+   * @example
+   * const url = await Url.findOneByText('HTTP://Example.com:80')
+   */
+  static override async findOneByText<Entity extends Url>(
+    this: UrlClass<Entity>,
+    text: string | URL,
+    options?: FindOneByTextOptions<NoInfer<Entity>>,
+  ): Promise<Entity | null>
+  static override async findOneByText<
+    Entity extends UniqueTextEntity,
+    Given = DeepPartial<Entity>,
+    By extends string = string,
+  >(
+    this: (new () => Entity) & typeof UniqueTextEntity,
+    parts: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
+    options?: Naming<By, FindOneByTextOptions<NoInfer<Entity>>>,
+  ): Promise<Entity | null>
+  static override async findOneByText<Entity extends Url>(
+    this: UrlClass<Entity>,
+    given: string | URL | DeepPartial<Entity>,
+    options?: FindOneByTextOptions<NoInfer<Entity>>,
+  ): Promise<Entity | null> {
+    const isWhole = typeof given === 'string' || given instanceof URL
+    const parts = isWhole ? parseUrl(given) : null
+    if (isWhole && parts === null) return null
+    const values = parts === null ? (given as DeepPartial<Entity>) : valuesOf<Entity>(parts)
+    return await findOneByText<Entity>(this.getRepository().manager, this, values, options)
+  }
+
+  /**
+   * Conditions on a URL, for `find`, and for what refers to one. They use the unique index.
+   *
+   * @returns conditions that no row meets, for a text that is no URL, as `parse` tells
+   * @example
+   * await links.findBy({ url: Url.conditions('http://example.com/') })
+   */
+  static conditions(text: string | URL): FindOptionsWhere<Url> {
+    const parts = parseUrl(text)
+    if (parts === null) return { id: In([]) }
+    return { ...parts, query: parts.query ?? IsNull(), fragment: parts.fragment ?? IsNull() }
   }
 
   /**

@@ -426,3 +426,20 @@ test('operations of ours are refused as before', async () => {
   expect(error).toBeInstanceOf(QueryFailedError)
   expect(error).toMatchObject({ driverError: { code: '23505' } })
 })
+
+test("a look-up of the holder that fails leaves the caller's transaction usable", async () => {
+  await manager.insert(Page, { url: 'http://1.example' })
+  const role = `writer_${process.pid}`
+  await client.query(`create role ${role}; grant insert on page to ${role}`)
+  await dataSource.transaction(async (own) => {
+    await own.query(`set local role ${role}`)
+    const error = await taken(
+      own.transaction(async (inner) => {
+        await inner.query('insert into page (url) values ($1)', ['http://1.example/'])
+      }),
+    )
+    expect(error.taken).toEqual([{ ...page, id: undefined }])
+    expect(await own.query('select 1 as one')).toEqual([{ one: 1 }])
+  })
+  await client.query(`drop owned by ${role}; drop role ${role}`)
+})

@@ -404,25 +404,41 @@ describe('typeorm-unique-text import', () => {
     expect(ended.stderr).toMatch(/^The "url" of the DataSource in "ormconfig\.ts" is not a connection string\..*\n$/)
   })
 
-  test('Ctrl-C ends it with exit code 130 and no stack trace, and a second run finds what is there', async () => {
-    const { child, ended } = start([...IMPORT, '-'])
-    const stdin = child.stdin
-    if (!stdin) throw new TypeError('no standard input')
-    const list = numbered(20_000, (index) => `http://interrupted.example/${index}\n`).join('')
-    // More never comes, and no end either: the command waits at its input.
-    stdin.write(list)
-    await someRows('interrupted.example')
-    child.kill('SIGINT')
-    const { code, stdout, stderr } = await ended
-    expect(code).toBe(130)
-    expect(stderr).toMatch(/Stopped after line [\d,]+\. The rows counted above are stored\./)
-    expect(stderr).not.toMatch(/^ +at /m)
-    const created = Number(/^created +([\d,]+)$/m.exec(stdout)?.[1]?.replaceAll(',', ''))
-    expect(created).toBeGreaterThan(0)
-    const again = await typed([...IMPORT, '-'], list)
-    expect(again.code).toBe(0)
-    expect(again.stdout).toMatch(new RegExp(`^found +${created.toLocaleString('en-US')}$`, 'm'))
+  test('ends at a table whose rows need a value that no line has', async () => {
+    const client = await db.client()
+    await client.query('alter table urls add column needed integer not null default 0')
+    await client.query('alter table urls alter column needed drop default')
+    try {
+      const { code, stderr } = await typed([...IMPORT, '-'], 'http://a.example/needy\nhttp://b.example/needy\n')
+      expect({ code, stderr }).toMatchObject({ code: 1, stderr: expect.stringContaining('23502') })
+    } finally {
+      await client.query('alter table urls drop column needed')
+    }
   })
+
+  test.each(['SIGINT', 'SIGTERM'] as const)(
+    '%s (SIGINT: Ctrl-C) ends it with exit code 130 and no stack trace, and a second run finds what is there',
+    async (signal) => {
+      const host = `${signal.toLowerCase()}.example`
+      const { child, ended } = start([...IMPORT, '-'])
+      const stdin = child.stdin
+      if (!stdin) throw new TypeError('no standard input')
+      const list = numbered(20_000, (index) => `http://${host}/${index}\n`).join('')
+      // More never comes, and no end either: the command waits at its input.
+      stdin.write(list)
+      await someRows(host)
+      child.kill(signal)
+      const { code, stdout, stderr } = await ended
+      expect(code).toBe(130)
+      expect(stderr).toMatch(/Stopped after line [\d,]+\. The rows counted above are stored\./)
+      expect(stderr).not.toMatch(/^ +at /m)
+      const created = Number(/^created +([\d,]+)$/m.exec(stdout)?.[1]?.replaceAll(',', ''))
+      expect(created).toBeGreaterThan(0)
+      const again = await typed([...IMPORT, '-'], list)
+      expect(again.code).toBe(0)
+      expect(again.stdout).toMatch(new RegExp(`^found +${created.toLocaleString('en-US')}$`, 'm'))
+    },
+  )
 })
 
 /** Waits until the other process has stored something. */

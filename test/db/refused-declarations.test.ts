@@ -16,6 +16,8 @@ import {
 import { expect, test } from 'vitest'
 import { DeclarationError, findOrCreate, UniqueText, uniqueTextSchema } from '../../src'
 import { trim, url } from '../../src/text'
+import { UniqueName } from '../../src/names'
+import { NumberWithin } from '../../src/numbers'
 import { useDatabase } from '../support/database'
 
 const db = useDatabase()
@@ -435,4 +437,14 @@ test('a property of an embedded is refused, and the class form that is named ins
   expect(given).toMatchObject({ created: true, entity: { id: 1, source: { url: 'a' } } })
   expect(await findOrCreate(manager, Page, { source: { url: 'a' } })).toMatchObject({ created: false })
   expect(await manager.save(manager.create(Page, { source: { url: ' b' } }))).toEqual({ id: 2, source: { url: 'b' } })
+})
+
+test.each([
+  ['@UniqueName', UniqueName({ namespace: 'handles' })],
+  ['@NumberWithin', NumberWithin({ scope: ['page'] })],
+] as const)('%s as a standard decorator is refused too', (name, decorator) => {
+  const standard = decorator as unknown as (value: undefined, context: object) => void
+  expect(() => standard(undefined, { kind: 'field', name: 'url' })).toThrow(
+    `${name} on url: it is compiled as a standard`,
+  )
 })

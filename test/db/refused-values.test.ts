@@ -20,9 +20,11 @@ import {
   findOneByText,
   findOrCreate,
   findOrCreateMany,
+  insertOrFail,
   TextRejectedError,
   TextTakenError,
   UniqueText,
+  upsertByText,
 } from '../../src'
 import { useDatabase } from '../support/database'
 
@@ -162,8 +164,30 @@ describe('arguments of the wrong kind are told by what they are', () => {
 
   test('a misspelt property is told beside those that were given', async () => {
     const call = findOrCreate(manager, Book, { tilte: 'x', at: null } as object)
-    await expect(call).rejects.toBeInstanceOf(TextRejectedError)
-    await expect(call).rejects.toThrow(/"title" is rejected: the property is missing; given: "tilte", "at"/)
+    await expect(call).rejects.toBeInstanceOf(DeclarationError)
+    await expect(call).rejects.toThrow('Book has no property "tilte"')
+    const look = findOneByText(manager, Book, { at: null } as object)
+    await expect(look).rejects.toThrow()
+  })
+})
+
+describe('a property that the entity has not', () => {
+  const misspelt = { title: 'misspelt', tagz: [], untold: undefined } as object
+  const message = /Book has no property "tagz", and its value would be dropped/u
+  test('is refused, and nothing is stored', async () => {
+    await expect(findOrCreate(manager, Book, misspelt)).rejects.toThrow(message)
+    await expect(findOrCreate(manager, Book, { title: 'misspelt' }, { create: { tagz: 1 } as object })).rejects.toThrow(
+      message,
+    )
+    await expect(upsertByText(manager, Book, misspelt)).rejects.toThrow(message)
+    await expect(insertOrFail(manager, Book, misspelt)).rejects.toThrow(message)
+    const [result] = await findOrCreateMany(manager, Book, [misspelt])
+    expect(result).toMatchObject({ error: { code: 'INVALID_DECLARATION', message: expect.stringMatching(message) } })
+    expect(await findOneByText(manager, Book, { title: 'misspelt' })).toBeNull()
+  })
+  test('may stand in an entity, whose class may have it', async () => {
+    const entity = Object.assign(new Book(), { title: 'an entity', note: 'of the class' })
+    expect(await findOrCreate(manager, Book, entity as Book)).toMatchObject({ created: true })
   })
 })
 

@@ -415,7 +415,7 @@ describe("in the caller's transaction", () => {
     await dataSource.transaction(async (own) => {
       const call = updateOrFail(own, [
         [Page, first?.id ?? 0, { url: second?.url ?? '' }],
-        [Page, 'nonsense', { url: 'http://free.example/' }],
+        [Page, 'nonsense' as never, { url: 'http://free.example/' }],
       ])
       expect(await rejection(call)).toMatchObject({ driverError: { code: '22P02' } })
       expect(await own.findOneBy(Page, { id: first?.id ?? 0 })).toEqual(first)

@@ -110,6 +110,23 @@ test('uniqueTextPaths() takes a scope that is a relation, one of several texts, 
   expect(await plain.count()).toBe(1)
 })
 
+test('upsert() by the text alone says what to pass', async () => {
+  const dataSource = await db.dataSource([Site, Page, Post])
+  const pages = dataSource.getRepository(Page)
+  const hint = /upsert\(\) of Page by "url".*uniqueTextPaths\(Page, 'url'\)/u
+  const error = await pages.upsert([{ url: 'http://hint/' }], ['url']).catch((thrown: unknown) => thrown)
+  expect(error).toMatchObject({
+    name: 'DeclarationError',
+    driverError: { code: '42P10' },
+    message: expect.stringMatching(hint),
+  })
+  await expect(
+    dataSource.query('insert into site default values on conflict (nothing) do nothing'),
+  ).rejects.toMatchObject({
+    name: 'QueryFailedError',
+  })
+})
+
 test('uniqueTextPaths() says which texts an entity declares', () => {
   expect(() => uniqueTextPaths(Post)).toThrow('several unique texts. Name one of "slug", "previous".')
   expect(() => uniqueTextPaths(Post, 'title')).toThrow('no unique text "title". Name one of "slug", "previous".')

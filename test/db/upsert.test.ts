@@ -593,11 +593,11 @@ describe('equal texts in one call', () => {
       { url: 'http://a/', title: 'last' },
     ]
     const created = await upsertByText(manager, Page, rows)
-    const stored = { url: 'http://a/', title: 'last', visits: 2, author: 'me', version: 1 }
+    const stored = { url: 'http://a/', title: 'last', visits: 2, author: 'me', version: 2 }
     expect(created.map((result) => rowOf(result).created)).toEqual([true, false, true, false])
     expect(created.map((result) => rowOf(result).entity)).toMatchObject([stored, stored, { url: 'http://b/' }, stored])
     const updated = await upsertByText(manager, Page, [rows[3] ?? {}, rows[0] ?? {}, rows[2] ?? {}])
-    expect(rowOf(updated[0]).entity).toMatchObject({ title: 'first', version: 2 })
+    expect(rowOf(updated[0]).entity).toMatchObject({ title: 'first', version: 4 })
     expect(updated.map((result) => rowOf(result).created)).toEqual([false, false, false])
   })
 

@@ -1,14 +1,23 @@
-import { type DataSource, Entity } from 'typeorm'
+import fc from 'fast-check'
+import { type DataSource, Entity, ManyToOne, PrimaryGeneratedColumn } from 'typeorm'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { DeclarationError } from '../../src'
-import { Url } from '../../src/url'
+import { URL_CHECK } from '../../src/sql/url-check'
+import { formatUrl, parseUrl, Url, type UrlParts } from '../../src/url'
 import { useDatabase } from '../support/database'
+import { realUrls } from '../unit/text/real-urls'
 
 @Entity({ name: 'links' })
 class Link extends Url {
   label(): string {
     return this.host
   }
+}
+
+@Entity({ name: 'reference' })
+class Reference {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @ManyToOne(() => Url, { nullable: false }) url!: Url
 }
 
 const db = useDatabase()
@@ -173,6 +182,22 @@ describe('raw SQL can store no row that is not a URL', () => {
     { path: '/x?y' },
     { path: '/x#y' },
     { query: 'a#b' },
+    ...['/ ', '/é', '/\u0001', '/\u007f', '/%7e', '/%7E', '/%c3%A9', '/%41', '/"', '/<', '/`', '/^', '/{', '/\\'].map(
+      (path) => ({
+        path,
+      }),
+    ),
+    ...['/a/../b', '/a/./b', '/..', '/.', '/../', '/a/..', '/./'].map((path) => ({ path })),
+    ...[' ', "'", '"', 'é', '%2d', '%aF', '\n'].map((query) => ({ query })),
+    ...[' ', '`', '<', '%5f', '\u202e'].map((fragment) => ({ fragment })),
+    ...['127.1', '127.0.0.01', '0x7f.0.0.1', '2130706433', '1.2.3.256', '1.2.3.4.', '1.2.3.4.5', 'a.0x', 'a.1'].map(
+      (host) => ({
+        host,
+      }),
+    ),
+    ...['[0:0:0:0:0:0:0:1]', '[::0]', '[::01]', '[1::0:1]', '[::ffff:1.2.3.4]', '[1:0:0:2:0:0:0:3]', '[::1.2.3.4]'].map(
+      (host) => ({ host }),
+    ),
   ])('%j', async (values) => {
     await expect(insert(values)).rejects.toMatchObject({
       driverError: { code: '23514', constraint: 'url_parts_check' },
@@ -187,8 +212,88 @@ describe('raw SQL can store no row that is not a URL', () => {
     { host: `a_b!"$&'()*+,-.;=\`{}~z` },
     { query: '?' },
     { fragment: '#?' },
+    ...['/%', '/%zz', '/%3%34', '/%%341', '/..a', '/a..', '/...', '/%2F', '/|[]'].map((path) => ({ path })),
+    ...['/../', '%', '^`\\{}|'].map((query) => ({ query })),
+    ...['[::]', '[::1]', '[::ffff:102:304]', '[::5]', '[::1:2]', '[1:0:0:2::3]', '[::ffff:0:0]'].map((host) => ({
+      host,
+    })),
+    ...['127.0.0.1', '0.0.0.0', '1.2.3.4a', '09.a', 'a.1e', 'a..b', 'a.b.'].map((host) => ({ host })),
   ])('but %j', async (values) => {
     await insert(values)
+  })
+})
+
+test('every real URL passes the check, and one that raw SQL can store is what parseUrl gives', async () => {
+  const client = await db.client()
+  await client.query(
+    'create temp table raw (scheme varchar, host varchar, port int, path text, query text, fragment text)',
+  )
+  const fill = async (rows: readonly unknown[]): Promise<void> => {
+    await client.query('truncate raw')
+    await client.query('insert into raw select * from json_populate_recordset(null::raw, $1)', [JSON.stringify(rows)])
+  }
+  await fill(realUrls().flatMap((text) => parseUrl(text) ?? []))
+  expect((await client.query(`select * from raw where not (${URL_CHECK}) limit 9`)).rows).toEqual([])
+  await client.query(`create function pg_temp.passes(scheme varchar, host varchar, port int, path text, query text, fragment text)
+    returns boolean language plpgsql as $$ begin return ${URL_CHECK}; exception when others then return false; end $$`)
+  const characters = (alphabet: string, maxLength: number): fc.Arbitrary<string> =>
+    fc.string({ unit: fc.constantFrom(...alphabet), maxLength })
+  const part = characters("%%%%0123456789abcdefABCDEF/./..?#|~-_'^[{`x", 8)
+  const group = fc.constantFrom('0', '0', '0', '1', 'ab', 'ffff')
+  const groups = fc.array(group, { maxLength: 8 }).map((list) => list.join(':'))
+  const host = fc.oneof(
+    fc.array(fc.nat({ max: 300 }), { minLength: 1, maxLength: 5 }).map((list) => list.join('.')),
+    groups.map((list) => `[${list}]`),
+    fc.tuple(groups, groups).map(([before, after]) => `[${before}::${after}]`),
+    characters('ab.0x1-', 6),
+  )
+  const rows = fc.record({
+    scheme: fc.constant('http'),
+    host,
+    port: fc.constant(0),
+    path: part.map((rest) => `/${rest}`),
+    query: fc.option(part),
+    fragment: fc.option(part),
+  })
+  await fill(fc.sample(rows, 20_000))
+  const stored = await client.query<UrlParts>(
+    'select * from raw where pg_temp.passes(scheme, host, port, path, query, fragment)',
+  )
+  expect(stored.rows.length).toBeGreaterThan(500)
+  for (const row of stored.rows) expect(parseUrl(formatUrl(row))).toEqual(row)
+})
+
+describe('a URL with query and one without', () => {
+  const [PLAIN, ASKED] = ['http://found.example/x', 'http://found.example/x?q#f'] as const
+  beforeAll(async () => {
+    await Url.parseMany([ASKED, PLAIN])
+  })
+  test.each([PLAIN, ASKED, 'HTTP://Found.example:80/a/../x'])(
+    'findOneByText(%s) finds the one that is meant',
+    async (text) => {
+      const expected = String(new URL(text))
+      expect(String(await Url.findOneByText(text))).toBe(expected)
+      expect(String(await Url.findOneByText(new URL(text)))).toBe(expected)
+      expect(String(await Url.findOneBy(Url.conditions(text)))).toBe(expected)
+      expect(await Url.countBy(Url.conditions(text))).toBe(1)
+    },
+  )
+  test('what is no URL finds nothing', async () => {
+    expect(await Url.findOneByText('ftp://found.example/x')).toBeNull()
+    expect(await Url.findBy(Url.conditions('ftp://found.example/x'))).toEqual([])
+    const parts = { scheme: 'http', host: 'found.example', path: '/x' }
+    expect(String(await Url.findOneByText(parts))).toBe(PLAIN)
+  })
+  test('conditions go into relations, and use the unique index', async () => {
+    const source = await db.dataSource([Url, Reference])
+    const references = source.getRepository(Reference)
+    const url = await Url.findOneByText(PLAIN)
+    await references.insert({ url: url ?? undefined } as never)
+    expect(await references.countBy({ url: Url.conditions(PLAIN) })).toBe(1)
+    expect(await references.countBy({ url: Url.conditions(ASKED) })).toBe(0)
+    const builder = source.createQueryBuilder(Url, 'u').where(Url.conditions(PLAIN))
+    expect(builder.getQuery()).toContain('"u"."path_component_hash" = ')
+    Url.useDataSource(dataSource)
   })
 })
 

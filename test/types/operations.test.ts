@@ -31,6 +31,8 @@ import {
   upsertByText,
   withUniqueText,
 } from '../../src'
+import { once } from '../../src/once'
+import type { GivenValues, NoPropertyOfTheEntity } from '../../src/rows/given-values'
 import { findOrCreateStream, findOrCreateTransform } from '../../src/stream'
 import { saveFindingTexts } from '../../src/typeorm-calls'
 import { Url } from '../../src/url'
@@ -111,6 +113,27 @@ describe('findOrCreate', () => {
     expectTypeOf(ofSchema).returns.resolves.toEqualTypeOf<FindOrCreateResult<Plain>>()
     expectTypeOf(ofRepository).returns.resolves.toEqualTypeOf<FindOrCreateResult<Page>>()
     expectTypeOf(ofRecord).returns.resolves.toEqualTypeOf<FindOrCreateResult<Page>>()
+  })
+
+  test('a key is of the type of the id, and an answer what JSON holds', () => {
+    void (() => updateOrFail(manager, Page, 1, { url: 'a' }))
+    // @ts-expect-error (the id is a number)
+    void (() => updateOrFail(manager, Page, '1', { url: 'a' }))
+    void (() => once(manager, 'token', () => ({ id: 1, list: ['a'], none: null })))
+    void (() => once(manager, 'token', async () => await manager.query('select 1')))
+    void (() => once(manager, 'token', () => {}))
+    // @ts-expect-error (JSON holds no Date)
+    void (() => once(manager, 'token', () => new Date()))
+    // @ts-expect-error (nor a promised one in an object)
+    void (() => once(manager, 'token', async () => await Promise.resolve({ at: new Date() })))
+    // @ts-expect-error (nor a bigint in a list)
+    void (() => once(manager, 'token', () => [1n]))
+  })
+
+  test('a misspelt property is told by its name', () => {
+    type Told = GivenValues<Page, { url: string; titel: string }>['titel' &
+      keyof GivenValues<Page, { url: string; titel: string }>]
+    expectTypeOf<Told>().toExtend<NoPropertyOfTheEntity<'titel'>>()
   })
 
   test('takes values of the entity only', () => {

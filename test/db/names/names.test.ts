@@ -370,7 +370,9 @@ describe('swapNames', () => {
   test('one row, a row that is not there, and one of another class are refused', async () => {
     const cat = await dataSource.getRepository(Cat).save({ handle: 'tom' })
     const dog = await dataSource.getRepository(Dog).save({ tricks: 1 })
-    await expect(swapNames(manager, Cat, cat.id, String(cat.id))).rejects.toThrow('both ids are of one row of Cat')
+    await expect(swapNames(manager, Cat, cat.id, String(cat.id) as never)).rejects.toThrow(
+      'both ids are of one row of Cat',
+    )
     await expect(swapNames(manager, Cat, cat.id, cat)).rejects.toThrow('both ids are of one row of Cat')
     await expect(swapNames(manager, Cat, cat.id, 99)).rejects.toThrow(EntityNotFoundError)
     await expect(swapNames(manager, Cat, cat.id, dog.id)).rejects.toThrow(EntityNotFoundError)

@@ -123,7 +123,7 @@ describe.each(LEVELS)("in the caller's transaction at %s", (level) => {
     await dataSource.transaction(level, async (manager) => {
       await once(manager, 'token', pay('a'), { request: 1 })
       expect(await rejection(once(manager, 'token', pay('b'), { request: 2 }))).toBeInstanceOf(TokenReusedError)
-      expect(await rejection(once(manager, 'other', () => new Date()))).toBeInstanceOf(DeclarationError)
+      expect(await rejection(once(manager, 'other', () => new Date() as never))).toBeInstanceOf(DeclarationError)
       const nested = once(manager, 'nested', async (own) => await once(own, 'nested', () => 1))
       expect(await rejection(nested)).toBeInstanceOf(DeclarationError)
       await pay('after')(manager)
@@ -164,7 +164,7 @@ describe.each(LEVELS)("in the caller's transaction at %s", (level) => {
     const queryRunner = dataSource.createQueryRunner()
     await queryRunner.query(`begin isolation level ${level}`)
     await once(queryRunner.manager, 'token', pay('a'))
-    expect(await rejection(once(queryRunner.manager, 'other', () => 1n))).toBeInstanceOf(DeclarationError)
+    expect(await rejection(once(queryRunner.manager, 'other', () => 1n as never))).toBeInstanceOf(DeclarationError)
     await pay('b')(queryRunner.manager)
     await queryRunner.query('rollback')
     await queryRunner.release()

@@ -65,7 +65,7 @@ describe('readLines', () => {
 
   test.each([
     ['gzip', gzipSync('a\nb\n'), 'gzip -dc LIST | typeorm-unique-text'],
-    ['bzip2', Buffer.from('BZh91AY'), 'bzip2 -dc'],
+    ['bzip2', Buffer.from('BZh91AY&SY'), 'bzip2 -dc'],
     ['xz', Buffer.from('fd377a585a000004', 'hex'), 'xz -dc'],
     ['zstd', Buffer.from('28b52ffd2400', 'hex'), 'zstd -dc'],
     ['zip', Buffer.from('PK\x03\x04'), 'unzip -p'],
@@ -75,6 +75,11 @@ describe('readLines', () => {
   ])('a list with %s is refused with advice', async (_, list, advice) => {
     await expect(linesOf(list)).rejects.toThrow(ListError)
     await expect(linesOf(list)).rejects.toThrow(advice)
+  })
+
+  test('a text that begins as a compressed list does is a text', async () => {
+    for (const text of ['BZh', 'BZh9.example', 'BZh91AY', 'BZhang'])
+      expect(await linesOf(`${text}\nb`)).toEqual([text, 'b'])
   })
 
   test('a compressed list is recognized in chunks of any size', async () => {

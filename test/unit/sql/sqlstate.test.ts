@@ -1,6 +1,6 @@
 import { QueryFailedError } from 'typeorm'
 import { expect, test } from 'vitest'
-import { endsConnection, isRowError, isSerializationError, serverError } from '../../../src/sql/sqlstate'
+import { endsConnection, isRowError, isSerializationError, serverError, isInternal } from '../../../src/sql/sqlstate'
 
 /** An error as `pg` makes it of what the server says. */
 const fromServer = (code: string): Error => Object.assign(new Error('any language'), { code, severity: 'ERROR' })
@@ -72,4 +72,11 @@ test('a parameter that the server cannot read blames its row, and the connection
   expect(endsConnection(unreadable)).toBe(false)
   expect(isRowError(fromServer('08P01'))).toBe(false)
   expect(endsConnection(fromServer('08P01'))).toBe(true)
+})
+
+test('an internal error is one of class XX, whatever follows', () => {
+  const failed = (code: string): Error => Object.assign(new Error('failed'), { severity: 'ERROR', code })
+  expect(['XX000', 'XX001', 'XX002'].map((code) => isInternal(failed(code)))).toEqual([true, true, true])
+  expect(['22P02', '0A000', 'P0001'].map((code) => isInternal(failed(code)))).toEqual([false, false, false])
+  expect(isInternal(Object.assign(new Error('of the network'), { code: 'XX000' }))).toBe(false)
 })

@@ -12,7 +12,9 @@ describe('email()', () => {
     ['a@XN--BCHER-KVA.example', 'a@xn--bcher-kva.example'],
     ['a@b。org', 'a@b.org'],
     ['a@FAẞ.de', 'a@xn--fa-hia.de'],
-    ['.a..b.@c.org', '.a..b.@c.org'],
+    ['".a..b."@c.org', '".a..b."@c.org'],
+    [`${'a'.repeat(64)}@c.org`, `${'a'.repeat(64)}@c.org`],
+    [`${'é'.repeat(32)}@c.org`, `${'é'.repeat(32)}@c.org`],
     [`a@${'b'.repeat(63)}.org`, `a@${'b'.repeat(63)}.org`],
     [`a@${'b.'.repeat(125)}org`, `a@${'b.'.repeat(125)}org`],
   ])('%j becomes %j', (text, expected) => {
@@ -29,8 +31,35 @@ describe('email()', () => {
     ['mailto:a@b.org', 'it has a character before the "@" that must be quoted'],
     ['"a"b"@c.org', 'it has a character before the "@" that must be quoted'],
     ['a\0@c.org', 'it has a character before the "@" that must be quoted'],
+    ...['.a', 'a.', 'a..b', '.', '..'].map(
+      (local) => [`${local}@c.org`, 'it has a dot at an end of what is before the "@", or two dots in a row'] as const,
+    ),
+    ...[`${'a'.repeat(65)}`, `${'é'.repeat(33)}`, `"${'a'.repeat(63)}"`].map(
+      (local) => [`${local}@c.org`, 'it has more than 64 octets before the "@"'] as const,
+    ),
+    ...[
+      '202a',
+      '202e',
+      '2066',
+      '2069',
+      '200b',
+      '200d',
+      '200e',
+      '2060',
+      '00ad',
+      '061c',
+      '034f',
+      '3164',
+      'fe0f',
+      'e0041',
+    ].flatMap((code) =>
+      [
+        `a${String.fromCodePoint(Number.parseInt(code, 16))}b`,
+        `"a${String.fromCodePoint(Number.parseInt(code, 16))}"`,
+      ].map((local) => [`${local}@c.org`, 'it has a character before the "@" that cannot be seen'] as const),
+    ),
     ['"\\\0"@c.org', 'it has a character before the "@" that must be quoted'],
-  ])('%j is refused: %s', (text, reason) => {
+  ] as [string, string][])('%j is refused: %s', (text, reason) => {
     expect(() => email().normalize(text)).toThrow(new Refusal(reason))
   })
 
