@@ -38,6 +38,7 @@ export {
   UniqueTextError,
   type UniqueTextErrorCode,
   UnsupportedDatabaseError,
+  WaitsForItselfError,
 } from './errors'
 export type {
   ByOptions,

@@ -1,7 +1,8 @@
-import type { DataSource, QueryRunner } from 'typeorm'
-import { asQueryFailedError, type TextTakenError, withStackOf } from '../errors'
+import { type DataSource, QueryFailedError, type QueryRunner } from 'typeorm'
+import { asQueryFailedError, type TextTakenError, WaitsForItselfError, withStackOf } from '../errors'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { savepoint } from '../sql/statements'
+import { transactionCommands } from '../sql/transaction-commands'
 import { guardError } from './guard-errors'
 import {
   declarationsIn,
@@ -42,15 +43,19 @@ function explaining(queryRunner: QueryRunner, dataSource: DataSource): QueryRunn
   const explained = async (...args: readonly unknown[]): Promise<unknown> => {
     try {
       const result = await query(...args)
-      const sql = String(args[0])
-      if (pending.length > 0 && ENDS.test(sql)) {
+      // After these the connection answers queries again.
+      const ends = pending.length > 0 ? transactionCommands(String(args[0])).filter(({ does }) => ENDS.has(does)) : []
+      if (ends.length > 0) {
         const ended = pending
         pending = []
-        const ask = STAYS.test(sql) ? behindSavepoint(rows) : rows
+        // After a rollback to a savepoint it is still in a transaction.
+        const ask = ends.at(-1)?.does === 'roll back to' ? behindSavepoint(rows) : rows
         for (const one of ended) await nameHolder(one, ask)
       }
       return result
     } catch (error) {
+      if (error instanceof QueryFailedError && error.driverError instanceof WaitsForItselfError)
+        throw asQueryFailedError(error.driverError, error)
       const explanation = await explain(error, { dataSource, queryRunner, rows })
       if (explanation.pending) pending = [...pending, explanation.pending]
       throw explanation.error
@@ -60,11 +65,7 @@ function explaining(queryRunner: QueryRunner, dataSource: DataSource): QueryRunn
   return queryRunner
 }
 
-/** After these the connection answers queries again. */
-const ENDS = /^\s*(?:ROLLBACK|ABORT|COMMIT|END)\b/iu
-
-/** After these it is still in a transaction. */
-const STAYS = /^\s*(?:ROLLBACK|ABORT)\s+(?:(?:WORK|TRANSACTION)\s+)?TO\b/iu
+const ENDS: ReadonlySet<string> = new Set(['roll back', 'roll back to', 'commit'])
 
 /** After a rollback to a savepoint the caller goes on in a transaction, which an error of ours would abort. */
 function behindSavepoint(rows: QueryRows): QueryRows {
