@@ -55,10 +55,7 @@ export function holdOthers(holder: { query: Query }, rules?: HoldRules): Hold {
     const submittable = typeof first === 'object' && 'submit' in first
     const callback = args.map(callbackOf).find((one) => one !== undefined)
     if (submittable || callback) {
-      const fail = (error: Error): void => {
-        if (submittable && 'handleError' in first && typeof first.handleError === 'function') first.handleError(error)
-        else callback?.(error)
-      }
+      const fail = failing(first, callback)
       wait(args, { send: () => void now(), fail })
       return submittable ? first : undefined
     }
@@ -88,6 +85,15 @@ export function holdOthers(holder: { query: Query }, rules?: HoldRules): Hold {
     },
   }
 }
+
+/** Tells a query object, or a callback, of an error. */
+const failing =
+  (first: unknown, callback: Callback | undefined) =>
+  (error: Error): void => {
+    const submittable = typeof first === 'object' && first !== null && 'handleError' in first
+    if (submittable && typeof first.handleError === 'function') first.handleError(error)
+    else callback?.(error)
+  }
 
 function told(answer: unknown, answered: () => void): unknown {
   if (answer instanceof Promise) answer.then(answered, answered)
