@@ -14,6 +14,7 @@ export type UniqueTextErrorCode =
   | 'TOKEN_REUSED'
   | 'TRANSACTION_ABORTED'
   | 'UNSUPPORTED_DATABASE'
+  | 'WAITS_FOR_ITSELF'
 
 /**
  * The base class of every error that this package raises. An error of the driver that is not ours to explain arrives as
@@ -261,4 +262,10 @@ export class SchemaDriftError extends UniqueTextError {
 export class UnsupportedDatabaseError extends UniqueTextError {
   override readonly name = 'UnsupportedDatabaseError'
   readonly code = 'UNSUPPORTED_DATABASE'
+}
+
+/** What a call waits for waits for the call, and would for ever: it was ended. */
+export class WaitsForItselfError extends UniqueTextError {
+  override readonly name = 'WaitsForItselfError'
+  readonly code = 'WAITS_FOR_ITSELF'
 }

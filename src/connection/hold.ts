@@ -9,38 +9,66 @@ export interface Hold {
   readonly end: () => void
 }
 
+/** Whom a hold lets pass, and what becomes of the others. */
+export interface HoldRules {
+  /** The code that sends a statement may. */
+  readonly passes: () => boolean
+  /** What it lets pass is sent; gives what is to be called when the answer is there. */
+  readonly sends: () => () => void
+  /** A statement waits; gives what is to be called when it waits no more. `fail` takes its place, with an error. */
+  readonly waits: (statement: readonly unknown[], fail: (error: Error) => void) => () => void
+}
+
+/** A statement that waits. */
+interface Waiting {
+  readonly send: () => void
+  readonly fail: (error: Error) => void
+  over: () => void
+}
+
 /**
  * Keeps every statement but ours from the connection: one of the caller's own between our savepoint and a rollback to
  * it would be undone, although the caller was told that it was done.
  *
- * @param passes whether the code that sends a statement may. @default nobody's
+ * @param rules @default nobody passes, and all wait until the end
  */
-export function holdOthers(holder: { query: Query }, passes: () => boolean = () => false): Hold {
+export function holdOthers(holder: { query: Query }, rules?: HoldRules): Hold {
   const { query } = holder
   const own = Object.hasOwn(holder, 'query')
-  const waiting: (() => void)[] = []
+  const waiting = new Set<Waiting>()
   let ended = false
+  const wait = (args: readonly unknown[], { send, fail }: Pick<Waiting, 'send' | 'fail'>): void => {
+    // As whoever sent it: it may have to wait for the end of a turn around ours.
+    const one: Waiting = { send: AsyncResource.bind(send), fail, over: nothing }
+    waiting.add(one)
+    const give = (error: Error): void => {
+      if (waiting.delete(one)) fail(error)
+    }
+    one.over = rules?.waits(args, give) ?? nothing
+  }
   const held: Query = (...args) => {
     const now = (): unknown => query.apply(holder, [...args])
     const [first] = args
     // What it refuses, it refuses at once.
-    if (ended || first === null || first === undefined || passes()) return now()
+    if (ended || first === null || first === undefined) return now()
+    if (rules?.passes()) return told(now(), rules.sends())
     const submittable = typeof first === 'object' && 'submit' in first
-    if (!submittable && !args.some(isCallback)) {
-      return new Promise((resolve, reject) => {
-        const send = (): void => {
-          try {
-            resolve(now())
-          } catch (error) {
-            reject(error)
-          }
-        }
-        // As whoever sent it: it may have to wait for the end of a turn around ours.
-        waiting.push(AsyncResource.bind(send))
-      })
+    const callback = args.map(callbackOf).find((one) => one !== undefined)
+    if (submittable || callback) {
+      const fail = failing(first, callback)
+      wait(args, { send: () => void now(), fail })
+      return submittable ? first : undefined
     }
-    waiting.push(AsyncResource.bind(() => void now()))
-    return submittable ? first : undefined
+    return new Promise((resolve, reject) => {
+      const send = (): void => {
+        try {
+          resolve(now())
+        } catch (error) {
+          reject(error)
+        }
+      }
+      wait(args, { send, fail: reject })
+    })
   }
   holder.query = held
   return {
@@ -50,14 +78,35 @@ export function holdOthers(holder: { query: Query }, passes: () => boolean = () 
       // Somebody may have put another in front of ours meanwhile, which stays and calls it.
       if (holder.query === held && own) holder.query = query
       else if (holder.query === held) Reflect.deleteProperty(holder, 'query')
-      for (const send of waiting) send()
+      for (const { send, over } of waiting) {
+        over()
+        send()
+      }
     },
   }
 }
 
-const isCallback = (argument: unknown): boolean =>
-  typeof argument === 'function' ||
-  (typeof argument === 'object' &&
-    argument !== null &&
-    'callback' in argument &&
-    typeof argument.callback === 'function')
+/** Tells a query object, or a callback, of an error. */
+const failing =
+  (first: unknown, callback: Callback | undefined) =>
+  (error: Error): void => {
+    const submittable = typeof first === 'object' && first !== null && 'handleError' in first
+    if (submittable && typeof first.handleError === 'function') first.handleError(error)
+    else callback?.(error)
+  }
+
+function told(answer: unknown, answered: () => void): unknown {
+  if (answer instanceof Promise) answer.then(answered, answered)
+  else answered()
+  return answer
+}
+
+function nothing(): void {}
+
+type Callback = (error: unknown) => unknown
+
+function callbackOf(argument: unknown): Callback | undefined {
+  if (typeof argument === 'function') return argument as Callback
+  if (typeof argument !== 'object' || argument === null || !('callback' in argument)) return undefined
+  return typeof argument.callback === 'function' ? (argument.callback as Callback) : undefined
+}

@@ -5,10 +5,11 @@ import { dataSourceOf, registry } from '../typeorm/registry'
 import { hasTimeout } from './behind-savepoint'
 import type { Query } from './hold'
 import { joined, JoinedQuery } from './joined-query'
+import { connected } from './pooled-client'
 import { isPgClient, type PgClient, takesPreparedQueries } from './pg-client'
 import { PreparedQuery } from './prepared-query'
 import { isUnheard } from './query-events'
-import { lossOf } from './shared-connection'
+import { lossOf, savepointsOf, watchForLoss } from './shared-connection'
 
 /** What runs in a transaction, and the statement that ends it. */
 export interface Work {
@@ -40,6 +41,11 @@ export async function transact(manager: EntityManager, { run, last, lastSql }: W
   const end: End = { sql: lastSql, send: async () => await last(own) }
   try {
     const client = await joiningClient(queryRunner)
+    if (client) {
+      watchForLoss(queryRunner, client)
+      // Ours come and go in front of it.
+      savepointsOf(queryRunner)
+    }
     const stop = client && joinBegin(client)
     try {
       await queryRunner.startTransaction()
@@ -72,7 +78,7 @@ async function endConnection(queryRunner: QueryRunner): Promise<void> {
 /** @returns undefined where somebody hears of statements, or where they do not go by a query of ours */
 async function joiningClient(queryRunner: QueryRunner): Promise<PgClient | undefined> {
   const dataSource = dataSourceOf(queryRunner.manager)
-  const client: unknown = await queryRunner.connect()
+  const client = await connected(queryRunner, dataSource)
   if (!isUnheard(dataSource) || registry.settings.get(dataSource)?.prepare === false) return undefined
   return isPgClient(client) && takesPreparedQueries(client) && !hasTimeout(client) ? client : undefined
 }
@@ -80,13 +86,16 @@ async function joiningClient(queryRunner: QueryRunner): Promise<PgClient | undef
 /** Keeps START TRANSACTION back until the next statement is sent. */
 function joinBegin(client: PgClient): () => void {
   let kept = false
+  let sent = false
   const stop = inFrontOf(client, (query) => (...args) => {
     const [first] = args
     if (!kept && first === ownTransaction.set) {
       kept = true
       return Promise.resolve(DONE)
     }
-    if (!kept) return query(...args)
+    // Somebody who stands in front of it by now keeps it there.
+    if (!kept || sent) return query(...args)
+    sent = true
     stop()
     if (first instanceof PreparedQuery) return query(new JoinedQuery(first, BEGIN))
     return Promise.resolve(query(ownTransaction.set)).then(() => query(...args))
@@ -124,9 +133,11 @@ async function commitWith(queryRunner: QueryRunner, client: PgClient, last: End)
     await queryRunner.commitTransaction()
   } catch (error) {
     // TypeORM would say that COMMIT had failed, or that its query runner was released.
-    throw failure ? failure.error : (lossOf(queryRunner) ?? error)
+    throw failure ? failure.error : (lossOf(queryRunner, ownTransaction.release) ?? error)
   } finally {
     stop()
+    // It may have gone with a statement.
+    savepointsOf(queryRunner).hear([{ does: 'commit' }])
   }
 }
 

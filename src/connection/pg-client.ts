@@ -60,6 +60,9 @@ export function isPgClient(client: unknown): client is PgClient {
   return ['close', 'sync'].every((name) => isFunction(connection, name))
 }
 
+/** It waits for an answer of the server's. Other drivers do not tell. */
+export const isBusy = (client: unknown): boolean => isPgClient(client) && Reflect.get(client, 'readyForQuery') === false
+
 /** @throws UnsupportedDatabaseError for a client that gives wrong values */
 export function requireTextFormat(client: PgClient): void {
   if (!client.binary) return

@@ -8,7 +8,7 @@ import {
 import { endsConnection } from '../sql/sqlstate'
 import { ownTransaction, type Statement, type WireRow } from '../sql/statements'
 import { isPgClient, type PgClient, requireTextFormat } from './pg-client'
-import { givesClients, PooledClient } from './pooled-client'
+import { connected, givesClients, PooledClient } from './pooled-client'
 import { isUnheard, type SentQuery, tellFailure, tellStart, tellSuccess } from './query-events'
 import { bracketed, driverErrorOf, isOurs, preparable, queryByTypeOrm } from './send-by-pg'
 import { type Sending, sendPrepared } from './send-prepared'
@@ -75,6 +75,8 @@ export class PoolSession implements Session {
     return await run()
   }
 
+  requireStanding(): void {}
+
   async isUnheard(): Promise<boolean> {
     return isPgClient(await this.connect())
   }
@@ -87,7 +89,7 @@ export class PoolSession implements Session {
 
   readonly query = async (sql: string, values?: unknown[]): Promise<readonly unknown[]> => {
     try {
-      return (await this.queryRunner.query(sql, values)) as unknown[]
+      return (await (await this.connectedRunner()).query(sql, values)) as unknown[]
     } catch (error) {
       await this.discardIfLost(error)
       throw error
@@ -96,7 +98,7 @@ export class PoolSession implements Session {
 
   async byTypeOrm<T>(run: (queryRunner: QueryRunner) => Promise<T>): Promise<T> {
     try {
-      return await run(this.queryRunner)
+      return await run(await this.connectedRunner())
     } catch (error) {
       if (error instanceof QueryFailedError) await this.discardIfLost(error.driverError)
       throw error
@@ -165,8 +167,14 @@ export class PoolSession implements Session {
 
   /** Nobody else uses the connection, and there is no transaction to lose. */
   private sending(statement: Statement<unknown>, values: readonly unknown[]): Sending {
-    const { name, query } = preparable(this.dataSource, statement, values)
-    return { name, query, behindSavepoint: false, safe: true, requireOwn: nothing }
+    const prepared = preparable(this.dataSource, statement, values)
+    return { ...prepared, behindSavepoint: false, safe: true, requireOwn: nothing }
+  }
+
+  private async connectedRunner(): Promise<QueryRunner> {
+    const { queryRunner } = this
+    await connected(queryRunner, this.dataSource)
+    return queryRunner
   }
 
   private isQuick(): boolean {
@@ -176,7 +184,7 @@ export class PoolSession implements Session {
   private async connect(): Promise<unknown> {
     const held = this.isQuick() ? (this.held ?? (await this.hold())) : undefined
     if (held) return held.client
-    const client: unknown = await this.queryRunner.connect()
+    const client: unknown = await connected(this.queryRunner, this.dataSource)
     if (isPgClient(client)) requireTextFormat(client)
     return client
   }

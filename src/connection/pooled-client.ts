@@ -1,4 +1,4 @@
-import type { DataSource, ReplicationMode } from 'typeorm'
+import { type DataSource, type QueryRunner, QueryRunnerAlreadyReleasedError, type ReplicationMode } from 'typeorm'
 import { isPgClient, type PgClient, requireTextFormat } from './pg-client'
 
 /** What TypeORM's driver does for its query runners. */
@@ -33,9 +33,10 @@ export class PooledClient {
    */
   static async take({ driver }: DataSource, mode: ReplicationMode): Promise<PooledClient | undefined> {
     const pool = driver as unknown as PoolDriver
-    const [client, handBack] = await (mode === 'slave' && pool.isReplicated
-      ? pool.obtainSlaveConnection()
-      : pool.obtainMasterConnection())
+    const [client, handBack] = await untilDestroyed(
+      pool,
+      mode === 'slave' && pool.isReplicated ? pool.obtainSlaveConnection() : pool.obtainMasterConnection(),
+    )
     try {
       if (isPgClient(client)) requireTextFormat(client)
     } catch (error) {
@@ -56,6 +57,54 @@ export class PooledClient {
     this.others.splice(this.others.indexOf(this), 1)
     this.handBack(error)
   }
+}
+
+/**
+ * Waits for a client of the pool, which forgets those who wait when it ends.
+ *
+ * @throws QueryRunnerAlreadyReleasedError where `destroy()` is called meanwhile
+ */
+async function untilDestroyed({ connectedQueryRunners: all }: PoolDriver, taking: Promise<Taken>): Promise<Taken> {
+  let fail = (): void => {}
+  const destroyed = new Promise<never>((_, reject) => {
+    fail = () => {
+      reject(new QueryRunnerAlreadyReleasedError())
+    }
+  })
+  // `destroy()` releases it as it does those that have theirs.
+  const waiting = {
+    release: (): void => {
+      leave(all, waiting)
+      fail()
+      // One that comes after all is nobody's.
+      taking.then(([, handBack]) => {
+        handBack()
+      }, nothing)
+    },
+  }
+  all.push(waiting)
+  try {
+    return await Promise.race([taking, destroyed])
+  } finally {
+    leave(all, waiting)
+  }
+}
+
+function leave(all: unknown[], one: unknown): void {
+  const place = all.indexOf(one)
+  if (place !== -1) all.splice(place, 1)
+}
+
+function nothing(): void {}
+
+/** Waits for the connection of a query runner, as far as `destroy()`. */
+export async function connected(queryRunner: QueryRunner, { driver }: DataSource): Promise<unknown> {
+  const { connectedQueryRunners } = driver as unknown as Partial<PoolDriver>
+  if (!connectedQueryRunners || connectedQueryRunners.includes(queryRunner))
+    return (await queryRunner.connect()) as unknown
+  const taking = (queryRunner.connect() as Promise<unknown>).then((client): Taken => [client, nothing])
+  const [client] = await untilDestroyed(driver as unknown as PoolDriver, taking)
+  return client
 }
 
 /** Drivers of other clients. */

@@ -7,6 +7,8 @@ const MAX_USES = 1_000
 const MAX_AGE_MILLISECONDS = 60_000
 /** So often the server has forgotten what was prepared: something stands between that gives it to other sessions. */
 const MAX_LOSSES = 3
+/** Then nothing is prepared for so long. A loss that is farther back than that says nothing any more. */
+const PAUSE_MILLISECONDS = 600_000
 
 /** A name to send a statement under, as long as it is kept. */
 export interface PreparedName {
@@ -30,6 +32,7 @@ export class PreparedNames {
   private givenUp: string[] = []
   private serial = 0
   private losses = 0
+  private lostAt = 0
   private last: PreparedName | undefined
 
   static of(client: object): PreparedNames {
@@ -43,10 +46,10 @@ export class PreparedNames {
   /**
    * @param statement its digest's name
    * @param now milliseconds, by a clock that never goes back
-   * @returns undefined where the connection keeps no names
+   * @returns undefined while the connection keeps no names
    */
   take(statement: string, now: number): PreparedName | undefined {
-    if (this.losses >= MAX_LOSSES) return undefined
+    if (this.losses >= MAX_LOSSES && now - this.lostAt < PAUSE_MILLISECONDS) return undefined
     const kept = this.current(statement, now)
     kept.uses += 1
     if (kept === this.last) return kept
@@ -58,9 +61,16 @@ export class PreparedNames {
     return kept
   }
 
-  /** Every name may be gone or stale. */
-  lose(): void {
+  /**
+   * Every name may be gone or stale.
+   *
+   * @param now as `take` has it
+   */
+  lose(now: number): void {
+    // After a pause one more is enough for the next.
+    if (this.losses < MAX_LOSSES && now - this.lostAt >= PAUSE_MILLISECONDS) this.losses = 0
     this.losses += 1
+    this.lostAt = now
     this.giveUp([...this.kept.keys()])
   }
 

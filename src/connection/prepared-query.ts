@@ -1,5 +1,5 @@
 import type { WireRow } from '../sql/statements'
-import { runMessages } from './bind-message'
+import { type Parameter, runMessages } from './bind-message'
 import type { PgClient, PgConnection, TypeParser } from './pg-client'
 import type { PreparedName } from './prepared-names'
 
@@ -7,7 +7,7 @@ import type { PreparedName } from './prepared-names'
 export interface NamedQuery {
   readonly name: PreparedName
   readonly text: string
-  readonly values: readonly (string | null)[]
+  readonly values: readonly Parameter[]
 }
 
 /** Messages in front of a query, and those that end it, as one character for each byte. */
@@ -29,7 +29,7 @@ export class PreparedQuery {
   readonly text: string
   private readonly rows: WireRow[] = []
   private readonly prepared: PreparedName
-  private readonly values: readonly (string | null)[]
+  private readonly values: readonly Parameter[]
   private parsers: readonly TypeParser[] | undefined
   private failure: { readonly error: unknown } | undefined
 

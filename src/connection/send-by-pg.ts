@@ -1,5 +1,6 @@
 import { type DataSource, QueryFailedError, type QueryRunner, QueryRunnerAlreadyReleasedError } from 'typeorm'
-import { TransactionAbortedError } from '../errors'
+import { TransactionAbortedError, WaitsForItselfError } from '../errors'
+import type { ParameterOptions } from '../sql/parameter-text'
 import type { Brackets, Statement, WireRow } from '../sql/statements'
 import { registry } from '../typeorm/registry'
 import { inBrackets } from './brackets'
@@ -12,14 +13,26 @@ export function preparable(
   dataSource: DataSource,
   { name, sql }: Statement<unknown>,
   values: readonly unknown[],
-): Pick<Sending, 'name' | 'query'> {
+): Pick<Sending, 'name' | 'query' | 'dates'> {
   const prepare = registry.settings.get(dataSource)?.prepare ?? true
-  return { name: prepare ? name : '', query: { text: sql, values, rowMode: 'array' } }
+  return {
+    name: prepare ? name : '',
+    query: { text: sql, values, rowMode: 'array' },
+    dates: parameterOptions(dataSource),
+  }
+}
+
+/** How the driver of a DataSource sends a Date. */
+export function parameterOptions({ driver }: DataSource): ParameterOptions {
+  const { postgres } = driver as { postgres?: { defaults?: { parseInputDatesAsUTC?: boolean } } }
+  return { utcDates: postgres?.defaults?.parseInputDatesAsUTC ?? false }
 }
 
 /** Needs no words of TypeORM's around it. */
 export const isOurs = (error: Error): boolean =>
-  error instanceof TransactionAbortedError || error instanceof QueryRunnerAlreadyReleasedError
+  error instanceof TransactionAbortedError ||
+  error instanceof WaitsForItselfError ||
+  error instanceof QueryRunnerAlreadyReleasedError
 
 export const driverErrorOf = (error: Error): Error =>
   error instanceof QueryFailedError ? (error.driverError as Error) : error
@@ -47,7 +60,11 @@ export async function bracketed<T>(
 ): Promise<T> {
   // Past TypeORM: a subscriber that fails in a transaction that has failed must not keep us from rolling back.
   const send: Send = isPgClient(client)
-    ? async (text, values) => (await client.query({ text, values, rowMode: 'array' })).rows
+    ? async (text, values) => {
+        // A savepoint that is gone is not rolled back to either: that would abort the transaction.
+        session.requireStanding()
+        return (await client.query({ text, values, rowMode: 'array' })).rows
+      }
     : async (sql, values) => await queryByTypeOrm(session.queryRunner, sql, values)
   return await inBrackets(
     async (sql) => await send(sql, []),

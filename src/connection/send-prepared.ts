@@ -1,5 +1,6 @@
 import { TransactionAbortedError } from '../errors'
 import { isInternal, isStale, mayBeStale, SQLSTATE, serverError } from '../sql/sqlstate'
+import type { ParameterOptions } from '../sql/parameter-text'
 import type { WireRow } from '../sql/statements'
 import { hasTimeout, sendBehindSavepoint } from './behind-savepoint'
 import { plainTexts } from './bind-message'
@@ -15,6 +16,8 @@ export interface Sending {
   readonly name: string
   readonly query: PgQuery
   readonly behindSavepoint: boolean
+  /** How `pg` sends a Date. */
+  readonly dates: ParameterOptions
   /** An error leaves the caller's transaction usable, or there is none. */
   readonly safe: boolean
   /** Throws where the connection serves something else by now; asked whenever others could have come before us. */
@@ -45,7 +48,7 @@ export async function sendPrepared(client: PgClient, sending: Sending): Promise<
 
 function run(client: PgClient, sending: Sending, name: PreparedName | undefined): Promise<readonly WireRow[]> {
   const { query, requireOwn, behindSavepoint } = sending
-  const values = goesByOwn(client, sending) ? plainTexts(query.values ?? []) : undefined
+  const values = goesByOwn(client, sending) ? plainTexts(query.values ?? [], sending.dates) : undefined
   requireOwn()
   if (values) {
     const own = { name: name ?? { ...NAMELESS }, text: query.text, values }
@@ -72,7 +75,7 @@ function withStack(error: unknown): unknown {
 /** In a transaction, nothing can be sent again. */
 function lostBy(names: PreparedNames, error: unknown): unknown {
   const stale = isStale(error)
-  if (stale || isInternal(error)) names.lose()
+  if (stale || isInternal(error)) names.lose(performance.now())
   return stale ? new TransactionAbortedError(error, LOST) : error
 }
 
@@ -88,10 +91,10 @@ async function sendAgain(
 ): Promise<readonly WireRow[]> {
   try {
     const rows = await send()
-    names.lose()
+    names.lose(performance.now())
     return rows
   } catch (second) {
-    if (serverError(second)?.code !== serverError(first)?.code) names.lose()
+    if (serverError(second)?.code !== serverError(first)?.code) names.lose(performance.now())
     throw withStack(second)
   }
 }

@@ -47,6 +47,9 @@ export interface Session {
   /** Runs several statements. Nobody else's come between them, but those of listeners and subscribers that they call. */
   inOneTurn<T>(run: () => Promise<T>): Promise<T>
 
+  /** @throws TransactionAbortedError if what the operation did in the caller's transaction was rolled back meanwhile */
+  requireStanding(): void
+
   /** Nobody but us tells TypeORM's logger and subscribers of what `together` sends. */
   isUnheard(): Promise<boolean>
 

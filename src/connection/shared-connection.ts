@@ -1,9 +1,11 @@
-import type { QueryRunner } from 'typeorm'
+import { QueryFailedError, type QueryRunner } from 'typeorm'
 import { TransactionAbortedError } from '../errors'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { insideTransaction } from '../sql/statements'
-import { registry } from '../typeorm/registry'
+import { NO_ROLLBACKS, registry, type Rollbacks } from '../typeorm/registry'
+import type { Query } from './hold'
 import { isPgClient, type PgClient } from './pg-client'
+import { Savepoints } from './savepoints'
 
 const watched = new WeakMap<QueryRunner, PgClient>()
 const losses = new WeakMap<object, { error?: Error }>()
@@ -20,9 +22,11 @@ export function watchForLoss(queryRunner: QueryRunner, client: PgClient): void {
 /** The client of a query runner, once it was watched. */
 export const watchedClient = (queryRunner: QueryRunner): PgClient | undefined => watched.get(queryRunner)
 
-export function lossOf(queryRunner: QueryRunner): Error | undefined {
+/** @param sql what was to be sent */
+export function lossOf(queryRunner: QueryRunner, sql = ''): Error | undefined {
   const client = watched.get(queryRunner)
-  return client && losses.get(client)?.error
+  const error = client && losses.get(client)?.error
+  return error && new QueryFailedError(sql, undefined, error)
 }
 
 /** A transaction that the caller began by SQL, which TypeORM does not count. */
@@ -41,11 +45,46 @@ export async function isInRawTransaction(queryRunner: QueryRunner): Promise<bool
   }
 }
 
-export const rollbacksOn = (queryRunner: QueryRunner): number => registry.rollbacks.get(queryRunner) ?? 0
+const rollbacksOn = (queryRunner: QueryRunner): Rollbacks => registry.rollbacks.get(queryRunner) ?? NO_ROLLBACKS
 
-/** @throws TransactionAbortedError if it is not the one any more that began after so many rollbacks */
-export function requireTransaction(queryRunner: QueryRunner, rollbacks: number): void {
-  if (rollbacksOn(queryRunner) !== rollbacks) throw new TransactionAbortedError(undefined, ROLLED_BACK)
+export const savepointsOf = (queryRunner: QueryRunner): Savepoints =>
+  Savepoints.watch((watched.get(queryRunner) ?? queryRunner) as unknown as { query: Query })
+
+/** Where a call stands in the caller's transaction. */
+export class Footing {
+  private readonly before: Rollbacks
+  private savepoints: Savepoints | undefined
+  /** When it last sent something, or began. */
+  private at: number
+
+  /** @param outside when the turn began that a call from outside waits for. @default there is none */
+  constructor(
+    private readonly queryRunner: QueryRunner,
+    outside: number | undefined,
+  ) {
+    this.before = rollbacksOn(queryRunner)
+    const client = watched.get(queryRunner)
+    this.savepoints = Savepoints.of(client ?? queryRunner)
+    this.at = outside ?? this.savepoints?.now ?? 0
+  }
+
+  /** @throws TransactionAbortedError if what the call did was rolled back, or the transaction in which it began */
+  require(): void {
+    const { ofTransactions, toSavepoints } = rollbacksOn(this.queryRunner)
+    const isUndone = this.savepoints
+      ? this.savepoints.isUndone(this.at)
+      : // Not told yet which: as long as the first connect() takes, any may be.
+        toSavepoints !== this.before.toSavepoints
+    if (isUndone || ofTransactions !== this.before.ofTransactions)
+      throw new TransactionAbortedError(undefined, ROLLED_BACK)
+  }
+
+  /** Something is sent now, by a connection that is watched where it is one of `pg`. */
+  step(): void {
+    this.require()
+    this.savepoints = savepointsOf(this.queryRunner)
+    this.at = this.savepoints.now
+  }
 }
 
 const ROLLED_BACK = 'it was rolled back while this call was under way: await every call before you end a transaction'

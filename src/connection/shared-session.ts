@@ -3,19 +3,13 @@ import { TransactionAbortedError } from '../errors'
 import { isSerializationError } from '../sql/sqlstate'
 import { type Brackets, ownTransaction, savepoint, type Statement, type WireRow } from '../sql/statements'
 import { isPgClient, type PgClient, requireTextFormat } from './pg-client'
+import { connected } from './pooled-client'
 import { tellFailure, tellStart, tellSuccess } from './query-events'
 import { bracketed, driverErrorOf, isOurs, preparable, queryByTypeOrm } from './send-by-pg'
 import { type Sending, sendPrepared } from './send-prepared'
 import type { Send, Session } from './session'
-import {
-  isInRawTransaction,
-  lossOf,
-  requireTransaction,
-  rollbacksOn,
-  watchedClient,
-  watchForLoss,
-} from './shared-connection'
-import { inWholeTurn, takeTurn, untilOwnEnded } from './turns'
+import { Footing, isInRawTransaction, lossOf, watchedClient, watchForLoss } from './shared-connection'
+import { beganOutside, inTime, inWholeTurn, takeTurn, untilOwnEnded } from './turns'
 
 /** How a session treats the caller's connection. */
 interface SharedOptions {
@@ -23,8 +17,7 @@ interface SharedOptions {
   readonly inTransaction: boolean
   /** In a transaction, every statement stands behind a savepoint. */
   readonly savepoints: boolean
-  /** On the connection before the operation began. */
-  readonly rollbacks: number
+  readonly footing: Footing
 }
 
 /** The caller's connection, who may use and release it meanwhile. */
@@ -38,9 +31,9 @@ export class SharedSession implements Session {
   ) {}
 
   static open(queryRunner: QueryRunner, dataSource: DataSource): SharedSession | Promise<SharedSession> {
-    const rollbacks = rollbacksOn(queryRunner)
+    const footing = new Footing(queryRunner, beganOutside(queryRunner))
     const make = (inTransaction: boolean): SharedSession =>
-      new SharedSession(queryRunner, dataSource, { inTransaction, savepoints: false, rollbacks })
+      new SharedSession(queryRunner, dataSource, { inTransaction, savepoints: false, footing })
     if (queryRunner.isTransactionActive && !untilOwnEnded(queryRunner)) return make(true)
     return isInTransaction(queryRunner).then(make)
   }
@@ -68,11 +61,17 @@ export class SharedSession implements Session {
 
   async together<T>(work: (send: Send) => Promise<T>): Promise<T> {
     const brackets: Brackets = this.inTransaction ? savepoint : ownTransaction
-    return await this.inOneTurn(async () => await bracketed(this, await this.connect(), brackets, work))
+    const result = await this.inOneTurn(async () => await bracketed(this, await this.connect(), brackets, work))
+    this.requireStanding()
+    return result
   }
 
   async inOneTurn<T>(run: () => Promise<T>): Promise<T> {
-    const connect = async (): Promise<unknown> => await this.connect()
+    const connect = async (): Promise<unknown> => {
+      const client = await this.connect()
+      this.step()
+      return client
+    }
     return await inWholeTurn(this.queryRunner, { connect, ownTransaction: !this.inTransaction }, run)
   }
 
@@ -107,6 +106,7 @@ export class SharedSession implements Session {
     const rows = isPgClient(client)
       ? await this.sendByPg(client, statement, values, behindSavepoint)
       : await this.sendByTypeOrm(statement, values, behindSavepoint)
+    this.requireStanding()
     return rows.map((row) => statement.parse(row, values))
   }
 
@@ -121,15 +121,15 @@ export class SharedSession implements Session {
     const told = tellStart(sent)
     if (told) await told
     const started = performance.now()
-    const { name, query } = preparable(this.dataSource, statement, values)
+    const prepared = preparable(this.dataSource, statement, values)
     const safe = behindSavepoint || !this.inTransaction
-    const sending: Sending = { name, query, behindSavepoint, safe, requireOwn: this.requireOwn }
+    const sending: Sending = { ...prepared, behindSavepoint, safe, requireOwn: this.step }
     let rows: readonly WireRow[]
     try {
       // Ended before anyone hears of it: a subscriber may send a statement of its own, which waits for its turn.
       const turn = takeTurn(this.queryRunner)
       try {
-        if (turn.before) await turn.before
+        if (turn.before) await inTime(this.queryRunner, turn.before)
         rows = await sendPrepared(client, sending)
       } finally {
         turn.end()
@@ -152,7 +152,9 @@ export class SharedSession implements Session {
   ): Promise<readonly WireRow[]> {
     const query = async (): Promise<WireRow[]> => await queryByTypeOrm(this.queryRunner, sql, values)
     try {
-      return behindSavepoint ? await this.together(query) : await query()
+      if (behindSavepoint) return await this.together(query)
+      this.step()
+      return await query()
     } catch (error) {
       throw error instanceof QueryFailedError ? await this.failure(sql, error) : error
     }
@@ -173,25 +175,36 @@ export class SharedSession implements Session {
 
   private async connect(): Promise<unknown> {
     this.requireOwn()
-    const client: unknown = await this.queryRunner.connect()
-    if (!isPgClient(client)) return client
-    requireTextFormat(client)
-    watchForLoss(this.queryRunner, client)
+    const client = await connected(this.queryRunner, this.dataSource)
+    if (isPgClient(client)) {
+      requireTextFormat(client)
+      watchForLoss(this.queryRunner, client)
+    }
     return client
+  }
+
+  requireStanding(): void {
+    if (this.inTransaction) this.options.footing.require()
   }
 
   /** By now the connection may serve another transaction or none, or it was lost between two statements. */
   private readonly requireOwn = (): void => {
-    const { inTransaction, rollbacks } = this.options
     if (this.queryRunner.isReleased) throw lossOf(this.queryRunner) ?? new QueryRunnerAlreadyReleasedError()
-    if (inTransaction) requireTransaction(this.queryRunner, rollbacks)
+    this.requireStanding()
+  }
+
+  /** Something is sent now. */
+  private readonly step = (): void => {
+    this.requireOwn()
+    if (this.inTransaction) this.options.footing.step()
   }
 }
 
 /** The caller's own: one of ours on the same connection may begin whenever this waits. */
 async function isInTransaction(queryRunner: QueryRunner): Promise<boolean> {
   for (;;) {
-    for (let ended = untilOwnEnded(queryRunner); ended; ended = untilOwnEnded(queryRunner)) await ended
+    for (let ended = untilOwnEnded(queryRunner); ended; ended = untilOwnEnded(queryRunner))
+      await inTime(queryRunner, ended)
     if (queryRunner.isTransactionActive) return true
     const inRaw = await isInRawTransaction(queryRunner)
     if (!inRaw || !untilOwnEnded(queryRunner)) return inRaw

@@ -1,7 +1,11 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import type { QueryRunner } from 'typeorm'
-import { type Hold, holdOthers, type Query } from './hold'
-import { isPgClient } from './pg-client'
+import { WaitsForItselfError } from '../errors'
+import { type Hold, holdOthers, type HoldRules, type Query } from './hold'
+import { isBusy, isPgClient } from './pg-client'
+import { startTimer, stopTimer } from './real-timers'
+import { commandsIn, Savepoints } from './savepoints'
+import { savepointsOf } from './shared-connection'
 
 /** By query runner, or by what stands for it inside a turn that is a whole call's: the last in the line. */
 const turns = new WeakMap<object, Turn>()
@@ -33,7 +37,19 @@ interface WholeTurn {
   /** The turn that it is a part of. */
   readonly outer: WholeTurn | undefined
   readonly ended: Promise<void>
+  /** By the savepoints of its connection. */
+  began: number
+  /** By the clock of this process: when something of it was sent, or answered. */
+  heard: number
+  /** So many statements of it are not answered yet. */
+  unanswered: number
+  /** Something has waited for it in vain since then. */
+  stuck: boolean
+  client: unknown
 }
+
+/** By query runner: the innermost that is under way. */
+const underWay = new WeakMap<QueryRunner, WholeTurn>()
 
 const insideWhole = new AsyncLocalStorage<ReadonlyMap<QueryRunner, WholeTurn>>()
 
@@ -58,6 +74,67 @@ export function takeTurn(queryRunner: QueryRunner): Turn {
   return turn
 }
 
+/** The innermost turn under way that the code that asks was not called in; the turns around it are no better. */
+function turnOfOthers(queryRunner: QueryRunner): WholeTurn | undefined {
+  const turn = underWay.get(queryRunner)
+  return turn && !isInside(turn, queryRunner) ? turn : undefined
+}
+
+/** By the savepoints of the connection: when the outermost turn began that the code that asks waits for the end of. */
+export function beganOutside(queryRunner: QueryRunner): number | undefined {
+  let began: number | undefined
+  for (let turn = turnOfOthers(queryRunner); turn && !isInside(turn, queryRunner); turn = turn.outer) began = turn.began
+  return began
+}
+
+/** So long a statement waits for a turn of which nothing is heard. Longer than any lock, and shorter than patience. */
+const PATIENCE_MILLISECONDS = 5_000
+const LOOK_MILLISECONDS = 250
+
+/** A turn whose own code waits for what waits for the turn's end would never end. */
+function isStuck(queryRunner: QueryRunner, since: number): boolean {
+  const turn = underWay.get(queryRunner)
+  if (!turn || turn.unanswered > 0 || isBusy(turn.client)) return false
+  // Who comes when one has waited in vain already need not do so again.
+  turn.stuck ||= performance.now() - Math.max(turn.heard, since) >= PATIENCE_MILLISECONDS
+  return turn.stuck
+}
+
+/** Calls `fail` once what waits does so in vain. @returns what ends the watch */
+function watchWaiting(queryRunner: QueryRunner, fail: (error: Error) => void): () => void {
+  const since = performance.now()
+  let timer: NodeJS.Timeout
+  const look = (): void => {
+    if (isStuck(queryRunner, since)) fail(new WaitsForItselfError(BEHIND_TURN))
+    else timer = startTimer(look, LOOK_MILLISECONDS)
+  }
+  timer = startTimer(look, LOOK_MILLISECONDS)
+  return () => {
+    stopTimer(timer)
+  }
+}
+
+const BEHIND_TURN =
+  `A statement has waited ${PATIENCE_MILLISECONDS / 1_000} seconds for the end of a call that has the connection of its ` +
+  'transaction to itself. The code that this call runs has sent nothing meanwhile: it seems to wait for the statement. ' +
+  'Await the call before you send anything else, or send it from the code that the call runs. ' +
+  'What goes by way of a queue, a mutex or an emitter needs AsyncResource.bind() there.'
+
+/**
+ * Waits for the end of a turn.
+ *
+ * @throws WaitsForItselfError where that never comes
+ */
+export async function inTime(queryRunner: QueryRunner, end: Promise<void>): Promise<void> {
+  let stop = (): void => {}
+  const inVain = new Promise<never>((_, reject) => (stop = watchWaiting(queryRunner, reject)))
+  try {
+    await Promise.race([end, inVain])
+  } finally {
+    stop()
+  }
+}
+
 /** What a turn of several statements needs. */
 interface WholeOptions {
   /** Gives the driver's client; throws where the connection is not ours to use any more. */
@@ -79,23 +156,47 @@ export async function inWholeTurn<T>(
   run: () => Promise<T>,
 ): Promise<T> {
   const place = takeTurn(queryRunner)
-  await place.before
   let end = (): void => {}
   const ended = new Promise<void>((resolve) => (end = resolve))
-  const turn: WholeTurn = { outer: wholeAround(queryRunner), ended }
+  const outer = wholeAround(queryRunner)
+  const turn: WholeTurn = { outer, ended, began: 0, heard: 0, unanswered: 0, stuck: false, client: undefined }
   let hold: Hold | undefined
   try {
-    const client = await connect()
-    const holder = isPgClient(client) ? client : queryRunner
-    hold = holdOthers(holder as unknown as { query: Query }, () => isInside(turn, queryRunner))
+    if (place.before) await inTime(queryRunner, place.before)
+    turn.client = await connect()
+    turn.began = isOwn ? 0 : savepointsOf(queryRunner).now
+    turn.heard = performance.now()
+    const holder = isPgClient(turn.client) ? turn.client : queryRunner
+    hold = holdOthers(holder as unknown as { query: Query }, rulesOf(turn, queryRunner, holder))
     await connect()
+    underWay.set(queryRunner, turn)
     if (isOwn) ownTransactions.set(queryRunner, turn)
     return await insideWhole.run(new Map([...(insideWhole.getStore() ?? []), [queryRunner, turn]]), run)
   } finally {
     if (isOwn) ownTransactions.delete(queryRunner)
+    if (outer && underWay.get(queryRunner) === turn) underWay.set(queryRunner, outer)
+    else if (underWay.get(queryRunner) === turn) underWay.delete(queryRunner)
     hold?.end()
     end()
     place.end()
+  }
+}
+
+function rulesOf(turn: WholeTurn, queryRunner: QueryRunner, holder: object): HoldRules {
+  return {
+    passes: () => isInside(turn, queryRunner),
+    sends: () => {
+      turn.unanswered += 1
+      turn.stuck = false
+      return () => {
+        turn.unanswered -= 1
+        turn.heard = performance.now()
+      }
+    },
+    waits: (statement, fail) => {
+      Savepoints.of(holder)?.await(commandsIn(statement))
+      return watchWaiting(queryRunner, fail)
+    },
   }
 }
 

@@ -5,6 +5,8 @@ import { seesCommitted, wholeSavepoint } from '../sql/statements'
 import { openSession } from './open-session'
 import { inBrackets } from './brackets'
 import { isPgClient } from './pg-client'
+import { connected } from './pooled-client'
+import { dataSourceOf } from '../typeorm/registry'
 import type { Session } from './session'
 
 /**
@@ -16,21 +18,42 @@ import type { Session } from './session'
 export async function asOne<T>(manager: EntityManager, run: (manager: EntityManager) => Promise<T>): Promise<T> {
   const session = await openSession(manager)
   await session.close()
-  if (!session.inTransaction) return await session.inOneTurn(async () => await manager.transaction(run))
+  if (!session.inTransaction) return await session.inOneTurn(async () => await inTransaction(manager, run))
   const { queryRunner } = session
   const send = async (sql: string): Promise<unknown> => {
+    // A savepoint that is gone is not rolled back to either: that would abort the transaction.
+    session.requireStanding()
     // A subscriber that fails in a transaction that has failed must not keep us from rolling back.
     return await queryRunner.query(sql).catch(async (error: unknown) => {
       const client: unknown = await queryRunner.connect()
       if (!isPgClient(client)) throw error
-      return await client.query({ text: sql, rowMode: 'array' })
+      return await client.query({ text: sql, rowMode: 'array' }).catch(async (second: unknown) => {
+        throw second instanceof Error ? await session.failure(sql, second) : second
+      })
     })
   }
   try {
-    return await session.inOneTurn(async () => await inBrackets(send, wholeSavepoint, async () => await run(manager)))
+    const result = await session.inOneTurn(
+      async () => await inBrackets(send, wholeSavepoint, async () => await run(manager)),
+    )
+    session.requireStanding()
+    return result
   } catch (error) {
     if (isSerializationError(error)) throw new TransactionAbortedError(error)
     throw error
+  }
+}
+
+/** As TypeORM's `transaction()`; does not wait for a connection any more when `destroy()` is called. */
+async function inTransaction<T>(manager: EntityManager, run: (manager: EntityManager) => Promise<T>): Promise<T> {
+  if (manager.queryRunner) return await manager.transaction(run)
+  const dataSource = dataSourceOf(manager)
+  const queryRunner = dataSource.createQueryRunner()
+  try {
+    await connected(queryRunner, dataSource)
+    return await queryRunner.manager.transaction(run)
+  } finally {
+    await queryRunner.release()
   }
 }
 

@@ -1,6 +1,6 @@
 import { AttemptsExhaustedError } from '../errors'
 import { isSerializationError } from '../sql/sqlstate'
-import { sleep } from './real-timers'
+import { sleep } from '../connection/real-timers'
 import { backoffMilliseconds, MAX_ATTEMPTS } from './retry'
 import type { Session } from '../connection/session'
 

@@ -1,4 +1,5 @@
 import type { ObjectLiteral } from 'typeorm'
+import { parameterOptions } from '../connection/send-by-pg'
 import { type BatchRow, type BatchShape, findManyStatement, findOrCreateManyStatement } from '../sql/batch-statement'
 import { type ParameterOptions, parameterText } from '../sql/parameter-text'
 import { insertColumns, type Statement } from '../sql/statements'
@@ -95,7 +96,7 @@ function* batchesOf(
   rows: readonly DistinctRow[],
   refuse: (row: DistinctRow, error: unknown) => void,
 ): Generator<Batch> {
-  const options = parameterOptions(rules.entityText)
+  const options = parameterOptions(rules.entityText.dataSource)
   const { batchRows = BATCH_ROWS } = rules
   let items: BatchItem[] = []
   let characters = 0
@@ -122,12 +123,6 @@ function lengthOf(texts: BatchItem['texts']): number {
   let length = 0
   for (const text of texts) length += text?.length ?? 0
   return length
-}
-
-/** How the driver of a DataSource sends a Date. */
-export function parameterOptions({ dataSource }: Pick<ReadyText, 'dataSource'>): ParameterOptions {
-  const { postgres } = dataSource.driver as { postgres?: { defaults?: { parseInputDatesAsUTC?: boolean } } }
-  return { utcDates: postgres?.defaults?.parseInputDatesAsUTC ?? false }
 }
 
 function tryItem(

@@ -1,6 +1,6 @@
 import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError, TextRejectedError } from '../errors'
-import { ensureReady } from '../typeorm/readiness'
+import { ensureReady, forgetIfChanged } from '../typeorm/readiness'
 import { find } from './attempt'
 import {
   checkCallOptions,
@@ -75,9 +75,17 @@ export async function findOrCreate<
     let result = resultOf<Entity>(session, entityText, answer)
     if (!result) {
       try {
-        const ready = onTable(entityText, await ensureReady(entityText.declaration, session))
         const heard = answer?.followers ? { ...asked, told: (stored: StoredRow) => line.tell(answer, stored) } : asked
-        result = await findOrCreateRow<Entity>(session, ready, heard, deleted && { deleted, position: 0 })
+        const { declaration } = entityText
+        const run = async (): Promise<FindOrCreateResult<Entity>> => {
+          const ready = onTable(entityText, await ensureReady(declaration, session))
+          return await findOrCreateRow<Entity>(session, ready, heard, deleted && { deleted, position: 0 })
+        }
+        result = await run().catch(async (error: unknown) => {
+          // In the caller's transaction the next one sees it.
+          if (!forgetIfChanged(declaration, error) || session.inTransaction) throw error
+          return await run()
+        })
       } finally {
         line.leave(answer, result && !result.created)
       }

@@ -5,7 +5,7 @@ import { knownReady } from '../typeorm/readiness'
 import { registry } from '../typeorm/registry'
 import type { EntityText } from '../rows/entity-text'
 import type { RowValues } from '../rows/row-values'
-import { nextTick, startTimer, stopTimer } from './real-timers'
+import { nextTick, startTimer, stopTimer } from '../connection/real-timers'
 import { copyOf, lookUpTogether } from './shared-look-up'
 
 /** So many calls go their ordinary way at once; only then do further ones wait. */

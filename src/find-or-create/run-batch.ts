@@ -21,6 +21,7 @@ import { hydrate } from '../rows/hydrate'
 import { type RowError, toRowError } from '../rows/row-error'
 import type { Session } from '../connection/session'
 import { guardError } from '../typeorm/guard-errors'
+import { forgetIfChanged } from '../typeorm/readiness'
 import { updateOf } from '../rows/updates'
 import { isHeard, upsertRow } from './upsert-row'
 import type { Watch } from './watch'
@@ -200,6 +201,7 @@ function noting(thrown: unknown[], create: () => unknown): () => Promise<unknown
 
 /** @throws the error, unless it says something of this row only */
 function writeError<Entity>(call: ManyCall<Entity>, item: DistinctRow, cause: unknown): void {
+  forgetIfChanged(call.entityText.declaration, cause)
   const error = guardError(cause, [call.entityText.declaration]) ?? cause
   if (!isRowsDoing(error)) throw error
   writeResult(call, item, { error: toRowError(error) })

@@ -3,7 +3,8 @@ import { parameterText } from '../sql/parameter-text'
 import { type AskedRow, takenStatement } from '../sql/taken-statement'
 import { isLive } from '../sql/text-table'
 import { idOf } from '../typeorm/refused-text'
-import { groupBy, parameterOptions } from './batches'
+import { parameterOptions } from '../connection/send-by-pg'
+import { groupBy } from './batches'
 import type { ReadyText } from '../rows/entity-text'
 import type { Session } from '../connection/session'
 
@@ -52,7 +53,7 @@ const primaryNames = ({ metadata }: ReadyText): string[] => metadata.primaryColu
 function parametersOf(group: readonly AskedText[]): (string | boolean | null)[][] {
   const [first] = group
   if (!first) return []
-  const options = parameterOptions(first.entityText)
+  const options = parameterOptions(first.entityText.dataSource)
   const columns = (
     list: readonly unknown[] | undefined,
     valueOf: (one: AskedText, index: number) => string | boolean | null,

@@ -12,9 +12,16 @@ interface Frame {
 
 const frames = new AsyncLocalStorage<Frame>()
 
+/** Those that are over are let go: work that schedules the next run would keep all before it. */
+function underWay(): Frame | undefined {
+  let frame = frames.getStore()
+  while (frame?.isOver) frame = frame.outer
+  return frame
+}
+
 /** Runs work of which the code inside knows that it is under way. */
 export async function insideOf<T>(of: object, token: string, work: () => Promise<T>): Promise<T> {
-  const frame: Frame = { of, token, outer: frames.getStore(), isOver: false }
+  const frame: Frame = { of, token, outer: underWay(), isOver: false }
   try {
     return await frames.run(frame, work)
   } finally {
@@ -28,11 +35,11 @@ export async function insideOf<T>(of: object, token: string, work: () => Promise
  *
  * @throws DeclarationError
  */
-export function requireNotInside(of: object, token: string): void {
+export function requireNotInside(of: object, token: string, what: string): void {
   for (let frame = frames.getStore(); frame; frame = frame.outer) {
     if (frame.of === of && frame.token === token && !frame.isOver) {
       throw new DeclarationError(
-        'once(): work calls once() with its own token, and would wait for itself. Use another token.',
+        `${what}(): work calls it with its own token, and would wait for itself. Use another token.`,
       )
     }
   }

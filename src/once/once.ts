@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto'
-import type { EntityManager } from 'typeorm'
+import type { EntityManager, QueryRunner } from 'typeorm'
 import { DeclarationError, TextRejectedError, TokenReusedError, TransactionAbortedError } from '../errors'
 import { openSession } from '../connection/open-session'
 import type { Session } from '../connection/session'
@@ -127,7 +127,7 @@ function callOf(
   if (typeof work !== 'function') throw new DeclarationError(`once(): expected a function, got ${kindOf(work)}.`)
   const request = digestOf(options.request)
   const expires = expiryOf(options.expires)
-  requireNotInside(tokens, token)
+  requireNotInside(tokens, token, 'once')
   const isKnown = askAgain(tokens, textHash)
   return { manager, tokens, token, work, request, expires, key: [...key, request], isKnown }
 }
@@ -153,7 +153,7 @@ async function answerTo(call: Call): Promise<OnceResult<unknown>> {
       // A transaction for a token that is answered would have to be ended, at the cost of a round trip.
       if (call.isKnown || session.inTransaction || attempts.count > 1) {
         const [found] = await session.rows(tokens.find, call.key)
-        if (found && !found.isExpired) return replayOf(found)
+        if (found && !isFree(found, manager)) return replayOf(found)
       }
       await session.letGo()
       const result = await tryOnce(call, session, attempts)
@@ -164,6 +164,19 @@ async function answerTo(call: Call): Promise<OnceResult<unknown>> {
   }
 }
 
+/** Tokens, by their ids, that work under way is to answer on its connection. */
+const claims = new WeakMap<QueryRunner, Set<string>>()
+
+function claimsOf({ queryRunner }: EntityManager): Set<string> {
+  const ids = (queryRunner && claims.get(queryRunner)) ?? new Set<string>()
+  if (queryRunner) claims.set(queryRunner, ids)
+  return ids
+}
+
+/** A token without an answer is seen by its own transaction, and by others if that was committed so: it is free there. */
+const isFree = ({ id, isAnswered, isExpired }: StoredToken, manager: EntityManager): boolean =>
+  isExpired && (isAnswered || !claimsOf(manager).has(id))
+
 function replayOf({ isSame, isAnswered, answer }: StoredToken): OnceResult<unknown> {
   if (!isSame) throw new TokenReusedError()
   if (!isAnswered) throw new DeclarationError(UNANSWERED)
@@ -171,17 +184,19 @@ function replayOf({ isSame, isAnswered, answer }: StoredToken): OnceResult<unkno
 }
 
 const UNANSWERED =
-  'once(): the token has no answer yet. Its work asks for it, or has ended its own transaction, which it must not do.'
+  'once(): the token has no answer yet: its own work, which is under way, asks for it. Use another token.'
 
 const valueOf = (json: string | undefined): unknown => (json === undefined ? undefined : (JSON.parse(json) as unknown))
 
 /** How far a call has come in its transaction. */
 interface Course {
-  /** Of the token, once it is ours. */
-  id?: string
+  /** The token, once it is ours. */
+  claimed?: StoredToken
   /** As JSON, once the work has ended; null where it gave nothing. */
   json?: string | null
   result?: OnceResult<unknown>
+  /** Nobody works for the token any more. */
+  end?: () => void
 }
 
 /** @returns undefined where another call was faster */
@@ -204,10 +219,11 @@ async function tryOnce(call: Call, session: Session, attempts: Attempts): Promis
   } catch (error) {
     const isAborted = error instanceof TransactionAbortedError
     // Work that has lost against others is not done twice behind the caller's back.
-    if (course.id !== undefined)
-      throw !isAborted && isSerializationError(error) ? new TransactionAbortedError(error) : error
+    if (course.claimed) throw !isAborted && isSerializationError(error) ? new TransactionAbortedError(error) : error
     if (inTransaction || !isAborted) throw error
     await attempts.next(error)
+  } finally {
+    course.end?.()
   }
   return undefined
 }
@@ -232,7 +248,9 @@ async function runIn(call: Call, manager: EntityManager, course: Course): Promis
     if (stored) course.result = replayOf(stored)
     return
   }
-  course.id = stored.id
+  course.claimed = stored
+  const ids = claimsOf(manager).add(stored.id)
+  course.end = () => void ids.delete(stored.id)
   const answer: unknown = await insideOf(tokens, token, async () => await work(manager))
   course.json = answer === undefined ? null : exactJson('the answer', answer)
   course.result = { answer: valueOf(course.json ?? undefined), replayed: false }
@@ -245,9 +263,9 @@ async function claim({ tokens, key, request }: Call, manager: EntityManager): Pr
   // The index refused it: another call was faster, or a token of equal hash holds number 0.
   const [stored] = first ? [first] : await session.rows(tokens.find, key)
   if (!stored) return (await session.rowsOrRollBack(tokens.claimInChain, key).catch(noneIfTaken))[0]
-  if (!stored.isExpired) return stored
-  const [taken] = await session.rows(tokens.take, [stored.id, request])
-  return taken && { ...stored, isClaimed: true }
+  if (stored.isClaimed || !isFree(stored, manager)) return stored
+  const [transaction] = await session.rows(tokens.take, [stored.id, request])
+  return transaction === undefined ? undefined : { ...stored, isClaimed: true, transaction }
 }
 
 function noneIfTaken(error: unknown): StoredToken[] {
@@ -256,14 +274,14 @@ function noneIfTaken(error: unknown): StoredToken[] {
 }
 
 /** With a session of its own: what the work has rolled back with a savepoint of its own is no concern of ours. */
-async function store({ tokens, expires }: Call, manager: EntityManager, { id, json }: Course): Promise<void> {
-  if (id === undefined) return
+async function store({ tokens, expires }: Call, manager: EntityManager, { claimed, json }: Course): Promise<void> {
+  if (!claimed) return
   const session = await openSession(manager)
   try {
-    await session.rows(tokens.answer, [id, json, ...expires])
+    await session.rows(tokens.answer, [claimed.id, json, ...expires, claimed.transaction])
   } catch (error) {
     throw serverError(error)?.code === SQLSTATE.divisionByZero ? new TransactionAbortedError(error, GONE) : error
   }
 }
 
-const GONE = 'its token is gone: the work has ended it, or removed the token'
+const GONE = 'the work has ended it, or removed its token'

@@ -5,6 +5,7 @@ import {
   claimInChainStatement,
   claimTokenStatement,
   findTokenStatement,
+  forgetTokenStatement,
   removeTokensStatement,
   type StoredToken,
   takeTokenStatement,
@@ -23,9 +24,10 @@ export interface Tokens {
   readonly find: Statement<StoredToken>
   readonly claim: Statement<StoredToken>
   readonly claimInChain: Statement<StoredToken>
-  readonly take: Statement<true>
+  readonly take: Statement<string>
   readonly answer: Statement<true>
   readonly remove: Statement<number>
+  readonly forget: Statement<number>
   /** Hashes of tokens that this process was lately asked for. */
   readonly asked: Set<string>
 }
@@ -78,6 +80,7 @@ function makeTokens(entityText: EntityText): Tokens {
     take: takeTokenStatement(table),
     answer: answerTokenStatement(table),
     remove: removeTokensStatement(table),
+    forget: forgetTokenStatement(table),
     asked: new Set(),
   }
 }

@@ -17,10 +17,13 @@ export interface StoredToken {
   readonly id: string
   /** Its request is the one that is asked with. */
   readonly isSame: boolean
-  /** It has an answer; false only inside the transaction that is to give it. */
+  /** The transaction that claimed it, which alone may answer it; undefined where this statement did not. */
+  readonly transaction: string | undefined
+  /** It has an answer. */
   readonly isAnswered: boolean
   /** As JSON; undefined where `work` gave nothing. */
   readonly answer: string | undefined
+  /** As good as none. So is one without an answer: the work that was to give it has ended its own transaction. */
   readonly isExpired: boolean
 }
 
@@ -36,19 +39,23 @@ function selectToken({ table, columns }: TokenTable): string {
   return `SELECT NULL::pg_catalog.int4 AS claimed, ${of('id')}::pg_catalog.text AS id,
     ${flag(`${of('request')} IS NOT DISTINCT FROM $3::pg_catalog.text`)} AS same,
     ${flag(`${of('answeredAt')} IS NOT NULL`)} AS answered, ${of('answer')}::pg_catalog.text AS answer,
-    ${flag(`${of('expiresAt')} <= ${NOW}`)} AS expired
+    ${flag(`${of('expiresAt')} <= ${NOW}`)} AS expired, NULL::pg_catalog.text AS transaction
   FROM ${tableName(table)} AS t
   WHERE ${holdsText({ table, others: [], select: [] }, parameter)}`
 }
 
-const parseToken: Statement<StoredToken>['parse'] = ([claimed, id, same, answered, answer, expired]) => ({
+const parseToken: Statement<StoredToken>['parse'] = ([claimed, id, same, answered, answer, expired, transaction]) => ({
   isClaimed: claimed !== null,
   id: String(id),
   isSame: same !== null,
   isAnswered: answered !== null,
   answer: typeof answer === 'string' ? answer : undefined,
   isExpired: expired !== null,
+  transaction: typeof transaction === 'string' ? transaction : undefined,
 })
+
+/** Other transactions see a token that its own has not answered only if that was committed so: it is free at once. */
+const TRANSACTION = 'pg_catalog.pg_current_xact_id()::pg_catalog.text'
 
 /** Parameters: the token, its hash, the digest of the request. */
 export const findTokenStatement = (tokens: TokenTable): Statement<StoredToken> => named(selectToken(tokens), parseToken)
@@ -63,15 +70,15 @@ export function claimTokenStatement(tokens: TokenTable): Statement<StoredToken> 
     `WITH found AS (
   ${selectToken(tokens)}
 ), claimed AS (
-  INSERT INTO ${tableName(table)} (${nameList([text ?? '', hash ?? '', columns.request])})
-  SELECT $1, $2, $3
+  INSERT INTO ${tableName(table)} (${nameList([text ?? '', hash ?? '', columns.request, columns.expiresAt])})
+  SELECT $1, $2, $3, ${NOW}
   WHERE NOT EXISTS (SELECT FROM found)
   ON CONFLICT DO NOTHING
   RETURNING ${quote(columns.id)}::pg_catalog.text AS id
 )
 SELECT * FROM found
 UNION ALL
-SELECT 1, id, NULL, NULL, NULL, NULL FROM claimed`,
+SELECT 1, id, NULL, NULL, NULL, NULL, ${TRANSACTION} FROM claimed`,
     parseToken,
   )
 }
@@ -80,36 +87,39 @@ SELECT 1, id, NULL, NULL, NULL, NULL FROM claimed`,
 export function claimInChainStatement({ table, columns }: TokenTable): Statement<StoredToken> {
   const [text, hash] = keyColumns(table)
   return named(
-    `INSERT INTO ${tableName(table)} (${nameList([text ?? '', hash ?? '', columns.request])})
-SELECT $1, NULL, $3
-WHERE $2::${table.digest.type} IS NOT NULL
+    `INSERT INTO ${tableName(table)} (${nameList([text ?? '', hash ?? '', columns.request, columns.expiresAt, table.number])})
+VALUES ($1, $2, $3, ${NOW}, NULL)
 ON CONFLICT DO NOTHING
 RETURNING 1 AS claimed, ${quote(columns.id)}::pg_catalog.text AS id,
-  NULL AS same, NULL AS answered, NULL AS answer, NULL AS expired`,
+  NULL AS same, NULL AS answered, NULL AS answer, NULL AS expired, ${TRANSACTION} AS transaction`,
     parseToken,
   )
 }
 
 const some = (): true => true
 
-/** Makes an expired token one that is not answered; gives nothing where others did, or have removed it. */
-export function takeTokenStatement({ table, columns }: TokenTable): Statement<true> {
+/**
+ * Makes an expired token one that is not answered; gives nothing where others did, or have removed it. Gives the
+ * transaction that has done so.
+ */
+export function takeTokenStatement({ table, columns }: TokenTable): Statement<string> {
   const { id, request, answer, createdAt, answeredAt, expiresAt } = columns
   return named(
     `WITH taken AS (
   UPDATE ${tableName(table)} SET ${quote(request)} = $2::pg_catalog.text, ${quote(createdAt)} = ${NOW},
-    ${[answer, answeredAt, expiresAt].map((name) => `${quote(name)} = NULL`).join(', ')}
+    ${quote(answer)} = NULL, ${quote(answeredAt)} = NULL, ${quote(expiresAt)} = ${NOW}
   WHERE ${quote(id)} = $1 AND ${quote(expiresAt)} <= ${NOW}
   RETURNING 1
 )
-SELECT * FROM taken`,
-    some,
+SELECT ${TRANSACTION} FROM taken`,
+    ([transaction]) => String(transaction),
   )
 }
 
 /**
- * Parameters: id, answer as JSON, and when it expires: at this time, or after this interval. Fails with 22012 where the
- * token is gone, so that COMMIT, which goes with it, does nothing.
+ * Parameters: id, answer as JSON, when it expires: at this time, or after this interval; and the transaction that claimed
+ * it. Fails with 22012 where the token is gone or this is another transaction, so that COMMIT, which goes with it, does
+ * nothing.
  */
 export function answerTokenStatement({ table, columns }: TokenTable): Statement<true> {
   const { id, answer, answeredAt, expiresAt } = columns
@@ -117,7 +127,7 @@ export function answerTokenStatement({ table, columns }: TokenTable): Statement<
     `WITH answered AS (
   UPDATE ${tableName(table)} SET ${quote(answer)} = $2::pg_catalog.json, ${quote(answeredAt)} = ${NOW},
     ${quote(expiresAt)} = coalesce($3::pg_catalog.timestamptz, ${NOW} + $4::pg_catalog.interval)
-  WHERE ${quote(id)} = $1
+  WHERE ${quote(id)} = $1 AND ${TRANSACTION} OPERATOR(pg_catalog.=) $5::pg_catalog.text
   RETURNING 1
 )
 SELECT 1 / pg_catalog.count(*) FROM answered`,
@@ -125,13 +135,17 @@ SELECT 1 / pg_catalog.count(*) FROM answered`,
   )
 }
 
-/** Parameter: how many at most. Leaves those that another transaction has locked. Gives how many. */
+/**
+ * Parameter: how many at most. Leaves those that another transaction has locked, and those that this one may have
+ * claimed and not answered yet. Gives how many.
+ */
 export function removeTokensStatement({ table, columns }: TokenTable): Statement<number> {
-  const { id, expiresAt } = columns
+  const { id, createdAt, answeredAt, expiresAt } = columns
   return named(
     `WITH expired AS MATERIALIZED (
   SELECT ${quote(id)} AS id FROM ${tableName(table)}
   WHERE ${quote(expiresAt)} <= ${NOW}
+    AND (${quote(answeredAt)} IS NOT NULL OR ${quote(createdAt)} < pg_catalog.transaction_timestamp())
   ORDER BY ${quote(expiresAt)}
   LIMIT $1
   FOR UPDATE SKIP LOCKED
@@ -140,6 +154,19 @@ export function removeTokensStatement({ table, columns }: TokenTable): Statement
   RETURNING 1
 )
 SELECT pg_catalog.count(*)::pg_catalog.text FROM removed`,
+    ([count]) => Number(count),
+  )
+}
+
+/** Removes the token, whatever its state. Parameters: the token, its hash. Gives how many. */
+export function forgetTokenStatement({ table }: TokenTable): Statement<number> {
+  return named(
+    `WITH forgotten AS (
+  DELETE FROM ${tableName(table)} AS t
+  WHERE ${holdsText({ table, others: [], select: [] }, parameter)}
+  RETURNING 1
+)
+SELECT pg_catalog.count(*)::pg_catalog.text FROM forgotten`,
     ([count]) => Number(count),
   )
 }

@@ -1,6 +1,6 @@
 import type { DataSource, ObjectLiteral } from 'typeorm'
 import type { PreparedMany } from '../find-or-create/prepared-many'
-import { nextTurn } from '../find-or-create/real-timers'
+import { nextTurn } from '../connection/real-timers'
 import { listensToInsert } from '../rows/events'
 import { openSession } from '../connection/open-session'
 import { hasSpare } from '../connection/spare-connection'

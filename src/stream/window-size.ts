@@ -1,5 +1,5 @@
 import type { DataSource } from 'typeorm'
-import { startTimer, startTurn, stopTimer, stopTurn } from '../find-or-create/real-timers'
+import { startTimer, startTurn, stopTimer, stopTurn } from '../connection/real-timers'
 import { indexSize } from '../sql/catalog'
 import { tableName, type TextTable } from '../sql/text-table'
 

@@ -30,7 +30,35 @@ export function attachDataSource(dataSource: DataSource, what: string): void {
   subscribe(dataSource)
   rewriteQueries(dataSource)
   explainErrors(dataSource)
+  hearPools(dataSource)
 }
+
+/** What a pool of `pg` tells of each client that it gives, before it takes its own listener off. */
+interface Pool {
+  on(event: 'acquire', listener: (client: { on(event: 'error', listener: () => void): unknown }) => void): unknown
+}
+
+const heard = new WeakSet<object>()
+
+/**
+ * Between the pool's listener and that of a query runner there is a moment in which a client has none: a backend that is
+ * terminated then would end the process. Whoever uses the client hears of it by their next statement.
+ */
+function hearPools({ driver }: DataSource): void {
+  const { master, slaves = [] } = driver as { master?: unknown; slaves?: readonly unknown[] }
+  for (const pool of [master, ...slaves]) {
+    if (!isPool(pool) || heard.has(pool)) continue
+    heard.add(pool)
+    pool.on('acquire', (client) => {
+      if (heard.has(client)) return
+      heard.add(client)
+      client.on('error', () => {})
+    })
+  }
+}
+
+const isPool = (pool: unknown): pool is Pool & object =>
+  typeof pool === 'object' && pool !== null && typeof Reflect.get(pool, 'on') === 'function' && 'totalCount' in pool
 
 /** What one class of a table declared. */
 interface Declared {

@@ -1,9 +1,10 @@
-import type { DataSource, QueryRunner } from 'typeorm'
-import { DeclarationError, type TextTakenError } from '../errors'
+import { type DataSource, QueryFailedError, type QueryRunner } from 'typeorm'
+import { DeclarationError, type TextTakenError, WaitsForItselfError } from '../errors'
 import { quote } from '../sql/identifier'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { savepoint } from '../sql/statements'
 import { isUndecided } from '../sql/text-condition'
+import { transactionCommands } from '../sql/transaction-commands'
 import { guardError } from './guard-errors'
 import { asQueryFailedError, withStackOf } from './query-failed-error'
 import {
@@ -50,14 +51,19 @@ function explaining(queryRunner: QueryRunner, dataSource: DataSource): QueryRunn
     try {
       const sql = String(args[0])
       const result = await query(...(isUndecided(sql) ? [await decide(sql, sending), ...args.slice(1)] : args))
-      if (pending.length > 0 && ENDS.test(sql)) {
+      // After these the connection answers queries again.
+      const ends = pending.length > 0 ? transactionCommands(sql).filter(({ does }) => ENDS.has(does)) : []
+      if (ends.length > 0) {
         const ended = pending
         pending = []
-        const ask = STAYS.test(sql) ? behindSavepoint(rows) : rows
+        // After a rollback to a savepoint it is still in a transaction.
+        const ask = ends.at(-1)?.does === 'roll back to' ? behindSavepoint(rows) : rows
         for (const one of ended) await nameHolder(one, ask)
       }
       return result
     } catch (error) {
+      if (error instanceof QueryFailedError && error.driverError instanceof WaitsForItselfError)
+        throw asQueryFailedError(error.driverError, error)
       const explanation = await explain(error, { dataSource, queryRunner, rows })
       if (explanation.pending) pending = [...pending, explanation.pending]
       throw explanation.error
@@ -70,11 +76,7 @@ function explaining(queryRunner: QueryRunner, dataSource: DataSource): QueryRunn
   return queryRunner
 }
 
-/** After these the connection answers queries again. */
-const ENDS = /^\s*(?:ROLLBACK|ABORT|COMMIT|END)\b/iu
-
-/** After these it is still in a transaction. */
-const STAYS = /^\s*(?:ROLLBACK|ABORT)\s+(?:(?:WORK|TRANSACTION)\s+)?TO\b/iu
+const ENDS: ReadonlySet<string> = new Set(['roll back', 'roll back to', 'commit'])
 
 /** After a rollback to a savepoint the caller goes on in a transaction, which an error of ours would abort. */
 function behindSavepoint(rows: QueryRows): QueryRows {

@@ -2,6 +2,7 @@ import type { EntityMetadata } from 'typeorm'
 import { SchemaDriftError } from '../errors'
 import { type Query, tableOid, tableState } from '../sql/catalog'
 import { guardOf } from '../sql/guard'
+import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
 import { findDrift, workDrift } from './drift'
 import { dataSourceOf, type Declaration, type ReadyTable, registry } from './registry'
@@ -47,6 +48,17 @@ export function ensureReady(declaration: Declaration, asking: Asking): ReadyTabl
 /** What `ensureReady` gives by now; undefined before its first answer, and where tenants have tables of their own. */
 export const knownReady = (declaration: Declaration): ReadyTable | undefined =>
   registry.ready.get(declaration)?.get(ONLY)
+
+/**
+ * A constraint that came since may be why: what was seen of the table is forgotten, so that the next look sees it.
+ *
+ * @returns whether the error says so (55000)
+ */
+export function forgetIfChanged(declaration: Declaration, error: unknown): boolean {
+  const isChanged = serverError(error)?.code === SQLSTATE.wrongState
+  if (isChanged) registry.ready.delete(declaration)
+  return isChanged
+}
 
 function readyTables(declaration: Declaration): Map<string, ReadyTable> {
   const known = registry.ready.get(declaration)

@@ -123,6 +123,13 @@ export interface RowsChange {
   readonly follow?: (before: TriggerNote) => RowsChange
 }
 
+export interface Rollbacks {
+  readonly ofTransactions: number
+  readonly toSavepoints: number
+}
+
+export const NO_ROLLBACKS: Rollbacks = { ofTransactions: 0, toSavepoints: 0 }
+
 interface Registry {
   readonly declarations: WeakMap<EntityMetadata, Declaration[]>
   readonly triggers: WeakMap<EntityMetadata, Map<string, () => TriggerWork>>
@@ -135,8 +142,8 @@ interface Registry {
   readonly settings: WeakMap<object, DataSourceSettings>
   /** Tables whose index, check and guard were seen in the database; by OID where tenants are told by search_path. */
   readonly ready: WeakMap<Declaration, Map<string, ReadyTable>>
-  /** How many rollbacks, of transactions and of savepoints, TypeORM was asked to send. */
-  readonly rollbacks: WeakMap<QueryRunner, number>
+  /** How many rollbacks TypeORM was asked to send. */
+  readonly rollbacks: WeakMap<QueryRunner, Rollbacks>
 }
 
 /** Global, as TypeORM's own storage is: two copies of this module, of whatever version, must share one registry. */

@@ -8,11 +8,11 @@ import type {
   UpdateEvent,
 } from 'typeorm'
 import { DeclarationError, ImmutableTextError } from '../errors'
-import { savepoint } from '../sql/statements'
+import { transactionCommands } from '../sql/transaction-commands'
 import { readMovedNumbers } from './moved-numbers'
 import { normalizedValues } from './normalized-values'
 import { putBack } from './put-back'
-import { type Declaration, declarationsOf, namesOf, registry } from './registry'
+import { type Declaration, declarationsOf, namesOf, NO_ROLLBACKS, registry } from './registry'
 
 /** Known to every copy of this package in the process. */
 const OURS = Symbol.for('typeorm-unique-text.subscriber')
@@ -63,9 +63,14 @@ class StoredTextSubscriber implements EntitySubscriberInterface {
 class RollbackSubscriber implements EntitySubscriberInterface {
   readonly [OURS] = true
 
-  beforeQuery({ query, queryRunner }: BeforeQueryEvent): void {
-    if (query === savepoint.rollBack || !/^\s*ROLLBACK\b/i.test(query)) return
-    registry.rollbacks.set(queryRunner, (registry.rollbacks.get(queryRunner) ?? 0) + 1)
+  beforeQuery({ query, parameters = [], queryRunner }: BeforeQueryEvent): void {
+    for (const command of transactionCommands(query, parameters.length > 0)) {
+      const { ofTransactions, toSavepoints } = registry.rollbacks.get(queryRunner) ?? NO_ROLLBACKS
+      if (command.does === 'roll back')
+        registry.rollbacks.set(queryRunner, { ofTransactions: ofTransactions + 1, toSavepoints })
+      else if (command.does === 'roll back to')
+        registry.rollbacks.set(queryRunner, { ofTransactions, toSavepoints: toSavepoints + 1 })
+    }
   }
 }
 

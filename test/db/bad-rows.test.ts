@@ -1,4 +1,4 @@
-import { Column, Entity, PrimaryGeneratedColumn, Unique } from 'typeorm'
+import { Column, Entity, type EntityManager, PrimaryGeneratedColumn, Unique } from 'typeorm'
 import { beforeEach, describe, expect, test, vi } from 'vitest'
 import { findOneByText, findOrCreate, findOrCreateMany, UniqueText } from '../../src'
 import { useDatabase } from '../support/database'
@@ -153,5 +153,37 @@ describe('a deferrable constraint of the entity', () => {
       await expect(findOrCreate(inner, Post, { text: 'd', slug: 's' })).rejects.toMatchObject({ code: '23505' })
       expect(await findOrCreate(inner, Post, { text: 'd' })).toMatchObject({ created: true })
     })
+  })
+})
+
+@Entity()
+class Late {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText() text!: string
+  @Column({ type: 'text', nullable: true }) slug!: string | null
+}
+
+describe('a deferrable constraint that comes after the first call', () => {
+  const change = async (sql: string): Promise<EntityManager> => {
+    const { manager } = await db.dataSource([Late])
+    await findOrCreate(manager, Late, { text: 'first' })
+    await findOrCreateMany(manager, Late, [{ text: 'first' }])
+    await manager.query(sql)
+    return manager
+  }
+  const LATER = 'ALTER TABLE late ADD CONSTRAINT later UNIQUE (slug) DEFERRABLE'
+
+  test('hinders no call', async () => {
+    const manager = await change(LATER)
+    expect(await findOrCreate(manager, Late, { text: 'second', slug: 's' })).toMatchObject({ created: true })
+    await manager.query('DROP TABLE late CASCADE')
+  })
+
+  test('fails one list, or one transaction, and not the next', async () => {
+    const manager = await change(LATER)
+    const [first] = await findOrCreateMany(manager, Late, [{ text: 'third' }])
+    expect(first).toMatchObject({ error: { code: '55000' } })
+    expect(await findOrCreateMany(manager, Late, [{ text: 'third' }])).toMatchObject([{ created: true }])
+    await manager.query('DROP TABLE late CASCADE')
   })
 })

@@ -85,20 +85,20 @@ describe("the caller's transaction is the caller's", () => {
 
   test('calls in parallel, of which one has a bad row, leave no savepoint and nothing on the client', async () => {
     const dataSource = await db.dataSource([Page, Audit])
-    await dataSource.transaction(async (manager) => {
-      const client = (await manager.queryRunner?.connect()) as Client
+    const client = await dataSource.transaction(async (manager) => {
       const calls = Array.from({ length: 4 }, async (_, call) => {
         const rows = Array.from({ length: 4 }, (__, index) => ({ url: `p${call} ${index}` }))
         return await findOrCreateMany(manager, Page, [...rows, { url: `p${call}`, title: call === 2 ? tooLong : null }])
       })
       const refused = (await Promise.all(calls)).map((results) => results.filter((one) => 'error' in one).length)
       expect(refused).toEqual([0, 0, 1, 0])
-      expect(Object.hasOwn(client, 'query')).toBe(false)
       await manager.query('SAVEPOINT mine')
       const release = manager.query('RELEASE SAVEPOINT typeorm_unique_text')
       await expect(release).rejects.toMatchObject({ driverError: { code: '3B001' } })
       await manager.query('ROLLBACK TO SAVEPOINT mine')
+      return (await manager.queryRunner?.connect()) as Client
     })
+    expect(Object.hasOwn(client, 'query')).toBe(false)
   })
 
   test('what the caller sends by the client itself waits its turn too: a callback, a query object, a mistake', async () => {

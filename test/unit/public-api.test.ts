@@ -29,6 +29,7 @@ const PUBLIC = {
       'TransactionAbortedError',
       'UniqueTextError',
       'UnsupportedDatabaseError',
+      'WaitsForItselfError',
     ],
     types: ['Finding', 'Rejection', 'TakenText', 'UniqueTextErrorCode'],
   },
@@ -125,7 +126,7 @@ const PUBLIC = {
   },
   'once/index.ts': {
     namespace: once,
-    values: ['OnceToken', 'TokenReusedError', 'once', 'removeExpiredTokens'],
+    values: ['OnceToken', 'TokenReusedError', 'forgetToken', 'once', 'removeExpiredTokens'],
     types: ['Duration', 'OnceOptions', 'OnceResult', 'RemoveExpiredTokensOptions'],
   },
   'stream/index.ts': {

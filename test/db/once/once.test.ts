@@ -92,17 +92,6 @@ test('work that rolls back its own transaction is refused, and leaves no token',
   expect(await tokens()).toEqual([])
 })
 
-test('work that commits its own transaction is refused, and so is a repeated call, for the outcome is not known', async () => {
-  const work = async (manager: DataSource['manager']): Promise<string> => {
-    await create('a')(manager)
-    await manager.queryRunner?.commitTransaction()
-    return 'done'
-  }
-  expect(await rejection(once(dataSource.manager, 'token', work))).toBeInstanceOf(TransactionAbortedError)
-  expect(await rejection(once(dataSource.manager, 'token', create('b')))).toBeInstanceOf(DeclarationError)
-  expect(runs).toBe(1)
-})
-
 test('work that rolls back a transaction within its own goes on', async () => {
   const { answer } = await once(dataSource.manager, 'token', async (manager) => {
     await rejection(

@@ -41,7 +41,7 @@ test('a name that is lost takes all others with it, and no name comes again', ()
   const names = new PreparedNames()
   nameOf(names, 'a')
   nameOf(names, 'b')
-  names.lose()
+  names.lose(0)
   expect(names.takeGivenUp()).toEqual(['a_1', 'b_2'])
   expect(names.take('a', 0)).toMatchObject({ name: 'a_3', uses: 1 })
 })
@@ -50,7 +50,24 @@ test('after the third loss the connection keeps no names', () => {
   const names = new PreparedNames()
   for (let loss = 0; loss < 3; loss += 1) {
     expect(names.take('a', 0)).toBeDefined()
-    names.lose()
+    names.lose(0)
   }
   expect(names.take('a', 0)).toBeUndefined()
+})
+
+test('a connection that lost its names too often prepares again after ten minutes, and stops at the next loss', () => {
+  const names = new PreparedNames()
+  for (let nth = 0; nth < 3; nth += 1) names.lose(1_000)
+  expect(names.take('a', 600_999)).toBeUndefined()
+  expect(names.take('a', 601_000)).toBeDefined()
+  names.lose(601_000)
+  expect(names.take('a', 1_200_999)).toBeUndefined()
+})
+
+test('losses that lie ten minutes apart never stop a connection from preparing', () => {
+  const names = new PreparedNames()
+  for (let nth = 1; nth < 9; nth += 1) {
+    names.lose(nth * 600_000)
+    expect(names.take('a', nth * 600_000)).toBeDefined()
+  }
 })

@@ -1,0 +1,31 @@
+import type { EntityManager } from 'typeorm'
+import { openSession } from '../connection/open-session'
+import { rowValues } from '../rows/row-values'
+import { ensureReady } from '../typeorm/readiness'
+import { requireNotInside } from './nesting'
+import { tokensOf } from './tokens'
+
+/**
+ * Removes one token, with its answer, before it expires: the next call of `once` with it runs its work. In the caller's
+ * transaction it is forgotten when that is committed.
+ *
+ * It does not wait for work that is under way with the token for the first time, nor end it.
+ *
+ * @returns whether there was one
+ * @throws TextRejectedError, DeclarationError before any SQL; DeclarationError also inside work that runs for the token
+ * @throws SchemaDriftError, UnsupportedDatabaseError
+ * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
+ */
+export async function forgetToken(manager: EntityManager, token: string): Promise<boolean> {
+  const tokens = tokensOf(manager)
+  const { key } = rowValues(tokens.entityText, { token })
+  requireNotInside(tokens, token, 'forgetToken')
+  const session = await openSession(manager)
+  try {
+    await ensureReady(tokens.entityText.declaration, session)
+    const [removed = 0] = await session.rowsOrRollBack(tokens.forget, key)
+    return removed > 0
+  } finally {
+    await session.close()
+  }
+}
