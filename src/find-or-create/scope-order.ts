@@ -1,5 +1,4 @@
 import type { EntityMetadata, ObjectLiteral } from 'typeorm'
-import { countIndex } from '../sql/number-table'
 import { tableNumbers } from '../typeorm/registry'
 
 /**
@@ -36,10 +35,10 @@ interface Written {
 export function numberIndexes(rows: readonly Written[]): ReadonlySet<string> {
   const all = rows.flatMap(({ columns, values }) =>
     tableNumbers(columns.metadata).map(({ column, table }) => ({
-      indexes: [table.index, ...(table.count === undefined ? [] : [countIndex(table)])],
+      index: table.index,
       isGiven: (column.getEntityValue(values) ?? null) !== null,
     })),
   )
-  const given = new Set(all.filter(({ isGiven }) => isGiven).flatMap(({ indexes }) => indexes))
-  return new Set(all.flatMap(({ indexes }) => indexes).filter((index) => !given.has(index)))
+  const given = new Set(all.filter(({ isGiven }) => isGiven).map(({ index }) => index))
+  return new Set(all.map(({ index }) => index).filter((index) => !given.has(index)))
 }

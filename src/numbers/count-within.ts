@@ -50,7 +50,7 @@ function countedNumber(
 ): NumberDeclaration {
   const metadata = dataSourceOf(manager).getMetadata(entity)
   const all = tableNumbers(metadata).filter(({ target }) => isOrExtends(metadata.target, target))
-  const counted = all.filter(({ table }) => table.count !== undefined)
+  const counted = all.filter(({ table }) => table.count)
   const [found, ...more] = counted.filter(({ name }) => by === undefined || name === by)
   if (found && more.length === 0) return found
   throw new DeclarationError(

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { countRows, numberRows, renumberRows } from '../../../src/sql/number-rows'
+import { numberRows, renumberRows } from '../../../src/sql/number-rows'
+import { makeScopes } from '../../../src/sql/number-scopes'
 import type { NumberTable } from '../../../src/sql/number-table'
 import { numberTriggers } from '../../../src/sql/number-triggers'
 import { countedTable, numberTable } from '../../support/numbered-table'
@@ -8,8 +9,8 @@ const TABLES: Readonly<Record<string, NumberTable>> = {
   'numbers-of-a-table': numberTable({ scope: [] }),
   'numbers-in-a-scope': numberTable({
     scope: [
-      { name: 'tenant', textual: true },
-      { name: 'post', textual: false },
+      { name: 'tenant', type: 'text' },
+      { name: 'post', type: 'integer' },
     ],
   }),
   'numbers-with-a-count': countedTable(),
@@ -36,6 +37,6 @@ describe.each(Object.entries(TABLES))('%s', (name, table) => {
 
 test('what numbers the rows of a table is the SQL that was reviewed', async () => {
   const rows = { table: countedTable(), primary: ['id', 'part'] }
-  const statements = [numberRows(rows), renumberRows(rows), ...countRows(rows.table)]
+  const statements = [numberRows(rows), renumberRows(rows), makeScopes(rows.table)]
   await expect(statements.join(';\n\n')).toMatchFileSnapshot('../../golden/number-rows.sql')
 })
