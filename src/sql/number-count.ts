@@ -1,6 +1,6 @@
-import { refuseOtherTable, standsOn } from './guard-body'
+import { standsOn } from './guard-body'
 import { quote } from './identifier'
-import { refuseOthers } from './number-scopes'
+import { indented, refuseFamily, refuseOtherTables } from './number-scopes'
 import { isCounted, keyOf, type NumberTable, scopeOf, scopesName } from './number-table'
 
 /** Names of the transition tables. */
@@ -18,7 +18,7 @@ const [PARTS, NUMBERS_OF_A_PART] = [64, 256]
  * is added, nothing set: of several triggers, each does its part, in whatever order they come, and whatever other
  * triggers write meanwhile.
  *
- * Part 0 of a scope is its mutex, which an INSERT holds since its rows were placed.
+ * Part 0 of a scope is its mutex, which an INSERT holds since its rows were placed; all else is counted there.
  */
 export function countBody(table: NumberTable): string {
   const key = keyOf(table)
@@ -29,15 +29,18 @@ export function countBody(table: NumberTable): string {
       FROM ${name} WHERE ${live(name)}`
   const add = (part: string, changes: string, by: readonly string[], total: string): string => `
     INSERT INTO ${scopesName(table)} AS k (${[...key, 'part', 'n'].join(', ')})
-    SELECT ${[...by, part, total].join(', ')} FROM ${changes}${group(by)}
+    SELECT ${[...by, part].join(', ')},
+      ${total}
+    FROM ${changes}${group(by)}
     HAVING ${total} OPERATOR(pg_catalog.<>) 0${order(by)}
     ON CONFLICT (${[...key, 'part'].join(', ')}) DO UPDATE SET n = k.n OPERATOR(pg_catalog.+) excluded.n;`
-  const inTurn = `(${highest} OPERATOR(pg_catalog./) ${NUMBERS_OF_A_PART} OPERATOR(pg_catalog.%) ${PARTS})::pg_catalog.int2`
+  const inTurn = `
+      (${highest} OPERATOR(pg_catalog./) ${NUMBERS_OF_A_PART} OPERATOR(pg_catalog.%) ${PARTS})::pg_catalog.int2`
   return `
 #variable_conflict use_column
 DECLARE
   plain boolean := ${standsOn(table)};
-BEGIN${refuseOtherTable(table)}${refuseOthers(table)}
+BEGIN${refuseOtherTables(table)}
   IF TG_OP OPERATOR(pg_catalog.=) 'INSERT' THEN${add(inTurn, `${CAME} AS c WHERE ${live('c')}`, scopeOf(table, 'c'), 'pg_catalog.count(*)')}
   ELSIF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' THEN${add(
     '0',
@@ -51,6 +54,8 @@ BEGIN${refuseOtherTable(table)}${refuseOthers(table)}
   ELSIF TG_OP OPERATOR(pg_catalog.=) 'DELETE' THEN${add('0', `${GONE} AS c WHERE ${live('c')}`, scopeOf(table, 'c'), 'OPERATOR(pg_catalog.-) pg_catalog.count(*)')}
   ELSE
     DELETE FROM ${scopesName(table)};
+  END IF;
+  IF FOUND THEN${indented(refuseFamily(table))}
   END IF;
   RETURN NULL;
 END

@@ -1,7 +1,7 @@
-import { all, raise, refuseOtherTable, relation, standsOn } from './guard-body'
+import { all, relation, standsOn } from './guard-body'
 import { quote } from './identifier'
 import { byNumberDown, equal, keyOf, type NumberTable, sameScopes, scopeOf, scopesName } from './number-table'
-import { refuseOthers } from './number-scopes'
+import { indented, raiseNumber, refuseFamily, refuseOtherColumns, refuseOtherTables } from './number-scopes'
 import { SQLSTATE } from './sqlstate'
 
 /** The highest number of each type. */
@@ -12,7 +12,7 @@ const HIGHEST: Readonly<Record<string, string>> = {
 }
 
 /**
- * BEFORE INSERT OR UPDATE: takes the number after the highest of the scope.
+ * BEFORE INSERT OR UPDATE: takes the number after the highest of the scope. For a statement, it only looks whether it can.
  *
  * The scope's row in the table of scopes is its mutex, and is made where there is none. Those who wait for it wait in one
  * line. Every SELECT takes a new snapshot at READ COMMITTED because the function is VOLATILE; the one after the lock shows
@@ -26,7 +26,15 @@ export function placeNumberBody(table: NumberTable): string {
 DECLARE
   plain boolean := ${standsOn(table)};
   newest bigint;
-BEGIN${refuseOtherTable(table)}${refuseOthers(table)}
+BEGIN${refuseOtherTables(table)}
+  -- Once for an INSERT, unless it may have named the whole of a partition.
+  IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' OR TG_LEVEL OPERATOR(pg_catalog.=) 'STATEMENT'
+    OR pg_catalog.pg_partition_root(TG_RELID) IS NOT NULL
+  THEN${indented(`${refuseOtherColumns(table)}${table.count ? refuseFamily(table) : ''}`)}
+  END IF;
+  IF TG_LEVEL OPERATOR(pg_catalog.=) 'STATEMENT' THEN
+    RETURN NULL;
+  END IF;
   IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' AND NEW.${number} OPERATOR(pg_catalog.=) OLD.${number} THEN
     -- Who moves a row and gives it no other number means the next one there.
     NEW.${number} := NULL;
@@ -44,7 +52,8 @@ BEGIN${refuseOtherTable(table)}${refuseOthers(table)}
   SELECT t.${number} INTO newest FROM ${relation(table)} AS t
   WHERE ${all(4, ...sameScopes(table, 't', 'NEW'), '(t.tableoid OPERATOR(pg_catalog.=) TG_RELID OR NOT plain)')}
   ORDER BY ${byNumberDown(table, 't')} LIMIT 1;
-  IF NEW.${number} IS NULL AND newest OPERATOR(pg_catalog.>=) ${highest} THEN${raise(table, 4, atTheEnd)}
+  IF NEW.${number} IS NULL AND newest OPERATOR(pg_catalog.>=) ${highest} THEN
+    ${raiseNumber(table, atTheEnd)}
   END IF;
   NEW.${number} := coalesce(NEW.${number}, greatest(newest, 0) OPERATOR(pg_catalog.+) 1, 1);
   RETURN NEW;
@@ -54,7 +63,7 @@ END
 
 const atTheEnd = {
   sqlstate: SQLSTATE.outOfRange,
-  message: `'a row of the scope has the highest number that its type can hold'`,
+  message: 'a row of the scope has the highest number that its type can hold',
   hint: 'Give that row a lower number or delete it, or make the column a bigint.',
 }
 

@@ -1,5 +1,5 @@
-import { raise, type Refusal, renamed } from './guard-body'
-import { dollarQuote, literal, quote } from './identifier'
+import { relation } from './guard-body'
+import { dollarQuote, list, literal, quote } from './identifier'
 import { isCounted, keyOf, type NumberTable, scopeOf, scopesName, scopesTable } from './number-table'
 import { SQLSTATE } from './sqlstate'
 import { tableName } from './text-table'
@@ -59,45 +59,71 @@ END
 export const dropScopes = (table: Pick<NumberTable, 'schema' | 'triggers'>): string =>
   `DROP TABLE IF EXISTS ${scopesTable(table)}`
 
-/**
- * Whoever owns the schema could put a table, or a view, of his own under the name, whose code would run as the owner of
- * this function. And what names a column does not follow when that is renamed, as the unique index does.
- */
-export function refuseOthers(table: NumberTable): string {
-  const columns = [...table.scope.map(({ name }) => name), table.number].map(
-    (name, position) => `(
-        SELECT a.attname OPERATOR(pg_catalog.<>) ${literal(name)} FROM pg_catalog.pg_attribute AS a
-        WHERE a.attrelid OPERATOR(pg_catalog.=) i.indrelid AND a.attnum OPERATOR(pg_catalog.=) i.indkey[${position}])`,
-  )
-  return `
-  IF NOT EXISTS (
-    SELECT FROM pg_catalog.pg_class AS k
-    WHERE k.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('${scopesName(table)}')::pg_catalog.oid
-      AND k.relkind OPERATOR(pg_catalog.=) 'r'
-      AND pg_catalog.pg_get_userbyid(k.relowner) OPERATOR(pg_catalog.=) current_user
-  ) OR EXISTS (
-    SELECT FROM pg_catalog.pg_index AS i
-    WHERE i.indexrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass(${literal(quote(table.index))})::pg_catalog.oid
-      AND (${columns.join(' OR ')})
-  ) THEN${raise(table, 4, { ...renamed, hint: AGAIN })}
-  END IF;${table.count ? refuseFamily(table) : ''}`
+/** For a place one level deeper. */
+export const indented = (sql: string): string => sql.replaceAll('\n', '\n  ')
+
+interface NumberRefusal {
+  readonly sqlstate: string
+  readonly message: string
+  readonly hint: string
 }
 
-const AGAIN =
-  'Something was renamed, dropped or given to another role: disable the triggers, and generate a new migration.'
+/** With the unique index as its constraint, so that a client can tell it from others. */
+export const raiseNumber = (table: NumberTable, { sqlstate, message, hint }: NumberRefusal): string =>
+  `RAISE EXCEPTION USING ERRCODE = '${sqlstate}',
+      MESSAGE = ${literal(message)},
+      HINT = ${literal(hint)},
+      CONSTRAINT = ${literal(table.index)}, SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;`
 
-const uncounted: Refusal = {
+const another: NumberRefusal = {
+  sqlstate: SQLSTATE.objectNotInPrerequisiteState,
+  message: 'what numbers the rows names another table or column than its own',
+  hint: 'Something was renamed, dropped or given away: disable the triggers, and generate a migration.',
+}
+
+/**
+ * Whoever owns the schema could put a table, or a view, of his own under the name of the table of scopes, whose code would
+ * run as the owner of this function. Its OID is a constant of the plan, which is made anew when the name means another
+ * table. A name that another table has taken would have rows numbered by those of that one.
+ */
+export const refuseOtherTables = (table: NumberTable): string => `
+  PERFORM FROM pg_catalog.pg_class AS k
+  WHERE k.oid OPERATOR(pg_catalog.=) '${scopesName(table)}'::pg_catalog.regclass
+    AND k.relkind OPERATOR(pg_catalog.=) 'r'
+    AND pg_catalog.pg_get_userbyid(k.relowner) OPERATOR(pg_catalog.=) current_user;
+  IF NOT FOUND OR NOT plain AND NOT EXISTS (
+    SELECT FROM pg_catalog.pg_partition_ancestors(TG_RELID) AS p
+    WHERE p.relid OPERATOR(pg_catalog.=) pg_catalog.to_regclass(${literal(relation(table))})::pg_catalog.oid
+  ) THEN
+    ${raiseNumber(table, another)}
+  END IF;`
+
+/** A function does not follow a column that is renamed, as the unique index does. */
+export const refuseOtherColumns = (table: NumberTable): string => `
+  IF EXISTS (
+    SELECT FROM pg_catalog.pg_index AS i JOIN pg_catalog.pg_attribute AS a
+      ON a.attrelid OPERATOR(pg_catalog.=) i.indrelid AND a.attnum OPERATOR(pg_catalog.=) ANY (i.indkey)
+    WHERE i.indexrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass(${literal(quote(table.index))})::pg_catalog.oid
+      AND a.attname OPERATOR(pg_catalog.<>) ALL (ARRAY[
+        ${list([...table.scope.map(({ name }) => name), table.number].map(literal), 8)}
+      ]::pg_catalog.name[])
+  ) THEN
+    ${raiseNumber(table, another)}
+  END IF;`
+
+const uncounted: NumberRefusal = {
   sqlstate: SQLSTATE.featureNotSupported,
-  message: `'a table with partitions, or with children by INHERITS, keeps no count'`,
+  message: 'a table with partitions, or with children by INHERITS, keeps no count',
   hint: 'Declare @NumberWithin without "count", and count the rows by SQL.',
 }
 
 /** Statements that name another table than this one fire other triggers, and write its rows all the same. */
-const refuseFamily = (table: NumberTable): string => `
+export const refuseFamily = (table: NumberTable): string => `
   IF EXISTS (
     SELECT FROM pg_catalog.pg_inherits AS h
     WHERE h.inhrelid OPERATOR(pg_catalog.=) TG_RELID OR h.inhparent OPERATOR(pg_catalog.=) TG_RELID
-  ) THEN${raise(table, 4, uncounted)}
+  ) THEN
+    ${raiseNumber(table, uncounted)}
   END IF;`
 
 const refuseToCount = (isTable: string): string => `
@@ -106,5 +132,6 @@ const refuseToCount = (isTable: string): string => `
       ON h.inhrelid OPERATOR(pg_catalog.=) c.oid OR h.inhparent OPERATOR(pg_catalog.=) c.oid
     WHERE ${isTable} AND (c.relkind OPERATOR(pg_catalog.=) 'p' OR h.inhrelid IS NOT NULL)
   ) THEN
-    RAISE EXCEPTION USING ERRCODE = '${uncounted.sqlstate}', MESSAGE = ${uncounted.message}, HINT = ${literal(uncounted.hint ?? '')};
+    RAISE EXCEPTION USING ERRCODE = '${uncounted.sqlstate}', MESSAGE = ${literal(uncounted.message)},
+      HINT = ${literal(uncounted.hint)};
   END IF;`

@@ -64,23 +64,28 @@ const nameOf = (table: NumberTable, suffix: string): string => fitName(`${table.
 function placeTriggers(table: NumberTable, runs: string): Trigger[] {
   const number = `NEW.${quote(table.number)} IS NULL`
   const same = sameScopes(table, 'OLD', 'NEW')
-  const moved = same.length === 0 ? [] : [`(${same.join(' AND ')}) IS NOT TRUE`]
-  const trigger = (event: 'insert' | 'update', when: readonly string[]): Trigger => {
-    const name = nameOf(table, `place_${event}`)
-    const condition = when.length === 0 ? '' : `\n  WHEN (${when.join(' OR ')})`
+  const moved = same.length === 0 ? [] : [`(${same.join('\n    AND ')}) IS NOT TRUE`]
+  const trigger = (event: 'insert' | 'update', each: 'ROW' | 'STATEMENT', when: readonly string[] = []): Trigger => {
+    const name = nameOf(table, `place_${event}${each === 'ROW' ? '' : 's'}`)
+    const condition = when.length === 0 ? '' : `\n  WHEN (${when.join('\n    OR ')})`
     return {
       name,
       runs,
-      type: FIRES.row + FIRES.before + FIRES[event],
+      type: FIRES.before + FIRES[event] + (each === 'ROW' ? FIRES.row : 0),
       conditional: when.length > 0,
       create: `CREATE TRIGGER ${quote(name)}
-  BEFORE ${event.toUpperCase()} ON ${tableName(table)} FOR EACH ROW${condition}
+  BEFORE ${event.toUpperCase()} ON ${tableName(table)} FOR EACH ${each}${condition}
   EXECUTE FUNCTION ${qualified(table.schema, runs)}()`,
     }
   }
-  // A row that comes with a number, as a restored one does, is for the index to decide, and changes the count. Of an
-  // UPDATE no columns are named: another trigger may derive the scope.
-  return [trigger('insert', table.count ? [] : [number]), trigger('update', [...moved, number])]
+  // A row that comes with a number, as a restored one does, is for the index to decide. With a count it comes by all the
+  // same: its statement may have named the whole of a partition. Of an UPDATE no columns are named, for another trigger
+  // may derive the scope.
+  return [
+    trigger('insert', 'STATEMENT'),
+    trigger('insert', 'ROW', table.count ? [] : [number]),
+    trigger('update', 'ROW', [...moved, number]),
+  ]
 }
 
 function countTrigger(table: NumberTable, runs: string, event: (typeof EVENTS)[number]): Trigger {

@@ -105,3 +105,22 @@ export async function scopesWithGaps(client: Pick<Client, 'query'>, table: Numbe
   )
   return rows.length
 }
+
+/** What the table of scopes tells of each scope, by the values of its columns; nothing where nobody counts. */
+export async function countsOf(
+  client: Pick<Client, 'query'>,
+  table: string,
+  scope: readonly string[],
+): Promise<ReadonlyMap<string, number>> {
+  const { rows: found } = await client.query<{ name: string }>(
+    `select oid::regclass::text as name from pg_class where relkind = 'r' and relname like $1`,
+    [`numbers\\_${table}\\_%\\_scopes\\_%`],
+  )
+  const [first] = found
+  if (!first) return new Map()
+  const key = scope.map((_, position) => `s${position}::text`).join(` || '/' || `)
+  const { rows } = await client.query<{ key: string; n: number }>(
+    `select ${key || literal('')} as key, sum(n)::integer as n from ${first.name} group by 1 having sum(n) <> 0`,
+  )
+  return new Map(rows.map(({ key: values, n }) => [values, n]))
+}

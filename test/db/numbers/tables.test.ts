@@ -177,7 +177,7 @@ describe('partitions', () => {
     for (const sql of [
       'insert into comment (tenant) values (1)',
       'delete from comment',
-      'update comment set title = $$$$',
+      'update comment set "deletedAt" = now()',
     ]) {
       await expect(client.query(sql)).rejects.toMatchObject(noCount)
     }
