@@ -48,7 +48,7 @@ export async function createNumberedTable(
     `create table ${name} (${[
       'id bigint generated always as identity primary key',
       ...scopes,
-      `${quote(table.number)} integer not null`,
+      `${quote(table.number)} ${table.type} not null`,
       '"deletedAt" timestamptz',
       'title text',
     ].join(', ')})`,

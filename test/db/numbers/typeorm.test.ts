@@ -16,6 +16,7 @@ import {
   findOrCreate,
   findOrCreateMany,
   insertOrFail,
+  SchemaDriftError,
   TransactionAbortedError,
   UniqueText,
   updateOrFail,
@@ -86,11 +87,7 @@ describe('a number comes with what stores the row', () => {
   test('insert of many does, and tells the numbers', async () => {
     const of = tenant()
     const { generatedMaps } = await dataSource.manager.insert(Comment, made(of, 3))
-    expect(generatedMaps.map(({ number, numberCount }) => [number, numberCount] as unknown[])).toEqual([
-      [1, undefined],
-      [2, undefined],
-      [3, undefined],
-    ])
+    expect(generatedMaps.map(({ number }) => number as unknown)).toEqual(UP_TO(3))
   })
 
   test('findOrCreate and insertOrFail do', async () => {
@@ -192,12 +189,47 @@ describe('countWithin', () => {
     ['a scope that is incomplete', { tenant: 'x' }, {}, /"post.id" of the scope is missing/],
     ['a scope with null', { tenant: null as never }, {}, /"tenant" of the scope is missing/],
     ['a property that is no part of it', { tenant: 'x', post: { id: 1 }, text: 'y' }, {}, /"text" is no part/],
+    ['an option that is misspelt', { tenant: 'x' }, { bye: 'number' }, /no option "bye"/],
+    ['options that are no object', { tenant: 'x' }, 'number', /must be an object, got/],
     ['a number that keeps no count', { tenant: 'x' }, { by: 'overall' }, /"overall" of Comment keeps no count/],
   ])('refuses %s', async (_name, scope, options, message) => {
     const asked = countWithin(dataSource.manager, Comment, scope, options)
     await expect(asked).rejects.toThrow(DeclarationError)
     await expect(asked).rejects.toThrow(message)
   })
+})
+
+test('a number of the whole table keeps a count too, beside a property of any name', async () => {
+  @Entity()
+  class Ledger {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @NumberWithin({ count: true }) number!: number
+    @Column({ type: 'integer' }) numberCount!: number
+  }
+  const own = await db.dataSource([Ledger])
+  const saved = await own.manager.save(Ledger, [{ numberCount: 42 }, { numberCount: 43 }])
+  expect(saved).toMatchObject([
+    { number: 1, numberCount: 42 },
+    { number: 2, numberCount: 43 },
+  ])
+  expect(await own.manager.find(Ledger, { order: { id: 'ASC' } })).toEqual(saved)
+  expect(await countWithin(own.manager, Ledger, {})).toBe(2)
+  await own.manager.clear(Ledger)
+  expect(await countWithin(own.manager, Ledger, {})).toBe(0)
+  expect((await own.driver.createSchemaBuilder().log()).upQueries).toEqual([])
+})
+
+test('countWithin tells of triggers that do not stand', async () => {
+  @Entity()
+  class Watched {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @NumberWithin({ count: true }) number!: number
+  }
+  const own = await db.dataSource([Watched])
+  await own.query('alter table watched disable trigger user')
+  await expect(countWithin(own.manager, Watched, {})).rejects.toThrow(SchemaDriftError)
+  await own.query('alter table watched enable trigger user')
+  expect(await countWithin(own.manager, Watched, {})).toBe(0)
 })
 
 test('names may be as long as a name can be', async () => {

@@ -1,9 +1,11 @@
 import { describe, expect, test } from 'vitest'
 import { numberRows, renumberRows } from '../../../src/sql/number-rows'
-import { makeScopes } from '../../../src/sql/number-scopes'
+import { findCount } from '../../../src/sql/count-statement'
+import { dropScopes, makeScopes } from '../../../src/sql/number-scopes'
 import type { NumberTable } from '../../../src/sql/number-table'
 import { numberTriggers } from '../../../src/sql/number-triggers'
 import { countedTable, numberTable } from '../../support/numbered-table'
+import { describeLookups } from '../../support/sql-lint'
 
 const TABLES: Readonly<Record<string, NumberTable>> = {
   'numbers-of-a-table': numberTable({ scope: [] }),
@@ -40,3 +42,23 @@ test('what numbers the rows of a table is the SQL that was reviewed', async () =
   const statements = [numberRows(rows), renumberRows(rows), makeScopes(rows.table)]
   await expect(statements.join(';\n\n')).toMatchFileSnapshot('../../golden/number-rows.sql')
 })
+
+test.each(Object.entries(TABLES))('%s looks nothing up by search_path', (_name, table) => {
+  const { create, drop } = numberTriggers(table)
+  const rows = { table, primary: ['id', 'part'] }
+  const own = [
+    ...create,
+    ...drop,
+    makeScopes(table).replace('WITH (fillfactor = 50)', ''),
+    dropScopes(table),
+    numberRows(rows),
+    renumberRows(rows),
+  ]
+  const shared = new Set(secured(create))
+  expect(own.filter((one) => !shared.has(one)).flatMap(describeLookups)).toEqual([])
+  expect(describeLookups(findCount(table).sql)).toEqual([])
+})
+
+/** What makes functions secure is not of the numbers alone. */
+const secured = (statements: readonly string[]): string[] =>
+  statements.filter((one) => one.includes('SECURITY DEFINER'))
