@@ -9,7 +9,10 @@ import { tableNumbers } from '../typeorm/registry'
  */
 export function scopeOrder(metadata: EntityMetadata): (<Row>(rows: Row[], of: ValuesOf<Row>) => Row[]) | undefined {
   if (!isNumbered(metadata)) return undefined
-  const scope = tableNumbers(metadata).flatMap((one) => one.scope)
+  const scopes = tableNumbers(metadata).map((one) => one.scope)
+  // Whoever writes the first row keeps all others out, so that any order will do: that of the input.
+  if (scopes.some((one) => one.length === 0)) return (rows) => rows
+  const scope = scopes.flat()
   return (rows, of) => {
     const keys = new Map(rows.map((row) => [row, scope.map((one) => String(one.getEntityValue(of(row)))).join('\0')]))
     return rows.toSorted((left, right) => compare(keys.get(left), keys.get(right)))

@@ -17,6 +17,7 @@ beforeEach(async () => {
 })
 
 type Row = Record<string, unknown>
+type Scalars = Record<string, string | number | null>
 type Columns = EntitySchemaOptions<Row>['columns']
 
 const integer = { type: 'integer' } as const
@@ -50,7 +51,7 @@ async function fill(ids: readonly number[], { tenants = 2, sites = 3 } = {}): Pr
 /** `id:number`, and the count behind the first row of a scope. */
 async function rows(column = 'number', scope: readonly string[] = ['tenant']): Promise<string> {
   const counts = new Map(await countsOf(client, 'comment', scope))
-  const found = await client.query<{ row: Row }>('select to_jsonb(c) as row from comment as c order by id')
+  const found = await client.query<{ row: Scalars }>('select to_jsonb(c) as row from comment as c order by id')
   return found.rows
     .map(({ row }) => {
       const key = scope.map((name) => String(row[name])).join('/')

@@ -106,6 +106,20 @@ describe('a number comes with what stores the row', () => {
     expect(await runOf(of)).toEqual(UP_TO(2500).map((number) => [`text ${number - 1}`, number]))
   })
 
+  test('findOrCreateMany and insertOrFail number in input order also where the whole table is numbered beside', async () => {
+    const [one, two] = [tenant(), tenant()]
+    const rows = UP_TO(40).map((nth) => ({ tenant: nth % 2 === 0 ? one : two, post, text: `${nth}` }))
+    const found = await findOrCreateMany(dataSource.manager, Comment, rows)
+    const more = rows.map((row) => ({ ...row, text: `${row.text} again` }))
+    const inserted = await insertOrFail(dataSource.manager, Comment, more)
+    for (const made of [found.flatMap((result) => ('entity' in result ? result.entity : [])), inserted]) {
+      const overall = made.map((row) => Number(row.overall))
+      expect(overall).toEqual(UP_TO(40).map((nth) => (overall[0] ?? 0) + nth - 1))
+      const numbers = made.map(({ number }) => number)
+      expect(numbers).toEqual(UP_TO(40).map((nth) => (numbers[0] ?? 0) + Math.ceil(nth / 2) - 1))
+    }
+  })
+
   test('a stream makes a contiguous run', async () => {
     const of = tenant()
     for await (const result of findOrCreateStream(dataSource, Comment, made(of, 5000))) {
@@ -193,7 +207,7 @@ describe('countWithin', () => {
     ['options that are no object', { tenant: 'x' }, 'number', /must be an object, got/],
     ['a number that keeps no count', { tenant: 'x' }, { by: 'overall' }, /"overall" of Comment keeps no count/],
   ])('refuses %s', async (_name, scope, options, message) => {
-    const asked = countWithin(dataSource.manager, Comment, scope, options)
+    const asked = countWithin(dataSource.manager, Comment, scope, options as never)
     await expect(asked).rejects.toThrow(DeclarationError)
     await expect(asked).rejects.toThrow(message)
   })
