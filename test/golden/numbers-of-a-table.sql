@@ -1,6 +1,9 @@
 
--- typeorm-unique-text numbers: generated, do not edit.
+-- typeorm-unique-text numbers: generated, do not edit. It gives a row the number after the highest "number" of its scope.
 -- docs/numbers.md of the package says what it does, and why no two rows get one number.
+-- {"protocol":1, "kind":"numbers", "name":"number", "columns":{"number":"number"}, "scope":[],
+-- "number":"number", "type":"integer", "count":false, "prefix":"numbers_comment.number",
+-- "triggers":["2d52627b","f40034a7","22f93a2b"]}
 #variable_conflict use_variable
 DECLARE
   plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'comment'
@@ -68,10 +71,6 @@ BEGIN
   RETURN NEW;
 END
 
--- typeorm-unique-text: gives a row the number after the highest "number" of its scope.
-{"protocol":1, "kind":"numbers", "name":"number", "columns":{"number":"number"}, "scope":[],
-"number":"number", "type":"integer", "count":false, "prefix":"numbers_comment.number",
-"triggers":["96029749","e5e29c57","d8396f16"]}
 
 CREATE TRIGGER "numbers_comment.number_place_inserts"
   BEFORE INSERT ON "comment" FOR EACH STATEMENT

@@ -1,6 +1,11 @@
 
--- typeorm-unique-text numbers: generated, do not edit.
+-- typeorm-unique-text numbers: generated, do not edit. It gives a row the number after the highest "number" of its scope.
 -- docs/numbers.md of the package says what it does, and why no two rows get one number.
+-- {"protocol":1, "kind":"numbers", "name":"number",
+-- "columns":{"number":"number","scope 0":"tenant","deleted":"deletedAt"},
+-- "scope":[{"name":"tenant","type":"integer"}], "number":"number", "type":"integer", "count":true,
+-- "deleted":"deletedAt", "prefix":"numbers_comment.number",
+-- "triggers":["2d52627b","ba78684f","db33063b","5d09ba57","a5e90704","69e8c7c3","c9eabd41"]}
 #variable_conflict use_variable
 DECLARE
   plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'comment'
@@ -82,14 +87,8 @@ BEGIN
   RETURN NEW;
 END
 
--- typeorm-unique-text: gives a row the number after the highest "number" of its scope.
-{"protocol":1, "kind":"numbers", "name":"number",
-"columns":{"number":"number","scope 0":"tenant","deleted":"deletedAt"},
-"scope":[{"name":"tenant","type":"integer"}], "number":"number", "type":"integer", "count":true,
-"deleted":"deletedAt", "prefix":"numbers_comment.number",
-"triggers":["96029749","32a3adb2","ace7bc4c","1bd81492","1cc518e4","d9910df7","e424f92c"]}
 
--- typeorm-unique-text numbers: generated, do not edit.
+-- typeorm-unique-text numbers: generated, do not edit. It counts the rows of each scope.
 -- docs/numbers.md of the package says what it does, and why no two rows get one number.
 #variable_conflict use_column
 DECLARE
@@ -153,7 +152,6 @@ BEGIN
   RETURN NULL;
 END
 
--- typeorm-unique-text: counts the rows of each scope.
 
 CREATE TRIGGER "numbers_comment.number_place_inserts"
   BEFORE INSERT ON "comment" FOR EACH STATEMENT
