@@ -61,8 +61,8 @@ const ALONE: readonly NumberPlay[] = [
     given: [1],
     steps: [
       'P begin',
-      'P create role number_thief',
-      `P alter table ${scopesName(plain)} owner to number_thief`,
+      'P create role number_taker',
+      `P alter table ${scopesName(plain)} owner to number_taker`,
       'P insert 1',
       'P rollback',
     ],
