@@ -35,7 +35,7 @@ export function numberTriggers(table: NumberTable): TriggerSet {
       {
         name: place,
         body: placeNumberBody(table),
-        says: `gives a row the number after the highest ${quote(table.number)} of its scope.`,
+        says: 'gives a row the number after the highest of its scope.',
       },
       ...(table.count ? [{ name: count, body: countBody(table), says: 'counts the rows of each scope.' }] : []),
     ],
