@@ -5,8 +5,8 @@
  */
 import { Client } from 'pg'
 import { startEmbeddedPostgres } from '../scripts/embedded-postgres'
-import { qualified, quote } from '../src/sql/identifier'
-import { holdsCount, type NumberTable } from '../src/sql/number-table'
+import { makeScopes } from '../src/sql/number-scopes'
+import type { NumberTable } from '../src/sql/number-table'
 import { numberTriggers } from '../src/sql/number-triggers'
 
 const CLIENTS = [1, 8, 32]
@@ -36,28 +36,22 @@ const tableOf = (name: string, more: readonly string[] = []): string[] => [
   ...more,
 ]
 
-function numbered(table: string, count: string | undefined): Way {
+function numbered(table: string, count: boolean): Way {
   const of: NumberTable = {
     name: 'number',
     schema: undefined,
     table,
-    scope: [{ name: 'scope', textual: false }],
+    scope: [{ name: 'scope', type: 'integer' }],
     number: 'number',
+    type: 'integer',
     index: `${table}_number`,
     count,
     deleted: undefined,
     triggers: `numbers_${table}`,
   }
-  const counted =
-    count === undefined
-      ? []
-      : [
-          `alter table ${table} add ${quote(count)} integer`,
-          `create unique index on ${qualified(undefined, table)} (scope) where ${holdsCount(of)}`,
-        ]
   return {
     table,
-    make: tableOf(table, [...counted, ...numberTriggers(of).create]),
+    make: tableOf(table, [makeScopes(of), ...numberTriggers(of).create]),
     insert: async (client, scope) =>
       await client.query({
         name: table,
@@ -86,8 +80,8 @@ const WAYS: Readonly<Record<string, Way>> = {
     bulk: (rows, scopes) =>
       `insert into by_sequence (scope, number, body) select 1 + n % ${scopes}, nextval('by_sequence_numbers'), '${BODY}' from generate_series(1, ${rows}) as n`,
   },
-  '@NumberWithin': numbered('by_trigger', undefined),
-  '@NumberWithin with count': numbered('by_trigger_counted', 'count'),
+  '@NumberWithin': numbered('by_trigger', false),
+  '@NumberWithin with count': numbered('by_trigger_counted', true),
   'a counter row, FOR UPDATE': {
     table: 'by_counter',
     make: [

@@ -1,5 +1,4 @@
 import type { EntityMetadata, ObjectLiteral } from 'typeorm'
-import { countIndex } from '../sql/number-table'
 import { tableNumbers } from '../typeorm/registry'
 
 /**
@@ -10,7 +9,10 @@ import { tableNumbers } from '../typeorm/registry'
  */
 export function scopeOrder(metadata: EntityMetadata): (<Row>(rows: Row[], of: ValuesOf<Row>) => Row[]) | undefined {
   if (!isNumbered(metadata)) return undefined
-  const scope = tableNumbers(metadata).flatMap((one) => one.scope)
+  const scopes = tableNumbers(metadata).map((one) => one.scope)
+  // Whoever writes the first row keeps all others out, so that any order will do: that of the input.
+  if (scopes.some((one) => one.length === 0)) return (rows) => rows
+  const scope = scopes.flat()
   return (rows, of) => {
     const keys = new Map(rows.map((row) => [row, scope.map((one) => String(one.getEntityValue(of(row)))).join('\0')]))
     return rows.toSorted((left, right) => compare(keys.get(left), keys.get(right)))
@@ -36,10 +38,10 @@ interface Written {
 export function numberIndexes(rows: readonly Written[]): ReadonlySet<string> {
   const all = rows.flatMap(({ columns, values }) =>
     tableNumbers(columns.metadata).map(({ column, table }) => ({
-      indexes: [table.index, ...(table.count === undefined ? [] : [countIndex(table)])],
+      index: table.index,
       isGiven: (column.getEntityValue(values) ?? null) !== null,
     })),
   )
-  const given = new Set(all.filter(({ isGiven }) => isGiven).flatMap(({ indexes }) => indexes))
-  return new Set(all.flatMap(({ indexes }) => indexes).filter((index) => !given.has(index)))
+  const given = new Set(all.filter(({ isGiven }) => isGiven).map(({ index }) => index))
+  return new Set(all.map(({ index }) => index).filter((index) => !given.has(index)))
 }

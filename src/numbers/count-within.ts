@@ -13,10 +13,10 @@ export interface CountWithinOptions {
 }
 
 /**
- * How many rows a scope has, by one look-up in an index, however many there are. Rows that are deleted softly do not count.
- * The entity must declare a number with `count: true`.
+ * How many rows a scope has, by one look-up in an index, however many there are, and whatever row security shows of them.
+ * Rows that are deleted softly do not count. The entity must declare a number with `count: true`.
  *
- * @param scope the properties of that scope, and no others
+ * @param scope the properties of that scope, and no others; {} where the whole table is numbered
  * @returns 0 where there is no row
  * @throws DeclarationError before any SQL
  * @throws SchemaDriftError, UnsupportedDatabaseError
@@ -31,7 +31,7 @@ export async function countWithin<Entity extends ObjectLiteral>(
   options: CountWithinOptions = {},
 ): Promise<number> {
   requireManager(manager)
-  const declaration = countedNumber(manager, entity, options.by)
+  const declaration = countedNumber(manager, entity, byOf(options))
   const values = scopeValues(manager, declaration, scope)
   const session = await openSession(manager)
   try {
@@ -43,6 +43,20 @@ export async function countWithin<Entity extends ObjectLiteral>(
   }
 }
 
+/** JavaScript has no types, and an option that is misspelt would be ignored. */
+function byOf(options: unknown): string | undefined {
+  if (typeof options !== 'object' || options === null) {
+    throw new DeclarationError(
+      `countWithin(): the options must be an object, got ${kindOf(options)}. Pass { by: '…' }.`,
+    )
+  }
+  const other = Object.keys(options).find((name) => name !== 'by')
+  if (other !== undefined) throw new DeclarationError(`countWithin(): there is no option "${other}". It takes by.`)
+  const { by } = options as { readonly by?: unknown }
+  if (by === undefined || typeof by === 'string') return by
+  throw new DeclarationError(`countWithin(): by must be the property of a number, got ${kindOf(by)}.`)
+}
+
 function countedNumber(
   manager: EntityManager,
   entity: EntityTarget<ObjectLiteral>,
@@ -50,7 +64,7 @@ function countedNumber(
 ): NumberDeclaration {
   const metadata = dataSourceOf(manager).getMetadata(entity)
   const all = tableNumbers(metadata).filter(({ target }) => isOrExtends(metadata.target, target))
-  const counted = all.filter(({ table }) => table.count !== undefined)
+  const counted = all.filter(({ table }) => table.count)
   const [found, ...more] = counted.filter(({ name }) => by === undefined || name === by)
   if (found && more.length === 0) return found
   throw new DeclarationError(

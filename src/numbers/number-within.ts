@@ -1,7 +1,6 @@
 import { type ColumnOptions, type EntitySchemaOptions, getMetadataArgsStorage } from 'typeorm'
 import { DeclarationError } from '../errors'
-import { attachCount, attachNumber } from '../typeorm/attach-number'
-import { HIDDEN, HIDDEN_MARK } from '../typeorm/hidden-columns'
+import { attachNumber } from '../typeorm/attach-number'
 import { type NumberWithinOptions, type RawNumber, toRawNumber } from '../typeorm/number-options'
 import { declareColumn, isPlain, requireCall, requireLegacy } from '../typeorm/text-decorator'
 
@@ -18,8 +17,8 @@ export type NumberDecorator = <Target extends object, Name extends string | symb
 ) => void
 
 /**
- * Numbers the rows of each scope: a new one gets the highest number there plus 1, or 1. No sequence and no counter is kept,
- * and no gap is left by what was rolled back. It is the column decorator too, of an integer; a `@Column` of type bigint or
+ * Numbers the rows of each scope: a new one gets the highest number there plus 1, or 1. There is no sequence, and no
+ * gap is left by what was rolled back. It is the column decorator too, of an integer; a `@Column` of type bigint or
  * smallint may stand beside it, in either order.
  *
  * A number that is given is kept. A row that moves to another scope gets the next number there.
@@ -46,17 +45,7 @@ export function NumberWithin(options: NumberWithinOptions = {}, ...applied: unkn
     const { constructor } = target
     const raw = toRawNumber(`${DECORATOR} on ${constructor.name}.${property}`, property, options)
     declareColumn(DECORATOR, constructor, property, (beside) => numberOptions(options, beside))
-    const storage = getMetadataArgsStorage()
-    if (raw.count !== undefined) {
-      const args = {
-        propertyName: raw.count,
-        mode: 'virtual' as const,
-        options: COUNT_OPTIONS,
-        [HIDDEN_MARK]: true,
-      }
-      storage.columns.push({ ...args, target: constructor })
-    }
-    storage.indices.push(...doors(raw).map((columns) => ({ target: constructor, unique: true, columns })))
+    getMetadataArgsStorage().indices.push({ target: constructor, unique: true, columns: door(raw) })
   }
 }
 
@@ -90,8 +79,7 @@ export function numberWithinSchema<T>(
   for (const [property, options] of Object.entries(numbers)) {
     const raw = toRawNumber(`${DECORATOR} on ${schema.name}.${property}`, property, options)
     columns[property] = numberOptions(options, columns[property] as ColumnOptions | undefined)
-    if (raw.count !== undefined) columns[raw.count] = { ...COUNT_OPTIONS, virtual: true }
-    indices.push(...doors(raw).map((one) => ({ unique: true, columns: one })))
+    indices.push({ unique: true, columns: door(raw) })
   }
   return Object.assign({}, schema, { columns: columns as EntitySchemaOptions<T>['columns'], indices })
 }
@@ -101,16 +89,8 @@ const numberOptions = ({ name }: NumberWithinOptions, beside: ColumnOptions = { 
   ...(name === undefined ? {} : { name }),
 })
 
-/** Without a comment, which TypeORM would not give back to a column that it adds again. */
-const COUNT_OPTIONS: ColumnOptions = { ...HIDDEN, type: 'integer', nullable: true }
-
-/** Not arrow functions: TypeORM calls them as methods of its IndexMetadata. */
-function doors(raw: RawNumber): (() => string[])[] {
+/** Not an arrow function: TypeORM calls it as a method of its IndexMetadata. */
+const door = (raw: RawNumber): (() => string[]) =>
   function number(this: object): string[] {
     return attachNumber(this, raw)
   }
-  function count(this: object): string[] {
-    return attachCount(this, raw)
-  }
-  return raw.count === undefined ? [number] : [number, count]
-}

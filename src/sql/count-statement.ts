@@ -1,11 +1,10 @@
-import { quote } from './identifier'
-import { countColumn, holdsCount, type NumberTable } from './number-table'
+import { equal, keyOf, type NumberTable, scopesTable } from './number-table'
 import { named, type Statement } from './statements'
-import { tableName } from './text-table'
 
-/** Finds how many rows of a scope count: one look-up in the index of the rows that hold a count. */
+/** Finds how many rows of a scope count: one look-up in an index, of a few rows. */
 export function findCount(table: NumberTable): Statement<number> {
-  const scope = table.scope.map(({ name }, position) => `${quote(name)} = $${position + 1}`)
-  const sql = `SELECT ${countColumn(table)} FROM ${tableName(table)} WHERE ${[...scope, holdsCount(table)].join(' AND ')}`
-  return named(sql, ([count]) => Number(count))
+  const values = table.scope.map((_, position) => `$${position + 1}`)
+  const conditions = equal(keyOf(table, 'k'), values)
+  const where = conditions.length === 0 ? '' : ` WHERE ${conditions.join(' AND ')}`
+  return named(`SELECT pg_catalog.sum(k.n) FROM ${scopesTable(table)} AS k${where}`, ([count]) => Number(count ?? 0))
 }

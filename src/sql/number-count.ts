@@ -1,89 +1,66 @@
-import { all, refuseOtherTable, relation, standsOn } from './guard-body'
-import { list, quote } from './identifier'
-import { byNumber, countColumn, isCounted, type NumberTable, rowsOfScope, scopeOf } from './number-table'
+import { standsOn } from './guard-body'
+import { quote } from './identifier'
+import { indented, refuseFamily, refuseOtherTables } from './number-scopes'
+import { isCounted, keyOf, type NumberTable, scopeOf, scopesName } from './number-table'
 
 /** Names of the transition tables. */
 export const GONE = 'gone'
 export const CAME = 'came'
 
-/** What a statement does to the count of a scope; a name that no column of a scope is likely to have. */
-const BY = '"changed by"'
+/**
+ * Rows that come are counted in one of so many rows of their scope, in turn, by so many numbers each. While a snapshot is
+ * open no version of a row can be removed, and whoever looks it up walks over all of them.
+ */
+const [PARTS, NUMBERS_OF_A_PART] = [64, 256]
 
 /**
- * AFTER a statement: brings the count of each of its scopes up to date, by one UPDATE. The row that holds the count takes
- * it along where it goes, and then the oldest row of the scope takes it over. Everything is added, nothing set: of several
- * triggers of one statement, each does its part, in whatever order they come.
+ * AFTER a statement: brings the counts of its scopes up to date, by one statement, in the order of the scopes. Everything
+ * is added, nothing set: of several triggers, each does its part, in whatever order they come, and whatever other
+ * triggers write meanwhile.
  *
- * At REPEATABLE READ the UPDATE fails where the count has changed since the snapshot; two rows that hold one, the second
- * unique index refuses, which knows no snapshots.
+ * Part 0 of a scope is its mutex, which an INSERT holds since its rows were placed; all else is counted there.
  */
-export function countBody(table: NumberTable, event: CountedEvent): string {
-  const count = countColumn(table)
-  const holder = `UPDATE ${relation(table)} AS t SET ${count} = t.${count} + r.${BY}
-    WHERE ${all(6, ...rowsOfScope(table, 't', 'r'), `t.${count} IS NOT NULL`)};
-    CONTINUE WHEN FOUND;`
+export function countBody(table: NumberTable): string {
+  const key = keyOf(table)
+  const highest = `greatest(pg_catalog.max(c.${quote(table.number)}), 0)`
+  const live = (row: string): string => ['true', ...isCounted(table, row)].slice(-1).join('')
+  const rows = (name: string, sign: string): string =>
+    `SELECT ${[...scopeOf(table, name).map((one, at) => `${one} AS ${key[at] ?? ''}`), `${sign}1 AS n`].join(', ')}
+      FROM ${name} WHERE ${live(name)}`
+  const add = (part: string, changes: string, by: readonly string[], total: string): string => `
+    INSERT INTO ${scopesName(table)} AS k (${[...key, 'part', 'n'].join(', ')})
+    SELECT ${[...by, part].join(', ')},
+      ${total}
+    FROM ${changes}${group(by)}
+    HAVING ${total} OPERATOR(pg_catalog.<>) 0${order(by)}
+    ON CONFLICT (${[...key, 'part'].join(', ')}) DO UPDATE SET n = k.n OPERATOR(pg_catalog.+) excluded.n;`
+  const inTurn = `
+      (${highest} OPERATOR(pg_catalog./) ${NUMBERS_OF_A_PART} OPERATOR(pg_catalog.%) ${PARTS})::pg_catalog.int2`
   return `
-#variable_conflict use_variable
+#variable_conflict use_column
 DECLARE
-  -- Rows of a partitioned table are in its partitions.
-  plain boolean := ${standsOn(table)}
-    AND pg_catalog.pg_partition_root(TG_RELID) IS NULL;
-  oldest bigint;
-  r record;
-BEGIN${refuseOtherTable(table)}
-  FOR r IN
-    ${CHANGES[event](table)}
-  LOOP
-    ${holder}
-    -- No row that could be seen holds it: the scope is new, or that row is gone.
-    SELECT t.${quote(table.number)} INTO oldest FROM ${relation(table)} AS t
-    WHERE ${all(6, ...rowsOfScope(table, 't', 'r'))}
-    ORDER BY ${byNumber(table, 't')} LIMIT 1
-    FOR NO KEY UPDATE;
-    -- No row is left.
-    CONTINUE WHEN NOT FOUND;
-    -- Another transaction, which was waited for, may have chosen one.
-    ${holder}
-    UPDATE ${relation(table)} AS t SET ${count} = r.${BY}
-    WHERE ${all(6, ...rowsOfScope(table, 't', 'r'), `t.${quote(table.number)} OPERATOR(pg_catalog.=) oldest`)};
-  END LOOP;
+  plain boolean := ${standsOn(table)};
+BEGIN${refuseOtherTables(table)}
+  IF TG_OP OPERATOR(pg_catalog.=) 'INSERT' THEN${add(inTurn, `${CAME} AS c WHERE ${live('c')}`, scopeOf(table, 'c'), 'pg_catalog.count(*)')}
+  ELSIF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' THEN${add(
+    '0',
+    `(
+      ${rows(GONE, '-')} UNION ALL
+      ${rows(CAME, '')}
+    ) AS c`,
+    keyOf(table, 'c'),
+    'pg_catalog.sum(c.n)',
+  )}
+  ELSIF TG_OP OPERATOR(pg_catalog.=) 'DELETE' THEN${add('0', `${GONE} AS c WHERE ${live('c')}`, scopeOf(table, 'c'), 'OPERATOR(pg_catalog.-) pg_catalog.count(*)')}
+  ELSE
+    DELETE FROM ${scopesName(table)};
+  END IF;
+  IF FOUND THEN${indented(refuseFamily(table))}
+  END IF;
   RETURN NULL;
 END
 `
 }
 
-/** In scope order: two statements that name the same scopes meet in the same order. */
-const CHANGES = {
-  insert: (table: NumberTable): string => {
-    const scope = list(scopeOf(table, 'c'), 6)
-    return `SELECT ${scope}, pg_catalog.count(*) FILTER (WHERE ${isCounted(table, 'c')}) AS ${BY}
-    FROM ${CAME} AS c GROUP BY ${scope} ORDER BY ${scope}`
-  },
-  delete: (table: NumberTable): string => {
-    const [scope, counted, count] = [list(scopeOf(table, 'g'), 6), isCounted(table, 'g'), countColumn(table)]
-    return `SELECT ${scope}, coalesce(pg_catalog.max(g.${count}), 0)
-        - pg_catalog.count(*) FILTER (WHERE ${counted}) AS ${BY}
-    FROM ${GONE} AS g GROUP BY ${scope}
-    HAVING pg_catalog.bool_or(${counted} OR g.${count} IS NOT NULL) ORDER BY ${scope}`
-  },
-  update: (table: NumberTable): string => {
-    const [scope, count] = [list(scopeOf(table, 'c'), 6), countColumn(table)]
-    const rows = (name: string, sign: string): string =>
-      `SELECT ${[...scopeOf(table, ''), count].join(', ')}, ${sign}1 AS "rows by",
-        CASE WHEN ${isCounted(table, '')} THEN ${sign}1 ELSE 0 END AS "live by",
-        CASE WHEN ${count} IS NOT NULL THEN ${sign}1 ELSE 0 END AS "held by"
-      FROM ${name}`
-    return `SELECT ${scope}, pg_catalog.sum(c."live by")
-        + CASE WHEN pg_catalog.sum(c."held by") < 0 THEN pg_catalog.max(c.${count}) ELSE 0 END AS ${BY}
-    FROM (
-      ${rows(GONE, '-')}
-      UNION ALL
-      ${rows(CAME, '')}
-    ) AS c GROUP BY ${scope}
-    -- An UPDATE of other columns comes to nothing, and so does ours.
-    HAVING pg_catalog.sum(c."rows by") <> 0 OR pg_catalog.sum(c."live by") <> 0 OR pg_catalog.sum(c."held by") < 0
-    ORDER BY ${scope}`
-  },
-} as const
-
-export type CountedEvent = keyof typeof CHANGES
+const group = (by: readonly string[]): string => (by.length === 0 ? '' : ` GROUP BY ${by.join(', ')}`)
+const order = (by: readonly string[]): string => (by.length === 0 ? '' : ` ORDER BY ${by.join(', ')}`)

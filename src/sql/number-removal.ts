@@ -1,16 +1,17 @@
-import { countRows, numberRows } from './number-rows'
+import { numberRows } from './number-rows'
+import { dropScopes, makeScopes } from './number-scopes'
 import type { NumberTable } from './number-table'
 import { asNumberNote } from './number-triggers'
 import type { RemovedFrom, RemovedRows, TriggerNote } from './trigger-set'
 
-/** Number and count go with their columns. On the way back rows are numbered anew, in key order. */
+/** The number goes with its column. On the way back rows are numbered anew, in key order. */
 export function removedNumbers(note: TriggerNote, { schema, table, primary }: RemovedFrom): RemovedRows {
   const had = asNumberNote(note)
   if (!had) return {}
-  const rows: NumberTable = { ...had, schema, table, index: '', triggers: '' }
-  const count = had.count === undefined ? [] : [{ name: had.count, type: 'integer', nullable: true }]
+  const rows: NumberTable = { ...had, schema, table, index: '', triggers: had.prefix }
   return {
-    filled: [{ name: had.number, type: 'integer', nullable: false }, ...count],
-    fill: [numberRows({ table: rows, primary }), ...(had.count === undefined ? [] : countRows(rows))],
+    change: { up: [dropScopes(rows)], down: [makeScopes(rows)] },
+    filled: [{ name: had.number, type: had.type, nullable: false }],
+    fill: [numberRows({ table: rows, primary })],
   }
 }

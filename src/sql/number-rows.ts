@@ -1,5 +1,5 @@
 import { quote } from './identifier'
-import { countColumn, isCounted, type NumberTable, sameScopes, scopeOf } from './number-table'
+import { type NumberTable, scopeOf } from './number-table'
 import { all } from './guard-body'
 import { field, tableName } from './text-table'
 
@@ -15,9 +15,9 @@ export function numberRows({ table, primary }: NumberedRows): string {
   const number = quote(table.number)
   return `UPDATE ${tableName(table)} AS t SET ${number} = n."number"
 FROM (
-  SELECT ${keyOf('r', primary)}, r.${number} AS "given",
+  SELECT ${keyOf('r', primary)},
     coalesce(pg_catalog.max(r.${number}) OVER (${partition(table, 'r')}), 0)
-      + pg_catalog.count(*) FILTER (WHERE r.${number} IS NULL) OVER (
+      OPERATOR(pg_catalog.+) pg_catalog.count(*) FILTER (WHERE r.${number} IS NULL) OVER (
         ${partition(table, 'r')} ORDER BY ${primary.map((name) => field('r', name)).join(', ')} ROWS UNBOUNDED PRECEDING
       ) AS "number"
   FROM ${tableName(table)} AS r
@@ -35,27 +35,8 @@ FROM (
   ) AS "number"
   FROM ${tableName(table)} AS r
 ) AS n
-WHERE ${all(2, ...sameKey(primary), `t.${number} IS DISTINCT FROM n."number"`)}`
+WHERE ${all(2, ...sameKey(primary), `(t.${number} OPERATOR(pg_catalog.=) n."number") IS NOT TRUE`)}`
 }
-
-/** Counts the rows of every scope anew, into the oldest row of each. */
-export function countRows(table: NumberTable): string[] {
-  const [count, number] = [countColumn(table), quote(table.number)]
-  const scope = scopeOf(table, 'r').join(', ')
-  return [
-    clearCounts(table),
-    `UPDATE ${tableName(table)} AS t SET ${count} = n."rows"
-FROM (
-  SELECT ${scope}, pg_catalog.min(r.${number}) AS "oldest",
-    pg_catalog.count(*) FILTER (WHERE ${isCounted(table, 'r')}) AS "rows"
-  FROM ${tableName(table)} AS r GROUP BY ${scope}
-) AS n
-WHERE ${all(2, ...sameScopes(table, 't', 'n'), `t.${number} = n."oldest"`)}`,
-  ]
-}
-
-export const clearCounts = (table: NumberTable): string =>
-  `UPDATE ${tableName(table)} SET ${countColumn(table)} = NULL WHERE ${countColumn(table)} IS NOT NULL`
 
 const partition = (table: NumberTable, row: string): string =>
   table.scope.length === 0 ? '' : `PARTITION BY ${scopeOf(table, row).join(', ')}`
@@ -64,4 +45,4 @@ const keyOf = (row: string, primary: readonly string[]): string =>
   primary.map((name, position) => `${field(row, name)} AS "key ${position}"`).join(', ')
 
 const sameKey = (primary: readonly string[]): string[] =>
-  primary.map((name, position) => `${field('t', name)} = n."key ${position}"`)
+  primary.map((name, position) => `${field('t', name)} OPERATOR(pg_catalog.=) n."key ${position}"`)

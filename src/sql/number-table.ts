@@ -1,12 +1,12 @@
 import { createHash } from 'node:crypto'
-import { fitName, quote } from './identifier'
+import { qualified, quote } from './identifier'
 import { field } from './text-table'
 
 /** A column of the scope of a number. */
 export interface NumberScope {
   readonly name: string
-  /** Hashed as a text: one whose collation may call different ones equal, or a type that has no hash of its own. */
-  readonly textual: boolean
+  /** As SQL. The table of scopes has a column of the same type. */
+  readonly type: string
 }
 
 /** A table whose rows are numbered within a scope, by its database names. */
@@ -19,10 +19,12 @@ export interface NumberTable {
   /** Empty: the rows of the whole table. */
   readonly scope: readonly NumberScope[]
   readonly number: string
+  /** Of the number: integer, bigint or smallint. */
+  readonly type: string
   /** Of the unique index over scope and number. */
   readonly index: string
-  /** The column that holds how many rows of the scope count, in one row of each. undefined: nobody counts. */
-  readonly count: string | undefined
+  /** Whether the table of scopes tells how many rows of each count. */
+  readonly count: boolean
   /** A row that has a value here is deleted softly: it keeps its number, and does not count. */
   readonly deleted: string | undefined
   /** First part of the names of functions and triggers. */
@@ -30,37 +32,39 @@ export interface NumberTable {
 }
 
 /** The scope's columns, as SQL. */
-export const scopeOf = ({ scope }: NumberTable, row: string): string[] => scope.map(({ name }) => field(row, name))
+export const scopeOf = ({ scope }: Pick<NumberTable, 'scope'>, row: string): string[] =>
+  scope.map(({ name }) => field(row, name))
+
+/** The same in the table of scopes, where they have short names: those of the user's may be changed. */
+export const keyOf = ({ scope }: Pick<NumberTable, 'scope'>, row = ''): string[] =>
+  scope.map((_, position) => `${row === '' ? '' : `${row}.`}s${position}`)
 
 /** The unique index's own operator on every column of the scope, for an AND. */
-export const sameScopes = ({ scope }: NumberTable, left: string, right: string): string[] =>
-  scope.map(({ name }) => `${field(left, name)} OPERATOR(pg_catalog.=) ${field(right, name)}`)
+export const sameScopes = (table: Pick<NumberTable, 'scope'>, left: string, right: string): string[] =>
+  equal(scopeOf(table, left), scopeOf(table, right))
 
-/**
- * The rows of a scope, inside the functions. Without ONLY, which a partitioned table cannot have, the table's name means
- * its children by INHERITS too; `tableoid` leaves them out.
- */
-export const rowsOfScope = (table: NumberTable, left: string, right: string): string[] => [
-  ...sameScopes(table, left, right),
-  `(${left}.tableoid = TG_RELID OR NOT plain)`,
-]
+/** Columns that are equal one by one, by Postgres' own operator: another could be anybody's who may create objects. */
+export const equal = (left: readonly string[], right: readonly string[]): string[] =>
+  left.map((one, position) => `${one} OPERATOR(pg_catalog.=) ${right[position] ?? ''}`)
 
-/** In the order of the unique index. */
-export const byNumber = (table: NumberTable, row: string, direction = ''): string =>
-  [...scopeOf(table, row), field(row, table.number)].map((one) => `${one}${direction}`).join(', ')
+/** In the order of the unique index, from its end. */
+export const byNumberDown = (table: NumberTable, row: string): string =>
+  [...scopeOf(table, row), field(row, table.number)].map((one) => `${one} DESC`).join(', ')
 
-/** Whether a row counts. */
-export const isCounted = ({ deleted }: NumberTable, row: string): string =>
-  deleted === undefined ? 'true' : `${field(row, deleted)} IS NULL`
+/** Whether a row counts; a condition at most. */
+export const isCounted = ({ deleted }: Pick<NumberTable, 'deleted'>, row: string): string[] =>
+  deleted === undefined ? [] : [`${field(row, deleted)} IS NULL`]
 
-/** Tells the locks of one number from those of another of the table; an int4. */
-export const seedOf = ({ number }: NumberTable): number => createHash('sha256').update(number).digest().readInt32BE()
+const SLUG_CHARACTERS = 40
+const DIGEST_DIGITS = 8
 
-/** The column that holds the count; of a table that has one. */
-export const countColumn = ({ count }: NumberTable): string => quote(count ?? '')
+/** Without a schema, as the functions name it. No quotes are needed: letters, digits and `_`, and no two give one. */
+export function scopesName({ triggers }: Pick<NumberTable, 'triggers'>): string {
+  const slug = triggers.toLowerCase().replaceAll(/[^a-z0-9]+/g, '_')
+  const digest = createHash('sha256').update(triggers).digest('hex').slice(0, DIGEST_DIGITS)
+  return `${slug.slice(0, SLUG_CHARACTERS)}_scopes_${digest}`
+}
 
-/** The condition of the second unique index: at most one row of a scope holds the count. */
-export const holdsCount = (table: NumberTable): string => `${countColumn(table)} IS NOT NULL`
-
-/** The second unique index. */
-export const countIndex = ({ index }: NumberTable): string => fitName(`${index}_count`)
+/** The table of scopes, outside the functions. */
+export const scopesTable = (table: Pick<NumberTable, 'schema' | 'triggers'>): string =>
+  table.schema === undefined ? quote(scopesName(table)) : qualified(table.schema, scopesName(table))

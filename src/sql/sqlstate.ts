@@ -19,6 +19,8 @@ export const SQLSTATE = {
   featureNotSupported: '0A000',
   deadlockDetected: '40P01',
   divisionByZero: '22012',
+  /** numeric_value_out_of_range */
+  outOfRange: '22003',
   /** Raised by the guard; the class is outside those that Postgres reserves. */
   immutableText: 'UT001',
   /** Raised by the guard. */

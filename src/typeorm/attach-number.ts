@@ -1,11 +1,10 @@
 import type { EntityMetadata } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { fitName, plainName } from '../sql/identifier'
-import { countIndex, holdsCount, type NumberTable } from '../sql/number-table'
+import type { NumberTable } from '../sql/number-table'
 import { numberTriggers } from '../sql/number-triggers'
 import { attachDataSource, type IndexMetadata, requireOneClass } from './attach-data-source'
 import { scopeColumns } from './declared-columns'
-import { nameColumn } from './hidden-columns'
 import type { RawNumber } from './number-options'
 import { numberedRows } from './number-rows'
 import {
@@ -30,38 +29,16 @@ import { registerTriggers } from './trigger-sets'
  * @throws DeclarationError, UnsupportedDatabaseError
  */
 export function attachNumber(index: object, raw: RawNumber): string[] {
-  const { door, metadata, where } = opened(index, raw)
+  requireMetadataInternals(index)
+  const door = index as IndexMetadata
+  const metadata = rootOf(door.entityMetadata)
+  const where = `@NumberWithin on ${metadata.name}.${raw.property}`
+  attachDataSource(dataSourceOf(metadata), where)
   const known = tableNumbers(metadata).find(({ name }) => name === raw.property)
   if (known) requireOneClass('@NumberWithin', known, door)
   const declaration = known ?? attach(door, metadata, { raw, where })
   returnNumber(door.entityMetadata, declaration)
   return [...declaration.scope, declaration.column].map(({ propertyPath }) => propertyPath)
-}
-
-/** The same for the second index, which lets one row of a scope hold the count. TypeORM asks for it after the first. */
-export function attachCount(index: object, raw: RawNumber): string[] {
-  const { door, metadata, where } = opened(index, raw)
-  const declaration = tableNumbers(metadata).find(({ name }) => name === raw.property)
-  if (!declaration?.table.count) throw new DeclarationError(`${where}: TypeORM lost it.`)
-  const { table, scope } = declaration
-  door.where = holdsCount(table)
-  door.givenName = countIndex(table)
-  const counted = door.entityMetadata.columns.find(({ propertyPath }) => propertyPath === raw.count)
-  // An EntitySchema cannot say so, and `save` would put null on its objects.
-  if (counted) counted.isVirtual = true
-  return scope.map(({ propertyPath }) => propertyPath)
-}
-
-function opened(
-  index: object,
-  { property }: RawNumber,
-): { readonly door: IndexMetadata; readonly metadata: EntityMetadata; readonly where: string } {
-  requireMetadataInternals(index)
-  const door = index as IndexMetadata
-  const metadata = rootOf(door.entityMetadata)
-  const where = `@NumberWithin on ${metadata.name}.${property}`
-  attachDataSource(dataSourceOf(metadata), where)
-  return { door, metadata, where }
 }
 
 interface Declared {
@@ -116,58 +93,37 @@ function numberTable(
   const { raw, column, scope } = resolved
   const { tableName, columns } = metadata
   const names = [...scope, column].map(({ databaseName }) => databaseName)
-  const counted = columns.find(({ propertyPath }) => propertyPath === raw.count)
-  if (counted) {
-    nameColumn(counted, fitName(counted.databaseName))
-    // As the hidden columns of a text.
-    counted.isVirtual = true
-  }
   return {
     name: raw.property,
     schema: foreignSchema(metadata),
     table: tableName,
-    scope: scope.map(({ databaseName, type }) => ({ name: databaseName, textual: HASHED_AS_TEXTS.has(type) })),
+    scope: scope.map((one) => ({ name: one.databaseName, type: typeOf(one) })),
     number: column.databaseName,
+    type: typeOf(column),
     index: fitName(dataSourceOf(metadata).namingStrategy.indexName(tableName, names)),
-    count: counted?.databaseName,
+    count: raw.count,
     deleted: columns.find(({ isDeleteDate }) => isDeleteDate)?.databaseName,
     triggers: plainName('numbers', tableName, raw.property),
   }
 }
 
-/** Texts, and types that Postgres has no hash function for. */
-const HASHED_AS_TEXTS: ReadonlySet<unknown> = new Set([
-  String,
-  'text',
-  'varchar',
-  'character varying',
-  'char',
-  'character',
-  'bpchar',
-  'money',
-  'bit',
-  'varbit',
-  'bit varying',
-])
+function typeOf(column: ColumnMetadata): string {
+  const { driver } = dataSourceOf(column.entityMetadata)
+  return `${driver.normalizeType(column)}${column.isArray ? '[]' : ''}`
+}
 
 /** TypeORM then puts it on the entity, in the round trip of the INSERT. */
-function returnNumber(metadata: EntityMetadata, { column, table }: NumberDeclaration): void {
+function returnNumber(metadata: EntityMetadata, { column }: NumberDeclaration): void {
   const original = metadata.getInsertionReturningColumns.bind(metadata)
   const own = metadata.columns.find(({ propertyPath }) => propertyPath === column.propertyPath)
   metadata.getInsertionReturningColumns = () => {
-    const others = original().filter((one) => one !== own && one.databaseName !== table.count)
+    const others = original().filter((one) => one !== own)
     return own ? [...others, own] : others
   }
 }
 
-function workOf({ table, column, scope, metadata }: NumberDeclaration): TriggerWork {
-  const names = scope.map(({ databaseName }) => databaseName)
-  return {
-    set: numberTriggers(table),
-    rows: numberedRows({ table, metadata, type: dataSourceOf(metadata).driver.normalizeType(column) }),
-    indexes: [
-      { name: table.index, columns: [...names, table.number] },
-      ...(table.count === undefined ? [] : [{ name: countIndex(table), columns: names, where: holdsCount(table) }]),
-    ],
-  }
-}
+const workOf = ({ table, scope, metadata }: NumberDeclaration): TriggerWork => ({
+  set: numberTriggers(table),
+  rows: numberedRows({ table, metadata }),
+  indexes: [{ name: table.index, columns: [...scope.map(({ databaseName }) => databaseName), table.number] }],
+})

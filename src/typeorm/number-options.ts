@@ -9,7 +9,8 @@ export interface NumberWithinOptions {
    */
   readonly scope?: readonly string[]
   /**
-   * Keep the number of rows in each scope, for `countWithin()`. Rows that are deleted softly do not count. Needs a scope.
+   * Keep the number of rows in each scope, for `countWithin()`. Rows that are deleted softly do not count. Tables with
+   * partitions keep none.
    *
    * @default false
    */
@@ -22,8 +23,7 @@ export interface NumberWithinOptions {
 export interface RawNumber {
   readonly property: string
   readonly scope: readonly string[]
-  /** Property of the hidden column. */
-  readonly count: string | undefined
+  readonly count: boolean
 }
 
 const OPTIONS: ReadonlySet<string> = new Set(['scope', 'count', 'name'])
@@ -44,10 +44,7 @@ export function toRawNumber(where: string, property: string, options: NumberWith
   if (name !== undefined && (typeof name !== 'string' || name === '')) {
     throw new DeclarationError(`${where}: name must be a name.`)
   }
-  if (count && scope.length === 0) {
-    throw new DeclarationError(`${where}: a count needs a scope, for it stands in one row of each. Remove "count".`)
-  }
-  return { property, scope, count: count ? `${property}Count` : undefined }
+  return { property, scope, count }
 }
 
 function refuseUnknown(where: string, options: object): void {

@@ -1,6 +1,7 @@
 import type { EntityMetadata } from 'typeorm'
-import type { FilledColumn } from '../sql/alter'
-import { clearCounts, countRows, numberRows, renumberRows } from '../sql/number-rows'
+import type { Change, FilledColumn } from '../sql/alter'
+import { numberRows, renumberRows } from '../sql/number-rows'
+import { dropScopes, makeScopes } from '../sql/number-scopes'
 import type { NumberTable } from '../sql/number-table'
 import { asNumberNote, type NumberNote } from '../sql/number-triggers'
 import type { RowsChange } from './registry'
@@ -9,38 +10,42 @@ import type { RowsChange } from './registry'
 interface Numbered {
   readonly table: NumberTable
   readonly metadata: EntityMetadata
-  /** Of the number, as SQL. */
-  readonly type: string
 }
 
 /** What becomes of rows that are there when they are to be numbered, or to be numbered in another way. */
 export function numberedRows(numbered: Numbered): RowsChange {
+  const install = scopesOf(numbered)
   return {
     filled: filledBy(numbered),
-    fill: { up: numberAll(numbered, numberRows), down: [] },
+    fill: { up: [numberAll(numbered, numberRows)], down: [] },
+    install,
+    created: install,
     follow: (before) => {
       const note = asNumberNote(before)
-      return note ? followNote(numbered, note) : { fill: { up: numberAll(numbered, renumberRows), down: [] } }
+      return note
+        ? followNote(numbered, note)
+        : { fill: { up: [numberAll(numbered, renumberRows)], down: [] }, install }
     },
   }
 }
 
-const filledBy = ({ table: { number, count }, type }: Numbered): FilledColumn[] => [
-  { name: number, type, nullable: false },
-  ...(count === undefined ? [] : [{ name: count, type: 'integer', nullable: true }]),
-]
+/** @param had whose table of scopes goes */
+const scopesOf = ({ table }: Numbered, had: NumberTable = table): Change => ({
+  up: [makeScopes(table), ...(had.triggers === table.triggers ? [] : [dropScopes(had)])],
+  down: [dropScopes(table)],
+})
+
+const filledBy = ({ table: { number, type } }: Numbered): FilledColumn[] => [{ name: number, type, nullable: false }]
 
 const primaryOf = ({ primaryColumns }: EntityMetadata): string[] =>
   primaryColumns.map(({ databaseName }) => databaseName)
 
-const numberAll = ({ table, metadata }: Numbered, by: typeof numberRows): string[] => [
-  by({ table, primary: primaryOf(metadata) }),
-  ...(table.count === undefined ? [] : countRows(table)),
-]
+const numberAll = ({ table, metadata }: Numbered, by: typeof numberRows): string =>
+  by({ table, primary: primaryOf(metadata) })
 
 /**
- * On the way back the former index is made while columns have their new names. What it would refuse is put right before
- * it, and what is counted is counted after it, when columns have their former names.
+ * On the way back the former index is made while columns have their new names, so what it would refuse is put right before
+ * it. The former table of scopes is made after it, when columns have their former names.
  */
 function followNote(numbered: Numbered, note: NumberNote): RowsChange {
   const { table, metadata } = numbered
@@ -48,49 +53,36 @@ function followNote(numbered: Numbered, note: NumberNote): RowsChange {
   const isThere = was.scope.every(({ name }) => isColumn(metadata, name))
   const renumbered =
     isThere && !isNarrower(was, table) ? [renumberRows({ table: was, primary: primaryOf(metadata) })] : []
-  const dropped = was.count !== undefined && table.count === undefined
+  const had = asItWas(table, note)
   return {
     filled: filledBy(numbered),
-    fill: {
-      up: numberAll(numbered, isNarrower(table, was) ? numberRows : renumberRows),
-      down: [...renumbered, ...(table.count === undefined ? [] : [clearCounts(table)])],
-    },
-    ...(dropped
-      ? { dropped: { filled: [{ name: was.count ?? '', type: 'integer', nullable: true }], fill: countRows(was) } }
-      : {
-          leave: {
-            up: [],
-            down: note.count === undefined ? [] : countRows(asItWas(table, note)),
-          },
-        }),
+    fill: { up: [numberAll(numbered, isNarrower(table, was) ? numberRows : renumberRows)], down: renumbered },
+    install: scopesOf(numbered, had),
+    leave: { up: [], down: [makeScopes(had)] },
   }
 }
 
 /** By the names that columns had. */
-const asItWas = (table: NumberTable, { scope, number, count, deleted }: NumberNote): NumberTable => ({
+const asItWas = (table: NumberTable, { scope, number, type, count, deleted, prefix }: NumberNote): NumberTable => ({
   ...table,
   scope,
   number,
+  type,
   count,
   deleted,
+  triggers: prefix,
 })
 
 const isColumn = ({ columns }: EntityMetadata, name: string): boolean =>
   columns.some(({ databaseName }) => databaseName === name)
 
 /** What was, with columns that were renamed by the names that they have now. */
-function inTodaysNames({ table, metadata }: Numbered, note: NumberNote): NumberTable {
-  const scope = note.scope.map((one, position) =>
+const inTodaysNames = ({ table, metadata }: Numbered, { scope }: NumberNote): NumberTable => ({
+  ...table,
+  scope: scope.map((one, position) =>
     isColumn(metadata, one.name) ? one : { ...one, name: table.scope[position]?.name ?? one.name },
-  )
-  const { deleted, count } = note
-  return {
-    ...table,
-    scope,
-    deleted: deleted === undefined || isColumn(metadata, deleted) ? deleted : (table.deleted ?? deleted),
-    count: count === undefined ? undefined : (table.count ?? count),
-  }
-}
+  ),
+})
 
 /** Rows of which no two have one number in the wider scope have none in the narrower one. */
 const isNarrower = (one: NumberTable, other: NumberTable): boolean =>

@@ -1,14 +1,14 @@
 UPDATE "comment" AS t SET "number" = n."number"
 FROM (
-  SELECT r."id" AS "key 0", r."part" AS "key 1", r."number" AS "given",
+  SELECT r."id" AS "key 0", r."part" AS "key 1",
     coalesce(pg_catalog.max(r."number") OVER (PARTITION BY r."tenant"), 0)
-      + pg_catalog.count(*) FILTER (WHERE r."number" IS NULL) OVER (
+      OPERATOR(pg_catalog.+) pg_catalog.count(*) FILTER (WHERE r."number" IS NULL) OVER (
         PARTITION BY r."tenant" ORDER BY r."id", r."part" ROWS UNBOUNDED PRECEDING
       ) AS "number"
   FROM "comment" AS r
 ) AS n
-WHERE t."id" = n."key 0"
-  AND t."part" = n."key 1"
+WHERE t."id" OPERATOR(pg_catalog.=) n."key 0"
+  AND t."part" OPERATOR(pg_catalog.=) n."key 1"
   AND t."number" IS NULL;
 
 UPDATE "comment" AS t SET "number" = n."number"
@@ -18,17 +18,45 @@ FROM (
   ) AS "number"
   FROM "comment" AS r
 ) AS n
-WHERE t."id" = n."key 0"
-  AND t."part" = n."key 1"
-  AND t."number" IS DISTINCT FROM n."number";
+WHERE t."id" OPERATOR(pg_catalog.=) n."key 0"
+  AND t."part" OPERATOR(pg_catalog.=) n."key 1"
+  AND (t."number" OPERATOR(pg_catalog.=) n."number") IS NOT TRUE;
 
-UPDATE "comment" SET "number count" = NULL WHERE "number count" IS NOT NULL;
-
-UPDATE "comment" AS t SET "number count" = n."rows"
-FROM (
-  SELECT r."tenant", pg_catalog.min(r."number") AS "oldest",
-    pg_catalog.count(*) FILTER (WHERE r."deletedAt" IS NULL) AS "rows"
-  FROM "comment" AS r GROUP BY r."tenant"
-) AS n
-WHERE t."tenant" OPERATOR(pg_catalog.=) n."tenant"
-  AND t."number" = n."oldest"
+DO $guard$
+DECLARE
+  privilege pg_catalog.text;
+BEGIN
+  LOCK TABLE "comment" IN SHARE ROW EXCLUSIVE MODE;
+  IF EXISTS (
+    SELECT FROM pg_catalog.pg_class AS c LEFT JOIN pg_catalog.pg_inherits AS h
+      ON h.inhrelid OPERATOR(pg_catalog.=) c.oid OR h.inhparent OPERATOR(pg_catalog.=) c.oid
+    WHERE c.oid OPERATOR(pg_catalog.=) '"comment"'::pg_catalog.regclass AND (c.relkind OPERATOR(pg_catalog.=) 'p' OR h.inhrelid IS NOT NULL)
+  ) THEN
+    RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'a table with partitions, or with children by INHERITS, keeps no count',
+      HINT = 'Declare @NumberWithin without "count", and count the rows by SQL.';
+  END IF;
+  DROP TABLE IF EXISTS "numbers_comment_number_scopes_2dfa5139";
+  CREATE TABLE "numbers_comment_number_scopes_2dfa5139" WITH (fillfactor = 50) AS
+    SELECT r."tenant" AS s0, 0::pg_catalog.int2 AS part, pg_catalog.count(*) FILTER (WHERE r."deletedAt" IS NULL) AS n
+    FROM ONLY "comment" AS r GROUP BY r."tenant";
+  ALTER TABLE "numbers_comment_number_scopes_2dfa5139" ADD PRIMARY KEY (s0, part);
+  -- Whatever default privileges have granted.
+  FOR privilege IN
+    SELECT pg_catalog.format('REVOKE ALL ON %s FROM %s', k.oid::pg_catalog.regclass,
+        CASE WHEN a.grantee OPERATOR(pg_catalog.=) 0 THEN 'PUBLIC' ELSE a.grantee::pg_catalog.regrole::pg_catalog.text END)
+      FROM pg_catalog.pg_class AS k, pg_catalog.aclexplode(k.relacl) AS a
+     WHERE k.oid OPERATOR(pg_catalog.=) '"numbers_comment_number_scopes_2dfa5139"'::pg_catalog.regclass AND a.grantee OPERATOR(pg_catalog.<>) k.relowner
+    UNION ALL
+    SELECT pg_catalog.format('ALTER TABLE %s OWNER TO %s', '"numbers_comment_number_scopes_2dfa5139"', c.relowner::pg_catalog.regrole)
+      FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) '"comment"'::pg_catalog.regclass
+    UNION ALL
+    SELECT pg_catalog.format('GRANT SELECT ON %s TO %s', '"numbers_comment_number_scopes_2dfa5139"',
+        CASE WHEN a.grantee OPERATOR(pg_catalog.=) 0 THEN 'PUBLIC' ELSE a.grantee::pg_catalog.regrole::pg_catalog.text END)
+      FROM pg_catalog.pg_class AS c, pg_catalog.aclexplode(c.relacl) AS a
+     WHERE c.oid OPERATOR(pg_catalog.=) '"comment"'::pg_catalog.regclass AND a.privilege_type OPERATOR(pg_catalog.=) 'SELECT'
+       AND a.grantee OPERATOR(pg_catalog.<>) c.relowner
+  LOOP
+    EXECUTE privilege;
+  END LOOP;
+END
+$guard$

@@ -50,9 +50,9 @@ async function measure(raw: RawClient, subject: Subject, journal: Journal): Prom
   }
 }
 
-const NUMBERED = countedTable({ table: 'stress numbered', count: 'numberCount' })
+const NUMBERED = countedTable({ table: 'stress numbered', triggers: 'numbers_stress numbered.number' })
 
-/** One row of each scope of the numbered rows holds their count. That no two have one number, the index says. */
+/** The count of each scope is that of its rows. That no two have one number, the index says. */
 async function checkNumbers(raw: RawClient, journal: Journal): Promise<void> {
   for (const wrong of await wrongCounts(raw, NUMBERED)) journal.violate(`the count of a scope is wrong: ${wrong}`)
 }

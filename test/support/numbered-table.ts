@@ -1,19 +1,21 @@
 import type { Client } from 'pg'
 import { literal, quote } from '../../src/sql/identifier'
-import { holdsCount, type NumberTable } from '../../src/sql/number-table'
+import { makeScopes } from '../../src/sql/number-scopes'
+import { equal, keyOf, type NumberTable, scopeOf, scopesTable } from '../../src/sql/number-table'
 import { numberTriggers } from '../../src/sql/number-triggers'
 import { tableName } from '../../src/sql/text-table'
 
-/** A table `comment` (id, tenant, number, count, deletedAt, title), numbered within a tenant. */
+/** A table `comment` (id, tenant, number, deletedAt, title), numbered within a tenant. */
 export function numberTable(given: Partial<NumberTable> = {}): NumberTable {
   return {
     name: 'number',
     schema: undefined,
     table: 'comment',
-    scope: [{ name: 'tenant', textual: false }],
+    scope: [{ name: 'tenant', type: 'integer' }],
     number: 'number',
+    type: 'integer',
     index: 'comment_number',
-    count: undefined,
+    count: false,
     deleted: undefined,
     triggers: 'numbers_comment.number',
     ...given,
@@ -22,7 +24,7 @@ export function numberTable(given: Partial<NumberTable> = {}): NumberTable {
 
 /** The same with a count, and rows that are deleted softly. */
 export const countedTable = (given: Partial<NumberTable> = {}): NumberTable =>
-  numberTable({ count: 'number count', deleted: 'deletedAt', ...given })
+  numberTable({ count: true, deleted: 'deletedAt', ...given })
 
 /** SQL types of other columns of a scope than `tenant`. */
 export interface NumberedTableOptions {
@@ -46,8 +48,7 @@ export async function createNumberedTable(
     `create table ${name} (${[
       'id bigint generated always as identity primary key',
       ...scopes,
-      `${quote(table.number)} integer not null`,
-      ...(table.count === undefined ? [] : [`${quote(table.count)} integer`]),
+      `${quote(table.number)} ${table.type} not null`,
       '"deletedAt" timestamptz',
       'title text',
     ].join(', ')})`,
@@ -55,20 +56,23 @@ export async function createNumberedTable(
   await client.query(
     `create unique index ${quote(table.index)} on ${name} (${[...indexed, quote(table.number)].join(', ')})`,
   )
-  if (table.count !== undefined) {
-    await client.query(`create unique index on ${name} (${indexed.join(', ')}) where ${holdsCount(table)}`)
-  }
+  await client.query(makeScopes(table))
   for (const statement of triggers) await client.query(statement)
 }
 
-/** The numbers of each scope, in order: `1: 1 2 3; 2: 1`. A row that holds the count shows it: `1=3`. */
+/** What the table of scopes says of the scope of each row `r`. */
+const said = (table: NumberTable): string =>
+  `(select coalesce(sum(k.n), 0)::integer from ${scopesTable(table)} as k
+     where ${[...equal(keyOf(table, 'k'), scopeOf(table, 'r')), 'true'].join(' and ')})`
+
+/** The numbers of each scope, in order: `1: 1 2 3; 2: 1`. With a count, it follows: `1: 1 2 3 #3; 2: 1 #1`. */
 export async function numbersOf(client: Pick<Client, 'query'>, table: NumberTable): Promise<string> {
-  const count = table.count === undefined ? `''` : `coalesce('=' || ${quote(table.count)}, '')`
+  const count = table.count ? `' #' || ${said(table)}` : `''`
   const scope = table.scope.map((one) => `${quote(one.name)}::text`).join(` || '/' || `) || literal('all')
   const { rows } = await client.query<{ shown: string }>(
-    `select scope || ': ' || string_agg(number || count || deleted, ' ' order by number) as shown
+    `select scope || ': ' || string_agg(number || deleted, ' ' order by number) || max(count) as shown
        from (select ${scope} as scope, ${quote(table.number)} as number, ${count} as count,
-                    case when "deletedAt" is null then '' else '~' end as deleted from ${tableName(table)}) as r
+                    case when "deletedAt" is null then '' else '~' end as deleted from ${tableName(table)} as r) as r
       group by scope order by scope`,
   )
   return rows.map(({ shown }) => shown).join('; ')
@@ -76,13 +80,17 @@ export async function numbersOf(client: Pick<Client, 'query'>, table: NumberTabl
 
 /** What contradicts the promises about counts, of every scope; empty where all is well. */
 export async function wrongCounts(client: Pick<Client, 'query'>, table: NumberTable): Promise<string[]> {
-  const scope = table.scope.map((one) => quote(one.name)).join(', ')
-  const count = quote(table.count ?? '')
+  const [scope, key] = [scopeOf(table, 'r').join(', '), keyOf(table, 'k')]
   const { rows } = await client.query<{ wrong: string }>(
-    `select row_to_json(r)::text as wrong from (
-       select ${scope}, count(*) filter (where "deletedAt" is null) as live, count(${count}) as holders, max(${count}) as said
-         from ${tableName(table)} group by ${scope}) as r
-      where holders <> 1 or said <> live`,
+    `select row_to_json(w)::text as wrong from (
+       select ${scope}, count(*) filter (where "deletedAt" is null) as live, ${said(table)} as said
+         from ${tableName(table)} as r group by ${scope}) as w
+      where said <> live
+     union all
+     select row_to_json(k)::text from ${scopesTable(table)} as k
+      where not exists (select from ${tableName(table)} as r where ${equal(key, scopeOf(table, 'r')).join(' and ')})
+      group by ${[...key, 'k.*'].join(', ')} having (select sum(o.n) from ${scopesTable(table)} as o
+        where ${equal(key, keyOf(table, 'o')).join(' and ')}) <> 0`,
   )
   return rows.map(({ wrong }) => wrong)
 }
@@ -96,4 +104,23 @@ export async function scopesWithGaps(client: Pick<Client, 'query'>, table: Numbe
      having min(${number}) <> 1 or max(${number}) <> count(*) or count(distinct ${number}) <> count(*)`,
   )
   return rows.length
+}
+
+/** What the table of scopes tells of each scope, by the values of its columns; nothing where nobody counts. */
+export async function countsOf(
+  client: Pick<Client, 'query'>,
+  table: string,
+  scope: readonly string[],
+): Promise<ReadonlyMap<string, number>> {
+  const { rows: found } = await client.query<{ name: string }>(
+    `select oid::regclass::text as name from pg_class where relkind = 'r' and relname like $1`,
+    [`numbers\\_${table}\\_%\\_scopes\\_%`],
+  )
+  const [first] = found
+  if (!first) return new Map()
+  const key = scope.map((_, position) => `s${position}::text`).join(` || '/' || `)
+  const { rows } = await client.query<{ key: string; n: number }>(
+    `select ${key || literal('')} as key, sum(n)::integer as n from ${first.name} group by 1 having sum(n) <> 0`,
+  )
+  return new Map(rows.map(({ key: values, n }) => [values, n]))
 }

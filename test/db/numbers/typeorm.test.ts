@@ -16,6 +16,7 @@ import {
   findOrCreate,
   findOrCreateMany,
   insertOrFail,
+  SchemaDriftError,
   TransactionAbortedError,
   UniqueText,
   updateOrFail,
@@ -86,11 +87,7 @@ describe('a number comes with what stores the row', () => {
   test('insert of many does, and tells the numbers', async () => {
     const of = tenant()
     const { generatedMaps } = await dataSource.manager.insert(Comment, made(of, 3))
-    expect(generatedMaps.map(({ number, numberCount }) => [number, numberCount] as unknown[])).toEqual([
-      [1, undefined],
-      [2, undefined],
-      [3, undefined],
-    ])
+    expect(generatedMaps.map(({ number }) => number as unknown)).toEqual(UP_TO(3))
   })
 
   test('findOrCreate and insertOrFail do', async () => {
@@ -107,6 +104,20 @@ describe('a number comes with what stores the row', () => {
     const results = await findOrCreateMany(dataSource.manager, Comment, made(of, 2500))
     expect(results.map((one) => ('entity' in one ? one.entity.number : one.error))).toEqual(UP_TO(2500))
     expect(await runOf(of)).toEqual(UP_TO(2500).map((number) => [`text ${number - 1}`, number]))
+  })
+
+  test('findOrCreateMany and insertOrFail number in input order also where the whole table is numbered beside', async () => {
+    const [one, two] = [tenant(), tenant()]
+    const rows = UP_TO(40).map((nth) => ({ tenant: nth % 2 === 0 ? one : two, post, text: `${nth}` }))
+    const found = await findOrCreateMany(dataSource.manager, Comment, rows)
+    const more = rows.map((row) => ({ ...row, text: `${row.text} again` }))
+    const inserted = await insertOrFail(dataSource.manager, Comment, more)
+    for (const made of [found.flatMap((result) => ('entity' in result ? result.entity : [])), inserted]) {
+      const overall = made.map((row) => Number(row.overall))
+      expect(overall).toEqual(UP_TO(40).map((nth) => (overall[0] ?? 0) + nth - 1))
+      const numbers = made.map(({ number }) => number)
+      expect(numbers).toEqual(UP_TO(40).map((nth) => (numbers[0] ?? 0) + Math.ceil(nth / 2) - 1))
+    }
   })
 
   test('a stream makes a contiguous run', async () => {
@@ -192,12 +203,47 @@ describe('countWithin', () => {
     ['a scope that is incomplete', { tenant: 'x' }, {}, /"post.id" of the scope is missing/],
     ['a scope with null', { tenant: null as never }, {}, /"tenant" of the scope is missing/],
     ['a property that is no part of it', { tenant: 'x', post: { id: 1 }, text: 'y' }, {}, /"text" is no part/],
+    ['an option that is misspelt', { tenant: 'x' }, { bye: 'number' }, /no option "bye"/],
+    ['options that are no object', { tenant: 'x' }, 'number', /must be an object, got/],
     ['a number that keeps no count', { tenant: 'x' }, { by: 'overall' }, /"overall" of Comment keeps no count/],
   ])('refuses %s', async (_name, scope, options, message) => {
-    const asked = countWithin(dataSource.manager, Comment, scope, options)
+    const asked = countWithin(dataSource.manager, Comment, scope, options as never)
     await expect(asked).rejects.toThrow(DeclarationError)
     await expect(asked).rejects.toThrow(message)
   })
+})
+
+test('a number of the whole table keeps a count too, beside a property of any name', async () => {
+  @Entity()
+  class Ledger {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @NumberWithin({ count: true }) number!: number
+    @Column({ type: 'integer' }) numberCount!: number
+  }
+  const own = await db.dataSource([Ledger])
+  const saved = await own.manager.save(Ledger, [{ numberCount: 42 }, { numberCount: 43 }])
+  expect(saved).toMatchObject([
+    { number: 1, numberCount: 42 },
+    { number: 2, numberCount: 43 },
+  ])
+  expect(await own.manager.find(Ledger, { order: { id: 'ASC' } })).toEqual(saved)
+  expect(await countWithin(own.manager, Ledger, {})).toBe(2)
+  await own.manager.clear(Ledger)
+  expect(await countWithin(own.manager, Ledger, {})).toBe(0)
+  expect((await own.driver.createSchemaBuilder().log()).upQueries).toEqual([])
+})
+
+test('countWithin tells of triggers that do not stand', async () => {
+  @Entity()
+  class Watched {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @NumberWithin({ count: true }) number!: number
+  }
+  const own = await db.dataSource([Watched])
+  await own.query('alter table watched disable trigger user')
+  await expect(countWithin(own.manager, Watched, {})).rejects.toThrow(SchemaDriftError)
+  await own.query('alter table watched enable trigger user')
+  expect(await countWithin(own.manager, Watched, {})).toBe(0)
 })
 
 test('names may be as long as a name can be', async () => {

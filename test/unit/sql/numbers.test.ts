@@ -1,15 +1,18 @@
 import { describe, expect, test } from 'vitest'
-import { countRows, numberRows, renumberRows } from '../../../src/sql/number-rows'
+import { numberRows, renumberRows } from '../../../src/sql/number-rows'
+import { findCount } from '../../../src/sql/count-statement'
+import { dropScopes, makeScopes } from '../../../src/sql/number-scopes'
 import type { NumberTable } from '../../../src/sql/number-table'
 import { numberTriggers } from '../../../src/sql/number-triggers'
 import { countedTable, numberTable } from '../../support/numbered-table'
+import { describeLookups } from '../../support/sql-lint'
 
 const TABLES: Readonly<Record<string, NumberTable>> = {
   'numbers-of-a-table': numberTable({ scope: [] }),
   'numbers-in-a-scope': numberTable({
     scope: [
-      { name: 'tenant', textual: true },
-      { name: 'post', textual: false },
+      { name: 'tenant', type: 'text' },
+      { name: 'post', type: 'integer' },
     ],
   }),
   'numbers-with-a-count': countedTable(),
@@ -18,7 +21,7 @@ const TABLES: Readonly<Record<string, NumberTable>> = {
 const linesOf = (table: NumberTable): string[] => {
   const { functions, triggers } = numberTriggers(table)
   return [
-    ...functions.map(({ body, comment }) => `${body}\n-- ${comment}\n`),
+    ...functions.map(({ body }) => `${body}\n`),
     ...triggers.map(({ create }) => `\n${create}\n`),
   ]
     .join('')
@@ -36,6 +39,26 @@ describe.each(Object.entries(TABLES))('%s', (name, table) => {
 
 test('what numbers the rows of a table is the SQL that was reviewed', async () => {
   const rows = { table: countedTable(), primary: ['id', 'part'] }
-  const statements = [numberRows(rows), renumberRows(rows), ...countRows(rows.table)]
+  const statements = [numberRows(rows), renumberRows(rows), makeScopes(rows.table)]
   await expect(statements.join(';\n\n')).toMatchFileSnapshot('../../golden/number-rows.sql')
 })
+
+test.each(Object.entries(TABLES))('%s looks nothing up by search_path', (_name, table) => {
+  const { create, drop } = numberTriggers(table)
+  const rows = { table, primary: ['id', 'part'] }
+  const own = [
+    ...create,
+    ...drop,
+    makeScopes(table).replace('WITH (fillfactor = 50)', ''),
+    dropScopes(table),
+    numberRows(rows),
+    renumberRows(rows),
+  ]
+  const shared = new Set(secured(create))
+  expect(own.filter((one) => !shared.has(one)).flatMap(describeLookups)).toEqual([])
+  expect(describeLookups(findCount(table).sql)).toEqual([])
+})
+
+/** What makes functions secure is not of the numbers alone. */
+const secured = (statements: readonly string[]): string[] =>
+  statements.filter((one) => one.includes('SECURITY DEFINER'))

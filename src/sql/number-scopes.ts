@@ -1,0 +1,137 @@
+import { relation } from './guard-body'
+import { dollarQuote, list, literal, quote } from './identifier'
+import { isCounted, keyOf, type NumberTable, scopeOf, scopesName, scopesTable } from './number-table'
+import { SQLSTATE } from './sqlstate'
+import { tableName } from './text-table'
+
+/**
+ * Makes the table of scopes anew, from the rows that are there: a row for each scope, which is its mutex. With a count,
+ * the sum of `n` over the parts of a scope says how many of its rows count.
+ *
+ * In one statement, so that no row comes between. It belongs to the table's owner, whose functions write it, and is
+ * readable by those who may read the table.
+ */
+export function makeScopes(table: NumberTable): string {
+  const [of, scopes] = [tableName(table), scopesTable(table)]
+  const [key, by] = [keyOf(table), scopeOf(table, 'r')]
+  const filter = isCounted(table, 'r').map((one) => ` FILTER (WHERE ${one})`)
+  const columns = [
+    ...by.map((one, position) => `${one} AS ${key[position] ?? ''}`),
+    '0::pg_catalog.int2 AS part',
+    `${table.count ? `pg_catalog.count(*)${filter.join('')}` : '0::pg_catalog.int8'} AS n`,
+  ]
+  const group = by.length === 0 ? '' : ` GROUP BY ${by.join(', ')}`
+  const grantee = `CASE WHEN a.grantee OPERATOR(pg_catalog.=) 0 THEN 'PUBLIC' ELSE a.grantee::pg_catalog.regrole::pg_catalog.text END`
+  const is = (row: string, name: string): string =>
+    `${row}.oid OPERATOR(pg_catalog.=) ${literal(name)}::pg_catalog.regclass`
+  return `DO ${dollarQuote(`
+DECLARE
+  privilege pg_catalog.text;
+BEGIN
+  LOCK TABLE ${of} IN SHARE ROW EXCLUSIVE MODE;${table.count ? refuseToCount(is('c', of)) : ''}
+  DROP TABLE IF EXISTS ${scopes};
+  CREATE TABLE ${scopes} WITH (fillfactor = 50) AS
+    SELECT ${columns.join(', ')}
+    FROM ${table.count ? `ONLY ${of} AS r${group}` : `${of} AS r LIMIT 0`};
+  ALTER TABLE ${scopes} ADD PRIMARY KEY (${[...key, 'part'].join(', ')});
+  -- Whatever default privileges have granted.
+  FOR privilege IN
+    SELECT pg_catalog.format('REVOKE ALL ON %s FROM %s', k.oid::pg_catalog.regclass,
+        ${grantee})
+      FROM pg_catalog.pg_class AS k, pg_catalog.aclexplode(k.relacl) AS a
+     WHERE ${is('k', scopes)} AND a.grantee OPERATOR(pg_catalog.<>) k.relowner
+    UNION ALL
+    SELECT pg_catalog.format('ALTER TABLE %s OWNER TO %s', ${literal(scopes)}, c.relowner::pg_catalog.regrole)
+      FROM pg_catalog.pg_class AS c WHERE ${is('c', of)}
+    UNION ALL
+    SELECT pg_catalog.format('GRANT SELECT ON %s TO %s', ${literal(scopes)},
+        ${grantee})
+      FROM pg_catalog.pg_class AS c, pg_catalog.aclexplode(c.relacl) AS a
+     WHERE ${is('c', of)} AND a.privilege_type OPERATOR(pg_catalog.=) 'SELECT'
+       AND a.grantee OPERATOR(pg_catalog.<>) c.relowner
+  LOOP
+    EXECUTE privilege;
+  END LOOP;
+END
+`)}`
+}
+
+export const dropScopes = (table: Pick<NumberTable, 'schema' | 'triggers'>): string =>
+  `DROP TABLE IF EXISTS ${scopesTable(table)}`
+
+/** For a place one level deeper. */
+export const indented = (sql: string): string => sql.replaceAll('\n', '\n  ')
+
+interface NumberRefusal {
+  readonly sqlstate: string
+  readonly message: string
+  readonly hint: string
+}
+
+/** With the unique index as its constraint, so that a client can tell it from others. */
+export const raiseNumber = (table: NumberTable, { sqlstate, message, hint }: NumberRefusal): string =>
+  `RAISE EXCEPTION USING ERRCODE = '${sqlstate}',
+      MESSAGE = ${literal(message)},
+      HINT = ${literal(hint)},
+      CONSTRAINT = ${literal(table.index)}, SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;`
+
+const another: NumberRefusal = {
+  sqlstate: SQLSTATE.objectNotInPrerequisiteState,
+  message: 'what numbers the rows names another table or column than its own',
+  hint: 'Something was renamed, dropped or given away: disable the triggers, and generate a migration.',
+}
+
+/**
+ * Whoever owns the schema could put a table, or a view, of his own under the name of the table of scopes, whose code would
+ * run as the owner of this function. Its OID is a constant of the plan, which is made anew when the name means another
+ * table. A name that another table has taken would have rows numbered by those of that one.
+ */
+export const refuseOtherTables = (table: NumberTable): string => `
+  PERFORM FROM pg_catalog.pg_class AS k
+  WHERE k.oid OPERATOR(pg_catalog.=) '${scopesName(table)}'::pg_catalog.regclass
+    AND k.relkind OPERATOR(pg_catalog.=) 'r'
+    AND pg_catalog.pg_get_userbyid(k.relowner) OPERATOR(pg_catalog.=) current_user;
+  IF NOT FOUND OR NOT plain AND NOT EXISTS (
+    SELECT FROM pg_catalog.pg_partition_ancestors(TG_RELID) AS p
+    WHERE p.relid OPERATOR(pg_catalog.=) pg_catalog.to_regclass(${literal(relation(table))})::pg_catalog.oid
+  ) THEN
+    ${raiseNumber(table, another)}
+  END IF;`
+
+/** A function does not follow a column that is renamed, as the unique index does. */
+export const refuseOtherColumns = (table: NumberTable): string => `
+  IF EXISTS (
+    SELECT FROM pg_catalog.pg_index AS i JOIN pg_catalog.pg_attribute AS a
+      ON a.attrelid OPERATOR(pg_catalog.=) i.indrelid AND a.attnum OPERATOR(pg_catalog.=) ANY (i.indkey)
+    WHERE i.indexrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass(${literal(quote(table.index))})::pg_catalog.oid
+      AND a.attname OPERATOR(pg_catalog.<>) ALL (ARRAY[
+        ${list([...table.scope.map(({ name }) => name), table.number].map(literal), 8)}
+      ]::pg_catalog.name[])
+  ) THEN
+    ${raiseNumber(table, another)}
+  END IF;`
+
+const uncounted: NumberRefusal = {
+  sqlstate: SQLSTATE.featureNotSupported,
+  message: 'a table with partitions, or with children by INHERITS, keeps no count',
+  hint: 'Declare @NumberWithin without "count", and count the rows by SQL.',
+}
+
+/** Statements that name another table than this one fire other triggers, and write its rows all the same. */
+export const refuseFamily = (table: NumberTable): string => `
+  IF EXISTS (
+    SELECT FROM pg_catalog.pg_inherits AS h
+    WHERE h.inhrelid OPERATOR(pg_catalog.=) TG_RELID OR h.inhparent OPERATOR(pg_catalog.=) TG_RELID
+  ) THEN
+    ${raiseNumber(table, uncounted)}
+  END IF;`
+
+const refuseToCount = (isTable: string): string => `
+  IF EXISTS (
+    SELECT FROM pg_catalog.pg_class AS c LEFT JOIN pg_catalog.pg_inherits AS h
+      ON h.inhrelid OPERATOR(pg_catalog.=) c.oid OR h.inhparent OPERATOR(pg_catalog.=) c.oid
+    WHERE ${isTable} AND (c.relkind OPERATOR(pg_catalog.=) 'p' OR h.inhrelid IS NOT NULL)
+  ) THEN
+    RAISE EXCEPTION USING ERRCODE = '${uncounted.sqlstate}', MESSAGE = ${literal(uncounted.message)},
+      HINT = ${literal(uncounted.hint)};
+  END IF;`
