@@ -11,6 +11,7 @@ import {
   functionSettings,
   renameFunction,
   replaceFunctions,
+  requireOwner,
   type Relation,
 } from './trigger-ddl'
 import { hasOtherCode, installedFunction, isDifferent, isOtherTrigger, notesOf } from './trigger-drift'
@@ -86,9 +87,21 @@ export function planKernel(
         (one) => one.name !== source.name || one.schema !== schema || schema !== homeOf(site) || one.owned,
       ),
     )
-    if (found && isOwned && !hasOtherCode(source, found) && isSecure(found)) return { up: [], down: [] }
+    const stands = found && isOwned && !hasOtherCode(source, found) && isSecure(found)
+    const newcomers = sites.filter(
+      (one) =>
+        homeOf(one) === homeOf(site) &&
+        (stands || one !== site) &&
+        one.wanted.some(({ kernel }) => kernel.some(({ name }) => name === source.name)) &&
+        !one.installed.functions.some(({ schema, name }) => name === source.name && schema === homeOf(site)),
+    )
+    const owned = requireOwner(
+      newcomers.map((one) => qualified(one.schema, one.table)),
+      source,
+    )
+    if (stands) return { up: owned, down: [] }
     return {
-      up: createKernel(qualified(site.schema, site.table), [source]),
+      up: [...createKernel(qualified(site.schema, site.table), [source]), ...owned],
       down: found ? [] : [dropKernel(source)],
     }
   })
@@ -107,8 +120,8 @@ export function planKernel(
   return { before: joined(made), after: joined(left) }
 }
 
-const isSecure = ({ schema, definer, settings }: InstalledKernel): boolean =>
-  definer && settings.join('\n') === functionSettings([schema]).toSorted().join('\n')
+const isSecure = ({ schema, definer, granted, settings }: InstalledKernel): boolean =>
+  definer && !granted && settings.join('\n') === functionSettings([schema]).toSorted().join('\n')
 
 const joined = (changes: readonly Change[]): Change => ({
   up: changes.flatMap(({ up }) => up),
@@ -135,6 +148,7 @@ function planFunctions({ wanted, installed }: TriggerSite): FunctionPlan {
       return { wanted: one, found: found?.owned ? found : undefined }
     })
   const untrusted = installed.functions.filter(({ trusted }) => !trusted)
+  const shared = new Set(wanted.flatMap(({ kernel }) => kernel.map(({ name }) => name)))
   const kept = pairs.flatMap((pair) => (pair.found ? { wanted: pair.wanted, found: pair.found } : []))
   return {
     fresh: pairs.flatMap((pair) => (pair.found ? [] : pair.wanted)),
@@ -142,7 +156,12 @@ function planFunctions({ wanted, installed }: TriggerSite): FunctionPlan {
     replaced: kept.filter((pair) => pair.found.granted || isDifferent(pair.wanted, pair.found, installed)),
     // An untrusted one only loses its triggers on this table: its body must never come back as the owner's.
     obsolete: installed.functions.filter(
-      (one) => one.trusted && !one.shared && !isKernel(one.body) && !kept.some(({ found }) => found === one),
+      (one) =>
+        one.trusted &&
+        !one.shared &&
+        !shared.has(one.name) &&
+        !isKernel(one.body) &&
+        !kept.some(({ found }) => found === one),
     ),
   }
 }

@@ -1,6 +1,11 @@
 
 -- typeorm-unique-text numbers: generated, do not edit.
+-- It gives a row the number after the highest "number" of its scope.
 -- docs/numbers.md of the package says what it does, and why no two rows get one number.
+-- {"protocol":1, "kind":"numbers", "name":"number",
+-- "columns":{"number":"number","scope 0":"tenant","scope 1":"post"},
+-- "scope":[{"name":"tenant","textual":true},{"name":"post","textual":false}], "number":"number",
+-- "triggers":["f40034a7","53958d7d"]}
 #variable_conflict use_variable
 DECLARE
   plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'comment'
@@ -79,12 +84,6 @@ BEGIN
   RETURN NEW;
 END
 
--- typeorm-unique-text: gives a row the number after the highest "number" of its scope.
-{"protocol":1, "kind":"numbers", "name":"number",
-"columns":{"number":"number","scope 0":"tenant","scope 1":"post"},
-"scope":[{"name":"tenant","textual":true},{"name":"post","textual":false}], "number":"number",
-"triggers":["e5e29c57","44afff3a"]}
-
 CREATE TRIGGER "numbers_comment.number_place_insert"
   BEFORE INSERT ON "comment" FOR EACH ROW
   WHEN (NEW."number" IS NULL)
@@ -92,7 +91,7 @@ CREATE TRIGGER "numbers_comment.number_place_insert"
 
 CREATE TRIGGER "numbers_comment.number_place_update"
   BEFORE UPDATE OF "tenant", "post", "number" ON "comment" FOR EACH ROW
-  WHEN (OLD."tenant" IS DISTINCT FROM NEW."tenant"
-    OR OLD."post" IS DISTINCT FROM NEW."post"
+  WHEN ((OLD."tenant" OPERATOR(pg_catalog.=) NEW."tenant") IS NOT TRUE
+    OR (OLD."post" OPERATOR(pg_catalog.=) NEW."post") IS NOT TRUE
     OR NEW."number" IS NULL)
   EXECUTE FUNCTION "numbers_comment.number_place"()

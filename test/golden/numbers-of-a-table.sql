@@ -1,6 +1,9 @@
 
 -- typeorm-unique-text numbers: generated, do not edit.
+-- It gives a row the number after the highest "number" of its scope.
 -- docs/numbers.md of the package says what it does, and why no two rows get one number.
+-- {"protocol":1, "kind":"numbers", "name":"number", "columns":{"number":"number"}, "scope":[],
+-- "number":"number", "triggers":["f40034a7","0f77ed05"]}
 #variable_conflict use_variable
 DECLARE
   plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'comment'
@@ -70,10 +73,6 @@ BEGIN
   NEW."number" := coalesce(NEW."number", greatest(newest, 0) + 1, 1);
   RETURN NEW;
 END
-
--- typeorm-unique-text: gives a row the number after the highest "number" of its scope.
-{"protocol":1, "kind":"numbers", "name":"number", "columns":{"number":"number"}, "scope":[],
-"number":"number", "triggers":["e5e29c57","a0986012"]}
 
 CREATE TRIGGER "numbers_comment.number_place_insert"
   BEFORE INSERT ON "comment" FOR EACH ROW

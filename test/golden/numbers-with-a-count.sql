@@ -1,6 +1,11 @@
 
 -- typeorm-unique-text numbers: generated, do not edit.
+-- It gives a row the number after the highest "number" of its scope.
 -- docs/numbers.md of the package says what it does, and why no two rows get one number.
+-- {"protocol":1, "kind":"numbers", "name":"number",
+-- "columns":{"number":"number","scope 0":"tenant","count":"number count","deleted":"deletedAt"},
+-- "scope":[{"name":"tenant","textual":false}], "number":"number", "count":"number count",
+-- "deleted":"deletedAt", "triggers":["ba78684f","32754bfd","dea8463b","31d3cfa5","ad71fd9b"]}
 #variable_conflict use_variable
 DECLARE
   plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'comment'
@@ -77,13 +82,8 @@ BEGIN
   RETURN NEW;
 END
 
--- typeorm-unique-text: gives a row the number after the highest "number" of its scope.
-{"protocol":1, "kind":"numbers", "name":"number",
-"columns":{"number":"number","scope 0":"tenant","count":"number count","deleted":"deletedAt"},
-"scope":[{"name":"tenant","textual":false}], "number":"number", "count":"number count",
-"deleted":"deletedAt", "triggers":["32a3adb2","5f999eee","8fe99dce","73d4ebee","eef92201"]}
-
 -- typeorm-unique-text numbers: generated, do not edit.
+-- It keeps the number of rows in "number count" after each insert.
 -- docs/numbers.md of the package says what it does, and why no two rows get one number.
 #variable_conflict use_variable
 DECLARE
@@ -137,9 +137,8 @@ BEGIN
   RETURN NULL;
 END
 
--- typeorm-unique-text: keeps the number of rows in "number count" after each insert.
-
 -- typeorm-unique-text numbers: generated, do not edit.
+-- It keeps the number of rows in "number count" after each update.
 -- docs/numbers.md of the package says what it does, and why no two rows get one number.
 #variable_conflict use_variable
 DECLARE
@@ -207,9 +206,8 @@ BEGIN
   RETURN NULL;
 END
 
--- typeorm-unique-text: keeps the number of rows in "number count" after each update.
-
 -- typeorm-unique-text numbers: generated, do not edit.
+-- It keeps the number of rows in "number count" after each delete.
 -- docs/numbers.md of the package says what it does, and why no two rows get one number.
 #variable_conflict use_variable
 DECLARE
@@ -265,15 +263,13 @@ BEGIN
   RETURN NULL;
 END
 
--- typeorm-unique-text: keeps the number of rows in "number count" after each delete.
-
 CREATE TRIGGER "numbers_comment.number_place_insert"
   BEFORE INSERT ON "comment" FOR EACH ROW
   EXECUTE FUNCTION "numbers_comment.number_place"()
 
 CREATE TRIGGER "numbers_comment.number_place_update"
   BEFORE UPDATE OF "tenant", "number", "number count" ON "comment" FOR EACH ROW
-  WHEN (OLD."tenant" IS DISTINCT FROM NEW."tenant"
+  WHEN ((OLD."tenant" OPERATOR(pg_catalog.=) NEW."tenant") IS NOT TRUE
     OR NEW."number" IS NULL
     OR OLD."number count" IS DISTINCT FROM NEW."number count" AND pg_catalog.pg_trigger_depth() = 0)
   EXECUTE FUNCTION "numbers_comment.number_place"()

@@ -17,12 +17,7 @@ const TABLES: Readonly<Record<string, NumberTable>> = {
 
 const linesOf = (table: NumberTable): string[] => {
   const { functions, triggers } = numberTriggers(table)
-  return [
-    ...functions.map(({ body, comment }) => `${body}\n-- ${comment}\n`),
-    ...triggers.map(({ create }) => `\n${create}\n`),
-  ]
-    .join('')
-    .split('\n')
+  return [...functions.map(({ body }) => body), ...triggers.map(({ create }) => `\n${create}\n`)].join('').split('\n')
 }
 
 describe.each(Object.entries(TABLES))('%s', (name, table) => {
