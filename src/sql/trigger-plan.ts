@@ -72,7 +72,6 @@ export function planKernel(
   installed: readonly InstalledKernel[],
   known: readonly TriggerFunction[],
 ): SetPlan {
-  const homeOf = ({ schema, searchSchema }: TriggerSite): string => schema ?? searchSchema
   const wanted = new Map<string, { readonly source: FunctionSource; readonly site: TriggerSite }>()
   for (const site of sites) {
     for (const one of site.wanted.flatMap(({ kernel }) => kernel)) {
@@ -88,15 +87,8 @@ export function planKernel(
       ),
     )
     const stands = found && isOwned && !hasOtherCode(source, found) && isSecure(found)
-    const newcomers = sites.filter(
-      (one) =>
-        homeOf(one) === homeOf(site) &&
-        (stands || one !== site) &&
-        one.wanted.some(({ kernel }) => kernel.some(({ name }) => name === source.name)) &&
-        !one.installed.functions.some(({ schema, name }) => name === source.name && schema === homeOf(site)),
-    )
     const owned = requireOwner(
-      newcomers.map((one) => qualified(one.schema, one.table)),
+      newcomers(stands ? sites : sites.filter((one) => one !== site), source, homeOf(site)),
       source,
     )
     if (stands) return { up: owned, down: [] }
@@ -119,6 +111,16 @@ export function planKernel(
   })
   return { before: joined(made), after: joined(left) }
 }
+
+const homeOf = ({ schema, searchSchema }: TriggerSite): string => schema ?? searchSchema
+
+/** The tables of this schema that are to run a shared function, and do not yet; as SQL. */
+const newcomers = (sites: readonly TriggerSite[], { name }: FunctionSource, home: string): string[] =>
+  sites
+    .filter((one) => homeOf(one) === home)
+    .filter(({ wanted }) => wanted.some(({ kernel }) => kernel.some((each) => each.name === name)))
+    .filter(({ installed }) => !installed.functions.some((one) => one.name === name && one.schema === home))
+    .map(({ schema, table }) => qualified(schema, table))
 
 const isSecure = ({ schema, definer, granted, settings }: InstalledKernel): boolean =>
   definer && !granted && settings.join('\n') === functionSettings([schema]).toSorted().join('\n')
