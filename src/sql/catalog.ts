@@ -27,7 +27,10 @@ export interface InstalledFunction {
 }
 
 /** A function that all tables of a schema share, as it stands; whoever made it. */
-export interface InstalledKernel extends Pick<InstalledFunction, 'schema' | 'name' | 'body' | 'settings' | 'definer'> {
+export interface InstalledKernel extends Pick<
+  InstalledFunction,
+  'schema' | 'name' | 'body' | 'settings' | 'definer' | 'granted'
+> {
   /** The tables whose triggers run it, by their schema's name and their own. */
   readonly tables: readonly (readonly [schema: string, table: string])[]
 }
@@ -92,6 +95,9 @@ const IS_OURS = `(${IS_MARKED} OR p.proname = ANY ($3))`
 
 const SETTINGS_OF_P = `(SELECT coalesce(jsonb_agg(replace(s, '"', '') ORDER BY s), '[]') FROM unnest(p.proconfig) AS s)`
 
+const GRANTED_OF_P = `EXISTS (
+         SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee <> p.proowner)`
+
 /** Our triggers on the table `r`; not those that a partition has from its parent. */
 const TRIGGERS_OF_R = `
          FROM pg_trigger AS t
@@ -133,8 +139,7 @@ const OURS_OF_R = `
                 'definer', p.prosecdef,
                 'owned', p.proowner = r.relowner,
                 'trusted', pg_has_role(p.proowner, r.relowner, 'MEMBER'),
-                'granted', EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
-                                    WHERE a.grantee <> p.proowner),
+                'granted', ${GRANTED_OF_P},
                 'shared', EXISTS (SELECT FROM pg_trigger AS t
                                    WHERE t.tgfoid = p.oid AND t.tgrelid <> r.oid AND t.tgparentid = 0),
                 'settings', ${SETTINGS_OF_P}) ORDER BY pn.nspname, p.proname), '[]')
@@ -173,7 +178,7 @@ export async function installedTriggers(
          JOIN pg_namespace AS n ON n.oid = r.relnamespace
         WHERE n.nspname = ANY ($1) AND r.relhastriggers AND EXISTS (SELECT${TRIGGERS_OF_R})), 'kernel', (
        SELECT coalesce(jsonb_agg(jsonb_build_object(
-                'schema', pn.nspname, 'name', p.proname, 'body', p.prosrc, 'definer', p.prosecdef,
+                'schema', pn.nspname, 'name', p.proname, 'body', p.prosrc, 'definer', p.prosecdef, 'granted', ${GRANTED_OF_P},
                 'settings', ${SETTINGS_OF_P},
                 'tables', (SELECT coalesce(jsonb_agg(DISTINCT jsonb_build_array(rn.nspname, r.relname)), '[]')
                              FROM pg_trigger AS t

@@ -1,6 +1,6 @@
 import { literal, quote } from './identifier'
 import { SQLSTATE } from './sqlstate'
-import { isLive, sameChain, type TextTable } from './text-table'
+import type { TextTable } from './text-table'
 
 /**
  * The table inside the functions, where `search_path` is fixed to the table's schema: no schema is named, so a dump
@@ -8,28 +8,9 @@ import { isLive, sameChain, type TextTable } from './text-table'
  */
 export const relation = (table: Pick<TextTable, 'table'>): string => quote(table.table)
 
-/** Columns of the row that a trigger assigns to. */
-export function columns(table: TextTable): Record<'hash' | 'number' | 'chained', string> {
-  return { hash: quote(table.hash), number: quote(table.number), chained: quote(table.chained) }
-}
-
 /** Predicates, one a line, for a place in the text that is indented so far. */
 export const all = (indent: number, ...predicates: readonly string[]): string =>
   predicates.join(`\n${' '.repeat(indent)}AND `)
-
-/** `IF … THEN`, one predicate a line. */
-export const whenAll = (...predicates: readonly string[]): string =>
-  `\n  IF ${all(4, ...predicates)}${predicates.length > 1 ? '\n  ' : ' '}THEN`
-
-/**
- * The rows of a chain. Without ONLY, which a partitioned table cannot have, the table's name means its children by
- * INHERITS too; `tableoid` leaves them out.
- */
-export const chainOf = (table: TextTable, left: string, right: string): string[] => [
-  ...sameChain(table, left, right),
-  ...isLive(table, left),
-  `(${left}.tableoid = TG_RELID OR NOT plain)`,
-]
 
 /**
  * Whether the trigger runs for the table that the function names; in a partition it does not. The same as a comparison

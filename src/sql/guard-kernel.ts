@@ -34,6 +34,14 @@ DECLARE
  * Both functions act by the table that the trigger is on, which may be renamed, or a partition, or a shard.
  */
 const columnsFor = (...pairs: readonly (readonly [left: string, right: string])[]): string => `
+  -- Triggers of the table run as this role in what follows: of a table that another role made, perhaps, as a lure.
+  IF NOT EXISTS (SELECT FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) TG_RELID
+      AND pg_catalog.pg_get_userbyid(c.relowner) OPERATOR(pg_catalog.=) CURRENT_USER) THEN
+    RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}',
+      MESSAGE = 'the guard does not belong to the owner of the table',
+      HINT = 'Create the guard again, for instance by a new migration.',
+      CONSTRAINT = TG_ARGV[3], SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+  END IF;
   SELECT pg_catalog.array_agg(a.attname ORDER BY k.i) INTO names
     FROM pg_catalog.pg_trigger AS g
     CROSS JOIN LATERAL pg_catalog.unnest(g.tgattr) WITH ORDINALITY AS k (attnum, i)
@@ -52,14 +60,17 @@ const columnsFor = (...pairs: readonly (readonly [left: string, right: string])[
       pg_catalog.array_agg(CASE WHEN names[fixed OPERATOR(pg_catalog.+) 4] IS NULL THEN 'true'
         ELSE pg_catalog.format('%s.%I IS NULL', p.l, names[fixed OPERATOR(pg_catalog.+) 4]) END ORDER BY p.i)
     INTO chains, same, live
-    FROM (VALUES ${pairs.map(([left, right], index) => `(${index}, '${left}', '${right}')`).join(', ')}) AS p (i, l, r)
+    FROM (VALUES
+      ${pairs.map(([left, right], index) => `(${index}, '${left}', '${right}')`).join(', ')}) AS p (i, l, r)
     CROSS JOIN LATERAL (
-      SELECT pg_catalog.string_agg(pg_catalog.format('%1$s.%2$I OPERATOR(pg_catalog.=) %3$s.%2$I', p.l, n, p.r), ' AND ')
+      SELECT pg_catalog.string_agg(
+          pg_catalog.format('%1$s.%2$I OPERATOR(pg_catalog.=) %3$s.%2$I', p.l, n, p.r), ' AND ')
         FROM pg_catalog.unnest(names[texts OPERATOR(pg_catalog.+) 1 : fixed OPERATOR(pg_catalog.+) 1]) AS n
     ) AS c (predicate)
     CROSS JOIN LATERAL (
       SELECT pg_catalog.string_agg(pg_catalog.format('(%1$s.%2$I%4$s OPERATOR(pg_catalog.=) %3$s.%2$I%4$s
-          OR %1$s.%2$I IS NULL AND %3$s.%2$I IS NULL)', p.l, n, p.r, '::pg_catalog.text COLLATE pg_catalog."C"'), ' AND ')
+          OR %1$s.%2$I IS NULL AND %3$s.%2$I IS NULL)',
+          p.l, n, p.r, '::pg_catalog.text COLLATE pg_catalog."C"'), ' AND ')
         FROM pg_catalog.unnest(names[1 : texts]) AS n
     ) AS x (predicate);`
 
@@ -73,7 +84,8 @@ interface Refusal {
 /** An error with our index as its constraint, so that a client can tell it from others; never with the text. */
 const raise = (indent: number, { sqlstate, message, hint }: Refusal): string =>
   [
-    `RAISE EXCEPTION USING ERRCODE = '${sqlstate}', MESSAGE = ${message},`,
+    `RAISE EXCEPTION USING ERRCODE = '${sqlstate}',`,
+    `  MESSAGE = ${message},`,
     ...(hint === undefined ? [] : [`  HINT = '${hint}',`]),
     `  CONSTRAINT = TG_ARGV[3], SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;`,
   ]
@@ -153,8 +165,8 @@ BEGIN${columnsFor(['t', '($1)'], ['s', '($1)'], ['t', 's'], ['($2)', '($1)'], ['
   ELSIF TG_OP OPERATOR(pg_catalog.=) 'DELETE' THEN
     EXECUTE pg_catalog.format('SELECT ($1).%I OPERATOR(pg_catalog.=) 0 AND %s', number, live[5]) INTO leaves USING OLD;
   ELSE
-    -- A promotion: the row was the anchor of a chain, and is not any more. A touch: the row has come to a number that is
-    -- not 0, or what its chain stands on has changed.
+    -- A promotion: the row was the anchor of a chain, and is not any more. A touch: the row has come to a number that
+    -- is not 0, or what its chain stands on has changed.
     EXECUTE pg_catalog.format('SELECT o.anchor AND o.flag AND o.live AND (s.chain IS NOT TRUE OR NOT n.live),
         n.live AND (n.later AND NOT s.number
           OR (n.later OR n.flag) AND (s.text IS NOT TRUE OR s.chain IS NOT TRUE OR NOT o.live)
@@ -189,7 +201,8 @@ BEGIN${columnsFor(['t', '($1)'], ['s', '($1)'], ['t', 's'], ['($2)', '($1)'], ['
     GET DIAGNOSTICS done = ROW_COUNT;
     -- The row was locked and there: only a trigger of the table can have undone this.
     EXECUTE pg_catalog.format('SELECT EXISTS (
-      SELECT FROM %s AS t WHERE %s AND %s AND t.%I OPERATOR(pg_catalog.=) 0 AND t.%I)', own, chains[1], live[1], number, chained) INTO stands USING r;
+      SELECT FROM %s AS t WHERE %s AND %s AND t.%I OPERATOR(pg_catalog.=) 0 AND t.%I)',
+      own, chains[1], live[1], number, chained) INTO stands USING r;
     IF done OPERATOR(pg_catalog.=) 0 OR NOT stands THEN${raise(6, {
       sqlstate: SQLSTATE.wrongState,
       message: `'a trigger of the table undoes what the guard does to a chain'`,

@@ -1,5 +1,5 @@
 import { guardKernel, PLACE_KERNEL, SETTLE_KERNEL } from './guard-kernel'
-import { list, literal, qualified, quote } from './identifier'
+import { literal, qualified, quote } from './identifier'
 import { SQLSTATE } from './sqlstate'
 import {
   differentScope,
@@ -199,7 +199,6 @@ function guardTriggers(table: TextTable): Trigger[] {
     `OLD.${chained} AND NEW.${chained} IS NOT TRUE`,
     ...restored(table),
   ]
-  const columns = list(watchedColumns(table).map(quote), 4)
   const beyond = `OPERATOR(pg_catalog.>) 0`
   return [
     trigger(table, 'place_insert', {
@@ -211,12 +210,12 @@ function guardTriggers(table: TextTable): Trigger[] {
     trigger(table, 'place_update', {
       type: row + before + update,
       // Naming columns keeps other UPDATEs from preparing this condition. The check reads the text at each of them.
-      event: `BEFORE UPDATE OF ${columns}`,
+      event: 'BEFORE UPDATE OF',
       when: moved,
     }),
     trigger(table, 'rest', {
       type: row + before + insert + update,
-      event: `BEFORE INSERT OR UPDATE OF ${columns}`,
+      event: 'BEFORE INSERT OR UPDATE OF',
       when: [`NEW.${number} OPERATOR(pg_catalog.<) 0`],
       runs: PLACE_KERNEL,
     }),
@@ -255,6 +254,7 @@ const triggerName = (table: Pick<TextTable, 'guard'>, suffix: string): string =>
 
 interface Firing {
   readonly type: number
+  /** One that ends with OF names all columns that the guard watches. */
   readonly event: string
   /**
    * For an OR. As short as can be: the server parses and plans it once for each statement that writes to the table, and
@@ -269,18 +269,20 @@ function trigger(table: TextTable, suffix: string, { type, event, when: conditio
   const name = triggerName(table, suffix)
   const { text, scope, index, maxChainLength } = table
   const known = [triggerName(table, 'rest'), text.length, scope.length, index, maxChainLength]
-  const call = `${qualified(table.schema, runs ?? table.guard)}(${runs ? known.map((one) => literal(String(one))).join(', ') : ''})`
+  const called = `EXECUTE FUNCTION ${qualified(table.schema, runs ?? table.guard)}(`
+  const [first = '', ...more] = runs === undefined ? [] : known.map((one) => literal(String(one)))
+  const columns = event.endsWith(' OF') ? watchedColumns(table) : []
   const create = fill([
     `CREATE TRIGGER ${quote(name)} ${event}`,
+    ...columns.map((one, position) => `${quote(one)}${position < columns.length - 1 ? ',' : ''}`),
     `ON ${tableName(table)} FOR EACH ROW`,
     ...conditions.map(
       (one, index) => `${index === 0 ? 'WHEN (' : 'OR '}${one}${index === conditions.length - 1 ? ')' : ''}`,
     ),
-    `EXECUTE FUNCTION ${call}`,
+    ...[`${called}${first}`, ...more].map((one, position) => `${one}${position < more.length ? ',' : ')'}`),
   ])
-  // Those that name columns name all of these.
-  const columns = event.includes(' OF ') ? { columns: watchedColumns(table) } : {}
-  return { name, runs: runs ?? table.guard, type, conditional: true, ...columns, create }
+  const named = columns.length > 0 ? { columns } : {}
+  return { name, runs: runs ?? table.guard, type, conditional: true, ...named, create }
 }
 
 const LINE_CHARACTERS = 116

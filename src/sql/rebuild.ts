@@ -1,6 +1,6 @@
 import { dollarQuote, literal, quote } from './identifier'
 import { SQLSTATE } from './sqlstate'
-import { field, hashOf, isFreed, isLive, tableName, textIsNull, type TextRows } from './text-table'
+import { bytewise, equal, field, hashOf, isFreed, isLive, tableName, textIsNull, type TextRows } from './text-table'
 
 /** Rows that an error names; the rest of them follow once these are mended. */
 const ROWS_NAMED = 10
@@ -31,22 +31,22 @@ export function rebuildRows(on: RebuiltTable): string {
   const undone = raise(rows, {
     sqlstate: SQLSTATE.wrongState,
     message: `a trigger on table ${quote(rows.table)} undid the numbering of ${quote(rows.name)} in this many rows: `,
-    found: '(due - done)::text',
+    found: 'due OPERATOR(pg_catalog.-) done',
     remedy: '. Disable that trigger while this runs.',
   })
   return block(`
 DECLARE
-  plain boolean := relkind OPERATOR(pg_catalog.<>) 'p' FROM pg_catalog.pg_class WHERE oid = ${ownTable(rows)};
-  duplicates text;
+  plain boolean := relkind OPERATOR(pg_catalog.<>) 'p' FROM pg_catalog.pg_class WHERE ${equal('oid', ownTable(rows))};
+  duplicates pg_catalog.text;
   due bigint;
   done bigint;
-  security text := pg_catalog.current_setting('row_security');
+  security pg_catalog.text := pg_catalog.current_setting('row_security');
 BEGIN
   -- Otherwise row security could hide rows, and they would silently stay as they are. Off, it raises an error instead.
   PERFORM pg_catalog.set_config('row_security', 'off', true);
   ${raiseDuplicates(on)}
   ${renumber(on)}
-  IF done <> due THEN
+  IF done OPERATOR(pg_catalog.<>) due THEN
     ${undone}
   END IF;
   PERFORM pg_catalog.set_config('row_security', security, true);
@@ -58,8 +58,8 @@ END
 export function refuseDuplicates(on: RebuiltTable): string {
   return block(`
 DECLARE
-  plain boolean := relkind OPERATOR(pg_catalog.<>) 'p' FROM pg_catalog.pg_class WHERE oid = ${ownTable(on.rows)};
-  duplicates text;
+  plain boolean := relkind OPERATOR(pg_catalog.<>) 'p' FROM pg_catalog.pg_class WHERE ${equal('oid', ownTable(on.rows))};
+  duplicates pg_catalog.text;
 BEGIN
   ${raiseDuplicates(on)}
 END
@@ -87,8 +87,8 @@ function findDuplicates({ rows, primary }: RebuiltTable): string {
   const scope = rows.scope.map((name) => field('t', name))
   const chain = [...scope, 'h.hash']
   const named = [...scope.map((name, position) => `${name} AS scope_${position}`), 'h.hash']
-  const same = scope.map((name, position) => `c.scope_${position} OPERATOR(pg_catalog.=) ${name}`)
-  const text = rows.text.map(({ name }) => `${field('t', name)}::pg_catalog.text COLLATE "C"`)
+  const same = scope.map((name, position) => equal(`c.scope_${position}`, name))
+  const text = rows.text.map(({ name }) => bytewise('t', name))
   return `SELECT pg_catalog.string_agg(d.keys, '; ') INTO duplicates
     FROM (
       SELECT pg_catalog.string_agg(${keyText(keys)}, ', ' ORDER BY ${keys.join(', ')}) AS keys
@@ -98,12 +98,12 @@ function findDuplicates({ rows, primary }: RebuiltTable): string {
             FROM ${withHash(rows)}
            WHERE ${heldRows(rows)}
            GROUP BY ${chain.join(', ')}
-          HAVING pg_catalog.count(*) > 1
+          HAVING pg_catalog.count(*) OPERATOR(pg_catalog.>) 1
         ) AS c
-          ON ${[...same, 'c.hash OPERATOR(pg_catalog.=) h.hash'].join('\n         AND ')}
+          ON ${[...same, equal('c.hash', 'h.hash')].join('\n         AND ')}
        WHERE ${heldRows(rows)}
        GROUP BY ${[...chain, ...text].join(',\n                ')}
-      HAVING pg_catalog.count(*) > 1
+      HAVING pg_catalog.count(*) OPERATOR(pg_catalog.>) 1
        ORDER BY 1
        LIMIT ${ROWS_NAMED}
     ) AS d;`
@@ -125,36 +125,40 @@ function renumber({ rows, primary }: RebuiltTable): string {
            t.${chained} AS old_chained,
            h.hash,
            CASE WHEN ${outside} THEN 0
-                ELSE pg_catalog.row_number() OVER (chain ORDER BY t.${number}, ${keyColumns(primary).join(', ')}) - 1
+                ELSE pg_catalog.row_number() OVER (chain ORDER BY t.${number}, ${keyColumns(primary).join(', ')}) OPERATOR(pg_catalog.-) 1
             END AS number,
-           ${inside} AND pg_catalog.count(*) OVER chain > 1 AS several
+           ${inside} AND pg_catalog.count(*) OVER chain OPERATOR(pg_catalog.>) 1 AS several
       FROM ${withHash(rows)}
     WINDOW chain AS (PARTITION BY ${chain})
   ), wanted AS (
-    SELECT n.part, n.spot, n.hash, n.number, n.several AND n.number = 0 AS chained
+    SELECT n.part, n.spot, n.hash, n.number, n.several AND ${equal('n.number', '0')} AS chained
       FROM numbered AS n
-     WHERE n.old_hash IS DISTINCT FROM n.hash
-        OR n.old_number IS DISTINCT FROM n.number
-        OR n.old_chained IS DISTINCT FROM (n.several AND n.number = 0)
+     WHERE (${sameHash('n.old_hash', 'n.hash')}) IS NOT TRUE
+        OR (${equal('n.old_number', 'n.number')}) IS NOT TRUE
+        OR (${equal('n.old_chained', `(n.several AND ${equal('n.number', '0')})`)}) IS NOT TRUE
   ), made AS (
     UPDATE ${tableName(rows)} AS t
        SET ${hash} = w.hash, ${number} = w.number, ${chained} = w.chained
       FROM wanted AS w
-     WHERE t.tableoid = w.part
-       AND t.ctid = w.spot
-    RETURNING t.${hash} IS NOT DISTINCT FROM w.hash
-          AND t.${number} = w.number
-          AND t.${chained} = w.chained AS kept
+     WHERE ${equal('t.tableoid', 'w.part')}
+       AND ${equal('t.ctid', 'w.spot')}
+    RETURNING (${sameHash(`t.${hash}`, 'w.hash')})
+          AND ${equal(`t.${number}`, 'w.number')}
+          AND ${equal(`t.${chained}`, 'w.chained')} AS kept
   )
   SELECT (SELECT pg_catalog.count(*) FROM wanted),
          (SELECT pg_catalog.count(*) FROM made AS m WHERE m.kept)
     INTO due, done;`
 }
 
+/** A row without a text has none. */
+const sameHash = (left: string, right: string): string =>
+  `${equal(left, right)} OR ${left} IS NULL AND ${right} IS NULL`
+
 const ownTable = (rows: TextRows): string => `${literal(tableName(rows))}::pg_catalog.regclass`
 
 /** Not those of tables that inherit from it, which may hold a text again; of a partitioned table the whole tree. */
-const ownRows = (rows: TextRows): string => `(t.tableoid OPERATOR(pg_catalog.=) ${ownTable(rows)} OR NOT plain)`
+const ownRows = (rows: TextRows): string => `(${equal('t.tableoid', ownTable(rows))} OR NOT plain)`
 
 /** Those of them that hold their texts. */
 const heldRows = (rows: TextRows): string => [ownRows(rows), ...isLive(rows, 't')].join(' AND ')
@@ -221,7 +225,7 @@ function refuseRows({ rows, primary }: KeyedTable, { sqlstate, where, message, r
   const keys = keyColumns(primary)
   return block(`
 DECLARE
-  named text;
+  named pg_catalog.text;
 BEGIN
   SELECT pg_catalog.string_agg(r.key, ', ') INTO named
     FROM (
@@ -262,7 +266,7 @@ const keyNames = (primary: readonly string[]): string => `primary key (${primary
 interface Raised {
   readonly sqlstate: string
   readonly message: string
-  /** An SQL expression of type text, between message and remedy. */
+  /** An SQL expression, between message and remedy. */
   readonly found: string
   readonly remedy: string
 }
@@ -274,6 +278,6 @@ function raise(
   const constraint = sqlstate === SQLSTATE.uniqueViolation ? `\n      CONSTRAINT = ${literal(rows.index ?? '')},` : ''
   return (
     `RAISE EXCEPTION USING ERRCODE = '${sqlstate}', TABLE = ${literal(rows.table)},${constraint}\n` +
-    `      MESSAGE = ${literal(message)} || ${found} || ${literal(remedy)};`
+    `      MESSAGE = pg_catalog.concat(${literal(message)}, ${found}, ${literal(remedy)});`
   )
 }

@@ -96,7 +96,7 @@ export function sameText(
 
 /** The text columns that differ, one predicate each; for an OR. */
 export function differentText(table: Pick<TextTable, 'text' | 'nullable'>, left: string, right: string): string[] {
-  return sameText(table, left, right).map((same) => `(${same}) IS NOT TRUE`)
+  return sameText(table, left, right).map((same) => `(${same})\n    IS NOT TRUE`)
 }
 
 /** The unique index's own operator on every scope column; the scope is NOT NULL, so `=` is enough and indexable. */

@@ -77,7 +77,8 @@ BEGIN
       ALTER FUNCTION %1$s OWNER TO %3$s; ALTER FUNCTION %1$s SECURITY DEFINER
       ${settings.join(' ')} SET search_path TO pg_catalog, %4$s, pg_temp',
       f.oid::pg_catalog.regprocedure, pg_catalog.concat_ws(', ', 'PUBLIC', (
-        SELECT pg_catalog.string_agg(a.grantee::pg_catalog.regrole::pg_catalog.text, ', ') FROM pg_catalog.aclexplode(f.proacl) AS a
+        SELECT pg_catalog.string_agg(a.grantee::pg_catalog.regrole::pg_catalog.text, ', ')
+        FROM pg_catalog.aclexplode(f.proacl) AS a
         WHERE a.grantee OPERATOR(pg_catalog.<>) ALL (ARRAY[0::pg_catalog.oid, f.proowner]))),
       t.relowner::pg_catalog.regrole, ${path ? `pg_catalog.concat_ws(', ', ${home('h')}, ${home('t')})` : home('t')}), '; ')
     FROM pg_catalog.pg_proc AS f, pg_catalog.pg_class AS t${path ? ', pg_catalog.pg_class AS h' : ''}
@@ -107,24 +108,50 @@ export const createKernel = (relation: string, functions: readonly FunctionSourc
 const refuseKernel = (relation: string, { schema, name }: FunctionSource): string =>
   `DO ${dollarQuote(`
 DECLARE
-  other pg_catalog.pg_class;
+  other pg_catalog.regclass;
 BEGIN
   IF pg_catalog.current_setting('server_encoding') OPERATOR(pg_catalog.<>) 'UTF8' THEN
     RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'the encoding of the database must be UTF8: md5() sees bytes';
   END IF;
-  SELECT o.* INTO other FROM pg_catalog.pg_class AS c
+  SELECT o.oid INTO other FROM pg_catalog.pg_class AS c
     JOIN pg_catalog.pg_class AS o ON o.relowner OPERATOR(pg_catalog.<>) c.relowner
     JOIN pg_catalog.pg_trigger AS g ON g.tgrelid OPERATOR(pg_catalog.=) o.oid
     WHERE c.oid OPERATOR(pg_catalog.=) ${literal(relation)}::pg_catalog.regclass
-      AND g.tgfoid OPERATOR(pg_catalog.=) pg_catalog.to_regprocedure(${literal(`${qualified(schema, name)}()`)});
-  IF FOUND THEN
-    RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}', MESSAGE = pg_catalog.format(
-        'tables %s and %s have different owners, and the triggers of both would run one function as its owner',
-        ${literal(relation)}, other.oid::pg_catalog.regclass),
-      HINT = 'Give them one owner, or put one of them into another schema.';
-  END IF;
+      AND g.tgfoid OPERATOR(pg_catalog.=) pg_catalog.to_regprocedure(${literal(`${qualified(schema, name)}()`)});${refuse(
+        `'tables %s and %s have different owners, and the triggers of both would run one function as its owner',
+        ${literal(relation)}, other`,
+      )}
 END
 `)}`
+
+const refuse = (format: string): string => `
+  IF FOUND THEN
+    RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}', MESSAGE = pg_catalog.format(
+        ${format}),
+      HINT = 'Give them one owner, or put one of them into another schema.';
+  END IF;`
+
+/**
+ * Refuses tables, named as SQL, that are to get triggers of a shared function and do not belong to its owner: a
+ * trigger that the table's owner makes runs in the UPDATEs of that function, as the function's owner.
+ */
+export function requireOwner(relations: readonly string[], { schema, name }: FunctionSource): string[] {
+  if (relations.length === 0) return []
+  const body = `
+DECLARE
+  other pg_catalog.regclass;
+BEGIN
+  SELECT c.oid INTO other FROM pg_catalog.pg_class AS c
+    JOIN pg_catalog.pg_proc AS f ON f.proowner OPERATOR(pg_catalog.<>) c.relowner
+    WHERE f.oid OPERATOR(pg_catalog.=) ${literal(`${qualified(schema, name)}()`)}::pg_catalog.regprocedure
+      AND c.oid OPERATOR(pg_catalog.=) ANY (ARRAY[${relations.map(literal).join(', ')}]::pg_catalog.regclass[]);${refuse(
+        `'table %s and function %s, which its triggers would run, have different owners',
+        other, ${literal(qualified(schema, name))}`,
+      )}
+END
+`
+  return [`DO ${dollarQuote(body)}`]
+}
 
 /** Drops a shared function that no table uses any more. */
 export const dropKernel = ({ schema, name }: Pick<FunctionSource, 'schema' | 'name'>): string => {

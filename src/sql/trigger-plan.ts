@@ -11,6 +11,7 @@ import {
   functionSettings,
   renameFunction,
   replaceFunctions,
+  requireOwner,
   type Relation,
 } from './trigger-ddl'
 import { hasOtherCode, installedFunction, isDifferent, isOtherTrigger, notesOf } from './trigger-drift'
@@ -71,7 +72,6 @@ export function planKernel(
   installed: readonly InstalledKernel[],
   known: readonly TriggerFunction[],
 ): SetPlan {
-  const homeOf = ({ schema, searchSchema }: TriggerSite): string => schema ?? searchSchema
   const wanted = new Map<string, { readonly source: FunctionSource; readonly site: TriggerSite }>()
   for (const site of sites) {
     for (const one of site.wanted.flatMap(({ kernel }) => kernel)) {
@@ -86,9 +86,14 @@ export function planKernel(
         (one) => one.name !== source.name || one.schema !== schema || schema !== homeOf(site) || one.owned,
       ),
     )
-    if (found && isOwned && !hasOtherCode(source, found) && isSecure(found)) return { up: [], down: [] }
+    const stands = found && isOwned && !hasOtherCode(source, found) && isSecure(found)
+    const owned = requireOwner(
+      newcomers(stands ? sites : sites.filter((one) => one !== site), source, homeOf(site)),
+      source,
+    )
+    if (stands) return { up: owned, down: [] }
     return {
-      up: createKernel(qualified(site.schema, site.table), [source]),
+      up: [...createKernel(qualified(site.schema, site.table), [source]), ...owned],
       down: found ? [] : [dropKernel(source)],
     }
   })
@@ -107,8 +112,18 @@ export function planKernel(
   return { before: joined(made), after: joined(left) }
 }
 
-const isSecure = ({ schema, definer, settings }: InstalledKernel): boolean =>
-  definer && settings.join('\n') === functionSettings([schema]).toSorted().join('\n')
+const homeOf = ({ schema, searchSchema }: TriggerSite): string => schema ?? searchSchema
+
+/** The tables of this schema that are to run a shared function, and do not yet; as SQL. */
+const newcomers = (sites: readonly TriggerSite[], { name }: FunctionSource, home: string): string[] =>
+  sites
+    .filter((one) => homeOf(one) === home)
+    .filter(({ wanted }) => wanted.some(({ kernel }) => kernel.some((each) => each.name === name)))
+    .filter(({ installed }) => !installed.functions.some((one) => one.name === name && one.schema === home))
+    .map(({ schema, table }) => qualified(schema, table))
+
+const isSecure = ({ schema, definer, granted, settings }: InstalledKernel): boolean =>
+  definer && !granted && settings.join('\n') === functionSettings([schema]).toSorted().join('\n')
 
 const joined = (changes: readonly Change[]): Change => ({
   up: changes.flatMap(({ up }) => up),
@@ -135,6 +150,7 @@ function planFunctions({ wanted, installed }: TriggerSite): FunctionPlan {
       return { wanted: one, found: found?.owned ? found : undefined }
     })
   const untrusted = installed.functions.filter(({ trusted }) => !trusted)
+  const shared = new Set(wanted.flatMap(({ kernel }) => kernel.map(({ name }) => name)))
   const kept = pairs.flatMap((pair) => (pair.found ? { wanted: pair.wanted, found: pair.found } : []))
   return {
     fresh: pairs.flatMap((pair) => (pair.found ? [] : pair.wanted)),
@@ -142,7 +158,12 @@ function planFunctions({ wanted, installed }: TriggerSite): FunctionPlan {
     replaced: kept.filter((pair) => pair.found.granted || isDifferent(pair.wanted, pair.found, installed)),
     // An untrusted one only loses its triggers on this table: its body must never come back as the owner's.
     obsolete: installed.functions.filter(
-      (one) => one.trusted && !one.shared && !isKernel(one.body) && !kept.some(({ found }) => found === one),
+      (one) =>
+        one.trusted &&
+        !one.shared &&
+        !shared.has(one.name) &&
+        !isKernel(one.body) &&
+        !kept.some(({ found }) => found === one),
     ),
   }
 }

@@ -149,7 +149,7 @@ export function triggerSet({
   const functions = parts.functions.map(({ says, name: called, body }, position) => ({
     name: called,
     body:
-      `\n${TRIGGER_MARK}${kind}: generated, do not edit. It ${says.replaceAll(/\s+/g, ' ')}\n-- ${parts.docs}` +
+      `\n${TRIGGER_MARK}${kind}: generated, do not edit.\n-- It ${says.replaceAll(/\s+/g, ' ')}\n-- ${parts.docs}` +
       `${position === 0 ? `\n${commentOf(note)}` : ''}${body}`,
   }))
   const sources = functions.map((one) => ({ ...one, schema: table.schema, path }))

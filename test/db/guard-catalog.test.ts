@@ -72,61 +72,115 @@ test('a table of the same name in another schema has a guard of its own', async 
   await expectGuarded(dataSource, 'there', 'text')
 })
 
-test('a dump that was restored without comments is drift, and the same command mends it', async () => {
+/** Runs as a migration does that changes a function in place. */
+const replaceBody = async (name: string, change: (body: string) => string): Promise<void> => {
+  const { rows } = await client.query<{ body: string; made: string }>(
+    'select prosrc as body, pg_get_functiondef(oid) as made from pg_proc where proname = $1',
+    [name],
+  )
+  const [{ body, made } = { body: '', made: '' }] = rows
+  const changed = change(body)
+  expect(changed).not.toBe(body)
+  await client.query(made.replace(body, () => changed))
+}
+const named = async (part: string): Promise<unknown[]> => {
+  const { rows } = await client.query<{ name: string }>(
+    `select tgname as name from pg_trigger where tgname ~ $1 union all select proname from pg_proc where proname ~ $1`,
+    [part],
+  )
+  return rows.map(({ name }) => name)
+}
+
+test('a dump that was restored without comments is no drift: what is to be known stands in the functions', async () => {
   const dataSource = await open([Page])
   await migrate(dataSource)
-  for (const text of ['url', 'other']) {
-    for (const verb of ['place', 'settle']) {
-      await client.query(`comment on function "unique_text_page.${text}_${verb}"() is null`)
-    }
-  }
+  const { rows } = await client.query<{ name: string }>(
+    `select proname as name from pg_proc where proname ~ '^unique_text_' order by 1`,
+  )
+  const names = ['unique_text_page__other', 'unique_text_page__url', 'unique_text_place_v1', 'unique_text_settle_v1']
+  expect(rows.map(({ name }) => name)).toEqual(names)
+  for (const name of names) await client.query(`comment on function ${name}() is null`)
+  await expectGuarded(dataSource, 'Page', 'url')
+})
+
+test('a function that lost its note is drift, and the same command mends it under its triggers', async () => {
+  const dataSource = await open([Page])
+  await migrate(dataSource)
+  await replaceBody('unique_text_page__url', (body) => body.replaceAll(/^--.*$/gm, ''))
   await expect(findOrCreate(dataSource.manager, Page, { url: 'x' }, { by: 'url' })).rejects.toBeInstanceOf(
     SchemaDriftError,
   )
-  const { up } = await migrate(dataSource)
-  expect(up.filter((statement) => /FUNCTION .+ RETURNS/.test(statement))).toEqual([])
+  await migrate(dataSource)
   await expectGuarded(dataSource, 'Page', 'url')
+})
+
+describe('other code under the same note', () => {
+  test.each(['unique_text_page__url', 'unique_text_place_v1', 'unique_text_settle_v1'])(
+    'in %s is no drift, and the same command replaces it, under the same triggers',
+    async (name) => {
+      const dataSource = await open([entity('page', ['url'])])
+      await migrate(dataSource)
+      await replaceBody(name, (body) => body.replace(/^BEGIN$/m, 'BEGIN\n  PERFORM 1;'))
+      expect(await findOrCreate(dataSource.manager, 'page', { id: 7, url: 'y' })).toMatchObject({ created: true })
+      const { up, down } = await migrate(dataSource)
+      expect(up).toEqual([expect.stringContaining(`CREATE OR REPLACE FUNCTION "${name}"`)])
+      expect(up.join()).not.toContain('TRIGGER "')
+      await expectGuarded(dataSource, 'page', 'url')
+      await runAll(dataSource, down)
+      await migrate(dataSource)
+      expect((await generate(dataSource)).up).toEqual([])
+    },
+  )
+  test.each(['unique_text_page__url', 'unique_text_place_v1', 'unique_text_settle_v1'])(
+    'in %s is not seen where only a comment or the layout differs',
+    async (name) => {
+      const dataSource = await open([entity('page', ['url'])])
+      await migrate(dataSource)
+      await replaceBody(name, (body) =>
+        body.replace('BEGIN\n', 'BEGIN\n  -- Another comment.\n').replaceAll('\n  ', '\n      '),
+      )
+      await replaceBody(name, (body) => body.replace('docs/protocol.md of', 'the page docs/protocol.md of'))
+      await expectGuarded(dataSource, 'page', 'url')
+    },
+  )
 })
 
 test('a trigger that was made otherwise by hand is mended by the same command', async () => {
   const dataSource = await open([entity('page', ['url'])])
   await migrate(dataSource)
   await client.query(
-    `drop trigger "unique_text_page.url_settle_insert" on page; create trigger "unique_text_page.url_settle_insert"
-     after insert on page for each row execute function "unique_text_page.url_settle"('new')`,
+    `drop trigger unique_text_page__url_settle_insert on page; create trigger unique_text_page__url_settle_insert
+     after insert on page for each row execute function unique_text_settle_v1('unique_text_page__url_rest', '1', '0')`,
   )
+  await expect(findOrCreate(dataSource.manager, 'page', { id: 1, url: 'x' })).rejects.toThrow('fires at another moment')
   await migrate(dataSource)
   await expectGuarded(dataSource, 'page', 'url')
 })
 
-test('triggers of a guard that is gone from the entity are found without comments too', async () => {
-  const dataSource = await open([entity('page', ['url', 'gone'])])
-  await migrate(dataSource)
-  await client.query('comment on function "unique_text_page.gone_place"() is null')
+test('triggers of a guard that is gone from the entity are found without a note too', async () => {
+  await migrate(await open([entity('page', ['url', 'gone'])]))
+  await replaceBody('unique_text_page__gone', (body) => body.replaceAll(/^-- (?!typeorm).*$/gm, ''))
   const without = await open([entity('page', ['url'])])
   await migrate(without)
-  const { rows } = await client.query(`select tgname from pg_trigger where tgname ~ 'gone'`)
-  expect(rows).toEqual([])
+  expect(await named('gone')).toEqual([])
   await expectGuarded(without, 'page', 'url')
 })
 
-test('a guard that is gone from the entity is found by its comment where its function holds another body', async () => {
+test('a guard that is gone from the entity, and whose function somebody replaced, is not dropped in part', async () => {
   await migrate(await open([entity('page', ['url', 'gone'])]))
+  const before = await named('gone')
   await client.query(
-    `create or replace function "unique_text_page.gone_place"() returns trigger language plpgsql as 'begin return new; end'`,
+    `create or replace function unique_text_page__gone() returns trigger language plpgsql as 'begin return new; end'`,
   )
-  await migrate(await open([entity('page', ['url'])]))
-  const { rows } = await client.query(
-    `select tgname as name from pg_trigger where tgname ~ 'gone' union all select proname from pg_proc where proname ~ 'gone'`,
-  )
-  expect(rows).toEqual([])
+  await expect(migrate(await open([entity('page', ['url'])]))).rejects.toMatchObject({ code: '2BP01' })
+  expect(await named('gone')).toEqual(before)
 })
 
 test('a function that a trigger of another table runs stays, though its own guard goes', async () => {
   await migrate(await open([entity('page', ['url'])]))
   await client.query('create table other (like page)')
   await client.query(
-    `create trigger other before insert on other for each row execute function "unique_text_page.url_place"('1')`,
+    `create trigger other before insert on other for each row execute function unique_text_page__url()`,
   )
   const plain = new EntitySchema({
     name: 'page',
@@ -156,19 +210,32 @@ describe('a table that moved', () => {
     await expect(findOrCreate(after.manager, 'page', { url: 'x' })).rejects.toBeInstanceOf(SchemaDriftError)
     await migrate(after)
     await expectGuarded(after, 'page', 'url')
-    const { rows } = await client.query(`select proname from pg_proc where pronamespace = '"Old one"'::regnamespace`)
-    expect(rows).toEqual([])
+    // The functions of the kernel stay for other tables of that schema, of which nothing is known here.
+    const { rows } = await client.query(
+      `select proname, (select count(*)::integer from pg_trigger where tgfoid = p.oid) as used from pg_proc as p
+        where pronamespace = '"Old one"'::regnamespace order by 1`,
+    )
+    expect(rows).toEqual(['place', 'settle'].map((one) => ({ proname: `unique_text_${one}_v1`, used: 0 })))
   })
-  test('with its schema is drift, also where the old name is used again, and generate mends it', async () => {
+  test('with its schema is exact at once, also where the old name is used again, and generate mends its path', async () => {
     await client.query('create schema "Old one"')
     await migrate(await open([entity('page', ['url'], 'Old one')]))
     await client.query('alter schema "Old one" rename to "New one"; create schema "Old one"')
     await migrate(await open([entity('page', ['url'], 'Old one')]))
     const moved = await open([entity('page', ['url'], 'New one')])
-    const drift = findOrCreate(moved.manager, 'page', { url: 'x' })
-    await expect(drift).rejects.toThrow('its settings are others')
+    await client.query(`insert into "Old one".page (id, url) values (5, 'z')`)
+    for (const id of [7, 8]) await client.query(`insert into "New one".page (id, url) values (${id}, 'z${id}')`)
+    await expect(client.query(`insert into "New one".page (id, url) values (9, 'z7')`)).rejects.toMatchObject({
+      code: '23505',
+    })
+    const created = await findOrCreate(moved.manager, 'page', { id: 9, url: 'z' })
+    expect(created).toMatchObject({ created: true })
     const { up } = await migrate(moved)
-    expect(up.filter((statement) => /^(?:DROP|CREATE) TRIGGER/.test(statement))).toEqual([])
+    expect(up).toEqual([
+      expect.stringContaining('CREATE OR REPLACE FUNCTION "New one"."unique_text_place_v1"'),
+      expect.stringContaining('CREATE OR REPLACE FUNCTION "New one"."unique_text_settle_v1"'),
+      expect.stringContaining('CREATE OR REPLACE FUNCTION "New one"."unique_text_page__url"'),
+    ])
     await expectGuarded(moved, 'page', 'url')
   })
   test('makes room for a table that takes its old name', async () => {
@@ -223,7 +290,7 @@ describe('quote_all_identifiers = on', () => {
   })
 })
 
-test('the hidden columns and the functions say in the database what they are', async () => {
+test('the hidden columns and the functions say what they are, in the database', async () => {
   await migrate(await open([entity('page', ['url'])]))
   const { rows } = await client.query(
     `select col_description('page'::regclass, attnum) as comment from pg_attribute
@@ -240,9 +307,12 @@ test('the hidden columns and the functions say in the database what they are', a
         'typeorm-unique-text: others have, or had, the same hash of "url"; maintained by the guard, do not write it.',
     },
   ])
-  const { rows: functions } = await client.query<{ comment: string }>(
-    `select split_part(obj_description(oid, 'pg_proc'), E'\\n', 1) as comment from pg_proc
-      where proname ~ '^unique_text_' order by proname`,
+  const { rows: functions } = await client.query<{ body: string }>(
+    `select prosrc as body from pg_proc where proname ~ '^unique_text_' order by proname`,
   )
-  for (const { comment } of functions) expect(comment).toMatch(/^typeorm-unique-text: [\w ",]+\.$/)
+  expect(functions).toHaveLength(3)
+  for (const { body } of functions) {
+    expect(body).toMatch(/^\n-- typeorm-unique-text \w+: generated, do not edit\.\n/)
+    expect(body).toMatch(/^-- docs\/protocol\.md of the package says what it does/m)
+  }
 })

@@ -334,7 +334,13 @@ describe('a second generate mends', () => {
       '',
     ],
     ['a path that leads elsewhere', 'alter function "thing book"() set search_path to pg_catalog, public, pg_temp', ''],
-    ['a comment that is gone', 'comment on function "thing count"() is null', 'install 1'],
+    [
+      'a note that is gone',
+      `do $do$ begin
+         execute (select regexp_replace(pg_get_functiondef('"thing count"()'::regprocedure), e'\\n-- {[^\\n]*(\\n-- [^\\n]*)*', ''));
+       end $do$`,
+      'install 1',
+    ],
   ])('%s', async (_, statement, entries) => {
     const dataSource = await open(bookedThing())
     await migrate(dataSource)

@@ -1,289 +1,92 @@
 
-#variable_conflict use_variable
+-- typeorm-unique-text guard: generated, do not edit.
+-- It makes hashes, and gives number 0 in an empty chain.
+-- docs/protocol.md of the package says what it does, and why no text can be stored twice.
+-- {"protocol":1, "digest":"md5", "name":"url",
+-- "text":[{"name":"path","prefix":""},{"name":"query","prefix":"?"},{"name":"fragment","prefix":"#"}],
+-- "normalizers":["custom@1"], "scope":["host","scheme","port"], "maxChainLength":1000,
+-- "hash":"path_component_hash", "number":"hash_number", "chained":"hash_chained", "index":"page url",
+-- "check":"page url check",
+-- "triggers":["be785704","b6f995eb","45c41720","9e68917f","cf3241e9","752c8dc3"]}
 DECLARE
-  plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'page'
-    AND pg_catalog.pg_table_is_visible(TG_RELID);
-  locked boolean := false;
-  first integer;
-  last integer;
-  taken integer;
-  length bigint;
+  taken boolean;
 BEGIN
-  IF plain IS NOT TRUE THEN
-    -- Not the table that these queries name: it must be a partition, or was renamed or moved.
-    IF NOT EXISTS (
-      SELECT FROM pg_catalog.pg_partition_ancestors(TG_RELID) AS p
-      WHERE p.relid::pg_catalog.oid = pg_catalog.to_regclass('"page"')::pg_catalog.oid
-    ) THEN
-      RAISE EXCEPTION USING ERRCODE = '55000',
-        MESSAGE = 'the guard names another table or column than its own',
-        HINT = 'Something was renamed: create the guard again, for instance by a new migration.',
-        CONSTRAINT = 'page url', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
-    END IF;
-  END IF;
-  IF TG_OP = 'UPDATE'
+  IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE'
     AND OLD."host" OPERATOR(pg_catalog.=) NEW."host"
     AND OLD."scheme" OPERATOR(pg_catalog.=) NEW."scheme"
     AND OLD."port" OPERATOR(pg_catalog.=) NEW."port"
-    AND OLD."path"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."path"::pg_catalog.text COLLATE "C"
-    AND OLD."query"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."query"::pg_catalog.text COLLATE "C"
-    AND OLD."fragment"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."fragment"::pg_catalog.text COLLATE "C"
-  THEN
-    -- Number 0 is what a promotion writes, and for the index to decide; nobody clears the flag.
+    AND (OLD."path"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) NEW."path"::pg_catalog.text
+      OR OLD."path" IS NULL AND NEW."path" IS NULL)
+    AND (OLD."query"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) NEW."query"::pg_catalog.text
+      OR OLD."query" IS NULL AND NEW."query" IS NULL)
+    AND (OLD."fragment"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) NEW."fragment"::pg_catalog.text
+      OR OLD."fragment" IS NULL AND NEW."fragment" IS NULL) THEN
     NEW."path_component_hash" := OLD."path_component_hash";
-    NEW."hash_number" := CASE WHEN NEW."hash_number" = 0 THEN 0 ELSE OLD."hash_number" END;
+    NEW."hash_number" := CASE WHEN NEW."hash_number" OPERATOR(pg_catalog.=) 0 THEN 0 ELSE OLD."hash_number" END;
     NEW."hash_chained" := OLD."hash_chained" OR NEW."hash_chained" IS TRUE;
     RETURN NEW;
   END IF;
-  NEW."path_component_hash" := pg_catalog.md5(coalesce(NEW."path"::pg_catalog.text, '')
-    || coalesce('?' || NEW."query"::pg_catalog.text, '')
-    || coalesce('#' || NEW."fragment"::pg_catalog.text, ''))::pg_catalog.uuid;
+  NEW."path_component_hash" := pg_catalog.md5(coalesce(NEW."path"::pg_catalog.text, '') OPERATOR(pg_catalog.||)
+    coalesce('?' OPERATOR(pg_catalog.||) NEW."query"::pg_catalog.text, '') OPERATOR(pg_catalog.||)
+    coalesce('#' OPERATOR(pg_catalog.||) NEW."fragment"::pg_catalog.text, ''))::pg_catalog.uuid;
+  NEW."hash_number" := -1;
   NEW."hash_chained" := false;
-  -- Practically every chain is empty. Should it not stay so, the index refuses number 0.
-  PERFORM FROM "page" AS t
-  WHERE t."host" OPERATOR(pg_catalog.=) NEW."host"
-    AND t."scheme" OPERATOR(pg_catalog.=) NEW."scheme"
-    AND t."port" OPERATOR(pg_catalog.=) NEW."port"
-    AND t."path_component_hash" OPERATOR(pg_catalog.=) NEW."path_component_hash"
-  LIMIT 1;
-  IF NOT FOUND THEN
-    NEW."hash_number" := 0;
-    RETURN NEW;
-  END IF;
-  -- An upsert that sets the text would do this to a row of another text that took its number meanwhile.
-  IF OLD."host" OPERATOR(pg_catalog.=) NEW."host"
-    AND OLD."scheme" OPERATOR(pg_catalog.=) NEW."scheme"
-    AND OLD."port" OPERATOR(pg_catalog.=) NEW."port"
-    AND OLD."path_component_hash" OPERATOR(pg_catalog.=) NEW."path_component_hash"
-  THEN
-    RAISE EXCEPTION USING ERRCODE = '40001',
-      MESSAGE = 'a text cannot become another one of equal hash in place',
-      HINT = 'An upsert met the row of another text: try again. An UPDATE: store the new text as a new row.',
-      CONSTRAINT = 'page url', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
-  END IF;
-  FOR round IN 1..16 LOOP
-    -- Once without the lock and, unless that is enough, once more under it: a new query has a new snapshot, which
-    -- shows all that earlier holders of the lock have committed, and nobody can add more.
-    SELECT pg_catalog.min(t."hash_number"), pg_catalog.max(t."hash_number"), pg_catalog.count(*),
-      pg_catalog.min(t."hash_number") FILTER (
-        WHERE t."path"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."path"::pg_catalog.text COLLATE "C"
-          AND t."query"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."query"::pg_catalog.text COLLATE "C"
-          AND t."fragment"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."fragment"::pg_catalog.text COLLATE "C"
-      )
-    INTO first, last, length, taken
-    FROM "page" AS t
-    WHERE t."host" OPERATOR(pg_catalog.=) NEW."host"
-      AND t."scheme" OPERATOR(pg_catalog.=) NEW."scheme"
-      AND t."port" OPERATOR(pg_catalog.=) NEW."port"
-      AND t."path_component_hash" OPERATOR(pg_catalog.=) NEW."path_component_hash"
-      AND (t.tableoid = TG_RELID OR NOT plain);
-    IF locked AND taken IS NULL AND length >= TG_ARGV[0]::pg_catalog.int4 THEN
-      RAISE EXCEPTION USING ERRCODE = 'UT002',
-        MESSAGE = pg_catalog.format('the chain is full: %s texts share one hash', TG_ARGV[0]),
-        CONSTRAINT = 'page url', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
-    ELSIF locked THEN
-      NEW."hash_number" := coalesce(taken, last + 1);
-      RETURN NEW;
-    ELSIF last IS NULL OR taken = 0 OR first <> 0 THEN
-      -- Empty, or taken at 0: the index decides, and knows no snapshots. Others but no anchor: this very statement
-      -- took it, to wait for another would fail for ever; settle compares and flags what comes to 0.
-      NEW."hash_number" := coalesce(taken, 0);
-      NEW."hash_chained" := (first <> 0 AND taken IS NULL) IS TRUE;
-      RETURN NEW;
+  IF TG_TABLE_NAME OPERATOR(pg_catalog.=) 'page' AND pg_catalog.pg_table_is_visible(TG_RELID) THEN
+    -- Of a text that stands at 0, the index raises the ordinary violation.
+    SELECT t."hash_number" OPERATOR(pg_catalog.=) 0
+      AND (t."path"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) NEW."path"::pg_catalog.text
+      OR t."path" IS NULL AND NEW."path" IS NULL)
+      AND (t."query"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) NEW."query"::pg_catalog.text
+      OR t."query" IS NULL AND NEW."query" IS NULL)
+      AND (t."fragment"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) NEW."fragment"::pg_catalog.text
+      OR t."fragment" IS NULL AND NEW."fragment" IS NULL) INTO taken
+      FROM ONLY "page" AS t
+      WHERE t."host" OPERATOR(pg_catalog.=) NEW."host"
+        AND t."scheme" OPERATOR(pg_catalog.=) NEW."scheme"
+        AND t."port" OPERATOR(pg_catalog.=) NEW."port"
+        AND t."path_component_hash" OPERATOR(pg_catalog.=) NEW."path_component_hash"
+      LIMIT 1;
+    IF NOT FOUND OR taken AND TG_OP OPERATOR(pg_catalog.=) 'INSERT' THEN
+      NEW."hash_number" := 0;
     END IF;
-    -- The anchor is the mutex of the chain; at REPEATABLE READ this fails where it has changed since the snapshot.
-    PERFORM 1 FROM "page" AS t
-    WHERE t."host" OPERATOR(pg_catalog.=) NEW."host"
-      AND t."scheme" OPERATOR(pg_catalog.=) NEW."scheme"
-      AND t."port" OPERATOR(pg_catalog.=) NEW."port"
-      AND t."path_component_hash" OPERATOR(pg_catalog.=) NEW."path_component_hash"
-      AND (t.tableoid = TG_RELID OR NOT plain)
-      AND t."hash_number" = 0
-    FOR NO KEY UPDATE;
-    locked := FOUND;
-  END LOOP;
-  RAISE EXCEPTION USING ERRCODE = '40001',
-    MESSAGE = 'could not lock the anchor of a chain due to concurrent deletes',
-    CONSTRAINT = 'page url', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+  END IF;
+  RETURN NEW;
 END
 
-#variable_conflict use_variable
-DECLARE
-  plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'page'
-    AND pg_catalog.pg_table_is_visible(TG_RELID);
-  lowest integer;
-  r record;
-BEGIN
-  IF plain IS NOT TRUE THEN
-    -- Not the table that these queries name: it must be a partition, or was renamed or moved.
-    IF NOT EXISTS (
-      SELECT FROM pg_catalog.pg_partition_ancestors(TG_RELID) AS p
-      WHERE p.relid::pg_catalog.oid = pg_catalog.to_regclass('"page"')::pg_catalog.oid
-    ) THEN
-      RAISE EXCEPTION USING ERRCODE = '55000',
-        MESSAGE = 'the guard names another table or column than its own',
-        HINT = 'Something was renamed: create the guard again, for instance by a new migration.',
-        CONSTRAINT = 'page url', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
-    END IF;
-  END IF;
-  -- A trigger follows a column that is renamed, the text of a function does not.
-  IF NOT EXISTS (
-    SELECT FROM pg_catalog.pg_trigger AS g
-    WHERE g.tgrelid = TG_RELID
-      AND g.tgname = 'unique_text_page_url_place_update'
-      AND ARRAY(
-        SELECT a.attname FROM pg_catalog.unnest(g.tgattr) WITH ORDINALITY AS k (attnum, i)
-        JOIN pg_catalog.pg_attribute AS a ON a.attrelid = g.tgrelid AND a.attnum = k.attnum
-        ORDER BY k.i
-      ) OPERATOR(pg_catalog.=) ARRAY[
-        'path', 'query', 'fragment', 'host', 'scheme', 'port', 'path_component_hash', 'hash_number',
-        'hash_chained'
-      ]::pg_catalog.name[]
-  ) THEN
-    RAISE EXCEPTION USING ERRCODE = '55000',
-      MESSAGE = 'the guard names another table or column than its own',
-      HINT = 'Something was renamed: create the guard again, for instance by a new migration.',
-      CONSTRAINT = 'page url', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
-  END IF;
-  FOR way IN 1..2 LOOP
-    IF way = 1 THEN
-      -- A promotion: the row was the anchor of a chain, and is not any more.
-      CONTINUE WHEN (OLD."hash_number" = 0
-        AND OLD."hash_chained"
-        AND (TG_OP = 'DELETE'
-          OR OLD."host" IS DISTINCT FROM NEW."host"
-          OR OLD."scheme" IS DISTINCT FROM NEW."scheme"
-          OR OLD."port" IS DISTINCT FROM NEW."port"
-          OR OLD."path_component_hash" IS DISTINCT FROM NEW."path_component_hash")) IS NOT TRUE;
-      r := OLD;
-    ELSE
-      -- A touch: the row has come to a number that is not 0, or what its chain stands on has changed. OLD may be NULL.
-      CONTINUE WHEN ((NEW."hash_number" > 0 AND OLD."hash_number" IS DISTINCT FROM NEW."hash_number"
-        OR (NEW."hash_number" > 0 OR NEW."hash_chained")
-          AND (OLD."path"::pg_catalog.text COLLATE "C" IS DISTINCT FROM NEW."path"::pg_catalog.text COLLATE "C"
-            OR OLD."query"::pg_catalog.text COLLATE "C" IS DISTINCT FROM NEW."query"::pg_catalog.text COLLATE "C"
-            OR OLD."fragment"::pg_catalog.text COLLATE "C" IS DISTINCT FROM NEW."fragment"::pg_catalog.text COLLATE "C"
-            OR OLD."host" IS DISTINCT FROM NEW."host"
-            OR OLD."scheme" IS DISTINCT FROM NEW."scheme"
-            OR OLD."port" IS DISTINCT FROM NEW."port"
-            OR OLD."path_component_hash" IS DISTINCT FROM NEW."path_component_hash")
-        OR OLD."hash_chained" AND NOT NEW."hash_chained"
-          AND OLD."host" OPERATOR(pg_catalog.=) NEW."host"
-          AND OLD."scheme" OPERATOR(pg_catalog.=) NEW."scheme"
-          AND OLD."port" OPERATOR(pg_catalog.=) NEW."port"
-          AND OLD."path_component_hash" OPERATOR(pg_catalog.=) NEW."path_component_hash")) IS NOT TRUE;
-      r := NEW;
-    END IF;
-    SELECT t."hash_number" INTO lowest FROM "page" AS t
-    WHERE t."host" OPERATOR(pg_catalog.=) r."host"
-      AND t."scheme" OPERATOR(pg_catalog.=) r."scheme"
-      AND t."port" OPERATOR(pg_catalog.=) r."port"
-      AND t."path_component_hash" OPERATOR(pg_catalog.=) r."path_component_hash"
-      AND (t.tableoid = TG_RELID OR NOT plain)
-    ORDER BY t."hash_number" LIMIT 1
-    FOR NO KEY UPDATE;
-    IF lowest IS NULL THEN
-      CONTINUE;
-    ELSIF lowest = 0 THEN
-      -- Also where it is true: on the new version fail, with 40001, transactions with an older snapshot, in place of
-      -- acting on that. A lock would leave no trace.
-      UPDATE "page" AS t SET "hash_chained" = true
-      WHERE t."host" OPERATOR(pg_catalog.=) r."host"
-        AND t."scheme" OPERATOR(pg_catalog.=) r."scheme"
-        AND t."port" OPERATOR(pg_catalog.=) r."port"
-        AND t."path_component_hash" OPERATOR(pg_catalog.=) r."path_component_hash"
-        AND (t.tableoid = TG_RELID OR NOT plain)
-        AND t."hash_number" = 0;
-    ELSE
-      UPDATE "page" AS t SET "hash_number" = 0, "hash_chained" = true
-      WHERE t."host" OPERATOR(pg_catalog.=) r."host"
-        AND t."scheme" OPERATOR(pg_catalog.=) r."scheme"
-        AND t."port" OPERATOR(pg_catalog.=) r."port"
-        AND t."path_component_hash" OPERATOR(pg_catalog.=) r."path_component_hash"
-        AND (t.tableoid = TG_RELID OR NOT plain)
-        AND t."hash_number" = lowest;
-    END IF;
-    -- The row was locked and there: only a trigger of the table can have undone this.
-    IF NOT FOUND OR NOT EXISTS (
-      SELECT FROM "page" AS t
-      WHERE t."host" OPERATOR(pg_catalog.=) r."host"
-        AND t."scheme" OPERATOR(pg_catalog.=) r."scheme"
-        AND t."port" OPERATOR(pg_catalog.=) r."port"
-        AND t."path_component_hash" OPERATOR(pg_catalog.=) r."path_component_hash"
-        AND (t.tableoid = TG_RELID OR NOT plain)
-        AND t."hash_number" = 0
-        AND t."hash_chained"
-    ) THEN
-      RAISE EXCEPTION USING ERRCODE = '55000',
-        MESSAGE = 'a trigger of the table undoes what the guard does to a chain',
-        HINT = 'The trigger must keep hash, hash number and flag as they are, and let their UPDATE pass.',
-        CONSTRAINT = 'page url', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
-    END IF;
-    -- This statement may have put a text at 0 past every proof; a trigger may have changed a text after the proof.
-    -- Compared by number: an old snapshot can show two rows at one number, of which one is gone.
-    IF EXISTS (
-      SELECT FROM "page" AS s JOIN "page" AS t
-        ON t."host" OPERATOR(pg_catalog.=) s."host"
-        AND t."scheme" OPERATOR(pg_catalog.=) s."scheme"
-        AND t."port" OPERATOR(pg_catalog.=) s."port"
-        AND t."path_component_hash" OPERATOR(pg_catalog.=) s."path_component_hash"
-        AND (t.tableoid = TG_RELID OR NOT plain)
-        AND t."path"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM s."path"::pg_catalog.text COLLATE "C"
-        AND t."query"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM s."query"::pg_catalog.text COLLATE "C"
-        AND t."fragment"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM s."fragment"::pg_catalog.text COLLATE "C"
-        AND t."hash_number" <> s."hash_number"
-      WHERE s."host" OPERATOR(pg_catalog.=) r."host"
-        AND s."scheme" OPERATOR(pg_catalog.=) r."scheme"
-        AND s."port" OPERATOR(pg_catalog.=) r."port"
-        AND s."path_component_hash" OPERATOR(pg_catalog.=) r."path_component_hash"
-        AND (s.tableoid = TG_RELID OR NOT plain)
-        AND s."hash_number" IN (0, r."hash_number")
-    ) THEN
-      RAISE EXCEPTION USING ERRCODE = '23505',
-        MESSAGE = 'duplicate key value violates unique constraint "page url"',
-        CONSTRAINT = 'page url', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
-    END IF;
-  END LOOP;
-  RETURN NULL;
-END
+CREATE TRIGGER "unique_text_page__url_place_insert" BEFORE INSERT ON "page" FOR EACH ROW
+  WHEN (NEW."path_component_hash" IS NULL OR (NEW."hash_number" OPERATOR(pg_catalog.=) 0) IS NOT TRUE)
+  EXECUTE FUNCTION "unique_text_page__url"()
 
-CREATE TRIGGER "unique_text_page_url_place_insert"
-  BEFORE INSERT ON "page" FOR EACH ROW
-  -- With hash and number 0 from the client nothing runs: check and index decide.
-  WHEN (NEW."path_component_hash" IS NULL OR NEW."hash_number" IS DISTINCT FROM 0)
-  EXECUTE FUNCTION "place"('1000')
+CREATE TRIGGER "unique_text_page__url_place_update" BEFORE UPDATE OF "path", "query", "fragment", "host", "scheme",
+  "port", "path_component_hash", "hash_number", "hash_chained" ON "page" FOR EACH ROW
+  WHEN (((OLD."path"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) NEW."path"::pg_catalog.text
+      OR OLD."path" IS NULL AND NEW."path" IS NULL))
+    IS NOT TRUE
+  OR ((OLD."query"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) NEW."query"::pg_catalog.text
+      OR OLD."query" IS NULL AND NEW."query" IS NULL))
+    IS NOT TRUE
+  OR ((OLD."fragment"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) NEW."fragment"::pg_catalog.text
+      OR OLD."fragment" IS NULL AND NEW."fragment" IS NULL))
+    IS NOT TRUE
+  OR (OLD."host" OPERATOR(pg_catalog.=) NEW."host") IS NOT TRUE
+  OR (OLD."scheme" OPERATOR(pg_catalog.=) NEW."scheme") IS NOT TRUE
+  OR (OLD."port" OPERATOR(pg_catalog.=) NEW."port") IS NOT TRUE
+  OR (OLD."path_component_hash" OPERATOR(pg_catalog.=) NEW."path_component_hash") IS NOT TRUE
+  OR (OLD."hash_number" OPERATOR(pg_catalog.=) NEW."hash_number") IS NOT TRUE
+  OR OLD."hash_chained" AND NEW."hash_chained" IS NOT TRUE) EXECUTE FUNCTION "unique_text_page__url"()
 
-CREATE TRIGGER "unique_text_page_url_place_update"
-  BEFORE UPDATE OF "path", "query", "fragment", "host", "scheme", "port", "path_component_hash", "hash_number",
-    "hash_chained"
-  ON "page" FOR EACH ROW
-  -- Naming columns keeps other UPDATEs from preparing this condition. The check reads the text at each of them.
-  WHEN (OLD."path"::pg_catalog.text COLLATE "C" IS DISTINCT FROM NEW."path"::pg_catalog.text COLLATE "C"
-    OR OLD."query"::pg_catalog.text COLLATE "C" IS DISTINCT FROM NEW."query"::pg_catalog.text COLLATE "C"
-    OR OLD."fragment"::pg_catalog.text COLLATE "C" IS DISTINCT FROM NEW."fragment"::pg_catalog.text COLLATE "C"
-    OR OLD."host" IS DISTINCT FROM NEW."host"
-    OR OLD."scheme" IS DISTINCT FROM NEW."scheme"
-    OR OLD."port" IS DISTINCT FROM NEW."port"
-    OR OLD."path_component_hash" IS DISTINCT FROM NEW."path_component_hash"
-    OR OLD."hash_number" IS DISTINCT FROM NEW."hash_number"
-    OR OLD."hash_chained" AND NEW."hash_chained" IS NOT TRUE)
-  EXECUTE FUNCTION "place"('1000')
+CREATE TRIGGER "unique_text_page__url_rest" BEFORE INSERT OR UPDATE OF "path", "query", "fragment", "host", "scheme",
+  "port", "path_component_hash", "hash_number", "hash_chained" ON "page" FOR EACH ROW
+  WHEN (NEW."hash_number" OPERATOR(pg_catalog.<) 0)
+  EXECUTE FUNCTION "unique_text_place_v1"('unique_text_page__url_rest', '3', '3', 'page url', '1000')
 
-CREATE TRIGGER "unique_text_page_url_settle_insert"
-  AFTER INSERT ON "page" FOR EACH ROW
-  -- AFTER: in a BEFORE trigger an UPDATE over several rows of a chain would meet rows that its own trigger
-  -- has changed, and fail with 27000 for ever.
-  WHEN (NEW."hash_number" > 0)
-  EXECUTE FUNCTION "settle"()
+CREATE TRIGGER "unique_text_page__url_settle_insert" AFTER INSERT ON "page" FOR EACH ROW
+  WHEN (NEW."hash_number" OPERATOR(pg_catalog.>) 0)
+  EXECUTE FUNCTION "unique_text_settle_v1"('unique_text_page__url_rest', '3', '3', 'page url', '1000')
 
-CREATE TRIGGER "unique_text_page_url_settle_update"
-  AFTER UPDATE ON "page" FOR EACH ROW
-  -- No columns are named: a user's own BEFORE trigger may change those that the statement does not name.
-  WHEN (OLD."hash_chained" OR NEW."hash_chained" OR NEW."hash_number" > 0)
-  EXECUTE FUNCTION "settle"()
+CREATE TRIGGER "unique_text_page__url_settle_update" AFTER UPDATE ON "page" FOR EACH ROW WHEN (OLD."hash_chained"
+  OR NEW."hash_chained" OR NEW."hash_number" OPERATOR(pg_catalog.>) 0)
+  EXECUTE FUNCTION "unique_text_settle_v1"('unique_text_page__url_rest', '3', '3', 'page url', '1000')
 
-CREATE TRIGGER "unique_text_page_url_settle_delete"
-  AFTER DELETE ON "page" FOR EACH ROW
-  -- Only an anchor that has, or had, others: every other DELETE is free of the function.
-  WHEN (OLD."hash_chained")
-  EXECUTE FUNCTION "settle"()
+CREATE TRIGGER "unique_text_page__url_settle_delete" AFTER DELETE ON "page" FOR EACH ROW WHEN (OLD."hash_chained")
+  EXECUTE FUNCTION "unique_text_settle_v1"('unique_text_page__url_rest', '3', '3', 'page url', '1000')

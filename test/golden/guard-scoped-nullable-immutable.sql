@@ -1,41 +1,27 @@
 
-#variable_conflict use_variable
+-- typeorm-unique-text guard: generated, do not edit.
+-- It makes hashes, and gives number 0 in an empty chain.
+-- docs/protocol.md of the package says what it does, and why no text can be stored twice.
+-- {"protocol":1, "digest":"md5", "name":"url", "text":[{"name":"url","prefix":""}],
+-- "normalizers":["custom@1"], "scope":["tenant"], "nullable":true, "immutable":true,
+-- "maxChainLength":1000, "hash":"urlHash", "number":"urlHashNumber", "chained":"urlHashChained",
+-- "index":"page url", "check":"page url check",
+-- "triggers":["7a6b50bb","2d1eb7b8","28d991de","0fa5c698","16c594d9","30ff3bf2"]}
 DECLARE
-  plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'page'
-    AND pg_catalog.pg_table_is_visible(TG_RELID);
-  locked boolean := false;
-  first integer;
-  last integer;
-  taken integer;
-  length bigint;
+  taken boolean;
 BEGIN
-  IF plain IS NOT TRUE THEN
-    -- Not the table that these queries name: it must be a partition, or was renamed or moved.
-    IF NOT EXISTS (
-      SELECT FROM pg_catalog.pg_partition_ancestors(TG_RELID) AS p
-      WHERE p.relid::pg_catalog.oid = pg_catalog.to_regclass('"page"')::pg_catalog.oid
-    ) THEN
-      RAISE EXCEPTION USING ERRCODE = '55000',
-        MESSAGE = 'the guard names another table or column than its own',
-        HINT = 'Something was renamed: create the guard again, for instance by a new migration.',
-        CONSTRAINT = 'page url', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
-    END IF;
-  END IF;
-  IF TG_OP = 'UPDATE'
+  IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE'
     AND OLD."tenant" OPERATOR(pg_catalog.=) NEW."tenant"
-    AND OLD."url"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."url"::pg_catalog.text COLLATE "C"
-  THEN
-    -- Number 0 is what a promotion writes, and for the index to decide; nobody clears the flag.
+    AND (OLD."url"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) NEW."url"::pg_catalog.text
+      OR OLD."url" IS NULL AND NEW."url" IS NULL) THEN
     NEW."urlHash" := OLD."urlHash";
-    NEW."urlHashNumber" := CASE WHEN NEW."urlHashNumber" = 0 THEN 0 ELSE OLD."urlHashNumber" END;
+    NEW."urlHashNumber" := CASE WHEN NEW."urlHashNumber" OPERATOR(pg_catalog.=) 0 THEN 0 ELSE OLD."urlHashNumber" END;
     NEW."urlHashChained" := OLD."urlHashChained" OR NEW."urlHashChained" IS TRUE;
     RETURN NEW;
   END IF;
-  IF TG_OP = 'UPDATE'
-    AND NOT (OLD."url" IS NULL)
-  THEN
-    RAISE EXCEPTION USING ERRCODE = 'UT001',
-      MESSAGE = 'the text is immutable',
+  IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE'
+    AND NOT (OLD."url" IS NULL) THEN
+    RAISE EXCEPTION USING ERRCODE = 'UT001', MESSAGE = 'the text is immutable',
       CONSTRAINT = 'page url', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
   END IF;
   IF NEW."url" IS NULL THEN
@@ -45,205 +31,48 @@ BEGIN
     RETURN NEW;
   END IF;
   NEW."urlHash" := pg_catalog.md5(NEW."url"::pg_catalog.text)::pg_catalog.uuid;
+  NEW."urlHashNumber" := -1;
   NEW."urlHashChained" := false;
-  -- Practically every chain is empty. Should it not stay so, the index refuses number 0.
-  PERFORM FROM "page" AS t
-  WHERE t."tenant" OPERATOR(pg_catalog.=) NEW."tenant"
-    AND t."urlHash" OPERATOR(pg_catalog.=) NEW."urlHash"
-  LIMIT 1;
-  IF NOT FOUND THEN
-    NEW."urlHashNumber" := 0;
-    RETURN NEW;
-  END IF;
-  FOR round IN 1..16 LOOP
-    -- Once without the lock and, unless that is enough, once more under it: a new query has a new snapshot, which
-    -- shows all that earlier holders of the lock have committed, and nobody can add more.
-    SELECT pg_catalog.min(t."urlHashNumber"), pg_catalog.max(t."urlHashNumber"), pg_catalog.count(*),
-      pg_catalog.min(t."urlHashNumber") FILTER (
-        WHERE t."url"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."url"::pg_catalog.text COLLATE "C"
-      )
-    INTO first, last, length, taken
-    FROM "page" AS t
-    WHERE t."tenant" OPERATOR(pg_catalog.=) NEW."tenant"
-      AND t."urlHash" OPERATOR(pg_catalog.=) NEW."urlHash"
-      AND (t.tableoid = TG_RELID OR NOT plain);
-    IF locked AND taken IS NULL AND length >= TG_ARGV[0]::pg_catalog.int4 THEN
-      RAISE EXCEPTION USING ERRCODE = 'UT002',
-        MESSAGE = pg_catalog.format('the chain is full: %s texts share one hash', TG_ARGV[0]),
-        CONSTRAINT = 'page url', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
-    ELSIF locked THEN
-      NEW."urlHashNumber" := coalesce(taken, last + 1);
-      RETURN NEW;
-    ELSIF last IS NULL OR taken = 0 OR first <> 0 THEN
-      -- Empty, or taken at 0: the index decides, and knows no snapshots. Others but no anchor: this very statement
-      -- took it, to wait for another would fail for ever; settle compares and flags what comes to 0.
-      NEW."urlHashNumber" := coalesce(taken, 0);
-      NEW."urlHashChained" := (first <> 0 AND taken IS NULL) IS TRUE;
-      RETURN NEW;
+  IF TG_TABLE_NAME OPERATOR(pg_catalog.=) 'page' AND pg_catalog.pg_table_is_visible(TG_RELID) THEN
+    -- Of a text that stands at 0, the index raises the ordinary violation.
+    SELECT t."urlHashNumber" OPERATOR(pg_catalog.=) 0
+      AND (t."url"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) NEW."url"::pg_catalog.text
+      OR t."url" IS NULL AND NEW."url" IS NULL) INTO taken
+      FROM ONLY "page" AS t
+      WHERE t."tenant" OPERATOR(pg_catalog.=) NEW."tenant"
+        AND t."urlHash" OPERATOR(pg_catalog.=) NEW."urlHash"
+      LIMIT 1;
+    IF NOT FOUND OR taken AND TG_OP OPERATOR(pg_catalog.=) 'INSERT' THEN
+      NEW."urlHashNumber" := 0;
     END IF;
-    -- The anchor is the mutex of the chain; at REPEATABLE READ this fails where it has changed since the snapshot.
-    PERFORM 1 FROM "page" AS t
-    WHERE t."tenant" OPERATOR(pg_catalog.=) NEW."tenant"
-      AND t."urlHash" OPERATOR(pg_catalog.=) NEW."urlHash"
-      AND (t.tableoid = TG_RELID OR NOT plain)
-      AND t."urlHashNumber" = 0
-    FOR NO KEY UPDATE;
-    locked := FOUND;
-  END LOOP;
-  RAISE EXCEPTION USING ERRCODE = '40001',
-    MESSAGE = 'could not lock the anchor of a chain due to concurrent deletes',
-    CONSTRAINT = 'page url', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+  END IF;
+  RETURN NEW;
 END
 
-#variable_conflict use_variable
-DECLARE
-  plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'page'
-    AND pg_catalog.pg_table_is_visible(TG_RELID);
-  lowest integer;
-  r record;
-BEGIN
-  IF plain IS NOT TRUE THEN
-    -- Not the table that these queries name: it must be a partition, or was renamed or moved.
-    IF NOT EXISTS (
-      SELECT FROM pg_catalog.pg_partition_ancestors(TG_RELID) AS p
-      WHERE p.relid::pg_catalog.oid = pg_catalog.to_regclass('"page"')::pg_catalog.oid
-    ) THEN
-      RAISE EXCEPTION USING ERRCODE = '55000',
-        MESSAGE = 'the guard names another table or column than its own',
-        HINT = 'Something was renamed: create the guard again, for instance by a new migration.',
-        CONSTRAINT = 'page url', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
-    END IF;
-  END IF;
-  -- A trigger follows a column that is renamed, the text of a function does not.
-  IF NOT EXISTS (
-    SELECT FROM pg_catalog.pg_trigger AS g
-    WHERE g.tgrelid = TG_RELID
-      AND g.tgname = 'unique_text_page_url_place_update'
-      AND ARRAY(
-        SELECT a.attname FROM pg_catalog.unnest(g.tgattr) WITH ORDINALITY AS k (attnum, i)
-        JOIN pg_catalog.pg_attribute AS a ON a.attrelid = g.tgrelid AND a.attnum = k.attnum
-        ORDER BY k.i
-      ) OPERATOR(pg_catalog.=) ARRAY[
-        'url', 'tenant', 'urlHash', 'urlHashNumber', 'urlHashChained'
-      ]::pg_catalog.name[]
-  ) THEN
-    RAISE EXCEPTION USING ERRCODE = '55000',
-      MESSAGE = 'the guard names another table or column than its own',
-      HINT = 'Something was renamed: create the guard again, for instance by a new migration.',
-      CONSTRAINT = 'page url', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
-  END IF;
-  FOR way IN 1..2 LOOP
-    IF way = 1 THEN
-      -- A promotion: the row was the anchor of a chain, and is not any more.
-      CONTINUE WHEN (OLD."urlHashNumber" = 0
-        AND OLD."urlHashChained"
-        AND (TG_OP = 'DELETE'
-          OR OLD."tenant" IS DISTINCT FROM NEW."tenant"
-          OR OLD."urlHash" IS DISTINCT FROM NEW."urlHash")) IS NOT TRUE;
-      r := OLD;
-    ELSE
-      -- A touch: the row has come to a number that is not 0, or what its chain stands on has changed. OLD may be NULL.
-      CONTINUE WHEN ((NEW."urlHashNumber" > 0 AND OLD."urlHashNumber" IS DISTINCT FROM NEW."urlHashNumber"
-        OR (NEW."urlHashNumber" > 0 OR NEW."urlHashChained")
-          AND (OLD."url"::pg_catalog.text COLLATE "C" IS DISTINCT FROM NEW."url"::pg_catalog.text COLLATE "C"
-            OR OLD."tenant" IS DISTINCT FROM NEW."tenant"
-            OR OLD."urlHash" IS DISTINCT FROM NEW."urlHash")
-        OR OLD."urlHashChained" AND NOT NEW."urlHashChained"
-          AND OLD."tenant" OPERATOR(pg_catalog.=) NEW."tenant"
-          AND OLD."urlHash" OPERATOR(pg_catalog.=) NEW."urlHash")) IS NOT TRUE;
-      r := NEW;
-    END IF;
-    SELECT t."urlHashNumber" INTO lowest FROM "page" AS t
-    WHERE t."tenant" OPERATOR(pg_catalog.=) r."tenant"
-      AND t."urlHash" OPERATOR(pg_catalog.=) r."urlHash"
-      AND (t.tableoid = TG_RELID OR NOT plain)
-    ORDER BY t."urlHashNumber" LIMIT 1
-    FOR NO KEY UPDATE;
-    IF lowest IS NULL THEN
-      CONTINUE;
-    ELSIF lowest = 0 THEN
-      -- Also where it is true: on the new version fail, with 40001, transactions with an older snapshot, in place of
-      -- acting on that. A lock would leave no trace.
-      UPDATE "page" AS t SET "urlHashChained" = true
-      WHERE t."tenant" OPERATOR(pg_catalog.=) r."tenant"
-        AND t."urlHash" OPERATOR(pg_catalog.=) r."urlHash"
-        AND (t.tableoid = TG_RELID OR NOT plain)
-        AND t."urlHashNumber" = 0;
-    ELSE
-      UPDATE "page" AS t SET "urlHashNumber" = 0, "urlHashChained" = true
-      WHERE t."tenant" OPERATOR(pg_catalog.=) r."tenant"
-        AND t."urlHash" OPERATOR(pg_catalog.=) r."urlHash"
-        AND (t.tableoid = TG_RELID OR NOT plain)
-        AND t."urlHashNumber" = lowest;
-    END IF;
-    -- The row was locked and there: only a trigger of the table can have undone this.
-    IF NOT FOUND OR NOT EXISTS (
-      SELECT FROM "page" AS t
-      WHERE t."tenant" OPERATOR(pg_catalog.=) r."tenant"
-        AND t."urlHash" OPERATOR(pg_catalog.=) r."urlHash"
-        AND (t.tableoid = TG_RELID OR NOT plain)
-        AND t."urlHashNumber" = 0
-        AND t."urlHashChained"
-    ) THEN
-      RAISE EXCEPTION USING ERRCODE = '55000',
-        MESSAGE = 'a trigger of the table undoes what the guard does to a chain',
-        HINT = 'The trigger must keep hash, hash number and flag as they are, and let their UPDATE pass.',
-        CONSTRAINT = 'page url', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
-    END IF;
-    -- This statement may have put a text at 0 past every proof; a trigger may have changed a text after the proof.
-    -- Compared by number: an old snapshot can show two rows at one number, of which one is gone.
-    IF EXISTS (
-      SELECT FROM "page" AS s JOIN "page" AS t
-        ON t."tenant" OPERATOR(pg_catalog.=) s."tenant"
-        AND t."urlHash" OPERATOR(pg_catalog.=) s."urlHash"
-        AND (t.tableoid = TG_RELID OR NOT plain)
-        AND t."url"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM s."url"::pg_catalog.text COLLATE "C"
-        AND t."urlHashNumber" <> s."urlHashNumber"
-      WHERE s."tenant" OPERATOR(pg_catalog.=) r."tenant"
-        AND s."urlHash" OPERATOR(pg_catalog.=) r."urlHash"
-        AND (s.tableoid = TG_RELID OR NOT plain)
-        AND s."urlHashNumber" IN (0, r."urlHashNumber")
-    ) THEN
-      RAISE EXCEPTION USING ERRCODE = '23505',
-        MESSAGE = 'duplicate key value violates unique constraint "page url"',
-        CONSTRAINT = 'page url', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
-    END IF;
-  END LOOP;
-  RETURN NULL;
-END
+CREATE TRIGGER "unique_text_page__url_place_insert" BEFORE INSERT ON "page" FOR EACH ROW WHEN (NEW."urlHash" IS NULL
+  OR (NEW."urlHashNumber" OPERATOR(pg_catalog.=) 0) IS NOT TRUE) EXECUTE FUNCTION "unique_text_page__url"()
 
-CREATE TRIGGER "unique_text_page_url_place_insert"
-  BEFORE INSERT ON "page" FOR EACH ROW
-  -- With hash and number 0 from the client nothing runs: check and index decide.
-  WHEN (NEW."urlHash" IS NULL OR NEW."urlHashNumber" IS DISTINCT FROM 0)
-  EXECUTE FUNCTION "place"('1000')
+CREATE TRIGGER "unique_text_page__url_place_update" BEFORE UPDATE OF "url", "tenant", "urlHash", "urlHashNumber",
+  "urlHashChained" ON "page" FOR EACH ROW
+  WHEN (((OLD."url"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) NEW."url"::pg_catalog.text
+      OR OLD."url" IS NULL AND NEW."url" IS NULL))
+    IS NOT TRUE
+  OR (OLD."tenant" OPERATOR(pg_catalog.=) NEW."tenant") IS NOT TRUE
+  OR (OLD."urlHash" OPERATOR(pg_catalog.=) NEW."urlHash") IS NOT TRUE
+  OR (OLD."urlHashNumber" OPERATOR(pg_catalog.=) NEW."urlHashNumber") IS NOT TRUE
+  OR OLD."urlHashChained" AND NEW."urlHashChained" IS NOT TRUE) EXECUTE FUNCTION "unique_text_page__url"()
 
-CREATE TRIGGER "unique_text_page_url_place_update"
-  BEFORE UPDATE OF "url", "tenant", "urlHash", "urlHashNumber", "urlHashChained"
-  ON "page" FOR EACH ROW
-  -- Naming columns keeps other UPDATEs from preparing this condition. The check reads the text at each of them.
-  WHEN (OLD."url"::pg_catalog.text COLLATE "C" IS DISTINCT FROM NEW."url"::pg_catalog.text COLLATE "C"
-    OR OLD."tenant" IS DISTINCT FROM NEW."tenant"
-    OR OLD."urlHash" IS DISTINCT FROM NEW."urlHash"
-    OR OLD."urlHashNumber" IS DISTINCT FROM NEW."urlHashNumber"
-    OR OLD."urlHashChained" AND NEW."urlHashChained" IS NOT TRUE)
-  EXECUTE FUNCTION "place"('1000')
+CREATE TRIGGER "unique_text_page__url_rest" BEFORE INSERT OR UPDATE OF "url", "tenant", "urlHash", "urlHashNumber",
+  "urlHashChained" ON "page" FOR EACH ROW WHEN (NEW."urlHashNumber" OPERATOR(pg_catalog.<) 0)
+  EXECUTE FUNCTION "unique_text_place_v1"('unique_text_page__url_rest', '1', '1', 'page url', '1000')
 
-CREATE TRIGGER "unique_text_page_url_settle_insert"
-  AFTER INSERT ON "page" FOR EACH ROW
-  -- AFTER: in a BEFORE trigger an UPDATE over several rows of a chain would meet rows that its own trigger
-  -- has changed, and fail with 27000 for ever.
-  WHEN (NEW."urlHashNumber" > 0)
-  EXECUTE FUNCTION "settle"()
+CREATE TRIGGER "unique_text_page__url_settle_insert" AFTER INSERT ON "page" FOR EACH ROW
+  WHEN (NEW."urlHashNumber" OPERATOR(pg_catalog.>) 0)
+  EXECUTE FUNCTION "unique_text_settle_v1"('unique_text_page__url_rest', '1', '1', 'page url', '1000')
 
-CREATE TRIGGER "unique_text_page_url_settle_update"
-  AFTER UPDATE ON "page" FOR EACH ROW
-  -- No columns are named: a user's own BEFORE trigger may change those that the statement does not name.
-  WHEN (OLD."urlHashChained" OR NEW."urlHashChained" OR NEW."urlHashNumber" > 0)
-  EXECUTE FUNCTION "settle"()
+CREATE TRIGGER "unique_text_page__url_settle_update" AFTER UPDATE ON "page" FOR EACH ROW WHEN (OLD."urlHashChained"
+  OR NEW."urlHashChained" OR NEW."urlHashNumber" OPERATOR(pg_catalog.>) 0)
+  EXECUTE FUNCTION "unique_text_settle_v1"('unique_text_page__url_rest', '1', '1', 'page url', '1000')
 
-CREATE TRIGGER "unique_text_page_url_settle_delete"
-  AFTER DELETE ON "page" FOR EACH ROW
-  -- Only an anchor that has, or had, others: every other DELETE is free of the function.
-  WHEN (OLD."urlHashChained")
-  EXECUTE FUNCTION "settle"()
+CREATE TRIGGER "unique_text_page__url_settle_delete" AFTER DELETE ON "page" FOR EACH ROW WHEN (OLD."urlHashChained")
+  EXECUTE FUNCTION "unique_text_settle_v1"('unique_text_page__url_rest', '1', '1', 'page url', '1000')

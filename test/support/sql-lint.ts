@@ -41,9 +41,9 @@ const words = (text: string): ReadonlySet<string> => new Set(text.split(/\s+/))
 
 /** Words before `(` that call no function by name: COALESCE and its like, and lengths of types, are the grammar's own. */
 const NO_CALLS = words(`
-  ALL AND ANY ARRAY AS BEGIN BY CASE CAST CHECK COALESCE CONFLICT DISTINCT ELSE ELSIF END EXCEPT EXCLUDE EXISTS EXTRACT
-  FILTER FOR FROM GREATEST GROUP GROUPING HAVING IF IN INCLUDE INSERT INTERSECT INTO IS JOIN KEY LATERAL LEAST LIMIT LOOP
-  MATERIALIZED NOT OF OFFSET ON OPERATOR OR OVER PARTITION PERFORM RANGE REFERENCES RETURN RETURNING ROW ROWS SELECT SET
+  ALL AND ANY ARRAY AS BEGIN BY CASE CAST CHECK COALESCE CONFLICT DISTINCT ELSE ELSIF END EXCEPT EXCLUDE EXECUTE
+  EXISTS EXTRACT FILTER FOR FROM GREATEST GROUP GROUPING HAVING IF IN INCLUDE INSERT INTERSECT INTO IS JOIN KEY LATERAL
+  LEAST LIMIT LOOP MATERIALIZED NOT OF OFFSET ON OPERATOR OR OVER PARTITION PERFORM RANGE REFERENCES RETURN RETURNING ROW ROWS SELECT SET
   SOME THEN TO TRIM UNION UNIQUE USING VALUES WHEN WHERE WHILE WITH WITHIN OVERLAY POSITION SUBSTRING NULLIF COLLATE
   BTREE HASH GIN GIST BRIN
   BIT CHAR CHARACTER DEC DECIMAL FLOAT INTERVAL NUMERIC TIME TIMESTAMP VARCHAR VARYING`)
@@ -183,13 +183,15 @@ const textAt = (tokens: readonly Token[], index: number): string => tokens[index
 
 const isName = (token: Token | undefined): boolean => token?.type === 'word' || token?.type === 'quoted'
 
+/** Not those in an array, nor those with a cast: they are values or names. */
 function stringsToExecute(tokens: readonly Token[]): ReadonlySet<number> {
   const found = new Set<number>()
-  let isExecuting = false
+  let [isExecuting, brackets] = [false, 0]
   tokens.forEach(({ type, text }, index) => {
+    brackets += Number(text === '[') - Number(text === ']')
     if (text === 'EXECUTE') isExecuting = !['FUNCTION', 'PROCEDURE'].includes(textAt(tokens, index + 1))
     else if (text === ';') isExecuting = false
-    else if (isExecuting && type === 'string') found.add(index)
+    else if (isExecuting && type === 'string' && brackets === 0 && textAt(tokens, index + 1) !== '::') found.add(index)
   })
   return found
 }

@@ -63,9 +63,9 @@ describe('rule 2: an insert without hash', () => {
     await insert('a1', 'b1')
     expect(await rows()).toBe('a1@0 b1@0')
   })
-  test('runs one function in an empty chain, and three where it collides', async () => {
+  test('runs one function in an empty chain, and four where it collides', async () => {
     expect(await calls(`insert into page (url) values ('a1')`)).toBe(1)
-    expect(await calls(`insert into page (url) values ('a2')`)).toBe(3)
+    expect(await calls(`insert into page (url) values ('a2')`)).toBe(4)
   })
   test('gets the number after the last, not the first that is free', async () => {
     await put('a1@0! a2@10')

@@ -136,12 +136,27 @@ describe("a trigger of the user's", () => {
   )
 })
 
-test('a delete date that was renamed, perhaps with a namesake, is noticed', async () => {
-  await put('a1@0! a2@1')
-  await client.query('alter table page rename column "deletedAt" to gone')
-  await expect(client.query(`update page set gone = now() where url = 'a1'`)).rejects.toMatchObject({ code: '55000' })
-  await client.query('alter table page add column "deletedAt" timestamptz')
-  await expect(client.query(`update page set gone = now() where url = 'a1'`)).rejects.toMatchObject({ code: '55000' })
+describe('a delete date that was renamed', () => {
+  const remove = async (): Promise<unknown> =>
+    await client.query(`update page set gone = now() where url = 'a1' and gone is null`)
+  beforeEach(async () => {
+    await put('a1@0! a2@1')
+    await client.query('alter table page rename column "deletedAt" to gone')
+  })
+  test('makes writes fail that change a chain, and no other', async () => {
+    await expect(remove()).rejects.toMatchObject({ code: '42703' })
+    await client.query(`update page set title = 'x'; delete from page where url = 'a2'`)
+    expect(await violations(client, { ...page, deleted: 'gone' })).toEqual([])
+  })
+  test('is followed where another took its name: no text comes twice, and what is deleted promotes', async () => {
+    await client.query('alter table page add column "deletedAt" timestamptz')
+    await remove()
+    const table = { ...page, deleted: 'gone' }
+    expect(await rowsOf(client, table)).toBe('a2@0! a1@0!~')
+    await expect(client.query(`insert into page (url) values ('a2')`)).rejects.toMatchObject({ code: '23505' })
+    for (const text of ['a1', 'a3']) await client.query('insert into page (url) values ($1)', [text]).catch(() => {})
+    expect(await violations(client, table)).toEqual([])
+  })
 })
 
 test('of a partitioned table the live rows of all partitions are one chain', async () => {

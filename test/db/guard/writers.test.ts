@@ -124,9 +124,9 @@ describe('a bulk update over a chain', () => {
 
 /** The touch of rule 3, put into the BEFORE trigger: what the AFTER trigger is for. */
 test('a touch in the BEFORE trigger would make a bulk update over a chain fail with 27000 for ever', async () => {
-  const lock = /PERFORM 1 FROM (.+ AS t)([^;]+) FOR NO KEY UPDATE;/
+  const lock = /'SELECT FROM %s AS t (WHERE [^']+)\s+FOR NO KEY UPDATE', own, (chains\S+ live)/
   const early = guardOf(page).create.map((statement) =>
-    statement.replace(lock, 'UPDATE $1 SET "urlHashChained" = true $2;'),
+    statement.replace(lock, `'UPDATE %s AS t SET %I = true $1', own, chained, $2`),
   )
   expect(early).not.toEqual(guardOf(page).create)
   page = await freshTable(client, {}, { guard: early })

@@ -1,11 +1,17 @@
 import { describe, expect, test } from 'vitest'
-import { placeBody } from '../../../src/sql/guard-place'
-import { settleBody } from '../../../src/sql/guard-settle'
-import { guardTriggers } from '../../../src/sql/guard-triggers'
-import { guardOf } from '../../../src/sql/guard'
-import type { TextTable } from '../../../src/sql/text-table'
-import { md5 } from '../../../src/text/digest'
+import { guardOf, parseGuardNote } from '../../../src/sql/guard'
+import { guardKernel } from '../../../src/sql/guard-kernel'
+import {
+  rebuildRows,
+  refuseDuplicates,
+  refuseNulls,
+  refuseUnknownDigest,
+  refuseUnnormalized,
+} from '../../../src/sql/rebuild'
+import { checkExpression, type TextTable } from '../../../src/sql/text-table'
+import { md5, sha256 } from '../../../src/text/digest'
 import { textTable } from '../../support/guarded-table'
+import { describeLookups } from '../../support/sql-lint'
 
 const one = textTable({ digest: md5 })
 const TABLES: Readonly<Record<string, TextTable>> = {
@@ -33,27 +39,67 @@ const TABLES: Readonly<Record<string, TextTable>> = {
   }),
 }
 
-const linesOf = (table: TextTable): string[] =>
-  [placeBody(table), settleBody(table), ...guardTriggers(table, 'place', 'settle').map(({ create }) => `\n${create}\n`)]
-    .join('')
-    .split('\n')
+const sqlOf = (table: TextTable): string => {
+  const { functions, triggers } = guardOf(table)
+  return [...functions.map(({ body }) => body), ...triggers.map(({ create }) => `\n${create}\n`)].join('')
+}
+const longLines = (sql: string): string[] => sql.split('\n').filter((line) => line.length > 120)
 
 describe.each(Object.entries(TABLES))('%s', (name, table) => {
   test('is the SQL that was reviewed', async () => {
-    await expect(linesOf(table).join('\n')).toMatchFileSnapshot(`../../golden/${name}.sql`)
+    await expect(sqlOf(table)).toMatchFileSnapshot(`../../golden/${name}.sql`)
   })
   test('has no line of more than 120 characters', () => {
-    expect(linesOf(table).filter((line) => line.length > 120)).toEqual([])
+    expect(longLines(sqlOf(table))).toEqual([])
+  })
+  test('has a function that tells of the declaration in its note', () => {
+    const [first] = guardOf(table).functions
+    const { name: text, scope, hash, number, chained, nullable, immutable, index, check, normalizers } = table
+    const told = { name: text, scope, hash, number, chained, nullable, immutable, index, check, normalizers }
+    expect(parseGuardNote(first?.body ?? '')).toMatchObject({ ...told, text: table.text, digest: 'md5' })
+  })
+  test('looks nothing up by search_path, and neither do its check and what numbers its rows anew', () => {
+    const { create, drop } = guardOf(table)
+    const rebuilt = { rows: table, primary: ['id', 'part'] }
+    const statements = [
+      ...create,
+      ...drop,
+      `ALTER TABLE page ADD CHECK (${checkExpression(table)})`,
+      rebuildRows(rebuilt),
+      refuseDuplicates(rebuilt),
+      refuseNulls(rebuilt, 'url'),
+      refuseUnnormalized(rebuilt, { column: 'url', from: 'trim@1', to: 'trim@2' }),
+      refuseUnknownDigest(table, 'other'),
+    ]
+    expect(describeLookups(statements.join(';\n'))).toEqual([])
   })
 })
 
-test('another limit of a chain changes the arguments of two triggers, and no function', () => {
-  const [before, after] = [one, { ...one, maxChainLength: 7 }]
-  expect([placeBody(after), settleBody(after)]).toEqual([placeBody(before), settleBody(before)])
-  const triggers = guardOf(before).triggers.map(({ create }) => create)
-  const changed = guardOf(after).triggers.filter(({ create }) => !triggers.includes(create))
-  expect(changed.map(({ name }) => name)).toEqual([
-    'unique_text_page_url_place_insert',
-    'unique_text_page_url_place_update',
-  ])
+describe.each(guardKernel)('the function $name', ({ name, body }) => {
+  test('is the SQL that was reviewed', async () => {
+    await expect(body).toMatchFileSnapshot(`../../golden/${name}.sql`)
+  })
+  test('has no line of more than 120 characters', () => {
+    expect(longLines(body)).toEqual([])
+  })
+})
+
+test('every table of a schema has the same two functions of the kernel, whatever its texts are', () => {
+  for (const table of Object.values(TABLES)) expect(guardOf(table).kernel).toEqual(guardKernel)
+})
+
+test('another digest looks nothing up by search_path', () => {
+  expect(describeLookups(guardOf(textTable({ digest: sha256 })).create.join(';\n'))).toEqual([])
+})
+
+test('another limit of a chain changes the arguments of the triggers that run the kernel, and no code', () => {
+  const [before, after] = [guardOf(one), guardOf({ ...one, maxChainLength: 7 })]
+  const codeOf = ({ functions }: typeof before): string[] =>
+    functions.map(({ body }) => body.slice(body.indexOf('DECLARE')))
+  expect(codeOf(after)).toEqual(codeOf(before))
+  const triggers = before.triggers.map(({ create }) => create)
+  const changed = after.triggers.filter(({ create }) => !triggers.includes(create))
+  expect(changed.map(({ name }) => name)).toEqual(
+    ['rest', 'settle_insert', 'settle_update', 'settle_delete'].map((suffix) => `unique_text_page__url_${suffix}`),
+  )
 })

@@ -3,12 +3,12 @@ import { expect, test } from 'vitest'
 import {
   dollarQuote,
   fitName,
-  joinNames,
   literal,
+  plainName,
   qualified,
   quote,
-  withoutLayout,
   renameIn,
+  withoutComments,
 } from '../../../src/sql/identifier'
 
 const NAME_LIMIT_BYTES = 63
@@ -51,15 +51,26 @@ test('every name fits, and a name that fits is left alone', () => {
   )
 })
 
-test('no two pairs of names are joined to one', () => {
-  const name = fc.string({ unit: fc.constantFrom('a', '.', ':', '_'), maxLength: 5 })
+test('a plain name is what stands without quotes and has room for what a trigger adds; no two pairs share one', () => {
+  const name = fc.oneof(
+    fc.string({ unit: fc.constantFrom('a', 'A', '1', '.', ':', '_', ' ', 'é'), maxLength: 5 }),
+    fc.string({ unit: fc.constantFrom('a', '_'), minLength: 20, maxLength: 70 }),
+  )
   fc.assert(
     fc.property(fc.tuple(name, name), fc.tuple(name, name), (one, other) => {
-      expect(joinNames(...one) === joinNames(...other)).toBe(one[0] === other[0] && one[1] === other[1])
+      const [made, another] = [plainName('unique_text', ...one), plainName('unique_text', ...other)]
+      expect(made === another).toBe(one[0] === other[0] && one[1] === other[1])
+      expect(made).toMatch(/^[a-z0-9_]+$/)
+      expect(Buffer.byteLength(`${made}_settle_insert`)).toBeLessThanOrEqual(NAME_LIMIT_BYTES)
     }),
     { numRuns: 2_000 },
   )
-  expect(joinNames('a.', 'b')).not.toBe(joinNames('a', '.b'))
+})
+
+test('a plain name of short plain parts is those parts', () => {
+  expect(plainName('unique_text', 'page', 'url')).toBe('unique_text_page__url')
+  expect(plainName('unique_text', 'page', 'URL')).toMatch(/^unique_text_page__url_[0-9a-f]{8}$/)
+  expect(plainName('unique_text', 'user', 'profile_url')).not.toBe(plainName('unique_text', 'user_profile', 'url'))
 })
 
 test('nothing in a body ends its dollar quotes', () => {
@@ -68,10 +79,14 @@ test('nothing in a body ends its dollar quotes', () => {
   expect(dollarQuote('$guard_$guard')).toBe('$guard__$$guard_$guard$guard__$')
 })
 
-test('layout is blanks and line breaks, but for the end of a line comment', () => {
-  expect(withoutLayout('SELECT 1 -- one\n  FROM  t')).toBe(withoutLayout('SELECT\n1 -- one\nFROM t'))
-  expect(withoutLayout('-- one\nSELECT 1')).not.toBe(withoutLayout('-- one SELECT 1'))
-  expect(withoutLayout('FROM "a -- b" AS t\nWHERE true')).toBe(withoutLayout('FROM "a -- b" AS t WHERE true'))
+test('comments and layout make no difference to what SQL is compared by, and what is quoted does', () => {
+  const plain = withoutComments('SELECT 1 FROM t')
+  expect(withoutComments('SELECT 1 -- one\n  FROM  t')).toBe(plain)
+  expect(withoutComments('/* one */ SELECT\n1 FROM /* two\n */ t -- three')).toBe(plain)
+  expect(withoutComments('SELECT 2 FROM t')).not.toBe(plain)
+  for (const quoted of ['"a --%"', `'a --%'`, '"a /*% */"', `'a /*% */'`]) {
+    expect(withoutComments(quoted.replace('%', 'b'))).not.toBe(withoutComments(quoted.replace('%', 'c')))
+  }
 })
 
 test('columns of an expression get their other names, in one pass, and texts stay', () => {

@@ -9,7 +9,7 @@ const FROM = { schema: undefined, table: 'users', primary: ['id'] }
 
 test('a set that nobody declares any more is known by its note, digest included', () => {
   const holder = holderTable('users', namesTable(sha256))
-  const note = parseNote(nameTriggersOf(holder).functions[0]?.comment ?? null)
+  const note = parseNote(nameTriggersOf(holder).functions[0]?.body ?? '')
   expect(note && notedHolder(note, FROM)).toEqual(holder)
 })
 

@@ -30,11 +30,8 @@ describe.each(Object.entries(STATEMENTS))('%s', (name, statements) => {
 test('the schema of the table of names stands before its name, or is where names are found', () => {
   const bodies = (holder: string | undefined, of: string | undefined): string => {
     const { functions, path } = nameTriggersOf(holderTable('users', namesTable(undefined, of), { schema: holder }))
-    const [take] = functions
-    const said = [
-      /(?:"\w+"\.)?"names"/.exec(take?.body ?? '')?.[0],
-      /ONLY (?:"\w+"\.)?"users"/.exec(take?.body ?? '')?.[0],
-    ]
+    const code = functions[0]?.body.replaceAll(/^--.*$/gm, '') ?? ''
+    const said = [/(?:"\w+"\.)?"names"/.exec(code)?.[0], /ONLY (?:"\w+"\.)?"users"/.exec(code)?.[0]]
     return [...said, path?.name ?? '-'].join(' ')
   }
   expect(bodies(undefined, undefined)).toBe('"names" ONLY "users" -')

@@ -14,6 +14,7 @@ const urls = textTable({
   digest: digests.md5,
 })
 
+const APPENDED = 'OPERATOR(pg_catalog.||)'
 const HASH = `pg_catalog.md5("url"::pg_catalog.text)::pg_catalog.uuid`
 
 test('a table without a schema is named alone', () => {
@@ -28,13 +29,13 @@ test('the text of one column is the column', () => {
 
 test('a column that is NULL leaves out its prefix too', () => {
   expect(composed(urls, 'NEW')).toBe(
-    `coalesce(NEW."path"::pg_catalog.text, '') || coalesce('''?' || NEW."query"::pg_catalog.text, '')`,
+    `coalesce(NEW."path"::pg_catalog.text, '') ${APPENDED} coalesce('''?' ${APPENDED} NEW."query"::pg_catalog.text, '')`,
   )
 })
 
 test('one column with a prefix is composed as well', () => {
   const table = { text: [{ name: 'tag', prefix: '#' }] }
-  expect(composed(table, '')).toBe(`coalesce('#' || "tag"::pg_catalog.text, '')`)
+  expect(composed(table, '')).toBe(`coalesce('#' ${APPENDED} "tag"::pg_catalog.text, '')`)
 })
 
 test('texts are equal column by column, NULL to NULL, whatever the collation', () => {
@@ -42,7 +43,8 @@ test('texts are equal column by column, NULL to NULL, whatever the collation', (
   expect(same).toEqual(
     ['path', 'query'].map(
       (name) =>
-        `t."${name}"::pg_catalog.text COLLATE "C" IS NOT DISTINCT FROM NEW."${name}"::pg_catalog.text COLLATE "C"`,
+        `(t."${name}"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) NEW."${name}"::pg_catalog.text\n` +
+        `      OR t."${name}" IS NULL AND NEW."${name}" IS NULL)`,
     ),
   )
 })
@@ -60,12 +62,14 @@ test('a row has no text where all its columns are NULL', () => {
 })
 
 test('the check holds the hash to the digest, and the number to no less than 0', () => {
-  expect(checkExpression(page)).toBe(`"urlHash" = ${HASH} AND "urlHashNumber" >= 0`)
+  expect(checkExpression(page)).toBe(
+    `"urlHash" OPERATOR(pg_catalog.=) ${HASH} AND "urlHashNumber" OPERATOR(pg_catalog.>=) 0`,
+  )
 })
 
 test('the check of a nullable text wants hash and text both NULL, or neither', () => {
   expect(checkExpression({ ...page, nullable: true })).toBe(
-    `("url" IS NULL AND "urlHash" IS NULL OR NOT ("url" IS NULL) AND "urlHash" IS NOT NULL AND "urlHash" = ${HASH}) ` +
-      'AND "urlHashNumber" >= 0',
+    '("url" IS NULL AND "urlHash" IS NULL OR NOT ("url" IS NULL) AND "urlHash" IS NOT NULL ' +
+      `AND "urlHash" OPERATOR(pg_catalog.=) ${HASH}) AND "urlHashNumber" OPERATOR(pg_catalog.>=) 0`,
   )
 })

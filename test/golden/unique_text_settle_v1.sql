@@ -1,0 +1,129 @@
+
+-- typeorm-unique-text kernel: generated, do not edit.
+-- docs/protocol.md of the package says what it does, and why no text can be stored twice.
+#variable_conflict use_variable
+DECLARE
+  -- Arguments: a trigger whose columns are those of the text, the scope, hash, number, flag and delete date, whatever
+  -- they are called by now; how many are of the text and of the scope; the index; the longest chain.
+  texts CONSTANT integer := TG_ARGV[1];
+  fixed CONSTANT integer := texts OPERATOR(pg_catalog.+) TG_ARGV[2]::pg_catalog.int4;
+  -- Rows of children by INHERITS are no rows of the table.
+  own CONSTANT pg_catalog.text := pg_catalog.format('ONLY %s', TG_RELID::pg_catalog.regclass);
+  names pg_catalog.name[];
+  number pg_catalog.name;
+  chained pg_catalog.name;
+  chains pg_catalog.text[];
+  same pg_catalog.text[];
+  live pg_catalog.text[];
+  leaves boolean := false;
+  comes boolean := false;
+  stands boolean;
+  lowest integer;
+  done integer;
+  r record;
+BEGIN
+  -- Triggers of the table run as this role in what follows: of a table that another role made, perhaps, as a lure.
+  IF NOT EXISTS (SELECT FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) TG_RELID
+      AND pg_catalog.pg_get_userbyid(c.relowner) OPERATOR(pg_catalog.=) CURRENT_USER) THEN
+    RAISE EXCEPTION USING ERRCODE = '55000',
+      MESSAGE = 'the guard does not belong to the owner of the table',
+      HINT = 'Create the guard again, for instance by a new migration.',
+      CONSTRAINT = TG_ARGV[3], SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+  END IF;
+  SELECT pg_catalog.array_agg(a.attname ORDER BY k.i) INTO names
+    FROM pg_catalog.pg_trigger AS g
+    CROSS JOIN LATERAL pg_catalog.unnest(g.tgattr) WITH ORDINALITY AS k (attnum, i)
+    JOIN pg_catalog.pg_attribute AS a
+      ON a.attrelid OPERATOR(pg_catalog.=) g.tgrelid AND a.attnum OPERATOR(pg_catalog.=) k.attnum
+    WHERE g.tgrelid OPERATOR(pg_catalog.=) TG_RELID AND g.tgname OPERATOR(pg_catalog.=) TG_ARGV[0]::pg_catalog.name;
+  IF names IS NULL THEN
+    RAISE EXCEPTION USING ERRCODE = '55000',
+      MESSAGE = pg_catalog.format('the guard has lost its trigger %s', TG_ARGV[0]),
+      HINT = 'Something was renamed: create the guard again, for instance by a new migration.',
+      CONSTRAINT = TG_ARGV[3], SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+  END IF;
+  number := names[fixed OPERATOR(pg_catalog.+) 2];
+  chained := names[fixed OPERATOR(pg_catalog.+) 3];
+  SELECT pg_catalog.array_agg(c.predicate ORDER BY p.i), pg_catalog.array_agg(x.predicate ORDER BY p.i),
+      pg_catalog.array_agg(CASE WHEN names[fixed OPERATOR(pg_catalog.+) 4] IS NULL THEN 'true'
+        ELSE pg_catalog.format('%s.%I IS NULL', p.l, names[fixed OPERATOR(pg_catalog.+) 4]) END ORDER BY p.i)
+    INTO chains, same, live
+    FROM (VALUES
+      (0, 't', '($1)'), (1, 's', '($1)'), (2, 't', 's'), (3, '($2)', '($1)'), (4, '($1)', '($2)')) AS p (i, l, r)
+    CROSS JOIN LATERAL (
+      SELECT pg_catalog.string_agg(
+          pg_catalog.format('%1$s.%2$I OPERATOR(pg_catalog.=) %3$s.%2$I', p.l, n, p.r), ' AND ')
+        FROM pg_catalog.unnest(names[texts OPERATOR(pg_catalog.+) 1 : fixed OPERATOR(pg_catalog.+) 1]) AS n
+    ) AS c (predicate)
+    CROSS JOIN LATERAL (
+      SELECT pg_catalog.string_agg(pg_catalog.format('(%1$s.%2$I%4$s OPERATOR(pg_catalog.=) %3$s.%2$I%4$s
+          OR %1$s.%2$I IS NULL AND %3$s.%2$I IS NULL)',
+          p.l, n, p.r, '::pg_catalog.text COLLATE pg_catalog."C"'), ' AND ')
+        FROM pg_catalog.unnest(names[1 : texts]) AS n
+    ) AS x (predicate);
+  IF TG_OP OPERATOR(pg_catalog.=) 'INSERT' THEN
+    EXECUTE pg_catalog.format('SELECT %s', live[5]) INTO comes USING NEW;
+  ELSIF TG_OP OPERATOR(pg_catalog.=) 'DELETE' THEN
+    EXECUTE pg_catalog.format('SELECT ($1).%I OPERATOR(pg_catalog.=) 0 AND %s', number, live[5]) INTO leaves USING OLD;
+  ELSE
+    -- A promotion: the row was the anchor of a chain, and is not any more. A touch: the row has come to a number that
+    -- is not 0, or what its chain stands on has changed.
+    EXECUTE pg_catalog.format('SELECT o.anchor AND o.flag AND o.live AND (s.chain IS NOT TRUE OR NOT n.live),
+        n.live AND (n.later AND NOT s.number
+          OR (n.later OR n.flag) AND (s.text IS NOT TRUE OR s.chain IS NOT TRUE OR NOT o.live)
+          OR o.flag AND NOT n.flag AND s.chain AND o.live)
+      FROM (SELECT %3$s, ($1).%1$I OPERATOR(pg_catalog.=) 0, ($1).%2$I) AS o (live, anchor, flag),
+        (SELECT %4$s, ($2).%1$I OPERATOR(pg_catalog.>) 0, ($2).%2$I) AS n (live, later, flag),
+        (SELECT %5$s, %6$s, ($1).%1$I OPERATOR(pg_catalog.=) ($2).%1$I) AS s (chain, text, number)',
+      number, chained, live[5], live[4], chains[5], same[5]) INTO leaves, comes USING OLD, NEW;
+  END IF;
+  FOR way IN 1..2 LOOP
+    IF way OPERATOR(pg_catalog.=) 1 THEN
+      CONTINUE WHEN leaves IS NOT TRUE;
+      r := OLD;
+    ELSE
+      CONTINUE WHEN comes IS NOT TRUE;
+      r := NEW;
+    END IF;
+    EXECUTE pg_catalog.format('SELECT t.%1$I FROM %2$s AS t WHERE %3$s AND %4$s ORDER BY t.%1$I LIMIT 1
+      FOR NO KEY UPDATE', number, own, chains[1], live[1]) INTO lowest USING r;
+    IF lowest IS NULL THEN
+      CONTINUE;
+    ELSIF lowest OPERATOR(pg_catalog.=) 0 THEN
+      -- Also where it is true: on the new version fail, with 40001, transactions with an older snapshot, in place of
+      -- acting on that. A lock would leave no trace.
+      EXECUTE pg_catalog.format('UPDATE %s AS t SET %I = true WHERE %s AND %s AND t.%I OPERATOR(pg_catalog.=) 0',
+        own, chained, chains[1], live[1], number) USING r;
+    ELSE
+      EXECUTE pg_catalog.format('UPDATE %s AS t SET %I = 0, %I = true
+        WHERE %s AND %s AND t.%I OPERATOR(pg_catalog.=) $2', own, number, chained, chains[1], live[1], number)
+        USING r, lowest;
+    END IF;
+    GET DIAGNOSTICS done = ROW_COUNT;
+    -- The row was locked and there: only a trigger of the table can have undone this.
+    EXECUTE pg_catalog.format('SELECT EXISTS (
+      SELECT FROM %s AS t WHERE %s AND %s AND t.%I OPERATOR(pg_catalog.=) 0 AND t.%I)',
+      own, chains[1], live[1], number, chained) INTO stands USING r;
+    IF done OPERATOR(pg_catalog.=) 0 OR NOT stands THEN
+      RAISE EXCEPTION USING ERRCODE = '55000',
+        MESSAGE = 'a trigger of the table undoes what the guard does to a chain',
+        HINT = 'The trigger must keep hash, hash number and flag as they are, and let their UPDATE pass.',
+        CONSTRAINT = TG_ARGV[3], SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+    END IF;
+    -- What is promoted was proved when it came; equal texts from a time without the guard must not keep each other from
+    -- being deleted.
+    CONTINUE WHEN way OPERATOR(pg_catalog.=) 1 AND lowest OPERATOR(pg_catalog.>) 0;
+    -- This statement may have put a text at 0 past every proof; a trigger may have changed a text after the proof.
+    -- Compared by number: an old snapshot can show two rows at one number, of which one is gone.
+    EXECUTE pg_catalog.format('SELECT EXISTS (SELECT FROM %1$s AS s JOIN %1$s AS t
+        ON %2$s AND %3$s AND t.%4$I OPERATOR(pg_catalog.<>) s.%4$I AND %5$s
+      WHERE %6$s AND %7$s AND s.%4$I OPERATOR(pg_catalog.=) ANY (ARRAY[0, ($1).%4$I]))',
+      own, chains[3], live[3], number, same[3], chains[2], live[2]) INTO stands USING r;
+    IF stands THEN
+      RAISE EXCEPTION USING ERRCODE = '23505',
+        MESSAGE = pg_catalog.format('duplicate key value violates unique constraint %I', TG_ARGV[3]),
+        CONSTRAINT = TG_ARGV[3], SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+    END IF;
+  END LOOP;
+  RETURN NULL;
+END
