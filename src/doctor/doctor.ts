@@ -224,11 +224,7 @@ async function lookAtRows(visit: Visit, subject: Subject): Promise<Looks> {
   }
   for (const declaration of tableNumbers(metadata)) {
     const { name, table } = declaration
-    const columns = [
-      ...table.scope.map((one) => one.name),
-      table.number,
-      ...(table.count === undefined ? [] : [table.count]),
-    ]
+    const columns = [...table.scope.map((one) => one.name), table.number]
     await look(name, columns, async (place) => ({
       kind: 'number',
       ...(await lookAtNumbers(subject, declaration, place)),

@@ -42,7 +42,7 @@ export async function lookAtNumbers(
     subject.onRows(name, rows)
   }
   const twice = await lookAgain(subject, prints, { parts, identity })
-  if (table.count !== undefined) await lookAtCounts(subject, table, tally)
+  if (table.count) await lookAtCounts(subject, table, tally)
   const keys = twice.keys.map((key) => toKey(subject, key))
   const groups =
     twice.groups === 0 ? [] : [findingOf('number.twice', place, { count: twice.surplus, keys, groups: twice.report() })]

@@ -20,10 +20,7 @@ const TABLES: Readonly<Record<string, NumberTable>> = {
 
 const linesOf = (table: NumberTable): string[] => {
   const { functions, triggers } = numberTriggers(table)
-  return [
-    ...functions.map(({ body }) => `${body}\n`),
-    ...triggers.map(({ create }) => `\n${create}\n`),
-  ]
+  return [...functions.map(({ body }) => `${body}\n`), ...triggers.map(({ create }) => `\n${create}\n`)]
     .join('')
     .split('\n')
 }
