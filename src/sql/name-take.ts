@@ -1,6 +1,7 @@
 import { literal, quote } from './identifier'
 import {
   differentKey,
+  equal,
   fieldsOf,
   hasKey,
   hasNamedKey,
@@ -9,6 +10,7 @@ import {
   namesOf,
   namesOfRow,
   NO_JOIN,
+  op,
   refuseOtherTable,
   standingRow,
 } from './name-body'
@@ -20,6 +22,9 @@ import { SQLSTATE } from './sqlstate'
 
 /** What is in the way of a name is locked in each round; others can change it in between only so often. */
 const ROUNDS = 16
+
+/** How many refused names are told; the others need not be looked for. */
+const TOLD = 10
 
 /**
  * AFTER INSERT for each statement, and AFTER UPDATE for each row whose key or names differ: gives the rows of the
@@ -38,12 +43,12 @@ DECLARE
   one record;
   found_id pg_catalog.int8;
 BEGIN${refuseOtherTable(holder)}
-  IF TG_OP = 'INSERT' THEN${insertNames(holder)}
+  IF ${equal('TG_OP', `'INSERT'`)} THEN${insertNames(holder)}
   ELSE${moveKeys(holder)}${changeOneName(holder)}${changeNames(holder)}
   END IF;
-  IF done < given THEN${takeOneByOne(holder)}
+  IF done ${op('<')} given THEN${takeOneByOne(holder)}
   END IF;
-  IF freed IS NOT NULL THEN${releaseNames(holder, '= ANY (freed)')}
+  IF freed IS NOT NULL THEN${releaseNames(holder, `${op('=')} ANY (freed)`)}
   END IF;
   RETURN NULL;
 END
@@ -57,7 +62,7 @@ const touched = (holder: HolderTable): string => `FROM new_rows AS r
 function insertNames(holder: HolderTable): string {
   const counted = holder.names.map(({ column }) => `pg_catalog.count(r.${quote(column)})`)
   return `
-    INSERT INTO ${namesOf(holder)} AS n (${columnsToInsert(holder)})
+    INSERT INTO ${namesOf(holder)} AS n ${columnsToInsert(holder)}
     SELECT DISTINCT ON (c.namespace, c.hash)
       c.namespace, c.text, c.hash, 0, ${literal(holder.holder)}, c.property, c.key, 'held'
     FROM (
@@ -68,7 +73,7 @@ function insertNames(holder: HolderTable): string {
     ORDER BY c.namespace, c.hash
     ${onConflict(holder)};
     GET DIAGNOSTICS done = ROW_COUNT;
-    SELECT ${counted.join(' + ')} INTO given FROM new_rows AS r;`
+    SELECT ${counted.join(` ${op('+')} `)} INTO given FROM new_rows AS r;`
 }
 
 function changeNames(holder: HolderTable): string {
@@ -83,10 +88,10 @@ function changeNames(holder: HolderTable): string {
       SELECT c.namespace, ${hashed(holder, 'c.text')} AS hash, c.text, c.property, c.key, true AS claimed
       FROM changed AS c WHERE c.text IS NOT NULL
       UNION ALL
-      SELECT c.former_namespace COLLATE "C", c.former_hash, c.former_text, c.property, c.key, false
+      SELECT c.former_namespace, c.former_hash, c.former_text, c.property, c.key, false
       FROM changed AS c WHERE c.former_id IS NOT NULL
     ), passed AS (
-      INSERT INTO ${namesOf(holder)} AS n (${columnsToInsert(holder)})
+      INSERT INTO ${namesOf(holder)} AS n ${columnsToInsert(holder)}
       SELECT DISTINCT ON (c.namespace, c.hash)
         c.namespace, c.text, c.hash, 0, ${literal(holder.holder)}, c.property, c.key, 'held'
       FROM names AS c
@@ -103,9 +108,10 @@ function changeNames(holder: HolderTable): string {
 /** A name is left at the key that the row had. */
 function isLeft(holder: HolderTable): string {
   const field = fieldsOf(holder)
-  return `(${differentKey(holder, 'OLD', 'NEW').join(' OR ')}) AND EXISTS (
+  return `(${differentKey(holder, 'OLD', 'NEW')}) AND EXISTS (
       SELECT FROM ${namesOf(holder)} AS n
-      WHERE ${field('n', 'key')} = ${keyOf(holder, 'OLD')} AND ${field('n', 'holder')} = ${literal(holder.holder)}
+      WHERE ${equal(field('n', 'key'), keyOf(holder, 'OLD'))}
+        AND ${equal(field('n', 'holder'), literal(holder.holder))}
     ) AND NOT EXISTS (
       SELECT FROM ${holderRows(holder)} WHERE ${hasKey(holder, 't', (name) => `OLD.${quote(name)}`).join(' AND ')}
     )`
@@ -113,31 +119,72 @@ function isLeft(holder: HolderTable): string {
 
 /**
  * The key of a row goes over to another; the names, former ones too, go with it, all of the statement's at once, for two
- * rows may have exchanged their keys. Both tables have the rows in one order.
+ * rows may have exchanged their keys. Both tables have the rows in one order. They have those of children by INHERITS
+ * too, whose keys may be those of rows of this table: names stay where their row does.
+ *
+ * A row that is gone since takes its names along. One that comes to the key of a row that is gone inherits nothing.
  */
 function moveKeys(holder: HolderTable): string {
   const field = fieldsOf(holder)
-  const placed = (rows: string): string =>
-    `(SELECT ${keyOf(holder, 'r')} AS key, pg_catalog.row_number() OVER () AS place FROM ${rows} AS r)`
+  const keys = (rows: string): string =>
+    `pg_catalog.unnest((SELECT pg_catalog.array_agg(${keyOf(holder, 'r')}) FROM ${rows} AS r))`
+  const isAt = (key: string): string =>
+    // A collation may call two keys equal.
+    [...hasNamedKey(holder, 't', key), equal(keyOf(holder, 't'), key)].join('\n            AND ')
+  const stands = (key: string): string =>
+    `EXISTS (
+          SELECT FROM ${holderRows(holder)}
+          WHERE ${isAt(key)}
+          ${NO_JOIN}
+        )`
   return `
     -- The first row of the statement that differs moves the keys of all; no later one differs, or leaves a name behind.
-    IF (${differentKey(holder, 'OLD', 'NEW').join(' OR ')} OR EXISTS (SELECT FROM new_rows OFFSET 1)) AND (EXISTS (
+    IF (${differentKey(holder, 'OLD', 'NEW')}
+      OR EXISTS (SELECT FROM new_rows OFFSET 1)) AND (EXISTS (
       SELECT FROM ${standingRow(holder, 'NEW')}
       ${namesOfRow(holder)}
       ${heldByRow(holder)}
       WHERE ${IS_DIFFERENT}
     ) OR ${isLeft(holder)}) THEN
-      WITH moved AS MATERIALIZED (
-        SELECT ${field('n', 'id')} AS id, w.key
-        FROM ${placed('old_rows')} AS o
-        JOIN ${placed('new_rows')} AS w ON w.place = o.place AND w.key <> o.key
-        JOIN ${namesOf(holder)} AS n ON ${field('n', 'key')} = o.key
-          AND ${field('n', 'holder')} = ${literal(holder.holder)}
-        ORDER BY ${field('n', 'namespace')} COLLATE "C", ${field('n', 'hash')}
+      WITH changed AS MATERIALIZED (
+        SELECT c.*
+        FROM ROWS FROM (
+          ${keys('old_rows')},
+          ${keys('new_rows')}
+        ) AS c (former, key)
+        WHERE c.former ${op('<>')} c.key
+      ), left_keys AS MATERIALIZED (
+        -- A cascade may have changed a key twice.
+        SELECT c.*, c.key ${op('=')} ANY (SELECT o.former FROM changed AS o) AS goes_on, ${stands('c.key')} AS is_there
+        FROM changed AS c
+        WHERE c.former ${op('=')} ANY (SELECT o.key FROM changed AS o)
+          OR NOT ${stands('c.former')}
+      ), moves AS (
+        SELECT c.former AS key, CASE WHEN c.is_there OR c.goes_on THEN c.key END AS next FROM left_keys AS c
+        UNION ALL
+        SELECT c.key, NULL FROM left_keys AS c
+        WHERE c.is_there AND NOT c.goes_on AND EXISTS (
+          SELECT FROM ${holderRows(holder)}
+          ${namesOfRow(holder)}
+          ${heldByRow(holder)}
+          WHERE ${isAt('c.key')}
+            AND v.text IS NOT NULL AND ${IS_DIFFERENT}
+          ${NO_JOIN}
+        )
+      ), moved AS MATERIALIZED (
+        SELECT ${field('n', 'id')} AS id, m.next
+        FROM moves AS m
+        JOIN ${namesOf(holder)} AS n ON ${equal(field('n', 'key'), 'm.key')}
+          AND ${equal(field('n', 'holder'), literal(holder.holder))}
+        ORDER BY ${field('n', 'namespace')}, ${field('n', 'hash')}
         FOR NO KEY UPDATE OF n
+      ), gone AS (
+        DELETE FROM ${namesOf(holder)} AS n USING moved AS m
+        WHERE ${equal(field('n', 'id'), 'm.id')} AND m.next IS NULL
+          AND NOT (m.id ${op('=')} ANY (SELECT o.id FROM moved AS o WHERE o.next IS NOT NULL))
       )
-      UPDATE ${namesOf(holder)} AS n SET ${field('', 'key')} = m.key
-      FROM moved AS m WHERE ${field('n', 'id')} = m.id;
+      UPDATE ${namesOf(holder)} AS n SET ${field('', 'key')} = m.next
+      FROM moved AS m WHERE ${equal(field('n', 'id'), 'm.id')} AND m.next IS NOT NULL;
     END IF;`
 }
 
@@ -156,25 +203,24 @@ function takeOne(holder: HolderTable): string {
           VALUES (one.namespace, one.text, ${literal(holder.holder)}, one.property, one.key, 'held')
           ON CONFLICT DO NOTHING;
           EXIT WHEN FOUND;
-          IF round = ${ROUNDS} THEN${exhausted}
+          IF ${equal('round', String(ROUNDS))} THEN${exhausted}
           END IF;
           CONTINUE;
         END IF;
         UPDATE ${names} AS n
         SET ${field('', 'holder')} = ${literal(holder.holder)}, ${field('', 'property')} = one.property,
           ${field('', 'key')} = one.key, ${becomesHeld(holder)}
-        WHERE ${field('n', 'id')} = found_id
+        WHERE ${equal(field('n', 'id'), 'found_id')}
           AND (${isFree(holder, 'one.key')}
             OR ${isAbandoned(holder)});
         IF FOUND THEN
-          taken := taken || found_id;
+          taken := pg_catalog.array_append(taken, found_id);
         ELSE
           SELECT pg_catalog.jsonb_build_object('column', one.property, 'of', one.key,
             'holder', ${field('n', 'holder')}, 'holderColumn', ${field('n', 'property')},
-            'key', ${field('n', 'key')}, 'state', ${field('n', 'state')})
-          INTO refusal FROM ${names} AS n WHERE ${field('n', 'id')} = found_id;
-          -- With a query in it, it would copy the array each time.
-          refused := refused || refusal;
+            'key', CASE WHEN ${mayRead} THEN ${field('n', 'key')} END, 'state', ${field('n', 'state')})
+          INTO refusal FROM ${names} AS n WHERE ${equal(field('n', 'id'), 'found_id')};
+          refused := pg_catalog.array_append(refused, refusal);
         END IF;
         EXIT;
       END LOOP;`
@@ -190,16 +236,17 @@ function takeOneByOne(holder: HolderTable): string {
       ${touched(holder)}
       WHERE v.text IS NOT NULL AND NOT EXISTS (
         SELECT FROM ${names} AS n
-        WHERE ${field('n', 'key')} = ${keyOf(holder, 't')}
-          AND ${field('n', 'holder')} = ${literal(holder.holder)}
-          AND ${field('n', 'property')} = v.property
-          AND ${field('n', 'state')} = 'held'
-          AND ${field('n', 'text')} COLLATE "C" = v.text
+        WHERE ${equal(field('n', 'key'), keyOf(holder, 't'))}
+          AND ${equal(field('n', 'holder'), literal(holder.holder))}
+          AND ${equal(field('n', 'property'), 'v.property')}
+          AND ${equal(field('n', 'state'), `'held'`)}
+          AND ${equal(`${field('n', 'text')} COLLATE "C"`, 'v.text')}
         -- An old snapshot may show what a row that is gone held by this key: then this fails with 40001.
         FOR KEY SHARE
       )
       ORDER BY v.namespace, hash
     LOOP${takeOne(holder)}
+      EXIT WHEN ${equal('pg_catalog.cardinality(refused)', String(TOLD))};
     END LOOP;
     IF refused IS NOT NULL THEN${refuse(holder)}
     END IF;
@@ -216,24 +263,36 @@ const exhausted = `
 
 const isName = (holder: HolderTable, row: string): string => {
   const field = fieldsOf(holder)
-  return `${field('n', 'namespace')} = ${row}.namespace AND ${field('n', 'hash')} = ${row}.hash
-          AND ${field('n', 'text')} COLLATE "C" = ${row}.text`
+  return `${equal(field('n', 'namespace'), `${row}.namespace`)} AND ${equal(field('n', 'hash'), `${row}.hash`)}
+          AND ${equal(`${field('n', 'text')} COLLATE "C"`, `${row}.text`)}`
 }
 
 /** The row that is said to hold the name does not have it any more: then this very statement has changed it. */
 function isAbandoned(holder: HolderTable): string {
   const field = fieldsOf(holder)
   const same = hasNamedKey(holder, 't', field('n', 'key'))
-  return `${field('n', 'state')} = 'held' AND ${field('n', 'holder')} = ${literal(holder.holder)} AND NOT EXISTS (
+  return `${equal(field('n', 'state'), `'held'`)}
+              AND ${equal(field('n', 'holder'), literal(holder.holder))} AND NOT EXISTS (
               SELECT FROM ${holderRows(holder)}
               ${namesOfRow(holder)}
               WHERE ${same.join(' AND ')}
-                AND v.namespace = ${field('n', 'namespace')}
-                AND v.property = ${field('n', 'property')}
-                AND v.text = ${field('n', 'text')} COLLATE "C"
+                AND ${equal('v.namespace', field('n', 'namespace'))}
+                AND ${equal('v.property', field('n', 'property'))}
+                AND ${equal('v.text', `${field('n', 'text')} COLLATE "C"`)}
               ${NO_JOIN}
             )`
 }
+
+/** Who wrote, not the owner of this function, can read the table of names: then its keys are no secret. */
+const mayRead = `EXISTS (
+              SELECT FROM pg_catalog.pg_roles AS r, pg_catalog.pg_class AS c
+              WHERE r.rolname ${op('=')} CASE
+                WHEN pg_catalog.current_setting('role') ${op('=')} 'none' THEN SESSION_USER
+                ELSE pg_catalog.current_setting('role')
+              END
+                AND c.oid ${op('=')} n.tableoid AND NOT c.relrowsecurity
+                AND pg_catalog.has_table_privilege(r.oid, c.oid, 'SELECT')
+            )`
 
 const refuse = ({ of }: HolderTable): string => `
       RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.uniqueViolation}',
