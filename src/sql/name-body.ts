@@ -8,7 +8,10 @@ export const op = (operator: string): string => `OPERATOR(pg_catalog.${operator}
 
 export const equal = (left: string, right: string): string => `${left} ${op('=')} ${right}`
 
-/** Whether values differ in a single byte; NULL is like NULL. No operator, cast or collation of their types is asked. */
+/**
+ * Whether values differ in a single byte; NULL is like NULL. No operator, cast or collation of their types is asked. Not
+ * for a WHEN, which the server gives back without the type: then it compares value by value.
+ */
 export const differ = (left: readonly string[], right: readonly string[]): string => {
   const record = (values: readonly string[]): string =>
     `ROW(${values.length > 4 ? `\n        ${list(values, 8)}\n      ` : values.join(', ')})::pg_catalog.record`
@@ -97,13 +100,27 @@ export const hasKey = (
 export const hasNamedKey = (holder: HolderTable, row: string, key: string): string[] =>
   hasKey(holder, row, (_, index) => keyPart(holder, key, index))
 
-/** The key of a row is another one, as JSON tells keys apart. */
-export const differentKey = ({ primary }: HolderTable, left: string, right: string): string => {
-  const key = (row: string): string[] => primary.map(({ name }) => `${row}.${quote(name)}`)
-  return differ(key(left), key(right))
-}
+/** Columns that differ, as JSON tells keys apart, and by their bytes whatever a collation calls equal; for an OR. */
+export const differentKey = ({ primary }: HolderTable, left: string, right: string): string[] =>
+  primary.map(({ name, type }) => {
+    const isText = /^(?:text|character|numeric)\b/.test(type)
+    const value = (row: string): string => {
+      const column = `${row}.${quote(name)}`
+      if (isText) return nameText(row, name)
+      return KNOWN.test(type) ? column : written(column)
+    }
+    return `(${equal(value(left), value(right))}) IS NOT TRUE`
+  })
 
 export const nameText = (row: string, column: string): string => `${row}.${quote(column)}::pg_catalog.text COLLATE "C"`
+
+/** Names that differ; for an OR. For a WHEN. */
+export const differentNames = ({ names }: HolderTable, left: string, right: string): string[] =>
+  names.map(({ column }) => {
+    const isNull = (row: string): string => `${row}.${quote(column)} IS NULL`
+    return `(${equal(nameText(left, column), nameText(right, column))}
+      OR ${isNull(left)} AND ${isNull(right)}) IS NOT TRUE`
+  })
 
 /** At the end of a subquery: the planner leaves it one, and does not read a whole index for a join. */
 export const NO_JOIN = 'OFFSET 0'

@@ -108,7 +108,7 @@ function changeNames(holder: HolderTable): string {
 /** A name is left at the key that the row had. */
 function isLeft(holder: HolderTable): string {
   const field = fieldsOf(holder)
-  return `(${differentKey(holder, 'OLD', 'NEW')}) AND EXISTS (
+  return `(${differentKey(holder, 'OLD', 'NEW').join(' OR ')}) AND EXISTS (
       SELECT FROM ${namesOf(holder)} AS n
       WHERE ${equal(field('n', 'key'), keyOf(holder, 'OLD'))}
         AND ${equal(field('n', 'holder'), literal(holder.holder))}
@@ -139,7 +139,7 @@ function moveKeys(holder: HolderTable): string {
         )`
   return `
     -- The first row of the statement that differs moves the keys of all; no later one differs, or leaves a name behind.
-    IF (${differentKey(holder, 'OLD', 'NEW')}
+    IF (${differentKey(holder, 'OLD', 'NEW').join(' OR ')}
       OR EXISTS (SELECT FROM new_rows OFFSET 1)) AND (EXISTS (
       SELECT FROM ${standingRow(holder, 'NEW')}
       ${namesOfRow(holder)}

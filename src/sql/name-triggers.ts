@@ -1,5 +1,5 @@
 import { fitName, qualified, quote } from './identifier'
-import { differ, pathOf } from './name-body'
+import { differentKey, differentNames, pathOf } from './name-body'
 import { giveBody } from './name-give'
 import type { HolderTable } from './name-table'
 import { takeBody } from './name-take'
@@ -38,10 +38,7 @@ const OLD_ROWS = 'OLD TABLE AS old_rows'
 const NEW_ROWS = 'NEW TABLE AS new_rows'
 
 function triggersOf(holder: HolderTable, take: string, give: string): Trigger[] {
-  const watched = (one: string): string[] => [
-    ...holder.names.map(({ column }) => `${one}.${quote(column)}`),
-    ...holder.primary.map(({ name }) => `${one}.${quote(name)}`),
-  ]
+  const changed = [...differentNames(holder, 'OLD', 'NEW'), ...differentKey(holder, 'OLD', 'NEW')].join('\n    OR ')
   const each = 'FOR EACH STATEMENT'
   return [
     trigger(holder, take, { event: 'insert', type: insert, lines: [`REFERENCING ${NEW_ROWS}`, each] }),
@@ -52,7 +49,7 @@ function triggersOf(holder: HolderTable, take: string, give: string): Trigger[] 
         `REFERENCING ${OLD_ROWS} ${NEW_ROWS}`,
         '-- The first row that differs does the work for the whole statement; other UPDATEs run no function.',
         'FOR EACH ROW',
-        `WHEN (${differ(watched('OLD'), watched('NEW'))})`,
+        `WHEN (${changed})`,
       ],
     }),
     trigger(holder, give, { event: 'delete', type: FIRES.delete, lines: [`REFERENCING ${OLD_ROWS}`, each] }),

@@ -57,8 +57,7 @@ BEGIN
     SELECT pg_catalog.count(r."handle") OPERATOR(pg_catalog.+) pg_catalog.count(r."nick") INTO given FROM new_rows AS r;
   ELSE
     -- The first row of the statement that differs moves the keys of all; no later one differs, or leaves a name behind.
-    IF (ROW(OLD."id")::pg_catalog.record
-      OPERATOR(pg_catalog.*<>) ROW(NEW."id")::pg_catalog.record
+    IF ((OLD."id" OPERATOR(pg_catalog.=) NEW."id") IS NOT TRUE
       OR EXISTS (SELECT FROM new_rows OFFSET 1)) AND (EXISTS (
       SELECT FROM (
         SELECT t."id", t."handle", t."nick"
@@ -80,8 +79,7 @@ BEGIN
       ) AS h (id, namespace, hash, number, text) ON true
       WHERE ROW(h.text)::pg_catalog.record
       OPERATOR(pg_catalog.*<>) ROW(v.text)::pg_catalog.record
-    ) OR (ROW(OLD."id")::pg_catalog.record
-      OPERATOR(pg_catalog.*<>) ROW(NEW."id")::pg_catalog.record) AND EXISTS (
+    ) OR ((OLD."id" OPERATOR(pg_catalog.=) NEW."id") IS NOT TRUE) AND EXISTS (
       SELECT FROM "names" AS n
       WHERE n."holder_key" OPERATOR(pg_catalog.=) pg_catalog.jsonb_build_array(OLD."id")
         AND n."holder" OPERATOR(pg_catalog.=) 'users'
@@ -496,7 +494,7 @@ COMMENT ON FUNCTION "unique_name_users_take"() IS
 "holder":"users", "primary":[{"name":"id","type":"integer"}],
 "names":[{"column":"handle","namespace":"handle","former":{"state":"redirect","interval":"90 days"}},{"column":"nick","namespace":"handle","former":{"state":"reserved"}}],
 "of":{"table":"names","columns":{"id":"id","namespace":"namespace","text":"text","hash":"text_hash","number":"text_hash_number","holder":"holder","property":"holder_column","key":"holder_key","since":"since","state":"state","until":"until"},"index":"names_unique_index","digest":"md5"},
-"triggers":["b27d1387","26581d9f","13609663","8740fbba"]}';
+"triggers":["b27d1387","a073f087","13609663","8740fbba"]}';
 
 COMMENT ON FUNCTION "unique_name_users_give"() IS
 'typeorm-unique-text: takes the names in "handle", "nick" from rows that go.';
@@ -512,8 +510,11 @@ CREATE TRIGGER "unique_name_users_update"
   REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
   -- The first row that differs does the work for the whole statement; other UPDATEs run no function.
   FOR EACH ROW
-  WHEN (ROW(OLD."handle", OLD."nick", OLD."id")::pg_catalog.record
-      OPERATOR(pg_catalog.*<>) ROW(NEW."handle", NEW."nick", NEW."id")::pg_catalog.record)
+  WHEN ((OLD."handle"::pg_catalog.text COLLATE "C" OPERATOR(pg_catalog.=) NEW."handle"::pg_catalog.text COLLATE "C"
+      OR OLD."handle" IS NULL AND NEW."handle" IS NULL) IS NOT TRUE
+    OR (OLD."nick"::pg_catalog.text COLLATE "C" OPERATOR(pg_catalog.=) NEW."nick"::pg_catalog.text COLLATE "C"
+      OR OLD."nick" IS NULL AND NEW."nick" IS NULL) IS NOT TRUE
+    OR (OLD."id" OPERATOR(pg_catalog.=) NEW."id") IS NOT TRUE)
   EXECUTE FUNCTION "unique_name_users_take"();
 
 CREATE TRIGGER "unique_name_users_delete"
