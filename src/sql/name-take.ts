@@ -131,6 +131,7 @@ function moveKeys(holder: HolderTable): string {
   const isAt = (key: string): string =>
     // A collation may call two keys equal.
     [...hasNamedKey(holder, 't', key), equal(keyOf(holder, 't'), key)].join('\n            AND ')
+  const isHeld = (row: string): string => equal(field(row, 'state'), `'held'`)
   const stands = (key: string): string =>
     `EXISTS (
           SELECT FROM ${holderRows(holder)}
@@ -160,9 +161,10 @@ function moveKeys(holder: HolderTable): string {
         WHERE c.former ${op('=')} ANY (SELECT o.key FROM changed AS o)
           OR NOT ${stands('c.former')}
       ), moves AS (
-        SELECT c.former AS key, CASE WHEN c.is_there OR c.goes_on THEN c.key END AS next FROM left_keys AS c
+        SELECT c.former AS key, CASE WHEN c.is_there OR c.goes_on THEN c.key END AS next, NOT c.goes_on AS is_last
+        FROM left_keys AS c
         UNION ALL
-        SELECT c.key, NULL FROM left_keys AS c
+        SELECT c.key, NULL, true FROM left_keys AS c
         WHERE c.is_there AND NOT c.goes_on AND EXISTS (
           SELECT FROM ${holderRows(holder)}
           ${namesOfRow(holder)}
@@ -172,7 +174,13 @@ function moveKeys(holder: HolderTable): string {
           ${NO_JOIN}
         )
       ), moved AS MATERIALIZED (
-        SELECT ${field('n', 'id')} AS id, m.next
+        SELECT ${field('n', 'id')} AS id, CASE WHEN NOT (m.is_last AND ${isHeld('n')} AND EXISTS (
+          -- A trigger has given the row another name before this.
+          SELECT FROM ${namesOf(holder)} AS o
+          WHERE ${equal(field('o', 'key'), 'm.next')} AND ${equal(field('o', 'holder'), literal(holder.holder))}
+            AND ${equal(field('o', 'property'), field('n', 'property'))} AND ${isHeld('o')}
+          ${NO_JOIN}
+        )) THEN m.next END AS next
         FROM moves AS m
         JOIN ${namesOf(holder)} AS n ON ${equal(field('n', 'key'), 'm.key')}
           AND ${equal(field('n', 'holder'), literal(holder.holder))}

@@ -110,9 +110,10 @@ BEGIN
           OFFSET 0
         )
       ), moves AS (
-        SELECT c.former AS key, CASE WHEN c.is_there OR c.goes_on THEN c.key END AS next FROM left_keys AS c
+        SELECT c.former AS key, CASE WHEN c.is_there OR c.goes_on THEN c.key END AS next, NOT c.goes_on AS is_last
+        FROM left_keys AS c
         UNION ALL
-        SELECT c.key, NULL FROM left_keys AS c
+        SELECT c.key, NULL, true FROM left_keys AS c
         WHERE c.is_there AND NOT c.goes_on AND EXISTS (
           SELECT FROM ONLY "users" AS t
           CROSS JOIN LATERAL (VALUES
@@ -135,7 +136,13 @@ BEGIN
           OFFSET 0
         )
       ), moved AS MATERIALIZED (
-        SELECT n."id" AS id, m.next
+        SELECT n."id" AS id, CASE WHEN NOT (m.is_last AND n."state" OPERATOR(pg_catalog.=) 'held' AND EXISTS (
+          -- A trigger has given the row another name before this.
+          SELECT FROM "names" AS o
+          WHERE o."holder_key" OPERATOR(pg_catalog.=) m.next AND o."holder" OPERATOR(pg_catalog.=) 'users'
+            AND o."holder_column" OPERATOR(pg_catalog.=) n."holder_column" AND o."state" OPERATOR(pg_catalog.=) 'held'
+          OFFSET 0
+        )) THEN m.next END AS next
         FROM moves AS m
         JOIN "names" AS n ON n."holder_key" OPERATOR(pg_catalog.=) m.key
           AND n."holder" OPERATOR(pg_catalog.=) 'users'
