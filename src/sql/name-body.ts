@@ -157,14 +157,16 @@ export function standingRow(holder: HolderTable, row: string): string {
       ) AS t`
 }
 
+export const raiseRenamed = `
+    RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.objectNotInPrerequisiteState}',
+      MESSAGE = 'the triggers of names name another table or column than their own',
+      HINT = 'Something was renamed: create the triggers again, for instance by a new migration.',
+      SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;`
+
 /** The table that the functions name is the one that the trigger is on. */
 export const refuseOtherTable = (holder: HolderTable): string => `
   IF NOT (${equal('TG_TABLE_NAME', literal(holder.table))}
-    AND ${isAtHome(holder)}) THEN
-    RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.objectNotInPrerequisiteState}',
-      MESSAGE = 'the triggers of names name another table than their own',
-      HINT = 'Something was renamed: create the triggers again, for instance by a new migration.',
-      SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+    AND ${isAtHome(holder)}) THEN${raiseRenamed}
   END IF;`
 
 const isAtHome = (holder: HolderTable): string =>

@@ -1,4 +1,4 @@
-import { literal, quote } from './identifier'
+import { fitName, list, literal, quote } from './identifier'
 import {
   differentKey,
   equal,
@@ -11,6 +11,7 @@ import {
   namesOfRow,
   NO_JOIN,
   op,
+  raiseRenamed,
   refuseOtherTable,
   standingRow,
 } from './name-body'
@@ -22,6 +23,9 @@ import { SQLSTATE } from './sqlstate'
 
 /** What is in the way of a name is locked in each round; others can change it in between only so often. */
 const ROUNDS = 16
+
+/** The trigger whose WHEN names the columns. */
+export const updateTrigger = (table: string): string => fitName(`unique_name_${table}_update`)
 
 /** How many refused names are told; the others need not be looked for. */
 const TOLD = 10
@@ -42,7 +46,7 @@ DECLARE
   refusal pg_catalog.jsonb;
   one record;
   found_id pg_catalog.int8;
-BEGIN${refuseOtherTable(holder)}
+BEGIN${refuseOtherTable(holder)}${refuseOtherColumns(holder)}
   IF ${equal('TG_OP', `'INSERT'`)} THEN${insertNames(holder)}
   ELSE${moveKeys(holder)}${changeOneName(holder)}${changeNames(holder)}
   END IF;
@@ -53,6 +57,24 @@ BEGIN${refuseOtherTable(holder)}
   RETURN NULL;
 END
 `
+}
+
+/** A trigger follows a column that is renamed, the text of a function does not. What is said of the columns is its WHEN. */
+function refuseOtherColumns({ table, primary, names }: HolderTable): string {
+  const columns = [...primary.map(({ name }) => name), ...names.map(({ column }) => column)]
+  return `
+  IF EXISTS (
+    SELECT FROM pg_catalog.pg_trigger AS g
+    JOIN pg_catalog.pg_depend AS d ON ${equal('d.classid', 'g.tableoid')}
+      AND ${equal('d.objid', 'g.oid')}
+    JOIN pg_catalog.pg_attribute AS a ON ${equal('a.attrelid', 'd.refobjid')}
+      AND ${equal('a.attnum', 'd.refobjsubid')}
+    WHERE ${equal('g.tgrelid', 'TG_RELID')} AND ${equal('g.tgname', literal(updateTrigger(table)))}
+      AND ${equal('d.refobjid', 'TG_RELID')} AND NOT (${equal('a.attname', 'ANY (ARRAY[')}
+        ${list(columns.map(literal), 8)}
+      ]::pg_catalog.name[]))
+  ) THEN${raiseRenamed}
+  END IF;`
 }
 
 const touched = (holder: HolderTable): string => `FROM new_rows AS r

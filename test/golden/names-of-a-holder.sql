@@ -17,7 +17,23 @@ BEGIN
   IF NOT (TG_TABLE_NAME OPERATOR(pg_catalog.=) 'users'
     AND pg_catalog.pg_table_is_visible(TG_RELID)) THEN
     RAISE EXCEPTION USING ERRCODE = '55000',
-      MESSAGE = 'the triggers of names name another table than their own',
+      MESSAGE = 'the triggers of names name another table or column than their own',
+      HINT = 'Something was renamed: create the triggers again, for instance by a new migration.',
+      SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+  END IF;
+  IF EXISTS (
+    SELECT FROM pg_catalog.pg_trigger AS g
+    JOIN pg_catalog.pg_depend AS d ON d.classid OPERATOR(pg_catalog.=) g.tableoid
+      AND d.objid OPERATOR(pg_catalog.=) g.oid
+    JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) d.refobjid
+      AND a.attnum OPERATOR(pg_catalog.=) d.refobjsubid
+    WHERE g.tgrelid OPERATOR(pg_catalog.=) TG_RELID AND g.tgname OPERATOR(pg_catalog.=) 'unique_name_users_update'
+      AND d.refobjid OPERATOR(pg_catalog.=) TG_RELID AND NOT (a.attname OPERATOR(pg_catalog.=) ANY (ARRAY[
+        'id', 'handle', 'nick'
+      ]::pg_catalog.name[]))
+  ) THEN
+    RAISE EXCEPTION USING ERRCODE = '55000',
+      MESSAGE = 'the triggers of names name another table or column than their own',
       HINT = 'Something was renamed: create the triggers again, for instance by a new migration.',
       SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
   END IF;
@@ -397,7 +413,7 @@ BEGIN
   IF NOT (TG_TABLE_NAME OPERATOR(pg_catalog.=) 'users'
     AND pg_catalog.pg_table_is_visible(TG_RELID)) THEN
     RAISE EXCEPTION USING ERRCODE = '55000',
-      MESSAGE = 'the triggers of names name another table than their own',
+      MESSAGE = 'the triggers of names name another table or column than their own',
       HINT = 'Something was renamed: create the triggers again, for instance by a new migration.',
       SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
   END IF;

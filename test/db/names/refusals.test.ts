@@ -14,7 +14,8 @@ const orgs = holderTable('orgs', names)
 const writer = `T refusals ${process.pid}`
 let client: Client
 let schemas = 0
-const schema = (): string => quote(`R ${schemas}`)
+/** A name that needs no quotes, unless a setting asks for them. */
+const schema = (): string => `refusals_${schemas}`
 
 const run = async (sql: string): Promise<unknown> => await client.query(sql)
 
@@ -113,6 +114,18 @@ describe('the key of the row that has a name', () => {
   })
 })
 
+test.each([
+  ['the name', 'handle', 'text'],
+  ['the key', 'id', 'integer'],
+])('a column that was renamed is not taken for its namesake: %s', async (_, column, type) => {
+  await run(`insert into users (handle) values ('a');
+    alter table users rename ${column} to other; alter table users add ${column} ${type}`)
+  await expect(run(`insert into users (handle) values ('b')`)).rejects.toMatchObject({ code: '55000' })
+  await expect(run(`update users set other = other ${type === 'text' ? `|| 'x'` : '+ 1'}`)).rejects.toMatchObject({
+    code: '55000',
+  })
+})
+
 describe('TRUNCATE of the table of names', () => {
   beforeEach(async () => {
     await run(`insert into users (handle) values ('a')`)
@@ -123,10 +136,10 @@ describe('TRUNCATE of the table of names', () => {
     await run('reset quote_all_identifiers')
   })
   test('is allowed while a table of names in another schema has holders', async () => {
-    await run(`create schema ${quote(`R ${schemas}0`)}; set search_path to ${quote(`R ${schemas}0`)}`)
+    await run(`create schema ${schema()}0; set search_path to ${schema()}0`)
     for (const statement of [...createNames(names), ...createHolder(users)]) await run(statement)
     await run(`insert into users (handle) values ('a'); set search_path to ${schema()}`)
-    await run(`truncate users; truncate names; set search_path to ${quote(`R ${schemas}0`)}`)
+    await run(`truncate users; truncate names; set search_path to ${schema()}0`)
     await expect(run('truncate names')).rejects.toMatchObject({ code: 'UT003' })
   })
 })
