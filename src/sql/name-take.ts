@@ -1,9 +1,7 @@
 import { fitName, list, literal, quote } from './identifier'
 import {
-  differentKey,
   equal,
   fieldsOf,
-  hasKey,
   hasNamedKey,
   holderRows,
   keyOf,
@@ -18,6 +16,7 @@ import {
 import { becomesHeld, columnsToInsert, hashed, isFree, onConflict } from './name-claim'
 import { changeOneName, heldByRow, IS_DIFFERENT } from './name-change'
 import { releaseNames } from './name-release'
+import { moveKeys } from './name-keys'
 import type { HolderTable } from './name-table'
 import { SQLSTATE } from './sqlstate'
 
@@ -63,7 +62,8 @@ END
 function refuseOtherColumns({ table, primary, names }: HolderTable): string {
   const columns = [...primary.map(({ name }) => name), ...names.map(({ column }) => column)]
   return `
-  IF EXISTS (
+  -- Not for each row of a statement that changes several.
+  IF (${equal('TG_OP', `'INSERT'`)} OR NOT EXISTS (SELECT FROM new_rows OFFSET 1)) AND EXISTS (
     SELECT FROM pg_catalog.pg_trigger AS g
     JOIN pg_catalog.pg_depend AS d ON ${equal('d.classid', 'g.tableoid')}
       AND ${equal('d.objid', 'g.oid')}
@@ -125,97 +125,6 @@ function changeNames(holder: HolderTable): string {
       (SELECT pg_catalog.count(*) FROM passed),
       (SELECT pg_catalog.array_agg(c.former_id) FROM changed AS c WHERE c.former_id IS NOT NULL)
     INTO given, done, freed;`
-}
-
-/** A name is left at the key that the row had. */
-function isLeft(holder: HolderTable): string {
-  const field = fieldsOf(holder)
-  return `(${differentKey(holder, 'OLD', 'NEW').join(' OR ')}) AND EXISTS (
-      SELECT FROM ${namesOf(holder)} AS n
-      WHERE ${equal(field('n', 'key'), keyOf(holder, 'OLD'))}
-        AND ${equal(field('n', 'holder'), literal(holder.holder))}
-    ) AND NOT EXISTS (
-      SELECT FROM ${holderRows(holder)} WHERE ${hasKey(holder, 't', (name) => `OLD.${quote(name)}`).join(' AND ')}
-    )`
-}
-
-/**
- * The key of a row goes over to another; the names, former ones too, go with it, all of the statement's at once, for two
- * rows may have exchanged their keys. Both tables have the rows in one order. They have those of children by INHERITS
- * too, whose keys may be those of rows of this table: names stay where their row does.
- *
- * A row that is gone since takes its names along. One that comes to the key of a row that is gone inherits nothing.
- */
-function moveKeys(holder: HolderTable): string {
-  const field = fieldsOf(holder)
-  const keys = (rows: string): string =>
-    `pg_catalog.unnest((SELECT pg_catalog.array_agg(${keyOf(holder, 'r')}) FROM ${rows} AS r))`
-  const isAt = (key: string): string =>
-    // A collation may call two keys equal.
-    [...hasNamedKey(holder, 't', key), equal(keyOf(holder, 't'), key)].join('\n            AND ')
-  const isHeld = (row: string): string => equal(field(row, 'state'), `'held'`)
-  const stands = (key: string): string =>
-    `EXISTS (
-          SELECT FROM ${holderRows(holder)}
-          WHERE ${isAt(key)}
-          ${NO_JOIN}
-        )`
-  return `
-    -- The first row of the statement that differs moves the keys of all; no later one differs, or leaves a name behind.
-    IF (${differentKey(holder, 'OLD', 'NEW').join(' OR ')}
-      OR EXISTS (SELECT FROM new_rows OFFSET 1)) AND (EXISTS (
-      SELECT FROM ${standingRow(holder, 'NEW')}
-      ${namesOfRow(holder)}
-      ${heldByRow(holder)}
-      WHERE ${IS_DIFFERENT}
-    ) OR ${isLeft(holder)}) THEN
-      WITH changed AS MATERIALIZED (
-        SELECT c.*
-        FROM ROWS FROM (
-          ${keys('old_rows')},
-          ${keys('new_rows')}
-        ) AS c (former, key)
-        WHERE c.former ${op('<>')} c.key
-      ), left_keys AS MATERIALIZED (
-        -- A cascade may have changed a key twice.
-        SELECT c.*, c.key ${op('=')} ANY (SELECT o.former FROM changed AS o) AS goes_on, ${stands('c.key')} AS is_there
-        FROM changed AS c
-        WHERE c.former ${op('=')} ANY (SELECT o.key FROM changed AS o)
-          OR NOT ${stands('c.former')}
-      ), moves AS (
-        SELECT c.former AS key, CASE WHEN c.is_there OR c.goes_on THEN c.key END AS next, NOT c.goes_on AS is_last
-        FROM left_keys AS c
-        UNION ALL
-        SELECT c.key, NULL, true FROM left_keys AS c
-        WHERE c.is_there AND NOT c.goes_on AND EXISTS (
-          SELECT FROM ${holderRows(holder)}
-          ${namesOfRow(holder)}
-          ${heldByRow(holder)}
-          WHERE ${isAt('c.key')}
-            AND v.text IS NOT NULL AND ${IS_DIFFERENT}
-          ${NO_JOIN}
-        )
-      ), moved AS MATERIALIZED (
-        SELECT ${field('n', 'id')} AS id, CASE WHEN NOT (m.is_last AND ${isHeld('n')} AND EXISTS (
-          -- A trigger has given the row another name before this.
-          SELECT FROM ${namesOf(holder)} AS o
-          WHERE ${equal(field('o', 'key'), 'm.next')} AND ${equal(field('o', 'holder'), literal(holder.holder))}
-            AND ${equal(field('o', 'property'), field('n', 'property'))} AND ${isHeld('o')}
-          ${NO_JOIN}
-        )) THEN m.next END AS next
-        FROM moves AS m
-        JOIN ${namesOf(holder)} AS n ON ${equal(field('n', 'key'), 'm.key')}
-          AND ${equal(field('n', 'holder'), literal(holder.holder))}
-        ORDER BY ${field('n', 'namespace')}, ${field('n', 'hash')}
-        FOR NO KEY UPDATE OF n
-      ), gone AS (
-        DELETE FROM ${namesOf(holder)} AS n USING moved AS m
-        WHERE ${equal(field('n', 'id'), 'm.id')} AND m.next IS NULL
-          AND NOT (m.id ${op('=')} ANY (SELECT o.id FROM moved AS o WHERE o.next IS NOT NULL))
-      )
-      UPDATE ${namesOf(holder)} AS n SET ${field('', 'key')} = m.next
-      FROM moved AS m WHERE ${equal(field('n', 'id'), 'm.id')} AND m.next IS NOT NULL;
-    END IF;`
 }
 
 function takeOne(holder: HolderTable): string {

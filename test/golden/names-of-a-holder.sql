@@ -1,8 +1,13 @@
 DROP FUNCTION IF EXISTS "unique_name_users_take"(), "unique_name_users_give"();
 
 CREATE FUNCTION "unique_name_users_take"() RETURNS trigger LANGUAGE plpgsql AS $guard$
--- typeorm-unique-text names: generated, do not edit.
+-- typeorm-unique-text names: generated, do not edit. It gives rows the names in "handle", "nick", and takes those they had.
 -- docs/protocol-names.md of the package says what it does, and why no name is held twice.
+-- {"protocol":1, "kind":"names", "name":"holder", "columns":{"handle":"handle","nick":"nick"},
+-- "holder":"users", "primary":[{"name":"id","type":"integer"}],
+-- "names":[{"column":"handle","namespace":"handle","former":{"state":"redirect","interval":"90 days"}},{"column":"nick","namespace":"handle","former":{"state":"reserved"}}],
+-- "of":{"table":"names","columns":{"id":"id","namespace":"namespace","text":"text","hash":"text_hash","number":"text_hash_number","holder":"holder","property":"holder_column","key":"holder_key","since":"since","state":"state","until":"until"},"index":"names_unique_index","digest":"md5"},
+-- "triggers":["19b51ede","44709a04","cef5a4b3","39d33ca5"]}
 #variable_conflict use_column
 DECLARE
   given pg_catalog.int8;
@@ -21,7 +26,8 @@ BEGIN
       HINT = 'Something was renamed: create the triggers again, for instance by a new migration.',
       SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
   END IF;
-  IF EXISTS (
+  -- Not for each row of a statement that changes several.
+  IF (TG_OP OPERATOR(pg_catalog.=) 'INSERT' OR NOT EXISTS (SELECT FROM new_rows OFFSET 1)) AND EXISTS (
     SELECT FROM pg_catalog.pg_trigger AS g
     JOIN pg_catalog.pg_depend AS d ON d.classid OPERATOR(pg_catalog.=) g.tableoid
       AND d.objid OPERATOR(pg_catalog.=) g.oid
@@ -403,7 +409,7 @@ END
 $guard$;
 
 CREATE FUNCTION "unique_name_users_give"() RETURNS trigger LANGUAGE plpgsql AS $guard$
--- typeorm-unique-text names: generated, do not edit.
+-- typeorm-unique-text names: generated, do not edit. It takes the names in "handle", "nick" from rows that go.
 -- docs/protocol-names.md of the package says what it does, and why no name is held twice.
 #variable_conflict use_column
 DECLARE
@@ -476,51 +482,19 @@ END
 $guard$;
 
 DO $guard$
-DECLARE
-  made pg_catalog.regprocedure;
-  home text;
-  owner text;
 BEGIN
-  IF pg_catalog.current_setting('server_encoding') <> 'UTF8' THEN
-    RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'the encoding of the database must be UTF8: md5() sees bytes';
-  END IF;
-  SELECT relnamespace::pg_catalog.regnamespace, relowner::pg_catalog.regrole INTO STRICT home, owner
-    FROM pg_catalog.pg_class WHERE oid = '"users"'::pg_catalog.regclass;
-  FOREACH made IN ARRAY ARRAY[
-    '"unique_name_users_take"()',
-    '"unique_name_users_give"()'
-  ]::pg_catalog.regprocedure[] LOOP
-    -- Nobody but the owner puts them on a table, whatever default privileges have granted.
-    EXECUTE pg_catalog.format('REVOKE ALL ON FUNCTION %s FROM %s CASCADE', made, (
-      SELECT pg_catalog.concat_ws(', ', 'PUBLIC', pg_catalog.string_agg(a.grantee::pg_catalog.regrole::text, ', '))
-        FROM pg_catalog.pg_proc AS p, pg_catalog.aclexplode(p.proacl) AS a
-       WHERE p.oid = made AND a.grantee NOT IN (0, p.proowner)
-    ));
-    EXECUTE pg_catalog.format('ALTER FUNCTION %s OWNER TO %s', made, owner);
-    EXECUTE pg_catalog.format('
-      ALTER FUNCTION %s
-        -- As the owner: a role that may only INSERT could not read the chain, and row security would hide it.
-        SECURITY DEFINER
-        -- Plans are cached while the table is tiny; a bulk insert would go on with sequential scans.
-        SET enable_seqscan TO off
-        -- A policy that would hide a chain, by FORCE or from another owner, is an error 42501 in place of a gap.
-        SET row_security TO off
-        -- Temporary tables last, that nobody can put an object of his own in the way of the owner.
-        SET search_path TO pg_catalog, %s, pg_temp', made, home);
-  END LOOP;
+  EXECUTE (SELECT pg_catalog.string_agg(pg_catalog.format('REVOKE ALL ON FUNCTION %1$s FROM %2$s CASCADE;
+      ALTER FUNCTION %1$s OWNER TO %3$s; ALTER FUNCTION %1$s SECURITY DEFINER
+      SET enable_seqscan TO off SET row_security TO off SET search_path TO pg_catalog, %4$s, pg_temp',
+      f.oid::pg_catalog.regprocedure, pg_catalog.concat_ws(', ', 'PUBLIC', (
+        SELECT pg_catalog.string_agg(a.grantee::pg_catalog.regrole::pg_catalog.text, ', ') FROM pg_catalog.aclexplode(f.proacl) AS a
+        WHERE a.grantee OPERATOR(pg_catalog.<>) ALL (ARRAY[0::pg_catalog.oid, f.proowner]))),
+      t.relowner::pg_catalog.regrole, t.relnamespace::pg_catalog.regnamespace), '; ')
+    FROM pg_catalog.pg_proc AS f, pg_catalog.pg_class AS t
+    WHERE f.oid OPERATOR(pg_catalog.=) ANY (ARRAY['"unique_name_users_take"()', '"unique_name_users_give"()']::pg_catalog.regprocedure[])
+      AND t.oid OPERATOR(pg_catalog.=) '"users"'::pg_catalog.regclass);
 END
 $guard$;
-
-COMMENT ON FUNCTION "unique_name_users_take"() IS
-'typeorm-unique-text: gives rows the names in "handle", "nick", and takes those they had.
-{"protocol":1, "kind":"names", "name":"holder", "columns":{"handle":"handle","nick":"nick"},
-"holder":"users", "primary":[{"name":"id","type":"integer"}],
-"names":[{"column":"handle","namespace":"handle","former":{"state":"redirect","interval":"90 days"}},{"column":"nick","namespace":"handle","former":{"state":"reserved"}}],
-"of":{"table":"names","columns":{"id":"id","namespace":"namespace","text":"text","hash":"text_hash","number":"text_hash_number","holder":"holder","property":"holder_column","key":"holder_key","since":"since","state":"state","until":"until"},"index":"names_unique_index","digest":"md5"},
-"triggers":["b27d1387","a073f087","13609663","8740fbba"]}';
-
-COMMENT ON FUNCTION "unique_name_users_give"() IS
-'typeorm-unique-text: takes the names in "handle", "nick" from rows that go.';
 
 CREATE TRIGGER "unique_name_users_insert"
   AFTER INSERT ON "users"

@@ -1,8 +1,10 @@
 DROP FUNCTION IF EXISTS "unique_name_names_refuse"();
 
 CREATE FUNCTION "unique_name_names_refuse"() RETURNS trigger LANGUAGE plpgsql AS $guard$
--- typeorm-unique-text names: generated, do not edit.
+-- typeorm-unique-text names: generated, do not edit. It refuses to change a name that is held but through its holder.
 -- docs/protocol-names.md of the package says what it does.
+-- {"protocol":1, "kind":"names", "name":"direct", "columns":{},
+-- "triggers":["40356b16","04591158","e1f7e511","652b399e"]}
 BEGIN
   IF TG_OP OPERATOR(pg_catalog.=) 'DELETE' AND NOT OLD."state" OPERATOR(pg_catalog.=) 'held' THEN
     RETURN OLD;
@@ -46,44 +48,19 @@ END
 $guard$;
 
 DO $guard$
-DECLARE
-  made pg_catalog.regprocedure;
-  home text;
-  owner text;
 BEGIN
-  IF pg_catalog.current_setting('server_encoding') <> 'UTF8' THEN
-    RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'the encoding of the database must be UTF8: md5() sees bytes';
-  END IF;
-  SELECT relnamespace::pg_catalog.regnamespace, relowner::pg_catalog.regrole INTO STRICT home, owner
-    FROM pg_catalog.pg_class WHERE oid = '"names"'::pg_catalog.regclass;
-  FOREACH made IN ARRAY ARRAY[
-    '"unique_name_names_refuse"()'
-  ]::pg_catalog.regprocedure[] LOOP
-    -- Nobody but the owner puts them on a table, whatever default privileges have granted.
-    EXECUTE pg_catalog.format('REVOKE ALL ON FUNCTION %s FROM %s CASCADE', made, (
-      SELECT pg_catalog.concat_ws(', ', 'PUBLIC', pg_catalog.string_agg(a.grantee::pg_catalog.regrole::text, ', '))
-        FROM pg_catalog.pg_proc AS p, pg_catalog.aclexplode(p.proacl) AS a
-       WHERE p.oid = made AND a.grantee NOT IN (0, p.proowner)
-    ));
-    EXECUTE pg_catalog.format('ALTER FUNCTION %s OWNER TO %s', made, owner);
-    EXECUTE pg_catalog.format('
-      ALTER FUNCTION %s
-        -- As the owner: a role that may only INSERT could not read the chain, and row security would hide it.
-        SECURITY DEFINER
-        -- Plans are cached while the table is tiny; a bulk insert would go on with sequential scans.
-        SET enable_seqscan TO off
-        -- A policy that would hide a chain, by FORCE or from another owner, is an error 42501 in place of a gap.
-        SET row_security TO off
-        -- Temporary tables last, that nobody can put an object of his own in the way of the owner.
-        SET search_path TO pg_catalog, %s, pg_temp', made, home);
-  END LOOP;
+  EXECUTE (SELECT pg_catalog.string_agg(pg_catalog.format('REVOKE ALL ON FUNCTION %1$s FROM %2$s CASCADE;
+      ALTER FUNCTION %1$s OWNER TO %3$s; ALTER FUNCTION %1$s SECURITY DEFINER
+      SET enable_seqscan TO off SET row_security TO off SET search_path TO pg_catalog, %4$s, pg_temp',
+      f.oid::pg_catalog.regprocedure, pg_catalog.concat_ws(', ', 'PUBLIC', (
+        SELECT pg_catalog.string_agg(a.grantee::pg_catalog.regrole::pg_catalog.text, ', ') FROM pg_catalog.aclexplode(f.proacl) AS a
+        WHERE a.grantee OPERATOR(pg_catalog.<>) ALL (ARRAY[0::pg_catalog.oid, f.proowner]))),
+      t.relowner::pg_catalog.regrole, t.relnamespace::pg_catalog.regnamespace), '; ')
+    FROM pg_catalog.pg_proc AS f, pg_catalog.pg_class AS t
+    WHERE f.oid OPERATOR(pg_catalog.=) ANY (ARRAY['"unique_name_names_refuse"()']::pg_catalog.regprocedure[])
+      AND t.oid OPERATOR(pg_catalog.=) '"names"'::pg_catalog.regclass);
 END
 $guard$;
-
-COMMENT ON FUNCTION "unique_name_names_refuse"() IS
-'typeorm-unique-text: refuses to change a name that is held but through its holder.
-{"protocol":1, "kind":"names", "name":"direct", "columns":{},
-"triggers":["3c7453ce","4858331d","56f04f49","40f84999"]}';
 
 CREATE TRIGGER "unique_name_names_insert"
   BEFORE INSERT ON "names"

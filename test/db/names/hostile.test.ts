@@ -2,7 +2,6 @@ import type { Client } from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { quote } from '../../../src/sql/identifier'
 import { claimAllNames, releaseAllNames } from '../../../src/sql/name-fill'
-import { nameTriggersOf } from '../../../src/sql/name-triggers'
 import { useDatabase } from '../../support/database'
 import { createHolder, createNames, holderTable, namesTable, RESERVE } from '../../support/names-table'
 
@@ -106,7 +105,7 @@ async function plant(type: string): Promise<void> {
   for (const one of made) {
     // Of an operator there is one already, by another name of its types.
     await run(one).catch((error: unknown) => {
-      expect(error).toMatchObject({ code: '42723' })
+      if ((error as { code?: string }).code !== '42723') throw error
     })
   }
   await run('reset role')
