@@ -1,6 +1,6 @@
 import { type SpatialColumn, toGeoJson } from './column-type'
 import { literal, qualified, quote } from './identifier'
-import { hasNamedKey, keyPart } from './name-body'
+import { equal, hasNamedKey, keyPart, op } from './name-body'
 import type { HolderTable, NamesColumn, NamesTable } from './name-table'
 import { named, type Statement } from './statements'
 
@@ -44,29 +44,30 @@ export function findHolderStatement(
 ): Statement<FoundHolder> {
   const field = (column: NamesColumn, row = 'n'): string => `${row}.${quote(names.columns[column])}`
   const table = qualified(names.schema, names.table)
-  const later = `CASE WHEN ${field('state')} = 'held' THEN ${field('text')} ELSE (
+  const isHeld = (row?: string): string => equal(field('state', row), `'held'`)
+  const later = `CASE WHEN ${isHeld()} THEN ${field('text')} ELSE (
     SELECT ${field('text', 'm')} FROM ${table} AS m
-    WHERE ${field('key', 'm')} = ${field('key')} AND ${field('holder', 'm')} = ${field('holder')}
-      AND ${field('property', 'm')} = ${field('property')} AND ${field('state', 'm')} = 'held'
+    WHERE ${equal(field('key', 'm'), field('key'))} AND ${equal(field('holder', 'm'), field('holder'))}
+      AND ${equal(field('property', 'm'), field('property'))} AND ${isHeld('m')}
   ) END`
   const current = former ? later : field('text')
   const head = [field('holder'), field('property'), field('state'), field('since'), field('until'), current]
   const columns = [...head.map((one, index) => `${one} AS n${index}`), ...tables.flatMap(columnsOf(field))]
   const states = former
-    ? `(${field('state')} = 'held' OR ${field('state')} = 'redirect'
-  AND (${field('until')} IS NULL OR ${field('until')} > pg_catalog.statement_timestamp()))`
-    : `${field('state')} = 'held'`
+    ? `(${isHeld()} OR ${equal(field('state'), `'redirect'`)}
+  AND (${field('until')} IS NULL OR ${field('until')} ${op('>')} pg_catalog.statement_timestamp()))`
+    : isHeld()
   const sql = `SELECT ${columns.join(',\n  ')}
 FROM ${table} AS n${tables.map(joinOf(field)).join('')}
-WHERE ${field('namespace')} = $1 AND ${field('hash')} = $3::${names.digest.type}
-  AND ${field('text')} COLLATE "C" = $2::pg_catalog.text
+WHERE ${equal(field('namespace'), '$1')} AND ${equal(field('hash'), `$3::pg_catalog.${names.digest.type}`)}
+  AND ${equal(`${field('text')} COLLATE "C"`, '$2::pg_catalog.text')}
   AND ${states}`
   return named(sql, parserOf(tables))
 }
 
 type Field = (column: NamesColumn, row?: string) => string
 
-const isOf = (field: Field, { holder }: HolderTable): string => `${field('holder')} = ${literal(holder)}`
+const isOf = (field: Field, { holder }: HolderTable): string => equal(field('holder'), literal(holder))
 
 /** A part of the key has its type only in the table that it is of. */
 const keyOf = (field: Field, holder: HolderTable): string =>

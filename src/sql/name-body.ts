@@ -1,19 +1,27 @@
-import { literal, qualified, quote } from './identifier'
+import { list, literal, qualified, quote } from './identifier'
 import type { Relation } from './trigger-ddl'
 import type { HolderTable, NamesColumn, NamesTable } from './name-table'
 import { SQLSTATE } from './sqlstate'
 
-/** Columns of the type varchar. */
-const VARCHARS: ReadonlySet<NamesColumn> = new Set(['namespace', 'holder', 'property', 'state'])
+/** An operator of Postgres' own. One that `search_path` finds could be anybody's, and would run as the table's owner. */
+export const op = (operator: string): string => `OPERATOR(pg_catalog.${operator})`
+
+export const equal = (left: string, right: string): string => `${left} ${op('=')} ${right}`
 
 /**
- * A column of the table of names, perhaps of a row. Texts are compared by Postgres' own operators, whereas anybody who may
- * create objects in the schema could put one for varchar in their way, which would run as the owner.
+ * Whether values differ in a single byte; NULL is like NULL. No operator, cast or collation of their types is asked. Not
+ * for a WHEN, which the server gives back without the type: then it compares value by value.
  */
+export const differ = (left: readonly string[], right: readonly string[]): string => {
+  const record = (values: readonly string[]): string =>
+    `ROW(${values.length > 4 ? `\n        ${list(values, 8)}\n      ` : values.join(', ')})::pg_catalog.record`
+  return `${record(left)}\n      ${op('*<>')} ${record(right)}`
+}
+
+/** A column of the table of names, perhaps of a row. */
 export function nameField({ columns }: Pick<NamesTable, 'columns'>, row: string, column: NamesColumn): string {
   const name = quote(columns[column])
-  if (row === '') return name
-  return `${row}.${name}${VARCHARS.has(column) ? '::pg_catalog.text' : ''}`
+  return row === '' ? name : `${row}.${name}`
 }
 
 /** Columns of the table of names, with and without a row. */
@@ -40,9 +48,12 @@ const holderOf = (holder: HolderTable): string =>
 /** The rows of the holder's table as `t`. Rows of children by INHERITS hold nothing. */
 export const holderRows = (holder: HolderTable): string => `ONLY ${holderOf(holder)} AS t`
 
-/** Types whose JSON is the same in every session, and whose `=` is Postgres' own. */
-const PLAIN =
-  /^(?:smallint|integer|bigint|numeric|uuid|boolean|text|date|character varying|timestamp(?:\(\d\))? with)\b/
+/** Types of Postgres' own that the table of names holds as their JSON, or, where JavaScript would round it, as a text. */
+const KNOWN =
+  /^(?:(?:smallint|integer|uuid|boolean|text|date|character|timestamp|inet|cidr|macaddr)|(?<exact>bigint|numeric))\b(?!.*\[)/
+
+/** Types whose names the grammar does not bind to `pg_catalog`. */
+const BY_NAME = /^(?:uuid|text|date|inet|cidr|macaddr)$/
 
 /** Types that JSON writes in the time zone of the session. */
 const ZONED = /^timestamp(?:\(\d\))? with time zone$/
@@ -51,8 +62,13 @@ const ZONED = /^timestamp(?:\(\d\))? with time zone$/
 function keyValue({ name, type }: HolderTable['primary'][number], row: string): string {
   const value = `${row}.${quote(name)}`
   if (ZONED.test(type)) return `pg_catalog.timezone('UTC', ${value})`
-  return /^(?:bigint|numeric)$/.test(type) ? `${value}::pg_catalog.text` : value
+  const known = KNOWN.exec(type)
+  if (known === null) return written(value)
+  return known.groups?.exact === undefined ? value : `${value}::pg_catalog.text`
 }
+
+/** By the function that writes its type: the owner of a type can have casts run, to JSON or to a text. */
+const written = (value: string): string => `pg_catalog.format('%s', ${value})`
 
 /** The primary key of a row, as the table of names holds it. */
 export const keyOf = ({ primary }: HolderTable, row: string): string =>
@@ -63,6 +79,8 @@ export function keyPart({ primary }: HolderTable, key: string, index: number): s
   const { type = '' } = primary[index] ?? {}
   const value = `(${key} OPERATOR(pg_catalog.->>) ${index})`
   if (ZONED.test(type)) return `pg_catalog.timezone('UTC', ${value}::pg_catalog.timestamp)`
+  if (!KNOWN.test(type)) return value
+  if (BY_NAME.test(type)) return `${value}::pg_catalog.${type}`
   // `character` alone is of one character.
   return `${value}::${type === 'character' ? 'pg_catalog.bpchar' : type}`
 }
@@ -74,8 +92,8 @@ export const hasKey = (
   value: (name: string, index: number) => string,
 ): string[] =>
   primary.map(({ name, type }, index) => {
-    const equals = PLAIN.test(type) ? 'OPERATOR(pg_catalog.=)' : '='
-    return `${row}.${quote(name)} ${equals} ${value(name, index)}`
+    const [left, right] = [`${row}.${quote(name)}`, value(name, index)]
+    return KNOWN.test(type) ? equal(left, right) : equal(written(left), written(right))
   })
 
 /** The row has a key that the table of names holds; for an AND. */
@@ -85,25 +103,36 @@ export const hasNamedKey = (holder: HolderTable, row: string, key: string): stri
 /** Columns that differ, as JSON tells keys apart, and by their bytes whatever a collation calls equal; for an OR. */
 export const differentKey = ({ primary }: HolderTable, left: string, right: string): string[] =>
   primary.map(({ name, type }) => {
-    const plain = /^(?:smallint|integer|bigint|uuid|boolean|date|timestamp)\b/.test(type)
-    const value = (row: string): string => `${row}.${quote(name)}${plain ? '' : '::pg_catalog.text COLLATE "C"'}`
-    return `${value(left)} IS DISTINCT FROM ${value(right)}`
+    const isText = /^(?:text|character|numeric)\b/.test(type)
+    const value = (row: string): string => {
+      const column = `${row}.${quote(name)}`
+      if (isText) return nameText(row, name)
+      return KNOWN.test(type) ? column : written(column)
+    }
+    return `(${equal(value(left), value(right))}) IS NOT TRUE`
   })
 
 export const nameText = (row: string, column: string): string => `${row}.${quote(column)}::pg_catalog.text COLLATE "C"`
 
-/** Names that differ; for an OR. */
+/** Names that differ; for an OR. For a WHEN. */
 export const differentNames = ({ names }: HolderTable, left: string, right: string): string[] =>
-  names.map(({ column }) => `${nameText(left, column)} IS DISTINCT FROM ${nameText(right, column)}`)
+  names.map(({ column }) => {
+    const isNull = (row: string): string => `${row}.${quote(column)} IS NULL`
+    return `(${equal(nameText(left, column), nameText(right, column))}
+      OR ${isNull(left)} AND ${isNull(right)}) IS NOT TRUE`
+  })
 
 /** At the end of a subquery: the planner leaves it one, and does not read a whole index for a join. */
 export const NO_JOIN = 'OFFSET 0'
 
-/** The names of the row `t`, as rows `v`. */
+/**
+ * The names of the row `t`, as rows `v`. The namespace has the collation of its column: an index over that finds nothing
+ * by another one, before Postgres 18.
+ */
 export const namesOfRow = ({ names }: HolderTable): string =>
-  `CROSS JOIN LATERAL (VALUES ${names
-    .map(({ column, namespace }) => `(${literal(namespace)} COLLATE "C", ${literal(column)}, ${nameText('t', column)})`)
-    .join(', ')}) AS v (namespace, property, text)`
+  `CROSS JOIN LATERAL (VALUES
+        ${names.map(({ column, namespace }) => `(${literal(namespace)}, ${literal(column)}, ${nameText('t', column)})`).join(',\n        ')}
+      ) AS v (namespace, property, text)`
 
 /** At the end of a query. */
 export const newest = (row: string): string => `ORDER BY pg_catalog.age(${row}.xmin) LIMIT 1`
@@ -119,22 +148,28 @@ export function standingRow(holder: HolderTable, row: string): string {
   const columns = [...holder.primary.map(({ name }) => name), ...holder.names.map(({ column }) => column)]
   const same = hasKey(holder, 't', (name) => `${row}.${quote(name)}`)
   return `(
-        SELECT ${[...new Set(columns)].map((name) => `t.${quote(name)}`).join(', ')}
+        SELECT ${list(
+          [...new Set(columns)].map((name) => `t.${quote(name)}`),
+          10,
+        )}
         FROM ${holderRows(holder)} WHERE ${same.join(' AND ')}
         ${newest('t')}
       ) AS t`
 }
 
+export const raiseRenamed = `
+    RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.objectNotInPrerequisiteState}',
+      MESSAGE = 'the triggers of names name another table or column than their own',
+      HINT = 'Something was renamed: create the triggers again, for instance by a new migration.',
+      SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;`
+
 /** The table that the functions name is the one that the trigger is on. */
 export const refuseOtherTable = (holder: HolderTable): string => `
-  IF NOT (TG_TABLE_NAME OPERATOR(pg_catalog.=) ${literal(holder.table)} AND ${isAtHome(holder)}) THEN
-    RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.objectNotInPrerequisiteState}',
-      MESSAGE = 'the triggers of names name another table than their own',
-      HINT = 'Something was renamed: create the triggers again, for instance by a new migration.',
-      SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+  IF NOT (${equal('TG_TABLE_NAME', literal(holder.table))}
+    AND ${isAtHome(holder)}) THEN${raiseRenamed}
   END IF;`
 
 const isAtHome = (holder: HolderTable): string =>
   pathOf(holder) === undefined
     ? 'pg_catalog.pg_table_is_visible(TG_RELID)'
-    : `TG_TABLE_SCHEMA OPERATOR(pg_catalog.=) ${literal(holder.schema ?? '')}`
+    : equal('TG_TABLE_SCHEMA', literal(holder.schema ?? ''))

@@ -1,5 +1,5 @@
 import { literal } from './identifier'
-import { fieldsOf, keyOf, namesOf, namesOfRow, newest, standingRow } from './name-body'
+import { differ, equal, fieldsOf, keyOf, namesOf, namesOfRow, newest, op, standingRow } from './name-body'
 import { columnsToInsert, hashed, onConflict } from './name-claim'
 import { releaseNames } from './name-release'
 import type { HolderTable } from './name-table'
@@ -10,15 +10,15 @@ export function heldByRow(holder: HolderTable): string {
   return `LEFT JOIN LATERAL (
         SELECT ${field('n', 'id', 'namespace', 'hash', 'number', 'text')}
         FROM ${namesOf(holder)} AS n
-        WHERE ${field('n', 'key')} = ${keyOf(holder, 't')}
-          AND ${field('n', 'holder')} = ${literal(holder.holder)}
-          AND ${field('n', 'property')} = v.property
-          AND ${field('n', 'state')} = 'held'
+        WHERE ${equal(field('n', 'key'), keyOf(holder, 't'))}
+          AND ${equal(field('n', 'holder'), literal(holder.holder))}
+          AND ${equal(field('n', 'property'), 'v.property')}
+          AND ${equal(field('n', 'state'), `'held'`)}
         ${newest('n')}
       ) AS h (id, namespace, hash, number, text) ON true`
 }
 
-export const IS_DIFFERENT = `h.text COLLATE "C" IS DISTINCT FROM v.text`
+export const IS_DIFFERENT = differ(['h.text'], ['v.text'])
 
 /**
  * The statement has one row, and one name of it is another: two small statements in place of the pass over all, whose
@@ -29,25 +29,25 @@ export function changeOneName(holder: HolderTable): string {
     IF NOT FOUND THEN
       RETURN NULL;
     END IF;
-    IF one.is_alone AND one.former_number = 0 AND one.text IS NOT NULL THEN
+    IF one.is_alone AND ${equal('one.former_number', '0')} AND one.text IS NOT NULL THEN
       FOR step IN 1..2 LOOP
         -- In the order in which every statement locks names.
-        IF (step = 1) = (one.hash < one.former_hash) THEN
-          INSERT INTO ${namesOf(holder)} AS n (${columnsToInsert(holder)})
+        IF ${equal(`(${equal('step', '1')})`, `(one.hash ${op('<')} one.former_hash)`)} THEN
+          INSERT INTO ${namesOf(holder)} AS n ${columnsToInsert(holder)}
           VALUES (one.namespace, one.text, one.hash, 0, ${literal(holder.holder)}, one.property, one.key, 'held')
           ${onConflict(holder)};
           GET DIAGNOSTICS done = ROW_COUNT;
-        ELSE${releaseNames(holder, '= one.former_id')}
+        ELSE${releaseNames(holder, `${op('=')} one.former_id`)}
         END IF;
       END LOOP;
-      IF done = 1 THEN
+      IF ${equal('done', '1')} THEN
         RETURN NULL;
       END IF;
     END IF;`
 }
 
 function seeChange(holder: HolderTable): string {
-  const isOne = holder.names.length === 1 ? '' : 'pg_catalog.count(*) OVER () = 1 AND '
+  const isOne = holder.names.length === 1 ? '' : `${equal('pg_catalog.count(*) OVER ()', '1')} AND `
   return `
     -- An earlier row of the statement has done the work for all of them; then nothing differs here.
     SELECT v.*, ${hashed(holder, 'v.text')} AS hash, ${keyOf(holder, 't')} AS key,

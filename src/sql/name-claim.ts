@@ -1,24 +1,29 @@
 import { literal } from './identifier'
-import { fieldsOf } from './name-body'
+import { equal, fieldsOf, op } from './name-body'
 import type { HolderTable } from './name-table'
 
+/** In parentheses. */
 export const columnsToInsert = (holder: HolderTable): string =>
-  fieldsOf(holder)('', 'namespace', 'text', 'hash', 'number', 'holder', 'property', 'key', 'state')
+  `(
+      ${fieldsOf(holder)('', 'namespace', 'text', 'hash', 'number', 'holder', 'property', 'key', 'state')}
+    )`
 
 export const hashed = ({ of }: HolderTable, text: string): string => of.digest.sql(text)
 
 /** The name `n` is a former one that the row with this key may take. */
 export function isFree(holder: HolderTable, key: string): string {
   const field = fieldsOf(holder)
-  return `${field('n', 'state')} <> 'held'
-        AND (${field('n', 'until')} <= pg_catalog.statement_timestamp()
-          OR ${field('n', 'holder')} = ${literal(holder.holder)} AND ${field('n', 'key')} = ${key})`
+  return `${field('n', 'state')} ${op('<>')} 'held'
+        AND (${field('n', 'until')} ${op('<=')} pg_catalog.statement_timestamp()
+          OR ${equal(field('n', 'holder'), literal(holder.holder))}
+            AND ${equal(field('n', 'key'), key)})`
 }
 
 /** What becomes of a former name that is taken. */
 export const becomesHeld = (holder: HolderTable): string => {
   const field = fieldsOf(holder)
-  return `${field('', 'state')} = 'held', ${field('', 'since')} = pg_catalog.now(), ${field('', 'until')} = NULL`
+  return `${field('', 'state')} = 'held', ${field('', 'since')} = pg_catalog.statement_timestamp(),
+         ${field('', 'until')} = NULL`
 }
 
 /**
@@ -31,7 +36,8 @@ export const onConflict = (holder: HolderTable): string => {
     (column) => `${field('', column)} = ${field('EXCLUDED', column)}`,
   )
   return `ON CONFLICT (${field('', 'namespace', 'hash', 'number')}) DO UPDATE
-      SET ${[...copied, becomesHeld(holder)].join(', ')}
-      WHERE ${field('n', 'text')} COLLATE "C" = ${field('EXCLUDED', 'text')} COLLATE "C"
+      SET ${copied.join(',\n        ')},
+        ${becomesHeld(holder)}
+      WHERE ${equal(`${field('n', 'text')} COLLATE "C"`, `${field('EXCLUDED', 'text')} COLLATE "C"`)}
         AND ${isFree(holder, field('EXCLUDED', 'key'))}`
 }

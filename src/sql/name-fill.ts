@@ -1,5 +1,5 @@
-import { dollarQuote, literal, qualified } from './identifier'
-import { fieldsOf, hasNamedKey, keyOf, nameField, namesOfRow, NO_JOIN } from './name-body'
+import { dollarQuote, list, literal, qualified } from './identifier'
+import { equal, fieldsOf, hasNamedKey, keyOf, nameField, namesOfRow, NO_JOIN } from './name-body'
 import { columnsToInsert, hashed, onConflict } from './name-claim'
 import { directWrites } from './name-guard'
 import type { HolderTable } from './name-table'
@@ -24,16 +24,17 @@ export function claimAllNames(holder: HolderTable, before?: HolderNote): string 
 #variable_conflict use_column
 DECLARE
   one record;
-  clashes text;
+  clashes pg_catalog.text;
 BEGIN
   LOCK TABLE ONLY ${tableOf(holder)} IN SHARE ROW EXCLUSIVE MODE;${letDirect(holder, 'DISABLE')}${follow(holder, before)}
-  DELETE FROM ${namesOf(holder)} AS n WHERE ${isHeldHere(holder)} AND NOT EXISTS (
+  DELETE FROM ${namesOf(holder)} AS n
+  WHERE ${isHeldHere(holder)} AND NOT EXISTS (
     SELECT FROM ONLY ${tableOf(holder)} AS t
     ${namesOfRow(holder)}
     WHERE ${isAgreed(holder)}
     ${NO_JOIN}
   );
-  INSERT INTO ${namesOf(holder)} AS n (${columnsToInsert(holder)})
+  INSERT INTO ${namesOf(holder)} AS n ${columnsToInsert(holder)}
   SELECT DISTINCT ON (c.namespace, c.hash)
     c.namespace, c.text, c.hash, 0, ${literal(holder.holder)}, c.property, c.key, 'held'
   FROM (${missing(holder)}) AS c
@@ -62,7 +63,8 @@ DECLARE
   one record;
 BEGIN
   IF pg_catalog.to_regclass(${literal(qualified(of.schema, of.table))}) IS NOT NULL THEN${letDirect(holder, 'DISABLE')}
-  DELETE FROM ${namesOf(holder)} AS n WHERE ${nameField(of, 'n', 'holder')} = ${literal(holder.holder)};${letDirect(holder, 'ENABLE')}
+  DELETE FROM ${namesOf(holder)} AS n
+  WHERE ${equal(nameField(of, 'n', 'holder'), literal(holder.holder))};${letDirect(holder, 'ENABLE')}
   END IF;
 END
 `)}`
@@ -76,8 +78,10 @@ const namesOf = ({ of }: Pick<HolderTable, 'of'>): string => qualified(of.schema
 const letDirect = ({ of }: Pick<HolderTable, 'of'>, how: 'DISABLE' | 'ENABLE'): string => `
   FOR one IN
     SELECT t.tgname FROM pg_catalog.pg_trigger AS t
-    WHERE t.tgrelid = ${literal(qualified(of.schema, of.table))}::pg_catalog.regclass
-      AND t.tgname IN (${directWrites(of).map(literal).join(', ')})
+    WHERE ${equal('t.tgrelid', `${literal(qualified(of.schema, of.table))}::pg_catalog.regclass`)}
+      AND ${equal('t.tgname', 'ANY (ARRAY[')}
+        ${list(directWrites(of).map(literal), 8)}
+      ]::pg_catalog.name[])
   LOOP
     EXECUTE pg_catalog.format('ALTER TABLE %s ${how} TRIGGER %I', ${literal(namesOf({ of }))}, one.tgname);
   END LOOP;`
@@ -87,15 +91,19 @@ function follow(holder: HolderTable, before: HolderNote | undefined): string {
   const field = fieldsOf(holder)
   const set = (column: 'holder' | 'property', from: string, to: string, also = ''): string => `
   UPDATE ${namesOf(holder)} AS n SET ${field('', column)} = ${literal(to)}
-  WHERE ${field('n', column)} = ${literal(from)}${also};`
+  WHERE ${equal(field('n', column), literal(from))}${also};`
   const moved = before && before.holder !== holder.holder ? set('holder', before.holder, holder.holder) : ''
-  const here = `${field('n', 'holder')} = ${literal(holder.holder)}`
-  const declared = holder.names.map(({ namespace, column }) => `(${literal(namespace)}, ${literal(column)})`).join(', ')
+  const here = equal(field('n', 'holder'), literal(holder.holder))
+  const declared = holder.names.map(
+    ({ namespace, column }) =>
+      `${equal(field('n', 'namespace'), literal(namespace))} AND ${equal(field('n', 'property'), literal(column))}`,
+  )
   return `${moved}${renamed(holder, before)
     .map(([from, to]) => set('property', from, to, ` AND ${here}`))
     .join('')}${rescoped(holder, before)}
   DELETE FROM ${namesOf(holder)} AS n
-  WHERE ${here} AND (${field('n', 'namespace', 'property')}) NOT IN (${declared});`
+  WHERE ${here}
+    AND NOT (${declared.join('\n      OR ')});`
 }
 
 /** A column that has another namespace takes its names there, former ones too, as far as they are free. */
@@ -109,11 +117,12 @@ function rescoped(holder: HolderTable, before: HolderNote | undefined): string {
     .map(
       ({ column, namespace, was }) => `
   UPDATE ${namesOf(holder)} AS n SET ${field('', 'namespace')} = ${literal(namespace)}
-  WHERE ${field('n', 'holder')} = ${literal(holder.holder)} AND ${field('n', 'property')} = ${literal(column)}
-    AND ${field('n', 'namespace')} = ${literal(was)} AND NOT EXISTS (
+  WHERE ${equal(field('n', 'holder'), literal(holder.holder))}
+    AND ${equal(field('n', 'property'), literal(column))}
+    AND ${equal(field('n', 'namespace'), literal(was))} AND NOT EXISTS (
       SELECT FROM ${namesOf(holder)} AS o
-      WHERE ${field('o', 'namespace')} = ${literal(namespace)} AND ${field('o', 'hash')} = ${field('n', 'hash')}
-        AND ${field('o', 'text')} COLLATE "C" = ${field('n', 'text')}
+      WHERE ${equal(field('o', 'namespace'), literal(namespace))} AND ${equal(field('o', 'hash'), field('n', 'hash'))}
+        AND ${equal(`${field('o', 'text')} COLLATE "C"`, field('n', 'text'))}
       ${NO_JOIN}
     );`,
     )
@@ -135,7 +144,7 @@ function renamed({ names }: HolderTable, before: HolderNote | undefined): (reado
 
 const isHeldHere = (holder: HolderTable): string => {
   const field = fieldsOf(holder)
-  return `${field('n', 'holder')} = ${literal(holder.holder)} AND ${field('n', 'state')} = 'held'`
+  return `${equal(field('n', 'holder'), literal(holder.holder))} AND ${equal(field('n', 'state'), `'held'`)}`
 }
 
 /** The row `t` has the name `n`, as one of `v`. */
@@ -143,15 +152,16 @@ function isAgreed(holder: HolderTable): string {
   const field = fieldsOf(holder)
   const same = hasNamedKey(holder, 't', field('n', 'key'))
   return `${same.join(' AND ')}
-      AND v.namespace = ${field('n', 'namespace')}
-      AND v.property = ${field('n', 'property')}
-      AND v.text = ${field('n', 'text')} COLLATE "C"`
+      AND ${equal('v.namespace', field('n', 'namespace'))}
+      AND ${equal('v.property', field('n', 'property'))}
+      AND ${equal('v.text', `${field('n', 'text')} COLLATE "C"`)}`
 }
 
 const isName = (holder: HolderTable): string => {
   const field = fieldsOf(holder)
-  return `${field('n', 'namespace')} = c.namespace AND ${field('n', 'hash')} = c.hash
-      AND ${field('n', 'text')} COLLATE "C" = c.text`
+  return `${equal(field('n', 'namespace'), 'c.namespace')}
+      AND ${equal(field('n', 'hash'), 'c.hash')}
+      AND ${equal(`${field('n', 'text')} COLLATE "C"`, 'c.text')}`
 }
 
 function missing(holder: HolderTable): string {
@@ -162,9 +172,10 @@ function missing(holder: HolderTable): string {
     ${namesOfRow(holder)}
     WHERE v.text IS NOT NULL AND NOT EXISTS (
       SELECT FROM ${namesOf(holder)} AS n
-      WHERE ${field('n', 'key')} = ${keyOf(holder, 't')} AND ${isHeldHere(holder)}
-        AND ${field('n', 'property')} = v.property
-        AND ${field('n', 'text')} COLLATE "C" = v.text
+      WHERE ${equal(field('n', 'key'), keyOf(holder, 't'))}
+        AND ${isHeldHere(holder)}
+        AND ${equal(field('n', 'property'), 'v.property')}
+        AND ${equal(`${field('n', 'text')} COLLATE "C"`, 'v.text')}
     )
   `
 }
@@ -182,7 +193,7 @@ function refuseClashes(holder: HolderTable): string {
   IF clashes IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.uniqueViolation}', TABLE = ${literal(holder.table)},
       CONSTRAINT = ${literal(holder.of.index)},
-      MESSAGE = 'rows hold one name: ' || clashes ||
-        ' (${SHOWN} at most are shown). Rename one of each, then run this again.';
+      MESSAGE = pg_catalog.concat('rows hold one name: ', clashes,
+        ' (${SHOWN} at most are shown). Rename one of each, then run this again.');
   END IF;`
 }

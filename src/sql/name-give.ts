@@ -1,5 +1,16 @@
 import { literal, quote } from './identifier'
-import { hasKey, holderRows, keyOf, nameField, namesOf, namesOfRow, NO_JOIN, refuseOtherTable } from './name-body'
+import {
+  equal,
+  hasKey,
+  holderRows,
+  keyOf,
+  nameField,
+  namesOf,
+  namesOfRow,
+  NO_JOIN,
+  op,
+  refuseOtherTable,
+} from './name-body'
 import type { HolderTable } from './name-table'
 import { SQLSTATE } from './sqlstate'
 
@@ -20,28 +31,30 @@ BEGIN${refuseOtherTable(holder)}${truncated(holder)}
     FROM old_rows AS r
     CROSS JOIN LATERAL (
       SELECT ${id} AS id, ${nameField(of, 'n', 'key')} AS key,
-        ${nameField(of, 'n', 'namespace')} COLLATE "C" AS namespace, ${nameField(of, 'n', 'hash')} AS hash
+        ${nameField(of, 'n', 'namespace')} AS namespace, ${nameField(of, 'n', 'hash')} AS hash
       FROM ${names} AS n
-      WHERE ${nameField(of, 'n', 'key')} = ${keyOf(holder, 'r')}
-        AND ${nameField(of, 'n', 'holder')} = ${literal(holder.holder)}
+      WHERE ${equal(nameField(of, 'n', 'key'), keyOf(holder, 'r'))}
+        AND ${equal(nameField(of, 'n', 'holder'), literal(holder.holder))}
         AND ${isGone(holder)}
       ${NO_JOIN}
     ) AS n
     ORDER BY n.namespace, n.hash
   ) AS n;
-  IF pg_catalog.cardinality(gone) > 1 THEN
+  IF pg_catalog.cardinality(gone) ${op('>')} 1 THEN
     -- In the order in which every statement locks names. A former name that has expired may have another holder by now.
     gone := ARRAY(
-      SELECT n.id FROM unnest(gone, keys) AS u (id, key)
+      SELECT n.id FROM ROWS FROM (pg_catalog.unnest(gone), pg_catalog.unnest(keys)) AS u (id, key)
       CROSS JOIN LATERAL (
         SELECT ${id} AS id FROM ${names} AS n
-        WHERE ${id} = u.id AND ${isStill(holder, 'u.key')}
+        WHERE ${equal(id, 'u.id')} AND ${isStill(holder, 'u.key')}
         FOR NO KEY UPDATE
       ) AS n
     );
   END IF;
   DELETE FROM ${names} AS n
-  WHERE ${id} = ANY (gone) AND (pg_catalog.cardinality(keys) > 1 OR ${isStill(holder, 'keys[1]')});
+  WHERE ${equal(id, 'ANY (gone)')}
+    AND (pg_catalog.cardinality(keys) ${op('>')} 1
+      OR ${isStill(holder, 'keys[1]')});
   RETURN NULL;
 END
 `
@@ -49,21 +62,23 @@ END
 
 function truncated(table: HolderTable): string {
   return `
-  IF TG_OP = 'TRUNCATE' THEN
+  IF ${equal('TG_OP', `'TRUNCATE'`)} THEN
     -- It takes rows that an older snapshot does not show; their names would stay, and nobody could have them.
-    IF pg_catalog.current_setting('transaction_isolation') NOT LIKE 'read %' THEN
+    IF pg_catalog.current_setting('transaction_isolation') ${op('!~~')} 'read %' THEN
       RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.featureNotSupported}',
         MESSAGE = 'a table whose rows hold names can be truncated at READ COMMITTED only',
         SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
     END IF;
-    DELETE FROM ${namesOf(table)} AS n WHERE ${nameField(table.of, 'n', 'holder')} = ${literal(table.holder)};
+    DELETE FROM ${namesOf(table)} AS n
+    WHERE ${equal(nameField(table.of, 'n', 'holder'), literal(table.holder))};
     RETURN NULL;
   END IF;`
 }
 
 /** The name has the holder that it had when its row went. */
 const isStill = ({ holder, of }: HolderTable, key: string): string =>
-  `${nameField(of, 'n', 'holder')} = ${literal(holder)} AND ${nameField(of, 'n', 'key')} = ${key}`
+  `${equal(nameField(of, 'n', 'holder'), literal(holder))}
+          AND ${equal(nameField(of, 'n', 'key'), key)}`
 
 /** A trigger of the user may have put the row back, and a row of a child by INHERITS may have the key of another. */
 function isGone(holder: HolderTable): string {
@@ -73,9 +88,9 @@ function isGone(holder: HolderTable): string {
           SELECT FROM ${holderRows(holder)}
           ${namesOfRow(holder)}
           WHERE ${same.join(' AND ')}
-            AND v.property = ${nameField(of, 'n', 'property')}
-            AND (${nameField(of, 'n', 'state')} <> 'held'
-              OR v.text = ${nameField(of, 'n', 'text')} COLLATE "C")
+            AND ${equal('v.property', nameField(of, 'n', 'property'))}
+            AND (${nameField(of, 'n', 'state')} ${op('<>')} 'held'
+              OR ${equal('v.text', `${nameField(of, 'n', 'text')} COLLATE "C"`)})
           ${NO_JOIN}
         )`
 }

@@ -1,5 +1,5 @@
 import { fitName, literal, qualified, quote } from './identifier'
-import { nameField } from './name-body'
+import { differ, equal, nameField, op } from './name-body'
 import type { NamesTable } from './name-table'
 import { SQLSTATE } from './sqlstate'
 import { FIRES, type Trigger, TRIGGER_MARK, type TriggerSet, triggerSet } from './trigger-set'
@@ -36,7 +36,7 @@ export function namesGuard(names: NamesTable): TriggerSet {
 }
 
 /** What else must hold, the function looks at: the server plans a condition anew for each statement, ours included. */
-const DIRECT = 'pg_catalog.pg_trigger_depth() = 0'
+const DIRECT = equal('pg_catalog.pg_trigger_depth()', '0')
 
 function refusals(names: NamesTable, runs: string): Trigger[] {
   const trigger = (event: string, type: number): Trigger => ({
@@ -62,27 +62,37 @@ function refusals(names: NamesTable, runs: string): Trigger[] {
 /** Whether a table has rows is told by its size, which needs no privilege: TRUNCATE leaves none. */
 function refuseBody(names: NamesTable): string {
   const state = (row: string): string => nameField(names, row, 'state')
-  const changed = (['namespace', 'text', 'holder', 'property', 'key', 'state'] as const).map(
-    (column) => `${nameField(names, 'OLD', column)} IS NOT DISTINCT FROM ${nameField(names, 'NEW', column)}`,
-  )
+  const isHeld = (row: string): string => equal(state(row), `'held'`)
+  const all = (row: string): string[] =>
+    (['namespace', 'text', 'holder', 'property', 'key', 'state'] as const).map((one) => nameField(names, row, one))
+  const on = (operation: string): string => equal('TG_OP', `'${operation}'`)
   return `
 BEGIN
-  IF TG_OP = 'DELETE' AND ${state('OLD')} <> 'held' THEN
+  IF ${on('DELETE')} AND NOT ${isHeld('OLD')} THEN
     RETURN OLD;
-  ELSIF TG_OP IN ('INSERT', 'UPDATE') AND ${state('NEW')} IN ('reserved', 'redirect')
-    AND (TG_OP = 'INSERT' OR ${state('OLD')} <> 'held') THEN
+  ELSIF (${on('INSERT')}
+      OR ${on('UPDATE')} AND NOT ${isHeld('OLD')})
+    AND (${equal(state('NEW'), `'reserved'`)} OR ${equal(state('NEW'), `'redirect'`)}) THEN
     RETURN NEW;
-  ELSIF TG_OP = 'UPDATE' AND ${changed.join('\n    AND ')} THEN
+  ELSIF ${on('UPDATE')}
+    AND NOT (
+      ${differ(all('OLD'), all('NEW'))}
+    ) THEN
     RETURN NEW;
-  ELSIF TG_OP = 'TRUNCATE' AND NOT EXISTS (
+  ELSIF ${on('TRUNCATE')} AND NOT EXISTS (
     SELECT FROM pg_catalog.pg_trigger AS t
-    JOIN pg_catalog.pg_proc AS p ON p.oid = t.tgfoid
-    WHERE pg_catalog.strpos(p.prosrc, ${literal(`${TRIGGER_MARK}names`)}) BETWEEN 1 AND 9
-      AND t.tgrelid <> TG_RELID
-      -- Of this table of names: its schema is where they find names, or stands before its name.
-      AND pg_catalog.strpos(
-        pg_catalog.array_to_string(p.proconfig, ' ') || p.prosrc, pg_catalog.quote_ident(TG_TABLE_SCHEMA)) > 0
-      AND pg_catalog.pg_relation_size(t.tgrelid) > 0
+    JOIN pg_catalog.pg_proc AS p ON ${equal('p.oid', 't.tgfoid')}
+    WHERE pg_catalog.strpos(p.prosrc, ${literal(`${TRIGGER_MARK}names`)}) ${op('>')} 0
+      AND t.tgrelid ${op('<>')} TG_RELID
+      -- Of this table of names: its schema is where they find names, or stands before its name. Settings of the
+      -- session decide what is quoted.
+      AND (pg_catalog.strpos(
+        pg_catalog.translate(pg_catalog.array_to_string(p.proconfig, ' '), '"', ''),
+        pg_catalog.translate(pg_catalog.format(' %s,', TG_TABLE_SCHEMA), '"', '')) ${op('>')} 0
+      OR pg_catalog.strpos(
+        pg_catalog.translate(p.prosrc, '"', ''),
+        pg_catalog.translate(pg_catalog.concat(TG_TABLE_SCHEMA, '.', TG_TABLE_NAME), '"', '')) ${op('>')} 0)
+      AND pg_catalog.pg_relation_size(t.tgrelid) ${op('>')} 0
   ) THEN
     -- The holders' tables are empty too, perhaps by the same statement.
     RETURN NULL;

@@ -1,5 +1,5 @@
 import { literal } from './identifier'
-import { fieldsOf, namesOf } from './name-body'
+import { equal, fieldsOf, namesOf, op } from './name-body'
 import type { HolderTable, NameColumn } from './name-table'
 
 /**
@@ -24,14 +24,17 @@ export function releaseNames(holder: HolderTable, ids: string): string {
 function releaseAs(holder: HolderTable, columns: readonly NameColumn[], ids: string): string {
   const field = fieldsOf(holder)
   const { state, interval } = columns[0]?.former ?? { state: 'free' }
-  const names = columns.map(({ column }) => literal(column)).join(', ')
   const where = `WHERE ${field('n', 'id')} ${ids}${
-    columns.length === holder.names.length ? '' : ` AND ${field('n', 'property')} IN (${names})`
+    columns.length === holder.names.length
+      ? ''
+      : ` AND (${columns.map(({ column }) => equal(field('n', 'property'), literal(column))).join(' OR ')})`
   };`
   if (state === 'free') return `\n    DELETE FROM ${namesOf(holder)} AS n ${where}`
-  const until = interval === undefined ? 'NULL' : `pg_catalog.now() + ${literal(interval)}::pg_catalog.interval`
+  const now = 'pg_catalog.statement_timestamp()'
+  const until = interval === undefined ? 'NULL' : `${now} ${op('+')} ${literal(interval)}::pg_catalog.interval`
   return `
     UPDATE ${namesOf(holder)} AS n
-    SET ${field('', 'state')} = ${literal(state)}, ${field('', 'since')} = pg_catalog.now(), ${field('', 'until')} = ${until}
+    SET ${field('', 'state')} = ${literal(state)}, ${field('', 'since')} = ${now},
+      ${field('', 'until')} = ${until}
     ${where}`
 }

@@ -1,4 +1,5 @@
 import { qualified, quote } from './identifier'
+import { equal, op } from './name-body'
 import type { HolderTable, NamesTable } from './name-table'
 import { named, nameList, parameter, type Statement, type WireRow } from './statements'
 import { type RowShape, returningList } from './stored-row'
@@ -18,7 +19,8 @@ export function findByNameStatement({ holder, name, row }: HolderRow): Statement
   return named(
     `SELECT ${returningList(row, 't')}
 FROM ${qualified(holder.schema, holder.table)} AS t
-WHERE t.${quote(name)} = $1 AND t.${quote(name)}::pg_catalog.text COLLATE "C" = $1::pg_catalog.text`,
+WHERE ${equal(`t.${quote(name)}`, '$1')}
+  AND ${equal(`t.${quote(name)}::pg_catalog.text COLLATE "C"`, '$1::pg_catalog.text')}`,
     (one) => one,
   )
 }
@@ -30,12 +32,14 @@ export interface ChangeColumns {
 }
 
 const changedDates = ({ version, updated }: ChangeColumns): string[] => [
-  ...(version === undefined ? [] : [`${quote(version)} = t.${quote(version)} + 1`]),
+  ...(version === undefined ? [] : [`${quote(version)} = t.${quote(version)} ${op('+')} 1`]),
   ...(updated === undefined ? [] : [`${quote(updated)} = CURRENT_TIMESTAMP`]),
 ]
 
 const ofClass = ({ only }: HolderRow, first: number): string =>
-  only ? ` AND t.${quote(only.column)} IN (${only.values.map((_, index) => parameter(first + index)).join(', ')})` : ''
+  only
+    ? ` AND (${only.values.map((_, index) => equal(`t.${quote(only.column)}`, parameter(first + index))).join(' OR ')})`
+    : ''
 
 /**
  * A row gets other names; gives it.
@@ -49,7 +53,7 @@ export function renameStatement(
 ): Statement<WireRow> {
   const { holder } = row
   const names = columns.map((name, index) => `${quote(name)} = ${parameter(index)}`)
-  const key = holder.primary.map(({ name }, index) => `t.${quote(name)} = ${parameter(columns.length + index)}`)
+  const key = holder.primary.map(({ name }, index) => equal(`t.${quote(name)}`, parameter(columns.length + index)))
   return named(
     `UPDATE ${qualified(holder.schema, holder.table)} AS t SET ${[...names, ...changedDates(changes)].join(', ')}
 WHERE ${key.join(' AND ')}${ofClass(row, columns.length + key.length)}
@@ -76,8 +80,8 @@ export function swapNamesStatement(sought: HolderRow, changes: ChangeColumns): S
   const table = qualified(holder.schema, holder.table)
   const keys = primary.map((one) => one.name)
   const isRow = (first: number): string =>
-    `(${keys.map((key, index) => `t.${quote(key)} = ${parameter(first + index)}`).join(' AND ')})`
-  const same = keys.map((key, index) => `t.${quote(key)} = one.swapped_${index}`).join(' AND ')
+    `(${keys.map((key, index) => equal(`t.${quote(key)}`, parameter(first + index))).join(' AND ')})`
+  const same = keys.map((key, index) => equal(`t.${quote(key)}`, `one.swapped_${index}`)).join(' AND ')
   const order = `CASE WHEN ${isRow(0)} THEN 1 ELSE 2 END AS swapped_order`
   const set = [`${quote(name)} = other.swapped_name`, ...changedDates(changes)]
   return named(
@@ -91,12 +95,12 @@ export function swapNamesStatement(sought: HolderRow, changes: ChangeColumns): S
 ), changed AS (
   UPDATE ${table} AS t SET ${set.join(', ')}
   FROM swapped AS one
-  JOIN swapped AS other ON other.swapped_order <> one.swapped_order
+  JOIN swapped AS other ON other.swapped_order ${op('<>')} one.swapped_order
   WHERE ${same}
   RETURNING one.swapped_order AS changed_order, ${returningList(row, 't')}
 )
 SELECT swapped.swapped_order, changed.*
-FROM swapped LEFT JOIN changed ON changed.changed_order OPERATOR(pg_catalog.=) swapped.swapped_order`,
+FROM swapped LEFT JOIN changed ON ${equal('changed.changed_order', 'swapped.swapped_order')}`,
     ([position, , ...columns]) => ({ position: Number(position) - 1, columns }),
   )
 }
@@ -112,12 +116,13 @@ export function releaseExpiredStatement(names: NamesTable): Statement<number> {
   return named(
     `WITH expired AS MATERIALIZED (
   SELECT n.${quote(id)} AS id FROM ${table} AS n
-  WHERE n.${quote(until)} <= pg_catalog.statement_timestamp() AND n.${quote(state)} <> 'held'
+  WHERE n.${quote(until)} ${op('<=')} pg_catalog.statement_timestamp() AND n.${quote(state)} ${op('<>')} 'held'
   ORDER BY n.${quote(until)}
   LIMIT $1
   FOR UPDATE SKIP LOCKED
 ), removed AS (
-  DELETE FROM ${table} AS n USING expired WHERE n.${quote(id)} = expired.id RETURNING 1
+  DELETE FROM ${table} AS n USING expired
+  WHERE ${equal(`n.${quote(id)}`, 'expired.id')} RETURNING 1
 )
 SELECT pg_catalog.count(*) FROM removed`,
     ([count]) => Number(count),

@@ -61,9 +61,9 @@ export interface RefusedName {
   readonly column: string
   /** The primary key of the row that was to hold it. */
   readonly of: readonly unknown[]
-  /** Whose it is: `HolderTable.holder`, its column, and the primary key of the row. */
+  /** Whose it is: `HolderTable.holder`, its column, and the primary key of the row; null for who cannot read it. */
   readonly holder: string
   readonly holderColumn: string
-  readonly key: readonly unknown[]
+  readonly key: readonly unknown[] | null
   readonly state: 'held' | 'reserved' | 'redirect'
 }

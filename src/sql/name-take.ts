@@ -1,25 +1,33 @@
-import { literal, quote } from './identifier'
+import { fitName, list, literal, quote } from './identifier'
 import {
-  differentKey,
+  equal,
   fieldsOf,
-  hasKey,
   hasNamedKey,
   holderRows,
   keyOf,
   namesOf,
   namesOfRow,
   NO_JOIN,
+  op,
+  raiseRenamed,
   refuseOtherTable,
   standingRow,
 } from './name-body'
 import { becomesHeld, columnsToInsert, hashed, isFree, onConflict } from './name-claim'
 import { changeOneName, heldByRow, IS_DIFFERENT } from './name-change'
 import { releaseNames } from './name-release'
+import { moveKeys } from './name-keys'
 import type { HolderTable } from './name-table'
 import { SQLSTATE } from './sqlstate'
 
 /** What is in the way of a name is locked in each round; others can change it in between only so often. */
 const ROUNDS = 16
+
+/** The trigger whose WHEN names the columns. */
+export const updateTrigger = (table: string): string => fitName(`unique_name_${table}_update`)
+
+/** How many refused names are told; the others need not be looked for. */
+const TOLD = 10
 
 /**
  * AFTER INSERT for each statement, and AFTER UPDATE for each row whose key or names differ: gives the rows of the
@@ -37,17 +45,36 @@ DECLARE
   refusal pg_catalog.jsonb;
   one record;
   found_id pg_catalog.int8;
-BEGIN${refuseOtherTable(holder)}
-  IF TG_OP = 'INSERT' THEN${insertNames(holder)}
+BEGIN${refuseOtherTable(holder)}${refuseOtherColumns(holder)}
+  IF ${equal('TG_OP', `'INSERT'`)} THEN${insertNames(holder)}
   ELSE${moveKeys(holder)}${changeOneName(holder)}${changeNames(holder)}
   END IF;
-  IF done < given THEN${takeOneByOne(holder)}
+  IF done ${op('<')} given THEN${takeOneByOne(holder)}
   END IF;
-  IF freed IS NOT NULL THEN${releaseNames(holder, '= ANY (freed)')}
+  IF freed IS NOT NULL THEN${releaseNames(holder, `${op('=')} ANY (freed)`)}
   END IF;
   RETURN NULL;
 END
 `
+}
+
+/** A trigger follows a column that is renamed, the text of a function does not. What is said of the columns is its WHEN. */
+function refuseOtherColumns({ table, primary, names }: HolderTable): string {
+  const columns = [...primary.map(({ name }) => name), ...names.map(({ column }) => column)]
+  return `
+  -- Not for each row of a statement that changes several.
+  IF (${equal('TG_OP', `'INSERT'`)} OR NOT EXISTS (SELECT FROM new_rows OFFSET 1)) AND EXISTS (
+    SELECT FROM pg_catalog.pg_trigger AS g
+    JOIN pg_catalog.pg_depend AS d ON ${equal('d.classid', 'g.tableoid')}
+      AND ${equal('d.objid', 'g.oid')}
+    JOIN pg_catalog.pg_attribute AS a ON ${equal('a.attrelid', 'd.refobjid')}
+      AND ${equal('a.attnum', 'd.refobjsubid')}
+    WHERE ${equal('g.tgrelid', 'TG_RELID')} AND ${equal('g.tgname', literal(updateTrigger(table)))}
+      AND ${equal('d.refobjid', 'TG_RELID')} AND NOT (${equal('a.attname', 'ANY (ARRAY[')}
+        ${list(columns.map(literal), 8)}
+      ]::pg_catalog.name[]))
+  ) THEN${raiseRenamed}
+  END IF;`
 }
 
 const touched = (holder: HolderTable): string => `FROM new_rows AS r
@@ -57,7 +84,7 @@ const touched = (holder: HolderTable): string => `FROM new_rows AS r
 function insertNames(holder: HolderTable): string {
   const counted = holder.names.map(({ column }) => `pg_catalog.count(r.${quote(column)})`)
   return `
-    INSERT INTO ${namesOf(holder)} AS n (${columnsToInsert(holder)})
+    INSERT INTO ${namesOf(holder)} AS n ${columnsToInsert(holder)}
     SELECT DISTINCT ON (c.namespace, c.hash)
       c.namespace, c.text, c.hash, 0, ${literal(holder.holder)}, c.property, c.key, 'held'
     FROM (
@@ -68,7 +95,7 @@ function insertNames(holder: HolderTable): string {
     ORDER BY c.namespace, c.hash
     ${onConflict(holder)};
     GET DIAGNOSTICS done = ROW_COUNT;
-    SELECT ${counted.join(' + ')} INTO given FROM new_rows AS r;`
+    SELECT ${counted.join(` ${op('+')} `)} INTO given FROM new_rows AS r;`
 }
 
 function changeNames(holder: HolderTable): string {
@@ -83,10 +110,10 @@ function changeNames(holder: HolderTable): string {
       SELECT c.namespace, ${hashed(holder, 'c.text')} AS hash, c.text, c.property, c.key, true AS claimed
       FROM changed AS c WHERE c.text IS NOT NULL
       UNION ALL
-      SELECT c.former_namespace COLLATE "C", c.former_hash, c.former_text, c.property, c.key, false
+      SELECT c.former_namespace, c.former_hash, c.former_text, c.property, c.key, false
       FROM changed AS c WHERE c.former_id IS NOT NULL
     ), passed AS (
-      INSERT INTO ${namesOf(holder)} AS n (${columnsToInsert(holder)})
+      INSERT INTO ${namesOf(holder)} AS n ${columnsToInsert(holder)}
       SELECT DISTINCT ON (c.namespace, c.hash)
         c.namespace, c.text, c.hash, 0, ${literal(holder.holder)}, c.property, c.key, 'held'
       FROM names AS c
@@ -98,47 +125,6 @@ function changeNames(holder: HolderTable): string {
       (SELECT pg_catalog.count(*) FROM passed),
       (SELECT pg_catalog.array_agg(c.former_id) FROM changed AS c WHERE c.former_id IS NOT NULL)
     INTO given, done, freed;`
-}
-
-/** A name is left at the key that the row had. */
-function isLeft(holder: HolderTable): string {
-  const field = fieldsOf(holder)
-  return `(${differentKey(holder, 'OLD', 'NEW').join(' OR ')}) AND EXISTS (
-      SELECT FROM ${namesOf(holder)} AS n
-      WHERE ${field('n', 'key')} = ${keyOf(holder, 'OLD')} AND ${field('n', 'holder')} = ${literal(holder.holder)}
-    ) AND NOT EXISTS (
-      SELECT FROM ${holderRows(holder)} WHERE ${hasKey(holder, 't', (name) => `OLD.${quote(name)}`).join(' AND ')}
-    )`
-}
-
-/**
- * The key of a row goes over to another; the names, former ones too, go with it, all of the statement's at once, for two
- * rows may have exchanged their keys. Both tables have the rows in one order.
- */
-function moveKeys(holder: HolderTable): string {
-  const field = fieldsOf(holder)
-  const placed = (rows: string): string =>
-    `(SELECT ${keyOf(holder, 'r')} AS key, pg_catalog.row_number() OVER () AS place FROM ${rows} AS r)`
-  return `
-    -- The first row of the statement that differs moves the keys of all; no later one differs, or leaves a name behind.
-    IF (${differentKey(holder, 'OLD', 'NEW').join(' OR ')} OR EXISTS (SELECT FROM new_rows OFFSET 1)) AND (EXISTS (
-      SELECT FROM ${standingRow(holder, 'NEW')}
-      ${namesOfRow(holder)}
-      ${heldByRow(holder)}
-      WHERE ${IS_DIFFERENT}
-    ) OR ${isLeft(holder)}) THEN
-      WITH moved AS MATERIALIZED (
-        SELECT ${field('n', 'id')} AS id, w.key
-        FROM ${placed('old_rows')} AS o
-        JOIN ${placed('new_rows')} AS w ON w.place = o.place AND w.key <> o.key
-        JOIN ${namesOf(holder)} AS n ON ${field('n', 'key')} = o.key
-          AND ${field('n', 'holder')} = ${literal(holder.holder)}
-        ORDER BY ${field('n', 'namespace')} COLLATE "C", ${field('n', 'hash')}
-        FOR NO KEY UPDATE OF n
-      )
-      UPDATE ${namesOf(holder)} AS n SET ${field('', 'key')} = m.key
-      FROM moved AS m WHERE ${field('n', 'id')} = m.id;
-    END IF;`
 }
 
 function takeOne(holder: HolderTable): string {
@@ -156,25 +142,24 @@ function takeOne(holder: HolderTable): string {
           VALUES (one.namespace, one.text, ${literal(holder.holder)}, one.property, one.key, 'held')
           ON CONFLICT DO NOTHING;
           EXIT WHEN FOUND;
-          IF round = ${ROUNDS} THEN${exhausted}
+          IF ${equal('round', String(ROUNDS))} THEN${exhausted}
           END IF;
           CONTINUE;
         END IF;
         UPDATE ${names} AS n
         SET ${field('', 'holder')} = ${literal(holder.holder)}, ${field('', 'property')} = one.property,
           ${field('', 'key')} = one.key, ${becomesHeld(holder)}
-        WHERE ${field('n', 'id')} = found_id
+        WHERE ${equal(field('n', 'id'), 'found_id')}
           AND (${isFree(holder, 'one.key')}
             OR ${isAbandoned(holder)});
         IF FOUND THEN
-          taken := taken || found_id;
+          taken := pg_catalog.array_append(taken, found_id);
         ELSE
           SELECT pg_catalog.jsonb_build_object('column', one.property, 'of', one.key,
             'holder', ${field('n', 'holder')}, 'holderColumn', ${field('n', 'property')},
-            'key', ${field('n', 'key')}, 'state', ${field('n', 'state')})
-          INTO refusal FROM ${names} AS n WHERE ${field('n', 'id')} = found_id;
-          -- With a query in it, it would copy the array each time.
-          refused := refused || refusal;
+            'key', CASE WHEN ${mayRead} THEN ${field('n', 'key')} END, 'state', ${field('n', 'state')})
+          INTO refusal FROM ${names} AS n WHERE ${equal(field('n', 'id'), 'found_id')};
+          refused := pg_catalog.array_append(refused, refusal);
         END IF;
         EXIT;
       END LOOP;`
@@ -190,16 +175,17 @@ function takeOneByOne(holder: HolderTable): string {
       ${touched(holder)}
       WHERE v.text IS NOT NULL AND NOT EXISTS (
         SELECT FROM ${names} AS n
-        WHERE ${field('n', 'key')} = ${keyOf(holder, 't')}
-          AND ${field('n', 'holder')} = ${literal(holder.holder)}
-          AND ${field('n', 'property')} = v.property
-          AND ${field('n', 'state')} = 'held'
-          AND ${field('n', 'text')} COLLATE "C" = v.text
+        WHERE ${equal(field('n', 'key'), keyOf(holder, 't'))}
+          AND ${equal(field('n', 'holder'), literal(holder.holder))}
+          AND ${equal(field('n', 'property'), 'v.property')}
+          AND ${equal(field('n', 'state'), `'held'`)}
+          AND ${equal(`${field('n', 'text')} COLLATE "C"`, 'v.text')}
         -- An old snapshot may show what a row that is gone held by this key: then this fails with 40001.
         FOR KEY SHARE
       )
       ORDER BY v.namespace, hash
     LOOP${takeOne(holder)}
+      EXIT WHEN ${equal('pg_catalog.cardinality(refused)', String(TOLD))};
     END LOOP;
     IF refused IS NOT NULL THEN${refuse(holder)}
     END IF;
@@ -216,24 +202,36 @@ const exhausted = `
 
 const isName = (holder: HolderTable, row: string): string => {
   const field = fieldsOf(holder)
-  return `${field('n', 'namespace')} = ${row}.namespace AND ${field('n', 'hash')} = ${row}.hash
-          AND ${field('n', 'text')} COLLATE "C" = ${row}.text`
+  return `${equal(field('n', 'namespace'), `${row}.namespace`)} AND ${equal(field('n', 'hash'), `${row}.hash`)}
+          AND ${equal(`${field('n', 'text')} COLLATE "C"`, `${row}.text`)}`
 }
 
 /** The row that is said to hold the name does not have it any more: then this very statement has changed it. */
 function isAbandoned(holder: HolderTable): string {
   const field = fieldsOf(holder)
   const same = hasNamedKey(holder, 't', field('n', 'key'))
-  return `${field('n', 'state')} = 'held' AND ${field('n', 'holder')} = ${literal(holder.holder)} AND NOT EXISTS (
+  return `${equal(field('n', 'state'), `'held'`)}
+              AND ${equal(field('n', 'holder'), literal(holder.holder))} AND NOT EXISTS (
               SELECT FROM ${holderRows(holder)}
               ${namesOfRow(holder)}
               WHERE ${same.join(' AND ')}
-                AND v.namespace = ${field('n', 'namespace')}
-                AND v.property = ${field('n', 'property')}
-                AND v.text = ${field('n', 'text')} COLLATE "C"
+                AND ${equal('v.namespace', field('n', 'namespace'))}
+                AND ${equal('v.property', field('n', 'property'))}
+                AND ${equal('v.text', `${field('n', 'text')} COLLATE "C"`)}
               ${NO_JOIN}
             )`
 }
+
+/** Who wrote, not the owner of this function, can read the table of names: then its keys are no secret. */
+const mayRead = `EXISTS (
+              SELECT FROM pg_catalog.pg_roles AS r, pg_catalog.pg_class AS c
+              WHERE r.rolname ${op('=')} CASE
+                WHEN pg_catalog.current_setting('role') ${op('=')} 'none' THEN SESSION_USER
+                ELSE pg_catalog.current_setting('role')
+              END
+                AND c.oid ${op('=')} n.tableoid AND NOT c.relrowsecurity
+                AND pg_catalog.has_table_privilege(r.oid, c.oid, 'SELECT')
+            )`
 
 const refuse = ({ of }: HolderTable): string => `
       RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.uniqueViolation}',

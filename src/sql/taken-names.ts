@@ -1,4 +1,5 @@
 import { qualified, quote } from './identifier'
+import { equal, op } from './name-body'
 import type { NamesColumn, NamesTable, RefusedName } from './name-table'
 import type { Statement } from './statements'
 
@@ -19,13 +20,15 @@ export function takenNamesStatement(names: NamesTable): Statement<FoundName> {
   const field = (column: NamesColumn): string => `n.${quote(names.columns[column])}`
   return {
     name: '',
-    sql: `SELECT i.ordinal - 1, ${field('holder')}, ${field('property')}, ${field('state')},
+    sql: `SELECT i.ordinal ${op('-')} 1, ${field('holder')}, ${field('property')}, ${field('state')},
   (SELECT pg_catalog.json_agg(v) FROM pg_catalog.jsonb_array_elements_text(${field('key')}) AS v)::pg_catalog.text
-FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS i (namespace, text, hash, ordinal)
-JOIN ${qualified(names.schema, names.table)} AS n ON ${field('namespace')} = i.namespace
-  AND ${field('hash')} = i.hash::${names.digest.type}
-  AND ${field('text')} COLLATE "C" = i.text
-WHERE ${field('state')} = 'held' OR ${field('until')} IS NULL OR ${field('until')} > pg_catalog.now()
+FROM ROWS FROM (${[1, 2, 3].map((one) => `pg_catalog.unnest($${one}::pg_catalog.text[])`).join(', ')})
+  WITH ORDINALITY AS i (namespace, text, hash, ordinal)
+JOIN ${qualified(names.schema, names.table)} AS n ON ${equal(field('namespace'), 'i.namespace')}
+  AND ${equal(field('hash'), `i.hash::pg_catalog.${names.digest.type}`)}
+  AND ${equal(`${field('text')} COLLATE "C"`, 'i.text')}
+WHERE ${equal(field('state'), `'held'`)} OR ${field('until')} IS NULL
+  OR ${field('until')} ${op('>')} pg_catalog.statement_timestamp()
 ORDER BY i.ordinal`,
     parse: ([asked, holder, holderColumn, state, key]) => ({
       asked: Number(asked),

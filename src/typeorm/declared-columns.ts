@@ -58,7 +58,7 @@ const EXTENSION_TYPES: ReadonlySet<unknown> = new Set([
 
 /** Types whose values are the same JSON in every session, and come out of it by the type's name alone. */
 const KEY_TYPES =
-  /^(?:smallint|integer|bigint|numeric|real|double precision|uuid|boolean|text|character(?: varying)?|date|timestamp with(?:out)? time zone|inet|cidr|macaddr)$/
+  /^(?:smallint|integer|bigint|numeric|uuid|boolean|text|character(?: varying)?|date|timestamp with(?:out)? time zone|inet|cidr|macaddr)$/
 
 /**
  * The table of names holds the key of each holder as JSON, and reads it back by the type of its column.

@@ -42,10 +42,13 @@ export function namesTable(dataSource: DataSource): NamesTable {
   }
 }
 
+const escaped = (name: string): string => name.replaceAll(':', '::').replaceAll('.', ':.')
+
 /** What the table of names calls the table of an entity. */
 export function holderName(metadata: EntityMetadata): string {
   const schema = foreignSchema(metadata)
-  return schema === undefined ? metadata.tableName : `${schema}.${metadata.tableName}`
+  // Of a name that has a point, it is escaped: `a`.`b.c` is another table than `a.b`.`c`.
+  return [...(schema === undefined ? [] : [schema]), metadata.tableName].map(escaped).join('.')
 }
 
 /** The table of an entity whose rows hold names. */

@@ -48,7 +48,7 @@ export function takenName(asked: NameDeclaration, row: number, owner: NameOwner 
   return {
     entity: entityOf(asked),
     property: asked.name,
-    id: holder && owner && idOf(holder.metadata, typedKey(holder.metadata, owner.key)),
+    id: holder && owner?.key ? idOf(holder.metadata, typedKey(holder.metadata, owner.key)) : undefined,
     row,
     ...(holder && holder.metadata !== asked.metadata ? { holder: entityOf(holder) } : {}),
     ...(holder && holder !== asked && holder.metadata === asked.metadata ? { holderProperty: holder.name } : {}),

@@ -1,14 +1,13 @@
 DROP FUNCTION IF EXISTS "unique_name_users_take"(), "unique_name_users_give"();
 
 CREATE FUNCTION "unique_name_users_take"() RETURNS trigger LANGUAGE plpgsql AS $guard$
--- typeorm-unique-text names: generated, do not edit.
--- It gives rows the names in "handle", "nick", and takes those they had.
+-- typeorm-unique-text names: generated, do not edit. It gives rows the names in "handle", "nick", and takes those they had.
 -- docs/protocol-names.md of the package says what it does, and why no name is held twice.
 -- {"protocol":1, "kind":"names", "name":"holder", "columns":{"handle":"handle","nick":"nick"},
 -- "holder":"users", "primary":[{"name":"id","type":"integer"}],
 -- "names":[{"column":"handle","namespace":"handle","former":{"state":"redirect","interval":"90 days"}},{"column":"nick","namespace":"handle","former":{"state":"reserved"}}],
 -- "of":{"table":"names","columns":{"id":"id","namespace":"namespace","text":"text","hash":"text_hash","number":"text_hash_number","holder":"holder","property":"holder_column","key":"holder_key","since":"since","state":"state","until":"until"},"index":"names_unique_index","digest":"md5"},
--- "triggers":["19b51ede","d8e4c5c4","cef5a4b3","39d33ca5"]}
+-- "triggers":["19b51ede","44709a04","cef5a4b3","39d33ca5"]}
 #variable_conflict use_column
 DECLARE
   given pg_catalog.int8;
@@ -20,14 +19,34 @@ DECLARE
   one record;
   found_id pg_catalog.int8;
 BEGIN
-  IF NOT (TG_TABLE_NAME OPERATOR(pg_catalog.=) 'users' AND pg_catalog.pg_table_is_visible(TG_RELID)) THEN
+  IF NOT (TG_TABLE_NAME OPERATOR(pg_catalog.=) 'users'
+    AND pg_catalog.pg_table_is_visible(TG_RELID)) THEN
     RAISE EXCEPTION USING ERRCODE = '55000',
-      MESSAGE = 'the triggers of names name another table than their own',
+      MESSAGE = 'the triggers of names name another table or column than their own',
       HINT = 'Something was renamed: create the triggers again, for instance by a new migration.',
       SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
   END IF;
-  IF TG_OP = 'INSERT' THEN
-    INSERT INTO "names" AS n ("namespace", "text", "text_hash", "text_hash_number", "holder", "holder_column", "holder_key", "state")
+  -- Not for each row of a statement that changes several.
+  IF (TG_OP OPERATOR(pg_catalog.=) 'INSERT' OR NOT EXISTS (SELECT FROM new_rows OFFSET 1)) AND EXISTS (
+    SELECT FROM pg_catalog.pg_trigger AS g
+    JOIN pg_catalog.pg_depend AS d ON d.classid OPERATOR(pg_catalog.=) g.tableoid
+      AND d.objid OPERATOR(pg_catalog.=) g.oid
+    JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) d.refobjid
+      AND a.attnum OPERATOR(pg_catalog.=) d.refobjsubid
+    WHERE g.tgrelid OPERATOR(pg_catalog.=) TG_RELID AND g.tgname OPERATOR(pg_catalog.=) 'unique_name_users_update'
+      AND d.refobjid OPERATOR(pg_catalog.=) TG_RELID AND NOT (a.attname OPERATOR(pg_catalog.=) ANY (ARRAY[
+        'id', 'handle', 'nick'
+      ]::pg_catalog.name[]))
+  ) THEN
+    RAISE EXCEPTION USING ERRCODE = '55000',
+      MESSAGE = 'the triggers of names name another table or column than their own',
+      HINT = 'Something was renamed: create the triggers again, for instance by a new migration.',
+      SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+  END IF;
+  IF TG_OP OPERATOR(pg_catalog.=) 'INSERT' THEN
+    INSERT INTO "names" AS n (
+      "namespace", "text", "text_hash", "text_hash_number", "holder", "holder_column", "holder_key", "state"
+    )
     SELECT DISTINCT ON (c.namespace, c.hash)
       c.namespace, c.text, c.hash, 0, 'users', c.property, c.key, 'held'
     FROM (
@@ -38,102 +57,187 @@ BEGIN
         FROM ONLY "users" AS t WHERE t."id" OPERATOR(pg_catalog.=) r."id"
         ORDER BY pg_catalog.age(t.xmin) LIMIT 1
       ) AS t
-      CROSS JOIN LATERAL (VALUES ('handle' COLLATE "C", 'handle', t."handle"::pg_catalog.text COLLATE "C"), ('handle' COLLATE "C", 'nick', t."nick"::pg_catalog.text COLLATE "C")) AS v (namespace, property, text)
+      CROSS JOIN LATERAL (VALUES
+        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE "C"),
+        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE "C")
+      ) AS v (namespace, property, text)
       WHERE v.text IS NOT NULL
     ) AS c
     ORDER BY c.namespace, c.hash
     ON CONFLICT ("namespace", "text_hash", "text_hash_number") DO UPDATE
-      SET "holder" = EXCLUDED."holder"::pg_catalog.text, "holder_column" = EXCLUDED."holder_column"::pg_catalog.text, "holder_key" = EXCLUDED."holder_key", "state" = 'held', "since" = pg_catalog.now(), "until" = NULL
-      WHERE n."text" COLLATE "C" = EXCLUDED."text" COLLATE "C"
-        AND n."state"::pg_catalog.text <> 'held'
-        AND (n."until" <= pg_catalog.statement_timestamp()
-          OR n."holder"::pg_catalog.text = 'users' AND n."holder_key" = EXCLUDED."holder_key");
+      SET "holder" = EXCLUDED."holder",
+        "holder_column" = EXCLUDED."holder_column",
+        "holder_key" = EXCLUDED."holder_key",
+        "state" = 'held', "since" = pg_catalog.statement_timestamp(),
+         "until" = NULL
+      WHERE n."text" COLLATE "C" OPERATOR(pg_catalog.=) EXCLUDED."text" COLLATE "C"
+        AND n."state" OPERATOR(pg_catalog.<>) 'held'
+        AND (n."until" OPERATOR(pg_catalog.<=) pg_catalog.statement_timestamp()
+          OR n."holder" OPERATOR(pg_catalog.=) 'users'
+            AND n."holder_key" OPERATOR(pg_catalog.=) EXCLUDED."holder_key");
     GET DIAGNOSTICS done = ROW_COUNT;
-    SELECT pg_catalog.count(r."handle") + pg_catalog.count(r."nick") INTO given FROM new_rows AS r;
+    SELECT pg_catalog.count(r."handle") OPERATOR(pg_catalog.+) pg_catalog.count(r."nick") INTO given FROM new_rows AS r;
   ELSE
     -- The first row of the statement that differs moves the keys of all; no later one differs, or leaves a name behind.
-    IF (OLD."id" IS DISTINCT FROM NEW."id" OR EXISTS (SELECT FROM new_rows OFFSET 1)) AND (EXISTS (
+    IF ((OLD."id" OPERATOR(pg_catalog.=) NEW."id") IS NOT TRUE
+      OR EXISTS (SELECT FROM new_rows OFFSET 1)) AND (EXISTS (
       SELECT FROM (
         SELECT t."id", t."handle", t."nick"
         FROM ONLY "users" AS t WHERE t."id" OPERATOR(pg_catalog.=) NEW."id"
         ORDER BY pg_catalog.age(t.xmin) LIMIT 1
       ) AS t
-      CROSS JOIN LATERAL (VALUES ('handle' COLLATE "C", 'handle', t."handle"::pg_catalog.text COLLATE "C"), ('handle' COLLATE "C", 'nick', t."nick"::pg_catalog.text COLLATE "C")) AS v (namespace, property, text)
+      CROSS JOIN LATERAL (VALUES
+        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE "C"),
+        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE "C")
+      ) AS v (namespace, property, text)
       LEFT JOIN LATERAL (
-        SELECT n."id", n."namespace"::pg_catalog.text, n."text_hash", n."text_hash_number", n."text"
+        SELECT n."id", n."namespace", n."text_hash", n."text_hash_number", n."text"
         FROM "names" AS n
-        WHERE n."holder_key" = pg_catalog.jsonb_build_array(t."id")
-          AND n."holder"::pg_catalog.text = 'users'
-          AND n."holder_column"::pg_catalog.text = v.property
-          AND n."state"::pg_catalog.text = 'held'
+        WHERE n."holder_key" OPERATOR(pg_catalog.=) pg_catalog.jsonb_build_array(t."id")
+          AND n."holder" OPERATOR(pg_catalog.=) 'users'
+          AND n."holder_column" OPERATOR(pg_catalog.=) v.property
+          AND n."state" OPERATOR(pg_catalog.=) 'held'
         ORDER BY pg_catalog.age(n.xmin) LIMIT 1
       ) AS h (id, namespace, hash, number, text) ON true
-      WHERE h.text COLLATE "C" IS DISTINCT FROM v.text
-    ) OR (OLD."id" IS DISTINCT FROM NEW."id") AND EXISTS (
+      WHERE ROW(h.text)::pg_catalog.record
+      OPERATOR(pg_catalog.*<>) ROW(v.text)::pg_catalog.record
+    ) OR ((OLD."id" OPERATOR(pg_catalog.=) NEW."id") IS NOT TRUE) AND EXISTS (
       SELECT FROM "names" AS n
-      WHERE n."holder_key" = pg_catalog.jsonb_build_array(OLD."id") AND n."holder"::pg_catalog.text = 'users'
+      WHERE n."holder_key" OPERATOR(pg_catalog.=) pg_catalog.jsonb_build_array(OLD."id")
+        AND n."holder" OPERATOR(pg_catalog.=) 'users'
     ) AND NOT EXISTS (
       SELECT FROM ONLY "users" AS t WHERE t."id" OPERATOR(pg_catalog.=) OLD."id"
     )) THEN
-      WITH moved AS MATERIALIZED (
-        SELECT n."id" AS id, w.key
-        FROM (SELECT pg_catalog.jsonb_build_array(r."id") AS key, pg_catalog.row_number() OVER () AS place FROM old_rows AS r) AS o
-        JOIN (SELECT pg_catalog.jsonb_build_array(r."id") AS key, pg_catalog.row_number() OVER () AS place FROM new_rows AS r) AS w ON w.place = o.place AND w.key <> o.key
-        JOIN "names" AS n ON n."holder_key" = o.key
-          AND n."holder"::pg_catalog.text = 'users'
-        ORDER BY n."namespace"::pg_catalog.text COLLATE "C", n."text_hash"
+      WITH changed AS MATERIALIZED (
+        SELECT c.*
+        FROM ROWS FROM (
+          pg_catalog.unnest((SELECT pg_catalog.array_agg(pg_catalog.jsonb_build_array(r."id")) FROM old_rows AS r)),
+          pg_catalog.unnest((SELECT pg_catalog.array_agg(pg_catalog.jsonb_build_array(r."id")) FROM new_rows AS r))
+        ) AS c (former, key)
+        WHERE c.former OPERATOR(pg_catalog.<>) c.key
+      ), left_keys AS MATERIALIZED (
+        -- A cascade may have changed a key twice.
+        SELECT c.*, c.key OPERATOR(pg_catalog.=) ANY (SELECT o.former FROM changed AS o) AS goes_on, EXISTS (
+          SELECT FROM ONLY "users" AS t
+          WHERE t."id" OPERATOR(pg_catalog.=) (c.key OPERATOR(pg_catalog.->>) 0)::integer
+            AND pg_catalog.jsonb_build_array(t."id") OPERATOR(pg_catalog.=) c.key
+          OFFSET 0
+        ) AS is_there
+        FROM changed AS c
+        WHERE c.former OPERATOR(pg_catalog.=) ANY (SELECT o.key FROM changed AS o)
+          OR NOT EXISTS (
+          SELECT FROM ONLY "users" AS t
+          WHERE t."id" OPERATOR(pg_catalog.=) (c.former OPERATOR(pg_catalog.->>) 0)::integer
+            AND pg_catalog.jsonb_build_array(t."id") OPERATOR(pg_catalog.=) c.former
+          OFFSET 0
+        )
+      ), moves AS (
+        SELECT c.former AS key, CASE WHEN c.is_there OR c.goes_on THEN c.key END AS next, NOT c.goes_on AS is_last
+        FROM left_keys AS c
+        UNION ALL
+        SELECT c.key, NULL, true FROM left_keys AS c
+        WHERE c.is_there AND NOT c.goes_on AND EXISTS (
+          SELECT FROM ONLY "users" AS t
+          CROSS JOIN LATERAL (VALUES
+        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE "C"),
+        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE "C")
+      ) AS v (namespace, property, text)
+          LEFT JOIN LATERAL (
+        SELECT n."id", n."namespace", n."text_hash", n."text_hash_number", n."text"
+        FROM "names" AS n
+        WHERE n."holder_key" OPERATOR(pg_catalog.=) pg_catalog.jsonb_build_array(t."id")
+          AND n."holder" OPERATOR(pg_catalog.=) 'users'
+          AND n."holder_column" OPERATOR(pg_catalog.=) v.property
+          AND n."state" OPERATOR(pg_catalog.=) 'held'
+        ORDER BY pg_catalog.age(n.xmin) LIMIT 1
+      ) AS h (id, namespace, hash, number, text) ON true
+          WHERE t."id" OPERATOR(pg_catalog.=) (c.key OPERATOR(pg_catalog.->>) 0)::integer
+            AND pg_catalog.jsonb_build_array(t."id") OPERATOR(pg_catalog.=) c.key
+            AND v.text IS NOT NULL AND ROW(h.text)::pg_catalog.record
+      OPERATOR(pg_catalog.*<>) ROW(v.text)::pg_catalog.record
+          OFFSET 0
+        )
+      ), moved AS MATERIALIZED (
+        SELECT n."id" AS id, CASE WHEN NOT (m.is_last AND n."state" OPERATOR(pg_catalog.=) 'held' AND EXISTS (
+          -- A trigger has given the row another name before this.
+          SELECT FROM "names" AS o
+          WHERE o."holder_key" OPERATOR(pg_catalog.=) m.next AND o."holder" OPERATOR(pg_catalog.=) 'users'
+            AND o."holder_column" OPERATOR(pg_catalog.=) n."holder_column" AND o."state" OPERATOR(pg_catalog.=) 'held'
+          OFFSET 0
+        )) THEN m.next END AS next
+        FROM moves AS m
+        JOIN "names" AS n ON n."holder_key" OPERATOR(pg_catalog.=) m.key
+          AND n."holder" OPERATOR(pg_catalog.=) 'users'
+        ORDER BY n."namespace", n."text_hash"
         FOR NO KEY UPDATE OF n
+      ), gone AS (
+        DELETE FROM "names" AS n USING moved AS m
+        WHERE n."id" OPERATOR(pg_catalog.=) m.id AND m.next IS NULL
+          AND NOT (m.id OPERATOR(pg_catalog.=) ANY (SELECT o.id FROM moved AS o WHERE o.next IS NOT NULL))
       )
-      UPDATE "names" AS n SET "holder_key" = m.key
-      FROM moved AS m WHERE n."id" = m.id;
+      UPDATE "names" AS n SET "holder_key" = m.next
+      FROM moved AS m WHERE n."id" OPERATOR(pg_catalog.=) m.id AND m.next IS NOT NULL;
     END IF;
     -- An earlier row of the statement has done the work for all of them; then nothing differs here.
     SELECT v.*, pg_catalog.md5(v.text)::pg_catalog.uuid AS hash, pg_catalog.jsonb_build_array(t."id") AS key,
       h.id AS former_id, h.hash AS former_hash, h.number AS former_number,
-      pg_catalog.count(*) OVER () = 1 AND NOT EXISTS (SELECT FROM new_rows OFFSET 1) AS is_alone
+      pg_catalog.count(*) OVER () OPERATOR(pg_catalog.=) 1 AND NOT EXISTS (SELECT FROM new_rows OFFSET 1) AS is_alone
     INTO one
     FROM (
         SELECT t."id", t."handle", t."nick"
         FROM ONLY "users" AS t WHERE t."id" OPERATOR(pg_catalog.=) NEW."id"
         ORDER BY pg_catalog.age(t.xmin) LIMIT 1
       ) AS t
-    CROSS JOIN LATERAL (VALUES ('handle' COLLATE "C", 'handle', t."handle"::pg_catalog.text COLLATE "C"), ('handle' COLLATE "C", 'nick', t."nick"::pg_catalog.text COLLATE "C")) AS v (namespace, property, text)
+    CROSS JOIN LATERAL (VALUES
+        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE "C"),
+        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE "C")
+      ) AS v (namespace, property, text)
     LEFT JOIN LATERAL (
-        SELECT n."id", n."namespace"::pg_catalog.text, n."text_hash", n."text_hash_number", n."text"
+        SELECT n."id", n."namespace", n."text_hash", n."text_hash_number", n."text"
         FROM "names" AS n
-        WHERE n."holder_key" = pg_catalog.jsonb_build_array(t."id")
-          AND n."holder"::pg_catalog.text = 'users'
-          AND n."holder_column"::pg_catalog.text = v.property
-          AND n."state"::pg_catalog.text = 'held'
+        WHERE n."holder_key" OPERATOR(pg_catalog.=) pg_catalog.jsonb_build_array(t."id")
+          AND n."holder" OPERATOR(pg_catalog.=) 'users'
+          AND n."holder_column" OPERATOR(pg_catalog.=) v.property
+          AND n."state" OPERATOR(pg_catalog.=) 'held'
         ORDER BY pg_catalog.age(n.xmin) LIMIT 1
       ) AS h (id, namespace, hash, number, text) ON true
-    WHERE h.text COLLATE "C" IS DISTINCT FROM v.text;
+    WHERE ROW(h.text)::pg_catalog.record
+      OPERATOR(pg_catalog.*<>) ROW(v.text)::pg_catalog.record;
     IF NOT FOUND THEN
       RETURN NULL;
     END IF;
-    IF one.is_alone AND one.former_number = 0 AND one.text IS NOT NULL THEN
+    IF one.is_alone AND one.former_number OPERATOR(pg_catalog.=) 0 AND one.text IS NOT NULL THEN
       FOR step IN 1..2 LOOP
         -- In the order in which every statement locks names.
-        IF (step = 1) = (one.hash < one.former_hash) THEN
-          INSERT INTO "names" AS n ("namespace", "text", "text_hash", "text_hash_number", "holder", "holder_column", "holder_key", "state")
+        IF (step OPERATOR(pg_catalog.=) 1) OPERATOR(pg_catalog.=) (one.hash OPERATOR(pg_catalog.<) one.former_hash) THEN
+          INSERT INTO "names" AS n (
+      "namespace", "text", "text_hash", "text_hash_number", "holder", "holder_column", "holder_key", "state"
+    )
           VALUES (one.namespace, one.text, one.hash, 0, 'users', one.property, one.key, 'held')
           ON CONFLICT ("namespace", "text_hash", "text_hash_number") DO UPDATE
-      SET "holder" = EXCLUDED."holder"::pg_catalog.text, "holder_column" = EXCLUDED."holder_column"::pg_catalog.text, "holder_key" = EXCLUDED."holder_key", "state" = 'held', "since" = pg_catalog.now(), "until" = NULL
-      WHERE n."text" COLLATE "C" = EXCLUDED."text" COLLATE "C"
-        AND n."state"::pg_catalog.text <> 'held'
-        AND (n."until" <= pg_catalog.statement_timestamp()
-          OR n."holder"::pg_catalog.text = 'users' AND n."holder_key" = EXCLUDED."holder_key");
+      SET "holder" = EXCLUDED."holder",
+        "holder_column" = EXCLUDED."holder_column",
+        "holder_key" = EXCLUDED."holder_key",
+        "state" = 'held', "since" = pg_catalog.statement_timestamp(),
+         "until" = NULL
+      WHERE n."text" COLLATE "C" OPERATOR(pg_catalog.=) EXCLUDED."text" COLLATE "C"
+        AND n."state" OPERATOR(pg_catalog.<>) 'held'
+        AND (n."until" OPERATOR(pg_catalog.<=) pg_catalog.statement_timestamp()
+          OR n."holder" OPERATOR(pg_catalog.=) 'users'
+            AND n."holder_key" OPERATOR(pg_catalog.=) EXCLUDED."holder_key");
           GET DIAGNOSTICS done = ROW_COUNT;
         ELSE
     UPDATE "names" AS n
-    SET "state" = 'redirect', "since" = pg_catalog.now(), "until" = pg_catalog.now() + '90 days'::pg_catalog.interval
-    WHERE n."id" = one.former_id AND n."holder_column"::pg_catalog.text IN ('handle');
+    SET "state" = 'redirect', "since" = pg_catalog.statement_timestamp(),
+      "until" = pg_catalog.statement_timestamp() OPERATOR(pg_catalog.+) '90 days'::pg_catalog.interval
+    WHERE n."id" OPERATOR(pg_catalog.=) one.former_id AND (n."holder_column" OPERATOR(pg_catalog.=) 'handle');
     UPDATE "names" AS n
-    SET "state" = 'reserved', "since" = pg_catalog.now(), "until" = NULL
-    WHERE n."id" = one.former_id AND n."holder_column"::pg_catalog.text IN ('nick');
+    SET "state" = 'reserved', "since" = pg_catalog.statement_timestamp(),
+      "until" = NULL
+    WHERE n."id" OPERATOR(pg_catalog.=) one.former_id AND (n."holder_column" OPERATOR(pg_catalog.=) 'nick');
         END IF;
       END LOOP;
-      IF done = 1 THEN
+      IF done OPERATOR(pg_catalog.=) 1 THEN
         RETURN NULL;
       END IF;
     END IF;
@@ -146,35 +250,46 @@ BEGIN
         FROM ONLY "users" AS t WHERE t."id" OPERATOR(pg_catalog.=) r."id"
         ORDER BY pg_catalog.age(t.xmin) LIMIT 1
       ) AS t
-      CROSS JOIN LATERAL (VALUES ('handle' COLLATE "C", 'handle', t."handle"::pg_catalog.text COLLATE "C"), ('handle' COLLATE "C", 'nick', t."nick"::pg_catalog.text COLLATE "C")) AS v (namespace, property, text)
+      CROSS JOIN LATERAL (VALUES
+        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE "C"),
+        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE "C")
+      ) AS v (namespace, property, text)
       LEFT JOIN LATERAL (
-        SELECT n."id", n."namespace"::pg_catalog.text, n."text_hash", n."text_hash_number", n."text"
+        SELECT n."id", n."namespace", n."text_hash", n."text_hash_number", n."text"
         FROM "names" AS n
-        WHERE n."holder_key" = pg_catalog.jsonb_build_array(t."id")
-          AND n."holder"::pg_catalog.text = 'users'
-          AND n."holder_column"::pg_catalog.text = v.property
-          AND n."state"::pg_catalog.text = 'held'
+        WHERE n."holder_key" OPERATOR(pg_catalog.=) pg_catalog.jsonb_build_array(t."id")
+          AND n."holder" OPERATOR(pg_catalog.=) 'users'
+          AND n."holder_column" OPERATOR(pg_catalog.=) v.property
+          AND n."state" OPERATOR(pg_catalog.=) 'held'
         ORDER BY pg_catalog.age(n.xmin) LIMIT 1
       ) AS h (id, namespace, hash, number, text) ON true
-      WHERE h.text COLLATE "C" IS DISTINCT FROM v.text
+      WHERE ROW(h.text)::pg_catalog.record
+      OPERATOR(pg_catalog.*<>) ROW(v.text)::pg_catalog.record
     ), names AS (
       SELECT c.namespace, pg_catalog.md5(c.text)::pg_catalog.uuid AS hash, c.text, c.property, c.key, true AS claimed
       FROM changed AS c WHERE c.text IS NOT NULL
       UNION ALL
-      SELECT c.former_namespace COLLATE "C", c.former_hash, c.former_text, c.property, c.key, false
+      SELECT c.former_namespace, c.former_hash, c.former_text, c.property, c.key, false
       FROM changed AS c WHERE c.former_id IS NOT NULL
     ), passed AS (
-      INSERT INTO "names" AS n ("namespace", "text", "text_hash", "text_hash_number", "holder", "holder_column", "holder_key", "state")
+      INSERT INTO "names" AS n (
+      "namespace", "text", "text_hash", "text_hash_number", "holder", "holder_column", "holder_key", "state"
+    )
       SELECT DISTINCT ON (c.namespace, c.hash)
         c.namespace, c.text, c.hash, 0, 'users', c.property, c.key, 'held'
       FROM names AS c
       ORDER BY c.namespace, c.hash, c.claimed DESC
       ON CONFLICT ("namespace", "text_hash", "text_hash_number") DO UPDATE
-      SET "holder" = EXCLUDED."holder"::pg_catalog.text, "holder_column" = EXCLUDED."holder_column"::pg_catalog.text, "holder_key" = EXCLUDED."holder_key", "state" = 'held', "since" = pg_catalog.now(), "until" = NULL
-      WHERE n."text" COLLATE "C" = EXCLUDED."text" COLLATE "C"
-        AND n."state"::pg_catalog.text <> 'held'
-        AND (n."until" <= pg_catalog.statement_timestamp()
-          OR n."holder"::pg_catalog.text = 'users' AND n."holder_key" = EXCLUDED."holder_key")
+      SET "holder" = EXCLUDED."holder",
+        "holder_column" = EXCLUDED."holder_column",
+        "holder_key" = EXCLUDED."holder_key",
+        "state" = 'held', "since" = pg_catalog.statement_timestamp(),
+         "until" = NULL
+      WHERE n."text" COLLATE "C" OPERATOR(pg_catalog.=) EXCLUDED."text" COLLATE "C"
+        AND n."state" OPERATOR(pg_catalog.<>) 'held'
+        AND (n."until" OPERATOR(pg_catalog.<=) pg_catalog.statement_timestamp()
+          OR n."holder" OPERATOR(pg_catalog.=) 'users'
+            AND n."holder_key" OPERATOR(pg_catalog.=) EXCLUDED."holder_key")
       RETURNING 1
     )
     SELECT (SELECT pg_catalog.count(c.text) FROM changed AS c),
@@ -182,7 +297,7 @@ BEGIN
       (SELECT pg_catalog.array_agg(c.former_id) FROM changed AS c WHERE c.former_id IS NOT NULL)
     INTO given, done, freed;
   END IF;
-  IF done < given THEN
+  IF done OPERATOR(pg_catalog.<) given THEN
     FOR one IN
       SELECT v.*, pg_catalog.md5(v.text)::pg_catalog.uuid AS hash, pg_catalog.jsonb_build_array(t."id") AS key
       FROM new_rows AS r
@@ -191,14 +306,17 @@ BEGIN
         FROM ONLY "users" AS t WHERE t."id" OPERATOR(pg_catalog.=) r."id"
         ORDER BY pg_catalog.age(t.xmin) LIMIT 1
       ) AS t
-      CROSS JOIN LATERAL (VALUES ('handle' COLLATE "C", 'handle', t."handle"::pg_catalog.text COLLATE "C"), ('handle' COLLATE "C", 'nick', t."nick"::pg_catalog.text COLLATE "C")) AS v (namespace, property, text)
+      CROSS JOIN LATERAL (VALUES
+        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE "C"),
+        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE "C")
+      ) AS v (namespace, property, text)
       WHERE v.text IS NOT NULL AND NOT EXISTS (
         SELECT FROM "names" AS n
-        WHERE n."holder_key" = pg_catalog.jsonb_build_array(t."id")
-          AND n."holder"::pg_catalog.text = 'users'
-          AND n."holder_column"::pg_catalog.text = v.property
-          AND n."state"::pg_catalog.text = 'held'
-          AND n."text" COLLATE "C" = v.text
+        WHERE n."holder_key" OPERATOR(pg_catalog.=) pg_catalog.jsonb_build_array(t."id")
+          AND n."holder" OPERATOR(pg_catalog.=) 'users'
+          AND n."holder_column" OPERATOR(pg_catalog.=) v.property
+          AND n."state" OPERATOR(pg_catalog.=) 'held'
+          AND n."text" COLLATE "C" OPERATOR(pg_catalog.=) v.text
         -- An old snapshot may show what a row that is gone held by this key: then this fails with 40001.
         FOR KEY SHARE
       )
@@ -207,8 +325,8 @@ BEGIN
       FOR round IN 1..16 LOOP
         -- Locked, it stays as it is; what the next query sees of its holder is what goes with it.
         SELECT n."id" INTO found_id FROM "names" AS n
-        WHERE n."namespace"::pg_catalog.text = one.namespace AND n."text_hash" = one.hash
-          AND n."text" COLLATE "C" = one.text
+        WHERE n."namespace" OPERATOR(pg_catalog.=) one.namespace AND n."text_hash" OPERATOR(pg_catalog.=) one.hash
+          AND n."text" COLLATE "C" OPERATOR(pg_catalog.=) one.text
         FOR NO KEY UPDATE;
         IF found_id IS NULL THEN
           -- Another text of equal hash: the guard finds the number, or the index sees that others were faster.
@@ -216,7 +334,7 @@ BEGIN
           VALUES (one.namespace, one.text, 'users', one.property, one.key, 'held')
           ON CONFLICT DO NOTHING;
           EXIT WHEN FOUND;
-          IF round = 16 THEN
+          IF round OPERATOR(pg_catalog.=) 16 THEN
             RAISE EXCEPTION USING ERRCODE = '40001',
               MESSAGE = 'could not take a name due to concurrent changes, or a trigger on the table of names',
               SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
@@ -225,32 +343,46 @@ BEGIN
         END IF;
         UPDATE "names" AS n
         SET "holder" = 'users', "holder_column" = one.property,
-          "holder_key" = one.key, "state" = 'held', "since" = pg_catalog.now(), "until" = NULL
-        WHERE n."id" = found_id
-          AND (n."state"::pg_catalog.text <> 'held'
-        AND (n."until" <= pg_catalog.statement_timestamp()
-          OR n."holder"::pg_catalog.text = 'users' AND n."holder_key" = one.key)
-            OR n."state"::pg_catalog.text = 'held' AND n."holder"::pg_catalog.text = 'users' AND NOT EXISTS (
+          "holder_key" = one.key, "state" = 'held', "since" = pg_catalog.statement_timestamp(),
+         "until" = NULL
+        WHERE n."id" OPERATOR(pg_catalog.=) found_id
+          AND (n."state" OPERATOR(pg_catalog.<>) 'held'
+        AND (n."until" OPERATOR(pg_catalog.<=) pg_catalog.statement_timestamp()
+          OR n."holder" OPERATOR(pg_catalog.=) 'users'
+            AND n."holder_key" OPERATOR(pg_catalog.=) one.key)
+            OR n."state" OPERATOR(pg_catalog.=) 'held'
+              AND n."holder" OPERATOR(pg_catalog.=) 'users' AND NOT EXISTS (
               SELECT FROM ONLY "users" AS t
-              CROSS JOIN LATERAL (VALUES ('handle' COLLATE "C", 'handle', t."handle"::pg_catalog.text COLLATE "C"), ('handle' COLLATE "C", 'nick', t."nick"::pg_catalog.text COLLATE "C")) AS v (namespace, property, text)
+              CROSS JOIN LATERAL (VALUES
+        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE "C"),
+        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE "C")
+      ) AS v (namespace, property, text)
               WHERE t."id" OPERATOR(pg_catalog.=) (n."holder_key" OPERATOR(pg_catalog.->>) 0)::integer
-                AND v.namespace = n."namespace"::pg_catalog.text
-                AND v.property = n."holder_column"::pg_catalog.text
-                AND v.text = n."text" COLLATE "C"
+                AND v.namespace OPERATOR(pg_catalog.=) n."namespace"
+                AND v.property OPERATOR(pg_catalog.=) n."holder_column"
+                AND v.text OPERATOR(pg_catalog.=) n."text" COLLATE "C"
               OFFSET 0
             ));
         IF FOUND THEN
-          taken := taken || found_id;
+          taken := pg_catalog.array_append(taken, found_id);
         ELSE
           SELECT pg_catalog.jsonb_build_object('column', one.property, 'of', one.key,
-            'holder', n."holder"::pg_catalog.text, 'holderColumn', n."holder_column"::pg_catalog.text,
-            'key', n."holder_key", 'state', n."state"::pg_catalog.text)
-          INTO refusal FROM "names" AS n WHERE n."id" = found_id;
-          -- With a query in it, it would copy the array each time.
-          refused := refused || refusal;
+            'holder', n."holder", 'holderColumn', n."holder_column",
+            'key', CASE WHEN EXISTS (
+              SELECT FROM pg_catalog.pg_roles AS r, pg_catalog.pg_class AS c
+              WHERE r.rolname OPERATOR(pg_catalog.=) CASE
+                WHEN pg_catalog.current_setting('role') OPERATOR(pg_catalog.=) 'none' THEN SESSION_USER
+                ELSE pg_catalog.current_setting('role')
+              END
+                AND c.oid OPERATOR(pg_catalog.=) n.tableoid AND NOT c.relrowsecurity
+                AND pg_catalog.has_table_privilege(r.oid, c.oid, 'SELECT')
+            ) THEN n."holder_key" END, 'state', n."state")
+          INTO refusal FROM "names" AS n WHERE n."id" OPERATOR(pg_catalog.=) found_id;
+          refused := pg_catalog.array_append(refused, refusal);
         END IF;
         EXIT;
       END LOOP;
+      EXIT WHEN pg_catalog.cardinality(refused) OPERATOR(pg_catalog.=) 10;
     END LOOP;
     IF refused IS NOT NULL THEN
       RAISE EXCEPTION USING ERRCODE = '23505',
@@ -264,39 +396,42 @@ BEGIN
   END IF;
   IF freed IS NOT NULL THEN
     UPDATE "names" AS n
-    SET "state" = 'redirect', "since" = pg_catalog.now(), "until" = pg_catalog.now() + '90 days'::pg_catalog.interval
-    WHERE n."id" = ANY (freed) AND n."holder_column"::pg_catalog.text IN ('handle');
+    SET "state" = 'redirect', "since" = pg_catalog.statement_timestamp(),
+      "until" = pg_catalog.statement_timestamp() OPERATOR(pg_catalog.+) '90 days'::pg_catalog.interval
+    WHERE n."id" OPERATOR(pg_catalog.=) ANY (freed) AND (n."holder_column" OPERATOR(pg_catalog.=) 'handle');
     UPDATE "names" AS n
-    SET "state" = 'reserved', "since" = pg_catalog.now(), "until" = NULL
-    WHERE n."id" = ANY (freed) AND n."holder_column"::pg_catalog.text IN ('nick');
+    SET "state" = 'reserved', "since" = pg_catalog.statement_timestamp(),
+      "until" = NULL
+    WHERE n."id" OPERATOR(pg_catalog.=) ANY (freed) AND (n."holder_column" OPERATOR(pg_catalog.=) 'nick');
   END IF;
   RETURN NULL;
 END
 $guard$;
 
 CREATE FUNCTION "unique_name_users_give"() RETURNS trigger LANGUAGE plpgsql AS $guard$
--- typeorm-unique-text names: generated, do not edit.
--- It takes the names in "handle", "nick" from rows that go.
+-- typeorm-unique-text names: generated, do not edit. It takes the names in "handle", "nick" from rows that go.
 -- docs/protocol-names.md of the package says what it does, and why no name is held twice.
 #variable_conflict use_column
 DECLARE
   gone pg_catalog.int8[];
   keys pg_catalog.jsonb[];
 BEGIN
-  IF NOT (TG_TABLE_NAME OPERATOR(pg_catalog.=) 'users' AND pg_catalog.pg_table_is_visible(TG_RELID)) THEN
+  IF NOT (TG_TABLE_NAME OPERATOR(pg_catalog.=) 'users'
+    AND pg_catalog.pg_table_is_visible(TG_RELID)) THEN
     RAISE EXCEPTION USING ERRCODE = '55000',
-      MESSAGE = 'the triggers of names name another table than their own',
+      MESSAGE = 'the triggers of names name another table or column than their own',
       HINT = 'Something was renamed: create the triggers again, for instance by a new migration.',
       SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
   END IF;
-  IF TG_OP = 'TRUNCATE' THEN
+  IF TG_OP OPERATOR(pg_catalog.=) 'TRUNCATE' THEN
     -- It takes rows that an older snapshot does not show; their names would stay, and nobody could have them.
-    IF pg_catalog.current_setting('transaction_isolation') NOT LIKE 'read %' THEN
+    IF pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.!~~) 'read %' THEN
       RAISE EXCEPTION USING ERRCODE = '0A000',
         MESSAGE = 'a table whose rows hold names can be truncated at READ COMMITTED only',
         SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
     END IF;
-    DELETE FROM "names" AS n WHERE n."holder"::pg_catalog.text = 'users';
+    DELETE FROM "names" AS n
+    WHERE n."holder" OPERATOR(pg_catalog.=) 'users';
     RETURN NULL;
   END IF;
   SELECT pg_catalog.array_agg(n.id), pg_catalog.array_agg(n.key) INTO gone, keys
@@ -305,36 +440,43 @@ BEGIN
     FROM old_rows AS r
     CROSS JOIN LATERAL (
       SELECT n."id" AS id, n."holder_key" AS key,
-        n."namespace"::pg_catalog.text COLLATE "C" AS namespace, n."text_hash" AS hash
+        n."namespace" AS namespace, n."text_hash" AS hash
       FROM "names" AS n
-      WHERE n."holder_key" = pg_catalog.jsonb_build_array(r."id")
-        AND n."holder"::pg_catalog.text = 'users'
+      WHERE n."holder_key" OPERATOR(pg_catalog.=) pg_catalog.jsonb_build_array(r."id")
+        AND n."holder" OPERATOR(pg_catalog.=) 'users'
         AND NOT EXISTS (
           SELECT FROM ONLY "users" AS t
-          CROSS JOIN LATERAL (VALUES ('handle' COLLATE "C", 'handle', t."handle"::pg_catalog.text COLLATE "C"), ('handle' COLLATE "C", 'nick', t."nick"::pg_catalog.text COLLATE "C")) AS v (namespace, property, text)
+          CROSS JOIN LATERAL (VALUES
+        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE "C"),
+        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE "C")
+      ) AS v (namespace, property, text)
           WHERE t."id" OPERATOR(pg_catalog.=) r."id"
-            AND v.property = n."holder_column"::pg_catalog.text
-            AND (n."state"::pg_catalog.text <> 'held'
-              OR v.text = n."text" COLLATE "C")
+            AND v.property OPERATOR(pg_catalog.=) n."holder_column"
+            AND (n."state" OPERATOR(pg_catalog.<>) 'held'
+              OR v.text OPERATOR(pg_catalog.=) n."text" COLLATE "C")
           OFFSET 0
         )
       OFFSET 0
     ) AS n
     ORDER BY n.namespace, n.hash
   ) AS n;
-  IF pg_catalog.cardinality(gone) > 1 THEN
+  IF pg_catalog.cardinality(gone) OPERATOR(pg_catalog.>) 1 THEN
     -- In the order in which every statement locks names. A former name that has expired may have another holder by now.
     gone := ARRAY(
-      SELECT n.id FROM unnest(gone, keys) AS u (id, key)
+      SELECT n.id FROM ROWS FROM (pg_catalog.unnest(gone), pg_catalog.unnest(keys)) AS u (id, key)
       CROSS JOIN LATERAL (
         SELECT n."id" AS id FROM "names" AS n
-        WHERE n."id" = u.id AND n."holder"::pg_catalog.text = 'users' AND n."holder_key" = u.key
+        WHERE n."id" OPERATOR(pg_catalog.=) u.id AND n."holder" OPERATOR(pg_catalog.=) 'users'
+          AND n."holder_key" OPERATOR(pg_catalog.=) u.key
         FOR NO KEY UPDATE
       ) AS n
     );
   END IF;
   DELETE FROM "names" AS n
-  WHERE n."id" = ANY (gone) AND (pg_catalog.cardinality(keys) > 1 OR n."holder"::pg_catalog.text = 'users' AND n."holder_key" = keys[1]);
+  WHERE n."id" OPERATOR(pg_catalog.=) ANY (gone)
+    AND (pg_catalog.cardinality(keys) OPERATOR(pg_catalog.>) 1
+      OR n."holder" OPERATOR(pg_catalog.=) 'users'
+          AND n."holder_key" OPERATOR(pg_catalog.=) keys[1]);
   RETURN NULL;
 END
 $guard$;
@@ -345,8 +487,7 @@ BEGIN
       ALTER FUNCTION %1$s OWNER TO %3$s; ALTER FUNCTION %1$s SECURITY DEFINER
       SET enable_seqscan TO off SET row_security TO off SET search_path TO pg_catalog, %4$s, pg_temp',
       f.oid::pg_catalog.regprocedure, pg_catalog.concat_ws(', ', 'PUBLIC', (
-        SELECT pg_catalog.string_agg(a.grantee::pg_catalog.regrole::pg_catalog.text, ', ')
-        FROM pg_catalog.aclexplode(f.proacl) AS a
+        SELECT pg_catalog.string_agg(a.grantee::pg_catalog.regrole::pg_catalog.text, ', ') FROM pg_catalog.aclexplode(f.proacl) AS a
         WHERE a.grantee OPERATOR(pg_catalog.<>) ALL (ARRAY[0::pg_catalog.oid, f.proowner]))),
       t.relowner::pg_catalog.regrole, t.relnamespace::pg_catalog.regnamespace), '; ')
     FROM pg_catalog.pg_proc AS f, pg_catalog.pg_class AS t
@@ -366,9 +507,11 @@ CREATE TRIGGER "unique_name_users_update"
   REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
   -- The first row that differs does the work for the whole statement; other UPDATEs run no function.
   FOR EACH ROW
-  WHEN (OLD."handle"::pg_catalog.text COLLATE "C" IS DISTINCT FROM NEW."handle"::pg_catalog.text COLLATE "C"
-    OR OLD."nick"::pg_catalog.text COLLATE "C" IS DISTINCT FROM NEW."nick"::pg_catalog.text COLLATE "C"
-    OR OLD."id" IS DISTINCT FROM NEW."id")
+  WHEN ((OLD."handle"::pg_catalog.text COLLATE "C" OPERATOR(pg_catalog.=) NEW."handle"::pg_catalog.text COLLATE "C"
+      OR OLD."handle" IS NULL AND NEW."handle" IS NULL) IS NOT TRUE
+    OR (OLD."nick"::pg_catalog.text COLLATE "C" OPERATOR(pg_catalog.=) NEW."nick"::pg_catalog.text COLLATE "C"
+      OR OLD."nick" IS NULL AND NEW."nick" IS NULL) IS NOT TRUE
+    OR (OLD."id" OPERATOR(pg_catalog.=) NEW."id") IS NOT TRUE)
   EXECUTE FUNCTION "unique_name_users_take"();
 
 CREATE TRIGGER "unique_name_users_delete"

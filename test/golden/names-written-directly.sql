@@ -1,33 +1,41 @@
 DROP FUNCTION IF EXISTS "unique_name_names_refuse"();
 
 CREATE FUNCTION "unique_name_names_refuse"() RETURNS trigger LANGUAGE plpgsql AS $guard$
--- typeorm-unique-text names: generated, do not edit.
--- It refuses to change a name that is held but through its holder.
+-- typeorm-unique-text names: generated, do not edit. It refuses to change a name that is held but through its holder.
 -- docs/protocol-names.md of the package says what it does.
 -- {"protocol":1, "kind":"names", "name":"direct", "columns":{},
--- "triggers":["e8e0a815","f772820d","9b283eb5","652b399e"]}
+-- "triggers":["40356b16","04591158","e1f7e511","652b399e"]}
 BEGIN
-  IF TG_OP = 'DELETE' AND OLD."state"::pg_catalog.text <> 'held' THEN
+  IF TG_OP OPERATOR(pg_catalog.=) 'DELETE' AND NOT OLD."state" OPERATOR(pg_catalog.=) 'held' THEN
     RETURN OLD;
-  ELSIF TG_OP IN ('INSERT', 'UPDATE') AND NEW."state"::pg_catalog.text IN ('reserved', 'redirect')
-    AND (TG_OP = 'INSERT' OR OLD."state"::pg_catalog.text <> 'held') THEN
+  ELSIF (TG_OP OPERATOR(pg_catalog.=) 'INSERT'
+      OR TG_OP OPERATOR(pg_catalog.=) 'UPDATE' AND NOT OLD."state" OPERATOR(pg_catalog.=) 'held')
+    AND (NEW."state" OPERATOR(pg_catalog.=) 'reserved' OR NEW."state" OPERATOR(pg_catalog.=) 'redirect') THEN
     RETURN NEW;
-  ELSIF TG_OP = 'UPDATE' AND OLD."namespace"::pg_catalog.text IS NOT DISTINCT FROM NEW."namespace"::pg_catalog.text
-    AND OLD."text" IS NOT DISTINCT FROM NEW."text"
-    AND OLD."holder"::pg_catalog.text IS NOT DISTINCT FROM NEW."holder"::pg_catalog.text
-    AND OLD."holder_column"::pg_catalog.text IS NOT DISTINCT FROM NEW."holder_column"::pg_catalog.text
-    AND OLD."holder_key" IS NOT DISTINCT FROM NEW."holder_key"
-    AND OLD."state"::pg_catalog.text IS NOT DISTINCT FROM NEW."state"::pg_catalog.text THEN
+  ELSIF TG_OP OPERATOR(pg_catalog.=) 'UPDATE'
+    AND NOT (
+      ROW(
+        OLD."namespace", OLD."text", OLD."holder", OLD."holder_column", OLD."holder_key", OLD."state"
+      )::pg_catalog.record
+      OPERATOR(pg_catalog.*<>) ROW(
+        NEW."namespace", NEW."text", NEW."holder", NEW."holder_column", NEW."holder_key", NEW."state"
+      )::pg_catalog.record
+    ) THEN
     RETURN NEW;
-  ELSIF TG_OP = 'TRUNCATE' AND NOT EXISTS (
+  ELSIF TG_OP OPERATOR(pg_catalog.=) 'TRUNCATE' AND NOT EXISTS (
     SELECT FROM pg_catalog.pg_trigger AS t
-    JOIN pg_catalog.pg_proc AS p ON p.oid = t.tgfoid
-    WHERE pg_catalog.strpos(p.prosrc, '-- typeorm-unique-text names') BETWEEN 1 AND 9
-      AND t.tgrelid <> TG_RELID
-      -- Of this table of names: its schema is where they find names, or stands before its name.
-      AND pg_catalog.strpos(
-        pg_catalog.array_to_string(p.proconfig, ' ') || p.prosrc, pg_catalog.quote_ident(TG_TABLE_SCHEMA)) > 0
-      AND pg_catalog.pg_relation_size(t.tgrelid) > 0
+    JOIN pg_catalog.pg_proc AS p ON p.oid OPERATOR(pg_catalog.=) t.tgfoid
+    WHERE pg_catalog.strpos(p.prosrc, '-- typeorm-unique-text names') OPERATOR(pg_catalog.>) 0
+      AND t.tgrelid OPERATOR(pg_catalog.<>) TG_RELID
+      -- Of this table of names: its schema is where they find names, or stands before its name. Settings of the
+      -- session decide what is quoted.
+      AND (pg_catalog.strpos(
+        pg_catalog.translate(pg_catalog.array_to_string(p.proconfig, ' '), '"', ''),
+        pg_catalog.translate(pg_catalog.format(' %s,', TG_TABLE_SCHEMA), '"', '')) OPERATOR(pg_catalog.>) 0
+      OR pg_catalog.strpos(
+        pg_catalog.translate(p.prosrc, '"', ''),
+        pg_catalog.translate(pg_catalog.concat(TG_TABLE_SCHEMA, '.', TG_TABLE_NAME), '"', '')) OPERATOR(pg_catalog.>) 0)
+      AND pg_catalog.pg_relation_size(t.tgrelid) OPERATOR(pg_catalog.>) 0
   ) THEN
     -- The holders' tables are empty too, perhaps by the same statement.
     RETURN NULL;
@@ -45,8 +53,7 @@ BEGIN
       ALTER FUNCTION %1$s OWNER TO %3$s; ALTER FUNCTION %1$s SECURITY DEFINER
       SET enable_seqscan TO off SET row_security TO off SET search_path TO pg_catalog, %4$s, pg_temp',
       f.oid::pg_catalog.regprocedure, pg_catalog.concat_ws(', ', 'PUBLIC', (
-        SELECT pg_catalog.string_agg(a.grantee::pg_catalog.regrole::pg_catalog.text, ', ')
-        FROM pg_catalog.aclexplode(f.proacl) AS a
+        SELECT pg_catalog.string_agg(a.grantee::pg_catalog.regrole::pg_catalog.text, ', ') FROM pg_catalog.aclexplode(f.proacl) AS a
         WHERE a.grantee OPERATOR(pg_catalog.<>) ALL (ARRAY[0::pg_catalog.oid, f.proowner]))),
       t.relowner::pg_catalog.regrole, t.relnamespace::pg_catalog.regnamespace), '; ')
     FROM pg_catalog.pg_proc AS f, pg_catalog.pg_class AS t
@@ -57,17 +64,17 @@ $guard$;
 
 CREATE TRIGGER "unique_name_names_insert"
   BEFORE INSERT ON "names"
-  FOR EACH ROW WHEN (pg_catalog.pg_trigger_depth() = 0)
+  FOR EACH ROW WHEN (pg_catalog.pg_trigger_depth() OPERATOR(pg_catalog.=) 0)
   EXECUTE FUNCTION "unique_name_names_refuse"();
 
 CREATE TRIGGER "unique_name_names_update"
   BEFORE UPDATE ON "names"
-  FOR EACH ROW WHEN (pg_catalog.pg_trigger_depth() = 0)
+  FOR EACH ROW WHEN (pg_catalog.pg_trigger_depth() OPERATOR(pg_catalog.=) 0)
   EXECUTE FUNCTION "unique_name_names_refuse"();
 
 CREATE TRIGGER "unique_name_names_delete"
   BEFORE DELETE ON "names"
-  FOR EACH ROW WHEN (pg_catalog.pg_trigger_depth() = 0)
+  FOR EACH ROW WHEN (pg_catalog.pg_trigger_depth() OPERATOR(pg_catalog.=) 0)
   EXECUTE FUNCTION "unique_name_names_refuse"();
 
 CREATE TRIGGER "unique_name_names_truncate"

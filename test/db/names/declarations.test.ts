@@ -12,6 +12,7 @@ import { describe, expect, test } from 'vitest'
 import { DeclarationError, TextRejectedError, UniqueText } from '../../../src'
 import { Name, UniqueName, type UniqueNameOptions, uniqueNameSchema } from '../../../src/names'
 import { lowerCase, normalizer, trim } from '../../../src/text'
+import { holderName } from '../../../src/typeorm/name-tables'
 import { useDatabase } from '../../support/database'
 import { generate } from '../../support/generated'
 import { rejection } from '../../support/ledger'
@@ -257,4 +258,19 @@ test("TypeORM's own writes and conditions are normalized, and the entity holds w
   expect(cat.call).toBe('tom')
   const place = await dataSource.getRepository(Place).save({ handle: 'Here' })
   expect(place.handle).toBe('here')
+})
+
+test('tables whose schema and name read alike are two holders', async () => {
+  const inSchema = (name: string, schema: string, tableName: string): EntitySchema =>
+    new EntitySchema(
+      uniqueNameSchema(
+        { name, schema, tableName, columns: { id: { type: 'integer', primary: true } } },
+        { handle: { namespace: 'handle' } },
+      ),
+    )
+  const entities = [Name, inSchema('One', 'a', 'b.c'), inSchema('Other', 'a.b', 'c')]
+  const dataSource = await new DataSource({ type: 'postgres', url: db.url, entities }).initialize()
+  const holders = ['One', 'Other'].map((name) => holderName(dataSource.getMetadata(name)))
+  await dataSource.destroy()
+  expect(holders).toEqual(['a.b:.c', 'a:.b.c'])
 })

@@ -503,6 +503,17 @@ export const sequences: readonly NameInterleaving[] = [
     'a=orgs2? a2=orgs2 b=orgs3? b2=orgs3',
   ),
   sequence(
+    'a trigger puts a row back',
+    `create or replace function back() returns trigger language plpgsql as $$ begin
+       insert into orgs (id, handle) values (old.id, old.handle); return null; end $$;
+     create trigger a_back after delete on orgs for each row execute function back(); ${formers}`,
+    [
+      ['P', 'delete from orgs where id = 1', 1],
+      ['P', 'drop trigger a_back on orgs', 'ok'],
+    ],
+    'a=orgs1? a2=orgs1 b=orgs2? b2=orgs2',
+  ),
+  sequence(
     'a trigger changes the row once more',
     `create or replace function own() returns trigger language plpgsql as $$ begin
        if new.handle !~ 'x$' then update users set handle = handle || 'x' where id = new.id; end if; return null; end $$;

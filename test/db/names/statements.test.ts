@@ -65,7 +65,7 @@ test('bulk statements that move keys, are refused, or delete after plans were ma
   await run(`update users set id = case when id > 1 then id + 100000 else id end`)
   await sound()
   const refused = await run(`insert into orgs (handle) select handle from users`).catch((error: unknown) => error)
-  expect(JSON.parse((refused as { detail: string }).detail)).toHaveLength(20000)
+  expect(JSON.parse((refused as { detail: string }).detail) as unknown[]).toHaveLength(10)
   for (let call = 0; call < 6; call += 1) await run(`delete from users where id = ${200 + call}`)
   await run(`delete from users`)
   expect(await keysOf()).toBe('')

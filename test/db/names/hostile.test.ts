@@ -1,0 +1,165 @@
+import type { Client } from 'pg'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { quote } from '../../../src/sql/identifier'
+import { claimAllNames, releaseAllNames } from '../../../src/sql/name-fill'
+import { useDatabase } from '../../support/database'
+import { createHolder, createNames, holderTable, namesTable, RESERVE } from '../../support/names-table'
+
+const db = useDatabase()
+const names = namesTable()
+const hostile = `T hostile ${process.pid}`
+let client: Client
+let schemas = 0
+
+const run = async (sql: string): Promise<unknown> => await client.query(sql)
+
+beforeAll(async () => {
+  client = await db.client()
+  await run(`create role ${quote(hostile)}; create extension citext schema public`)
+})
+afterAll(async () => {
+  await run(`reset role; drop owned by ${quote(hostile)} cascade; drop role ${quote(hostile)}`)
+})
+
+beforeEach(async () => {
+  schemas += 1
+  await run(`reset role; create schema ${quote(`H ${schemas}`)}; set search_path to ${quote(`H ${schemas}`)}, public;
+    create type mood as enum ('m1', 'm2', 'm3', 'm4', 'm5');
+    create domain code as varchar(9) check (value is not null);
+    grant all on schema ${quote(`H ${schemas}`)} to ${quote(hostile)}`)
+})
+
+/** A key's type, and two values of it. */
+const KEYS: readonly (readonly [type: string, first: string, second: string])[] = [
+  ['integer', '1', '2'],
+  ['bigint', '1', '2'],
+  ['text', 'a', 'b'],
+  ['character varying', 'a', 'b'],
+  ['character(3)', 'a', 'b'],
+  ['uuid', '00000000-0000-0000-0000-000000000001', '00000000-0000-0000-0000-000000000002'],
+  ['mood', 'm1', 'm2'],
+  ['code', 'a', 'b'],
+  ['integer[]', '{1}', '{2}'],
+  ['int4range', '[1,2)', '[2,3)'],
+  ['cidr', '10.0.0.0/8', '11.0.0.0/8'],
+  ['inet', '10.0.0.1', '10.0.0.2'],
+  ['citext', 'a', 'b'],
+  ['numeric', '1.5', '2.5'],
+  ['timestamp with time zone', '2026-01-02 03:04+00', '2026-01-02 03:05+00'],
+  ['date', '2026-01-02', '2026-01-03'],
+]
+
+const COMPARISONS = ['=', '<>', '<', '<=', '>', '>=']
+const COLUMNS = [
+  'varchar',
+  'text',
+  'jsonb',
+  'uuid',
+  'bigint',
+  'integer',
+  'boolean',
+  'timestamptz',
+  'name',
+  'oid',
+  '"char"',
+]
+
+/** Operators, functions and casts of exact signatures, each of which says that it was called. */
+async function plant(type: string): Promise<void> {
+  const made: string[] = []
+  const called = (name: string, types: readonly string[], returns: string): string => {
+    made.push(
+      `create function ${name}(${types.join(', ')}) returns ${returns} language plpgsql as $$ begin
+         raise exception '${name}(${types.join(', ')}) runs as %', current_user; end $$`,
+    )
+    return name
+  }
+  const operator = (symbol: string, left: string, right: string, returns: string): void => {
+    const procedure = called(`op${made.length}`, [left, right], returns)
+    made.push(`create operator ${symbol} (leftarg = ${left}, rightarg = ${right}, function = ${procedure})`)
+  }
+  for (const one of new Set([...COLUMNS, type])) {
+    for (const symbol of COMPARISONS) operator(symbol, one, one, 'boolean')
+    for (const symbol of one === 'varchar' ? COMPARISONS : []) {
+      operator(symbol, 'varchar', 'text', 'boolean')
+      operator(symbol, 'text', 'varchar', 'boolean')
+    }
+  }
+  for (const symbol of ['=', '<>']) operator(symbol, 'record', 'record', 'boolean')
+  operator('||', 'bigint[]', 'bigint', 'bigint[]')
+  operator('||', 'jsonb[]', 'jsonb', 'jsonb[]')
+  operator('||', 'text', 'text', 'text')
+  operator('->>', 'jsonb', 'integer', 'text')
+  operator('+', 'bigint', 'bigint', 'bigint')
+  operator('+', 'timestamptz', 'interval', 'timestamptz')
+  operator('~~', 'text', 'text', 'boolean')
+  operator('!~~', 'text', 'text', 'boolean')
+  called('unnest', ['bigint[]'], 'setof bigint')
+  called('unnest', ['text[]'], 'setof text')
+  called('md5', ['text'], 'text')
+  called('jsonb_build_array', [type], 'jsonb')
+  called('format', ['text', type], 'text')
+  called('array_append', ['bigint[]', 'bigint'], 'bigint[]')
+  called('timezone', ['text', 'timestamptz'], 'timestamp')
+  await run(`set role ${quote(hostile)}`)
+  for (const one of made) {
+    // Of an operator there is one already, by another name of its types.
+    await run(one).catch((error: unknown) => {
+      if ((error as { code?: string }).code !== '42723') throw error
+    })
+  }
+  await run('reset role')
+}
+
+/** Casts of a type that belongs to somebody else: the one thing about a type that its owner may change at any time. */
+async function plantCasts(type: string): Promise<void> {
+  await run(`alter type ${type} owner to ${quote(hostile)}; set role ${quote(hostile)}`)
+  for (const to of ['text', 'json', 'jsonb']) {
+    await run(`create function cast_${to}(${type}) returns ${to} language plpgsql as $$ begin
+        raise exception 'a cast to ${to} runs as %', current_user; end $$;
+      create cast (${type} as ${to}) with function cast_${to}(${type}) as implicit`)
+  }
+  await run('reset role')
+}
+
+describe.each(KEYS)('with a key of type %s', (type, first, second) => {
+  const holder = holderTable('rows', names, {
+    primary: [{ name: 'id', type }],
+    names: ['handle', 'nick'].map((column) => ({ column, namespace: 'handle', former: RESERVE })),
+  })
+  const other = holderTable('others', names)
+
+  const useAll = async (): Promise<void> => {
+    const swap = `case handle operator(pg_catalog.=) 'a' when true then 'b' else 'a' end`
+    await run(`insert into rows (id, handle, nick) values ('${first}', 'a', null), ('${second}', 'b', 'x')`)
+    await run(`update rows set handle = ${swap}`)
+    await run(`update rows set handle = 'c' where handle operator(pg_catalog.=) 'a'`)
+    await run(`update rows set handle = 'a' where handle operator(pg_catalog.=) 'c'`)
+    await run(`alter table rows drop constraint rows_pkey; alter table rows add primary key (id) deferrable`)
+    await run(`update rows set id = case handle operator(pg_catalog.=) 'a'
+      when true then '${first}'::${type} else '${second}'::${type} end`)
+    const refused = await run(`insert into others (handle) values ('a'), ('b'), ('d')`).catch((error: unknown) => error)
+    expect(refused).toMatchObject({ code: '23505' })
+    await expect(run(`delete from names`)).rejects.toMatchObject({ code: 'UT003' })
+    await expect(run(`update names set holder_column = 'x'`)).rejects.toMatchObject({ code: 'UT003' })
+    await run(`update rows set title = 'x'`)
+    await run(`delete from rows where handle operator(pg_catalog.=) 'a'`)
+    await run(releaseAllNames(holder))
+    await run(claimAllNames(holder, { ...holder, holder: 'before' }))
+    await run(`truncate rows, others; truncate names`)
+  }
+
+  test.each(['before', 'after'])('nothing that another role made %s the migration is called', async (moment) => {
+    if (moment === 'before') await plant(type)
+    for (const statement of createNames(names)) await run(statement)
+    for (const statement of [...createHolder(holder), ...createHolder(other)]) await run(statement)
+    if (moment === 'after') await plant(type)
+    if (moment === 'after' && type === 'mood') await plantCasts(type)
+    await expect(useAll()).resolves.toBeUndefined()
+  })
+})
+
+test('what this plants is called where an operator is looked up by search_path', async () => {
+  await plant('integer')
+  await expect(run(`select 'a'::varchar = 'b'::varchar`)).rejects.toThrow('runs as postgres')
+})
