@@ -98,13 +98,13 @@ describe('a database that will not do', () => {
     expect(first).toBeInstanceOf(SchemaDriftError)
     expect(first).toMatchObject({ findings: [{ kind: 'missing', object: 'table', name: 'page' }] })
     await dataSource.synchronize()
-    await dataSource.query('DROP TRIGGER "unique_text_page.url_settle_insert" ON page')
-    await dataSource.query('ALTER TABLE page DISABLE TRIGGER "unique_text_page.url_place_insert"')
+    await dataSource.query('DROP TRIGGER unique_text_page__url_settle_insert ON page')
+    await dataSource.query('ALTER TABLE page DISABLE TRIGGER unique_text_page__url_place_insert')
     const second = await findOneByText(manager, Page, { url: secret }, by).catch((error: unknown) => error)
     expect(second).toMatchObject({
       findings: [
-        { kind: 'disabled', object: 'guard', name: 'unique_text_page.url_place_insert' },
-        { kind: 'missing', object: 'guard', name: 'unique_text_page.url_settle_insert' },
+        { kind: 'disabled', object: 'guard', name: 'unique_text_page__url_place_insert' },
+        { kind: 'missing', object: 'guard', name: 'unique_text_page__url_settle_insert' },
       ],
     })
     expect(String(second)).not.toContain(secret)

@@ -61,11 +61,11 @@ describe('of calls that come at once', () => {
 
   test('each hears of a table that is not ready, and is right again when it is', async () => {
     const { dataSource } = await fresh()
-    await client.query('alter table page disable trigger "unique_text_page.url_place_insert"')
+    await client.query('alter table page disable trigger unique_text_page__url_place_insert')
     const errors = await Promise.all(Array.from({ length: 4 }, async () => await rejection(call(dataSource))))
     for (const error of errors) expect(error).toBeInstanceOf(SchemaDriftError)
     expect(new Set(errors).size).toBe(4)
-    await client.query('alter table page enable trigger "unique_text_page.url_place_insert"')
+    await client.query('alter table page enable trigger unique_text_page__url_place_insert')
     expect(await call(dataSource)).toMatchObject({ entity: { url: 'at once' } })
   })
 
