@@ -59,6 +59,12 @@ export class PooledClient {
   }
 }
 
+/** A connection that comes after all is nobody's. */
+async function handBackLate(taking: Promise<Taken>): Promise<void> {
+  const taken = await taking.catch(nothing)
+  taken?.[1]()
+}
+
 /**
  * Waits for a client of the pool, which forgets those who wait when it ends.
  *
@@ -76,10 +82,7 @@ async function untilDestroyed({ connectedQueryRunners: all }: PoolDriver, taking
     release: (): void => {
       leave(all, waiting)
       fail()
-      // One that comes after all is nobody's.
-      taking.then(([, handBack]) => {
-        handBack()
-      }, nothing)
+      void handBackLate(taking)
     },
   }
   all.push(waiting)

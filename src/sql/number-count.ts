@@ -1,7 +1,6 @@
-import { standsOn } from './guard-body'
 import { quote } from './identifier'
 import { indented, refuseFamily, refuseOtherTables } from './number-scopes'
-import { isCounted, keyOf, type NumberTable, scopeOf, scopesName } from './number-table'
+import { isCounted, keyOf, type NumberTable, scopeOf, scopesName, standsOn } from './number-table'
 
 /** Names of the transition tables. */
 export const GONE = 'gone'

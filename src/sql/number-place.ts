@@ -1,6 +1,16 @@
-import { all, relation, standsOn } from './guard-body'
 import { quote } from './identifier'
-import { byNumberDown, equal, keyOf, type NumberTable, sameScopes, scopeOf, scopesName } from './number-table'
+import {
+  byNumberDown,
+  equal,
+  keyOf,
+  type NumberTable,
+  sameScopes,
+  scopeOf,
+  scopesName,
+  all,
+  relation,
+  standsOn,
+} from './number-table'
 import { indented, raiseNumber, refuseFamily, refuseOtherColumns, refuseOtherTables } from './number-scopes'
 import { SQLSTATE } from './sqlstate'
 

@@ -1,6 +1,5 @@
 import { quote } from './identifier'
-import { type NumberTable, scopeOf } from './number-table'
-import { all } from './guard-body'
+import { type NumberTable, scopeOf, all } from './number-table'
 import { field, tableName } from './text-table'
 
 /** Rows that are numbered while their table is locked and no trigger of ours stands. */

@@ -1,6 +1,5 @@
-import { relation } from './guard-body'
 import { dollarQuote, list, literal, quote } from './identifier'
-import { isCounted, keyOf, type NumberTable, scopeOf, scopesName, scopesTable } from './number-table'
+import { isCounted, keyOf, type NumberTable, scopeOf, scopesName, scopesTable, relation } from './number-table'
 import { SQLSTATE } from './sqlstate'
 import { tableName } from './text-table'
 

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { qualified, quote } from './identifier'
+import { literal, qualified, quote } from './identifier'
 import { field } from './text-table'
 
 /** A column of the scope of a number. */
@@ -68,3 +68,14 @@ export function scopesName({ triggers }: Pick<NumberTable, 'triggers'>): string 
 /** The table of scopes, outside the functions. */
 export const scopesTable = (table: Pick<NumberTable, 'schema' | 'triggers'>): string =>
   table.schema === undefined ? quote(scopesName(table)) : qualified(table.schema, scopesName(table))
+
+/** The table inside the functions, where `search_path` is fixed to its schema, so that a dump fits another one. */
+export const relation = (table: Pick<NumberTable, 'table'>): string => quote(table.table)
+
+/** Predicates, one a line, for a place in the text that is indented so far. */
+export const all = (indent: number, ...predicates: readonly string[]): string =>
+  predicates.join(`\n${' '.repeat(indent)}AND `)
+
+/** Whether the trigger runs for the table that the function names; in a partition it does not. */
+export const standsOn = (table: Pick<NumberTable, 'table'>): string =>
+  `TG_TABLE_NAME OPERATOR(pg_catalog.=) ${literal(table.table)}\n    AND pg_catalog.pg_table_is_visible(TG_RELID)`

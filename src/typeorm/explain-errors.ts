@@ -1,5 +1,5 @@
 import { type DataSource, QueryFailedError, type QueryRunner } from 'typeorm'
-import { DeclarationError, type TextTakenError, WaitsForItselfError } from '../errors'
+import { DeclarationError, type TextTakenError, type UniqueTextError, WaitsForItselfError } from '../errors'
 import { quote } from '../sql/identifier'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { savepoint } from '../sql/statements'
@@ -106,19 +106,24 @@ interface Failing {
   readonly rows: QueryRows
 }
 
-async function explain(failure: unknown, { dataSource, queryRunner, rows }: Failing): Promise<Explanation> {
+async function explain(failure: unknown, failing: Failing): Promise<Explanation> {
+  if (!(failure instanceof Error) || isOfSchema(failure)) return { error: failure }
   const code = serverError(failure)?.code ?? ''
-  if (failure instanceof Error && code === SQLSTATE.invalidColumnReference) {
-    const unindexed = conflictWithoutHash(failure, declarationsIn(dataSource))
-    return { error: unindexed ? asQueryFailedError(unindexed, failure) : failure }
-  }
-  if (!(failure instanceof Error) || !EXPLAINED.has(code) || isOfSchema(failure)) return { error: failure }
-  const ofNames = takenNamesError(failure, dataSource)
-  if (ofNames) return { error: asQueryFailedError(ofNames, failure) }
-  const declarations = declarationsIn(dataSource)
-  const ofGuard = guardError(failure, declarations)
-  if (ofGuard) return { error: asQueryFailedError(ofGuard, failure) }
-  const refused = refusedText(failure, declarations)
+  const told = toldAtOnce(failure, code, failing.dataSource)
+  if (told) return { error: asQueryFailedError(told, failure) }
+  return EXPLAINED.has(code) ? await explainText(failure, failing) : { error: failure }
+}
+
+/** What the error alone tells. */
+function toldAtOnce(failure: Error, code: string, dataSource: DataSource): UniqueTextError | undefined {
+  if (code === SQLSTATE.invalidColumnReference) return conflictWithoutHash(failure, declarationsIn(dataSource))
+  if (!EXPLAINED.has(code)) return undefined
+  return takenNamesError(failure, dataSource) ?? guardError(failure, declarationsIn(dataSource))
+}
+
+/** A refused text, with the row that holds it. */
+async function explainText(failure: Error, { dataSource, queryRunner, rows }: Failing): Promise<Explanation> {
+  const refused = refusedText(failure, declarationsIn(dataSource))
   if (!refused) return { error: failure }
   const holder = await askNow(refused, queryRunner, rows)
   if (holder?.isFree) return { error: failure }

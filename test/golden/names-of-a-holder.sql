@@ -1,7 +1,8 @@
 DROP FUNCTION IF EXISTS "unique_name_users_take"(), "unique_name_users_give"();
 
 CREATE FUNCTION "unique_name_users_take"() RETURNS trigger LANGUAGE plpgsql AS $guard$
--- typeorm-unique-text names: generated, do not edit. It gives rows the names in "handle", "nick", and takes those they had.
+-- typeorm-unique-text names: generated, do not edit.
+-- It gives rows the names in "handle", "nick", and takes those they had.
 -- docs/protocol-names.md of the package says what it does, and why no name is held twice.
 -- {"protocol":1, "kind":"names", "name":"holder", "columns":{"handle":"handle","nick":"nick"},
 -- "holder":"users", "primary":[{"name":"id","type":"integer"}],
@@ -409,7 +410,8 @@ END
 $guard$;
 
 CREATE FUNCTION "unique_name_users_give"() RETURNS trigger LANGUAGE plpgsql AS $guard$
--- typeorm-unique-text names: generated, do not edit. It takes the names in "handle", "nick" from rows that go.
+-- typeorm-unique-text names: generated, do not edit.
+-- It takes the names in "handle", "nick" from rows that go.
 -- docs/protocol-names.md of the package says what it does, and why no name is held twice.
 #variable_conflict use_column
 DECLARE
@@ -487,7 +489,8 @@ BEGIN
       ALTER FUNCTION %1$s OWNER TO %3$s; ALTER FUNCTION %1$s SECURITY DEFINER
       SET enable_seqscan TO off SET row_security TO off SET search_path TO pg_catalog, %4$s, pg_temp',
       f.oid::pg_catalog.regprocedure, pg_catalog.concat_ws(', ', 'PUBLIC', (
-        SELECT pg_catalog.string_agg(a.grantee::pg_catalog.regrole::pg_catalog.text, ', ') FROM pg_catalog.aclexplode(f.proacl) AS a
+        SELECT pg_catalog.string_agg(a.grantee::pg_catalog.regrole::pg_catalog.text, ', ')
+        FROM pg_catalog.aclexplode(f.proacl) AS a
         WHERE a.grantee OPERATOR(pg_catalog.<>) ALL (ARRAY[0::pg_catalog.oid, f.proowner]))),
       t.relowner::pg_catalog.regrole, t.relnamespace::pg_catalog.regnamespace), '; ')
     FROM pg_catalog.pg_proc AS f, pg_catalog.pg_class AS t

@@ -1,7 +1,8 @@
 DROP FUNCTION IF EXISTS "unique_name_names_refuse"();
 
 CREATE FUNCTION "unique_name_names_refuse"() RETURNS trigger LANGUAGE plpgsql AS $guard$
--- typeorm-unique-text names: generated, do not edit. It refuses to change a name that is held but through its holder.
+-- typeorm-unique-text names: generated, do not edit.
+-- It refuses to change a name that is held but through its holder.
 -- docs/protocol-names.md of the package says what it does.
 -- {"protocol":1, "kind":"names", "name":"direct", "columns":{},
 -- "triggers":["40356b16","04591158","e1f7e511","652b399e"]}
@@ -53,7 +54,8 @@ BEGIN
       ALTER FUNCTION %1$s OWNER TO %3$s; ALTER FUNCTION %1$s SECURITY DEFINER
       SET enable_seqscan TO off SET row_security TO off SET search_path TO pg_catalog, %4$s, pg_temp',
       f.oid::pg_catalog.regprocedure, pg_catalog.concat_ws(', ', 'PUBLIC', (
-        SELECT pg_catalog.string_agg(a.grantee::pg_catalog.regrole::pg_catalog.text, ', ') FROM pg_catalog.aclexplode(f.proacl) AS a
+        SELECT pg_catalog.string_agg(a.grantee::pg_catalog.regrole::pg_catalog.text, ', ')
+        FROM pg_catalog.aclexplode(f.proacl) AS a
         WHERE a.grantee OPERATOR(pg_catalog.<>) ALL (ARRAY[0::pg_catalog.oid, f.proowner]))),
       t.relowner::pg_catalog.regrole, t.relnamespace::pg_catalog.regnamespace), '; ')
     FROM pg_catalog.pg_proc AS f, pg_catalog.pg_class AS t

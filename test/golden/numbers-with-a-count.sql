@@ -1,5 +1,6 @@
 
--- typeorm-unique-text numbers: generated, do not edit. It gives a row the number after the highest of its scope.
+-- typeorm-unique-text numbers: generated, do not edit.
+-- It gives a row the number after the highest of its scope.
 -- docs/numbers.md of the package says what it does, and why no two rows get one number.
 -- {"protocol":1, "kind":"numbers", "name":"number",
 -- "columns":{"number":"number","scope 0":"tenant","deleted":"deletedAt"},
@@ -88,7 +89,8 @@ BEGIN
 END
 
 
--- typeorm-unique-text numbers: generated, do not edit. It counts the rows of each scope.
+-- typeorm-unique-text numbers: generated, do not edit.
+-- It counts the rows of each scope.
 -- docs/numbers.md of the package says what it does, and why no two rows get one number.
 #variable_conflict use_column
 DECLARE
