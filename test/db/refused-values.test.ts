@@ -165,7 +165,7 @@ describe('arguments of the wrong kind are told by what they are', () => {
     const call = findOrCreate(manager, Book, { tilte: 'x', at: null } as object)
     await expect(call).rejects.toBeInstanceOf(DeclarationError)
     await expect(call).rejects.toThrow('Book has no property "tilte"')
-    const look = findOneByText(manager, Book, { at: null } as object)
+    const look = findOneByText(manager, Book, { at: null })
     await expect(look).rejects.toThrow(Error)
   })
 })

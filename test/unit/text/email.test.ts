@@ -34,7 +34,7 @@ describe('email()', () => {
     ...['.a', 'a.', 'a..b', '.', '..'].map(
       (local) => [`${local}@c.org`, 'it has a dot at an end of what is before the "@", or two dots in a row'] as const,
     ),
-    ...[`${'a'.repeat(65)}`, `${'é'.repeat(33)}`, `"${'a'.repeat(63)}"`].map(
+    ...['a'.repeat(65), 'é'.repeat(33), `"${'a'.repeat(63)}"`].map(
       (local) => [`${local}@c.org`, 'it has more than 64 octets before the "@"'] as const,
     ),
     ...[
