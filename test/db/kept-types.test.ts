@@ -44,7 +44,8 @@ test.each([
   const target = declared(to)
   const after = await db.dataSource([target, Name])
   expect(await columns()).toEqual(stood.map((column) => ({ ...column, type })))
-  expect(await findOrCreate(after.manager, target, { url: 'a' })).toMatchObject({ created: false })
+  const given: object = { url: 'a' }
+  expect(await findOrCreate(after.manager, target, given)).toMatchObject({ created: false })
   expect(await findHolder(after.manager, 'handles', 'x')).toMatchObject({ id: { id: 1 } })
   await after.destroy()
 })
