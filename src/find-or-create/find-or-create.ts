@@ -77,15 +77,15 @@ export async function findOrCreate<
       try {
         const heard = answer?.followers ? { ...asked, told: (stored: StoredRow) => line.tell(answer, stored) } : asked
         const { declaration } = entityText
-        const run = async (): Promise<FindOrCreateResult<Entity>> => {
+        for (let again = false; !result; again = true) {
           const ready = onTable(entityText, await ensureReady(declaration, session))
-          return await findOrCreateRow<Entity>(session, ready, heard, deleted && { deleted, position: 0 })
+          try {
+            result = await findOrCreateRow<Entity>(session, ready, heard, deleted && { deleted, position: 0 })
+          } catch (error) {
+            // In the caller's transaction the next one sees it.
+            if (again || session.inTransaction || !forgetIfChanged(declaration, error)) throw error
+          }
         }
-        result = await run().catch(async (error: unknown) => {
-          // In the caller's transaction the next one sees it.
-          if (!forgetIfChanged(declaration, error) || session.inTransaction) throw error
-          return await run()
-        })
       } finally {
         line.leave(answer, result && !result.created)
       }

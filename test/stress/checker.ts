@@ -1,4 +1,5 @@
 import type { DataSource } from 'typeorm'
+import { plainName } from '../../src/sql/identifier'
 import { quote } from '../../src/sql/identifier'
 import { violations } from '../support/guarded-table'
 import { countedTable, wrongCounts } from '../support/numbered-table'
@@ -50,7 +51,7 @@ async function measure(raw: RawClient, subject: Subject, journal: Journal): Prom
   }
 }
 
-const NUMBERED = countedTable({ table: 'stress numbered', triggers: 'numbers_stress numbered.number' })
+const NUMBERED = countedTable({ table: 'stress numbered', triggers: plainName('numbers', 'stress numbered', 'number') })
 
 /** The count of each scope is that of its rows. That no two have one number, the index says. */
 async function checkNumbers(raw: RawClient, journal: Journal): Promise<void> {
