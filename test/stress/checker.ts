@@ -1,6 +1,5 @@
 import type { DataSource } from 'typeorm'
-import { plainName } from '../../src/sql/identifier'
-import { quote } from '../../src/sql/identifier'
+import { plainName, quote } from '../../src/sql/identifier'
 import { violations } from '../support/guarded-table'
 import { countedTable, wrongCounts } from '../support/numbered-table'
 import { onceViolations } from './actions/once'
