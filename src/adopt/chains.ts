@@ -25,7 +25,7 @@ type Numbered = Readonly<Record<'last' | 'seen' | 'written', string | null>>
 
 /** Numbers the rows that wait in the table of work: 0, 1, 2 … within each chain, duplicates too. */
 export async function numberChains(session: AdoptSession, { on }: Target): Promise<number> {
-  const size = new BatchSize(session.manners.batch, LEAST_ROWS, FIRST_ROWS)
+  const size = new BatchSize(session.manners.batch, LEAST_ROWS, FIRST_ROWS, LEAST_ROWS)
   let [last, numbered, stuck] = ['0', 0, 0]
   for (let rounds = 1; ;) {
     const started = performance.now()
@@ -63,7 +63,7 @@ export async function notesLeft(session: AdoptSession, { on }: Target, limit: nu
  * @returns how many chains somebody else had locked
  */
 export async function settleAll(session: AdoptSession, target: Target): Promise<number> {
-  const size = new BatchSize(session.manners.batch, LEAST_ROWS, FIRST_ROWS)
+  const size = new BatchSize(session.manners.batch, LEAST_ROWS, FIRST_ROWS, LEAST_ROWS)
   let stuck = 0
   for (let last = '0'; ;) {
     const wanted = size.value

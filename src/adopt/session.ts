@@ -214,15 +214,19 @@ export class AdoptSession {
 export class BatchSize {
   private rate: number | undefined
 
-  /** @param least fewer only where even these take four times as long as they should */
+  /**
+   * @param least fewer only where even these take four times as long as they should
+   * @param fewest never fewer than this: clients may write more in the time of a batch than a smaller one does
+   */
   constructor(
     private readonly targetMilliseconds: number,
     private readonly least: number,
     private now: number,
+    private readonly fewest: number = 1,
   ) {}
 
   get value(): number {
-    return Math.max(1, Math.round(this.now))
+    return Math.max(this.fewest, Math.round(this.now))
   }
 
   /** Follows what batches take; a slow one counts at once, a quick one little by little. */
