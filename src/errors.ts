@@ -3,6 +3,7 @@ import type { ObjectLiteral } from 'typeorm'
 
 /** Values of `code`; part of the public API, stable across versions. */
 export type UniqueTextErrorCode =
+  | 'ADOPTION_STOPPED'
   | 'ATTEMPTS_EXHAUSTED'
   | 'CHAIN_LIMIT'
   | 'DUPLICATE_TEXT'

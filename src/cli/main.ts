@@ -8,6 +8,7 @@ import { keepHeapSmall } from './heap'
 import { findTarget } from './import-target'
 import { openList } from './list'
 import { loadDataSource } from './load-data-source'
+import { runAdopt } from './run-adopt'
 import { runDoctor } from './run-doctor'
 import { EXIT, type ExitCode, runImport } from './run-import'
 import { outliveReaders } from './terminal'
@@ -26,6 +27,10 @@ async function main(args: readonly string[]): Promise<ExitCode> {
       return await importCommand(invocation)
     case 'doctor':
       return await doctorCommand(invocation)
+    case 'adopt':
+    case 'abandon':
+    case 'unmerge':
+      return await adoptCommand(invocation)
   }
 }
 
@@ -60,7 +65,18 @@ async function doctorCommand(invocation: Invocation & { kind: 'doctor' }): Promi
   }
 }
 
-/** An import changes rows, never the schema, whatever the DataSource does when the application starts. */
+async function adoptCommand(invocation: Invocation & { kind: 'adopt' | 'abandon' | 'unmerge' }): Promise<ExitCode> {
+  const dataSource = await loadDataSource(invocation.dataSource)
+  await connect(dataSource)
+  try {
+    keepHeapSmall()
+    return await runAdopt({ dataSource, invocation, streams: process, signal: interruption() })
+  } finally {
+    await dataSource.destroy()
+  }
+}
+
+/** A command changes what it says and no more, whatever the DataSource does when the application starts. */
 async function connect(dataSource: DataSource): Promise<void> {
   dataSource.setOptions({ synchronize: false, migrationsRun: false, dropSchema: false })
   if (!dataSource.isInitialized) await dataSource.initialize()

@@ -1,4 +1,7 @@
 import { parseArgs, type ParseArgsConfig } from 'node:util'
+import type { AdoptOptions } from '../adopt/adopt'
+import type { MergeOptions } from '../adopt/merge'
+import { STEPS } from '../adopt/steps'
 
 /** What the command line asks for. */
 export type Invocation =
@@ -19,6 +22,16 @@ export type Invocation =
       readonly entity: string | undefined
       readonly json: boolean
     }
+  | {
+      readonly kind: 'adopt' | 'abandon' | 'unmerge'
+      readonly dataSource: string
+      readonly entity: string
+      readonly dryRun: boolean
+      readonly options: AdoptOptions
+      /** What is done with duplicates once the table is adopted. */
+      readonly merge: Pick<MergeOptions, 'keep' | 'also'> | undefined
+      readonly forgetLog: boolean
+    }
 
 /** The command line is wrong; exit code 2. */
 export class UsageError extends Error {
@@ -27,6 +40,8 @@ export class UsageError extends Error {
 
 export const HELP = `Usage: typeorm-unique-text import -d DATA-SOURCE --entity NAME [--property NAME] LIST
        typeorm-unique-text doctor -d DATA-SOURCE [--entity NAME] [--json]
+       typeorm-unique-text adopt|abandon|unmerge -d DATA-SOURCE --entity NAME
+                           [--property NAME] [OPTIONS of adopt]
 
 import finds or creates a row for each line of LIST: a UTF-8 file, or - for standard
 input. Lines end with LF or CRLF and have at most 4 MiB.
@@ -36,6 +51,23 @@ You can run it again at any time: rows that exist are found, and none is created
 doctor looks at the stored rows, in batches and without a lock that anybody waits for:
 texts that stand twice, hashes, chains, names and counts that are wrong, texts that
 are not normalized, and what the database lacks. It changes nothing.
+
+adopt brings a full table under the guard while the application runs. However it ends,
+the same command goes on. abandon takes everything away again, and changes no text;
+unmerge then gives merged rows back (docs/adopting.md).
+
+      --dry-run             print the steps and their SQL, and change nothing
+      --until STEP          stop after begin, fill, number, index, check or guard
+      --batch-ms N          how long a batch lasts (default 50)
+      --pause N             milliseconds between two batches (default 0)
+      --max-lag N           wait while a standby is more than N milliseconds behind
+      --fake MIGRATION      then mark this pending migration as run
+      --merge WHICH         then keep the oldest or newest row of equal texts, and turn
+                            all references to it; a log keeps the others
+      --also TABLE.COLUMN   refers to the table without a foreign key; several times
+      --forget-log          empty the log of merges
+      --refused WHAT        keep or delete rows whose texts the normalizer refuses
+      --user-triggers fire  let the table's own triggers run for every row
 
   -d, --dataSource FILE   the file that exports the DataSource, as for TypeORM's own
                           commands; TypeScript is loaded with your project's tsx
@@ -55,6 +87,17 @@ const OPTIONS = {
   entity: { type: 'string' },
   property: { type: 'string' },
   json: { type: 'boolean' },
+  'dry-run': { type: 'boolean' },
+  until: { type: 'string' },
+  'batch-ms': { type: 'string' },
+  pause: { type: 'string' },
+  'max-lag': { type: 'string' },
+  fake: { type: 'string' },
+  merge: { type: 'string' },
+  also: { type: 'string', multiple: true },
+  'forget-log': { type: 'boolean' },
+  refused: { type: 'string' },
+  'user-triggers': { type: 'string' },
   help: { type: 'boolean', short: 'h' },
   version: { type: 'boolean', short: 'v' },
 } as const satisfies ParseArgsConfig['options']
@@ -70,10 +113,11 @@ export function parseInvocation(args: readonly string[]): Invocation {
   if (values.help === true) return { kind: 'help' }
   if (values.version === true) return { kind: 'version' }
   const [command, ...operands] = positionals
-  if (command === undefined) throw new UsageError('Name a command: import or doctor.')
+  if (command === undefined) throw new UsageError(`Name a command: ${COMMANDS}.`)
   if (command === 'import') return importOf(values, operands)
   if (command === 'doctor') return doctorOf(values, operands)
-  throw new UsageError(`Unknown command "${command}". The commands are import and doctor.`)
+  if (isAdopting(command)) return adoptionOf(command, values, operands)
+  throw new UsageError(`Unknown command "${command}". The commands are ${COMMANDS}.`)
 }
 
 type Values = ReturnType<typeof parseStrictly>['values']
@@ -93,6 +137,56 @@ function doctorOf({ dataSource, entity, property, json }: Values, operands: read
   if (property !== undefined) throw new UsageError('doctor looks at all of an entity. Remove --property.')
   if (operands.length > 0) throw new UsageError('doctor takes no list. Name an entity by --entity.')
   return { kind: 'doctor', dataSource, entity, json: json === true }
+}
+
+const COMMANDS = 'import, doctor, adopt, abandon, unmerge'
+
+type Adoption = Extract<Invocation, { kind: 'adopt' | 'abandon' | 'unmerge' }>
+
+const isAdopting = (command: string): command is Adoption['kind'] => ['adopt', 'abandon', 'unmerge'].includes(command)
+
+function adoptionOf(kind: Adoption['kind'], values: Values, operands: readonly string[]): Adoption {
+  const { dataSource, entity } = values
+  if (dataSource === undefined) throw new UsageError(NO_DATA_SOURCE)
+  if (entity === undefined) throw new UsageError('Name the entity: --entity Page')
+  if (operands.length > 0) throw new UsageError(`${kind} takes no list. Name an entity by --entity.`)
+  const keep = oneOf('merge', values.merge, ['oldest', 'newest'])
+  return {
+    kind,
+    dataSource,
+    entity,
+    dryRun: values['dry-run'] === true,
+    options: adoptOptions(values),
+    merge: keep && { keep, also: values.also ?? [] },
+    forgetLog: values['forget-log'] === true,
+  }
+}
+
+function adoptOptions(values: Values): AdoptOptions {
+  const [batch, pause] = [milliseconds('batch-ms', values['batch-ms']), milliseconds('pause', values.pause)]
+  return {
+    property: values.property,
+    fake: values.fake,
+    until: oneOf('until', values.until, STEPS),
+    ...(batch === undefined ? {} : { batchMilliseconds: batch }),
+    ...(pause === undefined ? {} : { pauseMilliseconds: pause }),
+    maxLagMilliseconds: milliseconds('max-lag', values['max-lag']),
+    refused: oneOf('refused', values.refused, ['keep', 'delete']),
+    userTriggers: oneOf('user-triggers', values['user-triggers'], ['fire']),
+  }
+}
+
+function milliseconds(name: string, given: string | undefined): number | undefined {
+  if (given === undefined) return undefined
+  if (/^\d{1,7}$/.test(given)) return Number(given)
+  throw new UsageError(`--${name} is a whole number of milliseconds, for instance --${name} 50.`)
+}
+
+function oneOf<T extends string>(name: string, given: string | undefined, all: readonly T[]): T | undefined {
+  if (given === undefined) return undefined
+  const found = all.find((one) => one === given)
+  if (found !== undefined) return found
+  throw new UsageError(`--${name} is one of: ${all.join(', ')}.`)
 }
 
 const NO_DATA_SOURCE = 'Name the file that exports the DataSource: -d ormconfig.ts'

@@ -19,6 +19,11 @@ export const SQLSTATE = {
   featureNotSupported: '0A000',
   deadlockDetected: '40P01',
   divisionByZero: '22012',
+  checkViolation: '23514',
+  undefinedTable: '42P01',
+  lockNotAvailable: '55P03',
+  /** By `statement_timeout`, or by somebody. */
+  queryCanceled: '57014',
   /** numeric_value_out_of_range */
   outOfRange: '22003',
   /** Raised by the guard; the class is outside those that Postgres reserves. */

@@ -9,6 +9,7 @@ import {
   inverse,
   requireColumn,
 } from '../sql/alter'
+import { refuseLarge } from '../sql/adopt-table'
 import {
   rebuildRows,
   refuseDuplicates,
@@ -47,6 +48,7 @@ export async function rebuild(
   const { table: rows, text } = declaration
   // New texts are NULL everywhere, or the table is empty.
   if (text.every(({ column }) => !hasColumn(on, column.databaseName) && column.default === undefined)) return []
+  if (!before) await emit(on.queryRunner, { up: [refuseLarge(rows, adoptCommand(on, declaration))], down: [] })
   const nulls = await forbidNulls(on, declaration)
   const duplicates = before ? await forbidDuplicates(on, before, rows) : []
   const hash = on.table.findColumnByName(rows.hash)
@@ -63,6 +65,10 @@ export async function rebuild(
     ...(tightened ? [{ ...requireColumn(rows, rows.hash), ...(hash ? {} : { down: [] }) }] : []),
   ]
 }
+
+/** Does the same while others use the table. */
+const adoptCommand = ({ metadata }: ChangingTable, { name }: Declaration): string =>
+  `npx typeorm-unique-text adopt -d ormconfig.ts --entity ${metadata.name} --property ${name}`
 
 /** Whether the hash must stop being NOT NULL, because rows have none for a while, and become so in the end. */
 function notNullOf(hash: TableColumn | undefined, rows: TextRows): { loosened: boolean; tightened: boolean } {

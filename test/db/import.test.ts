@@ -338,7 +338,9 @@ describe('typeorm-unique-text import', () => {
       typed(['import', '-d', 'ormconfig.ts', '--entity', 'Nobody', 'examples/urls.txt']),
     ])
     expect(nothing).toMatchObject({ code: 2, stdout: '' })
-    expect(nothing.stderr).toMatch(/^Name a command: import or doctor\.\nSee typeorm-unique-text --help\.\n$/)
+    expect(nothing.stderr).toMatch(
+      /^Name a command: import, doctor, adopt, abandon, unmerge\.\nSee typeorm-unique-text --help\.\n$/,
+    )
     expect(entity).toMatchObject({ code: 2, stdout: '' })
     expect(entity.stderr).toMatch(/^The DataSource has no entity "Nobody"\. Entities with a unique text: "Url"\.\n/)
   })

@@ -17,6 +17,7 @@ const LAYERS = [
   'names',
   'once',
   'numbers',
+  'adopt',
   'doctor',
   'cli',
   'index',

@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, test } from 'vitest'
 import * as root from '../../src'
+import * as adopting from '../../src/adopt'
 import * as errors from '../../src/errors'
 import * as doctor from '../../src/doctor'
 import * as names from '../../src/names'
@@ -70,6 +71,34 @@ const PUBLIC = {
       'UniqueTextOptions',
       'UniqueTextPropertyOptions',
       'UpsertByTextOptions',
+    ],
+  },
+  'adopt/index.ts': {
+    namespace: adopting,
+    values: [
+      'AdoptionError',
+      'abandon',
+      'adopt',
+      'forgetMerges',
+      'mergeDuplicates',
+      'planAdoption',
+      'resolveMerged',
+      'unmerge',
+    ],
+    types: [
+      'AbandonOptions',
+      'AdoptOptions',
+      'AdoptProgress',
+      'AdoptReport',
+      'AdoptStep',
+      'AdoptionLock',
+      'AdoptionReason',
+      'Duplicates',
+      'LeftRow',
+      'MergeOptions',
+      'MergeReport',
+      'PlannedStep',
+      'RefusedRow',
     ],
   },
   'text/index.ts': {

@@ -1,0 +1,49 @@
+import type { DataSource, EntityTarget, ObjectLiteral } from 'typeorm'
+import { forgetState } from '../sql/adopt-chains'
+import { createAdoptions, leave } from '../sql/adopt-table'
+import { guardOf } from '../sql/guard'
+import { type AdoptOptions, lockOut, withSession } from './adopt'
+import type { AdoptionLock, Seams } from './session'
+import { findDeclaration, findTarget } from './target'
+
+/** How it goes about its work; as for `adopt`. */
+export type AbandonOptions = Pick<
+  AdoptOptions,
+  'property' | 'lockMilliseconds' | 'holdMilliseconds' | 'signal' | 'onNotice'
+>
+
+/**
+ * Takes guard, hidden columns, index and check away, and whatever an adoption has left, in one short transaction while
+ * the application runs. No text is changed. It is also the way back in the midst of an adoption.
+ *
+ * @throws AdoptionError where an adoption runs, and where there is no such table
+ * @throws DeclarationError, UnsupportedDatabaseError
+ */
+export async function abandon(
+  dataSource: DataSource,
+  entity: EntityTarget<ObjectLiteral>,
+  options: AbandonOptions = {},
+): Promise<{ readonly locks: readonly AdoptionLock[] }> {
+  return await abandonWith(dataSource, entity, options, {})
+}
+
+/** @param seams of tests */
+export async function abandonWith(
+  dataSource: DataSource,
+  entity: EntityTarget<ObjectLiteral>,
+  options: AbandonOptions,
+  seams: Seams,
+): Promise<{ readonly locks: readonly AdoptionLock[] }> {
+  const declaration = findDeclaration(dataSource, entity, options.property)
+  return await withSession(dataSource, options, seams, async (session) => {
+    const target = await findTarget(declaration, session.query)
+    const { on } = target
+    await lockOut(session, target)
+    await session.all(createAdoptions(on))
+    await session.locked(on, 'abandon', 'ACCESS EXCLUSIVE', async () => {
+      await session.all([...guardOf(on.table).drop, ...leave(on)])
+      await session.query(forgetState(on), [on.table.guard])
+    })
+    return { locks: session.locks }
+  })
+}

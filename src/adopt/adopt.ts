@@ -1,0 +1,298 @@
+import { type DataSource, type EntityTarget, type Migration, MigrationExecutor, type ObjectLiteral } from 'typeorm'
+import { DeclarationError } from '../errors'
+import { AdoptionError } from './error'
+import { findDuplicates } from '../sql/adopt-chains'
+import { deleteRefused, keepRefused, readRefused, refusedTexts } from '../sql/adopt-fill'
+import { tableName } from '../sql/text-table'
+import { findDrift } from '../typeorm/drift'
+import { AdoptSession, type AdoptionLock, type Manners, type Seams } from './session'
+import { doStep, type AdoptionState, type AdoptProgress, type Run, rulesOf, type AdoptStep, stateOf } from './steps'
+import { guardedAs, renormalizeRows } from './renormalize'
+import { textsOf } from './sweep'
+import { findDeclaration, findTarget, normalizeTexts, type Target } from './target'
+
+/** How an adoption goes about its work. */
+export interface AdoptOptions {
+  /** The name of the unique text. @default the entity's only one */
+  readonly property?: string | undefined
+  /** The last step that is done; the same call without it goes on. @default the whole adoption */
+  readonly until?: AdoptStep | undefined
+  /** How long a batch is to last, in milliseconds: so long somebody may wait for a row. @default 50 */
+  readonly batchMilliseconds?: number
+  /** A pause after each batch, in milliseconds. @default 0 */
+  readonly pauseMilliseconds?: number
+  /** Waits while a standby is further behind than this, in milliseconds. @default it does not look */
+  readonly maxLagMilliseconds?: number | undefined
+  /** How long a lock that stops readers or writers is waited for before the next attempt, in milliseconds. @default 50 */
+  readonly lockMilliseconds?: number
+  /** How long such a lock is held, in milliseconds. @default 100 */
+  readonly holdMilliseconds?: number
+  /**
+   * The table's own triggers fire for every row that is written, where the role may not switch them off for its session.
+   *
+   * @default they must not
+   */
+  readonly userTriggers?: 'fire' | undefined
+  /** What becomes of rows whose texts the normalizer refuses. @default it stops before the guard and names them */
+  readonly refused?: 'keep' | 'delete' | undefined
+  /**
+   * The name of a pending migration that makes what stands once the table is adopted: it is then marked as run, as by
+   * `migration:run --fake`. The class's name, or as `typeorm migration:show` has it.
+   */
+  readonly fake?: string | undefined
+  /** Once aborted, it stops after the batch that is at the server. */
+  readonly signal?: AbortSignal | undefined
+  readonly onProgress?: (progress: AdoptProgress) => void
+  readonly onNotice?: (notice: string) => void
+}
+
+/** A row whose text is refused. */
+export interface RefusedRow {
+  /** Its primary key, by the columns' names in the database. */
+  readonly key: ObjectLiteral
+  readonly reason: string
+}
+
+/** What an adoption did, and what it found. */
+export interface AdoptReport {
+  /** The step that comes next; `done`: the table is adopted. */
+  readonly step: AdoptStep
+  /** Nothing was to be done. */
+  readonly unchanged: boolean
+  readonly locks: readonly AdoptionLock[]
+  readonly counts: Readonly<Run['counts']>
+  /** The first ten of them. */
+  readonly refused: readonly RefusedRow[]
+  readonly refusedTotal: number
+  /** Rows that hold the same text; undefined before the index is there. */
+  readonly duplicates: Duplicates | undefined
+}
+
+export interface Duplicates {
+  readonly groups: number
+  /** Rows that would go if each text stood once. */
+  readonly surplus: number
+  readonly largest: number
+  /** Primary keys of the first ten groups, the oldest row of each first. */
+  readonly first: readonly (readonly ObjectLiteral[])[]
+}
+
+const NAMED = 10
+
+/**
+ * Brings a full table under the guard while the application runs. What it has done stays if it ends before its end, and
+ * the same call goes on from there.
+ *
+ * @throws AdoptionError where a person has to decide; its `reason` says what
+ * @throws DeclarationError, UnsupportedDatabaseError
+ */
+export async function adopt(
+  dataSource: DataSource,
+  entity: EntityTarget<ObjectLiteral>,
+  options: AdoptOptions = {},
+): Promise<AdoptReport> {
+  return await adoptWith(dataSource, entity, options, {})
+}
+
+/** @param seams of tests */
+export async function adoptWith(
+  dataSource: DataSource,
+  entity: EntityTarget<ObjectLiteral>,
+  options: AdoptOptions,
+  seams: Seams,
+): Promise<AdoptReport> {
+  const declaration = findDeclaration(dataSource, entity, options.property)
+  const faked = options.fake === undefined ? undefined : await pendingMigration(dataSource, options.fake)
+  const report = await withSession(dataSource, options, seams, async (session) => {
+    const target = await findTarget(declaration, session.query)
+    await lockOut(session, target)
+    const onProgress = options.onProgress ?? nothing
+    const run: Run = { session, target, onProgress, counts: { filled: 0, normalized: 0, numbered: 0 } }
+    return await adoptOrNormalize(run, options)
+  })
+  if (faked && report.step === 'done') await new MigrationExecutor(dataSource).insertMigration(faked)
+  return report
+}
+
+/** @throws DeclarationError where no migration of this name is pending */
+async function pendingMigration(dataSource: DataSource, name: string): Promise<Migration> {
+  const executor = new MigrationExecutor(dataSource)
+  // It makes the table of migrations where there is none, which the others only read.
+  await executor.showMigrations()
+  const pending = await executor.getPendingMigrations()
+  const found = pending.find((one) => one.name === name)
+  if (found) return found
+  const names = pending.map((one) => one.name).join(', ')
+  throw new DeclarationError(`No migration "${name}" is pending. Pending ones: ${names || 'none'}.`)
+}
+
+const nothing = (): void => {}
+
+/** Takes a connection of the pool for the whole time. */
+export async function withSession<T>(
+  dataSource: DataSource,
+  options: AdoptOptions,
+  seams: Seams,
+  work: (session: AdoptSession) => Promise<T>,
+): Promise<T> {
+  const runner = dataSource.createQueryRunner('master')
+  const session = new AdoptSession(runner, mannersOf(options), seams)
+  try {
+    await session.open()
+    return await work(session)
+  } finally {
+    await session.close()
+    await runner.release()
+  }
+}
+
+const mannersOf = (options: AdoptOptions): Manners => ({
+  lock: options.lockMilliseconds ?? 50,
+  hold: options.holdMilliseconds ?? 100,
+  batch: options.batchMilliseconds ?? 50,
+  pause: options.pauseMilliseconds ?? 0,
+  maxLag: options.maxLagMilliseconds,
+  signal: options.signal,
+  onNotice: options.onNotice ?? nothing,
+})
+
+/** Only one command at a time; its turn ends with the connection, however that ends. */
+export async function lockOut(session: AdoptSession, { facts, on }: Target): Promise<void> {
+  if (await session.takeTurn(facts.oid)) return
+  throw new AdoptionError(
+    'running',
+    `${tableName(on.table)} is being adopted by another session. Wait for it, or end it and run this again.`,
+  )
+}
+
+/** For the session: nothing that it writes needs the transitional triggers. */
+async function keepTriggersOut(session: AdoptSession, { facts, on }: Target, options: AdoptOptions): Promise<void> {
+  const { updateTriggers } = facts
+  if (updateTriggers.length === 0 || options.userTriggers === 'fire') return
+  if (await session.becomeReplica()) return
+  refuseTriggers({ facts, on }, options, 'the role may not set session_replication_role')
+}
+
+function refuseTriggers({ facts, on }: Pick<Target, 'facts' | 'on'>, options: AdoptOptions, why: string): void {
+  const { updateTriggers } = facts
+  if (updateTriggers.length === 0 || options.userTriggers === 'fire') return
+  throw new AdoptionError(
+    'user-triggers',
+    `${tableName(on.table)} has triggers on UPDATE (${updateTriggers.join(', ')}), which would fire for every row that is ` +
+      `written, and they cannot be left out: ${why}. Let them fire with --user-triggers fire.`,
+  )
+}
+
+/** Where a guard stands, rows are at most normalized anew: everything else that changes is a migration's. */
+async function adoptOrNormalize(run: Run, options: AdoptOptions): Promise<AdoptReport> {
+  const { session, target } = run
+  const [state, guarded] = [await stateOf(run), guardedAs(target)]
+  const begun = state !== undefined && (state.step as string) !== 'renormalize'
+  if (begun || guarded === 'none' || findDrift(target.declaration.table, target.state).length === 0) {
+    await keepTriggersOut(session, target, options)
+    return await runSteps(run, options)
+  }
+  if (guarded === 'other') {
+    throw new AdoptionError(
+      'unsupported',
+      `${tableName(target.on.table)} has a guard of another declaration than "${target.declaration.name}" has now. ` +
+        `Change it by a migration, or take it away with abandon and adopt the table anew.`,
+    )
+  }
+  if (state) refuseOther(target, state)
+  refuseTriggers(target, options, 'the guard has to run')
+  await renormalizeRows(run, state, async () => await refuseListed(run, options))
+  return await reportOf(run, 'done', false)
+}
+
+async function runSteps(run: Run, options: AdoptOptions): Promise<AdoptReport> {
+  const { target } = run
+  let state = await stateOf(run)
+  const unchanged = state === undefined && findDrift(target.declaration.table, target.state).length === 0
+  let step: AdoptStep = unchanged ? 'done' : (state?.step ?? 'begin')
+  if (state) refuseOther(target, state)
+  while (step !== 'done') {
+    if (step === 'guard') await refuseRefused(run, options)
+    const done = step
+    run.onProgress({ step, fraction: undefined, rows: 0 })
+    step = await doStep(run, { ...FRESH, ...state, step })
+    state = await stateOf(run)
+    if (done === options.until) break
+  }
+  return await reportOf(run, step, unchanged)
+}
+
+const FRESH: Omit<AdoptionState, 'step'> = { format: 1, rules: '', wanted: 'missing', page: 0, pages: null }
+
+function refuseOther(target: Target, { rules }: AdoptionState): void {
+  if (rules === rulesOf(target)) return
+  throw new AdoptionError(
+    'changed',
+    `The adoption of ${tableName(target.on.table)} began with another declaration of "${target.declaration.name}". ` +
+      `Go on with that one, or take it away with abandon and begin again.`,
+  )
+}
+
+async function refuseRefused(run: Run, options: AdoptOptions): Promise<void> {
+  await reviewRefused(run, options.refused === 'delete')
+  await refuseListed(run, options)
+}
+
+async function refuseListed(run: Run, options: AdoptOptions): Promise<void> {
+  if (options.refused === 'keep') return
+  const { total, first } = await refusedRows(run)
+  if (total === 0) return
+  const named = first.map(({ key, reason }) => `${JSON.stringify(key)}: ${reason}`).join('; ')
+  throw new AdoptionError(
+    'refused',
+    `The normalizer refuses the texts of ${total} rows of ${tableName(run.target.on.table)}: ${named}. ` +
+      `Correct or delete them, or keep them as they are with --refused keep.`,
+  )
+}
+
+/** Of the rows that were refused some are mended by now, or gone; of the others each is deleted where that is wanted. */
+async function reviewRefused({ session, target }: Run, deletes: boolean): Promise<void> {
+  const rows = await session.query<Readonly<Record<string, string | null>>>(refusedTexts(target.on))
+  const spots = rows
+    .filter((row) => 'refused' in normalizeTexts(target.declaration, textsOf(target, row)))
+    .map(({ spot }) => spot)
+  await session.query(keepRefused(target.on), [spots])
+  if (!deletes || spots.length === 0) return
+  await session.query(deleteRefused(target.on), [spots])
+  await session.query(keepRefused(target.on), [[]])
+}
+
+async function refusedRows({ session, target }: Run): Promise<{ total: number; first: RefusedRow[] }> {
+  const rows = await session.query<Record<'key' | 'reason' | 'total', string>>(readRefused(target.on, NAMED))
+  const first = rows.map(({ key, reason }) => ({ key: JSON.parse(key) as ObjectLiteral, reason }))
+  return { total: Number(rows[0]?.total ?? 0), first }
+}
+
+async function reportOf(run: Run, step: AdoptStep, unchanged: boolean): Promise<AdoptReport> {
+  const { session, target, counts } = run
+  const indexed = step === 'done' || step === 'clean'
+  const duplicates = indexed ? await duplicatesOf(run) : undefined
+  const refused = unchanged ? { total: 0, first: [] } : await refusedRows(run)
+  void target
+  return {
+    step,
+    unchanged,
+    locks: session.locks,
+    counts,
+    refused: refused.first,
+    refusedTotal: refused.total,
+    duplicates,
+  }
+}
+
+async function duplicatesOf({ session, target }: Run): Promise<Duplicates> {
+  const [row] = await session.query<Record<'groups' | 'surplus' | 'largest' | 'first', string>>(
+    findDuplicates(target.on, NAMED),
+  )
+  return {
+    groups: Number(row?.groups ?? 0),
+    surplus: Number(row?.surplus ?? 0),
+    largest: Number(row?.largest ?? 0),
+    first: JSON.parse(row?.first ?? '[]') as ObjectLiteral[][],
+  }
+}

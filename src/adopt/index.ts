@@ -1,0 +1,8 @@
+export { abandon, type AbandonOptions } from './abandon'
+export { AdoptionError, type AdoptionReason } from './error'
+export { adopt, type AdoptOptions, type AdoptReport, type Duplicates, type RefusedRow } from './adopt'
+export { planAdoption, type PlannedStep } from './plan'
+export type { AdoptionLock } from './session'
+export type { AdoptProgress, AdoptStep } from './steps'
+export { type LeftRow, mergeDuplicates, type MergeOptions, type MergeReport } from './merge'
+export { forgetMerges, resolveMerged, unmerge } from './merge-log'

@@ -1,0 +1,94 @@
+import type { DataSource, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
+import {
+  createLog,
+  findLog,
+  forgetLog,
+  putBack,
+  READ_COLUMNS,
+  readMoves,
+  type Reference,
+  resolveKey,
+  turnBack,
+} from '../sql/adopt-merge'
+import { tableName } from '../sql/text-table'
+import { dataSourceOf } from '../typeorm/registry'
+import { type AdoptOptions, lockOut, withSession } from './adopt'
+import { requireAdopted } from './merge'
+import { findDeclaration, findTarget } from './target'
+
+/**
+ * The primary key of the row that a merged one became, for links and caches that outlive it.
+ *
+ * @param key of the row that is gone: the value, or an object of a key of several columns by their names in the database
+ * @returns in the form that was given; undefined where no row of this key was merged
+ * @throws DeclarationError
+ */
+export async function resolveMerged<Key extends number | string | ObjectLiteral>(
+  manager: EntityManager,
+  entity: EntityTarget<ObjectLiteral>,
+  key: Key,
+  options: Pick<AdoptOptions, 'property'> = {},
+): Promise<Key | undefined> {
+  const { table, metadata } = findDeclaration(dataSourceOf(manager), entity, options.property)
+  const names = metadata.primaryColumns.map(({ databaseName }) => databaseName)
+  const [log] = (await manager.query(findLog, [tableName(table)])) as { schema: string; logged: boolean }[]
+  if (log?.logged !== true) return undefined
+  const parts = names.map((name) => String(typeof key === 'object' ? key[name] : key))
+  const on = { table: { ...table, schema: log.schema } }
+  const [found] = (await manager.query(resolveKey(on), [table.guard, parts])) as { kept: string[] }[]
+  return found && (keyLike(key, names, found.kept) as Key)
+}
+
+function keyLike(given: unknown, names: readonly string[], kept: readonly string[]): unknown {
+  const like = (one: unknown, value: string | undefined): unknown => (typeof one === 'number' ? Number(value) : value)
+  if (typeof given !== 'object') return like(given, kept[0])
+  return Object.fromEntries(names.map((name, index) => [name, like((given as ObjectLiteral)[name], kept[index])]))
+}
+
+/**
+ * Plays the log of merges backwards, in one transaction: rows come back whole, and references are turned back. Only
+ * while the table is not unique: before it is adopted, or after `abandon`.
+ *
+ * @returns how many rows came back
+ * @throws AdoptionError where the table is unique
+ */
+export async function unmerge(
+  dataSource: DataSource,
+  entity: EntityTarget<ObjectLiteral>,
+  options: Pick<AdoptOptions, 'property'> = {},
+): Promise<number> {
+  const declaration = findDeclaration(dataSource, entity, options.property)
+  return await withSession(dataSource, {}, {}, async (session) => {
+    const target = await findTarget(declaration, session.query)
+    const { on, facts } = target
+    await lockOut(session, target)
+    requireAdopted(target, false)
+    await session.all(createLog(on))
+    const columns = await session.query<{ name: string }>(READ_COLUMNS, [facts.oid])
+    return await session.together(async () => {
+      const names = columns.map(({ name }) => name)
+      const back = await session.query(`${putBack(on, names)} RETURNING 1`, [on.table.guard])
+      for (const { seq, reference } of await session.query<Record<'seq' | 'reference', string>>(readMoves(on), [
+        on.table.guard,
+      ])) {
+        await session.query(turnBack(on, JSON.parse(reference) as Reference), [seq])
+      }
+      await session.query(forgetLog(on), [on.table.guard])
+      return back.length
+    })
+  })
+}
+
+/** Empties the log: what was merged cannot be taken apart again, nor its keys be resolved. */
+export async function forgetMerges(
+  dataSource: DataSource,
+  entity: EntityTarget<ObjectLiteral>,
+  options: Pick<AdoptOptions, 'property'> = {},
+): Promise<void> {
+  const declaration = findDeclaration(dataSource, entity, options.property)
+  await withSession(dataSource, {}, {}, async (session) => {
+    const { on } = await findTarget(declaration, session.query)
+    await session.all(createLog(on))
+    await session.query(forgetLog(on), [on.table.guard])
+  })
+}

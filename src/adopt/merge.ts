@@ -1,0 +1,244 @@
+import type { DataSource, EntityTarget, ObjectLiteral } from 'typeorm'
+import { DeclarationError } from '../errors'
+import {
+  clearFlags,
+  createLog,
+  deleteRows,
+  dropPlaces,
+  findSurplus,
+  lockPairs,
+  logRows,
+  READ_PRIMARY,
+  readKeys,
+  readPlaces,
+  type Reference,
+  referencesTo,
+  repoint,
+  seePairs,
+  seeSelf,
+  stillReferring,
+} from '../sql/adopt-merge'
+import { qualified } from '../sql/identifier'
+import { SQLSTATE, serverError } from '../sql/sqlstate'
+import { tableName } from '../sql/text-table'
+import { findDrift } from '../typeorm/drift'
+import { type AdoptOptions, lockOut, withSession } from './adopt'
+import { AdoptionError } from './error'
+import { type AdoptSession, BatchSize, type Seams } from './session'
+import { findDeclaration, findTarget, type Target } from './target'
+
+/** How duplicates become one. */
+export interface MergeOptions extends Pick<
+  AdoptOptions,
+  | 'property'
+  | 'batchMilliseconds'
+  | 'pauseMilliseconds'
+  | 'maxLagMilliseconds'
+  | 'lockMilliseconds'
+  | 'signal'
+  | 'onNotice'
+> {
+  /** Which row of equal texts stays, by primary key; one that is not deleted softly stays before one that is. */
+  readonly keep: 'oldest' | 'newest'
+  /** Columns that refer to the primary key without a foreign key, as `table.column` or `schema.table.column`. @default [] */
+  readonly also?: readonly string[]
+}
+
+/** What became of the duplicates. */
+export interface MergeReport {
+  readonly merged: number
+  /** Rows that are left as they are, and the constraint or the reason. */
+  readonly left: readonly LeftRow[]
+}
+
+/** A row that still holds the text of another one. */
+export interface LeftRow {
+  /** Its primary key, by the columns' names in the database. */
+  readonly row: ObjectLiteral
+  /** Of the row that would have stayed. */
+  readonly kept: ObjectLiteral
+  /** A constraint's name, or a clause. */
+  readonly reason: string
+}
+
+/** One run. */
+interface Merging {
+  readonly session: AdoptSession
+  readonly target: Target
+  readonly references: readonly Reference[]
+  readonly clears: boolean
+  readonly left: LeftRow[]
+  merged: number
+}
+
+const FIRST_ROWS = 20
+const LEAST_ROWS = 5
+
+/**
+ * Makes one row of those that hold the same text: references are turned to the one that stays, the others go, and a log
+ * keeps them whole. Where a unique index of a referring table stands against it, the row is left and told.
+ *
+ * @throws AdoptionError for a table that is not adopted, and where an adoption runs
+ * @throws DeclarationError, UnsupportedDatabaseError
+ */
+export async function mergeDuplicates(
+  dataSource: DataSource,
+  entity: EntityTarget<ObjectLiteral>,
+  options: MergeOptions,
+): Promise<MergeReport> {
+  return await mergeWith(dataSource, entity, options, {})
+}
+
+/** @param seams of tests */
+export async function mergeWith(
+  dataSource: DataSource,
+  entity: EntityTarget<ObjectLiteral>,
+  options: MergeOptions,
+  seams: Seams,
+): Promise<MergeReport> {
+  const declaration = findDeclaration(dataSource, entity, options.property)
+  return await withSession(dataSource, options, seams, async (session) => {
+    const target = await findTarget(declaration, session.query)
+    await lockOut(session, target)
+    requireAdopted(target, true)
+    const references = [
+      ...(await referencesTo(session.query, target.facts.oid)),
+      ...(await alsoReferring(session, target, options.also ?? [])),
+    ]
+    const { deleteDateColumn } = declaration.metadata
+    await session.all(createLog(target.on))
+    await session.all(findSurplus(target.on, options.keep, deleteDateColumn?.databaseName))
+    // Foreign keys and the user's triggers are to run; only the flags are cleared without the guard.
+    const clears = await session.becomeReplica()
+    if (clears) await session.set('session_replication_role', 'origin')
+    const merging: Merging = { session, target, references, clears, left: [], merged: 0 }
+    await mergeAll(merging)
+    return { merged: merging.merged, left: merging.left }
+  })
+}
+
+export function requireAdopted({ declaration, state, on }: Target, wanted: boolean): void {
+  const isAdopted = findDrift(declaration.table, state).length === 0
+  if (isAdopted === wanted) return
+  throw new AdoptionError(
+    'unsupported',
+    wanted
+      ? `${tableName(on.table)} is not adopted yet: run adopt first.`
+      : `${tableName(on.table)} is unique, and what was merged would stand twice: run abandon first.`,
+  )
+}
+
+async function alsoReferring(session: AdoptSession, { on }: Target, also: readonly string[]): Promise<Reference[]> {
+  const references: Reference[] = []
+  for (const name of also) {
+    const [column = '', table = '', schema = on.table.schema] = name.split('.').reverse()
+    const found = await session.query<{ name: string }>(READ_PRIMARY, [qualified(schema, table)])
+    if (column === '' || table === '' || found.length === 0 || on.primary.length !== 1) {
+      throw new DeclarationError(`"${name}" is no column of a table with a primary key. Write table.column.`)
+    }
+    references.push({
+      schema,
+      table,
+      columns: [column],
+      referenced: on.primary,
+      primary: found.map((one) => one.name),
+      own: schema === on.table.schema && table === on.table.table,
+    })
+  }
+  return references
+}
+
+async function mergeAll(merging: Merging): Promise<void> {
+  const { session, target } = merging
+  const size = new BatchSize(session.manners.batch, LEAST_ROWS, FIRST_ROWS)
+  for (let [last, busy, rounds] = ['0', 0, 1]; ;) {
+    const rows = await session.query<{ place: string }>(readPlaces(target.on), [last, size.value])
+    const places = rows.map(({ place }) => place)
+    if (places.length > 0) {
+      const started = performance.now()
+      busy += await mergeBatch(merging, places)
+      size.took(performance.now() - started, places.length)
+      last = places.at(-1) ?? last
+    } else if (busy === 0) return
+    else {
+      await session.rest(rounds)
+      ;[last, busy, rounds] = ['0', 0, rounds + 1]
+    }
+    await session.breathe()
+  }
+}
+
+const BUSY: ReadonlySet<unknown> = new Set([SQLSTATE.lockNotAvailable, SQLSTATE.deadlockDetected])
+
+/** @returns how many rows are left for later, because somebody has them locked */
+async function mergeBatch(merging: Merging, places: readonly string[]): Promise<number> {
+  try {
+    const { busy, merged, selves } = await merging.session.together(async () => await mergeRows(merging, places))
+    merging.merged += merged
+    await leave(merging, selves, 'it would refer to itself')
+    return busy
+  } catch (error) {
+    const { code, constraint } = serverError(error) ?? {}
+    if (BUSY.has(code)) return places.length
+    if (code === undefined || !/^(?:23|P0|2F|09)/.test(code)) throw error
+    if (places.length === 1) return await leave(merging, places, constraint ?? code)
+    let busy = 0
+    for (const place of places) busy += await mergeBatch(merging, [place])
+    return busy
+  }
+}
+
+async function leave({ session, target, left }: Merging, places: readonly string[], reason: string): Promise<number> {
+  if (places.length === 0) return 0
+  for (const { row, kept } of await session.query<Record<'row' | 'kept', string>>(readKeys(target.on), [places])) {
+    left.push({ row: JSON.parse(row) as ObjectLiteral, kept: JSON.parse(kept) as ObjectLiteral, reason })
+  }
+  await session.query(dropPlaces(target.on), [places])
+  return 0
+}
+
+/** What became of the rows of one transaction. */
+interface Merged {
+  /** Somebody else has so many of them locked. */
+  readonly busy: number
+  readonly merged: number
+  /** Those of which the row that stays refers to the one that goes. */
+  readonly selves: readonly string[]
+}
+
+async function mergeRows(merging: Merging, places: readonly string[]): Promise<Merged> {
+  const { session, target, references } = merging
+  const { on } = target
+  const placesOf = async (sql: string, of: readonly string[]): Promise<string[]> =>
+    (await session.query<{ place: string }>(sql, [of])).map(({ place }) => place)
+  const seen = new Set(await placesOf(seePairs(on), places))
+  const locked = await placesOf(lockPairs(on), places)
+  const selves = new Set<string>()
+  for (const one of references.filter(({ own }) => own)) {
+    for (const place of await placesOf(seeSelf(on, one), locked)) selves.add(place)
+  }
+  const ready = locked.filter((place) => !selves.has(place))
+  await mergeReady(merging, ready)
+  // Gone, or no duplicates any more.
+  await session.query(dropPlaces(on), [places.filter((place) => !seen.has(place) && !locked.includes(place))])
+  const busy = [...seen].filter((place) => !locked.includes(place)).length
+  return { busy, merged: ready.length, selves: [...selves] }
+}
+
+async function mergeReady({ session, target, references, clears }: Merging, ready: readonly string[]): Promise<void> {
+  const { on } = target
+  if (ready.length === 0) return
+  await session.query(logRows(on), [ready, on.table.guard])
+  for (const one of references) {
+    await session.query(repoint(on, one), [ready, on.table.guard, JSON.stringify(one)])
+    const [still] = await session.query<{ n: string }>(stillReferring(on, one), [ready])
+    if (still?.n !== '0') throw new AdoptionError('changed', `A trigger undoes references of ${one.table}. Disable it.`)
+  }
+  await session.query(deleteRows(on), [ready])
+  if (clears) {
+    await session.set('session_replication_role', 'replica')
+    await session.query(clearFlags(on), [ready])
+    await session.set('session_replication_role', 'origin')
+  }
+  await session.query(dropPlaces(on), [ready])
+}

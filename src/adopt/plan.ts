@@ -1,0 +1,69 @@
+import type { DataSource, EntityTarget, ObjectLiteral } from 'typeorm'
+import { findChains, lockChains, numberRows, writeNumbers } from '../sql/adopt-chains'
+import { fillPages } from '../sql/adopt-fill'
+import {
+  addChecks,
+  analyzeTable,
+  createAdoptions,
+  createIndex,
+  disableTriggers,
+  endAdoption,
+  type LockMode,
+  requireColumns,
+  vacuumTable,
+  validateChecks,
+} from '../sql/adopt-table'
+import { beginAdoption, createObjects } from '../sql/adopt-triggers'
+import { guardOf } from '../sql/guard'
+import { type AdoptOptions, withSession } from './adopt'
+import type { AdoptStep } from './steps'
+import { findDeclaration, findTarget, type Target } from './target'
+
+/** What a step would do. */
+export interface PlannedStep {
+  readonly step: AdoptStep
+  /** Who is stopped while its last statements run, for as long as a lock may be held; undefined: nobody. */
+  readonly lock: LockMode | undefined
+  readonly statements: readonly string[]
+}
+
+/**
+ * The steps of an adoption with their SQL. It changes nothing.
+ *
+ * @throws AdoptionError where there is no such table
+ * @throws DeclarationError, UnsupportedDatabaseError
+ */
+export async function planAdoption(
+  dataSource: DataSource,
+  entity: EntityTarget<ObjectLiteral>,
+  options: Pick<AdoptOptions, 'property'> = {},
+): Promise<PlannedStep[]> {
+  const declaration = findDeclaration(dataSource, entity, options.property)
+  return await withSession(dataSource, {}, {}, async (session) => stepsOf(await findTarget(declaration, session.query)))
+}
+
+function stepsOf(target: Target): PlannedStep[] {
+  const { on, hidden, required, state } = target
+  const standing = new Set(state.columns.map(({ name }) => name))
+  const hasCheck = state.checks.some(({ name }) => name === on.table.check)
+  const free = (step: AdoptStep, statements: readonly string[]): PlannedStep => ({ step, lock: undefined, statements })
+  const locked = (step: AdoptStep, lock: LockMode, statements: readonly string[]): PlannedStep => ({
+    step,
+    lock,
+    statements,
+  })
+  return [
+    free('begin', [...createAdoptions(on), ...createObjects(on)]),
+    locked('begin', 'ACCESS EXCLUSIVE', beginAdoption(on, hidden, standing)),
+    free('fill', [fillPages(on, { from: 0, to: 16 }, 'missing', false), vacuumTable(on)]),
+    free('number', [...findChains(on), numberRows(on)]),
+    free('index', [createIndex(on)]),
+    locked('check', 'ACCESS EXCLUSIVE', addChecks(on, required, !hasCheck)),
+    free('check', [validateChecks(on, required)]),
+    locked('check', 'ACCESS EXCLUSIVE', requireColumns(on, required)),
+    free('guard', [lockChains(on), writeNumbers(on)]),
+    locked('guard', 'SHARE ROW EXCLUSIVE', [...guardOf(on.table).create, disableTriggers(on)]),
+    locked('clean', 'ACCESS EXCLUSIVE', endAdoption(on)),
+    free('clean', [analyzeTable(on)]),
+  ].filter(({ statements }) => statements.length > 0)
+}

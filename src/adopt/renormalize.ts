@@ -1,0 +1,163 @@
+import { createAdoptions } from '../sql/adopt-table'
+import { forgetState, writeState } from '../sql/adopt-chains'
+import { createRefused, noteRefused, readTexts, renormalize } from '../sql/adopt-fill'
+import { guardOf } from '../sql/guard'
+import { SQLSTATE, serverError } from '../sql/sqlstate'
+import { guardNotesOf } from '../sql/trigger-drift'
+import { planSets } from '../sql/trigger-plan'
+import { BatchSize } from './session'
+import { type AdoptionState, type Run, rulesOf } from './steps'
+import { pagesOf, textsOf } from './sweep'
+import { normalizeTexts, type Target } from './target'
+
+/** Whether a guard stands, and whether rows differ from its declaration in nothing but the normalizer. */
+export function guardedAs({ declaration, state }: Target): 'none' | 'renormalized' | 'other' {
+  const note = guardNotesOf(state).find(({ name }) => name === declaration.name)
+  if (!note) return 'none'
+  const { table } = declaration
+  const same =
+    JSON.stringify([note.text, note.scope, note.hash, note.number, note.chained, note.digest, note.nullable]) ===
+    JSON.stringify([
+      table.text,
+      table.scope,
+      table.hash,
+      table.number,
+      table.chained,
+      table.digest.name,
+      table.nullable,
+    ])
+  return same && note.deleted === table.deleted ? 'renormalized' : 'other'
+}
+
+const LEAST_PAGES = 16
+
+/** A text that is to be another one, and its row. */
+interface Change {
+  readonly spot: string
+  readonly before: readonly (string | null)[]
+  readonly after: readonly (string | null)[]
+}
+
+/**
+ * Normalizes all rows anew under the guard, which stays: no text is stored twice meanwhile. A row whose normalized text
+ * stands in another one is noted with the refused ones.
+ *
+ * @param decide called before the guard takes over the new declaration; throws to stop there
+ */
+export async function renormalizeRows(
+  run: Run,
+  state: AdoptionState | undefined,
+  decide: () => Promise<void>,
+): Promise<void> {
+  const { session, target } = run
+  const { on } = target
+  await session.all(createAdoptions(on))
+  // One that came to its end is done again: what was refused may be mended.
+  let page = state && state.page < (state.pages ?? 0) ? state.page : 0
+  if (page === 0) await session.all(createRefused(on))
+  for (let sweeps = 1; ; sweeps += 1) {
+    const left = await sweep(run, page)
+    if (left === 0 && page === 0) break
+    if (left > 0) await session.rest(sweeps)
+    page = 0
+  }
+  await decide()
+  const site = { schema: on.table.schema, table: on.table.table, wanted: [guardOf(on.table)], installed: target.state }
+  const { before, after } = planSets({ ...site, searchSchema: on.table.schema, touched: false })
+  await session.locked(on, 'guard', 'ACCESS EXCLUSIVE', async () => {
+    await session.all([...before.up, ...after.up])
+    await session.query(forgetState(on), [on.table.guard])
+  })
+}
+
+/** @returns how many rows somebody else had locked */
+async function sweep(run: Run, from: number): Promise<number> {
+  const { session, target } = run
+  const { on } = target
+  const size = new BatchSize(session.manners.batch, LEAST_PAGES, LEAST_PAGES)
+  const pages = await pagesOf(session, target)
+  let left = 0
+  for (let page = from; page < pages;) {
+    const to = Math.min(page + size.value, pages)
+    const started = performance.now()
+    left += await normalizePages(run, { from: page, to })
+    size.took(performance.now() - started, to - page)
+    page = to
+    const state = { step: 'renormalize', format: 1, rules: rulesOf(target), page, pages }
+    await session.query(writeState(on), [on.table.guard, JSON.stringify(state)])
+    run.onProgress({ step: 'fill', fraction: page / pages, rows: run.counts.normalized })
+    await session.breathe()
+  }
+  return left
+}
+
+async function normalizePages(run: Run, pages: { readonly from: number; readonly to: number }): Promise<number> {
+  const { session, target, counts } = run
+  const changes: Change[] = []
+  for (const row of await session.query<Record<string, string>>(readTexts(target.on, pages, 'wrong'))) {
+    const before = textsOf(target, row)
+    const normalized = normalizeTexts(target.declaration, before)
+    const spot = row['spot'] ?? ''
+    if ('refused' in normalized) await note(run, spot, normalized.refused)
+    else if (normalized.changed) changes.push({ spot, before, after: normalized.texts })
+  }
+  const written = await write(run, changes)
+  counts.normalized += written.rows
+  return changes.length - written.rows - written.refused
+}
+
+const note = async ({ session, target }: Run, spot: string, reason: string): Promise<unknown> =>
+  await session.query(noteRefused(target.on), [[spot], [reason]])
+
+/** What became of some rows; the rest of them is locked, or has another text by now. */
+interface Written {
+  readonly rows: number
+  readonly refused: number
+}
+
+/** Somebody has a row of the chain. */
+const BUSY: ReadonlySet<unknown> = new Set([
+  SQLSTATE.lockNotAvailable,
+  SQLSTATE.deadlockDetected,
+  SQLSTATE.serializationFailure,
+])
+
+/** All at once, or one by one where the guard refuses one of them. */
+async function write(run: Run, changes: readonly Change[]): Promise<Written> {
+  const { session, target } = run
+  const [first] = changes
+  if (!first) return { rows: 0, refused: 0 }
+  const texts = target.on.table.text.flatMap((_, index) => [
+    changes.map(({ before }) => before[index] ?? null),
+    changes.map(({ after }) => after[index] ?? null),
+  ])
+  try {
+    const work = async (): Promise<readonly { written: string }[]> =>
+      await session.query<{ written: string }>(renormalize(target.on), [changes.map(({ spot }) => spot), ...texts])
+    const [row] = await session.together(work)
+    return { rows: Number(row?.written ?? 0), refused: 0 }
+  } catch (error) {
+    if (BUSY.has(serverError(error)?.code)) return { rows: 0, refused: 0 }
+    const reason = reasonOf(error)
+    if (reason === undefined) throw error
+    if (changes.length > 1) return await writeEach(run, changes)
+    await note(run, first.spot, reason)
+    return { rows: 0, refused: 1 }
+  }
+}
+
+async function writeEach(run: Run, changes: readonly Change[]): Promise<Written> {
+  let [rows, refused] = [0, 0]
+  for (const one of changes) {
+    const written = await write(run, [one])
+    ;[rows, refused] = [rows + written.rows, refused + written.refused]
+  }
+  return { rows, refused }
+}
+
+function reasonOf(error: unknown): string | undefined {
+  const { code, constraint } = serverError(error) ?? {}
+  if (code === SQLSTATE.uniqueViolation) return `normalized it stands in another row ("${constraint ?? ''}")`
+  if (code === SQLSTATE.immutableText) return 'it is immutable'
+  return code?.startsWith('23') === true ? `the database refuses it normalized (SQLSTATE ${code})` : undefined
+}

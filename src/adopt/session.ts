@@ -1,0 +1,239 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { QueryRunner } from 'typeorm'
+import { AdoptionError } from './error'
+import { OLDEST_TRANSACTION, READ_SETTINGS, REPLAY_LAG, WRITE_SETTING } from '../sql/adopt-catalog'
+import { beginLocked, BY_INDEX, CHECK_CLIENT, GIVE_TURN, type Held, type LockMode, TAKE_TURN } from '../sql/adopt-table'
+import { SQLSTATE, serverError } from '../sql/sqlstate'
+
+/** What tests put in the place of time and chance, and where they end the connection. */
+export interface Seams {
+  /** Called before each statement. */
+  readonly beforeStatement?: (sql: string) => Promise<void> | void
+  readonly sleep?: (milliseconds: number) => Promise<unknown>
+  readonly random?: () => number
+}
+
+/** A lock that stops readers or writers, as it was got. */
+export interface AdoptionLock {
+  readonly step: string
+  readonly mode: LockMode
+  /** 1-based; each but the last gave up after the time limit. */
+  readonly attempts: number
+  /** In the queue of the last attempt. */
+  readonly waitedMilliseconds: number
+  readonly heldMilliseconds: number
+}
+
+/** How a command treats the application beside it. All in milliseconds. */
+export interface Manners {
+  readonly lock: number
+  readonly hold: number
+  readonly batch: number
+  readonly pause: number
+  readonly maxLag: number | undefined
+  readonly signal: AbortSignal | undefined
+  /** What a person should know while it happens. */
+  readonly onNotice: (notice: string) => void
+}
+
+const FIRST_PAUSE_MILLISECONDS = 100
+const LONGEST_PAUSE_MILLISECONDS = 3_000
+/** A holder of the lock that cannot do its work in the time gets more of it, up to so many times the limit. */
+const HOLD_GROWTH = 1.5
+const HOLD_TIMES = 10
+/** So often somebody is told what stands in the way. */
+const NOTICE_ATTEMPTS = 10
+const LAG_PAUSE_MILLISECONDS = 500
+
+/** What was to be done under a lock cannot be done now: all of it is undone, and tried again later. */
+export class Later extends Error {
+  override readonly name = 'Later'
+}
+
+/** One connection for all that an adoption does. */
+export class AdoptSession {
+  readonly locks: AdoptionLock[] = []
+  private settings: Readonly<Record<string, string>> | undefined
+  private turn: string | undefined
+
+  constructor(
+    private readonly runner: QueryRunner,
+    readonly manners: Manners,
+    private readonly seams: Seams,
+  ) {}
+
+  /** Arrow: it is passed on as a function. */
+  readonly query = async <Row = unknown>(sql: string, parameters?: unknown[]): Promise<readonly Row[]> => {
+    await this.seams.beforeStatement?.(sql)
+    return (await this.runner.query(sql, parameters)) as readonly Row[]
+  }
+
+  /** Runs statements one after the other, in one message and so in one transaction. */
+  async all(statements: readonly string[]): Promise<void> {
+    if (statements.length > 0) await this.query(statements.join(';\n'))
+  }
+
+  async open(): Promise<void> {
+    const [found] = await this.query<Record<'path' | 'lock' | 'statement' | 'jit' | 'role', string>>(READ_SETTINGS)
+    this.settings = {
+      search_path: found?.path ?? '',
+      lock_timeout: found?.lock ?? '0',
+      statement_timeout: found?.statement ?? '0',
+      jit: found?.jit ?? 'on',
+      session_replication_role: found?.role ?? 'origin',
+    }
+    await this.set('lock_timeout', '0')
+    await this.set('statement_timeout', '0')
+    await this.set('jit', 'off')
+    // Not every platform can; without it a statement of a killed command goes on to its end.
+    await this.query(CHECK_CLIENT).catch(() => {})
+  }
+
+  /** @returns false where another session has it */
+  async takeTurn(oid: string): Promise<boolean> {
+    const [row] = await this.query<{ mine: boolean }>(TAKE_TURN, [oid])
+    if (row?.mine === true) this.turn = oid
+    return row?.mine === true
+  }
+
+  /** Gives the connection back as it was. */
+  async close(): Promise<void> {
+    if (this.turn !== undefined) await this.query(GIVE_TURN, [this.turn]).catch(() => {})
+    for (const [name, value] of Object.entries(this.settings ?? {})) await this.set(name, value).catch(() => {})
+    await this.query('RESET client_connection_check_interval').catch(() => {})
+  }
+
+  async set(name: string, value: string): Promise<void> {
+    await this.query(WRITE_SETTING, [name, value])
+  }
+
+  /** @returns false where the role may not */
+  async becomeReplica(): Promise<boolean> {
+    try {
+      await this.set('session_replication_role', 'replica')
+      return true
+    } catch (error) {
+      if (serverError(error)?.code === SQLSTATE.insufficientPrivilege) return false
+      throw error
+    }
+  }
+
+  /** Does work on a few rows in a transaction that waits for no row longer than it would for the table. */
+  async together<T>(work: () => Promise<T>): Promise<T> {
+    await this.query(`BEGIN; SET LOCAL lock_timeout = ${this.manners.lock}; ${BY_INDEX}`)
+    try {
+      const result = await work()
+      await this.query('COMMIT')
+      return result
+    } catch (error) {
+      await this.query('ROLLBACK').catch(() => {})
+      throw error
+    }
+  }
+
+  /**
+   * Does work in a transaction that has the table locked. Who asks for a lock stops everybody behind him while he waits:
+   * so each attempt gives up soon, and the next comes after a pause of chance.
+   *
+   * @param work throws Later to give the lock back; what it is given does so when half of the time is over
+   */
+  async locked<T>(on: Held, step: string, mode: LockMode, work: (inTime: () => void) => Promise<T>): Promise<T> {
+    let { hold } = this.manners
+    for (let attempts = 1; ; attempts += 1) {
+      const asked = performance.now()
+      try {
+        await this.query(beginLocked(on, mode, { lock: this.manners.lock, hold: Math.round(hold) }))
+        const had = performance.now()
+        const allowed = hold / 2
+        const result = await work(() => {
+          if (performance.now() - had > allowed) throw new Later('It takes too long for the lock.')
+        })
+        await this.query('COMMIT')
+        const [waitedMilliseconds, heldMilliseconds] = [had - asked, performance.now() - had]
+        this.locks.push({ step, mode, attempts, waitedMilliseconds, heldMilliseconds })
+        return result
+      } catch (error) {
+        await this.query('ROLLBACK').catch(() => {})
+        hold = this.after(error, hold)
+      }
+      if (attempts % NOTICE_ATTEMPTS === 0) await this.sayWhatBlocks(step, attempts)
+      await this.rest(attempts)
+    }
+  }
+
+  /** @returns how long the lock may be held in the next attempt; throws what no attempt mends */
+  private after(error: unknown, hold: number): number {
+    if (error instanceof Later) return Math.min(hold * HOLD_GROWTH ** 0.25, HOLD_TIMES * this.manners.hold)
+    const code = serverError(error)?.code
+    if (code === SQLSTATE.lockNotAvailable || code === SQLSTATE.deadlockDetected) return hold
+    if (code !== SQLSTATE.queryCanceled || hold > HOLD_TIMES * this.manners.hold) throw error
+    return hold * HOLD_GROWTH
+  }
+
+  private async sayWhatBlocks(step: string, attempts: number): Promise<void> {
+    const [oldest] = await this.query<Record<'pid' | 'state' | 'seconds', string>>(OLDEST_TRANSACTION)
+    const open = oldest
+      ? `; the oldest transaction is open for ${oldest.seconds} s (pid ${oldest.pid}, ${oldest.state})`
+      : ''
+    this.manners.onNotice(`${step}: no lock in ${attempts} attempts${open}. It goes on trying.`)
+  }
+
+  /** Waits after an attempt that failed: longer each time, and never as long as another waits. */
+  async rest(attempts: number): Promise<void> {
+    this.interrupt()
+    const pause = Math.min(FIRST_PAUSE_MILLISECONDS * 1.5 ** (attempts - 1), LONGEST_PAUSE_MILLISECONDS)
+    await this.sleep(pause * (0.5 + (this.seams.random ?? Math.random)()))
+  }
+
+  private async sleep(milliseconds: number): Promise<void> {
+    await (this.seams.sleep ?? sleep)(milliseconds)
+  }
+
+  /** @throws AdoptionError once the signal is aborted */
+  interrupt(): void {
+    if (this.manners.signal?.aborted !== true) return
+    throw new AdoptionError('interrupted', 'The adoption was stopped. Run the same command to go on.')
+  }
+
+  /** Between two batches: others get their turn, and standbys catch up. */
+  async breathe(): Promise<void> {
+    this.interrupt()
+    const { pause, maxLag } = this.manners
+    if (pause > 0) await this.sleep(pause)
+    if (maxLag !== undefined) while ((await this.lag()) > maxLag) await this.sleep(LAG_PAUSE_MILLISECONDS)
+  }
+
+  private async lag(): Promise<number> {
+    this.interrupt()
+    const [row] = await this.query<{ lag: string }>(REPLAY_LAG)
+    return Number(row?.lag ?? 0)
+  }
+}
+
+/** How much a batch takes, so that it lasts as long as it should. */
+export class BatchSize {
+  private rate: number | undefined
+
+  /**
+   * @param least fewer only where even these take four times as long as they should
+   * @param fewest never fewer than this: clients may write more in the time of a batch than a smaller one does
+   */
+  constructor(
+    private readonly targetMilliseconds: number,
+    private readonly least: number,
+    private now: number,
+    private readonly fewest: number = 1,
+  ) {}
+
+  get value(): number {
+    return Math.max(this.fewest, Math.round(this.now))
+  }
+
+  /** Follows what batches take; a slow one counts at once, a quick one little by little. */
+  took(milliseconds: number, done: number = this.value): void {
+    const rate = Math.max(done, 1) / Math.max(milliseconds, 0.1)
+    this.rate = this.rate === undefined || rate < this.rate ? rate : (this.rate + rate) / 2
+    const wanted = Math.min(this.rate * this.targetMilliseconds, this.now * 2)
+    this.now = Math.max(wanted, Math.min(this.least, wanted * 4))
+  }
+}

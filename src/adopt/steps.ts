@@ -1,0 +1,295 @@
+import { AdoptionError } from './error'
+import {
+  addChecks,
+  analyzeTable,
+  vacuumTable,
+  conditionOf,
+  createAdoptions,
+  createIndex,
+  createLookup,
+  disableTriggers,
+  dropIndex,
+  endAdoption,
+  requireColumns,
+  validateChecks,
+} from '../sql/adopt-table'
+import { beginAdoption, createObjects } from '../sql/adopt-triggers'
+import { findChains, findNulls, forgetState, readState, writeState } from '../sql/adopt-chains'
+import { type Wanted } from '../sql/adopt-fill'
+import { sameCondition } from '../sql/alter'
+import { tableState } from '../sql/catalog'
+import { guardOf } from '../sql/guard'
+import { quote } from '../sql/identifier'
+import { SQLSTATE, serverError } from '../sql/sqlstate'
+import { tableName } from '../sql/text-table'
+import { forgetNumbered, LAST_NOTES, MOST_NOTES, notesLeft, numberChains, settleAll, settleRest } from './chains'
+import type { AdoptSession } from './session'
+import { pagesOf, sweepPages } from './sweep'
+import type { Target } from './target'
+
+/** In their order; an adoption that ended before its end goes on with the one that it was in. */
+export const STEPS = ['begin', 'fill', 'number', 'index', 'check', 'guard', 'clean', 'done'] as const
+
+export type AdoptStep = (typeof STEPS)[number]
+
+/** How far an adoption is, as the database keeps it. */
+export interface AdoptionState {
+  readonly step: AdoptStep
+  /** Raised when a later version of this package cannot go on with what an earlier one has begun. */
+  readonly format: number
+  /** What the rows are made by: another declaration cannot go on with them. */
+  readonly rules: string
+  readonly wanted: Wanted
+  readonly page: number
+  readonly pages: number | null
+}
+
+const FORMAT = 1
+
+/** What the steps say and count. */
+export interface AdoptProgress {
+  readonly step: AdoptStep
+  /** 0 to 1; undefined where nobody knows. */
+  readonly fraction: number | undefined
+  /** Rows written in this step so far. */
+  readonly rows: number
+}
+
+/** One run of the command. */
+export interface Run {
+  readonly session: AdoptSession
+  readonly target: Target
+  readonly onProgress: (progress: AdoptProgress) => void
+  /** Rows that were written, normalized and numbered. */
+  readonly counts: { filled: number; normalized: number; numbered: number }
+}
+
+export const rulesOf = ({ on: { table } }: Target): string =>
+  JSON.stringify([
+    table.text,
+    table.scope,
+    table.hash,
+    table.number,
+    table.chained,
+    table.digest.name,
+    table.deleted,
+    table.nullable,
+    table.normalizers,
+  ])
+
+export async function stateOf({
+  session,
+  target,
+}: Pick<Run, 'session' | 'target'>): Promise<AdoptionState | undefined> {
+  const { table } = target.on
+  try {
+    const [row] = await session.query<{ state: string }>(readState(table.schema), [table.guard])
+    return row && (JSON.parse(row.state) as AdoptionState)
+  } catch (error) {
+    // No table has been adopted in this schema.
+    if (serverError(error)?.code === SQLSTATE.undefinedTable) return undefined
+    throw error
+  }
+}
+
+async function remember({ session, target: { on } }: Run, state: Partial<AdoptionState>): Promise<void> {
+  await session.query(writeState(on), [on.table.guard, JSON.stringify(state)])
+}
+
+/** Does one step. Each may be done again from its start, and ends with the name of the next in the database. */
+export async function doStep(run: Run, state: AdoptionState): Promise<AdoptStep> {
+  switch (state.step) {
+    case 'begin':
+      return await begin(run)
+    case 'fill':
+      return await fill(run, state)
+    case 'number':
+      return await number(run)
+    case 'index':
+      return await index(run)
+    case 'check':
+      return await check(run)
+    case 'guard':
+      return await guard(run)
+    case 'clean':
+    case 'done':
+      return await clean(run)
+  }
+}
+
+async function go(run: Run, step: AdoptStep, more: Partial<AdoptionState> = {}): Promise<AdoptStep> {
+  await remember(run, { step, ...more })
+  return step
+}
+
+/** Columns and transitional triggers: from its commit on every row that is written has its hash. */
+async function begin(run: Run): Promise<AdoptStep> {
+  const { session, target } = run
+  const { on, hidden, state } = target
+  await refuseNulls(run)
+  await session.all(createAdoptions(on))
+  await remember(run, { step: 'begin', format: FORMAT, rules: rulesOf(target) })
+  await session.all(createObjects(on))
+  const standing = new Set(state.columns.map(({ name }) => name))
+  // Somebody made them by hand: what they hold is looked at.
+  const wanted: Wanted = standing.has(on.table.hash) ? 'wrong' : 'missing'
+  await session.locked(on, 'begin', 'ACCESS EXCLUSIVE', async () => {
+    await session.all(beginAdoption(on, hidden, standing))
+    await remember(run, { step: 'fill', wanted, page: 0, pages: null })
+  })
+  return 'fill'
+}
+
+const KEYS_NAMED = 10
+
+async function refuseNulls({ session, target }: Run): Promise<void> {
+  const { on, required, state } = target
+  for (const column of required.filter((name) => state.columns.some((one) => one.name === name))) {
+    if (column === on.table.hash) continue
+    const rows = await session.query<{ key: string }>(findNulls(on, column, KEYS_NAMED))
+    if (rows.length === 0) continue
+    const keys = rows.map(({ key }) => key).join(', ')
+    throw new AdoptionError(
+      'nulls',
+      `Rows of ${tableName(on.table)} hold NULL in ${quote(column)}, the first of them: ${keys}. ` +
+        `Give them a value or delete them, or declare the property nullable.`,
+    )
+  }
+}
+
+/** Sweeps until no row is left: those that somebody had locked come again. */
+async function fill(run: Run, state: AdoptionState): Promise<AdoptStep> {
+  const { session, target, counts } = run
+  let { wanted, page, pages } = state
+  for (let sweeps = 1; ; sweeps += 1) {
+    const sweep = { wanted, page, pages: pages ?? (await pagesOf(session, target)) }
+    const before = counts.filled
+    const filled = await sweepPages(session, target, sweep, ({ written }, next) => {
+      counts.filled = before + written
+      run.onProgress({ step: 'fill', fraction: next / Math.max(sweep.pages, 1), rows: counts.filled })
+    })
+    counts.normalized += filled.normalized
+    await session.query(vacuumTable(target.on))
+    if (filled.seen === filled.written && sweep.page === 0) return await go(run, 'number')
+    if (filled.written === 0) await session.rest(sweeps)
+    ;[page, pages] = [0, null]
+    await remember(run, { page, pages })
+  }
+}
+
+/** Rows of equal hash get numbers 0, 1, 2 …, duplicates too: so the index cannot fail. */
+async function number(run: Run): Promise<AdoptStep> {
+  const { session, target, counts } = run
+  await session.all(findChains(target.on))
+  counts.numbered += await numberChains(session, target)
+  return await go(run, 'index')
+}
+
+async function index(run: Run): Promise<AdoptStep> {
+  const { session, target } = run
+  const { on, declaration } = target
+  run.onProgress({ step: 'index', fraction: undefined, rows: 0 })
+  try {
+    if (!(await hasIndex(run))) {
+      await session.query(dropIndex(on, on.table.index))
+      await session.query(createIndex(on))
+    }
+  } catch (error) {
+    const code = serverError(error)?.code
+    if (code !== SQLSTATE.uniqueViolation && code !== SQLSTATE.deadlockDetected) throw error
+    await session.query(dropIndex(on, on.table.index))
+    // Somebody wrote numbers of his own.
+    return code === SQLSTATE.uniqueViolation ? await go(run, 'number') : 'index'
+  }
+  if (declaration.lookup !== undefined) await makeLookup(run, declaration.lookup)
+  return await go(run, 'check')
+}
+
+async function stateNow({ session, target: { on } }: Run): Promise<Target['state'] | null> {
+  const { table } = await tableState(session.query, tableName(on.table), [guardOf(on.table)])
+  return table
+}
+
+async function hasIndex(run: Run): Promise<boolean> {
+  const { on } = run.target
+  const found = (await stateNow(run))?.indexes.find(({ name }) => name === on.table.index)
+  const columns = [...on.table.scope, on.table.hash, on.table.number]
+  return (
+    found?.valid === true &&
+    found.unique &&
+    sameCondition(conditionOf(on), found.condition) &&
+    JSON.stringify(found.columns) === JSON.stringify(columns)
+  )
+}
+
+async function makeLookup(run: Run, name: string): Promise<void> {
+  const found = (await stateNow(run))?.indexes.find((one) => one.name === name)
+  if (found?.valid === true) return
+  await run.session.query(dropIndex(run.target.on, name))
+  for (const statement of createLookup(run.target.on, name)) await run.session.query(statement)
+}
+
+/** Asked for as NOT VALID, proved in one reading that stops nobody, and then required. */
+async function check(run: Run): Promise<AdoptStep> {
+  const { session, target } = run
+  const { on } = target
+  const required = await stillNullable(run)
+  const hasCheck = (await stateNow(run))?.checks.some(({ name }) => name === on.table.check) === true
+  const added = addChecks(on, required, !hasCheck)
+  if (added.length > 0) await session.locked(on, 'check', 'ACCESS EXCLUSIVE', async () => await session.all(added))
+  run.onProgress({ step: 'check', fraction: undefined, rows: 0 })
+  try {
+    await session.query(validateChecks(on, required))
+  } catch (error) {
+    if (serverError(error)?.code !== SQLSTATE.checkViolation) throw error
+    // A row without its hash, or with another one: written past the triggers.
+    return await go(run, 'fill', { wanted: 'wrong', page: 0, pages: null })
+  }
+  const statements = requireColumns(on, required)
+  if (statements.length === 0) return await go(run, 'guard')
+  await session.locked(on, 'require', 'ACCESS EXCLUSIVE', async () => {
+    for (const statement of statements) await session.query(statement)
+    await go(run, 'guard')
+  })
+  return 'guard'
+}
+
+/** The columns that are still nullable and are not to be. */
+async function stillNullable(run: Run): Promise<readonly string[]> {
+  const columns = (await stateNow(run))?.columns ?? []
+  return run.target.required.filter((name) => columns.some((one) => one.name === name && one.nullable))
+}
+
+/** From the commit of its last transaction on no text is stored that stands there. */
+async function guard(run: Run): Promise<AdoptStep> {
+  const { session, target } = run
+  const { on } = target
+  await forgetNumbered(session, target)
+  let before = Infinity
+  for (let rounds = 1; ; rounds += 1) {
+    const stuck = await settleAll(session, target)
+    const left = await notesLeft(session, target, MOST_NOTES + 1)
+    run.onProgress({ step: 'guard', fraction: undefined, rows: left })
+    if (stuck === 0 && (left <= LAST_NOTES || (left >= before && left <= MOST_NOTES))) break
+    before = left
+    if (stuck > 0) await session.rest(rounds)
+  }
+  await session.locked(on, 'guard', 'SHARE ROW EXCLUSIVE', async (inTime) => {
+    await settleRest(session, target)
+    inTime()
+    await session.all([...guardOf(on.table).create, disableTriggers(on)])
+    await go(run, 'clean')
+  })
+  return 'clean'
+}
+
+async function clean(run: Run): Promise<AdoptStep> {
+  const { session, target } = run
+  const { on } = target
+  await session.locked(on, 'clean', 'ACCESS EXCLUSIVE', async () => {
+    await session.all(endAdoption(on))
+    await session.query(forgetState(on), [on.table.guard])
+  })
+  await session.query(analyzeTable(on))
+  return 'done'
+}

@@ -1,0 +1,129 @@
+import { countPages, fillPages, noteRefused, readTexts, type Wanted } from '../sql/adopt-fill'
+import { vacuumTable } from '../sql/adopt-table'
+import { type AdoptSession, BatchSize } from './session'
+import { normalizeTexts, type Target } from './target'
+
+/** How far a sweep over the table's pages is. */
+export interface Sweep {
+  readonly wanted: Wanted
+  /** The first page that it has not read. */
+  readonly page: number
+  /** The table had so many when the sweep began; those that come later bring their hashes. */
+  readonly pages: number
+}
+
+/** Rows of one batch as they were read. */
+type StoredTexts = Readonly<Record<string, string | null>> & { readonly spot: string }
+
+/** What became of the rows of some pages: a row that somebody had locked was seen and not written. */
+export interface Filled {
+  readonly seen: number
+  readonly written: number
+  readonly normalized: number
+}
+
+/** A commit for the rows of one page costs more than they do. */
+const LEAST_PAGES = 16
+/** So often, in a sweep, the places of old row versions are made free for new ones: else the heap would double. */
+const VACUUMS = 4
+const VACUUM_LEAST_PAGES = 1_000
+
+const NOTHING: Filled = { seen: 0, written: 0, normalized: 0 }
+
+const sum = (one: Filled, other: Filled): Filled => ({
+  seen: one.seen + other.seen,
+  written: one.written + other.written,
+  normalized: one.normalized + other.normalized,
+})
+
+export async function pagesOf(session: AdoptSession, { on }: Target): Promise<number> {
+  const [row] = await session.query<{ pages: string }>(countPages(on))
+  return Number(row?.pages ?? 0)
+}
+
+/**
+ * Gives all rows that stand in these pages their hashes, batch by batch.
+ *
+ * @param onBatch told after each, with the rows so far and the page that comes next
+ */
+export async function sweepPages(
+  session: AdoptSession,
+  target: Target,
+  sweep: Sweep,
+  onBatch: (filled: Filled, page: number) => void,
+): Promise<Filled> {
+  const size = new BatchSize(session.manners.batch, LEAST_PAGES, LEAST_PAGES)
+  const vacuumed = Math.max(VACUUM_LEAST_PAGES, Math.ceil(sweep.pages / VACUUMS))
+  let all = NOTHING
+  for (let page = sweep.page; page < sweep.pages;) {
+    const to = Math.min(page + size.value, sweep.pages)
+    const started = performance.now()
+    all = sum(all, await fillBatch(session, target, { ...sweep, page }, to))
+    size.took(performance.now() - started, to - page)
+    if (Math.floor(to / vacuumed) > Math.floor(page / vacuumed)) await session.query(vacuumTable(target.on))
+    page = to
+    onBatch(all, page)
+    await session.breathe()
+  }
+  return all
+}
+
+async function fillBatch(session: AdoptSession, target: Target, sweep: Sweep, to: number): Promise<Filled> {
+  const { on, normalizes } = target
+  const { wanted, page: from, pages } = sweep
+  const changes = normalizes ? await readChanges(session, target, { from, to }, wanted) : []
+  const stored = JSON.stringify({ wanted, page: to, pages })
+  const [row] = await session.query<Record<'seen' | 'written', string>>(
+    fillPages(on, { from, to }, wanted, changes.length > 0),
+    [on.table.guard, stored, ...columnsOf(target, changes)],
+  )
+  return { seen: Number(row?.seen ?? 0), written: Number(row?.written ?? 0), normalized: changes.length }
+}
+
+interface TextChange {
+  readonly spot: string
+  readonly before: readonly (string | null)[]
+  readonly after: readonly (string | null)[]
+}
+
+/** Spots, then old and new texts of each column; nothing where there are no changes. */
+function columnsOf({ on }: Target, changes: readonly TextChange[]): unknown[] {
+  if (changes.length === 0) return []
+  const texts = on.table.text.flatMap((_, index) => [
+    changes.map(({ before }) => before[index] ?? null),
+    changes.map(({ after }) => after[index] ?? null),
+  ])
+  return [changes.map(({ spot }) => spot), ...texts]
+}
+
+async function readChanges(
+  session: AdoptSession,
+  target: Target,
+  pages: { readonly from: number; readonly to: number },
+  wanted: Wanted,
+): Promise<TextChange[]> {
+  const rows = await session.query<StoredTexts>(readTexts(target.on, pages, wanted))
+  const changes: TextChange[] = []
+  const refused: { readonly spot: string; readonly reason: string }[] = []
+  for (const row of rows) {
+    const before = textsOf(target, row)
+    const normalized = normalizeTexts(target.declaration, before)
+    if ('refused' in normalized) refused.push({ spot: row.spot, reason: normalized.refused })
+    else if (normalized.changed) changes.push({ spot: row.spot, before, after: normalized.texts })
+  }
+  await reportRefused(session, target, refused)
+  return changes
+}
+
+/** The texts of a row that was read as `c0`, …. */
+export const textsOf = ({ on }: Target, row: Readonly<Record<string, string | null>>): (string | null)[] =>
+  on.table.text.map((_, index) => row[`c${index}`] ?? null)
+
+export async function reportRefused(
+  session: AdoptSession,
+  { on }: Target,
+  refused: readonly { readonly spot: string; readonly reason: string }[],
+): Promise<void> {
+  if (refused.length === 0) return
+  await session.query(noteRefused(on), [refused.map(({ spot }) => spot), refused.map(({ reason }) => reason)])
+}

@@ -1,0 +1,104 @@
+import type { DataSource, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
+import { DeclarationError, TextRejectedError } from '../errors'
+import { AdoptionError } from './error'
+import { adoptionFacts, type AdoptionFacts } from '../sql/adopt-catalog'
+import type { AdoptedTable } from '../sql/adopt-table'
+import type { HiddenColumn } from '../sql/adopt-triggers'
+import { type Query, type TableState, tableState } from '../sql/catalog'
+import { guardOf } from '../sql/guard'
+import { tableName } from '../sql/text-table'
+import { normalizeText } from '../text/normalizer'
+import { type Declaration, declarationsOf } from '../typeorm/registry'
+import { requireServer } from '../typeorm/supported'
+import { wantedSets } from '../typeorm/trigger-sets'
+
+/** What is adopted: a declaration, and the table that it stands for on this connection. */
+export interface Target {
+  readonly declaration: Declaration
+  readonly on: AdoptedTable
+  readonly facts: AdoptionFacts
+  readonly state: TableState
+  readonly hidden: readonly HiddenColumn[]
+  /** Columns that are to be NOT NULL and are not yet, the hash among them. */
+  readonly required: readonly string[]
+  /** A text may be another one once it is normalized. */
+  readonly normalizes: boolean
+}
+
+/** @throws DeclarationError unless the entity declares one of this name, or only one */
+export function findDeclaration(
+  dataSource: DataSource,
+  entity: EntityTarget<ObjectLiteral>,
+  property?: string,
+): Declaration {
+  const metadata = dataSource.getMetadata(entity)
+  const all = declarationsOf(metadata)
+  const found = property === undefined && all.length === 1 ? all[0] : all.find(({ name }) => name === property)
+  if (found) return found
+  const names = all.map(({ name }) => `"${name}"`).join(', ')
+  throw new DeclarationError(
+    all.length === 0
+      ? `${metadata.name} declares no unique text. Put @UniqueText() on a property of it.`
+      : `Choose a unique text of ${metadata.name} with the property: ${names}.`,
+  )
+}
+
+/**
+ * @throws AdoptionError for a table that is not there, or that is none
+ * @throws UnsupportedDatabaseError
+ */
+export async function findTarget(declaration: Declaration, query: Query): Promise<Target> {
+  const { table, metadata } = declaration
+  const relation = tableName(table)
+  const sets = wantedSets(metadata)
+  const ours = [...sets.flatMap(({ triggers }) => triggers.map(({ name }) => name)), 'unique_text_']
+  const facts = await adoptionFacts(query, relation, ours)
+  if (!facts) throw new AdoptionError('unsupported', `There is no table ${relation}. Run your migrations first.`)
+  if (facts.kind !== 'r') {
+    const what = facts.kind === 'p' ? 'is partitioned' : 'is no table'
+    throw new AdoptionError('unsupported', `${relation} ${what}, which adopt does not take. Use a migration.`)
+  }
+  const { server, table: state } = await tableState(query, relation, [guardOf(table)])
+  requireServer(server)
+  if (!state) throw new AdoptionError('unsupported', `There is no table ${relation}. Run your migrations first.`)
+  const primary = metadata.primaryColumns.map(({ databaseName }) => databaseName)
+  const on: AdoptedTable = { table: { ...table, schema: facts.schema }, primary, owner: facts.owner }
+  return {
+    declaration,
+    on,
+    facts,
+    state,
+    hidden: declaration.hidden.map(({ databaseName, comment = '' }) => ({ name: databaseName, comment })),
+    required: requiredColumns(declaration, metadata, state),
+    normalizes: declaration.text.some(({ normalizer }) => normalizer.name !== 'none'),
+  }
+}
+
+function requiredColumns({ table, text, scope }: Declaration, metadata: EntityMetadata, state: TableState): string[] {
+  const hash = metadata.columns.find(({ databaseName }) => databaseName === table.hash)
+  const declared = [...text.map(({ column }) => column), ...scope].filter(({ isNullable }) => !isNullable)
+  const hidden = hash?.isNullable === true ? [table.number, table.chained] : [table.hash, table.number, table.chained]
+  const nullable = new Set(state.columns.filter(({ nullable }) => nullable).map(({ name }) => name))
+  const isThere = (name: string): boolean => state.columns.some((column) => column.name === name)
+  return [...declared.map(({ databaseName }) => databaseName), ...hidden].filter(
+    (name) => nullable.has(name) || (name === table.hash && !isThere(name)),
+  )
+}
+
+/** The texts of a row as they should be stored, or why they are refused. */
+export type Normalized =
+  | { readonly texts: readonly (string | null)[]; readonly changed: boolean }
+  | { readonly refused: string }
+
+export function normalizeTexts({ text }: Declaration, stored: readonly (string | null)[]): Normalized {
+  try {
+    const texts = text.map(({ normalizer, column }, index) => {
+      const value = stored[index] ?? null
+      return value === null ? null : normalizeText(normalizer, column.propertyPath, value)
+    })
+    return { texts, changed: texts.some((value, index) => value !== stored[index]) }
+  } catch (error) {
+    if (error instanceof TextRejectedError) return { refused: error.reason }
+    throw error
+  }
+}

@@ -1,0 +1,139 @@
+import type { DataSource, EntityTarget, ObjectLiteral } from 'typeorm'
+import { abandon } from '../adopt/abandon'
+import { adopt, type AdoptOptions, type AdoptReport } from '../adopt/adopt'
+import { AdoptionError } from '../adopt/error'
+import { mergeDuplicates, type MergeReport } from '../adopt/merge'
+import { forgetMerges, unmerge } from '../adopt/merge-log'
+import { planAdoption } from '../adopt/plan'
+import type { AdoptionLock } from '../adopt/session'
+import type { AdoptProgress } from '../adopt/steps'
+import { findEntity } from './import-target'
+import { number } from './report'
+import { EXIT, type ExitCode } from './run-import'
+import { printable, type Streams } from './terminal'
+import type { Invocation } from './usage'
+
+export interface AdoptRun {
+  readonly dataSource: DataSource
+  readonly invocation: Extract<Invocation, { kind: 'adopt' | 'abandon' | 'unmerge' }>
+  readonly streams: Streams
+  readonly signal: AbortSignal
+}
+
+/** Adopts a table, or takes everything away again, and prints what was locked for how long. */
+export async function runAdopt({ dataSource, invocation, streams, signal }: AdoptRun): Promise<ExitCode> {
+  const { stdout, stderr } = streams
+  const { target } = findEntity(dataSource.entityMetadatas, invocation.entity)
+  const say = (line: string): void => void stderr.write(`${printable(line)}\n`)
+  const options: AdoptOptions = { ...invocation.options, signal, onNotice: say }
+  try {
+    const print = (text: string): void => void stdout.write(text)
+    await runCommand(invocation, { dataSource, target, options, say, print })
+    return EXIT.done
+  } catch (error) {
+    if (!(error instanceof AdoptionError)) throw error
+    stderr.write(`${error.message.split('\n').map(printable).join('\n')}\n`)
+    return error.reason === 'interrupted' ? EXIT.interrupted : EXIT.failed
+  }
+}
+
+interface Command {
+  readonly dataSource: DataSource
+  readonly target: EntityTarget<ObjectLiteral>
+  readonly options: AdoptOptions
+  readonly say: (line: string) => void
+  readonly print: (text: string) => void
+}
+
+async function runCommand(invocation: AdoptRun['invocation'], command: Command): Promise<void> {
+  const { dataSource, target, options, say, print } = command
+  if (invocation.kind === 'abandon') {
+    print(formatLocks((await abandon(dataSource, target, options)).locks))
+  } else if (invocation.kind === 'unmerge') {
+    print(`${number(await unmerge(dataSource, target, options))} rows are back.\n`)
+  } else if (invocation.forgetLog) {
+    await forgetMerges(dataSource, target, options)
+  } else if (invocation.dryRun) {
+    for (const { step, lock, statements } of await planAdoption(dataSource, target, options)) {
+      print(`-- ${step}${lock === undefined ? '' : `, under ${lock}`}\n${statements.join(';\n')};\n\n`)
+    }
+  } else {
+    const report = await adopt(dataSource, target, { ...options, onProgress: sayProgress(say) })
+    print(formatAdoption(report))
+    if (report.step !== 'done' || invocation.merge === undefined) return
+    print(formatMerge(await mergeDuplicates(dataSource, target, { ...options, ...invocation.merge })))
+  }
+}
+
+function formatMerge({ merged, left }: MergeReport): string {
+  const rows = left.map(({ row, kept, reason }) => `  ${JSON.stringify(row)}, for ${JSON.stringify(kept)}: ${reason}`)
+  const told = left.length === 0 ? [] : [`${number(left.length)} rows are left as they are:`, ...rows]
+  return [`${number(merged)} rows were merged.`, ...told].map((line) => `${printable(line)}\n`).join('')
+}
+
+const PROGRESS_MILLISECONDS = 2_000
+
+/** A line every two seconds, and one for every step. */
+function sayProgress(say: (line: string) => void, now = () => performance.now()): (progress: AdoptProgress) => void {
+  let [step, started, last] = ['', now(), 0]
+  return (progress) => {
+    const at = now()
+    if (progress.step === step && at - last < PROGRESS_MILLISECONDS) return
+    if (progress.step !== step) [step, started] = [progress.step, at]
+    last = at
+    say(formatProgress(progress, (at - started) / 1_000))
+  }
+}
+
+/** One line, for example `fill  43 %  430,000 rows  6,200 per second  1 min left`. */
+export function formatProgress({ step, fraction, rows }: AdoptProgress, seconds: number): string {
+  const percent = fraction === undefined ? [] : [`${Math.floor(fraction * 100)} %`]
+  const done = rows === 0 ? [] : [`${number(rows)} rows`]
+  const rate = rows === 0 || seconds < 1 ? [] : [`${number(Math.round(rows / seconds))} per second`]
+  const left = fraction === undefined || fraction < 0.01 || seconds < 1 ? [] : [timeLeft(seconds * (1 / fraction - 1))]
+  return [step, ...percent, ...done, ...rate, ...left].join('  ')
+}
+
+const timeLeft = (seconds: number): string =>
+  seconds < 90 ? `${Math.round(seconds)} s left` : `${Math.round(seconds / 60)} min left`
+
+function formatLocks(locks: readonly AdoptionLock[]): string {
+  const milliseconds = (value: number): string => `${value.toFixed(1)} ms`
+  return locks
+    .map(({ step, mode, attempts, waitedMilliseconds: waited, heldMilliseconds: held }) => {
+      return `${step}: ${mode}, waited ${milliseconds(waited)}, held ${milliseconds(held)}, attempt ${attempts}\n`
+    })
+    .join('')
+}
+
+function formatAdoption(report: AdoptReport): string {
+  const { step, unchanged, counts, duplicates, refused, refusedTotal } = report
+  if (unchanged) return 'The table is adopted already: nothing is to be done.\n'
+  const end = step === 'done' ? 'The table is adopted.' : `Next comes the step "${step}": run this again to go on.`
+  const lines = [
+    `${number(counts.filled)} rows got their hashes, ${number(counts.normalized)} texts were normalized, ` +
+      `${number(counts.numbered)} rows of longer chains were numbered.`,
+    ...formatRefused(refused, refusedTotal),
+    ...formatDuplicates(duplicates),
+    end,
+  ]
+  return `${formatLocks(report.locks)}${lines.map((line) => `${printable(line)}\n`).join('')}`
+}
+
+const formatRefused = (refused: AdoptReport['refused'], total: number): string[] =>
+  total === 0
+    ? []
+    : [
+        `${number(total)} rows keep texts that the normalizer refuses:`,
+        ...refused.map(({ key, reason }) => `  ${JSON.stringify(key)}: ${reason}`),
+      ]
+
+function formatDuplicates(duplicates: AdoptReport['duplicates']): string[] {
+  if (duplicates === undefined || duplicates.groups === 0) return []
+  const { groups, surplus, largest, first } = duplicates
+  return [
+    `${number(groups)} texts stand in several rows: ${number(surplus)} rows too many, at most ${number(largest)} of one text. ` +
+      'They stay; new ones are refused.',
+    ...first.map((keys) => `  ${keys.map((key) => JSON.stringify(key)).join(' ')}`),
+  ]
+}

@@ -1,0 +1,248 @@
+import type { Query } from './catalog'
+import { own, samePrimary } from './adopt-fill'
+import { sameChain } from './adopt-chains'
+import { type AdoptedTable, type Held, workOf } from './adopt-table'
+import { literal, qualified, quote } from './identifier'
+import { field, isLive, tableName } from './text-table'
+
+/** Columns of a table by which its rows refer to the adopted one. */
+export interface Reference {
+  readonly schema: string
+  readonly table: string
+  /** In the order of those that they refer to. */
+  readonly columns: readonly string[]
+  readonly referenced: readonly string[]
+  /** Of the referring table; empty where it has none. */
+  readonly primary: readonly string[]
+  /** The table refers to itself. */
+  readonly own: boolean
+}
+
+/** By the catalog: composite ones too, of whatever action; a partition's is its parent's. */
+export async function referencesTo(query: Query, oid: string): Promise<Reference[]> {
+  const names = (table: string, columns: string): string =>
+    `(SELECT jsonb_agg(a.attname ORDER BY k.i) FROM unnest(${columns}) WITH ORDINALITY AS k (n, i)
+        JOIN pg_attribute AS a ON a.attrelid = ${table} AND a.attnum = k.n)`
+  const [row] = (await query(
+    `SELECT coalesce(jsonb_agg(jsonb_build_object(
+        'schema', n.nspname, 'table', r.relname, 'own', c.conrelid = c.confrelid,
+        'columns', ${names('c.conrelid', 'c.conkey')}, 'referenced', ${names('c.confrelid', 'c.confkey')},
+        'primary', coalesce((SELECT ${names('p.conrelid', 'p.conkey')} FROM pg_constraint AS p
+                              WHERE p.conrelid = c.conrelid AND p.contype = 'p'), '[]')) ORDER BY c.oid), '[]')::text AS found
+       FROM pg_constraint AS c
+       JOIN pg_class AS r ON r.oid = c.conrelid
+       JOIN pg_namespace AS n ON n.oid = r.relnamespace
+      WHERE c.confrelid = $1::oid AND c.contype = 'f' AND c.conparentid = 0`,
+    [oid],
+  )) as readonly { found: string }[]
+  return JSON.parse(row?.found ?? '[]') as Reference[]
+}
+
+/** The primary key of a table named as SQL, for a reference that has no foreign key. */
+export const READ_PRIMARY: string = `SELECT a.attname AS name FROM pg_index AS i
+  JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
+ WHERE i.indrelid = to_regclass($1) AND i.indisprimary`
+
+const MERGES = 'unique_text_merges'
+
+const merges = ({ table }: Held): string => qualified(table.schema, MERGES)
+
+/** Which row took the place of which: rows that are gone, whole, and every reference that was turned to another one. */
+export const createLog = (on: AdoptedTable): string[] => [
+  `CREATE TABLE IF NOT EXISTS ${merges(on)} (seq pg_catalog.int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY, ` +
+    `guard pg_catalog.text NOT NULL, old pg_catalog.text[] NOT NULL, kept pg_catalog.text[] NOT NULL, ` +
+    `reference pg_catalog.jsonb, data pg_catalog.jsonb NOT NULL)`,
+  `CREATE INDEX IF NOT EXISTS unique_text_merges_old ON ${merges(on)} (guard, old) WHERE reference IS NULL`,
+  `ALTER TABLE ${merges(on)} OWNER TO ${quote(on.owner)}`,
+]
+
+export const forgetLog = (on: Held): string =>
+  `DELETE FROM ${merges(on)} AS m WHERE m.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text`
+
+/**
+ * Finds the rows that are to go (`k0`, …), each with the one that stays (`p0`, …), in the order of `place`.
+ *
+ * @param deleteDate a row that is deleted softly is kept last
+ */
+export function findSurplus(on: AdoptedTable, keep: 'oldest' | 'newest', deleteDate: string | undefined): string[] {
+  const { table, primary } = on
+  const keys = primary.map((name) => field('t', name))
+  const by = [
+    ...table.scope.map((name) => field('t', name)),
+    ...table.text.map(({ name }) => `${field('t', name)}::pg_catalog.text COLLATE pg_catalog."C"`),
+  ].join(', ')
+  const order = [
+    ...(deleteDate === undefined ? [] : [`${field('t', deleteDate)} IS NOT NULL`]),
+    ...keys.map((key) => (keep === 'oldest' ? key : `${key} DESC`)),
+  ].join(', ')
+  const chain = [
+    ...table.scope.map((name, index) => `${field('t', name)} AS s${index}`),
+    `${field('t', table.hash)} AS hash`,
+  ]
+  const kept = keys.map((key, index) => `pg_catalog.first_value(${key}) OVER w AS p${index}`).join(', ')
+  return [
+    `DROP TABLE IF EXISTS ${workOf(on)}`,
+    `CREATE TABLE ${workOf(on)} AS
+WITH c AS MATERIALIZED (SELECT ${chain.join(', ')} FROM ${own(on)} WHERE ${[field('t', table.chained), ...isLive(table, 't')].join(' AND ')}),
+r AS (SELECT ${keys.map((key, index) => `${key} AS k${index}`).join(', ')}, ${kept}, pg_catalog.row_number() OVER w AS rank
+        FROM c JOIN ${own(on)} ON ${sameChain(on, 'c')} WINDOW w AS (PARTITION BY ${by} ORDER BY ${order}))
+SELECT pg_catalog.row_number() OVER (ORDER BY ${primary.map((_, index) => `r.p${index}`).join(', ')}) AS place, r.*
+  FROM r WHERE r.rank OPERATOR(pg_catalog.>) 1`,
+    `ALTER TABLE ${workOf(on)} ADD PRIMARY KEY (place)`,
+    `ANALYZE ${workOf(on)}`,
+  ]
+}
+
+export const readPlaces = (on: Held): string =>
+  `SELECT w.place::pg_catalog.text AS place FROM ${workOf(on)} AS w WHERE w.place OPERATOR(pg_catalog.>) $1::pg_catalog.int8 ` +
+  `ORDER BY w.place LIMIT $2::pg_catalog.int8`
+
+/** The places $1 with the row that goes as `l` and the one that stays as `t`. */
+function pairs(on: AdoptedTable): string {
+  const lost = on.primary.map((name, index) => `${field('l', name)} OPERATOR(pg_catalog.=) w.k${index}`).join(' AND ')
+  const kept = on.primary.map((name, index) => `${field('t', name)} OPERATOR(pg_catalog.=) w.p${index}`).join(' AND ')
+  return (
+    `${workOf(on)} AS w JOIN ONLY ${tableName(on.table)} AS l ON ${lost} JOIN ${own(on)} ON ${kept} ` +
+    `WHERE w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])`
+  )
+}
+
+/** Both rows still have one text, in one scope. */
+function equalPairs(on: AdoptedTable): string {
+  const { table } = on
+  const same = table.text.map(({ name }) => {
+    const [left, right] = [field('l', name), field('t', name)]
+    const text = (one: string): string => `${one}::pg_catalog.text COLLATE pg_catalog."C"`
+    return `coalesce(${text(left)} OPERATOR(pg_catalog.=) ${text(right)}, ${left} IS NULL AND ${right} IS NULL)`
+  })
+  const scope = [...table.scope, table.hash].map(
+    (name) => `${field('l', name)} OPERATOR(pg_catalog.=) ${field('t', name)}`,
+  )
+  return `${pairs(on)} AND ${[...same, ...scope, ...isLive(table, 'l'), ...isLive(table, 't')].join(' AND ')}`
+}
+
+/** Those of the places $1 whose rows are duplicates still. */
+export const seePairs = (on: AdoptedTable): string => `SELECT w.place::pg_catalog.text AS place FROM ${equalPairs(on)}`
+
+/** The same, with both rows locked: nobody refers to them any more meanwhile. Those that others have locked are left out. */
+export const lockPairs = (on: AdoptedTable): string => `${seePairs(on)} FOR UPDATE OF l, t SKIP LOCKED`
+
+export const dropPlaces = (on: Held): string =>
+  `DELETE FROM ${workOf(on)} AS w WHERE w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])`
+
+/** The keys of the places $1: of the row that goes, and of the one that stays. */
+export const readKeys = ({ primary, ...on }: AdoptedTable): string => {
+  const key = (letter: string): string =>
+    `pg_catalog.jsonb_build_object(${primary.map((name, index) => `${literal(name)}::pg_catalog.text, w.${letter}${index}`).join(', ')})`
+  return (
+    `SELECT ${key('k')}::pg_catalog.text AS row, ${key('p')}::pg_catalog.text AS kept FROM ${workOf(on)} AS w ` +
+    `WHERE w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])`
+  )
+}
+
+const keyArray = (columns: readonly string[]): string =>
+  `ARRAY[${columns.map((one) => `${one}::pg_catalog.text`).join(', ')}]`
+
+const places = (on: AdoptedTable, letter: string): string =>
+  keyArray(on.primary.map((_, index) => `w.${letter}${index}`))
+
+/** Keeps the rows that go, whole; $2 is the text. */
+export const logRows = (on: AdoptedTable): string =>
+  `INSERT INTO ${merges(on)} (guard, old, kept, data) SELECT $2::pg_catalog.text, ${places(on, 'k')}, ${places(on, 'p')}, ` +
+  `pg_catalog.to_jsonb(l) FROM ${pairs(on)}`
+
+const referring = ({ schema, table }: Reference): string => qualified(schema, table)
+
+const same = (reference: Reference, row: string, of: string): string =>
+  reference.columns
+    .map((name, index) => `${field(row, name)} OPERATOR(pg_catalog.=) ${field(of, reference.referenced[index] ?? '')}`)
+    .join(' AND ')
+
+/** Places of which the row that stays refers to the one that goes: it would come to refer to itself. */
+export const seeSelf = (on: AdoptedTable, reference: Reference): string =>
+  `SELECT w.place::pg_catalog.text AS place FROM ${pairs(on)} AND ${same(reference, 't', 'l')}`
+
+/** Turns references to the rows that go to those that stay, and logs each by the key that its row has then. */
+export function repoint(on: AdoptedTable, reference: Reference): string {
+  const columns = reference.referenced.flatMap((name, index) => [
+    `${field('l', name)} AS o${index}`,
+    `${field('t', name)} AS n${index}`,
+  ])
+  const key = reference.primary.map((name) => `${literal(name)}::pg_catalog.text, ${field('r', name)}`).join(', ')
+  const set = reference.columns.map((name, index) => `${quote(name)} = m.n${index}`).join(', ')
+  const met = reference.columns
+    .map((name, index) => `${field('r', name)} OPERATOR(pg_catalog.=) m.o${index}`)
+    .join(' AND ')
+  return `WITH m AS MATERIALIZED (
+  SELECT ${places(on, 'k')} AS old, ${places(on, 'p')} AS kept, ${columns.join(', ')} FROM ${pairs(on)}),
+u AS (UPDATE ${referring(reference)} AS r SET ${set} FROM m WHERE ${met}
+  RETURNING m.old, m.kept, pg_catalog.jsonb_build_object(${key}) AS key)
+INSERT INTO ${merges(on)} (guard, old, kept, reference, data)
+SELECT $2::pg_catalog.text, u.old, u.kept, $3::pg_catalog.jsonb, u.key FROM u`
+}
+
+/** Whether anything still refers to a row that goes, and would go with it. */
+export const stillReferring = (on: AdoptedTable, reference: Reference): string =>
+  `SELECT pg_catalog.count(*)::pg_catalog.text AS n FROM (SELECT FROM ${referring(reference)} AS r, ${pairs(on)} AND ${same(reference, 'r', 'l')} LIMIT 1) AS f`
+
+export const deleteRows = (on: AdoptedTable): string =>
+  `DELETE FROM ${own(on)} USING ${workOf(on)} AS w WHERE w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) AND ${samePrimary(on, 'w')}`
+
+/** Rows that are alone again lose the flag, by which a later DELETE would look for others. The guard must not fire. */
+export function clearFlags(on: AdoptedTable): string {
+  const { table } = on
+  const kept = on.primary.map((name, index) => `${field('t', name)} OPERATOR(pg_catalog.=) w.p${index}`).join(' AND ')
+  const chain = [...table.scope, table.hash].map(
+    (name) => `${field('o', name)} OPERATOR(pg_catalog.=) ${field('t', name)}`,
+  )
+  const others = [...chain, ...isLive(table, 'o'), `o.${quote(table.number)} OPERATOR(pg_catalog.<>) 0`].join(' AND ')
+  return `UPDATE ${own(on)} SET ${quote(table.chained)} = false FROM ${workOf(on)} AS w
+ WHERE w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) AND ${kept} AND t.${quote(table.number)} OPERATOR(pg_catalog.=) 0
+   AND NOT EXISTS (SELECT FROM ONLY ${tableName(table)} AS o WHERE ${others})`
+}
+
+/** Where the row of the key $2 went, however often; $1 is the text. */
+export const resolveKey = (on: Held): string =>
+  `WITH RECURSIVE r (kept, n) AS (
+  SELECT m.kept, 1 FROM ${merges(on)} AS m WHERE m.reference IS NULL AND m.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text AND m.old OPERATOR(pg_catalog.=) $2::pg_catalog.text[]
+  UNION ALL
+  SELECT m.kept, r.n OPERATOR(pg_catalog.+) 1 FROM r JOIN ${merges(on)} AS m ON m.old OPERATOR(pg_catalog.=) r.kept
+   WHERE m.reference IS NULL AND m.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text AND r.n OPERATOR(pg_catalog.<) 1000)
+SELECT r.kept FROM r ORDER BY r.n DESC LIMIT 1`
+
+/** Whether there is a log, and in which schema the table stands. */
+export const findLog: string = `SELECT n.nspname AS schema, to_regclass(format('%I.${MERGES}', n.nspname)) IS NOT NULL AS logged
+  FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = to_regclass($1)`
+
+/** Puts the rows back that went; columns that the table has no longer are left out. */
+export const putBack = (on: AdoptedTable, columns: readonly string[]): string => {
+  const list = columns.map(quote).join(', ')
+  return (
+    `INSERT INTO ${tableName(on.table)} (${list}) OVERRIDING SYSTEM VALUE SELECT ${columns.map((name) => field('r', name)).join(', ')} ` +
+    `FROM ${merges(on)} AS m CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::${tableName(on.table)}, m.data) AS r ` +
+    `WHERE m.reference IS NULL AND m.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text ORDER BY m.seq`
+  )
+}
+
+/** The references that were turned, the last one first. */
+export const readMoves = (on: Held): string =>
+  `SELECT m.seq::pg_catalog.text AS seq, m.reference::pg_catalog.text AS reference FROM ${merges(on)} AS m ` +
+  `WHERE m.reference IS NOT NULL AND m.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text ORDER BY m.seq DESC`
+
+/** Turns one back; $1 is its place in the log. */
+export const turnBack = (on: AdoptedTable, reference: Reference): string => {
+  const set = reference.columns
+    .map((name, index) => `${quote(name)} = ${field('t', reference.referenced[index] ?? '')}`)
+    .join(', ')
+  const key = reference.primary.map(
+    (name) =>
+      `${field('r', name)}::pg_catalog.text OPERATOR(pg_catalog.=) (m.data OPERATOR(pg_catalog.->>) ${literal(name)}::pg_catalog.text)`,
+  )
+  const old = `${keyArray(on.primary.map((name) => field('t', name)))} OPERATOR(pg_catalog.=) m.old`
+  return `UPDATE ${referring(reference)} AS r SET ${set} FROM ${merges(on)} AS m JOIN ${own(on)} ON ${old}
+ WHERE m.seq OPERATOR(pg_catalog.=) $1::pg_catalog.int8 AND ${key.join(' AND ')}`
+}
+
+/** Of a table that may be written: what is generated is not. */
+export const READ_COLUMNS: string = `SELECT a.attname AS name FROM pg_attribute AS a
+ WHERE a.attrelid = $1::oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''`

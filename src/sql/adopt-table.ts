@@ -1,0 +1,211 @@
+import { createHash } from 'node:crypto'
+import { addCheck, addIndex, indexCondition } from './alter'
+import { addLookup } from './lookup'
+import { dollarQuote, literal, qualified, quote } from './identifier'
+import { SQLSTATE } from './sqlstate'
+import { tableName, type TextTable } from './text-table'
+
+/** A table that a command adopts: it is known where it stands. */
+export interface AdoptedTable {
+  readonly table: TextTable & { readonly schema: string }
+  /** Columns of the primary key. */
+  readonly primary: readonly string[]
+  /** The role that owns it. */
+  readonly owner: string
+}
+
+/**
+ * What a row gets as its number that a client writes while the table is adopted: unique without a look at its chain. A
+ * real one is far below, since a chain is at most that long.
+ */
+export const FIRST_TEMPORARY_NUMBER: number = 2 ** 30
+
+/** The adoptions of a schema, and how far each has come: nothing of that is kept in files. */
+const ADOPTIONS = 'unique_text_adoptions'
+
+const SLUG_CHARACTERS = 36
+
+/** A name of letters, digits and _ for what belongs to an adoption; no other text of the schema has it. */
+export function nameOf({ table }: Pick<AdoptedTable, 'table'>, suffix: string): string {
+  const slug = table.guard.toLowerCase().replaceAll(/[^a-z0-9_]+/g, '_')
+  const digest = createHash('sha1').update(table.guard).digest('hex').slice(0, 8)
+  return `${slug.slice(0, SLUG_CHARACTERS)}_${digest}_${suffix}`
+}
+
+export const objectOf = (on: Pick<AdoptedTable, 'table'>, suffix: string): string =>
+  qualified(on.table.schema, nameOf(on, suffix))
+
+export type Held = Pick<AdoptedTable, 'table'>
+
+/** The adoptions of the table's schema, as SQL. */
+export const adoptions = ({ table }: Held): string => qualified(table.schema, ADOPTIONS)
+/** Chains that clients have written to, or that we have numbered, by scope (`s0`, …) and `hash`, in the order of `seq`. */
+export const queueOf = (on: Held): string => objectOf(on, 'queue')
+/** Rows that are to get a number, by primary key (`k0`, …), in the order of `place`. */
+export const workOf = (on: Held): string => objectOf(on, 'work')
+/** Rows whose text the normalizer refuses, by primary key (`k0`, …), with the `reason`. */
+export const refusedOf = (on: Held): string => objectOf(on, 'refused')
+export const numbersOf = (on: Held): string => objectOf(on, 'numbers')
+
+/** Sets a number that no other row has. */
+export const nextNumber = (on: Held): string =>
+  `pg_catalog.nextval(${literal(numbersOf(on))}::pg_catalog.regclass)::pg_catalog.int4`
+
+export const TRIGGERS = ['place_insert', 'place_update', 'note_insert', 'note_update', 'note_delete'] as const
+
+const triggerNames = (on: Held): string[] => TRIGGERS.map((suffix) => nameOf(on, suffix))
+
+const ADOPTION_KEY = '1970565217, $1::pg_catalog.oid::pg_catalog.int8::pg_catalog.bit(32)::pg_catalog.int4'
+
+/** A lock of the session on the table with the OID $1: only one command has it. */
+export const TAKE_TURN: string = `SELECT pg_catalog.pg_try_advisory_lock(${ADOPTION_KEY}) AS mine`
+export const GIVE_TURN: string = `SELECT pg_catalog.pg_advisory_unlock(${ADOPTION_KEY})`
+
+export const drops = (on: Held): string[] => [
+  `DROP FUNCTION IF EXISTS ${objectOf(on, 'place')}(), ${objectOf(on, 'note')}()`,
+  `DROP TABLE IF EXISTS ${queueOf(on)}, ${workOf(on)}`,
+  `DROP SEQUENCE IF EXISTS ${numbersOf(on)}`,
+]
+
+export const dropTriggers = (on: Held): string[] =>
+  triggerNames(on).map((name) => `DROP TRIGGER IF EXISTS ${quote(name)} ON ${tableName(on.table)}`)
+
+/** The table in which adoptions of the schema say how far they are. */
+export const createAdoptions = (on: AdoptedTable): string[] => [
+  `CREATE TABLE IF NOT EXISTS ${adoptions(on)} (guard pg_catalog.text PRIMARY KEY, state pg_catalog.jsonb NOT NULL)`,
+  `ALTER TABLE ${adoptions(on)} OWNER TO ${quote(on.owner)}`,
+]
+
+/** The unique index, as TypeORM makes it, while others write. */
+export const createIndex = ({ table }: Held): string =>
+  addIndex(table).up.join('').replace('CREATE UNIQUE INDEX', 'CREATE UNIQUE INDEX CONCURRENTLY')
+
+/** The index that the option `lookup` adds. */
+export const createLookup = ({ table }: Held, name: string): string[] => {
+  const column = table.text[0]?.name ?? ''
+  return addLookup({ rows: table, name, column }).up.map((sql) =>
+    sql.replace('CREATE INDEX', 'CREATE INDEX CONCURRENTLY'),
+  )
+}
+
+export const dropIndex = ({ table }: Held, name: string): string =>
+  `DROP INDEX CONCURRENTLY IF EXISTS ${qualified(table.schema, name)}`
+
+/** The condition of the unique index, where it has one. */
+export const conditionOf = ({ table }: Held): string | undefined => indexCondition(table)
+
+const filledName = (on: Held, column: number): string => nameOf(on, `filled_${column}`)
+
+/**
+ * The check, and one that each of these columns is not NULL, for rows that are written from now on. One statement: the
+ * table is locked once.
+ */
+export function addChecks(on: Held, required: readonly string[], withCheck: boolean): string[] {
+  const filled = required.flatMap((name, index) => [
+    `DROP CONSTRAINT IF EXISTS ${quote(filledName(on, index))}`,
+    `ADD CONSTRAINT ${quote(filledName(on, index))} CHECK (${quote(name)} IS NOT NULL) NOT VALID`,
+  ])
+  const [check = ''] = addCheck(on.table).up
+  const added = withCheck ? [`${check.slice(check.indexOf('ADD CONSTRAINT'))} NOT VALID`] : []
+  return [...filled, ...added].length === 0
+    ? []
+    : [`ALTER TABLE ${tableName(on.table)} ${[...filled, ...added].join(', ')}`]
+}
+
+/** Reads the table once, while others read and write. */
+export function validateChecks(on: Held, required: readonly string[]): string {
+  const names = [...required.map((_, index) => filledName(on, index)), on.table.check]
+  return `ALTER TABLE ${tableName(on.table)} ${names.map((name) => `VALIDATE CONSTRAINT ${quote(name)}`).join(', ')}`
+}
+
+/** By the checks that are valid, without another look at the rows. */
+export function requireColumns(on: Held, required: readonly string[]): string[] {
+  const all = [
+    ...required.map((name) => `ALTER COLUMN ${quote(name)} SET NOT NULL`),
+    ...required.map((_, index) => `DROP CONSTRAINT IF EXISTS ${quote(filledName(on, index))}`),
+  ]
+  // Not in one statement: the check would go before the column is looked at.
+  return required.length === 0
+    ? []
+    : [all.slice(0, required.length), all.slice(required.length)].map(
+        (some) => `ALTER TABLE ${tableName(on.table)} ${some.join(', ')}`,
+      )
+}
+
+/** From the commit of the guard on the transitional triggers do nothing; to drop one takes a lock that stops readers. */
+export const disableTriggers = (on: Held): string =>
+  `ALTER TABLE ${tableName(on.table)} ${triggerNames(on)
+    .map((name) => `DISABLE TRIGGER ${quote(name)}`)
+    .join(', ')}`
+
+/** Everything that only the adoption needed. */
+export const endAdoption = (on: Held): string[] => [...dropTriggers(on), ...drops(on)]
+
+/** Columns, index and check go, with what an adoption has left. The guard's own statements come before. */
+export function leave(on: Held): string[] {
+  const { table } = on
+  const filled = [0, 1, 2, 3, 4, 5, 6, 7].map((index) => `DROP CONSTRAINT IF EXISTS ${quote(filledName(on, index))}`)
+  const columns = [table.hash, table.number, table.chained].map((name) => `DROP COLUMN IF EXISTS ${quote(name)}`)
+  return [
+    ...endAdoption(on),
+    `DROP TABLE IF EXISTS ${refusedOf(on)}`,
+    `ALTER TABLE ${tableName(table)} ${[...filled, ...columns].join(', ')}`,
+  ]
+}
+
+/** The kinds of lock that a step asks for. */
+export type LockMode = 'ACCESS EXCLUSIVE' | 'SHARE ROW EXCLUSIVE'
+
+/** Opens a transaction that gives up when the table is not to be had in time. */
+export const beginLocked = (
+  on: Held,
+  mode: LockMode,
+  timeouts: { readonly lock: number; readonly hold: number },
+): string =>
+  `BEGIN; SET LOCAL lock_timeout = ${timeouts.lock}; SET LOCAL statement_timeout = ${timeouts.hold + timeouts.lock}; ` +
+  `LOCK TABLE ${tableName(on.table)} IN ${mode} MODE; SET LOCAL statement_timeout = ${timeouts.hold}`
+
+/** For the transaction: whatever statistics say, a few rows are found one by one, and not by reading the whole table. */
+export const BY_INDEX =
+  'SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off'
+
+/** How long a killed command may leave a statement behind. */
+export const CHECK_CLIENT = "SET client_connection_check_interval = '2s'"
+
+/** Without giving pages back to the system, for which it would lock the table. */
+export const vacuumTable = ({ table }: Held): string => `VACUUM (TRUNCATE false) ${tableName(table)}`
+
+export const analyzeTable = ({ table }: Held): string => `ANALYZE ${tableName(table)}`
+
+/** More rows than this are given their hashes by `adopt`, while others use the table. */
+const FEW_ROWS = 100_000
+
+/**
+ * Comes first where a table gets its hashes in a migration, which shuts everybody out for as long as that takes: refuses
+ * a large one, and sees that a killed client leaves no statement behind that holds the lock.
+ *
+ * @param command what does the same online
+ */
+export function refuseLarge(rows: Pick<TextTable, 'schema' | 'table'>, command: string): string {
+  const message =
+    `table ${quote(rows.table)} has more than ${FEW_ROWS} rows, and this migration would lock everybody out while it ` +
+    `gives them their hashes. Run ${literal(command)} and then mark the migration as run (typeorm migration:run ` +
+    `--fake). In a maintenance window set unique_text.maintenance to on (extra: { options: '-c ` +
+    `unique_text.maintenance=on' } of the DataSource), and run it as it is.`
+  return `DO ${dollarQuote(`
+BEGIN
+  BEGIN
+    PERFORM pg_catalog.set_config('client_connection_check_interval', '2s', true);
+  EXCEPTION WHEN OTHERS THEN
+    -- Not every platform can tell.
+    NULL;
+  END;
+  IF coalesce(pg_catalog.current_setting('unique_text.maintenance', true), '') OPERATOR(pg_catalog.<>) 'on' AND (
+    SELECT pg_catalog.count(*) FROM (SELECT FROM ${tableName(rows)} LIMIT ${FEW_ROWS + 1}) AS first_rows
+  ) OPERATOR(pg_catalog.>) ${FEW_ROWS} THEN
+    RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}', TABLE = ${literal(rows.table)},
+      MESSAGE = ${literal(message)};
+  END IF;
+END
+`)}`
+}

@@ -1,0 +1,180 @@
+import type { Client } from 'pg'
+import type { DataSource } from 'typeorm'
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { abandon, adopt, planAdoption } from '../../../src/adopt'
+import { adoptWith } from '../../../src/adopt/adopt'
+import { STEPS } from '../../../src/adopt/steps'
+import { runAdopt } from '../../../src/cli/run-adopt'
+import { parseInvocation } from '../../../src/cli/usage'
+import { findOrCreate } from '../../../src'
+import { useDatabase } from '../../support/database'
+import { violations } from '../../support/guarded-table'
+import { fillTable, pageOf, tableOf } from './stage'
+
+const db = useDatabase({ wrapped: true })
+const Page = pageOf({})
+const AT_LEISURE = { lockMilliseconds: 1_000, holdMilliseconds: 10_000 }
+let client: Client
+let other: Client
+let dataSource: DataSource
+
+beforeAll(async () => {
+  ;[client, other] = [await db.client(), await db.client()]
+  dataSource = await db.dataSource([Page], { synchronize: false })
+})
+beforeEach(async () => {
+  await client.query('drop schema public cascade; create schema public')
+  await fillTable(client, 300)
+})
+afterAll(async () => {
+  await other.query('rollback')
+})
+
+/** All that stands in the schema but the rows. */
+async function schemaOf(): Promise<string[]> {
+  const { rows } = await client.query<{ thing: string }>(
+    `select relname::text as thing from pg_class where relnamespace = 'public'::regnamespace and relname !~ '^unique_text_adoptions'
+      union all select proname::text from pg_proc where pronamespace = 'public'::regnamespace
+      union all select tgname::text from pg_trigger where tgrelid = 'page'::regclass and not tgisinternal
+      union all select conname::text from pg_constraint where conrelid = 'page'::regclass and contype <> 'n'
+      union all select attname::text from pg_attribute where attrelid = 'page'::regclass and attnum > 0 and not attisdropped
+      order by 1`,
+  )
+  return rows.map(({ thing }) => thing)
+}
+
+test.each(STEPS.slice(0, -1))('abandon after the step %s leaves the table as it was', async (until) => {
+  const before = await schemaOf()
+  await adopt(dataSource, Page, { ...AT_LEISURE, until })
+  await abandon(dataSource, Page, AT_LEISURE)
+  expect(await schemaOf()).toEqual(before)
+  const { rows } = await client.query<{ n: string }>(
+    `select count(*)::text as n from page where url ~ '^(TWICE|text) [0-9]+$'`,
+  )
+  expect(rows[0]?.n).toBe('300')
+  expect(await adopt(dataSource, Page, AT_LEISURE)).toMatchObject({ step: 'done' })
+})
+
+test('a second adoption says that the first one runs, and ends', async () => {
+  let second: unknown
+  const beforeStatement = async (sql: string): Promise<void> => {
+    if (!sql.startsWith('VACUUM') || second !== undefined) return
+    second = await adopt(dataSource, Page).catch((error: unknown) => error)
+  }
+  expect(await adoptWith(dataSource, Page, AT_LEISURE, { beforeStatement })).toMatchObject({ step: 'done' })
+  expect(second).toMatchObject({ code: 'ADOPTION_STOPPED', reason: 'running' })
+})
+
+test('a transaction that stays open is waited for in short turns, in which nobody is stopped for longer', async () => {
+  await other.query(`begin; update page set title = 'open' where id = 1`)
+  const notices: string[] = []
+  let rests = 0
+  const sleep = async (): Promise<void> => {
+    rests += 1
+    // Nobody waits in the queue meanwhile: a reader and a writer are answered at once.
+    await client.query(
+      `set lock_timeout = '1ms'; update page set title = 'free' where id = 2; select count(*) from page`,
+    )
+    if (rests === 12) await other.query('commit')
+  }
+  const options = {
+    lockMilliseconds: 20,
+    holdMilliseconds: 10_000,
+    onNotice: (notice: string) => void notices.push(notice),
+  }
+  const report = await adoptWith(dataSource, Page, options, { sleep })
+  await client.query('set lock_timeout = 0')
+  expect(report.step).toBe('done')
+  expect(report.locks[0]).toMatchObject({ step: 'begin', attempts: 13 })
+  expect(notices).toEqual([
+    expect.stringMatching(/^begin: no lock in 10 attempts; the oldest transaction is open for \d+ s/),
+  ])
+})
+
+test('an aborted signal ends it after the batch that is at the server, and the next run goes on', async () => {
+  const controller = new AbortController()
+  const beforeStatement = (sql: string): void => {
+    if (sql.startsWith('WITH seen')) controller.abort()
+  }
+  const stopped = adoptWith(dataSource, Page, { ...AT_LEISURE, signal: controller.signal }, { beforeStatement })
+  await expect(stopped).rejects.toMatchObject({ reason: 'interrupted' })
+  expect(await adopt(dataSource, Page, AT_LEISURE)).toMatchObject({ step: 'done' })
+})
+
+test('a table that somebody prepared by hand is gone on with, whatever its columns hold', async () => {
+  await client.query(`alter table page add "urlHash" uuid, add "urlHashNumber" integer not null default 0,
+    add "urlHashChained" boolean not null default false;
+    update page set "urlHash" = md5(case when id % 10 = 0 then 'wrong' else url end)::uuid where id < 200`)
+  expect(await adopt(dataSource, Page, AT_LEISURE)).toMatchObject({ step: 'done' })
+  const found = await violations(client, tableOf(dataSource, Page))
+  expect(found.filter((one) => !one.startsWith('text twice'))).toEqual([])
+})
+
+test('an index that an earlier run left invalid is made anew', async () => {
+  await adopt(dataSource, Page, { ...AT_LEISURE, until: 'number' })
+  const { index } = tableOf(dataSource, Page)
+  await client.query(`create unique index "${index}" on page ("urlHash")`).catch(() => {})
+  await client.query(`create index concurrently "${index}" on page (title)`).catch(() => {})
+  expect(await adopt(dataSource, Page, AT_LEISURE)).toMatchObject({ step: 'done' })
+})
+
+test('another declaration does not go on with an adoption that it did not begin', async () => {
+  await adopt(dataSource, Page, { ...AT_LEISURE, until: 'fill' })
+  const Other = pageOf({ digest: 'sha256' })
+  const second = await db.dataSource([Other], { synchronize: false })
+  await expect(adopt(second, Other)).rejects.toMatchObject({ reason: 'changed' })
+})
+
+test('operations refuse a table that is not adopted to its end', async () => {
+  for (const until of STEPS.slice(0, 5)) {
+    await adopt(dataSource, Page, { ...AT_LEISURE, until })
+    await expect(findOrCreate(dataSource.manager, Page, { url: 'text 1' })).rejects.toMatchObject({
+      code: 'SCHEMA_DRIFT',
+    })
+  }
+  await adopt(dataSource, Page, AT_LEISURE)
+  expect(await findOrCreate(dataSource.manager, Page, { url: 'text 1' })).toMatchObject({ created: false })
+})
+
+test('what would be done is told without doing it', async () => {
+  const before = await schemaOf()
+  const plan = await planAdoption(dataSource, Page)
+  expect(plan.filter(({ lock }) => lock !== undefined).map(({ step, lock }) => `${step} ${lock}`)).toEqual([
+    'begin ACCESS EXCLUSIVE',
+    'check ACCESS EXCLUSIVE',
+    'check ACCESS EXCLUSIVE',
+    'guard SHARE ROW EXCLUSIVE',
+    'clean ACCESS EXCLUSIVE',
+  ])
+  expect(await schemaOf()).toEqual(before)
+})
+
+async function command(...args: string[]): Promise<{ code: number; out: string; err: string }> {
+  const invocation = parseInvocation(args)
+  if (!('forgetLog' in invocation)) throw new TypeError('Another command.')
+  const written = { out: '', err: '' }
+  const stream = (name: 'out' | 'err') => ({ write: (text: string) => ((written[name] += text), true) }) as never
+  const streams = { stdout: stream('out'), stderr: stream('err') }
+  const code = await runAdopt({ dataSource, invocation, streams, signal: new AbortController().signal })
+  return { code, ...written }
+}
+
+test('the command prints locks and duplicates, and goes on where it stopped', async () => {
+  const target = ['-d', 'ormconfig.ts', '--entity', 'Page']
+  expect((await command('adopt', ...target, '--dry-run')).out).toMatch(/^-- begin\n.*CREATE UNIQUE INDEX CONCURRENTLY/s)
+  const first = await command('adopt', ...target, '--until', 'index')
+  expect(first).toMatchObject({
+    code: 0,
+    out: expect.stringMatching(/^begin: ACCESS EXCLUSIVE, waited .*Next comes the step "check"/s) as string,
+  })
+  const second = await command('adopt', ...target)
+  expect(second.out).toMatch(
+    /7 texts stand in several rows: 53 rows too many, at most 9 of one text.*The table is adopted\.\n$/s,
+  )
+  expect((await command('adopt', ...target)).out).toMatch(/adopted already/)
+  expect((await command('adopt', ...target, '--merge', 'oldest')).out).toMatch(
+    /adopted already.*\n53 rows were merged\.\n$/s,
+  )
+  expect((await command('abandon', ...target)).out).toMatch(/^abandon: ACCESS EXCLUSIVE/)
+  expect((await command('unmerge', ...target)).out).toBe('53 rows are back.\n')
+})

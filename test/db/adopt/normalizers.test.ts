@@ -1,0 +1,76 @@
+import type { Client } from 'pg'
+import { beforeAll, beforeEach, expect, test } from 'vitest'
+import { adopt } from '../../../src/adopt'
+import { adoptWith } from '../../../src/adopt/adopt'
+import { lowerCase, normalizer, Refusal, trim } from '../../../src/text'
+import { useDatabase } from '../../support/database'
+import { generate } from '../../support/generated'
+import { violations } from '../../support/guarded-table'
+import { fillTable, pageOf, tableOf } from './stage'
+
+const db = useDatabase({ wrapped: true })
+const AT_LEISURE = { lockMilliseconds: 2_000, holdMilliseconds: 10_000 }
+let client: Client
+
+beforeAll(async () => {
+  client = await db.client()
+})
+beforeEach(async () => {
+  await client.query('drop schema public cascade; create schema public')
+  await fillTable(client, 0)
+  await client.query(`insert into page (url) select 'Text ' || i from generate_series(1, 300) as i`)
+})
+
+const open = async (normalize: ReturnType<typeof trim>) => {
+  const Page = pageOf({ normalize })
+  return { Page, dataSource: await db.dataSource([Page], { synchronize: false }) }
+}
+
+test('another normalizer on rows comes by the same command, and the guard stays meanwhile', async () => {
+  const before = await open(trim())
+  await adopt(before.dataSource, before.Page, AT_LEISURE)
+  const { dataSource, Page } = await open(lowerCase())
+  expect(await adopt(dataSource, Page, AT_LEISURE)).toMatchObject({ step: 'done', counts: { normalized: 300 } })
+  expect((await client.query(`select from page where url <> lower(url)`)).rowCount).toBe(0)
+  expect(await violations(client, tableOf(dataSource, Page))).toEqual([])
+  expect((await generate(dataSource)).up).toEqual([])
+  expect(await adopt(dataSource, Page, AT_LEISURE)).toMatchObject({ unchanged: true })
+})
+
+test('rows that the new normalizer makes equal, or refuses, are named before the declaration takes effect', async () => {
+  await client.query(`insert into page (url) values ('text 5'), ('bad')`)
+  const before = await open(trim())
+  await adopt(before.dataSource, before.Page, AT_LEISURE)
+  const strict = normalizer('strict', 1, (text) => {
+    if (text === 'bad') throw new Refusal('it is bad')
+    return text.toLowerCase()
+  })
+  const { dataSource, Page } = await open(strict)
+  const failure: unknown = await adopt(dataSource, Page, AT_LEISURE).catch((error: unknown) => error)
+  expect(failure).toMatchObject({ reason: 'refused' })
+  expect(String(failure)).toMatch(
+    /2 rows .*\{"id": ?5\}: normalized it stands in another row.*\{"id": ?302\}: it is bad/,
+  )
+  await client.query(`delete from page where id in (5, 302)`)
+  expect(await adopt(dataSource, Page, AT_LEISURE)).toMatchObject({ step: 'done', refusedTotal: 0 })
+  expect((await generate(dataSource)).up).toEqual([])
+})
+
+test('a row that somebody holds is normalized when it is free', async () => {
+  const before = await open(trim())
+  await adopt(before.dataSource, before.Page, AT_LEISURE)
+  const { dataSource, Page } = await open(lowerCase())
+  const holder = await db.client()
+  await holder.query('begin; select from page where id = 7 for update')
+  const sleep = async (): Promise<unknown> => await holder.query('commit')
+  expect(await adoptWith(dataSource, Page, AT_LEISURE, { sleep })).toMatchObject({ counts: { normalized: 300 } })
+})
+
+test('a guard of another declaration is left alone', async () => {
+  const { dataSource, Page } = await open(trim())
+  await adopt(dataSource, Page, AT_LEISURE)
+  const Other = pageOf({ digest: 'sha256' })
+  const other = await db.dataSource([Other], { synchronize: false })
+  await expect(adopt(other, Other)).rejects.toMatchObject({ reason: 'unsupported' })
+  expect((await generate(dataSource)).up).toEqual([])
+})
