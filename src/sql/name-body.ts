@@ -157,7 +157,7 @@ export function standingRow(holder: HolderTable, row: string): string {
       ) AS t`
 }
 
-export const raiseRenamed = `
+export const raiseRenamed: string = `
     RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.objectNotInPrerequisiteState}',
       MESSAGE = 'the triggers of names name another table or column than their own',
       HINT = 'Something was renamed: create the triggers again, for instance by a new migration.',
