@@ -62,7 +62,7 @@ const CODES = {
     'warning',
     'Locks, and an index that is made concurrently, wait for the oldest open transaction. See whose it is.',
   ],
-} as const satisfies Readonly<Record<string, readonly [DoctorSeverity, string]>>
+} as const
 
 /** Findings about objects of the database: what is declared and what stands there differ. */
 type SchemaCode = `${Finding['object']}.${Finding['kind']}`
