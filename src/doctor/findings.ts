@@ -33,7 +33,7 @@ const CODES = {
   ],
   'chain.unflagged': ['error', 'Give the named row of each chain the flag, with session_replication_role = replica.'],
   'chain.number': ['error', 'Give the rows of each chain the numbers 0, 1, 2 …, then make the unique index.'],
-  'chain.collision': ['information', 'Different texts of equal hash live side by side. Nothing is to be done.'],
+  'chain.collision': ['information', 'Different texts of equal hash live side by side. No action is needed.'],
   'name.missing': [
     'error',
     'Change the name of these rows to another one and back, by two UPDATEs, with the triggers on: they claim it.',
