@@ -93,7 +93,7 @@ export interface TakenText {
   readonly property: string
   /** Primary key of the row that holds the text, as a TypeORM id map; undefined where it cannot be known. */
   readonly id: ObjectLiteral | undefined
-  /** Of a name: the entity of that row, where it is another one than `entity`. */
+  /** Of a name: the entity of that row, where it differs from `entity`. */
   readonly holder?: string
   /** Of a name: the property of that row which has it, where that is another one of the same entity. */
   readonly holderProperty?: string
@@ -137,7 +137,7 @@ function keeping({ id, holder, holderProperty, state }: TakenText): string {
   return `${state === undefined ? 'held by' : 'a former name, kept for'} ${of}${row}${as}`
 }
 
-/** A transformer may make a BigInt of a key, which JSON has not. */
+/** A transformer may make a BigInt of a key, and JSON cannot represent it. */
 const asJson = (value: unknown): string =>
   JSON.stringify(value, (_key, part: unknown) => (typeof part === 'bigint' ? String(part) : part))
 
@@ -240,7 +240,7 @@ export interface Finding {
   readonly kind: 'missing' | 'invalid' | 'different' | 'disabled'
   readonly object: 'table' | 'column' | 'index' | 'check' | 'guard' | 'function' | 'trigger'
   readonly name: string
-  /** One clause, where `kind` does not say it all: `its body is another`. */
+  /** One clause, where `kind` does not say it all: `its body differs`. */
   readonly detail?: string
 }
 

@@ -16,7 +16,7 @@
  * - promote: to give number 0 to the lowest row of a chain whose anchor is gone
  * - flag: the hidden column of the anchor that says "this chain has, or had, others"
  * - namespace, name, holder: names are texts unique over every table that declares their namespace; a row holds them
- * - former name: one that its holder has given up, and that is reserved for him or redirects to him
+ * - former name: one that its holder has given up, and that is reserved for that row or redirects to it
  * - token: a text for which work runs once
  * - number: the place of a row within its scope, counted from 1
  * - declaration: what a decorator said, resolved against the entity's metadata

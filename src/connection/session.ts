@@ -4,7 +4,7 @@ import type { Statement, WireRow } from '../sql/statements'
 /** Sends a statement of several that stand together. */
 export type Send = (sql: string, values: readonly unknown[]) => Promise<readonly WireRow[]>
 
-/** One connection for the time of an operation: the caller's, in its transaction, or one from the pool. */
+/** One connection for the duration of an operation: the caller's, in its transaction, or one from the pool. */
 export interface Session {
   readonly dataSource: DataSource
   readonly queryRunner: QueryRunner

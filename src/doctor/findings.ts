@@ -3,9 +3,6 @@ import type { Finding } from '../errors'
 /** `error`: something is wrong, or is to be done. `warning`: a change of the table meets it. `information`: nothing to do. */
 export type DoctorSeverity = 'error' | 'warning' | 'information'
 
-const COUNT_AGAIN =
-  'Drop one trigger of ours from the table that has the rows, and at once run migration:generate and migration:run: they count the rows anew.'
-
 /** What is wrong, and what to do about it. */
 const CODES = {
   'text.twice': [
@@ -36,7 +33,7 @@ const CODES = {
   ],
   'chain.unflagged': ['error', 'Give the named row of each chain the flag, with session_replication_role = replica.'],
   'chain.number': ['error', 'Give the rows of each chain the numbers 0, 1, 2 …, then make the unique index.'],
-  'chain.collision': ['information', 'Different texts of equal hash live side by side. Nothing is to be done.'],
+  'chain.collision': ['information', 'Different texts of equal hash live side by side. No action is needed.'],
   'name.missing': [
     'error',
     'Change the name of these rows to another one and back, by two UPDATEs, with the triggers on: they claim it.',
@@ -44,7 +41,10 @@ const CODES = {
   'name.untrue': ['error', 'Delete these rows of the table of names, with session_replication_role = replica.'],
   'number.missing': ['error', 'Run migration:generate and migration:run, which number rows that have no number.'],
   'number.twice': ['error', 'Give one row of each group another number, then make the unique index.'],
-  'count.wrong': ['error', COUNT_AGAIN],
+  'count.wrong': [
+    'error',
+    'Drop one trigger of ours from the table that has the rows, and at once run migration:generate and migration:run: they count the rows anew.',
+  ],
   'rows.hidden': ['warning', 'Row security hides rows from this role. Run the doctor as the owner of the table.'],
   'trigger.user': ['warning', 'These triggers of yours fire for each row that a migration fills. See that they may.'],
   'replication.publication': ['warning', 'Add new columns at the subscribers first: one without them stops.'],
@@ -62,7 +62,7 @@ const CODES = {
     'warning',
     'Locks, and an index that is made concurrently, wait for the oldest open transaction. See whose it is.',
   ],
-} as const satisfies Readonly<Record<string, readonly [DoctorSeverity, string]>>
+} as const
 
 /** Findings about objects of the database: what is declared and what stands there differ. */
 type SchemaCode = `${Finding['object']}.${Finding['kind']}`

@@ -246,7 +246,7 @@ function forbidCircle(node: NewNode, way: Set<NewNode>, safe: Set<NewNode>): voi
   if (safe.has(node)) return
   if (way.has(node)) {
     throw new DeclarationError(
-      `${node.metadata.name}: new objects refer to each other in a circle, and none can be the first row. ` +
+      `${node.metadata.name}: new objects form a cycle, and none can be the first row. ` +
         `Create one of them without its relation, and set that afterwards.`,
     )
   }

@@ -284,7 +284,7 @@ function joinRow(relation: Relation, entity: ObjectLiteral, other: ObjectLiteral
   return { junction, row }
 }
 
-/** The result holds what the row was created with, and nothing that would lead in a circle. */
+/** The result holds what the row was created with, and nothing that would form a cycle. */
 export function attach({ row, brought }: NewNode): void {
   if (!row) return
   for (const { relation, value } of brought) {

@@ -108,7 +108,7 @@ export async function findOrCreateNested(
 }
 
 /**
- * The same for a single row.
+ * Finds or creates a single row with its nested objects; whatever refuses that row is thrown.
  *
  * @param create gives values that are used only when the row is created
  */

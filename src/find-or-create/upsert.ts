@@ -43,7 +43,7 @@ export async function upsertByText<Entity extends ObjectLiteral>(
   options?: UpsertByTextOptions<NoInfer<Entity>>,
 ): Promise<FindOrCreateManyResult<Entity>[]>
 /**
- * The same for one row. What is wrong with it is thrown.
+ * Updates the row that holds the text of `row`, or creates it. Whatever refuses that row is thrown.
  *
  * @example
  * const { entity, created } = await upsertByText(manager, Page, { url: 'http://example.com/', title: 'New' })

@@ -140,7 +140,7 @@ function expiryOf(expires: Date | Duration | undefined): readonly [string | null
   if (!(expires instanceof Date)) return [null, intervalOf('expires', expires)]
   // Postgres takes no sign in front of years after 9999, and takes all that a Date has.
   if (expires.getTime() > Date.now()) return [expires.toISOString().replace(/^\+0*/, ''), null]
-  throw new DeclarationError(`"expires" is no time in the future. Give one, or a duration such as '24 hours'.`)
+  throw new DeclarationError(`"expires" must be in the future. Give a later Date, or a duration such as '24 hours'.`)
 }
 
 async function answerTo(call: Call): Promise<OnceResult<unknown>> {

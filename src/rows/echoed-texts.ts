@@ -11,7 +11,7 @@ const PLAIN = /^(?:text|character varying(?:\(\d+\))?)$/
 const OIDS = [25, 1043]
 
 /**
- * Whether the driver is known to give texts as the server sends them: it is `pg`, and nobody has set a parser of his own
+ * Whether the driver is known to give texts as the server sends them: it is `pg`, and nobody has set a parser of their own
  * for texts. A caller's text then stands for one that the server would send back.
  */
 export function readsPlainTexts({ driver, options }: DataSource): boolean {

@@ -313,7 +313,7 @@ export async function indexSize(query: Query, relation: string, name: string): P
   )
 }
 
-/** As text: a user may have set a JSON parser of his own. */
+/** As text: a user may have set a JSON parser of their own. */
 async function readJson<T>(query: Query, sql: string, parameters: unknown[]): Promise<T> {
   const [row] = (await query(sql, parameters)) as readonly { state: string }[]
   if (!row) throw new TypeError('The catalog query gives exactly one row.')

@@ -9,13 +9,13 @@ export const op = (operator: string): string => `OPERATOR(pg_catalog.${operator}
 export const equal = (left: string, right: string): string => `${left} ${op('=')} ${right}`
 
 /**
- * Whether values differ in a single byte; NULL is like NULL. No operator, cast or collation of their types is asked. Not
- * for a WHEN, which the server gives back without the type: then it compares value by value.
+ * Whether values differ in a single byte; NULL is like NULL. No operator, cast or collation of their types is asked. It
+ * is the function behind the operator `*<>`, which `migration:generate --pretty` tears in two.
  */
 export const differ = (left: readonly string[], right: readonly string[]): string => {
   const record = (values: readonly string[]): string =>
-    `ROW(${values.length > 4 ? `\n        ${list(values, 8)}\n      ` : values.join(', ')})::pg_catalog.record`
-  return `${record(left)}\n      ${op('*<>')} ${record(right)}`
+    `ROW(${values.length > 4 ? `\n        ${list(values, 8)}\n      ` : values.join(', ')})`
+  return `pg_catalog.record_image_ne(${record(left)}, ${record(right)})`
 }
 
 /** A column of the table of names, perhaps of a row. */
@@ -157,7 +157,7 @@ export function standingRow(holder: HolderTable, row: string): string {
       ) AS t`
 }
 
-export const raiseRenamed = `
+export const raiseRenamed: string = `
     RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.objectNotInPrerequisiteState}',
       MESSAGE = 'the triggers of names name another table or column than their own',
       HINT = 'Something was renamed: create the triggers again, for instance by a new migration.',

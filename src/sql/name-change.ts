@@ -18,7 +18,7 @@ export function heldByRow(holder: HolderTable): string {
       ) AS h (id, namespace, hash, number, text) ON true`
 }
 
-export const IS_DIFFERENT = differ(['h.text'], ['v.text'])
+export const IS_DIFFERENT: string = differ(['h.text'], ['v.text'])
 
 /**
  * The statement has one row, and one name of it is another: two small statements in place of the pass over all, whose

@@ -81,7 +81,7 @@ const another: NumberRefusal = {
 }
 
 /**
- * Whoever owns the schema could put a table, or a view, of his own under the name of the table of scopes, whose code would
+ * Whoever owns the schema could put a table, or a view, of their own under the name of the table of scopes, whose code would
  * run as the owner of this function. Its OID is a constant of the plan, which is made anew when the name means another
  * table. A name that another table has taken would have rows numbered by those of that one.
  */

@@ -37,7 +37,7 @@ export interface SetPlan {
 }
 
 /**
- * Changes what differs, and no more: a function whose body is another is replaced under its triggers, for instance.
+ * Changes what differs, and no more: a function whose body differs is replaced under its triggers, for instance.
  * Triggers are taken away before the table changes, since one that names a column blocks DROP COLUMN and ALTER TYPE.
  */
 export function planSets(site: TriggerSite): SetPlan {

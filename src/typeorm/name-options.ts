@@ -60,7 +60,7 @@ export function toRawName(where: string, property: string, options: UniqueNameOp
     throw new DeclarationError(`${where}: nullable must be true or false.`)
   }
   if (name !== undefined && (typeof name !== 'string' || name === '')) {
-    throw new DeclarationError(`${where}: name must be a name.`)
+    throw new DeclarationError(`${where}: name must be a non-empty string.`)
   }
   return { property, namespace, normalizer: requireNormalizer(where, normalize), former: toPolicy(where, former) }
 }

@@ -42,7 +42,7 @@ export function toRawNumber(where: string, property: string, options: NumberWith
   requireScope(where, scope)
   if (typeof count !== 'boolean') throw new DeclarationError(`${where}: count must be true or false.`)
   if (name !== undefined && (typeof name !== 'string' || name === '')) {
-    throw new DeclarationError(`${where}: name must be a name.`)
+    throw new DeclarationError(`${where}: name must be a non-empty string.`)
   }
   return { property, scope, count }
 }

@@ -29,7 +29,7 @@ export interface UniqueTextOptions {
   /**
    * Add a hash index over the text itself, for equality in SQL that names no hash: conditions that are strings, joins, raw
    * SQL. Its name is that of the unique index and `_lookup`. For a text of one column; what is normalized in such SQL is
-   * up to you. `findBy({ url })` and the like need it not.
+   * up to you. `findBy({ url })` and the like do not need it.
    *
    * @default none
    */

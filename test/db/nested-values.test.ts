@@ -293,7 +293,7 @@ describe.each(Object.entries(operations))('%s', (_, call) => {
     one.prequel = { title: 'two', prequel: one }
     const refused = call(one, resolve)
     await expect(refused).rejects.toBeInstanceOf(DeclarationError)
-    await expect(refused).rejects.toThrow(/Paper: new objects refer to each other in a circle/)
+    await expect(refused).rejects.toThrow(/Paper: new objects form a cycle/)
   })
 
   test('lazy relations: promises, and what was set on an entity', async () => {

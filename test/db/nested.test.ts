@@ -186,7 +186,7 @@ describe('new objects in relations become rows', () => {
     expect(covered.cover?.id).toBe(cover.id)
   })
 
-  test('in a circle, as both sides of a relation are set', async () => {
+  test('in a cycle, as both sides of a relation are set', async () => {
     const author = Object.assign(new Author(), { name: 'Austen' })
     const book = Object.assign(new Book(), { title: 'Emma', author })
     author.books = [book, Object.assign(new Book(), { title: 'Persuasion', author })]

@@ -100,8 +100,7 @@ BEGIN
           AND n."state" OPERATOR(pg_catalog.=) 'held'
         ORDER BY pg_catalog.age(n.xmin) LIMIT 1
       ) AS h (id, namespace, hash, number, text) ON true
-      WHERE ROW(h.text)::pg_catalog.record
-      OPERATOR(pg_catalog.*<>) ROW(v.text)::pg_catalog.record
+      WHERE pg_catalog.record_image_ne(ROW(h.text), ROW(v.text))
     ) OR ((OLD."id" OPERATOR(pg_catalog.=) NEW."id") IS NOT TRUE) AND EXISTS (
       SELECT FROM "names" AS n
       WHERE n."holder_key" OPERATOR(pg_catalog.=) pg_catalog.jsonb_build_array(OLD."id")
@@ -154,8 +153,7 @@ BEGIN
       ) AS h (id, namespace, hash, number, text) ON true
           WHERE t."id" OPERATOR(pg_catalog.=) (c.key OPERATOR(pg_catalog.->>) 0)::integer
             AND pg_catalog.jsonb_build_array(t."id") OPERATOR(pg_catalog.=) c.key
-            AND v.text IS NOT NULL AND ROW(h.text)::pg_catalog.record
-      OPERATOR(pg_catalog.*<>) ROW(v.text)::pg_catalog.record
+            AND v.text IS NOT NULL AND pg_catalog.record_image_ne(ROW(h.text), ROW(v.text))
           OFFSET 0
         )
       ), moved AS MATERIALIZED (
@@ -202,8 +200,7 @@ BEGIN
           AND n."state" OPERATOR(pg_catalog.=) 'held'
         ORDER BY pg_catalog.age(n.xmin) LIMIT 1
       ) AS h (id, namespace, hash, number, text) ON true
-    WHERE ROW(h.text)::pg_catalog.record
-      OPERATOR(pg_catalog.*<>) ROW(v.text)::pg_catalog.record;
+    WHERE pg_catalog.record_image_ne(ROW(h.text), ROW(v.text));
     IF NOT FOUND THEN
       RETURN NULL;
     END IF;
@@ -264,8 +261,7 @@ BEGIN
           AND n."state" OPERATOR(pg_catalog.=) 'held'
         ORDER BY pg_catalog.age(n.xmin) LIMIT 1
       ) AS h (id, namespace, hash, number, text) ON true
-      WHERE ROW(h.text)::pg_catalog.record
-      OPERATOR(pg_catalog.*<>) ROW(v.text)::pg_catalog.record
+      WHERE pg_catalog.record_image_ne(ROW(h.text), ROW(v.text))
     ), names AS (
       SELECT c.namespace, pg_catalog.md5(c.text)::pg_catalog.uuid AS hash, c.text, c.property, c.key, true AS claimed
       FROM changed AS c WHERE c.text IS NOT NULL

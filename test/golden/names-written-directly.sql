@@ -15,12 +15,11 @@ BEGIN
     RETURN NEW;
   ELSIF TG_OP OPERATOR(pg_catalog.=) 'UPDATE'
     AND NOT (
-      ROW(
+      pg_catalog.record_image_ne(ROW(
         OLD."namespace", OLD."text", OLD."holder", OLD."holder_column", OLD."holder_key", OLD."state"
-      )::pg_catalog.record
-      OPERATOR(pg_catalog.*<>) ROW(
+      ), ROW(
         NEW."namespace", NEW."text", NEW."holder", NEW."holder_column", NEW."holder_key", NEW."state"
-      )::pg_catalog.record
+      ))
     ) THEN
     RETURN NEW;
   ELSIF TG_OP OPERATOR(pg_catalog.=) 'TRUNCATE' AND NOT EXISTS (

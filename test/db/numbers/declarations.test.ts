@@ -26,7 +26,7 @@ describe('is refused where the class is defined', () => {
     ['a scope that is no list', { scope: 'tenant' }, /scope must be an array/],
     ['a property that is named twice', { scope: ['tenant', 'tenant'] }, /each of them once/],
     ['a count that is no boolean', { scope: ['tenant'], count: 'yes' }, /count must be true or false/],
-    ['an empty name', { name: '' }, /name must be a name/],
+    ['an empty name', { name: '' }, /name must be a non-empty string/],
     ['options that are no object', null, /options must be an object/],
   ])('%s', async (_name, options, message) => {
     await refused(() => {
