@@ -88,7 +88,8 @@ async function lookAtCounts(subject: Subject, table: NumberTable, tally: Tally):
       tally.add('count.wrong', [toKey(subject, JSON.parse(result['key'] ?? '[]') as string[])])
     }
     const last = results.at(-1)
-    if (!last) return
+    // A number without scope has one count, and no page follows it.
+    if (!last || types.length === 0) return
     after = types.map((_, index) => last[`s${index}`] ?? '')
   }
 }
