@@ -1,10 +1,17 @@
-import { DataSource } from 'typeorm'
+import { DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
 import { beforeAll, expect, test } from 'vitest'
 import { doctor } from '../../../src/doctor'
+import { NumberWithin } from '../../../src/numbers'
 import { useDatabase } from '../../support/database'
 import { Colliding, ENTITIES, fill } from './entities'
 
 const db = useDatabase()
+
+@Entity()
+class Invoice {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @NumberWithin({ count: true }) number!: number
+}
 
 let dataSource: DataSource
 beforeAll(async () => {
@@ -59,4 +66,10 @@ test('the rows of a statement are bounded by batchRows', async () => {
   await doctor(watched, { batchRows: 3 })
   expect(statements).toBeGreaterThan(50)
   expect(most).toBeLessThanOrEqual(3)
+})
+
+test('the only count of a number without scope is looked at once, and the doctor ends', async () => {
+  const invoices = await db.dataSource([Invoice])
+  await invoices.manager.save(Invoice, [{}, {}])
+  expect((await doctor(invoices)).findings).toEqual([])
 })
