@@ -47,7 +47,11 @@ const columnsFor = (...pairs: readonly (readonly [left: string, right: string])[
     CROSS JOIN LATERAL pg_catalog.unnest(g.tgattr) WITH ORDINALITY AS k (attnum, i)
     JOIN pg_catalog.pg_attribute AS a
       ON a.attrelid OPERATOR(pg_catalog.=) g.tgrelid AND a.attnum OPERATOR(pg_catalog.=) k.attnum
-    WHERE g.tgrelid OPERATOR(pg_catalog.=) TG_RELID AND g.tgname OPERATOR(pg_catalog.=) TG_ARGV[0]::pg_catalog.name;
+    -- By what it is given: on a shard, a trigger has another name than on its table.
+    WHERE g.tgrelid OPERATOR(pg_catalog.=) TG_RELID
+      AND g.tgfoid OPERATOR(pg_catalog.=) pg_catalog.to_regprocedure('${PLACE_KERNEL}()')
+      AND pg_catalog.starts_with(pg_catalog.encode(g.tgargs, 'hex'), pg_catalog.encode(
+        pg_catalog.convert_to(TG_ARGV[0], 'UTF8') OPERATOR(pg_catalog.||) '\\x00'::pg_catalog.bytea, 'hex'));
   IF names IS NULL THEN
     RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}',
       MESSAGE = pg_catalog.format('the guard has lost its trigger %s', TG_ARGV[0]),
