@@ -51,7 +51,7 @@ async function takenOneByOne(session: Session, asked: readonly AskedText[]): Pro
   for (const [index, one] of asked.entries()) {
     const { entityText } = one
     const { table } = entityText.declaration
-    const options = parameterOptions(entityText)
+    const options = parameterOptions(entityText.dataSource)
     const textOf = (values: readonly unknown[]): string =>
       JSON.stringify([table.schema, table.table, table.name, ...values.map((value) => parameterText(value, options))])
     if (one.id) changed.add(textOf(one.id))

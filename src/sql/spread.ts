@@ -19,23 +19,29 @@ export interface Distribution {
   readonly column: string | undefined
 }
 
-const PARTITIONS = `SELECT
-  EXISTS (SELECT FROM pg_catalog.pg_extension AS e WHERE e.extname = 'citus') AS citus,
-  coalesce((SELECT pg_catalog.json_agg(DISTINCT coalesce(a.attname, ''))
-    FROM pg_catalog.pg_partition_tree(pg_catalog.to_regclass($1)) AS p
-    JOIN pg_catalog.pg_partitioned_table AS d ON d.partrelid = p.relid
-    CROSS JOIN LATERAL pg_catalog.unnest(d.partattrs) AS k (attnum)
-    LEFT JOIN pg_catalog.pg_attribute AS a ON a.attrelid = d.partrelid AND a.attnum = k.attnum AND k.attnum > 0
-  ), '[]')::text AS "partitionedBy",
-  coalesce((SELECT pg_catalog.json_agg(DISTINCT c.relname)
-    FROM pg_catalog.pg_partition_tree(pg_catalog.to_regclass($1)) AS p
-    JOIN pg_catalog.pg_class AS c ON c.oid = p.relid
-    CROSS JOIN pg_catalog.pg_trigger AS g
-    WHERE p.level > 0 AND c.relkind = 'r' AND NOT g.tgisinternal
-      AND g.tgrelid = pg_catalog.to_regclass($1) AND pg_catalog.starts_with(g.tgname, 'unique_text_')
-      AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS o
-        WHERE o.tgrelid = p.relid AND o.tgname = g.tgname AND o.tgfoid = g.tgfoid AND o.tgenabled IN ('O', 'A'))
-  ), '[]')::text AS "unguarded"`
+/** What the catalog says of where the rows of the table `r` are, as JSON. */
+export const SPREAD_OF_R = `jsonb_build_object(
+  'citus', EXISTS (SELECT FROM pg_extension AS e WHERE e.extname = 'citus'),
+  'partitionedBy', (
+    SELECT coalesce(jsonb_agg(DISTINCT coalesce(a.attname, '')), '[]')
+      FROM pg_partition_tree(r.oid) AS p
+      JOIN pg_partitioned_table AS d ON d.partrelid = p.relid
+      CROSS JOIN LATERAL unnest(d.partattrs) AS k (attnum)
+      LEFT JOIN pg_attribute AS a ON a.attrelid = d.partrelid AND a.attnum = k.attnum AND k.attnum > 0),
+  'unguarded', (
+    SELECT coalesce(jsonb_agg(DISTINCT c.relname), '[]')
+      FROM pg_partition_tree(r.oid) AS p
+      JOIN pg_class AS c ON c.oid = p.relid
+      JOIN pg_trigger AS g ON g.tgrelid = r.oid AND g.tgname = ANY ($3)
+     WHERE p.level > 0 AND c.relkind = 'r' AND NOT EXISTS (
+       SELECT FROM pg_trigger AS o
+        WHERE o.tgrelid = p.relid AND o.tgname = g.tgname AND o.tgfoid = g.tgfoid AND o.tgenabled IN ('O', 'A'))))`
+
+/** What `SPREAD_OF_R` gives. */
+export interface CatalogSpread extends Pick<Spread, 'partitionedBy' | 'unguarded'> {
+  /** The database has the extension. */
+  readonly citus: boolean
+}
 
 /** Of tables that the cluster knows. Only where the extension is there. */
 const DISTRIBUTION = `SELECT
@@ -46,22 +52,22 @@ const DISTRIBUTION = `SELECT
 FROM pg_catalog.pg_dist_partition AS d
 WHERE d.logicalrelid = pg_catalog.to_regclass($1)`
 
-/** @param relation the table's name as SQL */
-export async function spreadOf(query: Query, relation: string): Promise<Spread> {
-  const [row] = (await query(PARTITIONS, [relation])) as readonly {
-    readonly citus: boolean
-    readonly partitionedBy: string
-    readonly unguarded: string
-  }[]
-  const [known] = (row?.citus === true ? await query(DISTRIBUTION, [relation]) : []) as readonly {
+/**
+ * Asks what only the metadata of a cluster says.
+ *
+ * @param relation the table's name as SQL
+ */
+export async function spreadOf(
+  query: Query,
+  relation: string,
+  { citus, partitionedBy, unguarded }: CatalogSpread,
+): Promise<Spread> {
+  const [known] = (citus ? await query(DISTRIBUTION, [relation]) : []) as readonly {
     readonly kind: Distribution['kind'] | 'local'
     readonly column: string | null
     readonly coordinator: boolean
   }[]
-  return {
-    distribution: known && known.kind !== 'local' ? { kind: known.kind, column: known.column ?? undefined } : undefined,
-    isCoordinator: known?.coordinator ?? true,
-    partitionedBy: JSON.parse(row?.partitionedBy ?? '[]') as string[],
-    unguarded: JSON.parse(row?.unguarded ?? '[]') as string[],
-  }
+  const distribution =
+    known && known.kind !== 'local' ? { kind: known.kind, column: known.column ?? undefined } : undefined
+  return { distribution, isCoordinator: known?.coordinator ?? true, partitionedBy, unguarded }
 }

@@ -125,7 +125,7 @@ async function inspect(declaration: Declaration, query: Query): Promise<ReadyTab
   const { server, table: state } = await tableState(query, tableName(table), sets)
   requireServer(server)
   if (!state) throw new SchemaDriftError(table.table, findDrift(table, state))
-  const spread = await spreadState(declaration, query)
+  const spread = await spreadState(declaration, state, query)
   const findings = [...findDrift(table, state), ...workDrift(works, state), ...spread.findings]
   if (findings.length > 0) throw new SchemaDriftError(table.table, findings)
   return {

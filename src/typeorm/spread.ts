@@ -1,6 +1,6 @@
 import type { EntityMetadata } from 'typeorm'
 import { type Finding, UnsupportedDatabaseError } from '../errors'
-import type { Query } from '../sql/catalog'
+import type { Query, TableState } from '../sql/catalog'
 import { type Spread, spreadOf } from '../sql/spread'
 import { tableName } from '../sql/text-table'
 import { type Declaration, tableNames, tableNumbers } from './registry'
@@ -14,8 +14,12 @@ export interface SpreadState {
 /**
  * @throws UnsupportedDatabaseError for a table of which nobody can promise that no text is there twice
  */
-export async function spreadState({ table, metadata }: Declaration, query: Query): Promise<SpreadState> {
-  const spread = await spreadOf(query, tableName(table))
+export async function spreadState(
+  { table, metadata }: Declaration,
+  state: TableState,
+  query: Query,
+): Promise<SpreadState> {
+  const spread = await spreadOf(query, tableName(table), state.spread)
   const { distribution } = spread
   if (distribution?.kind === 'reference') {
     throw new UnsupportedDatabaseError(
