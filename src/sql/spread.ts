@@ -1,4 +1,6 @@
 import type { Query } from './catalog'
+import { fitName, literal, qualified, quote } from './identifier'
+import type { TextTable } from './text-table'
 
 /** Where the rows of a table are. */
 export interface Spread {
@@ -71,3 +73,24 @@ export async function spreadOf(
     known && known.kind !== 'local' ? { kind: known.kind, column: known.column ?? undefined } : undefined
   return { distribution, isCoordinator: known?.coordinator ?? true, partitionedBy, unguarded }
 }
+
+type SpreadTable = Pick<TextTable, 'schema' | 'table' | 'hash' | 'spread'>
+
+/** TypeORM's CREATE TABLE with partitions; any other statement as it is. */
+export function spreadTable({ schema, table, hash, spread }: SpreadTable, sql: string): string {
+  const made = /^CREATE TABLE ((?:"(?:[^"]|"")*"\.)?"(?:[^"]|"")*") \(/u.exec(sql)?.[1]
+  if (typeof spread !== 'object' || made === undefined) return sql
+  if (made !== quote(table) && !made.endsWith(`${schema === undefined ? '' : quote(schema)}.${quote(table)}`))
+    return sql
+  const end = sql.indexOf('; COMMENT ON COLUMN ')
+  const [create, comments] = end === -1 ? [sql, ''] : [sql.slice(0, end), sql.slice(end)]
+  const home = made.slice(0, made.length - quote(table).length)
+  const partitions = Array.from({ length: spread.partitions }, (_, index) => {
+    const name = `${home}${quote(fitName(`${table}_p${index}`))}`
+    return `;\nCREATE TABLE ${name} PARTITION OF ${made} FOR VALUES WITH (MODULUS ${spread.partitions}, REMAINDER ${index})`
+  })
+  return `${create} PARTITION BY HASH (${quote(hash)})${partitions.join('')}${comments}`
+}
+
+export const distribute = ({ schema, table, hash }: SpreadTable): string =>
+  `SELECT create_distributed_table(${literal(qualified(schema, table))}, ${literal(hash)})`

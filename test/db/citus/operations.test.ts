@@ -5,6 +5,7 @@ import {
   findOneByText,
   findOrCreate,
   findOrCreateMany,
+  ImmutableTextError,
   insertOrFail,
   TextTakenError,
   UniqueText,
@@ -46,6 +47,15 @@ class OfTenant {
   @DeleteDateColumn() deletedAt!: Date | null
 }
 
+@Entity({ name: 'by_hash' })
+class ByHash {
+  @PrimaryColumn('uuid') id: string = randomUUID()
+  @Column('int') shop!: number
+  @Column('text', { nullable: true }) title?: string | null
+  @UniqueText({ scope: ['shop'], digest, maxChainLength: 1000, spread: 'citus' }) url!: string
+  @DeleteDateColumn() deletedAt!: Date | null
+}
+
 @Entity({ name: 'reference' })
 class Reference {
   @PrimaryColumn('uuid') id: string = randomUUID()
@@ -53,7 +63,7 @@ class Reference {
   @UniqueText({ scope: ['shop'] }) url!: string
 }
 
-const entities = [ByScope, OneShard, OfTenant, Reference]
+const entities = [ByHash, ByScope, OneShard, OfTenant, Reference]
 
 describe.runIf(hasCitus)('on a cluster', () => {
   const cluster = useCluster()
@@ -71,6 +81,7 @@ describe.runIf(hasCitus)('on a cluster', () => {
 
   const tables = [
     { entity: ByScope, title: 'distributed by its scope' },
+    { entity: ByHash, title: 'distributed by its hash' },
     { entity: OneShard, title: 'of one shard' },
     { entity: OfTenant, title: 'in a schema for a tenant' },
   ]
@@ -178,6 +189,10 @@ describe.runIf(hasCitus)('on a cluster', () => {
       const { id } = await insertOrFail(manager(), entity, row(from))
       await insertOrFail(manager(), entity, row(held))
       const key = entity === ByScope ? { id, shop: node } : { id }
+      if (entity === ByHash) {
+        await expect(updateOrFail(manager(), entity, { id }, { url: to })).rejects.toThrow(ImmutableTextError)
+        return
+      }
       const changed = await updateOrFail(manager(), entity, key, { url: to })
       expect(changed).toMatchObject({ id, url: to })
       await expect(updateOrFail(manager(), entity, key, { url: held })).rejects.toThrow(TextTakenError)
@@ -221,7 +236,13 @@ describe.runIf(hasCitus)('on a cluster', () => {
       const before = await count()
       for (let index = 0; index < 8; index += 1) await manager().save(entity, row(`saved ${index}`))
       const { tablePath } = manager().connection.getMetadata(entity)
-      await manager().query(`INSERT INTO ${tablePath} (id, shop, url) VALUES ($1, $2, $3)`, [randomUUID(), node, 'raw'])
+      const hash = [
+        `INSERT INTO ${tablePath} (id, shop, url, "urlHash", "urlHashNumber") VALUES ($1, $2, $3, $4, NULL)`,
+        digest.js('raw'),
+      ]
+      const plain = [`INSERT INTO ${tablePath} (id, shop, url) VALUES ($1, $2, $3)`]
+      const [sql = '', ...more] = entity === ByHash ? hash : plain
+      await manager().query(sql, [randomUUID(), node, 'raw', ...more])
       expect(await count()).toStrictEqual({ rows: before.rows + 9, texts: before.texts + 9 })
     })
 
