@@ -108,7 +108,7 @@ const when = (...predicates: readonly string[]): string => `\n  IF ${predicates.
  * In a partition, in a shard and under another name the kernel does it all: this function's query names the table.
  */
 function placeBody(table: TextTable): string {
-  const { hash, number, chained } = columnsOf(table)
+  const { number, chained } = columnsOf(table)
   return `
 DECLARE
   taken boolean;

@@ -27,12 +27,12 @@ export async function withSpreadKeys(
   }
   const hashes = spread.flatMap(({ hidden: [hash] }) => hash ?? []) as (ColumnMetadata & { isPrimary: boolean })[]
   const recorder = queryRunner as unknown as Recorder
-  const { executeQueries } = recorder
+  const executeQueries = recorder.executeQueries.bind(recorder)
   recorder.executeQueries = async (up, down) => {
     for (const one of [up].flat() as { query: string }[]) {
       for (const { table } of spread) one.query = spreadTable(table, one.query)
     }
-    await executeQueries.call(queryRunner, up, down)
+    await executeQueries(up, down)
   }
   for (const hash of hashes) hash.isPrimary = true
   try {

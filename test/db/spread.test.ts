@@ -6,6 +6,7 @@ import {
   findOneByText,
   findOrCreate,
   findOrCreateMany,
+  hashOf,
   ImmutableTextError,
   insertOrFail,
   SchemaDriftError,
@@ -186,4 +187,14 @@ test.each([
     return await database.dataSource([Refused], { synchronize: false })
   }
   await expect(declare()).rejects.toThrow(DeclarationError)
+})
+
+test('hashOf gives scope and hash as they are stored, without the database', async () => {
+  const { id } = await insertOrFail(dataSource.manager, Spread, { id: randomUUID(), shop: 9, url: 'hashed' })
+  const [row] = await dataSource.query(
+    `SELECT shop, replace("urlHash"::text, '-', '') AS hash FROM "spread page" WHERE id = $1`,
+    [id],
+  )
+  const { scope, hash } = hashOf(dataSource.manager, Spread, { shop: 9, url: 'hashed' })
+  expect({ ...scope, hash }).toStrictEqual(row)
 })

@@ -180,7 +180,7 @@ describe.runIf(hasCitus)('on a cluster', () => {
       await expect(manager().save(entity, row('taken'))).rejects.toThrow(TextTakenError)
     })
 
-    test('updateOrFail changes a text, and refuses one that is taken', async () => {
+    test.skipIf(entity === ByHash)('updateOrFail changes a text, and refuses one that is taken', async () => {
       // Of another hash each: a text does not become another one of equal hash in place.
       const [from, to, held] = ['u1', 'u2', 'u3', 'u4', 'u5', 'u6', 'u7', 'u8', 'u9'].reduce<string[]>(
         (chosen, text) => (chosen.some((one) => digest.js(one) === digest.js(text)) ? chosen : [...chosen, text]),
@@ -189,14 +189,18 @@ describe.runIf(hasCitus)('on a cluster', () => {
       const { id } = await insertOrFail(manager(), entity, row(from))
       await insertOrFail(manager(), entity, row(held))
       const key = entity === ByScope ? { id, shop: node } : { id }
-      if (entity === ByHash) {
-        await expect(updateOrFail(manager(), entity, { id }, { url: to })).rejects.toThrow(ImmutableTextError)
-        return
-      }
       const changed = await updateOrFail(manager(), entity, key, { url: to })
       expect(changed).toMatchObject({ id, url: to })
       await expect(updateOrFail(manager(), entity, key, { url: held })).rejects.toThrow(TextTakenError)
     })
+
+    test.runIf(entity === ByHash)(
+      'updateOrFail does not change the text by whose hash the row lies there',
+      async () => {
+        const { id } = await insertOrFail(manager(), entity, row('stays'))
+        await expect(updateOrFail(manager(), entity, { id }, { url: 'goes' })).rejects.toThrow(ImmutableTextError)
+      },
+    )
 
     test('look-ups and conditions find the row', async () => {
       const { id } = await insertOrFail(manager(), entity, row('look'))
