@@ -1,6 +1,8 @@
-import type { Query } from './catalog'
 import { fitName, literal, qualified, quote } from './identifier'
 import type { TextTable } from './text-table'
+
+/** As the catalog's, which imports what is here. */
+type Query = (sql: string, parameters?: unknown[]) => Promise<readonly unknown[]>
 
 /** Where the rows of a table are. */
 export interface Spread {
