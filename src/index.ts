@@ -34,6 +34,7 @@ export type {
 export { UniqueTextEntity } from './find-or-create/active-record'
 export { findOrCreateMany, type FindOrCreateManyResult } from './find-or-create/find-or-create-many'
 export { findOneByText, findOrCreate, type FindOrCreateResult } from './find-or-create/find-or-create'
+export { hashOf, type TextHash } from './rows/hash-of'
 export { upsertByText } from './find-or-create/upsert'
 export { uniqueTextMethods, type UniqueTextMethods } from './find-or-create/repository-methods'
 export { insertOrFail, type Inserted, type Insertion } from './find-or-create/insert-or-fail'

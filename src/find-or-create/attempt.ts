@@ -1,5 +1,6 @@
 import { DuplicateTextError } from '../errors'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
+import { createStatement } from '../sql/spread-statement'
 import {
   createInChainStatement,
   findOrCreateStatement,
@@ -27,9 +28,11 @@ const MANY_FOUND = 64
 export async function tryOnce(session: Session, entityText: ReadyText, row: RowValues): Promise<StoredRow | undefined> {
   const statements = statementsOf(entityText, row.others)
   const { streak } = entityText
-  const seen = streak.found >= MANY_FOUND ? await find(session, entityText, row) : undefined
+  const { distributed } = entityText.ready
+  const seen = distributed || streak.found >= MANY_FOUND ? await find(session, entityText, row) : undefined
   if (seen) return seen
-  const [first, another] = await rowsOrNone(session, entityText, statements.findOrCreate, row.all)
+  const insert = distributed ? statements.create : statements.findOrCreate
+  const [first, another] = await rowsOrNone(session, entityText, insert, row.all)
   streak.found = first && !first.created ? streak.found + 1 : 0
   if (first && !another) return first
   // The index refused, and the row that holds the text was not visible: another inserter was faster, a text with equal
@@ -66,6 +69,7 @@ async function createOrRaise(session: Session, entityText: ReadyText, row: RowVa
     const refused = serverError(error)
     const { index } = entityText.declaration.table
     if (refused?.code === SQLSTATE.uniqueViolation && refused.constraint === index) return undefined
+    if (error instanceof Error && refusedText(error, [entityText.declaration])) return undefined
     throw error
   }
 }
@@ -138,6 +142,7 @@ function statementsOf(entityText: ReadyText, others: readonly string[]): RowStat
       find: findStatement(shape),
       findStanding: findStandingStatement(shape),
       findOrCreate: findOrCreateStatement(shape),
+      create: createStatement(shape),
       createInChain: createInChainStatement(shape, 'nothing'),
       createInChainOrRaise: createInChainStatement(shape, 'raise'),
     }

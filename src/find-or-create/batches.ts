@@ -2,6 +2,7 @@ import type { ObjectLiteral } from 'typeorm'
 import { parameterOptions } from '../connection/send-by-pg'
 import { type BatchRow, type BatchShape, findManyStatement, findOrCreateManyStatement } from '../sql/batch-statement'
 import { type ParameterOptions, parameterText } from '../sql/parameter-text'
+import { createSpreadStatement, findSpreadStatement } from '../sql/spread-statement'
 import { insertColumns, type Statement } from '../sql/statements'
 import { upsertManyStatement } from '../sql/upsert-statement'
 import type { ReadyText } from '../rows/entity-text'
@@ -159,7 +160,7 @@ function bringsBytes({ entityText }: BatchRules, { row, texts }: BatchItem): boo
 /** A batch as one statement with its parameters. */
 export interface BatchQuery {
   readonly statement: Statement<BatchRow>
-  readonly values: readonly (readonly (string | boolean | null)[])[]
+  readonly values: readonly ((string | null) | readonly (string | boolean | null)[])[]
 }
 
 export function batchQuery(rules: BatchRules, items: readonly BatchItem[]): BatchQuery {
@@ -199,9 +200,59 @@ function otherColumns(items: readonly BatchItem[], others: readonly string[], ke
 
 /** The same of a batch that only looks. */
 export function findQuery({ entityText }: BatchRules, items: readonly BatchItem[]): BatchQuery {
-  const shape = rowShape(entityText, [])
-  const statement = findManyStatement({ ...shape, types: entityText.ready.types, defaults: new Map() })
-  return { statement, values: keyColumnsOf(items, insertColumns(shape).length) }
+  const row = rowShape(entityText, [])
+  const shape = { ...row, types: entityText.ready.types, defaults: new Map<string, string>() }
+  const values = keyColumnsOf(items, insertColumns(shape).length)
+  if (!entityText.ready.distributed) return { statement: findManyStatement(shape), values }
+  const { scope } = shape.table
+  return {
+    statement: findSpreadStatement(shape, values),
+    values: [...values.slice(0, scope.length), ...values.slice(-1)],
+  }
+}
+
+/** An insert into a distributed table, and the places of its rows in the batch. */
+interface CreateQuery {
+  readonly query: BatchQuery
+  readonly places: readonly number[]
+}
+
+/** One parameter each; Postgres takes 65,535. */
+const MAX_PARAMETERS = 65_535
+
+/** Inserts of these rows of a batch; in one statement, unless they bring very many columns. */
+export function* createQueries(
+  { entityText }: BatchRules,
+  items: readonly BatchItem[],
+  missing: readonly number[],
+): Generator<CreateQuery> {
+  const chosen = missing.flatMap((index) => items[index] ?? [])
+  const others = [...new Set(columnSets(chosen).flatMap((row) => row.others))]
+  const row = rowShape(entityText, others)
+  const shape = { ...row, types: entityText.ready.types, defaults: new Map<string, string>() }
+  const width = insertColumns(shape).length
+  const keyLength = width - others.length
+  const length = Math.floor((MAX_PARAMETERS - keyLength) / width)
+  for (let start = 0; start < chosen.length; start += length) {
+    const part = chosen.slice(start, start + length)
+    const given = keyColumnsOf(part, keyLength)
+    const brings = part.map(
+      ({ row: { others: brought } }) =>
+        (index: number): boolean =>
+          index < keyLength || brought.includes(others[index - keyLength] ?? ''),
+    )
+    const values = part.flatMap(({ row: { others: brought }, texts }) => [
+      ...texts.slice(0, keyLength),
+      ...others.flatMap((name) => (brought.includes(name) ? [texts[keyLength + brought.indexOf(name)] ?? null] : [])),
+    ])
+    yield {
+      query: {
+        statement: createSpreadStatement(shape, given, brings),
+        values: [...given.slice(0, shape.table.scope.length), ...values],
+      },
+      places: missing.slice(start, start + length),
+    }
+  }
 }
 
 function keyColumnsOf(items: readonly BatchItem[], keyLength: number): (string | null)[][] {

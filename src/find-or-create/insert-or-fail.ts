@@ -7,6 +7,7 @@ import type {
   QueryDeepPartialEntity,
 } from 'typeorm'
 import { numberIndexes, scopeOrder } from './scope-order'
+import { hashLiteral } from '../sql/text-table'
 import { insertedStatement, type WireRow } from '../sql/statements'
 import { normalizedValues } from '../typeorm/normalized-values'
 import { type ColumnMetadata, dataSourceOf, type Declaration, declarationsOf } from '../typeorm/registry'
@@ -156,18 +157,23 @@ async function insertAll(session: Session, manager: EntityManager, announced: re
   await ensureNamesReady(session, names)
   const hashes = new Map(asked.toReversed().map(({ row, hash }) => [row, hash]))
   // In another order than by hash two calls with the same texts would deadlock.
+  const keys = shardedKeys(asked)
   const batches = [...groupBy(rows, ({ insertion }) => insertion).values()]
     .map((group) => inWriteOrder(group, hashes))
     .flatMap((group) => [...inChunks(group)])
+    .flatMap((chunk) => (keys.size === 0 ? [chunk] : [...apartByKey(chunk, keys)]))
   const answers = await writeOrFail(session, {
     asked,
     names,
     numbers: numberIndexes(rows),
-    steps: batches.map((batch) => insertStep(session, batch)),
+    steps: batches.map((batch) => insertStep(session, batch, keys.get(batch[0]?.position ?? 0))),
   })
   for (const [nth, batch] of batches.entries()) {
-    for (const [index, { columns, entity }] of batch.entries()) {
-      fill(columns, columns.metadata, answers[nth]?.[index] ?? [], entity)
+    const answer = answers[nth] ?? []
+    const byKey = new Map(answer.map((row) => [row.at(-1), row]))
+    for (const [index, { columns, entity, position }] of batch.entries()) {
+      const key = batch.length > 1 ? keys.get(position) : undefined
+      fill(columns, columns.metadata, (key ? byKey.get(key.hash) : answer[index]) ?? [], entity)
     }
   }
   for (const { columns, entity } of rows) await afterInsert(session, columns, entity)
@@ -184,6 +190,39 @@ function inWriteOrder(rows: NewRow[], hashes: ReadonlyMap<number, string>): NewR
 
 const compare = (left = '', right = ''): number => (left < right ? -1 : Number(left > right))
 
+/** By what a row of a statement is known: the rows of a distributed table come by shard, and not in their order. */
+interface ShardedKey {
+  readonly hash: string
+  readonly table: Declaration['table']
+}
+
+/** Of rows of distributed tables, by their positions. */
+function shardedKeys(asked: readonly NewText[]): ReadonlyMap<number, ShardedKey> {
+  const ofShards = asked.filter(({ entityText }) => entityText.ready.distributed)
+  return new Map(
+    ofShards.toReversed().map(({ row, hash, entityText }) => [row, { hash, table: entityText.declaration.table }]),
+  )
+}
+
+/** No two rows of one statement with one key, and none without. */
+function* apartByKey(rows: readonly NewRow[], keys: ReadonlyMap<number, ShardedKey>): Generator<readonly NewRow[]> {
+  let part: NewRow[] = []
+  let known = new Set<string>()
+  let of: ShardedKey['table'] | undefined
+  for (const row of rows) {
+    const key = keys.get(row.position)
+    if (part.length > 0 && (!key || key.table !== of || known.has(key.hash))) {
+      yield part
+      part = []
+      known = new Set()
+    }
+    part.push(row)
+    of = key?.table
+    if (key) known.add(key.hash)
+  }
+  if (part.length > 0) yield part
+}
+
 function* inChunks(rows: readonly NewRow[]): Generator<readonly NewRow[]> {
   const width = Math.max(1, rows[0]?.columns.metadata.columns.length ?? 1)
   const length = Math.min(MAX_ROWS, Math.floor(MAX_PARAMETERS / width))
@@ -191,14 +230,14 @@ function* inChunks(rows: readonly NewRow[]): Generator<readonly NewRow[]> {
 }
 
 /** By TypeORM's own INSERT, so that every kind of value is written as `insert` would. */
-function insertStep({ dataSource }: Session, rows: readonly NewRow[]): Step<WireRow> {
+function insertStep({ dataSource }: Session, rows: readonly NewRow[], key?: ShardedKey): Step<WireRow> {
   const [{ columns }] = rows as [NewRow]
   const [sql, values] = dataSource
     .createQueryBuilder()
     .insert()
     .into(columns.metadata.target)
     .values(rows.map(({ values }) => values))
-    .returning(returnedBy(columns))
+    .returning(key ? `${returnedBy(columns)}, ${hashLiteral(key.table)} AS key` : returnedBy(columns))
     .getQueryAndParameters()
   return { statement: insertedStatement(sql), values }
 }

@@ -111,7 +111,8 @@ export class Line {
 
   /** Under row security, connections that are given a caller's rights see different rows. */
   private seesAlike(): boolean {
-    return knownReady(this.entityText.declaration)?.rowSecurity === false
+    const ready = knownReady(this.entityText.declaration)
+    return ready?.rowSecurity === false && !ready.distributed
   }
 
   private serve(): void {

@@ -10,7 +10,9 @@ import {
   type BatchQuery,
   type BatchRules,
   columnSet,
+  createQueries,
   type DistinctRow,
+  findQuery,
   groupBy,
 } from './batches'
 import { listensToInsert } from '../rows/events'
@@ -62,7 +64,7 @@ export async function runBatch<Entity extends ObjectLiteral>(
 
 /** An event before the write must know which rows will be inserted, so each row goes its own way. */
 export const goesSingly = ({ entityText, updates }: BatchRules): boolean =>
-  updates ? isHeard(entityText) : listensToInsert(entityText)
+  updates ? isHeard(entityText) || entityText.ready.distributed : listensToInsert(entityText)
 
 /** @param statementRuns it is known that the statement itself is not to blame for an error */
 async function runItems<Entity extends ObjectLiteral>(
@@ -73,7 +75,9 @@ async function runItems<Entity extends ObjectLiteral>(
   if (items.length === 0) return
   let answer: BatchAnswer
   try {
-    answer = await sendBatch(call, batchQuery(call, items))
+    answer = call.entityText.ready.distributed
+      ? await sendSpread(call, items)
+      : await sendBatch(call, batchQuery(call, items))
   } catch (error) {
     if (!isRowError(error)) throw error
     if (items.length <= FEW_ROWS) return await runSingly(call, items)
@@ -98,6 +102,8 @@ async function runsWithoutRows<Entity>(
   { session, ...rules }: ManyCall<Entity>,
   items: readonly BatchItem[],
 ): Promise<boolean> {
+  // Each of these statements takes as many parameters as it has rows.
+  if (rules.entityText.ready.distributed) return true
   const { statement, values } = batchQuery(rules, items)
   try {
     await session.rowsOrRollBack(
@@ -230,6 +236,24 @@ export function writeResult<Entity>(
   if (!repeats) return
   const again = { ...result, created: false }
   for (const repeat of repeats) results[repeat.input] = again
+}
+
+/** On a distributed table: a look, then an insert of what is missing. What that does not give goes one by one. */
+async function sendSpread<Entity>(call: ManyCall<Entity>, items: readonly BatchItem[]): Promise<BatchAnswer> {
+  const found = await sendBatch(call, findQuery(call, items))
+  const seen = new Set(found.rows.map(({ index }) => index))
+  const missing = items.map((_, index) => index).filter((index) => !seen.has(index))
+  const rows = [...found.rows]
+  let { attempts } = found
+  for (const { query, places } of createQueries(call, items, missing)) {
+    const created = await sendBatch(call, query)
+    for (const row of created.rows) {
+      const index = places[row.index]
+      if (index !== undefined) rows.push({ ...row, index })
+    }
+    attempts = Math.max(attempts, created.attempts)
+  }
+  return { rows: rows.filter(({ index }) => index >= 0), attempts }
 }
 
 /** The loop of a batch's attempts. */

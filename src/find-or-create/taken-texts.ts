@@ -1,7 +1,8 @@
 import type { TakenText } from '../errors'
 import { parameterText } from '../sql/parameter-text'
 import { type AskedRow, takenStatement } from '../sql/taken-statement'
-import { isLive } from '../sql/text-table'
+import { holderKeyStatement, standingKeyStatement } from '../sql/spread-statement'
+import { composedText, isLive } from '../sql/text-table'
 import { idOf } from '../typeorm/refused-text'
 import { parameterOptions } from '../connection/send-by-pg'
 import { groupBy } from './batches'
@@ -29,6 +30,7 @@ export interface AskedText {
  */
 export async function takenTexts(session: Session, asked: readonly AskedText[]): Promise<TakenText[]> {
   if (asked.length === 0) return []
+  if (asked.some(({ entityText }) => entityText.ready.distributed)) return await takenOneByOne(session, asked)
   const groups = [...groupBy(asked, ({ entityText }) => entityText.declaration).values()]
   const statement = takenStatement(groups.map(wantedOf))
   const rows = await session.rowsOrRollBack(statement, groups.flatMap(parametersOf))
@@ -39,6 +41,44 @@ export async function takenTexts(session: Session, asked: readonly AskedText[]):
     return one ? [{ text: takenText(one, row), position: order.get(one) ?? 0 }] : []
   })
   return found.sort((left, right) => left.position - right.position).map(({ text }) => text)
+}
+
+/** On distributed tables, which take no such statement: this comes after a refusal only. */
+async function takenOneByOne(session: Session, asked: readonly AskedText[]): Promise<TakenText[]> {
+  const seen = new Set<string>()
+  const changed = new Set<string>()
+  const taken: TakenText[] = []
+  for (const [index, one] of asked.entries()) {
+    const { entityText } = one
+    const { table } = entityText.declaration
+    const options = parameterOptions(entityText.dataSource)
+    const textOf = (values: readonly unknown[]): string =>
+      JSON.stringify([table.schema, table.table, table.name, ...values.map((value) => parameterText(value, options))])
+    if (one.id) changed.add(textOf(one.id))
+    const key = await keyOf(session, one)
+    const texts = key?.slice(table.scope.length).map((value) => parameterText(value))
+    if (!key || !texts || texts.every((text) => text === null)) continue
+    const holderKey = holderKeyStatement({ table, types: entityText.ready.types }, primaryNames(entityText))
+    const hash = table.digest.js(composedText(table, texts))
+    const holders = await session.rowsOrRollBack(holderKey, [...key, hash])
+    const holder = holders.find((row) => !changed.has(textOf(row)))
+    const repeated = seen.has(textOf(key))
+    seen.add(textOf(key))
+    if (holder || repeated) taken.push(takenText(one, { wanted: 0, index, repeated, holder }))
+  }
+  return taken
+}
+
+/** Scope and text as they shall be; undefined for a row that is not there, or will be deleted. */
+async function keyOf(
+  session: Session,
+  { entityText, key, id, live }: AskedText,
+): Promise<readonly unknown[] | undefined> {
+  if (!id) return key
+  const { table } = entityText.declaration
+  const [row] = await session.rowsOrRollBack(standingKeyStatement(table, primaryNames(entityText)), id)
+  if (!row || !(live ?? row.at(-1) !== null)) return undefined
+  return key.map((value, index) => (value === undefined ? row[index] : value))
 }
 
 function wantedOf([first]: readonly AskedText[]): Parameters<typeof takenStatement>[0][number] {

@@ -1,5 +1,6 @@
 import type { ObjectLiteral } from 'typeorm'
 import type { StoredRow } from '../sql/statements'
+import { updateSpreadStatement } from '../sql/spread-statement'
 import { upsertStatement } from '../sql/upsert-statement'
 import { explain, find, tryOnce } from './attempt'
 import { Attempts } from './attempts'
@@ -21,7 +22,10 @@ export async function upsertRow<Entity extends ObjectLiteral>(
   updates: Updates,
 ): Promise<FindOrCreateResult<Entity>> {
   const attempts = new Attempts(session, entityText.declaration.name)
-  const listened = isHeard(entityText) ? new ListenedUpsert(session, entityText, asked, updates) : undefined
+  const listened =
+    isHeard(entityText) || entityText.ready.distributed
+      ? new ListenedUpsert(session, entityText, asked, updates)
+      : undefined
   for (;;) {
     let stored: StoredRow | undefined
     try {
@@ -85,7 +89,8 @@ class ListenedUpsert {
       if (row.others.length === 0) return found
       const { update } = statementsOf(entityText, row.others, { ...this.updates, columns: new Set(row.others) })
       const [stored] = await session.rowsOrRollBack(update, row.all)
-      return stored
+      // On a distributed table, what is as it should be is not given back.
+      return stored ?? (entityText.ready.distributed ? await find(session, entityText, this.asked.row) : undefined)
     }
     this.insert ??= await this.announceInsert()
     return await createOnly(session, entityText, this.insert)
@@ -138,11 +143,14 @@ async function toEntity(
 }
 
 function statementsOf(entityText: ReadyText, others: readonly string[], updates: Updates): UpsertStatements {
-  const update = [...updates.columns]
-  const key = [...others, '', ...update, String(updates.skipUnchanged)]
+  const updated = [...updates.columns]
+  const key = [...others, '', ...updated, String(updates.skipUnchanged)]
   return cached(entityText.upsertStatements, key, (): UpsertStatements => {
     const shape = rowShape(entityText, others)
-    const changes = updateShape(entityText, updates, update)
-    return { upsert: upsertStatement(shape, changes, true), update: upsertStatement(shape, changes, false) }
+    const changes = updateShape(entityText, updates, updated)
+    const update = entityText.ready.distributed
+      ? updateSpreadStatement(shape, changes)
+      : upsertStatement(shape, changes, false)
+    return { upsert: upsertStatement(shape, changes, true), update }
   })
 }

@@ -8,6 +8,7 @@ import { Attempts } from './attempts'
 import type { Session } from '../connection/session'
 import { type AskedName, takenNames } from './asked-names'
 import { type AskedText, takenTexts } from './taken-texts'
+import { refusedText } from '../typeorm/refused-text'
 import { takenByTriggers } from '../typeorm/taken-names'
 
 /** All that a call writes, and the texts that it must have for itself. */
@@ -65,6 +66,7 @@ async function requireRetry(
       error,
     )
   const { constraint = '' } = refused
-  if (!numbers.has(constraint) && !declarations.some(({ table }) => table.index === constraint)) throw error
+  const isOfText = error instanceof Error && refusedText(error, declarations) !== undefined
+  if (!numbers.has(constraint) && !isOfText) throw error
   await requireCurrentSnapshot(session, error)
 }

@@ -246,6 +246,7 @@ type Operation =
   | 'findOrCreate'
   | 'findOrCreateMany'
   | 'findOneByText'
+  | 'hashOf'
   | 'upsertByText'
   | 'parseMany'
   | 'once'
@@ -262,6 +263,7 @@ const TAKEN: Readonly<Record<Operation, readonly OptionName[]>> = {
   findOrCreateStream: STREAM,
   findOrCreateTransform: STREAM,
   findOneByText: ['by', 'withDeleted', 'replica', ...LOAD],
+  hashOf: ['by'],
   upsertByText: ['by', 'update', 'skipUpdateIfNoValuesChanged', ...LOAD],
   parseMany: ['manager', 'deleted', ...LOAD, 'signal', 'onProgress'],
   once: ['request', 'expires'],

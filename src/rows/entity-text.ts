@@ -18,6 +18,8 @@ export interface RowStatements {
   readonly find: Statement<StoredRow>
   readonly findStanding: Statement<StoredRow>
   readonly findOrCreate: Statement<StoredRow>
+  /** Without a look: what a distributed table takes. */
+  readonly create: Statement<StoredRow>
   readonly createInChain: Statement<StoredRow>
   readonly createInChainOrRaise: Statement<StoredRow>
 }

@@ -178,6 +178,7 @@ export function rowShape(
     spatial,
     otherNumbers: otherTexts.map(({ table }) => table.number),
     deferrable: ready.deferrable,
+    distributed: ready.distributed,
     numbered: tableNumbers(metadata).length > 0,
   }
 }

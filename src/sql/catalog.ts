@@ -1,5 +1,6 @@
 import type { ColumnType } from './column-type'
 import { qualified } from './identifier'
+import { type CatalogSpread, SPREAD_OF_R } from './spread'
 import { TRIGGER_MARK, type TriggerSet } from './trigger-set'
 
 /** Runs SQL and gives its rows; a query runner's or a client's, whichever the caller has. */
@@ -77,6 +78,7 @@ export interface TableState extends InstalledTriggers {
   readonly checks: readonly { readonly name: string; readonly valid: boolean }[]
   /** Policies say which rows a role sees. */
   readonly rowSecurity: boolean
+  readonly spread: CatalogSpread
 }
 
 /** What of the server decides whether it can be used. */
@@ -221,6 +223,7 @@ export async function tableState(
     `SELECT jsonb_build_object('server', ${SERVER}, 'table', (
        SELECT ${OURS_OF_R} || jsonb_build_object(
          'rowSecurity', r.relrowsecurity,
+         'spread', ${SPREAD_OF_R},
          'indexes', (
            SELECT coalesce(jsonb_agg(jsonb_build_object(
                     'name', c.relname,

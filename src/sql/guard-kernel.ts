@@ -35,8 +35,10 @@ DECLARE
  */
 const columnsFor = (...pairs: readonly (readonly [left: string, right: string])[]): string => `
   -- Triggers of the table run as this role in what follows: of a table that another role made, perhaps, as a lure.
-  IF NOT EXISTS (SELECT FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) TG_RELID
-      AND pg_catalog.pg_get_userbyid(c.relowner) OPERATOR(pg_catalog.=) CURRENT_USER) THEN
+  -- Asked of the type of its rows, which has the same owner: Citus hides shards from who reads pg_class on their node.
+  IF NOT EXISTS (SELECT FROM pg_catalog.pg_type AS y
+    WHERE y.oid OPERATOR(pg_catalog.=) pg_catalog.format('%I.%I', TG_TABLE_SCHEMA, TG_TABLE_NAME)::pg_catalog.regtype
+      AND pg_catalog.pg_get_userbyid(y.typowner) OPERATOR(pg_catalog.=) CURRENT_USER) THEN
     RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}',
       MESSAGE = 'the guard does not belong to the owner of the table',
       HINT = 'Create the guard again, for instance by a new migration.',
@@ -47,7 +49,11 @@ const columnsFor = (...pairs: readonly (readonly [left: string, right: string])[
     CROSS JOIN LATERAL pg_catalog.unnest(g.tgattr) WITH ORDINALITY AS k (attnum, i)
     JOIN pg_catalog.pg_attribute AS a
       ON a.attrelid OPERATOR(pg_catalog.=) g.tgrelid AND a.attnum OPERATOR(pg_catalog.=) k.attnum
-    WHERE g.tgrelid OPERATOR(pg_catalog.=) TG_RELID AND g.tgname OPERATOR(pg_catalog.=) TG_ARGV[0]::pg_catalog.name;
+    -- By what it is given: on a shard, a trigger has another name than on its table.
+    WHERE g.tgrelid OPERATOR(pg_catalog.=) TG_RELID
+      AND g.tgfoid OPERATOR(pg_catalog.=) pg_catalog.to_regprocedure('${PLACE_KERNEL}()')
+      AND pg_catalog.starts_with(pg_catalog.encode(g.tgargs, 'hex'), pg_catalog.encode(
+        pg_catalog.convert_to(TG_ARGV[0], 'UTF8') OPERATOR(pg_catalog.||) '\\x00'::pg_catalog.bytea, 'hex'));
   IF names IS NULL THEN
     RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}',
       MESSAGE = pg_catalog.format('the guard has lost its trigger %s', TG_ARGV[0]),

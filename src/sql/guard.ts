@@ -108,12 +108,12 @@ const when = (...predicates: readonly string[]): string => `\n  IF ${predicates.
  * In a partition, in a shard and under another name the kernel does it all: this function's query names the table.
  */
 function placeBody(table: TextTable): string {
-  const { hash, number, chained } = columnsOf(table)
+  const { number, chained } = columnsOf(table)
   return `
 DECLARE
   taken boolean;
 BEGIN${keepUnchanged(table)}${withoutText(table)}
-  NEW.${hash} := ${hashOf(table, 'NEW', '\n    ')};
+${makeHash(table)}
   NEW.${number} := -1;
   NEW.${chained} := false;${withoutChain(table)}
   IF ${equal('TG_TABLE_NAME', literal(table.table))} AND pg_catalog.pg_table_is_visible(TG_RELID) THEN
@@ -129,6 +129,18 @@ BEGIN${keepUnchanged(table)}${withoutText(table)}
   RETURN NEW;
 END
 `
+}
+
+/** Where the hash decides in which part of the table a row lies, the row is there already. */
+function makeHash(table: TextTable): string {
+  const hash = columnsOf(table).hash
+  const made = hashOf(table, 'NEW', '\n    ')
+  if (table.spread === undefined) return `  NEW.${hash} := ${made};`
+  return `  IF (${equal(`NEW.${hash}`, made)}) IS NOT TRUE THEN
+    RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.checkViolation}', MESSAGE = 'the hash is not that of the text',
+      HINT = ${literal(`The table is spread by ${quote(table.hash)}: send it, made of the text as the check has it.`)},
+      CONSTRAINT = ${literal(table.check)}, SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+  END IF;`
 }
 
 /** A text that stays where it is keeps its number; only a promotion writes another, which is 0. Nobody clears the flag. */

@@ -6,6 +6,7 @@ export const SQLSTATE = {
   uniqueViolation: '23505',
   notNullViolation: '23502',
   foreignKeyViolation: '23503',
+  checkViolation: '23514',
   /** object_not_in_prerequisite_state */
   wrongState: '55000',
   insufficientPrivilege: '42501',
@@ -102,12 +103,14 @@ export function mayBeStale(error: unknown): boolean {
   return /^(?:0A|22|26|42|XX)/.test(serverError(error)?.code ?? '')
 }
 
-/** 0A000: another result; 26000 and 42P05: forgotten, or known already; the others: types that changed or are gone. */
-const STALE = new Set(['0A000', '26000', '42P05', '42704', '42804', '42846', '42883'])
+/** 26000 and 42P05: forgotten, or known already; the others: types that changed or are gone. */
+const STALE = new Set(['26000', '42P05', '42704', '42804', '42846', '42883'])
 
 /** As `mayBeStale`, without what far more often says something of a value, or of the server's own troubles. */
 export function isStale(error: unknown): boolean {
-  return STALE.has(serverError(error)?.code ?? '')
+  const { code = '', routine } = serverError(error) ?? {}
+  // Another result. Citus says 0A000 of every statement that it does not take.
+  return STALE.has(code) || (code === SQLSTATE.featureNotSupported && routine === 'RevalidateCachedQuery')
 }
 
 /** Among much else, a disk's limits too, "cache lookup failed" for a type that was made anew. */

@@ -52,6 +52,10 @@ export function insertColumns({ table, others }: RowShape): string[] {
   return [...keyColumns(table), ...others]
 }
 
+/** The same, with every text in its row: what tells of other texts is JSON, which a distributed table does not return. */
+export const unechoed = (shape: RowShape): RowShape =>
+  shape.distributed === true && shape.echoed !== undefined ? { ...shape, echoed: undefined } : shape
+
 export const nameList = (names: readonly string[]): string => names.map(quote).join(', ')
 
 /**
@@ -130,9 +134,10 @@ export interface RestoredColumns {
 
 /** Restores the row that holds the text, as TypeORM's `restore()` does; gives nothing where it is not deleted. */
 export function restoreStatement(
-  shape: RowShape,
+  given: RowShape,
   { deleted, version, updated }: RestoredColumns,
 ): Statement<StoredRow> {
+  const shape = unechoed(given)
   const set = [
     `${quote(deleted)} = NULL`,
     ...(version === undefined ? [] : [`${quote(version)} = ${field('t', version)} + 1`]),
@@ -177,7 +182,8 @@ SELECT * FROM created`,
  * Inserts with the numbers of all texts left to the guard. The hashes are the right ones, for where the table is spread
  * by a hash no trigger may set it: the row would stay where another hash belongs. Takes the same parameters as the others.
  */
-export function createInChainStatement(shape: RowShape, onConflict: 'raise' | 'nothing'): Statement<StoredRow> {
+export function createInChainStatement(given: RowShape, onConflict: 'raise' | 'nothing'): Statement<StoredRow> {
+  const shape = unechoed(given)
   const columns = insertColumns(shape)
   const numbers = [shape.table.number, ...(shape.otherNumbers ?? [])]
   const values = [...columns.map((name, index) => written(shape, name, parameter(index))), ...numbers.map(() => 'NULL')]

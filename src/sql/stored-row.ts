@@ -37,6 +37,8 @@ export interface RowShape {
    * name our index, and a violation of any other raises. @default false
    */
   readonly deferrable?: boolean | undefined
+  /** The rows lie in shards, of which a server takes simpler statements only. @default false */
+  readonly distributed?: boolean | undefined
   /** Rows are numbered as they are written, so that they keep the order in which a batch has them. @default false */
   readonly numbered?: boolean | undefined
   /** Columns of the hash numbers of the table's other texts. */

@@ -31,9 +31,14 @@ export interface TextTable {
   readonly normalizers: readonly string[]
   /** A row that has a value here, being deleted softly, does not hold its text. undefined: every row holds its own. */
   readonly deleted: string | undefined
+  /** The hash decides in which part of the table a row is: no trigger may make another of it. undefined: it does not. */
+  readonly spread?: SpreadBy | undefined
   /** First part of the names of the guard's functions and triggers. */
   readonly guard: string
 }
+
+/** A table that is spread by the hash: as its user makes it, by partitions of ours, or by Citus. */
+export type SpreadBy = 'hash' | 'citus' | { readonly partitions: number }
 
 /** What hash, number and flag of a row depend on, with the names of the index and the check that hold them to it. */
 export type TextRows = Omit<TextTable, 'immutable' | 'maxChainLength' | 'guard'>
@@ -64,6 +69,12 @@ export function composedText({ text }: Pick<TextTable, 'text'>, values: readonly
 
 export const hashOf = (table: Pick<TextTable, 'text' | 'digest'>, row: string, separator?: string): string =>
   table.digest.sql(composed(table, row, separator))
+
+/** The hash of a row as `digest.js` gives it. */
+export const hashLiteral = ({ hash, digest }: Pick<TextTable, 'hash' | 'digest'>): string =>
+  digest.type === 'uuid'
+    ? `pg_catalog.replace(${quote(hash)}::text, '-', '')`
+    : `'\\x' ${APPENDED} pg_catalog.encode(${quote(hash)}, 'hex')`
 
 /** All text columns NULL: a row without a text, outside every chain. */
 export function textIsNull(table: Pick<TextTable, 'text'>, row: string): string[] {

@@ -159,7 +159,7 @@ WHERE NOT o.changed`
  *
  * @param value what a column is set to; where a row does not bring it, to `otherwise`
  */
-function assignments(
+export function assignments(
   { update, versions, updateDates }: UpdateShape,
   value: (name: string, otherwise: string) => string,
 ): string {
@@ -171,13 +171,13 @@ function assignments(
   return [...given, ...dates, ...counted].map(([name = '', sql]) => `${quote(name)} = ${sql}`).join(',\n    ')
 }
 
-function ofClass({ only }: UpdateShape): string {
+export function ofClass({ only }: UpdateShape): string {
   if (!only) return ''
   return `\n    AND ${field('t', only.column)}::pg_catalog.text IN (${only.values.map(literal).join(', ')})`
 }
 
 /** Compared as texts, which every type has: `json` has no equality. */
-function changes(
+export function changes(
   shape: RowShape & Partial<Pick<BatchShape, 'defaults'>>,
   { update }: UpdateShape,
   value: (name: string) => string,

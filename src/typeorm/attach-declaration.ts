@@ -1,7 +1,7 @@
-import type { EntityMetadata } from 'typeorm'
+import type { EntityMetadata, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { indexCondition } from '../sql/alter'
-import { checkExpression } from '../sql/text-table'
+import { checkExpression, composedText } from '../sql/text-table'
 import { attachDataSource, type IndexMetadata, requireOneClass } from './attach-data-source'
 import { forbidForeignKeys, forbidOtherIndexes, forbidSharedColumns, forbidTakenNames } from './conflicts'
 import { nameColumn } from './hidden-columns'
@@ -64,6 +64,7 @@ function attach(index: IndexMetadata, metadata: EntityMetadata, raw: RawDeclarat
     // An EntitySchema cannot say so, and `save` would put null on its objects.
     column.isVirtual = true
   }
+  if (table.spread !== undefined) sendHash(declaration)
   addCheck(declaration)
   for (const { column, normalizer } of text) normalizeColumn(column, normalizer)
   return declaration
@@ -72,9 +73,59 @@ function attach(index: IndexMetadata, metadata: EntityMetadata, raw: RawDeclarat
 function register(declaration: Declaration): void {
   const { metadata, name, text } = declaration
   const others = registry.declarations.get(metadata) ?? []
+  forbidOtherSpreads(declaration, others)
   const columns = text.map(({ column }) => column)
   forbidSharedColumns(`@UniqueText on ${metadata.name}.${name}`, metadata, columns)
   registry.declarations.set(metadata, [...others, declaration])
+}
+
+/**
+ * TypeORM's inserts bring the hash, for no trigger may set it where it decides in which part of the table a row lies; and
+ * no number, which the guard gives. No entity holds either: they are made of its text when TypeORM asks for the columns.
+ */
+function sendHash({ hidden, text, table, metadata }: Declaration): void {
+  const { driver } = dataSourceOf(metadata)
+  const [hash, number] = hidden
+  if (!hash || !number) return
+  const hashOf = (entity: ObjectLiteral): string | undefined => {
+    const stored = text.map(({ column }): unknown => {
+      const given: unknown = column.getEntityValue(entity)
+      return given === undefined || typeof given === 'function' ? given : driver.preparePersistentValue(given, column)
+    })
+    const texts = stored.map((one) => (text.length > 1 ? (one ?? null) : one))
+    const isText = texts.every((one) => one === null || typeof one === 'string')
+    return isText && texts.some((one) => one !== null) ? table.digest.js(composedText(table, texts)) : undefined
+  }
+  give(hash, hashOf)
+  give(number, () => null)
+}
+
+/** What a condition says of the column stays as it is. */
+function give(column: ColumnMetadata, valueOf: (entity: ObjectLiteral) => unknown): void {
+  const given = column.getEntityValue.bind(column)
+  column.isInsert = true
+  column.getEntityValue = (entity, transform) => {
+    const value: unknown = given(entity, transform)
+    return value === undefined ? valueOf(entity) : value
+  }
+}
+
+/** Refuses what no index of a table that is spread by a hash can hold. */
+function forbidOtherSpreads(declaration: Declaration, others: readonly Declaration[]): void {
+  const { metadata, name, table } = declaration
+  const [other] = others
+  const spread = [declaration, ...others].some((one) => one.table.spread !== undefined)
+  if (spread && other) {
+    throw new DeclarationError(
+      `@UniqueText on ${metadata.name}.${name}: a table that is spread by the hash of one text can hold no other unique ` +
+        `text. Remove spread, or "${other.name}".`,
+    )
+  }
+  if (table.spread !== undefined && table.nullable) {
+    throw new DeclarationError(
+      `@UniqueText on ${metadata.name}.${name}: a text by whose hash the table is spread cannot be NULL. Remove nullable.`,
+    )
+  }
 }
 
 /** Otherwise RETURNING includes them, as columns with defaults, and TypeORM merges them into entities and generatedMaps. */

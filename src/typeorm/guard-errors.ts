@@ -1,6 +1,6 @@
 import { ChainLimitError, ImmutableTextError } from '../errors'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
-import { declarationsOn } from './refused-text'
+import { declarationsOn, writtenTable } from './refused-text'
 import type { Declaration } from './registry'
 
 /**
@@ -14,7 +14,11 @@ export function guardError(
   declarations: readonly Declaration[],
 ): ChainLimitError | ImmutableTextError | undefined {
   const refused = serverError(error)
-  const named = declarations.filter(({ table }) => table.index === refused?.constraint)
+  const written = refused && error instanceof Error && refused.table === undefined ? writtenTable(error) : undefined
+  // An error from another node of a cluster names neither constraint nor table.
+  const named = declarations.filter(({ table }) =>
+    written === undefined ? table.index === refused?.constraint : table.table === written,
+  )
   // Of a partition, the table has another name.
   const declaration = (refused && declarationsOn(refused, named)[0]) ?? named[0]
   if (!declaration) return undefined

@@ -1,5 +1,6 @@
 import type { ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
+import type { SpreadBy } from '../sql/text-table'
 import * as presets from '../text'
 import { type Digest, type DigestName, digests } from '../text/digest'
 import { type Normalizer, type NormalizeOption, toNormalizer } from '../text/normalizer'
@@ -34,6 +35,15 @@ export interface UniqueTextOptions {
    * @default none
    */
   readonly lookup?: 'hash'
+  /**
+   * The table is spread by the hash of this text: over partitions, which a new table gets with its migration (`{
+   * partitions: 16 }`), over the nodes of a Citus cluster (`'citus'`), or as you do it yourself (`'hash'`). In the
+   * database the hash then belongs to the primary key. Text and scope cannot be changed: delete the row and insert
+   * another. SQL of your own must send the hash.
+   *
+   * @default none
+   */
+  readonly spread?: SpreadBy
   /** Name of the unique index; not that of a subclass with a table of its own. @default the naming strategy's */
   readonly indexName?: string
   /** Names of the hidden columns. @default the naming strategy's, for the property plus `Hash`, `HashNumber`, `HashChained` */
@@ -88,6 +98,7 @@ export interface RawDeclaration {
   readonly ignoreDeleted: boolean
   readonly maxChainLength: number
   readonly lookup: 'hash' | undefined
+  readonly spread: SpreadBy | undefined
   readonly indexName: string | undefined
   readonly hidden: { readonly hash?: string; readonly number?: string; readonly chained?: string }
   readonly parse: UniqueTextClassOptions['parse']
@@ -116,6 +127,7 @@ const CHECKS: Readonly<Record<string, Check>> = {
   ignoreDeleted: isBoolean,
   maxChainLength: (value) => Number.isInteger(value) && Number(value) >= 1 && Number(value) <= MAX_CHAIN_LENGTH_LIMIT,
   lookup: (value) => value === 'hash',
+  spread: isSpread,
   indexName: isString,
   hidden: isNames,
   normalize: (value) => typeof value === 'function' || isObject(value),
@@ -125,6 +137,12 @@ const CHECKS: Readonly<Record<string, Check>> = {
   columns: (value) => Array.isArray(value) && value.length > 0 && value.every(isColumn),
   parse: (value) => typeof value === 'function',
   normalizeValues: (value) => typeof value === 'function',
+}
+
+function isSpread(value: unknown): boolean {
+  if (value === 'hash' || value === 'citus') return true
+  if (!isObject(value) || !hasOnly(value, ['partitions']) || !('partitions' in value)) return false
+  return Number.isInteger(value.partitions) && Number(value.partitions) >= 1
 }
 
 function isColumn(value: unknown): boolean {
@@ -139,6 +157,7 @@ const EXPECTED: Readonly<Record<string, string>> = {
   digest: `one of ${Object.keys(digests).join(', ')}`,
   maxChainLength: `a whole number from 1 to ${MAX_CHAIN_LENGTH_LIMIT}`,
   lookup: "'hash'",
+  spread: "'hash', 'citus' or { partitions: a whole number }",
   hidden: 'an object with the names hash, number and chained',
   normalize: 'a normalizer or a function',
   columns: 'a list of property names, or of { property, prefix, normalize }',
@@ -178,6 +197,7 @@ export function toRawDeclaration(
       `@UniqueText on ${where}: lookup is for a text of one column. Remove it; use textCondition() in SQL.`,
     )
   }
+  refuseFreed(where, options)
   return {
     name,
     columns: columns.map(({ property, prefix = '', normalize }) => {
@@ -185,15 +205,25 @@ export function toRawDeclaration(
     }),
     scope,
     digest: toDigest(digest) ?? digests.md5,
-    immutable: options.immutable ?? false,
+    // A row lies where its hash puts it, and no trigger may move it.
+    immutable: options.immutable === true || options.spread !== undefined,
     ignoreDeleted: options.ignoreDeleted ?? false,
     maxChainLength,
     lookup: options.lookup,
+    spread: options.spread,
     indexName: options.indexName,
     hidden: options.hidden ?? {},
     parse: options.parse,
     normalizeValues: options.normalizeValues,
   }
+}
+
+/** The guard of a restored row gives it a number, and perhaps another hash by then. */
+function refuseFreed(where: string, { spread, ignoreDeleted }: UniqueTextOptions): void {
+  if (spread === undefined || ignoreDeleted !== true) return
+  throw new DeclarationError(
+    `@UniqueText on ${where}: spread cannot be combined with ignoreDeleted. Remove one of them.`,
+  )
 }
 
 /** @throws DeclarationError for anything but a normalizer, also for a function of ours that makes one */

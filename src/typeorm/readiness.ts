@@ -6,6 +6,7 @@ import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
 import { findDrift, workDrift } from './drift'
 import { dataSourceOf, type Declaration, type ReadyTable, registry } from './registry'
+import { spreadState } from './spread'
 import { requireServer } from './supported'
 import { triggerWorks } from './trigger-sets'
 
@@ -117,16 +118,20 @@ export function hasTenants(metadata: EntityMetadata, schema: string | undefined)
   return schema === undefined && registry.settings.get(dataSourceOf(metadata))?.tenantsBySearchPath === true
 }
 
-async function inspect({ table, metadata }: Declaration, query: Query): Promise<ReadyTable> {
+async function inspect(declaration: Declaration, query: Query): Promise<ReadyTable> {
+  const { table, metadata } = declaration
   const works = triggerWorks(metadata)
   const sets = [guardOf(table), ...works.map(({ set }) => set)]
   const { server, table: state } = await tableState(query, tableName(table), sets)
   requireServer(server)
-  const findings = [...findDrift(table, state), ...(state ? workDrift(works, state) : [])]
+  if (!state) throw new SchemaDriftError(table.table, findDrift(table, state))
+  const spread = await spreadState(declaration, state, query)
+  const findings = [...findDrift(table, state), ...workDrift(works, state), ...spread.findings]
   if (findings.length > 0) throw new SchemaDriftError(table.table, findings)
   return {
-    types: new Map(state?.columns.map((column) => [column.name, column])),
-    deferrable: state?.indexes.some(({ deferrable }) => deferrable) ?? false,
-    rowSecurity: state?.rowSecurity ?? false,
+    types: new Map(state.columns.map((column) => [column.name, column])),
+    deferrable: state.indexes.some(({ deferrable }) => deferrable),
+    rowSecurity: state.rowSecurity,
+    distributed: spread.distributed,
   }
 }

@@ -36,13 +36,32 @@ export function refusedText(error: Error, declarations: readonly Declaration[]):
   const ofTable = declarationsOn(refused, declarations)
   const declaration =
     ofTable.find(({ table }) => table.index === refused.constraint) ??
-    ofTable.find(({ table }) => refusedPlace(table, refused.detail) !== undefined)
+    ofTable.find(({ table }) => refusedPlace(table, refused.detail) !== undefined) ??
+    refusedPart(error, declarations)
   return declaration && { declaration, error }
 }
 
 /** A migration, or `synchronize`, was refused for rows that are there: no row was to be written, and none is taken. */
 export const isOfSchema = (error: Error): boolean =>
   'query' in error && /^\s*(?:CREATE|ALTER|REINDEX|DO)\b/iu.test(String(error.query))
+
+/**
+ * Of a partition, or a shard: its index has a name of its own, and of a shard not even the table is told. Then it is the
+ * table that the statement writes to, by the columns of the index.
+ */
+function refusedPart(error: Error, declarations: readonly Declaration[]): Declaration | undefined {
+  const { detail, table: name } = serverError(error) ?? {}
+  const written = writtenTable(error)
+  if (declarations.some(({ table }) => table.table === name)) return undefined
+  return declarations.find(({ table }) => table.table === written && refusedPlace(table, detail) !== undefined)
+}
+
+/** The table that a statement of TypeORM's writes to. */
+export function writtenTable(error: Error): string | undefined {
+  const sql = 'query' in error ? String(error.query) : ''
+  const named = /^\s*(?:WITH changed AS \()?(?:INSERT INTO|UPDATE)\s+((?:"(?:[^"]|"")*"\.?)+)/iu.exec(sql)?.[1]
+  return /"((?:[^"]|"")*)"$/u.exec(named ?? '')?.[1]?.replaceAll('""', '"')
+}
 
 const isSchema = (declared: string | undefined, found: string | undefined): boolean =>
   declared === undefined || declared === found

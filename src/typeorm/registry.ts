@@ -74,6 +74,8 @@ export interface ReadyTable {
   readonly deferrable: boolean
   /** Policies say which rows a role sees. */
   readonly rowSecurity: boolean
+  /** The table's rows are on other nodes of a cluster. */
+  readonly distributed: boolean
 }
 
 /** Options of a DataSource, from `withUniqueText`. */

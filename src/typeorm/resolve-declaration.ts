@@ -82,6 +82,7 @@ function textTable(metadata: EntityMetadata, raw: RawDeclaration, resolved: Reso
     maxChainLength: raw.maxChainLength,
     deleted,
     normalizers: text.map(({ normalizer }) => normalizerLabel(normalizer)),
+    ...(raw.spread === undefined ? {} : { spread: raw.spread }),
     guard: plainName('unique_text', tableName, raw.name),
   }
   return { ...table, check: checkName(tableName, checkExpression(table)) }

@@ -1,9 +1,17 @@
 import type { DataSource, EntityMetadata, ObjectLiteral } from 'typeorm'
+import { DeclarationError } from '../errors'
+import { knownReady } from './readiness'
+import { tableDeclarations } from './registry'
 import { isConditions, rewriteDeep, rewriteWhere } from './rewrite-where'
 
 /** The protected parts of TypeORM's query builders that conditions go through. */
 interface QueryBuilder extends Record<(typeof DERIVING)[number], (...args: unknown[]) => unknown> {
-  readonly expressionMap: { readonly mainAlias?: { readonly hasMetadata: boolean; readonly metadata: EntityMetadata } }
+  execute(): Promise<unknown>
+  readonly expressionMap: {
+    readonly queryType?: string
+    readonly valuesSet?: unknown
+    readonly mainAlias?: { readonly hasMetadata: boolean; readonly metadata: EntityMetadata }
+  }
   /** Criteria, and what `where()`, `andWhere()` and `orWhere()` are given, also within brackets. */
   getWhereCondition(where: unknown): unknown
   /** Find options; calls itself for lists, embeddeds and related entities. */
@@ -53,6 +61,14 @@ function subclassOf(Base: QueryBuilderClass): QueryBuilderClass {
       return super.getWhereCondition(Array.isArray(where) ? where.map(rewrite) : rewrite(where))
     }
 
+    override async execute(): Promise<unknown> {
+      const { mainAlias, queryType, valuesSet } = this.expressionMap
+      if (queryType === 'insert' && Array.isArray(valuesSet) && valuesSet.length > 1 && mainAlias?.hasMetadata) {
+        requireOrder(mainAlias.metadata)
+      }
+      return await super.execute()
+    }
+
     override buildWhere(where: ObjectLiteral, metadata: EntityMetadata, alias: string, embedPrefix?: string): string {
       const prefix = embedPrefix === undefined ? '' : `${embedPrefix}.`
       const rewritten = isConditions(where) ? rewriteWhere(where, metadata, prefix) : where
@@ -67,6 +83,23 @@ function subclassOf(Base: QueryBuilderClass): QueryBuilderClass {
   }
   Object.defineProperty(Rewriting.prototype, REWRITES, { value: true })
   return Object.defineProperty(Rewriting, 'name', { value: Base.name })
+}
+
+/**
+ * TypeORM gives the rows that come back to its entities one after the other, and a distributed table gives them by shard.
+ *
+ * @throws DeclarationError where an entity would get what belongs to another one
+ */
+function requireOrder(metadata: EntityMetadata): void {
+  const isDistributed = tableDeclarations(metadata).some(
+    (one) => one.table.spread === 'citus' || knownReady(one)?.distributed === true,
+  )
+  const [column] = isDistributed ? metadata.getInsertionReturningColumns() : []
+  if (!column) return
+  throw new DeclarationError(
+    `Several rows of ${metadata.name} in one insert would get each other's "${column.propertyPath}": its table is ` +
+      `distributed, and Citus returns rows by shard. Use insertOrFail() or findOrCreateMany(), or save them one by one.`,
+  )
 }
 
 /** Methods that give a builder of another class, which TypeORM makes by its own list of classes. */

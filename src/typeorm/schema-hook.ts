@@ -10,6 +10,7 @@ import { dryRun, recorderOf } from './dry-run'
 import { type EntityTriggers, findTriggers } from './installed-triggers'
 import { changeLookups, findLookups, wantedLookups } from './lookup-indexes'
 import { asOneStatement, emit } from './record-ddl'
+import { distributeNew, withSpreadKeys } from './spread-schema'
 import { missingInternal, requireInternals } from './supported'
 import { fillColumns, planNewRows, planRows, type RowsPlan } from './trigger-rows'
 
@@ -46,7 +47,8 @@ export function hookSchemaBuilder(dataSource: DataSource): void {
     const builder = create()
     const original = builder.executeSchemaSyncOperationsInProperOrder.bind(builder)
     builder.executeSchemaSyncOperationsInProperOrder = async () => {
-      await synchronizeWithTriggers(builder, driver, original)
+      const { queryRunner, entityToSyncMetadatas: metadatas } = builder
+      await withSpreadKeys(queryRunner, metadatas, async () => await synchronizeWithTriggers(builder, driver, original))
     }
     return builder
   }
@@ -88,6 +90,7 @@ async function synchronizeWithTriggers(
   }
   const standing = entities.some(({ installed }) => installed.triggers.length > 0)
   const planned = standing ? await dryRun(builder, synchronize) : []
+  const fresh = entities.filter(({ metadata }) => !tableOf(builder, metadata))
   const plans = entities.map((entity): TablePlan => {
     const site = { ...entity, touched: planned.some(({ query }) => isInTheWay(entity, query)) }
     return { site, ...planSets(site), ...(tableOf(builder, entity.metadata) ? planRows(entity) : planNewRows(entity)) }
@@ -107,6 +110,7 @@ async function synchronizeWithTriggers(
     for (const { after } of plans) await emit(queryRunner, after)
     for (const { install } of plans.flatMap(({ changes }) => changes)) if (install) await emit(queryRunner, install)
     await emit(queryRunner, shared.after)
+    for (const { metadata } of fresh) await distributeNew(queryRunner, metadata)
   })
 }
 

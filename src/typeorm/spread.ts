@@ -1,0 +1,71 @@
+import type { EntityMetadata } from 'typeorm'
+import { type Finding, UnsupportedDatabaseError } from '../errors'
+import type { Query, TableState } from '../sql/catalog'
+import { type Spread, spreadOf } from '../sql/spread'
+import { tableName } from '../sql/text-table'
+import { type Declaration, tableNames, tableNumbers } from './registry'
+
+/** How the rows of a table are spread, and what contradicts the declaration there. */
+export interface SpreadState {
+  readonly distributed: boolean
+  readonly findings: readonly Finding[]
+}
+
+/**
+ * @throws UnsupportedDatabaseError for a table of which nobody can promise that no text is there twice
+ */
+export async function spreadState(
+  { table, metadata }: Declaration,
+  state: TableState,
+  query: Query,
+): Promise<SpreadState> {
+  const spread = await spreadOf(query, tableName(table), state.spread)
+  const { distribution } = spread
+  if (distribution?.kind === 'reference') {
+    throw new UnsupportedDatabaseError(
+      `Table "${table.table}" is a reference table of Citus. Its copies drift apart when rows are inserted and deleted at ` +
+        `once, so no text is unique there. Distribute it, or keep it on the coordinator.`,
+    )
+  }
+  const detail = [
+    ...notByKey(table, spread),
+    ...(distribution || spread.partitionedBy.length > 0 ? unsupported(metadata, spread) : []),
+  ]
+  const ofTable = detail.map((one): Finding => ({ kind: 'different', object: 'table', name: table.table, detail: one }))
+  const ofPartitions = spread.unguarded.map((name): Finding => ({
+    kind: 'disabled',
+    object: 'guard',
+    name: table.guard,
+    detail: `on the partition "${name}"`,
+  }))
+  return { distributed: distribution !== undefined, findings: [...ofTable, ...ofPartitions] }
+}
+
+/** Rows of one text, and of one hash, must be in one place, or no index keeps them apart. */
+function notByKey(table: Declaration['table'], { distribution, partitionedBy }: Spread): string[] {
+  const by = distribution?.column === undefined ? partitionedBy : [distribution.column]
+  return by.flatMap((column) => {
+    if (table.scope.includes(column) || (column === table.hash && table.spread !== undefined)) return []
+    return column === table.hash
+      ? [`it is spread by "${column}": declare spread: 'hash', or its guard moves rows to where their hash is not`]
+      : [`it is spread by "${column}", which is not in the scope of "${table.name}"`]
+  })
+}
+
+/** What works on a table in one place only. */
+function unsupported(metadata: EntityMetadata, { distribution, isCoordinator }: Spread): string[] {
+  const names = tableNames(metadata).map(
+    ({ name }) => `its names ("${name}") are kept in one table for all of its rows`,
+  )
+  const numbers = distribution
+    ? tableNumbers(metadata).map(({ name }) => `its numbers ("${name}") are made by triggers that know one table`)
+    : []
+  const small = metadata.columns.filter(
+    ({ isGenerated, generationStrategy, type }) =>
+      isGenerated && generationStrategy !== 'uuid' && !['bigint', 'int8'].includes(String(type)),
+  )
+  const ids = isCoordinator
+    ? []
+    : small.map(({ databaseName }) => `"${databaseName}" counts up, and workers share no counter but that of a bigint`)
+  return [...names, ...numbers, ...ids]
+}

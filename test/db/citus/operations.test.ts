@@ -1,0 +1,263 @@
+import { randomUUID } from 'node:crypto'
+import { Column, type DataSource, DeleteDateColumn, Entity, PrimaryColumn } from 'typeorm'
+import { beforeAll, describe, expect, test } from 'vitest'
+import {
+  findOneByText,
+  findOrCreate,
+  findOrCreateMany,
+  ImmutableTextError,
+  insertOrFail,
+  TextTakenError,
+  UniqueText,
+  UnsupportedDatabaseError,
+  updateOrFail,
+  upsertByText,
+} from '../../../src'
+import { findOrCreateStream } from '../../../src/stream'
+import { fewHashes } from '../../support/digests'
+import { hasCitus, useCluster } from '../../support/citus'
+
+/** Five hashes, so that most texts meet another in a chain. */
+const digest = fewHashes(5)
+
+@Entity({ name: 'by_scope' })
+class ByScope {
+  @PrimaryColumn('uuid') id: string = randomUUID()
+  @PrimaryColumn('int') shop!: number
+  @Column('text', { nullable: true }) title?: string | null
+  @UniqueText({ scope: ['shop'], digest, maxChainLength: 1000 }) url!: string
+  @DeleteDateColumn() deletedAt!: Date | null
+}
+
+@Entity({ name: 'one_shard' })
+class OneShard {
+  @PrimaryColumn('uuid') id: string = randomUUID()
+  @Column('int') shop!: number
+  @Column('text', { nullable: true }) title?: string | null
+  @UniqueText({ scope: ['shop'], digest, maxChainLength: 1000 }) url!: string
+  @DeleteDateColumn() deletedAt!: Date | null
+}
+
+@Entity({ name: 'of_tenant', schema: 'tenant' })
+class OfTenant {
+  @PrimaryColumn('uuid') id: string = randomUUID()
+  @Column('int') shop!: number
+  @Column('text', { nullable: true }) title?: string | null
+  @UniqueText({ scope: ['shop'], digest, maxChainLength: 1000 }) url!: string
+  @DeleteDateColumn() deletedAt!: Date | null
+}
+
+@Entity({ name: 'by_hash' })
+class ByHash {
+  @PrimaryColumn('uuid') id: string = randomUUID()
+  @Column('int') shop!: number
+  @Column('text', { nullable: true }) title?: string | null
+  @UniqueText({ scope: ['shop'], digest, maxChainLength: 1000, spread: 'citus' }) url!: string
+  @DeleteDateColumn() deletedAt!: Date | null
+}
+
+@Entity({ name: 'reference' })
+class Reference {
+  @PrimaryColumn('uuid') id: string = randomUUID()
+  @Column('int') shop!: number
+  @UniqueText({ scope: ['shop'] }) url!: string
+}
+
+const entities = [ByHash, ByScope, OneShard, OfTenant, Reference]
+
+describe.runIf(hasCitus)('on a cluster', () => {
+  const cluster = useCluster()
+  const nodes: DataSource[] = []
+
+  beforeAll(async () => {
+    const coordinator = await cluster.dataSource(entities)
+    await coordinator.query(`SET citus.enable_schema_based_sharding = on; CREATE SCHEMA tenant`)
+    await coordinator.synchronize()
+    await coordinator.query(`SELECT create_distributed_table('by_scope', 'shop')`)
+    await coordinator.query(`SELECT create_distributed_table('one_shard', NULL)`)
+    await coordinator.query(`SELECT create_reference_table('reference')`)
+    nodes.push(coordinator, await cluster.dataSource(entities, 1), await cluster.dataSource(entities, 2))
+  }, 60_000)
+
+  const tables = [
+    { entity: ByScope, title: 'distributed by its scope' },
+    { entity: ByHash, title: 'distributed by its hash' },
+    { entity: OneShard, title: 'of one shard' },
+    { entity: OfTenant, title: 'in a schema for a tenant' },
+  ]
+  const places = tables.flatMap((table) => [0, 1].map((node) => ({ ...table, node })))
+
+  test('a distributed schema holds its table', async () => {
+    const rows = await nodes[0]?.query(
+      `SELECT 1 FROM pg_dist_partition WHERE logicalrelid = 'tenant.of_tenant'::regclass`,
+    )
+    expect(rows).toHaveLength(1)
+  })
+
+  test('migration:generate finds nothing to do', async () => {
+    const { upQueries } = (await nodes[0]?.driver.createSchemaBuilder().log()) ?? {}
+    expect(upQueries).toStrictEqual([])
+  })
+
+  test('a reference table is refused, with the reason', async () => {
+    const made = findOrCreate((nodes[0] as DataSource).manager, Reference, { id: randomUUID(), shop: 1, url: 'a' })
+    await expect(made).rejects.toThrow(UnsupportedDatabaseError)
+    await expect(made).rejects.toThrow('reference table of Citus')
+  })
+
+  describe.each(places)('$title, through node $node', ({ entity, node }) => {
+    const manager = (): DataSource['manager'] => (nodes[node] as DataSource).manager
+    const row = (url: string, shop = node): { id: string; shop: number; url: string } => ({
+      id: randomUUID(),
+      shop,
+      url,
+    })
+    const count = async (shop = node): Promise<{ rows: number; texts: number }> => {
+      const held = await manager().find(entity, { where: { shop }, withDeleted: true })
+      return { rows: held.length, texts: new Set(held.map(({ url }) => url)).size }
+    }
+
+    test('findOrCreate creates a text once, whatever hash it shares', async () => {
+      const texts = Array.from({ length: 12 }, (_, index) => `one ${index}`)
+      const created = []
+      for (const url of [...texts, ...texts]) created.push((await findOrCreate(manager(), entity, row(url))).created)
+      expect(created).toStrictEqual([...texts.map(() => true), ...texts.map(() => false)])
+    })
+
+    test('findOrCreateMany answers each input by its text, over many shards', async () => {
+      const inputs = Array.from({ length: 60 }, (_, index) => ({
+        ...row(`many ${index % 30}`, 1000 * node + 100 + (index % 6)),
+      }))
+      const answers = await findOrCreateMany(manager(), entity, inputs)
+      const told = answers.map((answer) =>
+        'entity' in answer ? [answer.entity.shop, answer.entity.url] : answer.error,
+      )
+      expect(told).toStrictEqual(inputs.map(({ shop, url }) => [shop, url]))
+      expect(answers.filter((answer) => 'entity' in answer && answer.created)).toHaveLength(30)
+      const again = await findOrCreateMany(manager(), entity, inputs)
+      expect(again.map((answer) => 'entity' in answer && [answer.created, answer.entity.id])).toStrictEqual(
+        answers.map((answer) => 'entity' in answer && [false, answer.entity.id]),
+      )
+    })
+
+    test('a stream creates and finds', async () => {
+      const inputs = Array.from({ length: 40 }, (_, index) =>
+        row(`stream ${index % 20}`, 1000 * node + 200 + (index % 3)),
+      )
+      const told = []
+      for await (const answer of findOrCreateStream(manager().connection, entity, inputs)) {
+        told.push('entity' in answer ? `${answer.entity.shop} ${answer.entity.url}` : answer.error)
+      }
+      expect(told).toStrictEqual(inputs.map(({ shop, url }) => `${shop} ${url}`))
+    })
+
+    test('upsertByText updates the row that holds the text, or creates one', async () => {
+      const first = await upsertByText(manager(), entity, { ...row('upsert'), title: 'a' })
+      const second = await upsertByText(manager(), entity, { ...row('upsert'), title: 'b' }, { update: ['title'] })
+      expect([first.created, second.created, second.entity.id, second.entity.title]).toStrictEqual([
+        true,
+        false,
+        first.entity.id,
+        'b',
+      ])
+    })
+
+    test('insertOrFail gives each of a list its own row', async () => {
+      const given = Array.from({ length: 30 }, (_, index) => ({
+        ...row(`list ${index}`, 1000 * node + 300 + (index % 7)),
+        title: `${index}`,
+      }))
+      const ids = given.map(({ id }) => id)
+      const inserted = await insertOrFail(manager(), entity, given)
+      expect(inserted.map(({ id, title }) => [id, title])).toStrictEqual(ids.map((id, index) => [id, `${index}`]))
+    })
+
+    test('insertOrFail and save say who holds a text', async () => {
+      const { id } = await insertOrFail(manager(), entity, row('taken'))
+      const refused = await insertOrFail(manager(), entity, row('taken')).catch((error: unknown) => error)
+      expect(refused).toBeInstanceOf(TextTakenError)
+      expect((refused as TextTakenError).taken[0]?.id).toMatchObject({ id })
+      await expect(manager().save(entity, row('taken'))).rejects.toThrow(TextTakenError)
+    })
+
+    test.skipIf(entity === ByHash)('updateOrFail changes a text, and refuses one that is taken', async () => {
+      // Of another hash each: a text does not become another one of equal hash in place.
+      const [from, to, held] = ['u1', 'u2', 'u3', 'u4', 'u5', 'u6', 'u7', 'u8', 'u9'].reduce<string[]>(
+        (chosen, text) => (chosen.some((one) => digest.js(one) === digest.js(text)) ? chosen : [...chosen, text]),
+        [],
+      ) as [string, string, string]
+      const { id } = await insertOrFail(manager(), entity, row(from))
+      await insertOrFail(manager(), entity, row(held))
+      const key = entity === ByScope ? { id, shop: node } : { id }
+      const changed = await updateOrFail(manager(), entity, key, { url: to })
+      expect(changed).toMatchObject({ id, url: to })
+      await expect(updateOrFail(manager(), entity, key, { url: held })).rejects.toThrow(TextTakenError)
+    })
+
+    test.runIf(entity === ByHash)(
+      'updateOrFail does not change the text by whose hash the row lies there',
+      async () => {
+        const { id } = await insertOrFail(manager(), entity, row('stays'))
+        await expect(updateOrFail(manager(), entity, { id }, { url: 'goes' })).rejects.toThrow(ImmutableTextError)
+      },
+    )
+
+    test('look-ups and conditions find the row', async () => {
+      const { id } = await insertOrFail(manager(), entity, row('look'))
+      const found = [
+        await findOneByText(manager(), entity, { shop: node, url: 'look' }),
+        await manager().findOneBy(entity, { shop: node, url: 'look' }),
+        await manager().createQueryBuilder(entity, 'p').where({ shop: node, url: 'look' }).getOne(),
+      ]
+      expect(found.map((one) => one?.id)).toStrictEqual([id, id, id])
+    })
+
+    test('a row that is deleted makes room, also for the rest of its chain', async () => {
+      const texts = Array.from({ length: 10 }, (_, index) => `gone ${index}`)
+      await findOrCreateMany(
+        manager(),
+        entity,
+        texts.map((url) => row(url, 400 + node)),
+      )
+      for (const url of texts.slice(0, 5)) await manager().delete(entity, { shop: 400 + node, url })
+      const again = await findOrCreateMany(
+        manager(),
+        entity,
+        texts.map((url) => row(url, 400 + node)),
+      )
+      expect(again.map((one) => 'entity' in one && one.created)).toStrictEqual(texts.map((_, index) => index < 5))
+      expect(await count(400 + node)).toStrictEqual({ rows: 10, texts: 10 })
+    })
+
+    test('a row that is deleted softly holds its text', async () => {
+      const { id } = await insertOrFail(manager(), entity, row('soft'))
+      await manager().softDelete(entity, { shop: node, url: 'soft' })
+      expect(await findOneByText(manager(), entity, { shop: node, url: 'soft' })).toBeNull()
+      expect((await findOrCreate(manager(), entity, row('soft'))).entity.id).toBe(id)
+    })
+
+    test('save and raw SQL store what shares a hash', async () => {
+      const before = await count()
+      for (let index = 0; index < 8; index += 1) await manager().save(entity, row(`saved ${index}`))
+      const { tablePath } = manager().connection.getMetadata(entity)
+      const hash = [
+        `INSERT INTO ${tablePath} (id, shop, url, "urlHash", "urlHashNumber") VALUES ($1, $2, $3, $4, NULL)`,
+        digest.js('raw'),
+      ]
+      const plain = [`INSERT INTO ${tablePath} (id, shop, url) VALUES ($1, $2, $3)`]
+      const [sql = '', ...more] = entity === ByHash ? hash : plain
+      await manager().query(sql, [randomUUID(), node, 'raw', ...more])
+      expect(await count()).toStrictEqual({ rows: before.rows + 9, texts: before.texts + 9 })
+    })
+
+    test('in a transaction of the caller, nothing aborts it', async () => {
+      const told = await manager().transaction(async (inside) => {
+        const first = await findOrCreate(inside, entity, row('inside'))
+        const second = await findOrCreate(inside, entity, row('inside'))
+        const refused = await insertOrFail(inside, entity, row('inside')).catch((error: unknown) => error)
+        return [first.created, second.created, refused instanceof TextTakenError, await inside.query('SELECT 1 AS one')]
+      })
+      expect(told).toStrictEqual([true, false, true, [{ one: 1 }]])
+    })
+  })
+})
