@@ -1,10 +1,10 @@
 /**
- * How many nodes, how much memory and how many rows a second a number of texts asks for, from constants that were measured.
- * Put your own there: `npx tsx scripts/scale.ts 1e9 --textBytes 80 --memoryBytes 64e9`.
+ * How many nodes, how much memory and how many rows a second a number of texts asks for, from constants that are estimates:
+ * sizes were computed by hand, rates were assumed. Put your own measurements there: `npx tsx scripts/scale.ts 1e9 --textBytes 80 --memoryBytes 64e9`.
  */
 import { parseArgs } from 'node:util'
 
-/** Bytes unless the name says otherwise. Those of rows and entries are of Postgres; rates are of one loaded two-core node. */
+/** Bytes unless the name says otherwise. Those of rows and entries follow from Postgres' page layout; the rates are assumptions. */
 const CONSTANTS = {
   /** Of the average text. */
   textBytes: 80,

@@ -45,13 +45,15 @@ export class Reader {
   /** Looks at several things as they are at one moment. */
   async snapshot<T>(look: () => Promise<T>): Promise<T> {
     await this.query(SNAPSHOT.begin)
-    let end: string = SNAPSHOT.rollBack
+    let seen: T
     try {
-      const seen = await look()
-      end = SNAPSHOT.commit
-      return seen
-    } finally {
-      await this.queryRunner.query(end)
+      seen = await look()
+    } catch (error) {
+      // On a lost connection this fails too, and must not hide the cause.
+      await this.queryRunner.query(SNAPSHOT.rollBack).catch(() => undefined)
+      throw error
     }
+    await this.queryRunner.query(SNAPSHOT.commit)
+    return seen
   }
 }
