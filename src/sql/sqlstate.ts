@@ -20,7 +20,6 @@ export const SQLSTATE = {
   featureNotSupported: '0A000',
   deadlockDetected: '40P01',
   divisionByZero: '22012',
-  checkViolation: '23514',
   undefinedTable: '42P01',
   lockNotAvailable: '55P03',
   /** By `statement_timeout`, or by somebody. */
