@@ -1,5 +1,5 @@
 import { type DataSource, QueryFailedError, type QueryRunner } from 'typeorm'
-import { DeclarationError, type TextTakenError, type UniqueTextError, WaitsForItselfError } from '../errors'
+import { DeclarationError, TextTakenError, type UniqueTextError, WaitsForItselfError } from '../errors'
 import { quote } from '../sql/identifier'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { savepoint } from '../sql/statements'
@@ -18,7 +18,7 @@ import {
   UNKNOWN,
 } from './refused-text'
 import { Deciding } from './seen-tables'
-import type { Declaration } from './registry'
+import { type Declaration, tableNumbers } from './registry'
 import { takenNamesError } from './taken-names'
 
 const EXPLAINS = Symbol.for('typeorm-unique-text.explains')
@@ -119,7 +119,23 @@ async function explain(failure: unknown, failing: Failing): Promise<Explanation>
 function toldAtOnce(failure: Error, code: string, dataSource: DataSource): UniqueTextError | undefined {
   if (code === SQLSTATE.invalidColumnReference) return conflictWithoutHash(failure, declarationsIn(dataSource))
   if (!EXPLAINED.has(code)) return undefined
-  return takenNamesError(failure, dataSource) ?? guardError(failure, declarationsIn(dataSource))
+  return (
+    takenNamesError(failure, dataSource) ??
+    takenNumberError(failure, dataSource) ??
+    guardError(failure, declarationsIn(dataSource))
+  )
+}
+
+/** A number that somebody gives, and another row has; which one it is would have to be asked. */
+function takenNumberError(failure: Error, { entityMetadatas }: DataSource): TextTakenError | undefined {
+  const { code, constraint, table } = serverError(failure) ?? {}
+  if (code !== SQLSTATE.uniqueViolation) return undefined
+  const number = entityMetadatas
+    .flatMap(tableNumbers)
+    .find((one) => one.table.index === constraint && one.table.table === table)
+  if (!number) return undefined
+  const taken = { entity: number.metadata.name, property: number.name, id: undefined, row: 0 }
+  return new TextTakenError([taken], failure, 'Leave the number out, so that the next one is given, or give another.')
 }
 
 /** A refused text, with the row that holds it. */
