@@ -53,6 +53,22 @@ const NONE: ReadonlySet<string> = new Set()
 
 const OR_ANOTHER_VALUE = 'Use the row that holds it, or give another value.'
 
+/** @throws TextTakenError for all that is taken; where only ordinary columns are, it is TypeORM's error as well */
+async function requireFree(
+  session: Session,
+  { asked, names, rows }: Required<Pick<Writing, 'asked' | 'names' | 'rows'>>,
+  error: unknown,
+): Promise<void> {
+  const texts = [...(await takenTexts(session, asked)), ...(await takenNames(session, names))]
+  // A name that is free by now was not when the triggers looked.
+  const found = texts.length > 0 ? texts : (takenByTriggers(error, session.dataSource) ?? [])
+  const keys = await takenKeys(session, rows)
+  if (found.length + keys.length === 0) return
+  const taken = [...found, ...keys].toSorted((left, right) => left.row - right.row)
+  const explained = new TextTakenError(taken, error, keys.length > 0 ? OR_ANOTHER_VALUE : undefined)
+  throw found.length === 0 && error instanceof Error ? asQueryFailedError(explained, error) : explained
+}
+
 /** @throws what the error means, unless the same may succeed when it is tried again */
 async function requireRetry(
   session: Session,
@@ -63,16 +79,7 @@ async function requireRetry(
   const refused = serverError(error)
   const isOurs = asked.length + names.length + numbers.size > 0
   if (refused?.code !== SQLSTATE.uniqueViolation || !isOurs) throw guardError(error, declarations) ?? error
-  const texts = [...(await takenTexts(session, asked)), ...(await takenNames(session, names))]
-  const keys = await takenKeys(session, rows)
-  // A name that is free by now was not when the triggers looked.
-  const found = texts.length > 0 ? texts : (takenByTriggers(error, session.dataSource) ?? [])
-  const taken = [...found, ...keys].toSorted((left, right) => left.row - right.row)
-  if (taken.length > 0) {
-    const explained = new TextTakenError(taken, error, keys.length > 0 ? OR_ANOTHER_VALUE : undefined)
-    // What code that knows nothing of texts expects of an ordinary unique column.
-    throw found.length === 0 && error instanceof Error ? asQueryFailedError(explained, error) : explained
-  }
+  await requireFree(session, { asked, names, rows }, error)
   const { constraint = '' } = refused
   const isOfText = error instanceof Error && refusedText(error, declarations) !== undefined
   if (!numbers.has(constraint) && !isOfText) throw error
