@@ -89,7 +89,10 @@ export class TextRejectedError extends UniqueTextError {
 export interface TakenText {
   /** Name of an entity whose repository finds the holder: in single table inheritance its class, or one above. */
   readonly entity: string
-  /** Name of the declaration: the property, or `as` of a class. */
+  /**
+   * Name of the declaration: the property, or `as` of a class. Of a primary key or ordinary unique columns their
+   * properties, joined by `, `.
+   */
   readonly property: string
   /** Primary key of the row that holds the text, as a TypeORM id map; undefined where it cannot be known. */
   readonly id: ObjectLiteral | undefined

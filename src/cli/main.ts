@@ -48,7 +48,8 @@ async function importCommand(invocation: Invocation & { kind: 'import' }): Promi
   try {
     const target = findTarget(dataSource, invocation)
     keepHeapSmall()
-    return await runImport({ dataSource, target, list, streams: process, signal: interruption() })
+    const { column } = invocation
+    return await runImport({ dataSource, target, list, column, streams: process, signal: interruption() })
   } finally {
     await dataSource.destroy()
   }

@@ -1,4 +1,5 @@
 import type { DataSource } from 'typeorm'
+import { columnOf } from './csv'
 import { describeError } from './error-messages'
 import { importLines } from './import-lines'
 import type { ImportTarget } from './import-target'
@@ -14,6 +15,8 @@ export interface ImportRun {
   readonly dataSource: DataSource
   readonly target: ImportTarget
   readonly list: List
+  /** Of a CSV list. undefined: each line is a text. */
+  readonly column?: string | undefined
   readonly streams: Streams
   readonly signal: AbortSignal
   /** What the lines hold, in the plural. @default 'lines' */
@@ -22,12 +25,12 @@ export interface ImportRun {
 
 /** Imports a list, shows its progress, and prints the table, even if the import was stopped. */
 export async function runImport(run: ImportRun): Promise<ExitCode> {
-  const { dataSource, target, list, streams, signal } = run
+  const { dataSource, target, list, column, streams, signal } = run
   const progress = openProgress(streams.stderr)
   // Otherwise the loop would wait for the next chunk, which never comes on a terminal.
   const close = (): void => list.close()
   signal.addEventListener('abort', close)
-  const lines = new CountedLines(list)
+  const lines = new CountedLines(list, column)
   let report: ImportReport
   try {
     report = await importLines(dataSource, target, lines.read(), {
@@ -47,10 +50,14 @@ export async function runImport(run: ImportRun): Promise<ExitCode> {
 class CountedLines {
   private lines = 0
 
-  constructor(private readonly list: List) {}
+  constructor(
+    private readonly list: List,
+    private readonly column: string | undefined,
+  ) {}
 
   async *read(): AsyncGenerator<Line[], void, undefined> {
-    for await (const some of readLines(this.list.chunks)) {
+    const lines = readLines(this.list.chunks)
+    for await (const some of this.column === undefined ? lines : columnOf(lines, this.column)) {
       this.lines += some.length
       yield some
     }

@@ -14,6 +14,8 @@ export type Invocation =
       readonly property: string | undefined
       /** A file name; `-` is standard input. */
       readonly list: string
+      /** The column of a CSV list; undefined: each line is a text. */
+      readonly column: string | undefined
     }
   | {
       readonly kind: 'doctor'
@@ -38,7 +40,8 @@ export class UsageError extends Error {
   override readonly name = 'UsageError'
 }
 
-export const HELP = `Usage: typeorm-unique-text import -d DATA-SOURCE --entity NAME [--property NAME] LIST
+export const HELP = `Usage: typeorm-unique-text import -d DATA-SOURCE --entity NAME [--property NAME]
+                                  [--csv --column NAME] LIST
        typeorm-unique-text doctor -d DATA-SOURCE [--entity NAME] [--json]
        typeorm-unique-text adopt|abandon|unmerge -d DATA-SOURCE --entity NAME
                            [--property NAME] [OPTIONS of adopt]
@@ -73,6 +76,8 @@ unmerge then gives merged rows back (docs/adopting.md).
                           commands; TypeScript is loaded with your project's tsx
       --entity NAME       the entity's class name or table name
       --property NAME     the unique text; needed only if the entity has several
+      --csv               LIST is CSV (RFC 4180), and its first record names the columns
+      --column NAME       the column of it that holds the texts
       --json              print the report of the doctor as JSON (docs/doctor.md)
   -h, --help              show this help and exit
   -v, --version           show the version and exit
@@ -86,6 +91,8 @@ const OPTIONS = {
   dataSource: { type: 'string', short: 'd' },
   entity: { type: 'string' },
   property: { type: 'string' },
+  csv: { type: 'boolean' },
+  column: { type: 'string' },
   json: { type: 'boolean' },
   'dry-run': { type: 'boolean' },
   until: { type: 'string' },
@@ -122,19 +129,28 @@ export function parseInvocation(args: readonly string[]): Invocation {
 
 type Values = ReturnType<typeof parseStrictly>['values']
 
-function importOf({ dataSource, entity, property, json }: Values, [list, ...more]: readonly string[]): Invocation {
+function importOf(
+  { dataSource, entity, property, json, csv, column }: Values,
+  [list, ...more]: readonly string[],
+): Invocation {
   if (dataSource === undefined) throw new UsageError(NO_DATA_SOURCE)
   if (entity === undefined) throw new UsageError('Name the entity: --entity Page')
   if (json === true) throw new UsageError('Only doctor has the option --json. Remove it.')
+  if ((csv === true) !== (column !== undefined))
+    throw new UsageError('--csv and --column go together: --csv --column url')
   if (list === undefined) throw new UsageError('Name the list to import: a file, or - for standard input.')
   if (more.length > 0)
     throw new UsageError('Name only one list, or join several: cat A B | typeorm-unique-text import … -')
-  return { kind: 'import', dataSource, entity, property, list }
+  return { kind: 'import', dataSource, entity, property, list, column }
 }
 
-function doctorOf({ dataSource, entity, property, json }: Values, operands: readonly string[]): Invocation {
+function doctorOf(
+  { dataSource, entity, property, json, csv, column }: Values,
+  operands: readonly string[],
+): Invocation {
   if (dataSource === undefined) throw new UsageError(NO_DATA_SOURCE)
   if (property !== undefined) throw new UsageError('doctor looks at all of an entity. Remove --property.')
+  if (csv === true || column !== undefined) throw new UsageError('Only import has --csv and --column. Remove them.')
   if (operands.length > 0) throw new UsageError('doctor takes no list. Name an entity by --entity.')
   return { kind: 'doctor', dataSource, entity, json: json === true }
 }

@@ -61,12 +61,14 @@ const MAX_ROWS = 1_000
  * them may fail in a deadlock, or have to try again.
  *
  * @param values of one row, or a list
- * @throws TextTakenError with every taken text: its property, the primary key of its holder, and its row
+ * @throws TextTakenError with every taken text, name, number, primary key and ordinary unique column that can be known:
+ * its property, the primary key of its holder, and its row. Where only ordinary columns are taken it is TypeORM's
+ * QueryFailedError as well
  * @throws TextRejectedError, DeclarationError before any SQL
  * @throws SchemaDriftError, UnsupportedDatabaseError on first use, before anything is written
  * @throws ChainLimitError, AttemptsExhaustedError
  * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction, and where its snapshot is too old
- * @throws QueryFailedError of TypeORM for everything else, a violation of another unique index included
+ * @throws QueryFailedError of TypeORM for everything else
  * @example
  * const page = await insertOrFail(manager, Page, { url: 'http://example.com/' })
  * const [site, pages] = await insertOrFail(manager, [[Site, { host }], [Page, urls.map((url) => ({ url }))]])
@@ -165,6 +167,7 @@ async function insertAll(session: Session, manager: EntityManager, announced: re
   const answers = await writeOrFail(session, {
     asked,
     names,
+    rows: rows.map(({ columns, position, values }) => ({ metadata: columns.metadata, row: position, values })),
     numbers: numberIndexes(rows),
     steps: batches.map((batch) => insertStep(session, batch, keys.get(batch[0]?.position ?? 0))),
   })

@@ -56,7 +56,9 @@ export type Changed<One> = One extends readonly [EntityTarget<infer Entity>, unk
  * @param id the primary key, or an object with the whole of it; further properties are further conditions, but for an
  * entity, of which the key alone counts
  * @returns the row as it stands now, without relations
- * @throws TextTakenError with every taken text: its property, the primary key of its holder, and its row
+ * @throws TextTakenError with every taken text, name, number, primary key and ordinary unique column that can be known:
+ * its property, the primary key of its holder, and its row. Where only ordinary columns are taken it is TypeORM's
+ * QueryFailedError as well
  * @throws ImmutableTextError for the text of an `immutable` declaration
  * @throws EntityNotFoundError of TypeORM if there is no such row; nothing is changed then
  * @throws TextRejectedError, DeclarationError before any SQL
@@ -167,6 +169,12 @@ async function updateAll(
   const answers = await writeOrFail(session, {
     asked,
     names,
+    rows: rows.map(({ columns, position, changes, criteria }) => ({
+      metadata: columns.metadata,
+      row: position,
+      values: changes,
+      id: criteria,
+    })),
     numbers: numberIndexes(rows.map(({ columns, changes }) => ({ columns, values: changes }))),
     steps: rows.map((row) => updateStep(session, row)),
   })

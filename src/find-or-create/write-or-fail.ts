@@ -9,13 +9,17 @@ import type { Session } from '../connection/session'
 import { type AskedName, takenNames } from './asked-names'
 import { type AskedText, takenTexts } from './taken-texts'
 import { refusedText } from '../typeorm/refused-text'
+import { asQueryFailedError } from '../typeorm/query-failed-error'
 import { takenByTriggers } from '../typeorm/taken-names'
+import { takenKeys, type WrittenRow } from './taken-keys'
 
 /** All that a call writes, and the texts that it must have for itself. */
 export interface Writing {
   readonly steps: readonly Step<WireRow>[]
   readonly asked: readonly AskedText[]
   readonly names: readonly AskedName[]
+  /** For the primary keys and ordinary unique columns that they bring. @default none */
+  readonly rows?: readonly WrittenRow[]
   /** Of `numberIndexes`. @default none */
   readonly numbers?: ReadonlySet<string>
 }
@@ -25,9 +29,9 @@ export interface Writing {
  * gone by now or another text of equal hash was faster, and it tries again.
  *
  * @returns the rows of each step
- * @throws TextTakenError with every taken text
+ * @throws TextTakenError with every taken text, name, number, primary key and unique column
  * @throws ImmutableTextError, ChainLimitError, AttemptsExhaustedError, TransactionAbortedError
- * @throws QueryFailedError for everything else, a violation of another unique index included
+ * @throws QueryFailedError for everything else
  */
 export async function writeOrFail(
   session: Session,
@@ -47,24 +51,35 @@ export async function writeOrFail(
 
 const NONE: ReadonlySet<string> = new Set()
 
+const OR_ANOTHER_VALUE = 'Use the row that holds it, or give another value.'
+
+/** @throws TextTakenError for all that is taken; where only ordinary columns are, it is TypeORM's error as well */
+async function requireFree(
+  session: Session,
+  { asked, names, rows }: Required<Pick<Writing, 'asked' | 'names' | 'rows'>>,
+  error: unknown,
+): Promise<void> {
+  const texts = [...(await takenTexts(session, asked)), ...(await takenNames(session, names))]
+  // A name that is free by now was not when the triggers looked.
+  const found = texts.length > 0 ? texts : (takenByTriggers(error, session.dataSource) ?? [])
+  const keys = await takenKeys(session, rows)
+  if (found.length + keys.length === 0) return
+  const taken = [...found, ...keys].toSorted((left, right) => left.row - right.row)
+  const explained = new TextTakenError(taken, error, keys.length > 0 ? OR_ANOTHER_VALUE : undefined)
+  throw found.length === 0 && error instanceof Error ? asQueryFailedError(explained, error) : explained
+}
+
 /** @throws what the error means, unless the same may succeed when it is tried again */
 async function requireRetry(
   session: Session,
-  { asked, names, numbers = NONE }: Omit<Writing, 'steps'>,
+  { asked, names, numbers = NONE, rows = [] }: Omit<Writing, 'steps'>,
   error: unknown,
 ): Promise<void> {
   const declarations = asked.map(({ entityText }) => entityText.declaration)
   const refused = serverError(error)
   const isOurs = asked.length + names.length + numbers.size > 0
   if (refused?.code !== SQLSTATE.uniqueViolation || !isOurs) throw guardError(error, declarations) ?? error
-  const taken = [...(await takenTexts(session, asked)), ...(await takenNames(session, names))]
-  // A name that is free by now was not when the triggers looked.
-  const found = taken.length > 0 ? taken : takenByTriggers(error, session.dataSource)
-  if (found)
-    throw new TextTakenError(
-      found.toSorted((left, right) => left.row - right.row),
-      error,
-    )
+  await requireFree(session, { asked, names, rows }, error)
   const { constraint = '' } = refused
   const isOfText = error instanceof Error && refusedText(error, declarations) !== undefined
   if (!numbers.has(constraint) && !isOfText) throw error

@@ -23,33 +23,37 @@ export function holdsValues(values: ReadonlyMap<string, string | null>, paramete
 
 /**
  * Beside an equality with a hash: right for rows that have none yet, too. While nobody has seen the table, a condition
- * is made with it; `decided` takes it back when the statement is sent.
+ * is made with a mark; `decided` takes it back when the statement is sent.
  *
  * @param column as SQL, or as a query builder names it
- * @param place of the declaration among those of its DataSource; undefined: it is never decided
+ * @param mark of `markOf`; undefined: it is never decided
  */
-export const orNoHash = (column: string, place: number | undefined): string =>
-  `${column} IS NULL${place === undefined ? '' : ` ${MARK} ${place} */`}`
-
-const MARK = '/* typeorm-unique-text: not seen yet'
-
-const MARKS = /\/\* typeorm-unique-text: not seen yet (\d+) \*\//gu
-
-export const isUndecided = (sql: string): boolean => sql.includes(MARK)
-
-/** The declarations that a statement waits for, by their places. */
-export const undecided = (sql: string): readonly number[] => [
-  ...new Set([...sql.matchAll(MARKS)].map(([, place]) => Number(place))),
-]
+export const orNoHash = (column: string, mark: string | undefined): string =>
+  `${column} IS NULL${mark === undefined ? '' : ` ${mark}`}`
 
 /**
- * The statement when it is known what stands.
+ * A comment by which a statement tells what it waits for.
  *
- * @param isReady by the place: true, every row has the hash of its text; false, any hash may be wrong, and the text alone
- *   decides; undefined, nobody knows, and a row has its hash or none. Postgres folds either constant before it plans.
+ * @param secret of the process: a text may hold anything, and stands in SQL that somebody has composed
  */
-export const decided = (sql: string, isReady: ReadonlyMap<number, boolean | undefined>): string =>
-  sql.replaceAll(MARKS, (mark, place: string) => {
-    const ready = isReady.get(Number(place))
-    return ready === undefined ? mark : ready ? 'AND FALSE' : 'OR TRUE'
-  })
+export const markOf = (secret: string, number: number): string => `${beginOf(secret)}${number} */`
+
+const beginOf = (secret: string): string => `/* typeorm-unique-text ${secret}: not seen yet, `
+
+export const isUndecided = (sql: string, secret: string): boolean => sql.includes(beginOf(secret))
+
+/** The numbers of the marks that a statement has. */
+export const undecided = (sql: string, secret: string): readonly number[] => [
+  ...new Set([...sql.matchAll(marks(secret))].map(([, number]) => Number(number))),
+]
+
+const marks = (secret: string): RegExp => new RegExp(`/[*]${beginOf(secret).slice(2)}(\\d+) [*]/`, 'gu')
+
+/**
+ * The statement when it is known what stands. Postgres folds either constant before it plans.
+ *
+ * @param ready the marks of tables whose every row has the hash of its text; of the others any hash may be wrong, and the
+ *   text alone decides
+ */
+export const decided = (sql: string, secret: string, ready: ReadonlySet<number>): string =>
+  sql.replaceAll(marks(secret), (_, number: string) => (ready.has(Number(number)) ? 'AND FALSE' : 'OR TRUE'))

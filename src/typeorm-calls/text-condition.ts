@@ -6,7 +6,7 @@ import { holdsValues, NOTHING, orNoHash } from '../sql/text-condition'
 import { knownReady } from '../typeorm/readiness'
 import { dataSourceOf, type Declaration, declarationsOf } from '../typeorm/registry'
 import { hashesOf, valueAt } from '../typeorm/rewrite-where'
-import { placeOf } from '../typeorm/seen-tables'
+import { markFor } from '../typeorm/seen-tables'
 import { storedCondition } from '../typeorm/stored-condition'
 
 /**
@@ -94,5 +94,5 @@ function holdsText(
     `${holdsValues(values, parameter)} AND ` +
     (knownReady(declaration)
       ? holdsValues(hashed, parameter)
-      : `(${holdsValues(hashed, parameter)} OR ${orNoHash(column, placeOf(declaration))})`)
+      : `(${holdsValues(hashed, parameter)} OR ${orNoHash(column, markFor(declaration))})`)
 }

@@ -1,9 +1,8 @@
 import { type DataSource, QueryFailedError, type QueryRunner } from 'typeorm'
-import { DeclarationError, type TextTakenError, type UniqueTextError, WaitsForItselfError } from '../errors'
+import { DeclarationError, TextTakenError, type UniqueTextError, WaitsForItselfError } from '../errors'
 import { quote } from '../sql/identifier'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { savepoint } from '../sql/statements'
-import { isUndecided } from '../sql/text-condition'
 import { transactionCommands } from '../sql/transaction-commands'
 import { guardError } from './guard-errors'
 import { asQueryFailedError, withStackOf } from './query-failed-error'
@@ -18,8 +17,8 @@ import {
   takenError,
   UNKNOWN,
 } from './refused-text'
-import { decide, type Sending } from './seen-tables'
-import type { Declaration } from './registry'
+import { Deciding } from './seen-tables'
+import { type Declaration, tableNumbers } from './registry'
 import { takenNamesError } from './taken-names'
 
 const EXPLAINS = Symbol.for('typeorm-unique-text.explains')
@@ -45,12 +44,15 @@ export function explainErrors(dataSource: DataSource): void {
 function explaining(queryRunner: QueryRunner, dataSource: DataSource): QueryRunner {
   const query = queryRunner.query.bind(queryRunner) as (...args: readonly unknown[]) => Promise<unknown>
   const rows: QueryRows = async (sql, values) => (await query(sql, values)) as Awaited<ReturnType<QueryRows>>
-  const sending: Sending = { dataSource, queryRunner, query }
+  const deciding = new Deciding({ dataSource, queryRunner, query })
   let pending: readonly Pending[] = []
   const explained = async (...args: readonly unknown[]): Promise<unknown> => {
     try {
       const sql = String(args[0])
-      const result = await query(...(isUndecided(sql) ? [await decide(sql, sending), ...args.slice(1)] : args))
+      const result = await deciding.send(
+        sql,
+        async (text) => await query(...(text === sql ? args : [text, ...args.slice(1)])),
+      )
       // After these the connection answers queries again.
       const ends = pending.length > 0 ? transactionCommands(sql).filter(({ does }) => ENDS.has(does)) : []
       if (ends.length > 0) {
@@ -71,8 +73,7 @@ function explaining(queryRunner: QueryRunner, dataSource: DataSource): QueryRunn
   }
   queryRunner.query = explained as QueryRunner['query']
   const stream = queryRunner.stream.bind(queryRunner)
-  queryRunner.stream = async (sql, ...args) =>
-    await stream(isUndecided(sql) ? await decide(sql, sending) : sql, ...args)
+  queryRunner.stream = async (sql, ...args) => await deciding.send(sql, async (text) => await stream(text, ...args))
   return queryRunner
 }
 
@@ -118,7 +119,23 @@ async function explain(failure: unknown, failing: Failing): Promise<Explanation>
 function toldAtOnce(failure: Error, code: string, dataSource: DataSource): UniqueTextError | undefined {
   if (code === SQLSTATE.invalidColumnReference) return conflictWithoutHash(failure, declarationsIn(dataSource))
   if (!EXPLAINED.has(code)) return undefined
-  return takenNamesError(failure, dataSource) ?? guardError(failure, declarationsIn(dataSource))
+  return (
+    takenNamesError(failure, dataSource) ??
+    takenNumberError(failure, dataSource) ??
+    guardError(failure, declarationsIn(dataSource))
+  )
+}
+
+/** A number that somebody gives, and another row has; which one it is would have to be asked. */
+function takenNumberError(failure: Error, { entityMetadatas }: DataSource): TextTakenError | undefined {
+  const { code, constraint, table } = serverError(failure) ?? {}
+  if (code !== SQLSTATE.uniqueViolation) return undefined
+  const number = entityMetadatas
+    .flatMap(tableNumbers)
+    .find((one) => one.table.index === constraint && one.table.table === table)
+  if (!number) return undefined
+  const taken = { entity: number.metadata.name, property: number.name, id: undefined, row: 0 }
+  return new TextTakenError([taken], failure, 'Leave the number out, so that the next one is given, or give another.')
 }
 
 /** A refused text, with the row that holds it. */

@@ -32,7 +32,7 @@ export function declarationsOn(
 /** The declaration that refused, by the name of its index; of an index that was renamed, by its columns. */
 export function refusedText(error: Error, declarations: readonly Declaration[]): RefusedText | undefined {
   const refused = serverError(error)
-  if (refused?.code !== SQLSTATE.uniqueViolation || isOfSchema(error)) return undefined
+  if (refused?.code !== SQLSTATE.uniqueViolation) return undefined
   const ofTable = declarationsOn(refused, declarations)
   const declaration =
     ofTable.find(({ table }) => table.index === refused.constraint) ??

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import type { DataSource, EntityManager, EntityMetadata, QueryRunner, ValueTransformer } from 'typeorm'
 import type { Change, FilledColumn } from '../sql/alter'
 import type { ColumnTypes } from '../sql/column-type'
@@ -146,6 +147,8 @@ interface Registry {
   readonly ready: WeakMap<Declaration, Map<string, ReadyTable>>
   /** How many rollbacks TypeORM was asked to send. */
   readonly rollbacks: WeakMap<QueryRunner, Rollbacks>
+  /** By which conditions on a hash say whose table must be seen. */
+  readonly marks: { readonly secret: string; readonly numbers: WeakMap<Declaration, number>; last: number }
 }
 
 /** Global, as TypeORM's own storage is: two copies of this module, of whatever version, must share one registry. */
@@ -163,6 +166,7 @@ export const registry: Registry = (holder[KEY] ??= {
   settings: new WeakMap(),
   ready: new WeakMap(),
   rollbacks: new WeakMap(),
+  marks: { secret: randomUUID(), numbers: new WeakMap(), last: 0 },
 })
 
 /** Every declaration on an entity's table, in the order they were made; of single table inheritance, all classes'. */

@@ -11,7 +11,7 @@ import {
   tableNames,
 } from './registry'
 import { knownReady } from './readiness'
-import { placeOf } from './seen-tables'
+import { markFor } from './seen-tables'
 import { storedAny, storedEqual, storedJunction, storedRaw } from './stored-operator'
 import { storedCondition, type StoredCondition } from './stored-condition'
 
@@ -121,7 +121,7 @@ function withHashes(where: ObjectLiteral, declaration: Declaration, hashes: read
   if (!hash || hash.propertyPath in where || hashes.length === 0) return where
   const equality = hashes.length === 1 ? storedEqual(hashes[0]) : storedAny(hashes)
   const seen = knownReady(declaration) !== undefined
-  const none = storedRaw((column) => orNoHash(column, placeOf(declaration)))
+  const none = storedRaw((column) => orNoHash(column, markFor(declaration)))
   return withValue(where, [hash.propertyPath], seen ? equality : storedJunction('or', [equality, none]))
 }
 

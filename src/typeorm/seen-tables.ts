@@ -1,10 +1,11 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
 import type { DataSource, QueryRunner } from 'typeorm'
 import { UniqueTextError } from '../errors'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
-import { decided, undecided } from '../sql/text-condition'
+import { decided, isUndecided, markOf, undecided } from '../sql/text-condition'
 import { ensureReady, isOneOfMany, knownReady } from './readiness'
 import { declarationsIn } from './refused-text'
-import { dataSourceOf, type Declaration } from './registry'
+import { type Declaration, registry } from './registry'
 
 /** What a statement is sent by, and what asks for it. */
 export interface Sending {
@@ -17,31 +18,71 @@ export interface Sending {
  * By which a condition on a hash says whose table must be seen. Where tenants have tables of their own nothing is seen
  * once and for all, and the condition stays right for rows without a hash.
  */
-export const placeOf = (declaration: Declaration): number | undefined =>
-  isOneOfMany(declaration) ? undefined : declarationsIn(dataSourceOf(declaration.metadata)).indexOf(declaration)
-
-/**
- * The statement with its conditions decided: by the hash where index, check and guard stand, and by the text alone where
- * they do not, for then a row may have no hash, or a wrong one. Conditions are made before anything can be asked, so the
- * first statement asks on its own connection; statements that come meanwhile are sent as they are, which is right too.
- */
-export async function decide(sql: string, sending: Sending): Promise<string> {
-  const declarations = declarationsIn(sending.dataSource)
-  const answers = new Map<number, boolean | undefined>()
-  for (const place of undecided(sql)) {
-    const declaration = declarations[place]
-    if (declaration) answers.set(place, await isSeen(declaration, sending))
-  }
-  return decided(sql, answers)
+export function markFor(declaration: Declaration): string | undefined {
+  if (isOneOfMany(declaration)) return undefined
+  const { marks } = registry
+  const number = marks.numbers.get(declaration) ?? (marks.last += 1)
+  marks.numbers.set(declaration, number)
+  return markOf(marks.secret, number)
 }
 
-/** What is known of a table that was not ready when somebody asked. */
+/**
+ * Decides the conditions of the statements of one query runner as it sends them: by the hash where index, check and guard
+ * stand, and by the text alone where they do not, for then a row may have no hash, or a wrong one. Conditions are made
+ * before anything can be asked, so the statement asks first, on its own connection.
+ *
+ * Statements that come meanwhile wait: one that overtakes might be the ROLLBACK that was to undo the other.
+ */
+export class Deciding {
+  /** Settles when the last statement that waits is sent. */
+  #sent: Promise<void> | undefined
+
+  constructor(private readonly sending: Sending) {}
+
+  async send<T>(sql: string, send: (sql: string) => Promise<T>): Promise<T> {
+    const { queryRunner } = this.sending
+    const waits = isUndecided(sql, registry.marks.secret)
+    // What a subscriber sends when it hears of the question is a part of it.
+    if ((!waits && !this.#sent) || asking.getStore() === queryRunner) return await send(sql)
+    const decided = this.#next(async () => (waits ? await asking.run(queryRunner, decide, sql, this.sending) : sql))
+    const sent = decided.then((text) => ({ result: send(text) }))
+    const end = sent.then(nothing, nothing)
+    this.#sent = end
+    void end.finally(() => {
+      if (this.#sent === end) this.#sent = undefined
+    })
+    const { result } = await sent
+    return await result
+  }
+
+  async #next(text: () => Promise<string>): Promise<string> {
+    await this.#sent
+    return await text()
+  }
+}
+
+const nothing = (): void => {}
+
+/** Whose question is being asked. */
+const asking = new AsyncLocalStorage<QueryRunner>()
+
+async function decide(sql: string, sending: Sending): Promise<string> {
+  const { secret, numbers } = registry.marks
+  const declarations = declarationsIn(sending.dataSource)
+  const ready = new Set<number>()
+  for (const number of undecided(sql, secret)) {
+    // SQL that another DataSource made may mean a table that this one does not know.
+    const declaration = declarations.find((one) => numbers.get(one) === number)
+    if (declaration && (await isSeen(declaration, sending))) ready.add(number)
+  }
+  return decided(sql, secret, ready)
+}
+
+/** A table that was not ready when somebody asked. */
 interface Unready {
-  answer: false | undefined
-  isAsking: boolean
-  /** How many statements go by the last answer before one asks again. */
+  /** How many statements go by the text before one asks again. */
   wait: number
-  nextWait: number
+  readonly nextWait: number
 }
 
 /** A table that never gets ready (a trigger was switched off for good) is asked for by few statements. */
@@ -49,33 +90,28 @@ const LONGEST_WAIT = 64
 
 const unready = new WeakMap<Declaration, Unready>()
 
-async function isSeen(declaration: Declaration, sending: Sending): Promise<boolean | undefined> {
+async function isSeen(declaration: Declaration, sending: Sending): Promise<boolean> {
   if (knownReady(declaration)) return true
-  const state = unready.get(declaration) ?? { answer: undefined, isAsking: false, wait: 0, nextWait: 1 }
-  unready.set(declaration, state)
-  if (state.isAsking) return state.answer
-  if (state.wait > 0) {
-    state.wait -= 1
-    return state.answer
+  const known = unready.get(declaration)
+  if (known && known.wait > 0) {
+    known.wait -= 1
+    return false
   }
-  state.isAsking = true
   try {
     const query = async (...of: Parameters<Sending['query']>): Promise<readonly unknown[]> =>
       (await sending.query(...of)) as readonly unknown[]
     await ensureReady(declaration, { query, shared: true, letGo: async () => {} })
     return true
   } catch (error) {
-    if (!(error instanceof UniqueTextError)) {
+    if (error instanceof UniqueTextError) {
+      const { nextWait: wait } = known ?? { nextWait: 1 }
+      // Those who asked at once count as one.
+      if (unready.get(declaration) === known)
+        unready.set(declaration, { wait, nextWait: Math.min(wait * 2, LONGEST_WAIT) })
+    } else if (sending.queryRunner.isTransactionActive && serverError(error)?.code !== SQLSTATE.failedTransaction) {
       // What has aborted the caller's transaction is told here: the statement itself could only say that it is aborted.
-      if (sending.queryRunner.isTransactionActive && serverError(error)?.code !== SQLSTATE.failedTransaction)
-        throw error
-      return state.answer
+      throw error
     }
-    state.answer = false
-    state.wait = state.nextWait
-    state.nextWait = Math.min(state.nextWait * 2, LONGEST_WAIT)
     return false
-  } finally {
-    state.isAsking = false
   }
 }

@@ -369,6 +369,33 @@ describe('typeorm-unique-text import', () => {
     expect(stderr).not.toContain('again')
   })
 
+  test('imports a column of CSV, and refuses records that are none', async () => {
+    const input = 'id,"the url"\r\n1,"http://csv.example/a,b"\r\n2,"http://csv.example/c"x\r\n3\r\n'
+    const { code, stdout } = await typed([...IMPORT, '--csv', '--column', 'the url', '-'], input)
+    expect(code).toBe(0)
+    expect(stdout).toMatch(/^lines +3\ncreated +1\nfound +0\nrejected +2\n/)
+    const other = await typed([...IMPORT, '--csv', '--column', 'url', '-'], input)
+    expect(other.code).toBe(1)
+    expect(other.stderr).toContain('does not name the column "url"')
+  })
+
+  test('a folder as standard input, and a full disk behind standard output, are failures in one line', async () => {
+    const command = [process.execPath, '--import', 'tsx', 'src/cli/main.ts', ...IMPORT, '-']
+    const redirected = async (redirection: string): Promise<Ended> =>
+      await endOf(
+        spawn('sh', ['-c', `"$@" ${redirection}`, 'sh', ...command], {
+          cwd: ROOT,
+          env: { ...process.env, DATABASE_URL: db.url },
+        }),
+      )
+    const folder = await redirected('< src')
+    expect([folder.code, folder.stdout]).toEqual([1, ''])
+    expect(folder.stderr).toBe('Standard input is a folder. Redirect a file to it.\n')
+    const full = await redirected('< /dev/null > /dev/full')
+    expect(full.code).toBe(1)
+    expect(full.stderr).toMatch(/^Cannot write the report: ENOSPC.*\n$/)
+  })
+
   test('ends at a table into which it may not insert, instead of counting every line as refused', async () => {
     const client = await db.client()
     await client.query(`create role "import reader" login password 'x'; grant select on urls to "import reader"`)

@@ -221,11 +221,15 @@ describe('of a table that stands', () => {
     expect(await builder.getOne()).toMatchObject({ id: 1 })
     expect([conditions(), catalogQueries()]).toEqual([['hash'], 0])
   })
-  test('look-ups at once ask once, and none waits for another', async () => {
+  test('of look-ups at once each asks on its own connection, and none waits for another', async () => {
     const pages = (await fresh()).getRepository(Page)
-    const found = await Promise.all(Array.from({ length: 8 }, async () => await pages.findOneBy({ url: 'a' })))
-    expect(found.map((page) => page?.id)).toEqual(Array.from({ length: 8 }, () => 1))
-    expect(catalogQueries()).toBe(1)
+    const look = async (): Promise<unknown> =>
+      await Promise.all(Array.from({ length: 8 }, async () => (await pages.findOneBy({ url: 'a' }))?.id))
+    expect(await look()).toEqual(Array.from({ length: 8 }, () => 1))
+    const asked = catalogQueries()
+    expect(await look()).toEqual(Array.from({ length: 8 }, () => 1))
+    expect(catalogQueries()).toBe(asked)
+    expect(new Set(conditions())).toEqual(new Set(['hash']))
   })
   test('a first look-up within a transaction asks there', async () => {
     const { manager } = await fresh()
@@ -259,4 +263,156 @@ test('a table that becomes ready is seen soon, and one that never does is not as
   sent.length = 0
   for (let count = 0; count < 65; count += 1) expect(await pages.findOneBy({ url: 'a' })).toMatchObject({ id: 1 })
   expect(conditions().at(-1)).toBe('hash')
+})
+
+test('look-ups at once find rows whose hashes are wrong', async () => {
+  await client.query(WRONG)
+  const pages = (await fresh()).getRepository(Page)
+  const found = await Promise.all(Array.from({ length: 8 }, async () => (await pages.findOneBy({ url: 'a' }))?.id))
+  expect(found).toEqual(Array.from({ length: 8 }, () => 1))
+})
+
+describe('while a statement asks, no other of its connection overtakes it', () => {
+  beforeEach(async () => {
+    await client.query(EMPTY)
+  })
+  const hits = async (): Promise<unknown> => (await client.query('select hits from page where id = 1')).rows
+  test('a write in a transaction that is rolled back meanwhile is undone', async () => {
+    const { manager } = await fresh()
+    let write: Promise<unknown> | undefined
+    const failed = rejection(
+      manager.transaction(async (own) => {
+        const fails = own.query('select 1 / 0')
+        write = rejection(own.update(Page, { url: 'a' }, { hits: 1 }))
+        await fails
+      }),
+    )
+    expect(await failed).toMatchObject({ code: '22012' })
+    expect(await write).toMatchObject({ code: '25P02' })
+    expect(await hits()).toEqual([{ hits: 0 }])
+  })
+  test('a look-up that is not awaited does not see the write that follows', async () => {
+    const { manager } = await fresh()
+    await manager.transaction(async (own) => {
+      const before = own.findOneBy(Page, { url: 'a' })
+      const write = own.query('update page set hits = 7 where id = 1')
+      const after = own.findOneBy(Page, { url: 'a' })
+      const later = own.query('update page set hits = 8 where id = 1')
+      expect([(await before)?.hits, (await after)?.hits]).toEqual([0, 7])
+      await Promise.all([write, later])
+    })
+    expect(await hits()).toEqual([{ hits: 8 }])
+  })
+  test('a subscriber that sends something of its own when it hears of the question does not wait for it', async () => {
+    const dataSource = await fresh()
+    let heard = 0
+    dataSource.subscribers.push({
+      beforeQuery: async ({ query, queryRunner }) => {
+        if (!isCatalog(query)) return
+        heard += 1
+        await queryRunner.query('select 1')
+      },
+    })
+    expect(await dataSource.getRepository(Page).findOneBy({ url: 'a' })).toMatchObject({ id: 1 })
+    expect(heard).toBe(1)
+  })
+})
+
+describe('with wrong hashes', () => {
+  beforeEach(async () => {
+    await client.query(WRONG)
+  })
+  test('SQL of a DataSource that another one sends is right, whatever that one has seen', async () => {
+    @Entity({ name: 'note' })
+    class Note {
+      @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+      @UniqueText() text!: string
+    }
+    const other = await db.dataSource([Note])
+    await findOrCreate(other.manager, Note, { text: 'x' })
+    const [sql, values] = (await fresh())
+      .getRepository(Page)
+      .createQueryBuilder('p')
+      .where({ url: 'b' })
+      .getQueryAndParameters()
+    expect(await other.query(sql, values)).toMatchObject([{ p_id: 2 }])
+    await client.query('drop table note')
+  })
+  test('a text that looks like the mark of a condition stays as it is', async () => {
+    const dataSource = await fresh()
+    const mark = '/* typeorm-unique-text: not seen yet 0 */ /* typeorm-unique-text 0: not seen yet, 1 */'
+    await dataSource.query(`insert into page (url) values ('${mark}')`)
+    const pages = dataSource.getRepository(Page)
+    expect(await pages.findOneBy({ url: mark })).toMatchObject({ id: 4, url: mark })
+    expect(await dataSource.query(`select id from page where url = '${mark}'`)).toEqual([{ id: 4 }])
+  })
+  test.each([
+    [
+      'a builder made of one',
+      async (pages: Repository<Page>) =>
+        await pages.createQueryBuilder().update().set({ hits: 5 }).where({ url: 'b' }).execute(),
+    ],
+    [
+      'a list of conditions',
+      async (pages: Repository<Page>) =>
+        await pages
+          .createQueryBuilder()
+          .update()
+          .set({ hits: 5 })
+          .where([{ url: 'b' }, { url: 'x' }])
+          .execute(),
+    ],
+    ['increment', async (pages: Repository<Page>) => await pages.increment({ url: 'b' }, 'hits', 5)],
+  ])('an update by %s writes the row', async (_, update) => {
+    const pages = (await fresh()).getRepository(Page)
+    await update(pages)
+    expect(await pages.findOneBy({ id: 2 })).toMatchObject({ hits: 5 })
+  })
+  test('a subquery that a function makes is right', async () => {
+    const pages = (await fresh()).getRepository(Page)
+    const found = await pages
+      .createQueryBuilder('p')
+      .where('p.hits = 0')
+      .andWhere((query) => `p.id IN ${query.subQuery().select('q.id').from(Page, 'q').where({ url: 'c' }).getQuery()}`)
+      .getMany()
+    expect(ids(found)).toEqual([3])
+  })
+  test('what a cache keeps of a query is right before and after the table is ready', async () => {
+    const dataSource = await fresh()
+    await dataSource.queryResultCache?.disconnect()
+    const cached = await db.dataSource([Page, Link], { synchronize: false, cache: { duration: 60_000 } })
+    await cached.queryResultCache?.synchronize()
+    const pages = cached.getRepository(Page)
+    const look = async (): Promise<unknown> => ids(await pages.find({ where: { url: 'b' }, cache: true }))
+    expect([await look(), await look()]).toEqual([[2], [2]])
+    await client.query('drop table link, page')
+    await (await db.dataSource([Page, Link])).destroy()
+    await client.query(`insert into page (url) values ('a'), ('b')`)
+    await findOrCreate(cached.manager, Page, { url: 'a' })
+    expect([await look(), await look()]).toEqual([[2], [2]])
+  })
+  test('a query runner of a replica asks there, also where it only reads', async () => {
+    const dataSource = await db.dataSource([Page, Link], {
+      synchronize: false,
+      extra: { options: '-c default_transaction_read_only=on' },
+      replication: { master: { url: db.url }, slaves: [{ url: db.url }] },
+    })
+    const pages = dataSource.getRepository(Page)
+    expect((await pages.findOneBy({ url: 'b' }))?.id).toBe(2)
+  })
+  test("a wrapper of the user's own around query() sees the mark, and what it passes on is right", async () => {
+    const dataSource = await fresh()
+    const queryRunner = dataSource.createQueryRunner()
+    const query = queryRunner.query.bind(queryRunner) as (...args: unknown[]) => Promise<unknown>
+    const seen: unknown[] = []
+    Object.assign(queryRunner, {
+      query: async (...args: unknown[]) => {
+        seen.push(args[0])
+        return await query(...args)
+      },
+    })
+    expect((await queryRunner.manager.findOneBy(Page, { url: 'b' }))?.id).toBe(2)
+    await queryRunner.release()
+    expect(seen).toEqual([expect.stringContaining('not seen yet')])
+  })
 })
