@@ -49,6 +49,8 @@ export interface TriggerSet {
   readonly path: Relation | undefined
   /** By what they are to the set: in which columns it finds what it works on. A renamed one is followed. */
   readonly columns: Readonly<Record<string, string>>
+  /** Tables that its functions keep to themselves, in the table's schema; of its owner. */
+  readonly tables: readonly string[]
   /** What the body of the first function says. */
   readonly note: TriggerNote
   /** The oldest protocol of an installed set that this release can work with. */
@@ -107,6 +109,8 @@ export interface TriggerSetParts {
   readonly path?: Relation | undefined
   /** @default {} */
   readonly columns?: Readonly<Record<string, string>>
+  /** @default [] */
+  readonly tables?: readonly string[]
   /** What a reader of a function's source is told after its first line, as a comment. */
   readonly docs: string
   readonly functions: readonly {
@@ -133,6 +137,7 @@ export function triggerSet({
   path,
   columns = {},
   kernel = [],
+  tables = [],
   ...parts
 }: TriggerSetParts): TriggerSet {
   const relation = qualified(table.schema, table.name)
@@ -160,6 +165,7 @@ export function triggerSet({
     table,
     path,
     columns,
+    tables,
     note,
     accepts: parts.accepts ?? protocol,
     functions,
