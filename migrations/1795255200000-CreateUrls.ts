@@ -54,7 +54,6 @@ DECLARE
   taken integer;
   length bigint;
 BEGIN
-  -- Triggers of the table run as this role in what follows: of a table that another role made, perhaps, as a lure.
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) TG_RELID
       AND pg_catalog.pg_get_userbyid(c.relowner) OPERATOR(pg_catalog.=) CURRENT_USER) THEN
     RAISE EXCEPTION USING ERRCODE = '55000',
@@ -193,7 +192,6 @@ DECLARE
   done integer;
   r record;
 BEGIN
-  -- Triggers of the table run as this role in what follows: of a table that another role made, perhaps, as a lure.
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) TG_RELID
       AND pg_catalog.pg_get_userbyid(c.relowner) OPERATOR(pg_catalog.=) CURRENT_USER) THEN
     RAISE EXCEPTION USING ERRCODE = '55000',
@@ -326,8 +324,16 @@ CREATE FUNCTION "unique_text_urls__url"() RETURNS trigger LANGUAGE plpgsql AS $g
 -- "index":"url_unique_index", "check":"CHK_e654ed1189ac9a7a656246a074",
 -- "triggers":["b9ba835a","234024fa","44507472","4a9f8784","e6d5e726","c3740e30"]}
 DECLARE
+  plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'urls' AND pg_catalog.pg_table_is_visible(TG_RELID);
   taken boolean;
 BEGIN
+  IF NOT plain AND NOT EXISTS (SELECT FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) TG_RELID
+      AND pg_catalog.pg_get_userbyid(c.relowner) OPERATOR(pg_catalog.=) CURRENT_USER) THEN
+    RAISE EXCEPTION USING ERRCODE = '55000',
+      MESSAGE = 'the guard does not belong to the owner of the table',
+      HINT = 'Create the guard again, for instance by a new migration.',
+      CONSTRAINT = 'url_unique_index', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+  END IF;
   IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE'
     AND OLD."host" OPERATOR(pg_catalog.=) NEW."host"
     AND OLD."scheme" OPERATOR(pg_catalog.=) NEW."scheme"
@@ -352,7 +358,7 @@ BEGIN
     coalesce('#' OPERATOR(pg_catalog.||) NEW."fragment"::pg_catalog.text, ''))::pg_catalog.uuid;
   NEW."hash_number" := -1;
   NEW."hash_chained" := false;
-  IF TG_TABLE_NAME OPERATOR(pg_catalog.=) 'urls' AND pg_catalog.pg_table_is_visible(TG_RELID) THEN
+  IF plain THEN
     -- Of a text that stands at 0, the index raises the ordinary violation.
     SELECT t."hash_number" OPERATOR(pg_catalog.=) 0
       AND (t."path"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) NEW."path"::pg_catalog.text
