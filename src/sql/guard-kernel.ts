@@ -40,8 +40,7 @@ export const refuseOtherOwner = (index: string, unless?: string): string => `
   IF ${unless === undefined ? '' : `NOT ${unless} AND `}NOT EXISTS (SELECT FROM pg_catalog.pg_type AS y
     WHERE y.oid OPERATOR(pg_catalog.=) pg_catalog.format('%I.%I', TG_TABLE_SCHEMA, TG_TABLE_NAME)::pg_catalog.regtype
       AND pg_catalog.pg_get_userbyid(y.typowner) OPERATOR(pg_catalog.=) CURRENT_USER) THEN
-    RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}',
-      MESSAGE = 'the guard does not belong to the owner of the table',
+    RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}', MESSAGE = 'the guard does not belong to the owner of the table',
       HINT = 'Create the guard again, for instance by a new migration.',
       CONSTRAINT = ${index}, SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
   END IF;`

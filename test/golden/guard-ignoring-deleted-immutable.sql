@@ -13,8 +13,7 @@ DECLARE
 BEGIN
   IF NOT plain AND NOT EXISTS (SELECT FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) TG_RELID
       AND pg_catalog.pg_get_userbyid(c.relowner) OPERATOR(pg_catalog.=) CURRENT_USER) THEN
-    RAISE EXCEPTION USING ERRCODE = '55000',
-      MESSAGE = 'the guard does not belong to the owner of the table',
+    RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'the guard does not belong to the owner of the table',
       HINT = 'Create the guard again, for instance by a new migration.',
       CONSTRAINT = 'page url', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
   END IF;
