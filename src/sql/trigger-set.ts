@@ -130,16 +130,7 @@ export interface TriggerSetParts {
 }
 
 /** Puts marks, notes and digests onto triggers and their functions, so that they are found and compared. */
-export function triggerSet({
-  kind,
-  name,
-  table,
-  path,
-  columns = {},
-  kernel = [],
-  tables = [],
-  ...parts
-}: TriggerSetParts): TriggerSet {
+export function triggerSet({ kind, name, table, columns = {}, kernel = [], ...parts }: TriggerSetParts): TriggerSet {
   const relation = qualified(table.schema, table.name)
   const triggers = parts.triggers(table.schema)
   // Without the schema: a DataSource that names it and one that leaves it out mean the same triggers.
@@ -147,7 +138,7 @@ export function triggerSet({
   const { protocol, ...rest } = parts.note
   const note = present({
     protocol,
-    ...(kind === 'guard' ? {} : { kind, name, path, columns }),
+    ...(kind === 'guard' ? {} : { kind, name, path: parts.path, columns }),
     ...rest,
     triggers: digests,
   }) as unknown as TriggerNote
@@ -157,15 +148,15 @@ export function triggerSet({
       `\n${TRIGGER_MARK}${kind}: generated, do not edit.\n-- It ${says.replaceAll(/\s+/g, ' ')}\n-- ${parts.docs}` +
       `${position === 0 ? `\n${commentOf(note)}` : ''}${body}`,
   }))
-  const sources = functions.map((one) => ({ ...one, schema: table.schema, path }))
+  const sources = functions.map((one) => ({ ...one, schema: table.schema, path: parts.path }))
   const shared = kernel.map((one) => ({ ...one, schema: table.schema }))
   return {
     kind,
     name,
     table,
-    path,
+    path: parts.path,
     columns,
-    tables,
+    tables: parts.tables ?? [],
     note,
     accepts: parts.accepts ?? protocol,
     functions,
