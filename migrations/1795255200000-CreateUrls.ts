@@ -54,11 +54,11 @@ DECLARE
   taken integer;
   length bigint;
 BEGIN
-  -- Triggers of the table run as this role in what follows: of a table that another role made, perhaps, as a lure.
-  IF NOT EXISTS (SELECT FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) TG_RELID
-      AND pg_catalog.pg_get_userbyid(c.relowner) OPERATOR(pg_catalog.=) CURRENT_USER) THEN
-    RAISE EXCEPTION USING ERRCODE = '55000',
-      MESSAGE = 'the guard does not belong to the owner of the table',
+  -- Asked of the type of its rows, which has the same owner: Citus hides shards from who reads pg_class on their node.
+  IF NOT EXISTS (SELECT FROM pg_catalog.pg_type AS y
+    WHERE y.oid OPERATOR(pg_catalog.=) pg_catalog.format('%I.%I', TG_TABLE_SCHEMA, TG_TABLE_NAME)::pg_catalog.regtype
+      AND pg_catalog.pg_get_userbyid(y.typowner) OPERATOR(pg_catalog.=) CURRENT_USER) THEN
+    RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'the guard does not belong to the owner of the table',
       HINT = 'Create the guard again, for instance by a new migration.',
       CONSTRAINT = TG_ARGV[3], SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
   END IF;
@@ -67,7 +67,11 @@ BEGIN
     CROSS JOIN LATERAL pg_catalog.unnest(g.tgattr) WITH ORDINALITY AS k (attnum, i)
     JOIN pg_catalog.pg_attribute AS a
       ON a.attrelid OPERATOR(pg_catalog.=) g.tgrelid AND a.attnum OPERATOR(pg_catalog.=) k.attnum
-    WHERE g.tgrelid OPERATOR(pg_catalog.=) TG_RELID AND g.tgname OPERATOR(pg_catalog.=) TG_ARGV[0]::pg_catalog.name;
+    -- By what it is given: on a shard, a trigger has another name than on its table.
+    WHERE g.tgrelid OPERATOR(pg_catalog.=) TG_RELID
+      AND g.tgfoid OPERATOR(pg_catalog.=) pg_catalog.to_regprocedure('unique_text_place_v1()')
+      AND pg_catalog.starts_with(pg_catalog.encode(g.tgargs, 'hex'), pg_catalog.encode(
+        pg_catalog.convert_to(TG_ARGV[0], 'UTF8') OPERATOR(pg_catalog.||) '\\x00'::pg_catalog.bytea, 'hex'));
   IF names IS NULL THEN
     RAISE EXCEPTION USING ERRCODE = '55000',
       MESSAGE = pg_catalog.format('the guard has lost its trigger %s', TG_ARGV[0]),
@@ -193,11 +197,11 @@ DECLARE
   done integer;
   r record;
 BEGIN
-  -- Triggers of the table run as this role in what follows: of a table that another role made, perhaps, as a lure.
-  IF NOT EXISTS (SELECT FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) TG_RELID
-      AND pg_catalog.pg_get_userbyid(c.relowner) OPERATOR(pg_catalog.=) CURRENT_USER) THEN
-    RAISE EXCEPTION USING ERRCODE = '55000',
-      MESSAGE = 'the guard does not belong to the owner of the table',
+  -- Asked of the type of its rows, which has the same owner: Citus hides shards from who reads pg_class on their node.
+  IF NOT EXISTS (SELECT FROM pg_catalog.pg_type AS y
+    WHERE y.oid OPERATOR(pg_catalog.=) pg_catalog.format('%I.%I', TG_TABLE_SCHEMA, TG_TABLE_NAME)::pg_catalog.regtype
+      AND pg_catalog.pg_get_userbyid(y.typowner) OPERATOR(pg_catalog.=) CURRENT_USER) THEN
+    RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'the guard does not belong to the owner of the table',
       HINT = 'Create the guard again, for instance by a new migration.',
       CONSTRAINT = TG_ARGV[3], SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
   END IF;
@@ -206,7 +210,11 @@ BEGIN
     CROSS JOIN LATERAL pg_catalog.unnest(g.tgattr) WITH ORDINALITY AS k (attnum, i)
     JOIN pg_catalog.pg_attribute AS a
       ON a.attrelid OPERATOR(pg_catalog.=) g.tgrelid AND a.attnum OPERATOR(pg_catalog.=) k.attnum
-    WHERE g.tgrelid OPERATOR(pg_catalog.=) TG_RELID AND g.tgname OPERATOR(pg_catalog.=) TG_ARGV[0]::pg_catalog.name;
+    -- By what it is given: on a shard, a trigger has another name than on its table.
+    WHERE g.tgrelid OPERATOR(pg_catalog.=) TG_RELID
+      AND g.tgfoid OPERATOR(pg_catalog.=) pg_catalog.to_regprocedure('unique_text_place_v1()')
+      AND pg_catalog.starts_with(pg_catalog.encode(g.tgargs, 'hex'), pg_catalog.encode(
+        pg_catalog.convert_to(TG_ARGV[0], 'UTF8') OPERATOR(pg_catalog.||) '\\x00'::pg_catalog.bytea, 'hex'));
   IF names IS NULL THEN
     RAISE EXCEPTION USING ERRCODE = '55000',
       MESSAGE = pg_catalog.format('the guard has lost its trigger %s', TG_ARGV[0]),
@@ -326,8 +334,17 @@ CREATE FUNCTION "unique_text_urls__url"() RETURNS trigger LANGUAGE plpgsql AS $g
 -- "index":"url_unique_index", "check":"CHK_e654ed1189ac9a7a656246a074",
 -- "triggers":["b9ba835a","234024fa","44507472","4a9f8784","e6d5e726","c3740e30"]}
 DECLARE
+  plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'urls' AND pg_catalog.pg_table_is_visible(TG_RELID);
   taken boolean;
 BEGIN
+  -- Asked of the type of its rows, which has the same owner: Citus hides shards from who reads pg_class on their node.
+  IF NOT plain AND NOT EXISTS (SELECT FROM pg_catalog.pg_type AS y
+    WHERE y.oid OPERATOR(pg_catalog.=) pg_catalog.format('%I.%I', TG_TABLE_SCHEMA, TG_TABLE_NAME)::pg_catalog.regtype
+      AND pg_catalog.pg_get_userbyid(y.typowner) OPERATOR(pg_catalog.=) CURRENT_USER) THEN
+    RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'the guard does not belong to the owner of the table',
+      HINT = 'Create the guard again, for instance by a new migration.',
+      CONSTRAINT = 'url_unique_index', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+  END IF;
   IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE'
     AND OLD."host" OPERATOR(pg_catalog.=) NEW."host"
     AND OLD."scheme" OPERATOR(pg_catalog.=) NEW."scheme"
@@ -352,7 +369,7 @@ BEGIN
     coalesce('#' OPERATOR(pg_catalog.||) NEW."fragment"::pg_catalog.text, ''))::pg_catalog.uuid;
   NEW."hash_number" := -1;
   NEW."hash_chained" := false;
-  IF TG_TABLE_NAME OPERATOR(pg_catalog.=) 'urls' AND pg_catalog.pg_table_is_visible(TG_RELID) THEN
+  IF plain THEN
     -- Of a text that stands at 0, the index raises the ordinary violation.
     SELECT t."hash_number" OPERATOR(pg_catalog.=) 0
       AND (t."path"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) NEW."path"::pg_catalog.text

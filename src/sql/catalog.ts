@@ -58,6 +58,8 @@ export interface InstalledTriggers {
   readonly table: string
   readonly functions: readonly InstalledFunction[]
   readonly triggers: readonly InstalledTrigger[]
+  /** Of the tables that wanted sets keep, those that stand in its schema and belong to its owner. */
+  readonly tables: readonly string[]
   /** The schemas of the tables that are the `path` of a wanted set, by their names as SQL; null: there is none yet. */
   readonly homes: Readonly<Record<string, string | null>>
 }
@@ -117,6 +119,9 @@ const OURS_OF_R = `
                 SELECT hn.nspname FROM pg_class AS h JOIN pg_namespace AS hn ON hn.oid = h.relnamespace
                  WHERE h.oid = to_regclass(w.name))), '{}')
          FROM unnest($4::text[]) AS w (name)),
+    'tables', (
+       SELECT coalesce(jsonb_agg(k.relname), '[]') FROM pg_class AS k
+        WHERE k.relnamespace = r.relnamespace AND k.relname = ANY ($5) AND k.relkind = 'r' AND k.relowner = r.relowner),
     'triggers', (
        SELECT coalesce(jsonb_agg(jsonb_build_object(
                 'name', t.tgname,
@@ -155,11 +160,12 @@ const SERVER = `jsonb_build_object(
   'version', current_setting('server_version_num')::integer,
   'quotesAll', current_setting('quote_all_identifiers')::boolean)`
 
-/** By what sets are found and compared, as parameters 2 to 4. */
+/** By what sets are found and compared, as parameters 2 to 5. */
 const parametersOf = (wanted: readonly TriggerSet[]): unknown[] => [
   TRIGGER_MARK,
   wanted.flatMap(({ functions, kernel, triggers }) => [...functions, ...kernel, ...triggers].map(({ name }) => name)),
   [...new Set(wanted.flatMap(({ path }) => (path ? qualified(path.schema, path.name) : [])))],
+  wanted.flatMap(({ tables }) => tables),
 ]
 
 /** Our triggers on all tables of these schemas, those that are gone from their entities included, and the server. */

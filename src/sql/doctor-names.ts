@@ -1,6 +1,7 @@
 import { literal, qualified } from './identifier'
 import { hasNamedKey, keyOf, nameField, nameText } from './name-body'
 import type { HolderTable, NamesColumn, NamesTable } from './name-table'
+import { TRIGGER_MARK } from './trigger-set'
 
 /** A column that holds a name, and the rows of its table as SQL. */
 export interface HeldName {
@@ -54,5 +55,15 @@ export function isTrue(of: NamesTable, names: readonly HeldName[], among: readon
   })
   const asked = among?.map(literal).join(', ')
   const others = asked === undefined ? [] : [`WHEN ${text(of, 't', 'holder')} NOT IN (${asked}) THEN true`]
-  return `(CASE WHEN NOT ${isHeld(of, 't')} THEN true ${[...others, ...cases].join(' ')} ELSE false END)::pg_catalog.text`
+  // Two programs may share a table of names; what the tables of the other one hold, that one knows.
+  const known = names.map(({ holder }) => `WHEN ${is(text(of, 't', 'holder'), literal(holder.holder))} THEN false`)
+  return `(CASE WHEN NOT ${isHeld(of, 't')} THEN true ${[...others, ...cases, ...new Set(known)].join(' ')}
+    ELSE ${isOfAnother(of)} END)::pg_catalog.text`
 }
+
+/** A table has triggers whose note says that it is the holder of the row `t`. */
+const isOfAnother = (of: NamesTable): string => `coalesce(pg_catalog.strpos((
+      SELECT pg_catalog.string_agg(p.prosrc, '') FROM pg_catalog.pg_proc AS p
+      WHERE pg_catalog.strpos(p.prosrc, ${literal(`${TRIGGER_MARK}names`)}) OPERATOR(pg_catalog.>) 0
+        AND p.oid OPERATOR(pg_catalog.=) ANY (SELECT g.tgfoid FROM pg_catalog.pg_trigger AS g)
+    ), pg_catalog.concat('"holder":', pg_catalog.to_json(${nameField(of, 't', 'holder')}::pg_catalog.text))) OPERATOR(pg_catalog.>) 0, false)`

@@ -29,21 +29,30 @@ DECLARE
   live pg_catalog.text[];`
 
 /**
+ * A trigger may be on the table of another role, perhaps as a lure: casts of its types and triggers of that table would
+ * run as the owner of the function.
+ *
+ * @param index as SQL, to be the constraint
+ * @param unless as SQL: one need not look then
+ */
+export const refuseOtherOwner = (index: string, unless?: string): string => `
+  -- Asked of the type of its rows, which has the same owner: Citus hides shards from who reads pg_class on their node.
+  IF ${unless === undefined ? '' : `NOT ${unless} AND `}NOT EXISTS (SELECT FROM pg_catalog.pg_type AS y
+    WHERE y.oid OPERATOR(pg_catalog.=) pg_catalog.format('%I.%I', TG_TABLE_SCHEMA, TG_TABLE_NAME)::pg_catalog.regtype
+      AND pg_catalog.pg_get_userbyid(y.typowner) OPERATOR(pg_catalog.=) CURRENT_USER) THEN
+    RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}', MESSAGE = 'the guard does not belong to the owner of the table',
+      HINT = 'Create the guard again, for instance by a new migration.',
+      CONSTRAINT = ${index}, SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+  END IF;`
+
+/**
  * For each pair of rows: that they are of one chain, that they hold one text, and that the left one holds its text.
  *
  * Both functions act by the table that the trigger is on, which may be renamed, or a partition, or a shard.
  */
-const columnsFor = (...pairs: readonly (readonly [left: string, right: string])[]): string => `
-  -- Triggers of the table run as this role in what follows: of a table that another role made, perhaps, as a lure.
-  -- Asked of the type of its rows, which has the same owner: Citus hides shards from who reads pg_class on their node.
-  IF NOT EXISTS (SELECT FROM pg_catalog.pg_type AS y
-    WHERE y.oid OPERATOR(pg_catalog.=) pg_catalog.format('%I.%I', TG_TABLE_SCHEMA, TG_TABLE_NAME)::pg_catalog.regtype
-      AND pg_catalog.pg_get_userbyid(y.typowner) OPERATOR(pg_catalog.=) CURRENT_USER) THEN
-    RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}',
-      MESSAGE = 'the guard does not belong to the owner of the table',
-      HINT = 'Create the guard again, for instance by a new migration.',
-      CONSTRAINT = TG_ARGV[3], SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
-  END IF;
+const columnsFor = (
+  ...pairs: readonly (readonly [left: string, right: string])[]
+): string => `${refuseOtherOwner('TG_ARGV[3]')}
   SELECT pg_catalog.array_agg(a.attname ORDER BY k.i) INTO names
     FROM pg_catalog.pg_trigger AS g
     CROSS JOIN LATERAL pg_catalog.unnest(g.tgattr) WITH ORDINALITY AS k (attnum, i)

@@ -1,4 +1,4 @@
-import { guardKernel, PLACE_KERNEL, SETTLE_KERNEL } from './guard-kernel'
+import { guardKernel, PLACE_KERNEL, refuseOtherOwner, SETTLE_KERNEL } from './guard-kernel'
 import { literal, qualified, quote } from './identifier'
 import { SQLSTATE } from './sqlstate'
 import {
@@ -111,12 +111,13 @@ function placeBody(table: TextTable): string {
   const { number, chained } = columnsOf(table)
   return `
 DECLARE
+  plain boolean := ${equal('TG_TABLE_NAME', literal(table.table))} AND pg_catalog.pg_table_is_visible(TG_RELID);
   taken boolean;
-BEGIN${keepUnchanged(table)}${withoutText(table)}
+BEGIN${refuseOtherOwner(literal(table.index), 'plain')}${keepUnchanged(table)}${withoutText(table)}
 ${makeHash(table)}
   NEW.${number} := -1;
   NEW.${chained} := false;${withoutChain(table)}
-  IF ${equal('TG_TABLE_NAME', literal(table.table))} AND pg_catalog.pg_table_is_visible(TG_RELID) THEN
+  IF plain THEN
     -- Of a text that stands at 0, the index raises the ordinary violation.
     SELECT ${[equal(`t.${number}`, '0'), ...sameText(table, 't', 'NEW')].join('\n      AND ')} INTO taken
       FROM ONLY ${quote(table.table)} AS t

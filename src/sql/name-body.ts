@@ -163,13 +163,13 @@ export const raiseRenamed: string = `
       HINT = 'Something was renamed: create the triggers again, for instance by a new migration.',
       SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;`
 
-/** The table that the functions name is the one that the trigger is on. */
-export const refuseOtherTable = (holder: HolderTable): string => `
-  IF NOT (${equal('TG_TABLE_NAME', literal(holder.table))}
-    AND ${isAtHome(holder)}) THEN${raiseRenamed}
+/** The table that the functions name is the one that the trigger is on: types of another one may have casts of anybody. */
+export const refuseOtherTable = (table: string, isAtHome = 'pg_catalog.pg_table_is_visible(TG_RELID)'): string => `
+  IF NOT (${equal('TG_TABLE_NAME', literal(table))}
+    AND ${isAtHome}) THEN${raiseRenamed}
   END IF;`
 
-const isAtHome = (holder: HolderTable): string =>
+export const refuseOtherHolder = (holder: HolderTable): string =>
   pathOf(holder) === undefined
-    ? 'pg_catalog.pg_table_is_visible(TG_RELID)'
-    : equal('TG_TABLE_SCHEMA', literal(holder.schema ?? ''))
+    ? refuseOtherTable(holder.table)
+    : refuseOtherTable(holder.table, equal('TG_TABLE_SCHEMA', literal(holder.schema ?? '')))

@@ -9,7 +9,7 @@ import {
   namesOfRow,
   NO_JOIN,
   op,
-  refuseOtherTable,
+  refuseOtherHolder,
 } from './name-body'
 import type { HolderTable } from './name-table'
 import { SQLSTATE } from './sqlstate'
@@ -24,7 +24,7 @@ export function giveBody(holder: HolderTable): string {
 DECLARE
   gone pg_catalog.int8[];
   keys pg_catalog.jsonb[];
-BEGIN${refuseOtherTable(holder)}${truncated(holder)}
+BEGIN${refuseOtherHolder(holder)}${truncated(holder)}
   SELECT pg_catalog.array_agg(n.id), pg_catalog.array_agg(n.key) INTO gone, keys
   FROM (
     SELECT n.*

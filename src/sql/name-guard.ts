@@ -1,5 +1,5 @@
 import { fitName, literal, qualified, quote } from './identifier'
-import { differ, equal, nameField, op } from './name-body'
+import { differ, equal, nameField, op, refuseOtherTable } from './name-body'
 import type { NamesTable } from './name-table'
 import { SQLSTATE } from './sqlstate'
 import { FIRES, type Trigger, TRIGGER_MARK, type TriggerSet, triggerSet } from './trigger-set'
@@ -67,7 +67,7 @@ function refuseBody(names: NamesTable): string {
     (['namespace', 'text', 'holder', 'property', 'key', 'state'] as const).map((one) => nameField(names, row, one))
   const on = (operation: string): string => equal('TG_OP', `'${operation}'`)
   return `
-BEGIN
+BEGIN${refuseOtherTable(names.table)}
   IF ${on('DELETE')} AND NOT ${isHeld('OLD')} THEN
     RETURN OLD;
   ELSIF (${on('INSERT')}

@@ -10,7 +10,7 @@ import {
   NO_JOIN,
   op,
   raiseRenamed,
-  refuseOtherTable,
+  refuseOtherHolder,
   standingRow,
 } from './name-body'
 import { becomesHeld, columnsToInsert, hashed, isFree, onConflict } from './name-claim'
@@ -45,7 +45,7 @@ DECLARE
   refusal pg_catalog.jsonb;
   one record;
   found_id pg_catalog.int8;
-BEGIN${refuseOtherTable(holder)}${refuseOtherColumns(holder)}
+BEGIN${refuseOtherHolder(holder)}${refuseOtherColumns(holder)}
   IF ${equal('TG_OP', `'INSERT'`)} THEN${insertNames(holder)}
   ELSE${moveKeys(holder)}${changeOneName(holder)}${changeNames(holder)}
   END IF;

@@ -1,7 +1,7 @@
 import { fitName, qualified, quote } from './identifier'
 import { CAME, countBody, GONE } from './number-count'
 import { placeNumberBody } from './number-place'
-import { type NumberTable, sameScopes } from './number-table'
+import { type NumberTable, sameScopes, scopesName } from './number-table'
 import { tableName } from './text-table'
 import { FIRES, type Trigger, triggerSet, type TriggerNote, type TriggerSet } from './trigger-set'
 
@@ -30,6 +30,7 @@ export function numberTriggers(table: NumberTable): TriggerSet {
     name: table.name,
     table: { schema: table.schema, name: table.table },
     columns: columnsOf(table),
+    tables: [scopesName(table)],
     docs: 'docs/numbers.md of the package says what it does, and why no two rows get one number.',
     functions: [
       {

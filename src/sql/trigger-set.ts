@@ -49,6 +49,8 @@ export interface TriggerSet {
   readonly path: Relation | undefined
   /** By what they are to the set: in which columns it finds what it works on. A renamed one is followed. */
   readonly columns: Readonly<Record<string, string>>
+  /** Tables that its functions keep to themselves, in the table's schema; of its owner. */
+  readonly tables: readonly string[]
   /** What the body of the first function says. */
   readonly note: TriggerNote
   /** The oldest protocol of an installed set that this release can work with. */
@@ -107,6 +109,8 @@ export interface TriggerSetParts {
   readonly path?: Relation | undefined
   /** @default {} */
   readonly columns?: Readonly<Record<string, string>>
+  /** @default [] */
+  readonly tables?: readonly string[]
   /** What a reader of a function's source is told after its first line, as a comment. */
   readonly docs: string
   readonly functions: readonly {
@@ -126,15 +130,7 @@ export interface TriggerSetParts {
 }
 
 /** Puts marks, notes and digests onto triggers and their functions, so that they are found and compared. */
-export function triggerSet({
-  kind,
-  name,
-  table,
-  path,
-  columns = {},
-  kernel = [],
-  ...parts
-}: TriggerSetParts): TriggerSet {
+export function triggerSet({ kind, name, table, columns = {}, kernel = [], ...parts }: TriggerSetParts): TriggerSet {
   const relation = qualified(table.schema, table.name)
   const triggers = parts.triggers(table.schema)
   // Without the schema: a DataSource that names it and one that leaves it out mean the same triggers.
@@ -142,7 +138,7 @@ export function triggerSet({
   const { protocol, ...rest } = parts.note
   const note = present({
     protocol,
-    ...(kind === 'guard' ? {} : { kind, name, path, columns }),
+    ...(kind === 'guard' ? {} : { kind, name, path: parts.path, columns }),
     ...rest,
     triggers: digests,
   }) as unknown as TriggerNote
@@ -152,14 +148,15 @@ export function triggerSet({
       `\n${TRIGGER_MARK}${kind}: generated, do not edit.\n-- It ${says.replaceAll(/\s+/g, ' ')}\n-- ${parts.docs}` +
       `${position === 0 ? `\n${commentOf(note)}` : ''}${body}`,
   }))
-  const sources = functions.map((one) => ({ ...one, schema: table.schema, path }))
+  const sources = functions.map((one) => ({ ...one, schema: table.schema, path: parts.path }))
   const shared = kernel.map((one) => ({ ...one, schema: table.schema }))
   return {
     kind,
     name,
     table,
-    path,
+    path: parts.path,
     columns,
+    tables: parts.tables ?? [],
     note,
     accepts: parts.accepts ?? protocol,
     functions,

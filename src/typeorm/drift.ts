@@ -84,7 +84,12 @@ function triggerDrift(set: TriggerSet, state: TableState): Finding[] {
     if (!found.enabled) return [{ kind: 'disabled', ...at }]
     return different(at, triggerDifference(wanted, found, state))
   })
-  return [...ofFunctions, ...ofTriggers]
+  const ofTables = set.tables.flatMap((name): Finding[] =>
+    state.tables.includes(name)
+      ? []
+      : different({ object: 'table', name }, 'it is gone, or does not belong to the owner of the table that it serves'),
+  )
+  return [...ofFunctions, ...ofTriggers, ...ofTables]
 }
 
 const different = (at: Pick<Finding, 'object' | 'name'>, detail: string | undefined): Finding[] =>

@@ -57,6 +57,6 @@ function entityTriggers(
   found: InstalledTriggers | undefined,
 ): EntityTriggers {
   const { schema: given = searchSchema, tableName: table } = metadata
-  const installed = found ?? { schema: given, table, functions: [], triggers: [], homes: {} }
+  const installed = found ?? { schema: given, table, functions: [], triggers: [], tables: [], homes: {} }
   return { metadata, schema: given === searchSchema ? undefined : given, table, wanted, installed, searchSchema }
 }

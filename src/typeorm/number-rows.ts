@@ -20,6 +20,7 @@ export function numberedRows(numbered: Numbered): RowsChange {
     fill: { up: [numberAll(numbered, numberRows)], down: [] },
     install,
     created: install,
+    tables: { up: install.up, down: [] },
     follow: (before) => {
       const note = asNumberNote(before)
       return note

@@ -22,9 +22,13 @@ export async function emit(queryRunner: QueryRunner, { up, down }: Change): Prom
   await recorderOf(queryRunner).executeQueries(up.map(statement), down.map(statement).toReversed())
 }
 
+const CONCURRENT = /^(?:CREATE(?: UNIQUE)?|(DROP)) INDEX CONCURRENTLY\b/i
+
 /** A statement that has values, or cannot be in a transaction, stands alone. */
-const isAlone = ({ query, parameters = [] }: Statement): boolean =>
-  parameters.length > 0 || /\bCONCURRENTLY\b/.test(query)
+const isAlone = ({ query, parameters = [] }: Statement): boolean => parameters.length > 0 || CONCURRENT.test(query)
+
+/** An index goes before its columns do. */
+const isFirst = ({ query }: Statement): boolean => CONCURRENT.exec(query)?.[1] !== undefined
 
 /**
  * Makes one statement of all that is run or recorded meanwhile, and one of all its ways back: the server runs statements
@@ -55,6 +59,13 @@ export async function asOneStatement(queryRunner: QueryRunner, work: () => Promi
 
 /** In the order to run. */
 function together(statements: readonly Statement[]): Statement[] {
+  const alone = statements.filter(isAlone)
   const joined = statements.filter((one) => !isAlone(one)).map(({ query }) => query.replace(/;\s*$/, ''))
-  return [...(joined.length === 0 ? [] : [statement(joined.join(';\n'))]), ...statements.filter(isAlone)]
+  // A view of the user's may end with a comment.
+  const ended = joined.map((one) => (/--[^\n]*$/.test(one) ? `${one}\n` : one))
+  return [
+    ...alone.filter(isFirst),
+    ...(ended.length === 0 ? [] : [statement(ended.join(';\n'))]),
+    ...alone.filter((one) => !isFirst(one)),
+  ]
 }

@@ -122,6 +122,8 @@ export interface RowsChange {
   readonly dropped?: RemovedRows
   /** Done before the table changes, and undone when its columns are there again, by their former names. */
   readonly leave?: Change
+  /** In place of all this, where only a table that the set keeps is gone, or belongs to somebody else. */
+  readonly tables?: Change
   /** In place of `install` and `fill`, where the set stood already and its note says something else. */
   readonly follow?: (before: TriggerNote) => RowsChange
 }

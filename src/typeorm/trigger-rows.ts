@@ -51,7 +51,10 @@ function changeOf(
   if (!before || !isWhole(installed)) return [rows]
   const [first] = set.functions
   const found = first && installedFunction(installed, first)
-  if (found && isSameNote(first, found)) return []
+  if (found && isSameNote(first, found)) {
+    const stands = set.tables.every((one) => installed.tables.includes(one))
+    return stands || !rows.tables ? [] : [{ install: rows.tables }]
+  }
   return [rows.follow?.(before) ?? rows]
 }
 

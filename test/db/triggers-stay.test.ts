@@ -1,4 +1,4 @@
-import { Column, type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
+import { Column, type DataSource, Entity, Index, PrimaryGeneratedColumn, ViewColumn, ViewEntity } from 'typeorm'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { UniqueText } from '../../src'
 import { NumberWithin } from '../../src/numbers'
@@ -97,6 +97,40 @@ describe('a change that needs triggers away', () => {
        select 'nameless' from item i where not exists (select from names n where i.handle = n.text and n.state = 'held')`,
     )
     expect(wrong).toEqual([])
+  })
+})
+
+/** The table with another digest, and whatever needs more than the statement that the triggers go in. */
+describe('a change that needs triggers away goes', () => {
+  const upAndDown = async (entities: readonly Function[]): Promise<string[][]> => {
+    const dataSource = await db.dataSource([...entities, Name], { synchronize: false })
+    const { up, down } = await generate(dataSource)
+    // Those of TypeORM's own table have values.
+    const isOurs = (statement: string): boolean => !statement.includes('"typeorm_metadata"')
+    for (const statement of up.filter(isOurs)) await dataSource.query(statement)
+    for (const statement of down.filter(isOurs)) await dataSource.query(statement)
+    const { up: again } = await generate(await open(before))
+    expect(again).toEqual([])
+    return [[...up], [...down]]
+  }
+
+  test('with an index that is made concurrently, which on the way back goes before its column', async () => {
+    const item = itemWith((prototype) => {
+      Column({ type: 'integer' })(prototype, 'tenant')
+      Column({ type: 'integer', nullable: true })(prototype, 'size')
+      Index({ concurrent: true })(prototype, 'size')
+    }, 'sha256')
+    const [up, down] = await upAndDown([item])
+    expect(up?.at(-1)).toMatch(/^CREATE INDEX CONCURRENTLY/)
+    expect(down?.[0]).toMatch(/^DROP INDEX CONCURRENTLY/)
+  })
+  test('with a view that ends with a comment', async () => {
+    @ViewEntity({ name: 'holder', expression: 'SELECT "id" FROM "names" -- all of them' })
+    class Holder {
+      @ViewColumn() id!: number
+    }
+    const item = itemWith((prototype) => Column({ type: 'integer' })(prototype, 'tenant'), 'sha256')
+    await upAndDown([item, Holder])
   })
 })
 

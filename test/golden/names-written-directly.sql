@@ -7,6 +7,13 @@ CREATE FUNCTION "unique_name_names_refuse"() RETURNS trigger LANGUAGE plpgsql AS
 -- {"protocol":1, "kind":"names", "name":"direct", "columns":{},
 -- "triggers":["40356b16","04591158","e1f7e511","652b399e"]}
 BEGIN
+  IF NOT (TG_TABLE_NAME OPERATOR(pg_catalog.=) 'names'
+    AND pg_catalog.pg_table_is_visible(TG_RELID)) THEN
+    RAISE EXCEPTION USING ERRCODE = '55000',
+      MESSAGE = 'the triggers of names name another table or column than their own',
+      HINT = 'Something was renamed: create the triggers again, for instance by a new migration.',
+      SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+  END IF;
   IF TG_OP OPERATOR(pg_catalog.=) 'DELETE' AND NOT OLD."state" OPERATOR(pg_catalog.=) 'held' THEN
     RETURN OLD;
   ELSIF (TG_OP OPERATOR(pg_catalog.=) 'INSERT'

@@ -22,13 +22,11 @@ DECLARE
   done integer;
   r record;
 BEGIN
-  -- Triggers of the table run as this role in what follows: of a table that another role made, perhaps, as a lure.
   -- Asked of the type of its rows, which has the same owner: Citus hides shards from who reads pg_class on their node.
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_type AS y
     WHERE y.oid OPERATOR(pg_catalog.=) pg_catalog.format('%I.%I', TG_TABLE_SCHEMA, TG_TABLE_NAME)::pg_catalog.regtype
       AND pg_catalog.pg_get_userbyid(y.typowner) OPERATOR(pg_catalog.=) CURRENT_USER) THEN
-    RAISE EXCEPTION USING ERRCODE = '55000',
-      MESSAGE = 'the guard does not belong to the owner of the table',
+    RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'the guard does not belong to the owner of the table',
       HINT = 'Create the guard again, for instance by a new migration.',
       CONSTRAINT = TG_ARGV[3], SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
   END IF;

@@ -1,8 +1,10 @@
 import type { Client } from 'pg'
-import type { DataSource } from 'typeorm'
+import { type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { doctor, type DoctorFinding } from '../../../src/doctor'
+import { Name, UniqueName } from '../../../src/names'
 import { useDatabase } from '../../support/database'
+import { migrate } from '../../support/generated'
 import { Colliding, Comment, ENTITIES, fill, Organization, Page, Person, Scoped, Soft, Ticket, User } from './entities'
 
 const db = useDatabase()
@@ -12,6 +14,12 @@ let dataSource: DataSource
 beforeAll(async () => {
   client = await db.client()
 })
+
+@Entity('foreign')
+class Foreign {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueName({ namespace: 'foreign' }) handle!: string
+}
 
 /** What was made wrong on purpose, past triggers; a database with rows of every kind stands before each. */
 async function broken(...statements: readonly string[]): Promise<void> {
@@ -274,6 +282,16 @@ describe('names', () => {
       ]
     `)
     expect(await told(Organization)).toHaveLength(1)
+  })
+
+  test('a name that a table of another program holds is for that one to judge, until the table goes', async () => {
+    await broken()
+    const other = await db.dataSource([Foreign, Name], { synchronize: false })
+    await migrate(other)
+    await other.query(`insert into "foreign" (handle) values ('theirs')`)
+    expect(await told()).toEqual([])
+    await other.query('drop table "foreign"')
+    expect(await told()).toEqual([expect.stringContaining('Name.text name.untrue 1')])
   })
 
   test('a name in another namespace than its declaration is found from both sides', async () => {

@@ -1,12 +1,14 @@
 import { createHash } from 'node:crypto'
 import type { Client } from 'pg'
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { guardOf } from '../../../src/sql/guard'
 import { PLACE_KERNEL, SETTLE_KERNEL } from '../../../src/sql/guard-kernel'
 import { quote } from '../../../src/sql/identifier'
+import { namesGuard } from '../../../src/sql/name-guard'
 import type { TextTable } from '../../../src/sql/text-table'
 import { useDatabase } from '../../support/database'
 import { createGuardedTable, firstLetter, freshTable, putRows, rowsOf, textTable } from '../../support/guarded-table'
+import { createNames, namesTable } from '../../support/names-table'
 
 const db = useDatabase()
 // Roles belong to the whole server, so their names hold the database's.
@@ -165,6 +167,56 @@ test('a function of the kernel that everybody may execute does nothing on the ta
   }
   const { rows: victims } = await client.query('select name from victims')
   expect(victims).toEqual([])
+})
+
+describe('a function that everybody may execute', () => {
+  /** A table of the writer's with these columns, whose type `lure` runs code of the writer's where it is cast. */
+  const lure = async (name: string, columns: string): Promise<void> => {
+    await client.query(`grant create on schema ${quote(schema)} to ${quote(writer)}`)
+    await client.query(`grant execute on all functions in schema ${quote(schema)} to public`)
+    await as(writer)
+    await client.query(`create table victims (name text); grant insert on victims to public`)
+    await client.query(`create type lure as enum ('a1', 'held')`)
+    await client.query(`create function spy(lure) returns text language plpgsql as
+      $$ begin insert into victims values (current_user); return 'a1'; end $$`)
+    await client.query('create cast (lure as text) with function spy(lure) as implicit')
+    await client.query(`create table ${name} (${columns})`)
+  }
+  const put = async (table: string, name: string): Promise<void> => {
+    await client.query(`create trigger lure before insert on ${table} for each row execute function ${quote(name)}()`)
+  }
+  afterEach(async () => {
+    await client.query('reset role')
+    const { rows: victims } = await client.query(`select name from victims where name <> '${writer}'`)
+    expect(victims).toEqual([])
+  })
+
+  const columns = 'url lure, "urlHash" uuid, "urlHashNumber" integer, "urlHashChained" boolean'
+  test('casts no text of a table of another role', async () => {
+    await lure('bait', columns)
+    await put('bait', page.guard)
+    await expect(client.query(`insert into bait values ('a1')`)).rejects.toMatchObject({ code: '55000' })
+  })
+  test('casts no text of a table of another role that has the name of its own, in another schema', async () => {
+    await client.query(`create schema "S lure" authorization ${quote(writer)}`)
+    await lure('"S lure".page', columns)
+    await put('"S lure".page', page.guard)
+    await expect(client.query(`insert into "S lure".page values ('a1')`)).rejects.toMatchObject({ code: '55000' })
+    await client.query('drop schema "S lure" cascade')
+  })
+  test('compares no state of a table of another role, where it guards the table of names', async () => {
+    const names = namesTable()
+    for (const statement of createNames(names)) await client.query(statement)
+    const others = Object.values(names.columns).filter((name) => name !== names.columns.state)
+    await lure(
+      'bait',
+      [...others.map((name) => `${quote(name)} text`), `${quote(names.columns.state)} lure`].join(', '),
+    )
+    await put('bait', namesGuard(names).functions[0]?.name ?? '')
+    await expect(
+      client.query(`insert into bait (${quote(names.columns.state)}) values ('held')`),
+    ).rejects.toMatchObject({ code: '55000' })
+  })
 })
 
 describe('a hostile role', () => {

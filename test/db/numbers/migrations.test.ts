@@ -1,6 +1,7 @@
 import type { Client } from 'pg'
 import { EntitySchema, type EntitySchemaOptions } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { SchemaDriftError } from '../../../src'
 import { countWithin, numberWithinSchema, type NumberWithinOptions } from '../../../src/numbers'
 import { useDatabase } from '../../support/database'
 import { countsOf } from '../../support/numbered-table'
@@ -174,6 +175,38 @@ test('a renamed table keeps its numbers', async () => {
   expect(await generate(dataSource)).toEqual({ up: [], down: [] })
   expect(await dataSource.manager.save(remark, { tenant: 1, topic: 'x' })).toMatchObject({ number: 6 })
   expect(await countWithin(dataSource.manager, remark, { tenant: 1 })).toBe(5)
+})
+
+describe('a table of scopes', () => {
+  const write = async (): Promise<unknown> => await client.query(`insert into comment (tenant, topic) values (1, 'x')`)
+  test.each([
+    ['is gone', (scopes: string) => [`drop table ${scopes}`]],
+    [
+      'did not go to another owner with its table',
+      (scopes: string) => {
+        const role = `t_owner_${scopes.slice(-8)}_${process.pid}`
+        return [`create role ${role}; grant all on schema public to ${role}; alter table comment owner to ${role}`]
+      },
+    ],
+  ])('that %s is told, and made again by a migration', async (_, change) => {
+    await filled()
+    const dataSource = await using(counted)
+    await migrate(dataSource)
+    const { rows } = await client.query<{ name: string }>(
+      `select relname as name from pg_class where relname ~ '_scopes_.{8}$'`,
+    )
+    for (const statement of change(rows[0]?.name ?? '')) await client.query(statement)
+    await expect(countWithin(dataSource.manager, counted, { tenant: 1 })).rejects.toThrow(SchemaDriftError)
+    await migrate(dataSource)
+    expect(await generate(dataSource)).toEqual({ up: [], down: [] })
+    await write()
+    expect(await countWithin(dataSource.manager, counted, { tenant: 1 })).toBe(5)
+    await client.query('drop schema public cascade; create schema public')
+    const { rows: owners } = await client.query<{ owner: string }>(
+      `select rolname as owner from pg_roles where rolname ~ '^t_owner_.*_${process.pid}$'`,
+    )
+    for (const { owner } of owners) await client.query(`drop role ${owner}`)
+  })
 })
 
 test('synchronize makes the same', async () => {
