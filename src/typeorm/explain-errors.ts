@@ -18,6 +18,7 @@ import {
   takenError,
   UNKNOWN,
 } from './refused-text'
+import { hearTransaction, noteTransactionsOf } from './open-transactions'
 import { decide, type Sending } from './seen-tables'
 import type { Declaration } from './registry'
 import { takenNamesError } from './taken-names'
@@ -47,10 +48,13 @@ function explaining(queryRunner: QueryRunner, dataSource: DataSource): QueryRunn
   const rows: QueryRows = async (sql, values) => (await query(sql, values)) as Awaited<ReturnType<QueryRows>>
   const sending: Sending = { dataSource, queryRunner, query }
   let pending: readonly Pending[] = []
+  noteTransactionsOf(queryRunner)
   const explained = async (...args: readonly unknown[]): Promise<unknown> => {
     try {
       const sql = String(args[0])
+      hearTransaction(queryRunner)
       const result = await query(...(isUndecided(sql) ? [await decide(sql, sending), ...args.slice(1)] : args))
+      hearTransaction(queryRunner)
       // After these the connection answers queries again.
       const ends = pending.length > 0 ? transactionCommands(sql).filter(({ does }) => ENDS.has(does)) : []
       if (ends.length > 0) {
