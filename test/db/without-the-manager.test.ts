@@ -1,3 +1,4 @@
+import { AsyncResource } from 'node:async_hooks'
 import { type DataSource, Entity, type EntityManager, ManyToOne, PrimaryGeneratedColumn } from 'typeorm'
 import { beforeAll, describe, expect, test } from 'vitest'
 import {
@@ -55,6 +56,8 @@ type Call = (manager: EntityManager, text: string) => Promise<unknown>
 const CALLS: Readonly<Record<string, Call>> = {
   findOrCreate: async (manager, url) => await findOrCreate(manager, Page, { url }),
   findOrCreateMany: async (manager, url) => await findOrCreateMany(manager, Page, [{ url }, { url: another() }]),
+  'findOrCreateMany with create': async (manager, url) =>
+    await findOrCreateMany(manager, Page, [{ url }, { url: another() }], { create: () => ({}) }),
   upsertByText: async (manager, url) => await upsertByText(manager, Page, [{ url }]),
   insertOrFail: async (manager, url) => await insertOrFail(manager, Page, { url }),
   'insertOrFail of several': async (manager, url) =>
@@ -163,11 +166,17 @@ test.concurrent('a call is told so where the pool has no connection to ask by', 
   })
 })
 
-test.concurrent('calls of one text, of which one comes from outside, do not wait for one another', async () => {
-  await dataSource.transaction(async (manager) => {
+test.concurrent('a call does not follow one from outside, which waits for the same transaction', async () => {
+  const outside = AsyncResource.bind(
+    async (url: string) => await Promise.all(Array.from({ length: 20 }, async () => await Page.findOrCreate({ url }))),
+  )
+  const others = await dataSource.transaction(async (manager) => {
     const url = await held(manager)
-    await isRefused(Promise.all(Array.from({ length: 20 }, async () => await Page.findOrCreate({ url }))))
+    const waiting = outside(url)
+    await isRefused(Page.findOrCreate({ url }))
+    return { waiting }
   })
+  expect((await others.waiting).every(({ created }) => !created)).toBe(true)
 })
 
 test.concurrent('a call that waits for somebody else in a transaction waits on', async () => {
@@ -189,7 +198,10 @@ test.concurrent('a call that the transaction does not wait for waits on while th
   await dataSource.transaction(async (manager) => {
     const url = await held(manager)
     waiting = Page.findOrCreate({ url })
-    for (let nth = 0; nth < 6; nth += 1) await manager.query('SELECT pg_sleep(1)')
+    for (let nth = 0; nth < 6; nth += 1) {
+      await dataSource.query('SELECT pg_sleep(1)')
+      await manager.query('SELECT 1')
+    }
   })
   expect(await waiting).toMatchObject({ created: false })
 })
