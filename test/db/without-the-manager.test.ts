@@ -1,5 +1,5 @@
 import { AsyncResource } from 'node:async_hooks'
-import { type DataSource, Entity, type EntityManager, ManyToOne, PrimaryGeneratedColumn } from 'typeorm'
+import { BeforeInsert, type DataSource, Entity, type EntityManager, ManyToOne, PrimaryGeneratedColumn } from 'typeorm'
 import { beforeAll, describe, expect, test } from 'vitest'
 import {
   findOrCreate,
@@ -30,6 +30,13 @@ class Page extends UniqueTextEntity {
   @ManyToOne(() => Site) site!: Site | null
 }
 
+@Entity()
+class Heard {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText() url!: string
+  @BeforeInsert() hear(): void {}
+}
+
 const db = useDatabase()
 let dataSource: DataSource
 let logged: DataSource
@@ -37,10 +44,10 @@ let logged: DataSource
 const many = { poolSize: 60, synchronize: false } as const
 
 beforeAll(async () => {
-  const first = await db.dataSource([Site, Page, OnceToken])
+  const first = await db.dataSource([Site, Page, Heard, OnceToken])
   await first.query(`INSERT INTO site (host) VALUES ('standing')`)
-  dataSource = await db.dataSource([Site, Page, OnceToken], many)
-  logged = await db.dataSource([Site, Page, OnceToken], { ...many, logging: true, logger: 'debug' })
+  dataSource = await db.dataSource([Site, Page, Heard, OnceToken], many)
+  logged = await db.dataSource([Site, Page, Heard, OnceToken], { ...many, logging: true, logger: 'debug' })
   Page.useDataSource(dataSource)
 })
 
@@ -58,6 +65,8 @@ const CALLS: Readonly<Record<string, Call>> = {
   findOrCreateMany: async (manager, url) => await findOrCreateMany(manager, Page, [{ url }, { url: another() }]),
   'findOrCreateMany with create': async (manager, url) =>
     await findOrCreateMany(manager, Page, [{ url }, { url: another() }], { create: () => ({}) }),
+  'findOrCreateMany of rows that a listener hears': async (manager, url) =>
+    await findOrCreateMany(manager, Heard, [{ url }, { url: another() }]),
   upsertByText: async (manager, url) => await upsertByText(manager, Page, [{ url }]),
   insertOrFail: async (manager, url) => await insertOrFail(manager, Page, { url }),
   'insertOrFail of several': async (manager, url) =>
@@ -158,7 +167,7 @@ test.concurrent('a call that waits by way of a third transaction is told so', as
 })
 
 test.concurrent('a call is told so where the pool has no connection to ask by', async () => {
-  const small = await db.dataSource([Site, Page, OnceToken], { poolSize: 2, synchronize: false })
+  const small = await db.dataSource([Site, Page, Heard, OnceToken], { poolSize: 2, synchronize: false })
   await small.transaction(async (manager) => {
     const url = await held(manager)
     await isRefused(findOrCreate(small.manager, Page, { url }))
