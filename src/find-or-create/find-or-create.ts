@@ -16,7 +16,7 @@ import type { GivenValues, Naming } from '../rows/given-values'
 import { hydrate, isOfClass } from '../rows/hydrate'
 import { type AskedRow, askedRow, isLate } from '../rows/late-row'
 import { type Answer, type Arrival, type CallLine, lineOf } from './line'
-import { onReadyTable, readyText } from './ready-table'
+import { readyText, requireChanged } from './ready-table'
 import { finish, relationsToLoad } from '../rows/load-relations'
 import { findOrCreateOneNested, nestedCall } from './nested'
 import { withPromised } from '../rows/nested-values'
@@ -76,11 +76,16 @@ export async function findOrCreate<
     if (!result) {
       try {
         const heard = answer?.followers ? { ...asked, told: (stored: StoredRow) => line.tell(answer, stored) } : asked
-        result = await onReadyTable(
-          session,
-          entityText,
-          async (ready) => await findOrCreateRow<Entity>(session, ready, heard, deleted && { deleted, position: 0 }),
-        )
+        // A loop, for every function around costs the stack of an error a line.
+        for (let again = false; !result; again = true) {
+          const ready = await readyText(session, entityText)
+          try {
+            result = await findOrCreateRow<Entity>(session, ready, heard, deleted && { deleted, position: 0 })
+          } catch (error) {
+            if (again) throw error
+            requireChanged(session, entityText, error)
+          }
+        }
       } finally {
         line.leave(answer, result && !result.created)
       }

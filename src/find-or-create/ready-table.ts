@@ -21,10 +21,15 @@ export async function onReadyTable<T>(
   try {
     return await run(ready)
   } catch (error) {
-    if (!forgetIfChanged(entityText.declaration, error)) throw error
-    if (session.inTransaction) throw new TransactionAbortedError(error, CHANGED)
+    requireChanged(session, entityText, error)
     return await run(await readyText(session, entityText))
   }
 }
 
 const CHANGED = 'a deferrable constraint has come to a table since the first call'
+
+/** @throws the error, unless the same may succeed when the table is looked at again */
+export function requireChanged(session: Session, { declaration }: EntityText, error: unknown): void {
+  if (!forgetIfChanged(declaration, error)) throw error
+  if (session.inTransaction) throw new TransactionAbortedError(error, CHANGED)
+}
