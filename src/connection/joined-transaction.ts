@@ -1,6 +1,7 @@
 import type { EntityManager, QueryRunner } from 'typeorm'
 import { TransactionAbortedError } from '../errors'
 import { ownTransaction } from '../sql/statements'
+import { insideTransaction } from '../typeorm/open-transactions'
 import { dataSourceOf, registry } from '../typeorm/registry'
 import { hasTimeout } from './behind-savepoint'
 import type { Query } from './hold'
@@ -49,7 +50,9 @@ export async function transact(manager: EntityManager, { run, last, lastSql }: W
     const stop = client && joinBegin(client)
     try {
       await queryRunner.startTransaction()
-      await run(own)
+      await insideTransaction(queryRunner, async () => {
+        await run(own)
+      })
     } finally {
       stop?.()
     }

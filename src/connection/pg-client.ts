@@ -43,6 +43,8 @@ export interface PgClient {
   removeListener(event: 'error', listener: (error: Error) => void): unknown
   getTypeParser(type: number, format: 'text'): TypeParser
   readonly connection: PgConnection
+  /** Of its backend. */
+  readonly processID?: number | null
   readonly connectionParameters?: { readonly query_timeout?: unknown }
   /** Statements are sent before the last one is answered; nothing but queries is taken then. */
   readonly pipeline?: boolean

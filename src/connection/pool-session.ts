@@ -7,6 +7,7 @@ import {
 } from 'typeorm'
 import { endsConnection } from '../sql/sqlstate'
 import { ownTransaction, type Statement, type WireRow } from '../sql/statements'
+import { orWaitsForItself } from './own-transactions'
 import { isPgClient, type PgClient, requireTextFormat } from './pg-client'
 import { connected, givesClients, PooledClient } from './pooled-client'
 import { isUnheard, type SentQuery, tellFailure, tellStart, tellSuccess } from './query-events'
@@ -112,7 +113,7 @@ export class PoolSession implements Session {
     const started = performance.now()
     let rows: readonly WireRow[]
     try {
-      rows = await sendPrepared(held.client, this.sending(statement, values))
+      rows = await this.sendTo(held.client, statement, values)
     } catch (error) {
       throw await this.failed(error, { by: this, sql: statement.sql, values })
     }
@@ -140,7 +141,7 @@ export class PoolSession implements Session {
     const started = performance.now()
     let rows: readonly WireRow[]
     try {
-      rows = await sendPrepared(client, this.sending(statement, values))
+      rows = await this.sendTo(client, statement, values)
     } catch (error) {
       throw await this.failed(error, sent)
     }
@@ -166,9 +167,14 @@ export class PoolSession implements Session {
   }
 
   /** Nobody else uses the connection, and there is no transaction to lose. */
-  private sending(statement: Statement<unknown>, values: readonly unknown[]): Sending {
+  private sendTo(
+    client: PgClient,
+    statement: Statement<unknown>,
+    values: readonly unknown[],
+  ): Promise<readonly WireRow[]> {
     const prepared = preparable(this.dataSource, statement, values)
-    return { ...prepared, behindSavepoint: false, safe: true, requireOwn: nothing }
+    const sending: Sending = { ...prepared, behindSavepoint: false, safe: true, requireOwn: nothing }
+    return orWaitsForItself(this.dataSource, client, () => sendPrepared(client, sending))
   }
 
   private async connectedRunner(): Promise<QueryRunner> {

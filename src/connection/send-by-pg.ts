@@ -4,7 +4,8 @@ import type { ParameterOptions } from '../sql/parameter-text'
 import type { Brackets, Statement, WireRow } from '../sql/statements'
 import { registry } from '../typeorm/registry'
 import { inBrackets } from './brackets'
-import { isPgClient } from './pg-client'
+import { orWaitsForItself } from './own-transactions'
+import { isPgClient, type PgResult } from './pg-client'
 import type { Sending } from './send-prepared'
 import type { Send, Session } from './session'
 
@@ -63,7 +64,8 @@ export async function bracketed<T>(
     ? async (text, values) => {
         // A savepoint that is gone is not rolled back to either: that would abort the transaction.
         session.requireStanding()
-        return (await client.query({ text, values, rowMode: 'array' })).rows
+        const sent = async (): Promise<PgResult> => await client.query({ text, values, rowMode: 'array' })
+        return (await orWaitsForItself(session.dataSource, client, sent)).rows
       }
     : async (sql, values) => await queryByTypeOrm(session.queryRunner, sql, values)
   return await inBrackets(

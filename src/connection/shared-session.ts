@@ -2,6 +2,8 @@ import { type DataSource, QueryFailedError, type QueryRunner, QueryRunnerAlready
 import { TransactionAbortedError } from '../errors'
 import { isSerializationError } from '../sql/sqlstate'
 import { type Brackets, ownTransaction, savepoint, type Statement, type WireRow } from '../sql/statements'
+import { hearTransaction } from '../typeorm/open-transactions'
+import { orWaitsForItself } from './own-transactions'
 import { isPgClient, type PgClient, requireTextFormat } from './pg-client'
 import { connected } from './pooled-client'
 import { tellFailure, tellStart, tellSuccess } from './query-events'
@@ -130,7 +132,8 @@ export class SharedSession implements Session {
       const turn = takeTurn(this.queryRunner)
       try {
         if (turn.before) await inTime(this.queryRunner, turn.before)
-        rows = await sendPrepared(client, sending)
+        rows = await orWaitsForItself(this.dataSource, client, () => sendPrepared(client, sending))
+        hearTransaction(this.queryRunner)
       } finally {
         turn.end()
       }

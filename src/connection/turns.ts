@@ -2,6 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import type { QueryRunner } from 'typeorm'
 import { WaitsForItselfError } from '../errors'
 import { type Hold, holdOthers, type HoldRules, type Query } from './hold'
+import { LOOK_MILLISECONDS, PATIENCE_MILLISECONDS } from './own-transactions'
 import { isBusy, isPgClient } from './pg-client'
 import { startTimer, stopTimer } from './real-timers'
 import { commandsIn, Savepoints } from './savepoints'
@@ -86,10 +87,6 @@ export function beganOutside(queryRunner: QueryRunner): number | undefined {
   for (let turn = turnOfOthers(queryRunner); turn && !isInside(turn, queryRunner); turn = turn.outer) began = turn.began
   return began
 }
-
-/** So long a statement waits for a turn of which nothing is heard. Longer than any lock, and shorter than patience. */
-const PATIENCE_MILLISECONDS = 5_000
-const LOOK_MILLISECONDS = 250
 
 /** A turn whose own code waits for what waits for the turn's end would never end. */
 function isStuck(queryRunner: QueryRunner, since: number): boolean {

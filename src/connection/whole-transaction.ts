@@ -4,6 +4,7 @@ import { isSerializationError } from '../sql/sqlstate'
 import { seesCommitted, wholeSavepoint } from '../sql/statements'
 import { openSession } from './open-session'
 import { inBrackets } from './brackets'
+import { orWaitsForItself } from './own-transactions'
 import { isPgClient } from './pg-client'
 import { connected } from './pooled-client'
 import { dataSourceOf } from '../typeorm/registry'
@@ -46,14 +47,14 @@ export async function asOne<T>(manager: EntityManager, run: (manager: EntityMana
 
 /** As TypeORM's `transaction()`; does not wait for a connection any more when `destroy()` is called. */
 async function inTransaction<T>(manager: EntityManager, run: (manager: EntityManager) => Promise<T>): Promise<T> {
-  if (manager.queryRunner) return await manager.transaction(run)
   const dataSource = dataSourceOf(manager)
-  const queryRunner = dataSource.createQueryRunner()
+  const queryRunner = manager.queryRunner ?? dataSource.createQueryRunner()
   try {
-    await connected(queryRunner, dataSource)
-    return await queryRunner.manager.transaction(run)
+    const client = await connected(queryRunner, dataSource)
+    const transact = async (): Promise<T> => await queryRunner.manager.transaction(run)
+    return await (isPgClient(client) ? orWaitsForItself(dataSource, client, transact) : transact())
   } finally {
-    await queryRunner.release()
+    if (!manager.queryRunner) await queryRunner.release()
   }
 }
 

@@ -1,6 +1,5 @@
 import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError, TextRejectedError } from '../errors'
-import { ensureReady, forgetIfChanged } from '../typeorm/readiness'
 import { find } from './attempt'
 import {
   checkCallOptions,
@@ -11,12 +10,13 @@ import {
 } from '../rows/call-options'
 import { calledFrom, callerOf } from './caller'
 import { isDeleted, requireDeleteDate } from './deleted-rows'
-import { type EntityText, entityTextOf, onTable } from '../rows/entity-text'
+import { type EntityText, entityTextOf } from '../rows/entity-text'
 import { findOrCreateRow, type FindOrCreateResult } from './find-or-create-row'
 import type { GivenValues, Naming } from '../rows/given-values'
 import { hydrate, isOfClass } from '../rows/hydrate'
 import { type AskedRow, askedRow, isLate } from '../rows/late-row'
 import { type Answer, type Arrival, type CallLine, lineOf } from './line'
+import { readyText, requireChanged } from './ready-table'
 import { finish, relationsToLoad } from '../rows/load-relations'
 import { findOrCreateOneNested, nestedCall } from './nested'
 import { withPromised } from '../rows/nested-values'
@@ -76,14 +76,14 @@ export async function findOrCreate<
     if (!result) {
       try {
         const heard = answer?.followers ? { ...asked, told: (stored: StoredRow) => line.tell(answer, stored) } : asked
-        const { declaration } = entityText
+        // A loop, for every function around costs the stack of an error a line.
         for (let again = false; !result; again = true) {
-          const ready = onTable(entityText, await ensureReady(declaration, session))
+          const ready = await readyText(session, entityText)
           try {
             result = await findOrCreateRow<Entity>(session, ready, heard, deleted && { deleted, position: 0 })
           } catch (error) {
-            // In the caller's transaction the next one sees it.
-            if (again || session.inTransaction || !forgetIfChanged(declaration, error)) throw error
+            if (again) throw error
+            requireChanged(session, entityText, error)
           }
         }
       } finally {
@@ -175,7 +175,7 @@ async function foundRow(
   const answer = await line.enter(arrival)
   if (answer?.stored !== undefined) return answer.stored
   try {
-    const ready = onTable(entityText, await ensureReady(entityText.declaration, session))
+    const ready = await readyText(session, entityText)
     return await find(session, ready, arrival.row)
   } finally {
     line.leave(answer, true)

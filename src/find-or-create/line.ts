@@ -2,6 +2,7 @@ import type { EntityManager, ReplicationMode } from 'typeorm'
 import { connectsAsMade } from '../connection/pooled-client'
 import type { StoredRow } from '../sql/statements'
 import { knownReady } from '../typeorm/readiness'
+import { openTransaction } from '../typeorm/open-transactions'
 import { registry } from '../typeorm/registry'
 import type { EntityText } from '../rows/entity-text'
 import type { RowValues } from '../rows/row-values'
@@ -266,10 +267,11 @@ const NO_LINE: CallLine = { enter: () => undefined, tell: () => {}, leave: () =>
 /**
  * Where calls of this manager meet others of the same text; nowhere, if it has a connection of its own, in a transaction
  * or not, and where the options of the DataSource say so. Nor where somebody makes each connection ready for its caller,
- * for row-level security for instance: what one caller's sees, another must not.
+ * for row-level security for instance: what one caller's sees, another must not. Nor inside a transaction that goes by
+ * another connection: whom the call would follow may wait for its end.
  */
 export function lineOf(manager: EntityManager, entityText: EntityText, mode: ReplicationMode = 'master'): CallLine {
-  if (manager.queryRunner || !connectsAsMade(entityText.dataSource)) return NO_LINE
+  if (manager.queryRunner || openTransaction() || !connectsAsMade(entityText.dataSource)) return NO_LINE
   const known = lines.get(entityText)?.[mode]
   if (known) return known
   const { coalesce = true, tenantsBySearchPath = false } = registry.settings.get(entityText.dataSource) ?? {}

@@ -24,6 +24,7 @@ import { type RowError, toRowError } from '../rows/row-error'
 import type { Session } from '../connection/session'
 import { guardError } from '../typeorm/guard-errors'
 import { forgetIfChanged } from '../typeorm/readiness'
+import { readyText } from './ready-table'
 import { updateOf } from '../rows/updates'
 import { isHeard, upsertRow } from './upsert-row'
 import type { Watch } from './watch'
@@ -79,12 +80,21 @@ async function runItems<Entity extends ObjectLiteral>(
       ? await sendSpread(call, items)
       : await sendBatch(call, batchQuery(call, items))
   } catch (error) {
+    const changed = await onChanged(call, error)
+    if (changed) return await runItems(changed, items, statementRuns)
     if (!isRowError(error)) throw error
     if (items.length <= FEW_ROWS) return await runSingly(call, items)
     if (statementRuns || (await runsWithoutRows(call, items))) return await runHalves(call, items)
     return await divideBySets(call, items, error)
   }
   await runSingly(call, takeAnswers(call, items, answer))
+}
+
+/** The call with its table as it stands now, where a deferrable constraint has come; nothing was done, or it was undone. */
+async function onChanged<Entity>(call: ManyCall<Entity>, error: unknown): Promise<ManyCall<Entity> | undefined> {
+  const { entityText, session } = call
+  if (entityText.ready.deferrable || !forgetIfChanged(entityText.declaration, error)) return undefined
+  return { ...call, entityText: await readyText(session, entityText) }
 }
 
 /** A row is refused for what it holds: the halves tell which one. */
@@ -180,10 +190,16 @@ async function runSingly<Entity extends ObjectLiteral>(
     const thrown: unknown[] = []
     const asked = item.create ? { ...item, create: noting(thrown, item.create) } : item
     try {
-      const { entityText, updates } = call
-      const result = await (updates && updateOf(updates, item.row).length > 0
-        ? upsertRow<Entity>(session, entityText, asked, updates)
-        : findOrCreateRow<Entity>(session, entityText, asked, onDeleted))
+      const { updates } = call
+      const run = async ({ entityText }: ManyCall<Entity>): Promise<FindOrCreateResult<Entity>> =>
+        await (updates && updateOf(updates, item.row).length > 0
+          ? upsertRow<Entity>(session, entityText, asked, updates)
+          : findOrCreateRow<Entity>(session, entityText, asked, onDeleted))
+      const result = await run(call).catch(async (error: unknown) => {
+        const changed = await onChanged(call, error)
+        if (!changed) throw error
+        return await run(changed)
+      })
       writeResult(call, item, result)
     } catch (error) {
       if (thrown.includes(error) && !(error instanceof TransactionAbortedError))
@@ -207,7 +223,6 @@ function noting(thrown: unknown[], create: () => unknown): () => Promise<unknown
 
 /** @throws the error, unless it says something of this row only */
 function writeError<Entity>(call: ManyCall<Entity>, item: DistinctRow, cause: unknown): void {
-  forgetIfChanged(call.entityText.declaration, cause)
   const error = guardError(cause, [call.entityText.declaration]) ?? cause
   if (!isRowsDoing(error)) throw error
   writeResult(call, item, { error: toRowError(error) })
@@ -215,7 +230,9 @@ function writeError<Entity>(call: ManyCall<Entity>, item: DistinctRow, cause: un
 
 /** An error that says something of one row, and not of the connection, the transaction or the server. */
 export const isRowsDoing = (error: unknown): boolean =>
-  isRowError(error) || (error instanceof UniqueTextError && error.code !== 'TRANSACTION_ABORTED')
+  isRowError(error) || (error instanceof UniqueTextError && !OF_TRANSACTIONS.has(error.code))
+
+const OF_TRANSACTIONS: ReadonlySet<string> = new Set(['TRANSACTION_ABORTED', 'WAITS_FOR_ITSELF'])
 
 /**
  * Only the first input of a text can have created its row. An error is that of the first alone: the others are tried by

@@ -1,7 +1,6 @@
 import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
-import { ensureReady } from '../typeorm/readiness'
 import { checkCallOptions, type UpsertByTextOptions } from '../rows/call-options'
-import { type EntityText, entityTextOf, onTable } from '../rows/entity-text'
+import { type EntityText, entityTextOf } from '../rows/entity-text'
 import { calledFrom, callerOf } from './caller'
 import { addAll, type FindOrCreateManyResult } from './find-or-create-many'
 import { findOrCreateRow, type FindOrCreateResult } from './find-or-create-row'
@@ -11,6 +10,7 @@ import { withPromised } from '../rows/nested-values'
 import { PreparedMany } from './prepared-many'
 import { openSession } from '../connection/open-session'
 import { updateOf, type Updates, updatesOf } from '../rows/updates'
+import { onReadyTable } from './ready-table'
 import { upsertRow } from './upsert-row'
 
 /**
@@ -85,11 +85,12 @@ async function upsertOne<Entity extends ObjectLiteral>(
 ): Promise<FindOrCreateResult<Entity>> {
   const session = await openSession(manager)
   try {
-    const ready = onTable(entityText, await ensureReady(entityText.declaration, session))
-    const result = await (updateOf(updates, asked.row).length > 0
-      ? upsertRow<Entity>(session, ready, asked, updates)
-      : findOrCreateRow<Entity>(session, ready, asked))
-    await finish(session, ready, [result], load)
+    const result = await onReadyTable(session, entityText, async (ready) =>
+      updateOf(updates, asked.row).length > 0
+        ? await upsertRow<Entity>(session, ready, asked, updates)
+        : await findOrCreateRow<Entity>(session, ready, asked),
+    )
+    await finish(session, entityText, [result], load)
     return result
   } finally {
     await session.close()

@@ -1,6 +1,7 @@
 import type { DataSource, EntityMetadata } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { explainErrors } from './explain-errors'
+import { noteTransactions } from './open-transactions'
 import { rewriteQueries } from './rewrite-queries'
 import { hookSchemaBuilder } from './schema-hook'
 import { subscribe } from './subscriber'
@@ -31,6 +32,7 @@ export function attachDataSource(dataSource: DataSource, what: string): void {
   rewriteQueries(dataSource)
   explainErrors(dataSource)
   hearPools(dataSource)
+  noteTransactions(dataSource.manager)
 }
 
 /** What a pool of `pg` tells of each client that it gives, before it takes its own listener off. */

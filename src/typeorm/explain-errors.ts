@@ -17,6 +17,7 @@ import {
   takenError,
   UNKNOWN,
 } from './refused-text'
+import { hearTransaction, noteTransactionsOf } from './open-transactions'
 import { Deciding } from './seen-tables'
 import { type Declaration, tableNumbers } from './registry'
 import { takenNamesError } from './taken-names'
@@ -46,13 +47,16 @@ function explaining(queryRunner: QueryRunner, dataSource: DataSource): QueryRunn
   const rows: QueryRows = async (sql, values) => (await query(sql, values)) as Awaited<ReturnType<QueryRows>>
   const deciding = new Deciding({ dataSource, queryRunner, query })
   let pending: readonly Pending[] = []
+  noteTransactionsOf(queryRunner)
   const explained = async (...args: readonly unknown[]): Promise<unknown> => {
     try {
       const sql = String(args[0])
+      hearTransaction(queryRunner)
       const result = await deciding.send(
         sql,
         async (text) => await query(...(text === sql ? args : [text, ...args.slice(1)])),
       )
+      hearTransaction(queryRunner)
       // After these the connection answers queries again.
       const ends = pending.length > 0 ? transactionCommands(sql).filter(({ does }) => ENDS.has(does)) : []
       if (ends.length > 0) {

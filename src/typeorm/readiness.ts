@@ -51,12 +51,14 @@ export const knownReady = (declaration: Declaration): ReadyTable | undefined =>
   registry.ready.get(declaration)?.get(ONLY)
 
 /**
- * A constraint that came since may be why: what was seen of the table is forgotten, so that the next look sees it.
+ * A deferrable constraint that came since may be why: what was seen of the table is forgotten, so that the next look sees
+ * it.
  *
- * @returns whether the error says so (55000)
+ * @returns whether the error says so: 55000 of a constraint, which no trigger of ours names
  */
 export function forgetIfChanged(declaration: Declaration, error: unknown): boolean {
-  const isChanged = serverError(error)?.code === SQLSTATE.wrongState
+  const { code, constraint } = serverError(error) ?? {}
+  const isChanged = code === SQLSTATE.wrongState && constraint !== undefined
   if (isChanged) registry.ready.delete(declaration)
   return isChanged
 }

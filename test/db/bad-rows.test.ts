@@ -1,6 +1,16 @@
 import { Column, Entity, type EntityManager, PrimaryGeneratedColumn, Unique } from 'typeorm'
 import { beforeEach, describe, expect, test, vi } from 'vitest'
-import { findOneByText, findOrCreate, findOrCreateMany, UniqueText } from '../../src'
+import {
+  findOneByText,
+  findOrCreate,
+  findOrCreateMany,
+  insertOrFail,
+  UniqueText,
+  updateOrFail,
+  upsertByText,
+} from '../../src'
+import { findOrCreateStream } from '../../src/stream'
+import { rejection } from '../support/ledger'
 import { useDatabase } from '../support/database'
 
 const db = useDatabase()
@@ -173,17 +183,65 @@ describe('a deferrable constraint that comes after the first call', () => {
   }
   const LATER = 'ALTER TABLE late ADD CONSTRAINT later UNIQUE (slug) DEFERRABLE'
 
-  test('hinders no call', async () => {
-    const manager = await change(LATER)
-    expect(await findOrCreate(manager, Late, { text: 'second', slug: 's' })).toMatchObject({ created: true })
+  const texts = (count: number) => Array.from({ length: count }, (_, nth) => ({ text: `text ${nth}`, slug: `s${nth}` }))
+  const [one] = texts(1) as [Late]
+
+  const CALLS: Readonly<Record<string, (manager: EntityManager) => Promise<unknown>>> = {
+    'findOrCreateMany of one': async (manager) => await findOrCreateMany(manager, Late, texts(1)),
+    'findOrCreateMany of 1,500': async (manager) => await findOrCreateMany(manager, Late, texts(1_500)),
+    'findOrCreateMany with create': async (manager) =>
+      await findOrCreateMany(manager, Late, [{ text: 'x' }, { text: 'y' }], { create: () => ({ slug: null }) }),
+    'upsertByText of a list': async (manager) => await upsertByText(manager, Late, texts(5)),
+    'upsertByText of one': async (manager) => await upsertByText(manager, Late, one),
+    insertOrFail: async (manager) => await insertOrFail(manager, Late, texts(5)),
+    updateOrFail: async (manager) => {
+      const { id } = await insertOrFail(manager, Late, { text: 'x' })
+      return await updateOrFail(manager, Late, { id }, { text: 'y' })
+    },
+    'findOrCreate with relations': async (manager) =>
+      await findOrCreate(manager, Late, one, { relations: 'findOrCreate' }),
+    findOrCreate: async (manager) => await findOrCreate(manager, Late, one),
+  }
+  const hasError = (results: unknown): boolean => [results].flat().some((one) => Object.hasOwn(Object(one), 'error'))
+
+  describe.each(Object.entries(CALLS))('%s', (name, call) => {
+    test('goes on outside a transaction', async () => {
+      const manager = await change(LATER)
+      expect(hasError(await call(manager))).toBe(false)
+      await manager.query('DROP TABLE late CASCADE')
+    })
+
+    test('goes on in a transaction, or says that it is to be run again', async () => {
+      const manager = await change(LATER)
+      const run = async () => await manager.transaction(async (own) => hasError(await call(own)))
+      const lost = run().catch((error: unknown) => Object(error).code as unknown)
+      expect(await lost).toBe(LOSE.has(name) ? 'TRANSACTION_ABORTED' : false)
+      expect(await run().catch((error: unknown) => Object(error).code as unknown)).not.toBe('TRANSACTION_ABORTED')
+      await manager.query('DROP TABLE late CASCADE')
+    })
+  })
+  // They set no savepoint, which every call would pay for.
+  const LOSE: ReadonlySet<string> = new Set(['findOrCreate', 'upsertByText of one'])
+
+  test('fails no input of a stream', async () => {
+    const manager = await change('SELECT 1')
+    async function* inputs() {
+      yield* texts(100)
+      await manager.query(LATER)
+      yield* texts(5_000)
+    }
+    const results: unknown[] = []
+    for await (const result of findOrCreateStream(manager.dataSource, Late, inputs())) results.push(result)
+    expect(hasError(results)).toBe(false)
     await manager.query('DROP TABLE late CASCADE')
   })
 
-  test('fails one list, or one transaction, and not the next', async () => {
-    const manager = await change(LATER)
-    const [first] = await findOrCreateMany(manager, Late, [{ text: 'third' }])
-    expect(first).toMatchObject({ error: { code: '55000' } })
-    expect(await findOrCreateMany(manager, Late, [{ text: 'third' }])).toMatchObject([{ created: true }])
-    await manager.query('DROP TABLE late CASCADE')
+  test('is no other 55000, which says something of its row', async () => {
+    const manager = await change(`CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql
+      AS $$ BEGIN RAISE EXCEPTION USING ERRCODE = '55000'; END $$;
+      CREATE TRIGGER no BEFORE INSERT ON late FOR EACH ROW EXECUTE FUNCTION no()`)
+    const error = await rejection(manager.transaction(async (own) => await findOrCreate(own, Late, one)))
+    expect(error).toMatchObject({ driverError: { code: '55000' } })
+    await manager.query('DROP TABLE late CASCADE; DROP FUNCTION no()')
   })
 })

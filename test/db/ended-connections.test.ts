@@ -73,3 +73,19 @@ test('a connection that was lost between two statements of a transaction is a Qu
   expect(error).toBeInstanceOf(QueryFailedError)
   expect(error).toMatchObject({ driverError: { code: '57P01' } })
 })
+
+const REFUSES = `
+  CREATE FUNCTION ends() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION USING ERRCODE = '57P03'; END $$;
+  CREATE TRIGGER ends BEFORE INSERT ON page FOR EACH ROW WHEN (NEW.url = 'ends') EXECUTE FUNCTION ends()`
+
+test.each([true, false])('a connection that the server is ending serves no next call, logged: %s', async (logging) => {
+  const small = await db.dataSource([Page, OnceToken], { poolSize: 1, logging, logger: 'debug' })
+  const pid = async (): Promise<unknown> => await small.query('SELECT pg_backend_pid()')
+  await small.query(REFUSES)
+  const before = await pid()
+  await findOrCreate(small.manager, Page, { url: 'c' })
+  expect(await pid()).toEqual(before)
+  await rejection(findOrCreate(small.manager, Page, { url: 'ends' }))
+  expect(await pid()).not.toEqual(before)
+  await small.query('DROP FUNCTION ends CASCADE')
+})

@@ -212,3 +212,28 @@ describe('a holder that cannot be asked for', () => {
     expect(await dataSource.manager.count(Note)).toBe(1)
   })
 })
+
+describe('a driver that does not tell whether a transaction is open', () => {
+  beforeEach(async () => {
+    Object.defineProperty(await runner.connect(), 'getTransactionStatus', { value: undefined, configurable: true })
+  })
+  const calls = async (): Promise<void> => {
+    await insertOrFail(runner.manager, [
+      [Author, { name: 'raw' }],
+      [Tag, { name: 'raw' }],
+    ])
+    await rejection(insertOrFail(runner.manager, Author, { name: 'raw' }))
+  }
+
+  test('is asked, and the transaction stays that of the caller', async () => {
+    await runner.query('BEGIN')
+    await calls()
+    await runner.query('ROLLBACK')
+    expect(await dataSource.manager.count(Author)).toBe(0)
+  })
+
+  test('is asked, and outside one a call has its own', async () => {
+    await calls()
+    expect(await dataSource.manager.count(Author)).toBe(1)
+  })
+})

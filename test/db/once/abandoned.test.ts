@@ -1,5 +1,13 @@
 import { EventEmitter } from 'node:events'
-import { Column, type DataSource, Entity, type EntityManager, PrimaryGeneratedColumn } from 'typeorm'
+import {
+  BeforeInsert,
+  Column,
+  type DataSource,
+  Entity,
+  type EntityManager,
+  ManyToOne,
+  PrimaryGeneratedColumn,
+} from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { DeclarationError, findOrCreate, TransactionAbortedError, UniqueText, WaitsForItselfError } from '../../../src'
 import { forgetToken, once, OnceToken, removeExpiredTokens } from '../../../src/once'
@@ -19,14 +27,27 @@ class Author {
   @UniqueText() name!: string
 }
 
+/** What a listener runs, by the name of its row. */
+const heard = new Map<string, () => Promise<unknown>>()
+
+@Entity()
+class Book {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText() name!: string
+  @ManyToOne(() => Author, { cascade: true }) author!: Author
+  @BeforeInsert() async hear(): Promise<void> {
+    await heard.get(this.name)?.()
+  }
+}
+
 const db = useDatabase()
 let dataSource: DataSource
 
 beforeAll(async () => {
-  dataSource = await db.dataSource([Payment, Author, OnceToken])
+  dataSource = await db.dataSource([Payment, Author, Book, OnceToken])
 })
 beforeEach(async () => {
-  await dataSource.query('truncate payment, author, once_tokens')
+  await dataSource.query('truncate payment, author, book, once_tokens')
 })
 
 const pay =
@@ -158,10 +179,25 @@ let given = 0
 const another = (): string => `text ${(given += 1)}`
 
 /** Calls in the caller's transaction that run code of the user's while they have its connection to themselves. */
-const WHOLE: Readonly<Record<string, (manager: EntityManager, work: () => Promise<unknown>) => Promise<unknown>>> = {
+const WHOLE: Record<string, (manager: EntityManager, work: () => Promise<unknown>) => Promise<unknown>> = {
   once: async (manager, work) => await once(manager, another(), async () => void (await work())),
   'once inside once': async (manager, work) =>
     await once(manager, another(), async (own) => void (await once(own, another(), async () => void (await work())))),
+}
+
+for (const [name, call] of Object.entries({
+  'findOrCreate with relations': async (
+    manager: EntityManager,
+    book: Pick<Book, 'name'> & { author: { name: string } },
+  ) => await findOrCreate(manager, Book, book, { relations: 'findOrCreate' }),
+  saveFindingTexts: async (manager: EntityManager, book: Pick<Book, 'name'> & { author: { name: string } }) =>
+    await saveFindingTexts(manager, Book, manager.create(Book, book)),
+})) {
+  WHOLE[name] = async (manager, work) => {
+    const book = { name: another(), author: { name: another() } }
+    heard.set(book.name, work)
+    await call(manager, book)
+  }
 }
 
 /** What waits for the connection, called from code that was made outside. */

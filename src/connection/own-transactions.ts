@@ -1,0 +1,93 @@
+import type { DataSource } from 'typeorm'
+import { WaitsForItselfError } from '../errors'
+import { cancelWaiting } from '../sql/waiting'
+import { type OpenTransaction, openTransaction } from '../typeorm/open-transactions'
+import { orRollBack } from './brackets'
+import { isBusy, isPgClient, type PgClient } from './pg-client'
+import { startTimer, stopTimer } from './real-timers'
+import { hasSpare } from './spare-connection'
+
+/** So long a statement waits for what is quiet meanwhile. Longer than any lock, and shorter than patience. */
+export const PATIENCE_MILLISECONDS = 5_000
+export const LOOK_MILLISECONDS = 250
+
+/**
+ * Sends a statement that may wait for rows of a transaction in which the call was made, and which goes by another
+ * connection: the server knows of no deadlock, for the transaction waits in this process. It costs nothing where there is
+ * no such transaction.
+ *
+ * @throws WaitsForItselfError where the statement does
+ */
+export function orWaitsForItself<T>(dataSource: DataSource, client: PgClient, send: () => Promise<T>): Promise<T> {
+  const transaction = openTransaction()
+  return transaction ? watched({ dataSource, client, transaction }, send) : send()
+}
+
+/** A statement of ours on its way. */
+interface Sent {
+  readonly dataSource: DataSource
+  readonly client: PgClient
+  /** The innermost around it. */
+  readonly transaction: OpenTransaction
+}
+
+async function watched<T>(sent: Sent, send: () => Promise<T>): Promise<T> {
+  const since = performance.now()
+  let timer: NodeJS.Timeout | undefined
+  let looking: Promise<boolean> | undefined
+  const look = async (): Promise<void> => {
+    looking = tryCancel(sent, since)
+    if (!(await looking)) timer = startTimer(() => void look(), LOOK_MILLISECONDS)
+  }
+  timer = startTimer(() => void look(), LOOK_MILLISECONDS)
+  try {
+    return await send()
+  } catch (error) {
+    throw (await looking) === true ? new WaitsForItselfError(WITHOUT_MANAGER) : error
+  } finally {
+    // What was asked has to be answered before another sends something by the client: that would be cancelled.
+    await looking
+    stopTimer(timer)
+  }
+}
+
+const WITHOUT_MANAGER =
+  `A call has waited ${PATIENCE_MILLISECONDS / 1_000} seconds for rows that the transaction around it holds. That goes by ` +
+  'another connection, and seems to wait for the call. Pass the manager that the transaction gives to its callback to ' +
+  'every call inside it: findOrCreate(manager, …), once(manager, …), manager.withRepository(repository).'
+
+/** @returns whether the statement was cancelled; false also where nobody can be asked */
+async function tryCancel({ dataSource, client, transaction }: Sent, since: number): Promise<boolean> {
+  try {
+    const holders = (await Promise.all(quietAround(transaction, since).map(clientOf))).filter(
+      (one) => one !== undefined && one !== client && !isBusy(one),
+    )
+    const [innermost] = holders
+    const values = [client.processID, holders.map((one) => one?.processID)]
+    if (!innermost || typeof client.processID !== 'number') return false
+    // Its own connection only where there is no other, and where it answers: a transaction that has failed does not.
+    if (hasSpare(dataSource)) return isTold(await dataSource.query(cancelWaiting.sql, values))
+    if (innermost.getTransactionStatus?.() === 'E') return false
+    const query = { text: cancelWaiting.sql, values, rowMode: 'array' }
+    return isTold(await orRollBack(innermost, (send) => send(query) as Promise<{ readonly rows: readonly unknown[] }>))
+  } catch {
+    return false
+  }
+}
+
+/** Transactions around a call of which nothing was heard. */
+function quietAround(innermost: OpenTransaction, since: number): readonly OpenTransaction[] {
+  const quiet: OpenTransaction[] = []
+  for (let one: OpenTransaction | undefined = innermost; one; one = one.outer)
+    if (!one.isOver && performance.now() - Math.max(one.heard, since) >= PATIENCE_MILLISECONDS) quiet.push(one)
+  return quiet
+}
+
+async function clientOf({ queryRunner }: OpenTransaction): Promise<PgClient | undefined> {
+  const client: unknown = queryRunner.isTransactionActive ? await queryRunner.connect() : undefined
+  return isPgClient(client) ? client : undefined
+}
+
+/** TypeORM gives the rows, `pg` a result. */
+const isTold = (answer: unknown): boolean =>
+  Array.isArray(answer) ? answer.length > 0 : (answer as { readonly rows: readonly unknown[] }).rows.length > 0

@@ -1,0 +1,35 @@
+import type { Session } from '../connection/session'
+import { TransactionAbortedError } from '../errors'
+import { type EntityText, onTable, type ReadyText } from '../rows/entity-text'
+import { ensureReady, forgetIfChanged } from '../typeorm/readiness'
+
+export async function readyText(session: Session, entityText: EntityText): Promise<ReadyText> {
+  return onTable(entityText, await ensureReady(entityText.declaration, session))
+}
+
+/**
+ * Runs what needs the table as it stands; once more where a deferrable constraint has come since somebody last looked.
+ *
+ * @throws TransactionAbortedError where that has cost the caller's transaction
+ */
+export async function onReadyTable<T>(
+  session: Session,
+  entityText: EntityText,
+  run: (ready: ReadyText) => Promise<T>,
+): Promise<T> {
+  const ready = await readyText(session, entityText)
+  try {
+    return await run(ready)
+  } catch (error) {
+    requireChanged(session, entityText, error)
+    return await run(await readyText(session, entityText))
+  }
+}
+
+const CHANGED = 'a deferrable constraint has come to a table since the first call'
+
+/** @throws the error, unless the same may succeed when the table is looked at again */
+export function requireChanged(session: Session, { declaration }: EntityText, error: unknown): void {
+  if (!forgetIfChanged(declaration, error)) throw error
+  if (session.inTransaction) throw new TransactionAbortedError(error, CHANGED)
+}

@@ -1,0 +1,27 @@
+import { Entity, PrimaryGeneratedColumn } from 'typeorm'
+import { expect, test, vi } from 'vitest'
+import { findOrCreate, UniqueText } from '../../src'
+import { useDatabase } from '../support/database'
+
+@Entity()
+class Page {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText() url!: string
+}
+
+const db = useDatabase()
+
+test('after 64 hits in a row a call looks before it inserts, until a text is new', async () => {
+  const dataSource = await db.dataSource([Page], { logging: true, logger: 'debug' })
+  const logged = vi.spyOn(dataSource.logger, 'logQuery')
+  const sent = async (url: string): Promise<readonly boolean[]> => {
+    logged.mockClear()
+    await findOrCreate(dataSource.manager, Page, { url })
+    return logged.mock.calls.map(([sql]) => sql.includes('INSERT'))
+  }
+  await findOrCreate(dataSource.manager, Page, { url: 'a' })
+  for (let hit = 0; hit < 64; hit += 1) expect(await sent('a')).toEqual([true])
+  expect(await sent('a')).toEqual([false])
+  expect(await sent('new')).toEqual([false, true])
+  expect(await sent('a')).toEqual([true])
+})
