@@ -60,7 +60,7 @@ export async function findOrCreate<
   checkCallOptions('findOrCreate', options)
   const entityText = entityTextOf(manager, entity, options.by)
   const { deleted } = options
-  if (deleted !== undefined && deleted !== 'return') requireDeleteDate(entityText, 'deleted')
+  checkDeleted(entityText, deleted)
   const nested = nestedCall(manager, entityText, options)
   if (nested)
     return await calledFrom(callerOf(findOrCreate), findOrCreateOneNested<Entity>(nested, values, options.create))
@@ -75,7 +75,7 @@ export async function findOrCreate<
     let result = resultOf<Entity>(session, entityText, answer)
     if (!result) {
       try {
-        const heard = answer?.followers ? { ...asked, told: (stored: StoredRow) => line.tell(answer, stored) } : asked
+        const heard = heardBy(line, answer, asked)
         // A loop, for every function around costs the stack of an error a line.
         for (let again = false; !result; again = true) {
           const ready = await readyText(session, entityText)
@@ -96,6 +96,14 @@ export async function findOrCreate<
     await session.close()
   }
 }
+
+function checkDeleted(entityText: EntityText, deleted: FindOrCreateOptions['deleted']): void {
+  if (deleted !== undefined && deleted !== 'return') requireDeleteDate(entityText, 'deleted')
+}
+
+/** The row, told to those who wait for it too. */
+const heardBy = (line: CallLine, answer: Answer | undefined, asked: AskedRow): AskedRow =>
+  answer?.followers ? { ...asked, told: (stored: StoredRow) => line.tell(answer, stored) } : asked
 
 /**
  * Returns the row that holds the text, or null. Looks it up by hash, so that the unique index is used. No row can hold a
