@@ -32,12 +32,13 @@ BEGIN
   END IF;
   SELECT pg_catalog.array_agg(a.attname ORDER BY k.i) INTO names
     FROM pg_catalog.pg_trigger AS g
+    JOIN pg_catalog.pg_proc AS f ON f.oid OPERATOR(pg_catalog.=) g.tgfoid
     CROSS JOIN LATERAL pg_catalog.unnest(g.tgattr) WITH ORDINALITY AS k (attnum, i)
     JOIN pg_catalog.pg_attribute AS a
       ON a.attrelid OPERATOR(pg_catalog.=) g.tgrelid AND a.attnum OPERATOR(pg_catalog.=) k.attnum
-    -- By what it is given: on a shard, a trigger has another name than on its table.
-    WHERE g.tgrelid OPERATOR(pg_catalog.=) TG_RELID
-      AND g.tgfoid OPERATOR(pg_catalog.=) pg_catalog.to_regprocedure('unique_text_place_v1()')
+    -- By what it is given: on a shard, a trigger has another name. That of another role does not count.
+    WHERE g.tgrelid OPERATOR(pg_catalog.=) TG_RELID AND f.proname OPERATOR(pg_catalog.=) 'unique_text_place_v1'
+      AND pg_catalog.pg_get_userbyid(f.proowner) OPERATOR(pg_catalog.=) CURRENT_USER
       AND pg_catalog.starts_with(pg_catalog.encode(g.tgargs, 'hex'), pg_catalog.encode(
         pg_catalog.convert_to(TG_ARGV[0], 'UTF8') OPERATOR(pg_catalog.||) '\x00'::pg_catalog.bytea, 'hex'));
   IF names IS NULL THEN
