@@ -52,10 +52,9 @@ function explaining(queryRunner: QueryRunner, dataSource: DataSource): QueryRunn
     try {
       const sql = String(args[0])
       hearTransaction(queryRunner)
-      const result = await deciding.send(
-        sql,
-        async (text) => await query(...(text === sql ? args : [text, ...args.slice(1)])),
-      )
+      const result = deciding.isFree(sql)
+        ? await query(...args)
+        : await deciding.send(sql, async (text) => await query(text, ...args.slice(1)))
       hearTransaction(queryRunner)
       // After these the connection answers queries again.
       const ends = pending.length > 0 ? transactionCommands(sql).filter(({ does }) => ENDS.has(does)) : []

@@ -39,11 +39,17 @@ export class Deciding {
 
   constructor(private readonly sending: Sending) {}
 
+  /** Nothing is to be decided, and nothing to be waited for: it is sent without a frame in the stack of its error. */
+  isFree(sql: string): boolean {
+    // What a subscriber sends when it hears of the question is a part of it.
+    if (asking.getStore() === this.sending.queryRunner) return true
+    return !this.#sent && !isUndecided(sql, registry.marks.secret)
+  }
+
   async send<T>(sql: string, send: (sql: string) => Promise<T>): Promise<T> {
     const { queryRunner } = this.sending
+    if (this.isFree(sql)) return await send(sql)
     const waits = isUndecided(sql, registry.marks.secret)
-    // What a subscriber sends when it hears of the question is a part of it.
-    if ((!waits && !this.#sent) || asking.getStore() === queryRunner) return await send(sql)
     const decided = this.#next(async () => (waits ? await asking.run(queryRunner, decide, sql, this.sending) : sql))
     const sent = decided.then((text) => ({ result: send(text) }))
     const end = sent.then(nothing, nothing)
