@@ -10,7 +10,7 @@ import { withPromised } from '../rows/nested-values'
 import { PreparedMany } from './prepared-many'
 import { openSession } from '../connection/open-session'
 import { updateOf, type Updates, updatesOf } from '../rows/updates'
-import { onReadyTable } from './ready-table'
+import { readyText, requireChanged } from './ready-table'
 import { upsertRow } from './upsert-row'
 
 /**
@@ -85,11 +85,20 @@ async function upsertOne<Entity extends ObjectLiteral>(
 ): Promise<FindOrCreateResult<Entity>> {
   const session = await openSession(manager)
   try {
-    const result = await onReadyTable(session, entityText, async (ready) =>
-      updateOf(updates, asked.row).length > 0
-        ? await upsertRow<Entity>(session, ready, asked, updates)
-        : await findOrCreateRow<Entity>(session, ready, asked),
-    )
+    let result: FindOrCreateResult<Entity> | undefined
+    // A loop, for every function around costs the stack of an error a line.
+    for (let again = false; !result; again = true) {
+      const ready = await readyText(session, entityText)
+      try {
+        result =
+          updateOf(updates, asked.row).length > 0
+            ? await upsertRow<Entity>(session, ready, asked, updates)
+            : await findOrCreateRow<Entity>(session, ready, asked)
+      } catch (error) {
+        if (again) throw error
+        requireChanged(session, entityText, error)
+      }
+    }
     await finish(session, entityText, [result], load)
     return result
   } finally {

@@ -105,8 +105,14 @@ const names = async (): Promise<string> =>
   await lines(
     `select concat(holder, '.', holder_column, holder_key, ' ', text, ' ', state) as line from names order by 1`,
   )
-const numbers = async (column: string): Promise<string> =>
-  await lines(`select concat(id, ':', "${column}", '#' || "${column}Count") as line from comment order by id`)
+/** The numbers, and how many rows each scope has. */
+const numbers = async (column: string): Promise<string> => {
+  const given = await lines(`select concat(id, ':', "${column}") as line from comment order by id`)
+  const scopes = await lines(
+    `select oid::regclass::text as line from pg_class where relname like 'numbers%scopes%' and relkind = 'r'`,
+  )
+  return `${given}; ${await lines(`select concat(s0, '#', sum(n)) as line from ${scopes} group by s0 order by s0`)}`
+}
 
 test('names and numbers through the command line, on tables with rows, there and back', PATIENCE, async () => {
   await step('plain')
@@ -117,7 +123,7 @@ test('names and numbers through the command line, on tables with rows, there and
 
   await step('kept')
   expect(await names()).toBe('organization.slug[1] red held, user.handle[1] ann held, user.handle[2] bob held')
-  expect(await numbers('number')).toBe('1:1#2, 2:1#1, 3:2')
+  expect(await numbers('number')).toBe('1:1, 2:1, 3:2; 1#2, 2#1')
   expect(await typeorm('migration:revert', 'kept')).toMatch(/has been reverted successfully/)
   await nothingLeft('plain')
   await typeorm('migration:run', 'kept')
@@ -129,7 +135,7 @@ test('names and numbers through the command line, on tables with rows, there and
   await step('renamed')
   const held = 'user.nick[1] ann redirect, user.nick[1] anna held, user.nick[2] bob held'
   expect(await names()).toBe(`organization.slug[1] red held, ${held}`)
-  expect(await numbers('position')).toBe('1:1#3, 2:1#1, 3:2, 4:3')
+  expect(await numbers('position')).toBe('1:1, 2:1, 3:2, 4:3; 1#3, 2#1')
 
   await step('gone')
   expect(await names()).toBe('organization.slug[1] red held')
@@ -137,7 +143,7 @@ test('names and numbers through the command line, on tables with rows, there and
 
   await typeorm('migration:revert', 'gone')
   await nothingLeft('renamed')
-  expect(await numbers('position')).toBe('1:1#3, 2:1#2, 3:2, 4:3, 5:2')
+  expect(await numbers('position')).toBe('1:1, 2:1, 3:2, 4:3, 5:2; 1#3, 2#2')
   await typeorm('migration:revert', 'renamed')
   await nothingLeft('kept')
   expect(await names()).toMatch(/user\.handle\[1\] anna held, user\.handle\[2\] bob held, user\.handle\[3\] eve held$/)
