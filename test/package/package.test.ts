@@ -89,7 +89,7 @@ describe.concurrent('a project that installs the tarball', () => {
     const { instances, ...entries } = JSON.parse(succeed(await project.run('node', ['identity.mjs'])).stdout) as {
       instances: boolean[]
     } & Record<string, { names: string[]; same: string[]; imported: string[] }>
-    expect(Object.keys(entries)).toHaveLength(9)
+    expect(Object.keys(entries)).toHaveLength(11)
     for (const { names, same, imported } of Object.values(entries)) {
       expect(same).toEqual(names)
       expect(imported).toEqual(expect.arrayContaining(names))
@@ -171,8 +171,10 @@ describe('the tarball', () => {
     const places = files.map((file) => (file.includes('/') ? `${path.posix.dirname(file)}/` : file))
     const layers = [
       '',
+      'adopt/',
       'cli/',
       'connection/',
+      'doctor/',
       'find-or-create/',
       'names/',
       'numbers/',
