@@ -7,25 +7,6 @@ export async function readyText(session: Session, entityText: EntityText): Promi
   return onTable(entityText, await ensureReady(entityText.declaration, session))
 }
 
-/**
- * Runs what needs the table as it stands; once more where a deferrable constraint has come since somebody last looked.
- *
- * @throws TransactionAbortedError where that has cost the caller's transaction
- */
-export async function onReadyTable<T>(
-  session: Session,
-  entityText: EntityText,
-  run: (ready: ReadyText) => Promise<T>,
-): Promise<T> {
-  const ready = await readyText(session, entityText)
-  try {
-    return await run(ready)
-  } catch (error) {
-    requireChanged(session, entityText, error)
-    return await run(await readyText(session, entityText))
-  }
-}
-
 const CHANGED = 'a deferrable constraint has come to a table since the first call'
 
 /** @throws the error, unless the same may succeed when the table is looked at again */
