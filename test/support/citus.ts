@@ -11,11 +11,10 @@ import { inDatabase } from './databases'
 
 /** Makes a cluster on Debian's PostgreSQL 15; it lies beside the repository. */
 const SCRIPT = path.resolve(import.meta.dirname, '../../../shared/citus/citus-cluster.sh')
-const SCRIPTS = [SCRIPT, '/work/shared/citus/citus-cluster.sh']
 const FOLDER = '/tmp/citus'
 const POSTGRES = '/usr/lib/postgresql/15/bin/postgres'
 
-const script = SCRIPTS.find((file) => existsSync(file))
+const script = existsSync(SCRIPT) ? SCRIPT : undefined
 
 /** Where a cluster can be had: from CITUS_URL, its coordinator's, or by the script. */
 export const hasCitus = process.env['CITUS_URL'] !== undefined || (script !== undefined && existsSync(POSTGRES))
