@@ -190,21 +190,24 @@ describe('the table of scopes', () => {
   })
 
   test('holds no row for each row, and its updates are HOT', async () => {
+    await client.query('begin')
     await insert(1, 5_000)
     for (let nth = 0; nth < 300; nth++) await insert()
-    await client.query('select pg_stat_force_next_flush()')
     const { rows } = await client.query<{ live: number; updates: number; hot: number }>(
       `select (select count(*)::integer from ${scopesTable(counted)}) as live, n_tup_upd::integer as updates, n_tup_hot_upd::integer as hot
-         from pg_stat_user_tables where relname = $1`,
+         from pg_stat_xact_user_tables where relname = $1`,
       [scopesName(counted)],
     )
+    await client.query('commit')
     const [found] = rows
     expect(found?.live).toBeLessThanOrEqual(64)
     expect((found?.hot ?? 0) / (found?.updates ?? 1)).toBeGreaterThan(0.9)
   })
 })
 
-test('an insert with a count reads no more after 3,000 others under an open snapshot', async () => {
+test('an insert with a count reads no more after 3,000 others under an open snapshot', async ({ skip }) => {
+  const { rows: flushes } = await client.query(`select to_regproc('pg_stat_force_next_flush') as name`)
+  if (flushes[0]?.name === null) skip('Postgres 14 tells what was read when it likes')
   await createNumberedTable(client, counted)
   const snapshot = await db.client()
   await insert()
@@ -224,8 +227,9 @@ test('an insert with a count reads no more after 3,000 others under an open snap
   }
   const first = await ofInserts(200)
   await ofInserts(3_000)
-  expect(await ofInserts(200)).toBeLessThan(first * 1.5)
+  const last = await ofInserts(200)
   await snapshot.query('rollback')
+  expect(last).toBeLessThan(first * 1.5)
 })
 
 test('two transactions may begin 14,000 scopes each at once', async () => {
