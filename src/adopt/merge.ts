@@ -134,7 +134,7 @@ async function alsoReferring(session: AdoptSession, { on }: Target, also: readon
     const [column = '', table = '', schema = on.table.schema] = name.split('.').reverse()
     const found = await session.query<{ name: string }>(READ_PRIMARY, [qualified(schema, table)])
     if (column === '' || table === '' || found.length === 0 || on.primary.length !== 1) {
-      throw new DeclarationError(`"${name}" is no column of a table with a primary key. Write table.column.`)
+      throw new DeclarationError(`"${name}" must name a column of a table with a primary key. Write table.column.`)
     }
     references.push({
       schema,

@@ -22,7 +22,7 @@ import { findDeclaration, findTarget, type Target } from './target'
 /** What a step would do. */
 export interface PlannedStep {
   readonly step: AdoptStep
-  /** Who is stopped while its last statements run, for as long as a lock may be held; undefined: nobody. */
+  /** The sessions that wait while the last statements of the step hold their lock. undefined: none wait. */
   readonly lock: LockMode | undefined
   readonly statements: readonly string[]
 }

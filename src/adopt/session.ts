@@ -132,7 +132,7 @@ export class AdoptSession {
   }
 
   /**
-   * Does work in a transaction that has the table locked. Who asks for a lock stops everybody behind him while he waits:
+   * Does work in a transaction that has the table locked. A session that waits for a lock also stops every session that asks after it:
    * so each attempt gives up soon, and the next comes after a pause of chance.
    *
    * @param work throws Later to give the lock back; what it is given does so when half of the time is over

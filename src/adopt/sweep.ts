@@ -6,7 +6,7 @@ import { normalizeTexts, type Target } from './target'
 /** How far a sweep over the table's pages is. */
 export interface Sweep {
   readonly wanted: Wanted
-  /** The first page that it has not read. */
+  /** The first page that the sweep has not read. */
   readonly page: number
   /** The table had so many when the sweep began; those that come later bring their hashes. */
   readonly pages: number

@@ -58,7 +58,8 @@ export function requireObject({ metadata }: EntityColumns, values: ObjectLiteral
 }
 
 /**
- * A property that the entity has not is misspelt, and would be dropped. An entity may have further ones of its class.
+ * A property that the entity does not have is misspelt, and its value would be dropped. The entity's class may declare
+ * further properties, which are allowed.
  *
  * @throws DeclarationError that names it
  */

@@ -40,7 +40,8 @@ export function isNoted(name: HeldName): string {
 }
 
 /**
- * Whether the row `t` of the table of names tells the truth: who is said to hold the name does. Former names are true.
+ * Whether the row `t` of the table of names is true: the row that it names as holder really holds the name. A former name
+ * has no holder, so its row is always true.
  *
  * @param names every column that holds names
  * @param among what holders the question is about. undefined: all

@@ -54,7 +54,7 @@ const parseToken: Statement<StoredToken>['parse'] = ([claimed, id, same, answere
   transaction: typeof transaction === 'string' ? transaction : undefined,
 })
 
-/** Other transactions see a token that its own has not answered only if that was committed so: it is free at once. */
+/** Another transaction sees an unanswered token only if its own transaction committed without an answer. It is free then. */
 const TRANSACTION = 'pg_catalog.pg_current_xact_id()::pg_catalog.text'
 
 /** Parameters: the token, its hash, the digest of the request. */

@@ -58,7 +58,7 @@ export function noteDifference(
 /** What a note says of the release that wrote it. */
 const RELEASED: ReadonlySet<string> = new Set(['protocol', 'serves', 'triggers'])
 
-/** What the functions on a table say; only those that nobody but its owner, or who can act as the owner, can write. */
+/** The bodies of the functions on a table that only its owner, or a role that can act as the owner, can have written. */
 const trustedBodies = ({ functions }: InstalledTriggers): string[] =>
   functions.flatMap(({ body, trusted }) => (trusted ? body : []))
 

@@ -177,7 +177,7 @@ export class Url extends UniqueTextEntity {
   }
 
   /**
-   * The same as `findOneByText` of an entity; a text, or a `URL` of JavaScript, may stand in place of the parts.
+   * Finds the row of a URL, by the unique index. Takes a text, a JavaScript `URL`, or the parts of a URL.
    *
    * @returns null also for a text that is no URL, as `parse` tells
    * @example

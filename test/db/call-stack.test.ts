@@ -90,7 +90,7 @@ test.each([false, true])(
         const { driverError } = await failure(findOrCreate(manager, Page, { url: 'a', title: 'too long' }))
         // That of the driver: it begins at the client's `query`.
         const frames = (driverError.stack ?? '').split('\n')
-        // What stands around the caller's transaction is no part of the call.
+        // The frames around the caller's transaction are not part of the call.
         const caller = frames.findIndex((line) => line.includes('call-stack.test.ts'))
         expect(caller).toBeGreaterThan(0)
         const ours = frames.slice(0, caller).filter((line) => line.includes('/src/'))

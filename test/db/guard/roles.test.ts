@@ -104,12 +104,7 @@ describe('row security that hides the rows of others', () => {
 /** The functions run as their owner; a policy that would hide a chain from them is an error, never a gap. */
 describe.each([
   ['FORCE ROW LEVEL SECURITY', 'alter table page force row level security', '42501', 'a2@0!'],
-  [
-    'another owner, who is no owner of the functions,',
-    `alter table page owner to ${quote(heir)}`,
-    '55000',
-    'a1@0! a2@1',
-  ],
+  ['another owner, who does not own the functions,', `alter table page owner to ${quote(heir)}`, '55000', 'a1@0! a2@1'],
 ])('a guard under %s', (_what, statement, code, after) => {
   const hidden = { code: '42501' }
   beforeEach(async () => {
