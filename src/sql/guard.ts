@@ -1,5 +1,5 @@
 import { guardKernel, PLACE_KERNEL, refuseOtherOwner, SETTLE_KERNEL } from './guard-kernel'
-import { literal, qualified, quote } from './identifier'
+import { literal, packed, qualified, quote } from './identifier'
 import { SQLSTATE } from './sqlstate'
 import {
   differentScope,
@@ -262,6 +262,8 @@ function restored(table: TextTable): string[] {
   return table.deleted === undefined ? [] : [[...isFreed(table, 'OLD'), ...isLive(table, 'NEW')].join(' AND ')]
 }
 
+const LINE_CHARACTERS = 116
+
 /** The name of a trigger. Those of one event fire in the order of their names: `rest` after `place_…`. */
 const triggerName = (table: Pick<TextTable, 'guard'>, suffix: string): string => `${table.guard}_${suffix}`
 
@@ -285,28 +287,19 @@ function trigger(table: TextTable, suffix: string, { type, event, when: conditio
   const called = `EXECUTE FUNCTION ${qualified(table.schema, runs ?? table.guard)}(`
   const [first = '', ...more] = runs === undefined ? [] : known.map((one) => literal(String(one)))
   const columns = event.endsWith(' OF') ? watchedColumns(table) : []
-  const create = fill([
-    `CREATE TRIGGER ${quote(name)} ${event}`,
-    ...columns.map((one, position) => `${quote(one)}${position < columns.length - 1 ? ',' : ''}`),
-    `ON ${tableName(table)} FOR EACH ROW`,
-    ...conditions.map(
-      (one, index) => `${index === 0 ? 'WHEN (' : 'OR '}${one}${index === conditions.length - 1 ? ')' : ''}`,
-    ),
-    ...[`${called}${first}`, ...more].map((one, position) => `${one}${position < more.length ? ',' : ')'}`),
-  ])
+  const create = packed(
+    [
+      `CREATE TRIGGER ${quote(name)} ${event}`,
+      ...columns.map((one, position) => `${quote(one)}${position < columns.length - 1 ? ',' : ''}`),
+      `ON ${tableName(table)} FOR EACH ROW`,
+      ...conditions.map(
+        (one, index) => `${index === 0 ? 'WHEN (' : 'OR '}${one}${index === conditions.length - 1 ? ')' : ''}`,
+      ),
+      ...[`${called}${first}`, ...more].map((one, position) => `${one}${position < more.length ? ',' : ')'}`),
+    ],
+    ' ',
+    LINE_CHARACTERS,
+  ).join('\n  ')
   const named = columns.length > 0 ? { columns } : {}
   return { name, runs: runs ?? table.guard, type, conditional: true, ...named, create }
-}
-
-const LINE_CHARACTERS = 116
-
-/** Parts of a statement, in as few lines as can be read. */
-function fill(parts: readonly string[]): string {
-  const lines: string[] = []
-  for (const part of parts) {
-    const last = lines.at(-1)
-    if (last === undefined || last.length + part.length > LINE_CHARACTERS) lines.push(part)
-    else lines[lines.length - 1] = `${last} ${part}`
-  }
-  return lines.join('\n  ')
 }

@@ -45,18 +45,22 @@ export function fitName(name: string): string {
   return `${start}_${digest}`
 }
 
-const LINE_CHARACTERS = 100
-
-/** A list for SQL that a person reads: separated by commas, in lines of a good length, all but the first indented. */
-export function list(items: readonly string[], indent: number): string {
+/** Items in as few lines as hold them, up to about this many characters each; no item is broken. */
+export function packed(items: readonly string[], separator: string, characters: number): string[] {
   const lines: string[] = []
   for (const item of items) {
     const last = lines.at(-1)
-    if (last === undefined || last.length + item.length > LINE_CHARACTERS) lines.push(item)
-    else lines[lines.length - 1] = `${last}, ${item}`
+    if (last === undefined || last.length + item.length > characters) lines.push(item)
+    else lines[lines.length - 1] = `${last}${separator}${item}`
   }
-  return lines.join(`,\n${' '.repeat(indent)}`)
+  return lines
 }
+
+const LINE_CHARACTERS = 100
+
+/** A list for SQL that a person reads: separated by commas, in lines of a good length, all but the first indented. */
+export const list = (items: readonly string[], indent: number): string =>
+  packed(items, ', ', LINE_CHARACTERS).join(`,\n${' '.repeat(indent)}`)
 
 /** Dollar quotes whose tag does not occur in the body, so that no name in it can end the string. */
 export function dollarQuote(body: string): string {
