@@ -3,6 +3,7 @@ import { forgetState, writeState } from '../sql/adopt-chains'
 import { createRefused, noteRefused, readTexts, renormalize } from '../sql/adopt-fill'
 import { guardOf } from '../sql/guard'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
+import { textRules } from '../sql/text-table'
 import { guardNotesOf } from '../sql/trigger-drift'
 import { planSets } from '../sql/trigger-plan'
 import { BatchSize } from './session'
@@ -15,17 +16,7 @@ export function guardedAs({ declaration, state }: Target): 'none' | 'renormalize
   const note = guardNotesOf(state).find(({ name }) => name === declaration.name)
   if (!note) return 'none'
   const { table } = declaration
-  const same =
-    JSON.stringify([note.text, note.scope, note.hash, note.number, note.chained, note.digest, note.nullable]) ===
-    JSON.stringify([
-      table.text,
-      table.scope,
-      table.hash,
-      table.number,
-      table.chained,
-      table.digest.name,
-      table.nullable,
-    ])
+  const same = textRules(note, note.digest) === textRules(table, table.digest.name)
   return same && note.deleted === table.deleted ? 'renormalized' : 'other'
 }
 

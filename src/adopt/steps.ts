@@ -14,6 +14,7 @@ import {
   validateChecks,
 } from '../sql/adopt-table'
 import { beginAdoption, createObjects } from '../sql/adopt-triggers'
+import { textRules } from '../sql/text-table'
 import { findChains, findNulls, forgetState, readState, writeState } from '../sql/adopt-chains'
 import { type Wanted } from '../sql/adopt-fill'
 import { sameCondition } from '../sql/alter'
@@ -65,17 +66,7 @@ export interface Run {
 }
 
 export const rulesOf = ({ on: { table } }: Target): string =>
-  JSON.stringify([
-    table.text,
-    table.scope,
-    table.hash,
-    table.number,
-    table.chained,
-    table.digest.name,
-    table.deleted,
-    table.nullable,
-    table.normalizers,
-  ])
+  JSON.stringify([textRules(table, table.digest.name), table.deleted, table.normalizers])
 
 export async function stateOf({
   session,

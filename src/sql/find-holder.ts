@@ -1,8 +1,9 @@
 import { type SpatialColumn, toGeoJson } from './column-type'
 import { literal, qualified, quote } from './identifier'
-import { equal, hasNamedKey, keyPart, op } from './name-body'
+import { hasNamedKey, keyPart } from './name-body'
 import type { HolderTable, NamesColumn, NamesTable } from './name-table'
 import { named, type Statement } from './statements'
+import { equal, op } from './text-table'
 
 /** A table whose rows may hold the name, and what is to be read of the row. */
 export interface SoughtTable {

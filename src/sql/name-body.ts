@@ -2,11 +2,7 @@ import { list, literal, qualified, quote } from './identifier'
 import type { Relation } from './trigger-ddl'
 import type { HolderTable, NamesColumn, NamesTable } from './name-table'
 import { SQLSTATE } from './sqlstate'
-
-/** An operator of Postgres' own. One that `search_path` finds could be anybody's, and would run as the table's owner. */
-export const op = (operator: string): string => `OPERATOR(pg_catalog.${operator})`
-
-export const equal = (left: string, right: string): string => `${left} ${op('=')} ${right}`
+import { equal, op } from './text-table'
 
 /**
  * Whether values differ in a single byte; NULL is like NULL. No operator, cast or collation of their types is asked. It
@@ -158,7 +154,7 @@ export function standingRow(holder: HolderTable, row: string): string {
 }
 
 export const raiseRenamed: string = `
-    RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.objectNotInPrerequisiteState}',
+    RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}',
       MESSAGE = 'the triggers of names name another table or column than their own',
       HINT = 'Something was renamed: create the triggers again, for instance by a new migration.',
       SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;`

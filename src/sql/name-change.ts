@@ -1,8 +1,9 @@
 import { literal } from './identifier'
-import { differ, equal, fieldsOf, keyOf, namesOf, namesOfRow, newest, op, standingRow } from './name-body'
+import { differ, fieldsOf, keyOf, namesOf, namesOfRow, newest, standingRow } from './name-body'
 import { columnsToInsert, hashed, onConflict } from './name-claim'
 import { releaseNames } from './name-release'
 import type { HolderTable } from './name-table'
+import { equal, op } from './text-table'
 
 /** The name `h` that the table of names says the row `t` holds in the column. */
 export function heldByRow(holder: HolderTable): string {

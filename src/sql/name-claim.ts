@@ -1,6 +1,7 @@
 import { literal } from './identifier'
-import { equal, fieldsOf, op } from './name-body'
+import { fieldsOf } from './name-body'
 import type { HolderTable } from './name-table'
+import { equal, op } from './text-table'
 
 /** In parentheses. */
 export const columnsToInsert = (holder: HolderTable): string =>

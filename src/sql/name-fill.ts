@@ -1,9 +1,10 @@
 import { dollarQuote, list, literal, qualified } from './identifier'
-import { equal, fieldsOf, hasNamedKey, keyOf, nameField, namesOfRow, NO_JOIN } from './name-body'
+import { fieldsOf, hasNamedKey, keyOf, nameField, namesOfRow, NO_JOIN } from './name-body'
 import { columnsToInsert, hashed, onConflict } from './name-claim'
 import { directWrites } from './name-guard'
 import type { HolderTable } from './name-table'
 import { SQLSTATE } from './sqlstate'
+import { equal } from './text-table'
 
 /** How many clashes are told. */
 const SHOWN = 10

@@ -1,18 +1,8 @@
 import { literal, quote } from './identifier'
-import {
-  equal,
-  hasKey,
-  holderRows,
-  keyOf,
-  nameField,
-  namesOf,
-  namesOfRow,
-  NO_JOIN,
-  op,
-  refuseOtherHolder,
-} from './name-body'
+import { hasKey, holderRows, keyOf, nameField, namesOf, namesOfRow, NO_JOIN, refuseOtherHolder } from './name-body'
 import type { HolderTable } from './name-table'
 import { SQLSTATE } from './sqlstate'
+import { equal, op } from './text-table'
 
 /** AFTER DELETE and AFTER TRUNCATE, for each statement: with a row go all its names, former ones too. */
 export function giveBody(holder: HolderTable): string {

@@ -1,8 +1,9 @@
 import { fitName, literal, qualified, quote } from './identifier'
-import { differ, equal, nameField, op, refuseOtherTable } from './name-body'
+import { differ, nameField, refuseOtherTable } from './name-body'
 import type { NamesTable } from './name-table'
 import { SQLSTATE } from './sqlstate'
 import { FIRES, type Trigger, TRIGGER_MARK, type TriggerSet, triggerSet } from './trigger-set'
+import { equal, op } from './text-table'
 
 /** Raised when a change of what the triggers do makes an installed set wrong. */
 const PROTOCOL_VERSION = 1

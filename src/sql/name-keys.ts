@@ -1,7 +1,6 @@
 import { literal, quote } from './identifier'
 import {
   differentKey,
-  equal,
   fieldsOf,
   hasKey,
   hasNamedKey,
@@ -10,11 +9,11 @@ import {
   namesOf,
   namesOfRow,
   NO_JOIN,
-  op,
   standingRow,
 } from './name-body'
 import { heldByRow, IS_DIFFERENT } from './name-change'
 import type { HolderTable } from './name-table'
+import { equal, op } from './text-table'
 
 /**
  * The key of a row goes over to another; the names, former ones too, go with it, all of the statement's at once, for two

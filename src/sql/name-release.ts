@@ -1,6 +1,7 @@
 import { literal } from './identifier'
-import { equal, fieldsOf, namesOf, op } from './name-body'
+import { fieldsOf, namesOf } from './name-body'
 import type { HolderTable, NameColumn } from './name-table'
+import { equal, op } from './text-table'
 
 /**
  * By what each column makes of a former name.

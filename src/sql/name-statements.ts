@@ -1,8 +1,9 @@
 import { qualified, quote } from './identifier'
-import { equal, op } from './name-body'
+
 import type { HolderTable, NamesTable } from './name-table'
 import { named, nameList, parameter, type Statement, type WireRow } from './statements'
 import { type RowShape, returningList } from './stored-row'
+import { equal, op } from './text-table'
 
 /** A row of a holder's table: what is read of it, and which rows are of the class that was asked for. */
 export interface HolderRow {

@@ -1,6 +1,5 @@
 import { fitName, list, literal, quote } from './identifier'
 import {
-  equal,
   fieldsOf,
   hasNamedKey,
   holderRows,
@@ -8,7 +7,6 @@ import {
   namesOf,
   namesOfRow,
   NO_JOIN,
-  op,
   raiseRenamed,
   refuseOtherHolder,
   standingRow,
@@ -19,6 +17,7 @@ import { releaseNames } from './name-release'
 import { moveKeys } from './name-keys'
 import type { HolderTable } from './name-table'
 import { SQLSTATE } from './sqlstate'
+import { equal, op } from './text-table'
 
 /** What is in the way of a name is locked in each round; others can change it in between only so often. */
 const ROUNDS = 16

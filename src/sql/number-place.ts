@@ -1,7 +1,7 @@
 import { quote } from './identifier'
 import {
   byNumberDown,
-  equal,
+  allEqual,
   keyOf,
   type NumberTable,
   sameScopes,
@@ -52,7 +52,7 @@ BEGIN${refuseOtherTables(table)}
   -- Nobody else adds a row to the scope before this transaction ends.
   LOOP
     PERFORM FROM ${scopesName(table)} AS k
-    WHERE ${all(6, ...equal(keyOf(table, 'k'), scope), 'k.part OPERATOR(pg_catalog.=) 0')}
+    WHERE ${all(6, ...allEqual(keyOf(table, 'k'), scope), 'k.part OPERATOR(pg_catalog.=) 0')}
     FOR NO KEY UPDATE;
     EXIT WHEN FOUND;
     INSERT INTO ${scopesName(table)} (${[...keyOf(table), 'part', 'n'].join(', ')})

@@ -75,7 +75,7 @@ export const raiseNumber = (table: NumberTable, { sqlstate, message, hint }: Num
       CONSTRAINT = ${literal(table.index)}, SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;`
 
 const another: NumberRefusal = {
-  sqlstate: SQLSTATE.objectNotInPrerequisiteState,
+  sqlstate: SQLSTATE.wrongState,
   message: 'what numbers the rows names another table or column than its own',
   hint: 'Something was renamed, dropped or given away: disable the triggers, and generate a migration.',
 }

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { literal, qualified, quote } from './identifier'
-import { field } from './text-table'
+import { equal, field } from './text-table'
 
 /** A column of the scope of a number. */
 export interface NumberScope {
@@ -41,11 +41,11 @@ export const keyOf = ({ scope }: Pick<NumberTable, 'scope'>, row = ''): string[]
 
 /** The unique index's own operator on every column of the scope, for an AND. */
 export const sameScopes = (table: Pick<NumberTable, 'scope'>, left: string, right: string): string[] =>
-  equal(scopeOf(table, left), scopeOf(table, right))
+  allEqual(scopeOf(table, left), scopeOf(table, right))
 
-/** Columns that are equal one by one, by Postgres' own operator: another could be anybody's who may create objects. */
-export const equal = (left: readonly string[], right: readonly string[]): string[] =>
-  left.map((one, position) => `${one} OPERATOR(pg_catalog.=) ${right[position] ?? ''}`)
+/** Columns that are equal one by one, for an AND. */
+export const allEqual = (left: readonly string[], right: readonly string[]): string[] =>
+  left.map((one, position) => equal(one, right[position] ?? ''))
 
 /** In the order of the unique index, from its end. */
 export const byNumberDown = (table: NumberTable, row: string): string =>

@@ -7,7 +7,7 @@ export const SQLSTATE = {
   notNullViolation: '23502',
   foreignKeyViolation: '23503',
   checkViolation: '23514',
-  /** object_not_in_prerequisite_state */
+  /** object_not_in_prerequisite_state; also where a trigger stands on another table, or undoes what the guard does. */
   wrongState: '55000',
   insufficientPrivilege: '42501',
   failedTransaction: '25P02',
@@ -15,8 +15,6 @@ export const SQLSTATE = {
   invalidColumnReference: '42P10',
   duplicatePreparedStatement: '42P05',
   serializationFailure: '40001',
-  /** Raised by the guard where it stands on another table than its own, or where a trigger undoes what it does. */
-  objectNotInPrerequisiteState: '55000',
   featureNotSupported: '0A000',
   deadlockDetected: '40P01',
   divisionByZero: '22012',

@@ -1,7 +1,8 @@
 import { qualified, quote } from './identifier'
-import { equal, op } from './name-body'
+
 import type { NamesColumn, NamesTable, RefusedName } from './name-table'
 import type { Statement } from './statements'
+import { equal, op } from './text-table'
 
 /** A name that somebody has, of those that were asked for. */
 export interface FoundName extends Pick<RefusedName, 'holder' | 'holderColumn' | 'state'> {

@@ -48,7 +48,33 @@ export const tableName = ({ schema, table }: Pick<TextTable, 'schema' | 'table'>
 /** `row."name"`; without a row, `"name"`. */
 export const field = (row: string, name: string): string => (row === '' ? quote(name) : `${row}.${quote(name)}`)
 
-const APPENDED = 'OPERATOR(pg_catalog.||)'
+/**
+ * Operators by their schema, in all SQL that the package generates: where `search_path` decides, one of an exact
+ * signature in the table's schema beats one of pg_catalog, and would run as the table's owner. IS DISTINCT FROM, IN,
+ * BETWEEN, NULLIF and CASE look theirs up too, so none of them is used.
+ */
+export const op = (operator: string): string => `OPERATOR(pg_catalog.${operator})`
+
+export const equal = (left: string, right: string): string => `${left} ${op('=')} ${right}`
+
+const APPENDED = op('||')
+
+/**
+ * What hash and number of a row are made by, for a comparison; which rows hold their texts is another question.
+ *
+ * @param digest its name
+ */
+export const textRules = (
+  {
+    text,
+    scope,
+    nullable,
+    hash,
+    number,
+    chained,
+  }: Pick<TextRows, 'text' | 'scope' | 'nullable' | 'hash' | 'number' | 'chained'>,
+  digest: string,
+): string => JSON.stringify([text, scope, nullable, hash, number, chained, digest])
 
 /** The text that is hashed. A column that is NULL leaves out its prefix too. */
 export function composed({ text }: Pick<TextTable, 'text'>, row: string, separator = ' '): string {
@@ -80,13 +106,6 @@ export const hashLiteral = ({ hash, digest }: Pick<TextTable, 'hash' | 'digest'>
 export function textIsNull(table: Pick<TextTable, 'text'>, row: string): string[] {
   return table.text.map(({ name }) => `${field(row, name)} IS NULL`)
 }
-
-/**
- * Operators by their schema, in all SQL that the package generates: where `search_path` decides, one of an exact
- * signature in the table's schema beats one of pg_catalog, and would run as the table's owner. IS DISTINCT FROM, IN,
- * BETWEEN, NULLIF and CASE look theirs up too, so none of them is used.
- */
-export const equal = (left: string, right: string): string => `${left} OPERATOR(pg_catalog.=) ${right}`
 
 /** A text as it is compared: bytewise, because a nondeterministic collation calls different texts equal. */
 export const bytewise = (row: string, name: string): string =>

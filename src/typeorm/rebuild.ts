@@ -18,7 +18,7 @@ import {
   refuseUnnormalized,
   type Renormalized,
 } from '../sql/rebuild'
-import type { TextRows } from '../sql/text-table'
+import { type TextRows, textRules } from '../sql/text-table'
 import { digests } from '../text/digest'
 import { normalizerLabel, toNormalizer } from '../text/normalizer'
 import { type ChangingTable, hasCheck, hasColumn, hasIndex, isDeclared, type RowsBefore } from './changing-table'
@@ -133,11 +133,8 @@ async function forbidNulls(on: ChangingTable, { table: rows, text, scope }: Decl
 }
 
 /** The same texts by the same digest in the same columns; which rows hold theirs is another question. */
-export function sameTexts(before: RowsBefore, after: TextRows): boolean {
-  const rules = ({ text, scope, nullable, hash, number, chained }: Omit<TextRows, 'digest'>, digest: string): string =>
-    JSON.stringify([text, scope, nullable, hash, number, chained, digest])
-  return rules(before, before.digestName) === rules(after, after.digest.name)
-}
+export const sameTexts = (before: RowsBefore, after: TextRows): boolean =>
+  textRules(before, before.digestName) === textRules(after, after.digest.name)
 
 /**
  * Where softly deleted rows are to hold their texts again, on the way or on the way back, rows that then hold the same

@@ -1,7 +1,7 @@
 import type { Client } from 'pg'
 import { literal, quote } from '../../src/sql/identifier'
 import { makeScopes } from '../../src/sql/number-scopes'
-import { equal, keyOf, type NumberTable, scopeOf, scopesTable } from '../../src/sql/number-table'
+import { allEqual, keyOf, type NumberTable, scopeOf, scopesTable } from '../../src/sql/number-table'
 import { numberTriggers } from '../../src/sql/number-triggers'
 import { tableName } from '../../src/sql/text-table'
 
@@ -63,7 +63,7 @@ export async function createNumberedTable(
 /** What the table of scopes says of the scope of each row `r`. */
 const said = (table: NumberTable): string =>
   `(select coalesce(sum(k.n), 0)::integer from ${scopesTable(table)} as k
-     where ${[...equal(keyOf(table, 'k'), scopeOf(table, 'r')), 'true'].join(' and ')})`
+     where ${[...allEqual(keyOf(table, 'k'), scopeOf(table, 'r')), 'true'].join(' and ')})`
 
 /** The numbers of each scope, in order: `1: 1 2 3; 2: 1`. With a count, it follows: `1: 1 2 3 #3; 2: 1 #1`. */
 export async function numbersOf(client: Pick<Client, 'query'>, table: NumberTable): Promise<string> {
@@ -88,9 +88,9 @@ export async function wrongCounts(client: Pick<Client, 'query'>, table: NumberTa
       where said <> live
      union all
      select row_to_json(k)::text from ${scopesTable(table)} as k
-      where not exists (select from ${tableName(table)} as r where ${equal(key, scopeOf(table, 'r')).join(' and ')})
+      where not exists (select from ${tableName(table)} as r where ${allEqual(key, scopeOf(table, 'r')).join(' and ')})
       group by ${[...key, 'k.*'].join(', ')} having (select sum(o.n) from ${scopesTable(table)} as o
-        where ${equal(key, keyOf(table, 'o')).join(' and ')}) <> 0`,
+        where ${allEqual(key, keyOf(table, 'o')).join(' and ')}) <> 0`,
   )
   return rows.map(({ wrong }) => wrong)
 }
