@@ -9,7 +9,7 @@ import {
   workOf,
 } from './adopt-table'
 import { qualified, quote } from './identifier'
-import { field, isLive } from './text-table'
+import { bytewise, field, isLive } from './text-table'
 
 export const sameChain = ({ table }: Held, chain: string): string =>
   [
@@ -150,10 +150,7 @@ INSERT INTO ${queueOf(on)} (${chainColumns(on)}) SELECT * FROM altered`
 /** Rows that hold the same text: groups, surplus rows, the largest group, and the keys of the first ones. */
 export function findDuplicates(on: AdoptedTable, limit: number): string {
   const { table } = on
-  const by = [
-    ...table.scope.map((name) => field('t', name)),
-    ...table.text.map(({ name }) => `${field('t', name)}::pg_catalog.text COLLATE "C"`),
-  ]
+  const by = [...table.scope.map((name) => field('t', name)), ...table.text.map(({ name }) => bytewise('t', name))]
   const named = [
     ...table.scope.map((name, index) => `${field('t', name)} AS s${index}`),
     `${field('t', table.hash)} AS hash`,

@@ -100,7 +100,7 @@ altered AS (
 }
 
 const sameAs = (column: string, given: string): string =>
-  `coalesce(${column}::pg_catalog.text COLLATE "C" OPERATOR(pg_catalog.=) ${given} COLLATE "C", ${column} IS NULL AND ${given} IS NULL)`
+  `coalesce(${column}::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) ${given} COLLATE pg_catalog."C", ${column} IS NULL AND ${given} IS NULL)`
 
 /** The hash of a text that is given as `n0`, …. */
 export const newHash = ({ table }: Held): string =>

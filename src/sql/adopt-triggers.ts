@@ -13,7 +13,7 @@ import {
 } from './adopt-table'
 import { createRefused } from './adopt-fill'
 import { dollarQuote, literal, quote } from './identifier'
-import { field, hashOf, isFreed, isLive, tableName, textIsNull } from './text-table'
+import { bytewise, field, hashOf, isFreed, isLive, tableName, textIsNull } from './text-table'
 
 /** What the transitional triggers need; without a lock on the table itself. */
 export function createObjects(on: AdoptedTable): string[] {
@@ -53,11 +53,9 @@ function createFunction(on: AdoptedTable, name: string, body: string): string[] 
 const same = (left: string, right: string): string =>
   `coalesce(${left} OPERATOR(pg_catalog.=) ${right}, ${left} IS NULL AND ${right} IS NULL)`
 
-const text = (row: string, name: string): string => `${field(row, name)}::pg_catalog.text COLLATE "C"`
-
 /** Predicates that hold where two rows have the same text, column by column. */
 const sameTexts = (on: Held, left: string, right: string): string[] =>
-  on.table.text.map(({ name }) => same(text(left, name), text(right, name)))
+  on.table.text.map(({ name }) => same(bytewise(left, name), bytewise(right, name)))
 
 const sameScopes = ({ table }: Held): string[] =>
   table.scope.map((name) => same(field('OLD', name), field('NEW', name)))

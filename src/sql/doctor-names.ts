@@ -1,7 +1,8 @@
 import { literal, qualified } from './identifier'
-import { hasNamedKey, keyOf, nameField, nameText } from './name-body'
+import { hasNamedKey, keyOf, nameField } from './name-body'
 import type { HolderTable, NamesColumn, NamesTable } from './name-table'
 import { TRIGGER_MARK } from './trigger-set'
+import { bytewise } from './text-table'
 
 /** A column that holds a name, and the rows of its table as SQL. */
 export interface HeldName {
@@ -15,7 +16,7 @@ const is = (left: string, right: string): string => `${left} OPERATOR(pg_catalog
 
 /** A column of the table of names, as text in the collation of its bytes. */
 const text = (of: NamesTable, row: string, column: NamesColumn): string =>
-  `${nameField(of, row, column)}::pg_catalog.text COLLATE "C"`
+  `${nameField(of, row, column)}::pg_catalog.text COLLATE pg_catalog."C"`
 
 const isOf = ({ holder: { holder, of }, column, namespace }: HeldName, row: string): string[] => [
   is(text(of, row, 'holder'), literal(holder)),
@@ -33,10 +34,10 @@ export function isNoted(name: HeldName): string {
     is(nameField(of, 'n', 'key'), keyOf(holder, 't')),
     ...isOf(name, 'n'),
     isHeld(of, 'n'),
-    is(text(of, 'n', 'text'), nameText('t', column)),
+    is(text(of, 'n', 'text'), bytewise('t', column)),
   ]
   const found = `EXISTS (SELECT FROM ${qualified(of.schema, of.table)} AS n WHERE ${conditions.join(' AND ')})`
-  return `(${nameText('t', column)} IS NULL OR ${found})::pg_catalog.text`
+  return `(${bytewise('t', column)} IS NULL OR ${found})::pg_catalog.text`
 }
 
 /**
@@ -50,7 +51,7 @@ export function isTrue(of: NamesTable, names: readonly HeldName[], among: readon
   const cases = names.map((name) => {
     const holds = [
       ...hasNamedKey(name.holder, 'r', nameField(of, 't', 'key')),
-      is(nameText('r', name.column), text(of, 't', 'text')),
+      is(bytewise('r', name.column), text(of, 't', 'text')),
     ]
     return `WHEN ${isOf(name, 't').join(' AND ')} THEN EXISTS (SELECT FROM ${name.rows} AS r WHERE ${holds.join(' AND ')})`
   })

@@ -61,7 +61,7 @@ export function findHolderStatement(
   const sql = `SELECT ${columns.join(',\n  ')}
 FROM ${table} AS n${tables.map(joinOf(field)).join('')}
 WHERE ${equal(field('namespace'), '$1')} AND ${equal(field('hash'), `$3::pg_catalog.${names.digest.type}`)}
-  AND ${equal(`${field('text')} COLLATE "C"`, '$2::pg_catalog.text')}
+  AND ${equal(`${field('text')} COLLATE pg_catalog."C"`, '$2::pg_catalog.text')}
   AND ${states}`
   return named(sql, parserOf(tables))
 }

@@ -2,7 +2,7 @@ import { list, literal, qualified, quote } from './identifier'
 import type { Relation } from './trigger-ddl'
 import type { HolderTable, NamesColumn, NamesTable } from './name-table'
 import { SQLSTATE } from './sqlstate'
-import { equal, op } from './text-table'
+import { bytewise, differentText, equal } from './text-table'
 
 /**
  * Whether values differ in a single byte; NULL is like NULL. No operator, cast or collation of their types is asked. It
@@ -102,21 +102,15 @@ export const differentKey = ({ primary }: HolderTable, left: string, right: stri
     const isText = /^(?:text|character|numeric)\b/.test(type)
     const value = (row: string): string => {
       const column = `${row}.${quote(name)}`
-      if (isText) return nameText(row, name)
+      if (isText) return bytewise(row, name)
       return KNOWN.test(type) ? column : written(column)
     }
     return `(${equal(value(left), value(right))}) IS NOT TRUE`
   })
 
-export const nameText = (row: string, column: string): string => `${row}.${quote(column)}::pg_catalog.text COLLATE "C"`
-
 /** Names that differ; for an OR. For a WHEN. */
 export const differentNames = ({ names }: HolderTable, left: string, right: string): string[] =>
-  names.map(({ column }) => {
-    const isNull = (row: string): string => `${row}.${quote(column)} IS NULL`
-    return `(${equal(nameText(left, column), nameText(right, column))}
-      OR ${isNull(left)} AND ${isNull(right)}) IS NOT TRUE`
-  })
+  differentText({ text: names.map(({ column }) => ({ name: column, prefix: '' })), nullable: true }, left, right)
 
 /** At the end of a subquery: the planner leaves it one, and does not read a whole index for a join. */
 export const NO_JOIN = 'OFFSET 0'
@@ -127,7 +121,7 @@ export const NO_JOIN = 'OFFSET 0'
  */
 export const namesOfRow = ({ names }: HolderTable): string =>
   `CROSS JOIN LATERAL (VALUES
-        ${names.map(({ column, namespace }) => `(${literal(namespace)}, ${literal(column)}, ${nameText('t', column)})`).join(',\n        ')}
+        ${names.map(({ column, namespace }) => `(${literal(namespace)}, ${literal(column)}, ${bytewise('t', column)})`).join(',\n        ')}
       ) AS v (namespace, property, text)`
 
 /** At the end of a query. */

@@ -39,6 +39,6 @@ export const onConflict = (holder: HolderTable): string => {
   return `ON CONFLICT (${field('', 'namespace', 'hash', 'number')}) DO UPDATE
       SET ${copied.join(',\n        ')},
         ${becomesHeld(holder)}
-      WHERE ${equal(`${field('n', 'text')} COLLATE "C"`, `${field('EXCLUDED', 'text')} COLLATE "C"`)}
+      WHERE ${equal(`${field('n', 'text')} COLLATE pg_catalog."C"`, `${field('EXCLUDED', 'text')} COLLATE pg_catalog."C"`)}
         AND ${isFree(holder, field('EXCLUDED', 'key'))}`
 }

@@ -123,7 +123,7 @@ function rescoped(holder: HolderTable, before: HolderNote | undefined): string {
     AND ${equal(field('n', 'namespace'), literal(was))} AND NOT EXISTS (
       SELECT FROM ${namesOf(holder)} AS o
       WHERE ${equal(field('o', 'namespace'), literal(namespace))} AND ${equal(field('o', 'hash'), field('n', 'hash'))}
-        AND ${equal(`${field('o', 'text')} COLLATE "C"`, field('n', 'text'))}
+        AND ${equal(`${field('o', 'text')} COLLATE pg_catalog."C"`, field('n', 'text'))}
       ${NO_JOIN}
     );`,
     )
@@ -155,14 +155,14 @@ function isAgreed(holder: HolderTable): string {
   return `${same.join(' AND ')}
       AND ${equal('v.namespace', field('n', 'namespace'))}
       AND ${equal('v.property', field('n', 'property'))}
-      AND ${equal('v.text', `${field('n', 'text')} COLLATE "C"`)}`
+      AND ${equal('v.text', `${field('n', 'text')} COLLATE pg_catalog."C"`)}`
 }
 
 const isName = (holder: HolderTable): string => {
   const field = fieldsOf(holder)
   return `${equal(field('n', 'namespace'), 'c.namespace')}
       AND ${equal(field('n', 'hash'), 'c.hash')}
-      AND ${equal(`${field('n', 'text')} COLLATE "C"`, 'c.text')}`
+      AND ${equal(`${field('n', 'text')} COLLATE pg_catalog."C"`, 'c.text')}`
 }
 
 function missing(holder: HolderTable): string {
@@ -176,7 +176,7 @@ function missing(holder: HolderTable): string {
       WHERE ${equal(field('n', 'key'), keyOf(holder, 't'))}
         AND ${isHeldHere(holder)}
         AND ${equal(field('n', 'property'), 'v.property')}
-        AND ${equal(`${field('n', 'text')} COLLATE "C"`, 'v.text')}
+        AND ${equal(`${field('n', 'text')} COLLATE pg_catalog."C"`, 'v.text')}
     )
   `
 }

@@ -80,7 +80,7 @@ function isGone(holder: HolderTable): string {
           WHERE ${same.join(' AND ')}
             AND ${equal('v.property', nameField(of, 'n', 'property'))}
             AND (${nameField(of, 'n', 'state')} ${op('<>')} 'held'
-              OR ${equal('v.text', `${nameField(of, 'n', 'text')} COLLATE "C"`)})
+              OR ${equal('v.text', `${nameField(of, 'n', 'text')} COLLATE pg_catalog."C"`)})
           ${NO_JOIN}
         )`
 }

@@ -21,7 +21,7 @@ export function findByNameStatement({ holder, name, row }: HolderRow): Statement
     `SELECT ${returningList(row, 't')}
 FROM ${qualified(holder.schema, holder.table)} AS t
 WHERE ${equal(`t.${quote(name)}`, '$1')}
-  AND ${equal(`t.${quote(name)}::pg_catalog.text COLLATE "C"`, '$1::pg_catalog.text')}`,
+  AND ${equal(`t.${quote(name)}::pg_catalog.text COLLATE pg_catalog."C"`, '$1::pg_catalog.text')}`,
     (one) => one,
   )
 }

@@ -178,7 +178,7 @@ function takeOneByOne(holder: HolderTable): string {
           AND ${equal(field('n', 'holder'), literal(holder.holder))}
           AND ${equal(field('n', 'property'), 'v.property')}
           AND ${equal(field('n', 'state'), `'held'`)}
-          AND ${equal(`${field('n', 'text')} COLLATE "C"`, 'v.text')}
+          AND ${equal(`${field('n', 'text')} COLLATE pg_catalog."C"`, 'v.text')}
         -- An old snapshot may show what a row that is gone held by this key: then this fails with 40001.
         FOR KEY SHARE
       )
@@ -202,7 +202,7 @@ const exhausted = `
 const isName = (holder: HolderTable, row: string): string => {
   const field = fieldsOf(holder)
   return `${equal(field('n', 'namespace'), `${row}.namespace`)} AND ${equal(field('n', 'hash'), `${row}.hash`)}
-          AND ${equal(`${field('n', 'text')} COLLATE "C"`, `${row}.text`)}`
+          AND ${equal(`${field('n', 'text')} COLLATE pg_catalog."C"`, `${row}.text`)}`
 }
 
 /** The row that is said to hold the name does not have it any more: then this very statement has changed it. */
@@ -216,7 +216,7 @@ function isAbandoned(holder: HolderTable): string {
               WHERE ${same.join(' AND ')}
                 AND ${equal('v.namespace', field('n', 'namespace'))}
                 AND ${equal('v.property', field('n', 'property'))}
-                AND ${equal('v.text', `${field('n', 'text')} COLLATE "C"`)}
+                AND ${equal('v.text', `${field('n', 'text')} COLLATE pg_catalog."C"`)}
               ${NO_JOIN}
             )`
 }

@@ -27,7 +27,7 @@ FROM ROWS FROM (${[1, 2, 3].map((one) => `pg_catalog.unnest($${one}::pg_catalog.
   WITH ORDINALITY AS i (namespace, text, hash, ordinal)
 JOIN ${qualified(names.schema, names.table)} AS n ON ${equal(field('namespace'), 'i.namespace')}
   AND ${equal(field('hash'), `i.hash::pg_catalog.${names.digest.type}`)}
-  AND ${equal(`${field('text')} COLLATE "C"`, 'i.text')}
+  AND ${equal(`${field('text')} COLLATE pg_catalog."C"`, 'i.text')}
 WHERE ${equal(field('state'), `'held'`)} OR ${field('until')} IS NULL
   OR ${field('until')} ${op('>')} pg_catalog.statement_timestamp()
 ORDER BY i.ordinal`,

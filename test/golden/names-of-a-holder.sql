@@ -8,7 +8,7 @@ CREATE FUNCTION "unique_name_users_take"() RETURNS trigger LANGUAGE plpgsql AS $
 -- "holder":"users", "primary":[{"name":"id","type":"integer"}],
 -- "names":[{"column":"handle","namespace":"handle","former":{"state":"redirect","interval":"90 days"}},{"column":"nick","namespace":"handle","former":{"state":"reserved"}}],
 -- "of":{"table":"names","columns":{"id":"id","namespace":"namespace","text":"text","hash":"text_hash","number":"text_hash_number","holder":"holder","property":"holder_column","key":"holder_key","since":"since","state":"state","until":"until"},"index":"names_unique_index","digest":"md5"},
--- "triggers":["19b51ede","44709a04","cef5a4b3","39d33ca5"]}
+-- "triggers":["19b51ede","9398d32a","cef5a4b3","39d33ca5"]}
 #variable_conflict use_column
 DECLARE
   given pg_catalog.int8;
@@ -59,8 +59,8 @@ BEGIN
         ORDER BY pg_catalog.age(t.xmin) LIMIT 1
       ) AS t
       CROSS JOIN LATERAL (VALUES
-        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE "C"),
-        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE "C")
+        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE pg_catalog."C"),
+        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE pg_catalog."C")
       ) AS v (namespace, property, text)
       WHERE v.text IS NOT NULL
     ) AS c
@@ -71,7 +71,7 @@ BEGIN
         "holder_key" = EXCLUDED."holder_key",
         "state" = 'held', "since" = pg_catalog.statement_timestamp(),
          "until" = NULL
-      WHERE n."text" COLLATE "C" OPERATOR(pg_catalog.=) EXCLUDED."text" COLLATE "C"
+      WHERE n."text" COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) EXCLUDED."text" COLLATE pg_catalog."C"
         AND n."state" OPERATOR(pg_catalog.<>) 'held'
         AND (n."until" OPERATOR(pg_catalog.<=) pg_catalog.statement_timestamp()
           OR n."holder" OPERATOR(pg_catalog.=) 'users'
@@ -88,8 +88,8 @@ BEGIN
         ORDER BY pg_catalog.age(t.xmin) LIMIT 1
       ) AS t
       CROSS JOIN LATERAL (VALUES
-        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE "C"),
-        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE "C")
+        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE pg_catalog."C"),
+        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE pg_catalog."C")
       ) AS v (namespace, property, text)
       LEFT JOIN LATERAL (
         SELECT n."id", n."namespace", n."text_hash", n."text_hash_number", n."text"
@@ -139,8 +139,8 @@ BEGIN
         WHERE c.is_there AND NOT c.goes_on AND EXISTS (
           SELECT FROM ONLY "users" AS t
           CROSS JOIN LATERAL (VALUES
-        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE "C"),
-        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE "C")
+        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE pg_catalog."C"),
+        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE pg_catalog."C")
       ) AS v (namespace, property, text)
           LEFT JOIN LATERAL (
         SELECT n."id", n."namespace", n."text_hash", n."text_hash_number", n."text"
@@ -188,8 +188,8 @@ BEGIN
         ORDER BY pg_catalog.age(t.xmin) LIMIT 1
       ) AS t
     CROSS JOIN LATERAL (VALUES
-        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE "C"),
-        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE "C")
+        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE pg_catalog."C"),
+        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE pg_catalog."C")
       ) AS v (namespace, property, text)
     LEFT JOIN LATERAL (
         SELECT n."id", n."namespace", n."text_hash", n."text_hash_number", n."text"
@@ -218,7 +218,7 @@ BEGIN
         "holder_key" = EXCLUDED."holder_key",
         "state" = 'held', "since" = pg_catalog.statement_timestamp(),
          "until" = NULL
-      WHERE n."text" COLLATE "C" OPERATOR(pg_catalog.=) EXCLUDED."text" COLLATE "C"
+      WHERE n."text" COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) EXCLUDED."text" COLLATE pg_catalog."C"
         AND n."state" OPERATOR(pg_catalog.<>) 'held'
         AND (n."until" OPERATOR(pg_catalog.<=) pg_catalog.statement_timestamp()
           OR n."holder" OPERATOR(pg_catalog.=) 'users'
@@ -249,8 +249,8 @@ BEGIN
         ORDER BY pg_catalog.age(t.xmin) LIMIT 1
       ) AS t
       CROSS JOIN LATERAL (VALUES
-        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE "C"),
-        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE "C")
+        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE pg_catalog."C"),
+        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE pg_catalog."C")
       ) AS v (namespace, property, text)
       LEFT JOIN LATERAL (
         SELECT n."id", n."namespace", n."text_hash", n."text_hash_number", n."text"
@@ -282,7 +282,7 @@ BEGIN
         "holder_key" = EXCLUDED."holder_key",
         "state" = 'held', "since" = pg_catalog.statement_timestamp(),
          "until" = NULL
-      WHERE n."text" COLLATE "C" OPERATOR(pg_catalog.=) EXCLUDED."text" COLLATE "C"
+      WHERE n."text" COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) EXCLUDED."text" COLLATE pg_catalog."C"
         AND n."state" OPERATOR(pg_catalog.<>) 'held'
         AND (n."until" OPERATOR(pg_catalog.<=) pg_catalog.statement_timestamp()
           OR n."holder" OPERATOR(pg_catalog.=) 'users'
@@ -304,8 +304,8 @@ BEGIN
         ORDER BY pg_catalog.age(t.xmin) LIMIT 1
       ) AS t
       CROSS JOIN LATERAL (VALUES
-        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE "C"),
-        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE "C")
+        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE pg_catalog."C"),
+        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE pg_catalog."C")
       ) AS v (namespace, property, text)
       WHERE v.text IS NOT NULL AND NOT EXISTS (
         SELECT FROM "names" AS n
@@ -313,7 +313,7 @@ BEGIN
           AND n."holder" OPERATOR(pg_catalog.=) 'users'
           AND n."holder_column" OPERATOR(pg_catalog.=) v.property
           AND n."state" OPERATOR(pg_catalog.=) 'held'
-          AND n."text" COLLATE "C" OPERATOR(pg_catalog.=) v.text
+          AND n."text" COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) v.text
         -- An old snapshot may show what a row that is gone held by this key: then this fails with 40001.
         FOR KEY SHARE
       )
@@ -323,7 +323,7 @@ BEGIN
         -- Locked, it stays as it is; what the next query sees of its holder is what goes with it.
         SELECT n."id" INTO found_id FROM "names" AS n
         WHERE n."namespace" OPERATOR(pg_catalog.=) one.namespace AND n."text_hash" OPERATOR(pg_catalog.=) one.hash
-          AND n."text" COLLATE "C" OPERATOR(pg_catalog.=) one.text
+          AND n."text" COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) one.text
         FOR NO KEY UPDATE;
         IF found_id IS NULL THEN
           -- Another text of equal hash: the guard finds the number, or the index sees that others were faster.
@@ -351,13 +351,13 @@ BEGIN
               AND n."holder" OPERATOR(pg_catalog.=) 'users' AND NOT EXISTS (
               SELECT FROM ONLY "users" AS t
               CROSS JOIN LATERAL (VALUES
-        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE "C"),
-        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE "C")
+        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE pg_catalog."C"),
+        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE pg_catalog."C")
       ) AS v (namespace, property, text)
               WHERE t."id" OPERATOR(pg_catalog.=) (n."holder_key" OPERATOR(pg_catalog.->>) 0)::integer
                 AND v.namespace OPERATOR(pg_catalog.=) n."namespace"
                 AND v.property OPERATOR(pg_catalog.=) n."holder_column"
-                AND v.text OPERATOR(pg_catalog.=) n."text" COLLATE "C"
+                AND v.text OPERATOR(pg_catalog.=) n."text" COLLATE pg_catalog."C"
               OFFSET 0
             ));
         IF FOUND THEN
@@ -445,13 +445,13 @@ BEGIN
         AND NOT EXISTS (
           SELECT FROM ONLY "users" AS t
           CROSS JOIN LATERAL (VALUES
-        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE "C"),
-        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE "C")
+        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE pg_catalog."C"),
+        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE pg_catalog."C")
       ) AS v (namespace, property, text)
           WHERE t."id" OPERATOR(pg_catalog.=) r."id"
             AND v.property OPERATOR(pg_catalog.=) n."holder_column"
             AND (n."state" OPERATOR(pg_catalog.<>) 'held'
-              OR v.text OPERATOR(pg_catalog.=) n."text" COLLATE "C")
+              OR v.text OPERATOR(pg_catalog.=) n."text" COLLATE pg_catalog."C")
           OFFSET 0
         )
       OFFSET 0
@@ -506,10 +506,12 @@ CREATE TRIGGER "unique_name_users_update"
   REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
   -- The first row that differs does the work for the whole statement; other UPDATEs run no function.
   FOR EACH ROW
-  WHEN ((OLD."handle"::pg_catalog.text COLLATE "C" OPERATOR(pg_catalog.=) NEW."handle"::pg_catalog.text COLLATE "C"
-      OR OLD."handle" IS NULL AND NEW."handle" IS NULL) IS NOT TRUE
-    OR (OLD."nick"::pg_catalog.text COLLATE "C" OPERATOR(pg_catalog.=) NEW."nick"::pg_catalog.text COLLATE "C"
-      OR OLD."nick" IS NULL AND NEW."nick" IS NULL) IS NOT TRUE
+  WHEN (((OLD."handle"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) NEW."handle"::pg_catalog.text
+      OR OLD."handle" IS NULL AND NEW."handle" IS NULL))
+    IS NOT TRUE
+    OR ((OLD."nick"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) NEW."nick"::pg_catalog.text
+      OR OLD."nick" IS NULL AND NEW."nick" IS NULL))
+    IS NOT TRUE
     OR (OLD."id" OPERATOR(pg_catalog.=) NEW."id") IS NOT TRUE)
   EXECUTE FUNCTION "unique_name_users_take"();
 

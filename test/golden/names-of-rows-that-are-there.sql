@@ -22,13 +22,13 @@ BEGIN
   WHERE n."holder" OPERATOR(pg_catalog.=) 'users' AND n."state" OPERATOR(pg_catalog.=) 'held' AND NOT EXISTS (
     SELECT FROM ONLY "users" AS t
     CROSS JOIN LATERAL (VALUES
-        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE "C"),
-        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE "C")
+        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE pg_catalog."C"),
+        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE pg_catalog."C")
       ) AS v (namespace, property, text)
     WHERE t."id" OPERATOR(pg_catalog.=) (n."holder_key" OPERATOR(pg_catalog.->>) 0)::integer
       AND v.namespace OPERATOR(pg_catalog.=) n."namespace"
       AND v.property OPERATOR(pg_catalog.=) n."holder_column"
-      AND v.text OPERATOR(pg_catalog.=) n."text" COLLATE "C"
+      AND v.text OPERATOR(pg_catalog.=) n."text" COLLATE pg_catalog."C"
     OFFSET 0
   );
   INSERT INTO "names" AS n (
@@ -40,15 +40,15 @@ BEGIN
     SELECT v.*, pg_catalog.md5(v.text)::pg_catalog.uuid AS hash, pg_catalog.jsonb_build_array(t."id") AS key
     FROM ONLY "users" AS t
     CROSS JOIN LATERAL (VALUES
-        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE "C"),
-        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE "C")
+        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE pg_catalog."C"),
+        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE pg_catalog."C")
       ) AS v (namespace, property, text)
     WHERE v.text IS NOT NULL AND NOT EXISTS (
       SELECT FROM "names" AS n
       WHERE n."holder_key" OPERATOR(pg_catalog.=) pg_catalog.jsonb_build_array(t."id")
         AND n."holder" OPERATOR(pg_catalog.=) 'users' AND n."state" OPERATOR(pg_catalog.=) 'held'
         AND n."holder_column" OPERATOR(pg_catalog.=) v.property
-        AND n."text" COLLATE "C" OPERATOR(pg_catalog.=) v.text
+        AND n."text" COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) v.text
     )
   ) AS c
   ORDER BY c.namespace, c.hash
@@ -58,7 +58,7 @@ BEGIN
         "holder_key" = EXCLUDED."holder_key",
         "state" = 'held', "since" = pg_catalog.statement_timestamp(),
          "until" = NULL
-      WHERE n."text" COLLATE "C" OPERATOR(pg_catalog.=) EXCLUDED."text" COLLATE "C"
+      WHERE n."text" COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) EXCLUDED."text" COLLATE pg_catalog."C"
         AND n."state" OPERATOR(pg_catalog.<>) 'held'
         AND (n."until" OPERATOR(pg_catalog.<=) pg_catalog.statement_timestamp()
           OR n."holder" OPERATOR(pg_catalog.=) 'users'
@@ -69,20 +69,20 @@ BEGIN
     SELECT v.*, pg_catalog.md5(v.text)::pg_catalog.uuid AS hash, pg_catalog.jsonb_build_array(t."id") AS key
     FROM ONLY "users" AS t
     CROSS JOIN LATERAL (VALUES
-        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE "C"),
-        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE "C")
+        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE pg_catalog."C"),
+        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE pg_catalog."C")
       ) AS v (namespace, property, text)
     WHERE v.text IS NOT NULL AND NOT EXISTS (
       SELECT FROM "names" AS n
       WHERE n."holder_key" OPERATOR(pg_catalog.=) pg_catalog.jsonb_build_array(t."id")
         AND n."holder" OPERATOR(pg_catalog.=) 'users' AND n."state" OPERATOR(pg_catalog.=) 'held'
         AND n."holder_column" OPERATOR(pg_catalog.=) v.property
-        AND n."text" COLLATE "C" OPERATOR(pg_catalog.=) v.text
+        AND n."text" COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) v.text
     )
   ) AS c
     LEFT JOIN "names" AS n ON n."namespace" OPERATOR(pg_catalog.=) c.namespace
       AND n."text_hash" OPERATOR(pg_catalog.=) c.hash
-      AND n."text" COLLATE "C" OPERATOR(pg_catalog.=) c.text
+      AND n."text" COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) c.text
     WHERE n."id" IS NULL
     ORDER BY c.namespace, c.hash
   LOOP
@@ -97,20 +97,20 @@ BEGIN
     SELECT v.*, pg_catalog.md5(v.text)::pg_catalog.uuid AS hash, pg_catalog.jsonb_build_array(t."id") AS key
     FROM ONLY "users" AS t
     CROSS JOIN LATERAL (VALUES
-        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE "C"),
-        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE "C")
+        ('handle', 'handle', t."handle"::pg_catalog.text COLLATE pg_catalog."C"),
+        ('handle', 'nick', t."nick"::pg_catalog.text COLLATE pg_catalog."C")
       ) AS v (namespace, property, text)
     WHERE v.text IS NOT NULL AND NOT EXISTS (
       SELECT FROM "names" AS n
       WHERE n."holder_key" OPERATOR(pg_catalog.=) pg_catalog.jsonb_build_array(t."id")
         AND n."holder" OPERATOR(pg_catalog.=) 'users' AND n."state" OPERATOR(pg_catalog.=) 'held'
         AND n."holder_column" OPERATOR(pg_catalog.=) v.property
-        AND n."text" COLLATE "C" OPERATOR(pg_catalog.=) v.text
+        AND n."text" COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) v.text
     )
   ) AS c
     LEFT JOIN "names" AS n ON n."namespace" OPERATOR(pg_catalog.=) c.namespace
       AND n."text_hash" OPERATOR(pg_catalog.=) c.hash
-      AND n."text" COLLATE "C" OPERATOR(pg_catalog.=) c.text
+      AND n."text" COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) c.text
     LIMIT 10
   ) AS c;
   IF clashes IS NOT NULL THEN

@@ -1,6 +1,6 @@
 /** Something in SQL that the server looks up by `search_path`, where anybody who may create objects can be found first. */
 export interface Lookup {
-  readonly kind: 'operator' | 'function' | 'type' | 'construct'
+  readonly kind: 'operator' | 'function' | 'type' | 'collation' | 'construct'
   /** What is looked up: `||`, `coalesce_all`, `uuid`, `IN (list)`. */
   readonly found: string
   /** 1-based, within the outermost text. */
@@ -258,6 +258,7 @@ function reportWord(tokens: readonly Token[], index: number, report: Report): vo
   const token = tokens[index]
   if (!token || at(-1) === '.') return
   for (const [name, is] of HIDDEN) if (is(at)) report('construct', name, token)
+  if (at(0) === 'COLLATE' && at(1) !== 'PG_CATALOG') report('collation', at(1), token)
   if (LITERAL_TYPES.has(at(0)) && tokens[index + 1]?.type === 'string') report('type', at(0).toLowerCase(), token)
 }
 

@@ -104,7 +104,7 @@ export const nameMutations: readonly NameMutation[] = [
   ),
   mutation('a reservation never ends', [/n\."until" OPERATOR\(pg_catalog\.<=\) [^\n]+/g, 'false']),
   mutation('the text is not compared where hashes are equal', [
-    /n\."text" COLLATE "C" OPERATOR\(pg_catalog\.=\) EXCLUDED\."text" COLLATE "C"/g,
+    /n\."text" COLLATE pg_catalog\."C" OPERATOR\(pg_catalog\.=\) EXCLUDED\."text" COLLATE pg_catalog\."C"/g,
     'true',
   ]),
   mutation('names that are given up stay', ['IF freed IS NOT NULL THEN', 'IF false THEN']),
