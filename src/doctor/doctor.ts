@@ -1,5 +1,6 @@
 import { DataSource, type EntityMetadata, type EntityTarget, type ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
+import { checkOptions, RULE, type Rules } from '../options'
 import { tableState } from '../sql/catalog'
 import { readSurroundings } from '../sql/doctor-catalog'
 import { findDrift, workDrift } from '../typeorm/drift'
@@ -24,6 +25,13 @@ export interface DoctorOptions {
   readonly signal?: AbortSignal
   /** Called after each batch. */
   readonly onProgress?: (progress: DoctorProgress) => void
+}
+
+const RULES: Rules<DoctorOptions> = {
+  entities: { takes: Array.isArray, expected: 'a list of entities' },
+  batchRows: RULE.positive,
+  signal: RULE.signal,
+  onProgress: RULE.function,
 }
 
 /** How far the doctor has come. */
@@ -101,18 +109,11 @@ export async function doctor(dataSource: DataSource, options: DoctorOptions = {}
 }
 
 function checked(dataSource: DataSource, options: DoctorOptions): DoctorOptions {
-  const fail = (message: string): never => {
-    throw new DeclarationError(`doctor(): ${message}`)
-  }
   const given: unknown = dataSource
-  if (!(given instanceof DataSource) && !hasMetadata(given)) fail('expected a DataSource that is initialized.')
-  if (typeof options !== 'object' || options === null) fail('options must be an object.')
-  const known: ReadonlySet<string> = new Set(['entities', 'batchRows', 'signal', 'onProgress'])
-  const other = Object.keys(options).find((name) => !known.has(name))
-  if (other !== undefined) fail(`there is no option "${other}". Remove it.`)
-  const { batchRows = 1, entities = [] } = options
-  if (!Number.isSafeInteger(batchRows) || batchRows < 1) fail('batchRows must be a whole number from 1.')
-  if (!Array.isArray(entities)) fail('entities must be an array.')
+  if (!(given instanceof DataSource) && !hasMetadata(given)) {
+    throw new DeclarationError('doctor(): expected a DataSource that is initialized.')
+  }
+  checkOptions('doctor()', options, RULES)
   return options
 }
 

@@ -1,7 +1,8 @@
 import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
+import { checkOptions } from '../options'
 import { requireArray } from '../rows/call-arguments'
-import { checkCallOptions, type FindOrCreateManyOptions, type LoadOptions } from '../rows/call-options'
+import { CALL_RULES, type FindOrCreateManyOptions, type LoadOptions } from '../rows/call-options'
 import { calledFrom, callerOf } from './caller'
 import { requireDeleteDate } from './deleted-rows'
 import { type EntityText, entityTextOf } from '../rows/entity-text'
@@ -54,7 +55,7 @@ async function findOrCreateAll<Entity extends ObjectLiteral>(
   inputs: readonly DeepPartial<Entity>[],
   options: FindOrCreateManyOptions<NoInfer<Entity>>,
 ): Promise<FindOrCreateManyResult<Entity>[]> {
-  checkCallOptions('findOrCreateMany', options)
+  checkOptions('findOrCreateMany()', options, CALL_RULES.findOrCreateMany)
   options.signal?.throwIfAborted()
   requireArray(inputs)
   const entityText = entityTextOf(manager, entity, options.by)

@@ -1,8 +1,9 @@
 import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError, TextRejectedError } from '../errors'
+import { checkOptions } from '../options'
 import { find } from './attempt'
 import {
-  checkCallOptions,
+  CALL_RULES,
   type DeletedOption,
   type FindOneByTextOptions,
   type FindOrCreateOptions,
@@ -57,7 +58,7 @@ export async function findOrCreate<
   values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
   options: Naming<By, FindOrCreateOptions<NoInfer<Entity>>> = {},
 ): Promise<FindOrCreateResult<Entity>> {
-  checkCallOptions('findOrCreate', options)
+  checkOptions('findOrCreate()', options, CALL_RULES.findOrCreate)
   const entityText = entityTextOf(manager, entity, options.by)
   const { deleted } = options
   checkDeleted(entityText, deleted)
@@ -129,7 +130,7 @@ export async function findOneByText<
   values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
   options: Naming<By, FindOneByTextOptions<NoInfer<Entity>>> = {},
 ): Promise<Entity | null> {
-  checkCallOptions('findOneByText', options)
+  checkOptions('findOneByText()', options, CALL_RULES.findOneByText)
   const entityText = entityTextOf(manager, entity, options.by)
   const { withDeleted = false } = options
   if (withDeleted) requireDeleteDate(entityText, 'withDeleted')

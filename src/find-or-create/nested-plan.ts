@@ -1,7 +1,7 @@
 import type { DataSource, EntityMetadata, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
+import { kindOf } from '../options'
 import { declarationsOf } from '../typeorm/registry'
-import { kindOf } from '../rows/call-arguments'
 import { type EntityText, entityTextOf } from '../rows/entity-text'
 import {
   classOf,

@@ -8,11 +8,12 @@ import {
   type ObjectLiteral,
 } from 'typeorm'
 import { DeclarationError } from '../errors'
+import { kindOf } from '../options'
 import { updatedStatement, type WireRow } from '../sql/statements'
 import { ensureReady } from '../typeorm/readiness'
 import { type ColumnMetadata, dataSourceOf, declarationsOf } from '../typeorm/registry'
 import type { Step } from '../connection/all-or-nothing'
-import { kindOf, requireEntries, requireManager } from '../rows/call-arguments'
+import { requireEntries, requireManager } from '../rows/call-arguments'
 import { entityColumns, type EntityColumns, type EntityText, entityTextOf, onTable } from '../rows/entity-text'
 import { afterUpdate, beforeUpdate } from '../rows/events'
 import { fill, newEntity } from '../rows/hydrate'

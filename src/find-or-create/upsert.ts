@@ -1,5 +1,6 @@
 import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
-import { checkCallOptions, type UpsertByTextOptions } from '../rows/call-options'
+import { checkOptions } from '../options'
+import { CALL_RULES, type UpsertByTextOptions } from '../rows/call-options'
 import { type EntityText, entityTextOf } from '../rows/entity-text'
 import { calledFrom, callerOf } from './caller'
 import { addAll, type FindOrCreateManyResult } from './find-or-create-many'
@@ -60,7 +61,7 @@ export async function upsertByText<Entity extends ObjectLiteral>(
   given: DeepPartial<NoInfer<Entity>> | readonly DeepPartial<NoInfer<Entity>>[],
   options: UpsertByTextOptions<NoInfer<Entity>> = {},
 ): Promise<FindOrCreateManyResult<Entity>[] | FindOrCreateResult<Entity>> {
-  checkCallOptions('upsertByText', options)
+  checkOptions('upsertByText()', options, CALL_RULES.upsertByText)
   const entityText = entityTextOf(manager, entity, options.by)
   const updates = updatesOf(entityText, options.update, options.skipUpdateIfNoValuesChanged ?? false)
   const load = relationsToLoad(entityText, options)

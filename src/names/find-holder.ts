@@ -1,5 +1,6 @@
 import type { DataSource, EntityManager, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError, TextRejectedError } from '../errors'
+import { checkOptions, RULE, type Rules } from '../options'
 import { openSession } from '../connection/open-session'
 import type { Session } from '../connection/session'
 import { ensureNamesReady } from '../find-or-create/asked-names'
@@ -11,7 +12,6 @@ import { namesIn, namesTable, namesText } from '../typeorm/name-tables'
 import { dataSourceOf, type NameDeclaration } from '../typeorm/registry'
 import { idOf } from '../typeorm/refused-text'
 import { entityOf, holderOf } from '../typeorm/taken-names'
-import { checkNameOptions } from './name-call-options'
 import { holderEntity, type HolderEntity, toEntity } from './holder-row'
 
 /** Options of `findHolder`. */
@@ -21,6 +21,8 @@ export interface FindHolderOptions {
   /** Give the entity, with its eager relations, in the same round trip. @default false */
   readonly entity?: boolean
 }
+
+const RULES: Rules<FindHolderOptions> = { former: RULE.boolean, entity: RULE.boolean }
 
 /** Who holds a name. */
 export interface Holder {
@@ -62,7 +64,7 @@ export async function findHolder(
   text: string,
   options: FindHolderOptions = {},
 ): Promise<Holder | null> {
-  checkNameOptions('findHolder', options, { former: 'boolean', entity: 'boolean' })
+  checkOptions('findHolder()', options, RULES)
   requireManager(manager)
   const dataSource = dataSourceOf(manager)
   const declarations = requireNamespace(dataSource, namespace)

@@ -1,5 +1,6 @@
 import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
 import { TextRejectedError, TextTakenError } from '../errors'
+import { checkOptions } from '../options'
 import { openSession } from '../connection/open-session'
 import type { Session } from '../connection/session'
 import { ensureNamesReady } from '../find-or-create/asked-names'
@@ -10,9 +11,8 @@ import { finish, relationsToLoad } from '../rows/load-relations'
 import { requireObject } from '../rows/refused-input'
 import { findByNameStatement } from '../sql/name-statements'
 import { normalizeText } from '../text/normalizer'
-import { checkNameOptions } from './name-call-options'
 import { type HolderEntity, holderEntityOf, toEntity } from './holder-row'
-import type { ByNameOptions } from './swap-names'
+import { BY_NAME_RULES, type ByNameOptions } from './swap-names'
 
 /**
  * Returns the row of an entity that holds the name, inserting it if nobody holds it: what `findOrCreate` is for a unique
@@ -33,7 +33,7 @@ export async function findOrCreateHolder<Entity extends ObjectLiteral>(
   values: DeepPartial<NoInfer<Entity>>,
   options: ByNameOptions = {},
 ): Promise<FindOrCreateResult<Entity>> {
-  checkNameOptions('findOrCreateHolder', options, { by: 'string' })
+  checkOptions('findOrCreateHolder()', options, BY_NAME_RULES)
   const holder = holderEntityOf(manager, entity, options.by)
   requireObject(holder, values)
   const name = givenName(holder, values)

@@ -1,11 +1,10 @@
 import type { EntityManager } from 'typeorm'
-import { DeclarationError } from '../errors'
+import { checkOptions, RULE, type Rules } from '../options'
 import { removeInBatches } from '../find-or-create/remove-in-batches'
 import { requireManager } from '../rows/call-arguments'
 import { releaseExpiredStatement } from '../sql/name-statements'
 import { namesTable, namesText } from '../typeorm/name-tables'
 import { dataSourceOf } from '../typeorm/registry'
-import { checkNameOptions } from './name-call-options'
 
 /** Options of `releaseExpired`. */
 export interface ReleaseExpiredOptions {
@@ -23,13 +22,9 @@ export interface ReleaseExpiredOptions {
  * setInterval(() => void releaseExpired(dataSource.manager), 3_600_000)
  */
 export async function releaseExpired(manager: EntityManager, options: ReleaseExpiredOptions = {}): Promise<number> {
-  checkNameOptions('releaseExpired', options, { batch: 'number' })
+  checkOptions('releaseExpired()', options, { batch: RULE.positive } satisfies Rules<ReleaseExpiredOptions>)
   requireManager(manager)
-  const { batch } = options
-  if (batch !== undefined && (!Number.isSafeInteger(batch) || batch < 1)) {
-    throw new DeclarationError('releaseExpired(): batch must be a whole number from 1.')
-  }
   const dataSource = dataSourceOf(manager)
   const statement = releaseExpiredStatement(namesTable(dataSource))
-  return await removeInBatches(manager, namesText(dataSource), statement, batch)
+  return await removeInBatches(manager, namesText(dataSource), statement, options.batch)
 }

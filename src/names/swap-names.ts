@@ -1,5 +1,6 @@
 import { type EntityManager, EntityNotFoundError, type EntityTarget, type ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
+import { checkOptions, RULE, type Rules } from '../options'
 import { openSession } from '../connection/open-session'
 import { ensureNamesReady } from '../find-or-create/asked-names'
 import { Attempts } from '../find-or-create/attempts'
@@ -8,7 +9,6 @@ import { afterUpdate } from '../rows/events'
 import { type SwappedRow, swapNamesStatement } from '../sql/name-statements'
 import type { Session } from '../connection/session'
 import { takenNamesError, textsOfKey } from '../typeorm/taken-names'
-import { checkNameOptions } from './name-call-options'
 import { type HolderEntity, holderEntityOf, toEntity } from './holder-row'
 
 /** Options of an operation that looks by one name of an entity. */
@@ -16,6 +16,8 @@ export interface ByNameOptions {
   /** The property that holds the name. @default the only one */
   readonly by?: string
 }
+
+export const BY_NAME_RULES: Rules<ByNameOptions> = { by: RULE.name }
 
 /**
  * Two rows of an entity swap their names, in one statement: nobody sees one name twice or not at all, and no one can
@@ -34,7 +36,7 @@ export async function swapNames<Entity extends ObjectLiteral>(
   one: RowId<NoInfer<Entity>>,
   ...[other, options = {}]: [other: RowId<NoInfer<Entity>>, options?: ByNameOptions]
 ): Promise<[Entity, Entity]> {
-  checkNameOptions('swapNames', options, { by: 'string' })
+  checkOptions('swapNames()', options, BY_NAME_RULES)
   const holder = holderEntityOf(manager, entity, options.by)
   const keys = [one, other].map((id) => keyOf(holder, id))
   if (new Set(keys.map((key) => JSON.stringify(textsOfKey(key)))).size < 2) {

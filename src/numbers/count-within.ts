@@ -1,7 +1,8 @@
 import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
 import { openSession } from '../connection/open-session'
 import { DeclarationError } from '../errors'
-import { kindOf, requireManager } from '../rows/call-arguments'
+import { checkOptions, kindOf, RULE, type Rules } from '../options'
+import { requireManager } from '../rows/call-arguments'
 import { findCount } from '../sql/count-statement'
 import { dataSourceOf, isOrExtends, type NumberDeclaration, tableNumbers } from '../typeorm/registry'
 import { ensureTriggers } from '../typeorm/trigger-readiness'
@@ -11,6 +12,8 @@ export interface CountWithinOptions {
   /** Which count, where the entity keeps several: the property of its number. @default the only one */
   readonly by?: string
 }
+
+const RULES: Rules<CountWithinOptions> = { by: { takes: RULE.name.takes, expected: 'the property of a number' } }
 
 /**
  * How many rows a scope has, by one look-up in an index, however many there are, and whatever row security shows of them.
@@ -31,7 +34,8 @@ export async function countWithin<Entity extends ObjectLiteral>(
   options: CountWithinOptions = {},
 ): Promise<number> {
   requireManager(manager)
-  const declaration = countedNumber(manager, entity, byOf(options))
+  checkOptions('countWithin()', options, RULES)
+  const declaration = countedNumber(manager, entity, options.by)
   const values = scopeValues(manager, declaration, scope)
   const session = await openSession(manager)
   try {
@@ -41,20 +45,6 @@ export async function countWithin<Entity extends ObjectLiteral>(
   } finally {
     await session.close()
   }
-}
-
-/** JavaScript has no types, and an option that is misspelt would be ignored. */
-function byOf(options: unknown): string | undefined {
-  if (typeof options !== 'object' || options === null) {
-    throw new DeclarationError(
-      `countWithin(): the options must be an object, got ${kindOf(options)}. Pass { by: '…' }.`,
-    )
-  }
-  const other = Object.keys(options).find((name) => name !== 'by')
-  if (other !== undefined) throw new DeclarationError(`countWithin(): there is no option "${other}". It takes by.`)
-  const { by } = options as { readonly by?: unknown }
-  if (by === undefined || typeof by === 'string') return by
-  throw new DeclarationError(`countWithin(): by must be the property of a number, got ${kindOf(by)}.`)
 }
 
 function countedNumber(

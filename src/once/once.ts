@@ -1,14 +1,13 @@
 import { hash } from 'node:crypto'
 import type { EntityManager, QueryRunner } from 'typeorm'
 import { DeclarationError, TextRejectedError, TokenReusedError, TransactionAbortedError } from '../errors'
+import { checkOptions, kindOf, type Rules } from '../options'
 import { openSession } from '../connection/open-session'
 import type { Session } from '../connection/session'
 import { transact, type Work } from '../connection/joined-transaction'
 import { asOne } from '../connection/whole-transaction'
 import { Attempts } from '../find-or-create/attempts'
 import { calledFrom, callerOf } from '../find-or-create/caller'
-import { kindOf } from '../rows/call-arguments'
-import { checkCallOptions } from '../rows/call-options'
 import { rowValues } from '../rows/row-values'
 import { isSerializationError, serverError, SQLSTATE } from '../sql/sqlstate'
 import type { StoredToken } from '../sql/token-statements'
@@ -33,6 +32,14 @@ export interface OnceOptions {
    * @default never
    */
   readonly expires?: Date | Duration
+}
+
+const RULES: Rules<OnceOptions> = {
+  request: { takes: () => true, expected: 'what JSON holds' },
+  expires: {
+    takes: (value) => typeof value === 'string' || value instanceof Date,
+    expected: "a Date, or a duration such as '24 hours'",
+  },
 }
 
 /** What `work` gave, and when. */
@@ -94,7 +101,7 @@ export async function once<Answer>(
   options: OnceOptions = {},
 ): Promise<OnceResult<Answer>> {
   const caller = callerOf(once)
-  checkCallOptions('once', options)
+  checkOptions('once()', options, RULES)
   const call = callOf(manager, token, { work, options })
   return (await calledFrom(caller, answerTo(call))) as OnceResult<Answer>
 }

@@ -1,6 +1,6 @@
 import type { EntityManager } from 'typeorm'
 import { removeInBatches } from '../find-or-create/remove-in-batches'
-import { checkCallOptions } from '../rows/call-options'
+import { checkOptions, RULE, type Rules } from '../options'
 import { tokensOf } from './tokens'
 
 /** Options of `removeExpiredTokens`. */
@@ -24,7 +24,7 @@ export async function removeExpiredTokens(
   manager: EntityManager,
   options: RemoveExpiredTokensOptions = {},
 ): Promise<number> {
-  checkCallOptions('removeExpiredTokens', options)
+  checkOptions('removeExpiredTokens()', options, { batch: RULE.positive } satisfies Rules<RemoveExpiredTokensOptions>)
   const { entityText, remove } = tokensOf(manager)
   return await removeInBatches(manager, entityText.declaration, remove, options.batch)
 }

@@ -1,14 +1,6 @@
 import type { EntityManager } from 'typeorm'
 import { DeclarationError } from '../errors'
-
-/** What a wrong argument is, in one or two words. */
-export function kindOf(value: unknown): string {
-  if (value === null) return 'null'
-  if (typeof value !== 'object') return typeof value
-  if (Array.isArray(value)) return 'an array'
-  const name: unknown = value.constructor?.name
-  return typeof name === 'string' && name !== 'Object' && name !== '' ? `an instance of ${name}` : 'an object'
-}
+import { kindOf } from '../options'
 
 /** By TypeORM's own mark: two copies of it may be loaded, and an EntityManager may be extended. */
 export const isManager = (value: unknown): boolean =>

@@ -1,6 +1,5 @@
 import type { DeepPartial, FindOptionsRelations, ObjectLiteral } from 'typeorm'
-import { DeclarationError } from '../errors'
-import { isManager, kindOf } from './call-arguments'
+import { oneOf, type Rule, RULE, type Rules } from '../options'
 
 /** Options of every operation. */
 export interface ByOptions<Entity = ObjectLiteral> {
@@ -159,80 +158,10 @@ export interface UpsertByTextOptions<Entity = ObjectLiteral> extends ByOptions<E
   readonly skipUpdateIfNoValuesChanged?: boolean
 }
 
-/** What an option takes. */
-interface Rule {
-  readonly takes: (value: unknown) => boolean
-  /** Completes "must be …". */
-  readonly expected: string
-}
-
-const isBoolean = (value: unknown): boolean => typeof value === 'boolean'
-const hasMethod = (value: unknown, name: string): boolean =>
-  typeof value === 'object' && value !== null && typeof Reflect.get(value, name) === 'function'
 const isStrings = (value: unknown): boolean => Array.isArray(value) && value.every((one) => typeof one === 'string')
 /** Not a promise, for instance: a function was called that should have been passed. */
 const isValues = (value: unknown): boolean =>
   typeof value === 'object' && value !== null && !Array.isArray(value) && !('then' in value)
-
-/** Every option of a call, whichever takes it. */
-type OptionName =
-  | 'by'
-  | 'create'
-  | 'deleted'
-  | 'withDeleted'
-  | 'relations'
-  | 'relationLoadStrategy'
-  | 'replica'
-  | 'update'
-  | 'skipUpdateIfNoValuesChanged'
-  | 'signal'
-  | 'onProgress'
-  | 'window'
-  | 'manager'
-  | 'request'
-  | 'expires'
-  | 'batch'
-
-const POSITIVE: Rule = {
-  takes: (value) => Number.isSafeInteger(value) && Number(value) > 0,
-  expected: 'a whole number above 0',
-}
-
-const DELETED: readonly unknown[] = ['return', 'restore', 'throw'] satisfies DeletedOption[]
-
-const RULES: Readonly<Record<OptionName, Rule>> = {
-  by: { takes: (value) => typeof value === 'string', expected: 'the name of a unique text' },
-  create: {
-    takes: (value) => typeof value === 'function' || isValues(value),
-    expected: 'an object with values, or a function that returns one',
-  },
-  deleted: { takes: (value) => DELETED.includes(value), expected: `one of ${DELETED.join(', ')}` },
-  withDeleted: { takes: isBoolean, expected: 'true or false' },
-  relations: {
-    takes: (value) => value === FIND_OR_CREATE || isStrings(value) || isValues(value),
-    expected: 'an object as find() takes it, or a list of paths',
-  },
-  relationLoadStrategy: { takes: (value) => value === 'join' || value === 'query', expected: "'join' or 'query'" },
-  replica: { takes: isBoolean, expected: 'true or false' },
-  update: { takes: isStrings, expected: 'a list of property names' },
-  skipUpdateIfNoValuesChanged: { takes: isBoolean, expected: 'true or false' },
-  // By its parts: that of another realm, as in Jest, is no instance of ours.
-  signal: {
-    takes: (value) => ['throwIfAborted', 'addEventListener'].every((name) => hasMethod(value, name)),
-    expected: 'an AbortSignal',
-  },
-  onProgress: { takes: (value) => typeof value === 'function', expected: 'a function' },
-  window: POSITIVE,
-  manager: { takes: isManager, expected: 'an EntityManager' },
-  request: { takes: () => true, expected: 'what JSON holds' },
-  expires: {
-    takes: (value) => typeof value === 'string' || value instanceof Date,
-    expected: "a Date, or a duration such as '24 hours'",
-  },
-  batch: POSITIVE,
-}
-
-const LOAD = ['relations', 'relationLoadStrategy'] as const
 
 /** In place of the relations, or of one. */
 const FIND_OR_CREATE = 'findOrCreate'
@@ -242,55 +171,65 @@ export const namesFindOrCreate = (relations: unknown): boolean =>
   relations === FIND_OR_CREATE ||
   (typeof relations === 'object' && relations !== null && Object.values(relations).some(namesFindOrCreate))
 
-type Operation =
-  | 'findOrCreate'
-  | 'findOrCreateMany'
-  | 'findOneByText'
-  | 'hashOf'
-  | 'upsertByText'
-  | 'parseMany'
-  | 'once'
-  | 'removeExpiredTokens'
-  | StreamOperation
+const isRelations = (value: unknown): boolean => isStrings(value) || isValues(value)
+const RELATIONS = 'an object as find() takes it, or a list of paths'
 
-type StreamOperation = 'findOrCreateStream' | 'findOrCreateTransform'
-
-const STREAM = ['by', 'create', 'deleted', 'signal', 'onProgress', 'window'] as const
-
-const TAKEN: Readonly<Record<Operation, readonly OptionName[]>> = {
-  findOrCreate: ['by', 'create', 'deleted', ...LOAD],
-  findOrCreateMany: ['by', 'create', 'deleted', ...LOAD, 'signal', 'onProgress'],
-  findOrCreateStream: STREAM,
-  findOrCreateTransform: STREAM,
-  findOneByText: ['by', 'withDeleted', 'replica', ...LOAD],
-  hashOf: ['by'],
-  upsertByText: ['by', 'update', 'skipUpdateIfNoValuesChanged', ...LOAD],
-  parseMany: ['manager', 'deleted', ...LOAD, 'signal', 'onProgress'],
-  once: ['request', 'expires'],
-  removeExpiredTokens: ['batch'],
+const BY: Rules<ByOptions> = {
+  by: { takes: (value) => typeof value === 'string', expected: 'the name of a unique text' },
 }
 
-/** Take relations to be found or created. */
-const NESTING: readonly Operation[] = ['findOrCreate', 'findOrCreateMany', 'parseMany']
+const relationLoadStrategy: Rule = {
+  takes: (value) => value === 'join' || value === 'query',
+  expected: "'join' or 'query'",
+}
 
-/**
- * JavaScript has no types, and an option that is ignored would do something else than was asked for.
- *
- * @throws DeclarationError for an option that the operation does not take, or a value that the option does not
- */
-export function checkCallOptions(operation: Operation, options: object): void {
-  if (typeof options !== 'object' || options === null || Array.isArray(options)) {
-    throw new DeclarationError(`${operation}(): expected an object with options, got ${kindOf(options)}.`)
-  }
-  const taken: readonly string[] = TAKEN[operation]
-  for (const [name, value] of Object.entries(options)) {
-    if (!taken.includes(name)) {
-      throw new DeclarationError(`${operation}(): there is no option "${name}". It takes ${taken.join(', ')}.`)
-    }
-    const { takes, expected } = RULES[name as OptionName]
-    const nested = name === 'relations' && !NESTING.includes(operation) && namesFindOrCreate(value)
-    if (value !== undefined && (nested || !takes(value))) {
-      throw new DeclarationError(`${operation}(): ${name} must be ${expected}.`)
-    }
-  }
+const LOAD: Rules<LoadOptions> = {
+  relations: { takes: (value) => isRelations(value) && !namesFindOrCreate(value), expected: RELATIONS },
+  relationLoadStrategy,
+}
+
+const NESTED: Rules<NestedOptions> = {
+  relations: { takes: (value) => value === FIND_OR_CREATE || isRelations(value), expected: RELATIONS },
+  relationLoadStrategy,
+}
+
+const DELETED: Rules<DeletedOptions> = {
+  deleted: oneOf(...(['return', 'restore', 'throw'] satisfies DeletedOption[])),
+}
+
+const WATCH: Rules<WatchOptions> = {
+  signal: RULE.signal,
+  onProgress: RULE.function,
+}
+
+const create: Rule = {
+  takes: (value) => typeof value === 'function' || isValues(value),
+  expected: 'an object with values, or a function that returns one',
+}
+
+/** What the options of each operation take; those of an operation of another folder stand beside it. */
+export const CALL_RULES: {
+  readonly hashOf: Rules<ByOptions>
+  readonly findOrCreate: Rules<FindOrCreateOptions>
+  readonly findOrCreateMany: Rules<FindOrCreateManyOptions>
+  readonly stream: Rules<FindOrCreateStreamOptions>
+  readonly findOneByText: Rules<FindOneByTextOptions>
+  readonly upsertByText: Rules<UpsertByTextOptions>
+} = {
+  hashOf: BY,
+  findOrCreate: { ...BY, create, ...DELETED, ...NESTED },
+  findOrCreateMany: { ...BY, create, ...DELETED, ...NESTED, ...WATCH },
+  stream: { ...BY, create, ...DELETED, ...WATCH, window: RULE.positive },
+  findOneByText: {
+    ...BY,
+    withDeleted: RULE.boolean,
+    replica: RULE.boolean,
+    ...LOAD,
+  },
+  upsertByText: {
+    ...BY,
+    update: { takes: isStrings, expected: 'a list of property names' },
+    skipUpdateIfNoValuesChanged: RULE.boolean,
+    ...LOAD,
+  },
 }

@@ -1,5 +1,6 @@
 import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
-import { checkCallOptions } from './call-options'
+import { checkOptions } from '../options'
+import { CALL_RULES } from './call-options'
 import { entityTextOf } from './entity-text'
 import type { GivenValues, Naming } from './given-values'
 import { keyValues, normalized } from './key-values'
@@ -28,7 +29,7 @@ export function hashOf<Entity extends ObjectLiteral, Given = DeepPartial<Entity>
   values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
   options: Naming<By, { readonly by?: string }> = {},
 ): TextHash {
-  checkCallOptions('hashOf', options)
+  checkOptions('hashOf()', options, CALL_RULES.hashOf)
   const entityText = entityTextOf(manager, entity, options.by)
   const { key, hash } = keyValues(entityText, normalized(entityText, values))
   const scope = entityText.declaration.scope.map(({ propertyPath }, index) => [propertyPath, key[index]] as const)

@@ -1,7 +1,7 @@
 import type { DataSource, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
+import { kindOf } from '../options'
 import { type ColumnMetadata, declarationsOf, namesOf } from '../typeorm/registry'
-import { kindOf } from './call-arguments'
 import type { EntityColumns, EntityText } from './entity-text'
 import { valueIn } from './key-values'
 import { givenIn, hasValue } from './nested-values'

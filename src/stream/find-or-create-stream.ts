@@ -1,11 +1,11 @@
 import type { DataSource, DeepPartial, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
+import { checkOptions, kindOf } from '../options'
 import { calledFrom, type Caller, callerOf } from '../find-or-create/caller'
 import { requireDeleteDate } from '../find-or-create/deleted-rows'
 import type { PreparedMany } from '../find-or-create/prepared-many'
 import type { FindOrCreateManyResult } from '../find-or-create/run-batch'
-import { kindOf } from '../rows/call-arguments'
-import { checkCallOptions, type FindOrCreateStreamOptions } from '../rows/call-options'
+import { CALL_RULES, type FindOrCreateStreamOptions } from '../rows/call-options'
 import { type EntityText, entityTextOf } from '../rows/entity-text'
 import type { GivenValues, Naming } from '../rows/given-values'
 import { relationsToLoad } from '../rows/load-relations'
@@ -60,7 +60,7 @@ export function streamedText<Entity extends ObjectLiteral>(
   entity: EntityTarget<Entity>,
   options: FindOrCreateStreamOptions<Entity>,
 ): EntityText {
-  checkCallOptions(operation, options)
+  checkOptions(`${operation}()`, options, CALL_RULES.stream)
   requireDataSource(dataSource)
   const entityText = entityTextOf(dataSource.manager, entity, options.by)
   const { deleted } = options

@@ -1,5 +1,5 @@
 import { DeclarationError } from '../errors'
-import { kindOf } from '../rows/call-arguments'
+import { kindOf } from '../options'
 
 /** Items as a flow reads them: some at a time, as they come. */
 export interface Source<Item> {

@@ -1,9 +1,11 @@
 import { type EntitySchemaOptions, getMetadataArgsStorage } from 'typeorm'
 import { DeclarationError } from '../errors'
+import { checkOptions } from '../options'
 import { attachDeclaration } from './attach-declaration'
 import { HIDDEN_MARK, hiddenColumns } from './hidden-columns'
 import {
-  checkOptions,
+  CLASS_RULES,
+  PROPERTY_RULES,
   type RawDeclaration,
   toRawDeclaration,
   type UniqueTextClassOptions,
@@ -150,16 +152,16 @@ export function uniqueTextSchema<T>(
 }
 
 function propertyDeclaration(where: string, property: string, options: UniqueTextPropertyOptions): RawDeclaration {
-  checkOptions(where, options)
-  if ('columns' in options || 'as' in options) {
+  if (isPlain(options) && ('columns' in options || 'as' in options)) {
     throw new DeclarationError(`@UniqueText on ${where}: "columns" and "as" belong on the class.`)
   }
+  checkOptions(`@UniqueText on ${where}`, options, PROPERTY_RULES)
   const { normalize } = options
   return toRawDeclaration(where, property, [{ property, ...(normalize === undefined ? {} : { normalize }) }], options)
 }
 
 function classDeclaration(where: string, options: UniqueTextClassOptions): RawDeclaration {
-  checkOptions(where, options)
+  checkOptions(`@UniqueText on ${where}`, options, CLASS_RULES)
   if (options.as === undefined || options.columns === undefined) {
     throw new DeclarationError(`@UniqueText on ${where}: on a class, "as" and "columns" are required.`)
   }

@@ -1,9 +1,9 @@
-import { DeclarationError } from '../errors'
+import { checkOptions, RULE, type Rules } from '../options'
 import type { FormerPolicy } from '../sql/name-table'
 import { type Duration, intervalOf } from '../text/duration'
 import { type Normalizer, type NormalizeOption } from '../text/normalizer'
 import { unstorable } from '../text/storable'
-import { requireNormalizer } from './options'
+import { NORMALIZE, requireNormalizer } from './options'
 
 /** What becomes of a name when its holder takes another one. */
 export type FormerOption =
@@ -41,52 +41,51 @@ export interface RawName {
 /** What the column `namespace` holds. */
 const MAX_NAMESPACE_CHARACTERS = 63
 
-const OPTIONS: ReadonlySet<string> = new Set(['namespace', 'normalize', 'former', 'nullable', 'name'])
+const RULES: Rules<UniqueNameOptions> = {
+  namespace: {
+    takes: (value) =>
+      typeof value === 'string' &&
+      value !== '' &&
+      unstorable(value) === undefined &&
+      Array.from(value).length <= MAX_NAMESPACE_CHARACTERS,
+    expected: `a text of 1 to ${MAX_NAMESPACE_CHARACTERS} characters, for instance 'handle'`,
+  },
+  normalize: NORMALIZE,
+  former: {
+    takes: isFormer,
+    expected: "'free', 'reserve', 'redirect', { reserveFor: '90 days' } or { redirectFor: '1 year' }",
+  },
+  nullable: RULE.boolean,
+  name: RULE.name,
+}
 
 /**
  * @param where names the declaration in an error: `@UniqueName on User.handle`
  * @throws DeclarationError for an option that does not exist, or a value that it does not take
  */
 export function toRawName(where: string, property: string, options: UniqueNameOptions): RawName {
-  const given: unknown = options
-  if (typeof given !== 'object' || given === null) {
-    throw new DeclarationError(`${where}: the options must be an object. Pass { namespace: '…' }.`)
-  }
-  const unknown = Object.keys(options).find((key) => !OPTIONS.has(key))
-  if (unknown !== undefined) throw new DeclarationError(`${where}: there is no option "${unknown}". Remove it.`)
-  const { namespace, normalize, former = 'free', nullable, name } = options
-  requireNamespace(where, namespace)
-  if (nullable !== undefined && typeof nullable !== 'boolean') {
-    throw new DeclarationError(`${where}: nullable must be true or false.`)
-  }
-  if (name !== undefined && (typeof name !== 'string' || name === '')) {
-    throw new DeclarationError(`${where}: name must be a non-empty string.`)
-  }
-  return { property, namespace, normalizer: requireNormalizer(where, normalize), former: toPolicy(where, former) }
+  checkOptions(where, options, RULES, ['namespace'])
+  const { namespace, normalize, former = 'free' } = options
+  return { property, namespace, normalizer: requireNormalizer(where, normalize), former: toPolicy(former) }
 }
 
-function requireNamespace(where: string, namespace: unknown): void {
-  const is = typeof namespace === 'string' && namespace !== '' && unstorable(namespace) === undefined
-  if (is && Array.from(namespace).length <= MAX_NAMESPACE_CHARACTERS) return
-  throw new DeclarationError(
-    `${where}: namespace must be a text of 1 to ${MAX_NAMESPACE_CHARACTERS} characters, for instance 'handle'.`,
-  )
-}
-
-const POLICIES: Readonly<Record<string, FormerPolicy>> = {
+const POLICIES: Readonly<Record<Extract<FormerOption, string>, FormerPolicy>> = {
   free: { state: 'free' },
   reserve: { state: 'reserved' },
   redirect: { state: 'redirect' },
 }
 
-function toPolicy(where: string, former: unknown): FormerPolicy {
-  if (typeof former === 'string' && Object.hasOwn(POLICIES, former)) return POLICIES[former] as FormerPolicy
+const STATES: Readonly<Record<string, FormerPolicy['state']>> = { reserveFor: 'reserved', redirectFor: 'redirect' }
+
+function isFormer(former: unknown): boolean {
+  if (typeof former === 'string') return Object.hasOwn(POLICIES, former)
   const [key, another] = typeof former === 'object' && former !== null ? Object.keys(former) : []
-  const duration: unknown = key === undefined ? undefined : Reflect.get(former as object, key)
-  if (another === undefined && (key === 'reserveFor' || key === 'redirectFor')) {
-    return { state: key === 'reserveFor' ? 'reserved' : 'redirect', interval: intervalOf(key, duration) }
-  }
-  throw new DeclarationError(
-    `${where}: former must be 'free', 'reserve', 'redirect', { reserveFor: '90 days' } or { redirectFor: '1 year' }.`,
-  )
+  return key !== undefined && another === undefined && Object.hasOwn(STATES, key)
+}
+
+/** @throws DeclarationError for a duration that is none */
+function toPolicy(former: FormerOption): FormerPolicy {
+  if (typeof former === 'string') return POLICIES[former]
+  const [[key, duration] = ['reserveFor', undefined]] = Object.entries(former)
+  return { state: STATES[key] ?? 'reserved', interval: intervalOf(key, duration) }
 }

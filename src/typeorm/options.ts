@@ -1,5 +1,6 @@
 import type { ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
+import { oneOf, type Rule, RULE, type Rules } from '../options'
 import type { SpreadBy } from '../sql/text-table'
 import * as presets from '../text'
 import { type Digest, type DigestName, digests } from '../text/digest'
@@ -109,72 +110,72 @@ const MAX_CHAIN_LENGTH_DEFAULT = 100
 /** Numbers are `integer`. */
 const MAX_CHAIN_LENGTH_LIMIT = 2 ** 31 - 1
 
-type Check = (value: unknown) => boolean
-
-const isString: Check = (value) => typeof value === 'string' && value !== ''
-const isBoolean: Check = (value) => typeof value === 'boolean'
 const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null
 const hasOnly = (value: object, keys: readonly string[]): boolean =>
   Object.keys(value).every((key) => keys.includes(key))
-const isNames: Check = (value) =>
-  isObject(value) && hasOnly(value, ['hash', 'number', 'chained']) && Object.values(value).every(isString)
 
-/** Every option, and which values it takes. JavaScript has no types, and a mistake here would drop a guard. */
-const CHECKS: Readonly<Record<string, Check>> = {
-  scope: (value) => Array.isArray(value) && value.every(isString),
-  digest: (value) => toDigest(value) !== undefined,
-  immutable: isBoolean,
-  ignoreDeleted: isBoolean,
-  maxChainLength: (value) => Number.isInteger(value) && Number(value) >= 1 && Number(value) <= MAX_CHAIN_LENGTH_LIMIT,
-  lookup: (value) => value === 'hash',
-  spread: isSpread,
-  indexName: isString,
-  hidden: isNames,
-  normalize: (value) => typeof value === 'function' || isObject(value),
-  nullable: isBoolean,
-  name: isString,
-  as: isString,
-  columns: (value) => Array.isArray(value) && value.length > 0 && value.every(isColumn),
-  parse: (value) => typeof value === 'function',
-  normalizeValues: (value) => typeof value === 'function',
+const RULES: Rules<UniqueTextOptions> = {
+  scope: {
+    takes: (value) => Array.isArray(value) && value.every(RULE.name.takes),
+    expected: 'a list of property names',
+  },
+  digest: {
+    takes: (value) => toDigest(value) !== undefined,
+    expected: `one of ${Object.keys(digests).join(', ')}`,
+  },
+  immutable: RULE.boolean,
+  ignoreDeleted: RULE.boolean,
+  maxChainLength: {
+    takes: (value) => RULE.positive.takes(value) && Number(value) <= MAX_CHAIN_LENGTH_LIMIT,
+    expected: `a whole number from 1 to ${MAX_CHAIN_LENGTH_LIMIT}`,
+  },
+  lookup: oneOf('hash'),
+  spread: { takes: isSpread, expected: "'hash', 'citus' or { partitions: a whole number }" },
+  indexName: RULE.name,
+  hidden: {
+    takes: (value) =>
+      isObject(value) && hasOnly(value, ['hash', 'number', 'chained']) && Object.values(value).every(RULE.name.takes),
+    expected: 'an object with the names hash, number and chained',
+  },
+}
+
+/** What an option with a normalizer takes. */
+export const NORMALIZE: Rule = {
+  takes: (value) => typeof value === 'function' || isObject(value),
+  expected: 'a normalizer or a function',
+}
+
+/** What the options of `@UniqueText` on a property take. */
+export const PROPERTY_RULES: Rules<UniqueTextPropertyOptions> = {
+  ...RULES,
+  normalize: NORMALIZE,
+  nullable: RULE.boolean,
+  name: RULE.name,
+}
+
+/** What the options of `@UniqueText` on a class take. */
+export const CLASS_RULES: Rules<UniqueTextClassOptions> = {
+  ...RULES,
+  as: RULE.name,
+  columns: {
+    takes: (value) => Array.isArray(value) && value.length > 0 && value.every(isColumn),
+    expected: 'a list of property names, or of { property, prefix, normalize }',
+  },
+  parse: RULE.function,
+  normalizeValues: RULE.function,
 }
 
 function isSpread(value: unknown): boolean {
   if (value === 'hash' || value === 'citus') return true
   if (!isObject(value) || !hasOnly(value, ['partitions']) || !('partitions' in value)) return false
-  return Number.isInteger(value.partitions) && Number(value.partitions) >= 1
+  return RULE.positive.takes(value.partitions)
 }
 
 function isColumn(value: unknown): boolean {
-  if (isString(value)) return true
+  if (RULE.name.takes(value)) return true
   if (!isObject(value) || !hasOnly(value, ['property', 'prefix', 'normalize'])) return false
-  if (!('property' in value) || !isString(value.property)) return false
+  if (!('property' in value) || !RULE.name.takes(value.property)) return false
   return !('prefix' in value) || typeof value.prefix === 'string'
-}
-
-const EXPECTED: Readonly<Record<string, string>> = {
-  scope: 'a list of property names',
-  digest: `one of ${Object.keys(digests).join(', ')}`,
-  maxChainLength: `a whole number from 1 to ${MAX_CHAIN_LENGTH_LIMIT}`,
-  lookup: "'hash'",
-  spread: "'hash', 'citus' or { partitions: a whole number }",
-  hidden: 'an object with the names hash, number and chained',
-  normalize: 'a normalizer or a function',
-  columns: 'a list of property names, or of { property, prefix, normalize }',
-  parse: 'a function',
-  normalizeValues: 'a function',
-}
-
-/** @throws DeclarationError for an option that does not exist, or a value that it does not take */
-export function checkOptions(where: string, options: object): void {
-  if (!isObject(options)) throw new DeclarationError(`@UniqueText on ${where}: the options must be an object.`)
-  for (const [key, value] of Object.entries(options)) {
-    const check = Object.hasOwn(CHECKS, key) ? CHECKS[key] : undefined
-    if (!check) throw new DeclarationError(`@UniqueText on ${where}: there is no option "${key}". Remove it.`)
-    if (value === undefined || check(value)) continue
-    const expected = EXPECTED[key] ?? (check === isBoolean ? 'true or false' : 'a name')
-    throw new DeclarationError(`@UniqueText on ${where}: ${key} must be ${expected}.`)
-  }
 }
 
 /**

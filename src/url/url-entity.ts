@@ -13,15 +13,16 @@ import {
 import { UniqueTextEntity } from '../find-or-create/active-record'
 import { findOneByText, findOrCreate, type FindOrCreateResult } from '../find-or-create/find-or-create'
 import { findOrCreateMany, type FindOrCreateManyResult } from '../find-or-create/find-or-create-many'
+import { checkOptions, type Rules } from '../options'
 import {
-  checkCallOptions,
+  CALL_RULES,
   type FindOneByTextOptions,
   type FindOrCreateManyOptions,
   type FindOrCreateOptions,
 } from '../rows/call-options'
 import type { GivenValues, Naming } from '../rows/given-values'
 import { URL_CHECK } from '../sql/url-check'
-import { requireArray } from '../rows/call-arguments'
+import { isManager, requireArray } from '../rows/call-arguments'
 import { UniqueText } from '../typeorm/decorator'
 import {
   formatUrl,
@@ -43,6 +44,12 @@ type UrlText = string | URL | null | undefined
 export interface ParseManyOptions<Entity = Url> extends Omit<FindOrCreateManyOptions<Entity>, 'by' | 'create'> {
   /** That of the caller's transaction. @default that of the entity's DataSource */
   readonly manager?: EntityManager
+}
+
+const { by: _by, create: _create, ...MANY_RULES } = CALL_RULES.findOrCreateMany
+const PARSE_MANY_RULES: Rules<ParseManyOptions> = {
+  ...MANY_RULES,
+  manager: { takes: isManager, expected: 'an EntityManager' },
 }
 
 /** For conditions; rows are normalized as a whole. */
@@ -137,7 +144,7 @@ export class Url extends UniqueTextEntity {
     texts: readonly UrlText[],
     options: ParseManyOptions<NoInfer<Entity>> = {},
   ): Promise<(FindOrCreateManyResult<Entity> | null)[]> {
-    checkCallOptions('parseMany', options)
+    checkOptions('parseMany()', options, PARSE_MANY_RULES)
     requireArray(texts)
     const { manager = this.getRepository().manager, ...rest } = options
     const parsed = texts.map(parseUrl)

@@ -5,6 +5,7 @@ import { readSource, type SourceFile } from './source-files'
 /** Folders from the bottom up. What lies in `src` itself is public names, but for the errors, below all. */
 const LAYERS = [
   'errors',
+  'options',
   'text',
   'sql',
   'typeorm',

@@ -483,7 +483,7 @@ describe('releaseExpired', () => {
     expect(await releaseExpired(manager, { batch: 3 })).toBe(4)
     expect(await releaseExpired(manager)).toBe(0)
     expect(await kept()).toHaveLength(6)
-    await expect(releaseExpired(manager, { batch: 0 })).rejects.toThrow('batch must be a whole number from 1')
+    await expect(releaseExpired(manager, { batch: 0 })).rejects.toThrow('batch must be a whole number above 0')
   })
 })
 

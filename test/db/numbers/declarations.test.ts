@@ -23,7 +23,7 @@ const refused = async (work: () => unknown, message: RegExp): Promise<void> => {
 describe('is refused where the class is defined', () => {
   test.each([
     ['an option that does not exist', { sope: ['tenant'] }, /no option "sope"/],
-    ['a scope that is no list', { scope: 'tenant' }, /scope must be an array/],
+    ['a scope that is no list', { scope: 'tenant' }, /scope must be a list/],
     ['a property that is named twice', { scope: ['tenant', 'tenant'] }, /each of them once/],
     ['a count that is no boolean', { scope: ['tenant'], count: 'yes' }, /count must be true or false/],
     ['an empty name', { name: '' }, /name must be a non-empty string/],

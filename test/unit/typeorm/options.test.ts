@@ -1,16 +1,17 @@
 import { DataSource } from 'typeorm'
 import { expect, test } from 'vitest'
 import { DeclarationError, type UniqueTextDataSourceOptions, uniqueTextSchema, withUniqueText } from '../../../src'
+import { checkOptions } from '../../../src/options'
 import { trim } from '../../../src/text'
 import { digests } from '../../../src/text/digest'
-import { checkOptions, toRawDeclaration } from '../../../src/typeorm/options'
+import { CLASS_RULES, PROPERTY_RULES, toRawDeclaration } from '../../../src/typeorm/options'
 
 const own = { name: 'own', type: 'uuid', js: String, sql: String } as const
 
 /** The message; undefined where the options pass. */
 function refusal(options: object): string | undefined {
   try {
-    checkOptions('Page.url', options)
+    checkOptions('@UniqueText on Page.url', options, { ...PROPERTY_RULES, ...CLASS_RULES })
     return undefined
   } catch (error) {
     if (!(error instanceof DeclarationError)) throw error
@@ -61,9 +62,9 @@ test.each([
   [{ maxChainLength: 1.5 }, 'maxChainLength', 'a whole number from 1 to 2147483647'],
   [{ maxChainLength: '5' }, 'maxChainLength', 'a whole number from 1 to 2147483647'],
   [{ maxChainLength: 2 ** 31 }, 'maxChainLength', 'a whole number from 1 to 2147483647'],
-  [{ indexName: '' }, 'indexName', 'a name'],
-  [{ name: 1 }, 'name', 'a name'],
-  [{ as: null }, 'as', 'a name'],
+  [{ indexName: '' }, 'indexName', 'a non-empty string'],
+  [{ name: 1 }, 'name', 'a non-empty string'],
+  [{ as: null }, 'as', 'a non-empty string'],
   [{ hidden: { hash: '' } }, 'hidden', 'an object with the names hash, number and chained'],
   [{ hidden: null }, 'hidden', 'an object with the names hash, number and chained'],
   [{ normalize: 'trim' }, 'normalize', 'a normalizer or a function'],
@@ -114,7 +115,7 @@ test.each([
   [undefined, 'an object with the unique texts'],
   ['url', 'an object with the unique texts'],
   [[{}], 'an object with the unique texts'],
-  [{ url: 'trim' }, '@UniqueText on Page.url: the options must be an object.'],
+  [{ url: 'trim' }, '@UniqueText on Page.url: the options must be an object'],
 ])('uniqueTextSchema refuses the texts %j', (texts, message) => {
   const declare = (): unknown => uniqueTextSchema({ name: 'Page', columns: {} }, texts as unknown as { url: object })
   expect(declare).toThrow(DeclarationError)

@@ -1,0 +1,82 @@
+import { DeclarationError } from './errors'
+
+/** What an option takes. */
+export interface Rule {
+  readonly takes: (value: unknown) => boolean
+  /** Completes "must be …". */
+  readonly expected: string
+}
+
+/** A rule for each option of a type, so that an option without one does not compile. */
+export type Rules<Options extends object> = { readonly [Name in keyof Options]-?: Rule }
+
+const isName = (value: unknown): boolean => typeof value === 'string' && value !== ''
+
+const hasMethod = (value: unknown, name: string): boolean =>
+  typeof value === 'object' && value !== null && typeof Reflect.get(value, name) === 'function'
+
+/** What several options take. */
+export const RULE: Readonly<Record<'boolean' | 'name' | 'positive' | 'signal' | 'function' | 'properties', Rule>> = {
+  boolean: { takes: (value) => typeof value === 'boolean', expected: 'true or false' },
+  name: { takes: isName, expected: 'a non-empty string' },
+  positive: {
+    takes: (value) => Number.isSafeInteger(value) && Number(value) > 0,
+    expected: 'a whole number above 0',
+  },
+  // By its parts: that of another realm, as in Jest, is no instance of ours.
+  signal: {
+    takes: (value) => ['throwIfAborted', 'addEventListener'].every((name) => hasMethod(value, name)),
+    expected: 'an AbortSignal',
+  },
+  function: { takes: (value) => typeof value === 'function', expected: 'a function' },
+  properties: {
+    takes: (value) => Array.isArray(value) && value.every(isName) && new Set(value).size === value.length,
+    expected: 'a list of property names, each of them once',
+  },
+}
+
+/** One of these strings. */
+export const oneOf = (...values: readonly string[]): Rule => ({
+  takes: (value) => typeof value === 'string' && values.includes(value),
+  expected: `one of ${values.join(', ')}`,
+})
+
+/**
+ * JavaScript has no types, and an option that is ignored would do something else than was asked for. `undefined` is as
+ * good as left out.
+ *
+ * @param where stands before the colon: `findOrCreate()`, or `@UniqueName on User.handle`
+ * @param rules of all options that there are, as {@link Rules}
+ * @param required options that must be there
+ * @throws DeclarationError for anything but an object, an option without a rule, or a value that the option does not take
+ */
+export function checkOptions(
+  where: string,
+  options: unknown,
+  rules: Readonly<Record<string, Rule>>,
+  required: readonly string[] = [],
+): void {
+  if (typeof options !== 'object' || options === null || Array.isArray(options)) {
+    throw new DeclarationError(`${where}: the options must be an object, got ${kindOf(options)}.`)
+  }
+  const missing = required.find((name) => Reflect.get(options, name) === undefined)
+  if (missing !== undefined) throw new DeclarationError(`${where}: ${missing} must be ${rules[missing]?.expected}.`)
+  for (const [name, value] of Object.entries(options) as [string, unknown][]) {
+    const rule = Object.hasOwn(rules, name) ? rules[name] : undefined
+    if (!rule) {
+      throw new DeclarationError(`${where}: there is no option "${name}". It takes ${Object.keys(rules).join(', ')}.`)
+    }
+    if (value !== undefined && !rule.takes(value)) {
+      throw new DeclarationError(`${where}: ${name} must be ${rule.expected}.`)
+    }
+  }
+}
+
+/** What a wrong argument is, in one or two words. */
+export function kindOf(value: unknown): string {
+  if (value === null) return 'null'
+  if (typeof value !== 'object') return typeof value
+  if (Array.isArray(value)) return 'an array'
+  const name: unknown = value.constructor?.name
+  return typeof name === 'string' && name !== 'Object' && name !== '' ? `an instance of ${name}` : 'an object'
+}
