@@ -108,7 +108,7 @@ function formatLocks(locks: readonly AdoptionLock[]): string {
 
 function formatAdoption(report: AdoptReport): string {
   const { step, unchanged, counts, duplicates, refused, refusedTotal } = report
-  if (unchanged) return 'The table is adopted already: nothing is to be done.\n'
+  if (unchanged) return 'The table is already adopted: nothing to do.\n'
   const end = step === 'done' ? 'The table is adopted.' : `Next comes the step "${step}": run this again to go on.`
   const lines = [
     `${number(counts.filled)} rows got their hashes, ${number(counts.normalized)} texts were normalized, ` +
