@@ -21,8 +21,8 @@ export async function sendBehindSavepoint(client: PgClient, query: NamedQuery): 
   try {
     return await sendByName(client, query, (one) => hold.query((sent = new JoinedQuery(one, AROUND))))
   } catch (error) {
-    // One that is not there is not rolled back to: that would abort the transaction, or meet another one. Nor is it there
-    // any more once it is released, where the answer could not be read: then all has been done.
+    // Rolling back to a savepoint that does not exist would abort the transaction, or meet another savepoint. It is
+    // also gone once it is released, if the answer could not be read: then the work is done.
     if (sent && sent.ended > 0 && sent.ended < COMMANDS) await undo(hold.query)
     throw error
   } finally {

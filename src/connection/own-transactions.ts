@@ -7,7 +7,10 @@ import { isBusy, isPgClient, type PgClient } from './pg-client'
 import { startTimer, stopTimer } from './real-timers'
 import { hasSpare } from './spare-connection'
 
-/** So long a statement waits for what is quiet meanwhile. Longer than any lock, and shorter than patience. */
+/**
+ * How long a statement waits for a transaction that sends nothing. Longer than any lock, shorter than a person's
+ * patience.
+ */
 export const PATIENCE_MILLISECONDS = 5_000
 export const LOOK_MILLISECONDS = 250
 

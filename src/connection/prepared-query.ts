@@ -46,7 +46,7 @@ export class PreparedQuery {
 
   /**
    * @param around what goes with it, in one flush
-   * @returns what cannot be sent; it would keep the connection busy for ever if it were thrown
+   * @returns the error of a value that cannot be sent; thrown, it would keep the connection busy for ever
    */
   submit(connection: PgConnection, around?: Around): Error | undefined {
     const { stream, parsedStatements } = connection
@@ -107,7 +107,7 @@ export class PreparedQuery {
   }
 }
 
-/** One that is closed tells `pg` itself. */
+/** A closed connection reports itself to `pg`. */
 export function write(stream: PgConnection['stream'], messages: Buffer): void {
   if (stream.writable) stream.write(messages)
 }

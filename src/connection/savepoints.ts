@@ -51,7 +51,7 @@ export class Savepoints {
     }
   }
 
-  /** These wait to be sent. What is to be rolled back is as good as undone: nobody must be told otherwise. */
+  /** These wait to be sent. What will be rolled back counts as undone: nobody must be told otherwise. */
   await(commands: readonly TransactionCommand[]): void {
     for (const command of commands) {
       if (command.does === 'set') this.awaited.push(command.savepoint)
@@ -67,7 +67,7 @@ export class Savepoints {
     this.open = [...this.open, { name, since: this.time }]
   }
 
-  /** One that is not known was set before anything was heard. It stays, and what was set in it goes. */
+  /** An unknown savepoint was set before we began to listen. It stays, and those that were set within it go. */
   private rollBackTo(name: string): void {
     const place = this.open.findLastIndex((one) => one.name === name)
     this.undo(this.open[place]?.since ?? 0)

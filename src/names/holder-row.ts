@@ -36,7 +36,7 @@ export function holderEntityOf<Entity extends ObjectLiteral>(
 
 const holders = new WeakMap<NameDeclaration, WeakMap<EntityMetadata, HolderEntity>>()
 
-/** The same of a declaration, made once. */
+/** Describes the entity whose rows hold the names of a declaration. Made once and kept. */
 export function holderEntity(metadata: EntityMetadata, declaration: NameDeclaration): HolderEntity {
   const known = holders.get(declaration) ?? new WeakMap<EntityMetadata, HolderEntity>()
   holders.set(declaration, known)

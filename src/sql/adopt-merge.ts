@@ -121,10 +121,13 @@ function equalPairs(on: AdoptedTable): string {
   return `${pairs(on)} AND ${[...same, ...scope, ...isLive(table, 'l'), ...isLive(table, 't')].join(' AND ')}`
 }
 
-/** Those of the places $1 whose rows are duplicates still. */
+/** Those of the places $1 whose rows are still duplicates. */
 export const seePairs = (on: AdoptedTable): string => `SELECT w.place::pg_catalog.text AS place FROM ${equalPairs(on)}`
 
-/** The same, with both rows locked: nobody refers to them any more meanwhile. Those that others have locked are left out. */
+/**
+ * Those of the places $1 whose rows are still duplicates, with both rows locked, so that no new reference to them can
+ * appear. Pairs of which others have locked a row are left out.
+ */
 export const lockPairs = (on: AdoptedTable): string => `${seePairs(on)} FOR UPDATE OF l, t SKIP LOCKED`
 
 export const dropPlaces = (on: Held): string =>

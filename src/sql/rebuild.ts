@@ -14,7 +14,7 @@ export interface RebuiltTable {
   readonly primary: readonly string[]
 }
 
-/** The same of a table without a text. */
+/** A table without a text whose rows are to be made anew, and the columns of its primary key. */
 export interface KeyedTable {
   readonly rows: Pick<TextRows, 'schema' | 'table'>
   readonly primary: readonly string[]

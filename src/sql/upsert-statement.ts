@@ -94,8 +94,8 @@ function created(shape: RowShape): string {
 }
 
 /**
- * The same for many rows, with the parameters of `findOrCreateManyStatement`. Each row sets those columns of `update`
- * that it brings.
+ * Updates or inserts many rows, with the parameters of `findOrCreateManyStatement`. Each row sets those columns of
+ * `update` that it brings.
  *
  * Every row is locked, in the order of the batch, before the first is updated: two batches that have several rows in
  * common would otherwise deadlock.

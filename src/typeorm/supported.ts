@@ -167,7 +167,7 @@ export function requireInternals(
   checked.add(dataSource)
 }
 
-/** The same for the metadata of an entity and of an index of it, while they are built. */
+/** Looks for every part that is used of the metadata of an entity and its index, while TypeORM builds them. */
 export function requireMetadataInternals(index: object): asserts index is { readonly entityMetadata: EntityMetadata } {
   requireAll('IndexMetadata', index)
   const { entityMetadata } = index as { readonly entityMetadata: EntityMetadata }
