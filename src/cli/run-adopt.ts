@@ -20,7 +20,7 @@ export interface AdoptRun {
   readonly signal: AbortSignal
 }
 
-/** Adopts a table, or takes everything away again, and prints what was locked for how long. */
+/** Adopts a table, or removes everything again, and prints what was locked for how long. */
 export async function runAdopt({ dataSource, invocation, streams, signal }: AdoptRun): Promise<ExitCode> {
   const { stdout, stderr } = streams
   const { target } = findEntity(dataSource.entityMetadatas, invocation.entity)

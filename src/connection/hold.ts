@@ -2,7 +2,7 @@ import { AsyncResource } from 'node:async_hooks'
 
 export type Query = (...args: readonly unknown[]) => unknown
 
-/** Serves only this call: takes the answer of a statement of ours. */
+/** Keeps a connection to this call alone. */
 export interface Hold {
   readonly query: Query
   /** Sends what others have asked meanwhile, in their order. */

@@ -1,7 +1,7 @@
 import { DeclarationError } from '../errors'
 
 /**
- * JavaScript has no types, and an option that is misspelt would be ignored.
+ * Checks the options of a call: JavaScript has no types, and a misspelt option would be ignored.
  *
  * @param types of the options that there are
  * @throws DeclarationError
