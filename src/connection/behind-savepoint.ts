@@ -12,8 +12,8 @@ const COMMANDS = 3
 const UNDO = Buffer.from(commandMessages(savepoint.rollBack) + commandMessages(savepoint.release) + SYNC, 'latin1')
 
 /**
- * Sends a statement of which an error leaves the caller's transaction as it was before: savepoint, statement and release
- * in one round trip, and one more where it fails. What others send on the connection meanwhile waits.
+ * Sends a statement whose error leaves the caller's transaction as it was before: savepoint, statement and release in
+ * one round trip, and one more if it fails. Statements that others send on the connection meanwhile wait.
  */
 export async function sendBehindSavepoint(client: PgClient, query: NamedQuery): Promise<readonly WireRow[]> {
   const hold = holdOthers(client as unknown as { query: Query })

@@ -17,7 +17,7 @@ export class Savepoints {
   private awaited: string[] = []
   private undone: readonly { readonly from: number; readonly to: number }[] = []
 
-  /** Takes away what stands in front of the holder's own. */
+  /** Removes the function that was put in front of the holder's own. */
   private leave: () => void = () => {}
   private isInFront = false
 
@@ -25,7 +25,7 @@ export class Savepoints {
     return known.get(holder)
   }
 
-  /** Hears what is sent by the client, or by the query runner where it has another driver, until its transaction ends. */
+  /** Follows what the client sends, or the query runner of another driver, until its transaction ends. */
   static watch(holder: { query: Query }): Savepoints {
     const savepoints = known.get(holder) ?? new Savepoints()
     known.set(holder, savepoints)

@@ -137,11 +137,11 @@ export const readRefused = (on: AdoptedTable, limit: number): string => {
   )
 }
 
-/** The texts of the rows that were refused, as they are by now. */
+/** The current texts of the rows that were refused. */
 export const refusedTexts = (on: AdoptedTable): string =>
   `SELECT t.ctid::pg_catalog.text AS spot, ${texts(on)} FROM ${refusedOf(on)} AS r JOIN ${own(on)} ON ${samePrimary(on, 'r')}`
 
-/** Of refused rows those go out of the list that are not at the spots $1: they are gone, or mended. */
+/** Removes refused rows from the list that are not at the spots $1: they are gone, or were corrected. */
 export const keepRefused = (on: AdoptedTable): string =>
   `DELETE FROM ${refusedOf(on)} AS r WHERE NOT EXISTS (SELECT FROM ${own(on)} WHERE ${samePrimary(on, 'r')} ` +
   `AND t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[]))`

@@ -199,7 +199,7 @@ RETURNING ${returnedRow(shape, CREATED.yes)}`,
 const SAVEPOINT = 'typeorm_unique_text'
 const WHOLE_SAVEPOINT = 'typeorm_unique_text_whole'
 
-/** What stands around statements that are to be undone together. */
+/** Statements around others that must be undone together. */
 export type Brackets = Readonly<Record<'set' | 'release' | 'rollBack', string>>
 
 /** Around statements that may fail in the caller's transaction. */

@@ -193,7 +193,7 @@ export function changes(
     .join('\n      OR ')
 }
 
-/** One that is too long is seen as it is, so that the update refuses it. */
+/** A value that is too long is compared as it is, so that the update refuses it. */
 function valueAsStored(shape: RowShape, name: string, value: string): string {
   const type = shape.types?.get(name)
   if (!type || shape.spatial?.has(name)) return written(shape, name, value)

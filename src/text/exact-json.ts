@@ -1,6 +1,6 @@
 import { DeclarationError } from '../errors'
 
-/** What is to become JSON, and how. */
+/** How to write a value as JSON. */
 interface Writing {
   /** Names the value in an error: `the answer`. */
   readonly what: string

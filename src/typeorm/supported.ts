@@ -39,13 +39,13 @@ export function requirePostgres({ options: { type } }: DataSource, what: string)
   )
 }
 
-/** `any`: it is there, whatever it holds. */
+/** `any`: the member exists, whatever it holds. */
 type Kind = 'function' | 'array' | 'boolean' | 'object' | 'string' | 'any'
 type Parts = { readonly [kind in Kind]?: readonly string[] }
 
 /**
- * All that is protected, private or undocumented in TypeORM and used here, by the class that has it. What is used of
- * TypeORM for the first time goes in here.
+ * All that is protected, private or undocumented in TypeORM and used here, by the class that has it. Whatever else of
+ * TypeORM is used must be added here.
  */
 export const INTERNALS: Readonly<Record<string, Parts>> = {
   DataSource: {
