@@ -1,7 +1,7 @@
 /**
  * The words of this package, in code, SQL and documents:
  *
- * - text, normalized text: what was given; what is compared and stored
+ * - text, normalized text: what the caller gives; what is compared and stored
  * - normalizer: a pure, idempotent, synchronous function from text to text, with a name and a version
  * - hash: the hidden column; the digest is the function that makes it
  * - hash number: the 0-based number of a row in its chain; 0 for practically every row
@@ -9,17 +9,18 @@
  * - chain: the rows with equal scope and hash
  * - anchor: the row of a chain with hash number 0; whenever a chain has rows, it has an anchor
  * - collision: different texts of equal hash; duplicate: an equal normalized text twice
- * - guard: the database triggers that keep chains right for every writer
+ * - guard: the database triggers that keep chains correct for every writer
  * - place: a trigger of the guard computes a row's hash and chooses its number, before the row is written
  * - settle: a trigger of the guard makes the chain whole after the row is written, by a touch or a promotion
  * - touch: to update the anchor, so that a transaction with an older snapshot fails instead of acting on it
  * - promote: to give number 0 to the lowest row of a chain whose anchor is gone
  * - flag: the hidden column of the anchor that says "this chain has, or had, others"
- * - namespace, name, holder: names are texts unique over every table that declares their namespace; a row holds them
- * - former name: one that its holder has given up, and that is reserved for that row or redirects to it
+ * - namespace, name, holder: a name is a text that is unique over every table that declares its namespace; a row holds
+ *   it
+ * - former name: a name that its holder gave up, and that is reserved for that row or redirects to it
  * - token: a text for which work runs once
  * - number: the place of a row within its scope, counted from 1
- * - declaration: what a decorator said, resolved against the entity's metadata
+ * - declaration: what a decorator says, resolved against the entity's metadata
  * - attempt: one try of an operation, counted from 1; there is one retry fewer than attempts
  */
 export * from './errors'

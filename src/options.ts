@@ -23,7 +23,7 @@ export const RULE: Readonly<Record<'boolean' | 'name' | 'positive' | 'signal' | 
     takes: (value) => Number.isSafeInteger(value) && Number(value) > 0,
     expected: 'a whole number above 0',
   },
-  // By its parts: that of another realm, as in Jest, is no instance of ours.
+  // Recognized by its parts: an AbortSignal of another realm, as in Jest, is not an instance of ours.
   signal: {
     takes: (value) => ['throwIfAborted', 'addEventListener'].every((name) => hasMethod(value, name)),
     expected: 'an AbortSignal',

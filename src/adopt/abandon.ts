@@ -6,17 +6,17 @@ import { type AdoptOptions, lockOut, withSession } from './adopt'
 import type { AdoptionLock, Seams } from './session'
 import { findDeclaration, findTarget } from './target'
 
-/** How it goes about its work; as for `adopt`. */
+/** Options of `abandon`; as those of `adopt`. */
 export type AbandonOptions = Pick<
   AdoptOptions,
   'property' | 'lockMilliseconds' | 'holdMilliseconds' | 'signal' | 'onNotice'
 >
 
 /**
- * Takes guard, hidden columns, index and check away, and whatever an adoption has left, in one short transaction while
- * the application runs. No text is changed. It is also the way back in the midst of an adoption.
+ * Removes guard, hidden columns, index and check, and whatever an adoption has left, in one short transaction while the
+ * application runs. No text is changed. It also undoes an adoption that is only half done.
  *
- * @throws AdoptionError where an adoption runs, and where there is no such table
+ * @throws AdoptionError if an adoption is running, and if there is no such table
  * @throws DeclarationError, UnsupportedDatabaseError
  */
 export async function abandon(

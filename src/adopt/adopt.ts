@@ -11,36 +11,37 @@ import { guardedAs, renormalizeRows } from './renormalize'
 import { textsOf } from './sweep'
 import { findDeclaration, findTarget, normalizeTexts, type Target } from './target'
 
-/** How an adoption goes about its work. */
+/** Options of `adopt`. */
 export interface AdoptOptions {
   /** The name of the unique text. @default the entity's only one */
   readonly property?: string | undefined
-  /** The last step that is done; the same call without it goes on. @default the whole adoption */
+  /** The last step to do; the same call without this option continues. @default the whole adoption */
   readonly until?: AdoptStep | undefined
-  /** How long a batch is to last, in milliseconds: so long somebody may wait for a row. @default 50 */
+  /** How long a batch should last, in milliseconds: a client may wait this long for a row. @default 50 */
   readonly batchMilliseconds?: number
   /** A pause after each batch, in milliseconds. @default 0 */
   readonly pauseMilliseconds?: number
-  /** Waits while a standby is further behind than this, in milliseconds. @default it does not look */
+  /** Wait while a standby is further behind than this, in milliseconds. @default it does not look */
   readonly maxLagMilliseconds?: number | undefined
-  /** How long a lock that stops readers or writers is waited for before the next attempt, in milliseconds. @default 50 */
+  /** How long to wait for a lock that stops readers or writers before the next attempt, in milliseconds. @default 50 */
   readonly lockMilliseconds?: number
-  /** How long such a lock is held, in milliseconds. @default 100 */
+  /** How long such a lock may be held, in milliseconds. @default 100 */
   readonly holdMilliseconds?: number
   /**
-   * The table's own triggers fire for every row that is written, where the role may not switch them off for its session.
+   * Let the table's own triggers fire for every row that is written, where the role may not switch them off for its
+   * session.
    *
    * @default they must not
    */
   readonly userTriggers?: 'fire' | undefined
-  /** What becomes of rows whose texts the normalizer refuses. @default it stops before the guard and names them */
+  /** What to do with rows whose texts the normalizer refuses. @default it stops before the guard and names them */
   readonly refused?: 'keep' | 'delete' | undefined
   /**
-   * The name of a pending migration that makes what stands once the table is adopted: it is then marked as run, as by
-   * `migration:run --fake`. The class's name, or as `typeorm migration:show` has it.
+   * The name of the pending migration that would make what an adopted table has. It is marked as run at the end, as by
+   * `migration:run --fake`. The name of its class, or the one that `typeorm migration:show` prints.
    */
   readonly fake?: string | undefined
-  /** Once aborted, it stops after the batch that is at the server. */
+  /** Once aborted, the adoption stops after the batch that is at the server. */
   readonly signal?: AbortSignal | undefined
   readonly onProgress?: (progress: AdoptProgress) => void
   readonly onNotice?: (notice: string) => void
@@ -53,15 +54,15 @@ export interface RefusedRow {
   readonly reason: string
 }
 
-/** What an adoption did, and what it found. */
+/** The result of `adopt`: what it did, and what it found. */
 export interface AdoptReport {
   /** The step that comes next; `done`: the table is adopted. */
   readonly step: AdoptStep
-  /** Nothing was to be done. */
+  /** There was nothing to do. */
   readonly unchanged: boolean
   readonly locks: readonly AdoptionLock[]
   readonly counts: Readonly<Run['counts']>
-  /** The first ten of them. */
+  /** The first ten refused rows. */
   readonly refused: readonly RefusedRow[]
   readonly refusedTotal: number
   /** Rows that hold the same text; undefined before the index is there. */
@@ -80,10 +81,10 @@ export interface Duplicates {
 const NAMED = 10
 
 /**
- * Brings a full table under the guard while the application runs. What it has done stays if it ends before its end, and
- * the same call goes on from there.
+ * Brings a table with rows under the guard while the application runs. If it stops early, what it has done stays, and
+ * the same call continues from there.
  *
- * @throws AdoptionError where a person has to decide; its `reason` says what
+ * @throws AdoptionError if a person has to decide; its `reason` says what
  * @throws DeclarationError, UnsupportedDatabaseError
  */
 export async function adopt(
@@ -117,7 +118,7 @@ export async function adoptWith(
 /** @throws DeclarationError where no migration of this name is pending */
 async function pendingMigration(dataSource: DataSource, name: string): Promise<Migration> {
   const executor = new MigrationExecutor(dataSource)
-  // It makes the table of migrations where there is none, which the others only read.
+  // This one creates the table of migrations if it is missing; the other calls only read it.
   await executor.showMigrations()
   const pending = await executor.getPendingMigrations()
   const found = pending.find((one) => one.name === name)
@@ -156,7 +157,7 @@ const mannersOf = (options: AdoptOptions): Manners => ({
   onNotice: options.onNotice ?? nothing,
 })
 
-/** Only one command at a time; its turn ends with the connection, however that ends. */
+/** Only one command may run at a time. Its lock ends with the connection, however that ends. */
 export async function lockOut(session: AdoptSession, { facts, on }: Target): Promise<void> {
   if (await session.takeTurn(facts.oid)) return
   throw new AdoptionError(
@@ -183,7 +184,7 @@ function refuseTriggers({ facts, on }: Pick<Target, 'facts' | 'on'>, options: Ad
   )
 }
 
-/** Where a guard stands, rows are at most normalized anew: everything else that changes is a migration's. */
+/** If a guard stands, rows are at most normalized anew: every other change is left to a migration. */
 async function adoptOrNormalize(run: Run, options: AdoptOptions): Promise<AdoptReport> {
   const { session, target } = run
   const [state, guarded] = [await stateOf(run), guardedAs(target)]
@@ -250,7 +251,7 @@ async function refuseListed(run: Run, options: AdoptOptions): Promise<void> {
   )
 }
 
-/** Of the rows that were refused some are mended by now, or gone; of the others each is deleted where that is wanted. */
+/** Some of the refused rows have been corrected or deleted by now. The others are deleted if the caller wants that. */
 async function reviewRefused({ session, target }: Run, deletes: boolean): Promise<void> {
   const rows = await session.query<Readonly<Record<string, string | null>>>(refusedTexts(target.on))
   const spots = rows

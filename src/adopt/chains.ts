@@ -16,9 +16,9 @@ import { normalizeTexts, type Target } from './target'
 const FIRST_ROWS = 200
 const LEAST_ROWS = 20
 
-/** So few that the last transaction, which holds the lock, has done with them at once. */
+/** So few notes that the last transaction, which holds the lock, settles them at once. */
 export const LAST_NOTES = 20
-/** What it may still have time for, where clients write as quickly as notes are settled. */
+/** As many notes as there may still be time for, if clients write as quickly as notes are settled. */
 export const MOST_NOTES = 200
 
 type Numbered = Readonly<Record<'last' | 'seen' | 'written', string | null>>
@@ -57,7 +57,7 @@ export async function notesLeft(session: AdoptSession, { on }: Target, limit: nu
 }
 
 /**
- * Goes through the notes once, up to the last one: those that come meanwhile are for the next round, or it would follow
+ * Goes once through the notes that there are now. Notes that come meanwhile wait for the next round, or it would follow
  * its clients for ever.
  *
  * @returns how many chains somebody else had locked
@@ -78,10 +78,10 @@ export async function settleAll(session: AdoptSession, target: Target): Promise<
   }
 }
 
-/** All that is left, under the lock of the transaction. @throws Later where it cannot be done now */
+/** Settles all notes that are left, under the lock of the transaction. @throws Later if it cannot be done now */
 export async function settleRest(session: AdoptSession, target: Target): Promise<void> {
   await session.query(BY_INDEX)
-  // A text that is normalized comes to another chain, which is noted.
+  // A text that is normalized moves to another chain, which is noted.
   for (let round = 0; round < 3; round += 1) {
     const notes = await notesAfter(session, target, '0', MOST_NOTES + 1)
     if (notes.length === 0) return
@@ -98,7 +98,7 @@ async function notesAfter(session: AdoptSession, { on }: Target, last: string, l
 /** A row of a chain as it is read, locked; one that somebody else has locked has no spot. */
 type ChainRow = Readonly<Record<string, string | null>>
 
-/** What is to be written into the rows of some chains. */
+/** What to write into the rows of some chains. */
 interface Writes {
   readonly numbers: { readonly spot: string; readonly number: number; readonly chained: boolean }[]
   readonly texts: { readonly spot: string; readonly texts: readonly (string | null)[] }[]

@@ -1,6 +1,6 @@
 import { UniqueTextError } from '../errors'
 
-/** Why an adoption ended before its end. */
+/** Why an adoption stopped early. */
 export type AdoptionReason =
   | 'changed'
   | 'interrupted'
@@ -10,7 +10,7 @@ export type AdoptionReason =
   | 'unsupported'
   | 'user-triggers'
 
-/** `adopt` or `abandon` cannot go on by itself. What it has done stays, and the same call goes on from there. */
+/** `adopt` or `abandon` cannot continue by itself. What it has done stays, and the same call continues from there. */
 export class AdoptionError extends UniqueTextError {
   override readonly name = 'AdoptionError'
   readonly code = 'ADOPTION_STOPPED'

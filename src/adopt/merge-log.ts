@@ -17,9 +17,10 @@ import { requireAdopted } from './merge'
 import { findDeclaration, findTarget } from './target'
 
 /**
- * The primary key of the row that a merged one became, for links and caches that outlive it.
+ * Returns the primary key of the row that a merged row became, for links and caches that outlive that row.
  *
- * @param key of the row that is gone: the value, or an object of a key of several columns by their names in the database
+ * @param key key of the row that is gone: a value, or, for a key of several columns, an object by their names in the
+ * database
  * @returns in the form that was given; undefined where no row of this key was merged
  * @throws DeclarationError
  */
@@ -46,11 +47,11 @@ function keyLike(given: unknown, names: readonly string[], kept: readonly string
 }
 
 /**
- * Plays the log of merges backwards, in one transaction: rows come back whole, and references are turned back. Only
- * while the table is not unique: before it is adopted, or after `abandon`.
+ * Plays the log of merges backwards, in one transaction: merged rows come back whole, and references point to them
+ * again. Possible only while the table is not unique: before it is adopted, or after `abandon`.
  *
  * @returns how many rows came back
- * @throws AdoptionError where the table is unique
+ * @throws AdoptionError if the table is unique
  */
 export async function unmerge(
   dataSource: DataSource,
@@ -79,7 +80,7 @@ export async function unmerge(
   })
 }
 
-/** Empties the log: what was merged cannot be taken apart again, nor its keys be resolved. */
+/** Empties the log: merged rows can no longer be restored, nor their keys resolved. */
 export async function forgetMerges(
   dataSource: DataSource,
   entity: EntityTarget<ObjectLiteral>,

@@ -27,7 +27,7 @@ import { AdoptionError } from './error'
 import { type AdoptSession, BatchSize, type Seams } from './session'
 import { findDeclaration, findTarget, type Target } from './target'
 
-/** How duplicates become one. */
+/** Options of the merge of duplicates. */
 export interface MergeOptions extends Pick<
   AdoptOptions,
   | 'property'
@@ -38,13 +38,13 @@ export interface MergeOptions extends Pick<
   | 'signal'
   | 'onNotice'
 > {
-  /** Which row of equal texts stays, by primary key; one that is not deleted softly stays before one that is. */
+  /** Which row of equal texts stays, by primary key. A row that is not deleted softly is preferred to one that is. */
   readonly keep: 'oldest' | 'newest'
   /** Columns that refer to the primary key without a foreign key, as `table.column` or `schema.table.column`. @default [] */
   readonly also?: readonly string[]
 }
 
-/** What became of the duplicates. */
+/** The result of a merge: what became of the duplicates. */
 export interface MergeReport {
   readonly merged: number
   /** Rows that are left as they are, and the constraint or the reason. */
@@ -75,10 +75,10 @@ const FIRST_ROWS = 20
 const LEAST_ROWS = 5
 
 /**
- * Makes one row of those that hold the same text: references are turned to the one that stays, the others go, and a log
- * keeps them whole. Where a unique index of a referring table stands against it, the row is left and told.
+ * Merges rows that hold the same text into one: references are turned to the row that stays, the others are deleted,
+ * and a log keeps them whole. If a unique index of a referring table prevents that, the row is left and reported.
  *
- * @throws AdoptionError for a table that is not adopted, and where an adoption runs
+ * @throws AdoptionError for a table that is not adopted, and while an adoption is running
  * @throws DeclarationError, UnsupportedDatabaseError
  */
 export async function mergeDuplicates(

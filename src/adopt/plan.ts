@@ -19,18 +19,18 @@ import { type AdoptOptions, withSession } from './adopt'
 import type { AdoptStep } from './steps'
 import { findDeclaration, findTarget, type Target } from './target'
 
-/** What a step would do. */
+/** What one step of an adoption would do. */
 export interface PlannedStep {
   readonly step: AdoptStep
-  /** The sessions that wait while the last statements of the step hold their lock. undefined: none wait. */
+  /** Which sessions wait while the last statements of the step hold their lock; undefined if none wait. */
   readonly lock: LockMode | undefined
   readonly statements: readonly string[]
 }
 
 /**
- * The steps of an adoption with their SQL. It changes nothing.
+ * Returns the steps of an adoption with their SQL. Changes nothing.
  *
- * @throws AdoptionError where there is no such table
+ * @throws AdoptionError if there is no such table
  * @throws DeclarationError, UnsupportedDatabaseError
  */
 export async function planAdoption(

@@ -22,7 +22,7 @@ export function guardedAs({ declaration, state }: Target): 'none' | 'renormalize
 
 const LEAST_PAGES = 16
 
-/** A text that is to be another one, and its row. */
+/** A text that normalizing changes, and its row. */
 interface Change {
   readonly spot: string
   readonly before: readonly (string | null)[]
@@ -43,7 +43,7 @@ export async function renormalizeRows(
   const { session, target } = run
   const { on } = target
   await session.all(createAdoptions(on))
-  // One that came to its end is done again: what was refused may be mended.
+  // A sweep that reached its end is done again: refused texts may have been corrected.
   let page = state && state.page < (state.pages ?? 0) ? state.page : 0
   if (page === 0) await session.all(createRefused(on))
   for (let sweeps = 1; ; sweeps += 1) {

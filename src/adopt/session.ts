@@ -5,7 +5,7 @@ import { OLDEST_TRANSACTION, READ_SETTINGS, REPLAY_LAG, WRITE_SETTING } from '..
 import { beginLocked, BY_INDEX, CHECK_CLIENT, GIVE_TURN, type Held, type LockMode, TAKE_TURN } from '../sql/adopt-table'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 
-/** What tests put in the place of time and chance, and where they end the connection. */
+/** What tests replace time and chance by, and where they end the connection. */
 export interface Seams {
   /** Called before each statement. */
   readonly beforeStatement?: (sql: string) => Promise<void> | void
@@ -13,7 +13,7 @@ export interface Seams {
   readonly random?: () => number
 }
 
-/** A lock that stops readers or writers, as it was got. */
+/** How a lock that stops readers or writers was obtained. */
 export interface AdoptionLock {
   readonly step: string
   readonly mode: LockMode
@@ -32,25 +32,25 @@ export interface Manners {
   readonly pause: number
   readonly maxLag: number | undefined
   readonly signal: AbortSignal | undefined
-  /** What a person should know while it happens. */
+  /** What to report to a person while it happens. */
   readonly onNotice: (notice: string) => void
 }
 
 const FIRST_PAUSE_MILLISECONDS = 100
 const LONGEST_PAUSE_MILLISECONDS = 3_000
-/** A holder of the lock that cannot do its work in the time gets more of it, up to so many times the limit. */
+/** Work under the lock that does not finish in time gets more time, up to this many times the limit. */
 const HOLD_GROWTH = 1.5
 const HOLD_TIMES = 10
-/** So often somebody is told what stands in the way. */
+/** How often to report what stands in the way. */
 const NOTICE_ATTEMPTS = 10
 const LAG_PAUSE_MILLISECONDS = 500
 
-/** What was to be done under a lock cannot be done now: all of it is undone, and tried again later. */
+/** The work under a lock cannot be done now: all of it is undone and tried again later. */
 export class Later extends Error {
   override readonly name = 'Later'
 }
 
-/** One connection for all that an adoption does. */
+/** The one connection that an adoption uses. */
 export class AdoptSession {
   readonly locks: AdoptionLock[] = []
   private settings: Readonly<Record<string, string>> | undefined
@@ -85,7 +85,7 @@ export class AdoptSession {
     await this.set('lock_timeout', '0')
     await this.set('statement_timeout', '0')
     await this.set('jit', 'off')
-    // Not every platform can; without it a statement of a killed command goes on to its end.
+    // Not every platform supports this; without it a statement of a killed command runs to its end.
     await this.query(CHECK_CLIENT).catch(() => {})
   }
 
@@ -132,10 +132,10 @@ export class AdoptSession {
   }
 
   /**
-   * Does work in a transaction that has the table locked. A session that waits for a lock also stops every session that asks after it:
-   * so each attempt gives up soon, and the next comes after a pause of chance.
+   * Does work in a transaction that has the table locked. A session that waits for a lock also stops every session that
+   * asks for the lock later. So each attempt gives up soon, and the next follows after a random pause.
    *
-   * @param work throws Later to give the lock back; what it is given does so when half of the time is over
+   * @param work throws Later to give the lock back; the function that it is given does so when half of the time is over
    */
   async locked<T>(on: Held, step: string, mode: LockMode, work: (inTime: () => void) => Promise<T>): Promise<T> {
     let { hold } = this.manners

@@ -28,17 +28,17 @@ import type { AdoptSession } from './session'
 import { pagesOf, sweepPages } from './sweep'
 import type { Target } from './target'
 
-/** In their order; an adoption that ended before its end goes on with the one that it was in. */
+/** The steps in their order. An adoption that stopped early continues with the step that it was in. */
 export const STEPS = ['begin', 'fill', 'number', 'index', 'check', 'guard', 'clean', 'done'] as const
 
 export type AdoptStep = (typeof STEPS)[number]
 
-/** How far an adoption is, as the database keeps it. */
+/** How far an adoption has come, as the database keeps it. */
 export interface AdoptionState {
   readonly step: AdoptStep
-  /** Raised when a later version of this package cannot go on with what an earlier one has begun. */
+  /** Raised when a later version of this package cannot continue what an earlier version began. */
   readonly format: number
-  /** What the rows are made by: another declaration cannot go on with them. */
+  /** The rules by which rows are written: an adoption with other rules cannot continue. */
   readonly rules: string
   readonly wanted: Wanted
   readonly page: number
@@ -122,7 +122,7 @@ async function begin(run: Run): Promise<AdoptStep> {
   await remember(run, { step: 'begin', format: FORMAT, rules: rulesOf(target) })
   await session.all(createObjects(on))
   const standing = new Set(state.columns.map(({ name }) => name))
-  // Somebody made them by hand: what they hold is looked at.
+  // Somebody made these columns by hand: what they hold is checked.
   const wanted: Wanted = standing.has(on.table.hash) ? 'wrong' : 'missing'
   await session.locked(on, 'begin', 'ACCESS EXCLUSIVE', async () => {
     await session.all(beginAdoption(on, hidden, standing))
@@ -148,7 +148,7 @@ async function refuseNulls({ session, target }: Run): Promise<void> {
   }
 }
 
-/** Sweeps until no row is left: those that somebody had locked come again. */
+/** Sweeps until no row is left: rows that somebody had locked are swept again. */
 async function fill(run: Run, state: AdoptionState): Promise<AdoptStep> {
   const { session, target, counts } = run
   let { wanted, page, pages } = state
@@ -189,7 +189,7 @@ async function index(run: Run): Promise<AdoptStep> {
     const code = serverError(error)?.code
     if (code !== SQLSTATE.uniqueViolation && code !== SQLSTATE.deadlockDetected) throw error
     await session.query(dropIndex(on, on.table.index))
-    // Somebody wrote numbers of his own.
+    // Somebody wrote numbers by hand.
     return code === SQLSTATE.uniqueViolation ? await go(run, 'number') : 'index'
   }
   if (declaration.lookup !== undefined) await makeLookup(run, declaration.lookup)
@@ -220,7 +220,7 @@ async function makeLookup(run: Run, name: string): Promise<void> {
   for (const statement of createLookup(run.target.on, name)) await run.session.query(statement)
 }
 
-/** Asked for as NOT VALID, proved in one reading that stops nobody, and then required. */
+/** Added as NOT VALID, validated in one scan that blocks nobody, and then required. */
 async function check(run: Run): Promise<AdoptStep> {
   const { session, target } = run
   const { on } = target
@@ -245,7 +245,7 @@ async function check(run: Run): Promise<AdoptStep> {
   return 'guard'
 }
 
-/** The columns that are still nullable and are not to be. */
+/** The columns that are still nullable and should not be. */
 async function stillNullable(run: Run): Promise<readonly string[]> {
   const columns = (await stateNow(run))?.columns ?? []
   return run.target.required.filter((name) => columns.some((one) => one.name === name && one.nullable))

@@ -3,12 +3,12 @@ import { vacuumTable } from '../sql/adopt-table'
 import { type AdoptSession, BatchSize } from './session'
 import { normalizeTexts, type Target } from './target'
 
-/** How far a sweep over the table's pages is. */
+/** How far a sweep over the table's pages has come. */
 export interface Sweep {
   readonly wanted: Wanted
   /** The first page that the sweep has not read. */
   readonly page: number
-  /** The table had so many when the sweep began; those that come later bring their hashes. */
+  /** How many pages the table had when the sweep began; rows of later pages bring their hashes. */
   readonly pages: number
 }
 
@@ -22,9 +22,9 @@ export interface Filled {
   readonly normalized: number
 }
 
-/** A commit for the rows of one page costs more than they do. */
+/** Committing the rows of one page costs more than writing them. */
 const LEAST_PAGES = 16
-/** So often, in a sweep, the places of old row versions are made free for new ones: else the heap would double. */
+/** How often a sweep frees the space of old row versions for new ones: otherwise the heap would double. */
 const VACUUMS = 4
 const VACUUM_LEAST_PAGES = 1_000
 

@@ -19,7 +19,7 @@ export interface Target {
   readonly facts: AdoptionFacts
   readonly state: TableState
   readonly hidden: readonly HiddenColumn[]
-  /** Columns that are to be NOT NULL and are not yet, the hash among them. */
+  /** Columns that should be NOT NULL but are not yet, the hash among them. */
   readonly required: readonly string[]
   /** A text may be another one once it is normalized. */
   readonly normalizes: boolean

@@ -5,7 +5,7 @@ const isOpen = (record: string): boolean => (record.split('"').length - 1) % 2 =
 
 const FIELD = /(?:"((?:[^"]|"")*)"|([^",]*))(?:,|$)/suy
 
-/** The fields of a record of RFC 4180; undefined where quotes stand in another place than around a field. */
+/** The fields of a record of RFC 4180; undefined if quotes stand anywhere but around a field. */
 export function fieldsOf(record: string): string[] | undefined {
   const fields: string[] = []
   FIELD.lastIndex = 0

@@ -75,7 +75,7 @@ async function run(
   return failure ?? { kind: 'done' }
 }
 
-/** Why a line is no text at all, or none that the declaration takes. */
+/** Why a line is not a text, or not one that the declaration accepts. */
 class RefusedLine extends Error {
   constructor(readonly reason: string) {
     super(reason)

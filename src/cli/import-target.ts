@@ -12,7 +12,7 @@ export interface ImportTarget {
   /** For find-or-create, selecting no more columns than counting needs. */
   readonly rows: EntityText
   /**
-   * The properties of a row for a text; undefined where the declaration's `parse` refuses it.
+   * The properties of a row for a text; undefined if the declaration's `parse` refuses the text.
    *
    * @throws what the user's own `parse` throws
    */
@@ -32,7 +32,7 @@ export interface TargetNames {
 /**
  * Finds the entity and the unique text that a person named.
  *
- * @throws UsageError if there is none of this name; the message lists the names that exist
+ * @throws UsageError if nothing has this name; the message lists the names that exist
  * @throws DeclarationError if a line is not enough to make a row
  */
 export function findTarget(dataSource: DataSource, { entity, property }: TargetNames): ImportTarget {
@@ -46,7 +46,7 @@ export function findTarget(dataSource: DataSource, { entity, property }: TargetN
 /**
  * Finds the entity that a person named, by its class or its table.
  *
- * @throws UsageError if there is none of this name, or several
+ * @throws UsageError if no entity has this name, or several have
  */
 export function findEntity(all: readonly EntityMetadata[], name: string): EntityMetadata {
   const byClass = all.filter((metadata) => metadata.name === name)

@@ -35,12 +35,12 @@ const STDIN = 0
 
 const LINE_FEED = 0x0a
 const CARRIAGE_RETURN = 0x0d
-/** What is looked at to recognize a format. */
+/** How many bytes are examined to recognize a format. */
 const SNIFFED_BYTES = 4_096
 const BYTE_ORDER_MARK = '\uFEFF'
 
 const TOO_LONG: BrokenLine = { reason: `it is longer than ${MAX_LINE_BYTES / 2 ** 20} MiB` }
-/** If it were decoded anyway, it would hold U+FFFD, and two different texts could become one. */
+/** Decoded anyway, the line would hold U+FFFD, and two different texts could become one. */
 const NOT_UTF8: BrokenLine = { reason: 'it is not valid UTF-8' }
 /** `new URL` would drop it, and make one URL of two. */
 const HAS_CARRIAGE_RETURN: BrokenLine = { reason: 'it contains a carriage return (CR) before its end' }
@@ -179,7 +179,7 @@ function checkFirst(line: Line): Line {
   return typeof line === 'string' && line.startsWith(BYTE_ORDER_MARK) ? line.slice(1) : line
 }
 
-/** What a list begins with that is no list: patterns of hexadecimal digits. */
+/** How files begin that are not lists: patterns of hexadecimal digits. */
 const FOREIGN_FORMATS: readonly (readonly [start: string, advice: string])[] = [
   ['fffe', `UTF-16. Convert it: ${convertWith('iconv -f UTF-16 -t UTF-8')}`],
   ['feff', `UTF-16. Convert it: ${convertWith('iconv -f UTF-16 -t UTF-8')}`],
@@ -199,7 +199,7 @@ function pipeFrom(command: string): string {
   return `Unpack it: ${command} LIST | typeorm-unique-text import … -`
 }
 
-/** Else every line would be refused, each for another reason, and the command would end as if all were well. */
+/** Otherwise every line would be refused, each for another reason, and the command would end as if all were well. */
 function refuseForeignFormat(start: Buffer): void {
   const hex = start.subarray(0, 10).toString('hex')
   const known = FOREIGN_FORMATS.find(([mark]) => new RegExp(`^${mark}`).test(hex))

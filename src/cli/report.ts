@@ -2,7 +2,7 @@ import { printable } from './terminal'
 
 export const number = (value: number): string => value.toLocaleString('en-US')
 
-/** What became of the lines so far: `lines` = created + found + rejected + blank. */
+/** Counts of the lines so far: `lines` = created + found + rejected + blank. */
 export interface ImportCounts {
   readonly lines: number
   readonly created: number

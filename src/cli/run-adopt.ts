@@ -20,7 +20,7 @@ export interface AdoptRun {
   readonly signal: AbortSignal
 }
 
-/** Adopts a table, or takes everything away again, and prints what was locked for how long. */
+/** Adopts a table, or removes everything again, and prints what was locked for how long. */
 export async function runAdopt({ dataSource, invocation, streams, signal }: AdoptRun): Promise<ExitCode> {
   const { stdout, stderr } = streams
   const { target } = findEntity(dataSource.entityMetadatas, invocation.entity)
@@ -108,7 +108,7 @@ function formatLocks(locks: readonly AdoptionLock[]): string {
 
 function formatAdoption(report: AdoptReport): string {
   const { step, unchanged, counts, duplicates, refused, refusedTotal } = report
-  if (unchanged) return 'The table is adopted already: nothing is to be done.\n'
+  if (unchanged) return 'The table is already adopted: nothing to do.\n'
   const end = step === 'done' ? 'The table is adopted.' : `Next comes the step "${step}": run this again to go on.`
   const lines = [
     `${number(counts.filled)} rows got their hashes, ${number(counts.normalized)} texts were normalized, ` +

@@ -20,7 +20,7 @@ export interface DoctorRun {
 export async function runDoctor({ dataSource, entity, json, streams, signal }: DoctorRun): Promise<ExitCode> {
   const entities = entity === undefined ? undefined : [findDeclaring(dataSource, entity).target]
   const progress = openProgress(streams.stderr, undefined, 'rows')
-  // Of each property they begin again.
+  // The counts begin again with each property.
   const read = new Map<string, number>()
   let report: DoctorReport
   try {
@@ -53,7 +53,7 @@ function findDeclaring({ entityMetadatas }: DataSource, entity: string): EntityM
   throw new UsageError(`${metadata.name} declares no unique text, name or number. Name another entity, or none.`)
 }
 
-/** The report for a person: what was looked at, then what was found, the worst first, with what to do. */
+/** The report for a person: what was examined, then what was found, the worst first, with what to do. */
 export function toldReport({ findings, tables }: DoctorReport): string {
   const looked = tables.flatMap(({ entity, declarations }) =>
     declarations.map(({ property, rows, nulls }) => {

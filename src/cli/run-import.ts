@@ -46,7 +46,7 @@ export async function runImport(run: ImportRun): Promise<ExitCode> {
   return conclude(report, streams.stderr)
 }
 
-/** Knows what fraction of the list a number of lines is: more has been read than the server has seen. */
+/** Estimates what fraction of the list a number of lines is: more has been read than the server has seen. */
 class CountedLines {
   private lines = 0
 
@@ -76,7 +76,7 @@ function conclude({ end, lines }: ImportReport, stderr: Output): ExitCode {
     stderr.write(`\nStopped after line ${number(lines)}. ${next}\n`)
     return EXIT.interrupted
   }
-  // A list that cannot be read as lines says itself what to do.
+  // The error of a list that cannot be read as lines says what to do.
   const advice = end.error instanceof ListError ? '' : `${next}\n`
   stderr.write(`\nFailed (${end.where}): ${describeError(end.error)}\n${advice}`)
   return EXIT.failed

@@ -16,7 +16,7 @@ export function outliveReaders({ stdout, stderr }: Streams): void {
   for (const stream of [stdout, stderr]) {
     stream.on('error', (error: NodeJS.ErrnoException) => {
       if (error.code === 'EPIPE') return
-      // A full disk behind it: the rows are stored, and what they came to cannot be told.
+      // A full disk, for instance: the rows are stored, but the result cannot be printed.
       if (stream !== stderr) stderr.write(`Cannot write the report: ${error.message}\n`)
       process.exitCode = 1
       process.exit()

@@ -3,15 +3,15 @@ import { ownTransaction, type Statement } from '../sql/statements'
 import { announce, log, type SentQuery, tellFailure, tellSuccess } from './query-events'
 import type { Session } from './session'
 
-/** A statement of several that stand or fall together. */
+/** One of several statements that are all done or all undone. */
 export interface Step<Row> {
   readonly statement: Statement<Row>
   readonly values: readonly unknown[]
-  /** Looks at its rows; an error of it undoes everything. */
+  /** Checks the rows of the step; an error that it throws undoes everything. */
   readonly check?: (rows: readonly Row[]) => void
 }
 
-/** What became of a step at the server. */
+/** The result of a step at the server. */
 interface Answer<Row> {
   readonly rows: readonly Row[]
   readonly milliseconds: number
@@ -33,7 +33,7 @@ export async function allOrNothing<Row>(session: Session, steps: readonly Step<R
 }
 
 async function runTogether<Row>(session: Session, steps: readonly Step<Row>[]): Promise<(readonly Row[])[]> {
-  // Subscribers are told before and after, for a statement that one of them sends would wait for ours to end.
+  // Subscribers are called before and after: a statement that one of them sends would wait for ours to end.
   const told = (await session.isUnheard()) ? steps.map((step) => sentOf(session, step)) : []
   for (const one of told) await announce(one)
   const course: Course<Row> = { told, answers: [] }

@@ -12,8 +12,8 @@ const COMMANDS = 3
 const UNDO = Buffer.from(commandMessages(savepoint.rollBack) + commandMessages(savepoint.release) + SYNC, 'latin1')
 
 /**
- * Sends a statement of which an error leaves the caller's transaction as it was before: savepoint, statement and release
- * in one round trip, and one more where it fails. What others send on the connection meanwhile waits.
+ * Sends a statement whose error leaves the caller's transaction as it was before: savepoint, statement and release in
+ * one round trip, and one more if it fails. Statements that others send on the connection meanwhile wait.
  */
 export async function sendBehindSavepoint(client: PgClient, query: NamedQuery): Promise<readonly WireRow[]> {
   const hold = holdOthers(client as unknown as { query: Query })
@@ -21,8 +21,8 @@ export async function sendBehindSavepoint(client: PgClient, query: NamedQuery): 
   try {
     return await sendByName(client, query, (one) => hold.query((sent = new JoinedQuery(one, AROUND))))
   } catch (error) {
-    // One that is not there is not rolled back to: that would abort the transaction, or meet another one. Nor is it there
-    // any more once it is released, where the answer could not be read: then all has been done.
+    // Rolling back to a savepoint that does not exist would abort the transaction, or meet another savepoint. It is
+    // also gone once it is released, if the answer could not be read: then the work is done.
     if (sent && sent.ended > 0 && sent.ended < COMMANDS) await undo(hold.query)
     throw error
   } finally {

@@ -3,7 +3,7 @@ import { type ParameterOptions, parameterText } from '../sql/parameter-text'
 /** A parameter as it goes to the server: as text, or as bytes. */
 export type Parameter = string | Buffer | null
 
-/** Values as `pg` would send them; undefined where one is another object, of which `pg` has to say what it is. */
+/** Values as `pg` would send them; undefined if one is another kind of object, which only `pg` can convert. */
 export function plainTexts(values: readonly unknown[], dates: ParameterOptions = {}): Parameter[] | undefined {
   const texts: Parameter[] = []
   for (const value of values) {

@@ -4,9 +4,9 @@ import { holdOthers, type Query } from './hold'
 import type { PgClient } from './pg-client'
 
 /**
- * Runs statements of which an error leaves the caller's transaction as it was before.
+ * Runs statements whose error leaves the caller's transaction as it was before.
  *
- * @param client what others may send statements by meanwhile; they wait
+ * @param client others may send statements by it meanwhile, and these wait
  * @param run sends them by the function that it is given
  */
 export async function orRollBack<T>(client: PgClient, run: (query: Query) => Promise<T>): Promise<T> {
@@ -24,7 +24,7 @@ export async function inBrackets<T>(
   brackets: Brackets,
   run: () => Promise<T>,
 ): Promise<T> {
-  // One that may not have been set is not rolled back to: that would abort the transaction, or meet another one.
+  // Rolling back to a savepoint that may not have been set would abort the transaction, or meet another savepoint.
   await query(brackets.set)
   let done = false
   try {

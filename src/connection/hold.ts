@@ -2,20 +2,20 @@ import { AsyncResource } from 'node:async_hooks'
 
 export type Query = (...args: readonly unknown[]) => unknown
 
-/** Answers nobody but us. */
+/** Keeps a connection to this call alone. */
 export interface Hold {
   readonly query: Query
   /** Sends what others have asked meanwhile, in their order. */
   readonly end: () => void
 }
 
-/** Whom a hold lets pass, and what becomes of the others. */
+/** Which statements pass while the connection is held, and what becomes of the others. */
 export interface HoldRules {
   /** The code that sends a statement may. */
   readonly passes: () => boolean
-  /** What it lets pass is sent; gives what is to be called when the answer is there. */
+  /** A statement that may pass is sent; returns what to call when its answer has come. */
   readonly sends: () => () => void
-  /** A statement waits; gives what is to be called when it waits no more. `fail` takes its place, with an error. */
+  /** A statement waits; returns what to call when it waits no longer. `fail` replaces it with an error. */
   readonly waits: (statement: readonly unknown[], fail: (error: Error) => void) => () => void
 }
 

@@ -8,7 +8,7 @@ export interface Commands {
   readonly after: readonly string[]
 }
 
-/** As messages: as far as Sync the server skips all that comes after an error. */
+/** As messages: after an error the server skips everything up to Sync. */
 export interface JoinedCommands extends Around {
   readonly commandsBefore: number
 }
@@ -22,7 +22,9 @@ export const joined = ({ before, after }: Commands): JoinedCommands => ({
 
 /** A query with commands around it. */
 export class JoinedQuery {
-  /** Whoever traces statements puts another in front of it, and finds it among the properties of its own. */
+  /**
+   * Tracing libraries put a function of their own in front of it, and look for it among the object's own properties.
+   */
   callback: PreparedQuery['callback']
   private done = 0
 

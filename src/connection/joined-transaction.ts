@@ -16,9 +16,9 @@ import { lossOf, savepointsOf, watchForLoss } from './shared-connection'
 export interface Work {
   /** Its first statement goes with START TRANSACTION. */
   readonly run: (manager: EntityManager) => Promise<void>
-  /** Sends one statement, which goes with COMMIT; if it fails, all is undone. */
+  /** Sends one statement together with COMMIT; if it fails, everything is undone. */
   readonly last: (manager: EntityManager) => Promise<void>
-  /** Its SQL, by which it is told from what the work has started and not awaited. */
+  /** Its SQL, which tells it from statements that the work has started and not awaited. */
   readonly lastSql: string
 }
 
@@ -27,7 +27,7 @@ const ENDED = 'what runs in it has ended it'
 const BEGIN = joined({ before: [ownTransaction.set], after: [] })
 const COMMIT = joined({ before: [], after: [ownTransaction.release] })
 
-/** What TypeORM is told of a command that goes with a statement. */
+/** What to tell TypeORM of a command that goes with a statement. */
 const DONE = { rows: [], rowCount: null, command: '' } as const
 
 /**
@@ -71,7 +71,10 @@ export async function transact(manager: EntityManager, { run, last, lastSql }: W
   }
 }
 
-/** What is not known to be rolled back, as after a `query_timeout`, must not go back to the pool, open as it may be. */
+/**
+ * A transaction that is not known to be rolled back, as after a `query_timeout`, may still be open: its connection must
+ * not go back to the pool.
+ */
 async function endConnection(queryRunner: QueryRunner): Promise<void> {
   if (queryRunner.isReleased) return
   const client: unknown = await queryRunner.connect().catch(() => undefined)
@@ -96,7 +99,7 @@ function joinBegin(client: PgClient): () => void {
       kept = true
       return Promise.resolve(DONE)
     }
-    // Somebody who stands in front of it by now keeps it there.
+    // If somebody has put a function in front of it by now, it stays.
     if (!kept || sent) return query(...args)
     sent = true
     stop()
@@ -139,7 +142,7 @@ async function commitWith(queryRunner: QueryRunner, client: PgClient, last: End)
     throw failure ? failure.error : (lossOf(queryRunner, ownTransaction.release) ?? error)
   } finally {
     stop()
-    // It may have gone with a statement.
+    // COMMIT may have gone with a statement.
     savepointsOf(queryRunner).hear([{ does: 'commit' }])
   }
 }

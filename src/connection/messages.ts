@@ -18,7 +18,7 @@ export class Messages {
     this.callback()
   }
 
-  /** The connection is gone, or too slow: so is the statement that comes next, and says so. */
+  /** The connection is gone or too slow. The next statement fails for the same reason and reports it. */
   handleError(): void {
     this.callback()
   }

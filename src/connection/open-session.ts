@@ -5,7 +5,7 @@ import type { Session } from './session'
 import { SharedSession } from './shared-session'
 
 /**
- * Takes the manager's own connection, or will take one from the pool for the first statement.
+ * Uses the manager's own connection, or takes one from the pool when the first statement is sent.
  *
  * @param mode of a connection from the pool; `slave` is TypeORM's word for a replica
  */

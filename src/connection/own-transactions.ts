@@ -7,7 +7,10 @@ import { isBusy, isPgClient, type PgClient } from './pg-client'
 import { startTimer, stopTimer } from './real-timers'
 import { hasSpare } from './spare-connection'
 
-/** So long a statement waits for what is quiet meanwhile. Longer than any lock, and shorter than patience. */
+/**
+ * How long a statement waits for a transaction that sends nothing. Longer than any lock, shorter than a person's
+ * patience.
+ */
 export const PATIENCE_MILLISECONDS = 5_000
 export const LOOK_MILLISECONDS = 250
 
@@ -16,7 +19,7 @@ export const LOOK_MILLISECONDS = 250
  * connection: the server knows of no deadlock, for the transaction waits in this process. It costs nothing where there is
  * no such transaction.
  *
- * @throws WaitsForItselfError where the statement does
+ * @throws WaitsForItselfError if the statement waits for the call itself
  */
 export function orWaitsForItself<T>(dataSource: DataSource, client: PgClient, send: () => Promise<T>): Promise<T> {
   const transaction = openTransaction()
@@ -45,7 +48,7 @@ async function watched<T>(sent: Sent, send: () => Promise<T>): Promise<T> {
   } catch (error) {
     throw (await looking) === true ? new WaitsForItselfError(WITHOUT_MANAGER) : error
   } finally {
-    // What was asked has to be answered before another sends something by the client: that would be cancelled.
+    // The answer must come before anybody else sends something by the client: otherwise that would be cancelled.
     await looking
     stopTimer(timer)
   }
@@ -56,7 +59,7 @@ const WITHOUT_MANAGER =
   'another connection, and seems to wait for the call. Pass the manager that the transaction gives to its callback to ' +
   'every call inside it: findOrCreate(manager, …), once(manager, …), manager.withRepository(repository).'
 
-/** @returns whether the statement was cancelled; false also where nobody can be asked */
+/** @returns whether the statement was cancelled; false also if there is no connection to ask */
 async function tryCancel({ dataSource, client, transaction }: Sent, since: number): Promise<boolean> {
   try {
     const holders = (await Promise.all(quietAround(transaction, since).map(clientOf))).filter(
@@ -65,7 +68,7 @@ async function tryCancel({ dataSource, client, transaction }: Sent, since: numbe
     const [innermost] = holders
     const values = [client.processID, holders.map((one) => one?.processID)]
     if (!innermost || typeof client.processID !== 'number') return false
-    // Its own connection only where there is no other, and where it answers: a transaction that has failed does not.
+    // Uses the transaction's own connection only if there is no other and it answers: a failed transaction does not.
     if (hasSpare(dataSource)) return isTold(await dataSource.query(cancelWaiting.sql, values))
     if (innermost.getTransactionStatus?.() === 'E') return false
     const query = { text: cancelWaiting.sql, values, rowMode: 'array' }
@@ -75,7 +78,7 @@ async function tryCancel({ dataSource, client, transaction }: Sent, since: numbe
   }
 }
 
-/** Transactions around a call of which nothing was heard. */
+/** Transactions around a call that have sent nothing for a while. */
 function quietAround(innermost: OpenTransaction, since: number): readonly OpenTransaction[] {
   const quiet: OpenTransaction[] = []
   for (let one: OpenTransaction | undefined = innermost; one; one = one.outer)

@@ -27,7 +27,7 @@ export interface PgConnection {
 /** Gives the value of a column that is not NULL. */
 export type TypeParser = (text: string) => unknown
 
-/** The part of its answer that is used here. */
+/** The part of the answer of `pg` that is used here. */
 export interface PgResult {
   readonly rows: readonly WireRow[]
 }
@@ -46,15 +46,15 @@ export interface PgClient {
   /** Of its backend. */
   readonly processID?: number | null
   readonly connectionParameters?: { readonly query_timeout?: unknown }
-  /** Statements are sent before the last one is answered; nothing but queries is taken then. */
+  /** Pipeline mode: statements are sent before the last one is answered, and only queries are accepted. */
   readonly pipeline?: boolean
-  /** Values are asked for in their binary format, of which `pg` reads strings. */
+  /** Values are requested in binary format, which `pg` then reads as strings. */
   readonly binary?: boolean
   /** `I` outside a transaction, `T` inside, `E` in one that has failed. */
   getTransactionStatus?(): string | null
 }
 
-/** Not so: `pg-native`, PGlite and whatever else the option `driver` brings. */
+/** Whether it is a client of `pg`: not `pg-native`, PGlite or another that the option `driver` brings. */
 export function isPgClient(client: unknown): client is PgClient {
   if (typeof client !== 'object' || client === null || !('connection' in client)) return false
   const { connection } = client
@@ -62,7 +62,7 @@ export function isPgClient(client: unknown): client is PgClient {
   return ['close', 'sync'].every((name) => isFunction(connection, name))
 }
 
-/** It waits for an answer of the server's. Other drivers do not tell. */
+/** Whether it waits for an answer of the server. Other drivers do not tell. */
 export const isBusy = (client: unknown): boolean => isPgClient(client) && Reflect.get(client, 'readyForQuery') === false
 
 /** @throws UnsupportedDatabaseError for a client that gives wrong values */
@@ -75,7 +75,7 @@ export function requireTextFormat(client: PgClient): void {
 
 const known = new WeakMap<object, boolean>()
 
-/** A query object of our own can be sent by it. */
+/** Whether it can send a query object of our own. */
 export function takesPreparedQueries(client: PgClient): boolean {
   const found = known.get(client)
   if (found !== undefined) return found

@@ -16,8 +16,8 @@ import { type Sending, sendPrepared } from './send-prepared'
 import type { Send, Session } from './session'
 
 /**
- * A connection of the operation's own, from the pool, outside a transaction. It needs no query runner of TypeORM's until
- * somebody asks for one; what comes after that goes by it.
+ * A connection of the operation's own, from the pool, outside a transaction. It needs no query runner of TypeORM until
+ * somebody asks for one; later statements go through that one.
  */
 export class PoolSession implements Session {
   readonly shared = false
@@ -40,7 +40,7 @@ export class PoolSession implements Session {
     return (this.runner ??= this.dataSource.createQueryRunner(this.mode))
   }
 
-  /** Takes its connection now, and not only for the first statement. */
+  /** Takes its connection now, not only when the first statement is sent. */
   async take(): Promise<void> {
     await this.connect()
   }
@@ -84,7 +84,7 @@ export class PoolSession implements Session {
 
   async failure(sql: string, error: Error): Promise<Error> {
     if (isOurs(error)) return error
-    // Without the parameters, as everywhere: they hold the text.
+    // Without the parameters, as everywhere: they contain the text.
     return new QueryFailedError(sql, undefined, await this.told(driverErrorOf(error)))
   }
 
@@ -149,7 +149,7 @@ export class PoolSession implements Session {
     return rows
   }
 
-  /** The connection is given up first: whoever is told may take another one. */
+  /** The connection is given up first: a subscriber may take another one. */
   private async failed(error: unknown, sent: SentQuery): Promise<unknown> {
     if (!(error instanceof Error)) return error
     const failure = await this.failure(sent.sql, error)
@@ -209,7 +209,7 @@ export class PoolSession implements Session {
       this.taking = undefined
     }
     if (ends === this.ends) return (this.held = held)
-    // The operation was over before its connection came.
+    // The operation ended before its connection came.
     held?.release()
     throw new QueryRunnerAlreadyReleasedError()
   }

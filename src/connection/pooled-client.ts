@@ -12,7 +12,7 @@ interface PoolDriver {
 
 type Taken = readonly [client: unknown, release: (error?: Error) => void]
 
-/** A client of the pool's while it is ours, as a query runner of TypeORM's has it. */
+/** A client of the pool while it is ours, held as TypeORM's query runners hold theirs. */
 export class PooledClient {
   private isReleased = false
 
@@ -28,7 +28,7 @@ export class PooledClient {
 
   /**
    * @param mode `slave` is TypeORM's word for a replica
-   * @returns undefined where it is no client of `pg`
+   * @returns undefined if it is not a client of `pg`
    * @throws UnsupportedDatabaseError for one that gives wrong values
    */
   static async take({ driver }: DataSource, mode: ReplicationMode): Promise<PooledClient | undefined> {
@@ -59,7 +59,7 @@ export class PooledClient {
   }
 }
 
-/** A connection that comes after all is nobody's. */
+/** A connection that arrives late belongs to nobody. */
 async function handBackLate(taking: Promise<Taken>): Promise<void> {
   const taken = await taking.catch(nothing)
   taken?.[1]()
@@ -68,7 +68,7 @@ async function handBackLate(taking: Promise<Taken>): Promise<void> {
 /**
  * Waits for a client of the pool, which forgets those who wait when it ends.
  *
- * @throws QueryRunnerAlreadyReleasedError where `destroy()` is called meanwhile
+ * @throws QueryRunnerAlreadyReleasedError if `destroy()` is called meanwhile
  */
 async function untilDestroyed({ connectedQueryRunners: all }: PoolDriver, taking: Promise<Taken>): Promise<Taken> {
   let fail = (): void => {}

@@ -5,9 +5,11 @@ const EVICTED_NAMES = 50
 /** A plan stays as it was made, for a table of whatever size it had then; a new one costs about a millisecond. */
 const MAX_USES = 1_000
 const MAX_AGE_MILLISECONDS = 60_000
-/** So often the server has forgotten what was prepared: something stands between that gives it to other sessions. */
+/**
+ * After so many losses of prepared statements: something between us and the server gives statements to other sessions.
+ */
 const MAX_LOSSES = 3
-/** Then nothing is prepared for so long. A loss that is farther back than that says nothing any more. */
+/** How long nothing is prepared then, in milliseconds. A loss longer ago than that no longer counts. */
 const PAUSE_MILLISECONDS = 600_000
 
 /** A name to send a statement under, as long as it is kept. */
@@ -46,7 +48,7 @@ export class PreparedNames {
   /**
    * @param statement its digest's name
    * @param now milliseconds, by a clock that never goes back
-   * @returns undefined while the connection keeps no names
+   * @returns undefined while no names are kept on this connection
    */
   take(statement: string, now: number): PreparedName | undefined {
     if (this.losses >= MAX_LOSSES && now - this.lostAt < PAUSE_MILLISECONDS) return undefined
@@ -89,7 +91,7 @@ export class PreparedNames {
     const kept = this.kept.get(statement)
     if (kept && kept.uses < MAX_USES && now - kept.since < MAX_AGE_MILLISECONDS) return kept
     this.giveUp([statement])
-    // Never a name again: whoever counts on the old one must not get a statement that was prepared later.
+    // A name is never used again: code that relies on the old one must not get a statement that was prepared later.
     this.serial += 1
     return { name: `${statement}_${this.serial}`, since: now, uses: 0, types: undefined }
   }

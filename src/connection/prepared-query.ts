@@ -3,7 +3,7 @@ import { type Parameter, runMessages } from './bind-message'
 import type { PgClient, PgConnection, TypeParser } from './pg-client'
 import type { PreparedName } from './prepared-names'
 
-/** A statement that goes by its name, with values that are texts. */
+/** A statement that is sent by its name, with values that are strings. */
 export interface NamedQuery {
   readonly name: PreparedName
   readonly text: string
@@ -16,7 +16,7 @@ export interface Around {
   readonly after: string
 }
 
-/** As `pg` calls it, which gives one of its own where there is a `query_timeout`. */
+/** Called by `pg`, which replaces it by its own if there is a `query_timeout`. */
 type Callback = (error: unknown, rows?: readonly WireRow[]) => void
 
 /**
@@ -46,7 +46,7 @@ export class PreparedQuery {
 
   /**
    * @param around what goes with it, in one flush
-   * @returns what cannot be sent; it would keep the connection busy for ever if it were thrown
+   * @returns the error of a value that cannot be sent; thrown, it would keep the connection busy for ever
    */
   submit(connection: PgConnection, around?: Around): Error | undefined {
     const { stream, parsedStatements } = connection
@@ -99,7 +99,7 @@ export class PreparedQuery {
     }
   }
 
-  /** The parsers are asked for at each call, as `pg` does: the user may set others. */
+  /** The parsers are looked up at each call, as in `pg`: the user may set others. */
   private parsed(fields: (string | null)[]): WireRow {
     const { client } = this
     const parsers = (this.parsers ??= (this.prepared.types ?? []).map((type) => client.getTypeParser(type, 'text')))
@@ -107,7 +107,7 @@ export class PreparedQuery {
   }
 }
 
-/** One that is closed tells `pg` itself. */
+/** A closed connection reports itself to `pg`. */
 export function write(stream: PgConnection['stream'], messages: Buffer): void {
   if (stream.writable) stream.write(messages)
 }

@@ -3,7 +3,7 @@ import { isOurs } from '../typeorm/subscriber'
 
 /** A statement on its way, as TypeORM's logger and subscribers know it. */
 export interface SentQuery {
-  /** Its query runner is asked for only where somebody hears of the statement: it may have to be made. */
+  /** The query runner is requested only if somebody listens, since it may have to be made. */
   readonly by: { readonly dataSource: DataSource; readonly queryRunner: QueryRunner }
   readonly sql: string
   readonly values: readonly unknown[]
@@ -59,14 +59,14 @@ export async function tellFailure({ by, sql, values }: SentQuery, error: Error):
   await by.queryRunner.broadcaster.broadcast('AfterQuery', sql, parameters, false, undefined, undefined, error)
 }
 
-/** Nobody is told of a query that succeeds in time. */
+/** Whether nobody hears of a query that succeeds in time. */
 export const isUnheard = (dataSource: DataSource): boolean => !isHeard(dataSource) && isSilent(dataSource.logger)
 
 function isHeard({ subscribers }: DataSource): boolean {
   return subscribers.some((one) => !isOurs(one) && (one.beforeQuery !== undefined || one.afterQuery !== undefined))
 }
 
-/** One of TypeORM's own that does not log queries. */
+/** Whether it is a logger of TypeORM's own that does not log queries. */
 function isSilent(logger: Logger): boolean {
   if (logger.logQuery !== AbstractLogger.prototype.logQuery) return false
   return !(logger as unknown as { isLogEnabledFor(type: 'query'): boolean }).isLogEnabledFor('query')

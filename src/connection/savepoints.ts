@@ -17,7 +17,7 @@ export class Savepoints {
   private awaited: string[] = []
   private undone: readonly { readonly from: number; readonly to: number }[] = []
 
-  /** Takes away what stands in front of the holder's own. */
+  /** Removes the function that was put in front of the holder's own. */
   private leave: () => void = () => {}
   private isInFront = false
 
@@ -25,7 +25,7 @@ export class Savepoints {
     return known.get(holder)
   }
 
-  /** Hears what is sent by the client, or by the query runner where it has another driver, until its transaction ends. */
+  /** Follows what the client sends, or the query runner of another driver, until its transaction ends. */
   static watch(holder: { query: Query }): Savepoints {
     const savepoints = known.get(holder) ?? new Savepoints()
     known.set(holder, savepoints)
@@ -51,7 +51,7 @@ export class Savepoints {
     }
   }
 
-  /** These wait to be sent. What is to be rolled back is as good as undone: nobody must be told otherwise. */
+  /** These wait to be sent. What will be rolled back counts as undone: nobody must be told otherwise. */
   await(commands: readonly TransactionCommand[]): void {
     for (const command of commands) {
       if (command.does === 'set') this.awaited.push(command.savepoint)
@@ -67,7 +67,7 @@ export class Savepoints {
     this.open = [...this.open, { name, since: this.time }]
   }
 
-  /** One that is not known was set before anything was heard. It stays, and what was set in it goes. */
+  /** An unknown savepoint was set before we began to listen. It stays, and those that were set within it go. */
   private rollBackTo(name: string): void {
     const place = this.open.findLastIndex((one) => one.name === name)
     this.undo(this.open[place]?.since ?? 0)

@@ -29,7 +29,7 @@ export function parameterOptions({ driver }: DataSource): ParameterOptions {
   return { utcDates: postgres?.defaults?.parseInputDatesAsUTC ?? false }
 }
 
-/** Needs no words of TypeORM's around it. */
+/** Needs no error of TypeORM around it. */
 export const isOurs = (error: Error): boolean =>
   error instanceof TransactionAbortedError ||
   error instanceof WaitsForItselfError ||
@@ -62,7 +62,7 @@ export async function bracketed<T>(
   // Past TypeORM: a subscriber that fails in a transaction that has failed must not keep us from rolling back.
   const send: Send = isPgClient(client)
     ? async (text, values) => {
-        // A savepoint that is gone is not rolled back to either: that would abort the transaction.
+        // Nor is a savepoint rolled back to that is gone: that would abort the transaction.
         session.requireStanding()
         const sent = async (): Promise<PgResult> => await client.query({ text, values, rowMode: 'array' })
         return (await orWaitsForItself(session.dataSource, client, sent)).rows

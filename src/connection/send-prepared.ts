@@ -83,7 +83,7 @@ const LOST =
   'a statement prepared earlier on its connection no longer fits; ' +
   'if this happens again and again behind a pooler, pass { prepare: false } to withUniqueText()'
 
-/** The same error shows that the name was not to blame. */
+/** Sends the statement once more. If it fails with the same error, the name was not to blame. */
 async function sendAgain(
   names: PreparedNames,
   send: () => Promise<readonly WireRow[]>,

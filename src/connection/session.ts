@@ -22,7 +22,7 @@ export interface Session {
    */
   letGo(): Promise<void>
 
-  /** The same connection, whose transaction stays usable whatever fails. */
+  /** A session on this connection whose statements leave the transaction usable, whatever fails. */
   withSavepoints(): Session
 
   /**

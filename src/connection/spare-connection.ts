@@ -14,7 +14,7 @@ export function isAwaited(dataSource: DataSource): boolean {
 }
 
 /**
- * A second connection is to be had without waiting for anyone's. Of a pool that does not tell, none is: the one of
+ * A second connection is available without waiting for anyone else's. Of a pool that does not tell, none is: the one of
  * another driver may have no second.
  */
 export function hasSpare(dataSource: DataSource): boolean {

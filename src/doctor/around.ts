@@ -3,10 +3,10 @@ import type { TableState } from '../sql/catalog'
 import type { Surroundings } from '../sql/doctor-catalog'
 import { type DoctorFinding, findingOf } from './findings'
 
-/** A transaction that is open for longer than this is told of. */
+/** A transaction that is open for longer than this is reported. */
 const OLD_SECONDS = 60
 
-/** What a migration, or a look at the rows, meets around a table. */
+/** What a migration or the doctor meets around a table. */
 export function findingsAround(
   metadata: EntityMetadata,
   { triggers }: TableState,
@@ -41,7 +41,7 @@ export function findingsAround(
     )
 }
 
-/** How columns of other tables would be called that refer to a table: `page_id`, `pagesId`; in one spelling. */
+/** What columns of other tables that refer to a table would be called (`page_id`, `pagesId`), in one spelling. */
 export function referenceNames({ tableName, name, primaryColumns }: EntityMetadata): string[] {
   const [key, ...more] = primaryColumns
   if (!key || more.length > 0) return []

@@ -17,11 +17,11 @@ import { TextLook } from './texts'
 
 /** Options of `doctor`. */
 export interface DoctorOptions {
-  /** Whose tables it looks at. @default all that declare a text, a name or a number, and the table of names */
+  /** Whose tables to examine. @default all that declare a text, a name or a number, and the table of names */
   readonly entities?: readonly EntityTarget<ObjectLiteral>[]
   /** The most rows that one statement reads. @default 5000 */
   readonly batchRows?: number
-  /** Ends the work between two statements, with the reason of the signal. */
+  /** Ends the call between two statements, which then throws the reason of the signal. */
   readonly signal?: AbortSignal
   /** Called after each batch. */
   readonly onProgress?: (progress: DoctorProgress) => void
@@ -38,16 +38,16 @@ const RULES: Rules<DoctorOptions> = {
 export interface DoctorProgress {
   readonly entity: string
   readonly property: string
-  /** That were read for this property. */
+  /** Rows that were read so far for this property. */
   readonly rows: number
 }
 
-/** One table that was looked at. */
+/** One table that was examined. */
 export interface DoctorTable {
   readonly entity: string
   readonly table: string
   readonly heapBytes: number
-  /** Of all its indexes. */
+  /** Size of all its indexes, in bytes. */
   readonly indexBytes: number
   readonly declarations: readonly DoctorDeclaration[]
 }
@@ -65,7 +65,7 @@ export interface DoctorDeclaration {
   readonly longestChain: number
 }
 
-/** What the doctor says. */
+/** The report of `doctor`. */
 export interface DoctorReport {
   /** No finding is an error. */
   readonly healthy: boolean
@@ -76,12 +76,12 @@ export interface DoctorReport {
 const BATCH_ROWS = 5_000
 
 /**
- * Looks at the stored rows of every declaration and at what holds them: texts that stand twice, hashes that are not the
- * text's, chains, names and counts that are wrong, texts that are not normalized, triggers, index and checks.
+ * Examines the stored rows of every declaration, and what guards them: texts that are stored twice, hashes that do not
+ * match their text, wrong chains, names and counts, texts that are not normalized, triggers, index and checks.
  *
- * It changes nothing, takes no lock but ACCESS SHARE, and reads in batches, each in a snapshot of its own. What several
- * rows say together is looked at once more in one snapshot, so that no concurrent write makes a false finding. It needs
- * one connection, and 16 bytes for each row of a table.
+ * It changes nothing, takes no lock but ACCESS SHARE, and reads in batches, each in a snapshot of its own. What
+ * concerns several rows is examined once more in one snapshot, so that no concurrent write makes a false finding. It
+ * needs one connection, and 16 bytes for each row of a table.
  *
  * @throws DeclarationError for a wrong option, and for an entity that declares nothing
  * @throws the reason of the signal
@@ -177,7 +177,7 @@ async function openSubject({ reader, onProgress }: Visit, metadata: EntityMetada
   return { metadata, table: { rows: rowsOf(relation, surroundings), key }, state, surroundings, reader, onRows }
 }
 
-/** What index, check, columns and triggers lack. */
+/** What is missing from index, check, columns and triggers. */
 function schemaFindings({ metadata, state }: Subject): DoctorFinding[] {
   const entity = metadata.name
   const texts = tableDeclarations(metadata).flatMap(({ table, name }) =>
@@ -234,7 +234,7 @@ async function lookAtRows(visit: Visit, subject: Subject): Promise<Looks> {
   return looks
 }
 
-/** Whether the table of names tells the truth; of the chosen entities, where it is not one of them. */
+/** Whether the table of names is right; only about the chosen entities, unless the table itself is chosen. */
 async function findingsOfNames(visit: Visit, chosen: readonly EntityMetadata[]): Promise<readonly DoctorFinding[]> {
   const metadata = registry.namesEntity.get(visit.dataSource)
   const holders = chosen.filter((one) => tableNames(one).length > 0)

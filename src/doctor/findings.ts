@@ -1,6 +1,9 @@
 import type { Finding } from '../errors'
 
-/** `error`: something is wrong, or is to be done. `warning`: a change of the table meets it. `information`: nothing to do. */
+/**
+ * `error`: something is wrong or must be done. `warning`: a change of the table will meet it. `information`: nothing to
+ * do.
+ */
 export type DoctorSeverity = 'error' | 'warning' | 'information'
 
 /** What is wrong, and what to do about it. */
@@ -64,7 +67,7 @@ const CODES = {
   ],
 } as const
 
-/** Findings about objects of the database: what is declared and what stands there differ. */
+/** Findings about objects of the database that differ from the declaration. */
 type SchemaCode = `${Finding['object']}.${Finding['kind']}`
 
 export type DoctorCode = keyof typeof CODES | SchemaCode
@@ -77,7 +80,7 @@ export interface DoctorGroups {
   readonly groups: number
   /** Rows of the largest group. */
   readonly largest: number
-  /** Rows of other tables that refer, by foreign keys, to a row that is surplus: to any but the first of its group. */
+  /** Rows of other tables that refer, by foreign keys, to a surplus row: any row but the first of its group. */
   readonly references: readonly { readonly table: string; readonly columns: readonly string[]; readonly rows: number }[]
 }
 
@@ -91,7 +94,7 @@ export interface DoctorFinding {
   readonly property: string | null
   /** How many rows; of groups, how many are surplus; of chains, how many chains; of scopes, how many scopes; else objects. */
   readonly count: number
-  /** Of the first rows, ten at most; the rows of the first groups together. */
+  /** Keys of the first rows, at most ten; the rows of a group stand together. */
   readonly keys: readonly DoctorKey[]
   /** What to do, in a sentence or two. */
   readonly next: string

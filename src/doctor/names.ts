@@ -43,7 +43,7 @@ export async function lookAtNames(subject: Subject, declaration: NameDeclaration
   return { rows, nulls, findings: tally.findings(place) }
 }
 
-/** The table of names is there; where it is not, that is a finding of its own. */
+/** The table of names exists; if it does not, that is a finding of its own. */
 async function namesStand({ metadata, reader }: Subject): Promise<boolean> {
   const dataSource = dataSourceOf(metadata)
   const { schema, table } = namesTable(dataSource)
@@ -87,7 +87,7 @@ export async function lookAtHolders(
   for (const declaration of namesIn(dataSource)) {
     const relation = relationOf(rootOf(declaration.metadata))
     const surroundings = await readSurroundings(subject.reader.query, relation, [])
-    // What a table that is gone held, nobody holds.
+    // Nobody holds the names of a table that is gone.
     if (surroundings) names.push(heldName(declaration, rowsOf(relation, surroundings)))
   }
   const asked = among?.map(holderName)

@@ -22,7 +22,7 @@ const WINDOW_ROWS = 100_000
 export class Prints {
   readonly #pages: { readonly after: Key | undefined; readonly upTo: Key; readonly prints: Float64Array }[] = []
 
-  /** @param of the print of a row; negative where the row is to be looked at though it is alone */
+  /** @param of the print of a row; negative if the row must be examined even if it is alone */
   constructor(private readonly of: (result: Result) => number) {}
 
   /** @param prints of the rows of the page */
@@ -31,8 +31,8 @@ export class Prints {
   }
 
   /**
-   * Rows of equal print, and those that are to be looked at, by their keys. They are read again, and only pages that have
-   * some: a row that has changed meanwhile may be missing, or be where it does not belong.
+   * Rows of equal print, and rows that must be examined, by their keys. Only pages that have such rows are read again:
+   * a row that has changed meanwhile may be missing, or in the wrong group.
    */
   async *groups(reader: Reader, parts: PageParts): AsyncGenerator<readonly (readonly Key[])[], void, undefined> {
     for (const wanted of windowsOf(this.#wanted())) {
@@ -54,7 +54,7 @@ export class Prints {
     }
   }
 
-  /** Prints that several rows have, or a row that is to be looked at; and how many have each. */
+  /** Prints that several rows have, or that a row has which must be examined; with how many rows have each. */
   *#wanted(): Generator<readonly [print: number, rows: number], void, undefined> {
     const sorted = this.#sorted()
     const alone = new Set<number>()
@@ -91,8 +91,8 @@ function* windowsOf(wanted: Iterable<readonly [number, number]>): Generator<Read
 const LOOK_ROWS = 500
 
 /**
- * Joins groups into looks. One that is larger than a look is divided, and its first row comes into each part: rows that
- * are alike have then one less in every part, whatever the parts.
+ * Joins groups into looks. A group that is larger than a look is divided, and its first row is in each part: so every
+ * part counts one surplus row less than it has rows, whatever the parts.
  */
 export function* looksOf(groups: Iterable<readonly Key[]>): Generator<readonly Key[], void, undefined> {
   let look: Key[] = []

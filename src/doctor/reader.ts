@@ -49,7 +49,7 @@ export class Reader {
     try {
       seen = await look()
     } catch (error) {
-      // On a lost connection this fails too, and must not hide the cause.
+      // On a lost connection this fails too, but it must not hide the cause.
       await this.queryRunner.query(SNAPSHOT.rollBack).catch(() => undefined)
       throw error
     }

@@ -42,7 +42,7 @@ export function storedText(declaration: Declaration, key: Key, result: Result): 
   }
 }
 
-/** What is wrong about a row alone. */
+/** What is wrong with a row by itself. */
 export function faultsOf(
   { table }: Declaration,
   row: StoredText,
@@ -66,7 +66,7 @@ export const isTextless = ({ texts }: Pick<StoredText, 'texts'>): boolean => tex
 /** Rows that are deleted softly, or have no text, are in no chain. */
 export const holdsText = (row: StoredText): boolean => !row.freed && !isTextless(row)
 
-/** Negative where the row is to be looked at though it is alone: its chain may have no anchor. */
+/** Negative if the row must be examined even if it is alone: its chain may have no anchor. */
 export function printOfText(row: StoredText): number {
   if (!holdsText(row)) return NO_PRINT
   const print = printOf(identitiesOf(row).normalized)

@@ -105,7 +105,7 @@ export class TextLook {
     return storedText(this.declaration, keyOfResult(this.subject.table, result), result)
   }
 
-  /** What one row alone says: a snapshot of its page is enough. */
+  /** What concerns one row alone: a snapshot of its page is enough. */
   #count(row: StoredText): void {
     this.#figures.rows++
     if (isTextless(row)) this.#figures.nulls++
@@ -126,7 +126,7 @@ export class TextLook {
     }
   }
 
-  /** What several rows say together, in one snapshot. */
+  /** What concerns several rows together, in one snapshot. */
   async #look(among: readonly Key[], atTexts: boolean): Promise<void> {
     const alike = new Alike()
     const chains = new Map<string, ChainKey>()

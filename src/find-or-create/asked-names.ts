@@ -10,20 +10,20 @@ import { holderOf, keyTexts, takenName, textsOfKey, typedKey } from '../typeorm/
 import type { EntityColumns } from '../rows/entity-text'
 import type { Session } from '../connection/session'
 
-/** A name that a row of the call is to hold. */
+/** A name that a row of the call shall hold. */
 export interface AskedName {
   readonly name: NameDeclaration
-  /** 0-based position of the row in what was asked. */
+  /** 0-based position of the row in the call. */
   readonly row: number
   readonly text: string
-  /** Primary key of the stored row that is to be changed, as texts; undefined for a row that is to be inserted. */
+  /** Primary key of the stored row to change, as texts; undefined for a row to insert. */
   readonly key: readonly string[] | undefined
 }
 
 /**
- * The names that a row brings. Refused before any SQL.
+ * The names that a row brings. Names that cannot be stored are refused before any SQL.
  *
- * @param id of the stored row that is to be changed
+ * @param id of the stored row to change
  * @throws TextRejectedError
  */
 export function askedNames(
@@ -44,7 +44,7 @@ export function askedNames(
 }
 
 /**
- * Sees once that the triggers of these names stand, and the guard of the table that keeps them.
+ * Checks once that the triggers of these names exist, and the guard of the table that keeps the names.
  *
  * @throws SchemaDriftError
  */
@@ -55,8 +55,8 @@ export async function ensureNamesReady(session: Session, asked: readonly Pick<As
 }
 
 /**
- * Which of the names are taken, in the order asked, in one round trip. What an earlier change of the call gives up is
- * free for a later one, and of several rows with one name the first may have it.
+ * Which of the names are taken, in the order asked, in one round trip. A name that an earlier change of the call gives
+ * up is free for a later one. If several rows ask for one name, the first gets it.
  */
 export async function takenNames(session: Session, asked: readonly AskedName[]): Promise<TakenText[]> {
   if (asked.length === 0) return []
@@ -88,7 +88,7 @@ function push<Value>(lists: Map<string, Value[]>, key: string, value: Value): vo
   list.push(value)
 }
 
-/** Nobody keeps what the row had. */
+/** Nobody keeps the row's former name. */
 const givesUp = ({ name }: AskedName): boolean => name.former.state === 'free'
 
 const keyOfRow = ({ metadata }: NameDeclaration, key: readonly string[]): string =>

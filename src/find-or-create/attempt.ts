@@ -59,7 +59,7 @@ function noneIfTaken(error: unknown): StoredRow[] {
   throw error
 }
 
-/** Another index refused the row, and says so; undefined where it was ours after all. */
+/** Finds out which other index refused the row, and throws its error; undefined if it was our index after all. */
 async function createOrRaise(session: Session, entityText: ReadyText, row: RowValues): Promise<StoredRow | undefined> {
   const { createInChainOrRaise } = statementsOf(entityText, row.others)
   try {
@@ -93,7 +93,7 @@ export async function find(session: Session, entityText: ReadyText, row: RowValu
   throw duplicate(entityText, standing)
 }
 
-/** A role that may not lock rows is told of what it sees. */
+/** A role that may not lock rows gets the rows that it sees. */
 async function orSeen(locked: Promise<StoredRow[]>, seen: StoredRow[]): Promise<StoredRow[]> {
   try {
     return await locked
@@ -113,8 +113,8 @@ function duplicate({ metadata, select, declaration }: EntityText, rows: readonly
 }
 
 /**
- * What the server refused, as an error of ours: a full chain, or another text of the entity that is taken. The second is
- * TypeORM's `QueryFailedError` as well, which a violation of any other index is.
+ * What the server refused, as an error of ours: a full chain, or another text of the entity that is taken. The second
+ * is also TypeORM's `QueryFailedError`, as is a violation of any other index.
  */
 export async function explain(
   session: Session,

@@ -23,7 +23,7 @@ export class Attempts {
    * Waits before the next attempt.
    *
    * @param cause why the last one failed. @default others were faster
-   * @throws AttemptsExhaustedError where there is no next one
+   * @throws AttemptsExhaustedError if there is no next attempt
    * @throws the cause, unless another attempt may help
    */
   async again(cause?: unknown): Promise<void> {
@@ -31,12 +31,12 @@ export class Attempts {
     await this.next(cause)
   }
 
-  /** Another attempt may succeed after this error. */
+  /** Whether another attempt may succeed after this error. */
   mayHelp(cause: unknown): boolean {
     return !this.session.inTransaction && isSerializationError(cause)
   }
 
-  /** As `again`, whatever the cause was. */
+  /** Does what `again` does, whatever the cause was. */
   async next(cause: unknown): Promise<void> {
     if (this.made === MAX_ATTEMPTS) {
       throw new AttemptsExhaustedError(this.name, this.made, performance.now() - this.started, cause)

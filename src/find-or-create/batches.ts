@@ -15,7 +15,7 @@ const BATCH_ROWS = 1_000
 /** Characters in one statement, so that neither the driver's strings nor a message to the server grow too long. */
 const BATCH_CHARACTERS = 16 * 2 ** 20
 
-/** A row of the call that no earlier input has, and every input that asks for it. */
+/** A row that the call asks for, with every input that asks for it. */
 export interface DistinctRow extends AskedRow {
   /** Index of the first input, which gives the other columns. */
   readonly input: number
@@ -23,11 +23,11 @@ export interface DistinctRow extends AskedRow {
   repeats: Repeat[] | undefined
 }
 
-/** An input of a text that an earlier input has. */
+/** An input whose text an earlier input has already. */
 export interface Repeat {
   readonly input: number
   readonly values: ObjectLiteral
-  /** It brings what the first brings, so that what refuses the first refuses it as well. */
+  /** It brings the same values as the first, so whatever refuses the first refuses this one too. */
   readonly isSame: boolean
 }
 
@@ -198,7 +198,7 @@ function otherColumns(items: readonly BatchItem[], others: readonly string[], ke
   return columns
 }
 
-/** The same of a batch that only looks. */
+/** A batch that only looks rows up, as one statement with its parameters. */
 export function findQuery({ entityText }: BatchRules, items: readonly BatchItem[]): BatchQuery {
   const row = rowShape(entityText, [])
   const shape = { ...row, types: entityText.ready.types, defaults: new Map<string, string>() }

@@ -7,8 +7,8 @@ export interface Caller {
 }
 
 /**
- * To be called before the operation awaits anything. For those that go through many functions: Node.js keeps ten frames
- * of a stack, and ours would leave none to the caller.
+ * Must be called before the operation awaits anything. For operations that go through many functions: Node.js keeps ten
+ * frames of a stack, and ours would leave none for the caller.
  *
  * @param operation the function that was called
  */

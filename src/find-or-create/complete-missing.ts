@@ -10,7 +10,8 @@ import { type BatchAnswer, type ManyCall, sendBatch, takeAnswers, writeResult } 
  * Looks for all rows of a call before anything is written, and calls `create` for those that are missing: one after
  * another, in the order of the inputs. By then no lock of the call is held, in the caller's transaction neither.
  *
- * @returns the rows that are left to be found or created. What could not be told of many at once still has its `create`.
+ * @returns the rows that remain to be found or created. A row about which the common look-up says nothing keeps its
+ * `create`.
  */
 export async function completeMissing<Entity extends ObjectLiteral>(
   call: ManyCall<Entity>,
@@ -33,7 +34,7 @@ export async function completeMissing<Entity extends ObjectLiteral>(
 
 const keyOnly = (row: DistinctRow): DistinctRow => ({ ...row, row: { ...row.row, others: [], all: row.row.key } })
 
-/** @returns undefined where a row is refused for what it holds */
+/** @returns undefined if a row is refused for what it holds */
 async function look<Entity>(call: ManyCall<Entity>, items: readonly BatchItem[]): Promise<BatchAnswer | undefined> {
   try {
     return await sendBatch(call, findQuery(call, items))

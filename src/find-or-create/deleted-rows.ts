@@ -15,16 +15,16 @@ export interface OnDeleted {
   readonly position: number
 }
 
-/** What an attempt gave, of the row that was asked for. */
+/** What an attempt found or created for the requested row. */
 interface FoundRow {
   readonly stored: StoredRow | undefined
   readonly row: RowValues
 }
 
-/** The row is given back like any other. */
+/** The row is returned like any other. */
 export const RETURN: OnDeleted = { deleted: 'return', position: 0 }
 
-/** @throws DeclarationError where no row can be deleted softly and hold its text */
+/** @throws DeclarationError if no row can be deleted softly and hold its text */
 export function requireDeleteDate({ metadata, declaration }: EntityText, option: string): void {
   const where = `The option "${option}" of a call for "${declaration.name}" of ${metadata.name}`
   if (!metadata.deleteDateColumn) {
@@ -40,15 +40,15 @@ export function isDeleted({ metadata, declaration, select }: EntityText, { creat
   const { deleteDateColumn } = metadata
   if (created || !deleteDateColumn || declaration.table.deleted !== undefined) return false
   const index = select.indexOf(deleteDateColumn)
-  // What is not selected is the last.
+  // The delete date is the last column if it is not selected otherwise.
   return (columns[index === -1 ? columns.length - 1 : index] ?? null) !== null
 }
 
 /**
- * Does with a softly deleted row what the call says; any other is given back.
+ * Does what the call says to a softly deleted row; returns any other row unchanged.
  *
- * @returns undefined where there is none, or someone else restored or deleted it meanwhile
- * @throws TextTakenError where the call says so, and for a row of another class of the table
+ * @returns undefined if there is no row, or if someone else restored or deleted it meanwhile
+ * @throws TextTakenError if the call says so, and for a row of another class of the table
  */
 export function afterDeletion(
   session: Session,
@@ -74,7 +74,7 @@ async function restoreOrThrow(
   throw new TextTakenError([{ entity: metadata.name, property: declaration.name, id, row: position }])
 }
 
-/** Subscribers hear of it as of TypeORM's `restore()`, which has no entity either. */
+/** Subscribers get the events of TypeORM's `restore()`, which have no entity either. */
 async function restoreRow(session: Session, entityText: ReadyText, row: RowValues): Promise<StoredRow | undefined> {
   const { metadata } = entityText
   const statement = restoreStatement(rowShape(entityText, []), changedColumns(metadata))

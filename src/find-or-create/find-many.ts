@@ -12,7 +12,7 @@ const NO_DEFAULTS: ReadonlyMap<string, string> = new Map()
 const UNASKED = { input: 0, repeats: undefined, values: {}, more: [], create: undefined }
 
 /**
- * The rows that hold texts, by the identities of what asked for them; in batches.
+ * Returns the rows that hold the texts, by the identities of the inputs. Looks them up in batches.
  *
  * @throws DuplicateTextError, and what parameters of the scope that have no text throw
  */

@@ -16,14 +16,14 @@ import type { FindOrCreateManyResult } from './run-batch'
 export type { FindOrCreateManyResult } from './run-batch'
 
 /**
- * `findOrCreate` for many inputs. The results have the order of the inputs. Of several inputs with equal texts the first
- * gives the other columns, and only the first can be `created`; all of them get the same entity. An input that is
- * rejected, or that the database refuses, has its error at its index and affects no other input: the next of its text
- * takes its place.
+ * `findOrCreate` for many inputs. The results have the order of the inputs. Of several inputs with equal texts the
+ * first gives the other columns, and only the first can be `created`; all of them get the same entity. An input that is
+ * rejected, or that the database refuses, has its error at its index and affects no other input: the next input with
+ * the same text takes its place.
  *
- * Sends batches of up to 1,000 rows. Outside a transaction each batch commits by itself, and two may be at the server at
- * once: while the pool has a connection to spare, and nobody waits for one. A function `create`, listeners of inserts and
- * a manager with a connection of its own keep to one at a time.
+ * Sends batches of up to 1,000 rows. Outside a transaction each batch commits by itself, and two may be at the server
+ * at once, while the pool has a connection to spare and nobody waits for one. A function `create`, listeners of inserts
+ * and a manager with a connection of its own keep to one at a time.
  *
  * @example
  * for (const result of await findOrCreateMany(manager, Page, [{ url: 'http://example.com/' }])) {
@@ -32,9 +32,9 @@ export type { FindOrCreateManyResult } from './run-batch'
  * }
  *
  * @throws DeclarationError, SchemaDriftError, UnsupportedDatabaseError for the whole call
- * @throws AttemptsExhaustedError for a batch that always loses; what was sent before it, or beside it, is committed
+ * @throws AttemptsExhaustedError for a batch that loses every race; what was sent before it, or beside it, is committed
  * @throws TransactionAbortedError, and QueryFailedError where the connection or the server fails
- * @throws the reason of an aborted `signal`. Whatever is thrown, nothing of the call is under way any more
+ * @throws the reason of an aborted `signal`. When it throws, nothing of the call is still under way
  */
 export async function findOrCreateMany<
   Entity extends ObjectLiteral,
@@ -75,7 +75,7 @@ async function findOrCreateAll<Entity extends ObjectLiteral>(
   return await prepared.run(manager)
 }
 
-/** Adds the inputs; those of an entity with lazy relations once their promises are kept. */
+/** Adds the inputs. Inputs with lazy relations are added once their promises are kept. */
 export async function addAll<Entity extends ObjectLiteral>(
   prepared: PreparedMany<Entity>,
   { metadata }: EntityText,

@@ -19,9 +19,9 @@ export interface FindOrCreateResult<Entity> {
 }
 
 /**
- * The loop of attempts. What it gives is to be finished: AfterLoad has not fired for a row that was found.
+ * The loop of attempts. The caller must finish its result: AfterLoad has not fired yet for a row that was found.
  *
- * Not a function around each step: the caller's line must stay in the stack of the driver's error.
+ * There is no function around each step: the caller's line must stay in the stack of the driver's error.
  */
 export async function findOrCreateRow<Entity extends ObjectLiteral>(
   session: Session,

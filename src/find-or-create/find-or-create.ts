@@ -31,7 +31,7 @@ export type { FindOrCreateResult } from './find-or-create-row'
 
 /**
  * Returns the row that holds the text, inserting it if there is none. Takes one round trip, is exact for texts with
- * equal hashes, and raises no unique violation that would abort the caller's transaction. Where the last 64 calls have
+ * equal hashes, and raises no unique violation that would abort the caller's transaction. If the last 64 calls have
  * found their rows, it looks before it inserts, and a new text takes two round trips.
  *
  * Makes up to 10 attempts, with full jitter of up to 500 ms between them. Properties other than text and scope are used
@@ -77,7 +77,7 @@ export async function findOrCreate<
     if (!result) {
       try {
         const heard = heardBy(line, answer, asked)
-        // A loop, for every function around costs the stack of an error a line.
+        // A loop, because every function around it would cost the stack of an error a line.
         for (let again = false; !result; again = true) {
           const ready = await readyText(session, entityText)
           try {
@@ -116,7 +116,7 @@ const heardBy = (line: CallLine, answer: Answer | undefined, asked: AskedRow): A
  * @example
  * const page = await findOneByText(manager, Page, { url: 'http://example.com/' })
  *
- * @throws TextRejectedError only for what is no text: a number, or a property that is missing
+ * @throws TextRejectedError only for a value that is not a string, such as a number or a missing property
  * @throws SchemaDriftError, UnsupportedDatabaseError, DuplicateTextError
  * @throws DeclarationError also for a property that is neither text nor scope
  */
@@ -165,7 +165,7 @@ function arrivalOf(
   return { manager, row: asked.row, missing: isLate(entityText, asked) ? 'ask' : 'insert', takes }
 }
 
-/** Of a row that was found for several calls at once. */
+/** The result for a row that was found for several calls at once. */
 function resultOf<Entity extends ObjectLiteral>(
   session: Session,
   entityText: EntityText,
@@ -201,7 +201,7 @@ function lookedUp(entityText: EntityText, values: ObjectLiteral): RowValues | un
   }
 }
 
-/** Of what type the text is: another than a string shows a mistake in the program, and not in its data. */
+/** Whether the text has the right type: a value that is not a string is a mistake in the program, not in its data. */
 function isText({ declaration: { text } }: EntityText, values: ObjectLiteral): boolean {
   return text.every(({ column, transformed }) => {
     const given: unknown = column.getEntityValue(values)
@@ -210,7 +210,7 @@ function isText({ declaration: { text } }: EntityText, values: ObjectLiteral): b
   })
 }
 
-/** A condition that is ignored would give a row that the caller did not ask for. */
+/** Ignoring a condition would return a row that the caller did not ask for. */
 function refuseOtherProperties(entityText: EntityText, values: ObjectLiteral): void {
   requireObject(entityText, values)
   const { declaration, metadata } = entityText

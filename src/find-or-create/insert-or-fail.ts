@@ -31,7 +31,7 @@ import { writeOrFail } from './write-or-fail'
 /** What a column takes, or a function that gives SQL for it, as in TypeORM's `insert`. */
 export type Writable<Entity> = DeepPartial<Entity> | QueryDeepPartialEntity<Entity>
 
-/** Rows for one table: an entity, and the values of one row or of several. */
+/** Rows for one table: an entity class, and the values of one row or of several. */
 export type Insertion<Entity extends ObjectLiteral = ObjectLiteral> = readonly [
   entity: EntityTarget<Entity>,
   values: Writable<Entity> | readonly Writable<Entity>[],
@@ -53,16 +53,16 @@ const MAX_ROWS = 1_000
  * stays usable, and otherwise in one statement or one transaction of its own. If a text is taken, one more round trip
  * finds every text of the call that is.
  *
- * Inserts as TypeORM's `insert` does: relations by id, functions as SQL, no cascades. Listeners and subscribers hear
- * BeforeInsert before the first statement, and AfterInsert when all rows stand. The entities hold what the database
- * holds. A softly deleted row holds its text, unless the declaration has `ignoreDeleted`.
+ * Inserts as TypeORM's `insert` does: relations by id, functions as SQL, no cascades. Listeners and subscribers get
+ * BeforeInsert before the first statement, and AfterInsert when all rows are stored. The entities hold what the
+ * database holds. A softly deleted row holds its text, unless the declaration has `ignoreDeleted`.
  *
  * Two calls that insert the same texts into several tables should name the tables in the same order: otherwise one of
- * them may fail in a deadlock, or have to try again.
+ * them may be the victim of a deadlock, or have to try again.
  *
  * @param values of one row, or a list
  * @throws TextTakenError with every taken text, name, number, primary key and ordinary unique column that can be known:
- * its property, the primary key of its holder, and its row. Where only ordinary columns are taken it is TypeORM's
+ * its property, the primary key of its holder, and its row. If only ordinary columns are taken, it is TypeORM's
  * QueryFailedError as well
  * @throws TextRejectedError, DeclarationError before any SQL
  * @throws SchemaDriftError, UnsupportedDatabaseError on first use, before anything is written
@@ -119,10 +119,10 @@ type Checked<One> = One extends readonly [EntityTarget<infer Entity>, unknown]
     : never
   : never
 
-/** A row that is to be inserted. */
+/** A row to insert. */
 interface NewRow {
   readonly columns: EntityColumns
-  /** 0-based position of what it came with, and its own in the call. */
+  /** 0-based positions: of the insertion that it belongs to, and its own in the call. */
   readonly insertion: number
   readonly position: number
   readonly entity: ObjectLiteral
@@ -151,7 +151,7 @@ async function insertAll(session: Session, manager: EntityManager, announced: re
   for (const row of announced) {
     const { columns, entity } = row
     if (listensToInsert(columns)) await beforeInsert(session, columns.metadata, entity)
-    // The getter of a lazy relation that nobody has set would ask the database.
+    // The getter of a lazy relation that nobody has set would query the database.
     rows.push({ ...row, values: await withPromised(columns.metadata, entity) })
   }
   const names = rows.flatMap(({ columns, position, values }) => askedNames(columns, position, values))
@@ -193,7 +193,7 @@ function inWriteOrder(rows: NewRow[], hashes: ReadonlyMap<number, string>): NewR
 
 const compare = (left = '', right = ''): number => (left < right ? -1 : Number(left > right))
 
-/** By what a row of a statement is known: the rows of a distributed table come by shard, and not in their order. */
+/** By what a row of a statement is recognized: the rows of a distributed table come by shard, not in the order sent. */
 interface ShardedKey {
   readonly hash: string
   readonly table: Declaration['table']
@@ -207,7 +207,7 @@ function shardedKeys(asked: readonly NewText[]): ReadonlyMap<number, ShardedKey>
   )
 }
 
-/** No two rows of one statement with one key, and none without. */
+/** Rows for one statement: no two have the same key, and each has one. */
 function* apartByKey(rows: readonly NewRow[], keys: ReadonlyMap<number, ShardedKey>): Generator<readonly NewRow[]> {
   let part: NewRow[] = []
   let known = new Set<string>()
@@ -270,7 +270,7 @@ async function askedTexts(session: Session, manager: EntityManager, rows: readon
   return asked
 }
 
-/** A row that is born deleted may hold none either. */
+/** A row that is inserted as deleted may hold no text either. */
 function isWithoutText({ text, table, metadata }: Declaration, entity: ObjectLiteral): boolean {
   const has = (column: ColumnMetadata | undefined): boolean => (column?.getEntityValue(entity) ?? null) !== null
   if (table.deleted !== undefined && has(metadata.deleteDateColumn)) return true

@@ -9,14 +9,17 @@ import type { RowValues } from '../rows/row-values'
 import { nextTick, startTimer, stopTimer } from '../connection/real-timers'
 import { copyOf, lookUpTogether } from './shared-look-up'
 
-/** So many calls go their ordinary way at once; only then do further ones wait. */
+/** How many calls may go their ordinary way at once; further calls wait. */
 const MOST_ALONE = 8
 /** Fewer than these share nothing: a statement for many costs about as much as two for one. */
 const LEAST_SHARING = 3
 /** Rows of one shared look-up, and characters of their keys; a key that is longer than these never waits. */
 const MOST_SHARING = 1_000
 const MOST_CHARACTERS = 2 ** 18
-/** A shared look-up that takes longer than this holds nobody up: something is wrong with its connection or a table. */
+/**
+ * A shared look-up that takes longer than this, in milliseconds, delays nobody: something is wrong with its connection
+ * or a table.
+ */
 const SLOW_MILLISECONDS = 20
 /** Where fewer rows than this share are found, looking for them first would only add to what inserts them. */
 const LEAST_FOUND = 0.25
@@ -63,7 +66,7 @@ export class Line {
   private sharing = 0
   private gathering = false
   private waiting: Waiting[] = []
-  /** The last who waited were enough to share: those who come next may be as many, and wait to see it. */
+  /** The last waiting calls were enough to share a look-up. The next calls may be as many, and wait to see. */
   private crowded = false
   /** Of late calls, the share that a look-up answered, or would have. */
   private found = 1
@@ -97,7 +100,7 @@ export class Line {
   leave(answer: Answer | undefined, found?: boolean): void {
     this.alone -= 1
     if (found !== undefined) this.weigh(found)
-    // Those who were told nothing: it has failed, which is its own affair.
+    // Calls that were told nothing: the call that they waited for failed, which concerns only itself.
     for (const one of answer?.followers?.splice(0) ?? []) this.waiting.push({ ...one, followed: true })
     this.serve()
   }
@@ -133,7 +136,7 @@ export class Line {
     this.crowded = group.length >= LEAST_SHARING && this.alone + group.length > MOST_ALONE
     if (!this.crowded || texts.reduce((sum, same) => sum + waysOf(same), 0) < LEAST_SHARING) {
       for (const same of texts) this.letGoAll(same)
-      // One statement takes only so many; who is left must not wait for those that it took.
+      // One statement takes only so many calls; the others must not wait for those that it took.
       this.serve()
       return
     }
@@ -154,7 +157,8 @@ export class Line {
     try {
       await this.lookUp(texts)
     } catch {
-      // What it says, of a row, a value or the connection, each finds out alone: one that is lost must fail no crowd.
+      // Each call finds out for itself whether the error concerns a row, a value or the connection: a lost connection
+      // must not fail the whole batch.
       for (const one of texts.flat()) this.letGo(one)
     } finally {
       stopTimer(slow)

@@ -12,8 +12,8 @@ interface Loading {
 }
 
 /**
- * What `find` loads, onto the entities of rows that stand. Those that were found get the relations that stand, whatever
- * the values brought for them.
+ * Loads what `find` would load onto the entities of stored rows. Rows that were found get their stored relations,
+ * whatever the values brought for them.
  */
 export async function loadOnto({ manager, entityText, load }: Loading, nodes: readonly NewNode[]): Promise<void> {
   const found = nodes.filter(({ row }) => !row?.created)

@@ -21,7 +21,7 @@ export interface ReferenceNode {
   readonly reference: ObjectLiteral
 }
 
-/** An object that is to become a row: found or created by its text, or saved. */
+/** An object that will become a row: found or created by its text, or saved. */
 export interface NewNode {
   readonly metadata: EntityMetadata
   /** undefined: it has no unique text, and TypeORM saves it. */
@@ -33,9 +33,9 @@ export interface NewNode {
   /** What refers to it: one-to-many, and one-to-one from the other side. */
   readonly children: { readonly relation: Relation; readonly nodes: readonly NestedNode[] }[]
   readonly joined: { readonly relation: Relation; readonly nodes: readonly NestedNode[] }[]
-  /** What it was given, for the result. */
+  /** The object that the caller gave, for the result. */
   readonly brought: { readonly relation: Relation; readonly value: NestedNode | readonly NestedNode[] | null }[]
-  /** What has become of it. */
+  /** The state of the node. */
   row?: NestedRow
   begun?: boolean
 }
@@ -60,11 +60,11 @@ export type Covers = (relation: Relation) => boolean
 
 const everything: Covers = () => true
 
-/** It needs more than its own insert. */
+/** Whether it needs more than its own insert. */
 export const needsMore = ({ owners, children, joined }: NewNode): boolean =>
   owners.size + children.length + joined.length > 0
 
-/** Makes nodes of objects, the same one of the same object. */
+/** Makes nodes of objects. The same object gives the same node. */
 export class Planner {
   private readonly nodes = new Map<object, NewNode>()
   /** Objects of the row that is being planned. */
@@ -73,7 +73,7 @@ export class Planner {
   constructor(private readonly dataSource: DataSource) {}
 
   /**
-   * A row of the call with all that it brings.
+   * Plans a row of the call with everything that it brings.
    *
    * @throws DeclarationError, TextRejectedError, before any SQL; other rows' objects stay planned
    */
@@ -85,7 +85,7 @@ export class Planner {
       forbidCircles(node)
       return node
     } catch (error) {
-      // Half planned, they must not serve another row.
+      // Objects that are only half planned must not serve another row.
       for (const object of this.ofRow) this.nodes.delete(object)
       throw error
     }
@@ -214,7 +214,7 @@ function emptyNode(metadata: EntityMetadata, entityText: EntityText | undefined,
   return { metadata, entityText, values, owners: new Map(), children: [], joined: [], brought: [] }
 }
 
-/** Refused before any SQL, as far as it can be known: a scope may be a row that is not yet there. */
+/** Refuses values before any SQL, as far as possible: the scope may be a row that does not exist yet. */
 function checkValues(entityText: EntityText, node: NewNode): void {
   if (!waitsForScope(node)) return void newRowValues(entityText, node.values)
   checkUnscoped(entityText, node.values)
@@ -230,7 +230,7 @@ export function scopeOwners({ entityText, owners }: NewNode): NewNode[] {
 
 const waitsForScope = (node: NewNode): boolean => scopeOwners(node).length > 0
 
-/** Every new object that can be reached is looked at once. */
+/** Visits every new object that can be reached once. */
 function forbidCircles(first: NewNode): void {
   const safe = new Set<NewNode>()
   const waiting = [first]

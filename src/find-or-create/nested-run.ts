@@ -19,7 +19,7 @@ const isDone = ({ row }: NewNode): boolean => row !== undefined
 
 export const entityOf = (node: NestedNode): ObjectLiteral => (isNew(node) ? requireRow(node).entity : node.reference)
 
-/** For the rows of the call itself, whose AfterLoad waits for their relations. */
+/** For the rows of the call itself: their AfterLoad fires once they have their relations. */
 interface LookUpOptions {
   readonly onDeleted?: (node: NewNode) => OnDeleted
 }
@@ -43,7 +43,8 @@ export async function lookUp(manager: EntityManager, nodes: Group, options: Look
 }
 
 /**
- * The same for nodes whose scope may be a new object: that one is looked for first. Where it is missing, so is the row.
+ * Looks for the rows of nodes whose scope may be a new object. The scope's row is looked for first: if it is missing,
+ * so is the row of the node.
  *
  * @throws as `lookUp`
  */
@@ -135,7 +136,7 @@ export class NestedRun {
     await this.resolve(nodes.flatMap(scopeOwners).filter((owner) => !owner.begun))
     for (const node of nodes) setOwners(node)
     const twins = twinsOf(nodes)
-    // A row that is found needs no owner, which must not be created for nothing.
+    // A row that is found needs no new owner, so none must be created for it.
     const firsts = nodes.filter((node) => !twins.has(node))
     const doubtful = firsts.filter((node) => node.entityText && !isDone(node) && !looked.has(node) && bringsNew(node))
     await lookUp(this.manager, doubtful)
@@ -166,7 +167,7 @@ export class NestedRun {
     await this.tellLoaded(entityText, nodes)
   }
 
-  /** The rows of the call itself are told of when they have their relations. */
+  /** Events of the call's own rows fire once they have their relations. */
   private async tellLoaded(entityText: EntityText, nodes: Group): Promise<void> {
     const found = nodes.filter(({ row }) => row && !row.created).filter((node) => !this.roots.has(node))
     const session = await openSession(this.manager)
@@ -176,7 +177,7 @@ export class NestedRun {
 
   private async save({ metadata }: NewNode, nodes: Group): Promise<void> {
     const entities = nodes.map(savable)
-    // There is one already, perhaps begun by SQL, which TypeORM does not know of.
+    // A transaction is open already, perhaps one that SQL began and TypeORM does not know of.
     await this.manager.save(metadata.target, entities, { transaction: false })
     for (const [index, node] of nodes.entries()) {
       node.row = { entity: entities[index] ?? {}, created: true, attempts: 1 }

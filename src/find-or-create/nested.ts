@@ -31,7 +31,7 @@ import { Watch } from './watch'
 import { openSession } from '../connection/open-session'
 import { asOne } from '../connection/whole-transaction'
 
-/** Rows that stand or fall together where each of them can be stored. */
+/** Most rows that are stored together, all or none. */
 const ROWS_AT_ONCE = 1_000
 
 /** How a call treats new objects in the relations of its rows. */
@@ -51,7 +51,7 @@ interface NestedCallOptions extends DeletedOptions, Pick<LoadOptions, 'relationL
 type Result = FindOrCreateManyResult<ObjectLiteral>
 
 /**
- * @returns undefined where no relation is to be found or created
+ * @returns undefined if no relation is found or created
  * @throws DeclarationError for a name that is no relation of the entity
  */
 export function nestedCall(
@@ -69,7 +69,7 @@ export function nestedCall(
     return typeof named === 'string'
   }
   const asked = { ...load, relations }
-  // A name that is no relation's is told before anything is written.
+  // A name that is not a relation is reported before anything is written.
   relationsToLoad(entityText, asked)
   if (entityText.metadata.relations.filter(covers).length === countNamed(relations))
     return { ...call, covers, load: asked }
@@ -108,7 +108,7 @@ export async function findOrCreateNested(
 }
 
 /**
- * Finds or creates a single row with its nested objects; whatever refuses that row is thrown.
+ * Finds or creates a single row with its nested objects; throws whatever refuses that row.
  *
  * @param create gives values that are used only when the row is created
  */
@@ -124,7 +124,7 @@ export async function findOrCreateOneNested<Entity extends ObjectLiteral>(
   return result as FindOrCreateResult<Entity>
 }
 
-/** It would be the same for every row. */
+/** Whether the error would be the same for every row. */
 const isCallsDoing = (error: unknown): boolean =>
   error instanceof AttemptsExhaustedError ||
   error instanceof SchemaDriftError ||
@@ -148,7 +148,7 @@ class Rows {
     private create?: ObjectLiteral | (() => unknown),
   ) {}
 
-  /** A row that the database refuses takes the others back with it; the halves tell which one it was. */
+  /** A row that the database refuses undoes the others with it; trying each half tells which row it was. */
   async run(indexes: readonly number[]): Promise<void> {
     let stored: StoredNodes
     try {
@@ -163,7 +163,7 @@ class Rows {
       await this.run(indexes.slice(middle))
       return
     }
-    // No attempt: what is stored would be found by the next, and count as not created.
+    // Not a new attempt: it would find what is stored already, and count it as not created.
     await this.finish(stored)
   }
 
@@ -178,19 +178,19 @@ class Rows {
         if (nodes) return { nodes, attempts: attempts.count }
       } catch (error) {
         const lost = error instanceof TransactionAbortedError ? error.cause : error
-        // Somebody may have deleted a row that was found before anything referred to it. Of many rows it is tried once,
-        // for the halves tell which one it was.
+        // Somebody may have deleted a row that was found before anything referred to it. With many rows this is tried
+        // once, since trying each half tells which row it was.
         const isDangling = isForeignKeyError(error) && attempts.count <= (indexes.length > 1 ? 1 : MAX_DANGLING)
         if (!isDangling && (session.inTransaction || !isSerializationError(lost))) throw error
         await attempts.next(lost)
         continue
       }
-      // Not an attempt of ours: what it throws is for the caller.
+      // Not an attempt of ours: the caller gets what it throws.
       await this.takeCreated()
     }
   }
 
-  /** @returns undefined where values must be created first */
+  /** @returns undefined if values must be created first */
   private async tryOnce(indexes: readonly number[]): Promise<Nodes | undefined> {
     const nodes = await this.plan(indexes)
     const planned = [...new Set(nodes.values())]
@@ -216,7 +216,7 @@ class Rows {
     return new Set(planned.filter(({ row }) => !row))
   }
 
-  /** Nothing but rows of one table: a statement of their own. */
+  /** Only rows of one table: one statement stores them. */
   private async writePlain(nodes: Nodes): Promise<void> {
     const { entityText, manager, deleted } = this.call
     const prepared = new PreparedMany<ObjectLiteral>(entityText, undefined, { deleted, unfinished: true })
@@ -261,7 +261,7 @@ class Rows {
     return nodes
   }
 
-  /** Once, and the row is looked for again: it may have taken its time. */
+  /** Calls it once, and looks for the row again: the call may have taken long. */
   private async takeCreated(): Promise<void> {
     const { create } = this
     this.create = undefined

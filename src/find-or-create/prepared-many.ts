@@ -19,7 +19,7 @@ import { Watch } from './watch'
 import { openSession } from '../connection/open-session'
 import { isReplaced, isSame, updateOf, type Updates, withUpdate } from '../rows/updates'
 
-/** What happens to rows that are missing, found, or found deleted. */
+/** What to do with rows that are missing, found, or found deleted. */
 interface ManyRules<Entity extends ObjectLiteral> {
   readonly create?: ObjectLiteral | ((values: never, index: number) => unknown) | undefined
   readonly updates?: Updates | undefined
@@ -29,22 +29,24 @@ interface ManyRules<Entity extends ObjectLiteral> {
   readonly watch?: WatchOptions
   /** Index of the first input among those of the caller. @default 0 */
   readonly first?: number
-  /** Calls that have not run yet, and whose rows this one asks for no more. They run before this one is answered. */
+  /**
+   * Calls that have not run yet, and whose rows this call does not request again. They run before this one is answered.
+   */
   readonly ahead?: readonly PreparedMany<Entity>[]
   /** Rows in one statement. @default 1,000 */
   readonly batchRows?: number
-  /** The batches of this call and another one's were in each other's way. */
+  /** Called when batches of this call and of another one blocked each other. */
   readonly onLost?: () => void
 }
 
-/** A call in two halves: what needs no connection is done, so that it can be done while another batch is at the server. */
+/** A call in two halves: the first needs no connection, and so can run while another batch is at the server. */
 export class PreparedMany<Entity extends ObjectLiteral> {
-  /** An input whose row was not reached, for the call has failed, has none. */
+  /** The results. An input whose row was not reached because the call failed has none. */
   readonly results: FindOrCreateManyResult<Entity>[] = []
   private readonly rows = new Map<string, DistinctRow>()
   readonly watch: Watch
   private readonly shared: (Given & { readonly by: PreparedMany<Entity>; readonly of: number })[] = []
-  /** Inputs that wait until what an earlier one of their text brings is written. */
+  /** Inputs that wait until an earlier input with the same text is written. */
   private later: Given[] = []
   /** Texts, by their identity, of which an input waits. */
   private readonly waiting = new Set<string>()
@@ -56,8 +58,8 @@ export class PreparedMany<Entity extends ObjectLiteral> {
   private over = false
 
   /**
-   * @param entityText what it selects is what the entities hold
-   * @param load undefined: no relations, the eager ones neither
+   * @param entityText the entities hold the columns that it selects
+   * @param load undefined: no relations, not even eager ones
    * @param rules @default rows are created of their values, and returned as they are found
    */
   constructor(
@@ -87,14 +89,14 @@ export class PreparedMany<Entity extends ObjectLiteral> {
       this.rows.set(row.identity, { input, repeats: undefined, row, values, more, create: asked.create })
       for (const value of row.all) if (typeof value === 'string') this.length += value.length
     } catch (error) {
-      // A transformer of the user's own may throw anything for one row.
+      // The user's own transformer may throw anything for one row.
       writeResult(this, { input, repeats: undefined }, { error: toRowError(error) })
     }
   }
 
   /**
-   * Another input of a text. Changes are made together where each value is sent: one that a later input replaces might
-   * be refused.
+   * Adds another input with the same text. Changes are merged only if no value is lost: a value that a later input
+   * replaces might be refused.
    */
   private repeat(known: DistinctRow, asked: AskedRow, input: number): void {
     const { identity } = asked.row
@@ -115,8 +117,8 @@ export class PreparedMany<Entity extends ObjectLiteral> {
   }
 
   /**
-   * Leaves an input to the call that has asked for its row already. One that is over tells nothing: its row may have been
-   * deleted since.
+   * Leaves an input to a call that has requested its row already. A call that is over says nothing: its row may have
+   * been deleted since.
    */
   private isAhead(identity: string, given: Given): boolean {
     for (const by of this.rules.ahead ?? []) {
@@ -141,7 +143,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
   /**
    * For the inputs whose rows a call ahead has asked for, after both have run.
    *
-   * @param manager tries here what was refused there. undefined: it is left without a result
+   * @param manager tries here the inputs that were refused there; undefined leaves them without a result
    */
   async answerShared(manager: EntityManager | undefined): Promise<void> {
     const own: Given[] = []
@@ -202,7 +204,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     const asked = this.inOrder([...this.rows.values()])
     const late = typeof create === 'function'
     const rows = late ? this.inOrder(await completeMissing(base, asked)) : asked
-    // Asked anew by each call: a default that was changed meanwhile counts for a single row at once.
+    // Each call asks anew, so that a changed default takes effect at once, as it does for a single row.
     const table = tableName(entityText.declaration.table)
     const defaults = isMixed(rows) ? await columnDefaults(session.query, table) : NO_DEFAULTS
     const call = { ...base, defaults }
@@ -215,7 +217,10 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     })
   }
 
-  /** The inputs that have no answer yet, in their order: an earlier one of their text was refused, or is written by now. */
+  /**
+   * The inputs that have no answer yet, in their order: an earlier input with the same text was refused, or is written
+   * by now.
+   */
   private again(): Given[] {
     const again = this.later
     this.later = []
@@ -251,7 +256,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     return byScope?.(rows, ({ values, more }) => Object.assign({}, values, ...more)) ?? rows.sort(byHash)
   }
 
-  /** Equal texts share an entity: of several rounds, as the last has left it. */
+  /** Equal texts share an entity, in the state after the last round. */
   private given(): FindOrCreateResult<Entity>[] {
     const given = new Map<string, FindOrCreateResult<Entity>>()
     for (const rows of [...this.before.values(), this.rows.values()]) {
@@ -272,7 +277,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
   }
 }
 
-/** An input that is to be found or created. */
+/** An input to find or create. */
 type Given = Pick<Repeat, 'input' | 'values'>
 
 const noOne = (): void => {}

@@ -9,7 +9,7 @@ export async function readyText(session: Session, entityText: EntityText): Promi
 
 const CHANGED = 'a deferrable constraint has come to a table since the first call'
 
-/** @throws the error, unless the same may succeed when the table is looked at again */
+/** @throws the error, unless the call may succeed once the table is examined again */
 export function requireChanged(session: Session, { declaration }: EntityText, error: unknown): void {
   if (!forgetIfChanged(declaration, error)) throw error
   if (session.inTransaction) throw new TransactionAbortedError(error, CHANGED)

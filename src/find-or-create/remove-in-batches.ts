@@ -9,7 +9,7 @@ const BATCH_ROWS = 1_000
 /**
  * Removes rows until a batch is not full. Outside a transaction each batch is committed by itself.
  *
- * @param remove takes the most rows to remove, and gives how many it did
+ * @param remove gets the most rows to remove, and returns how many it removed
  * @returns how many rows were removed
  */
 export async function removeInBatches(

@@ -85,7 +85,7 @@ export const uniqueTextMethods: UniqueTextMethods = {
 
 type Rows<Entity> = DeepPartial<Entity> & readonly DeepPartial<Entity>[]
 
-/** Both forms in one: which one it is, its argument says. */
+/** Both overloads in one: the argument decides which one it is. */
 async function upsert<Entity extends ObjectLiteral>(
   this: Repository<Entity>,
   rows: Rows<Entity>,

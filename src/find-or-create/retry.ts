@@ -1,8 +1,8 @@
 /** One try and nine retries. */
 export const MAX_ATTEMPTS = 10
 /**
- * So often a foreign key violation may be the fault of others, who delete what was found before anything refers to it.
- * One that is the caller's own takes a tenth of a second longer to say so.
+ * How often a foreign key violation may be the fault of others, who delete a row that was found before anything refers
+ * to it. A violation by the caller is reported a tenth of a second later for that.
  */
 export const MAX_DANGLING = 5
 const FIRST_DELAY_MILLISECONDS = 5

@@ -29,7 +29,7 @@ import { updateOf } from '../rows/updates'
 import { isHeard, upsertRow } from './upsert-row'
 import type { Watch } from './watch'
 
-/** What became of one input: its row, or the reason why there is none. */
+/** The result for one input: its row, or the error why there is none. */
 export type FindOrCreateManyResult<Entity> = FindOrCreateResult<Entity> | { readonly error: RowError }
 
 /** What every step of one call needs. */
@@ -38,13 +38,15 @@ export interface ManyCall<Entity> extends BatchRules {
   readonly results: FindOrCreateManyResult<Entity>[]
   readonly deleted: DeletedOption
   readonly watch: Watch
-  /** Told when a batch must be sent again: a deadlock, or others whom its snapshot does not show. */
+  /**
+   * Called when a batch must be sent again: after a deadlock, or because its snapshot does not show what others wrote.
+   */
   readonly onLost?: () => void
   /** Index of the first input among those of the caller. @default 0 */
   readonly first?: number
 }
 
-/** So few rows of which one is refused go one by one. */
+/** Up to this many rows are sent one by one after one of them was refused. */
 const FEW_ROWS = 3
 
 export async function runBatch<Entity extends ObjectLiteral>(
@@ -67,7 +69,7 @@ export async function runBatch<Entity extends ObjectLiteral>(
 export const goesSingly = ({ entityText, updates }: BatchRules): boolean =>
   updates ? isHeard(entityText) || entityText.ready.distributed : listensToInsert(entityText)
 
-/** @param statementRuns it is known that the statement itself is not to blame for an error */
+/** @param statementRuns whether the statement itself is known not to cause the error */
 async function runItems<Entity extends ObjectLiteral>(
   call: ManyCall<Entity>,
   items: readonly BatchItem[],
@@ -90,14 +92,17 @@ async function runItems<Entity extends ObjectLiteral>(
   await runSingly(call, takeAnswers(call, items, answer))
 }
 
-/** The call with its table as it stands now, where a deferrable constraint has come; nothing was done, or it was undone. */
+/**
+ * Runs the call again with the table as it is now, after a deferrable constraint was added. Nothing was done yet, or it
+ * was undone.
+ */
 async function onChanged<Entity>(call: ManyCall<Entity>, error: unknown): Promise<ManyCall<Entity> | undefined> {
   const { entityText, session } = call
   if (entityText.ready.deferrable || !forgetIfChanged(entityText.declaration, error)) return undefined
   return { ...call, entityText: await readyText(session, entityText) }
 }
 
-/** A row is refused for what it holds: the halves tell which one. */
+/** A row is refused for what it holds: trying each half tells which one. */
 async function runHalves<Entity extends ObjectLiteral>(
   call: ManyCall<Entity>,
   items: readonly BatchItem[],
@@ -107,7 +112,7 @@ async function runHalves<Entity extends ObjectLiteral>(
   await runItems(call, items.slice(middle), true)
 }
 
-/** A missing privilege, for instance, refuses the statement whatever the rows hold: to ask for each would cost much. */
+/** A missing privilege, for instance, refuses the statement whatever the rows hold: trying each row would cost much. */
 async function runsWithoutRows<Entity>(
   { session, ...rules }: ManyCall<Entity>,
   items: readonly BatchItem[],
@@ -144,7 +149,7 @@ export interface BatchAnswer {
   readonly attempts: number
 }
 
-/** @returns the rows that have no answer, or several, or one that is deleted and not to be: what that means is found out one by one */
+/** @returns the rows that have no answer, several answers, or an unwanted deleted row: each is handled by itself */
 export function takeAnswers<Entity extends ObjectLiteral>(
   call: ManyCall<Entity>,
   items: readonly BatchItem[],
@@ -179,7 +184,7 @@ function writeStored<Entity extends ObjectLiteral>(
   }
 }
 
-/** Behind savepoints: a row that is refused must not take the caller's transaction from those after it. */
+/** Behind savepoints: a refused row must not abort the caller's transaction for the rows after it. */
 async function runSingly<Entity extends ObjectLiteral>(
   call: ManyCall<Entity>,
   items: readonly BatchItem[],
@@ -209,7 +214,7 @@ async function runSingly<Entity extends ObjectLiteral>(
   }
 }
 
-/** What a function of the user's throws says something of its row only. */
+/** An error that a user's function throws concerns its row only. */
 function noting(thrown: unknown[], create: () => unknown): () => Promise<unknown> {
   return async () => {
     try {
@@ -221,14 +226,14 @@ function noting(thrown: unknown[], create: () => unknown): () => Promise<unknown
   }
 }
 
-/** @throws the error, unless it says something of this row only */
+/** @throws the error, unless it concerns this row only */
 function writeError<Entity>(call: ManyCall<Entity>, item: DistinctRow, cause: unknown): void {
   const error = guardError(cause, [call.entityText.declaration]) ?? cause
   if (!isRowsDoing(error)) throw error
   writeResult(call, item, { error: toRowError(error) })
 }
 
-/** An error that says something of one row, and not of the connection, the transaction or the server. */
+/** Whether an error concerns one row, and not the connection, the transaction or the server. */
 export const isRowsDoing = (error: unknown): boolean =>
   isRowError(error) || (error instanceof UniqueTextError && !OF_TRANSACTIONS.has(error.code))
 
@@ -255,7 +260,10 @@ export function writeResult<Entity>(
   for (const repeat of repeats) results[repeat.input] = again
 }
 
-/** On a distributed table: a look, then an insert of what is missing. What that does not give goes one by one. */
+/**
+ * On a distributed table: looks rows up, then inserts those that are missing. Rows without a result are then sent one
+ * by one.
+ */
 async function sendSpread<Entity>(call: ManyCall<Entity>, items: readonly BatchItem[]): Promise<BatchAnswer> {
   const found = await sendBatch(call, findQuery(call, items))
   const seen = new Set(found.rows.map(({ index }) => index))

@@ -7,7 +7,7 @@ import { type ManyCall, runBatch } from './run-batch'
 
 /** How the batches of a call are sent. */
 interface Sending {
-  /** Nobody minds if two are under way at once. */
+  /** Whether two may be under way at once. */
   readonly mayOverlap: boolean
 }
 
@@ -15,9 +15,9 @@ interface Sending {
  * Runs the batches of a call one after another. Outside the caller's connection, while one is at the server, a second
  * connection takes the next, where the pool has one to spare.
  *
- * Where a batch fails, no other begins, and the one beside it is awaited: nothing goes on when this has ended.
+ * If a batch fails, no other begins, and the one beside it is awaited: nothing is under way when this ends.
  *
- * @throws what the first that failed has thrown, and the reason of an aborted signal
+ * @throws what the first failed batch threw, and the reason of an aborted signal
  */
 export async function runBatches<Entity extends ObjectLiteral>(
   call: ManyCall<Entity>,
@@ -39,7 +39,7 @@ class Course<Entity extends ObjectLiteral> {
   private next: IteratorResult<Batch, unknown>
   private failure: { readonly error: unknown } | undefined
   private beside: Promise<void> | undefined
-  /** The batches were in each other's way, by what triggers lock or what SERIALIZABLE sees: they go on one by one. */
+  /** The batches blocked each other, by locks of triggers or by SERIALIZABLE: from now on they are sent one by one. */
   private lost = false
 
   constructor(
@@ -53,13 +53,13 @@ class Course<Entity extends ObjectLiteral> {
   async run(session: PoolSession | undefined): Promise<void> {
     await this.runAll(this.call, async () => {
       if (!session) return
-      // It never waits for the second one: so it is there, whatever was done with the last batch, before that is asked for.
+      // It never waits for the second connection: the first is there before the second is requested.
       await session.take()
       this.takeSecond()
     })
     const { beside } = this
     try {
-      // The other may still wait for a connection, which could be ours.
+      // The other batch may still wait for a connection, which could be ours.
       if (beside) await session?.letGo()
     } finally {
       await beside
@@ -108,7 +108,7 @@ class Course<Entity extends ObjectLiteral> {
     const { dataSource } = this.call.session
     const session = new PoolSession(dataSource, 'master')
     try {
-      // Where this fails, the first connection does what is left; if the server is gone, it hears so itself.
+      // If this fails, the first connection does what is left; if the server is gone, the first one notices too.
       const taken = await session.take().then(
         () => true,
         () => false,

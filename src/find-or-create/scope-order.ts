@@ -2,15 +2,17 @@ import type { EntityMetadata, ObjectLiteral } from 'typeorm'
 import { tableNumbers } from '../typeorm/registry'
 
 /**
- * The order in which numbered rows are written: by the scopes of their numbers, and within a scope as they were given, for
- * so are they numbered. Batches need not go by hash there: whoever has numbered a row of a scope keeps others from it.
+ * The order in which numbered rows are written: by the scopes of their numbers, and within a scope in the order given,
+ * which is the order of the numbers. Batches need not be sorted by hash: a transaction that has numbered a row of a
+ * scope keeps others out of the scope.
  *
  * @returns undefined for an entity whose rows are not numbered
  */
 export function scopeOrder(metadata: EntityMetadata): (<Row>(rows: Row[], of: ValuesOf<Row>) => Row[]) | undefined {
   if (!isNumbered(metadata)) return undefined
   const scopes = tableNumbers(metadata).map((one) => one.scope)
-  // Whoever writes the first row keeps all others out, so that any order will do: that of the input.
+  // The transaction that writes the first row keeps all others out, so any order is safe: the order of the input is
+  // used.
   if (scopes.some((one) => one.length === 0)) return (rows) => rows
   const scope = scopes.flat()
   return (rows, of) => {
@@ -32,8 +34,8 @@ interface Written {
 }
 
 /**
- * Unique indexes that may refuse rows because others were numbered meanwhile, so that the same may succeed when it is
- * tried again: those of numbers that no row brings.
+ * Unique indexes that may refuse rows only because others were numbered meanwhile, so that another attempt may succeed:
+ * those of numbers that no row brings.
  */
 export function numberIndexes(rows: readonly Written[]): ReadonlySet<string> {
   const all = rows.flatMap(({ columns, values }) =>

@@ -16,7 +16,7 @@ interface LookUp {
 /**
  * Looks up the texts of several calls in one statement.
  *
- * @returns for each call the row, or null; undefined where several rows hold the text
+ * @returns for each call the row, or null; undefined if several rows hold the text
  */
 export async function lookUpTogether(
   entityText: EntityText,
@@ -51,9 +51,9 @@ function statementOf(ready: ReadyText): Statement<BatchRow> {
 }
 
 /**
- * A row for one more call: two entities must not share the objects that their columns hold.
+ * Copies a row for one more call: two entities must not share the objects that their columns hold.
  *
- * @returns undefined where it holds an object other than a Date, of which nobody knows how to copy it
+ * @returns undefined if it holds an object other than a Date, which we do not know how to copy
  */
 export function copyOf(stored: StoredRow): StoredRow | undefined {
   const columns: unknown[] = []

@@ -14,7 +14,7 @@ export interface WrittenRow {
   /** 0-based position of the row in what was asked. */
   readonly row: number
   readonly values: ObjectLiteral
-  /** Of the stored row that is to be changed; undefined for a row that is to be inserted. */
+  /** Primary key of the stored row to change; undefined for a row to insert. */
   readonly id?: ObjectLiteral
 }
 

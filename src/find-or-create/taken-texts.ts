@@ -16,7 +16,7 @@ export interface AskedText {
   readonly row: number
   /** Scope and text, as they are sent; undefined for what a change of a stored row leaves as it is. */
   readonly key: readonly unknown[]
-  /** Primary key of the stored row that is to be changed; undefined for a row that is to be inserted. */
+  /** Primary key of the stored row to change; undefined for a row to insert. */
   readonly id?: readonly unknown[]
   /** Whether the stored row will be live; undefined where it stays as it is. */
   readonly live?: boolean | undefined

@@ -111,7 +111,7 @@ type Checked<One> = One extends readonly [EntityTarget<infer Entity>, unknown, u
     : never
   : never
 
-/** A row that is to be changed. */
+/** A row to change. */
 interface ChangedRow {
   readonly columns: EntityColumns
   readonly position: number

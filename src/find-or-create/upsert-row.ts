@@ -14,7 +14,7 @@ import { rowShape, type RowValues, withOthersOf } from '../rows/row-values'
 import type { Session } from '../connection/session'
 import { mayUpdate, updateOf, type Updates, updateShape, withOnly } from '../rows/updates'
 
-/** The same loop as `findOrCreateRow`, for a row of which something may be updated. */
+/** The loop of attempts of an upsert: like `findOrCreateRow`, but a row that is found may be updated. */
 export async function upsertRow<Entity extends ObjectLiteral>(
   session: Session,
   entityText: ReadyText,

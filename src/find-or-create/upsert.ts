@@ -21,19 +21,20 @@ import { upsertRow } from './upsert-row'
  *
  * Sends batches of up to 1,000 rows, each in one round trip, and is exact for texts with equal hashes: only a row that
  * holds the text itself is updated. A row that is found takes over what `update` lists, of the columns that its values
- * bring; a row whose values bring nothing of it is only found. Of several rows with equal texts the first is `created`,
- * and each changes what it brings, as if they were upserted one after the other; all get the same entity. Those that set
- * a column to different values take a statement each.
+ * bring; a row whose values bring none of these columns is only found. Of several rows with equal texts the first is
+ * `created`, and each changes what it brings, as if they were upserted one after the other; all get the same entity.
+ * Those that set a column to different values take a statement each.
  *
  * A version counts up and an update date moves, as in `save`. A softly deleted row holds its text: it is updated, and
- * stays deleted. `BeforeInsert` and `AfterInsert` fire for a row that is created; for one that is updated `BeforeUpdate` and
- * `AfterUpdate`, with the new values, as in `update()`, and `AfterLoad`. Where anybody listens, rows go one by one.
+ * stays deleted. `BeforeInsert` and `AfterInsert` fire for a row that is created; for one that is updated
+ * `BeforeUpdate` and `AfterUpdate`, with the new values, as in `update()`, and `AfterLoad`. If there are listeners,
+ * rows are sent one by one.
  *
  * @example
  * const results = await upsertByText(manager, Page, [{ url: 'http://example.com/', title: 'New' }], { update: ['title'] })
  *
  * @throws DeclarationError, SchemaDriftError, UnsupportedDatabaseError for the whole call
- * @throws AttemptsExhaustedError for a batch that always loses; what was sent before it is committed
+ * @throws AttemptsExhaustedError for a batch that loses every race; what was sent before it is committed
  * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
  * @throws QueryFailedError where the connection or the server fails
  */
@@ -44,7 +45,7 @@ export async function upsertByText<Entity extends ObjectLiteral>(
   options?: UpsertByTextOptions<NoInfer<Entity>>,
 ): Promise<FindOrCreateManyResult<Entity>[]>
 /**
- * Updates the row that holds the text of `row`, or creates it. Whatever refuses that row is thrown.
+ * Updates the row that holds the text of `row`, or creates it. Throws whatever refuses that row.
  *
  * @example
  * const { entity, created } = await upsertByText(manager, Page, { url: 'http://example.com/', title: 'New' })
@@ -87,7 +88,7 @@ async function upsertOne<Entity extends ObjectLiteral>(
   const session = await openSession(manager)
   try {
     let result: FindOrCreateResult<Entity> | undefined
-    // A loop, for every function around costs the stack of an error a line.
+    // A loop, because every function around it would cost the stack of an error a line.
     for (let again = false; !result; again = true) {
       const ready = await readyText(session, entityText)
       try {

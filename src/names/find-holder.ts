@@ -16,17 +16,17 @@ import { holderEntity, type HolderEntity, toEntity } from './holder-row'
 
 /** Options of `findHolder`. */
 export interface FindHolderOptions {
-  /** Find a holder by a former name too, where that was declared to redirect. @default false */
+  /** Find a holder by a former name too, if it was declared to redirect. @default false */
   readonly former?: boolean
-  /** Give the entity, with its eager relations, in the same round trip. @default false */
+  /** Return the entity, with its eager relations, in the same round trip. @default false */
   readonly entity?: boolean
 }
 
 const RULES: Rules<FindHolderOptions> = { former: RULE.boolean, entity: RULE.boolean }
 
-/** Who holds a name. */
+/** The holder of a name. */
 export interface Holder {
-  /** The entity, for a repository: in single table inheritance the class that declares the name. */
+  /** The holder's entity, for a repository: in single table inheritance the class that declares the name. */
   readonly target: EntityTarget<ObjectLiteral>
   /** Its name. */
   readonly entityName: string
@@ -34,13 +34,13 @@ export interface Holder {
   readonly property: string
   /** Primary key of the row, as a TypeORM id map. */
   readonly id: ObjectLiteral
-  /** The name that the row holds now, normalized; null where it was found by a former one, and has no other. */
+  /** The name that the row holds now, normalized; null if the row was found by a former name and holds none now. */
   readonly name: string | null
-  /** When the row took the name; of a former one, when it gave it up. */
+  /** When the row took the name; of a former name, when the row gave it up. */
   readonly since: Date
-  /** The row was found by a name that it gave up. */
+  /** Whether the row was found by a name that it gave up. */
   readonly former: boolean
-  /** When that stops; null where it never does, and for a name that is held. */
+  /** When the redirect ends; null if it never does, and for a name that is held. */
   readonly until: Date | null
   /** With the option `entity`: an instance of the row's class. A row that is softly deleted holds its name. */
   readonly entity?: ObjectLiteral
@@ -52,7 +52,7 @@ export interface Holder {
  *
  * @param namespace of `@UniqueName`
  * @throws DeclarationError for a namespace that no entity of the DataSource has
- * @throws TextRejectedError only for what is no text
+ * @throws TextRejectedError only for a value that is not a string
  * @throws SchemaDriftError, UnsupportedDatabaseError on first use
  * @example
  * const holder = await findHolder(manager, 'handle', 'ada', { former: true })
@@ -177,7 +177,7 @@ async function toHolder(session: Session, { holders, readsRows }: LookUp, found:
   }
 }
 
-/** The row is not seen: for a policy of row security, or since it was changed with the triggers off. */
+/** The row cannot be seen: a policy of row security hides it, or it was changed while the triggers were off. */
 function isMissing({ metadata, shape }: HolderEntity, columns: readonly unknown[]): boolean {
   const isPrimary = (name: string): boolean => metadata.primaryColumns.some(({ databaseName }) => databaseName === name)
   return shape.row.select.every((name, index) => !isPrimary(name) || columns[index] === null)

@@ -15,12 +15,12 @@ import { type HolderEntity, holderEntityOf, toEntity } from './holder-row'
 import { BY_NAME_RULES, type ByNameOptions } from './swap-names'
 
 /**
- * Returns the row of an entity that holds the name, inserting it if nobody holds it: what `findOrCreate` is for a unique
- * text. One round trip for a row that is found, two for one that is created. Properties other than the name are used only
- * when the row is created; a softly deleted row holds its name and is found.
+ * Returns the row of an entity that holds the name, inserting it if nobody holds it: like `findOrCreate` for a unique
+ * text. One round trip for a row that is found, two for one that is created. Properties other than the name are used
+ * only when the row is created; a softly deleted row holds its name and is found.
  *
- * @returns also whether this call inserted the row
- * @throws TextTakenError where another entity's row has the name, or where it is kept for its former holder
+ * @returns the entity, and whether this call inserted its row
+ * @throws TextTakenError if another entity's row has the name, or if the name is kept for its former holder
  * @throws TextRejectedError, DeclarationError before any SQL
  * @throws SchemaDriftError, UnsupportedDatabaseError, AttemptsExhaustedError, TransactionAbortedError, QueryFailedError
  * as `insertOrFail`
@@ -44,7 +44,7 @@ export async function findOrCreateHolder<Entity extends ObjectLiteral>(
     for (;;) {
       const found = await findByName(session, holder, name)
       if (found) return { entity: found as Entity, created: false, attempts: attempts.count }
-      // What inserts takes a connection of its own.
+      // The insert takes a connection of its own.
       await session.letGo()
       try {
         const [created] = await insertOrFail(manager, entity, [values])
@@ -79,7 +79,7 @@ async function findByName(session: Session, holder: HolderEntity, name: string):
   return entity
 }
 
-/** Another call was faster: the row can be found. Of a table that this DataSource does not know there is no id. */
+/** Another call was faster: the row can be found. There is no id if this DataSource does not know its table. */
 function isOfSameEntity({ declaration }: HolderEntity, error: unknown): error is TextTakenError {
   return (
     error instanceof TextTakenError &&

@@ -21,7 +21,8 @@ export interface HolderEntity extends EntityColumns {
 
 /**
  * @param by the property; may be left out where the entity has one name only
- * @throws DeclarationError if the entity has no such name, or several and none is named; also for a manager that is none
+ * @throws DeclarationError if the entity has no such name, or has several and `by` names none; also if `manager` is not
+ * an EntityManager
  */
 export function holderEntityOf<Entity extends ObjectLiteral>(
   manager: EntityManager,
@@ -36,7 +37,7 @@ export function holderEntityOf<Entity extends ObjectLiteral>(
 
 const holders = new WeakMap<NameDeclaration, WeakMap<EntityMetadata, HolderEntity>>()
 
-/** The same of a declaration, made once. */
+/** Describes the entity whose rows hold the names of a declaration. Made once and kept. */
 export function holderEntity(metadata: EntityMetadata, declaration: NameDeclaration): HolderEntity {
   const known = holders.get(declaration) ?? new WeakMap<EntityMetadata, HolderEntity>()
   holders.set(declaration, known)

@@ -3,9 +3,9 @@ import { attachNamesEntity } from '../typeorm/attach-name'
 import { UniqueText } from '../typeorm/decorator'
 
 /**
- * A name that somebody holds or held, in table `names`: put it among the entities of your DataSource, and query it as any
- * other. Triggers on the tables of the holders write it. You can delete former names; whoever wants a name changed changes
- * its holder.
+ * A name that somebody holds or held, in table `names`: put it among the entities of your DataSource, and query it as
+ * any other. Triggers on the tables of the holders write it. You can delete former names. To change a name that is
+ * held, change its holder.
  */
 @Entity({ name: 'names' })
 @Index('names_holder_index', ['key', 'holder', 'property'])
@@ -15,7 +15,7 @@ export class Name {
   @PrimaryGeneratedColumn('identity', { type: 'bigint' })
   id!: string
 
-  /** Of `@UniqueName`. */
+  /** The namespace of `@UniqueName`. */
   @Column({ type: 'varchar', length: 63 })
   namespace!: string
 
@@ -43,7 +43,7 @@ export class Name {
   @Column({ type: 'timestamptz', default: () => 'now()' })
   since!: Date
 
-  /** `held`: the row has the name now. Else it had it, and nobody else can take it before `until`. */
+  /** `held`: the row has the name now. Otherwise the row had it, and nobody else can take it before `until`. */
   @Column({ type: 'varchar', length: 8, default: 'held' })
   state!: 'held' | 'reserved' | 'redirect'
 

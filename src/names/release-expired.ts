@@ -8,15 +8,15 @@ import { dataSourceOf } from '../typeorm/registry'
 
 /** Options of `releaseExpired`. */
 export interface ReleaseExpiredOptions {
-  /** How many names one statement removes; outside a transaction each commits by itself. @default 1000 */
+  /** How many names one statement removes. Outside a transaction each statement commits by itself. @default 1000 */
   readonly batch?: number
 }
 
 /**
- * Removes former names whose time is over. They are free for everybody also if this never runs: it keeps the table small.
- * Names that somebody is just taking are left to them; several calls at once share the work.
+ * Removes former names whose time is over. They are free for everybody even if this never runs; it keeps the table
+ * small. A name that somebody is just taking is left alone. Several calls at once share the work.
  *
- * @returns how many were removed
+ * @returns how many names were removed
  * @throws SchemaDriftError, UnsupportedDatabaseError, DeclarationError
  * @example
  * setInterval(() => void releaseExpired(dataSource.manager), 3_600_000)

@@ -17,7 +17,7 @@ import { holderEntity, type HolderEntity, toEntity } from './holder-row'
  * name is free, reserved or redirects from then on, as the declaration says.
  *
  * @param id the primary key, or an object with the whole of it
- * @param names one property that holds a name, or several; null where the column takes it
+ * @param names the new name of one property or of several; null if the column is nullable
  * @returns the row as it stands now, without relations
  * @throws TextTakenError with every taken name and its holder; nothing is changed then, and a transaction stays usable
  * @throws EntityNotFoundError of TypeORM if there is no such row
@@ -64,7 +64,10 @@ async function byTypeOrm<Entity extends ObjectLiteral>(
   return await updateOrFail(manager, entity, id, names as Entity)
 }
 
-/** What `updateOrFail` does, by a statement that is prepared: TypeORM makes it anew each time, which takes longer than it. */
+/**
+ * Does what `updateOrFail` does, by a prepared statement: TypeORM would build its SQL anew each time, which takes
+ * longer than the statement.
+ */
 async function renameRow(
   manager: EntityManager,
   holder: HolderEntity,

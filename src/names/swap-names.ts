@@ -11,7 +11,7 @@ import type { Session } from '../connection/session'
 import { takenNamesError, textsOfKey } from '../typeorm/taken-names'
 import { type HolderEntity, holderEntityOf, toEntity } from './holder-row'
 
-/** Options of an operation that looks by one name of an entity. */
+/** Options of an operation that uses one name of an entity. */
 export interface ByNameOptions {
   /** The property that holds the name. @default the only one */
   readonly by?: string
@@ -20,12 +20,12 @@ export interface ByNameOptions {
 export const BY_NAME_RULES: Rules<ByNameOptions> = { by: RULE.name }
 
 /**
- * Two rows of an entity swap their names, in one statement: nobody sees one name twice or not at all, and no one can
- * take it in between. Neither name becomes a former one. AfterUpdate is told of both rows as they stand then.
+ * Swaps the names of two rows of an entity, in one statement: nobody sees a name twice or not at all, and nobody can
+ * take one in between. Neither name becomes a former name. AfterUpdate fires for both rows with their new names.
  *
- * @returns both rows as they stand now, in the order asked, without relations
+ * @returns both rows as they stand now, in the order of the arguments, without relations
  * @throws EntityNotFoundError of TypeORM if there is no such row; nothing is changed then
- * @throws DeclarationError for one row twice, before any SQL
+ * @throws DeclarationError if both are the same row, before any SQL
  * @throws SchemaDriftError, UnsupportedDatabaseError, AttemptsExhaustedError, TransactionAbortedError, QueryFailedError
  * @example
  * const [ada, grace] = await swapNames(manager, User, 1, 2)

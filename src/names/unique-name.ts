@@ -15,7 +15,7 @@ const DECORATOR = '@UniqueName'
 
 /**
  * Makes a property hold a name, which is unique in its namespace: among the rows of every entity that declares the same
- * namespace. It is the column decorator too; a `@Column` of type text or varchar may stand beside it, in either order.
+ * namespace. It is also the column decorator; a `@Column` of type text or varchar may stand beside it, in either order.
  *
  * The names are kept in the table of {@link Name}, which must be among the entities of the DataSource.
  *

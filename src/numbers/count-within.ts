@@ -9,18 +9,18 @@ import { ensureTriggers } from '../typeorm/trigger-readiness'
 
 /** Options of `countWithin`. */
 export interface CountWithinOptions {
-  /** Which count, where the entity keeps several: the property of its number. @default the only one */
+  /** Which count, if the entity keeps several: the property of its number. @default the only one */
   readonly by?: string
 }
 
 const RULES: Rules<CountWithinOptions> = { by: { takes: RULE.name.takes, expected: 'the property of a number' } }
 
 /**
- * How many rows a scope has, by one look-up in an index, however many there are, and whatever row security shows of them.
- * Rows that are deleted softly do not count. The entity must declare a number with `count: true`.
+ * Returns how many rows a scope has, by one look-up in an index, however many there are and whatever row security shows
+ * of them. Rows that are deleted softly do not count. The entity must declare a number with `count: true`.
  *
- * @param scope the properties of that scope, and no others; {} where the whole table is numbered
- * @returns 0 where there is no row
+ * @param scope the properties of that scope, and no others; {} if the whole table is numbered
+ * @returns 0 if there is no row
  * @throws DeclarationError before any SQL
  * @throws SchemaDriftError, UnsupportedDatabaseError
  * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
@@ -65,7 +65,7 @@ function countedNumber(
   )
 }
 
-/** @throws DeclarationError for a scope that is incomplete, and for what is none of it */
+/** @throws DeclarationError if the scope is incomplete, and for a property that is not part of it */
 function scopeValues(manager: EntityManager, { metadata, scope }: NumberDeclaration, given: ObjectLiteral): unknown[] {
   if (typeof given !== 'object' || given === null || Array.isArray(given)) {
     throw new DeclarationError(`countWithin(): expected an object with the scope, got ${kindOf(given)}.`)

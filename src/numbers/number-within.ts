@@ -17,9 +17,9 @@ export type NumberDecorator = <Target extends object, Name extends string | symb
 ) => void
 
 /**
- * Numbers the rows of each scope: a new one gets the highest number there plus 1, or 1. There is no sequence, and no
- * gap is left by what was rolled back. It is the column decorator too, of an integer; a `@Column` of type bigint or
- * smallint may stand beside it, in either order.
+ * Numbers the rows of each scope: a new row gets the highest number there plus 1, or 1. There is no sequence, and a
+ * rollback leaves no gap. It is also the column decorator, of an integer; a `@Column` of type bigint or smallint may
+ * stand beside it, in either order.
  *
  * A number that is given is kept. A row that moves to another scope gets the next number there.
  *

@@ -6,12 +6,12 @@ import { requireNotInside } from './nesting'
 import { tokensOf } from './tokens'
 
 /**
- * Removes one token, with its answer, before it expires: the next call of `once` with it runs its work. In the caller's
- * transaction it is forgotten when that is committed.
+ * Removes one token, with its answer, before it expires: the next call of `once` with the token runs its work. In the
+ * caller's transaction the token is forgotten when that commits.
  *
- * It does not wait for work that is under way with the token for the first time, nor end it.
+ * Neither waits for work that is under way with the token for the first time, nor ends it.
  *
- * @returns whether there was one
+ * @returns whether there was such a token
  * @throws TextRejectedError, DeclarationError before any SQL; DeclarationError also inside work that runs for the token
  * @throws SchemaDriftError, UnsupportedDatabaseError
  * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction

@@ -12,20 +12,20 @@ interface Frame {
 
 const frames = new AsyncLocalStorage<Frame>()
 
-/** Those that are over are let go: work that schedules the next run would keep all before it. */
+/** Work that is over is released: otherwise work that schedules its next run would keep all earlier runs. */
 function underWay(): Frame | undefined {
   let frame = frames.getStore()
   while (frame?.isOver) frame = frame.outer
   return frame
 }
 
-/** Runs work of which the code inside knows that it is under way. */
+/** Runs work; code inside knows that the work is under way. */
 export async function insideOf<T>(of: object, token: string, work: () => Promise<T>): Promise<T> {
   const frame: Frame = { of, token, outer: underWay(), isOver: false }
   try {
     return await frames.run(frame, work)
   } finally {
-    // What it has started and not awaited goes on.
+    // Code that the work started and did not await goes on.
     frame.isOver = true
   }
 }

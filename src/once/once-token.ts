@@ -12,7 +12,7 @@ function expiring(this: IndexMetadata): string[] {
 
 /**
  * A token for which `once` ran its work, with the answer, in table `once_tokens`. Put it among the entities of your
- * DataSource. A row without `answeredAt` is seen only by the transaction that is to answer it.
+ * DataSource. Only the transaction that will answer a token sees its row without `answeredAt`.
  */
 @Entity({ name: 'once_tokens' })
 @Index('once_token_expiry_index', expiring)
@@ -28,11 +28,11 @@ export class OnceToken {
   })
   token!: string
 
-  /** SHA-256 of the request, 64 hex digits; null where none was given. */
+  /** SHA-256 of the request, 64 hex digits; null if no request was given. */
   @Column({ type: 'varchar', length: 64, name: 'request', nullable: true })
   request!: string | null
 
-  /** Null where `work` gave null or nothing. Not jsonb, which sorts keys, and refuses U+0000. */
+  /** Null if `work` returned null or nothing. Not jsonb, which sorts keys and refuses U+0000. */
   @Column({ type: 'json', name: 'answer', nullable: true })
   answer!: unknown
 

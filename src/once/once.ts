@@ -20,14 +20,14 @@ import { askAgain, type Tokens, tokensOf } from './tokens'
 /** Options of `once`. */
 export interface OnceOptions {
   /**
-   * What the token stands for: the arguments of the request, of which a digest is kept. The same token with another
+   * The arguments of the request that the token stands for; a digest of them is kept. The same token with another
    * request is refused. The order of properties does not count.
    *
    * @default none, which differs from every request
    */
   readonly request?: unknown
   /**
-   * When the token may be used anew: a time, or so long after the answer.
+   * When the token may be used again: a point in time, or a duration after the answer such as `'24 hours'`.
    *
    * @default never
    */
@@ -42,15 +42,15 @@ const RULES: Rules<OnceOptions> = {
   },
 }
 
-/** What `work` gave, and when. */
+/** The answer, and whether this call made it. */
 export interface OnceResult<Answer> {
-  /** As JSON gives it, whether it was replayed or not. */
+  /** What `work` returned, as read back from JSON, whether it was replayed or not. */
   readonly answer: Answer
-  /** Another call had run its work before, whose answer this is. */
+  /** Whether this is the answer of an earlier call, whose work ran. */
   readonly replayed: boolean
 }
 
-/** What JSON gives back as something else, or not at all. */
+/** Values that JSON changes or drops. */
 type NoJson = Date | bigint | symbol | ReadonlyMap<unknown, unknown> | ReadonlySet<unknown>
 
 declare const notJson: unique symbol
@@ -60,7 +60,10 @@ interface AnswerIsNoJson<Answer> {
   readonly [notJson]: Answer
 }
 
-/** What an answer holds, and not what is within that: it is told when it runs. */
+/**
+ * The type check looks at the values of an answer, not at what is nested in them: that is checked when the work has
+ * run.
+ */
 type Held<Answer> = Answer extends readonly (infer Item)[] ? Item : Answer extends object ? Answer[keyof Answer] : never
 
 type JsonAnswer<Answer> = 0 extends 1 & Answer
@@ -71,15 +74,15 @@ type JsonAnswer<Answer> = 0 extends 1 & Answer
 
 /**
  * Runs `work` in a transaction, once for each token, however often, at the same time, and from whichever process it is
- * called. The answer is stored in the same transaction, and every other call with the token gives it: after a crash
- * between commit and answer too. A call that comes while the work is under way waits for its end. If the work fails,
+ * called. The answer is stored in the same transaction, and every other call with the token returns it, even after a
+ * crash between commit and answer. A call that comes while the work is under way waits for its end. If the work fails,
  * nothing is stored and the token is free: the next call runs its own.
  *
  * In the caller's transaction it runs behind a savepoint: if it fails, the transaction stays usable, and the token
  * stands when the transaction is committed.
  *
  * @param token any text that is not empty
- * @param work must use the manager that it is given; its answer must be what JSON holds
+ * @param work must use the manager that it is given; JSON must be able to represent its answer
  *
  * @example
  * const { answer, replayed } = await once(dataSource.manager, request.headers['idempotency-key'], async (manager) => {
@@ -88,8 +91,8 @@ type JsonAnswer<Answer> = 0 extends 1 & Answer
  * }, { request: { email, handle }, expires: '24 hours' })
  *
  * @throws TokenReusedError if the token was used with another request
- * @throws TextRejectedError, DeclarationError before any SQL; DeclarationError also for an answer that JSON does not hold,
- * and where `work` calls `once` with its own token: then nothing is stored
+ * @throws TextRejectedError, DeclarationError before any SQL; DeclarationError also for an answer that JSON cannot
+ * represent, and if `work` calls `once` with its own token: then nothing is stored
  * @throws SchemaDriftError, UnsupportedDatabaseError, AttemptsExhaustedError before `work` is called
  * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction, or once `work` was called
  * @throws what else `work` throws
@@ -112,13 +115,13 @@ interface Call {
   readonly tokens: Tokens
   readonly token: string
   readonly work: (manager: EntityManager) => unknown
-  /** Its digest; null where there is none. */
+  /** The digest of the request; null if there is none. */
   readonly request: string | null
   /** A time and an interval, one of which is null at least. */
   readonly expires: readonly [string | null, string | null]
   /** Parameters of the look-up. */
   readonly key: readonly unknown[]
-  /** This process was asked for the token before: it will stand. */
+  /** This process was asked for the token before, so the token probably exists. */
   readonly isKnown: boolean
 }
 
@@ -129,7 +132,7 @@ function callOf(
 ): Call {
   const tokens = tokensOf(manager)
   const { key, hash: textHash } = rowValues(tokens.entityText, { token })
-  // A header that is missing, perhaps: all such requests would get one answer.
+  // Perhaps a missing header: all such requests would get the same answer.
   if (token === '') throw new TextRejectedError({ property: 'token', reason: 'it is empty' })
   if (typeof work !== 'function') throw new DeclarationError(`once(): expected a function, got ${kindOf(work)}.`)
   const request = digestOf(options.request)
@@ -145,7 +148,7 @@ const digestOf = (request: unknown): string | null =>
 function expiryOf(expires: Date | Duration | undefined): readonly [string | null, string | null] {
   if (expires === undefined) return [null, null]
   if (!(expires instanceof Date)) return [null, intervalOf('expires', expires)]
-  // Postgres takes no sign in front of years after 9999, and takes all that a Date has.
+  // Postgres accepts no sign in front of a year after 9999; it accepts every year that a Date can have.
   if (expires.getTime() > Date.now()) return [expires.toISOString().replace(/^\+0*/, ''), null]
   throw new DeclarationError(`"expires" must be in the future. Give a later Date, or a duration such as '24 hours'.`)
 }
@@ -157,7 +160,7 @@ async function answerTo(call: Call): Promise<OnceResult<unknown>> {
   try {
     await ensureReady(tokens.entityText.declaration, session)
     for (;;) {
-      // A transaction for a token that is answered would have to be ended, at the cost of a round trip.
+      // If the token is answered already, a transaction would only have to be ended, at the cost of a round trip.
       if (call.isKnown || session.inTransaction || attempts.count > 1) {
         const [found] = await session.rows(tokens.find, call.key)
         if (found && !isFree(found, manager)) return replayOf(found)
@@ -171,7 +174,7 @@ async function answerTo(call: Call): Promise<OnceResult<unknown>> {
   }
 }
 
-/** Tokens, by their ids, that work under way is to answer on its connection. */
+/** The tokens, by their ids, that work under way on a connection will answer. */
 const claims = new WeakMap<QueryRunner, Set<string>>()
 
 function claimsOf({ queryRunner }: EntityManager): Set<string> {
@@ -197,16 +200,16 @@ const valueOf = (json: string | undefined): unknown => (json === undefined ? und
 
 /** How far a call has come in its transaction. */
 interface Course {
-  /** The token, once it is ours. */
+  /** The token, once this call has taken it. */
   claimed?: StoredToken
-  /** As JSON, once the work has ended; null where it gave nothing. */
+  /** The answer as JSON, once the work has ended; null if it returned nothing. */
   json?: string | null
   result?: OnceResult<unknown>
   /** Nobody works for the token any more. */
   end?: () => void
 }
 
-/** @returns undefined where another call was faster */
+/** @returns undefined if another call was faster */
 async function tryOnce(call: Call, session: Session, attempts: Attempts): Promise<OnceResult<unknown> | undefined> {
   const { inTransaction } = session
   const course: Course = {}
@@ -263,7 +266,7 @@ async function runIn(call: Call, manager: EntityManager, course: Course): Promis
   course.result = { answer: valueOf(course.json ?? undefined), replayed: false }
 }
 
-/** @returns the token, ours or answered; undefined where others were faster */
+/** @returns the token, taken by this call or answered already; undefined if others were faster */
 async function claim({ tokens, key, request }: Call, manager: EntityManager): Promise<StoredToken | undefined> {
   const session = await openSession(manager)
   const [first] = await session.rows(tokens.claim, key)
@@ -280,7 +283,7 @@ function noneIfTaken(error: unknown): StoredToken[] {
   throw error
 }
 
-/** With a session of its own: what the work has rolled back with a savepoint of its own is no concern of ours. */
+/** Uses a session of its own: what the work rolls back with its own savepoints does not concern us. */
 async function store({ tokens, expires }: Call, manager: EntityManager, { claimed, json }: Course): Promise<void> {
   if (!claimed) return
   const session = await openSession(manager)

@@ -5,15 +5,16 @@ import { tokensOf } from './tokens'
 
 /** Options of `removeExpiredTokens`. */
 export interface RemoveExpiredTokensOptions {
-  /** Rows that are removed by one statement. @default 1000 */
+  /** How many tokens one statement removes. @default 1000 */
   readonly batch?: number
 }
 
 /**
- * Removes tokens that have expired, in batches, each of which is committed by itself outside a transaction. A token that
- * a call of `once` is taking over at this moment stays. Nothing depends on it: an expired token is as good as none.
+ * Removes tokens that have expired, in batches, each of which is committed by itself outside a transaction. A token
+ * that a call of `once` is taking over at this moment stays. Correctness does not depend on it: an expired token counts
+ * as none.
  *
- * @returns how many
+ * @returns how many tokens were removed
  * @throws DeclarationError before any SQL
  * @throws SchemaDriftError, UnsupportedDatabaseError on first use
  * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction

@@ -28,7 +28,7 @@ export interface Tokens {
   readonly answer: Statement<true>
   readonly remove: Statement<number>
   readonly forget: Statement<number>
-  /** Hashes of tokens that this process was lately asked for. */
+  /** Hashes of tokens that this process was recently asked for. */
   readonly asked: Set<string>
 }
 
@@ -45,7 +45,7 @@ export function askAgain({ asked }: Tokens, hash: string): boolean {
 
 const ofTexts = new WeakMap<EntityText, Tokens>()
 
-/** @throws DeclarationError for what is no manager, and where `OnceToken` is not among the entities */
+/** @throws DeclarationError if this is not an EntityManager, and if `OnceToken` is not among the entities */
 export function tokensOf(manager: EntityManager): Tokens {
   requireManager(manager)
   if (!dataSourceOf(manager).hasMetadata(OnceToken)) {

@@ -11,26 +11,26 @@ export interface ByOptions<Entity = ObjectLiteral> {
   readonly by?: Extract<keyof Entity, string> | (string & Record<never, never>)
 }
 
-/** What is loaded onto the result, as `find` has it. Eager relations always are. */
+/** What to load onto the result, as in `find`. Eager relations are always loaded. */
 export interface LoadOptions<Entity = ObjectLiteral> {
   /**
    * Relations to load, in one more query for the whole call: `{ author: { pages: true } }`, or `['author.pages']`.
    * @default none but the eager ones
    */
   readonly relations?: FindOptionsRelations<Entity> | readonly string[]
-  /** Joined, or each by a query of its own. @default that of the DataSource: join */
+  /** Load relations by a join, or each by a query of its own. @default that of the DataSource: join */
   readonly relationLoadStrategy?: 'join' | 'query'
 }
 
 /** What becomes of a softly deleted row that holds the text. */
 export type DeletedOption = 'return' | 'restore' | 'throw'
 
-/** For texts that a softly deleted row holds: those without `ignoreDeleted`. */
+/** Only for declarations without `ignoreDeleted`, whose softly deleted rows hold their texts. */
 export interface DeletedOptions {
   /**
    * What becomes of a softly deleted row that holds the text: `'return'` gives it back as it is; `'restore'` clears its
    * delete date, as TypeORM's `restore()` does, and gives it back, not as created; `'throw'` throws TextTakenError with
-   * its primary key. In a list, for each row by itself.
+   * its primary key. In a list, this applies to each row by itself.
    *
    * @default 'return'
    */
@@ -47,19 +47,19 @@ type NestedRelations<Entity> = {
 /** What becomes of the relations of a row that is found or created. */
 export interface NestedOptions<Entity = ObjectLiteral> extends Omit<LoadOptions<Entity>, 'relations'> {
   /**
-   * Relations to load, as `find` has it.
+   * Relations to load, as in `find`.
    *
    * `'findOrCreate'` for one of them, or in place of them all: new objects that the values bring there, and all that
-   * these bring, become rows too. Those whose class has a unique text are found or created by it, others are saved. They
-   * stand on the result. A row that is found is left alone with its relations, and nothing is created for it; the
-   * result has those that stand.
+   * these bring, become rows too. Those whose class has a unique text are found or created by it, others are saved. The
+   * result has them. A row that is found keeps its relations, and nothing is created for it; the result has the stored
+   * relations.
    *
    * @default eager relations are loaded, and a new object in a relation is refused
    */
   readonly relations?: LoadOptions<Entity>['relations'] | NestedRelations<Entity> | 'findOrCreate'
 }
 
-/** How far a call of many inputs is. */
+/** How far a call with many inputs has come. */
 export interface FindOrCreateProgress {
   /** Inputs whose result is known; the others count among them. */
   readonly done: number
@@ -68,7 +68,7 @@ export interface FindOrCreateProgress {
   readonly rejected: number
 }
 
-/** For who waits for many inputs. */
+/** Options for calls with many inputs. */
 export interface WatchOptions {
   /**
    * Once aborted, no further batch is sent, and the call throws its `reason` when those at the server have ended. What
@@ -91,9 +91,9 @@ export interface FindOrCreateOptions<Entity = ObjectLiteral>
   extends ByOptions<Entity>, NestedOptions<Entity>, DeletedOptions {
   /**
    * Values that are used only when the row is created, beside those that the row is asked for with; or a function that
-   * returns them. It is called only when the row is missing, once whatever the number of attempts, and while neither a
-   * lock nor a pooled connection of this call is held, so it may take its time. When someone else creates the row
-   * meanwhile, that one is found and the values are not used. What it throws is thrown, and nothing is written.
+   * returns them. It is called only when the row is missing, once, whatever the number of attempts, and while this call
+   * holds neither a lock nor a pooled connection, so it may take its time. If someone else creates the row meanwhile,
+   * that row is found and the values are not used. What it throws is thrown, and nothing is written.
    *
    * @default none
    */
@@ -105,8 +105,8 @@ export interface FindOrCreateManyOptions<Entity = ObjectLiteral>
   extends ByOptions<Entity>, NestedOptions<Entity>, DeletedOptions, WatchOptions {
   /**
    * As with `findOrCreate`. A function gets an input and its index, and is called for the inputs that are missing, one
-   * after another in their order, before the first row is written; of equal texts for the first. One that throws gives
-   * its error to its input, and affects no other. Not together with `relations: 'findOrCreate'`.
+   * after another in their order, before the first row is written; of equal texts for the first. If it throws, its
+   * input has the error, and no other input is affected. Not together with `relations: 'findOrCreate'`.
    *
    * @default none
    */
@@ -130,11 +130,11 @@ export interface FindOrCreateStreamOptions<Entity = ObjectLiteral>
 
 /** Options of `findOneByText`. */
 export interface FindOneByTextOptions<Entity = ObjectLiteral> extends ByOptions<Entity>, LoadOptions<Entity> {
-  /** Find the row also if it is deleted softly. @default false, as with `find` */
+  /** Find the row even if it is deleted softly. @default false, as in `find` */
   readonly withDeleted?: boolean
   /**
-   * Read from a replica, where the DataSource has some (`replication`). It may not have the latest rows yet. A manager
-   * with a connection of its own, as in a transaction, reads there all the same.
+   * Read from a replica, if the DataSource has any (`replication`). A replica may not have the latest rows yet. A
+   * manager with a connection of its own, as in a transaction, reads there all the same.
    *
    * @default false
    */
@@ -144,8 +144,8 @@ export interface FindOneByTextOptions<Entity = ObjectLiteral> extends ByOptions<
 /** Options of `upsertByText`. */
 export interface UpsertByTextOptions<Entity = ObjectLiteral> extends ByOptions<Entity>, LoadOptions<Entity> {
   /**
-   * Properties that a row which is there takes over from the values, where these bring them. A relation stands for its
-   * join columns, an embedded for all of its columns. `[]`: nothing, which is `findOrCreate`.
+   * Properties that an existing row takes over from the values, if these bring them. A relation stands for its join
+   * columns, an embedded for all of its columns. `[]` updates nothing, as `findOrCreate` does.
    *
    * @default every column that the values bring, but for text, scope, primary key, generated columns, version, the dates
    * of creation, update and deletion, and what is declared with `update: false`. The latter two dates can be listed.
@@ -159,11 +159,11 @@ export interface UpsertByTextOptions<Entity = ObjectLiteral> extends ByOptions<E
 }
 
 const isStrings = (value: unknown): boolean => Array.isArray(value) && value.every((one) => typeof one === 'string')
-/** Not a promise, for instance: a function was called that should have been passed. */
+/** A promise is refused: it shows that a function was called instead of passed. */
 const isValues = (value: unknown): boolean =>
   typeof value === 'object' && value !== null && !Array.isArray(value) && !('then' in value)
 
-/** In place of the relations, or of one. */
+/** The value that stands for all relations, or for one of them. */
 const FIND_OR_CREATE = 'findOrCreate'
 
 /** Whether relations are to be found or created, and not only loaded. */

@@ -50,7 +50,7 @@ export interface EntityText extends EntityColumns {
   readonly readyTexts: WeakMap<ReadyTable, ReadyText>
 }
 
-/** The same on a table that was found ready, which decides what its statements look like. */
+/** An `EntityText` whose table was found ready. What was seen of the table decides what its statements look like. */
 export interface ReadyText extends EntityText {
   readonly ready: ReadyTable
   /** Text columns that need not come back from the server. */
@@ -62,14 +62,14 @@ export interface ReadyText extends EntityText {
 
 /** What single calls of find-or-create have met lately. */
 export interface Streak {
-  /** So many in a row have found their row. */
+  /** How many calls in succession have found their row. */
   found: number
 }
 
 /** @param ready of `ensureReady` */
 export function onTable(entityText: EntityText, ready: ReadyTable): ReadyText {
   const known = entityText.readyTexts.get(ready)
-  // A parser of the user's own may have been set since.
+  // The user may have set a parser since.
   if (known && (known.echoed.length === 0 || readsPlainTexts(entityText.dataSource))) return known
   const echoed = echoedTexts(entityText, ready)
   const readyText: ReadyText = {

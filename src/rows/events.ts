@@ -36,7 +36,7 @@ export function listensToLoad({ metadata, dataSource }: EntityColumns): boolean 
   )
 }
 
-/** Listeners run without our connection: one that asks for another would wait for ever on a pool that has no more. */
+/** Listeners run while we hold no connection: a listener that asks an exhausted pool for one would wait for ever. */
 export async function beforeInsert(session: Session, metadata: EntityMetadata, entity: ObjectLiteral): Promise<void> {
   await session.letGo()
   await session.queryRunner.broadcaster.broadcast('BeforeInsert', metadata, entity)
@@ -86,7 +86,7 @@ export interface Related {
   readonly entities: ObjectLiteral[]
 }
 
-/** The same after relations were joined: TypeORM tells of a row's with the row itself. */
+/** Fires AfterLoad after relations were joined: TypeORM fires it for joined entities together with their row. */
 export async function afterLoadJoined(
   session: Session,
   { metadata }: EntityColumns,

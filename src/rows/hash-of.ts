@@ -7,15 +7,15 @@ import { keyValues, normalized } from './key-values'
 
 /** What decides where a row belongs. */
 export interface TextHash {
-  /** By the properties of the scope's columns, as they are sent. */
+  /** Values of the scope's columns by their properties, as they are sent. */
   readonly scope: Readonly<Record<string, unknown>>
-  /** As hexadecimal digits: 32 for md5, 64 for sha256. */
+  /** The hash in hexadecimal digits: 32 for md5, 64 for sha256. */
   readonly hash: string
 }
 
 /**
- * Scope and hash of a text, for an application that keeps its rows in several databases: equal texts of one scope belong
- * into one. Sends no SQL.
+ * Returns scope and hash of a text, for an application that keeps its rows in several databases: equal texts of one
+ * scope belong into one database. Sends no SQL.
  *
  * @param values text and scope; other properties do not matter
  * @throws TextRejectedError, DeclarationError

@@ -7,7 +7,7 @@ import type { EntityColumns } from './entity-text'
 /** Hash numbers of the entities given back, where they are not 0: too few to weigh, and no property would be free. */
 const hashNumbers = new WeakMap<object, number>()
 
-/** The hash number that the row of this entity had when find-or-create gave it back. */
+/** The hash number that the row of this entity had when find-or-create returned it. */
 export function hashNumberOf(entity: object): number {
   return hashNumbers.get(entity) ?? 0
 }

@@ -133,12 +133,12 @@ export function textValue(
     if (column.isNullable) return null
     throw new TextRejectedError({ property: column.propertyPath, reason: `expected a string, got ${String(given)}` })
   }
-  // A transformer of the user's own comes first; the last in the list is the normalizer.
+  // The user's own transformer comes first; the last in the list is the normalizer.
   const stored: unknown = transformed ? entityText.dataSource.driver.preparePersistentValue(given, column) : given
   return normalizeText(normalizer, column.propertyPath, stored)
 }
 
-/** A name that is misspelt is seen beside those that were given. */
+/** The message lists the given names, so that a misspelt one is seen. */
 function requireProperty({ propertyName, propertyPath }: ColumnMetadata, entity: ObjectLiteral): void {
   if (propertyName !== propertyPath || propertyName in entity) return
   const names = Object.keys(entity).slice(0, MAX_NAMES_SHOWN)

@@ -56,12 +56,12 @@ export function entityOf(
   return more.length === 0 ? entity : dataSource.manager.merge(metadata.target, entity, ...more)
 }
 
-/** Its values are complete only once it is known to be missing. */
+/** Whether its values are complete only once the row is known to be missing. */
 export const isLate = (entityText: EntityText, { create }: AskedRow): boolean =>
   create !== undefined || listensToInsert(entityText)
 
 /**
- * A row that was looked for and is missing: `create` is called, and BeforeInsert fires. Both run without our
+ * Completes a row that was looked for and is missing: calls `create`, and fires BeforeInsert. Both run while we hold no
  * connection, and once for all attempts.
  */
 export class LateRow {

@@ -47,7 +47,10 @@ function treeOf(paths: readonly string[]): Tree {
   return tree
 }
 
-/** The same without what is not to be loaded. TypeORM itself would refuse an unknown name, but only after the insert. */
+/**
+ * The relations without those that are not to be loaded. TypeORM would refuse an unknown name too, but only after the
+ * insert.
+ */
 function requireRelations(metadata: EntityMetadata, relations: object, prefix = ''): Tree {
   const tree: Tree = {}
   for (const [name, value] of Object.entries(relations)) {

@@ -36,7 +36,7 @@ export function givenIn(relation: Relation, entity: ObjectLiteral, promises = tr
   return holder[`__${propertyName}__`] ?? promise ?? Object.getOwnPropertyDescriptor(holder, propertyName)?.value
 }
 
-/** The same, awaited. */
+/** What an object has in a relation, once the promise of a lazy relation is kept. */
 export const promisedIn = async (relation: Relation, entity: ObjectLiteral): Promise<unknown> =>
   await Promise.resolve(givenIn(relation, entity))
 
@@ -56,7 +56,7 @@ export function setRelation(relation: Relation, entity: ObjectLiteral, value: un
   }
 }
 
-/** A copy to set relations on: the object is the caller's. To read a lazy relation of it asks nobody. */
+/** A copy to set relations on: the object is the caller's. Reading a lazy relation of the copy sends no query. */
 export function copyOf(
   { embeddeds, relations }: Pick<EntityMetadata, 'embeddeds' | 'relations'>,
   given: ObjectLiteral,

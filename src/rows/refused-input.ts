@@ -7,7 +7,7 @@ import { valueIn } from './key-values'
 import { givenIn, hasValue } from './nested-values'
 
 /**
- * What an insert of ours would leave out, or store as it is, though `save` gives it a meaning.
+ * Refuses values that an insert of ours would drop or store unchanged, although `save` gives them a meaning.
  *
  * @throws DeclarationError that names the property
  */
@@ -17,7 +17,7 @@ export function requireInsertable(entityText: EntityText, values: ObjectLiteral)
 }
 
 /**
- * The same without what TypeORM's own INSERT gives a meaning.
+ * Refuses values that only `save` gives a meaning. Values that TypeORM's own INSERT understands are allowed.
  *
  * @throws DeclarationError that names the property
  */
@@ -27,7 +27,7 @@ export function requireSaved(entityText: EntityColumns, values: ObjectLiteral): 
 }
 
 /**
- * The same of a change of a stored row, which keeps its place in a tree.
+ * Refuses changes to a stored row that only `save` gives a meaning. The row keeps its place in a tree.
  *
  * @throws DeclarationError that names the property
  */
@@ -81,7 +81,7 @@ function propertiesOf(metadata: EntityMetadata): ReadonlySet<string> {
   const known = properties.get(metadata)
   if (known) return known
   const { columns, relations, embeddeds, relationIds } = metadata
-  // Parsed JSON may have it as a property of its own; it brings nothing.
+  // Parsed JSON may have `__proto__` as a property of its own; it brings no value.
   const names = new Set(['__proto__'])
   for (const { propertyName } of [...embeddeds, ...relationIds]) names.add(propertyName)
   for (const { propertyPath } of [...columns, ...relations]) names.add(propertyPath.split('.')[0] ?? propertyPath)

@@ -5,7 +5,7 @@ import type { UniqueTextError } from '../errors'
 /** Why an input has no row: ours; the database's; or what a normalizer, a transformer, a listener or `create` threw. */
 export type RowError = UniqueTextError | QueryFailedError | Error
 
-/** A function of the user's can throw anything. Where tests run, an error may be of another realm. */
+/** A user's function can throw anything. In tests, an error may come from another realm. */
 export function toRowError(thrown: unknown): RowError {
   if (thrown instanceof Error || isNativeError(thrown)) return thrown
   return new Error(

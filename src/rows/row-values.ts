@@ -34,7 +34,7 @@ export function checkUnscoped(entityText: EntityText, given: ObjectLiteral): voi
 }
 
 /**
- * The same of a row that is to be created.
+ * The parameters of a row that may be created: its values must be ones that an insert can store.
  *
  * @throws DeclarationError also for what only `save` can insert
  */
@@ -46,7 +46,7 @@ export function newRowValues(entityText: EntityText, entity: ObjectLiteral): Row
 }
 
 /**
- * The same row with the values that `create` gives beside those that it was asked for with.
+ * A row with the values that `create` gives, in addition to those of the input.
  *
  * @throws DeclarationError for a property that both give, with different values; also for what only `save` can insert
  */
@@ -78,7 +78,7 @@ function givenText(
   return valueIn(part.column, entity) === undefined ? undefined : textValue(entityText, part, entity)
 }
 
-/** The same row with the further columns of another object. */
+/** A row with the further columns of another object. */
 export function withOthersOf(row: RowValues, entityText: EntityText, entity: ObjectLiteral): RowValues {
   requireInsertable(entityText, entity)
   return withOthers(row, otherValues(entityText, entity))
@@ -86,7 +86,7 @@ export function withOthersOf(row: RowValues, entityText: EntityText, entity: Obj
 
 const NO_NAMES: readonly string[] = []
 
-/** The same row with these further columns, by their database names. */
+/** A row with these further columns, by their database names. */
 export function withOthers({ key, hash, identity }: KeyValues, others: ReadonlyMap<string, unknown>): RowValues {
   if (others.size === 0) return { key, hash, identity, others: NO_NAMES, all: key }
   return { key, hash, identity, others: [...others.keys()], all: [...key, ...others.values()] }
@@ -136,7 +136,7 @@ function valueOf(entityText: EntityText, column: ColumnMetadata, objects: readon
   return value
 }
 
-/** One of them would be dropped otherwise, and nobody could tell which. */
+/** Otherwise one of the two values would be dropped, and nobody could tell which. */
 function requireSame({ metadata }: EntityText, { propertyPath }: ColumnMetadata, one: unknown, other: unknown): void {
   if (one === other || parameterText(one) === parameterText(other)) return
   throw new DeclarationError(

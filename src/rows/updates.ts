@@ -29,8 +29,8 @@ export function updatesOf(
 }
 
 /**
- * Where nothing is listed, the row may be an entity that was loaded: its dates are then those of another moment. The one
- * of the update moves by itself, and a deleted row is not to be restored by accident.
+ * Where nothing is listed, the row may be an entity that was loaded: its dates are then those of another moment. The
+ * update date moves by itself, and a deleted row must not be restored by accident.
  */
 const isDate = ({ isUpdateDate, isDeleteDate }: ColumnMetadata): boolean => isUpdateDate || isDeleteDate
 
@@ -82,7 +82,7 @@ export function mayUpdate(entityText: EntityText, column: ColumnMetadata): boole
   return reasonAgainst(entityText, column) === undefined
 }
 
-/** Why an upsert does not change a column; undefined where it may. */
+/** Why an upsert does not change a column; undefined if it may change it. */
 function reasonAgainst({ metadata, declaration }: EntityText, column: ColumnMetadata): string | undefined {
   const { text, scope } = declaration
   if (text.some((one) => one.column === column)) return 'the row is found by it'
@@ -96,12 +96,12 @@ function reasonAgainst({ metadata, declaration }: EntityText, column: ColumnMeta
   return column.isInsert && column.isUpdate ? undefined : 'its column says "insert: false" or "update: false"'
 }
 
-/** The same row with some of its further columns: every parameter of a statement must occur in it. */
+/** A row with only some of its further columns: a statement must use every parameter that it is given. */
 export function withOnly(row: RowValues, names: ReadonlySet<string>): RowValues {
   return withOthers(row, new Map([...othersOf(row)].filter(([name]) => names.has(name))))
 }
 
-/** The same row with what a later one of the same text changes. */
+/** A row with the changes of a later row of the same text. */
 function withUpdateOf(
   row: RowValues,
   { otherTexts }: EntityText,
@@ -132,7 +132,7 @@ export const isReplaced = (first: RowValues, later: RowValues, update: readonly 
 
 const valueOf = ({ key, others, all }: RowValues, name: string): unknown => all[key.length + others.indexOf(name)]
 
-/** As if one were upserted after the other: the first is created, and each changes what it brings. */
+/** Merges rows as if they were upserted one after another: the first is created, and each changes what it brings. */
 export function withUpdate<Row extends AskedRow>(
   entityText: EntityText,
   updates: Updates,

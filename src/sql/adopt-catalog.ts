@@ -18,7 +18,7 @@ export interface AdoptionFacts {
 /**
  * @param relation the table's name as SQL; `search_path` decides where it names no schema
  * @param ours how the names of our own triggers begin
- * @returns undefined where there is no such table
+ * @returns undefined if there is no such table
  */
 export async function adoptionFacts(
   query: Query,
@@ -52,7 +52,7 @@ export const READ_SETTINGS = `SELECT current_setting('search_path') AS path, cur
 /** $1 is the name, $2 the value. */
 export const WRITE_SETTING = 'SELECT pg_catalog.set_config($1, $2, false)'
 
-/** Which transactions are open for longer than a moment, the oldest first: what a lock, or an index, waits for. */
+/** Transactions that have been open for more than a moment, the oldest first: a lock or an index waits for them. */
 export const OLDEST_TRANSACTION = `SELECT pid::text AS pid, state, extract(epoch FROM clock_timestamp() - xact_start)::int8::text AS seconds
   FROM pg_stat_activity WHERE xact_start IS NOT NULL AND pid <> pg_backend_pid() AND datname = current_database()
  ORDER BY xact_start LIMIT 1`

@@ -19,7 +19,7 @@ export const sameChain = ({ table }: Held, chain: string): string =>
   ].join(' AND ')
 
 /**
- * Finds the rows of chains that are longer than one or have no anchor, and what their numbers are to be. Every chain is
+ * Finds the rows of chains that have several rows or no anchor, and the numbers that they should have. Every chain is
  * noted too: its anchor may go before it is flagged.
  */
 export function findChains(on: AdoptedTable): string[] {
@@ -51,8 +51,8 @@ SELECT pg_catalog.row_number() OVER () AS place, w.* FROM (
 }
 
 /**
- * Numbers the rows of work from the place $1 on, at most $2 of them, and takes them out of it, but for those that others
- * have locked. A row that has left its chain has another number already.
+ * Numbers the rows of work from the place $1 on, at most $2 of them, and removes them from the work, except those that
+ * others have locked. A row that has left its chain has another number already.
  */
 export function numberRows(on: AdoptedTable): string {
   const { table } = on
@@ -92,8 +92,8 @@ export const countQueue = (on: Held): string =>
   `(SELECT FROM ${queueOf(on)} LIMIT $1::pg_catalog.int8) AS q`
 
 /**
- * The rows of the chains that the notes $1 name, locked. A chain with a row that somebody else holds has one without
- * `spot`; it is not to be touched. By the unique index.
+ * The rows of the chains that the notes $1 name, locked. A row that somebody else has locked comes without `spot`: its
+ * chain must not be touched. Uses the unique index.
  */
 export function lockChains(on: AdoptedTable): string {
   const { table, primary } = on
@@ -167,7 +167,7 @@ SELECT pg_catalog.count(*)::pg_catalog.text AS groups, coalesce(pg_catalog.sum(g
   FROM g`
 }
 
-/** What is in the way of NOT NULL, by key; of rows that stand without a lock. */
+/** Rows that violate NOT NULL, by key; read without a lock. */
 export const findNulls = (on: AdoptedTable, column: string, limit: number): string =>
   `SELECT ${keyOf(on, 't')}::pg_catalog.text AS key FROM ${own(on)} WHERE ${field('t', column)} IS NULL LIMIT ${limit}`
 

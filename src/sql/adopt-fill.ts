@@ -17,13 +17,13 @@ export const own = ({ table }: Held): string => `ONLY ${tableName(table)} AS t`
 const inPages = ({ from, to }: Pages): string =>
   `t.ctid OPERATOR(pg_catalog.>=) '(${from},0)'::pg_catalog.tid AND t.ctid OPERATOR(pg_catalog.<) '(${to},0)'::pg_catalog.tid`
 
-/** The row should have a hash, and has none. */
+/** The row should have a hash but has none. */
 function isMissing({ table }: Held): string {
   const none = `t.${quote(table.hash)} IS NULL`
   return table.nullable ? `${none} AND NOT (${textIsNull(table, 't').join(' AND ')})` : none
 }
 
-/** The same, or the hash of another text: where somebody made the column before us. */
+/** The row has no hash where it should, or the hash of another text: somebody may have made the column before us. */
 function isWrong(on: Held): string {
   const hash = `t.${quote(on.table.hash)}`
   const textless = textIsNull(on.table, 't').join(' AND ')
@@ -137,11 +137,11 @@ export const readRefused = (on: AdoptedTable, limit: number): string => {
   )
 }
 
-/** The texts of the rows that were refused, as they are by now. */
+/** The current texts of the rows that were refused. */
 export const refusedTexts = (on: AdoptedTable): string =>
   `SELECT t.ctid::pg_catalog.text AS spot, ${texts(on)} FROM ${refusedOf(on)} AS r JOIN ${own(on)} ON ${samePrimary(on, 'r')}`
 
-/** Of refused rows those go out of the list that are not at the spots $1: they are gone, or mended. */
+/** Removes refused rows from the list that are not at the spots $1: they are gone, or were corrected. */
 export const keepRefused = (on: AdoptedTable): string =>
   `DELETE FROM ${refusedOf(on)} AS r WHERE NOT EXISTS (SELECT FROM ${own(on)} WHERE ${samePrimary(on, 'r')} ` +
   `AND t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[]))`

@@ -60,7 +60,7 @@ export const forgetLog = (on: Held): string =>
   `DELETE FROM ${merges(on)} AS m WHERE m.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text`
 
 /**
- * Finds the rows that are to go (`k0`, …), each with the one that stays (`p0`, …), in the order of `place`.
+ * Finds the rows to delete (`k0`, …), each with the row that stays (`p0`, …), in the order of `place`.
  *
  * @param deleteDate a row that is deleted softly is kept last
  */
@@ -121,10 +121,13 @@ function equalPairs(on: AdoptedTable): string {
   return `${pairs(on)} AND ${[...same, ...scope, ...isLive(table, 'l'), ...isLive(table, 't')].join(' AND ')}`
 }
 
-/** Those of the places $1 whose rows are duplicates still. */
+/** Those of the places $1 whose rows are still duplicates. */
 export const seePairs = (on: AdoptedTable): string => `SELECT w.place::pg_catalog.text AS place FROM ${equalPairs(on)}`
 
-/** The same, with both rows locked: nobody refers to them any more meanwhile. Those that others have locked are left out. */
+/**
+ * Those of the places $1 whose rows are still duplicates, with both rows locked, so that no new reference to them can
+ * appear. Pairs of which others have locked a row are left out.
+ */
 export const lockPairs = (on: AdoptedTable): string => `${seePairs(on)} FOR UPDATE OF l, t SKIP LOCKED`
 
 export const dropPlaces = (on: Held): string =>
@@ -201,7 +204,7 @@ export function clearFlags(on: AdoptedTable): string {
    AND NOT EXISTS (SELECT FROM ONLY ${tableName(table)} AS o WHERE ${others})`
 }
 
-/** Where the row of the key $2 went, however often; $1 is the text. */
+/** The row that the row of the key $2 became, after any number of merges; $1 is the text. */
 export const resolveKey = (on: Held): string =>
   `WITH RECURSIVE r (kept, n) AS (
   SELECT m.kept, 1 FROM ${merges(on)} AS m WHERE m.reference IS NULL AND m.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text AND m.old OPERATOR(pg_catalog.=) $2::pg_catalog.text[]
@@ -214,7 +217,7 @@ SELECT r.kept FROM r ORDER BY r.n DESC LIMIT 1`
 export const findLog: string = `SELECT n.nspname AS schema, to_regclass(format('%I.${MERGES}', n.nspname)) IS NOT NULL AS logged
   FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = to_regclass($1)`
 
-/** Puts the rows back that went; columns that the table has no longer are left out. */
+/** Restores the rows that were deleted; columns that the table no longer has are left out. */
 export const putBack = (on: AdoptedTable, columns: readonly string[]): string => {
   const list = columns.map(quote).join(', ')
   return (

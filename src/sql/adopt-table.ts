@@ -20,7 +20,7 @@ export interface AdoptedTable {
  */
 export const FIRST_TEMPORARY_NUMBER: number = 2 ** 30
 
-/** The adoptions of a schema, and how far each has come: nothing of that is kept in files. */
+/** The adoptions of a schema, and how far each has come: the state is in the database, not in files. */
 const ADOPTIONS = 'unique_text_adoptions'
 
 const SLUG_CHARACTERS = 36
@@ -41,7 +41,7 @@ export type Held = Pick<AdoptedTable, 'table'>
 export const adoptions = ({ table }: Held): string => qualified(table.schema, ADOPTIONS)
 /** Chains that clients have written to, or that we have numbered, by scope (`s0`, …) and `hash`, in the order of `seq`. */
 export const queueOf = (on: Held): string => objectOf(on, 'queue')
-/** Rows that are to get a number, by primary key (`k0`, …), in the order of `place`. */
+/** Rows that will get a number, by primary key (`k0`, …), in the order of `place`. */
 export const workOf = (on: Held): string => objectOf(on, 'work')
 /** Rows whose text the normalizer refuses, by primary key (`k0`, …), with the `reason`. */
 export const refusedOf = (on: Held): string => objectOf(on, 'refused')
@@ -156,7 +156,7 @@ export function leave(on: Held): string[] {
 /** The kinds of lock that a step asks for. */
 export type LockMode = 'ACCESS EXCLUSIVE' | 'SHARE ROW EXCLUSIVE'
 
-/** Opens a transaction that gives up when the table is not to be had in time. */
+/** Opens a transaction that gives up if it does not get the table in time. */
 export const beginLocked = (
   on: Held,
   mode: LockMode,

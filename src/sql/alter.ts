@@ -152,8 +152,8 @@ const ALTER = new RegExp(
 )
 
 /**
- * Whether a statement, in TypeORM's words, leaves these columns of a table, and all that stands on it, as they are. Of
- * what is not understood, the answer is no.
+ * Whether a statement, in TypeORM's words, leaves these columns of a table, and all that stands on it, as they are. If
+ * a statement is not understood, the answer is no.
  */
 export function leavesColumns(sql: string, table: string, columns: ReadonlySet<string>): boolean {
   if (!sql.includes(quote(table)) || HARMLESS.test(sql)) return true

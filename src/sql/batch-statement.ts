@@ -28,8 +28,8 @@ export interface BatchShape extends RowShape {
 }
 
 /**
- * The same as `findOrCreateStatement` for many rows. A parameter is an array of texts for each column, and after these,
- * for each column of `defaults`, an array of booleans: whether the row brings it.
+ * Finds, or inserts at number 0, many rows in one round trip. A parameter is an array of texts for each column, and
+ * after these, for each column of `defaults`, an array of booleans: whether the row brings it.
  *
  * A value comes as text and is cast one by one, as a parameter of its own would be: an array of the column's type would
  * flatten arrays, and fail as a whole. The cast names no length, or it would cut what an insert refuses.
@@ -58,9 +58,9 @@ const findMany = (shape: BatchShape, givenArray?: (array: string) => string): st
   `WITH ${input(shape, givenArray)}\n  ${found(shape)}`
 
 /**
- * The same for a few rows, of calls that look for one each. Prepared by name, as what looks for one row is: next to so
- * few, planning would cost most. So the planner must not see how many they are: a plan for fewer than ten looks so much
- * cheaper than one for any number that it would plan anew each time.
+ * Finds the rows of a few calls that look for one each. Prepared by name, because planning would cost more than finding
+ * so few rows. The planner must not see how many there are: a plan for fewer than ten looks so much cheaper than one
+ * for any number that it would plan anew each time.
  */
 export function findTogetherStatement(shape: BatchShape): Statement<BatchRow> {
   return named(

@@ -52,7 +52,7 @@ export interface InstalledTrigger {
   readonly definition: string
 }
 
-/** What stands of our triggers on one table, also of those whose declaration is gone. */
+/** Which of our triggers exist on one table, including those whose declaration is gone. */
 export interface InstalledTriggers {
   readonly schema: string
   readonly table: string
@@ -83,7 +83,7 @@ export interface TableState extends InstalledTriggers {
   readonly spread: CatalogSpread
 }
 
-/** What of the server decides whether it can be used. */
+/** The properties of the server that decide whether it can be used. */
 export interface ServerState {
   /** By its name in Postgres, for instance `UTF8`. */
   readonly encoding: string
@@ -264,7 +264,7 @@ export async function tableState(
 /**
  * Which table a name means on this connection.
  *
- * @returns its OID; undefined where there is none
+ * @returns its OID; undefined if there is none
  */
 export async function tableOid(query: Query, relation: string): Promise<string | undefined> {
   const [row] = (await query('SELECT to_regclass($1)::oid::text AS oid', [relation])) as readonly {
@@ -322,7 +322,7 @@ export async function indexSize(query: Query, relation: string, name: string): P
   )
 }
 
-/** As text: a user may have set a JSON parser of their own. */
+/** As text: the user may have set a JSON parser. */
 async function readJson<T>(query: Query, sql: string, parameters: unknown[]): Promise<T> {
   const [row] = (await query(sql, parameters)) as readonly { state: string }[]
   if (!row) throw new TypeError('The catalog query gives exactly one row.')

@@ -57,7 +57,7 @@ export function isTrue(of: NamesTable, names: readonly HeldName[], among: readon
   })
   const asked = among?.map(literal).join(', ')
   const others = asked === undefined ? [] : [`WHEN ${text(of, 't', 'holder')} NOT IN (${asked}) THEN true`]
-  // Two programs may share a table of names; what the tables of the other one hold, that one knows.
+  // Two programs may share a table of names; only the other program knows what its tables hold.
   const known = names.map(({ holder }) => `WHEN ${is(text(of, 't', 'holder'), literal(holder.holder))} THEN false`)
   return `(CASE WHEN NOT ${isHeld(of, 't')} THEN true ${[...others, ...cases, ...new Set(known)].join(' ')}
     ELSE ${isOfAnother(of)} END)::pg_catalog.text`

@@ -5,7 +5,7 @@ import type { HolderTable, NamesColumn, NamesTable } from './name-table'
 import { named, type Statement } from './statements'
 import { equal, op } from './text-table'
 
-/** A table whose rows may hold the name, and what is to be read of the row. */
+/** A table whose rows may hold the name, and what to read of the row. */
 export interface SoughtTable {
   readonly holder: HolderTable
   /** Columns by their database names; none: the row itself is not read. */

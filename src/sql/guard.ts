@@ -64,7 +64,7 @@ const NOTED = [
   'check',
 ] as const
 
-/** Enough to find a drift that the catalog does not show, to follow a renamed column, and to make the rows as they were. */
+/** Enough to find drift that the catalog does not show, to follow a renamed column, and to restore the rows. */
 export interface GuardNote extends TriggerNote, Pick<TextTable, (typeof NOTED)[number]> {
   readonly kind?: never
   /** The name of the digest. */
@@ -161,7 +161,7 @@ function keepUnchanged(table: TextTable): string {
 function refuseChange(table: TextTable): string {
   const given = table.nullable ? [`NOT (${textIsNull(table, 'OLD').join(' AND ')})`] : []
   const different = [...differentText(table, 'OLD', 'NEW'), ...differentScope(table, 'OLD', 'NEW')]
-  // Without soft deletes, what has not changed does not come here.
+  // Without soft deletes, a row that has not changed does not get here.
   const changed = table.deleted === undefined ? [] : [`(${different.join(`\n      OR `)})`]
   return `${when(equal('TG_OP', "'UPDATE'"), ...given, ...changed)}
     RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.immutableText}', MESSAGE = 'the text is immutable',
@@ -269,7 +269,7 @@ const triggerName = (table: Pick<TextTable, 'guard'>, suffix: string): string =>
 
 interface Firing {
   readonly type: number
-  /** One that ends with OF names all columns that the guard watches. */
+  /** An event that ends with OF names all columns that the guard watches. */
   readonly event: string
   /**
    * For an OR. As short as can be: the server parses and plans it once for each statement that writes to the table, and

@@ -47,8 +47,8 @@ WHERE ${where.join('\n  AND ')}`,
 }
 
 /**
- * The same for a row that was to be restored, whose text no statement says: it is that of the row in its place if every
- * softly deleted row with this hash has that text.
+ * Finds the holder of the text of a row that was to be restored. No statement contains that text: it is taken to be the
+ * text of the row in its place if every softly deleted row with this hash has that text.
  */
 export function restoredHolderQuery(
   table: TextTable,

@@ -28,8 +28,8 @@ export const becomesHeld = (holder: HolderTable): string => {
 }
 
 /**
- * DO UPDATE locks the row that is in the way also where it changes nothing. So every statement locks the names that it
- * takes or gives up in one order, and two of them over two tables do not wait for each other in a circle.
+ * DO UPDATE locks the conflicting row even if it changes nothing. So every statement locks the names that it takes or
+ * gives up in one order, and two statements over two tables never form a cycle of waits.
  */
 export const onConflict = (holder: HolderTable): string => {
   const field = fieldsOf(holder)

@@ -13,10 +13,10 @@ const SHOWN = 10
 export type HolderNote = Pick<HolderTable, 'holder' | 'names'>
 
 /**
- * Gives every row of a table the names that it has, and takes from it those that it has not, in one statement: for a
- * table whose triggers have just been made. What is done already is left as it is.
+ * Makes every row of a table hold the names in its columns, and no others, in one statement: for a table whose triggers
+ * have just been made. Names that are right already are left as they are.
  *
- * Where others hold a name, it refuses, and tells up to ten of these rows by their keys.
+ * If others hold a name, it refuses, and reports up to ten of these rows by their keys.
  *
  * @param before what the triggers said of the table, where it was another table, or had other columns
  */
@@ -75,7 +75,7 @@ END
 const tableOf = ({ schema, table }: HolderTable): string => qualified(schema, table)
 const namesOf = ({ of }: Pick<HolderTable, 'of'>): string => qualified(of.schema, of.table)
 
-/** Turns off, and on again, what keeps a client from writing held names: a migration is a client. */
+/** Turns the protection against clients that write held names off and on again: a migration is a client. */
 const letDirect = ({ of }: Pick<HolderTable, 'of'>, how: 'DISABLE' | 'ENABLE'): string => `
   FOR one IN
     SELECT t.tgname FROM pg_catalog.pg_trigger AS t
@@ -87,7 +87,9 @@ const letDirect = ({ of }: Pick<HolderTable, 'of'>, how: 'DISABLE' | 'ENABLE'): 
     EXECUTE pg_catalog.format('ALTER TABLE %s ${how} TRIGGER %I', ${literal(namesOf({ of }))}, one.tgname);
   END LOOP;`
 
-/** Names go with a table, a column or a namespace that is renamed; those of columns that hold none any more, go. */
+/**
+ * Names follow a table, a column or a namespace that is renamed. Names of columns that hold none any more are removed.
+ */
 function follow(holder: HolderTable, before: HolderNote | undefined): string {
   const field = fieldsOf(holder)
   const set = (column: 'holder' | 'property', from: string, to: string, also = ''): string => `

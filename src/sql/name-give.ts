@@ -4,7 +4,7 @@ import type { HolderTable } from './name-table'
 import { SQLSTATE } from './sqlstate'
 import { equal, op } from './text-table'
 
-/** AFTER DELETE and AFTER TRUNCATE, for each statement: with a row go all its names, former ones too. */
+/** AFTER DELETE and AFTER TRUNCATE, for each statement: all names of a row go with it, former ones too. */
 export function giveBody(holder: HolderTable): string {
   const { of } = holder
   const names = namesOf(holder)

@@ -20,7 +20,7 @@ import { equal, op } from './text-table'
  * rows may have exchanged their keys. Both tables have the rows in one order. They have those of children by INHERITS
  * too, whose keys may be those of rows of this table: names stay where their row does.
  *
- * A row that is gone since takes its names along. One that comes to the key of a row that is gone inherits nothing.
+ * A row that is gone by now takes its names along. A row that gets the key of a deleted row inherits nothing.
  */
 export function moveKeys(holder: HolderTable): string {
   return `

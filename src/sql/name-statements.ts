@@ -71,7 +71,7 @@ export interface SwappedRow {
 
 /**
  * Two rows swap their names; gives those that are there, which have swapped if both are. They are locked first, and so
- * have the names that are swapped. Which is which, only the server can tell: keys that differ as texts can be equal.
+ * have the names that are swapped. Only the server can tell which row is which: keys that differ as texts can be equal.
  *
  * Parameters: the primary keys of both, one after the other.
  */
@@ -107,7 +107,7 @@ FROM swapped LEFT JOIN changed ON ${equal('changed.changed_order', 'swapped.swap
 }
 
 /**
- * Removes former names whose time is over, those that nobody else is at; gives how many.
+ * Removes former names whose time is over, except those that somebody else has locked; returns how many.
  *
  * Parameter: the most of them.
  */

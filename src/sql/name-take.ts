@@ -19,18 +19,18 @@ import type { HolderTable } from './name-table'
 import { SQLSTATE } from './sqlstate'
 import { equal, op } from './text-table'
 
-/** What is in the way of a name is locked in each round; others can change it in between only so often. */
+/** Each round locks the conflicting rows of a name; others can change them in between only so often. */
 const ROUNDS = 16
 
 /** The trigger whose WHEN names the columns. */
 export const updateTrigger = (table: string): string => fitName(`unique_name_${table}_update`)
 
-/** How many refused names are told; the others need not be looked for. */
+/** How many refused names are reported; the others need not be looked for. */
 const TOLD = 10
 
 /**
- * AFTER INSERT for each statement, and AFTER UPDATE for each row whose key or names differ: gives the rows of the
- * statement the names that they have by then, and takes from them those that they have no more.
+ * AFTER INSERT for each statement, and AFTER UPDATE for each row whose key or names differ: makes the rows of the
+ * statement hold the names that they have by then, and releases those that they have no longer.
  */
 export function takeBody(holder: HolderTable): string {
   return `
@@ -205,7 +205,7 @@ const isName = (holder: HolderTable, row: string): string => {
           AND ${equal(`${field('n', 'text')} COLLATE pg_catalog."C"`, `${row}.text`)}`
 }
 
-/** The row that is said to hold the name does not have it any more: then this very statement has changed it. */
+/** The row that is recorded as holder no longer has the name: then this very statement has changed it. */
 function isAbandoned(holder: HolderTable): string {
   const field = fieldsOf(holder)
   const same = hasNamedKey(holder, 't', field('n', 'key'))

@@ -13,9 +13,9 @@ export const CAME = 'came'
 const [PARTS, NUMBERS_OF_A_PART] = [64, 256]
 
 /**
- * AFTER a statement: brings the counts of its scopes up to date, by one statement, in the order of the scopes. Everything
- * is added, nothing set: of several triggers, each does its part, in whatever order they come, and whatever other
- * triggers write meanwhile.
+ * AFTER a statement: brings the counts of its scopes up to date, by one statement, in the order of the scopes. Counts
+ * are only added to, never set: of several triggers, each does its part, in whatever order they come, and whatever
+ * other triggers write meanwhile.
  *
  * Part 0 of a scope is its mutex, which an INSERT holds since its rows were placed; all else is counted there.
  */

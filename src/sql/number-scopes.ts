@@ -97,7 +97,7 @@ export const refuseOtherTables = (table: NumberTable): string => `
     ${raiseNumber(table, another)}
   END IF;`
 
-/** A function does not follow a column that is renamed, as the unique index does. */
+/** Unlike the unique index, a function does not follow a column that is renamed. */
 export const refuseOtherColumns = (table: NumberTable): string => `
   IF EXISTS (
     SELECT FROM pg_catalog.pg_index AS i JOIN pg_catalog.pg_attribute AS a

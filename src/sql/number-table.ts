@@ -35,7 +35,7 @@ export interface NumberTable {
 export const scopeOf = ({ scope }: Pick<NumberTable, 'scope'>, row: string): string[] =>
   scope.map(({ name }) => field(row, name))
 
-/** The same in the table of scopes, where they have short names: those of the user's may be changed. */
+/** The columns of the scope in the table of scopes. They have short names there, since the user's names may change. */
 export const keyOf = ({ scope }: Pick<NumberTable, 'scope'>, row = ''): string[] =>
   scope.map((_, position) => `${row === '' ? '' : `${row}.`}s${position}`)
 

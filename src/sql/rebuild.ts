@@ -2,11 +2,11 @@ import { dollarQuote, literal, quote } from './identifier'
 import { SQLSTATE } from './sqlstate'
 import { bytewise, equal, field, hashOf, isFreed, isLive, tableName, textIsNull, type TextRows } from './text-table'
 
-/** Rows that an error names; the rest of them follow once these are mended. */
+/** How many rows an error names; the others follow once these are corrected. */
 const ROWS_NAMED = 10
 
 /**
- * A table whose rows are to be made anew, and the columns of its primary key, by which an error names rows. A
+ * A table with a text whose rows are to be rebuilt, and the columns of its primary key, by which an error names rows. A
  * migration's transaction holds the table alone by then: the guard was dropped, or a column added.
  */
 export interface RebuiltTable {
@@ -14,7 +14,7 @@ export interface RebuiltTable {
   readonly primary: readonly string[]
 }
 
-/** The same of a table without a text. */
+/** A table without a text whose rows are to be rebuilt, and the columns of its primary key. */
 export interface KeyedTable {
   readonly rows: Pick<TextRows, 'schema' | 'table'>
   readonly primary: readonly string[]
@@ -242,7 +242,7 @@ END
 `)
 }
 
-/** Refuses a way back that nobody knows any more. */
+/** Refuses to revert a change for which the former state is unknown. */
 export function refuseUnknownDigest(rows: Pick<TextRows, 'table' | 'name'>, digest: string): string {
   const message =
     `the rows of table ${quote(rows.table)} had hashes for ${quote(rows.name)} by the digest "${digest}", ` +

@@ -55,8 +55,8 @@ export function serverError(error: unknown): ServerError | undefined {
 }
 
 /**
- * The transaction lost against another one; the same work may succeed when it is done again from its start. Not so where
- * the guard refuses to turn a text into another one of equal hash: of its own errors that one alone has a hint.
+ * The transaction lost against another one; the same work may succeed when it is done again from its start. Except if
+ * the guard refuses to change a text into another one of equal hash: only that one of its errors has a hint.
  */
 export function isSerializationError(error: unknown): boolean {
   const { code, constraint, hint } = serverError(error) ?? {}
@@ -84,8 +84,9 @@ function isUnreadable(error: unknown): boolean {
 }
 
 /**
- * The connection takes no further statement, or nobody knows: the server reported its end (connection exceptions, operator
- * intervention, idle timeouts), or what failed was not the server's doing but the network's or a time limit of `pg`.
+ * The connection takes no further statement, or its state is unknown: the server reported its end (connection
+ * exceptions, operator intervention, idle timeouts), or what failed was not the server's doing but the network's or a
+ * time limit of `pg`.
  */
 export function endsConnection(error: unknown): boolean {
   return !isUnreadable(error) && /^(?:08|25P03|25P04|57P)/.test(serverError(error)?.code ?? '08')

@@ -52,7 +52,7 @@ export function insertColumns({ table, others }: RowShape): string[] {
   return [...keyColumns(table), ...others]
 }
 
-/** The same, with every text in its row: what tells of other texts is JSON, which a distributed table does not return. */
+/** The shape with every text in its row: other texts would come as JSON, which a distributed table does not return. */
 export const unechoed = (shape: RowShape): RowShape =>
   shape.distributed === true && shape.echoed !== undefined ? { ...shape, echoed: undefined } : shape
 
@@ -116,7 +116,7 @@ export function findStatement(shape: RowShape): Statement<StoredRow> {
   return named(selectFound(shape, false), parserOf(shape, false))
 }
 
-/** The same of what stands now, whatever the snapshot; 40001 where the two differ. */
+/** Finds the rows that hold the text now, whatever the snapshot shows; 40001 where the two differ. */
 export function findStandingStatement(shape: RowShape): Statement<StoredRow> {
   return named(`${selectFound(shape, false)}\n  FOR KEY SHARE`, parserOf(shape, false))
 }
@@ -199,7 +199,7 @@ RETURNING ${returnedRow(shape, CREATED.yes)}`,
 const SAVEPOINT = 'typeorm_unique_text'
 const WHOLE_SAVEPOINT = 'typeorm_unique_text_whole'
 
-/** What stands around statements that are to be undone together. */
+/** Statements around others that must be undone together. */
 export type Brackets = Readonly<Record<'set' | 'release' | 'rollBack', string>>
 
 /** Around statements that may fail in the caller's transaction. */
@@ -231,7 +231,10 @@ export function insertedStatement(sql: string): Statement<WireRow> {
   return { name: '', sql, parse: (row) => row }
 }
 
-/** The same of an UPDATE, as a query: some drivers give the rows of an UPDATE in another way. */
+/**
+ * An UPDATE of TypeORM's as a query that returns its rows: some drivers return the rows of a bare UPDATE in another
+ * form.
+ */
 export function updatedStatement(sql: string): Statement<WireRow> {
   return { name: '', sql: `WITH changed AS (${sql})\nSELECT * FROM changed`, parse: (row) => row }
 }

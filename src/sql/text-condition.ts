@@ -6,7 +6,7 @@
  */
 export const equalsNoText = (column: string): string => `(${column} IS NULL AND NULL)`
 
-/** The same where it is not negated: the planner knows that there is nothing to look for. */
+/** True for no row; only for conditions that are not negated. The planner knows that there is nothing to look for. */
 export const NOTHING = '1 = 0'
 
 /**

@@ -88,7 +88,7 @@ export function composed({ text }: Pick<TextTable, 'text'>, row: string, separat
     .join(` ${APPENDED}${separator}`)
 }
 
-/** The same in JavaScript, of the columns' values. */
+/** The composed text in JavaScript, from the values of the columns. */
 export function composedText({ text }: Pick<TextTable, 'text'>, values: readonly (string | null)[]): string {
   return values.map((value, index) => (value === null ? '' : `${text[index]?.prefix ?? ''}${value}`)).join('')
 }

@@ -94,8 +94,8 @@ function created(shape: RowShape): string {
 }
 
 /**
- * The same for many rows, with the parameters of `findOrCreateManyStatement`. Each row sets those columns of `update`
- * that it brings.
+ * Updates or inserts many rows, with the parameters of `findOrCreateManyStatement`. Each row sets those columns of
+ * `update` that it brings.
  *
  * Every row is locked, in the order of the batch, before the first is updated: two batches that have several rows in
  * common would otherwise deadlock.
@@ -193,7 +193,7 @@ export function changes(
     .join('\n      OR ')
 }
 
-/** One that is too long is seen as it is, so that the update refuses it. */
+/** A value that is too long is compared as it is, so that the update refuses it. */
 function valueAsStored(shape: RowShape, name: string, value: string): string {
   const type = shape.types?.get(name)
   if (!type || shape.spatial?.has(name)) return written(shape, name, value)

@@ -15,15 +15,16 @@ import { type Source, sourceOf } from './source'
 import type { Outcome } from './window'
 
 /**
- * `findOrCreateMany` for more inputs than fit into memory, or that come one after another: reads a source, and gives the
- * results in its order. It reads ahead no more than it needs to keep the server busy, and only while results are taken.
+ * `findOrCreateMany` for more inputs than fit into memory, or for inputs that arrive over time: reads a source and
+ * yields the results in its order. It reads ahead no more than it needs to keep the server busy, and only while results
+ * are taken.
  *
- * Runs outside transactions: each batch, of up to 3,000 rows, commits by itself. Of inputs with equal texts, however far
- * apart, only the first can be `created`. What a source that pauses has given is sent meanwhile.
+ * Runs outside transactions: each batch, of up to 3,000 rows, commits by itself. Of inputs with equal texts, however
+ * far apart, only the first can be `created`. Inputs that a source has given before it pauses are sent meanwhile.
  *
  * A loop over the results may end early. Then the source is ended too, and no connection is held.
  *
- * @param source gives the inputs. It is read after the table was found ready
+ * @param source gives the inputs. It is read only after the table was found ready
  * @example
  * for await (const result of findOrCreateStream(dataSource, Page, readPages())) {
  *   if ('error' in result) console.error(result.error)
@@ -68,7 +69,7 @@ export function streamedText<Entity extends ObjectLiteral>(
   return entityText
 }
 
-/** A manager, or a query runner, may be one of a transaction, which a stream would take no part in. */
+/** A manager or a query runner may belong to a transaction, and a stream would not take part in it. */
 function requireDataSource(given: unknown): void {
   if (typeof given === 'object' && given !== null && 'manager' in given && 'createQueryRunner' in given) return
   throw new DeclarationError(
@@ -102,7 +103,7 @@ export function flowOf<Entity extends ObjectLiteral>(
   })
 }
 
-/** Every result by itself, up to the first that is missing. */
+/** Yields every result by itself, up to the first that is missing. */
 export async function* resultsOf<Entity extends ObjectLiteral>(
   flow: Flow<DeepPartial<Entity>, Entity>,
   { signal }: Pick<FindOrCreateStreamOptions, 'signal'>,

@@ -7,13 +7,13 @@ import { flowOf, resultsOf, streamedText } from './find-or-create-stream'
 import type { Source } from './source'
 
 /**
- * `findOrCreateStream` as a stream of Node.js in object mode: inputs are written, results are read, in the same order.
- * When it is destroyed it sends nothing more, and closes once what was at the server has ended.
+ * `findOrCreateStream` as a Node.js stream in object mode: inputs are written, results are read, in the same order.
+ * Once destroyed it sends nothing more, and closes when the batches at the server have ended.
  *
  * @example
  * await pipeline(readable, findOrCreateTransform(dataSource, Page), writable)
  *
- * @throws DeclarationError at the call; every other error of `findOrCreateStream` is one of the stream
+ * @throws DeclarationError at the call; every other error of `findOrCreateStream` is emitted by the stream
  */
 export function findOrCreateTransform<Entity extends ObjectLiteral, By extends string = string>(
   dataSource: DataSource,
@@ -30,7 +30,7 @@ export function findOrCreateTransform<Entity extends ObjectLiteral, By extends s
   })
 }
 
-/** What is written, one at a time: the next is asked for when this one is read. */
+/** The written inputs, one at a time: the next is requested when this one was read. */
 class Written<Item> implements Source<Item> {
   private waiting: { readonly item: Item; readonly taken: () => void } | undefined
   private closed = false
@@ -69,7 +69,7 @@ class FlowTransform<Item> extends Transform {
   ) {
     super({ objectMode: true })
     const { signal } = ends
-    // Whoever waits for the first input is told as well.
+    // Code that waits for the first input hears of the end too.
     if (signal?.aborted === true) this.begin()
     else signal?.addEventListener('abort', this.begin)
   }

@@ -24,9 +24,9 @@ export interface FlowParts<Item, Entity extends ObjectLiteral> {
 
 /** The server works on two while the answer to the third is read and the next is gathered. */
 const WINDOWS_AT_SERVER = 3
-/** The longest that gathering keeps the process from all else, but for the time of one input. */
+/** How long gathering may keep the process from everything else, plus the time of one input. In milliseconds. */
 const SLICE_MILLISECONDS = 50
-/** Of all windows of one batch at the server together, so that memory stays as flat for long texts. */
+/** Limit for all one-batch windows at the server together, so that memory stays flat for long texts too. */
 const CHARACTERS_AT_SERVER = 4 * 2 ** 20
 
 /**
@@ -65,7 +65,7 @@ export class Flow<Item, Entity extends ObjectLiteral> {
   }
 
   /**
-   * To be called before the outcomes are taken; nothing is read.
+   * Must be called before the outcomes are taken. Reads nothing.
    *
    * @throws SchemaDriftError, UnsupportedDatabaseError
    */
@@ -80,9 +80,10 @@ export class Flow<Item, Entity extends ObjectLiteral> {
   }
 
   /**
-   * One outcome for each window. After one with a failure, and after `stop`, only those come that were at the server.
+   * Yields one outcome for each window. After a failure, and after `stop`, it yields only the outcomes of windows that
+   * were at the server.
    *
-   * @throws what the source throws, after the outcome of what was read before
+   * @throws what the source throws, after the outcomes of the inputs that were read before
    */
   async *outcomes(): AsyncGenerator<Outcome<Entity>, void, undefined> {
     const { signal } = this.parts.watch ?? {}
@@ -111,13 +112,13 @@ export class Flow<Item, Entity extends ObjectLiteral> {
     this.wake()
   }
 
-  /** Nothing runs on after this, but for a source that does not answer. */
+  /** After this nothing runs on, except a source that does not answer. */
   private async finish(reading: Promise<void>): Promise<void> {
     this.stop()
     this.size.endGrace()
     await Promise.all(this.atServer.map(async (window) => await window.run(this.parts.dataSource)))
     await this.size.settled()
-    // A generator that waits hears of its end only when it goes on, which may be never.
+    // A generator that waits learns of its end only when it continues, which may be never.
     if (this.atSource) void this.endSource().catch(() => undefined)
     else await reading
   }
@@ -138,9 +139,10 @@ export class Flow<Item, Entity extends ObjectLiteral> {
       }
       const [oldest] = this.atServer
       if (oldest?.done) return await this.take(oldest)
-      // What was gathered by the end of the source would have been sent above.
+      // Inputs that were gathered by the end of the source were sent above.
       if (!oldest && (this.stopped || this.ended)) return undefined
-      // The window was full when the reader stopped; the index has been looked at since, and it is not any more.
+      // The window was full when the reader stopped. Since then the index was examined, and the window is no longer
+      // full.
       if (!this.isFull()) this.makeRoom()
       await this.change()
     }
@@ -204,7 +206,7 @@ export class Flow<Item, Entity extends ObjectLiteral> {
   private async run(window: Window<Entity>): Promise<void> {
     await window.run(this.parts.dataSource)
     this.size.sent(window.inputs)
-    // Now, and not when its outcome is taken: the next one may be ready to be sent.
+    // Now, and not when the outcome is taken: the next window may be ready to be sent.
     if (window.hasFailed) this.stop()
     else this.wake()
   }
@@ -261,7 +263,7 @@ export class Flow<Item, Entity extends ObjectLiteral> {
     await room
   }
 
-  /** Sends what there is where the source gives nothing more and the server has nothing to do. */
+  /** Sends what was gathered if the source gives nothing more and the server has nothing to do. */
   private watchPause(): void {
     if (this.stopped) return
     const { read } = this

@@ -1,11 +1,11 @@
 import { DeclarationError } from '../errors'
 import { kindOf } from '../options'
 
-/** Items as a flow reads them: some at a time, as they come. */
+/** Items as a flow reads them: several at a time, as they arrive. */
 export interface Source<Item> {
   /** The next ones; undefined once there are no more. */
   readonly next: () => Promise<Iterable<Item> | undefined>
-  /** Tells whoever makes them that no more are wanted. */
+  /** Tells the producer that no more items are wanted. */
   readonly end: () => Promise<void>
 }
 
@@ -23,7 +23,7 @@ export function sourceOfMany<Item>(lists: AsyncIterable<Iterable<Item>>): Source
 
 /**
  * @param operation as the caller wrote it
- * @throws DeclarationError for what cannot be iterated; also for a text, whose characters are no inputs
+ * @throws DeclarationError for what cannot be iterated; also for a string, whose characters are not inputs
  */
 export function sourceOf<Item>(operation: string, items: Iterable<Item> | AsyncIterable<Item>): Source<Item> {
   const given: unknown = items

@@ -8,18 +8,21 @@ import { tableName, type TextTable } from '../sql/text-table'
  * statements. Look-ups of ten times as many could cost so much that it compiles them.
  */
 export const BATCH_ROWS = 3_000
-/** In a window of one batch. */
+/** Rows in a window of one batch. */
 const BATCH_CHARACTERS = 2 * 2 ** 20
-/** In any window, so that its rows do not fill the memory. */
+/** Most rows in any window, so that they do not fill the memory. */
 const MAX_CHARACTERS = 16 * 2 ** 20
 const MAX_ROWS = 250_000
-/** So many rows of a window for each page of the index. Three times as many save a tenth, and fill as much more memory. */
+/**
+ * How many rows of a window there are for each page of the index. Three times as many would save a tenth of the time
+ * and take three times the memory.
+ */
 const ROWS_A_PAGE = 4
 /** An index that takes no more of the server's cache stays in it. */
 const CACHED_SHARE = 0.25
-/** After so many rows the index may have outgrown the cache. */
+/** After this many rows the index may have outgrown the cache. */
 const ROWS_BETWEEN_LOOKS = 100_000
-/** A source that pauses for longer gets what it has given sent. */
+/** If a source pauses for longer, the inputs that it has given are sent. In milliseconds. */
 const GRACE_MILLISECONDS = 50
 
 /**
@@ -56,24 +59,27 @@ export class WindowSize {
     this.size = windowRows(await indexSize(query, tableName(this.table), this.table.index))
   }
 
-  /** Asks the server, unless the caller has given a size. Until it is known, it stays as it is. */
+  /**
+   * Asks the server for the size of the index, unless the caller has given a size. Until the answer comes, the size
+   * stays as it is.
+   */
   async ask(): Promise<void> {
     if (this.given !== undefined) return
     this.sinceLook = 0
-    // A connection that is lost is told by the rows.
+    // The rows will report a connection that is lost.
     this.looking ??= this.look()
       .catch(() => undefined)
       .finally(() => (this.looking = undefined))
     await this.looking
   }
 
-  /** Counts rows that were sent, and asks again where they are many. */
+  /** Counts rows that were sent, and asks again after many. */
   sent(rows: number): void {
     this.sinceLook += rows
     if (this.sinceLook >= ROWS_BETWEEN_LOOKS) void this.ask()
   }
 
-  /** Once nothing is asked any more. */
+  /** Settles when no question is under way. */
   async settled(): Promise<void> {
     await this.looking
   }

@@ -6,18 +6,18 @@ import type { EntityText } from '../rows/entity-text'
 import type { RelationsToLoad } from '../rows/load-relations'
 import { BATCH_ROWS } from './window-size'
 
-/** What is done with every row. */
+/** What to do with every row. */
 export interface WindowRules {
   readonly entityText: EntityText
   readonly load: RelationsToLoad | undefined
   readonly create?: ObjectLiteral | ((values: never, index: number) => unknown) | undefined
   readonly deleted?: DeletedOption | undefined
   readonly watch?: WatchOptions
-  /** Two windows were in each other's way at the server. */
+  /** Called when two windows blocked each other at the server. */
   readonly onLost?: () => void
 }
 
-/** Results that stand in the order of the inputs; where an error ended the window, one may be missing. */
+/** Results in the order of the inputs. If an error ended the window, some may be missing. */
 export interface Outcome<Entity> {
   readonly results: readonly (FindOrCreateManyResult<Entity> | undefined)[]
   readonly failure: { readonly error: unknown } | undefined
@@ -33,7 +33,7 @@ export class Window<Entity extends ObjectLiteral> {
 
   /**
    * @param first index of its first input
-   * @param ahead windows that are not done yet, whose rows this one does not ask for again
+   * @param ahead windows that are still under way; their rows are not requested again
    */
   constructor(
     private readonly rules: WindowRules,
@@ -61,7 +61,7 @@ export class Window<Entity extends ObjectLiteral> {
     return this.rows.inputs
   }
 
-  /** Of what is held to be sent. */
+  /** Characters of the inputs that wait to be sent. */
   get characters(): number {
     return this.rows.characters
   }

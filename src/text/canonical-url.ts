@@ -7,7 +7,9 @@ import { Refusal } from './refusal'
 import { type NamePattern, type ParameterFilter, withoutParameters } from './query-parameters'
 import { safeUrl } from './safe-url'
 
-/** What `url('canonical')` merges besides what it always merges; the names are those of normalize-url. */
+/**
+ * Options of `url('canonical')`: what it merges besides what it always merges. The names are those of normalize-url.
+ */
 export interface CanonicalUrlOptions {
   /** Turns `http` into `https`. @default false */
   readonly forceHttps?: boolean | undefined

@@ -1,6 +1,6 @@
 import { DeclarationError } from '../errors'
 
-/** What is to become JSON, and how. */
+/** How to write a value as JSON. */
 interface Writing {
   /** Names the value in an error: `the answer`. */
   readonly what: string
@@ -19,7 +19,7 @@ type Way = readonly (string | number)[]
  * Map's entries without a word.
  *
  * @param what names the value in an error: `the answer`
- * @throws DeclarationError which says where the first part is that JSON does not hold
+ * @throws DeclarationError that names the first part of the value that JSON cannot represent
  * @example
  * exactJson('the answer', { id: 7, tags: ['a'], note: undefined }) // '{"id":7,"tags":["a"]}'
  */
@@ -27,7 +27,7 @@ export const exactJson = (what: string, value: unknown): string =>
   write({ what, sorted: false, around: new Set() }, value, [])
 
 /**
- * The same with the properties of each object in one order, so that equal values give equal JSON.
+ * Returns JSON like `exactJson`, with the properties of each object sorted, so that equal values give equal JSON.
  *
  * @throws DeclarationError as `exactJson`
  */

@@ -36,7 +36,7 @@ export function safeUrl(text: string): string {
   return safeUrlOfAny(text)
 }
 
-/** The same without the short way. */
+/** Does what `safeUrl` does, without the fast path for texts that are normal already. */
 export function safeUrlOfAny(text: string): string {
   if (!isWellFormed(text)) throw new Refusal('it contains a lone surrogate')
   if (!HTTP.test(text)) throw new Refusal('it is not an http or https URL')
@@ -47,7 +47,7 @@ export function safeUrlOfAny(text: string): string {
   return encodeCarets(parse(withAsciiHost(text))).replace(TRIPLET, normalTriplet)
 }
 
-/** Not by way of URL.canParse: that of Node.js 20 refuses `http://é` once V8 has optimized the call. */
+/** Does not use URL.canParse: in Node.js 20 it refuses `http://é` once V8 has optimized the call. */
 function parse(text: string): string {
   const { href, hostname } = parsed(text)
   if (hostname.length > MAX_DOMAIN_CHARACTERS) {
@@ -82,7 +82,10 @@ function withAsciiHost(text: string): string {
   return before + ascii + authority.slice(start + host.length, end) + text.slice(head.length)
 }
 
-/** The length without C0 controls and spaces at the end. By hand, for a regular expression would take quadratic time. */
+/**
+ * The length without C0 controls and spaces at the end. Computed by hand, because a regular expression would take
+ * quadratic time.
+ */
 function trimmedLength(text: string): number {
   let length = text.length
   while (length > 0 && text.charCodeAt(length - 1) <= 0x20) length--

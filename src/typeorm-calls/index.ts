@@ -1,4 +1,4 @@
-/** The entry `typeorm-unique-text/typeorm`: for those who stay with TypeORM's own calls. */
+/** The entry `typeorm-unique-text/typeorm`: for applications that keep to TypeORM's own calls. */
 export { textEquals, textIn } from '../typeorm/text-operators'
 export { saveFindingTexts } from './save-finding-texts'
 export { textCondition } from './text-condition'

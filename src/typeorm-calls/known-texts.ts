@@ -40,7 +40,7 @@ interface Candidate {
   readonly scoped: boolean
 }
 
-/** The nested objects of a graph that rows exist for already. */
+/** The nested objects of a graph for which rows exist already. */
 export class KnownTexts {
   /** How many objects have become rows that exist. */
   found = 0
@@ -72,14 +72,14 @@ export class KnownTexts {
     }
   }
 
-  /** The error says that somebody stored one of the texts that were not found. */
+  /** Whether the error means that somebody stored one of the texts that were not found. */
   isTaken(error: unknown): boolean {
     const refused = serverError(error) ?? serverError(error instanceof Error ? error.cause : undefined)
     if (refused?.code !== SQLSTATE.uniqueViolation) return false
     return [...this.declarations].some(({ table }) => table.index === refused.constraint)
   }
 
-  /** Gives all objects back as they were. */
+  /** Restores all objects to what they were. */
   undo(): void {
     for (const undo of this.undoing.toReversed()) undo()
   }
@@ -151,7 +151,10 @@ export class KnownTexts {
     return becomes
   }
 
-  /** Columns as they are stored, so that `save` finds nothing to write; and nothing that it would cascade to. */
+  /**
+   * Copies the columns as they are stored, so that `save` finds nothing to write, and removes everything it would
+   * cascade to.
+   */
   private adopt({ metadata, select }: EntityText, object: ObjectLiteral, row: ObjectLiteral): void {
     this.found += 1
     this.remember(metadata, object)

@@ -12,13 +12,13 @@ import { dataSourceOf } from '../typeorm/registry'
 import { KnownTexts } from './known-texts'
 
 /**
- * TypeORM's `save`, whose new nested objects are not stored a second time: one without a primary key whose unique text a
- * row holds becomes that row, as it stands. Its own columns and relations are not written; objects with equal texts
- * become one. What no row holds is saved, if the relation cascades. The entities themselves are saved as `save` does it:
- * where their own text is taken, it fails.
+ * TypeORM's `save`, whose new nested objects are not stored a second time: one without a primary key whose unique text
+ * a row holds becomes that row, as it stands. Its own columns and relations are not written; objects with equal texts
+ * become one. An object whose text no row holds is saved, if the relation cascades. The entities themselves are saved
+ * as `save` does it: where their own text is taken, it fails.
  *
- * Runs in a transaction of its own, or behind a savepoint of yours, which stays usable. Where others store a text at the
- * same moment, it is found in the next of up to 10 attempts. If it fails, your objects are as they were.
+ * Runs in a transaction of its own, or behind a savepoint of yours, which stays usable. If others store a text at the
+ * same moment, the next of up to 10 attempts finds it. If it fails, your objects are as they were.
  *
  * @example
  * const link = await saveFindingTexts(manager, Link, { page: { url: 'http://example.com/' } })
@@ -67,7 +67,7 @@ async function saveAll(
     try {
       return await asOne(manager, async (own) => {
         await texts.find(own, Array.isArray(given) ? given : [given])
-        // There is one already, perhaps begun by SQL, which TypeORM does not know of.
+        // A transaction is open already, perhaps one that SQL began and TypeORM does not know of.
         return await own.save(metadata.target, given, { ...options, transaction: false })
       })
     } catch (error) {
@@ -80,7 +80,7 @@ async function saveAll(
   }
 }
 
-/** Somebody stored a text that was not found, or deleted a row that was before anything referred to it. */
+/** Somebody stored a text that was not found, or deleted a row that was found before anything referred to it. */
 function lostRace(
   error: unknown,
   texts: KnownTexts,

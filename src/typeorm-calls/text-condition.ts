@@ -17,7 +17,7 @@ import { storedCondition } from '../typeorm/stored-condition'
  * @param alias of the entity in the query
  * @param texts one unique text or several, by their properties; for a text of several columns all of them, null for NULL
  * @returns what `where()`, `andWhere()` and joins of a query builder take, in this order
- * @throws DeclarationError if these are not the unique texts of the entity, or not texts
+ * @throws DeclarationError if the properties are not unique texts of the entity, or the values are not strings
  * @example
  * links.createQueryBuilder('l').innerJoin('l.page', 'p', ...textCondition(links.manager, Page, 'p', { url }))
  */
@@ -46,7 +46,7 @@ export function textCondition<Entity extends ObjectLiteral>(
   return [values.map((one) => (one ? one(parameter) : NOTHING)).join(' AND '), parameters]
 }
 
-/** Names of parameters must differ within a query, of which this sees only a part. */
+/** Names of parameters must differ within a query, and this function sees only a part of the query. */
 let count = 0
 
 const given = (texts: ObjectLiteral, path: string): unknown => valueAt(texts, path.split('.'))

@@ -16,13 +16,13 @@ import { takenNamesError } from '../typeorm/taken-names'
  * which row. TypeORM's own calls throw it by themselves; this is for errors that come another way, for instance through
  * another DataSource, from a partition, or inside the error of a library.
  *
- * It asks the database, on a connection of its own: call it after your transaction has ended. The holder is named if
- * the text of the refused row is among the parameters of the statement, whole, for Postgres tells its hash only: not for
- * a text in the SQL itself, nor for one that is made of several columns.
+ * It asks the database, on a connection of its own: call it after your transaction has ended. Postgres reports only the
+ * hash of the text, so the holder is known only if the whole text is among the parameters of the statement: not for a
+ * text in the SQL itself, nor for one that is made of several columns.
  *
  * @param error what was caught; errors within it (`cause`, `driverError`, the `errors` of an AggregateError) are looked at
- * @returns undefined for any other error; also where another text of equal hash was faster, and the same call may
- * succeed now
+ * @returns undefined for any other error; also if another text of equal hash was faster, and the same call may succeed
+ * now
  * @example
  * catch (error) {
  *   const taken = await toTextTakenError(error, dataSource)

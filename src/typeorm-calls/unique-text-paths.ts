@@ -9,7 +9,7 @@ import { isOrExtends } from '../typeorm/registry'
  * rows bring neither hash nor number; the guard finds them. With `ignoreDeleted` the index has a condition, which the
  * call must name too (42P10): `{ conflictPaths: uniqueTextPaths(Page), indexPredicate: '"deletedAt" IS NULL' }`.
  *
- * `upsert` sets the text as well, so where it would meet the row of another text of equal hash the guard refuses it with
+ * `upsert` sets the text as well, so if it meets the row of another text of equal hash, the guard refuses it with
  * 40001: try again, or use `upsertByText`, which does.
  *
  * @param entity a class, or an EntitySchema; its name alone does not lead to the declaration

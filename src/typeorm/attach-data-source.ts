@@ -18,8 +18,8 @@ export interface IndexMetadata {
 }
 
 /**
- * Gives a DataSource all that a declaration needs of it, once per `initialize()`, which has made the list of subscribers
- * and connected, but built no schema.
+ * Prepares a DataSource for declarations, once per `initialize()`: by then TypeORM has made the list of subscribers and
+ * connected, but built no schema.
  *
  * @param what declares it, for an error
  * @throws UnsupportedDatabaseError
@@ -43,8 +43,8 @@ interface Pool {
 const heard = new WeakSet<object>()
 
 /**
- * Between the pool's listener and that of a query runner there is a moment in which a client has none: a backend that is
- * terminated then would end the process. Whoever uses the client hears of it by their next statement.
+ * Between the pool's listener and that of a query runner there is a moment in which a client has none: a backend that
+ * is terminated then would end the process. The next statement of the client reports it.
  */
 function hearPools({ driver }: DataSource): void {
   const { master, slaves = [] } = driver as { master?: unknown; slaves?: readonly unknown[] }
@@ -69,7 +69,7 @@ interface Declared {
   readonly target: unknown
 }
 
-/** TypeORM would make the index twice, and one of the two would be left without its options. */
+/** TypeORM would make the index twice, and one of the two would lack its options. */
 export function requireOneClass(
   decorator: string,
   { metadata, name, target }: Declared,

@@ -61,7 +61,7 @@ function attach(index: IndexMetadata, metadata: EntityMetadata, raw: RawDeclarat
     nameColumn(column, names[position] ?? column.databaseName)
     // Those of a class in single table inheritance TypeORM makes nullable, for the rows of the other classes.
     column.isNullable = table.nullable && position === 0
-    // An EntitySchema cannot say so, and `save` would put null on its objects.
+    // An EntitySchema cannot declare that, and `save` would put null on its objects.
     column.isVirtual = true
   }
   if (table.spread !== undefined) sendHash(declaration)
@@ -110,7 +110,7 @@ function give(column: ColumnMetadata, valueOf: (entity: ObjectLiteral) => unknow
   }
 }
 
-/** Refuses what no index of a table that is spread by a hash can hold. */
+/** Refuses declarations that no index of a table can keep if the table is spread by a hash. */
 function forbidOtherSpreads(declaration: Declaration, others: readonly Declaration[]): void {
   const { metadata, name, table } = declaration
   const [other] = others

@@ -34,7 +34,7 @@ export function attachName(index: object, raw: RawName): string[] {
   return [raw.property]
 }
 
-/** The same for the entity that keeps the names. */
+/** The door to TypeORM for the entity that keeps the names: registers it, and the triggers of its table. */
 export function attachNamesEntity(index: object): string[] {
   requireMetadataInternals(index)
   const door = index as IndexMetadata
@@ -81,7 +81,7 @@ function attach(index: IndexMetadata, metadata: EntityMetadata, raw: RawName): v
   normalizeColumn(column, normalizer)
 }
 
-/** Two spellings of one name would otherwise be two names, or one of them would be found by nobody. */
+/** Otherwise two spellings of one name would be two names, or nobody would find one of them. */
 function requireOneNormalizer(where: string, declaration: NameDeclaration): void {
   const dataSource = dataSourceOf(declaration.metadata)
   const { namespaces } = registry
@@ -99,7 +99,7 @@ function requireOneNormalizer(where: string, declaration: NameDeclaration): void
 function isSameNormalizer({ text: { normalizer: one } }: NameDeclaration, { text }: NameDeclaration): boolean {
   const { normalizer: other } = text
   const label = normalizerLabel(one)
-  // What is named by nobody is the same only if it is the same function.
+  // Two normalizers without a name are the same only if they are the same function.
   return label === normalizerLabel(other) && (!/\bcustom@/u.test(label) || one.normalize === other.normalize)
 }
 

@@ -14,7 +14,7 @@ export interface ChangingTable {
 /** The rules of the rows until now, as the installed guard noted them. */
 export interface RowsBefore extends Omit<TextRows, 'digest'> {
   readonly digestName: string
-  /** undefined: a digest of the user's own that this program no longer has. */
+  /** undefined: the user's own digest, which this program no longer has. */
   readonly digest: Digest | undefined
 }
 

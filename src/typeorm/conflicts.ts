@@ -88,8 +88,8 @@ export function forbidOtherIndexes({ metadata, name, text }: Declaration): void 
 }
 
 /**
- * A foreign key needs a unique btree over what it refers to. Of the metadata of other entities nothing can be seen while
- * it is built, so this looks at what their decorators said.
+ * A foreign key needs a unique btree over what it refers to. The metadata of other entities cannot be read while it is
+ * being built, so this reads what their decorators said.
  *
  * @throws DeclarationError
  */

@@ -26,7 +26,7 @@ type IndexColumns = () => string[]
 const DECORATOR = '@UniqueText'
 
 /**
- * Makes a text column unique at any length. It is the column decorator too; a `@Column` of type text or varchar may
+ * Makes a text column unique at any length. It is also the column decorator; a `@Column` of type text or varchar may
  * stand beside it, in either order.
  *
  * @throws DeclarationError when the class is defined, for options that make no sense, and when the DataSource is
@@ -179,7 +179,7 @@ function indexColumns(raw: RawDeclaration): IndexColumns {
   return Object.assign(columns, { [RAW]: raw })
 }
 
-/** On the function, for whoever knows the class or the EntitySchema, and no DataSource. */
+/** Kept on the function, for code that knows the class or the EntitySchema but no DataSource. */
 const RAW: unique symbol = Symbol.for('typeorm-unique-text.declaration')
 
 /** The declaration that made an index; empty for an index of the user's own. */

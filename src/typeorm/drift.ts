@@ -7,7 +7,7 @@ import { installedFunction, noteDifference, triggerDifference } from '../sql/tri
 import { parseNote, type TriggerSet } from '../sql/trigger-set'
 import type { TriggerWork, UniqueIndex } from './registry'
 
-/** What contradicts the declaration; empty where nothing does. */
+/** What contradicts the declaration; empty if nothing does. */
 export function findDrift(table: TextTable, state: TableState | null): Finding[] {
   if (!state) return [{ kind: 'missing', object: 'table', name: table.table }]
   return [
@@ -61,8 +61,8 @@ function checkDrift(table: TextTable, { checks }: TableState): Finding[] {
 }
 
 /**
- * What of a set of triggers this release cannot work with. Only `migration:generate` compares code: what another release
- * has made serves, as long as their protocols say so, so that both can run while one is deployed.
+ * The parts of a set of triggers that this release cannot work with. Only `migration:generate` compares code: what
+ * another release has made serves, as long as their protocols say so, so that both can run while one is deployed.
  */
 function triggerDrift(set: TriggerSet, state: TableState): Finding[] {
   const isGuard = set.kind === 'guard'

@@ -24,7 +24,7 @@ import { takenNamesError } from './taken-names'
 
 const EXPLAINS = Symbol.for('typeorm-unique-text.explains')
 
-/** A refusal in a transaction that takes no query before it ends. */
+/** A refusal in a transaction that accepts no query before it ends. */
 interface Pending {
   readonly refused: RefusedText
   readonly thrown: TextTakenError
@@ -118,7 +118,7 @@ async function explain(failure: unknown, failing: Failing): Promise<Explanation>
   return EXPLAINED.has(code) ? await explainText(failure, failing) : { error: failure }
 }
 
-/** What the error alone tells. */
+/** What the error itself tells. */
 function toldAtOnce(failure: Error, code: string, dataSource: DataSource): UniqueTextError | undefined {
   if (code === SQLSTATE.invalidColumnReference) return conflictWithoutHash(failure, declarationsIn(dataSource))
   if (!EXPLAINED.has(code)) return undefined
@@ -129,7 +129,7 @@ function toldAtOnce(failure: Error, code: string, dataSource: DataSource): Uniqu
   )
 }
 
-/** A number that somebody gives, and another row has; which one it is would have to be asked. */
+/** A number that the caller gave and another row has. Finding out which row would take a query. */
 function takenNumberError(failure: Error, { entityMetadatas }: DataSource): TextTakenError | undefined {
   const { code, constraint, table } = serverError(failure) ?? {}
   if (code !== SQLSTATE.uniqueViolation) return undefined
@@ -170,9 +170,9 @@ function conflictWithoutHash(failure: Error, declarations: readonly Declaration[
 const EXPLAINED: ReadonlySet<string> = new Set([SQLSTATE.uniqueViolation, SQLSTATE.immutableText, SQLSTATE.chainLimit])
 
 /**
- * Asks on this connection only: to wait for another while it is held could take the last one of the pool.
+ * Asks on this connection only: waiting for another while holding this one could block the pool.
  *
- * @returns undefined where the connection does not answer now
+ * @returns undefined if the connection does not answer now
  */
 async function askNow(refused: RefusedText, queryRunner: QueryRunner, rows: QueryRows): Promise<Holder | undefined> {
   try {

@@ -4,7 +4,7 @@ import { declarationsOn, writtenTable } from './refused-text'
 import type { Declaration } from './registry'
 
 /**
- * What the guard says, as an error of ours.
+ * Translates an error of the guard into one of ours.
  *
  * @param declarations those whose guards may have said it
  * @returns undefined for any other error

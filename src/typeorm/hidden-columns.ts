@@ -8,7 +8,10 @@ export const HIDDEN: ColumnOptions = { select: false, insert: false, update: fal
 /** On the arguments that the decorator gives TypeORM, to tell them from a user's own column. */
 export const HIDDEN_MARK: unique symbol = Symbol.for('typeorm-unique-text.hidden')
 
-/** Each says in the database what it is, for who finds it there without an entity; TypeORM compares comments too. */
+/**
+ * Comments that explain the columns to somebody who finds them in the database without an entity. TypeORM compares
+ * comments too.
+ */
 export function hiddenColumns({
   name,
   digest,

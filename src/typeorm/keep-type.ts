@@ -23,10 +23,13 @@ export async function keepType(
 
 const DATE_TYPES: ReadonlySet<string> = new Set(['timestamp without time zone', 'timestamp with time zone', 'date'])
 
-/** Of a date that says none. */
+/** The precision of a date column that declares none. */
 const DEFAULT_PRECISION = 6
 
-/** The same for the delete date: with the column Postgres would drop the index, whose condition names it. */
+/**
+ * Changes the type of the delete date in place. If TypeORM dropped the column, Postgres would drop the unique index
+ * too, whose condition names it.
+ */
 export async function keepDeleteDate(
   queryRunner: QueryRunner,
   names: TextTable,

@@ -9,7 +9,7 @@ export interface NumberWithinOptions {
    */
   readonly scope?: readonly string[]
   /**
-   * Keep the number of rows in each scope, for `countWithin()`. Rows that are deleted softly do not count. Tables with
+   * Keep a count of the rows of each scope, for `countWithin()`. Rows that are deleted softly do not count. Tables with
    * partitions keep none.
    *
    * @default false

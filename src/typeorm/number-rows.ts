@@ -12,7 +12,7 @@ interface Numbered {
   readonly metadata: EntityMetadata
 }
 
-/** What becomes of rows that are there when they are to be numbered, or to be numbered in another way. */
+/** What to do with existing rows when they are numbered for the first time, or in another way. */
 export function numberedRows(numbered: Numbered): RowsChange {
   const install = scopesOf(numbered)
   return {
@@ -45,8 +45,8 @@ const numberAll = ({ table, metadata }: Numbered, by: typeof numberRows): string
   by({ table, primary: primaryOf(metadata) })
 
 /**
- * On the way back the former index is made while columns have their new names, so what it would refuse is put right before
- * it. The former table of scopes is made after it, when columns have their former names.
+ * On the way back the former index is made while columns have their new names, so rows that it would refuse are
+ * corrected before it. The former table of scopes is made after it, when columns have their former names.
  */
 function followNote(numbered: Numbered, note: NumberNote): RowsChange {
   const { table, metadata } = numbered

@@ -6,17 +6,20 @@ import * as presets from '../text'
 import { type Digest, type DigestName, digests } from '../text/digest'
 import { type Normalizer, type NormalizeOption, toNormalizer } from '../text/normalizer'
 
-/** Options of every declaration. */
+/** Options that every declaration of a unique text has. */
 export interface UniqueTextOptions {
   /** Properties within which the text is unique; all NOT NULL. A relation stands for its join columns. @default [] */
   readonly scope?: readonly string[]
-  /** You can pass a {@link Digest} of your own, for instance one that collides in a test. @default 'md5' */
+  /**
+   * The hash function. You can pass a {@link Digest} of your own, for instance one that collides in a test. @default
+   * 'md5'
+   */
   readonly digest?: DigestName | Digest
   /** Refuse to change the text or its scope, with ImmutableTextError. @default false */
   readonly immutable?: boolean
   /**
    * A row that is deleted softly does not hold its text: another row may take it, and restoring the first is then
-   * refused. Needs a `@DeleteDateColumn`; any value there counts as deleted.
+   * refused. This needs a `@DeleteDateColumn`; any value there counts as deleted.
    *
    * @default false
    */
@@ -29,9 +32,9 @@ export interface UniqueTextOptions {
    */
   readonly maxChainLength?: number
   /**
-   * Add a hash index over the text itself, for equality in SQL that names no hash: conditions that are strings, joins, raw
-   * SQL. Its name is that of the unique index and `_lookup`. For a text of one column; what is normalized in such SQL is
-   * up to you. `findBy({ url })` and the like do not need it.
+   * Add a hash index over the text itself, for equality in SQL that names no hash: conditions that are strings, joins,
+   * raw SQL. Its name is that of the unique index and `_lookup`. For a text of one column. Texts in such SQL are not
+   * normalized; normalize them yourself. `findBy({ url })` and the like do not need it.
    *
    * @default none
    */
@@ -206,7 +209,7 @@ export function toRawDeclaration(
     }),
     scope,
     digest: toDigest(digest) ?? digests.md5,
-    // A row lies where its hash puts it, and no trigger may move it.
+    // The hash decides where a row is stored, and no trigger may move it.
     immutable: options.immutable === true || options.spread !== undefined,
     ignoreDeleted: options.ignoreDeleted ?? false,
     maxChainLength,

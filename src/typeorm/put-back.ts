@@ -1,7 +1,7 @@
 import type { ObjectLiteral } from 'typeorm'
 import type { ColumnMetadata, Declaration } from './registry'
 
-/** Makes the property of an entity that was written hold what is stored: the normalized text. */
+/** Writes the stored, normalized text back to the property of an entity. */
 export function putBack(
   { column, normalizer, transformers }: Declaration['text'][number],
   entity: ObjectLiteral,

@@ -22,7 +22,7 @@ export function asQueryFailedError<Ours extends UniqueTextError, Failed extends 
   return withStackOf(ours, stack) as Failed & Ours
 }
 
-/** The same lines for another message: those of TypeORM's own error lead to the caller. */
+/** Gives an error the stack lines of TypeORM's own error, which lead to the caller. */
 export function withStackOf<One extends Error>(error: One, stack: string | undefined): One {
   const lines = stack?.slice(Math.max(0, stack.search(/^ {4}at /m))) ?? ''
   Object.defineProperty(error, 'stack', {

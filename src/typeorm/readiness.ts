@@ -10,10 +10,10 @@ import { spreadState } from './spread'
 import { requireServer } from './supported'
 import { triggerWorks } from './trigger-sets'
 
-/** Stands for the one table of a declaration where a DataSource has no others of the name. */
+/** Stands for the only table of a declaration, if the DataSource has no others of that name. */
 const ONLY = 'only'
 
-/** A waiting caller asks by itself when another's answer takes longer than this: that may never come. */
+/** A waiting caller asks by itself if another's answer takes longer than this, in milliseconds: it may never come. */
 const PATIENCE_MILLISECONDS = 1_000
 
 /** Who asks, and on which connection. */
@@ -32,8 +32,8 @@ const asked = new WeakMap<Declaration, Promise<unknown>>()
  * Sees once per DataSource that index, check and guard of a declaration stand; an operation without them would store
  * duplicates or find nothing. A failure is not remembered, so that a migration mends it without a restart.
  *
- * Of those who call at once, the first asks, and only those wait for it who hold neither a connection nor a lock: what
- * the first needs may be what another holds.
+ * If several call at once, the first asks. Only callers that hold neither a connection nor a lock wait for it: the
+ * first may need what another one holds.
  *
  * @returns the same object for the same table
  * @throws SchemaDriftError, UnsupportedDatabaseError
@@ -51,8 +51,8 @@ export const knownReady = (declaration: Declaration): ReadyTable | undefined =>
   registry.ready.get(declaration)?.get(ONLY)
 
 /**
- * A deferrable constraint that came since may be why: what was seen of the table is forgotten, so that the next look sees
- * it.
+ * A deferrable constraint that came since may be why: what was seen of the table is forgotten, so that the next look
+ * sees the constraint.
  *
  * @returns whether the error says so: 55000 of a constraint, which no trigger of ours names
  */
@@ -73,7 +73,7 @@ function readyTables(declaration: Declaration): Map<string, ReadyTable> {
 
 async function ofTenant(declaration: Declaration, query: Query): Promise<ReadyTable> {
   const key = await tableOid(query, tableName(declaration.table))
-  // One that is not there is refused.
+  // A table that does not exist is refused.
   if (key === undefined) return await inspect(declaration, query)
   return readyTables(declaration).get(key) ?? (await askFor(declaration, key, query))
 }
@@ -104,7 +104,7 @@ async function askOnce(declaration: Declaration, asking: Asking): Promise<ReadyT
 
 const nothing = (): void => {}
 
-/** Waits, and not for ever. */
+/** Waits, but not for ever. */
 async function settled(work: Promise<unknown>): Promise<void> {
   let timer: NodeJS.Timeout | undefined
   const patience = new Promise<void>((resolve) => (timer = setTimeout(resolve, PATIENCE_MILLISECONDS)))

@@ -38,7 +38,7 @@ const oldPrimaryKey = ({ table }: ChangingTable): string[] => table.primaryColum
  * Makes the rows ready for other rules: index and check go, the hash gets its type. On the way back, which runs from
  * the last statement to the first, the rows get what they had, before index and check are there again.
  *
- * @returns what is to be done once the columns are what the declaration says
+ * @returns what remains to be done once the columns match the declaration
  */
 export async function rebuild(
   on: ChangingTable,
@@ -46,7 +46,7 @@ export async function rebuild(
   before: RowsBefore | undefined,
 ): Promise<Change[]> {
   const { table: rows, text } = declaration
-  // New texts are NULL everywhere, or the table is empty.
+  // A new text is NULL in every row, or the table is empty.
   if (text.every(({ column }) => !hasColumn(on, column.databaseName) && column.default === undefined)) return []
   if (!before) await emit(on.queryRunner, { up: [refuseLarge(rows, adoptCommand(on, declaration))], down: [] })
   const nulls = await forbidNulls(on, declaration)
@@ -66,7 +66,7 @@ export async function rebuild(
   ]
 }
 
-/** Does the same while others use the table. */
+/** The command that does this work while others use the table. */
 const adoptCommand = ({ metadata }: ChangingTable, { name }: Declaration): string =>
   `npx typeorm-unique-text adopt -d ormconfig.ts --entity ${metadata.name} --property ${name}`
 
@@ -132,7 +132,10 @@ async function forbidNulls(on: ChangingTable, { table: rows, text, scope }: Decl
   return back
 }
 
-/** The same texts by the same digest in the same columns; which rows hold theirs is another question. */
+/**
+ * Whether both have the same texts in the same columns with the same digest. Which rows hold their texts is decided
+ * elsewhere.
+ */
 export const sameTexts = (before: RowsBefore, after: TextRows): boolean =>
   textRules(before, before.digestName) === textRules(after, after.digest.name)
 

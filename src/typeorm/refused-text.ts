@@ -66,7 +66,10 @@ export function writtenTable(error: Error): string | undefined {
 const isSchema = (declared: string | undefined, found: string | undefined): boolean =>
   declared === undefined || declared === found
 
-/** The same of a partition, whose index has a name of its own: the catalog knows the table that it belongs to. */
+/**
+ * The refused text where a partition refused it: its index has a name of its own, and the catalog tells which table it
+ * belongs to.
+ */
 export async function refusedPartition(
   error: Error,
   declarations: readonly Declaration[],

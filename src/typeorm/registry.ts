@@ -15,7 +15,7 @@ export type ColumnMetadata = EntityMetadata['columns'][number]
 
 /** A declaration resolved against the metadata of one DataSource: what every operation works from. */
 export interface Declaration {
-  /** What `by` calls it: the property, or `as` of a class. */
+  /** The name that `by` takes: the property, or `as` of a class. */
   readonly name: string
   /** For single table inheritance, that of the table's root. */
   readonly metadata: EntityMetadata
@@ -26,7 +26,7 @@ export interface Declaration {
     readonly normalizer: Normalizer
     /** A transformer of the user's own stands between the property and the stored text. */
     readonly transformed: boolean
-    /** Those, in the order of writing. */
+    /** The user's transformers, in the order of writing. */
     readonly transformers: readonly ValueTransformer[]
   }[]
   readonly scope: readonly ColumnMetadata[]
@@ -105,7 +105,7 @@ export interface UniqueIndex {
   readonly where?: string
 }
 
-/** What is to be done on a table that is there, when a set of triggers comes or changes. */
+/** What to do on an existing table when a set of triggers comes or changes. */
 export interface RowsChange {
   /**
    * Columns that get their values from `fill` and not from TypeORM, which would add one NOT NULL to rows that have none:
@@ -116,15 +116,15 @@ export interface RowsChange {
   readonly fill?: Change
   /** Done when the triggers stand, and undone before they go. It must find some, or all, of its work done already. */
   readonly install?: Change
-  /** In place of all this, where the table itself is new. */
+  /** Replaces all this if the table itself is new. */
   readonly created?: Change
   /** Columns that go, and have their values again on the way back. */
   readonly dropped?: RemovedRows
   /** Done before the table changes, and undone when its columns are there again, by their former names. */
   readonly leave?: Change
-  /** In place of all this, where only a table that the set keeps is gone, or belongs to somebody else. */
+  /** Replaces all this if only a table that the set keeps is gone, or belongs to somebody else. */
   readonly tables?: Change
-  /** In place of `install` and `fill`, where the set stood already and its note says something else. */
+  /** Replaces `install` and `fill` if the set existed already and its note differs. */
   readonly follow?: (before: TriggerNote) => RowsChange
 }
 
@@ -149,7 +149,7 @@ interface Registry {
   readonly ready: WeakMap<Declaration, Map<string, ReadyTable>>
   /** How many rollbacks TypeORM was asked to send. */
   readonly rollbacks: WeakMap<QueryRunner, Rollbacks>
-  /** By which conditions on a hash say whose table must be seen. */
+  /** The marks by which conditions on a hash say which table must be examined. */
   readonly marks: { readonly secret: string; readonly numbers: WeakMap<Declaration, number>; last: number }
 }
 

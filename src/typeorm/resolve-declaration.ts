@@ -88,7 +88,7 @@ function textTable(metadata: EntityMetadata, raw: RawDeclaration, resolved: Reso
   return { ...table, check: checkName(tableName, checkExpression(table)) }
 }
 
-/** undefined where TypeORM too leaves the schema out. */
+/** undefined if TypeORM leaves the schema out too. */
 export function foreignSchema(metadata: EntityMetadata): string | undefined {
   const { searchSchema } = dataSourceOf(metadata).driver as unknown as { searchSchema?: string }
   return metadata.schema === undefined || metadata.schema === searchSchema ? undefined : metadata.schema

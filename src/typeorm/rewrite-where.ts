@@ -29,7 +29,7 @@ export function rewriteWhere(where: ObjectLiteral, metadata: EntityMetadata, pre
 }
 
 /**
- * The same with the conditions on related entities, which stand in the same object.
+ * Rewrites conditions on an entity and, in the same object, those on related entities.
  *
  * @param outer objects that these are a part of: an entity can lead back to itself
  */

@@ -39,9 +39,12 @@ export class Deciding {
 
   constructor(private readonly sending: Sending) {}
 
-  /** Nothing is to be decided, and nothing to be waited for: it is sent without a frame in the stack of its error. */
+  /**
+   * If there is nothing to decide and nothing to wait for, the statement is sent without an extra frame in the stack of
+   * its error.
+   */
   isFree(sql: string): boolean {
-    // What a subscriber sends when it hears of the question is a part of it.
+    // A statement that a subscriber sends when it hears of the question is part of the question.
     if (asking.getStore() === this.sending.queryRunner) return true
     return !this.#sent && !isUndecided(sql, registry.marks.secret)
   }
@@ -91,7 +94,7 @@ interface Unready {
   readonly nextWait: number
 }
 
-/** A table that never gets ready (a trigger was switched off for good) is asked for by few statements. */
+/** Few statements ask about a table that never gets ready, because a trigger was disabled for good. */
 const LONGEST_WAIT = 64
 
 const unready = new WeakMap<Declaration, Unready>()
@@ -111,11 +114,12 @@ async function isSeen(declaration: Declaration, sending: Sending): Promise<boole
   } catch (error) {
     if (error instanceof UniqueTextError) {
       const { nextWait: wait } = known ?? { nextWait: 1 }
-      // Those who asked at once count as one.
+      // Statements that asked at the same time count as one.
       if (unready.get(declaration) === known)
         unready.set(declaration, { wait, nextWait: Math.min(wait * 2, LONGEST_WAIT) })
     } else if (sending.queryRunner.isTransactionActive && serverError(error)?.code !== SQLSTATE.failedTransaction) {
-      // What has aborted the caller's transaction is told here: the statement itself could only say that it is aborted.
+      // The error that aborted the caller's transaction is thrown here: the statement itself could only say that it is
+      // aborted.
       throw error
     }
     return false

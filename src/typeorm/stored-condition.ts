@@ -19,7 +19,7 @@ type TextPart = Declaration['text'][number]
 
 /** What the condition on one text column comes to. */
 export interface StoredCondition {
-  /** What TypeORM takes in place of what was given; nothing is to be normalized any more. */
+  /** What TypeORM gets in place of the given condition; it is normalized already. */
   readonly value: unknown
   /** Every text that a row which meets it can hold, and null for a row without one; undefined: any. */
   readonly texts: readonly (string | null)[] | undefined
@@ -28,8 +28,8 @@ export interface StoredCondition {
 }
 
 /**
- * Brings the texts of a condition into the form that is stored: those that are compared for equality, never a pattern or
- * a bound. One that is refused equals no stored text.
+ * Brings the texts of a condition into the form that is stored: those that are compared for equality, never a pattern
+ * or a bound. A refused text equals no stored text.
  */
 export const storedCondition = (part: TextPart, given: unknown): StoredCondition => conditionOf(part, given, false)
 

@@ -30,7 +30,7 @@ export const storedNot = (operand: FindOperator<unknown>): FindOperator<unknown>
 export const storedJunction = (type: 'and' | 'or', operands: readonly unknown[]): FindOperator<unknown> =>
   new StoredOperator(type, operands, true, true)
 
-/** The same operator with another value. */
+/** A copy of an operator with another value. */
 export function storedCopy(operator: FindOperator<unknown>, value: unknown): FindOperator<unknown> {
   const { type, useParameter, multipleParameters, getSql, objectLiteralParameters } = operator
   return new StoredOperator(type, value, useParameter, multipleParameters, getSql, objectLiteralParameters)

@@ -39,13 +39,13 @@ export function requirePostgres({ options: { type } }: DataSource, what: string)
   )
 }
 
-/** `any`: it is there, whatever it holds. */
+/** `any`: the member exists, whatever it holds. */
 type Kind = 'function' | 'array' | 'boolean' | 'object' | 'string' | 'any'
 type Parts = { readonly [kind in Kind]?: readonly string[] }
 
 /**
- * All that is protected, private or undocumented in TypeORM and used here, by the class that has it. What is used of
- * TypeORM for the first time goes in here.
+ * All that is protected, private or undocumented in TypeORM and used here, by the class that has it. Whatever else of
+ * TypeORM is used must be added here.
  */
 export const INTERNALS: Readonly<Record<string, Parts>> = {
   DataSource: {
@@ -167,7 +167,7 @@ export function requireInternals(
   checked.add(dataSource)
 }
 
-/** The same for the metadata of an entity and of an index of it, while they are built. */
+/** Looks for every part that is used of the metadata of an entity and its index, while TypeORM builds them. */
 export function requireMetadataInternals(index: object): asserts index is { readonly entityMetadata: EntityMetadata } {
   requireAll('IndexMetadata', index)
   const { entityMetadata } = index as { readonly entityMetadata: EntityMetadata }

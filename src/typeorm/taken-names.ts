@@ -60,7 +60,7 @@ export function takenName(asked: NameDeclaration, row: number, owner: NameOwner 
 export const entityOf = ({ metadata, target }: NameDeclaration): string =>
   (metadata.childEntityMetadatas.find((child) => child.target === target) ?? metadata).name
 
-/** Whose declaration made the holder take the name; undefined where another DataSource has that entity. */
+/** The declaration by which the holder took the name; undefined if another DataSource has that entity. */
 export function holderOf(
   { metadata }: NameDeclaration,
   { holder, holderColumn }: Pick<RefusedName, 'holder' | 'holderColumn'>,

@@ -59,7 +59,7 @@ export function declareTextColumn(
  * TypeORM takes the first column of a property, and decorators run from the bottom up: so ours comes first, wherever the
  * user's `@Column` stands, and says what that says.
  *
- * @param optionsOf what the `@Column` beside it says, if there is one, and what is to be
+ * @param optionsOf gets the options of the `@Column` beside it, if there is one; returns those to declare
  * @throws DeclarationError where the property has such a decorator already
  */
 export function declareColumn(

@@ -34,7 +34,8 @@ export function textEquals<Text = string>(text: Text): FindOperator<Text> {
 }
 
 /**
- * The same for any of several texts. Those that the normalizer refuses are as if they were not in the list.
+ * Equality with any of several unique texts, as an operator for `find` and everything else that takes conditions. Texts
+ * that the normalizer refuses count as if they were not in the list.
  *
  * @throws DeclarationError as `textEquals` does
  * @example

@@ -13,8 +13,9 @@ import { triggerWorks } from './trigger-sets'
 const ready = new WeakMap<EntityMetadata, Set<string>>()
 
 /**
- * Sees once per DataSource that the triggers which were registered for an entity's table stand, with their indexes, for
- * operations that use no unique text of it. A failure is not remembered, so that a migration mends it without a restart.
+ * Checks once per DataSource that the triggers registered for an entity's table exist, with their indexes, for
+ * operations that use no unique text of it. A failure is not remembered, so that a migration corrects it without a
+ * restart.
  *
  * @throws SchemaDriftError, UnsupportedDatabaseError
  */

@@ -12,14 +12,14 @@ import { foreignSchema } from './resolve-declaration'
 import { trace } from './trigger-predecessors'
 import { triggerWorks } from './trigger-sets'
 
-/** What is to be done with the rows of one table, because triggers come, change or go. */
+/** What to do with the rows of one table because triggers come, change or go. */
 export interface RowsPlan {
   readonly changes: readonly RowsChange[]
   /** Of sets that nobody declares any more, and of columns that a set has no longer. */
   readonly removed: readonly RemovedRows[]
 }
 
-/** @returns what is to be done if the table is there already */
+/** @returns what to do if the table exists already */
 export function planRows({ metadata, installed }: EntityTriggers): RowsPlan {
   const works = triggerWorks(metadata)
   const { had, gone } = trace(works, installed)
@@ -35,7 +35,7 @@ export function planRows({ metadata, installed }: EntityTriggers): RowsPlan {
   }
 }
 
-/** The same of a table that is not there yet. */
+/** What to do with the rows of a table that does not exist yet. */
 export const planNewRows = ({ metadata }: EntityTriggers): RowsPlan => ({
   changes: triggerWorks(metadata).flatMap(({ rows }) => (rows?.created ? { install: rows.created } : [])),
   removed: [],

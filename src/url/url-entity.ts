@@ -64,8 +64,8 @@ const lowerCased: ValueTransformer = {
  *
  * Its parts are normalized as a URL by `parse`, `save`, `insert`, `upsert` and every operation of this package, however
  * they are spelled; a check refuses what raw SQL could write although no URL has it. `Url.findOneByText(text)` finds a
- * URL, and `Url.conditions(text)` gives the conditions for `find`, also of what refers to it: the parts that `parseUrl`
- * returns are none, for TypeORM ignores or refuses a null.
+ * URL, and `Url.conditions(text)` gives conditions for `find`, also for entities that refer to a URL. The parts that
+ * `parseUrl` returns do not work as conditions, because TypeORM ignores or refuses a null.
  */
 @Entity({ name: 'urls' })
 @Check('url_parts_check', URL_CHECK)
@@ -112,7 +112,7 @@ export class Url extends UniqueTextEntity {
    * Finds or creates the row of a URL.
    *
    * @param manager that of the caller's transaction. @default that of the entity's DataSource
-   * @returns null for what is not an http or https URL with a host, and for URLs with user information or port 0
+   * @returns null unless the text is an http or https URL with a host; also null for user information and port 0
    * @throws as `findOrCreate` does
    * @example
    * const url = await Url.parse('HTTP://Example.com:80/a/../b?q#f')
@@ -130,9 +130,9 @@ export class Url extends UniqueTextEntity {
   }
 
   /**
-   * The same for many, in batches of one round trip each. The results have the order of the texts: null where `parse` gives
-   * null, and a row that the database refuses has its error and affects no other. Of equal URLs only the first can be
-   * created. What `onProgress` counts are texts that are URLs.
+   * Finds or creates the rows of many URLs, in batches of one round trip each. The results have the order of the texts:
+   * null where `parse` gives null. A row that the database refuses has its error and affects no other. Of equal URLs
+   * only the first can be created. `onProgress` counts only texts that are URLs.
    *
    * @throws as `findOrCreateMany` does
    * @example
@@ -154,7 +154,7 @@ export class Url extends UniqueTextEntity {
   }
 
   /**
-   * The same as `findOrCreate` of an entity; a text, or a `URL` of JavaScript, may stand in place of the parts.
+   * Returns the row of a URL, inserting it if there is none. Takes a text, a JavaScript `URL`, or the parts of a URL.
    *
    * @throws TextRejectedError where `parse` gives null
    * @example
@@ -186,7 +186,7 @@ export class Url extends UniqueTextEntity {
   /**
    * Finds the row of a URL, by the unique index. Takes a text, a JavaScript `URL`, or the parts of a URL.
    *
-   * @returns null also for a text that is no URL, as `parse` tells
+   * @returns null also for a text that `parse` gives null for
    * @example
    * const url = await Url.findOneByText('HTTP://Example.com:80')
    */
@@ -217,9 +217,9 @@ export class Url extends UniqueTextEntity {
   }
 
   /**
-   * Conditions on a URL, for `find`, and for what refers to one. They use the unique index.
+   * Returns conditions on a URL, for `find` and for entities that refer to a URL. They use the unique index.
    *
-   * @returns conditions that no row meets, for a text that is no URL, as `parse` tells
+   * @returns for a text that `parse` gives null for, conditions that no row meets
    * @example
    * await links.findBy({ url: Url.conditions('http://example.com/') })
    */
@@ -257,5 +257,5 @@ export class Url extends UniqueTextEntity {
   }
 }
 
-/** As values of an operation, which then need not be normalized again. */
+/** Marks parts as normal, so that an operation does not normalize them again. */
 const valuesOf = <Entity extends Url>(parts: UrlParts): DeepPartial<Entity> => markNormal(parts) as DeepPartial<Entity>

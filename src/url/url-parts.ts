@@ -26,10 +26,10 @@ const NORMALIZED = /^(https?):\/\/(?:([^/?#]*)@)?(\[[^\]]*\]|[^/?#:]*)(?::(\d+))
 
 const normalizer = url()
 
-/** What errors call a text that is not yet in parts. */
+/** The property that errors name for a text that is not yet split into parts. */
 const PROPERTY = 'url'
 
-/** What each part can hold before it is normalized, so that none of them reaches into the next. */
+/** What each part may contain before it is normalized, so that no part reaches into the next. */
 const SHAPES: Readonly<Record<Exclude<keyof UrlParts, 'port'>, { readonly shape: RegExp; readonly reason: string }>> = {
   scheme: { shape: /^https?$/i, reason: 'it is neither http nor https' },
   host: { shape: /^(?:\[[^\]]*\]|[^:[\]/\\?#@]+)$/, reason: 'it is empty or has one of the characters : / \\ ? # @' },
@@ -75,8 +75,8 @@ export function splitUrl(text: unknown): UrlParts {
 
 /**
  * Normalizes parts as the URL they make: `{ scheme: 'HTTP', host: 'A.example', port: 80, path: '/b/..' }` becomes the
- * parts of `http://a.example/`. Without a scheme, a host or a path it only fills in the port: what needs them says that
- * they are missing.
+ * parts of `http://a.example/`. Without a scheme, a host or a path it only fills in the port: the code that needs them
+ * reports what is missing.
  *
  * @throws TextRejectedError naming the part that could not stand where it does
  * @example

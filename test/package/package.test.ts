@@ -6,12 +6,10 @@ import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest'
 import { createDatabase, dropDatabase, inDatabase, runOnce } from '../support/databases'
 import { COMBINATIONS, compile, COMPILERS, type Compiled, digestOf } from './compile'
 import { runQuickStart, runSteps } from './quick-start'
-import { type Lines, readExample, readLines } from './readme'
+import { readExample } from './readme'
 import { listFiles, makeProject, OLDEST_PEERS, openWorkspace, succeed, type Workspace } from './workspace'
 
 const PATIENCE = { timeout: 240_000 }
-const document = await readFile(path.join(import.meta.dirname, '../../README.md'), 'utf8')
-const readme = readExample(document)
 
 let workspace: Workspace
 const opened: Workspace[] = []
@@ -26,28 +24,6 @@ afterAll(async () => {
   for (const name of databases) await dropDatabase(inject('serverUrl'), name)
   await Promise.all(opened.map(async ({ remove }) => await remove()))
 }, PATIENCE.timeout)
-
-/** What the lines of README.md leave out. */
-const programOf = (lines: readonly Lines[]): string => `
-import 'reflect-metadata'
-import { Column, DataSource, Entity, type EntityManager, PrimaryGeneratedColumn } from 'typeorm'
-import { insertOrFail } from 'typeorm-unique-text'
-import { findHolder, Name, rename, UniqueName } from 'typeorm-unique-text/names'
-import { countWithin, NumberWithin } from 'typeorm-unique-text/numbers'
-import { once, OnceToken } from 'typeorm-unique-text/once'
-
-${lines.map(({ classes }) => classes).join('\n')}
-
-async function main() {
-  const entities = [User, Comment, Name, OnceToken]
-  const dataSource = new DataSource({ type: 'postgres', url: process.env.DATABASE_URL, entities, synchronize: true })
-  const { manager } = await dataSource.initialize()
-${lines.map(({ body }) => `{\n${body}\n}`).join('\n')}
-  await dataSource.destroy()
-}
-
-void main()
-`
 
 describe.concurrent('a project that installs the tarball', () => {
   test('in JavaScript, CommonJS, runs the quick start and the import command', PATIENCE, async () => {
@@ -95,19 +71,6 @@ describe.concurrent('a project that installs the tarball', () => {
       expect(imported).toEqual(expect.arrayContaining(names))
     }
     expect(instances).toEqual([true, true, true])
-  })
-
-  test('runs the lines of README.md for names, tokens and numbers', PATIENCE, async () => {
-    const lines = readLines(document)
-    expect(lines.map(({ name }) => name)).toEqual(['names', 'once', 'numbers'])
-    const project = await makeProject(workspace.current, 'lines', {
-      databaseUrl: await newDatabase('lines'),
-      files: { 'tsconfig.json': readme.files['tsconfig.json'] ?? '', 'lines.ts': programOf(lines) },
-    })
-    const { stdout } = succeed(await project.run('tsx', ['lines.ts']))
-    expect(stdout.trim()).toBe(lines.map(({ output }) => output).join('\n'))
-    const tsc = path.join(workspace.folder, COMPILERS['7.0'])
-    expect(await project.run('node', [tsc, '-p', '.', '--noEmit'])).toEqual({ code: 0, stdout: '', stderr: '' })
   })
 
   test.each(['basic', 'javascript'])(

@@ -2,33 +2,85 @@ import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { afterAll, beforeAll, expect, inject, test } from 'vitest'
 import { createDatabase, dropDatabase, inDatabase } from '../support/databases'
-import { runSteps } from './quick-start'
-import { readExample } from './readme'
-import { makeProject, type Neighbourhood, openBesideOwnPackages } from './workspace'
+import { type Lines, printedBy, readExample, readLines, unmarkedBlocks } from './readme'
+import { makeProject, type Neighbourhood, openBesideOwnPackages, type Project, succeed } from './workspace'
 
 const PATIENCE = { timeout: 240_000 }
-const DATABASE = `T readme ${process.pid}`
+const ROOT = path.join(import.meta.dirname, '../..')
+const DATABASES = { start: `T readme ${process.pid}`, lines: `T readme lines ${process.pid}` }
+
+const document = await readFile(path.join(ROOT, 'README.md'), 'utf8')
+const readme = readExample(document)
 
 let workspace: Neighbourhood
 
 beforeAll(async () => {
   workspace = await openBesideOwnPackages()
-  await createDatabase(inject('serverUrl'), DATABASE)
+  for (const name of Object.values(DATABASES)) await createDatabase(inject('serverUrl'), name)
 }, PATIENCE.timeout)
 
 afterAll(async () => {
-  await dropDatabase(inject('serverUrl'), DATABASE)
+  for (const name of Object.values(DATABASES)) await dropDatabase(inject('serverUrl'), name)
   await workspace?.remove()
 })
 
-test('a project with the tarball runs the quick start of README.md, whose types are right', PATIENCE, async () => {
-  const readme = readExample(await readFile(path.join(import.meta.dirname, '../../README.md'), 'utf8'))
-  expect(Object.keys(readme.files)).not.toEqual([])
-  expect(readme.steps.filter(({ output }) => output !== undefined)).not.toEqual([])
+const typesOf = async (project: Project) => await project.run('tsc', ['-p', '.', '--noEmit'])
+const RIGHT = { code: 0, stdout: '', stderr: '' }
+
+test('a project with the tarball runs the quick start and the commands of README.md', PATIENCE, async () => {
   const project = await makeProject(workspace.installation, 'readme', {
-    databaseUrl: inDatabase(inject('serverUrl'), DATABASE),
-    files: readme.files,
+    databaseUrl: inDatabase(inject('serverUrl'), DATABASES.start),
+    files: { ...readme.files, 'urls.txt': 'http://example.com/c\nhttp://example.com/e\n' },
   })
-  await runSteps(project, readme)
-  expect(await project.run('tsc', ['-p', '.', '--noEmit'])).toEqual({ code: 0, stdout: '', stderr: '' })
+  const outputs: string[] = []
+  for (const { command } of readme.steps) {
+    outputs.push(succeed(await project.run('bash', ['-euo', 'pipefail', '-c', command])).stdout.trim())
+  }
+  const [start = '', commands = '', ...none] = outputs
+  const printed = printedBy(readme.files['main.ts'] ?? '')
+  expect(printed).not.toBe('')
+  expect(start.slice(-printed.length)).toBe(printed)
+  expect(commands).toMatch(/already adopted: nothing to do\..*\b0 errors/s)
+  expect(none).toEqual([])
+  expect(await typesOf(project)).toEqual(RIGHT)
+})
+
+/** What the lines of a document leave out. */
+const programOf = (lines: readonly Lines[]): string => `
+import { Column, DataSource, Entity, type EntityManager, PrimaryGeneratedColumn } from 'typeorm'
+import { findOneByText, findOrCreate, insertOrFail, updateOrFail } from 'typeorm-unique-text'
+import { findHolder, Name, rename, UniqueName } from 'typeorm-unique-text/names'
+import { countWithin, NumberWithin } from 'typeorm-unique-text/numbers'
+import { once, OnceToken } from 'typeorm-unique-text/once'
+import { findOrCreateStream } from 'typeorm-unique-text/stream'
+import { Url } from 'typeorm-unique-text/url'
+import { Page } from './ormconfig'
+
+${lines.map(({ classes }) => classes).join('\n')}
+
+async function main() {
+  const entities = [Page, Url, User, Comment, Name, OnceToken]
+  const dataSource = new DataSource({ type: 'postgres', url: process.env.DATABASE_URL, entities, synchronize: true })
+  const { manager } = await dataSource.initialize()
+${lines.map(({ body }) => `{\n${body}\n}`).join('\n')}
+  await dataSource.destroy()
+}
+
+void main()
+`
+
+test('the other lines of README.md and of docs/url.md print what stands beside them', PATIENCE, async () => {
+  const lines = readLines(document + (await readFile(path.join(ROOT, 'docs/url.md'), 'utf8')))
+  expect(lines.map(({ name }) => name)).toEqual(['operations', 'more', 'url'])
+  const project = await makeProject(workspace.installation, 'lines', {
+    databaseUrl: inDatabase(inject('serverUrl'), DATABASES.lines),
+    files: { ...readme.files, 'lines.ts': programOf(lines) },
+  })
+  const { stdout } = succeed(await project.run('tsx', ['lines.ts']))
+  expect(stdout.trim()).toBe(lines.map(({ output }) => output).join('\n'))
+  expect(await typesOf(project)).toEqual(RIGHT)
+})
+
+test('every block of README.md is run, but for the one that clones the repository', () => {
+  expect(unmarkedBlocks(document)).toEqual([expect.stringMatching(/^git clone .*\nnpm ci && npm start .*\n.*npm test/)])
 })

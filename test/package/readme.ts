@@ -40,7 +40,6 @@ export interface Lines {
   readonly name: string
   readonly classes: string
   readonly body: string
-  /** What they print, by the comments after `console.log`. */
   readonly output: string
 }
 
@@ -49,7 +48,16 @@ export function readLines(markdown: string): Lines[] {
   return [...markdown.matchAll(LINES)].map(({ groups = {} }) => {
     const { name = '', text = '' } = groups
     const start = text.startsWith('@') ? text.indexOf('\n\n') : 0
-    const printed = [...text.matchAll(/^console\.log\(.*\) \/\/ (.+)$/gmu)].map(([, output = '']) => output)
-    return { name, classes: text.slice(0, start), body: text.slice(start), output: printed.join('\n') }
+    return { name, classes: text.slice(0, start), body: text.slice(start), output: printedBy(text) }
   })
+}
+
+/** What a program prints, by the comments after its `console.log`. */
+export const printedBy = (program: string): string =>
+  [...program.matchAll(/^ *console\.log\(.*\) \/\/ (.+)$/gmu)].map(([, output = '']) => output).join('\n')
+
+/** Fenced blocks that no comment marks, so that no test runs them. */
+export function unmarkedBlocks(markdown: string): string[] {
+  const blocks = [...markdown.matchAll(/(?:^<!-- (?<mark>\w+).* -->\n\s*)?^```\w*\n(?<text>.*?)^```$/gmsu)]
+  return blocks.flatMap(({ groups = {} }) => (groups['mark'] === undefined ? [groups['text'] ?? ''] : []))
 }

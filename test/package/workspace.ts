@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process'
-import { cp, mkdir, mkdtemp, readdir, realpath, rm, symlink, writeFile } from 'node:fs/promises'
+import { chmod, cp, mkdir, mkdtemp, readdir, realpath, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 
@@ -75,7 +75,10 @@ export async function openBesideOwnPackages(): Promise<Neighbourhood> {
     await mkdir(own, { recursive: true })
     await unpack(await pack(temporary), own)
     await linkOthers(path.join(checkout, 'node_modules'), packages)
-    await symlink(path.join(checkout, 'node_modules/.bin'), path.join(packages, '.bin'))
+    await mkdir(path.join(packages, '.bin'))
+    await linkOthers(path.join(checkout, 'node_modules/.bin'), path.join(packages, '.bin'))
+    await symlink(path.join(own, 'dist/cli/main.js'), path.join(packages, '.bin/typeorm-unique-text'))
+    await chmod(path.join(own, 'dist/cli/main.js'), 0o755)
     return { installation: { folder } }
   })
 }
