@@ -20,6 +20,7 @@ export class Journal {
   private readonly recent: string[] = []
   private counted = 0
   private readonly started = performance.now()
+  private turn: Promise<unknown> = Promise.resolve()
 
   /** Any error will do as long as it lasts: what counts is what stands in the tables, and what callers were told. */
   troubled = false
@@ -51,6 +52,14 @@ export class Journal {
   /** False from the first violation on, and once the time is over and enough is done. */
   get running(): boolean {
     return this.violations.length === 0 && (this.elapsed < this.end || this.operations < this.leastOperations)
+  }
+
+  /** One at a time: who looks by the names of tables and columns, and who calls them otherwise for a while. */
+  async alone(work: () => Promise<void>): Promise<void> {
+    const before = this.turn
+    const own = before.then(work)
+    this.turn = own.catch(() => {})
+    await own
   }
 
   /** Actions that were run, however they ended. */

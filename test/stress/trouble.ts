@@ -3,10 +3,18 @@ import { Client } from 'pg'
 import { quote } from '../../src/sql/identifier'
 import type { Journal } from './journal'
 import type { Random } from './random'
-import type { Subject } from './subject'
+import { isScoped, keyColumns, type Subject } from './subject'
+import {
+  changeRelease,
+  migrateInPieces,
+  renameForAWhile,
+  restoreColumns,
+  restoreReleases,
+  type Upheaval,
+} from './upheaval'
 
 /** What happens to a table besides being written to. */
-export const TROUBLES = ['triggers', 'kills', 'ddl'] as const
+export const TROUBLES = ['triggers', 'kills', 'ddl', 'renames', 'releases', 'migrations'] as const
 
 export type Trouble = (typeof TROUBLES)[number]
 
@@ -14,13 +22,38 @@ const PAUSE_MILLISECONDS = 400
 /** Name of the connections of those who write; the checker's and this one's are left alone. */
 export const WRITERS = 'unique-text-stress'
 
-/** Triggers of a user who knows nothing of the guard; the one that undoes updates undoes touch and promotion too. */
-function userTriggers({ relation }: Subject, number: number): string[] {
+/**
+ * Triggers of a user who knows nothing of the guard; the one that undoes updates undoes touch and promotion too. Those
+ * of a scope derive it, before and after the guard has looked at it; others write to the chain that is being written.
+ */
+function userTriggers(subject: Subject, number: number): string[] {
+  const { relation, table } = subject
   const make = (name: string, when: string, body: string): string[] => [
     `CREATE FUNCTION ${quote(`${name} ${number}`)}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN ${body} END $$`,
     `CREATE TRIGGER ${quote(name)} ${when} ON ${relation} FOR EACH ROW EXECUTE FUNCTION ${quote(`${name} ${number}`)}()`,
   ]
+  const derive = `IF random() < 0.05 THEN NEW.tenant := 3 - NEW.tenant; END IF; RETURN NEW;`
+  const hash = quote(table.hash)
   return [
+    ...(isScoped(subject)
+      ? [...make('a derive', 'BEFORE INSERT OR UPDATE', derive), ...make('z derive', 'BEFORE INSERT OR UPDATE', derive)]
+      : []),
+    ...make(
+      'b nest',
+      'BEFORE INSERT',
+      `IF random() < 0.03 AND pg_trigger_depth() = 1 THEN
+         DELETE FROM ${relation} WHERE text = NEW.text;
+       ELSIF random() < 0.03 AND pg_trigger_depth() = 1 THEN
+         INSERT INTO ${relation} (${keyColumns(subject)}) VALUES (${isScoped(subject) ? 'NEW.tenant, ' : ''}NEW.text) ON CONFLICT DO NOTHING;
+       END IF; RETURN NEW;`,
+    ),
+    ...make(
+      'm nest',
+      'AFTER INSERT OR UPDATE',
+      `IF random() < 0.05 AND pg_trigger_depth() = 1 THEN
+         DELETE FROM ${relation} WHERE id = (SELECT id FROM ${relation} WHERE ${hash} = NEW.${hash} AND id <> NEW.id LIMIT 1);
+       END IF; RETURN NULL;`,
+    ),
     ...make('a stamp', 'BEFORE INSERT OR UPDATE', `NEW.note := 'stamped'; RETURN NEW;`),
     ...make('z stamp', 'BEFORE INSERT OR UPDATE', `NEW.note := coalesce(NEW.note, 'stamped late'); RETURN NEW;`),
     ...make('z trim', 'BEFORE INSERT OR UPDATE', `NEW.text := btrim(NEW.text); RETURN NEW;`),
@@ -68,13 +101,27 @@ export async function makeTrouble(
   const kinds = troubles.filter((trouble) => trouble !== 'triggers')
   if (kinds.length === 0) return
   await onConnection(url, async (client) => {
-    await client.query(`SET lock_timeout = '200ms'; SET statement_timeout = '30s'`)
+    await client.query(`SET statement_timeout = '30s'`)
+    const upheaval: Upheaval = { url, client, journal, random }
     while (journal.running) {
-      if (random.pick(kinds) === 'kills') await killOne(client, journal)
-      else await change(client, changes(random.pick(subjects), random), journal)
+      await client.query(`SET lock_timeout = '200ms'`)
+      await makeOne(random.pick(kinds), random.pick(subjects), upheaval)
       await sleep(random.int(PAUSE_MILLISECONDS))
     }
+    await client.query('SET lock_timeout = 0')
+    // The doctor is to find what this release makes.
+    if (kinds.includes('releases')) await restoreReleases(subjects, upheaval)
+    if (kinds.includes('migrations')) await restoreColumns(upheaval)
   })
+}
+
+async function makeOne(kind: Trouble, subject: Subject, upheaval: Upheaval): Promise<void> {
+  const { client, journal, random } = upheaval
+  if (kind === 'kills') await killOne(client, journal)
+  else if (kind === 'renames') await renameForAWhile(subject, upheaval)
+  else if (kind === 'releases') await changeRelease(subject, upheaval)
+  else if (kind === 'migrations') await migrateInPieces(upheaval)
+  else await change(client, changes(subject, random), journal)
 }
 
 async function killOne(client: Client, journal: Journal): Promise<void> {
