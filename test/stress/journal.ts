@@ -25,6 +25,9 @@ export class Journal {
   /** Any error will do as long as it lasts: what counts is what stands in the tables, and what callers were told. */
   troubled = false
 
+  /** Triggers of the user's change what is written, and remove rows. */
+  derived = false
+
   /** The first sign of a fault that has done no harm yet; only where such signs do not count as violations. */
   sign: Violation | undefined
 
@@ -97,6 +100,12 @@ export class Journal {
     this.created.set(key, times)
     this.add('created')
     if (times > 1) this.violate(`row ${id} of ${table} was created ${times} times`)
+  }
+
+  /** What a caller got is not what it wrote: a violation, unless triggers of the user's derive columns and remove rows. */
+  surprise(what: string): void {
+    if (this.derived) this.add('surprises by triggers')
+    else this.violate(what)
   }
 
   violate(what: string): void {
