@@ -1,4 +1,4 @@
-import { list, literal, qualified, quote } from './identifier'
+import { list, literal, plainName, qualified, quote } from './identifier'
 import type { Relation } from './trigger-ddl'
 import type { HolderTable, NamesColumn, NamesTable } from './name-table'
 import { SQLSTATE } from './sqlstate'
@@ -13,6 +13,9 @@ export const differ = (left: readonly string[], right: readonly string[]): strin
     `ROW(${values.length > 4 ? `\n        ${list(values, 8)}\n      ` : values.join(', ')})`
   return `pg_catalog.record_image_ne(${record(left)}, ${record(right)})`
 }
+
+/** The name of a function or trigger of names on a table. */
+export const namedSet = (table: string, suffix: string): string => `${plainName('unique_name', table)}_${suffix}`
 
 /** A column of the table of names, perhaps of a row. */
 export function nameField({ columns }: Pick<NamesTable, 'columns'>, row: string, column: NamesColumn): string {

@@ -1,5 +1,5 @@
-import { fitName, literal, qualified, quote } from './identifier'
-import { differ, nameField, refuseOtherTable } from './name-body'
+import { literal, qualified, quote } from './identifier'
+import { differ, namedSet, nameField, refuseOtherTable } from './name-body'
 import type { NamesTable } from './name-table'
 import { SQLSTATE } from './sqlstate'
 import { FIRES, type Trigger, TRIGGER_MARK, type TriggerSet, triggerSet } from './trigger-set'
@@ -10,8 +10,7 @@ const PROTOCOL_VERSION = 1
 
 const { row, before, insert, update, truncate } = FIRES
 
-const nameOf = ({ table }: Pick<NamesTable, 'table'>, suffix: string): string =>
-  fitName(`unique_name_${table}_${suffix}`)
+const nameOf = ({ table }: Pick<NamesTable, 'table'>, suffix: string): string => namedSet(table, suffix)
 
 /** Names of the triggers that keep held names from being written directly. */
 export const directWrites = (names: Pick<NamesTable, 'table'>): string[] =>

@@ -1,9 +1,10 @@
-import { fitName, list, literal, quote } from './identifier'
+import { list, literal, quote } from './identifier'
 import {
   fieldsOf,
   hasNamedKey,
   holderRows,
   keyOf,
+  namedSet,
   namesOf,
   namesOfRow,
   NO_JOIN,
@@ -23,7 +24,7 @@ import { equal, op } from './text-table'
 const ROUNDS = 16
 
 /** The trigger whose WHEN names the columns. */
-export const updateTrigger = (table: string): string => fitName(`unique_name_${table}_update`)
+export const updateTrigger = (table: string): string => namedSet(table, 'update')
 
 /** How many refused names are reported; the others need not be looked for. */
 const TOLD = 10

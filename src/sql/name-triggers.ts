@@ -1,5 +1,5 @@
-import { fitName, qualified, quote } from './identifier'
-import { differentKey, differentNames, pathOf } from './name-body'
+import { qualified, quote } from './identifier'
+import { differentKey, differentNames, namedSet, pathOf } from './name-body'
 import { giveBody } from './name-give'
 import type { HolderTable } from './name-table'
 import { takeBody } from './name-take'
@@ -14,7 +14,7 @@ export const HOLDER_SET = 'holder'
 /** The triggers of a table whose rows hold names: one set for all of its names. */
 export function nameTriggersOf(holder: HolderTable): TriggerSet {
   const { schema, table, primary, names, of } = holder
-  const [take, give] = [fitName(`unique_name_${table}_take`), fitName(`unique_name_${table}_give`)]
+  const [take, give] = [namedSet(table, 'take'), namedSet(table, 'give')]
   const path = pathOf(holder)
   const columns = names.map(({ column }) => `"${column}"`).join(', ')
   return triggerSet({
@@ -64,7 +64,7 @@ interface Firing {
 }
 
 function trigger({ schema, table }: HolderTable, runs: string, { event, type, lines }: Firing): Trigger {
-  const name = fitName(`unique_name_${table}_${event}`)
+  const name = namedSet(table, event)
   const all = [
     `CREATE TRIGGER ${quote(name)}`,
     `AFTER ${event.toUpperCase()} ON ${qualified(schema, table)}`,

@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto'
 import { literal, qualified, quote } from './identifier'
 import { equal, field } from './text-table'
 
@@ -55,15 +54,8 @@ export const byNumberDown = (table: NumberTable, row: string): string =>
 export const isCounted = ({ deleted }: Pick<NumberTable, 'deleted'>, row: string): string[] =>
   deleted === undefined ? [] : [`${field(row, deleted)} IS NULL`]
 
-const SLUG_CHARACTERS = 40
-const DIGEST_DIGITS = 8
-
-/** Without a schema, as the functions name it. No quotes are needed: letters, digits and `_`, and no two give one. */
-export function scopesName({ triggers }: Pick<NumberTable, 'triggers'>): string {
-  const slug = triggers.toLowerCase().replaceAll(/[^a-z0-9]+/g, '_')
-  const digest = createHash('sha256').update(triggers).digest('hex').slice(0, DIGEST_DIGITS)
-  return `${slug.slice(0, SLUG_CHARACTERS)}_scopes_${digest}`
-}
+/** Without a schema, as the functions name it. */
+export const scopesName = ({ triggers }: Pick<NumberTable, 'triggers'>): string => `${triggers}_scopes`
 
 /** The table of scopes, outside the functions. */
 export const scopesTable = (table: Pick<NumberTable, 'schema' | 'triggers'>): string =>

@@ -1,4 +1,4 @@
-import { fitName, qualified, quote } from './identifier'
+import { qualified, quote } from './identifier'
 import { CAME, countBody, GONE } from './number-count'
 import { placeNumberBody } from './number-place'
 import { type NumberTable, sameScopes, scopesName } from './number-table'
@@ -60,7 +60,7 @@ const columnsOf = ({ scope, number, deleted }: NumberTable): Readonly<Record<str
 
 const EVENTS = ['insert', 'update', 'delete', 'truncate'] as const
 
-const nameOf = (table: NumberTable, suffix: string): string => fitName(`${table.triggers}_${suffix}`)
+const nameOf = (table: NumberTable, suffix: string): string => `${table.triggers}_${suffix}`
 
 function placeTriggers(table: NumberTable, runs: string): Trigger[] {
   const number = `NEW.${quote(table.number)} IS NULL`

@@ -1,6 +1,6 @@
 import type { Change } from './alter'
 import type { InstalledFunction, InstalledKernel, InstalledTrigger, InstalledTriggers } from './catalog'
-import { fitName, qualified } from './identifier'
+import { plainName, qualified } from './identifier'
 import {
   createFunctions,
   createKernel,
@@ -53,7 +53,7 @@ export function makeRoom(sites: readonly TriggerSite[], strangers: readonly Inst
     return strangers
       .flatMap(({ table, functions }) => functions.map((one) => ({ ...one, table })))
       .filter(({ schema, name }) => schema === (site.schema ?? site.searchSchema) && fresh.has(name))
-      .map(({ name, table }) => ({ schema: site.schema, name, to: fitName(`${name}_of_${table}`) }))
+      .map(({ name, table }) => ({ schema: site.schema, name, to: plainName('unique_text_of', table, name) }))
   })
   return {
     up: moves.map(({ schema, name, to }) => renameFunction({ schema, name }, to)),

@@ -35,22 +35,22 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'a table with partitions, or with children by INHERITS, keeps no count',
       HINT = 'Declare @NumberWithin without "count", and count the rows by SQL.';
   END IF;
-  DROP TABLE IF EXISTS "numbers_comment_number_scopes_2dfa5139";
-  CREATE TABLE "numbers_comment_number_scopes_2dfa5139" WITH (fillfactor = 50) AS
+  DROP TABLE IF EXISTS "numbers_comment__number_scopes";
+  CREATE TABLE "numbers_comment__number_scopes" WITH (fillfactor = 50) AS
     SELECT r."tenant" AS s0, 0::pg_catalog.int2 AS part, pg_catalog.count(*) FILTER (WHERE r."deletedAt" IS NULL) AS n
     FROM ONLY "comment" AS r GROUP BY r."tenant";
-  ALTER TABLE "numbers_comment_number_scopes_2dfa5139" ADD PRIMARY KEY (s0, part);
+  ALTER TABLE "numbers_comment__number_scopes" ADD PRIMARY KEY (s0, part);
   -- Whatever default privileges have granted.
   FOR privilege IN
     SELECT pg_catalog.format('REVOKE ALL ON %s FROM %s', k.oid::pg_catalog.regclass,
         CASE WHEN a.grantee OPERATOR(pg_catalog.=) 0 THEN 'PUBLIC' ELSE a.grantee::pg_catalog.regrole::pg_catalog.text END)
       FROM pg_catalog.pg_class AS k, pg_catalog.aclexplode(k.relacl) AS a
-     WHERE k.oid OPERATOR(pg_catalog.=) '"numbers_comment_number_scopes_2dfa5139"'::pg_catalog.regclass AND a.grantee OPERATOR(pg_catalog.<>) k.relowner
+     WHERE k.oid OPERATOR(pg_catalog.=) '"numbers_comment__number_scopes"'::pg_catalog.regclass AND a.grantee OPERATOR(pg_catalog.<>) k.relowner
     UNION ALL
-    SELECT pg_catalog.format('ALTER TABLE %s OWNER TO %s', '"numbers_comment_number_scopes_2dfa5139"', c.relowner::pg_catalog.regrole)
+    SELECT pg_catalog.format('ALTER TABLE %s OWNER TO %s', '"numbers_comment__number_scopes"', c.relowner::pg_catalog.regrole)
       FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) '"comment"'::pg_catalog.regclass
     UNION ALL
-    SELECT pg_catalog.format('GRANT SELECT ON %s TO %s', '"numbers_comment_number_scopes_2dfa5139"',
+    SELECT pg_catalog.format('GRANT SELECT ON %s TO %s', '"numbers_comment__number_scopes"',
         CASE WHEN a.grantee OPERATOR(pg_catalog.=) 0 THEN 'PUBLIC' ELSE a.grantee::pg_catalog.regrole::pg_catalog.text END)
       FROM pg_catalog.pg_class AS c, pg_catalog.aclexplode(c.relacl) AS a
      WHERE c.oid OPERATOR(pg_catalog.=) '"comment"'::pg_catalog.regclass AND a.privilege_type OPERATOR(pg_catalog.=) 'SELECT'

@@ -5,8 +5,8 @@
 -- {"protocol":1, "kind":"numbers", "name":"number",
 -- "columns":{"number":"number","scope 0":"tenant","scope 1":"post"},
 -- "scope":[{"name":"tenant","type":"text"},{"name":"post","type":"integer"}], "number":"number",
--- "type":"integer", "count":false, "prefix":"numbers_comment.number",
--- "triggers":["2d52627b","f40034a7","ff4c4f73"]}
+-- "type":"integer", "count":false, "prefix":"numbers_comment__number",
+-- "triggers":["04313916","443f6760","957ef549"]}
 #variable_conflict use_variable
 DECLARE
   plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'comment'
@@ -14,7 +14,7 @@ DECLARE
   newest bigint;
 BEGIN
   PERFORM FROM pg_catalog.pg_class AS k
-  WHERE k.oid OPERATOR(pg_catalog.=) 'numbers_comment_number_scopes_2dfa5139'::pg_catalog.regclass
+  WHERE k.oid OPERATOR(pg_catalog.=) 'numbers_comment__number_scopes'::pg_catalog.regclass
     AND k.relkind OPERATOR(pg_catalog.=) 'r'
     AND pg_catalog.pg_get_userbyid(k.relowner) OPERATOR(pg_catalog.=) current_user;
   IF NOT FOUND OR NOT plain AND NOT EXISTS (
@@ -56,13 +56,13 @@ BEGIN
   END IF;
   -- Nobody else adds a row to the scope before this transaction ends.
   LOOP
-    PERFORM FROM numbers_comment_number_scopes_2dfa5139 AS k
+    PERFORM FROM numbers_comment__number_scopes AS k
     WHERE k.s0 OPERATOR(pg_catalog.=) NEW."tenant"
       AND k.s1 OPERATOR(pg_catalog.=) NEW."post"
       AND k.part OPERATOR(pg_catalog.=) 0
     FOR NO KEY UPDATE;
     EXIT WHEN FOUND;
-    INSERT INTO numbers_comment_number_scopes_2dfa5139 (s0, s1, part, n)
+    INSERT INTO numbers_comment__number_scopes (s0, s1, part, n)
     VALUES (NEW."tenant", NEW."post", 0, 0) ON CONFLICT DO NOTHING;
     EXIT WHEN FOUND;
   END LOOP;
@@ -82,18 +82,18 @@ BEGIN
 END
 
 
-CREATE TRIGGER "numbers_comment.number_place_inserts"
+CREATE TRIGGER "numbers_comment__number_place_inserts"
   BEFORE INSERT ON "comment" FOR EACH STATEMENT
-  EXECUTE FUNCTION "numbers_comment.number_place"()
+  EXECUTE FUNCTION "numbers_comment__number_place"()
 
-CREATE TRIGGER "numbers_comment.number_place_insert"
+CREATE TRIGGER "numbers_comment__number_place_insert"
   BEFORE INSERT ON "comment" FOR EACH ROW
   WHEN (NEW."number" IS NULL)
-  EXECUTE FUNCTION "numbers_comment.number_place"()
+  EXECUTE FUNCTION "numbers_comment__number_place"()
 
-CREATE TRIGGER "numbers_comment.number_place_update"
+CREATE TRIGGER "numbers_comment__number_place_update"
   BEFORE UPDATE ON "comment" FOR EACH ROW
   WHEN ((OLD."tenant" OPERATOR(pg_catalog.=) NEW."tenant"
     AND OLD."post" OPERATOR(pg_catalog.=) NEW."post") IS NOT TRUE
     OR NEW."number" IS NULL)
-  EXECUTE FUNCTION "numbers_comment.number_place"()
+  EXECUTE FUNCTION "numbers_comment__number_place"()

@@ -3,8 +3,8 @@
 -- It gives a row the number after the highest of its scope.
 -- docs/numbers.md of the package says what it does, and why no two rows get one number.
 -- {"protocol":1, "kind":"numbers", "name":"number", "columns":{"number":"number"}, "scope":[],
--- "number":"number", "type":"integer", "count":false, "prefix":"numbers_comment.number",
--- "triggers":["2d52627b","f40034a7","22f93a2b"]}
+-- "number":"number", "type":"integer", "count":false, "prefix":"numbers_comment__number",
+-- "triggers":["04313916","443f6760","5c90ac1a"]}
 #variable_conflict use_variable
 DECLARE
   plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'comment'
@@ -12,7 +12,7 @@ DECLARE
   newest bigint;
 BEGIN
   PERFORM FROM pg_catalog.pg_class AS k
-  WHERE k.oid OPERATOR(pg_catalog.=) 'numbers_comment_number_scopes_2dfa5139'::pg_catalog.regclass
+  WHERE k.oid OPERATOR(pg_catalog.=) 'numbers_comment__number_scopes'::pg_catalog.regclass
     AND k.relkind OPERATOR(pg_catalog.=) 'r'
     AND pg_catalog.pg_get_userbyid(k.relowner) OPERATOR(pg_catalog.=) current_user;
   IF NOT FOUND OR NOT plain AND NOT EXISTS (
@@ -51,11 +51,11 @@ BEGIN
   END IF;
   -- Nobody else adds a row to the scope before this transaction ends.
   LOOP
-    PERFORM FROM numbers_comment_number_scopes_2dfa5139 AS k
+    PERFORM FROM numbers_comment__number_scopes AS k
     WHERE k.part OPERATOR(pg_catalog.=) 0
     FOR NO KEY UPDATE;
     EXIT WHEN FOUND;
-    INSERT INTO numbers_comment_number_scopes_2dfa5139 (part, n)
+    INSERT INTO numbers_comment__number_scopes (part, n)
     VALUES (0, 0) ON CONFLICT DO NOTHING;
     EXIT WHEN FOUND;
   END LOOP;
@@ -73,16 +73,16 @@ BEGIN
 END
 
 
-CREATE TRIGGER "numbers_comment.number_place_inserts"
+CREATE TRIGGER "numbers_comment__number_place_inserts"
   BEFORE INSERT ON "comment" FOR EACH STATEMENT
-  EXECUTE FUNCTION "numbers_comment.number_place"()
+  EXECUTE FUNCTION "numbers_comment__number_place"()
 
-CREATE TRIGGER "numbers_comment.number_place_insert"
+CREATE TRIGGER "numbers_comment__number_place_insert"
   BEFORE INSERT ON "comment" FOR EACH ROW
   WHEN (NEW."number" IS NULL)
-  EXECUTE FUNCTION "numbers_comment.number_place"()
+  EXECUTE FUNCTION "numbers_comment__number_place"()
 
-CREATE TRIGGER "numbers_comment.number_place_update"
+CREATE TRIGGER "numbers_comment__number_place_update"
   BEFORE UPDATE ON "comment" FOR EACH ROW
   WHEN (NEW."number" IS NULL)
-  EXECUTE FUNCTION "numbers_comment.number_place"()
+  EXECUTE FUNCTION "numbers_comment__number_place"()

@@ -5,8 +5,8 @@
 -- {"protocol":1, "kind":"numbers", "name":"number",
 -- "columns":{"number":"number","scope 0":"tenant","deleted":"deletedAt"},
 -- "scope":[{"name":"tenant","type":"integer"}], "number":"number", "type":"integer", "count":true,
--- "deleted":"deletedAt", "prefix":"numbers_comment.number",
--- "triggers":["2d52627b","ba78684f","db33063b","5d09ba57","a5e90704","69e8c7c3","c9eabd41"]}
+-- "deleted":"deletedAt", "prefix":"numbers_comment__number",
+-- "triggers":["04313916","e28886e9","d4e62091","d804ce6c","cf954297","e195351d","cc55a471"]}
 #variable_conflict use_variable
 DECLARE
   plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'comment'
@@ -14,7 +14,7 @@ DECLARE
   newest bigint;
 BEGIN
   PERFORM FROM pg_catalog.pg_class AS k
-  WHERE k.oid OPERATOR(pg_catalog.=) 'numbers_comment_number_scopes_2dfa5139'::pg_catalog.regclass
+  WHERE k.oid OPERATOR(pg_catalog.=) 'numbers_comment__number_scopes'::pg_catalog.regclass
     AND k.relkind OPERATOR(pg_catalog.=) 'r'
     AND pg_catalog.pg_get_userbyid(k.relowner) OPERATOR(pg_catalog.=) current_user;
   IF NOT FOUND OR NOT plain AND NOT EXISTS (
@@ -65,12 +65,12 @@ BEGIN
   END IF;
   -- Nobody else adds a row to the scope before this transaction ends.
   LOOP
-    PERFORM FROM numbers_comment_number_scopes_2dfa5139 AS k
+    PERFORM FROM numbers_comment__number_scopes AS k
     WHERE k.s0 OPERATOR(pg_catalog.=) NEW."tenant"
       AND k.part OPERATOR(pg_catalog.=) 0
     FOR NO KEY UPDATE;
     EXIT WHEN FOUND;
-    INSERT INTO numbers_comment_number_scopes_2dfa5139 (s0, part, n)
+    INSERT INTO numbers_comment__number_scopes (s0, part, n)
     VALUES (NEW."tenant", 0, 0) ON CONFLICT DO NOTHING;
     EXIT WHEN FOUND;
   END LOOP;
@@ -98,7 +98,7 @@ DECLARE
     AND pg_catalog.pg_table_is_visible(TG_RELID);
 BEGIN
   PERFORM FROM pg_catalog.pg_class AS k
-  WHERE k.oid OPERATOR(pg_catalog.=) 'numbers_comment_number_scopes_2dfa5139'::pg_catalog.regclass
+  WHERE k.oid OPERATOR(pg_catalog.=) 'numbers_comment__number_scopes'::pg_catalog.regclass
     AND k.relkind OPERATOR(pg_catalog.=) 'r'
     AND pg_catalog.pg_get_userbyid(k.relowner) OPERATOR(pg_catalog.=) current_user;
   IF NOT FOUND OR NOT plain AND NOT EXISTS (
@@ -111,7 +111,7 @@ BEGIN
       CONSTRAINT = 'comment_number', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
   END IF;
   IF TG_OP OPERATOR(pg_catalog.=) 'INSERT' THEN
-    INSERT INTO numbers_comment_number_scopes_2dfa5139 AS k (s0, part, n)
+    INSERT INTO numbers_comment__number_scopes AS k (s0, part, n)
     SELECT c."tenant", 
       (greatest(pg_catalog.max(c."number"), 0) OPERATOR(pg_catalog./) 256 OPERATOR(pg_catalog.%) 64)::pg_catalog.int2,
       pg_catalog.count(*)
@@ -119,7 +119,7 @@ BEGIN
     HAVING pg_catalog.count(*) OPERATOR(pg_catalog.<>) 0 ORDER BY c."tenant"
     ON CONFLICT (s0, part) DO UPDATE SET n = k.n OPERATOR(pg_catalog.+) excluded.n;
   ELSIF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' THEN
-    INSERT INTO numbers_comment_number_scopes_2dfa5139 AS k (s0, part, n)
+    INSERT INTO numbers_comment__number_scopes AS k (s0, part, n)
     SELECT c.s0, 0,
       pg_catalog.sum(c.n)
     FROM (
@@ -131,14 +131,14 @@ BEGIN
     HAVING pg_catalog.sum(c.n) OPERATOR(pg_catalog.<>) 0 ORDER BY c.s0
     ON CONFLICT (s0, part) DO UPDATE SET n = k.n OPERATOR(pg_catalog.+) excluded.n;
   ELSIF TG_OP OPERATOR(pg_catalog.=) 'DELETE' THEN
-    INSERT INTO numbers_comment_number_scopes_2dfa5139 AS k (s0, part, n)
+    INSERT INTO numbers_comment__number_scopes AS k (s0, part, n)
     SELECT c."tenant", 0,
       OPERATOR(pg_catalog.-) pg_catalog.count(*)
     FROM gone AS c WHERE c."deletedAt" IS NULL GROUP BY c."tenant"
     HAVING OPERATOR(pg_catalog.-) pg_catalog.count(*) OPERATOR(pg_catalog.<>) 0 ORDER BY c."tenant"
     ON CONFLICT (s0, part) DO UPDATE SET n = k.n OPERATOR(pg_catalog.+) excluded.n;
   ELSE
-    DELETE FROM numbers_comment_number_scopes_2dfa5139;
+    DELETE FROM numbers_comment__number_scopes;
   END IF;
   IF FOUND THEN
     IF EXISTS (
@@ -155,35 +155,35 @@ BEGIN
 END
 
 
-CREATE TRIGGER "numbers_comment.number_place_inserts"
+CREATE TRIGGER "numbers_comment__number_place_inserts"
   BEFORE INSERT ON "comment" FOR EACH STATEMENT
-  EXECUTE FUNCTION "numbers_comment.number_place"()
+  EXECUTE FUNCTION "numbers_comment__number_place"()
 
-CREATE TRIGGER "numbers_comment.number_place_insert"
+CREATE TRIGGER "numbers_comment__number_place_insert"
   BEFORE INSERT ON "comment" FOR EACH ROW
-  EXECUTE FUNCTION "numbers_comment.number_place"()
+  EXECUTE FUNCTION "numbers_comment__number_place"()
 
-CREATE TRIGGER "numbers_comment.number_place_update"
+CREATE TRIGGER "numbers_comment__number_place_update"
   BEFORE UPDATE ON "comment" FOR EACH ROW
   WHEN ((OLD."tenant" OPERATOR(pg_catalog.=) NEW."tenant") IS NOT TRUE
     OR NEW."number" IS NULL)
-  EXECUTE FUNCTION "numbers_comment.number_place"()
+  EXECUTE FUNCTION "numbers_comment__number_place"()
 
-CREATE TRIGGER "numbers_comment.number_count_insert"
+CREATE TRIGGER "numbers_comment__number_count_insert"
   AFTER INSERT ON "comment"
   REFERENCING NEW TABLE AS came FOR EACH STATEMENT
-  EXECUTE FUNCTION "numbers_comment.number_count"()
+  EXECUTE FUNCTION "numbers_comment__number_count"()
 
-CREATE TRIGGER "numbers_comment.number_count_update"
+CREATE TRIGGER "numbers_comment__number_count_update"
   AFTER UPDATE ON "comment"
   REFERENCING OLD TABLE AS gone NEW TABLE AS came FOR EACH STATEMENT
-  EXECUTE FUNCTION "numbers_comment.number_count"()
+  EXECUTE FUNCTION "numbers_comment__number_count"()
 
-CREATE TRIGGER "numbers_comment.number_count_delete"
+CREATE TRIGGER "numbers_comment__number_count_delete"
   AFTER DELETE ON "comment"
   REFERENCING OLD TABLE AS gone FOR EACH STATEMENT
-  EXECUTE FUNCTION "numbers_comment.number_count"()
+  EXECUTE FUNCTION "numbers_comment__number_count"()
 
-CREATE TRIGGER "numbers_comment.number_count_truncate"
+CREATE TRIGGER "numbers_comment__number_count_truncate"
   AFTER TRUNCATE ON "comment" FOR EACH STATEMENT
-  EXECUTE FUNCTION "numbers_comment.number_count"()
+  EXECUTE FUNCTION "numbers_comment__number_count"()

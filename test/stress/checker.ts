@@ -4,6 +4,7 @@ import { tableName } from '../../src/sql/text-table'
 import { violations } from '../support/guarded-table'
 import { countedTable, wrongCounts } from '../support/numbered-table'
 import { onceViolations } from './actions/once'
+import type { NumberTable } from '../../src/sql/number-table'
 import type { Journal } from './journal'
 import type { RawClient } from './action'
 import type { Subject } from './subject'
@@ -15,7 +16,9 @@ export async function watch(dataSource: DataSource, subjects: readonly Subject[]
     const raw = (await queryRunner.connect()) as RawClient
     await raw.query(`SET application_name = 'unique-text-checker'`)
     while (journal.running) {
-      await check(raw, subjects, journal)
+      await journal.alone(async () => {
+        await check(raw, subjects, journal)
+      })
     }
   } finally {
     await queryRunner.release()
@@ -53,7 +56,10 @@ async function measure(raw: RawClient, subject: Subject, journal: Journal): Prom
   }
 }
 
-const NUMBERED = countedTable({ table: 'stress numbered', triggers: plainName('numbers', 'stress numbered', 'number') })
+export const NUMBERED: NumberTable = countedTable({
+  table: 'stress numbered',
+  triggers: plainName('numbers', 'stress numbered', 'number'),
+})
 
 /** The count of each scope is that of its rows. That no two have one number, the index says. */
 async function checkNumbers(raw: RawClient, journal: Journal): Promise<void> {

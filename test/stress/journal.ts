@@ -20,9 +20,13 @@ export class Journal {
   private readonly recent: string[] = []
   private counted = 0
   private readonly started = performance.now()
+  private turn: Promise<unknown> = Promise.resolve()
 
   /** Any error will do as long as it lasts: what counts is what stands in the tables, and what callers were told. */
   troubled = false
+
+  /** Triggers of the user's change what is written, and remove rows. */
+  derived = false
 
   /** The first sign of a fault that has done no harm yet; only where such signs do not count as violations. */
   sign: Violation | undefined
@@ -51,6 +55,14 @@ export class Journal {
   /** False from the first violation on, and once the time is over and enough is done. */
   get running(): boolean {
     return this.violations.length === 0 && (this.elapsed < this.end || this.operations < this.leastOperations)
+  }
+
+  /** One at a time: who looks by the names of tables and columns, and who calls them otherwise for a while. */
+  async alone(work: () => Promise<void>): Promise<void> {
+    const before = this.turn
+    const own = before.then(work)
+    this.turn = own.catch(() => {})
+    await own
   }
 
   /** Actions that were run, however they ended. */
@@ -88,6 +100,12 @@ export class Journal {
     this.created.set(key, times)
     this.add('created')
     if (times > 1) this.violate(`row ${id} of ${table} was created ${times} times`)
+  }
+
+  /** What a caller got is not what it wrote: a violation, unless triggers of the user's derive columns and remove rows. */
+  surprise(what: string): void {
+    if (this.derived) this.add('surprises by triggers')
+    else this.violate(what)
   }
 
   violate(what: string): void {

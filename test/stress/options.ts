@@ -27,7 +27,7 @@ export const USAGE = `Usage: npm run stress -- [options]
   --isolation LEVEL   mixed, or one of: ${LEVELS.map((level) => `"${level.toLowerCase()}"`).join(', ')} (default mixed)
   --texts N           in play, of four hashes (default 30)
   --seed N            of what the clients choose (default random, printed)
-  --with TROUBLES     besides the writers, separated by commas: triggers of a user's own, kills of backends, ddl
+  --with TROUBLES     besides the writers, separated by commas: ${TROUBLES.join(', ')}
   --mutation NAME     take this part out of the guard, or of what calls share: success is to find a violation; "all" for every one in turn
   --names             clients rename the holders of ten names; --mutation is then a part of their triggers
   --json FILE         write the counts there too

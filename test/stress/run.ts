@@ -97,8 +97,9 @@ async function runPhases(
   const levels = isolation === 'mixed' ? LEVELS : [isolation]
   const clients = await openClients(stage, { count, seed, levels, actions: actionsToFind(mutation) })
   try {
-    if (troubles.includes('triggers')) await installTriggers(url, subjects)
+    await installTriggers(url, subjects, troubles)
     journal.troubled = troubles.length > 0
+    journal.derived = troubles.includes('derived')
     const trouble = makeTrouble(url, troubles, { subjects, journal, random: seededRandom(seed - 1) })
     const writers = clients.map(async (_, index) => await write(clients, index))
     await together([...writers, watch(watched, subjects, journal), trouble], journal)

@@ -1,5 +1,5 @@
 import type { Client } from 'pg'
-import { literal, quote } from '../../src/sql/identifier'
+import { literal, plainName, quote } from '../../src/sql/identifier'
 import { makeScopes } from '../../src/sql/number-scopes'
 import { allEqual, keyOf, type NumberTable, scopeOf, scopesTable } from '../../src/sql/number-table'
 import { numberTriggers } from '../../src/sql/number-triggers'
@@ -17,7 +17,7 @@ export function numberTable(given: Partial<NumberTable> = {}): NumberTable {
     index: 'comment_number',
     count: false,
     deleted: undefined,
-    triggers: 'numbers_comment.number',
+    triggers: plainName('numbers', 'comment', 'number'),
     ...given,
   }
 }
@@ -114,7 +114,7 @@ export async function countsOf(
 ): Promise<ReadonlyMap<string, number>> {
   const { rows: found } = await client.query<{ name: string }>(
     `select oid::regclass::text as name from pg_class where relkind = 'r' and relname like $1`,
-    [`numbers\\_${table}\\_%\\_scopes\\_%`],
+    [`numbers\\_${table}\\_%\\_scopes`],
   )
   const [first] = found
   if (!first) return new Map()

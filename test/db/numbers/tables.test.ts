@@ -1,6 +1,7 @@
 import type { Client } from 'pg'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { makeScopes } from '../../../src/sql/number-scopes'
+import { plainName } from '../../../src/sql/identifier'
 import { numberTriggers } from '../../../src/sql/number-triggers'
 import { copyIn } from '../../stress/copy-in'
 import { useDatabase } from '../../support/database'
@@ -94,7 +95,7 @@ test('two numbers of one table do not disturb each other', async () => {
   })
   await client.query(`alter table comment add "day number" integer, add day date not null default '2026-01-01'`)
   await client.query('create unique index comment_day on comment (day, "day number")')
-  const second = { ...other, triggers: 'numbers_comment.day' }
+  const second = { ...other, triggers: plainName('numbers', 'comment', 'day') }
   for (const statement of [makeScopes(second), ...numberTriggers(second).create]) await client.query(statement)
   await client.query('insert into comment (tenant) values (1), (2), (1)')
   await client.query(`update comment set day = '2026-01-02' where tenant = 2`)

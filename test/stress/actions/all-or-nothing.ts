@@ -85,5 +85,5 @@ function verify({ journal }: Writer, subject: Subject, { text, tenant }: Key, en
   if (journal.troubled) return
   const own =
     'text' in entity && entity.text === text && (!isScoped(subject) || ('tenant' in entity && entity.tenant === tenant))
-  if (!own) journal.violate(`a caller wrote "${text}" and got another row`)
+  if (!own) journal.surprise(`a caller wrote "${text}" and got another row`)
 }

@@ -68,7 +68,7 @@ async function createOne(writer: Writer, subject: Subject, key: Key): Promise<vo
   if (!writer.inTransaction || !result.created) return
   // Nobody else can see the row, let alone delete it, until this transaction ends.
   const again = await findOneByText(manager, subject.entity, inputOf(subject, key, random))
-  if (again?.id !== result.entity.id) journal.violate(`a transaction lost row ${result.entity.id} that it had created`)
+  if (again?.id !== result.entity.id) journal.surprise(`a transaction lost row ${result.entity.id} that it had created`)
 }
 
 async function createMany(writer: Writer, subject: Subject, keys: readonly Key[]): Promise<void> {
@@ -101,7 +101,7 @@ export function take(writer: Writer, subject: Subject, key: Key, result: FindOrC
 /** The row must be that of the text. */
 export function verify({ journal }: Writer, subject: Subject, { text, tenant }: Key, entity: StressEntity): void {
   const own = entity.text === text && (!isScoped(subject) || ('tenant' in entity && entity.tenant === tenant))
-  if (!own) journal.violate(`a caller asked for "${text}" and got row ${entity.id} with "${entity.text}"`)
+  if (!own) journal.surprise(`a caller asked for "${text}" and got row ${entity.id} with "${entity.text}"`)
 }
 
 /**

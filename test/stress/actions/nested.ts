@@ -49,7 +49,7 @@ export const nestedActions: readonly Action[] = [
       const { text } = given.page
       const link = await saveFindingTexts(writer.manager, StressLink, given)
       if (link.page.text !== text && !writer.journal.troubled) {
-        writer.journal.violate(`a caller saved a link to "${text}" and got "${link.page.text}"`)
+        writer.journal.surprise(`a caller saved a link to "${text}" and got "${link.page.text}"`)
       }
     },
   },
@@ -69,7 +69,7 @@ export const nestedActions: readonly Action[] = [
       const { entity } = await findOrCreate(manager, StressLink, { text }, { deleted: 'restore' })
       if (journal.troubled) return
       verify(writer, { text }, { entity, created: false })
-      if (entity.deletedAt !== null) journal.violate(`a caller restored "${text}" and got a row that is deleted`)
+      if (entity.deletedAt !== null) journal.surprise(`a caller restored "${text}" and got a row that is deleted`)
     },
   },
   {
@@ -99,9 +99,9 @@ function verify(
   { entity, created }: Got,
 ): void {
   if (journal.troubled) return
-  if (entity.text !== text) journal.violate(`a caller asked for a link "${text}" and got "${entity.text}"`)
+  if (entity.text !== text) journal.surprise(`a caller asked for a link "${text}" and got "${entity.text}"`)
   const found = entity.page?.text
   if (created && page && found !== page.text) {
-    journal.violate(`a caller created a link to "${page.text}" and got "${found}"`)
+    journal.surprise(`a caller created a link to "${page.text}" and got "${found}"`)
   }
 }

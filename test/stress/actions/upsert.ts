@@ -83,12 +83,12 @@ function takeUpsert(
   take(writer, subject, key, result)
   // What a trigger of a user's own makes of the note is its business.
   if (entity.note === note || journal.troubled) return
-  journal.violate(`an upsert wrote "${note}" and got row ${entity.id} with "${entity.note}"`)
+  journal.surprise(`an upsert wrote "${note}" and got row ${entity.id} with "${entity.note}"`)
 }
 
 /** In a transaction nobody else can have changed or deleted the row until it ends. */
 async function verifyStored(writer: Writer, subject: Subject, key: Key, note: string): Promise<void> {
   if (!writer.inTransaction || writer.journal.troubled) return
   const stored = await findOneByText(writer.manager, subject.entity, inputOf(subject, key, writer.random))
-  if (stored?.note !== note) writer.journal.violate(`a transaction lost the "${note}" that it had written`)
+  if (stored?.note !== note) writer.journal.surprise(`a transaction lost the "${note}" that it had written`)
 }

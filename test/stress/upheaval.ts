@@ -1,0 +1,149 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Client } from 'pg'
+import { Column, DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
+import { UniqueText } from '../../src'
+import { guardOf } from '../../src/sql/guard'
+import { quote } from '../../src/sql/identifier'
+import { numberTriggers } from '../../src/sql/number-triggers'
+import type { TriggerSet } from '../../src/sql/trigger-set'
+import { trim } from '../../src/text'
+import { fewHashes } from '../support/digests'
+import { generate } from '../support/generated'
+import { NUMBERED } from './checker'
+import { StressPage } from './entities'
+import type { Journal } from './journal'
+import type { Random } from './random'
+import type { Subject } from './subject'
+
+/** What changes the tables under those who write. */
+export interface Upheaval {
+  readonly url: string
+  readonly client: Client
+  readonly journal: Journal
+  readonly random: Random
+}
+
+const WHILE_MILLISECONDS = 500
+
+/** All or nothing; false where others were in the way for too long. */
+async function attempt(
+  { client, journal }: Upheaval,
+  what: string,
+  ...statements: readonly string[]
+): Promise<boolean> {
+  try {
+    await client.query(['BEGIN', ...statements, 'COMMIT'].join(';\n'))
+    journal.add(what)
+    return true
+  } catch {
+    await client.query('ROLLBACK')
+    journal.add(`${what} given up`)
+    return false
+  }
+}
+
+/** Another name for a table, whose own is taken by a view of it; or for columns, of which one gets that of another. */
+export async function renameForAWhile({ relation, table }: Subject, upheaval: Upheaval): Promise<void> {
+  const { journal, random, client } = upheaval
+  const moved = quote(`moved ${table.table}`)
+  const swap = (one: string, other: string): string[] => [
+    `ALTER TABLE ${relation} RENAME COLUMN ${quote(one)} TO "of another"`,
+    `ALTER TABLE ${relation} RENAME COLUMN ${quote(other)} TO ${quote(one)}`,
+    `ALTER TABLE ${relation} RENAME COLUMN "of another" TO ${quote(other)}`,
+  ]
+  const [what, there, back] = random.pick([
+    [
+      'tables renamed',
+      [`ALTER TABLE ${relation} RENAME TO ${moved}`, `CREATE VIEW ${relation} AS SELECT * FROM ${moved}`],
+      [`DROP VIEW ${relation}`, `ALTER TABLE ${moved} RENAME TO ${quote(table.table)}`],
+    ],
+    ['columns renamed', swap('text', 'note'), swap('text', 'note')],
+    ['columns renamed', swap(table.number, 'id'), swap(table.number, 'id')],
+    [
+      'columns renamed',
+      [`ALTER TABLE ${relation} RENAME COLUMN ${quote(table.hash)} TO moved`],
+      [`ALTER TABLE ${relation} RENAME COLUMN moved TO ${quote(table.hash)}`],
+    ],
+  ] as const)
+  await journal.alone(async () => {
+    await client.query(`SET lock_timeout = '200ms'`)
+    if (!(await attempt(upheaval, what, ...there))) return
+    await sleep(random.int(WHILE_MILLISECONDS))
+    await client.query('SET lock_timeout = 0')
+    while (!(await attempt(upheaval, `${what} back`, ...back)));
+  })
+}
+
+/** What the release after this one might make: another kernel beside this one's, other bodies, a later protocol. */
+const nextRelease = (sql: string): string =>
+  sql
+    .replaceAll(/\b(unique_text_(?:place|settle))_v1\b/g, '$1_v2')
+    .replaceAll('"protocol":1', '"protocol":2, "serves":1')
+    .replaceAll(/\n {2}RETURN (NEW|NULL);\nEND\n/g, '\n  PERFORM 2;\n  RETURN $1;\nEND\n')
+
+const install = ({ drop, create }: TriggerSet, next: boolean): string[] => [
+  // The kernel of the other release serves other tables.
+  ...drop.filter((sql) => sql.startsWith('DROP TRIGGER')),
+  ...create.map((sql) => (next ? nextRelease(sql) : sql)),
+]
+
+const setsOf = ({ table }: Subject): TriggerSet[] => [guardOf(table), numberTriggers(NUMBERED)]
+
+/** Each table for itself, so that both kernels serve at once. */
+export async function changeRelease(subject: Subject, upheaval: Upheaval): Promise<void> {
+  const { random } = upheaval
+  const next = random.chance(0.5)
+  await attempt(
+    upheaval,
+    next ? 'later releases installed' : 'releases put back',
+    ...install(random.pick(setsOf(subject)), next),
+  )
+}
+
+export async function restoreReleases(subjects: readonly Subject[], upheaval: Upheaval): Promise<void> {
+  for (const set of subjects.flatMap(setsOf)) {
+    while (!(await attempt(upheaval, 'releases put back', ...install(set, false))));
+  }
+}
+
+@Entity('stress page')
+class PageOfMore {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText({ normalize: trim(), digest: fewHashes(4), maxChainLength: 90 }) text!: string
+  @Column({ type: 'text', nullable: true }) note!: string | null
+  @Column({ type: 'text', nullable: true }) more!: string | null
+}
+
+@Entity('stress page')
+class PageOfPerhaps {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText({ normalize: trim(), digest: fewHashes(4), nullable: true }) text!: string | null
+  @Column({ type: 'text', nullable: true }) note!: string | null
+}
+
+const VERSIONS = [StressPage, PageOfMore, PageOfPerhaps] as const
+
+/** What `migration:generate` writes, statement by statement, with the others writing in between. */
+async function migrate(entity: Function, { url, journal }: Upheaval, settings: string): Promise<boolean> {
+  const dataSource = new DataSource({ type: 'postgres', url, entities: [entity], extra: { options: settings } })
+  await dataSource.initialize()
+  try {
+    const { up } = await generate(dataSource)
+    for (const statement of up) await dataSource.query(statement)
+    journal.add('migrations without a transaction')
+    return true
+  } catch {
+    journal.add('migrations given up half-way')
+    return false
+  } finally {
+    await dataSource.destroy()
+  }
+}
+
+export async function migrateInPieces(upheaval: Upheaval): Promise<void> {
+  await migrate(upheaval.random.pick(VERSIONS), upheaval, String.raw`-c lock_timeout=500ms -c statement_timeout=30s`)
+}
+
+export async function restoreColumns(upheaval: Upheaval): Promise<void> {
+  while (!(await migrate(StressPage, upheaval, '-c statement_timeout=60s')));
+}
