@@ -40,7 +40,7 @@ export async function abandonWith(
     const { on } = target
     await lockOut(session, target)
     await session.all(createAdoptions(on))
-    await session.locked(on, 'abandon', 'ACCESS EXCLUSIVE', async () => {
+    await session.locked({ on, step: 'abandon', mode: 'ACCESS EXCLUSIVE' }, async () => {
       await session.all([...guardOf(on.table).drop, ...leave(on)])
       await session.query(forgetState(on), [on.table.guard])
     })

@@ -55,7 +55,7 @@ export async function renormalizeRows(
   await decide()
   const site = { schema: on.table.schema, table: on.table.table, wanted: [guardOf(on.table)], installed: target.state }
   const { before, after } = planSets({ ...site, searchSchema: on.table.schema, touched: false })
-  await session.locked(on, 'guard', 'ACCESS EXCLUSIVE', async () => {
+  await session.locked({ on, step: 'guard', mode: 'ACCESS EXCLUSIVE' }, async () => {
     await session.all([...before.up, ...after.up])
     await session.query(forgetState(on), [on.table.guard])
   })
