@@ -67,7 +67,7 @@ export class AdoptSession {
 
   constructor(
     private readonly runner: QueryRunner,
-    readonly manners: Manners,
+    public manners: Manners,
     private readonly seams: Seams,
   ) {}
 
@@ -199,7 +199,7 @@ export class AdoptSession {
     await this.sleep(pause * (0.5 + (this.seams.random ?? Math.random)()))
   }
 
-  private async sleep(milliseconds: number): Promise<void> {
+  async sleep(milliseconds: number): Promise<void> {
     await (this.seams.sleep ?? sleep)(milliseconds)
   }
 

@@ -17,6 +17,7 @@ import { beginAdoption, createObjects } from '../sql/adopt-triggers'
 import { textRules } from '../sql/text-table'
 import { findChains, findNulls, forgetState, readState, writeState } from '../sql/adopt-chains'
 import { type Wanted } from '../sql/adopt-fill'
+import { endFollowing, findFollowing } from '../sql/adopt-follow'
 import { sameCondition } from '../sql/alter'
 import { tableState } from '../sql/catalog'
 import { guardOf } from '../sql/guard'
@@ -290,4 +291,13 @@ async function clean(run: Run): Promise<AdoptStep> {
   })
   await session.query(analyzeTable(on))
   return 'done'
+}
+
+/** Takes away what a command that follows needs, where it is there: such a command was killed. */
+export async function stopFollowing(session: AdoptSession, { on }: Pick<Target, 'on'>): Promise<void> {
+  const [row] = await session.query<{ found: boolean }>(findFollowing(on))
+  if (row?.found !== true) return
+  await session.locked({ on, step: 'follow', mode: 'ACCESS EXCLUSIVE' }, async () => {
+    await session.all(endFollowing(on))
+  })
 }

@@ -33,6 +33,8 @@ export type Invocation =
       /** What is done with duplicates once the table is adopted. */
       readonly merge: Pick<MergeOptions, 'keep' | 'also'> | undefined
       readonly forgetLog: boolean
+      /** Goes on with what other code writes. */
+      readonly follow: boolean
     }
 
 /** The command line is wrong; exit code 2. */
@@ -69,6 +71,7 @@ unmerge then gives merged rows back (docs/adopting.md).
                             all references to it; a log keeps the others
       --also TABLE.COLUMN   refers to the table without a foreign key; several times
       --forget-log          empty the log of merges
+      --follow              then normalize what old code writes, until Ctrl-C or SIGTERM
       --refused WHAT        keep or delete rows whose texts the normalizer refuses
       --user-triggers fire  let the table's own triggers run for every row
 
@@ -103,6 +106,7 @@ const OPTIONS = {
   merge: { type: 'string' },
   also: { type: 'string', multiple: true },
   'forget-log': { type: 'boolean' },
+  follow: { type: 'boolean' },
   refused: { type: 'string' },
   'user-triggers': { type: 'string' },
   help: { type: 'boolean', short: 'h' },
@@ -175,6 +179,7 @@ function adoptionOf(kind: Adoption['kind'], values: Values, operands: readonly s
     options: adoptOptions(values),
     merge: keep && { keep, also: values.also ?? [] },
     forgetLog: values['forget-log'] === true,
+    follow: values.follow === true,
   }
 }
 
