@@ -19,7 +19,7 @@ import { findChains, findNulls, forgetState, readState, writeState } from '../sq
 import { type Wanted } from '../sql/adopt-fill'
 import { endFollowing, findFollowing } from '../sql/adopt-follow'
 import { sameCondition } from '../sql/alter'
-import { tableState } from '../sql/catalog'
+import { type Query, tableState } from '../sql/catalog'
 import { guardOf } from '../sql/guard'
 import { quote } from '../sql/identifier'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
@@ -72,10 +72,13 @@ export const rulesOf = ({ on: { table } }: Target): string =>
 export async function stateOf({
   session,
   target,
-}: Pick<Run, 'session' | 'target'>): Promise<AdoptionState | undefined> {
+}: {
+  readonly session: { readonly query: Query }
+  readonly target: Target
+}): Promise<AdoptionState | undefined> {
   const { table } = target.on
   try {
-    const [row] = await session.query<{ state: string }>(readState(table.schema), [table.guard])
+    const [row] = (await session.query(readState(table.schema), [table.guard])) as readonly { state: string }[]
     return row && (JSON.parse(row.state) as AdoptionState)
   } catch (error) {
     // No table has been adopted in this schema.

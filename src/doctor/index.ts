@@ -1,3 +1,4 @@
+export type { DoctorAdoption, DoctorLock } from './adoption'
 export {
   doctor,
   type DoctorDeclaration,
