@@ -8,3 +8,4 @@ export {
   type DoctorTable,
 } from './doctor'
 export type { DoctorCode, DoctorFinding, DoctorGroups, DoctorKey, DoctorSeverity } from './findings'
+export { preview, type PreviewGroup, type PreviewOptions, type PreviewReport } from './preview'
