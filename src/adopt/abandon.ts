@@ -1,5 +1,6 @@
 import type { DataSource, EntityTarget, ObjectLiteral } from 'typeorm'
 import { forgetState } from '../sql/adopt-chains'
+import { endFollowing } from '../sql/adopt-follow'
 import { createAdoptions, leave } from '../sql/adopt-table'
 import { guardOf } from '../sql/guard'
 import { type AdoptOptions, lockOut, withSession } from './adopt'
@@ -40,8 +41,8 @@ export async function abandonWith(
     const { on } = target
     await lockOut(session, target)
     await session.all(createAdoptions(on))
-    await session.locked(on, 'abandon', 'ACCESS EXCLUSIVE', async () => {
-      await session.all([...guardOf(on.table).drop, ...leave(on)])
+    await session.locked({ on, step: 'abandon', mode: 'ACCESS EXCLUSIVE' }, async () => {
+      await session.all([...guardOf(on.table).drop, ...endFollowing(on), ...leave(on)])
       await session.query(forgetState(on), [on.table.guard])
     })
     return { locks: session.locks }

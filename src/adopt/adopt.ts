@@ -6,7 +6,16 @@ import { deleteRefused, keepRefused, readRefused, refusedTexts } from '../sql/ad
 import { tableName } from '../sql/text-table'
 import { findDrift } from '../typeorm/drift'
 import { AdoptSession, type AdoptionLock, type Manners, type Seams } from './session'
-import { doStep, type AdoptionState, type AdoptProgress, type Run, rulesOf, type AdoptStep, stateOf } from './steps'
+import {
+  doStep,
+  type AdoptionState,
+  type AdoptProgress,
+  type Run,
+  rulesOf,
+  type AdoptStep,
+  stateOf,
+  stopFollowing,
+} from './steps'
 import { guardedAs, renormalizeRows } from './renormalize'
 import { textsOf } from './sweep'
 import { findDeclaration, findTarget, normalizeTexts, type Target } from './target'
@@ -187,6 +196,7 @@ function refuseTriggers({ facts, on }: Pick<Target, 'facts' | 'on'>, options: Ad
 /** If a guard stands, rows are at most normalized anew: every other change is left to a migration. */
 async function adoptOrNormalize(run: Run, options: AdoptOptions): Promise<AdoptReport> {
   const { session, target } = run
+  await stopFollowing(session, target)
   const [state, guarded] = [await stateOf(run), guardedAs(target)]
   const begun = state !== undefined && (state.step as string) !== 'renormalize'
   if (begun || guarded === 'none' || findDrift(target.declaration.table, target.state).length === 0) {
@@ -263,7 +273,7 @@ async function reviewRefused({ session, target }: Run, deletes: boolean): Promis
   await session.query(keepRefused(target.on), [[]])
 }
 
-async function refusedRows({ session, target }: Run): Promise<{ total: number; first: RefusedRow[] }> {
+export async function refusedRows({ session, target }: Run): Promise<{ total: number; first: RefusedRow[] }> {
   const rows = await session.query<Record<'key' | 'reason' | 'total', string>>(readRefused(target.on, NAMED))
   const first = rows.map(({ key, reason }) => ({ key: JSON.parse(key) as ObjectLiteral, reason }))
   return { total: Number(rows[0]?.total ?? 0), first }

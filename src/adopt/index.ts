@@ -1,6 +1,7 @@
 export { abandon, type AbandonOptions } from './abandon'
 export { AdoptionError, type AdoptionReason } from './error'
 export { adopt, type AdoptOptions, type AdoptReport, type Duplicates, type RefusedRow } from './adopt'
+export { follow, type FollowOptions, type FollowReport } from './follow'
 export { planAdoption, type PlannedStep } from './plan'
 export type { AdoptionLock } from './session'
 export type { AdoptProgress, AdoptStep } from './steps'

@@ -42,7 +42,7 @@ export async function planAdoption(
   return await withSession(dataSource, {}, {}, async (session) => stepsOf(await findTarget(declaration, session.query)))
 }
 
-function stepsOf(target: Target): PlannedStep[] {
+export function stepsOf(target: Target): PlannedStep[] {
   const { on, hidden, required, state } = target
   const standing = new Set(state.columns.map(({ name }) => name))
   const hasCheck = state.checks.some(({ name }) => name === on.table.check)

@@ -23,7 +23,7 @@ export function guardedAs({ declaration, state }: Target): 'none' | 'renormalize
 const LEAST_PAGES = 16
 
 /** A text that normalizing changes, and its row. */
-interface Change {
+export interface Change {
   readonly spot: string
   readonly before: readonly (string | null)[]
   readonly after: readonly (string | null)[]
@@ -55,7 +55,7 @@ export async function renormalizeRows(
   await decide()
   const site = { schema: on.table.schema, table: on.table.table, wanted: [guardOf(on.table)], installed: target.state }
   const { before, after } = planSets({ ...site, searchSchema: on.table.schema, touched: false })
-  await session.locked(on, 'guard', 'ACCESS EXCLUSIVE', async () => {
+  await session.locked({ on, step: 'guard', mode: 'ACCESS EXCLUSIVE' }, async () => {
     await session.all([...before.up, ...after.up])
     await session.query(forgetState(on), [on.table.guard])
   })
@@ -64,7 +64,24 @@ export async function renormalizeRows(
 /** @returns how many rows somebody else had locked */
 async function sweep(run: Run, from: number): Promise<number> {
   const { session, target } = run
-  const { on } = target
+  return await normalizeAll(run, from, async (page, pages) => {
+    const state = { step: 'renormalize', format: 1, rules: rulesOf(target), page, pages }
+    await session.query(writeState(target.on), [target.on.table.guard, JSON.stringify(state)])
+  })
+}
+
+/**
+ * Normalizes the rows of all pages from one on.
+ *
+ * @param onBatch told which page comes next
+ * @returns how many rows somebody else had locked
+ */
+export async function normalizeAll(
+  run: Run,
+  from: number,
+  onBatch?: (page: number, pages: number) => Promise<void>,
+): Promise<number> {
+  const { session, target } = run
   const size = new BatchSize(session.manners.batch, LEAST_PAGES, LEAST_PAGES)
   const pages = await pagesOf(session, target)
   let left = 0
@@ -74,8 +91,7 @@ async function sweep(run: Run, from: number): Promise<number> {
     left += await normalizePages(run, { from: page, to })
     size.took(performance.now() - started, to - page)
     page = to
-    const state = { step: 'renormalize', format: 1, rules: rulesOf(target), page, pages }
-    await session.query(writeState(on), [on.table.guard, JSON.stringify(state)])
+    await onBatch?.(page, pages)
     run.onProgress({ step: 'fill', fraction: page / pages, rows: run.counts.normalized })
     await session.breathe()
   }
@@ -94,17 +110,20 @@ async function normalizePages(run: Run, pages: { readonly from: number; readonly
   }
   const written = await write(run, changes)
   counts.normalized += written.rows
-  return changes.length - written.rows - written.refused
+  return changes.length - written.rows - written.refused.size
 }
 
-const note = async ({ session, target }: Run, spot: string, reason: string): Promise<unknown> =>
+export const note = async ({ session, target }: Run, spot: string, reason: string): Promise<unknown> =>
   await session.query(noteRefused(target.on), [[spot], [reason]])
 
 /** What became of some rows; the rest of them is locked, or has another text by now. */
 interface Written {
   readonly rows: number
-  readonly refused: number
+  /** Why, by their spots. They are noted. */
+  readonly refused: ReadonlyMap<string, string>
 }
+
+const NONE: ReadonlyMap<string, string> = new Map()
 
 /** Somebody has a row of the chain. */
 const BUSY: ReadonlySet<unknown> = new Set([
@@ -114,10 +133,10 @@ const BUSY: ReadonlySet<unknown> = new Set([
 ])
 
 /** All at once, or one by one where the guard refuses one of them. */
-async function write(run: Run, changes: readonly Change[]): Promise<Written> {
+export async function write(run: Run, changes: readonly Change[]): Promise<Written> {
   const { session, target } = run
   const [first] = changes
-  if (!first) return { rows: 0, refused: 0 }
+  if (!first) return { rows: 0, refused: NONE }
   const texts = target.on.table.text.flatMap((_, index) => [
     changes.map(({ before }) => before[index] ?? null),
     changes.map(({ after }) => after[index] ?? null),
@@ -126,22 +145,24 @@ async function write(run: Run, changes: readonly Change[]): Promise<Written> {
     const work = async (): Promise<readonly { written: string }[]> =>
       await session.query<{ written: string }>(renormalize(target.on), [changes.map(({ spot }) => spot), ...texts])
     const [row] = await session.together(work)
-    return { rows: Number(row?.written ?? 0), refused: 0 }
+    return { rows: Number(row?.written ?? 0), refused: NONE }
   } catch (error) {
-    if (BUSY.has(serverError(error)?.code)) return { rows: 0, refused: 0 }
+    if (BUSY.has(serverError(error)?.code)) return { rows: 0, refused: NONE }
     const reason = reasonOf(error)
     if (reason === undefined) throw error
     if (changes.length > 1) return await writeEach(run, changes)
     await note(run, first.spot, reason)
-    return { rows: 0, refused: 1 }
+    return { rows: 0, refused: new Map([[first.spot, reason]]) }
   }
 }
 
 async function writeEach(run: Run, changes: readonly Change[]): Promise<Written> {
-  let [rows, refused] = [0, 0]
+  const refused = new Map<string, string>()
+  let rows = 0
   for (const one of changes) {
     const written = await write(run, [one])
-    ;[rows, refused] = [rows + written.rows, refused + written.refused]
+    rows += written.rows
+    for (const [spot, reason] of written.refused) refused.set(spot, reason)
   }
   return { rows, refused }
 }

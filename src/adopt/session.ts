@@ -24,6 +24,15 @@ export interface AdoptionLock {
   readonly heldMilliseconds: number
 }
 
+/** A lock that is to be got. */
+export interface WantedLock {
+  readonly on: Held
+  readonly step: string
+  readonly mode: LockMode
+  /** Done before each attempt, without the lock: clients have written while the command waited. */
+  readonly prepare?: () => Promise<void>
+}
+
 /** How a command treats the application beside it. All in milliseconds. */
 export interface Manners {
   readonly lock: number
@@ -58,7 +67,7 @@ export class AdoptSession {
 
   constructor(
     private readonly runner: QueryRunner,
-    readonly manners: Manners,
+    public manners: Manners,
     private readonly seams: Seams,
   ) {}
 
@@ -137,9 +146,10 @@ export class AdoptSession {
    *
    * @param work throws Later to give the lock back; the function that it is given does so when half of the time is over
    */
-  async locked<T>(on: Held, step: string, mode: LockMode, work: (inTime: () => void) => Promise<T>): Promise<T> {
+  async locked<T>({ on, step, mode, prepare }: WantedLock, work: (inTime: () => void) => Promise<T>): Promise<T> {
     let { hold } = this.manners
     for (let attempts = 1; ; attempts += 1) {
+      await prepare?.()
       const asked = performance.now()
       try {
         await this.query(beginLocked(on, mode, { lock: this.manners.lock, hold: Math.round(hold) }))
@@ -155,8 +165,8 @@ export class AdoptSession {
       } catch (error) {
         await this.query('ROLLBACK').catch(() => {})
         hold = this.after(error, hold)
+        if (attempts % NOTICE_ATTEMPTS === 0) await this.sayWhatBlocks(step, attempts, error)
       }
-      if (attempts % NOTICE_ATTEMPTS === 0) await this.sayWhatBlocks(step, attempts)
       await this.rest(attempts)
     }
   }
@@ -170,7 +180,11 @@ export class AdoptSession {
     return hold * HOLD_GROWTH
   }
 
-  private async sayWhatBlocks(step: string, attempts: number): Promise<void> {
+  private async sayWhatBlocks(step: string, attempts: number, error: unknown): Promise<void> {
+    if (error instanceof Later) {
+      this.manners.onNotice(`${step}: not done in time under the lock in ${attempts} attempts. It goes on trying.`)
+      return
+    }
     const [oldest] = await this.query<Record<'pid' | 'state' | 'seconds', string>>(OLDEST_TRANSACTION)
     const open = oldest
       ? `; the oldest transaction is open for ${oldest.seconds} s (pid ${oldest.pid}, ${oldest.state})`
@@ -185,7 +199,7 @@ export class AdoptSession {
     await this.sleep(pause * (0.5 + (this.seams.random ?? Math.random)()))
   }
 
-  private async sleep(milliseconds: number): Promise<void> {
+  async sleep(milliseconds: number): Promise<void> {
     await (this.seams.sleep ?? sleep)(milliseconds)
   }
 

@@ -17,8 +17,9 @@ import { beginAdoption, createObjects } from '../sql/adopt-triggers'
 import { textRules } from '../sql/text-table'
 import { findChains, findNulls, forgetState, readState, writeState } from '../sql/adopt-chains'
 import { type Wanted } from '../sql/adopt-fill'
+import { endFollowing, findFollowing } from '../sql/adopt-follow'
 import { sameCondition } from '../sql/alter'
-import { tableState } from '../sql/catalog'
+import { type Query, tableState } from '../sql/catalog'
 import { guardOf } from '../sql/guard'
 import { quote } from '../sql/identifier'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
@@ -71,10 +72,13 @@ export const rulesOf = ({ on: { table } }: Target): string =>
 export async function stateOf({
   session,
   target,
-}: Pick<Run, 'session' | 'target'>): Promise<AdoptionState | undefined> {
+}: {
+  readonly session: { readonly query: Query }
+  readonly target: Target
+}): Promise<AdoptionState | undefined> {
   const { table } = target.on
   try {
-    const [row] = await session.query<{ state: string }>(readState(table.schema), [table.guard])
+    const [row] = (await session.query(readState(table.schema), [table.guard])) as readonly { state: string }[]
     return row && (JSON.parse(row.state) as AdoptionState)
   } catch (error) {
     // No table has been adopted in this schema.
@@ -124,7 +128,7 @@ async function begin(run: Run): Promise<AdoptStep> {
   const standing = new Set(state.columns.map(({ name }) => name))
   // Somebody made these columns by hand: what they hold is checked.
   const wanted: Wanted = standing.has(on.table.hash) ? 'wrong' : 'missing'
-  await session.locked(on, 'begin', 'ACCESS EXCLUSIVE', async () => {
+  await session.locked({ on, step: 'begin', mode: 'ACCESS EXCLUSIVE' }, async () => {
     await session.all(beginAdoption(on, hidden, standing))
     await remember(run, { step: 'fill', wanted, page: 0, pages: null })
   })
@@ -227,7 +231,8 @@ async function check(run: Run): Promise<AdoptStep> {
   const required = await stillNullable(run)
   const hasCheck = (await stateNow(run))?.checks.some(({ name }) => name === on.table.check) === true
   const added = addChecks(on, required, !hasCheck)
-  if (added.length > 0) await session.locked(on, 'check', 'ACCESS EXCLUSIVE', async () => await session.all(added))
+  if (added.length > 0)
+    await session.locked({ on, step: 'check', mode: 'ACCESS EXCLUSIVE' }, async () => await session.all(added))
   run.onProgress({ step: 'check', fraction: undefined, rows: 0 })
   try {
     await session.query(validateChecks(on, required))
@@ -238,7 +243,7 @@ async function check(run: Run): Promise<AdoptStep> {
   }
   const statements = requireColumns(on, required)
   if (statements.length === 0) return await go(run, 'guard')
-  await session.locked(on, 'require', 'ACCESS EXCLUSIVE', async () => {
+  await session.locked({ on, step: 'require', mode: 'ACCESS EXCLUSIVE' }, async () => {
     for (const statement of statements) await session.query(statement)
     await go(run, 'guard')
   })
@@ -256,31 +261,46 @@ async function guard(run: Run): Promise<AdoptStep> {
   const { session, target } = run
   const { on } = target
   await forgetNumbered(session, target)
-  let before = Infinity
-  for (let rounds = 1; ; rounds += 1) {
-    const stuck = await settleAll(session, target)
-    const left = await notesLeft(session, target, MOST_NOTES + 1)
-    run.onProgress({ step: 'guard', fraction: undefined, rows: left })
-    if (stuck === 0 && (left <= LAST_NOTES || (left >= before && left <= MOST_NOTES))) break
-    before = left
-    if (stuck > 0) await session.rest(rounds)
-  }
-  await session.locked(on, 'guard', 'SHARE ROW EXCLUSIVE', async (inTime) => {
+  const work = async (inTime: () => void): Promise<void> => {
     await settleRest(session, target)
     inTime()
     await session.all([...guardOf(on.table).create, disableTriggers(on)])
     await go(run, 'clean')
-  })
+  }
+  const prepare = async (): Promise<void> => await settleMost(run)
+  await session.locked({ on, step: 'guard', mode: 'SHARE ROW EXCLUSIVE', prepare }, work)
   return 'clean'
+}
+
+/** Settles what clients wrote until so little is left that the lock has time for it. */
+async function settleMost({ session, target, onProgress }: Run): Promise<void> {
+  let before = Infinity
+  for (let rounds = 1; ; rounds += 1) {
+    const stuck = await settleAll(session, target)
+    const left = await notesLeft(session, target, MOST_NOTES + 1)
+    onProgress({ step: 'guard', fraction: undefined, rows: left })
+    if (stuck === 0 && (left <= LAST_NOTES || (left >= before && left <= MOST_NOTES))) return
+    before = left
+    if (stuck > 0) await session.rest(rounds)
+  }
 }
 
 async function clean(run: Run): Promise<AdoptStep> {
   const { session, target } = run
   const { on } = target
-  await session.locked(on, 'clean', 'ACCESS EXCLUSIVE', async () => {
+  await session.locked({ on, step: 'clean', mode: 'ACCESS EXCLUSIVE' }, async () => {
     await session.all(endAdoption(on))
     await session.query(forgetState(on), [on.table.guard])
   })
   await session.query(analyzeTable(on))
   return 'done'
+}
+
+/** Takes away what a command that follows needs, where it is there: such a command was killed. */
+export async function stopFollowing(session: AdoptSession, { on }: Pick<Target, 'on'>): Promise<void> {
+  const [row] = await session.query<{ found: boolean }>(findFollowing(on))
+  if (row?.found !== true) return
+  await session.locked({ on, step: 'follow', mode: 'ACCESS EXCLUSIVE' }, async () => {
+    await session.all(endFollowing(on))
+  })
 }

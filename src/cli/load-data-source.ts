@@ -42,6 +42,11 @@ function withConnectionString(dataSource: DataSource, file: string): DataSource 
   )
 }
 
+/** All that a file exports; a TypeScript file is loaded as above. @throws DataSourceFileError */
+export async function loadModule(file: string): Promise<readonly unknown[]> {
+  return await exportsOf(path.resolve(file), file)
+}
+
 /** For CommonJS the namespace's default is `module.exports`, whose own `default` is TypeScript's default export. */
 async function exportsOf(absolute: string, file: string): Promise<unknown[]> {
   const module = await load(absolute, file)

@@ -10,6 +10,7 @@ import { openList } from './list'
 import { loadDataSource } from './load-data-source'
 import { runAdopt } from './run-adopt'
 import { runDoctor } from './run-doctor'
+import { runPreview } from './run-preview'
 import { EXIT, type ExitCode, runImport } from './run-import'
 import { outliveReaders } from './terminal'
 import { HELP, type Invocation, parseInvocation, UsageError } from './usage'
@@ -26,11 +27,19 @@ async function main(args: readonly string[]): Promise<ExitCode> {
     case 'import':
       return await importCommand(invocation)
     case 'doctor':
-      return await doctorCommand(invocation)
+      return await connected(invocation.dataSource, async (dataSource) => {
+        return await runDoctor({ ...invocation, dataSource, streams: process, signal: interruption() })
+      })
+    case 'preview':
+      return await connected(invocation.dataSource, async (dataSource) => {
+        return await runPreview({ dataSource, invocation, streams: process, signal: interruption() })
+      })
     case 'adopt':
     case 'abandon':
     case 'unmerge':
-      return await adoptCommand(invocation)
+      return await connected(invocation.dataSource, async (dataSource) => {
+        return await runAdopt({ dataSource, invocation, streams: process, signal: interruption() })
+      })
   }
 }
 
@@ -55,23 +64,13 @@ async function importCommand(invocation: Invocation & { kind: 'import' }): Promi
   }
 }
 
-async function doctorCommand(invocation: Invocation & { kind: 'doctor' }): Promise<ExitCode> {
-  const dataSource = await loadDataSource(invocation.dataSource)
+/** Connects, does the work of a command, and disconnects. */
+async function connected(file: string, work: (dataSource: DataSource) => Promise<ExitCode>): Promise<ExitCode> {
+  const dataSource = await loadDataSource(file)
   await connect(dataSource)
   try {
     keepHeapSmall()
-    return await runDoctor({ ...invocation, dataSource, streams: process, signal: interruption() })
-  } finally {
-    await dataSource.destroy()
-  }
-}
-
-async function adoptCommand(invocation: Invocation & { kind: 'adopt' | 'abandon' | 'unmerge' }): Promise<ExitCode> {
-  const dataSource = await loadDataSource(invocation.dataSource)
-  await connect(dataSource)
-  try {
-    keepHeapSmall()
-    return await runAdopt({ dataSource, invocation, streams: process, signal: interruption() })
+    return await work(dataSource)
   } finally {
     await dataSource.destroy()
   }

@@ -2,6 +2,7 @@ import type { DataSource, EntityTarget, ObjectLiteral } from 'typeorm'
 import { abandon } from '../adopt/abandon'
 import { adopt, type AdoptOptions, type AdoptReport } from '../adopt/adopt'
 import { AdoptionError } from '../adopt/error'
+import { follow } from '../adopt/follow'
 import { mergeDuplicates, type MergeReport } from '../adopt/merge'
 import { forgetMerges, unmerge } from '../adopt/merge-log'
 import { planAdoption } from '../adopt/plan'
@@ -28,7 +29,7 @@ export async function runAdopt({ dataSource, invocation, streams, signal }: Adop
   const options: AdoptOptions = { ...invocation.options, signal, onNotice: say }
   try {
     const print = (text: string): void => void stdout.write(text)
-    await runCommand(invocation, { dataSource, target, options, say, print })
+    await runCommand(invocation, { dataSource, target, options, signal, say, print })
     return EXIT.done
   } catch (error) {
     if (!(error instanceof AdoptionError)) throw error
@@ -41,6 +42,7 @@ interface Command {
   readonly dataSource: DataSource
   readonly target: EntityTarget<ObjectLiteral>
   readonly options: AdoptOptions
+  readonly signal: AbortSignal
   readonly say: (line: string) => void
   readonly print: (text: string) => void
 }
@@ -60,9 +62,22 @@ async function runCommand(invocation: AdoptRun['invocation'], command: Command):
   } else {
     const report = await adopt(dataSource, target, { ...options, onProgress: sayProgress(say) })
     print(formatAdoption(report))
-    if (report.step !== 'done' || invocation.merge === undefined) return
-    print(formatMerge(await mergeDuplicates(dataSource, target, { ...options, ...invocation.merge })))
+    if (report.step !== 'done') return
+    if (invocation.merge)
+      print(formatMerge(await mergeDuplicates(dataSource, target, { ...options, ...invocation.merge })))
+    if (invocation.follow) print(await followUntil(command))
   }
+}
+
+/** Ends as it should by the signal: that is no failure. */
+async function followUntil({ dataSource, target, options, signal, say }: Command): Promise<string> {
+  const told = (normalized: number): void => say(`follow  ${number(normalized)} texts normalized  Ctrl-C ends it`)
+  const report = await follow(dataSource, target, { ...options, signal, onProgress: told })
+  const lines = [
+    `${number(report.normalized)} texts were normalized.`,
+    ...formatRefused(report.refused, report.refusedTotal),
+  ]
+  return lines.map((line) => `${printable(line)}\n`).join('')
 }
 
 function formatMerge({ merged, left }: MergeReport): string {

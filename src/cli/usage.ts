@@ -25,6 +25,14 @@ export type Invocation =
       readonly json: boolean
     }
   | {
+      readonly kind: 'preview'
+      readonly dataSource: string
+      readonly entity: string
+      readonly property: string | undefined
+      /** A name, several, or a file. */
+      readonly normalize: string
+    }
+  | {
       readonly kind: 'adopt' | 'abandon' | 'unmerge'
       readonly dataSource: string
       readonly entity: string
@@ -33,6 +41,8 @@ export type Invocation =
       /** What is done with duplicates once the table is adopted. */
       readonly merge: Pick<MergeOptions, 'keep' | 'also'> | undefined
       readonly forgetLog: boolean
+      /** Goes on with what other code writes. */
+      readonly follow: boolean
     }
 
 /** The command line is wrong; exit code 2. */
@@ -43,6 +53,8 @@ export class UsageError extends Error {
 export const HELP = `Usage: typeorm-unique-text import -d DATA-SOURCE --entity NAME [--property NAME]
                                   [--csv --column NAME] LIST
        typeorm-unique-text doctor -d DATA-SOURCE [--entity NAME] [--json]
+       typeorm-unique-text preview -d DATA-SOURCE --entity NAME [--property NAME]
+                                   --normalize NAMES
        typeorm-unique-text adopt|abandon|unmerge -d DATA-SOURCE --entity NAME
                            [--property NAME] [OPTIONS of adopt]
 
@@ -54,6 +66,10 @@ You can run it again at any time: rows that exist are found, and none is created
 doctor looks at the stored rows, in batches and without a lock that anybody waits for:
 texts that stand twice, hashes, chains, names and counts that are wrong, texts that
 are not normalized, and what the database lacks. It changes nothing.
+
+preview shows which stored texts a normalizer would change, refuse, or make one. NAMES
+are url, email, trim, lowerCase, nfc or collapseWhitespace, joined by commas, or a
+file that exports a normalizer. It changes nothing.
 
 adopt brings a full table under the guard while the application runs. However it ends,
 the same command goes on. abandon takes everything away again, and changes no text;
@@ -69,6 +85,7 @@ unmerge then gives merged rows back (docs/adopting.md).
                             all references to it; a log keeps the others
       --also TABLE.COLUMN   refers to the table without a foreign key; several times
       --forget-log          empty the log of merges
+      --follow              then normalize what old code writes, until Ctrl-C or SIGTERM
       --refused WHAT        keep or delete rows whose texts the normalizer refuses
       --user-triggers fire  let the table's own triggers run for every row
 
@@ -102,7 +119,9 @@ const OPTIONS = {
   fake: { type: 'string' },
   merge: { type: 'string' },
   also: { type: 'string', multiple: true },
+  normalize: { type: 'string' },
   'forget-log': { type: 'boolean' },
+  follow: { type: 'boolean' },
   refused: { type: 'string' },
   'user-triggers': { type: 'string' },
   help: { type: 'boolean', short: 'h' },
@@ -123,6 +142,7 @@ export function parseInvocation(args: readonly string[]): Invocation {
   if (command === undefined) throw new UsageError(`Name a command: ${COMMANDS}.`)
   if (command === 'import') return importOf(values, operands)
   if (command === 'doctor') return doctorOf(values, operands)
+  if (command === 'preview') return previewOf(values, operands)
   if (isAdopting(command)) return adoptionOf(command, values, operands)
   throw new UsageError(`Unknown command "${command}". The commands are ${COMMANDS}.`)
 }
@@ -155,7 +175,15 @@ function doctorOf(
   return { kind: 'doctor', dataSource, entity, json: json === true }
 }
 
-const COMMANDS = 'import, doctor, adopt, abandon, unmerge'
+function previewOf({ dataSource, entity, property, normalize }: Values, operands: readonly string[]): Invocation {
+  if (dataSource === undefined) throw new UsageError(NO_DATA_SOURCE)
+  if (entity === undefined) throw new UsageError('Name the entity: --entity Page')
+  if (normalize === undefined) throw new UsageError('Name the normalizer: --normalize url')
+  if (operands.length > 0) throw new UsageError('preview takes no list. Name an entity by --entity.')
+  return { kind: 'preview', dataSource, entity, property, normalize }
+}
+
+const COMMANDS = 'import, doctor, preview, adopt, abandon, unmerge'
 
 type Adoption = Extract<Invocation, { kind: 'adopt' | 'abandon' | 'unmerge' }>
 
@@ -175,6 +203,7 @@ function adoptionOf(kind: Adoption['kind'], values: Values, operands: readonly s
     options: adoptOptions(values),
     merge: keep && { keep, also: values.also ?? [] },
     forgetLog: values['forget-log'] === true,
+    follow: values.follow === true,
   }
 }
 

@@ -6,6 +6,7 @@ import { readSurroundings } from '../sql/doctor-catalog'
 import { findDrift, workDrift } from '../typeorm/drift'
 import { registry, rootOf, tableDeclarations, tableNames, tableNumbers } from '../typeorm/registry'
 import { triggerWorks, wantedSets } from '../typeorm/trigger-sets'
+import { adoptionOf, type DoctorAdoption, findingsOfAdoption } from './adoption'
 import { findingsAround, referenceNames } from './around'
 import { type DoctorFinding, type Place, schemaFinding } from './findings'
 import { lookAtHolders, lookAtNames, namesColumns } from './names'
@@ -63,6 +64,8 @@ export interface DoctorDeclaration {
   readonly collisions: number
   /** Rows of the longest chain; 0 where there is none. */
   readonly longestChain: number
+  /** What `adopt` would do; absent where the guard stands. */
+  readonly adoption?: DoctorAdoption
 }
 
 /** The report of `doctor`. */
@@ -212,8 +215,11 @@ async function lookAtRows(visit: Visit, subject: Subject): Promise<Looks> {
   for (const declaration of tableDeclarations(metadata)) {
     await look(declaration.name, columnsOf(declaration), async (place) => {
       const text = new TextLook(subject, declaration, place)
-      const findings = await text.findings()
-      return { kind: 'text', findings, ...text.figures }
+      const [findings, adoption] = [await text.findings(), await adoptionOf(subject, declaration)]
+      if (!adoption) return { kind: 'text', findings, ...text.figures }
+      const size = { rows: text.figures.rows, heapBytes: subject.surroundings.heapBytes }
+      const told = findingsOfAdoption(adoption, place, size)
+      return { kind: 'text', findings: [...told, ...findings], ...text.figures, adoption }
     })
   }
   for (const declaration of tableNames(metadata)) {

@@ -16,11 +16,13 @@ const CODES = {
     'error',
     'These texts become one when they are normalized. Merge the rows of each group first; docs/changing-a-declaration.md says how.',
   ],
-  'text.unnormalized': [
-    'error',
-    'Save these texts normalized; docs/changing-a-declaration.md has the lines that do it.',
-  ],
+  'text.unnormalized': ['error', 'Run typeorm-unique-text adopt --follow, which normalizes them; end it with Ctrl-C.'],
   'text.refused': ['error', 'Correct these texts, or delete their rows: the normalizer refuses them.'],
+  'text.unadopted': [
+    'error',
+    'Run typeorm-unique-text adopt, while the application runs (docs/adopting.md). Up to 100,000 rows migration:generate and migration:run do it too.',
+  ],
+  'disk.needed': ['warning', 'See that the disk has room for it.'],
   'text.null': ['error', 'Give these rows a text, or declare the text nullable.'],
   'hash.missing': [
     'error',

@@ -1,3 +1,4 @@
+export type { DoctorAdoption, DoctorLock } from './adoption'
 export {
   doctor,
   type DoctorDeclaration,
@@ -7,3 +8,4 @@ export {
   type DoctorTable,
 } from './doctor'
 export type { DoctorCode, DoctorFinding, DoctorGroups, DoctorKey, DoctorSeverity } from './findings'
+export { preview, type PreviewGroup, type PreviewOptions, type PreviewReport } from './preview'

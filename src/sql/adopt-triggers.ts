@@ -39,7 +39,7 @@ export function createObjects(on: AdoptedTable): string[] {
  * Every name in it has its schema, and the path holds nobody's: it runs as the table's owner, since a role that may
  * only INSERT could neither write to the queue nor take a number.
  */
-function createFunction(on: AdoptedTable, name: string, body: string): string[] {
+export function createFunction(on: AdoptedTable, name: string, body: string): string[] {
   const called = `${objectOf(on, name)}()`
   return [
     `CREATE FUNCTION ${called} RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER ` +
@@ -54,7 +54,7 @@ const same = (left: string, right: string): string =>
   `coalesce(${left} OPERATOR(pg_catalog.=) ${right}, ${left} IS NULL AND ${right} IS NULL)`
 
 /** Predicates that hold where two rows have the same text, column by column. */
-const sameTexts = (on: Held, left: string, right: string): string[] =>
+export const sameTexts = (on: Held, left: string, right: string): string[] =>
   on.table.text.map(({ name }) => same(bytewise(left, name), bytewise(right, name)))
 
 const sameScopes = ({ table }: Held): string[] =>

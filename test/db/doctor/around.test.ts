@@ -1,6 +1,7 @@
 import type { Client } from 'pg'
 import type { DataSource } from 'typeorm'
 import { beforeAll, describe, expect, test } from 'vitest'
+import { adopt } from '../../../src/adopt'
 import { doctor, type DoctorFinding } from '../../../src/doctor'
 import { useDatabase } from '../../support/database'
 import { ENTITIES, fill, Page, Soft, User } from './entities'
@@ -70,6 +71,8 @@ describe('what the database lacks', () => {
         "error column.missing 1; urlHashChained",
         "error index.missing 1; NAME",
         "error check.missing 1; NAME",
+        "error text.unadopted 3; next step begin; short locks: begin ACCESS EXCLUSIVE, check ACCESS EXCLUSIVE, check ACCESS EXCLUSIVE, guard SHARE ROW EXCLUSIVE, clean ACCESS EXCLUSIVE",
+        "warning disk.needed 1; up to 1 MB for new versions of rows, and the index",
         "error text.twice 1",
         "warning reference.undeclared 1; public.visit."pageId"",
       ]
@@ -88,10 +91,35 @@ describe('what the database lacks', () => {
       [
         "error index.missing 1; NAME",
         "error check.missing 1; NAME",
+        "error text.unadopted 2; next step begin; short locks: begin ACCESS EXCLUSIVE, check ACCESS EXCLUSIVE, check ACCESS EXCLUSIVE, guard SHARE ROW EXCLUSIVE, clean ACCESS EXCLUSIVE",
+        "warning disk.needed 1; up to 1 MB for new versions of rows, and the index",
         "error hash.missing 2",
         "warning reference.undeclared 1; public.visit."pageId"",
       ]
     `)
+  })
+
+  test('an adoption that is not at its end: its next step, and the locks that are left', async () => {
+    await changed(
+      'drop table page cascade',
+      'create table page (id integer primary key, url text not null, title text)',
+      ...READER,
+    )
+    const locks = { lockMilliseconds: 2_000, holdMilliseconds: 10_000 }
+    await adopt(dataSource, Page, { ...locks, property: 'url', until: 'index' })
+    for (const source of [dataSource, await byReader()]) {
+      const { tables, healthy } = await doctor(source, { entities: [Page] })
+      expect(healthy).toBe(false)
+      expect(tables[0]?.declarations[0]?.adoption?.locks.slice(-3)).toEqual([
+        { step: 'check', mode: 'ACCESS EXCLUSIVE' },
+        { step: 'guard', mode: 'SHARE ROW EXCLUSIVE' },
+        { step: 'clean', mode: 'ACCESS EXCLUSIVE' },
+      ])
+      expect(tables[0]?.declarations[0]?.adoption?.step).toBe(source === dataSource ? 'check' : 'begin')
+    }
+    await adopt(dataSource, Page, { ...locks, property: 'url' })
+    const { tables } = await doctor(dataSource, { entities: [Page] })
+    expect(tables[0]?.declarations[0]).not.toHaveProperty('adoption')
   })
 
   test('a column of the text, a key, and a table that are missing end nothing but the look at them', async () => {

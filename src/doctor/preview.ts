@@ -1,0 +1,201 @@
+import { createHash } from 'node:crypto'
+import type { DataSource, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
+import { DeclarationError, TextRejectedError } from '../errors'
+import { tableState } from '../sql/catalog'
+import { readSurroundings } from '../sql/doctor-catalog'
+import { keyOfResult, numbered } from '../sql/doctor-rows'
+import { normalizeText, type NormalizeOption, type Normalizer, toNormalizer } from '../text/normalizer'
+import { type ColumnMetadata, declarationsOf } from '../typeorm/registry'
+import { type DoctorKey, SHOWN_KEYS } from './findings'
+import { Reader } from './reader'
+import { columnNames, relationOf, rowsOf, type Subject, toKey, typed } from './subject'
+
+/** What `preview` looks at. */
+export interface PreviewOptions {
+  readonly normalize: NormalizeOption
+  /** Any string property. @default the entity's only unique text */
+  readonly property?: string | undefined
+  /** The most texts that are kept to be compared; beyond it a part of all texts is looked at. @default 100000 */
+  readonly sampleTexts?: number
+  /** Ends the work between two statements, with the reason of the signal. */
+  readonly signal?: AbortSignal
+}
+
+/** Texts that would become one. */
+export interface PreviewGroup {
+  readonly rows: number
+  /** Of the first rows, as they are stored, cut after 200 characters; ten at most. */
+  readonly texts: readonly string[]
+  readonly keys: readonly DoctorKey[]
+}
+
+/** What a normalizer would make of the stored texts. */
+export interface PreviewReport {
+  readonly rows: number
+  /** Rows whose texts would be others. */
+  readonly changed: number
+  /** By reason, with the first keys. */
+  readonly refused: readonly { readonly reason: string; readonly rows: number; readonly keys: readonly DoctorKey[] }[]
+  /** The part of all texts in which groups were looked for; 1: all of them. */
+  readonly sample: number
+  /** Groups of different texts that would become one, and rows that would go if each text stood once; in the sample. */
+  readonly groups: number
+  readonly surplus: number
+  /** The first twenty groups. */
+  readonly first: readonly PreviewGroup[]
+}
+
+const SAMPLE_TEXTS = 100_000
+const BATCH_ROWS = 5_000
+const SHOWN_GROUPS = 20
+const SHOWN_CHARACTERS = 200
+
+/**
+ * Shows what a normalizer would make of the rows that are stored, before anybody decides. It changes nothing, and reads
+ * in batches. What falls together is looked for among a part of the texts, chosen by their hash, so that none of that
+ * part is missed.
+ *
+ * @throws DeclarationError for a property that holds no text
+ * @throws the reason of the signal
+ */
+export async function preview(
+  dataSource: DataSource,
+  entity: EntityTarget<ObjectLiteral>,
+  options: PreviewOptions,
+): Promise<PreviewReport> {
+  const metadata = dataSource.getMetadata(entity)
+  const { column, scope } = columnOf(metadata, options.property)
+  const queryRunner = dataSource.createQueryRunner('master')
+  try {
+    const reader = new Reader(queryRunner, BATCH_ROWS, options.signal)
+    const subject = await openSubject(reader, metadata)
+    const seen = new Seen(toNormalizer(options.normalize), column.propertyPath, options.sampleTexts ?? SAMPLE_TEXTS)
+    const read = [...scope, column].map(({ databaseName }) => databaseName)
+    const select = numbered('c', read)
+    const parts = { table: subject.table, columns: read, texts: [column.databaseName], select }
+    for await (const { results } of reader.pages(parts)) {
+      for (const result of results) {
+        const values = read.map((_, index) => result[`c${index}`] ?? null)
+        seen.add(values, toKey(subject, keyOfResult(subject.table, result)))
+      }
+    }
+    return seen.report()
+  } finally {
+    await queryRunner.release()
+  }
+}
+
+interface Columns {
+  readonly column: ColumnMetadata
+  readonly scope: readonly ColumnMetadata[]
+}
+
+function columnOf(metadata: EntityMetadata, property: string | undefined): Columns {
+  const all = declarationsOf(metadata)
+  const declared = property === undefined && all.length === 1 ? all[0] : all.find(({ name }) => name === property)
+  const [text] = declared?.text ?? []
+  if (declared && text && declared.text.length === 1) return { column: text.column, scope: declared.scope }
+  const column = metadata.columns.find(({ propertyPath }) => propertyPath === property)
+  if (column) return { column, scope: [] }
+  throw new DeclarationError(`preview(): name a property of ${metadata.name} that holds a text: property: 'url'.`)
+}
+
+async function openSubject(reader: Reader, metadata: EntityMetadata): Promise<Subject> {
+  const relation = relationOf(metadata)
+  const { table: state } = await tableState(reader.query, relation, [])
+  const surroundings = await readSurroundings(reader.query, relation, [])
+  if (!state || !surroundings) throw new DeclarationError(`preview(): there is no table ${relation}.`)
+  const key = typed(state, columnNames(metadata.primaryColumns))
+  return {
+    metadata,
+    table: { rows: rowsOf(relation, surroundings), key },
+    state,
+    surroundings,
+    reader,
+    onRows: () => {},
+  }
+}
+
+/** Rows of one normalized text. */
+interface Alike {
+  rows: number
+  /** Digests of the different texts. */
+  readonly stored: Set<string>
+  readonly texts: string[]
+  readonly keys: DoctorKey[]
+}
+
+const digestOf = (values: readonly (string | null)[]): string =>
+  createHash('md5').update(JSON.stringify(values)).digest('base64')
+
+class Seen {
+  private rows = 0
+  private changed = 0
+  private readonly refused = new Map<string, { rows: number; readonly keys: DoctorKey[] }>()
+  private readonly alike = new Map<string, Alike>()
+  /** Texts are kept whose digest begins with so many zero bits. */
+  private bits = 0
+
+  constructor(
+    private readonly normalizer: Normalizer,
+    private readonly property: string,
+    private readonly most: number,
+  ) {}
+
+  add(values: readonly (string | null)[], key: DoctorKey): void {
+    this.rows += 1
+    const [text, scope] = [values.at(-1) ?? null, values.slice(0, -1)]
+    if (text === null) return
+    const normalized = this.normalized(text, key)
+    if (normalized === undefined) return
+    if (normalized !== text) this.changed += 1
+    const digest = digestOf([...scope, normalized])
+    if (!this.isKept(digest)) return
+    const found = this.alike.get(digest) ?? { rows: 0, stored: new Set(), texts: [], keys: [] }
+    this.alike.set(digest, found)
+    found.rows += 1
+    const stored = digestOf([text])
+    if (found.keys.length < SHOWN_KEYS) {
+      if (!found.stored.has(stored)) found.texts.push(text.slice(0, SHOWN_CHARACTERS))
+      found.keys.push(key)
+    }
+    found.stored.add(stored)
+    if (this.alike.size > this.most) this.keepLess()
+  }
+
+  private normalized(text: string, key: DoctorKey): string | undefined {
+    try {
+      return normalizeText(this.normalizer, this.property, text)
+    } catch (error) {
+      if (!(error instanceof TextRejectedError)) throw error
+      const found = this.refused.get(error.reason) ?? { rows: 0, keys: [] }
+      this.refused.set(error.reason, found)
+      found.rows += 1
+      if (found.keys.length < SHOWN_KEYS) found.keys.push(key)
+      return undefined
+    }
+  }
+
+  private isKept(digest: string): boolean {
+    return Buffer.from(digest, 'base64').readUInt32BE() < 2 ** (32 - this.bits)
+  }
+
+  private keepLess(): void {
+    this.bits += 1
+    for (const digest of this.alike.keys()) if (!this.isKept(digest)) this.alike.delete(digest)
+  }
+
+  report(): PreviewReport {
+    const groups = [...this.alike.values()].filter(({ stored }) => stored.size > 1)
+    const { rows, changed } = this
+    return {
+      rows,
+      changed,
+      refused: [...this.refused].map(([reason, found]) => ({ reason, ...found })),
+      sample: 1 / 2 ** this.bits,
+      groups: groups.length,
+      surplus: groups.reduce((sum, one) => sum + one.rows - 1, 0),
+      first: groups.slice(0, SHOWN_GROUPS).map(({ rows, texts, keys }) => ({ rows, texts, keys })),
+    }
+  }
+}
