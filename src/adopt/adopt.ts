@@ -141,7 +141,7 @@ const nothing = (): void => {}
 /** Takes a connection of the pool for the whole time. */
 export async function withSession<T>(
   dataSource: DataSource,
-  options: AdoptOptions,
+  options: Omit<AdoptOptions, 'onProgress'>,
   seams: Seams,
   work: (session: AdoptSession) => Promise<T>,
 ): Promise<T> {
@@ -156,7 +156,7 @@ export async function withSession<T>(
   }
 }
 
-const mannersOf = (options: AdoptOptions): Manners => ({
+const mannersOf = (options: Omit<AdoptOptions, 'onProgress'>): Manners => ({
   lock: options.lockMilliseconds ?? 50,
   hold: options.holdMilliseconds ?? 100,
   batch: options.batchMilliseconds ?? 50,
