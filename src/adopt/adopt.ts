@@ -207,7 +207,7 @@ async function adoptOrNormalize(run: Run, options: AdoptOptions): Promise<AdoptR
     throw new AdoptionError(
       'unsupported',
       `${tableName(target.on.table)} has a guard of another declaration than "${target.declaration.name}" has now. ` +
-        `Change it by a migration, or take it away with abandon and adopt the table anew.`,
+        `Change it by a migration, or remove it with abandon and adopt the table again.`,
     )
   }
   if (state) refuseOther(target, state)
@@ -240,7 +240,7 @@ function refuseOther(target: Target, { rules }: AdoptionState): void {
   throw new AdoptionError(
     'changed',
     `The adoption of ${tableName(target.on.table)} began with another declaration of "${target.declaration.name}". ` +
-      `Go on with that one, or take it away with abandon and begin again.`,
+      `Continue with that one, or remove it with abandon and begin again.`,
   )
 }
 

@@ -124,7 +124,7 @@ export function requireAdopted({ declaration, state, on }: Target, wanted: boole
     'unsupported',
     wanted
       ? `${tableName(on.table)} is not adopted yet: run adopt first.`
-      : `${tableName(on.table)} is unique, and what was merged would stand twice: run abandon first.`,
+      : `${tableName(on.table)} is unique, so merged rows would be duplicates again: run abandon first.`,
   )
 }
 

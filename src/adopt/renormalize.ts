@@ -169,7 +169,7 @@ async function writeEach(run: Run, changes: readonly Change[]): Promise<Written>
 
 function reasonOf(error: unknown): string | undefined {
   const { code, constraint } = serverError(error) ?? {}
-  if (code === SQLSTATE.uniqueViolation) return `normalized it stands in another row ("${constraint ?? ''}")`
+  if (code === SQLSTATE.uniqueViolation) return `another row holds its normalized text ("${constraint ?? ''}")`
   if (code === SQLSTATE.immutableText) return 'it is immutable'
   return code?.startsWith('23') === true ? `the database refuses it normalized (SQLSTATE ${code})` : undefined
 }

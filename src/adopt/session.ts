@@ -156,7 +156,7 @@ export class AdoptSession {
         const had = performance.now()
         const allowed = hold / 2
         const result = await work(() => {
-          if (performance.now() - had > allowed) throw new Later('It takes too long for the lock.')
+          if (performance.now() - had > allowed) throw new Later('The work takes too long under the lock.')
         })
         await this.query('COMMIT')
         const [waitedMilliseconds, heldMilliseconds] = [had - asked, performance.now() - had]
@@ -189,7 +189,7 @@ export class AdoptSession {
     const open = oldest
       ? `; the oldest transaction is open for ${oldest.seconds} s (pid ${oldest.pid}, ${oldest.state})`
       : ''
-    this.manners.onNotice(`${step}: no lock in ${attempts} attempts${open}. It goes on trying.`)
+    this.manners.onNotice(`${step}: no lock in ${attempts} attempts${open}. It keeps trying.`)
   }
 
   /** Waits after an attempt that failed: longer each time, and never as long as another waits. */
@@ -206,7 +206,7 @@ export class AdoptSession {
   /** @throws AdoptionError once the signal is aborted */
   interrupt(): void {
     if (this.manners.signal?.aborted !== true) return
-    throw new AdoptionError('interrupted', 'The adoption was stopped. Run the same command to go on.')
+    throw new AdoptionError('interrupted', 'The adoption was stopped. Run the same command to continue.')
   }
 
   /** Between two batches: others get their turn, and standbys catch up. */

@@ -56,7 +56,7 @@ export async function findTarget(declaration: Declaration, query: Query): Promis
   if (!facts) throw new AdoptionError('unsupported', `There is no table ${relation}. Run your migrations first.`)
   if (facts.kind !== 'r') {
     const what = facts.kind === 'p' ? 'is partitioned' : 'is no table'
-    throw new AdoptionError('unsupported', `${relation} ${what}, which adopt does not take. Use a migration.`)
+    throw new AdoptionError('unsupported', `${relation} ${what}, which adopt does not support. Use a migration.`)
   }
   const { server, table: state } = await tableState(query, relation, [guardOf(table)])
   requireServer(server)

@@ -18,7 +18,7 @@ export function fieldsOf(record: string): string[] | undefined {
   }
 }
 
-const NO_CSV = { reason: 'it is no CSV record: quotes stand in the middle of a field' }
+const NO_CSV = { reason: 'it is not a CSV record: a field has quotes in its middle' }
 const TOO_SHORT = { reason: 'it has no such column: the record has too few fields' }
 /** An unbalanced quote would otherwise take the rest of the list for one field. */
 const MAX_LENGTH = 4 * 2 ** 20
@@ -55,7 +55,7 @@ function positionOf(record: Line, column: string): number {
   const names = typeof record === 'string' ? (fieldsOf(record) ?? []) : []
   const position = names.indexOf(column)
   if (position !== -1) return position
-  throw new ListError(`The first line of the list does not name the column "${column}". Name one of it by --column.`)
+  throw new ListError(`The first line of the list has no column "${column}". Name one of its columns with --column.`)
 }
 
 function textAt(record: Line, position: number): Line {

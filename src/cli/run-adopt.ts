@@ -52,7 +52,7 @@ async function runCommand(invocation: AdoptRun['invocation'], command: Command):
   if (invocation.kind === 'abandon') {
     print(formatLocks((await abandon(dataSource, target, options)).locks))
   } else if (invocation.kind === 'unmerge') {
-    print(`${number(await unmerge(dataSource, target, options))} rows are back.\n`)
+    print(`${number(await unmerge(dataSource, target, options))} rows were restored.\n`)
   } else if (invocation.forgetLog) {
     await forgetMerges(dataSource, target, options)
   } else if (invocation.dryRun) {
@@ -124,7 +124,7 @@ function formatLocks(locks: readonly AdoptionLock[]): string {
 function formatAdoption(report: AdoptReport): string {
   const { step, unchanged, counts, duplicates, refused, refusedTotal } = report
   if (unchanged) return 'The table is already adopted: nothing to do.\n'
-  const end = step === 'done' ? 'The table is adopted.' : `Next comes the step "${step}": run this again to go on.`
+  const end = step === 'done' ? 'The table is adopted.' : `The next step is "${step}": run this again to continue.`
   const lines = [
     `${number(counts.filled)} rows got their hashes, ${number(counts.normalized)} texts were normalized, ` +
       `${number(counts.numbered)} rows of longer chains were numbered.`,
@@ -147,8 +147,8 @@ function formatDuplicates(duplicates: AdoptReport['duplicates']): string[] {
   if (duplicates === undefined || duplicates.groups === 0) return []
   const { groups, surplus, largest, first } = duplicates
   return [
-    `${number(groups)} texts stand in several rows: ${number(surplus)} rows too many, at most ${number(largest)} of one text. ` +
-      'They stay; new ones are refused.',
+    `${number(groups)} texts are held by several rows: ${number(surplus)} rows too many, at most ${number(largest)} of one text. ` +
+      'They stay; new duplicates are refused.',
     ...first.map((keys) => `  ${keys.map((key) => JSON.stringify(key)).join(' ')}`),
   ]
 }

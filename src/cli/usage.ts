@@ -63,17 +63,17 @@ input. Lines end with LF or CRLF and have at most 4 MiB.
 Lines that are refused are counted; the first five are reported with the reason.
 You can run it again at any time: rows that exist are found, and none is created twice.
 
-doctor looks at the stored rows, in batches and without a lock that anybody waits for:
-texts that stand twice, hashes, chains, names and counts that are wrong, texts that
-are not normalized, and what the database lacks. It changes nothing.
+doctor examines the stored rows, in batches and without blocking anybody: duplicate
+texts, wrong hashes, chains, names and counts, texts that are not normalized, and
+missing or disabled triggers, indexes and checks. It changes nothing.
 
-preview shows which stored texts a normalizer would change, refuse, or make one. NAMES
+preview shows which stored texts a normalizer would change, refuse or make equal. NAMES
 are url, email, trim, lowerCase, nfc or collapseWhitespace, joined by commas, or a
 file that exports a normalizer. It changes nothing.
 
-adopt brings a full table under the guard while the application runs. However it ends,
-the same command goes on. abandon takes everything away again, and changes no text;
-unmerge then gives merged rows back (docs/adopting.md).
+adopt brings a table with rows under the guard while the application runs. If it stops,
+the same command continues. abandon removes everything again and changes no text;
+unmerge then restores merged rows (docs/adopting.md).
 
       --dry-run             print the steps and their SQL, and change nothing
       --until STEP          stop after begin, fill, number, index, check or guard
@@ -81,9 +81,9 @@ unmerge then gives merged rows back (docs/adopting.md).
       --pause N             milliseconds between two batches (default 0)
       --max-lag N           wait while a standby is more than N milliseconds behind
       --fake MIGRATION      then mark this pending migration as run
-      --merge WHICH         then keep the oldest or newest row of equal texts, and turn
-                            all references to it; a log keeps the others
-      --also TABLE.COLUMN   refers to the table without a foreign key; several times
+      --merge WHICH         then keep the oldest or newest row of equal texts and turn all
+                            references to it; a log keeps the others
+      --also TABLE.COLUMN   a reference without a foreign key to turn too; may be repeated
       --forget-log          empty the log of merges
       --follow              then normalize what old code writes, until Ctrl-C or SIGTERM
       --refused WHAT        keep or delete rows whose texts the normalizer refuses
@@ -169,7 +169,7 @@ function doctorOf(
   operands: readonly string[],
 ): Invocation {
   if (dataSource === undefined) throw new UsageError(NO_DATA_SOURCE)
-  if (property !== undefined) throw new UsageError('doctor looks at all of an entity. Remove --property.')
+  if (property !== undefined) throw new UsageError('doctor examines everything that an entity declares. Remove --property.')
   if (csv === true || column !== undefined) throw new UsageError('Only import has --csv and --column. Remove them.')
   if (operands.length > 0) throw new UsageError('doctor takes no list. Name an entity by --entity.')
   return { kind: 'doctor', dataSource, entity, json: json === true }

@@ -22,7 +22,7 @@ export interface Work {
   readonly lastSql: string
 }
 
-const ENDED = 'what runs in it has ended it'
+const ENDED = 'the code that runs in it ended it'
 
 const BEGIN = joined({ before: [ownTransaction.set], after: [] })
 const COMMIT = joined({ before: [], after: [ownTransaction.release] })

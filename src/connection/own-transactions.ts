@@ -55,8 +55,8 @@ async function watched<T>(sent: Sent, send: () => Promise<T>): Promise<T> {
 }
 
 const WITHOUT_MANAGER =
-  `A call has waited ${PATIENCE_MILLISECONDS / 1_000} seconds for rows that the transaction around it holds. That goes by ` +
-  'another connection, and seems to wait for the call. Pass the manager that the transaction gives to its callback to ' +
+  `A call has waited ${PATIENCE_MILLISECONDS / 1_000} seconds for rows that the transaction around it holds. That ` +
+  'transaction uses another connection, and seems to wait for the call. Pass the manager that the transaction gives to its callback to ' +
   'every call inside it: findOrCreate(manager, …), once(manager, …), manager.withRepository(repository).'
 
 /** @returns whether the statement was cancelled; false also if there is no connection to ask */

@@ -115,7 +115,7 @@ const BEHIND_TURN =
   `A statement has waited ${PATIENCE_MILLISECONDS / 1_000} seconds for the end of a call that has the connection of its ` +
   'transaction to itself. The code that this call runs has sent nothing meanwhile: it seems to wait for the statement. ' +
   'Await the call before you send anything else, or send it from the code that the call runs. ' +
-  'What goes by way of a queue, a mutex or an emitter needs AsyncResource.bind() there.'
+  'Code that is called through a queue, a mutex or an emitter needs AsyncResource.bind() there.'
 
 /**
  * Waits for the end of a turn.

@@ -10,11 +10,11 @@ export type DoctorSeverity = 'error' | 'warning' | 'information'
 const CODES = {
   'text.twice': [
     'error',
-    'Merge the rows of each group into one, or change their texts. Then look at what let them in: the findings about guard, index and triggers say so.',
+    'Merge the rows of each group into one, or change their texts. Then find out what let them in: see the findings about guard, index and triggers.',
   ],
   'text.twiceNormalized': [
     'error',
-    'These texts become one when they are normalized. Merge the rows of each group first; docs/changing-a-declaration.md says how.',
+    'These texts become equal when they are normalized. Merge the rows of each group first; docs/changing-a-declaration.md says how.',
   ],
   'text.unnormalized': ['error', 'Run typeorm-unique-text adopt --follow, which normalizes them; end it with Ctrl-C.'],
   'text.refused': ['error', 'Correct these texts, or delete their rows: the normalizer refuses them.'],
@@ -24,10 +24,7 @@ const CODES = {
   ],
   'disk.needed': ['warning', 'See that the disk has room for it.'],
   'text.null': ['error', 'Give these rows a text, or declare the text nullable.'],
-  'hash.missing': [
-    'error',
-    'Run migration:generate and migration:run. Until then these rows are found by no operation.',
-  ],
+  'hash.missing': ['error', 'Run migration:generate and migration:run. Until then no operation finds these rows.'],
   'hash.wrong': [
     'error',
     'With the guard on, change the text of these rows to another one and back, by two UPDATEs: the guard then makes the hash.',
@@ -48,16 +45,22 @@ const CODES = {
   'number.twice': ['error', 'Give one row of each group another number, then make the unique index.'],
   'count.wrong': [
     'error',
-    'Drop one trigger of ours from the table that has the rows, and at once run migration:generate and migration:run: they count the rows anew.',
+    'Drop one of our triggers from the table that has the rows, and run migration:generate and migration:run at once: they count the rows again.',
   ],
   'rows.hidden': ['warning', 'Row security hides rows from this role. Run the doctor as the owner of the table.'],
-  'trigger.user': ['warning', 'These triggers of yours fire for each row that a migration fills. See that they may.'],
-  'replication.publication': ['warning', 'Add new columns at the subscribers first: one without them stops.'],
+  'trigger.user': [
+    'warning',
+    'These triggers of yours fire for each row that a migration fills. Make sure that they may.',
+  ],
+  'replication.publication': ['warning', 'Add new columns at the subscribers first: a subscriber without them stops.'],
   'replication.subscription': [
     'warning',
     'Add new columns here before the publisher has them, or the subscription stops.',
   ],
-  'table.inherits': ['warning', 'Rows of tables by INHERITS are other rows: their texts are not unique with these.'],
+  'table.inherits': [
+    'warning',
+    'Tables that inherit from this one keep rows of their own: their texts are not unique together with these.',
+  ],
   'table.partitioned': ['warning', 'A migration locks every partition. The unique index must hold the partition key.'],
   'reference.undeclared': [
     'warning',
@@ -65,7 +68,7 @@ const CODES = {
   ],
   'transaction.old': [
     'warning',
-    'Locks, and an index that is made concurrently, wait for the oldest open transaction. See whose it is.',
+    'Locks and concurrent index builds wait for the oldest open transaction. Find out whose it is.',
   ],
 } as const
 

@@ -7,7 +7,7 @@ export async function readyText(session: Session, entityText: EntityText): Promi
   return onTable(entityText, await ensureReady(entityText.declaration, session))
 }
 
-const CHANGED = 'a deferrable constraint has come to a table since the first call'
+const CHANGED = 'a table has got a deferrable constraint since the first call'
 
 /** @throws the error, unless the call may succeed once the table is examined again */
 export function requireChanged(session: Session, { declaration }: EntityText, error: unknown): void {

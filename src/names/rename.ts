@@ -42,7 +42,7 @@ export async function rename<Entity extends ObjectLiteral>(
   if (keys.length === 0 || other !== undefined) {
     const list = [...declared].map((name) => `"${name}"`).join(', ') || 'none'
     throw new DeclarationError(
-      `rename(): ${other === undefined ? 'no name is given' : `"${other}" is no name`}. ${metadata.name} has ${list}; ` +
+      `rename(): ${other === undefined ? 'no name was given' : `"${other}" is no name`}. ${metadata.name} has ${list}; ` +
         `updateOrFail() changes other properties with it.`,
     )
   }

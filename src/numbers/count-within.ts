@@ -78,7 +78,7 @@ function scopeValues(manager: EntityManager, { metadata, scope }: NumberDeclarat
   )
   const other = Object.keys(given).find((key) => !heads.has(key))
   if (other !== undefined) {
-    throw new DeclarationError(`countWithin(): "${other}" is no part of the scope of ${metadata.name}. Remove it.`)
+    throw new DeclarationError(`countWithin(): "${other}" is not part of the scope of ${metadata.name}. Remove it.`)
   }
   return scope.map((column) => {
     const value: unknown = column.getEntityValue(given)

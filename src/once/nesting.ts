@@ -39,7 +39,7 @@ export function requireNotInside(of: object, token: string, what: string): void 
   for (let frame = frames.getStore(); frame; frame = frame.outer) {
     if (frame.of === of && frame.token === token && !frame.isOver) {
       throw new DeclarationError(
-        `${what}(): work calls it with its own token, and would wait for itself. Use another token.`,
+        `${what}(): the work calls it with its own token and would wait for itself. Use another token.`,
       )
     }
   }

@@ -194,7 +194,7 @@ function replayOf({ isSame, isAnswered, answer }: StoredToken): OnceResult<unkno
 }
 
 const UNANSWERED =
-  'once(): the token has no answer yet: its own work, which is under way, asks for it. Use another token.'
+  'once(): the work that is under way for this token calls once() with the same token. Use another token.'
 
 const valueOf = (json: string | undefined): unknown => (json === undefined ? undefined : (JSON.parse(json) as unknown))
 
@@ -294,4 +294,4 @@ async function store({ tokens, expires }: Call, manager: EntityManager, { claime
   }
 }
 
-const GONE = 'the work has ended it, or removed its token'
+const GONE = 'the work ended it, or removed its token'

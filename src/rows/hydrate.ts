@@ -111,5 +111,5 @@ function otherClass(entityText: NamedColumns, row: Row): TextTakenError {
   fill({ ...entityText, metadata: root }, root, row.columns, entity)
   const held = { entity: (holder ?? root).name, property: declaration.name, id: root.getEntityIdMap(entity), row: 0 }
   const classes = [...new Set([holder?.name, root.name])].filter((name) => name !== undefined).join(' or ')
-  return new TextTakenError([held], undefined, `No row of ${metadata.name} can hold it as well: pass ${classes}.`)
+  return new TextTakenError([held], undefined, `No row of ${metadata.name} can hold it too: pass ${classes}.`)
 }

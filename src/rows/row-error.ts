@@ -9,7 +9,7 @@ export type RowError = UniqueTextError | QueryFailedError | Error
 export function toRowError(thrown: unknown): RowError {
   if (thrown instanceof Error || isNativeError(thrown)) return thrown
   return new Error(
-    `A function threw ${typeof thrown === 'object' ? 'an object' : `a ${typeof thrown}`} that is no Error.`,
+    `A function threw ${typeof thrown === 'object' ? 'an object' : `a ${typeof thrown}`} that is not an Error.`,
     {
       cause: thrown,
     },

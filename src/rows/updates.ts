@@ -90,9 +90,9 @@ function reasonAgainst({ metadata, declaration }: EntityText, column: ColumnMeta
   if (declarationsOf(metadata).some(({ hidden }) => hidden.includes(column))) return 'the guard maintains it'
   if (column.isPrimary) return 'it is the primary key'
   if (column.isGenerated || column.generatedType !== undefined) return 'the database generates it'
-  if (column.isCreateDate) return 'it is the date of the creation'
-  if (column.isVersion) return 'every update counts it up'
-  if (column.isDiscriminator) return 'it is the class of the row'
+  if (column.isCreateDate) return 'it is the creation date'
+  if (column.isVersion) return 'every update increments it'
+  if (column.isDiscriminator) return 'it is the discriminator, which says the class of the row'
   return column.isInsert && column.isUpdate ? undefined : 'its column says "insert: false" or "update: false"'
 }
 

@@ -38,6 +38,6 @@ export function intervalOf(what: string, duration: unknown): string {
   if (seconds <= MAX_YEARS * UNITS.year) return `${digits} ${unit}s`
   throw new DeclarationError(
     `"${what}" must be a whole number and a unit, for instance '90 days'. ` +
-      `Units go from second to year, and ${MAX_YEARS.toLocaleString('en')} years are the most.`,
+      `Units range from second to year; the maximum is ${MAX_YEARS.toLocaleString('en')} years.`,
   )
 }

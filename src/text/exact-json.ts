@@ -38,7 +38,7 @@ function write(writing: Writing, value: unknown, way: Way): string {
   if (typeof value === 'number') return writeNumber(writing, value, way)
   if (value === null || typeof value === 'string' || typeof value === 'boolean') return JSON.stringify(value)
   if (typeof value !== 'object') return refuse(writing, way, typeof value)
-  if (writing.around.has(value)) return refuse(writing, way, 'an object that holds itself')
+  if (writing.around.has(value)) return refuse(writing, way, 'an object that contains itself')
   writing.around.add(value)
   const json = Array.isArray(value) ? writeArray(writing, value, way) : writeObject(writing, value, way)
   writing.around.delete(value)
@@ -76,7 +76,7 @@ function isPlain(object: object): boolean {
 function refuse({ what }: Writing, way: Way, kind: string): never {
   const place = way.map((step) => (typeof step === 'number' ? `[${step}]` : `.${step}`)).join('')
   throw new DeclarationError(
-    `JSON does not hold ${what}: ${place === '' ? 'it' : `"${place.replace(/^\./, '')}"`} is ${kind}. ` +
+    `JSON cannot represent ${what}: ${place === '' ? 'it' : `"${place.replace(/^\./, '')}"`} is ${kind}. ` +
       `Give plain objects, arrays, strings, finite numbers, booleans and null.`,
   )
 }

@@ -55,7 +55,7 @@ const notATextOf = (entity: string, property: string | undefined): DeclarationEr
   new DeclarationError(
     property === undefined
       ? `textCondition() expects a unique text of ${entity}, as in { url: 'https://example.com' }. Give one.`
-      : `textCondition() expects unique texts of ${entity}, and all columns of each; "${property}" is none. ` +
+      : `textCondition() expects unique texts of ${entity}, and all columns of each; "${property}" is not one. ` +
           'Add other conditions with andWhere().',
   )
 

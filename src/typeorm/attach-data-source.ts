@@ -78,7 +78,7 @@ export function requireOneClass(
   if (other.target === target) return
   throw new DeclarationError(
     `${decorator} on ${metadata.name}.${name}: two classes of one table declare it, ${nameOf(target)} and ` +
-      `${nameOf(other.target)}. Leave it to one: what children share belongs to their parent, or give them two names.`,
+      `${nameOf(other.target)}. Declare it on one of them (what children share belongs on their parent), or give them two names.`,
   )
 }
 

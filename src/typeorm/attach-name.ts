@@ -91,7 +91,7 @@ function requireOneNormalizer(where: string, declaration: NameDeclaration): void
   known.set(declaration.namespace, first ?? declaration)
   if (!first || isSameNormalizer(first, declaration)) return
   throw new DeclarationError(
-    `${where}: the namespace "${declaration.namespace}" is normalized in another way by ` +
+    `${where}: the namespace "${declaration.namespace}" is normalized differently by ` +
       `${first.metadata.name}.${first.name}. Give both the same normalizer, in one constant.`,
   )
 }

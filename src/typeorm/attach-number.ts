@@ -77,10 +77,10 @@ function numberColumn(metadata: EntityMetadata, property: string, where: string)
     throw new DeclarationError(`${where}: "${property}" must be of type integer, bigint or smallint.`)
   }
   const wrong = [
-    column.isNullable && 'nullable, and every row has a number',
+    column.isNullable && 'nullable, because every row has a number',
     (column.default !== undefined || column.isGenerated || column.generatedType !== undefined) &&
-      'given a value by the database, which the triggers do',
-    column.isPrimary && 'part of the primary key, by which rows are told apart before they have a number',
+      'given a default, because the triggers give it its value',
+    column.isPrimary && 'part of the primary key, which must identify a row before it has a number',
   ].find((one) => typeof one === 'string')
   if (wrong) throw new DeclarationError(`${where}: "${property}" cannot be ${wrong}. Change its @Column.`)
   return column

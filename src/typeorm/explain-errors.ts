@@ -162,7 +162,7 @@ function conflictWithoutHash(failure: Error, declarations: readonly Declaration[
   if (!named) return undefined
   const { name, metadata } = named
   return new DeclarationError(
-    `upsert() of ${metadata.name} by "${name}": the unique index has its hash. Call upsertByText(), or pass ` +
+    `upsert() of ${metadata.name} by "${name}": the unique index covers its hash instead. Call upsertByText(), or pass ` +
       `uniqueTextPaths(${metadata.name}, '${name}') of typeorm-unique-text/typeorm as conflict paths.`,
   )
 }

@@ -47,7 +47,9 @@ function notByKey(table: Declaration['table'], { distribution, partitionedBy }: 
   return by.flatMap((column) => {
     if (table.scope.includes(column) || (column === table.hash && table.spread !== undefined)) return []
     return column === table.hash
-      ? [`it is spread by "${column}": declare spread: 'hash', or its guard moves rows to where their hash is not`]
+      ? [
+          `it is spread by "${column}": declare spread: 'hash', otherwise its guard would move rows away from where their hash belongs`,
+        ]
       : [`it is spread by "${column}", which is not in the scope of "${table.name}"`]
   })
 }
@@ -66,6 +68,6 @@ function unsupported(metadata: EntityMetadata, { distribution, isCoordinator }: 
   )
   const ids = isCoordinator
     ? []
-    : small.map(({ databaseName }) => `"${databaseName}" counts up, and workers share no counter but that of a bigint`)
+    : small.map(({ databaseName }) => `"${databaseName}" counts up, and workers share only counters of type bigint`)
   return [...names, ...numbers, ...ids]
 }

@@ -188,6 +188,6 @@ function requireAll(owner: string, object: object): void {
 
 export const missingInternal = (owner: string, name: string): UnsupportedDatabaseError =>
   new UnsupportedDatabaseError(
-    `This version of TypeORM has no ${owner}.${name}, on which typeorm-unique-text stands. ` +
+    `This version of TypeORM has no ${owner}.${name}, which typeorm-unique-text depends on. ` +
       `Use a version that its peerDependencies name.`,
   )

@@ -10,7 +10,7 @@ class TextOperator<Text> extends FindOperator<Text> {
   constructor(texts: readonly Text[]) {
     super('raw', [] as never, true, true, (path) => {
       throw new DeclarationError(
-        `textEquals() and textIn() are for a unique text, and "${path}" is none here. Use Equal() or In().`,
+        `textEquals() and textIn() are for a unique text, and "${path}" is not one here. Use Equal() or In().`,
       )
     })
     this[TEXTS] = texts

@@ -486,7 +486,7 @@ test('textCondition takes unique texts, and nothing else', () => {
   expect(wrong({})).toThrow(
     "textCondition() expects a unique text of Page, as in { url: 'https://example.com' }. Give one.",
   )
-  expect(wrong({ url: A, hits: 1 })).toThrow('"hits" is none. Add other conditions with andWhere().')
+  expect(wrong({ url: A, hits: 1 })).toThrow('"hits" is not one. Add other conditions with andWhere().')
   expect(wrong({ url: 1 })).toThrow('expected a string, got number')
   expect(wrong({ url: Like('a') })).toThrow(DeclarationError)
   expect(wrong({ url: In([A, B]) })).toThrow(DeclarationError)

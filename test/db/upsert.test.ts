@@ -360,8 +360,8 @@ describe('what an upsert updates', () => {
     ['url', 'the row is found by it'],
     ['urlHash', 'the guard maintains it'],
     ['id', 'it is the primary key'],
-    ['createdAt', 'date of the creation'],
-    ['version', 'every update counts it up'],
+    ['createdAt', 'creation date'],
+    ['version', 'every update increments it'],
     ['author', 'update: false'],
     ['nothing', 'Page has no such column'],
   ])('refuses "%s" in the list before any SQL', async (property, reason) => {
@@ -713,7 +713,7 @@ test('a row of another class is not changed', async () => {
   const { manager } = dataSource
   await upsertByText(manager, Cat, { name: 'Tom', food: 'fish' })
   const one = upsertByText(manager, Dog, { name: 'Tom', food: 'bones' })
-  expect(await rejection(one)).toMatchObject({ message: expect.stringContaining('No row of Dog can hold it as well') })
+  expect(await rejection(one)).toMatchObject({ message: expect.stringContaining('No row of Dog can hold it too') })
   const many = await upsertByText(manager, Dog, [
     { name: 'Tom', food: 'bones' },
     { name: 'Rex', food: 'bones' },

@@ -165,16 +165,16 @@ test('the command prints locks and duplicates, and goes on where it stopped', as
   const first = await command('adopt', ...target, '--until', 'index')
   expect(first).toMatchObject({
     code: 0,
-    out: expect.stringMatching(/^begin: ACCESS EXCLUSIVE, waited .*Next comes the step "check"/s) as string,
+    out: expect.stringMatching(/^begin: ACCESS EXCLUSIVE, waited .*The next step is "check"/s) as string,
   })
   const second = await command('adopt', ...target)
   expect(second.out).toMatch(
-    /7 texts stand in several rows: 53 rows too many, at most 9 of one text.*The table is adopted\.\n$/s,
+    /7 texts are held by several rows: 53 rows too many, at most 9 of one text.*The table is adopted\.\n$/s,
   )
   expect((await command('adopt', ...target)).out).toMatch(/adopted already/)
   expect((await command('adopt', ...target, '--merge', 'oldest')).out).toMatch(
     /adopted already.*\n53 rows were merged\.\n$/s,
   )
   expect((await command('abandon', ...target)).out).toMatch(/^abandon: ACCESS EXCLUSIVE/)
-  expect((await command('unmerge', ...target)).out).toBe('53 rows are back.\n')
+  expect((await command('unmerge', ...target)).out).toBe('53 rows were restored.\n')
 })

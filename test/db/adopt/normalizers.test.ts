@@ -49,7 +49,7 @@ test('rows that the new normalizer makes equal, or refuses, are named before the
   const failure: unknown = await adopt(dataSource, Page, AT_LEISURE).catch((error: unknown) => error)
   expect(failure).toMatchObject({ reason: 'refused' })
   expect(String(failure)).toMatch(
-    /2 rows .*\{"id": ?5\}: normalized it stands in another row.*\{"id": ?302\}: it is bad/,
+    /2 rows .*\{"id": ?5\}: another row holds its normalized text.*\{"id": ?302\}: it is bad/,
   )
   await client.query(`delete from page where id in (5, 302)`)
   expect(await adopt(dataSource, Page, AT_LEISURE)).toMatchObject({ step: 'done', refusedTotal: 0 })

@@ -72,7 +72,7 @@ describe('one normalizer for a namespace', () => {
     ['another function', custom, (text) => text.trim()],
   ])('%s is refused', async (_, one, other) => {
     await expect(initialise(...entities(one, other))).rejects.toThrow(
-      'the namespace "handle" is normalized in another way by User.handle. Give both the same normalizer',
+      'the namespace "handle" is normalized differently by User.handle. Give both the same normalizer',
     )
   })
 

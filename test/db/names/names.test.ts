@@ -333,7 +333,7 @@ describe('rename', () => {
 
   test('is for names, of a row that is there', async () => {
     await expect(rename(manager, User, 7, { handle: 'a' })).rejects.toThrow(EntityNotFoundError)
-    await expect(rename(manager, User, 7, {})).rejects.toThrow('no name is given. User has "handle", "nick"')
+    await expect(rename(manager, User, 7, {})).rejects.toThrow('no name was given. User has "handle", "nick"')
     await expect(rename(manager, User, 7, { email: 'a' })).rejects.toThrow('"email" is no name')
     await expect(rename(manager, Dog, 7, {})).rejects.toThrow('Dog has none')
     await expect(rename(manager, User, 7, { handle: 'a\0' })).rejects.toThrow(TextRejectedError)

@@ -202,7 +202,7 @@ describe('countWithin', () => {
   test.each([
     ['a scope that is incomplete', { tenant: 'x' }, {}, /"post.id" of the scope is missing/],
     ['a scope with null', { tenant: null as never }, {}, /"tenant" of the scope is missing/],
-    ['a property that is no part of it', { tenant: 'x', post: { id: 1 }, text: 'y' }, {}, /"text" is no part/],
+    ['a property that is no part of it', { tenant: 'x', post: { id: 1 }, text: 'y' }, {}, /"text" is not part/],
     ['an option that is misspelt', { tenant: 'x' }, { bye: 'number' }, /no option "bye"/],
     ['options that are no object', { tenant: 'x' }, 'number', /must be an object, got/],
     ['a number that keeps no count', { tenant: 'x' }, { by: 'overall' }, /"overall" of Comment keeps no count/],

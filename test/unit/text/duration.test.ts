@@ -55,7 +55,7 @@ test.each([
 
 test('the error names what was wrong, and an example', () => {
   expect(() => intervalOf('reserveFor', 'soon')).toThrow(
-    `"reserveFor" must be a whole number and a unit, for instance '90 days'. Units go from second to year, and 10,000 years are the most.`,
+    `"reserveFor" must be a whole number and a unit, for instance '90 days'. Units range from second to year; the maximum is 10,000 years.`,
   )
 })
 

@@ -66,10 +66,12 @@ test.each<[unknown, string]>([
   [{ toJSON: (): number => 1 }, '"toJSON" is function'],
   [Symbol('s'), 'it is symbol'],
   [{ [Symbol('s')]: 1 }, 'it is an object with a symbol for a key'],
-  [circle, '"inner[0]" is an object that holds itself'],
+  [circle, '"inner[0]" is an object that contains itself'],
 ])('%o is refused', (given, reason) => {
   expect(() => exactJson('the answer', given)).toThrow(DeclarationError)
-  expect(() => exactJson('the answer', given)).toThrow(`JSON does not hold the answer: ${reason}. Give plain objects`)
+  expect(() => exactJson('the answer', given)).toThrow(
+    `JSON cannot represent the answer: ${reason}. Give plain objects`,
+  )
 })
 
 test('the canonical JSON is the same whatever the order of properties', () => {
