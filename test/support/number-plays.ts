@@ -1,9 +1,10 @@
-import type { Client } from 'pg'
 import { numberTriggers } from '../../src/sql/number-triggers'
 import type { NumberTable } from '../../src/sql/number-table'
 import type { TestDatabase } from './database'
+import type { SessionName } from './interleaving'
 import { createNumberedTable, numbersOf } from './numbered-table'
-import { endOrWait, type Level, openSession, type Outcome, type Session, type Statement } from './sessions'
+import { endAll, type Player, playTurns, usePlayer } from './player'
+import type { Level, Outcome } from './sessions'
 
 /**
  * Steps of sessions P, Q and R in a forced order, one a line: `P insert 1` (a row of scope 1), `P delete 1/3`, `P move
@@ -15,8 +16,6 @@ export interface NumberPlay {
   readonly given: readonly number[]
   readonly steps: readonly string[]
 }
-
-type Name = 'P' | 'Q' | 'R'
 
 /** Plays on a table that is made anew, and gives what each step gave, and the numbers afterwards. */
 export interface NumberStage {
@@ -33,15 +32,11 @@ export interface NumberStage {
 
 /** Call once in a file. */
 export function useNumberStage(db: TestDatabase): NumberStage {
-  let opened: Promise<{ observer: Client; sessions: Record<Name, Session> }> | undefined
-  const open = async () => {
-    const observer = await db.client()
-    const session = async (deadlock: number): Promise<Session> => await openSession(await db.client(), deadlock)
-    return { observer, sessions: { P: await session(1_000), Q: await session(10), R: await session(300) } }
-  }
+  const open = usePlayer(db)
   return {
     play: async ({ given, steps }, { table, level, triggers = numberTriggers(table).create, prepare }) => {
-      const { observer, sessions } = await (opened ??= open())
+      const player = await open()
+      const { observer, sessions } = player
       await createNumberedTable(observer, table, { triggers })
       if (prepare !== undefined) await observer.query(prepare)
       for (const [index, rows] of given.entries()) {
@@ -50,32 +45,25 @@ export function useNumberStage(db: TestDatabase): NumberStage {
       for (const { client } of Object.values(sessions)) {
         await client.query(`set default_transaction_isolation to '${level}'`)
       }
-      const transcript = await playSteps(observer, sessions, steps)
-      await Promise.all(Object.values(sessions).map(async (one) => await one.run('COMMIT')))
+      const transcript = await playSteps(player, steps)
+      await endAll(player, 'COMMIT')
       return [...transcript, await numbersOf(observer, table)].join(' | ')
     },
   }
 }
 
-async function playSteps(
-  observer: Client,
-  sessions: Record<Name, Session>,
-  steps: readonly string[],
-): Promise<string[]> {
-  const sent: Partial<Record<Name, Statement>> = {}
-  const transcript: string[] = []
-  for (const step of steps) {
-    const name = step.slice(0, 1) as Name
+async function playSteps(player: Player, steps: readonly string[]): Promise<string[]> {
+  const turns = steps.map((step) => {
     const what = step.slice(2)
-    const session = sessions[name]
-    if (what !== 'ends') sent[name] = session.start(sqlOf(what))
-    const statement = sent[name]
-    if (!statement) throw new TypeError(`${name} has sent nothing.`)
-    const outcome = await endOrWait(observer, { session, statement }, what === 'ends' ? 1_500 : 0)
-    const said = shown(outcome)
-    transcript.push(said === '' ? step : `${step}: ${said}`)
-  }
-  return transcript
+    const ends = what === 'ends'
+    return {
+      session: step.slice(0, 1) as SessionName,
+      sql: ends ? undefined : sqlOf(what),
+      patienceMilliseconds: ends ? 1_500 : 0,
+      line: (outcome: Outcome | 'waits') => [step, shown(outcome)].filter((part) => part !== '').join(': '),
+    }
+  })
+  return (await playTurns(player, turns)).transcript
 }
 
 function sqlOf(what: string): string {

@@ -5,9 +5,8 @@ import type { TestDatabase } from './database'
 import { createGuardedTable, putRows, rowsOf, textTable, violations } from './guarded-table'
 import type { TextTable } from '../../src/sql/text-table'
 import type { Expected, Interleaving, PerLevel, SessionName, Step } from './interleaving'
-import { endOrWait, type Level, LEVELS, openSession, type Outcome, type Session, type Statement } from './sessions'
-
-export const NAMES: readonly SessionName[] = ['P', 'Q', 'R']
+import { endAll, type Player, playTurns, SESSIONS, usePlayer } from './player'
+import { type Level, LEVELS, type Outcome } from './sessions'
 
 /** The table that interleavings work on. */
 export const page = textTable({ scope: ['tenant'] })
@@ -74,17 +73,12 @@ const BARRIERS = [
 
 /** Call once in a file; the sessions are opened before the first play. */
 export function useStage(db: TestDatabase): Stage {
-  let opened: Promise<{ observer: Client; sessions: Record<SessionName, Session> }> | undefined
+  const open = usePlayer(db)
   const made = new Set<string>()
-  const open = async (): Promise<{ observer: Client; sessions: Record<SessionName, Session> }> => {
-    const observer = await db.client()
-    const session = async (deadlockMilliseconds: number): Promise<Session> =>
-      await openSession(await db.client(), deadlockMilliseconds)
-    return { observer, sessions: { P: await session(1_000), Q: await session(10), R: await session(300) } }
-  }
   return {
     play: async (interleaving, levels, setting = PLAIN) => {
-      const { observer, sessions } = await (opened ??= open())
+      const player = await open()
+      const { observer } = player
       const stops = interleaving.steps.some(({ kind }) => kind === 'stops')
       const name = stops ? `${setting.name} with barriers` : setting.name
       if (!made.has(name)) {
@@ -94,9 +88,10 @@ export function useStage(db: TestDatabase): Stage {
       await observer.query(`set search_path to ${quote(name)}`)
       const { table = page } = setting
       await putRows(observer, table, interleaving.given)
-      await prepare(sessions, name, levels)
-      const transcript = await playSteps(observer, sessions, interleaving.steps)
-      await finish(sessions)
+      await prepare(player, name, levels)
+      const transcript = await playSteps(player, interleaving.steps)
+      // Whatever is still open is committed, so that a fault cannot hide in a rollback.
+      await endAll(player, 'COMMIT')
       return { transcript, rows: await rowsOf(observer, table), violations: await violations(observer, table) }
     },
   }
@@ -112,8 +107,8 @@ async function makeSetting(
   for (const statement of and) await observer.query(statement)
 }
 
-async function prepare(sessions: Record<SessionName, Session>, schema: string, levels: Levels): Promise<void> {
-  for (const [index, name] of NAMES.entries()) {
+async function prepare({ sessions }: Player, schema: string, levels: Levels): Promise<void> {
+  for (const [index, name] of SESSIONS.entries()) {
     const level = typeof levels === 'string' ? levels : levels[name]
     await sessions[name].client.query(
       `set search_path to ${quote(schema)}; set default_transaction_isolation to ${literal(level)}; set "barrier.lock" to ${index}; set "barrier.site" to ''`,
@@ -122,39 +117,32 @@ async function prepare(sessions: Record<SessionName, Session>, schema: string, l
 }
 
 /** Sends the steps; `ends` and `goes` look at what was sent before. */
-async function playSteps(
-  observer: Client,
-  sessions: Record<SessionName, Session>,
-  steps: readonly Step[],
-): Promise<string[]> {
-  const sent: Partial<Record<SessionName, Statement>> = {}
-  const transcript: string[] = []
-  for (const { session: name, kind, operation, site } of steps) {
-    const session = sessions[name]
-    const lock = NAMES.indexOf(name)
-    if (kind === 'stops') {
-      session.start(`set "barrier.site" to ${literal(site ?? '')}`)
-      await observer.query(`select pg_advisory_lock(${lock})`)
-    }
-    if (kind === 'goes') await observer.query(`select pg_advisory_unlock(${lock})`)
-    if (operation) {
-      // A session that waits where it was not expected to: the statement is queued behind, as a client would do it.
-      sent[name] = session.start(operation.sql)
-    }
-    const statement = sent[name]
-    if (!statement) throw new TypeError(`${name} has sent nothing.`)
-    const outcome = await endOrWait(observer, { session, statement }, PATIENCE_MILLISECONDS[kind])
-    transcript.push(
-      line({ session: name, kind, ...(operation && { operation }), ...(site && { site }) }, shown(outcome)),
-    )
-  }
+async function playSteps(player: Player, steps: readonly Step[]): Promise<string[]> {
+  const { observer, sessions } = player
+  const { transcript } = await playTurns(
+    player,
+    steps.map((step) => {
+      const { session, kind, operation, site } = step
+      const lock = SESSIONS.indexOf(session)
+      const first = async (): Promise<void> => {
+        if (kind === 'stops') {
+          sessions[session].start(`set "barrier.site" to ${literal(site ?? '')}`)
+          await observer.query(`select pg_advisory_lock(${lock})`)
+        }
+        if (kind === 'goes') await observer.query(`select pg_advisory_unlock(${lock})`)
+      }
+      const patienceMilliseconds = PATIENCE_MILLISECONDS[kind]
+      return {
+        session,
+        sql: operation?.sql,
+        first,
+        patienceMilliseconds,
+        line: (outcome) => line(step, shown(outcome)),
+      }
+    }),
+  )
   await observer.query('select pg_advisory_unlock_all()')
   return transcript
-}
-
-/** Whatever is still open is committed, so that a fault cannot hide in a rollback. */
-async function finish(sessions: Record<SessionName, Session>): Promise<void> {
-  await Promise.all(NAMES.map(async (name) => await sessions[name].run('COMMIT')))
 }
 
 const shown = (outcome: Outcome | 'waits'): Expected => {
