@@ -1,5 +1,6 @@
 import { guardOf } from '../../src/sql/guard'
 import type { TextTable } from '../../src/sql/text-table'
+import { type Change, mutate } from './mutate'
 
 /** A guard with one part taken out, to show that the tests would miss it. */
 export interface Mutation {
@@ -8,22 +9,9 @@ export interface Mutation {
   readonly guard: (table: TextTable) => readonly string[]
 }
 
-type Change = readonly [from: string | RegExp, to: string]
-
-/** Changes the text of the statements. Every change must find its place, or the mutation would be none. */
 const mutation = (name: string, ...changes: readonly Change[]): Mutation => ({
   name,
-  guard: (table) => {
-    let statements = guardOf(table).create
-    for (const [from, to] of changes) {
-      const changed = statements.map((statement) => statement.replace(from, to))
-      if (changed.every((statement, index) => statement === statements[index])) {
-        throw new Error(`The mutation "${name}" does not fit the guard: ${String(from)} is not in it.`)
-      }
-      statements = changed
-    }
-    return statements
-  },
+  guard: (table) => mutate(name, guardOf(table).create, changes),
 })
 
 /**

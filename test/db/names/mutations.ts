@@ -1,5 +1,6 @@
 import type { HolderTable } from '../../../src/sql/name-table'
 import { nameTriggersOf } from '../../../src/sql/name-triggers'
+import { type Change, mutate } from '../../support/mutate'
 
 /** Triggers with one part taken out, to show that the tests would miss it. */
 export interface NameMutation {
@@ -7,22 +8,9 @@ export interface NameMutation {
   readonly triggers: (holder: HolderTable) => readonly string[]
 }
 
-type Change = readonly [from: string | RegExp, to: string]
-
-/** Every change must find its place, or the mutation would be none. */
 const mutation = (name: string, ...changes: readonly Change[]): NameMutation => ({
   name,
-  triggers: (holder) => {
-    let statements = nameTriggersOf(holder).create
-    for (const [from, to] of changes) {
-      const changed = statements.map((statement) => statement.replace(from, to))
-      if (changed.every((statement, index) => statement === statements[index])) {
-        throw new Error(`The mutation "${name}" does not fit the triggers: ${String(from)} is not in them.`)
-      }
-      statements = changed
-    }
-    return statements
-  },
+  triggers: (holder) => mutate(name, nameTriggersOf(holder).create, changes),
 })
 
 const on =
