@@ -1,5 +1,5 @@
 import type { Client } from 'pg'
-import { Column, type DataSource, Entity, type EntityManager, PrimaryGeneratedColumn, QueryFailedError } from 'typeorm'
+import { type DataSource, Entity, type EntityManager, PrimaryGeneratedColumn, QueryFailedError } from 'typeorm'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { findOneByText, findOrCreate, UniqueText } from '../../src'
 import { whileBusy } from '../support/busy'
@@ -7,13 +7,7 @@ import { useDatabase } from '../support/database'
 import { fewHashes } from '../support/digests'
 import { rejection } from '../support/ledger'
 import { type Proxy, startProxy } from '../support/proxy'
-
-@Entity()
-class Page {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() url!: string
-  @Column({ type: 'text', nullable: true }) title!: string | null
-}
+import { Page } from '../support/titled-page'
 
 /** Four chains hold everything. */
 @Entity()

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import type { Client } from 'pg'
-import { Column, type DataSource, Entity, type EntityManager, PrimaryGeneratedColumn } from 'typeorm'
+import { type DataSource, Entity, type EntityManager, PrimaryGeneratedColumn } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import {
   ChainLimitError,
@@ -9,7 +9,6 @@ import {
   findOrCreateMany,
   ImmutableTextError,
   UniqueText,
-  UniqueTextEntity,
   uniqueTextMethods,
 } from '../../src'
 import { importLines } from '../../src/cli/import-lines'
@@ -23,13 +22,7 @@ import { type Pair, STEVENS, SUFFIX_SAFE, URL_PATHS } from '../support/md5-colli
 import { useDatabase } from '../support/database'
 import { oneHash } from '../support/digests'
 import { violations } from '../support/guarded-table'
-
-@Entity()
-class Page extends UniqueTextEntity {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() url!: string
-  @Column({ type: 'text', nullable: true }) title!: string | null
-}
+import { Page } from '../support/titled-page'
 
 const LONGEST_CHAIN = 3_000
 

@@ -443,7 +443,7 @@ test('textEquals and textIn on what is no unique text are refused, as is what th
   }
   const plain = (await db.dataSource([Plain], { synchronize: false })).getRepository(Plain)
   const refusal =
-    'textEquals() and textIn() are for a unique text, and "Plain.title" is none here. Use Equal() or In().'
+    'textEquals() and textIn() are for a unique text, and "Plain.title" is not one here. Use Equal() or In().'
   await expect(plain.findBy({ title: textEquals('a') })).rejects.toThrow(refusal)
   await expect(links.findBy({ label: textEquals('a') })).rejects.toThrow(DeclarationError)
   expect(() => textEquals(undefined as unknown as string)).toThrow('expects a text, got undefined')
@@ -631,7 +631,7 @@ describe('a text of several columns', () => {
     }
     expect([await count(' x'), await count(null), await count('y'), await count('\u0000')]).toEqual([2, 1, 0, 0])
     const part = (): unknown => textCondition(places.manager, Place, 'p', { address: { host: 'A' } })
-    expect(part).toThrow('textCondition() expects unique texts of Place, and all columns of each; "address" is none')
+    expect(part).toThrow('textCondition() expects unique texts of Place, and all columns of each; "address" is not one')
   })
 
   test('is not looked for by textEquals in one of its columns', async () => {

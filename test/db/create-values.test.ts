@@ -24,14 +24,9 @@ import {
 import { trim } from '../../src/text'
 import { useDatabase } from '../support/database'
 import { rejection } from '../support/ledger'
+import { Author } from '../support/entities'
 
 const db = useDatabase()
-
-@Entity()
-class Author {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() name!: string
-}
 
 class Counters {
   @Column({ type: 'integer', default: 0 }) views!: number

@@ -1,17 +1,11 @@
-import { Entity, PrimaryGeneratedColumn } from 'typeorm'
 import { expect, test } from 'vitest'
-import { findOrCreate, UniqueText, UnsupportedDatabaseError } from '../../src'
+import { findOrCreate, UnsupportedDatabaseError } from '../../src'
 import { Url } from '../../src/url'
 import { CreateUrls1795255200000 } from '../../migrations/1795255200000-CreateUrls'
 import { useDatabase } from '../support/database'
+import { Page } from '../support/entities'
 
 const db = useDatabase({ encoding: 'LATIN1' })
-
-@Entity()
-class Page {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() url!: string
-}
 
 const tables = async (): Promise<unknown[]> =>
   (await (await db.client()).query(`select relname from pg_class where relnamespace = 'public'::regnamespace`)).rows

@@ -1,15 +1,10 @@
-import { type DataSource, Entity, PrimaryGeneratedColumn, QueryFailedError } from 'typeorm'
+import { type DataSource, QueryFailedError } from 'typeorm'
 import { beforeAll, describe, expect, test } from 'vitest'
-import { findOneByText, findOrCreate, findOrCreateMany, insertOrFail, UniqueText, upsertByText } from '../../src'
+import { findOneByText, findOrCreate, findOrCreateMany, insertOrFail, upsertByText } from '../../src'
 import { once, OnceToken } from '../../src/once'
 import { useDatabase } from '../support/database'
 import { poolOf, rejection } from '../support/ledger'
-
-@Entity()
-class Page {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() url!: string
-}
+import { Page } from '../support/entities'
 
 const db = useDatabase()
 let dataSource: DataSource

@@ -1,16 +1,11 @@
-import { type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
+import { type DataSource } from 'typeorm'
 import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
-import { findOrCreate, findOrCreateMany, UniqueText } from '../../src'
+import { findOrCreate, findOrCreateMany } from '../../src'
 import { findOrCreateStream, findOrCreateTransform } from '../../src/stream'
 import { useDatabase } from '../support/database'
+import { Page } from '../support/entities'
 
 const db = useDatabase()
-
-@Entity()
-class Page {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() url!: string
-}
 
 const pages = (count: number): { url: string }[] => Array.from({ length: count }, (_, index) => ({ url: `${index}` }))
 

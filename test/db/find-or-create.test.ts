@@ -7,20 +7,13 @@ import {
   findOrCreateMany,
   TextRejectedError,
   UniqueText,
-  UniqueTextEntity,
   uniqueTextMethods,
 } from '../../src'
 import { fewHashes, oneHash } from '../support/digests'
 import { useDatabase } from '../support/database'
+import { Page } from '../support/titled-page'
 
 const db = useDatabase()
-
-@Entity()
-class Page extends UniqueTextEntity {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() url!: string
-  @Column({ type: 'text', nullable: true }) title!: string | null
-}
 
 @Entity()
 class Crowded {

@@ -7,6 +7,7 @@ import { PLACE_KERNEL, SETTLE_KERNEL } from '../../src/sql/guard-kernel'
 import { quote } from '../../src/sql/identifier'
 import { useDatabase } from '../support/database'
 import { generate, migrate, runAll } from '../support/generated'
+import { Page } from '../support/entities'
 
 const db = useDatabase()
 // Roles belong to the whole server, so their names hold the database's.
@@ -17,12 +18,6 @@ const TEXT = 'unique_text_page__url()'
 const PLACE = `${PLACE_KERNEL}()`
 const SETTLE = `${SETTLE_KERNEL}()`
 const ALL = [TEXT, PLACE, SETTLE]
-
-@Entity()
-class Page {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() url!: string
-}
 
 let client: Client
 beforeAll(async () => {

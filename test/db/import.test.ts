@@ -4,7 +4,7 @@ import path from 'node:path'
 import { Column, DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { DeclarationError, SchemaDriftError, UniqueText } from '../../src'
-import { normalizer, url } from '../../src/text'
+import { normalizer } from '../../src/text'
 import { importLines, type ImportOptions } from '../../src/cli/import-lines'
 import { findTarget } from '../../src/cli/import-target'
 import type { Line } from '../../src/cli/list'
@@ -13,15 +13,9 @@ import { UsageError } from '../../src/cli/usage'
 import { Url } from '../../src/url'
 import { useDatabase } from '../support/database'
 import { oneHash } from '../support/digests'
+import { Page } from '../support/normalized-page'
 
 const db = useDatabase()
-
-@Entity()
-class Page {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ normalize: url() }) url!: string
-  @Column({ type: 'text', nullable: true }) title!: string | null
-}
 
 @Entity('crowd')
 class Crowded {
@@ -376,7 +370,7 @@ describe('typeorm-unique-text import', () => {
     expect(stdout).toMatch(/^lines +3\ncreated +1\nfound +0\nrejected +2\n/)
     const other = await typed([...IMPORT, '--csv', '--column', 'url', '-'], input)
     expect(other.code).toBe(1)
-    expect(other.stderr).toContain('does not name the column "url"')
+    expect(other.stderr).toContain('has no column "url"')
   })
 
   test('a folder as standard input, and a full disk behind standard output, are failures in one line', async () => {

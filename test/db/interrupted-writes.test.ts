@@ -25,18 +25,7 @@ import {
 import { saveFindingTexts } from '../../src/typeorm-calls'
 import { useDatabase } from '../support/database'
 import { poolOf, rejection } from '../support/ledger'
-
-@Entity()
-class Author {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() name!: string
-}
-
-@Entity()
-class Tag {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() name!: string
-}
+import { Author, Tag } from '../support/entities'
 
 @Entity()
 class Book {

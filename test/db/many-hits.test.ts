@@ -1,13 +1,7 @@
-import { Entity, PrimaryGeneratedColumn } from 'typeorm'
 import { expect, test, vi } from 'vitest'
-import { findOrCreate, UniqueText } from '../../src'
+import { findOrCreate } from '../../src'
 import { useDatabase } from '../support/database'
-
-@Entity()
-class Page {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() url!: string
-}
+import { Page } from '../support/entities'
 
 const db = useDatabase()
 

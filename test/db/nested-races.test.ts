@@ -14,14 +14,9 @@ import { findOrCreate, findOrCreateMany, TransactionAbortedError, UniqueText } f
 import { useDatabase } from '../support/database'
 import { rejection } from '../support/ledger'
 import { endOrWait, openSession, type Outcome, type Session } from '../support/sessions'
+import { Author } from '../support/entities'
 
 const db = useDatabase()
-
-@Entity()
-class Author {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() name!: string
-}
 
 @Entity()
 class Tag {

@@ -14,12 +14,7 @@ import { afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
 import { findOrCreate, findOrCreateMany, TransactionAbortedError, UniqueText } from '../../src'
 import { useDatabase } from '../support/database'
 import { rejection } from '../support/ledger'
-
-@Entity()
-class Page {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() url!: string
-}
+import { Page } from '../support/entities'
 
 @Entity()
 class Query {

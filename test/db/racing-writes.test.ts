@@ -1,15 +1,5 @@
 import type { Client } from 'pg'
-import {
-  Column,
-  type DataSource,
-  Entity,
-  type EntityManager,
-  JoinTable,
-  ManyToMany,
-  ManyToOne,
-  PrimaryGeneratedColumn,
-  QueryFailedError,
-} from 'typeorm'
+import { type DataSource, Entity, type EntityManager, PrimaryGeneratedColumn, QueryFailedError } from 'typeorm'
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import {
   findOrCreate,
@@ -25,27 +15,7 @@ import { untilBlocked } from '../support/blocked'
 import { useDatabase } from '../support/database'
 import { oneHash } from '../support/digests'
 import { poolOf, rejection } from '../support/ledger'
-
-@Entity()
-class Author {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() name!: string
-}
-
-@Entity()
-class Tag {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() name!: string
-}
-
-@Entity()
-class Book {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() title!: string
-  @Column({ type: 'varchar', length: 5, nullable: true }) code!: string | null
-  @ManyToOne(() => Author, { nullable: true, cascade: true }) author!: Author | null
-  @ManyToMany(() => Tag, { cascade: true }) @JoinTable() tags!: Tag[]
-}
+import { Author, Book, Tag } from '../support/entities'
 
 /** All texts share one hash. */
 @Entity()

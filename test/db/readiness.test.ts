@@ -1,18 +1,13 @@
 import type { Client } from 'pg'
-import { DataSource, Entity, type EntityManager, PrimaryGeneratedColumn } from 'typeorm'
+import { DataSource, type EntityManager } from 'typeorm'
 import { beforeAll, describe, expect, test } from 'vitest'
-import { findOrCreate, SchemaDriftError, UniqueText, withUniqueText } from '../../src'
+import { findOrCreate, SchemaDriftError, withUniqueText } from '../../src'
 import { useDatabase } from '../support/database'
 import { rejection } from '../support/ledger'
 import { type Proxy, startProxy } from '../support/proxy'
+import { Page } from '../support/entities'
 
 const db = useDatabase()
-
-@Entity()
-class Page {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() url!: string
-}
 
 let client: Client
 beforeAll(async () => {

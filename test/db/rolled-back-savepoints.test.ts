@@ -13,12 +13,7 @@ import {
 import { once, OnceToken } from '../../src/once'
 import { useDatabase } from '../support/database'
 import { rejection } from '../support/ledger'
-
-@Entity()
-class Author {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() name!: string
-}
+import { Author } from '../support/entities'
 
 @Entity()
 class Page {

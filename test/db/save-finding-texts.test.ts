@@ -20,6 +20,7 @@ import { saveFindingTexts } from '../../src/typeorm-calls'
 import { useDatabase } from '../support/database'
 import { rejection } from '../support/ledger'
 import { endOrWait, openSession } from '../support/sessions'
+import { Tag } from '../support/entities'
 
 const db = useDatabase()
 
@@ -36,12 +37,6 @@ class Page {
   @Column({ type: 'text', nullable: true }) title!: string | null
   @ManyToOne(() => Site, { nullable: true, cascade: true }) site!: Site | null
   @OneToMany(() => Link, (link: Link) => link.page, { cascade: ['insert', 'update'] }) links!: Link[]
-}
-
-@Entity()
-class Tag {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() name!: string
 }
 
 @Entity()

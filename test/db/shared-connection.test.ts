@@ -5,39 +5,16 @@ import {
   Entity,
   type EntityManager,
   type EntitySubscriberInterface,
-  JoinTable,
   Like,
-  ManyToMany,
-  ManyToOne,
   PrimaryGeneratedColumn,
   type QueryRunner,
 } from 'typeorm'
 import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
-import { findOneByText, findOrCreate, findOrCreateMany, insertOrFail, UniqueText, upsertByText } from '../../src'
+import { findOneByText, findOrCreate, findOrCreateMany, insertOrFail, upsertByText } from '../../src'
 import { saveFindingTexts } from '../../src/typeorm-calls'
 import { useDatabase } from '../support/database'
 import { rejection } from '../support/ledger'
-
-@Entity()
-class Author {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() name!: string
-}
-
-@Entity()
-class Tag {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() name!: string
-}
-
-@Entity()
-class Book {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() title!: string
-  @Column({ type: 'varchar', length: 5, nullable: true }) code!: string | null
-  @ManyToOne(() => Author, { nullable: true, cascade: true }) author!: Author | null
-  @ManyToMany(() => Tag, { cascade: true }) @JoinTable() tags!: Tag[]
-}
+import { Author, Book, Tag } from '../support/entities'
 
 @Entity()
 class Note {

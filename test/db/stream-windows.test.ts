@@ -1,16 +1,10 @@
 import { Client } from 'pg'
-import { Column, DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
+import { DataSource } from 'typeorm'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type EmbeddedServer, startEmbeddedPostgres } from '../../scripts/embedded-postgres'
-import { UniqueText, withUniqueText } from '../../src'
+import { withUniqueText } from '../../src'
 import { findOrCreateStream } from '../../src/stream'
-
-@Entity()
-class Page {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() url!: string
-  @Column({ type: 'text', nullable: true }) title!: string | null
-}
+import { Page } from '../support/titled-page'
 
 let server: EmbeddedServer
 let dataSource: DataSource

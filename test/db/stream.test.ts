@@ -22,19 +22,12 @@ import {
   UniqueText,
 } from '../../src'
 import { findOrCreateStream, findOrCreateTransform } from '../../src/stream'
-import { url } from '../../src/text'
 import { untilBlocked } from '../support/blocked'
 import { useDatabase } from '../support/database'
 import { rejection } from '../support/ledger'
+import { Page } from '../support/normalized-page'
 
 const db = useDatabase()
-
-@Entity()
-class Page {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ normalize: url() }) url!: string
-  @Column({ type: 'text', nullable: true }) title!: string | null
-}
 
 @Entity()
 class Note {

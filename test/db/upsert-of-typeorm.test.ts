@@ -17,13 +17,7 @@ import { useDatabase } from '../support/database'
 import { oneHash } from '../support/digests'
 import { rejection } from '../support/ledger'
 import { STEVENS } from '../support/md5-collisions'
-
-@Entity()
-class Page {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ normalize: url() }) url!: string
-  @Column({ type: 'text', nullable: true }) title!: string | null
-}
+import { Page } from '../support/normalized-page'
 
 @Entity()
 class Site {

@@ -171,9 +171,9 @@ test('the command prints locks and duplicates, and goes on where it stopped', as
   expect(second.out).toMatch(
     /7 texts are held by several rows: 53 rows too many, at most 9 of one text.*The table is adopted\.\n$/s,
   )
-  expect((await command('adopt', ...target)).out).toMatch(/adopted already/)
+  expect((await command('adopt', ...target)).out).toMatch(/already adopted/)
   expect((await command('adopt', ...target, '--merge', 'oldest')).out).toMatch(
-    /adopted already.*\n53 rows were merged\.\n$/s,
+    /already adopted.*\n53 rows were merged\.\n$/s,
   )
   expect((await command('abandon', ...target)).out).toMatch(/^abandon: ACCESS EXCLUSIVE/)
   expect((await command('unmerge', ...target)).out).toBe('53 rows were restored.\n')

@@ -1,22 +1,17 @@
 import type { Client } from 'pg'
-import { Column, DataSource, Entity, type EntityManager, PrimaryGeneratedColumn } from 'typeorm'
+import { DataSource, Entity, type EntityManager, PrimaryGeneratedColumn } from 'typeorm'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { findOrCreate, UniqueText } from '../../../src'
 import { once, OnceToken } from '../../../src/once'
 import { useFaultServer } from '../../support/fault-server'
 import { driverError, expectAtRest, openDataSource, rejection } from '../../support/ledger'
 import { type ConnectionFault, type Proxy, startProxy } from '../../support/proxy'
+import { Payment } from '../../support/entities'
 
 @Entity()
 class Customer {
   @PrimaryGeneratedColumn('identity') id!: number
   @UniqueText() email!: string
-}
-
-@Entity()
-class Payment {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @Column({ type: 'text' }) token!: string
 }
 
 const server = useFaultServer()

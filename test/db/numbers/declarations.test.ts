@@ -110,7 +110,7 @@ describe('is refused where it contradicts the entity', () => {
       @PrimaryGeneratedColumn('identity') id!: number
       @NumberWithin() @Column({ type: 'integer', default: 7 }) number!: number
     }
-    await refused(async () => await db.dataSource([DefaultNumber]), /given a value by the database/)
+    await refused(async () => await db.dataSource([DefaultNumber]), /given a default/)
   })
 
   test('a part of the primary key', async () => {

@@ -1,31 +1,12 @@
 import { EventEmitter } from 'node:events'
-import {
-  BeforeInsert,
-  Column,
-  type DataSource,
-  Entity,
-  type EntityManager,
-  ManyToOne,
-  PrimaryGeneratedColumn,
-} from 'typeorm'
+import { BeforeInsert, type DataSource, Entity, type EntityManager, ManyToOne, PrimaryGeneratedColumn } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { DeclarationError, findOrCreate, TransactionAbortedError, UniqueText, WaitsForItselfError } from '../../../src'
 import { forgetToken, once, OnceToken, removeExpiredTokens } from '../../../src/once'
 import { saveFindingTexts } from '../../../src/typeorm-calls'
 import { useDatabase } from '../../support/database'
 import { rejection } from '../../support/ledger'
-
-@Entity()
-class Payment {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @Column({ type: 'text' }) token!: string
-}
-
-@Entity()
-class Author {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() name!: string
-}
+import { Author, Payment } from '../../support/entities'
 
 /** What a listener runs, by the name of its row. */
 const heard = new Map<string, () => Promise<unknown>>()

@@ -1,5 +1,5 @@
 import type { Client } from 'pg'
-import { Column, type DataSource, type EntityManager, Entity, PrimaryGeneratedColumn } from 'typeorm'
+import { type DataSource, type EntityManager } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { TransactionAbortedError } from '../../../src'
 import { once, OnceToken, removeExpiredTokens } from '../../../src/once'
@@ -7,12 +7,7 @@ import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
 import { poolOf, rejection } from '../../support/ledger'
 import { type Level, LEVELS } from '../../support/sessions'
-
-@Entity()
-class Payment {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @Column({ type: 'text' }) token!: string
-}
+import { Payment } from '../../support/entities'
 
 const db = useDatabase()
 const pools = new Map<Level, readonly DataSource[]>()

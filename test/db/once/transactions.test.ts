@@ -1,12 +1,9 @@
 import {
   type DataSource,
-  Column,
-  Entity,
   type EntityManager,
   type EntitySubscriberInterface,
   EventSubscriber,
   type InsertEvent,
-  PrimaryGeneratedColumn,
   type TransactionStartEvent,
 } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
@@ -15,12 +12,7 @@ import { once, OnceToken, removeExpiredTokens, TokenReusedError } from '../../..
 import { useDatabase } from '../../support/database'
 import { poolOf, rejection } from '../../support/ledger'
 import { LEVELS } from '../../support/sessions'
-
-@Entity()
-class Payment {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @Column({ type: 'text' }) token!: string
-}
+import { Payment } from '../../support/entities'
 
 const heard: string[] = []
 

@@ -13,17 +13,12 @@ import {
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { DeclarationError, findOrCreate, findOrCreateMany, insertOrFail, UniqueText } from '../../../src'
 import { useDatabase } from '../../support/database'
+import { Author } from '../../support/entities'
 
 @Entity()
 class Tag {
   @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
   @UniqueText() text!: string
-}
-
-@Entity()
-class Author {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() name!: string
 }
 
 @Entity()

@@ -1,15 +1,9 @@
-import { Column, DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
+import { DataSource } from 'typeorm'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { findOneByText, findOrCreate, findOrCreateMany, UniqueText } from '../../../src'
+import { findOneByText, findOrCreate, findOrCreateMany } from '../../../src'
 import { type Pair, startPair, wholePostgres } from '../../support/debian-postgres'
 import { type Proxy, startProxy } from '../../support/proxy'
-
-@Entity()
-class Page {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() url!: string
-  @Column({ type: 'text', nullable: true }) title!: string | null
-}
+import { Page } from '../../support/titled-page'
 
 const bin = wholePostgres()
 const PATIENCE = { timeout: 180_000 }
