@@ -169,7 +169,8 @@ function doctorOf(
   operands: readonly string[],
 ): Invocation {
   if (dataSource === undefined) throw new UsageError(NO_DATA_SOURCE)
-  if (property !== undefined) throw new UsageError('doctor examines everything that an entity declares. Remove --property.')
+  if (property !== undefined)
+    throw new UsageError('doctor examines everything that an entity declares. Remove --property.')
   if (csv === true || column !== undefined) throw new UsageError('Only import has --csv and --column. Remove them.')
   if (operands.length > 0) throw new UsageError('doctor takes no list. Name an entity by --entity.')
   return { kind: 'doctor', dataSource, entity, json: json === true }

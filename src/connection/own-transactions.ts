@@ -8,11 +8,10 @@ import { startTimer, stopTimer } from './real-timers'
 import { hasSpare } from './spare-connection'
 
 /**
- * How long a statement waits for a transaction that sends nothing. Longer than any lock, shorter than a person's
- * patience.
+ * How long a statement waits for a transaction that sends nothing: longer than any lock, shorter than a person's
+ * patience. And how often it looks meanwhile. Only tests set another limit.
  */
-export const PATIENCE_MILLISECONDS = 5_000
-export const LOOK_MILLISECONDS = 250
+export const patience = { milliseconds: 5_000, lookMilliseconds: 250 }
 
 /**
  * Sends a statement that may wait for rows of a transaction in which the call was made, and which goes by another
@@ -40,9 +39,9 @@ async function watched<T>(sent: Sent, send: () => Promise<T>): Promise<T> {
   let looking: Promise<boolean> | undefined
   const look = async (): Promise<void> => {
     looking = tryCancel(sent, since)
-    if (!(await looking)) timer = startTimer(() => void look(), LOOK_MILLISECONDS)
+    if (!(await looking)) timer = startTimer(() => void look(), patience.lookMilliseconds)
   }
-  timer = startTimer(() => void look(), LOOK_MILLISECONDS)
+  timer = startTimer(() => void look(), patience.lookMilliseconds)
   try {
     return await send()
   } catch (error) {
@@ -55,9 +54,9 @@ async function watched<T>(sent: Sent, send: () => Promise<T>): Promise<T> {
 }
 
 const WITHOUT_MANAGER =
-  `A call has waited ${PATIENCE_MILLISECONDS / 1_000} seconds for rows that the transaction around it holds. That ` +
-  'transaction uses another connection, and seems to wait for the call. Pass the manager that the transaction gives to its callback to ' +
-  'every call inside it: findOrCreate(manager, …), once(manager, …), manager.withRepository(repository).'
+  `A call has waited ${patience.milliseconds / 1_000} seconds for rows that the transaction around it holds. That ` +
+  'transaction uses another connection, and seems to wait for the call. Pass the manager that the transaction gives ' +
+  'to its callback to every call inside it: findOrCreate(manager, …), once(manager, …), manager.withRepository(repository).'
 
 /** @returns whether the statement was cancelled; false also if there is no connection to ask */
 async function tryCancel({ dataSource, client, transaction }: Sent, since: number): Promise<boolean> {
@@ -82,7 +81,7 @@ async function tryCancel({ dataSource, client, transaction }: Sent, since: numbe
 function quietAround(innermost: OpenTransaction, since: number): readonly OpenTransaction[] {
   const quiet: OpenTransaction[] = []
   for (let one: OpenTransaction | undefined = innermost; one; one = one.outer)
-    if (!one.isOver && performance.now() - Math.max(one.heard, since) >= PATIENCE_MILLISECONDS) quiet.push(one)
+    if (!one.isOver && performance.now() - Math.max(one.heard, since) >= patience.milliseconds) quiet.push(one)
   return quiet
 }
 

@@ -2,7 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import type { QueryRunner } from 'typeorm'
 import { WaitsForItselfError } from '../errors'
 import { type Hold, holdOthers, type HoldRules, type Query } from './hold'
-import { LOOK_MILLISECONDS, PATIENCE_MILLISECONDS } from './own-transactions'
+import { patience } from './own-transactions'
 import { isBusy, isPgClient } from './pg-client'
 import { startTimer, stopTimer } from './real-timers'
 import { commandsIn, Savepoints } from './savepoints'
@@ -93,7 +93,7 @@ function isStuck(queryRunner: QueryRunner, since: number): boolean {
   const turn = underWay.get(queryRunner)
   if (!turn || turn.unanswered > 0 || isBusy(turn.client)) return false
   // Who comes when one has waited in vain already need not do so again.
-  turn.stuck ||= performance.now() - Math.max(turn.heard, since) >= PATIENCE_MILLISECONDS
+  turn.stuck ||= performance.now() - Math.max(turn.heard, since) >= patience.milliseconds
   return turn.stuck
 }
 
@@ -103,16 +103,16 @@ function watchWaiting(queryRunner: QueryRunner, fail: (error: Error) => void): (
   let timer: NodeJS.Timeout
   const look = (): void => {
     if (isStuck(queryRunner, since)) fail(new WaitsForItselfError(BEHIND_TURN))
-    else timer = startTimer(look, LOOK_MILLISECONDS)
+    else timer = startTimer(look, patience.lookMilliseconds)
   }
-  timer = startTimer(look, LOOK_MILLISECONDS)
+  timer = startTimer(look, patience.lookMilliseconds)
   return () => {
     stopTimer(timer)
   }
 }
 
 const BEHIND_TURN =
-  `A statement has waited ${PATIENCE_MILLISECONDS / 1_000} seconds for the end of a call that has the connection of its ` +
+  `A statement has waited ${patience.milliseconds / 1_000} seconds for the end of a call that has the connection of its ` +
   'transaction to itself. The code that this call runs has sent nothing meanwhile: it seems to wait for the statement. ' +
   'Await the call before you send anything else, or send it from the code that the call runs. ' +
   'Code that is called through a queue, a mutex or an emitter needs AsyncResource.bind() there.'

@@ -5,6 +5,7 @@ import { DeclarationError, findOrCreate, TransactionAbortedError, UniqueText, Wa
 import { forgetToken, once, OnceToken, removeExpiredTokens } from '../../../src/once'
 import { saveFindingTexts } from '../../../src/typeorm-calls'
 import { useDatabase } from '../../support/database'
+import { LONGER_SECONDS, useShortPatience } from '../../support/patience'
 import { rejection } from '../../support/ledger'
 import { Author, Payment } from '../../support/entities'
 
@@ -22,6 +23,7 @@ class Book {
 }
 
 const db = useDatabase()
+useShortPatience()
 let dataSource: DataSource
 
 beforeAll(async () => {
@@ -213,7 +215,7 @@ test.concurrent('a statement that waits for work which is at the server longer t
     const working = new Promise<void>((resolve) => (begun = resolve))
     const slow = once(manager, another(), async (own) => {
       begun()
-      await own.query('SELECT pg_sleep(6)')
+      await own.query(`SELECT pg_sleep(${LONGER_SECONDS})`)
     })
     await working
     expect(await manager.query('SELECT 1 AS one')).toEqual([{ one: 1 }])
