@@ -2,7 +2,7 @@
  * Runs the tests with other versions than those of the lock file: one cell of the matrix.
  *
  *     npm run matrix -- --typeorm 0.3.31 --postgres 14 --node 22 --pg 8.5.1
- *     npm run matrix -- --node 24.11.0 test/db/find-or-create.test.ts    these files only
+ *     npm run matrix -- --node 24.11.0 test/db/find-or-create/find-or-create.test.ts    these files only
  *     npm run matrix -- --record --postgres 14      and the result goes into docs/matrix.json and docs/reliability.md
  *     npm run matrix -- --typescript 5.6 --typeorm 0.3.31                the types of the tarball, no tests
  *
@@ -30,11 +30,11 @@ const POSTGRES: Readonly<Record<string, string>> = {
   18: '18.4.0-beta.17',
 }
 
-const LEFT_OUT = ['test/package/**', 'test/db/faults/**', 'test/db/embedded-postgres.test.ts', 'test/db/start.test.ts']
+const LEFT_OUT = ['test/package/**', 'test/db/faults/**', 'test/db/servers/embedded-postgres.test.ts', 'test/db/cli/start.test.ts']
 
 /** Of these, docs/reliability.md says why. */
 const LEFT_OUT_WITH: Readonly<Record<string, readonly string[]>> = {
-  'pg 8.5.1': ['test/db/other-drivers.test.ts', 'test/db/batch-values.test.ts', 'test/db/call-stack.test.ts'],
+  'pg 8.5.1': ['test/db/connection/other-drivers.test.ts', 'test/db/find-or-create/batch-values.test.ts', 'test/db/find-or-create/call-stack.test.ts'],
 }
 
 const OPTIONS = {

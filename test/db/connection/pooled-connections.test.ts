@@ -1,0 +1,152 @@
+import type { Client, Pool } from 'pg'
+import { Column, type DataSource, Entity, PrimaryGeneratedColumn, type QueryRunner } from 'typeorm'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
+import { findOneByText, findOrCreate, findOrCreateMany, UniqueText } from '../../../src'
+import { useDatabase } from '../../support/database'
+import { rejection } from '../../support/ledger'
+
+const db = useDatabase()
+
+@Entity()
+class Page {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText() url!: string
+  @Column({ type: 'varchar', length: 10, nullable: true }) title!: string | null
+}
+
+/** A pool of one connection, on which the table was found ready. */
+async function open(options: Parameters<typeof db.dataSource>[1] = {}): Promise<DataSource> {
+  const dataSource = await db.dataSource([Page], { dropSchema: true, extra: { max: 1 }, ...options })
+  await findOrCreate(dataSource.manager, Page, { url: 'first' })
+  return dataSource
+}
+
+interface Driver {
+  readonly master: Pool
+  readonly connectedQueryRunners: unknown[]
+  createQueryRunner(mode: string): QueryRunner
+}
+
+const driverOf = ({ driver }: DataSource): Driver => driver as unknown as Driver
+
+/** Every way to take a connection of the pool. */
+const calls: Record<string, (dataSource: DataSource) => Promise<unknown>> = {
+  findOrCreate: async ({ manager }) => await findOrCreate(manager, Page, { url: 'first' }),
+  findOneByText: async ({ manager }) => await findOneByText(manager, Page, { url: 'first' }),
+  findOrCreateMany: async ({ manager }) => await findOrCreateMany(manager, Page, [{ url: 'first' }, { url: 'next' }]),
+}
+
+describe.each(Object.keys(calls))('%s outside a transaction', (name) => {
+  const call = calls[name] ?? fail
+
+  test('makes no query runner where nobody hears of its statement, and leaves nothing on the connection', async () => {
+    const dataSource = await open()
+    const { master, connectedQueryRunners } = driverOf(dataSource)
+    const client: Client = await master.connect().then((one) => (one.release(), one))
+    const listeners = client.listenerCount('error')
+    await call(dataSource)
+    const driver = driverOf(dataSource)
+    const create = driver.createQueryRunner.bind(driver)
+    let made = 0
+    driver.createQueryRunner = (mode) => {
+      made += 1
+      return create(mode)
+    }
+    // One to see that it takes connections as TypeORM's does.
+    for (let round = 0; round < 5; round += 1) await call(dataSource)
+    expect(made).toBe(1)
+    expect([client.listenerCount('error'), master.idleCount, connectedQueryRunners.length]).toEqual([listeners, 1, 0])
+  })
+
+  test('takes its connection by a query runner that is not as TypeORM made it', async () => {
+    const dataSource = await open()
+    const driver = driverOf(dataSource)
+    const create = driver.createQueryRunner.bind(driver)
+    let connected = 0
+    driver.createQueryRunner = (mode) => {
+      const queryRunner = create(mode)
+      const connect = queryRunner.connect.bind(queryRunner)
+      queryRunner.connect = async () => {
+        connected += 1
+        return (await connect()) as unknown
+      }
+      return queryRunner
+    }
+    await call(dataSource)
+    expect(connected).toBeGreaterThan(0)
+  })
+
+  test('that waits ends with an error when the DataSource is destroyed, which waits for nothing', async () => {
+    const dataSource = await open()
+    const holder = await db.client()
+    await holder.query('BEGIN; LOCK TABLE page')
+    const failed = rejection(call(dataSource))
+    await untilOneWaits(holder)
+    await dataSource.destroy()
+    expect(await failed).toMatchObject({ message: 'Connection terminated' })
+    await holder.query('ROLLBACK')
+  })
+})
+
+async function untilOneWaits(observer: Client): Promise<void> {
+  for (let waiting = 0; waiting === 0;) {
+    const { rowCount } = await observer.query(
+      `SELECT FROM pg_locks WHERE NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`,
+    )
+    waiting = rowCount ?? 0
+  }
+}
+
+test('a call on a full pool waits for its turn, and gets what connectionTimeoutMillis says', async () => {
+  const dataSource = await open({ extra: { max: 1 } })
+  const { master } = driverOf(dataSource)
+  const client = await master.connect()
+  // Only now: it counts for a new connection too, which takes its time on a busy machine.
+  master.options.connectionTimeoutMillis = 50
+  expect(await rejection(calls['findOrCreate']?.(dataSource) ?? fail())).toMatchObject({
+    message: 'timeout exceeded when trying to connect',
+  })
+  master.options.connectionTimeoutMillis = 0
+  const waiting = calls['findOrCreate']?.(dataSource)
+  client.release()
+  expect(await waiting).toMatchObject({ created: false })
+})
+
+test('an error is logged by a logger that logs errors only, and the pool has its connection again', async () => {
+  const dataSource = await open({ logging: ['error'], logger: 'simple-console' })
+  const logged: unknown[][] = []
+  const { logger } = dataSource
+  logger.logQueryError = (error, sql, values, queryRunner) => {
+    logged.push([(error as { code?: string }).code, sql.slice(0, 10), values, queryRunner?.isReleased])
+  }
+  const values = { url: 'second', title: 'too long for it' }
+  expect(await rejection(findOrCreate(dataSource.manager, Page, values))).toMatchObject({ code: '22001' })
+  expect(logged).toEqual([['22001', 'WITH found', expect.arrayContaining(['second']), false]])
+  expect(driverOf(dataSource).master.idleCount).toBe(1)
+  expect(await findOrCreate(dataSource.manager, Page, { url: 'second' })).toMatchObject({ created: true })
+})
+
+test('a slow statement is told of, by a query runner, where nobody hears of others', async () => {
+  const dataSource = await open({ maxQueryExecutionTime: 20 })
+  const slow: unknown[][] = []
+  dataSource.logger.logQuerySlow = (_, sql, values, queryRunner) => {
+    slow.push([sql.slice(0, 10), values, queryRunner?.isReleased])
+  }
+  const holder = await db.client()
+  // The clock stands still, however busy the machine is.
+  vi.useFakeTimers({ toFake: ['Date', 'performance'] })
+  onTestFinished(() => void vi.useRealTimers())
+  await findOrCreate(dataSource.manager, Page, { url: 'first' })
+  expect(slow).toEqual([])
+  await holder.query('BEGIN; LOCK TABLE page')
+  const waiting = findOrCreate(dataSource.manager, Page, { url: 'first' })
+  await untilOneWaits(holder)
+  vi.advanceTimersByTime(21)
+  await holder.query('ROLLBACK')
+  await waiting
+  expect(slow).toEqual([['WITH found', expect.arrayContaining(['first']), false]])
+})
+
+function fail(): never {
+  throw new Error('no such call')
+}

@@ -1,0 +1,749 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
+import { type Client, types } from 'pg'
+import {
+  AfterInsert,
+  AfterLoad,
+  BeforeInsert,
+  ChildEntity,
+  Column,
+  CreateDateColumn,
+  type DataSource,
+  DeleteDateColumn,
+  Entity,
+  type EntityManager,
+  ManyToOne,
+  PrimaryGeneratedColumn,
+  QueryFailedError,
+  type QueryRunner,
+  TableInheritance,
+} from 'typeorm'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import {
+  DeclarationError,
+  findOneByText,
+  findOrCreate,
+  findOrCreateMany,
+  UniqueText,
+  upsertByText,
+  withUniqueText,
+} from '../../../src'
+import { literal } from '../../../src/sql/identifier'
+import { md5 } from '../../../src/text/digest'
+import { untilBlocked } from '../../support/blocked'
+import { whileBusy } from '../../support/busy'
+import { useDatabase } from '../../support/database'
+import { fewHashes } from '../../support/digests'
+import { rejection } from '../../support/ledger'
+import { queriesOf } from '../../support/queries'
+
+@Entity()
+class Site {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText() name!: string
+}
+
+@Entity()
+class Page {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText() url!: string
+  @Column({ type: 'varchar', length: 5, nullable: true }) title!: string | null
+  @Column({ type: 'integer', nullable: true, unique: true }) code!: number | null
+  @CreateDateColumn() createdAt!: Date
+  @DeleteDateColumn() deletedAt!: Date | null
+  @ManyToOne(() => Site, { cascade: true }) site!: Site | null
+}
+
+@Entity()
+class Parcel {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText() url!: string
+  @Column({ type: 'jsonb', default: {} }) data!: Record<string, unknown>
+}
+
+const VARCHAR: number = types.builtins.VARCHAR
+
+/** One chain holds everything. */
+@Entity()
+class Colliding {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText({ digest: fewHashes(1) }) url!: string
+}
+
+@Entity()
+class Scoped {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText({ scope: ['tenant'] }) url!: string
+  @Column({ type: 'integer', default: 1 }) tenant!: number
+}
+
+@Entity()
+@TableInheritance({ column: { type: 'varchar', name: 'kind', default: 'Film' } })
+class Media {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText() url!: string
+}
+@ChildEntity()
+class Photo extends Media {}
+@ChildEntity()
+class Film extends Media {}
+
+const heard: string[] = []
+const caller = new AsyncLocalStorage<string>()
+
+@Entity()
+class Loud {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText() url!: string
+  @BeforeInsert() before(): void {
+    heard.push(`before ${this.url}`)
+  }
+  @AfterInsert() after(): void {
+    heard.push(`after ${this.url}`)
+  }
+  @AfterLoad() loaded(): void {
+    heard.push(`loaded ${this.url} by ${caller.getStore() ?? 'nobody'}`)
+  }
+}
+
+const ENTITIES = [Site, Page, Parcel, Colliding, Scoped, Media, Photo, Film, Loud]
+
+const db = useDatabase()
+let dataSource: DataSource
+let manager: EntityManager
+let sessions: { holder: Client; observer: Client }
+
+beforeAll(async () => {
+  dataSource = await db.dataSource(ENTITIES, { poolSize: 16 })
+  ;({ manager } = dataSource)
+  sessions = { holder: await db.client(), observer: await db.client() }
+  // Readiness is asked for once.
+  for (const entity of [Page, Parcel, Colliding, Media, Photo, Film, Loud])
+    await findOneByText(manager, entity, { url: 'x' })
+  await findOneByText(manager, Scoped, { url: 'x', tenant: 1 })
+})
+
+type Busied = new () => { id: number; url: string }
+
+/** Runs while other calls of the entity are busy; gives what it gave, and how many statements of which kind it sent. */
+async function crowd<T>(entity: Busied, run: () => Promise<T>): Promise<{ result: T; sent: string[] }> {
+  return await whileBusy(dataSource, entity, sessions, async () => {
+    let result: { value: T } | undefined
+    const queries = await queriesOf(dataSource, async () => {
+      result = { value: await run() }
+    })
+    if (!result) throw new TypeError('It has run.')
+    return { result: result.value, sent: queries.map(kindOf) }
+  })
+}
+
+function kindOf(sql: string): string {
+  if (sql.includes('unnest(')) return sql.includes('INSERT') ? 'bulk' : 'shared look-up'
+  if (sql.includes('INSERT')) return 'find or create'
+  return sql.includes('urlHash') ? 'look-up' : 'other'
+}
+
+const all = async <T>(...calls: readonly Promise<T>[]): Promise<T[]> => await Promise.all(calls)
+
+describe('calls beyond those that are busy', () => {
+  test('share one statement, and each gets the answer of its own', async () => {
+    const { entity: a } = await findOrCreate(manager, Page, { url: 'a' })
+    const { entity: b } = await findOrCreate(manager, Page, { url: 'b' })
+    const { result, sent } = await crowd(
+      Page,
+      async () =>
+        await Promise.all([
+          findOrCreate(manager, Page, { url: 'a', title: 'other' }),
+          findOneByText(manager, Page, { url: 'b' }),
+          findOneByText(manager, Page, { url: 'none' }),
+          findOrCreate(manager, Page, { url: 'b' }),
+        ]),
+    )
+    expect(result).toEqual([
+      { entity: a, created: false, attempts: 1 },
+      b,
+      null,
+      { entity: b, created: false, attempts: 1 },
+    ])
+    expect(sent).toEqual(['shared look-up'])
+  })
+
+  test('share no entity, nor what its columns hold, for one text', async () => {
+    await findOrCreate(manager, Page, { url: 'dated' })
+    await findOrCreate(manager, Parcel, { url: 'with data', data: { list: [1] } })
+    const dated = async (): Promise<Page> => (await findOrCreate(manager, Page, { url: 'dated' })).entity
+    const ofPage = await crowd(Page, async () => await all(dated(), dated(), dated(), dated()))
+    expect(ofPage.sent).toEqual(['find or create'])
+    expect(new Set(ofPage.result.map(({ createdAt }) => createdAt)).size).toBe(4)
+    expect(new Set(ofPage.result.map(({ createdAt }) => createdAt.getTime())).size).toBe(1)
+    const find = async (): Promise<Parcel> => (await findOrCreate(manager, Parcel, { url: 'with data' })).entity
+    const { result, sent } = await crowd(Parcel, async () => await all(find(), find(), find(), find()))
+    expect(sent).toEqual(['find or create', 'shared look-up'])
+    for (const parcel of result) expect(parcel.data).toEqual({ list: [1] })
+    expect(new Set(result.map(({ data }) => data)).size).toBe(4)
+    expect(new Set(result).size).toBe(4)
+  })
+
+  test('that only look share one statement, for one text too', async () => {
+    await findOrCreate(manager, Page, { url: 'a' })
+    const find = async (): Promise<Page | null> => await findOneByText(manager, Page, { url: 'a' })
+    const { result, sent } = await crowd(Page, async () => await all(find(), find(), find()))
+    expect(sent).toEqual(['shared look-up'])
+    expect(new Set(result).size).toBe(3)
+    expect(new Set(result.map((page) => page?.createdAt)).size).toBe(3)
+    await findOrCreate(manager, Parcel, { url: 'looked at', data: { list: [1] } })
+    const look = async (): Promise<Parcel | null> => await findOneByText(manager, Parcel, { url: 'looked at' })
+    const parcels = await crowd(Parcel, async () => await all(look(), look(), look()))
+    for (const parcel of parcels.result) expect(parcel?.data).toEqual({ list: [1] })
+    expect(new Set(parcels.result.map((parcel) => parcel?.data)).size).toBe(3)
+  })
+
+  test('share a statement that the server plans once, however few they are', async () => {
+    const texts = ['p1', 'p2', 'p3']
+    const queries = await whileBusy(dataSource, Page, sessions, async () => {
+      const look = async (url: string): Promise<unknown> => await findOneByText(manager, Page, { url })
+      return await queriesOf(dataSource, async () => await all(...texts.map(look)))
+    })
+    const client = await db.client()
+    const query = { name: 'shared', text: queries.join(';'), values: [texts, texts.map(md5.js)] }
+    // The first five are planned for what they look for.
+    for (let run = 0; run < 8; run += 1) await client.query(query)
+    const { rows } = await client.query('select generic_plans::int, custom_plans::int from pg_prepared_statements')
+    expect(rows).toEqual([{ generic_plans: 3, custom_plans: 5 }])
+  })
+
+  test('that are fewer than three go their ordinary way', async () => {
+    await findOrCreate(manager, Page, { url: 'a' })
+    const find = async (url: string): Promise<unknown> => await findOrCreate(manager, Page, { url })
+    const { sent } = await crowd(Page, async () => await all(find('a'), find('b')))
+    expect(sent).toEqual(['find or create', 'find or create'])
+  })
+
+  test('of one new text insert it once, and the first has created it', async () => {
+    const create = async (): Promise<{ entity: Page; created: boolean; attempts: number }> =>
+      await findOrCreate(manager, Page, { url: 'new' })
+    const { result, sent } = await crowd(Page, async () => await all(...Array.from({ length: 20 }, create)))
+    expect(result.map(({ created }) => created)).toEqual([true, ...Array.from({ length: 19 }, () => false)])
+    expect(new Set(result.map(({ entity }) => entity.id)).size).toBe(1)
+    expect(new Set(result.map(({ entity }) => entity)).size).toBe(20)
+    expect(new Set(result.map(({ attempts }) => attempts))).toEqual(new Set([1]))
+    expect(sent).toEqual(['find or create'])
+  })
+
+  test('of one new text whose first fails: the error is its own, and the next ones try', async () => {
+    const { result } = await crowd(
+      Page,
+      async () =>
+        await Promise.allSettled([
+          findOrCreate(manager, Page, { url: 'refused', title: 'far too long' }),
+          findOrCreate(manager, Page, { url: 'refused', title: 'good' }),
+          findOrCreate(manager, Page, { url: 'refused' }),
+        ]),
+    )
+    const [first, ...others] = result
+    expect(first).toMatchObject({ status: 'rejected', reason: { code: '22001' } })
+    expect(others.map((one) => one.status)).toEqual(['fulfilled', 'fulfilled'])
+    const created = others.filter((one) => one.status === 'fulfilled' && one.value.created)
+    expect(created).toHaveLength(1)
+  })
+
+  test('of one new text whose first fails wait for no other one of them', async () => {
+    const other = await db.client()
+    await other.query('begin')
+    await other.query(`insert into page (url) values ('refused once')`)
+    const { result } = await crowd(Page, async () => {
+      const call = async (title: string): Promise<boolean> =>
+        (await findOrCreate(manager, Page, { url: 'refused once', title })).created
+      const calls = Promise.allSettled(['far too long', 'a', 'b', 'c'].map(call))
+      // Those who are busy, and all three.
+      await untilBlocked(sessions.observer, 8 + 3)
+      await other.query('commit')
+      return await calls
+    })
+    expect(result.map((one) => (one.status === 'fulfilled' ? one.value : undefined))).toEqual([
+      undefined,
+      false,
+      false,
+      false,
+    ])
+  })
+
+  test('of one new text wait for nobody who brings other values', async () => {
+    const own = await db.client()
+    await own.query('begin')
+    // Holds the first, by another unique index than ours.
+    await own.query(`insert into page (url, code) values ('another', 1)`)
+    const { result } = await crowd(Page, async () => {
+      const first = findOrCreate(manager, Page, { url: 'with a code', code: 1 })
+      const second = findOrCreate(manager, Page, { url: 'with a code', code: 2 })
+      const { created } = await second
+      await own.query('rollback')
+      return [(await first).created, created]
+    })
+    expect(result).toEqual([false, true])
+  })
+
+  test('of several new texts create each of them', async () => {
+    const { result, sent } = await crowd(
+      Page,
+      async () =>
+        await all(
+          ...['n1', 'n2', 'n1', 'n3', 'n2'].map(async (url) => (await findOrCreate(manager, Page, { url })).created),
+        ),
+    )
+    expect(result).toEqual([true, true, false, true, false])
+    expect(sent).toEqual(['shared look-up', 'find or create', 'find or create', 'find or create'])
+  })
+
+  test('get the rows of their texts where hashes are equal', async () => {
+    const urls = ['c1', 'c2', 'c3', 'c4']
+    const rows = new Map<string, number>()
+    for (const url of urls) rows.set(url, (await findOrCreate(manager, Colliding, { url })).entity.id)
+    // Nobody may wait for the anchor of the one chain: the places are filled by the other entity's calls.
+    const find = async (url: string): Promise<unknown> => await findOrCreate(manager, Colliding, { url })
+    const results = await all(...[...urls, ...urls, ...urls, 'c5', 'c5'].map(find))
+    expect(results.slice(0, 12)).toMatchObject(
+      [...urls, ...urls, ...urls].map((url) => ({ entity: { id: rows.get(url), url }, created: false })),
+    )
+    expect(results.slice(-2).filter((one) => (one as { created: boolean }).created)).toHaveLength(1)
+  })
+
+  test('are told apart by the scope', async () => {
+    const { entity } = await findOrCreate(manager, Scoped, { url: 's', tenant: 1 })
+    const { result, sent } = await crowd(Scoped, async () => {
+      const ofTenant = async (tenant: number): Promise<unknown> =>
+        await findOneByText(manager, Scoped, { url: 's', tenant })
+      return await all(ofTenant(1), ofTenant(2), ofTenant(1))
+    })
+    expect(result).toEqual([entity, null, entity])
+    expect(sent).toEqual(['shared look-up'])
+  })
+})
+
+test('when the crowd has gone, eight go their ordinary way again, and no more than eight', async () => {
+  const own = await db.dataSource([Page, Site], { synchronize: false, poolSize: 16 })
+  const urls = Array.from({ length: 8 }, (_, index) => `place ${index}`)
+  const find = async (url: string, title?: string): Promise<unknown> =>
+    await findOrCreate(own.manager, Page, { url, ...(title === undefined ? {} : { title }) })
+  for (const url of urls) await find(url)
+  await whileBusy(own, Page, sessions, async () => {
+    // Shared, followed, refused, and let go.
+    await all(...urls.map(async (url) => await find(url)))
+    await all(...Array.from({ length: 8 }, async () => await find('place taken together')))
+    await Promise.allSettled(['far too long', 'a', 'b'].map(async (title) => await find('place refused', title)))
+    await Promise.allSettled([find('place 1'), find('place 2')])
+    await all(...[1, 2, 3].map(async () => await findOneByText(own.manager, Page, { url: 'no place' })))
+  })
+  const alone = await queriesOf(own, async () => await all(...urls.map(async (url) => await find(url))))
+  expect(alone.map(kindOf)).toEqual(urls.map(() => 'find or create'))
+  await whileBusy(own, Page, sessions, async () => {
+    const shared = await queriesOf(own, async () => await all(find('place 1'), find('place 2'), find('place 3')))
+    expect(shared.map(kindOf)).toEqual(['shared look-up'])
+  })
+})
+
+describe('nobody waits for another', () => {
+  test('whose insert waits for another session', async () => {
+    const { holder, observer } = { holder: await db.client(), observer: sessions.observer }
+    await findOrCreate(manager, Page, { url: 'stands' })
+    await holder.query('begin')
+    await holder.query(`insert into page (url) values ('held')`)
+    const blocked: Promise<unknown>[] = []
+    const { result } = await crowd(Page, async () => {
+      // As many as one statement takes.
+      for (let index = 0; index < 1_000; index += 1) blocked.push(findOrCreate(manager, Page, { url: 'held' }))
+      expect(await findOneByText(manager, Page, { url: 'held' })).toBe(null)
+      const results = await all(
+        findOrCreate(manager, Page, { url: 'stands' }),
+        findOrCreate(manager, Page, { url: 'not held' }),
+      )
+      // Who only looks does not wait for what is not committed.
+      const looks = await all(...[1, 2, 3].map(() => findOneByText(manager, Page, { url: 'held' })))
+      expect(looks).toEqual([null, null, null])
+      const { rows } = await observer.query<{ n: number }>(`select count(*)::int as n from page where url = 'not held'`)
+      expect(rows).toEqual([{ n: 1 }])
+      const later = await all(
+        ...['stands', 'stands', 'stands'].map(async (url) => await findOrCreate(manager, Page, { url })),
+      )
+      return [...results, ...later]
+    })
+    expect(result.map(({ created }) => created)).toEqual([false, true, false, false, false])
+    await holder.query('commit')
+    const answers = (await Promise.all(blocked)) as { created: boolean }[]
+    expect(answers.filter(({ created }) => created)).toEqual([])
+  })
+
+  test('who calls code of the user before the insert', async () => {
+    let count = 0
+    let go = (): void => {}
+    const together = new Promise<void>((resolve) => (go = resolve))
+    // Each goes on only once all have been called.
+    const create = async (): Promise<object> => {
+      count += 1
+      if (count === 3) go()
+      await together
+      return { title: 'made' }
+    }
+    const call = async (): Promise<boolean> =>
+      (await findOrCreate(manager, Page, { url: 'created late' }, { create })).created
+    const { result } = await crowd(Page, async () => await all(call(), call(), call()))
+    expect(result.filter(Boolean)).toHaveLength(1)
+    expect(count).toBe(3)
+  })
+
+  test('whose values the server refuses', async () => {
+    const { entity } = await findOrCreate(manager, Scoped, { url: 'good', tenant: 1 })
+    const { result, sent } = await crowd(
+      Scoped,
+      async () =>
+        await Promise.allSettled([
+          findOrCreate(manager, Scoped, { url: 'good', tenant: 1 }),
+          findOrCreate(manager, Scoped, { url: 'bad', tenant: 'one' as unknown as number }),
+          findOneByText(manager, Scoped, { url: 'good', tenant: 1 }),
+        ]),
+    )
+    const [found, refused, looked] = result
+    expect(found).toMatchObject({ value: { entity, created: false } })
+    expect(looked).toMatchObject({ value: entity })
+    expect(refused).toMatchObject({ status: 'rejected', reason: { code: '22P02' } })
+    const { reason } = refused as PromiseRejectedResult
+    expect(reason).toBeInstanceOf(QueryFailedError)
+    expect((reason as Error).stack).toContain('coalescing.test.ts')
+    expect(sent[0]).toBe('shared look-up')
+  })
+
+  test('whose row holds a value that a parser of the user refuses', async () => {
+    const parsers = {
+      getTypeParser: (type: number, format: 'text'): unknown => {
+        const parse = types.getTypeParser(type, format) as (text: string) => unknown
+        return type === VARCHAR ? (text: string) => (text === 'bad' ? fail() : text) : parse
+      },
+    }
+    const own = await db.dataSource([Page, Site], { synchronize: false, poolSize: 16, extra: { types: parsers } })
+    await findOrCreate(manager, Page, { url: 'well', title: 'good' })
+    await findOrCreate(manager, Page, { url: 'badly', title: 'bad' })
+    await whileBusy(own, Page, sessions, async () => {
+      const find = async (url: string): Promise<Page | null> => await findOneByText(own.manager, Page, { url })
+      const results = await Promise.allSettled(['well', 'badly', 'none'].map(find))
+      expect(results).toMatchObject([
+        { value: { title: 'good' } },
+        { reason: { driverError: { message: 'of the user' } } },
+        { value: null },
+      ])
+    })
+  })
+
+  test('in a transaction, or with a connection of its own', async () => {
+    await findOrCreate(manager, Page, { url: 'inside' })
+    const runner = dataSource.createQueryRunner()
+    const { sent } = await crowd(Page, async () => {
+      await dataSource.transaction(
+        async (inside) => await all(...[1, 2, 3].map(() => findOrCreate(inside, Page, { url: 'inside' }))),
+      )
+      await all(...[1, 2, 3].map(() => findOneByText(runner.manager, Page, { url: 'inside' })))
+    })
+    await runner.release()
+    const ours = sent.filter((kind) => kind !== 'other')
+    expect(ours).toEqual([...Array.from({ length: 3 }, () => 'find or create'), ...[1, 2, 3].map(() => 'look-up')])
+  })
+
+  test('with a long text', async () => {
+    const long = 'x'.repeat(2 ** 18)
+    await findOrCreate(manager, Page, { url: long })
+    const call = async (): Promise<boolean> => (await findOrCreate(manager, Page, { url: long })).created
+    const { result, sent } = await crowd(Page, async () => await all(call(), call(), call()))
+    expect(result).toEqual([false, false, false])
+    expect(sent).toEqual(['find or create', 'find or create', 'find or create'])
+  })
+})
+
+describe('each call is answered as if it were alone', () => {
+  test('where the row is deleted softly', async () => {
+    for (const url of ['d1', 'd2', 'd3']) {
+      await findOrCreate(manager, Page, { url })
+      await manager.softDelete(Page, { url })
+    }
+    const { result } = await crowd(
+      Page,
+      async () =>
+        await Promise.allSettled([
+          findOrCreate(manager, Page, { url: 'd1' }),
+          findOrCreate(manager, Page, { url: 'd2' }, { deleted: 'restore' }),
+          findOrCreate(manager, Page, { url: 'd3' }, { deleted: 'throw' }),
+          findOneByText(manager, Page, { url: 'd1' }),
+          findOneByText(manager, Page, { url: 'd1' }, { withDeleted: true }),
+        ]),
+    )
+    expect(result).toMatchObject([
+      { value: { entity: { url: 'd1', deletedAt: expect.any(Date) as Date }, created: false } },
+      { value: { entity: { url: 'd2', deletedAt: null }, created: false } },
+      { reason: { code: 'TEXT_TAKEN' } },
+      { value: null },
+      { value: { url: 'd1' } },
+    ])
+  })
+
+  test('where the row is of another class of the table', async () => {
+    await findOrCreate(manager, Photo, { url: 'photo' })
+    await findOrCreate(manager, Film, { url: 'film' })
+    const { result, sent } = await crowd(
+      Film,
+      async () =>
+        await Promise.allSettled([
+          findOrCreate(manager, Film, { url: 'film' }),
+          findOrCreate(manager, Film, { url: 'photo' }),
+          findOneByText(manager, Film, { url: 'photo' }),
+        ]),
+    )
+    expect(result).toMatchObject([
+      { value: { entity: { url: 'film' } } },
+      { reason: { code: 'TEXT_TAKEN' } },
+      { value: null },
+    ])
+    expect((result[1] as PromiseRejectedResult).reason).toMatchObject({
+      stack: expect.stringContaining('coalescing.test.ts') as string,
+    })
+    expect(sent).toEqual(['shared look-up'])
+  })
+
+  test('where several rows hold the text', async () => {
+    await sessions.observer.query(`
+      create table kept as select indexdef from pg_indexes where tablename = 'page' and indexdef like '%urlHashNumber%';
+      alter table page disable trigger user;
+      do $$ begin
+        execute (select format('drop index %I', indexname) from pg_indexes
+                  where tablename = 'page' and indexdef like '%urlHashNumber%');
+      end $$;
+      insert into page (url, "urlHash", "urlHashNumber") select 'twice', md5('twice')::uuid, n from generate_series(0, 1) as n;
+      do $$ begin execute (select indexdef from kept); end $$;
+      drop table kept;
+      alter table page enable trigger user;
+    `)
+    await findOrCreate(manager, Page, { url: 'once' })
+    const { result } = await crowd(
+      Page,
+      async () =>
+        await Promise.allSettled([
+          findOrCreate(manager, Page, { url: 'twice' }),
+          findOrCreate(manager, Page, { url: 'once' }),
+          findOneByText(manager, Page, { url: 'twice' }),
+        ]),
+    )
+    expect(result).toMatchObject([
+      { reason: { code: 'DUPLICATE_TEXT' } },
+      { value: { created: false } },
+      { reason: { code: 'DUPLICATE_TEXT' } },
+    ])
+    await sessions.observer.query(`delete from page where url = 'twice'`)
+  })
+
+  test('listeners hear of each row, in the context of its caller', async () => {
+    await findOrCreate(manager, Loud, { url: 'old' })
+    const { sent, result } = await crowd(Loud, async () => {
+      heard.length = 0
+      await all(
+        ...['A', 'B', 'C'].map(
+          async (name) => await caller.run(name, async () => await findOrCreate(manager, Loud, { url: 'old' })),
+        ),
+        caller.run('D', async () => await findOrCreate(manager, Loud, { url: 'young' })),
+      )
+      return heard.toSorted()
+    })
+    expect(sent[0]).toBe('shared look-up')
+    expect(result).toEqual(['after young', 'before young', 'loaded old by A', 'loaded old by B', 'loaded old by C'])
+  })
+
+  test('relations are loaded for those that ask for them', async () => {
+    await findOrCreate(manager, Page, { url: 'of a site', site: { name: 's' } }, { relations: 'findOrCreate' })
+    const { result } = await crowd(
+      Page,
+      async () =>
+        await all(
+          findOrCreate(manager, Page, { url: 'of a site' }, { relations: { site: true } }),
+          findOrCreate(manager, Page, { url: 'of a site' }),
+          findOrCreate(manager, Page, { url: 'of a site' }, { relations: ['site'] }),
+        ),
+    )
+    expect(result.map(({ entity }) => (entity.site as Site | undefined)?.name)).toEqual(['s', undefined, 's'])
+  })
+})
+
+test('nested objects, lists and upserts do not take part', async () => {
+  await findOrCreate(manager, Page, { url: 'a' })
+  const { sent } = await crowd(
+    Page,
+    async () =>
+      await all<unknown>(
+        ...[1, 2, 3].map(() => findOrCreateMany(manager, Page, [{ url: 'a' }])),
+        ...[1, 2, 3].map(() => findOrCreate(manager, Page, { url: 'a' }, { relations: 'findOrCreate' })),
+        ...[1, 2, 3].map(() => upsertByText(manager, Page, { url: 'a', title: 'same' })),
+      ),
+  )
+  expect(sent).toHaveLength(9)
+  expect(sent).not.toContain('shared look-up')
+})
+
+test('where nearly all texts are new, nobody looks for them first', async () => {
+  const own = await db.dataSource([Page, Site], { synchronize: false, poolSize: 16 })
+  for (let index = 0; index < 60; index += 1) await findOrCreate(own.manager, Page, { url: `one of many ${index}` })
+  await whileBusy(own, Page, sessions, async () => {
+    const queries = await queriesOf(own, async () => {
+      await all(...[1, 2, 3, 4].map((index) => findOrCreate(own.manager, Page, { url: `another ${index}` })))
+    })
+    expect(queries.map(kindOf)).toEqual(Array.from({ length: 4 }, () => 'find or create'))
+    // Until they are not new any more.
+    const again = await queriesOf(own, async () => {
+      for (let index = 0; index < 20; index += 1) await findOneByText(own.manager, Page, { url: 'another 1' })
+      await all(...[1, 2, 3, 4].map((index) => findOrCreate(own.manager, Page, { url: `another ${index}` })))
+    })
+    expect(again.map(kindOf).at(-1)).toBe('shared look-up')
+  })
+})
+
+describe('where each connection is made ready for its caller', () => {
+  const tenant = new AsyncLocalStorage<string>()
+  const makeReady = async (client: Client): Promise<void> => {
+    await client.query(`set role reader_of_site; select set_config('app.tenant', ${literal(tenantNow())}, false)`)
+  }
+  const tenantNow = (): string => tenant.getStore() ?? ''
+
+  beforeAll(async () => {
+    await sessions.observer.query(`
+      create role reader_of_site;
+      grant select, insert, update on site to reader_of_site;
+      create policy own on site using (name = 'of ' || current_setting('app.tenant'));
+      insert into site (name) values ('of b')`)
+  })
+  afterAll(async () => {
+    await sessions.observer.query('drop owned by reader_of_site cascade; drop role reader_of_site')
+  })
+
+  test.each<[string, (driver: Driver) => void]>([
+    [
+      'by its query runner',
+      (driver) => {
+        const create = driver.createQueryRunner.bind(driver)
+        driver.createQueryRunner = (mode) => {
+          const queryRunner = create(mode)
+          const connect = queryRunner.connect.bind(queryRunner)
+          queryRunner.connect = async () => {
+            const client = (await connect()) as Client
+            await makeReady(client)
+            return client
+          }
+          return queryRunner
+        }
+      },
+    ],
+    [
+      'by the driver',
+      (driver) => {
+        const obtain = driver.obtainMasterConnection.bind(driver)
+        driver.obtainMasterConnection = async () => {
+          const taken = await obtain()
+          await makeReady(taken[0])
+          return taken
+        }
+      },
+    ],
+  ])('%s, no caller is answered by what another one sees', async (_, prepare) => {
+    const own = await db.dataSource([Site], { synchronize: false, poolSize: 32 })
+    await findOneByText(own.manager, Site, { name: 'x' })
+    const driver: unknown = own.driver
+    prepare(driver as Driver)
+    // Only now, when the table has been looked at: the policies are one way of many to tell callers apart.
+    await sessions.observer.query('alter table site enable row level security')
+    // More than go their ordinary way at once.
+    const tenants = Array.from({ length: 24 }, (__, index) => (index % 2 === 0 ? 'b' : 'a'))
+    const find = async (name: string): Promise<Site | null> =>
+      await tenant.run(name, async () => await findOneByText(own.manager, Site, { name: 'of b' }))
+    const seen = await Promise.all(tenants.map(find))
+    await sessions.observer.query('alter table site disable row level security')
+    expect(seen.map((site) => site !== null)).toEqual(tenants.map((name) => name === 'b'))
+  })
+})
+
+interface Driver {
+  createQueryRunner(mode: string): QueryRunner
+  obtainMasterConnection(): Promise<[Client, () => void]>
+}
+
+describe('option coalesce', () => {
+  test.each([{ coalesce: false }, { tenantsBySearchPath: true }])('%o: nothing is shared', async (settings) => {
+    const own = await db.dataSource([Page, Site], { synchronize: false, poolSize: 16 }, settings)
+    for (const url of ['a', 'b', 'c']) await findOrCreate(own.manager, Page, { url })
+    await whileBusy(own, Page, sessions, async () => {
+      const queries = await queriesOf(own, async () => {
+        await all(...['a', 'b', 'a', 'c'].map((url) => findOrCreate(own.manager, Page, { url })))
+      })
+      const sent = queries.map(kindOf)
+      expect(sent).not.toContain('shared look-up')
+      expect(sent.filter((kind) => kind === 'find or create')).toHaveLength(4)
+    })
+  })
+
+  test('on a table with row security nothing is shared, whatever the option says', async () => {
+    const own = await db.dataSource([Page, Site], { synchronize: false, poolSize: 16 })
+    await own.query('alter table page enable row level security')
+    try {
+      await whileBusy(own, Page, sessions, async () => {
+        const queries = await queriesOf(own, async () => {
+          await all(...['a', 'b', 'a', 'c'].map((url) => findOrCreate(own.manager, Page, { url })))
+        })
+        expect(queries.map(kindOf)).toEqual(Array.from({ length: 4 }, () => 'find or create'))
+      })
+    } finally {
+      await own.query('alter table page disable row level security')
+    }
+  })
+
+  test('another value than true or false is refused', () => {
+    const options = { coalesce: 'no' } as unknown as { coalesce: boolean }
+    expect(() => withUniqueText(dataSource, options)).toThrow(DeclarationError)
+    expect(() => withUniqueText(dataSource, options)).toThrow('coalesce must be true or false')
+  })
+})
+
+describe.each([1, 2])('with a pool of %i', (poolSize) => {
+  test('every one of many callers is answered', async () => {
+    const own = await db.dataSource([Page, Site], { synchronize: false, poolSize })
+    const urls = Array.from({ length: 64 }, (_, index) => `pool of ${poolSize}, ${index % 20}`)
+    const results = await all(...urls.map((url) => findOrCreate(own.manager, Page, { url })))
+    expect(results.map(({ entity }) => entity.url)).toEqual(urls)
+    expect(results.filter(({ created }) => created)).toHaveLength(20)
+  })
+})
+
+test('callers that hold connections of a small pool are answered', async () => {
+  const own = await db.dataSource([Page, Site], { synchronize: false, poolSize: 4 })
+  await findOrCreate(own.manager, Page, { url: 'a' })
+  await all(
+    ...[1, 2, 3].map(
+      async (index) =>
+        await own.transaction(async (inside) => {
+          await findOrCreate(inside, Page, { url: `held ${index}` })
+          // By the one connection that is left.
+          const outside = await all(
+            ...Array.from({ length: 16 }, (_, nth) =>
+              findOrCreate(own.manager, Page, { url: nth % 2 ? 'a' : `o${nth}` }),
+            ),
+          )
+          expect(outside).toHaveLength(16)
+        }),
+    ),
+  )
+})
+
+test('the stack of an error of the call has the line of the caller', async () => {
+  const error = await crowd(
+    Page,
+    async () =>
+      await rejection(
+        all(...[1, 2, 3].map((index) => findOrCreate(manager, Page, { url: `stack ${index}`, title: 'too long' }))),
+      ),
+  )
+  expect((error.result as Error).stack).toContain('coalescing.test.ts')
+})
+
+function fail(): never {
+  throw new Error('of the user')
+}

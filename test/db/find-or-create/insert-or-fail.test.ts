@@ -1,0 +1,574 @@
+import type { Client } from 'pg'
+import {
+  AfterInsert,
+  type AfterQueryEvent,
+  BeforeInsert,
+  type BeforeQueryEvent,
+  Column,
+  type DataSource,
+  Entity,
+  type EntityManager,
+  type EntitySubscriberInterface,
+  EventSubscriber,
+  ManyToOne,
+  PrimaryColumn,
+  PrimaryGeneratedColumn,
+  QueryFailedError,
+} from 'typeorm'
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import {
+  ChainLimitError,
+  DeclarationError,
+  insertOrFail,
+  TextRejectedError,
+  TextTakenError,
+  TransactionAbortedError,
+  UniqueText,
+  UniqueTextEntity,
+  uniqueTextMethods,
+} from '../../../src'
+import { lowerCase, url } from '../../../src/text'
+import { untilBlocked } from '../../support/blocked'
+import { useDatabase } from '../../support/database'
+import { oneHash } from '../../support/digests'
+import { rejection } from '../../support/ledger'
+
+@Entity()
+class Site {
+  @PrimaryGeneratedColumn('identity', { type: 'bigint' }) id!: string
+  @UniqueText() host!: string
+}
+
+@Entity()
+class Page {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText({ normalize: url() }) url!: string
+  @Column({ type: 'text', nullable: true }) title!: string | null
+  @Column({ type: 'timestamptz', nullable: true }) seen!: Date | null
+  @Column({ type: 'integer', unique: true, nullable: true }) rank!: number | null
+  @Column({ type: 'integer', default: 7 }) weight!: number
+  @ManyToOne(() => Site, { nullable: true }) site!: Site | null
+}
+
+@Entity()
+class Account {
+  @PrimaryColumn({ type: 'text' }) tenant!: string
+  @PrimaryColumn({ type: 'integer' }) number!: number
+  @UniqueText({ scope: ['tenant'] }) handle!: string
+  @UniqueText({ normalize: lowerCase(), nullable: true }) email!: string | null
+}
+
+@Entity()
+class Crowded {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText({ digest: oneHash, maxChainLength: 3 }) text!: string
+}
+
+/** Has no unique text. */
+@Entity()
+class Note {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @Column({ type: 'text' }) body!: string
+}
+
+@Entity()
+class Heard extends UniqueTextEntity {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText() text!: string
+  @Column({ type: 'text' }) filled!: string
+
+  @BeforeInsert() fill(): void {
+    this.filled = `before ${this.text}`
+    heard.push(this.filled)
+  }
+  @AfterInsert() hear(): void {
+    heard.push(`after ${this.text} ${this.id}`)
+  }
+}
+
+const beforeQuery: { hook: (query: string) => Promise<void> } = { hook: async () => {} }
+
+@EventSubscriber()
+class QueryListener implements EntitySubscriberInterface {
+  async beforeQuery({ query }: BeforeQueryEvent): Promise<void> {
+    told.push(['before', query])
+    await beforeQuery.hook(query)
+  }
+  afterQuery({ query, success }: AfterQueryEvent): void {
+    told.push([success ? 'after' : 'failed', query])
+  }
+}
+
+const told: (readonly [string, string])[] = []
+const heard: string[] = []
+const statements: string[] = []
+const db = useDatabase()
+let dataSource: DataSource
+let manager: EntityManager
+let client: Client
+
+const logger = {
+  logQuery: (sql: string) => void statements.push(sql),
+  logQueryError: () => {},
+  logQuerySlow: () => {},
+  logSchemaBuild: () => {},
+  logMigration: () => {},
+  log: () => {},
+}
+
+beforeAll(async () => {
+  dataSource = await db.dataSource([Site, Page, Account, Crowded, Note, Heard], {
+    logger,
+    subscribers: [QueryListener],
+  })
+  ;({ manager } = dataSource)
+  client = await db.client()
+})
+beforeEach(async () => {
+  await client.query('truncate site, page, account, crowded, note, heard restart identity cascade')
+  heard.length = 0
+  beforeQuery.hook = async () => {}
+})
+
+const REPEATABLE_READ = '-c default_transaction_isolation=repeatable\\ read'
+
+async function taken(call: Promise<unknown>): Promise<TextTakenError> {
+  const error = await rejection(call)
+  expect(error).toBeInstanceOf(TextTakenError)
+  return error as TextTakenError
+}
+
+describe('what is free is inserted', () => {
+  test('one row: the entity holds what the database holds', async () => {
+    const site = await insertOrFail(manager, Site, { host: 'a.example' })
+    const seen = new Date(0)
+    const page = await insertOrFail(manager, Page, { url: 'HTTP://A.example:80/x', title: 'T', seen, site })
+    expect(page).toBeInstanceOf(Page)
+    expect(page).toMatchObject({ id: 1, url: 'http://a.example/x', title: 'T', seen, rank: null, weight: 7 })
+    expect(await manager.findOne(Page, { where: { id: 1 }, relations: { site: true } })).toEqual(page)
+    expect(Object.keys(page)).not.toContain('urlHash')
+  })
+
+  test('a list: entities in the order asked', async () => {
+    const hosts = Array.from({ length: 1_200 }, (_, index) => `${index}.example`)
+    const sites = await insertOrFail(
+      manager,
+      Site,
+      hosts.map((host) => ({ host })),
+    )
+    expect(sites.map(({ host }) => host)).toEqual(hosts)
+    const stored = await manager.find(Site)
+    expect(new Map(sites.map(({ id, host }) => [id, host]))).toEqual(new Map(stored.map(({ id, host }) => [id, host])))
+    expect(stored).toHaveLength(1_200)
+    expect(await insertOrFail(manager, Site, [])).toEqual([])
+  })
+
+  test('several tables, one without a unique text: in the shapes given', async () => {
+    const [site, pages, note] = await insertOrFail(manager, [
+      [Site, { host: 'a.example' }],
+      [Page, [{ url: 'http://a.example/1' }, { url: 'http://a.example/2' }]],
+      [Note, { body: 'b' }],
+    ])
+    expect(site.host).toBe('a.example')
+    expect(pages.map(({ url: text }) => text)).toEqual(['http://a.example/1', 'http://a.example/2'])
+    expect(note).toMatchObject({ id: 1, body: 'b' })
+  })
+
+  test('one row outside a transaction takes one statement', async () => {
+    await insertOrFail(manager, Site, { host: 'ready.example' })
+    statements.length = 0
+    await insertOrFail(manager, Site, { host: 'a.example' })
+    expect(statements).toHaveLength(1)
+  })
+
+  test('a relation by its id, and a function as SQL, as insert takes them', async () => {
+    const { id } = await insertOrFail(manager, Site, { host: 'a.example' })
+    const page = await insertOrFail(manager, Page, {
+      url: 'http://a.example/',
+      site: { id },
+      title: () => "upper('sql')",
+    })
+    expect(await manager.findOne(Page, { where: { id: page.id }, relations: { site: true } })).toMatchObject({
+      title: 'SQL',
+      site: { id, host: 'a.example' },
+    })
+    expect(page.title).toBe('SQL')
+  })
+
+  test('a frozen object is left as it is', async () => {
+    const given = Object.freeze({ url: 'HTTP://A.example' })
+    expect(await insertOrFail(manager, Page, given)).toMatchObject({ url: 'http://a.example/' })
+    expect(given.url).toBe('HTTP://A.example')
+  })
+
+  test('listeners hear BeforeInsert before the first statement, and AfterInsert when all rows stand', async () => {
+    const rows = await insertOrFail(manager, Heard, [{ text: 'a' }, { text: 'b' }])
+    expect(heard.slice(0, 2)).toEqual(['before a', 'before b'])
+    expect(heard.slice(2)).toEqual(rows.map(({ text, id }) => `after ${text} ${id}`))
+    expect(rows[0]).toMatchObject({ filled: 'before a' })
+    await taken(insertOrFail(manager, Heard, [{ text: 'c' }, { text: 'a' }]))
+    expect(heard.slice(4)).toEqual(['before c', 'before a'])
+  })
+})
+
+describe('logger and subscribers', () => {
+  test('are told of every statement of several, and of the transaction around them', async () => {
+    await insertOrFail(manager, Site, { host: 'ready' })
+    statements.length = 0
+    told.length = 0
+    await insertOrFail(manager, [
+      [Note, { body: 'b' }],
+      [Site, { host: 'a' }],
+    ])
+    const [note, site] = [expect.stringContaining('INTO "note"'), expect.stringContaining('INTO "site"')] as unknown[]
+    expect(statements).toEqual(['START TRANSACTION', note, site, 'COMMIT'])
+    expect(told).toEqual([
+      ['before', note],
+      ['before', site],
+      ['after', note],
+      ['after', site],
+    ])
+  })
+
+  test("are told of no transaction within the caller's", async () => {
+    await dataSource.transaction(async (inside) => {
+      statements.length = 0
+      await insertOrFail(inside, [
+        [Note, { body: 'b' }],
+        [Site, { host: 'a' }],
+      ])
+      expect(statements.map((sql) => sql.split(' ')[0])).toEqual(['INSERT', 'INSERT'])
+    })
+  })
+
+  test('are told which statement failed, and of the look-up', async () => {
+    await insertOrFail(manager, Site, { host: 'a' })
+    statements.length = 0
+    told.length = 0
+    await taken(
+      insertOrFail(manager, [
+        [Note, { body: 'b' }],
+        [Site, { host: 'a' }],
+        [Heard, { text: 'never sent' }],
+      ]),
+    )
+    const [note, site] = [expect.stringContaining('INTO "note"'), expect.stringContaining('INTO "site"')] as unknown[]
+    const lookUp: unknown = expect.stringContaining('WITH i0')
+    expect(statements).toEqual(['START TRANSACTION', note, site, 'ROLLBACK', lookUp])
+    expect(told.slice(3)).toEqual([
+      ['after', note],
+      ['failed', site],
+      ['before', lookUp],
+      ['after', lookUp],
+    ])
+  })
+
+  test('of a slow statement too', async () => {
+    const slow: string[] = []
+    const other = await db.dataSource([Site, Note], {
+      synchronize: false,
+      maxQueryExecutionTime: 1,
+      logger: { ...logger, logQuerySlow: (_: number, sql: string) => void slow.push(sql) },
+    })
+    await client.query('begin; lock table note')
+    const call = insertOrFail(other.manager, [
+      [Site, { host: 'a' }],
+      [Note, { body: 'b' }],
+    ])
+    await untilBlocked(await db.client())
+    // The lock is given up a moment after it was met: more than a millisecond on any machine.
+    await client.query('select pg_sleep(0.005); commit')
+    await call
+    expect(slow).toContainEqual(expect.stringContaining('INTO "note"'))
+  })
+})
+
+describe('the other ways to call it', () => {
+  test('on a repository', async () => {
+    const sites = dataSource.getRepository(Site).extend(uniqueTextMethods)
+    const site: Site = await sites.insertOrFail({ host: 'a' })
+    const [other]: Site[] = await sites.insertOrFail([{ host: 'b' }])
+    expect((await taken(sites.updateOrFail(site.id, { host: 'b' }))).taken).toMatchObject([{ id: { id: other?.id } }])
+    expect(await sites.updateOrFail({ id: site.id }, { host: 'c' })).toEqual({ id: site.id, host: 'c' })
+    await taken(sites.insertOrFail({ host: 'b' }))
+  })
+
+  test('in active-record style', async () => {
+    const heardOf: Heard = await Heard.insertOrFail({ text: 'a' })
+    const [other]: Heard[] = await Heard.insertOrFail([{ text: 'b' }])
+    expect((await taken(Heard.updateOrFail(heardOf.id, { text: 'b' }))).taken).toMatchObject([
+      { id: { id: other?.id } },
+    ])
+    expect(await Heard.updateOrFail(heardOf.id, { text: 'c' })).toMatchObject({ id: heardOf.id, text: 'c' })
+  })
+})
+
+describe('what is taken is refused as a whole, with every reason', () => {
+  test('every taken text in the order asked, with its property and its holder, in one more round trip', async () => {
+    const [one, two] = await insertOrFail(manager, Page, [{ url: 'http://1.example' }, { url: 'http://2.example' }])
+    statements.length = 0
+    const urls = ['2', 'free', '1', 'also'].map((name) => ({ url: `http://${name}.example` }))
+    const error = await taken(insertOrFail(manager, Page, urls))
+    expect(statements).toHaveLength(2)
+    expect(error.taken).toEqual([
+      { entity: 'Page', property: 'url', id: { id: two?.id }, row: 0 },
+      { entity: 'Page', property: 'url', id: { id: one?.id }, row: 2 },
+    ])
+    expect(error.cause).toBeInstanceOf(QueryFailedError)
+    expect(error.message).not.toContain('example')
+    expect(await manager.count(Page)).toBe(2)
+  })
+
+  test('several texts of one row, in their scopes, with composite keys', async () => {
+    await insertOrFail(manager, Account, [
+      { tenant: 't', number: 1, handle: 'a', email: 'a@x' },
+      { tenant: 't', number: 2, handle: 'b', email: null },
+      { tenant: 'u', number: 1, handle: 'b', email: 'b@x' },
+    ])
+    const error = await taken(insertOrFail(manager, Account, { tenant: 't', number: 9, handle: 'b', email: 'B@X' }))
+    expect(error.taken).toEqual([
+      { entity: 'Account', property: 'handle', id: { tenant: 't', number: 2 }, row: 0 },
+      { entity: 'Account', property: 'email', id: { tenant: 'u', number: 1 }, row: 0 },
+    ])
+    const free = { tenant: 'u', number: 9, handle: 'a', email: null }
+    const refused = await taken(insertOrFail(manager, Account, [free, { tenant: 't', number: 8, handle: 'a' }]))
+    expect(refused.taken).toMatchObject([{ id: { tenant: 't', number: 1 }, row: 1 }])
+    expect(await insertOrFail(manager, Account, free)).toEqual(free)
+  })
+
+  test('several tables: keys of every type, positions in the whole call', async () => {
+    const site = await insertOrFail(manager, Site, { host: 'a.example' })
+    await insertOrFail(manager, Account, { tenant: 't', number: 1, handle: 'a' })
+    const error = await taken(
+      insertOrFail(manager, [
+        [Note, { body: 'is undone' }],
+        [Account, [{ tenant: 't', number: 2, handle: 'a' }]],
+        [Site, [{ host: 'b.example' }, { host: 'a.example' }]],
+      ]),
+    )
+    expect(error.taken).toEqual([
+      { entity: 'Account', property: 'handle', id: { tenant: 't', number: 1 }, row: 1 },
+      { entity: 'Site', property: 'host', id: { id: site.id }, row: 3 },
+    ])
+    expect(await manager.count(Note)).toBe(0)
+    expect(await manager.count(Site)).toBe(1)
+  })
+
+  test('equal texts within the call: the second is taken, and nobody holds it', async () => {
+    const rows = ['a', 'b', 'A'].map((name) => ({ url: `http://${name}.example` }))
+    const error = await taken(insertOrFail(manager, Page, rows))
+    expect(error.taken).toEqual([{ entity: 'Page', property: 'url', id: undefined, row: 2 }])
+    expect(await manager.count(Page)).toBe(0)
+  })
+
+  test('never with the row of another text: equal hashes are no reason', async () => {
+    await insertOrFail(manager, Crowded, { text: 'a' })
+    const b = await insertOrFail(manager, Crowded, { text: 'b' })
+    const error = await taken(insertOrFail(manager, Crowded, [{ text: 'c' }, { text: 'b' }]))
+    expect(error.taken).toEqual([{ entity: 'Crowded', property: 'text', id: { id: b.id }, row: 1 }])
+    await insertOrFail(manager, Crowded, { text: 'c' })
+    expect(await rejection(insertOrFail(manager, Crowded, { text: 'd' }))).toBeInstanceOf(ChainLimitError)
+  })
+
+  test('another unique index refuses with the QueryFailedError of TypeORM', async () => {
+    await insertOrFail(manager, Page, { url: 'http://1.example', rank: 1 })
+    const error = await rejection(insertOrFail(manager, Page, { url: 'http://2.example', rank: 1 }))
+    expect(error).toBeInstanceOf(QueryFailedError)
+    expect(error).toMatchObject({ driverError: { code: '23505' } })
+  })
+
+  test('a constraint that is deferred refuses at the COMMIT, with the QueryFailedError of TypeORM', async () => {
+    await client.query(`
+      create or replace function refuse() returns trigger language plpgsql as $$
+        begin
+          raise exception 'refused' using errcode = '23514';
+        end $$;
+      create constraint trigger late after insert on note deferrable initially deferred
+        for each row execute function refuse()`)
+    try {
+      const call = insertOrFail(manager, [
+        [Site, { host: 'a' }],
+        [Note, { body: 'b' }],
+      ])
+      const error = await rejection(call)
+      expect(error).toBeInstanceOf(QueryFailedError)
+      expect(error).toMatchObject({ query: 'COMMIT', driverError: { code: '23514' } })
+      expect(await manager.count(Site)).toBe(0)
+    } finally {
+      await client.query('drop trigger late on note')
+    }
+  })
+
+  test("the caller's line is in the stack of the refusal", async () => {
+    await insertOrFail(manager, Site, { host: 'a' })
+    expect((await taken(insertOrFail(manager, Site, { host: 'a' }))).stack).toContain('insert-or-fail.test.ts')
+    const several = insertOrFail(manager, [
+      [Note, { body: 'b' }],
+      [Site, { host: 'a' }],
+    ])
+    expect((await taken(several)).stack).toContain('insert-or-fail.test.ts')
+  })
+})
+
+describe('bad input is refused before any SQL', () => {
+  test.each([
+    ['a text that the normalizer refuses', () => insertOrFail(manager, Page, { url: 'nonsense' }), TextRejectedError],
+    ['no text', () => insertOrFail(manager, Page, { title: 'T' }), TextRejectedError],
+    ['no scope', () => insertOrFail(manager, Account, { number: 1, handle: 'a' }), DeclarationError],
+    [
+      'a new object in a relation',
+      () => insertOrFail(manager, Page, { url: 'http://a', site: { host: 'b' } }),
+      DeclarationError,
+    ],
+    ['no list of pairs', () => insertOrFail(manager, [Page, { url: 'http://a' }] as never), DeclarationError],
+    ['no object', () => insertOrFail(manager, Page, 'http://a' as never), DeclarationError],
+    ['no entity with a unique text', () => insertOrFail(manager, Note, { body: 'b' }), DeclarationError],
+  ])('%s', async (_, call, type) => {
+    await insertOrFail(manager, Page, { url: 'http://ready.example' })
+    statements.length = 0
+    expect(await rejection(call())).toBeInstanceOf(type)
+    expect(statements).toEqual([])
+  })
+})
+
+describe("in the caller's transaction", () => {
+  test('a refusal undoes the whole call and nothing else, and the transaction goes on', async () => {
+    await dataSource.transaction(async (inside) => {
+      await inside.insert(Note, { body: 'mine' })
+      await insertOrFail(inside, Site, { host: 'a' })
+      const error = await taken(
+        insertOrFail(inside, [
+          [Note, { body: 'undone' }],
+          [Site, [{ host: 'b' }, { host: 'a' }]],
+        ]),
+      )
+      expect(error.taken).toMatchObject([{ id: { id: '1' }, row: 2 }])
+      await insertOrFail(inside, Site, { host: 'c' })
+    })
+    expect((await manager.find(Note)).map(({ body }) => body)).toEqual(['mine'])
+    expect((await manager.find(Site)).map(({ host }) => host)).toEqual(['a', 'c'])
+  })
+
+  test('calls in parallel on one connection do not undo each other', async () => {
+    await dataSource.transaction(async (inside) => {
+      await insertOrFail(inside, Site, { host: 'taken' })
+      const calls = Array.from({ length: 20 }, (_, index) =>
+        insertOrFail(inside, [
+          [Note, { body: `${index}` }],
+          [Site, { host: index % 2 ? 'taken' : `${index}` }],
+        ]),
+      )
+      const ends = await Promise.allSettled(calls)
+      expect(ends.map(({ status }) => status)).toEqual(
+        Array.from({ length: 20 }, (_, index) => (index % 2 ? 'rejected' : 'fulfilled')),
+      )
+    })
+    expect(await manager.count(Note)).toBe(10)
+    expect(await manager.count(Site)).toBe(11)
+  })
+
+  test('a transaction that began by SQL is one too', async () => {
+    const runner = dataSource.createQueryRunner()
+    await runner.query('begin')
+    await insertOrFail(runner.manager, Site, { host: 'a' })
+    await taken(
+      insertOrFail(runner.manager, [
+        [Note, { body: 'b' }],
+        [Site, { host: 'a' }],
+      ]),
+    )
+    await runner.query('rollback')
+    await runner.release()
+    expect(await manager.count(Site)).toBe(0)
+  })
+
+  test.each(['REPEATABLE READ', 'SERIALIZABLE'] as const)(
+    '%s: a holder that the snapshot does not show aborts the transaction',
+    async (level) => {
+      const call = dataSource.transaction(level, async (inside) => {
+        await inside.count(Site)
+        await client.query(`insert into site (host) values ('unseen')`)
+        await insertOrFail(inside, Site, { host: 'unseen' })
+      })
+      expect(await rejection(call)).toBeInstanceOf(TransactionAbortedError)
+    },
+  )
+})
+
+describe('races', () => {
+  test('a holder that is not committed yet is waited for, and named', async () => {
+    await client.query('begin')
+    const { rows } = await client.query<{ id: string }>(`insert into site (host) values ('slow') returning id`)
+    const call = taken(insertOrFail(manager, Site, [{ host: 'free' }, { host: 'slow' }]))
+    await untilBlocked(await db.client())
+    await client.query('commit')
+    expect((await call).taken).toEqual([{ entity: 'Site', property: 'host', id: { id: rows[0]?.id }, row: 1 }])
+  })
+
+  test('a holder that goes back on its insert frees the text', async () => {
+    await client.query('begin')
+    await client.query(`insert into site (host) values ('undone')`)
+    const call = insertOrFail(manager, Site, { host: 'undone' })
+    await untilBlocked(await db.client())
+    await client.query('rollback')
+    expect(await call).toMatchObject({ host: 'undone' })
+  })
+
+  test('another text of equal hash that was faster is no reason', async () => {
+    await client.query('begin')
+    await client.query(`insert into crowded (text) values ('a')`)
+    const call = insertOrFail(manager, Crowded, { text: 'b' })
+    await untilBlocked(await db.client())
+    await client.query('commit')
+    expect(await call).toMatchObject({ text: 'b' })
+  })
+
+  test.each([
+    ['outside a transaction', {}, false],
+    ['outside one whose snapshot would be too old', { extra: { options: REPEATABLE_READ } }, false],
+    ['in a transaction', {}, true],
+  ])('a holder that is gone when it is asked for, %s', async (_, options, inTransaction) => {
+    const own = await db.dataSource([Site], { ...options, synchronize: false, subscribers: [QueryListener] })
+    await insertOrFail(manager, Site, { host: 'going' })
+    let removed = 0
+    beforeQuery.hook = async (query) => {
+      if (query.startsWith('WITH i0')) removed += (await client.query('delete from site')).rowCount ?? 0
+    }
+    const call = async (one: EntityManager): Promise<Site> => await insertOrFail(one, Site, { host: 'going' })
+    expect(await (inTransaction ? own.transaction(call) : call(own.manager))).toMatchObject({ host: 'going' })
+    expect(removed).toBe(1)
+  })
+
+  test('two calls with crossed texts do not deadlock', async () => {
+    const observer = await db.client()
+    await client.query(`
+      create or replace function stop() returns trigger language plpgsql as $$
+        begin
+          -- Before the second row of the first call.
+          if exists (select from page where title = 'stop') then
+            perform pg_advisory_lock_shared(1);
+            perform pg_advisory_unlock_shared(1);
+          end if;
+          return new;
+        end $$;
+      create trigger a_stop before insert on page for each row when (new.title = 'stop') execute function stop();
+      select pg_advisory_lock(1)`)
+    try {
+      const [left, right] = ['http://1.example', 'http://2.example'] as const
+      const inside = async (rows: { url: string; title?: string }[]): Promise<unknown> =>
+        await dataSource.transaction(async (one) => await insertOrFail(one, Page, rows))
+      const first = inside([
+        { url: left, title: 'stop' },
+        { url: right, title: 'stop' },
+      ])
+      await untilBlocked(observer)
+      const second = taken(inside([{ url: right }, { url: left }]))
+      await untilBlocked(observer, 2)
+      await client.query('select pg_advisory_unlock(1)')
+      await first
+      expect((await second).taken.map(({ row }) => row)).toEqual([0, 1])
+    } finally {
+      await client.query('select pg_advisory_unlock_all(); drop trigger a_stop on page')
+    }
+  })
+})

@@ -1,0 +1,189 @@
+import type { Client } from 'pg'
+import { type DataSource, Entity, type EntityManager, PrimaryGeneratedColumn, QueryFailedError } from 'typeorm'
+import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import {
+  findOrCreate,
+  findOrCreateMany,
+  insertOrFail,
+  TransactionAbortedError,
+  UniqueText,
+  updateOrFail,
+  upsertByText,
+} from '../../../src'
+import { saveFindingTexts } from '../../../src/typeorm-calls'
+import { untilBlocked } from '../../support/blocked'
+import { useDatabase } from '../../support/database'
+import { oneHash } from '../../support/digests'
+import { poolOf, rejection } from '../../support/ledger'
+import { Author, Book, Tag } from '../../support/entities'
+
+/** All texts share one hash. */
+@Entity()
+class Word {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText({ digest: oneHash }) text!: string
+}
+
+const db = useDatabase()
+let dataSource: DataSource
+let manager: EntityManager
+let other: Client
+let observer: Client
+beforeAll(async () => {
+  dataSource = await db.dataSource([Author, Tag, Book, Word], { poolSize: 2 })
+  manager = dataSource.manager
+  other = await db.client()
+  observer = await db.client()
+})
+beforeEach(async () => {
+  await manager.query('TRUNCATE author, tag, book, word RESTART IDENTITY CASCADE')
+})
+afterEach(async () => {
+  await other.query('ROLLBACK')
+  const { totalCount, idleCount, waitingCount } = poolOf(dataSource)
+  expect({ inUse: totalCount - idleCount, waitingCount }).toEqual({ inUse: 0, waitingCount: 0 })
+})
+
+const resolve = { relations: 'findOrCreate' } as const
+
+const RAISE_40001 = `DO $$ BEGIN RAISE EXCEPTION 'of the user' USING ERRCODE = '40001'; END $$`
+
+describe('create', () => {
+  test.each([['40001'], ['23505']])(
+    'that fails with %s says so, and nothing is created without its values',
+    async (code) => {
+      const create = async (): Promise<object> => {
+        await manager.query(`DO $$ BEGIN RAISE EXCEPTION 'of the user' USING ERRCODE = '${code}'; END $$`)
+        return { code: 'given' }
+      }
+      for (const options of [{ create }, { create, ...resolve }]) {
+        const error = await rejection(
+          findOrCreate(manager, Book, { title: 'a', author: 'relations' in options ? { name: 'b' } : null }, options),
+        )
+        expect(error).toMatchObject({ driverError: { code } })
+      }
+      expect(await manager.count(Book)).toBe(0)
+    },
+  )
+})
+
+test('a row that was created stays created where loading its relations fails', async () => {
+  const failing = {
+    beforeQuery: async ({ query }: { query: string }): Promise<void> => {
+      if (query.includes('SELECT') && query.includes('book_tags_tag')) await manager.query(RAISE_40001)
+    },
+  }
+  dataSource.subscribers.push(failing)
+  const relations = { author: 'findOrCreate', tags: true } as const
+  const created = findOrCreate(manager, Book, { title: 'a', author: { name: 'b' } }, { relations })
+  expect(await rejection(created)).toMatchObject({ driverError: { code: '40001' } })
+  dataSource.subscribers.splice(dataSource.subscribers.indexOf(failing), 1)
+  expect(await manager.find(Book, { relations: { author: true } })).toMatchObject([
+    { title: 'a', author: { name: 'b' } },
+  ])
+})
+
+describe('a row that is found, and deleted before it is referred to', () => {
+  const CALLS: Readonly<Record<string, () => Promise<unknown>>> = {
+    findOrCreate: async () => await findOrCreate(manager, Book, { title: 'a', author: { name: 'b' } }, resolve),
+    'findOrCreate with a join table': async () =>
+      await findOrCreate(manager, Book, { title: 'a', tags: [{ name: 'b' }] }, resolve),
+    findOrCreateMany: async () => {
+      const [one] = await findOrCreateMany(manager, Book, [{ title: 'a', author: { name: 'b' } }], resolve)
+      if (!one || 'error' in one) throw one?.error
+    },
+    saveFindingTexts: async () => await saveFindingTexts(manager, Book, { title: 'a', author: { name: 'b' } }),
+  }
+  test.each(Object.entries(CALLS))('is created again: %s', async (_, call) => {
+    await manager.query(`INSERT INTO author (name) VALUES ('b'); INSERT INTO tag (name) VALUES ('b')`)
+    await other.query(`BEGIN; DELETE FROM author; DELETE FROM tag`)
+    const called = call()
+    await untilBlocked(observer)
+    await other.query('COMMIT')
+    await called
+    expect(await manager.find(Book, { relations: { author: true, tags: true } })).toHaveLength(1)
+  })
+})
+
+test.each([
+  ['findOrCreate', async () => await findOrCreate(manager, Book, { title: 'a', author: { name: 'b' } }, resolve)],
+  ['saveFindingTexts', async () => await saveFindingTexts(manager, Book, { title: 'a', author: { name: 'b' } })],
+])('a row that is found, and deleted again and again, is tried for again: %s', async (_, call) => {
+  await manager.insert(Author, { name: 'b' })
+  let left = 3
+  const failing = {
+    beforeQuery: async ({ query }: { query: string }): Promise<void> => {
+      if (/INSERT INTO "book"/u.test(query) && left > 0) {
+        left -= 1
+        await manager.query(RAISE_40001.replace('40001', '23503'))
+      }
+    },
+  }
+  dataSource.subscribers.push(failing)
+  await call().finally(() => dataSource.subscribers.splice(dataSource.subscribers.indexOf(failing), 1))
+  expect(left).toBe(0)
+  expect(await manager.find(Book, { relations: { author: true } })).toMatchObject([{ author: { name: 'b' } }])
+})
+
+test('a change to another text of equal hash is refused as such, at once, and the transaction goes on', async () => {
+  const { id } = await manager.save(Word, { text: 'a' })
+  const refused = { driverError: { code: '40001', hint: expect.stringContaining('store the new text as a new row') } }
+  expect(await rejection(updateOrFail(manager, Word, id, { text: 'b' }))).toMatchObject(refused)
+  await dataSource.transaction(async (own) => {
+    const error = await rejection(updateOrFail(own, Word, id, { text: 'b' }))
+    expect(error).toBeInstanceOf(QueryFailedError)
+    expect(error).toMatchObject(refused)
+    await own.insert(Author, { name: 'after it' })
+  })
+  expect(await manager.count(Author)).toBe(1)
+  expect(await manager.find(Word)).toMatchObject([{ text: 'a' }])
+})
+
+describe("a snapshot of the caller's that does not show the row that holds the text", () => {
+  const CALLS: Readonly<Record<string, (own: EntityManager) => Promise<unknown>>> = {
+    insertOrFail: async (own) => await insertOrFail(own, Author, { name: 'b' }),
+    'insertOrFail into two tables': async (own) =>
+      await insertOrFail(own, [
+        [Tag, { name: 'b' }],
+        [Author, { name: 'b' }],
+      ]),
+    updateOrFail: async (own) => await updateOrFail(own, Author, 1, { name: 'b' }),
+    upsertByText: async (own) => await upsertByText(own, Author, [{ name: 'b' }]),
+    findOrCreate: async (own) => await findOrCreate(own, Book, { title: 'a', author: { name: 'b' } }, resolve),
+    saveFindingTexts: async (own) => await saveFindingTexts(own, Book, { title: 'a', author: { name: 'b' } }),
+  }
+  test.each(Object.entries(CALLS))('is to be given up: %s', async (_, call) => {
+    await manager.query(`INSERT INTO author (name) VALUES ('first')`)
+    const error = await rejection(
+      dataSource.transaction('REPEATABLE READ', async (own) => {
+        await own.count(Author)
+        await other.query(`INSERT INTO author (name) VALUES ('b')`)
+        await call(own)
+      }),
+    )
+    expect(error).toBeInstanceOf(TransactionAbortedError)
+  })
+})
+
+test('saveFindingTexts that fails leaves the objects as they were', async () => {
+  const { id } = await manager.save(Book, { title: 'stored' })
+  const given = [
+    { title: 'new', author: { name: 'b' } },
+    { id, code: 'too long' },
+  ]
+  await rejection(saveFindingTexts(manager, Book, given))
+  expect(given).toEqual([
+    { title: 'new', author: { name: 'b' } },
+    { id, code: 'too long' },
+  ])
+})
+
+test("saveFindingTexts that is refused in the caller's transaction names the holder at once", async () => {
+  const { id } = await manager.save(Book, { title: 'held' })
+  await dataSource.transaction(async (own) => {
+    const error = await rejection(saveFindingTexts(own, Book, { title: 'held', author: { name: 'b' } }))
+    expect(error).toMatchObject({ code: 'TEXT_TAKEN', taken: [{ entity: 'Book', id: { id } }] })
+    await own.insert(Author, { name: 'after it' })
+  })
+  expect(await manager.find(Author)).toMatchObject([{ name: 'after it' }])
+})

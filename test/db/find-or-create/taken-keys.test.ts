@@ -1,0 +1,122 @@
+import { Column, type DataSource, Entity, Index, PrimaryColumn, QueryFailedError, Unique } from 'typeorm'
+import { beforeAll, beforeEach, expect, test } from 'vitest'
+import { insertOrFail, TextTakenError, UniqueText, updateOrFail } from '../../../src'
+import { Name, UniqueName } from '../../../src/names'
+import { NumberWithin } from '../../../src/numbers'
+import { useDatabase } from '../../support/database'
+import { rejection } from '../../support/ledger'
+
+@Entity({ name: 'My account' })
+@Unique(['team', 'seat'])
+@Index(['code'], { unique: true, where: 'active' })
+class Account {
+  @PrimaryColumn({ type: 'bigint' }) id!: string
+  @UniqueText() email!: string
+  @UniqueName({ namespace: 'handles' }) handle!: string
+  @Column({ type: 'integer', unique: true, nullable: true }) rank!: number | null
+  @Column({ type: 'numeric', precision: 6, scale: 2, name: 'the fee', unique: true, nullable: true }) fee!:
+    | string
+    | null
+  @Column({ type: 'timestamptz', unique: true, nullable: true }) since!: Date | null
+  @Column({ type: 'text', nullable: true }) team!: string | null
+  @Column({ type: 'integer', nullable: true }) seat!: number | null
+  @Column({ type: 'text', nullable: true }) code!: string | null
+  @Column({ type: 'boolean', default: true }) active!: boolean
+}
+
+@Entity()
+class Ticket {
+  @PrimaryColumn({ type: 'integer' }) id!: number
+  @Column({ type: 'text' }) queue!: string
+  @NumberWithin({ scope: ['queue'] }) number!: number
+}
+
+const db = useDatabase()
+let dataSource: DataSource
+beforeAll(async () => {
+  dataSource = await db.dataSource([Account, Ticket, Name])
+})
+const since = new Date('2020-02-02T02:02:02.345Z')
+const row = (id: string): { id: string; email: string; handle: string } => ({
+  id,
+  email: `${id}@x.example`,
+  handle: `h${id}`,
+})
+beforeEach(async () => {
+  await dataSource.query('delete from "My account"; delete from ticket')
+  await insertOrFail(dataSource.manager, Account, [
+    { ...row('1'), rank: 1, fee: '1.50', since, team: 'a', seat: 1, code: 'c' },
+    { ...row('2'), rank: 2, team: 'a', seat: 2 },
+  ])
+})
+
+const found = async (call: Promise<unknown>): Promise<readonly unknown[]> => {
+  const error = await rejection(call)
+  expect(error).toBeInstanceOf(TextTakenError)
+  return (error as TextTakenError).taken.map(({ property, id, row: position }) => [property, id?.['id'], position])
+}
+
+test('insertOrFail names texts, names, primary keys and unique columns in one answer', async () => {
+  const given = [
+    { ...row('1'), rank: 2, fee: '1.5', since, team: 'a', seat: 2 },
+    { ...row('3'), rank: 9, seat: 2, fee: null },
+    { ...row('4'), rank: 9, email: '2@x.example', team: 'b', seat: 1 },
+  ]
+  expect(await found(insertOrFail(dataSource.manager, Account, given))).toEqual(
+    [
+      ['email', '1', 0],
+      ['handle', '1', 0],
+      ['id', '1', 0],
+      ['rank', '2', 0],
+      ['fee', '1', 0],
+      ['since', '1', 0],
+      ['team, seat', '2', 0],
+      ['email', '2', 2],
+      ['rank', undefined, 2],
+    ]
+      .toSorted((a, b) => Number(a[2]) - Number(b[2]))
+      .map((one) => expect.arrayContaining(one) as unknown[]),
+  )
+})
+test("where only an ordinary column is taken the error is TypeORM's as well", async () => {
+  const error = await rejection(insertOrFail(dataSource.manager, Account, { ...row('5'), rank: 1, team: 'a', seat: 2 }))
+  expect(error).toBeInstanceOf(QueryFailedError)
+  expect(error).toMatchObject({ code: 'TEXT_TAKEN', driverError: { code: '23505' } })
+  expect((error as TextTakenError).taken).toHaveLength(2)
+})
+test('updateOrFail reads what a change leaves out, and frees what an earlier change gives up', async () => {
+  const { manager } = dataSource
+  expect(await found(updateOrFail(manager, Account, '2', { rank: 1, seat: 1, email: '1@x.example' }))).toEqual([
+    ['email', '1', 0],
+    ...[
+      ['rank', '1', 0],
+      ['team, seat', '1', 0],
+    ].map((one) => expect.arrayContaining(one) as unknown[]),
+  ])
+  const taken = found(
+    updateOrFail(manager, [
+      [Account, '1', { rank: 7 }],
+      [Account, '2', { rank: 1, email: '1@x.example' }],
+    ]),
+  )
+  expect(await taken).toEqual([['email', '1', 1]])
+})
+test('an index with a condition refuses with the QueryFailedError of TypeORM', async () => {
+  const error = await rejection(insertOrFail(dataSource.manager, Account, { ...row('6'), code: 'c' }))
+  expect(error).toBeInstanceOf(QueryFailedError)
+  expect(error).not.toBeInstanceOf(TextTakenError)
+})
+test("in the caller's transaction, which goes on", async () => {
+  await dataSource.transaction(async (own) => {
+    expect(await found(insertOrFail(own, Account, { ...row('7'), rank: 1 }))).toEqual([['rank', '1', 0]])
+    await insertOrFail(own, Account, { ...row('7'), rank: 70 })
+  })
+  expect(await dataSource.manager.countBy(Account, { rank: 70 })).toBe(1)
+})
+test('a number that is given twice is told by save', async () => {
+  const { manager } = dataSource
+  await manager.save(Ticket, { id: 1, queue: 'q', number: 5 })
+  const error = await rejection(manager.save(Ticket, { id: 2, queue: 'q', number: 5 }))
+  expect(error).toBeInstanceOf(QueryFailedError)
+  expect(error).toMatchObject({ code: 'TEXT_TAKEN', taken: [{ entity: 'Ticket', property: 'number', row: 0 }] })
+})

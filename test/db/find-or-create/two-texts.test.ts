@@ -1,0 +1,76 @@
+import { Entity, PrimaryGeneratedColumn, QueryFailedError } from 'typeorm'
+import { expect, test } from 'vitest'
+import { findOneByText, findOrCreate, findOrCreateMany, TextTakenError, UniqueText, upsertByText } from '../../../src'
+import { useDatabase } from '../../support/database'
+import { oneHash } from '../../support/digests'
+import { rejection } from '../../support/ledger'
+
+@Entity()
+class Account {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText() handle!: string
+  @UniqueText() email!: string
+}
+
+@Entity()
+class Colliding {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText({ digest: oneHash }) handle!: string
+  @UniqueText({ digest: oneHash, nullable: true }) email!: string | null
+}
+
+const db = useDatabase()
+const by = { by: 'handle' } as const
+
+test('an insert sends the hashes of all texts, so that no trigger function runs', async () => {
+  const dataSource = await db.dataSource([Account])
+  await findOrCreate(dataSource.manager, Account, { handle: 'first', email: 'first@a.example' }, by)
+  await findOneByText(dataSource.manager, Account, { email: 'first@a.example' }, { by: 'email' })
+  const client = await db.client()
+  await client.query(`alter table account disable trigger all`)
+  await findOrCreate(dataSource.manager, Account, { handle: 'a', email: 'a@a.example' }, by)
+  const [many] = await findOrCreateMany(dataSource.manager, Account, [{ handle: 'b', email: 'b@a.example' }], by)
+  expect(many).toMatchObject({ created: true })
+  const found = await findOneByText(dataSource.manager, Account, { email: 'b@a.example' }, { by: 'email' })
+  expect(found).toMatchObject({ handle: 'b' })
+})
+
+test('texts that collide live side by side, whichever of them collides', async () => {
+  const { manager } = await db.dataSource([Colliding])
+  const inputs = ['a', 'b', 'c', 'd'].map((name) => ({
+    handle: name,
+    email: name === 'c' ? null : `${name}@a.example`,
+  }))
+  for (const input of inputs) expect(await findOrCreate(manager, Colliding, input, by)).toMatchObject({ created: true })
+  const more = ['e', 'f'].map((name) => ({ handle: name, email: `${name}@a.example` }))
+  const results = await findOrCreateMany(manager, Colliding, [...inputs, ...more], by)
+  expect(results.map((result) => 'created' in result && result.created)).toEqual([
+    false,
+    false,
+    false,
+    false,
+    true,
+    true,
+  ])
+  const found = await findOneByText(manager, Colliding, { email: 'f@a.example' }, { by: 'email' })
+  expect(found).toMatchObject({ handle: 'f' })
+})
+
+test('a second text that is taken is refused with its holder, and the transaction goes on', async () => {
+  const dataSource = await db.dataSource([Colliding])
+  await dataSource.transaction(async (manager) => {
+    await findOrCreate(manager, Colliding, { handle: 'other', email: 'other@a.example' }, by)
+    const { entity } = await findOrCreate(manager, Colliding, { handle: 'holder', email: 'taken@a.example' }, by)
+    const values = { handle: 'late', email: 'taken@a.example' }
+    const taken = [{ entity: 'Colliding', property: 'email', id: { id: entity.id }, row: 0 }]
+    const refused = { code: 'TEXT_TAKEN', taken, driverError: { code: '23505' } }
+    const error = await rejection(findOrCreate(manager, Colliding, values, by))
+    expect(error).toMatchObject(refused)
+    expect(error).toBeInstanceOf(TextTakenError)
+    expect(error).toBeInstanceOf(QueryFailedError)
+    const [, result] = await findOrCreateMany(manager, Colliding, [{ handle: 'x', email: null }, values], by)
+    expect(result).toMatchObject({ error: refused })
+    expect(await rejection(upsertByText(manager, Colliding, values, by))).toMatchObject(refused)
+    expect(await findOneByText(manager, Colliding, { handle: 'late' }, by)).toBeNull()
+  })
+})

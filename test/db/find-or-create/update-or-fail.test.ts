@@ -1,0 +1,460 @@
+import type { Client } from 'pg'
+import {
+  Column,
+  type DataSource,
+  DeleteDateColumn,
+  Entity,
+  type EntityManager,
+  EntityNotFoundError,
+  type EntitySubscriberInterface,
+  EventSubscriber,
+  In,
+  ManyToOne,
+  Not,
+  type ObjectLiteral,
+  PrimaryColumn,
+  PrimaryGeneratedColumn,
+  QueryFailedError,
+  type UpdateEvent,
+  UpdateDateColumn,
+  VersionColumn,
+} from 'typeorm'
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import {
+  DeclarationError,
+  ImmutableTextError,
+  TextRejectedError,
+  TextTakenError,
+  TransactionAbortedError,
+  UniqueText,
+  updateOrFail,
+} from '../../../src'
+import { url } from '../../../src/text'
+import { untilBlocked } from '../../support/blocked'
+import { useDatabase } from '../../support/database'
+import { oneHash } from '../../support/digests'
+import { rejection } from '../../support/ledger'
+
+@Entity()
+class Page {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText({ normalize: url() }) url!: string
+  @Column({ type: 'text', nullable: true }) title!: string | null
+  @Column({ type: 'integer', unique: true, nullable: true }) rank!: number | null
+  @VersionColumn() version!: number
+  @UpdateDateColumn({ type: 'timestamptz' }) changed!: Date
+}
+
+@Entity()
+class Owner {
+  @PrimaryColumn({ type: 'text' }) name!: string
+}
+
+@Entity()
+class Account {
+  @PrimaryColumn({ type: 'text' }) tenant!: string
+  @PrimaryColumn({ type: 'integer' }) number!: number
+  @ManyToOne(() => Owner, { nullable: false }) owner!: Owner
+  @UniqueText({ scope: ['owner'] }) handle!: string
+  @UniqueText({ nullable: true, digest: oneHash }) email!: string | null
+}
+
+@Entity()
+class Fixed {
+  @PrimaryGeneratedColumn('uuid') id!: string
+  @UniqueText({ immutable: true }) text!: string
+  @Column({ type: 'text', nullable: true }) note!: string | null
+}
+
+@Entity()
+class Draft {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText({ ignoreDeleted: true }) text!: string
+  @DeleteDateColumn({ type: 'timestamptz' }) deleted!: Date | null
+}
+
+/** Primary keys that are sent in another form than they have here, and in a form of their own. */
+@Entity()
+class Coded {
+  @PrimaryColumn({
+    type: 'text',
+    transformer: { to: (id: unknown) => (typeof id === 'string' ? `k-${id}` : id), from: (id: string) => id.slice(2) },
+  })
+  id!: string
+  @UniqueText() text!: string
+}
+
+@Entity()
+class Hour {
+  @PrimaryColumn({ type: 'timestamptz' }) start!: Date
+  @UniqueText() text!: string
+}
+
+const heard: unknown[] = []
+/** What a listener does to what it is given. */
+let listen: (changes: ObjectLiteral) => void = () => {}
+
+@EventSubscriber()
+class UpdateListener implements EntitySubscriberInterface {
+  beforeUpdate({ entity }: UpdateEvent<object>): void {
+    listen(entity ?? {})
+    heard.push(['before', { ...entity }])
+  }
+  afterUpdate({ entity }: UpdateEvent<object>): void {
+    heard.push(['after', { ...entity }])
+  }
+}
+
+const db = useDatabase()
+const statements: string[] = []
+let dataSource: DataSource
+let manager: EntityManager
+let client: Client
+
+const logger = {
+  logQuery: (sql: string) => void statements.push(sql),
+  logQueryError: () => {},
+  logQuerySlow: () => {},
+  logSchemaBuild: () => {},
+  logMigration: () => {},
+  log: () => {},
+}
+
+beforeAll(async () => {
+  dataSource = await db.dataSource([Page, Owner, Account, Fixed, Draft, Coded, Hour], {
+    logger,
+    subscribers: [UpdateListener],
+  })
+  ;({ manager } = dataSource)
+  client = await db.client()
+})
+beforeEach(async () => {
+  await client.query(`
+    truncate page, account, owner, fixed, draft, coded, hour restart identity cascade;
+    insert into page (url, title, version)
+      values ('http://1.example/', 'one', 1), ('http://2.example/', 'two', 1), ('http://3.example/', 'three', 1);
+    insert into owner values ('x'), ('y');
+    insert into account (tenant, number, "ownerName", handle, email)
+      values ('t', 1, 'x', 'a', 'a@x'), ('t', 2, 'x', 'b', null), ('u', 1, 'y', 'b', 'b@y')`)
+  heard.length = 0
+  listen = () => {}
+})
+
+async function taken(call: Promise<unknown>): Promise<TextTakenError> {
+  const error = await rejection(call)
+  expect(error).toBeInstanceOf(TextTakenError)
+  return error as TextTakenError
+}
+
+describe('a text that is free', () => {
+  test('is changed, with version and date, and the whole row comes back', async () => {
+    const before = await manager.findOneByOrFail(Page, { id: 1 })
+    const page = await updateOrFail(manager, Page, 1, { url: 'HTTP://New.example' })
+    expect(page).toBeInstanceOf(Page)
+    expect(page).toMatchObject({ id: 1, url: 'http://new.example/', title: 'one', version: 2 })
+    expect(page.changed.getTime()).toBeGreaterThan(before.changed.getTime())
+    expect(await manager.findOneBy(Page, { id: 1 })).toEqual(page)
+  })
+
+  test('is changed where the entity itself is given, whatever else it holds', async () => {
+    const page = await manager.findOneByOrFail(Page, { id: 1 })
+    page.url = 'http://new.example'
+    expect(await updateOrFail(manager, Page, page, { url: page.url })).toMatchObject({ id: 1, version: 2 })
+    // Its rank is null and its date has milliseconds, of the six digits that are stored.
+    expect(await updateOrFail(manager, Page, page, { title: 'T' })).toMatchObject({ title: 'T', version: 3 })
+  })
+
+  test('may be the same text again, and other columns change without it', async () => {
+    expect(await updateOrFail(manager, Page, { id: 1 }, { url: 'http://1.example' })).toMatchObject({ version: 2 })
+    expect(await updateOrFail(manager, Page, { id: 1 }, { title: 'T' })).toMatchObject({ title: 'T', version: 3 })
+  })
+
+  test('takes one statement outside a transaction', async () => {
+    await updateOrFail(manager, Page, 1, { title: 'ready' })
+    await updateOrFail(manager, Page, 1, { url: 'http://new.example' })
+    statements.length = 0
+    await updateOrFail(manager, Page, 1, { url: 'http://newer.example' })
+    expect(statements).toHaveLength(1)
+  })
+
+  test('several tables, with composite keys and a scope that is a relation', async () => {
+    const [page, account] = await updateOrFail(manager, [
+      [Page, 2, { url: 'http://new.example' }],
+      [Account, { tenant: 't', number: 1 }, { owner: { name: 'y' }, email: null }],
+    ])
+    expect(page.url).toBe('http://new.example/')
+    expect(account).toMatchObject({ tenant: 't', number: 1, handle: 'a', email: null })
+    expect(await manager.countBy(Account, { owner: { name: 'y' } })).toBe(2)
+  })
+
+  test('an earlier change of the call frees its text for a later one', async () => {
+    await updateOrFail(manager, [
+      [Page, 1, { url: 'http://new.example' }],
+      [Page, 2, { url: 'http://1.example' }],
+    ])
+    expect(await manager.findOneBy(Page, { id: 2 })).toMatchObject({ url: 'http://1.example/' })
+  })
+
+  test('subscribers hear the changes, as from update()', async () => {
+    await updateOrFail(manager, Page, 1, { title: 'T' })
+    expect(heard).toEqual([
+      ['before', { title: 'T' }],
+      ['after', { title: 'T' }],
+    ])
+    const changes = Object.freeze({ url: 'HTTP://A.example' })
+    await updateOrFail(manager, Page, 1, changes)
+    expect(changes.url).toBe('HTTP://A.example')
+  })
+
+  test('what a listener changes is written, and not into the object that was given', async () => {
+    listen = (changes) => Object.assign(changes, { title: 'heard' })
+    const changes = Object.freeze({ url: 'http://a.example' })
+    expect(await updateOrFail(manager, Page, 1, changes)).toMatchObject({ url: 'http://a.example/', title: 'heard' })
+  })
+
+  test('an update that others overtake is tried again, outside a transaction', async () => {
+    const strict = await db.dataSource([Page], {
+      synchronize: false,
+      extra: { options: '-c default_transaction_isolation=repeatable\\ read' },
+    })
+    await client.query(`begin; update page set title = 'theirs' where id = 1`)
+    const call = updateOrFail(strict.manager, Page, 1, { url: 'http://new.example' })
+    await untilBlocked(await db.client())
+    await client.query('commit')
+    expect(await call).toMatchObject({ url: 'http://new.example/', title: 'theirs' })
+  })
+})
+
+describe('a text that is taken', () => {
+  test('every one of them is named, in one more round trip, and nothing is changed', async () => {
+    await updateOrFail(manager, Account, { tenant: 't', number: 1 }, { handle: 'a' })
+    statements.length = 0
+    const error = await taken(
+      updateOrFail(manager, [
+        [Page, 1, { title: 'undone' }],
+        [Page, 1, { url: 'http://2.example' }],
+        [Account, { tenant: 't', number: 2 }, { handle: 'a', email: 'b@y' }],
+        [Page, 3, { url: 'http://free.example' }],
+      ]),
+    )
+    expect(error.taken).toEqual([
+      { entity: 'Page', property: 'url', id: { id: 2 }, row: 1 },
+      { entity: 'Account', property: 'handle', id: { tenant: 't', number: 1 }, row: 2 },
+      { entity: 'Account', property: 'email', id: { tenant: 'u', number: 1 }, row: 2 },
+    ])
+    expect(statements.filter((sql) => sql.startsWith('WITH i0'))).toHaveLength(1)
+    expect(await manager.findOneBy(Page, { id: 1 })).toMatchObject({ title: 'one', version: 1 })
+    expect(error.cause).toBeInstanceOf(QueryFailedError)
+  })
+
+  test('also where only the scope changes', async () => {
+    const error = await taken(updateOrFail(manager, Account, { tenant: 't', number: 2 }, { owner: { name: 'y' } }))
+    expect(error.taken).toEqual([{ entity: 'Account', property: 'handle', id: { tenant: 'u', number: 1 }, row: 0 }])
+  })
+
+  test('by an earlier change of the call: then nobody holds it', async () => {
+    const error = await taken(
+      updateOrFail(manager, [
+        [Account, { tenant: 't', number: 1 }, { handle: 'new' }],
+        [Account, { tenant: 'u', number: 1 }, { owner: { name: 'x' }, handle: 'new' }],
+      ]),
+    )
+    expect(error.taken).toEqual([{ entity: 'Account', property: 'handle', id: undefined, row: 1 }])
+  })
+
+  test('two rows cannot swap their texts', async () => {
+    const error = await taken(
+      updateOrFail(manager, [
+        [Page, 1, { url: 'http://2.example' }],
+        [Page, 2, { url: 'http://1.example' }],
+      ]),
+    )
+    expect(error.taken).toEqual([{ entity: 'Page', property: 'url', id: { id: 2 }, row: 0 }])
+  })
+
+  test('of a row that is restored', async () => {
+    await client.query(`insert into draft (text, deleted) values ('a', now()), ('a', null), ('b', now())`)
+    const error = await taken(updateOrFail(manager, Draft, 1, { deleted: null }))
+    expect(error.taken).toEqual([{ entity: 'Draft', property: 'text', id: { id: 2 }, row: 0 }])
+    expect(await updateOrFail(manager, Draft, 3, { deleted: null })).toMatchObject({ text: 'b', deleted: null })
+    await taken(updateOrFail(manager, Draft, 1, { text: 'b', deleted: null }))
+    expect(await updateOrFail(manager, Draft, 1, { text: 'b' })).toMatchObject({ text: 'b' })
+  })
+
+  test('not by the row itself, and no text is none that others have', async () => {
+    const error = await taken(
+      updateOrFail(manager, [
+        [Page, 1, { url: 'http://1.example' }],
+        [Account, { tenant: 't', number: 1 }, { email: null }],
+        [Account, { tenant: 't', number: 2 }, { email: null }],
+        [Page, 3, { url: 'http://2.example' }],
+      ]),
+    )
+    expect(error.taken).toEqual([{ entity: 'Page', property: 'url', id: { id: 2 }, row: 3 }])
+  })
+
+  test('not for a row that the change deletes, which frees its text', async () => {
+    await client.query(`insert into draft (text) values ('a'), ('b'), ('c')`)
+    const error = await taken(
+      updateOrFail(manager, [
+        [Draft, 2, { text: 'a', deleted: new Date() }],
+        [Draft, 3, { text: 'a' }],
+        [Page, 1, { url: 'http://2.example' }],
+      ]),
+    )
+    expect(error.taken).toEqual([
+      { entity: 'Draft', property: 'text', id: { id: 1 }, row: 1 },
+      { entity: 'Page', property: 'url', id: { id: 2 }, row: 2 },
+    ])
+  })
+
+  test('by a row whose key is a Date, or is transformed', async () => {
+    const hours = [new Date(0), new Date(3_600_000)] as const
+    await manager.insert(Hour, [
+      { start: hours[0], text: 'a' },
+      { start: hours[1], text: 'b' },
+    ])
+    expect((await taken(updateOrFail(manager, Hour, hours[1], { text: 'a' }))).taken).toMatchObject([
+      { id: { start: hours[0] } },
+    ])
+    await manager.insert(Coded, [
+      { id: '1', text: 'a' },
+      { id: '2', text: 'b' },
+    ])
+    expect((await taken(updateOrFail(manager, Coded, '2', { text: 'a' }))).taken).toMatchObject([{ id: { id: '1' } }])
+    expect(await updateOrFail(manager, Coded, '2', { text: 'c' })).toEqual({ id: '2', text: 'c' })
+  })
+
+  test.each([{ rank: 1 }, { rank: 1, url: 'http://free.example' }])(
+    'another unique index refuses with the QueryFailedError of TypeORM: %j',
+    async (changes) => {
+      await updateOrFail(manager, Page, 1, { rank: 1 })
+      const error = await rejection(updateOrFail(manager, Page, 2, changes))
+      expect(error).toBeInstanceOf(QueryFailedError)
+      expect(error).toMatchObject({ driverError: { code: '23505' } })
+    },
+  )
+
+  test("the caller's line is in the stack", async () => {
+    const error = await taken(updateOrFail(manager, Page, 1, { url: 'http://2.example' }))
+    expect(error.stack).toContain('update-or-fail.test.ts')
+  })
+})
+
+describe('what cannot be changed', () => {
+  test('an immutable text', async () => {
+    const { id } = await manager.save(Fixed, { text: 'a' })
+    const error = await rejection(updateOrFail(manager, Fixed, id, { text: 'b' }))
+    expect(error).toBeInstanceOf(ImmutableTextError)
+    expect(error).toMatchObject({ property: 'text', cause: { driverError: { code: 'UT001' } } })
+    expect(await updateOrFail(manager, Fixed, id, { text: 'a', note: 'n' })).toMatchObject({ note: 'n' })
+  })
+
+  test('a row that is gone: EntityNotFoundError, and nothing else is changed', async () => {
+    const error = await rejection(
+      updateOrFail(manager, [
+        [Page, 1, { title: 'undone' }],
+        [Page, 99, { title: 'gone' }],
+      ]),
+    )
+    expect(error).toBeInstanceOf(EntityNotFoundError)
+    expect(await manager.findOneBy(Page, { id: 1 })).toMatchObject({ title: 'one' })
+    expect(await rejection(updateOrFail(manager, Page, 99, { title: 'gone' }))).toBeInstanceOf(EntityNotFoundError)
+  })
+
+  test('a row that does not meet a further condition', async () => {
+    const call = updateOrFail(manager, Page, { id: 1, version: 7 }, { title: 'T' })
+    expect(await rejection(call)).toBeInstanceOf(EntityNotFoundError)
+    expect(await updateOrFail(manager, Page, { id: 1, version: 1 }, { title: 'T' })).toMatchObject({ version: 2 })
+  })
+
+  test.each([
+    [
+      'a text that the normalizer refuses',
+      () => updateOrFail(manager, Page, 1, { url: 'nonsense' }),
+      TextRejectedError,
+    ],
+    ['no key', () => updateOrFail(manager, Page, undefined as never, { title: 'T' }), DeclarationError],
+    ['half a key', () => updateOrFail(manager, Account, { tenant: 't' }, { handle: 'T' }), DeclarationError],
+    [
+      'an operator as key',
+      () => updateOrFail(manager, Page, { id: In([1, 2]) } as never, { title: 'T' }),
+      DeclarationError,
+    ],
+    ['a negation as key', () => updateOrFail(manager, Page, { id: Not(1) } as never, { title: 'T' }), DeclarationError],
+    ['several keys', () => updateOrFail(manager, Page, { id: [1, 2] } as never, { title: 'T' }), DeclarationError],
+    ['a scalar for a composite key', () => updateOrFail(manager, Account, 't', { handle: 'T' }), DeclarationError],
+    [
+      'a condition without the key',
+      () => updateOrFail(manager, Page, { title: 'one' }, { title: 'T' }),
+      DeclarationError,
+    ],
+    [
+      'a scope that only SQL knows',
+      () => updateOrFail(manager, Account, { tenant: 't', number: 1 }, { owner: () => "'x'" }),
+      DeclarationError,
+    ],
+    ['no changes', () => updateOrFail(manager, Page, 1, undefined as never), DeclarationError],
+    ['no list of changes', () => updateOrFail(manager, [Page, 1, { title: 'T' }] as never), DeclarationError],
+    [
+      'a new object in a relation',
+      () => updateOrFail(manager, Account, { tenant: 't', number: 1 }, { owner: {} }),
+      DeclarationError,
+    ],
+    ['an entity without a unique text', () => updateOrFail(manager, Owner, 'x', { name: 'z' }), DeclarationError],
+  ])('%s is refused before any SQL', async (_, call, type) => {
+    statements.length = 0
+    expect(await rejection(call())).toBeInstanceOf(type)
+    expect(statements).toEqual([])
+  })
+})
+
+describe("in the caller's transaction", () => {
+  test('a refusal beside a key that the column cannot hold undoes the call alone', async () => {
+    const [first, second] = await manager.find(Page, { order: { id: 'asc' } })
+    await dataSource.transaction(async (own) => {
+      const call = updateOrFail(own, [
+        [Page, first?.id ?? 0, { url: second?.url ?? '' }],
+        [Page, 'nonsense' as never, { url: 'http://free.example/' }],
+      ])
+      expect(await rejection(call)).toMatchObject({ driverError: { code: '22P02' } })
+      expect(await own.findOneBy(Page, { id: first?.id ?? 0 })).toEqual(first)
+    })
+  })
+
+  test('a refusal undoes the call alone, and the transaction goes on', async () => {
+    await dataSource.transaction(async (inside) => {
+      await taken(
+        updateOrFail(inside, [
+          [Page, 1, { title: 'undone' }],
+          [Page, 1, { url: 'http://2.example' }],
+        ]),
+      )
+      expect(await rejection(updateOrFail(inside, Page, 99, { title: 'T' }))).toBeInstanceOf(EntityNotFoundError)
+      await updateOrFail(inside, Page, 2, { url: 'http://free.example' })
+      await updateOrFail(inside, Page, 1, { url: 'http://2.example' })
+    })
+    expect(await manager.findOneBy(Page, { id: 1 })).toMatchObject({ url: 'http://2.example/', title: 'one' })
+  })
+
+  test.each(['REPEATABLE READ', 'SERIALIZABLE'] as const)(
+    '%s: a holder that the snapshot does not show aborts the transaction',
+    async (level) => {
+      const call = dataSource.transaction(level, async (inside) => {
+        await inside.count(Page)
+        await client.query(`insert into page (url, version) values ('http://unseen.example/', 1)`)
+        await updateOrFail(inside, Page, 1, { url: 'http://unseen.example/' })
+      })
+      expect(await rejection(call)).toBeInstanceOf(TransactionAbortedError)
+    },
+  )
+})
+
+test('a holder that is not committed yet is waited for, and named', async () => {
+  await client.query('begin')
+  await client.query(`insert into page (url, version) values ('http://slow.example/', 1)`)
+  const call = taken(updateOrFail(manager, Page, 1, { url: 'http://slow.example/' }))
+  await untilBlocked(await db.client())
+  await client.query('commit')
+  expect((await call).taken).toEqual([{ entity: 'Page', property: 'url', id: { id: 4 }, row: 0 }])
+})

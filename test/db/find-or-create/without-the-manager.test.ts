@@ -1,0 +1,231 @@
+import { AsyncResource } from 'node:async_hooks'
+import { BeforeInsert, type DataSource, Entity, type EntityManager, ManyToOne, PrimaryGeneratedColumn } from 'typeorm'
+import { beforeAll, describe, expect, test } from 'vitest'
+import {
+  findOrCreate,
+  findOrCreateMany,
+  insertOrFail,
+  UniqueText,
+  UniqueTextEntity,
+  updateOrFail,
+  upsertByText,
+  WaitsForItselfError,
+} from '../../../src'
+import { once, OnceToken } from '../../../src/once'
+import { findOrCreateStream } from '../../../src/stream'
+import { saveFindingTexts } from '../../../src/typeorm-calls'
+import { useDatabase } from '../../support/database'
+import { rejection } from '../../support/ledger'
+
+@Entity()
+class Site {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText() host!: string
+}
+
+@Entity()
+class Page extends UniqueTextEntity {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText() url!: string
+  @ManyToOne(() => Site) site!: Site | null
+}
+
+@Entity()
+class Heard {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText() url!: string
+  @BeforeInsert() hear(): void {}
+}
+
+const db = useDatabase()
+let dataSource: DataSource
+let logged: DataSource
+
+const many = { poolSize: 60, synchronize: false } as const
+
+beforeAll(async () => {
+  const first = await db.dataSource([Site, Page, Heard, OnceToken])
+  await first.query(`INSERT INTO site (host) VALUES ('standing')`)
+  dataSource = await db.dataSource([Site, Page, Heard, OnceToken], many)
+  logged = await db.dataSource([Site, Page, Heard, OnceToken], { ...many, logging: true, logger: 'debug' })
+  Page.useDataSource(dataSource)
+})
+
+const INSERT = 'INSERT INTO page (url) VALUES ($1)'
+
+let given = 0
+/** No test waits for the rows of another. */
+const another = (): string => `text ${(given += 1)}`
+
+/** Writes a text, by the manager of the transaction or by another one. */
+type Call = (manager: EntityManager, text: string) => Promise<unknown>
+
+const CALLS: Readonly<Record<string, Call>> = {
+  findOrCreate: async (manager, url) => await findOrCreate(manager, Page, { url }),
+  findOrCreateMany: async (manager, url) => await findOrCreateMany(manager, Page, [{ url }, { url: another() }]),
+  'findOrCreateMany with create': async (manager, url) =>
+    await findOrCreateMany(manager, Page, [{ url }, { url: another() }], { create: () => ({}) }),
+  'findOrCreateMany of rows that a listener hears': async (manager, url) =>
+    await findOrCreateMany(manager, Heard, [{ url }, { url: another() }]),
+  upsertByText: async (manager, url) => await upsertByText(manager, Page, [{ url }]),
+  insertOrFail: async (manager, url) => await insertOrFail(manager, Page, { url }),
+  'insertOrFail of several': async (manager, url) =>
+    await insertOrFail(manager, [
+      [Page, { url }],
+      [Site, { host: another() }],
+    ]),
+  updateOrFail: async (manager, url) => {
+    const { id } = await insertOrFail(manager, Page, { url: another() })
+    return await updateOrFail(manager, Page, { id }, { url })
+  },
+  'findOrCreate with relations': async (manager, url) =>
+    await findOrCreate(manager, Page, { url, site: { host: url } }, { relations: 'findOrCreate' }),
+  saveFindingTexts: async (manager, url) => await saveFindingTexts(manager, Site, { host: url }),
+  findOrCreateStream: async (manager, url) => {
+    if (manager.queryRunner) await findOrCreate(manager, Page, { url })
+    else
+      for await (const result of findOrCreateStream(manager.dataSource, Page, [{ url }]))
+        expect(result).toHaveProperty('entity')
+  },
+  once: async (manager, token) => await once(manager, token, () => 1),
+  'work of once': async (manager, url) =>
+    await once(manager, another(), async (own) => {
+      await findOrCreate(own, Page, { url })
+    }),
+}
+
+const isRefused = async (call: Promise<unknown>): Promise<void> => {
+  const error = await rejection(call)
+  expect(error).toBeInstanceOf(WaitsForItselfError)
+  expect(error).toMatchObject({ code: 'WAITS_FOR_ITSELF' })
+}
+
+describe.concurrent.each(Object.entries(CALLS))('%s', (_, call) => {
+  test.concurrent.each([
+    ['unheard', () => dataSource],
+    ['logged', () => logged],
+  ])('without the manager of the transaction that holds its rows is told so, %s', async (__, of) => {
+    const text = another()
+    await of().transaction(async (manager) => {
+      await call(manager, text)
+      await isRefused(call(of().manager, text))
+      await manager.query('SELECT 1')
+    })
+    expect(await of().query('SELECT 1 AS one')).toEqual([{ one: 1 }])
+  })
+})
+
+const held = async (manager: EntityManager): Promise<string> => {
+  const url = another()
+  await findOrCreate(manager, Page, { url })
+  return url
+}
+
+/** Ways in which code comes to be in a transaction. */
+const OPENED: Readonly<Record<string, (run: (manager: EntityManager) => Promise<void>) => Promise<unknown>>> = {
+  'the work of once': async (run) => await once(dataSource.manager, another(), run),
+  'the work of once in a transaction': async (run) =>
+    await dataSource.transaction(async (manager) => await once(manager, another(), run)),
+  'a transaction with an isolation level': async (run) => await dataSource.transaction('REPEATABLE READ', run),
+  "a query runner's manager": async (run) => {
+    const runner = dataSource.createQueryRunner()
+    await runner.manager.transaction(run)
+    await runner.release()
+  },
+  'a nested transaction': async (run) =>
+    await dataSource.transaction(async (manager) => {
+      await manager.transaction(run)
+    }),
+}
+
+test.concurrent.each(Object.entries(OPENED))('a call without the manager in %s is told so', async (_, open) => {
+  await open(async (manager) => {
+    const url = await held(manager)
+    await isRefused(Page.findOrCreate({ url }))
+  })
+})
+
+test.concurrent('a call with the manager of another transaction inside is told so', async () => {
+  await dataSource.transaction(async (outer) => {
+    const url = await held(outer)
+    await isRefused(dataSource.transaction(async (inner) => await findOrCreate(inner, Page, { url })))
+  })
+})
+
+test.concurrent('a call that waits by way of a third transaction is told so', async () => {
+  const [third, second] = [await db.client(), another()]
+  await third.query('BEGIN')
+  await third.query(INSERT, [second])
+  const waiting = await dataSource.transaction(async (manager) => {
+    const first = await held(manager)
+    const blocked = third.query(INSERT, [first])
+    await isRefused(findOrCreate(dataSource.manager, Page, { url: second }))
+    return [rejection(blocked)]
+  })
+  expect(await waiting[0]).toMatchObject({ code: '23505' })
+  await third.query('ROLLBACK')
+})
+
+test.concurrent('a call is told so where the pool has no connection to ask by', async () => {
+  const small = await db.dataSource([Site, Page, Heard, OnceToken], { poolSize: 2, synchronize: false })
+  await small.transaction(async (manager) => {
+    const url = await held(manager)
+    await isRefused(findOrCreate(small.manager, Page, { url }))
+    expect(await manager.query('SELECT 1 AS one')).toEqual([{ one: 1 }])
+  })
+})
+
+test.concurrent('a call does not follow one from outside, which waits for the same transaction', async () => {
+  const outside = AsyncResource.bind(
+    async (url: string) => await Promise.all(Array.from({ length: 20 }, async () => await Page.findOrCreate({ url }))),
+  )
+  const others = await dataSource.transaction(async (manager) => {
+    const url = await held(manager)
+    const waiting = outside(url)
+    await isRefused(Page.findOrCreate({ url }))
+    return { waiting }
+  })
+  expect((await others.waiting).every(({ created }) => !created)).toBe(true)
+})
+
+test.concurrent('a call that waits for somebody else in a transaction waits on', async () => {
+  const other = await db.client()
+  const url = another()
+  await other.query('BEGIN')
+  await other.query(INSERT, [url])
+  await dataSource.transaction(async (manager) => {
+    await held(manager)
+    const waiting = Page.findOrCreate({ url })
+    await other.query('SELECT pg_sleep(6)')
+    await other.query('COMMIT')
+    expect(await waiting).toMatchObject({ entity: { url }, created: false })
+  })
+})
+
+test.concurrent('a call that the transaction does not wait for waits on while that sends something', async () => {
+  let waiting: Promise<unknown> = Promise.resolve()
+  await dataSource.transaction(async (manager) => {
+    const url = await held(manager)
+    waiting = Page.findOrCreate({ url })
+    for (let nth = 0; nth < 6; nth += 1) {
+      await dataSource.query('SELECT pg_sleep(1)')
+      await manager.query('SELECT 1')
+    }
+  })
+  expect(await waiting).toMatchObject({ created: false })
+})
+
+test.concurrent('a call beside a transaction waits on', async () => {
+  const url = another()
+  let begun = (): void => {}
+  const working = new Promise<void>((resolve) => (begun = resolve))
+  const [, found] = await Promise.all([
+    dataSource.transaction(async (manager) => {
+      await findOrCreate(manager, Page, { url })
+      begun()
+      await dataSource.query('SELECT pg_sleep(6)')
+    }),
+    working.then(async () => await Page.findOrCreate({ url })),
+  ])
+  expect(found).toMatchObject({ created: false })
+})

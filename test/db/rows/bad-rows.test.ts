@@ -1,0 +1,247 @@
+import { Column, Entity, type EntityManager, PrimaryGeneratedColumn, Unique } from 'typeorm'
+import { beforeEach, describe, expect, test, vi } from 'vitest'
+import {
+  findOneByText,
+  findOrCreate,
+  findOrCreateMany,
+  insertOrFail,
+  UniqueText,
+  updateOrFail,
+  upsertByText,
+} from '../../../src'
+import { findOrCreateStream } from '../../../src/stream'
+import { rejection } from '../../support/ledger'
+import { useDatabase } from '../../support/database'
+
+const db = useDatabase()
+
+@Entity()
+class Item {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText() text!: string
+  @Column({ type: 'integer', default: 7 }) a!: number
+  @Column({ type: 'text', nullable: true }) b!: string | null
+  @Column({ type: 'text', default: () => `upper('left out')` }) c!: string
+  @Column({ type: 'jsonb', nullable: true }) json!: unknown
+  @Column({ type: 'text', nullable: true }) long!: string | null
+}
+
+@Entity()
+@Unique(['slug'], { deferrable: 'INITIALLY IMMEDIATE' })
+class Post {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText() text!: string
+  @Column({ type: 'text', nullable: true }) slug!: string | null
+}
+
+const codeOf = (result: unknown): unknown =>
+  (result as { error?: { driverError?: { code?: unknown } } }).error?.driverError?.code ?? Object.keys(result as object)
+
+const columnsOf = (result: unknown): unknown => {
+  const { entity } = result as { entity: Item }
+  return [entity.a, entity.b, entity.c, entity.json, entity.long]
+}
+
+const CREATED = ['entity', 'created', 'attempts']
+
+async function open() {
+  const dataSource = await db.dataSource([Item, Post], { dropSchema: true })
+  const statements = vi.spyOn(dataSource.logger, 'logQuery')
+  return { dataSource, manager: dataSource.manager, sent: () => statements.mock.calls.length }
+}
+
+describe('a bad row sinks no other', () => {
+  let opened: Awaited<ReturnType<typeof open>>
+  beforeEach(async () => {
+    opened = await open()
+  })
+
+  const raise = async (code: string): Promise<void> => {
+    await opened.dataSource.query(`
+      create or replace function refuse() returns trigger language plpgsql as
+        $$ begin raise exception using errcode = '${code}', message = 'no'; end $$;
+      create trigger refuse before insert on item for each row when (new.b = 'bad') execute function refuse()`)
+  }
+
+  test.each(['P0001', '54000', '42501', '44000', '42P01', '0A000', '55000', 'XX000', 'ABCDE', '22023', '23514'])(
+    'whatever SQLSTATE it brings: %s',
+    async (code) => {
+      await raise(code)
+      const rows = Array.from({ length: 20 }, (_, index) => ({ text: `${index}`, b: index % 9 === 4 ? 'bad' : 'good' }))
+      const expected = rows.map(({ b }) => (b === 'bad' ? code : CREATED))
+      expect((await findOrCreateMany(opened.manager, Item, rows)).map(codeOf)).toEqual(expected)
+      const inTransaction = await opened.dataSource.transaction(async (manager) => {
+        const again = rows.map(({ text, b }) => ({ text: `again ${text}`, b }))
+        return await findOrCreateMany(manager, Item, again)
+      })
+      expect(inTransaction.map(codeOf)).toEqual(expected)
+      expect(await opened.manager.count(Item)).toBe(36)
+    },
+  )
+
+  test('nor does one whose value has no text, or that TypeORM itself refuses', async () => {
+    const circular: unknown[] = []
+    circular.push({ circular })
+    const rows = [{ text: 'a', json: { n: 1n } }, { text: 'b' }, { text: 'c', json: circular }, { text: 'd\0' }]
+    const results = await findOrCreateMany(opened.manager, Item, rows)
+    expect(results.map((result) => ('error' in result ? (result.error as Error).constructor.name : 'stored'))).toEqual([
+      'TypeError',
+      'stored',
+      'TypeError',
+      'TextRejectedError',
+    ])
+  })
+
+  test('a statement that is refused as a whole is not sent again for each row', async () => {
+    await opened.dataSource.query(`drop role if exists reader; create role reader`)
+    await opened.dataSource.query(`grant select on item to reader`)
+    const rows = Array.from({ length: 500 }, (_, index) => ({ text: `${index}` }))
+    await findOneByText(opened.manager, Item, { text: 'ready' })
+    const before = opened.sent()
+    const results = await opened.dataSource.transaction(async (manager) => {
+      await manager.query('set local role reader')
+      return await findOrCreateMany(manager, Item, rows)
+    })
+    expect(new Set(results.map(codeOf))).toEqual(new Set(['42501']))
+    expect(opened.sent() - before).toBeLessThan(10)
+    await opened.dataSource.query(`drop owned by reader; drop role reader`)
+  })
+})
+
+describe('rows of one batch that bring different properties', () => {
+  const rows = Array.from({ length: 64 }, (_, set) => ({
+    text: `${set}`,
+    ...(set & 1 && { a: set }),
+    ...(set & 2 && { b: null }),
+    ...(set & 4 && { c: 'given' }),
+    ...(set & 8 && { json: [set] }),
+    ...(set & 16 && { long: 'x' }),
+    ...(set & 32 && { id: 1_000 + set }),
+  }))
+
+  test('share their statements: one for those that bring an identity, one for those that do not', async () => {
+    const { manager, sent } = await open()
+    await findOneByText(manager, Item, { text: 'ready' })
+    const before = sent()
+    const results = await findOrCreateMany(manager, Item, rows)
+    expect(results.map((result) => 'entity' in result && result.created)).toEqual(rows.map(() => true))
+    expect(sent() - before).toBeLessThanOrEqual(3)
+  })
+
+  test('get the defaults of what they leave out, as they do alone', async () => {
+    const { manager } = await open()
+    const many = await findOrCreateMany(manager, Item, rows)
+    for (const [index, row] of rows.entries()) {
+      const id = row.id === undefined ? undefined : row.id + 1_000
+      const one = await findOrCreate(manager, Item, { ...row, text: `alone ${index}`, ...(id && { id }) })
+      expect(columnsOf(many[index])).toEqual(columnsOf(one))
+    }
+  })
+
+  test('are limited by all that they bring, not by their text alone', async () => {
+    const { manager } = await open()
+    const megabyte = 'x'.repeat(2 ** 20)
+    const long = Array.from({ length: 40 }, (_, index) => ({ text: `${index}`, long: megabyte }))
+    const lengths: number[] = []
+    vi.spyOn(manager.connection.logger, 'logQuery').mockImplementation((sql, parameters) => {
+      if (sql.includes('unnest(')) lengths.push(((parameters as unknown[][])[0] ?? []).length)
+    })
+    const results = await findOrCreateMany(manager, Item, long)
+    expect(results.every((result) => 'entity' in result)).toBe(true)
+    expect(Math.max(...lengths)).toBeLessThanOrEqual(16)
+  })
+})
+
+describe('a deferrable constraint of the entity', () => {
+  test('hinders no create, and its violation is an error of its own row', async () => {
+    const { manager, dataSource } = await open()
+    expect(await findOrCreate(manager, Post, { text: 'a', slug: 's' })).toMatchObject({ created: true })
+    expect(await findOrCreate(manager, Post, { text: 'a', slug: 't' })).toMatchObject({ created: false })
+    const rows = ['a', 'b', 'c'].map((text) => ({ text, slug: text === 'b' ? 's' : text }))
+    expect((await findOrCreateMany(manager, Post, rows)).map(codeOf)).toEqual([CREATED, '23505', CREATED])
+    await dataSource.transaction(async (inner) => {
+      await expect(findOrCreate(inner, Post, { text: 'd', slug: 's' })).rejects.toMatchObject({ code: '23505' })
+      expect(await findOrCreate(inner, Post, { text: 'd' })).toMatchObject({ created: true })
+    })
+  })
+})
+
+@Entity()
+class Late {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText() text!: string
+  @Column({ type: 'text', nullable: true }) slug!: string | null
+}
+
+describe('a deferrable constraint that comes after the first call', () => {
+  const change = async (sql: string): Promise<EntityManager> => {
+    const { manager } = await db.dataSource([Late])
+    await findOrCreate(manager, Late, { text: 'first' })
+    await findOrCreateMany(manager, Late, [{ text: 'first' }])
+    await manager.query(sql)
+    return manager
+  }
+  const LATER = 'ALTER TABLE late ADD CONSTRAINT later UNIQUE (slug) DEFERRABLE'
+
+  const texts = (count: number) => Array.from({ length: count }, (_, nth) => ({ text: `text ${nth}`, slug: `s${nth}` }))
+  const [one] = texts(1) as [Late]
+
+  const CALLS: Readonly<Record<string, (manager: EntityManager) => Promise<unknown>>> = {
+    'findOrCreateMany of one': async (manager) => await findOrCreateMany(manager, Late, texts(1)),
+    'findOrCreateMany of 1,500': async (manager) => await findOrCreateMany(manager, Late, texts(1_500)),
+    'findOrCreateMany with create': async (manager) =>
+      await findOrCreateMany(manager, Late, [{ text: 'x' }, { text: 'y' }], { create: () => ({ slug: null }) }),
+    'upsertByText of a list': async (manager) => await upsertByText(manager, Late, texts(5)),
+    'upsertByText of one': async (manager) => await upsertByText(manager, Late, one),
+    insertOrFail: async (manager) => await insertOrFail(manager, Late, texts(5)),
+    updateOrFail: async (manager) => {
+      const { id } = await insertOrFail(manager, Late, { text: 'x' })
+      return await updateOrFail(manager, Late, { id }, { text: 'y' })
+    },
+    'findOrCreate with relations': async (manager) =>
+      await findOrCreate(manager, Late, one, { relations: 'findOrCreate' }),
+    findOrCreate: async (manager) => await findOrCreate(manager, Late, one),
+  }
+  const hasError = (results: unknown): boolean => [results].flat().some((one) => Object.hasOwn(Object(one), 'error'))
+
+  describe.each(Object.entries(CALLS))('%s', (name, call) => {
+    test('goes on outside a transaction', async () => {
+      const manager = await change(LATER)
+      expect(hasError(await call(manager))).toBe(false)
+      await manager.query('DROP TABLE late CASCADE')
+    })
+
+    test('goes on in a transaction, or says that it is to be run again', async () => {
+      const manager = await change(LATER)
+      const run = async () => await manager.transaction(async (own) => hasError(await call(own)))
+      const lost = run().catch((error: unknown) => Object(error).code as unknown)
+      expect(await lost).toBe(LOSE.has(name) ? 'TRANSACTION_ABORTED' : false)
+      expect(await run().catch((error: unknown) => Object(error).code as unknown)).not.toBe('TRANSACTION_ABORTED')
+      await manager.query('DROP TABLE late CASCADE')
+    })
+  })
+  // They set no savepoint, which every call would pay for.
+  const LOSE: ReadonlySet<string> = new Set(['findOrCreate', 'upsertByText of one'])
+
+  test('fails no input of a stream', async () => {
+    const manager = await change('SELECT 1')
+    async function* inputs() {
+      yield* texts(100)
+      await manager.query(LATER)
+      yield* texts(5_000)
+    }
+    const results: unknown[] = []
+    for await (const result of findOrCreateStream(manager.dataSource, Late, inputs())) results.push(result)
+    expect(hasError(results)).toBe(false)
+    await manager.query('DROP TABLE late CASCADE')
+  })
+
+  test('is no other 55000, which says something of its row', async () => {
+    const manager = await change(`CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql
+      AS $$ BEGIN RAISE EXCEPTION USING ERRCODE = '55000'; END $$;
+      CREATE TRIGGER no BEFORE INSERT ON late FOR EACH ROW EXECUTE FUNCTION no()`)
+    const error = await rejection(manager.transaction(async (own) => await findOrCreate(own, Late, one)))
+    expect(error).toMatchObject({ driverError: { code: '55000' } })
+    await manager.query('DROP TABLE late CASCADE; DROP FUNCTION no()')
+  })
+})

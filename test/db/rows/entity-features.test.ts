@@ -1,0 +1,270 @@
+import { createHash } from 'node:crypto'
+import {
+  AfterLoad,
+  ChildEntity,
+  Column,
+  DataSource,
+  Entity,
+  PrimaryGeneratedColumn,
+  TableInheritance,
+  VersionColumn,
+} from 'typeorm'
+import { beforeAll, describe, expect, test } from 'vitest'
+import { importLines } from '../../../src/cli/import-lines'
+import { findTarget } from '../../../src/cli/import-target'
+import {
+  DeclarationError,
+  DuplicateTextError,
+  findOneByText,
+  findOrCreate,
+  findOrCreateMany,
+  UniqueText,
+  upsertByText,
+} from '../../../src'
+import { quote } from '../../../src/sql/identifier'
+import { useDatabase } from '../../support/database'
+
+const db = useDatabase()
+
+@Entity()
+@TableInheritance({ column: { type: 'varchar', name: 'kind' } })
+class Animal {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText() name!: string
+}
+
+@ChildEntity()
+class Cat extends Animal {
+  @Column({ type: 'integer', nullable: true }) lives!: number | null
+}
+
+@ChildEntity('hound')
+class Dog extends Animal {
+  @Column({ type: 'text', nullable: true }) trick!: string | null
+}
+
+@Entity()
+class Counted {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText() text!: string
+  @Column({ type: 'text', nullable: true }) note!: string | null
+  @VersionColumn() version!: number
+}
+
+const bracketed = {
+  to: (value: unknown) => (typeof value === 'string' ? `[${value}]` : value),
+  from: (value: unknown) => (typeof value === 'string' ? value.slice(1, -1) : value),
+}
+
+@Entity()
+class Wrapped {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @Column({ type: 'text', transformer: bracketed }) @UniqueText({ scope: ['site'] }) text!: string
+  @Column({ type: 'text', transformer: bracketed }) site!: string
+  @Column({ type: 'text', transformer: bracketed, nullable: true }) note!: string | null
+}
+
+const loaded: object[] = []
+
+@Entity()
+class Heard {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText() text!: string
+  @Column({ type: 'text', default: 'by default' }) note!: string
+  @AfterLoad() load(): void {
+    loaded.push({ id: this.id, text: this.text, note: this.note })
+  }
+}
+
+@Entity()
+class Word {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText() text!: string
+}
+
+let dataSource: DataSource
+beforeAll(async () => {
+  dataSource = await db.dataSource([Animal, Cat, Dog, Counted, Wrapped, Heard, Word])
+})
+
+/** The row of one text, by either operation. */
+const operations = {
+  findOrCreate: async (entity: typeof Animal, name: string) =>
+    (await findOrCreate(dataSource.manager, entity, { name })).entity,
+  findOrCreateMany: async (entity: typeof Animal, name: string) => {
+    const [result] = await findOrCreateMany(dataSource.manager, entity, [{ name }])
+    if (!result || 'error' in result) throw result?.error
+    return result.entity
+  },
+} as const
+
+describe.each(Object.entries(operations))('single table inheritance and %s', (operation, call) => {
+  test('a child that is created is a row of its class', async () => {
+    const { id } = await call(Dog, `dog by ${operation}`)
+    expect(await dataSource.query('SELECT kind FROM animal WHERE id = $1', [id])).toEqual([{ kind: 'hound' }])
+    expect(await dataSource.manager.findOneBy(Dog, { id })).toBeInstanceOf(Dog)
+    expect(await dataSource.manager.findOneBy(Cat, { id })).toBeNull()
+  })
+
+  test('the parent finds a child as what it is', async () => {
+    const name = `cat by ${operation}`
+    await dataSource.manager.save(dataSource.manager.create(Cat, { name, lives: 9 }))
+    const found = await call(Animal, name)
+    expect(found).toBeInstanceOf(Cat)
+    expect(found).toMatchObject({ name })
+  })
+
+  test('a row has the properties that find gives it, and none of another class', async () => {
+    await dataSource.manager.save(dataSource.manager.create(Cat, { name: `own by ${operation}`, lives: 9 }))
+    for (const name of [`own by ${operation}`, `created by ${operation}`]) {
+      const given = await call(Animal, name)
+      expect(given).toStrictEqual(await dataSource.manager.findOneBy(Animal, { name }))
+    }
+  })
+
+  test('the parent creates a row of its own', async () => {
+    const { id } = await call(Animal, `animal by ${operation}`)
+    expect(await dataSource.query('SELECT kind FROM animal WHERE id = $1', [id])).toEqual([{ kind: 'Animal' }])
+  })
+})
+
+test('a version begins at 1, as it does with save, and counts on', async () => {
+  const { manager } = dataSource
+  const { entity } = await findOrCreate(manager, Counted, { text: 'a' })
+  expect(entity.version).toBe(1)
+  const [many] = await findOrCreateMany(manager, Counted, [{ text: 'b' }])
+  expect(many).toMatchObject({ entity: { version: 1 } })
+  await manager.save(Object.assign(entity, { note: 'changed' }))
+  expect((await findOrCreate(manager, Counted, { text: 'a' })).entity.version).toBe(2)
+})
+
+test("a user's own transformers decide what is stored and hashed, and what comes back", async () => {
+  const { manager } = dataSource
+  const input = { text: 'a', site: 's', note: 'n' }
+  const { entity } = await findOrCreate(manager, Wrapped, input)
+  expect(entity).toMatchObject(input)
+  const hash = createHash('md5').update('[a]').digest('hex')
+  expect(
+    await dataSource.query(`SELECT text, site, note, replace("textHash"::text, '-', '') AS hash FROM wrapped`),
+  ).toEqual([{ text: '[a]', site: '[s]', note: '[n]', hash }])
+  expect(await findOneByText(manager, Wrapped, { text: 'a', site: 's' })).toMatchObject({ id: entity.id })
+  const [again] = await findOrCreateMany(manager, Wrapped, [input])
+  expect(again).toMatchObject({ created: false, entity: input })
+  expect(await manager.findOneBy(Wrapped, { text: 'a' })).toMatchObject(input)
+})
+
+test('listeners hear whole entities from an import, which reads no more than it must where nobody listens', async () => {
+  async function* list() {
+    yield ['a', 'b']
+  }
+  const target = findTarget(dataSource, { entity: 'Heard' })
+  await importLines(dataSource, target, list())
+  loaded.length = 0
+  expect(await importLines(dataSource, target, list())).toMatchObject({ created: 0, found: 2 })
+  expect(loaded).toHaveLength(2)
+  expect(loaded).toContainEqual({ id: expect.any(Number) as number, text: 'a', note: 'by default' })
+})
+
+test('a role that may not lock rows is told of duplicates that it sees', async () => {
+  const role = quote(`T reader ${createHash('sha256').update(db.url).digest('hex').slice(0, 8)}`)
+  const client = await db.client()
+  await dataSource.manager.insert(Word, { text: 'x' })
+  // As a guard that was switched off would have let it in.
+  await client.query(`
+    SET session_replication_role = replica;
+    INSERT INTO word (text, "textHash", "textHashNumber") SELECT text, "textHash", 1 FROM word;
+    CREATE ROLE ${role};
+    GRANT SELECT, INSERT ON word TO ${role}`)
+  try {
+    const outcome = dataSource.transaction(async (manager) => {
+      await manager.query(`SET LOCAL ROLE ${role}`)
+      await findOrCreate(manager, Word, { text: 'x' })
+    })
+    await expect(outcome).rejects.toBeInstanceOf(DuplicateTextError)
+  } finally {
+    await client.query(`DROP OWNED BY ${role}; DROP ROLE ${role}`)
+  }
+})
+
+test('a role that may read what an entity has, and no other column, finds and creates one or many', async () => {
+  const role = quote(`T columns ${createHash('sha256').update(db.url).digest('hex').slice(0, 8)}`)
+  const client = await db.client()
+  await client.query(`
+    CREATE ROLE ${role};
+    GRANT SELECT (id, text, note, version, "textHash", "textHashNumber"), INSERT (text, note, version, "textHash"),
+      UPDATE (note, version) ON counted TO ${role}`)
+  try {
+    await dataSource.transaction(async (manager) => {
+      await manager.query(`SET LOCAL ROLE ${role}`)
+      expect(await findOrCreate(manager, Counted, { text: 'one' })).toMatchObject({ created: true })
+      const texts = ['one', 'two', 'three', 'four', 'five']
+      const many = await findOrCreateMany(
+        manager,
+        Counted,
+        texts.map((text) => ({ text })),
+      )
+      expect(many).toMatchObject(texts.map((text) => ({ entity: { text }, created: text !== 'one' })))
+      const rows = [...texts, 'six'].map((text) => ({ text, note: 'new' }))
+      const upserted = await upsertByText(manager, Counted, rows)
+      expect(upserted).toMatchObject(rows.map((entity) => ({ entity, created: entity.text === 'six' })))
+    })
+  } finally {
+    await client.query(`DROP OWNED BY ${role}; DROP ROLE ${role}`)
+  }
+})
+
+describe('refused, with a remedy', () => {
+  const initialise = async (entity: new () => object): Promise<unknown> => {
+    const refused = new DataSource({ type: 'postgres', url: db.url, entities: [entity] })
+    try {
+      await refused.initialize()
+      await refused.destroy()
+      return undefined
+    } catch (error) {
+      return error
+    }
+  }
+
+  test('a text in an embedded', async () => {
+    class Address {
+      @UniqueText() url!: string
+    }
+    @Entity()
+    class Site {
+      @PrimaryGeneratedColumn('identity') id!: number
+      @Column(() => Address) address!: Address
+    }
+    const error = await initialise(Site)
+    expect(error).toBeInstanceOf(DeclarationError)
+    expect(String(error)).toMatch(/embedded.* on the entity/su)
+  })
+
+  test('a number, where the compiler leaves the type behind', async () => {
+    @Entity()
+    class Site {
+      @PrimaryGeneratedColumn('identity') id!: number
+      // @ts-expect-error (a number is no text; JavaScript would not say so)
+      @UniqueText() url!: number
+    }
+    // As with `emitDecoratorMetadata`.
+    Reflect.defineMetadata('design:type', Number, Site.prototype, 'url')
+    const error = await initialise(Site)
+    expect(error).toBeInstanceOf(DeclarationError)
+    expect(String(error)).toContain('"url" is a Number, and a text is a string. Declare it as string, or give it')
+  })
+
+  test.each(['citext', 'cube', 'geography', 'geometry', 'hstore', 'ltree'] as const)(
+    'a scope of type %s',
+    async (type) => {
+      @Entity()
+      class Site {
+        @PrimaryGeneratedColumn('identity') id!: number
+        @UniqueText({ scope: ['owner'] }) url!: string
+        @Column({ type }) owner!: string
+      }
+      const error = await initialise(Site)
+      expect(error).toBeInstanceOf(DeclarationError)
+      expect(String(error)).toContain(`of type ${type}. Use text or varchar`)
+    },
+  )
+})

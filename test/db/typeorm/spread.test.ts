@@ -1,0 +1,200 @@
+import { randomUUID } from 'node:crypto'
+import { Column, type DataSource, Entity, PrimaryColumn } from 'typeorm'
+import { beforeAll, describe, expect, test } from 'vitest'
+import {
+  DeclarationError,
+  findOneByText,
+  findOrCreate,
+  findOrCreateMany,
+  hashOf,
+  ImmutableTextError,
+  insertOrFail,
+  SchemaDriftError,
+  TextTakenError,
+  UniqueText,
+  updateOrFail,
+  upsertByText,
+} from '../../../src'
+import { useDatabase } from '../../support/database'
+import { fewHashes } from '../../support/digests'
+
+const digest = fewHashes(6)
+
+@Entity({ name: 'spread page' })
+class Spread {
+  @PrimaryColumn('uuid') id: string = randomUUID()
+  @Column('int') shop!: number
+  @Column('text', { nullable: true }) title?: string | null
+  @UniqueText({ digest, maxChainLength: 1000, scope: ['shop'], spread: { partitions: 4 } }) url!: string
+}
+
+@Entity({ name: 'by_scope' })
+class ByScope {
+  @PrimaryColumn('uuid') id: string = randomUUID()
+  @PrimaryColumn('int') shop!: number
+  @Column('text', { nullable: true }) title?: string | null
+  @UniqueText({ digest, maxChainLength: 1000, scope: ['shop'] }) url!: string
+}
+
+@Entity({ name: 'misspread' })
+class Misspread {
+  @PrimaryColumn('uuid') id: string = randomUUID()
+  @PrimaryColumn('uuid') other: string = randomUUID()
+  @UniqueText({ digest }) url!: string
+}
+
+const database = useDatabase()
+let dataSource: DataSource
+
+beforeAll(async () => {
+  dataSource = await database.dataSource([Spread, ByScope], { synchronize: false })
+  await dataSource.synchronize()
+  // As a user turns a table into a partitioned one.
+  await dataSource.query(`ALTER TABLE by_scope RENAME TO plain;
+    CREATE TABLE by_scope (LIKE plain INCLUDING DEFAULTS INCLUDING CONSTRAINTS) PARTITION BY LIST (shop);
+    DROP TABLE plain;
+    ALTER TABLE by_scope ADD PRIMARY KEY (id, shop);
+    CREATE TABLE by_scope_1 PARTITION OF by_scope FOR VALUES IN (1);
+    CREATE TABLE by_scope_2 PARTITION OF by_scope DEFAULT PARTITION BY HASH (shop);
+    CREATE TABLE by_scope_3 PARTITION OF by_scope_2 FOR VALUES WITH (MODULUS 1, REMAINDER 0)`)
+  await dataSource.synchronize()
+})
+
+const tables = [
+  { entity: Spread, title: 'spread by its hash' },
+  { entity: ByScope, title: 'partitioned by its scope' },
+]
+
+test('a table that is spread by its hash has partitions, and the hash in its key', async () => {
+  const rows = await dataSource.query(
+    `SELECT (SELECT count(*)::int FROM pg_partition_tree('"spread page"') WHERE level = 1) AS partitions,
+       (SELECT pg_get_constraintdef(oid) FROM pg_constraint
+         WHERE conrelid = '"spread page"'::regclass AND contype = 'p') AS key`,
+  )
+  expect(rows).toStrictEqual([{ partitions: 4, key: 'PRIMARY KEY (id, "urlHash")' }])
+})
+
+test('migration:generate finds nothing to do, and the entity has its own key', async () => {
+  const { upQueries } = await dataSource.driver.createSchemaBuilder().log()
+  expect(upQueries.map(({ query }) => query)).toStrictEqual([])
+  expect(dataSource.getMetadata(Spread).primaryColumns.map(({ propertyName }) => propertyName)).toStrictEqual(['id'])
+})
+
+describe.each(tables)('a table $title', ({ entity }) => {
+  const row = (url: string, shop = 1): { id: string; shop: number; url: string } => ({ id: randomUUID(), shop, url })
+
+  test('finds and creates, one by one and many', async () => {
+    const texts = Array.from({ length: 20 }, (_, index) => `a${index}`)
+    const created = []
+    for (const url of [...texts, ...texts]) {
+      created.push((await findOrCreate(dataSource.manager, entity, row(url))).created)
+    }
+    expect(created).toStrictEqual([...texts.map(() => true), ...texts.map(() => false)])
+    const inputs = Array.from({ length: 60 }, (_, index) => row(`m${index % 25}`, index % 3))
+    const answers = await findOrCreateMany(dataSource.manager, entity, inputs)
+    expect(
+      answers.map((answer) => ('entity' in answer ? [answer.entity.shop, answer.entity.url] : answer.error)),
+    ).toStrictEqual(inputs.map(({ shop, url }) => [shop, url]))
+  })
+
+  test('save stores texts of equal hash, several at once, each with its own id', async () => {
+    const rows = Array.from({ length: 30 }, (_, index) =>
+      dataSource.manager.create(entity, row(`s${index}`, index % 3)),
+    )
+    await dataSource.manager.save(rows)
+    const held = await dataSource.manager.find(entity, { where: rows.map(({ id }) => ({ id })) })
+    expect(new Map(held.map(({ id, url }) => [id, url]))).toStrictEqual(new Map(rows.map(({ id, url }) => [id, url])))
+  })
+
+  test('a taken text is a TextTakenError by save, insert and insertOrFail, with its holder', async () => {
+    // One hash for each text: the id that shares one must not be taken for the text.
+    const { id } = await insertOrFail(dataSource.manager, entity, row('taken'))
+    await expect(dataSource.manager.save(entity, row('taken'))).rejects.toThrow(TextTakenError)
+    await expect(dataSource.manager.insert(entity, row('taken'))).rejects.toThrow(TextTakenError)
+    const refused = await insertOrFail(dataSource.manager, entity, row('taken')).catch((error: unknown) => error)
+    expect((refused as TextTakenError).taken[0]?.id).toMatchObject({ id })
+  })
+
+  test('upserts, looks up and deletes', async () => {
+    const { entity: first } = await upsertByText(dataSource.manager, entity, { ...row('u'), title: 'a' })
+    const second = await upsertByText(dataSource.manager, entity, { ...row('u'), title: 'b' }, { update: ['title'] })
+    expect([second.created, second.entity.id, second.entity.title]).toStrictEqual([false, first.id, 'b'])
+    expect((await findOneByText(dataSource.manager, entity, { shop: 1, url: 'u' }))?.id).toBe(first.id)
+    await dataSource.manager.delete(entity, { shop: 1, url: 'u' })
+    expect(await dataSource.manager.findOneBy(entity, { shop: 1, url: 'u' })).toBeNull()
+  })
+})
+
+test('a text of a spread table is not changed: by updateOrFail, save or SQL', async () => {
+  const { id } = await insertOrFail(dataSource.manager, Spread, { id: randomUUID(), shop: 9, url: 'fixed' })
+  await expect(updateOrFail(dataSource.manager, Spread, id, { url: 'other' })).rejects.toThrow(ImmutableTextError)
+  await expect(dataSource.manager.save(Spread, { id, url: 'other' })).rejects.toThrow(ImmutableTextError)
+  await expect(
+    dataSource.query(`UPDATE "spread page" SET url = 'other', "urlHash" = $2 WHERE id = $1`, [id, digest.js('other')]),
+  ).rejects.toMatchObject({ code: 'IMMUTABLE_TEXT' })
+})
+
+test('SQL that sends no hash, or another, is refused with 23514', async () => {
+  const other = digest.js(['a', 'b', 'c', 'd'].find((text) => digest.js(text) !== digest.js('raw')) ?? '')
+  const insert = `INSERT INTO "spread page" (id, shop, url, "urlHash", "urlHashNumber") VALUES ($1, 9, 'raw', $2, $3)`
+  for (const [hash, number] of [
+    [other, null],
+    [other, 0],
+    [other, 1],
+    [null, 0],
+  ]) {
+    await expect(dataSource.query(insert, [randomUUID(), hash, number])).rejects.toMatchObject({ code: '23514' })
+  }
+  await dataSource.query(insert, [randomUUID(), digest.js('raw'), null])
+  await expect(dataSource.query(insert, [randomUUID(), digest.js('raw'), null])).rejects.toMatchObject({
+    code: 'TEXT_TAKEN',
+  })
+})
+
+test('a partition whose triggers are off is found at start', async () => {
+  const client = await database.client()
+  await client.query('ALTER TABLE by_scope_3 DISABLE TRIGGER ALL')
+  const fresh = await database.dataSource([ByScope], { synchronize: false })
+  await expect(findOneByText(fresh.manager, ByScope, { shop: 5, url: 'x' })).rejects.toThrow(SchemaDriftError)
+  await expect(findOneByText(fresh.manager, ByScope, { shop: 5, url: 'x' })).rejects.toThrow('"by_scope_3"')
+  await client.query('ALTER TABLE by_scope_3 ENABLE TRIGGER ALL')
+  expect(await findOneByText(fresh.manager, ByScope, { shop: 5, url: 'x' })).toBeNull()
+})
+
+test('a table that is partitioned by its hash without saying so is refused at start', async () => {
+  const own = await database.dataSource([Misspread], { synchronize: false })
+  await own.synchronize()
+  await own.query(`ALTER TABLE misspread RENAME TO plain;
+    CREATE TABLE misspread (LIKE plain INCLUDING DEFAULTS INCLUDING CONSTRAINTS) PARTITION BY HASH ("urlHash");
+    DROP TABLE plain;
+    CREATE TABLE misspread_0 PARTITION OF misspread FOR VALUES WITH (MODULUS 1, REMAINDER 0)`)
+  await own.synchronize().catch(() => undefined)
+  const client = await database.client()
+  await expect(findOneByText(own.manager, Misspread, { url: 'x' })).rejects.toThrow(SchemaDriftError)
+  await client.query('DROP TABLE misspread')
+})
+
+test.each([
+  ['nullable', { nullable: true }],
+  ['ignoreDeleted', { ignoreDeleted: true }],
+])('spread with %s is refused', async (_, options) => {
+  const declare = async (): Promise<unknown> => {
+    @Entity()
+    class Refused {
+      @PrimaryColumn('uuid') id!: string
+      @UniqueText({ ...options, spread: 'hash' }) url!: string
+    }
+    return await database.dataSource([Refused], { synchronize: false })
+  }
+  await expect(declare()).rejects.toThrow(DeclarationError)
+})
+
+test('hashOf gives scope and hash as they are stored, without the database', async () => {
+  const { id } = await insertOrFail(dataSource.manager, Spread, { id: randomUUID(), shop: 9, url: 'hashed' })
+  const [row] = await dataSource.query(
+    `SELECT shop, replace("urlHash"::text, '-', '') AS hash FROM "spread page" WHERE id = $1`,
+    [id],
+  )
+  const { scope, hash } = hashOf(dataSource.manager, Spread, { shop: 9, url: 'hashed' })
+  expect({ ...scope, hash }).toStrictEqual(row)
+})
