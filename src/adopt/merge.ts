@@ -23,6 +23,7 @@ import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
 import { findDrift } from '../typeorm/drift'
 import { type AdoptOptions, lockOut, withSession } from './adopt'
+import { Conflicts, Unmergeable } from './conflicts'
 import { AdoptionError } from './error'
 import { type AdoptSession, BatchSize, type Seams } from './session'
 import { findDeclaration, findTarget, type Target } from './target'
@@ -42,6 +43,12 @@ export interface MergeOptions extends Pick<
   readonly keep: 'oldest' | 'newest'
   /** Columns that refer to the primary key without a foreign key, as `table.column` or `schema.table.column`. @default [] */
   readonly also?: readonly string[]
+  /**
+   * Tables, as `table` or `schema.table`, whose rows become one too where a unique index stands against turning a
+   * reference, with what refers to them in turn: the row stays that referred to the row that stays. Rows that differ in
+   * nothing but key and reference do so anyway. @default {}: the row that would go is left and told
+   */
+  readonly conflict?: Readonly<Record<string, 'merge'>>
 }
 
 /** The result of a merge: what became of the duplicates. */
@@ -66,6 +73,7 @@ interface Merging {
   readonly session: AdoptSession
   readonly target: Target
   readonly references: readonly Reference[]
+  readonly conflicts: Conflicts
   readonly clears: boolean
   readonly left: LeftRow[]
   merged: number
@@ -111,7 +119,8 @@ export async function mergeWith(
     // Foreign keys and the user's triggers are to run; only the flags are cleared without the guard.
     const clears = await session.becomeReplica()
     if (clears) await session.set('session_replication_role', 'origin')
-    const merging: Merging = { session, target, references, clears, left: [], merged: 0 }
+    const conflicts = new Conflicts(session, target.on, Object.keys(options.conflict ?? {}))
+    const merging: Merging = { session, target, references, conflicts, clears, left: [], merged: 0 }
     await mergeAll(merging)
     return { merged: merging.merged, left: merging.left }
   })
@@ -170,22 +179,33 @@ async function mergeAll(merging: Merging): Promise<void> {
 
 const BUSY: ReadonlySet<unknown> = new Set([SQLSTATE.lockNotAvailable, SQLSTATE.deadlockDetected])
 
-/** @returns how many rows are left for later, because somebody has them locked */
-async function mergeBatch(merging: Merging, places: readonly string[]): Promise<number> {
+/**
+ * @param clears a unique index stood against the only row: what clashes with it goes first
+ * @returns how many rows are left for later, because somebody has them locked
+ */
+async function mergeBatch(merging: Merging, places: readonly string[], clears = false): Promise<number> {
   try {
-    const { busy, merged, selves } = await merging.session.together(async () => await mergeRows(merging, places))
+    const { busy, merged, selves } = await merging.session.together(
+      async () => await mergeRows(merging, places, clears),
+    )
     merging.merged += merged
     await leave(merging, selves, 'it would refer to itself')
     return busy
   } catch (error) {
     const { code, constraint } = serverError(error) ?? {}
     if (BUSY.has(code)) return places.length
+    if (error instanceof Unmergeable) return await leave(merging, places, error.message)
     if (code === undefined || !/^(?:23|P0|2F|09)/.test(code)) throw error
-    if (places.length === 1) return await leave(merging, places, constraint ?? code)
-    let busy = 0
-    for (const place of places) busy += await mergeBatch(merging, [place])
-    return busy
+    if (places.length > 1) return await mergeEach(merging, places)
+    if (code === SQLSTATE.uniqueViolation && !clears) return await mergeBatch(merging, places, true)
+    return await leave(merging, places, constraint ?? code)
   }
+}
+
+async function mergeEach(merging: Merging, places: readonly string[]): Promise<number> {
+  let busy = 0
+  for (const place of places) busy += await mergeBatch(merging, [place])
+  return busy
 }
 
 async function leave({ session, target, left }: Merging, places: readonly string[], reason: string): Promise<number> {
@@ -206,7 +226,7 @@ interface Merged {
   readonly selves: readonly string[]
 }
 
-async function mergeRows(merging: Merging, places: readonly string[]): Promise<Merged> {
+async function mergeRows(merging: Merging, places: readonly string[], clears: boolean): Promise<Merged> {
   const { session, target, references } = merging
   const { on } = target
   const placesOf = async (sql: string, of: readonly string[]): Promise<string[]> =>
@@ -218,18 +238,20 @@ async function mergeRows(merging: Merging, places: readonly string[]): Promise<M
     for (const place of await placesOf(seeSelf(on, one), locked)) selves.add(place)
   }
   const ready = locked.filter((place) => !selves.has(place))
-  await mergeReady(merging, ready)
+  await mergeReady(merging, ready, clears)
   // Gone, or no duplicates any more.
   await session.query(dropPlaces(on), [places.filter((place) => !seen.has(place) && !locked.includes(place))])
   const busy = [...seen].filter((place) => !locked.includes(place)).length
   return { busy, merged: ready.length, selves: [...selves] }
 }
 
-async function mergeReady({ session, target, references, clears }: Merging, ready: readonly string[]): Promise<void> {
+async function mergeReady(merging: Merging, ready: readonly string[], first: boolean): Promise<void> {
+  const { session, target, references, clears, conflicts } = merging
   const { on } = target
   if (ready.length === 0) return
   await session.query(logRows(on), [ready, on.table.guard])
   for (const one of references) {
+    if (first) for (const place of ready) await conflicts.clear(place, one)
     await session.query(repoint(on, one), [ready, on.table.guard, JSON.stringify(one)])
     const [still] = await session.query<{ n: string }>(stillReferring(on, one), [ready])
     if (still?.n !== '0') throw new AdoptionError('changed', `A trigger undoes references of ${one.table}. Disable it.`)

@@ -39,7 +39,7 @@ export type Invocation =
       readonly dryRun: boolean
       readonly options: AdoptOptions
       /** What is done with duplicates once the table is adopted. */
-      readonly merge: Pick<MergeOptions, 'keep' | 'also'> | undefined
+      readonly merge: Pick<MergeOptions, 'keep' | 'also' | 'conflict'> | undefined
       readonly forgetLog: boolean
       /** Goes on with what other code writes. */
       readonly follow: boolean
@@ -81,9 +81,12 @@ unmerge then restores merged rows (docs/adopting.md).
       --pause N             milliseconds between two batches (default 0)
       --max-lag N           wait while a standby is more than N milliseconds behind
       --fake MIGRATION      then mark this pending migration as run
-      --merge WHICH         then keep the oldest or newest row of equal texts and turn all
+      --merge WHICH         then keep the oldest or newest row of equal texts, or the
+                            one that the function of a file chooses, and turn all
                             references to it; a log keeps the others
       --also TABLE.COLUMN   a reference without a foreign key to turn too; may be repeated
+      --conflict TABLE=merge
+                            merge rows of TABLE that clash, too; may be repeated
       --forget-log          empty the log of merges
       --follow              then normalize what old code writes, until Ctrl-C or SIGTERM
       --refused WHAT        keep or delete rows whose texts the normalizer refuses
@@ -119,6 +122,7 @@ const OPTIONS = {
   fake: { type: 'string' },
   merge: { type: 'string' },
   also: { type: 'string', multiple: true },
+  conflict: { type: 'string', multiple: true },
   normalize: { type: 'string' },
   'forget-log': { type: 'boolean' },
   follow: { type: 'boolean' },
@@ -202,10 +206,19 @@ function adoptionOf(kind: Adoption['kind'], values: Values, operands: readonly s
     entity,
     dryRun: values['dry-run'] === true,
     options: adoptOptions(values),
-    merge: keep && { keep, also: values.also ?? [] },
+    merge: keep && { keep, also: values.also ?? [], conflict: conflictsOf(values.conflict ?? []) },
     forgetLog: values['forget-log'] === true,
     follow: values.follow === true,
   }
+}
+
+function conflictsOf(given: readonly string[]): Record<string, 'merge'> {
+  const named = given.map((one) => {
+    const [, table] = /^(.+)=merge$/u.exec(one) ?? []
+    if (table === undefined) throw new UsageError('--conflict names a table: --conflict bookmark=merge')
+    return [table, 'merge'] as const
+  })
+  return Object.fromEntries(named)
 }
 
 function adoptOptions(values: Values): AdoptOptions {

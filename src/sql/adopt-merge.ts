@@ -5,7 +5,7 @@ import { type AdoptedTable, type Held, workOf } from './adopt-table'
 import { literal, qualified, quote } from './identifier'
 import { field, isLive, tableName } from './text-table'
 
-/** Columns of a table by which its rows refer to the adopted one. */
+/** Columns of a table by which its rows refer to another one. */
 export interface Reference {
   readonly schema: string
   readonly table: string
@@ -16,7 +16,24 @@ export interface Reference {
   readonly primary: readonly string[]
   /** The table refers to itself. */
   readonly own: boolean
+  /** The table that is referred to, in the log; undefined: the adopted one. */
+  readonly parent?: Parent | undefined
 }
+
+/** A table that is referred to, with its primary key. */
+export interface Parent {
+  readonly schema: string
+  readonly table: string
+  readonly primary: readonly string[]
+}
+
+/** What one entry of the log says beside the rows that went: a reference that was turned, or what befell another row. */
+export type Logged =
+  | Reference
+  /** A row of another table that went, since it clashed with one that stayed. */
+  | (Parent & { readonly gone: true })
+  /** Columns of the row that stayed were given other values; the data holds what they were. */
+  | (Parent & { readonly set: readonly string[] })
 
 /** By the catalog: composite ones too, of whatever action; a partition's is its parent's. */
 export async function referencesTo(query: Query, oid: string): Promise<Reference[]> {
@@ -45,7 +62,7 @@ export const READ_PRIMARY: string = `SELECT a.attname AS name FROM pg_index AS i
 
 const MERGES = 'unique_text_merges'
 
-const merges = ({ table }: Held): string => qualified(table.schema, MERGES)
+export const merges = ({ table }: Held): string => qualified(table.schema, MERGES)
 
 /** Which row took the place of which: rows that are gone, whole, and every reference that was turned to another one. */
 export const createLog = (on: AdoptedTable): string[] => [
@@ -232,18 +249,37 @@ export const readMoves = (on: Held): string =>
   `SELECT m.seq::pg_catalog.text AS seq, m.reference::pg_catalog.text AS reference FROM ${merges(on)} AS m ` +
   `WHERE m.reference IS NOT NULL AND m.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text ORDER BY m.seq DESC`
 
-/** Turns one back; $1 is its place in the log. */
-export const turnBack = (on: AdoptedTable, reference: Reference): string => {
-  const set = reference.columns
-    .map((name, index) => `${quote(name)} = ${field('t', reference.referenced[index] ?? '')}`)
-    .join(', ')
-  const key = reference.primary.map(
-    (name) =>
-      `${field('r', name)}::pg_catalog.text OPERATOR(pg_catalog.=) (m.data OPERATOR(pg_catalog.->>) ${literal(name)}::pg_catalog.text)`,
-  )
-  const old = `${keyArray(on.primary.map((name) => field('t', name)))} OPERATOR(pg_catalog.=) m.old`
-  return `UPDATE ${referring(reference)} AS r SET ${set} FROM ${merges(on)} AS m JOIN ${own(on)} ON ${old}
- WHERE m.seq OPERATOR(pg_catalog.=) $1::pg_catalog.int8 AND ${key.join(' AND ')}`
+/** Takes back what one entry says; $1 is its place in the log. */
+export function turnBack(on: AdoptedTable, logged: Logged): string {
+  if ('gone' in logged) return putOneBack(on, logged)
+  if ('set' in logged) return setBack(on, logged)
+  const set = logged.columns.map((name, index) => `${quote(name)} = ${field('t', logged.referenced[index] ?? '')}`)
+  const parent = logged.parent ?? { ...on.table, primary: on.primary }
+  const old = `${keyArray(parent.primary.map((name) => field('t', name)))} OPERATOR(pg_catalog.=) m.old`
+  return `UPDATE ${referring(logged)} AS r SET ${set.join(', ')} FROM ${merges(on)} AS m JOIN ${qualified(parent.schema, parent.table)} AS t ON ${old}
+ WHERE m.seq OPERATOR(pg_catalog.=) $1::pg_catalog.int8 AND ${isLogged(logged.primary)}`
+}
+
+/** The row `r` is that whose key the log has. */
+const isLogged = (primary: readonly string[]): string =>
+  primary
+    .map(
+      (name) =>
+        `${field('r', name)}::pg_catalog.text OPERATOR(pg_catalog.=) (m.data OPERATOR(pg_catalog.->>) ${literal(name)}::pg_catalog.text)`,
+    )
+    .join(' AND ')
+
+function putOneBack(on: Held, { schema, table }: Parent): string {
+  const name = qualified(schema, table)
+  return `INSERT INTO ${name} OVERRIDING SYSTEM VALUE SELECT r.* FROM ${merges(on)} AS m
+ CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::${name}, m.data) AS r WHERE m.seq OPERATOR(pg_catalog.=) $1::pg_catalog.int8`
+}
+
+function setBack(on: Held, { schema, table, primary, set }: Parent & { readonly set: readonly string[] }): string {
+  const name = qualified(schema, table)
+  return `UPDATE ${name} AS r SET ${set.map((one) => `${quote(one)} = v.${quote(one)}`).join(', ')} FROM ${merges(on)} AS m
+ CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::${name}, m.data) AS v
+ WHERE m.seq OPERATOR(pg_catalog.=) $1::pg_catalog.int8 AND ${isLogged(primary)}`
 }
 
 /** Of a table that may be written: what is generated is not. */

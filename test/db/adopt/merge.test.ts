@@ -97,6 +97,58 @@ test('a row whose references a unique index stands against is left, and told', a
   expect(await all('select * from bookmark')).toContain('(1,4,another)')
 })
 
+describe('rows that clash once their references are turned', () => {
+  const keep = { keep: 'oldest', ...AT_LEISURE } as const
+  const bookmarks = 'select * from bookmark where member = 1'
+
+  test('are one where they differ in nothing but key and reference', async () => {
+    await client.query(`insert into bookmark values (1, 4, 'x'), (1, 7, 'x')`)
+    const before = await everything()
+    expect(await mergeDuplicates(dataSource, Page, keep)).toEqual({ merged: 3, left: [] })
+    expect(await all(bookmarks)).toBe('(1,1,x) (1,3,y)')
+    await abandon(dataSource, Page, AT_LEISURE)
+    expect(await unmerge(dataSource, Page)).toBe(3)
+    expect(await everything()).toEqual(before)
+  })
+
+  test('and differ become one where that is asked for, with what refers to them in turn', async () => {
+    await client.query(`
+      create table tag (id integer primary key, member integer, page integer, word text, unique (member, page, word),
+        foreign key (member, page) references bookmark (member, page) on delete cascade);
+      create table vote (tag integer references tag (id) on delete cascade, voter integer, primary key (tag, voter));
+      insert into bookmark values (1, 4, 'other');
+      insert into tag values (1, 1, 1, 'red'), (2, 1, 4, 'red'), (3, 1, 4, 'blue');
+      insert into vote values (1, 1), (2, 2), (3, 3), (2, 1)`)
+    const tags = async (): Promise<string[]> => [await all('select * from tag'), await all('select * from vote')]
+    const before = [...(await everything()), ...(await tags())]
+    const left = await mergeDuplicates(dataSource, Page, keep)
+    expect(left).toMatchObject({ merged: 2, left: [{ row: { id: 4 }, reason: 'bookmark_pkey' }] })
+    expect(await all(bookmarks)).toBe('(1,1,x) (1,3,y) (1,4,other)')
+    const conflict = { 'public.bookmark': 'merge' } as const
+    expect(await mergeDuplicates(dataSource, Page, { ...keep, conflict })).toEqual({ merged: 1, left: [] })
+    expect(await all(bookmarks)).toBe('(1,1,x) (1,3,y)')
+    expect(await tags()).toEqual(['(1,1,1,red) (3,1,1,blue)', '(1,1) (1,2) (3,3)'])
+    expect(await violations(client, tableOf(dataSource, Page))).toEqual([])
+    await abandon(dataSource, Page, AT_LEISURE)
+    expect(await unmerge(dataSource, Page)).toBe(3)
+    expect([...(await everything()), ...(await tags())]).toEqual(before)
+  })
+
+  test('are left where one of what refers to them clashes and differs', async () => {
+    await client.query(`
+      create table tag (id integer primary key, member integer, page integer, word text, weight integer, unique (member, page, word),
+        foreign key (member, page) references bookmark (member, page));
+      insert into bookmark values (1, 4, 'x');
+      insert into tag values (1, 1, 1, 'red', 1), (2, 1, 4, 'red', 2)`)
+    const report = await mergeDuplicates(dataSource, Page, keep)
+    expect(report).toMatchObject({ merged: 2, left: [{ row: { id: 4 }, reason: 'tag_member_page_word_key' }] })
+    expect(await all('select * from tag')).toBe('(1,1,1,red,1) (2,1,4,red,2)')
+    expect(await mergeDuplicates(dataSource, Page, { ...keep, conflict: { tag: 'merge' } })).toMatchObject({
+      merged: 1,
+    })
+  })
+})
+
 test('a row that somebody has locked is merged when it is free', async () => {
   await other.query('begin; select from page where id = 4 for update')
   let freed = false
