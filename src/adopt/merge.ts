@@ -2,22 +2,28 @@ import type { DataSource, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
 import {
   clearFlags,
+  decideGroup,
   createLog,
   deleteRows,
   dropPlaces,
   findSurplus,
   lockPairs,
   logRows,
+  READ_COLUMNS,
   READ_PRIMARY,
+  readGroups,
   readKeys,
   readPlaces,
+  readSets,
   type Reference,
   referencesTo,
   repoint,
   seePairs,
   seeSelf,
+  setValues,
   stillReferring,
 } from '../sql/adopt-merge'
+import { type KeyedTable, READ_KEYED } from '../sql/adopt-conflicts'
 import { qualified } from '../sql/identifier'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
@@ -39,8 +45,11 @@ export interface MergeOptions extends Pick<
   | 'signal'
   | 'onNotice'
 > {
-  /** Which row of equal texts stays, by primary key. A row that is not deleted softly is preferred to one that is. */
-  readonly keep: 'oldest' | 'newest'
+  /**
+   * Which row of equal texts stays, by primary key. A row that is not deleted softly is preferred to one that is. A
+   * function chooses for each group.
+   */
+  readonly keep: 'oldest' | 'newest' | MergeRows
   /** Columns that refer to the primary key without a foreign key, as `table.column` or `schema.table.column`. @default [] */
   readonly also?: readonly string[]
   /**
@@ -49,6 +58,17 @@ export interface MergeOptions extends Pick<
    * nothing but key and reference do so anyway. @default {}: the row that would go is left and told
    */
   readonly conflict?: Readonly<Record<string, 'merge'>>
+}
+
+/** Chooses among rows of equal text. Their values come by the columns' names in the database, as JSON has them. */
+export type MergeRows = (rows: readonly ObjectLiteral[]) => MergeDecision | Promise<MergeDecision>
+
+/** What becomes of rows of equal text. */
+export interface MergeDecision {
+  /** One of the rows. */
+  readonly keep: ObjectLiteral
+  /** New values of its columns, by their names in the database; not of the key, the text or its scope. */
+  readonly set?: ObjectLiteral
 }
 
 /** The result of a merge: what became of the duplicates. */
@@ -75,6 +95,8 @@ interface Merging {
   readonly references: readonly Reference[]
   readonly conflicts: Conflicts
   readonly clears: boolean
+  /** A function chose: rows that stay may get other values. */
+  readonly decides: boolean
   readonly left: LeftRow[]
   merged: number
 }
@@ -115,12 +137,16 @@ export async function mergeWith(
     ]
     const { deleteDateColumn } = declaration.metadata
     await session.all(createLog(target.on))
-    await session.all(findSurplus(target.on, options.keep, deleteDateColumn?.databaseName))
+    const { keep } = options
+    const order = keep === 'newest' ? keep : 'oldest'
+    await session.all(findSurplus(target.on, order, deleteDateColumn?.databaseName))
     // Foreign keys and the user's triggers are to run; only the flags are cleared without the guard.
     const clears = await session.becomeReplica()
     if (clears) await session.set('session_replication_role', 'origin')
     const conflicts = new Conflicts(session, target.on, Object.keys(options.conflict ?? {}))
-    const merging: Merging = { session, target, references, conflicts, clears, left: [], merged: 0 }
+    const decides = typeof keep === 'function'
+    if (decides) await decideGroups(session, target, keep)
+    const merging: Merging = { session, target, references, conflicts, clears, decides, left: [], merged: 0 }
     await mergeAll(merging)
     return { merged: merging.merged, left: merging.left }
   })
@@ -155,6 +181,58 @@ async function alsoReferring(session: AdoptSession, { on }: Target, also: readon
     })
   }
   return references
+}
+
+const GROUPS = 100
+
+/** Asks the function for every group, outside of a transaction: what has changed by the time of the merge stays. */
+async function decideGroups(session: AdoptSession, { on, facts }: Target, merge: MergeRows): Promise<void> {
+  const [keyed] = await session.query<{ found: string }>(READ_KEYED, [tableName(on.table)])
+  const { types } = JSON.parse(keyed?.found ?? '') as KeyedTable
+  const columns = await session.query<{ name: string }>(READ_COLUMNS, [facts.oid])
+  const fixed = new Set([...on.primary, ...on.table.scope, ...on.table.text.map(({ name }) => name)])
+  const free = new Set(columns.map(({ name }) => name).filter((name) => !fixed.has(name)))
+  for (let last = '0'; ;) {
+    const groups = await session.query<Record<'places' | 'rows' | 'keys', string>>(readGroups(on), [last, GROUPS])
+    for (const group of groups) {
+      const [rows, keys] = [JSON.parse(group.rows) as ObjectLiteral[], JSON.parse(group.keys) as string[][]]
+      const places = (JSON.parse(group.places) as number[]).map(String)
+      last = places.at(-1) ?? last
+      if (rows.length === places.length + 1) {
+        const { keep, set } = requireDecision(await merge(rows), free)
+        const kept = requireRow(rows, keep, on.primary)
+        const others = keys.filter((_, index) => index !== kept)
+        const values = [places, JSON.stringify(others), keys[kept], set && JSON.stringify(set)]
+        await session.query(decideGroup(on, types), values)
+      } else await session.query(dropPlaces(on), [places])
+    }
+    if (groups.length < GROUPS) return
+    await session.breathe()
+  }
+}
+
+function requireDecision(decision: MergeDecision, free: ReadonlySet<string>): MergeDecision {
+  const other = Object.keys(decision.set ?? {}).find((name) => !free.has(name))
+  if (other === undefined) return decision
+  throw new DeclarationError(
+    `merge(): "set" may not name "${other}". Name columns of the table but the key, the text and its scope.`,
+  )
+}
+
+function requireRow(rows: readonly ObjectLiteral[], keep: ObjectLiteral, primary: readonly string[]): number {
+  const found = rows.findIndex((row) => row === keep || primary.every((name) => row[name] === keep[name]))
+  if (found !== -1) return found
+  throw new DeclarationError('merge(): "keep" must be one of the rows. Return { keep: rows[0] }, for instance.')
+}
+
+async function setAll({ session, target: { on } }: Merging, ready: readonly string[]): Promise<void> {
+  for (const { place, data } of await session.query<Record<'place' | 'data', string>>(readSets(on), [ready])) {
+    const columns = Object.keys(JSON.parse(data) as ObjectLiteral)
+    if (columns.length === 0) continue
+    const [log = '', write = ''] = setValues(on, columns)
+    await session.query(log, [place, on.table.guard])
+    await session.query(write, [place])
+  }
 }
 
 async function mergeAll(merging: Merging): Promise<void> {
@@ -257,6 +335,7 @@ async function mergeReady(merging: Merging, ready: readonly string[], first: boo
     if (still?.n !== '0') throw new AdoptionError('changed', `A trigger undoes references of ${one.table}. Disable it.`)
   }
   await session.query(deleteRows(on), [ready])
+  if (merging.decides) await setAll(merging, ready)
   if (clears) {
     await session.set('session_replication_role', 'replica')
     await session.query(clearFlags(on), [ready])

@@ -3,16 +3,17 @@ import { abandon } from '../adopt/abandon'
 import { adopt, type AdoptOptions, type AdoptReport } from '../adopt/adopt'
 import { AdoptionError } from '../adopt/error'
 import { follow } from '../adopt/follow'
-import { mergeDuplicates, type MergeReport } from '../adopt/merge'
+import { mergeDuplicates, type MergeReport, type MergeRows } from '../adopt/merge'
 import { forgetMerges, unmerge } from '../adopt/merge-log'
 import { planAdoption } from '../adopt/plan'
 import type { AdoptionLock } from '../adopt/session'
 import type { AdoptProgress } from '../adopt/steps'
 import { findEntity } from './import-target'
+import { loadModule } from './load-data-source'
 import { number } from './report'
 import { EXIT, type ExitCode } from './run-import'
 import { printable, type Streams } from './terminal'
-import type { Invocation } from './usage'
+import { type Invocation, UsageError } from './usage'
 
 export interface AdoptRun {
   readonly dataSource: DataSource
@@ -63,10 +64,24 @@ async function runCommand(invocation: AdoptRun['invocation'], command: Command):
     const report = await adopt(dataSource, target, { ...options, onProgress: sayProgress(say) })
     print(formatAdoption(report))
     if (report.step !== 'done') return
-    if (invocation.merge)
-      print(formatMerge(await mergeDuplicates(dataSource, target, { ...options, ...invocation.merge })))
+    if (invocation.merge) print(await mergeBy(invocation.merge, command))
     if (invocation.follow) print(await followUntil(command))
   }
+}
+
+async function mergeBy(
+  { keep, ...merge }: NonNullable<AdoptRun['invocation']['merge']>,
+  { dataSource, target, options }: Command,
+): Promise<string> {
+  const chosen = typeof keep === 'object' ? await chooser(keep.file) : keep
+  return formatMerge(await mergeDuplicates(dataSource, target, { ...options, ...merge, keep: chosen }))
+}
+
+async function chooser(file: string): Promise<MergeRows> {
+  const found = new Set((await loadModule(file)).filter((value) => typeof value === 'function'))
+  const [only] = found
+  if (only && found.size === 1) return only as MergeRows
+  throw new UsageError(`"${file}" must export one function: export default (rows) => ({ keep: rows[0] }).`)
 }
 
 /** Ends as it should by the signal: that is no failure. */

@@ -39,11 +39,14 @@ export type Invocation =
       readonly dryRun: boolean
       readonly options: AdoptOptions
       /** What is done with duplicates once the table is adopted. */
-      readonly merge: Pick<MergeOptions, 'keep' | 'also' | 'conflict'> | undefined
+      readonly merge: (Pick<MergeOptions, 'also' | 'conflict'> & { readonly keep: KeptRow }) | undefined
       readonly forgetLog: boolean
       /** Goes on with what other code writes. */
       readonly follow: boolean
     }
+
+/** Which row stays, or the file of the function that chooses. */
+export type KeptRow = 'oldest' | 'newest' | { readonly file: string }
 
 /** The command line is wrong; exit code 2. */
 export class UsageError extends Error {
@@ -199,7 +202,7 @@ function adoptionOf(kind: Adoption['kind'], values: Values, operands: readonly s
   if (dataSource === undefined) throw new UsageError(NO_DATA_SOURCE)
   if (entity === undefined) throw new UsageError('Name the entity: --entity Page')
   if (operands.length > 0) throw new UsageError(`${kind} takes no list. Name an entity by --entity.`)
-  const keep = oneOf('merge', values.merge, ['oldest', 'newest'])
+  const keep = keptRow(values.merge)
   return {
     kind,
     dataSource,
@@ -210,6 +213,12 @@ function adoptionOf(kind: Adoption['kind'], values: Values, operands: readonly s
     forgetLog: values['forget-log'] === true,
     follow: values.follow === true,
   }
+}
+
+/** A file is told by its dot or slash. */
+function keptRow(given: string | undefined): KeptRow | undefined {
+  if (given !== undefined && /[./\\]/.test(given)) return { file: given }
+  return oneOf('merge', given, ['oldest', 'newest'])
 }
 
 function conflictsOf(given: readonly string[]): Record<string, 'merge'> {

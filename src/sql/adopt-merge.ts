@@ -101,12 +101,59 @@ export function findSurplus(on: AdoptedTable, keep: 'oldest' | 'newest', deleteD
     `DROP TABLE IF EXISTS ${workOf(on)}`,
     `CREATE TABLE ${workOf(on)} AS
 WITH c AS MATERIALIZED (SELECT ${chain.join(', ')} FROM ${own(on)} WHERE ${[field('t', table.chained), ...isLive(table, 't')].join(' AND ')}),
-r AS (SELECT ${keys.map((key, index) => `${key} AS k${index}`).join(', ')}, ${kept}, pg_catalog.row_number() OVER w AS rank
+r AS (SELECT ${keys.map((key, index) => `${key} AS k${index}`).join(', ')}, ${kept}, pg_catalog.row_number() OVER w AS rank, NULL::pg_catalog.jsonb AS data
         FROM c JOIN ${own(on)} ON ${sameChain(on, 'c')} WINDOW w AS (PARTITION BY ${by} ORDER BY ${order}))
 SELECT pg_catalog.row_number() OVER (ORDER BY ${primary.map((_, index) => `r.p${index}`).join(', ')}) AS place, r.*
   FROM r WHERE r.rank OPERATOR(pg_catalog.>) 1`,
     `ALTER TABLE ${workOf(on)} ADD PRIMARY KEY (place)`,
     `ANALYZE ${workOf(on)}`,
+  ]
+}
+
+/**
+ * The next $2 groups after the place $1: places of those that are to go, and all rows of the group with their keys, in
+ * the order of the key.
+ */
+export function readGroups(on: AdoptedTable): string {
+  const names = (letter: string): string => on.primary.map((_, index) => `${letter}${index}`).join(', ')
+  const key = keyArray(on.primary.map((name) => field('t', name)))
+  const order = on.primary.map((name) => field('t', name)).join(', ')
+  return `WITH g AS MATERIALIZED (
+  SELECT ${names('w.p')}, pg_catalog.array_agg(w.place ORDER BY w.place) AS places FROM ${workOf(on)} AS w
+   WHERE w.place OPERATOR(pg_catalog.>) $1::pg_catalog.int8 GROUP BY ${names('w.p')} ORDER BY pg_catalog.min(w.place) LIMIT $2::pg_catalog.int8),
+m AS (SELECT g.places, ${on.primary.map((_, index) => `g.p${index} AS k${index}`).join(', ')} FROM g
+  UNION ALL SELECT g.places, ${names('w.k')} FROM g JOIN ${workOf(on)} AS w ON w.place OPERATOR(pg_catalog.=) ANY (g.places))
+SELECT pg_catalog.to_jsonb(m.places)::pg_catalog.text AS places, pg_catalog.jsonb_agg(pg_catalog.to_jsonb(t) ORDER BY ${order})::pg_catalog.text AS rows,
+       pg_catalog.jsonb_agg(pg_catalog.to_jsonb(${key}) ORDER BY ${order})::pg_catalog.text AS keys
+  FROM m JOIN ${own(on)} ON ${samePrimary(on, 'm')} GROUP BY m.places ORDER BY m.places`
+}
+
+/** At the places $1 the rows of the keys $2 go, the one of the key $3 stays and gets the values $4. */
+export function decideGroup(on: AdoptedTable, types: readonly string[]): string {
+  const set = types.flatMap((type, index) => [
+    `k${index} = ($2::pg_catalog.jsonb OPERATOR(pg_catalog.->) (v.n OPERATOR(pg_catalog.-) 1)::pg_catalog.int4 OPERATOR(pg_catalog.->>) ${index})::${type}`,
+    `p${index} = ($3::pg_catalog.text[])[${index + 1}]::${type}`,
+  ])
+  return `UPDATE ${workOf(on)} AS w SET ${set.join(', ')}, data = $4::pg_catalog.jsonb
+  FROM pg_catalog.unnest($1::pg_catalog.int8[]) WITH ORDINALITY AS v (place, n) WHERE w.place OPERATOR(pg_catalog.=) v.place`
+}
+
+/** The columns that get values at the places $1. */
+export const readSets = (on: Held): string =>
+  `SELECT w.place::pg_catalog.text AS place, w.data::pg_catalog.text AS data FROM ${workOf(on)} AS w ` +
+  `WHERE w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) AND w.data IS NOT NULL`
+
+/** Logs the values that the row that stays has, at the place $1, and gives it the others; $2 is the text. */
+export function setValues(on: AdoptedTable, columns: readonly string[]): string[] {
+  const kept = on.primary.map((name, index) => `${field('t', name)} OPERATOR(pg_catalog.=) w.p${index}`).join(' AND ')
+  const at = `w.place OPERATOR(pg_catalog.=) $1::pg_catalog.int8 AND ${kept}`
+  const { schema, table } = on.table
+  const logged = literal(JSON.stringify({ schema, table, primary: on.primary, set: columns }))
+  return [
+    `INSERT INTO ${merges(on)} (guard, old, kept, reference, data) SELECT $2::pg_catalog.text, ${places(on, 'k')}, ${places(on, 'p')}, ` +
+      `${logged}::pg_catalog.jsonb, pg_catalog.to_jsonb(t) FROM ${workOf(on)} AS w JOIN ${own(on)} ON ${at}`,
+    `UPDATE ${own(on)} SET ${columns.map((name) => `${quote(name)} = v.${quote(name)}`).join(', ')} FROM ${workOf(on)} AS w ` +
+      `CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::${tableName(on.table)}, w.data) AS v WHERE ${at}`,
   ]
 }
 

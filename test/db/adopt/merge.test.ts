@@ -1,7 +1,8 @@
 import type { Client } from 'pg'
 import type { DataSource } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { abandon, adopt, mergeDuplicates, resolveMerged, unmerge } from '../../../src/adopt'
+import { abandon, adopt, mergeDuplicates, type MergeRows, resolveMerged, unmerge } from '../../../src/adopt'
+import { parseInvocation } from '../../../src/cli/usage'
 import { mergeWith } from '../../../src/adopt/merge'
 import { useDatabase } from '../../support/database'
 import { violations } from '../../support/guarded-table'
@@ -146,6 +147,45 @@ describe('rows that clash once their references are turned', () => {
     expect(await mergeDuplicates(dataSource, Page, { ...keep, conflict: { tag: 'merge' } })).toMatchObject({
       merged: 1,
     })
+  })
+})
+
+describe('a function', () => {
+  const withFunction = async (keep: MergeRows) => await mergeDuplicates(dataSource, Page, { keep, ...AT_LEISURE })
+
+  test('chooses the row that stays, and the values that it gets, which unmerge takes back', async () => {
+    const before = await everything()
+    const asked: unknown[] = []
+    const report = await withFunction((rows) => {
+      asked.push(rows.map(({ id }) => id as unknown))
+      const keep = rows.find(({ title }) => title === 'second') ?? rows[0] ?? {}
+      return rows.length === 3 ? { keep: { id: keep['id'] as unknown }, set: { title: 'all', parent: 8 } } : { keep }
+    })
+    expect(asked).toEqual([
+      [1, 4, 7],
+      [2, 5],
+    ])
+    expect(report).toEqual({ merged: 3, left: [] })
+    expect(await all('select id, url, title, parent from page where url < $$c$$')).toBe('(2,b,,) (4,a,all,8)')
+    expect(await resolveMerged(dataSource.manager, Page, 1)).toBe(4)
+    expect(await violations(client, tableOf(dataSource, Page))).toEqual([])
+    await abandon(dataSource, Page, AT_LEISURE)
+    expect(await unmerge(dataSource, Page)).toBe(3)
+    expect(await everything()).toEqual(before)
+  })
+
+  test('that keeps another row, or sets the text, is refused', async () => {
+    await expect(withFunction(() => ({ keep: { id: 3 } }))).rejects.toThrow('must be one of the rows')
+    await expect(withFunction(([keep = {}]) => ({ keep, set: { url: 'x' } }))).rejects.toThrow('may not name "url"')
+    expect(await all('select count(*) from page')).toBe('(8)')
+  })
+
+  test('is taken from a file by the command', () => {
+    const args = ['adopt', '-d', 'x.ts', '--entity', 'Page', '--merge', './choose.ts', '--conflict', 'bookmark=merge']
+    expect(parseInvocation(args)).toMatchObject({
+      merge: { keep: { file: './choose.ts' }, conflict: { bookmark: 'merge' } },
+    })
+    expect(() => parseInvocation([...args, '--conflict', 'tag'])).toThrow('--conflict names a table')
   })
 })
 
