@@ -87,6 +87,9 @@ unmerge then restores merged rows (docs/adopting.md).
       --merge WHICH         then keep the oldest or newest row of equal texts, or the
                             one that the function of a file chooses, and turn all
                             references to it; a log keeps the others
+      --merge WHICH         then keep the oldest or newest row of equal texts, or the
+                            one that the function of a file chooses, and turn all
+                            references to it; a log keeps the others
       --also TABLE.COLUMN   a reference without a foreign key to turn too; may be repeated
       --conflict TABLE=merge
                             merge rows of TABLE that clash, too; may be repeated
