@@ -126,13 +126,15 @@ test('a table that is not adopted is refused', async () => {
 })
 
 test('new code that starts before the end looks by the text alone, or is refused', async () => {
-  const repository = dataSource.getRepository(Page)
+  // A process of its own, which has not seen the table yet.
+  const fresh = await db.dataSource([Page], { synchronize: false })
+  const repository = fresh.getRepository(Page)
   await client.query(`insert into page (url) values ('plain')`)
   for (const until of ['begin', 'fill', 'index', 'check'] as const) {
     await adopt(dataSource, Page, { ...AT_LEISURE, until })
     expect(await repository.findOneBy({ url: 'plain' })).toMatchObject({ id: 31 })
     expect(await repository.update({ url: 'plain' }, { title: until })).toMatchObject({ affected: 1 })
-    await expect(findOrCreate(dataSource.manager, Page, { url: 'plain' })).rejects.toMatchObject({
+    await expect(findOrCreate(fresh.manager, Page, { url: 'plain' })).rejects.toMatchObject({
       code: 'SCHEMA_DRIFT',
     })
   }
