@@ -87,9 +87,6 @@ unmerge then restores merged rows (docs/adopting.md).
       --merge WHICH         then keep the oldest or newest row of equal texts, or the
                             one that the function of a file chooses, and turn all
                             references to it; a log keeps the others
-      --merge WHICH         then keep the oldest or newest row of equal texts, or the
-                            one that the function of a file chooses, and turn all
-                            references to it; a log keeps the others
       --also TABLE.COLUMN   a reference without a foreign key to turn too; may be repeated
       --conflict TABLE=merge
                             merge rows of TABLE that clash, too; may be repeated
@@ -221,7 +218,7 @@ function adoptionOf(kind: Adoption['kind'], values: Values, operands: readonly s
 /** A file is told by its dot or slash. */
 function keptRow(given: string | undefined): KeptRow | undefined {
   if (given !== undefined && /[./\\]/.test(given)) return { file: given }
-  return oneOf('merge', given, ['oldest', 'newest'])
+  return oneOf<'oldest' | 'newest'>('merge', given, ['oldest', 'newest'])
 }
 
 function conflictsOf(given: readonly string[]): Record<string, 'merge'> {
