@@ -1,5 +1,6 @@
 import type { DataSource, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
+import { checkOptions, type Rules } from '../options'
 import {
   clearFlags,
   decideGroup,
@@ -31,6 +32,7 @@ import { findDrift } from '../typeorm/drift'
 import { type AdoptOptions, lockOut, withSession } from './adopt'
 import { Conflicts, Unmergeable } from './conflicts'
 import { AdoptionError } from './error'
+import { BATCH_RULES, LOCK_RULES } from './options'
 import { type AdoptSession, BatchSize, type Seams } from './session'
 import { findDeclaration, findTarget, type Target } from './target'
 
@@ -69,6 +71,24 @@ export interface MergeDecision {
   readonly keep: ObjectLiteral
   /** New values of its columns, by their names in the database; not of the key, the text or its scope. */
   readonly set?: ObjectLiteral
+}
+
+const RULES: Rules<MergeOptions> = {
+  ...LOCK_RULES,
+  ...BATCH_RULES,
+  keep: {
+    takes: (value) => typeof value === 'function' || value === 'oldest' || value === 'newest',
+    expected: 'oldest, newest or a function',
+  },
+  also: {
+    takes: (value) => Array.isArray(value) && value.every((name) => typeof name === 'string'),
+    expected: 'a list of names as table.column',
+  },
+  conflict: {
+    takes: (value) =>
+      typeof value === 'object' && value !== null && Object.values(value).every((one) => one === 'merge'),
+    expected: `an object as { bookmark: 'merge' }`,
+  },
 }
 
 /** The result of a merge: what became of the duplicates. */
@@ -116,6 +136,7 @@ export async function mergeDuplicates(
   entity: EntityTarget<ObjectLiteral>,
   options: MergeOptions,
 ): Promise<MergeReport> {
+  checkOptions('mergeDuplicates()', options, RULES, ['keep'])
   return await mergeWith(dataSource, entity, options, {})
 }
 

@@ -38,12 +38,20 @@ export type Invocation =
       readonly entity: string
       readonly dryRun: boolean
       readonly options: AdoptOptions
+      /** Those of them that every step has. */
+      readonly pace: Pace
       /** What is done with duplicates once the table is adopted. */
       readonly merge: (Pick<MergeOptions, 'also' | 'conflict'> & { readonly keep: KeptRow }) | undefined
       readonly forgetLog: boolean
       /** Goes on with what other code writes. */
       readonly follow: boolean
     }
+
+/** How every step goes about its work. */
+export type Pace = Pick<
+  AdoptOptions,
+  'property' | 'batchMilliseconds' | 'pauseMilliseconds' | 'maxLagMilliseconds' | 'signal' | 'onNotice'
+>
 
 /** Which row stays, or the file of the function that chooses. */
 export type KeptRow = 'oldest' | 'newest' | { readonly file: string }
@@ -208,7 +216,8 @@ function adoptionOf(kind: Adoption['kind'], values: Values, operands: readonly s
     dataSource,
     entity,
     dryRun: values['dry-run'] === true,
-    options: adoptOptions(values),
+    options: { ...paceOf(values), ...adoptOptions(values) },
+    pace: paceOf(values),
     merge: keep && { keep, also: values.also ?? [], conflict: conflictsOf(values.conflict ?? []) },
     forgetLog: values['forget-log'] === true,
     follow: values.follow === true,
@@ -230,15 +239,20 @@ function conflictsOf(given: readonly string[]): Record<string, 'merge'> {
   return Object.fromEntries(named)
 }
 
-function adoptOptions(values: Values): AdoptOptions {
+function paceOf(values: Values): Pace {
   const [batch, pause] = [milliseconds('batch-ms', values['batch-ms']), milliseconds('pause', values.pause)]
   return {
     property: values.property,
-    fake: values.fake,
-    until: oneOf('until', values.until, STEPS),
     ...(batch === undefined ? {} : { batchMilliseconds: batch }),
     ...(pause === undefined ? {} : { pauseMilliseconds: pause }),
     maxLagMilliseconds: milliseconds('max-lag', values['max-lag']),
+  }
+}
+
+function adoptOptions(values: Values): AdoptOptions {
+  return {
+    fake: values.fake,
+    until: oneOf('until', values.until, STEPS),
     refused: oneOf('refused', values.refused, ['keep', 'delete']),
     userTriggers: oneOf('user-triggers', values['user-triggers'], ['fire']),
   }

@@ -1,7 +1,15 @@
 import type { Client } from 'pg'
 import type { DataSource } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { abandon, adopt, mergeDuplicates, type MergeRows, resolveMerged, unmerge } from '../../../src/adopt'
+import {
+  abandon,
+  adopt,
+  mergeDuplicates,
+  type MergeOptions,
+  type MergeRows,
+  resolveMerged,
+  unmerge,
+} from '../../../src/adopt'
 import { parseInvocation } from '../../../src/cli/usage'
 import { mergeWith } from '../../../src/adopt/merge'
 import { useDatabase } from '../../support/database'
@@ -10,6 +18,7 @@ import { pageOf, tableOf } from './stage'
 
 const db = useDatabase({ wrapped: true })
 const Page = pageOf({})
+const IN_TIME = { lockMilliseconds: 2_000 }
 const AT_LEISURE = { lockMilliseconds: 2_000, holdMilliseconds: 10_000 }
 let client: Client
 let other: Client
@@ -62,7 +71,7 @@ const everything = async (): Promise<string[]> =>
   )
 
 test('duplicates become the oldest row, and every reference is turned to it', async () => {
-  const report = await mergeDuplicates(dataSource, Page, { keep: 'oldest', also: ['loose.page_ref'], ...AT_LEISURE })
+  const report = await mergeDuplicates(dataSource, Page, { keep: 'oldest', also: ['loose.page_ref'], ...IN_TIME })
   expect(report).toEqual({ merged: 3, left: [] })
   expect(await all('select id, url from page')).toBe('(1,a) (2,b) (3,c) (6,d) (8,e)')
   expect(await all('select distinct page from visit')).toBe('(1) (2) (3) (6) (8)')
@@ -81,7 +90,7 @@ test('duplicates become the oldest row, and every reference is turned to it', as
 
 test('the newest row stays where that is asked for', async () => {
   // Page 5 refers to 2, and would refer to itself.
-  const report = await mergeDuplicates(dataSource, Page, { keep: 'newest', ...AT_LEISURE })
+  const report = await mergeDuplicates(dataSource, Page, { keep: 'newest', ...IN_TIME })
   expect(report).toMatchObject({
     merged: 2,
     left: [{ row: { id: 2 }, kept: { id: 5 }, reason: 'it would refer to itself' }],
@@ -92,14 +101,14 @@ test('the newest row stays where that is asked for', async () => {
 
 test('a row whose references a unique index stands against is left, and told', async () => {
   await client.query(`insert into bookmark values (1, 4, 'another')`)
-  const report = await mergeDuplicates(dataSource, Page, { keep: 'oldest', ...AT_LEISURE })
+  const report = await mergeDuplicates(dataSource, Page, { keep: 'oldest', ...IN_TIME })
   expect(report).toMatchObject({ merged: 2, left: [{ row: { id: 4 }, kept: { id: 1 }, reason: 'bookmark_pkey' }] })
   expect(await all('select id, url from page')).toBe('(1,a) (2,b) (3,c) (4,a) (6,d) (8,e)')
   expect(await all('select * from bookmark')).toContain('(1,4,another)')
 })
 
 describe('rows that clash once their references are turned', () => {
-  const keep = { keep: 'oldest', ...AT_LEISURE } as const
+  const keep = { keep: 'oldest', ...IN_TIME } as const
   const bookmarks = 'select * from bookmark where member = 1'
 
   test('are one where they differ in nothing but key and reference', async () => {
@@ -151,7 +160,7 @@ describe('rows that clash once their references are turned', () => {
 })
 
 describe('a function', () => {
-  const withFunction = async (keep: MergeRows) => await mergeDuplicates(dataSource, Page, { keep, ...AT_LEISURE })
+  const withFunction = async (keep: MergeRows) => await mergeDuplicates(dataSource, Page, { keep, ...IN_TIME })
 
   test('chooses the row that stays, and the values that it gets, which unmerge takes back', async () => {
     const before = await everything()
@@ -172,6 +181,16 @@ describe('a function', () => {
     await abandon(dataSource, Page, AT_LEISURE)
     expect(await unmerge(dataSource, Page)).toBe(3)
     expect(await everything()).toEqual(before)
+  })
+
+  test('or an option that is misspelt is refused', async () => {
+    const misspelt = { keep: 'newst' } as unknown as MergeOptions
+    await expect(mergeDuplicates(dataSource, Page, misspelt)).rejects.toThrow(
+      'keep must be oldest, newest or a function',
+    )
+    await expect(mergeDuplicates(dataSource, Page, {} as MergeOptions)).rejects.toThrow('keep must be')
+    await expect(adopt(dataSource, Page, { refuse: 'keep' } as never)).rejects.toThrow('no option "refuse"')
+    await expect(abandon(dataSource, Page, { until: 'index' } as never)).rejects.toThrow('no option "until"')
   })
 
   test('that keeps another row, or sets the text, is refused', async () => {
@@ -196,7 +215,7 @@ test('a row that somebody has locked is merged when it is free', async () => {
     await other.query('commit')
     freed = true
   }
-  const report = await mergeWith(dataSource, Page, { keep: 'oldest', ...AT_LEISURE }, { sleep })
+  const report = await mergeWith(dataSource, Page, { keep: 'oldest', ...IN_TIME }, { sleep })
   expect(freed).toBe(true)
   expect(report.merged).toBe(3)
 })
@@ -205,7 +224,7 @@ test('a row that has another text by then stays', async () => {
   const beforeStatement = async (sql: string): Promise<void> => {
     if (/FOR UPDATE OF l, t/.test(sql)) await client.query(`update page set url = 'other' where id = 4 and url = 'a'`)
   }
-  const report = await mergeWith(dataSource, Page, { keep: 'oldest', ...AT_LEISURE }, { beforeStatement })
+  const report = await mergeWith(dataSource, Page, { keep: 'oldest', ...IN_TIME }, { beforeStatement })
   expect(report.merged).toBe(2)
   expect(await all('select id, url from page')).toContain('(4,other)')
 })
@@ -213,7 +232,7 @@ test('a row that has another text by then stays', async () => {
 describe('the way back', () => {
   test('gives every row and every reference again once the table is not unique', async () => {
     const before = await everything()
-    await mergeDuplicates(dataSource, Page, { keep: 'oldest', also: ['loose.page_ref'], ...AT_LEISURE })
+    await mergeDuplicates(dataSource, Page, { keep: 'oldest', also: ['loose.page_ref'], ...IN_TIME })
     await expect(unmerge(dataSource, Page)).rejects.toThrow('run abandon first')
     await abandon(dataSource, Page, AT_LEISURE)
     expect(await unmerge(dataSource, Page)).toBe(3)
