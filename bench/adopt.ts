@@ -141,6 +141,8 @@ async function main(): Promise<void> {
   console.log(`${server.version}, ${ROWS.toLocaleString('en-US')} rows, ${CLIENTS} clients`)
   console.log(`before: ${await sizes(admin)}`)
   const pool = new Pool({ connectionString: server.url, max: CLIENTS })
+  // The server may stop before its last connection is closed.
+  pool.on('error', () => {})
   const [waits, errors, stop] = [new Waits(), new Map<string, number>(), new AbortController()]
   const clients = Array.from({ length: CLIENTS }, async () => await work(pool, waits, errors, stop.signal))
   await new Promise((resolve) => setTimeout(resolve, Number(options['quiet-seconds']) * 1_000))
@@ -148,6 +150,7 @@ async function main(): Promise<void> {
   const started = performance.now()
   let memory = 0
   let working = 'begin'
+  const steps: [string, number][] = []
   let locked = false
   if (options.floor) {
     waits.step = 'floor'
@@ -159,6 +162,7 @@ async function main(): Promise<void> {
       Page,
       {
         onProgress: ({ step }) => {
+          if (steps.at(-1)?.[0] !== step) steps.push([step, performance.now()])
           waits.step = step
           memory = Math.max(memory, process.memoryUsage().rss)
         },
@@ -178,6 +182,10 @@ async function main(): Promise<void> {
       )
     }
     console.log(JSON.stringify({ ...report.counts, duplicates: report.duplicates?.groups }))
+    const ends = [...steps.slice(1).map(([, at]) => at), performance.now()]
+    console.log(
+      steps.map(([step, at], index) => `${step} ${(((ends[index] ?? at) - at) / 1_000).toFixed(1)} s`).join(', '),
+    )
     await dataSource.destroy()
   }
   const seconds = (performance.now() - started) / 1_000

@@ -1,9 +1,11 @@
 import type { DataSource, EntityTarget, ObjectLiteral } from 'typeorm'
+import { checkOptions, type Rules } from '../options'
 import { forgetState } from '../sql/adopt-chains'
 import { endFollowing } from '../sql/adopt-follow'
 import { createAdoptions, leave } from '../sql/adopt-table'
 import { guardOf } from '../sql/guard'
 import { type AdoptOptions, lockOut, withSession } from './adopt'
+import { LOCK_RULES, MILLISECONDS } from './options'
 import type { AdoptionLock, Seams } from './session'
 import { findDeclaration, findTarget } from './target'
 
@@ -12,6 +14,8 @@ export type AbandonOptions = Pick<
   AdoptOptions,
   'property' | 'lockMilliseconds' | 'holdMilliseconds' | 'signal' | 'onNotice'
 >
+
+const RULES: Rules<AbandonOptions> = { ...LOCK_RULES, holdMilliseconds: MILLISECONDS }
 
 /**
  * Removes guard, hidden columns, index and check, and whatever an adoption has left, in one short transaction while the
@@ -25,6 +29,7 @@ export async function abandon(
   entity: EntityTarget<ObjectLiteral>,
   options: AbandonOptions = {},
 ): Promise<{ readonly locks: readonly AdoptionLock[] }> {
+  checkOptions('abandon()', options, RULES)
   return await abandonWith(dataSource, entity, options, {})
 }
 

@@ -1,6 +1,8 @@
 import { type DataSource, type EntityTarget, type Migration, MigrationExecutor, type ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
+import { checkOptions, oneOf, RULE, type Rules } from '../options'
 import { AdoptionError } from './error'
+import { BATCH_RULES, LOCK_RULES, MILLISECONDS } from './options'
 import { findDuplicates } from '../sql/adopt-chains'
 import { deleteRefused, keepRefused, readRefused, refusedTexts } from '../sql/adopt-fill'
 import { tableName } from '../sql/text-table'
@@ -14,6 +16,7 @@ import {
   rulesOf,
   type AdoptStep,
   stateOf,
+  STEPS,
   stopFollowing,
 } from './steps'
 import { guardedAs, renormalizeRows } from './renormalize'
@@ -89,6 +92,17 @@ export interface Duplicates {
 
 const NAMED = 10
 
+const RULES: Rules<AdoptOptions> = {
+  ...LOCK_RULES,
+  ...BATCH_RULES,
+  holdMilliseconds: MILLISECONDS,
+  until: oneOf(...STEPS),
+  userTriggers: oneOf('fire'),
+  refused: oneOf('keep', 'delete'),
+  fake: RULE.name,
+  onProgress: RULE.function,
+}
+
 /**
  * Brings a table with rows under the guard while the application runs. If it stops early, what it has done stays, and
  * the same call continues from there.
@@ -101,6 +115,7 @@ export async function adopt(
   entity: EntityTarget<ObjectLiteral>,
   options: AdoptOptions = {},
 ): Promise<AdoptReport> {
+  checkOptions('adopt()', options, RULES)
   return await adoptWith(dataSource, entity, options, {})
 }
 

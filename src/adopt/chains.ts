@@ -8,7 +8,7 @@ import {
   writeNumbers,
   writeTexts,
 } from '../sql/adopt-chains'
-import { BY_INDEX, FIRST_TEMPORARY_NUMBER } from '../sql/adopt-table'
+import { BY_INDEX } from '../sql/adopt-table'
 import { type AdoptSession, BatchSize, Later } from './session'
 import { reportRefused, textsOf } from './sweep'
 import { normalizeTexts, type Target } from './target'
@@ -116,8 +116,7 @@ async function settleNotes(session: AdoptSession, target: Target, notes: readonl
   const writes: Writes = { numbers: [], texts: [], refused: [] }
   const stuck: string[] = []
   for (const [chain, rows] of chains) {
-    if (rows.some(({ spot }) => spot === null)) stuck.push(chain)
-    else planChain(target, rows, writes)
+    if (rows.some(({ spot }) => spot === null) || !planChain(target, rows, writes)) stuck.push(chain)
   }
   await write(session, target, writes)
   await session.query(dropNotes(on), [notes, stuck])
@@ -136,18 +135,25 @@ async function write(session: AdoptSession, target: Target, { numbers, texts, re
   await session.query(writeNumbers(on), [of((one) => one.spot), of((one) => one.number), of((one) => one.chained)])
 }
 
-/** Texts that are not normalized leave the chain; of the rest the first is the anchor, and each has a number. */
-function planChain(target: Target, rows: readonly ChainRow[], writes: Writes): void {
+/**
+ * Texts that are not normalized leave the chain; of the rest the first is the anchor, and each has a number.
+ *
+ * @returns false where the chain has to be read again: the anchor leaves rows behind that were not read
+ */
+function planChain(target: Target, rows: readonly ChainRow[], writes: Writes): boolean {
   const staying = rows.filter((row) => !leaves(target, row, writes))
-  const real = staying.map(({ number }) => Number(number)).filter((number) => number < FIRST_TEMPORARY_NUMBER)
-  let next = Math.max(0, ...real) + 1
+  const highest = Number(rows[0]?.['highest'])
+  const unread = highest > Number(rows[0]?.['number'])
+  if (unread && staying[0] !== rows[0]) return false
+  let next = Math.max(0, highest) + 1
   for (const [position, row] of staying.entries()) {
     const had = Number(row['number'])
-    const number = position === 0 ? 0 : had < FIRST_TEMPORARY_NUMBER ? had : next++
-    const chained = position === 0 && staying.length > 1
+    const number = position === 0 ? 0 : next++
+    const chained = position === 0 && (staying.length > 1 || unread)
     const same = number === had && chained === (row['chained'] === 'yes')
     if (!same) writes.numbers.push({ spot: row['spot'] ?? '', number, chained })
   }
+  return true
 }
 
 function leaves(target: Target, row: ChainRow, { texts, refused }: Writes): boolean {

@@ -1,7 +1,9 @@
 import type { DataSource, EntityTarget, ObjectLiteral } from 'typeorm'
+import { checkOptions, RULE, type Rules } from '../options'
 import { createRefused } from '../sql/adopt-fill'
 import { beginFollowing, createWritten, dropWritten, FOLLOWS, readWritten } from '../sql/adopt-follow'
 import { type AdoptOptions, lockOut, refusedRows, type RefusedRow, withSession } from './adopt'
+import { BATCH_RULES, LOCK_RULES, MILLISECONDS } from './options'
 import { requireAdopted } from './merge'
 import { type Change, normalizeAll, note, write } from './renormalize'
 import type { Seams } from './session'
@@ -34,6 +36,13 @@ export interface FollowReport {
   readonly refusedTotal: number
 }
 
+const RULES: Rules<FollowOptions> = {
+  ...LOCK_RULES,
+  ...BATCH_RULES,
+  holdMilliseconds: MILLISECONDS,
+  onProgress: RULE.function,
+}
+
 const NOTES = 200
 const IDLE_MILLISECONDS = 500
 
@@ -49,6 +58,7 @@ export async function follow(
   entity: EntityTarget<ObjectLiteral>,
   options: FollowOptions,
 ): Promise<FollowReport> {
+  checkOptions('follow()', options, RULES, ['signal'])
   return await followWith(dataSource, entity, options, {})
 }
 

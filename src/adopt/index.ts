@@ -5,5 +5,12 @@ export { follow, type FollowOptions, type FollowReport } from './follow'
 export { planAdoption, type PlannedStep } from './plan'
 export type { AdoptionLock } from './session'
 export type { AdoptProgress, AdoptStep } from './steps'
-export { type LeftRow, mergeDuplicates, type MergeOptions, type MergeReport } from './merge'
+export {
+  type LeftRow,
+  type MergeDecision,
+  mergeDuplicates,
+  type MergeOptions,
+  type MergeReport,
+  type MergeRows,
+} from './merge'
 export { forgetMerges, resolveMerged, unmerge } from './merge-log'

@@ -6,7 +6,7 @@ import {
   putBack,
   READ_COLUMNS,
   readMoves,
-  type Reference,
+  type Logged,
   resolveKey,
   turnBack,
 } from '../sql/adopt-merge'
@@ -72,7 +72,7 @@ export async function unmerge(
       for (const { seq, reference } of await session.query<Record<'seq' | 'reference', string>>(readMoves(on), [
         on.table.guard,
       ])) {
-        await session.query(turnBack(on, JSON.parse(reference) as Reference), [seq])
+        await session.query(turnBack(on, JSON.parse(reference) as Logged), [seq])
       }
       await session.query(forgetLog(on), [on.table.guard])
       return back.length

@@ -1,29 +1,38 @@
 import type { DataSource, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
+import { checkOptions, type Rules } from '../options'
 import {
   clearFlags,
+  decideGroup,
   createLog,
   deleteRows,
   dropPlaces,
   findSurplus,
   lockPairs,
   logRows,
+  READ_COLUMNS,
   READ_PRIMARY,
+  readGroups,
   readKeys,
   readPlaces,
+  readSets,
   type Reference,
   referencesTo,
   repoint,
   seePairs,
   seeSelf,
+  setValues,
   stillReferring,
 } from '../sql/adopt-merge'
+import { type KeyedTable, READ_KEYED } from '../sql/adopt-conflicts'
 import { qualified } from '../sql/identifier'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
 import { findDrift } from '../typeorm/drift'
 import { type AdoptOptions, lockOut, withSession } from './adopt'
+import { Conflicts, Unmergeable } from './conflicts'
 import { AdoptionError } from './error'
+import { BATCH_RULES, LOCK_RULES } from './options'
 import { type AdoptSession, BatchSize, type Seams } from './session'
 import { findDeclaration, findTarget, type Target } from './target'
 
@@ -38,10 +47,48 @@ export interface MergeOptions extends Pick<
   | 'signal'
   | 'onNotice'
 > {
-  /** Which row of equal texts stays, by primary key. A row that is not deleted softly is preferred to one that is. */
-  readonly keep: 'oldest' | 'newest'
+  /**
+   * Which row of equal texts stays, by primary key. A row that is not deleted softly is preferred to one that is. A
+   * function chooses for each group.
+   */
+  readonly keep: 'oldest' | 'newest' | MergeRows
   /** Columns that refer to the primary key without a foreign key, as `table.column` or `schema.table.column`. @default [] */
   readonly also?: readonly string[]
+  /**
+   * Tables, as `table` or `schema.table`, whose rows become one too where a unique index stands against turning a
+   * reference, with what refers to them in turn: the row stays that referred to the row that stays. Rows that differ in
+   * nothing but key and reference do so anyway. @default {}: the row that would go is left and told
+   */
+  readonly conflict?: Readonly<Record<string, 'merge'>>
+}
+
+/** Chooses among rows of equal text. Their values come by the columns' names in the database, as JSON has them. */
+export type MergeRows = (rows: readonly ObjectLiteral[]) => MergeDecision | Promise<MergeDecision>
+
+/** What becomes of rows of equal text. */
+export interface MergeDecision {
+  /** One of the rows. */
+  readonly keep: ObjectLiteral
+  /** New values of its columns, by their names in the database; not of the key, the text or its scope. */
+  readonly set?: ObjectLiteral
+}
+
+const RULES: Rules<MergeOptions> = {
+  ...LOCK_RULES,
+  ...BATCH_RULES,
+  keep: {
+    takes: (value) => typeof value === 'function' || value === 'oldest' || value === 'newest',
+    expected: 'oldest, newest or a function',
+  },
+  also: {
+    takes: (value) => Array.isArray(value) && value.every((name) => typeof name === 'string'),
+    expected: 'a list of names as table.column',
+  },
+  conflict: {
+    takes: (value) =>
+      typeof value === 'object' && value !== null && Object.values(value).every((one) => one === 'merge'),
+    expected: `an object as { bookmark: 'merge' }`,
+  },
 }
 
 /** The result of a merge: what became of the duplicates. */
@@ -66,7 +113,10 @@ interface Merging {
   readonly session: AdoptSession
   readonly target: Target
   readonly references: readonly Reference[]
+  readonly conflicts: Conflicts
   readonly clears: boolean
+  /** A function chose: rows that stay may get other values. */
+  readonly decides: boolean
   readonly left: LeftRow[]
   merged: number
 }
@@ -86,6 +136,7 @@ export async function mergeDuplicates(
   entity: EntityTarget<ObjectLiteral>,
   options: MergeOptions,
 ): Promise<MergeReport> {
+  checkOptions('mergeDuplicates()', options, RULES, ['keep'])
   return await mergeWith(dataSource, entity, options, {})
 }
 
@@ -107,11 +158,16 @@ export async function mergeWith(
     ]
     const { deleteDateColumn } = declaration.metadata
     await session.all(createLog(target.on))
-    await session.all(findSurplus(target.on, options.keep, deleteDateColumn?.databaseName))
+    const { keep } = options
+    const order = keep === 'newest' ? keep : 'oldest'
+    await session.all(findSurplus(target.on, order, deleteDateColumn?.databaseName))
     // Foreign keys and the user's triggers are to run; only the flags are cleared without the guard.
     const clears = await session.becomeReplica()
     if (clears) await session.set('session_replication_role', 'origin')
-    const merging: Merging = { session, target, references, clears, left: [], merged: 0 }
+    const conflicts = new Conflicts(session, target.on, Object.keys(options.conflict ?? {}))
+    const decides = typeof keep === 'function'
+    if (decides) await decideGroups(session, target, keep)
+    const merging: Merging = { session, target, references, conflicts, clears, decides, left: [], merged: 0 }
     await mergeAll(merging)
     return { merged: merging.merged, left: merging.left }
   })
@@ -148,6 +204,58 @@ async function alsoReferring(session: AdoptSession, { on }: Target, also: readon
   return references
 }
 
+const GROUPS = 100
+
+/** Asks the function for every group, outside of a transaction: what has changed by the time of the merge stays. */
+async function decideGroups(session: AdoptSession, { on, facts }: Target, merge: MergeRows): Promise<void> {
+  const [keyed] = await session.query<{ found: string }>(READ_KEYED, [tableName(on.table)])
+  const { types } = JSON.parse(keyed?.found ?? '') as KeyedTable
+  const columns = await session.query<{ name: string }>(READ_COLUMNS, [facts.oid])
+  const fixed = new Set([...on.primary, ...on.table.scope, ...on.table.text.map(({ name }) => name)])
+  const free = new Set(columns.map(({ name }) => name).filter((name) => !fixed.has(name)))
+  for (let last = '0'; ;) {
+    const groups = await session.query<Record<'places' | 'rows' | 'keys', string>>(readGroups(on), [last, GROUPS])
+    for (const group of groups) {
+      const [rows, keys] = [JSON.parse(group.rows) as ObjectLiteral[], JSON.parse(group.keys) as string[][]]
+      const places = (JSON.parse(group.places) as number[]).map(String)
+      last = places.at(-1) ?? last
+      if (rows.length === places.length + 1) {
+        const { keep, set } = requireDecision(await merge(rows), free)
+        const kept = requireRow(rows, keep, on.primary)
+        const others = keys.filter((_, index) => index !== kept)
+        const values = [places, JSON.stringify(others), keys[kept], set && JSON.stringify(set)]
+        await session.query(decideGroup(on, types), values)
+      } else await session.query(dropPlaces(on), [places])
+    }
+    if (groups.length < GROUPS) return
+    await session.breathe()
+  }
+}
+
+function requireDecision(decision: MergeDecision, free: ReadonlySet<string>): MergeDecision {
+  const other = Object.keys(decision.set ?? {}).find((name) => !free.has(name))
+  if (other === undefined) return decision
+  throw new DeclarationError(
+    `merge(): "set" may not name "${other}". Name columns of the table but the key, the text and its scope.`,
+  )
+}
+
+function requireRow(rows: readonly ObjectLiteral[], keep: ObjectLiteral, primary: readonly string[]): number {
+  const found = rows.findIndex((row) => row === keep || primary.every((name) => row[name] === keep[name]))
+  if (found !== -1) return found
+  throw new DeclarationError('merge(): "keep" must be one of the rows. Return { keep: rows[0] }, for instance.')
+}
+
+async function setAll({ session, target: { on } }: Merging, ready: readonly string[]): Promise<void> {
+  for (const { place, data } of await session.query<Record<'place' | 'data', string>>(readSets(on), [ready])) {
+    const columns = Object.keys(JSON.parse(data) as ObjectLiteral)
+    if (columns.length === 0) continue
+    const [log = '', write = ''] = setValues(on, columns)
+    await session.query(log, [place, on.table.guard])
+    await session.query(write, [place])
+  }
+}
+
 async function mergeAll(merging: Merging): Promise<void> {
   const { session, target } = merging
   const size = new BatchSize(session.manners.batch, LEAST_ROWS, FIRST_ROWS)
@@ -170,22 +278,33 @@ async function mergeAll(merging: Merging): Promise<void> {
 
 const BUSY: ReadonlySet<unknown> = new Set([SQLSTATE.lockNotAvailable, SQLSTATE.deadlockDetected])
 
-/** @returns how many rows are left for later, because somebody has them locked */
-async function mergeBatch(merging: Merging, places: readonly string[]): Promise<number> {
+/**
+ * @param clears a unique index stood against the only row: what clashes with it goes first
+ * @returns how many rows are left for later, because somebody has them locked
+ */
+async function mergeBatch(merging: Merging, places: readonly string[], clears = false): Promise<number> {
   try {
-    const { busy, merged, selves } = await merging.session.together(async () => await mergeRows(merging, places))
+    const { busy, merged, selves } = await merging.session.together(
+      async () => await mergeRows(merging, places, clears),
+    )
     merging.merged += merged
     await leave(merging, selves, 'it would refer to itself')
     return busy
   } catch (error) {
     const { code, constraint } = serverError(error) ?? {}
     if (BUSY.has(code)) return places.length
+    if (error instanceof Unmergeable) return await leave(merging, places, error.message)
     if (code === undefined || !/^(?:23|P0|2F|09)/.test(code)) throw error
-    if (places.length === 1) return await leave(merging, places, constraint ?? code)
-    let busy = 0
-    for (const place of places) busy += await mergeBatch(merging, [place])
-    return busy
+    if (places.length > 1) return await mergeEach(merging, places)
+    if (code === SQLSTATE.uniqueViolation && !clears) return await mergeBatch(merging, places, true)
+    return await leave(merging, places, constraint ?? code)
   }
+}
+
+async function mergeEach(merging: Merging, places: readonly string[]): Promise<number> {
+  let busy = 0
+  for (const place of places) busy += await mergeBatch(merging, [place])
+  return busy
 }
 
 async function leave({ session, target, left }: Merging, places: readonly string[], reason: string): Promise<number> {
@@ -206,7 +325,7 @@ interface Merged {
   readonly selves: readonly string[]
 }
 
-async function mergeRows(merging: Merging, places: readonly string[]): Promise<Merged> {
+async function mergeRows(merging: Merging, places: readonly string[], clears: boolean): Promise<Merged> {
   const { session, target, references } = merging
   const { on } = target
   const placesOf = async (sql: string, of: readonly string[]): Promise<string[]> =>
@@ -218,23 +337,26 @@ async function mergeRows(merging: Merging, places: readonly string[]): Promise<M
     for (const place of await placesOf(seeSelf(on, one), locked)) selves.add(place)
   }
   const ready = locked.filter((place) => !selves.has(place))
-  await mergeReady(merging, ready)
+  await mergeReady(merging, ready, clears)
   // Gone, or no duplicates any more.
   await session.query(dropPlaces(on), [places.filter((place) => !seen.has(place) && !locked.includes(place))])
   const busy = [...seen].filter((place) => !locked.includes(place)).length
   return { busy, merged: ready.length, selves: [...selves] }
 }
 
-async function mergeReady({ session, target, references, clears }: Merging, ready: readonly string[]): Promise<void> {
+async function mergeReady(merging: Merging, ready: readonly string[], first: boolean): Promise<void> {
+  const { session, target, references, clears, conflicts } = merging
   const { on } = target
   if (ready.length === 0) return
   await session.query(logRows(on), [ready, on.table.guard])
   for (const one of references) {
+    if (first) for (const place of ready) await conflicts.clear(place, one)
     await session.query(repoint(on, one), [ready, on.table.guard, JSON.stringify(one)])
     const [still] = await session.query<{ n: string }>(stillReferring(on, one), [ready])
     if (still?.n !== '0') throw new AdoptionError('changed', `A trigger undoes references of ${one.table}. Disable it.`)
   }
   await session.query(deleteRows(on), [ready])
+  if (merging.decides) await setAll(merging, ready)
   if (clears) {
     await session.set('session_replication_role', 'replica')
     await session.query(clearFlags(on), [ready])

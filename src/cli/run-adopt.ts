@@ -3,16 +3,17 @@ import { abandon } from '../adopt/abandon'
 import { adopt, type AdoptOptions, type AdoptReport } from '../adopt/adopt'
 import { AdoptionError } from '../adopt/error'
 import { follow } from '../adopt/follow'
-import { mergeDuplicates, type MergeReport } from '../adopt/merge'
+import { mergeDuplicates, type MergeReport, type MergeRows } from '../adopt/merge'
 import { forgetMerges, unmerge } from '../adopt/merge-log'
 import { planAdoption } from '../adopt/plan'
 import type { AdoptionLock } from '../adopt/session'
 import type { AdoptProgress } from '../adopt/steps'
 import { findEntity } from './import-target'
+import { loadModule } from './load-data-source'
 import { number } from './report'
 import { EXIT, type ExitCode } from './run-import'
 import { printable, type Streams } from './terminal'
-import type { Invocation } from './usage'
+import { type Invocation, type Pace, UsageError } from './usage'
 
 export interface AdoptRun {
   readonly dataSource: DataSource
@@ -26,10 +27,14 @@ export async function runAdopt({ dataSource, invocation, streams, signal }: Adop
   const { stdout, stderr } = streams
   const { target } = findEntity(dataSource.entityMetadatas, invocation.entity)
   const say = (line: string): void => void stderr.write(`${printable(line)}\n`)
-  const options: AdoptOptions = { ...invocation.options, signal, onNotice: say }
+  const told = { signal, onNotice: say }
+  const [options, pace] = [
+    { ...invocation.options, ...told },
+    { ...invocation.pace, ...told },
+  ]
   try {
     const print = (text: string): void => void stdout.write(text)
-    await runCommand(invocation, { dataSource, target, options, signal, say, print })
+    await runCommand(invocation, { dataSource, target, options, pace, signal, say, print })
     return EXIT.done
   } catch (error) {
     if (!(error instanceof AdoptionError)) throw error
@@ -42,6 +47,7 @@ interface Command {
   readonly dataSource: DataSource
   readonly target: EntityTarget<ObjectLiteral>
   readonly options: AdoptOptions
+  readonly pace: Pace
   readonly signal: AbortSignal
   readonly say: (line: string) => void
   readonly print: (text: string) => void
@@ -50,7 +56,8 @@ interface Command {
 async function runCommand(invocation: AdoptRun['invocation'], command: Command): Promise<void> {
   const { dataSource, target, options, say, print } = command
   if (invocation.kind === 'abandon') {
-    print(formatLocks((await abandon(dataSource, target, options)).locks))
+    const { property, signal } = options
+    print(formatLocks((await abandon(dataSource, target, { property, signal, onNotice: say })).locks))
   } else if (invocation.kind === 'unmerge') {
     print(`${number(await unmerge(dataSource, target, options))} rows were restored.\n`)
   } else if (invocation.forgetLog) {
@@ -63,16 +70,30 @@ async function runCommand(invocation: AdoptRun['invocation'], command: Command):
     const report = await adopt(dataSource, target, { ...options, onProgress: sayProgress(say) })
     print(formatAdoption(report))
     if (report.step !== 'done') return
-    if (invocation.merge)
-      print(formatMerge(await mergeDuplicates(dataSource, target, { ...options, ...invocation.merge })))
+    if (invocation.merge) print(await mergeBy(invocation.merge, command))
     if (invocation.follow) print(await followUntil(command))
   }
 }
 
+async function mergeBy(
+  { keep, ...merge }: NonNullable<AdoptRun['invocation']['merge']>,
+  { dataSource, target, pace }: Command,
+): Promise<string> {
+  const chosen = typeof keep === 'object' ? await chooser(keep.file) : keep
+  return formatMerge(await mergeDuplicates(dataSource, target, { ...pace, ...merge, keep: chosen }))
+}
+
+async function chooser(file: string): Promise<MergeRows> {
+  const found = new Set((await loadModule(file)).filter((value) => typeof value === 'function'))
+  const [only] = found
+  if (only && found.size === 1) return only as MergeRows
+  throw new UsageError(`"${file}" must export one function: export default (rows) => ({ keep: rows[0] }).`)
+}
+
 /** Ends as it should by the signal: that is no failure. */
-async function followUntil({ dataSource, target, options, signal, say }: Command): Promise<string> {
+async function followUntil({ dataSource, target, pace, signal, say }: Command): Promise<string> {
   const told = (normalized: number): void => say(`follow  ${number(normalized)} texts normalized  Ctrl-C ends it`)
-  const report = await follow(dataSource, target, { ...options, signal, onProgress: told })
+  const report = await follow(dataSource, target, { ...pace, signal, onProgress: told })
   const lines = [
     `${number(report.normalized)} texts were normalized.`,
     ...formatRefused(report.refused, report.refusedTotal),

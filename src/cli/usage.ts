@@ -38,12 +38,23 @@ export type Invocation =
       readonly entity: string
       readonly dryRun: boolean
       readonly options: AdoptOptions
+      /** Those of them that every step has. */
+      readonly pace: Pace
       /** What is done with duplicates once the table is adopted. */
-      readonly merge: Pick<MergeOptions, 'keep' | 'also'> | undefined
+      readonly merge: (Pick<MergeOptions, 'also' | 'conflict'> & { readonly keep: KeptRow }) | undefined
       readonly forgetLog: boolean
       /** Goes on with what other code writes. */
       readonly follow: boolean
     }
+
+/** How every step goes about its work. */
+export type Pace = Pick<
+  AdoptOptions,
+  'property' | 'batchMilliseconds' | 'pauseMilliseconds' | 'maxLagMilliseconds' | 'signal' | 'onNotice'
+>
+
+/** Which row stays, or the file of the function that chooses. */
+export type KeptRow = 'oldest' | 'newest' | { readonly file: string }
 
 /** The command line is wrong; exit code 2. */
 export class UsageError extends Error {
@@ -81,9 +92,12 @@ unmerge then restores merged rows (docs/adopting.md).
       --pause N             milliseconds between two batches (default 0)
       --max-lag N           wait while a standby is more than N milliseconds behind
       --fake MIGRATION      then mark this pending migration as run
-      --merge WHICH         then keep the oldest or newest row of equal texts and turn all
+      --merge WHICH         then keep the oldest or newest row of equal texts, or the
+                            one that the function of a file chooses, and turn all
                             references to it; a log keeps the others
       --also TABLE.COLUMN   a reference without a foreign key to turn too; may be repeated
+      --conflict TABLE=merge
+                            merge rows of TABLE that clash, too; may be repeated
       --forget-log          empty the log of merges
       --follow              then normalize what old code writes, until Ctrl-C or SIGTERM
       --refused WHAT        keep or delete rows whose texts the normalizer refuses
@@ -119,6 +133,7 @@ const OPTIONS = {
   fake: { type: 'string' },
   merge: { type: 'string' },
   also: { type: 'string', multiple: true },
+  conflict: { type: 'string', multiple: true },
   normalize: { type: 'string' },
   'forget-log': { type: 'boolean' },
   follow: { type: 'boolean' },
@@ -195,28 +210,49 @@ function adoptionOf(kind: Adoption['kind'], values: Values, operands: readonly s
   if (dataSource === undefined) throw new UsageError(NO_DATA_SOURCE)
   if (entity === undefined) throw new UsageError('Name the entity: --entity Page')
   if (operands.length > 0) throw new UsageError(`${kind} takes no list. Name an entity by --entity.`)
-  const keep = oneOf('merge', values.merge, ['oldest', 'newest'])
+  const keep = keptRow(values.merge)
   return {
     kind,
     dataSource,
     entity,
     dryRun: values['dry-run'] === true,
-    options: adoptOptions(values),
-    merge: keep && { keep, also: values.also ?? [] },
+    options: { ...paceOf(values), ...adoptOptions(values) },
+    pace: paceOf(values),
+    merge: keep && { keep, also: values.also ?? [], conflict: conflictsOf(values.conflict ?? []) },
     forgetLog: values['forget-log'] === true,
     follow: values.follow === true,
   }
 }
 
-function adoptOptions(values: Values): AdoptOptions {
+/** A file is told by its dot or slash. */
+function keptRow(given: string | undefined): KeptRow | undefined {
+  if (given !== undefined && /[./\\]/.test(given)) return { file: given }
+  return oneOf<'oldest' | 'newest'>('merge', given, ['oldest', 'newest'])
+}
+
+function conflictsOf(given: readonly string[]): Record<string, 'merge'> {
+  const named = given.map((one) => {
+    const [, table] = /^(.+)=merge$/u.exec(one) ?? []
+    if (table === undefined) throw new UsageError('--conflict names a table: --conflict bookmark=merge')
+    return [table, 'merge'] as const
+  })
+  return Object.fromEntries(named)
+}
+
+function paceOf(values: Values): Pace {
   const [batch, pause] = [milliseconds('batch-ms', values['batch-ms']), milliseconds('pause', values.pause)]
   return {
     property: values.property,
-    fake: values.fake,
-    until: oneOf('until', values.until, STEPS),
     ...(batch === undefined ? {} : { batchMilliseconds: batch }),
     ...(pause === undefined ? {} : { pauseMilliseconds: pause }),
     maxLagMilliseconds: milliseconds('max-lag', values['max-lag']),
+  }
+}
+
+function adoptOptions(values: Values): AdoptOptions {
+  return {
+    fake: values.fake,
+    until: oneOf('until', values.until, STEPS),
     refused: oneOf('refused', values.refused, ['keep', 'delete']),
     userTriggers: oneOf('user-triggers', values['user-triggers'], ['fire']),
   }

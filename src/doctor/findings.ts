@@ -10,13 +10,16 @@ export type DoctorSeverity = 'error' | 'warning' | 'information'
 const CODES = {
   'text.twice': [
     'error',
-    'Merge the rows of each group into one, or change their texts. Then find out what let them in: see the findings about guard, index and triggers.',
+    'Make one row of each group (typeorm-unique-text adopt --merge oldest, docs/adopting.md), or change their texts. Then find out what let them in: see the findings about guard, index and triggers.',
   ],
   'text.twiceNormalized': [
     'error',
-    'These texts become equal when they are normalized. Merge the rows of each group first; docs/changing-a-declaration.md says how.',
+    'These texts become equal when they are normalized. Where no guard stands, typeorm-unique-text adopt --merge oldest makes one row of each group (docs/adopting.md); else merge the rows first (docs/changing-a-declaration.md).',
   ],
-  'text.unnormalized': ['error', 'Run typeorm-unique-text adopt --follow, which normalizes them; end it with Ctrl-C.'],
+  'text.unnormalized': [
+    'error',
+    'Run typeorm-unique-text adopt --follow, which normalizes texts, and end it with Ctrl-C. Save names normalized; docs/changing-a-declaration.md has the lines that do it.',
+  ],
   'text.refused': ['error', 'Correct these texts, or delete their rows: the normalizer refuses them.'],
   'text.unadopted': [
     'error',

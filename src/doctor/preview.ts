@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { DataSource, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError, TextRejectedError } from '../errors'
+import { checkOptions, RULE, type Rules } from '../options'
 import { tableState } from '../sql/catalog'
 import { readSurroundings } from '../sql/doctor-catalog'
 import { keyOfResult, numbered } from '../sql/doctor-rows'
@@ -45,6 +46,13 @@ export interface PreviewReport {
   readonly first: readonly PreviewGroup[]
 }
 
+const RULES: Rules<PreviewOptions> = {
+  normalize: { takes: (value) => toNormalizer(value as NormalizeOption) !== undefined, expected: 'a normalizer' },
+  property: RULE.name,
+  sampleTexts: RULE.positive,
+  signal: RULE.signal,
+}
+
 const SAMPLE_TEXTS = 100_000
 const BATCH_ROWS = 5_000
 const SHOWN_GROUPS = 20
@@ -63,6 +71,7 @@ export async function preview(
   entity: EntityTarget<ObjectLiteral>,
   options: PreviewOptions,
 ): Promise<PreviewReport> {
+  checkOptions('preview()', options, RULES, ['normalize'])
   const metadata = dataSource.getMetadata(entity)
   const { column, scope } = columnOf(metadata, options.property)
   const queryRunner = dataSource.createQueryRunner('master')

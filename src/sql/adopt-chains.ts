@@ -92,21 +92,31 @@ export const countQueue = (on: Held): string =>
   `(SELECT FROM ${queueOf(on)} LIMIT $1::pg_catalog.int8) AS q`
 
 /**
- * The rows of the chains that the notes $1 name, locked. A row that somebody else has locked comes without `spot`: its
- * chain must not be touched. Uses the unique index.
+ * Of each chain that the notes $1 name: the row of the lowest number and the rows without a real number, locked, and the
+ * highest real number. A row that somebody else has locked comes without `spot`: its chain must not be touched. The
+ * other rows are not read, for a text may stand in any number of them. Uses the unique index.
  */
 export function lockChains(on: AdoptedTable): string {
   const { table, primary } = on
+  const number = field('t', table.number)
   const chains = `SELECT pg_catalog.min(q.seq) AS chain, ${chainColumns(on)} FROM ${queueOf(on)} AS q
    WHERE q.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) GROUP BY ${chainColumns(on)}`
   const keys = primary.map((name) => field('t', name))
+  const first = (order: string, more = ''): string =>
+    `(SELECT ${number} FROM ${own(on)} WHERE ${sameChain(on, 'c')}${more} ORDER BY ${number} ${order} LIMIT 1)`
+  const real = ` AND ${number} OPERATOR(pg_catalog.<) ${FIRST_TEMPORARY_NUMBER}`
+  const spots = (which: string): string =>
+    `SELECT b.chain, b.highest, t.ctid AS spot FROM b JOIN ${own(on)} ON ${sameChain(on, 'b')} AND ${which}`
   return `WITH c AS MATERIALIZED (${chains}),
-seen AS MATERIALIZED (SELECT c.chain, t.ctid AS spot FROM c JOIN ${own(on)} ON ${sameChain(on, 'c')}),
+b AS MATERIALIZED (SELECT c.*, ${first('ASC', real)} AS lowest, ${first('DESC', real)} AS highest FROM c),
+seen AS MATERIALIZED (
+  ${spots(`${number} OPERATOR(pg_catalog.=) b.lowest`)}
+  UNION ALL ${spots(`${number} OPERATOR(pg_catalog.>=) ${FIRST_TEMPORARY_NUMBER}`)}),
 held AS MATERIALIZED (
-  SELECT t.ctid AS spot, t.${quote(table.number)} AS number, t.${quote(table.chained)} AS chained,
+  SELECT t.ctid AS spot, ${number} AS number, ${field('t', table.chained)} AS chained,
          ${keys.map((key, index) => `${key} AS k${index}`).join(', ')}, ${texts(on)}
-    FROM c JOIN ${own(on)} ON ${sameChain(on, 'c')} FOR UPDATE OF t SKIP LOCKED)
-SELECT s.chain::pg_catalog.text AS chain, h.spot::pg_catalog.text AS spot, h.number::pg_catalog.text AS number,
+    FROM seen AS s JOIN ${own(on)} ON t.ctid OPERATOR(pg_catalog.=) s.spot FOR UPDATE OF t SKIP LOCKED)
+SELECT s.chain::pg_catalog.text AS chain, coalesce(s.highest, -1)::pg_catalog.text AS highest, h.spot::pg_catalog.text AS spot, h.number::pg_catalog.text AS number,
        CASE WHEN h.chained THEN 'yes' ELSE 'no' END AS chained, ${table.text.map((_, index) => `h.c${index}`).join(', ')}
   FROM seen AS s LEFT JOIN held AS h ON h.spot OPERATOR(pg_catalog.=) s.spot
  ORDER BY s.chain, h.number, ${primary.map((_, index) => `h.k${index}`).join(', ')}`

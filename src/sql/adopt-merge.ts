@@ -5,7 +5,7 @@ import { type AdoptedTable, type Held, workOf } from './adopt-table'
 import { literal, qualified, quote } from './identifier'
 import { field, isLive, tableName } from './text-table'
 
-/** Columns of a table by which its rows refer to the adopted one. */
+/** Columns of a table by which its rows refer to another one. */
 export interface Reference {
   readonly schema: string
   readonly table: string
@@ -16,7 +16,24 @@ export interface Reference {
   readonly primary: readonly string[]
   /** The table refers to itself. */
   readonly own: boolean
+  /** The table that is referred to, in the log; undefined: the adopted one. */
+  readonly parent?: Parent | undefined
 }
+
+/** A table that is referred to, with its primary key. */
+export interface Parent {
+  readonly schema: string
+  readonly table: string
+  readonly primary: readonly string[]
+}
+
+/** What one entry of the log says beside the rows that went: a reference that was turned, or what befell another row. */
+export type Logged =
+  | Reference
+  /** A row of another table that went, since it clashed with one that stayed. */
+  | (Parent & { readonly gone: true })
+  /** Columns of the row that stayed were given other values; the data holds what they were. */
+  | (Parent & { readonly set: readonly string[] })
 
 /** By the catalog: composite ones too, of whatever action; a partition's is its parent's. */
 export async function referencesTo(query: Query, oid: string): Promise<Reference[]> {
@@ -45,7 +62,7 @@ export const READ_PRIMARY: string = `SELECT a.attname AS name FROM pg_index AS i
 
 const MERGES = 'unique_text_merges'
 
-const merges = ({ table }: Held): string => qualified(table.schema, MERGES)
+export const merges = ({ table }: Held): string => qualified(table.schema, MERGES)
 
 /** Which row took the place of which: rows that are gone, whole, and every reference that was turned to another one. */
 export const createLog = (on: AdoptedTable): string[] => [
@@ -84,12 +101,59 @@ export function findSurplus(on: AdoptedTable, keep: 'oldest' | 'newest', deleteD
     `DROP TABLE IF EXISTS ${workOf(on)}`,
     `CREATE TABLE ${workOf(on)} AS
 WITH c AS MATERIALIZED (SELECT ${chain.join(', ')} FROM ${own(on)} WHERE ${[field('t', table.chained), ...isLive(table, 't')].join(' AND ')}),
-r AS (SELECT ${keys.map((key, index) => `${key} AS k${index}`).join(', ')}, ${kept}, pg_catalog.row_number() OVER w AS rank
+r AS (SELECT ${keys.map((key, index) => `${key} AS k${index}`).join(', ')}, ${kept}, pg_catalog.row_number() OVER w AS rank, NULL::pg_catalog.jsonb AS data
         FROM c JOIN ${own(on)} ON ${sameChain(on, 'c')} WINDOW w AS (PARTITION BY ${by} ORDER BY ${order}))
 SELECT pg_catalog.row_number() OVER (ORDER BY ${primary.map((_, index) => `r.p${index}`).join(', ')}) AS place, r.*
   FROM r WHERE r.rank OPERATOR(pg_catalog.>) 1`,
     `ALTER TABLE ${workOf(on)} ADD PRIMARY KEY (place)`,
     `ANALYZE ${workOf(on)}`,
+  ]
+}
+
+/**
+ * The next $2 groups after the place $1: places of those that are to go, and all rows of the group with their keys, in
+ * the order of the key.
+ */
+export function readGroups(on: AdoptedTable): string {
+  const names = (letter: string): string => on.primary.map((_, index) => `${letter}${index}`).join(', ')
+  const key = keyArray(on.primary.map((name) => field('t', name)))
+  const order = on.primary.map((name) => field('t', name)).join(', ')
+  return `WITH g AS MATERIALIZED (
+  SELECT ${names('w.p')}, pg_catalog.array_agg(w.place ORDER BY w.place) AS places FROM ${workOf(on)} AS w
+   WHERE w.place OPERATOR(pg_catalog.>) $1::pg_catalog.int8 GROUP BY ${names('w.p')} ORDER BY pg_catalog.min(w.place) LIMIT $2::pg_catalog.int8),
+m AS (SELECT g.places, ${on.primary.map((_, index) => `g.p${index} AS k${index}`).join(', ')} FROM g
+  UNION ALL SELECT g.places, ${names('w.k')} FROM g JOIN ${workOf(on)} AS w ON w.place OPERATOR(pg_catalog.=) ANY (g.places))
+SELECT pg_catalog.to_jsonb(m.places)::pg_catalog.text AS places, pg_catalog.jsonb_agg(pg_catalog.to_jsonb(t) ORDER BY ${order})::pg_catalog.text AS rows,
+       pg_catalog.jsonb_agg(pg_catalog.to_jsonb(${key}) ORDER BY ${order})::pg_catalog.text AS keys
+  FROM m JOIN ${own(on)} ON ${samePrimary(on, 'm')} GROUP BY m.places ORDER BY m.places`
+}
+
+/** At the places $1 the rows of the keys $2 go, the one of the key $3 stays and gets the values $4. */
+export function decideGroup(on: AdoptedTable, types: readonly string[]): string {
+  const set = types.flatMap((type, index) => [
+    `k${index} = ($2::pg_catalog.jsonb OPERATOR(pg_catalog.->) (v.n OPERATOR(pg_catalog.-) 1)::pg_catalog.int4 OPERATOR(pg_catalog.->>) ${index})::${type}`,
+    `p${index} = ($3::pg_catalog.text[])[${index + 1}]::${type}`,
+  ])
+  return `UPDATE ${workOf(on)} AS w SET ${set.join(', ')}, data = $4::pg_catalog.jsonb
+  FROM pg_catalog.unnest($1::pg_catalog.int8[]) WITH ORDINALITY AS v (place, n) WHERE w.place OPERATOR(pg_catalog.=) v.place`
+}
+
+/** The columns that get values at the places $1. */
+export const readSets = (on: Held): string =>
+  `SELECT w.place::pg_catalog.text AS place, w.data::pg_catalog.text AS data FROM ${workOf(on)} AS w ` +
+  `WHERE w.place OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) AND w.data IS NOT NULL`
+
+/** Logs the values that the row that stays has, at the place $1, and gives it the others; $2 is the text. */
+export function setValues(on: AdoptedTable, columns: readonly string[]): string[] {
+  const kept = on.primary.map((name, index) => `${field('t', name)} OPERATOR(pg_catalog.=) w.p${index}`).join(' AND ')
+  const at = `w.place OPERATOR(pg_catalog.=) $1::pg_catalog.int8 AND ${kept}`
+  const { schema, table } = on.table
+  const logged = literal(JSON.stringify({ schema, table, primary: on.primary, set: columns }))
+  return [
+    `INSERT INTO ${merges(on)} (guard, old, kept, reference, data) SELECT $2::pg_catalog.text, ${places(on, 'k')}, ${places(on, 'p')}, ` +
+      `${logged}::pg_catalog.jsonb, pg_catalog.to_jsonb(t) FROM ${workOf(on)} AS w JOIN ${own(on)} ON ${at}`,
+    `UPDATE ${own(on)} SET ${columns.map((name) => `${quote(name)} = v.${quote(name)}`).join(', ')} FROM ${workOf(on)} AS w ` +
+      `CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::${tableName(on.table)}, w.data) AS v WHERE ${at}`,
   ]
 }
 
@@ -232,18 +296,37 @@ export const readMoves = (on: Held): string =>
   `SELECT m.seq::pg_catalog.text AS seq, m.reference::pg_catalog.text AS reference FROM ${merges(on)} AS m ` +
   `WHERE m.reference IS NOT NULL AND m.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text ORDER BY m.seq DESC`
 
-/** Turns one back; $1 is its place in the log. */
-export const turnBack = (on: AdoptedTable, reference: Reference): string => {
-  const set = reference.columns
-    .map((name, index) => `${quote(name)} = ${field('t', reference.referenced[index] ?? '')}`)
-    .join(', ')
-  const key = reference.primary.map(
-    (name) =>
-      `${field('r', name)}::pg_catalog.text OPERATOR(pg_catalog.=) (m.data OPERATOR(pg_catalog.->>) ${literal(name)}::pg_catalog.text)`,
-  )
-  const old = `${keyArray(on.primary.map((name) => field('t', name)))} OPERATOR(pg_catalog.=) m.old`
-  return `UPDATE ${referring(reference)} AS r SET ${set} FROM ${merges(on)} AS m JOIN ${own(on)} ON ${old}
- WHERE m.seq OPERATOR(pg_catalog.=) $1::pg_catalog.int8 AND ${key.join(' AND ')}`
+/** Takes back what one entry says; $1 is its place in the log. */
+export function turnBack(on: AdoptedTable, logged: Logged): string {
+  if ('gone' in logged) return putOneBack(on, logged)
+  if ('set' in logged) return setBack(on, logged)
+  const set = logged.columns.map((name, index) => `${quote(name)} = ${field('t', logged.referenced[index] ?? '')}`)
+  const parent = logged.parent ?? { ...on.table, primary: on.primary }
+  const old = `${keyArray(parent.primary.map((name) => field('t', name)))} OPERATOR(pg_catalog.=) m.old`
+  return `UPDATE ${referring(logged)} AS r SET ${set.join(', ')} FROM ${merges(on)} AS m JOIN ${qualified(parent.schema, parent.table)} AS t ON ${old}
+ WHERE m.seq OPERATOR(pg_catalog.=) $1::pg_catalog.int8 AND ${isLogged(logged.primary)}`
+}
+
+/** The row `r` is that whose key the log has. */
+const isLogged = (primary: readonly string[]): string =>
+  primary
+    .map(
+      (name) =>
+        `${field('r', name)}::pg_catalog.text OPERATOR(pg_catalog.=) (m.data OPERATOR(pg_catalog.->>) ${literal(name)}::pg_catalog.text)`,
+    )
+    .join(' AND ')
+
+function putOneBack(on: Held, { schema, table }: Parent): string {
+  const name = qualified(schema, table)
+  return `INSERT INTO ${name} OVERRIDING SYSTEM VALUE SELECT r.* FROM ${merges(on)} AS m
+ CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::${name}, m.data) AS r WHERE m.seq OPERATOR(pg_catalog.=) $1::pg_catalog.int8`
+}
+
+function setBack(on: Held, { schema, table, primary, set }: Parent & { readonly set: readonly string[] }): string {
+  const name = qualified(schema, table)
+  return `UPDATE ${name} AS r SET ${set.map((one) => `${quote(one)} = v.${quote(one)}`).join(', ')} FROM ${merges(on)} AS m
+ CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::${name}, m.data) AS v
+ WHERE m.seq OPERATOR(pg_catalog.=) $1::pg_catalog.int8 AND ${isLogged(primary)}`
 }
 
 /** Of a table that may be written: what is generated is not. */

@@ -3,6 +3,8 @@ import type { DataSource } from 'typeorm'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { abandon, adopt, planAdoption } from '../../../src/adopt'
 import { adoptWith } from '../../../src/adopt/adopt'
+import { findDeclaration, findTarget } from '../../../src/adopt/target'
+import { lockChains, readQueue } from '../../../src/sql/adopt-chains'
 import { STEPS } from '../../../src/adopt/steps'
 import { runAdopt } from '../../../src/cli/run-adopt'
 import { parseInvocation } from '../../../src/cli/usage'
@@ -147,6 +149,24 @@ test('what would be done is told without doing it', async () => {
     'clean ACCESS EXCLUSIVE',
   ])
   expect(await schemaOf()).toEqual(before)
+})
+
+test('a text that stands in very many rows, and is stored again and again, is settled without a look at all of them', async () => {
+  await client.query(`insert into page (url) select 'many' from generate_series(1, 2000) as i`)
+  await adopt(dataSource, Page, { ...AT_LEISURE, until: 'check' })
+  await client.query(`insert into page (url) values ('many'), ('many'), ('text 1')`)
+  const query = async (sql: string, values?: unknown[]) => (await client.query<{ spot: string }>(sql, values)).rows
+  const { on } = await findTarget(findDeclaration(dataSource, Page), query)
+  const notes = (await query(readQueue(on), [0, 10_000])).map((row) => (row as unknown as { seq: string }).seq)
+  expect((await query(lockChains(on), [notes.slice(-3)])).length).toBe(2 + 1 + 2)
+  const { table } = on
+  const plan = await query(`explain ${lockChains(on).replaceAll('$1', `'{${notes.at(-1)}}'`)}`)
+  expect(JSON.stringify(plan)).toContain('Tid Scan')
+  await adopt(dataSource, Page, AT_LEISURE)
+  expect((await violations(client, table)).filter((one) => !one.startsWith('text twice'))).toEqual([])
+  expect((await client.query(`select from page where "urlHashNumber" >= 1073741824`)).rowCount).toBe(0)
+  const { rows } = await client.query(`select max("urlHashNumber") as last from page where url = 'many'`)
+  expect(rows).toEqual([{ last: 2001 }])
 })
 
 async function command(...args: string[]): Promise<{ code: number; out: string; err: string }> {

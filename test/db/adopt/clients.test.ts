@@ -6,6 +6,7 @@ import { serverError } from '../../../src/sql/sqlstate'
 import { useDatabase } from '../../support/database'
 import { generate } from '../../support/generated'
 import { violations } from '../../support/guarded-table'
+import { randomOf } from './ledger'
 import { BUSY, type Entityish, faults, fillTable, pageOf, tableOf } from './stage'
 
 const db = useDatabase({ wrapped: true })
@@ -29,15 +30,6 @@ beforeEach(async () => {
   )
   await fillTable(client, ROWS)
 })
-
-/** Numbers that come in the same order in each run. */
-function randomOf(seed: number): () => number {
-  let state = seed
-  return () => {
-    state = (state * 48_271) % 2_147_483_647
-    return state / 2_147_483_647
-  }
-}
 
 /** What clients do, each by a statement of its own, and what the table then has to hold. */
 class Clients {

@@ -74,4 +74,4 @@ test('a command that ends at whatever statement is gone on with by the same comm
     expect((await rowsOf()).split(', ').length).toBe(wanted.split(', ').length)
   }
   expect((await generate(dataSource)).up).toEqual([])
-})
+}, 300_000)

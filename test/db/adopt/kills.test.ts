@@ -153,7 +153,7 @@ describe('a process or a connection that is killed', () => {
     } finally {
       await relay.close()
     }
-  }, 600_000)
+  }, 1_200_000)
 
   test('is found by the checker where it does harm', async () => {
     await client.query('drop schema public cascade; create schema public')
@@ -218,5 +218,5 @@ describe('a server that stops at once', () => {
       await source?.destroy()
       await relay.close()
     }
-  }, 600_000)
+  }, 1_200_000)
 })

@@ -1,7 +1,16 @@
 import type { Client } from 'pg'
 import type { DataSource } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { abandon, adopt, mergeDuplicates, resolveMerged, unmerge } from '../../../src/adopt'
+import {
+  abandon,
+  adopt,
+  mergeDuplicates,
+  type MergeOptions,
+  type MergeRows,
+  resolveMerged,
+  unmerge,
+} from '../../../src/adopt'
+import { parseInvocation } from '../../../src/cli/usage'
 import { mergeWith } from '../../../src/adopt/merge'
 import { useDatabase } from '../../support/database'
 import { violations } from '../../support/guarded-table'
@@ -9,6 +18,7 @@ import { pageOf, tableOf } from './stage'
 
 const db = useDatabase({ wrapped: true })
 const Page = pageOf({})
+const IN_TIME = { lockMilliseconds: 2_000 }
 const AT_LEISURE = { lockMilliseconds: 2_000, holdMilliseconds: 10_000 }
 let client: Client
 let other: Client
@@ -61,7 +71,7 @@ const everything = async (): Promise<string[]> =>
   )
 
 test('duplicates become the oldest row, and every reference is turned to it', async () => {
-  const report = await mergeDuplicates(dataSource, Page, { keep: 'oldest', also: ['loose.page_ref'], ...AT_LEISURE })
+  const report = await mergeDuplicates(dataSource, Page, { keep: 'oldest', also: ['loose.page_ref'], ...IN_TIME })
   expect(report).toEqual({ merged: 3, left: [] })
   expect(await all('select id, url from page')).toBe('(1,a) (2,b) (3,c) (6,d) (8,e)')
   expect(await all('select distinct page from visit')).toBe('(1) (2) (3) (6) (8)')
@@ -80,7 +90,7 @@ test('duplicates become the oldest row, and every reference is turned to it', as
 
 test('the newest row stays where that is asked for', async () => {
   // Page 5 refers to 2, and would refer to itself.
-  const report = await mergeDuplicates(dataSource, Page, { keep: 'newest', ...AT_LEISURE })
+  const report = await mergeDuplicates(dataSource, Page, { keep: 'newest', ...IN_TIME })
   expect(report).toMatchObject({
     merged: 2,
     left: [{ row: { id: 2 }, kept: { id: 5 }, reason: 'it would refer to itself' }],
@@ -91,10 +101,111 @@ test('the newest row stays where that is asked for', async () => {
 
 test('a row whose references a unique index stands against is left, and told', async () => {
   await client.query(`insert into bookmark values (1, 4, 'another')`)
-  const report = await mergeDuplicates(dataSource, Page, { keep: 'oldest', ...AT_LEISURE })
+  const report = await mergeDuplicates(dataSource, Page, { keep: 'oldest', ...IN_TIME })
   expect(report).toMatchObject({ merged: 2, left: [{ row: { id: 4 }, kept: { id: 1 }, reason: 'bookmark_pkey' }] })
   expect(await all('select id, url from page')).toBe('(1,a) (2,b) (3,c) (4,a) (6,d) (8,e)')
   expect(await all('select * from bookmark')).toContain('(1,4,another)')
+})
+
+describe('rows that clash once their references are turned', () => {
+  const keep = { keep: 'oldest', ...IN_TIME } as const
+  const bookmarks = 'select * from bookmark where member = 1'
+
+  test('are one where they differ in nothing but key and reference', async () => {
+    await client.query(`insert into bookmark values (1, 4, 'x'), (1, 7, 'x')`)
+    const before = await everything()
+    expect(await mergeDuplicates(dataSource, Page, keep)).toEqual({ merged: 3, left: [] })
+    expect(await all(bookmarks)).toBe('(1,1,x) (1,3,y)')
+    await abandon(dataSource, Page, AT_LEISURE)
+    expect(await unmerge(dataSource, Page)).toBe(3)
+    expect(await everything()).toEqual(before)
+  })
+
+  test('and differ become one where that is asked for, with what refers to them in turn', async () => {
+    await client.query(`
+      create table tag (id integer primary key, member integer, page integer, word text, unique (member, page, word),
+        foreign key (member, page) references bookmark (member, page) on delete cascade);
+      create table vote (tag integer references tag (id) on delete cascade, voter integer, primary key (tag, voter));
+      insert into bookmark values (1, 4, 'other');
+      insert into tag values (1, 1, 1, 'red'), (2, 1, 4, 'red'), (3, 1, 4, 'blue');
+      insert into vote values (1, 1), (2, 2), (3, 3), (2, 1)`)
+    const tags = async (): Promise<string[]> => [await all('select * from tag'), await all('select * from vote')]
+    const before = [...(await everything()), ...(await tags())]
+    const left = await mergeDuplicates(dataSource, Page, keep)
+    expect(left).toMatchObject({ merged: 2, left: [{ row: { id: 4 }, reason: 'bookmark_pkey' }] })
+    expect(await all(bookmarks)).toBe('(1,1,x) (1,3,y) (1,4,other)')
+    const conflict = { 'public.bookmark': 'merge' } as const
+    expect(await mergeDuplicates(dataSource, Page, { ...keep, conflict })).toEqual({ merged: 1, left: [] })
+    expect(await all(bookmarks)).toBe('(1,1,x) (1,3,y)')
+    expect(await tags()).toEqual(['(1,1,1,red) (3,1,1,blue)', '(1,1) (1,2) (3,3)'])
+    expect(await violations(client, tableOf(dataSource, Page))).toEqual([])
+    await abandon(dataSource, Page, AT_LEISURE)
+    expect(await unmerge(dataSource, Page)).toBe(3)
+    expect([...(await everything()), ...(await tags())]).toEqual(before)
+  })
+
+  test('are left where one of what refers to them clashes and differs', async () => {
+    await client.query(`
+      create table tag (id integer primary key, member integer, page integer, word text, weight integer, unique (member, page, word),
+        foreign key (member, page) references bookmark (member, page));
+      insert into bookmark values (1, 4, 'x');
+      insert into tag values (1, 1, 1, 'red', 1), (2, 1, 4, 'red', 2)`)
+    const report = await mergeDuplicates(dataSource, Page, keep)
+    expect(report).toMatchObject({ merged: 2, left: [{ row: { id: 4 }, reason: 'tag_member_page_word_key' }] })
+    expect(await all('select * from tag')).toBe('(1,1,1,red,1) (2,1,4,red,2)')
+    expect(await mergeDuplicates(dataSource, Page, { ...keep, conflict: { tag: 'merge' } })).toMatchObject({
+      merged: 1,
+    })
+  })
+})
+
+describe('a function', () => {
+  const withFunction = async (keep: MergeRows) => await mergeDuplicates(dataSource, Page, { keep, ...IN_TIME })
+
+  test('chooses the row that stays, and the values that it gets, which unmerge takes back', async () => {
+    const before = await everything()
+    const asked: unknown[] = []
+    const report = await withFunction((rows) => {
+      asked.push(rows.map(({ id }) => id as unknown))
+      const keep = rows.find(({ title }) => title === 'second') ?? rows[0] ?? {}
+      return rows.length === 3 ? { keep: { id: keep['id'] as unknown }, set: { title: 'all', parent: 8 } } : { keep }
+    })
+    expect(asked).toEqual([
+      [1, 4, 7],
+      [2, 5],
+    ])
+    expect(report).toEqual({ merged: 3, left: [] })
+    expect(await all('select id, url, title, parent from page where url < $$c$$')).toBe('(2,b,,) (4,a,all,8)')
+    expect(await resolveMerged(dataSource.manager, Page, 1)).toBe(4)
+    expect(await violations(client, tableOf(dataSource, Page))).toEqual([])
+    await abandon(dataSource, Page, AT_LEISURE)
+    expect(await unmerge(dataSource, Page)).toBe(3)
+    expect(await everything()).toEqual(before)
+  })
+
+  test('or an option that is misspelt is refused', async () => {
+    const misspelt = { keep: 'newst' } as unknown as MergeOptions
+    await expect(mergeDuplicates(dataSource, Page, misspelt)).rejects.toThrow(
+      'keep must be oldest, newest or a function',
+    )
+    await expect(mergeDuplicates(dataSource, Page, {} as MergeOptions)).rejects.toThrow('keep must be')
+    await expect(adopt(dataSource, Page, { refuse: 'keep' } as never)).rejects.toThrow('no option "refuse"')
+    await expect(abandon(dataSource, Page, { until: 'index' } as never)).rejects.toThrow('no option "until"')
+  })
+
+  test('that keeps another row, or sets the text, is refused', async () => {
+    await expect(withFunction(() => ({ keep: { id: 3 } }))).rejects.toThrow('must be one of the rows')
+    await expect(withFunction(([keep = {}]) => ({ keep, set: { url: 'x' } }))).rejects.toThrow('may not name "url"')
+    expect(await all('select count(*) from page')).toBe('(8)')
+  })
+
+  test('is taken from a file by the command', () => {
+    const args = ['adopt', '-d', 'x.ts', '--entity', 'Page', '--merge', './choose.ts', '--conflict', 'bookmark=merge']
+    expect(parseInvocation(args)).toMatchObject({
+      merge: { keep: { file: './choose.ts' }, conflict: { bookmark: 'merge' } },
+    })
+    expect(() => parseInvocation([...args, '--conflict', 'tag'])).toThrow('--conflict names a table')
+  })
 })
 
 test('a row that somebody has locked is merged when it is free', async () => {
@@ -104,7 +215,7 @@ test('a row that somebody has locked is merged when it is free', async () => {
     await other.query('commit')
     freed = true
   }
-  const report = await mergeWith(dataSource, Page, { keep: 'oldest', ...AT_LEISURE }, { sleep })
+  const report = await mergeWith(dataSource, Page, { keep: 'oldest', ...IN_TIME }, { sleep })
   expect(freed).toBe(true)
   expect(report.merged).toBe(3)
 })
@@ -113,7 +224,7 @@ test('a row that has another text by then stays', async () => {
   const beforeStatement = async (sql: string): Promise<void> => {
     if (/FOR UPDATE OF l, t/.test(sql)) await client.query(`update page set url = 'other' where id = 4 and url = 'a'`)
   }
-  const report = await mergeWith(dataSource, Page, { keep: 'oldest', ...AT_LEISURE }, { beforeStatement })
+  const report = await mergeWith(dataSource, Page, { keep: 'oldest', ...IN_TIME }, { beforeStatement })
   expect(report.merged).toBe(2)
   expect(await all('select id, url from page')).toContain('(4,other)')
 })
@@ -121,7 +232,7 @@ test('a row that has another text by then stays', async () => {
 describe('the way back', () => {
   test('gives every row and every reference again once the table is not unique', async () => {
     const before = await everything()
-    await mergeDuplicates(dataSource, Page, { keep: 'oldest', also: ['loose.page_ref'], ...AT_LEISURE })
+    await mergeDuplicates(dataSource, Page, { keep: 'oldest', also: ['loose.page_ref'], ...IN_TIME })
     await expect(unmerge(dataSource, Page)).rejects.toThrow('run abandon first')
     await abandon(dataSource, Page, AT_LEISURE)
     expect(await unmerge(dataSource, Page)).toBe(3)
