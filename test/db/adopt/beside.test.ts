@@ -93,6 +93,25 @@ test('a transaction that stays open is waited for in short turns, in which nobod
   ])
 })
 
+test('what clients write while it waits for the last lock is settled before the next attempt', async () => {
+  await adopt(dataSource, Page, { ...AT_LEISURE, until: 'check' })
+  await other.query(`begin; update page set title = 'open' where id = 1`)
+  let rests = 0
+  const sleep = async (): Promise<void> => {
+    rests += 1
+    if (rests > 20) throw new Error('It does not come to an end.')
+    await client.query(
+      `insert into page (url) select format('while %s %s', $1::int, i) from generate_series(1, 300) as i`,
+      [rests],
+    )
+    if (rests === 3) await other.query('commit')
+  }
+  const report = await adoptWith(dataSource, Page, { lockMilliseconds: 20, holdMilliseconds: 10_000 }, { sleep })
+  expect(report).toMatchObject({ step: 'done', locks: [{ step: 'guard', attempts: 4 }, { step: 'clean' }] })
+  const found = await violations(client, tableOf(dataSource, Page))
+  expect(found.filter((one) => !one.startsWith('text twice'))).toEqual([])
+})
+
 test('an aborted signal ends it after the batch that is at the server, and the next run goes on', async () => {
   const controller = new AbortController()
   const beforeStatement = (sql: string): void => {

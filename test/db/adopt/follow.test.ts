@@ -68,6 +68,7 @@ test('what old code writes is normalized until it is ended, and nothing of it st
     async () => {
       expect(await texts('id = 5')).toEqual(['changed'])
       expect(await findOrCreate(dataSource.manager, Page, { url: 'NEW A' })).toMatchObject({ created: false })
+      expect((await generate(dataSource)).up).toEqual([])
     },
   )
   expect(report).toEqual({ normalized: 3, refused: [], refusedTotal: 0, notices: [] })
