@@ -19,7 +19,7 @@ test('an option that every object inherits is none', () => {
 
 test.each([['url'], [null], [['url']], [1]])('options that are no object are refused: %j', (options) => {
   expect(() => {
-    checkOptions('findOneByText()', options as object, CALL_RULES.findOneByText)
+    checkOptions('findOneByText()', options, CALL_RULES.findOneByText)
   }).toThrow(/the options must be an object/)
 })
 
