@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { Change, FilledColumn } from './alter'
 import { list, qualified, withoutComments } from './identifier'
-import { createFunctions, createKernel, dropFunctions, dropKernel, dropTrigger, type Relation } from './trigger-ddl'
+import { dropFunctions, dropKernel, dropTrigger, makeFunctions, type Relation } from './trigger-ddl'
 
 /** What keeps rows right: the texts of a column, the names that rows hold, or the numbers that they have. */
 export type TriggerKind = 'guard' | 'names' | 'numbers'
@@ -148,8 +148,8 @@ export function triggerSet({ kind, name, table, columns = {}, kernel = [], ...pa
       `\n${TRIGGER_MARK}${kind}: generated, do not edit.\n-- It ${says.replaceAll(/\s+/g, ' ')}\n-- ${parts.docs}` +
       `${position === 0 ? `\n${commentOf(note)}` : ''}${body}`,
   }))
-  const sources = functions.map((one) => ({ ...one, schema: table.schema, path: parts.path }))
-  const shared = kernel.map((one) => ({ ...one, schema: table.schema }))
+  const sources = functions.map((one) => ({ ...one, schema: table.schema, path: parts.path, relation }))
+  const shared = kernel.map((one) => ({ ...one, schema: table.schema, relation }))
   return {
     kind,
     name,
@@ -163,8 +163,11 @@ export function triggerSet({ kind, name, table, columns = {}, kernel = [], ...pa
     kernel,
     triggers: triggers.map((one, index) => ({ ...one, digest: digests[index] ?? '' })),
     create: [
-      ...createKernel(relation, shared),
-      ...createFunctions(relation, sources),
+      ...makeFunctions({
+        fresh: sources,
+        kernel: shared,
+        shares: shared.map((source) => ({ relation, source })),
+      }),
       ...triggers.map(({ create }) => create),
     ],
     drop: [

@@ -1,5 +1,4 @@
 DROP FUNCTION IF EXISTS "unique_name_users_take"(), "unique_name_users_give"();
-
 CREATE FUNCTION "unique_name_users_take"() RETURNS trigger LANGUAGE plpgsql AS $guard$
 -- typeorm-unique-text names: generated, do not edit.
 -- It gives rows the names in "handle", "nick", and takes those they had.
@@ -404,7 +403,6 @@ BEGIN
   RETURN NULL;
 END
 $guard$;
-
 CREATE FUNCTION "unique_name_users_give"() RETURNS trigger LANGUAGE plpgsql AS $guard$
 -- typeorm-unique-text names: generated, do not edit.
 -- It takes the names in "handle", "nick" from rows that go.
@@ -478,20 +476,28 @@ BEGIN
   RETURN NULL;
 END
 $guard$;
-
 DO $guard$
+DECLARE
+  command pg_catalog.text;
 BEGIN
-  EXECUTE (SELECT pg_catalog.string_agg(pg_catalog.format('REVOKE ALL ON FUNCTION %1$s FROM %2$s CASCADE;
+  FOR command IN
+    SELECT pg_catalog.format('REVOKE ALL ON FUNCTION %1$s FROM %2$s CASCADE;
       ALTER FUNCTION %1$s OWNER TO %3$s; ALTER FUNCTION %1$s SECURITY DEFINER
       SET enable_seqscan TO off SET row_security TO off SET search_path TO pg_catalog, %4$s, pg_temp',
       f.oid::pg_catalog.regprocedure, pg_catalog.concat_ws(', ', 'PUBLIC', (
         SELECT pg_catalog.string_agg(a.grantee::pg_catalog.regrole::pg_catalog.text, ', ')
         FROM pg_catalog.aclexplode(f.proacl) AS a
         WHERE a.grantee OPERATOR(pg_catalog.<>) ALL (ARRAY[0::pg_catalog.oid, f.proowner]))),
-      t.relowner::pg_catalog.regrole, t.relnamespace::pg_catalog.regnamespace), '; ')
-    FROM pg_catalog.pg_proc AS f, pg_catalog.pg_class AS t
-    WHERE f.oid OPERATOR(pg_catalog.=) ANY (ARRAY['"unique_name_users_take"()', '"unique_name_users_give"()']::pg_catalog.regprocedure[])
-      AND t.oid OPERATOR(pg_catalog.=) '"users"'::pg_catalog.regclass);
+      t.relowner::pg_catalog.regrole, t.relnamespace::pg_catalog.regnamespace)
+    FROM (VALUES
+        ('"unique_name_users_take"()', '"users"'),
+        ('"unique_name_users_give"()', '"users"')
+      ) AS v (f, t)
+    JOIN pg_catalog.pg_proc AS f ON f.oid OPERATOR(pg_catalog.=) v.f::pg_catalog.regprocedure
+    JOIN pg_catalog.pg_class AS t ON t.oid OPERATOR(pg_catalog.=) v.t::pg_catalog.regclass
+  LOOP
+    EXECUTE command;
+  END LOOP;
 END
 $guard$;
 

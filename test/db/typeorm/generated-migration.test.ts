@@ -1,7 +1,9 @@
-import { Column, type DataSource, Entity, PrimaryGeneratedColumn, type QueryRunner } from 'typeorm'
+import { Column, type DataSource, DeleteDateColumn, Entity, PrimaryGeneratedColumn, type QueryRunner } from 'typeorm'
 import { MigrationGenerateCommand } from 'typeorm/commands/MigrationGenerateCommand.js'
 import { expect, test } from 'vitest'
-import { UniqueText } from '../../../src'
+import { UniqueText, type UniqueTextOptions } from '../../../src'
+import { Name, UniqueName } from '../../../src/names'
+import { NumberWithin } from '../../../src/numbers'
 import { Url } from '../../../src/url'
 import { CreateUrls1795255200000 } from '../../../migrations/1795255200000-CreateUrls'
 import { useDatabase } from '../../support/database'
@@ -170,4 +172,47 @@ test.each([
   expect((await generate(after)).up).toEqual([])
   await runAll(before, down)
   expect((await generate(before)).up).toEqual([])
+})
+
+/** An entity whose one column of ours is made so. */
+function entityOf(name: string, decorate: PropertyDecorator): Function {
+  class Made {
+    @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+    @Column('integer') tenantId!: number
+    @DeleteDateColumn() deletedAt!: Date | null
+  }
+  decorate(Made.prototype, 'own')
+  Entity({ name })(Made)
+  return Made
+}
+
+const text = (name: string, options: UniqueTextOptions = {}): Function =>
+  entityOf(name, UniqueText(options) as PropertyDecorator)
+
+/** Ten with a text, two with a name, two with a number. */
+const FOURTEEN: readonly Function[] = [
+  ...['one', 'two', 'three', 'four', 'five', 'six'].map((name) => text(name)),
+  text('scoped', { scope: ['tenantId'] }),
+  text('optional', { nullable: true }),
+  text('fixed', { immutable: true }),
+  text('soft', { ignoreDeleted: true }),
+  entityOf('user', UniqueName({ namespace: 'handle' }) as PropertyDecorator),
+  entityOf('team', UniqueName({ namespace: 'handle', former: 'redirect' }) as PropertyDecorator),
+  entityOf('invoice', NumberWithin({ scope: ['tenantId'] }) as PropertyDecorator),
+  entityOf('ticket', NumberWithin({ scope: ['tenantId'], count: true }) as PropertyDecorator),
+]
+
+test('fourteen entities and the table of names have their functions made and secured by one statement', async () => {
+  const dataSource = await db.dataSource([...FOURTEEN, Name], { synchronize: false, dropSchema: true })
+  const { up } = await migrate(dataSource)
+  const all = up.join(';\n')
+  const making = up.flatMap((one, at) =>
+    one.includes('CREATE FUNCTION') || one.includes('SECURITY DEFINER') ? at : [],
+  )
+  expect(making).toHaveLength(1)
+  expect(all.match(/SECURITY DEFINER/g)).toHaveLength(1)
+  expect(up.findIndex((one) => one.startsWith('CREATE TRIGGER'))).toBeGreaterThan(making[0] ?? Infinity)
+  expect((await generate(dataSource)).up).toEqual([])
+  expect(Buffer.byteLength(all)).toBeLessThanOrEqual(150_000)
+  expect(linesOf(up).length).toBeLessThanOrEqual(2_420)
 })
