@@ -150,6 +150,7 @@ export function triggerSet({ kind, name, table, columns = {}, kernel = [], ...pa
   }))
   const sources = functions.map((one) => ({ ...one, schema: table.schema, path: parts.path, relation }))
   const shared = kernel.map((one) => ({ ...one, schema: table.schema, relation }))
+  const shares = shared.map((source) => ({ relation, source }))
   return {
     kind,
     name,
@@ -162,14 +163,7 @@ export function triggerSet({ kind, name, table, columns = {}, kernel = [], ...pa
     functions,
     kernel,
     triggers: triggers.map((one, index) => ({ ...one, digest: digests[index] ?? '' })),
-    create: [
-      ...makeFunctions({
-        fresh: sources,
-        kernel: shared,
-        shares: shared.map((source) => ({ relation, source })),
-      }),
-      ...triggers.map(({ create }) => create),
-    ],
+    create: [...makeFunctions({ fresh: sources, kernel: shared, shares }), ...triggers.map(({ create }) => create)],
     drop: [
       ...triggers.map((one) => dropTrigger(relation, one.name)),
       dropFunctions(sources),

@@ -186,8 +186,7 @@ function entityOf(name: string, decorate: PropertyDecorator): Function {
   return Made
 }
 
-const text = (name: string, options: UniqueTextOptions = {}): Function =>
-  entityOf(name, UniqueText(options) as PropertyDecorator)
+const text = (name: string, options: UniqueTextOptions = {}): Function => entityOf(name, UniqueText(options))
 
 /** Ten with a text, two with a name, two with a number. */
 const FOURTEEN: readonly Function[] = [
@@ -196,10 +195,10 @@ const FOURTEEN: readonly Function[] = [
   text('optional', { nullable: true }),
   text('fixed', { immutable: true }),
   text('soft', { ignoreDeleted: true }),
-  entityOf('user', UniqueName({ namespace: 'handle' }) as PropertyDecorator),
-  entityOf('team', UniqueName({ namespace: 'handle', former: 'redirect' }) as PropertyDecorator),
-  entityOf('invoice', NumberWithin({ scope: ['tenantId'] }) as PropertyDecorator),
-  entityOf('ticket', NumberWithin({ scope: ['tenantId'], count: true }) as PropertyDecorator),
+  entityOf('user', UniqueName({ namespace: 'handle' })),
+  entityOf('team', UniqueName({ namespace: 'handle', former: 'redirect' })),
+  entityOf('invoice', NumberWithin({ scope: ['tenantId'] })),
+  entityOf('ticket', NumberWithin({ scope: ['tenantId'], count: true })),
 ]
 
 test('fourteen entities and the table of names have their functions made and secured by one statement', async () => {
