@@ -1,7 +1,7 @@
 import { Column, type DataSource, DeleteDateColumn, Entity, PrimaryGeneratedColumn, type QueryRunner } from 'typeorm'
 import { MigrationGenerateCommand } from 'typeorm/commands/MigrationGenerateCommand.js'
 import { expect, test } from 'vitest'
-import { UniqueText, type UniqueTextOptions } from '../../../src'
+import { UniqueText } from '../../../src'
 import { Name, UniqueName } from '../../../src/names'
 import { NumberWithin } from '../../../src/numbers'
 import { Url } from '../../../src/url'
@@ -186,15 +186,13 @@ function entityOf(name: string, decorate: PropertyDecorator): Function {
   return Made
 }
 
-const text = (name: string, options: UniqueTextOptions = {}): Function => entityOf(name, UniqueText(options))
-
 /** Ten with a text, two with a name, two with a number. */
 const FOURTEEN: readonly Function[] = [
-  ...['one', 'two', 'three', 'four', 'five', 'six'].map((name) => text(name)),
-  text('scoped', { scope: ['tenantId'] }),
-  text('optional', { nullable: true }),
-  text('fixed', { immutable: true }),
-  text('soft', { ignoreDeleted: true }),
+  ...['one', 'two', 'three', 'four', 'five', 'six'].map((name) => entityOf(name, UniqueText())),
+  entityOf('scoped', UniqueText({ scope: ['tenantId'] })),
+  entityOf('optional', UniqueText({ nullable: true })),
+  entityOf('fixed', UniqueText({ immutable: true })),
+  entityOf('soft', UniqueText({ ignoreDeleted: true })),
   entityOf('user', UniqueName({ namespace: 'handle' })),
   entityOf('team', UniqueName({ namespace: 'handle', former: 'redirect' })),
   entityOf('invoice', NumberWithin({ scope: ['tenantId'] })),
