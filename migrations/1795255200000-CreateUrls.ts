@@ -12,9 +12,8 @@ export class CreateUrls1795255200000 implements MigrationInterface {
     )
     await queryRunner.query(`DROP FUNCTION IF EXISTS "unique_text_urls__url"();
 CREATE FUNCTION "unique_text_urls__url"() RETURNS trigger LANGUAGE plpgsql AS $guard$
--- typeorm-unique-text guard: generated, do not edit.
+-- typeorm-unique-text guard: generated, do not edit; see docs/protocol.md of the package.
 -- It makes hashes, and gives number 0 in an empty chain.
--- docs/protocol.md of the package says what it does, and why no text can be stored twice.
 -- {"protocol":1, "digest":"md5", "name":"url",
 -- "text":[{"name":"path","prefix":""},{"name":"query","prefix":"?"},{"name":"fragment","prefix":"#"}],
 -- "normalizers":["none@1","none@1","none@1"], "scope":["host","scheme","port"], "immutable":true,
@@ -25,12 +24,11 @@ DECLARE
   plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'urls' AND pg_catalog.pg_table_is_visible(TG_RELID);
   taken boolean;
 BEGIN
-  -- Asked of the type of its rows, which has the same owner: Citus hides shards from who reads pg_class on their node.
   IF NOT plain AND NOT EXISTS (SELECT FROM pg_catalog.pg_type AS y
     WHERE y.oid OPERATOR(pg_catalog.=) pg_catalog.format('%I.%I', TG_TABLE_SCHEMA, TG_TABLE_NAME)::pg_catalog.regtype
       AND pg_catalog.pg_get_userbyid(y.typowner) OPERATOR(pg_catalog.=) CURRENT_USER) THEN
-    RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'the guard does not belong to the owner of the table',
-      HINT = 'Create the guard again, for instance by a new migration.',
+    RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE =
+        'the guard does not belong to the owner of the table: a new migration creates it again',
       CONSTRAINT = 'url_unique_index', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
   END IF;
   IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE'
@@ -80,8 +78,7 @@ BEGIN
 END
 $guard$;
 CREATE OR REPLACE FUNCTION "unique_text_place_v1"() RETURNS trigger LANGUAGE plpgsql AS $guard$
--- typeorm-unique-text kernel: generated, do not edit.
--- docs/protocol.md of the package says what it does, and why no text can be stored twice.
+-- typeorm-unique-text kernel: generated, do not edit; see docs/protocol.md of the package.
 #variable_conflict use_variable
 DECLARE
   -- Arguments: a trigger whose columns are those of the text, the scope, hash, number, flag and delete date, whatever
@@ -103,12 +100,11 @@ DECLARE
   taken integer;
   length bigint;
 BEGIN
-  -- Asked of the type of its rows, which has the same owner: Citus hides shards from who reads pg_class on their node.
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_type AS y
     WHERE y.oid OPERATOR(pg_catalog.=) pg_catalog.format('%I.%I', TG_TABLE_SCHEMA, TG_TABLE_NAME)::pg_catalog.regtype
       AND pg_catalog.pg_get_userbyid(y.typowner) OPERATOR(pg_catalog.=) CURRENT_USER) THEN
-    RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'the guard does not belong to the owner of the table',
-      HINT = 'Create the guard again, for instance by a new migration.',
+    RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE =
+        'the guard does not belong to the owner of the table: a new migration creates it again',
       CONSTRAINT = TG_ARGV[3], SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
   END IF;
   SELECT pg_catalog.array_agg(a.attname ORDER BY k.i) INTO names
@@ -189,8 +185,7 @@ BEGIN
 END
 $guard$;
 CREATE OR REPLACE FUNCTION "unique_text_settle_v1"() RETURNS trigger LANGUAGE plpgsql AS $guard$
--- typeorm-unique-text kernel: generated, do not edit.
--- docs/protocol.md of the package says what it does, and why no text can be stored twice.
+-- typeorm-unique-text kernel: generated, do not edit; see docs/protocol.md of the package.
 #variable_conflict use_variable
 DECLARE
   -- Arguments: a trigger whose columns are those of the text, the scope, hash, number, flag and delete date, whatever
@@ -212,12 +207,11 @@ DECLARE
   done integer;
   r record;
 BEGIN
-  -- Asked of the type of its rows, which has the same owner: Citus hides shards from who reads pg_class on their node.
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_type AS y
     WHERE y.oid OPERATOR(pg_catalog.=) pg_catalog.format('%I.%I', TG_TABLE_SCHEMA, TG_TABLE_NAME)::pg_catalog.regtype
       AND pg_catalog.pg_get_userbyid(y.typowner) OPERATOR(pg_catalog.=) CURRENT_USER) THEN
-    RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'the guard does not belong to the owner of the table',
-      HINT = 'Create the guard again, for instance by a new migration.',
+    RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE =
+        'the guard does not belong to the owner of the table: a new migration creates it again',
       CONSTRAINT = TG_ARGV[3], SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
   END IF;
   SELECT pg_catalog.array_agg(a.attname ORDER BY k.i) INTO names
@@ -332,25 +326,21 @@ BEGIN
   IF pg_catalog.current_setting('server_encoding') OPERATOR(pg_catalog.<>) 'UTF8' THEN
     RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'the encoding of the database must be UTF8: md5() sees bytes';
   END IF;
-  FOR command IN
-    SELECT pg_catalog.format('REVOKE ALL ON FUNCTION %1$s FROM %2$s CASCADE;
+  SELECT pg_catalog.string_agg(pg_catalog.format('REVOKE ALL ON FUNCTION %1$s FROM %2$s CASCADE;
       ALTER FUNCTION %1$s OWNER TO %3$s; ALTER FUNCTION %1$s SECURITY DEFINER
       SET enable_seqscan TO off SET row_security TO off SET search_path TO pg_catalog, %4$s, pg_temp',
       f.oid::pg_catalog.regprocedure, pg_catalog.concat_ws(', ', 'PUBLIC', (
         SELECT pg_catalog.string_agg(a.grantee::pg_catalog.regrole::pg_catalog.text, ', ')
         FROM pg_catalog.aclexplode(f.proacl) AS a
         WHERE a.grantee OPERATOR(pg_catalog.<>) ALL (ARRAY[0::pg_catalog.oid, f.proowner]))),
-      t.relowner::pg_catalog.regrole, t.relnamespace::pg_catalog.regnamespace)
+      t.relowner::pg_catalog.regrole, t.relnamespace::pg_catalog.regnamespace), '; ') INTO command
     FROM (VALUES
-        ('"unique_text_place_v1"()', '"urls"'),
-        ('"unique_text_settle_v1"()', '"urls"'),
-        ('"unique_text_urls__url"()', '"urls"')
-      ) AS v (f, t)
+      ('"unique_text_place_v1"()', '"urls"'),
+      ('"unique_text_settle_v1"()', '"urls"'),
+      ('"unique_text_urls__url"()', '"urls"')) AS v (f, t)
     JOIN pg_catalog.pg_proc AS f ON f.oid OPERATOR(pg_catalog.=) v.f::pg_catalog.regprocedure
-    JOIN pg_catalog.pg_class AS t ON t.oid OPERATOR(pg_catalog.=) v.t::pg_catalog.regclass
-  LOOP
-    EXECUTE command;
-  END LOOP;
+    JOIN pg_catalog.pg_class AS t ON t.oid OPERATOR(pg_catalog.=) v.t::pg_catalog.regclass;
+  EXECUTE command;
   SELECT c.oid, f.oid INTO other, shared
     FROM pg_catalog.pg_proc AS f JOIN pg_catalog.pg_class AS c ON c.relowner OPERATOR(pg_catalog.<>) f.proowner
       AND (c.oid OPERATOR(pg_catalog.=) ANY (ARRAY[

@@ -34,7 +34,7 @@ export const guardOf = (table: TextTable): TriggerSet =>
     kind: 'guard',
     name: table.name,
     table: { schema: table.schema, name: table.table },
-    docs: 'docs/protocol.md of the package says what it does, and why no text can be stored twice.',
+    docs: 'docs/protocol.md',
     functions: [
       {
         name: table.guard,

@@ -26,7 +26,7 @@ export function namesGuard(names: NamesTable): TriggerSet {
     kind: 'names',
     name: 'direct',
     table: { schema: names.schema, name: names.table },
-    docs: 'docs/protocol-names.md of the package says what it does.',
+    docs: 'docs/protocol-names.md',
     functions: [
       { name: runs, body: refuseBody(names), says: 'refuses to change a name that is held but through its holder.' },
     ],

@@ -23,7 +23,7 @@ export function nameTriggersOf(holder: HolderTable): TriggerSet {
     table: { schema, name: table },
     ...(path ? { path } : {}),
     columns: Object.fromEntries(names.map(({ column }) => [column, column])),
-    docs: 'docs/protocol-names.md of the package says what it does, and why no name is held twice.',
+    docs: 'docs/protocol-names.md',
     functions: [
       { name: take, body: takeBody(holder), says: `gives rows the names in ${columns}, and takes those they had.` },
       { name: give, body: giveBody(holder), says: `takes the names in ${columns} from rows that go.` },

@@ -31,7 +31,7 @@ export function numberTriggers(table: NumberTable): TriggerSet {
     table: { schema: table.schema, name: table.table },
     columns: columnsOf(table),
     tables: [scopesName(table)],
-    docs: 'docs/numbers.md of the package says what it does, and why no two rows get one number.',
+    docs: 'docs/numbers.md',
     functions: [
       {
         name: place,

@@ -108,25 +108,21 @@ function secureFunctions(functions: readonly OwnedFunction[]): string {
   })
   const home = (table: string): string => `${table}.relnamespace::pg_catalog.regnamespace`
   return `
-  FOR command IN
-    SELECT pg_catalog.format('REVOKE ALL ON FUNCTION %1$s FROM %2$s CASCADE;
+  SELECT pg_catalog.string_agg(pg_catalog.format('REVOKE ALL ON FUNCTION %1$s FROM %2$s CASCADE;
       ALTER FUNCTION %1$s OWNER TO %3$s; ALTER FUNCTION %1$s SECURITY DEFINER
       ${settings.join(' ')} SET search_path TO pg_catalog, %4$s, pg_temp',
       f.oid::pg_catalog.regprocedure, pg_catalog.concat_ws(', ', 'PUBLIC', (
         SELECT pg_catalog.string_agg(a.grantee::pg_catalog.regrole::pg_catalog.text, ', ')
         FROM pg_catalog.aclexplode(f.proacl) AS a
         WHERE a.grantee OPERATOR(pg_catalog.<>) ALL (ARRAY[0::pg_catalog.oid, f.proowner]))),
-      t.relowner::pg_catalog.regrole, ${hasPath ? `pg_catalog.concat_ws(', ', ${home('h')}, ${home('t')})` : home('t')})
+      t.relowner::pg_catalog.regrole, ${hasPath ? `pg_catalog.concat_ws(', ', ${home('h')}, ${home('t')})` : home('t')}), '; ') INTO command
     FROM (VALUES
-        ${rows.join(',\n        ')}
-      ) AS v (f, t${hasPath ? ', h' : ''})
+      ${rows.join(',\n      ')}) AS v (f, t${hasPath ? ', h' : ''})
     JOIN pg_catalog.pg_proc AS f ON f.oid OPERATOR(pg_catalog.=) v.f::pg_catalog.regprocedure
     JOIN pg_catalog.pg_class AS t ON t.oid OPERATOR(pg_catalog.=) v.t::pg_catalog.regclass${
       hasPath ? '\n    LEFT JOIN pg_catalog.pg_class AS h ON h.oid OPERATOR(pg_catalog.=) v.h::pg_catalog.regclass' : ''
-    }
-  LOOP
-    EXECUTE command;
-  END LOOP;`
+    };
+  EXECUTE command;`
 }
 
 /**

@@ -111,7 +111,7 @@ export interface TriggerSetParts {
   readonly columns?: Readonly<Record<string, string>>
   /** @default [] */
   readonly tables?: readonly string[]
-  /** What a reader of a function's source is told after its first line, as a comment. */
+  /** The page that says what the functions do, as their first line tells. */
   readonly docs: string
   readonly functions: readonly {
     readonly name: string
@@ -145,7 +145,7 @@ export function triggerSet({ kind, name, table, columns = {}, kernel = [], ...pa
   const functions = parts.functions.map(({ says, name: called, body }, position) => ({
     name: called,
     body:
-      `\n${TRIGGER_MARK}${kind}: generated, do not edit.\n-- It ${says.replaceAll(/\s+/g, ' ')}\n-- ${parts.docs}` +
+      `${headOf(kind, parts.docs)}\n-- It ${says.replaceAll(/\s+/g, ' ')}` +
       `${position === 0 ? `\n${commentOf(note)}` : ''}${body}`,
   }))
   const sources = functions.map((one) => ({ ...one, schema: table.schema, path: parts.path, relation }))
@@ -178,10 +178,13 @@ const digestOf = (sql: string): string =>
 const present = (members: Readonly<Record<string, unknown>>): Record<string, unknown> =>
   Object.fromEntries(Object.entries(members).filter(([, value]) => value !== undefined))
 
+const headOf = (kind: string, docs: string): string =>
+  `\n${TRIGGER_MARK}${kind}: generated, do not edit; see ${docs} of the package.`
+
 /** A function of the kernel, with its mark. Its name holds its version: two releases may have one each. */
 export const kernelFunction = (name: string, docs: string, body: string): TriggerFunction => ({
   name,
-  body: `\n${TRIGGER_MARK}${KERNEL}: generated, do not edit.\n-- ${docs}${body}`,
+  body: `${headOf(KERNEL, docs)}${body}`,
 })
 
 /** Whether a body is that of a function which all tables of a schema share. */

@@ -1,8 +1,7 @@
 DROP FUNCTION IF EXISTS "unique_name_names_refuse"();
 CREATE FUNCTION "unique_name_names_refuse"() RETURNS trigger LANGUAGE plpgsql AS $guard$
--- typeorm-unique-text names: generated, do not edit.
+-- typeorm-unique-text names: generated, do not edit; see docs/protocol-names.md of the package.
 -- It refuses to change a name that is held but through its holder.
--- docs/protocol-names.md of the package says what it does.
 -- {"protocol":1, "kind":"names", "name":"direct", "columns":{},
 -- "triggers":["40356b16","04591158","e1f7e511","652b399e"]}
 BEGIN
@@ -56,23 +55,19 @@ DO $guard$
 DECLARE
   command pg_catalog.text;
 BEGIN
-  FOR command IN
-    SELECT pg_catalog.format('REVOKE ALL ON FUNCTION %1$s FROM %2$s CASCADE;
+  SELECT pg_catalog.string_agg(pg_catalog.format('REVOKE ALL ON FUNCTION %1$s FROM %2$s CASCADE;
       ALTER FUNCTION %1$s OWNER TO %3$s; ALTER FUNCTION %1$s SECURITY DEFINER
       SET enable_seqscan TO off SET row_security TO off SET search_path TO pg_catalog, %4$s, pg_temp',
       f.oid::pg_catalog.regprocedure, pg_catalog.concat_ws(', ', 'PUBLIC', (
         SELECT pg_catalog.string_agg(a.grantee::pg_catalog.regrole::pg_catalog.text, ', ')
         FROM pg_catalog.aclexplode(f.proacl) AS a
         WHERE a.grantee OPERATOR(pg_catalog.<>) ALL (ARRAY[0::pg_catalog.oid, f.proowner]))),
-      t.relowner::pg_catalog.regrole, t.relnamespace::pg_catalog.regnamespace)
+      t.relowner::pg_catalog.regrole, t.relnamespace::pg_catalog.regnamespace), '; ') INTO command
     FROM (VALUES
-        ('"unique_name_names_refuse"()', '"names"')
-      ) AS v (f, t)
+      ('"unique_name_names_refuse"()', '"names"')) AS v (f, t)
     JOIN pg_catalog.pg_proc AS f ON f.oid OPERATOR(pg_catalog.=) v.f::pg_catalog.regprocedure
-    JOIN pg_catalog.pg_class AS t ON t.oid OPERATOR(pg_catalog.=) v.t::pg_catalog.regclass
-  LOOP
-    EXECUTE command;
-  END LOOP;
+    JOIN pg_catalog.pg_class AS t ON t.oid OPERATOR(pg_catalog.=) v.t::pg_catalog.regclass;
+  EXECUTE command;
 END
 $guard$;
 

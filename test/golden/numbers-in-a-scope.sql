@@ -1,7 +1,6 @@
 
--- typeorm-unique-text numbers: generated, do not edit.
+-- typeorm-unique-text numbers: generated, do not edit; see docs/numbers.md of the package.
 -- It gives a row the number after the highest of its scope.
--- docs/numbers.md of the package says what it does, and why no two rows get one number.
 -- {"protocol":1, "kind":"numbers", "name":"number",
 -- "columns":{"number":"number","scope 0":"tenant","scope 1":"post"},
 -- "scope":[{"name":"tenant","type":"text"},{"name":"post","type":"integer"}], "number":"number",

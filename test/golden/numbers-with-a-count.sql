@@ -1,7 +1,6 @@
 
--- typeorm-unique-text numbers: generated, do not edit.
+-- typeorm-unique-text numbers: generated, do not edit; see docs/numbers.md of the package.
 -- It gives a row the number after the highest of its scope.
--- docs/numbers.md of the package says what it does, and why no two rows get one number.
 -- {"protocol":1, "kind":"numbers", "name":"number",
 -- "columns":{"number":"number","scope 0":"tenant","deleted":"deletedAt"},
 -- "scope":[{"name":"tenant","type":"integer"}], "number":"number", "type":"integer", "count":true,
@@ -89,9 +88,8 @@ BEGIN
 END
 
 
--- typeorm-unique-text numbers: generated, do not edit.
+-- typeorm-unique-text numbers: generated, do not edit; see docs/numbers.md of the package.
 -- It counts the rows of each scope.
--- docs/numbers.md of the package says what it does, and why no two rows get one number.
 #variable_conflict use_column
 DECLARE
   plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'comment'

@@ -312,7 +312,8 @@ test('the hidden columns and the functions say what they are, in the database', 
   )
   expect(functions).toHaveLength(3)
   for (const { body } of functions) {
-    expect(body).toMatch(/^\n-- typeorm-unique-text \w+: generated, do not edit\.\n/)
-    expect(body).toMatch(/^-- docs\/protocol\.md of the package says what it does/m)
+    expect(body).toMatch(
+      /^\n-- typeorm-unique-text \w+: generated, do not edit; see docs\/protocol\.md of the package\.\n/,
+    )
   }
 })
