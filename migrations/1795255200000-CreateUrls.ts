@@ -14,7 +14,7 @@ export class CreateUrls1795255200000 implements MigrationInterface {
 CREATE FUNCTION "unique_text_urls__url"() RETURNS trigger LANGUAGE plpgsql AS $guard$
 -- typeorm-unique-text guard: generated, do not edit; see docs/protocol.md of the package.
 -- It makes hashes, and gives number 0 in an empty chain.
--- {"protocol":1, "digest":"md5", "name":"url",
+-- {"protocol":1, "kind":"guard", "name":"url", "digest":"md5",
 -- "text":[{"name":"path","prefix":""},{"name":"query","prefix":"?"},{"name":"fragment","prefix":"#"}],
 -- "normalizers":["none@1","none@1","none@1"], "scope":["host","scheme","port"], "immutable":true,
 -- "maxChainLength":100, "hash":"path_component_hash", "number":"hash_number", "chained":"hash_chained",

@@ -1,7 +1,7 @@
 
 -- typeorm-unique-text guard: generated, do not edit; see docs/protocol.md of the package.
 -- It makes hashes, and gives number 0 in an empty chain.
--- {"protocol":1, "digest":"md5", "name":"url",
+-- {"protocol":1, "kind":"guard", "name":"url", "digest":"md5",
 -- "text":[{"name":"path","prefix":""},{"name":"query","prefix":"?"},{"name":"fragment","prefix":"#"}],
 -- "normalizers":["custom@1"], "scope":["host","scheme","port"], "maxChainLength":1000,
 -- "hash":"path_component_hash", "number":"hash_number", "chained":"hash_chained", "index":"page url",

@@ -1,7 +1,7 @@
 
 -- typeorm-unique-text guard: generated, do not edit; see docs/protocol.md of the package.
 -- It makes hashes, and gives number 0 in an empty chain.
--- {"protocol":1, "digest":"md5", "name":"url", "text":[{"name":"url","prefix":""}],
+-- {"protocol":1, "kind":"guard", "name":"url", "digest":"md5", "text":[{"name":"url","prefix":""}],
 -- "normalizers":["custom@1"], "scope":["tenant"], "deleted":"deletedAt", "nullable":true,
 -- "immutable":true, "maxChainLength":1000, "hash":"urlHash", "number":"urlHashNumber",
 -- "chained":"urlHashChained", "index":"page url", "check":"page url check",

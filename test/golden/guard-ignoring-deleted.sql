@@ -1,7 +1,7 @@
 
 -- typeorm-unique-text guard: generated, do not edit; see docs/protocol.md of the package.
 -- It makes hashes, and gives number 0 in an empty chain.
--- {"protocol":1, "digest":"md5", "name":"url", "text":[{"name":"url","prefix":""}],
+-- {"protocol":1, "kind":"guard", "name":"url", "digest":"md5", "text":[{"name":"url","prefix":""}],
 -- "normalizers":["custom@1"], "deleted":"deletedAt", "maxChainLength":1000, "hash":"urlHash",
 -- "number":"urlHashNumber", "chained":"urlHashChained", "index":"page url", "check":"page url check",
 -- "triggers":["7a6b50bb","56e00ba9","66148133","286768e6","7d737484","b6b70f97"]}

@@ -489,33 +489,21 @@ BEGIN
 END
 $guard$;
 
-CREATE TRIGGER "unique_name_users_insert"
-  AFTER INSERT ON "users"
-  REFERENCING NEW TABLE AS new_rows
-  FOR EACH STATEMENT
-  EXECUTE FUNCTION "unique_name_users_take"();
+CREATE TRIGGER "unique_name_users_insert" AFTER INSERT
+  ON "users" REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION "unique_name_users_take"();
 
-CREATE TRIGGER "unique_name_users_update"
-  AFTER UPDATE ON "users"
-  REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
-  -- The first row that differs does the work for the whole statement; other UPDATEs run no function.
-  FOR EACH ROW
+CREATE TRIGGER "unique_name_users_update" AFTER UPDATE
+  ON "users" REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH ROW
   WHEN (((OLD."handle"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) NEW."handle"::pg_catalog.text
       OR OLD."handle" IS NULL AND NEW."handle" IS NULL))
     IS NOT TRUE
-    OR ((OLD."nick"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) NEW."nick"::pg_catalog.text
+  OR ((OLD."nick"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) NEW."nick"::pg_catalog.text
       OR OLD."nick" IS NULL AND NEW."nick" IS NULL))
     IS NOT TRUE
-    OR (OLD."id" OPERATOR(pg_catalog.=) NEW."id") IS NOT TRUE)
-  EXECUTE FUNCTION "unique_name_users_take"();
+  OR (OLD."id" OPERATOR(pg_catalog.=) NEW."id") IS NOT TRUE) EXECUTE FUNCTION "unique_name_users_take"();
 
-CREATE TRIGGER "unique_name_users_delete"
-  AFTER DELETE ON "users"
-  REFERENCING OLD TABLE AS old_rows
-  FOR EACH STATEMENT
-  EXECUTE FUNCTION "unique_name_users_give"();
+CREATE TRIGGER "unique_name_users_delete" AFTER DELETE
+  ON "users" REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION "unique_name_users_give"();
 
-CREATE TRIGGER "unique_name_users_truncate"
-  AFTER TRUNCATE ON "users"
-  FOR EACH STATEMENT
+CREATE TRIGGER "unique_name_users_truncate" AFTER TRUNCATE ON "users" FOR EACH STATEMENT
   EXECUTE FUNCTION "unique_name_users_give"();

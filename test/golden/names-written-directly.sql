@@ -2,7 +2,7 @@ DROP FUNCTION IF EXISTS "unique_name_names_refuse"();
 CREATE FUNCTION "unique_name_names_refuse"() RETURNS trigger LANGUAGE plpgsql AS $guard$
 -- typeorm-unique-text names: generated, do not edit; see docs/protocol-names.md of the package.
 -- It refuses to change a name that is held but through its holder.
--- {"protocol":1, "kind":"names", "name":"direct", "columns":{},
+-- {"protocol":1, "kind":"names", "name":"direct",
 -- "triggers":["40356b16","04591158","e1f7e511","652b399e"]}
 BEGIN
   IF NOT (TG_TABLE_NAME OPERATOR(pg_catalog.=) 'names'
@@ -71,22 +71,14 @@ BEGIN
 END
 $guard$;
 
-CREATE TRIGGER "unique_name_names_insert"
-  BEFORE INSERT ON "names"
-  FOR EACH ROW WHEN (pg_catalog.pg_trigger_depth() OPERATOR(pg_catalog.=) 0)
-  EXECUTE FUNCTION "unique_name_names_refuse"();
+CREATE TRIGGER "unique_name_names_insert" BEFORE INSERT ON "names" FOR EACH ROW
+  WHEN (pg_catalog.pg_trigger_depth() OPERATOR(pg_catalog.=) 0) EXECUTE FUNCTION "unique_name_names_refuse"();
 
-CREATE TRIGGER "unique_name_names_update"
-  BEFORE UPDATE ON "names"
-  FOR EACH ROW WHEN (pg_catalog.pg_trigger_depth() OPERATOR(pg_catalog.=) 0)
-  EXECUTE FUNCTION "unique_name_names_refuse"();
+CREATE TRIGGER "unique_name_names_update" BEFORE UPDATE ON "names" FOR EACH ROW
+  WHEN (pg_catalog.pg_trigger_depth() OPERATOR(pg_catalog.=) 0) EXECUTE FUNCTION "unique_name_names_refuse"();
 
-CREATE TRIGGER "unique_name_names_delete"
-  BEFORE DELETE ON "names"
-  FOR EACH ROW WHEN (pg_catalog.pg_trigger_depth() OPERATOR(pg_catalog.=) 0)
-  EXECUTE FUNCTION "unique_name_names_refuse"();
+CREATE TRIGGER "unique_name_names_delete" BEFORE DELETE ON "names" FOR EACH ROW
+  WHEN (pg_catalog.pg_trigger_depth() OPERATOR(pg_catalog.=) 0) EXECUTE FUNCTION "unique_name_names_refuse"();
 
-CREATE TRIGGER "unique_name_names_truncate"
-  AFTER TRUNCATE ON "names"
-  FOR EACH STATEMENT
+CREATE TRIGGER "unique_name_names_truncate" AFTER TRUNCATE ON "names" FOR EACH STATEMENT
   EXECUTE FUNCTION "unique_name_names_refuse"();

@@ -72,16 +72,11 @@ BEGIN
 END
 
 
-CREATE TRIGGER "numbers_comment__number_place_inserts"
-  BEFORE INSERT ON "comment" FOR EACH STATEMENT
+CREATE TRIGGER "numbers_comment__number_place_inserts" BEFORE INSERT ON "comment" FOR EACH STATEMENT
   EXECUTE FUNCTION "numbers_comment__number_place"()
 
-CREATE TRIGGER "numbers_comment__number_place_insert"
-  BEFORE INSERT ON "comment" FOR EACH ROW
-  WHEN (NEW."number" IS NULL)
-  EXECUTE FUNCTION "numbers_comment__number_place"()
+CREATE TRIGGER "numbers_comment__number_place_insert" BEFORE INSERT ON "comment" FOR EACH ROW
+  WHEN (NEW."number" IS NULL) EXECUTE FUNCTION "numbers_comment__number_place"()
 
-CREATE TRIGGER "numbers_comment__number_place_update"
-  BEFORE UPDATE ON "comment" FOR EACH ROW
-  WHEN (NEW."number" IS NULL)
-  EXECUTE FUNCTION "numbers_comment__number_place"()
+CREATE TRIGGER "numbers_comment__number_place_update" BEFORE UPDATE ON "comment" FOR EACH ROW
+  WHEN (NEW."number" IS NULL) EXECUTE FUNCTION "numbers_comment__number_place"()
