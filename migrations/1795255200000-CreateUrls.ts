@@ -10,29 +10,75 @@ export class CreateUrls1795255200000 implements MigrationInterface {
     await queryRunner.query(
       `CREATE UNIQUE INDEX "url_unique_index" ON "urls"  ("host", "scheme", "port", "path_component_hash", "hash_number") `,
     )
-    await queryRunner.query(`DO $guard$
+    await queryRunner.query(`DROP FUNCTION IF EXISTS "unique_text_urls__url"();
+CREATE FUNCTION "unique_text_urls__url"() RETURNS trigger LANGUAGE plpgsql AS $guard$
+-- typeorm-unique-text guard: generated, do not edit; see docs/protocol.md of the package.
+-- It makes hashes, and gives number 0 in an empty chain.
+-- {"protocol":1, "kind":"guard", "name":"url", "digest":"md5",
+-- "text":[{"name":"path","prefix":""},{"name":"query","prefix":"?"},{"name":"fragment","prefix":"#"}],
+-- "normalizers":["none@1","none@1","none@1"], "scope":["host","scheme","port"], "immutable":true,
+-- "maxChainLength":100, "hash":"path_component_hash", "number":"hash_number", "chained":"hash_chained",
+-- "index":"url_unique_index", "check":"CHK_e654ed1189ac9a7a656246a074",
+-- "triggers":["b9ba835a","234024fa","44507472","4a9f8784","e6d5e726","c3740e30"]}
 DECLARE
-  other pg_catalog.regclass;
+  plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'urls' AND pg_catalog.pg_table_is_visible(TG_RELID);
+  taken boolean;
 BEGIN
-  IF pg_catalog.current_setting('server_encoding') OPERATOR(pg_catalog.<>) 'UTF8' THEN
-    RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'the encoding of the database must be UTF8: md5() sees bytes';
+  IF NOT plain AND NOT EXISTS (SELECT FROM pg_catalog.pg_type AS y
+    WHERE y.oid OPERATOR(pg_catalog.=) pg_catalog.format('%I.%I', TG_TABLE_SCHEMA, TG_TABLE_NAME)::pg_catalog.regtype
+      AND pg_catalog.pg_get_userbyid(y.typowner) OPERATOR(pg_catalog.=) CURRENT_USER) THEN
+    RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE =
+        'the guard does not belong to the owner of the table: a new migration creates it again',
+      CONSTRAINT = 'url_unique_index', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
   END IF;
-  SELECT o.oid INTO other FROM pg_catalog.pg_class AS c
-    JOIN pg_catalog.pg_class AS o ON o.relowner OPERATOR(pg_catalog.<>) c.relowner
-    JOIN pg_catalog.pg_trigger AS g ON g.tgrelid OPERATOR(pg_catalog.=) o.oid
-    WHERE c.oid OPERATOR(pg_catalog.=) '"urls"'::pg_catalog.regclass
-      AND g.tgfoid OPERATOR(pg_catalog.=) pg_catalog.to_regprocedure('"unique_text_place_v1"()');
-  IF FOUND THEN
-    RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = pg_catalog.format(
-        'tables %s and %s have different owners, and the triggers of both would run one function as its owner',
-        '"urls"', other),
-      HINT = 'Give them one owner, or put one of them into another schema.';
+  IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE'
+    AND OLD."host" OPERATOR(pg_catalog.=) NEW."host"
+    AND OLD."scheme" OPERATOR(pg_catalog.=) NEW."scheme"
+    AND OLD."port" OPERATOR(pg_catalog.=) NEW."port"
+    AND (OLD."path"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) NEW."path"::pg_catalog.text
+      OR OLD."path" IS NULL AND NEW."path" IS NULL)
+    AND (OLD."query"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) NEW."query"::pg_catalog.text
+      OR OLD."query" IS NULL AND NEW."query" IS NULL)
+    AND (OLD."fragment"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) NEW."fragment"::pg_catalog.text
+      OR OLD."fragment" IS NULL AND NEW."fragment" IS NULL) THEN
+    NEW."path_component_hash" := OLD."path_component_hash";
+    NEW."hash_number" := CASE WHEN NEW."hash_number" OPERATOR(pg_catalog.=) 0 THEN 0 ELSE OLD."hash_number" END;
+    NEW."hash_chained" := OLD."hash_chained" OR NEW."hash_chained" IS TRUE;
+    RETURN NEW;
   END IF;
+  IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' THEN
+    RAISE EXCEPTION USING ERRCODE = 'UT001', MESSAGE = 'the text is immutable',
+      CONSTRAINT = 'url_unique_index', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+  END IF;
+  NEW."path_component_hash" := pg_catalog.md5(coalesce(NEW."path"::pg_catalog.text, '') OPERATOR(pg_catalog.||)
+    coalesce('?' OPERATOR(pg_catalog.||) NEW."query"::pg_catalog.text, '') OPERATOR(pg_catalog.||)
+    coalesce('#' OPERATOR(pg_catalog.||) NEW."fragment"::pg_catalog.text, ''))::pg_catalog.uuid;
+  NEW."hash_number" := -1;
+  NEW."hash_chained" := false;
+  IF plain THEN
+    -- Of a text that stands at 0, the index raises the ordinary violation.
+    SELECT t."hash_number" OPERATOR(pg_catalog.=) 0
+      AND (t."path"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) NEW."path"::pg_catalog.text
+      OR t."path" IS NULL AND NEW."path" IS NULL)
+      AND (t."query"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) NEW."query"::pg_catalog.text
+      OR t."query" IS NULL AND NEW."query" IS NULL)
+      AND (t."fragment"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) NEW."fragment"::pg_catalog.text
+      OR t."fragment" IS NULL AND NEW."fragment" IS NULL) INTO taken
+      FROM ONLY "urls" AS t
+      WHERE t."host" OPERATOR(pg_catalog.=) NEW."host"
+        AND t."scheme" OPERATOR(pg_catalog.=) NEW."scheme"
+        AND t."port" OPERATOR(pg_catalog.=) NEW."port"
+        AND t."path_component_hash" OPERATOR(pg_catalog.=) NEW."path_component_hash"
+      LIMIT 1;
+    IF NOT FOUND OR taken AND TG_OP OPERATOR(pg_catalog.=) 'INSERT' THEN
+      NEW."hash_number" := 0;
+    END IF;
+  END IF;
+  RETURN NEW;
 END
 $guard$;
 CREATE OR REPLACE FUNCTION "unique_text_place_v1"() RETURNS trigger LANGUAGE plpgsql AS $guard$
--- typeorm-unique-text kernel: generated, do not edit.
--- docs/protocol.md of the package says what it does, and why no text can be stored twice.
+-- typeorm-unique-text kernel: generated, do not edit; see docs/protocol.md of the package.
 #variable_conflict use_variable
 DECLARE
   -- Arguments: a trigger whose columns are those of the text, the scope, hash, number, flag and delete date, whatever
@@ -54,12 +100,11 @@ DECLARE
   taken integer;
   length bigint;
 BEGIN
-  -- Asked of the type of its rows, which has the same owner: Citus hides shards from who reads pg_class on their node.
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_type AS y
     WHERE y.oid OPERATOR(pg_catalog.=) pg_catalog.format('%I.%I', TG_TABLE_SCHEMA, TG_TABLE_NAME)::pg_catalog.regtype
       AND pg_catalog.pg_get_userbyid(y.typowner) OPERATOR(pg_catalog.=) CURRENT_USER) THEN
-    RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'the guard does not belong to the owner of the table',
-      HINT = 'Create the guard again, for instance by a new migration.',
+    RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE =
+        'the guard does not belong to the owner of the table: a new migration creates it again',
       CONSTRAINT = TG_ARGV[3], SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
   END IF;
   SELECT pg_catalog.array_agg(a.attname ORDER BY k.i) INTO names
@@ -139,44 +184,8 @@ BEGIN
     CONSTRAINT = TG_ARGV[3], SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
 END
 $guard$;
-DO $guard$
-BEGIN
-  EXECUTE (SELECT pg_catalog.string_agg(pg_catalog.format('REVOKE ALL ON FUNCTION %1$s FROM %2$s CASCADE;
-      ALTER FUNCTION %1$s OWNER TO %3$s; ALTER FUNCTION %1$s SECURITY DEFINER
-      SET enable_seqscan TO off SET row_security TO off SET search_path TO pg_catalog, %4$s, pg_temp',
-      f.oid::pg_catalog.regprocedure, pg_catalog.concat_ws(', ', 'PUBLIC', (
-        SELECT pg_catalog.string_agg(a.grantee::pg_catalog.regrole::pg_catalog.text, ', ')
-        FROM pg_catalog.aclexplode(f.proacl) AS a
-        WHERE a.grantee OPERATOR(pg_catalog.<>) ALL (ARRAY[0::pg_catalog.oid, f.proowner]))),
-      t.relowner::pg_catalog.regrole, t.relnamespace::pg_catalog.regnamespace), '; ')
-    FROM pg_catalog.pg_proc AS f, pg_catalog.pg_class AS t
-    WHERE f.oid OPERATOR(pg_catalog.=) ANY (ARRAY['"unique_text_place_v1"()']::pg_catalog.regprocedure[])
-      AND t.oid OPERATOR(pg_catalog.=) '"urls"'::pg_catalog.regclass);
-END
-$guard$`)
-    await queryRunner.query(`DO $guard$
-DECLARE
-  other pg_catalog.regclass;
-BEGIN
-  IF pg_catalog.current_setting('server_encoding') OPERATOR(pg_catalog.<>) 'UTF8' THEN
-    RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'the encoding of the database must be UTF8: md5() sees bytes';
-  END IF;
-  SELECT o.oid INTO other FROM pg_catalog.pg_class AS c
-    JOIN pg_catalog.pg_class AS o ON o.relowner OPERATOR(pg_catalog.<>) c.relowner
-    JOIN pg_catalog.pg_trigger AS g ON g.tgrelid OPERATOR(pg_catalog.=) o.oid
-    WHERE c.oid OPERATOR(pg_catalog.=) '"urls"'::pg_catalog.regclass
-      AND g.tgfoid OPERATOR(pg_catalog.=) pg_catalog.to_regprocedure('"unique_text_settle_v1"()');
-  IF FOUND THEN
-    RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = pg_catalog.format(
-        'tables %s and %s have different owners, and the triggers of both would run one function as its owner',
-        '"urls"', other),
-      HINT = 'Give them one owner, or put one of them into another schema.';
-  END IF;
-END
-$guard$;
 CREATE OR REPLACE FUNCTION "unique_text_settle_v1"() RETURNS trigger LANGUAGE plpgsql AS $guard$
--- typeorm-unique-text kernel: generated, do not edit.
--- docs/protocol.md of the package says what it does, and why no text can be stored twice.
+-- typeorm-unique-text kernel: generated, do not edit; see docs/protocol.md of the package.
 #variable_conflict use_variable
 DECLARE
   -- Arguments: a trigger whose columns are those of the text, the scope, hash, number, flag and delete date, whatever
@@ -198,12 +207,11 @@ DECLARE
   done integer;
   r record;
 BEGIN
-  -- Asked of the type of its rows, which has the same owner: Citus hides shards from who reads pg_class on their node.
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_type AS y
     WHERE y.oid OPERATOR(pg_catalog.=) pg_catalog.format('%I.%I', TG_TABLE_SCHEMA, TG_TABLE_NAME)::pg_catalog.regtype
       AND pg_catalog.pg_get_userbyid(y.typowner) OPERATOR(pg_catalog.=) CURRENT_USER) THEN
-    RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'the guard does not belong to the owner of the table',
-      HINT = 'Create the guard again, for instance by a new migration.',
+    RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE =
+        'the guard does not belong to the owner of the table: a new migration creates it again',
       CONSTRAINT = TG_ARGV[3], SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
   END IF;
   SELECT pg_catalog.array_agg(a.attname ORDER BY k.i) INTO names
@@ -310,102 +318,45 @@ BEGIN
 END
 $guard$;
 DO $guard$
-BEGIN
-  EXECUTE (SELECT pg_catalog.string_agg(pg_catalog.format('REVOKE ALL ON FUNCTION %1$s FROM %2$s CASCADE;
-      ALTER FUNCTION %1$s OWNER TO %3$s; ALTER FUNCTION %1$s SECURITY DEFINER
-      SET enable_seqscan TO off SET row_security TO off SET search_path TO pg_catalog, %4$s, pg_temp',
-      f.oid::pg_catalog.regprocedure, pg_catalog.concat_ws(', ', 'PUBLIC', (
-        SELECT pg_catalog.string_agg(a.grantee::pg_catalog.regrole::pg_catalog.text, ', ')
-        FROM pg_catalog.aclexplode(f.proacl) AS a
-        WHERE a.grantee OPERATOR(pg_catalog.<>) ALL (ARRAY[0::pg_catalog.oid, f.proowner]))),
-      t.relowner::pg_catalog.regrole, t.relnamespace::pg_catalog.regnamespace), '; ')
-    FROM pg_catalog.pg_proc AS f, pg_catalog.pg_class AS t
-    WHERE f.oid OPERATOR(pg_catalog.=) ANY (ARRAY['"unique_text_settle_v1"()']::pg_catalog.regprocedure[])
-      AND t.oid OPERATOR(pg_catalog.=) '"urls"'::pg_catalog.regclass);
-END
-$guard$`)
-    await queryRunner.query(`DROP FUNCTION IF EXISTS "unique_text_urls__url"();
-CREATE FUNCTION "unique_text_urls__url"() RETURNS trigger LANGUAGE plpgsql AS $guard$
--- typeorm-unique-text guard: generated, do not edit.
--- It makes hashes, and gives number 0 in an empty chain.
--- docs/protocol.md of the package says what it does, and why no text can be stored twice.
--- {"protocol":1, "digest":"md5", "name":"url",
--- "text":[{"name":"path","prefix":""},{"name":"query","prefix":"?"},{"name":"fragment","prefix":"#"}],
--- "normalizers":["none@1","none@1","none@1"], "scope":["host","scheme","port"], "immutable":true,
--- "maxChainLength":100, "hash":"path_component_hash", "number":"hash_number", "chained":"hash_chained",
--- "index":"url_unique_index", "check":"CHK_e654ed1189ac9a7a656246a074",
--- "triggers":["b9ba835a","234024fa","44507472","4a9f8784","e6d5e726","c3740e30"]}
 DECLARE
-  plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'urls' AND pg_catalog.pg_table_is_visible(TG_RELID);
-  taken boolean;
+  command pg_catalog.text;
+  other pg_catalog.regclass;
+  shared pg_catalog.regprocedure;
 BEGIN
-  -- Asked of the type of its rows, which has the same owner: Citus hides shards from who reads pg_class on their node.
-  IF NOT plain AND NOT EXISTS (SELECT FROM pg_catalog.pg_type AS y
-    WHERE y.oid OPERATOR(pg_catalog.=) pg_catalog.format('%I.%I', TG_TABLE_SCHEMA, TG_TABLE_NAME)::pg_catalog.regtype
-      AND pg_catalog.pg_get_userbyid(y.typowner) OPERATOR(pg_catalog.=) CURRENT_USER) THEN
-    RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'the guard does not belong to the owner of the table',
-      HINT = 'Create the guard again, for instance by a new migration.',
-      CONSTRAINT = 'url_unique_index', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+  IF pg_catalog.current_setting('server_encoding') OPERATOR(pg_catalog.<>) 'UTF8' THEN
+    RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'the encoding of the database must be UTF8: md5() sees bytes';
   END IF;
-  IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE'
-    AND OLD."host" OPERATOR(pg_catalog.=) NEW."host"
-    AND OLD."scheme" OPERATOR(pg_catalog.=) NEW."scheme"
-    AND OLD."port" OPERATOR(pg_catalog.=) NEW."port"
-    AND (OLD."path"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) NEW."path"::pg_catalog.text
-      OR OLD."path" IS NULL AND NEW."path" IS NULL)
-    AND (OLD."query"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) NEW."query"::pg_catalog.text
-      OR OLD."query" IS NULL AND NEW."query" IS NULL)
-    AND (OLD."fragment"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) NEW."fragment"::pg_catalog.text
-      OR OLD."fragment" IS NULL AND NEW."fragment" IS NULL) THEN
-    NEW."path_component_hash" := OLD."path_component_hash";
-    NEW."hash_number" := CASE WHEN NEW."hash_number" OPERATOR(pg_catalog.=) 0 THEN 0 ELSE OLD."hash_number" END;
-    NEW."hash_chained" := OLD."hash_chained" OR NEW."hash_chained" IS TRUE;
-    RETURN NEW;
-  END IF;
-  IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' THEN
-    RAISE EXCEPTION USING ERRCODE = 'UT001', MESSAGE = 'the text is immutable',
-      CONSTRAINT = 'url_unique_index', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
-  END IF;
-  NEW."path_component_hash" := pg_catalog.md5(coalesce(NEW."path"::pg_catalog.text, '') OPERATOR(pg_catalog.||)
-    coalesce('?' OPERATOR(pg_catalog.||) NEW."query"::pg_catalog.text, '') OPERATOR(pg_catalog.||)
-    coalesce('#' OPERATOR(pg_catalog.||) NEW."fragment"::pg_catalog.text, ''))::pg_catalog.uuid;
-  NEW."hash_number" := -1;
-  NEW."hash_chained" := false;
-  IF plain THEN
-    -- Of a text that stands at 0, the index raises the ordinary violation.
-    SELECT t."hash_number" OPERATOR(pg_catalog.=) 0
-      AND (t."path"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) NEW."path"::pg_catalog.text
-      OR t."path" IS NULL AND NEW."path" IS NULL)
-      AND (t."query"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) NEW."query"::pg_catalog.text
-      OR t."query" IS NULL AND NEW."query" IS NULL)
-      AND (t."fragment"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) NEW."fragment"::pg_catalog.text
-      OR t."fragment" IS NULL AND NEW."fragment" IS NULL) INTO taken
-      FROM ONLY "urls" AS t
-      WHERE t."host" OPERATOR(pg_catalog.=) NEW."host"
-        AND t."scheme" OPERATOR(pg_catalog.=) NEW."scheme"
-        AND t."port" OPERATOR(pg_catalog.=) NEW."port"
-        AND t."path_component_hash" OPERATOR(pg_catalog.=) NEW."path_component_hash"
-      LIMIT 1;
-    IF NOT FOUND OR taken AND TG_OP OPERATOR(pg_catalog.=) 'INSERT' THEN
-      NEW."hash_number" := 0;
-    END IF;
-  END IF;
-  RETURN NEW;
-END
-$guard$;
-DO $guard$
-BEGIN
-  EXECUTE (SELECT pg_catalog.string_agg(pg_catalog.format('REVOKE ALL ON FUNCTION %1$s FROM %2$s CASCADE;
+  SELECT pg_catalog.string_agg(pg_catalog.format('REVOKE ALL ON FUNCTION %1$s FROM %2$s CASCADE;
       ALTER FUNCTION %1$s OWNER TO %3$s; ALTER FUNCTION %1$s SECURITY DEFINER
       SET enable_seqscan TO off SET row_security TO off SET search_path TO pg_catalog, %4$s, pg_temp',
       f.oid::pg_catalog.regprocedure, pg_catalog.concat_ws(', ', 'PUBLIC', (
         SELECT pg_catalog.string_agg(a.grantee::pg_catalog.regrole::pg_catalog.text, ', ')
         FROM pg_catalog.aclexplode(f.proacl) AS a
         WHERE a.grantee OPERATOR(pg_catalog.<>) ALL (ARRAY[0::pg_catalog.oid, f.proowner]))),
-      t.relowner::pg_catalog.regrole, t.relnamespace::pg_catalog.regnamespace), '; ')
-    FROM pg_catalog.pg_proc AS f, pg_catalog.pg_class AS t
-    WHERE f.oid OPERATOR(pg_catalog.=) ANY (ARRAY['"unique_text_urls__url"()']::pg_catalog.regprocedure[])
-      AND t.oid OPERATOR(pg_catalog.=) '"urls"'::pg_catalog.regclass);
+      t.relowner::pg_catalog.regrole, t.relnamespace::pg_catalog.regnamespace), '; ') INTO command
+    FROM (VALUES
+      ('"unique_text_place_v1"()', '"urls"'),
+      ('"unique_text_settle_v1"()', '"urls"'),
+      ('"unique_text_urls__url"()', '"urls"')) AS v (f, t)
+    JOIN pg_catalog.pg_proc AS f ON f.oid OPERATOR(pg_catalog.=) v.f::pg_catalog.regprocedure
+    JOIN pg_catalog.pg_class AS t ON t.oid OPERATOR(pg_catalog.=) v.t::pg_catalog.regclass;
+  EXECUTE command;
+  SELECT c.oid, f.oid INTO other, shared
+    FROM pg_catalog.pg_proc AS f JOIN pg_catalog.pg_class AS c ON c.relowner OPERATOR(pg_catalog.<>) f.proowner
+      AND (c.oid OPERATOR(pg_catalog.=) ANY (ARRAY[
+          '"urls"'
+        ]::pg_catalog.regclass[])
+        OR EXISTS (SELECT FROM pg_catalog.pg_trigger AS g
+          WHERE g.tgrelid OPERATOR(pg_catalog.=) c.oid AND g.tgfoid OPERATOR(pg_catalog.=) f.oid))
+    WHERE f.oid OPERATOR(pg_catalog.=) ANY (ARRAY[
+        '"unique_text_place_v1"()', '"unique_text_settle_v1"()'
+      ]::pg_catalog.regprocedure[])
+    ORDER BY f.oid, c.oid LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = pg_catalog.format(
+        'table %s and function %s, which its triggers would run, have different owners', other, shared),
+      HINT = 'Give them one owner, or put one of them into another schema.';
+  END IF;
 END
 $guard$`)
     await queryRunner.query(`CREATE TRIGGER "unique_text_urls__url_place_insert" BEFORE INSERT ON "urls" FOR EACH ROW
@@ -449,7 +400,6 @@ $guard$`)
     await queryRunner.query(`DROP TRIGGER IF EXISTS "unique_text_urls__url_settle_insert" ON "urls"`)
     await queryRunner.query(`DROP TRIGGER IF EXISTS "unique_text_urls__url_settle_update" ON "urls"`)
     await queryRunner.query(`DROP TRIGGER IF EXISTS "unique_text_urls__url_settle_delete" ON "urls"`)
-    await queryRunner.query(`DROP FUNCTION IF EXISTS "unique_text_urls__url"()`)
     await queryRunner.query(`DO $guard$
 BEGIN
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS g
@@ -466,6 +416,7 @@ BEGIN
   END IF;
 END
 $guard$`)
+    await queryRunner.query(`DROP FUNCTION IF EXISTS "unique_text_urls__url"()`)
     await queryRunner.query(`DROP INDEX "public"."url_unique_index"`)
     await queryRunner.query(`DROP TABLE "urls"`)
   }

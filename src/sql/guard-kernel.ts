@@ -10,7 +10,7 @@ export const SETTLE_KERNEL = 'unique_text_settle_v1'
 /** A reader that finds the anchor gone reads again; more often than this only where others keep removing it. */
 const ROUNDS = 16
 
-const DOCS = 'docs/protocol.md of the package says what it does, and why no text can be stored twice.'
+const DOCS = 'docs/protocol.md'
 
 const HEAD = `
 #variable_conflict use_variable
@@ -30,18 +30,18 @@ DECLARE
 
 /**
  * A trigger may be on the table of another role, perhaps as a lure: casts of its types and triggers of that table would
- * run as the owner of the function.
+ * run as the owner of the function. Asked of the type of its rows, which has the same owner: Citus hides shards from who
+ * reads pg_class on their node.
  *
  * @param index as SQL, to be the constraint
  * @param unless as SQL: one need not look then
  */
 export const refuseOtherOwner = (index: string, unless?: string): string => `
-  -- Asked of the type of its rows, which has the same owner: Citus hides shards from who reads pg_class on their node.
   IF ${unless === undefined ? '' : `NOT ${unless} AND `}NOT EXISTS (SELECT FROM pg_catalog.pg_type AS y
     WHERE y.oid OPERATOR(pg_catalog.=) pg_catalog.format('%I.%I', TG_TABLE_SCHEMA, TG_TABLE_NAME)::pg_catalog.regtype
       AND pg_catalog.pg_get_userbyid(y.typowner) OPERATOR(pg_catalog.=) CURRENT_USER) THEN
-    RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}', MESSAGE = 'the guard does not belong to the owner of the table',
-      HINT = 'Create the guard again, for instance by a new migration.',
+    RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}', MESSAGE =
+        'the guard does not belong to the owner of the table: a new migration creates it again',
       CONSTRAINT = ${index}, SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
   END IF;`
 

@@ -1,5 +1,5 @@
 import { guardKernel, PLACE_KERNEL, refuseOtherOwner, SETTLE_KERNEL } from './guard-kernel'
-import { literal, packed, qualified, quote } from './identifier'
+import { literal, quote } from './identifier'
 import { SQLSTATE } from './sqlstate'
 import {
   differentScope,
@@ -11,14 +11,13 @@ import {
   sameChain,
   sameScope,
   sameText,
-  tableName,
   textIsNull,
   type TextTable,
 } from './text-table'
 import {
-  FIRES,
-  parseNote,
+  type Firing,
   type Trigger,
+  triggerOn,
   triggerSet,
   type TriggerNote,
   type TriggerSet,
@@ -34,7 +33,7 @@ export const guardOf = (table: TextTable): TriggerSet =>
     kind: 'guard',
     name: table.name,
     table: { schema: table.schema, name: table.table },
-    docs: 'docs/protocol.md of the package says what it does, and why no text can be stored twice.',
+    docs: 'docs/protocol.md',
     functions: [
       {
         name: table.guard,
@@ -49,7 +48,6 @@ export const guardOf = (table: TextTable): TriggerSet =>
 
 /** What of a declaration the rows depend on, or the guard holds them to, as the note has it. */
 const NOTED = [
-  'name',
   'text',
   'normalizers',
   'scope',
@@ -65,8 +63,8 @@ const NOTED = [
 ] as const
 
 /** Enough to find drift that the catalog does not show, to follow a renamed column, and to restore the rows. */
-export interface GuardNote extends TriggerNote, Pick<TextTable, (typeof NOTED)[number]> {
-  readonly kind?: never
+export interface GuardNote extends TriggerNote, Pick<TextTable, 'name' | (typeof NOTED)[number]> {
+  readonly kind: 'guard'
   /** The name of the digest. */
   readonly digest: string
 }
@@ -83,13 +81,9 @@ const noteOf = (table: TextTable): TriggerSetParts['note'] => ({
   ...Object.fromEntries(NOTED.flatMap((key) => (isDefault(key, table[key]) ? [] : [[key, table[key]]]))),
 })
 
-/** undefined where the body holds no note of a guard, or that of a version which wrote something else. */
-export function parseGuardNote(body: string): GuardNote | undefined {
-  const note = parseNote(body)
-  return note?.kind === undefined && note?.protocol === PROTOCOL_VERSION
-    ? { ...DEFAULTS, ...(note as GuardNote) }
-    : undefined
-}
+/** undefined where the note is that of another set, or of a version which wrote something else. */
+export const asGuardNote = (note: TriggerNote): GuardNote | undefined =>
+  note.kind === 'guard' && note.protocol === PROTOCOL_VERSION ? { ...DEFAULTS, ...(note as GuardNote) } : undefined
 
 /** Columns of the row that the function assigns to. */
 const columnsOf = (table: TextTable): Record<'hash' | 'number' | 'chained', string> => ({
@@ -199,8 +193,6 @@ const watchedColumns = ({ text, scope, hash, number, chained, deleted }: TextTab
   ...(deleted === undefined ? [] : [deleted]),
 ]
 
-const { row, before, insert, update } = FIRES
-
 /** The six triggers, in the order to create; docs/protocol.md says what each is for. */
 function guardTriggers(table: TextTable): Trigger[] {
   const { hash, number, chained } = columnsOf(table)
@@ -213,47 +205,32 @@ function guardTriggers(table: TextTable): Trigger[] {
     ...restored(table),
   ]
   const beyond = `OPERATOR(pg_catalog.>) 0`
+  const named = { time: 'BEFORE', columns: watchedColumns(table) } as const
+  // AFTER: in a BEFORE trigger an UPDATE over several rows of a chain would meet rows that its own trigger has changed,
+  // and fail with 27000 for ever.
+  const settle = (event: 'insert' | 'update' | 'delete', when: readonly string[]): Trigger =>
+    trigger(table, `settle_${event}`, { ...inKernel(table, SETTLE_KERNEL), time: 'AFTER', events: [event], when })
   return [
+    // With hash and number 0 from the client nothing runs: check and index decide.
     trigger(table, 'place_insert', {
-      type: row + before + insert,
-      event: 'BEFORE INSERT',
-      // With hash and number 0 from the client nothing runs: check and index decide.
+      time: 'BEFORE',
+      events: ['insert'],
       when: [`NEW.${hash} IS NULL`, `(${equal(`NEW.${number}`, '0')}) IS NOT TRUE`],
+      runs: table.guard,
     }),
-    trigger(table, 'place_update', {
-      type: row + before + update,
-      // Naming columns keeps other UPDATEs from preparing this condition. The check reads the text at each of them.
-      event: 'BEFORE UPDATE OF',
-      when: moved,
-    }),
+    // Naming columns keeps other UPDATEs from preparing this condition. The check reads the text at each of them.
+    trigger(table, 'place_update', { ...named, events: ['update'], when: moved, runs: table.guard }),
     trigger(table, 'rest', {
-      type: row + before + insert + update,
-      event: 'BEFORE INSERT OR UPDATE OF',
+      ...named,
+      ...inKernel(table, PLACE_KERNEL),
+      events: ['insert', 'update'],
       when: [`NEW.${number} OPERATOR(pg_catalog.<) 0`],
-      runs: PLACE_KERNEL,
     }),
-    trigger(table, 'settle_insert', {
-      type: row + insert,
-      // AFTER: in a BEFORE trigger an UPDATE over several rows of a chain would meet rows that its own trigger has
-      // changed, and fail with 27000 for ever.
-      event: 'AFTER INSERT',
-      when: [`NEW.${number} ${beyond}`],
-      runs: SETTLE_KERNEL,
-    }),
-    trigger(table, 'settle_update', {
-      type: row + update,
-      // No columns are named: a user's own BEFORE trigger may change those that the statement does not name.
-      event: 'AFTER UPDATE',
-      when: [`OLD.${chained}`, `NEW.${chained}`, `NEW.${number} ${beyond}`],
-      runs: SETTLE_KERNEL,
-    }),
-    trigger(table, 'settle_delete', {
-      type: row + FIRES.delete,
-      event: 'AFTER DELETE',
-      // Only an anchor that has, or had, others: every other DELETE is free of the function.
-      when: [`OLD.${chained}`],
-      runs: SETTLE_KERNEL,
-    }),
+    settle('insert', [`NEW.${number} ${beyond}`]),
+    // No columns are named: a user's own BEFORE trigger may change those that the statement does not name.
+    settle('update', [`OLD.${chained}`, `NEW.${chained}`, `NEW.${number} ${beyond}`]),
+    // Only an anchor that has, or had, others: every other DELETE is free of the function.
+    settle('delete', [`OLD.${chained}`]),
   ]
 }
 
@@ -262,44 +239,14 @@ function restored(table: TextTable): string[] {
   return table.deleted === undefined ? [] : [[...isFreed(table, 'OLD'), ...isLive(table, 'NEW')].join(' AND ')]
 }
 
-const LINE_CHARACTERS = 116
-
 /** The name of a trigger. Those of one event fire in the order of their names: `rest` after `place_…`. */
 const triggerName = (table: Pick<TextTable, 'guard'>, suffix: string): string => `${table.guard}_${suffix}`
 
-interface Firing {
-  readonly type: number
-  /** An event that ends with OF names all columns that the guard watches. */
-  readonly event: string
-  /**
-   * For an OR. As short as can be: the server parses and plans it once for each statement that writes to the table, and
-   * it is false for practically every row. What else must hold, the function looks at.
-   */
-  readonly when: readonly string[]
-  /** A function of the kernel. @default the table's own */
-  readonly runs?: string
-}
+const trigger = (table: TextTable, suffix: string, firing: Omit<Firing, 'name'>): Trigger =>
+  triggerOn({ schema: table.schema, name: table.table }, { ...firing, name: triggerName(table, suffix) })
 
-function trigger(table: TextTable, suffix: string, { type, event, when: conditions, runs }: Firing): Trigger {
-  const name = triggerName(table, suffix)
+/** A function of the kernel, and what it must know. */
+function inKernel(table: TextTable, runs: string): Pick<Firing, 'runs' | 'args'> {
   const { text, scope, index, maxChainLength } = table
-  const known = [triggerName(table, 'rest'), text.length, scope.length, index, maxChainLength]
-  const called = `EXECUTE FUNCTION ${qualified(table.schema, runs ?? table.guard)}(`
-  const [first = '', ...more] = runs === undefined ? [] : known.map((one) => literal(String(one)))
-  const columns = event.endsWith(' OF') ? watchedColumns(table) : []
-  const create = packed(
-    [
-      `CREATE TRIGGER ${quote(name)} ${event}`,
-      ...columns.map((one, position) => `${quote(one)}${position < columns.length - 1 ? ',' : ''}`),
-      `ON ${tableName(table)} FOR EACH ROW`,
-      ...conditions.map(
-        (one, index) => `${index === 0 ? 'WHEN (' : 'OR '}${one}${index === conditions.length - 1 ? ')' : ''}`,
-      ),
-      ...[`${called}${first}`, ...more].map((one, position) => `${one}${position < more.length ? ',' : ')'}`),
-    ],
-    ' ',
-    LINE_CHARACTERS,
-  ).join('\n  ')
-  const named = columns.length > 0 ? { columns } : {}
-  return { name, runs: runs ?? table.guard, type, conditional: true, ...named, create }
+  return { runs, args: [triggerName(table, 'rest'), text.length, scope.length, index, maxChainLength].map(String) }
 }

@@ -150,19 +150,24 @@ export function standingRow(holder: HolderTable, row: string): string {
       ) AS t`
 }
 
-export const raiseRenamed: string = `
+const RAISE_RENAMED = `
     RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}',
       MESSAGE = 'the triggers of names name another table or column than their own',
       HINT = 'Something was renamed: create the triggers again, for instance by a new migration.',
       SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;`
 
-/** The table that the functions name is the one that the trigger is on: types of another one may have casts of anybody. */
-export const refuseOtherTable = (table: string, isAtHome = 'pg_catalog.pg_table_is_visible(TG_RELID)'): string => `
+/**
+ * The table that the functions name is the one that the trigger is on: types of another one may have casts of anybody.
+ *
+ * @param schema of the table, where names are found in another one
+ * @param others what else is refused; for an OR
+ */
+export const refuseOtherTable = (table: string, schema?: string, others: readonly string[] = []): string => `
   IF NOT (${equal('TG_TABLE_NAME', literal(table))}
-    AND ${isAtHome}) THEN${raiseRenamed}
+    AND ${schema === undefined ? 'pg_catalog.pg_table_is_visible(TG_RELID)' : equal('TG_TABLE_SCHEMA', literal(schema))})${others
+      .map((one) => `\n  OR ${one}`)
+      .join('')} THEN${RAISE_RENAMED}
   END IF;`
 
-export const refuseOtherHolder = (holder: HolderTable): string =>
-  pathOf(holder) === undefined
-    ? refuseOtherTable(holder.table)
-    : refuseOtherTable(holder.table, equal('TG_TABLE_SCHEMA', literal(holder.schema ?? '')))
+export const refuseOtherHolder = (holder: HolderTable, others: readonly string[] = []): string =>
+  refuseOtherTable(holder.table, pathOf(holder) === undefined ? undefined : (holder.schema ?? ''), others)

@@ -1,14 +1,12 @@
-import { literal, qualified, quote } from './identifier'
+import { literal } from './identifier'
 import { differ, namedSet, nameField, refuseOtherTable } from './name-body'
 import type { NamesTable } from './name-table'
 import { SQLSTATE } from './sqlstate'
-import { FIRES, type Trigger, TRIGGER_MARK, type TriggerSet, triggerSet } from './trigger-set'
+import { type Firing, type Trigger, TRIGGER_MARK, triggerOn, type TriggerSet, triggerSet } from './trigger-set'
 import { equal, op } from './text-table'
 
 /** Raised when a change of what the triggers do makes an installed set wrong. */
 const PROTOCOL_VERSION = 1
-
-const { row, before, insert, update, truncate } = FIRES
 
 const nameOf = ({ table }: Pick<NamesTable, 'table'>, suffix: string): string => namedSet(table, suffix)
 
@@ -26,7 +24,7 @@ export function namesGuard(names: NamesTable): TriggerSet {
     kind: 'names',
     name: 'direct',
     table: { schema: names.schema, name: names.table },
-    docs: 'docs/protocol-names.md of the package says what it does.',
+    docs: 'docs/protocol-names.md',
     functions: [
       { name: runs, body: refuseBody(names), says: 'refuses to change a name that is held but through its holder.' },
     ],
@@ -39,23 +37,14 @@ export function namesGuard(names: NamesTable): TriggerSet {
 const DIRECT = equal('pg_catalog.pg_trigger_depth()', '0')
 
 function refusals(names: NamesTable, runs: string): Trigger[] {
-  const trigger = (event: string, type: number): Trigger => ({
-    name: nameOf(names, event),
-    runs,
-    type,
-    conditional: type !== truncate,
-    create: [
-      `CREATE TRIGGER ${quote(nameOf(names, event))}`,
-      `${type === truncate ? 'AFTER' : 'BEFORE'} ${event.toUpperCase()} ON ${qualified(names.schema, names.table)}`,
-      `FOR EACH ${type === truncate ? 'STATEMENT' : `ROW WHEN (${DIRECT})`}`,
-      `EXECUTE FUNCTION ${qualified(names.schema, runs)}()`,
-    ].join('\n  '),
-  })
+  const trigger = (event: Firing['events'][number], firing: Pick<Firing, 'time' | 'each' | 'when'>): Trigger =>
+    triggerOn(
+      { schema: names.schema, name: names.table },
+      { name: nameOf(names, event), events: [event], runs, ...firing },
+    )
   return [
-    trigger('insert', row + before + insert),
-    trigger('update', row + before + update),
-    trigger('delete', row + before + FIRES.delete),
-    trigger('truncate', truncate),
+    ...(['insert', 'update', 'delete'] as const).map((event) => trigger(event, { time: 'BEFORE', when: [DIRECT] })),
+    trigger('truncate', { time: 'AFTER', each: 'STATEMENT' }),
   ]
 }
 

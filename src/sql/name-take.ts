@@ -8,7 +8,6 @@ import {
   namesOf,
   namesOfRow,
   NO_JOIN,
-  raiseRenamed,
   refuseOtherHolder,
   standingRow,
 } from './name-body'
@@ -45,7 +44,7 @@ DECLARE
   refusal pg_catalog.jsonb;
   one record;
   found_id pg_catalog.int8;
-BEGIN${refuseOtherHolder(holder)}${refuseOtherColumns(holder)}
+BEGIN${refuseOtherHolder(holder, [namesOtherColumns(holder)])}
   IF ${equal('TG_OP', `'INSERT'`)} THEN${insertNames(holder)}
   ELSE${moveKeys(holder)}${changeOneName(holder)}${changeNames(holder)}
   END IF;
@@ -59,11 +58,10 @@ END
 }
 
 /** A trigger follows a column that is renamed, the text of a function does not. What is said of the columns is its WHEN. */
-function refuseOtherColumns({ table, primary, names }: HolderTable): string {
+function namesOtherColumns({ table, primary, names }: HolderTable): string {
   const columns = [...primary.map(({ name }) => name), ...names.map(({ column }) => column)]
-  return `
-  -- Not for each row of a statement that changes several.
-  IF (${equal('TG_OP', `'INSERT'`)} OR NOT EXISTS (SELECT FROM new_rows OFFSET 1)) AND EXISTS (
+  // Not for each row of a statement that changes several.
+  return `(${equal('TG_OP', `'INSERT'`)} OR NOT EXISTS (SELECT FROM new_rows OFFSET 1)) AND EXISTS (
     SELECT FROM pg_catalog.pg_trigger AS g
     JOIN pg_catalog.pg_depend AS d ON ${equal('d.classid', 'g.tableoid')}
       AND ${equal('d.objid', 'g.oid')}
@@ -73,8 +71,7 @@ function refuseOtherColumns({ table, primary, names }: HolderTable): string {
       AND ${equal('d.refobjid', 'TG_RELID')} AND NOT (${equal('a.attname', 'ANY (ARRAY[')}
         ${list(columns.map(literal), 8)}
       ]::pg_catalog.name[]))
-  ) THEN${raiseRenamed}
-  END IF;`
+  )`
 }
 
 const touched = (holder: HolderTable): string => `FROM new_rows AS r

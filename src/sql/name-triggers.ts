@@ -1,9 +1,8 @@
-import { qualified, quote } from './identifier'
 import { differentKey, differentNames, namedSet, pathOf } from './name-body'
 import { giveBody } from './name-give'
 import type { HolderTable } from './name-table'
 import { takeBody } from './name-take'
-import { FIRES, type Trigger, type TriggerSet, triggerSet } from './trigger-set'
+import { type Firing, type Trigger, triggerOn, type TriggerSet, triggerSet } from './trigger-set'
 
 /** Raised when a change of what the triggers do makes an installed set wrong. */
 const PROTOCOL_VERSION = 1
@@ -23,7 +22,7 @@ export function nameTriggersOf(holder: HolderTable): TriggerSet {
     table: { schema, name: table },
     ...(path ? { path } : {}),
     columns: Object.fromEntries(names.map(({ column }) => [column, column])),
-    docs: 'docs/protocol-names.md of the package says what it does, and why no name is held twice.',
+    docs: 'docs/protocol-names.md',
     functions: [
       { name: take, body: takeBody(holder), says: `gives rows the names in ${columns}, and takes those they had.` },
       { name: give, body: giveBody(holder), says: `takes the names in ${columns} from rows that go.` },
@@ -33,43 +32,22 @@ export function nameTriggersOf(holder: HolderTable): TriggerSet {
   })
 }
 
-const { row, insert, update, truncate } = FIRES
 const OLD_ROWS = 'OLD TABLE AS old_rows'
 const NEW_ROWS = 'NEW TABLE AS new_rows'
 
 function triggersOf(holder: HolderTable, take: string, give: string): Trigger[] {
-  const changed = [...differentNames(holder, 'OLD', 'NEW'), ...differentKey(holder, 'OLD', 'NEW')].join('\n    OR ')
-  const each = 'FOR EACH STATEMENT'
+  const { schema, table } = holder
+  const trigger = (event: Firing['events'][number], firing: Omit<Firing, 'name' | 'time' | 'events'>): Trigger =>
+    triggerOn({ schema, name: table }, { name: namedSet(table, event), time: 'AFTER', events: [event], ...firing })
   return [
-    trigger(holder, take, { event: 'insert', type: insert, lines: [`REFERENCING ${NEW_ROWS}`, each] }),
-    trigger(holder, take, {
-      event: 'update',
-      type: row + update,
-      lines: [
-        `REFERENCING ${OLD_ROWS} ${NEW_ROWS}`,
-        '-- The first row that differs does the work for the whole statement; other UPDATEs run no function.',
-        'FOR EACH ROW',
-        `WHEN (${changed})`,
-      ],
+    trigger('insert', { each: 'STATEMENT', referencing: NEW_ROWS, runs: take }),
+    // The first row that differs does the work for the whole statement; other UPDATEs run no function.
+    trigger('update', {
+      referencing: `${OLD_ROWS} ${NEW_ROWS}`,
+      when: [...differentNames(holder, 'OLD', 'NEW'), ...differentKey(holder, 'OLD', 'NEW')],
+      runs: take,
     }),
-    trigger(holder, give, { event: 'delete', type: FIRES.delete, lines: [`REFERENCING ${OLD_ROWS}`, each] }),
-    trigger(holder, give, { event: 'truncate', type: truncate, lines: [each] }),
+    trigger('delete', { each: 'STATEMENT', referencing: OLD_ROWS, runs: give }),
+    trigger('truncate', { each: 'STATEMENT', runs: give }),
   ]
-}
-
-interface Firing {
-  readonly event: string
-  readonly type: number
-  readonly lines: readonly string[]
-}
-
-function trigger({ schema, table }: HolderTable, runs: string, { event, type, lines }: Firing): Trigger {
-  const name = namedSet(table, event)
-  const all = [
-    `CREATE TRIGGER ${quote(name)}`,
-    `AFTER ${event.toUpperCase()} ON ${qualified(schema, table)}`,
-    ...lines,
-    `EXECUTE FUNCTION ${qualified(schema, runs)}()`,
-  ]
-  return { name, runs, type, conditional: lines.some((line) => line.startsWith('WHEN')), create: all.join('\n  ') }
 }

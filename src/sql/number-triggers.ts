@@ -1,9 +1,9 @@
-import { qualified, quote } from './identifier'
+import { quote } from './identifier'
 import { CAME, countBody, GONE } from './number-count'
 import { placeNumberBody } from './number-place'
 import { type NumberTable, sameScopes, scopesName } from './number-table'
-import { tableName } from './text-table'
-import { FIRES, type Trigger, triggerSet, type TriggerNote, type TriggerSet } from './trigger-set'
+import type { Relation } from './trigger-ddl'
+import { type Trigger, triggerOn, triggerSet, type TriggerNote, type TriggerSet } from './trigger-set'
 
 /** Raised when a change of what the triggers do makes an installed set wrong; part of the note. */
 const PROTOCOL_VERSION = 1
@@ -31,7 +31,7 @@ export function numberTriggers(table: NumberTable): TriggerSet {
     table: { schema: table.schema, name: table.table },
     columns: columnsOf(table),
     tables: [scopesName(table)],
-    docs: 'docs/numbers.md of the package says what it does, and why no two rows get one number.',
+    docs: 'docs/numbers.md',
     functions: [
       {
         name: place,
@@ -62,23 +62,21 @@ const EVENTS = ['insert', 'update', 'delete', 'truncate'] as const
 
 const nameOf = (table: NumberTable, suffix: string): string => `${table.triggers}_${suffix}`
 
+const onTable = ({ schema, table }: NumberTable): Relation => ({ schema, name: table })
+
 function placeTriggers(table: NumberTable, runs: string): Trigger[] {
   const number = `NEW.${quote(table.number)} IS NULL`
   const same = sameScopes(table, 'OLD', 'NEW')
   const moved = same.length === 0 ? [] : [`(${same.join('\n    AND ')}) IS NOT TRUE`]
-  const trigger = (event: 'insert' | 'update', each: 'ROW' | 'STATEMENT', when: readonly string[] = []): Trigger => {
-    const name = nameOf(table, `place_${event}${each === 'ROW' ? '' : 's'}`)
-    const condition = when.length === 0 ? '' : `\n  WHEN (${when.join('\n    OR ')})`
-    return {
-      name,
+  const trigger = (event: 'insert' | 'update', each: 'ROW' | 'STATEMENT', when: readonly string[] = []): Trigger =>
+    triggerOn(onTable(table), {
+      name: nameOf(table, `place_${event}${each === 'ROW' ? '' : 's'}`),
+      time: 'BEFORE',
+      events: [event],
+      each,
+      when,
       runs,
-      type: FIRES.before + FIRES[event] + (each === 'ROW' ? FIRES.row : 0),
-      conditional: when.length > 0,
-      create: `CREATE TRIGGER ${quote(name)}
-  BEFORE ${event.toUpperCase()} ON ${tableName(table)} FOR EACH ${each}${condition}
-  EXECUTE FUNCTION ${qualified(table.schema, runs)}()`,
-    }
-  }
+    })
   // A row that comes with a number, as a restored one does, is for the index to decide. With a count it comes by all the
   // same: its statement may have named the whole of a partition. Of an UPDATE no columns are named, for another trigger
   // may derive the scope.
@@ -89,21 +87,19 @@ function placeTriggers(table: NumberTable, runs: string): Trigger[] {
   ]
 }
 
+const OLD_ROWS = `OLD TABLE AS ${GONE}`
+const NEW_ROWS = `NEW TABLE AS ${CAME}`
+
 function countTrigger(table: NumberTable, runs: string, event: (typeof EVENTS)[number]): Trigger {
-  const name = nameOf(table, `count_${event}`)
-  const referencing = {
-    insert: `NEW TABLE AS ${CAME}`,
-    update: `OLD TABLE AS ${GONE} NEW TABLE AS ${CAME}`,
-    delete: `OLD TABLE AS ${GONE}`,
-    truncate: '',
-  }[event]
-  return {
-    name,
+  const referencing = { insert: NEW_ROWS, update: `${OLD_ROWS} ${NEW_ROWS}`, delete: OLD_ROWS, truncate: undefined }[
+    event
+  ]
+  return triggerOn(onTable(table), {
+    name: nameOf(table, `count_${event}`),
+    time: 'AFTER',
+    events: [event],
+    each: 'STATEMENT',
+    ...(referencing === undefined ? {} : { referencing }),
     runs,
-    type: FIRES[event],
-    conditional: false,
-    create: `CREATE TRIGGER ${quote(name)}
-  AFTER ${event.toUpperCase()} ON ${tableName(table)}${referencing === '' ? '' : `\n  REFERENCING ${referencing}`} FOR EACH STATEMENT
-  EXECUTE FUNCTION ${qualified(table.schema, runs)}()`,
-  }
+  })
 }

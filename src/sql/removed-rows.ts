@@ -9,4 +9,4 @@ const REMOVED: Partial<Readonly<Record<TriggerKind, (note: TriggerNote, from: Re
 }
 
 export const removedRows = (note: TriggerNote, from: RemovedFrom): RemovedRows | undefined =>
-  REMOVED[note.kind ?? 'guard']?.(note, from)
+  REMOVED[note.kind]?.(note, from)

@@ -1,4 +1,4 @@
-import { dollarQuote, literal, qualified, quote } from './identifier'
+import { dollarQuote, list, literal, qualified, quote } from './identifier'
 import { SQLSTATE } from './sqlstate'
 
 /** A table; without a schema `search_path` decides. */
@@ -32,31 +32,65 @@ export const functionSettings = (homes: readonly string[]): string[] => [
   `search_path=${['pg_catalog', ...homes, 'pg_temp'].join(', ').replaceAll('"', '')}`,
 ]
 
+/** A function, and the table whose owner it is to run as; as SQL. */
+export interface OwnedFunction extends FunctionSource {
+  readonly relation: string
+}
+
+/** What is made of functions at once. */
+export interface MadeFunctions {
+  /** Those that do not stand yet. */
+  readonly fresh?: readonly OwnedFunction[]
+  /** Those that stand, and belong to the table's owner; their triggers stay. */
+  readonly replaced?: readonly OwnedFunction[]
+  /** Those that all tables of an owner share, whether or not they stand. */
+  readonly kernel?: readonly OwnedFunction[]
+  /** Tables that are to get triggers of functions which all tables of an owner share. */
+  readonly shares?: readonly SharedFunction[]
+}
+
+/** A function that all tables of an owner share, and a table that is to run it; as SQL. */
+export interface SharedFunction {
+  readonly relation: string
+  readonly source: Pick<FunctionSource, 'schema' | 'name'>
+}
+
 /**
- * Makes functions that do not stand yet, for a table named as SQL. A function of that name is dropped, not replaced:
- * CREATE OR REPLACE would keep its owner and what the owner granted, and that role could put a body of its own into it.
+ * Makes functions and secures them, as one string: the server runs it as one transaction, also where a migration has
+ * none. So nobody puts a function on a table before it is secured, and none runs as an owner on a path of others.
+ *
+ * A fresh one is dropped, not replaced: CREATE OR REPLACE would keep its owner and what the owner granted, and that role
+ * could put a body of its own into it.
  */
-export function createFunctions(relation: string, functions: readonly FunctionSource[]): string[] {
-  if (functions.length === 0) return []
-  return [
-    dropFunctions(functions),
-    ...functions.map((one) => createFunction('CREATE FUNCTION', one)),
-    secureFunctions(relation, functions),
+export function makeFunctions({ fresh = [], replaced = [], kernel = [], shares = [] }: MadeFunctions): string[] {
+  const made = [...kernel, ...fresh, ...replaced]
+  if (made.length === 0 && shares.length === 0) return []
+  const statements = [
+    ...(fresh.length === 0 ? [] : [dropFunctions(fresh)]),
+    ...fresh.map((one) => createFunction('CREATE FUNCTION', one)),
+    ...[...replaced, ...kernel].map((one) => createFunction('CREATE OR REPLACE FUNCTION', one)),
+    `DO ${dollarQuote(`
+DECLARE
+  command pg_catalog.text;${shares.length === 0 ? '' : '\n  other pg_catalog.regclass;\n  shared pg_catalog.regprocedure;'}
+BEGIN${kernel.length === 0 ? '' : REFUSE_OTHER_ENCODINGS}${made.length === 0 ? '' : secureFunctions(made)}${
+      shares.length === 0 ? '' : refuseOtherOwners(shares)
+    }
+END
+`)}`,
   ]
+  return [statements.join(';\n')]
 }
 
-/** Gives functions that stand, and belong to the table's owner, what they should hold; their triggers stay. */
-export function replaceFunctions(relation: string, functions: readonly FunctionSource[]): string[] {
-  if (functions.length === 0) return []
-  return [
-    ...functions.map((one) => createFunction('CREATE OR REPLACE FUNCTION', one)),
-    secureFunctions(relation, functions),
-  ]
-}
+const called = ({ schema, name }: Pick<FunctionSource, 'schema' | 'name'>): string => `${qualified(schema, name)}()`
 
-/** Runs as its caller until it is secured: never as the table's owner on a path that somebody else can set. */
-const createFunction = (create: string, { schema, name, body }: FunctionSource): string =>
-  `${create} ${qualified(schema, name)}() RETURNS trigger LANGUAGE plpgsql AS ${dollarQuote(body)}`
+/** Runs as its caller until it is secured. */
+const createFunction = (create: string, source: FunctionSource): string =>
+  `${create} ${called(source)} RETURNS trigger LANGUAGE plpgsql AS ${dollarQuote(source.body)}`
+
+const REFUSE_OTHER_ENCODINGS = `
+  IF pg_catalog.current_setting('server_encoding') OPERATOR(pg_catalog.<>) 'UTF8' THEN
+    RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'the encoding of the database must be UTF8: md5() sees bytes';
+  END IF;`
 
 /**
  * They run as the table's owner, because a role that may only INSERT could not read a chain, and row security would hide
@@ -65,102 +99,76 @@ const createFunction = (create: string, { schema, name, body }: FunctionSource):
  *
  * @see https://www.postgresql.org/docs/current/sql-createfunction.html#SQL-CREATEFUNCTION-SECURITY
  */
-function secureFunctions(relation: string, functions: readonly FunctionSource[]): string {
-  const names = functions.map(({ schema, name }) => literal(`${qualified(schema, name)}()`)).join(', ')
+function secureFunctions(functions: readonly OwnedFunction[]): string {
   const settings = Object.entries(SETTINGS).map(([name, value]) => `SET ${name} TO ${value}`)
-  const [first] = functions
-  const path = first?.path ? literal(qualified(first.path.schema, first.path.name)) : undefined
+  const hasPath = functions.some(({ path }) => path)
+  const rows = functions.map((one) => {
+    const path = one.path ? [literal(qualified(one.path.schema, one.path.name))] : hasPath ? ['NULL'] : []
+    return `(${[literal(called(one)), literal(one.relation), ...path].join(', ')})`
+  })
   const home = (table: string): string => `${table}.relnamespace::pg_catalog.regnamespace`
-  return `DO ${dollarQuote(`
-BEGIN
-  EXECUTE (SELECT pg_catalog.string_agg(pg_catalog.format('REVOKE ALL ON FUNCTION %1$s FROM %2$s CASCADE;
+  return `
+  SELECT pg_catalog.string_agg(pg_catalog.format('REVOKE ALL ON FUNCTION %1$s FROM %2$s CASCADE;
       ALTER FUNCTION %1$s OWNER TO %3$s; ALTER FUNCTION %1$s SECURITY DEFINER
       ${settings.join(' ')} SET search_path TO pg_catalog, %4$s, pg_temp',
       f.oid::pg_catalog.regprocedure, pg_catalog.concat_ws(', ', 'PUBLIC', (
         SELECT pg_catalog.string_agg(a.grantee::pg_catalog.regrole::pg_catalog.text, ', ')
         FROM pg_catalog.aclexplode(f.proacl) AS a
         WHERE a.grantee OPERATOR(pg_catalog.<>) ALL (ARRAY[0::pg_catalog.oid, f.proowner]))),
-      t.relowner::pg_catalog.regrole, ${path ? `pg_catalog.concat_ws(', ', ${home('h')}, ${home('t')})` : home('t')}), '; ')
-    FROM pg_catalog.pg_proc AS f, pg_catalog.pg_class AS t${path ? ', pg_catalog.pg_class AS h' : ''}
-    WHERE f.oid OPERATOR(pg_catalog.=) ANY (ARRAY[${names}]::pg_catalog.regprocedure[])
-      AND t.oid OPERATOR(pg_catalog.=) ${literal(relation)}::pg_catalog.regclass${
-        path ? `\n      AND h.oid OPERATOR(pg_catalog.=) ${path}::pg_catalog.regclass` : ''
-      });
-END
-`)}`
+      t.relowner::pg_catalog.regrole, ${hasPath ? `pg_catalog.concat_ws(', ', ${home('h')}, ${home('t')})` : home('t')}), '; ') INTO command
+    FROM (VALUES
+      ${rows.join(',\n      ')}) AS v (f, t${hasPath ? ', h' : ''})
+    JOIN pg_catalog.pg_proc AS f ON f.oid OPERATOR(pg_catalog.=) v.f::pg_catalog.regprocedure
+    JOIN pg_catalog.pg_class AS t ON t.oid OPERATOR(pg_catalog.=) v.t::pg_catalog.regclass${
+      hasPath ? '\n    LEFT JOIN pg_catalog.pg_class AS h ON h.oid OPERATOR(pg_catalog.=) v.h::pg_catalog.regclass' : ''
+    };
+  EXECUTE command;`
 }
 
 /**
- * Makes functions that all tables of an owner in this schema share, or gives them what they should hold: one statement
- * each, which locks no table. They run as that owner, so they cannot serve a table of another one.
- *
- * @param relation one of the tables, named as SQL
+ * Refuses tables that run a shared function, or are to, and do not belong to its owner: a trigger that the table's owner
+ * makes runs in the UPDATEs of that function, as the function's owner.
  */
-export const createKernel = (relation: string, functions: readonly FunctionSource[]): string[] =>
-  functions.map((one) =>
-    [
-      refuseKernel(relation, one),
-      createFunction('CREATE OR REPLACE FUNCTION', one),
-      secureFunctions(relation, [one]),
-    ].join(';\n'),
-  )
+function refuseOtherOwners(shares: readonly SharedFunction[]): string {
+  const functions = new Map<string, string[]>()
+  for (const { source, relation } of shares) {
+    functions.set(called(source), [...(functions.get(called(source)) ?? []), literal(relation)])
+  }
+  // Functions that the same tables share are asked for together.
+  const groups = new Map<string, string[]>()
+  for (const [name, tables] of functions) {
+    const all = list([...new Set(tables)], 10)
+    groups.set(all, [...(groups.get(all) ?? []), literal(name)])
+  }
+  return [...groups].map(([tables, names]) => refuseOwners(names, tables)).join('')
+}
 
-const refuseKernel = (relation: string, { schema, name }: FunctionSource): string =>
-  `DO ${dollarQuote(`
-DECLARE
-  other pg_catalog.regclass;
-BEGIN
-  IF pg_catalog.current_setting('server_encoding') OPERATOR(pg_catalog.<>) 'UTF8' THEN
-    RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'the encoding of the database must be UTF8: md5() sees bytes';
-  END IF;
-  SELECT o.oid INTO other FROM pg_catalog.pg_class AS c
-    JOIN pg_catalog.pg_class AS o ON o.relowner OPERATOR(pg_catalog.<>) c.relowner
-    JOIN pg_catalog.pg_trigger AS g ON g.tgrelid OPERATOR(pg_catalog.=) o.oid
-    WHERE c.oid OPERATOR(pg_catalog.=) ${literal(relation)}::pg_catalog.regclass
-      AND g.tgfoid OPERATOR(pg_catalog.=) pg_catalog.to_regprocedure(${literal(`${qualified(schema, name)}()`)});${refuse(
-        `'tables %s and %s have different owners, and the triggers of both would run one function as its owner',
-        ${literal(relation)}, other`,
-      )}
-END
-`)}`
-
-const refuse = (format: string): string => `
+const refuseOwners = (functions: readonly string[], tables: string): string => `
+  SELECT c.oid, f.oid INTO other, shared
+    FROM pg_catalog.pg_proc AS f JOIN pg_catalog.pg_class AS c ON c.relowner OPERATOR(pg_catalog.<>) f.proowner
+      AND (c.oid OPERATOR(pg_catalog.=) ANY (ARRAY[
+          ${tables}
+        ]::pg_catalog.regclass[])
+        OR EXISTS (SELECT FROM pg_catalog.pg_trigger AS g
+          WHERE g.tgrelid OPERATOR(pg_catalog.=) c.oid AND g.tgfoid OPERATOR(pg_catalog.=) f.oid))
+    WHERE f.oid OPERATOR(pg_catalog.=) ANY (ARRAY[
+        ${list(functions, 8)}
+      ]::pg_catalog.regprocedure[])
+    ORDER BY f.oid, c.oid LIMIT 1;
   IF FOUND THEN
     RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}', MESSAGE = pg_catalog.format(
-        ${format}),
+        'table %s and function %s, which its triggers would run, have different owners', other, shared),
       HINT = 'Give them one owner, or put one of them into another schema.';
   END IF;`
 
-/**
- * Refuses tables, named as SQL, that are to get triggers of a shared function and do not belong to its owner: a
- * trigger that the table's owner makes runs in the UPDATEs of that function, as the function's owner.
- */
-export function requireOwner(relations: readonly string[], { schema, name }: FunctionSource): string[] {
-  if (relations.length === 0) return []
-  const body = `
-DECLARE
-  other pg_catalog.regclass;
-BEGIN
-  SELECT c.oid INTO other FROM pg_catalog.pg_class AS c
-    JOIN pg_catalog.pg_proc AS f ON f.proowner OPERATOR(pg_catalog.<>) c.relowner
-    WHERE f.oid OPERATOR(pg_catalog.=) ${literal(`${qualified(schema, name)}()`)}::pg_catalog.regprocedure
-      AND c.oid OPERATOR(pg_catalog.=) ANY (ARRAY[${relations.map(literal).join(', ')}]::pg_catalog.regclass[]);${refuse(
-        `'table %s and function %s, which its triggers would run, have different owners',
-        other, ${literal(qualified(schema, name))}`,
-      )}
-END
-`
-  return [`DO ${dollarQuote(body)}`]
-}
-
 /** Drops a shared function that no table uses any more. */
-export const dropKernel = ({ schema, name }: Pick<FunctionSource, 'schema' | 'name'>): string => {
-  const called = `${qualified(schema, name)}()`
+export const dropKernel = (source: Pick<FunctionSource, 'schema' | 'name'>): string => {
+  const name = called(source)
   return `DO ${dollarQuote(`
 BEGIN
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS g
-    WHERE g.tgfoid OPERATOR(pg_catalog.=) pg_catalog.to_regprocedure(${literal(called)})) THEN
-    DROP FUNCTION IF EXISTS ${called};
+    WHERE g.tgfoid OPERATOR(pg_catalog.=) pg_catalog.to_regprocedure(${literal(name)})) THEN
+    DROP FUNCTION IF EXISTS ${name};
   END IF;
 END
 `)}`
@@ -169,7 +177,7 @@ END
 export const dropTrigger = (table: string, name: string): string => `DROP TRIGGER IF EXISTS ${quote(name)} ON ${table}`
 
 export const dropFunctions = (functions: readonly Pick<FunctionSource, 'schema' | 'name'>[]): string =>
-  `DROP FUNCTION IF EXISTS ${functions.map(({ schema, name }) => `${qualified(schema, name)}()`).join(', ')}`
+  `DROP FUNCTION IF EXISTS ${functions.map(called).join(', ')}`
 
 export const renameFunction = ({ schema, name }: Pick<FunctionSource, 'schema' | 'name'>, to: string): string =>
-  `ALTER FUNCTION ${qualified(schema, name)}() RENAME TO ${quote(to)}`
+  `ALTER FUNCTION ${called({ schema, name })} RENAME TO ${quote(to)}`

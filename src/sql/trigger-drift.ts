@@ -1,5 +1,5 @@
 import type { InstalledFunction, InstalledTrigger, InstalledTriggers } from './catalog'
-import { type GuardNote, parseGuardNote } from './guard'
+import { asGuardNote, type GuardNote } from './guard'
 import { qualified, withoutComments } from './identifier'
 import { functionSettings } from './trigger-ddl'
 import { parseNote, type TriggerFunction, type TriggerNote, type TriggerSet } from './trigger-set'
@@ -67,7 +67,7 @@ export const notesOf = (installed: InstalledTriggers): TriggerNote[] =>
   trustedBodies(installed).flatMap((body) => parseNote(body) ?? [])
 
 export const guardNotesOf = (installed: InstalledTriggers): GuardNote[] =>
-  trustedBodies(installed).flatMap((body) => parseGuardNote(body) ?? [])
+  notesOf(installed).flatMap((note) => asGuardNote(note) ?? [])
 
 /** How a trigger differs from what is wanted, as a clause, but for the words of its condition. */
 export function triggerDifference(

@@ -2,17 +2,16 @@ import type { Change } from './alter'
 import type { InstalledFunction, InstalledKernel, InstalledTrigger, InstalledTriggers } from './catalog'
 import { plainName, qualified } from './identifier'
 import {
-  createFunctions,
-  createKernel,
   dropFunctions,
   dropKernel,
   dropTrigger,
   type FunctionSource,
   functionSettings,
+  makeFunctions,
+  type OwnedFunction,
   renameFunction,
-  replaceFunctions,
-  requireOwner,
   type Relation,
+  type SharedFunction,
 } from './trigger-ddl'
 import { hasOtherCode, installedFunction, isDifferent, isOtherTrigger, notesOf } from './trigger-drift'
 import { isKernel, type TriggerFunction, type TriggerSet } from './trigger-set'
@@ -39,11 +38,20 @@ export interface SetPlan {
 /**
  * Changes what differs, and no more: a function whose body differs is replaced under its triggers, for instance.
  * Triggers are taken away before the table changes, since one that names a column blocks DROP COLUMN and ALTER TYPE.
+ *
+ * What `planAllFunctions` says comes in between.
  */
 export function planSets(site: TriggerSite): SetPlan {
   const functions = planFunctions(site)
   const triggers = planTriggers(site, functions)
-  return { before: takeAway(site, functions, triggers), after: make(site, functions, triggers) }
+  const relation = relationOf(site)
+  return {
+    before: takeAway(site, functions, triggers),
+    after: {
+      up: triggers.made.map(({ create }) => create),
+      down: triggers.made.map(({ name }) => dropTrigger(relation, name)),
+    },
+  }
 }
 
 /** Functions of a table that has taken its triggers along to another name make room for those of the table that comes. */
@@ -62,41 +70,22 @@ export function makeRoom(sites: readonly TriggerSite[], strangers: readonly Inst
 }
 
 /**
- * What comes before any table changes, and what after all of them. The way back leaves the newer of two bodies, for what
- * has one name does one thing; and it never makes a body that was found, which anybody may have put there.
+ * The functions of all sites: those of each schema are made and secured by one statement, before any trigger that is to
+ * run them; what no trigger runs any more goes after all else.
  *
- * @param known every function that this release may have made
+ * The way back leaves the newer of two bodies of the kernel, for what has one name does one thing; and it never makes a
+ * body that was found, which anybody may have put there.
+ *
+ * @param known every function that this release may have made for all tables of a schema
  */
-export function planKernel(
+export function planAllFunctions(
   sites: readonly TriggerSite[],
   installed: readonly InstalledKernel[],
   known: readonly TriggerFunction[],
 ): SetPlan {
-  const wanted = new Map<string, { readonly source: FunctionSource; readonly site: TriggerSite }>()
-  for (const site of sites) {
-    for (const one of site.wanted.flatMap(({ kernel }) => kernel)) {
-      const key = qualified(homeOf(site), one.name)
-      if (!wanted.has(key)) wanted.set(key, { source: { ...one, schema: site.schema }, site })
-    }
-  }
-  const made = [...wanted.values()].map(({ source, site }): Change => {
-    const found = installed.find(({ schema, name }) => schema === homeOf(site) && name === source.name)
-    const isOwned = sites.every(({ installed: { functions, schema } }) =>
-      functions.every(
-        (one) => one.name !== source.name || one.schema !== schema || schema !== homeOf(site) || one.owned,
-      ),
-    )
-    const stands = found && isOwned && !hasOtherCode(source, found) && isSecure(found)
-    const owned = requireOwner(
-      newcomers(stands ? sites : sites.filter((one) => one !== site), source, homeOf(site)),
-      source,
-    )
-    if (stands) return { up: owned, down: [] }
-    return {
-      up: [...createKernel(qualified(site.schema, site.table), [source]), ...owned],
-      down: found ? [] : [dropKernel(source)],
-    }
-  })
+  const homes = new Map<string, TriggerSite[]>()
+  for (const site of sites) homes.set(homeOf(site), [...(homes.get(homeOf(site)) ?? []), site])
+  const made = [...homes.values()].map((some) => makeAll(some, installed))
   const left = installed.map((one): Change => {
     const site = sites.find((each) => homeOf(each) === one.schema)
     const body = known.find(({ name }) => name === one.name)?.body
@@ -104,23 +93,92 @@ export function planKernel(
     const isNeeded = one.tables.some(
       ([schema, table]) => !sites.some((each) => homeOf(each) === schema && each.table === table),
     )
-    if (!site || body === undefined || isNeeded || wanted.has(qualified(one.schema, one.name)))
-      return { up: [], down: [] }
-    const source = { name: one.name, body, schema: site.schema }
-    return { up: [dropKernel(source)], down: createKernel(qualified(site.schema, site.table), [source]) }
+    const isWanted = homes.get(one.schema)?.some((each) => kernelOf(each).some(({ name }) => name === one.name))
+    if (!site || body === undefined || isNeeded || isWanted) return { up: [], down: [] }
+    const source = { name: one.name, body, schema: site.schema, relation: relationOf(site) }
+    return {
+      up: [dropKernel(source)],
+      down: makeFunctions({ kernel: [source], shares: [{ relation: source.relation, source }] }),
+    }
   })
   return { before: joined(made), after: joined(left) }
 }
 
+/** All that is made for the tables of one schema. */
+function makeAll(sites: readonly TriggerSite[], installed: readonly InstalledKernel[]): Change {
+  const functions = sites.map((site) => ({ site, ...planFunctions(site) }))
+  const fresh = functions.flatMap((one) => one.fresh.map((each) => sourceOf(one.site, each)))
+  const temporary = functions.flatMap((one) =>
+    one.fresh.filter(({ name }) => !one.lasting.has(name)).map((each) => sourceOf(one.site, each)),
+  )
+  const replaced = functions.flatMap((one) => one.replaced.map(({ wanted }) => sourceOf(one.site, wanted)))
+  const before = functions.flatMap((one) => one.replaced.map(({ found }) => asSource(one.site, found)))
+  const shared = planKernel(sites, installed)
+  return {
+    up: makeFunctions({ fresh, replaced, ...shared }),
+    down: [
+      ...(temporary.length === 0 ? [] : [dropFunctions(temporary)]),
+      ...makeFunctions({ replaced: before }),
+      ...shared.kernel.filter((one) => !isFound(installed, homeOf(one.site), one)).map(dropKernel),
+    ],
+  }
+}
+
+const isFound = (installed: readonly InstalledKernel[], home: string, source: Pick<FunctionSource, 'name'>): boolean =>
+  installed.some(({ schema, name }) => schema === home && name === source.name)
+
+/** Functions that tables of one schema share: those that are to be made, and the tables that do not run them yet. */
+function planKernel(
+  sites: readonly TriggerSite[],
+  installed: readonly InstalledKernel[],
+): { readonly kernel: readonly (OwnedFunction & { readonly site: TriggerSite })[]; readonly shares: SharedFunction[] } {
+  const wanted = new Map<string, OwnedFunction & { readonly site: TriggerSite }>()
+  for (const site of sites) {
+    for (const one of kernelOf(site)) if (!wanted.has(one.name)) wanted.set(one.name, { ...sourceOf(site, one), site })
+  }
+  const kernel = [...wanted.values()].filter((source) => !stands(source, sites, installed))
+  return {
+    kernel,
+    shares: [...wanted.values()].flatMap((source) =>
+      sites
+        .filter((site) => kernelOf(site).some(({ name }) => name === source.name))
+        .filter((site) => kernel.includes(source) || !runsAlready(site, source))
+        .map((site) => ({ relation: relationOf(site), source })),
+    ),
+  }
+}
+
+const kernelOf = ({ wanted }: TriggerSite): TriggerFunction[] => wanted.flatMap(({ kernel }) => [...kernel])
+
+const runsAlready = ({ installed }: TriggerSite, { name }: Pick<FunctionSource, 'name'>): boolean =>
+  installed.functions.some((one) => one.name === name && one.schema === installed.schema)
+
+function stands(
+  source: OwnedFunction & { readonly site: TriggerSite },
+  sites: readonly TriggerSite[],
+  installed: readonly InstalledKernel[],
+): boolean {
+  const found = installed.find(({ schema, name }) => schema === homeOf(source.site) && name === source.name)
+  const isOwned = sites.every(({ installed: { functions, schema } }) =>
+    functions.every((one) => one.name !== source.name || one.schema !== schema || one.owned),
+  )
+  return found !== undefined && isOwned && !hasOtherCode(source, found) && isSecure(found)
+}
+
 const homeOf = ({ schema, searchSchema }: TriggerSite): string => schema ?? searchSchema
 
-/** The tables of this schema that are to run a shared function, and do not yet; as SQL. */
-const newcomers = (sites: readonly TriggerSite[], { name }: FunctionSource, home: string): string[] =>
-  sites
-    .filter((one) => homeOf(one) === home)
-    .filter(({ wanted }) => wanted.some(({ kernel }) => kernel.some((each) => each.name === name)))
-    .filter(({ installed }) => !installed.functions.some((one) => one.name === name && one.schema === home))
-    .map(({ schema, table }) => qualified(schema, table))
+const relationOf = ({ schema, table }: TriggerSite): string => qualified(schema, table)
+
+const sourceOf = (
+  site: TriggerSite,
+  one: TriggerFunction & { readonly path?: Relation | undefined },
+): OwnedFunction => ({
+  schema: site.schema,
+  name: one.name,
+  body: one.body,
+  path: one.path,
+  relation: relationOf(site),
+})
 
 const isSecure = ({ schema, definer, granted, settings }: InstalledKernel): boolean =>
   definer && !granted && settings.join('\n') === functionSettings([schema]).toSorted().join('\n')
@@ -189,57 +247,21 @@ function planTriggers({ wanted, installed, touched }: TriggerSite, { fresh }: Fu
 }
 
 function takeAway(site: TriggerSite, functions: FunctionPlan, triggers: TriggerPlan): Change {
-  const relation = qualified(site.schema, site.table)
+  const relation = relationOf(site)
   const gone = functions.obsolete.map((one) => asSource(site, one))
   return {
     up: [
       ...triggers.obsolete.map(({ name }) => dropTrigger(relation, name)),
       ...(gone.length === 0 ? [] : [dropFunctions(gone)]),
     ],
-    down: [
-      ...atOnce(byPath(gone).flatMap((some) => createFunctions(relation, some))),
-      ...triggers.obsolete.map(({ definition }) => definition),
-    ],
+    down: [...makeFunctions({ fresh: gone }), ...triggers.obsolete.map(({ definition }) => definition)],
   }
 }
 
-function make(site: TriggerSite, functions: FunctionPlan, triggers: TriggerPlan): Change {
-  const relation = qualified(site.schema, site.table)
-  const home = ({ name, body, path }: SetFunction): FunctionSource => ({ schema: site.schema, name, body, path })
-  const fresh = functions.fresh.map(home)
-  const temporary = fresh.filter(({ name }) => !functions.lasting.has(name))
-  const replaced = functions.replaced.map(({ wanted }) => home(wanted))
-  const before = functions.replaced.map(({ found }) => asSource(site, found))
-  return {
-    up: [
-      ...atOnce(byPath(fresh).flatMap((some) => createFunctions(relation, some))),
-      ...atOnce(byPath(replaced).flatMap((some) => replaceFunctions(relation, some))),
-      ...triggers.made.map(({ create }) => create),
-    ],
-    down: [
-      ...triggers.made.map(({ name }) => dropTrigger(relation, name)),
-      ...(temporary.length === 0 ? [] : [dropFunctions(temporary)]),
-      ...atOnce(byPath(before).flatMap((some) => replaceFunctions(relation, some))),
-    ],
-  }
-}
-
-/** The server runs statements that come in one string as one transaction, also where a migration has none. */
-const atOnce = (statements: readonly string[]): string[] => (statements.length === 0 ? [] : [statements.join(';\n')])
-
-/** Those that find names in one schema are made secure together. */
-function byPath(functions: readonly FunctionSource[]): FunctionSource[][] {
-  const groups = new Map<string, FunctionSource[]>()
-  for (const one of functions) {
-    const path = one.path ? qualified(one.path.schema, one.path.name) : ''
-    groups.set(path, [...(groups.get(path) ?? []), one])
-  }
-  return [...groups.values()]
-}
-
-function asSource({ searchSchema, installed }: TriggerSite, found: InstalledFunction): FunctionSource {
+function asSource(site: TriggerSite, found: InstalledFunction): OwnedFunction {
   const { schema, name, body } = found
-  return { schema: schema === searchSchema ? undefined : schema, name, body, path: pathOf(found, installed) }
+  const path = pathOf(found, site.installed)
+  return { schema: schema === site.searchSchema ? undefined : schema, name, body, path, relation: relationOf(site) }
 }
 
 /** The table of another schema whose name a function finds, as the note of its set tells. */

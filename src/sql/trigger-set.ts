@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { Change, FilledColumn } from './alter'
-import { list, qualified, withoutComments } from './identifier'
-import { createFunctions, createKernel, dropFunctions, dropKernel, dropTrigger, type Relation } from './trigger-ddl'
+import { list, literal, packed, qualified, quote, withoutComments } from './identifier'
+import { dropFunctions, dropKernel, dropTrigger, makeFunctions, type Relation } from './trigger-ddl'
 
 /** What keeps rows right: the texts of a column, the names that rows hold, or the numbers that they have. */
 export type TriggerKind = 'guard' | 'names' | 'numbers'
@@ -31,6 +31,29 @@ export interface Trigger {
   readonly columns?: readonly string[]
   /** The whole CREATE TRIGGER statement. */
   readonly create: string
+}
+
+/** When a trigger fires, and what it runs. */
+export interface Firing {
+  readonly name: string
+  readonly time: 'BEFORE' | 'AFTER'
+  /** The last one is of the columns, where some are named. */
+  readonly events: readonly Exclude<keyof typeof FIRES, 'row' | 'before'>[]
+  /** Of `UPDATE OF`. @default []: whichever */
+  readonly columns?: readonly string[]
+  /** @default 'ROW' */
+  readonly each?: 'ROW' | 'STATEMENT'
+  /** Transition tables. */
+  readonly referencing?: string
+  /**
+   * For an OR. As short as can be: the server parses and plans it once for each statement that writes to the table, and
+   * it is false for practically every row. What else must hold, the function looks at.
+   */
+  readonly when?: readonly string[]
+  /** A function in the table's schema. */
+  readonly runs: string
+  /** @default [] */
+  readonly args?: readonly string[]
 }
 
 /** A function that triggers run, as it should stand in the table's schema. */
@@ -71,8 +94,7 @@ export interface TriggerSet {
  * they do not reach other nodes of a cluster.
  */
 export interface TriggerNote {
-  /** undefined: a guard. */
-  readonly kind?: Exclude<TriggerKind, 'guard'>
+  readonly kind: TriggerKind
   readonly name: string
   /** Raised when a change of what the triggers do makes an installed set wrong. */
   readonly protocol: number
@@ -111,7 +133,7 @@ export interface TriggerSetParts {
   readonly columns?: Readonly<Record<string, string>>
   /** @default [] */
   readonly tables?: readonly string[]
-  /** What a reader of a function's source is told after its first line, as a comment. */
+  /** The page that says what the functions do, as their first line tells. */
   readonly docs: string
   readonly functions: readonly {
     readonly name: string
@@ -130,7 +152,7 @@ export interface TriggerSetParts {
 }
 
 /** Puts marks, notes and digests onto triggers and their functions, so that they are found and compared. */
-export function triggerSet({ kind, name, table, columns = {}, kernel = [], ...parts }: TriggerSetParts): TriggerSet {
+export function triggerSet({ kind, name, table, columns, kernel = [], ...parts }: TriggerSetParts): TriggerSet {
   const relation = qualified(table.schema, table.name)
   const triggers = parts.triggers(table.schema)
   // Without the schema: a DataSource that names it and one that leaves it out mean the same triggers.
@@ -138,35 +160,35 @@ export function triggerSet({ kind, name, table, columns = {}, kernel = [], ...pa
   const { protocol, ...rest } = parts.note
   const note = present({
     protocol,
-    ...(kind === 'guard' ? {} : { kind, name, path: parts.path, columns }),
+    kind,
+    name,
+    path: parts.path,
+    columns,
     ...rest,
     triggers: digests,
   }) as unknown as TriggerNote
   const functions = parts.functions.map(({ says, name: called, body }, position) => ({
     name: called,
     body:
-      `\n${TRIGGER_MARK}${kind}: generated, do not edit.\n-- It ${says.replaceAll(/\s+/g, ' ')}\n-- ${parts.docs}` +
+      `${headOf(kind, parts.docs)}\n-- It ${says.replaceAll(/\s+/g, ' ')}` +
       `${position === 0 ? `\n${commentOf(note)}` : ''}${body}`,
   }))
-  const sources = functions.map((one) => ({ ...one, schema: table.schema, path: parts.path }))
-  const shared = kernel.map((one) => ({ ...one, schema: table.schema }))
+  const sources = functions.map((one) => ({ ...one, schema: table.schema, path: parts.path, relation }))
+  const shared = kernel.map((one) => ({ ...one, schema: table.schema, relation }))
+  const shares = shared.map((source) => ({ relation, source }))
   return {
     kind,
     name,
     table,
     path: parts.path,
-    columns,
+    columns: columns ?? {},
     tables: parts.tables ?? [],
     note,
     accepts: parts.accepts ?? protocol,
     functions,
     kernel,
     triggers: triggers.map((one, index) => ({ ...one, digest: digests[index] ?? '' })),
-    create: [
-      ...createKernel(relation, shared),
-      ...createFunctions(relation, sources),
-      ...triggers.map(({ create }) => create),
-    ],
+    create: [...makeFunctions({ fresh: sources, kernel: shared, shares }), ...triggers.map(({ create }) => create)],
     drop: [
       ...triggers.map((one) => dropTrigger(relation, one.name)),
       dropFunctions(sources),
@@ -175,16 +197,53 @@ export function triggerSet({ kind, name, table, columns = {}, kernel = [], ...pa
   }
 }
 
+const LINE_CHARACTERS = 116
+
+/** Every trigger of every set is made here. */
+export function triggerOn(table: Relation, firing: Firing): Trigger {
+  const { name, time, events, columns = [], each = 'ROW', referencing, when = [], runs, args = [] } = firing
+  const fires = `${time} ${events.join(' OR ').toUpperCase()}${columns.length === 0 ? '' : ' OF'}`
+  const on = [
+    `ON ${qualified(table.schema, table.name)}`,
+    ...(referencing === undefined ? [] : [`REFERENCING ${referencing}`]),
+  ]
+  const [first = '', ...more] = args.map(literal)
+  const create = packed(
+    [
+      `CREATE TRIGGER ${quote(name)} ${fires}`,
+      ...columns.map((one, at) => `${quote(one)}${at < columns.length - 1 ? ',' : ''}`),
+      `${on.join(' ')} FOR EACH ${each}`,
+      ...when.map((one, at) => `${at === 0 ? 'WHEN (' : 'OR '}${one}${at === when.length - 1 ? ')' : ''}`),
+      ...[`EXECUTE FUNCTION ${qualified(table.schema, runs)}(${first}`, ...more].map(
+        (one, at) => `${one}${at < more.length ? ',' : ')'}`,
+      ),
+    ],
+    ' ',
+    LINE_CHARACTERS,
+  ).join('\n  ')
+  const type = [
+    ...events,
+    ...(each === 'ROW' ? ['row' as const] : []),
+    ...(time === 'BEFORE' ? ['before' as const] : []),
+  ]
+    .map((one) => FIRES[one])
+    .reduce((sum, one) => sum + one, 0)
+  return { name, runs, type, conditional: when.length > 0, ...(columns.length > 0 ? { columns } : {}), create }
+}
+
 const digestOf = (sql: string): string =>
   createHash('sha256').update(withoutComments(sql)).digest('hex').slice(0, DIGEST_DIGITS)
 
 const present = (members: Readonly<Record<string, unknown>>): Record<string, unknown> =>
   Object.fromEntries(Object.entries(members).filter(([, value]) => value !== undefined))
 
+const headOf = (kind: string, docs: string): string =>
+  `\n${TRIGGER_MARK}${kind}: generated, do not edit; see ${docs} of the package.`
+
 /** A function of the kernel, with its mark. Its name holds its version: two releases may have one each. */
 export const kernelFunction = (name: string, docs: string, body: string): TriggerFunction => ({
   name,
-  body: `\n${TRIGGER_MARK}${KERNEL}: generated, do not edit.\n-- ${docs}${body}`,
+  body: `${headOf(KERNEL, docs)}${body}`,
 })
 
 /** Whether a body is that of a function which all tables of a schema share. */

@@ -69,20 +69,23 @@ function triggerDrift(set: TriggerSet, state: TableState): Finding[] {
   const [first] = set.functions
   const installed = first && installedFunction(state, first)
   const note = installed && parseNote(installed.body)
-  const ofFunctions = [...set.functions, ...set.kernel].flatMap((wanted): Finding[] => {
-    const at = { object: isGuard ? 'guard' : 'function', name: wanted.name } as const
-    const found = installedFunction(state, wanted)
+  const difference = noteDifference(set, note)
+  const isAnothers = difference === undefined && note?.protocol !== set.note.protocol
+  const ofFunctions = functionsOf(set, state, isAnothers).flatMap((name): Finding[] => {
+    const at = { object: isGuard ? 'guard' : 'function', name } as const
+    const found = installedFunction(state, { name })
     if (!found) return [{ kind: 'missing', ...at }]
     if (!found.owned) return different(at, 'it does not belong to the owner of the table')
     if (!found.definer) return different(at, 'it is not SECURITY DEFINER')
-    return wanted === first ? different(at, noteDifference(set, note)) : []
+    return name === first?.name ? different(at, difference) : []
   })
   const ofTriggers = set.triggers.flatMap((wanted): Finding[] => {
     const at = { object: isGuard ? 'guard' : 'trigger', name: wanted.name } as const
     const found = state.triggers.find(({ name }) => name === wanted.name)
     if (!found) return [{ kind: 'missing', ...at }]
     if (!found.enabled) return [{ kind: 'disabled', ...at }]
-    return different(at, triggerDifference(wanted, found, state))
+    if (!isAnothers) return different(at, triggerDifference(wanted, found, state))
+    return different(at, found.runs.schema === state.schema ? undefined : 'it runs a function of another schema')
   })
   const ofTables = set.tables.flatMap((name): Finding[] =>
     state.tables.includes(name)
@@ -90,6 +93,15 @@ function triggerDrift(set: TriggerSet, state: TableState): Finding[] {
       : different({ object: 'table', name }, 'it is gone, or does not belong to the owner of the table that it serves'),
   )
   return [...ofFunctions, ...ofTriggers, ...ofTables]
+}
+
+/** What must stand: of a set that another release has made, whatever its triggers run, for instance another kernel. */
+function functionsOf({ functions, kernel, triggers }: TriggerSet, state: TableState, isAnothers: boolean): string[] {
+  const own = functions.map(({ name }) => name)
+  if (!isAnothers) return [...own, ...kernel.map(({ name }) => name)]
+  const named = new Set(triggers.map(({ name }) => name))
+  const run = state.triggers.filter(({ name }) => named.has(name)).map(({ runs }) => runs.name)
+  return [...new Set([...own.slice(0, 1), ...run])]
 }
 
 const different = (at: Pick<Finding, 'object' | 'name'>, detail: string | undefined): Finding[] =>

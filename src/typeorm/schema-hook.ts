@@ -4,7 +4,7 @@ import { addLookup } from '../sql/lookup'
 import { NORMALIZE_BY_HAND } from '../sql/rebuild'
 import { dropOrphans } from '../sql/catalog'
 import { guardKernel } from '../sql/guard-kernel'
-import { makeRoom, planKernel, planSets, type SetPlan, type TriggerSite } from '../sql/trigger-plan'
+import { makeRoom, planAllFunctions, planSets, type SetPlan, type TriggerSite } from '../sql/trigger-plan'
 import { changeDeclarations } from './change-declarations'
 import { dryRun, recorderOf } from './dry-run'
 import { type EntityTriggers, findTriggers } from './installed-triggers'
@@ -96,7 +96,7 @@ async function synchronizeWithTriggers(
     return { site, ...planSets(site), ...(tableOf(builder, entity.metadata) ? planRows(entity) : planNewRows(entity)) }
   })
   const sites = plans.map(({ site }) => site)
-  const shared = planKernel(sites, kernel, guardKernel)
+  const functions = planAllFunctions(sites, kernel, guardKernel)
   const comeBack = plans.some(({ before, site }) => before.up.length > 0 && site.wanted.length > 0)
   // Between the statements of a text's new normalizer there is work for JavaScript.
   const isWhole =
@@ -106,10 +106,10 @@ async function synchronizeWithTriggers(
     await emit(queryRunner, makeRoom(sites, strangers))
     await takeAway(queryRunner, plans)
     await synchronize()
-    await emit(queryRunner, shared.before)
+    await emit(queryRunner, functions.before)
     for (const { after } of plans) await emit(queryRunner, after)
     for (const { install } of plans.flatMap(({ changes }) => changes)) if (install) await emit(queryRunner, install)
-    await emit(queryRunner, shared.after)
+    await emit(queryRunner, functions.after)
     for (const { metadata } of fresh) await distributeNew(queryRunner, metadata)
   })
 }

@@ -14,7 +14,7 @@ interface Trace {
 
 /** Of each set the one that stands of the same name, or else the only one of its kind that is left, for the only one. */
 export function trace(works: readonly TriggerWork[], installed: InstalledTriggers): Trace {
-  const notes = notesOf(installed).filter(({ kind }) => kind !== undefined)
+  const notes = notesOf(installed).filter(({ kind }) => kind !== 'guard')
   const had = new Map<TriggerWork, TriggerNote>()
   for (const work of works) {
     const note = notes.find(({ kind, name }) => kind === work.set.kind && name === work.set.name)

@@ -1,8 +1,7 @@
 
--- typeorm-unique-text guard: generated, do not edit.
+-- typeorm-unique-text guard: generated, do not edit; see docs/protocol.md of the package.
 -- It makes hashes, and gives number 0 in an empty chain.
--- docs/protocol.md of the package says what it does, and why no text can be stored twice.
--- {"protocol":1, "digest":"md5", "name":"url", "text":[{"name":"url","prefix":""}],
+-- {"protocol":1, "kind":"guard", "name":"url", "digest":"md5", "text":[{"name":"url","prefix":""}],
 -- "normalizers":["custom@1"], "scope":["tenant"], "nullable":true, "immutable":true,
 -- "maxChainLength":1000, "hash":"urlHash", "number":"urlHashNumber", "chained":"urlHashChained",
 -- "index":"page url", "check":"page url check",
@@ -11,12 +10,11 @@ DECLARE
   plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'page' AND pg_catalog.pg_table_is_visible(TG_RELID);
   taken boolean;
 BEGIN
-  -- Asked of the type of its rows, which has the same owner: Citus hides shards from who reads pg_class on their node.
   IF NOT plain AND NOT EXISTS (SELECT FROM pg_catalog.pg_type AS y
     WHERE y.oid OPERATOR(pg_catalog.=) pg_catalog.format('%I.%I', TG_TABLE_SCHEMA, TG_TABLE_NAME)::pg_catalog.regtype
       AND pg_catalog.pg_get_userbyid(y.typowner) OPERATOR(pg_catalog.=) CURRENT_USER) THEN
-    RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'the guard does not belong to the owner of the table',
-      HINT = 'Create the guard again, for instance by a new migration.',
+    RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE =
+        'the guard does not belong to the owner of the table: a new migration creates it again',
       CONSTRAINT = 'page url', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
   END IF;
   IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE'

@@ -1,9 +1,7 @@
 DROP FUNCTION IF EXISTS "unique_name_users_take"(), "unique_name_users_give"();
-
 CREATE FUNCTION "unique_name_users_take"() RETURNS trigger LANGUAGE plpgsql AS $guard$
--- typeorm-unique-text names: generated, do not edit.
+-- typeorm-unique-text names: generated, do not edit; see docs/protocol-names.md of the package.
 -- It gives rows the names in "handle", "nick", and takes those they had.
--- docs/protocol-names.md of the package says what it does, and why no name is held twice.
 -- {"protocol":1, "kind":"names", "name":"holder", "columns":{"handle":"handle","nick":"nick"},
 -- "holder":"users", "primary":[{"name":"id","type":"integer"}],
 -- "names":[{"column":"handle","namespace":"handle","former":{"state":"redirect","interval":"90 days"}},{"column":"nick","namespace":"handle","former":{"state":"reserved"}}],
@@ -21,14 +19,8 @@ DECLARE
   found_id pg_catalog.int8;
 BEGIN
   IF NOT (TG_TABLE_NAME OPERATOR(pg_catalog.=) 'users'
-    AND pg_catalog.pg_table_is_visible(TG_RELID)) THEN
-    RAISE EXCEPTION USING ERRCODE = '55000',
-      MESSAGE = 'the triggers of names name another table or column than their own',
-      HINT = 'Something was renamed: create the triggers again, for instance by a new migration.',
-      SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
-  END IF;
-  -- Not for each row of a statement that changes several.
-  IF (TG_OP OPERATOR(pg_catalog.=) 'INSERT' OR NOT EXISTS (SELECT FROM new_rows OFFSET 1)) AND EXISTS (
+    AND pg_catalog.pg_table_is_visible(TG_RELID))
+  OR (TG_OP OPERATOR(pg_catalog.=) 'INSERT' OR NOT EXISTS (SELECT FROM new_rows OFFSET 1)) AND EXISTS (
     SELECT FROM pg_catalog.pg_trigger AS g
     JOIN pg_catalog.pg_depend AS d ON d.classid OPERATOR(pg_catalog.=) g.tableoid
       AND d.objid OPERATOR(pg_catalog.=) g.oid
@@ -404,11 +396,9 @@ BEGIN
   RETURN NULL;
 END
 $guard$;
-
 CREATE FUNCTION "unique_name_users_give"() RETURNS trigger LANGUAGE plpgsql AS $guard$
--- typeorm-unique-text names: generated, do not edit.
+-- typeorm-unique-text names: generated, do not edit; see docs/protocol-names.md of the package.
 -- It takes the names in "handle", "nick" from rows that go.
--- docs/protocol-names.md of the package says what it does, and why no name is held twice.
 #variable_conflict use_column
 DECLARE
   gone pg_catalog.int8[];
@@ -478,50 +468,42 @@ BEGIN
   RETURN NULL;
 END
 $guard$;
-
 DO $guard$
+DECLARE
+  command pg_catalog.text;
 BEGIN
-  EXECUTE (SELECT pg_catalog.string_agg(pg_catalog.format('REVOKE ALL ON FUNCTION %1$s FROM %2$s CASCADE;
+  SELECT pg_catalog.string_agg(pg_catalog.format('REVOKE ALL ON FUNCTION %1$s FROM %2$s CASCADE;
       ALTER FUNCTION %1$s OWNER TO %3$s; ALTER FUNCTION %1$s SECURITY DEFINER
       SET enable_seqscan TO off SET row_security TO off SET search_path TO pg_catalog, %4$s, pg_temp',
       f.oid::pg_catalog.regprocedure, pg_catalog.concat_ws(', ', 'PUBLIC', (
         SELECT pg_catalog.string_agg(a.grantee::pg_catalog.regrole::pg_catalog.text, ', ')
         FROM pg_catalog.aclexplode(f.proacl) AS a
         WHERE a.grantee OPERATOR(pg_catalog.<>) ALL (ARRAY[0::pg_catalog.oid, f.proowner]))),
-      t.relowner::pg_catalog.regrole, t.relnamespace::pg_catalog.regnamespace), '; ')
-    FROM pg_catalog.pg_proc AS f, pg_catalog.pg_class AS t
-    WHERE f.oid OPERATOR(pg_catalog.=) ANY (ARRAY['"unique_name_users_take"()', '"unique_name_users_give"()']::pg_catalog.regprocedure[])
-      AND t.oid OPERATOR(pg_catalog.=) '"users"'::pg_catalog.regclass);
+      t.relowner::pg_catalog.regrole, t.relnamespace::pg_catalog.regnamespace), '; ') INTO command
+    FROM (VALUES
+      ('"unique_name_users_take"()', '"users"'),
+      ('"unique_name_users_give"()', '"users"')) AS v (f, t)
+    JOIN pg_catalog.pg_proc AS f ON f.oid OPERATOR(pg_catalog.=) v.f::pg_catalog.regprocedure
+    JOIN pg_catalog.pg_class AS t ON t.oid OPERATOR(pg_catalog.=) v.t::pg_catalog.regclass;
+  EXECUTE command;
 END
 $guard$;
 
-CREATE TRIGGER "unique_name_users_insert"
-  AFTER INSERT ON "users"
-  REFERENCING NEW TABLE AS new_rows
-  FOR EACH STATEMENT
-  EXECUTE FUNCTION "unique_name_users_take"();
+CREATE TRIGGER "unique_name_users_insert" AFTER INSERT
+  ON "users" REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION "unique_name_users_take"();
 
-CREATE TRIGGER "unique_name_users_update"
-  AFTER UPDATE ON "users"
-  REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
-  -- The first row that differs does the work for the whole statement; other UPDATEs run no function.
-  FOR EACH ROW
+CREATE TRIGGER "unique_name_users_update" AFTER UPDATE
+  ON "users" REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH ROW
   WHEN (((OLD."handle"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) NEW."handle"::pg_catalog.text
       OR OLD."handle" IS NULL AND NEW."handle" IS NULL))
     IS NOT TRUE
-    OR ((OLD."nick"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) NEW."nick"::pg_catalog.text
+  OR ((OLD."nick"::pg_catalog.text COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) NEW."nick"::pg_catalog.text
       OR OLD."nick" IS NULL AND NEW."nick" IS NULL))
     IS NOT TRUE
-    OR (OLD."id" OPERATOR(pg_catalog.=) NEW."id") IS NOT TRUE)
-  EXECUTE FUNCTION "unique_name_users_take"();
+  OR (OLD."id" OPERATOR(pg_catalog.=) NEW."id") IS NOT TRUE) EXECUTE FUNCTION "unique_name_users_take"();
 
-CREATE TRIGGER "unique_name_users_delete"
-  AFTER DELETE ON "users"
-  REFERENCING OLD TABLE AS old_rows
-  FOR EACH STATEMENT
-  EXECUTE FUNCTION "unique_name_users_give"();
+CREATE TRIGGER "unique_name_users_delete" AFTER DELETE
+  ON "users" REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION "unique_name_users_give"();
 
-CREATE TRIGGER "unique_name_users_truncate"
-  AFTER TRUNCATE ON "users"
-  FOR EACH STATEMENT
+CREATE TRIGGER "unique_name_users_truncate" AFTER TRUNCATE ON "users" FOR EACH STATEMENT
   EXECUTE FUNCTION "unique_name_users_give"();

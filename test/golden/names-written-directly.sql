@@ -1,10 +1,8 @@
 DROP FUNCTION IF EXISTS "unique_name_names_refuse"();
-
 CREATE FUNCTION "unique_name_names_refuse"() RETURNS trigger LANGUAGE plpgsql AS $guard$
--- typeorm-unique-text names: generated, do not edit.
+-- typeorm-unique-text names: generated, do not edit; see docs/protocol-names.md of the package.
 -- It refuses to change a name that is held but through its holder.
--- docs/protocol-names.md of the package says what it does.
--- {"protocol":1, "kind":"names", "name":"direct", "columns":{},
+-- {"protocol":1, "kind":"names", "name":"direct",
 -- "triggers":["40356b16","04591158","e1f7e511","652b399e"]}
 BEGIN
   IF NOT (TG_TABLE_NAME OPERATOR(pg_catalog.=) 'names'
@@ -53,39 +51,34 @@ BEGIN
     SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
 END
 $guard$;
-
 DO $guard$
+DECLARE
+  command pg_catalog.text;
 BEGIN
-  EXECUTE (SELECT pg_catalog.string_agg(pg_catalog.format('REVOKE ALL ON FUNCTION %1$s FROM %2$s CASCADE;
+  SELECT pg_catalog.string_agg(pg_catalog.format('REVOKE ALL ON FUNCTION %1$s FROM %2$s CASCADE;
       ALTER FUNCTION %1$s OWNER TO %3$s; ALTER FUNCTION %1$s SECURITY DEFINER
       SET enable_seqscan TO off SET row_security TO off SET search_path TO pg_catalog, %4$s, pg_temp',
       f.oid::pg_catalog.regprocedure, pg_catalog.concat_ws(', ', 'PUBLIC', (
         SELECT pg_catalog.string_agg(a.grantee::pg_catalog.regrole::pg_catalog.text, ', ')
         FROM pg_catalog.aclexplode(f.proacl) AS a
         WHERE a.grantee OPERATOR(pg_catalog.<>) ALL (ARRAY[0::pg_catalog.oid, f.proowner]))),
-      t.relowner::pg_catalog.regrole, t.relnamespace::pg_catalog.regnamespace), '; ')
-    FROM pg_catalog.pg_proc AS f, pg_catalog.pg_class AS t
-    WHERE f.oid OPERATOR(pg_catalog.=) ANY (ARRAY['"unique_name_names_refuse"()']::pg_catalog.regprocedure[])
-      AND t.oid OPERATOR(pg_catalog.=) '"names"'::pg_catalog.regclass);
+      t.relowner::pg_catalog.regrole, t.relnamespace::pg_catalog.regnamespace), '; ') INTO command
+    FROM (VALUES
+      ('"unique_name_names_refuse"()', '"names"')) AS v (f, t)
+    JOIN pg_catalog.pg_proc AS f ON f.oid OPERATOR(pg_catalog.=) v.f::pg_catalog.regprocedure
+    JOIN pg_catalog.pg_class AS t ON t.oid OPERATOR(pg_catalog.=) v.t::pg_catalog.regclass;
+  EXECUTE command;
 END
 $guard$;
 
-CREATE TRIGGER "unique_name_names_insert"
-  BEFORE INSERT ON "names"
-  FOR EACH ROW WHEN (pg_catalog.pg_trigger_depth() OPERATOR(pg_catalog.=) 0)
-  EXECUTE FUNCTION "unique_name_names_refuse"();
+CREATE TRIGGER "unique_name_names_insert" BEFORE INSERT ON "names" FOR EACH ROW
+  WHEN (pg_catalog.pg_trigger_depth() OPERATOR(pg_catalog.=) 0) EXECUTE FUNCTION "unique_name_names_refuse"();
 
-CREATE TRIGGER "unique_name_names_update"
-  BEFORE UPDATE ON "names"
-  FOR EACH ROW WHEN (pg_catalog.pg_trigger_depth() OPERATOR(pg_catalog.=) 0)
-  EXECUTE FUNCTION "unique_name_names_refuse"();
+CREATE TRIGGER "unique_name_names_update" BEFORE UPDATE ON "names" FOR EACH ROW
+  WHEN (pg_catalog.pg_trigger_depth() OPERATOR(pg_catalog.=) 0) EXECUTE FUNCTION "unique_name_names_refuse"();
 
-CREATE TRIGGER "unique_name_names_delete"
-  BEFORE DELETE ON "names"
-  FOR EACH ROW WHEN (pg_catalog.pg_trigger_depth() OPERATOR(pg_catalog.=) 0)
-  EXECUTE FUNCTION "unique_name_names_refuse"();
+CREATE TRIGGER "unique_name_names_delete" BEFORE DELETE ON "names" FOR EACH ROW
+  WHEN (pg_catalog.pg_trigger_depth() OPERATOR(pg_catalog.=) 0) EXECUTE FUNCTION "unique_name_names_refuse"();
 
-CREATE TRIGGER "unique_name_names_truncate"
-  AFTER TRUNCATE ON "names"
-  FOR EACH STATEMENT
+CREATE TRIGGER "unique_name_names_truncate" AFTER TRUNCATE ON "names" FOR EACH STATEMENT
   EXECUTE FUNCTION "unique_name_names_refuse"();

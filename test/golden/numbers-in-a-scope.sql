@@ -1,7 +1,6 @@
 
--- typeorm-unique-text numbers: generated, do not edit.
+-- typeorm-unique-text numbers: generated, do not edit; see docs/numbers.md of the package.
 -- It gives a row the number after the highest of its scope.
--- docs/numbers.md of the package says what it does, and why no two rows get one number.
 -- {"protocol":1, "kind":"numbers", "name":"number",
 -- "columns":{"number":"number","scope 0":"tenant","scope 1":"post"},
 -- "scope":[{"name":"tenant","type":"text"},{"name":"post","type":"integer"}], "number":"number",
@@ -82,18 +81,13 @@ BEGIN
 END
 
 
-CREATE TRIGGER "numbers_comment__number_place_inserts"
-  BEFORE INSERT ON "comment" FOR EACH STATEMENT
+CREATE TRIGGER "numbers_comment__number_place_inserts" BEFORE INSERT ON "comment" FOR EACH STATEMENT
   EXECUTE FUNCTION "numbers_comment__number_place"()
 
-CREATE TRIGGER "numbers_comment__number_place_insert"
-  BEFORE INSERT ON "comment" FOR EACH ROW
-  WHEN (NEW."number" IS NULL)
-  EXECUTE FUNCTION "numbers_comment__number_place"()
+CREATE TRIGGER "numbers_comment__number_place_insert" BEFORE INSERT ON "comment" FOR EACH ROW
+  WHEN (NEW."number" IS NULL) EXECUTE FUNCTION "numbers_comment__number_place"()
 
-CREATE TRIGGER "numbers_comment__number_place_update"
-  BEFORE UPDATE ON "comment" FOR EACH ROW
+CREATE TRIGGER "numbers_comment__number_place_update" BEFORE UPDATE ON "comment" FOR EACH ROW
   WHEN ((OLD."tenant" OPERATOR(pg_catalog.=) NEW."tenant"
     AND OLD."post" OPERATOR(pg_catalog.=) NEW."post") IS NOT TRUE
-    OR NEW."number" IS NULL)
-  EXECUTE FUNCTION "numbers_comment__number_place"()
+  OR NEW."number" IS NULL) EXECUTE FUNCTION "numbers_comment__number_place"()

@@ -1,7 +1,6 @@
 
--- typeorm-unique-text numbers: generated, do not edit.
+-- typeorm-unique-text numbers: generated, do not edit; see docs/numbers.md of the package.
 -- It gives a row the number after the highest of its scope.
--- docs/numbers.md of the package says what it does, and why no two rows get one number.
 -- {"protocol":1, "kind":"numbers", "name":"number", "columns":{"number":"number"}, "scope":[],
 -- "number":"number", "type":"integer", "count":false, "prefix":"numbers_comment__number",
 -- "triggers":["04313916","443f6760","5c90ac1a"]}
@@ -73,16 +72,11 @@ BEGIN
 END
 
 
-CREATE TRIGGER "numbers_comment__number_place_inserts"
-  BEFORE INSERT ON "comment" FOR EACH STATEMENT
+CREATE TRIGGER "numbers_comment__number_place_inserts" BEFORE INSERT ON "comment" FOR EACH STATEMENT
   EXECUTE FUNCTION "numbers_comment__number_place"()
 
-CREATE TRIGGER "numbers_comment__number_place_insert"
-  BEFORE INSERT ON "comment" FOR EACH ROW
-  WHEN (NEW."number" IS NULL)
-  EXECUTE FUNCTION "numbers_comment__number_place"()
+CREATE TRIGGER "numbers_comment__number_place_insert" BEFORE INSERT ON "comment" FOR EACH ROW
+  WHEN (NEW."number" IS NULL) EXECUTE FUNCTION "numbers_comment__number_place"()
 
-CREATE TRIGGER "numbers_comment__number_place_update"
-  BEFORE UPDATE ON "comment" FOR EACH ROW
-  WHEN (NEW."number" IS NULL)
-  EXECUTE FUNCTION "numbers_comment__number_place"()
+CREATE TRIGGER "numbers_comment__number_place_update" BEFORE UPDATE ON "comment" FOR EACH ROW
+  WHEN (NEW."number" IS NULL) EXECUTE FUNCTION "numbers_comment__number_place"()

@@ -1,7 +1,6 @@
 
--- typeorm-unique-text numbers: generated, do not edit.
+-- typeorm-unique-text numbers: generated, do not edit; see docs/numbers.md of the package.
 -- It gives a row the number after the highest of its scope.
--- docs/numbers.md of the package says what it does, and why no two rows get one number.
 -- {"protocol":1, "kind":"numbers", "name":"number",
 -- "columns":{"number":"number","scope 0":"tenant","deleted":"deletedAt"},
 -- "scope":[{"name":"tenant","type":"integer"}], "number":"number", "type":"integer", "count":true,
@@ -89,9 +88,8 @@ BEGIN
 END
 
 
--- typeorm-unique-text numbers: generated, do not edit.
+-- typeorm-unique-text numbers: generated, do not edit; see docs/numbers.md of the package.
 -- It counts the rows of each scope.
--- docs/numbers.md of the package says what it does, and why no two rows get one number.
 #variable_conflict use_column
 DECLARE
   plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'comment'
@@ -155,35 +153,25 @@ BEGIN
 END
 
 
-CREATE TRIGGER "numbers_comment__number_place_inserts"
-  BEFORE INSERT ON "comment" FOR EACH STATEMENT
+CREATE TRIGGER "numbers_comment__number_place_inserts" BEFORE INSERT ON "comment" FOR EACH STATEMENT
   EXECUTE FUNCTION "numbers_comment__number_place"()
 
-CREATE TRIGGER "numbers_comment__number_place_insert"
-  BEFORE INSERT ON "comment" FOR EACH ROW
+CREATE TRIGGER "numbers_comment__number_place_insert" BEFORE INSERT ON "comment" FOR EACH ROW
   EXECUTE FUNCTION "numbers_comment__number_place"()
 
-CREATE TRIGGER "numbers_comment__number_place_update"
-  BEFORE UPDATE ON "comment" FOR EACH ROW
-  WHEN ((OLD."tenant" OPERATOR(pg_catalog.=) NEW."tenant") IS NOT TRUE
-    OR NEW."number" IS NULL)
+CREATE TRIGGER "numbers_comment__number_place_update" BEFORE UPDATE ON "comment" FOR EACH ROW
+  WHEN ((OLD."tenant" OPERATOR(pg_catalog.=) NEW."tenant") IS NOT TRUE OR NEW."number" IS NULL)
   EXECUTE FUNCTION "numbers_comment__number_place"()
 
-CREATE TRIGGER "numbers_comment__number_count_insert"
-  AFTER INSERT ON "comment"
-  REFERENCING NEW TABLE AS came FOR EACH STATEMENT
+CREATE TRIGGER "numbers_comment__number_count_insert" AFTER INSERT
+  ON "comment" REFERENCING NEW TABLE AS came FOR EACH STATEMENT EXECUTE FUNCTION "numbers_comment__number_count"()
+
+CREATE TRIGGER "numbers_comment__number_count_update" AFTER UPDATE
+  ON "comment" REFERENCING OLD TABLE AS gone NEW TABLE AS came FOR EACH STATEMENT
   EXECUTE FUNCTION "numbers_comment__number_count"()
 
-CREATE TRIGGER "numbers_comment__number_count_update"
-  AFTER UPDATE ON "comment"
-  REFERENCING OLD TABLE AS gone NEW TABLE AS came FOR EACH STATEMENT
-  EXECUTE FUNCTION "numbers_comment__number_count"()
+CREATE TRIGGER "numbers_comment__number_count_delete" AFTER DELETE
+  ON "comment" REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION "numbers_comment__number_count"()
 
-CREATE TRIGGER "numbers_comment__number_count_delete"
-  AFTER DELETE ON "comment"
-  REFERENCING OLD TABLE AS gone FOR EACH STATEMENT
-  EXECUTE FUNCTION "numbers_comment__number_count"()
-
-CREATE TRIGGER "numbers_comment__number_count_truncate"
-  AFTER TRUNCATE ON "comment" FOR EACH STATEMENT
+CREATE TRIGGER "numbers_comment__number_count_truncate" AFTER TRUNCATE ON "comment" FOR EACH STATEMENT
   EXECUTE FUNCTION "numbers_comment__number_count"()

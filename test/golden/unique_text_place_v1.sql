@@ -1,6 +1,5 @@
 
--- typeorm-unique-text kernel: generated, do not edit.
--- docs/protocol.md of the package says what it does, and why no text can be stored twice.
+-- typeorm-unique-text kernel: generated, do not edit; see docs/protocol.md of the package.
 #variable_conflict use_variable
 DECLARE
   -- Arguments: a trigger whose columns are those of the text, the scope, hash, number, flag and delete date, whatever
@@ -22,12 +21,11 @@ DECLARE
   taken integer;
   length bigint;
 BEGIN
-  -- Asked of the type of its rows, which has the same owner: Citus hides shards from who reads pg_class on their node.
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_type AS y
     WHERE y.oid OPERATOR(pg_catalog.=) pg_catalog.format('%I.%I', TG_TABLE_SCHEMA, TG_TABLE_NAME)::pg_catalog.regtype
       AND pg_catalog.pg_get_userbyid(y.typowner) OPERATOR(pg_catalog.=) CURRENT_USER) THEN
-    RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'the guard does not belong to the owner of the table',
-      HINT = 'Create the guard again, for instance by a new migration.',
+    RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE =
+        'the guard does not belong to the owner of the table: a new migration creates it again',
       CONSTRAINT = TG_ARGV[3], SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
   END IF;
   SELECT pg_catalog.array_agg(a.attname ORDER BY k.i) INTO names

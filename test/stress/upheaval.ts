@@ -9,6 +9,7 @@ import type { TriggerSet } from '../../src/sql/trigger-set'
 import { trim } from '../../src/text'
 import { fewHashes } from '../support/digests'
 import { generate } from '../support/generated'
+import { install } from '../support/releases'
 import { NUMBERED } from './checker'
 import { StressPage } from './entities'
 import type { Journal } from './journal'
@@ -74,35 +75,22 @@ export async function renameForAWhile({ relation, table }: Subject, upheaval: Up
   })
 }
 
-/** What the release after this one might make: another kernel beside this one's, other bodies, a later protocol. */
-const nextRelease = (sql: string): string =>
-  sql
-    .replaceAll(/\b(unique_text_(?:place|settle))_v1\b/g, '$1_v2')
-    .replaceAll('"protocol":1', '"protocol":2, "serves":1')
-    .replaceAll(/\n {2}RETURN (NEW|NULL);\nEND\n/g, '\n  PERFORM 2;\n  RETURN $1;\nEND\n')
-
-const install = ({ drop, create }: TriggerSet, next: boolean): string[] => [
-  // The kernel of the other release serves other tables.
-  ...drop.filter((sql) => sql.startsWith('DROP TRIGGER')),
-  ...create.map((sql) => (next ? nextRelease(sql) : sql)),
-]
-
 const setsOf = ({ table }: Subject): TriggerSet[] => [guardOf(table), numberTriggers(NUMBERED)]
 
 /** Each table for itself, so that both kernels serve at once. */
 export async function changeRelease(subject: Subject, upheaval: Upheaval): Promise<void> {
   const { random } = upheaval
-  const next = random.chance(0.5)
+  const release = random.pick(['this', 'next'] as const)
   await attempt(
     upheaval,
-    next ? 'later releases installed' : 'releases put back',
-    ...install(random.pick(setsOf(subject)), next),
+    release === 'next' ? 'later releases installed' : 'releases put back',
+    ...install(random.pick(setsOf(subject)), release),
   )
 }
 
 export async function restoreReleases(subjects: readonly Subject[], upheaval: Upheaval): Promise<void> {
   for (const set of subjects.flatMap(setsOf)) {
-    while (!(await attempt(upheaval, 'releases put back', ...install(set, false))));
+    while (!(await attempt(upheaval, 'releases put back', ...install(set, 'this'))));
   }
 }
 

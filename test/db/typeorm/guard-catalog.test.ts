@@ -231,11 +231,11 @@ describe('a table that moved', () => {
     const created = await findOrCreate(moved.manager, 'page', { id: 9, url: 'z' })
     expect(created).toMatchObject({ created: true })
     const { up } = await migrate(moved)
-    expect(up).toEqual([
-      expect.stringContaining('CREATE OR REPLACE FUNCTION "New one"."unique_text_place_v1"'),
-      expect.stringContaining('CREATE OR REPLACE FUNCTION "New one"."unique_text_settle_v1"'),
-      expect.stringContaining('CREATE OR REPLACE FUNCTION "New one"."unique_text_page__url"'),
-    ])
+    const replaced = ['unique_text_page__url', 'unique_text_place_v1', 'unique_text_settle_v1']
+    expect(up).toHaveLength(1)
+    expect(Array.from(up.join().matchAll(/CREATE .*?FUNCTION .*?\(\)/g), ([one]) => one)).toEqual(
+      replaced.map((name) => `CREATE OR REPLACE FUNCTION "New one"."${name}"()`),
+    )
     await expectGuarded(moved, 'page', 'url')
   })
   test('makes room for a table that takes its old name', async () => {
@@ -312,7 +312,8 @@ test('the hidden columns and the functions say what they are, in the database', 
   )
   expect(functions).toHaveLength(3)
   for (const { body } of functions) {
-    expect(body).toMatch(/^\n-- typeorm-unique-text \w+: generated, do not edit\.\n/)
-    expect(body).toMatch(/^-- docs\/protocol\.md of the package says what it does/m)
+    expect(body).toMatch(
+      /^\n-- typeorm-unique-text \w+: generated, do not edit; see docs\/protocol\.md of the package\.\n/,
+    )
   }
 })

@@ -64,7 +64,7 @@ function bookKeeping(table: string, schema: string | undefined, { version = 1, t
     table: { schema, name: table },
     path: { schema: 'books', name: 'entry' },
     columns: { text },
-    docs: 'a test has it.',
+    docs: 'a test',
     functions: [
       {
         name: count,

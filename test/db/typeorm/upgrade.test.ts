@@ -5,7 +5,10 @@ import { guardOf } from '../../../src/sql/guard'
 import { guardKernel, SETTLE_KERNEL } from '../../../src/sql/guard-kernel'
 import { tableDeclarations } from '../../../src/typeorm/registry'
 import { useDatabase } from '../../support/database'
+import { doctor } from '../../../src/doctor'
+import { fewHashes } from '../../support/digests'
 import { generate, migrate, runAll } from '../../support/generated'
+import { install } from '../../support/releases'
 
 const db = useDatabase()
 
@@ -109,6 +112,17 @@ describe('the protocol of what is installed', () => {
     await expect(refused).rejects.toThrow(SchemaDriftError)
     await expect(refused).rejects.toThrow('it has protocol 3, and this release works with 1 to 1')
   })
+  test('another kernel, which a later one makes that serves this release, is no drift', async () => {
+    const [set] = tableDeclarations(before.getMetadata(Page)).map(({ table }) => guardOf(table))
+    await runAll(before, set ? install(set, 'next') : [])
+    await works(await start(), 'another kernel')
+  })
+  test('another kernel under the protocol of this release is drift', async () => {
+    const [set] = tableDeclarations(before.getMetadata(Page)).map(({ table }) => guardOf(table))
+    await runAll(before, set ? install(set, 'next') : [])
+    await replace(before, guardName(before), (body) => body.replace('"protocol":2, "serves":1', '"protocol":1'))
+    await expect(works(await start(), 'unsaid')).rejects.toThrow('it runs another function')
+  })
   test('a release that is running goes on, whatever is installed meanwhile', async () => {
     await works(before, 'running')
     await replace(before, guardName(before), protocol(2, 1))
@@ -135,3 +149,53 @@ test('both releases write at once while everything is replaced', async () => {
   expect([...one, ...other].filter(Boolean)).toHaveLength(20)
   expect(await after.getRepository(Page).count()).toBe(21)
 })
+
+@Entity('crowded')
+class Crowded {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText({ digest: fewHashes(3) }) url!: string
+  @Column({ type: 'text', nullable: true }) title!: string | null
+}
+
+test('no text is stored twice while two releases are installed in turns, with many connections of both', async () => {
+  const first = await db.dataSource([Crowded], { synchronize: false, poolSize: 8 })
+  await migrate(first)
+  // Each asks the catalog when it comes: the one before the next release is installed, the other after.
+  const later = await db.dataSource([Crowded], { synchronize: false, poolSize: 8 })
+  await findOrCreate(first.manager, Crowded, { url: 'text 0' })
+  const [set] = tableDeclarations(first.getMetadata(Crowded)).map(({ table }) => guardOf(table))
+  if (!set) throw new TypeError('There is one text.')
+  const installed: string[] = []
+  const put = async (release: 'this' | 'next'): Promise<void> => {
+    await runAll(first, install(set, release))
+    installed.push(release)
+  }
+  await put('next')
+  await findOrCreate(later.manager, Crowded, { url: 'text 0' })
+  const texts = Array.from({ length: 30 }, (_, n) => `text ${n}`)
+  const write = async ({ manager }: DataSource, offset: number): Promise<void> => {
+    for (let round = 0; round < 6; round += 1) {
+      await Promise.all(
+        texts.map(async (url, index) => {
+          if ((index + round + offset) % 4 === 0) await manager.delete(Crowded, { url })
+          else if ((index + round) % 4 === 1) await manager.query(UPSERT, [url])
+          else await findOrCreate(manager, Crowded, { url })
+        }),
+      )
+    }
+  }
+  const takeTurns = async (): Promise<void> => {
+    for (let turn = 0; turn < 8; turn += 1) await put(turn % 2 === 0 ? 'this' : 'next')
+  }
+  await Promise.all([write(first, 0), write(later, 2), takeTurns()])
+  expect(installed).toHaveLength(9)
+  await put('this')
+  expect(await duplicates(first)).toEqual([])
+  const { findings } = await doctor(first)
+  expect(findings.filter(({ severity }) => severity === 'error')).toEqual([])
+})
+
+const UPSERT = `insert into crowded (url) values ($1) on conflict do nothing`
+
+const duplicates = async (dataSource: DataSource): Promise<unknown> =>
+  await dataSource.query(`select url from crowded group by url having count(*) > 1`)

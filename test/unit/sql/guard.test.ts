@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { guardOf, parseGuardNote } from '../../../src/sql/guard'
+import { asGuardNote, guardOf } from '../../../src/sql/guard'
 import { guardKernel } from '../../../src/sql/guard-kernel'
 import {
   rebuildRows,
@@ -8,6 +8,7 @@ import {
   refuseUnknownDigest,
   refuseUnnormalized,
 } from '../../../src/sql/rebuild'
+import { parseNote } from '../../../src/sql/trigger-set'
 import { checkExpression, type TextTable } from '../../../src/sql/text-table'
 import { md5, sha256 } from '../../../src/text/digest'
 import { textTable } from '../../support/guarded-table'
@@ -43,6 +44,10 @@ const sqlOf = (table: TextTable): string => {
   const { functions, triggers } = guardOf(table)
   return [...functions.map(({ body }) => body), ...triggers.map(({ create }) => `\n${create}\n`)].join('')
 }
+const guardNotes = (body: string): unknown => {
+  const note = parseNote(body)
+  return note && asGuardNote(note)
+}
 const longLines = (sql: string): string[] => sql.split('\n').filter((line) => line.length > 120)
 
 describe.each(Object.entries(TABLES))('%s', (name, table) => {
@@ -56,7 +61,7 @@ describe.each(Object.entries(TABLES))('%s', (name, table) => {
     const [first] = guardOf(table).functions
     const { name: text, scope, hash, number, chained, nullable, immutable, index, check, normalizers } = table
     const told = { name: text, scope, hash, number, chained, nullable, immutable, index, check, normalizers }
-    expect(parseGuardNote(first?.body ?? '')).toMatchObject({ ...told, text: table.text, digest: 'md5' })
+    expect(guardNotes(first?.body ?? '')).toMatchObject({ ...told, text: table.text, digest: 'md5' })
   })
   test('looks nothing up by search_path, and neither do its check and what numbers its rows anew', () => {
     const { create, drop } = guardOf(table)
