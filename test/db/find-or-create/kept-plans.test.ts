@@ -7,9 +7,9 @@ import {
   PrimaryGeneratedColumn,
 } from 'typeorm'
 import { expect, test } from 'vitest'
-import { findOneByText, findOrCreate, findOrCreateMany, UniqueText, withUniqueText } from '../../src'
-import { useDatabase } from '../support/database'
-import { rejection } from '../support/ledger'
+import { findOneByText, findOrCreate, findOrCreateMany, UniqueText, withUniqueText } from '../../../src'
+import { useDatabase } from '../../support/database'
+import { rejection } from '../../support/ledger'
 
 @Entity()
 class Page {

@@ -1,10 +1,10 @@
 import { Client } from 'pg'
 import { Column, type DataSource, Entity, type EntityManager, PrimaryGeneratedColumn } from 'typeorm'
 import { expect, test } from 'vitest'
-import { findOneByText, findOrCreate, findOrCreateMany, UniqueText, upsertByText } from '../../src'
-import { once, OnceToken } from '../../src/once'
-import { useDatabase } from '../support/database'
-import { rejection } from '../support/ledger'
+import { findOneByText, findOrCreate, findOrCreateMany, UniqueText, upsertByText } from '../../../src'
+import { once, OnceToken } from '../../../src/once'
+import { useDatabase } from '../../support/database'
+import { rejection } from '../../support/ledger'
 
 @Entity()
 class Page {
