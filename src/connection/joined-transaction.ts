@@ -3,14 +3,12 @@ import { TransactionAbortedError } from '../errors'
 import { ownTransaction } from '../sql/statements'
 import { insideTransaction } from '../typeorm/open-transactions'
 import { dataSourceOf, registry } from '../typeorm/registry'
-import { hasTimeout } from './behind-savepoint'
 import type { Query } from './hold'
-import { joined, JoinedQuery } from './joined-query'
 import { connected } from './pooled-client'
-import { isPgClient, type PgClient, takesPreparedQueries } from './pg-client'
-import { PreparedQuery } from './prepared-query'
+import { hasTimeout, isPgClient, type PgClient, takesPreparedQueries } from './pg-client'
 import { isUnheard } from './query-events'
 import { lossOf, savepointsOf, watchForLoss } from './shared-connection'
+import { joined, JoinedQuery, PreparedQuery } from './wire'
 
 /** What runs in a transaction, and the statement that ends it. */
 export interface Work {

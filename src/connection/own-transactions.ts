@@ -1,17 +1,26 @@
-import type { DataSource } from 'typeorm'
+import type { DataSource, QueryRunner } from 'typeorm'
 import { WaitsForItselfError } from '../errors'
 import { cancelWaiting } from '../sql/waiting'
 import { type OpenTransaction, openTransaction } from '../typeorm/open-transactions'
 import { orRollBack } from './brackets'
-import { isBusy, isPgClient, type PgClient } from './pg-client'
+import { hasSpare, isBusy, isPgClient, type PgClient } from './pg-client'
 import { startTimer, stopTimer } from './real-timers'
-import { hasSpare } from './spare-connection'
 
 /**
  * How long a statement waits for a transaction that sends nothing: longer than any lock, shorter than a person's
  * patience. And how often it looks meanwhile. Only tests set another limit.
  */
 export const patience = { milliseconds: 5_000, lookMilliseconds: 250 }
+
+/**
+ * Whether a statement may wait for a transaction that the call was made in, and that goes by another connection.
+ *
+ * @param queryRunner whose connection it goes by. @default one from the pool
+ */
+export function mayWaitForItself(queryRunner?: QueryRunner): boolean {
+  const around = openTransaction()
+  return around !== undefined && (around.queryRunner !== queryRunner || around.outer !== undefined)
+}
 
 /**
  * Sends a statement that may wait for rows of a transaction in which the call was made, and which goes by another

@@ -1,4 +1,6 @@
+import type { DataSource } from 'typeorm'
 import { UnsupportedDatabaseError } from '../errors'
+import type { ParameterOptions } from '../sql/parameter-text'
 import type { WireRow } from '../sql/statements'
 
 /** A statement as `pg` takes it. */
@@ -54,13 +56,48 @@ export interface PgClient {
   getTransactionStatus?(): string | null
 }
 
-/** Whether it is a client of `pg`: not `pg-native`, PGlite or another that the option `driver` brings. */
-export function isPgClient(client: unknown): client is PgClient {
-  if (typeof client !== 'object' || client === null || !('connection' in client)) return false
-  const { connection } = client
-  if (typeof connection !== 'object' || connection === null) return false
-  return ['close', 'sync'].every((name) => isFunction(connection, name))
+/** What a client can do, looked for once: it has it for as long as it lives. */
+interface Facts {
+  /** Whether it is a client of `pg`: not `pg-native`, PGlite or another that the option `driver` brings. */
+  readonly isPg: boolean
+  /** Whether it can send a query object of our own. */
+  readonly takesOwn: boolean
 }
+
+const facts = new WeakMap<object, Facts>()
+
+const NOTHING: Facts = { isPg: false, takesOwn: false }
+
+function factsOf(client: unknown): Facts {
+  if (typeof client !== 'object' || client === null) return NOTHING
+  const known = facts.get(client)
+  if (known) return known
+  const found = lookAt(client)
+  facts.set(client, found)
+  return found
+}
+
+function lookAt(client: object): Facts {
+  const connection: unknown = Reflect.get(client, 'connection')
+  if (!hasMethods(connection, ['close', 'sync'])) return NOTHING
+  const { parsedStatements, stream } = connection as Partial<PgConnection>
+  const takesOwn =
+    hasMethods(client, ['getTypeParser']) &&
+    hasMethods(connection, ['parse']) &&
+    hasMethods(stream, ['write']) &&
+    typeof parsedStatements === 'object'
+  return { isPg: true, takesOwn }
+}
+
+const hasMethods = (object: unknown, names: readonly string[]): boolean =>
+  typeof object === 'object' &&
+  object !== null &&
+  names.every((name) => typeof Reflect.get(object, name) === 'function')
+
+export const isPgClient = (client: unknown): client is PgClient => factsOf(client).isPg
+
+/** A query object of our own can be sent by it; where not, one of `pg`'s takes its place. */
+export const takesPreparedQueries = (client: PgClient): boolean => !client.pipeline && factsOf(client).takesOwn
 
 /** Whether it waits for an answer of the server. Other drivers do not tell. */
 export const isBusy = (client: unknown): boolean => isPgClient(client) && Reflect.get(client, 'readyForQuery') === false
@@ -73,28 +110,46 @@ export function requireTextFormat(client: PgClient): void {
   )
 }
 
-const known = new WeakMap<object, boolean>()
+/** With `query_timeout` it is not known in time what the server has done, nor whether it should release a savepoint. */
+export const hasTimeout = ({ connectionParameters }: PgClient): boolean => Boolean(connectionParameters?.query_timeout)
 
-/** Whether it can send a query object of our own. */
-export function takesPreparedQueries(client: PgClient): boolean {
-  const found = known.get(client)
-  if (found !== undefined) return found
-  const takes = hasContract(client)
-  known.set(client, takes)
-  return takes
+/** How the driver of a DataSource sends a Date. */
+export function parameterOptions({ driver }: DataSource): ParameterOptions {
+  const { postgres } = driver as { postgres?: { defaults?: { parseInputDatesAsUTC?: boolean } } }
+  return { utcDates: postgres?.defaults?.parseInputDatesAsUTC ?? false }
 }
 
-function hasContract(client: PgClient): boolean {
-  const { connection } = client
-  const { parsedStatements, stream } = connection as Partial<PgConnection>
-  return (
-    !client.pipeline &&
-    isFunction(client, 'getTypeParser') &&
-    isFunction(connection, 'parse') &&
-    typeof parsedStatements === 'object' &&
-    typeof stream === 'object' &&
-    isFunction(stream, 'write')
-  )
+/** What a pool of `pg` tells of itself, and nothing is lost where it does not. */
+interface Pool {
+  readonly idleCount: number
+  readonly totalCount: number
+  readonly waitingCount: number
+  readonly options: { readonly max: number }
 }
 
-const isFunction = (object: object, name: string): boolean => typeof Reflect.get(object, name) === 'function'
+/** Somebody else waits for a connection of the pool, or it does not tell. */
+export function isAwaited(dataSource: DataSource): boolean {
+  return poolOf(dataSource)?.waitingCount !== 0
+}
+
+/**
+ * A second connection is available without waiting for anyone else's. Of a pool that does not tell, none is: the one of
+ * another driver may have no second.
+ */
+export function hasSpare(dataSource: DataSource): boolean {
+  const pool = poolOf(dataSource)
+  if (!pool || pool.waitingCount > 0) return false
+  return pool.idleCount > 0 || pool.totalCount < pool.options.max
+}
+
+function poolOf({ driver }: DataSource): Pool | undefined {
+  const { master } = driver as { readonly master?: unknown }
+  return isPool(master) ? master : undefined
+}
+
+function isPool(pool: unknown): pool is Pool {
+  if (typeof pool !== 'object' || pool === null || !('options' in pool)) return false
+  const { options } = pool
+  if (typeof options !== 'object' || options === null || typeof Reflect.get(options, 'max') !== 'number') return false
+  return ['idleCount', 'totalCount', 'waitingCount'].every((name) => typeof Reflect.get(pool, name) === 'number')
+}

@@ -7,12 +7,12 @@ import {
 } from 'typeorm'
 import { endsConnection } from '../sql/sqlstate'
 import { ownTransaction, type Statement, type WireRow } from '../sql/statements'
-import { orWaitsForItself } from './own-transactions'
-import { isPgClient, type PgClient, requireTextFormat } from './pg-client'
+import { mayWaitForItself } from './own-transactions'
+import { isPgClient, requireTextFormat } from './pg-client'
 import { connected, givesClients, PooledClient } from './pooled-client'
 import { isUnheard, type SentQuery, tellFailure, tellStart, tellSuccess } from './query-events'
-import { bracketed, driverErrorOf, isOurs, preparable, queryByTypeOrm } from './send-by-pg'
-import { type Sending, sendPrepared } from './send-prepared'
+import { bracketed, driverErrorOf, isOurs, parsed, queryByTypeOrm } from './send-by-pg'
+import { type Sending, sendPrepared, sendWatched } from './send-prepared'
 import type { Send, Session } from './session'
 
 /**
@@ -45,11 +45,11 @@ export class PoolSession implements Session {
     await this.connect()
   }
 
-  async close(): Promise<void> {
+  close(): Promise<void> | undefined {
     this.giveBack()
     const { runner } = this
     this.runner = undefined
-    if (runner) await runner.release()
+    return runner?.release()
   }
 
   async letGo(): Promise<void> {
@@ -60,8 +60,26 @@ export class PoolSession implements Session {
     return this
   }
 
-  rows<Row>(statement: Statement<Row>, values: readonly unknown[]): Promise<Row[]> {
-    return this.isQuick() ? this.sendQuickly(statement, values) : this.send(statement, values)
+  /** Past TypeORM's own `query()`, which knows no prepared statements; logged and broadcast as there. */
+  async rows<Row>(statement: Statement<Row>, values: readonly unknown[]): Promise<Row[]> {
+    const isQuick = this.isQuick()
+    const held = isQuick ? (this.held ?? (await this.hold())) : undefined
+    const client = held ? held.client : await this.connect()
+    if (!isPgClient(client)) return await this.sendByTypeOrm(statement, values)
+    const sent = { by: this, sql: statement.sql, values }
+    const told = isQuick ? undefined : tellStart(sent)
+    if (told) await told
+    const started = performance.now()
+    let rows: readonly WireRow[]
+    try {
+      const sending = this.sending(statement, values)
+      rows = await (mayWaitForItself() ? sendWatched(client, sending) : sendPrepared(client, sending))
+    } catch (error) {
+      throw await this.failed(error, sent)
+    }
+    const heard = tellSuccess(sent, performance.now() - started, rows)
+    if (heard) await heard
+    return parsed(statement, rows, values)
   }
 
   rowsOrRollBack<Row>(statement: Statement<Row>, values: readonly unknown[]): Promise<Row[]> {
@@ -106,49 +124,6 @@ export class PoolSession implements Session {
     }
   }
 
-  /** The ordinary case: `pg`, and nobody who hears of a statement that succeeds. */
-  private async sendQuickly<Row>(statement: Statement<Row>, values: readonly unknown[]): Promise<Row[]> {
-    const held = this.held ?? (await this.hold())
-    if (!held) return await this.send(statement, values)
-    const started = performance.now()
-    let rows: readonly WireRow[]
-    try {
-      rows = await this.sendTo(held.client, statement, values)
-    } catch (error) {
-      throw await this.failed(error, { by: this, sql: statement.sql, values })
-    }
-    const told = tellSuccess({ by: this, sql: statement.sql, values }, performance.now() - started, rows)
-    if (told) await told
-    return rows.map((row) => statement.parse(row, values))
-  }
-
-  private async send<Row>(statement: Statement<Row>, values: readonly unknown[]): Promise<Row[]> {
-    const client = await this.connect()
-    const rows = isPgClient(client)
-      ? await this.sendByPg(client, statement, values)
-      : await this.sendByTypeOrm(statement, values)
-    return rows.map((row) => statement.parse(row, values))
-  }
-
-  /** Past TypeORM's own `query()`, which knows no prepared statements; logged and broadcast as there. */
-  private async sendByPg(
-    client: PgClient,
-    statement: Statement<unknown>,
-    values: readonly unknown[],
-  ): Promise<readonly WireRow[]> {
-    const sent = { by: this, sql: statement.sql, values }
-    await tellStart(sent)
-    const started = performance.now()
-    let rows: readonly WireRow[]
-    try {
-      rows = await this.sendTo(client, statement, values)
-    } catch (error) {
-      throw await this.failed(error, sent)
-    }
-    await tellSuccess(sent, performance.now() - started, rows)
-    return rows
-  }
-
   /** The connection is given up first: a subscriber may take another one. */
   private async failed(error: unknown, sent: SentQuery): Promise<unknown> {
     if (!(error instanceof Error)) return error
@@ -158,23 +133,18 @@ export class PoolSession implements Session {
   }
 
   /** By the only way that every driver has. */
-  private async sendByTypeOrm({ sql }: Statement<unknown>, values: readonly unknown[]): Promise<readonly WireRow[]> {
+  private async sendByTypeOrm<Row>(statement: Statement<Row>, values: readonly unknown[]): Promise<Row[]> {
+    const { sql } = statement
     try {
-      return await queryByTypeOrm(this.queryRunner, sql, values)
+      return parsed(statement, await queryByTypeOrm(this.queryRunner, sql, values), values)
     } catch (error) {
       throw error instanceof QueryFailedError ? await this.failure(sql, error) : error
     }
   }
 
   /** Nobody else uses the connection, and there is no transaction to lose. */
-  private sendTo(
-    client: PgClient,
-    statement: Statement<unknown>,
-    values: readonly unknown[],
-  ): Promise<readonly WireRow[]> {
-    const prepared = preparable(this.dataSource, statement, values)
-    const sending: Sending = { ...prepared, behindSavepoint: false, safe: true, requireOwn: nothing }
-    return orWaitsForItself(this.dataSource, client, () => sendPrepared(client, sending))
+  private sending(statement: Statement<unknown>, values: readonly unknown[]): Sending {
+    return { dataSource: this.dataSource, statement, values, behindSavepoint: false, safe: true, requireOwn: nothing }
   }
 
   private async connectedRunner(): Promise<QueryRunner> {

@@ -71,26 +71,25 @@ async function handBackLate(taking: Promise<Taken>): Promise<void> {
  * @throws QueryRunnerAlreadyReleasedError if `destroy()` is called meanwhile
  */
 async function untilDestroyed({ connectedQueryRunners: all }: PoolDriver, taking: Promise<Taken>): Promise<Taken> {
-  let fail = (): void => {}
-  const destroyed = new Promise<never>((_, reject) => {
-    fail = () => {
-      reject(new QueryRunnerAlreadyReleasedError())
+  return await new Promise((resolve, reject) => {
+    // `destroy()` releases it as it does those that have theirs.
+    const waiting = {
+      release: (): void => {
+        leave(all, waiting)
+        reject(new QueryRunnerAlreadyReleasedError())
+        void handBackLate(taking)
+      },
     }
-  })
-  // `destroy()` releases it as it does those that have theirs.
-  const waiting = {
-    release: (): void => {
+    all.push(waiting)
+    const taken = (one: Taken): void => {
       leave(all, waiting)
-      fail()
-      void handBackLate(taking)
-    },
-  }
-  all.push(waiting)
-  try {
-    return await Promise.race([taking, destroyed])
-  } finally {
-    leave(all, waiting)
-  }
+      resolve(one)
+    }
+    taking.then(taken, (error: unknown) => {
+      leave(all, waiting)
+      reject(error instanceof Error ? error : new Error(String(error)))
+    })
+  })
 }
 
 function leave(all: unknown[], one: unknown): void {

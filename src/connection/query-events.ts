@@ -63,7 +63,9 @@ export async function tellFailure({ by, sql, values }: SentQuery, error: Error):
 export const isUnheard = (dataSource: DataSource): boolean => !isHeard(dataSource) && isSilent(dataSource.logger)
 
 function isHeard({ subscribers }: DataSource): boolean {
-  return subscribers.some((one) => !isOurs(one) && (one.beforeQuery !== undefined || one.afterQuery !== undefined))
+  for (const one of subscribers)
+    if ((one.beforeQuery !== undefined || one.afterQuery !== undefined) && !isOurs(one)) return true
+  return false
 }
 
 /** Whether it is a logger of TypeORM's own that does not log queries. */

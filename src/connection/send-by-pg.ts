@@ -1,32 +1,16 @@
-import { type DataSource, QueryFailedError, type QueryRunner, QueryRunnerAlreadyReleasedError } from 'typeorm'
+import { QueryFailedError, type QueryRunner, QueryRunnerAlreadyReleasedError } from 'typeorm'
 import { TransactionAbortedError, WaitsForItselfError } from '../errors'
-import type { ParameterOptions } from '../sql/parameter-text'
 import type { Brackets, Statement, WireRow } from '../sql/statements'
-import { registry } from '../typeorm/registry'
 import { inBrackets } from './brackets'
 import { orWaitsForItself } from './own-transactions'
 import { isPgClient, type PgResult } from './pg-client'
-import type { Sending } from './send-prepared'
 import type { Send, Session } from './session'
 
-/** What is sent of a statement, whatever the connection. */
-export function preparable(
-  dataSource: DataSource,
-  { name, sql }: Statement<unknown>,
-  values: readonly unknown[],
-): Pick<Sending, 'name' | 'query' | 'dates'> {
-  const prepare = registry.settings.get(dataSource)?.prepare ?? true
-  return {
-    name: prepare ? name : '',
-    query: { text: sql, values, rowMode: 'array' },
-    dates: parameterOptions(dataSource),
-  }
-}
-
-/** How the driver of a DataSource sends a Date. */
-export function parameterOptions({ driver }: DataSource): ParameterOptions {
-  const { postgres } = driver as { postgres?: { defaults?: { parseInputDatesAsUTC?: boolean } } }
-  return { utcDates: postgres?.defaults?.parseInputDatesAsUTC ?? false }
+/** The rows of a statement. */
+export function parsed<Row>({ parse }: Statement<Row>, rows: readonly WireRow[], values: readonly unknown[]): Row[] {
+  const all: Row[] = []
+  for (const row of rows) all.push(parse(row, values))
+  return all
 }
 
 /** Needs no error of TypeORM around it. */

@@ -1,23 +1,21 @@
+import type { DataSource } from 'typeorm'
 import { TransactionAbortedError } from '../errors'
 import { isInternal, isStale, mayBeStale, SQLSTATE, serverError } from '../sql/sqlstate'
-import type { ParameterOptions } from '../sql/parameter-text'
-import type { WireRow } from '../sql/statements'
-import { hasTimeout, sendBehindSavepoint } from './behind-savepoint'
-import { plainTexts } from './bind-message'
+import { savepoint, type Statement, type WireRow } from '../sql/statements'
+import { registry } from '../typeorm/registry'
 import { orRollBack } from './brackets'
-import { sendMessages } from './messages'
-import { type PgClient, type PgQuery, type PgResult, takesPreparedQueries } from './pg-client'
+import { holdOthers, type Query } from './hold'
+import { orWaitsForItself } from './own-transactions'
+import { hasTimeout, parameterOptions, type PgClient, type PgResult, takesPreparedQueries } from './pg-client'
 import { type PreparedName, PreparedNames } from './prepared-names'
-import { sendByName } from './prepared-query'
+import { commandMessages, joined, JoinedQuery, plainTexts, PreparedQuery, sendMessages, SYNC, write } from './wire'
 
 /** One statement and how it stands to the caller's transaction. */
 export interface Sending {
-  /** Of the statement; '' sends it without one. */
-  readonly name: string
-  readonly query: PgQuery
+  readonly dataSource: DataSource
+  readonly statement: Statement<unknown>
+  readonly values: readonly unknown[]
   readonly behindSavepoint: boolean
-  /** How `pg` sends a Date. */
-  readonly dates: ParameterOptions
   /** An error leaves the caller's transaction usable, or there is none. */
   readonly safe: boolean
   /** Throws where the connection serves something else by now; asked whenever others could have come before us. */
@@ -28,42 +26,98 @@ export interface Sending {
  * Sends a statement under a name, so that the server plans it once. Where the name may be why it failed, it goes once
  * more without one: tables are altered, sessions are discarded, poolers give a statement to another session.
  *
+ * Not a function around each step: the caller's line must stay in the stack of the driver's error.
+ *
  * @throws TransactionAbortedError where the caller's transaction was lost to the name: the next try has a new one
  */
 export async function sendPrepared(client: PgClient, sending: Sending): Promise<readonly WireRow[]> {
   const names = PreparedNames.of(client)
-  // What cannot be closed must not be kept.
-  const taken = sending.name === '' || client.pipeline ? undefined : names.take(sending.name, performance.now())
+  const taken = takeName(client, names, sending)
   if (names.hasGivenUp) await closeNames(client, names.takeGivenUp())
   const reused = taken !== undefined && taken.uses > 1
   try {
-    return await run(client, sending, taken)
+    const own = ownQuery(client, sending, taken)
+    sending.requireOwn()
+    if (!own) return await sendByPg(client, sending, taken)
+    if (sending.behindSavepoint) return await sendBehindSavepoint(client, own)
+    client.query(own)
+    return await own.answer
   } catch (error) {
     const known = serverError(error)?.code === SQLSTATE.duplicatePreparedStatement
     if (!taken || (!known && !(reused && mayBeStale(error)))) throw withStack(error)
-    if (sending.safe) return await sendAgain(names, async () => await run(client, sending, undefined), error)
+    if (sending.safe) return await sendAgain(client, sending, error)
     throw lostBy(names, error)
   }
 }
 
-function run(client: PgClient, sending: Sending, name: PreparedName | undefined): Promise<readonly WireRow[]> {
-  const { query, requireOwn, behindSavepoint } = sending
-  const values = goesByOwn(client, sending) ? plainTexts(query.values ?? [], sending.dates) : undefined
-  requireOwn()
-  if (values) {
-    const own = { name: name ?? { ...NAMELESS }, text: query.text, values }
-    return behindSavepoint ? sendBehindSavepoint(client, own) : sendByName(client, own)
-  }
-  const one: PgQuery = name === undefined ? query : { ...query, name: name.name }
-  const answer = behindSavepoint ? orRollBack(client, (send) => send(one) as Promise<PgResult>) : client.query(one)
-  return answer.then(({ rows }) => rows)
+/** As `sendPrepared`, of what may wait for a transaction around the call; where there is none, it costs nothing. */
+export const sendWatched = (client: PgClient, sending: Sending): Promise<readonly WireRow[]> =>
+  orWaitsForItself(sending.dataSource, client, async () => await sendPrepared(client, sending))
+
+function takeName(
+  client: PgClient,
+  names: PreparedNames,
+  { dataSource, statement }: Sending,
+): PreparedName | undefined {
+  // What cannot be closed must not be kept.
+  if (statement.name === '' || client.pipeline) return undefined
+  if (registry.settings.get(dataSource)?.prepare === false) return undefined
+  return names.take(statement.name, performance.now())
 }
 
 const NAMELESS: PreparedName = { name: '', since: 0, uses: 1, types: undefined }
 
-/** Whether a query object of ours is better than `pg`'s own. */
-function goesByOwn(client: PgClient, { behindSavepoint }: Sending): boolean {
-  return takesPreparedQueries(client) && !(behindSavepoint && hasTimeout(client))
+/** @returns undefined where `pg`'s own query object has to take its place */
+function ownQuery(
+  client: PgClient,
+  { dataSource, statement: { sql: text }, values, behindSavepoint }: Sending,
+  name: PreparedName = { ...NAMELESS },
+): PreparedQuery | undefined {
+  if (!takesPreparedQueries(client) || (behindSavepoint && hasTimeout(client))) return undefined
+  const texts = plainTexts(values, () => parameterOptions(dataSource))
+  return texts && new PreparedQuery(client, { name, text, values: texts })
+}
+
+async function sendByPg(
+  client: PgClient,
+  { statement, values, behindSavepoint }: Sending,
+  taken: PreparedName | undefined,
+): Promise<readonly WireRow[]> {
+  const query = { text: statement.sql, values, rowMode: 'array', ...(taken && { name: taken.name }) } as const
+  const answer = behindSavepoint ? orRollBack(client, (send) => send(query) as Promise<PgResult>) : client.query(query)
+  return (await answer).rows
+}
+
+/** Savepoint, statement and release: after an error the release is skipped too. */
+const AROUND = joined({ before: [savepoint.set], after: [savepoint.release] })
+const COMMANDS = 3
+const UNDO = Buffer.from(commandMessages(savepoint.rollBack) + commandMessages(savepoint.release) + SYNC, 'latin1')
+
+/**
+ * Sends a statement whose error leaves the caller's transaction as it was before: savepoint, statement and release in
+ * one round trip, and one more if it fails. Statements that others send on the connection meanwhile wait.
+ */
+async function sendBehindSavepoint(client: PgClient, query: PreparedQuery): Promise<readonly WireRow[]> {
+  const hold = holdOthers(client as unknown as { query: Query })
+  const sent = new JoinedQuery(query, AROUND)
+  try {
+    hold.query(sent)
+    return await query.answer
+  } catch (error) {
+    // Rolling back to a savepoint that does not exist would abort the transaction, or meet another savepoint. It is
+    // also gone once it is released, if the answer could not be read: then the work is done.
+    if (sent.ended > 0 && sent.ended < COMMANDS) await undo(hold.query)
+    throw error
+  } finally {
+    hold.end()
+  }
+}
+
+/** After 40001 and 40P01 too. On a connection that is gone the first error says more. */
+async function undo(query: Query): Promise<void> {
+  await sendMessages(query, ({ stream }) => {
+    write(stream, UNDO)
+  })
 }
 
 /** The error was made where its answer was read; the caller should see their own line. */
@@ -83,14 +137,11 @@ const LOST =
   'a statement prepared earlier on its connection no longer fits; ' +
   'if this happens again and again behind a pooler, pass { prepare: false } to withUniqueText()'
 
-/** Sends the statement once more. If it fails with the same error, the name was not to blame. */
-async function sendAgain(
-  names: PreparedNames,
-  send: () => Promise<readonly WireRow[]>,
-  first: unknown,
-): Promise<readonly WireRow[]> {
+/** Sends the statement once more, without a name. If it fails with the same error, the name was not to blame. */
+async function sendAgain(client: PgClient, sending: Sending, first: unknown): Promise<readonly WireRow[]> {
+  const names = PreparedNames.of(client)
   try {
-    const rows = await send()
+    const rows = await sendPrepared(client, { ...sending, statement: { ...sending.statement, name: '' } })
     names.lose(performance.now())
     return rows
   } catch (second) {

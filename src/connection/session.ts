@@ -13,8 +13,8 @@ export interface Session {
   /** The connection is the caller's and a transaction is open on it. */
   readonly inTransaction: boolean
 
-  /** Gives the connection back to the pool, unless it is the caller's. */
-  close(): Promise<void>
+  /** Gives the connection back to the pool, unless it is the caller's. @returns undefined where nothing is to be waited for */
+  close(): Promise<void> | undefined
 
   /**
    * Gives the connection back for the time in which code of the user's runs: that may itself wait for one, and a small

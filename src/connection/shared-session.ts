@@ -3,12 +3,12 @@ import { TransactionAbortedError } from '../errors'
 import { isSerializationError } from '../sql/sqlstate'
 import { type Brackets, ownTransaction, savepoint, type Statement, type WireRow } from '../sql/statements'
 import { hearTransaction } from '../typeorm/open-transactions'
-import { orWaitsForItself } from './own-transactions'
-import { isPgClient, type PgClient, requireTextFormat } from './pg-client'
+import { mayWaitForItself } from './own-transactions'
+import { isPgClient, requireTextFormat } from './pg-client'
 import { connected } from './pooled-client'
-import { tellFailure, tellStart, tellSuccess } from './query-events'
-import { bracketed, driverErrorOf, isOurs, preparable, queryByTypeOrm } from './send-by-pg'
-import { type Sending, sendPrepared } from './send-prepared'
+import { type SentQuery, tellFailure, tellStart, tellSuccess } from './query-events'
+import { bracketed, driverErrorOf, isOurs, parsed, queryByTypeOrm } from './send-by-pg'
+import { type Sending, sendPrepared, sendWatched } from './send-prepared'
 import type { Send, Session } from './session'
 import { Footing, isInRawTransaction, lossOf, watchedClient, watchForLoss } from './shared-connection'
 import { beganOutside, inTime, inWholeTurn, takeTurn, untilOwnEnded } from './turns'
@@ -44,7 +44,7 @@ export class SharedSession implements Session {
     return this.options.inTransaction
   }
 
-  async close(): Promise<void> {}
+  close(): undefined {}
 
   async letGo(): Promise<void> {}
 
@@ -53,12 +53,8 @@ export class SharedSession implements Session {
     return new SharedSession(this.queryRunner, this.dataSource, { ...this.options, savepoints: true })
   }
 
-  rows<Row>(statement: Statement<Row>, values: readonly unknown[]): Promise<Row[]> {
-    return this.send(statement, values, this.options.savepoints)
-  }
-
   rowsOrRollBack<Row>(statement: Statement<Row>, values: readonly unknown[]): Promise<Row[]> {
-    return this.send(statement, values, true)
+    return this.rows(statement, values, true)
   }
 
   async together<T>(work: (send: Send) => Promise<T>): Promise<T> {
@@ -101,66 +97,74 @@ export class SharedSession implements Session {
     }
   }
 
-  private async send<Row>(statement: Statement<Row>, values: readonly unknown[], savepoint: boolean): Promise<Row[]> {
+  /** Past TypeORM's own `query()`, which knows no prepared statements; logged and broadcast as there. */
+  async rows<Row>(
+    statement: Statement<Row>,
+    values: readonly unknown[],
+    savepoint: boolean = this.options.savepoints,
+  ): Promise<Row[]> {
     const behindSavepoint = savepoint && this.inTransaction
     this.requireOwn()
     const client = watchedClient(this.queryRunner) ?? (await this.connect())
-    const rows = isPgClient(client)
-      ? await this.sendByPg(client, statement, values, behindSavepoint)
-      : await this.sendByTypeOrm(statement, values, behindSavepoint)
-    this.requireStanding()
-    return rows.map((row) => statement.parse(row, values))
-  }
-
-  /** Past TypeORM's own `query()`, which knows no prepared statements; logged and broadcast as there. */
-  private async sendByPg(
-    client: PgClient,
-    statement: Statement<unknown>,
-    values: readonly unknown[],
-    behindSavepoint: boolean,
-  ): Promise<readonly WireRow[]> {
+    if (!isPgClient(client)) return await this.sendByTypeOrm(statement, values, behindSavepoint)
     const sent = { by: this, sql: statement.sql, values }
     const told = tellStart(sent)
     if (told) await told
     const started = performance.now()
-    const prepared = preparable(this.dataSource, statement, values)
-    const safe = behindSavepoint || !this.inTransaction
-    const sending: Sending = { ...prepared, behindSavepoint, safe, requireOwn: this.step }
     let rows: readonly WireRow[]
+    // Ended before anyone hears of it: a subscriber may send a statement of its own, which waits for its turn.
+    const turn = takeTurn(this.queryRunner)
     try {
-      // Ended before anyone hears of it: a subscriber may send a statement of its own, which waits for its turn.
-      const turn = takeTurn(this.queryRunner)
-      try {
-        if (turn.before) await inTime(this.queryRunner, turn.before)
-        rows = await orWaitsForItself(this.dataSource, client, () => sendPrepared(client, sending))
-        hearTransaction(this.queryRunner)
-      } finally {
-        turn.end()
-      }
+      if (turn.before) await inTime(this.queryRunner, turn.before)
+      const sending = this.sending(statement, values, behindSavepoint)
+      rows = await (mayWaitForItself(this.queryRunner) ? sendWatched(client, sending) : sendPrepared(client, sending))
+      hearTransaction(this.queryRunner)
+      turn.end()
     } catch (error) {
-      if (!(error instanceof Error)) throw error
-      await tellFailure(sent, error.cause instanceof Error ? error.cause : error)
-      throw await this.failure(statement.sql, error)
+      turn.end()
+      throw await this.failed(error, sent)
     }
     const heard = tellSuccess(sent, performance.now() - started, rows)
     if (heard) await heard
-    return rows
+    this.requireStanding()
+    return parsed(statement, rows, values)
+  }
+
+  private sending(statement: Statement<unknown>, values: readonly unknown[], behindSavepoint: boolean): Sending {
+    const { dataSource, inTransaction } = this
+    return {
+      dataSource,
+      statement,
+      values,
+      behindSavepoint,
+      safe: behindSavepoint || !inTransaction,
+      requireOwn: this.step,
+    }
+  }
+
+  private async failed(error: unknown, sent: SentQuery): Promise<unknown> {
+    if (!(error instanceof Error)) return error
+    await tellFailure(sent, error.cause instanceof Error ? error.cause : error)
+    return await this.failure(sent.sql, error)
   }
 
   /** By the only way that every driver has. */
-  private async sendByTypeOrm(
-    { sql }: Statement<unknown>,
+  private async sendByTypeOrm<Row>(
+    statement: Statement<Row>,
     values: readonly unknown[],
     behindSavepoint: boolean,
-  ): Promise<readonly WireRow[]> {
+  ): Promise<Row[]> {
+    const { sql } = statement
     const query = async (): Promise<WireRow[]> => await queryByTypeOrm(this.queryRunner, sql, values)
+    let rows: readonly WireRow[]
     try {
-      if (behindSavepoint) return await this.together(query)
-      this.step()
-      return await query()
+      if (!behindSavepoint) this.step()
+      rows = await (behindSavepoint ? this.together(query) : query())
     } catch (error) {
       throw error instanceof QueryFailedError ? await this.failure(sql, error) : error
     }
+    this.requireStanding()
+    return parsed(statement, rows, values)
   }
 
   private readonly queryOrRollBack = async (...args: Parameters<QueryRunner['query']>): Promise<unknown> =>

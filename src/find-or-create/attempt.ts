@@ -1,3 +1,4 @@
+import type { ObjectLiteral } from 'typeorm'
 import { DuplicateTextError } from '../errors'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { createStatement } from '../sql/spread-statement'
@@ -6,17 +7,78 @@ import {
   findOrCreateStatement,
   findStandingStatement,
   findStatement,
-  type Statement,
   type StoredRow,
 } from '../sql/statements'
 import { guardError } from '../typeorm/guard-errors'
 import { asQueryFailedError } from '../typeorm/query-failed-error'
 import { findHolder, type QueryRows, refusedText, takenError, UNKNOWN } from '../typeorm/refused-text'
 import { cached, type EntityText, type ReadyText, type RowStatements } from '../rows/entity-text'
+import { afterInsert } from '../rows/events'
+import { hydrate } from '../rows/hydrate'
+import { type AskedRow, isLate, LateRow } from '../rows/late-row'
+import { Attempts } from './attempts'
+import { afterDeletion, type OnDeleted, RETURN } from './deleted-rows'
 import { takenNamesError } from '../typeorm/taken-names'
 import { tableNames } from '../typeorm/registry'
 import { rowShape, type RowValues } from '../rows/row-values'
 import type { Session } from '../connection/session'
+
+/** A row, and how it came about. */
+export interface FindOrCreateResult<Entity> {
+  readonly entity: Entity
+  /** This call inserted the row. Of equal texts in one call, only the first can be created. */
+  readonly created: boolean
+  /** 1 if the first attempt was enough; there is one retry fewer than attempts. */
+  readonly attempts: number
+}
+
+/**
+ * The loop of attempts. The caller must finish its result: AfterLoad has not fired yet for a row that was found.
+ *
+ * There is no function around each step: the caller's line must stay in the stack of the driver's error.
+ */
+export async function findOrCreateRow<Entity extends ObjectLiteral>(
+  session: Session,
+  entityText: ReadyText,
+  asked: AskedRow,
+  onDeleted: OnDeleted = RETURN,
+): Promise<FindOrCreateResult<Entity>> {
+  const attempts = new Attempts(session, entityText.declaration.name)
+  const late = isLate(entityText, asked) ? new LateRow(session, entityText, asked) : undefined
+  let row = late ? undefined : asked.row
+  for (;;) {
+    let found: StoredRow | undefined
+    let stored: StoredRow | undefined
+    try {
+      found = await (row ? tryOnce(session, entityText, row) : find(session, entityText, asked.row))
+      stored = await afterDeletion(session, entityText, { stored: found, row: asked.row }, onDeleted)
+    } catch (error) {
+      await attempts.again(await explain(session, entityText, row, error))
+      continue
+    }
+    if (stored) {
+      tell(asked, stored)
+      const { created } = stored
+      const entity = entityOf(session, entityText, stored, late) as Entity
+      if (created) await afterInsert(session, entityText, entity)
+      return { entity, created, attempts: attempts.count }
+    }
+    if (found || row || !late) await attempts.again()
+    else row = await late.complete()
+  }
+}
+
+function tell({ told }: AskedRow, stored: StoredRow): void {
+  told?.(stored)
+}
+
+/** A row that was created becomes the object that BeforeInsert has seen, and AfterInsert sees the same. */
+const entityOf = (
+  session: Session,
+  entityText: ReadyText,
+  stored: StoredRow,
+  late: LateRow | undefined,
+): ObjectLiteral => hydrate(entityText, session, stored, stored.created ? late?.entity : undefined)
 
 /**
  * Once so many calls in a row have found their rows, the next ones look first: a statement that could insert costs the
@@ -29,30 +91,36 @@ export async function tryOnce(session: Session, entityText: ReadyText, row: RowV
   const statements = statementsOf(entityText, row.others)
   const { streak } = entityText
   const { distributed } = entityText.ready
-  const seen = distributed || streak.found >= MANY_FOUND ? await find(session, entityText, row) : undefined
-  if (seen) return seen
+  if (distributed || streak.found >= MANY_FOUND) {
+    const rows = await session.rows(statements.find, row.key)
+    const seen = rows.length > 1 ? await theOne(session, entityText, row, rows) : rows[0]
+    if (seen) return seen
+  }
   const insert = distributed ? statements.create : statements.findOrCreate
-  const [first, another] = await rowsOrNone(session, entityText, insert, row.all)
+  const [first, another] = await (mayRaise(entityText)
+    ? session.rowsOrRollBack(insert, row.all).catch(noneIfTaken)
+    : session.rows(insert, row.all))
   streak.found = first && !first.created ? streak.found + 1 : 0
-  if (first && !another) return first
+  return first && !another ? first : await insertBeside(session, entityText, row)
+}
+
+/**
+ * The row where neither a look-up nor an insert at number 0 gave it.
+ *
+ * @returns undefined where others were faster once more
+ */
+async function insertBeside(session: Session, entityText: ReadyText, row: RowValues): Promise<StoredRow | undefined> {
   // The index refused, and the row that holds the text was not visible: another inserter was faster, a text with equal
   // hash holds number 0, or it was another unique index. Or several rows hold the text, which finding explains.
   const found = await find(session, entityText, row)
   if (found) return found
-  const [created] = await session.rowsOrRollBack(statements.createInChain, row.all).catch(noneIfTaken)
+  const { createInChain } = statementsOf(entityText, row.others)
+  const [created] = await session.rowsOrRollBack(createInChain, row.all).catch(noneIfTaken)
   return created ?? (await find(session, entityText, row)) ?? (await createOrRaise(session, entityText, row))
 }
 
 /** A deferrable constraint, and a name that is taken, refuse the row with an error in place of nothing. */
-function rowsOrNone(
-  session: Session,
-  { ready, metadata }: ReadyText,
-  statement: Statement<StoredRow>,
-  values: readonly unknown[],
-): Promise<StoredRow[]> {
-  if (!ready.deferrable && tableNames(metadata).length === 0) return session.rows(statement, values)
-  return session.rowsOrRollBack(statement, values).catch(noneIfTaken)
-}
+const mayRaise = ({ ready, metadata }: ReadyText): boolean => ready.deferrable || tableNames(metadata).length > 0
 
 function noneIfTaken(error: unknown): StoredRow[] {
   if (serverError(error)?.code === SQLSTATE.uniqueViolation) return []
@@ -81,14 +149,21 @@ async function createOrRaise(session: Session, entityText: ReadyText, row: RowVa
  * @throws TransactionAbortedError if there are several in the transaction's snapshot only
  */
 export async function find(session: Session, entityText: ReadyText, row: RowValues): Promise<StoredRow | undefined> {
-  const statements = statementsOf(entityText, row.others)
-  const rows = await session.rows(statements.find, row.key)
-  if (rows.length <= 1) return rows[0]
+  const rows = await session.rows(statementsOf(entityText, row.others).find, row.key)
+  return rows.length > 1 ? await theOne(session, entityText, row, rows) : rows[0]
+}
+
+/** Of several rows that were seen, the one that stands. */
+async function theOne(
+  session: Session,
+  entityText: ReadyText,
+  row: RowValues,
+  rows: StoredRow[],
+): Promise<StoredRow | undefined> {
+  const { findStanding } = statementsOf(entityText, row.others)
   // Above READ COMMITTED a transaction that inserts a text sees it beside the row that held it in its snapshot and that
   // others have deleted since, as with any unique index. A lock looks at what stands now, and fails with 40001.
-  const standing = session.inTransaction
-    ? await orSeen(session.rowsOrRollBack(statements.findStanding, row.key), rows)
-    : rows
+  const standing = session.inTransaction ? await orSeen(session.rowsOrRollBack(findStanding, row.key), rows) : rows
   if (standing.length <= 1) return standing[0]
   throw duplicate(entityText, standing)
 }

@@ -1,5 +1,5 @@
 import type { ObjectLiteral } from 'typeorm'
-import { parameterOptions } from '../connection/send-by-pg'
+import { parameterOptions } from '../connection/pg-client'
 import { type BatchRow, type BatchShape, findManyStatement, findOrCreateManyStatement } from '../sql/batch-statement'
 import { type ParameterOptions, parameterText } from '../sql/parameter-text'
 import { createSpreadStatement, findSpreadStatement } from '../sql/spread-statement'

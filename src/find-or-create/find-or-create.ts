@@ -1,7 +1,6 @@
 import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError, TextRejectedError } from '../errors'
 import { checkOptions } from '../options'
-import { find } from './attempt'
 import {
   CALL_RULES,
   type DeletedOption,
@@ -12,7 +11,7 @@ import {
 import { calledFrom, callerOf } from './caller'
 import { isDeleted, requireDeleteDate } from './deleted-rows'
 import { type EntityText, entityTextOf } from '../rows/entity-text'
-import { findOrCreateRow, type FindOrCreateResult } from './find-or-create-row'
+import { find, findOrCreateRow, type FindOrCreateResult } from './attempt'
 import type { GivenValues, Naming } from '../rows/given-values'
 import { hydrate, isOfClass } from '../rows/hydrate'
 import { type AskedRow, askedRow, isLate } from '../rows/late-row'
@@ -27,7 +26,7 @@ import { openSession } from '../connection/open-session'
 import type { Session } from '../connection/session'
 import type { StoredRow } from '../sql/statements'
 
-export type { FindOrCreateResult } from './find-or-create-row'
+export type { FindOrCreateResult } from './attempt'
 
 /**
  * Returns the row that holds the text, inserting it if there is none. Takes one round trip, is exact for texts with
@@ -72,7 +71,9 @@ export async function findOrCreate<
   const session = await openSession(manager)
   try {
     const line = lineOf(manager, entityText)
-    const answer = await line.enter(arrivalOf(manager, entityText, asked, deleted))
+    // Whoever need not wait is not held up by a promise either.
+    const waits = line.enter(arrivalOf(manager, entityText, asked, deleted))
+    const answer = waits && (await waits)
     let result = resultOf<Entity>(session, entityText, answer)
     if (!result) {
       try {
@@ -181,11 +182,11 @@ async function foundRow(
   line: CallLine,
   arrival: Arrival,
 ): Promise<StoredRow | null | undefined> {
-  const answer = await line.enter(arrival)
+  const waits = line.enter(arrival)
+  const answer = waits && (await waits)
   if (answer?.stored !== undefined) return answer.stored
   try {
-    const ready = await readyText(session, entityText)
-    return await find(session, ready, arrival.row)
+    return await find(session, await readyText(session, entityText), arrival.row)
   } finally {
     line.leave(answer, true)
   }

@@ -18,7 +18,7 @@ import {
   type WatchOptions,
 } from '../rows/call-options'
 import type { EntityText } from '../rows/entity-text'
-import type { FindOrCreateResult } from './find-or-create-row'
+import type { FindOrCreateResult } from './attempt'
 import { relationsToLoad } from '../rows/load-relations'
 import { loadOnto } from './nested-load'
 import { type Covers, needsMore, type NewNode, Planner } from './nested-plan'

@@ -3,8 +3,10 @@ import { TransactionAbortedError } from '../errors'
 import { type EntityText, onTable, type ReadyText } from '../rows/entity-text'
 import { ensureReady, forgetIfChanged } from '../typeorm/readiness'
 
-export async function readyText(session: Session, entityText: EntityText): Promise<ReadyText> {
-  return onTable(entityText, await ensureReady(entityText.declaration, session))
+/** At once where the table was found ready before. */
+export function readyText(session: Session, entityText: EntityText): ReadyText | Promise<ReadyText> {
+  const ready = ensureReady(entityText.declaration, session)
+  return ready instanceof Promise ? ready.then((table) => onTable(entityText, table)) : onTable(entityText, ready)
 }
 
 const CHANGED = 'a table has got a deferrable constraint since the first call'

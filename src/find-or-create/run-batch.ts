@@ -18,7 +18,7 @@ import {
 import { listensToInsert } from '../rows/events'
 import type { DeletedOption } from '../rows/call-options'
 import { isDeleted } from './deleted-rows'
-import { findOrCreateRow, type FindOrCreateResult } from './find-or-create-row'
+import { findOrCreateRow, type FindOrCreateResult } from './attempt'
 import { hydrate } from '../rows/hydrate'
 import { type RowError, toRowError } from '../rows/row-error'
 import type { Session } from '../connection/session'

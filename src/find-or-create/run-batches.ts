@@ -1,6 +1,6 @@
 import type { ObjectLiteral } from 'typeorm'
 import { PoolSession } from '../connection/pool-session'
-import { hasSpare, isAwaited } from '../connection/spare-connection'
+import { hasSpare, isAwaited } from '../connection/pg-client'
 import { registry } from '../typeorm/registry'
 import type { Batch } from './batches'
 import { type ManyCall, runBatch } from './run-batch'

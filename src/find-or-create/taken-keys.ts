@@ -1,5 +1,5 @@
 import type { EntityMetadata, ObjectLiteral } from 'typeorm'
-import { parameterOptions } from '../connection/send-by-pg'
+import { parameterOptions } from '../connection/pg-client'
 import type { Session } from '../connection/session'
 import type { TakenText } from '../errors'
 import { parameterText } from '../sql/parameter-text'

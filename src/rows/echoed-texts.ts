@@ -8,7 +8,8 @@ interface TypeParsers {
 
 /** What a column must be for equal texts to be the same bytes, as `format_type` has it, with the OIDs of the types. */
 const PLAIN = /^(?:text|character varying(?:\(\d+\))?)$/
-const OIDS = [25, 1043]
+const TEXT = 25
+const VARCHAR = 1043
 
 /**
  * Whether the driver is known to give texts as the server sends them: it is `pg`, and nobody has set a parser of their own
@@ -20,7 +21,7 @@ export function readsPlainTexts({ driver, options }: DataSource): boolean {
   if (typeof types?.getTypeParser !== 'function' || extra?.types !== undefined) return false
   // Of a format that does not exist, every type has the parser of those that have none.
   const none = types.getTypeParser(0, '')
-  return OIDS.every((oid) => types.getTypeParser?.(oid, 'text') === none)
+  return types.getTypeParser(TEXT, 'text') === none && types.getTypeParser(VARCHAR, 'text') === none
 }
 
 interface Selected {

@@ -7,6 +7,7 @@ import {
   dataSourceOf,
   type Declaration,
   declarationsOf,
+  tableDeclarations,
   type ReadyTable,
   namesOf,
 } from '../typeorm/registry'
@@ -47,6 +48,8 @@ export interface EntityText extends EntityColumns {
   /** Columns beside scope and text that an insert may bring. */
   readonly others: readonly ColumnMetadata[]
   readonly otherTexts: readonly Declaration[]
+  /** How `others` are read from an object: by a property of it, or by TypeORM where that is undefined. */
+  readonly properties: readonly (string | undefined)[]
   readonly readyTexts: WeakMap<ReadyTable, ReadyText>
 }
 
@@ -98,7 +101,14 @@ export function cached<T>(cache: Map<string, T>, columns: readonly string[], cre
   return created
 }
 
-const entityTexts = new WeakMap<Declaration, WeakMap<EntityMetadata, EntityText>>()
+/** What was made of an entity's declarations, which are another list once one is added. */
+interface Known {
+  readonly declarations: readonly Declaration[]
+  /** By the option `by`. */
+  readonly texts: Map<string | undefined, EntityText>
+}
+
+const entityTexts = new WeakMap<EntityMetadata, Known>()
 
 /**
  * @param by name of the declaration; may be left out where the entity has one only
@@ -112,12 +122,25 @@ export function entityTextOf<Entity extends ObjectLiteral>(
   requireManager(manager)
   const dataSource = dataSourceOf(manager)
   const metadata = dataSource.getMetadata(entity)
+  const declarations = tableDeclarations(metadata)
+  const known = entityTexts.get(metadata)
+  const texts = known?.declarations === declarations ? known.texts : new Map<string | undefined, EntityText>()
+  if (texts !== known?.texts) entityTexts.set(metadata, { declarations, texts })
+  const chosen = texts.get(by) ?? textOf(texts, dataSource, metadata, by)
+  texts.set(by, chosen)
+  return chosen
+}
+
+/** The same object for a text, whether `by` names it or not: calls of equal texts meet by it. */
+function textOf(
+  texts: ReadonlyMap<unknown, EntityText>,
+  dataSource: DataSource,
+  metadata: EntityMetadata,
+  by: string | undefined,
+): EntityText {
   const declaration = chooseDeclaration(metadata, by)
-  const known = entityTexts.get(declaration) ?? new WeakMap<EntityMetadata, EntityText>()
-  entityTexts.set(declaration, known)
-  const entityText = known.get(metadata) ?? makeEntityText(dataSource, metadata, declaration)
-  known.set(metadata, entityText)
-  return entityText
+  const known = [...texts.values()].find((one) => one.declaration === declaration)
+  return known ?? makeEntityText(dataSource, metadata, declaration)
 }
 
 function chooseDeclaration(metadata: EntityMetadata, by: string | undefined): Declaration {
@@ -146,6 +169,10 @@ function namesHint(metadata: EntityMetadata): string {
     : ` By ${names.join(' or ')}, which holds a name, findOrCreateHolder() of typeorm-unique-text/names finds a row.`
 }
 
+/** `getEntityValue` reads nothing but a property of the entity itself. */
+export const isPlain = ({ embeddedMetadata, referencedColumn }: ColumnMetadata): boolean =>
+  !embeddedMetadata && !referencedColumn
+
 function spatialColumns({ columns }: EntityMetadata): EntityText['spatial'] {
   const spatial = columns.filter(({ type }) => type === 'geometry' || type === 'geography')
   return new Map(
@@ -168,12 +195,14 @@ export function entityColumns(dataSource: DataSource, metadata: EntityMetadata):
 function makeEntityText(dataSource: DataSource, metadata: EntityMetadata, declaration: Declaration): EntityText {
   const key = new Set([...declaration.scope, ...declaration.text.map(({ column }) => column)])
   const hidden = new Set(declarationsOf(metadata).flatMap((one) => one.hidden))
+  const others = metadata.columns.filter(
+    (column) => column.isInsert && column.generatedType === undefined && !key.has(column) && !hidden.has(column),
+  )
   return {
     ...entityColumns(dataSource, metadata),
     declaration,
-    others: metadata.columns.filter(
-      (column) => column.isInsert && column.generatedType === undefined && !key.has(column) && !hidden.has(column),
-    ),
+    others,
+    properties: others.map((column) => (isPlain(column) ? column.propertyName : undefined)),
     otherTexts: declarationsOf(metadata).filter((one) => one !== declaration),
     readyTexts: new WeakMap(),
   }

@@ -8,14 +8,11 @@ import type { Session } from '../connection/session'
  * an event before the insert costs a separate look-up, since it must not fire for a row that is found.
  */
 export function listensToInsert({ metadata, dataSource }: EntityColumns): boolean {
-  const { beforeInsertListeners, afterInsertListeners } = metadata
-  return (
-    beforeInsertListeners.length + afterInsertListeners.length > 0 ||
-    dataSource.subscribers.some(
-      (subscriber) =>
-        !isOurs(subscriber) && (subscriber.beforeInsert !== undefined || subscriber.afterInsert !== undefined),
-    )
-  )
+  if (metadata.beforeInsertListeners.length + metadata.afterInsertListeners.length > 0) return true
+  // A loop, and not a list that is kept: whoever comes later, or gets a method later, hears too.
+  for (const one of dataSource.subscribers)
+    if ((one.beforeInsert !== undefined || one.afterInsert !== undefined) && !isOurs(one)) return true
+  return false
 }
 
 export function listensToUpdate({ metadata, dataSource }: EntityColumns): boolean {
@@ -30,10 +27,9 @@ export function listensToUpdate({ metadata, dataSource }: EntityColumns): boolea
 }
 
 export function listensToLoad({ metadata, dataSource }: EntityColumns): boolean {
-  return (
-    metadata.afterLoadListeners.length > 0 ||
-    dataSource.subscribers.some((subscriber) => subscriber.afterLoad !== undefined)
-  )
+  if (metadata.afterLoadListeners.length > 0) return true
+  for (const one of dataSource.subscribers) if (one.afterLoad !== undefined) return true
+  return false
 }
 
 /** Listeners run while we hold no connection: a listener that asks an exhausted pool for one would wait for ever. */

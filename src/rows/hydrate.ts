@@ -32,7 +32,8 @@ export function hydrate(
   row: Row,
   into?: ObjectLiteral,
 ): ObjectLiteral {
-  const metadata = into ? entityText.metadata : requireClass(entityText, row)
+  const hasOneClass = entityText.metadata.discriminatorColumn === undefined
+  const metadata = into || hasOneClass ? entityText.metadata : requireClass(entityText, row)
   const entity: ObjectLiteral = into ?? newEntity(metadata, session)
   fill(entityText, metadata, row.columns, entity)
   if (row.hashNumber > 0) hashNumbers.set(entity, row.hashNumber)
@@ -58,11 +59,13 @@ export function fill(
   entity: ObjectLiteral,
 ): void {
   const hasChildren = childEntityMetadatas.length > 0
-  select.forEach((column, index) => {
-    if (hasChildren && !isOfThatClass(metadata, column)) return
-    const value: unknown = dataSource.driver.prepareHydratedValue(values[index], column)
+  const { driver } = dataSource
+  for (let index = 0; index < select.length; index += 1) {
+    const column = select[index]
+    if (!column || (hasChildren && !isOfThatClass(metadata, column))) continue
+    const value: unknown = driver.prepareHydratedValue(values[index], column)
     if (value !== undefined) column.setEntityValue(entity, value)
-  })
+  }
 }
 
 /** As `find` chooses columns: those of the row's class, of which a parent's metadata holds its children's too. */

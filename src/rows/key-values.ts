@@ -6,7 +6,7 @@ import { normalizeText } from '../text/normalizer'
 import { unstorable } from '../text/storable'
 import { normalizedValues } from '../typeorm/normalized-values'
 import type { ColumnMetadata } from '../typeorm/registry'
-import type { EntityText } from './entity-text'
+import { type EntityText, isPlain } from './entity-text'
 
 /** What decides which row is meant. */
 export interface KeyValues {
@@ -157,6 +157,5 @@ export function insertValue({ dataSource }: EntityText, column: ColumnMetadata, 
 
 /** As `getEntityValue` reads it, which also walks to the columns of embeddeds and of other entities. */
 export function valueIn(column: ColumnMetadata, entity: ObjectLiteral): unknown {
-  if (column.embeddedMetadata || column.referencedColumn) return column.getEntityValue(entity)
-  return entity[column.propertyName]
+  return isPlain(column) ? entity[column.propertyName] : column.getEntityValue(entity)
 }

@@ -12,14 +12,17 @@ export interface RelationsToLoad {
   readonly strategy: 'join' | 'query'
 }
 
+const NONE = {}
+
 /**
  * @returns undefined where there is nothing to load: none is asked for, and the entity has no eager ones
  * @throws DeclarationError for a relation that the entity does not have
  */
 export function relationsToLoad(
   { metadata, dataSource }: EntityColumns,
-  { relations = {}, relationLoadStrategy }: LoadOptions,
+  { relations = NONE, relationLoadStrategy }: LoadOptions,
 ): RelationsToLoad | undefined {
+  if (relations === NONE && metadata.eagerRelations.length === 0) return undefined
   const asked = requireRelations(metadata, Array.isArray(relations) ? treeOf(relations) : relations)
   const none = Object.keys(asked).length === 0
   if (none && metadata.eagerRelations.length === 0) return undefined

@@ -22,8 +22,9 @@ export function requireInsertable(entityText: EntityText, values: ObjectLiteral)
  * @throws DeclarationError that names the property
  */
 export function requireSaved(entityText: EntityColumns, values: ObjectLiteral): void {
-  refuseTrees(entityText)
-  for (const relation of entityText.metadata.relations) refuseUnsaved(entityText, relation, values)
+  const { treeType, relations } = entityText.metadata
+  if (treeType !== undefined) refuseTrees(entityText)
+  for (const relation of relations) refuseUnsaved(entityText, relation, values)
 }
 
 /**
@@ -118,14 +119,22 @@ function refuseTrees({ metadata }: EntityColumns): void {
   )
 }
 
-function refuseFunctions({ metadata, declaration, others }: EntityText, values: ObjectLiteral): void {
-  for (const column of [...declaration.scope, ...others]) {
-    if (typeof valueIn(column, values) !== 'function') continue
-    throw new DeclarationError(
-      `"${column.propertyPath}" of ${metadata.name} is a function, which would be stored as its source. ` +
-        `Give a value, or leave it out and let a default of the column compute it.`,
-    )
+function refuseFunctions(entityText: EntityText, values: ObjectLiteral): void {
+  const { declaration, others, properties } = entityText
+  for (const column of declaration.scope) refuseFunction(entityText, column, values)
+  for (let index = 0; index < others.length; index += 1) {
+    const column = others[index]
+    const name = properties[index]
+    if (column && (name === undefined || values[name] !== undefined)) refuseFunction(entityText, column, values)
   }
+}
+
+function refuseFunction({ metadata }: EntityText, column: ColumnMetadata, values: ObjectLiteral): void {
+  if (typeof valueIn(column, values) !== 'function') return
+  throw new DeclarationError(
+    `"${column.propertyPath}" of ${metadata.name} is a function, which would be stored as its source. ` +
+      `Give a value, or leave it out and let a default of the column compute it.`,
+  )
 }
 
 const NESTED = `findOrCreate() does that with relations: 'findOrCreate'`

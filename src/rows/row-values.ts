@@ -23,7 +23,11 @@ export interface RowValues extends KeyValues {
  */
 export function rowValues(entityText: EntityText, given: ObjectLiteral): RowValues {
   requireObject(entityText, given)
-  const entity = normalized(entityText, given)
+  return valuesOf(entityText, given)
+}
+
+function valuesOf(entityText: EntityText, given: ObjectLiteral): RowValues {
+  const entity = entityText.declaration.normalizeValues ? normalized(entityText, given) : given
   return withOthers(keyValues(entityText, entity), otherValues(entityText, entity))
 }
 
@@ -42,7 +46,7 @@ export function newRowValues(entityText: EntityText, entity: ObjectLiteral): Row
   requireObject(entityText, entity)
   requireKnown(entityText, entity)
   requireInsertable(entityText, entity)
-  return rowValues(entityText, entity)
+  return valuesOf(entityText, entity)
 }
 
 /**
@@ -114,7 +118,14 @@ function otherValues(entityText: EntityText, ...objects: readonly ObjectLiteral[
 /** @returns undefined where the objects bring none */
 function columnValues(entityText: EntityText, objects: readonly ObjectLiteral[]): Map<string, unknown> | undefined {
   let values: Map<string, unknown> | undefined
-  for (const column of entityText.others) {
+  const { others, properties } = entityText
+  const [first, another] = objects
+  for (let index = 0; index < others.length; index += 1) {
+    const column = others[index]
+    const name = properties[index]
+    // Most columns of most objects: nothing is called for those.
+    const isLeftOut = name !== undefined && first?.[name] === undefined && !another
+    if (!column || (isLeftOut && !column.isVersion)) continue
     const given = valueOf(entityText, column, objects)
     const value = given === undefined && column.isVersion ? 1 : given
     if (value !== undefined) (values ??= new Map<string, unknown>()).set(column.databaseName, value)

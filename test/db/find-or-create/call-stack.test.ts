@@ -81,7 +81,7 @@ test.each([false, true])('and where nested objects are stored too (transaction: 
 })
 
 test.each([false, true])(
-  'a call passes at most 7 of our frames on its way to the driver (transaction: %s)',
+  'a call passes at most 6 of our frames on its way to the driver (transaction: %s)',
   async (inside) => {
     await inOneWay(inside, async (manager) => {
       const limit = Error.stackTraceLimit
@@ -94,7 +94,7 @@ test.each([false, true])(
         const caller = frames.findIndex((line) => line.includes('call-stack.test.ts'))
         expect(caller).toBeGreaterThan(0)
         const ours = frames.slice(0, caller).filter((line) => line.includes('/src/'))
-        expect(ours.length).toBeLessThanOrEqual(7)
+        expect(ours.length).toBeLessThanOrEqual(6)
       } finally {
         Error.stackTraceLimit = limit
       }
