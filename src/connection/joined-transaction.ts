@@ -10,7 +10,7 @@ import { connected } from './pooled-client'
 import { isPgClient, type PgClient, takesPreparedQueries } from './pg-client'
 import { PreparedQuery } from './prepared-query'
 import { isUnheard } from './query-events'
-import { lossOf, savepointsOf, watchForLoss } from './shared-connection'
+import { savepointsOf, watch } from './shared-connection'
 
 /** What runs in a transaction, and the statement that ends it. */
 export interface Work {
@@ -43,7 +43,7 @@ export async function transact(manager: EntityManager, { run, last, lastSql }: W
   try {
     const client = await joiningClient(queryRunner)
     if (client) {
-      watchForLoss(queryRunner, client)
+      watch(queryRunner, client)
       // Ours come and go in front of it.
       savepointsOf(queryRunner)
     }
@@ -138,8 +138,8 @@ async function commitWith(queryRunner: QueryRunner, client: PgClient, last: End)
   try {
     await queryRunner.commitTransaction()
   } catch (error) {
-    // TypeORM would say that COMMIT had failed, or that its query runner was released.
-    throw failure ? failure.error : (lossOf(queryRunner, ownTransaction.release) ?? error)
+    // TypeORM would say that COMMIT had failed.
+    throw failure ? failure.error : error
   } finally {
     stop()
     // COMMIT may have gone with a statement.

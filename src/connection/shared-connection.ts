@@ -1,4 +1,4 @@
-import { QueryFailedError, type QueryRunner } from 'typeorm'
+import type { QueryRunner } from 'typeorm'
 import { TransactionAbortedError } from '../errors'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { insideTransaction } from '../sql/statements'
@@ -8,26 +8,12 @@ import { isPgClient, type PgClient } from './pg-client'
 import { Savepoints } from './savepoints'
 
 const watched = new WeakMap<QueryRunner, PgClient>()
-const losses = new WeakMap<object, { error?: Error }>()
-
-/** TypeORM releases a query runner whose connection is lost, and forgets why; the caller should hear it (25P03, 57P01). */
-export function watchForLoss(queryRunner: QueryRunner, client: PgClient): void {
+export function watch(queryRunner: QueryRunner, client: PgClient): void {
   watched.set(queryRunner, client)
-  if (losses.has(client)) return
-  const loss: { error?: Error } = {}
-  losses.set(client, loss)
-  client.once('error', (error) => (loss.error = error))
 }
 
 /** The client of a query runner, once it was watched. */
 export const watchedClient = (queryRunner: QueryRunner): PgClient | undefined => watched.get(queryRunner)
-
-/** @param sql what was to be sent */
-export function lossOf(queryRunner: QueryRunner, sql = ''): Error | undefined {
-  const client = watched.get(queryRunner)
-  const error = client && losses.get(client)?.error
-  return error && new QueryFailedError(sql, undefined, error)
-}
 
 /** A transaction that the caller began by SQL, which TypeORM does not count. */
 export async function isInRawTransaction(queryRunner: QueryRunner): Promise<boolean> {
