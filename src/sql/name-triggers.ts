@@ -39,12 +39,14 @@ const NEW_ROWS = 'NEW TABLE AS new_rows'
 
 function triggersOf(holder: HolderTable, take: string, give: string): Trigger[] {
   const changed = [...differentNames(holder, 'OLD', 'NEW'), ...differentKey(holder, 'OLD', 'NEW')].join('\n    OR ')
+  const compares = [...holder.primary.map(({ name }) => name), ...holder.names.map(({ column }) => column)]
   const each = 'FOR EACH STATEMENT'
   return [
     trigger(holder, take, { event: 'insert', type: insert, lines: [`REFERENCING ${NEW_ROWS}`, each] }),
     trigger(holder, take, {
       event: 'update',
       type: row + update,
+      compares,
       lines: [
         `REFERENCING ${OLD_ROWS} ${NEW_ROWS}`,
         '-- The first row that differs does the work for the whole statement; other UPDATEs run no function.',
@@ -57,13 +59,12 @@ function triggersOf(holder: HolderTable, take: string, give: string): Trigger[] 
   ]
 }
 
-interface Firing {
+interface Firing extends Pick<Trigger, 'type' | 'compares'> {
   readonly event: string
-  readonly type: number
   readonly lines: readonly string[]
 }
 
-function trigger({ schema, table }: HolderTable, runs: string, { event, type, lines }: Firing): Trigger {
+function trigger({ schema, table }: HolderTable, runs: string, { event, lines, ...firing }: Firing): Trigger {
   const name = namedSet(table, event)
   const all = [
     `CREATE TRIGGER ${quote(name)}`,
@@ -71,5 +72,5 @@ function trigger({ schema, table }: HolderTable, runs: string, { event, type, li
     ...lines,
     `EXECUTE FUNCTION ${qualified(schema, runs)}()`,
   ]
-  return { name, runs, type, conditional: lines.some((line) => line.startsWith('WHEN')), create: all.join('\n  ') }
+  return { ...firing, name, runs, conditional: lines.some((line) => line.startsWith('WHEN')), create: all.join('\n  ') }
 }
