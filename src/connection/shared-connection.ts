@@ -36,9 +36,17 @@ const rollbacksOn = (queryRunner: QueryRunner): Rollbacks => registry.rollbacks.
 export const savepointsOf = (queryRunner: QueryRunner): Savepoints =>
   Savepoints.watch((watched.get(queryRunner) ?? queryRunner) as unknown as { query: Query })
 
+/** The connection that a query runner has by now. */
+function clientOf(queryRunner: QueryRunner): PgClient | undefined {
+  const client: unknown = Reflect.get(queryRunner, 'databaseConnection')
+  return isPgClient(client) ? client : undefined
+}
+
 /** Where a call stands in the caller's transaction. */
 export class Footing {
   private readonly before: Rollbacks
+  /** Of the savepoints: the driver's client, as far as it was known when the call began. */
+  private readonly holder: object
   private savepoints: Savepoints | undefined
   /** When it last sent something, or began. */
   private at: number
@@ -49,14 +57,16 @@ export class Footing {
     outside: number | undefined,
   ) {
     this.before = rollbacksOn(queryRunner)
-    const client = watched.get(queryRunner)
-    this.savepoints = Savepoints.of(client ?? queryRunner)
+    this.holder = watched.get(queryRunner) ?? clientOf(queryRunner) ?? queryRunner
+    this.savepoints = Savepoints.of(this.holder)
     this.at = outside ?? this.savepoints?.now ?? 0
   }
 
   /** @throws TransactionAbortedError if what the call did was rolled back, or the transaction in which it began */
   require(): void {
     const { ofTransactions, toSavepoints } = rollbacksOn(this.queryRunner)
+    // Another call may have begun to hear them since this one began: what it heard came after.
+    this.savepoints ??= Savepoints.of(this.holder)
     const isUndone = this.savepoints
       ? this.savepoints.isUndone(this.at)
       : // Not told yet which: as long as the first connect() takes, any may be.
