@@ -90,8 +90,8 @@ export interface TakenText {
   /** Name of an entity whose repository finds the holder: in single table inheritance its class, or one above. */
   readonly entity: string
   /**
-   * Name of the declaration: the property, or `as` of a class. Of a primary key or ordinary unique columns their
-   * properties, joined by `, `.
+   * Name of the declaration: the property, or `as` of a class. Of a primary key or unique columns their
+   * properties, joined by `, `; of an index over an expression those that it reads.
    */
   readonly property: string
   /** Primary key of the row that holds the text, as a TypeORM id map; undefined where it cannot be known. */
@@ -108,7 +108,8 @@ export interface TakenText {
 
 /**
  * Texts that must be free are taken; nothing was written. Thrown by TypeORM's own calls, it is a `QueryFailedError` as
- * well, and lists what the database refused: one text, or every name.
+ * well, and lists what the database refused: one text, or every name. More cannot be asked there: the transaction is
+ * aborted by then, and its caller's. `insertOrFail` and `updateOrFail` list all that is taken.
  */
 export class TextTakenError extends UniqueTextError {
   override readonly name = 'TextTakenError'

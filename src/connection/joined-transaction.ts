@@ -7,7 +7,7 @@ import type { Query } from './hold'
 import { connected } from './pooled-client'
 import { hasTimeout, isPgClient, type PgClient, takesPreparedQueries } from './pg-client'
 import { isUnheard } from './query-events'
-import { lossOf, savepointsOf, watchForLoss } from './shared-connection'
+import { savepointsOf, watch } from './shared-connection'
 import { joined, JoinedQuery, PreparedQuery } from './wire'
 
 /** What runs in a transaction, and the statement that ends it. */
@@ -41,7 +41,7 @@ export async function transact(manager: EntityManager, { run, last, lastSql }: W
   try {
     const client = await joiningClient(queryRunner)
     if (client) {
-      watchForLoss(queryRunner, client)
+      watch(queryRunner, client)
       // Ours come and go in front of it.
       savepointsOf(queryRunner)
     }
@@ -136,8 +136,8 @@ async function commitWith(queryRunner: QueryRunner, client: PgClient, last: End)
   try {
     await queryRunner.commitTransaction()
   } catch (error) {
-    // TypeORM would say that COMMIT had failed, or that its query runner was released.
-    throw failure ? failure.error : (lossOf(queryRunner, ownTransaction.release) ?? error)
+    // TypeORM would say that COMMIT had failed.
+    throw failure ? failure.error : error
   } finally {
     stop()
     // COMMIT may have gone with a statement.

@@ -41,7 +41,6 @@ export interface PgClient {
   query(submittable: { submit(connection: PgConnection): void }): unknown
   end(): Promise<void>
   on(event: 'error', listener: (error: Error) => void): unknown
-  once(event: 'error', listener: (error: Error) => void): unknown
   removeListener(event: 'error', listener: (error: Error) => void): unknown
   getTypeParser(type: number, format: 'text'): TypeParser
   readonly connection: PgConnection

@@ -1,4 +1,4 @@
-import { QueryFailedError, type QueryRunner } from 'typeorm'
+import type { QueryRunner } from 'typeorm'
 import { TransactionAbortedError } from '../errors'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { insideTransaction } from '../sql/statements'
@@ -8,26 +8,12 @@ import { isPgClient, type PgClient } from './pg-client'
 import { Savepoints } from './savepoints'
 
 const watched = new WeakMap<QueryRunner, PgClient>()
-const losses = new WeakMap<object, { error?: Error }>()
-
-/** TypeORM releases a query runner whose connection is lost, and forgets why; the caller should hear it (25P03, 57P01). */
-export function watchForLoss(queryRunner: QueryRunner, client: PgClient): void {
+export function watch(queryRunner: QueryRunner, client: PgClient): void {
   watched.set(queryRunner, client)
-  if (losses.has(client)) return
-  const loss: { error?: Error } = {}
-  losses.set(client, loss)
-  client.once('error', (error) => (loss.error = error))
 }
 
 /** The client of a query runner, once it was watched. */
 export const watchedClient = (queryRunner: QueryRunner): PgClient | undefined => watched.get(queryRunner)
-
-/** @param sql what was to be sent */
-export function lossOf(queryRunner: QueryRunner, sql = ''): Error | undefined {
-  const client = watched.get(queryRunner)
-  const error = client && losses.get(client)?.error
-  return error && new QueryFailedError(sql, undefined, error)
-}
 
 /** A transaction that the caller began by SQL, which TypeORM does not count. */
 export async function isInRawTransaction(queryRunner: QueryRunner): Promise<boolean> {
@@ -50,9 +36,17 @@ const rollbacksOn = (queryRunner: QueryRunner): Rollbacks => registry.rollbacks.
 export const savepointsOf = (queryRunner: QueryRunner): Savepoints =>
   Savepoints.watch((watched.get(queryRunner) ?? queryRunner) as unknown as { query: Query })
 
+/** The connection that a query runner has by now. */
+function clientOf(queryRunner: QueryRunner): PgClient | undefined {
+  const client: unknown = Reflect.get(queryRunner, 'databaseConnection')
+  return isPgClient(client) ? client : undefined
+}
+
 /** Where a call stands in the caller's transaction. */
 export class Footing {
   private readonly before: Rollbacks
+  /** Of the savepoints: the driver's client, as far as it was known when the call began. */
+  private readonly holder: object
   private savepoints: Savepoints | undefined
   /** When it last sent something, or began. */
   private at: number
@@ -63,14 +57,16 @@ export class Footing {
     outside: number | undefined,
   ) {
     this.before = rollbacksOn(queryRunner)
-    const client = watched.get(queryRunner)
-    this.savepoints = Savepoints.of(client ?? queryRunner)
+    this.holder = watched.get(queryRunner) ?? clientOf(queryRunner) ?? queryRunner
+    this.savepoints = Savepoints.of(this.holder)
     this.at = outside ?? this.savepoints?.now ?? 0
   }
 
   /** @throws TransactionAbortedError if what the call did was rolled back, or the transaction in which it began */
   require(): void {
     const { ofTransactions, toSavepoints } = rollbacksOn(this.queryRunner)
+    // Another call may have begun to hear them since this one began: what it heard came after.
+    this.savepoints ??= Savepoints.of(this.holder)
     const isUndone = this.savepoints
       ? this.savepoints.isUndone(this.at)
       : // Not told yet which: as long as the first connect() takes, any may be.

@@ -2,6 +2,7 @@ import { type DataSource, QueryFailedError, type QueryRunner, QueryRunnerAlready
 import { TransactionAbortedError } from '../errors'
 import { isSerializationError } from '../sql/sqlstate'
 import { type Brackets, ownTransaction, savepoint, type Statement, type WireRow } from '../sql/statements'
+import { lossOf } from '../typeorm/losses'
 import { hearTransaction } from '../typeorm/open-transactions'
 import { mayWaitForItself } from './own-transactions'
 import { isPgClient, requireTextFormat } from './pg-client'
@@ -10,7 +11,7 @@ import { type SentQuery, tellFailure, tellStart, tellSuccess } from './query-eve
 import { bracketed, driverErrorOf, isOurs, parsed, queryByTypeOrm } from './send-by-pg'
 import { type Sending, sendPrepared, sendWatched } from './send-prepared'
 import type { Send, Session } from './session'
-import { Footing, isInRawTransaction, lossOf, watchedClient, watchForLoss } from './shared-connection'
+import { Footing, isInRawTransaction, watch, watchedClient } from './shared-connection'
 import { beganOutside, inTime, inWholeTurn, takeTurn, untilOwnEnded } from './turns'
 
 /** How a session treats the caller's connection. */
@@ -185,7 +186,7 @@ export class SharedSession implements Session {
     const client = await connected(this.queryRunner, this.dataSource)
     if (isPgClient(client)) {
       requireTextFormat(client)
-      watchForLoss(this.queryRunner, client)
+      watch(this.queryRunner, client)
     }
     return client
   }

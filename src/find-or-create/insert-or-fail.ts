@@ -61,9 +61,9 @@ const MAX_ROWS = 1_000
  * them may be the victim of a deadlock, or have to try again.
  *
  * @param values of one row, or a list
- * @throws TextTakenError with every taken text, name, number, primary key and ordinary unique column that can be known:
- * its property, the primary key of its holder, and its row. If only ordinary columns are taken, it is TypeORM's
- * QueryFailedError as well
+ * @throws TextTakenError with every taken text, name, number, primary key and unique column that can be known, also of
+ * an index with a condition or an expression: its property, the primary key of its holder, and its row. If only
+ * ordinary columns are taken, it is TypeORM's QueryFailedError as well
  * @throws TextRejectedError, DeclarationError before any SQL
  * @throws SchemaDriftError, UnsupportedDatabaseError on first use, before anything is written
  * @throws ChainLimitError, AttemptsExhaustedError

@@ -3,7 +3,9 @@ import { parameterOptions } from '../connection/pg-client'
 import type { Session } from '../connection/session'
 import type { TakenText } from '../errors'
 import { parameterText } from '../sql/parameter-text'
+import type { UnusualIndex } from '../sql/catalog'
 import { takenKeysStatement } from '../sql/taken-keys'
+import { knownReady } from '../typeorm/readiness'
 import { idOf } from '../typeorm/refused-text'
 import { type ColumnMetadata, rootOf, tableDeclarations, tableNumbers } from '../typeorm/registry'
 import { groupBy } from './batches'
@@ -21,11 +23,13 @@ export interface WrittenRow {
 interface UniqueKey {
   readonly name: string
   readonly columns: readonly ColumnMetadata[]
+  /** It has a condition or an expression. */
+  readonly index?: UnusualIndex
 }
 
 /**
- * Which primary keys, unique columns and numbers that the rows bring are taken, as far as it can be known: not where an
- * index has a condition, or where a column gets its value from the database.
+ * Which primary keys, unique columns and numbers that the rows bring are taken, as far as it can be known: not where a
+ * column gets its value from a trigger, an identity or a sequence.
  */
 export async function takenKeys(session: Session, rows: readonly WrittenRow[]): Promise<TakenText[]> {
   const taken: TakenText[] = []
@@ -35,9 +39,23 @@ export async function takenKeys(session: Session, rows: readonly WrittenRow[]): 
 }
 
 async function takenOf(session: Session, rows: readonly WrittenRow[]): Promise<TakenText[]> {
+  const [{ metadata }] = rows as [WrittenRow]
+  const root = rootOf(metadata)
+  return [
+    ...(await takenOfKeys(session, rows, keysOf(root))),
+    // In a statement of its own: an expression may fail for a value that its row would not be refused for.
+    ...(await takenOfKeys(session, rows, unusualKeysOf(root))),
+  ]
+}
+
+async function takenOfKeys(
+  session: Session,
+  rows: readonly WrittenRow[],
+  keys: readonly UniqueKey[],
+): Promise<TakenText[]> {
   const [{ metadata, id }] = rows as [WrittenRow]
   const root = rootOf(metadata)
-  const asked = keysOf(root)
+  const asked = keys
     .map((key) => ({ key, rows: rows.filter((row) => brings(row, key)) }))
     .filter((one) => one.rows.length > 0)
   if (asked.length === 0) return []
@@ -45,10 +63,10 @@ async function takenOf(session: Session, rows: readonly WrittenRow[]): Promise<T
     schema: root.schema,
     table: root.tableName,
     primary: root.primaryColumns.map(({ databaseName }) => databaseName),
-    keys: asked.map(({ key }) => key.columns.map(({ databaseName }) => databaseName)),
+    keys: asked.map(({ key }) => ({ columns: key.columns.map(({ databaseName }) => databaseName), index: key.index })),
     standing: id !== undefined,
   })
-  const json = asked.map((one) => JSON.stringify(one.rows.map((row) => recordOf(session, row, one.key.columns))))
+  const json = asked.map((one) => JSON.stringify(one.rows.map((row) => recordOf(session, row, one.key))))
   // A value that its column cannot hold has been refused for that, or has a type whose text is no JSON.
   const found = await session.rowsOrRollBack(statement, json).catch(() => [])
   return found.flatMap(({ key, index, holder }) => {
@@ -59,11 +77,27 @@ async function takenOf(session: Session, rows: readonly WrittenRow[]): Promise<T
   })
 }
 
+/** As they were when the table was found ready: declared, or made by SQL. */
+const unusualKeysOf = (root: EntityMetadata): UniqueKey[] =>
+  (
+    tableDeclarations(root)
+      .map(knownReady)
+      .find((one) => one !== undefined)?.unusual ?? []
+  ).flatMap((index) => {
+    const columns = columnsNamed(root, index.columns)
+    if (columns.length === 0) return []
+    return [{ name: named(columns), columns: columnsNamed(root, Object.keys(index.reads)), index }]
+  })
+
+const columnsNamed = (root: EntityMetadata, names: readonly string[]): ColumnMetadata[] =>
+  root.columns.filter(({ databaseName }) => names.includes(databaseName))
+
+const named = (columns: readonly ColumnMetadata[]): string => columns.map((one) => one.propertyPath).join(', ')
+
 function keysOf(root: EntityMetadata): UniqueKey[] {
   const ofTexts = new Set(tableDeclarations(root).map(({ table }) => table.index))
   const numbers = new Map(tableNumbers(root).map(({ table, name }) => [table.index, name]))
   const indices = root.indices.filter(({ name, isUnique, where }) => isUnique && !where && !ofTexts.has(name))
-  const named = (columns: readonly ColumnMetadata[]): string => columns.map((one) => one.propertyPath).join(', ')
   return [
     { columns: root.primaryColumns, name: named(root.primaryColumns) },
     ...[...root.uniques, ...indices].map(({ name, columns }) => ({
@@ -75,20 +109,22 @@ function keysOf(root: EntityMetadata): UniqueKey[] {
 
 const isValue = (value: unknown): boolean => value !== undefined && value !== null && typeof value !== 'function'
 
-function brings({ values, id }: WrittenRow, { columns }: UniqueKey): boolean {
+function brings({ values, id }: WrittenRow, { columns, index }: UniqueKey): boolean {
   const given = columns.map((column): unknown => column.getEntityValue(values))
+  if (index) return given.some(isValue)
   return id === undefined ? given.every(isValue) : given.some(isValue) && !given.includes(null)
 }
 
 /** As `takenKeysStatement` takes it. */
-function recordOf(session: Session, { metadata, values, id }: WrittenRow, columns: readonly ColumnMetadata[]): object {
+function recordOf(session: Session, { metadata, values, id }: WrittenRow, { columns, index }: UniqueKey): object {
   const { dataSource } = session
   const options = parameterOptions(dataSource)
   const record = (of: ObjectLiteral, some: readonly ColumnMetadata[]): object =>
     Object.fromEntries(
       some.flatMap((column) => {
         const value: unknown = column.getEntityValue(of)
-        if (!isValue(value)) return []
+        // A NULL that is given keeps a default away, and may be what a condition asks for.
+        if (!isValue(value) && !(index && value === null)) return []
         return [[column.databaseName, parameterText(dataSource.driver.preparePersistentValue(value, column), options)]]
       }),
     )

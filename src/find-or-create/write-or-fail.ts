@@ -77,7 +77,7 @@ async function requireRetry(
 ): Promise<void> {
   const declarations = asked.map(({ entityText }) => entityText.declaration)
   const refused = serverError(error)
-  const isOurs = asked.length + names.length + numbers.size > 0
+  const isOurs = asked.length + names.length + numbers.size + rows.length > 0
   if (refused?.code !== SQLSTATE.uniqueViolation || !isOurs) throw guardError(error, declarations) ?? error
   await requireFree(session, { asked, names, rows }, error)
   const { constraint = '' } = refused

@@ -64,6 +64,17 @@ export interface InstalledTriggers {
   readonly homes: Readonly<Record<string, string | null>>
 }
 
+/** A unique index whose key is an expression, or that has a condition; in the server's words. */
+export interface UnusualIndex {
+  /** A column or an expression each. */
+  readonly keys: readonly string[]
+  readonly condition: string | null
+  /** Columns of the key. */
+  readonly columns: readonly string[]
+  /** Columns of the key and of the condition, with their defaults. */
+  readonly reads: Readonly<Record<string, string | null>>
+}
+
 /** What the catalog says about one table. */
 export interface TableState extends InstalledTriggers {
   readonly indexes: readonly {
@@ -75,6 +86,8 @@ export interface TableState extends InstalledTriggers {
     /** It belongs to a constraint that may be checked only at the end of a transaction. */
     readonly deferrable: boolean
     readonly columns: readonly string[]
+    /** null: it is not unique, or has columns alone and no condition. */
+    readonly unusual: UnusualIndex | null
   }[]
   readonly columns: readonly (ColumnType & { readonly name: string; readonly nullable: boolean })[]
   readonly checks: readonly { readonly name: string; readonly valid: boolean }[]
@@ -154,6 +167,24 @@ const OURS_OF_R = `
          JOIN pg_namespace AS pn ON pn.oid = p.pronamespace
         WHERE ${IS_OURS}
           AND p.oid IN (SELECT t.tgfoid FROM pg_trigger AS t WHERE t.tgrelid = r.oid AND t.tgparentid = 0)))`
+
+/** The index `i` reads a column, for its key or its condition. */
+const READ_BY_I = `EXISTS (
+                      SELECT FROM pg_depend AS d
+                       WHERE d.classid = 'pg_class'::regclass AND d.objid = i.indexrelid
+                         AND d.refobjid = i.indrelid AND d.refobjsubid = a.attnum)`
+
+const UNUSUAL_OF_I = `CASE WHEN i.indisunique AND (i.indpred IS NOT NULL OR i.indexprs IS NOT NULL) THEN jsonb_build_object(
+                      'keys', (SELECT jsonb_agg(pg_get_indexdef(i.indexrelid, k, false) ORDER BY k)
+                                 FROM generate_series(1, i.indnkeyatts) AS k),
+                      'condition', pg_get_expr(i.indpred, i.indrelid),
+                      'columns', (SELECT coalesce(jsonb_agg(a.attname), '[]') FROM pg_attribute AS a
+                                   WHERE a.attrelid = i.indrelid
+                                     AND (a.attnum = ANY (i.indkey) OR i.indexprs IS NOT NULL AND ${READ_BY_I})),
+                      'reads', (SELECT coalesce(jsonb_object_agg(a.attname, pg_get_expr(f.adbin, f.adrelid)), '{}')
+                                  FROM pg_attribute AS a
+                                  LEFT JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
+                                 WHERE a.attrelid = i.indrelid AND (a.attnum = ANY (i.indkey) OR ${READ_BY_I}))) END`
 
 const SERVER = `jsonb_build_object(
   'encoding', current_setting('server_encoding'),
@@ -237,6 +268,7 @@ export async function tableState(
                     'valid', i.indisvalid AND i.indisready,
                     'condition', pg_get_expr(i.indpred, i.indrelid),
                     'deferrable', NOT i.indimmediate,
+                    'unusual', ${UNUSUAL_OF_I},
                     'columns', (SELECT jsonb_agg(a.attname ORDER BY k.position)
                                   FROM unnest(i.indkey) WITH ORDINALITY AS k (attnum, position)
                                   JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = k.attnum

@@ -42,11 +42,14 @@ function triggersOf(holder: HolderTable, take: string, give: string): Trigger[] 
   return [
     trigger('insert', { each: 'STATEMENT', referencing: NEW_ROWS, runs: take }),
     // The first row that differs does the work for the whole statement; other UPDATEs run no function.
-    trigger('update', {
-      referencing: `${OLD_ROWS} ${NEW_ROWS}`,
-      when: [...differentNames(holder, 'OLD', 'NEW'), ...differentKey(holder, 'OLD', 'NEW')],
-      runs: take,
-    }),
+    {
+      ...trigger('update', {
+        referencing: `${OLD_ROWS} ${NEW_ROWS}`,
+        when: [...differentNames(holder, 'OLD', 'NEW'), ...differentKey(holder, 'OLD', 'NEW')],
+        runs: take,
+      }),
+      compares: [...holder.primary.map(({ name }) => name), ...holder.names.map(({ column }) => column)],
+    },
     trigger('delete', { each: 'STATEMENT', referencing: OLD_ROWS, runs: give }),
     trigger('truncate', { each: 'STATEMENT', runs: give }),
   ]

@@ -1,13 +1,20 @@
-import { qualified } from './identifier'
+import { literal, qualified, quote } from './identifier'
+import type { UnusualIndex } from './catalog'
 import type { Statement } from './statements'
 import { field } from './text-table'
+
+interface WantedKey {
+  readonly columns: readonly string[]
+  /** @default an ordinary one */
+  readonly index?: UnusualIndex | undefined
+}
 
 /** A table, and those of its primary key and ordinary unique columns that rows bring; database names. */
 export interface WantedKeys {
   readonly schema: string | undefined
   readonly table: string
   readonly primary: readonly string[]
-  readonly keys: readonly (readonly string[])[]
+  readonly keys: readonly WantedKey[]
   /** Rows that stand shall be changed: what a change leaves out is read from them. */
   readonly standing: boolean
 }
@@ -39,7 +46,7 @@ export function takenKeysStatement(wanted: WantedKeys): Statement<TakenKey> {
   }
 }
 
-function arm({ schema, table, primary, standing }: WantedKeys, key: readonly string[], nth: number): string {
+function arm({ schema, table, primary, standing }: WantedKeys, key: WantedKey, nth: number): string {
   const name = qualified(schema, table)
   const rows = (as: string): string =>
     `pg_catalog.jsonb_array_elements($${nth + 1}::pg_catalog.text::pg_catalog.jsonb) WITH ORDINALITY AS ${as} (value, ordinal)`
@@ -56,19 +63,51 @@ function arm({ schema, table, primary, standing }: WantedKeys, key: readonly str
   const stays = `\n      AND NOT EXISTS (SELECT FROM ${rows('x')}
         CROSS JOIN LATERAL ${filled(`NULL::${name}`, part('x', 'key'))} AS q
         WHERE x.ordinal <= e.ordinal AND ${same(primary, 'q', 't')})`
+  const { values, join, held } = key.index ? unusual(key.index, standing) : ordinary(key.columns)
   return `SELECT ${nth} AS key, s.ordinal, ${primary.map((_, index) => `s.k${index}`).join(', ')}
 FROM (
   SELECT e.ordinal, ${primary.map((_, index) => `h.k${index}`).join(', ')},
-    h.found OR e.ordinal > min(e.ordinal) OVER (PARTITION BY ${key.map((column) => field('n', column)).join(', ')}) AS taken
+    h.found OR e.ordinal > min(e.ordinal) OVER (PARTITION BY ${values.join(', ')}) AS taken
   FROM ${rows('e')}
-  ${given}
+  ${given}${join}
   LEFT JOIN LATERAL (
     SELECT true AS found, ${primary.map((column, index) => `${field('t', column)} AS k${index}`).join(', ')}
     FROM ${name} AS t
-    WHERE ${same(key, 't', 'n')}${standing ? stays : ''}
+    WHERE ${held.join(' AND ')}${standing ? stays : ''}
     LIMIT 1
   ) AS h ON true
-  WHERE ${key.map((column) => `${field('n', column)} IS NOT NULL`).join(' AND ')}
+  WHERE ${values.map((value) => `${value} IS NOT NULL`).join(' AND ')}
 ) AS s
 WHERE s.taken`
+}
+
+/** What the new row `n` has under a key, and that the stored row `t` has it. */
+interface KeyParts {
+  readonly values: readonly string[]
+  readonly join: string
+  readonly held: readonly string[]
+}
+
+const ordinary = (columns: readonly string[]): KeyParts => ({
+  values: columns.map((column) => field('n', column)),
+  join: '',
+  held: columns.map((column) => `${field('t', column)} = ${field('n', column)}`),
+})
+
+/** The server's words name columns alone: they are those of the innermost FROM. */
+function unusual({ keys, condition, reads }: UnusualIndex, standing: boolean): KeyParts {
+  const columns = Object.entries(reads).map(([column, value]) =>
+    standing || value === null
+      ? field('n', column)
+      : `CASE WHEN e.value OPERATOR(pg_catalog.?) ${literal(column)} THEN ${field('n', column)} ELSE ${value} END AS ${quote(column)}`,
+  )
+  const expressions = keys.map((key, index) => `(${key}) AS x${index}`)
+  return {
+    values: keys.map((_, index) => `v.x${index}`),
+    join: `
+  CROSS JOIN LATERAL (
+    SELECT ${expressions.join(', ')} FROM (SELECT ${columns.join(', ')}) AS i WHERE ${condition ?? 'true'}
+  ) AS v`,
+    held: [`(${condition ?? 'true'})`, ...keys.map((key, index) => `(${key}) = v.x${index}`)],
+  }
 }

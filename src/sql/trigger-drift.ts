@@ -69,6 +69,8 @@ export const notesOf = (installed: InstalledTriggers): TriggerNote[] =>
 export const guardNotesOf = (installed: InstalledTriggers): GuardNote[] =>
   notesOf(installed).flatMap((note) => asGuardNote(note) ?? [])
 
+const sorted = (names: readonly string[]): string => JSON.stringify([...new Set(names)].toSorted())
+
 /** How a trigger differs from what is wanted, as a clause, but for the words of its condition. */
 export function triggerDifference(
   wanted: TriggerSet['triggers'][number],
@@ -79,6 +81,8 @@ export function triggerDifference(
   if (found.type !== wanted.type || found.conditional !== wanted.conditional) return 'it fires at another moment'
   if (wanted.columns && JSON.stringify(wanted.columns) !== JSON.stringify(found.columns))
     return 'it names other columns'
+  // It follows a column that is renamed, and the function that it runs does not.
+  if (wanted.compares && sorted(wanted.compares) !== sorted(found.blocks)) return 'it compares other columns'
   return undefined
 }
 

@@ -29,6 +29,8 @@ export interface Trigger {
   readonly conditional: boolean
   /** The columns that it must name, in this order. undefined: whichever. */
   readonly columns?: readonly string[]
+  /** The columns that its condition names, in any order. undefined: whichever. */
+  readonly compares?: readonly string[]
   /** The whole CREATE TRIGGER statement. */
   readonly create: string
 }

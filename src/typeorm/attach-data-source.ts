@@ -1,6 +1,7 @@
 import type { DataSource, EntityMetadata } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { explainErrors } from './explain-errors'
+import { hearPools } from './losses'
 import { noteTransactions } from './open-transactions'
 import { rewriteQueries } from './rewrite-queries'
 import { hookSchemaBuilder } from './schema-hook'
@@ -34,33 +35,6 @@ export function attachDataSource(dataSource: DataSource, what: string): void {
   hearPools(dataSource)
   noteTransactions(dataSource.manager)
 }
-
-/** What a pool of `pg` tells of each client that it gives, before it takes its own listener off. */
-interface Pool {
-  on(event: 'acquire', listener: (client: { on(event: 'error', listener: () => void): unknown }) => void): unknown
-}
-
-const heard = new WeakSet<object>()
-
-/**
- * Between the pool's listener and that of a query runner there is a moment in which a client has none: a backend that
- * is terminated then would end the process. The next statement of the client reports it.
- */
-function hearPools({ driver }: DataSource): void {
-  const { master, slaves = [] } = driver as { master?: unknown; slaves?: readonly unknown[] }
-  for (const pool of [master, ...slaves]) {
-    if (!isPool(pool) || heard.has(pool)) continue
-    heard.add(pool)
-    pool.on('acquire', (client) => {
-      if (heard.has(client)) return
-      heard.add(client)
-      client.on('error', () => {})
-    })
-  }
-}
-
-const isPool = (pool: unknown): pool is Pool & object =>
-  typeof pool === 'object' && pool !== null && typeof Reflect.get(pool, 'on') === 'function' && 'totalCount' in pool
 
 /** What one class of a table declared. */
 interface Declared {

@@ -1,4 +1,4 @@
-import { type DataSource, QueryFailedError, type QueryRunner } from 'typeorm'
+import { type DataSource, QueryFailedError, type QueryRunner, QueryRunnerAlreadyReleasedError } from 'typeorm'
 import { DeclarationError, TextTakenError, type UniqueTextError, WaitsForItselfError } from '../errors'
 import { quote } from '../sql/identifier'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
@@ -17,6 +17,7 @@ import {
   takenError,
   UNKNOWN,
 } from './refused-text'
+import { lossOf } from './losses'
 import { hearTransaction, noteTransactionsOf } from './open-transactions'
 import { Deciding } from './seen-tables'
 import { type Declaration, tableNumbers } from './registry'
@@ -67,8 +68,7 @@ function explaining(queryRunner: QueryRunner, dataSource: DataSource): QueryRunn
       }
       return result
     } catch (error) {
-      if (error instanceof QueryFailedError && error.driverError instanceof WaitsForItselfError)
-        throw asQueryFailedError(error.driverError, error)
+      requireToldHere(error, queryRunner, String(args[0]))
       const explanation = await explain(error, { dataSource, queryRunner, rows })
       if (explanation.pending) pending = [...pending, explanation.pending]
       throw explanation.error
@@ -78,6 +78,13 @@ function explaining(queryRunner: QueryRunner, dataSource: DataSource): QueryRunn
   const stream = queryRunner.stream.bind(queryRunner)
   queryRunner.stream = async (sql, ...args) => await deciding.send(sql, async (text) => await stream(text, ...args))
   return queryRunner
+}
+
+/** @throws what needs no question to the database */
+function requireToldHere(error: unknown, queryRunner: QueryRunner, sql: string): void {
+  if (error instanceof QueryRunnerAlreadyReleasedError) throw lossOf(queryRunner, sql) ?? error
+  if (error instanceof QueryFailedError && error.driverError instanceof WaitsForItselfError)
+    throw asQueryFailedError(error.driverError, error)
 }
 
 const ENDS: ReadonlySet<string> = new Set(['roll back', 'roll back to', 'commit'])

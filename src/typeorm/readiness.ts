@@ -5,7 +5,7 @@ import { guardOf } from '../sql/guard'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
 import { findDrift, workDrift } from './drift'
-import { dataSourceOf, type Declaration, type ReadyTable, registry } from './registry'
+import { dataSourceOf, type Declaration, type ReadyTable, registry, tableDeclarations } from './registry'
 import { spreadState } from './spread'
 import { requireServer } from './supported'
 import { triggerWorks } from './trigger-sets'
@@ -130,10 +130,12 @@ async function inspect(declaration: Declaration, query: Query): Promise<ReadyTab
   const spread = await spreadState(declaration, state, query)
   const findings = [...findDrift(table, state), ...workDrift(works, state), ...spread.findings]
   if (findings.length > 0) throw new SchemaDriftError(table.table, findings)
+  const ofTexts = new Set(tableDeclarations(metadata).map((one) => one.table.index))
   return {
     types: new Map(state.columns.map((column) => [column.name, column])),
     deferrable: state.indexes.some(({ deferrable }) => deferrable),
     rowSecurity: state.rowSecurity,
     distributed: spread.distributed,
+    unusual: state.indexes.flatMap(({ name, unusual }) => (unusual && !ofTexts.has(name) ? [unusual] : [])),
   }
 }

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { DataSource, EntityManager, EntityMetadata, QueryRunner, ValueTransformer } from 'typeorm'
 import type { Change, FilledColumn } from '../sql/alter'
+import type { UnusualIndex } from '../sql/catalog'
 import type { ColumnTypes } from '../sql/column-type'
 import type { LookupIndex } from '../sql/lookup'
 import type { FormerPolicy } from '../sql/name-table'
@@ -77,6 +78,8 @@ export interface ReadyTable {
   readonly rowSecurity: boolean
   /** The table's rows are on other nodes of a cluster. */
   readonly distributed: boolean
+  /** Unique indexes with a condition or an expression, but for those of texts. */
+  readonly unusual: readonly UnusualIndex[]
 }
 
 /** Options of a DataSource, from `withUniqueText`. */

@@ -11,6 +11,7 @@ import {
   upsertByText,
 } from '../../../src'
 import { once, OnceToken } from '../../../src/once'
+import { saveFindingTexts } from '../../../src/typeorm-calls'
 import { useDatabase } from '../../support/database'
 import { rejection } from '../../support/ledger'
 import { Author } from '../../support/entities'
@@ -20,7 +21,7 @@ class Page {
   @PrimaryGeneratedColumn('identity') id!: number
   @UniqueText() url!: string
   @Column({ type: 'integer', nullable: true }) n!: number | null
-  @ManyToOne(() => Author, { nullable: true }) author!: Author | null
+  @ManyToOne(() => Author, { nullable: true, cascade: true }) author!: Author | null
 }
 
 const db = useDatabase()
@@ -227,4 +228,41 @@ test('a nested find-or-create that holds back the rollback of its transaction is
     expect(await call).toBeInstanceOf(TransactionAbortedError)
   })
   expect(await dataSource.getRepository(OnceToken).count()).toBe(0)
+})
+
+test('calls that wait behind saves are told nothing of the savepoints which are undone meanwhile', async () => {
+  const save = async (manager: EntityManager, url: string): Promise<unknown> =>
+    await saveFindingTexts(manager, Page, { url, author: { name: 'ada' } })
+  await dataSource.transaction(async (manager) => {
+    const calls = [
+      findOrCreate(manager, Page, { url: 'found' }),
+      save(manager, 'same'),
+      save(manager, 'same'),
+      save(manager, 'same'),
+      save(manager, 'saved'),
+      insertOrFail(manager, Page, { url: 'inserted' }),
+    ]
+    const results = await Promise.allSettled(calls)
+    expect(
+      results.map((one) => (one.status === 'rejected' ? Reflect.get(one.reason as object, 'code') : one.status)),
+    ).toEqual(['fulfilled', 'fulfilled', 'TEXT_TAKEN', 'TEXT_TAKEN', 'fulfilled', 'fulfilled'])
+  })
+  expect(await stored()).toEqual(['found', 'inserted', 'same', 'saved'])
+})
+
+test('what was undone in a former transaction of a connection is nothing to the calls of the next one', async () => {
+  const one = await db.dataSource([Page, Author, OnceToken], { poolSize: 1 })
+  await rejection(
+    one.transaction(async (manager) => {
+      await findOrCreate(manager, Page, { url: 'undone' })
+      await fail()
+    }),
+  )
+  await one.transaction(async (manager) => {
+    const calls = ['a', 'b'].map(
+      async (url) => await saveFindingTexts(manager, Page, { url, author: { name: 'grace' } }),
+    )
+    await Promise.all(calls)
+  })
+  expect(await stored()).toEqual(['a', 'b'])
 })

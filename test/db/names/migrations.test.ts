@@ -1,9 +1,11 @@
 import { Column, type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
 import { expect, test } from 'vitest'
-import { findHolder, Name, rename, UniqueName } from '../../../src/names'
+import { SchemaDriftError } from '../../../src'
+import { findHolder, findOrCreateHolder, Name, rename, UniqueName } from '../../../src/names'
 import { lowerCase } from '../../../src/text'
 import { useDatabase } from '../../support/database'
 import { generate, type Generated, migrate, runAll } from '../../support/generated'
+import { rejection } from '../../support/ledger'
 
 const db = useDatabase()
 
@@ -212,6 +214,28 @@ test('a table that is renamed by hand refuses writes until a migration follows i
   expect(await kept(changed)).toEqual(USERS.map((one) => one.replace('user.', 'people.')))
   await changed.query(`INSERT INTO people (handle) VALUES ('new')`)
   await expect(changed.query(`INSERT INTO people (handle) VALUES ('ada')`)).rejects.toThrow('Taken: "handle"')
+})
+
+test.each([
+  ['the name', 'handle', `text NOT NULL DEFAULT 'x'`],
+  ['the key', 'id', 'integer'],
+])('a namesake of a column that was renamed is drift on first use: %s', async (_, column, type) => {
+  await filled(User)
+  const dataSource = await open([Name, User])
+  await dataSource.query(`ALTER TABLE "user" RENAME ${column} TO other; ALTER TABLE "user" ADD ${column} ${type}`)
+  const { manager } = dataSource
+  const calls = [
+    async () => await findHolder(manager, 'handle', 'ada'),
+    async () => await rename(manager, User, 1, { handle: 'new' }),
+    async () => await findOrCreateHolder(manager, User, { handle: 'new' }),
+  ]
+  for (const call of calls) {
+    const error = await rejection(call())
+    expect(error).toBeInstanceOf(SchemaDriftError)
+    expect(error).toMatchObject({
+      findings: [{ name: 'unique_name_user_update', detail: 'it compares other columns' }],
+    })
+  }
 })
 
 test('an entity that comes later takes its names with it when its migration is undone', async () => {
