@@ -2,7 +2,7 @@ import type { ObjectLiteral } from 'typeorm'
 import { parameterOptions } from '../connection/pg-client'
 import { type BatchRow, type BatchShape, findManyStatement, findOrCreateManyStatement } from '../sql/batch-statement'
 import { type ParameterOptions, parameterText } from '../sql/parameter-text'
-import { createSpreadStatement, findSpreadStatement } from '../sql/spread-statement'
+import { createSpreadStatement, findSpreadStatement, scopesOf } from '../sql/spread-statement'
 import { insertColumns, type Statement } from '../sql/statements'
 import { upsertManyStatement } from '../sql/upsert-statement'
 import type { ReadyText } from '../rows/entity-text'
@@ -204,10 +204,9 @@ export function findQuery({ entityText }: BatchRules, items: readonly BatchItem[
   const shape = { ...row, types: entityText.ready.types, defaults: new Map<string, string>() }
   const values = keyColumnsOf(items, insertColumns(shape).length)
   if (!entityText.ready.distributed) return { statement: findManyStatement(shape), values }
-  const { scope } = shape.table
   return {
     statement: findSpreadStatement(shape, values),
-    values: [...values.slice(0, scope.length), ...values.slice(-1)],
+    values: [...scopesOf(shape.table, values), ...values.slice(-1)],
   }
 }
 
@@ -248,7 +247,7 @@ export function* createQueries(
     yield {
       query: {
         statement: createSpreadStatement(shape, given, brings),
-        values: [...given.slice(0, shape.table.scope.length), ...values],
+        values: [...scopesOf(shape.table, given), ...values],
       },
       places: missing.slice(start, start + length),
     }
