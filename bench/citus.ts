@@ -32,9 +32,9 @@ interface Row {
 }
 
 interface Side {
-  one(row: Row): Promise<unknown>
-  many(rows: readonly Row[]): Promise<unknown>
-  list(rows: readonly Row[]): Promise<unknown>
+  readonly one: (row: Row) => Promise<unknown>
+  readonly many: (rows: readonly Row[]) => Promise<unknown>
+  readonly list: (rows: readonly Row[]) => Promise<unknown>
 }
 
 const SHOPS = 100

@@ -76,6 +76,16 @@ export async function spreadOf(
   return { distribution, isCoordinator: known?.coordinator ?? true, partitionedBy, unguarded }
 }
 
+/** Whether the database has the extension, without which no table is distributed. */
+export const hasCitus = async (query: Query): Promise<boolean> =>
+  (await query(`SELECT FROM pg_catalog.pg_extension AS e WHERE e.extname = 'citus'`)).length > 0
+
+/** @param relation the table's name as SQL */
+export async function isDistributed(query: Query, relation: string): Promise<boolean> {
+  const { distribution } = await spreadOf(query, relation, { citus: true, partitionedBy: [], unguarded: [] })
+  return distribution !== undefined
+}
+
 type SpreadTable = Pick<TextTable, 'schema' | 'table' | 'hash' | 'spread'>
 
 /** TypeORM's CREATE TABLE with partitions; any other statement as it is. */

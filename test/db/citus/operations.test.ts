@@ -1,7 +1,17 @@
 import { randomUUID } from 'node:crypto'
-import { Column, type DataSource, DeleteDateColumn, Entity, PrimaryColumn } from 'typeorm'
+import {
+  Column,
+  type DataSource,
+  DeleteDateColumn,
+  Entity,
+  In,
+  Like,
+  PrimaryColumn,
+  PrimaryGeneratedColumn,
+} from 'typeorm'
 import { beforeAll, describe, expect, test } from 'vitest'
 import {
+  DeclarationError,
   findOneByText,
   findOrCreate,
   findOrCreateMany,
@@ -63,7 +73,14 @@ class Reference {
   @UniqueText({ scope: ['shop'] }) url!: string
 }
 
-const entities = [ByHash, ByScope, OneShard, OfTenant, Reference]
+@Entity({ name: 'counted' })
+class Counted {
+  @PrimaryGeneratedColumn({ type: 'bigint' }) id!: string
+  @PrimaryColumn('int') shop!: number
+  @UniqueText({ scope: ['shop'], digest, maxChainLength: 1000 }) url!: string
+}
+
+const entities = [ByHash, ByScope, OneShard, OfTenant, Reference, Counted]
 
 describe.runIf(hasCitus)('on a cluster', () => {
   const cluster = useCluster()
@@ -76,6 +93,7 @@ describe.runIf(hasCitus)('on a cluster', () => {
     await coordinator.query(`SELECT create_distributed_table('by_scope', 'shop')`)
     await coordinator.query(`SELECT create_distributed_table('one_shard', NULL)`)
     await coordinator.query(`SELECT create_reference_table('reference')`)
+    await coordinator.query(`SELECT create_distributed_table('counted', 'shop')`)
     nodes.push(coordinator, await cluster.dataSource(entities, 1), await cluster.dataSource(entities, 2))
   }, 60_000)
 
@@ -104,6 +122,32 @@ describe.runIf(hasCitus)('on a cluster', () => {
     await expect(made).rejects.toThrow(UnsupportedDatabaseError)
     await expect(made).rejects.toThrow('reference table of Citus')
   })
+
+  test.each([0, 1])(
+    'rows saved together never get ids of each other, from the first call on, by node %i',
+    async (node) => {
+      const { manager } = await cluster.dataSource([Counted], node)
+      const rows = (): Counted[] =>
+        Array.from({ length: 20 }, (_, shop) =>
+          manager.create(Counted, { shop, url: `${node} ${shop} ${randomUUID()}` }),
+        )
+      const together = { saved: rows(), inserted: rows(), upserted: rows() }
+      await expect(manager.save(together.saved)).rejects.toThrow(DeclarationError)
+      await expect(manager.insert(Counted, together.inserted)).rejects.toThrow(DeclarationError)
+      await expect(manager.upsert(Counted, together.upserted, ['id', 'shop'])).rejects.toThrow(DeclarationError)
+      await expect(
+        manager.transaction(
+          async (inside) => await inside.save([...rows(), inside.create(Counted, { shop: 1, url: 'x' })]),
+        ),
+      ).rejects.toThrow(DeclarationError)
+      expect(await manager.count(Counted, { where: { url: Like(`${node} %`) } })).toBe(0)
+      const given = await insertOrFail(manager, Counted, rows())
+      const held = await manager.findBy(Counted, { id: In(given.map(({ id }) => id)) })
+      expect(new Map(held.map(({ id, url }) => [id, url]))).toStrictEqual(
+        new Map(given.map(({ id, url }) => [id, url])),
+      )
+    },
+  )
 
   describe.each(places)('$title, through node $node', ({ entity, node }) => {
     const manager = (): DataSource['manager'] => (nodes[node] as DataSource).manager
