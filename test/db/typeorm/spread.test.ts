@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { Column, type DataSource, Entity, PrimaryColumn } from 'typeorm'
-import { beforeAll, describe, expect, test } from 'vitest'
+import { afterEach, beforeAll, describe, expect, test } from 'vitest'
 import {
   DeclarationError,
   findOneByText,
@@ -15,6 +15,7 @@ import {
   updateOrFail,
   upsertByText,
 } from '../../../src'
+import { doctor } from '../../../src/doctor'
 import { useDatabase } from '../../support/database'
 import { fewHashes } from '../../support/digests'
 
@@ -159,6 +160,49 @@ test('a partition whose triggers are off is found at start', async () => {
   await expect(findOneByText(fresh.manager, ByScope, { shop: 5, url: 'x' })).rejects.toThrow('"by_scope_3"')
   await client.query('ALTER TABLE by_scope_3 ENABLE TRIGGER ALL')
   expect(await findOneByText(fresh.manager, ByScope, { shop: 5, url: 'x' })).toBeNull()
+})
+
+describe('a partition that leaves and comes back', () => {
+  const row = (url: string): { id: string; shop: number; url: string } => ({ id: randomUUID(), shop: 7, url })
+  const part = async (name: string, options: object = {}): Promise<readonly string[]> => {
+    const { findings } = await doctor(dataSource, { entities: [ByScope], table: name, ...options })
+    return findings.filter(({ severity }) => severity === 'error').map(({ code }) => code)
+  }
+  const left = async (): Promise<void> => {
+    await dataSource.query(`CREATE TABLE by_scope_7 PARTITION OF by_scope FOR VALUES IN (7)`)
+    await findOrCreateMany(dataSource.manager, ByScope, ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i'].map(row))
+    await dataSource.query(`ALTER TABLE by_scope DETACH PARTITION by_scope_7`)
+  }
+  const insert = `INSERT INTO by_scope_7 (id, shop, url, "urlHash", "urlHashNumber", "urlHashChained") VALUES ($1, 7, $2, $3, $4, false)`
+
+  afterEach(async () => await dataSource.query('DROP TABLE IF EXISTS by_scope_7'))
+
+  test('is whole while nobody has written to it, has its guard again, and readiness finds nothing', async () => {
+    await left()
+    expect(await part('by_scope_7')).toStrictEqual([])
+    await dataSource.query('ALTER TABLE by_scope ATTACH PARTITION by_scope_7 FOR VALUES IN (7)')
+    const { manager } = await database.dataSource([ByScope], { synchronize: false })
+    expect((await findOrCreate(manager, ByScope, row('a'))).created).toBe(false)
+    await expect(manager.save(ByScope, row('a'))).rejects.toThrow(TextTakenError)
+  })
+
+  test('is found to hold a text twice, and a chain without an anchor, before it is attached', async () => {
+    await left()
+    await dataSource.query(insert, [randomUUID(), 'a', digest.js('a'), 50])
+    expect(await part('by_scope_7')).toContain('text.twice')
+    await dataSource.query(`DELETE FROM by_scope_7 WHERE "urlHash" = $1 AND "urlHashNumber" = 0`, [digest.js('b')])
+    expect(await part('"by_scope_7"', { batchRows: 3 })).toContain('chain.anchorless')
+  })
+
+  test('the doctor looks at an attached one too, and says which table is not there', async () => {
+    expect(await part('by_scope_1')).toStrictEqual([])
+    const { findings, healthy } = await doctor(dataSource, { entities: [ByScope], table: 'by_scope_9' })
+    expect([healthy, findings.map(({ code, detail }) => [code, detail])]).toStrictEqual([
+      false,
+      [['table.missing', 'by_scope_9']],
+    ])
+    await expect(doctor(dataSource, { table: 'by_scope_1' })).rejects.toThrow(DeclarationError)
+  })
 })
 
 test('a table that is partitioned by its hash without saying so is refused at start', async () => {
