@@ -169,11 +169,41 @@ export function batchQuery(rules: BatchRules, items: readonly BatchItem[]): Batc
   const partial = others.filter((name) => sets.some((row) => !row.others.includes(name)))
   const shape = rowShape(rules.entityText, others)
   const defaults = new Map(partial.map((name) => [name, rules.defaults.get(name) ?? 'NULL']))
-  const statement = statementOf(rules, { ...shape, types: rules.entityText.ready.types, defaults })
   const keyLength = insertColumns(shape).length - others.length
+  const few = fewScopes(rules, items)
+  const fewNames = few.map(([name]) => name)
+  const statement = statementOf(rules, {
+    ...shape,
+    types: rules.entityText.ready.types,
+    defaults,
+    fewScopes: fewNames,
+  })
   const rest = otherColumns(items, others, keyLength)
   const brought = partial.map((name) => items.map(({ row }) => row.others.includes(name)))
-  return { statement, values: [...keyColumnsOf(items, keyLength), ...rest, ...brought] }
+  return {
+    statement,
+    values: [...keyColumnsOf(items, keyLength), ...rest, ...brought, ...few.map(([, values]) => values)],
+  }
+}
+
+/** So many scopes name so few partitions that planning for these costs less than a plan for all of them. */
+const FEW_SCOPES = 8
+/** Types whose values compare as they are given. */
+const EXACT: ReadonlySet<string | undefined> = new Set(['smallint', 'integer', 'bigint', 'uuid', 'text', 'date'])
+
+/** Columns of the scope by which a table is partitioned, with the few values that the batch brings for them. */
+function fewScopes({ entityText, updates }: BatchRules, items: readonly BatchItem[]): [string, (string | null)[]][] {
+  const { ready, declaration } = entityText
+  if (!ready.partitioned || updates) return []
+  return declaration.table.scope.flatMap((name, index): [string, (string | null)[]][] => {
+    if (!EXACT.has(ready.types.get(name)?.type)) return []
+    const values = new Set<string | null>()
+    for (const { texts } of items) {
+      values.add(texts[index] ?? null)
+      if (values.size > FEW_SCOPES) return []
+    }
+    return [[name, [...values]]]
+  })
 }
 
 /** A row of each set of columns that the rows bring. */

@@ -1,5 +1,5 @@
 import type { EntityManager } from 'typeorm'
-import { DeclarationError } from '../errors'
+import { DeclarationError, UnsupportedDatabaseError } from '../errors'
 import {
   answerTokenStatement,
   claimInChainStatement,
@@ -15,6 +15,7 @@ import {
 import type { Statement } from '../sql/statements'
 import { requireManager } from '../rows/call-arguments'
 import { type EntityText, entityTextOf } from '../rows/entity-text'
+import { type Asking, ensureReady } from '../typeorm/readiness'
 import { dataSourceOf } from '../typeorm/registry'
 import { OnceToken } from './once-token'
 
@@ -83,4 +84,19 @@ function makeTokens(entityText: EntityText): Tokens {
     forget: forgetTokenStatement(table),
     asked: new Set(),
   }
+}
+
+/**
+ * Sees that the table of tokens stands where one transaction claims and answers: the number of a transaction, by which an
+ * answer knows its claim, says nothing on another node.
+ *
+ * @throws SchemaDriftError, UnsupportedDatabaseError
+ */
+export async function ensureTokens({ entityText: { declaration } }: Tokens, asking: Asking): Promise<void> {
+  const { distributed } = await ensureReady(declaration, asking)
+  if (!distributed) return
+  throw new UnsupportedDatabaseError(
+    `Table "${declaration.table.table}" of tokens is distributed by Citus, and an answer is stored only by the transaction ` +
+      `that claimed its token. Keep the table on the coordinator, by undistribute_table(), and call once() there.`,
+  )
 }

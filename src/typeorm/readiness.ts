@@ -135,5 +135,6 @@ async function inspect(declaration: Declaration, query: Query): Promise<ReadyTab
     deferrable: state.indexes.some(({ deferrable }) => deferrable),
     rowSecurity: state.rowSecurity,
     distributed: spread.distributed,
+    partitioned: state.spread.partitionedBy.length > 0,
   }
 }

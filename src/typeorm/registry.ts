@@ -77,6 +77,8 @@ export interface ReadyTable {
   readonly rowSecurity: boolean
   /** The table's rows are on other nodes of a cluster. */
   readonly distributed: boolean
+  /** They are in partitions. */
+  readonly partitioned: boolean
 }
 
 /** Options of a DataSource, from `withUniqueText`. */

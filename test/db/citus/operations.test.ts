@@ -23,6 +23,9 @@ import {
   updateOrFail,
   upsertByText,
 } from '../../../src'
+import { findHolder, Name, UniqueName } from '../../../src/names'
+import { NumberWithin } from '../../../src/numbers'
+import { forgetToken, once, OnceToken } from '../../../src/once'
 import { findOrCreateStream } from '../../../src/stream'
 import { fewHashes } from '../../support/digests'
 import { hasCitus, useCluster } from '../../support/citus'
@@ -78,6 +81,21 @@ class Counted {
   @PrimaryGeneratedColumn({ type: 'bigint' }) id!: string
   @PrimaryColumn('int') shop!: number
   @UniqueText({ scope: ['shop'], digest, maxChainLength: 1000 }) url!: string
+}
+
+@Entity({ name: 'named' })
+class Named {
+  @PrimaryColumn('uuid') id: string = randomUUID()
+  @PrimaryColumn('int') shop!: number
+  @UniqueName({ namespace: 'spread' }) handle!: string
+}
+
+@Entity({ name: 'numbered' })
+class Numbered {
+  @PrimaryColumn('uuid') id: string = randomUUID()
+  @PrimaryColumn('int') shop!: number
+  @UniqueText({ scope: ['shop'], digest }) url!: string
+  @NumberWithin({ scope: ['shop'] }) number!: number
 }
 
 const entities = [ByHash, ByScope, OneShard, OfTenant, Reference, Counted]
