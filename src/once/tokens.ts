@@ -16,7 +16,7 @@ import type { Statement } from '../sql/statements'
 import { requireManager } from '../rows/call-arguments'
 import { type EntityText, entityTextOf } from '../rows/entity-text'
 import { type Asking, ensureReady } from '../typeorm/readiness'
-import { dataSourceOf } from '../typeorm/registry'
+import { dataSourceOf, registry } from '../typeorm/registry'
 import { OnceToken } from './once-token'
 
 /** The table of tokens of one DataSource, and the statements for it. */
@@ -95,8 +95,9 @@ function makeTokens(entityText: EntityText): Tokens {
 export async function ensureTokens({ entityText: { declaration } }: Tokens, asking: Asking): Promise<void> {
   const { distributed } = await ensureReady(declaration, asking)
   if (!distributed) return
+  registry.ready.delete(declaration)
   throw new UnsupportedDatabaseError(
     `Table "${declaration.table.table}" of tokens is distributed by Citus, and an answer is stored only by the transaction ` +
-      `that claimed its token. Keep the table on the coordinator, by undistribute_table(), and call once() there.`,
+      `that claimed its token. Make the table again on the coordinator, undistributed, and call once() there.`,
   )
 }

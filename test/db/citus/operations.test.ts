@@ -141,6 +141,34 @@ describe.runIf(hasCitus)('on a cluster', () => {
     await expect(made).rejects.toThrow('reference table of Citus')
   })
 
+  test('once is refused where another node would answer, in each way to distribute its table, and works in a table of the coordinator', async () => {
+    const { manager } = await cluster.dataSource([OnceToken])
+    const run = async (): Promise<unknown> => await once(manager, 'token', () => 'answer', { expires: '1 hour' })
+    const { tablePath } = manager.connection.getMetadata(OnceToken)
+    await manager.connection.synchronize()
+    for (const sql of [`create_distributed_table('${tablePath}', NULL)`, `create_reference_table('${tablePath}')`]) {
+      await manager.query(`SELECT ${sql}`)
+      await expect(run()).rejects.toThrow(UnsupportedDatabaseError)
+      await expect(forgetToken(manager, 'token')).rejects.toThrow(UnsupportedDatabaseError)
+      await manager.query(`DROP TABLE ${tablePath}`)
+      await manager.connection.synchronize()
+    }
+    expect(await run()).toMatchObject({ answer: 'answer', replayed: false })
+    expect(await run()).toMatchObject({ answer: 'answer', replayed: true })
+  })
+
+  test('names and numbers of a distributed table are refused at start, with the reason', async () => {
+    const { manager } = await cluster.dataSource([Named, Numbered, Name])
+    await manager.query(`CREATE TABLE named (id uuid, shop int, handle text NOT NULL, PRIMARY KEY (id, shop));
+      CREATE TABLE numbered (id uuid, shop int, url text NOT NULL, number int NOT NULL, PRIMARY KEY (id, shop))`)
+    for (const table of ['named', 'numbered'])
+      await manager.query(`SELECT create_distributed_table('${table}', 'shop')`)
+    await expect(findHolder(manager, 'spread', 'x')).rejects.toThrow('are kept in one table for all of its rows')
+    await expect(findOrCreate(manager, Numbered, { id: randomUUID(), shop: 1, url: 'x' })).rejects.toThrow(
+      'are made by triggers that know one table',
+    )
+  })
+
   test.each([0, 1])(
     'rows saved together never get ids of each other, from the first call on, by node %i',
     async (node) => {
