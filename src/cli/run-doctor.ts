@@ -11,13 +11,15 @@ export interface DoctorRun {
   readonly dataSource: DataSource
   /** As a person typed it. undefined: all */
   readonly entity: string | undefined
+  /** A partition or shard of the entity's, as SQL. */
+  readonly table: string | undefined
   readonly json: boolean
   readonly streams: Streams
   readonly signal: AbortSignal
 }
 
 /** Asks the doctor, shows how far it has come, and prints what it says. */
-export async function runDoctor({ dataSource, entity, json, streams, signal }: DoctorRun): Promise<ExitCode> {
+export async function runDoctor({ dataSource, entity, table, json, streams, signal }: DoctorRun): Promise<ExitCode> {
   const entities = entity === undefined ? undefined : [findDeclaring(dataSource, entity).target]
   const progress = openProgress(streams.stderr, undefined, 'rows')
   // The counts begin again with each property.
@@ -26,6 +28,7 @@ export async function runDoctor({ dataSource, entity, json, streams, signal }: D
   try {
     report = await doctor(dataSource, {
       ...(entities && { entities }),
+      ...(table !== undefined && { table }),
       signal,
       onProgress: ({ entity, property, rows }) => {
         read.set(`${entity}.${property}`, rows)

@@ -22,6 +22,8 @@ export type Invocation =
       readonly dataSource: string
       /** undefined: every entity that declares anything. */
       readonly entity: string | undefined
+      /** A partition or shard of the entity's; undefined: its whole table. */
+      readonly table: string | undefined
       readonly json: boolean
     }
   | {
@@ -63,7 +65,7 @@ export class UsageError extends Error {
 
 export const HELP = `Usage: typeorm-unique-text import -d DATA-SOURCE --entity NAME [--property NAME]
                                   [--csv --column NAME] LIST
-       typeorm-unique-text doctor -d DATA-SOURCE [--entity NAME] [--json]
+       typeorm-unique-text doctor -d DATA-SOURCE [--entity NAME [--table NAME]] [--json]
        typeorm-unique-text preview -d DATA-SOURCE --entity NAME [--property NAME]
                                    --normalize NAMES
        typeorm-unique-text adopt|abandon|unmerge -d DATA-SOURCE --entity NAME
@@ -109,6 +111,8 @@ unmerge then restores merged rows (docs/adopting.md).
       --property NAME     the unique text; needed only if the entity has several
       --csv               LIST is CSV (RFC 4180), and its first record names the columns
       --column NAME       the column of it that holds the texts
+      --table NAME        the doctor looks at this partition or shard of the entity,
+                          also at one that is not attached yet
       --json              print the report of the doctor as JSON (docs/doctor.md)
   -h, --help              show this help and exit
   -v, --version           show the version and exit
@@ -121,6 +125,7 @@ const OPTIONS = {
   // Spelled as in TypeORM's own commands.
   dataSource: { type: 'string', short: 'd' },
   entity: { type: 'string' },
+  table: { type: 'string' },
   property: { type: 'string' },
   csv: { type: 'boolean' },
   column: { type: 'string' },
@@ -165,12 +170,13 @@ export function parseInvocation(args: readonly string[]): Invocation {
 type Values = ReturnType<typeof parseStrictly>['values']
 
 function importOf(
-  { dataSource, entity, property, json, csv, column }: Values,
+  { dataSource, entity, property, json, csv, column, table }: Values,
   [list, ...more]: readonly string[],
 ): Invocation {
   if (dataSource === undefined) throw new UsageError(NO_DATA_SOURCE)
   if (entity === undefined) throw new UsageError('Name the entity: --entity Page')
   if (json === true) throw new UsageError('Only doctor has the option --json. Remove it.')
+  if (table !== undefined) throw new UsageError('Only doctor has the option --table. Remove it.')
   if ((csv === true) !== (column !== undefined))
     throw new UsageError('--csv and --column go together: --csv --column url')
   if (list === undefined) throw new UsageError('Name the list to import: a file, or - for standard input.')
@@ -180,7 +186,7 @@ function importOf(
 }
 
 function doctorOf(
-  { dataSource, entity, property, json, csv, column }: Values,
+  { dataSource, entity, property, json, csv, column, table }: Values,
   operands: readonly string[],
 ): Invocation {
   if (dataSource === undefined) throw new UsageError(NO_DATA_SOURCE)
@@ -188,7 +194,8 @@ function doctorOf(
     throw new UsageError('doctor examines everything that an entity declares. Remove --property.')
   if (csv === true || column !== undefined) throw new UsageError('Only import has --csv and --column. Remove them.')
   if (operands.length > 0) throw new UsageError('doctor takes no list. Name an entity by --entity.')
-  return { kind: 'doctor', dataSource, entity, json: json === true }
+  if (table !== undefined && entity === undefined) throw new UsageError('Name the entity of the table: --entity Page')
+  return { kind: 'doctor', dataSource, entity, table, json: json === true }
 }
 
 function previewOf({ dataSource, entity, property, normalize }: Values, operands: readonly string[]): Invocation {
@@ -209,6 +216,7 @@ function adoptionOf(kind: Adoption['kind'], values: Values, operands: readonly s
   const { dataSource, entity } = values
   if (dataSource === undefined) throw new UsageError(NO_DATA_SOURCE)
   if (entity === undefined) throw new UsageError('Name the entity: --entity Page')
+  if (values.table !== undefined) throw new UsageError('Only doctor has the option --table. Remove it.')
   if (operands.length > 0) throw new UsageError(`${kind} takes no list. Name an entity by --entity.`)
   const keep = keptRow(values.merge)
   return {

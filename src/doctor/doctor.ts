@@ -2,7 +2,7 @@ import { DataSource, type EntityMetadata, type EntityTarget, type ObjectLiteral 
 import { DeclarationError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
 import { tableState } from '../sql/catalog'
-import { readSurroundings } from '../sql/doctor-catalog'
+import { readSurroundings, relationNamed } from '../sql/doctor-catalog'
 import { findDrift, workDrift } from '../typeorm/drift'
 import { registry, rootOf, tableDeclarations, tableNames, tableNumbers } from '../typeorm/registry'
 import { triggerWorks, wantedSets } from '../typeorm/trigger-sets'
@@ -20,6 +20,11 @@ import { TextLook } from './texts'
 export interface DoctorOptions {
   /** Whose tables to examine. @default all that declare a text, a name or a number, and the table of names */
   readonly entities?: readonly EntityTarget<ObjectLiteral>[]
+  /**
+   * A table as SQL names it: a partition, attached or not, or a shard. Its rows are looked at in place of those of the
+   * one entity, and what stands around them is not: ATTACH PARTITION makes index and triggers. @default the entity's own
+   */
+  readonly table?: string
   /** The most rows that one statement reads. @default 5000 */
   readonly batchRows?: number
   /** Ends the call between two statements, which then throws the reason of the signal. */
@@ -30,6 +35,7 @@ export interface DoctorOptions {
 
 const RULES: Rules<DoctorOptions> = {
   entities: { takes: Array.isArray, expected: 'a list of entities' },
+  table: RULE.name,
   batchRows: RULE.positive,
   signal: RULE.signal,
   onProgress: RULE.function,
@@ -96,7 +102,7 @@ export async function doctor(dataSource: DataSource, options: DoctorOptions = {}
   const chosen = chosenTables(dataSource, options.entities)
   const queryRunner = dataSource.createQueryRunner('master')
   const reader = new Reader(queryRunner, batchRows, signal)
-  const visit: Visit = { dataSource, reader, onProgress }
+  const visit: Visit = { dataSource, reader, onProgress, part: options.table }
   const [findings, tables]: [DoctorFinding[], DoctorTable[]] = [[], []]
   try {
     for (const metadata of chosen) {
@@ -104,7 +110,7 @@ export async function doctor(dataSource: DataSource, options: DoctorOptions = {}
       findings.push(...found.findings)
       if (found.table) tables.push(found.table)
     }
-    findings.push(...(await findingsOfNames(visit, chosen)))
+    if (visit.part === undefined) findings.push(...(await findingsOfNames(visit, chosen)))
   } finally {
     await queryRunner.release()
   }
@@ -117,6 +123,8 @@ function checked(dataSource: DataSource, options: DoctorOptions): DoctorOptions 
     throw new DeclarationError('doctor(): expected a DataSource that is initialized.')
   }
   checkOptions('doctor()', options, RULES)
+  if (options.table !== undefined && options.entities?.length !== 1)
+    throw new DeclarationError('doctor(): name the one entity of the table in entities.')
   return options
 }
 
@@ -142,6 +150,8 @@ interface Visit {
   readonly dataSource: DataSource
   readonly reader: Reader
   readonly onProgress: DoctorOptions['onProgress']
+  /** As SQL; undefined: the tables of the entities. */
+  readonly part: string | undefined
 }
 
 interface Examined {
@@ -150,15 +160,18 @@ interface Examined {
 }
 
 async function examineTable(visit: Visit, metadata: EntityMetadata): Promise<Examined> {
-  const subject = await openSubject(visit, metadata)
-  if (!subject) return { findings: [tableMissing(metadata)] }
+  const { reader, part } = visit
+  const relation = part === undefined ? relationOf(metadata) : await relationNamed(reader.query, part)
+  const subject = relation === undefined ? undefined : await openSubject(visit, metadata, relation)
+  if (!subject || relation === undefined) return { findings: [tableMissing(metadata, part)] }
   const { state, surroundings } = subject
   const looks = await lookAtRows(visit, subject)
+  const around = [...schemaFindings(subject), ...findingsAround(metadata, state, surroundings)]
   return {
-    findings: [...schemaFindings(subject), ...looks.findings, ...findingsAround(metadata, state, surroundings)],
+    findings: [...(part === undefined ? around : []), ...looks.findings],
     table: {
       entity: metadata.name,
-      table: relationOf(metadata),
+      table: relation,
       heapBytes: surroundings.heapBytes,
       indexBytes: surroundings.indexBytes,
       declarations: looks.declarations,
@@ -166,12 +179,15 @@ async function examineTable(visit: Visit, metadata: EntityMetadata): Promise<Exa
   }
 }
 
-const tableMissing = ({ name, tableName }: EntityMetadata): DoctorFinding =>
-  schemaFinding({ object: 'table', kind: 'missing', name: tableName }, { entity: name, property: null })
+const tableMissing = ({ name, tableName }: EntityMetadata, part = tableName): DoctorFinding =>
+  schemaFinding({ object: 'table', kind: 'missing', name: part }, { entity: name, property: null })
 
 /** @returns undefined where there is no such table */
-async function openSubject({ reader, onProgress }: Visit, metadata: EntityMetadata): Promise<Subject | undefined> {
-  const relation = relationOf(metadata)
+async function openSubject(
+  { reader, onProgress }: Visit,
+  metadata: EntityMetadata,
+  relation = relationOf(metadata),
+): Promise<Subject | undefined> {
   const { table: state } = await tableState(reader.query, relation, wantedSets(metadata))
   const surroundings = await readSurroundings(reader.query, relation, referenceNames(metadata))
   if (!state || !surroundings) return undefined

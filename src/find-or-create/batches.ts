@@ -2,7 +2,7 @@ import type { ObjectLiteral } from 'typeorm'
 import { parameterOptions } from '../connection/pg-client'
 import { type BatchRow, type BatchShape, findManyStatement, findOrCreateManyStatement } from '../sql/batch-statement'
 import { type ParameterOptions, parameterText } from '../sql/parameter-text'
-import { createSpreadStatement, findSpreadStatement } from '../sql/spread-statement'
+import { createSpreadStatement, findSpreadStatement, scopesOf } from '../sql/spread-statement'
 import { insertColumns, type Statement } from '../sql/statements'
 import { upsertManyStatement } from '../sql/upsert-statement'
 import type { ReadyText } from '../rows/entity-text'
@@ -169,11 +169,41 @@ export function batchQuery(rules: BatchRules, items: readonly BatchItem[]): Batc
   const partial = others.filter((name) => sets.some((row) => !row.others.includes(name)))
   const shape = rowShape(rules.entityText, others)
   const defaults = new Map(partial.map((name) => [name, rules.defaults.get(name) ?? 'NULL']))
-  const statement = statementOf(rules, { ...shape, types: rules.entityText.ready.types, defaults })
   const keyLength = insertColumns(shape).length - others.length
+  const few = fewScopes(rules, items)
+  const fewNames = few.map(([name]) => name)
+  const statement = statementOf(rules, {
+    ...shape,
+    types: rules.entityText.ready.types,
+    defaults,
+    fewScopes: fewNames,
+  })
   const rest = otherColumns(items, others, keyLength)
   const brought = partial.map((name) => items.map(({ row }) => row.others.includes(name)))
-  return { statement, values: [...keyColumnsOf(items, keyLength), ...rest, ...brought] }
+  return {
+    statement,
+    values: [...keyColumnsOf(items, keyLength), ...rest, ...brought, ...few.map(([, values]) => values)],
+  }
+}
+
+/** So many scopes name so few partitions that planning for these costs less than a plan for all of them. */
+const FEW_SCOPES = 8
+/** Types whose values compare as they are given. */
+const EXACT: ReadonlySet<string | undefined> = new Set(['smallint', 'integer', 'bigint', 'uuid', 'text', 'date'])
+
+/** Columns of the scope by which a table is partitioned, with the few values that the batch brings for them. */
+function fewScopes({ entityText, updates }: BatchRules, items: readonly BatchItem[]): [string, (string | null)[]][] {
+  const { ready, declaration } = entityText
+  if (!ready.partitioned || updates) return []
+  return declaration.table.scope.flatMap((name, index): [string, (string | null)[]][] => {
+    if (!EXACT.has(ready.types.get(name)?.type)) return []
+    const values = new Set<string | null>()
+    for (const { texts } of items) {
+      values.add(texts[index] ?? null)
+      if (values.size > FEW_SCOPES) return []
+    }
+    return [[name, [...values]]]
+  })
 }
 
 /** A row of each set of columns that the rows bring. */
@@ -204,10 +234,9 @@ export function findQuery({ entityText }: BatchRules, items: readonly BatchItem[
   const shape = { ...row, types: entityText.ready.types, defaults: new Map<string, string>() }
   const values = keyColumnsOf(items, insertColumns(shape).length)
   if (!entityText.ready.distributed) return { statement: findManyStatement(shape), values }
-  const { scope } = shape.table
   return {
     statement: findSpreadStatement(shape, values),
-    values: [...values.slice(0, scope.length), ...values.slice(-1)],
+    values: [...scopesOf(shape.table, values), ...values.slice(-1)],
   }
 }
 
@@ -248,7 +277,7 @@ export function* createQueries(
     yield {
       query: {
         statement: createSpreadStatement(shape, given, brings),
-        values: [...given.slice(0, shape.table.scope.length), ...values],
+        values: [...scopesOf(shape.table, given), ...values],
       },
       places: missing.slice(start, start + length),
     }

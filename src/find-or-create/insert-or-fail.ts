@@ -170,6 +170,7 @@ async function insertAll(session: Session, manager: EntityManager, announced: re
     rows: rows.map(({ columns, position, values }) => ({ metadata: columns.metadata, row: position, values })),
     numbers: numberIndexes(rows),
     steps: batches.map((batch) => insertStep(session, batch, keys.get(batch[0]?.position ?? 0))),
+    quick: keys.size === 0 ? undefined : batches.map((batch) => hashedStep(session, batch, keys)),
   })
   for (const [nth, batch] of batches.entries()) {
     const answer = answers[nth] ?? []
@@ -197,14 +198,22 @@ const compare = (left = '', right = ''): number => (left < right ? -1 : Number(l
 interface ShardedKey {
   readonly hash: string
   readonly table: Declaration['table']
+  /** With these hidden columns no trigger has anything to do. */
+  readonly sent: readonly (readonly [column: ColumnMetadata, value: string | number])[]
 }
 
 /** Of rows of distributed tables, by their positions. */
 function shardedKeys(asked: readonly NewText[]): ReadonlyMap<number, ShardedKey> {
-  const ofShards = asked.filter(({ entityText }) => entityText.ready.distributed)
-  return new Map(
-    ofShards.toReversed().map(({ row, hash, entityText }) => [row, { hash, table: entityText.declaration.table }]),
-  )
+  const keys = new Map<number, ShardedKey>()
+  for (const { row, hash, entityText } of asked) {
+    if (!entityText.ready.distributed) continue
+    const { table, hidden } = entityText.declaration
+    const { hash: first, table: of, sent } = keys.get(row) ?? { hash, table, sent: [] }
+    const [hashColumn, numberColumn] = hidden
+    const here = hashColumn && numberColumn ? [[hashColumn, hash] as const, [numberColumn, 0] as const] : []
+    keys.set(row, { hash: first, table: of, sent: [...sent, ...here] })
+  }
+  return keys
 }
 
 /** Rows for one statement: no two have the same key, and each has one. */
@@ -232,13 +241,37 @@ function* inChunks(rows: readonly NewRow[]): Generator<readonly NewRow[]> {
   for (let start = 0; start < rows.length; start += length) yield rows.slice(start, start + length)
 }
 
+/** The same with hash and number 0: on a shard, triggers cost more than the row does. The index refuses another text's. */
+function hashedStep(session: Session, rows: readonly NewRow[], keys: ReadonlyMap<number, ShardedKey>): Step<WireRow> {
+  const key = keys.get(rows[0]?.position ?? 0)
+  const hashed = rows.map((row): NewRow => {
+    const own = (keys.get(row.position)?.sent ?? []).map(([{ propertyName }, value]) => [propertyName, { value }])
+    return {
+      ...row,
+      values: Object.create(row.values, Object.fromEntries(own) as PropertyDescriptorMap) as ObjectLiteral,
+    }
+  })
+  return insertStep(
+    session,
+    hashed,
+    key,
+    key?.sent.map(([column]) => column),
+  )
+}
+
 /** By TypeORM's own INSERT, so that every kind of value is written as `insert` would. */
-function insertStep({ dataSource }: Session, rows: readonly NewRow[], key?: ShardedKey): Step<WireRow> {
+function insertStep(
+  { dataSource }: Session,
+  rows: readonly NewRow[],
+  key?: ShardedKey,
+  hidden: readonly ColumnMetadata[] = [],
+): Step<WireRow> {
   const [{ columns }] = rows as [NewRow]
+  const inserted = columns.metadata.columns.filter((column) => column.isInsert || hidden.includes(column))
   const [sql, values] = dataSource
     .createQueryBuilder()
     .insert()
-    .into(columns.metadata.target)
+    .into(columns.metadata.target, hidden.length === 0 ? [] : inserted.map(({ propertyPath }) => propertyPath))
     .values(rows.map(({ values }) => values))
     .returning(key ? `${returnedBy(columns)}, ${hashLiteral(key.table)} AS key` : returnedBy(columns))
     .getQueryAndParameters()

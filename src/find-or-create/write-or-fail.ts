@@ -1,5 +1,5 @@
 import { TextTakenError } from '../errors'
-import { SQLSTATE, serverError } from '../sql/sqlstate'
+import { isSerializationError, SQLSTATE, serverError } from '../sql/sqlstate'
 import type { WireRow } from '../sql/statements'
 import { requireCurrentSnapshot } from '../connection/whole-transaction'
 import { guardError } from '../typeorm/guard-errors'
@@ -16,6 +16,8 @@ import { takenKeys, type WrittenRow } from './taken-keys'
 /** All that a call writes, and the texts that it must have for itself. */
 export interface Writing {
   readonly steps: readonly Step<WireRow>[]
+  /** The same at less cost, unless a text shares its hash with another one: tried once. @default the steps themselves */
+  readonly quick?: readonly Step<WireRow>[] | undefined
   readonly asked: readonly AskedText[]
   readonly names: readonly AskedName[]
   /** For the primary keys and ordinary unique columns that they bring. @default none */
@@ -35,10 +37,12 @@ export interface Writing {
  */
 export async function writeOrFail(
   session: Session,
-  { steps, ...wanted }: Writing,
+  { steps, quick, ...wanted }: Writing,
 ): Promise<readonly (readonly WireRow[])[]> {
   const { asked, names } = wanted
   const attempts = new Attempts(session, asked[0]?.entityText.declaration.name ?? names[0]?.name.name ?? '')
+  const written = quick && (await allOrNothing(session, quick).catch((error: unknown) => noneIfShared(session, error)))
+  if (written) return written
   for (;;) {
     try {
       return await allOrNothing(session, steps)
@@ -47,6 +51,14 @@ export async function writeOrFail(
       await attempts.next(error)
     }
   }
+}
+
+/** Refused by the index, or by the check of a text that a trigger has changed since its hash was made; or by others. */
+function noneIfShared({ inTransaction }: Session, error: unknown): undefined {
+  const { code } = serverError(error) ?? {}
+  if (code === SQLSTATE.uniqueViolation || code === SQLSTATE.checkViolation) return undefined
+  if (!inTransaction && isSerializationError(error)) return undefined
+  throw error
 }
 
 const NONE: ReadonlySet<string> = new Set()

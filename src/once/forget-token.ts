@@ -1,9 +1,8 @@
 import type { EntityManager } from 'typeorm'
 import { openSession } from '../connection/open-session'
 import { rowValues } from '../rows/row-values'
-import { ensureReady } from '../typeorm/readiness'
 import { requireNotInside } from './nesting'
-import { tokensOf } from './tokens'
+import { ensureTokens, tokensOf } from './tokens'
 
 /**
  * Removes one token, with its answer, before it expires: the next call of `once` with the token runs its work. In the
@@ -22,7 +21,7 @@ export async function forgetToken(manager: EntityManager, token: string): Promis
   requireNotInside(tokens, token, 'forgetToken')
   const session = await openSession(manager)
   try {
-    await ensureReady(tokens.entityText.declaration, session)
+    await ensureTokens(tokens, session)
     const [removed = 0] = await session.rowsOrRollBack(tokens.forget, key)
     return removed > 0
   } finally {

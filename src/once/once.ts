@@ -13,9 +13,8 @@ import { isSerializationError, serverError, SQLSTATE } from '../sql/sqlstate'
 import type { StoredToken } from '../sql/token-statements'
 import { type Duration, intervalOf } from '../text/duration'
 import { canonicalJson, exactJson } from '../text/exact-json'
-import { ensureReady } from '../typeorm/readiness'
 import { insideOf, requireNotInside } from './nesting'
-import { askAgain, type Tokens, tokensOf } from './tokens'
+import { askAgain, type Tokens, ensureTokens, tokensOf } from './tokens'
 
 /** Options of `once`. */
 export interface OnceOptions {
@@ -158,7 +157,7 @@ async function answerTo(call: Call): Promise<OnceResult<unknown>> {
   const session = await openSession(manager)
   const attempts = new Attempts(session, 'token')
   try {
-    await ensureReady(tokens.entityText.declaration, session)
+    await ensureTokens(tokens, session)
     for (;;) {
       // If the token is answered already, a transaction would only have to be ended, at the cost of a round trip.
       if (call.isKnown || session.inTransaction || attempts.count > 1) {

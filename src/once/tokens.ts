@@ -1,5 +1,5 @@
 import type { EntityManager } from 'typeorm'
-import { DeclarationError } from '../errors'
+import { DeclarationError, UnsupportedDatabaseError } from '../errors'
 import {
   answerTokenStatement,
   claimInChainStatement,
@@ -15,7 +15,8 @@ import {
 import type { Statement } from '../sql/statements'
 import { requireManager } from '../rows/call-arguments'
 import { type EntityText, entityTextOf } from '../rows/entity-text'
-import { dataSourceOf } from '../typeorm/registry'
+import { type Asking, ensureReady } from '../typeorm/readiness'
+import { dataSourceOf, registry } from '../typeorm/registry'
 import { OnceToken } from './once-token'
 
 /** The table of tokens of one DataSource, and the statements for it. */
@@ -83,4 +84,20 @@ function makeTokens(entityText: EntityText): Tokens {
     forget: forgetTokenStatement(table),
     asked: new Set(),
   }
+}
+
+/**
+ * Sees that the table of tokens stands where one transaction claims and answers: the number of a transaction, by which an
+ * answer knows its claim, says nothing on another node.
+ *
+ * @throws SchemaDriftError, UnsupportedDatabaseError
+ */
+export async function ensureTokens({ entityText: { declaration } }: Tokens, asking: Asking): Promise<void> {
+  const { distributed } = await ensureReady(declaration, asking)
+  if (!distributed) return
+  registry.ready.delete(declaration)
+  throw new UnsupportedDatabaseError(
+    `Table "${declaration.table.table}" of tokens is distributed by Citus, and an answer is stored only by the transaction ` +
+      `that claimed its token. Make the table again on the coordinator, undistributed, and call once() there.`,
+  )
 }

@@ -190,6 +190,7 @@ export function rowShape(
     otherNumbers: otherTexts.map(({ table }) => table.number),
     deferrable: ready.deferrable,
     distributed: ready.distributed,
+    partitioned: ready.partitioned,
     numbered: tableNumbers(metadata).length > 0,
   }
 }

@@ -1,4 +1,5 @@
 import { asStored, type ColumnTypes } from './column-type'
+import { list } from './identifier'
 import {
   anyNumber,
   doNothing,
@@ -12,7 +13,7 @@ import {
   written,
 } from './statements'
 import { columnsParser, CREATED, isCreated, type RowShape, selectRow, sentInBatch, type StoredRow } from './stored-row'
-import { field, isLive, tableName, type TextTable } from './text-table'
+import { field, isLive, op, tableName, type TextTable } from './text-table'
 
 /** A stored row that answers one row of a batch. */
 export interface BatchRow extends StoredRow {
@@ -25,6 +26,8 @@ export interface BatchShape extends RowShape {
   readonly types: ColumnTypes
   /** SQL of the default of every column that not all of the rows bring. */
   readonly defaults: ReadonlyMap<string, string>
+  /** Columns of the scope whose few values come once more, each in an array, behind all other parameters. @default none */
+  readonly fewScopes?: readonly string[]
 }
 
 /**
@@ -37,17 +40,23 @@ export interface BatchShape extends RowShape {
  * The rows must be sorted by hash: two batches that insert the same texts in different orders would deadlock.
  *
  * Not prepared by name: a plan that is kept from when the table was small would be kept too long, and next to a batch
- * planning costs little.
+ * planning costs little. Over many partitions it costs more than the batch, and each of them is planned anew as it grows.
  */
 export function findOrCreateManyStatement(shape: BatchShape): Statement<BatchRow> {
-  const sql = `WITH ${input(shape)}, found AS (
+  const { fewScopes = [], partitioned } = shape
+  const isKept = partitioned === true && fewScopes.length === 0
+  const sql = `WITH ${input(shape, isKept ? unseen : undefined)}, found AS (
   ${found(shape)}
 ), ${created(shape)}
 SELECT * FROM found
 UNION ALL
 ${selectCreated(shape)}`
-  return { name: '', sql, parse: batchParser(shape, false) }
+  const parse = batchParser(shape, false)
+  return isKept ? named(sql, parse) : { name: '', sql, parse }
 }
+
+/** A parameter of whose length the planner knows nothing: the plan for any length is the one that it keeps. */
+const unseen = (array: string): string => `(SELECT ${array})`
 
 /** Rows that hold the texts of a batch; several of one text only where the guard was off. Takes the key's parameters. */
 export function findManyStatement(shape: BatchShape): Statement<BatchRow> {
@@ -63,10 +72,7 @@ const findMany = (shape: BatchShape, givenArray?: (array: string) => string): st
  * for any number that it would plan anew each time.
  */
 export function findTogetherStatement(shape: BatchShape): Statement<BatchRow> {
-  return named(
-    findMany(shape, (array) => `(SELECT ${array})`),
-    batchParser(shape, false),
-  )
+  return named(findMany(shape, unseen), batchParser(shape, false))
 }
 
 /** LATERAL with a limit, for a join would read the whole table where it is small enough; 2 shows a duplicate. */
@@ -77,7 +83,7 @@ function found(shape: BatchShape): string {
   CROSS JOIN LATERAL (
     SELECT ${selectRow(shape, 't', { created: CREATED.no })}
     FROM ${tableName(shape.table)} AS t
-    WHERE ${[same, oneHash(shape.table), ...isLive(shape.table, 't'), anyNumber(shape.table)].join('\n      AND ')}
+    WHERE ${[same, oneHash(shape.table), ...oneOfFew(shape), ...isLive(shape.table, 't'), anyNumber(shape.table)].join('\n      AND ')}
     LIMIT 2
   ) AS t`
 }
@@ -89,6 +95,16 @@ function found(shape: BatchShape): string {
 function oneHash({ scope, text, hash }: TextTable): string {
   const value = `i.c${scope.length + text.length}`
   return `${field('t', hash)} BETWEEN ${value} AND ${value}`
+}
+
+/** Says what the rows say already, in constants: the planner leaves out the partitions of all other scopes. */
+function oneOfFew(shape: BatchShape): string[] {
+  const { fewScopes = [], types, defaults } = shape
+  const first = insertColumns(shape).length + defaults.size
+  return fewScopes.map(
+    (name, index) =>
+      `${field('t', name)} ${op('=')} ANY (${parameter(first + index)}::${types.get(name)?.type ?? 'text'}[])`,
+  )
 }
 
 /** Inserts the rows of the batch that were not found. */
@@ -158,7 +174,7 @@ export function input(shape: BatchShape, givenArray = (array: string): string =>
   ]
   return `input AS MATERIALIZED (
   SELECT i.ordinal, ${values.join(', ')}
-  FROM unnest(${arrays.join(', ')})
+  FROM unnest(${list(arrays, 4)})
     WITH ORDINALITY AS i (${[...columns, ...given].join(', ')}, ordinal)
 )`
 }

@@ -120,3 +120,18 @@ export async function readSurroundings(
   const [row] = (await query(SURROUNDINGS, [relation, references])) as readonly { state: string }[]
   return row && (JSON.parse(row.state) as Surroundings)
 }
+
+/**
+ * @param name as a user writes it in SQL
+ * @returns the table's name as SQL, whatever `search_path` is then; undefined where there is none
+ */
+export async function relationNamed(query: Query, name: string): Promise<string | undefined> {
+  const rows = (await query(
+    `SELECT pg_catalog.format('%I.%I', n.nspname, c.relname) AS name
+       FROM pg_catalog.pg_class AS c
+       JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+      WHERE c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)`,
+    [name],
+  )) as readonly { readonly name: string }[]
+  return rows[0]?.name
+}

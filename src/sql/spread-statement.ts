@@ -37,7 +37,14 @@ import { assignments, changes, ofClass, type UpdateShape } from './upsert-statem
 /** The values of a batch: an array of texts for each column of the key, and of those beside it. */
 type Given = readonly (readonly (string | null)[])[]
 
-/** Parameters before the rows: where a stored row stands among the scopes of the batch. */
+/**
+ * The parameters before the rows: of each column of the scope, every value once. Citus looks for the shards of each value
+ * that it is given, so a scope that is given with each of its rows costs more than the rows do.
+ */
+export const scopesOf = ({ scope }: Pick<TextTable, 'scope'>, given: Given): (string | null)[][] =>
+  scope.map((_, index) => [...new Set(given[index])])
+
+/** In SQL. */
 const scopeArrays = ({ table, types }: BatchShape, from: number): string[] =>
   table.scope.map((name, index) => `${parameter(from + index)}::${types.get(name)?.type ?? 'text'}[]`)
 
@@ -116,13 +123,10 @@ function spreadParser(shape: BatchShape, given: Given): Statement<BatchRow>['par
   }
 }
 
-/** By what a row says of its key: the 1-based place where each of its scopes comes first, and its texts. */
-function placesOf({ scope, text }: TextTable, given: Given): ReadonlyMap<string, number> {
-  const firsts = scope.map((_, index) => {
-    const known = new Map<string | null, number>()
-    given[index]?.forEach((value, place) => known.has(value) || known.set(value, place + 1))
-    return known
-  })
+/** By what a row says of its key: the 1-based place of each of its scopes among them, and its texts. */
+function placesOf(table: TextTable, given: Given): ReadonlyMap<string, number> {
+  const { scope, text } = table
+  const firsts = scopesOf(table, given).map((values) => new Map(values.map((value, place) => [value, place + 1])))
   const places = new Map<string, number>()
   given[0]?.forEach((_, place) => {
     const scopes = firsts.map((known, index) => known.get(given[index]?.[place] ?? null))

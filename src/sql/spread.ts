@@ -12,7 +12,7 @@ export interface Spread {
   readonly isCoordinator: boolean
   /** Columns by which the table, or a partition of it, is partitioned; `''` for an expression. */
   readonly partitionedBy: readonly string[]
-  /** Partitions that one of the table's triggers does not serve. */
+  /** Partitions that one of the table's triggers for rows does not serve. */
   readonly unguarded: readonly string[]
 }
 
@@ -36,7 +36,8 @@ export const SPREAD_OF_R = `jsonb_build_object(
     SELECT coalesce(jsonb_agg(DISTINCT c.relname), '[]')
       FROM pg_partition_tree(r.oid) AS p
       JOIN pg_class AS c ON c.oid = p.relid
-      JOIN pg_trigger AS g ON g.tgrelid = r.oid AND g.tgname = ANY ($3)
+      -- A statement that names the table fires triggers for statements of this table alone.
+      JOIN pg_trigger AS g ON g.tgrelid = r.oid AND g.tgname = ANY ($3) AND g.tgtype & 1 = 1
      WHERE p.level > 0 AND c.relkind = 'r' AND NOT EXISTS (
        SELECT FROM pg_trigger AS o
         WHERE o.tgrelid = p.relid AND o.tgname = g.tgname AND o.tgfoid = g.tgfoid AND o.tgenabled IN ('O', 'A'))))`
@@ -74,6 +75,16 @@ export async function spreadOf(
   const distribution =
     known && known.kind !== 'local' ? { kind: known.kind, column: known.column ?? undefined } : undefined
   return { distribution, isCoordinator: known?.coordinator ?? true, partitionedBy, unguarded }
+}
+
+/** Whether the database has the extension, without which no table is distributed. */
+export const hasCitus = async (query: Query): Promise<boolean> =>
+  (await query(`SELECT FROM pg_catalog.pg_extension AS e WHERE e.extname = 'citus'`)).length > 0
+
+/** @param relation the table's name as SQL */
+export async function isDistributed(query: Query, relation: string): Promise<boolean> {
+  const { distribution } = await spreadOf(query, relation, { citus: true, partitionedBy: [], unguarded: [] })
+  return distribution !== undefined
 }
 
 type SpreadTable = Pick<TextTable, 'schema' | 'table' | 'hash' | 'spread'>

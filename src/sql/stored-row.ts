@@ -39,6 +39,8 @@ export interface RowShape {
   readonly deferrable?: boolean | undefined
   /** The rows lie in shards, of which a server takes simpler statements only. @default false */
   readonly distributed?: boolean | undefined
+  /** The rows lie in partitions, all of which the planner looks at. @default false */
+  readonly partitioned?: boolean | undefined
   /** Rows are numbered as they are written, so that they keep the order in which a batch has them. @default false */
   readonly numbered?: boolean | undefined
   /** Columns of the hash numbers of the table's other texts. */

@@ -137,5 +137,6 @@ async function inspect(declaration: Declaration, query: Query): Promise<ReadyTab
     rowSecurity: state.rowSecurity,
     distributed: spread.distributed,
     unusual: state.indexes.flatMap(({ name, unusual }) => (unusual && !ofTexts.has(name) ? [unusual] : [])),
+    partitioned: state.spread.partitionedBy.length > 0,
   }
 }

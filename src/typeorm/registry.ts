@@ -80,6 +80,8 @@ export interface ReadyTable {
   readonly distributed: boolean
   /** Unique indexes with a condition or an expression, but for those of texts. */
   readonly unusual: readonly UnusualIndex[]
+  /** They are in partitions. */
+  readonly partitioned: boolean
 }
 
 /** Options of a DataSource, from `withUniqueText`. */

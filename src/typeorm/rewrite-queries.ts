@@ -1,12 +1,16 @@
-import type { DataSource, EntityMetadata, ObjectLiteral } from 'typeorm'
+import type { DataSource, EntityMetadata, ObjectLiteral, QueryRunner } from 'typeorm'
 import { DeclarationError } from '../errors'
+import type { Query } from '../sql/catalog'
+import { hasCitus, isDistributed } from '../sql/spread'
+import { tableName } from '../sql/text-table'
 import { knownReady } from './readiness'
-import { tableDeclarations } from './registry'
+import { dataSourceOf, tableDeclarations } from './registry'
 import { isConditions, rewriteDeep, rewriteWhere } from './rewrite-where'
 
 /** The protected parts of TypeORM's query builders that conditions go through. */
 interface QueryBuilder extends Record<(typeof DERIVING)[number], (...args: unknown[]) => unknown> {
   execute(): Promise<unknown>
+  readonly queryRunner?: QueryRunner
   readonly expressionMap: {
     readonly queryType?: string
     readonly valuesSet?: unknown
@@ -64,7 +68,7 @@ function subclassOf(Base: QueryBuilderClass): QueryBuilderClass {
     override async execute(): Promise<unknown> {
       const { mainAlias, queryType, valuesSet } = this.expressionMap
       if (queryType === 'insert' && Array.isArray(valuesSet) && valuesSet.length > 1 && mainAlias?.hasMetadata) {
-        requireOrder(mainAlias.metadata)
+        await requireOrder(this, mainAlias.metadata)
       }
       return await super.execute()
     }
@@ -90,16 +94,29 @@ function subclassOf(Base: QueryBuilderClass): QueryBuilderClass {
  *
  * @throws DeclarationError where an entity would get what belongs to another one
  */
-function requireOrder(metadata: EntityMetadata): void {
-  const isDistributed = tableDeclarations(metadata).some(
-    (one) => one.table.spread === 'citus' || knownReady(one)?.distributed === true,
-  )
-  const [column] = isDistributed ? metadata.getInsertionReturningColumns() : []
-  if (!column) return
+async function requireOrder({ queryRunner }: QueryBuilder, metadata: EntityMetadata): Promise<void> {
+  const [column] = metadata.getInsertionReturningColumns()
+  if (!column || !(await comeByShard(metadata, queryRunner))) return
   throw new DeclarationError(
     `Several rows of ${metadata.name} in one insert would get each other's "${column.propertyPath}": its table is ` +
       `distributed, and Citus returns rows by shard. Use insertOrFail() or findOrCreateMany(), or save them one by one.`,
   )
+}
+
+/** DataSources whose database has no Citus; one that has may distribute a table at any time. */
+const withoutCitus = new WeakSet<DataSource>()
+
+async function comeByShard(metadata: EntityMetadata, queryRunner: QueryRunner | undefined): Promise<boolean> {
+  const [declaration] = tableDeclarations(metadata)
+  if (!declaration) return false
+  if (declaration.table.spread === 'citus' || knownReady(declaration)?.distributed === true) return true
+  const dataSource = dataSourceOf(metadata)
+  if (withoutCitus.has(dataSource)) return false
+  const query: Query = async (sql, parameters) =>
+    (await (queryRunner ?? dataSource).query(sql, parameters)) as readonly unknown[]
+  if (await hasCitus(query)) return await isDistributed(query, tableName(declaration.table))
+  withoutCitus.add(dataSource)
+  return false
 }
 
 /** Methods that give a builder of another class, which TypeORM makes by its own list of classes. */

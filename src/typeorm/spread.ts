@@ -27,11 +27,7 @@ export async function spreadState(
         `once, so no text is unique there. Distribute it, or keep it on the coordinator.`,
     )
   }
-  const detail = [
-    ...notByKey(table, spread),
-    ...(distribution || spread.partitionedBy.length > 0 ? unsupported(metadata, spread) : []),
-  ]
-  const ofTable = detail.map((one): Finding => ({ kind: 'different', object: 'table', name: table.table, detail: one }))
+  const ofTable = [...notByKey(table, spread), ...unsupported(metadata, spread)].map(differently(table.table))
   const ofPartitions = spread.unguarded.map((name): Finding => ({
     kind: 'disabled',
     object: 'guard',
@@ -39,6 +35,23 @@ export async function spreadState(
     detail: `on the partition "${name}"`,
   }))
   return { distributed: distribution !== undefined, findings: [...ofTable, ...ofPartitions] }
+}
+
+const differently =
+  (name: string) =>
+  (detail: string): Finding => ({ kind: 'different', object: 'table', name, detail })
+
+/**
+ * What contradicts the names and numbers of a table, for operations that use no text of it.
+ *
+ * @param relation the table's name as SQL
+ */
+export async function spreadDrift(
+  metadata: EntityMetadata,
+  { relation, state }: { readonly relation: string; readonly state: TableState },
+  query: Query,
+): Promise<readonly Finding[]> {
+  return unsupported(metadata, await spreadOf(query, relation, state.spread)).map(differently(metadata.tableName))
 }
 
 /** Rows of one text, and of one hash, must be in one place, or no index keeps them apart. */
@@ -55,7 +68,8 @@ function notByKey(table: Declaration['table'], { distribution, partitionedBy }: 
 }
 
 /** What works on a table in one place only. */
-function unsupported(metadata: EntityMetadata, { distribution, isCoordinator }: Spread): string[] {
+function unsupported(metadata: EntityMetadata, { distribution, isCoordinator, partitionedBy }: Spread): string[] {
+  if (!distribution && partitionedBy.length === 0) return []
   const names = tableNames(metadata).map(
     ({ name }) => `its names ("${name}") are kept in one table for all of its rows`,
   )

@@ -6,6 +6,7 @@ import { workDrift } from './drift'
 import { hasTenants } from './readiness'
 import { rootOf } from './registry'
 import { foreignSchema } from './resolve-declaration'
+import { spreadDrift } from './spread'
 import { requireServer } from './supported'
 import { triggerWorks } from './trigger-sets'
 
@@ -30,7 +31,7 @@ export async function ensureTriggers(metadata: EntityMetadata, query: Query): Pr
   const { server, table } = await tableState(query, relation, sets)
   requireServer(server)
   const findings = table
-    ? workDrift(works, table)
+    ? [...workDrift(works, table), ...(await spreadDrift(root, { relation, state: table }, query))]
     : [{ kind: 'missing', object: 'table', name: root.tableName } as const]
   if (findings.length > 0) throw new SchemaDriftError(root.tableName, findings)
   ready.set(root, known.add(tenant ?? relation))

@@ -1,7 +1,17 @@
 import { randomUUID } from 'node:crypto'
-import { Column, type DataSource, DeleteDateColumn, Entity, PrimaryColumn } from 'typeorm'
+import {
+  Column,
+  type DataSource,
+  DeleteDateColumn,
+  Entity,
+  In,
+  Like,
+  PrimaryColumn,
+  PrimaryGeneratedColumn,
+} from 'typeorm'
 import { beforeAll, describe, expect, test } from 'vitest'
 import {
+  DeclarationError,
   findOneByText,
   findOrCreate,
   findOrCreateMany,
@@ -13,6 +23,9 @@ import {
   updateOrFail,
   upsertByText,
 } from '../../../src'
+import { findHolder, Name, UniqueName } from '../../../src/names'
+import { NumberWithin } from '../../../src/numbers'
+import { forgetToken, once, OnceToken } from '../../../src/once'
 import { findOrCreateStream } from '../../../src/stream'
 import { fewHashes } from '../../support/digests'
 import { hasCitus, useCluster } from '../../support/citus'
@@ -63,7 +76,29 @@ class Reference {
   @UniqueText({ scope: ['shop'] }) url!: string
 }
 
-const entities = [ByHash, ByScope, OneShard, OfTenant, Reference]
+@Entity({ name: 'counted' })
+class Counted {
+  @PrimaryGeneratedColumn({ type: 'bigint' }) id!: string
+  @PrimaryColumn('int') shop!: number
+  @UniqueText({ scope: ['shop'], digest, maxChainLength: 1000 }) url!: string
+}
+
+@Entity({ name: 'named' })
+class Named {
+  @PrimaryColumn('uuid') id: string = randomUUID()
+  @PrimaryColumn('int') shop!: number
+  @UniqueName({ namespace: 'spread' }) handle!: string
+}
+
+@Entity({ name: 'numbered' })
+class Numbered {
+  @PrimaryColumn('uuid') id: string = randomUUID()
+  @PrimaryColumn('int') shop!: number
+  @UniqueText({ scope: ['shop'], digest }) url!: string
+  @NumberWithin({ scope: ['shop'] }) number!: number
+}
+
+const entities = [ByHash, ByScope, OneShard, OfTenant, Reference, Counted]
 
 describe.runIf(hasCitus)('on a cluster', () => {
   const cluster = useCluster()
@@ -76,6 +111,7 @@ describe.runIf(hasCitus)('on a cluster', () => {
     await coordinator.query(`SELECT create_distributed_table('by_scope', 'shop')`)
     await coordinator.query(`SELECT create_distributed_table('one_shard', NULL)`)
     await coordinator.query(`SELECT create_reference_table('reference')`)
+    await coordinator.query(`SELECT create_distributed_table('counted', 'shop')`)
     nodes.push(coordinator, await cluster.dataSource(entities, 1), await cluster.dataSource(entities, 2))
   }, 60_000)
 
@@ -104,6 +140,60 @@ describe.runIf(hasCitus)('on a cluster', () => {
     await expect(made).rejects.toThrow(UnsupportedDatabaseError)
     await expect(made).rejects.toThrow('reference table of Citus')
   })
+
+  test('once is refused where another node would answer, in each way to distribute its table, and works in a table of the coordinator', async () => {
+    const { manager } = await cluster.dataSource([OnceToken])
+    const run = async (): Promise<unknown> => await once(manager, 'token', () => 'answer', { expires: '1 hour' })
+    const { tablePath } = manager.connection.getMetadata(OnceToken)
+    await manager.connection.synchronize()
+    for (const sql of [`create_distributed_table('${tablePath}', NULL)`, `create_reference_table('${tablePath}')`]) {
+      await manager.query(`SELECT ${sql}`)
+      await expect(run()).rejects.toThrow(UnsupportedDatabaseError)
+      await expect(forgetToken(manager, 'token')).rejects.toThrow(UnsupportedDatabaseError)
+      await manager.query(`DROP TABLE ${tablePath}`)
+      await manager.connection.synchronize()
+    }
+    expect(await run()).toMatchObject({ answer: 'answer', replayed: false })
+    expect(await run()).toMatchObject({ answer: 'answer', replayed: true })
+  })
+
+  test('names and numbers of a distributed table are refused at start, with the reason', async () => {
+    const { manager } = await cluster.dataSource([Named, Numbered, Name])
+    await manager.query(`CREATE TABLE named (id uuid, shop int, handle text NOT NULL, PRIMARY KEY (id, shop));
+      CREATE TABLE numbered (id uuid, shop int, url text NOT NULL, number int NOT NULL, PRIMARY KEY (id, shop))`)
+    for (const table of ['named', 'numbered'])
+      await manager.query(`SELECT create_distributed_table('${table}', 'shop')`)
+    await expect(findHolder(manager, 'spread', 'x')).rejects.toThrow('are kept in one table for all of its rows')
+    await expect(findOrCreate(manager, Numbered, { id: randomUUID(), shop: 1, url: 'x' })).rejects.toThrow(
+      'are made by triggers that know one table',
+    )
+  })
+
+  test.each([0, 1])(
+    'rows saved together never get ids of each other, from the first call on, by node %i',
+    async (node) => {
+      const { manager } = await cluster.dataSource([Counted], node)
+      const rows = (): Counted[] =>
+        Array.from({ length: 20 }, (_, shop) =>
+          manager.create(Counted, { shop, url: `${node} ${shop} ${randomUUID()}` }),
+        )
+      const together = { saved: rows(), inserted: rows(), upserted: rows() }
+      await expect(manager.save(together.saved)).rejects.toThrow(DeclarationError)
+      await expect(manager.insert(Counted, together.inserted)).rejects.toThrow(DeclarationError)
+      await expect(manager.upsert(Counted, together.upserted, ['id', 'shop'])).rejects.toThrow(DeclarationError)
+      await expect(
+        manager.transaction(
+          async (inside) => await inside.save([...rows(), inside.create(Counted, { shop: 1, url: 'x' })]),
+        ),
+      ).rejects.toThrow(DeclarationError)
+      expect(await manager.count(Counted, { where: { url: Like(`${node} %`) } })).toBe(0)
+      const given = await insertOrFail(manager, Counted, rows())
+      const held = await manager.findBy(Counted, { id: In(given.map(({ id }) => id)) })
+      expect(new Map(held.map(({ id, url }) => [id, url]))).toStrictEqual(
+        new Map(given.map(({ id, url }) => [id, url])),
+      )
+    },
+  )
 
   describe.each(places)('$title, through node $node', ({ entity, node }) => {
     const manager = (): DataSource['manager'] => (nodes[node] as DataSource).manager

@@ -24,11 +24,14 @@ class ByScope {
   @UniqueText({ scope: ['shop'], digest }) url!: string
 }
 
-/** Of every chain: a text twice, no anchor, or others beside an anchor that has no flag. */
+/**
+ * Of every chain: a text twice, no anchor, or others beside an anchor that has no flag. OFFSET brings the rows to one node:
+ * by the column that tells the shards, each shard would group its own rows, and a row on the wrong one be alone there.
+ */
 const FAULTS = (table: string): string => `SELECT shop, "urlHash",
     count(*) - count(DISTINCT url) AS twice, count(*) FILTER (WHERE "urlHashNumber" = 0) AS anchors,
     bool_or("urlHashChained") FILTER (WHERE "urlHashNumber" = 0) AS flagged
-  FROM ${table} GROUP BY shop, "urlHash"
+  FROM (SELECT * FROM ${table} OFFSET 0) AS all_rows GROUP BY shop, "urlHash"
   HAVING count(*) > count(DISTINCT url) OR count(*) FILTER (WHERE "urlHashNumber" = 0) <> 1
     OR count(*) > 1 AND NOT bool_or("urlHashChained") FILTER (WHERE "urlHashNumber" = 0)`
 
@@ -95,6 +98,39 @@ describe.runIf(hasCitus)('through all nodes at once', () => {
     },
     60_000,
   )
+
+  test('a guard that sets the hash where it should compare it stores a text twice, and the check sees it', async () => {
+    const [coordinator] = nodes as [DataSource]
+    await coordinator.query('DELETE FROM by_hash')
+    const [{ definition }] = await coordinator.query(
+      `SELECT pg_get_functiondef(p.oid) AS definition FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid
+        WHERE t.tgrelid = 'by_hash'::regclass AND t.tgname LIKE '%place_insert'`,
+    )
+    const naive = definition.replace(/IF \(NEW\."urlHash"[^]*?END IF;/u, `NEW."urlHash" := ${digest.sql('NEW.url')};`)
+    expect(naive).not.toBe(definition)
+    const texts = Array.from({ length: TEXTS }, (_, index) => `t${index}`)
+    const far = texts.filter((text) => digest.js(text) !== digest.js('t0'))
+    const insert = `INSERT INTO by_hash (id, shop, url, "urlHash", "urlHashNumber") VALUES ($1, 1, 't0', $2, NULL)`
+    const all = [...new Set([digest.js('t0'), ...far.map(digest.js)])]
+    const store = async (): Promise<unknown[]> => {
+      const errors: unknown[] = []
+      for (const hash of all) {
+        await coordinator.query(insert, [randomUUID(), hash]).catch((error: unknown) => errors.push(error))
+      }
+      return errors
+    }
+    expect(await store()).toHaveLength(all.length - 1)
+    expect(await coordinator.query(FAULTS('by_hash'))).toStrictEqual([])
+    await coordinator.query(naive)
+    try {
+      await store()
+      expect(await coordinator.query(FAULTS('by_hash'))).not.toStrictEqual([])
+    } finally {
+      await coordinator.query(definition)
+      await coordinator.query('DELETE FROM by_hash')
+    }
+    expect(await store()).toHaveLength(all.length - 1)
+  })
 
   test('the check sees a text twice that came past the guard', async () => {
     const [coordinator] = nodes as [DataSource]

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { Column, type DataSource, Entity, PrimaryColumn } from 'typeorm'
-import { beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import {
   DeclarationError,
   findOneByText,
@@ -15,6 +15,9 @@ import {
   updateOrFail,
   upsertByText,
 } from '../../../src'
+import { doctor } from '../../../src/doctor'
+import { findHolder, Name, UniqueName } from '../../../src/names'
+import { NumberWithin } from '../../../src/numbers'
 import { useDatabase } from '../../support/database'
 import { fewHashes } from '../../support/digests'
 
@@ -34,6 +37,30 @@ class ByScope {
   @PrimaryColumn('int') shop!: number
   @Column('text', { nullable: true }) title?: string | null
   @UniqueText({ digest, maxChainLength: 1000, scope: ['shop'] }) url!: string
+}
+
+/** Its table is partitioned by LIST, by HASH, and by RANGE with partitions of partitions. */
+@Entity({ name: 'numbered' })
+class Numbered {
+  @PrimaryColumn('uuid') id: string = randomUUID()
+  @PrimaryColumn('int') shop!: number
+  @UniqueText({ digest, maxChainLength: 1000, scope: ['shop'] }) url!: string
+  @NumberWithin({ scope: ['shop'] }) number!: number
+}
+
+@Entity({ name: 'named' })
+class Named {
+  @PrimaryColumn('uuid') id: string = randomUUID()
+  @PrimaryColumn('int') shop!: number
+  @UniqueText({ digest, scope: ['shop'] }) url!: string
+  @UniqueName({ namespace: 'spread' }) handle!: string
+}
+
+@Entity({ name: 'named_only' })
+class NamedOnly {
+  @PrimaryColumn('uuid') id: string = randomUUID()
+  @PrimaryColumn('int') shop!: number
+  @UniqueName({ namespace: 'spread' }) handle!: string
 }
 
 @Entity({ name: 'misspread' })
@@ -159,6 +186,150 @@ test('a partition whose triggers are off is found at start', async () => {
   await expect(findOneByText(fresh.manager, ByScope, { shop: 5, url: 'x' })).rejects.toThrow('"by_scope_3"')
   await client.query('ALTER TABLE by_scope_3 ENABLE TRIGGER ALL')
   expect(await findOneByText(fresh.manager, ByScope, { shop: 5, url: 'x' })).toBeNull()
+})
+
+describe('a partition that leaves and comes back', () => {
+  const row = (url: string): { id: string; shop: number; url: string } => ({ id: randomUUID(), shop: 7, url })
+  const part = async (name: string, options: object = {}): Promise<readonly string[]> => {
+    const { findings } = await doctor(dataSource, { entities: [ByScope], table: name, ...options })
+    return findings.filter(({ severity }) => severity === 'error').map(({ code }) => code)
+  }
+  const left = async (): Promise<void> => {
+    await dataSource.query(`CREATE TABLE by_scope_7 PARTITION OF by_scope FOR VALUES IN (7)`)
+    await findOrCreateMany(dataSource.manager, ByScope, ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i'].map(row))
+    await dataSource.query(`ALTER TABLE by_scope DETACH PARTITION by_scope_7`)
+  }
+  const insert = `INSERT INTO by_scope_7 (id, shop, url, "urlHash", "urlHashNumber", "urlHashChained") VALUES ($1, 7, $2, $3, $4, false)`
+
+  afterEach(async () => await dataSource.query('DROP TABLE IF EXISTS by_scope_7'))
+
+  test('is whole while nobody has written to it, has its guard again, and readiness finds nothing', async () => {
+    await left()
+    expect(await part('by_scope_7')).toStrictEqual([])
+    await dataSource.query('ALTER TABLE by_scope ATTACH PARTITION by_scope_7 FOR VALUES IN (7)')
+    const { manager } = await database.dataSource([ByScope], { synchronize: false })
+    expect((await findOrCreate(manager, ByScope, row('a'))).created).toBe(false)
+    await expect(manager.save(ByScope, row('a'))).rejects.toThrow(TextTakenError)
+  })
+
+  test('is found to hold a text twice, and a chain without an anchor, before it is attached', async () => {
+    await left()
+    await dataSource.query(insert, [randomUUID(), 'a', digest.js('a'), 50])
+    expect(await part('by_scope_7')).toContain('text.twice')
+    await dataSource.query(`DELETE FROM by_scope_7 WHERE "urlHash" = $1 AND "urlHashNumber" = 0`, [digest.js('b')])
+    expect(await part('"by_scope_7"', { batchRows: 3 })).toContain('chain.anchorless')
+  })
+
+  test('the doctor looks at an attached one too, and says which table is not there', async () => {
+    expect(await part('by_scope_1')).toStrictEqual([])
+    const { findings, healthy } = await doctor(dataSource, { entities: [ByScope], table: 'by_scope_9' })
+    expect([healthy, findings.map(({ code, detail }) => [code, detail])]).toStrictEqual([
+      false,
+      [['table.missing', 'by_scope_9']],
+    ])
+    await expect(doctor(dataSource, { table: 'by_scope_1' })).rejects.toThrow(DeclarationError)
+  })
+})
+
+/** As a user turns a table that stands into a partitioned one; the package gives it the rest. */
+async function partition(own: DataSource, table: string, by: string, partitions: readonly string[]): Promise<void> {
+  await own.query(`ALTER TABLE ${table} RENAME TO plain;
+    CREATE TABLE ${table} (LIKE plain INCLUDING DEFAULTS INCLUDING CONSTRAINTS) PARTITION BY ${by};
+    DROP TABLE plain;
+    ALTER TABLE ${table} ADD PRIMARY KEY (id, shop);
+    ${partitions.join('; ')}`)
+}
+
+const PARTITIONS = [
+  [
+    'LIST',
+    ['CREATE TABLE n1 PARTITION OF numbered FOR VALUES IN (1)', 'CREATE TABLE n2 PARTITION OF numbered DEFAULT'],
+  ],
+  [
+    'HASH',
+    [0, 1, 2].map(
+      (part) => `CREATE TABLE n${part} PARTITION OF numbered FOR VALUES WITH (MODULUS 3, REMAINDER ${part})`,
+    ),
+  ],
+  [
+    'RANGE',
+    [
+      'CREATE TABLE n1 PARTITION OF numbered FOR VALUES FROM (MINVALUE) TO (2)',
+      'CREATE TABLE n2 PARTITION OF numbered FOR VALUES FROM (2) TO (MAXVALUE) PARTITION BY RANGE (shop)',
+      'CREATE TABLE n3 PARTITION OF n2 FOR VALUES FROM (2) TO (3)',
+      'CREATE TABLE n4 PARTITION OF n2 FOR VALUES FROM (3) TO (MAXVALUE)',
+    ],
+  ],
+] as const
+
+describe.each(PARTITIONS)('a table partitioned by %s of its scope', (method, partitions) => {
+  const row = (url: string, shop: number): { id: string; shop: number; url: string } => ({
+    id: randomUUID(),
+    shop,
+    url,
+  })
+  let own: DataSource
+  beforeAll(async () => {
+    own = await database.dataSource([Numbered], { synchronize: false })
+    await own.synchronize()
+    await partition(own, 'numbered', `${method} (shop)`, partitions)
+    await own.synchronize()
+  })
+  afterAll(async () => await own.query('DROP TABLE numbered'))
+
+  test('migration:generate finds nothing to do', async () => {
+    const { upQueries } = await own.driver.createSchemaBuilder().log()
+    expect(upQueries.map(({ query }) => query)).toStrictEqual([])
+  })
+
+  test('holds each text once, and numbers the rows of each scope, by every writer at once', async () => {
+    const texts = Array.from({ length: 40 }, (_, index) => row(`t${index % 10}`, index % 4))
+    const saved = texts.map(async (one) => await own.manager.save(Numbered, { ...one, id: randomUUID() }))
+    const [ended] = await Promise.all([
+      Promise.allSettled(saved),
+      findOrCreateMany(own.manager, Numbered, texts),
+      ...texts.map(async (one) => await findOrCreate(own.manager, Numbered, { ...one, id: randomUUID() })),
+    ])
+    const strange = ended.filter((one) => one.status === 'rejected' && !(one.reason instanceof TextTakenError))
+    expect(strange).toStrictEqual([])
+    await own.manager.delete(Numbered, { shop: 1, url: 't1' })
+    await insertOrFail(own.manager, Numbered, [row('new', 1), row('new', 2)])
+    const held = await own.manager.find(Numbered)
+    expect(new Set(held.map(({ shop, url }) => `${shop} ${url}`)).size).toBe(held.length)
+    const numbers = [0, 1, 2, 3].map((shop) => held.filter((one) => one.shop === shop).map(({ number }) => number))
+    for (const list of numbers) expect(new Set(list).size).toBe(list.length)
+    expect(Math.max(...(numbers[2] ?? []))).toBe(numbers[2]?.length)
+    const { findings } = await doctor(own, { entities: [Numbered] })
+    expect(findings.filter(({ severity }) => severity === 'error')).toStrictEqual([])
+  })
+
+  test('a text that goes to another scope goes to its partition, with its number', async () => {
+    const { id } = await insertOrFail(own.manager, Numbered, row('moves', 1))
+    await insertOrFail(own.manager, Numbered, row('held', 3))
+    await updateOrFail(own.manager, Numbered, { id, shop: 1 }, { shop: 3 })
+    expect(await findOneByText(own.manager, Numbered, { shop: 3, url: 'moves' })).toMatchObject({ id })
+    await expect(updateOrFail(own.manager, Numbered, { id, shop: 3 }, { url: 'held' })).rejects.toThrow(TextTakenError)
+  })
+})
+
+test.each([
+  [
+    'with a text',
+    Named,
+    'named',
+    async ({ manager }: DataSource) => await findOneByText(manager, Named, { shop: 1, url: 'x' }),
+  ],
+  ['alone', NamedOnly, 'named_only', async ({ manager }: DataSource) => await findHolder(manager, 'spread', 'x')],
+] as const)('names on a partitioned table, %s, are refused at start with the reason', async (_, entity, table, use) => {
+  const own = await database.dataSource([entity, Name], { synchronize: false })
+  await own.synchronize()
+  await own.query(`DROP TABLE ${table}`)
+  await own.query(`CREATE TABLE ${table} (id uuid, shop int, url text, handle text NOT NULL, "urlHash" uuid, "urlHashNumber" int DEFAULT 0,
+    "urlHashChained" boolean DEFAULT false, PRIMARY KEY (id, shop)) PARTITION BY LIST (shop)`)
+  await own.query(`CREATE TABLE named_0 PARTITION OF ${table} DEFAULT`)
+  const fresh = await database.dataSource([entity, Name], { synchronize: false })
+  await expect(use(fresh)).rejects.toThrow('kept in one table')
+  await own.query(`DROP TABLE ${table}`)
 })
 
 test('a table that is partitioned by its hash without saying so is refused at start', async () => {

@@ -54,6 +54,9 @@ const STATEMENTS: Readonly<Record<string, (shape: RowShape) => Statement<unknown
   'find or create': findOrCreateStatement,
   'find or create in a scope as stored': (shape) => findOrCreateStatement({ ...shape, types, deferrable: true }),
   'find or create many': (shape) => findOrCreateManyStatement(batchOf(shape)),
+  'find or create many in partitions': (shape) => findOrCreateManyStatement({ ...batchOf(shape), partitioned: true }),
+  'find or create many in few partitions': (shape) =>
+    findOrCreateManyStatement({ ...batchOf(shape), partitioned: true, fewScopes: shape.table.scope }),
   'taken by inserts': (shape) => takenStatement([wantedOf(shape, false), wantedOf(shape, false)]),
   'taken by updates': (shape) => takenStatement([wantedOf(shape, true)]),
   'find many': (shape) => findManyStatement({ ...batchOf(shape), others: [], defaults: new Map() }),
@@ -68,6 +71,13 @@ const STATEMENTS: Readonly<Record<string, (shape: RowShape) => Statement<unknown
 test.each(Object.entries(STATEMENTS))('%s: the SQL, golden', async (name, statementOf) => {
   const sql = [page, scoped].map((shape) => `${statementOf(shape).sql};\n`).join('\n')
   await expect(sql).toMatchFileSnapshot(`../../golden/${name.replaceAll(/\W+/g, '-')}.sql`)
+})
+
+test('only the plan for partitions of any scope is kept', () => {
+  const nameOf = (shape: Partial<BatchShape>): boolean =>
+    findOrCreateManyStatement({ ...batchOf(scoped), ...shape }).name !== ''
+  const names = [{}, { partitioned: true }, { partitioned: true, fewScopes: ['site'] }].map(nameOf)
+  expect(names).toStrictEqual([false, true, false])
 })
 
 test('where softly deleted rows free their texts, statements look for live rows: the SQL, golden', async () => {
