@@ -5,7 +5,7 @@ import type { DataSource } from 'typeorm'
 const builtRequire = createRequire(__filename)
 const dist = path.resolve(__dirname, '../dist/cli')
 const { importLines } = builtRequire(path.join(dist, 'import-lines')) as typeof import('../src/cli/import-lines')
-const { findTarget } = builtRequire(path.join(dist, 'import-target')) as typeof import('../src/cli/import-target')
+const { findImportTarget } = builtRequire(path.join(dist, 'import-target')) as typeof import('../src/cli/import-target')
 
 const CHUNK_LINES = 1_000
 
@@ -14,7 +14,11 @@ export async function importAll(dataSource: DataSource, entity: string, lines: r
   async function* chunks(): AsyncGenerator<readonly string[]> {
     for (let start = 0; start < lines.length; start += CHUNK_LINES) yield lines.slice(start, start + CHUNK_LINES)
   }
-  const { end, created, found, rejected } = await importLines(dataSource, findTarget(dataSource, { entity }), chunks())
+  const { end, created, found, rejected } = await importLines(
+    dataSource,
+    findImportTarget(dataSource, { entity }),
+    chunks(),
+  )
   if (end.kind !== 'done') throw new Error(`The import ended as ${end.kind}.`, { cause: end })
   if (created + found + rejected !== lines.length) throw new Error(`${created} + ${found} + ${rejected} are not all.`)
 }

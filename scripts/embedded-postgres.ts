@@ -13,7 +13,7 @@ import {
   stopServerNow,
   urlOf,
 } from './server-process'
-import { inShelter, isReachable, reachableFolder } from './server-shelter'
+import { inServerHome, isReachable, reachableFolder } from './server-home'
 import { ServerUsers } from './server-users'
 
 /** A server of our own: real Postgres binaries that npm installed, listening on loopback. */
@@ -82,7 +82,7 @@ interface StartedServer extends EmbeddedServer {
 
 async function startTemporary(settings: Readonly<Record<string, string>>): Promise<StartedServer> {
   const temp = tmpdir()
-  const parent = await mkdtemp(isReachable(temp) ? path.join(temp, 'unique-text-postgres-') : inShelter('data-'))
+  const parent = await mkdtemp(isReachable(temp) ? path.join(temp, 'unique-text-postgres-') : inServerHome('data-'))
   chmodSync(parent, 0o755)
   const dataFolder = path.join(parent, 'data')
   try {

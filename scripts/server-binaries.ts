@@ -15,7 +15,7 @@ import {
 } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import path from 'node:path'
-import { inShelter, isReachable } from './server-shelter'
+import { inServerHome, isReachable } from './server-home'
 
 /** Programs of Postgres that the server's user can run. */
 export interface ServerBinaries {
@@ -32,7 +32,7 @@ export interface ServerBinaries {
 export async function findBinaries(): Promise<ServerBinaries> {
   const { native, version } = installedPackage()
   const usable = isReachable(native) && (await canComplete(native))
-  const folder = usable ? native : await checkedCopy(native, inShelter(version))
+  const folder = usable ? native : await checkedCopy(native, inServerHome(version))
   return { initdb: path.join(folder, 'bin', 'initdb'), postgres: path.join(folder, 'bin', 'postgres') }
 }
 

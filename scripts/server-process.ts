@@ -7,7 +7,7 @@ import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { findBinaries } from './server-binaries'
-import { OWN_SERVER, serverUser } from './server-shelter'
+import { OWN_SERVER, serverUser } from './server-home'
 
 /** A server on a data folder; not necessarily one of ours. */
 export interface ServerProcess {

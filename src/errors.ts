@@ -114,7 +114,7 @@ export interface TakenText {
 export class TextTakenError extends UniqueTextError {
   override readonly name = 'TextTakenError'
   readonly code = 'TEXT_TAKEN'
-  /** Every text that was found taken, in the order asked. */
+  /** Every text that was found taken, in the order requested. */
   readonly taken: readonly TakenText[]
 
   /** @param remedy a sentence */

@@ -12,7 +12,7 @@ import { spawnSync } from 'node:child_process'
 import path from 'node:path'
 import type { DataSource } from 'typeorm'
 import { describeError } from '../../src/cli/error-messages'
-import { findTarget } from '../../src/cli/import-target'
+import { findImportTarget } from '../../src/cli/import-target'
 import { type List, openList } from '../../src/cli/list'
 import { runImport } from '../../src/cli/run-import'
 import { connect, type DemoServer, ROOT } from './server'
@@ -28,7 +28,7 @@ async function start(server: DemoServer, signal: AbortSignal, list: List): Promi
     const migrations = await migrate(dataSource)
     console.log(migrations > 0 ? `Migrations run: ${migrations}` : 'Migrations: nothing to run')
     console.log(`Importing ${name ?? 'examples/urls.txt'}\n`)
-    const target = findTarget(dataSource, { entity: 'Url' })
+    const target = findImportTarget(dataSource, { entity: 'Url' })
     const code = await runImport({ dataSource, target, list, streams: process, signal, unit: 'URLs' })
     if (code === 0) console.log(`\nSee the rows: ${commands(server).join('\n          or: ')}`)
     return code

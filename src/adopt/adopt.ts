@@ -20,7 +20,7 @@ import {
   stopFollowing,
 } from './steps'
 import { guardedAs, renormalizeRows } from './renormalize'
-import { textsOf } from './sweep'
+import { readTextsOf } from './sweep'
 import { findDeclaration, findTarget, normalizeTexts, type Target } from './target'
 
 /** Options of `adopt`. */
@@ -280,7 +280,7 @@ async function refuseListed(run: Run, options: AdoptOptions): Promise<void> {
 async function reviewRefused({ session, target }: Run, deletes: boolean): Promise<void> {
   const rows = await session.query<Readonly<Record<string, string | null>>>(refusedTexts(target.on))
   const spots = rows
-    .filter((row) => 'refused' in normalizeTexts(target.declaration, textsOf(target, row)))
+    .filter((row) => 'refused' in normalizeTexts(target.declaration, readTextsOf(target, row)))
     .map(({ spot }) => spot)
   await session.query(keepRefused(target.on), [spots])
   if (!deletes || spots.length === 0) return

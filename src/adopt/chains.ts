@@ -3,14 +3,14 @@ import {
   dropNotes,
   dropNumbered,
   lockChains,
-  numberRows,
+  numberChains,
   readQueue,
   writeNumbers,
   writeTexts,
 } from '../sql/adopt-chains'
 import { BY_INDEX } from '../sql/adopt-table'
 import { type AdoptSession, BatchSize, Later } from './session'
-import { reportRefused, textsOf } from './sweep'
+import { readTextsOf, reportRefused } from './sweep'
 import { normalizeTexts, type Target } from './target'
 
 const FIRST_ROWS = 200
@@ -24,12 +24,14 @@ export const MOST_NOTES = 200
 type Numbered = Readonly<Record<'last' | 'seen' | 'written', string | null>>
 
 /** Numbers the rows that wait in the table of work: 0, 1, 2 … within each chain, duplicates too. */
-export async function numberChains(session: AdoptSession, { on }: Target): Promise<number> {
+export async function settleNumbers(session: AdoptSession, { on }: Target): Promise<number> {
   const size = new BatchSize(session.manners.batch, LEAST_ROWS, FIRST_ROWS, LEAST_ROWS)
   let [last, numbered, stuck] = ['0', 0, 0]
   for (let rounds = 1; ;) {
     const started = performance.now()
-    const [row] = await session.together(async () => await session.query<Numbered>(numberRows(on), [last, size.value]))
+    const [row] = await session.together(
+      async () => await session.query<Numbered>(numberChains(on), [last, size.value]),
+    )
     const [seen, written] = [Number(row?.seen ?? 0), Number(row?.written ?? 0)]
     if (seen > 0) size.took(performance.now() - started, seen)
     numbered += written
@@ -159,7 +161,7 @@ function planChain(target: Target, rows: readonly ChainRow[], writes: Writes): b
 function leaves(target: Target, row: ChainRow, { texts, refused }: Writes): boolean {
   if (!target.normalizes) return false
   const spot = row['spot'] ?? ''
-  const normalized = normalizeTexts(target.declaration, textsOf(target, row))
+  const normalized = normalizeTexts(target.declaration, readTextsOf(target, row))
   if ('refused' in normalized) refused.push({ spot, reason: normalized.refused })
   else if (normalized.changed) texts.push({ spot, texts: normalized.texts })
   return 'changed' in normalized && normalized.changed

@@ -5,10 +5,10 @@ import { beginFollowing, createWritten, dropWritten, FOLLOWS, readWritten } from
 import { type AdoptOptions, lockOut, refusedRows, type RefusedRow, withSession } from './adopt'
 import { BATCH_RULES, LOCK_RULES, MILLISECONDS } from './options'
 import { requireAdopted } from './merge'
-import { type Change, normalizeAll, note, write } from './renormalize'
+import { normalizeAll, note, type TextChange, writeChanges } from './renormalize'
 import type { Seams } from './session'
 import { type Run, stopFollowing } from './steps'
-import { textsOf } from './sweep'
+import { readTextsOf } from './sweep'
 import { findDeclaration, findTarget, normalizeTexts } from './target'
 
 /** How it goes about its work; as for `adopt`. */
@@ -116,7 +116,7 @@ async function followOn(run: Run, { signal, onProgress, onNotice }: FollowOption
 type WrittenRow = Readonly<Record<string, string | null>>
 
 /** A row that is to be written, and the notes that name it. */
-interface Open extends Change {
+interface Open extends TextChange {
   readonly key: string | null
   readonly notes: string[]
 }
@@ -133,7 +133,7 @@ function sortWritten({ target }: Run, rows: readonly WrittenRow[]): Sorted {
   const sorted: Sorted = { settled: [], open: new Map(), refused: [] }
   for (const row of rows) {
     const [seq, spot, key] = [row['seq'] ?? '', row['spot'] ?? '', row['key'] ?? null]
-    const before = textsOf(target, row)
+    const before = readTextsOf(target, row)
     // A row that is gone has no text.
     const normalized = normalizeTexts(target.declaration, before)
     if ('changed' in normalized && normalized.changed) {
@@ -151,7 +151,7 @@ async function settleWritten(run: Run, tell: (notice: string) => void): Promise<
   const { session, target } = run
   const rows = await session.query<WrittenRow>(readWritten(target.on), [NOTES])
   const { settled, open, refused } = sortWritten(run, rows)
-  const written = await write(run, [...open.values()])
+  const written = await writeChanges(run, [...open.values()])
   run.counts.normalized += written.rows
   for (const { spot, key, reason } of refused) {
     await note(run, spot, reason)

@@ -3,11 +3,11 @@ import {
   createLog,
   findLog,
   forgetLog,
-  putBack,
+  type Logged,
   READ_COLUMNS,
   readMoves,
-  type Logged,
   resolveKey,
+  restoreRows,
   turnBack,
 } from '../sql/adopt-merge'
 import { tableName } from '../sql/text-table'
@@ -68,7 +68,7 @@ export async function unmerge(
     const columns = await session.query<{ name: string }>(READ_COLUMNS, [facts.oid])
     return await session.together(async () => {
       const names = columns.map(({ name }) => name)
-      const back = await session.query(`${putBack(on, names)} RETURNING 1`, [on.table.guard])
+      const back = await session.query(`${restoreRows(on, names)} RETURNING 1`, [on.table.guard])
       for (const { seq, reference } of await session.query<Record<'seq' | 'reference', string>>(readMoves(on), [
         on.table.guard,
       ])) {

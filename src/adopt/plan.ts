@@ -1,5 +1,5 @@
 import type { DataSource, EntityTarget, ObjectLiteral } from 'typeorm'
-import { findChains, lockChains, numberRows, writeNumbers } from '../sql/adopt-chains'
+import { findChains, lockChains, numberChains, writeNumbers } from '../sql/adopt-chains'
 import { fillPages } from '../sql/adopt-fill'
 import {
   addChecks,
@@ -56,7 +56,7 @@ export function stepsOf(target: Target): PlannedStep[] {
     free('begin', [...createAdoptions(on), ...createObjects(on)]),
     locked('begin', 'ACCESS EXCLUSIVE', beginAdoption(on, hidden, standing)),
     free('fill', [fillPages(on, { from: 0, to: 16 }, 'missing', false), vacuumTable(on)]),
-    free('number', [...findChains(on), numberRows(on)]),
+    free('number', [...findChains(on), numberChains(on)]),
     free('index', [createIndex(on)]),
     locked('check', 'ACCESS EXCLUSIVE', addChecks(on, required, !hasCheck)),
     free('check', [validateChecks(on, required)]),

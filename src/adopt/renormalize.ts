@@ -8,7 +8,7 @@ import { guardNotesOf } from '../sql/trigger-drift'
 import { planSets } from '../sql/trigger-plan'
 import { BatchSize } from './session'
 import { type AdoptionState, type Run, rulesOf } from './steps'
-import { pagesOf, textsOf } from './sweep'
+import { pagesOf, readTextsOf } from './sweep'
 import { normalizeTexts, type Target } from './target'
 
 /** Whether a guard stands, and whether rows differ from its declaration in nothing but the normalizer. */
@@ -23,7 +23,7 @@ export function guardedAs({ declaration, state }: Target): 'none' | 'renormalize
 const LEAST_PAGES = 16
 
 /** A text that normalizing changes, and its row. */
-export interface Change {
+export interface TextChange {
   readonly spot: string
   readonly before: readonly (string | null)[]
   readonly after: readonly (string | null)[]
@@ -100,15 +100,15 @@ export async function normalizeAll(
 
 async function normalizePages(run: Run, pages: { readonly from: number; readonly to: number }): Promise<number> {
   const { session, target, counts } = run
-  const changes: Change[] = []
+  const changes: TextChange[] = []
   for (const row of await session.query<Record<string, string>>(readTexts(target.on, pages, 'wrong'))) {
-    const before = textsOf(target, row)
+    const before = readTextsOf(target, row)
     const normalized = normalizeTexts(target.declaration, before)
     const spot = row['spot'] ?? ''
     if ('refused' in normalized) await note(run, spot, normalized.refused)
     else if (normalized.changed) changes.push({ spot, before, after: normalized.texts })
   }
-  const written = await write(run, changes)
+  const written = await writeChanges(run, changes)
   counts.normalized += written.rows
   return changes.length - written.rows - written.refused.size
 }
@@ -133,7 +133,7 @@ const BUSY: ReadonlySet<unknown> = new Set([
 ])
 
 /** All at once, or one by one where the guard refuses one of them. */
-export async function write(run: Run, changes: readonly Change[]): Promise<Written> {
+export async function writeChanges(run: Run, changes: readonly TextChange[]): Promise<Written> {
   const { session, target } = run
   const [first] = changes
   if (!first) return { rows: 0, refused: NONE }
@@ -156,11 +156,11 @@ export async function write(run: Run, changes: readonly Change[]): Promise<Writt
   }
 }
 
-async function writeEach(run: Run, changes: readonly Change[]): Promise<Written> {
+async function writeEach(run: Run, changes: readonly TextChange[]): Promise<Written> {
   const refused = new Map<string, string>()
   let rows = 0
   for (const one of changes) {
-    const written = await write(run, [one])
+    const written = await writeChanges(run, [one])
     rows += written.rows
     for (const [spot, reason] of written.refused) refused.set(spot, reason)
   }

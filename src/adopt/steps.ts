@@ -24,7 +24,7 @@ import { guardOf } from '../sql/guard'
 import { quote } from '../sql/identifier'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
-import { forgetNumbered, LAST_NOTES, MOST_NOTES, notesLeft, numberChains, settleAll, settleRest } from './chains'
+import { forgetNumbered, LAST_NOTES, MOST_NOTES, notesLeft, settleAll, settleNumbers, settleRest } from './chains'
 import type { AdoptSession } from './session'
 import { pagesOf, sweepPages } from './sweep'
 import type { Target } from './target'
@@ -176,7 +176,7 @@ async function fill(run: Run, state: AdoptionState): Promise<AdoptStep> {
 async function number(run: Run): Promise<AdoptStep> {
   const { session, target, counts } = run
   await session.all(findChains(target.on))
-  counts.numbered += await numberChains(session, target)
+  counts.numbered += await settleNumbers(session, target)
   return await go(run, 'index')
 }
 

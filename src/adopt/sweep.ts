@@ -44,7 +44,7 @@ export async function pagesOf(session: AdoptSession, { on }: Target): Promise<nu
 /**
  * Gives all rows that stand in these pages their hashes, batch by batch.
  *
- * @param onBatch told after each, with the rows so far and the page that comes next
+ * @param onBatch notified after each, with the rows so far and the page that comes next
  */
 export async function sweepPages(
   session: AdoptSession,
@@ -106,7 +106,7 @@ async function readChanges(
   const changes: TextChange[] = []
   const refused: { readonly spot: string; readonly reason: string }[] = []
   for (const row of rows) {
-    const before = textsOf(target, row)
+    const before = readTextsOf(target, row)
     const normalized = normalizeTexts(target.declaration, before)
     if ('refused' in normalized) refused.push({ spot: row.spot, reason: normalized.refused })
     else if (normalized.changed) changes.push({ spot: row.spot, before, after: normalized.texts })
@@ -116,7 +116,7 @@ async function readChanges(
 }
 
 /** The texts of a row that was read as `c0`, …. */
-export const textsOf = ({ on }: Target, row: Readonly<Record<string, string | null>>): (string | null)[] =>
+export const readTextsOf = ({ on }: Target, row: Readonly<Record<string, string | null>>): (string | null)[] =>
   on.table.text.map((_, index) => row[`c${index}`] ?? null)
 
 export async function reportRefused(

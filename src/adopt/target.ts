@@ -3,7 +3,7 @@ import { DeclarationError, TextRejectedError } from '../errors'
 import { AdoptionError } from './error'
 import { adoptionFacts, type AdoptionFacts } from '../sql/adopt-catalog'
 import type { AdoptedTable } from '../sql/adopt-table'
-import type { HiddenColumn } from '../sql/adopt-triggers'
+import type { HiddenComment } from '../sql/adopt-triggers'
 import { type Query, type TableState, tableState } from '../sql/catalog'
 import { guardOf } from '../sql/guard'
 import { tableName } from '../sql/text-table'
@@ -18,7 +18,7 @@ export interface Target {
   readonly on: AdoptedTable
   readonly facts: AdoptionFacts
   readonly state: TableState
-  readonly hidden: readonly HiddenColumn[]
+  readonly hidden: readonly HiddenComment[]
   /** Columns that should be NOT NULL but are not yet, the hash among them. */
   readonly required: readonly string[]
   /** A text may be another one once it is normalized. */

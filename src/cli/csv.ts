@@ -6,7 +6,7 @@ const isOpen = (record: string): boolean => (record.split('"').length - 1) % 2 =
 const FIELD = /(?:"((?:[^"]|"")*)"|([^",]*))(?:,|$)/suy
 
 /** The fields of a record of RFC 4180; undefined if quotes stand anywhere but around a field. */
-export function fieldsOf(record: string): string[] | undefined {
+export function csvFields(record: string): string[] | undefined {
   const fields: string[] = []
   FIELD.lastIndex = 0
   for (;;) {
@@ -52,7 +52,7 @@ export async function* columnOf(
 }
 
 function positionOf(record: Line, column: string): number {
-  const names = typeof record === 'string' ? (fieldsOf(record) ?? []) : []
+  const names = typeof record === 'string' ? (csvFields(record) ?? []) : []
   const position = names.indexOf(column)
   if (position !== -1) return position
   throw new ListError(`The first line of the list has no column "${column}". Name one of its columns with --column.`)
@@ -61,6 +61,6 @@ function positionOf(record: Line, column: string): number {
 function textAt(record: Line, position: number): Line {
   // A blank line is no record, and is counted as one.
   if (typeof record !== 'string' || record === '') return record
-  const fields = fieldsOf(record)
+  const fields = csvFields(record)
   return fields ? (fields[position] ?? TOO_SHORT) : NO_CSV
 }

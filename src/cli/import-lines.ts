@@ -9,7 +9,7 @@ import type { Outcome } from '../stream/window'
 import { refusalReason } from './error-messages'
 import type { ImportTarget } from './import-target'
 import type { Line } from './list'
-import { type ImportCounts, type ImportEnd, type ImportReport, number, Tally } from './report'
+import { type ImportCounts, type ImportEnd, type ImportReport, ImportTally, number } from './report'
 
 export interface ImportOptions {
   /** Called after each batch. */
@@ -37,11 +37,11 @@ export async function importLines(
     rules: { entityText: target.rows, load: undefined },
     source: sourceOfMany(lines),
     add: (rows, line) => addLine(target, rows, line),
-    watch: { signal },
+    progress: { signal },
   })
   await flow.open()
   const started = performance.now()
-  const tally = new Tally()
+  const tally = new ImportTally()
   const end = await run(flow, tally, onProgress)
   return {
     ...tally.counts,
@@ -53,7 +53,7 @@ export async function importLines(
 
 async function run(
   flow: Flow<Line, ObjectLiteral>,
-  tally: Tally,
+  tally: ImportTally,
   onProgress: ImportOptions['onProgress'],
 ): Promise<ImportEnd> {
   let failure: ImportEnd | undefined
@@ -113,14 +113,14 @@ function wholeRefusal({ results }: Outcome<ObjectLiteral>): { readonly error: un
 }
 
 /** @param failed only what is stored is counted: the rest of the lines has no result */
-function countWindow(tally: Tally, { results }: Outcome<ObjectLiteral>, failed: boolean): void {
+function countWindow(tally: ImportTally, { results }: Outcome<ObjectLiteral>, failed: boolean): void {
   for (const result of results) {
     if (result && 'entity' in result) tally.stored(result.created, hashNumberOf(result.entity))
     else if (!failed) countRefused(tally, result)
   }
 }
 
-function countRefused(tally: Tally, result: FindOrCreateManyResult<ObjectLiteral> | undefined): void {
+function countRefused(tally: ImportTally, result: FindOrCreateManyResult<ObjectLiteral> | undefined): void {
   const error = result && 'error' in result ? result.error : undefined
   if (error === BLANK) tally.blank()
   else tally.rejected(error instanceof RefusedLine ? error.reason : refusalReason(error))

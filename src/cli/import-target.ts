@@ -35,7 +35,7 @@ export interface TargetNames {
  * @throws UsageError if nothing has this name; the message lists the names that exist
  * @throws DeclarationError if a line is not enough to make a row
  */
-export function findTarget(dataSource: DataSource, { entity, property }: TargetNames): ImportTarget {
+export function findImportTarget(dataSource: DataSource, { entity, property }: TargetNames): ImportTarget {
   const metadata = findEntity(dataSource.entityMetadatas, entity)
   const declaration = findDeclaration(metadata, property)
   const rows = withoutColumns(entityTextOf(dataSource.manager, metadata.target, declaration.name))

@@ -5,7 +5,7 @@ import path from 'node:path'
 import type { DataSource } from 'typeorm'
 import { describeError } from './error-messages'
 import { keepHeapSmall } from './heap'
-import { findTarget } from './import-target'
+import { findImportTarget } from './import-target'
 import { openList } from './list'
 import { loadDataSource } from './load-data-source'
 import { runAdopt } from './run-adopt'
@@ -55,7 +55,7 @@ async function importCommand(invocation: Invocation & { kind: 'import' }): Promi
   const list = await openList(invocation.list)
   await connect(dataSource)
   try {
-    const target = findTarget(dataSource, invocation)
+    const target = findImportTarget(dataSource, invocation)
     keepHeapSmall()
     const { column } = invocation
     return await runImport({ dataSource, target, list, column, streams: process, signal: interruption() })

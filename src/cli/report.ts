@@ -40,7 +40,7 @@ export type ImportEnd =
 const REJECTIONS_KEPT = 5
 
 /** Counts lines in the order of the list. */
-export class Tally {
+export class ImportTally {
   private readonly sums = { lines: 0, created: 0, found: 0, rejected: 0, blank: 0, collisions: 0 }
   private readonly kept: RejectedLine[] = []
 

@@ -27,10 +27,10 @@ export async function runAdopt({ dataSource, invocation, streams, signal }: Adop
   const { stdout, stderr } = streams
   const { target } = findEntity(dataSource.entityMetadatas, invocation.entity)
   const say = (line: string): void => void stderr.write(`${printable(line)}\n`)
-  const told = { signal, onNotice: say }
+  const leftLines = { signal, onNotice: say }
   const [options, pace] = [
-    { ...invocation.options, ...told },
-    { ...invocation.pace, ...told },
+    { ...invocation.options, ...leftLines },
+    { ...invocation.pace, ...leftLines },
   ]
   try {
     const print = (text: string): void => void stdout.write(text)
@@ -92,8 +92,8 @@ async function chooser(file: string): Promise<MergeRows> {
 
 /** Ends as it should by the signal: that is no failure. */
 async function followUntil({ dataSource, target, pace, signal, say }: Command): Promise<string> {
-  const told = (normalized: number): void => say(`follow  ${number(normalized)} texts normalized  Ctrl-C ends it`)
-  const report = await follow(dataSource, target, { ...pace, signal, onProgress: told })
+  const leftLines = (normalized: number): void => say(`follow  ${number(normalized)} texts normalized  Ctrl-C ends it`)
+  const report = await follow(dataSource, target, { ...pace, signal, onProgress: leftLines })
   const lines = [
     `${number(report.normalized)} texts were normalized.`,
     ...formatRefused(report.refused, report.refusedTotal),
@@ -103,8 +103,8 @@ async function followUntil({ dataSource, target, pace, signal, say }: Command): 
 
 function formatMerge({ merged, left }: MergeReport): string {
   const rows = left.map(({ row, kept, reason }) => `  ${JSON.stringify(row)}, for ${JSON.stringify(kept)}: ${reason}`)
-  const told = left.length === 0 ? [] : [`${number(left.length)} rows are left as they are:`, ...rows]
-  return [`${number(merged)} rows were merged.`, ...told].map((line) => `${printable(line)}\n`).join('')
+  const leftLines = left.length === 0 ? [] : [`${number(left.length)} rows are left as they are:`, ...rows]
+  return [`${number(merged)} rows were merged.`, ...leftLines].map((line) => `${printable(line)}\n`).join('')
 }
 
 const PROGRESS_MILLISECONDS = 2_000

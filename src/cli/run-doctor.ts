@@ -45,7 +45,7 @@ export async function runDoctor({ dataSource, entity, table, json, streams, sign
   } finally {
     progress.end()
   }
-  streams.stdout.write(json ? `${JSON.stringify(report, undefined, 2)}\n` : toldReport(report))
+  streams.stdout.write(json ? `${JSON.stringify(report, undefined, 2)}\n` : formatFindings(report))
   return report.healthy ? EXIT.done : EXIT.failed
 }
 
@@ -57,19 +57,19 @@ function findDeclaring({ entityMetadatas }: DataSource, entity: string): EntityM
 }
 
 /** The report for a person: what was examined, then what was found, the worst first, with what to do. */
-export function toldReport({ findings, tables }: DoctorReport): string {
+export function formatFindings({ findings, tables }: DoctorReport): string {
   const looked = tables.flatMap(({ entity, declarations }) =>
     declarations.map(({ property, rows, nulls }) => {
       const without = nulls === 0 ? '' : `, ${number(nulls)} without`
       return `${entity}.${property}: ${count(rows, 'row')}${without}`
     }),
   )
-  const told = (['error', 'warning', 'information'] as const).map((severity) => {
+  const sections = (['error', 'warning', 'information'] as const).map((severity) => {
     const some = findings.filter((one) => one.severity === severity)
     return { text: some.map(toldFinding).join(''), total: count(some.length, severity) }
   })
-  const totals = told.map(({ total }) => total).join(', ')
-  return printed([...looked, ''].join('\n') + told.map(({ text }) => text).join('') + `${totals}.\n`)
+  const totals = sections.map(({ total }) => total).join(', ')
+  return printed([...looked, ''].join('\n') + sections.map(({ text }) => text).join('') + `${totals}.\n`)
 }
 
 function toldFinding({ code, severity, entity, property, ...finding }: DoctorFinding): string {

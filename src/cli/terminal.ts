@@ -49,7 +49,7 @@ export interface ProgressState {
   readonly fraction: number | undefined
 }
 
-export interface Progress {
+export interface ProgressDisplay {
   update(lines: number, fraction: number | undefined): void
   /** Removes the bar. */
   end(): void
@@ -66,7 +66,11 @@ const BAR_WIDTH = 24
  * @param now in milliseconds. @default performance.now
  * @param unit what is counted, in the plural. @default 'lines'
  */
-export function openProgress(output: Output, now: () => number = () => performance.now(), unit = 'lines'): Progress {
+export function openProgress(
+  output: Output,
+  now: () => number = () => performance.now(),
+  unit = 'lines',
+): ProgressDisplay {
   const started = now()
   const terminal = output.isTTY === true
   const pause = terminal ? REDRAW_MILLISECONDS : PLAIN_MILLISECONDS

@@ -1,6 +1,6 @@
 import { QueryFailedError } from 'typeorm'
 import { ownTransaction, type Statement } from '../sql/statements'
-import { announce, log, type SentQuery, tellFailure, tellSuccess } from './query-events'
+import { announce, log, notifyFailure, notifySuccess, type SentQuery } from './query-events'
 import type { Session } from './session'
 
 /** One of several statements that are all done or all undone. */
@@ -34,51 +34,51 @@ export async function allOrNothing<Row>(session: Session, steps: readonly Step<R
 
 async function runTogether<Row>(session: Session, steps: readonly Step<Row>[]): Promise<(readonly Row[])[]> {
   // Subscribers are called before and after: a statement that one of them sends would wait for ours to end.
-  const told = (await session.isUnheard()) ? steps.map((step) => sentOf(session, step)) : []
-  for (const one of told) await announce(one)
-  const course: Course<Row> = { told, answers: [] }
-  const logBracket = (sql: string): void => {
-    if (told.length > 0 && !session.inTransaction) log(sentOf(session, { statement: { sql }, values: [] }))
+  const announced = (await session.isUnheard()) ? steps.map((step) => sentOf(session, step)) : []
+  for (const one of announced) await announce(one)
+  const course: Course<Row> = { announced, answers: [] }
+  const logCommand = (sql: string): void => {
+    if (announced.length > 0 && !session.inTransaction) log(sentOf(session, { statement: { sql }, values: [] }))
   }
-  logBracket(ownTransaction.set)
+  logCommand(ownTransaction.set)
   try {
     await runSteps(session, steps, course)
   } catch (error) {
-    logBracket(ownTransaction.rollBack)
-    await tellEnd(course, error)
+    logCommand(ownTransaction.rollBack)
+    await notifyEnd(course, error)
     throw error
   }
-  logBracket(ownTransaction.release)
-  await tellEnd(course)
+  logCommand(ownTransaction.release)
+  await notifyEnd(course)
   return course.answers.map(({ rows }) => rows)
 }
 
-async function tellEnd<Row>({ told, answers }: Course<Row>, error?: unknown): Promise<void> {
+async function notifyEnd<Row>({ announced, answers }: Course<Row>, error?: unknown): Promise<void> {
   for (const [index, { rows, milliseconds }] of answers.entries()) {
-    const sent = told[index]
-    if (sent) await tellSuccess(sent, milliseconds, rows)
+    const sent = announced[index]
+    if (sent) await notifySuccess(sent, milliseconds, rows)
   }
-  const failed = told[answers.length]
-  if (failed && error instanceof QueryFailedError) await tellFailure(failed, error.driverError as Error)
+  const failed = announced[answers.length]
+  if (failed && error instanceof QueryFailedError) await notifyFailure(failed, error.driverError as Error)
 }
 
 /** What happened to the steps. */
 interface Course<Row> {
   /** Of each step, where nobody else tells TypeORM of it. */
-  readonly told: readonly SentQuery[]
+  readonly announced: readonly SentQuery[]
   readonly answers: Answer<Row>[]
 }
 
 async function runSteps<Row>(
   session: Session,
   steps: readonly Step<Row>[],
-  { told, answers }: Course<Row>,
+  { announced, answers }: Course<Row>,
 ): Promise<void> {
   let checking = false
   try {
     await session.together(async (send) => {
       for (const { statement, values, check } of steps) {
-        const sent = told[answers.length]
+        const sent = announced[answers.length]
         if (sent) log(sent)
         const started = performance.now()
         const rows = (await send(statement.sql, values)).map((row) => statement.parse(row, values))

@@ -3,7 +3,7 @@ import { TransactionAbortedError } from '../errors'
 import { ownTransaction } from '../sql/statements'
 import { insideTransaction } from '../typeorm/open-transactions'
 import { dataSourceOf, registry } from '../typeorm/registry'
-import type { Query } from './hold'
+import type { ClientQuery } from './exclusive'
 import { connected } from './pooled-client'
 import { hasTimeout, isPgClient, type PgClient, takesPreparedQueries } from './pg-client'
 import { isUnheard } from './query-events'
@@ -146,8 +146,8 @@ async function commitWith(queryRunner: QueryRunner, client: PgClient, last: End)
 }
 
 /** Puts a function in the place of the client's `query`. */
-function inFrontOf(client: PgClient, make: (query: Query) => Query): () => void {
-  const holder = client as unknown as { query: Query }
+function inFrontOf(client: PgClient, make: (query: ClientQuery) => ClientQuery): () => void {
+  const holder = client as unknown as { query: ClientQuery }
   const { query } = holder
   const isOwn = Object.hasOwn(holder, 'query')
   const front = make((...args) => query.apply(holder, [...args]))

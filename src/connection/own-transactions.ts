@@ -2,7 +2,7 @@ import type { DataSource, QueryRunner } from 'typeorm'
 import { WaitsForItselfError } from '../errors'
 import { cancelWaiting } from '../sql/waiting'
 import { type OpenTransaction, openTransaction } from '../typeorm/open-transactions'
-import { orRollBack } from './brackets'
+import { orRollBack } from './within-savepoint'
 import { hasSpare, isBusy, isPgClient, type PgClient } from './pg-client'
 import { startTimer, stopTimer } from './real-timers'
 

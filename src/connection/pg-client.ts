@@ -37,7 +37,7 @@ export interface PgResult {
 /** The parts of a `pg` client that are used here. */
 export interface PgClient {
   query(query: PgQuery): Promise<PgResult>
-  /** Takes its turn among the queries, and tells the object what becomes of it. */
+  /** Queues among the queries, and notifies the object of what becomes of it. */
   query(submittable: { submit(connection: PgConnection): void }): unknown
   end(): Promise<void>
   on(event: 'error', listener: (error: Error) => void): unknown

@@ -10,9 +10,9 @@ import { ownTransaction, type Statement, type WireRow } from '../sql/statements'
 import { mayWaitForItself } from './own-transactions'
 import { isPgClient, requireTextFormat } from './pg-client'
 import { connected, givesClients, PooledClient } from './pooled-client'
-import { isUnheard, type SentQuery, tellFailure, tellStart, tellSuccess } from './query-events'
-import { bracketed, driverErrorOf, isOurs, parsed, queryByTypeOrm } from './send-by-pg'
-import { type Sending, sendPrepared, sendWatched } from './send-prepared'
+import { isUnheard, notifyFailure, notifyStart, notifySuccess, type SentQuery } from './query-events'
+import { driverErrorOf, inSavepointOf, needsNoWrapping, parsed, queryByTypeOrm } from './send-by-pg'
+import { type PreparedSending, sendPrepared, sendWatched } from './send-prepared'
 import type { Send, Session } from './session'
 
 /**
@@ -52,7 +52,7 @@ export class PoolSession implements Session {
     return runner?.release()
   }
 
-  async letGo(): Promise<void> {
+  async release(): Promise<void> {
     await this.close()
   }
 
@@ -67,8 +67,8 @@ export class PoolSession implements Session {
     const client = held ? held.client : await this.connect()
     if (!isPgClient(client)) return await this.sendByTypeOrm(statement, values)
     const sent = { by: this, sql: statement.sql, values }
-    const told = isQuick ? undefined : tellStart(sent)
-    if (told) await told
+    const notified = isQuick ? undefined : notifyStart(sent)
+    if (notified) await notified
     const started = performance.now()
     let rows: readonly WireRow[]
     try {
@@ -77,7 +77,7 @@ export class PoolSession implements Session {
     } catch (error) {
       throw await this.failed(error, sent)
     }
-    const heard = tellSuccess(sent, performance.now() - started, rows)
+    const heard = notifySuccess(sent, performance.now() - started, rows)
     if (heard) await heard
     return parsed(statement, rows, values)
   }
@@ -87,10 +87,10 @@ export class PoolSession implements Session {
   }
 
   async together<T>(work: (send: Send) => Promise<T>): Promise<T> {
-    return await bracketed(this, await this.connect(), ownTransaction, work)
+    return await inSavepointOf(this, await this.connect(), ownTransaction, work)
   }
 
-  async inOneTurn<T>(run: () => Promise<T>): Promise<T> {
+  async exclusively<T>(run: () => Promise<T>): Promise<T> {
     return await run()
   }
 
@@ -101,9 +101,9 @@ export class PoolSession implements Session {
   }
 
   async failure(sql: string, error: Error): Promise<Error> {
-    if (isOurs(error)) return error
+    if (needsNoWrapping(error)) return error
     // Without the parameters, as everywhere: they contain the text.
-    return new QueryFailedError(sql, undefined, await this.told(driverErrorOf(error)))
+    return new QueryFailedError(sql, undefined, await this.explained(driverErrorOf(error)))
   }
 
   readonly query = async (sql: string, values?: unknown[]): Promise<readonly unknown[]> => {
@@ -128,7 +128,7 @@ export class PoolSession implements Session {
   private async failed(error: unknown, sent: SentQuery): Promise<unknown> {
     if (!(error instanceof Error)) return error
     const failure = await this.failure(sent.sql, error)
-    await tellFailure(sent, error)
+    await notifyFailure(sent, error)
     return failure
   }
 
@@ -143,7 +143,7 @@ export class PoolSession implements Session {
   }
 
   /** Nobody else uses the connection, and there is no transaction to lose. */
-  private sending(statement: Statement<unknown>, values: readonly unknown[]): Sending {
+  private sending(statement: Statement<unknown>, values: readonly unknown[]): PreparedSending {
     return { dataSource: this.dataSource, statement, values, behindSavepoint: false, safe: true, requireOwn: nothing }
   }
 
@@ -191,7 +191,7 @@ export class PoolSession implements Session {
   }
 
   /** Hears an error of the driver. */
-  private async told(error: Error): Promise<Error> {
+  private async explained(error: Error): Promise<Error> {
     await this.discardIfLost(error)
     return error
   }

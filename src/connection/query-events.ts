@@ -1,5 +1,5 @@
 import { AbstractLogger, type DataSource, type Logger, type QueryRunner } from 'typeorm'
-import { isOurs } from '../typeorm/subscriber'
+import { isOurSubscriber } from '../typeorm/subscriber'
 
 /** A statement on its way, as TypeORM's logger and subscribers know it. */
 export interface SentQuery {
@@ -13,7 +13,7 @@ export interface SentQuery {
  * What TypeORM does before a query: the log, and BeforeQuery. These functions return nothing where nobody listens, for a
  * promise to wait for would cost every statement.
  */
-export function tellStart(sent: SentQuery): Promise<void> | undefined {
+export function notifyStart(sent: SentQuery): Promise<void> | undefined {
   log(sent)
   return announce(sent)
 }
@@ -30,14 +30,14 @@ export function announce({ by, sql, values }: SentQuery): Promise<void> | undefi
 }
 
 /** What TypeORM does after a query: AfterQuery, and the log of slow queries. */
-export function tellSuccess(sent: SentQuery, took: number, rows: readonly unknown[]): Promise<void> | undefined {
+export function notifySuccess(sent: SentQuery, took: number, rows: readonly unknown[]): Promise<void> | undefined {
   const milliseconds = Math.round(took)
-  if (isHeard(sent.by.dataSource)) return tellHeard(sent, milliseconds, rows)
+  if (isHeard(sent.by.dataSource)) return notifyHeard(sent, milliseconds, rows)
   logSlow(sent, milliseconds)
   return undefined
 }
 
-async function tellHeard(sent: SentQuery, milliseconds: number, rows: readonly unknown[]): Promise<void> {
+async function notifyHeard(sent: SentQuery, milliseconds: number, rows: readonly unknown[]): Promise<void> {
   const { by, sql, values } = sent
   const parameters = values as unknown[]
   await by.queryRunner.broadcaster.broadcast('AfterQuery', sql, parameters, true, milliseconds, rows, undefined)
@@ -52,7 +52,7 @@ function logSlow({ by, sql, values }: SentQuery, milliseconds: number): void {
 }
 
 /** What TypeORM does after a query that failed. */
-export async function tellFailure({ by, sql, values }: SentQuery, error: Error): Promise<void> {
+export async function notifyFailure({ by, sql, values }: SentQuery, error: Error): Promise<void> {
   const parameters = values as unknown[]
   by.dataSource.logger.logQueryError(error, sql, parameters, by.queryRunner)
   if (!isHeard(by.dataSource)) return
@@ -64,7 +64,7 @@ export const isUnheard = (dataSource: DataSource): boolean => !isHeard(dataSourc
 
 function isHeard({ subscribers }: DataSource): boolean {
   for (const one of subscribers)
-    if ((one.beforeQuery !== undefined || one.afterQuery !== undefined) && !isOurs(one)) return true
+    if ((one.beforeQuery !== undefined || one.afterQuery !== undefined) && !isOurSubscriber(one)) return true
   return false
 }
 

@@ -1,5 +1,5 @@
 import { type TransactionCommand, transactionCommands } from '../sql/transaction-commands'
-import type { Query } from './hold'
+import type { ClientQuery } from './exclusive'
 
 /** What is undone farther back is taken for one stretch. */
 const MAX_UNDONE = 1_000
@@ -26,7 +26,7 @@ export class Savepoints {
   }
 
   /** Follows what the client sends, or the query runner of another driver, until its transaction ends. */
-  static watch(holder: { query: Query }): Savepoints {
+  static watch(holder: { query: ClientQuery }): Savepoints {
     const savepoints = known.get(holder) ?? new Savepoints()
     known.set(holder, savepoints)
     if (!savepoints.isInFront || !Object.hasOwn(holder, 'query')) savepoints.putInFront(holder)
@@ -51,7 +51,7 @@ export class Savepoints {
     }
   }
 
-  /** These wait to be sent. What will be rolled back counts as undone: nobody must be told otherwise. */
+  /** These wait to be sent. What will be rolled back counts as undone: nobody must be notified otherwise. */
   await(commands: readonly TransactionCommand[]): void {
     for (const command of commands) {
       if (command.does === 'set') this.awaited.push(command.savepoint)
@@ -99,12 +99,12 @@ export class Savepoints {
     this.undone = [...kept, { from, to: this.time }]
   }
 
-  private putInFront(holder: { query: Query }): void {
+  private putInFront(holder: { query: ClientQuery }): void {
     const own = Object.hasOwn(holder, 'query') ? holder.query : undefined
-    const front: Query = (...args) => {
+    const front: ClientQuery = (...args) => {
       this.hear(commandsIn(args))
       // That of its class may change at any time.
-      const { query } = own ? { query: own } : (Object.getPrototypeOf(holder) as { query: Query })
+      const { query } = own ? { query: own } : (Object.getPrototypeOf(holder) as { query: ClientQuery })
       return query.apply(holder, [...args])
     }
     holder.query = front

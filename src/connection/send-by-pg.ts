@@ -1,7 +1,7 @@
 import { QueryFailedError, type QueryRunner, QueryRunnerAlreadyReleasedError } from 'typeorm'
 import { TransactionAbortedError, WaitsForItselfError } from '../errors'
-import type { Brackets, Statement, WireRow } from '../sql/statements'
-import { inBrackets } from './brackets'
+import type { SavepointCommands, Statement, WireRow } from '../sql/statements'
+import { inSavepoint } from './within-savepoint'
 import { orWaitsForItself } from './own-transactions'
 import { isPgClient, type PgResult } from './pg-client'
 import type { Send, Session } from './session'
@@ -14,7 +14,7 @@ export function parsed<Row>({ parse }: Statement<Row>, rows: readonly WireRow[],
 }
 
 /** Needs no error of TypeORM around it. */
-export const isOurs = (error: Error): boolean =>
+export const needsNoWrapping = (error: Error): boolean =>
   error instanceof TransactionAbortedError ||
   error instanceof WaitsForItselfError ||
   error instanceof QueryRunnerAlreadyReleasedError
@@ -36,11 +36,11 @@ export async function queryByTypeOrm(
   return (records as readonly object[]).map((row): WireRow => Object.values(row))
 }
 
-/** Runs statements between `brackets` on the client of a session. */
-export async function bracketed<T>(
+/** Runs statements between the commands of a savepoint, on the client of a session. */
+export async function inSavepointOf<T>(
   session: Session,
   client: unknown,
-  brackets: Brackets,
+  commands: SavepointCommands,
   work: (send: Send) => Promise<T>,
 ): Promise<T> {
   // Past TypeORM: a subscriber that fails in a transaction that has failed must not keep us from rolling back.
@@ -52,9 +52,9 @@ export async function bracketed<T>(
         return (await orWaitsForItself(session.dataSource, client, sent)).rows
       }
     : async (sql, values) => await queryByTypeOrm(session.queryRunner, sql, values)
-  return await inBrackets(
+  return await inSavepoint(
     async (sql) => await send(sql, []),
-    brackets,
+    commands,
     async () => await work(send),
   )
 }

@@ -3,15 +3,15 @@ import { TransactionAbortedError } from '../errors'
 import { isInternal, isStale, mayBeStale, SQLSTATE, serverError } from '../sql/sqlstate'
 import { savepoint, type Statement, type WireRow } from '../sql/statements'
 import { registry } from '../typeorm/registry'
-import { orRollBack } from './brackets'
-import { holdOthers, type Query } from './hold'
+import { orRollBack } from './within-savepoint'
+import { type ClientQuery, useExclusively } from './exclusive'
 import { orWaitsForItself } from './own-transactions'
 import { hasTimeout, parameterOptions, type PgClient, type PgResult, takesPreparedQueries } from './pg-client'
 import { type PreparedName, PreparedNames } from './prepared-names'
 import { commandMessages, joined, JoinedQuery, plainTexts, PreparedQuery, sendMessages, SYNC, write } from './wire'
 
 /** One statement and how it stands to the caller's transaction. */
-export interface Sending {
+export interface PreparedSending {
   readonly dataSource: DataSource
   readonly statement: Statement<unknown>
   readonly values: readonly unknown[]
@@ -30,7 +30,7 @@ export interface Sending {
  *
  * @throws TransactionAbortedError where the caller's transaction was lost to the name: the next try has a new one
  */
-export async function sendPrepared(client: PgClient, sending: Sending): Promise<readonly WireRow[]> {
+export async function sendPrepared(client: PgClient, sending: PreparedSending): Promise<readonly WireRow[]> {
   const names = PreparedNames.of(client)
   const taken = takeName(client, names, sending)
   if (names.hasGivenUp) await closeNames(client, names.takeGivenUp())
@@ -51,13 +51,13 @@ export async function sendPrepared(client: PgClient, sending: Sending): Promise<
 }
 
 /** As `sendPrepared`, of what may wait for a transaction around the call; where there is none, it costs nothing. */
-export const sendWatched = (client: PgClient, sending: Sending): Promise<readonly WireRow[]> =>
+export const sendWatched = (client: PgClient, sending: PreparedSending): Promise<readonly WireRow[]> =>
   orWaitsForItself(sending.dataSource, client, async () => await sendPrepared(client, sending))
 
 function takeName(
   client: PgClient,
   names: PreparedNames,
-  { dataSource, statement }: Sending,
+  { dataSource, statement }: PreparedSending,
 ): PreparedName | undefined {
   // What cannot be closed must not be kept.
   if (statement.name === '' || client.pipeline) return undefined
@@ -70,7 +70,7 @@ const NAMELESS: PreparedName = { name: '', since: 0, uses: 1, types: undefined }
 /** @returns undefined where `pg`'s own query object has to take its place */
 function ownQuery(
   client: PgClient,
-  { dataSource, statement: { sql: text }, values, behindSavepoint }: Sending,
+  { dataSource, statement: { sql: text }, values, behindSavepoint }: PreparedSending,
   name: PreparedName = { ...NAMELESS },
 ): PreparedQuery | undefined {
   if (!takesPreparedQueries(client) || (behindSavepoint && hasTimeout(client))) return undefined
@@ -80,7 +80,7 @@ function ownQuery(
 
 async function sendByPg(
   client: PgClient,
-  { statement, values, behindSavepoint }: Sending,
+  { statement, values, behindSavepoint }: PreparedSending,
   taken: PreparedName | undefined,
 ): Promise<readonly WireRow[]> {
   const query = { text: statement.sql, values, rowMode: 'array', ...(taken && { name: taken.name }) } as const
@@ -98,7 +98,7 @@ const UNDO = Buffer.from(commandMessages(savepoint.rollBack) + commandMessages(s
  * one round trip, and one more if it fails. Statements that others send on the connection meanwhile wait.
  */
 async function sendBehindSavepoint(client: PgClient, query: PreparedQuery): Promise<readonly WireRow[]> {
-  const hold = holdOthers(client as unknown as { query: Query })
+  const hold = useExclusively(client as unknown as { query: ClientQuery })
   const sent = new JoinedQuery(query, AROUND)
   try {
     hold.query(sent)
@@ -114,7 +114,7 @@ async function sendBehindSavepoint(client: PgClient, query: PreparedQuery): Prom
 }
 
 /** After 40001 and 40P01 too. On a connection that is gone the first error says more. */
-async function undo(query: Query): Promise<void> {
+async function undo(query: ClientQuery): Promise<void> {
   await sendMessages(query, ({ stream }) => {
     write(stream, UNDO)
   })
@@ -138,7 +138,7 @@ const LOST =
   'if this happens again and again behind a pooler, pass { prepare: false } to withUniqueText()'
 
 /** Sends the statement once more, without a name. If it fails with the same error, the name was not to blame. */
-async function sendAgain(client: PgClient, sending: Sending, first: unknown): Promise<readonly WireRow[]> {
+async function sendAgain(client: PgClient, sending: PreparedSending, first: unknown): Promise<readonly WireRow[]> {
   const names = PreparedNames.of(client)
   try {
     const rows = await sendPrepared(client, { ...sending, statement: { ...sending.statement, name: '' } })

@@ -20,7 +20,7 @@ export interface Session {
    * Gives the connection back for the time in which code of the user's runs: that may itself wait for one, and a small
    * pool would have none left. The next statement takes another one.
    */
-  letGo(): Promise<void>
+  release(): Promise<void>
 
   /** A session on this connection whose statements leave the transaction usable, whatever fails. */
   withSavepoints(): Session
@@ -44,13 +44,16 @@ export interface Session {
    */
   together<T>(work: (send: Send) => Promise<T>): Promise<T>
 
-  /** Runs several statements. Nobody else's come between them, but those of listeners and subscribers that they call. */
-  inOneTurn<T>(run: () => Promise<T>): Promise<T>
+  /**
+   * Runs several statements exclusively. None of anybody else's comes between them, but for those of listeners and
+   * subscribers that they call.
+   */
+  exclusively<T>(run: () => Promise<T>): Promise<T>
 
   /** @throws TransactionAbortedError if what the operation did in the caller's transaction was rolled back meanwhile */
   requireStanding(): void
 
-  /** Nobody but us tells TypeORM's logger and subscribers of what `together` sends. */
+  /** TypeORM does not notify its logger and subscribers of what `together` sends: we do. */
   isUnheard(): Promise<boolean>
 
   /** An error of the driver as TypeORM gives it, or what it means for the caller's transaction. */

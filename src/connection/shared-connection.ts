@@ -1,9 +1,9 @@
 import type { QueryRunner } from 'typeorm'
 import { TransactionAbortedError } from '../errors'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
-import { insideTransaction } from '../sql/statements'
+import { seesOpenTransaction } from '../sql/statements'
 import { NO_ROLLBACKS, registry, type Rollbacks } from '../typeorm/registry'
-import type { Query } from './hold'
+import type { ClientQuery } from './exclusive'
 import { isPgClient, type PgClient } from './pg-client'
 import { Savepoints } from './savepoints'
 
@@ -23,7 +23,7 @@ export async function isInRawTransaction(queryRunner: QueryRunner): Promise<bool
   if (status) return status !== 'I'
   // `pg` before 8.17, and other drivers.
   try {
-    const rows = (await queryRunner.query(insideTransaction)) as readonly unknown[]
+    const rows = (await queryRunner.query(seesOpenTransaction)) as readonly unknown[]
     return rows.length > 0
   } catch (error) {
     if (serverError(error)?.code === SQLSTATE.failedTransaction) return true
@@ -34,7 +34,7 @@ export async function isInRawTransaction(queryRunner: QueryRunner): Promise<bool
 const rollbacksOn = (queryRunner: QueryRunner): Rollbacks => registry.rollbacks.get(queryRunner) ?? NO_ROLLBACKS
 
 export const savepointsOf = (queryRunner: QueryRunner): Savepoints =>
-  Savepoints.watch((watched.get(queryRunner) ?? queryRunner) as unknown as { query: Query })
+  Savepoints.watch((watched.get(queryRunner) ?? queryRunner) as unknown as { query: ClientQuery })
 
 /** The connection that a query runner has by now. */
 function clientOf(queryRunner: QueryRunner): PgClient | undefined {
@@ -51,7 +51,7 @@ export class Footing {
   /** When it last sent something, or began. */
   private at: number
 
-  /** @param outside when the turn began that a call from outside waits for. @default there is none */
+  /** @param outside when the section began that a call from outside waits for. @default there is none */
   constructor(
     private readonly queryRunner: QueryRunner,
     outside: number | undefined,

@@ -1,18 +1,18 @@
 import { type DataSource, QueryFailedError, type QueryRunner, QueryRunnerAlreadyReleasedError } from 'typeorm'
 import { TransactionAbortedError } from '../errors'
 import { isSerializationError } from '../sql/sqlstate'
-import { type Brackets, ownTransaction, savepoint, type Statement, type WireRow } from '../sql/statements'
+import { ownTransaction, savepoint, type SavepointCommands, type Statement, type WireRow } from '../sql/statements'
 import { lossOf } from '../typeorm/losses'
 import { hearTransaction } from '../typeorm/open-transactions'
 import { mayWaitForItself } from './own-transactions'
 import { isPgClient, requireTextFormat } from './pg-client'
 import { connected } from './pooled-client'
-import { type SentQuery, tellFailure, tellStart, tellSuccess } from './query-events'
-import { bracketed, driverErrorOf, isOurs, parsed, queryByTypeOrm } from './send-by-pg'
-import { type Sending, sendPrepared, sendWatched } from './send-prepared'
+import { notifyFailure, notifyStart, notifySuccess, type SentQuery } from './query-events'
+import { driverErrorOf, inSavepointOf, needsNoWrapping, parsed, queryByTypeOrm } from './send-by-pg'
+import { type PreparedSending, sendPrepared, sendWatched } from './send-prepared'
 import type { Send, Session } from './session'
 import { Footing, isInRawTransaction, watch, watchedClient } from './shared-connection'
-import { beganOutside, inTime, inWholeTurn, takeTurn, untilOwnEnded } from './turns'
+import { beganOutside, inSection, lockMutex, orStuck, untilOwnEnded } from './mutex'
 
 /** How a session treats the caller's connection. */
 interface SharedOptions {
@@ -47,7 +47,7 @@ export class SharedSession implements Session {
 
   close(): undefined {}
 
-  async letGo(): Promise<void> {}
+  async release(): Promise<void> {}
 
   withSavepoints(): Session {
     if (!this.inTransaction) return this
@@ -59,19 +59,19 @@ export class SharedSession implements Session {
   }
 
   async together<T>(work: (send: Send) => Promise<T>): Promise<T> {
-    const brackets: Brackets = this.inTransaction ? savepoint : ownTransaction
-    const result = await this.inOneTurn(async () => await bracketed(this, await this.connect(), brackets, work))
+    const commands: SavepointCommands = this.inTransaction ? savepoint : ownTransaction
+    const result = await this.exclusively(async () => await inSavepointOf(this, await this.connect(), commands, work))
     this.requireStanding()
     return result
   }
 
-  async inOneTurn<T>(run: () => Promise<T>): Promise<T> {
+  async exclusively<T>(run: () => Promise<T>): Promise<T> {
     const connect = async (): Promise<unknown> => {
       const client = await this.connect()
       this.step()
       return client
     }
-    return await inWholeTurn(this.queryRunner, { connect, ownTransaction: !this.inTransaction }, run)
+    return await inSection(this.queryRunner, { connect, ownTransaction: !this.inTransaction }, run)
   }
 
   async isUnheard(): Promise<boolean> {
@@ -79,9 +79,9 @@ export class SharedSession implements Session {
   }
 
   async failure(sql: string, error: Error): Promise<Error> {
-    if (isOurs(error)) return error
+    if (needsNoWrapping(error)) return error
     // Without the parameters, as everywhere: they hold the text.
-    return new QueryFailedError(sql, undefined, await this.told(driverErrorOf(error)))
+    return new QueryFailedError(sql, undefined, await this.explained(driverErrorOf(error)))
   }
 
   readonly query = async (sql: string, values?: unknown[]): Promise<readonly unknown[]> =>
@@ -93,7 +93,7 @@ export class SharedSession implements Session {
     try {
       return await run(this.inTransaction ? behindSavepoints : this.queryRunner)
     } catch (error) {
-      if (error instanceof QueryFailedError) await this.told(error.driverError)
+      if (error instanceof QueryFailedError) await this.explained(error.driverError)
       throw error
     }
   }
@@ -109,29 +109,33 @@ export class SharedSession implements Session {
     const client = watchedClient(this.queryRunner) ?? (await this.connect())
     if (!isPgClient(client)) return await this.sendByTypeOrm(statement, values, behindSavepoint)
     const sent = { by: this, sql: statement.sql, values }
-    const told = tellStart(sent)
-    if (told) await told
+    const notified = notifyStart(sent)
+    if (notified) await notified
     const started = performance.now()
     let rows: readonly WireRow[]
-    // Ended before anyone hears of it: a subscriber may send a statement of its own, which waits for its turn.
-    const turn = takeTurn(this.queryRunner)
+    // Ended before anyone hears of it: a subscriber may send a statement of its own, which waits for the mutex.
+    const lock = lockMutex(this.queryRunner)
     try {
-      if (turn.before) await inTime(this.queryRunner, turn.before)
+      if (lock.before) await orStuck(this.queryRunner, lock.before)
       const sending = this.sending(statement, values, behindSavepoint)
       rows = await (mayWaitForItself(this.queryRunner) ? sendWatched(client, sending) : sendPrepared(client, sending))
       hearTransaction(this.queryRunner)
-      turn.end()
+      lock.release()
     } catch (error) {
-      turn.end()
+      lock.release()
       throw await this.failed(error, sent)
     }
-    const heard = tellSuccess(sent, performance.now() - started, rows)
+    const heard = notifySuccess(sent, performance.now() - started, rows)
     if (heard) await heard
     this.requireStanding()
     return parsed(statement, rows, values)
   }
 
-  private sending(statement: Statement<unknown>, values: readonly unknown[], behindSavepoint: boolean): Sending {
+  private sending(
+    statement: Statement<unknown>,
+    values: readonly unknown[],
+    behindSavepoint: boolean,
+  ): PreparedSending {
     const { dataSource, inTransaction } = this
     return {
       dataSource,
@@ -145,7 +149,7 @@ export class SharedSession implements Session {
 
   private async failed(error: unknown, sent: SentQuery): Promise<unknown> {
     if (!(error instanceof Error)) return error
-    await tellFailure(sent, error.cause instanceof Error ? error.cause : error)
+    await notifyFailure(sent, error.cause instanceof Error ? error.cause : error)
     return await this.failure(sent.sql, error)
   }
 
@@ -176,7 +180,7 @@ export class SharedSession implements Session {
    *
    * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
    */
-  private async told(error: Error): Promise<Error> {
+  private async explained(error: Error): Promise<Error> {
     if (this.inTransaction && isSerializationError(error)) throw new TransactionAbortedError(error)
     return error
   }
@@ -212,7 +216,7 @@ export class SharedSession implements Session {
 async function isInTransaction(queryRunner: QueryRunner): Promise<boolean> {
   for (;;) {
     for (let ended = untilOwnEnded(queryRunner); ended; ended = untilOwnEnded(queryRunner))
-      await inTime(queryRunner, ended)
+      await orStuck(queryRunner, ended)
     if (queryRunner.isTransactionActive) return true
     const inRaw = await isInRawTransaction(queryRunner)
     if (!inRaw || !untilOwnEnded(queryRunner)) return inRaw

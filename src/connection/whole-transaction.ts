@@ -3,7 +3,7 @@ import { TransactionAbortedError } from '../errors'
 import { isSerializationError } from '../sql/sqlstate'
 import { seesCommitted, wholeSavepoint } from '../sql/statements'
 import { openSession } from './open-session'
-import { inBrackets } from './brackets'
+import { inSavepoint } from './within-savepoint'
 import { orWaitsForItself } from './own-transactions'
 import { isPgClient } from './pg-client'
 import { connected } from './pooled-client'
@@ -19,7 +19,7 @@ import type { Session } from './session'
 export async function asOne<T>(manager: EntityManager, run: (manager: EntityManager) => Promise<T>): Promise<T> {
   const session = await openSession(manager)
   await session.close()
-  if (!session.inTransaction) return await session.inOneTurn(async () => await inTransaction(manager, run))
+  if (!session.inTransaction) return await session.exclusively(async () => await inTransaction(manager, run))
   const { queryRunner } = session
   const send = async (sql: string): Promise<unknown> => {
     // A savepoint that is gone is not rolled back to either: that would abort the transaction.
@@ -34,8 +34,8 @@ export async function asOne<T>(manager: EntityManager, run: (manager: EntityMana
     })
   }
   try {
-    const result = await session.inOneTurn(
-      async () => await inBrackets(send, wholeSavepoint, async () => await run(manager)),
+    const result = await session.exclusively(
+      async () => await inSavepoint(send, wholeSavepoint, async () => await run(manager)),
     )
     session.requireStanding()
     return result

@@ -140,7 +140,7 @@ export const schemaFinding = ({ object, kind, name, detail }: Finding, place: Pl
 })
 
 /** Counts rows of several codes, and keeps the first keys of each. */
-export class Tally {
+export class FindingTally {
   readonly #found = new Map<
     string,
     {

@@ -8,7 +8,7 @@ import { qualified } from '../sql/identifier'
 import { normalizeText } from '../text/normalizer'
 import { holderName, holderTable, namesIn, namesTable } from '../typeorm/name-tables'
 import { dataSourceOf, type NameDeclaration, rootOf } from '../typeorm/registry'
-import { type DoctorFinding, type Place, Tally } from './findings'
+import { type DoctorFinding, FindingTally, type Place } from './findings'
 import { missingColumns, relationOf, rowsOf, type Subject, toKey } from './subject'
 
 const heldName = (declaration: NameDeclaration, rows: string): HeldName => ({
@@ -20,7 +20,7 @@ const heldName = (declaration: NameDeclaration, rows: string): HeldName => ({
 
 /** Looks at every row that may have a name, and at the table of names in the same moment. */
 export async function lookAtNames(subject: Subject, declaration: NameDeclaration, place: Place): Promise<NamesLook> {
-  const tally = new Tally()
+  const tally = new FindingTally()
   const name = heldName(declaration, subject.table.rows)
   const parts: PageParts = {
     table: subject.table,
@@ -81,7 +81,7 @@ export async function lookAtHolders(
   dataSource: DataSource,
   among: readonly EntityMetadata[] | undefined,
 ): Promise<readonly DoctorFinding[]> {
-  const tally = new Tally()
+  const tally = new FindingTally()
   const of = namesTable(dataSource)
   const names: HeldName[] = []
   for (const declaration of namesIn(dataSource)) {
@@ -90,9 +90,14 @@ export async function lookAtHolders(
     // Nobody holds the names of a table that is gone.
     if (surroundings) names.push(heldName(declaration, rowsOf(relation, surroundings)))
   }
-  const asked = among?.map(holderName)
-  const told = isTrue(of, names, asked)
-  const parts: PageParts = { table: subject.table, columns: namesColumns(dataSource), texts: [], select: { told } }
+  const requested = among?.map(holderName)
+  const isHeld = isTrue(of, names, requested)
+  const parts: PageParts = {
+    table: subject.table,
+    columns: namesColumns(dataSource),
+    texts: [],
+    select: { told: isHeld },
+  }
   for await (const { results } of subject.reader.pages(parts)) {
     for (const result of results) {
       if (result['told'] === 'true') continue

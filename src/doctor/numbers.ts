@@ -2,7 +2,7 @@ import { countsPage } from '../sql/doctor-numbers'
 import { type Key, keyOfResult, numbered, type PageParts } from '../sql/doctor-rows'
 import type { NumberTable } from '../sql/number-table'
 import type { NumberDeclaration } from '../typeorm/registry'
-import { type DoctorFinding, findingOf, type Place, SHOWN_KEYS, Tally } from './findings'
+import { type DoctorFinding, findingOf, FindingTally, type Place, SHOWN_KEYS } from './findings'
 import { identityOf, looksOf, NO_PRINT, printOf, Prints } from './prints'
 import type { Result } from './reader'
 import { Groups, type Subject, toKey, typed } from './subject'
@@ -19,7 +19,7 @@ export async function lookAtNumbers(
   { table, name }: NumberDeclaration,
   place: Place,
 ): Promise<NumbersLook> {
-  const tally = new Tally()
+  const tally = new FindingTally()
   const columns = [...table.scope.map((one) => one.name), table.number]
   const parts: PageParts = { table: subject.table, columns, texts: [], select: numbered('v', columns) }
   const identity = (result: Result): string | undefined =>
@@ -76,7 +76,7 @@ async function lookAgain(
 /** Scopes whose counts are read by one statement. */
 const COUNTED_SCOPES = 500
 
-async function lookAtCounts(subject: Subject, table: NumberTable, tally: Tally): Promise<void> {
+async function lookAtCounts(subject: Subject, table: NumberTable, tally: FindingTally): Promise<void> {
   const types = typed(
     subject.state,
     table.scope.map(({ name }) => name),

@@ -64,11 +64,11 @@ export const isNormalized = ({ normalized, texts, scope }: StoredText): boolean 
 export const isTextless = ({ texts }: Pick<StoredText, 'texts'>): boolean => texts.every((text) => text === null)
 
 /** Rows that are deleted softly, or have no text, are in no chain. */
-export const holdsText = (row: StoredText): boolean => !row.freed && !isTextless(row)
+export const isInChain = (row: StoredText): boolean => !row.freed && !isTextless(row)
 
 /** Negative if the row must be examined even if it is alone: its chain may have no anchor. */
 export function printOfText(row: StoredText): number {
-  if (!holdsText(row)) return NO_PRINT
+  if (!isInChain(row)) return NO_PRINT
   const print = printOf(identitiesOf(row).normalized)
   return (row.number ?? 0) === 0 ? print : -print
 }

@@ -10,13 +10,13 @@ import {
 import { field } from '../sql/text-table'
 import { findDrift } from '../typeorm/drift'
 import type { Declaration } from '../typeorm/registry'
-import { type DoctorFinding, findingOf, type Place, SHOWN_KEYS, Tally } from './findings'
+import { type DoctorFinding, findingOf, FindingTally, type Place, SHOWN_KEYS } from './findings'
 import { looksOf, Prints } from './prints'
 import type { Result } from './reader'
 import {
   Alike,
   faultsOf,
-  holdsText,
+  isInChain,
   isNormalized,
   isTextless,
   printOfPlace,
@@ -39,7 +39,7 @@ export interface TextFigures {
 
 /** Looks at every row that has a unique text. */
 export class TextLook {
-  readonly #tally = new Tally()
+  readonly #tally = new FindingTally()
   readonly #twice: Groups
   readonly #twiceNormalized: Groups
   readonly #parts: PageParts
@@ -131,7 +131,7 @@ export class TextLook {
     const alike = new Alike()
     const chains = new Map<string, ChainKey>()
     for await (const { results } of this.subject.reader.pages(this.#parts, { among })) {
-      for (const row of results.map((result) => this.#stored(result)).filter(holdsText)) {
+      for (const row of results.map((result) => this.#stored(result)).filter(isInChain)) {
         alike.add(row)
         const chain = { scope: row.scope.map(String), hash: row.hash ?? '' }
         if (typeof row.hash === 'string') chains.set(JSON.stringify(chain), chain)

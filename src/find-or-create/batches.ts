@@ -6,7 +6,7 @@ import { createSpreadStatement, findSpreadStatement, scopesOf } from '../sql/spr
 import { insertColumns, type Statement } from '../sql/statements'
 import { upsertManyStatement } from '../sql/upsert-statement'
 import type { ReadyText } from '../rows/entity-text'
-import type { AskedRow } from '../rows/late-row'
+import type { RequestedRow } from '../rows/deferred-row'
 import { rowShape, type RowValues } from '../rows/row-values'
 import { updateOf, type Updates, updateShape } from '../rows/updates'
 
@@ -16,7 +16,7 @@ const BATCH_ROWS = 1_000
 const BATCH_CHARACTERS = 16 * 2 ** 20
 
 /** A row that the call asks for, with every input that asks for it. */
-export interface DistinctRow extends AskedRow {
+export interface DistinctRow extends RequestedRow {
   /** Index of the first input, which gives the other columns. */
   readonly input: number
   /** Further inputs that share its result, where there are any: of thousands, each list would count. */

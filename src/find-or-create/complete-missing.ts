@@ -2,7 +2,7 @@ import type { ObjectLiteral } from 'typeorm'
 import { TransactionAbortedError } from '../errors'
 import { isRowError } from '../sql/sqlstate'
 import { type BatchItem, type DistinctRow, findQuery, inBatches } from './batches'
-import { withCreated } from '../rows/late-row'
+import { withCreated } from '../rows/deferred-row'
 import { toRowError } from '../rows/row-error'
 import { type BatchAnswer, type ManyCall, sendBatch, takeAnswers, writeResult } from './run-batch'
 
@@ -22,12 +22,12 @@ export async function completeMissing<Entity extends ObjectLiteral>(
   const missing: DistinctRow[] = []
   const put = (list: DistinctRow[], row: DistinctRow): void => void list.push(given.get(row.row.identity) ?? row)
   for (const { items, alone } of inBatches(call, rows.map(keyOnly), (row) => put(left, row))) {
-    call.watch.check()
+    call.progress.check()
     const answer = alone ? undefined : await look(call, items)
     const unanswered = answer ? takeAnswers(call, items, answer) : items
     const seen = new Set(answer?.rows.map(({ index }) => items[index]))
     for (const item of unanswered) put(answer && !seen.has(item) ? missing : left, item)
-    call.watch.report()
+    call.progress.report()
   }
   return [...left, ...(await createValues(call, missing))]
 }
@@ -46,7 +46,7 @@ async function look<Entity>(call: ManyCall<Entity>, items: readonly BatchItem[])
 
 async function createValues<Entity>(call: ManyCall<Entity>, missing: readonly DistinctRow[]): Promise<DistinctRow[]> {
   const complete: DistinctRow[] = []
-  await call.session.letGo()
+  await call.session.release()
   for (const row of missing.toSorted((left, right) => left.input - right.input)) {
     try {
       complete.push({ ...row, ...(await withCreated(call.entityText, row)) })

@@ -1,6 +1,6 @@
 import type { BatchRow } from '../sql/batch-statement'
 import type { StoredRow } from '../sql/statements'
-import { find } from './attempt'
+import { find } from './try-once'
 import { type BatchQuery, type BatchRules, findQuery, groupBy, inBatches } from './batches'
 import type { ReadyText } from '../rows/entity-text'
 import type { RowValues } from '../rows/row-values'
@@ -21,8 +21,8 @@ export async function findRows(
   entityText: ReadyText,
   rows: readonly RowValues[],
 ): Promise<ReadonlyMap<string, StoredRow>> {
-  const asked = new Map(rows.map((row) => [row.identity, { ...row, others: [], all: row.key }]))
-  const distinct = [...asked.values()].map((row) => ({ ...UNASKED, row }))
+  const requested = new Map(rows.map((row) => [row.identity, { ...row, others: [], all: row.key }]))
+  const distinct = [...requested.values()].map((row) => ({ ...UNASKED, row }))
   const rules: BatchRules = { entityText, defaults: NO_DEFAULTS }
   const found = new Map<string, StoredRow>()
   const batches = inBatches(rules, distinct, (_, error) => {

@@ -70,7 +70,7 @@ async function findOrCreateAll<Entity extends ObjectLiteral>(
   }
   if (nested) return (await findOrCreateNested(nested, inputs, options)) as FindOrCreateManyResult<Entity>[]
   const load = relationsToLoad(entityText, options as LoadOptions)
-  const prepared = new PreparedMany<Entity>(entityText, load, { create, deleted, watch: options })
+  const prepared = new PreparedMany<Entity>(entityText, load, { create, deleted, progress: options })
   await addAll(prepared, entityText, inputs)
   return await prepared.run(manager)
 }

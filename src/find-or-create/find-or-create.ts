@@ -11,11 +11,11 @@ import {
 import { calledFrom, callerOf } from './caller'
 import { isDeleted, requireDeleteDate } from './deleted-rows'
 import { type EntityText, entityTextOf } from '../rows/entity-text'
-import { find, findOrCreateRow, type FindOrCreateResult } from './attempt'
+import { find, findOrCreateRow, type FindOrCreateResult } from './try-once'
 import type { GivenValues, Naming } from '../rows/given-values'
-import { hydrate, isOfClass } from '../rows/hydrate'
-import { type AskedRow, askedRow, isLate } from '../rows/late-row'
-import { type Answer, type Arrival, type CallLine, lineOf } from './line'
+import { hydrate, isEntityOfClass } from '../rows/hydrate'
+import { isDeferred, type RequestedRow, requestedRow } from '../rows/deferred-row'
+import { type Answer, type Arrival, type CallCoalescer, coalescerOf } from './coalescer'
 import { readyText, requireChanged } from './ready-table'
 import { finish, relationsToLoad } from '../rows/load-relations'
 import { findOrCreateOneNested, nestedCall } from './nested'
@@ -26,7 +26,7 @@ import { openSession } from '../connection/open-session'
 import type { Session } from '../connection/session'
 import type { StoredRow } from '../sql/statements'
 
-export type { FindOrCreateResult } from './attempt'
+export type { FindOrCreateResult } from './try-once'
 
 /**
  * Returns the row that holds the text, inserting it if there is none. Takes one round trip, is exact for texts with
@@ -67,17 +67,17 @@ export async function findOrCreate<
   const load = relationsToLoad(entityText, options as LoadOptions)
   const { lazyRelations } = entityText.metadata
   const given = lazyRelations.length > 0 ? await withPromised(entityText.metadata, values) : values
-  const asked = askedRow(entityText, given, options.create)
+  const requested = requestedRow(entityText, given, options.create)
   const session = await openSession(manager)
   try {
-    const line = lineOf(manager, entityText)
+    const coalescer = coalescerOf(manager, entityText)
     // Whoever need not wait is not held up by a promise either.
-    const waits = line.enter(arrivalOf(manager, entityText, asked, deleted))
+    const waits = coalescer.enter(arrivalOf(manager, entityText, requested, deleted))
     const answer = waits && (await waits)
     let result = resultOf<Entity>(session, entityText, answer)
     if (!result) {
       try {
-        const heard = heardBy(line, answer, asked)
+        const heard = heardBy(coalescer, answer, requested)
         // A loop, because every function around it would cost the stack of an error a line.
         for (let again = false; !result; again = true) {
           const ready = await readyText(session, entityText)
@@ -89,7 +89,7 @@ export async function findOrCreate<
           }
         }
       } finally {
-        line.leave(answer, result && !result.created)
+        coalescer.leave(answer, result && !result.created)
       }
     }
     await finish(session, entityText, [result], load)
@@ -103,9 +103,9 @@ function checkDeleted(entityText: EntityText, deleted: FindOrCreateOptions['dele
   if (deleted !== undefined && deleted !== 'return') requireDeleteDate(entityText, 'deleted')
 }
 
-/** The row, told to those who wait for it too. */
-const heardBy = (line: CallLine, answer: Answer | undefined, asked: AskedRow): AskedRow =>
-  answer?.followers ? { ...asked, told: (stored: StoredRow) => line.tell(answer, stored) } : asked
+/** The request, whose row those that wait for it are notified of. */
+const heardBy = (coalescer: CallCoalescer, answer: Answer | undefined, requested: RequestedRow): RequestedRow =>
+  answer?.followers ? { ...requested, notify: (stored: StoredRow) => coalescer.notify(answer, stored) } : requested
 
 /**
  * Returns the row that holds the text, or null. Looks it up by hash, so that the unique index is used. No row can hold a
@@ -142,12 +142,12 @@ export async function findOneByText<
   const mode = options.replica ? 'slave' : 'master'
   const session = await openSession(manager, mode)
   try {
-    const found = await foundRow(session, entityText, lineOf(manager, entityText, mode), {
+    const found = await foundRow(session, entityText, coalescerOf(manager, entityText, mode), {
       manager,
       row,
       missing: 'nothing',
     })
-    if (!found || !isOfClass(entityText, found) || (!withDeleted && isDeleted(entityText, found))) return null
+    if (!found || !isEntityOfClass(entityText, found) || (!withDeleted && isDeleted(entityText, found))) return null
     const loaded = hydrate(entityText, session, found) as Entity
     await finish(session, entityText, [{ entity: loaded, created: false }], load)
     return loaded
@@ -159,11 +159,11 @@ export async function findOneByText<
 function arrivalOf(
   manager: EntityManager,
   entityText: EntityText,
-  asked: AskedRow,
+  requested: RequestedRow,
   deleted: DeletedOption = 'return',
 ): Arrival {
   const takes = deleted === 'return' ? undefined : (stored: StoredRow) => !isDeleted(entityText, stored)
-  return { manager, row: asked.row, missing: isLate(entityText, asked) ? 'ask' : 'insert', takes }
+  return { manager, row: requested.row, missing: isDeferred(entityText, requested) ? 'ask' : 'insert', takes }
 }
 
 /** The result for a row that was found for several calls at once. */
@@ -179,16 +179,16 @@ function resultOf<Entity extends ObjectLiteral>(
 async function foundRow(
   session: Session,
   entityText: EntityText,
-  line: CallLine,
+  coalescer: CallCoalescer,
   arrival: Arrival,
 ): Promise<StoredRow | null | undefined> {
-  const waits = line.enter(arrival)
+  const waits = coalescer.enter(arrival)
   const answer = waits && (await waits)
   if (answer?.stored !== undefined) return answer.stored
   try {
     return await find(session, await readyText(session, entityText), arrival.row)
   } finally {
-    line.leave(answer, true)
+    coalescer.leave(answer, true)
   }
 }
 

@@ -24,8 +24,8 @@ import { keyValues } from '../rows/key-values'
 import { returnedBy } from '../rows/returned-by'
 import { openSession } from '../connection/open-session'
 import type { Session } from '../connection/session'
-import { askedNames, ensureNamesReady } from './asked-names'
-import type { AskedText } from './taken-texts'
+import { ensureNamesReady, requestedNames } from './requested-names'
+import type { RequestedText } from './taken-texts'
 import { writeOrFail } from './write-or-fail'
 
 /** What a column takes, or a function that gives SQL for it, as in TypeORM's `insert`. */
@@ -154,18 +154,18 @@ async function insertAll(session: Session, manager: EntityManager, announced: re
     // The getter of a lazy relation that nobody has set would query the database.
     rows.push({ ...row, values: await withPromised(columns.metadata, entity) })
   }
-  const names = rows.flatMap(({ columns, position, values }) => askedNames(columns, position, values))
-  const asked = await askedTexts(session, manager, rows)
+  const names = rows.flatMap(({ columns, position, values }) => requestedNames(columns, position, values))
+  const requested = await askedTexts(session, manager, rows)
   await ensureNamesReady(session, names)
-  const hashes = new Map(asked.toReversed().map(({ row, hash }) => [row, hash]))
+  const hashes = new Map(requested.toReversed().map(({ row, hash }) => [row, hash]))
   // In another order than by hash two calls with the same texts would deadlock.
-  const keys = shardedKeys(asked)
+  const keys = shardedKeys(requested)
   const batches = [...groupBy(rows, ({ insertion }) => insertion).values()]
     .map((group) => inWriteOrder(group, hashes))
     .flatMap((group) => [...inChunks(group)])
     .flatMap((chunk) => (keys.size === 0 ? [chunk] : [...apartByKey(chunk, keys)]))
   const answers = await writeOrFail(session, {
-    asked,
+    requested,
     names,
     rows: rows.map(({ columns, position, values }) => ({ metadata: columns.metadata, row: position, values })),
     numbers: numberIndexes(rows),
@@ -203,9 +203,9 @@ interface ShardedKey {
 }
 
 /** Of rows of distributed tables, by their positions. */
-function shardedKeys(asked: readonly NewText[]): ReadonlyMap<number, ShardedKey> {
+function shardedKeys(requested: readonly NewText[]): ReadonlyMap<number, ShardedKey> {
   const keys = new Map<number, ShardedKey>()
-  for (const { row, hash, entityText } of asked) {
+  for (const { row, hash, entityText } of requested) {
     if (!entityText.ready.distributed) continue
     const { table, hidden } = entityText.declaration
     const { hash: first, table: of, sent } = keys.get(row) ?? { hash, table, sent: [] }
@@ -279,7 +279,7 @@ function insertStep(
 }
 
 /** A text that a row brings, and its hash. */
-interface NewText extends AskedText {
+interface NewText extends RequestedText {
   readonly hash: string
 }
 
@@ -295,12 +295,12 @@ async function askedTexts(session: Session, manager: EntityManager, rows: readon
       return [{ entityText, row: position, key: key.slice(0, -1), hash }]
     }),
   )
-  const asked: NewText[] = []
+  const requested: NewText[] = []
   for (const { entityText, ...text } of found) {
     const ready = await ensureReady(entityText.declaration, session)
-    asked.push({ ...text, entityText: onTable(entityText, ready) })
+    requested.push({ ...text, entityText: onTable(entityText, ready) })
   }
-  return asked
+  return requested
 }
 
 /** A row that is inserted as deleted may hold no text either. */

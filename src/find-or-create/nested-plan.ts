@@ -5,7 +5,7 @@ import { declarationsOf } from '../typeorm/registry'
 import { type EntityText, entityTextOf } from '../rows/entity-text'
 import {
   classOf,
-  copyOf,
+  copyOfGiven,
   isObject,
   isPlainKey,
   isReference,
@@ -93,7 +93,7 @@ export class Planner {
 
   private async nodeOf({ metadata, entityText, given, covers, parent }: Planned): Promise<NewNode> {
     const known = this.nodes.get(given)
-    const node = known ?? emptyNode(metadata, entityText, copyOf(metadata, given))
+    const node = known ?? emptyNode(metadata, entityText, copyOfGiven(metadata, given))
     if (parent) {
       setRelation(parent.relation, node.values, undefined)
       node.owners.set(parent.relation, parent.node)

@@ -17,7 +17,7 @@ type Group = readonly NewNode[]
 
 const isDone = ({ row }: NewNode): boolean => row !== undefined
 
-export const entityOf = (node: NestedNode): ObjectLiteral => (isNew(node) ? requireRow(node).entity : node.reference)
+export const nodeEntity = (node: NestedNode): ObjectLiteral => (isNew(node) ? requireRow(node).entity : node.reference)
 
 /** For the rows of the call itself: their AfterLoad fires once they have their relations. */
 interface LookUpOptions {
@@ -66,14 +66,14 @@ async function lookUpGroup(
   { onDeleted }: LookUpOptions,
 ): Promise<ObjectLiteral[]> {
   const ready = onTable(entityText, await ensureReady(entityText.declaration, session))
-  const asked = nodes.map((node) => ({ node, row: rowValues(entityText, node.values) }))
+  const requested = nodes.map((node) => ({ node, row: rowValues(entityText, node.values) }))
   const found = await findRows(
     session,
     ready,
-    asked.map(({ row }) => row),
+    requested.map(({ row }) => row),
   )
   const entities = new Map<string, ObjectLiteral>()
-  for (const { node, row } of asked) {
+  for (const { node, row } of requested) {
     const held = found.get(row.identity)
     const stored = onDeleted ? await afterDeletion(session, ready, { stored: held, row }, onDeleted(node)) : held
     if (!stored) continue
@@ -171,7 +171,7 @@ export class NestedRun {
   private async tellLoaded(entityText: EntityText, nodes: Group): Promise<void> {
     const found = nodes.filter(({ row }) => row && !row.created).filter((node) => !this.roots.has(node))
     const session = await openSession(this.manager)
-    await afterLoad(session, entityText, [...new Set(found.map(entityOf))])
+    await afterLoad(session, entityText, [...new Set(found.map(nodeEntity))])
     await session.close()
   }
 
@@ -187,7 +187,7 @@ export class NestedRun {
   /** Rows that existed refer to the new one from now on. */
   private async adopt(node: NewNode): Promise<void> {
     for (const { relation, nodes } of node.children) {
-      const known = nodes.filter((child) => !isNew(child) || child.row?.created === false).map(entityOf)
+      const known = nodes.filter((child) => !isNew(child) || child.row?.created === false).map(nodeEntity)
       if (known.length === 0) continue
       const query = this.manager.createQueryBuilder().relation(node.metadata.target, relation.propertyPath)
       const row = query.of(requireRow(node).entity)
@@ -199,7 +199,7 @@ export class NestedRun {
   private async join(): Promise<void> {
     const pairs = this.created.flatMap((node) =>
       node.joined.flatMap(({ relation, nodes }) =>
-        nodes.map((other) => joinRow(relation, requireRow(node).entity, entityOf(other))),
+        nodes.map((other) => joinRow(relation, requireRow(node).entity, nodeEntity(other))),
       ),
     )
     for (const [table, group] of groupBy(pairs, ({ junction }) => junction)) {
@@ -251,14 +251,14 @@ function savable({ metadata, values }: NewNode): ObjectLiteral {
   }
   for (const relation of metadata.relations.filter(holdsKey)) {
     const value = givenIn(relation, values)
-    if (value !== undefined) setRelation(relation, entity, isPlainKey(value) ? value : keyOf(relation, value))
+    if (value !== undefined) setRelation(relation, entity, isPlainKey(value) ? value : joinKey(relation, value))
   }
   return entity
 }
 
 const holdsKey = ({ isOwning, isManyToMany }: Relation): boolean => isOwning && !isManyToMany
 
-function keyOf({ inverseEntityMetadata, joinColumns }: Relation, owner: unknown): ObjectLiteral {
+function joinKey({ inverseEntityMetadata, joinColumns }: Relation, owner: unknown): ObjectLiteral {
   const columns = joinColumns.flatMap(({ referencedColumn }) => (referencedColumn ? [referencedColumn] : []))
   const maps = [...inverseEntityMetadata.primaryColumns, ...columns].map((column) =>
     column.getEntityValueMap(owner as ObjectLiteral),
@@ -289,7 +289,7 @@ function joinRow(relation: Relation, entity: ObjectLiteral, other: ObjectLiteral
 export function attach({ row, brought }: NewNode): void {
   if (!row) return
   for (const { relation, value } of brought) {
-    const given = Array.isArray(value) ? value.map(entityOf) : value && entityOf(value as NestedNode)
+    const given = Array.isArray(value) ? value.map(nodeEntity) : value && nodeEntity(value as NestedNode)
     setRelation(relation, row.entity, given)
   }
 }

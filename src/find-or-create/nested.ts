@@ -15,10 +15,10 @@ import {
   type DeletedOptions,
   type LoadOptions,
   namesFindOrCreate,
-  type WatchOptions,
+  type ProgressOptions,
 } from '../rows/call-options'
 import type { EntityText } from '../rows/entity-text'
-import type { FindOrCreateResult } from './attempt'
+import type { FindOrCreateResult } from './try-once'
 import { relationsToLoad } from '../rows/load-relations'
 import { loadOnto } from './nested-load'
 import { type Covers, needsMore, type NewNode, Planner } from './nested-plan'
@@ -27,7 +27,7 @@ import { isObject, mergeCreated } from '../rows/nested-values'
 import { PreparedMany } from './prepared-many'
 import { toRowError } from '../rows/row-error'
 import { type FindOrCreateManyResult, isRowsDoing } from './run-batch'
-import { Watch } from './watch'
+import { Progress } from './progress'
 import { openSession } from '../connection/open-session'
 import { asOne } from '../connection/whole-transaction'
 
@@ -68,11 +68,11 @@ export function nestedCall(
     for (const name of propertyPath.split('.')) named = isObject(named) ? named[name] : undefined
     return typeof named === 'string'
   }
-  const asked = { ...load, relations }
+  const requested = { ...load, relations }
   // A name that is not a relation is reported before anything is written.
-  relationsToLoad(entityText, asked)
+  relationsToLoad(entityText, requested)
   if (entityText.metadata.relations.filter(covers).length === countNamed(relations))
-    return { ...call, covers, load: asked }
+    return { ...call, covers, load: requested }
   throw new DeclarationError(
     `relations: 'findOrCreate' stands for a relation of ${entityText.metadata.name} itself, and for all that is nested in ` +
       `it. Name these only: { relation: 'findOrCreate' }.`,
@@ -92,18 +92,18 @@ const countNamed = (relations: unknown): number => {
 export async function findOrCreateNested(
   call: NestedCall,
   inputs: readonly ObjectLiteral[],
-  options: WatchOptions = {},
+  options: ProgressOptions = {},
 ): Promise<Result[]> {
   const rows = new Rows(call, [...inputs])
-  const watch = new Watch(options)
+  const progress = new Progress(options)
   for (let from = 0; from < inputs.length; from += ROWS_AT_ONCE) {
-    watch.check()
+    progress.check()
     const indexes = [...inputs.keys()].slice(from, from + ROWS_AT_ONCE)
     await rows.run(indexes)
-    for (const index of indexes) watch.count(rows.results[index] as Result, 1)
-    watch.report()
+    for (const index of indexes) progress.count(rows.results[index] as Result, 1)
+    progress.report()
   }
-  watch.check()
+  progress.check()
   return rows.results
 }
 

@@ -4,18 +4,18 @@ import { columnDefaults } from '../sql/catalog'
 import { tableName } from '../sql/text-table'
 import { ensureReady } from '../typeorm/readiness'
 import { byHash, type DistinctRow, inBatches, isMixed, type Repeat } from './batches'
-import type { DeletedOption, WatchOptions } from '../rows/call-options'
+import type { DeletedOption, ProgressOptions } from '../rows/call-options'
 import { completeMissing } from './complete-missing'
 import { type EntityText, onTable, type ReadyText } from '../rows/entity-text'
 import { listensToInsert, listensToLoad } from '../rows/events'
-import type { FindOrCreateResult } from './attempt'
-import { type AskedRow, askedRow } from '../rows/late-row'
+import type { FindOrCreateResult } from './try-once'
+import { type RequestedRow, requestedRow } from '../rows/deferred-row'
 import { finish, type RelationsToLoad } from '../rows/load-relations'
 import type { Session } from '../connection/session'
 import { toRowError } from '../rows/row-error'
 import { type FindOrCreateManyResult, goesSingly, writeResult } from './run-batch'
 import { runBatches } from './run-batches'
-import { Watch } from './watch'
+import { Progress } from './progress'
 import { openSession } from '../connection/open-session'
 import { isReplaced, isSame, updateOf, type Updates, withUpdate } from '../rows/updates'
 
@@ -26,7 +26,7 @@ interface ManyRules<Entity extends ObjectLiteral> {
   readonly deleted?: DeletedOption | undefined
   /** The caller loads relations, and fires AfterLoad. */
   readonly unfinished?: boolean
-  readonly watch?: WatchOptions
+  readonly progress?: ProgressOptions
   /** Index of the first input among those of the caller. @default 0 */
   readonly first?: number
   /**
@@ -44,7 +44,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
   /** The results. An input whose row was not reached because the call failed has none. */
   readonly results: FindOrCreateManyResult<Entity>[] = []
   private readonly rows = new Map<string, DistinctRow>()
-  readonly watch: Watch
+  readonly progress: Progress
   private readonly shared: (Given & { readonly by: PreparedMany<Entity>; readonly of: number })[] = []
   /** Inputs that wait until an earlier input with the same text is written. */
   private later: Given[] = []
@@ -67,7 +67,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     private readonly load: RelationsToLoad | undefined,
     private readonly rules: ManyRules<Entity> = {},
   ) {
-    this.watch = new Watch(rules.watch)
+    this.progress = new Progress(rules.progress)
   }
 
   /** Normalizes and hashes one input. */
@@ -81,12 +81,12 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     try {
       const { create, first = 0 } = this.rules
       const ofRow = typeof create === 'function' ? (): unknown => create(values as never, first + input) : create
-      const asked = askedRow(this.entityText, values, ofRow)
-      const { row, more } = asked
+      const requested = requestedRow(this.entityText, values, ofRow)
+      const { row, more } = requested
       const known = this.rows.get(row.identity)
-      if (known) return this.repeat(known, asked, input)
+      if (known) return this.repeat(known, requested, input)
       if (this.isAhead(row.identity, { input, values })) return
-      this.rows.set(row.identity, { input, repeats: undefined, row, values, more, create: asked.create })
+      this.rows.set(row.identity, { input, repeats: undefined, row, values, more, create: requested.create })
       for (const value of row.all) if (typeof value === 'string') this.length += value.length
     } catch (error) {
       // The user's own transformer may throw anything for one row.
@@ -98,22 +98,22 @@ export class PreparedMany<Entity extends ObjectLiteral> {
    * Adds another input with the same text. Changes are merged only if no value is lost: a value that a later input
    * replaces might be refused.
    */
-  private repeat(known: DistinctRow, asked: AskedRow, input: number): void {
-    const { identity } = asked.row
+  private repeat(known: DistinctRow, requested: RequestedRow, input: number): void {
+    const { identity } = requested.row
     const { updates } = this.rules
-    const update = updateOf(updates, asked.row)
-    if (this.waiting.has(identity) || this.apart.has(identity) || isReplaced(known.row, asked.row, update)) {
+    const update = updateOf(updates, requested.row)
+    if (this.waiting.has(identity) || this.apart.has(identity) || isReplaced(known.row, requested.row, update)) {
       this.waiting.add(identity)
-      this.later.push({ input, values: asked.values })
+      this.later.push({ input, values: requested.values })
       return
     }
     known.repeats ??= []
     known.repeats.push({
       input,
-      values: asked.values,
-      isSame: asked.create === undefined && isSame(known.row, asked.row),
+      values: requested.values,
+      isSame: requested.create === undefined && isSame(known.row, requested.row),
     })
-    if (updates) this.rows.set(identity, withUpdate(this.entityText, updates, known, asked))
+    if (updates) this.rows.set(identity, withUpdate(this.entityText, updates, known, requested))
   }
 
   /**
@@ -165,7 +165,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
 
   async run(manager: EntityManager): Promise<FindOrCreateManyResult<Entity>[]> {
     if (this.rows.size === 0) {
-      if (this.inputs > 0) this.watch.report()
+      if (this.inputs > 0) this.progress.report()
       return this.results
     }
     const session = await openSession(manager)
@@ -188,7 +188,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
 
   private async runRound(session: Session, entityText: ReadyText): Promise<void> {
     const { create, updates, deleted = 'return', onLost = noOne, first = 0, batchRows } = this.rules
-    const { results, watch } = this
+    const { results, progress } = this
     const base = {
       session,
       entityText,
@@ -196,14 +196,14 @@ export class PreparedMany<Entity extends ObjectLiteral> {
       updates,
       deleted,
       results,
-      watch,
+      progress,
       onLost,
       first,
       batchRows,
     }
-    const asked = this.inOrder([...this.rows.values()])
-    const late = typeof create === 'function'
-    const rows = late ? this.inOrder(await completeMissing(base, asked)) : asked
+    const requested = this.inOrder([...this.rows.values()])
+    const isDeferred = typeof create === 'function'
+    const rows = isDeferred ? this.inOrder(await completeMissing(base, requested)) : requested
     // Each call asks anew, so that a changed default takes effect at once, as it does for a single row.
     const table = tableName(entityText.declaration.table)
     const defaults = isMixed(rows) ? await columnDefaults(session.query, table) : NO_DEFAULTS
@@ -213,7 +213,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     })
     // One by one, in the order of the inputs, as users' functions and listeners expect it, and numbers follow it.
     await runBatches(call, batches, {
-      mayOverlap: !late && !goesSingly(call) && !isNumbered(this.entityText.metadata),
+      mayOverlap: !isDeferred && !goesSingly(call) && !isNumbered(this.entityText.metadata),
     })
   }
 

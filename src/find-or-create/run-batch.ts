@@ -18,7 +18,7 @@ import {
 import { listensToInsert } from '../rows/events'
 import type { DeletedOption } from '../rows/call-options'
 import { isDeleted } from './deleted-rows'
-import { findOrCreateRow, type FindOrCreateResult } from './attempt'
+import { findOrCreateRow, type FindOrCreateResult } from './try-once'
 import { hydrate } from '../rows/hydrate'
 import { type RowError, toRowError } from '../rows/row-error'
 import type { Session } from '../connection/session'
@@ -27,7 +27,7 @@ import { forgetIfChanged } from '../typeorm/readiness'
 import { readyText } from './ready-table'
 import { updateOf } from '../rows/updates'
 import { isHeard, upsertRow } from './upsert-row'
-import type { Watch } from './watch'
+import type { Progress } from './progress'
 
 /** The result for one input: its row, or the error why there is none. */
 export type FindOrCreateManyResult<Entity> = FindOrCreateResult<Entity> | { readonly error: RowError }
@@ -37,7 +37,7 @@ export interface ManyCall<Entity> extends BatchRules {
   readonly session: Session
   readonly results: FindOrCreateManyResult<Entity>[]
   readonly deleted: DeletedOption
-  readonly watch: Watch
+  readonly progress: Progress
   /**
    * Called when a batch must be sent again: after a deadlock, or because its snapshot does not show what others wrote.
    */
@@ -193,13 +193,13 @@ async function runSingly<Entity extends ObjectLiteral>(
   for (const item of items) {
     const onDeleted = { deleted: call.deleted, position: (call.first ?? 0) + item.input }
     const thrown: unknown[] = []
-    const asked = item.create ? { ...item, create: noting(thrown, item.create) } : item
+    const requested = item.create ? { ...item, create: noting(thrown, item.create) } : item
     try {
       const { updates } = call
       const run = async ({ entityText }: ManyCall<Entity>): Promise<FindOrCreateResult<Entity>> =>
         await (updates && updateOf(updates, item.row).length > 0
-          ? upsertRow<Entity>(session, entityText, asked, updates)
-          : findOrCreateRow<Entity>(session, entityText, asked, onDeleted))
+          ? upsertRow<Entity>(session, entityText, requested, updates)
+          : findOrCreateRow<Entity>(session, entityText, requested, onDeleted))
       const result = await run(call).catch(async (error: unknown) => {
         const changed = await onChanged(call, error)
         if (!changed) throw error
@@ -244,17 +244,17 @@ const OF_TRANSACTIONS: ReadonlySet<string> = new Set(['TRANSACTION_ABORTED', 'WA
  * themselves, and so is the first where their changes were made together.
  */
 export function writeResult<Entity>(
-  { results, watch, updates }: Pick<ManyCall<Entity>, 'results' | 'watch' | 'updates'>,
+  { results, progress, updates }: Pick<ManyCall<Entity>, 'results' | 'progress' | 'updates'>,
   { input, repeats }: Pick<DistinctRow, 'input' | 'repeats'>,
   result: FindOrCreateManyResult<Entity>,
 ): void {
   if ('error' in result && repeats) {
     if (updates) return
     results[input] = result
-    return watch.count(result, 1)
+    return progress.count(result, 1)
   }
   results[input] = result
-  watch.count(result, 1 + (repeats?.length ?? 0))
+  progress.count(result, 1 + (repeats?.length ?? 0))
   if (!repeats) return
   const again = { ...result, created: false }
   for (const repeat of repeats) results[repeat.input] = again

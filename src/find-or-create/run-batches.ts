@@ -28,7 +28,7 @@ export async function runBatches<Entity extends ObjectLiteral>(
   const { session } = call
   const overlap = mayOverlap && session instanceof PoolSession && !tellsTenants(call)
   await course.run(overlap ? session : undefined)
-  call.watch.check()
+  call.progress.check()
 }
 
 /** Which table a name means depends on the connection. */
@@ -60,7 +60,7 @@ class Course<Entity extends ObjectLiteral> {
     const { beside } = this
     try {
       // The other batch may still wait for a connection, which could be ours.
-      if (beside) await session?.letGo()
+      if (beside) await session?.release()
     } finally {
       await beside
     }
@@ -83,7 +83,7 @@ class Course<Entity extends ObjectLiteral> {
         if (!batch) return
         await before()
         await runBatch({ ...call, onLost }, batch)
-        call.watch.report()
+        call.progress.report()
       }
     } catch (error) {
       this.failure ??= { error }
@@ -92,7 +92,7 @@ class Course<Entity extends ObjectLiteral> {
 
   private take(): Batch | undefined {
     if (this.next.done || this.failure) return undefined
-    this.call.watch.check()
+    this.call.progress.check()
     const { value } = this.next
     this.next = this.batches.next()
     return value

@@ -55,22 +55,25 @@ async function takenOfKeys(
 ): Promise<TakenText[]> {
   const [{ metadata, id }] = rows as [WrittenRow]
   const root = rootOf(metadata)
-  const asked = keys
+  const requested = keys
     .map((key) => ({ key, rows: rows.filter((row) => brings(row, key)) }))
     .filter((one) => one.rows.length > 0)
-  if (asked.length === 0) return []
+  if (requested.length === 0) return []
   const statement = takenKeysStatement({
     schema: root.schema,
     table: root.tableName,
     primary: root.primaryColumns.map(({ databaseName }) => databaseName),
-    keys: asked.map(({ key }) => ({ columns: key.columns.map(({ databaseName }) => databaseName), index: key.index })),
+    keys: requested.map(({ key }) => ({
+      columns: key.columns.map(({ databaseName }) => databaseName),
+      index: key.index,
+    })),
     standing: id !== undefined,
   })
-  const json = asked.map((one) => JSON.stringify(one.rows.map((row) => recordOf(session, row, one.key))))
+  const json = requested.map((one) => JSON.stringify(one.rows.map((row) => recordOf(session, row, one.key))))
   // A value that its column cannot hold has been refused for that, or has a type whose text is no JSON.
   const found = await session.rowsOrRollBack(statement, json).catch(() => [])
   return found.flatMap(({ key, index, holder }) => {
-    const one = asked[key]
+    const one = requested[key]
     const row = one?.rows[index]
     if (!one || !row) return []
     return [{ entity: row.metadata.name, property: one.key.name, id: holder && idOf(root, holder), row: row.row }]

@@ -23,8 +23,8 @@ import type { Writable } from './insert-or-fail'
 import { returnedBy } from '../rows/returned-by'
 import { openSession } from '../connection/open-session'
 import type { Session } from '../connection/session'
-import { askedNames, ensureNamesReady } from './asked-names'
-import type { AskedText } from './taken-texts'
+import { ensureNamesReady, requestedNames } from './requested-names'
+import type { RequestedText } from './taken-texts'
 import { numberIndexes } from './scope-order'
 import { writeOrFail } from './write-or-fail'
 
@@ -163,12 +163,12 @@ async function updateAll(
 ): Promise<ObjectLiteral[]> {
   for (const { columns, changes } of rows) await beforeUpdate(session, columns, changes)
   const names = rows.flatMap(({ columns, position, changes, criteria }) =>
-    askedNames(columns, position, changes, criteria),
+    requestedNames(columns, position, changes, criteria),
   )
-  const asked = await askedTexts(session, manager, rows)
+  const requested = await askedTexts(session, manager, rows)
   await ensureNamesReady(session, names)
   const answers = await writeOrFail(session, {
-    asked,
+    requested,
     names,
     rows: rows.map(({ columns, position, changes, criteria }) => ({
       metadata: columns.metadata,
@@ -208,7 +208,11 @@ function updateStep({ dataSource }: Session, { columns, criteria, changes }: Cha
 }
 
 /** Every text that the changes touch, of every declaration. Refused before any SQL. */
-async function askedTexts(session: Session, manager: EntityManager, rows: readonly ChangedRow[]): Promise<AskedText[]> {
+async function askedTexts(
+  session: Session,
+  manager: EntityManager,
+  rows: readonly ChangedRow[],
+): Promise<RequestedText[]> {
   const found = rows.flatMap(({ columns, position, criteria, changes }) => {
     const id = columns.metadata.primaryColumns.map((column) => sentValue(columns, column, criteria))
     return declarationsOf(columns.metadata).flatMap((declaration) => {
@@ -219,12 +223,12 @@ async function askedTexts(session: Session, manager: EntityManager, rows: readon
       return [{ entityText, row: position, key, id, live }]
     })
   })
-  const asked: AskedText[] = []
+  const requested: RequestedText[] = []
   for (const { entityText, ...text } of found) {
     const ready = await ensureReady(entityText.declaration, session)
-    asked.push({ ...text, entityText: onTable(entityText, ready) })
+    requested.push({ ...text, entityText: onTable(entityText, ready) })
   }
-  return asked
+  return requested
 }
 
 export const sentValue = (

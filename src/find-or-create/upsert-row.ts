@@ -2,12 +2,12 @@ import type { ObjectLiteral } from 'typeorm'
 import type { StoredRow } from '../sql/statements'
 import { updateSpreadStatement } from '../sql/spread-statement'
 import { upsertStatement } from '../sql/upsert-statement'
-import { explain, find, type FindOrCreateResult, tryOnce } from './attempt'
+import { explain, find, type FindOrCreateResult, tryOnce } from './try-once'
 import { Attempts } from './attempts'
 import { cached, type EntityText, type ReadyText, type UpsertStatements } from '../rows/entity-text'
 import { afterInsert, afterUpdate, beforeUpdate, listensToInsert, listensToUpdate } from '../rows/events'
-import { hydrate, isOfClass } from '../rows/hydrate'
-import { type AskedRow, entityOf, LateRow } from '../rows/late-row'
+import { hydrate, isEntityOfClass } from '../rows/hydrate'
+import { DeferredRow, entityToInsert, type RequestedRow } from '../rows/deferred-row'
 import { withPromised } from '../rows/nested-values'
 import { rowShape, type RowValues, withOthersOf } from '../rows/row-values'
 import type { Session } from '../connection/session'
@@ -17,20 +17,20 @@ import { mayUpdate, updateOf, type Updates, updateShape, withOnly } from '../row
 export async function upsertRow<Entity extends ObjectLiteral>(
   session: Session,
   entityText: ReadyText,
-  asked: AskedRow,
+  requested: RequestedRow,
   updates: Updates,
 ): Promise<FindOrCreateResult<Entity>> {
   const attempts = new Attempts(session, entityText.declaration.name)
   const listened =
     isHeard(entityText) || entityText.ready.distributed
-      ? new ListenedUpsert(session, entityText, asked, updates)
+      ? new ListenedUpsert(session, entityText, requested, updates)
       : undefined
   for (;;) {
     let stored: StoredRow | undefined
     try {
-      stored = await (listened ? listened.tryOnce() : tryUpsert(session, entityText, asked.row, updates))
+      stored = await (listened ? listened.tryOnce() : tryUpsert(session, entityText, requested.row, updates))
     } catch (error) {
-      await attempts.again(await explain(session, entityText, asked.row, error))
+      await attempts.again(await explain(session, entityText, requested.row, error))
       continue
     }
     if (stored) {
@@ -73,32 +73,32 @@ class ListenedUpsert {
   constructor(
     private readonly session: Session,
     private readonly entityText: ReadyText,
-    private readonly asked: AskedRow,
+    private readonly requested: RequestedRow,
     private readonly updates: Updates,
   ) {}
 
   /** Each event fires once for all attempts. */
   async tryOnce(): Promise<StoredRow | undefined> {
     const { session, entityText } = this
-    const found = await find(session, entityText, this.asked.row)
+    const found = await find(session, entityText, this.requested.row)
     if (found) {
       // A row of another class is refused with its entity.
-      if (!isOfClass(entityText, found)) return found
+      if (!isEntityOfClass(entityText, found)) return found
       const row = (this.update ??= await this.announceUpdate())
       if (row.others.length === 0) return found
       const { update } = statementsOf(entityText, row.others, { ...this.updates, columns: new Set(row.others) })
       const [stored] = await session.rowsOrRollBack(update, row.all)
       // On a distributed table, what is as it should be is not given back.
-      return stored ?? (entityText.ready.distributed ? await find(session, entityText, this.asked.row) : undefined)
+      return stored ?? (entityText.ready.distributed ? await find(session, entityText, this.requested.row) : undefined)
     }
     this.insert ??= await this.announceInsert()
     return await createOnly(session, entityText, this.insert)
   }
 
   private async announceInsert(): Promise<RowValues> {
-    const late = new LateRow(this.session, this.entityText, this.asked)
-    const row = await late.complete()
-    this.announced.inserted = late.entity
+    const deferred = new DeferredRow(this.session, this.entityText, this.requested)
+    const row = await deferred.complete()
+    this.announced.inserted = deferred.entity
     return row
   }
 
@@ -108,10 +108,10 @@ class ListenedUpsert {
    * @returns the row with the columns that are updated, and no others
    */
   private async announceUpdate(): Promise<RowValues> {
-    const { session, entityText, asked, updates } = this
-    const columns = new Set(updateOf(updates, asked.row))
-    if (!listensToUpdate(entityText)) return withOnly(asked.row, columns)
-    const entity = entityOf(entityText, asked)
+    const { session, entityText, requested, updates } = this
+    const columns = new Set(updateOf(updates, requested.row))
+    if (!listensToUpdate(entityText)) return withOnly(requested.row, columns)
+    const entity = entityToInsert(entityText, requested)
     const given = await withPromised(entityText.metadata, entity)
     const before = entityText.others.map((column) => column.getEntityValue(given) as unknown)
     this.announced.updated = entity
@@ -122,7 +122,7 @@ class ListenedUpsert {
         columns.add(column.databaseName)
       }
     })
-    return withOnly(withOthersOf(asked.row, entityText, values), columns)
+    return withOnly(withOthersOf(requested.row, entityText, values), columns)
   }
 }
 

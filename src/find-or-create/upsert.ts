@@ -4,8 +4,8 @@ import { CALL_RULES, type UpsertByTextOptions } from '../rows/call-options'
 import { type EntityText, entityTextOf } from '../rows/entity-text'
 import { calledFrom, callerOf } from './caller'
 import { addAll, type FindOrCreateManyResult } from './find-or-create-many'
-import { findOrCreateRow, type FindOrCreateResult } from './attempt'
-import { type AskedRow, askedRow } from '../rows/late-row'
+import { findOrCreateRow, type FindOrCreateResult } from './try-once'
+import { type RequestedRow, requestedRow } from '../rows/deferred-row'
 import { finish, relationsToLoad, type RelationsToLoad } from '../rows/load-relations'
 import { withPromised } from '../rows/nested-values'
 import { PreparedMany } from './prepared-many'
@@ -69,7 +69,7 @@ export async function upsertByText<Entity extends ObjectLiteral>(
   if (!Array.isArray(given)) {
     const { lazyRelations } = entityText.metadata
     const values = lazyRelations.length > 0 ? await withPromised(entityText.metadata, given) : given
-    return await upsertOne<Entity>(manager, entityText, askedRow(entityText, values), { load, updates })
+    return await upsertOne<Entity>(manager, entityText, requestedRow(entityText, values), { load, updates })
   }
   const prepared = new PreparedMany<Entity>(entityText, load, { updates })
   const all = addAll(prepared, entityText, given as readonly DeepPartial<Entity>[])
@@ -82,7 +82,7 @@ export async function upsertByText<Entity extends ObjectLiteral>(
 async function upsertOne<Entity extends ObjectLiteral>(
   manager: EntityManager,
   entityText: EntityText,
-  asked: AskedRow,
+  requested: RequestedRow,
   { load, updates }: { readonly load: RelationsToLoad | undefined; readonly updates: Updates },
 ): Promise<FindOrCreateResult<Entity>> {
   const session = await openSession(manager)
@@ -93,9 +93,9 @@ async function upsertOne<Entity extends ObjectLiteral>(
       const ready = await readyText(session, entityText)
       try {
         result =
-          updateOf(updates, asked.row).length > 0
-            ? await upsertRow<Entity>(session, ready, asked, updates)
-            : await findOrCreateRow<Entity>(session, ready, asked)
+          updateOf(updates, requested.row).length > 0
+            ? await upsertRow<Entity>(session, ready, requested, updates)
+            : await findOrCreateRow<Entity>(session, ready, requested)
       } catch (error) {
         if (again) throw error
         requireChanged(session, entityText, error)

@@ -6,8 +6,8 @@ import { guardError } from '../typeorm/guard-errors'
 import { allOrNothing, type Step } from '../connection/all-or-nothing'
 import { Attempts } from './attempts'
 import type { Session } from '../connection/session'
-import { type AskedName, takenNames } from './asked-names'
-import { type AskedText, takenTexts } from './taken-texts'
+import { type RequestedName, takenNames } from './requested-names'
+import { type RequestedText, takenTexts } from './taken-texts'
 import { refusedText } from '../typeorm/refused-text'
 import { asQueryFailedError } from '../typeorm/query-failed-error'
 import { takenByTriggers } from '../typeorm/taken-names'
@@ -18,8 +18,8 @@ export interface Writing {
   readonly steps: readonly Step<WireRow>[]
   /** The same at less cost, unless a text shares its hash with another one: tried once. @default the steps themselves */
   readonly quick?: readonly Step<WireRow>[] | undefined
-  readonly asked: readonly AskedText[]
-  readonly names: readonly AskedName[]
+  readonly requested: readonly RequestedText[]
+  readonly names: readonly RequestedName[]
   /** For the primary keys and ordinary unique columns that they bring. @default none */
   readonly rows?: readonly WrittenRow[]
   /** Of `numberIndexes`. @default none */
@@ -39,8 +39,8 @@ export async function writeOrFail(
   session: Session,
   { steps, quick, ...wanted }: Writing,
 ): Promise<readonly (readonly WireRow[])[]> {
-  const { asked, names } = wanted
-  const attempts = new Attempts(session, asked[0]?.entityText.declaration.name ?? names[0]?.name.name ?? '')
+  const { requested, names } = wanted
+  const attempts = new Attempts(session, requested[0]?.entityText.declaration.name ?? names[0]?.name.name ?? '')
   const written = quick && (await allOrNothing(session, quick).catch((error: unknown) => noneIfShared(session, error)))
   if (written) return written
   for (;;) {
@@ -68,10 +68,10 @@ const OR_ANOTHER_VALUE = 'Use the row that holds it, or give another value.'
 /** @throws TextTakenError for all that is taken; where only ordinary columns are, it is TypeORM's error as well */
 async function requireFree(
   session: Session,
-  { asked, names, rows }: Required<Pick<Writing, 'asked' | 'names' | 'rows'>>,
+  { requested, names, rows }: Required<Pick<Writing, 'requested' | 'names' | 'rows'>>,
   error: unknown,
 ): Promise<void> {
-  const texts = [...(await takenTexts(session, asked)), ...(await takenNames(session, names))]
+  const texts = [...(await takenTexts(session, requested)), ...(await takenNames(session, names))]
   // A name that is free by now was not when the triggers looked.
   const found = texts.length > 0 ? texts : (takenByTriggers(error, session.dataSource) ?? [])
   const keys = await takenKeys(session, rows)
@@ -84,14 +84,14 @@ async function requireFree(
 /** @throws what the error means, unless the same may succeed when it is tried again */
 async function requireRetry(
   session: Session,
-  { asked, names, numbers = NONE, rows = [] }: Omit<Writing, 'steps'>,
+  { requested, names, numbers = NONE, rows = [] }: Omit<Writing, 'steps'>,
   error: unknown,
 ): Promise<void> {
-  const declarations = asked.map(({ entityText }) => entityText.declaration)
+  const declarations = requested.map(({ entityText }) => entityText.declaration)
   const refused = serverError(error)
-  const isOurs = asked.length + names.length + numbers.size + rows.length > 0
+  const isOurs = requested.length + names.length + numbers.size + rows.length > 0
   if (refused?.code !== SQLSTATE.uniqueViolation || !isOurs) throw guardError(error, declarations) ?? error
-  await requireFree(session, { asked, names, rows }, error)
+  await requireFree(session, { requested, names, rows }, error)
   const { constraint = '' } = refused
   const isOfText = error instanceof Error && refusedText(error, declarations) !== undefined
   if (!numbers.has(constraint) && !isOfText) throw error

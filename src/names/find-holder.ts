@@ -3,7 +3,7 @@ import { DeclarationError, TextRejectedError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
 import { openSession } from '../connection/open-session'
 import type { Session } from '../connection/session'
-import { ensureNamesReady } from '../find-or-create/asked-names'
+import { ensureNamesReady } from '../find-or-create/requested-names'
 import { requireManager } from '../rows/call-arguments'
 import { finish, relationsToLoad } from '../rows/load-relations'
 import { findHolderStatement, type FoundHolder, type SoughtTable } from '../sql/find-holder'
@@ -11,7 +11,7 @@ import { normalizeText } from '../text/normalizer'
 import { namesIn, namesTable, namesText } from '../typeorm/name-tables'
 import { dataSourceOf, type NameDeclaration } from '../typeorm/registry'
 import { idOf } from '../typeorm/refused-text'
-import { entityOf, holderOf } from '../typeorm/taken-names'
+import { declaringEntity, holderOf } from '../typeorm/taken-names'
 import { holderEntity, type HolderEntity, toEntity } from './holder-row'
 
 /** Options of `findHolder`. */
@@ -166,7 +166,7 @@ async function toHolder(session: Session, { holders, readsRows }: LookUp, found:
   const { metadata } = declaration
   return {
     target: metadata.childEntityMetadatas.find((one) => one.target === declaration.target)?.target ?? metadata.target,
-    entityName: entityOf(declaration),
+    entityName: declaringEntity(declaration),
     property: declaration.name,
     id: idOf(metadata, row.key) ?? {},
     name: found.name,

@@ -3,7 +3,7 @@ import { TextRejectedError, TextTakenError } from '../errors'
 import { checkOptions } from '../options'
 import { openSession } from '../connection/open-session'
 import type { Session } from '../connection/session'
-import { ensureNamesReady } from '../find-or-create/asked-names'
+import { ensureNamesReady } from '../find-or-create/requested-names'
 import { Attempts } from '../find-or-create/attempts'
 import type { FindOrCreateResult } from '../find-or-create/find-or-create'
 import { insertOrFail } from '../find-or-create/insert-or-fail'
@@ -45,7 +45,7 @@ export async function findOrCreateHolder<Entity extends ObjectLiteral>(
       const found = await findByName(session, holder, name)
       if (found) return { entity: found as Entity, created: false, attempts: attempts.count }
       // The insert takes a connection of its own.
-      await session.letGo()
+      await session.release()
       try {
         const [created] = await insertOrFail(manager, entity, [values])
         return { entity: created as Entity, created: true, attempts: attempts.count }

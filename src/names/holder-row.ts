@@ -4,11 +4,11 @@ import type { Session } from '../connection/session'
 import { requireManager } from '../rows/call-arguments'
 import { entityColumns, type EntityColumns } from '../rows/entity-text'
 import { hydrate } from '../rows/hydrate'
-import { ofClass } from '../rows/updates'
+import { classFilter } from '../rows/updates'
 import type { ChangeColumns, HolderRow } from '../sql/name-statements'
 import type { WireRow } from '../sql/statements'
 import { holderTable } from '../typeorm/name-tables'
-import { dataSourceOf, type NameDeclaration, namesOf } from '../typeorm/registry'
+import { dataSourceOf, type NameDeclaration, namesOfEntity } from '../typeorm/registry'
 
 /** An entity whose rows hold names, and one of these names. */
 export interface HolderEntity extends EntityColumns {
@@ -55,7 +55,7 @@ function makeHolderEntity(metadata: EntityMetadata, declaration: NameDeclaration
       holder: holderTable(metadata),
       name: declaration.text.column.databaseName,
       row: { select: readColumns(columns), spatial: columns.spatial },
-      only: ofClass(metadata),
+      only: classFilter(metadata),
     },
     changes: {
       version: metadata.versionColumn?.databaseName,
@@ -76,7 +76,7 @@ export const toEntity = (holder: HolderEntity, session: Session, columns: WireRo
   hydrate(holder, session, { columns, hashNumber: 0 })
 
 function chooseName(metadata: EntityMetadata, by: string | undefined): NameDeclaration {
-  const declarations = namesOf(metadata)
+  const declarations = namesOfEntity(metadata)
   const [only, another] = declarations
   if (!only) throw new DeclarationError(`${metadata.name} declares no name. Put @UniqueName() on a property of it.`)
   if (by === undefined && !another) return only

@@ -1,7 +1,7 @@
 import { type EntityManager, EntityNotFoundError, type EntityTarget, type ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { openSession } from '../connection/open-session'
-import { askedNames, ensureNamesReady } from '../find-or-create/asked-names'
+import { ensureNamesReady, requestedNames } from '../find-or-create/requested-names'
 import { criteriaOf, type RowId, sentValue, updateOrFail } from '../find-or-create/update-or-fail'
 import { writeOrFail } from '../find-or-create/write-or-fail'
 import { requireManager } from '../rows/call-arguments'
@@ -9,7 +9,7 @@ import { cached } from '../rows/entity-text'
 import { listensToUpdate } from '../rows/events'
 import { renameStatement } from '../sql/name-statements'
 import type { Statement, WireRow } from '../sql/statements'
-import { dataSourceOf, namesOf } from '../typeorm/registry'
+import { dataSourceOf, namesOfEntity } from '../typeorm/registry'
 import { holderEntity, type HolderEntity, toEntity } from './holder-row'
 
 /**
@@ -35,7 +35,7 @@ export async function rename<Entity extends ObjectLiteral>(
 ): Promise<Entity> {
   requireManager(manager)
   const metadata = dataSourceOf(manager).getMetadata(entity)
-  const declared = new Set(namesOf(metadata).map(({ name }) => name))
+  const declared = new Set(namesOfEntity(metadata).map(({ name }) => name))
   const given: unknown = names
   const keys = typeof given === 'object' && given !== null ? Object.keys(given) : []
   const other = keys.find((key) => !declared.has(key))
@@ -46,7 +46,7 @@ export async function rename<Entity extends ObjectLiteral>(
         `updateOrFail() changes other properties with it.`,
     )
   }
-  const [first] = namesOf(metadata)
+  const [first] = namesOfEntity(metadata)
   const holder = first && holderEntity(metadata, first)
   if (!holder || listensToUpdate(holder)) return await byTypeOrm(manager, entity, id, names)
   const criteria = criteriaOf(holder, id)
@@ -75,8 +75,8 @@ async function renameRow(
   names: ObjectLiteral,
 ): Promise<ObjectLiteral> {
   const { metadata, dataSource, shape } = holder
-  const changed = namesOf(metadata).filter(({ text }) => text.column.getEntityValue(names) !== undefined)
-  const texts = askedNames(holder, 0, names, criteria)
+  const changed = namesOfEntity(metadata).filter(({ text }) => text.column.getEntityValue(names) !== undefined)
+  const texts = requestedNames(holder, 0, names, criteria)
   const values = [
     ...changed.map((name) => texts.find((one) => one.name === name)?.text ?? null),
     ...metadata.primaryColumns.map((column) => sentValue({ dataSource }, column, criteria)),
@@ -90,7 +90,7 @@ async function renameRow(
   try {
     await ensureNamesReady(session, texts)
     const step = { statement: statementOf(holder, columns), values, check }
-    const [rows = []] = await writeOrFail(session, { steps: [step], asked: [], names: texts })
+    const [rows = []] = await writeOrFail(session, { steps: [step], requested: [], names: texts })
     return toEntity(holder, session, rows[0] ?? [])
   } finally {
     await session.close()

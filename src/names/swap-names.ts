@@ -2,7 +2,7 @@ import { type EntityManager, EntityNotFoundError, type EntityTarget, type Object
 import { DeclarationError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
 import { openSession } from '../connection/open-session'
-import { ensureNamesReady } from '../find-or-create/asked-names'
+import { ensureNamesReady } from '../find-or-create/requested-names'
 import { Attempts } from '../find-or-create/attempts'
 import { criteriaOf, type RowId, sentValue } from '../find-or-create/update-or-fail'
 import { afterUpdate } from '../rows/events'

@@ -12,7 +12,7 @@ import { rowValues } from '../rows/row-values'
 import { isSerializationError, serverError, SQLSTATE } from '../sql/sqlstate'
 import type { StoredToken } from '../sql/token-statements'
 import { type Duration, intervalOf } from '../text/duration'
-import { canonicalJson, exactJson } from '../text/exact-json'
+import { canonicalJson, exactJson } from './exact-json'
 import { insideOf, requireNotInside } from './nesting'
 import { askAgain, type Tokens, ensureTokens, tokensOf } from './tokens'
 
@@ -164,7 +164,7 @@ async function answerTo(call: Call): Promise<OnceResult<unknown>> {
         const [found] = await session.rows(tokens.find, call.key)
         if (found && !isFree(found, manager)) return replayOf(found)
       }
-      await session.letGo()
+      await session.release()
       const result = await tryOnce(call, session, attempts)
       if (result) return result
     }
@@ -245,7 +245,7 @@ async function runBehindSavepoint(manager: EntityManager, { run, last }: Work): 
 }
 
 async function runAlone(manager: EntityManager, session: Session, work: Work): Promise<void> {
-  await session.inOneTurn(async () => {
+  await session.exclusively(async () => {
     await transact(manager, work)
   })
 }

@@ -30,17 +30,17 @@ export interface Tokens {
   readonly remove: Statement<number>
   readonly forget: Statement<number>
   /** Hashes of tokens that this process was recently asked for. */
-  readonly asked: Set<string>
+  readonly requested: Set<string>
 }
 
-const MAX_ASKED = 1_000
+const MAX_REQUESTED = 1_000
 
 /** Remembers a hash. @returns whether it was known */
-export function askAgain({ asked }: Tokens, hash: string): boolean {
-  if (asked.has(hash)) return true
-  asked.add(hash)
-  const [oldest] = asked
-  if (asked.size > MAX_ASKED && oldest !== undefined) asked.delete(oldest)
+export function askAgain({ requested }: Tokens, hash: string): boolean {
+  if (requested.has(hash)) return true
+  requested.add(hash)
+  const [oldest] = requested
+  if (requested.size > MAX_REQUESTED && oldest !== undefined) requested.delete(oldest)
   return false
 }
 
@@ -82,7 +82,7 @@ function makeTokens(entityText: EntityText): Tokens {
     answer: answerTokenStatement(table),
     remove: removeTokensStatement(table),
     forget: forgetTokenStatement(table),
-    asked: new Set(),
+    requested: new Set(),
   }
 }
 

@@ -69,7 +69,7 @@ export interface FindOrCreateProgress {
 }
 
 /** Options for calls with many inputs. */
-export interface WatchOptions {
+export interface ProgressOptions {
   /**
    * Once aborted, no further batch is sent, and the call throws its `reason` when those at the server have ended. What
    * was sent stays: outside a transaction it is committed, and a caller's transaction stays usable.
@@ -102,7 +102,7 @@ export interface FindOrCreateOptions<Entity = ObjectLiteral>
 
 /** Options of `findOrCreateMany`. */
 export interface FindOrCreateManyOptions<Entity = ObjectLiteral>
-  extends ByOptions<Entity>, NestedOptions<Entity>, DeletedOptions, WatchOptions {
+  extends ByOptions<Entity>, NestedOptions<Entity>, DeletedOptions, ProgressOptions {
   /**
    * As with `findOrCreate`. A function gets an input and its index, and is called for the inputs that are missing, one
    * after another in their order, before the first row is written; of equal texts for the first. If it throws, its
@@ -117,7 +117,7 @@ export interface FindOrCreateManyOptions<Entity = ObjectLiteral>
 
 /** Options of `findOrCreateStream` and `findOrCreateTransform`. */
 export interface FindOrCreateStreamOptions<Entity = ObjectLiteral>
-  extends ByOptions<Entity>, WatchOptions, Pick<FindOrCreateManyOptions<Entity>, 'create' | 'deleted'> {
+  extends ByOptions<Entity>, ProgressOptions, Pick<FindOrCreateManyOptions<Entity>, 'create' | 'deleted'> {
   /**
    * Rows that are gathered, sorted by hash, and then sent in batches. The results of a window come together, when it is
    * done. Hashes are random: where the unique index is larger than the server's cache, neighbours in a large window share
@@ -197,7 +197,7 @@ const DELETED: Rules<DeletedOptions> = {
   deleted: oneOf(...(['return', 'restore', 'throw'] satisfies DeletedOption[])),
 }
 
-const WATCH: Rules<WatchOptions> = {
+const PROGRESS: Rules<ProgressOptions> = {
   signal: RULE.signal,
   onProgress: RULE.function,
 }
@@ -218,8 +218,8 @@ export const CALL_RULES: {
 } = {
   hashOf: BY,
   findOrCreate: { ...BY, create, ...DELETED, ...NESTED },
-  findOrCreateMany: { ...BY, create, ...DELETED, ...NESTED, ...WATCH },
-  stream: { ...BY, create, ...DELETED, ...WATCH, window: RULE.positive },
+  findOrCreateMany: { ...BY, create, ...DELETED, ...NESTED, ...PROGRESS },
+  stream: { ...BY, create, ...DELETED, ...PROGRESS, window: RULE.positive },
   findOneByText: {
     ...BY,
     withDeleted: RULE.boolean,

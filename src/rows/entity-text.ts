@@ -7,9 +7,9 @@ import {
   dataSourceOf,
   type Declaration,
   declarationsOf,
-  tableDeclarations,
+  namesOfEntity,
   type ReadyTable,
-  namesOf,
+  tableDeclarations,
 } from '../typeorm/registry'
 import { requireManager } from './call-arguments'
 import { echoedTexts, readsPlainTexts } from './echoed-texts'
@@ -163,7 +163,7 @@ function chooseDeclaration(metadata: EntityMetadata, by: string | undefined): De
 }
 
 function namesHint(metadata: EntityMetadata): string {
-  const names = namesOf(metadata).map(({ name }) => `"${name}"`)
+  const names = namesOfEntity(metadata).map(({ name }) => `"${name}"`)
   return names.length === 0
     ? ''
     : ` By ${names.join(' or ')}, which holds a name, findOrCreateHolder() of typeorm-unique-text/names finds a row.`

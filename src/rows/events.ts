@@ -1,5 +1,5 @@
 import type { EntityMetadata, ObjectLiteral } from 'typeorm'
-import { isOurs } from '../typeorm/subscriber'
+import { isOurSubscriber } from '../typeorm/subscriber'
 import type { EntityColumns } from './entity-text'
 import type { Session } from '../connection/session'
 
@@ -11,7 +11,7 @@ export function listensToInsert({ metadata, dataSource }: EntityColumns): boolea
   if (metadata.beforeInsertListeners.length + metadata.afterInsertListeners.length > 0) return true
   // A loop, and not a list that is kept: whoever comes later, or gets a method later, hears too.
   for (const one of dataSource.subscribers)
-    if ((one.beforeInsert !== undefined || one.afterInsert !== undefined) && !isOurs(one)) return true
+    if ((one.beforeInsert !== undefined || one.afterInsert !== undefined) && !isOurSubscriber(one)) return true
   return false
 }
 
@@ -21,7 +21,7 @@ export function listensToUpdate({ metadata, dataSource }: EntityColumns): boolea
     beforeUpdateListeners.length + afterUpdateListeners.length > 0 ||
     dataSource.subscribers.some(
       (subscriber) =>
-        !isOurs(subscriber) && (subscriber.beforeUpdate !== undefined || subscriber.afterUpdate !== undefined),
+        !isOurSubscriber(subscriber) && (subscriber.beforeUpdate !== undefined || subscriber.afterUpdate !== undefined),
     )
   )
 }
@@ -34,31 +34,31 @@ export function listensToLoad({ metadata, dataSource }: EntityColumns): boolean 
 
 /** Listeners run while we hold no connection: a listener that asks an exhausted pool for one would wait for ever. */
 export async function beforeInsert(session: Session, metadata: EntityMetadata, entity: ObjectLiteral): Promise<void> {
-  await session.letGo()
+  await session.release()
   await session.queryRunner.broadcaster.broadcast('BeforeInsert', metadata, entity)
 }
 
 export async function afterInsert(session: Session, entityText: EntityColumns, entity: ObjectLiteral): Promise<void> {
   if (!listensToInsert(entityText)) return
-  await session.letGo()
+  await session.release()
   await session.queryRunner.broadcaster.broadcast('AfterInsert', entityText.metadata, entity)
 }
 
 /** As `update()` fires it: with the new values, and without the row that was there before. */
 export async function beforeUpdate(session: Session, entityText: EntityColumns, entity: ObjectLiteral): Promise<void> {
-  await session.letGo()
+  await session.release()
   await session.queryRunner.broadcaster.broadcast('BeforeUpdate', entityText.metadata, entity)
 }
 
 export async function afterUpdate(session: Session, entityText: EntityColumns, entity: ObjectLiteral): Promise<void> {
   if (!listensToUpdate(entityText)) return
-  await session.letGo()
+  await session.release()
   await session.queryRunner.broadcaster.broadcast('AfterUpdate', entityText.metadata, entity)
 }
 
 export async function afterLoad(session: Session, entityText: EntityColumns, entities: ObjectLiteral[]): Promise<void> {
   if (entities.length === 0 || !listensToLoad(entityText)) return
-  await session.letGo()
+  await session.release()
   await session.queryRunner.broadcaster.broadcast('Load', entityText.metadata, entities)
 }
 
@@ -72,7 +72,7 @@ export async function recoverEvent(
     (subscriber) => subscriber.beforeRecover !== undefined || subscriber.afterRecover !== undefined,
   )
   if (!isHeard) return
-  await session.letGo()
+  await session.release()
   await session.queryRunner.broadcaster.broadcast(event, metadata)
 }
 
@@ -89,10 +89,10 @@ export async function afterLoadJoined(
   entities: ObjectLiteral[],
   related: readonly Related[],
 ): Promise<void> {
-  const told = [{ metadata, entities }, ...related].filter((one) => one.entities.length > 0)
-  if (told.length === 0) return
-  await session.letGo()
-  for (const one of told) {
+  const notified = [{ metadata, entities }, ...related].filter((one) => one.entities.length > 0)
+  if (notified.length === 0) return
+  await session.release()
+  for (const one of notified) {
     await session.queryRunner.broadcaster.broadcast('Load', one.metadata, one.entities)
   }
 }

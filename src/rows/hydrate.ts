@@ -101,7 +101,7 @@ function classOfRow(entityText: NamedColumns, row: Row): EntityMetadata | undefi
 }
 
 /** `find` would give the row: it is of the entity's class, or of a child of it. */
-export function isOfClass(entityText: NamedColumns, row: Row): boolean {
+export function isEntityOfClass(entityText: NamedColumns, row: Row): boolean {
   return classOfRow(entityText, row) !== undefined
 }
 

@@ -23,8 +23,8 @@ export function relationsToLoad(
   { relations = NONE, relationLoadStrategy }: LoadOptions,
 ): RelationsToLoad | undefined {
   if (relations === NONE && metadata.eagerRelations.length === 0) return undefined
-  const asked = requireRelations(metadata, Array.isArray(relations) ? treeOf(relations) : relations)
-  const none = Object.keys(asked).length === 0
+  const requested = requireRelations(metadata, Array.isArray(relations) ? treeOf(relations) : relations)
+  const none = Object.keys(requested).length === 0
   if (none && metadata.eagerRelations.length === 0) return undefined
   if (metadata.primaryColumns.some(({ isSelect }) => !isSelect)) {
     if (none) return undefined
@@ -32,7 +32,7 @@ export function relationsToLoad(
       `The primary key of ${metadata.name} is not selected, and relations are loaded by it. Leave out "relations".`,
     )
   }
-  return { relations: asked, strategy: relationLoadStrategy ?? dataSource.options.relationLoadStrategy ?? 'join' }
+  return { relations: requested, strategy: relationLoadStrategy ?? dataSource.options.relationLoadStrategy ?? 'join' }
 }
 
 type Tree = { [name: string]: Tree | boolean }
@@ -123,8 +123,8 @@ async function loadRelations(
     for (const { entity, created } of rows) {
       // Undefined where someone deleted the row meanwhile.
       const attached = attach(metadata, byId.get(idOf(metadata, entity)), entity)
-      const told = attached.filter(({ relation }) => joined.some((join) => join.relation === relation))
-      if (created || load.strategy === 'query') related.push(...told)
+      const notified = attached.filter(({ relation }) => joined.some((join) => join.relation === relation))
+      if (created || load.strategy === 'query') related.push(...notified)
     }
   }
   return related

@@ -57,7 +57,7 @@ export function setRelation(relation: Relation, entity: ObjectLiteral, value: un
 }
 
 /** A copy to set relations on: the object is the caller's. Reading a lazy relation of the copy sends no query. */
-export function copyOf(
+export function copyOfGiven(
   { embeddeds, relations }: Pick<EntityMetadata, 'embeddeds' | 'relations'>,
   given: ObjectLiteral,
 ): ObjectLiteral {
@@ -74,7 +74,7 @@ export function copyOf(
   }
   for (const embedded of embeddeds) {
     const value: unknown = given[embedded.propertyName]
-    if (isObject(value) && !embedded.isArray) copy[embedded.propertyName] = copyOf(embedded, value)
+    if (isObject(value) && !embedded.isArray) copy[embedded.propertyName] = copyOfGiven(embedded, value)
   }
   return copy
 }
@@ -109,7 +109,7 @@ export async function withPromised<Values extends ObjectLiteral>(
   values: Values,
 ): Promise<Values> {
   if (metadata.lazyRelations.length === 0 || !isObject(values) || Array.isArray(values)) return values
-  const copy = copyOf(metadata, values)
+  const copy = copyOfGiven(metadata, values)
   for (const relation of metadata.lazyRelations) {
     const given = await promisedIn(relation, values)
     if (given !== undefined) setRelation(relation, copy, given)

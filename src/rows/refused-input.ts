@@ -1,7 +1,7 @@
 import type { DataSource, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { kindOf } from '../options'
-import { type ColumnMetadata, declarationsOf, namesOf } from '../typeorm/registry'
+import { type ColumnMetadata, declarationsOf, namesOfEntity } from '../typeorm/registry'
 import type { EntityColumns, EntityText } from './entity-text'
 import { valueIn } from './key-values'
 import { givenIn, hasValue } from './nested-values'
@@ -44,7 +44,7 @@ export function requireUniqueText(
   entries: readonly (readonly [EntityTarget<ObjectLiteral>, ...unknown[]])[],
 ): void {
   const metadatas = entries.map(([target]) => dataSource.getMetadata(target))
-  if (metadatas.some((metadata) => declarationsOf(metadata).length + namesOf(metadata).length > 0)) return
+  if (metadatas.some((metadata) => declarationsOf(metadata).length + namesOfEntity(metadata).length > 0)) return
   throw new DeclarationError(
     `${metadatas.map(({ name }) => name).join(' and ')} declares no unique text. ` +
       `Put @UniqueText() on a property of it, or use TypeORM's own call.`,

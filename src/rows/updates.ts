@@ -3,7 +3,7 @@ import { DeclarationError } from '../errors'
 import type { UpdateShape } from '../sql/upsert-statement'
 import { type ColumnMetadata, declarationsOf, rootOf } from '../typeorm/registry'
 import type { EntityText } from './entity-text'
-import type { AskedRow } from './late-row'
+import type { RequestedRow } from './deferred-row'
 import { type RowValues, withOthers } from './row-values'
 
 /** What an upsert does to a row that is there. */
@@ -51,12 +51,12 @@ export function updateShape(
     versions: names(({ isVersion }) => isVersion),
     updateDates: names(({ isUpdateDate }) => isUpdateDate),
     skipUnchanged,
-    only: ofClass(metadata),
+    only: classFilter(metadata),
   }
 }
 
 /** Of single table inheritance, a row of another class is not ours to change. */
-export function ofClass(metadata: EntityMetadata): UpdateShape['only'] {
+export function classFilter(metadata: EntityMetadata): UpdateShape['only'] {
   const { discriminatorColumn, childEntityMetadatas } = metadata
   if (!discriminatorColumn || metadata === rootOf(metadata)) return undefined
   const values = [metadata, ...childEntityMetadatas].map(({ discriminatorValue }) => String(discriminatorValue))
@@ -133,11 +133,11 @@ export const isReplaced = (first: RowValues, later: RowValues, update: readonly 
 const valueOf = ({ key, others, all }: RowValues, name: string): unknown => all[key.length + others.indexOf(name)]
 
 /** Merges rows as if they were upserted one after another: the first is created, and each changes what it brings. */
-export function withUpdate<Row extends AskedRow>(
+export function withUpdate<Row extends RequestedRow>(
   entityText: EntityText,
   updates: Updates,
   first: Row,
-  { row, values, more }: AskedRow,
+  { row, values, more }: RequestedRow,
 ): Row {
   const update = updateOf(updates, row)
   const changes = [values, ...more].map((one) => pickColumns(entityText, one, update))

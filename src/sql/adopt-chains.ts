@@ -1,4 +1,4 @@
-import { chainColumns, keyOf, newHash, own, samePrimary, texts, unnest } from './adopt-fill'
+import { chainColumns, newHash, own, primaryKeyAsJson, samePrimary, texts, unnest } from './adopt-fill'
 import {
   adoptions,
   type AdoptedTable,
@@ -11,7 +11,7 @@ import {
 import { qualified, quote } from './identifier'
 import { bytewise, field, isLive } from './text-table'
 
-export const sameChain = ({ table }: Held, chain: string): string =>
+export const isOfChain = ({ table }: Held, chain: string): string =>
   [
     ...table.scope.map((name, index) => `${field('t', name)} OPERATOR(pg_catalog.=) ${chain}.s${index}`),
     `${field('t', table.hash)} OPERATOR(pg_catalog.=) ${chain}.hash`,
@@ -43,7 +43,7 @@ SELECT pg_catalog.row_number() OVER () AS place, w.* FROM (
   SELECT ${keys.map((key, index) => `${key} AS k${index}`).join(', ')}, ${hash} AS hash,
          (pg_catalog.row_number() OVER (PARTITION BY ${chain.join(', ')} ORDER BY ${[number, ...keys].join(', ')}) - 1)::pg_catalog.int4 AS number,
          ${table.scope.map((name, index) => `${field('t', name)} AS s${index}, `).join('')}true AS due
-    FROM several AS c JOIN ${own(on)} ON ${sameChain(on, 'c')} WHERE ${known.join(' AND ')}) AS w`,
+    FROM several AS c JOIN ${own(on)} ON ${isOfChain(on, 'c')} WHERE ${known.join(' AND ')}) AS w`,
     `ALTER TABLE ${workOf(on)} ADD PRIMARY KEY (place)`,
     `ANALYZE ${workOf(on)}`,
     `INSERT INTO ${queueOf(on)} (${chainColumns(on)}, numbered) SELECT ${chainColumns(on)}, true FROM ${workOf(on)} AS w WHERE w.number OPERATOR(pg_catalog.=) 0`,
@@ -54,7 +54,7 @@ SELECT pg_catalog.row_number() OVER () AS place, w.* FROM (
  * Numbers the rows of work from the place $1 on, at most $2 of them, and removes them from the work, except those that
  * others have locked. A row that has left its chain has another number already.
  */
-export function numberRows(on: AdoptedTable): string {
+export function numberChains(on: AdoptedTable): string {
   const { table } = on
   const [number, chained] = [quote(table.number), quote(table.chained)]
   return `WITH w AS MATERIALIZED (
@@ -65,7 +65,7 @@ held AS MATERIALIZED (
   SELECT t.ctid AS spot, w.* FROM w JOIN ${own(on)} ON ${samePrimary(on, 'w')} FOR NO KEY UPDATE OF t SKIP LOCKED),
 written AS (
   UPDATE ${own(on)} SET ${number} = h.number, ${chained} = h.number OPERATOR(pg_catalog.=) 0 FROM held AS h
-   WHERE ${samePrimary(on, 'h')} AND t.ctid OPERATOR(pg_catalog.=) h.spot AND ${sameChain(on, 'h')}
+   WHERE ${samePrimary(on, 'h')} AND t.ctid OPERATOR(pg_catalog.=) h.spot AND ${isOfChain(on, 'h')}
      AND t.${number} OPERATOR(pg_catalog.<) ${FIRST_TEMPORARY_NUMBER}),
 done AS (
   DELETE FROM ${workOf(on)} AS o USING w WHERE o.place OPERATOR(pg_catalog.=) w.place
@@ -83,7 +83,7 @@ export const readQueue = (on: Held): string =>
 
 /** Notes of chains that we have numbered, whose anchor is there with its flag: should it go, that is noted anew. */
 export const dropNumbered = (on: Held): string =>
-  `DELETE FROM ${queueOf(on)} AS q WHERE q.numbered AND EXISTS (SELECT FROM ${own(on)} WHERE ${sameChain(on, 'q')} ` +
+  `DELETE FROM ${queueOf(on)} AS q WHERE q.numbered AND EXISTS (SELECT FROM ${own(on)} WHERE ${isOfChain(on, 'q')} ` +
   `AND t.${quote(on.table.number)} OPERATOR(pg_catalog.=) 0 AND t.${quote(on.table.chained)})`
 
 /** How many notes there are, counted up to $1. */
@@ -103,10 +103,10 @@ export function lockChains(on: AdoptedTable): string {
    WHERE q.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[]) GROUP BY ${chainColumns(on)}`
   const keys = primary.map((name) => field('t', name))
   const first = (order: string, more = ''): string =>
-    `(SELECT ${number} FROM ${own(on)} WHERE ${sameChain(on, 'c')}${more} ORDER BY ${number} ${order} LIMIT 1)`
+    `(SELECT ${number} FROM ${own(on)} WHERE ${isOfChain(on, 'c')}${more} ORDER BY ${number} ${order} LIMIT 1)`
   const real = ` AND ${number} OPERATOR(pg_catalog.<) ${FIRST_TEMPORARY_NUMBER}`
   const spots = (which: string): string =>
-    `SELECT b.chain, b.highest, t.ctid AS spot FROM b JOIN ${own(on)} ON ${sameChain(on, 'b')} AND ${which}`
+    `SELECT b.chain, b.highest, t.ctid AS spot FROM b JOIN ${own(on)} ON ${isOfChain(on, 'b')} AND ${which}`
   return `WITH c AS MATERIALIZED (${chains}),
 b AS MATERIALIZED (SELECT c.*, ${first('ASC', real)} AS lowest, ${first('DESC', real)} AS highest FROM c),
 seen AS MATERIALIZED (
@@ -168,8 +168,8 @@ export function findDuplicates(on: AdoptedTable, limit: number): string {
   const live = [...isLive(table, 't'), 'true'].join(' AND ')
   return `WITH c AS MATERIALIZED (SELECT ${named.join(', ')} FROM ${own(on)} WHERE t.${quote(table.chained)} AND ${live}),
 g AS MATERIALIZED (
-  SELECT pg_catalog.count(*) AS n, pg_catalog.jsonb_agg(${keyOf(on, 't')} ORDER BY ${on.primary.map((name) => field('t', name)).join(', ')}) AS keys
-    FROM c JOIN ${own(on)} ON ${sameChain(on, 'c')} GROUP BY ${by.join(', ')}
+  SELECT pg_catalog.count(*) AS n, pg_catalog.jsonb_agg(${primaryKeyAsJson(on, 't')} ORDER BY ${on.primary.map((name) => field('t', name)).join(', ')}) AS keys
+    FROM c JOIN ${own(on)} ON ${isOfChain(on, 'c')} GROUP BY ${by.join(', ')}
   HAVING pg_catalog.count(*) OPERATOR(pg_catalog.>) 1)
 SELECT pg_catalog.count(*)::pg_catalog.text AS groups, coalesce(pg_catalog.sum(g.n) - pg_catalog.count(*), 0)::pg_catalog.text AS surplus,
        coalesce(pg_catalog.max(g.n), 0)::pg_catalog.text AS largest,
@@ -179,7 +179,7 @@ SELECT pg_catalog.count(*)::pg_catalog.text AS groups, coalesce(pg_catalog.sum(g
 
 /** Rows that violate NOT NULL, by key; read without a lock. */
 export const findNulls = (on: AdoptedTable, column: string, limit: number): string =>
-  `SELECT ${keyOf(on, 't')}::pg_catalog.text AS key FROM ${own(on)} WHERE ${field('t', column)} IS NULL LIMIT ${limit}`
+  `SELECT ${primaryKeyAsJson(on, 't')}::pg_catalog.text AS key FROM ${own(on)} WHERE ${field('t', column)} IS NULL LIMIT ${limit}`
 
 /** Of the adoption $1. */
 export const readState = (schema: string): string =>

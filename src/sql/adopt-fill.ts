@@ -1,6 +1,6 @@
 import { adoptions, type AdoptedTable, type Held, nextNumber, queueOf, refusedOf } from './adopt-table'
 import { quote } from './identifier'
-import { field, hashOf, tableName, textIsNull } from './text-table'
+import { field, hashExpression, tableName, textIsNull } from './text-table'
 
 /** Pages of a table, from the first to before the last. */
 export interface Pages {
@@ -27,7 +27,7 @@ function isMissing({ table }: Held): string {
 function isWrong(on: Held): string {
   const hash = `t.${quote(on.table.hash)}`
   const textless = textIsNull(on.table, 't').join(' AND ')
-  const right = `${hash} OPERATOR(pg_catalog.=) ${hashOf(on.table, 't')}`
+  const right = `${hash} OPERATOR(pg_catalog.=) ${hashExpression(on.table, 't')}`
   return on.table.nullable
     ? `NOT (CASE WHEN ${textless} THEN ${hash} IS NULL ELSE coalesce(${right}, false) END)`
     : `NOT coalesce(${right}, false)`
@@ -67,7 +67,7 @@ export function fillPages(on: AdoptedTable, pages: Pages, wanted: Wanted, change
   return `WITH seen AS (SELECT pg_catalog.count(*) AS n FROM ${own(on)} WHERE ${where}),
 held AS MATERIALIZED (SELECT t.ctid AS spot FROM ${own(on)} WHERE ${where} ${lock}),
 written AS (
-  UPDATE ${own(on)} SET ${hash} = ${table.nullable ? `CASE WHEN ${textIsNull(table, 't').join(' AND ')} THEN NULL ELSE ${hashOf(table, 't')} END` : hashOf(table, 't')}
+  UPDATE ${own(on)} SET ${hash} = ${table.nullable ? `CASE WHEN ${textIsNull(table, 't').join(' AND ')} THEN NULL ELSE ${hashExpression(table, 't')} END` : hashExpression(table, 't')}
     FROM held WHERE t.ctid OPERATOR(pg_catalog.=) held.spot AND ${inPages(pages)} RETURNING 1),
 ${changes ? `${fillChanged(on, pages, wanted, lock)},\n` : ''}stored AS (
   UPDATE ${adoptions(on)} AS a SET state = a.state OPERATOR(pg_catalog.||) $2::pg_catalog.jsonb
@@ -104,13 +104,16 @@ const sameAs = (column: string, given: string): string =>
 
 /** The hash of a text that is given as `n0`, …. */
 export const newHash = ({ table }: Held): string =>
-  hashOf({ digest: table.digest, text: table.text.map(({ prefix }, index) => ({ name: `n${index}`, prefix })) }, 'c')
+  hashExpression(
+    { digest: table.digest, text: table.text.map(({ prefix }, index) => ({ name: `n${index}`, prefix })) },
+    'c',
+  )
 
 export const chainColumns = ({ table }: Held): string =>
   [...table.scope.map((_, index) => `s${index}`), 'hash'].join(', ')
 
 /** The key of a row as jsonb. */
-export const keyOf = ({ primary }: AdoptedTable, row: string): string =>
+export const primaryKeyAsJson = ({ primary }: AdoptedTable, row: string): string =>
   `pg_catalog.jsonb_build_object(${primary
     .map((name) => `'${name.replaceAll("'", "''")}'::pg_catalog.text, ${field(row, name)}`)
     .join(', ')})`

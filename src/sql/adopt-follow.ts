@@ -1,4 +1,4 @@
-import { keyOf, own, samePrimary, texts } from './adopt-fill'
+import { own, primaryKeyAsJson, samePrimary, texts } from './adopt-fill'
 import { type AdoptedTable, type Held, nameOf, objectOf } from './adopt-table'
 import { createFunction, sameTexts } from './adopt-triggers'
 import { literal, quote } from './identifier'
@@ -60,7 +60,7 @@ export const findFollowing = (on: Held): string =>
 
 /** The first $1 notes, each with its row as it is by now; without `spot` where the row is gone. */
 export const readWritten = (on: AdoptedTable): string =>
-  `SELECT q.seq::pg_catalog.text AS seq, t.ctid::pg_catalog.text AS spot, ${keyOf(on, 't')}::pg_catalog.text AS key, ${texts(on)} FROM ` +
+  `SELECT q.seq::pg_catalog.text AS seq, t.ctid::pg_catalog.text AS spot, ${primaryKeyAsJson(on, 't')}::pg_catalog.text AS key, ${texts(on)} FROM ` +
   `(SELECT * FROM ${writtenOf(on)} AS w ORDER BY w.seq LIMIT $1::pg_catalog.int8) AS q LEFT JOIN ${own(on)} ON ${samePrimary(on, 'q')}`
 
 export const dropWritten = (on: Held): string =>

@@ -1,6 +1,6 @@
 import type { Query } from './catalog'
 import { own, samePrimary } from './adopt-fill'
-import { sameChain } from './adopt-chains'
+import { isOfChain } from './adopt-chains'
 import { type AdoptedTable, type Held, workOf } from './adopt-table'
 import { literal, qualified, quote } from './identifier'
 import { field, isLive, tableName } from './text-table'
@@ -102,7 +102,7 @@ export function findSurplus(on: AdoptedTable, keep: 'oldest' | 'newest', deleteD
     `CREATE TABLE ${workOf(on)} AS
 WITH c AS MATERIALIZED (SELECT ${chain.join(', ')} FROM ${own(on)} WHERE ${[field('t', table.chained), ...isLive(table, 't')].join(' AND ')}),
 r AS (SELECT ${keys.map((key, index) => `${key} AS k${index}`).join(', ')}, ${kept}, pg_catalog.row_number() OVER w AS rank, NULL::pg_catalog.jsonb AS data
-        FROM c JOIN ${own(on)} ON ${sameChain(on, 'c')} WINDOW w AS (PARTITION BY ${by} ORDER BY ${order}))
+        FROM c JOIN ${own(on)} ON ${isOfChain(on, 'c')} WINDOW w AS (PARTITION BY ${by} ORDER BY ${order}))
 SELECT pg_catalog.row_number() OVER (ORDER BY ${primary.map((_, index) => `r.p${index}`).join(', ')}) AS place, r.*
   FROM r WHERE r.rank OPERATOR(pg_catalog.>) 1`,
     `ALTER TABLE ${workOf(on)} ADD PRIMARY KEY (place)`,
@@ -282,7 +282,7 @@ export const findLog: string = `SELECT n.nspname AS schema, to_regclass(format('
   FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = to_regclass($1)`
 
 /** Restores the rows that were deleted; columns that the table no longer has are left out. */
-export const putBack = (on: AdoptedTable, columns: readonly string[]): string => {
+export const restoreRows = (on: AdoptedTable, columns: readonly string[]): string => {
   const list = columns.map(quote).join(', ')
   return (
     `INSERT INTO ${tableName(on.table)} (${list}) OVERRIDING SYSTEM VALUE SELECT ${columns.map((name) => field('r', name)).join(', ')} ` +

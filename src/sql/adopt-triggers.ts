@@ -13,7 +13,7 @@ import {
 } from './adopt-table'
 import { createRefused } from './adopt-fill'
 import { dollarQuote, literal, quote } from './identifier'
-import { bytewise, field, hashOf, isFreed, isLive, tableName, textIsNull } from './text-table'
+import { bytewise, field, hashExpression, isFreed, isLive, tableName, textIsNull } from './text-table'
 
 /** What the transitional triggers need; without a lock on the table itself. */
 export function createObjects(on: AdoptedTable): string[] {
@@ -72,9 +72,9 @@ function placeBody(on: AdoptedTable): string {
     ? `  IF ${textIsNull(table, 'NEW').join(' AND ')} THEN\n  ${set('NULL', '0')}\n  END IF;\n`
     : ''
   const freed = isFreed(table, 'NEW').map(
-    (gone) => `  IF ${gone} THEN\n  ${set(hashOf(table, 'NEW'), '0')}\n  END IF;\n`,
+    (gone) => `  IF ${gone} THEN\n  ${set(hashExpression(table, 'NEW'), '0')}\n  END IF;\n`,
   )
-  return `\nBEGIN\n${textless}${freed.join('')}  ${set(hashOf(table, 'NEW'), nextNumber(on))}\nEND\n`
+  return `\nBEGIN\n${textless}${freed.join('')}  ${set(hashExpression(table, 'NEW'), nextNumber(on))}\nEND\n`
 }
 
 /** Notes the chain that a row came to, and the one that an anchor left. */
@@ -139,7 +139,7 @@ function createTriggers(on: AdoptedTable): string[] {
 }
 
 /** A hidden column, as TypeORM wants it. */
-export interface HiddenColumn {
+export interface HiddenComment {
   readonly name: string
   readonly comment: string
 }
@@ -152,7 +152,7 @@ export interface HiddenColumn {
  */
 export function beginAdoption(
   on: AdoptedTable,
-  hidden: readonly HiddenColumn[],
+  hidden: readonly HiddenComment[],
   standing: ReadonlySet<string>,
 ): string[] {
   const types = [on.table.digest.type, 'integer NOT NULL DEFAULT 0', 'boolean NOT NULL DEFAULT false']

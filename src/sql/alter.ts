@@ -75,7 +75,7 @@ export function addCheck(rows: TextRows): Change {
 }
 
 /** A type as TypeORM has it: `character varying` and `100`; the length may be empty. */
-export interface ColumnType {
+export interface TypeAndLength {
   readonly type: string
   readonly length: string
 }
@@ -83,10 +83,10 @@ export interface ColumnType {
 export function changeType(
   rows: Pick<TextRows, 'schema' | 'table'>,
   column: string,
-  from: ColumnType,
-  to: ColumnType,
+  from: TypeAndLength,
+  to: TypeAndLength,
 ): Change {
-  const change = ({ type, length }: ColumnType): string =>
+  const change = ({ type, length }: TypeAndLength): string =>
     `${alter(rows)} ALTER COLUMN ${quote(column)} TYPE ${type}${length ? `(${length})` : ''}`
   return { up: [change(to)], down: [change(from)] }
 }
@@ -117,7 +117,7 @@ export function requireColumn(rows: Pick<TextRows, 'schema' | 'table'>, name: st
 }
 
 /** A hidden column as it was found. */
-export interface HiddenColumn {
+export interface FoundColumn {
   readonly name: string
   readonly comment: string | undefined
 }
@@ -125,7 +125,7 @@ export interface HiddenColumn {
 /** Drops the hidden columns, in their order; the way back adds them, without a hash in any row. */
 export function dropHidden(
   rows: Pick<TextRows, 'schema' | 'table'>,
-  columns: readonly HiddenColumn[],
+  columns: readonly FoundColumn[],
   hashType: string,
 ): Change {
   const definitions = [hashType, 'integer NOT NULL DEFAULT 0', 'boolean NOT NULL DEFAULT false']

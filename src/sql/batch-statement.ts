@@ -135,8 +135,8 @@ export function inputOrder(shape: BatchShape): string {
 }
 
 /** What was inserted, told to the rows of the batch that asked for it: where a trigger changed the text, to none. */
-export function selectCreated(shape: BatchShape, told: { readonly otherTexts?: string } = {}): string {
-  return `SELECT i.ordinal, ${selectRow(shape, 't', { created: isFirst(shape), ...told })}
+export function selectCreated(shape: BatchShape, notes: { readonly otherTexts?: string } = {}): string {
+  return `SELECT i.ordinal, ${selectRow(shape, 't', { created: isFirst(shape), ...notes })}
 FROM created AS t
 JOIN input AS i ON ${holdsText(shape, (index) => `i.c${index}`)}`
 }

@@ -1,5 +1,5 @@
 import { literal, qualified } from './identifier'
-import { hasNamedKey, keyOf, nameField } from './name-body'
+import { hasNamedKey, holderKey, nameField } from './name-body'
 import type { HolderTable, NamesColumn, NamesTable } from './name-table'
 import { TRIGGER_MARK } from './trigger-set'
 import { bytewise } from './text-table'
@@ -31,7 +31,7 @@ export function isNoted(name: HeldName): string {
   const { holder, column } = name
   const { of } = holder
   const conditions = [
-    is(nameField(of, 'n', 'key'), keyOf(holder, 't')),
+    is(nameField(of, 'n', 'key'), holderKey(holder, 't')),
     ...isOf(name, 'n'),
     isHeld(of, 'n'),
     is(text(of, 'n', 'text'), bytewise('t', column)),
@@ -55,8 +55,8 @@ export function isTrue(of: NamesTable, names: readonly HeldName[], among: readon
     ]
     return `WHEN ${isOf(name, 't').join(' AND ')} THEN EXISTS (SELECT FROM ${name.rows} AS r WHERE ${holds.join(' AND ')})`
   })
-  const asked = among?.map(literal).join(', ')
-  const others = asked === undefined ? [] : [`WHEN ${text(of, 't', 'holder')} NOT IN (${asked}) THEN true`]
+  const requested = among?.map(literal).join(', ')
+  const others = requested === undefined ? [] : [`WHEN ${text(of, 't', 'holder')} NOT IN (${requested}) THEN true`]
   // Two programs may share a table of names; only the other program knows what its tables hold.
   const known = names.map(({ holder }) => `WHEN ${is(text(of, 't', 'holder'), literal(holder.holder))} THEN false`)
   return `(CASE WHEN NOT ${isHeld(of, 't')} THEN true ${[...others, ...cases, ...new Set(known)].join(' ')}

@@ -1,6 +1,6 @@
 import type { Bound, ReadTable } from './doctor-rows'
 import { list } from './identifier'
-import { allEqual, isCounted, keyOf, type NumberTable, sameScopes, scopeOf, scopesTable } from './number-table'
+import { allEqual, isCounted, type NumberTable, sameScopes, scopeKey, scopeOf, scopesTable } from './number-table'
 import { field } from './text-table'
 
 /**
@@ -43,7 +43,7 @@ export interface CountsBounds {
 /** Whether what is kept as the count of the rows `t` of the scope `s` is how many of them count. */
 function isCountRight(table: NumberTable): string {
   const counted = ['true', ...isCounted(table, 't')].join(' AND ')
-  const ofScope = ['true', ...allEqual(keyOf(table, 'k'), scopeOf(table, 's'))].join(' AND ')
+  const ofScope = ['true', ...allEqual(scopeKey(table, 'k'), scopeOf(table, 's'))].join(' AND ')
   return `(pg_catalog.count(*) FILTER (WHERE ${counted}) OPERATOR(pg_catalog.=) (
     SELECT coalesce(pg_catalog.sum(k.n), 0) FROM ${scopesTable(table)} AS k WHERE ${ofScope}))::pg_catalog.text`
 }

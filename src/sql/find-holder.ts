@@ -71,13 +71,13 @@ type Field = (column: NamesColumn, row?: string) => string
 const isOf = (field: Field, { holder }: HolderTable): string => equal(field('holder'), literal(holder))
 
 /** A part of the key has its type only in the table that it is of. */
-const keyOf = (field: Field, holder: HolderTable): string =>
+const keyOfHolder = (field: Field, holder: HolderTable): string =>
   `(CASE WHEN ${isOf(field, holder)} THEN ${field('key')} END)`
 
 const columnsOf =
   (field: Field) =>
   ({ holder, select, spatial }: SoughtTable, nth: number): string[] => [
-    ...holder.primary.map((_, index) => `${keyPart(holder, keyOf(field, holder), index)} AS k${nth}_${index}`),
+    ...holder.primary.map((_, index) => `${keyPart(holder, keyOfHolder(field, holder), index)} AS k${nth}_${index}`),
     ...select.map((name, index) => {
       const column = spatial.get(name)
       const value = `t${nth}.${quote(name)}`
@@ -89,7 +89,7 @@ const joinOf =
   (field: Field) =>
   ({ holder, select }: SoughtTable, nth: number): string => {
     if (select.length === 0) return ''
-    const same = hasNamedKey(holder, `t${nth}`, keyOf(field, holder))
+    const same = hasNamedKey(holder, `t${nth}`, keyOfHolder(field, holder))
     return `\nLEFT JOIN ${qualified(holder.schema, holder.table)} AS t${nth} ON ${same.join('\n  AND ')}`
   }
 

@@ -5,7 +5,7 @@ import {
   differentScope,
   differentText,
   equal,
-  hashOf,
+  hashExpression,
   isFreed,
   isLive,
   sameChain,
@@ -129,7 +129,7 @@ END
 /** Where the hash decides in which part of the table a row lies, the row is there already. */
 function makeHash(table: TextTable): string {
   const hash = columnsOf(table).hash
-  const made = hashOf(table, 'NEW', '\n    ')
+  const made = hashExpression(table, 'NEW', '\n    ')
   if (table.spread === undefined) return `  NEW.${hash} := ${made};`
   return `  IF (${equal(`NEW.${hash}`, made)}) IS NOT TRUE THEN
     RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.checkViolation}', MESSAGE = 'the hash is not that of the text',

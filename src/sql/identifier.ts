@@ -30,8 +30,8 @@ export function qualified(schema: string | undefined, name: string): string {
 export function plainName(prefix: string, ...parts: readonly string[]): string {
   const plain = parts.map((part) => part.toLowerCase().replaceAll(/[^a-z0-9]+/g, '_'))
   const name = `${prefix}_${plain.join('__')}`
-  const isTold = plain.every((part, index) => part === parts[index] && /^[a-z0-9]+(?:_[a-z0-9]+)*$/.test(part))
-  if (isTold && Buffer.byteLength(name) <= NAME_LIMIT_BYTES - ROOM_BYTES) return name
+  const isPlain = plain.every((part, index) => part === parts[index] && /^[a-z0-9]+(?:_[a-z0-9]+)*$/.test(part))
+  if (isPlain && Buffer.byteLength(name) <= NAME_LIMIT_BYTES - ROOM_BYTES) return name
   const start = name.slice(0, NAME_LIMIT_BYTES - ROOM_BYTES - SUFFIX_BYTES - 1).replace(/_+$/, '')
   return `${start}_${createHash('sha1').update(JSON.stringify(parts)).digest('hex').slice(0, SUFFIX_BYTES)}`
 }

@@ -1,5 +1,5 @@
 import { list, literal, plainName, qualified, quote } from './identifier'
-import type { Relation } from './trigger-ddl'
+import type { RelationName } from './trigger-ddl'
 import type { HolderTable, NamesColumn, NamesTable } from './name-table'
 import { SQLSTATE } from './sqlstate'
 import { bytewise, differentText, equal } from './text-table'
@@ -24,7 +24,7 @@ export function nameField({ columns }: Pick<NamesTable, 'columns'>, row: string,
 }
 
 /** Columns of the table of names, with and without a row. */
-export const fieldsOf =
+export const nameFields =
   ({ of }: HolderTable) =>
   (row: string, ...columns: readonly NamesColumn[]): string =>
     columns.map((column) => nameField(of, row, column)).join(', ')
@@ -33,11 +33,11 @@ export const fieldsOf =
  * Functions find names in the schema of the holder's table, and name the table of names with its schema where that is
  * another one. Where only `search_path` knows that schema, it is the other way round: this is the table to find it by.
  */
-export const pathOf = ({ schema, of }: HolderTable): Relation | undefined =>
+export const pathOf = ({ schema, of }: HolderTable): RelationName | undefined =>
   of.schema === undefined && schema !== undefined ? { schema: undefined, name: of.table } : undefined
 
 /** The table of names, inside the functions of a holder's table. */
-export const namesOf = ({ schema, of }: HolderTable): string =>
+export const namesTableOf = ({ schema, of }: HolderTable): string =>
   qualified(of.schema === schema ? undefined : of.schema, of.table)
 
 /** The holder's table, inside its functions. */
@@ -70,7 +70,7 @@ function keyValue({ name, type }: HolderTable['primary'][number], row: string): 
 const written = (value: string): string => `pg_catalog.format('%s', ${value})`
 
 /** The primary key of a row, as the table of names holds it. */
-export const keyOf = ({ primary }: HolderTable, row: string): string =>
+export const holderKey = ({ primary }: HolderTable, row: string): string =>
   `pg_catalog.jsonb_build_array(${primary.map((one) => keyValue(one, row)).join(', ')})`
 
 /** A value of the primary key, out of a key that the table of names holds. */

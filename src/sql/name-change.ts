@@ -1,5 +1,5 @@
 import { literal } from './identifier'
-import { differ, fieldsOf, keyOf, namesOf, namesOfRow, newest, standingRow } from './name-body'
+import { differ, holderKey, nameFields, namesOfRow, namesTableOf, newest, standingRow } from './name-body'
 import { columnsToInsert, hashed, onConflict } from './name-claim'
 import { releaseNames } from './name-release'
 import type { HolderTable } from './name-table'
@@ -7,11 +7,11 @@ import { equal, op } from './text-table'
 
 /** The name `h` that the table of names says the row `t` holds in the column. */
 export function heldByRow(holder: HolderTable): string {
-  const field = fieldsOf(holder)
+  const field = nameFields(holder)
   return `LEFT JOIN LATERAL (
         SELECT ${field('n', 'id', 'namespace', 'hash', 'number', 'text')}
-        FROM ${namesOf(holder)} AS n
-        WHERE ${equal(field('n', 'key'), keyOf(holder, 't'))}
+        FROM ${namesTableOf(holder)} AS n
+        WHERE ${equal(field('n', 'key'), holderKey(holder, 't'))}
           AND ${equal(field('n', 'holder'), literal(holder.holder))}
           AND ${equal(field('n', 'property'), 'v.property')}
           AND ${equal(field('n', 'state'), `'held'`)}
@@ -34,7 +34,7 @@ export function changeOneName(holder: HolderTable): string {
       FOR step IN 1..2 LOOP
         -- In the order in which every statement locks names.
         IF ${equal(`(${equal('step', '1')})`, `(one.hash ${op('<')} one.former_hash)`)} THEN
-          INSERT INTO ${namesOf(holder)} AS n ${columnsToInsert(holder)}
+          INSERT INTO ${namesTableOf(holder)} AS n ${columnsToInsert(holder)}
           VALUES (one.namespace, one.text, one.hash, 0, ${literal(holder.holder)}, one.property, one.key, 'held')
           ${onConflict(holder)};
           GET DIAGNOSTICS done = ROW_COUNT;
@@ -51,7 +51,7 @@ function seeChange(holder: HolderTable): string {
   const isOne = holder.names.length === 1 ? '' : `${equal('pg_catalog.count(*) OVER ()', '1')} AND `
   return `
     -- An earlier row of the statement has done the work for all of them; then nothing differs here.
-    SELECT v.*, ${hashed(holder, 'v.text')} AS hash, ${keyOf(holder, 't')} AS key,
+    SELECT v.*, ${hashed(holder, 'v.text')} AS hash, ${holderKey(holder, 't')} AS key,
       h.id AS former_id, h.hash AS former_hash, h.number AS former_number,
       ${isOne}NOT EXISTS (SELECT FROM new_rows OFFSET 1) AS is_alone
     INTO one

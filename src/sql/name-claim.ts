@@ -1,19 +1,19 @@
 import { literal } from './identifier'
-import { fieldsOf } from './name-body'
+import { nameFields } from './name-body'
 import type { HolderTable } from './name-table'
 import { equal, op } from './text-table'
 
 /** In parentheses. */
 export const columnsToInsert = (holder: HolderTable): string =>
   `(
-      ${fieldsOf(holder)('', 'namespace', 'text', 'hash', 'number', 'holder', 'property', 'key', 'state')}
+      ${nameFields(holder)('', 'namespace', 'text', 'hash', 'number', 'holder', 'property', 'key', 'state')}
     )`
 
 export const hashed = ({ of }: HolderTable, text: string): string => of.digest.sql(text)
 
 /** The name `n` is a former one that the row with this key may take. */
 export function isFree(holder: HolderTable, key: string): string {
-  const field = fieldsOf(holder)
+  const field = nameFields(holder)
   return `${field('n', 'state')} ${op('<>')} 'held'
         AND (${field('n', 'until')} ${op('<=')} pg_catalog.statement_timestamp()
           OR ${equal(field('n', 'holder'), literal(holder.holder))}
@@ -22,7 +22,7 @@ export function isFree(holder: HolderTable, key: string): string {
 
 /** What becomes of a former name that is taken. */
 export const becomesHeld = (holder: HolderTable): string => {
-  const field = fieldsOf(holder)
+  const field = nameFields(holder)
   return `${field('', 'state')} = 'held', ${field('', 'since')} = pg_catalog.statement_timestamp(),
          ${field('', 'until')} = NULL`
 }
@@ -32,7 +32,7 @@ export const becomesHeld = (holder: HolderTable): string => {
  * gives up in one order, and two statements over two tables never form a cycle of waits.
  */
 export const onConflict = (holder: HolderTable): string => {
-  const field = fieldsOf(holder)
+  const field = nameFields(holder)
   const copied = (['holder', 'property', 'key'] as const).map(
     (column) => `${field('', column)} = ${field('EXCLUDED', column)}`,
   )

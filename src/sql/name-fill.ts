@@ -1,5 +1,5 @@
 import { dollarQuote, list, literal, qualified } from './identifier'
-import { fieldsOf, hasNamedKey, keyOf, nameField, namesOfRow, NO_JOIN } from './name-body'
+import { hasNamedKey, holderKey, nameField, nameFields, namesOfRow, NO_JOIN } from './name-body'
 import { columnsToInsert, hashed, onConflict } from './name-claim'
 import { directWrites } from './name-guard'
 import type { HolderTable } from './name-table'
@@ -45,10 +45,10 @@ BEGIN
   FOR one IN
     SELECT c.* FROM (${missing(holder)}) AS c
     LEFT JOIN ${namesOf(holder)} AS n ON ${isName(holder)}
-    WHERE ${fieldsOf(holder)('n', 'id')} IS NULL
+    WHERE ${nameFields(holder)('n', 'id')} IS NULL
     ORDER BY c.namespace, c.hash
   LOOP
-    INSERT INTO ${namesOf(holder)} (${fieldsOf(holder)('', 'namespace', 'text', 'holder', 'property', 'key')})
+    INSERT INTO ${namesOf(holder)} (${nameFields(holder)('', 'namespace', 'text', 'holder', 'property', 'key')})
     VALUES (one.namespace, one.text, ${literal(holder.holder)}, one.property, one.key)
     ON CONFLICT DO NOTHING;
   END LOOP;${refuseClashes(holder)}${letDirect(holder, 'ENABLE')}
@@ -91,7 +91,7 @@ const letDirect = ({ of }: Pick<HolderTable, 'of'>, how: 'DISABLE' | 'ENABLE'): 
  * Names follow a table, a column or a namespace that is renamed. Names of columns that hold none any more are removed.
  */
 function follow(holder: HolderTable, before: HolderNote | undefined): string {
-  const field = fieldsOf(holder)
+  const field = nameFields(holder)
   const set = (column: 'holder' | 'property', from: string, to: string, also = ''): string => `
   UPDATE ${namesOf(holder)} AS n SET ${field('', column)} = ${literal(to)}
   WHERE ${equal(field('n', column), literal(from))}${also};`
@@ -111,7 +111,7 @@ function follow(holder: HolderTable, before: HolderNote | undefined): string {
 
 /** A column that has another namespace takes its names there, former ones too, as far as they are free. */
 function rescoped(holder: HolderTable, before: HolderNote | undefined): string {
-  const field = fieldsOf(holder)
+  const field = nameFields(holder)
   return holder.names
     .flatMap(({ column, namespace }) => {
       const was = before?.names.find((one) => one.column === column)?.namespace
@@ -146,13 +146,13 @@ function renamed({ names }: HolderTable, before: HolderNote | undefined): (reado
 }
 
 const isHeldHere = (holder: HolderTable): string => {
-  const field = fieldsOf(holder)
+  const field = nameFields(holder)
   return `${equal(field('n', 'holder'), literal(holder.holder))} AND ${equal(field('n', 'state'), `'held'`)}`
 }
 
 /** The row `t` has the name `n`, as one of `v`. */
 function isAgreed(holder: HolderTable): string {
-  const field = fieldsOf(holder)
+  const field = nameFields(holder)
   const same = hasNamedKey(holder, 't', field('n', 'key'))
   return `${same.join(' AND ')}
       AND ${equal('v.namespace', field('n', 'namespace'))}
@@ -161,21 +161,21 @@ function isAgreed(holder: HolderTable): string {
 }
 
 const isName = (holder: HolderTable): string => {
-  const field = fieldsOf(holder)
+  const field = nameFields(holder)
   return `${equal(field('n', 'namespace'), 'c.namespace')}
       AND ${equal(field('n', 'hash'), 'c.hash')}
       AND ${equal(`${field('n', 'text')} COLLATE pg_catalog."C"`, 'c.text')}`
 }
 
 function missing(holder: HolderTable): string {
-  const field = fieldsOf(holder)
+  const field = nameFields(holder)
   return `
-    SELECT v.*, ${hashed(holder, 'v.text')} AS hash, ${keyOf(holder, 't')} AS key
+    SELECT v.*, ${hashed(holder, 'v.text')} AS hash, ${holderKey(holder, 't')} AS key
     FROM ONLY ${tableOf(holder)} AS t
     ${namesOfRow(holder)}
     WHERE v.text IS NOT NULL AND NOT EXISTS (
       SELECT FROM ${namesOf(holder)} AS n
-      WHERE ${equal(field('n', 'key'), keyOf(holder, 't'))}
+      WHERE ${equal(field('n', 'key'), holderKey(holder, 't'))}
         AND ${isHeldHere(holder)}
         AND ${equal(field('n', 'property'), 'v.property')}
         AND ${equal(`${field('n', 'text')} COLLATE pg_catalog."C"`, 'v.text')}
@@ -184,7 +184,7 @@ function missing(holder: HolderTable): string {
 }
 
 function refuseClashes(holder: HolderTable): string {
-  const field = fieldsOf(holder)
+  const field = nameFields(holder)
   return `
   SELECT pg_catalog.string_agg(c.clash, ', ') INTO clashes FROM (
     SELECT pg_catalog.format('%s.%s %s and %s.%s %s', ${literal(holder.holder)}, c.property, c.key,

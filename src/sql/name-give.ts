@@ -1,5 +1,14 @@
 import { literal, quote } from './identifier'
-import { hasKey, holderRows, keyOf, nameField, namesOf, namesOfRow, NO_JOIN, refuseOtherHolder } from './name-body'
+import {
+  hasKey,
+  holderKey,
+  holderRows,
+  nameField,
+  namesOfRow,
+  namesTableOf,
+  NO_JOIN,
+  refuseOtherHolder,
+} from './name-body'
 import type { HolderTable } from './name-table'
 import { SQLSTATE } from './sqlstate'
 import { equal, op } from './text-table'
@@ -7,7 +16,7 @@ import { equal, op } from './text-table'
 /** AFTER DELETE and AFTER TRUNCATE, for each statement: all names of a row go with it, former ones too. */
 export function giveBody(holder: HolderTable): string {
   const { of } = holder
-  const names = namesOf(holder)
+  const names = namesTableOf(holder)
   const id = nameField(of, 'n', 'id')
   return `
 #variable_conflict use_column
@@ -23,7 +32,7 @@ BEGIN${refuseOtherHolder(holder)}${truncated(holder)}
       SELECT ${id} AS id, ${nameField(of, 'n', 'key')} AS key,
         ${nameField(of, 'n', 'namespace')} AS namespace, ${nameField(of, 'n', 'hash')} AS hash
       FROM ${names} AS n
-      WHERE ${equal(nameField(of, 'n', 'key'), keyOf(holder, 'r'))}
+      WHERE ${equal(nameField(of, 'n', 'key'), holderKey(holder, 'r'))}
         AND ${equal(nameField(of, 'n', 'holder'), literal(holder.holder))}
         AND ${isGone(holder)}
       ${NO_JOIN}
@@ -59,7 +68,7 @@ function truncated(table: HolderTable): string {
         MESSAGE = 'a table whose rows hold names can be truncated at READ COMMITTED only',
         SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
     END IF;
-    DELETE FROM ${namesOf(table)} AS n
+    DELETE FROM ${namesTableOf(table)} AS n
     WHERE ${equal(nameField(table.of, 'n', 'holder'), literal(table.holder))};
     RETURN NULL;
   END IF;`

@@ -1,13 +1,13 @@
 import { literal, quote } from './identifier'
 import {
   differentKey,
-  fieldsOf,
   hasKey,
   hasNamedKey,
+  holderKey,
   holderRows,
-  keyOf,
-  namesOf,
+  nameFields,
   namesOfRow,
+  namesTableOf,
   NO_JOIN,
   standingRow,
 } from './name-body'
@@ -37,10 +37,10 @@ export function moveKeys(holder: HolderTable): string {
 
 /** A name is left at the key that the row had. */
 function isLeft(holder: HolderTable): string {
-  const field = fieldsOf(holder)
+  const field = nameFields(holder)
   return `(${differentKey(holder, 'OLD', 'NEW').join(' OR ')}) AND EXISTS (
-      SELECT FROM ${namesOf(holder)} AS n
-      WHERE ${equal(field('n', 'key'), keyOf(holder, 'OLD'))}
+      SELECT FROM ${namesTableOf(holder)} AS n
+      WHERE ${equal(field('n', 'key'), holderKey(holder, 'OLD'))}
         AND ${equal(field('n', 'holder'), literal(holder.holder))}
     ) AND NOT EXISTS (
       SELECT FROM ${holderRows(holder)} WHERE ${hasKey(holder, 't', (name) => `OLD.${quote(name)}`).join(' AND ')}
@@ -49,7 +49,7 @@ function isLeft(holder: HolderTable): string {
 
 /** The row with this key stands in the table. A collation may call two keys equal. */
 const isAt = (holder: HolderTable, key: string): string =>
-  [...hasNamedKey(holder, 't', key), equal(keyOf(holder, 't'), key)].join('\n            AND ')
+  [...hasNamedKey(holder, 't', key), equal(holderKey(holder, 't'), key)].join('\n            AND ')
 
 const stands = (holder: HolderTable, key: string): string =>
   `EXISTS (
@@ -61,7 +61,7 @@ const stands = (holder: HolderTable, key: string): string =>
 /** Which keys have changed, and what becomes of names that stand at them. */
 function changedKeys(holder: HolderTable): string {
   const keys = (rows: string): string =>
-    `pg_catalog.unnest((SELECT pg_catalog.array_agg(${keyOf(holder, 'r')}) FROM ${rows} AS r))`
+    `pg_catalog.unnest((SELECT pg_catalog.array_agg(${holderKey(holder, 'r')}) FROM ${rows} AS r))`
   return `
       WITH changed AS MATERIALIZED (
         SELECT c.*
@@ -92,27 +92,27 @@ function changedKeys(holder: HolderTable): string {
 }
 
 function moveNames(holder: HolderTable): string {
-  const field = fieldsOf(holder)
+  const field = nameFields(holder)
   const isHeld = (row: string): string => equal(field(row, 'state'), `'held'`)
   return `
       ), moved AS MATERIALIZED (
         SELECT ${field('n', 'id')} AS id, CASE WHEN NOT (m.is_last AND ${isHeld('n')} AND EXISTS (
           -- A trigger has given the row another name before this.
-          SELECT FROM ${namesOf(holder)} AS o
+          SELECT FROM ${namesTableOf(holder)} AS o
           WHERE ${equal(field('o', 'key'), 'm.next')} AND ${equal(field('o', 'holder'), literal(holder.holder))}
             AND ${equal(field('o', 'property'), field('n', 'property'))} AND ${isHeld('o')}
           ${NO_JOIN}
         )) THEN m.next END AS next
         FROM moves AS m
-        JOIN ${namesOf(holder)} AS n ON ${equal(field('n', 'key'), 'm.key')}
+        JOIN ${namesTableOf(holder)} AS n ON ${equal(field('n', 'key'), 'm.key')}
           AND ${equal(field('n', 'holder'), literal(holder.holder))}
         ORDER BY ${field('n', 'namespace')}, ${field('n', 'hash')}
         FOR NO KEY UPDATE OF n
       ), gone AS (
-        DELETE FROM ${namesOf(holder)} AS n USING moved AS m
+        DELETE FROM ${namesTableOf(holder)} AS n USING moved AS m
         WHERE ${equal(field('n', 'id'), 'm.id')} AND m.next IS NULL
           AND NOT (m.id ${op('=')} ANY (SELECT o.id FROM moved AS o WHERE o.next IS NOT NULL))
       )
-      UPDATE ${namesOf(holder)} AS n SET ${field('', 'key')} = m.next
+      UPDATE ${namesTableOf(holder)} AS n SET ${field('', 'key')} = m.next
       FROM moved AS m WHERE ${equal(field('n', 'id'), 'm.id')} AND m.next IS NOT NULL;`
 }

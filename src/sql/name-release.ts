@@ -1,5 +1,5 @@
 import { literal } from './identifier'
-import { fieldsOf, namesOf } from './name-body'
+import { nameFields, namesTableOf } from './name-body'
 import type { HolderTable, NameColumn } from './name-table'
 import { equal, op } from './text-table'
 
@@ -23,18 +23,18 @@ export function releaseNames(holder: HolderTable, ids: string): string {
 }
 
 function releaseAs(holder: HolderTable, columns: readonly NameColumn[], ids: string): string {
-  const field = fieldsOf(holder)
+  const field = nameFields(holder)
   const { state, interval } = columns[0]?.former ?? { state: 'free' }
   const where = `WHERE ${field('n', 'id')} ${ids}${
     columns.length === holder.names.length
       ? ''
       : ` AND (${columns.map(({ column }) => equal(field('n', 'property'), literal(column))).join(' OR ')})`
   };`
-  if (state === 'free') return `\n    DELETE FROM ${namesOf(holder)} AS n ${where}`
+  if (state === 'free') return `\n    DELETE FROM ${namesTableOf(holder)} AS n ${where}`
   const now = 'pg_catalog.statement_timestamp()'
   const until = interval === undefined ? 'NULL' : `${now} ${op('+')} ${literal(interval)}::pg_catalog.interval`
   return `
-    UPDATE ${namesOf(holder)} AS n
+    UPDATE ${namesTableOf(holder)} AS n
     SET ${field('', 'state')} = ${literal(state)}, ${field('', 'since')} = ${now},
       ${field('', 'until')} = ${until}
     ${where}`

@@ -1,12 +1,12 @@
 import { list, literal, quote } from './identifier'
 import {
-  fieldsOf,
   hasNamedKey,
+  holderKey,
   holderRows,
-  keyOf,
   namedSet,
-  namesOf,
+  nameFields,
   namesOfRow,
+  namesTableOf,
   NO_JOIN,
   refuseOtherHolder,
   standingRow,
@@ -26,7 +26,7 @@ const ROUNDS = 16
 export const updateTrigger = (table: string): string => namedSet(table, 'update')
 
 /** How many refused names are reported; the others need not be looked for. */
-const TOLD = 10
+const REPORTED = 10
 
 /**
  * AFTER INSERT for each statement, and AFTER UPDATE for each row whose key or names differ: makes the rows of the
@@ -81,11 +81,11 @@ const touched = (holder: HolderTable): string => `FROM new_rows AS r
 function insertNames(holder: HolderTable): string {
   const counted = holder.names.map(({ column }) => `pg_catalog.count(r.${quote(column)})`)
   return `
-    INSERT INTO ${namesOf(holder)} AS n ${columnsToInsert(holder)}
+    INSERT INTO ${namesTableOf(holder)} AS n ${columnsToInsert(holder)}
     SELECT DISTINCT ON (c.namespace, c.hash)
       c.namespace, c.text, c.hash, 0, ${literal(holder.holder)}, c.property, c.key, 'held'
     FROM (
-      SELECT v.*, ${hashed(holder, 'v.text')} AS hash, ${keyOf(holder, 't')} AS key
+      SELECT v.*, ${hashed(holder, 'v.text')} AS hash, ${holderKey(holder, 't')} AS key
       ${touched(holder)}
       WHERE v.text IS NOT NULL
     ) AS c
@@ -98,7 +98,7 @@ function insertNames(holder: HolderTable): string {
 function changeNames(holder: HolderTable): string {
   return `
     WITH changed AS MATERIALIZED (
-      SELECT v.*, ${keyOf(holder, 't')} AS key, h.id AS former_id,
+      SELECT v.*, ${holderKey(holder, 't')} AS key, h.id AS former_id,
         h.namespace AS former_namespace, h.hash AS former_hash, h.text AS former_text
       ${touched(holder)}
       ${heldByRow(holder)}
@@ -110,7 +110,7 @@ function changeNames(holder: HolderTable): string {
       SELECT c.former_namespace, c.former_hash, c.former_text, c.property, c.key, false
       FROM changed AS c WHERE c.former_id IS NOT NULL
     ), passed AS (
-      INSERT INTO ${namesOf(holder)} AS n ${columnsToInsert(holder)}
+      INSERT INTO ${namesTableOf(holder)} AS n ${columnsToInsert(holder)}
       SELECT DISTINCT ON (c.namespace, c.hash)
         c.namespace, c.text, c.hash, 0, ${literal(holder.holder)}, c.property, c.key, 'held'
       FROM names AS c
@@ -125,8 +125,8 @@ function changeNames(holder: HolderTable): string {
 }
 
 function takeOne(holder: HolderTable): string {
-  const field = fieldsOf(holder)
-  const names = namesOf(holder)
+  const field = nameFields(holder)
+  const names = namesTableOf(holder)
   return `
       FOR round IN 1..${ROUNDS} LOOP
         -- Locked, it stays as it is; what the next query sees of its holder is what goes with it.
@@ -164,15 +164,15 @@ function takeOne(holder: HolderTable): string {
 
 /** What the pass did not take: it is held, or another text of equal hash stands at number 0. */
 function takeOneByOne(holder: HolderTable): string {
-  const field = fieldsOf(holder)
-  const names = namesOf(holder)
+  const field = nameFields(holder)
+  const names = namesTableOf(holder)
   return `
     FOR one IN
-      SELECT v.*, ${hashed(holder, 'v.text')} AS hash, ${keyOf(holder, 't')} AS key
+      SELECT v.*, ${hashed(holder, 'v.text')} AS hash, ${holderKey(holder, 't')} AS key
       ${touched(holder)}
       WHERE v.text IS NOT NULL AND NOT EXISTS (
         SELECT FROM ${names} AS n
-        WHERE ${equal(field('n', 'key'), keyOf(holder, 't'))}
+        WHERE ${equal(field('n', 'key'), holderKey(holder, 't'))}
           AND ${equal(field('n', 'holder'), literal(holder.holder))}
           AND ${equal(field('n', 'property'), 'v.property')}
           AND ${equal(field('n', 'state'), `'held'`)}
@@ -182,7 +182,7 @@ function takeOneByOne(holder: HolderTable): string {
       )
       ORDER BY v.namespace, hash
     LOOP${takeOne(holder)}
-      EXIT WHEN ${equal('pg_catalog.cardinality(refused)', String(TOLD))};
+      EXIT WHEN ${equal('pg_catalog.cardinality(refused)', String(REPORTED))};
     END LOOP;
     IF refused IS NOT NULL THEN${refuse(holder)}
     END IF;
@@ -198,14 +198,14 @@ const exhausted = `
               SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;`
 
 const isName = (holder: HolderTable, row: string): string => {
-  const field = fieldsOf(holder)
+  const field = nameFields(holder)
   return `${equal(field('n', 'namespace'), `${row}.namespace`)} AND ${equal(field('n', 'hash'), `${row}.hash`)}
           AND ${equal(`${field('n', 'text')} COLLATE pg_catalog."C"`, `${row}.text`)}`
 }
 
 /** The row that is recorded as holder no longer has the name: then this very statement has changed it. */
 function isAbandoned(holder: HolderTable): string {
-  const field = fieldsOf(holder)
+  const field = nameFields(holder)
   const same = hasNamedKey(holder, 't', field('n', 'key'))
   return `${equal(field('n', 'state'), `'held'`)}
               AND ${equal(field('n', 'holder'), literal(holder.holder))} AND NOT EXISTS (

@@ -1,6 +1,6 @@
 import { quote } from './identifier'
 import { indented, refuseFamily, refuseOtherTables } from './number-scopes'
-import { isCounted, keyOf, type NumberTable, scopeOf, scopesName, standsOn } from './number-table'
+import { isCounted, type NumberTable, scopeKey, scopeOf, scopesName, standsOn } from './number-table'
 
 /** Names of the transition tables. */
 export const GONE = 'gone'
@@ -20,7 +20,7 @@ const [PARTS, NUMBERS_OF_A_PART] = [64, 256]
  * Part 0 of a scope is its mutex, which an INSERT holds since its rows were placed; all else is counted there.
  */
 export function countBody(table: NumberTable): string {
-  const key = keyOf(table)
+  const key = scopeKey(table)
   const highest = `greatest(pg_catalog.max(c.${quote(table.number)}), 0)`
   const live = (row: string): string => ['true', ...isCounted(table, row)].slice(-1).join('')
   const rows = (name: string, sign: string): string =>
@@ -47,7 +47,7 @@ BEGIN${refuseOtherTables(table)}
       ${rows(GONE, '-')} UNION ALL
       ${rows(CAME, '')}
     ) AS c`,
-    keyOf(table, 'c'),
+    scopeKey(table, 'c'),
     'pg_catalog.sum(c.n)',
   )}
   ELSIF TG_OP OPERATOR(pg_catalog.=) 'DELETE' THEN${add('0', `${GONE} AS c WHERE ${live('c')}`, scopeOf(table, 'c'), 'OPERATOR(pg_catalog.-) pg_catalog.count(*)')}

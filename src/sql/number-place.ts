@@ -1,14 +1,14 @@
 import { quote } from './identifier'
 import {
-  byNumberDown,
+  all,
   allEqual,
-  keyOf,
+  byNumberDown,
   type NumberTable,
+  relation,
   sameScopes,
+  scopeKey,
   scopeOf,
   scopesName,
-  all,
-  relation,
   standsOn,
 } from './number-table'
 import { indented, raiseNumber, refuseFamily, refuseOtherColumns, refuseOtherTables } from './number-scopes'
@@ -52,10 +52,10 @@ BEGIN${refuseOtherTables(table)}
   -- Nobody else adds a row to the scope before this transaction ends.
   LOOP
     PERFORM FROM ${scopesName(table)} AS k
-    WHERE ${all(6, ...allEqual(keyOf(table, 'k'), scope), 'k.part OPERATOR(pg_catalog.=) 0')}
+    WHERE ${all(6, ...allEqual(scopeKey(table, 'k'), scope), 'k.part OPERATOR(pg_catalog.=) 0')}
     FOR NO KEY UPDATE;
     EXIT WHEN FOUND;
-    INSERT INTO ${scopesName(table)} (${[...keyOf(table), 'part', 'n'].join(', ')})
+    INSERT INTO ${scopesName(table)} (${[...scopeKey(table), 'part', 'n'].join(', ')})
     VALUES (${[...scope, '0', '0'].join(', ')}) ON CONFLICT DO NOTHING;
     EXIT WHEN FOUND;
   END LOOP;

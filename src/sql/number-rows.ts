@@ -14,7 +14,7 @@ export function numberRows({ table, primary }: NumberedRows): string {
   const number = quote(table.number)
   return `UPDATE ${tableName(table)} AS t SET ${number} = n."number"
 FROM (
-  SELECT ${keyOf('r', primary)},
+  SELECT ${primaryKey('r', primary)},
     coalesce(pg_catalog.max(r.${number}) OVER (${partition(table, 'r')}), 0)
       OPERATOR(pg_catalog.+) pg_catalog.count(*) FILTER (WHERE r.${number} IS NULL) OVER (
         ${partition(table, 'r')} ORDER BY ${primary.map((name) => field('r', name)).join(', ')} ROWS UNBOUNDED PRECEDING
@@ -29,7 +29,7 @@ export function renumberRows({ table, primary }: NumberedRows): string {
   const number = quote(table.number)
   return `UPDATE ${tableName(table)} AS t SET ${number} = n."number"
 FROM (
-  SELECT ${keyOf('r', primary)}, pg_catalog.row_number() OVER (
+  SELECT ${primaryKey('r', primary)}, pg_catalog.row_number() OVER (
     ${partition(table, 'r')} ORDER BY ${primary.map((name) => field('r', name)).join(', ')}
   ) AS "number"
   FROM ${tableName(table)} AS r
@@ -40,7 +40,7 @@ WHERE ${all(2, ...sameKey(primary), `(t.${number} OPERATOR(pg_catalog.=) n."numb
 const partition = (table: NumberTable, row: string): string =>
   table.scope.length === 0 ? '' : `PARTITION BY ${scopeOf(table, row).join(', ')}`
 
-const keyOf = (row: string, primary: readonly string[]): string =>
+const primaryKey = (row: string, primary: readonly string[]): string =>
   primary.map((name, position) => `${field(row, name)} AS "key ${position}"`).join(', ')
 
 const sameKey = (primary: readonly string[]): string[] =>

@@ -1,5 +1,5 @@
 import { dollarQuote, list, literal, quote } from './identifier'
-import { isCounted, keyOf, type NumberTable, scopeOf, scopesName, scopesTable, relation } from './number-table'
+import { isCounted, type NumberTable, relation, scopeKey, scopeOf, scopesName, scopesTable } from './number-table'
 import { SQLSTATE } from './sqlstate'
 import { tableName } from './text-table'
 
@@ -12,7 +12,7 @@ import { tableName } from './text-table'
  */
 export function makeScopes(table: NumberTable): string {
   const [of, scopes] = [tableName(table), scopesTable(table)]
-  const [key, by] = [keyOf(table), scopeOf(table, 'r')]
+  const [key, by] = [scopeKey(table), scopeOf(table, 'r')]
   const filter = isCounted(table, 'r').map((one) => ` FILTER (WHERE ${one})`)
   const columns = [
     ...by.map((one, position) => `${one} AS ${key[position] ?? ''}`),

@@ -35,7 +35,7 @@ export const scopeOf = ({ scope }: Pick<NumberTable, 'scope'>, row: string): str
   scope.map(({ name }) => field(row, name))
 
 /** The columns of the scope in the table of scopes. They have short names there, since the user's names may change. */
-export const keyOf = ({ scope }: Pick<NumberTable, 'scope'>, row = ''): string[] =>
+export const scopeKey = ({ scope }: Pick<NumberTable, 'scope'>, row = ''): string[] =>
   scope.map((_, position) => `${row === '' ? '' : `${row}.`}s${position}`)
 
 /** The unique index's own operator on every column of the scope, for an AND. */

@@ -2,7 +2,7 @@ import { quote } from './identifier'
 import { CAME, countBody, GONE } from './number-count'
 import { placeNumberBody } from './number-place'
 import { type NumberTable, sameScopes, scopesName } from './number-table'
-import type { Relation } from './trigger-ddl'
+import type { RelationName } from './trigger-ddl'
 import { type Trigger, triggerOn, triggerSet, type TriggerNote, type TriggerSet } from './trigger-set'
 
 /** Raised when a change of what the triggers do makes an installed set wrong; part of the note. */
@@ -62,7 +62,7 @@ const EVENTS = ['insert', 'update', 'delete', 'truncate'] as const
 
 const nameOf = (table: NumberTable, suffix: string): string => `${table.triggers}_${suffix}`
 
-const onTable = ({ schema, table }: NumberTable): Relation => ({ schema, name: table })
+const onTable = ({ schema, table }: NumberTable): RelationName => ({ schema, name: table })
 
 function placeTriggers(table: NumberTable, runs: string): Trigger[] {
   const number = `NEW.${quote(table.number)} IS NULL`

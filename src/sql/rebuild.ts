@@ -1,6 +1,16 @@
 import { dollarQuote, literal, quote } from './identifier'
 import { SQLSTATE } from './sqlstate'
-import { bytewise, equal, field, hashOf, isFreed, isLive, tableName, textIsNull, type TextRows } from './text-table'
+import {
+  bytewise,
+  equal,
+  field,
+  hashExpression,
+  isFreed,
+  isLive,
+  tableName,
+  textIsNull,
+  type TextRows,
+} from './text-table'
 
 /** How many rows an error names; the others follow once these are corrected. */
 const ROWS_NAMED = 10
@@ -165,7 +175,7 @@ const heldRows = (rows: TextRows): string => [ownRows(rows), ...isLive(rows, 't'
 
 /** Every row as `t`, with the hash that it should have as `h.hash`: NULL for a row without a text. */
 function withHash(rows: TextRows): string {
-  const hash = hashOf(rows, 't')
+  const hash = hashExpression(rows, 't')
   const made = rows.nullable ? `CASE WHEN ${textIsNull(rows, 't').join(' AND ')} THEN NULL ELSE ${hash} END` : hash
   return `${tableName(rows)} AS t\n       CROSS JOIN LATERAL (SELECT ${made} AS hash) AS h`
 }

@@ -27,7 +27,7 @@ import {
   type StoredRow,
 } from './stored-row'
 import { field, isLive, tableName, type TextTable } from './text-table'
-import { assignments, changes, ofClass, type UpdateShape } from './upsert-statement'
+import { assignments, changes, isOfClass, type UpdateShape } from './upsert-statement'
 
 /*
  * Statements in the shapes that a distributed table takes: one table in each, no CTE that writes, no LATERAL, no list in
@@ -158,7 +158,7 @@ export function updateSpreadStatement(given: RowShape, update: UpdateShape): Sta
   return named(
     `UPDATE ${tableName(shape.table)} AS t
 SET ${assignments(update, (name) => written(shape, name, value(name)))}
-WHERE ${where.join('\n    AND ')}${ofClass(update)}${changed}
+WHERE ${where.join('\n    AND ')}${isOfClass(update)}${changed}
 RETURNING ${returnedRow(shape, CREATED.no)}`,
     parserOf(shape, true),
   )

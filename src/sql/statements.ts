@@ -200,24 +200,24 @@ const SAVEPOINT = 'typeorm_unique_text'
 const WHOLE_SAVEPOINT = 'typeorm_unique_text_whole'
 
 /** Statements around others that must be undone together. */
-export type Brackets = Readonly<Record<'set' | 'release' | 'rollBack', string>>
+export type SavepointCommands = Readonly<Record<'set' | 'release' | 'rollBack', string>>
 
 /** Around statements that may fail in the caller's transaction. */
-export const savepoint: Brackets = {
+export const savepoint: SavepointCommands = {
   set: `SAVEPOINT ${SAVEPOINT}`,
   release: `RELEASE SAVEPOINT ${SAVEPOINT}`,
   rollBack: `ROLLBACK TO SAVEPOINT ${SAVEPOINT}`,
 }
 
 /** Around all the statements of a call. */
-export const wholeSavepoint: Brackets = {
+export const wholeSavepoint: SavepointCommands = {
   set: `SAVEPOINT ${WHOLE_SAVEPOINT}`,
   release: `RELEASE SAVEPOINT ${WHOLE_SAVEPOINT}`,
   rollBack: `ROLLBACK TO SAVEPOINT ${WHOLE_SAVEPOINT}`,
 }
 
 /** Around several statements outside any transaction. */
-export const ownTransaction: Brackets = { set: 'START TRANSACTION', release: 'COMMIT', rollBack: 'ROLLBACK' }
+export const ownTransaction: SavepointCommands = { set: 'START TRANSACTION', release: 'COMMIT', rollBack: 'ROLLBACK' }
 
 /** Whether a transaction sees what others have committed since it began. */
 export const seesCommitted: Statement<boolean> = {
@@ -240,4 +240,5 @@ export function updatedStatement(sql: string): Statement<WireRow> {
 }
 
 /** Gives a row inside a transaction that was begun by a statement of its own; 25P02 in one that has failed. */
-export const insideTransaction = 'SELECT 1 WHERE pg_catalog.transaction_timestamp() <> pg_catalog.statement_timestamp()'
+export const seesOpenTransaction =
+  'SELECT 1 WHERE pg_catalog.transaction_timestamp() <> pg_catalog.statement_timestamp()'

@@ -53,7 +53,7 @@ export const CREATED = { yes: 'true', no: 'NULL::bool' } as const
 const NO_NAMES: readonly string[] = []
 
 /** What a select list says of texts that are sent: nothing, that they are as they were, or which ones are stored. */
-interface Told {
+interface RowNotes {
   /** In SQL. */
   readonly created: string
   /** Of a row that may hold other texts than were sent, if only for a trigger: as JSON, in SQL. @default it cannot */
@@ -64,7 +64,7 @@ interface Told {
 export const SAME_TEXTS = 'NULL::pg_catalog.text'
 
 /** What every select list gives of the stored row `row`; a `Statement` parses it with `rowParser`. */
-export function selectRow(shape: RowShape, row: string, { created, otherTexts }: Told): string {
+export function selectRow(shape: RowShape, row: string, { created, otherTexts }: RowNotes): string {
   const others = otherTexts === undefined || !echoes(shape) ? '' : `,\n    ${otherTexts} AS other_texts`
   const head = `${created} AS created, ${field(row, shape.table.number)} AS hash_number${others}`
   return listed(head, selectList(shape, row))

@@ -37,7 +37,7 @@ export interface TakenKey {
 export function takenKeysStatement(wanted: WantedKeys): Statement<TakenKey> {
   return {
     name: '',
-    sql: wanted.keys.map((key, nth) => arm(wanted, key, nth)).join('\nUNION ALL\n'),
+    sql: wanted.keys.map((key, nth) => keyArm(wanted, key, nth)).join('\nUNION ALL\n'),
     parse: ([key, ordinal, ...holder]) => ({
       key: Number(key),
       index: Number(ordinal) - 1,
@@ -46,7 +46,7 @@ export function takenKeysStatement(wanted: WantedKeys): Statement<TakenKey> {
   }
 }
 
-function arm({ schema, table, primary, standing }: WantedKeys, key: WantedKey, nth: number): string {
+function keyArm({ schema, table, primary, standing }: WantedKeys, key: WantedKey, nth: number): string {
   const name = qualified(schema, table)
   const rows = (as: string): string =>
     `pg_catalog.jsonb_array_elements($${nth + 1}::pg_catalog.text::pg_catalog.jsonb) WITH ORDINALITY AS ${as} (value, ordinal)`

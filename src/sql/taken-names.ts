@@ -7,7 +7,7 @@ import { equal, op } from './text-table'
 /** A name that somebody has, of those that were asked for. */
 export interface FoundName extends Pick<RefusedName, 'holder' | 'holderColumn' | 'state'> {
   /** 0-based position of what was asked. */
-  readonly asked: number
+  readonly requested: number
   /** The primary key of its holder, as texts. */
   readonly key: readonly string[]
 }
@@ -31,8 +31,8 @@ JOIN ${qualified(names.schema, names.table)} AS n ON ${equal(field('namespace'),
 WHERE ${equal(field('state'), `'held'`)} OR ${field('until')} IS NULL
   OR ${field('until')} ${op('>')} pg_catalog.statement_timestamp()
 ORDER BY i.ordinal`,
-    parse: ([asked, holder, holderColumn, state, key]) => ({
-      asked: Number(asked),
+    parse: ([requested, holder, holderColumn, state, key]) => ({
+      requested: Number(requested),
       holder: String(holder),
       holderColumn: String(holderColumn),
       state: state as FoundName['state'],

@@ -1,6 +1,6 @@
 import { asStored, type ColumnTypes } from './column-type'
 import { anyNumber, parameter, type Statement, type WireRow } from './statements'
-import { field, hashOf, isLive, sameScope, sameText, type TextTable, tableName, textIsNull } from './text-table'
+import { field, hashExpression, isLive, sameScope, sameText, tableName, textIsNull, type TextTable } from './text-table'
 
 /** A unique text of which a call wants some texts for itself. */
 export interface WantedText {
@@ -13,7 +13,7 @@ export interface WantedText {
 }
 
 /** One row of the call, and who has its text. */
-export interface AskedRow {
+export interface WantedRow {
   /** 0-based position of the wanted text, and of the row among its rows. */
   readonly wanted: number
   readonly index: number
@@ -25,13 +25,13 @@ export interface AskedRow {
 
 /**
  * Which texts are taken, by a stored row or by an earlier row of the call, in one statement for all of them. It gives a
- * row for every one that was asked for, but for those without a text.
+ * row for every one that was requested, but for those without a text.
  *
  * Parameters, for each wanted text: an array of texts for each column of its scope and its text; if its rows stand, an
  * array of booleans for each of these, whether the change brings it, an array of texts for each primary column, and,
  * where a deleted row frees its text, an array of booleans: whether the row will be live, NULL where it stays as it is.
  */
-export function takenStatement(wanted: readonly WantedText[]): Statement<AskedRow> {
+export function takenStatement(wanted: readonly WantedText[]): Statement<WantedRow> {
   const offsets = offsetsOf(wanted.map((one) => parametersOf(one)))
   const inputs = wanted.map((one, nth) => input(one, nth, offsets[nth] ?? 0))
   const arms = wanted.map((_, nth) => arm(wanted, nth))
@@ -42,10 +42,10 @@ export function takenStatement(wanted: readonly WantedText[]): Statement<AskedRo
   }
 }
 
-const keyOf = ({ scope, text }: TextTable): string[] => [...scope, ...text.map(({ name }) => name)]
+const keyNames = ({ scope, text }: TextTable): string[] => [...scope, ...text.map(({ name }) => name)]
 
 const parametersOf = ({ table, primary, standing }: WantedText): number =>
-  standing ? 2 * keyOf(table).length + primary.length + Number(table.deleted !== undefined) : keyOf(table).length
+  standing ? 2 * keyNames(table).length + primary.length + Number(table.deleted !== undefined) : keyNames(table).length
 
 function offsetsOf(lengths: readonly number[]): number[] {
   return lengths.map((_, nth) => lengths.slice(0, nth).reduce((sum, length) => sum + length, 0))
@@ -56,15 +56,15 @@ function input(wanted: WantedText, nth: number, offset: number): string {
   const { table, primary, standing } = wanted
   const live = isLive(table, 'r')
   const names = [
-    ...keyOf(table).map((_, index) => `c${index}`),
-    ...(standing ? keyOf(table).map((_, index) => `g${index}`) : []),
+    ...keyNames(table).map((_, index) => `c${index}`),
+    ...(standing ? keyNames(table).map((_, index) => `g${index}`) : []),
     ...(standing ? primary.map((_, index) => `k${index}`) : []),
     ...(standing ? live.map(() => 'live') : []),
   ]
   const arrays = names.map(
     (name, index) => `${parameter(offset + index)}::${/^[gl]/.test(name) ? 'boolean' : 'text'}[]`,
   )
-  const values = keyOf(table).map((name, index) => `${keyValue(wanted, name, index)} AS c${index}`)
+  const values = keyNames(table).map((name, index) => `${keyValue(wanted, name, index)} AS c${index}`)
   const ids = primary.map((name, index) => `${stored(wanted, name, `i.k${index}`)} AS k${index}`)
   return `i${nth} AS MATERIALIZED (
   SELECT i.ordinal, ${[...values, ...(standing ? ids : [])].join(',\n    ')}
@@ -96,11 +96,13 @@ function stored({ types }: WantedText, name: string, value: string): string {
 /** A row for every row of one wanted text, with the primary key of the row that holds its text. */
 function arm(wanted: readonly WantedText[], nth: number): string {
   const { table, primary, standing } = wanted[nth] as WantedText
-  const key = keyOf(table).map((name, index) => `i.c${index} AS ${field('', name)}`)
-  const parts = keyOf(table).map((_, index) => (index < table.scope.length ? `i.c${index}` : `i.c${index} COLLATE "C"`))
+  const key = keyNames(table).map((name, index) => `i.c${index} AS ${field('', name)}`)
+  const parts = keyNames(table).map((_, index) =>
+    index < table.scope.length ? `i.c${index}` : `i.c${index} COLLATE "C"`,
+  )
   const same = [
     ...sameScope(table, 't', 'n'),
-    `${field('t', table.hash)} OPERATOR(pg_catalog.=)\n      ${hashOf(table, 'n', '\n    ')}`,
+    `${field('t', table.hash)} OPERATOR(pg_catalog.=)\n      ${hashExpression(table, 'n', '\n    ')}`,
     ...sameText(table, 't', 'n'),
     ...isLive(table, 't'),
     anyNumber(table),
@@ -135,7 +137,7 @@ function primaryList(wanted: readonly WantedText[], nth: number): string {
   return columns.map((column, index) => `${column} AS p${index}`).join(', ')
 }
 
-function parser(wanted: readonly WantedText[]): (row: WireRow) => AskedRow {
+function parser(wanted: readonly WantedText[]): (row: WireRow) => WantedRow {
   const offsets = offsetsOf(wanted.map(({ primary }) => primary.length))
   return ([nth, ordinal, repeated, ...ids]) => {
     const position = Number(nth)

@@ -93,7 +93,7 @@ export function composedText({ text }: Pick<TextTable, 'text'>, values: readonly
   return values.map((value, index) => (value === null ? '' : `${text[index]?.prefix ?? ''}${value}`)).join('')
 }
 
-export const hashOf = (table: Pick<TextTable, 'text' | 'digest'>, row: string, separator?: string): string =>
+export const hashExpression = (table: Pick<TextTable, 'text' | 'digest'>, row: string, separator?: string): string =>
   table.digest.sql(composed(table, row, separator))
 
 /** The hash of a row as `digest.js` gives it. */
@@ -157,7 +157,7 @@ export function differentScope({ scope }: Pick<TextTable, 'scope'>, left: string
 /** What the check holds a row to; it is what fails safe when another trigger changes the text after ours. */
 export function checkExpression(table: Omit<TextRows, 'check'>): string {
   const hash = quote(table.hash)
-  const honest = equal(hash, hashOf(table, ''))
+  const honest = equal(hash, hashExpression(table, ''))
   const positive = `${quote(table.number)} OPERATOR(pg_catalog.>=) 0`
   if (!table.nullable) return `${honest} AND ${positive}`
   const textless = textIsNull(table, '').join(' AND ')

@@ -30,16 +30,16 @@ const COMMIT = new RegExp(String.raw`^(?:(?:commit|end)${WORK}(?:\s+and\s.*)?|pr
 
 function commandOf(statement: string): TransactionCommand[] {
   const set = SET.exec(statement)
-  if (set) return [{ does: 'set', savepoint: named(set) }]
+  if (set) return [{ does: 'set', savepoint: nameIn(set) }]
   const release = RELEASE.exec(statement)
-  if (release) return [{ does: 'release', savepoint: named(release) }]
+  if (release) return [{ does: 'release', savepoint: nameIn(release) }]
   const to = ROLL_BACK_TO.exec(statement)
-  if (to) return [{ does: 'roll back to', savepoint: named(to) }]
+  if (to) return [{ does: 'roll back to', savepoint: nameIn(to) }]
   if (ROLL_BACK.test(statement)) return [{ does: 'roll back' }]
   return COMMIT.test(statement) ? [{ does: 'commit' }] : []
 }
 
-function named([, name = '']: RegExpExecArray): string {
+function nameIn([, name = '']: RegExpExecArray): string {
   if (!name.startsWith('"')) return name.replaceAll(/[A-Z]/g, (letter) => letter.toLowerCase())
   return name.slice(1, -1).replaceAll('""', '"')
 }

@@ -2,7 +2,7 @@ import { dollarQuote, list, literal, qualified, quote } from './identifier'
 import { SQLSTATE } from './sqlstate'
 
 /** A table; without a schema `search_path` decides. */
-export interface Relation {
+export interface RelationName {
   readonly schema: string | undefined
   readonly name: string
 }
@@ -13,7 +13,7 @@ export interface FunctionSource {
   readonly name: string
   readonly body: string
   /** A table of another schema whose name it finds too, before those of the schema that its own table is in. */
-  readonly path?: Relation | undefined
+  readonly path?: RelationName | undefined
 }
 
 /**

@@ -5,12 +5,12 @@ import {
   dropFunctions,
   dropKernel,
   dropTrigger,
-  type FunctionSource,
   functionSettings,
+  type FunctionSource,
   makeFunctions,
   type OwnedFunction,
+  type RelationName,
   renameFunction,
-  type Relation,
   type SharedFunction,
 } from './trigger-ddl'
 import { hasOtherCode, installedFunction, isDifferent, isOtherTrigger, notesOf } from './trigger-drift'
@@ -55,10 +55,10 @@ export function planSets(site: TriggerSite): SetPlan {
 }
 
 /** Functions of a table that has taken its triggers along to another name make room for those of the table that comes. */
-export function makeRoom(sites: readonly TriggerSite[], strangers: readonly InstalledTriggers[]): Change {
+export function makeRoom(sites: readonly TriggerSite[], orphans: readonly InstalledTriggers[]): Change {
   const moves = sites.flatMap((site) => {
     const fresh = new Set(planFunctions(site).fresh.map(({ name }) => name))
-    return strangers
+    return orphans
       .flatMap(({ table, functions }) => functions.map((one) => ({ ...one, table })))
       .filter(({ schema, name }) => schema === (site.schema ?? site.searchSchema) && fresh.has(name))
       .map(({ name, table }) => ({ schema: site.schema, name, to: plainName('unique_text_of', table, name) }))
@@ -171,7 +171,7 @@ const relationOf = ({ schema, table }: TriggerSite): string => qualified(schema,
 
 const sourceOf = (
   site: TriggerSite,
-  one: TriggerFunction & { readonly path?: Relation | undefined },
+  one: TriggerFunction & { readonly path?: RelationName | undefined },
 ): OwnedFunction => ({
   schema: site.schema,
   name: one.name,
@@ -265,7 +265,7 @@ function asSource(site: TriggerSite, found: InstalledFunction): OwnedFunction {
 }
 
 /** The table of another schema whose name a function finds, as the note of its set tells. */
-function pathOf({ settings, schema }: InstalledFunction, installed: InstalledTriggers): Relation | undefined {
+function pathOf({ settings, schema }: InstalledFunction, installed: InstalledTriggers): RelationName | undefined {
   if (settings.includes(functionSettings([schema]).at(-1) ?? '')) return undefined
   return notesOf(installed).find(({ path }) => path)?.path
 }

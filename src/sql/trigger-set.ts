@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { Change, FilledColumn } from './alter'
 import { list, literal, packed, qualified, quote, withoutComments } from './identifier'
-import { dropFunctions, dropKernel, dropTrigger, makeFunctions, type Relation } from './trigger-ddl'
+import { dropFunctions, dropKernel, dropTrigger, makeFunctions, type RelationName } from './trigger-ddl'
 
 /** What keeps rows right: the texts of a column, the names that rows hold, or the numbers that they have. */
 export type TriggerKind = 'guard' | 'names' | 'numbers'
@@ -69,9 +69,9 @@ export interface TriggerSet {
   readonly kind: TriggerKind
   /** Tells it from others of its kind on the table; it stays where the table is renamed. */
   readonly name: string
-  readonly table: Relation
+  readonly table: RelationName
   /** A table of another schema whose name the functions find too. */
-  readonly path: Relation | undefined
+  readonly path: RelationName | undefined
   /** By what they are to the set: in which columns it finds what it works on. A renamed one is followed. */
   readonly columns: Readonly<Record<string, string>>
   /** Tables that its functions keep to themselves, in the table's schema; of its owner. */
@@ -102,7 +102,7 @@ export interface TriggerNote {
   readonly protocol: number
   /** The oldest protocol of a release that can work with this set. @default protocol */
   readonly serves?: number
-  readonly path?: Relation
+  readonly path?: RelationName
   readonly columns?: Readonly<Record<string, string>>
   /** Digests of the statements that made the triggers: the server gives a condition back in words of its own. */
   readonly triggers: readonly string[]
@@ -128,9 +128,9 @@ export interface RemovedFrom {
 export interface TriggerSetParts {
   readonly kind: TriggerKind
   readonly name: string
-  readonly table: Relation
+  readonly table: RelationName
   /** For a table whose schema its entity leaves out, while that of the triggers is in another one. */
-  readonly path?: Relation | undefined
+  readonly path?: RelationName | undefined
   /** @default {} */
   readonly columns?: Readonly<Record<string, string>>
   /** @default [] */
@@ -202,7 +202,7 @@ export function triggerSet({ kind, name, table, columns, kernel = [], ...parts }
 const LINE_CHARACTERS = 116
 
 /** Every trigger of every set is made here. */
-export function triggerOn(table: Relation, firing: Firing): Trigger {
+export function triggerOn(table: RelationName, firing: Firing): Trigger {
   const { name, time, events, columns = [], each = 'ROW', referencing, when = [], runs, args = [] } = firing
   const fires = `${time} ${events.join(' OR ').toUpperCase()}${columns.length === 0 ? '' : ' OF'}`
   const on = [

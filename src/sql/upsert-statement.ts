@@ -66,7 +66,7 @@ export function upsertStatement(shape: RowShape, update: UpdateShape, orInsert: 
   UPDATE ${tableName(shape.table)} AS t
   SET ${assignments(update, (name) => written(shape, name, value(name)))}
   FROM (SELECT FROM found HAVING pg_catalog.count(*) = 1${ifChanged}) AS f
-  WHERE ${isTheRow(shape, keyParameter(shape))}${ofClass(update)}
+  WHERE ${isTheRow(shape, keyParameter(shape))}${isOfClass(update)}
   RETURNING ${returnedRow(shape, CREATED.no)}
 )${orInsert ? `, ${created(shape)}` : ''}
 SELECT * FROM updated${orInsert ? '\nUNION ALL\nSELECT * FROM created' : ''}
@@ -128,22 +128,22 @@ export function upsertManyStatement(shape: BatchShape, update: UpdateShape): Sta
   FROM one AS o
   JOIN input AS i ON i.ordinal = o.ordinal
   WHERE o.changed
-    AND ${same}${ofClass(update)}
+    AND ${same}${isOfClass(update)}
   RETURNING i.ordinal,
     ${selectRow(shape, 't', { created: CREATED.no, otherTexts: otherTexts(shape, sent) })}
 ), ${createdMany(shape)}
 SELECT * FROM updated
 UNION ALL
-${scoped ? firstCreated(shape) : createdTold(shape)}${update.skipUnchanged ? unchanged(shape) : ''}`
+${scoped ? firstCreated(shape) : createdWithTexts(shape)}${update.skipUnchanged ? unchanged(shape) : ''}`
   return { name: '', sql, parse: batchParser(shape, true) }
 }
 
 /** Two rows of the batch may have scopes that differ as given and are stored alike: the second is to update the first. */
 function firstCreated(shape: BatchShape): string {
-  return `SELECT * FROM (\n${createdTold(shape)}\n) AS c WHERE c.created`
+  return `SELECT * FROM (\n${createdWithTexts(shape)}\n) AS c WHERE c.created`
 }
 
-const createdTold = (shape: BatchShape): string => selectCreated(shape, { otherTexts: SAME_TEXTS })
+const createdWithTexts = (shape: BatchShape): string => selectCreated(shape, { otherTexts: SAME_TEXTS })
 
 function unchanged(shape: BatchShape): string {
   return `
@@ -171,7 +171,7 @@ export function assignments(
   return [...given, ...dates, ...counted].map(([name = '', sql]) => `${quote(name)} = ${sql}`).join(',\n    ')
 }
 
-export function ofClass({ only }: UpdateShape): string {
+export function isOfClass({ only }: UpdateShape): string {
   if (!only) return ''
   return `\n    AND ${field('t', only.column)}::pg_catalog.text IN (${only.values.map(literal).join(', ')})`
 }

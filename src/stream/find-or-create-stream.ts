@@ -98,7 +98,7 @@ export function flowOf<Entity extends ObjectLiteral>(
     rules: { entityText, load: relationsToLoad(entityText, {}), create, deleted },
     source,
     add: metadata.lazyRelations.length === 0 ? add : addPromised,
-    watch: { signal, onProgress },
+    progress: { signal, onProgress },
     window,
   })
 }

@@ -4,7 +4,7 @@ import { nextTurn } from '../connection/real-timers'
 import { listensToInsert } from '../rows/events'
 import { openSession } from '../connection/open-session'
 import { hasSpare } from '../connection/pg-client'
-import type { FindOrCreateProgress, WatchOptions } from '../rows/call-options'
+import type { FindOrCreateProgress, ProgressOptions } from '../rows/call-options'
 import { registry } from '../typeorm/registry'
 import { ensureReady } from '../typeorm/readiness'
 import type { Source } from './source'
@@ -17,7 +17,7 @@ export interface FlowParts<Item, Entity extends ObjectLiteral> {
   readonly source: Source<Item>
   /** Adds exactly one input, or refuses it. */
   readonly add: (rows: PreparedMany<Entity>, item: Item) => void | Promise<void>
-  readonly watch?: WatchOptions
+  readonly progress?: ProgressOptions
   /** Rows. @default by the size of the unique index */
   readonly window?: number | undefined
 }
@@ -54,8 +54,8 @@ export class Flow<Item, Entity extends ObjectLiteral> {
 
   constructor(private readonly parts: FlowParts<Item, Entity>) {
     this.size = new WindowSize(parts.dataSource, parts.rules.entityText.declaration.table, parts.window)
-    const watch = { ...parts.watch, onProgress: (): void => this.report() }
-    this.rules = { ...parts.rules, watch, onLost: () => (this.lost = true) }
+    const progress = { ...parts.progress, onProgress: (): void => this.report() }
+    this.rules = { ...parts.rules, progress, onLost: () => (this.lost = true) }
     this.gathering = new Window(this.rules, 0, [])
   }
 
@@ -86,7 +86,7 @@ export class Flow<Item, Entity extends ObjectLiteral> {
    * @throws what the source throws, after the outcomes of the inputs that were read before
    */
   async *outcomes(): AsyncGenerator<Outcome<Entity>, void, undefined> {
-    const { signal } = this.parts.watch ?? {}
+    const { signal } = this.parts.progress ?? {}
     const abort = (): void => this.stop()
     signal?.addEventListener('abort', abort)
     if (signal?.aborted === true) this.stop()
@@ -160,13 +160,13 @@ export class Flow<Item, Entity extends ObjectLiteral> {
     const progress = this.progress(this.atServer)
     if (progress.done === this.reported) return
     this.reported = progress.done
-    this.parts.watch?.onProgress?.(progress)
+    this.parts.progress?.onProgress?.(progress)
   }
 
   private progress(windows: readonly Window<Entity>[]): FindOrCreateProgress {
     let { done, created, rejected } = this.taken
     for (const { rows } of windows) {
-      const { progress } = rows.watch
+      const { counts: progress } = rows.progress
       done += progress.done
       created += progress.created
       rejected += progress.rejected

@@ -1,7 +1,7 @@
 import type { DataSource, ObjectLiteral } from 'typeorm'
 import { PreparedMany } from '../find-or-create/prepared-many'
 import type { FindOrCreateManyResult } from '../find-or-create/run-batch'
-import type { DeletedOption, WatchOptions } from '../rows/call-options'
+import type { DeletedOption, ProgressOptions } from '../rows/call-options'
 import type { EntityText } from '../rows/entity-text'
 import type { RelationsToLoad } from '../rows/load-relations'
 import { BATCH_ROWS } from './window-size'
@@ -12,7 +12,7 @@ export interface WindowRules {
   readonly load: RelationsToLoad | undefined
   readonly create?: ObjectLiteral | ((values: never, index: number) => unknown) | undefined
   readonly deleted?: DeletedOption | undefined
-  readonly watch?: WatchOptions
+  readonly progress?: ProgressOptions
   /** Called when two windows blocked each other at the server. */
   readonly onLost?: () => void
 }
@@ -76,7 +76,7 @@ export class Window<Entity extends ObjectLiteral> {
       failure = { error }
     }
     // The signal came too late for this one.
-    const signal = this.rules.watch?.signal
+    const signal = this.rules.progress?.signal
     const isWhole = signal?.aborted === true && failure?.error === signal.reason && !results.includes(undefined)
     return { results, failure: isWhole ? undefined : failure }
   }

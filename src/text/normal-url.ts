@@ -11,7 +11,7 @@ const HOST_LENGTH = String.raw`(?=[^/]{1,256}/)`
 const HOST = String.raw`(?:[a-z\d]+[.-])*[a-z][a-z\d]*`
 
 /** In its normal spelling: in upper case, and not for an unreserved character. */
-const TRIPLET = String.raw`%(?!2[DE]|3\d|[46][1-9A-F]|5[\dAF]|7[\dAE])[\dA-F]{2}`
+const NORMAL_TRIPLET = String.raw`%(?!2[DE]|3\d|[46][1-9A-F]|5[\dAF]|7[\dAE])[\dA-F]{2}`
 
 /** What every parser leaves alone in each part, of ASCII; less than there is. `'` is encoded in a query. */
 const IN_SEGMENT = String.raw`[\w~!$&'()*+,;=:@-]`
@@ -19,14 +19,14 @@ const IN_QUERY = String.raw`[\w.~!$&()*+,;=:@/?-]`
 const IN_FRAGMENT = String.raw`[\w.~!$&'()*+,;=:@/?-]`
 
 /** None begins with a dot: no dot segments. */
-const SEGMENT = `(?:${IN_SEGMENT}|${TRIPLET})(?:[.]|${IN_SEGMENT}|${TRIPLET})*`
+const SEGMENT = `(?:${IN_SEGMENT}|${NORMAL_TRIPLET})(?:[.]|${IN_SEGMENT}|${NORMAL_TRIPLET})*`
 
 const NORMAL = new RegExp(
   [
     `^https?://${HOST_LENGTH}${HOST}`,
     `(?:/(?:${SEGMENT})?)+`,
-    `(?:\\?(?:${IN_QUERY}|${TRIPLET})*)?`,
-    `(?:#(?:${IN_FRAGMENT}|${TRIPLET})*)?$`,
+    `(?:\\?(?:${IN_QUERY}|${NORMAL_TRIPLET})*)?`,
+    `(?:#(?:${IN_FRAGMENT}|${NORMAL_TRIPLET})*)?$`,
   ].join(''),
 )
 

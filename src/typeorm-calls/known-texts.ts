@@ -6,7 +6,7 @@ import { hydrate } from '../rows/hydrate'
 import { textOfObject } from '../find-or-create/nested-plan'
 import {
   classOf,
-  copyOf,
+  copyOfGiven,
   givenIn,
   hasId,
   isObject,
@@ -135,12 +135,12 @@ export class KnownTexts {
   ): Promise<ReadonlyMap<ObjectLiteral, ObjectLiteral>> {
     this.declarations.add(entityText.declaration)
     const ready = onTable(entityText, await ensureReady(entityText.declaration, session))
-    const asked = candidates.map(({ object, values }) => ({ object, row: rowValues(entityText, values) }))
-    const rows = asked.map(({ row }) => row)
+    const requested = candidates.map(({ object, values }) => ({ object, row: rowValues(entityText, values) }))
+    const rows = requested.map(({ row }) => row)
     const found = await findRows(session, ready, rows)
     const firsts = new Map<string, ObjectLiteral>()
     const becomes = new Map<ObjectLiteral, ObjectLiteral>()
-    for (const { object, row } of asked) {
+    for (const { object, row } of requested) {
       this.decided.add(object)
       const stored = found.get(row.identity)
       const first = firsts.get(row.identity) ?? object
@@ -181,7 +181,7 @@ export class KnownTexts {
   /** Its embedded objects are written to as well, so it gets copies of them. */
   private remember(metadata: EntityMetadata, object: ObjectLiteral): void {
     const before = Object.getOwnPropertyDescriptors(object)
-    Object.assign(object, copyOf(metadata, object))
+    Object.assign(object, copyOfGiven(metadata, object))
     this.undoing.push(() => {
       for (const name of Object.keys(object)) if (!(name in before)) Reflect.deleteProperty(object, name)
       Object.defineProperties(object, before)
@@ -208,7 +208,7 @@ function candidateAt(place: Place, object: ObjectLiteral): Candidate | undefined
   if (hasId(metadata, object)) return undefined
   const entityText = textOfObject(dataSourceOf(metadata), metadata, object, nameOf(place))
   if (!entityText) return undefined
-  const values = copyOf(metadata, object)
+  const values = copyOfGiven(metadata, object)
   const { inverseRelation } = relation
   if (inverseRelation && !relation.isOwning && !relation.isManyToMany) setRelation(inverseRelation, values, holder)
   const scoped = entityText.declaration.scope.every((column) => (column.getEntityValue(values) ?? null) !== null)

@@ -34,8 +34,8 @@ export function textCondition<Entity extends ObjectLiteral>(
   )
   const columns = meant.flatMap(({ text }) => text.map(({ column }) => column))
   const known = new Set(columns.map(({ propertyPath }) => propertyPath.split('.')[0]))
-  const stranger = Object.keys(texts).find((key) => !known.has(key)) ?? pathsBeside(metadata, columns, texts)[0]
-  if (stranger !== undefined || meant.length === 0) throw notATextOf(metadata.name, stranger)
+  const unknownKey = Object.keys(texts).find((key) => !known.has(key)) ?? pathsBeside(metadata, columns, texts)[0]
+  if (unknownKey !== undefined || meant.length === 0) throw notATextOf(metadata.name, unknownKey)
   const parameters: ObjectLiteral = {}
   const parameter = (value: string): string => {
     const name = `unique_text_${(count += 1)}`

@@ -2,7 +2,7 @@ import type { DataSource, ObjectLiteral } from 'typeorm'
 import { TextTakenError } from '../errors'
 import {
   declarationsIn,
-  findHolder,
+  findTextHolder,
   isOfSchema,
   type QueryRows,
   refusedPartition,
@@ -39,7 +39,7 @@ export async function toTextTakenError(error: unknown, dataSource: DataSource): 
     if (ofNames) return ofNames
     const refused = refusedText(one, declarations) ?? (await refusedPartition(one, declarations, query))
     if (!refused) continue
-    const holder = await findHolder(refused, query)
+    const holder = await findTextHolder(refused, query)
     return holder.isFree ? undefined : takenError(refused, holder)
   }
   return undefined

@@ -7,7 +7,7 @@ import { digests } from '../text/digest'
 import { type ChangingTable, hasCheck, hasColumn, hasWholeIndex, isDeclared, type RowsBefore } from './changing-table'
 import { keepDeleteDate, keepType } from './keep-type'
 import { predecessors } from './predecessors'
-import { dropRules, rebuild, renormalized, sameTexts } from './rebuild'
+import { dropRules, hasSameTexts, rebuild, renormalized } from './rebuild'
 import { emit } from './record-ddl'
 import { type Declaration, tableDeclarations, tableNames } from './registry'
 import { foreignSchema } from './resolve-declaration'
@@ -131,7 +131,7 @@ function isWhole(on: ChangingTable, rows: RowsBefore): boolean {
 }
 
 function sameRules(before: RowsBefore, after: TextRows): boolean {
-  const same = before.deleted === after.deleted && sameTexts(before, after)
+  const same = before.deleted === after.deleted && hasSameTexts(before, after)
   return same && renormalized(before, after).length === 0 && renormalized(after, before).length === 0
 }
 

@@ -8,13 +8,13 @@ import { guardError } from './guard-errors'
 import { asQueryFailedError, withStackOf } from './query-failed-error'
 import {
   declarationsIn,
-  findHolder,
-  type Holder,
+  findTextHolder,
   isOfSchema,
   type QueryRows,
   type RefusedText,
   refusedText,
   takenError,
+  type TextHolder,
   UNKNOWN,
 } from './refused-text'
 import { lossOf } from './losses'
@@ -120,13 +120,13 @@ interface Failing {
 async function explain(failure: unknown, failing: Failing): Promise<Explanation> {
   if (!(failure instanceof Error) || isOfSchema(failure)) return { error: failure }
   const code = serverError(failure)?.code ?? ''
-  const told = toldAtOnce(failure, code, failing.dataSource)
-  if (told) return { error: asQueryFailedError(told, failure) }
+  const explained = explainedAtOnce(failure, code, failing.dataSource)
+  if (explained) return { error: asQueryFailedError(explained, failure) }
   return EXPLAINED.has(code) ? await explainText(failure, failing) : { error: failure }
 }
 
 /** What the error itself tells. */
-function toldAtOnce(failure: Error, code: string, dataSource: DataSource): UniqueTextError | undefined {
+function explainedAtOnce(failure: Error, code: string, dataSource: DataSource): UniqueTextError | undefined {
   if (code === SQLSTATE.invalidColumnReference) return conflictWithoutHash(failure, declarationsIn(dataSource))
   if (!EXPLAINED.has(code)) return undefined
   return (
@@ -181,9 +181,13 @@ const EXPLAINED: ReadonlySet<string> = new Set([SQLSTATE.uniqueViolation, SQLSTA
  *
  * @returns undefined if the connection does not answer now
  */
-async function askNow(refused: RefusedText, queryRunner: QueryRunner, rows: QueryRows): Promise<Holder | undefined> {
+async function askNow(
+  refused: RefusedText,
+  queryRunner: QueryRunner,
+  rows: QueryRows,
+): Promise<TextHolder | undefined> {
   try {
-    return (await isInTransaction(queryRunner)) ? undefined : await findHolder(refused, rows)
+    return (await isInTransaction(queryRunner)) ? undefined : await findTextHolder(refused, rows)
   } catch {
     return undefined
   }
@@ -199,7 +203,7 @@ async function isInTransaction(queryRunner: QueryRunner): Promise<boolean> {
 
 /** `save` and `transaction` roll back before their caller hears of the error: it is complete by then. */
 async function nameHolder({ refused, thrown }: Pending, rows: QueryRows): Promise<void> {
-  const holder = await findHolder(refused, rows).catch(() => UNKNOWN)
+  const holder = await findTextHolder(refused, rows).catch(() => UNKNOWN)
   if (holder.id === undefined) return
   const { message, taken } = takenError(refused, holder)
   Object.assign(thrown, { message, taken })

@@ -13,8 +13,8 @@ export interface EntityTriggers extends Omit<TriggerSite, 'touched'> {
 export interface FoundTriggers {
   /** Of every entity that should have triggers, or whose table has some. */
   readonly entities: readonly EntityTriggers[]
-  /** Of tables without an entity. */
-  readonly strangers: readonly InstalledTriggers[]
+  /** Of tables that no entity has: orphans. */
+  readonly orphans: readonly InstalledTriggers[]
   readonly kernel: readonly InstalledKernel[]
 }
 
@@ -47,7 +47,7 @@ export async function findTriggers(
     return [entityTriggers(metadata, searchSchema, wanted, found)]
   })
   if (entities.some(({ wanted }) => wanted.length > 0)) requireBuildable(server)
-  return { entities, strangers: tables.filter((one) => !metadatas.some((metadata) => isOf(metadata)(one))), kernel }
+  return { entities, orphans: tables.filter((one) => !metadatas.some((metadata) => isOf(metadata)(one))), kernel }
 }
 
 function entityTriggers(

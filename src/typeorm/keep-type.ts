@@ -1,5 +1,5 @@
 import { type QueryRunner, type Table, TableColumn } from 'typeorm'
-import { changeType, type ColumnType } from '../sql/alter'
+import { changeType, type TypeAndLength } from '../sql/alter'
 import type { TextTable } from '../sql/text-table'
 import { emit } from './record-ddl'
 import { type ColumnMetadata, dataSourceOf, type Declaration } from './registry'
@@ -44,7 +44,7 @@ export async function keepDeleteDate(
   const precision = column.precision === undefined ? found.precision : column.precision
   const same = found.type === type && found.precision === precision
   if (same || !DATE_TYPES.has(found.type) || !DATE_TYPES.has(type)) return
-  const full = (one: string, digits: number | null | undefined): ColumnType => {
+  const full = (one: string, digits: number | null | undefined): TypeAndLength => {
     const said = digits === undefined || digits === DEFAULT_PRECISION ? {} : { precision: digits }
     return { type: driver.createFullType(new TableColumn({ name: found.name, type: one, ...said })), length: '' }
   }

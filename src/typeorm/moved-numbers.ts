@@ -1,5 +1,5 @@
 import type { ObjectLiteral, UpdateEvent } from 'typeorm'
-import { setProperty } from './put-back'
+import { setProperty } from './write-back'
 import { type ColumnMetadata, dataSourceOf, type NumberDeclaration, tableNumbers } from './registry'
 
 /**

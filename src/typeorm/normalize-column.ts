@@ -1,6 +1,6 @@
 import { InstanceChecker, type ObjectLiteral, type ValueTransformer } from 'typeorm'
 import { normalizeText, type Normalizer } from '../text/normalizer'
-import { setProperty } from './put-back'
+import { setProperty } from './write-back'
 import type { ColumnMetadata } from './registry'
 import { isStored } from './stored-operator'
 

@@ -22,11 +22,11 @@ export interface Asking {
   /** The connection is the caller's, who holds it and perhaps locks meanwhile. */
   readonly shared: boolean
   /** Gives up a connection that is not the caller's. */
-  letGo(): Promise<void>
+  release(): Promise<void>
 }
 
-/** By declaration: what is being asked outside transactions. It settles, and never rejects. */
-const asked = new WeakMap<Declaration, Promise<unknown>>()
+/** By declaration: what is being looked up outside transactions. It settles, and never rejects. */
+const underWay = new WeakMap<Declaration, Promise<unknown>>()
 
 /**
  * Sees once per DataSource that index, check and guard of a declaration stand; an operation without them would store
@@ -85,20 +85,20 @@ async function askFor(declaration: Declaration, key: string, query: Query): Prom
 }
 
 async function askOnce(declaration: Declaration, asking: Asking): Promise<ReadyTable> {
-  const before = asked.get(declaration)
+  const before = underWay.get(declaration)
   if (before) {
-    await asking.letGo()
+    await asking.release()
     await settled(before)
     const known = readyTables(declaration).get(ONLY)
     if (known) return known
   }
   const answer = askFor(declaration, ONLY, asking.query)
   const end = answer.then(nothing, nothing)
-  asked.set(declaration, end)
+  underWay.set(declaration, end)
   try {
     return await answer
   } finally {
-    if (asked.get(declaration) === end) asked.delete(declaration)
+    if (underWay.get(declaration) === end) underWay.delete(declaration)
   }
 }
 

@@ -136,7 +136,7 @@ async function forbidNulls(on: ChangingTable, { table: rows, text, scope }: Decl
  * Whether both have the same texts in the same columns with the same digest. Which rows hold their texts is decided
  * elsewhere.
  */
-export const sameTexts = (before: RowsBefore, after: TextRows): boolean =>
+export const hasSameTexts = (before: RowsBefore, after: TextRows): boolean =>
   textRules(before, before.digestName) === textRules(after, after.digest.name)
 
 /**
@@ -144,7 +144,7 @@ export const sameTexts = (before: RowsBefore, after: TextRows): boolean =>
  * are refused before TypeORM may drop the delete date.
  */
 async function forbidDuplicates(on: ChangingTable, before: RowsBefore, after: TextRows): Promise<Change[]> {
-  if (before.deleted === after.deleted || !sameTexts(before, after)) return []
+  if (before.deleted === after.deleted || !hasSameTexts(before, after)) return []
   const refusal = (primary: readonly string[]): string[] => [
     refuseDuplicates({ rows: { ...after, deleted: undefined }, primary }),
   ]

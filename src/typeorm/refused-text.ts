@@ -85,14 +85,14 @@ export async function refusedPartition(
 }
 
 /** What could be found out about who holds the text. */
-export interface Holder {
+export interface TextHolder {
   /** Undefined where it cannot be known. */
   readonly id: ObjectLiteral | undefined
   /** The place was taken by another text of equal hash: the refused text itself is free, and may be tried again. */
   readonly isFree: boolean
 }
 
-export const UNKNOWN: Holder = { id: undefined, isFree: false }
+export const UNKNOWN: TextHolder = { id: undefined, isFree: false }
 
 /**
  * Who holds the refused text. The server names its hash, not the text; that is among the parameters of the statement,
@@ -100,11 +100,11 @@ export const UNKNOWN: Holder = { id: undefined, isFree: false }
  *
  * @param parameters @default those that TypeORM's error has
  */
-export async function findHolder(
+export async function findTextHolder(
   { declaration, error }: RefusedText,
   query: QueryRows,
   parameters: readonly unknown[] = parametersOf(error),
-): Promise<Holder> {
+): Promise<TextHolder> {
   const { table, metadata } = declaration
   const place = refusedPlace(table, serverError(error)?.detail)
   const text = place && refusedParameter(declaration, parameters, place.hash)
@@ -155,7 +155,7 @@ export function idOf(metadata: EntityMetadata, values: readonly unknown[]): Obje
 }
 
 /** The error for a refused text. TypeORM's own calls do not say which of their rows it was. */
-export function takenError({ declaration, error }: RefusedText, { id }: Holder): TextTakenError {
+export function takenError({ declaration, error }: RefusedText, { id }: TextHolder): TextTakenError {
   const taken: TakenText = { entity: declaration.metadata.name, property: declaration.name, id, row: 0 }
   return new TextTakenError([taken], error)
 }

@@ -192,7 +192,7 @@ export function tableNames(metadata: EntityMetadata): readonly NameDeclaration[]
 }
 
 /** The names of an entity, its own and inherited ones; empty where it has none. */
-export function namesOf(metadata: EntityMetadata): readonly NameDeclaration[] {
+export function namesOfEntity(metadata: EntityMetadata): readonly NameDeclaration[] {
   return tableNames(metadata).filter(({ target }) => isOrExtends(metadata.target, target))
 }
 

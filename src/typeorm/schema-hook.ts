@@ -78,7 +78,7 @@ async function synchronizeWithTriggers(
   original: () => Promise<void>,
 ): Promise<void> {
   const { queryRunner, entityToSyncMetadatas: metadatas } = builder
-  const { entities, strangers, kernel } = await findTriggers(queryRunner, searchSchema, metadatas)
+  const { entities, orphans, kernel } = await findTriggers(queryRunner, searchSchema, metadatas)
   const lookups = await findLookups(
     queryRunner,
     searchSchema,
@@ -103,7 +103,7 @@ async function synchronizeWithTriggers(
     (comeBack || makesUniqueAgain(planned.map(({ query }) => query))) &&
     !planned.some(({ query }) => query.includes(NORMALIZE_BY_HAND))
   await (isWhole ? asOneStatement : asTheyCome)(queryRunner, async () => {
-    await emit(queryRunner, makeRoom(sites, strangers))
+    await emit(queryRunner, makeRoom(sites, orphans))
     await takeAway(queryRunner, plans)
     await synchronize()
     await emit(queryRunner, functions.before)

@@ -8,7 +8,7 @@ import { declarationsIn } from './refused-text'
 import { type Declaration, registry } from './registry'
 
 /** What a statement is sent by, and what asks for it. */
-export interface Sending {
+export interface Sender {
   readonly dataSource: DataSource
   readonly queryRunner: QueryRunner
   readonly query: (sql: string, parameters?: unknown[]) => Promise<unknown>
@@ -37,7 +37,7 @@ export class Deciding {
   /** Settles when the last statement that waits is sent. */
   #sent: Promise<void> | undefined
 
-  constructor(private readonly sending: Sending) {}
+  constructor(private readonly sender: Sender) {}
 
   /**
    * If there is nothing to decide and nothing to wait for, the statement is sent without an extra frame in the stack of
@@ -45,15 +45,15 @@ export class Deciding {
    */
   isFree(sql: string): boolean {
     // A statement that a subscriber sends when it hears of the question is part of the question.
-    if (asking.getStore() === this.sending.queryRunner) return true
+    if (asking.getStore() === this.sender.queryRunner) return true
     return !this.#sent && !isUndecided(sql, registry.marks.secret)
   }
 
   async send<T>(sql: string, send: (sql: string) => Promise<T>): Promise<T> {
-    const { queryRunner } = this.sending
+    const { queryRunner } = this.sender
     if (this.isFree(sql)) return await send(sql)
     const waits = isUndecided(sql, registry.marks.secret)
-    const decided = this.#next(async () => (waits ? await asking.run(queryRunner, decide, sql, this.sending) : sql))
+    const decided = this.#next(async () => (waits ? await asking.run(queryRunner, decide, sql, this.sender) : sql))
     const sent = decided.then((text) => ({ result: send(text) }))
     const end = sent.then(nothing, nothing)
     this.#sent = end
@@ -75,14 +75,14 @@ const nothing = (): void => {}
 /** Whose question is being asked. */
 const asking = new AsyncLocalStorage<QueryRunner>()
 
-async function decide(sql: string, sending: Sending): Promise<string> {
+async function decide(sql: string, sender: Sender): Promise<string> {
   const { secret, numbers } = registry.marks
-  const declarations = declarationsIn(sending.dataSource)
+  const declarations = declarationsIn(sender.dataSource)
   const ready = new Set<number>()
   for (const number of undecided(sql, secret)) {
     // SQL that another DataSource made may mean a table that this one does not know.
     const declaration = declarations.find((one) => numbers.get(one) === number)
-    if (declaration && (await isSeen(declaration, sending))) ready.add(number)
+    if (declaration && (await isSeen(declaration, sender))) ready.add(number)
   }
   return decided(sql, secret, ready)
 }
@@ -99,7 +99,7 @@ const LONGEST_WAIT = 64
 
 const unready = new WeakMap<Declaration, Unready>()
 
-async function isSeen(declaration: Declaration, sending: Sending): Promise<boolean> {
+async function isSeen(declaration: Declaration, sender: Sender): Promise<boolean> {
   if (knownReady(declaration)) return true
   const known = unready.get(declaration)
   if (known && known.wait > 0) {
@@ -107,9 +107,9 @@ async function isSeen(declaration: Declaration, sending: Sending): Promise<boole
     return false
   }
   try {
-    const query = async (...of: Parameters<Sending['query']>): Promise<readonly unknown[]> =>
-      (await sending.query(...of)) as readonly unknown[]
-    await ensureReady(declaration, { query, shared: true, letGo: async () => {} })
+    const query = async (...of: Parameters<Sender['query']>): Promise<readonly unknown[]> =>
+      (await sender.query(...of)) as readonly unknown[]
+    await ensureReady(declaration, { query, shared: true, release: async () => {} })
     return true
   } catch (error) {
     if (error instanceof UniqueTextError) {
@@ -117,7 +117,7 @@ async function isSeen(declaration: Declaration, sending: Sending): Promise<boole
       // Statements that asked at the same time count as one.
       if (unready.get(declaration) === known)
         unready.set(declaration, { wait, nextWait: Math.min(wait * 2, LONGEST_WAIT) })
-    } else if (sending.queryRunner.isTransactionActive && serverError(error)?.code !== SQLSTATE.failedTransaction) {
+    } else if (sender.queryRunner.isTransactionActive && serverError(error)?.code !== SQLSTATE.failedTransaction) {
       // The error that aborted the caller's transaction is thrown here: the statement itself could only say that it is
       // aborted.
       throw error

@@ -7,7 +7,7 @@ import { type ColumnMetadata, type Declaration, tableDeclarations } from './regi
 export const spreadDeclaration = (metadata: EntityMetadata): Declaration | undefined =>
   tableDeclarations(metadata).find(({ table }) => table.spread !== undefined)
 
-interface Recorder {
+interface StatementRecorder {
   executeQueries(up: unknown, down: unknown): Promise<void>
 }
 
@@ -26,7 +26,7 @@ export async function withSpreadKeys(
     return
   }
   const hashes = spread.flatMap(({ hidden: [hash] }) => hash ?? []) as (ColumnMetadata & { isPrimary: boolean })[]
-  const recorder = queryRunner as unknown as Recorder
+  const recorder = queryRunner as unknown as StatementRecorder
   const executeQueries = recorder.executeQueries.bind(recorder)
   recorder.executeQueries = async (up, down) => {
     for (const one of [up].flat() as { query: string }[]) {

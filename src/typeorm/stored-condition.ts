@@ -13,7 +13,7 @@ import {
   storedNot,
   storedRaw,
 } from './stored-operator'
-import { textsOf } from './text-operators'
+import { operatorTexts } from './text-operators'
 
 type TextPart = Declaration['text'][number]
 
@@ -38,7 +38,7 @@ function conditionOf(part: TextPart, given: unknown, negated: boolean): StoredCo
   if (given === undefined || given === null || isStored(given)) return { value: given, texts: undefined }
   if (!InstanceChecker.isFindOperator(given)) return equality(part, given, negated)
   const operator = given as FindOperator<unknown>
-  const texts = textsOf(operator)
+  const texts = operatorTexts(operator)
   if (texts) return { ...membership(part, texts, { negated, toOperator: oneOf }), indexed: true }
   return (CONDITIONS[operator.type] ?? pattern)(part, operator, negated)
 }

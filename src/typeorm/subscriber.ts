@@ -11,13 +11,13 @@ import { DeclarationError, ImmutableTextError } from '../errors'
 import { transactionCommands } from '../sql/transaction-commands'
 import { readMovedNumbers } from './moved-numbers'
 import { normalizedValues } from './normalized-values'
-import { putBack } from './put-back'
-import { type Declaration, declarationsOf, namesOf, NO_ROLLBACKS, registry } from './registry'
+import { writeBack } from './write-back'
+import { type Declaration, declarationsOf, namesOfEntity, NO_ROLLBACKS, registry } from './registry'
 
 /** Known to every copy of this package in the process. */
 const OURS = Symbol.for('typeorm-unique-text.subscriber')
 
-export function isOurs(subscriber: object): boolean {
+export function isOurSubscriber(subscriber: object): boolean {
   return OURS in subscriber
 }
 
@@ -26,7 +26,7 @@ export function isOurs(subscriber: object): boolean {
  * insert is what is stored. TypeORM makes the list anew on each `initialize()`.
  */
 export function subscribe({ subscribers }: DataSource): void {
-  if (!subscribers.some(isOurs)) subscribers.unshift(new RollbackSubscriber(), new StoredTextSubscriber())
+  if (!subscribers.some(isOurSubscriber)) subscribers.unshift(new RollbackSubscriber(), new StoredTextSubscriber())
 }
 
 /** After `save` and `insert`, makes the entity hold what the database holds: the normalized text. */
@@ -59,7 +59,7 @@ class StoredTextSubscriber implements EntitySubscriberInterface {
   }
 }
 
-/** Told before the server is: a call that is under way must not send anything after it. */
+/** Notified before the server is: a call that is under way must not send anything after it. */
 class RollbackSubscriber implements EntitySubscriberInterface {
   readonly [OURS] = true
 
@@ -86,7 +86,7 @@ function normalizeValues(declaration: Declaration, entity: ObjectLiteral): void 
 
 function putTextsBack(metadata: EntityMetadata, entity: ObjectLiteral, written = metadata.columns): void {
   for (const { text } of declarationsOf(metadata)) {
-    for (const part of text) if (written.includes(part.column)) putBack(part, entity)
+    for (const part of text) if (written.includes(part.column)) writeBack(part, entity)
   }
-  for (const { text } of namesOf(metadata)) if (written.includes(text.column)) putBack(text, entity)
+  for (const { text } of namesOfEntity(metadata)) if (written.includes(text.column)) writeBack(text, entity)
 }

@@ -26,8 +26,8 @@ export function takenByTriggers(
   if (!list || list.length === 0) return undefined
   const names = namesIn(dataSource)
   return list.flatMap((one) => {
-    const asked = names.find((name) => isOn(name, refused) && name.text.column.databaseName === one.column)
-    return asked ? [takenName(asked, rowOf(asked.metadata, one.of), one)] : []
+    const requested = names.find((name) => isOn(name, refused) && name.text.column.databaseName === one.column)
+    return requested ? [takenName(requested, rowOf(requested.metadata, one.of), one)] : []
   })
 }
 
@@ -43,21 +43,23 @@ export function takenNamesError(error: unknown, dataSource: DataSource): TextTak
 }
 
 /** A name that was asked for, and who has it. */
-export function takenName(asked: NameDeclaration, row: number, owner: NameOwner | undefined): TakenText {
-  const holder = owner && holderOf(asked, owner)
+export function takenName(requested: NameDeclaration, row: number, owner: NameOwner | undefined): TakenText {
+  const holder = owner && holderOf(requested, owner)
   return {
-    entity: entityOf(asked),
-    property: asked.name,
+    entity: declaringEntity(requested),
+    property: requested.name,
     id: holder && owner?.key ? idOf(holder.metadata, typedKey(holder.metadata, owner.key)) : undefined,
     row,
-    ...(holder && holder.metadata !== asked.metadata ? { holder: entityOf(holder) } : {}),
-    ...(holder && holder !== asked && holder.metadata === asked.metadata ? { holderProperty: holder.name } : {}),
+    ...(holder && holder.metadata !== requested.metadata ? { holder: declaringEntity(holder) } : {}),
+    ...(holder && holder !== requested && holder.metadata === requested.metadata
+      ? { holderProperty: holder.name }
+      : {}),
     ...(owner && owner.state !== 'held' ? { state: owner.state } : {}),
   }
 }
 
 /** In single table inheritance the class that declares the name. */
-export const entityOf = ({ metadata, target }: NameDeclaration): string =>
+export const declaringEntity = ({ metadata, target }: NameDeclaration): string =>
   (metadata.childEntityMetadatas.find((child) => child.target === target) ?? metadata).name
 
 /** The declaration by which the holder took the name; undefined if another DataSource has that entity. */

@@ -49,6 +49,6 @@ export function textIn<Text = string>(texts: readonly Text[]): FindOperator<Text
 }
 
 /** The texts of an operator that one of these made; undefined for anything else. */
-export function textsOf(value: object): readonly unknown[] | undefined {
+export function operatorTexts(value: object): readonly unknown[] | undefined {
   return (value as { readonly [TEXTS]?: readonly unknown[] })[TEXTS]
 }

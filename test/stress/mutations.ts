@@ -1,7 +1,7 @@
 import type { DataSource } from 'typeorm'
 import { guardOf } from '../../src/sql/guard'
 import { type Mutation, mutations, softMutations } from '../support/mutations'
-import { type Answer, type Arrival, Line } from '../../src/find-or-create/line'
+import { type Answer, type Arrival, Coalescer } from '../../src/find-or-create/coalescer'
 import type { Action } from './action'
 import { ACTIONS } from './actions'
 import { crowdActions } from './actions/crowd'
@@ -47,10 +47,10 @@ async function installGuard(subjects: readonly Subject[], mutation: Mutation, da
 
 /** Where another call waits for the text already, its answer is taken, whenever that was asked for. */
 function joinLookUps(): () => void {
-  const ordinary = Object.getOwnPropertyDescriptor(Line.prototype, 'enter') ?? {}
-  const enter = ordinary.value as (this: Line, arrival: Arrival) => Promise<Answer> | undefined
-  const asked = new WeakMap<Line, Map<string, Promise<Answer>>>()
-  Line.prototype.enter = function join(this: Line, arrival: Arrival): Promise<Answer> | undefined {
+  const ordinary = Object.getOwnPropertyDescriptor(Coalescer.prototype, 'enter') ?? {}
+  const enter = ordinary.value as (this: Coalescer, arrival: Arrival) => Promise<Answer> | undefined
+  const asked = new WeakMap<Coalescer, Map<string, Promise<Answer>>>()
+  Coalescer.prototype.enter = function join(this: Coalescer, arrival: Arrival): Promise<Answer> | undefined {
     const underWay = asked.get(this) ?? new Map<string, Promise<Answer>>()
     asked.set(this, underWay)
     const { identity } = arrival.row
@@ -62,7 +62,7 @@ function joinLookUps(): () => void {
     return own
   }
   return () => {
-    Object.defineProperty(Line.prototype, 'enter', ordinary)
+    Object.defineProperty(Coalescer.prototype, 'enter', ordinary)
   }
 }
 

@@ -1,7 +1,7 @@
 import type { Client } from 'pg'
 import { literal, plainName, quote } from '../../src/sql/identifier'
 import { makeScopes } from '../../src/sql/number-scopes'
-import { allEqual, keyOf, type NumberTable, scopeOf, scopesTable } from '../../src/sql/number-table'
+import { allEqual, type NumberTable, scopeKey, scopeOf, scopesTable } from '../../src/sql/number-table'
 import { numberTriggers } from '../../src/sql/number-triggers'
 import { tableName } from '../../src/sql/text-table'
 
@@ -63,7 +63,7 @@ export async function createNumberedTable(
 /** What the table of scopes says of the scope of each row `r`. */
 const said = (table: NumberTable): string =>
   `(select coalesce(sum(k.n), 0)::integer from ${scopesTable(table)} as k
-     where ${[...allEqual(keyOf(table, 'k'), scopeOf(table, 'r')), 'true'].join(' and ')})`
+     where ${[...allEqual(scopeKey(table, 'k'), scopeOf(table, 'r')), 'true'].join(' and ')})`
 
 /** The numbers of each scope, in order: `1: 1 2 3; 2: 1`. With a count, it follows: `1: 1 2 3 #3; 2: 1 #1`. */
 export async function numbersOf(client: Pick<Client, 'query'>, table: NumberTable): Promise<string> {
@@ -80,7 +80,7 @@ export async function numbersOf(client: Pick<Client, 'query'>, table: NumberTabl
 
 /** What contradicts the promises about counts, of every scope; empty where all is well. */
 export async function wrongCounts(client: Pick<Client, 'query'>, table: NumberTable): Promise<string[]> {
-  const [scope, key] = [scopeOf(table, 'r').join(', '), keyOf(table, 'k')]
+  const [scope, key] = [scopeOf(table, 'r').join(', '), scopeKey(table, 'k')]
   const { rows } = await client.query<{ wrong: string }>(
     `select row_to_json(w)::text as wrong from (
        select ${scope}, count(*) filter (where "deletedAt" is null) as live, ${said(table)} as said
@@ -90,7 +90,7 @@ export async function wrongCounts(client: Pick<Client, 'query'>, table: NumberTa
      select row_to_json(k)::text from ${scopesTable(table)} as k
       where not exists (select from ${tableName(table)} as r where ${allEqual(key, scopeOf(table, 'r')).join(' and ')})
       group by ${[...key, 'k.*'].join(', ')} having (select sum(o.n) from ${scopesTable(table)} as o
-        where ${allEqual(key, keyOf(table, 'o')).join(' and ')}) <> 0`,
+        where ${allEqual(key, scopeKey(table, 'o')).join(' and ')}) <> 0`,
   )
   return rows.map(({ wrong }) => wrong)
 }

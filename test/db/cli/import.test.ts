@@ -6,7 +6,7 @@ import { beforeAll, describe, expect, test } from 'vitest'
 import { DeclarationError, SchemaDriftError, UniqueText } from '../../../src'
 import { normalizer } from '../../../src/text'
 import { importLines, type ImportOptions } from '../../../src/cli/import-lines'
-import { findTarget } from '../../../src/cli/import-target'
+import { findImportTarget } from '../../../src/cli/import-target'
 import type { Line } from '../../../src/cli/list'
 import type { ImportReport } from '../../../src/cli/report'
 import { UsageError } from '../../../src/cli/usage'
@@ -71,7 +71,7 @@ async function* chunksOf(lines: readonly Line[], size = 700): AsyncGenerator<rea
 }
 
 async function run(entity: string, lines: readonly Line[], options?: ImportOptions): Promise<ImportReport> {
-  return await importLines(dataSource, findTarget(dataSource, { entity }), chunksOf(lines), options)
+  return await importLines(dataSource, findImportTarget(dataSource, { entity }), chunksOf(lines), options)
 }
 
 const numbered = (count: number, make: (index: number) => string): string[] =>
@@ -161,7 +161,7 @@ describe('importLines', () => {
       yield numbered(2_000, (index) => `http://broken.example/${index}`)
       throw new Error('the disk is gone')
     }
-    const report = await importLines(dataSource, findTarget(dataSource, { entity: 'Page' }), broken())
+    const report = await importLines(dataSource, findImportTarget(dataSource, { entity: 'Page' }), broken())
     expect(report).toMatchObject({ created: 2_000 })
     expect(report.end).toMatchObject({
       kind: 'failed',
@@ -188,7 +188,7 @@ describe('importLines', () => {
       yield numbered(1_000, String)
     }
     const { signal } = controller
-    const report = await importLines(dataSource, findTarget(dataSource, { entity: 'Slow' }), lines(), { signal })
+    const report = await importLines(dataSource, findImportTarget(dataSource, { entity: 'Slow' }), lines(), { signal })
     expect(report).toMatchObject({ lines: 0, created: 0, end: { kind: 'interrupted' } })
     expect(slowTexts).toBeGreaterThan(0)
     expect(slowTexts).toBeLessThan(500)
@@ -209,7 +209,7 @@ describe('importLines', () => {
   ])('%s', async (_, lines, connections) => {
     const own = await new DataSource({ type: 'postgres', url: db.url, entities: [Page] }).initialize()
     try {
-      const target = findTarget(own, { entity: 'Page' })
+      const target = findImportTarget(own, { entity: 'Page' })
       const report = await importLines(own, target, chunksOf(lines, 1))
       expect(report).toMatchObject({ created: lines.length, end: { kind: 'done' } })
       const { master } = own.driver as unknown as { master: { totalCount: number } }
@@ -222,7 +222,7 @@ describe('importLines', () => {
   test('needs no withUniqueText() where the migration was run', async () => {
     const bare = await new DataSource({ type: 'postgres', url: db.url, entities: [Page] }).initialize()
     try {
-      const target = findTarget(bare, { entity: 'Page' })
+      const target = findImportTarget(bare, { entity: 'Page' })
       expect(await importLines(bare, target, chunksOf(['http://bare.example/']))).toMatchObject({ created: 1 })
     } finally {
       await bare.destroy()
@@ -240,7 +240,7 @@ describe('importLines', () => {
       yield ['http://a.example/']
     }
     try {
-      const importing = importLines(bare, findTarget(bare, { entity: 'Page' }), lines())
+      const importing = importLines(bare, findImportTarget(bare, { entity: 'Page' }), lines())
       await expect(importing).rejects.toThrow(SchemaDriftError)
     } finally {
       await bare.destroy()
@@ -259,7 +259,7 @@ describe('findTarget', () => {
     ['Note', 'body', 'note', 'body'],
     ['Url', 'url', 'urls', 'url'],
   ])('%s and %s name %s.%s', (entity, property, table, name) => {
-    const { metadata, declaration } = findTarget(dataSource, { entity, property })
+    const { metadata, declaration } = findImportTarget(dataSource, { entity, property })
     expect([metadata.tableName, declaration.name]).toEqual([table, name])
   })
 
@@ -275,7 +275,7 @@ describe('findTarget', () => {
     [{ entity: 'Person' }, DeclarationError, 'option "parse"'],
     [{ entity: 'Plain' }, DeclarationError, 'declares no unique text'],
   ])('%j is refused', (names, type, message) => {
-    const find = () => findTarget(dataSource, names)
+    const find = () => findImportTarget(dataSource, names)
     expect(find).toThrow(type)
     expect(find).toThrow(message)
   })

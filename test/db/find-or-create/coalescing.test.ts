@@ -326,7 +326,7 @@ test('when the crowd has gone, eight go their ordinary way again, and no more th
     await findOrCreate(own.manager, Page, { url, ...(title === undefined ? {} : { title }) })
   for (const url of urls) await find(url)
   await whileBusy(own, Page, sessions, async () => {
-    // Shared, followed, refused, and let go.
+    // Shared, followed, refused, and released.
     await all(...urls.map(async (url) => await find(url)))
     await all(...Array.from({ length: 8 }, async () => await find('place taken together')))
     await Promise.allSettled(['far too long', 'a', 'b'].map(async (title) => await find('place refused', title)))

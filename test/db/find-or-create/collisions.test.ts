@@ -12,7 +12,7 @@ import {
   uniqueTextMethods,
 } from '../../../src'
 import { importLines } from '../../../src/cli/import-lines'
-import { findTarget } from '../../../src/cli/import-target'
+import { findImportTarget } from '../../../src/cli/import-target'
 import { readLines } from '../../../src/cli/list'
 import type { TextTable } from '../../../src/sql/text-table'
 import { declarationsOf } from '../../../src/typeorm/registry'
@@ -239,7 +239,7 @@ describe.each(pairs)('$name', ({ texts }) => {
   test('an import keeps both, and counts a collision', async () => {
     const report = await importLines(
       dataSource,
-      findTarget(dataSource, { entity: 'Page' }),
+      findImportTarget(dataSource, { entity: 'Page' }),
       readLines(lines(`${texts.join('\n')}\n${texts[0]}\n`)),
     )
     expect(report).toMatchObject({ created: 2, found: 1, rejected: 0, collisions: 1, end: { kind: 'done' } })
@@ -335,7 +335,7 @@ describe.each(Object.entries(URL_PATHS))('Url, colliding in its %s', (_, paths) 
   )
 
   test('an import keeps both', async () => {
-    const target = findTarget(dataSource, { entity: 'Url' })
+    const target = findImportTarget(dataSource, { entity: 'Url' })
     const report = await importLines(dataSource, target, readLines(lines(urlsOn('example.com').join('\n'))))
     expect(report).toMatchObject({ created: 2, found: 0, rejected: 0, collisions: 1 })
     expect((await Url.find()).map(String).toSorted()).toEqual(urlsOn('example.com').toSorted())

@@ -11,7 +11,7 @@ import {
 } from 'typeorm'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { importLines } from '../../../src/cli/import-lines'
-import { findTarget } from '../../../src/cli/import-target'
+import { findImportTarget } from '../../../src/cli/import-target'
 import {
   DeclarationError,
   DuplicateTextError,
@@ -157,7 +157,7 @@ test('listeners hear whole entities from an import, which reads no more than it 
   async function* list() {
     yield ['a', 'b']
   }
-  const target = findTarget(dataSource, { entity: 'Heard' })
+  const target = findImportTarget(dataSource, { entity: 'Heard' })
   await importLines(dataSource, target, list())
   loaded.length = 0
   expect(await importLines(dataSource, target, list())).toMatchObject({ created: 0, found: 2 })

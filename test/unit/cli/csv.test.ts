@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { columnOf, fieldsOf } from '../../../src/cli/csv'
+import { columnOf, csvFields } from '../../../src/cli/csv'
 import { type Line, ListError } from '../../../src/cli/list'
 
 describe('fieldsOf', () => {
@@ -19,7 +19,7 @@ describe('fieldsOf', () => {
     ['"a"b', undefined],
     ['"a', undefined],
   ])('%j', (record, fields) => {
-    expect(fieldsOf(record)).toEqual(fields)
+    expect(csvFields(record)).toEqual(fields)
   })
 })
 

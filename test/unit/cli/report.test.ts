@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { formatReport, type ImportReport, Tally } from '../../../src/cli/report'
+import { formatReport, type ImportReport, ImportTally } from '../../../src/cli/report'
 
 const report: ImportReport = {
   lines: 12_345,
@@ -50,7 +50,7 @@ describe('formatReport', () => {
 
 describe('Tally', () => {
   test('counts every line once and keeps the first five reasons', () => {
-    const tally = new Tally()
+    const tally = new ImportTally()
     tally.stored(true, 0)
     tally.stored(false, 0)
     tally.stored(true, 1)

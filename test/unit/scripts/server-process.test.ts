@@ -6,7 +6,7 @@ import { promisify } from 'node:util'
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { startEmbeddedPostgres } from '../../../scripts/embedded-postgres'
 import { explainStart } from '../../../scripts/server-process'
-import { serverUser } from '../../../scripts/server-shelter'
+import { serverUser } from '../../../scripts/server-home'
 import { rejection } from '../../support/ledger'
 
 function newFolder(): string {

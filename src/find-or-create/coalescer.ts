@@ -38,7 +38,7 @@ export interface Arrival {
   readonly takes?: ((stored: StoredRow) => boolean) | undefined
 }
 
-/** What a call that waited is told. */
+/** The answer to a call that waited. */
 export interface Answer {
   /** The row that holds the text; null where none does; undefined where it shall go its ordinary way. */
   readonly stored: StoredRow | null | undefined
@@ -55,14 +55,14 @@ interface Waiting extends Arrival {
 }
 
 /**
- * Calls that look up texts of one table at the same time. The first few go their ordinary way, each with a statement of
- * its own. Those who come while these are busy wait in a line, and as soon as no look-up for the line is under way, all
- * who wait by then share one: it reads, so it holds no lock, and waits for nobody's row. Of those who would insert the
- * same text, only the first does, and the others get what it got.
+ * Coalesces calls that look up texts of one table at the same time. The first few go their ordinary way, each with a
+ * statement of its own. Calls that come while these are busy wait here, and as soon as no shared look-up is under way,
+ * all that wait by then share one: it reads, so it holds no lock and waits for no other transaction. Of the calls that
+ * would insert one text, only the first does, and the others get what it got.
  *
  * A call is answered only by what was sent after it began, so nobody joins what is under way already.
  */
-export class Line {
+export class Coalescer {
   private alone = 0
   /** Shared look-ups under way that have not become slow. */
   private sharing = 0
@@ -70,7 +70,7 @@ export class Line {
   private waiting: Waiting[] = []
   /** The last waiting calls were enough to share a look-up. The next calls may be as many, and wait to see. */
   private crowded = false
-  /** Of late calls, the share that a look-up answered, or would have. */
+  /** Of recent calls, the share that a look-up answered, or would have. */
   private found = 1
 
   constructor(
@@ -88,8 +88,8 @@ export class Line {
     return this.wait(arrival)
   }
 
-  /** A call that goes its ordinary way has its row: those who wait for it have it too. */
-  tell({ followers = [] }: Answer, stored: StoredRow): void {
+  /** A call that went its ordinary way has its row: notifies the calls that wait for it. */
+  notify({ followers = [] }: Answer, stored: StoredRow): void {
     for (const one of followers.splice(0)) this.give(one, copyOf(stored))
   }
 
@@ -102,17 +102,17 @@ export class Line {
   leave(answer: Answer | undefined, found?: boolean): void {
     this.alone -= 1
     if (found !== undefined) this.weigh(found)
-    // Calls that were told nothing: the call that they waited for failed, which concerns only itself.
+    // Calls that were not notified: the call that they waited for failed, which concerns only itself.
     if (answer?.followers) for (const one of answer.followers.splice(0)) this.waiting.push({ ...one, followed: true })
     if (this.waiting.length > 0) this.serve()
   }
 
   private wait({ manager, row, missing, takes }: Arrival): Promise<Answer> {
-    const told = new Promise<Answer>((resolve) => {
+    const answer = new Promise<Answer>((resolve) => {
       this.waiting.push({ manager, row, missing, takes, followed: false, apart: false, resolve })
     })
     this.serve()
-    return told
+    return answer
   }
 
   /** Under row security, connections that are given a caller's rights see different rows. */
@@ -137,7 +137,7 @@ export class Line {
     const texts = byText(group)
     this.crowded = group.length >= LEAST_SHARING && this.alone + group.length > MOST_ALONE
     if (!this.crowded || texts.reduce((sum, same) => sum + waysOf(same), 0) < LEAST_SHARING) {
-      for (const same of texts) this.letGoAll(same)
+      for (const same of texts) this.releaseAll(same)
       // One statement takes only so many calls; the others must not wait for those that it took.
       this.serve()
       return
@@ -161,7 +161,7 @@ export class Line {
     } catch {
       // Each call finds out for itself whether the error concerns a row, a value or the connection: a lost connection
       // must not fail the whole batch.
-      for (const one of texts.flat()) this.letGo(one)
+      for (const one of texts.flat()) this.release(one)
     } finally {
       stopTimer(slow)
       ends()
@@ -185,7 +185,7 @@ export class Line {
       const stored = found[index]
       if (stored) same.forEach((one, nth) => this.give(one, nth === 0 ? stored : copyOf(stored)))
       else if (stored === null) this.answerMissing(same)
-      else for (const one of same) this.letGo(one)
+      else for (const one of same) this.release(one)
     }
   }
 
@@ -193,7 +193,7 @@ export class Line {
   private give(one: Waiting, stored: StoredRow | undefined): void {
     this.weigh(true)
     if (!stored) this.waiting.push({ ...one, apart: true })
-    else if (one.takes?.(stored) === false) this.letGo(one)
+    else if (one.takes?.(stored) === false) this.release(one)
     else one.resolve({ stored })
   }
 
@@ -203,23 +203,23 @@ export class Line {
       this.weigh(true)
       one.resolve({ stored: null })
     }
-    this.letGoAll(same.filter(({ missing }) => missing !== 'nothing'))
+    this.releaseAll(same.filter(({ missing }) => missing !== 'nothing'))
   }
 
   /**
-   * Those of one text go their ordinary way; but of those who would insert the very same row, the first, and the others
-   * follow. Whoever brings other values does not: the first may wait for somebody who waits for this call.
+   * Calls of one text go their ordinary way; but of those that would insert the very same row only the first does, and
+   * the others follow. Whoever brings other values does not: the first may wait for somebody who waits for this call.
    */
-  private letGoAll(same: Same): void {
+  private releaseAll(same: Same): void {
     const first = same.find(mayFollow)
     const follows = (one: Waiting): boolean =>
       first !== undefined && one !== first && mayFollow(one) && bringsSame(one, first)
-    if (first) this.letGo(first, same.filter(follows))
-    for (const one of same) if (one !== first && !follows(one)) this.letGo(one)
+    if (first) this.release(first, same.filter(follows))
+    for (const one of same) if (one !== first && !follows(one)) this.release(one)
   }
 
-  /** It goes its ordinary way. */
-  private letGo(one: Waiting, followers?: Waiting[]): void {
+  /** Releases a call to go its ordinary way. */
+  private release(one: Waiting, followers?: Waiting[]): void {
     this.alone += 1
     one.resolve({ stored: undefined, followers })
   }
@@ -262,13 +262,13 @@ const canShare = (row: RowValues): boolean =>
 const lengthOf = ({ key }: RowValues): number =>
   key.reduce<number>((sum, value) => sum + (typeof value === 'string' ? value.length : 0), 0)
 
-const lines = new WeakMap<EntityText, Partial<Record<ReplicationMode, CallLine>>>()
+const coalescers = new WeakMap<EntityText, Partial<Record<ReplicationMode, CallCoalescer>>>()
 
-/** What a call has to do with a line. */
-export type CallLine = Pick<Line, 'enter' | 'tell' | 'leave'>
+/** What a call uses of a coalescer. */
+export type CallCoalescer = Pick<Coalescer, 'enter' | 'notify' | 'leave'>
 
-/** Of a call that meets no others. */
-const NO_LINE: CallLine = { enter: () => undefined, tell: () => {}, leave: () => {} }
+/** For a call that meets no others. */
+const NO_COALESCER: CallCoalescer = { enter: () => undefined, notify: () => {}, leave: () => {} }
 
 /**
  * Where calls of this manager meet others of the same text; nowhere, if it has a connection of its own, in a transaction
@@ -276,14 +276,18 @@ const NO_LINE: CallLine = { enter: () => undefined, tell: () => {}, leave: () =>
  * for row-level security for instance: what one caller's sees, another must not. Nor inside a transaction that goes by
  * another connection: whom the call would follow may wait for its end.
  */
-export function lineOf(manager: EntityManager, entityText: EntityText, mode: ReplicationMode = 'master'): CallLine {
-  if (manager.queryRunner || openTransaction() || !connectsAsMade(entityText.dataSource)) return NO_LINE
-  const known = lines.get(entityText)?.[mode]
+export function coalescerOf(
+  manager: EntityManager,
+  entityText: EntityText,
+  mode: ReplicationMode = 'master',
+): CallCoalescer {
+  if (manager.queryRunner || openTransaction() || !connectsAsMade(entityText.dataSource)) return NO_COALESCER
+  const known = coalescers.get(entityText)?.[mode]
   if (known) return known
   const { coalesce = true, tenantsBySearchPath = false } = registry.settings.get(entityText.dataSource) ?? {}
-  const line = coalesce && !tenantsBySearchPath ? new Line(entityText, mode) : NO_LINE
-  lines.set(entityText, { ...lines.get(entityText), [mode]: line })
-  return line
+  const coalescer = coalesce && !tenantsBySearchPath ? new Coalescer(entityText, mode) : NO_COALESCER
+  coalescers.set(entityText, { ...coalescers.get(entityText), [mode]: coalescer })
+  return coalescer
 }
 
 /** A call that looks up a text outside any transaction. */

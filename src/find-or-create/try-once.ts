@@ -11,11 +11,11 @@ import {
 } from '../sql/statements'
 import { guardError } from '../typeorm/guard-errors'
 import { asQueryFailedError } from '../typeorm/query-failed-error'
-import { findHolder, type QueryRows, refusedText, takenError, UNKNOWN } from '../typeorm/refused-text'
+import { findTextHolder, type QueryRows, refusedText, takenError, UNKNOWN } from '../typeorm/refused-text'
 import { cached, type EntityText, type ReadyText, type RowStatements } from '../rows/entity-text'
 import { afterInsert } from '../rows/events'
 import { hydrate } from '../rows/hydrate'
-import { type AskedRow, isLate, LateRow } from '../rows/late-row'
+import { DeferredRow, isDeferred, type RequestedRow } from '../rows/deferred-row'
 import { Attempts } from './attempts'
 import { afterDeletion, type OnDeleted, RETURN } from './deleted-rows'
 import { takenNamesError } from '../typeorm/taken-names'
@@ -40,24 +40,24 @@ export interface FindOrCreateResult<Entity> {
 export async function findOrCreateRow<Entity extends ObjectLiteral>(
   session: Session,
   entityText: ReadyText,
-  asked: AskedRow,
+  requested: RequestedRow,
   onDeleted: OnDeleted = RETURN,
 ): Promise<FindOrCreateResult<Entity>> {
   const attempts = new Attempts(session, entityText.declaration.name)
-  const late = isLate(entityText, asked) ? new LateRow(session, entityText, asked) : undefined
-  let row = late ? undefined : asked.row
+  const late = isDeferred(entityText, requested) ? new DeferredRow(session, entityText, requested) : undefined
+  let row = late ? undefined : requested.row
   for (;;) {
     let found: StoredRow | undefined
     let stored: StoredRow | undefined
     try {
-      found = await (row ? tryOnce(session, entityText, row) : find(session, entityText, asked.row))
-      stored = await afterDeletion(session, entityText, { stored: found, row: asked.row }, onDeleted)
+      found = await (row ? tryOnce(session, entityText, row) : find(session, entityText, requested.row))
+      stored = await afterDeletion(session, entityText, { stored: found, row: requested.row }, onDeleted)
     } catch (error) {
       await attempts.again(await explain(session, entityText, row, error))
       continue
     }
     if (stored) {
-      tell(asked, stored)
+      tell(requested, stored)
       const { created } = stored
       const entity = entityOf(session, entityText, stored, late) as Entity
       if (created) await afterInsert(session, entityText, entity)
@@ -68,7 +68,7 @@ export async function findOrCreateRow<Entity extends ObjectLiteral>(
   }
 }
 
-function tell({ told }: AskedRow, stored: StoredRow): void {
+function tell({ notify: told }: RequestedRow, stored: StoredRow): void {
   told?.(stored)
 }
 
@@ -77,7 +77,7 @@ const entityOf = (
   session: Session,
   entityText: ReadyText,
   stored: StoredRow,
-  late: LateRow | undefined,
+  late: DeferredRow | undefined,
 ): ObjectLiteral => hydrate(entityText, session, stored, stored.created ? late?.entity : undefined)
 
 /**
@@ -204,9 +204,9 @@ export async function explain(
   if (ofGuard || !refused || !row) return ofGuard ?? failure
   const [text] = refused.declaration.table.text
   const given = row.all[row.all.length - row.others.length + row.others.indexOf(text?.name ?? '')]
-  const query: QueryRows = async (...asked) =>
-    await session.byTypeOrm(async (runner) => (await runner.query(...asked)) as Awaited<ReturnType<QueryRows>>)
-  const holder = await findHolder(refused, query, [given]).catch(() => UNKNOWN)
+  const query: QueryRows = async (...requested) =>
+    await session.byTypeOrm(async (runner) => (await runner.query(...requested)) as Awaited<ReturnType<QueryRows>>)
+  const holder = await findTextHolder(refused, query, [given]).catch(() => UNKNOWN)
   return holder.isFree ? failure : asQueryFailedError(takenError(refused, holder), refused.error)
 }
 

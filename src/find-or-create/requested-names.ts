@@ -5,13 +5,13 @@ import { normalizeText } from '../text/normalizer'
 import { holderName, namesTable, namesText } from '../typeorm/name-tables'
 import { ensureReady } from '../typeorm/readiness'
 import { ensureTriggers } from '../typeorm/trigger-readiness'
-import { type NameDeclaration, namesOf } from '../typeorm/registry'
+import { type NameDeclaration, namesOfEntity } from '../typeorm/registry'
 import { holderOf, keyTexts, takenName, textsOfKey, typedKey } from '../typeorm/taken-names'
 import type { EntityColumns } from '../rows/entity-text'
 import type { Session } from '../connection/session'
 
 /** A name that a row of the call shall hold. */
-export interface AskedName {
+export interface RequestedName {
   readonly name: NameDeclaration
   /** 0-based position of the row in the call. */
   readonly row: number
@@ -26,13 +26,13 @@ export interface AskedName {
  * @param id of the stored row to change
  * @throws TextRejectedError
  */
-export function askedNames(
+export function requestedNames(
   { metadata, dataSource }: EntityColumns,
   row: number,
   values: ObjectLiteral,
   id?: ObjectLiteral,
-): AskedName[] {
-  return namesOf(metadata).flatMap((name) => {
+): RequestedName[] {
+  return namesOfEntity(metadata).flatMap((name) => {
     const { column, normalizer, transformed } = name.text
     const given: unknown = column.getEntityValue(values)
     if (given === undefined || given === null || typeof given === 'function') return []
@@ -48,28 +48,32 @@ export function askedNames(
  *
  * @throws SchemaDriftError
  */
-export async function ensureNamesReady(session: Session, asked: readonly Pick<AskedName, 'name'>[]): Promise<void> {
-  if (asked.length === 0) return
-  for (const metadata of new Set(asked.map(({ name }) => name.metadata))) await ensureTriggers(metadata, session.query)
+export async function ensureNamesReady(
+  session: Session,
+  requested: readonly Pick<RequestedName, 'name'>[],
+): Promise<void> {
+  if (requested.length === 0) return
+  for (const metadata of new Set(requested.map(({ name }) => name.metadata)))
+    await ensureTriggers(metadata, session.query)
   await ensureReady(namesText(session.dataSource), session)
 }
 
 /**
- * Which of the names are taken, in the order asked, in one round trip. A name that an earlier change of the call gives
- * up is free for a later one. If several rows ask for one name, the first gets it.
+ * Which of the names are taken, in the order requested, in one round trip. A name that an earlier change of the call
+ * gives up is free for a later one. If several rows ask for one name, the first gets it.
  */
-export async function takenNames(session: Session, asked: readonly AskedName[]): Promise<TakenText[]> {
-  if (asked.length === 0) return []
+export async function takenNames(session: Session, requested: readonly RequestedName[]): Promise<TakenText[]> {
+  if (requested.length === 0) return []
   const names = namesTable(session.dataSource)
   const found = await session.rowsOrRollBack(takenNamesStatement(names), [
-    asked.map(({ name }) => name.namespace),
-    asked.map(({ text }) => text),
-    asked.map(({ text }) => names.digest.js(text)),
+    requested.map(({ name }) => name.namespace),
+    requested.map(({ text }) => text),
+    requested.map(({ text }) => names.digest.js(text)),
   ])
-  const owners = new Map(found.map((each) => [each.asked, each]))
+  const owners = new Map(found.map((each) => [each.requested, each]))
   const asking = new Set<string>()
-  const changing = new Map<string, AskedName[]>()
-  return asked.flatMap((one, position) => {
+  const changing = new Map<string, RequestedName[]>()
+  return requested.flatMap((one, position) => {
     if (one.key) push(changing, keyOfRow(one.name, one.key), one)
     const owner = owners.get(position)
     const before = owner && changing.get(keyOfOwner(one.name, owner))
@@ -89,12 +93,12 @@ function push<Value>(lists: Map<string, Value[]>, key: string, value: Value): vo
 }
 
 /** Nobody keeps the row's former name. */
-const givesUp = ({ name }: AskedName): boolean => name.former.state === 'free'
+const givesUp = ({ name }: RequestedName): boolean => name.former.state === 'free'
 
 const keyOfRow = ({ metadata }: NameDeclaration, key: readonly string[]): string =>
   JSON.stringify([holderName(metadata), key])
 
-function keyOfOwner(asked: NameDeclaration, owner: FoundName): string {
-  const holder = holderOf(asked, owner)
+function keyOfOwner(requested: NameDeclaration, owner: FoundName): string {
+  const holder = holderOf(requested, owner)
   return holder ? keyOfRow(holder, textsOfKey(typedKey(holder.metadata, owner.key))) : ''
 }

@@ -1,16 +1,16 @@
 import { AsyncResource } from 'node:async_hooks'
 
-export type Query = (...args: readonly unknown[]) => unknown
+export type ClientQuery = (...args: readonly unknown[]) => unknown
 
 /** Keeps a connection to this call alone. */
-export interface Hold {
-  readonly query: Query
-  /** Sends what others have asked meanwhile, in their order. */
+export interface Exclusive {
+  readonly query: ClientQuery
+  /** Sends what others have requested meanwhile, in their order. */
   readonly end: () => void
 }
 
 /** Which statements pass while the connection is held, and what becomes of the others. */
-export interface HoldRules {
+export interface ExclusiveRules {
   /** The code that sends a statement may. */
   readonly passes: () => boolean
   /** A statement that may pass is sent; returns what to call when its answer has come. */
@@ -28,17 +28,17 @@ interface Waiting {
 
 /**
  * Keeps every statement but ours from the connection: one of the caller's own between our savepoint and a rollback to
- * it would be undone, although the caller was told that it was done.
+ * it would be undone, although the caller was notified that it was done.
  *
  * @param rules @default nobody passes, and all wait until the end
  */
-export function holdOthers(holder: { query: Query }, rules?: HoldRules): Hold {
+export function useExclusively(holder: { query: ClientQuery }, rules?: ExclusiveRules): Exclusive {
   const { query } = holder
   const own = Object.hasOwn(holder, 'query')
   const waiting = new Set<Waiting>()
   let ended = false
   const wait = (args: readonly unknown[], { send, fail }: Pick<Waiting, 'send' | 'fail'>): void => {
-    // As whoever sent it: it may have to wait for the end of a turn around ours.
+    // As whoever sent it: it may have to wait for the end of a section around ours.
     const one: Waiting = { send: AsyncResource.bind(send), fail, over: nothing }
     waiting.add(one)
     const give = (error: Error): void => {
@@ -46,12 +46,12 @@ export function holdOthers(holder: { query: Query }, rules?: HoldRules): Hold {
     }
     one.over = rules?.waits(args, give) ?? nothing
   }
-  const held: Query = (...args) => {
+  const guarded: ClientQuery = (...args) => {
     const now = (): unknown => query.apply(holder, [...args])
     const [first] = args
     // What it refuses, it refuses at once.
     if (ended || first === null || first === undefined) return now()
-    if (rules?.passes()) return told(now(), rules.sends())
+    if (rules?.passes()) return notifyAfter(now(), rules.sends())
     const submittable = typeof first === 'object' && 'submit' in first
     const callback = args.map(callbackOf).find((one) => one !== undefined)
     if (submittable || callback) {
@@ -70,14 +70,14 @@ export function holdOthers(holder: { query: Query }, rules?: HoldRules): Hold {
       wait(args, { send, fail: reject })
     })
   }
-  holder.query = held
+  holder.query = guarded
   return {
     query: query.bind(holder),
     end: () => {
       ended = true
       // Somebody may have put another in front of ours meanwhile, which stays and calls it.
-      if (holder.query === held && own) holder.query = query
-      else if (holder.query === held) Reflect.deleteProperty(holder, 'query')
+      if (holder.query === guarded && own) holder.query = query
+      else if (holder.query === guarded) Reflect.deleteProperty(holder, 'query')
       for (const { send, over } of waiting) {
         over()
         send()
@@ -95,7 +95,7 @@ const failing =
     else callback?.(error)
   }
 
-function told(answer: unknown, answered: () => void): unknown {
+function notifyAfter(answer: unknown, answered: () => void): unknown {
   if (answer instanceof Promise) answer.then(answered, answered)
   else answered()
   return answer

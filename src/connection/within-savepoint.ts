@@ -1,6 +1,6 @@
 import { serverError } from '../sql/sqlstate'
-import { type Brackets, ownTransaction, savepoint } from '../sql/statements'
-import { holdOthers, type Query } from './hold'
+import { ownTransaction, savepoint, type SavepointCommands } from '../sql/statements'
+import { type ClientQuery, useExclusively } from './exclusive'
 import type { PgClient } from './pg-client'
 
 /**
@@ -9,40 +9,43 @@ import type { PgClient } from './pg-client'
  * @param client others may send statements by it meanwhile, and these wait
  * @param run sends them by the function that it is given
  */
-export async function orRollBack<T>(client: PgClient, run: (query: Query) => Promise<T>): Promise<T> {
-  const hold = holdOthers(client as unknown as { query: Query })
+export async function orRollBack<T>(client: PgClient, run: (query: ClientQuery) => Promise<T>): Promise<T> {
+  const exclusive = useExclusively(client as unknown as { query: ClientQuery })
   try {
-    return await inBrackets(hold.query, savepoint, async () => await run(hold.query))
+    return await inSavepoint(exclusive.query, savepoint, async () => await run(exclusive.query))
   } finally {
-    hold.end()
+    exclusive.end()
   }
 }
 
-/** Sends `brackets` around statements, and keeps nobody from sending others. */
-export async function inBrackets<T>(
+/** Runs statements between the commands of a savepoint, and keeps nobody from sending others. */
+export async function inSavepoint<T>(
   query: (sql: string) => unknown,
-  brackets: Brackets,
+  commands: SavepointCommands,
   run: () => Promise<T>,
 ): Promise<T> {
   // Rolling back to a savepoint that may not have been set would abort the transaction, or meet another savepoint.
-  await query(brackets.set)
+  await query(commands.set)
   let done = false
   try {
     const result = await run()
     done = true
-    await query(brackets.release)
+    await query(commands.release)
     return result
   } catch (error) {
     // After 40001 and 40P01 too a savepoint can be rolled back to, but the snapshot is the same: the caller must retry.
     // On a connection that is gone the rollback fails as well; the first error says more. What is not released because
     // a listener has caught an error of the server is still there.
-    if (!done || serverError(error)) await rollBack(query, brackets).catch(() => {})
+    if (!done || serverError(error)) await rollBack(query, commands).catch(() => {})
     throw error
   }
 }
 
 /** Two statements for a savepoint, since not every driver takes two at once. */
-async function rollBack(query: (sql: string) => unknown, { rollBack: back, release }: Brackets): Promise<void> {
+async function rollBack(
+  query: (sql: string) => unknown,
+  { rollBack: back, release }: SavepointCommands,
+): Promise<void> {
   await query(back)
   if (release !== ownTransaction.release) await query(release)
 }

@@ -1,12 +1,12 @@
-import type { FindOrCreateProgress, WatchOptions } from '../rows/call-options'
+import type { FindOrCreateProgress, ProgressOptions } from '../rows/call-options'
 
-/** Who called hears how far the call is, and may end it between two batches. */
-export class Watch {
+/** Reports to the caller how far the call is, and lets the caller end it between two batches. */
+export class Progress {
   private done = 0
   private created = 0
   private rejected = 0
 
-  constructor(private readonly options: WatchOptions = {}) {}
+  constructor(private readonly options: ProgressOptions = {}) {}
 
   /** @throws the signal's reason, once it is aborted */
   check(): void {
@@ -20,12 +20,12 @@ export class Watch {
     else if (result.created) this.created += 1
   }
 
-  get progress(): FindOrCreateProgress {
+  get counts(): FindOrCreateProgress {
     const { done, created, rejected } = this
     return { done, created, rejected }
   }
 
   report(): void {
-    this.options.onProgress?.(this.progress)
+    this.options.onProgress?.(this.counts)
   }
 }

@@ -5,9 +5,9 @@ import path from 'node:path'
 
 /**
  * Postgres refuses to run as root, so for root it runs as another user, who cannot enter a closed folder such as
- * `/root`. What would lie in one is kept here instead: a copy of the binaries, and the data.
+ * `/root`. What would lie in one is kept in this home of the server instead: a copy of the binaries, and the data.
  */
-const shelter = path.join(tmpdir(), 'typeorm-unique-text')
+const serverHome = path.join(tmpdir(), 'typeorm-unique-text')
 
 const isRoot = (): boolean => process.getuid?.() === 0
 
@@ -51,9 +51,9 @@ function makeUser(): void {
   console.warn('Postgres does not run as root: the system user "postgres" was made, which has no login.')
 }
 
-/** The folder itself, or one in the shelter if the server's user could not enter it. */
+/** The folder itself, or one in the server's home if the server's user could not enter it. */
 export function reachableFolder(folder: string): string {
-  return isReachable(path.dirname(folder)) ? folder : inShelter(folder.replaceAll(/[^\w.-]+/g, '_'))
+  return isReachable(path.dirname(folder)) ? folder : inServerHome(folder.replaceAll(/[^\w.-]+/g, '_'))
 }
 
 /** Whether the server's user may enter every folder down to this one. */
@@ -61,10 +61,10 @@ export function isReachable(folder: string): boolean {
   return !isRoot() || enterable(folder)
 }
 
-/** A path in the shelter, which is opened. */
-export function inShelter(name: string): string {
-  openShelter()
-  return path.join(shelter, name)
+/** A path in the server's home, which is made if there is none. */
+export function inServerHome(name: string): string {
+  openServerHome()
+  return path.join(serverHome, name)
 }
 
 /** For a user who owns nothing on the way. */
@@ -75,20 +75,20 @@ function enterable(folder: string): boolean {
 }
 
 /**
- * The temp folder is everyone's, and root will run code from the shelter: so the shelter must be our own.
+ * The temp folder is everyone's, and root will run code from the server's home: so that must be our own.
  *
  * @throws Error with what to do instead
  */
-function openShelter(): void {
+function openServerHome(): void {
   const advice = 'Set DATABASE_URL (or TEST_DATABASE_URL), or move the clone to a folder that every user may enter.'
-  if (!isReachable(path.dirname(shelter))) {
-    throw new Error(`Postgres cannot run as root, and no other user may enter ${path.dirname(shelter)}. ${advice}`)
+  if (!isReachable(path.dirname(serverHome))) {
+    throw new Error(`Postgres cannot run as root, and no other user may enter ${path.dirname(serverHome)}. ${advice}`)
   }
-  if (!existsSync(shelter)) {
-    mkdirSync(shelter)
-    chmodSync(shelter, 0o755)
+  if (!existsSync(serverHome)) {
+    mkdirSync(serverHome)
+    chmodSync(serverHome, 0o755)
   }
-  const stat = lstatSync(shelter)
+  const stat = lstatSync(serverHome)
   if (stat.isDirectory() && stat.uid === process.getuid?.() && (stat.mode & 0o022) === 0) return
-  throw new Error(`${shelter} belongs to someone else, so nothing is run from it. Remove it. ${advice}`)
+  throw new Error(`${serverHome} belongs to someone else, so nothing is run from it. Remove it. ${advice}`)
 }

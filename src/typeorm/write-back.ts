@@ -2,7 +2,7 @@ import type { ObjectLiteral } from 'typeorm'
 import type { ColumnMetadata, Declaration } from './registry'
 
 /** Writes the stored, normalized text back to the property of an entity. */
-export function putBack(
+export function writeBack(
   { column, normalizer, transformers }: Declaration['text'][number],
   entity: ObjectLiteral,
 ): void {
