@@ -32,12 +32,14 @@ export type {
   FindOrCreateProgress,
   UpsertByTextOptions,
 } from './rows/call-options'
-export { UniqueTextEntity } from './find-or-create/active-record'
-export { findOrCreateMany, type FindOrCreateManyResult } from './find-or-create/find-or-create-many'
-export { findOneByText, findOrCreate, type FindOrCreateResult } from './find-or-create/find-or-create'
+export { UniqueTextEntity } from './find-or-create/methods'
+export { findOrCreateMany } from './find-or-create/find-or-create-many'
+export type { FindOrCreateManyResult } from './find-or-create/run-batch'
+export { findOneByText, findOrCreate } from './find-or-create/find-or-create'
+export type { FindOrCreateResult } from './find-or-create/try-once'
 export { hashOf, type TextHash } from './rows/hash-of'
 export { upsertByText } from './find-or-create/upsert'
-export { uniqueTextMethods, type UniqueTextMethods } from './find-or-create/repository-methods'
+export { uniqueTextMethods, type UniqueTextMethods } from './find-or-create/methods'
 export { insertOrFail, type Inserted, type Insertion } from './find-or-create/insert-or-fail'
 export { type Changed, type RowChange, type RowId, updateOrFail } from './find-or-create/update-or-fail'
 export { UniqueText, uniqueTextSchema } from './typeorm/decorator'

@@ -34,7 +34,7 @@ export async function abandon(
 }
 
 /** @param seams of tests */
-export async function abandonWith(
+async function abandonWith(
   dataSource: DataSource,
   entity: EntityTarget<ObjectLiteral>,
   options: AbandonOptions,

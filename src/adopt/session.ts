@@ -1,8 +1,19 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { QueryRunner } from 'typeorm'
 import { AdoptionError } from './error'
-import { OLDEST_TRANSACTION, READ_SETTINGS, REPLAY_LAG, WRITE_SETTING } from '../sql/adopt-catalog'
-import { beginLocked, BY_INDEX, CHECK_CLIENT, GIVE_TURN, type Held, type LockMode, TAKE_TURN } from '../sql/adopt-table'
+import {
+  beginLocked,
+  BY_INDEX,
+  CHECK_CLIENT,
+  GIVE_TURN,
+  type Held,
+  type LockMode,
+  OLDEST_TRANSACTION,
+  READ_SETTINGS,
+  REPLAY_LAG,
+  TAKE_TURN,
+  WRITE_SETTING,
+} from '../sql/adopt-table'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 
 /** What tests replace time and chance by, and where they end the connection. */
@@ -25,7 +36,7 @@ export interface AdoptionLock {
 }
 
 /** A lock that is to be got. */
-export interface WantedLock {
+interface WantedLock {
   readonly on: Held
   readonly step: string
   readonly mode: LockMode

@@ -4,7 +4,7 @@ import { type AdoptSession, BatchSize } from './session'
 import { normalizeTexts, type Target } from './target'
 
 /** How far a sweep over the table's pages has come. */
-export interface Sweep {
+interface Sweep {
   readonly wanted: Wanted
   /** The first page that the sweep has not read. */
   readonly page: number
@@ -16,7 +16,7 @@ export interface Sweep {
 type StoredTexts = Readonly<Record<string, string | null>> & { readonly spot: string }
 
 /** What became of the rows of some pages: a row that somebody had locked was seen and not written. */
-export interface Filled {
+interface Filled {
   readonly seen: number
   readonly written: number
   readonly normalized: number

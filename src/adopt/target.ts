@@ -1,8 +1,7 @@
 import type { DataSource, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError, TextRejectedError } from '../errors'
 import { AdoptionError } from './error'
-import { adoptionFacts, type AdoptionFacts } from '../sql/adopt-catalog'
-import type { AdoptedTable } from '../sql/adopt-table'
+import { type AdoptedTable, adoptionFacts, type AdoptionFacts } from '../sql/adopt-table'
 import type { HiddenComment } from '../sql/adopt-triggers'
 import { type Query, type TableState, tableState } from '../sql/catalog'
 import { guardOf } from '../sql/guard'
@@ -86,7 +85,7 @@ function requiredColumns({ table, text, scope }: Declaration, metadata: EntityMe
 }
 
 /** The texts of a row as they should be stored, or why they are refused. */
-export type Normalized =
+type Normalized =
   | { readonly texts: readonly (string | null)[]; readonly changed: boolean }
   | { readonly refused: string }
 

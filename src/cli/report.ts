@@ -15,7 +15,7 @@ export interface ImportCounts {
   readonly collisions: number
 }
 
-export interface RejectedLine {
+interface RejectedLine {
   /** 1-based. */
   readonly line: number
   /** One clause that never quotes the text. */

@@ -15,7 +15,7 @@ import { EXIT, type ExitCode } from './run-import'
 import { printable, type Streams } from './terminal'
 import { type Invocation, type Pace, UsageError } from './usage'
 
-export interface AdoptRun {
+interface AdoptRun {
   readonly dataSource: DataSource
   readonly invocation: Extract<Invocation, { kind: 'adopt' | 'abandon' | 'unmerge' }>
   readonly streams: Streams
@@ -122,7 +122,7 @@ function sayProgress(say: (line: string) => void, now = () => performance.now())
 }
 
 /** One line, for example `fill  43 %  430,000 rows  6,200 per second  1 min left`. */
-export function formatProgress({ step, fraction, rows }: AdoptProgress, seconds: number): string {
+function formatProgress({ step, fraction, rows }: AdoptProgress, seconds: number): string {
   const percent = fraction === undefined ? [] : [`${Math.floor(fraction * 100)} %`]
   const done = rows === 0 ? [] : [`${number(rows)} rows`]
   const rate = rows === 0 || seconds < 1 ? [] : [`${number(Math.round(rows / seconds))} per second`]

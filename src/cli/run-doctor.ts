@@ -7,7 +7,7 @@ import { EXIT, type ExitCode } from './run-import'
 import { openProgress, printable, type Streams } from './terminal'
 import { UsageError } from './usage'
 
-export interface DoctorRun {
+interface DoctorRun {
   readonly dataSource: DataSource
   /** As a person typed it. undefined: all */
   readonly entity: string | undefined
@@ -57,7 +57,7 @@ function findDeclaring({ entityMetadatas }: DataSource, entity: string): EntityM
 }
 
 /** The report for a person: what was examined, then what was found, the worst first, with what to do. */
-export function formatFindings({ findings, tables }: DoctorReport): string {
+function formatFindings({ findings, tables }: DoctorReport): string {
   const looked = tables.flatMap(({ entity, declarations }) =>
     declarations.map(({ property, rows, nulls }) => {
       const without = nulls === 0 ? '' : `, ${number(nulls)} without`

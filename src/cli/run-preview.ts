@@ -8,7 +8,7 @@ import { EXIT, type ExitCode } from './run-import'
 import { printable, type Streams } from './terminal'
 import { type Invocation, UsageError } from './usage'
 
-export interface PreviewRun {
+interface PreviewRun {
   readonly dataSource: DataSource
   readonly invocation: Extract<Invocation, { kind: 'preview' }>
   readonly streams: Streams
@@ -58,7 +58,7 @@ const isNormalizer = (value: unknown): value is Normalizer =>
   typeof value === 'object' && value !== null && 'normalize' in value && 'version' in value
 
 /** For a person. */
-export function toldPreview({ rows, changed, refused, sample, groups, surplus, first }: PreviewReport): string {
+function toldPreview({ rows, changed, refused, sample, groups, surplus, first }: PreviewReport): string {
   const part = sample === 1 ? '' : ` in a sample of 1/${number(1 / sample)} of all texts`
   const lines = [
     `${number(rows)} rows; ${number(changed)} texts would be changed.`,

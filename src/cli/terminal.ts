@@ -40,7 +40,7 @@ export function printable(text: string): string {
 }
 
 /** How far a command has come. */
-export interface ProgressState {
+interface ProgressState {
   readonly lines: number
   /** What is counted, in the plural. */
   readonly unit: string
@@ -49,7 +49,7 @@ export interface ProgressState {
   readonly fraction: number | undefined
 }
 
-export interface ProgressDisplay {
+interface ProgressDisplay {
   update(lines: number, fraction: number | undefined): void
   /** Removes the bar. */
   end(): void
@@ -107,7 +107,7 @@ function formatBar(fraction: number | undefined): string {
 }
 
 /** One line without a line ending, for example `43 %  430,000 lines  41,200 per second`. */
-export function formatState({ lines, unit, seconds, fraction }: ProgressState): string {
+function formatState({ lines, unit, seconds, fraction }: ProgressState): string {
   const rate = seconds > 0 ? Math.round(lines / seconds) : 0
   const percent = fraction === undefined ? [] : [`${Math.floor(fraction * 100)} %`]
   return [...percent, `${lines.toLocaleString('en-US')} ${unit}`, `${rate.toLocaleString('en-US')} per second`].join(

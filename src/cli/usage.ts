@@ -56,7 +56,7 @@ export type Pace = Pick<
 >
 
 /** Which row stays, or the file of the function that chooses. */
-export type KeptRow = 'oldest' | 'newest' | { readonly file: string }
+type KeptRow = 'oldest' | 'newest' | { readonly file: string }
 
 /** The command line is wrong; exit code 2. */
 export class UsageError extends Error {

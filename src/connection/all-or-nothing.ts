@@ -1,5 +1,6 @@
 import { QueryFailedError } from 'typeorm'
-import { ownTransaction, type Statement } from '../sql/statements'
+import type { Statement } from '../sql/statements'
+import { ownTransaction } from '../sql/transaction-commands'
 import { announce, log, notifyFailure, notifySuccess, type SentQuery } from './query-events'
 import type { Session } from './session'
 

@@ -1,6 +1,6 @@
 import type { EntityManager, QueryRunner } from 'typeorm'
 import { TransactionAbortedError } from '../errors'
-import { ownTransaction } from '../sql/statements'
+import { ownTransaction } from '../sql/transaction-commands'
 import { insideTransaction } from '../typeorm/open-transactions'
 import { dataSourceOf, registry } from '../typeorm/registry'
 import type { ClientQuery } from './exclusive'

@@ -5,14 +5,13 @@ import { type ClientQuery, type Exclusive, type ExclusiveRules, useExclusively }
 import { patience } from './own-transactions'
 import { isBusy, isPgClient } from './pg-client'
 import { startTimer, stopTimer } from './real-timers'
-import { commandsIn, Savepoints } from './savepoints'
-import { savepointsOf } from './shared-connection'
+import { commandsIn, Savepoints, savepointsOf } from './shared-connection'
 
 /** By mutex, which is a query runner or, inside a section, that section: the last lock in its queue. */
 const lastLocks = new WeakMap<object, MutexLock>()
 
 /** A lock of the mutex, or a place in its queue. */
-export class MutexLock {
+class MutexLock {
   private over: Promise<void> | undefined
   private notify: (() => void) | undefined
 

@@ -1,6 +1,6 @@
 import type { DataSource, QueryRunner } from 'typeorm'
 import { WaitsForItselfError } from '../errors'
-import { cancelWaiting } from '../sql/waiting'
+import { cancelWaiting } from '../sql/transaction-commands'
 import { type OpenTransaction, openTransaction } from '../typeorm/open-transactions'
 import { orRollBack } from './within-savepoint'
 import { hasSpare, isBusy, isPgClient, type PgClient } from './pg-client'

@@ -4,7 +4,7 @@ import type { ParameterOptions } from '../sql/parameter-text'
 import type { WireRow } from '../sql/statements'
 
 /** A statement as `pg` takes it. */
-export interface PgQuery {
+interface PgQuery {
   readonly text: string
   readonly values?: readonly unknown[]
   readonly rowMode: 'array'

@@ -6,13 +6,22 @@ import {
   type ReplicationMode,
 } from 'typeorm'
 import { endsConnection } from '../sql/sqlstate'
-import { ownTransaction, type Statement, type WireRow } from '../sql/statements'
+import type { Statement, WireRow } from '../sql/statements'
+import { ownTransaction } from '../sql/transaction-commands'
 import { mayWaitForItself } from './own-transactions'
 import { isPgClient, requireTextFormat } from './pg-client'
 import { connected, givesClients, PooledClient } from './pooled-client'
 import { isUnheard, notifyFailure, notifyStart, notifySuccess, type SentQuery } from './query-events'
-import { driverErrorOf, inSavepointOf, needsNoWrapping, parsed, queryByTypeOrm } from './send-by-pg'
-import { type PreparedSending, sendPrepared, sendWatched } from './send-prepared'
+import {
+  driverErrorOf,
+  inSavepointOf,
+  needsNoWrapping,
+  parsed,
+  type PreparedSending,
+  queryByTypeOrm,
+  sendPrepared,
+  sendWatched,
+} from './send-prepared'
 import type { Send, Session } from './session'
 
 /**

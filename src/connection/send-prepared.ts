@@ -1,14 +1,23 @@
-import type { DataSource } from 'typeorm'
-import { TransactionAbortedError } from '../errors'
+import { type DataSource, QueryFailedError, type QueryRunner, QueryRunnerAlreadyReleasedError } from 'typeorm'
+import { TransactionAbortedError, WaitsForItselfError } from '../errors'
 import { isInternal, isStale, mayBeStale, SQLSTATE, serverError } from '../sql/sqlstate'
-import { savepoint, type Statement, type WireRow } from '../sql/statements'
+import type { Statement, WireRow } from '../sql/statements'
+import { savepoint, type SavepointCommands } from '../sql/transaction-commands'
 import { registry } from '../typeorm/registry'
-import { orRollBack } from './within-savepoint'
 import { type ClientQuery, useExclusively } from './exclusive'
 import { orWaitsForItself } from './own-transactions'
-import { hasTimeout, parameterOptions, type PgClient, type PgResult, takesPreparedQueries } from './pg-client'
+import {
+  hasTimeout,
+  isPgClient,
+  parameterOptions,
+  type PgClient,
+  type PgResult,
+  takesPreparedQueries,
+} from './pg-client'
 import { type PreparedName, PreparedNames } from './prepared-names'
+import type { Send, Session } from './session'
 import { commandMessages, joined, JoinedQuery, plainTexts, PreparedQuery, sendMessages, SYNC, write } from './wire'
+import { inSavepoint, orRollBack } from './within-savepoint'
 
 /** One statement and how it stands to the caller's transaction. */
 export interface PreparedSending {
@@ -162,5 +171,58 @@ async function closeNames(client: PgClient, names: readonly string[]): Promise<v
       }
       connection.sync()
     },
+  )
+}
+
+/** The rows of a statement. */
+export function parsed<Row>({ parse }: Statement<Row>, rows: readonly WireRow[], values: readonly unknown[]): Row[] {
+  const all: Row[] = []
+  for (const row of rows) all.push(parse(row, values))
+  return all
+}
+
+/** Needs no error of TypeORM around it. */
+export const needsNoWrapping = (error: Error): boolean =>
+  error instanceof TransactionAbortedError ||
+  error instanceof WaitsForItselfError ||
+  error instanceof QueryRunnerAlreadyReleasedError
+
+export const driverErrorOf = (error: Error): Error =>
+  error instanceof QueryFailedError ? (error.driverError as Error) : error
+
+/**
+ * Sends a statement by the only way that every driver has. Its rows are objects, whose values are in the order of the
+ * select list: so no two columns of a statement have one name.
+ */
+export async function queryByTypeOrm(
+  queryRunner: Pick<QueryRunner, 'query'>,
+  sql: string,
+  values: readonly unknown[],
+): Promise<WireRow[]> {
+  // Structured, for of an UPDATE TypeORM gives rows and their number otherwise.
+  const { records } = await queryRunner.query(sql, [...values], true)
+  return (records as readonly object[]).map((row): WireRow => Object.values(row))
+}
+
+/** Runs statements between the commands of a savepoint, on the client of a session. */
+export async function inSavepointOf<T>(
+  session: Session,
+  client: unknown,
+  commands: SavepointCommands,
+  work: (send: Send) => Promise<T>,
+): Promise<T> {
+  // Past TypeORM: a subscriber that fails in a transaction that has failed must not keep us from rolling back.
+  const send: Send = isPgClient(client)
+    ? async (text, values) => {
+        // Nor is a savepoint rolled back to that is gone: that would abort the transaction.
+        session.requireStanding()
+        const sent = async (): Promise<PgResult> => await client.query({ text, values, rowMode: 'array' })
+        return (await orWaitsForItself(session.dataSource, client, sent)).rows
+      }
+    : async (sql, values) => await queryByTypeOrm(session.queryRunner, sql, values)
+  return await inSavepoint(
+    async (sql) => await send(sql, []),
+    commands,
+    async () => await work(send),
   )
 }

@@ -1,15 +1,24 @@
 import { type DataSource, QueryFailedError, type QueryRunner, QueryRunnerAlreadyReleasedError } from 'typeorm'
 import { TransactionAbortedError } from '../errors'
 import { isSerializationError } from '../sql/sqlstate'
-import { ownTransaction, savepoint, type SavepointCommands, type Statement, type WireRow } from '../sql/statements'
+import type { Statement, WireRow } from '../sql/statements'
+import { ownTransaction, savepoint, type SavepointCommands } from '../sql/transaction-commands'
 import { lossOf } from '../typeorm/losses'
 import { hearTransaction } from '../typeorm/open-transactions'
 import { mayWaitForItself } from './own-transactions'
 import { isPgClient, requireTextFormat } from './pg-client'
 import { connected } from './pooled-client'
 import { notifyFailure, notifyStart, notifySuccess, type SentQuery } from './query-events'
-import { driverErrorOf, inSavepointOf, needsNoWrapping, parsed, queryByTypeOrm } from './send-by-pg'
-import { type PreparedSending, sendPrepared, sendWatched } from './send-prepared'
+import {
+  driverErrorOf,
+  inSavepointOf,
+  needsNoWrapping,
+  parsed,
+  type PreparedSending,
+  queryByTypeOrm,
+  sendPrepared,
+  sendWatched,
+} from './send-prepared'
 import type { Send, Session } from './session'
 import { Footing, isInRawTransaction, watch, watchedClient } from './shared-connection'
 import { beganOutside, inSection, lockMutex, orStuck, untilOwnEnded } from './mutex'

@@ -1,7 +1,7 @@
 import type { EntityManager } from 'typeorm'
 import { TransactionAbortedError } from '../errors'
 import { isSerializationError } from '../sql/sqlstate'
-import { seesCommitted, wholeSavepoint } from '../sql/statements'
+import { seesCommitted, wholeSavepoint } from '../sql/transaction-commands'
 import { openSession } from './open-session'
 import { inSavepoint } from './within-savepoint'
 import { orWaitsForItself } from './own-transactions'

@@ -4,7 +4,7 @@ import type { PgClient, PgConnection, TypeParser } from './pg-client'
 import type { PreparedName } from './prepared-names'
 
 /** A parameter as it goes to the server: as text, or as bytes. */
-export type Parameter = string | Buffer | null
+type Parameter = string | Buffer | null
 
 /** Values as `pg` would send them; undefined if one is another kind of object, which only `pg` can convert. */
 export function plainTexts(values: readonly unknown[], dates: () => ParameterOptions): Parameter[] | undefined {
@@ -47,12 +47,7 @@ export const commandMessages = (sql: string): string =>
  * @param describe asks for the types of the columns as well
  * @param after what follows, one character for each byte
  */
-export function runMessages(
-  name: string,
-  values: readonly Parameter[],
-  describe: boolean,
-  after: string = SYNC,
-): Buffer {
+function runMessages(name: string, values: readonly Parameter[], describe: boolean, after: string = SYNC): Buffer {
   let length = 4 + 1 + name.length + 1 + 2 + 2 + 2
   let formats = 0
   for (const value of values) {
@@ -85,7 +80,7 @@ const put = (buffer: Buffer, value: string | Buffer, offset: number): number =>
   typeof value === 'string' ? buffer.write(value, offset) : value.copy(buffer, offset)
 
 /** What `pg` takes in place of a query, as it takes a cursor. */
-export class Messages {
+class Messages {
   constructor(
     private readonly write: (connection: PgConnection) => void,
     /** `pg` puts its own in front of it where there is a `query_timeout`. */
@@ -122,14 +117,14 @@ export async function sendMessages(
 }
 
 /** A statement that is sent by its name, with values that are strings. */
-export interface NamedQuery {
+interface NamedQuery {
   readonly name: PreparedName
   readonly text: string
   readonly values: readonly Parameter[]
 }
 
 /** Messages in front of a query, and those that end it, as one character for each byte. */
-export interface Around {
+interface Around {
   readonly before: Buffer
   readonly after: string
 }
@@ -246,13 +241,13 @@ export function write(stream: PgConnection['stream'], messages: Buffer): void {
 }
 
 /** Commands in front of a query, and behind it, that go to the server with it in one flush. */
-export interface Commands {
+interface Commands {
   readonly before: readonly string[]
   readonly after: readonly string[]
 }
 
 /** As messages: after an error the server skips everything up to Sync. */
-export interface JoinedCommands extends Around {
+interface JoinedCommands extends Around {
   readonly commandsBefore: number
 }
 

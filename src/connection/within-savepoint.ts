@@ -1,5 +1,5 @@
 import { serverError } from '../sql/sqlstate'
-import { ownTransaction, savepoint, type SavepointCommands } from '../sql/statements'
+import { ownTransaction, savepoint, type SavepointCommands } from '../sql/transaction-commands'
 import { type ClientQuery, useExclusively } from './exclusive'
 import type { PgClient } from './pg-client'
 

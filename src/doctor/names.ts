@@ -2,11 +2,10 @@ import type { DataSource, EntityMetadata } from 'typeorm'
 import { TextRejectedError } from '../errors'
 import { tableState } from '../sql/catalog'
 import { readSurroundings } from '../sql/doctor-catalog'
-import { keyOfResult, numbered, type PageParts } from '../sql/doctor-rows'
-import { type HeldName, isNoted, isTrue } from '../sql/doctor-names'
+import { type HeldName, isNoted, isTrue, keyOfResult, numbered, type PageParts } from '../sql/doctor-rows'
 import { qualified } from '../sql/identifier'
 import { normalizeText } from '../text/normalizer'
-import { holderName, holderTable, namesIn, namesTable } from '../typeorm/name-tables'
+import { holderName, holderTable, namesIn, namesTable } from '../typeorm/names'
 import { dataSourceOf, type NameDeclaration, rootOf } from '../typeorm/registry'
 import { type DoctorFinding, FindingTally, type Place } from './findings'
 import { missingColumns, relationOf, rowsOf, type Subject, toKey } from './subject'
@@ -52,7 +51,7 @@ async function namesStand({ metadata, reader }: Subject): Promise<boolean> {
 }
 
 /** What was counted of the rows that may have a name. */
-export interface NamesLook {
+interface NamesLook {
   readonly rows: number
   readonly nulls: number
   readonly findings: readonly DoctorFinding[]

@@ -1,14 +1,12 @@
-import { countsPage } from '../sql/doctor-numbers'
-import { type Key, keyOfResult, numbered, type PageParts } from '../sql/doctor-rows'
+import { countsPage, type Key, keyOfResult, numbered, type PageParts } from '../sql/doctor-rows'
 import type { NumberTable } from '../sql/number-table'
 import type { NumberDeclaration } from '../typeorm/registry'
 import { type DoctorFinding, findingOf, FindingTally, type Place, SHOWN_KEYS } from './findings'
-import { identityOf, looksOf, NO_PRINT, printOf, Prints } from './prints'
-import type { Result } from './reader'
-import { Groups, type Subject, toKey, typed } from './subject'
+import { identityOf, looksOf, NO_PRINT, printOf, Prints } from './stored-text'
+import { Groups, type Result, type Subject, toKey, typed } from './subject'
 
 /** What was counted of the rows that have a number. */
-export interface NumbersLook {
+interface NumbersLook {
   readonly rows: number
   readonly findings: readonly DoctorFinding[]
 }

@@ -8,8 +8,7 @@ import { keyOfResult, numbered } from '../sql/doctor-rows'
 import { normalizeText, type NormalizeOption, type Normalizer, toNormalizer } from '../text/normalizer'
 import { type ColumnMetadata, declarationsOf } from '../typeorm/registry'
 import { type DoctorKey, SHOWN_KEYS } from './findings'
-import { Reader } from './reader'
-import { columnNames, relationOf, rowsOf, type Subject, toKey, typed } from './subject'
+import { columnNames, Reader, relationOf, rowsOf, type Subject, toKey, typed } from './subject'
 
 /** What `preview` looks at. */
 export interface PreviewOptions {

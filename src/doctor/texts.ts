@@ -11,23 +11,23 @@ import { field } from '../sql/text-table'
 import { findDrift } from '../typeorm/drift'
 import type { Declaration } from '../typeorm/registry'
 import { type DoctorFinding, findingOf, FindingTally, type Place, SHOWN_KEYS } from './findings'
-import { looksOf, Prints } from './prints'
-import type { Result } from './reader'
 import {
   Alike,
   faultsOf,
   isInChain,
   isNormalized,
   isTextless,
+  looksOf,
   printOfPlace,
   printOfText,
+  Prints,
   type StoredText,
   storedText,
 } from './stored-text'
-import { Groups, missingColumns, type Subject, toKey, typed } from './subject'
+import { Groups, missingColumns, type Result, type Subject, toKey, typed } from './subject'
 
 /** What was counted of a unique text. */
-export interface TextFigures {
+interface TextFigures {
   readonly rows: number
   /** Rows without a text. */
   readonly nulls: number

@@ -2,18 +2,21 @@ import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'ty
 import { DeclarationError } from '../errors'
 import { checkOptions } from '../options'
 import { requireArray } from '../rows/call-arguments'
-import { CALL_RULES, type FindOrCreateManyOptions, type LoadOptions } from '../rows/call-options'
+import {
+  CALL_RULES,
+  type FindOrCreateManyOptions,
+  type GivenValues,
+  type LoadOptions,
+  type Naming,
+} from '../rows/call-options'
 import { calledFrom, callerOf } from './caller'
 import { requireDeleteDate } from './deleted-rows'
 import { type EntityText, entityTextOf } from '../rows/entity-text'
 import { relationsToLoad } from '../rows/load-relations'
 import { findOrCreateNested, nestedCall } from './nested'
 import { withPromised } from '../rows/nested-values'
-import type { GivenValues, Naming } from '../rows/given-values'
 import { PreparedMany } from './prepared-many'
 import type { FindOrCreateManyResult } from './run-batch'
-
-export type { FindOrCreateManyResult } from './run-batch'
 
 /**
  * `findOrCreate` for many inputs. The results have the order of the inputs. Of several inputs with equal texts the

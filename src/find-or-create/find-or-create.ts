@@ -6,13 +6,14 @@ import {
   type DeletedOption,
   type FindOneByTextOptions,
   type FindOrCreateOptions,
+  type GivenValues,
   type LoadOptions,
+  type Naming,
 } from '../rows/call-options'
 import { calledFrom, callerOf } from './caller'
 import { isDeleted, requireDeleteDate } from './deleted-rows'
 import { type EntityText, entityTextOf } from '../rows/entity-text'
 import { find, findOrCreateRow, type FindOrCreateResult } from './try-once'
-import type { GivenValues, Naming } from '../rows/given-values'
 import { hydrate, isEntityOfClass } from '../rows/hydrate'
 import { isDeferred, type RequestedRow, requestedRow } from '../rows/deferred-row'
 import { type Answer, type Arrival, type CallCoalescer, coalescerOf } from './coalescer'
@@ -25,8 +26,6 @@ import { rowValues, type RowValues } from '../rows/row-values'
 import { openSession } from '../connection/open-session'
 import type { Session } from '../connection/session'
 import type { StoredRow } from '../sql/statements'
-
-export type { FindOrCreateResult } from './try-once'
 
 /**
  * Returns the row that holds the text, inserting it if there is none. Takes one round trip, is exact for texts with

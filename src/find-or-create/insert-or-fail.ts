@@ -6,27 +6,24 @@ import type {
   DeepPartial,
   QueryDeepPartialEntity,
 } from 'typeorm'
-import { numberIndexes, scopeOrder } from './scope-order'
+import { groupBy, numberIndexes, scopeOrder } from './batches'
 import { hashLiteral } from '../sql/text-table'
 import { insertedStatement, type WireRow } from '../sql/statements'
-import { normalizedValues } from '../typeorm/normalized-values'
+import { normalizedValues } from '../typeorm/normalize-column'
 import { type ColumnMetadata, dataSourceOf, type Declaration, declarationsOf } from '../typeorm/registry'
 import { ensureReady } from '../typeorm/readiness'
 import type { Step } from '../connection/all-or-nothing'
 import { requireEntries, requireManager } from '../rows/call-arguments'
-import { groupBy } from './batches'
 import { entityColumns, type EntityColumns, entityTextOf, onTable } from '../rows/entity-text'
 import { afterInsert, beforeInsert, listensToInsert } from '../rows/events'
-import { fill } from '../rows/hydrate'
+import { fill, returnedBy } from '../rows/hydrate'
 import { requireKnown, requireObject, requireSaved, requireUniqueText } from '../rows/refused-input'
 import { withPromised } from '../rows/nested-values'
 import { keyValues } from '../rows/key-values'
-import { returnedBy } from '../rows/returned-by'
 import { openSession } from '../connection/open-session'
 import type { Session } from '../connection/session'
 import { ensureNamesReady, requestedNames } from './requested-names'
-import type { RequestedText } from './taken-texts'
-import { writeOrFail } from './write-or-fail'
+import { type RequestedText, writeOrFail } from './write-or-fail'
 
 /** What a column takes, or a function that gives SQL for it, as in TypeORM's `insert`. */
 export type Writable<Entity> = DeepPartial<Entity> | QueryDeepPartialEntity<Entity>

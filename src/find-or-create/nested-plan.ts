@@ -17,7 +17,7 @@ import { requireObject } from '../rows/refused-input'
 import { checkUnscoped, newRowValues } from '../rows/row-values'
 
 /** A row that exists, given by its key. */
-export interface ReferenceNode {
+interface ReferenceNode {
   readonly reference: ObjectLiteral
 }
 
@@ -42,7 +42,7 @@ export interface NewNode {
 
 export type NestedNode = NewNode | ReferenceNode
 
-export interface NestedRow {
+interface NestedRow {
   readonly entity: ObjectLiteral
   readonly created: boolean
   readonly attempts: number

@@ -4,7 +4,7 @@ import { groupBy } from './batches'
 import { afterDeletion, type OnDeleted } from './deleted-rows'
 import { type EntityText, onTable } from '../rows/entity-text'
 import { afterLoad } from '../rows/events'
-import { findRows } from './find-many'
+import { findRows } from './try-once'
 import { hydrate } from '../rows/hydrate'
 import { isNew, type NestedNode, type NewNode, requireRow, scopeOwners } from './nested-plan'
 import { givenIn, isPlainKey, type Relation, setRelation } from '../rows/nested-values'
@@ -17,7 +17,7 @@ type Group = readonly NewNode[]
 
 const isDone = ({ row }: NewNode): boolean => row !== undefined
 
-export const nodeEntity = (node: NestedNode): ObjectLiteral => (isNew(node) ? requireRow(node).entity : node.reference)
+const nodeEntity = (node: NestedNode): ObjectLiteral => (isNew(node) ? requireRow(node).entity : node.reference)
 
 /** For the rows of the call itself: their AfterLoad fires once they have their relations. */
 interface LookUpOptions {
@@ -29,7 +29,7 @@ interface LookUpOptions {
  *
  * @throws TextTakenError as `onDeleted` says, and for a row of another class
  */
-export async function lookUp(manager: EntityManager, nodes: Group, options: LookUpOptions = {}): Promise<void> {
+async function lookUp(manager: EntityManager, nodes: Group, options: LookUpOptions = {}): Promise<void> {
   const session = await openSession(manager)
   try {
     for (const [entityText, group] of groupBy(nodes, (node) => node.entityText)) {

@@ -1,4 +1,6 @@
 import type { EntityManager, ObjectLiteral } from 'typeorm'
+import { openSession } from '../connection/open-session'
+import { asOne } from '../connection/whole-transaction'
 import {
   AttemptsExhaustedError,
   DeclarationError,
@@ -6,10 +8,6 @@ import {
   TransactionAbortedError,
   UnsupportedDatabaseError,
 } from '../errors'
-import { isForeignKeyError, isSerializationError } from '../sql/sqlstate'
-import { dataSourceOf } from '../typeorm/registry'
-import { Attempts } from './attempts'
-import { MAX_DANGLING } from './retry'
 import {
   type DeletedOption,
   type DeletedOptions,
@@ -18,24 +16,24 @@ import {
   type ProgressOptions,
 } from '../rows/call-options'
 import type { EntityText } from '../rows/entity-text'
-import type { FindOrCreateResult } from './try-once'
-import { relationsToLoad } from '../rows/load-relations'
-import { loadOnto } from './nested-load'
-import { type Covers, needsMore, type NewNode, Planner } from './nested-plan'
-import { attach, lookUpScoped, NestedRun } from './nested-run'
+import { finish, relationsToLoad } from '../rows/load-relations'
 import { isObject, mergeCreated } from '../rows/nested-values'
+import { toRowError } from '../rows/refused-input'
+import { isForeignKeyError, isSerializationError } from '../sql/sqlstate'
+import { dataSourceOf } from '../typeorm/registry'
+import { Attempts, MAX_DANGLING } from './attempts'
+import { type Covers, needsMore, type NewNode, Planner, requireRow } from './nested-plan'
+import { attach, lookUpScoped, NestedRun } from './nested-run'
 import { PreparedMany } from './prepared-many'
-import { toRowError } from '../rows/row-error'
-import { type FindOrCreateManyResult, isRowsDoing } from './run-batch'
 import { Progress } from './progress'
-import { openSession } from '../connection/open-session'
-import { asOne } from '../connection/whole-transaction'
+import { type FindOrCreateManyResult, isRowsDoing } from './run-batch'
+import type { FindOrCreateResult } from './try-once'
 
 /** Most rows that are stored together, all or none. */
 const ROWS_AT_ONCE = 1_000
 
 /** How a call treats new objects in the relations of its rows. */
-export interface NestedCall {
+interface NestedCall {
   readonly manager: EntityManager
   readonly entityText: EntityText
   readonly covers: Covers
@@ -267,5 +265,32 @@ class Rows {
     this.create = undefined
     const created: unknown = await (typeof create === 'function' ? (create as () => unknown)() : create)
     this.inputs[0] = mergeCreated(this.call.entityText.metadata, this.inputs[0] as ObjectLiteral, created)
+  }
+}
+
+interface Loading {
+  readonly manager: EntityManager
+  readonly entityText: EntityText
+  readonly load: LoadOptions
+}
+
+/**
+ * Loads what `find` would load onto the entities of stored rows. Rows that were found get their stored relations,
+ * whatever the values brought for them.
+ */
+async function loadOnto({ manager, entityText, load }: Loading, nodes: readonly NewNode[]): Promise<void> {
+  const found = nodes.filter(({ row }) => !row?.created)
+  const paths = found.flatMap(({ brought }) => brought.map(({ relation }) => relation.propertyPath))
+  const session = await openSession(manager)
+  try {
+    for (const [group, options] of [
+      [nodes.filter(({ row }) => row?.created), load],
+      [found, load.relations ? load : { ...load, relations: paths }],
+    ] as const) {
+      const rows = [...new Map(group.map((node) => [requireRow(node).entity, requireRow(node)])).values()]
+      if (rows.length > 0) await finish(session, entityText, rows, relationsToLoad(entityText, options))
+    }
+  } finally {
+    await session.close()
   }
 }

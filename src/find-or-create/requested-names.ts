@@ -1,12 +1,19 @@
 import type { ObjectLiteral } from 'typeorm'
 import type { TakenText } from '../errors'
-import { type FoundName, takenNamesStatement } from '../sql/taken-names'
+import { type FoundName, takenNamesStatement } from '../sql/name-statements'
 import { normalizeText } from '../text/normalizer'
-import { holderName, namesTable, namesText } from '../typeorm/name-tables'
-import { ensureReady } from '../typeorm/readiness'
-import { ensureTriggers } from '../typeorm/trigger-readiness'
+import {
+  holderName,
+  holderOf,
+  keyTexts,
+  namesTable,
+  namesText,
+  takenName,
+  textsOfKey,
+  typedKey,
+} from '../typeorm/names'
+import { ensureReady, ensureTriggers } from '../typeorm/readiness'
 import { type NameDeclaration, namesOfEntity } from '../typeorm/registry'
-import { holderOf, keyTexts, takenName, textsOfKey, typedKey } from '../typeorm/taken-names'
 import type { EntityColumns } from '../rows/entity-text'
 import type { Session } from '../connection/session'
 

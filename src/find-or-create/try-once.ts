@@ -1,7 +1,14 @@
 import type { ObjectLiteral } from 'typeorm'
+import type { Session } from '../connection/session'
 import { DuplicateTextError } from '../errors'
+import { DeferredRow, isDeferred, type RequestedRow } from '../rows/deferred-row'
+import { cached, type EntityText, type ReadyText, type RowStatements } from '../rows/entity-text'
+import { afterInsert } from '../rows/events'
+import { hydrate } from '../rows/hydrate'
+import { rowShape, type RowValues } from '../rows/row-values'
+import type { BatchRow } from '../sql/batch-statement'
+import { createStatement } from '../sql/spread'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
-import { createStatement } from '../sql/spread-statement'
 import {
   createInChainStatement,
   findOrCreateStatement,
@@ -9,19 +16,13 @@ import {
   findStatement,
   type StoredRow,
 } from '../sql/statements'
-import { guardError } from '../typeorm/guard-errors'
-import { asQueryFailedError } from '../typeorm/query-failed-error'
-import { findTextHolder, type QueryRows, refusedText, takenError, UNKNOWN } from '../typeorm/refused-text'
-import { cached, type EntityText, type ReadyText, type RowStatements } from '../rows/entity-text'
-import { afterInsert } from '../rows/events'
-import { hydrate } from '../rows/hydrate'
-import { DeferredRow, isDeferred, type RequestedRow } from '../rows/deferred-row'
-import { Attempts } from './attempts'
-import { afterDeletion, type OnDeleted, RETURN } from './deleted-rows'
-import { takenNamesError } from '../typeorm/taken-names'
+import { asQueryFailedError } from '../typeorm/explain-errors'
+import { takenNamesError } from '../typeorm/names'
+import { findTextHolder, guardError, type QueryRows, refusedText, takenError, UNKNOWN } from '../typeorm/refused-text'
 import { tableNames } from '../typeorm/registry'
-import { rowShape, type RowValues } from '../rows/row-values'
-import type { Session } from '../connection/session'
+import { Attempts } from './attempts'
+import { type BatchQuery, type BatchRules, findQuery, groupBy, inBatches } from './batches'
+import { afterDeletion, type OnDeleted, RETURN } from './deleted-rows'
 
 /** A row, and how it came about. */
 export interface FindOrCreateResult<Entity> {
@@ -223,3 +224,39 @@ function statementsOf(entityText: ReadyText, others: readonly string[]): RowStat
     }
   })
 }
+
+const NO_DEFAULTS: ReadonlyMap<string, string> = new Map()
+
+/** No input is answered by position, and nothing is created. */
+const UNASKED = { input: 0, repeats: undefined, values: {}, more: [], create: undefined }
+
+/**
+ * Returns the rows that hold the texts, by the identities of the inputs. Looks them up in batches.
+ *
+ * @throws DuplicateTextError, and what parameters of the scope that have no text throw
+ */
+export async function findRows(
+  session: Session,
+  entityText: ReadyText,
+  rows: readonly RowValues[],
+): Promise<ReadonlyMap<string, StoredRow>> {
+  const requested = new Map(rows.map((row) => [row.identity, { ...row, others: [], all: row.key }]))
+  const distinct = [...requested.values()].map((row) => ({ ...UNASKED, row }))
+  const rules: BatchRules = { entityText, defaults: NO_DEFAULTS }
+  const found = new Map<string, StoredRow>()
+  const batches = inBatches(rules, distinct, (_, error) => {
+    throw error
+  })
+  for (const { items, alone } of batches) {
+    const answers = groupBy(alone ? [] : await look(session, findQuery(rules, items)), ({ index }) => index)
+    for (const [index, { row }] of items.entries()) {
+      const [stored, another] = answers.get(index) ?? []
+      const one = alone || another ? await find(session, entityText, row) : stored
+      if (one) found.set(row.identity, one)
+    }
+  }
+  return found
+}
+
+const look = (session: Session, { statement, values }: BatchQuery): Promise<BatchRow[]> =>
+  session.rowsOrRollBack(statement, values)

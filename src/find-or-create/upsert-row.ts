@@ -1,6 +1,6 @@
 import type { ObjectLiteral } from 'typeorm'
 import type { StoredRow } from '../sql/statements'
-import { updateSpreadStatement } from '../sql/spread-statement'
+import { updateSpreadStatement } from '../sql/spread'
 import { upsertStatement } from '../sql/upsert-statement'
 import { explain, find, type FindOrCreateResult, tryOnce } from './try-once'
 import { Attempts } from './attempts'

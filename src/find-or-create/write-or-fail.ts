@@ -1,20 +1,28 @@
-import { TextTakenError } from '../errors'
+import type { EntityMetadata, ObjectLiteral } from 'typeorm'
+import { allOrNothing, type Step } from '../connection/all-or-nothing'
+import { parameterOptions } from '../connection/pg-client'
+import type { Session } from '../connection/session'
+import { requireCurrentSnapshot } from '../connection/whole-transaction'
+import { type TakenText, TextTakenError } from '../errors'
+import type { ReadyText } from '../rows/entity-text'
+import type { UnusualIndex } from '../sql/catalog'
+import { parameterText } from '../sql/parameter-text'
+import { holderKeyStatement, standingKeyStatement } from '../sql/spread'
 import { isSerializationError, SQLSTATE, serverError } from '../sql/sqlstate'
 import type { WireRow } from '../sql/statements'
-import { requireCurrentSnapshot } from '../connection/whole-transaction'
-import { guardError } from '../typeorm/guard-errors'
-import { allOrNothing, type Step } from '../connection/all-or-nothing'
+import { takenKeysStatement, takenStatement, type WantedRow } from '../sql/taken-statements'
+import { composedText, isLive } from '../sql/text-table'
+import { asQueryFailedError } from '../typeorm/explain-errors'
+import { takenByTriggers } from '../typeorm/names'
+import { knownReady } from '../typeorm/readiness'
+import { guardError, idOf, refusedText } from '../typeorm/refused-text'
+import { type ColumnMetadata, rootOf, tableDeclarations, tableNumbers } from '../typeorm/registry'
 import { Attempts } from './attempts'
-import type { Session } from '../connection/session'
+import { groupBy } from './batches'
 import { type RequestedName, takenNames } from './requested-names'
-import { type RequestedText, takenTexts } from './taken-texts'
-import { refusedText } from '../typeorm/refused-text'
-import { asQueryFailedError } from '../typeorm/query-failed-error'
-import { takenByTriggers } from '../typeorm/taken-names'
-import { takenKeys, type WrittenRow } from './taken-keys'
 
 /** All that a call writes, and the texts that it must have for itself. */
-export interface Writing {
+interface Writing {
   readonly steps: readonly Step<WireRow>[]
   /** The same at less cost, unless a text shares its hash with another one: tried once. @default the steps themselves */
   readonly quick?: readonly Step<WireRow>[] | undefined
@@ -96,4 +104,234 @@ async function requireRetry(
   const isOfText = error instanceof Error && refusedText(error, declarations) !== undefined
   if (!numbers.has(constraint) && !isOfText) throw error
   await requireCurrentSnapshot(session, error)
+}
+
+/** A row of a call, for its primary key and the ordinary unique columns that it brings. */
+interface WrittenRow {
+  readonly metadata: EntityMetadata
+  /** 0-based position of the row in what was asked. */
+  readonly row: number
+  readonly values: ObjectLiteral
+  /** Primary key of the stored row to change; undefined for a row to insert. */
+  readonly id?: ObjectLiteral
+}
+
+interface UniqueKey {
+  readonly name: string
+  readonly columns: readonly ColumnMetadata[]
+  /** It has a condition or an expression. */
+  readonly index?: UnusualIndex
+}
+
+/**
+ * Which primary keys, unique columns and numbers that the rows bring are taken, as far as it can be known: not where a
+ * column gets its value from a trigger, an identity or a sequence.
+ */
+async function takenKeys(session: Session, rows: readonly WrittenRow[]): Promise<TakenText[]> {
+  const taken: TakenText[] = []
+  const groups = groupBy(rows, ({ metadata, id }) => `${rootOf(metadata).tablePath} ${id === undefined}`)
+  for (const group of groups.values()) taken.push(...(await takenOf(session, group)))
+  return taken
+}
+
+async function takenOf(session: Session, rows: readonly WrittenRow[]): Promise<TakenText[]> {
+  const [{ metadata }] = rows as [WrittenRow]
+  const root = rootOf(metadata)
+  return [
+    ...(await takenOfKeys(session, rows, keysOf(root))),
+    // In a statement of its own: an expression may fail for a value that its row would not be refused for.
+    ...(await takenOfKeys(session, rows, unusualKeysOf(root))),
+  ]
+}
+
+async function takenOfKeys(
+  session: Session,
+  rows: readonly WrittenRow[],
+  keys: readonly UniqueKey[],
+): Promise<TakenText[]> {
+  const [{ metadata, id }] = rows as [WrittenRow]
+  const root = rootOf(metadata)
+  const requested = keys
+    .map((key) => ({ key, rows: rows.filter((row) => brings(row, key)) }))
+    .filter((one) => one.rows.length > 0)
+  if (requested.length === 0) return []
+  const statement = takenKeysStatement({
+    schema: root.schema,
+    table: root.tableName,
+    primary: root.primaryColumns.map(({ databaseName }) => databaseName),
+    keys: requested.map(({ key }) => ({
+      columns: key.columns.map(({ databaseName }) => databaseName),
+      index: key.index,
+    })),
+    standing: id !== undefined,
+  })
+  const json = requested.map((one) => JSON.stringify(one.rows.map((row) => recordOf(session, row, one.key))))
+  // A value that its column cannot hold has been refused for that, or has a type whose text is no JSON.
+  const found = await session.rowsOrRollBack(statement, json).catch(() => [])
+  return found.flatMap(({ key, index, holder }) => {
+    const one = requested[key]
+    const row = one?.rows[index]
+    if (!one || !row) return []
+    return [{ entity: row.metadata.name, property: one.key.name, id: holder && idOf(root, holder), row: row.row }]
+  })
+}
+
+/** As they were when the table was found ready: declared, or made by SQL. */
+const unusualKeysOf = (root: EntityMetadata): UniqueKey[] =>
+  (
+    tableDeclarations(root)
+      .map(knownReady)
+      .find((one) => one !== undefined)?.unusual ?? []
+  ).flatMap((index) => {
+    const columns = columnsNamed(root, index.columns)
+    if (columns.length === 0) return []
+    return [{ name: named(columns), columns: columnsNamed(root, Object.keys(index.reads)), index }]
+  })
+
+const columnsNamed = (root: EntityMetadata, names: readonly string[]): ColumnMetadata[] =>
+  root.columns.filter(({ databaseName }) => names.includes(databaseName))
+
+const named = (columns: readonly ColumnMetadata[]): string => columns.map((one) => one.propertyPath).join(', ')
+
+function keysOf(root: EntityMetadata): UniqueKey[] {
+  const ofTexts = new Set(tableDeclarations(root).map(({ table }) => table.index))
+  const numbers = new Map(tableNumbers(root).map(({ table, name }) => [table.index, name]))
+  const indices = root.indices.filter(({ name, isUnique, where }) => isUnique && !where && !ofTexts.has(name))
+  return [
+    { columns: root.primaryColumns, name: named(root.primaryColumns) },
+    ...[...root.uniques, ...indices].map(({ name, columns }) => ({
+      columns,
+      name: numbers.get(name) ?? named(columns),
+    })),
+  ].filter(({ columns }) => columns.length > 0)
+}
+
+const isValue = (value: unknown): boolean => value !== undefined && value !== null && typeof value !== 'function'
+
+function brings({ values, id }: WrittenRow, { columns, index }: UniqueKey): boolean {
+  const given = columns.map((column): unknown => column.getEntityValue(values))
+  if (index) return given.some(isValue)
+  return id === undefined ? given.every(isValue) : given.some(isValue) && !given.includes(null)
+}
+
+/** As `takenKeysStatement` takes it. */
+function recordOf(session: Session, { metadata, values, id }: WrittenRow, { columns, index }: UniqueKey): object {
+  const { dataSource } = session
+  const options = parameterOptions(dataSource)
+  const record = (of: ObjectLiteral, some: readonly ColumnMetadata[]): object =>
+    Object.fromEntries(
+      some.flatMap((column) => {
+        const value: unknown = column.getEntityValue(of)
+        // A NULL that is given keeps a default away, and may be what a condition asks for.
+        if (!isValue(value) && !(index && value === null)) return []
+        return [[column.databaseName, parameterText(dataSource.driver.preparePersistentValue(value, column), options)]]
+      }),
+    )
+  return id === undefined
+    ? record(values, columns)
+    : { key: record(id, metadata.primaryColumns), set: record(values, columns) }
+}
+
+/** A text that a row of the call requests. */
+export interface RequestedText {
+  readonly entityText: ReadyText
+  /** 0-based position of the row among the rows of the call. */
+  readonly row: number
+  /** Scope and text, as they are sent; undefined for what a change of a stored row leaves as it is. */
+  readonly key: readonly unknown[]
+  /** Primary key of the stored row to change; undefined for a row to insert. */
+  readonly id?: readonly unknown[]
+  /** Whether the stored row will be live; undefined where it stays as it is. */
+  readonly live?: boolean | undefined
+}
+
+/**
+ * Which of the texts are taken, in the order requested, in one round trip. Of several rows of the call with equal texts
+ * the first may have it.
+ *
+ * @throws QueryFailedError of TypeORM for a key that its column cannot hold, which was not written yet
+ */
+async function takenTexts(session: Session, requested: readonly RequestedText[]): Promise<TakenText[]> {
+  if (requested.length === 0) return []
+  if (requested.some(({ entityText }) => entityText.ready.distributed)) return await takenOneByOne(session, requested)
+  const groups = [...groupBy(requested, ({ entityText }) => entityText.declaration).values()]
+  const statement = takenStatement(groups.map(wantedOf))
+  const rows = await session.rowsOrRollBack(statement, groups.flatMap(parametersOf))
+  const taken = rows.filter(({ holder, repeated }) => holder !== undefined || repeated)
+  const order = new Map(requested.map((one, position) => [one, position]))
+  const found = taken.flatMap((row) => {
+    const one = groups[row.wanted]?.[row.index]
+    return one ? [{ text: takenText(one, row), position: order.get(one) ?? 0 }] : []
+  })
+  return found.sort((left, right) => left.position - right.position).map(({ text }) => text)
+}
+
+/** On distributed tables, which take no such statement: this comes after a refusal only. */
+async function takenOneByOne(session: Session, requested: readonly RequestedText[]): Promise<TakenText[]> {
+  const seen = new Set<string>()
+  const changed = new Set<string>()
+  const taken: TakenText[] = []
+  for (const [index, one] of requested.entries()) {
+    const { entityText } = one
+    const { table } = entityText.declaration
+    const options = parameterOptions(entityText.dataSource)
+    const textOf = (values: readonly unknown[]): string =>
+      JSON.stringify([table.schema, table.table, table.name, ...values.map((value) => parameterText(value, options))])
+    if (one.id) changed.add(textOf(one.id))
+    const key = await keyToBe(session, one)
+    const texts = key?.slice(table.scope.length).map((value) => parameterText(value))
+    if (!key || !texts || texts.every((text) => text === null)) continue
+    const holderKey = holderKeyStatement({ table, types: entityText.ready.types }, primaryNames(entityText))
+    const hash = table.digest.js(composedText(table, texts))
+    const holders = await session.rowsOrRollBack(holderKey, [...key, hash])
+    const holder = holders.find((row) => !changed.has(textOf(row)))
+    const repeated = seen.has(textOf(key))
+    seen.add(textOf(key))
+    if (holder || repeated) taken.push(takenText(one, { wanted: 0, index, repeated, holder }))
+  }
+  return taken
+}
+
+/** Scope and text as they shall be; undefined for a row that is not there, or will be deleted. */
+async function keyToBe(
+  session: Session,
+  { entityText, key, id, live }: RequestedText,
+): Promise<readonly unknown[] | undefined> {
+  if (!id) return key
+  const { table } = entityText.declaration
+  const [row] = await session.rowsOrRollBack(standingKeyStatement(table, primaryNames(entityText)), id)
+  if (!row || !(live ?? row.at(-1) !== null)) return undefined
+  return key.map((value, index) => (value === undefined ? row[index] : value))
+}
+
+function wantedOf([first]: readonly RequestedText[]): Parameters<typeof takenStatement>[0][number] {
+  const { entityText, id } = first as RequestedText
+  const { declaration, ready } = entityText
+  return { table: declaration.table, types: ready.types, primary: primaryNames(entityText), standing: id !== undefined }
+}
+
+const primaryNames = ({ metadata }: ReadyText): string[] => metadata.primaryColumns.map((column) => column.databaseName)
+
+/** In the order of `takenStatement`: a list for each column. */
+function parametersOf(group: readonly RequestedText[]): (string | boolean | null)[][] {
+  const [first] = group
+  if (!first) return []
+  const options = parameterOptions(first.entityText.dataSource)
+  const columns = (
+    list: readonly unknown[] | undefined,
+    valueOf: (one: RequestedText, index: number) => string | boolean | null,
+  ): (string | boolean | null)[][] => (list ?? []).map((_, index) => group.map((one) => valueOf(one, index)))
+  return [
+    ...columns(first.key, ({ key }, index) => parameterText(key[index], options)),
+    ...columns(first.id && first.key, ({ key }, index) => key[index] !== undefined),
+    ...columns(first.id, ({ id }, index) => parameterText(id?.[index], options)),
+    ...columns(first.id && isLive(first.entityText.declaration.table, ''), ({ live }) => live ?? null),
+  ]
+}
+
+function takenText({ entityText, row }: RequestedText, { holder }: WantedRow): TakenText {
+  const { name, metadata, target } = entityText.declaration
+  // In single table inheritance the class that declares the text: the holder may be of another than was asked.
+  const declaring = metadata.childEntityMetadatas.find((child) => child.target === target) ?? metadata
+  return { entity: declaring.name, property: name, id: holder && idOf(entityText.metadata, holder), row }
 }

@@ -7,7 +7,7 @@ import { hydrate } from '../rows/hydrate'
 import { classFilter } from '../rows/updates'
 import type { ChangeColumns, HolderRow } from '../sql/name-statements'
 import type { WireRow } from '../sql/statements'
-import { holderTable } from '../typeorm/name-tables'
+import { holderTable } from '../typeorm/names'
 import { dataSourceOf, type NameDeclaration, namesOfEntity } from '../typeorm/registry'
 
 /** An entity whose rows hold names, and one of these names. */

@@ -3,7 +3,7 @@ import { checkOptions, RULE, type Rules } from '../options'
 import { removeInBatches } from '../find-or-create/remove-in-batches'
 import { requireManager } from '../rows/call-arguments'
 import { releaseExpiredStatement } from '../sql/name-statements'
-import { namesTable, namesText } from '../typeorm/name-tables'
+import { namesTable, namesText } from '../typeorm/names'
 import { dataSourceOf } from '../typeorm/registry'
 
 /** Options of `releaseExpired`. */

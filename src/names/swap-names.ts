@@ -8,7 +8,7 @@ import { criteriaOf, type RowId, sentValue } from '../find-or-create/update-or-f
 import { afterUpdate } from '../rows/events'
 import { type SwappedRow, swapNamesStatement } from '../sql/name-statements'
 import type { Session } from '../connection/session'
-import { takenNamesError, textsOfKey } from '../typeorm/taken-names'
+import { takenNamesError, textsOfKey } from '../typeorm/names'
 import { type HolderEntity, holderEntityOf, toEntity } from './holder-row'
 
 /** Options of an operation that uses one name of an entity. */

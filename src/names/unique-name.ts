@@ -1,7 +1,6 @@
 import { type EntitySchemaOptions, getMetadataArgsStorage } from 'typeorm'
 import { DeclarationError } from '../errors'
-import { attachName } from '../typeorm/attach-name'
-import { type RawName, toRawName, type UniqueNameOptions } from '../typeorm/name-options'
+import { attachName, type RawName, toRawName, type UniqueNameOptions } from '../typeorm/attach-name'
 import {
   columnOptionsOf,
   declareTextColumn,

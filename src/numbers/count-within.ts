@@ -3,9 +3,9 @@ import { openSession } from '../connection/open-session'
 import { DeclarationError } from '../errors'
 import { checkOptions, kindOf, RULE, type Rules } from '../options'
 import { requireManager } from '../rows/call-arguments'
-import { findCount } from '../sql/count-statement'
+import { findCount } from '../sql/number-table'
 import { dataSourceOf, isOrExtends, type NumberDeclaration, tableNumbers } from '../typeorm/registry'
-import { ensureTriggers } from '../typeorm/trigger-readiness'
+import { ensureTriggers } from '../typeorm/readiness'
 
 /** Options of `countWithin`. */
 export interface CountWithinOptions {

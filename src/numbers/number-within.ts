@@ -1,13 +1,12 @@
 import { type ColumnOptions, type EntitySchemaOptions, getMetadataArgsStorage } from 'typeorm'
 import { DeclarationError } from '../errors'
-import { attachNumber } from '../typeorm/attach-number'
-import { type NumberWithinOptions, type RawNumber, toRawNumber } from '../typeorm/number-options'
+import { attachNumber, type NumberWithinOptions, type RawNumber, toRawNumber } from '../typeorm/attach-number'
 import { declareColumn, isPlain, requireCall, requireLegacy } from '../typeorm/text-decorator'
 
 const DECORATOR = '@NumberWithin'
 
 /** A PropertyDecorator for what can be a number; TypeORM gives a bigint as a string. */
-export type NumberDecorator = <Target extends object, Name extends string | symbol>(
+type NumberDecorator = <Target extends object, Name extends string | symbol>(
   target: Target,
   property: Name extends keyof Target
     ? NonNullable<Target[Name]> extends number | bigint | string

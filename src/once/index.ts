@@ -1,6 +1,6 @@
 export { TokenReusedError } from '../errors'
 export type { Duration } from '../text/duration'
-export { forgetToken } from './forget-token'
+export { forgetToken } from './remove-tokens'
 export { once, type OnceOptions, type OnceResult } from './once'
 export { OnceToken } from './once-token'
-export { removeExpiredTokens, type RemoveExpiredTokensOptions } from './remove-expired-tokens'
+export { removeExpiredTokens, type RemoveExpiredTokensOptions } from './remove-tokens'

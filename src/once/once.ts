@@ -13,8 +13,7 @@ import { isSerializationError, serverError, SQLSTATE } from '../sql/sqlstate'
 import type { StoredToken } from '../sql/token-statements'
 import { type Duration, intervalOf } from '../text/duration'
 import { canonicalJson, exactJson } from './exact-json'
-import { insideOf, requireNotInside } from './nesting'
-import { askAgain, type Tokens, ensureTokens, tokensOf } from './tokens'
+import { askAgain, ensureTokens, insideOf, requireNotInside, type Tokens, tokensOf } from './tokens'
 
 /** Options of `once`. */
 export interface OnceOptions {

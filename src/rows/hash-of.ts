@@ -1,8 +1,7 @@
 import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
 import { checkOptions } from '../options'
-import { CALL_RULES } from './call-options'
+import { CALL_RULES, type GivenValues, type Naming } from './call-options'
 import { entityTextOf } from './entity-text'
-import type { GivenValues, Naming } from './given-values'
 import { keyValues, normalized } from './key-values'
 
 /** What decides where a row belongs. */

@@ -1,6 +1,6 @@
 import type { EntityMetadata, ObjectLiteral, QueryRunner } from 'typeorm'
 import { TextTakenError } from '../errors'
-import type { StoredRow } from '../sql/statements'
+import { returningList, type StoredRow } from '../sql/statements'
 import { type ColumnMetadata, rootOf } from '../typeorm/registry'
 import type { EntityColumns } from './entity-text'
 
@@ -116,3 +116,7 @@ function otherClass(entityText: NamedColumns, row: Row): TextTakenError {
   const classes = [...new Set([holder?.name, root.name])].filter((name) => name !== undefined).join(' or ')
   return new TextTakenError([held], undefined, `No row of ${metadata.name} can hold it too: pass ${classes}.`)
 }
+
+/** The RETURNING of TypeORM's own statements: the columns that `fill` takes. */
+export const returnedBy = ({ select, spatial }: EntityColumns): string =>
+  returningList({ select: select.map(({ databaseName }) => databaseName), spatial })

@@ -4,7 +4,7 @@ import { parameterText } from '../sql/parameter-text'
 import { composedText } from '../sql/text-table'
 import { normalizeText } from '../text/normalizer'
 import { unstorable } from '../text/storable'
-import { normalizedValues } from '../typeorm/normalized-values'
+import { normalizedValues } from '../typeorm/normalize-column'
 import type { ColumnMetadata } from '../typeorm/registry'
 import { type EntityText, isPlain } from './entity-text'
 

@@ -1,5 +1,6 @@
-import type { DataSource, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
-import { DeclarationError } from '../errors'
+import { isNativeError } from 'node:util/types'
+import type { DataSource, EntityMetadata, EntityTarget, ObjectLiteral, QueryFailedError } from 'typeorm'
+import { DeclarationError, type UniqueTextError } from '../errors'
 import { kindOf } from '../options'
 import { type ColumnMetadata, declarationsOf, namesOfEntity } from '../typeorm/registry'
 import type { EntityColumns, EntityText } from './entity-text'
@@ -159,5 +160,19 @@ function refuseUnsaved({ metadata }: EntityColumns, relation: Relation, values: 
   if (joinColumns.every((column) => hasValue(column.getEntityValue(values)))) return
   throw new DeclarationError(
     `${name} holds no key of ${other}, so that the object would be lost. Save or find it first, and pass the entity that you get; ${NESTED}.`,
+  )
+}
+
+/** Why an input has no row: ours; the database's; or what a normalizer, a transformer, a listener or `create` threw. */
+export type RowError = UniqueTextError | QueryFailedError | Error
+
+/** A user's function can throw anything. In tests, an error may come from another realm. */
+export function toRowError(thrown: unknown): RowError {
+  if (thrown instanceof Error || isNativeError(thrown)) return thrown
+  return new Error(
+    `A function threw ${typeof thrown === 'object' ? 'an object' : `a ${typeof thrown}`} that is not an Error.`,
+    {
+      cause: thrown,
+    },
   )
 }

@@ -3,7 +3,7 @@ import { quote } from './identifier'
 import { field, hashExpression, tableName, textIsNull } from './text-table'
 
 /** Pages of a table, from the first to before the last. */
-export interface Pages {
+interface Pages {
   readonly from: number
   readonly to: number
 }

@@ -21,7 +21,7 @@ export interface Reference {
 }
 
 /** A table that is referred to, with its primary key. */
-export interface Parent {
+interface Parent {
   readonly schema: string
   readonly table: string
   readonly primary: readonly string[]

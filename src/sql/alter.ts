@@ -12,7 +12,7 @@ export const inverse = ({ up, down }: Change): Change => ({ up: down, down: up }
 const alter = (rows: Pick<TextRows, 'schema' | 'table'>): string => `ALTER TABLE ${tableName(rows)}`
 
 /** From the old name to the new. */
-export type Renames = ReadonlyMap<string, string>
+type Renames = ReadonlyMap<string, string>
 
 export function renameColumns(rows: Pick<TextRows, 'schema' | 'table'>, renames: Renames): Change {
   const rename = (from: string, to: string): string => `${alter(rows)} RENAME COLUMN ${quote(from)} TO ${quote(to)}`
@@ -117,7 +117,7 @@ export function requireColumn(rows: Pick<TextRows, 'schema' | 'table'>, name: st
 }
 
 /** A hidden column as it was found. */
-export interface FoundColumn {
+interface FoundColumn {
   readonly name: string
   readonly comment: string | undefined
 }

@@ -2,17 +2,23 @@ import { asStored, type ColumnTypes } from './column-type'
 import { list } from './identifier'
 import {
   anyNumber,
+  columnsParser,
+  CREATED,
   doNothing,
   holdsText,
   insertColumns,
+  isCreated,
   keyColumns,
   named,
   nameList,
   parameter,
+  type RowShape,
+  selectRow,
+  sentInBatch,
   type Statement,
+  type StoredRow,
   written,
 } from './statements'
-import { columnsParser, CREATED, isCreated, type RowShape, selectRow, sentInBatch, type StoredRow } from './stored-row'
 import { field, isLive, op, tableName, type TextTable } from './text-table'
 
 /** A stored row that answers one row of a batch. */

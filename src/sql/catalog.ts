@@ -327,7 +327,7 @@ export async function columnDefaults(query: Query, relation: string): Promise<Re
 }
 
 /** How large an index is, with those of its partitions, beside the server's cache; in bytes. */
-export interface IndexSize {
+interface IndexSize {
   readonly index: number
   /** `shared_buffers`. */
   readonly cache: number

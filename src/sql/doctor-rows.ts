@@ -1,6 +1,10 @@
 import type { ColumnType } from './column-type'
-import { list } from './identifier'
-import { field, isLive, type TextTable } from './text-table'
+import { list, literal, qualified } from './identifier'
+import { hasNamedKey, holderKey, nameField } from './name-body'
+import type { HolderTable, NamesColumn, NamesTable } from './name-table'
+import { allEqual, isCounted, type NumberTable, sameScopes, scopeKey, scopeOf, scopesTable } from './number-table'
+import { bytewise, field, isLive, type TextTable } from './text-table'
+import { TRIGGER_MARK } from './trigger-set'
 
 /** A column of the key or of a scope, with its type. */
 export interface TypedColumn extends ColumnType {
@@ -140,7 +144,7 @@ export interface ChainKey {
 }
 
 /** What of a table is needed to read its chains. */
-export interface ChainsParts {
+interface ChainsParts {
   readonly table: ReadTable
   readonly text: TextTable
   readonly scope: readonly TypedColumn[]
@@ -198,3 +202,114 @@ export const SNAPSHOT = {
   commit: 'COMMIT',
   rollBack: 'ROLLBACK',
 } as const
+
+/**
+ * Scopes of a number in their order, and whether the count of each is right: one snapshot for all of a page. Without a
+ * scope, the page is the whole table.
+ */
+export function countsPage(table: NumberTable, { rows, key }: ReadTable, bounds: CountsBounds): Bound {
+  const scope = list(scopeOf(table, 't'), 4)
+  const after = bounds.after?.map((_, index) => `$${index + 1}::${bounds.types[index] ?? 'text'}`).join(', ')
+  const begin =
+    after === undefined || after === '' ? '' : `\n  WHERE ROW(${scope}) OPERATOR(pg_catalog.>) ROW(${after})`
+  const ofScope = ['true', ...sameScopes(table, 't', 's')].join(' AND ')
+  const firstKey = `SELECT pg_catalog.jsonb_build_array(${key
+    .map(({ name }) => `${field('t', name)}::pg_catalog.text`)
+    .join(', ')})::pg_catalog.text FROM ${rows} AS t WHERE ${ofScope} ORDER BY ${field('t', table.number)} LIMIT 1`
+  const results = scopeOf(table, 's').map((one, index) => `${one}::pg_catalog.text AS "s${index}"`)
+  const scopes =
+    table.scope.length === 0
+      ? 'SELECT'
+      : `SELECT DISTINCT ${scope} FROM ${rows} AS t${begin}\n  ORDER BY ${scope} LIMIT ${bounds.limit}`
+  const sql = `SELECT ${list([...results, 'x.*'], 2)}
+FROM (
+  ${scopes}
+) AS s
+CROSS JOIN LATERAL (
+  SELECT (${firstKey}) AS "key", ${isCountRight(table)} AS "right"
+  FROM ${rows} AS t WHERE ${ofScope}
+) AS x${table.scope.length === 0 ? '' : `\nORDER BY ${list(scopeOf(table, 's'), 2)}`}`
+  return { sql, values: [...(bounds.after ?? [])] }
+}
+
+interface CountsBounds {
+  /** The scope that the page begins after, as the last result says it in `s0`, `s1`, and so on. */
+  readonly after: readonly string[] | undefined
+  readonly limit: number
+  /** Of the scope's columns, as SQL. */
+  readonly types: readonly string[]
+}
+
+/** Whether what is kept as the count of the rows `t` of the scope `s` is how many of them count. */
+function isCountRight(table: NumberTable): string {
+  const counted = ['true', ...isCounted(table, 't')].join(' AND ')
+  const ofScope = ['true', ...allEqual(scopeKey(table, 'k'), scopeOf(table, 's'))].join(' AND ')
+  return `(pg_catalog.count(*) FILTER (WHERE ${counted}) OPERATOR(pg_catalog.=) (
+    SELECT coalesce(pg_catalog.sum(k.n), 0) FROM ${scopesTable(table)} AS k WHERE ${ofScope}))::pg_catalog.text`
+}
+
+/** A column that holds a name, and the rows of its table as SQL. */
+export interface HeldName {
+  readonly holder: HolderTable
+  readonly column: string
+  readonly namespace: string
+  readonly rows: string
+}
+
+const is = (left: string, right: string): string => `${left} OPERATOR(pg_catalog.=) ${right}`
+
+/** A column of the table of names, as text in the collation of its bytes. */
+const text = (of: NamesTable, row: string, column: NamesColumn): string =>
+  `${nameField(of, row, column)}::pg_catalog.text COLLATE pg_catalog."C"`
+
+const isOf = ({ holder: { holder, of }, column, namespace }: HeldName, row: string): string[] => [
+  is(text(of, row, 'holder'), literal(holder)),
+  is(text(of, row, 'property'), literal(column)),
+  is(text(of, row, 'namespace'), literal(namespace)),
+]
+
+const isHeld = (of: NamesTable, row: string): string => is(text(of, row, 'state'), `'held'`)
+
+/** Whether the table of names agrees that the row `t` has its name; true where the row has none. */
+export function isNoted(name: HeldName): string {
+  const { holder, column } = name
+  const { of } = holder
+  const conditions = [
+    is(nameField(of, 'n', 'key'), holderKey(holder, 't')),
+    ...isOf(name, 'n'),
+    isHeld(of, 'n'),
+    is(text(of, 'n', 'text'), bytewise('t', column)),
+  ]
+  const found = `EXISTS (SELECT FROM ${qualified(of.schema, of.table)} AS n WHERE ${conditions.join(' AND ')})`
+  return `(${bytewise('t', column)} IS NULL OR ${found})::pg_catalog.text`
+}
+
+/**
+ * Whether the row `t` of the table of names is true: the row that it names as holder really holds the name. A former name
+ * has no holder, so its row is always true.
+ *
+ * @param names every column that holds names
+ * @param among what holders the question is about. undefined: all
+ */
+export function isTrue(of: NamesTable, names: readonly HeldName[], among: readonly string[] | undefined): string {
+  const cases = names.map((name) => {
+    const holds = [
+      ...hasNamedKey(name.holder, 'r', nameField(of, 't', 'key')),
+      is(bytewise('r', name.column), text(of, 't', 'text')),
+    ]
+    return `WHEN ${isOf(name, 't').join(' AND ')} THEN EXISTS (SELECT FROM ${name.rows} AS r WHERE ${holds.join(' AND ')})`
+  })
+  const requested = among?.map(literal).join(', ')
+  const others = requested === undefined ? [] : [`WHEN ${text(of, 't', 'holder')} NOT IN (${requested}) THEN true`]
+  // Two programs may share a table of names; only the other program knows what its tables hold.
+  const known = names.map(({ holder }) => `WHEN ${is(text(of, 't', 'holder'), literal(holder.holder))} THEN false`)
+  return `(CASE WHEN NOT ${isHeld(of, 't')} THEN true ${[...others, ...cases, ...new Set(known)].join(' ')}
+    ELSE ${isOfAnother(of)} END)::pg_catalog.text`
+}
+
+/** A table has triggers whose note says that it is the holder of the row `t`. */
+const isOfAnother = (of: NamesTable): string => `coalesce(pg_catalog.strpos((
+      SELECT pg_catalog.string_agg(p.prosrc, '') FROM pg_catalog.pg_proc AS p
+      WHERE pg_catalog.strpos(p.prosrc, ${literal(`${TRIGGER_MARK}names`)}) OPERATOR(pg_catalog.>) 0
+        AND p.oid OPERATOR(pg_catalog.=) ANY (SELECT g.tgfoid FROM pg_catalog.pg_trigger AS g)
+    ), pg_catalog.concat('"holder":', pg_catalog.to_json(${nameField(of, 't', 'holder')}::pg_catalog.text))) OPERATOR(pg_catalog.>) 0, false)`

@@ -1,8 +1,6 @@
 import { literal } from './identifier'
 import { differ, holderKey, nameFields, namesOfRow, namesTableOf, newest, standingRow } from './name-body'
-import { columnsToInsert, hashed, onConflict } from './name-claim'
-import { releaseNames } from './name-release'
-import type { HolderTable } from './name-table'
+import type { HolderTable, NameColumn } from './name-table'
 import { equal, op } from './text-table'
 
 /** The name `h` that the table of names says the row `t` holds in the column. */
@@ -59,4 +57,81 @@ function seeChange(holder: HolderTable): string {
     ${namesOfRow(holder)}
     ${heldByRow(holder)}
     WHERE ${IS_DIFFERENT};`
+}
+
+/** In parentheses. */
+export const columnsToInsert = (holder: HolderTable): string =>
+  `(
+      ${nameFields(holder)('', 'namespace', 'text', 'hash', 'number', 'holder', 'property', 'key', 'state')}
+    )`
+
+export const hashed = ({ of }: HolderTable, text: string): string => of.digest.sql(text)
+
+/** The name `n` is a former one that the row with this key may take. */
+export function isFree(holder: HolderTable, key: string): string {
+  const field = nameFields(holder)
+  return `${field('n', 'state')} ${op('<>')} 'held'
+        AND (${field('n', 'until')} ${op('<=')} pg_catalog.statement_timestamp()
+          OR ${equal(field('n', 'holder'), literal(holder.holder))}
+            AND ${equal(field('n', 'key'), key)})`
+}
+
+/** What becomes of a former name that is taken. */
+export const becomesHeld = (holder: HolderTable): string => {
+  const field = nameFields(holder)
+  return `${field('', 'state')} = 'held', ${field('', 'since')} = pg_catalog.statement_timestamp(),
+         ${field('', 'until')} = NULL`
+}
+
+/**
+ * DO UPDATE locks the conflicting row even if it changes nothing. So every statement locks the names that it takes or
+ * gives up in one order, and two statements over two tables never form a cycle of waits.
+ */
+export const onConflict = (holder: HolderTable): string => {
+  const field = nameFields(holder)
+  const copied = (['holder', 'property', 'key'] as const).map(
+    (column) => `${field('', column)} = ${field('EXCLUDED', column)}`,
+  )
+  return `ON CONFLICT (${field('', 'namespace', 'hash', 'number')}) DO UPDATE
+      SET ${copied.join(',\n        ')},
+        ${becomesHeld(holder)}
+      WHERE ${equal(`${field('n', 'text')} COLLATE pg_catalog."C"`, `${field('EXCLUDED', 'text')} COLLATE pg_catalog."C"`)}
+        AND ${isFree(holder, field('EXCLUDED', 'key'))}`
+}
+
+/**
+ * By what each column makes of a former name.
+ *
+ * @param ids which names, said of their id
+ */
+export function releaseNames(holder: HolderTable, ids: string): string {
+  const kind = ({ former }: NameColumn): string => `${former.state} ${former.interval ?? ''}`
+  const kinds = new Set(holder.names.map(kind))
+  return [...kinds]
+    .map((one) =>
+      releaseAs(
+        holder,
+        holder.names.filter((name) => kind(name) === one),
+        ids,
+      ),
+    )
+    .join('')
+}
+
+function releaseAs(holder: HolderTable, columns: readonly NameColumn[], ids: string): string {
+  const field = nameFields(holder)
+  const { state, interval } = columns[0]?.former ?? { state: 'free' }
+  const where = `WHERE ${field('n', 'id')} ${ids}${
+    columns.length === holder.names.length
+      ? ''
+      : ` AND (${columns.map(({ column }) => equal(field('n', 'property'), literal(column))).join(' OR ')})`
+  };`
+  if (state === 'free') return `\n    DELETE FROM ${namesTableOf(holder)} AS n ${where}`
+  const now = 'pg_catalog.statement_timestamp()'
+  const until = interval === undefined ? 'NULL' : `${now} ${op('+')} ${literal(interval)}::pg_catalog.interval`
+  return `
+    UPDATE ${namesTableOf(holder)} AS n
+    SET ${field('', 'state')} = ${literal(state)}, ${field('', 'since')} = ${now},
+      ${field('', 'until')} = ${until}
+    ${where}`
 }

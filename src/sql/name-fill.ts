@@ -1,6 +1,6 @@
 import { dollarQuote, list, literal, qualified } from './identifier'
 import { hasNamedKey, holderKey, nameField, nameFields, namesOfRow, NO_JOIN } from './name-body'
-import { columnsToInsert, hashed, onConflict } from './name-claim'
+import { columnsToInsert, hashed, onConflict } from './name-change'
 import { directWrites } from './name-guard'
 import type { HolderTable } from './name-table'
 import { SQLSTATE } from './sqlstate'

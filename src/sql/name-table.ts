@@ -1,4 +1,5 @@
 import type { Digest } from '../text/digest'
+import { type ServerError, SQLSTATE } from './sqlstate'
 
 /** The columns of the table of names. */
 export type NamesColumn =
@@ -66,4 +67,17 @@ export interface RefusedName {
   readonly holderColumn: string
   readonly key: readonly unknown[] | null
   readonly state: 'held' | 'reserved' | 'redirect'
+}
+
+/** The names that the triggers of a holder's table refused; undefined for another error. */
+export function refusedNames(
+  { code, constraint, detail }: ServerError,
+  { index }: Pick<NamesTable, 'index'>,
+): readonly RefusedName[] | undefined {
+  if (code !== SQLSTATE.uniqueViolation || constraint !== index || detail?.startsWith('[') !== true) return undefined
+  try {
+    return JSON.parse(detail) as RefusedName[]
+  } catch {
+    return undefined
+  }
 }

@@ -1,8 +1,9 @@
 import { literal, qualified, quote } from './identifier'
+import { named, type Statement } from './statements'
 import { equal, field } from './text-table'
 
 /** A column of the scope of a number. */
-export interface NumberScope {
+interface NumberScope {
   readonly name: string
   /** As SQL. The table of scopes has a column of the same type. */
   readonly type: string
@@ -71,3 +72,11 @@ export const all = (indent: number, ...predicates: readonly string[]): string =>
 /** Whether the trigger runs for the table that the function names; in a partition it does not. */
 export const standsOn = (table: Pick<NumberTable, 'table'>): string =>
   `TG_TABLE_NAME OPERATOR(pg_catalog.=) ${literal(table.table)}\n    AND pg_catalog.pg_table_is_visible(TG_RELID)`
+
+/** Finds how many rows of a scope count: one look-up in an index, of a few rows. */
+export function findCount(table: NumberTable): Statement<number> {
+  const values = table.scope.map((_, position) => `$${position + 1}`)
+  const conditions = allEqual(scopeKey(table, 'k'), values)
+  const where = conditions.length === 0 ? '' : ` WHERE ${conditions.join(' AND ')}`
+  return named(`SELECT pg_catalog.sum(k.n) FROM ${scopesTable(table)} AS k${where}`, ([count]) => Number(count ?? 0))
+}

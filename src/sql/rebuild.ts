@@ -19,13 +19,13 @@ const ROWS_NAMED = 10
  * A table with a text whose rows are to be rebuilt, and the columns of its primary key, by which an error names rows. A
  * migration's transaction holds the table alone by then: the guard was dropped, or a column added.
  */
-export interface RebuiltTable {
+interface RebuiltTable {
   readonly rows: TextRows
   readonly primary: readonly string[]
 }
 
 /** A table without a text whose rows are to be rebuilt, and the columns of its primary key. */
-export interface KeyedTable {
+interface KeyedTable {
   readonly rows: Pick<TextRows, 'schema' | 'table'>
   readonly primary: readonly string[]
 }

@@ -1,5 +1,32 @@
+import type { BatchRow, BatchShape } from './batch-statement'
+import { asStored } from './column-type'
 import { fitName, literal, qualified, quote } from './identifier'
-import type { TextTable } from './text-table'
+import {
+  anyNumber,
+  asText,
+  columnsParser,
+  CREATED,
+  doNothing,
+  holdsText,
+  insertColumns,
+  isCreated,
+  keyColumns,
+  keyParameter,
+  named,
+  nameList,
+  parameter,
+  parserOf,
+  returnedRow,
+  type RowShape,
+  selectRow,
+  sentInBatch,
+  type Statement,
+  type StoredRow,
+  unechoed,
+  written,
+} from './statements'
+import { field, isLive, tableName, type TextTable } from './text-table'
+import { assignments, changes, isOfClass, type UpdateShape } from './upsert-statement'
 
 /** As the catalog's, which imports what is here. */
 type Query = (sql: string, parameters?: unknown[]) => Promise<readonly unknown[]>
@@ -17,7 +44,7 @@ export interface Spread {
 }
 
 /** What the metadata of a cluster says of a table. */
-export interface Distribution {
+interface Distribution {
   /** The rows are in shards by a column, in one shard, or in a copy on every node. */
   readonly kind: 'column' | 'single' | 'reference'
   readonly column: string | undefined
@@ -107,3 +134,170 @@ export function spreadTable({ schema, table, hash, spread }: SpreadTable, sql: s
 
 export const distribute = ({ schema, table, hash }: SpreadTable): string =>
   `SELECT create_distributed_table(${literal(qualified(schema, table))}, ${literal(hash)})`
+
+/*
+ * Statements in the shapes that a distributed table takes: one table in each, no CTE that writes, no LATERAL, no list in
+ * the order of its input. Rows come by shard, so every one of them brings its key, by which it is told whose it is.
+ */
+
+/** The values of a batch: an array of texts for each column of the key, and of those beside it. */
+type Given = readonly (readonly (string | null)[])[]
+
+/**
+ * The parameters before the rows: of each column of the scope, every value once. Citus looks for the shards of each value
+ * that it is given, so a scope that is given with each of its rows costs more than the rows do.
+ */
+export const scopesOf = ({ scope }: Pick<TextTable, 'scope'>, given: Given): (string | null)[][] =>
+  scope.map((_, index) => [...new Set(given[index])])
+
+/** In SQL. */
+const scopeArrays = ({ table, types }: BatchShape, from: number): string[] =>
+  table.scope.map((name, index) => `${parameter(from + index)}::${types.get(name)?.type ?? 'text'}[]`)
+
+/** What comes before `selectRow`: for each column of the scope its place in the array, then the texts. */
+const keyList = (shape: BatchShape, from: number): string[] => [
+  ...shape.table.scope.map(
+    (name, index) => `pg_catalog.array_position(${scopeArrays(shape, from)[index] ?? ''}, ${field('t', name)})`,
+  ),
+  ...shape.table.text.map(({ name }) => field('t', name)),
+]
+
+/**
+ * Rows that hold the texts of a batch. Parameters: an array for each column of the scope, and one for the hash.
+ *
+ * @param given in the order of the key
+ */
+export function findSpreadStatement(shape: BatchShape, given: Given): Statement<BatchRow> {
+  const { table } = shape
+  const hashes = `${parameter(table.scope.length)}::${table.digest.type}[]`
+  const where = [
+    ...table.scope.map((name, index) => `${field('t', name)} = ANY (${scopeArrays(shape, 0)[index] ?? ''})`),
+    `${field('t', table.hash)} = ANY (${hashes})`,
+    ...isLive(table, 't'),
+    anyNumber(table),
+  ]
+  return {
+    name: '',
+    sql: `SELECT ${[...keyList(shape, 0), selectRow(shape, 't', { created: CREATED.no })].join(', ')}
+FROM ${tableName(table)} AS t
+WHERE ${where.join('\n    AND ')}`,
+    parse: spreadParser(shape, given),
+  }
+}
+
+/**
+ * Inserts rows of a batch at number 0, where nothing is in their way. Parameters: the arrays of the scope, then the values
+ * of one row after the other, without those that it leaves to a default.
+ */
+export function createSpreadStatement(
+  shape: BatchShape,
+  given: Given,
+  rows: readonly SpreadRow[],
+): Statement<BatchRow> {
+  const columns = insertColumns(shape)
+  let next = shape.table.scope.length
+  const values = rows.map((brings) => {
+    const list = columns.map((name, index) => (brings(index) ? written(shape, name, parameter(next++)) : 'DEFAULT'))
+    return `(${list.join(', ')})`
+  })
+  return {
+    name: '',
+    sql: `INSERT INTO ${tableName(shape.table)} AS t (${nameList(columns)})
+VALUES ${values.join(',\n  ')}
+${doNothing(shape)}
+RETURNING ${[...keyList(shape, 0), selectRow(shape, 't', { created: CREATED.yes })].join(', ')}`,
+    parse: spreadParser(shape, given),
+  }
+}
+
+/** Whether a row brings the column that stands at this place among those of the insert. */
+type SpreadRow = (index: number) => boolean
+
+/** A place that no row of the batch has: a trigger has changed the text. */
+const NO_ROW = -1
+
+function spreadParser(shape: BatchShape, given: Given): Statement<BatchRow>['parse'] {
+  const { scope, text } = shape.table
+  const key = scope.length + text.length
+  const columnsOf = columnsParser(shape, { start: key, tellsOthers: false }, sentInBatch)
+  const places = placesOf(shape.table, given)
+  return (row) => {
+    const index = places.get(JSON.stringify(row.slice(0, key))) ?? NO_ROW
+    const [created, hashNumber] = row.slice(key)
+    const columns = index === NO_ROW ? [] : columnsOf(row, given, index)
+    return { index, created: isCreated(created), hashNumber: Number(hashNumber), columns }
+  }
+}
+
+/** By what a row says of its key: the 1-based place of each of its scopes among them, and its texts. */
+function placesOf(table: TextTable, given: Given): ReadonlyMap<string, number> {
+  const { scope, text } = table
+  const firsts = scopesOf(table, given).map((values) => new Map(values.map((value, place) => [value, place + 1])))
+  const places = new Map<string, number>()
+  given[0]?.forEach((_, place) => {
+    const scopes = firsts.map((known, index) => known.get(given[index]?.[place] ?? null))
+    const texts = text.map((__, index) => given[scope.length + index]?.[place] ?? null)
+    places.set(JSON.stringify([...scopes, ...texts]), place)
+  })
+  return places
+}
+
+/** Inserts one row at number 0; gives nothing where something is in its way. Takes the parameters of all. */
+export function createStatement(given: RowShape): Statement<StoredRow> {
+  const shape = unechoed(given)
+  const columns = insertColumns(shape)
+  return named(
+    `INSERT INTO ${tableName(shape.table)} AS t (${nameList(columns)})
+VALUES (${columns.map((name, index) => written(shape, name, parameter(index))).join(', ')})
+${doNothing(shape)}
+RETURNING ${returnedRow(shape, CREATED.yes)}`,
+    parserOf(shape, true),
+  )
+}
+
+/** Updates the row that holds the text; gives nothing where there is none, or where it is as it should be. */
+export function updateSpreadStatement(given: RowShape, update: UpdateShape): Statement<StoredRow> {
+  const shape = unechoed(given)
+  const value = (name: string): string => parameter(insertColumns(shape).indexOf(name))
+  const where = [holdsText(shape, keyParameter(shape)), ...isLive(shape.table, 't'), anyNumber(shape.table)]
+  const changed = update.skipUnchanged ? `\n    AND (${changes(shape, update, value)})` : ''
+  return named(
+    `UPDATE ${tableName(shape.table)} AS t
+SET ${assignments(update, (name) => written(shape, name, value(name)))}
+WHERE ${where.join('\n    AND ')}${isOfClass(update)}${changed}
+RETURNING ${returnedRow(shape, CREATED.no)}`,
+    parserOf(shape, true),
+  )
+}
+
+/** The key of a row by its primary key: scope, then texts. Parameters: the primary key. */
+export function standingKeyStatement(table: TextTable, primary: readonly string[]): Statement<readonly unknown[]> {
+  const key = keyColumns(table).slice(0, -1)
+  return named(
+    `SELECT ${[...key.map((name) => field('t', name)), `CASE WHEN ${isLive(table, 't').join(' AND ') || 'true'} THEN 1 END`].join(', ')}
+FROM ${tableName(table)} AS t
+WHERE ${primary.map((name, index) => `${field('t', name)} = ${parameter(index)}`).join('\n    AND ')}`,
+    (row) => row,
+  )
+}
+
+/** The primary key of who holds a text. Parameters: scope, text and hash. */
+export function holderKeyStatement(
+  { table, types }: Pick<BatchShape, 'table' | 'types'>,
+  primary: readonly string[],
+): Statement<readonly unknown[]> {
+  const scope = table.scope.map((name, index) => {
+    const type = types.get(name)
+    return `${field('t', name)} = ${type ? asStored(parameter(index), type) : parameter(index)}`
+  })
+  const texts = table.text.map(
+    ({ name }, index) => `${asText(name)} IS NOT DISTINCT FROM ${parameter(scope.length + index)}::pg_catalog.text`,
+  )
+  const hash = `${field('t', table.hash)} = ${parameter(scope.length + texts.length)}::${table.digest.type}`
+  return named(
+    `SELECT ${nameList(primary)}
+FROM ${tableName(table)} AS t
+WHERE ${[...scope, hash, ...texts, ...isLive(table, 't'), anyNumber(table)].join('\n    AND ')}`,
+    (row) => row,
+  )
+}

@@ -2,7 +2,7 @@ import type { Digest } from '../text/digest'
 import { literal, qualified, quote } from './identifier'
 
 /** One column of the text, and what stands before it where the columns are composed (`?` before a query). */
-export interface TextColumn {
+interface TextColumn {
   readonly name: string
   /** @default '' */
   readonly prefix: string

@@ -1,3 +1,5 @@
+import { named, type Statement } from './statements'
+
 /** What SQL does to the transaction that it is sent in. */
 export type TransactionCommand =
   | { readonly does: 'set' | 'release' | 'roll back to'; readonly savepoint: string }
@@ -88,3 +90,52 @@ function endOfComment(sql: string, from: number): number {
   }
   return mark.lastIndex
 }
+
+const SAVEPOINT = 'typeorm_unique_text'
+const WHOLE_SAVEPOINT = 'typeorm_unique_text_whole'
+
+/** Statements around others that must be undone together. */
+export type SavepointCommands = Readonly<Record<'set' | 'release' | 'rollBack', string>>
+
+/** Around statements that may fail in the caller's transaction. */
+export const savepoint: SavepointCommands = {
+  set: `SAVEPOINT ${SAVEPOINT}`,
+  release: `RELEASE SAVEPOINT ${SAVEPOINT}`,
+  rollBack: `ROLLBACK TO SAVEPOINT ${SAVEPOINT}`,
+}
+
+/** Around all the statements of a call. */
+export const wholeSavepoint: SavepointCommands = {
+  set: `SAVEPOINT ${WHOLE_SAVEPOINT}`,
+  release: `RELEASE SAVEPOINT ${WHOLE_SAVEPOINT}`,
+  rollBack: `ROLLBACK TO SAVEPOINT ${WHOLE_SAVEPOINT}`,
+}
+
+/** Around several statements outside any transaction. */
+export const ownTransaction: SavepointCommands = { set: 'START TRANSACTION', release: 'COMMIT', rollBack: 'ROLLBACK' }
+
+/** Whether a transaction sees what others have committed since it began. */
+export const seesCommitted: Statement<boolean> = {
+  name: '',
+  sql: `SELECT CASE WHEN pg_catalog.current_setting('transaction_isolation') LIKE 'read %' THEN 1 END AS sees`,
+  parse: ([sees]) => sees !== null,
+}
+
+/** Gives a row inside a transaction that was begun by a statement of its own; 25P02 in one that has failed. */
+export const seesOpenTransaction =
+  'SELECT 1 WHERE pg_catalog.transaction_timestamp() <> pg_catalog.statement_timestamp()'
+
+/**
+ * Cancels what a backend waits with, if it waits for one of others, also by way of third ones. Parameters: its process
+ * id, and theirs. Gives true where it does.
+ */
+export const cancelWaiting: Statement<true> = named(
+  `WITH RECURSIVE blocking (pid) AS (
+  SELECT pg_catalog.unnest(pg_catalog.pg_blocking_pids($1::pg_catalog.int4))
+  UNION
+  SELECT pg_catalog.unnest(pg_catalog.pg_blocking_pids(pid)) FROM blocking
+)
+SELECT pg_catalog.pg_cancel_backend($1::pg_catalog.int4)
+WHERE EXISTS (SELECT FROM blocking WHERE pid OPERATOR(pg_catalog.=) ANY ($2::pg_catalog.int4[]))`,
+  () => true,
+)

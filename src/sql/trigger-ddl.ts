@@ -38,7 +38,7 @@ export interface OwnedFunction extends FunctionSource {
 }
 
 /** What is made of functions at once. */
-export interface MadeFunctions {
+interface MadeFunctions {
   /** Those that do not stand yet. */
   readonly fresh?: readonly OwnedFunction[]
   /** Those that stand, and belong to the table's owner; their triggers stay. */

@@ -12,20 +12,26 @@ import { asStored } from './column-type'
 import { literal, quote } from './identifier'
 import {
   anyNumber,
+  CREATED,
   doNothing,
   holdsText,
   insertColumns,
   keyParameter,
-  nameList,
   named,
+  nameList,
+  otherTexts,
   parameter,
   parserOf,
   returnedRow,
+  rowColumns,
+  type RowShape,
+  SAME_TEXTS,
   selectFound,
+  selectRow,
   type Statement,
+  type StoredRow,
   written,
 } from './statements'
-import { CREATED, otherTexts, rowColumns, type RowShape, SAME_TEXTS, selectRow, type StoredRow } from './stored-row'
 import { field, isLive, tableName } from './text-table'
 
 /** What an upsert does to the row that holds the text. */

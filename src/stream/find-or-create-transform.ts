@@ -1,8 +1,7 @@
 import { Transform, type TransformCallback } from 'node:stream'
 import type { DataSource, DeepPartial, EntityTarget, ObjectLiteral } from 'typeorm'
 import { callerOf } from '../find-or-create/caller'
-import type { FindOrCreateStreamOptions } from '../rows/call-options'
-import type { Naming } from '../rows/given-values'
+import type { FindOrCreateStreamOptions, Naming } from '../rows/call-options'
 import { flowOf, resultsOf, streamedText } from './find-or-create-stream'
 import type { Source } from './source'
 

@@ -8,10 +8,9 @@ import type { FindOrCreateProgress, ProgressOptions } from '../rows/call-options
 import { registry } from '../typeorm/registry'
 import { ensureReady } from '../typeorm/readiness'
 import type { Source } from './source'
-import { type Outcome, Window, type WindowRules } from './window'
-import { BATCH_ROWS, WindowSize } from './window-size'
+import { BATCH_ROWS, type Outcome, Window, type WindowRules, WindowSize } from './window'
 
-export interface FlowParts<Item, Entity extends ObjectLiteral> {
+interface FlowParts<Item, Entity extends ObjectLiteral> {
   readonly dataSource: DataSource
   readonly rules: WindowRules
   readonly source: Source<Item>

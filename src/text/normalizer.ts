@@ -1,6 +1,5 @@
 import { DeclarationError, TextRejectedError } from '../errors'
-import { toFixedPoint } from './fixed-point'
-import { Refusal, causeWithoutText } from './refusal'
+import { causeWithoutText, Refusal } from './refusal'
 import { unstorable } from './storable'
 
 /** Brings a text into the form that is compared and stored. {@link normalizer} makes one. */
@@ -123,4 +122,23 @@ function attempt(normalizer: Normalizer, property: string, text: string): string
 
 function typeOf(value: unknown): string {
   return value === null ? 'null' : typeof value
+}
+
+/** Rounds after which a text is refused. Real URLs take at most three. */
+const ROUNDS = 10
+
+/**
+ * Applies `step` until it changes nothing. That makes any step idempotent: the result is a fixed point, and a fixed point
+ * is returned as it is.
+ *
+ * @throws Refusal if the text still changes after 10 rounds; whatever `step` throws.
+ */
+export function toFixedPoint(step: (text: string) => string, text: string): string {
+  let current = text
+  for (let round = 0; round < ROUNDS; round++) {
+    const next = step(current)
+    if (next === current) return next
+    current = next
+  }
+  throw new Refusal(`it keeps changing after ${ROUNDS} rounds of normalizing`)
 }

@@ -5,7 +5,7 @@ import { pathsBeside } from '../rows/refused-input'
 import { holdsValues, NOTHING, orNoHash } from '../sql/text-condition'
 import { knownReady } from '../typeorm/readiness'
 import { dataSourceOf, type Declaration, declarationsOf } from '../typeorm/registry'
-import { hashesOf, valueAt } from '../typeorm/rewrite-where'
+import { hashesOf, valueAt } from '../typeorm/rewrite-conditions'
 import { markFor } from '../typeorm/seen-tables'
 import { storedCondition } from '../typeorm/stored-condition'
 

@@ -9,7 +9,7 @@ import {
   refusedText,
   takenError,
 } from '../typeorm/refused-text'
-import { takenNamesError } from '../typeorm/taken-names'
+import { takenNamesError } from '../typeorm/names'
 
 /**
  * Explains an error of a plain `save`, `insert`, `update` or `upsert`, or of SQL of yours: which text is taken, and by

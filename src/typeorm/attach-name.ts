@@ -1,17 +1,33 @@
 import type { EntityMetadata } from 'typeorm'
 import { DeclarationError } from '../errors'
+import { checkOptions, RULE, type Rules } from '../options'
+import type { Change } from '../sql/alter'
 import { plainName } from '../sql/identifier'
+import { claimAllNames, releaseAllNames } from '../sql/name-fill'
 import { namesGuard } from '../sql/name-guard'
-import { normalizerLabel } from '../text/normalizer'
+import type { FormerPolicy, HolderTable } from '../sql/name-table'
+import { nameTriggersOf } from '../sql/name-triggers'
+import { refuseUnnormalized } from '../sql/rebuild'
+import { notedHolder } from '../sql/removed-declarations'
+import type { TriggerNote } from '../sql/trigger-set'
+import { type Duration, intervalOf } from '../text/duration'
+import { type NormalizeOption, type Normalizer, normalizerLabel, toNormalizer } from '../text/normalizer'
+import { unstorable } from '../text/storable'
 import { attachDataSource, type IndexMetadata, requireOneClass } from './attach-data-source'
-import { forbidSharedColumns } from './conflicts'
-import { requireKeyTypes, requireString, textColumn } from './declared-columns'
-import type { RawName } from './name-options'
-import { namesTable } from './name-tables'
-import { nameWork } from './name-work'
+import { forbidSharedColumns } from './column-conflicts'
+import { holderTable, namesTable } from './names'
 import { normalizeColumn } from './normalize-column'
-import { dataSourceOf, type NameDeclaration, registry, rootOf, tableNames } from './registry'
-import { foreignSchema } from './resolve-declaration'
+import { NORMALIZE, requireNormalizer } from './options'
+import {
+  dataSourceOf,
+  type NameDeclaration,
+  registry,
+  rootOf,
+  type RowsChange,
+  tableNames,
+  type TriggerWork,
+} from './registry'
+import { foreignSchema, requireKeyTypes, requireString, textColumn } from './resolve-declaration'
 import { requireMetadataInternals } from './supported'
 import { registerTriggers } from './trigger-sets'
 
@@ -128,4 +144,174 @@ function afterIndexes(metadata: EntityMetadata, callback: () => void): void {
     },
   }
   metadata.checks.push(check)
+}
+
+/** What a name has that nothing normalizes. */
+const NONE = normalizerLabel(toNormalizer(undefined))
+
+/** What the table of an entity needs for its names, and what becomes of rows that are there. */
+function nameWork(metadata: EntityMetadata): TriggerWork {
+  const holder = holderTable(metadata)
+  return {
+    set: nameTriggersOf(holder),
+    rows: {
+      ...refuseOtherNormalizers(holder, undefined),
+      install: { up: [claimAllNames(holder)], down: [releaseAllNames(holder)] },
+      // With the table go its names.
+      created: { up: [], down: [releaseAllNames(holder)] },
+      follow: (before) => follow(holder, before),
+    },
+    lookups: tableNames(metadata).map(({ table: rows, lookup: name, text }) => ({
+      rows,
+      name,
+      column: text.column.databaseName,
+    })),
+  }
+}
+
+/** Names go with what is renamed, in either direction. */
+function follow(holder: HolderTable, note: TriggerNote): RowsChange {
+  const before = notedHolder(note, holder)
+  if (!before || isSame(before, holder)) return {}
+  if (keyTypes(before) !== keyTypes(holder)) {
+    // Keys of another type are others: no name tells whose it was.
+    return {
+      ...refuseOtherNormalizers(holder, before),
+      install: { up: [releaseAllNames(before), claimAllNames(holder)], down: [releaseAllNames(holder)] },
+      dropped: { change: { up: [], down: [claimAllNames(before)] } },
+    }
+  }
+  return {
+    ...refuseOtherNormalizers(holder, before),
+    install: { up: [claimAllNames(holder, before)], down: [] },
+    dropped: { change: { up: [], down: [claimAllNames(before, holder)] } },
+  }
+}
+
+const INTEGERS: ReadonlySet<string> = new Set(['smallint', 'bigint'])
+
+const keyTypes = ({ primary }: HolderTable): string =>
+  JSON.stringify(primary.map(({ type }) => (INTEGERS.has(type) ? 'integer' : type)))
+
+/** Another policy is for the names that are given up from now on. */
+function isSame(before: HolderTable, after: HolderTable): boolean {
+  const key = ({ holder, primary, names }: HolderTable): string =>
+    JSON.stringify([
+      holder,
+      primary.map(({ name, type }) => [name, type]),
+      names.map(({ column, namespace, normalizer = NONE }) => [column, namespace, normalizer]),
+    ])
+  return key(before) === key(after)
+}
+
+/** The column of the same name, or one of the same namespace that is gone. */
+function predecessor(
+  before: HolderTable,
+  after: HolderTable,
+  column: string,
+): HolderTable['names'][number] | undefined {
+  const namespace = after.names.find((one) => one.column === column)?.namespace
+  const isGone = (one: string): boolean => after.names.every((name) => name.column !== one)
+  return (
+    before.names.find((one) => one.column === column) ??
+    before.names.find((one) => one.namespace === namespace && isGone(one.column))
+  )
+}
+
+/** SQL cannot normalize as JavaScript does: a name that is not normalized is one that nobody finds. */
+function refuseOtherNormalizers(holder: HolderTable, before: HolderTable | undefined): { readonly fill?: Change } {
+  const primary = holder.primary.map(({ name }) => name)
+  const refuse = (column: string, from: string, to: string): string[] =>
+    to === NONE || to === from ? [] : [refuseUnnormalized({ rows: holder, primary }, { column, from, to })]
+  const changes = holder.names.map(({ column, normalizer: to = NONE }) => {
+    const from = (before && predecessor(before, holder, column))?.normalizer ?? NONE
+    return { up: refuse(column, from, to), down: refuse(column, to, from) }
+  })
+  const [up, down] = [changes.flatMap((one) => one.up), changes.flatMap((one) => one.down)]
+  return up.length + down.length === 0 ? {} : { fill: { up, down } }
+}
+
+/** What becomes of a name when its holder takes another one. */
+export type FormerOption =
+  /** Anybody can take it at once. */
+  | 'free'
+  /** Nobody else can take it, for ever or for so long. */
+  | 'reserve'
+  | { readonly reserveFor: Duration }
+  /** That, and `findHolder(…, { former: true })` finds its holder by it. */
+  | 'redirect'
+  | { readonly redirectFor: Duration }
+
+/** Options of `@UniqueName`, and of one entry of `uniqueNameSchema()`. */
+export interface UniqueNameOptions {
+  /** The name is unique among all that say the same namespace, whichever their entities; at most 63 characters. */
+  readonly namespace: string
+  /** Brings the name into the form that is compared and stored; one for the whole namespace. @default none */
+  readonly normalize?: NormalizeOption
+  /** What becomes of a name when its holder takes another one. @default 'free' */
+  readonly former?: FormerOption
+  /** Allow NULL, in any number of rows: such a row holds no name. @default false, or what `@Column` says */
+  readonly nullable?: boolean
+  /** Name of the text column. @default the naming strategy's, or what `@Column` says */
+  readonly name?: string
+}
+
+/** The options with every default filled in. */
+export interface RawName {
+  readonly property: string
+  readonly namespace: string
+  readonly normalizer: Normalizer
+  readonly former: FormerPolicy
+}
+
+/** What the column `namespace` holds. */
+const MAX_NAMESPACE_CHARACTERS = 63
+
+const RULES: Rules<UniqueNameOptions> = {
+  namespace: {
+    takes: (value) =>
+      typeof value === 'string' &&
+      value !== '' &&
+      unstorable(value) === undefined &&
+      Array.from(value).length <= MAX_NAMESPACE_CHARACTERS,
+    expected: `a text of 1 to ${MAX_NAMESPACE_CHARACTERS} characters, for instance 'handle'`,
+  },
+  normalize: NORMALIZE,
+  former: {
+    takes: isFormer,
+    expected: "'free', 'reserve', 'redirect', { reserveFor: '90 days' } or { redirectFor: '1 year' }",
+  },
+  nullable: RULE.boolean,
+  name: RULE.name,
+}
+
+/**
+ * @param where names the declaration in an error: `@UniqueName on User.handle`
+ * @throws DeclarationError for an option that does not exist, or a value that it does not take
+ */
+export function toRawName(where: string, property: string, options: UniqueNameOptions): RawName {
+  checkOptions(where, options, RULES, ['namespace'])
+  const { namespace, normalize, former = 'free' } = options
+  return { property, namespace, normalizer: requireNormalizer(where, normalize), former: toPolicy(former) }
+}
+
+const POLICIES: Readonly<Record<Extract<FormerOption, string>, FormerPolicy>> = {
+  free: { state: 'free' },
+  reserve: { state: 'reserved' },
+  redirect: { state: 'redirect' },
+}
+
+const STATES: Readonly<Record<string, FormerPolicy['state']>> = { reserveFor: 'reserved', redirectFor: 'redirect' }
+
+function isFormer(former: unknown): boolean {
+  if (typeof former === 'string') return Object.hasOwn(POLICIES, former)
+  const [key, another] = typeof former === 'object' && former !== null ? Object.keys(former) : []
+  return key !== undefined && another === undefined && Object.hasOwn(STATES, key)
+}
+
+/** @throws DeclarationError for a duration that is none */
+function toPolicy(former: FormerOption): FormerPolicy {
+  if (typeof former === 'string') return POLICIES[former]
+  const [[key, duration] = ['reserveFor', undefined]] = Object.entries(former)
+  return { state: STATES[key] ?? 'reserved', interval: intervalOf(key, duration) }
 }

@@ -1,18 +1,32 @@
-import { type Change, changeComment, renameCheck, renameColumns, renameIndex } from '../sql/alter'
+import { type QueryRunner, type Table, TableColumn } from 'typeorm'
+import {
+  type Change,
+  changeComment,
+  changeType,
+  renameCheck,
+  renameColumns,
+  renameIndex,
+  type TypeAndLength,
+} from '../sql/alter'
 import type { InstalledTriggers } from '../sql/catalog'
 import type { GuardNote } from '../sql/guard'
-import type { TextRows } from '../sql/text-table'
-import { guardNotesOf } from '../sql/trigger-drift'
-import { digests } from '../text/digest'
-import { type ChangingTable, hasCheck, hasColumn, hasWholeIndex, isDeclared, type RowsBefore } from './changing-table'
-import { keepDeleteDate, keepType } from './keep-type'
-import { predecessors } from './predecessors'
-import { dropRules, hasSameTexts, rebuild, renormalized } from './rebuild'
-import { emit } from './record-ddl'
-import { type Declaration, tableDeclarations, tableNames } from './registry'
-import { foreignSchema } from './resolve-declaration'
 import { renameIn } from '../sql/identifier'
-import { type ColumnPair, setColumnPairs } from './trigger-predecessors'
+import type { TextRows, TextTable } from '../sql/text-table'
+import { guardNotesOf } from '../sql/trigger-plan'
+import { digests } from '../text/digest'
+import {
+  type ChangingTable,
+  emit,
+  hasCheck,
+  hasColumn,
+  hasWholeIndex,
+  isDeclared,
+  type RowsBefore,
+} from './changing-table'
+import { dropRules, hasSameTexts, rebuild, renormalized } from './rebuild'
+import { type ColumnMetadata, dataSourceOf, type Declaration, tableDeclarations, tableNames } from './registry'
+import { foreignSchema } from './resolve-declaration'
+import { type ColumnPair, setColumnPairs } from './trigger-rows'
 
 /**
  * Does, before TypeORM's own changes, what TypeORM would do by dropping texts and hashes. Its comparison, which comes
@@ -158,4 +172,102 @@ async function renameConstraints(
     await emit(queryRunner, renameCheck(after, before.check, after.check))
     for (const one of table.checks) if (one.name === before.check) one.name = after.check
   }
+}
+
+const TEXT_TYPES: ReadonlySet<string> = new Set(['text', 'varchar', 'character varying'])
+
+/** Changes a text column's type in place. TypeORM would drop the column and add it again. */
+async function keepType(
+  queryRunner: QueryRunner,
+  names: Pick<TextTable, 'schema' | 'table'>,
+  column: ColumnMetadata,
+  table: Table,
+): Promise<void> {
+  const { driver } = dataSourceOf(column.entityMetadata)
+  const found = table.findColumnByName(column.databaseName)
+  const to = { type: driver.normalizeType(column), length: driver.getColumnLength(column) }
+  if (!found || !TEXT_TYPES.has(found.type) || (found.type === to.type && found.length === to.length)) return
+  await emit(queryRunner, changeType(names, found.name, found, to))
+  Object.assign(found, to)
+}
+
+const DATE_TYPES: ReadonlySet<string> = new Set(['timestamp without time zone', 'timestamp with time zone', 'date'])
+
+/** The precision of a date column that declares none. */
+const DEFAULT_PRECISION = 6
+
+/**
+ * Changes the type of the delete date in place. If TypeORM dropped the column, Postgres would drop the unique index
+ * too, whose condition names it.
+ */
+async function keepDeleteDate(
+  queryRunner: QueryRunner,
+  names: TextTable,
+  { metadata }: Pick<Declaration, 'metadata'>,
+  table: Table,
+): Promise<void> {
+  const column = metadata.columns.find(({ databaseName }) => databaseName === names.deleted)
+  const found = column && table.findColumnByName(column.databaseName)
+  if (!found) return
+  const { driver } = dataSourceOf(metadata)
+  const type = driver.normalizeType(column)
+  const precision = column.precision === undefined ? found.precision : column.precision
+  const same = found.type === type && found.precision === precision
+  if (same || !DATE_TYPES.has(found.type) || !DATE_TYPES.has(type)) return
+  const full = (one: string, digits: number | null | undefined): TypeAndLength => {
+    const said = digits === undefined || digits === DEFAULT_PRECISION ? {} : { precision: digits }
+    return { type: driver.createFullType(new TableColumn({ name: found.name, type: one, ...said })), length: '' }
+  }
+  await emit(queryRunner, changeType(names, found.name, full(found.type, found.precision), full(type, precision)))
+  Object.assign(found, { type, precision })
+}
+
+type Rule = (declaration: Declaration, note: GuardNote) => boolean
+
+/** In this order: the same text, another name for the same columns, or a hidden column that keeps its name. */
+const RULES: readonly Rule[] = [
+  ({ name }, note) => note.name === name,
+  ({ table }, note) => columnNames(note) === columnNames(table),
+  ({ table }, note) => HIDDEN.some((hidden) => note[hidden] === table[hidden]),
+]
+
+const HIDDEN = ['hash', 'number', 'chained'] as const
+
+const columnNames = ({ text }: Pick<TextRows, 'text'>): string => JSON.stringify(text.map(({ name }) => name))
+
+/** Which installed guard each declaration had until now, if any. No guard is given twice. */
+function predecessors(
+  on: ChangingTable,
+  declarations: readonly Declaration[],
+  notes: readonly GuardNote[],
+): ReadonlyMap<Declaration, GuardNote> {
+  const found = new Map<Declaration, GuardNote>()
+  const free = new Set(notes.filter(({ hash }) => hasColumn(on, hash)))
+  const pair = (declaration: Declaration | undefined, note: GuardNote | undefined): void => {
+    if (!declaration || !note) return
+    found.set(declaration, note)
+    free.delete(note)
+  }
+  for (const rule of RULES) {
+    for (const declaration of declarations.filter((one) => !found.has(one))) {
+      const note = [...free].find((one) => rule(declaration, one))
+      pair(declaration, note)
+    }
+  }
+  const unpaired = declarations.filter((one) => !found.has(one))
+  pair(...onlyChange(on, unpaired, [...free]))
+  return found
+}
+
+/** As TypeORM does with columns: if one text is gone and one is new, it was renamed. */
+function onlyChange(
+  on: ChangingTable,
+  declarations: readonly Declaration[],
+  notes: readonly GuardNote[],
+): [Declaration | undefined, GuardNote | undefined] {
+  const created = declarations.filter(({ table }) => table.text.every(({ name }) => !hasColumn(on, name)))
+  const gone = notes.filter(({ text }) => text.every(({ name }) => hasColumn(on, name) && !isDeclared(on, name)))
+  const [declaration, note] = [created[0], gone[0]]
+  const sole = created.length === 1 && gone.length === 1 && declaration?.table.text.length === note?.text.length
+  return sole ? [declaration, note] : [undefined, undefined]
 }

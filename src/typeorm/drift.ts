@@ -3,7 +3,7 @@ import type { TableState } from '../sql/catalog'
 import { guardOf } from '../sql/guard'
 import { indexCondition, sameCondition } from '../sql/alter'
 import type { TextTable } from '../sql/text-table'
-import { installedFunction, noteDifference, triggerDifference } from '../sql/trigger-drift'
+import { installedFunction, noteDifference, triggerDifference } from '../sql/trigger-plan'
 import { parseNote, type TriggerSet } from '../sql/trigger-set'
 import type { TriggerWork, UniqueIndex } from './registry'
 

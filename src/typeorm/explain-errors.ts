@@ -2,13 +2,14 @@ import { type DataSource, QueryFailedError, type QueryRunner, QueryRunnerAlready
 import { DeclarationError, TextTakenError, type UniqueTextError, WaitsForItselfError } from '../errors'
 import { quote } from '../sql/identifier'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
-import { savepoint } from '../sql/statements'
-import { transactionCommands } from '../sql/transaction-commands'
-import { guardError } from './guard-errors'
-import { asQueryFailedError, withStackOf } from './query-failed-error'
+import { savepoint, transactionCommands } from '../sql/transaction-commands'
+import { lossOf } from './losses'
+import { takenNamesError } from './names'
+import { hearTransaction, noteTransactionsOf } from './open-transactions'
 import {
   declarationsIn,
   findTextHolder,
+  guardError,
   isOfSchema,
   type QueryRows,
   type RefusedText,
@@ -17,11 +18,8 @@ import {
   type TextHolder,
   UNKNOWN,
 } from './refused-text'
-import { lossOf } from './losses'
-import { hearTransaction, noteTransactionsOf } from './open-transactions'
-import { Deciding } from './seen-tables'
 import { type Declaration, tableNumbers } from './registry'
-import { takenNamesError } from './taken-names'
+import { Deciding } from './seen-tables'
 
 const EXPLAINS = Symbol.for('typeorm-unique-text.explains')
 
@@ -208,4 +206,37 @@ async function nameHolder({ refused, thrown }: Pending, rows: QueryRows): Promis
   const { message, taken } = takenError(refused, holder)
   Object.assign(thrown, { message, taken })
   withStackOf(thrown, thrown.stack)
+}
+
+/** By which `instanceof` of our classes tells an error of ours that has TypeORM's prototype. */
+const AS_OURS = Symbol.for('typeorm-unique-text.error')
+
+/**
+ * Makes an error of ours TypeORM's as well: it is thrown by TypeORM's own calls, where code that was written before
+ * looks for `QueryFailedError` and its `driverError`.
+ *
+ * @param failed the error of TypeORM, which stays its `cause`
+ * @returns the error, which is an instance of both classes from here on
+ */
+export function asQueryFailedError<Ours extends UniqueTextError, Failed extends Error>(
+  ours: Ours,
+  failed: Failed,
+): Failed & Ours {
+  const prototype: unknown = Object.getPrototypeOf(ours)
+  const { stack } = failed
+  for (const [name, value] of Object.entries(failed)) if (!(name in ours)) Object.assign(ours, { [name]: value })
+  Object.defineProperty(ours, AS_OURS, { value: prototype })
+  Object.setPrototypeOf(ours, Object.getPrototypeOf(failed) as object)
+  return withStackOf(ours, stack) as Failed & Ours
+}
+
+/** Gives an error the stack lines of TypeORM's own error, which lead to the caller. */
+function withStackOf<One extends Error>(error: One, stack: string | undefined): One {
+  const lines = stack?.slice(Math.max(0, stack.search(/^ {4}at /m))) ?? ''
+  Object.defineProperty(error, 'stack', {
+    value: `${error.name}: ${error.message}\n${lines}`,
+    configurable: true,
+    writable: true,
+  })
+  return error
 }

@@ -1,8 +1,9 @@
 import { InstanceChecker, type ObjectLiteral, type ValueTransformer } from 'typeorm'
+import { TextRejectedError } from '../errors'
 import { normalizeText, type Normalizer } from '../text/normalizer'
-import { setProperty } from './write-back'
-import type { ColumnMetadata } from './registry'
-import { isStored } from './stored-operator'
+import { Refusal } from '../text/refusal'
+import type { ColumnMetadata, Declaration } from './registry'
+import { isStored } from './text-operators'
 
 /**
  * Makes TypeORM normalize what it writes to a column and what it looks for, after the user's own transformers.
@@ -96,4 +97,42 @@ function rowsOf(column: ColumnMetadata): (entity: ObjectLiteral) => boolean {
     write(entity, value)
   }
   return (entity) => filled.has(entity)
+}
+
+/** Writes the stored, normalized text back to the property of an entity. */
+export function writeBack(
+  { column, normalizer, transformers }: Declaration['text'][number],
+  entity: ObjectLiteral,
+): void {
+  const given = transformers.reduce((one: unknown, each) => each.to(one) as unknown, column.getEntityValue(entity))
+  if (typeof given !== 'string') return
+  const stored = normalizer.normalize(given)
+  if (stored === given) return
+  setProperty(
+    column,
+    entity,
+    transformers.reduceRight((one: unknown, each) => each.from(one) as unknown, stored),
+  )
+}
+
+/** A frozen object, or one whose property has no setter, keeps what it was given. */
+export function setProperty(column: ColumnMetadata, entity: ObjectLiteral, value: unknown): void {
+  const path = column.embeddedMetadata?.parentPropertyNames ?? []
+  const holder = path.reduce((one: unknown, name) => (one as ObjectLiteral | undefined)?.[name], entity)
+  // Past `setEntityValue`, which takes what it fills for a row.
+  if (typeof holder === 'object' && holder !== null) Reflect.set(holder, column.propertyName, value)
+}
+
+/**
+ * Returns what the option `normalizeValues` sets of an entity; nothing without that option.
+ *
+ * @throws TextRejectedError if it refuses the values; whatever else it throws
+ */
+export function normalizedValues({ name, normalizeValues }: Declaration, entity: ObjectLiteral): object {
+  try {
+    return normalizeValues?.(entity) ?? {}
+  } catch (error) {
+    if (error instanceof Refusal) throw new TextRejectedError({ property: name, reason: error.reason })
+    throw error
+  }
 }

@@ -1,12 +1,23 @@
 import type { EntityMetadata } from 'typeorm'
-import { SchemaDriftError } from '../errors'
-import { type Query, tableOid, tableState } from '../sql/catalog'
+import { type Finding, SchemaDriftError, UnsupportedDatabaseError } from '../errors'
+import { type Query, tableOid, tableState, type TableState } from '../sql/catalog'
 import { guardOf } from '../sql/guard'
+import { qualified } from '../sql/identifier'
+import { type Spread, spreadOf } from '../sql/spread'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
 import { findDrift, workDrift } from './drift'
-import { dataSourceOf, type Declaration, type ReadyTable, registry, tableDeclarations } from './registry'
-import { spreadState } from './spread'
+import {
+  dataSourceOf,
+  type Declaration,
+  type ReadyTable,
+  registry,
+  rootOf,
+  tableDeclarations,
+  tableNames,
+  tableNumbers,
+} from './registry'
+import { foreignSchema } from './resolve-declaration'
 import { requireServer } from './supported'
 import { triggerWorks } from './trigger-sets'
 
@@ -116,7 +127,7 @@ async function settled(work: Promise<unknown>): Promise<void> {
 export const isOneOfMany = ({ table: { schema }, metadata }: Declaration): boolean => hasTenants(metadata, schema)
 
 /** A cached answer could be that for another tenant's table. */
-export function hasTenants(metadata: EntityMetadata, schema: string | undefined): boolean {
+function hasTenants(metadata: EntityMetadata, schema: string | undefined): boolean {
   return schema === undefined && registry.settings.get(dataSourceOf(metadata))?.tenantsBySearchPath === true
 }
 
@@ -139,4 +150,108 @@ async function inspect(declaration: Declaration, query: Query): Promise<ReadyTab
     unusual: state.indexes.flatMap(({ name, unusual }) => (unusual && !ofTexts.has(name) ? [unusual] : [])),
     partitioned: state.spread.partitionedBy.length > 0,
   }
+}
+
+/** Tables that were found ready, by entity; by OID where tenants are told by search_path. */
+const ready = new WeakMap<EntityMetadata, Set<string>>()
+
+/**
+ * Checks once per DataSource that the triggers registered for an entity's table exist, with their indexes, for
+ * operations that use no unique text of it. A failure is not remembered, so that a migration corrects it without a
+ * restart.
+ *
+ * @throws SchemaDriftError, UnsupportedDatabaseError
+ */
+export async function ensureTriggers(metadata: EntityMetadata, query: Query): Promise<void> {
+  const root = rootOf(metadata)
+  const relation = qualified(foreignSchema(root), root.tableName)
+  const tenant = hasTenants(root, foreignSchema(root)) ? await tableOid(query, relation) : relation
+  const known = ready.get(root) ?? new Set<string>()
+  if (tenant !== undefined && known.has(tenant)) return
+  const works = triggerWorks(root)
+  const sets = works.map(({ set }) => set)
+  const { server, table } = await tableState(query, relation, sets)
+  requireServer(server)
+  const findings = table
+    ? [...workDrift(works, table), ...(await spreadDrift(root, { relation, state: table }, query))]
+    : [{ kind: 'missing', object: 'table', name: root.tableName } as const]
+  if (findings.length > 0) throw new SchemaDriftError(root.tableName, findings)
+  ready.set(root, known.add(tenant ?? relation))
+}
+
+/** How the rows of a table are spread, and what contradicts the declaration there. */
+interface SpreadState {
+  readonly distributed: boolean
+  readonly findings: readonly Finding[]
+}
+
+/**
+ * @throws UnsupportedDatabaseError for a table of which nobody can promise that no text is there twice
+ */
+async function spreadState({ table, metadata }: Declaration, state: TableState, query: Query): Promise<SpreadState> {
+  const spread = await spreadOf(query, tableName(table), state.spread)
+  const { distribution } = spread
+  if (distribution?.kind === 'reference') {
+    throw new UnsupportedDatabaseError(
+      `Table "${table.table}" is a reference table of Citus. Its copies drift apart when rows are inserted and deleted at ` +
+        `once, so no text is unique there. Distribute it, or keep it on the coordinator.`,
+    )
+  }
+  const ofTable = [...notByKey(table, spread), ...unsupported(metadata, spread)].map(differently(table.table))
+  const ofPartitions = spread.unguarded.map((name): Finding => ({
+    kind: 'disabled',
+    object: 'guard',
+    name: table.guard,
+    detail: `on the partition "${name}"`,
+  }))
+  return { distributed: distribution !== undefined, findings: [...ofTable, ...ofPartitions] }
+}
+
+const differently =
+  (name: string) =>
+  (detail: string): Finding => ({ kind: 'different', object: 'table', name, detail })
+
+/**
+ * What contradicts the names and numbers of a table, for operations that use no text of it.
+ *
+ * @param relation the table's name as SQL
+ */
+async function spreadDrift(
+  metadata: EntityMetadata,
+  { relation, state }: { readonly relation: string; readonly state: TableState },
+  query: Query,
+): Promise<readonly Finding[]> {
+  return unsupported(metadata, await spreadOf(query, relation, state.spread)).map(differently(metadata.tableName))
+}
+
+/** Rows of one text, and of one hash, must be in one place, or no index keeps them apart. */
+function notByKey(table: Declaration['table'], { distribution, partitionedBy }: Spread): string[] {
+  const by = distribution?.column === undefined ? partitionedBy : [distribution.column]
+  return by.flatMap((column) => {
+    if (table.scope.includes(column) || (column === table.hash && table.spread !== undefined)) return []
+    return column === table.hash
+      ? [
+          `it is spread by "${column}": declare spread: 'hash', otherwise its guard would move rows away from where their hash belongs`,
+        ]
+      : [`it is spread by "${column}", which is not in the scope of "${table.name}"`]
+  })
+}
+
+/** What works on a table in one place only. */
+function unsupported(metadata: EntityMetadata, { distribution, isCoordinator, partitionedBy }: Spread): string[] {
+  if (!distribution && partitionedBy.length === 0) return []
+  const names = tableNames(metadata).map(
+    ({ name }) => `its names ("${name}") are kept in one table for all of its rows`,
+  )
+  const numbers = distribution
+    ? tableNumbers(metadata).map(({ name }) => `its numbers ("${name}") are made by triggers that know one table`)
+    : []
+  const small = metadata.columns.filter(
+    ({ isGenerated, generationStrategy, type }) =>
+      isGenerated && generationStrategy !== 'uuid' && !['bigint', 'int8'].includes(String(type)),
+  )
+  const ids = isCoordinator
+    ? []
+    : small.map(({ databaseName }) => `"${databaseName}" counts up, and workers share only counters of type bigint`)
+  return [...names, ...numbers, ...ids]
 }

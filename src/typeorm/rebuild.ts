@@ -21,8 +21,7 @@ import {
 import { type TextRows, textRules } from '../sql/text-table'
 import { digests } from '../text/digest'
 import { normalizerLabel, toNormalizer } from '../text/normalizer'
-import { type ChangingTable, hasCheck, hasColumn, hasIndex, isDeclared, type RowsBefore } from './changing-table'
-import { emit } from './record-ddl'
+import { type ChangingTable, emit, hasCheck, hasColumn, hasIndex, isDeclared, type RowsBefore } from './changing-table'
 import type { Declaration } from './registry'
 
 /** What a text has that nothing normalizes. */

@@ -1,8 +1,8 @@
 import type { DataSource, EntityMetadata, ObjectLiteral } from 'typeorm'
-import { type TakenText, TextTakenError } from '../errors'
-import { holderQuery, PARTITION_ROOT, refusedPlace, restoredHolderQuery } from '../sql/holder-statement'
+import { ChainLimitError, ImmutableTextError, type TakenText, TextTakenError } from '../errors'
 import { quote } from '../sql/identifier'
-import { SQLSTATE, serverError } from '../sql/sqlstate'
+import { serverError, SQLSTATE } from '../sql/sqlstate'
+import { holderQuery, PARTITION_ROOT, refusedPlace, restoredHolderQuery } from '../sql/taken-statements'
 import { dataSourceOf, type Declaration, tableDeclarations } from './registry'
 
 /** Runs SQL and gives its rows as objects. */
@@ -20,7 +20,7 @@ export const declarationsIn = ({ entityMetadatas }: DataSource): readonly Declar
 ]
 
 /** Those of the table that an error names: of several tables of that name, the one in its schema. */
-export function declarationsOn(
+function declarationsOn(
   { table: name, schema }: { readonly table?: string; readonly schema?: string },
   declarations: readonly Declaration[],
 ): readonly Declaration[] {
@@ -57,7 +57,7 @@ function refusedPart(error: Error, declarations: readonly Declaration[]): Declar
 }
 
 /** The table that a statement of TypeORM's writes to. */
-export function writtenTable(error: Error): string | undefined {
+function writtenTable(error: Error): string | undefined {
   const sql = 'query' in error ? String(error.query) : ''
   const named = /^\s*(?:WITH changed AS \()?(?:INSERT INTO|UPDATE)\s+((?:"(?:[^"]|"")*"\.?)+)/iu.exec(sql)?.[1]
   return /"((?:[^"]|"")*)"$/u.exec(named ?? '')?.[1]?.replaceAll('""', '"')
@@ -158,4 +158,28 @@ export function idOf(metadata: EntityMetadata, values: readonly unknown[]): Obje
 export function takenError({ declaration, error }: RefusedText, { id }: TextHolder): TextTakenError {
   const taken: TakenText = { entity: declaration.metadata.name, property: declaration.name, id, row: 0 }
   return new TextTakenError([taken], error)
+}
+
+/**
+ * Translates an error of the guard into one of ours.
+ *
+ * @param declarations those whose guards may have said it
+ * @returns undefined for any other error
+ */
+export function guardError(
+  error: unknown,
+  declarations: readonly Declaration[],
+): ChainLimitError | ImmutableTextError | undefined {
+  const refused = serverError(error)
+  const written = refused && error instanceof Error && refused.table === undefined ? writtenTable(error) : undefined
+  // An error from another node of a cluster names neither constraint nor table.
+  const named = declarations.filter(({ table }) =>
+    written === undefined ? table.index === refused?.constraint : table.table === written,
+  )
+  // Of a partition, the table has another name.
+  const declaration = (refused && declarationsOn(refused, named)[0]) ?? named[0]
+  if (!declaration) return undefined
+  const code = refused?.code
+  if (code === SQLSTATE.chainLimit) return new ChainLimitError(declaration.name, error)
+  return code === SQLSTATE.immutableText ? new ImmutableTextError(declaration.name, error) : undefined
 }

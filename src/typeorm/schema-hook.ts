@@ -1,18 +1,18 @@
 import type { DataSource, EntityMetadata, QueryRunner, Table } from 'typeorm'
-import { type Change, leavesColumns, makesUniqueAgain } from '../sql/alter'
-import { addLookup } from '../sql/lookup'
-import { NORMALIZE_BY_HAND } from '../sql/rebuild'
+import { type Change, inverse, leavesColumns, makesUniqueAgain, renameIndex } from '../sql/alter'
 import { dropOrphans } from '../sql/catalog'
 import { guardKernel } from '../sql/guard-kernel'
+import { addLookup, installedLookups, type LookupIndex } from '../sql/lookup'
+import { NORMALIZE_BY_HAND } from '../sql/rebuild'
+import { distribute, spreadTable } from '../sql/spread'
 import { makeRoom, planAllFunctions, planSets, type SetPlan, type TriggerSite } from '../sql/trigger-plan'
 import { changeDeclarations } from './change-declarations'
-import { dryRun, recorderOf } from './dry-run'
-import { type EntityTriggers, findTriggers } from './installed-triggers'
-import { changeLookups, findLookups, wantedLookups } from './lookup-indexes'
-import { asOneStatement, emit } from './record-ddl'
-import { distributeNew, withSpreadKeys } from './spread-schema'
+import { asOneStatement, type ChangingTable, emit } from './changing-table'
+import { type ColumnMetadata, type Declaration, tableDeclarations } from './registry'
+import { foreignSchema } from './resolve-declaration'
 import { missingInternal, requireInternals } from './supported'
 import { fillColumns, planNewRows, planRows, type RowsPlan } from './trigger-rows'
+import { type EntityTriggers, findTriggers, triggerWorks } from './trigger-sets'
 
 /** The protected parts of TypeORM's RdbmsSchemaBuilder that the hook stands on. */
 interface SchemaBuilder {
@@ -185,4 +185,153 @@ async function beforeIndexes(
   } finally {
     builder.createNewIndices = createNewIndices
   }
+}
+
+/** The part of TypeORM's schema builder that shows what the database holds. */
+interface Builder {
+  readonly queryRunner: QueryRunner
+}
+
+interface View {
+  clone(): View
+}
+
+/** Protected parts of the query runner: its mode, and its picture of the database, on which the builder works. */
+interface Recorder {
+  readonly sqlMemoryMode: boolean
+  loadedTables: Table[]
+  loadedViews: View[]
+}
+
+const recorderOf = ({ queryRunner }: Builder): Recorder => queryRunner as unknown as Recorder
+
+/** TypeORM 1.1 has the same lists on the builder too; 0.3 looks them up at the query runner. */
+function show(builder: Builder, tables: Table[], views: View[]): void {
+  Object.assign(recorderOf(builder), { loadedTables: tables, loadedViews: views })
+  if ('tables' in builder) Object.assign(builder, { tables, views })
+}
+
+/** What TypeORM would do, found by letting it do so on copies while the query runner only records. */
+async function dryRun(
+  builder: Builder,
+  synchronize: () => Promise<void>,
+): Promise<readonly { readonly query: string }[]> {
+  const { queryRunner } = builder
+  const { sqlMemoryMode: recording, loadedTables, loadedViews } = recorderOf(builder)
+  show(
+    builder,
+    loadedTables.map((table) => table.clone()),
+    loadedViews.map((view) => view.clone()),
+  )
+  queryRunner.enableSqlMemory()
+  try {
+    await synchronize()
+    return [...queryRunner.getMemorySql().upQueries]
+  } finally {
+    show(builder, loadedTables, loadedViews)
+    queryRunner.clearSqlMemory()
+    if (!recording) queryRunner.disableSqlMemory()
+  }
+}
+
+/** Names of the look-up indexes that stand on the tables of these entities. */
+async function findLookups(
+  queryRunner: QueryRunner,
+  searchSchema: string,
+  metadatas: readonly EntityMetadata[],
+): Promise<ReadonlySet<string>> {
+  const schemas = [...new Set(metadatas.map(({ schema }) => schema ?? searchSchema))]
+  const names = metadatas.flatMap(wantedLookups).map(({ name }) => name)
+  const query = async (sql: string, values?: unknown[]): Promise<unknown[]> =>
+    (await queryRunner.query(sql, values)) as unknown[]
+  return new Set(await installedLookups(query, schemas, names))
+}
+
+/** The look-up indexes that an entity's declarations ask for. */
+function wantedLookups(metadata: EntityMetadata): LookupIndex[] {
+  const ofTexts = tableDeclarations(metadata).flatMap(({ lookup: name, table: rows }) => {
+    const [column] = rows.text
+    return name === undefined || !column ? [] : { rows, name, column: column.name }
+  })
+  return [...ofTexts, ...triggerWorks(metadata).flatMap(({ lookups = [] }) => lookups)]
+}
+
+/**
+ * Makes what stands what is wanted. TypeORM does not see these indexes: 0.3 would make a btree of them, which refuses
+ * long texts.
+ *
+ * @param installed names, of all tables
+ * @param table of the picture, whose columns have their new names already
+ * @returns those to make once the columns are done
+ */
+async function changeLookups(
+  installed: ReadonlySet<string>,
+  { queryRunner, metadata, table }: ChangingTable,
+): Promise<Change[]> {
+  const isLookup = ({ name = '' }: { readonly name?: string | undefined }): boolean => installed.has(name)
+  const standing = table.indices.filter(isLookup)
+  table.indices = table.indices.filter((index) => !isLookup(index))
+  const wanted = wantedLookups(metadata)
+  const rows = { schema: foreignSchema(metadata), table: metadata.tableName }
+  const made: Change[] = []
+  for (const one of wanted) {
+    const found = standing.find(({ columnNames }) => columnNames.length === 1 && columnNames[0] === one.column)
+    if (!found) made.push(addLookup(one))
+    else if (found.name && found.name !== one.name) await emit(queryRunner, renameIndex(one.rows, found.name, one.name))
+  }
+  for (const {
+    name = '',
+    columnNames: [column = ''],
+  } of standing) {
+    if (wanted.some((one) => one.column === column)) continue
+    await emit(queryRunner, inverse(addLookup({ rows, name, column })))
+  }
+  return made
+}
+
+/** The declaration by whose hash a table is spread. */
+const spreadDeclaration = (metadata: EntityMetadata): Declaration | undefined =>
+  tableDeclarations(metadata).find(({ table }) => table.spread !== undefined)
+
+interface StatementRecorder {
+  executeQueries(up: unknown, down: unknown): Promise<void>
+}
+
+/**
+ * Runs TypeORM's comparison with the hash in the primary key of every table that is spread by it: in the database a key
+ * must hold it, and for an entity its own columns are enough. A new table is made with its partitions.
+ */
+async function withSpreadKeys(
+  queryRunner: QueryRunner,
+  metadatas: readonly EntityMetadata[],
+  work: () => Promise<void>,
+): Promise<void> {
+  const spread = metadatas.flatMap((metadata) => spreadDeclaration(metadata) ?? [])
+  if (spread.length === 0) {
+    await work()
+    return
+  }
+  const hashes = spread.flatMap(({ hidden: [hash] }) => hash ?? []) as (ColumnMetadata & { isPrimary: boolean })[]
+  const recorder = queryRunner as unknown as StatementRecorder
+  const executeQueries = recorder.executeQueries.bind(recorder)
+  recorder.executeQueries = async (up, down) => {
+    for (const one of [up].flat() as { query: string }[]) {
+      for (const { table } of spread) one.query = spreadTable(table, one.query)
+    }
+    await executeQueries(up, down)
+  }
+  for (const hash of hashes) hash.isPrimary = true
+  try {
+    await work()
+  } finally {
+    for (const hash of hashes) hash.isPrimary = false
+    recorder.executeQueries = executeQueries
+  }
+}
+
+/** Once its index, check and triggers are there, a new table goes to the nodes of its cluster. */
+async function distributeNew(queryRunner: QueryRunner, metadata: EntityMetadata): Promise<void> {
+  const declaration = spreadDeclaration(metadata)
+  if (declaration?.table.spread !== 'citus') return
+  await emit(queryRunner, { up: [distribute(declaration.table)], down: [] })
 }

@@ -8,7 +8,7 @@ import { declarationsIn } from './refused-text'
 import { type Declaration, registry } from './registry'
 
 /** What a statement is sent by, and what asks for it. */
-export interface Sender {
+interface Sender {
   readonly dataSource: DataSource
   readonly queryRunner: QueryRunner
   readonly query: (sql: string, parameters?: unknown[]) => Promise<unknown>

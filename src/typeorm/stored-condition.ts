@@ -5,6 +5,7 @@ import { normalizeText } from '../text/normalizer'
 import type { Declaration } from './registry'
 import {
   isStored,
+  operatorTexts,
   storedAny,
   storedCopy,
   storedEqual,
@@ -12,8 +13,7 @@ import {
   storedJunction,
   storedNot,
   storedRaw,
-} from './stored-operator'
-import { operatorTexts } from './text-operators'
+} from './text-operators'
 
 type TextPart = Declaration['text'][number]
 

@@ -1,7 +1,10 @@
-import type { EntityMetadata } from 'typeorm'
+import type { EntityMetadata, QueryRunner } from 'typeorm'
+import { type InstalledKernel, type InstalledTriggers, installedTriggers } from '../sql/catalog'
 import { guardOf } from '../sql/guard'
+import type { TriggerSite } from '../sql/trigger-plan'
 import type { TriggerSet } from '../sql/trigger-set'
 import { registry, rootOf, tableDeclarations, type TriggerWork } from './registry'
+import { requireBuildable } from './supported'
 
 /**
  * Says that the table of an entity needs triggers. Called by the door of a decorator, while TypeORM builds metadata.
@@ -26,4 +29,61 @@ export function wantedSets(metadata: EntityMetadata): TriggerSet[] {
     ...tableDeclarations(metadata).map(({ table }) => guardOf(table)),
     ...triggerWorks(metadata).map(({ set }) => set),
   ]
+}
+
+/** The triggers of one entity's table. */
+export interface EntityTriggers extends Omit<TriggerSite, 'touched'> {
+  readonly metadata: EntityMetadata
+}
+
+/** All triggers of ours that a run of the schema builder has to do with. */
+interface FoundTriggers {
+  /** Of every entity that should have triggers, or whose table has some. */
+  readonly entities: readonly EntityTriggers[]
+  /** Of tables that no entity has: orphans. */
+  readonly orphans: readonly InstalledTriggers[]
+  readonly kernel: readonly InstalledKernel[]
+}
+
+/**
+ * Looks for the triggers of these entities in the catalog.
+ *
+ * @param searchSchema where a table stands that names no schema
+ * @throws UnsupportedDatabaseError if triggers are wanted, on a server that cannot keep them
+ */
+export async function findTriggers(
+  queryRunner: QueryRunner,
+  searchSchema: string,
+  metadatas: readonly EntityMetadata[],
+): Promise<FoundTriggers> {
+  const sets = new Map(metadatas.map((one) => [one, wantedSets(one)]))
+  const schemas = [...new Set(metadatas.map(({ schema }) => schema ?? searchSchema))]
+  const { server, tables, kernel } = await installedTriggers(
+    async (sql, values) => (await queryRunner.query(sql, values)) as unknown[],
+    schemas,
+    [...sets.values()].flat(),
+  )
+  const isOf =
+    ({ schema = searchSchema, tableName }: EntityMetadata) =>
+    (one: InstalledTriggers): boolean =>
+      one.schema === schema && one.table === tableName
+  const entities = metadatas.flatMap((metadata) => {
+    const wanted = sets.get(metadata) ?? []
+    const found = tables.find(isOf(metadata))
+    if (wanted.length === 0 && !found) return []
+    return [entityTriggers(metadata, searchSchema, wanted, found)]
+  })
+  if (entities.some(({ wanted }) => wanted.length > 0)) requireBuildable(server)
+  return { entities, orphans: tables.filter((one) => !metadatas.some((metadata) => isOf(metadata)(one))), kernel }
+}
+
+function entityTriggers(
+  metadata: EntityMetadata,
+  searchSchema: string,
+  wanted: EntityTriggers['wanted'],
+  found: InstalledTriggers | undefined,
+): EntityTriggers {
+  const { schema: given = searchSchema, tableName: table } = metadata
+  const installed = found ?? { schema: given, table, functions: [], triggers: [], tables: [], homes: {} }
+  return { metadata, schema: given === searchSchema ? undefined : given, table, wanted, installed, searchSchema }
 }

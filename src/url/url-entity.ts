@@ -10,17 +10,20 @@ import {
   PrimaryGeneratedColumn,
   type ValueTransformer,
 } from 'typeorm'
-import { UniqueTextEntity } from '../find-or-create/active-record'
-import { findOneByText, findOrCreate, type FindOrCreateResult } from '../find-or-create/find-or-create'
-import { findOrCreateMany, type FindOrCreateManyResult } from '../find-or-create/find-or-create-many'
+import { UniqueTextEntity } from '../find-or-create/methods'
+import { findOneByText, findOrCreate } from '../find-or-create/find-or-create'
+import type { FindOrCreateResult } from '../find-or-create/try-once'
+import { findOrCreateMany } from '../find-or-create/find-or-create-many'
+import type { FindOrCreateManyResult } from '../find-or-create/run-batch'
 import { checkOptions, type Rules } from '../options'
 import {
   CALL_RULES,
   type FindOneByTextOptions,
   type FindOrCreateManyOptions,
   type FindOrCreateOptions,
+  type GivenValues,
+  type Naming,
 } from '../rows/call-options'
-import type { GivenValues, Naming } from '../rows/given-values'
 import { URL_CHECK } from '../sql/url-check'
 import { isManager, requireArray } from '../rows/call-arguments'
 import { UniqueText } from '../typeorm/decorator'

@@ -1,7 +1,7 @@
 import { DeclarationError, TextRejectedError } from '../errors'
 import { md5 } from '../text/digest'
 import { normalizeText } from '../text/normalizer'
-import { url } from '../text/url-presets'
+import { url } from '../text/url'
 
 /** A URL in the columns of `Url`. */
 export interface UrlParts {

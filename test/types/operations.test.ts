@@ -32,7 +32,7 @@ import {
   withUniqueText,
 } from '../../src'
 import { once } from '../../src/once'
-import type { GivenValues, NoPropertyOfTheEntity } from '../../src/rows/given-values'
+import type { GivenValues, NoPropertyOfTheEntity } from '../../src/rows/call-options'
 import { findOrCreateStream, findOrCreateTransform } from '../../src/stream'
 import { saveFindingTexts } from '../../src/typeorm-calls'
 import { Url } from '../../src/url'

@@ -270,7 +270,7 @@ describe('what stands around a table', () => {
 
   test('a transaction that is open for more than a minute is told of', async () => {
     await changed()
-    const { findingsAround } = await import('../../../src/doctor/around')
+    const { findingsAround } = await import('../../../src/doctor/doctor')
     const around = { oldestSeconds: 61, updateTriggers: [], publications: [], subscriptions: [], relatives: [] }
     const found = findingsAround(
       dataSource.getMetadata(Soft),

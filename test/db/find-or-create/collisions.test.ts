@@ -11,7 +11,7 @@ import {
   UniqueText,
   uniqueTextMethods,
 } from '../../../src'
-import { importLines } from '../../../src/cli/import-lines'
+import { importLines } from '../../../src/cli/run-import'
 import { findImportTarget } from '../../../src/cli/import-target'
 import { readLines } from '../../../src/cli/list'
 import type { TextTable } from '../../../src/sql/text-table'

@@ -10,7 +10,7 @@ import {
   VersionColumn,
 } from 'typeorm'
 import { beforeAll, describe, expect, test } from 'vitest'
-import { importLines } from '../../../src/cli/import-lines'
+import { importLines } from '../../../src/cli/run-import'
 import { findImportTarget } from '../../../src/cli/import-target'
 import {
   DeclarationError,

@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { columnOf, csvFields } from '../../../src/cli/csv'
-import { type Line, ListError } from '../../../src/cli/list'
+import { columnOf, csvFields, type Line, ListError } from '../../../src/cli/list'
 
 describe('fieldsOf', () => {
   test.each([

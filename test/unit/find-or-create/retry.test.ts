@@ -1,6 +1,6 @@
 import * as fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { backoffMilliseconds } from '../../../src/find-or-create/retry'
+import { backoffMilliseconds } from '../../../src/find-or-create/attempts'
 
 test('the limit starts at 5 ms, doubles, and ends at 500 ms', () => {
   const limits = Array.from({ length: 9 }, (_, index) => backoffMilliseconds(index + 1, 1))

@@ -1,7 +1,7 @@
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { expect, test } from 'vitest'
-import { insideOf } from '../../../src/once/nesting'
+import { insideOf } from '../../../src/once/tokens'
 
 setFlagsFromString('--expose-gc')
 const collect = runInNewContext('gc') as () => void

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { notedHolder, removedNames } from '../../../src/sql/name-removal'
+import { notedHolder, removedNames } from '../../../src/sql/removed-declarations'
 import { nameTriggersOf } from '../../../src/sql/name-triggers'
 import { parseNote, type TriggerNote } from '../../../src/sql/trigger-set'
 import { sha256 } from '../../../src/text/digest'

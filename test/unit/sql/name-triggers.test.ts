@@ -1,15 +1,15 @@
 import { describe, expect, test } from 'vitest'
-import { findHolderStatement } from '../../../src/sql/find-holder'
-import { claimAllNames, releaseAllNames } from '../../../src/sql/name-fill'
-import { namesGuard } from '../../../src/sql/name-guard'
 import {
   findByNameStatement,
+  findHolderStatement,
   releaseExpiredStatement,
   renameStatement,
   swapNamesStatement,
+  takenNamesStatement,
 } from '../../../src/sql/name-statements'
+import { claimAllNames, releaseAllNames } from '../../../src/sql/name-fill'
+import { namesGuard } from '../../../src/sql/name-guard'
 import { nameTriggersOf } from '../../../src/sql/name-triggers'
-import { takenNamesStatement } from '../../../src/sql/taken-names'
 import type { HolderTable } from '../../../src/sql/name-table'
 import type { TriggerSet } from '../../../src/sql/trigger-set'
 import { FREE, holderTable, namesTable, RESERVE } from '../../support/names-table'

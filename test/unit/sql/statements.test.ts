@@ -12,7 +12,7 @@ import {
   type RowShape,
   type Statement,
 } from '../../../src/sql/statements'
-import { takenStatement, type WantedText } from '../../../src/sql/taken-statement'
+import { takenStatement, type WantedText } from '../../../src/sql/taken-statements'
 import { type UpdateShape, upsertManyStatement, upsertStatement } from '../../../src/sql/upsert-statement'
 import { textTable } from '../../support/guarded-table'
 

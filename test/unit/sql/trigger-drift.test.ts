@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { guardOf } from '../../../src/sql/guard'
-import { noteDifference } from '../../../src/sql/trigger-drift'
+import { noteDifference } from '../../../src/sql/trigger-plan'
 import { textTable } from '../../support/guarded-table'
 
 const set = guardOf(textTable())

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { windowRows } from '../../../src/stream/window-size'
+import { windowRows } from '../../../src/stream/window'
 
 const MB = 2 ** 20
 

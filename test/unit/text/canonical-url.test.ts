@@ -1,8 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { DeclarationError } from '../../../src/errors'
-import type { CanonicalUrlOptions } from '../../../src/text/canonical-url'
+import { type CanonicalUrlOptions, url } from '../../../src/text/url'
 import { Refusal } from '../../../src/text/refusal'
-import { url } from '../../../src/text/url-presets'
 import { realUrls } from './real-urls'
 import { unlessRefused } from './unless-refused'
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { email } from '../../../src/text/email'
+import { email } from '../../../src/text/normalizers'
 import { Refusal } from '../../../src/text/refusal'
 
 describe('email()', () => {

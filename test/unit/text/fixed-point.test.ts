@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { toFixedPoint } from '../../../src/text/fixed-point'
+import { toFixedPoint } from '../../../src/text/normalizer'
 import { Refusal } from '../../../src/text/refusal'
 
 test('a step is applied until nothing changes', () => {

@@ -1,7 +1,6 @@
 import * as fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { isNormalUrl } from '../../../src/text/normal-url'
-import { safeUrlOfAny } from '../../../src/text/safe-url'
+import { isNormalUrl, safeUrlOfAny } from '../../../src/text/safe-url'
 import { anyString, urlLike } from './arbitraries'
 import { realUrls } from './real-urls'
 import { unlessRefused } from './unless-refused'

@@ -5,7 +5,7 @@ import { DeclarationError, TextRejectedError } from '../../../src/errors'
 import { type NormalizeOption, compose, normalizeText, normalizer, toNormalizer } from '../../../src/text/normalizer'
 import { nfc, trim } from '../../../src/text/normalizers'
 import { Refusal } from '../../../src/text/refusal'
-import { url } from '../../../src/text/url-presets'
+import { url } from '../../../src/text/url'
 import { anyString } from './arbitraries'
 
 /** Takes one pair of quotes off. */

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { type ParameterFilter, withoutParameters } from '../../../src/text/query-parameters'
+import { type ParameterFilter, withoutParameters } from '../../../src/text/url'
 
 test.each<[string, ParameterFilter, string]>([
   ['http://a/?b=1&c=2', {}, 'http://a/?b=1&c=2'],

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { Refusal } from '../../../src/text/refusal'
-import { url } from '../../../src/text/url-presets'
+import { url } from '../../../src/text/url'
 import { rfc3986Suite } from './real-urls'
 
 const { normalize } = url()

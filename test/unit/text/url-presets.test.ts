@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { DeclarationError } from '../../../src/errors'
-import { url } from '../../../src/text/url-presets'
+import { url } from '../../../src/text/url'
 
 test('url() refuses a preset it does not know, and options without canonical', () => {
   expect(() => url('strict' as 'safe')).toThrow(DeclarationError)

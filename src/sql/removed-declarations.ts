@@ -1,8 +1,23 @@
-import { digests, type DigestName } from '../text/digest'
+import { type DigestName, digests } from '../text/digest'
 import { claimAllNames, type HolderNote, releaseAllNames } from './name-fill'
 import type { HolderTable, NamesTable } from './name-table'
 import { HOLDER_SET } from './name-triggers'
-import type { RemovedFrom, RemovedRows, TriggerNote } from './trigger-set'
+import { dropScopes, makeScopes, numberRows } from './number-scopes'
+import type { NumberTable } from './number-table'
+import { asNumberNote } from './number-triggers'
+import type { RemovedFrom, RemovedRows, TriggerKind, TriggerNote } from './trigger-set'
+
+/** The number goes with its column. On the way back rows are numbered anew, in key order. */
+function removedNumbers(note: TriggerNote, { schema, table, primary }: RemovedFrom): RemovedRows {
+  const had = asNumberNote(note)
+  if (!had) return {}
+  const rows: NumberTable = { ...had, schema, table, index: '', triggers: had.prefix }
+  return {
+    change: { up: [dropScopes(rows)], down: [makeScopes(rows)] },
+    filled: [{ name: had.number, type: had.type, nullable: false }],
+    fill: [numberRows({ table: rows, primary })],
+  }
+}
 
 /** What the comment on the triggers of a holder's table says. */
 interface NoteOfNames extends TriggerNote, HolderNote {
@@ -26,3 +41,12 @@ export function removedNames(note: TriggerNote, from: RemovedFrom): RemovedRows 
   const holder = notedHolder(note, from)
   return holder ? { change: { up: [releaseAllNames(holder)], down: [claimAllNames(holder)] } } : {}
 }
+
+/** By the kind of a set that nobody declares any more, from what its note says. */
+const REMOVED: Partial<Readonly<Record<TriggerKind, (note: TriggerNote, from: RemovedFrom) => RemovedRows>>> = {
+  names: removedNames,
+  numbers: removedNumbers,
+}
+
+export const removedRows = (note: TriggerNote, from: RemovedFrom): RemovedRows | undefined =>
+  REMOVED[note.kind]?.(note, from)

@@ -1,0 +1,375 @@
+import type { UnusualIndex } from './catalog'
+import { asStored, type ColumnTypes } from './column-type'
+import { literal, qualified, quote } from './identifier'
+import { anyNumber, nameList, parameter, type Statement, type WireRow } from './statements'
+import {
+  field,
+  hashExpression,
+  isFreed,
+  isLive,
+  sameChain,
+  sameScope,
+  sameText,
+  tableName,
+  textIsNull,
+  type TextTable,
+} from './text-table'
+
+/** A unique text of which a call wants some texts for itself. */
+export interface WantedText {
+  readonly table: TextTable
+  readonly types: ColumnTypes
+  /** Database names of the primary key. */
+  readonly primary: readonly string[]
+  /** Rows that stand shall be changed: what a change leaves out is read from them. */
+  readonly standing: boolean
+}
+
+/** One row of the call, and who has its text. */
+export interface WantedRow {
+  /** 0-based position of the wanted text, and of the row among its rows. */
+  readonly wanted: number
+  readonly index: number
+  /** An earlier row of the call has the same text. */
+  readonly repeated: boolean
+  /** The primary key of the stored row that holds the text. */
+  readonly holder: readonly unknown[] | undefined
+}
+
+/**
+ * Which texts are taken, by a stored row or by an earlier row of the call, in one statement for all of them. It gives a
+ * row for every one that was requested, but for those without a text.
+ *
+ * Parameters, for each wanted text: an array of texts for each column of its scope and its text; if its rows stand, an
+ * array of booleans for each of these, whether the change brings it, an array of texts for each primary column, and,
+ * where a deleted row frees its text, an array of booleans: whether the row will be live, NULL where it stays as it is.
+ */
+export function takenStatement(wanted: readonly WantedText[]): Statement<WantedRow> {
+  const offsets = offsetsOf(wanted.map((one) => parametersOf(one)))
+  const inputs = wanted.map((one, nth) => input(one, nth, offsets[nth] ?? 0))
+  const arms = wanted.map((_, nth) => arm(wanted, nth))
+  return {
+    name: '',
+    sql: `WITH ${inputs.join(', ')}\n${arms.join('\nUNION ALL\n')}`,
+    parse: parser(wanted),
+  }
+}
+
+const keyNames = ({ scope, text }: TextTable): string[] => [...scope, ...text.map(({ name }) => name)]
+
+const parametersOf = ({ table, primary, standing }: WantedText): number =>
+  standing ? 2 * keyNames(table).length + primary.length + Number(table.deleted !== undefined) : keyNames(table).length
+
+function offsetsOf(lengths: readonly number[]): number[] {
+  return lengths.map((_, nth) => lengths.slice(0, nth).reduce((sum, length) => sum + length, 0))
+}
+
+/** The rows as they shall be: `c0`, `c1`, … the key; `k0`, `k1`, … the primary key of those that stand. */
+function input(wanted: WantedText, nth: number, offset: number): string {
+  const { table, primary, standing } = wanted
+  const live = isLive(table, 'r')
+  const names = [
+    ...keyNames(table).map((_, index) => `c${index}`),
+    ...(standing ? keyNames(table).map((_, index) => `g${index}`) : []),
+    ...(standing ? primary.map((_, index) => `k${index}`) : []),
+    ...(standing ? live.map(() => 'live') : []),
+  ]
+  const arrays = names.map(
+    (name, index) => `${parameter(offset + index)}::${/^[gl]/.test(name) ? 'boolean' : 'text'}[]`,
+  )
+  const values = keyNames(table).map((name, index) => `${keyValue(wanted, name, index)} AS c${index}`)
+  const ids = primary.map((name, index) => `${stored(wanted, name, `i.k${index}`)} AS k${index}`)
+  return `i${nth} AS MATERIALIZED (
+  SELECT i.ordinal, ${[...values, ...(standing ? ids : [])].join(',\n    ')}
+  FROM unnest(${arrays.join(', ')})
+    WITH ORDINALITY AS i (${[...names, 'ordinal'].join(', ')})${standing ? standingRow(wanted) : ''}
+)`
+}
+
+/** The row as it stands, unless it will be deleted and free its text. */
+function standingRow(wanted: WantedText): string {
+  const { table, primary } = wanted
+  const same = primary.map((name, index) => `${field('r', name)} = ${stored(wanted, name, `i.k${index}`)}`)
+  const live = isLive(table, 'r').map((is) => `coalesce(i.live, ${is})`)
+  return `\n  JOIN ${tableName(table)} AS r ON ${[...same, ...live].join('\n    AND ')}`
+}
+
+function keyValue(wanted: WantedText, name: string, index: number): string {
+  const isText = index >= wanted.table.scope.length
+  const given = isText ? `i.c${index}` : stored(wanted, name, `i.c${index}`)
+  if (!wanted.standing) return given
+  return `CASE WHEN i.g${index} THEN ${given} ELSE ${field('r', name)}${isText ? '::pg_catalog.text' : ''} END`
+}
+
+function stored({ types }: WantedText, name: string, value: string): string {
+  const type = types.get(name)
+  return type ? asStored(value, type) : value
+}
+
+/** A row for every row of one wanted text, with the primary key of the row that holds its text. */
+function arm(wanted: readonly WantedText[], nth: number): string {
+  const { table, primary, standing } = wanted[nth] as WantedText
+  const key = keyNames(table).map((name, index) => `i.c${index} AS ${field('', name)}`)
+  const parts = keyNames(table).map((_, index) =>
+    index < table.scope.length ? `i.c${index}` : `i.c${index} COLLATE "C"`,
+  )
+  const same = [
+    ...sameScope(table, 't', 'n'),
+    `${field('t', table.hash)} OPERATOR(pg_catalog.=)\n      ${hashExpression(table, 'n', '\n    ')}`,
+    ...sameText(table, 't', 'n'),
+    ...isLive(table, 't'),
+    anyNumber(table),
+    // A row that this change, or an earlier one of the call, gives another text holds the old one no longer.
+    ...(standing ? [`NOT EXISTS (SELECT FROM i${nth} AS e WHERE e.ordinal <= i.ordinal AND ${sameRow(primary)})`] : []),
+  ]
+  return `SELECT ${nth} AS wanted, i.ordinal,
+  CASE WHEN i.ordinal > min(i.ordinal)
+    OVER (PARTITION BY ${parts.join(', ')}) THEN 1 END AS repeated,
+  ${primaryList(wanted, nth)}
+FROM i${nth} AS i
+CROSS JOIN LATERAL (SELECT ${key.join(', ')}) AS n
+LEFT JOIN LATERAL (
+  SELECT ${primary.map((name, index) => `${field('t', name)} AS k${index}`).join(', ')}
+  FROM ${tableName(table)} AS t
+  WHERE ${same.join('\n    AND ')}
+  LIMIT 1
+) AS h ON true
+WHERE NOT (${textIsNull(table, 'n').join(' AND ')})`
+}
+
+const sameRow = (primary: readonly string[]): string =>
+  primary.map((name, index) => `e.k${index} = ${field('t', name)}`).join(' AND ')
+
+/** Every arm has the columns of all, each with its own type, so that the driver parses a key as `find` would give it. */
+function primaryList(wanted: readonly WantedText[], nth: number): string {
+  const columns = wanted.flatMap(({ primary, types }, other) =>
+    primary.map((name, index) =>
+      other === nth ? `h.k${index}` : `NULL::${types.get(name)?.type ?? 'pg_catalog.text'}`,
+    ),
+  )
+  return columns.map((column, index) => `${column} AS p${index}`).join(', ')
+}
+
+function parser(wanted: readonly WantedText[]): (row: WireRow) => WantedRow {
+  const offsets = offsetsOf(wanted.map(({ primary }) => primary.length))
+  return ([nth, ordinal, repeated, ...ids]) => {
+    const position = Number(nth)
+    const offset = offsets[position] ?? 0
+    const holder = ids.slice(offset, offset + (wanted[position]?.primary.length ?? 0))
+    return {
+      wanted: position,
+      index: Number(ordinal) - 1,
+      repeated: repeated !== null,
+      holder: holder.includes(null) ? undefined : holder,
+    }
+  }
+}
+
+interface WantedKey {
+  readonly columns: readonly string[]
+  /** @default an ordinary one */
+  readonly index?: UnusualIndex | undefined
+}
+
+/** A table, and those of its primary key and ordinary unique columns that rows bring; database names. */
+interface WantedKeys {
+  readonly schema: string | undefined
+  readonly table: string
+  readonly primary: readonly string[]
+  readonly keys: readonly WantedKey[]
+  /** Rows that stand shall be changed: what a change leaves out is read from them. */
+  readonly standing: boolean
+}
+
+/** A value that a row cannot have. */
+interface TakenKey {
+  /** 0-based position among the keys, and of the row among those that bring it. */
+  readonly key: number
+  readonly index: number
+  /** Primary key of the row that has it; undefined: an earlier row of the call has. */
+  readonly holder: readonly unknown[] | undefined
+}
+
+/**
+ * Which ordinary keys are taken, by a stored row or by an earlier row of the call. NULL is never taken.
+ *
+ * Parameters, for each key: a JSON array of the rows that bring it, by column names, every value as text; of rows that
+ * stand of `{ "key": …, "set": … }`.
+ */
+export function takenKeysStatement(wanted: WantedKeys): Statement<TakenKey> {
+  return {
+    name: '',
+    sql: wanted.keys.map((key, nth) => keyArm(wanted, key, nth)).join('\nUNION ALL\n'),
+    parse: ([key, ordinal, ...holder]) => ({
+      key: Number(key),
+      index: Number(ordinal) - 1,
+      holder: holder.includes(null) ? undefined : holder,
+    }),
+  }
+}
+
+function keyArm({ schema, table, primary, standing }: WantedKeys, key: WantedKey, nth: number): string {
+  const name = qualified(schema, table)
+  const rows = (as: string): string =>
+    `pg_catalog.jsonb_array_elements($${nth + 1}::pg_catalog.text::pg_catalog.jsonb) WITH ORDINALITY AS ${as} (value, ordinal)`
+  const filled = (base: string, value: string): string => `pg_catalog.jsonb_populate_record(${base}, ${value})`
+  const part = (of: string, what: string): string => `${of}.value OPERATOR(pg_catalog.->) '${what}'`
+  const same = (columns: readonly string[], left: string, right: string): string =>
+    columns.map((column) => `${field(left, column)} = ${field(right, column)}`).join(' AND ')
+  const given = standing
+    ? `CROSS JOIN LATERAL ${filled(`NULL::${name}`, part('e', 'key'))} AS k
+  JOIN ${name} AS r ON ${same(primary, 'r', 'k')}
+  CROSS JOIN LATERAL ${filled('r', part('e', 'set'))} AS n`
+    : `CROSS JOIN LATERAL ${filled(`NULL::${name}`, 'e.value')} AS n`
+  // A row that this change, or an earlier one of the call, gives another value has the old one no longer.
+  const stays = `\n      AND NOT EXISTS (SELECT FROM ${rows('x')}
+        CROSS JOIN LATERAL ${filled(`NULL::${name}`, part('x', 'key'))} AS q
+        WHERE x.ordinal <= e.ordinal AND ${same(primary, 'q', 't')})`
+  const { values, join, held } = key.index ? unusual(key.index, standing) : ordinary(key.columns)
+  return `SELECT ${nth} AS key, s.ordinal, ${primary.map((_, index) => `s.k${index}`).join(', ')}
+FROM (
+  SELECT e.ordinal, ${primary.map((_, index) => `h.k${index}`).join(', ')},
+    h.found OR e.ordinal > min(e.ordinal) OVER (PARTITION BY ${values.join(', ')}) AS taken
+  FROM ${rows('e')}
+  ${given}${join}
+  LEFT JOIN LATERAL (
+    SELECT true AS found, ${primary.map((column, index) => `${field('t', column)} AS k${index}`).join(', ')}
+    FROM ${name} AS t
+    WHERE ${held.join(' AND ')}${standing ? stays : ''}
+    LIMIT 1
+  ) AS h ON true
+  WHERE ${values.map((value) => `${value} IS NOT NULL`).join(' AND ')}
+) AS s
+WHERE s.taken`
+}
+
+/** What the new row `n` has under a key, and that the stored row `t` has it. */
+interface KeyParts {
+  readonly values: readonly string[]
+  readonly join: string
+  readonly held: readonly string[]
+}
+
+const ordinary = (columns: readonly string[]): KeyParts => ({
+  values: columns.map((column) => field('n', column)),
+  join: '',
+  held: columns.map((column) => `${field('t', column)} = ${field('n', column)}`),
+})
+
+/** The server's words name columns alone: they are those of the innermost FROM. */
+function unusual({ keys, condition, reads }: UnusualIndex, standing: boolean): KeyParts {
+  const columns = Object.entries(reads).map(([column, value]) =>
+    standing || value === null
+      ? field('n', column)
+      : `CASE WHEN e.value OPERATOR(pg_catalog.?) ${literal(column)} THEN ${field('n', column)} ELSE ${value} END AS ${quote(column)}`,
+  )
+  const expressions = keys.map((key, index) => `(${key}) AS x${index}`)
+  return {
+    values: keys.map((_, index) => `v.x${index}`),
+    join: `
+  CROSS JOIN LATERAL (
+    SELECT ${expressions.join(', ')} FROM (SELECT ${columns.join(', ')}) AS i WHERE ${condition ?? 'true'}
+  ) AS v`,
+    held: [`(${condition ?? 'true'})`, ...keys.map((key, index) => `(${key}) = v.x${index}`)],
+  }
+}
+
+/** SQL that TypeORM's own `query` sends. */
+interface HolderQuery {
+  readonly sql: string
+  readonly values: readonly unknown[]
+}
+
+/** Where a text was refused. */
+interface RefusedPlace {
+  /** The values of the scope, as Postgres writes them. */
+  readonly scope: readonly string[]
+  readonly hash: string
+  readonly hashNumber: number
+}
+
+/**
+ * The row that holds a text of one column, and the row that has its place in the chain: one and the same, unless another
+ * text of equal hash was faster. Gives the primary key as `k0`, `k1`, …, and `same`, which is NULL for another text.
+ *
+ * @param primary database names of the primary key
+ */
+export function holderQuery(
+  table: TextTable,
+  primary: readonly string[],
+  { scope, hash, hashNumber }: RefusedPlace,
+  text: string,
+): HolderQuery {
+  const [column] = table.text
+  const values = [...scope, hash, text, hashNumber]
+  const at = (index: number): string => parameter(scope.length + index)
+  const same = `${field('t', column?.name ?? '')}::pg_catalog.text COLLATE "C" = ${at(1)}::pg_catalog.text`
+  const where = [
+    ...table.scope.map((name, index) => `${field('t', name)} OPERATOR(pg_catalog.=) ${parameter(index)}`),
+    `${field('t', table.hash)} OPERATOR(pg_catalog.=) ${at(0)}`,
+    `(${same} OR ${field('t', table.number)} OPERATOR(pg_catalog.=) ${at(2)})`,
+    ...isLive(table, 't'),
+  ]
+  const keys = primary.map((name, index) => `${field('t', name)} AS k${index}`)
+  return {
+    sql: `SELECT ${[...keys, `CASE WHEN ${same} THEN 1 END AS same`].join(', ')}
+FROM ${tableName(table)} AS t
+WHERE ${where.join('\n  AND ')}`,
+    values,
+  }
+}
+
+/**
+ * Finds the holder of the text of a row that was to be restored. No statement contains that text: it is taken to be the
+ * text of the row in its place if every softly deleted row with this hash has that text.
+ */
+export function restoredHolderQuery(
+  table: TextTable,
+  primary: readonly string[],
+  { scope, hash, hashNumber }: RefusedPlace,
+): HolderQuery {
+  const at = (index: number): string => parameter(scope.length + index)
+  const deleted = [...sameChain(table, 'd', 't'), ...isFreed(table, 'd')].join(' AND ')
+  const where = [
+    ...table.scope.map((name, index) => `${field('t', name)} OPERATOR(pg_catalog.=) ${parameter(index)}`),
+    `${field('t', table.hash)} OPERATOR(pg_catalog.=) ${at(0)}`,
+    `${field('t', table.number)} OPERATOR(pg_catalog.=) ${at(1)}`,
+    ...isLive(table, 't'),
+  ]
+  const keys = primary.map((name, index) => `${field('t', name)} AS k${index}`)
+  return {
+    sql: `SELECT ${keys.join(', ')}, (
+  SELECT CASE WHEN pg_catalog.bool_and(${sameText(table, 'd', 't').join('\n    AND ')}) THEN 1 END
+  FROM ${tableName(table)} AS d
+  WHERE ${deleted}
+) AS same
+FROM ${tableName(table)} AS t
+WHERE ${where.join('\n  AND ')}`,
+    values: [...scope, hash, hashNumber],
+  }
+}
+
+/** What Postgres says of a unique violation, in whatever language: `Key (columns)=(values)`, and then prose. */
+const DETAIL = /\((?<columns>.*?)\)=\((?:(?<scope>.*), )?(?<hash>[^,]+), (?<number>\d+)\)[^)]*$/su
+
+/** The columns and values of a unique violation of our index; undefined where it is another, or says nothing. */
+export function refusedPlace(table: TextTable, detail: string | undefined): RefusedPlace | undefined {
+  const { columns, scope, hash, number } = DETAIL.exec(detail ?? '')?.groups ?? {}
+  const wanted = [...table.scope, table.hash, table.number]
+  if (hash === undefined || !isSameList(columns ?? '', wanted)) return undefined
+  // A value may hold what stands between two of them.
+  const values = scope === undefined ? [] : table.scope.length === 1 ? [scope] : scope.split(', ')
+  return values.length === table.scope.length ? { scope: values, hash, hashNumber: Number(number) } : undefined
+}
+
+/** Postgres quotes a name only where it must. */
+const isSameList = (given: string, names: readonly string[]): boolean =>
+  given.replaceAll('"', '') === nameList(names).replaceAll('"', '')
+
+/**
+ * The table that a partition belongs to, as `schema` and `table`.
+ */
+export const PARTITION_ROOT = `SELECT n.nspname AS schema, r.relname AS table
+FROM pg_catalog.pg_class AS r
+JOIN pg_catalog.pg_namespace AS n ON n.oid = r.relnamespace
+WHERE r.oid = pg_catalog.pg_partition_root(pg_catalog.to_regclass(pg_catalog.format('%I.%I', $1::text, $2::text)))`
