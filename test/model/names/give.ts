@@ -1,4 +1,4 @@
-/** The function `give`, query by query: `src/sql/name-give.ts`. */
+/** The function `give`, query by query: `src/sql/name-triggers.ts`. */
 import {
   lock,
   remove,

@@ -1,4 +1,4 @@
-/** The function `take`, query by query: `src/sql/name-take.ts`. */
+/** The function `take`, query by query: `src/sql/name-take-body.ts`. */
 import {
   Failure,
   insert,
