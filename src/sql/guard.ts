@@ -81,9 +81,12 @@ const noteOf = (table: TextTable): TriggerSetParts['note'] => ({
   ...Object.fromEntries(NOTED.flatMap((key) => (isDefault(key, table[key]) ? [] : [[key, table[key]]]))),
 })
 
-/** undefined where the note is that of another set, or of a version which wrote something else. */
-export const asGuardNote = (note: TriggerNote): GuardNote | undefined =>
-  note.kind === 'guard' && note.protocol === PROTOCOL_VERSION ? { ...DEFAULTS, ...(note as GuardNote) } : undefined
+/** undefined where the note is that of another set, or of a version which wrote something else and does not serve this one. */
+export const asGuardNote = (note: TriggerNote): GuardNote | undefined => {
+  const { kind, protocol, serves = protocol } = note
+  const isReadable = serves <= PROTOCOL_VERSION && PROTOCOL_VERSION <= protocol
+  return kind === 'guard' && isReadable ? { ...DEFAULTS, ...(note as GuardNote) } : undefined
+}
 
 /** Columns of the row that the function assigns to. */
 const columnsOf = (table: TextTable): Record<'hash' | 'number' | 'chained', string> => ({

@@ -204,6 +204,26 @@ export interface Renormalized {
 /** What the statement says that stands for work in JavaScript. */
 export const NORMALIZE_BY_HAND = 'SQL cannot normalize them'
 
+/** A setting that lasts as long as a transaction. */
+const IN_TRANSACTION = 'unique_text.in_transaction'
+
+/**
+ * Refuses to run outside of a transaction, before the first of several statements has taken a guard away: one that fails
+ * would leave the table without it. Two statements, for the first one's setting is gone where each commits by itself.
+ */
+export const requireTransaction = (): string[] => [
+  `SELECT pg_catalog.set_config(${literal(IN_TRANSACTION)}, 'on', true)`,
+  block(`
+BEGIN
+  IF coalesce(pg_catalog.current_setting(${literal(IN_TRANSACTION)}, true), '') OPERATOR(pg_catalog.<>) 'on' THEN
+    RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.noTransaction}',
+      MESSAGE = 'a migration that normalizes rows takes the guard away meanwhile, and must run in a transaction',
+      HINT = 'Let this migration have its transaction, or bring the normalizer to the rows by typeorm-unique-text adopt.';
+  END IF;
+END
+`),
+]
+
 /**
  * Refuses rows whose texts another normalizer made, for SQL cannot normalize as JavaScript does: a text that is not
  * normalized is one that find-or-create does not find, and stores again.

@@ -10,6 +10,7 @@ export const SQLSTATE = {
   /** object_not_in_prerequisite_state; also where a trigger stands on another table, or undoes what the guard does. */
   wrongState: '55000',
   insufficientPrivilege: '42501',
+  noTransaction: '25P01',
   failedTransaction: '25P02',
   /** ON CONFLICT names columns without a unique index, among much else. */
   invalidColumnReference: '42P10',

@@ -3,7 +3,7 @@ import { type Change, inverse, leavesColumns, makesUniqueAgain, renameIndex } fr
 import { dropOrphans } from '../sql/catalog'
 import { guardKernel } from '../sql/guard-kernel'
 import { addLookup, installedLookups, type LookupIndex } from '../sql/lookup'
-import { NORMALIZE_BY_HAND } from '../sql/rebuild'
+import { NORMALIZE_BY_HAND, requireTransaction } from '../sql/rebuild'
 import { distribute, spreadTable } from '../sql/spread'
 import { makeRoom, planAllFunctions, planSets, type SetPlan, type TriggerSite } from '../sql/trigger-plan'
 import { changeDeclarations } from './change-declarations'
@@ -99,10 +99,11 @@ async function synchronizeWithTriggers(
   const functions = planAllFunctions(sites, kernel, guardKernel)
   const comeBack = plans.some(({ before, site }) => before.up.length > 0 && site.wanted.length > 0)
   // Between the statements of a text's new normalizer there is work for JavaScript.
-  const isWhole =
-    (comeBack || makesUniqueAgain(planned.map(({ query }) => query))) &&
-    !planned.some(({ query }) => query.includes(NORMALIZE_BY_HAND))
+  const isByHand = planned.some(({ query }) => query.includes(NORMALIZE_BY_HAND))
+  const isWhole = !isByHand && (comeBack || makesUniqueAgain(planned.map(({ query }) => query)))
+  const guarded = isByHand && comeBack ? requireTransaction() : []
   await (isWhole ? asOneStatement : asTheyCome)(queryRunner, async () => {
+    await emit(queryRunner, { up: guarded, down: [] })
     await emit(queryRunner, makeRoom(sites, orphans))
     await takeAway(queryRunner, plans)
     await synchronize()
@@ -111,6 +112,7 @@ async function synchronizeWithTriggers(
     for (const { install } of plans.flatMap(({ changes }) => changes)) if (install) await emit(queryRunner, install)
     await emit(queryRunner, functions.after)
     for (const { metadata } of fresh) await distributeNew(queryRunner, metadata)
+    await emit(queryRunner, { up: [], down: guarded })
   })
 }
 

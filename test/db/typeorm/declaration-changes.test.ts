@@ -860,6 +860,21 @@ describe('a normalizer', () => {
     expect(await findOrCreate(dataSource.manager, after, { url: ' a ' })).toMatchObject({ created: false })
   })
 
+  test.each(['up', 'down'] as const)('asks for a transaction before the guard is taken away: %s', async (way) => {
+    await create(page({ normalize: trim() }), insert(`(1, 'a')`))
+    const migration = await generate(page({ normalize: raised }))
+    if (way === 'down') {
+      await run(migration.up.map((statement) => (statement.includes('SQL cannot normalize') ? 'SELECT' : statement)))
+    }
+    const original = await dump()
+    const client = await db.client()
+    const alone = async (): Promise<void> => {
+      for (const statement of migration[way]) await client.query(statement)
+    }
+    await expect(alone()).rejects.toMatchObject({ code: '25P01' })
+    expect(await dump()).toEqual(original)
+  })
+
   test('on a table without rows is a matter of the guard only', async () => {
     await create(page({ normalize: trim() }), '')
     const { up, down } = await generate(page({ normalize: raised }))

@@ -3,6 +3,7 @@ import { beforeEach, describe, expect, test } from 'vitest'
 import { findOrCreate, SchemaDriftError, UniqueText } from '../../../src'
 import { guardOf } from '../../../src/sql/guard'
 import { guardKernel, SETTLE_KERNEL } from '../../../src/sql/guard-kernel'
+import { trim } from '../../../src/text'
 import { tableDeclarations } from '../../../src/typeorm/registry'
 import { useDatabase } from '../../support/database'
 import { doctor } from '../../../src/doctor'
@@ -199,3 +200,30 @@ const UPSERT = `insert into crowded (url) values ($1) on conflict do nothing`
 
 const duplicates = async (dataSource: DataSource): Promise<unknown> =>
   await dataSource.query(`select url from crowded group by url having count(*) > 1`)
+
+test('what a later release has made and this one can work with is known to a migration, which stays one statement', async () => {
+  @Entity('page')
+  class Perhaps {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @UniqueText({ normalize: trim(), nullable: true }) url!: string | null
+    @Column({ type: 'text', nullable: true }) title!: string | null
+  }
+  @Entity('page')
+  class Trimmed {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @UniqueText({ normalize: trim() }) url!: string
+    @Column({ type: 'text', nullable: true }) title!: string | null
+  }
+  const client = await db.client()
+  await client.query('drop schema public cascade; create schema public')
+  const first = await db.dataSource([Trimmed], { synchronize: false })
+  await migrate(first)
+  await findOrCreate(first.manager, Trimmed, { url: 'a' })
+  const sets = tableDeclarations(first.getMetadata(Trimmed)).map(({ table }) => guardOf(table))
+  for (const set of sets) await runAll(first, install(set, 'next'))
+  const after = await db.dataSource([Perhaps], { synchronize: false })
+  const { up } = await generate(after)
+  expect(up).toHaveLength(1)
+  await runAll(after, up)
+  expect(await findOrCreate(after.manager, Perhaps, { url: ' a ' })).toMatchObject({ created: false })
+})
