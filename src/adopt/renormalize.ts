@@ -4,7 +4,7 @@ import { createRefused, noteRefused, readTexts, renormalize } from '../sql/adopt
 import { guardOf } from '../sql/guard'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { textRules } from '../sql/text-table'
-import { guardNotesOf, planSets } from '../sql/trigger-plan'
+import { guardNotesOf, planAllFunctions, planSets } from '../sql/trigger-plan'
 import { BatchSize } from './session'
 import { type AdoptionState, type Run, rulesOf } from './steps'
 import { pagesOf, readTextsOf } from './sweep'
@@ -53,9 +53,11 @@ export async function renormalizeRows(
   }
   await decide()
   const site = { schema: on.table.schema, table: on.table.table, wanted: [guardOf(on.table)], installed: target.state }
-  const { before, after } = planSets({ ...site, searchSchema: on.table.schema, touched: false })
+  const placed = { ...site, searchSchema: on.table.schema, touched: false }
+  const { before, after } = planSets(placed)
+  const functions = planAllFunctions([placed], [], []).before
   await session.locked({ on, step: 'guard', mode: 'ACCESS EXCLUSIVE' }, async () => {
-    await session.all([...before.up, ...after.up])
+    await session.all([...before.up, ...functions.up, ...after.up])
     await session.query(forgetState(on), [on.table.guard])
   })
 }

@@ -1,6 +1,6 @@
 import type { ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
-import { oneOf, type Rule, RULE, type Rules } from '../options'
+import { type Rule, RULE, type Rules } from '../options'
 import type { SpreadBy } from '../sql/text-table'
 import * as presets from '../text'
 import { type Digest, type DigestName, digests } from '../text/digest'
@@ -132,7 +132,7 @@ const RULES: Rules<UniqueTextOptions> = {
     takes: (value) => RULE.positive.takes(value) && Number(value) <= MAX_CHAIN_LENGTH_LIMIT,
     expected: `a whole number from 1 to ${MAX_CHAIN_LENGTH_LIMIT}`,
   },
-  lookup: oneOf('hash'),
+  lookup: { takes: (value) => value === 'hash', expected: "'hash'" },
   spread: { takes: isSpread, expected: "'hash', 'citus' or { partitions: a whole number }" },
   indexName: RULE.name,
   hidden: {

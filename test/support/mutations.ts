@@ -28,7 +28,7 @@ const SECOND_LINE = {
 /** Parts of the second line, each taken out alone. */
 export const secondLine = {
   ...SECOND_LINE,
-  'children by INHERITS count': ["'ONLY %s'", "'%s'"],
+  'children by INHERITS count': [/'ONLY %s'/g, "'%s'"],
 } as const satisfies Readonly<Record<string, Change>>
 
 export const secondLineWithout = (part: keyof typeof secondLine): Mutation => mutation(part, secondLine[part])
@@ -55,7 +55,7 @@ export const softMutations: readonly Mutation[] = [
     'softly deleted rows count as members of their chain',
     [/\n\s+AND t\.\S+ IS NULL/g, ''],
     [
-      /ELSE (pg_catalog\.format\('%s\.%I IS NULL', p\.l, [^)]+\) 4\]\)) END/,
+      /ELSE (pg_catalog\.format\('%s\.%I IS NULL', p\.l, [^)]+\) 4\]\)) END/g,
       `WHEN p.l LIKE '(%' THEN $1 ELSE 'true' END`,
     ],
   ),

@@ -71,10 +71,10 @@ describe('what the database lacks', () => {
         "error column.missing 1; urlHashChained",
         "error index.missing 1; NAME",
         "error check.missing 1; NAME",
+        "warning reference.undeclared 1; public.visit."pageId"",
         "error text.unadopted 3; next step begin; short locks: begin ACCESS EXCLUSIVE, check ACCESS EXCLUSIVE, check ACCESS EXCLUSIVE, guard SHARE ROW EXCLUSIVE, clean ACCESS EXCLUSIVE",
         "warning disk.needed 1; up to 1 MB for new versions of rows, and the index",
         "error text.twice 1",
-        "warning reference.undeclared 1; public.visit."pageId"",
       ]
     `)
     expect(found.filter((one) => one.includes('guard.missing')).length).toBeGreaterThan(2)
@@ -91,10 +91,10 @@ describe('what the database lacks', () => {
       [
         "error index.missing 1; NAME",
         "error check.missing 1; NAME",
+        "warning reference.undeclared 1; public.visit."pageId"",
         "error text.unadopted 2; next step begin; short locks: begin ACCESS EXCLUSIVE, check ACCESS EXCLUSIVE, check ACCESS EXCLUSIVE, guard SHARE ROW EXCLUSIVE, clean ACCESS EXCLUSIVE",
         "warning disk.needed 1; up to 1 MB for new versions of rows, and the index",
         "error hash.missing 2",
-        "warning reference.undeclared 1; public.visit."pageId"",
       ]
     `)
   })
@@ -249,8 +249,8 @@ describe('what stands around a table', () => {
     )
     expect((await told(Page)).filter((one) => / (?:text|table)\./u.test(one))).toMatchInlineSnapshot(`
       [
-        "error text.twice 1",
         "warning table.partitioned 2",
+        "error text.twice 1",
       ]
     `)
   })

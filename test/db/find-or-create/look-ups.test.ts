@@ -68,7 +68,7 @@ test('a condition beside the text is refused, within its embedded too', async ()
   await findOrCreate(manager, House, { at })
   expect(await findOneByText(manager, House, { at: { city: 'Ulm' } })).toMatchObject({ at })
   expect(String(await rejection(findOneByText(manager, House, { at })))).toContain('Leave out "at.note"')
-  expect(() => textCondition(manager, House, 'h', { at })).toThrow('"at.note" is none')
+  expect(() => textCondition(manager, House, 'h', { at })).toThrow('"at.note" is not one')
 })
 
 describe('findOneByText', () => {

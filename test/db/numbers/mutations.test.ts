@@ -123,7 +123,7 @@ const MUTATIONS: readonly Mutation[] = [
   },
   {
     name: 'rows that come are not counted',
-    from: /AFTER INSERT ON "comment"\s+REFERENCING NEW TABLE AS came/,
+    from: /AFTER INSERT\s+ON "comment"\s+REFERENCING NEW TABLE AS came/,
     to: 'AFTER TRUNCATE ON "comment"',
     found: 'three insert',
   },
