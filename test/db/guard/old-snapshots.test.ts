@@ -89,3 +89,42 @@ describe.each(['repeatable read', 'serializable'])('a transaction at %s that beg
     expect(await violations(migrator, page)).toEqual([])
   })
 })
+
+/** A migration whose statements see an old table would number only what that shows. */
+test.each(['repeatable read', 'serializable'])('rows are not numbered at %s', async (level) => {
+  const page = await stage()
+  await putRows(migrator, page, 'a1@0! a2@2')
+  await migrator.query(`set default_transaction_isolation to '${level}'`)
+  await expect(rebuild(page)).rejects.toMatchObject({ code: '55000', table: 'page' })
+  await migrator.query('rollback; reset default_transaction_isolation')
+  expect(await rowsOf(migrator, page)).toBe('a1@0! a2@2')
+})
+
+describe('while the rows are numbered anew, a trigger of the table', () => {
+  const trigger = (when: string, body: string): string => `
+    create function meddle() returns trigger language plpgsql as $$ begin ${body} end $$;
+    create trigger z ${when} on page for each row execute function meddle()`
+  test.each([
+    ['changes a text to one that is there', 'before update', `new.url := rtrim(new.url, 'x'); return new;`, '23505'],
+    [
+      'stores a text once more',
+      'after update',
+      `insert into page (url, "urlHash", "urlHashNumber") values ('a1', new."urlHash", 7); return null;`,
+      '23505',
+    ],
+    [
+      'stores a text at a number that is not its own',
+      'after update',
+      `insert into page (url, "urlHash", "urlHashNumber") values ('b1', md5('b')::uuid, 7); return null;`,
+      '55000',
+    ],
+  ])('%s, and is refused', async (_, when, body, code) => {
+    const page = await stage()
+    await putRows(migrator, page, 'a1@0! a1x@2')
+    await migrator.query(trigger(when, body))
+    await expect(rebuild(page)).rejects.toMatchObject({ code, table: 'page' })
+    await migrator.query('rollback; drop trigger z on page')
+    await rebuild(page)
+    expect(await rowsOf(migrator, page)).toBe('a1@0! a1x@1')
+  })
+})
