@@ -28,7 +28,7 @@ const SECOND_LINE = {
 /** Parts of the second line, each taken out alone. */
 export const secondLine = {
   ...SECOND_LINE,
-  'children by INHERITS count': ["'ONLY %s'", "'%s'"],
+  'children by INHERITS count': [/'ONLY %s'/g, "'%s'"],
 } as const satisfies Readonly<Record<string, Change>>
 
 export const secondLineWithout = (part: keyof typeof secondLine): Mutation => mutation(part, secondLine[part])
