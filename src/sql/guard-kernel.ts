@@ -45,26 +45,38 @@ export const refuseOtherOwner = (index: string, unless?: string): string => `
       CONSTRAINT = ${index}, SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
   END IF;`
 
+/** Of a trigger that an old snapshot still shows, false: this function knows no snapshots. */
+const STANDS = 'pg_catalog.pg_get_triggerdef(g.oid) IS NOT NULL'
+
 /**
  * For each pair of rows: that they are of one chain, that they hold one text, and that the left one holds its text.
  *
- * Both functions act by the table that the trigger is on, which may be renamed, or a partition, or a shard.
+ * Both functions act by the table that the trigger is on, which may be renamed, or a partition, or a shard. Columns have
+ * the names that they have now, for the queries are parsed by those: at REPEATABLE READ, pg_attribute has the names of
+ * the snapshot. A guard that is newer than the snapshot may have come with other numbers, which the snapshot hides.
  */
 const columnsFor = (
   ...pairs: readonly (readonly [left: string, right: string])[]
 ): string => `${refuseOtherOwner('TG_ARGV[3]')}
-  SELECT pg_catalog.array_agg(a.attname ORDER BY k.i) INTO names
+  SELECT pg_catalog.array_agg(a.object_names[3]::pg_catalog.name ORDER BY k.i) INTO names
     FROM pg_catalog.pg_trigger AS g
     JOIN pg_catalog.pg_proc AS f ON f.oid OPERATOR(pg_catalog.=) g.tgfoid
     CROSS JOIN LATERAL pg_catalog.unnest(g.tgattr) WITH ORDINALITY AS k (attnum, i)
-    JOIN pg_catalog.pg_attribute AS a
-      ON a.attrelid OPERATOR(pg_catalog.=) g.tgrelid AND a.attnum OPERATOR(pg_catalog.=) k.attnum
+    CROSS JOIN LATERAL pg_catalog.pg_identify_object_as_address(
+      'pg_catalog.pg_class'::pg_catalog.regclass, g.tgrelid, k.attnum) AS a
     -- By what it is given: on a shard, a trigger has another name. That of another role does not count.
     WHERE g.tgrelid OPERATOR(pg_catalog.=) TG_RELID AND f.proname OPERATOR(pg_catalog.=) '${PLACE_KERNEL}'
       AND pg_catalog.pg_get_userbyid(f.proowner) OPERATOR(pg_catalog.=) CURRENT_USER
       AND pg_catalog.starts_with(pg_catalog.encode(g.tgargs, 'hex'), pg_catalog.encode(
-        pg_catalog.convert_to(TG_ARGV[0], 'UTF8') OPERATOR(pg_catalog.||) '\\x00'::pg_catalog.bytea, 'hex'));
-  IF names IS NULL THEN
+        pg_catalog.convert_to(TG_ARGV[0], 'UTF8') OPERATOR(pg_catalog.||) '\\x00'::pg_catalog.bytea, 'hex'))
+      AND ${STANDS};
+  IF names IS NULL AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS g
+    WHERE g.tgrelid OPERATOR(pg_catalog.=) TG_RELID AND g.tgname OPERATOR(pg_catalog.=) TG_NAME
+      AND ${STANDS}) THEN
+    RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.serializationFailure}',
+      MESSAGE = 'the guard is newer than the snapshot of the transaction',
+      CONSTRAINT = TG_ARGV[3], SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+  ELSIF names IS NULL THEN
     RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}',
       MESSAGE = pg_catalog.format('the guard has lost its trigger %s', TG_ARGV[0]),
       HINT = 'Something was renamed: create the guard again, for instance by a new migration.',

@@ -33,8 +33,8 @@ interface KeyedTable {
 /**
  * One statement that gives every row its hash, number and flag as the declaration wants them, and changes only rows
  * that differ: texts of equal hash are numbered from 0 in each scope, the ones with a lower number first. It refuses
- * rows that hold the same text, and the work of a user's trigger that undoes its own. The guard's triggers, the unique
- * index and the check must be away.
+ * rows that hold the same text, the work of a user's trigger that undoes its own or writes such rows, and a snapshot that
+ * may be older than the lock. The guard's triggers, the unique index and the check must be away.
  */
 export function rebuildRows(on: RebuiltTable): string {
   const { rows } = on
@@ -54,11 +54,27 @@ DECLARE
 BEGIN
   -- Otherwise row security could hide rows, and they would silently stay as they are. Off, it raises an error instead.
   PERFORM pg_catalog.set_config('row_security', 'off', true);
-  ${raiseDuplicates(on)}
-  ${renumber(on)}
-  IF done OPERATOR(pg_catalog.<>) due THEN
-    ${undone}
+  -- The lock does not help a snapshot that is older: it hides what was written before the lock was there.
+  IF pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.~) '^(repeatable|serializable)' THEN
+    ${raise(rows, {
+      sqlstate: SQLSTATE.wrongState,
+      message: `rows of table ${quote(rows.table)} can be numbered at READ COMMITTED only, not at `,
+      found: "pg_catalog.current_setting('transaction_isolation')",
+      remedy: '. Set default_transaction_isolation for the connection that runs migrations.',
+    })}
   END IF;
+  -- Once more after triggers have run, for nothing else proves what they wrote.
+  FOR round IN 1..2 LOOP
+    ${raiseDuplicates(on)}
+    ${renumber(on)}
+    IF round OPERATOR(pg_catalog.=) 2 THEN
+      done := 0;
+    END IF;
+    IF done OPERATOR(pg_catalog.<>) due THEN
+      ${undone}
+    END IF;
+    EXIT WHEN due OPERATOR(pg_catalog.=) 0;
+  END LOOP;
   PERFORM pg_catalog.set_config('row_security', security, true);
 END
 `)

@@ -28,6 +28,9 @@ export class Journal {
   /** Triggers of the user's change what is written, and remove rows. */
   derived = false
 
+  /** The column of the ids has the name of another for a while, so that callers get the values of that. */
+  renamed = false
+
   /** The first sign of a fault that has done no harm yet; only where such signs do not count as violations. */
   sign: Violation | undefined
 
@@ -99,7 +102,7 @@ export class Journal {
     const times = (this.created.get(key) ?? 0) + 1
     this.created.set(key, times)
     this.add('created')
-    if (times > 1) this.violate(`row ${id} of ${table} was created ${times} times`)
+    if (times > 1 && !this.renamed) this.violate(`row ${id} of ${table} was created ${times} times`)
   }
 
   /** What a caller got is not what it wrote: a violation, unless triggers of the user's derive columns and remove rows. */

@@ -100,6 +100,7 @@ async function runPhases(
     await installTriggers(url, subjects, troubles)
     journal.troubled = troubles.length > 0
     journal.derived = troubles.includes('derived')
+    journal.renamed = troubles.includes('renames')
     const trouble = makeTrouble(url, troubles, { subjects, journal, random: seededRandom(seed - 1) })
     const writers = clients.map(async (_, index) => await write(clients, index))
     await together([...writers, watch(watched, subjects, journal), trouble], journal)

@@ -147,7 +147,8 @@ async function makeOne(kind: Trouble, subject: Subject, upheaval: Upheaval): Pro
 async function killOne(client: Client, journal: Journal): Promise<void> {
   const { rowCount } = await client.query(
     `SELECT pg_terminate_backend(pid) FROM (
-       SELECT pid FROM pg_stat_activity WHERE application_name = $1 AND state <> 'idle' ORDER BY random() LIMIT 1
+       SELECT pid FROM pg_stat_activity WHERE application_name = $1 AND state <> 'idle' AND datname = current_database()
+        ORDER BY random() LIMIT 1
      ) AS victim`,
     [WRITERS],
   )
