@@ -557,7 +557,7 @@ describe('each call is answered as if it were alone', () => {
     for (const name of names) await findOrCreate(manager, Page, { url: `seen ${name}` })
     const seen: { by: string | undefined; texts: unknown }[] = []
     const log = vi.spyOn(dataSource.logger, 'logQuery').mockImplementation((sql, parameters) => {
-      if (sql.includes('unnest(')) seen.push({ by: caller.getStore(), texts: parameters?.[0] })
+      if (sql.includes('unnest(')) seen.push({ by: caller.getStore(), texts: Object.values(parameters ?? {})[0] })
     })
     try {
       await whileBusy(dataSource, Page, sessions, async () => {
