@@ -25,7 +25,10 @@ export async function runDemo(work: (server: DemoServer, signal: AbortSignal) =>
     console.log(server.origin)
     code = await work(server, signal)
   } catch (error) {
-    if (!signal.aborted) console.error(describeError(error) + hint(error, server))
+    // Ctrl-C ends the compiler of ormconfig.ts too, and its error may come before the signal is heard of here: signals
+    // are heard between two turns, and the first of these ends before that.
+    for (let turn = 0; turn < 2; turn += 1) await new Promise((resolve) => setImmediate(resolve))
+    console.error(signal.aborted ? 'Stopped.' : describeError(error) + hint(error, server))
   }
   await server?.stop()
   if (signal.aborted) endBySignal()

@@ -18,7 +18,12 @@ export type Line = string | BrokenLine
 interface BrokenLine {
   /** One clause that never quotes the line. */
   readonly reason: string
+  /** The line as it came, without its ending; undefined if it is too long to be kept. */
+  readonly original?: Original
 }
+
+/** A line or record as it came, without its ending. */
+export type Original = string | Uint8Array
 
 /** The list cannot be read as lines at all. The message says what to do. */
 export class ListError extends Error {
@@ -41,9 +46,9 @@ const BYTE_ORDER_MARK = '\uFEFF'
 
 const TOO_LONG: BrokenLine = { reason: `it is longer than ${MAX_LINE_BYTES / 2 ** 20} MiB` }
 /** Decoded anyway, the line would hold U+FFFD, and two different texts could become one. */
-const NOT_UTF8: BrokenLine = { reason: 'it is not valid UTF-8' }
+const NOT_UTF8 = 'it is not valid UTF-8'
 /** `new URL` would drop it, and make one URL of two. */
-const HAS_CARRIAGE_RETURN: BrokenLine = { reason: 'it contains a carriage return (CR) before its end' }
+const HAS_CARRIAGE_RETURN = 'it contains a carriage return (CR) before its end'
 
 /**
  * Opens a list.
@@ -137,7 +142,7 @@ class BegunLine {
     this.pieces = []
     this.bytes = 0
     this.hasCarriageReturn = false
-    if (bytes > MAX_LINE_BYTES) return hasCarriageReturn ? HAS_CARRIAGE_RETURN : TOO_LONG
+    if (bytes > MAX_LINE_BYTES) return hasCarriageReturn ? { reason: HAS_CARRIAGE_RETURN } : TOO_LONG
     return decodeLine(pieces.length === 1 && pieces[0] ? pieces[0] : Buffer.concat(pieces))
   }
 
@@ -163,17 +168,17 @@ function decodeBlock(block: Buffer, lines: Line[]): void {
 }
 
 function decodeLine(line: Buffer): Line {
-  return isUtf8(line) ? withoutLineEnding(line.toString('utf8')) : NOT_UTF8
+  return isUtf8(line) ? withoutLineEnding(line.toString('utf8')) : { reason: NOT_UTF8, original: line }
 }
 
 function withoutLineEnding(line: string): Line {
   const found = line.indexOf('\r')
   if (found === -1) return line
-  return found === line.length - 1 ? line.slice(0, -1) : HAS_CARRIAGE_RETURN
+  return found === line.length - 1 ? line.slice(0, -1) : { reason: HAS_CARRIAGE_RETURN, original: line }
 }
 
 function checkFirst(line: Line): Line {
-  if (line === HAS_CARRIAGE_RETURN) {
+  if (typeof line !== 'string' && line.reason === HAS_CARRIAGE_RETURN) {
     throw new ListError(`The list ends its lines with CR alone. Convert it: tr '\\r' '\\n' < LIST > NEW-LIST`)
   }
   return typeof line === 'string' && line.startsWith(BYTE_ORDER_MARK) ? line.slice(1) : line
@@ -230,6 +235,9 @@ export function csvFields(record: string): string[] | undefined {
   }
 }
 
+/** A line as it came; undefined if it is too long to be kept. */
+export const originalOf = (line: Line): Original | undefined => (typeof line === 'string' ? line : line.original)
+
 const NO_CSV = { reason: 'it is not a CSV record: a field has quotes in its middle' }
 const TOO_SHORT = { reason: 'it has no such column: the record has too few fields' }
 /** An unbalanced quote would otherwise take the rest of the list for one field. */
@@ -238,11 +246,13 @@ const MAX_LENGTH = 4 * 2 ** 20
 /**
  * The texts of one column of a CSV list (RFC 4180), a record for a line. The first record names the columns.
  *
+ * @param onRecord called with each record as it came, also the first, before its text is given
  * @throws ListError where it does not name this column
  */
 export async function* columnOf(
   lines: AsyncIterable<readonly Line[]>,
   column: string,
+  onRecord: (record: Original | undefined) => void = () => {},
 ): AsyncGenerator<Line[], void, undefined> {
   let position: number | undefined
   let begun = ''
@@ -254,13 +264,21 @@ export async function* columnOf(
         begun = `${record}\n`
         continue
       }
+      onRecord(withBegun(begun, originalOf(line)))
       begun = ''
       if (position === undefined) position = positionOf(record, column)
       else texts.push(textAt(record, position))
     }
     if (texts.length > 0) yield texts
   }
-  if (begun !== '') yield [NO_CSV]
+  if (begun === '') return
+  onRecord(begun.slice(0, -1))
+  yield [NO_CSV]
+}
+
+function withBegun(begun: string, line: Original | undefined): Original | undefined {
+  if (begun === '' || line === undefined) return line
+  return typeof line === 'string' ? begun + line : Buffer.concat([Buffer.from(begun), line])
 }
 
 function positionOf(record: Line, column: string): number {

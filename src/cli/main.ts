@@ -6,6 +6,7 @@ import type { DataSource } from 'typeorm'
 import { describeError } from './error-messages'
 import { findImportTarget } from './import-target'
 import { openList } from './list'
+import { openRefused } from './refused-lines'
 import { loadDataSource } from './load-data-source'
 import { runAdopt } from './run-adopt'
 import { runDoctor } from './run-doctor'
@@ -72,8 +73,10 @@ async function importCommand(invocation: Invocation & { kind: 'import' }): Promi
   try {
     const target = findImportTarget(dataSource, invocation)
     keepHeapSmall()
-    const { column } = invocation
-    return await runImport({ dataSource, target, list, column, streams: process, signal: interruption() })
+    const { column, dryRun, refused: file } = invocation
+    const refused = file === undefined ? undefined : await openRefused(file, invocation.list)
+    const signal = interruption()
+    return await runImport({ dataSource, target, list, column, dryRun, refused, streams: process, signal })
   } finally {
     await dataSource.destroy()
   }

@@ -75,12 +75,13 @@ export class ImportTally {
  * Formats the table at the end of an import.
  *
  * @param unit what the lines hold, in the plural. @default 'lines'
+ * @param dryRun rows were only looked up
  */
-export function formatReport(report: ImportReport, unit = 'lines'): string {
+export function formatReport(report: ImportReport, unit = 'lines', dryRun = false): string {
   const { lines, created, found, rejected, blank, collisions, seconds } = report
   const rows: [string, string][] = [
     ['lines', number(lines)],
-    ['created', number(created)],
+    [dryRun ? 'would be created' : 'created', number(created)],
     ['found', number(found)],
     ['rejected', number(rejected)],
     ...(blank > 0 ? [['blank', number(blank)] satisfies [string, string]] : []),
@@ -91,8 +92,11 @@ export function formatReport(report: ImportReport, unit = 'lines'): string {
   const left = Math.max(...rows.map(([name]) => name.length))
   const right = Math.max(...rows.map(([, value]) => value.length))
   const table = rows.map(([name, value]) => `${name.padEnd(left)}  ${value.padStart(right)}`)
-  return [...table, ...formatRejections(report)].map((line) => `${line}\n`).join('')
+  const note = dryRun ? ['', DRY_RUN] : []
+  return [...table, ...formatRejections(report), ...note].map((line) => `${line}\n`).join('')
 }
+
+const DRY_RUN = 'No row was written. What the database itself refuses, only an import without --dry-run shows.'
 
 /** A whole number, except for a few very long texts. */
 function rate(lines: number, seconds: number): string {

@@ -1,6 +1,8 @@
+import { createHash } from 'node:crypto'
 import type { DataSource, ObjectLiteral } from 'typeorm'
 import type { PreparedMany } from '../find-or-create/prepared-many'
 import type { FindOrCreateManyResult } from '../find-or-create/run-batch'
+import { requestedRow } from '../rows/deferred-row'
 import { hashNumberOf } from '../rows/hydrate'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { Flow } from '../stream/flow'
@@ -8,7 +10,8 @@ import { sourceOfMany } from '../stream/source'
 import type { Outcome } from '../stream/window'
 import { describeError, refusalReason } from './error-messages'
 import type { ImportTarget } from './import-target'
-import { columnOf, type Line, type List, ListError, readLines } from './list'
+import { columnOf, type Line, type List, ListError, originalOf, readLines } from './list'
+import type { RefusedLines } from './refused-lines'
 import { formatReport, type ImportCounts, type ImportEnd, type ImportReport, ImportTally, number } from './report'
 import { openProgress, type Output, type Streams } from './terminal'
 
@@ -22,6 +25,10 @@ export interface ImportRun {
   readonly list: List
   /** Of a CSV list. undefined: each line is a text. */
   readonly column?: string | undefined
+  /** Only looks rows up. @default false */
+  readonly dryRun?: boolean
+  /** Takes the lines that are refused. */
+  readonly refused?: RefusedLines | undefined
   readonly streams: Streams
   readonly signal: AbortSignal
   /** What the lines hold, in the plural. @default 'lines' */
@@ -30,53 +37,61 @@ export interface ImportRun {
 
 /** Imports a list, shows its progress, and prints the table, even if the import was stopped. */
 export async function runImport(run: ImportRun): Promise<ExitCode> {
-  const { dataSource, target, list, column, streams, signal } = run
+  const { dataSource, target, list, streams, signal, dryRun = false, refused } = run
   const progress = openProgress(streams.stderr)
   // Otherwise the loop would wait for the next chunk, which never comes on a terminal.
   const close = (): void => list.close()
   signal.addEventListener('abort', close)
-  const lines = new CountedLines(list, column)
+  const lines = new CountedLines(run)
   let report: ImportReport
   try {
     report = await importLines(dataSource, target, lines.read(), {
       signal,
+      dryRun,
+      onAnswers: async (areRefused) => await refused?.answered(areRefused),
       onProgress: (counts) => progress.update(counts.lines, lines.fraction(counts.lines)),
     })
   } finally {
     signal.removeEventListener('abort', close)
     progress.end()
     list.close()
+    await refused?.close()
   }
-  streams.stdout.write(formatReport(report, run.unit))
-  return conclude(report, streams.stderr)
+  streams.stdout.write(formatReport(report, run.unit, dryRun))
+  if (refused && refused.lost > 0) streams.stderr.write(`\n${number(refused.lost)} ${NOT_KEPT}\n`)
+  return conclude(report, dryRun, streams.stderr)
 }
+
+const NOT_KEPT = 'refused lines are too long to be kept, and do not stand in the file of --refused.'
 
 /** Estimates what fraction of the list a number of lines is: more has been read than the server has seen. */
 class CountedLines {
   private lines = 0
 
-  constructor(
-    private readonly list: List,
-    private readonly column: string | undefined,
-  ) {}
+  constructor(private readonly run: Pick<ImportRun, 'list' | 'column' | 'refused'>) {}
 
   async *read(): AsyncGenerator<Line[], void, undefined> {
-    const lines = readLines(this.list.chunks)
-    for await (const some of this.column === undefined ? lines : columnOf(lines, this.column)) {
+    const { list, column, refused } = this.run
+    const lines = readLines(list.chunks)
+    const texts = column === undefined ? lines : columnOf(lines, column, refused?.afterHeader())
+    for await (const some of texts) {
       this.lines += some.length
+      if (column === undefined) for (const line of refused ? some : []) refused?.came(originalOf(line))
       yield some
     }
   }
 
   fraction(done: number): number | undefined {
-    const read = this.list.fraction()
+    const read = this.run.list.fraction()
     return read === undefined ? undefined : read * (done / this.lines)
   }
 }
 
-function conclude({ end, lines }: ImportReport, stderr: Output): ExitCode {
+function conclude({ end, lines }: ImportReport, dryRun: boolean, stderr: Output): ExitCode {
   if (end.kind === 'done') return EXIT.done
-  const next = 'The rows counted above are stored. Run the command again: it starts at the top and finds them.'
+  const next = dryRun
+    ? 'Run the command again: it starts at the top.'
+    : 'The rows counted above are stored. Run the command again: it starts at the top and finds them.'
   if (end.kind === 'interrupted') {
     stderr.write(`\nStopped after line ${number(lines)}. ${next}\n`)
     return EXIT.interrupted
@@ -90,6 +105,10 @@ function conclude({ end, lines }: ImportReport, stderr: Output): ExitCode {
 export interface ImportOptions {
   /** Called after each batch. */
   readonly onProgress?: (counts: ImportCounts) => void
+  /** Called for each batch before `onProgress`: which of its lines are refused, in the order of the list. */
+  readonly onAnswers?: (areRefused: readonly boolean[]) => Promise<void>
+  /** Rows are looked up, and those that are missing count as created. @default false */
+  readonly dryRun?: boolean
   /** Once aborted, no batch follows those that are at the server. */
   readonly signal?: AbortSignal | undefined
 }
@@ -107,18 +126,18 @@ export async function importLines(
   lines: AsyncIterable<readonly Line[]>,
   options: ImportOptions = {},
 ): Promise<ImportReport> {
-  const { signal, onProgress } = options
+  const { signal, dryRun = false } = options
   const flow = new Flow<Line, ObjectLiteral>({
     dataSource,
-    rules: { entityText: target.rows, load: undefined },
+    rules: { entityText: target.rows, load: undefined, create: dryRun ? refuseToCreate : undefined },
     source: sourceOfMany(lines),
-    add: (rows, line) => addLine(target, rows, line),
+    add: adding(target, dryRun),
     progress: { signal },
   })
   await flow.open()
   const started = performance.now()
   const tally = new ImportTally()
-  const end = await run(flow, tally, onProgress)
+  const end = await run(flow, tally, options)
   return {
     ...tally.counts,
     rejections: tally.rejections,
@@ -130,7 +149,7 @@ export async function importLines(
 async function run(
   flow: Flow<Line, ObjectLiteral>,
   tally: ImportTally,
-  onProgress: ImportOptions['onProgress'],
+  { onAnswers, onProgress }: ImportOptions,
 ): Promise<ImportEnd> {
   let failure: ImportEnd | undefined
   try {
@@ -143,6 +162,7 @@ async function run(
         flow.stop()
       }
       countWindow(tally, outcome, error !== undefined)
+      await onAnswers?.(outcome.results.map((result) => !error && isRefused(result)))
       onProgress?.(tally.counts)
     }
   } catch (error) {
@@ -159,13 +179,41 @@ class RefusedLine extends Error {
 }
 
 const BLANK = new RefusedLine('it is blank')
+/** In a dry run: the row of a line is not there, or an earlier line has the same text. */
+const MISSING = new RefusedLine('its row would be created')
+const REPEATED = new RefusedLine('its row would be found')
 
-function addLine(target: ImportTarget, rows: PreparedMany<ObjectLiteral>, line: Line): void {
+const COUNTED: ReadonlySet<unknown> = new Set([BLANK, MISSING, REPEATED])
+
+function refuseToCreate(): never {
+  throw MISSING
+}
+
+type Add = (rows: PreparedMany<ObjectLiteral>, values: ObjectLiteral) => void
+
+function adding(target: ImportTarget, dryRun: boolean): (rows: PreparedMany<ObjectLiteral>, line: Line) => void {
+  const add: Add = dryRun ? onceEach(target) : (rows, values) => rows.add(values)
+  return (rows, line) => addLine(target, rows, line, add)
+}
+
+/** A text that would be created in one batch is not found by the next, so all of the list are remembered, by a digest. */
+function onceEach(target: ImportTarget): Add {
+  const known = new Set<string>()
+  return (rows, values) => {
+    const { identity } = requestedRow(target.rows, values).row
+    const digest = createHash('md5').update(identity).digest('base64')
+    if (known.has(digest)) return rows.refuse(REPEATED)
+    known.add(digest)
+    rows.add(values)
+  }
+}
+
+function addLine(target: ImportTarget, rows: PreparedMany<ObjectLiteral>, line: Line, add: Add): void {
   if (typeof line !== 'string') return rows.refuse(new RefusedLine(line.reason))
   if (line === '') return rows.refuse(BLANK)
   try {
     const values = target.toValues(line)
-    if (values) rows.add(values)
+    if (values) add(rows, values)
     else rows.refuse(new RefusedLine(target.refusal))
   } catch (error) {
     rows.refuse(new RefusedLine(refusalReason(error)))
@@ -196,8 +244,15 @@ function countWindow(tally: ImportTally, { results }: Outcome<ObjectLiteral>, fa
   }
 }
 
-function countRefused(tally: ImportTally, result: FindOrCreateManyResult<ObjectLiteral> | undefined): void {
-  const error = result && 'error' in result ? result.error : undefined
+type LineResult = FindOrCreateManyResult<ObjectLiteral> | undefined
+
+const errorOf = (result: LineResult): unknown => (result && 'error' in result ? result.error : undefined)
+
+const isRefused = (result: LineResult): boolean => !(result && 'entity' in result) && !COUNTED.has(errorOf(result))
+
+function countRefused(tally: ImportTally, result: LineResult): void {
+  const error = errorOf(result)
   if (error === BLANK) tally.blank()
+  else if (error === MISSING || error === REPEATED) tally.stored(error === MISSING, 0)
   else tally.rejected(error instanceof RefusedLine ? error.reason : refusalReason(error))
 }

@@ -16,6 +16,9 @@ export type Invocation =
       readonly list: string
       /** The column of a CSV list; undefined: each line is a text. */
       readonly column: string | undefined
+      readonly dryRun: boolean
+      /** The file for the lines that are refused. */
+      readonly refused: string | undefined
     }
   | {
       readonly kind: 'doctor'
@@ -64,7 +67,7 @@ export class UsageError extends Error {
 }
 
 export const HELP = `Usage: typeorm-unique-text import -d DATA-SOURCE --entity NAME [--property NAME]
-                                  [--csv --column NAME] LIST
+                                  [--csv --column NAME] [--dry-run] [--refused FILE] LIST
        typeorm-unique-text doctor -d DATA-SOURCE [--entity NAME [--table NAME]] [--json]
        typeorm-unique-text preview -d DATA-SOURCE --entity NAME [--property NAME]
                                    --normalize NAMES
@@ -73,7 +76,9 @@ export const HELP = `Usage: typeorm-unique-text import -d DATA-SOURCE --entity N
 
 import finds or creates a row for each line of LIST: a UTF-8 file, or - for standard
 input. Lines end with LF or CRLF and have at most 4 MiB.
-Lines that are refused are counted; the first five are reported with the reason.
+Lines that are refused are counted; the first five are reported with the reason, and
+--refused FILE writes all of them to FILE as they came, to be mended and imported.
+With --dry-run it looks rows up and says what it would do, and writes no row.
 You can run it again at any time: rows that exist are found, and none is created twice.
 
 doctor examines the stored rows, in batches and without blocking anybody: duplicate
@@ -170,7 +175,7 @@ export function parseInvocation(args: readonly string[]): Invocation {
 type Values = ReturnType<typeof parseStrictly>['values']
 
 function importOf(
-  { dataSource, entity, property, json, csv, column, table }: Values,
+  { dataSource, entity, property, json, csv, column, table, 'dry-run': dryRun, refused }: Values,
   [list, ...more]: readonly string[],
 ): Invocation {
   if (dataSource === undefined) throw new UsageError(NO_DATA_SOURCE)
@@ -182,7 +187,7 @@ function importOf(
   if (list === undefined) throw new UsageError('Name the list to import: a file, or - for standard input.')
   if (more.length > 0)
     throw new UsageError('Name only one list, or join several: cat A B | typeorm-unique-text import … -')
-  return { kind: 'import', dataSource, entity, property, list, column }
+  return { kind: 'import', dataSource, entity, property, list, column, dryRun: dryRun === true, refused }
 }
 
 function doctorOf(

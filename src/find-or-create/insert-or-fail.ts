@@ -14,6 +14,7 @@ import { type ColumnMetadata, dataSourceOf, type Declaration, declarationsOf } f
 import { ensureReady } from '../typeorm/readiness'
 import type { Step } from '../connection/all-or-nothing'
 import { requireEntries, requireManager } from '../rows/call-arguments'
+import type { NoOthers } from '../rows/call-options'
 import { entityColumns, type EntityColumns, entityTextOf, onTable } from '../rows/entity-text'
 import { afterInsert, beforeInsert, listensToInsert } from '../rows/events'
 import { fill, returnedBy } from '../rows/hydrate'
@@ -110,10 +111,20 @@ export async function insertOrFail(
 }
 
 /** The values must be of the entity that stands beside them. */
-type Checked<One> = One extends readonly [EntityTarget<infer Entity>, unknown]
-  ? Entity extends ObjectLiteral
-    ? Insertion<Entity>
-    : never
+type Checked<One> = One extends readonly [EntityTarget<infer Entity>, infer Values]
+  ? readonly [
+      One[0],
+      Values extends readonly unknown[]
+        ? { readonly [Position in keyof Values]: WritableOnly<Entity, Values[Position]> }
+        : WritableOnly<Entity, Values>,
+    ]
+  : never
+
+/** Of a list, the compiler would say of a misspelt property only that two types of lists differ: so it is named. */
+export type WritableOnly<Entity, Given> = Entity extends ObjectLiteral
+  ? unknown extends NoOthers<Entity, Given>
+    ? Writable<Entity>
+    : NoOthers<Entity, Given>
   : never
 
 /** A row to insert. */

@@ -19,7 +19,7 @@ import { afterUpdate, beforeUpdate } from '../rows/events'
 import { fill, newEntity, returnedBy } from '../rows/hydrate'
 import { requireObject, requireUniqueText, requireUpdatable } from '../rows/refused-input'
 import { changedKey } from '../rows/key-values'
-import type { Writable } from './insert-or-fail'
+import type { Writable, WritableOnly } from './insert-or-fail'
 import { openSession } from '../connection/open-session'
 import type { Session } from '../connection/session'
 import { ensureNamesReady, requestedNames } from './requested-names'
@@ -103,11 +103,18 @@ export async function updateOrFail(
 }
 
 /** The changes must be of the entity that stands before them. */
-type Checked<One> = One extends readonly [EntityTarget<infer Entity>, unknown, unknown]
-  ? Entity extends ObjectLiteral
-    ? RowChange<Entity>
-    : never
+type Checked<One> = One extends readonly [EntityTarget<infer Entity>, infer Id, infer Changes]
+  ? readonly [One[0], KeyOnly<Entity, Id>, WritableOnly<Entity, Changes>]
   : never
+
+type KeyOnly<Entity, Id> = Entity extends ObjectLiteral ? (Id extends RowId<Entity> ? Id : NoKeyOfTheEntity) : never
+
+declare const wrong: unique symbol
+
+/** Nothing has this type: the compiler names it for a key of another type than the id. */
+interface NoKeyOfTheEntity {
+  readonly [wrong]: true
+}
 
 /** A row to change. */
 interface ChangedRow {

@@ -4,7 +4,8 @@ import { oneOf, type Rule, RULE, type Rules } from '../options'
 /** Options of every operation. */
 export interface ByOptions<Entity = ObjectLiteral> {
   /**
-   * Which of the entity's texts, by the name of its property, or by `as`; required where it has several.
+   * Which of the entity's texts, by the name of its property, or by `as`; required where it has several. No type holds
+   * what `as` says, so a misspelt name is no error of the compiler: the call throws DeclarationError before any SQL.
    * @default the only one
    */
   // The second type takes every string, and lets an editor suggest the properties.
@@ -246,7 +247,7 @@ export type GivenValues<Entity, Given, By = string> = DeepPartial<Entity> &
   WithText<Entity, Given, By>
 
 // `Given` stands in a branch so that it is inferred; where all is well, a literal is checked against the entity alone.
-type NoOthers<Entity, Given> = keyof Given extends keyof Entity
+export type NoOthers<Entity, Given> = keyof Given extends keyof Entity
   ? unknown
   : string extends keyof Given
     ? unknown

@@ -32,6 +32,7 @@ import {
   withUniqueText,
 } from '../../src'
 import { once } from '../../src/once'
+import type { WritableOnly } from '../../src/find-or-create/insert-or-fail'
 import type { GivenValues, NoPropertyOfTheEntity } from '../../src/rows/call-options'
 import { findOrCreateStream, findOrCreateTransform } from '../../src/stream'
 import { saveFindingTexts } from '../../src/typeorm-calls'
@@ -341,6 +342,49 @@ describe('upsertByText', () => {
 })
 
 describe('insertOrFail and updateOrFail', () => {
+  test('of a list, the property or key that is wrong is told, and not the list', () => {
+    const misspelt = { text: 'a', titel: 'x' }
+    void (() =>
+      insertOrFail(manager, [
+        [Page, { url: 'a' }],
+        [
+          Author,
+          [
+            { name: 'a' },
+            // @ts-expect-error (no property "nam")
+            { nam: 'a' },
+          ],
+        ],
+        [
+          Story,
+          // @ts-expect-error (no property "titel" in a variable)
+          misspelt,
+        ],
+      ]))
+    void (() =>
+      updateOrFail(manager, [
+        [
+          Page,
+          // @ts-expect-error (the id is a number)
+          '1',
+          { url: 'a' },
+        ],
+        [
+          Page,
+          2,
+          {
+            url: 'a',
+            // @ts-expect-error (no property "titel")
+            titel: 'x',
+          },
+        ],
+      ]))
+    void ((parsed: Record<string, string>, story: Story) => insertOrFail(manager, [[Story, [parsed, story]]]))
+    type Told = WritableOnly<Page, { url: string; titel: string }>['titel' &
+      keyof WritableOnly<Page, { url: string; titel: string }>]
+    expectTypeOf<Told>().toExtend<NoPropertyOfTheEntity<'titel'>>()
+  })
+
   const pages = repository.extend(uniqueTextMethods)
 
   test('give entities in the shape of what they are given', () => {

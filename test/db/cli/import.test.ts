@@ -1,8 +1,10 @@
 import { type ChildProcess, type ChildProcessWithoutNullStreams, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { Column, DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
-import { beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { DeclarationError, SchemaDriftError, UniqueText } from '../../../src'
 import { normalizer } from '../../../src/text'
 import { importLines, type ImportOptions } from '../../../src/cli/run-import'
@@ -317,6 +319,9 @@ async function typed(args: readonly string[], input = '', databaseUrl = db.url):
 }
 
 describe('typeorm-unique-text import', () => {
+  const folder = mkdtempSync(path.join(tmpdir(), 'refused-lines-'))
+  afterAll(() => rmSync(folder, { recursive: true }))
+
   test('imports standard input, prints the table, and quotes no text', async () => {
     const input = '\uFEFFhttp://cli.example/secret\r\nhttp://CLI.example/secret\r\n\r\nsecret\r\n'
     const { code, stdout, stderr } = await typed([...IMPORT, '-'], input)
@@ -333,7 +338,7 @@ describe('typeorm-unique-text import', () => {
     ])
     expect(nothing).toMatchObject({ code: 2, stdout: '' })
     expect(nothing.stderr).toMatch(
-      /^Name a command: import, doctor, adopt, abandon, unmerge\.\nSee typeorm-unique-text --help\.\n$/,
+      /^Name a command: import, doctor, preview, adopt, abandon, unmerge\.\nSee typeorm-unique-text --help\.\n$/,
     )
     expect(entity).toMatchObject({ code: 2, stdout: '' })
     expect(entity.stderr).toMatch(/^The DataSource has no entity "Nobody"\. Entities with a unique text: "Url"\.\n/)
@@ -371,6 +376,69 @@ describe('typeorm-unique-text import', () => {
     const other = await typed([...IMPORT, '--csv', '--column', 'url', '-'], input)
     expect(other.code).toBe(1)
     expect(other.stderr).toContain('has no column "url"')
+  })
+
+  test('--dry-run counts what an import would, over batches, as a role that may only read', async () => {
+    const client = await db.client()
+    await client.query(`create role "dry reader" login password 'x'; grant select on urls to "dry reader"`)
+    const reader = new URL(db.url)
+    Object.assign(reader, { username: 'dry reader', password: 'x' })
+    await Url.parse('http://dry.example/3')
+    const urls = numbered(4_000, (index) => `http://dry.example/${index}`)
+    const input = [...urls, 'HTTP://dry.example:80/2', '', 'secret', ...urls.slice(0, 10), 'secret'].join('\n')
+    try {
+      const dry = await typed([...IMPORT, '--dry-run', '-'], input, reader.href)
+      const wet = await typed([...IMPORT, '-'], input)
+      expect([dry.code, dry.stderr, wet.code]).toEqual([0, '', 0])
+      expect(dry.stdout).toMatch(/^lines +4,014\nwould be created +3,999\nfound +12\nrejected +2\nblank +1\n/)
+      expect(wet.stdout).toMatch(/^lines +4,014\ncreated +3,999\nfound +12\nrejected +2\nblank +1\n/)
+      expect(dry.stdout).toContain('  line 4,003: it is not an http or https URL\n')
+    } finally {
+      await client.query('drop owned by "dry reader"; drop role "dry reader"')
+    }
+  })
+
+  test('--refused writes the refused lines as they came, so that they are refused again, or mended', async () => {
+    const [latin, cr] = [Buffer.from('http://r.example/\xe9', 'latin1'), 'http://r.example/a\rb']
+    const before = numbered(3_500, (index) => `http://r.example/${index}`).join('\n')
+    const list = Buffer.concat([Buffer.from(`\uFEFFsecret\r\n${before}\n${cr}\n\n`), latin, Buffer.from('\nftp://é')])
+    const expected = Buffer.concat([Buffer.from(`secret\n${cr}\n`), latin, Buffer.from('\nftp://é\n')])
+    const [given, refused, again] = ['given', 'refused', 'again'].map((name) => path.join(folder, name)) as [
+      string,
+      string,
+      string,
+    ]
+    writeFileSync(given, list)
+    writeFileSync(refused, 'of an earlier import')
+    const first = await typed([...IMPORT, '--refused', refused, given])
+    expect([first.code, first.stderr]).toEqual([0, ''])
+    expect(first.stdout).toMatch(/^lines +3,505\ncreated +3,500\nfound +0\nrejected +4\nblank +1\n/)
+    expect(readFileSync(refused)).toEqual(expected)
+    expect((await typed([...IMPORT, '--refused', again, '--dry-run', refused])).stdout).toMatch(/^rejected +4$/m)
+    expect(readFileSync(again)).toEqual(expected)
+    const itself = await typed([...IMPORT, '--refused', refused, refused])
+    expect(itself).toMatchObject({ code: 1, stderr: expect.stringContaining('names the list itself') })
+    expect(readFileSync(refused)).toEqual(expected)
+  })
+
+  test('--refused of CSV writes whole records behind the first one, which names the columns', async () => {
+    const refused = path.join(folder, 'refused.csv')
+    const csv = [...IMPORT, '--csv', '--column', 'url', '--refused', refused]
+    const input = 'note,url\n"a\nb",http://csv.example/1\n"c\nd",secret\ne\n'
+    expect((await typed([...csv, '-'], input)).stdout).toMatch(/^rejected +2$/m)
+    expect(readFileSync(refused, 'utf8')).toBe('note,url\n"c\nd",secret\ne\n')
+    await typed([...csv, '-'], 'note,url\nf,http://csv.example/1\n')
+    expect(readFileSync(refused, 'utf8')).toBe('')
+  })
+
+  test('--refused says how many lines are too long for it, and fails where it cannot write', async () => {
+    const long = await typed([...IMPORT, '--refused', path.join(folder, 'long'), '-'], `${'a'.repeat(2 ** 22 + 1)}\nb`)
+    expect([long.code, readFileSync(path.join(folder, 'long'), 'utf8')]).toEqual([0, 'b\n'])
+    expect(long.stderr).toBe('\n1 refused lines are too long to be kept, and do not stand in the file of --refused.\n')
+    const full = await typed([...IMPORT, '--refused', '/dev/full', '-'], 'secret\n')
+    expect(full).toMatchObject({ code: 1, stderr: expect.stringContaining('Cannot write the refused lines: ENOSPC') })
+    const none = await typed([...IMPORT, '--refused', path.join(folder, 'no/where'), '-'], 'http://none.example/\n')
+    expect(none).toMatchObject({ code: 1, stdout: '', stderr: expect.stringContaining('ENOENT') })
   })
 
   test('a folder as standard input, and a full disk behind standard output, are failures in one line', async () => {

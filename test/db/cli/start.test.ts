@@ -1,4 +1,5 @@
-import { execFile } from 'node:child_process'
+import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import path from 'node:path'
 import { promisify } from 'node:util'
@@ -76,6 +77,29 @@ test('npm run show prints no control character that a row holds', async () => {
   // oxlint-disable-next-line no-control-regex
   expect(shown).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/)
 })
+
+test('Ctrl-C while ormconfig.ts is compiled ends npm start by the signal, with one word', async () => {
+  // What Ctrl-C does: the signal comes, and the compiler, a process of its own, is gone.
+  const hooks = `export async function load(url, context, next) {
+    if (!url.includes('ormconfig')) return await next(url, context)
+    process.kill(process.pid, 'SIGINT')
+    throw new Error('The service was stopped')
+  }`
+  const preload = `import { register } from 'node:module'
+    register(${JSON.stringify(moduleOf(hooks))})`
+  const args = ['--import', 'tsx', '--import', moduleOf(preload), 'scripts/demo/start.ts']
+  const child = spawn(process.execPath, args, {
+    cwd: ROOT,
+    env: { ...process.env, DATABASE_URL: db.url },
+    stdio: ['ignore', 'ignore', 'pipe'],
+  })
+  let stderr = ''
+  child.stderr.on('data', (data: Buffer) => (stderr += data.toString()))
+  const [, signal] = (await once(child, 'close')) as [number | null, string | null]
+  expect({ signal, stderr }).toEqual({ signal: 'SIGINT', stderr: 'Stopped.\n' })
+})
+
+const moduleOf = (source: string): string => `data:text/javascript,${encodeURIComponent(source)}`
 
 test('npm start says what is wrong with a list that is not there', async () => {
   const starting = example('start', ['no-such-list.txt'])

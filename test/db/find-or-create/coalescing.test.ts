@@ -17,7 +17,7 @@ import {
   type QueryRunner,
   TableInheritance,
 } from 'typeorm'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import {
   DeclarationError,
   findOneByText,
@@ -550,6 +550,24 @@ describe('each call is answered as if it were alone', () => {
     })
     expect(sent[0]).toBe('shared look-up')
     expect(result).toEqual(['after young', 'before young', 'loaded old by A', 'loaded old by B', 'loaded old by C'])
+  })
+
+  test('instrumentation sees one statement, in the context of one call, whose parameters count the texts', async () => {
+    const names = ['A', 'B', 'C', 'D']
+    for (const name of names) await findOrCreate(manager, Page, { url: `seen ${name}` })
+    const seen: { by: string | undefined; texts: unknown }[] = []
+    const log = vi.spyOn(dataSource.logger, 'logQuery').mockImplementation((sql, parameters) => {
+      if (sql.includes('unnest(')) seen.push({ by: caller.getStore(), texts: Object.values(parameters ?? {})[0] })
+    })
+    try {
+      await whileBusy(dataSource, Page, sessions, async () => {
+        const find = async (name: string) => await findOrCreate(manager, Page, { url: `seen ${name}` })
+        await all(...names.map(async (name) => await caller.run(name, async () => await find(name))))
+      })
+    } finally {
+      log.mockRestore()
+    }
+    expect(seen).toEqual([{ by: expect.stringMatching(/^[A-D]$/), texts: names.map((name) => `seen ${name}`) }])
   })
 
   test('relations are loaded for those that ask for them', async () => {

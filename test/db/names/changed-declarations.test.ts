@@ -241,6 +241,25 @@ describe('what changes is followed, and so is its way back:', () => {
     expect(await findHolder(whole.manager, 'handle', 'eve')).toMatchObject({ id: { id: 3 } })
   })
 
+  test('another namespace, in which a former name is taken: that one goes, and the others come along', async () => {
+    const nick: Shape = { name: 'team', names: { slug: { namespace: 'nick' } } }
+    await step(await open(user, nick))
+    await client.query(`insert into "user" (id, handle) values (1, 'ann'), (2, 'bob')`)
+    await client.query(`insert into team (id, slug) values (1, 'ann')`)
+    await client.query(`update "user" set handle = handle || '2'`)
+    const both = await open({ name: 'user', names: { handle: { namespace: 'nick', former: 'redirect' } } }, nick)
+    await step(both)
+    const { rows } = await client.query<{ name: string }>(
+      `select concat_ws(' ', namespace, holder, text, state) as name from names order by 1`,
+    )
+    expect(rows.map(({ name }) => name)).toEqual([
+      'nick team ann held',
+      'nick user ann2 held',
+      'nick user bob redirect',
+      'nick user bob2 held',
+    ])
+  })
+
   test('what becomes of former names, without a look at the rows', async () => {
     const whole = await open(user, team)
     await step(whole)

@@ -5,9 +5,14 @@ import {
   Column,
   DataSource,
   Entity,
+  ManyToOne,
+  OneToMany,
   PrimaryGeneratedColumn,
+  type Relation,
+  RelationId,
   TableInheritance,
   VersionColumn,
+  VirtualColumn,
 } from 'typeorm'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { importLines } from '../../../src/cli/run-import'
@@ -18,7 +23,9 @@ import {
   findOneByText,
   findOrCreate,
   findOrCreateMany,
+  insertOrFail,
   UniqueText,
+  updateOrFail,
   upsertByText,
 } from '../../../src'
 import { quote } from '../../../src/sql/identifier'
@@ -80,11 +87,21 @@ class Heard {
 class Word {
   @PrimaryGeneratedColumn('identity') id!: number
   @UniqueText() text!: string
+  @OneToMany(() => Computed, ({ word }) => word) all!: Relation<Computed>[]
+}
+
+@Entity()
+class Computed {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText() text!: string
+  @ManyToOne(() => Word, ({ all }) => all, { nullable: true }) word!: Word | null
+  @RelationId((computed: Computed) => computed.word) wordId!: number | null
+  @VirtualColumn({ type: 'integer', query: (alias) => `SELECT length(${alias}.text)` }) length!: number
 }
 
 let dataSource: DataSource
 beforeAll(async () => {
-  dataSource = await db.dataSource([Animal, Cat, Dog, Counted, Wrapped, Heard, Word])
+  dataSource = await db.dataSource([Animal, Cat, Dog, Counted, Wrapped, Heard, Word, Computed])
 })
 
 /** The row of one text, by either operation. */
@@ -151,6 +168,55 @@ test("a user's own transformers decide what is stored and hashed, and what comes
   const [again] = await findOrCreateMany(manager, Wrapped, [input])
   expect(again).toMatchObject({ created: false, entity: input })
   expect(await manager.findOneBy(Wrapped, { text: 'a' })).toMatchObject(input)
+})
+
+describe('what TypeORM computes while it reads stands on what find gives, and on no result', () => {
+  const results: Record<string, (text: string) => Promise<Computed>> = {
+    'findOrCreate that creates': async (text) => (await findOrCreate(dataSource.manager, Computed, { text })).entity,
+    'findOrCreate that finds': async (text) => {
+      await dataSource.manager.save(dataSource.manager.create(Computed, { text }))
+      return (await findOrCreate(dataSource.manager, Computed, { text })).entity
+    },
+    findOrCreateMany: async (text) => {
+      const [result] = await findOrCreateMany(dataSource.manager, Computed, [{ text }])
+      if (!result || 'error' in result) throw result?.error
+      return result.entity
+    },
+    upsertByText: async (text) => (await upsertByText(dataSource.manager, Computed, { text })).entity,
+    insertOrFail: async (text) => await insertOrFail(dataSource.manager, Computed, { text }),
+    updateOrFail: async (text) => {
+      const { id } = await insertOrFail(dataSource.manager, Computed, { text: `${text} before` })
+      return await updateOrFail(dataSource.manager, Computed, id, { text })
+    },
+    findOneByText: async (text) => {
+      await insertOrFail(dataSource.manager, Computed, { text })
+      const found = await findOneByText(dataSource.manager, Computed, { text })
+      if (!found) throw new TypeError('not found')
+      return found
+    },
+  }
+
+  test.each(Object.entries(results))('%s', async (text, call) => {
+    const result = await call(text)
+    const { length, wordId, ...columns } = await dataSource.manager.findOneByOrFail(Computed, { text })
+    expect([length, wordId]).toEqual([text.length, null])
+    expect(result).toMatchObject(columns)
+    expect(Object.keys(result).toSorted()).toEqual(Object.keys(columns).toSorted())
+  })
+
+  test('a value that is brought for it is dropped, as save drops it', async () => {
+    const { entity } = await findOrCreate(dataSource.manager, Computed, { text: 'brought', length: 99 })
+    expect(Object.keys(entity)).toEqual(['id', 'text'])
+    const saved = await insertOrFail(dataSource.manager, Computed, { text: 'brought too', length: 99 })
+    expect(await dataSource.manager.findOneByOrFail(Computed, { id: saved.id })).toMatchObject({ length: 11 })
+  })
+
+  test('what is loaded of a relation has it', async () => {
+    const word = await dataSource.manager.save(dataSource.manager.create(Word, { text: 'of computed' }))
+    await insertOrFail(dataSource.manager, Computed, { text: 'related', word })
+    const found = await findOneByText(dataSource.manager, Word, { text: 'of computed' }, { relations: { all: true } })
+    expect(found?.all).toMatchObject([{ length: 7, wordId: word.id }])
+  })
 })
 
 test('listeners hear whole entities from an import, which reads no more than it must where nobody listens', async () => {

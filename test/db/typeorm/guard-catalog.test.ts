@@ -2,6 +2,7 @@ import type { Client } from 'pg'
 import { type DataSource, type DataSourceOptions, Entity, EntitySchema, PrimaryGeneratedColumn } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { findOrCreate, SchemaDriftError, UniqueText, uniqueTextSchema } from '../../../src'
+import { tableState } from '../../../src/sql/catalog'
 import { useDatabase } from '../../support/database'
 import { generate, migrate, runAll } from '../../support/generated'
 
@@ -316,4 +317,15 @@ test('the hidden columns and the functions say what they are, in the database', 
       /^\n-- typeorm-unique-text \w+: generated, do not edit; see docs\/protocol\.md of the package\.\n/,
     )
   }
+})
+
+test('what is read of a table has its columns that are there, and of its constraints the checks', async () => {
+  await client.query(`create table thing (id integer primary key, gone text, kept text not null,
+    constraint kept_is_short check (length(kept) < 9), constraint kept_once unique (kept))`)
+  await client.query('alter table thing drop column gone')
+  const query = async (sql: string, values?: unknown[]): Promise<readonly unknown[]> =>
+    (await client.query<Record<string, unknown>>(sql, values)).rows
+  const { table } = await tableState(query, 'thing', [])
+  expect(table?.columns.map(({ name }) => name).toSorted()).toEqual(['id', 'kept'])
+  expect(table?.checks).toEqual([{ name: 'kept_is_short', valid: true }])
 })

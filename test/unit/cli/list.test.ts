@@ -12,8 +12,8 @@ async function linesOf(list: Uint8Array | string, size = 64 * 1024): Promise<Lin
   return lines
 }
 
-const NOT_UTF8 = { reason: 'it is not valid UTF-8' }
-const CR = { reason: 'it contains a carriage return (CR) before its end' }
+const NOT_UTF8: unknown = expect.objectContaining({ reason: 'it is not valid UTF-8' })
+const CR: unknown = expect.objectContaining({ reason: 'it contains a carriage return (CR) before its end' })
 
 describe('readLines', () => {
   test.each([

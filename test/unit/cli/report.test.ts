@@ -36,6 +36,13 @@ describe('formatReport', () => {
     )
   })
 
+  test('of a dry run, says what would be created, and what it cannot know', () => {
+    const told = formatReport(report, 'URLs', true)
+    expect(told).toMatch(/^would be created +10,000$/m)
+    expect(told).not.toMatch(/^created/m)
+    expect(told).toMatch(/\n\nNo row was written\. What the database itself refuses, only .*\n$/)
+  })
+
   test('a reason that holds control characters cannot command the terminal', () => {
     const rejections = [{ line: 1, reason: 'no \x1b[2Jsuch\nthing' }]
     expect(formatReport({ ...report, rejections })).toContain('  line 1: no \\u001b[2Jsuch\\u000athing\n')

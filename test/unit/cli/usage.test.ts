@@ -3,7 +3,14 @@ import { HELP, parseInvocation, UsageError } from '../../../src/cli/usage'
 
 describe('parseInvocation', () => {
   test('reads an import', () => {
-    const expected = { kind: 'import', dataSource: 'o.ts', entity: 'Page', property: 'url', list: 'LIST' }
+    const expected = {
+      kind: 'import',
+      dataSource: 'o.ts',
+      entity: 'Page',
+      property: 'url',
+      list: 'LIST',
+      dryRun: false,
+    }
     const args = ['import', '-d', 'o.ts', '--entity', 'Page', '--property', 'url', 'LIST']
     expect(parseInvocation(args)).toEqual(expected)
     expect(parseInvocation(['--dataSource=o.ts', '--entity=Page', '--property=url', 'import', 'LIST'])).toEqual(
@@ -14,6 +21,15 @@ describe('parseInvocation', () => {
   test('the property may be left out, and - is a list', () => {
     const invocation = parseInvocation(['import', '-d', 'o.ts', '--entity', 'Page', '-'])
     expect(invocation).toMatchObject({ property: undefined, list: '-' })
+  })
+
+  test('an import writes rows and no file, unless it is asked otherwise', () => {
+    const args = ['import', '-d', 'o.ts', '--entity', 'Page', 'LIST']
+    expect(parseInvocation(args)).toMatchObject({ dryRun: false, refused: undefined })
+    expect(parseInvocation([...args, '--dry-run', '--refused', 'keep'])).toMatchObject({
+      dryRun: true,
+      refused: 'keep',
+    })
   })
 
   test('reads a call of the doctor', () => {
