@@ -56,21 +56,24 @@ export function checkOptions(
   rules: Readonly<Record<string, Rule>>,
   required: readonly string[] = [],
 ): void {
-  if (typeof options !== 'object' || options === null || Array.isArray(options)) {
+  if (!isOptions(options))
     throw new DeclarationError(`${where}: the options must be an object, got ${kindOf(options)}.`)
-  }
   const missing = required.find((name) => Reflect.get(options, name) === undefined)
   if (missing !== undefined) throw new DeclarationError(`${where}: ${missing} must be ${rules[missing]?.expected}.`)
-  for (const [name, value] of Object.entries(options) as [string, unknown][]) {
-    const rule = Object.hasOwn(rules, name) ? rules[name] : undefined
-    if (!rule) {
-      throw new DeclarationError(`${where}: there is no option "${name}". It takes ${Object.keys(rules).join(', ')}.`)
-    }
-    if (value !== undefined && !rule.takes(value)) {
-      throw new DeclarationError(`${where}: ${name} must be ${rule.expected}.`)
-    }
+  // Inherited ones too, for they are read in the same way.
+  for (const name in options) {
+    if (Object.hasOwn(rules, name)) continue
+    throw new DeclarationError(`${where}: there is no option "${name}". It takes ${Object.keys(rules).join(', ')}.`)
+  }
+  for (const [name, { takes, expected }] of Object.entries(rules)) {
+    const value: unknown = Reflect.get(options, name)
+    if (value !== undefined && !takes(value)) throw new DeclarationError(`${where}: ${name} must be ${expected}.`)
   }
 }
+
+/** No promise, Map or Date: their options would be ignored. An object of another realm is one; so is a module. */
+const isOptions = (value: unknown): value is object =>
+  typeof value === 'object' && ['[object Object]', '[object Module]'].includes(Object.prototype.toString.call(value))
 
 /** What a wrong argument is, in one or two words. */
 export function kindOf(value: unknown): string {

@@ -10,8 +10,10 @@ import {
   restoreRows,
   turnBack,
 } from '../sql/adopt-merge'
+import { checkOptions } from '../options'
 import { tableName } from '../sql/text-table'
 import { dataSourceOf } from '../typeorm/registry'
+import { PROPERTY_RULES } from './options'
 import { type AdoptOptions, lockOut, withSession } from './adopt'
 import { requireAdopted } from './merge'
 import { findDeclaration, findTarget } from './target'
@@ -30,6 +32,7 @@ export async function resolveMerged<Key extends number | string | ObjectLiteral>
   key: Key,
   options: Pick<AdoptOptions, 'property'> = {},
 ): Promise<Key | undefined> {
+  checkOptions('resolveMerged()', options, PROPERTY_RULES)
   const { table, metadata } = findDeclaration(dataSourceOf(manager), entity, options.property)
   const names = metadata.primaryColumns.map(({ databaseName }) => databaseName)
   const [log] = (await manager.query(findLog, [tableName(table)])) as { schema: string; logged: boolean }[]
@@ -58,6 +61,7 @@ export async function unmerge(
   entity: EntityTarget<ObjectLiteral>,
   options: Pick<AdoptOptions, 'property'> = {},
 ): Promise<number> {
+  checkOptions('unmerge()', options, PROPERTY_RULES)
   const declaration = findDeclaration(dataSource, entity, options.property)
   return await withSession(dataSource, {}, {}, async (session) => {
     const target = await findTarget(declaration, session.query)
@@ -86,6 +90,7 @@ export async function forgetMerges(
   entity: EntityTarget<ObjectLiteral>,
   options: Pick<AdoptOptions, 'property'> = {},
 ): Promise<void> {
+  checkOptions('forgetMerges()', options, PROPERTY_RULES)
   const declaration = findDeclaration(dataSource, entity, options.property)
   await withSession(dataSource, {}, {}, async (session) => {
     const { on } = await findTarget(declaration, session.query)

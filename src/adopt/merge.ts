@@ -11,6 +11,8 @@ import {
   lockPairs,
   logRows,
   READ_COLUMNS,
+  FIND_COLUMN,
+  FIND_TABLE,
   READ_PRIMARY,
   readGroups,
   readKeys,
@@ -158,6 +160,7 @@ export async function mergeWith(
     ]
     const { deleteDateColumn } = declaration.metadata
     await session.all(createLog(target.on))
+    await requireTables(session, Object.keys(options.conflict ?? {}))
     const { keep } = options
     const order = keep === 'newest' ? keep : 'oldest'
     await session.all(findSurplus(target.on, order, deleteDateColumn?.databaseName))
@@ -188,8 +191,11 @@ async function alsoReferring(session: AdoptSession, { on }: Target, also: readon
   const references: Reference[] = []
   for (const name of also) {
     const [column = '', table = '', schema = on.table.schema] = name.split('.').reverse()
-    const found = await session.query<{ name: string }>(READ_PRIMARY, [qualified(schema, table)])
-    if (column === '' || table === '' || found.length === 0 || on.primary.length !== 1) {
+    const [found, [known]] = [
+      await session.query<{ name: string }>(READ_PRIMARY, [qualified(schema, table)]),
+      await session.query(FIND_COLUMN, [qualified(schema, table), column]),
+    ]
+    if (known === undefined || found.length === 0 || on.primary.length !== 1) {
       throw new DeclarationError(`"${name}" must name a column of a table with a primary key. Write table.column.`)
     }
     references.push({
@@ -202,6 +208,15 @@ async function alsoReferring(session: AdoptSession, { on }: Target, also: readon
     })
   }
   return references
+}
+
+/** A name that is misspelt would leave every row of the table that was meant. */
+async function requireTables(session: AdoptSession, names: readonly string[]): Promise<void> {
+  for (const name of names) {
+    const found = await session.query(FIND_TABLE, [name])
+    if (found.length > 0) continue
+    throw new DeclarationError(`"conflict" names "${name}", but there is no such table. Write table or schema.table.`)
+  }
 }
 
 const GROUPS = 100

@@ -19,3 +19,6 @@ export const BATCH_RULES: Readonly<Record<'batchMilliseconds' | 'pauseMillisecon
   pauseMilliseconds: MILLISECONDS,
   maxLagMilliseconds: MILLISECONDS,
 }
+
+/** Options of every function that only has to know which text is meant. */
+export const PROPERTY_RULES: Readonly<Record<'property', Rule>> = { property: RULE.name }

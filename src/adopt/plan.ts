@@ -14,8 +14,10 @@ import {
   validateChecks,
 } from '../sql/adopt-table'
 import { beginAdoption, createObjects } from '../sql/adopt-triggers'
+import { checkOptions } from '../options'
 import { guardOf } from '../sql/guard'
 import { type AdoptOptions, withSession } from './adopt'
+import { PROPERTY_RULES } from './options'
 import type { AdoptStep } from './steps'
 import { findDeclaration, findTarget, type Target } from './target'
 
@@ -38,6 +40,7 @@ export async function planAdoption(
   entity: EntityTarget<ObjectLiteral>,
   options: Pick<AdoptOptions, 'property'> = {},
 ): Promise<PlannedStep[]> {
+  checkOptions('planAdoption()', options, PROPERTY_RULES)
   const declaration = findDeclaration(dataSource, entity, options.property)
   return await withSession(dataSource, {}, {}, async (session) => stepsOf(await findTarget(declaration, session.query)))
 }

@@ -55,35 +55,34 @@ interface Command {
 
 async function runCommand(invocation: AdoptRun['invocation'], command: Command): Promise<void> {
   const { dataSource, target, options, say, print } = command
+  const { property } = options
   if (invocation.kind === 'abandon') {
-    const { property, signal } = options
-    print(formatLocks((await abandon(dataSource, target, { property, signal, onNotice: say })).locks))
+    print(formatLocks((await abandon(dataSource, target, { property, signal: command.signal, onNotice: say })).locks))
   } else if (invocation.kind === 'unmerge') {
-    print(`${number(await unmerge(dataSource, target, options))} rows were restored.\n`)
+    print(`${number(await unmerge(dataSource, target, { property }))} rows were restored.\n`)
   } else if (invocation.forgetLog) {
-    await forgetMerges(dataSource, target, options)
+    await forgetMerges(dataSource, target, { property })
+    print('The log of merges is empty.\n')
   } else if (invocation.dryRun) {
-    for (const { step, lock, statements } of await planAdoption(dataSource, target, options)) {
+    for (const { step, lock, statements } of await planAdoption(dataSource, target, { property })) {
       print(`-- ${step}${lock === undefined ? '' : `, under ${lock}`}\n${statements.join(';\n')};\n\n`)
     }
   } else {
+    // Before the adoption, which may take hours: a file that is not there ends the command at once.
+    const merge = invocation.merge && { ...invocation.merge, keep: await keepOf(invocation.merge.keep) }
     const report = await adopt(dataSource, target, { ...options, onProgress: sayProgress(say) })
     print(formatAdoption(report))
     if (report.step !== 'done') return
-    if (invocation.merge) print(await mergeBy(invocation.merge, command))
+    if (merge) print(formatMerge(await mergeDuplicates(dataSource, target, { ...command.pace, ...merge })))
     if (invocation.follow) print(await followUntil(command))
   }
 }
 
-async function mergeBy(
-  { keep, ...merge }: NonNullable<AdoptRun['invocation']['merge']>,
-  { dataSource, target, pace }: Command,
-): Promise<string> {
-  const chosen = typeof keep === 'object' ? await chooser(keep.file) : keep
-  return formatMerge(await mergeDuplicates(dataSource, target, { ...pace, ...merge, keep: chosen }))
-}
+type Keep = NonNullable<AdoptRun['invocation']['merge']>['keep']
 
-async function chooser(file: string): Promise<MergeRows> {
+async function keepOf(keep: Keep): Promise<'oldest' | 'newest' | MergeRows> {
+  if (typeof keep !== 'object') return keep
+  const { file } = keep
   const found = new Set((await loadModule(file)).filter((value) => typeof value === 'function'))
   const [only] = found
   if (only && found.size === 1) return only as MergeRows

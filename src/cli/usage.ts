@@ -165,23 +165,67 @@ export function parseInvocation(args: readonly string[]): Invocation {
   if (values.version === true) return { kind: 'version' }
   const [command, ...operands] = positionals
   if (command === undefined) throw new UsageError(`Name a command: ${COMMANDS}.`)
+  if (!isCommand(command)) throw new UsageError(`Unknown command "${command}". The commands are ${COMMANDS}.`)
+  requireTaken(command, values)
   if (command === 'import') return importOf(values, operands)
   if (command === 'doctor') return doctorOf(values, operands)
   if (command === 'preview') return previewOf(values, operands)
-  if (isAdopting(command)) return adoptionOf(command, values, operands)
-  throw new UsageError(`Unknown command "${command}". The commands are ${COMMANDS}.`)
+  return adoptionOf(command, values, operands)
 }
 
 type Values = ReturnType<typeof parseStrictly>['values']
 
+/** What each command takes, beside the DataSource and the entity. */
+const TAKES = {
+  import: ['property', 'csv', 'column', 'dry-run', 'refused'],
+  doctor: ['table', 'json'],
+  preview: ['property', 'normalize'],
+  adopt: [
+    'property',
+    'dry-run',
+    'until',
+    'batch-ms',
+    'pause',
+    'max-lag',
+    'fake',
+    'merge',
+    'also',
+    'conflict',
+    'forget-log',
+    'follow',
+    'refused',
+    'user-triggers',
+  ],
+  abandon: ['property'],
+  unmerge: ['property'],
+} as const satisfies Readonly<Record<string, readonly string[]>>
+
+type Command = keyof typeof TAKES
+
+const COMMANDS = Object.keys(TAKES).join(', ')
+
+const isCommand = (name: string): name is Command => Object.hasOwn(TAKES, name)
+
+const EVERYWHERE: readonly string[] = ['dataSource', 'entity']
+
+/** An option that is ignored would do something else than was asked for: `abandon --dry-run` would abandon. */
+function requireTaken(command: Command, values: Values): void {
+  const takes: readonly string[] = TAKES[command]
+  const other = Object.keys(values).find((name) => !takes.includes(name) && !EVERYWHERE.includes(name))
+  if (other !== undefined) throw new UsageError(`${command} has no option --${other}. Remove it.`)
+  if (values.merge === undefined && (values.also ?? values.conflict) !== undefined)
+    throw new UsageError('--also and --conflict are for --merge: --merge oldest --conflict bookmark=merge')
+  const beside = Object.keys(values).find((name) => ![...EVERYWHERE, 'property', 'forget-log'].includes(name))
+  if (values['forget-log'] === true && beside !== undefined)
+    throw new UsageError(`--forget-log does nothing but empty the log. Remove --${beside}.`)
+}
+
 function importOf(
-  { dataSource, entity, property, json, csv, column, table, 'dry-run': dryRun, refused }: Values,
+  { dataSource, entity, property, csv, column, 'dry-run': dryRun, refused }: Values,
   [list, ...more]: readonly string[],
 ): Invocation {
   if (dataSource === undefined) throw new UsageError(NO_DATA_SOURCE)
   if (entity === undefined) throw new UsageError('Name the entity: --entity Page')
-  if (json === true) throw new UsageError('Only doctor has the option --json. Remove it.')
-  if (table !== undefined) throw new UsageError('Only doctor has the option --table. Remove it.')
   if ((csv === true) !== (column !== undefined))
     throw new UsageError('--csv and --column go together: --csv --column url')
   if (list === undefined) throw new UsageError('Name the list to import: a file, or - for standard input.')
@@ -190,14 +234,8 @@ function importOf(
   return { kind: 'import', dataSource, entity, property, list, column, dryRun: dryRun === true, refused }
 }
 
-function doctorOf(
-  { dataSource, entity, property, json, csv, column, table }: Values,
-  operands: readonly string[],
-): Invocation {
+function doctorOf({ dataSource, entity, json, table }: Values, operands: readonly string[]): Invocation {
   if (dataSource === undefined) throw new UsageError(NO_DATA_SOURCE)
-  if (property !== undefined)
-    throw new UsageError('doctor examines everything that an entity declares. Remove --property.')
-  if (csv === true || column !== undefined) throw new UsageError('Only import has --csv and --column. Remove them.')
   if (operands.length > 0) throw new UsageError('doctor takes no list. Name an entity by --entity.')
   if (table !== undefined && entity === undefined) throw new UsageError('Name the entity of the table: --entity Page')
   return { kind: 'doctor', dataSource, entity, table, json: json === true }
@@ -211,17 +249,12 @@ function previewOf({ dataSource, entity, property, normalize }: Values, operands
   return { kind: 'preview', dataSource, entity, property, normalize }
 }
 
-const COMMANDS = 'import, doctor, preview, adopt, abandon, unmerge'
-
 type Adoption = Extract<Invocation, { kind: 'adopt' | 'abandon' | 'unmerge' }>
-
-const isAdopting = (command: string): command is Adoption['kind'] => ['adopt', 'abandon', 'unmerge'].includes(command)
 
 function adoptionOf(kind: Adoption['kind'], values: Values, operands: readonly string[]): Adoption {
   const { dataSource, entity } = values
   if (dataSource === undefined) throw new UsageError(NO_DATA_SOURCE)
   if (entity === undefined) throw new UsageError('Name the entity: --entity Page')
-  if (values.table !== undefined) throw new UsageError('Only doctor has the option --table. Remove it.')
   if (operands.length > 0) throw new UsageError(`${kind} takes no list. Name an entity by --entity.`)
   const keep = keptRow(values.merge)
   return {

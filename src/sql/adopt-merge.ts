@@ -60,6 +60,14 @@ export const READ_PRIMARY: string = `SELECT a.attname AS name FROM pg_index AS i
   JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
  WHERE i.indrelid = to_regclass($1) AND i.indisprimary`
 
+/** Parameters: a qualified table, a column. */
+export const FIND_COLUMN: string = `SELECT a.attnum FROM pg_attribute AS a
+ WHERE a.attrelid = to_regclass($1) AND a.attname = $2::text AND a.attnum > 0 AND NOT a.attisdropped`
+
+/** Parameter: a table, with its schema or without. */
+export const FIND_TABLE: string = `SELECT c.oid FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+ WHERE c.relkind IN ('r', 'p') AND $1::text IN (c.relname, n.nspname || '.' || c.relname) LIMIT 1`
+
 const MERGES = 'unique_text_merges'
 
 export const merges = ({ table }: Held): string => qualified(table.schema, MERGES)

@@ -1,5 +1,6 @@
 import type { DataSource } from 'typeorm'
 import { DeclarationError } from '../errors'
+import { checkOptions, RULE, type Rules } from '../options'
 import { type DataSourceSettings, registry } from './registry'
 import { hookSchemaBuilder } from './schema-hook'
 import { requirePostgres } from './supported'
@@ -79,16 +80,16 @@ export function withUniqueText<T extends DataSource>(dataSource: T, options: Uni
   return dataSource
 }
 
-/** JavaScript has no types, and a mistake here would send prepared statements through a pooler that loses them. */
+const RULES: Rules<UniqueTextDataSourceOptions> = {
+  rewriteQueries: RULE.boolean,
+  prepare: RULE.boolean,
+  tenantsBySearchPath: RULE.boolean,
+  coalesce: RULE.boolean,
+}
+
+/** A mistake here would send prepared statements through a pooler that loses them. */
 function toSettings(options: UniqueTextDataSourceOptions, before = DEFAULTS): DataSourceSettings {
-  for (const [name, value] of Object.entries(options)) {
-    if (!(name in DEFAULTS)) {
-      throw new DeclarationError(`withUniqueText(): there is no option "${name}". Remove it.`)
-    }
-    if (value !== undefined && typeof value !== 'boolean') {
-      throw new DeclarationError(`withUniqueText(): ${name} must be true or false.`)
-    }
-  }
+  checkOptions('withUniqueText()', options, RULES)
   const { prepare = before.prepare, tenantsBySearchPath = before.tenantsBySearchPath } = options
   const { rewriteQueries = before.rewriteQueries, coalesce = before.coalesce } = options
   return { prepare, tenantsBySearchPath, rewriteQueries, coalesce }

@@ -10,6 +10,7 @@ import {
   resolveMerged,
   unmerge,
 } from '../../../src/adopt'
+import { DeclarationError } from '../../../src'
 import { parseInvocation } from '../../../src/cli/usage'
 import { mergeWith } from '../../../src/adopt/merge'
 import { useDatabase } from '../../support/database'
@@ -69,6 +70,18 @@ const everything = async (): Promise<string[]> =>
       'select * from loose',
     ].map(all),
   )
+
+test.each<Partial<MergeOptions>>([
+  { conflict: { bookmarks: 'merge' } },
+  { conflict: { 'other.bookmark': 'merge' } },
+  { also: ['loose.page_reference'] },
+  { also: ['lose.page_ref'] },
+])('a table or column that is not there is refused before a row is merged: %j', async (given) => {
+  const before = await everything()
+  const merging = mergeDuplicates(dataSource, Page, { keep: 'oldest', ...given, ...IN_TIME })
+  await expect(merging).rejects.toThrow(DeclarationError)
+  expect(await everything()).toEqual(before)
+})
 
 test('duplicates become the oldest row, and every reference is turned to it', async () => {
   const report = await mergeDuplicates(dataSource, Page, { keep: 'oldest', also: ['loose.page_ref'], ...IN_TIME })

@@ -69,6 +69,39 @@ describe('parseInvocation', () => {
     expect(() => parseInvocation(args)).toThrow(UsageError)
   })
 
+  test.each([
+    ['abandon', '--dry-run'],
+    ['unmerge', '--dry-run'],
+    ['abandon', '--until', 'fill'],
+    ['doctor', '--dry-run'],
+    ['preview', '--normalize', 'url', '--json'],
+    ['adopt', '--normalize', 'url'],
+    ['adopt', '--json'],
+    ['import', '--merge', 'oldest', 'LIST'],
+  ])('%s refuses %s, which would be ignored', (command, ...args) => {
+    expect(() => parseInvocation([command, '-d', 'o.ts', '--entity', 'Page', ...args])).toThrow(
+      new RegExp(`^${command} has no option --`),
+    )
+  })
+
+  test.each([['--dry-run'], ['--merge', 'oldest'], ['--follow']])(
+    '--forget-log empties no log beside %s',
+    (...args) => {
+      const forget = ['adopt', '-d', 'o.ts', '--entity', 'Page', '--forget-log']
+      expect(parseInvocation(forget)).toMatchObject({ forgetLog: true })
+      expect(() => parseInvocation([...forget, ...args])).toThrow(`Remove ${args[0]}.`)
+    },
+  )
+
+  test.each([
+    ['--also', 'visit.page'],
+    ['--conflict', 'bookmark=merge'],
+  ])('%s needs --merge', (...args) => {
+    const adopt = ['adopt', '-d', 'o.ts', '--entity', 'Page', ...args]
+    expect(() => parseInvocation(adopt)).toThrow(UsageError)
+    expect(parseInvocation([...adopt, '--merge', 'oldest'])).toMatchObject({ kind: 'adopt' })
+  })
+
   test('the help fits a terminal', () => {
     for (const line of HELP.split('\n')) expect(line.length).toBeLessThanOrEqual(90)
   })

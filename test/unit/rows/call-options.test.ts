@@ -31,3 +31,27 @@ test('a value that an option does not take is refused, and undefined counts as l
     checkOptions('findOrCreateMany()', { by: undefined }, CALL_RULES.findOrCreateMany)
   }).not.toThrow()
 })
+
+test.each([Promise.resolve({ by: 'url' }), new Map([['by', 'url']]), new Date(0), new AbortController().signal])(
+  'options that are ready in no way are refused, for they would be ignored: %s',
+  (options) => {
+    expect(() => {
+      checkOptions('findOneByText()', options, CALL_RULES.findOneByText)
+    }).toThrow(/^findOneByText\(\): the options must be an object, got an instance of /)
+  },
+)
+
+test('an inherited option, and one that a class computes, is checked as one of its own', () => {
+  class Computed {
+    get withDeleted(): unknown {
+      return 'yes'
+    }
+  }
+  const check = (options: object) => (): void => {
+    checkOptions('findOneByText()', options, CALL_RULES.findOneByText)
+  }
+  expect(check(Object.create({ bye: 'url' }) as object)).toThrow('there is no option "bye"')
+  expect(check(Object.create({ by: 1 }) as object)).toThrow('by must be the name of a unique text')
+  expect(check(new Computed())).toThrow('withDeleted must be true or false')
+  expect(check(Object.create(null, { by: { value: 'url', enumerable: true } }) as object)).not.toThrow()
+})
