@@ -1,6 +1,6 @@
 import { AsyncResource } from 'node:async_hooks'
 import { BeforeInsert, type DataSource, Entity, type EntityManager, ManyToOne, PrimaryGeneratedColumn } from 'typeorm'
-import { beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import {
   findOrCreate,
   findOrCreateMany,
@@ -14,6 +14,7 @@ import {
 import { once, OnceToken } from '../../../src/once'
 import { findOrCreateStream } from '../../../src/stream'
 import { saveFindingTexts } from '../../../src/typeorm-calls'
+import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
 import { rejection } from '../../support/ledger'
 
@@ -40,6 +41,8 @@ class Heard {
 const db = useDatabase()
 let dataSource: DataSource
 let logged: DataSource
+let small: DataSource
+let starved: DataSource
 
 const many = { poolSize: 60, synchronize: false } as const
 
@@ -48,7 +51,16 @@ beforeAll(async () => {
   await first.query(`INSERT INTO site (host) VALUES ('standing')`)
   dataSource = await db.dataSource([Site, Page, Heard, OnceToken], many)
   logged = await db.dataSource([Site, Page, Heard, OnceToken], { ...many, logging: true, logger: 'debug' })
+  small = await db.dataSource([Site, Page, Heard, OnceToken], { poolSize: 2, synchronize: false })
+  const extra = { connectionTimeoutMillis: 1_000 }
+  starved = await db.dataSource([Site, Page, Heard, OnceToken], { poolSize: 2, synchronize: false, extra })
+  // The last: every DataSource takes the entities that derive from TypeORM's BaseEntity when it is initialised.
   Page.useDataSource(dataSource)
+})
+
+// Otherwise tests wait for each other in the pool of another DataSource, whose connections are too few.
+afterAll(() => {
+  expect(Page.getRepository().manager).toBe(dataSource.manager)
 })
 
 const INSERT = 'INSERT INTO page (url) VALUES ($1)'
@@ -167,7 +179,6 @@ test.concurrent('a call that waits by way of a third transaction is told so', as
 })
 
 test.concurrent('a call is told so where the pool has no connection to ask by', async () => {
-  const small = await db.dataSource([Site, Page, Heard, OnceToken], { poolSize: 2, synchronize: false })
   await small.transaction(async (manager) => {
     const url = await held(manager)
     await isRefused(findOrCreate(small.manager, Page, { url }))
@@ -228,4 +239,19 @@ test.concurrent('a call beside a transaction waits on', async () => {
     working.then(async () => await Page.findOrCreate({ url })),
   ])
   expect(found).toMatchObject({ created: false })
+})
+
+test('a call that waits for a connection, behind calls that wait for its transaction, ends as the pool says', async () => {
+  const observer = await db.client()
+  const outside = AsyncResource.bind(async (url: string) => await findOrCreate(starved.manager, Page, { url }))
+  const others = await starved.transaction(async (manager) => {
+    const url = await held(manager)
+    const waiting = outside(url)
+    await untilBlocked(observer)
+    const refused = await rejection(findOrCreate(starved.manager, Page, { url }))
+    expect(refused).toMatchObject({ message: 'timeout exceeded when trying to connect' })
+    await manager.query('SELECT 1')
+    return { waiting }
+  })
+  expect(await others.waiting).toMatchObject({ created: false })
 })
