@@ -101,6 +101,8 @@ async function synchronizeWithTriggers(
   // Between the statements of a text's new normalizer there is work for JavaScript.
   const isByHand = planned.some(({ query }) => query.includes(NORMALIZE_BY_HAND))
   const isWhole = !isByHand && (comeBack || makesUniqueAgain(planned.map(({ query }) => query)))
+  // Triggers that stand before the rows have what they keep would say that nothing is missing.
+  const installs = plans.flatMap(({ changes }) => changes.flatMap(({ install }) => install ?? []))
   const guarded = isByHand && comeBack ? requireTransaction() : []
   await (isWhole ? asOneStatement : asTheyCome)(queryRunner, async () => {
     await emit(queryRunner, { up: guarded, down: [] })
@@ -108,8 +110,9 @@ async function synchronizeWithTriggers(
     await takeAway(queryRunner, plans)
     await synchronize()
     await emit(queryRunner, functions.before)
-    for (const { after } of plans) await emit(queryRunner, after)
-    for (const { install } of plans.flatMap(({ changes }) => changes)) if (install) await emit(queryRunner, install)
+    await (installs.length === 0 || isWhole ? asTheyCome : asOneStatement)(queryRunner, async () => {
+      for (const one of [...plans.map(({ after }) => after), ...installs]) await emit(queryRunner, one)
+    })
     await emit(queryRunner, functions.after)
     for (const { metadata } of fresh) await distributeNew(queryRunner, metadata)
     await emit(queryRunner, { up: [], down: guarded })

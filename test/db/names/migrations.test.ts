@@ -69,6 +69,13 @@ async function filled(from: Function): Promise<DataSource> {
   return dataSource
 }
 
+/** The same rows in a table that knows nothing of names, for an entity that does. */
+async function filledPlain(): Promise<DataSource> {
+  const plain = await filled(Plain)
+  await plain.query('DROP TABLE names CASCADE')
+  return await open([Name, User])
+}
+
 async function kept(dataSource: DataSource): Promise<string[]> {
   const rows = (await dataSource.query('SELECT * FROM names ORDER BY text')) as Record<string, unknown>[]
   return rows.map(
@@ -124,6 +131,16 @@ test('added to a table with rows, they hold their names, and on the way back hol
     await changed.query(`UPDATE "user" SET handle = 'ada' WHERE id = 1`)
   })
   expect(up.filter((one) => one.includes('DROP COLUMN'))).toEqual([])
+})
+
+test('a migration without a transaction that stops anywhere leaves no rows behind that hold no names', async () => {
+  const { up } = await generate(await filledPlain())
+  for (const stop of up.keys()) {
+    const dataSource = await filledPlain()
+    for (const statement of up.slice(0, stop)) await dataSource.query(statement)
+    await migrate(dataSource)
+    expect([stop, await kept(dataSource)]).toEqual([stop, USERS.slice(0, 2)])
+  }
 })
 
 test('names that clash stop the migration, which tells rows by table and key', async () => {

@@ -102,7 +102,7 @@ export const nameMutations: readonly NameMutation[] = [
   ]),
   mutation('texts of equal hash come twice to one place', [/SELECT DISTINCT ON \([^)]+\)/, 'SELECT']),
   mutation('a delete leaves former names', [
-    /n\."holder" OPERATOR\(pg_catalog\.=\) ('\w+')(?=\s+AND NOT EXISTS)/,
+    /n\."holder" OPERATOR\(pg_catalog\.=\) ('\w+')(?=\s+AND NOT EXISTS)/g,
     `n."holder" = $1 AND n."state" = 'held'`,
   ]),
   mutation('a delete takes what another row has by now', [
