@@ -110,7 +110,7 @@ describe.each(Object.entries(ALL_CALLS))('%s', (_, call) => {
       const error = rejection(work)
       await untilBlocked(observer)
       await observer.query(
-        'SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE cardinality(pg_blocking_pids(pid)) > 0',
+        'SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = current_database() AND cardinality(pg_blocking_pids(pid)) > 0',
       )
       await locker.query('COMMIT')
       expectLost(await error)
