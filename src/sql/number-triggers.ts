@@ -67,7 +67,8 @@ BEGIN${refuseOtherTables(table)}
   )}
   ELSIF TG_OP OPERATOR(pg_catalog.=) 'DELETE' THEN${add('0', `${GONE} AS c WHERE ${live('c')}`, scopeOf(table, 'c'), 'OPERATOR(pg_catalog.-) pg_catalog.count(*)')}
   ELSE
-    DELETE FROM ${scopesName(table)};
+    -- As the rows go: whatever the snapshot of the transaction shows.
+    TRUNCATE ${scopesName(table)};
   END IF;
   IF FOUND THEN${indented(refuseFamily(table))}
   END IF;

@@ -157,3 +157,17 @@ test('TRUNCATE begins every scope anew, and its count', async () => {
   await client.query('insert into comment (tenant) values (1), (1), (2)')
   expect(await numbersOf(client, counted)).toBe('1: 1 2 #2; 2: 1 #1')
 })
+
+test.each(['repeatable read', 'serializable'])(
+  'TRUNCATE at %s clears the counts of scopes that are newer than its snapshot, too',
+  async (level) => {
+    await createNumberedTable(client, counted)
+    const other = await db.client()
+    await other.query(`begin isolation level ${level}; select 1`)
+    await client.query('insert into comment (tenant) values (1)')
+    await other.query('truncate comment; commit')
+    expect(await wrongCounts(client, counted)).toEqual([])
+    await client.query('insert into comment (tenant) values (1)')
+    expect(await numbersOf(client, counted)).toBe('1: 1 #1')
+  },
+)
