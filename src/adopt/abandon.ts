@@ -4,10 +4,10 @@ import { forgetState } from '../sql/adopt-chains'
 import { endFollowing } from '../sql/adopt-follow'
 import { createAdoptions, leave } from '../sql/adopt-table'
 import { guardOf } from '../sql/guard'
-import { type AdoptOptions, lockOut, withSession } from './adopt'
+import { type AdoptOptions, withTarget } from './adopt'
 import { LOCK_RULES, MILLISECONDS } from './options'
 import type { AdoptionLock, Seams } from './session'
-import { findDeclaration, findTarget } from './target'
+import { findDeclaration } from './target'
 
 /** Options of `abandon`; as those of `adopt`. */
 export type AbandonOptions = Pick<
@@ -41,10 +41,7 @@ async function abandonWith(
   seams: Seams,
 ): Promise<{ readonly locks: readonly AdoptionLock[] }> {
   const declaration = findDeclaration(dataSource, entity, options.property)
-  return await withSession(dataSource, options, seams, async (session) => {
-    const target = await findTarget(declaration, session.query)
-    const { on } = target
-    await lockOut(session, target)
+  return await withTarget({ dataSource, declaration, options, seams }, async (session, { on }) => {
     await session.all(createAdoptions(on))
     await session.locked({ on, step: 'abandon', mode: 'ACCESS EXCLUSIVE' }, async () => {
       await session.all([...guardOf(on.table).drop, ...endFollowing(on), ...leave(on)])

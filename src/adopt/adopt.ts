@@ -7,6 +7,7 @@ import { findDuplicates } from '../sql/adopt-chains'
 import { deleteRefused, keepRefused, readRefused, refusedTexts } from '../sql/adopt-fill'
 import { tableName } from '../sql/text-table'
 import { findDrift } from '../typeorm/drift'
+import type { Declaration } from '../typeorm/registry'
 import { AdoptSession, type AdoptionLock, type Manners, type Seams } from './session'
 import {
   doStep,
@@ -128,9 +129,7 @@ export async function adoptWith(
 ): Promise<AdoptReport> {
   const declaration = findDeclaration(dataSource, entity, options.property)
   const faked = options.fake === undefined ? undefined : await pendingMigration(dataSource, options.fake)
-  const report = await withSession(dataSource, options, seams, async (session) => {
-    const target = await findTarget(declaration, session.query)
-    await lockOut(session, target)
+  const report = await withTarget({ dataSource, declaration, options, seams }, async (session, target) => {
     const onProgress = options.onProgress ?? nothing
     const run: Run = { session, target, onProgress, counts: { filled: 0, normalized: 0, numbered: 0 } }
     return await adoptOrNormalize(run, options)
@@ -152,6 +151,30 @@ async function pendingMigration(dataSource: DataSource, name: string): Promise<M
 }
 
 const nothing = (): void => {}
+
+/** The table that a command works on, and how. */
+interface Command {
+  readonly dataSource: DataSource
+  readonly declaration: Declaration
+  readonly options: Omit<AdoptOptions, 'onProgress'>
+  readonly seams: Seams
+}
+
+/**
+ * Works on a table by one connection, which no other command of ours may do meanwhile.
+ *
+ * @throws AdoptionError where another one does
+ */
+export async function withTarget<T>(
+  { dataSource, declaration, options, seams }: Command,
+  work: (session: AdoptSession, target: Target) => Promise<T>,
+): Promise<T> {
+  return await withSession(dataSource, options, seams, async (session) => {
+    const target = await findTarget(declaration, session.query)
+    await lockOut(session, target)
+    return await work(session, target)
+  })
+}
 
 /** Takes a connection of the pool for the whole time. */
 export async function withSession<T>(
@@ -182,7 +205,7 @@ const mannersOf = (options: Omit<AdoptOptions, 'onProgress'>): Manners => ({
 })
 
 /** Only one command may run at a time. Its lock ends with the connection, however that ends. */
-export async function lockOut(session: AdoptSession, { facts, on }: Target): Promise<void> {
+async function lockOut(session: AdoptSession, { facts, on }: Target): Promise<void> {
   if (await session.takeTurn(facts.oid)) return
   throw new AdoptionError(
     'running',

@@ -2,14 +2,14 @@ import type { DataSource, EntityTarget, ObjectLiteral } from 'typeorm'
 import { checkOptions, RULE, type Rules } from '../options'
 import { createRefused } from '../sql/adopt-fill'
 import { beginFollowing, createWritten, dropWritten, FOLLOWS, readWritten } from '../sql/adopt-follow'
-import { type AdoptOptions, lockOut, refusedRows, type RefusedRow, withSession } from './adopt'
+import { type AdoptOptions, refusedRows, type RefusedRow, withTarget } from './adopt'
 import { BATCH_RULES, LOCK_RULES, MILLISECONDS } from './options'
 import { requireAdopted } from './merge'
 import { normalizeAll, note, type TextChange, writeChanges } from './renormalize'
 import type { Seams } from './session'
 import { type Run, stopFollowing } from './steps'
 import { readTextsOf } from './sweep'
-import { findDeclaration, findTarget, normalizeTexts } from './target'
+import { findDeclaration, normalizeTexts } from './target'
 
 /** How it goes about its work; as for `adopt`. */
 export interface FollowOptions extends Pick<
@@ -70,9 +70,7 @@ export async function followWith(
   seams: Seams,
 ): Promise<FollowReport> {
   const declaration = findDeclaration(dataSource, entity, options.property)
-  return await withSession(dataSource, options, seams, async (session) => {
-    const target = await findTarget(declaration, session.query)
-    await lockOut(session, target)
+  return await withTarget({ dataSource, declaration, options, seams }, async (session, target) => {
     requireAdopted(target, true)
     const run: Run = { session, target, onProgress: () => {}, counts: { filled: 0, normalized: 0, numbered: 0 } }
     // The signal ends the work in good order, and not at the next statement.

@@ -14,7 +14,7 @@ import { checkOptions } from '../options'
 import { tableName } from '../sql/text-table'
 import { dataSourceOf } from '../typeorm/registry'
 import { PROPERTY_RULES } from './options'
-import { type AdoptOptions, lockOut, withSession } from './adopt'
+import { type AdoptOptions, withSession, withTarget } from './adopt'
 import { requireAdopted } from './merge'
 import { findDeclaration, findTarget } from './target'
 
@@ -63,10 +63,8 @@ export async function unmerge(
 ): Promise<number> {
   checkOptions('unmerge()', options, PROPERTY_RULES)
   const declaration = findDeclaration(dataSource, entity, options.property)
-  return await withSession(dataSource, {}, {}, async (session) => {
-    const target = await findTarget(declaration, session.query)
+  return await withTarget({ dataSource, declaration, options: {}, seams: {} }, async (session, target) => {
     const { on, facts } = target
-    await lockOut(session, target)
     requireAdopted(target, false)
     await session.all(createLog(on))
     const columns = await session.query<{ name: string }>(READ_COLUMNS, [facts.oid])

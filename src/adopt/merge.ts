@@ -31,12 +31,12 @@ import { qualified } from '../sql/identifier'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
 import { findDrift } from '../typeorm/drift'
-import { type AdoptOptions, lockOut, withSession } from './adopt'
+import { type AdoptOptions, withTarget } from './adopt'
 import { Conflicts, Unmergeable } from './conflicts'
 import { AdoptionError } from './error'
 import { BATCH_RULES, LOCK_RULES } from './options'
 import { type AdoptSession, BatchSize, type Seams } from './session'
-import { findDeclaration, findTarget, type Target } from './target'
+import { findDeclaration, type Target } from './target'
 
 /** Options of the merge of duplicates. */
 export interface MergeOptions extends Pick<
@@ -150,9 +150,7 @@ export async function mergeWith(
   seams: Seams,
 ): Promise<MergeReport> {
   const declaration = findDeclaration(dataSource, entity, options.property)
-  return await withSession(dataSource, options, seams, async (session) => {
-    const target = await findTarget(declaration, session.query)
-    await lockOut(session, target)
+  return await withTarget({ dataSource, declaration, options, seams }, async (session, target) => {
     requireAdopted(target, true)
     const references = [
       ...(await referencesTo(session.query, target.facts.oid)),
