@@ -208,7 +208,8 @@ export class Coalescer {
 
   /**
    * Calls of one text go their ordinary way; but of those that would insert the very same row only the first does, and
-   * the others follow. Whoever brings other values does not: the first may wait for somebody who waits for this call.
+   * the others follow. A call that brings other values does not follow: the first one may be
+   * waiting for somebody who waits for this call.
    */
   private releaseAll(same: Same): void {
     const first = same.find(mayFollow)

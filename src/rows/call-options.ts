@@ -4,8 +4,9 @@ import { oneOf, type Rule, RULE, type Rules } from '../options'
 /** Options of every operation. */
 export interface ByOptions<Entity = ObjectLiteral> {
   /**
-   * Which of the entity's texts, by the name of its property, or by `as`; required where it has several. No type holds
-   * what `as` says, so a misspelt name is no error of the compiler: the call throws DeclarationError before any SQL.
+   * Which of the entity's texts, by the name of its property, or by `as`; required where it has several. No type
+   * knows the names that `as` gives, so the compiler does not catch a misspelt one; the call throws DeclarationError
+   * before any SQL.
    * @default the only one
    */
   // The second type takes every string, and lets an editor suggest the properties.

@@ -60,7 +60,7 @@ export class Journal {
     return this.violations.length === 0 && (this.elapsed < this.end || this.operations < this.leastOperations)
   }
 
-  /** One at a time: who looks by the names of tables and columns, and who calls them otherwise for a while. */
+  /** Keeps apart those who look by the names of tables and columns, and those who rename them for a while. */
   async alone(work: () => Promise<void>): Promise<void> {
     const before = this.turn
     const own = before.then(work)
