@@ -3,7 +3,8 @@ import { quote } from '../../src/sql/identifier'
 import type { TestDatabase } from './database'
 import type { Expected, PerLevel, SessionName } from './interleaving'
 import { createHolder, createNames, FREE, holderTable, namesTable, nameViolations, RESERVE } from './names-table'
-import { endOrWait, type Level, LEVELS, openSession, type Outcome, type Session, type Statement } from './sessions'
+import { endAll, type Player, playTurns, SESSIONS, usePlayer } from './player'
+import { type Level, LEVELS, type Outcome } from './sessions'
 import { firstLetter } from './guarded-table'
 
 const of = namesTable(firstLetter)
@@ -25,10 +26,6 @@ export interface NameInterleaving {
   readonly names: string | PerLevel<string>
 }
 
-/** How long a session may wait before it is said to wait: what ends a deadlock ends it within that time. */
-const PATIENCE_MILLISECONDS = 0
-const DEADLOCK_MILLISECONDS = 1_000
-
 export interface PlayedNames {
   readonly transcript: readonly string[]
   readonly names: string
@@ -48,19 +45,15 @@ export interface NamesSetting {
 export const WHOLE: NamesSetting = { name: 'whole' }
 
 const GIVEN = `insert into users (id, handle) values (1, 'a'), (2, 'b')`
-const SESSIONS = ['P', 'Q', 'R'] as const
 
 /** Call once in a file. */
 export function useNamesStage(db: TestDatabase): NamesStage {
-  let opened: Promise<{ observer: Client; sessions: Record<SessionName, Session> }> | undefined
+  const open = usePlayer(db, { P: 1_000, Q: 1_000, R: 1_000 })
   const made = new Set<string>()
-  const open = async (): Promise<{ observer: Client; sessions: Record<SessionName, Session> }> => {
-    const session = async (): Promise<Session> => await openSession(await db.client(), DEADLOCK_MILLISECONDS)
-    return { observer: await db.client(), sessions: { P: await session(), Q: await session(), R: await session() } }
-  }
   return {
     play: async ({ given = GIVEN, steps }, levels, { name, triggers } = WHOLE) => {
-      const { observer, sessions } = await (opened ??= open())
+      const player = await open()
+      const { observer, sessions } = player
       if (!made.has(name)) {
         await observer.query(`create schema ${quote(name)}`)
         await observer.query(`set search_path to ${quote(name)}`)
@@ -81,31 +74,27 @@ export function useNamesStage(db: TestDatabase): NamesStage {
           `set search_path to ${quote(name)}; set default_transaction_isolation to '${level.toLowerCase()}'`,
         )
       }
-      const transcript = await playSteps(observer, sessions, steps)
+      const transcript = await playSteps(player, steps)
       return { transcript, names: await standing(observer), violations: await nameViolations(observer, [users, orgs]) }
     },
   }
 }
 
 /** `await` as the SQL of a step is the end of what the session waits in. */
-async function playSteps(
-  observer: Client,
-  sessions: Record<SessionName, Session>,
-  steps: readonly NameStep[],
-): Promise<string[]> {
-  const waiting = new Map<SessionName, Statement>()
-  const transcript: string[] = []
-  for (const [name, sql] of steps) {
-    const session = sessions[name]
-    const statement = waiting.get(name) ?? session.start(sql)
-    const outcome = await endOrWait(observer, { session, statement }, PATIENCE_MILLISECONDS)
-    if (outcome === 'waits') waiting.set(name, statement)
-    else waiting.delete(name)
-    transcript.push(`${name}: ${sql}: ${shown(outcome)}`)
-  }
-  for (const [name, statement] of waiting)
-    transcript.push(`${name} waited at the end: ${shown(await statement.outcome)}`)
-  for (const one of SESSIONS) await sessions[one].run('rollback')
+async function playSteps(player: Player, steps: readonly NameStep[]): Promise<string[]> {
+  const { transcript, waiting } = await playTurns(
+    player,
+    steps.map(([session, sql]) => ({
+      session,
+      sql: sql === 'await' ? undefined : sql,
+      line: (outcome) => `${session}: ${sql}: ${shown(outcome)}`,
+    })),
+  )
+  // Who waits against what was expected may wait for a transaction that no step ends.
+  const idle = SESSIONS.filter((name) => !waiting.has(name))
+  await Promise.all(idle.map(async (name) => await player.sessions[name].run('ROLLBACK')))
+  for (const [name, { outcome }] of waiting) transcript.push(`${name} waited at the end: ${shown(await outcome)}`)
+  await endAll(player, 'ROLLBACK')
   return transcript
 }
 
