@@ -6,7 +6,7 @@ import { rawBatchesAtOnce, rawOneStatement } from './raw-one-statement'
 import { rawSelectInsert } from './raw-select-insert'
 import { typeormFindSave, typeormOrIgnore, typeormUpsert } from './typeorm'
 
-/** Every peer that needs no package of its own. The first is what the others are compared with. */
+/** Every peer that needs no package of its own. */
 export const PEERS: readonly PeerFactory[] = [
   rawOneStatement,
   rawSelectInsert,

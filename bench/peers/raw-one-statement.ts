@@ -36,7 +36,7 @@ const BATCHES_AT_ONCE = 4
 const values = (text: string): string[] => [text, md5(text)]
 const arrays = (texts: readonly string[]): (readonly string[])[] => [texts, texts.map(md5)]
 
-/** Figures are ratios to this one: what a person would write who knows Postgres well. */
+/** What a person would write who knows Postgres well. */
 export const rawOneStatement: PeerFactory = {
   name: 'pg: one statement',
   open: async (place) => {

@@ -40,8 +40,8 @@ export function htmlOf(report: Report, plots: Plots): string {
 <body>
 <h1>Benchmark</h1>
 <p>${escaped(aboutOf(report))}</p>
-<p>Ratios of time to that of one named statement by <code>pg</code> that a person wrote by hand, or to the first row of the
-table: smaller is faster. Each is the median of the rounds’ own ratios. In the plots the line is 1, and the scale is
+<p>Ratios of time to that of the fastest statements that a person wrote for <code>pg</code>, 1 in its column: smaller is
+faster. Each is the median of the rounds’ own ratios. In the plots the line is 1, and the scale is
 logarithmic.</p>
 ${tablesOf(report)
   .map((table) => section(table, plots))

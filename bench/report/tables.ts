@@ -45,9 +45,8 @@ function matrix(title: string, comparisons: readonly Comparison[], cell: Cell): 
   const rows = names.map((name) => [
     name,
     ...comparisons.map((comparison) => {
-      const at = comparison.rows.findIndex(({ peer }) => peer === name)
-      const row = comparison.rows[at]
-      return row ? cell(row, at === 0) : ''
+      const row = comparison.rows.find(({ peer }) => peer === name)
+      return row ? cell(row, name === comparison.baseline) : ''
     }),
   ])
   return { title, head: ['', ...comparisons.map((comparison) => comparison.title)], rows, comparisons }
