@@ -81,7 +81,7 @@ function namesOtherColumns({ table, primary, names }: HolderTable): string {
       AND ${equal('d.objid', 'g.oid')}
     CROSS JOIN LATERAL pg_catalog.pg_identify_object_as_address(d.refclassid, d.refobjid, d.refobjsubid) AS a
     WHERE ${equal('g.tgrelid', 'TG_RELID')} AND ${equal('g.tgname', literal(updateTrigger(table)))}
-      AND ${equal('d.refobjid', 'TG_RELID')} AND d.refobjsubid ${op('>')} 0
+      AND d.refobjsubid ${op('>')} 0
       AND CASE WHEN ${equal('a.object_names[3]', 'ANY (ARRAY[')}
         ${list(columns.map(literal), 8)}
       ]::pg_catalog.text[]) THEN false ELSE pg_catalog.pg_get_triggerdef(g.oid) IS NOT NULL END

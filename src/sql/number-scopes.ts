@@ -80,12 +80,6 @@ const another: NumberRefusal = {
   hint: 'Something was renamed, dropped or given away: disable the triggers, and generate a migration.',
 }
 
-const newer: NumberRefusal = {
-  sqlstate: SQLSTATE.serializationFailure,
-  message: 'what numbers the rows is newer than the snapshot of the transaction',
-  hint: 'Try the whole transaction again.',
-}
-
 /**
  * Whoever owns the schema could put a table, or a view, of their own under the name of the table of scopes, whose code would
  * run as the owner of this function. Its OID is a constant of the plan, which is made anew when the name means another
@@ -97,7 +91,7 @@ export const refuseOtherTables = (table: NumberTable): string => `
   FROM pg_catalog.pg_class AS k
   WHERE k.oid OPERATOR(pg_catalog.=) '${scopesName(table)}'::pg_catalog.regclass;
   IF ours IS NULL THEN
-    ${raiseNumber(table, newer)}
+    RAISE serialization_failure USING MESSAGE = 'numbers are newer than the snapshot';
   ELSIF NOT ours OR NOT plain AND NOT EXISTS (
     SELECT FROM pg_catalog.pg_partition_ancestors(TG_RELID) AS p
     WHERE p.relid OPERATOR(pg_catalog.=) pg_catalog.to_regclass(${literal(relation(table))})::pg_catalog.oid

@@ -26,7 +26,7 @@ BEGIN
       AND d.objid OPERATOR(pg_catalog.=) g.oid
     CROSS JOIN LATERAL pg_catalog.pg_identify_object_as_address(d.refclassid, d.refobjid, d.refobjsubid) AS a
     WHERE g.tgrelid OPERATOR(pg_catalog.=) TG_RELID AND g.tgname OPERATOR(pg_catalog.=) 'unique_name_users_update'
-      AND d.refobjid OPERATOR(pg_catalog.=) TG_RELID AND d.refobjsubid OPERATOR(pg_catalog.>) 0
+      AND d.refobjsubid OPERATOR(pg_catalog.>) 0
       AND CASE WHEN a.object_names[3] OPERATOR(pg_catalog.=) ANY (ARRAY[
         'id', 'handle', 'nick'
       ]::pg_catalog.text[]) THEN false ELSE pg_catalog.pg_get_triggerdef(g.oid) IS NOT NULL END

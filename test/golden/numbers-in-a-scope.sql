@@ -18,10 +18,7 @@ BEGIN
   FROM pg_catalog.pg_class AS k
   WHERE k.oid OPERATOR(pg_catalog.=) 'numbers_comment__number_scopes'::pg_catalog.regclass;
   IF ours IS NULL THEN
-    RAISE EXCEPTION USING ERRCODE = '40001',
-      MESSAGE = 'what numbers the rows is newer than the snapshot of the transaction',
-      HINT = 'Try the whole transaction again.',
-      CONSTRAINT = 'comment_number', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+    RAISE serialization_failure USING MESSAGE = 'numbers are newer than the snapshot';
   ELSIF NOT ours OR NOT plain AND NOT EXISTS (
     SELECT FROM pg_catalog.pg_partition_ancestors(TG_RELID) AS p
     WHERE p.relid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('"comment"')::pg_catalog.oid
