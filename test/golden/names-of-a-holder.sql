@@ -24,12 +24,12 @@ BEGIN
     SELECT FROM pg_catalog.pg_trigger AS g
     JOIN pg_catalog.pg_depend AS d ON d.classid OPERATOR(pg_catalog.=) g.tableoid
       AND d.objid OPERATOR(pg_catalog.=) g.oid
-    JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) d.refobjid
-      AND a.attnum OPERATOR(pg_catalog.=) d.refobjsubid
+    CROSS JOIN LATERAL pg_catalog.pg_identify_object_as_address(d.refclassid, d.refobjid, d.refobjsubid) AS a
     WHERE g.tgrelid OPERATOR(pg_catalog.=) TG_RELID AND g.tgname OPERATOR(pg_catalog.=) 'unique_name_users_update'
-      AND d.refobjid OPERATOR(pg_catalog.=) TG_RELID AND NOT (a.attname OPERATOR(pg_catalog.=) ANY (ARRAY[
+      AND d.refobjsubid OPERATOR(pg_catalog.>) 0
+      AND CASE WHEN a.object_names[3] OPERATOR(pg_catalog.=) ANY (ARRAY[
         'id', 'handle', 'nick'
-      ]::pg_catalog.name[]))
+      ]::pg_catalog.text[]) THEN false ELSE pg_catalog.pg_get_triggerdef(g.oid) IS NOT NULL END
   ) THEN
     RAISE EXCEPTION USING ERRCODE = '55000',
       MESSAGE = 'the triggers of names name another table or column than their own',

@@ -8,13 +8,16 @@
 DECLARE
   plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'comment'
     AND pg_catalog.pg_table_is_visible(TG_RELID);
+  ours boolean;
   newest bigint;
 BEGIN
-  PERFORM FROM pg_catalog.pg_class AS k
-  WHERE k.oid OPERATOR(pg_catalog.=) 'numbers_comment__number_scopes'::pg_catalog.regclass
-    AND k.relkind OPERATOR(pg_catalog.=) 'r'
-    AND pg_catalog.pg_get_userbyid(k.relowner) OPERATOR(pg_catalog.=) current_user;
-  IF NOT FOUND OR NOT plain AND NOT EXISTS (
+  SELECT k.relkind OPERATOR(pg_catalog.=) 'r'
+    AND pg_catalog.pg_get_userbyid(k.relowner) OPERATOR(pg_catalog.=) current_user INTO ours
+  FROM pg_catalog.pg_class AS k
+  WHERE k.oid OPERATOR(pg_catalog.=) 'numbers_comment__number_scopes'::pg_catalog.regclass;
+  IF ours IS NULL THEN
+    RAISE serialization_failure USING MESSAGE = 'numbers are newer than the snapshot';
+  ELSIF NOT ours OR NOT plain AND NOT EXISTS (
     SELECT FROM pg_catalog.pg_partition_ancestors(TG_RELID) AS p
     WHERE p.relid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('"comment"')::pg_catalog.oid
   ) THEN
@@ -28,12 +31,12 @@ BEGIN
     OR pg_catalog.pg_partition_root(TG_RELID) IS NOT NULL
   THEN
     IF EXISTS (
-      SELECT FROM pg_catalog.pg_index AS i JOIN pg_catalog.pg_attribute AS a
-        ON a.attrelid OPERATOR(pg_catalog.=) i.indrelid AND a.attnum OPERATOR(pg_catalog.=) ANY (i.indkey)
-      WHERE i.indexrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('"comment_number"')::pg_catalog.oid
-        AND a.attname OPERATOR(pg_catalog.<>) ALL (ARRAY[
-          'number'
-        ]::pg_catalog.name[])
+      SELECT FROM pg_catalog.generate_series(1, 1) AS i (nth)
+      WHERE pg_catalog.pg_get_indexdef(
+          pg_catalog.to_regclass('"comment_number"')::pg_catalog.oid, i.nth, false)
+        OPERATOR(pg_catalog.<>) ALL (ARRAY[
+          pg_catalog.quote_ident('number')
+        ])
     ) THEN
       RAISE EXCEPTION USING ERRCODE = '55000',
         MESSAGE = 'what numbers the rows names another table or column than its own',

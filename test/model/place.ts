@@ -45,8 +45,9 @@ function placed(turn: Turn, number: number, flag = false): Waiting {
 export function placeRead(turn: Turn): Waiting {
   const { first, last, taken } = readChain(turn, wish(turn))
   if (last === undefined || taken === 0) return placed(turn, 0)
-  // Others but no anchor: this very statement took it, and its removal holds off all who would lock it.
-  if (first !== 0) return placed(turn, taken ?? 0, taken === undefined)
+  // Others but no anchor: this very statement took it, and its removal holds off all who would lock it. What it flags is
+  // the anchor, or a row that the index refuses, or, if another is gone by then, one that settle looks at anyway.
+  if (first !== 0) return placed(turn, taken ?? 0, true)
   const free = taken ?? last + 1
   if (turn.fault === 'naive' || (turn.fault === 'hitWithoutLock' && taken !== undefined)) return placed(turn, free)
   const number = skipsSecondRead(turn.fault, taken !== undefined) ? free : 0

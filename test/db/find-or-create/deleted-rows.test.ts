@@ -152,6 +152,10 @@ describe('a softly deleted row that holds the text', () => {
     const { entity } = await findOrCreate(manager, Silent, { key: 'l', url: 'a' }, { deleted: 'restore' })
     expect(entity).toEqual({ key: 'k', url: 'a' })
     expect(await manager.findOneBy(Silent, { url: 'a' })).toEqual(entity)
+    // And it is not any more.
+    expect(await findOneByText(manager, Silent, { url: 'a' })).toEqual(entity)
+    const again = await findOrCreate(manager, Silent, { key: 'm', url: 'a' }, { deleted: 'throw' })
+    expect(again).toMatchObject({ entity, created: false })
   })
 
   test('of another class of the table is not restored, and named as one of its class', async () => {

@@ -241,13 +241,17 @@ describe('what changes is followed, and so is its way back:', () => {
     expect(await findHolder(whole.manager, 'handle', 'eve')).toMatchObject({ id: { id: 3 } })
   })
 
-  test('another namespace, in which a former name is taken: that one goes, and the others come along', async () => {
+  test('another namespace, in which another row holds a former name, once that is deleted', async () => {
     const nick: Shape = { name: 'team', names: { slug: { namespace: 'nick' } } }
     await step(await open(user, nick))
     await client.query(`insert into "user" (id, handle) values (1, 'ann'), (2, 'bob')`)
     await client.query(`insert into team (id, slug) values (1, 'ann')`)
     await client.query(`update "user" set handle = handle || '2'`)
     const both = await open({ name: 'user', names: { handle: { namespace: 'nick', former: 'redirect' } } }, nick)
+    const said = await message(migrate(both))
+    expect(said).toContain('user.handle [1] and team.slug [1]')
+    expect(said).not.toMatch(/\bann\b/)
+    await client.query(`delete from names where namespace = 'handle' and text = 'ann'`)
     await step(both)
     const { rows } = await client.query<{ name: string }>(
       `select concat_ws(' ', namespace, holder, text, state) as name from names order by 1`,

@@ -395,6 +395,61 @@ export const interleavings: readonly NameInterleaving[] = [
     ],
     names: levels('a1=users1 a2=orgs1', 'a1=users1'),
   },
+  {
+    name: 'a delete of a row with one former name, which has ended, against one that takes it',
+    given: `insert into orgs (id, handle) values (1, 'a'); update orgs set handle = null;
+      update names set until = now() - interval '1 second' where state = 'reserved'`,
+    steps: [
+      ...sees('P', 'Q'),
+      ['P', `insert into users (id, handle) values (1, 'a')`, 1],
+      ['Q', 'delete from orgs where id = 1', 'waits'],
+      ['P', 'commit', 'ok'],
+      waited('Q', levels<Expected>(1, '40001')),
+      ['Q', 'commit', 'ok'],
+    ],
+    names: 'a=users1',
+  },
+  {
+    name: 'a key that changes against one that takes a former name of its row which has ended',
+    given: `insert into orgs (id, handle) values (1, 'a'); update orgs set handle = 'b';
+      update names set until = now() - interval '1 second' where state = 'reserved'`,
+    steps: [
+      ...sees('P', 'Q'),
+      ['P', `insert into users (id, handle) values (1, 'a')`, 1],
+      ['Q', 'update orgs set id = 5', 'waits'],
+      ['P', 'commit', 'ok'],
+      waited('Q', levels<Expected>(1, '40001')),
+      ['Q', 'commit', 'ok'],
+    ],
+    names: levels('a=users1 b=orgs5', 'a=users1 b=orgs1'),
+  },
+  {
+    name: 'keys that change lock all names in one order, and not row by row',
+    given: `insert into users (id, handle) values (1, 'z'), (2, 'a')`,
+    steps: [
+      ...begins('P', 'Q', 'R'),
+      ['R', `select 1 from names where text = 'a' for update`, 1],
+      ['Q', 'update users set id = id + 10', 'waits'],
+      ['P', `select 1 from names where text = 'z' for update`, 1],
+      ['P', 'rollback', 'ok'],
+      ['R', 'rollback', 'ok'],
+      waited('Q', 2),
+      ['Q', 'commit', 'ok'],
+    ],
+    names: 'a=users12 z=users11',
+  },
+  {
+    name: 'a claim of a name in a chain waits for the key that its row gets',
+    given: `insert into users (id, handle) values (1, 'a1'), (2, 'a2')`,
+    steps: [
+      ...sees('P', 'Q'),
+      ['P', 'update users set id = 9 where id = 2', 1],
+      ['Q', claim(1, 'a2'), 'waits'],
+      ['P', 'commit', 'ok'],
+      waited('Q', levels<Expected>('23505', '40001')),
+    ],
+    names: 'a1=users1 a2=users9',
+  },
 ]
 
 const sequence = (name: string, given: string, statements: readonly NameStep[], names: string): NameInterleaving => ({

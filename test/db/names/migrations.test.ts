@@ -1,5 +1,5 @@
 import { Column, type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
-import { expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { SchemaDriftError } from '../../../src'
 import { findHolder, findOrCreateHolder, Name, rename, UniqueName } from '../../../src/names'
 import { lowerCase } from '../../../src/text'
@@ -202,14 +202,43 @@ test('another namespace takes the names along, former ones too', async () => {
   expect(await kept(before)).toEqual(USERS)
 })
 
-test('another namespace leaves former names behind that somebody has there', async () => {
-  const before = await filled(User)
-  await before.query(`INSERT INTO names (namespace, text, holder, holder_column, holder_key, state)
-    VALUES ('login', 'old', 'elsewhere', 'handle', '[1]', 'reserved')`)
-  const changed = await open([Name, OtherNamespace])
-  await migrate(changed)
-  const [ada, grace] = USERS.map((one) => one.replace('handle', 'login'))
-  expect(await kept(changed)).toEqual([ada, grace, 'login old elsewhere.handle [1] reserved'])
+describe('another namespace, in which somebody has a former name of a row,', () => {
+  const [ada, grace, old] = USERS.map((one) => one.replace('handle', 'login'))
+  const had = async (until: string): Promise<DataSource> => {
+    const before = await filled(User)
+    await before.query(`INSERT INTO names (namespace, text, holder, holder_column, holder_key, state, until)
+      VALUES ('login', 'old', 'elsewhere', 'handle', '[1]', 'reserved', ${until})`)
+    return before
+  }
+
+  test('is refused with the keys of both, until one of them gives way', async () => {
+    const before = await had('NULL')
+    const changed = await open([Name, OtherNamespace])
+    await expect(migrate(changed)).rejects.toThrow(
+      /user\.handle \[2\] and elsewhere\.handle \[1\] .*Delete these former names/,
+    )
+    expect(await kept(before)).toEqual([...USERS, 'login old elsewhere.handle [1] reserved'])
+    await before.query(`DELETE FROM names WHERE namespace = 'handle' AND text = 'old'`)
+    await migrate(changed)
+    expect(await kept(changed)).toEqual([ada, grace, 'login old elsewhere.handle [1] reserved'])
+  })
+
+  test('takes all names along where the time of the other is over', async () => {
+    await had(`now() - interval '1 second'`)
+    const changed = await open([Name, OtherNamespace])
+    await migrate(changed)
+    expect(await kept(changed)).toEqual([ada, grace, old])
+  })
+
+  test('takes the others along where the time of the former name is over', async () => {
+    const before = await had('NULL')
+    await before.query(
+      `UPDATE names SET until = now() - interval '1 second' WHERE namespace = 'handle' AND text = 'old'`,
+    )
+    const changed = await open([Name, OtherNamespace])
+    await migrate(changed)
+    expect(await kept(changed)).toEqual([ada, grace, 'login old elsewhere.handle [1] reserved'])
+  })
 })
 
 test('another policy for former names is for those that are given up from then on', async () => {

@@ -73,6 +73,23 @@ export const nameMutations: readonly NameMutation[] = [
     'IF false THEN',
   ]),
   mutation('what is in the way is not locked', [/FOR NO KEY UPDATE;(?=\s+IF found_id)/, ';']),
+  mutation('what is in the way is locked against its removal only', [
+    /FOR NO KEY UPDATE;(?=\s+IF found_id)/,
+    'FOR KEY SHARE;',
+  ]),
+  mutation('names that go along with a key are not locked', ['FOR NO KEY UPDATE OF n', '']),
+  mutation('names that go along with a key are locked against their removal only', [
+    'FOR NO KEY UPDATE OF n',
+    'FOR KEY SHARE OF n',
+  ]),
+  mutation('names that go along with keys are locked in the order of the rows', [
+    /ORDER BY n\."namespace", n\."text_hash"(?=\s+FOR NO KEY UPDATE OF n)/,
+    '',
+  ]),
+  mutation('a delete takes the one name that another row has by now', [
+    /OR n\."holder" OPERATOR\(pg_catalog\.=\) '\w+'\s+AND n\."holder_key" OPERATOR\(pg_catalog\.=\) keys\[1\]/,
+    'OR true',
+  ]),
   mutation('a name that its row has no more is not taken', [
     /OR n\."state" OPERATOR\(pg_catalog\.=\) 'held'\s+AND/,
     'OR false AND',

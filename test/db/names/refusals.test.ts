@@ -1,7 +1,9 @@
 import type { Client } from 'pg'
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { quote } from '../../../src/sql/identifier'
+import { claimAllNames } from '../../../src/sql/name-fill'
 import type { RefusedName } from '../../../src/sql/name-table'
+import { nameTriggersOf } from '../../../src/sql/name-triggers'
 import { copyIn } from '../../stress/copy-in'
 import { useDatabase } from '../../support/database'
 import { createHolder, createNames, holderTable, namesTable, nameViolations } from '../../support/names-table'
@@ -123,6 +125,47 @@ test.each([
   await expect(run(`insert into users (handle) values ('b')`)).rejects.toMatchObject({ code: '55000' })
   await expect(run(`update users set other = other ${type === 'text' ? `|| 'x'` : '+ 1'}`)).rejects.toMatchObject({
     code: '55000',
+  })
+})
+
+describe.each(['repeatable read', 'serializable'])('to a transaction at %s that began before', (level) => {
+  let migrator: Client
+  beforeAll(async () => {
+    migrator = await db.client()
+  })
+  beforeEach(async () => {
+    await run(`insert into users (handle) values ('a')`)
+    await migrator.query(`set search_path to ${schema()}`)
+    // A snapshot, and no lock that would hold up the migrator.
+    await run(`begin isolation level ${level}; select 1`)
+  })
+  afterEach(async () => {
+    await run('rollback')
+  })
+
+  test.each([
+    ['the name', 'handle', 'text'],
+    ['the key', 'id', 'integer'],
+  ])('a column that was renamed is not its namesake: %s', async (_, column, type) => {
+    await migrator.query(`alter table users rename ${column} to other; alter table users add ${column} ${type}`)
+    await expect(run(`insert into users (handle) values ('b')`)).rejects.toMatchObject({ code: '55000' })
+  })
+
+  test('triggers that were made again for another column are right', async () => {
+    const after = { ...users, names: [{ column: 'nick', namespace: 'handle', former }] }
+    await migrator.query(
+      [
+        'begin',
+        ...nameTriggersOf(users).drop,
+        'alter table users add nick text',
+        'update users set nick = handle',
+        ...nameTriggersOf(after).create,
+        claimAllNames(after, users),
+        'commit',
+      ].join(';\n'),
+    )
+    await run(`insert into users (nick) values ('b'); commit`)
+    expect(await nameViolations(client, [after])).toEqual([])
   })
 })
 

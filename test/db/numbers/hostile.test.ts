@@ -1,5 +1,5 @@
 import type { Client } from 'pg'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { makeScopes } from '../../../src/sql/number-scopes'
 import { scopesName, scopesTable } from '../../../src/sql/number-table'
 import { numberTriggers } from '../../../src/sql/number-triggers'
@@ -60,6 +60,7 @@ describe('nothing of the user changes a count:', () => {
     const names = [
       'oldest',
       'plain',
+      'ours',
       'r',
       'found',
       'newest',
@@ -119,6 +120,46 @@ test('a column that is renamed, and another of its name, are refused', async () 
     await client.query('alter table comment rename number to was; alter table comment add number integer')
     await expect(client.query('insert into comment (tenant, was) values (1, 3)')).rejects.toMatchObject(refused)
   }
+})
+
+describe.each(['repeatable read', 'serializable'])('to a transaction at %s that began before', (level) => {
+  const scoped = countedTable({ scope: ['tenant', 'topic'].map((name) => ({ name, type: 'integer' })) })
+  const refused = { code: '55000', hint: expect.stringContaining('generate a migration') as string }
+  let migrator: Client
+  beforeAll(async () => {
+    migrator = await db.client()
+  })
+  beforeEach(async () => {
+    await createNumberedTable(client, scoped, { scope: { tenant: 'integer', topic: 'integer' } })
+    await client.query('insert into comment (tenant, topic) values (1, 2)')
+    // A snapshot, and no lock that would hold up the migrator.
+    await client.query(`begin isolation level ${level}; select 1`)
+  })
+  afterEach(async () => {
+    await client.query('rollback')
+  })
+
+  test('a column that was renamed is not its namesake', async () => {
+    await migrator.query('alter table comment rename tenant to old; alter table comment add tenant integer')
+    await expect(client.query('insert into comment (old, topic) values (1, 2)')).rejects.toMatchObject(refused)
+  })
+
+  test('triggers that were made again for a renamed column are right', async () => {
+    const renamed = { ...scoped, scope: ['old', 'topic'].map((name) => ({ name, type: 'integer' })) }
+    const { drop } = numberTriggers(scoped)
+    const { create } = numberTriggers(renamed)
+    await migrator.query(
+      ['begin', ...drop, 'alter table comment rename tenant to old', makeScopes(renamed), ...create, 'commit'].join(
+        ';\n',
+      ),
+    )
+    // The row of the scope that stands now is newer than the snapshot.
+    await expect(client.query('insert into comment (old, topic) values (1, 2)')).rejects.toMatchObject({
+      code: '40001',
+    })
+    await client.query('rollback; insert into comment (old, topic) values (1, 2)')
+    expect(await numbersOf(client, renamed)).toBe('1/2: 1 2 #2')
+  })
 })
 
 test('after the highest number that there is comes an error which says what to do', async () => {

@@ -109,15 +109,15 @@ const MUTATIONS: readonly Mutation[] = [
   },
   {
     name: 'columns are not looked at',
-    from: /IF EXISTS \(\s+SELECT FROM pg_catalog\.pg_index[^]+?END IF;/,
+    from: /IF EXISTS \(\s+SELECT FROM pg_catalog\.generate_series[^]+?END IF;/,
     to: '',
     found: 'a column is renamed, and another takes its name',
     table: plain,
   },
   {
     name: 'tables are not looked at',
-    from: /IF NOT FOUND OR[^]+?END IF;/,
-    to: '',
+    from: /ELSIF NOT ours OR[^]+?END IF;/,
+    to: 'END IF;',
     found: 'a table of another takes the place of ours',
     table: plain,
   },

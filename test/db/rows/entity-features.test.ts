@@ -115,6 +115,23 @@ const operations = {
   },
 } as const
 
+test('a row of a class with one child has no property of the child', async () => {
+  @Entity()
+  @TableInheritance({ column: { type: 'varchar', name: 'kind' } })
+  class Vehicle {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @UniqueText() name!: string
+  }
+  @ChildEntity()
+  class Lorry extends Vehicle {
+    @Column({ type: 'integer', nullable: true }) load!: number | null
+  }
+  const { manager } = await db.dataSource([Vehicle, Lorry])
+  await manager.save(manager.create(Vehicle, { name: 'a' }))
+  const { entity } = await findOrCreate(manager, Vehicle, { name: 'a' })
+  expect(entity).toStrictEqual(await manager.findOneBy(Vehicle, { name: 'a' }))
+})
+
 describe.each(Object.entries(operations))('single table inheritance and %s', (operation, call) => {
   test('a child that is created is a row of its class', async () => {
     const { id } = await call(Dog, `dog by ${operation}`)
