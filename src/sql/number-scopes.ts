@@ -92,7 +92,8 @@ export const refuseOtherTables = (table: NumberTable): string => `
   WHERE k.oid OPERATOR(pg_catalog.=) '${scopesName(table)}'::pg_catalog.regclass;
   IF ours IS NULL THEN
     RAISE serialization_failure USING MESSAGE = 'numbers are newer than the snapshot';
-  ELSIF NOT ours OR NOT plain AND NOT EXISTS (
+  ELSIF ours AND plain THEN
+  ELSIF NOT ours OR NOT EXISTS (
     SELECT FROM pg_catalog.pg_partition_ancestors(TG_RELID) AS p
     WHERE p.relid OPERATOR(pg_catalog.=) pg_catalog.to_regclass(${literal(relation(table))})::pg_catalog.oid
   ) THEN

@@ -203,7 +203,7 @@ DECLARE
   plain boolean := ${standsOn(table)};
   ours boolean;
   newest bigint;
-BEGIN${refuseOtherTables(table)}
+BEGIN
   -- Once for an INSERT, unless it may have named the whole of a partition.
   IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' OR TG_LEVEL OPERATOR(pg_catalog.=) 'STATEMENT'
     OR pg_catalog.pg_partition_root(TG_RELID) IS NOT NULL
@@ -211,7 +211,7 @@ BEGIN${refuseOtherTables(table)}
   END IF;
   IF TG_LEVEL OPERATOR(pg_catalog.=) 'STATEMENT' THEN
     RETURN NULL;
-  END IF;
+  END IF;${refuseOtherTables(table)}
   IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' AND NEW.${number} OPERATOR(pg_catalog.=) OLD.${number} THEN
     -- Who moves a row and gives it no other number means the next one there.
     NEW.${number} := NULL;

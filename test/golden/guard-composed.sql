@@ -11,7 +11,8 @@ DECLARE
   plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'page' AND pg_catalog.pg_table_is_visible(TG_RELID);
   taken boolean;
 BEGIN
-  IF NOT plain AND NOT EXISTS (SELECT FROM pg_catalog.pg_type AS y
+  IF plain THEN
+  ELSIF NOT EXISTS (SELECT FROM pg_catalog.pg_type AS y
     WHERE y.oid OPERATOR(pg_catalog.=) pg_catalog.format('%I.%I', TG_TABLE_SCHEMA, TG_TABLE_NAME)::pg_catalog.regtype
       AND pg_catalog.pg_get_userbyid(y.typowner) OPERATOR(pg_catalog.=) CURRENT_USER) THEN
     RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE =

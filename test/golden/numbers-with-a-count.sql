@@ -13,21 +13,6 @@ DECLARE
   ours boolean;
   newest bigint;
 BEGIN
-  SELECT k.relkind OPERATOR(pg_catalog.=) 'r'
-    AND pg_catalog.pg_get_userbyid(k.relowner) OPERATOR(pg_catalog.=) current_user INTO ours
-  FROM pg_catalog.pg_class AS k
-  WHERE k.oid OPERATOR(pg_catalog.=) 'numbers_comment__number_scopes'::pg_catalog.regclass;
-  IF ours IS NULL THEN
-    RAISE serialization_failure USING MESSAGE = 'numbers are newer than the snapshot';
-  ELSIF NOT ours OR NOT plain AND NOT EXISTS (
-    SELECT FROM pg_catalog.pg_partition_ancestors(TG_RELID) AS p
-    WHERE p.relid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('"comment"')::pg_catalog.oid
-  ) THEN
-    RAISE EXCEPTION USING ERRCODE = '55000',
-      MESSAGE = 'what numbers the rows names another table or column than its own',
-      HINT = 'Something was renamed, dropped or given away: disable the triggers, and generate a migration.',
-      CONSTRAINT = 'comment_number', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
-  END IF;
   -- Once for an INSERT, unless it may have named the whole of a partition.
   IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' OR TG_LEVEL OPERATOR(pg_catalog.=) 'STATEMENT'
     OR pg_catalog.pg_partition_root(TG_RELID) IS NOT NULL
@@ -57,6 +42,22 @@ BEGIN
   END IF;
   IF TG_LEVEL OPERATOR(pg_catalog.=) 'STATEMENT' THEN
     RETURN NULL;
+  END IF;
+  SELECT k.relkind OPERATOR(pg_catalog.=) 'r'
+    AND pg_catalog.pg_get_userbyid(k.relowner) OPERATOR(pg_catalog.=) current_user INTO ours
+  FROM pg_catalog.pg_class AS k
+  WHERE k.oid OPERATOR(pg_catalog.=) 'numbers_comment__number_scopes'::pg_catalog.regclass;
+  IF ours IS NULL THEN
+    RAISE serialization_failure USING MESSAGE = 'numbers are newer than the snapshot';
+  ELSIF ours AND plain THEN
+  ELSIF NOT ours OR NOT EXISTS (
+    SELECT FROM pg_catalog.pg_partition_ancestors(TG_RELID) AS p
+    WHERE p.relid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('"comment"')::pg_catalog.oid
+  ) THEN
+    RAISE EXCEPTION USING ERRCODE = '55000',
+      MESSAGE = 'what numbers the rows names another table or column than its own',
+      HINT = 'Something was renamed, dropped or given away: disable the triggers, and generate a migration.',
+      CONSTRAINT = 'comment_number', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
   END IF;
   IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' AND NEW."number" OPERATOR(pg_catalog.=) OLD."number" THEN
     -- Who moves a row and gives it no other number means the next one there.
@@ -105,7 +106,8 @@ BEGIN
   WHERE k.oid OPERATOR(pg_catalog.=) 'numbers_comment__number_scopes'::pg_catalog.regclass;
   IF ours IS NULL THEN
     RAISE serialization_failure USING MESSAGE = 'numbers are newer than the snapshot';
-  ELSIF NOT ours OR NOT plain AND NOT EXISTS (
+  ELSIF ours AND plain THEN
+  ELSIF NOT ours OR NOT EXISTS (
     SELECT FROM pg_catalog.pg_partition_ancestors(TG_RELID) AS p
     WHERE p.relid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('"comment"')::pg_catalog.oid
   ) THEN
