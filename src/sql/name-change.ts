@@ -1,5 +1,5 @@
 import { literal } from './identifier'
-import { differ, holderKey, nameFields, namesOfRow, namesTableOf, newest, standingRow } from './name-body'
+import { differ, holderKey, nameFields, namesOfRow, namesTableOf, newest, NO_JOIN, standingRow } from './name-body'
 import type { HolderTable, NameColumn } from './name-table'
 import { equal, op } from './text-table'
 
@@ -134,4 +134,34 @@ function releaseAs(holder: HolderTable, columns: readonly NameColumn[], ids: str
     SET ${field('', 'state')} = ${literal(state)}, ${field('', 'since')} = ${now},
       ${field('', 'until')} = ${until}
     ${where}`
+}
+
+/**
+ * At REPEATABLE READ and above a snapshot may be older than what an adoption has claimed for a row, and the name of the
+ * row would stay when it goes. So names that seem not to be claimed are claimed first: where they have been, it fails
+ * with 40001.
+ */
+export function claimOldNames(holder: HolderTable): string {
+  const field = nameFields(holder)
+  return `
+    IF pg_catalog.current_setting('transaction_isolation') ${op('!~~')} 'read %' THEN
+      FOR one IN
+        SELECT v.*, ${hashed(holder, 'v.text')} AS hash, ${holderKey(holder, 'r')} AS key
+        FROM old_rows AS r
+        ${namesOfRow(holder, 'r')}
+        WHERE v.text IS NOT NULL AND NOT EXISTS (
+          SELECT FROM ${namesTableOf(holder)} AS n
+          WHERE ${equal(field('n', 'key'), holderKey(holder, 'r'))}
+            AND ${equal(field('n', 'holder'), literal(holder.holder))}
+            AND ${equal(field('n', 'property'), 'v.property')}
+            AND ${equal(field('n', 'state'), `'held'`)}
+          ${NO_JOIN}
+        )
+        ORDER BY v.namespace, hash
+      LOOP
+        INSERT INTO ${namesTableOf(holder)} (${field('', 'namespace', 'text', 'holder', 'property', 'key', 'state')})
+        VALUES (one.namespace, one.text, ${literal(holder.holder)}, one.property, one.key, 'held')
+        ON CONFLICT DO NOTHING;
+      END LOOP;
+    END IF;`
 }
