@@ -1,8 +1,10 @@
-import { beside, partsOf, type StandingGuard } from '../sql/adopt-swap'
+import { beside, guardIn, type StandingGuard } from '../sql/adopt-swap'
+import type { InstalledTriggers } from '../sql/catalog'
 import type { GuardNote } from '../sql/guard'
 import { quote } from '../sql/identifier'
 import { tableName, textRules } from '../sql/text-table'
 import { guardNotesOf } from '../sql/trigger-plan'
+import { isKernel } from '../sql/trigger-set'
 import { renormalized } from '../typeorm/rebuild'
 import { AdoptionError } from './error'
 import { guardedAs } from './renormalize'
@@ -52,13 +54,19 @@ function besideGuard(target: Target): Target {
   }
 }
 
+/** The kernel, which stands in every guard, stays for the others. */
+const namesOf = ({ functions, triggers }: InstalledTriggers): Pick<StandingGuard, 'functions' | 'triggers'> => ({
+  functions: functions.flatMap(({ schema, name, body }) => (isKernel(body) ? [] : [{ schema, name }])),
+  triggers: triggers.map(({ name }) => name),
+})
+
 const standing = ({ state, on }: Target, note: GuardNote): StandingGuard => ({
   hash: note.hash,
   number: note.number,
   chained: note.chained,
   index: note.index,
   rules: JSON.stringify([textRules(note, note.digest), note.deleted]),
-  ...partsOf(state, on, note),
+  ...namesOf(guardIn(state, on, note)),
 })
 
 function unsupported(target: Target, why: string, next: string): AdoptionError {

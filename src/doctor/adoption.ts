@@ -1,6 +1,8 @@
 import { AdoptionError } from '../adopt/error'
 import { stepsOf } from '../adopt/plan'
 import { stateOf } from '../adopt/steps'
+import { guardedAs } from '../adopt/renormalize'
+import { targetOf } from '../adopt/swap'
 import { findTarget, type Target } from '../adopt/target'
 import { UnsupportedDatabaseError } from '../errors'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
@@ -23,17 +25,18 @@ export interface DoctorAdoption {
   readonly locks: readonly DoctorLock[]
 }
 
-/** @returns undefined where the guard stands, or `adopt` does not take the table */
+/** @returns undefined where the guard of the declaration stands, or `adopt` does not take the table */
 export async function adoptionOf(
   { state, reader }: Subject,
   declaration: Declaration,
 ): Promise<DoctorAdoption | undefined> {
-  const lacks = findDrift(declaration.table, state).some(
-    ({ object, kind }) => kind === 'missing' && (object === 'column' || object === 'guard'),
-  )
-  if (!lacks) return undefined
+  const drift = findDrift(declaration.table, state)
+  if (drift.length === 0) return undefined
+  const lacks = drift.some(({ object, kind }) => kind === 'missing' && (object === 'column' || object === 'guard'))
   try {
-    const target = await findTarget(declaration, reader.query)
+    const found = await findTarget(declaration, reader.query)
+    if (!lacks && guardedAs(found) !== 'other') return undefined
+    const target = targetOf(found)
     const step = await nextStep(reader, target)
     const steps = stepsOf(target)
     const left = steps.slice(steps.findIndex((one) => one.step === step))

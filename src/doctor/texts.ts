@@ -1,3 +1,4 @@
+import { guardedAs } from '../adopt/renormalize'
 import {
   type ChainKey,
   hashAsText,
@@ -58,7 +59,9 @@ export class TextLook {
     this.#twice = new Groups(subject, SHOWN_KEYS)
     this.#twiceNormalized = new Groups(subject, SHOWN_KEYS)
     const hidden = [table.hash, table.number, table.chained]
-    this.#hidden = missingColumns(subject.state, hidden).length === 0
+    // Those of another declaration say nothing of this one.
+    const isOthers = guardedAs({ declaration, state: subject.state }) === 'other'
+    this.#hidden = !isOthers && missingColumns(subject.state, hidden).length === 0
     const [texts, deleted] = [table.text.map(({ name }) => name), table.deleted === undefined ? [] : [table.deleted]]
     this.#parts = {
       table: subject.table,

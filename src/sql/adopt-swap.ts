@@ -1,10 +1,10 @@
 import { type AdoptedTable, drops, dropTriggers, type Held, nameOf } from './adopt-table'
 import { renameColumns, renameIndex } from './alter'
-import type { InstalledTriggers } from './catalog'
+import type { InstalledTrigger, InstalledTriggers } from './catalog'
 import { guardOf } from './guard'
 import { quote } from './identifier'
 import { dropFunctions, dropTrigger } from './trigger-ddl'
-import { parseNote, type TriggerNote } from './trigger-set'
+import { isKernel, parseNote, type TriggerNote } from './trigger-set'
 import { tableName, type TextTable } from './text-table'
 
 /** A guard as it stands on a table: its note, by which functions and triggers it goes, and the columns that go with it. */
@@ -44,30 +44,28 @@ export const beside = (on: AdoptedTable): AdoptedTable => ({
 
 const FIRST_SUFFIX = '_place_insert'
 
-/** Of what stands on a table, the functions and triggers of one guard; the kernel belongs to all of them. */
-export function partsOf(
+/** Of all that stands on a table, what belongs to one guard, and the kernel. */
+export function guardIn(
   installed: InstalledTriggers,
   { table }: Held,
-  { kind, name }: Pick<TriggerNote, 'kind' | 'name'>,
-): Pick<StandingGuard, 'functions' | 'triggers'> {
-  const functions = installed.functions.filter(({ body, trusted }) => {
+  { name }: Pick<TriggerNote, 'name'>,
+): InstalledTriggers {
+  const own = installed.functions.filter(({ body, trusted }) => {
     const note = trusted ? parseNote(body) : undefined
-    return note?.kind === kind && note.name === name
+    return note?.kind === 'guard' && note.name === name
   })
+  const runsOwn = ({ runs }: InstalledTrigger): boolean =>
+    own.some((one) => one.name === runs.name && one.schema === runs.schema)
   // A table that was renamed keeps the names of its triggers.
   const prefixes = installed.triggers
-    .filter(
-      ({ runs, name: trigger }) => functions.some((one) => one.name === runs.name) && trigger.endsWith(FIRST_SUFFIX),
-    )
+    .filter((one) => runsOwn(one) && one.name.endsWith(FIRST_SUFFIX))
     .map((one) => one.name.slice(0, -FIRST_SUFFIX.length))
   const suffixes = guardOf(table).triggers.map((one) => one.name.slice(table.guard.length))
-  const names = new Set(prefixes.flatMap((prefix) => suffixes.map((suffix) => prefix + suffix)))
-  const triggers = installed.triggers.filter(
-    (one) => names.has(one.name) || functions.some(({ name: runs }) => runs === one.runs.name),
-  )
+  const names = new Set([table.guard, ...prefixes].flatMap((prefix) => suffixes.map((suffix) => prefix + suffix)))
   return {
-    functions: functions.map((one) => ({ schema: one.schema, name: one.name })),
-    triggers: triggers.map((one) => one.name),
+    ...installed,
+    functions: installed.functions.filter((one) => own.includes(one) || isKernel(one.body)),
+    triggers: installed.triggers.filter((one) => names.has(one.name) || runsOwn(one)),
   }
 }
 
