@@ -119,19 +119,24 @@ describe.each(CASES)('$name', (swap) => {
       await adoptWith(after, After, OPTIONS, crashAt(crash)).catch(() => {})
       await endSession()
       const which = await standing(tables.before, tables.after)
-      expect(which, at).not.toBe('none')
-      if (which === 'none') continue
-      expect(await found(which), at).toEqual([])
-      if (which === 'before') expect(await faults(client, besides.table), at).toEqual([])
       const text = await alone(`while ${crash}`)
-      expect(await write(text), at).toBe('stored')
-      expect(await write(text), at).toBe('23505')
+      const left = {
+        faults: which === 'none' ? ['no guard'] : await found(which),
+        beside: which === 'before' ? await faults(client, besides.table) : [],
+        writes: [await write(text), await write(text)],
+      }
+      expect({ at, ...left }).toEqual({ at, faults: [], beside: [], writes: ['stored', '23505'] })
       const report = await adoptWith(after, After, OPTIONS, crashAt(0))
-      expect(report.step, at).toBe('done')
-      expect(await standing(tables.before, tables.after), at).toBe('after')
-      expect(await found('after'), at).toEqual([])
-      const { rowCount } = await client.query('select from page')
-      expect(rowCount, at).toBe(ROWS + 1)
+      const { rowCount: rows } = await client.query('select from page')
+      const end = { step: report.step, stands: await standing(tables.before, tables.after), rows }
+      const faultsAfter = await found('after')
+      expect({ at, ...end, faultsAfter }).toEqual({
+        at,
+        step: 'done',
+        stands: 'after',
+        rows: ROWS + 1,
+        faultsAfter: [],
+      })
     }
     expect((await generate(after)).up).toEqual([])
   }, 600_000)

@@ -53,7 +53,7 @@ test('old code goes on until the swap, and no text is stored twice by the rules 
   let phase: Phase = 'before'
   const refused: string[] = []
   const late = new Set<string>()
-  let ended = false
+  const ended = { yet: false }
   const random = randomOf(7)
   const text = (): string => {
     const [kind, n] = [random(), Math.floor(random() * ROWS)]
@@ -67,7 +67,7 @@ test('old code goes on until the swap, and no text is stored twice by the rules 
     async () => await before.getRepository(Before).findOneBy({ site: 1, url: text() }),
   ]
   const clients = Array.from({ length: 6 }, async (_, index) => {
-    while (!ended) {
+    while (!ended.yet) {
       const operation = operations[Math.floor(random() * operations.length)] ?? operations[0]
       try {
         // Leaves the machine to the command too.
@@ -102,7 +102,7 @@ test('old code goes on until the swap, and no text is stored twice by the rules 
     const report = await adoptWith(after, After, OPTIONS, { beforeStatement })
     expect(report.step).toBe('done')
   } finally {
-    ended = true
+    ended.yet = true
     await Promise.all(clients)
     await writers.end()
   }
