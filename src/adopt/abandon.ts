@@ -2,11 +2,13 @@ import type { DataSource, EntityTarget, ObjectLiteral } from 'typeorm'
 import { checkOptions, type Rules } from '../options'
 import { forgetState } from '../sql/adopt-chains'
 import { endFollowing } from '../sql/adopt-follow'
+import { beside } from '../sql/adopt-swap'
 import { createAdoptions, leave } from '../sql/adopt-table'
 import { guardOf } from '../sql/guard'
 import { type AdoptOptions, withTarget } from './adopt'
 import { LOCK_RULES, MILLISECONDS } from './options'
 import type { AdoptionLock, Seams } from './session'
+import { stateOf } from './steps'
 import { findDeclaration } from './target'
 import { abandonWork } from './work'
 import { findWork } from './works'
@@ -21,7 +23,8 @@ const RULES: Rules<AbandonOptions> = { ...LOCK_RULES, holdMilliseconds: MILLISEC
 
 /**
  * Removes guard, hidden columns, index and check, and whatever an adoption has left, in one short transaction while the
- * application runs. No text is changed. It also undoes an adoption that is only half done.
+ * application runs. No text is changed. It also undoes an adoption that is only half done: where that is to change a
+ * declaration, the guard that stood before it stays.
  *
  * @throws AdoptionError if an adoption is running, and if there is no such table
  * @throws DeclarationError, UnsupportedDatabaseError
@@ -45,10 +48,15 @@ async function abandonWith(
   const find = findWork(dataSource, entity, options.property)
   if (find) return await abandonWork({ dataSource, find, options, seams })
   const declaration = findDeclaration(dataSource, entity, options.property)
-  return await withTarget({ dataSource, declaration, options, seams }, async (session, { on }) => {
+  return await withTarget({ dataSource, declaration, options, seams }, async (session, target) => {
+    const { on } = target
     await session.all(createAdoptions(on))
+    const state = await stateOf({ session, target })
+    // A guard of another declaration stands, and stays.
+    const gone =
+      state?.swaps === true ? leave(beside(on)) : [...guardOf(on.table).drop, ...endFollowing(on), ...leave(on)]
     await session.locked({ on, step: 'abandon', mode: 'ACCESS EXCLUSIVE' }, async () => {
-      await session.all([...guardOf(on.table).drop, ...endFollowing(on), ...leave(on)])
+      await session.all(gone)
       await session.query(forgetState(on), [on.table.guard])
     })
     return { locks: session.locks }

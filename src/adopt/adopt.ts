@@ -31,6 +31,7 @@ import {
 } from './steps'
 import { guardedAs, renormalizeRows } from './renormalize'
 import { readTextsOf } from './sweep'
+import { targetOf } from './swap'
 import { findDeclaration, findTarget, normalizeTexts, type Target } from './target'
 import { adoptWork } from './work'
 import { findWork } from './works'
@@ -206,22 +207,15 @@ const ownTriggers = ({ facts, on }: Target, { userTriggers }: AdoptOptions): Own
   fire: userTriggers === 'fire',
 })
 
-/** If a guard stands, rows are at most normalized anew: every other change is left to a migration. */
+/** If a guard stands with the same rules, rows are at most normalized anew. */
 async function adoptOrNormalize(run: Run, options: AdoptOptions): Promise<AdoptReport> {
   const { session, target } = run
   await stopFollowing(session, target)
   const [state, guarded] = [await stateOf(run), guardedAs(target)]
   const begun = state !== undefined && (state.step as string) !== 'renormalize'
-  if (begun || guarded === 'none' || findDrift(target.declaration.table, target.state).length === 0) {
+  if (begun || guarded !== 'renormalized' || findDrift(target.declaration.table, target.state).length === 0) {
     await keepTriggersOut(session, ownTriggers(target, options))
-    return await runSteps(run, options)
-  }
-  if (guarded === 'other') {
-    throw new AdoptionError(
-      'unsupported',
-      `${tableName(target.on.table)} has a guard of another declaration than "${target.declaration.name}" has now. ` +
-        `Change it by a migration, or remove it with abandon and adopt the table again.`,
-    )
+    return await runSteps({ ...run, target: targetOf(target) }, options)
   }
   if (state) refuseOther(target, state)
   refuseTriggers(ownTriggers(target, options), 'the guard has to run')
@@ -229,8 +223,9 @@ async function adoptOrNormalize(run: Run, options: AdoptOptions): Promise<AdoptR
   return await reportOf(run, 'done', false)
 }
 
-async function runSteps(run: Run, options: AdoptOptions): Promise<AdoptReport> {
-  const { target } = run
+async function runSteps(begun: Run, options: AdoptOptions): Promise<AdoptReport> {
+  const { target } = begun
+  let run = begun
   let state = await stateOf(run)
   const unchanged = state === undefined && findDrift(target.declaration.table, target.state).length === 0
   let step: AdoptStep = unchanged ? 'done' : (state?.step ?? 'begin')
@@ -241,6 +236,10 @@ async function runSteps(run: Run, options: AdoptOptions): Promise<AdoptReport> {
     run.onProgress({ step, fraction: undefined, rows: 0 })
     step = await doStep(run, { ...FRESH, ...state, step })
     state = await stateOf(run)
+    // The new columns have the names that were declared.
+    if (run.target.swap && state?.swaps === false) {
+      run = { ...run, target: await findTarget(target.declaration, run.session.query) }
+    }
     if (done === options.until) break
   }
   return await reportOf(run, step, unchanged)

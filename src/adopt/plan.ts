@@ -13,6 +13,7 @@ import {
   vacuumTable,
   validateChecks,
 } from '../sql/adopt-table'
+import { type Swap, swapGuards } from '../sql/adopt-swap'
 import { beginAdoption, createObjects } from '../sql/adopt-triggers'
 import { checkOptions } from '../options'
 import { guardOf } from '../sql/guard'
@@ -20,6 +21,7 @@ import type { AdoptOptions } from './adopt'
 import { PROPERTY_RULES } from './options'
 import { withSession } from './session'
 import type { AdoptStep, PlannedStep } from './steps'
+import { targetOf } from './swap'
 import { findDeclaration, findTarget, type Target } from './target'
 import { planWork } from './work'
 import { findWork } from './works'
@@ -39,11 +41,20 @@ export async function planAdoption(
   const find = findWork(dataSource, entity, options.property)
   if (find) return await planWork(dataSource, find)
   const declaration = findDeclaration(dataSource, entity, options.property)
-  return await withSession(dataSource, {}, {}, async (session) => stepsOf(await findTarget(declaration, session.query)))
+  return await withSession(dataSource, {}, {}, async (session) =>
+    stepsOf(targetOf(await findTarget(declaration, session.query))),
+  )
+}
+
+/** The columns that become NOT NULL when the new guard stands. */
+function requiredLate({ tightened, final: { table } }: Swap): string[] {
+  const hash = tightened.length === 0 || table.nullable ? [] : [table.hash]
+  return [...tightened, ...hash]
 }
 
 export function stepsOf(target: Target): PlannedStep[] {
-  const { on, hidden, required, state } = target
+  const { on, hidden, required, state, swap } = target
+  const late = swap ? requiredLate(swap) : []
   const standing = new Set(state.columns.map(({ name }) => name))
   const hasCheck = state.checks.some(({ name }) => name === on.table.check)
   const free = (step: AdoptStep, statements: readonly string[]): PlannedStep => ({ step, lock: undefined, statements })
@@ -62,8 +73,17 @@ export function stepsOf(target: Target): PlannedStep[] {
     free('check', [validateChecks(on, required)]),
     locked('check', 'ACCESS EXCLUSIVE', requireColumns(on, required)),
     free('guard', [lockChains(on), writeNumbers(on)]),
-    locked('guard', 'SHARE ROW EXCLUSIVE', [...guardOf(on.table).create, disableTriggers(on)]),
-    locked('clean', 'ACCESS EXCLUSIVE', endAdoption(on)),
+    ...(swap
+      ? [
+          locked('guard', 'ACCESS EXCLUSIVE', swapGuards(on, swap)),
+          locked('clean', 'ACCESS EXCLUSIVE', addChecks(swap.final, late, false)),
+          free('clean', late.length === 0 ? [] : [validateChecks(swap.final, late)]),
+          locked('clean', 'ACCESS EXCLUSIVE', [...requireColumns(swap.final, late), ...endAdoption(on)]),
+        ]
+      : [
+          locked('guard', 'SHARE ROW EXCLUSIVE', [...guardOf(on.table).create, disableTriggers(on)]),
+          locked('clean', 'ACCESS EXCLUSIVE', endAdoption(on)),
+        ]),
     free('clean', [analyzeTable(on)]),
   ].filter(({ statements }) => statements.length > 0)
 }

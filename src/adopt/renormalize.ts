@@ -1,6 +1,7 @@
 import { createAdoptions } from '../sql/adopt-table'
 import { forgetState, writeState } from '../sql/adopt-chains'
 import { createRefused, noteRefused, readTexts, renormalize } from '../sql/adopt-fill'
+import { guardIn } from '../sql/adopt-swap'
 import { guardOf } from '../sql/guard'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { textRules } from '../sql/text-table'
@@ -11,7 +12,10 @@ import { pagesOf, readTextsOf } from './sweep'
 import { normalizeTexts, type Target } from './target'
 
 /** Whether a guard stands, and whether rows differ from its declaration in nothing but the normalizer. */
-export function guardedAs({ declaration, state }: Target): 'none' | 'renormalized' | 'other' {
+export function guardedAs({
+  declaration,
+  state,
+}: Pick<Target, 'declaration' | 'state'>): 'none' | 'renormalized' | 'other' {
   const note = guardNotesOf(state).find(({ name }) => name === declaration.name)
   if (!note) return 'none'
   const { table } = declaration
@@ -52,7 +56,10 @@ export async function renormalizeRows(
     page = 0
   }
   await decide()
-  const site = { schema: on.table.schema, table: on.table.table, wanted: [guardOf(on.table)], installed: target.state }
+  const wanted = guardOf(on.table)
+  // Other texts, names and numbers of the table keep what is theirs.
+  const installed = guardIn(target.state, on, wanted.note)
+  const site = { schema: on.table.schema, table: on.table.table, wanted: [wanted], installed }
   const placed = { ...site, searchSchema: on.table.schema, touched: false }
   const { before, after } = planSets(placed)
   const functions = planAllFunctions([placed], [], []).before

@@ -18,6 +18,7 @@ import { beginAdoption, createObjects } from '../sql/adopt-triggers'
 import { textRules } from '../sql/text-table'
 import { findChains, findNulls, forgetState, readState, writeState } from '../sql/adopt-chains'
 import { type Wanted } from '../sql/adopt-fill'
+import { swapGuards } from '../sql/adopt-swap'
 import { endFollowing, findFollowing } from '../sql/adopt-follow'
 import { sameCondition } from '../sql/alter'
 import { type Query, tableState } from '../sql/catalog'
@@ -45,6 +46,8 @@ export interface AdoptionState {
   readonly wanted: Wanted
   readonly page: number
   readonly pages: number | null
+  /** A guard of another declaration stands beside. @default false */
+  readonly swaps?: boolean
 }
 
 /** What one step of an adoption would do. */
@@ -75,8 +78,13 @@ export interface Run {
   readonly counts: { filled: number; normalized: number; numbered: number }
 }
 
-export const rulesOf = ({ on: { table } }: Target): string =>
-  JSON.stringify([textRules(table, table.digest.name), table.deleted, table.normalizers])
+export const rulesOf = ({ on: { table }, swap }: Pick<Target, 'on' | 'swap'>): string =>
+  JSON.stringify([
+    textRules(table, table.digest.name),
+    table.deleted,
+    table.normalizers,
+    ...(swap ? [swap.before.rules] : []),
+  ])
 
 export async function stateOf({
   session,
@@ -129,10 +137,11 @@ async function go(run: Run, step: AdoptStep, more: Partial<AdoptionState> = {}):
 /** Columns and transitional triggers: from its commit on every row that is written has its hash. */
 async function begin(run: Run): Promise<AdoptStep> {
   const { session, target } = run
-  const { on, hidden, state } = target
-  await refuseNulls(run)
+  const { on, hidden, state, required, swap } = target
+  await refuseNulls(run, [...required, ...(swap?.tightened ?? [])])
   await session.all(createAdoptions(on))
-  await remember(run, { step: 'begin', format: FORMAT, rules: rulesOf(target) })
+  const swaps = swap !== undefined
+  await remember(run, { step: 'begin', format: FORMAT, rules: rulesOf(target), ...(swaps ? { swaps } : {}) })
   await session.all(createObjects(on))
   const standing = new Set(state.columns.map(({ name }) => name))
   // Somebody made these columns by hand: what they hold is checked.
@@ -146,9 +155,9 @@ async function begin(run: Run): Promise<AdoptStep> {
 
 const KEYS_NAMED = 10
 
-async function refuseNulls({ session, target }: Run): Promise<void> {
-  const { on, required, state } = target
-  for (const column of required.filter((name) => state.columns.some((one) => one.name === name))) {
+async function refuseNulls({ session, target }: Run, columns: readonly string[]): Promise<void> {
+  const { on, state } = target
+  for (const column of columns.filter((name) => state.columns.some((one) => one.name === name))) {
     if (column === on.table.hash) continue
     const rows = await session.query<{ key: string }>(findNulls(on, column, KEYS_NAMED))
     if (rows.length === 0) continue
@@ -268,16 +277,18 @@ async function stillNullable(run: Run): Promise<readonly string[]> {
 /** From the commit of its last transaction on no text is stored that stands there. */
 async function guard(run: Run): Promise<AdoptStep> {
   const { session, target } = run
-  const { on } = target
+  const { on, swap } = target
+  await refuseNulls(run, swap?.tightened ?? [])
   await forgetNumbered(session, target)
   const work = async (inTime: () => void): Promise<void> => {
     await settleRest(session, target)
     inTime()
-    await session.all([...guardOf(on.table).create, disableTriggers(on)])
-    await go(run, 'clean')
+    await session.all(swap ? swapGuards(on, swap) : [...guardOf(on.table).create, disableTriggers(on)])
+    await go(run, 'clean', swap ? { rules: rulesOf({ on: swap.final }), swaps: false } : {})
   }
   const prepare = async (): Promise<void> => await settleMost(run)
-  await session.locked({ on, step: 'guard', mode: 'SHARE ROW EXCLUSIVE', prepare }, work)
+  const mode = swap ? 'ACCESS EXCLUSIVE' : 'SHARE ROW EXCLUSIVE'
+  await session.locked({ on, step: 'guard', mode, prepare }, work)
   return 'clean'
 }
 
@@ -297,12 +308,39 @@ async function settleMost({ session, target, onProgress }: Run): Promise<void> {
 async function clean(run: Run): Promise<AdoptStep> {
   const { session, target } = run
   const { on } = target
+  const required = await requireLate(run)
   await session.locked({ on, step: 'clean', mode: 'ACCESS EXCLUSIVE' }, async () => {
+    for (const statement of requireColumns(on, required)) await session.query(statement)
     await session.all(endAdoption(on))
     await session.query(forgetState(on), [on.table.guard])
   })
   await session.query(analyzeTable(on))
   return 'done'
+}
+
+/**
+ * What the old declaration allowed until its guard went: no row with NULL is written any more, and those that are there
+ * stop the command.
+ *
+ * @returns the columns, each with a valid check
+ */
+async function requireLate(run: Run): Promise<readonly string[]> {
+  const { session, target } = run
+  const { on } = target
+  const required = await stillNullable(run)
+  if (required.length === 0) return required
+  await session.locked({ on, step: 'check', mode: 'ACCESS EXCLUSIVE' }, async () => {
+    await session.all(addChecks(on, required, false))
+  })
+  for (;;) {
+    try {
+      await session.query(validateChecks(on, required))
+      return required
+    } catch (error) {
+      if (serverError(error)?.code !== SQLSTATE.checkViolation) throw error
+      await refuseNulls(run, required)
+    }
+  }
 }
 
 /** Takes away what a command that follows needs, where it is there: such a command was killed. */

@@ -3,6 +3,7 @@ import { DeclarationError, TextRejectedError } from '../errors'
 import { AdoptionError } from './error'
 import { type AdoptedTable, adoptionFacts, type AdoptionFacts } from '../sql/adopt-table'
 import type { HiddenComment } from '../sql/adopt-triggers'
+import type { Swap } from '../sql/adopt-swap'
 import { type Query, type TableState, tableState } from '../sql/catalog'
 import { guardOf } from '../sql/guard'
 import { tableName } from '../sql/text-table'
@@ -22,6 +23,8 @@ export interface Target {
   readonly required: readonly string[]
   /** A text may be another one once it is normalized. */
   readonly normalizes: boolean
+  /** A guard of another declaration stands; the adoption works beside it. */
+  readonly swap?: Swap
 }
 
 /** @throws DeclarationError unless the entity declares one of this name, or only one */

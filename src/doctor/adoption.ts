@@ -1,6 +1,8 @@
 import { AdoptionError } from '../adopt/error'
 import { stepsOf } from '../adopt/plan'
+import { guardedAs } from '../adopt/renormalize'
 import { type PlannedStep, stateOf } from '../adopt/steps'
+import { targetOf } from '../adopt/swap'
 import { findTarget } from '../adopt/target'
 import { type FindWork, workState } from '../adopt/work'
 import { UnsupportedDatabaseError } from '../errors'
@@ -24,17 +26,18 @@ export interface DoctorAdoption {
   readonly locks: readonly DoctorLock[]
 }
 
-/** @returns undefined where the guard stands, or `adopt` does not take the table */
+/** @returns undefined where the guard of the declaration stands, or `adopt` does not take the table */
 export async function adoptionOf(
   { state, reader }: Subject,
   declaration: Declaration,
 ): Promise<DoctorAdoption | undefined> {
-  const lacks = findDrift(declaration.table, state).some(
-    ({ object, kind }) => kind === 'missing' && (object === 'column' || object === 'guard'),
-  )
-  if (!lacks) return undefined
+  const drift = findDrift(declaration.table, state)
+  if (drift.length === 0) return undefined
+  const lacks = drift.some(({ object, kind }) => kind === 'missing' && (object === 'column' || object === 'guard'))
   try {
-    const target = await findTarget(declaration, reader.query)
+    const found = await findTarget(declaration, reader.query)
+    if (!lacks && guardedAs(found) !== 'other') return undefined
+    const target = targetOf(found)
     const step = await stepOr('begin', async () => (await stateOf({ session: reader, target }))?.step)
     return { step, locks: locksFrom(stepsOf(target), step) }
   } catch (error) {

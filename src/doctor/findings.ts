@@ -121,6 +121,22 @@ export interface DoctorFinding {
 
 export const SHOWN_KEYS = 10
 
+/** What to do in a partitioned table, or in a part of it, none of which `adopt` takes. */
+const NEXT_OF_PARTS: Partial<Record<keyof typeof CODES, string>> = {
+  'text.twice':
+    'Turn what refers to these rows to one of each group, and delete the others, or change their texts: adopt takes no partitioned table and no partition. Then find out what let them in: see the findings about guard, index and triggers.',
+  'text.twiceNormalized':
+    'These texts become equal when they are normalized. Make one row of each group by hand first (docs/changing-a-declaration.md): adopt takes no partitioned table and no partition.',
+  'text.unnormalized':
+    'Normalize them by the lines of docs/changing-a-declaration.md: adopt takes no partitioned table and no partition.',
+}
+
+/** The same finding, where the table is partitioned or a part of one. */
+export const ofPart = (finding: DoctorFinding): DoctorFinding => {
+  const next = NEXT_OF_PARTS[finding.code as keyof typeof CODES]
+  return next === undefined ? finding : { ...finding, next }
+}
+
 /** Where a finding belongs. */
 export interface Place {
   readonly entity: string

@@ -1,3 +1,4 @@
+import { guardedAs } from '../adopt/renormalize'
 import {
   type ChainKey,
   hashAsText,
@@ -10,7 +11,7 @@ import {
 import { field } from '../sql/text-table'
 import { findDrift } from '../typeorm/drift'
 import type { Declaration } from '../typeorm/registry'
-import { type DoctorFinding, findingOf, FindingTally, type Place, SHOWN_KEYS } from './findings'
+import { type DoctorFinding, findingOf, FindingTally, ofPart, type Place, SHOWN_KEYS } from './findings'
 import {
   Alike,
   faultsOf,
@@ -24,7 +25,7 @@ import {
   type StoredText,
   storedText,
 } from './stored-text'
-import { Groups, missingColumns, type Result, type Subject, toKey, typed } from './subject'
+import { Groups, missingColumns, relationOf, type Result, rowsOf, type Subject, toKey, typed } from './subject'
 
 /** What was counted of a unique text. */
 interface TextFigures {
@@ -58,7 +59,9 @@ export class TextLook {
     this.#twice = new Groups(subject, SHOWN_KEYS)
     this.#twiceNormalized = new Groups(subject, SHOWN_KEYS)
     const hidden = [table.hash, table.number, table.chained]
-    this.#hidden = missingColumns(subject.state, hidden).length === 0
+    // Those of another declaration say nothing of this one.
+    const isOthers = guardedAs({ declaration, state: subject.state }) === 'other'
+    this.#hidden = !isOthers && missingColumns(subject.state, hidden).length === 0
     const [texts, deleted] = [table.text.map(({ name }) => name), table.deleted === undefined ? [] : [table.deleted]]
     this.#parts = {
       table: subject.table,
@@ -94,6 +97,12 @@ export class TextLook {
     await this.#lookAgain(byText, true)
     if (byPlace) await this.#lookAgain(byPlace, false)
     return await this.#conclude()
+  }
+
+  /** `adopt` knows the entity's own table, and refuses that where it is partitioned. */
+  #isPart(): boolean {
+    const { metadata, surroundings, table } = this.subject
+    return surroundings.partitioned || table.rows !== rowsOf(relationOf(metadata), surroundings)
   }
 
   #indexStands(): boolean {
@@ -179,6 +188,7 @@ export class TextLook {
     const collided = this.#collided.map((key) => toKey(this.subject, key))
     const information =
       collisions === 0 ? [] : [findingOf('chain.collision', this.place, { count: collisions, keys: collided })]
-    return [...groups, ...this.#tally.findings(this.place), ...information]
+    const findings = [...groups, ...this.#tally.findings(this.place), ...information]
+    return this.#isPart() ? findings.map(ofPart) : findings
   }
 }

@@ -70,7 +70,9 @@ export const knownReady = (declaration: Declaration): ReadyTable | undefined =>
 export function forgetIfChanged(declaration: Declaration, error: unknown): boolean {
   const { code, constraint } = serverError(error) ?? {}
   const isChanged = code === SQLSTATE.wrongState && constraint !== undefined
-  if (isChanged) registry.ready.delete(declaration)
+  // The check of another declaration, perhaps, whose guard stands now: the next call asks, and the same would fail again.
+  const mayBeOthers = code === SQLSTATE.checkViolation && constraint !== declaration.table.check
+  if (isChanged || mayBeOthers) registry.ready.delete(declaration)
   return isChanged
 }
 

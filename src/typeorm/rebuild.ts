@@ -47,7 +47,7 @@ export async function rebuild(
   const { table: rows, text } = declaration
   // A new text is NULL in every row, or the table is empty.
   if (text.every(({ column }) => !hasColumn(on, column.databaseName) && column.default === undefined)) return []
-  if (!before) await emit(on.queryRunner, { up: [refuseLarge(rows, adoptCommand(on, declaration))], down: [] })
+  await emit(on.queryRunner, { up: [refuseLarge(rows, adoptCommand(on, declaration))], down: [] })
   const nulls = await forbidNulls(on, declaration)
   const duplicates = before ? await forbidDuplicates(on, before, rows) : []
   const hash = on.table.findColumnByName(rows.hash)

@@ -34,6 +34,21 @@ test('a migration refuses a large table at once, with the command to run', async
   expect(up[0]).toMatch(/^DO .*more than 100000 rows/s)
 })
 
+test('a migration of another declaration refuses a large table too, and leaves the guard', async () => {
+  await db.dataSource([Page])
+  await client.query(
+    `insert into page (url, "urlHash") select 'text ' || i, md5('text ' || i)::uuid from generate_series(1, 100001) as i`,
+  )
+  const dataSource = await db.dataSource([pageOf({ digest: 'sha256' })], { synchronize: false })
+  expect(String(await migrate(dataSource).catch((error: unknown) => error))).toMatch(
+    /more than 100000 rows.*typeorm-unique-text adopt -d ormconfig\.ts --entity Page --property url/,
+  )
+  const { rows } = await client.query(
+    `select count(*)::int as n from pg_trigger where tgrelid = 'page'::regclass and not tgisinternal`,
+  )
+  expect(rows).toEqual([{ n: 6 }])
+})
+
 test('a maintenance window is told by a setting', async () => {
   await fillLarge()
   const extra = { options: '-c unique_text.maintenance=on' }

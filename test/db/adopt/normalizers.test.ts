@@ -65,12 +65,3 @@ test('a row that somebody holds is normalized when it is free', async () => {
   const sleep = async (): Promise<unknown> => await holder.query('commit')
   expect(await adoptWith(dataSource, Page, AT_LEISURE, { sleep })).toMatchObject({ counts: { normalized: 300 } })
 })
-
-test('a guard of another declaration is left alone', async () => {
-  const { dataSource, Page } = await open(trim())
-  await adopt(dataSource, Page, AT_LEISURE)
-  const Other = pageOf({ digest: 'sha256' })
-  const other = await db.dataSource([Other], { synchronize: false })
-  await expect(adopt(other, Other)).rejects.toMatchObject({ reason: 'unsupported' })
-  expect((await generate(dataSource)).up).toEqual([])
-})

@@ -13,6 +13,7 @@ import type { Line } from '../../../src/cli/list'
 import type { ImportReport } from '../../../src/cli/report'
 import { UsageError } from '../../../src/cli/usage'
 import { Url } from '../../../src/url'
+import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
 import { oneHash } from '../../support/digests'
 import { Page } from '../../support/normalized-page'
@@ -212,8 +213,13 @@ describe('importLines', () => {
     const own = await new DataSource({ type: 'postgres', url: db.url, entities: [Page] }).initialize()
     try {
       const target = findImportTarget(own, { entity: 'Page' })
-      const report = await importLines(own, target, chunksOf(lines, 1))
-      expect(report).toMatchObject({ created: lines.length, end: { kind: 'done' } })
+      // A batch is not answered before as many are sent as ever are.
+      const [holder, observer] = [await db.client(), await db.client()]
+      await holder.query(`begin; lock table "${own.getMetadata(Page).tableName}" in exclusive mode`)
+      const importing = importLines(own, target, chunksOf(lines, 1))
+      await untilBlocked(observer, connections)
+      await holder.query('commit')
+      expect(await importing).toMatchObject({ created: lines.length, end: { kind: 'done' } })
       const { master } = own.driver as unknown as { master: { totalCount: number } }
       expect(master.totalCount).toBe(connections)
     } finally {

@@ -239,6 +239,20 @@ describe('what stands around a table', () => {
     expect(tables[0]?.declarations[0]?.rows).toBe(10)
   })
 
+  test('in a partitioned table adopt is not what to do next', async () => {
+    await changed(
+      'drop table page cascade',
+      'create table page (id integer primary key, url text not null, title text) partition by range (id)',
+      'create table page_1 partition of page for values from (0) to (10)',
+      `insert into page values (1, 'http://a/'), (2, 'http://a/')`,
+    )
+    for (const part of [{}, { table: 'page_1' }]) {
+      const { findings } = await doctor(dataSource, { entities: [Page], ...part })
+      const twice = findings.find(({ code }) => code === 'text.twice')
+      expect(twice?.next).toMatch(/^Turn what refers.*adopt takes no partitioned table/)
+    }
+  })
+
   test('rows of partitions are rows of the table', async () => {
     await changed(
       'drop table page cascade',

@@ -1,0 +1,139 @@
+import { beside, guardIn, type StandingGuard } from '../sql/adopt-swap'
+import type { InstalledTriggers } from '../sql/catalog'
+import type { GuardNote } from '../sql/guard'
+import { quote } from '../sql/identifier'
+import { tableName, textRules } from '../sql/text-table'
+import { guardNotesOf } from '../sql/trigger-plan'
+import { isKernel } from '../sql/trigger-set'
+import { renormalized } from '../typeorm/rebuild'
+import { AdoptionError } from './error'
+import { guardedAs } from './renormalize'
+import type { Target } from './target'
+
+/**
+ * What an adoption works on: where a guard of another declaration stands, columns beside those that it keeps, which take
+ * their places in the end.
+ *
+ * @throws AdoptionError where the change has to be made in several steps, or by a migration
+ */
+export function targetOf(target: Target): Target {
+  const guarded = guardedAs(target)
+  if (guarded === 'none') refuseForeign(target)
+  return guarded === 'other' ? besideGuard(target) : target
+}
+
+function besideGuard(target: Target): Target {
+  const { declaration, on: final, state } = target
+  const note = guardNotesOf(state).find(({ name }) => name === declaration.name)
+  if (!note) return target
+  refuseColumns(target, note)
+  refuseNormalizer(target, note)
+  const nullable = new Set(state.columns.filter((one) => one.nullable).map(({ name }) => name))
+  const texts = declaration.text.map(({ column }) => column)
+  const tightened = [...texts, ...declaration.scope]
+    .filter(({ isNullable, databaseName }) => !isNullable && nullable.has(databaseName))
+    .map(({ databaseName }) => databaseName)
+  const on = beside(final)
+  const { hash, number, chained } = on.table
+  return {
+    ...target,
+    on,
+    hidden: [hash, number, chained].map((name, index) => ({ name, comment: target.hidden[index]?.comment ?? '' })),
+    // Until the guards change, a row without a text has none.
+    required: final.table.nullable || tightened.length > 0 ? [] : [hash],
+    // Texts stay as they are: the guard that stands would look at each.
+    normalizes: false,
+    swap: {
+      final,
+      before: standing(target, note),
+      loosened: texts
+        .filter(({ isNullable, databaseName }) => isNullable && !nullable.has(databaseName))
+        .map(({ databaseName }) => databaseName),
+      tightened,
+    },
+  }
+}
+
+/** The kernel, which stands in every guard, stays for the others. */
+const namesOf = ({ functions, triggers }: InstalledTriggers): Pick<StandingGuard, 'functions' | 'triggers'> => ({
+  functions: functions.flatMap(({ schema, name, body }) => (isKernel(body) ? [] : [{ schema, name }])),
+  triggers: triggers.map(({ name }) => name),
+})
+
+const standing = ({ state, on }: Target, note: GuardNote): StandingGuard => ({
+  hash: note.hash,
+  number: note.number,
+  chained: note.chained,
+  index: note.index,
+  rules: JSON.stringify([textRules(note, note.digest), note.deleted]),
+  ...namesOf(guardIn(state, on, note)),
+})
+
+function unsupported(target: Target, why: string, next: string): AdoptionError {
+  const { declaration, on } = target
+  return new AdoptionError(
+    'unsupported',
+    `"${declaration.name}" of ${tableName(on.table)} cannot be changed by adopt as it is declared now: ${why}. ${next}`,
+  )
+}
+
+/** Hidden columns of ours are those of another text, which was perhaps renamed. */
+function refuseForeign(target: Target): void {
+  const { declaration, state, on } = target
+  const ours = new Set([on.table.hash, on.table.number, on.table.chained])
+  const other = guardNotesOf(state).find(({ hash, number, chained }) =>
+    [hash, number, chained].some((name) => ours.has(name)),
+  )
+  if (!other) return
+  throw unsupported(
+    target,
+    `its hidden columns belong to the guard of "${other.name}"`,
+    `Rename "${other.name}" to "${declaration.name}" by a migration that changes nothing else.`,
+  )
+}
+
+function refuseColumns(target: Target, note: GuardNote): void {
+  const { on, state, declaration } = target
+  const { text, scope, deleted, hash, number, chained, spread } = on.table
+  const has = (name: string): boolean => state.columns.some((one) => one.name === name)
+  const wanted = [...text.map(({ name }) => name), ...scope, ...(deleted === undefined ? [] : [deleted])]
+  const missing = wanted.find((name) => !has(name))
+  if (missing !== undefined) {
+    throw unsupported(
+      target,
+      `there is no column ${quote(missing)}`,
+      'Add it by a migration of its own, before the text is declared with it.',
+    )
+  }
+  const old = [note.hash, note.number, note.chained]
+  const gone = old.find((name) => !has(name))
+  if (gone !== undefined) {
+    throw unsupported(target, `its guard has lost the column ${quote(gone)}`, 'Run abandon, and adopt it again.')
+  }
+  const taken = [hash, number, chained].find((name) => has(name) && !old.includes(name))
+  if (taken !== undefined) {
+    throw unsupported(target, `the column ${quote(taken)} is there already`, 'Rename it.')
+  }
+  const index = state.indexes.find(
+    ({ name, columns }) => name !== note.index && columns.some((one) => old.includes(one)),
+  )
+  if (index) {
+    throw unsupported(
+      target,
+      `the index ${quote(index.name)} has a hidden column of "${declaration.name}", which would take it along`,
+      'Drop it, and make it again afterwards.',
+    )
+  }
+  if (spread !== undefined) throw unsupported(target, 'its table is spread by the hash', 'Use a migration.')
+}
+
+/** The guard that stands refuses texts by its own rules. So rows are normalized under the new one. */
+function refuseNormalizer(target: Target, note: GuardNote): void {
+  const [first] = renormalized(note, target.on.table)
+  if (!first) return
+  throw unsupported(
+    target,
+    `${quote(first.column)} has another normalizer too (${first.from}, now ${first.to})`,
+    'Adopt it with the normalizer that it had, and then once more with the new one.',
+  )
+}
