@@ -7,6 +7,7 @@ export type UniqueTextErrorCode =
   | 'ATTEMPTS_EXHAUSTED'
   | 'CHAIN_LIMIT'
   | 'DUPLICATE_TEXT'
+  | 'HASH_COLLISION'
   | 'IMMUTABLE_TEXT'
   | 'INVALID_DECLARATION'
   | 'SCHEMA_DRIFT'
@@ -182,6 +183,22 @@ export class ChainLimitError extends UniqueTextError {
     super(
       `The chain for "${property}" is full: maxChainLength texts share its hash. ` +
         `Find out who writes them. If they are legitimate, use digest 'sha256' or raise maxChainLength.`,
+      cause,
+    )
+    this.property = property
+  }
+}
+
+/** Another text has this hash, and without a guard a hash has room for one text. Nothing was written. */
+export class HashCollisionError extends UniqueTextError {
+  override readonly name = 'HashCollisionError'
+  readonly code = 'HASH_COLLISION'
+  readonly property: string
+
+  constructor(property: string, cause?: unknown) {
+    super(
+      `A row with another text for "${property}" has the same hash, and there is no guard to keep both. Nobody is known to ` +
+        `make two texts of equal SHA-256: run the doctor, which finds wrong hashes. To keep both, remove "guard: false".`,
       cause,
     )
     this.property = property

@@ -45,13 +45,17 @@ export function findDeclaration(
   )
 }
 
+const ADOPT_WITH_GUARD =
+  'adopt works by triggers, and the text is declared with guard: false. Adopt it without that option; a migration then takes the guard away.'
+
 /**
- * @throws AdoptionError for a table that is not there, or that is none
+ * @throws AdoptionError for a table that is not there, or that is none, and for a text without a guard
  * @throws UnsupportedDatabaseError
  */
 export async function findTarget(declaration: Declaration, query: Query): Promise<Target> {
   const { table, metadata } = declaration
   const relation = tableName(table)
+  if (table.guardless === true) throw new AdoptionError('unsupported', ADOPT_WITH_GUARD)
   const sets = wantedSets(metadata)
   const ours = [...sets.flatMap(({ triggers }) => triggers.map(({ name }) => name)), 'unique_text_']
   const facts = requireTable(relation, await adoptionFacts(query, relation, ours))

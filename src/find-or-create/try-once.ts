@@ -18,7 +18,16 @@ import {
 } from '../sql/statements'
 import { asQueryFailedError } from '../typeorm/explain-errors'
 import { takenNamesError } from '../typeorm/names'
-import { findTextHolder, guardError, type QueryRows, refusedText, takenError, UNKNOWN } from '../typeorm/refused-text'
+import {
+  collisionError,
+  findTextHolder,
+  guardError,
+  type QueryRows,
+  type RefusedText,
+  refusedText,
+  takenError,
+  UNKNOWN,
+} from '../typeorm/refused-text'
 import { tableNames } from '../typeorm/registry'
 import { Attempts } from './attempts'
 import { type BatchQuery, type BatchRules, findQuery, groupBy, inBatches } from './batches'
@@ -135,13 +144,30 @@ async function createOrRaise(session: Session, entityText: ReadyText, row: RowVa
     const [created] = await session.rowsOrRollBack(createInChainOrRaise, row.all)
     return created
   } catch (error) {
-    const refused = serverError(error)
-    const { index } = entityText.declaration.table
-    if (refused?.code === SQLSTATE.uniqueViolation && refused.constraint === index) return undefined
-    if (error instanceof Error && refusedText(error, [entityText.declaration])) return undefined
+    const { declaration } = entityText
+    const { code, constraint } = serverError(error) ?? {}
+    const refused = error instanceof Error ? refusedText(error, [declaration]) : undefined
+    if (refused) await requireNoCollision(session, refused, [row.key.slice(declaration.scope.length, -1)])
+    if (refused || (code === SQLSTATE.uniqueViolation && constraint === declaration.table.index)) return undefined
     throw error
   }
 }
+
+/** @throws HashCollisionError where another text of equal hash has the place of the refused one, and no guard moves on */
+export async function requireNoCollision(
+  session: Session,
+  refused: RefusedText,
+  texts: readonly (readonly unknown[])[],
+): Promise<void> {
+  if (refused.declaration.table.guardless !== true) return
+  const collision = collisionError(refused, await findTextHolder(refused, rowsOf(session), texts))
+  if (collision) throw collision
+}
+
+const rowsOf =
+  (session: Session): QueryRows =>
+  async (...requested) =>
+    await session.byTypeOrm(async (runner) => (await runner.query(...requested)) as Awaited<ReturnType<QueryRows>>)
 
 /**
  * The row that holds the text, or undefined.
@@ -203,12 +229,12 @@ export async function explain(
   const ofGuard = guardError(failure, [declaration, ...otherTexts])
   const refused = failure instanceof Error ? refusedText(failure, otherTexts) : undefined
   if (ofGuard || !refused || !row) return ofGuard ?? failure
-  const [text] = refused.declaration.table.text
-  const given = row.all[row.all.length - row.others.length + row.others.indexOf(text?.name ?? '')]
-  const query: QueryRows = async (...requested) =>
-    await session.byTypeOrm(async (runner) => (await runner.query(...requested)) as Awaited<ReturnType<QueryRows>>)
-  const holder = await findTextHolder(refused, query, [given]).catch(() => UNKNOWN)
-  return holder.isFree ? failure : asQueryFailedError(takenError(refused, holder), refused.error)
+  const given = refused.declaration.table.text.map(
+    ({ name }) => row.all[row.all.length - row.others.length + row.others.indexOf(name)],
+  )
+  const holder = await findTextHolder(refused, rowsOf(session), [given]).catch(() => UNKNOWN)
+  const explained = holder.isFree ? collisionError(refused, holder) : takenError(refused, holder)
+  return explained ? asQueryFailedError(explained, refused.error) : failure
 }
 
 function statementsOf(entityText: ReadyText, others: readonly string[]): RowStatements {

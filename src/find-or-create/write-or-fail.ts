@@ -16,10 +16,11 @@ import { asQueryFailedError } from '../typeorm/explain-errors'
 import { takenByTriggers } from '../typeorm/names'
 import { knownReady } from '../typeorm/readiness'
 import { guardError, idOf, refusedText } from '../typeorm/refused-text'
-import { type ColumnMetadata, rootOf, tableDeclarations, tableNumbers } from '../typeorm/registry'
+import { type ColumnMetadata, type Declaration, rootOf, tableDeclarations, tableNumbers } from '../typeorm/registry'
 import { Attempts } from './attempts'
 import { groupBy } from './batches'
 import { type RequestedName, takenNames } from './requested-names'
+import { requireNoCollision } from './try-once'
 
 /** All that a call writes, and the texts that it must have for itself. */
 interface Writing {
@@ -101,10 +102,16 @@ async function requireRetry(
   if (refused?.code !== SQLSTATE.uniqueViolation || !isOurs) throw guardError(error, declarations) ?? error
   await requireFree(session, { requested, names, rows }, error)
   const { constraint = '' } = refused
-  const isOfText = error instanceof Error && refusedText(error, declarations) !== undefined
-  if (!numbers.has(constraint) && !isOfText) throw error
+  const ofText = error instanceof Error ? refusedText(error, declarations) : undefined
+  if (!numbers.has(constraint) && !ofText) throw error
+  if (ofText) await requireNoCollision(session, ofText, textsOf(requested, ofText.declaration))
   await requireCurrentSnapshot(session, error)
 }
+
+const textsOf = (requested: readonly RequestedText[], declaration: Declaration): (readonly unknown[])[] =>
+  requested
+    .filter(({ entityText }) => entityText.declaration === declaration)
+    .map(({ key }) => key.slice(declaration.scope.length))
 
 /** A row of a call, for its primary key and the ordinary unique columns that it brings. */
 interface WrittenRow {

@@ -4,6 +4,7 @@ import { removeInBatches } from '../find-or-create/remove-in-batches'
 import { requireManager } from '../rows/call-arguments'
 import { releaseExpiredStatement } from '../sql/name-statements'
 import { namesTable, namesText } from '../typeorm/names'
+import { type Asking, ensureReady } from '../typeorm/readiness'
 import { dataSourceOf } from '../typeorm/registry'
 
 /** Options of `releaseExpired`. */
@@ -26,5 +27,6 @@ export async function releaseExpired(manager: EntityManager, options: ReleaseExp
   requireManager(manager)
   const dataSource = dataSourceOf(manager)
   const statement = releaseExpiredStatement(namesTable(dataSource))
-  return await removeInBatches(manager, namesText(dataSource), statement, options.batch)
+  const ensure = async (asking: Asking): Promise<unknown> => await ensureReady(namesText(dataSource), asking)
+  return await removeInBatches(manager, ensure, statement, options.batch)
 }

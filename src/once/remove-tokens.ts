@@ -3,6 +3,7 @@ import { openSession } from '../connection/open-session'
 import { removeInBatches } from '../find-or-create/remove-in-batches'
 import { checkOptions, RULE, type Rules } from '../options'
 import { rowValues } from '../rows/row-values'
+import type { Asking } from '../typeorm/readiness'
 import { ensureTokens, requireNotInside, tokensOf } from './tokens'
 
 /**
@@ -53,6 +54,7 @@ export async function removeExpiredTokens(
   options: RemoveExpiredTokensOptions = {},
 ): Promise<number> {
   checkOptions('removeExpiredTokens()', options, { batch: RULE.positive } satisfies Rules<RemoveExpiredTokensOptions>)
-  const { entityText, remove } = tokensOf(manager)
-  return await removeInBatches(manager, entityText.declaration, remove, options.batch)
+  const tokens = tokensOf(manager)
+  const ensure = async (asking: Asking): Promise<void> => await ensureTokens(tokens, asking)
+  return await removeInBatches(manager, ensure, tokens.remove, options.batch)
 }

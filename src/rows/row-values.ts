@@ -2,7 +2,7 @@ import { type ColumnMetadata, tableNumbers } from '../typeorm/registry'
 import type { ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { parameterText } from '../sql/parameter-text'
-import type { RowShape } from '../sql/statements'
+import { guardedNumbers, type RowShape } from '../sql/statements'
 import { composedText } from '../sql/text-table'
 import type { EntityText, ReadyText } from './entity-text'
 import { givenTexts, insertValue, type KeyValues, keyValues, normalized, textValue, valueIn } from './key-values'
@@ -186,7 +186,7 @@ export function rowShape(
     echoed,
     types: ready.types,
     spatial,
-    otherNumbers: otherTexts.map(({ table }) => table.number),
+    otherNumbers: guardedNumbers(otherTexts.map(({ table }) => table)),
     deferrable: ready.deferrable,
     distributed: ready.distributed,
     partitioned: ready.partitioned,

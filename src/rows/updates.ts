@@ -25,7 +25,21 @@ export function updatesOf(
   const columns = listed
     ? listed.flatMap((property) => listedColumns(entityText, property))
     : entityText.others.filter((column) => mayUpdate(entityText, column) && !isDate(column))
-  return { columns: new Set(columns.map(({ databaseName }) => databaseName)), skipUnchanged }
+  return {
+    columns: withOwnHashes(
+      entityText,
+      columns.map(({ databaseName }) => databaseName),
+    ),
+    skipUnchanged,
+  }
+}
+
+/** Columns, with the hashes of those texts that no guard follows. */
+export function withOwnHashes({ otherTexts }: EntityText, columns: Iterable<string>): Set<string> {
+  const all = new Set(columns)
+  for (const { table } of otherTexts)
+    if (table.guardless === true && table.text.some(({ name }) => all.has(name))) all.add(table.hash)
+  return all
 }
 
 /**
@@ -112,7 +126,9 @@ function withUpdateOf(
   const changes = othersOf(later)
   for (const name of update) values.set(name, changes.get(name))
   // The guard makes the hash of a text that is made up of both.
-  const changed = otherTexts.filter(({ table }) => table.text.some(({ name }) => update.includes(name)))
+  const changed = otherTexts.filter(
+    ({ table }) => table.guardless !== true && table.text.some(({ name }) => update.includes(name)),
+  )
   for (const { table } of changed) values.delete(table.hash)
   return withOthers(row, values)
 }

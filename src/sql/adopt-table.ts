@@ -201,11 +201,14 @@ const FEW_ROWS = 100_000
  *
  * @param command what does the same online
  */
-export function refuseLarge(rows: Pick<TextTable, 'schema' | 'table'>, command: string): string {
+export function refuseLarge(rows: Pick<TextTable, 'schema' | 'table' | 'guardless'>, command: string): string {
+  const online =
+    rows.guardless === true
+      ? `Declare the text with its guard, run ${literal(command)}, and let another migration take the guard away.`
+      : `Run ${literal(command)} and then mark the migration as run (typeorm migration:run --fake).`
   const message =
     `table ${quote(rows.table)} has more than ${FEW_ROWS} rows, and this migration would lock everybody out while it ` +
-    `gives them their hashes. Run ${literal(command)} and then mark the migration as run (typeorm migration:run ` +
-    `--fake). In a maintenance window set unique_text.maintenance to on (extra: { options: '-c ` +
+    `gives them their hashes. ${online} In a maintenance window set unique_text.maintenance to on (extra: { options: '-c ` +
     `unique_text.maintenance=on' } of the DataSource), and run it as it is.`
   return `DO ${dollarQuote(`
 BEGIN

@@ -46,6 +46,9 @@ export const guardOf = (table: TextTable): TriggerSet =>
     note: noteOf(table),
   })
 
+/** The triggers that keep a text; none for one without a guard. */
+export const guardsOf = (table: TextTable): TriggerSet[] => (table.guardless === true ? [] : [guardOf(table)])
+
 /** What of a declaration the rows depend on, or the guard holds them to, as the note has it. */
 const NOTED = [
   'text',

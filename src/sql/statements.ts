@@ -45,7 +45,7 @@ export interface RowShape {
   readonly partitioned?: boolean | undefined
   /** Rows are numbered as they are written, so that they keep the order in which a batch has them. @default false */
   readonly numbered?: boolean | undefined
-  /** Columns of the hash numbers of the table's other texts. */
+  /** Columns of the hash numbers that guards give the table's other texts. */
   readonly otherNumbers?: readonly string[]
 }
 
@@ -319,13 +319,13 @@ SELECT * FROM created`,
 }
 
 /**
- * Inserts with the numbers of all texts left to the guard. The hashes are the right ones, for where the table is spread
+ * Inserts with the numbers of all texts left to their guards; a text without one has number 0 or none. The hashes are the right ones, for where the table is spread
  * by a hash no trigger may set it: the row would stay where another hash belongs. Takes the same parameters as the others.
  */
 export function createInChainStatement(given: RowShape, onConflict: 'raise' | 'nothing'): Statement<StoredRow> {
   const shape = unechoed(given)
   const columns = insertColumns(shape)
-  const numbers = [shape.table.number, ...(shape.otherNumbers ?? [])]
+  const numbers = [...guardedNumbers([shape.table]), ...(shape.otherNumbers ?? [])]
   const values = [...columns.map((name, index) => written(shape, name, parameter(index))), ...numbers.map(() => 'NULL')]
   const orNothing = onConflict === 'nothing' ? `\n${doNothing(shape)}` : ''
   return named(
@@ -335,6 +335,10 @@ RETURNING ${returnedRow(shape, CREATED.yes)}`,
     parserOf(shape, true),
   )
 }
+
+/** The columns of the hash numbers that a guard gives. */
+export const guardedNumbers = (tables: readonly Pick<TextTable, 'number' | 'guardless'>[]): string[] =>
+  tables.flatMap(({ number, guardless }) => (guardless === true ? [] : [number]))
 
 /** @param sql of TypeORM, with a `returningList` */
 export function insertedStatement(sql: string): Statement<WireRow> {

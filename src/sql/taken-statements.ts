@@ -1,7 +1,7 @@
 import type { UnusualIndex } from './catalog'
 import { asStored, type ColumnTypes } from './column-type'
 import { literal, qualified, quote } from './identifier'
-import { anyNumber, nameList, parameter, type Statement, type WireRow } from './statements'
+import { anyNumber, asText, nameList, parameter, type Statement, type WireRow } from './statements'
 import {
   field,
   hashExpression,
@@ -289,25 +289,27 @@ interface RefusedPlace {
 }
 
 /**
- * The row that holds a text of one column, and the row that has its place in the chain: one and the same, unless another
+ * The row that holds a text, and the row that has its place in the chain: one and the same, unless another
  * text of equal hash was faster. Gives the primary key as `k0`, `k1`, …, and `same`, which is NULL for another text.
  *
  * @param primary database names of the primary key
+ * @param texts the values of its columns
  */
 export function holderQuery(
   table: TextTable,
   primary: readonly string[],
   { scope, hash, hashNumber }: RefusedPlace,
-  text: string,
+  texts: readonly (string | null)[],
 ): HolderQuery {
-  const [column] = table.text
-  const values = [...scope, hash, text, hashNumber]
+  const values = [...scope, hash, hashNumber, ...texts]
   const at = (index: number): string => parameter(scope.length + index)
-  const same = `${field('t', column?.name ?? '')}::pg_catalog.text COLLATE "C" = ${at(1)}::pg_catalog.text`
+  const same = table.text
+    .map(({ name }, index) => `${asText(name)} IS NOT DISTINCT FROM ${at(2 + index)}::pg_catalog.text`)
+    .join(' AND ')
   const where = [
     ...table.scope.map((name, index) => `${field('t', name)} OPERATOR(pg_catalog.=) ${parameter(index)}`),
     `${field('t', table.hash)} OPERATOR(pg_catalog.=) ${at(0)}`,
-    `(${same} OR ${field('t', table.number)} OPERATOR(pg_catalog.=) ${at(2)})`,
+    `(${same} OR ${field('t', table.number)} OPERATOR(pg_catalog.=) ${at(1)})`,
     ...isLive(table, 't'),
   ]
   const keys = primary.map((name, index) => `${field('t', name)} AS k${index}`)

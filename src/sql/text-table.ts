@@ -33,6 +33,8 @@ export interface TextTable {
   readonly deleted: string | undefined
   /** The hash decides in which part of the table a row is: no trigger may make another of it. undefined: it does not. */
   readonly spread?: SpreadBy | undefined
+  /** No triggers keep it: a hash has room for one text, and whoever writes sends it. @default false */
+  readonly guardless?: boolean | undefined
   /** First part of the names of the guard's functions and triggers. */
   readonly guard: string
 }
@@ -77,12 +79,24 @@ export const textRules = (
 ): string => JSON.stringify([text, scope, nullable, hash, number, chained, digest])
 
 /** The text that is hashed. A column that is NULL leaves out its prefix too. */
-export function composed({ text }: Pick<TextTable, 'text'>, row: string, separator = ' '): string {
-  const [first] = text
-  if (text.length === 1 && first?.prefix === '') return `${field(row, first.name)}::pg_catalog.text`
-  return text
-    .map(({ name, prefix }) => {
-      const value = `${field(row, name)}::pg_catalog.text`
+export const composed = ({ text }: Pick<TextTable, 'text'>, row: string, separator?: string): string =>
+  composedOf(
+    text.map(({ name, prefix }) => ({ value: field(row, name), prefix })),
+    separator,
+  )
+
+/** A column's value in SQL, and what stands before it. */
+interface Part {
+  readonly value: string
+  readonly prefix: string
+}
+
+function composedOf(parts: readonly Part[], separator = ' '): string {
+  const [first] = parts
+  if (parts.length === 1 && first?.prefix === '') return `${first.value}::pg_catalog.text`
+  return parts
+    .map(({ value: given, prefix }) => {
+      const value = `${given}::pg_catalog.text`
       return `coalesce(${prefix === '' ? value : `${literal(prefix)} ${APPENDED} ${value}`}, '')`
     })
     .join(` ${APPENDED}${separator}`)
@@ -95,6 +109,16 @@ export function composedText({ text }: Pick<TextTable, 'text'>, values: readonly
 
 export const hashExpression = (table: Pick<TextTable, 'text' | 'digest'>, row: string, separator?: string): string =>
   table.digest.sql(composed(table, row, separator))
+
+/** The hash of a row that gets these values, in SQL, in the order of the text's columns; NULL for one without a text. */
+export function hashOfValues(
+  { text, digest, nullable }: Pick<TextTable, 'text' | 'digest' | 'nullable'>,
+  values: readonly string[],
+): string {
+  const hash = digest.sql(composedOf(text.map(({ prefix }, index) => ({ value: `(${values[index]})`, prefix }))))
+  const none = values.map((value) => `(${value}) IS NULL`)
+  return nullable ? `CASE WHEN NOT (${none.join(' AND ')}) THEN ${hash} END` : hash
+}
 
 /** The hash of a row as `digest.js` gives it. */
 export const hashLiteral = ({ hash, digest }: Pick<TextTable, 'hash' | 'digest'>): string =>
@@ -158,7 +182,7 @@ export function differentScope({ scope }: Pick<TextTable, 'scope'>, left: string
 export function checkExpression(table: Omit<TextRows, 'check'>): string {
   const hash = quote(table.hash)
   const honest = equal(hash, hashExpression(table, ''))
-  const positive = `${quote(table.number)} OPERATOR(pg_catalog.>=) 0`
+  const positive = `${quote(table.number)} ${op(table.guardless === true ? '=' : '>=')} 0`
   if (!table.nullable) return `${honest} AND ${positive}`
   const textless = textIsNull(table, '').join(' AND ')
   const without = `${textless} AND ${hash} IS NULL`

@@ -1,8 +1,10 @@
 import { type QueryRunner, type Table, TableColumn } from 'typeorm'
 import {
+  addCheck,
   type Change,
   changeComment,
   changeType,
+  inverse,
   renameCheck,
   renameColumns,
   renameIndex,
@@ -25,7 +27,7 @@ import {
 } from './changing-table'
 import { dropRules, hasSameTexts, rebuild, renormalized } from './rebuild'
 import { type ColumnMetadata, dataSourceOf, type Declaration, tableDeclarations, tableNames } from './registry'
-import { foreignSchema } from './resolve-declaration'
+import { checkOf, foreignSchema } from './resolve-declaration'
 import { type ColumnPair, setColumnPairs } from './trigger-rows'
 
 /**
@@ -60,9 +62,11 @@ async function change(on: ChangingTable, declaration: Declaration, noted: RowsBe
   const { table: after, text } = declaration
   for (const { column } of text) await keepType(on.queryRunner, after, column, on.table)
   await keepDeleteDate(on.queryRunner, after, declaration, on.table)
-  const before = noted ?? rowsWithoutNote(on, after)
+  // Index and check prove all that a guard would.
+  const proven = noted ?? rowsWithoutGuard(on, after)
+  const before = proven ?? rowsWithoutNote(on, after)
   // Without a note nobody knows what was written while the guard was away.
-  if (!noted || !before || !isWhole(on, before) || !sameRules(before, after)) {
+  if (!proven || !before || !isWhole(on, before) || !sameRules(before, after)) {
     return await rebuild(on, declaration, before)
   }
   await changeComments(on, declaration)
@@ -139,6 +143,15 @@ function rowsWithoutNote(on: ChangingTable, after: TextRows): RowsBefore | undef
   return isWhole(on, rows) ? rows : undefined
 }
 
+/** What the rows are if they had no guard, and nothing else changes but who may be NULL. */
+function rowsWithoutGuard(on: ChangingTable, after: TextRows): RowsBefore | undefined {
+  const { sha256: digest } = digests
+  return [after.nullable, !after.nullable]
+    .map((nullable) => ({ ...after, digest, digestName: digest.name, guardless: true, nullable }))
+    .map((rows) => ({ ...rows, check: checkOf(rows) }))
+    .find((rows) => isWhole(on, rows))
+}
+
 function isWhole(on: ChangingTable, rows: RowsBefore): boolean {
   const hidden = [rows.hash, rows.number, rows.chained]
   return hidden.every((name) => hasColumn(on, name)) && hasWholeIndex(on, rows) && hasCheck(on, rows.check)
@@ -168,7 +181,11 @@ async function renameConstraints(
     await emit(queryRunner, renameIndex(after, before.index, after.index))
     for (const one of table.indices) if (one.name === before.index) one.name = after.index
   }
-  if (before.check !== after.check) {
+  if ((before.guardless === true) !== (after.guardless === true)) {
+    // Another check holds the numbers. TypeORM makes it; on the way back it would make the old one by the new names.
+    await emit(queryRunner, inverse(addCheck({ ...before, digest: after.digest })))
+    table.checks = table.checks.filter(({ name }) => name !== before.check)
+  } else if (before.check !== after.check) {
     await emit(queryRunner, renameCheck(after, before.check, after.check))
     for (const one of table.checks) if (one.name === before.check) one.name = after.check
   }

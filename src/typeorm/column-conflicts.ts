@@ -132,15 +132,20 @@ export function hiddenColumns({
   name,
   digest,
   hidden,
+  guard,
 }: RawDeclaration): { property: string; options: ColumnOptions }[] {
   const column = (given: string | undefined, what: string): ColumnOptions => ({
     ...HIDDEN,
     ...(given === undefined ? {} : { name: given }),
-    comment: `typeorm-unique-text: ${what}; maintained by the guard, do not write it.`,
+    comment: `typeorm-unique-text: ${what}`,
   })
-  const hash = column(hidden.hash, `hash of "${name}"`)
-  const number = column(hidden.number, `0, or 1 and more where another "${name}" has the same hash`)
-  const chained = column(hidden.chained, `others have, or had, the same hash of "${name}"`)
+  const guarded = '; maintained by the guard, do not write it.'
+  const hash = column(
+    hidden.hash,
+    `hash of "${name}"${guard ? guarded : ', to be written with it: no guard makes it.'}`,
+  )
+  const number = column(hidden.number, `0, or 1 and more where another "${name}" has the same hash${guarded}`)
+  const chained = column(hidden.chained, `others have, or had, the same hash of "${name}"${guarded}`)
   return [
     { property: `${name}Hash`, options: { ...hash, type: digest.type } },
     { property: `${name}HashNumber`, options: { ...number, type: 'integer', default: 0 } },

@@ -1,8 +1,8 @@
-import { type EntityMetadata, type EntitySchemaOptions, getMetadataArgsStorage, type ObjectLiteral } from 'typeorm'
+import { type EntityMetadata, type EntitySchemaOptions, getMetadataArgsStorage } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { checkOptions } from '../options'
 import { indexCondition } from '../sql/alter'
-import { checkExpression, composedText } from '../sql/text-table'
+import { checkExpression } from '../sql/text-table'
 import { attachDataSource, type IndexMetadata, requireOneClass } from './attach-data-source'
 import {
   forbidForeignKeys,
@@ -25,6 +25,7 @@ import {
 } from './options'
 import { type ColumnMetadata, dataSourceOf, type Declaration, registry, rootOf } from './registry'
 import { resolveDeclaration } from './resolve-declaration'
+import { sendHash } from './sent-hashes'
 import { requireMetadataInternals, requirePostgres } from './supported'
 import {
   columnOptionsOf,
@@ -254,7 +255,7 @@ function attach(index: IndexMetadata, metadata: EntityMetadata, raw: RawDeclarat
     // An EntitySchema cannot declare that, and `save` would put null on its objects.
     column.isVirtual = true
   }
-  if (table.spread !== undefined) sendHash(declaration)
+  if (table.spread !== undefined || table.guardless === true) sendHash(declaration)
   addCheck(declaration)
   for (const { column, normalizer } of text) normalizeColumn(column, normalizer)
   return declaration
@@ -267,37 +268,6 @@ function register(declaration: Declaration): void {
   const columns = text.map(({ column }) => column)
   forbidSharedColumns(`@UniqueText on ${metadata.name}.${name}`, metadata, columns)
   registry.declarations.set(metadata, [...others, declaration])
-}
-
-/**
- * TypeORM's inserts bring the hash, for no trigger may set it where it decides in which part of the table a row lies; and
- * no number, which the guard gives. No entity holds either: they are made of its text when TypeORM asks for the columns.
- */
-function sendHash({ hidden, text, table, metadata }: Declaration): void {
-  const { driver } = dataSourceOf(metadata)
-  const [hash, number] = hidden
-  if (!hash || !number) return
-  const hashOf = (entity: ObjectLiteral): string | undefined => {
-    const stored = text.map(({ column }): unknown => {
-      const given: unknown = column.getEntityValue(entity)
-      return given === undefined || typeof given === 'function' ? given : driver.preparePersistentValue(given, column)
-    })
-    const texts = stored.map((one) => (text.length > 1 ? (one ?? null) : one))
-    const isText = texts.every((one) => one === null || typeof one === 'string')
-    return isText && texts.some((one) => one !== null) ? table.digest.js(composedText(table, texts)) : undefined
-  }
-  give(hash, hashOf)
-  give(number, () => null)
-}
-
-/** What a condition says of the column stays as it is. */
-function give(column: ColumnMetadata, valueOf: (entity: ObjectLiteral) => unknown): void {
-  const given = column.getEntityValue.bind(column)
-  column.isInsert = true
-  column.getEntityValue = (entity, transform) => {
-    const value: unknown = given(entity, transform)
-    return value === undefined ? valueOf(entity) : value
-  }
 }
 
 /** Refuses declarations that no index of a table can keep if the table is spread by a hash. */

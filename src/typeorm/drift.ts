@@ -1,6 +1,6 @@
 import type { Finding } from '../errors'
 import type { TableState } from '../sql/catalog'
-import { guardOf } from '../sql/guard'
+import { guardsOf } from '../sql/guard'
 import { indexCondition, sameCondition } from '../sql/alter'
 import type { TextTable } from '../sql/text-table'
 import { installedFunction, noteDifference, triggerDifference } from '../sql/trigger-plan'
@@ -14,7 +14,7 @@ export function findDrift(table: TextTable, state: TableState | null): Finding[]
     ...columnDrift(table, state),
     ...indexDrift(indexOf(table), state),
     ...checkDrift(table, state),
-    ...triggerDrift(guardOf(table), state),
+    ...guardsOf(table).flatMap((guard) => triggerDrift(guard, state)),
   ]
 }
 

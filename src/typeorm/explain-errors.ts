@@ -1,5 +1,11 @@
 import { type DataSource, QueryFailedError, type QueryRunner, QueryRunnerAlreadyReleasedError } from 'typeorm'
-import { DeclarationError, TextTakenError, type UniqueTextError, WaitsForItselfError } from '../errors'
+import {
+  DeclarationError,
+  HashCollisionError,
+  TextTakenError,
+  type UniqueTextError,
+  WaitsForItselfError,
+} from '../errors'
 import { quote } from '../sql/identifier'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { savepoint, transactionCommands } from '../sql/transaction-commands'
@@ -7,6 +13,7 @@ import { lossOf } from './losses'
 import { takenNamesError } from './names'
 import { hearTransaction, noteTransactionsOf } from './open-transactions'
 import {
+  collisionError,
   declarationsIn,
   findTextHolder,
   guardError,
@@ -151,6 +158,8 @@ async function explainText(failure: Error, { dataSource, queryRunner, rows }: Fa
   const refused = refusedText(failure, declarationsIn(dataSource))
   if (!refused) return { error: failure }
   const holder = await askNow(refused, queryRunner, rows)
+  const collision = holder && collisionError(refused, holder)
+  if (collision) return { error: asQueryFailedError(collision, failure) }
   if (holder?.isFree) return { error: failure }
   const thrown = asQueryFailedError(takenError(refused, holder ?? UNKNOWN), failure)
   return holder ? { error: thrown } : { error: thrown, pending: { refused, thrown } }
@@ -202,9 +211,19 @@ async function isInTransaction(queryRunner: QueryRunner): Promise<boolean> {
 /** `save` and `transaction` roll back before their caller hears of the error: it is complete by then. */
 async function nameHolder({ refused, thrown }: Pending, rows: QueryRows): Promise<void> {
   const holder = await findTextHolder(refused, rows).catch(() => UNKNOWN)
+  const collision = collisionError(refused, holder)
+  if (collision) become(thrown, collision)
   if (holder.id === undefined) return
   const { message, taken } = takenError(refused, holder)
   Object.assign(thrown, { message, taken })
+  withStackOf(thrown, thrown.stack)
+}
+
+/** An error that was thrown already turns out to be another one. */
+function become(thrown: TextTakenError, { code, name, message, property }: HashCollisionError): void {
+  const prototype: unknown = HashCollisionError.prototype
+  Reflect.deleteProperty(thrown, 'taken')
+  Object.assign(Object.defineProperty(thrown, AS_OURS, { value: prototype }), { code, name, message, property })
   withStackOf(thrown, thrown.stack)
 }
 
@@ -225,7 +244,7 @@ export function asQueryFailedError<Ours extends UniqueTextError, Failed extends 
   const prototype: unknown = Object.getPrototypeOf(ours)
   const { stack } = failed
   for (const [name, value] of Object.entries(failed)) if (!(name in ours)) Object.assign(ours, { [name]: value })
-  Object.defineProperty(ours, AS_OURS, { value: prototype })
+  Object.defineProperty(ours, AS_OURS, { value: prototype, configurable: true })
   Object.setPrototypeOf(ours, Object.getPrototypeOf(failed) as object)
   return withStackOf(ours, stack) as Failed & Ours
 }

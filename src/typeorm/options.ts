@@ -48,6 +48,14 @@ export interface UniqueTextOptions {
    * @default none
    */
   readonly spread?: SpreadBy
+  /**
+   * Without triggers: unique index and check alone keep the text, for Citus without unsafe triggers and for engines that
+   * have none. Only with `digest: 'sha256'`. A hash then has room for one text, and another one of equal hash is refused
+   * with HashCollisionError. SQL of your own must send the hash. docs/guarantees.md says what else is lost.
+   *
+   * @default true
+   */
+  readonly guard?: boolean
   /** Name of the unique index; not that of a subclass with a table of its own. @default the naming strategy's */
   readonly indexName?: string
   /** Names of the hidden columns. @default the naming strategy's, for the property plus `Hash`, `HashNumber`, `HashChained` */
@@ -103,6 +111,7 @@ export interface RawDeclaration {
   readonly maxChainLength: number
   readonly lookup: 'hash' | undefined
   readonly spread: SpreadBy | undefined
+  readonly guard: boolean
   readonly indexName: string | undefined
   readonly hidden: { readonly hash?: string; readonly number?: string; readonly chained?: string }
   readonly parse: UniqueTextClassOptions['parse']
@@ -134,6 +143,7 @@ const RULES: Rules<UniqueTextOptions> = {
   },
   lookup: { takes: (value) => value === 'hash', expected: "'hash'" },
   spread: { takes: isSpread, expected: "'hash', 'citus' or { partitions: a whole number }" },
+  guard: RULE.boolean,
   indexName: RULE.name,
   hidden: {
     takes: (value) =>
@@ -202,6 +212,7 @@ export function toRawDeclaration(
     )
   }
   refuseFreed(where, options)
+  refuseGuardless(where, options)
   return {
     name,
     columns: columns.map(({ property, prefix = '', normalize }) => {
@@ -215,6 +226,7 @@ export function toRawDeclaration(
     maxChainLength,
     lookup: options.lookup,
     spread: options.spread,
+    guard: options.guard ?? true,
     indexName: options.indexName,
     hidden: options.hidden ?? {},
     parse: options.parse,
@@ -228,6 +240,19 @@ function refuseFreed(where: string, { spread, ignoreDeleted }: UniqueTextOptions
   throw new DeclarationError(
     `@UniqueText on ${where}: spread cannot be combined with ignoreDeleted. Remove one of them.`,
   )
+}
+
+/** Refuses what only triggers can hold. */
+function refuseGuardless(where: string, { guard, digest, immutable, maxChainLength }: UniqueTextOptions): void {
+  if (guard !== false) return
+  const other =
+    digest !== undefined && toDigest(digest) === digests.sha256
+      ? [
+          ...(immutable === true ? ['immutable: the guard refuses changes'] : []),
+          ...(maxChainLength === undefined ? [] : ['maxChainLength: a hash has room for one text']),
+        ].map((reason) => `cannot be combined with ${reason}. Remove one of them.`)
+      : [`needs digest: 'sha256', for a hash has room for one text. Of other digests anybody may make two alike.`]
+  if (other[0] !== undefined) throw new DeclarationError(`@UniqueText on ${where}: guard: false ${other[0]}`)
 }
 
 /** @throws DeclarationError for anything but a normalizer, also for a function of ours that makes one */

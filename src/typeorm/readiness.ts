@@ -1,7 +1,7 @@
 import type { EntityMetadata } from 'typeorm'
 import { type Finding, SchemaDriftError, UnsupportedDatabaseError } from '../errors'
 import { type Query, tableOid, tableState, type TableState } from '../sql/catalog'
-import { guardOf } from '../sql/guard'
+import { guardsOf } from '../sql/guard'
 import { qualified } from '../sql/identifier'
 import { type Spread, spreadOf } from '../sql/spread'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
@@ -136,7 +136,7 @@ function hasTenants(metadata: EntityMetadata, schema: string | undefined): boole
 async function inspect(declaration: Declaration, query: Query): Promise<ReadyTable> {
   const { table, metadata } = declaration
   const works = triggerWorks(metadata)
-  const sets = [guardOf(table), ...works.map(({ set }) => set)]
+  const sets = [...guardsOf(table), ...works.map(({ set }) => set)]
   const { server, table: state } = await tableState(query, tableName(table), sets)
   requireServer(server)
   if (!state) throw new SchemaDriftError(table.table, findDrift(table, state))

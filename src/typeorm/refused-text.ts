@@ -1,8 +1,9 @@
 import type { DataSource, EntityMetadata, ObjectLiteral } from 'typeorm'
-import { ChainLimitError, ImmutableTextError, type TakenText, TextTakenError } from '../errors'
+import { ChainLimitError, HashCollisionError, ImmutableTextError, type TakenText, TextTakenError } from '../errors'
 import { quote } from '../sql/identifier'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { holderQuery, PARTITION_ROOT, refusedPlace, restoredHolderQuery } from '../sql/taken-statements'
+import { composedText } from '../sql/text-table'
 import { dataSourceOf, type Declaration, tableDeclarations } from './registry'
 
 /** Runs SQL and gives its rows as objects. */
@@ -98,16 +99,19 @@ export const UNKNOWN: TextHolder = { id: undefined, isFree: false }
  * Who holds the refused text. The server names its hash, not the text; that is among the parameters of the statement,
  * where its hash shows which it is. Without it nobody is named, for the row could hold another text.
  *
- * @param parameters @default those that TypeORM's error has
+ * @param given the texts of which one was refused, each as the values of its columns. @default the parameters of TypeORM's
+ * error, for a text of one column
  */
 export async function findTextHolder(
   { declaration, error }: RefusedText,
   query: QueryRows,
-  parameters: readonly unknown[] = parametersOf(error),
+  given: readonly (readonly unknown[])[] = parametersOf(error)
+    .flat()
+    .map((one) => [one]),
 ): Promise<TextHolder> {
   const { table, metadata } = declaration
   const place = refusedPlace(table, serverError(error)?.detail)
-  const text = place && refusedParameter(declaration, parameters, place.hash)
+  const text = place && refusedOf(declaration, given, place.hash)
   const restored = text === undefined && isRestore(declaration, error)
   if (!place || (text === undefined && !restored)) return UNKNOWN
   const { primaryColumns } = metadata
@@ -135,13 +139,20 @@ function isRestore({ table: { deleted } }: Declaration, error: Error): boolean {
 const parametersOf = (error: Error): readonly unknown[] =>
   'parameters' in error && Array.isArray(error.parameters) ? error.parameters : []
 
-/** The only one of the parameters that has this hash; a list is looked into. */
-function refusedParameter({ table }: Declaration, parameters: readonly unknown[], hash: string): string | undefined {
-  if (table.text.length > 1 || table.text[0]?.prefix !== '') return undefined
-  const given = table.digest.type === 'uuid' ? hash.replaceAll('-', '') : hash
-  const texts = new Set(parameters.flat().filter((value) => typeof value === 'string'))
-  const [only, another] = [...texts].filter((text) => table.digest.js(text) === given)
-  return another === undefined ? only : undefined
+/** The only one of the texts that has this hash. */
+function refusedOf(
+  { table }: Declaration,
+  given: readonly (readonly unknown[])[],
+  hash: string,
+): readonly (string | null)[] | undefined {
+  const isWhole = (one: readonly unknown[]): one is readonly (string | null)[] =>
+    one.length === table.text.length &&
+    one.some((value) => value !== null) &&
+    one.every((value) => value === null || typeof value === 'string')
+  const digest = table.digest.type === 'uuid' ? hash.replaceAll('-', '') : hash
+  const found = given.filter(isWhole).filter((one) => table.digest.js(composedText(table, one)) === digest)
+  const texts = new Map(found.map((one) => [JSON.stringify(one), one]))
+  return texts.size === 1 ? found[0] : undefined
 }
 
 /** The id map that `find` would take, of the values of the primary columns as the driver gives them. */
@@ -159,6 +170,13 @@ export function takenError({ declaration, error }: RefusedText, { id }: TextHold
   const taken: TakenText = { entity: declaration.metadata.name, property: declaration.name, id, row: 0 }
   return new TextTakenError([taken], error)
 }
+
+/** The error for a text whose place another text of equal hash has, where no guard finds it another one. */
+export const collisionError = (
+  { declaration: { table, name }, error }: RefusedText,
+  { isFree }: TextHolder,
+): HashCollisionError | undefined =>
+  isFree && table.guardless === true ? new HashCollisionError(name, error) : undefined
 
 /**
  * Translates an error of the guard into one of ours.

@@ -3,7 +3,7 @@ import { type EntityMetadata, getMetadataArgsStorage } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { indexCondition } from '../sql/alter'
 import { fitName, plainName } from '../sql/identifier'
-import { checkExpression, type TextTable } from '../sql/text-table'
+import { checkExpression, type TextRows, type TextTable } from '../sql/text-table'
 import { normalizerLabel } from '../text/normalizer'
 import type { RawDeclaration } from './options'
 import { type ColumnMetadata, dataSourceOf, type Declaration } from './registry'
@@ -83,20 +83,24 @@ function textTable(metadata: EntityMetadata, raw: RawDeclaration, resolved: Reso
     deleted,
     normalizers: text.map(({ normalizer }) => normalizerLabel(normalizer)),
     ...(raw.spread === undefined ? {} : { spread: raw.spread }),
+    ...(raw.guard ? {} : { guardless: true }),
     guard: plainName('unique_text', tableName, raw.name),
   }
-  return { ...table, check: checkName(tableName, checkExpression(table)) }
+  return { ...table, check: checkOf(table) }
+}
+
+/** TypeORM compares checks by their names only, so the name changes with the expression. */
+export function checkOf(rows: Omit<TextRows, 'check'>): string {
+  // No guard has a note of the normalizers.
+  const noted = rows.guardless === true ? ` ${JSON.stringify(rows.normalizers)}` : ''
+  const made = `${rows.table} ${checkExpression(rows)}${noted}`
+  return `CHK_${createHash('sha1').update(made).digest('hex').slice(0, 26)}`
 }
 
 /** undefined if TypeORM leaves the schema out too. */
 export function foreignSchema(metadata: EntityMetadata): string | undefined {
   const { searchSchema } = dataSourceOf(metadata).driver as unknown as { searchSchema?: string }
   return metadata.schema === undefined || metadata.schema === searchSchema ? undefined : metadata.schema
-}
-
-/** TypeORM compares checks by their names only, so the name changes with the expression. */
-function checkName(table: string, expression: string): string {
-  return `CHK_${createHash('sha1').update(`${table} ${expression}`).digest('hex').slice(0, 26)}`
 }
 
 const TEXT_TYPES: ReadonlySet<unknown> = new Set(['text', 'varchar', 'character varying', String])

@@ -14,12 +14,16 @@ import {
   tableNames,
 } from './registry'
 import { markFor } from './seen-tables'
+import { withChangedHashes } from './sent-hashes'
 import { storedCondition, type StoredCondition } from './stored-condition'
 import { storedAny, storedEqual, storedJunction, storedRaw } from './text-operators'
 
 /** The protected parts of TypeORM's query builders that conditions go through. */
 interface QueryBuilder extends Record<(typeof DERIVING)[number], (...args: unknown[]) => unknown> {
   execute(): Promise<unknown>
+  /** Of an UPDATE. */
+  getValueSet(): ObjectLiteral
+  createParameter(value: unknown): string
   readonly queryRunner?: QueryRunner
   readonly expressionMap: {
     readonly queryType?: string
@@ -81,6 +85,13 @@ function subclassOf(Base: QueryBuilderClass): QueryBuilderClass {
         await requireOrder(this, mainAlias.metadata)
       }
       return await super.execute()
+    }
+
+    override getValueSet(): ObjectLiteral {
+      const { mainAlias } = this.expressionMap
+      const values = super.getValueSet()
+      if (!mainAlias?.hasMetadata) return values
+      return withChangedHashes(values, mainAlias.metadata, (text) => this.createParameter(text))
     }
 
     override buildWhere(where: ObjectLiteral, metadata: EntityMetadata, alias: string, embedPrefix?: string): string {

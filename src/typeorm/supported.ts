@@ -97,6 +97,7 @@ export const INTERNALS: Readonly<Record<string, Parts>> = {
     ],
     object: ['expressionMap'],
   },
+  UpdateQueryBuilder: { function: ['getValueSet', 'createParameter'] },
   QueryExpressionMap: { array: ['joinAttributes'] },
   IndexMetadata: { object: ['entityMetadata'], boolean: ['synchronize'] },
   EntityMetadata: {
@@ -163,6 +164,7 @@ export function requireInternals(
   requireAll('Broadcaster', queryRunner.broadcaster)
   const queryBuilder = dataSource.createQueryBuilder()
   requireAll('SelectQueryBuilder', queryBuilder)
+  requireAll('UpdateQueryBuilder', queryBuilder.update())
   requireAll('QueryExpressionMap', queryBuilder.expressionMap)
   checked.add(dataSource)
 }

@@ -1,6 +1,6 @@
 import type { EntityMetadata, QueryRunner } from 'typeorm'
 import { type InstalledKernel, type InstalledTriggers, installedTriggers } from '../sql/catalog'
-import { guardOf } from '../sql/guard'
+import { guardsOf } from '../sql/guard'
 import type { TriggerSite } from '../sql/trigger-plan'
 import type { TriggerSet } from '../sql/trigger-set'
 import { registry, rootOf, tableDeclarations, type TriggerWork } from './registry'
@@ -26,7 +26,7 @@ export function triggerWorks(metadata: EntityMetadata): TriggerWork[] {
 /** All triggers that the table of an entity needs: its guards, and what was registered. */
 export function wantedSets(metadata: EntityMetadata): TriggerSet[] {
   return [
-    ...tableDeclarations(metadata).map(({ table }) => guardOf(table)),
+    ...tableDeclarations(metadata).flatMap(({ table }) => guardsOf(table)),
     ...triggerWorks(metadata).map(({ set }) => set),
   ]
 }
@@ -38,7 +38,7 @@ export interface EntityTriggers extends Omit<TriggerSite, 'touched'> {
 
 /** All triggers of ours that a run of the schema builder has to do with. */
 interface FoundTriggers {
-  /** Of every entity that should have triggers, or whose table has some. */
+  /** Of every entity that has a text or should have triggers, or whose table has some. */
   readonly entities: readonly EntityTriggers[]
   /** Of tables that no entity has: orphans. */
   readonly orphans: readonly InstalledTriggers[]
@@ -70,7 +70,7 @@ export async function findTriggers(
   const entities = metadatas.flatMap((metadata) => {
     const wanted = sets.get(metadata) ?? []
     const found = tables.find(isOf(metadata))
-    if (wanted.length === 0 && !found) return []
+    if (wanted.length + tableDeclarations(metadata).length === 0 && !found) return []
     return [entityTriggers(metadata, searchSchema, wanted, found)]
   })
   if (entities.some(({ wanted }) => wanted.length > 0)) requireBuildable(server)

@@ -9,12 +9,16 @@ import { afterAll, beforeAll, expect } from 'vitest'
 import { type UniqueTextDataSourceOptions, withUniqueText } from '../../src'
 import { inDatabase } from './databases'
 
-/** Makes a cluster on Debian's PostgreSQL 15; it lies beside the repository. */
-const SCRIPT = path.resolve(import.meta.dirname, '../../../shared/citus/citus-cluster.sh')
+/** Makes a cluster on Debian's PostgreSQL 15; it lies beside the repository, or where CITUS_SCRIPT says. */
+const SCRIPT =
+  process.env['CITUS_SCRIPT'] ?? path.resolve(import.meta.dirname, '../../../shared/citus/citus-cluster.sh')
 const FOLDER = '/tmp/citus'
 const POSTGRES = '/usr/lib/postgresql/15/bin/postgres'
 
 const script = existsSync(SCRIPT) ? SCRIPT : undefined
+
+/** Makes a cluster of a test's own, whose servers it may kill; undefined where there is none. */
+export const clusterScript = existsSync(POSTGRES) ? script : undefined
 
 /** Where a cluster can be had: from CITUS_URL, its coordinator's, or by the script. */
 export const hasCitus = process.env['CITUS_URL'] !== undefined || (script !== undefined && existsSync(POSTGRES))
@@ -32,6 +36,17 @@ async function coordinatorUrl(): Promise<string> {
   if (url === undefined) throw new Error(`The cluster did not start: ${stdout}`)
   return url
 }
+
+/**
+ * Of every chain: a text twice, no anchor, or others beside an anchor that has no flag. OFFSET brings the rows to one node:
+ * by the column that tells the shards, each shard would group its own rows, and a row on the wrong one be alone there.
+ */
+export const chainFaults = (table: string): string => `SELECT shop, "urlHash",
+    count(*) - count(DISTINCT url) AS twice, count(*) FILTER (WHERE "urlHashNumber" = 0) AS anchors,
+    bool_or("urlHashChained") FILTER (WHERE "urlHashNumber" = 0) AS flagged
+  FROM (SELECT * FROM ${table} OFFSET 0) AS all_rows GROUP BY shop, "urlHash"
+  HAVING count(*) > count(DISTINCT url) OR count(*) FILTER (WHERE "urlHashNumber" = 0) <> 1
+    OR count(*) > 1 AND NOT bool_or("urlHashChained") FILTER (WHERE "urlHashNumber" = 0)`
 
 /** A database of a cluster, and its nodes. */
 export interface TestCluster {

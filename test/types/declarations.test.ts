@@ -11,6 +11,7 @@ test('@UniqueText on a property takes the options of a property', () => {
       @UniqueText() bare!: string
       @UniqueText({ normalize: url(), scope: ['tenant'], digest: 'sha256', nullable: true }) full!: string | null
       @UniqueText({ normalize: (text) => text.trim() }) own!: string
+      @UniqueText({ digest: 'sha256', guard: false }) guardless!: string
       @Column({ type: 'integer' }) tenant!: number
     }
     class Wrong {
@@ -20,6 +21,8 @@ test('@UniqueText on a property takes the options of a property', () => {
       @UniqueText({ as: 'x', columns: ['first'] }) several!: string
       // @ts-expect-error (no such digest)
       @UniqueText({ digest: 'md4' }) digest!: string
+      // @ts-expect-error (with it or without)
+      @UniqueText({ digest: 'sha256', guard: 'none' }) guard!: string
       // @ts-expect-error (a list of names)
       @UniqueText({ scope: 'tenant' }) scope!: string
       // @ts-expect-error (a normalizer is synchronous)

@@ -22,6 +22,7 @@ const PUBLIC = {
       'ChainLimitError',
       'DeclarationError',
       'DuplicateTextError',
+      'HashCollisionError',
       'ImmutableTextError',
       'SchemaDriftError',
       'TextRejectedError',

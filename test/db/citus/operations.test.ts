@@ -25,7 +25,7 @@ import {
 } from '../../../src'
 import { findHolder, Name, UniqueName } from '../../../src/names'
 import { NumberWithin } from '../../../src/numbers'
-import { forgetToken, once, OnceToken } from '../../../src/once'
+import { forgetToken, once, OnceToken, removeExpiredTokens } from '../../../src/once'
 import { findOrCreateStream } from '../../../src/stream'
 import { fewHashes } from '../../support/digests'
 import { hasCitus, useCluster } from '../../support/citus'
@@ -150,11 +150,14 @@ describe.runIf(hasCitus)('on a cluster', () => {
       await manager.query(`SELECT ${sql}`)
       await expect(run()).rejects.toThrow(UnsupportedDatabaseError)
       await expect(forgetToken(manager, 'token')).rejects.toThrow(UnsupportedDatabaseError)
+      await expect(removeExpiredTokens(manager)).rejects.toThrow(UnsupportedDatabaseError)
       await manager.query(`DROP TABLE ${tablePath}`)
       await manager.connection.synchronize()
     }
     expect(await run()).toMatchObject({ answer: 'answer', replayed: false })
     expect(await run()).toMatchObject({ answer: 'answer', replayed: true })
+    await manager.query(`UPDATE ${tablePath} SET expires_at = '2000-01-01'`)
+    expect(await removeExpiredTokens(manager)).toBe(1)
   })
 
   test('names and numbers of a distributed table are refused at start, with the reason', async () => {

@@ -93,6 +93,20 @@ test.each([
   expect(message).toContain(expected)
 })
 
+test.each([
+  [{}, "needs digest: 'sha256'"],
+  [{ digest: 'md5' }, "needs digest: 'sha256'"],
+  [{ digest: own }, "needs digest: 'sha256'"],
+  [{ digest: 'sha256', immutable: true }, 'cannot be combined with immutable'],
+  [{ digest: 'sha256', maxChainLength: 5 }, 'cannot be combined with maxChainLength'],
+] as const)('guard: false refuses what needs a guard: %o', (options, message) => {
+  const declare = (guard: boolean) => (): unknown =>
+    toRawDeclaration('Page.url', 'url', [{ property: 'url' }], { ...options, guard })
+  expect(declare(false)).toThrow(DeclarationError)
+  expect(declare(false)).toThrow(`@UniqueText on Page.url: guard: false ${message}`)
+  expect(declare(true)).not.toThrow()
+})
+
 test.each(['unique', 'constructor', 'Scope'])('there is no option %s', (name) => {
   expect(refusal({ [name]: true })).toContain(`"${name}"`)
 })

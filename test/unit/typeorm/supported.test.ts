@@ -23,6 +23,8 @@ function connected(): DataSource {
   const queryBuilder = dataSource.createQueryBuilder()
   dataSource.createQueryRunner = () => queryRunner
   dataSource.createQueryBuilder = () => queryBuilder
+  const updateBuilder = queryBuilder.update()
+  queryBuilder.update = () => updateBuilder
   return Object.assign(dataSource, { driver: Object.assign(driver, { searchSchema: 'public' }) })
 }
 
@@ -34,6 +36,7 @@ const OBJECTS: Record<keyof typeof INTERNALS, (dataSource: DataSource) => object
   PostgresQueryRunner: (dataSource) => dataSource.createQueryRunner(),
   Broadcaster: (dataSource) => dataSource.createQueryRunner().broadcaster,
   SelectQueryBuilder: (dataSource) => dataSource.createQueryBuilder(),
+  UpdateQueryBuilder: (dataSource) => dataSource.createQueryBuilder().update(),
   QueryExpressionMap: (dataSource) => dataSource.createQueryBuilder().expressionMap,
 }
 

@@ -1,0 +1,142 @@
+import type { Client } from 'pg'
+import { Column, type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import {
+  findOrCreate,
+  findOrCreateMany,
+  insertOrFail,
+  TextTakenError,
+  TransactionAbortedError,
+  UniqueText,
+  updateOrFail,
+  upsertByText,
+} from '../../../src'
+import { sha256 } from '../../../src/text/digest'
+import { untilBlocked } from '../../support/blocked'
+import { useDatabase } from '../../support/database'
+import { LEVELS } from '../../support/sessions'
+
+@Entity({ name: 'page' })
+class Page {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText({ digest: 'sha256', guard: false }) url!: string
+  @Column('text', { nullable: true }) title?: string | null
+}
+
+const CLIENTS = 24
+const STEPS = 40
+const TEXTS = 10
+
+const db = useDatabase()
+let dataSource: DataSource
+let other: Client
+let observer: Client
+
+beforeAll(async () => {
+  dataSource = await db.dataSource([Page], { poolSize: CLIENTS })
+  other = await db.client()
+  observer = await db.client()
+})
+beforeEach(async () => {
+  await dataSource.query('TRUNCATE page RESTART IDENTITY')
+})
+
+type Call = (manager: DataSource['manager']) => Promise<unknown>
+
+/** What a call gave: a row that it created or found, or why it gave none. */
+const shown = async (call: Promise<unknown>): Promise<string> => {
+  try {
+    const [result] = [await call].flat() as { created?: boolean }[]
+    return result?.created === false ? 'found' : 'created'
+  } catch (error) {
+    if (error instanceof TextTakenError) return 'taken'
+    if (error instanceof TransactionAbortedError) return 'aborted'
+    throw error
+  }
+}
+
+const calls: Readonly<Record<string, Call>> = {
+  findOrCreate: async (manager) => await findOrCreate(manager, Page, { url: 'a' }),
+  findOrCreateMany: async (manager) => await findOrCreateMany(manager, Page, [{ url: 'a' }]),
+  upsertByText: async (manager) => await upsertByText(manager, Page, { url: 'a', title: 'new' }),
+  insertOrFail: async (manager) => await insertOrFail(manager, Page, { url: 'a' }),
+  save: async (manager) => await manager.save(Page, { url: 'a' }),
+  updateOrFail: async (manager) => await updateOrFail(manager, Page, 1, { url: 'a' }),
+}
+
+const INSERT = `INSERT INTO page (url, "urlHash") VALUES ('a', '${sha256.js('a')}')`
+const finds = new Set(['findOrCreate', 'findOrCreateMany', 'upsertByText'])
+
+describe.each(LEVELS)('at %s', (level) => {
+  test.each(Object.keys(calls))('%s waits for who stores the text, and then gives what stands', async (name) => {
+    const outcomes: string[] = []
+    for (const end of ['COMMIT', 'ROLLBACK']) {
+      await dataSource.query('TRUNCATE page RESTART IDENTITY')
+      await insertOrFail(dataSource.manager, Page, { url: 'first' })
+      await other.query('BEGIN')
+      await other.query(INSERT)
+      const call = shown(dataSource.transaction(level, async (manager) => await calls[name]?.(manager)))
+      await untilBlocked(observer)
+      await other.query(end)
+      outcomes.push(await call)
+    }
+    const seen = finds.has(name) ? 'found' : 'taken'
+    // TypeORM's own call is told by the index, whatever its snapshot; ours look for the holder, who is not in theirs.
+    const lost = level === 'READ COMMITTED' || name === 'save' ? seen : 'aborted'
+    expect(outcomes).toStrictEqual([lost, 'created'])
+    expect(await dataSource.query(`SELECT count(*)::int AS n FROM page WHERE url = 'a'`)).toStrictEqual([{ n: 1 }])
+  })
+
+  test('a text that is being deleted is free for who waits', async () => {
+    await insertOrFail(dataSource.manager, Page, { url: 'a' })
+    await other.query('BEGIN')
+    await other.query(`DELETE FROM page`)
+    const call = shown(
+      dataSource.transaction(level, async (manager) => await insertOrFail(manager, Page, { url: 'a' })),
+    )
+    await untilBlocked(observer)
+    await other.query('COMMIT')
+    expect(await call).toBe('created')
+  })
+})
+
+test('many connections that create, change and delete few texts leave each once, with its hash', async () => {
+  const random = (below: number): number => Math.floor(Math.random() * below)
+  const text = (): string => `t${random(TEXTS)}`
+  const { manager } = dataSource
+  const writes: readonly Call[] = [
+    async () => await findOrCreate(manager, Page, { url: text() }),
+    async () => await findOrCreateMany(manager, Page, [{ url: text() }, { url: text() }, { url: text() }]),
+    async () => await insertOrFail(manager, Page, [{ url: text() }, { url: text() }]),
+    async () => await upsertByText(manager, Page, { url: text(), title: text() }),
+    async () => await manager.save(Page, { url: text() }),
+    async () => await manager.update(Page, { url: text() }, { url: text() }),
+    async () => await manager.delete(Page, { url: text() }),
+  ]
+  const strange: unknown[] = []
+  const client = async (): Promise<void> => {
+    for (let step = 0; step < STEPS; step += 1) {
+      const level = LEVELS[random(LEVELS.length)]
+      const write = writes[random(writes.length)]
+      const run =
+        random(2) === 0
+          ? write?.(manager)
+          : dataSource.transaction(
+              level ?? 'SERIALIZABLE',
+              async (own) => await findOrCreate(own, Page, { url: text() }),
+            )
+      await run?.catch((error: unknown) => isLoss(error) || strange.push(error))
+    }
+  }
+  await Promise.all(Array.from({ length: CLIENTS }, client))
+  expect(strange).toStrictEqual([])
+  const [held] = await dataSource.query(`SELECT count(*) = count(DISTINCT url) AS once,
+    bool_and("urlHash" = sha256(convert_to(url, 'UTF8')) AND "urlHashNumber" = 0) AS right FROM page`)
+  expect(held).toStrictEqual({ once: true, right: true })
+})
+
+/** What the loser of a race is told. */
+const isLoss = (error: unknown): boolean =>
+  ['TEXT_TAKEN', 'TRANSACTION_ABORTED', '40001', '40P01', 'ATTEMPTS_EXHAUSTED'].includes(
+    String(Reflect.get(Object(error), 'code')),
+  )
