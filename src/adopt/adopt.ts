@@ -8,7 +8,16 @@ import { deleteRefused, keepRefused, readRefused, refusedTexts } from '../sql/ad
 import { tableName } from '../sql/text-table'
 import { findDrift } from '../typeorm/drift'
 import type { Declaration } from '../typeorm/registry'
-import { AdoptSession, type AdoptionLock, type Manners, type Seams } from './session'
+import {
+  type AdoptionLock,
+  type AdoptSession,
+  keepTriggersOut,
+  lockOut,
+  type OwnTriggers,
+  refuseTriggers,
+  type Seams,
+  withSession,
+} from './session'
 import {
   doStep,
   type AdoptionState,
@@ -171,65 +180,16 @@ export async function withTarget<T>(
 ): Promise<T> {
   return await withSession(dataSource, options, seams, async (session) => {
     const target = await findTarget(declaration, session.query)
-    await lockOut(session, target)
+    await lockOut(session, target.facts.oid, tableName(target.on.table))
     return await work(session, target)
   })
 }
 
-/** Takes a connection of the pool for the whole time. */
-export async function withSession<T>(
-  dataSource: DataSource,
-  options: Omit<AdoptOptions, 'onProgress'>,
-  seams: Seams,
-  work: (session: AdoptSession) => Promise<T>,
-): Promise<T> {
-  const runner = dataSource.createQueryRunner('master')
-  const session = new AdoptSession(runner, mannersOf(options), seams)
-  try {
-    await session.open()
-    return await work(session)
-  } finally {
-    await session.close()
-    await runner.release()
-  }
-}
-
-const mannersOf = (options: Omit<AdoptOptions, 'onProgress'>): Manners => ({
-  lock: options.lockMilliseconds ?? 50,
-  hold: options.holdMilliseconds ?? 100,
-  batch: options.batchMilliseconds ?? 50,
-  pause: options.pauseMilliseconds ?? 0,
-  maxLag: options.maxLagMilliseconds,
-  signal: options.signal,
-  onNotice: options.onNotice ?? nothing,
+const ownTriggers = ({ facts, on }: Target, { userTriggers }: AdoptOptions): OwnTriggers => ({
+  relation: tableName(on.table),
+  names: facts.updateTriggers,
+  fire: userTriggers === 'fire',
 })
-
-/** Only one command may run at a time. Its lock ends with the connection, however that ends. */
-async function lockOut(session: AdoptSession, { facts, on }: Target): Promise<void> {
-  if (await session.takeTurn(facts.oid)) return
-  throw new AdoptionError(
-    'running',
-    `${tableName(on.table)} is being adopted by another session. Wait for it, or end it and run this again.`,
-  )
-}
-
-/** For the session: nothing that it writes needs the transitional triggers. */
-async function keepTriggersOut(session: AdoptSession, { facts, on }: Target, options: AdoptOptions): Promise<void> {
-  const { updateTriggers } = facts
-  if (updateTriggers.length === 0 || options.userTriggers === 'fire') return
-  if (await session.becomeReplica()) return
-  refuseTriggers({ facts, on }, options, 'the role may not set session_replication_role')
-}
-
-function refuseTriggers({ facts, on }: Pick<Target, 'facts' | 'on'>, options: AdoptOptions, why: string): void {
-  const { updateTriggers } = facts
-  if (updateTriggers.length === 0 || options.userTriggers === 'fire') return
-  throw new AdoptionError(
-    'user-triggers',
-    `${tableName(on.table)} has triggers on UPDATE (${updateTriggers.join(', ')}), which would fire for every row that is ` +
-      `written, and they cannot be left out: ${why}. Let them fire with --user-triggers fire.`,
-  )
-}
 
 /** If a guard stands, rows are at most normalized anew: every other change is left to a migration. */
 async function adoptOrNormalize(run: Run, options: AdoptOptions): Promise<AdoptReport> {
@@ -238,7 +198,7 @@ async function adoptOrNormalize(run: Run, options: AdoptOptions): Promise<AdoptR
   const [state, guarded] = [await stateOf(run), guardedAs(target)]
   const begun = state !== undefined && (state.step as string) !== 'renormalize'
   if (begun || guarded === 'none' || findDrift(target.declaration.table, target.state).length === 0) {
-    await keepTriggersOut(session, target, options)
+    await keepTriggersOut(session, ownTriggers(target, options))
     return await runSteps(run, options)
   }
   if (guarded === 'other') {
@@ -249,7 +209,7 @@ async function adoptOrNormalize(run: Run, options: AdoptOptions): Promise<AdoptR
     )
   }
   if (state) refuseOther(target, state)
-  refuseTriggers(target, options, 'the guard has to run')
+  refuseTriggers(ownTriggers(target, options), 'the guard has to run')
   await renormalizeRows(run, state, async () => await refuseListed(run, options))
   return await reportOf(run, 'done', false)
 }

@@ -2,9 +2,9 @@ export { abandon, type AbandonOptions } from './abandon'
 export { AdoptionError, type AdoptionReason } from './error'
 export { adopt, type AdoptOptions, type AdoptReport, type Duplicates, type RefusedRow } from './adopt'
 export { follow, type FollowOptions, type FollowReport } from './follow'
-export { planAdoption, type PlannedStep } from './plan'
+export { planAdoption } from './plan'
 export type { AdoptionLock } from './session'
-export type { AdoptProgress, AdoptStep } from './steps'
+export type { AdoptProgress, AdoptStep, PlannedStep } from './steps'
 export {
   type LeftRow,
   type MergeDecision,

@@ -16,18 +16,11 @@ import {
 import { beginAdoption, createObjects } from '../sql/adopt-triggers'
 import { checkOptions } from '../options'
 import { guardOf } from '../sql/guard'
-import { type AdoptOptions, withSession } from './adopt'
+import type { AdoptOptions } from './adopt'
 import { PROPERTY_RULES } from './options'
-import type { AdoptStep } from './steps'
+import { withSession } from './session'
+import type { AdoptStep, PlannedStep } from './steps'
 import { findDeclaration, findTarget, type Target } from './target'
-
-/** What one step of an adoption would do. */
-export interface PlannedStep {
-  readonly step: AdoptStep
-  /** Which sessions wait while the last statements of the step hold their lock; undefined if none wait. */
-  readonly lock: LockMode | undefined
-  readonly statements: readonly string[]
-}
 
 /**
  * Returns the steps of an adoption with their SQL. Changes nothing.

@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { QueryRunner } from 'typeorm'
+import type { DataSource, QueryRunner } from 'typeorm'
 import { AdoptionError } from './error'
 import {
+  type Adopting,
   beginLocked,
   BY_INDEX,
   CHECK_CLIENT,
   GIVE_TURN,
-  type Held,
   type LockMode,
   OLDEST_TRANSACTION,
   READ_SETTINGS,
@@ -37,7 +37,7 @@ export interface AdoptionLock {
 
 /** A lock that is to be got. */
 interface WantedLock {
-  readonly on: Held
+  readonly on: Pick<Adopting, 'table'>
   readonly step: string
   readonly mode: LockMode
   /** Done before each attempt, without the lock: clients have written while the command waited. */
@@ -261,4 +261,78 @@ export class BatchSize {
     const wanted = Math.min(this.rate * this.targetMilliseconds, this.now * 2)
     this.now = Math.max(wanted, Math.min(this.least, wanted * 4))
   }
+}
+
+/** Options of a command that concern its session; AdoptOptions says what they mean. */
+export interface SessionOptions {
+  readonly batchMilliseconds?: number
+  readonly pauseMilliseconds?: number
+  readonly maxLagMilliseconds?: number | undefined
+  readonly lockMilliseconds?: number
+  readonly holdMilliseconds?: number
+  readonly signal?: AbortSignal | undefined
+  readonly onNotice?: (notice: string) => void
+}
+
+/** Takes a connection of the pool for the whole time. */
+export async function withSession<T>(
+  dataSource: DataSource,
+  options: SessionOptions,
+  seams: Seams,
+  work: (session: AdoptSession) => Promise<T>,
+): Promise<T> {
+  const runner = dataSource.createQueryRunner('master')
+  const session = new AdoptSession(runner, mannersOf(options), seams)
+  try {
+    await session.open()
+    return await work(session)
+  } finally {
+    await session.close()
+    await runner.release()
+  }
+}
+
+const mannersOf = (options: SessionOptions): Manners => ({
+  lock: options.lockMilliseconds ?? 50,
+  hold: options.holdMilliseconds ?? 100,
+  batch: options.batchMilliseconds ?? 50,
+  pause: options.pauseMilliseconds ?? 0,
+  maxLag: options.maxLagMilliseconds,
+  signal: options.signal,
+  onNotice: options.onNotice ?? ((): void => {}),
+})
+
+/**
+ * Only one command may work on a table at a time. Its lock ends with the connection, however that ends.
+ *
+ * @throws AdoptionError where another one does
+ */
+export async function lockOut(session: AdoptSession, oid: string, relation: string): Promise<void> {
+  if (await session.takeTurn(oid)) return
+  throw new AdoptionError(
+    'running',
+    `${relation} is being adopted by another session. Wait for it, or end it and run this again.`,
+  )
+}
+
+/** A table's own triggers, and whether the caller lets them fire. */
+export interface OwnTriggers {
+  readonly relation: string
+  readonly names: readonly string[]
+  readonly fire: boolean
+}
+
+/** For the session: nothing that it writes runs the table's own triggers, unless the caller lets them. */
+export async function keepTriggersOut(session: AdoptSession, triggers: OwnTriggers): Promise<void> {
+  if (triggers.names.length === 0 || triggers.fire || (await session.becomeReplica())) return
+  refuseTriggers(triggers, 'the role may not set session_replication_role')
+}
+
+export function refuseTriggers({ relation, names, fire }: OwnTriggers, why: string): void {
+  if (names.length === 0 || fire) return
+  throw new AdoptionError(
+    'user-triggers',
+    `${relation} has triggers on UPDATE (${names.join(', ')}), which would fire for every row that is ` +
+      `written, and they cannot be left out: ${why}. Let them fire with --user-triggers fire.`,
+  )
 }

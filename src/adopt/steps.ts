@@ -10,6 +10,7 @@ import {
   disableTriggers,
   dropIndex,
   endAdoption,
+  type LockMode,
   requireColumns,
   validateChecks,
 } from '../sql/adopt-table'
@@ -44,6 +45,14 @@ export interface AdoptionState {
   readonly wanted: Wanted
   readonly page: number
   readonly pages: number | null
+}
+
+/** What one step of an adoption would do. */
+export interface PlannedStep {
+  readonly step: AdoptStep
+  /** Which sessions wait while the last statements of the step hold their lock; undefined if none wait. */
+  readonly lock: LockMode | undefined
+  readonly statements: readonly string[]
 }
 
 const FORMAT = 1

@@ -1,5 +1,6 @@
 import { chainColumns, newHash, own, primaryKeyAsJson, samePrimary, texts, unnest } from './adopt-fill'
 import {
+  type Adopting,
   adoptions,
   type AdoptedTable,
   FIRST_TEMPORARY_NUMBER,
@@ -178,7 +179,7 @@ SELECT pg_catalog.count(*)::pg_catalog.text AS groups, coalesce(pg_catalog.sum(g
 }
 
 /** Rows that violate NOT NULL, by key; read without a lock. */
-export const findNulls = (on: AdoptedTable, column: string, limit: number): string =>
+export const findNulls = (on: Adopting, column: string, limit: number): string =>
   `SELECT ${primaryKeyAsJson(on, 't')}::pg_catalog.text AS key FROM ${own(on)} WHERE ${field('t', column)} IS NULL LIMIT ${limit}`
 
 /** Of the adoption $1. */
@@ -186,9 +187,9 @@ export const readState = (schema: string): string =>
   `SELECT a.state::pg_catalog.text AS state FROM ${qualified(schema, 'unique_text_adoptions')} AS a WHERE a.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text`
 
 /** Adds members $2 to it, or begins it. */
-export const writeState = (on: Held): string =>
+export const writeState = (on: Pick<Adopting, 'table'>): string =>
   `INSERT INTO ${adoptions(on)} AS a (guard, state) VALUES ($1::pg_catalog.text, $2::pg_catalog.jsonb)
 ON CONFLICT (guard) DO UPDATE SET state = a.state OPERATOR(pg_catalog.||) excluded.state`
 
-export const forgetState = (on: Held): string =>
+export const forgetState = (on: Pick<Adopting, 'table'>): string =>
   `DELETE FROM ${adoptions(on)} AS a WHERE a.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text`

@@ -1,4 +1,4 @@
-import { adoptions, type AdoptedTable, type Held, nextNumber, queueOf, refusedOf } from './adopt-table'
+import { type Adopting, adoptions, type AdoptedTable, type Held, nextNumber, queueOf, refusedOf } from './adopt-table'
 import { quote } from './identifier'
 import { field, hashExpression, tableName, textIsNull } from './text-table'
 
@@ -12,7 +12,7 @@ interface Pages {
 export const unnest = (arrays: readonly string[]): string =>
   `ROWS FROM (${arrays.map((one) => `pg_catalog.unnest(${one})`).join(', ')})`
 
-export const own = ({ table }: Held): string => `ONLY ${tableName(table)} AS t`
+export const own = ({ table }: Pick<Adopting, 'table'>): string => `ONLY ${tableName(table)} AS t`
 
 const inPages = ({ from, to }: Pages): string =>
   `t.ctid OPERATOR(pg_catalog.>=) '(${from},0)'::pg_catalog.tid AND t.ctid OPERATOR(pg_catalog.<) '(${to},0)'::pg_catalog.tid`
@@ -113,7 +113,7 @@ export const chainColumns = ({ table }: Held): string =>
   [...table.scope.map((_, index) => `s${index}`), 'hash'].join(', ')
 
 /** The key of a row as jsonb. */
-export const primaryKeyAsJson = ({ primary }: AdoptedTable, row: string): string =>
+export const primaryKeyAsJson = ({ primary }: Pick<Adopting, 'primary'>, row: string): string =>
   `pg_catalog.jsonb_build_object(${primary
     .map((name) => `'${name.replaceAll("'", "''")}'::pg_catalog.text, ${field(row, name)}`)
     .join(', ')})`

@@ -26,20 +26,34 @@ const ADOPTIONS = 'unique_text_adoptions'
 
 const SLUG_CHARACTERS = 36
 
+/** What any adoption works on: a table with a text, names, or a number. */
+export interface Adopting {
+  readonly table: {
+    readonly schema: string
+    readonly table: string
+    /** What tells this adoption from others in the schema. */
+    readonly guard: string
+  }
+  /** Columns of the primary key. */
+  readonly primary: readonly string[]
+  /** The role that owns it. */
+  readonly owner: string
+}
+
 /** A name of letters, digits and _ for what belongs to an adoption; no other text of the schema has it. */
-export function nameOf({ table }: Pick<AdoptedTable, 'table'>, suffix: string): string {
+export function nameOf({ table }: Pick<Adopting, 'table'>, suffix: string): string {
   const slug = table.guard.toLowerCase().replaceAll(/[^a-z0-9_]+/g, '_')
   const digest = createHash('sha1').update(table.guard).digest('hex').slice(0, 8)
   return `${slug.slice(0, SLUG_CHARACTERS)}_${digest}_${suffix}`
 }
 
-export const objectOf = (on: Pick<AdoptedTable, 'table'>, suffix: string): string =>
+export const objectOf = (on: Pick<Adopting, 'table'>, suffix: string): string =>
   qualified(on.table.schema, nameOf(on, suffix))
 
 export type Held = Pick<AdoptedTable, 'table'>
 
 /** The adoptions of the table's schema, as SQL. */
-export const adoptions = ({ table }: Held): string => qualified(table.schema, ADOPTIONS)
+export const adoptions = ({ table }: Pick<Adopting, 'table'>): string => qualified(table.schema, ADOPTIONS)
 /** Chains that clients have written to, or that we have numbered, by scope (`s0`, …) and `hash`, in the order of `seq`. */
 export const queueOf = (on: Held): string => objectOf(on, 'queue')
 /** Rows that will get a number, by primary key (`k0`, …), in the order of `place`. */
@@ -72,7 +86,7 @@ export const dropTriggers = (on: Held): string[] =>
   triggerNames(on).map((name) => `DROP TRIGGER IF EXISTS ${quote(name)} ON ${tableName(on.table)}`)
 
 /** The table in which adoptions of the schema say how far they are. */
-export const createAdoptions = (on: AdoptedTable): string[] => [
+export const createAdoptions = (on: Adopting): string[] => [
   `CREATE TABLE IF NOT EXISTS ${adoptions(on)} (guard pg_catalog.text PRIMARY KEY, state pg_catalog.jsonb NOT NULL)`,
   `ALTER TABLE ${adoptions(on)} OWNER TO ${quote(on.owner)}`,
 ]
@@ -89,7 +103,7 @@ export const createLookup = ({ table }: Held, name: string): string[] => {
   )
 }
 
-export const dropIndex = ({ table }: Held, name: string): string =>
+export const dropIndex = ({ table }: Pick<Adopting, 'table'>, name: string): string =>
   `DROP INDEX CONCURRENTLY IF EXISTS ${qualified(table.schema, name)}`
 
 /** The condition of the unique index, where it has one. */
@@ -159,7 +173,7 @@ export type LockMode = 'ACCESS EXCLUSIVE' | 'SHARE ROW EXCLUSIVE'
 
 /** Opens a transaction that gives up if it does not get the table in time. */
 export const beginLocked = (
-  on: Held,
+  on: Pick<Adopting, 'table'>,
   mode: LockMode,
   timeouts: { readonly lock: number; readonly hold: number },
 ): string =>
@@ -174,9 +188,9 @@ export const BY_INDEX =
 export const CHECK_CLIENT = "SET client_connection_check_interval = '2s'"
 
 /** Without giving pages back to the system, for which it would lock the table. */
-export const vacuumTable = ({ table }: Held): string => `VACUUM (TRUNCATE false) ${tableName(table)}`
+export const vacuumTable = ({ table }: Pick<Adopting, 'table'>): string => `VACUUM (TRUNCATE false) ${tableName(table)}`
 
-export const analyzeTable = ({ table }: Held): string => `ANALYZE ${tableName(table)}`
+export const analyzeTable = ({ table }: Pick<Adopting, 'table'>): string => `ANALYZE ${tableName(table)}`
 
 /** More rows than this are given their hashes by `adopt`, while others use the table. */
 const FEW_ROWS = 100_000

@@ -9,15 +9,17 @@ import { field, tableName } from './text-table'
  *
  * In one statement, so that no row comes between. It belongs to the table's owner, whose functions write it, and is
  * readable by those who may read the table.
+ *
+ * @param counted its rows count from the start; otherwise none does
  */
-export function makeScopes(table: NumberTable): string {
+export function makeScopes(table: NumberTable, counted: boolean = table.count): string {
   const [of, scopes] = [tableName(table), scopesTable(table)]
   const [key, by] = [scopeKey(table), scopeOf(table, 'r')]
   const filter = isCounted(table, 'r').map((one) => ` FILTER (WHERE ${one})`)
   const columns = [
     ...by.map((one, position) => `${one} AS ${key[position] ?? ''}`),
     '0::pg_catalog.int2 AS part',
-    `${table.count ? `pg_catalog.count(*)${filter.join('')}` : '0::pg_catalog.int8'} AS n`,
+    `${counted ? `pg_catalog.count(*)${filter.join('')}` : '0::pg_catalog.int8'} AS n`,
   ]
   const group = by.length === 0 ? '' : ` GROUP BY ${by.join(', ')}`
   const grantee = `CASE WHEN a.grantee OPERATOR(pg_catalog.=) 0 THEN 'PUBLIC' ELSE a.grantee::pg_catalog.regrole::pg_catalog.text END`
@@ -31,7 +33,7 @@ BEGIN
   DROP TABLE IF EXISTS ${scopes};
   CREATE TABLE ${scopes} WITH (fillfactor = 50) AS
     SELECT ${columns.join(', ')}
-    FROM ${table.count ? `ONLY ${of} AS r${group}` : `${of} AS r LIMIT 0`};
+    FROM ${counted ? `ONLY ${of} AS r${group}` : `${of} AS r LIMIT 0`};
   ALTER TABLE ${scopes} ADD PRIMARY KEY (${[...key, 'part'].join(', ')});
   -- Whatever default privileges have granted.
   FOR privilege IN

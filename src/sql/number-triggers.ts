@@ -15,6 +15,7 @@ import {
 } from './number-table'
 import { SQLSTATE } from './sqlstate'
 import type { RelationName } from './trigger-ddl'
+import { field } from './text-table'
 import { type Trigger, triggerOn, triggerSet, type TriggerNote, type TriggerSet } from './trigger-set'
 
 /** Names of the transition tables. */
@@ -34,10 +35,11 @@ const [PARTS, NUMBERS_OF_A_PART] = [64, 256]
  *
  * Part 0 of a scope is its mutex, which an INSERT holds since its rows were placed; all else is counted there.
  */
-function countBody(table: NumberTable): string {
+function countBody(table: NumberTable, adopting: boolean): string {
   const key = scopeKey(table)
   const highest = `greatest(pg_catalog.max(c.${quote(table.number)}), 0)`
-  const live = (row: string): string => ['true', ...isCounted(table, row)].slice(-1).join('')
+  const live = (row: string): string =>
+    [...isCounted(table, row), ...(adopting ? [`${field(row, table.number)} IS NOT NULL`] : [])].join(' AND ') || 'true'
   const rows = (name: string, sign: string): string =>
     `SELECT ${[...scopeOf(table, name).map((one, at) => `${one} AS ${key[at] ?? ''}`), `${sign}1 AS n`].join(', ')}
       FROM ${name} WHERE ${live(name)}`
@@ -98,8 +100,13 @@ export interface NumberNote extends TriggerNote, Pick<NumberTable, (typeof NOTED
 export const asNumberNote = (note: TriggerNote): NumberNote | undefined =>
   note.kind === 'numbers' && note.protocol === PROTOCOL_VERSION ? (note as NumberNote) : undefined
 
-/** What gives rows their numbers and keeps the count; docs/numbers.md says how, and why it is enough. */
-export function numberTriggers(table: NumberTable): TriggerSet {
+/**
+ * What gives rows their numbers and keeps the count; docs/numbers.md says how, and why it is enough.
+ *
+ * @param adopting the same triggers for a table whose rows get their numbers from a command: those that are written have
+ *   none until it comes, and only those that have one count
+ */
+export function numberTriggers(table: NumberTable, adopting = false): TriggerSet {
   const [place, count] = [nameOf(table, 'place'), nameOf(table, 'count')]
   return triggerSet({
     kind: 'numbers',
@@ -111,10 +118,14 @@ export function numberTriggers(table: NumberTable): TriggerSet {
     functions: [
       {
         name: place,
-        body: placeNumberBody(table),
-        says: 'gives a row the number after the highest of its scope.',
+        body: adopting ? leaveUnnumberedBody(table) : placeNumberBody(table),
+        says: adopting
+          ? 'takes its number from a row that leaves its scope.'
+          : 'gives a row the number after the highest of its scope.',
       },
-      ...(table.count ? [{ name: count, body: countBody(table), says: 'counts the rows of each scope.' }] : []),
+      ...(table.count
+        ? [{ name: count, body: countBody(table, adopting), says: 'counts the rows of each scope.' }]
+        : []),
     ],
     triggers: (schema) => [
       ...placeTriggers({ ...table, schema }, place),
@@ -122,6 +133,7 @@ export function numberTriggers(table: NumberTable): TriggerSet {
     ],
     note: {
       protocol: PROTOCOL_VERSION,
+      ...(adopting ? { adopting } : {}),
       ...Object.fromEntries(NOTED.map((key) => [key, table[key]])),
       prefix: table.triggers,
     },
@@ -179,6 +191,22 @@ function countTrigger(table: NumberTable, runs: string, event: (typeof EVENTS)[n
     runs,
   })
 }
+
+/** BEFORE INSERT OR UPDATE, while a table is adopted. What is given is kept. */
+const leaveUnnumberedBody = ({ number }: NumberTable): string => `
+BEGIN
+  IF TG_LEVEL OPERATOR(pg_catalog.=) 'STATEMENT' THEN
+    RETURN NULL;
+  END IF;
+  IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' AND NEW.${quote(number)} OPERATOR(pg_catalog.=) OLD.${quote(number)} THEN
+    NEW.${quote(number)} := NULL;
+  END IF;
+  RETURN NEW;
+END
+`
+
+/** The name of the trigger that counts what an UPDATE changes. */
+export const countsUpdates = (table: NumberTable): string => nameOf(table, 'count_update')
 
 /** The highest number of each type. */
 const HIGHEST: Readonly<Record<string, string>> = {

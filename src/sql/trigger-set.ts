@@ -104,6 +104,8 @@ export interface TriggerNote {
   readonly serves?: number
   readonly path?: RelationName
   readonly columns?: Readonly<Record<string, string>>
+  /** `adopt` is not done with the rows: nobody may rely on the set yet. */
+  readonly adopting?: boolean
   /** Digests of the statements that made the triggers: the server gives a condition back in words of its own. */
   readonly triggers: readonly string[]
 }

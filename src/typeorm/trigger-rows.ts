@@ -45,7 +45,7 @@ function changeOf(
 ): RowsChange[] {
   if (!rows) return []
   // Without all of its triggers nobody knows what was written meanwhile.
-  if (!before || !isWhole(installed)) return [rows]
+  if (!before || before.adopting === true || !isWhole(installed)) return [rows]
   const [first] = set.functions
   const found = first && installedFunction(installed, first)
   if (found && isSameNote(first, found)) {
