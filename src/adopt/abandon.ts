@@ -8,6 +8,8 @@ import { type AdoptOptions, withTarget } from './adopt'
 import { LOCK_RULES, MILLISECONDS } from './options'
 import type { AdoptionLock, Seams } from './session'
 import { findDeclaration } from './target'
+import { abandonWork } from './work'
+import { findWork } from './works'
 
 /** Options of `abandon`; as those of `adopt`. */
 export type AbandonOptions = Pick<
@@ -40,6 +42,8 @@ async function abandonWith(
   options: AbandonOptions,
   seams: Seams,
 ): Promise<{ readonly locks: readonly AdoptionLock[] }> {
+  const find = findWork(dataSource, entity, options.property)
+  if (find) return await abandonWork({ dataSource, find, options, seams })
   const declaration = findDeclaration(dataSource, entity, options.property)
   return await withTarget({ dataSource, declaration, options, seams }, async (session, { on }) => {
     await session.all(createAdoptions(on))

@@ -32,6 +32,8 @@ import {
 import { guardedAs, renormalizeRows } from './renormalize'
 import { readTextsOf } from './sweep'
 import { findDeclaration, findTarget, normalizeTexts, type Target } from './target'
+import { adoptWork } from './work'
+import { findWork } from './works'
 
 /** Options of `adopt`. */
 export interface AdoptOptions {
@@ -136,15 +138,26 @@ export async function adoptWith(
   options: AdoptOptions,
   seams: Seams,
 ): Promise<AdoptReport> {
-  const declaration = findDeclaration(dataSource, entity, options.property)
   const faked = options.fake === undefined ? undefined : await pendingMigration(dataSource, options.fake)
-  const report = await withTarget({ dataSource, declaration, options, seams }, async (session, target) => {
-    const onProgress = options.onProgress ?? nothing
-    const run: Run = { session, target, onProgress, counts: { filled: 0, normalized: 0, numbered: 0 } }
-    return await adoptOrNormalize(run, options)
-  })
+  const find = findWork(dataSource, entity, options.property)
+  const report = find
+    ? { ...NO_TEXT, ...(await adoptWork({ dataSource, find, options, seams })) }
+    : await adoptText(
+        { dataSource, declaration: findDeclaration(dataSource, entity, options.property), options, seams },
+        options.onProgress ?? nothing,
+      )
   if (faked && report.step === 'done') await new MigrationExecutor(dataSource).insertMigration(faked)
   return report
+}
+
+/** What only the adoption of a text finds. */
+const NO_TEXT = { refused: [], refusedTotal: 0, duplicates: undefined } as const
+
+async function adoptText(command: Command, onProgress: (progress: AdoptProgress) => void): Promise<AdoptReport> {
+  return await withTarget(command, async (session, target) => {
+    const run: Run = { session, target, onProgress, counts: { filled: 0, normalized: 0, numbered: 0 } }
+    return await adoptOrNormalize(run, command.options)
+  })
 }
 
 /** @throws DeclarationError where no migration of this name is pending */

@@ -21,6 +21,8 @@ import { PROPERTY_RULES } from './options'
 import { withSession } from './session'
 import type { AdoptStep, PlannedStep } from './steps'
 import { findDeclaration, findTarget, type Target } from './target'
+import { planWork } from './work'
+import { findWork } from './works'
 
 /**
  * Returns the steps of an adoption with their SQL. Changes nothing.
@@ -34,6 +36,8 @@ export async function planAdoption(
   options: Pick<AdoptOptions, 'property'> = {},
 ): Promise<PlannedStep[]> {
   checkOptions('planAdoption()', options, PROPERTY_RULES)
+  const find = findWork(dataSource, entity, options.property)
+  if (find) return await planWork(dataSource, find)
   const declaration = findDeclaration(dataSource, entity, options.property)
   return await withSession(dataSource, {}, {}, async (session) => stepsOf(await findTarget(declaration, session.query)))
 }

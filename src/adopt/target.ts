@@ -51,12 +51,7 @@ export async function findTarget(declaration: Declaration, query: Query): Promis
   const relation = tableName(table)
   const sets = wantedSets(metadata)
   const ours = [...sets.flatMap(({ triggers }) => triggers.map(({ name }) => name)), 'unique_text_']
-  const facts = await adoptionFacts(query, relation, ours)
-  if (!facts) throw new AdoptionError('unsupported', `There is no table ${relation}. Run your migrations first.`)
-  if (facts.kind !== 'r') {
-    const what = facts.kind === 'p' ? 'is partitioned' : 'is no table'
-    throw new AdoptionError('unsupported', `${relation} ${what}, which adopt does not support. Use a migration.`)
-  }
+  const facts = requireTable(relation, await adoptionFacts(query, relation, ours))
   const { server, table: state } = await tableState(query, relation, [guardOf(table)])
   requireServer(server)
   if (!state) throw new AdoptionError('unsupported', `There is no table ${relation}. Run your migrations first.`)
@@ -71,6 +66,14 @@ export async function findTarget(declaration: Declaration, query: Query): Promis
     required: requiredColumns(declaration, metadata, state),
     normalizes: declaration.text.some(({ normalizer }) => normalizer.name !== 'none'),
   }
+}
+
+/** @throws AdoptionError */
+export function requireTable(relation: string, facts: AdoptionFacts | undefined): AdoptionFacts {
+  if (!facts) throw new AdoptionError('unsupported', `There is no table ${relation}. Run your migrations first.`)
+  if (facts.kind === 'r') return facts
+  const what = facts.kind === 'p' ? 'is partitioned' : 'is no table'
+  throw new AdoptionError('unsupported', `${relation} ${what}, which adopt does not support. Use a migration.`)
 }
 
 function requiredColumns({ table, text, scope }: Declaration, metadata: EntityMetadata, state: TableState): string[] {

@@ -1,0 +1,342 @@
+import { findNulls, forgetState } from '../sql/adopt-chains'
+import {
+  beginNumbers,
+  checkRequired,
+  countUnnumbered,
+  createNumberIndex,
+  endNumbers,
+  findNumbered,
+  finishNumbers,
+  helpingIndexes,
+  leaveNumbers,
+  lockUnnumbered,
+  mendNumbers,
+  type NumberedTable,
+  numberLocked,
+  requireAll,
+  validateRequired,
+} from '../sql/adopt-numbers'
+import { adoptionFacts, analyzeTable, createAdoptions, vacuumTable } from '../sql/adopt-table'
+import { type Query, tableState, type TableState } from '../sql/catalog'
+import { quote } from '../sql/identifier'
+import { numberTriggers } from '../sql/number-triggers'
+import { SQLSTATE, serverError } from '../sql/sqlstate'
+import { tableName } from '../sql/text-table'
+import { notesOf } from '../sql/trigger-plan'
+import { workDrift } from '../typeorm/drift'
+import type { NumberDeclaration } from '../typeorm/registry'
+import { requireServer } from '../typeorm/supported'
+import { wantedSets } from '../typeorm/trigger-sets'
+import { AdoptionError } from './error'
+import { BatchSize, Later } from './session'
+import type { AdoptStep, PlannedStep } from './steps'
+import { requireTable } from './target'
+import { beginState, goOn, makeIndex, type Work, type WorkRun } from './work'
+
+/** A number, and the table that it stands for on this connection. */
+interface NumberTarget {
+  readonly declaration: NumberDeclaration
+  readonly on: NumberedTable
+  readonly state: TableState
+  /** Columns that are to be NOT NULL, and are not yet. */
+  readonly required: readonly string[]
+}
+
+/**
+ * @throws AdoptionError for a table that is not there, or that is none
+ * @throws UnsupportedDatabaseError
+ */
+export async function findNumber(declaration: NumberDeclaration, query: Query): Promise<Work> {
+  const { table, metadata, name } = declaration
+  const ours = wantedSets(metadata).flatMap(({ triggers }) => triggers.map((one) => one.name))
+  const relation = tableName(table)
+  const facts = requireTable(relation, await adoptionFacts(query, relation, [...ours, 'unique_text_']))
+  const set = numberTriggers(table)
+  const { server, table: state } = await tableState(query, relation, [set])
+  requireServer(server)
+  if (!state) throw new AdoptionError('unsupported', `There is no table ${relation}. Run your migrations first.`)
+  const primary = metadata.primaryColumns.map(({ databaseName }) => databaseName)
+  const on: NumberedTable = {
+    table: { schema: facts.schema, table: facts.table, guard: table.triggers },
+    number: { ...table, schema: facts.schema },
+    primary,
+    types: primary.map((one) => state.columns.find((column) => column.name === one)?.declared ?? 'text'),
+    owner: facts.owner,
+  }
+  const target: NumberTarget = { declaration, on, state, required: requiredColumns(declaration, state) }
+  const work: Work = {
+    on,
+    facts,
+    said: `"${name}" of ${metadata.name}`,
+    rules: JSON.stringify([table.scope, table.number, table.type, table.count, table.deleted]),
+    stands: standsAs(target),
+    steps: {
+      begin: async (run) => await begin(run, target, work),
+      fill: async (run) => await fill(run, target),
+      index: async (run) => await index(run, target),
+      guard: async (run) => await guard(run, target),
+      check: async (run) => await check(run, target),
+      clean: async (run) => await clean(run, target),
+    },
+    plan: () => planNumber(target),
+    leave: (found) => leaveNumbers(on, found?.made === true),
+  }
+  return work
+}
+
+/** As they are now. */
+const requiredColumns = ({ table, scope }: NumberDeclaration, { columns }: TableState): string[] => {
+  const declared = scope.filter(({ isNullable }) => !isNullable).map(({ databaseName }) => databaseName)
+  return [table.number, ...declared].filter((name) => columns.find((one) => one.name === name)?.nullable !== false)
+}
+
+function standsAs({ declaration: { table, scope }, state, required }: NumberTarget): Work['stands'] {
+  const columns = [...scope.map(({ databaseName }) => databaseName), table.number]
+  const drift = workDrift([{ set: numberTriggers(table), indexes: [{ name: table.index, columns }] }], state)
+  const note = notesOf(state).find(({ kind, name }) => kind === 'numbers' && name === table.name)
+  if (note) return note.adopting === true ? 'adopting' : drift.length + required.length === 0 ? 'ready' : 'other'
+  return 'none'
+}
+
+const KEYS_NAMED = 10
+
+/** From its commit on a row that leaves its scope loses its number, and only rows that have one count. */
+async function begin(run: WorkRun, { on, state, declaration }: NumberTarget, work: Work): Promise<AdoptStep> {
+  const { session } = run
+  const found = state.columns.find(({ name }) => name === on.number.number)
+  if (found && found.type !== on.number.type) refuseColumn(work, `is of type ${found.type}`)
+  if (found && on.number.count && (await holdsNumbers(run, on)))
+    refuseColumn(work, 'holds numbers that nobody has counted')
+  await refuseNulls(
+    run,
+    on,
+    declaration.scope.map(({ databaseName }) => databaseName),
+  )
+  await beginState(run, work, !found)
+  await session.locked({ on, step: 'begin', mode: 'ACCESS EXCLUSIVE' }, async () => {
+    await session.all(beginNumbers(on, found !== undefined))
+    await goOn(run, on, { step: 'fill' })
+  })
+  return 'fill'
+}
+
+function refuseColumn({ on, said }: Work, why: string): void {
+  throw new AdoptionError('unsupported', `The column of ${said} in ${tableName(on.table)} ${why}. Use a migration.`)
+}
+
+async function holdsNumbers({ session }: WorkRun, on: NumberedTable): Promise<boolean> {
+  return (await session.query(findNumbered(on))).length > 0
+}
+
+async function refuseNulls({ session }: WorkRun, on: NumberedTable, columns: readonly string[]): Promise<void> {
+  for (const column of columns) {
+    const rows = await session.query<{ key: string }>(findNulls(on, column, KEYS_NAMED))
+    if (rows.length === 0) continue
+    throw new AdoptionError(
+      'nulls',
+      `Rows of ${tableName(on.table)} hold NULL in ${quote(column)}, which is in the scope of a number, the first of ` +
+        `them: ${rows.map(({ key }) => key).join(', ')}. Give them a value or delete them.`,
+    )
+  }
+}
+
+const stateNow = async ({ session }: WorkRun, { on }: NumberTarget): Promise<TableState | null> =>
+  (await tableState(session.query, tableName(on.table), [numberTriggers(on.number)])).table
+
+const hasIndex = (state: TableState | null, name: string): boolean =>
+  state?.indexes.some((one) => one.name === name && one.valid) === true
+
+/** Numbers rows in key order, batch by batch, until none is left that nobody has locked. */
+async function fill(run: WorkRun, target: NumberTarget): Promise<AdoptStep> {
+  const { on } = target
+  const state = await stateNow(run, target)
+  for (const { name, create } of helpingIndexes(on)) {
+    await makeIndex(run, on, { name, create, stands: hasIndex(state, name) }).catch((error: unknown) => {
+      refuseTwice(error, target)
+    })
+  }
+  await numberAll(run, target, 'fill')
+  await run.session.query(vacuumTable(on))
+  await run.session.query(analyzeTable(on))
+  return await goOn(run, on, { step: 'index' })
+}
+
+function refuseTwice(error: unknown, { on }: NumberTarget): void {
+  if (serverError(error)?.code !== SQLSTATE.uniqueViolation) throw error
+  throw new AdoptionError(
+    'unsupported',
+    `Rows of ${tableName(on.table)} have one number in ${quote(on.number.number)} twice. ` +
+      `typeorm-unique-text doctor names them: give one of each another number, or NULL.`,
+    error,
+  )
+}
+
+/** A commit costs more than a few rows. */
+const LEAST_ROWS = 50
+const FIRST_ROWS = 500
+/** So many rows may be left when the last lock is asked for. */
+const LAST_ROWS = 200
+
+/** Once over all rows that have no number. @returns how many rows are left, of which at most so many are counted */
+async function numberAll(run: WorkRun, { on }: NumberTarget, step: 'fill' | 'guard'): Promise<number> {
+  const { session, counts } = run
+  const size = new BatchSize(session.manners.batch, LEAST_ROWS, FIRST_ROWS)
+  const total = Number((await session.query<{ rows: string }>(countUnnumbered(on, 10_000_000)))[0]?.rows ?? 0)
+  const before = counts.filled
+  for (let [after, attempts]: [readonly string[], number] = [[], 0]; ;) {
+    const [started, limit] = [performance.now(), size.value]
+    const { spots, done } = await tryBatch(run, on, { after, limit })
+    attempts = done ? 0 : attempts + 1
+    const last = spots.at(-1)
+    if (last && (done || attempts >= PATIENCE)) after = keyOf(on, last)
+    if (done) {
+      counts.filled += spots.length
+      run.onProgress({ step, fraction: (counts.filled - before) / Math.max(total, 1), rows: counts.filled })
+      size.took(performance.now() - started, spots.length)
+      if (spots.length < limit) break
+    } else await session.rest(attempts)
+    await session.breathe()
+  }
+  const [row] = await session.query<{ rows: string }>(countUnnumbered(on, LAST_ROWS + 1))
+  return Number(row?.rows ?? 0)
+}
+
+/** After so many attempts other rows come first. */
+const PATIENCE = 3
+
+/** Somebody has the count of a scope locked, or has given a number by hand. */
+const MENDS: ReadonlySet<string> = new Set([
+  SQLSTATE.lockNotAvailable,
+  SQLSTATE.deadlockDetected,
+  SQLSTATE.uniqueViolation,
+])
+
+type Spot = Readonly<Record<string, string>>
+
+const keyOf = ({ primary }: NumberedTable, spot: Spot): string[] => primary.map((_, index) => spot[`k${index}`] ?? '')
+
+interface Batch {
+  readonly after: readonly string[]
+  readonly limit: number
+}
+
+/** @returns the rows; it is not done where somebody else stands in the way */
+async function tryBatch(
+  run: WorkRun,
+  on: NumberedTable,
+  batch: Batch,
+): Promise<{ readonly spots: readonly Spot[]; readonly done: boolean }> {
+  let spots: readonly Spot[] = []
+  try {
+    await run.session.together(async () => {
+      spots = await run.session.query<Spot>(lockUnnumbered(on, batch.limit, batch.after.length > 0), [...batch.after])
+      await numberSpots(run, on, spots)
+    })
+    return { spots, done: true }
+  } catch (error) {
+    if (!MENDS.has(serverError(error)?.code ?? '')) throw error
+    return { spots, done: false }
+  }
+}
+
+/** A statement of its own: it sees what the rows are that an earlier one has locked. */
+async function numberSpots({ session }: WorkRun, on: NumberedTable, spots: readonly Spot[]): Promise<void> {
+  if (spots.length > 0) await session.query(numberLocked(on), [spots.map(({ spot }) => spot)])
+}
+
+async function index(run: WorkRun, target: NumberTarget): Promise<AdoptStep> {
+  const { on } = target
+  run.onProgress({ step: 'index', fraction: undefined, rows: 0 })
+  const stands = hasIndex(await stateNow(run, target), on.number.index)
+  await makeIndex(run, on, { name: on.number.index, create: createNumberIndex(on), stands })
+  return await goOn(run, on, { step: 'guard' })
+}
+
+/** From the commit of its transaction on every row gets its number when it is written. */
+async function guard(run: WorkRun, target: NumberTarget): Promise<AdoptStep> {
+  const { session } = run
+  const { on } = target
+  const prepare = async (): Promise<void> => {
+    for (let rounds = 1; (await numberAll(run, target, 'guard')) > LAST_ROWS; rounds += 1) await session.rest(rounds)
+  }
+  await session.locked({ on, step: 'guard', mode: 'SHARE ROW EXCLUSIVE', prepare }, async (inTime) => {
+    const [row] = await session.query<{ rows: string }>(countUnnumbered(on, LAST_ROWS * 10 + 1))
+    const left = Number(row?.rows ?? 0)
+    const spots = await session.query<Spot>(lockUnnumbered(on, LAST_ROWS * 10, false))
+    await numberSpots(run, on, spots)
+    if (spots.length < left) throw new Later('Somebody has rows locked that have no number.')
+    run.counts.filled += spots.length
+    inTime()
+    await session.all(finishNumbers(on))
+    await goOn(run, on, { step: 'check' })
+  })
+  return 'check'
+}
+
+/** Added as NOT VALID, validated in one scan that blocks nobody, and then required. */
+async function check(run: WorkRun, target: NumberTarget): Promise<AdoptStep> {
+  const { session } = run
+  const { on, declaration } = target
+  const state = await stateNow(run, target)
+  const required = state ? requiredColumns(declaration, state) : []
+  if (required.length === 0) return await goOn(run, on, { step: 'clean' })
+  await session.locked({ on, step: 'check', mode: 'ACCESS EXCLUSIVE' }, async () => {
+    await session.query(checkRequired(on, required))
+  })
+  run.onProgress({ step: 'check', fraction: undefined, rows: 0 })
+  try {
+    await session.query(validateRequired(on, required))
+  } catch (error) {
+    if (serverError(error)?.code !== SQLSTATE.checkViolation) throw error
+    await mend(run, target)
+    return 'check'
+  }
+  await session.locked({ on, step: 'require', mode: 'ACCESS EXCLUSIVE' }, async () => {
+    for (const statement of requireAll(on, required)) await session.query(statement)
+    await goOn(run, on, { step: 'clean' })
+  })
+  return 'clean'
+}
+
+/** Rows were written past the triggers. */
+async function mend(run: WorkRun, { on, declaration }: NumberTarget): Promise<void> {
+  await refuseNulls(
+    run,
+    on,
+    declaration.scope.map(({ databaseName }) => databaseName),
+  )
+  await run.session.set('session_replication_role', 'origin')
+  await run.session.together(async () => await run.session.query(mendNumbers(on)))
+}
+
+async function clean(run: WorkRun, { on }: NumberTarget): Promise<AdoptStep> {
+  const { session } = run
+  await session.locked({ on, step: 'clean', mode: 'ACCESS EXCLUSIVE' }, async () => {
+    await session.all(endNumbers(on))
+    await session.query(forgetState(on), [on.table.guard])
+  })
+  await session.query(analyzeTable(on))
+  return 'done'
+}
+
+function planNumber({ on, state, required }: NumberTarget): PlannedStep[] {
+  const hasColumn = state.columns.some(({ name }) => name === on.number.number)
+  const ruled = hasColumn ? [...new Set([on.number.number, ...required])] : required
+  return [
+    { step: 'begin', lock: undefined, statements: createAdoptions(on) },
+    { step: 'begin', lock: 'ACCESS EXCLUSIVE', statements: beginNumbers(on, hasColumn) },
+    { step: 'fill', lock: undefined, statements: helpingIndexes(on).map(({ create }) => create) },
+    {
+      step: 'fill',
+      lock: undefined,
+      statements: [lockUnnumbered(on, FIRST_ROWS, true), numberLocked(on), vacuumTable(on), analyzeTable(on)],
+    },
+    { step: 'index', lock: undefined, statements: [createNumberIndex(on)] },
+    { step: 'guard', lock: 'SHARE ROW EXCLUSIVE', statements: finishNumbers(on) },
+    { step: 'check', lock: 'ACCESS EXCLUSIVE', statements: [checkRequired(on, ruled)] },
+    { step: 'check', lock: undefined, statements: [validateRequired(on, ruled)] },
+    { step: 'check', lock: 'ACCESS EXCLUSIVE', statements: requireAll(on, ruled) },
+    { step: 'clean', lock: 'ACCESS EXCLUSIVE', statements: endNumbers(on) },
+    { step: 'clean', lock: undefined, statements: [analyzeTable(on)] },
+  ]
+}

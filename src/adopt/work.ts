@@ -1,0 +1,202 @@
+import type { DataSource } from 'typeorm'
+import { forgetState, readState, writeState } from '../sql/adopt-chains'
+import { type Adopting, type AdoptionFacts, createAdoptions } from '../sql/adopt-table'
+import { dropIndex } from '../sql/adopt-table'
+import type { Query } from '../sql/catalog'
+import { SQLSTATE, serverError } from '../sql/sqlstate'
+import { tableName } from '../sql/text-table'
+import { AdoptionError } from './error'
+import {
+  type AdoptionLock,
+  type AdoptSession,
+  keepTriggersOut,
+  lockOut,
+  type Seams,
+  type SessionOptions,
+  withSession,
+} from './session'
+import type { AdoptProgress, AdoptStep, PlannedStep } from './steps'
+
+/** How far the adoption of names or of a number has come, as the database keeps it. */
+export interface WorkState {
+  readonly step: AdoptStep
+  /** Raised when a later version of this package cannot continue what an earlier version began. */
+  readonly format: number
+  /** What is declared: an adoption of something else cannot continue. */
+  readonly rules: string
+  /** The adoption has made the column. */
+  readonly made?: boolean
+}
+
+const FORMAT = 1
+
+/** One run of a command that adopts names or a number. */
+export interface WorkRun {
+  readonly session: AdoptSession
+  readonly options: WorkOptions
+  readonly onProgress: (progress: AdoptProgress) => void
+  readonly counts: { filled: number; normalized: number; numbered: number }
+}
+
+/** Names or a number, and the table that is to have them. */
+export interface Work {
+  readonly on: Adopting
+  readonly facts: AdoptionFacts
+  /** What a person calls it: `"number" of Comment`. */
+  readonly said: string
+  readonly rules: string
+  /**
+   * `none`: no trigger stands. `adopting`: the transitional ones stand. `other`: something stands that only a migration
+   * can change. `ready`: nothing is to be done.
+   */
+  readonly stands: 'none' | 'adopting' | 'other' | 'ready'
+  /** By its step, each of which may be done again from its start, and gives the next one. */
+  readonly steps: Partial<Readonly<Record<AdoptStep, (run: WorkRun) => Promise<AdoptStep>>>>
+  readonly plan: () => readonly PlannedStep[]
+  /** Statements that take everything away. */
+  readonly leave: (state: WorkState | undefined) => readonly string[]
+}
+
+/** Finds the table on a connection. */
+export type FindWork = (query: Query) => Promise<Work>
+
+export interface WorkOptions extends SessionOptions {
+  readonly until?: AdoptStep | undefined
+  readonly userTriggers?: 'fire' | undefined
+  readonly refused?: 'keep' | 'delete' | undefined
+  readonly onProgress?: (progress: AdoptProgress) => void
+}
+
+interface Command {
+  readonly dataSource: DataSource
+  readonly find: FindWork
+  readonly options: WorkOptions
+  readonly seams: Seams
+}
+
+/** What a command did. */
+export interface WorkReport {
+  readonly step: AdoptStep
+  readonly unchanged: boolean
+  readonly locks: readonly AdoptionLock[]
+  readonly counts: WorkRun['counts']
+}
+
+/** @throws AdoptionError if a person has to decide, and DeclarationError, UnsupportedDatabaseError */
+export async function adoptWork(command: Command): Promise<WorkReport> {
+  return await withWork(command, async (session, work) => await runSteps(session, work, command))
+}
+
+async function withWork<T>(
+  { dataSource, find, options, seams }: Command,
+  run: (session: AdoptSession, work: Work) => Promise<T>,
+): Promise<T> {
+  return await withSession(dataSource, options, seams, async (session) => {
+    const work = await find(session.query)
+    await lockOut(session, work.facts.oid, tableName(work.on.table))
+    return await run(session, work)
+  })
+}
+
+async function runSteps(session: AdoptSession, work: Work, { options }: Command): Promise<WorkReport> {
+  const counts = { filled: 0, normalized: 0, numbered: 0 }
+  const onProgress = options.onProgress ?? ((): void => {})
+  const run: WorkRun = { session, options, onProgress, counts }
+  const state = await workState(session.query, work)
+  refuseOther(work, state)
+  const unchanged = work.stands === 'ready' && state === undefined
+  let step: AdoptStep = unchanged ? 'done' : (state?.step ?? 'begin')
+  const names = work.facts.updateTriggers
+  if (!unchanged)
+    await keepTriggersOut(session, {
+      relation: tableName(work.on.table),
+      names,
+      fire: options.userTriggers === 'fire',
+    })
+  while (step !== 'done') {
+    const done = step
+    onProgress({ step, fraction: undefined, rows: 0 })
+    step = (await work.steps[step]?.(run)) ?? 'done'
+    if (done === options.until) break
+  }
+  return { step, unchanged, locks: session.locks, counts }
+}
+
+function refuseOther({ on, said, rules, stands }: Work, state: WorkState | undefined): void {
+  if (state && state.rules !== rules) {
+    throw new AdoptionError(
+      'changed',
+      `The adoption of ${tableName(on.table)} began with another declaration of ${said}. ` +
+        `Continue with that one, or remove it with abandon and begin again.`,
+    )
+  }
+  if (state || stands === 'none' || stands === 'ready') return
+  throw new AdoptionError(
+    'unsupported',
+    `${tableName(on.table)} has something of ${said} that another declaration or release has made. ` +
+      `Change it by a migration, or remove it with abandon and adopt the table again.`,
+  )
+}
+
+/** @returns undefined where none has begun */
+export async function workState(query: Query, { on }: Pick<Work, 'on'>): Promise<WorkState | undefined> {
+  try {
+    const [row] = (await query(readState(on.table.schema), [on.table.guard])) as readonly { state: string }[]
+    return row && (JSON.parse(row.state) as WorkState)
+  } catch (error) {
+    // No table has been adopted in this schema.
+    if (serverError(error)?.code === SQLSTATE.undefinedTable) return undefined
+    throw error
+  }
+}
+
+export async function beginState(run: WorkRun, { on, rules }: Work, made: boolean): Promise<void> {
+  await run.session.all(createAdoptions(on))
+  await goOn(run, on, { step: 'begin', format: FORMAT, rules, made })
+}
+
+/** In the database, and for the caller. */
+export async function goOn(
+  { session }: WorkRun,
+  on: Adopting,
+  state: Partial<WorkState> & Pick<WorkState, 'step'>,
+): Promise<AdoptStep> {
+  await session.query(writeState(on), [on.table.guard, JSON.stringify(state)])
+  return state.step
+}
+
+/** Makes an index while others write, in place of an invalid one that an earlier run has left. */
+export async function makeIndex(
+  { session }: WorkRun,
+  on: Adopting,
+  { name, create, stands }: { readonly name: string; readonly create: string; readonly stands: boolean },
+): Promise<void> {
+  if (stands) return
+  for (;;) {
+    await session.query(dropIndex(on, name))
+    try {
+      await session.query(create)
+      return
+    } catch (error) {
+      // With another index that is made at the same time.
+      if (serverError(error)?.code !== SQLSTATE.deadlockDetected) throw error
+    }
+  }
+}
+
+/** Removes everything in one short transaction, also in the midst of an adoption. */
+export async function abandonWork(command: Command): Promise<{ readonly locks: readonly AdoptionLock[] }> {
+  return await withWork(command, async (session, { on, leave, ...work }) => {
+    await session.all(createAdoptions(on))
+    await session.locked({ on, step: 'abandon', mode: 'ACCESS EXCLUSIVE' }, async () => {
+      await session.all(leave(await workState(session.query, { ...work, on })))
+      await session.query(forgetState(on), [on.table.guard])
+    })
+    return { locks: session.locks }
+  })
+}
+
+/** Changes nothing. */
+export async function planWork(dataSource: DataSource, find: FindWork): Promise<PlannedStep[]> {
+  return await withSession(dataSource, {}, {}, async ({ query }) => [...(await find(query)).plan()])
+}
