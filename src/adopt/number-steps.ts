@@ -180,7 +180,7 @@ const LAST_ROWS = 200
 /** Once over all rows that have no number. @returns how many rows are left, of which at most so many are counted */
 async function numberAll(run: WorkRun, { on }: NumberTarget, step: 'fill' | 'guard'): Promise<number> {
   const { session, counts } = run
-  const size = new BatchSize(session.manners.batch, LEAST_ROWS, FIRST_ROWS)
+  const size = new BatchSize(session.manners.batch, LEAST_ROWS, FIRST_ROWS, LEAST_ROWS)
   const total = Number((await session.query<{ rows: string }>(countUnnumbered(on, 10_000_000)))[0]?.rows ?? 0)
   const before = counts.filled
   for (let [after, attempts]: [readonly string[], number] = [[], 0]; ;) {
@@ -193,7 +193,8 @@ async function numberAll(run: WorkRun, { on }: NumberTarget, step: 'fill' | 'gua
       counts.filled += spots.length
       run.onProgress({ step, fraction: (counts.filled - before) / Math.max(total, 1), rows: counts.filled })
       size.took(performance.now() - started, spots.length)
-      if (spots.length < limit) break
+      // Rows that come meanwhile wait for the next round, or it would follow its clients for ever.
+      if (spots.length < limit || counts.filled - before >= total) break
     } else await session.rest(attempts)
     await session.breathe()
   }
