@@ -1,7 +1,6 @@
 import { findNulls, forgetState } from '../sql/adopt-chains'
 import {
   beginNumbers,
-  checkRequired,
   countUnnumbered,
   createNumberIndex,
   endNumbers,
@@ -13,8 +12,6 @@ import {
   mendNumbers,
   type NumberedTable,
   numberLocked,
-  requireAll,
-  validateRequired,
 } from '../sql/adopt-numbers'
 import { adoptionFacts, analyzeTable, createAdoptions, vacuumTable } from '../sql/adopt-table'
 import { type Query, tableState, type TableState } from '../sql/catalog'
@@ -28,6 +25,7 @@ import type { NumberDeclaration } from '../typeorm/registry'
 import { requireServer } from '../typeorm/supported'
 import { wantedSets } from '../typeorm/trigger-sets'
 import { AdoptionError } from './error'
+import { planRequired, requireColumns } from './require'
 import { BatchSize, Later } from './session'
 import type { AdoptStep, PlannedStep } from './steps'
 import { requireTable } from './target'
@@ -70,6 +68,7 @@ export async function findNumber(declaration: NumberDeclaration, query: Query): 
     said: `"${name}" of ${metadata.name}`,
     rules: JSON.stringify([table.scope, table.number, table.type, table.count, table.deleted]),
     stands: standsAs(target),
+    writes: 'alone',
     steps: {
       begin: async (run) => await begin(run, target, work),
       fill: async (run) => await fill(run, target),
@@ -274,29 +273,10 @@ async function guard(run: WorkRun, target: NumberTarget): Promise<AdoptStep> {
   return 'check'
 }
 
-/** Added as NOT VALID, validated in one scan that blocks nobody, and then required. */
 async function check(run: WorkRun, target: NumberTarget): Promise<AdoptStep> {
-  const { session } = run
-  const { on, declaration } = target
   const state = await stateNow(run, target)
-  const required = state ? requiredColumns(declaration, state) : []
-  if (required.length === 0) return await goOn(run, on, { step: 'clean' })
-  await session.locked({ on, step: 'check', mode: 'ACCESS EXCLUSIVE' }, async () => {
-    await session.query(checkRequired(on, required))
-  })
-  run.onProgress({ step: 'check', fraction: undefined, rows: 0 })
-  try {
-    await session.query(validateRequired(on, required))
-  } catch (error) {
-    if (serverError(error)?.code !== SQLSTATE.checkViolation) throw error
-    await mend(run, target)
-    return 'check'
-  }
-  await session.locked({ on, step: 'require', mode: 'ACCESS EXCLUSIVE' }, async () => {
-    for (const statement of requireAll(on, required)) await session.query(statement)
-    await goOn(run, on, { step: 'clean' })
-  })
-  return 'clean'
+  const required = state ? requiredColumns(target.declaration, state) : []
+  return await requireColumns(run, target.on, required, async () => await mend(run, target))
 }
 
 /** Rows were written past the triggers. */
@@ -334,9 +314,7 @@ function planNumber({ on, state, required }: NumberTarget): PlannedStep[] {
     },
     { step: 'index', lock: undefined, statements: [createNumberIndex(on)] },
     { step: 'guard', lock: 'SHARE ROW EXCLUSIVE', statements: finishNumbers(on) },
-    { step: 'check', lock: 'ACCESS EXCLUSIVE', statements: [checkRequired(on, ruled)] },
-    { step: 'check', lock: undefined, statements: [validateRequired(on, ruled)] },
-    { step: 'check', lock: 'ACCESS EXCLUSIVE', statements: requireAll(on, ruled) },
+    ...planRequired(on, ruled),
     { step: 'clean', lock: 'ACCESS EXCLUSIVE', statements: endNumbers(on) },
     { step: 'clean', lock: undefined, statements: [analyzeTable(on)] },
   ]

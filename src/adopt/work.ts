@@ -1,7 +1,6 @@
 import type { DataSource } from 'typeorm'
 import { forgetState, readState, writeState } from '../sql/adopt-chains'
-import { type Adopting, type AdoptionFacts, createAdoptions } from '../sql/adopt-table'
-import { dropIndex } from '../sql/adopt-table'
+import { type Adopting, type AdoptionFacts, createAdoptions, dropIndex } from '../sql/adopt-table'
 import type { Query } from '../sql/catalog'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
@@ -11,6 +10,7 @@ import {
   type AdoptSession,
   keepTriggersOut,
   lockOut,
+  refuseTriggers,
   type Seams,
   type SessionOptions,
   withSession,
@@ -26,6 +26,10 @@ export interface WorkState {
   readonly rules: string
   /** The adoption has made the column. */
   readonly made?: boolean
+  /** The key of the row that it has come to. */
+  readonly after?: readonly string[]
+  /** It has come to the end of the table once. */
+  readonly swept?: boolean
 }
 
 const FORMAT = 1
@@ -50,11 +54,15 @@ export interface Work {
    * can change. `ready`: nothing is to be done.
    */
   readonly stands: 'none' | 'adopting' | 'other' | 'ready'
+  /** The command writes rows of the table, without its own triggers, or only where they run. */
+  readonly writes: 'alone' | 'with triggers' | 'nothing'
   /** By its step, each of which may be done again from its start, and gives the next one. */
   readonly steps: Partial<Readonly<Record<AdoptStep, (run: WorkRun) => Promise<AdoptStep>>>>
   readonly plan: () => readonly PlannedStep[]
   /** Statements that take everything away. */
   readonly leave: (state: WorkState | undefined) => readonly string[]
+  /** What is left to do after that, without a lock. */
+  readonly afterLeaving?: (run: Pick<WorkRun, 'session'>) => Promise<void>
 }
 
 /** Finds the table on a connection. */
@@ -106,13 +114,7 @@ async function runSteps(session: AdoptSession, work: Work, { options }: Command)
   refuseOther(work, state)
   const unchanged = work.stands === 'ready' && state === undefined
   let step: AdoptStep = unchanged ? 'done' : (state?.step ?? 'begin')
-  const names = work.facts.updateTriggers
-  if (!unchanged)
-    await keepTriggersOut(session, {
-      relation: tableName(work.on.table),
-      names,
-      fire: options.userTriggers === 'fire',
-    })
+  if (!unchanged) await leaveTriggersOut(session, work, options)
   while (step !== 'done') {
     const done = step
     onProgress({ step, fraction: undefined, rows: 0 })
@@ -120,6 +122,20 @@ async function runSteps(session: AdoptSession, work: Work, { options }: Command)
     if (done === options.until) break
   }
   return { step, unchanged, locks: session.locks, counts }
+}
+
+async function leaveTriggersOut(
+  session: AdoptSession,
+  { on, facts, writes }: Work,
+  options: WorkOptions,
+): Promise<void> {
+  const triggers = {
+    relation: tableName(on.table),
+    names: facts.updateTriggers,
+    fire: options.userTriggers === 'fire',
+  }
+  if (writes === 'alone') await keepTriggersOut(session, triggers)
+  if (writes === 'with triggers') refuseTriggers(triggers, 'those of names have to run')
 }
 
 function refuseOther({ on, said, rules, stands }: Work, state: WorkState | undefined): void {
@@ -186,12 +202,14 @@ export async function makeIndex(
 
 /** Removes everything in one short transaction, also in the midst of an adoption. */
 export async function abandonWork(command: Command): Promise<{ readonly locks: readonly AdoptionLock[] }> {
-  return await withWork(command, async (session, { on, leave, ...work }) => {
+  return await withWork(command, async (session, work) => {
+    const { on } = work
     await session.all(createAdoptions(on))
     await session.locked({ on, step: 'abandon', mode: 'ACCESS EXCLUSIVE' }, async () => {
-      await session.all(leave(await workState(session.query, { ...work, on })))
+      await session.all(work.leave(await workState(session.query, work)))
       await session.query(forgetState(on), [on.table.guard])
     })
+    await work.afterLeaving?.({ session })
     return { locks: session.locks }
   })
 }

@@ -1,6 +1,7 @@
 import type { DataSource, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
-import { declarationsOf, isOrExtends, tableNumbers } from '../typeorm/registry'
+import { declarationsOf, isOrExtends, namesOfEntity, rootOf, tableNumbers } from '../typeorm/registry'
+import { findNames } from './name-steps'
 import { findNumber } from './number-steps'
 import type { FindWork } from './work'
 
@@ -24,8 +25,14 @@ export function findWork(
   const numbers = tableNumbers(metadata)
     .filter(({ target }) => isOrExtends(metadata.target, target))
     .map((one): Adoptable => ({ name: one.name, find: async (query) => await findNumber(one, query) }))
-  const works = [...numbers]
-  if (property !== undefined) return works.find(({ name }) => name === property)?.find
+  const root = rootOf(metadata)
+  const find: FindWork = async (query) => await findNames(root, query)
+  const names = namesOfEntity(metadata)
+  if (property !== undefined) {
+    return names.some(({ name }) => name === property) ? find : numbers.find(({ name }) => name === property)?.find
+  }
+  // All names of a table are adopted together.
+  const works = [...numbers, ...(names.length === 0 ? [] : [{ name: names[0]?.name ?? '', find }])]
   if (works.length === 0 || declarationsOf(metadata).length > 0) return undefined
   const [only, ...more] = works
   if (only && more.length === 0) return only.find

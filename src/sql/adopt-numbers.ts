@@ -17,9 +17,9 @@ export interface NumberedTable extends Adopting {
 /** The indexes that only the adoption needs: one finds rows without a number, the other the highest of a scope. */
 const withoutNumber = (on: NumberedTable): string => nameOf(on, 'unnumbered')
 const ofNumbers = (on: NumberedTable): string => nameOf(on, 'numbered')
-const requiredName = (on: NumberedTable, column: number): string => nameOf(on, `required_${column}`)
+const requiredName = (on: Adopting, column: number): string => nameOf(on, `required_${column}`)
 
-const alter = (on: NumberedTable, what: string): string => `ALTER TABLE ${tableName(on.table)} ${what}`
+const alter = (on: Adopting, what: string): string => `ALTER TABLE ${tableName(on.table)} ${what}`
 
 /** The column, the table of scopes and the triggers, for rows that get their numbers from the command. */
 export function beginNumbers(on: NumberedTable, hasColumn: boolean): string[] {
@@ -122,7 +122,7 @@ export const mendNumbers = (on: NumberedTable): string =>
   `UPDATE ${own(on)} SET ${quote(on.number.number)} = NULL WHERE ${field('t', on.number.number)} IS NULL`
 
 /** Checks that these columns are not NULL, for rows that are written from now on. */
-export const checkRequired = (on: NumberedTable, columns: readonly string[]): string =>
+export const checkRequired = (on: Adopting, columns: readonly string[]): string =>
   alter(
     on,
     columns
@@ -135,11 +135,11 @@ export const checkRequired = (on: NumberedTable, columns: readonly string[]): st
   )
 
 /** Reads the table once, while others read and write. */
-export const validateRequired = (on: NumberedTable, columns: readonly string[]): string =>
+export const validateRequired = (on: Adopting, columns: readonly string[]): string =>
   alter(on, columns.map((_, index) => `VALIDATE CONSTRAINT ${quote(requiredName(on, index))}`).join(', '))
 
 /** By the checks that are valid, without another look at the rows. */
-export const requireAll = (on: NumberedTable, columns: readonly string[]): string[] => [
+export const requireAll = (on: Adopting, columns: readonly string[]): string[] => [
   alter(on, columns.map((name) => `ALTER ${quote(name)} SET NOT NULL`).join(', ')),
   alter(on, columns.map((_, index) => `DROP CONSTRAINT IF EXISTS ${quote(requiredName(on, index))}`).join(', ')),
 ]

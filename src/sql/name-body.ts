@@ -122,9 +122,9 @@ export const NO_JOIN = 'OFFSET 0'
  * The names of the row `t`, as rows `v`. The namespace has the collation of its column: an index over that finds nothing
  * by another one, before Postgres 18.
  */
-export const namesOfRow = ({ names }: HolderTable): string =>
+export const namesOfRow = ({ names }: HolderTable, row = 't'): string =>
   `CROSS JOIN LATERAL (VALUES
-        ${names.map(({ column, namespace }) => `(${literal(namespace)}, ${literal(column)}, ${bytewise('t', column)})`).join(',\n        ')}
+        ${names.map(({ column, namespace }) => `(${literal(namespace)}, ${literal(column)}, ${bytewise(row, column)})`).join(',\n        ')}
       ) AS v (namespace, property, text)`
 
 /** At the end of a query. */

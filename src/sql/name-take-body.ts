@@ -37,12 +37,7 @@ const updateTrigger = (table: string): string => namedSet(table, 'update')
 /** How many refused names are reported; the others need not be looked for. */
 const REPORTED = 10
 
-/**
- * AFTER INSERT for each statement, and AFTER UPDATE for each row whose key or names differ: makes the rows of the
- * statement hold the names that they have by then, and releases those that they have no longer.
- */
-export function takeBody(holder: HolderTable): string {
-  return `
+const DECLARATIONS = `
 #variable_conflict use_column
 DECLARE
   given pg_catalog.int8;
@@ -52,12 +47,22 @@ DECLARE
   refused pg_catalog.jsonb[];
   refusal pg_catalog.jsonb;
   one record;
-  found_id pg_catalog.int8;
+  found_id pg_catalog.int8;`
+
+/**
+ * AFTER INSERT for each statement, and AFTER UPDATE for each row whose key or names differ: makes the rows of the
+ * statement hold the names that they have by then, and releases those that they have no longer.
+ *
+ * @param adopting there are rows whose names nobody has claimed yet
+ */
+export function takeBody(holder: HolderTable, adopting = false): string {
+  const claim = adopting ? claimOldNames(holder) : ''
+  return `${DECLARATIONS}
 BEGIN${refuseOtherHolder(holder, [namesOtherColumns(holder)])}
   IF ${equal('TG_OP', `'INSERT'`)} THEN${insertNames(holder)}
-  ELSE${moveKeys(holder)}${changeOneName(holder)}${changeNames(holder)}
+  ELSE${claim}${moveKeys(holder)}${changeOneName(holder)}${changeNames(holder)}
   END IF;
-  IF done ${op('<')} given THEN${takeOneByOne(holder)}
+  IF done ${op('<')} given THEN${takeOneByOne(holder, adopting ? refuseChanged(holder) : refuseOne(holder))}
   END IF;
   IF freed IS NOT NULL THEN${releaseNames(holder, `${op('=')} ANY (freed)`)}
   END IF;
@@ -65,6 +70,52 @@ BEGIN${refuseOtherHolder(holder, [namesOtherColumns(holder)])}
 END
 `
 }
+
+/**
+ * AFTER INSERT into a table of rows that have the keys and names of the holder's: these rows, which are locked, hold the
+ * names that they have.
+ *
+ * @param note notes, in place of an error, that `one` wants the name with the id `found_id`
+ * @param clear what is done at the end
+ */
+export const claimBody = (holder: HolderTable, note: string, clear: string): string => `${DECLARATIONS}
+BEGIN${insertNames(holder)}
+  IF done ${op('<')} given THEN${takeOneByOne(holder, note)}
+  END IF;${clear}
+  RETURN NULL;
+END
+`
+
+/**
+ * At REPEATABLE READ and above a snapshot may be older than what an adoption has claimed for a row, and the name of the
+ * row would stay when it goes. So names that seem not to be claimed are claimed first: where they have been, it fails
+ * with 40001.
+ */
+export function claimOldNames(holder: HolderTable): string {
+  const field = nameFields(holder)
+  return `
+    IF pg_catalog.current_setting('transaction_isolation') ${op('!~~')} 'read %' THEN
+      FOR one IN
+        SELECT v.*, ${hashed(holder, 'v.text')} AS hash, ${holderKey(holder, 'r')} AS key
+        FROM old_rows AS r
+        ${namesOfRow(holder, 'r')}
+        WHERE v.text IS NOT NULL AND NOT EXISTS (
+          SELECT FROM ${namesTableOf(holder)} AS n
+          WHERE ${equal(field('n', 'key'), holderKey(holder, 'r'))}
+            AND ${equal(field('n', 'holder'), literal(holder.holder))}
+            AND ${equal(field('n', 'property'), 'v.property')}
+            AND ${equal(field('n', 'state'), `'held'`)}
+          ${NO_JOIN}
+        )
+        ORDER BY v.namespace, hash
+      LOOP
+        INSERT INTO ${namesTableOf(holder)} (${field('', 'namespace', 'text', 'holder', 'property', 'key', 'state')})
+        VALUES (one.namespace, one.text, ${literal(holder.holder)}, one.property, one.key, 'held')
+        ON CONFLICT DO NOTHING;
+      END LOOP;
+    END IF;`
+}
+
 
 /**
  * A trigger follows a column that is renamed, the text of a function does not. What is said of the columns is its WHEN.
@@ -138,7 +189,28 @@ function changeNames(holder: HolderTable): string {
     INTO given, done, freed;`
 }
 
-function takeOne(holder: HolderTable): string {
+const refuseOne = (holder: HolderTable): string => {
+  const field = nameFields(holder)
+  return `
+          SELECT pg_catalog.jsonb_build_object('column', one.property, 'of', one.key,
+            'holder', ${field('n', 'holder')}, 'holderColumn', ${field('n', 'property')},
+            'key', CASE WHEN ${mayRead} THEN ${field('n', 'key')} END, 'state', ${field('n', 'state')})
+          INTO refusal FROM ${namesTableOf(holder)} AS n WHERE ${equal(field('n', 'id'), 'found_id')};
+          refused := pg_catalog.array_append(refused, refusal);`
+}
+
+/** Not a row that had this name before, and has waited for an adoption to claim it: that tells who holds it. */
+const refuseChanged = (holder: HolderTable): string => `
+          IF ${equal('TG_OP', `'UPDATE'`)} THEN
+            EXIT WHEN EXISTS (
+              SELECT FROM old_rows AS r
+              ${namesOfRow(holder, 'r')}
+              WHERE ${equal(holderKey(holder, 'r'), 'one.key')} AND ${equal('v.property', 'one.property')}
+                AND ${equal('v.text', 'one.text')}
+            );
+          END IF;${refuseOne(holder)}`
+
+function takeOne(holder: HolderTable, refuses: string): string {
   const field = nameFields(holder)
   const names = namesTableOf(holder)
   return `
@@ -165,19 +237,14 @@ function takeOne(holder: HolderTable): string {
             OR ${isAbandoned(holder)});
         IF FOUND THEN
           taken := pg_catalog.array_append(taken, found_id);
-        ELSE
-          SELECT pg_catalog.jsonb_build_object('column', one.property, 'of', one.key,
-            'holder', ${field('n', 'holder')}, 'holderColumn', ${field('n', 'property')},
-            'key', CASE WHEN ${mayRead} THEN ${field('n', 'key')} END, 'state', ${field('n', 'state')})
-          INTO refusal FROM ${names} AS n WHERE ${equal(field('n', 'id'), 'found_id')};
-          refused := pg_catalog.array_append(refused, refusal);
+        ELSE${refuses}
         END IF;
         EXIT;
       END LOOP;`
 }
 
 /** What the pass did not take: it is held, or another text of equal hash stands at number 0. */
-function takeOneByOne(holder: HolderTable): string {
+function takeOneByOne(holder: HolderTable, refuses: string): string {
   const field = nameFields(holder)
   const names = namesTableOf(holder)
   return `
@@ -195,7 +262,7 @@ function takeOneByOne(holder: HolderTable): string {
         FOR KEY SHARE
       )
       ORDER BY v.namespace, hash
-    LOOP${takeOne(holder)}
+    LOOP${takeOne(holder, refuses)}
       EXIT WHEN ${equal('pg_catalog.cardinality(refused)', String(REPORTED))};
     END LOOP;
     IF refused IS NOT NULL THEN${refuse(holder)}

@@ -14,7 +14,7 @@ import {
   refuseOtherHolder,
 } from './name-body'
 import type { HolderTable } from './name-table'
-import { takeBody } from './name-take-body'
+import { claimOldNames, takeBody } from './name-take-body'
 import { SQLSTATE } from './sqlstate'
 import { equal, op } from './text-table'
 import { type Firing, type Trigger, triggerOn, type TriggerSet, triggerSet } from './trigger-set'
@@ -25,8 +25,12 @@ const PROTOCOL_VERSION = 1
 /** What the set of a holder's table is called. */
 export const HOLDER_SET = 'holder'
 
-/** The triggers of a table whose rows hold names: one set for all of its names. */
-export function nameTriggersOf(holder: HolderTable): TriggerSet {
+/**
+ * The triggers of a table whose rows hold names: one set for all of its names.
+ *
+ * @param adopting the same triggers for a table of which a command claims the names: there are rows that hold none yet
+ */
+export function nameTriggersOf(holder: HolderTable, adopting = false): TriggerSet {
   const { schema, table, primary, names, of } = holder
   const [take, give] = [namedSet(table, 'take'), namedSet(table, 'give')]
   const path = pathOf(holder)
@@ -39,11 +43,22 @@ export function nameTriggersOf(holder: HolderTable): TriggerSet {
     columns: Object.fromEntries(names.map(({ column }) => [column, column])),
     docs: 'docs/protocol-names.md',
     functions: [
-      { name: take, body: takeBody(holder), says: `gives rows the names in ${columns}, and takes those they had.` },
-      { name: give, body: giveBody(holder), says: `takes the names in ${columns} from rows that go.` },
+      {
+        name: take,
+        body: takeBody(holder, adopting),
+        says: `gives rows the names in ${columns}, and takes those they had.`,
+      },
+      { name: give, body: giveBody(holder, adopting), says: `takes the names in ${columns} from rows that go.` },
     ],
     triggers: (home) => triggersOf({ ...holder, schema: home }, take, give),
-    note: { protocol: PROTOCOL_VERSION, holder: holder.holder, primary, names, of: { ...of, digest: of.digest.name } },
+    note: {
+      protocol: PROTOCOL_VERSION,
+      ...(adopting ? { adopting } : {}),
+      holder: holder.holder,
+      primary,
+      names,
+      of: { ...of, digest: of.digest.name },
+    },
   })
 }
 
@@ -71,7 +86,7 @@ function triggersOf(holder: HolderTable, take: string, give: string): Trigger[] 
 }
 
 /** AFTER DELETE and AFTER TRUNCATE, for each statement: all names of a row go with it, former ones too. */
-function giveBody(holder: HolderTable): string {
+function giveBody(holder: HolderTable, adopting: boolean): string {
   const { of } = holder
   const names = namesTableOf(holder)
   const id = nameField(of, 'n', 'id')
@@ -79,8 +94,8 @@ function giveBody(holder: HolderTable): string {
 #variable_conflict use_column
 DECLARE
   gone pg_catalog.int8[];
-  keys pg_catalog.jsonb[];
-BEGIN${refuseOtherHolder(holder)}${truncated(holder)}
+  keys pg_catalog.jsonb[];${adopting ? '\n  one record;' : ''}
+BEGIN${refuseOtherHolder(holder)}${truncated(holder)}${adopting ? claimOldNames(holder) : ''}
   SELECT pg_catalog.array_agg(n.id), pg_catalog.array_agg(n.key) INTO gone, keys
   FROM (
     SELECT n.*
