@@ -37,7 +37,7 @@ import { findWork } from './works'
 
 /** Options of `adopt`. */
 export interface AdoptOptions {
-  /** The name of the unique text. @default the entity's only one */
+  /** The property of the unique text, of a name or of a number. @default the only text, else the names or the number */
   readonly property?: string | undefined
   /** The last step to do; the same call without this option continues. @default the whole adoption */
   readonly until?: AdoptStep | undefined
@@ -80,6 +80,8 @@ export interface RefusedRow {
 
 /** The result of `adopt`: what it did, and what it found. */
 export interface AdoptReport {
+  /** What was adopted; of names, all of the table. */
+  readonly kind: 'text' | 'names' | 'number'
   /** The step that comes next; `done`: the table is adopted. */
   readonly step: AdoptStep
   /** There was nothing to do. */
@@ -297,6 +299,7 @@ async function reportOf(run: Run, step: AdoptStep, unchanged: boolean): Promise<
   const refused = unchanged ? { total: 0, first: [] } : await refusedRows(run)
   void target
   return {
+    kind: 'text',
     step,
     unchanged,
     locks: session.locks,

@@ -3,6 +3,7 @@ import {
   columnsOf,
   countLeft,
   deleteRows,
+  lastKey,
   lastNote,
   lockKeys,
   lockRows,
@@ -42,19 +43,28 @@ const MENDS: ReadonlySet<string> = new Set([
   SQLSTATE.serializationFailure,
 ])
 
+/** Keys between which rows are to be claimed, and how many there may be. */
+interface Sweep {
+  readonly after: readonly string[]
+  readonly upTo: readonly string[]
+  readonly total: number
+}
+
+/** The key of the last row; empty where there is none. Rows that come later bring their names. */
+export async function lastRow({ session }: WorkRun, { on }: ClaimedTable): Promise<readonly string[]> {
+  const [row] = await session.query<LockedRow>(lastKey(on))
+  return row ? keyOf(on, row) : []
+}
+
 /** Goes over all rows in key order; the position is stored. Rows that somebody has locked are noted. */
-export async function claimAll(
-  run: WorkRun,
-  table: ClaimedTable,
-  { after: first, total }: { readonly after: readonly string[]; readonly total: number },
-): Promise<void> {
+export async function claimAll(run: WorkRun, table: ClaimedTable, { after: first, upTo, total }: Sweep): Promise<void> {
   const { on } = table
   const { session } = run
-  const size = new BatchSize(session.manners.batch, LEAST_ROWS, FIRST_ROWS)
+  const size = new BatchSize(session.manners.batch, LEAST_ROWS, FIRST_ROWS, LEAST_ROWS)
   for (let [after, attempts]: [readonly string[], number] = [first, 0]; ;) {
     const [started, limit] = [performance.now(), attempts === 0 ? size.value : Math.ceil(size.value / 2 ** attempts)]
     const from = after
-    const locked = await tried(async () => await claimPage(run, table, from, limit))
+    const locked = await tried(async () => await claimPage(run, table, { after: from, upTo, limit }))
     if (locked) {
       attempts = 0
       size.took(performance.now() - started, locked.length)
@@ -68,7 +78,7 @@ export async function claimAll(
       after = keyOf(on, last)
     } else {
       attempts += 1
-      if (attempts > PATIENCE) after = (await passOver(run, on, from)) ?? after
+      if (attempts > PATIENCE) after = (await passOver(run, on, { after: from, upTo, limit: LEAST_ROWS })) ?? after
       await session.rest(attempts)
     }
     await session.breathe()
@@ -90,39 +100,43 @@ async function tried<T>(work: () => Promise<T>): Promise<T | undefined> {
 
 const keyOf = ({ primary }: NamedTable, row: LockedRow): string[] => primary.map((_, index) => row[`k${index}`] ?? '')
 
-async function claimPage(
-  run: WorkRun,
-  table: ClaimedTable,
-  after: readonly string[],
-  limit: number,
-): Promise<readonly LockedRow[]> {
+interface Page extends Omit<Sweep, 'total'> {
+  readonly limit: number
+}
+
+async function claimPage(run: WorkRun, table: ClaimedTable, page: Page): Promise<readonly LockedRow[]> {
   const { session } = run
   const { on } = table
   return await session.together(async () => {
-    const rows = await session.query<LockedRow>(lockRows(on, limit, after.length > 0), [...after])
-    const last = rows.at(-1)
-    const upTo = last && rows.length === limit ? keyOf(on, last) : []
-    const spots = rows.map(({ spot }) => spot)
-    await session.query(noteLocked(on, { after: after.length > 0, upTo: upTo.length > 0 }), [spots, ...after, ...upTo])
+    const { rows, upTo } = await lockPage(run, on, page)
     await claimLocked(run, table, rows)
-    await goOn(run, on, { step: 'fill', after: upTo.length > 0 ? upTo : after })
+    await goOn(run, on, { step: 'fill', after: upTo })
     return rows
   })
 }
 
-/** Somebody holds on to a name that one of the next rows wants: they are noted, all of them. */
-async function passOver(
+/** Rows between them that somebody has locked are noted. @returns the key up to which it has come */
+async function lockPage(
   { session }: WorkRun,
   on: NamedTable,
-  after: readonly string[],
-): Promise<readonly string[] | undefined> {
+  { after, upTo, limit }: Page,
+): Promise<{ readonly rows: readonly LockedRow[]; readonly upTo: readonly string[] }> {
+  const rows = await session.query<LockedRow>(lockRows(on, limit, after.length > 0), [...upTo, ...after])
+  const last = rows.at(-1)
+  const end = last && rows.length === limit ? keyOf(on, last) : upTo
+  await session.query(noteLocked(on, after.length > 0), [rows.map(({ spot }) => spot), ...end, ...after])
+  return { rows, upTo: end }
+}
+
+/** Somebody holds on to a name that one of the next rows wants: they are noted, all of them. */
+async function passOver({ session }: WorkRun, on: NamedTable, page: Page): Promise<readonly string[] | undefined> {
+  const { after, limit } = page
   return await session.together(async () => {
-    const rows = await session.query<LockedRow>(lockRows(on, LEAST_ROWS, after.length > 0), [...after])
+    const rows = await session.query<LockedRow>(lockRows(on, limit, after.length > 0), [...page.upTo, ...after])
     const last = rows.at(-1)
     if (!last) return undefined
-    const upTo = keyOf(on, last)
-    await session.query(noteLocked(on, { after: after.length > 0, upTo: true }), [[], ...after, ...upTo])
-    return upTo
+    await session.query(noteLocked(on, after.length > 0), [[], ...keyOf(on, last), ...after])
+    return keyOf(on, last)
   })
 }
 

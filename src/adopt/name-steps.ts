@@ -29,7 +29,7 @@ import { dataSourceOf, tableNames } from '../typeorm/registry'
 import { requireServer } from '../typeorm/supported'
 import { triggerWorks, wantedSets } from '../typeorm/trigger-sets'
 import { AdoptionError } from './error'
-import { claimAll, type ClaimedTable, claimLeft, firstLeft, leftRows, type LeftName } from './name-claims'
+import { claimAll, type ClaimedTable, claimLeft, firstLeft, lastRow, leftRows, type LeftName } from './name-claims'
 import { planRequired, requireColumns } from './require'
 import type { AdoptStep, PlannedStep } from './steps'
 import { requireTable } from './target'
@@ -74,6 +74,7 @@ export async function findNames(metadata: EntityMetadata, query: Query): Promise
   }))
   const target: NameTarget = { on, names, metadata, state, lookups, rows: facts.rows }
   const work: Work = {
+    kind: 'names',
     on,
     facts,
     said: `the names of ${metadata.name}`,
@@ -215,7 +216,9 @@ async function fill(run: WorkRun, target: NameTarget, work: Work): Promise<Adopt
   const { on, rows } = target
   const state = await workState(session.query, work)
   if (state?.swept !== true) {
-    await claimAll(run, target, { after: state?.after ?? [], total: rows })
+    const upTo = state?.upTo ?? (await lastRow(run, target))
+    await goOn(run, on, { step: 'fill', upTo })
+    if (upTo.length > 0) await claimAll(run, target, { after: state?.after ?? [], upTo, total: rows })
     await goOn(run, on, { step: 'fill', swept: true })
   }
   await session.query(analyzeNames(on))

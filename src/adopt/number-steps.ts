@@ -63,6 +63,7 @@ export async function findNumber(declaration: NumberDeclaration, query: Query): 
   }
   const target: NumberTarget = { declaration, on, state, required: requiredColumns(declaration, state) }
   const work: Work = {
+    kind: 'number',
     on,
     facts,
     said: `"${name}" of ${metadata.name}`,

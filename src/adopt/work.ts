@@ -28,6 +28,8 @@ export interface WorkState {
   readonly made?: boolean
   /** The key of the row that it has come to. */
   readonly after?: readonly string[]
+  /** The key of the last row that it has to come to. */
+  readonly upTo?: readonly string[]
   /** It has come to the end of the table once. */
   readonly swept?: boolean
 }
@@ -44,6 +46,7 @@ export interface WorkRun {
 
 /** Names or a number, and the table that is to have them. */
 export interface Work {
+  readonly kind: 'names' | 'number'
   readonly on: Adopting
   readonly facts: AdoptionFacts
   /** What a person calls it: `"number" of Comment`. */
@@ -84,6 +87,7 @@ interface Command {
 
 /** What a command did. */
 export interface WorkReport {
+  readonly kind: Work['kind']
   readonly step: AdoptStep
   readonly unchanged: boolean
   readonly locks: readonly AdoptionLock[]
@@ -121,7 +125,7 @@ async function runSteps(session: AdoptSession, work: Work, { options }: Command)
     step = (await work.steps[step]?.(run)) ?? 'done'
     if (done === options.until) break
   }
-  return { step, unchanged, locks: session.locks, counts }
+  return { kind: work.kind, step, unchanged, locks: session.locks, counts }
 }
 
 async function leaveTriggersOut(

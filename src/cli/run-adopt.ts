@@ -142,17 +142,21 @@ function formatLocks(locks: readonly AdoptionLock[]): string {
 }
 
 function formatAdoption(report: AdoptReport): string {
-  const { step, unchanged, counts, duplicates, refused, refusedTotal } = report
+  const { step, unchanged, duplicates, refused, refusedTotal } = report
   if (unchanged) return 'The table is already adopted: nothing to do.\n'
   const end = step === 'done' ? 'The table is adopted.' : `The next step is "${step}": run this again to continue.`
-  const lines = [
-    `${number(counts.filled)} rows got their hashes, ${number(counts.normalized)} texts were normalized, ` +
-      `${number(counts.numbered)} rows of longer chains were numbered.`,
-    ...formatRefused(refused, refusedTotal),
-    ...formatDuplicates(duplicates),
-    end,
-  ]
+  const lines = [formatCounts(report), ...formatRefused(refused, refusedTotal), ...formatDuplicates(duplicates), end]
   return `${formatLocks(report.locks)}${lines.map((line) => `${printable(line)}\n`).join('')}`
+}
+
+function formatCounts({ kind, counts }: AdoptReport): string {
+  const [rows, normalized] = [number(counts.filled), number(counts.normalized)]
+  if (kind === 'number') return `${rows} rows got their numbers.`
+  if (kind === 'names') return `The names of ${rows} rows were claimed, and those of ${normalized} rows normalized.`
+  return (
+    `${rows} rows got their hashes, ${normalized} texts were normalized, ` +
+    `${number(counts.numbered)} rows of longer chains were numbered.`
+  )
 }
 
 const formatRefused = (refused: AdoptReport['refused'], total: number): string[] =>

@@ -89,9 +89,10 @@ preview shows which stored texts a normalizer would change, refuse or make equal
 are url, email, trim, lowerCase, nfc or collapseWhitespace, joined by commas, or a
 file that exports a normalizer. It changes nothing.
 
-adopt brings a table with rows under the guard while the application runs. If it stops,
-the same command continues. abandon removes everything again and changes no text;
-unmerge then restores merged rows (docs/adopting.md).
+adopt brings a table with rows under the guard while the application runs, or gives its
+rows their numbers or names. If it stops, the same command continues. abandon removes
+everything again and changes no text; unmerge then restores merged rows
+(docs/adopting.md).
 
       --dry-run             print the steps and their SQL, and change nothing
       --until STEP          stop after begin, fill, number, index, check or guard
@@ -113,7 +114,8 @@ unmerge then restores merged rows (docs/adopting.md).
   -d, --dataSource FILE   the file that exports the DataSource, as for TypeORM's own
                           commands; TypeScript is loaded with your project's tsx
       --entity NAME       the entity's class name or table name
-      --property NAME     the unique text; needed only if the entity has several
+      --property NAME     the unique text, for adopt also a name or a number; needed only
+                          if the entity has several
       --csv               LIST is CSV (RFC 4180), and its first record names the columns
       --column NAME       the column of it that holds the texts
       --table NAME        the doctor looks at this partition or shard of the entity,

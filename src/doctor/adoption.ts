@@ -1,7 +1,8 @@
 import { AdoptionError } from '../adopt/error'
 import { stepsOf } from '../adopt/plan'
-import { stateOf } from '../adopt/steps'
-import { findTarget, type Target } from '../adopt/target'
+import { type PlannedStep, stateOf } from '../adopt/steps'
+import { findTarget } from '../adopt/target'
+import { type FindWork, workState } from '../adopt/work'
 import { UnsupportedDatabaseError } from '../errors'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { findDrift } from '../typeorm/drift'
@@ -34,22 +35,38 @@ export async function adoptionOf(
   if (!lacks) return undefined
   try {
     const target = await findTarget(declaration, reader.query)
-    const step = await nextStep(reader, target)
-    const steps = stepsOf(target)
-    const left = steps.slice(steps.findIndex((one) => one.step === step))
-    return { step, locks: left.flatMap(({ step, lock }) => (lock === undefined ? [] : [{ step, mode: lock }])) }
+    const step = await stepOr('begin', async () => (await stateOf({ session: reader, target }))?.step)
+    return { step, locks: locksFrom(stepsOf(target), step) }
   } catch (error) {
     if (error instanceof AdoptionError || error instanceof UnsupportedDatabaseError) return undefined
     throw error
   }
 }
 
-/** A role that may not read how far an adoption is hears of all of it. */
-async function nextStep({ query }: Subject['reader'], target: Target): Promise<string> {
+/** @returns undefined where nothing is missing, or `adopt` does not take the table */
+export async function adoptionOfWork({ reader }: Subject, find: FindWork): Promise<DoctorAdoption | undefined> {
   try {
-    return (await stateOf({ session: { query }, target }))?.step ?? 'begin'
+    const work = await find(reader.query)
+    if (work.stands === 'ready' || work.stands === 'other') return undefined
+    const step = await stepOr('begin', async () => (await workState(reader.query, work))?.step)
+    return { step, locks: locksFrom(work.plan(), step) }
   } catch (error) {
-    if (serverError(error)?.code === SQLSTATE.insufficientPrivilege) return 'begin'
+    if (error instanceof AdoptionError || error instanceof UnsupportedDatabaseError) return undefined
+    throw error
+  }
+}
+
+const locksFrom = (steps: readonly PlannedStep[], from: string): DoctorLock[] =>
+  steps
+    .slice(steps.findIndex(({ step }) => step === from))
+    .flatMap(({ step, lock }) => (lock === undefined ? [] : [{ step, mode: lock }]))
+
+/** A role that may not read how far an adoption is hears of all of it. */
+async function stepOr(step: string, read: () => Promise<string | undefined>): Promise<string> {
+  try {
+    return (await read()) ?? step
+  } catch (error) {
+    if (serverError(error)?.code === SQLSTATE.insufficientPrivilege) return step
     throw error
   }
 }
@@ -61,11 +78,12 @@ export function findingsOfAdoption(
   { step, locks }: DoctorAdoption,
   place: Place,
   { rows, heapBytes }: { readonly rows: number; readonly heapBytes: number },
+  code: 'text.unadopted' | 'names.unadopted' | 'number.unadopted' = 'text.unadopted',
 ): DoctorFinding[] {
   const named = locks.map(({ step, mode }) => `${step} ${mode}`).join(', ')
   const size = `${Math.ceil(heapBytes / MEGABYTE)} MB`
   return [
-    findingOf('text.unadopted', place, { count: rows, detail: `next step ${step}; short locks: ${named}` }),
+    findingOf(code, place, { count: rows, detail: `next step ${step}; short locks: ${named}` }),
     findingOf('disk.needed', place, { count: 1, detail: `up to ${size} for new versions of rows, and the index` }),
   ]
 }

@@ -1,4 +1,7 @@
 import { DataSource, type EntityMetadata, type EntityTarget, type ObjectLiteral } from 'typeorm'
+import { findNames } from '../adopt/name-steps'
+import { findNumber } from '../adopt/number-steps'
+import type { FindWork } from '../adopt/work'
 import { DeclarationError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
 import { tableState, type TableState } from '../sql/catalog'
@@ -6,7 +9,7 @@ import { readSurroundings, relationNamed, type Surroundings } from '../sql/docto
 import { findDrift, workDrift } from '../typeorm/drift'
 import { registry, rootOf, tableDeclarations, tableNames, tableNumbers } from '../typeorm/registry'
 import { triggerWorks, wantedSets } from '../typeorm/trigger-sets'
-import { adoptionOf, type DoctorAdoption, findingsOfAdoption } from './adoption'
+import { adoptionOf, adoptionOfWork, type DoctorAdoption, findingsOfAdoption } from './adoption'
 import { type DoctorFinding, findingOf, type Place, schemaFinding } from './findings'
 import { lookAtHolders, lookAtNames, namesColumns } from './names'
 import { lookAtNumbers } from './numbers'
@@ -238,20 +241,47 @@ async function lookAtRows(visit: Visit, subject: Subject): Promise<Looks> {
   }
   for (const declaration of tableNames(metadata)) {
     const { name, text } = declaration
-    await look(name, [text.column.databaseName], async (place) => ({
-      kind: 'name',
-      ...(await lookAtNames(subject, declaration, place)),
-    }))
+    await look(name, [text.column.databaseName], async (place) => {
+      const looked = await lookAtNames(subject, declaration, place)
+      const adoption = await adoptionOfWork(subject, async (query) => await findNames(metadata, query))
+      return { kind: 'name', ...withAdoption(subject, looked, { adoption, place, code: 'names.unadopted' }) }
+    })
   }
   for (const declaration of tableNumbers(metadata)) {
     const { name, table } = declaration
     const columns = [...table.scope.map((one) => one.name), table.number]
-    await look(name, columns, async (place) => ({
-      kind: 'number',
-      ...(await lookAtNumbers(subject, declaration, place)),
-    }))
+    const find: FindWork = async (query) => await findNumber(declaration, query)
+    if (missingColumns(subject.state, [table.number]).length > 0) {
+      const looked = { rows: 0, findings: [] }
+      const [place, adoption] = [{ entity: metadata.name, property: name }, await adoptionOfWork(subject, find)]
+      const told = withAdoption(subject, looked, { adoption, place, code: 'number.unadopted' })
+      looks.findings.push(...told.findings)
+    }
+    await look(name, columns, async (place) => {
+      const looked = await lookAtNumbers(subject, declaration, place)
+      const adoption = await adoptionOfWork(subject, find)
+      return { kind: 'number', ...withAdoption(subject, looked, { adoption, place, code: 'number.unadopted' }) }
+    })
   }
   return looks
+}
+
+/** What was looked at, with what `adopt` would do. */
+function withAdoption<T extends Pick<Look, 'rows' | 'findings'>>(
+  { surroundings }: Subject,
+  looked: T,
+  { adoption, place, code }: Unadopted,
+): T & Pick<Look, 'findings' | 'adoption'> {
+  if (!adoption) return looked
+  const size = { rows: looked.rows, heapBytes: surroundings.heapBytes }
+  const findings = [...findingsOfAdoption(adoption, place, size, code), ...looked.findings]
+  return { ...looked, findings, adoption }
+}
+
+interface Unadopted {
+  readonly adoption: DoctorAdoption | undefined
+  readonly place: Place
+  readonly code: 'names.unadopted' | 'number.unadopted'
 }
 
 /** Whether the table of names is right; only about the chosen entities, unless the table itself is chosen. */

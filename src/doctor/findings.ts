@@ -25,6 +25,14 @@ const CODES = {
     'error',
     'Run typeorm-unique-text adopt, while the application runs (docs/adopting.md). Up to 100,000 rows migration:generate and migration:run do it too.',
   ],
+  'names.unadopted': [
+    'error',
+    'Run typeorm-unique-text adopt, while the application runs (docs/adopting.md), or migration:generate and migration:run, which lock everybody out meanwhile.',
+  ],
+  'number.unadopted': [
+    'error',
+    'Run typeorm-unique-text adopt, while the application runs (docs/adopting.md), or migration:generate and migration:run, which lock everybody out meanwhile.',
+  ],
   'disk.needed': ['warning', 'See that the disk has room for it.'],
   'text.null': ['error', 'Give these rows a text, or declare the text nullable.'],
   'hash.missing': ['error', 'Run migration:generate and migration:run. Until then no operation finds these rows.'],

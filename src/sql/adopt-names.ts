@@ -132,36 +132,34 @@ const keyOf = (on: Adopting): string => `ROW(${on.primary.map((name) => field('t
 const given = (on: NamedTable, first: number): string =>
   `ROW(${on.types.map((type, index) => `$${first + index}::${type}`).join(', ')})`
 
-/**
- * Locks rows in key order, but for those that somebody else has locked.
- *
- * @param after the key of the row that they come after is in $1, …; otherwise it begins with the first
- */
-export function lockRows(on: NamedTable, limit: number, after: boolean): string {
-  const named = on.primary.map((name, index) => `${field('t', name)}::pg_catalog.text AS k${index}`)
-  return `SELECT t.ctid::pg_catalog.text AS spot, ${[...named, textsOf(on)].join(', ')}
-  FROM ${own(on)}${after ? ` WHERE ${keyOf(on)} OPERATOR(pg_catalog.>) ${given(on, 1)}` : ''}
- ORDER BY ${on.primary.map((name) => field('t', name)).join(', ')} LIMIT ${limit} FOR NO KEY UPDATE SKIP LOCKED`
-}
+/** A part of the rows, in key order: the keys follow the other parameters, if any of the rows come after one. */
+const within = (on: NamedTable, first: number, after: boolean): string[] => [
+  ...(after ? [`${keyOf(on)} OPERATOR(pg_catalog.>) ${given(on, first + on.types.length)}`] : []),
+  `${keyOf(on)} OPERATOR(pg_catalog.<=) ${given(on, first)}`,
+]
+
+const keyTexts = (on: NamedTable): string[] =>
+  on.primary.map((name, index) => `${field('t', name)}::pg_catalog.text AS k${index}`)
+
+/** The highest key. */
+export const lastKey = (on: NamedTable): string =>
+  `SELECT ${keyTexts(on).join(', ')} FROM ${own(on)} ORDER BY ${on.primary.map((name) => `${field('t', name)} DESC`).join(', ')} LIMIT 1`
 
 /**
- * Notes rows that were passed over: $1 are the spots of the others.
+ * Locks rows in key order, but for those that somebody else has locked: up to the key $1, …
  *
- * @param after the key that they come after follows
- * @param upTo then comes the key of the last; otherwise all that follow
+ * @param after the key of the row that they come after follows; otherwise it begins with the first
  */
-export function noteLocked(
-  on: NamedTable,
-  { after, upTo }: { readonly after: boolean; readonly upTo: boolean },
-): string {
-  const bounds = [
-    ...(after ? [`${keyOf(on)} OPERATOR(pg_catalog.>) ${given(on, 2)}`] : []),
-    ...(upTo ? [`${keyOf(on)} OPERATOR(pg_catalog.<=) ${given(on, after ? 2 + on.types.length : 2)}`] : []),
-  ]
-  return `INSERT INTO ${leftOf(on)} (key, kind)
+export const lockRows = (on: NamedTable, limit: number, after: boolean): string =>
+  `SELECT t.ctid::pg_catalog.text AS spot, ${[...keyTexts(on), textsOf(on)].join(', ')}
+  FROM ${own(on)} WHERE ${within(on, 1, after).join(' AND ')}
+ ORDER BY ${on.primary.map((name) => field('t', name)).join(', ')} LIMIT ${limit} FOR NO KEY UPDATE SKIP LOCKED`
+
+/** Notes rows that were passed over: $1 are the spots of the others, then come the keys as above. */
+export const noteLocked = (on: NamedTable, after: boolean): string =>
+  `INSERT INTO ${leftOf(on)} (key, kind)
 SELECT ${holderKey(on.holder, 't')}, 'locked' FROM ${own(on)}
- WHERE ${[...bounds, 't.ctid OPERATOR(pg_catalog.<>) ALL ($1::pg_catalog.tid[])'].join(' AND ')}`
-}
+ WHERE ${[...within(on, 2, after), 't.ctid OPERATOR(pg_catalog.<>) ALL ($1::pg_catalog.tid[])'].join(' AND ')}`
 
 /** Claims the names of the rows at the spots $1, which are locked. Clashes are noted. */
 export function claimRows(on: NamedTable): string {
