@@ -180,25 +180,29 @@ const LAST_ROWS = 200
 /** Once over all rows that have no number. @returns how many rows are left, of which at most so many are counted */
 async function numberAll(run: WorkRun, { on }: NumberTarget, step: 'fill' | 'guard'): Promise<number> {
   const { session, counts } = run
-  const size = new BatchSize(session.manners.batch, LEAST_ROWS, FIRST_ROWS, LEAST_ROWS)
-  const total = Number((await session.query<{ rows: string }>(countUnnumbered(on, 10_000_000)))[0]?.rows ?? 0)
-  const before = counts.filled
+  const [size, before] = [new BatchSize(session.manners.batch, LEAST_ROWS, FIRST_ROWS, LEAST_ROWS), counts.filled]
+  const total = await unnumbered(run, on, 10_000_000)
   for (let [after, attempts]: [readonly string[], number] = [[], 0]; ;) {
     const [started, limit] = [performance.now(), size.value]
     const { spots, done } = await tryBatch(run, on, { after, limit })
     attempts = done ? 0 : attempts + 1
-    const last = spots.at(-1)
-    if (last && (done || attempts >= PATIENCE)) after = keyOf(on, last)
-    if (done) {
-      counts.filled += spots.length
-      run.onProgress({ step, fraction: (counts.filled - before) / Math.max(total, 1), rows: counts.filled })
-      size.took(performance.now() - started, spots.length)
-      // Rows that come meanwhile wait for the next round, or it would follow its clients for ever.
-      if (spots.length < limit || counts.filled - before >= total) break
-    } else await session.rest(attempts)
+    if (done || attempts >= PATIENCE) after = spots.slice(-1).flatMap((last) => keyOf(on, last))
+    if (!done) {
+      await session.rest(attempts)
+      continue
+    }
+    counts.filled += spots.length
+    run.onProgress({ step, fraction: (counts.filled - before) / Math.max(total, 1), rows: counts.filled })
+    // Rows that come meanwhile wait for the next round, or it would follow its clients for ever.
+    if (spots.length < limit || counts.filled - before >= total) return await unnumbered(run, on, LAST_ROWS + 1)
+    size.took(performance.now() - started, spots.length)
     await session.breathe()
   }
-  const [row] = await session.query<{ rows: string }>(countUnnumbered(on, LAST_ROWS + 1))
+}
+
+/** How many rows have no number, of which at most so many are counted. */
+async function unnumbered({ session }: WorkRun, on: NumberedTable, limit: number): Promise<number> {
+  const [row] = await session.query<{ rows: string }>(countUnnumbered(on, limit))
   return Number(row?.rows ?? 0)
 }
 
@@ -261,8 +265,7 @@ async function guard(run: WorkRun, target: NumberTarget): Promise<AdoptStep> {
     for (let rounds = 1; (await numberAll(run, target, 'guard')) > LAST_ROWS; rounds += 1) await session.rest(rounds)
   }
   await session.locked({ on, step: 'guard', mode: 'SHARE ROW EXCLUSIVE', prepare }, async (inTime) => {
-    const [row] = await session.query<{ rows: string }>(countUnnumbered(on, LAST_ROWS * 10 + 1))
-    const left = Number(row?.rows ?? 0)
+    const left = await unnumbered(run, on, LAST_ROWS * 10 + 1)
     const spots = await session.query<Spot>(lockUnnumbered(on, LAST_ROWS * 10, false))
     await numberSpots(run, on, spots)
     if (spots.length < left) throw new Later('Somebody has rows locked that have no number.')

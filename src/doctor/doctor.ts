@@ -212,15 +212,14 @@ interface Looks {
   readonly declarations: DoctorDeclaration[]
 }
 
+/** Looks at the rows of one declaration, where its columns are there. */
+type LookAt = (property: string, columns: readonly string[], run: (place: Place) => Promise<Look>) => Promise<void>
+
 async function lookAtRows(visit: Visit, subject: Subject): Promise<Looks> {
   const { metadata } = subject
   const looks: Looks = { findings: [], declarations: [] }
   const keyColumns = columnNames(metadata.primaryColumns)
-  const look = async (
-    property: string,
-    columns: readonly string[],
-    run: (place: Place) => Promise<Look>,
-  ): Promise<void> => {
+  const look: LookAt = async (property, columns, run) => {
     const place = { entity: metadata.name, property }
     const missing = missingColumns(subject.state, [...keyColumns, ...columns])
     looks.findings.push(...missing.map((name) => schemaFinding({ object: 'column', kind: 'missing', name }, place)))
@@ -239,6 +238,13 @@ async function lookAtRows(visit: Visit, subject: Subject): Promise<Looks> {
       return { kind: 'text', findings: [...told, ...findings], ...text.figures, adoption }
     })
   }
+  await lookAtWorks(subject, looks, look)
+  return looks
+}
+
+/** Names and numbers. */
+async function lookAtWorks(subject: Subject, looks: Looks, look: LookAt): Promise<void> {
+  const { metadata } = subject
   for (const declaration of tableNames(metadata)) {
     const { name, text } = declaration
     await look(name, [text.column.databaseName], async (place) => {
@@ -252,9 +258,8 @@ async function lookAtRows(visit: Visit, subject: Subject): Promise<Looks> {
     const columns = [...table.scope.map((one) => one.name), table.number]
     const find: FindWork = async (query) => await findNumber(declaration, query)
     if (missingColumns(subject.state, [table.number]).length > 0) {
-      const looked = { rows: 0, findings: [] }
       const [place, adoption] = [{ entity: metadata.name, property: name }, await adoptionOfWork(subject, find)]
-      const told = withAdoption(subject, looked, { adoption, place, code: 'number.unadopted' })
+      const told = withAdoption(subject, { rows: 1, findings: [] }, { adoption, place, code: 'number.unadopted' })
       looks.findings.push(...told.findings)
     }
     await look(name, columns, async (place) => {
@@ -263,7 +268,6 @@ async function lookAtRows(visit: Visit, subject: Subject): Promise<Looks> {
       return { kind: 'number', ...withAdoption(subject, looked, { adoption, place, code: 'number.unadopted' }) }
     })
   }
-  return looks
 }
 
 /** What was looked at, with what `adopt` would do. */
