@@ -12,6 +12,7 @@ import {
   noteLocked,
   noteRows,
   readLeft,
+  SAVE,
   takeNotes,
   writeNames,
 } from '../sql/adopt-names'
@@ -234,16 +235,16 @@ async function writeSome(
   changed: Sorted['changed'],
 ): Promise<RowNote[] | undefined> {
   const columns = columnsOf(on).map((_, index) => changed.map(({ texts }) => texts[index] ?? null))
-  await session.query('SAVEPOINT written')
+  await session.query(SAVE.begin)
   try {
     await session.query(writeNames(on), [changed.map(({ spot }) => spot), ...columns])
-    await session.query('RELEASE SAVEPOINT written')
+    await session.query(SAVE.keep)
     return undefined
   } catch (error) {
     const told = serverError(error)
     const refused = told && refusedNames(told, on.holder.of)
     if (told?.code !== SQLSTATE.uniqueViolation || !refused) throw error
-    await session.query('ROLLBACK TO SAVEPOINT written; RELEASE SAVEPOINT written')
+    await session.query(SAVE.undo)
     return refused.map(({ column, holder, holderColumn, key }) => ({
       spot: changed[0]?.spot ?? '',
       kind: 'clash',

@@ -228,3 +228,6 @@ export const countLeft = (on: NamedTable): string =>
   `SELECT l.kind, pg_catalog.count(*)::pg_catalog.text AS notes FROM ${leftOf(on)} AS l GROUP BY l.kind`
 
 export const analyzeNames = ({ names }: NamedTable): string => `ANALYZE ${names}`
+
+/** So that a name that is taken leaves the transaction as it was. */
+export const SAVE = { begin: 'SAVEPOINT written', keep: 'RELEASE SAVEPOINT written', undo: 'ROLLBACK TO SAVEPOINT written' }

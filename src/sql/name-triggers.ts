@@ -14,7 +14,8 @@ import {
   refuseOtherHolder,
 } from './name-body'
 import type { HolderTable } from './name-table'
-import { claimOldNames, takeBody } from './name-take-body'
+import { claimOldNames } from './name-old'
+import { takeBody } from './name-take-body'
 import { SQLSTATE } from './sqlstate'
 import { equal, op } from './text-table'
 import { type Firing, type Trigger, triggerOn, type TriggerSet, triggerSet } from './trigger-set'
