@@ -58,6 +58,14 @@ export interface PlannedStep {
   readonly statements: readonly string[]
 }
 
+/** What one step of an adoption would do. */
+export interface PlannedStep {
+  readonly step: AdoptStep
+  /** Which sessions wait while the last statements of the step hold their lock; undefined if none wait. */
+  readonly lock: LockMode | undefined
+  readonly statements: readonly string[]
+}
+
 const FORMAT = 1
 
 /** What the steps say and count. */
