@@ -39,12 +39,12 @@ const CORE = [
   'test/db/url/url.test.ts',
   // Migrations, and what is compared with the database.
   'test/db/typeorm/attached.test.ts',
-  'test/db/typeorm/drift.test.ts',
-  'test/db/typeorm/generated-migration.test.ts',
-  'test/db/typeorm/guard-catalog.test.ts',
-  'test/db/typeorm/migration.test.ts',
-  'test/db/typeorm/readiness.test.ts',
-  'test/db/typeorm/schema.test.ts',
+  'test/db/schema/drift.test.ts',
+  'test/db/schema/generated-migration.test.ts',
+  'test/db/schema/guard-catalog.test.ts',
+  'test/db/schema/migration.test.ts',
+  'test/db/schema/readiness.test.ts',
+  'test/db/schema/schema.test.ts',
   // The guard, and every race at one isolation level.
   'test/db/guard/interleavings.test.ts',
   'test/db/guard/mutations.test.ts',

@@ -8,7 +8,7 @@ import { parseArgs } from 'node:util'
 import { Client } from 'pg'
 import { startEmbeddedPostgres } from '../scripts/embedded-postgres'
 import { addIndex } from '../src/sql/alter'
-import { guardOf } from '../src/sql/guard'
+import { guardOf } from '../src/triggers/guard'
 import { quote } from '../src/sql/identifier'
 import { checkExpression, type TextTable } from '../src/sql/text-table'
 import { digests } from '../src/text/digest'
@@ -97,7 +97,7 @@ async function variants(): Promise<Map<string, Variant>> {
     ['guard, ignoreDeleted', { guard: (table) => guardOf(table).create, deleted: 'deletedAt' }],
   ])
   if (before !== undefined) {
-    const other = (await import(path.resolve(before, 'src/sql/guard.ts'))) as { guardOf: typeof guardOf }
+    const other = (await import(path.resolve(before, 'src/triggers/guard.ts'))) as { guardOf: typeof guardOf }
     made.set('guard before', { guard: (table) => other.guardOf(table).create })
   }
   return made

@@ -5,9 +5,9 @@
  */
 import { Client } from 'pg'
 import { startEmbeddedPostgres } from '../scripts/embedded-postgres'
-import { makeScopes } from '../src/sql/number-scopes'
+import { makeScopes } from '../src/triggers/number-scopes'
 import type { NumberTable } from '../src/sql/number-table'
-import { numberTriggers } from '../src/sql/number-triggers'
+import { numberTriggers } from '../src/triggers/number-triggers'
 
 const CLIENTS = [1, 8, 32]
 const SCOPES = [1, 100, 10_000]

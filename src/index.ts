@@ -42,12 +42,12 @@ export { upsertByText } from './find-or-create/upsert'
 export { uniqueTextMethods, type UniqueTextMethods } from './find-or-create/methods'
 export { insertOrFail, type Inserted, type Insertion } from './find-or-create/insert-or-fail'
 export { type Changed, type RowChange, type RowId, updateOrFail } from './find-or-create/update-or-fail'
-export { UniqueText, uniqueTextSchema } from './typeorm/decorator'
-export { type UniqueTextDataSourceOptions, withUniqueText } from './typeorm/data-source'
+export { UniqueText, uniqueTextSchema } from './declare/decorator'
+export { type UniqueTextDataSourceOptions, withUniqueText } from './declare/data-source'
 export type {
   UniqueTextClassOptions,
   UniqueTextColumn,
   UniqueTextOptions,
   UniqueTextPropertyOptions,
-} from './typeorm/options'
+} from './registry/options'
 export { type Digest, type DigestName } from './text/digest'

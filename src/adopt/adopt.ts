@@ -6,8 +6,8 @@ import { BATCH_RULES, LOCK_RULES, MILLISECONDS } from './options'
 import { findDuplicates } from '../sql/adopt-chains'
 import { deleteRefused, keepRefused, readRefused, refusedTexts } from '../sql/adopt-fill'
 import { tableName } from '../sql/text-table'
-import { findDrift } from '../typeorm/drift'
-import type { Declaration } from '../typeorm/registry'
+import { findDrift } from '../schema/drift'
+import type { Declaration } from '../registry/registry'
 import {
   type AdoptionLock,
   type AdoptSession,

@@ -1,7 +1,7 @@
 import type { DataSource, EntityTarget, ObjectLiteral } from 'typeorm'
 import { checkOptions, RULE, type Rules } from '../options'
 import { createRefused } from '../sql/adopt-fill'
-import { beginFollowing, createWritten, dropWritten, FOLLOWS, readWritten } from '../sql/adopt-follow'
+import { beginFollowing, createWritten, dropWritten, FOLLOWS, readWritten } from '../triggers/adopt-follow'
 import { type AdoptOptions, refusedRows, type RefusedRow, withTarget } from './adopt'
 import { BATCH_RULES, LOCK_RULES, MILLISECONDS } from './options'
 import { requireAdopted } from './merge'

@@ -12,7 +12,7 @@ import {
 } from '../sql/adopt-merge'
 import { checkOptions } from '../options'
 import { tableName } from '../sql/text-table'
-import { dataSourceOf } from '../typeorm/registry'
+import { dataSourceOf } from '../registry/registry'
 import { PROPERTY_RULES } from './options'
 import { type AdoptOptions, withTarget } from './adopt'
 import { withSession } from './session'

@@ -14,13 +14,13 @@ import {
   readLeft,
   takeNotes,
   writeNames,
-} from '../sql/adopt-names'
+} from '../triggers/adopt-names'
 import { refusedNames } from '../sql/name-table'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { savepoint } from '../sql/transaction-commands'
 import { TextRejectedError } from '../errors'
 import { normalizeText } from '../text/normalizer'
-import type { NameDeclaration } from '../typeorm/registry'
+import type { NameDeclaration } from '../registry/registry'
 import { BatchSize } from './session'
 import { goOn, type WorkRun } from './work'
 

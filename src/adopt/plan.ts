@@ -13,10 +13,10 @@ import {
   vacuumTable,
   validateChecks,
 } from '../sql/adopt-table'
-import { type Swap, swapGuards } from '../sql/adopt-swap'
-import { beginAdoption, createObjects } from '../sql/adopt-triggers'
+import { type Swap, swapGuards } from '../triggers/adopt-swap'
+import { beginAdoption, createObjects } from '../triggers/adopt-triggers'
 import { checkOptions } from '../options'
-import { guardOf } from '../sql/guard'
+import { guardOf } from '../triggers/guard'
 import type { AdoptOptions } from './adopt'
 import { PROPERTY_RULES } from './options'
 import { withSession } from './session'

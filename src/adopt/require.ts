@@ -1,4 +1,4 @@
-import { checkRequired, requireAll, validateRequired } from '../sql/adopt-numbers'
+import { checkRequired, requireAll, validateRequired } from '../triggers/adopt-numbers'
 import type { Adopting } from '../sql/adopt-table'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import type { AdoptStep, PlannedStep } from './steps'

@@ -2,15 +2,15 @@ import type { DataSource, EntityMetadata, EntityTarget, ObjectLiteral } from 'ty
 import { DeclarationError, TextRejectedError } from '../errors'
 import { AdoptionError } from './error'
 import { type AdoptedTable, adoptionFacts, type AdoptionFacts } from '../sql/adopt-table'
-import type { HiddenComment } from '../sql/adopt-triggers'
-import type { Swap } from '../sql/adopt-swap'
+import type { HiddenComment } from '../triggers/adopt-triggers'
+import type { Swap } from '../triggers/adopt-swap'
 import { type Query, type TableState, tableState } from '../sql/catalog'
-import { guardOf } from '../sql/guard'
+import { guardOf } from '../triggers/guard'
 import { tableName } from '../sql/text-table'
 import { normalizeText } from '../text/normalizer'
-import { type Declaration, declarationsOf } from '../typeorm/registry'
-import { requireServer } from '../typeorm/supported'
-import { wantedSets } from '../typeorm/trigger-sets'
+import { type Declaration, declarationsOf } from '../registry/registry'
+import { requireServer } from '../registry/supported'
+import { wantedSets } from '../schema/trigger-sets'
 
 /** What is adopted: a declaration, and the table that it stands for on this connection. */
 export interface Target {

@@ -1,6 +1,6 @@
 import type { DataSource, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
-import { declarationsOf, isOrExtends, namesOfEntity, rootOf, tableNumbers } from '../typeorm/registry'
+import { declarationsOf, isOrExtends, namesOfEntity, rootOf, tableNumbers } from '../registry/registry'
 import { findNames } from './name-steps'
 import { findNumber } from './number-steps'
 import type { FindWork } from './work'

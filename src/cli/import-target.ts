@@ -2,7 +2,7 @@ import type { DataSource, EntityMetadata, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { withoutColumns } from '../find-or-create/prepared-many'
 import { type EntityText, entityTextOf } from '../rows/entity-text'
-import { type Declaration, declarationsOf } from '../typeorm/registry'
+import { type Declaration, declarationsOf } from '../registry/registry'
 import { UsageError } from './usage'
 
 /** Where lines go, and how one becomes a row. */

@@ -1,5 +1,5 @@
 import type { EntityManager, ReplicationMode } from 'typeorm'
-import { dataSourceOf } from '../typeorm/registry'
+import { dataSourceOf } from '../registry/registry'
 import { PoolSession } from './pool-session'
 import type { Session } from './session'
 import { SharedSession } from './shared-session'

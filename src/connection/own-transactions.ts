@@ -1,7 +1,7 @@
 import type { DataSource, QueryRunner } from 'typeorm'
 import { WaitsForItselfError } from '../errors'
 import { cancelWaiting } from '../sql/transaction-commands'
-import { type OpenTransaction, openTransaction } from '../typeorm/open-transactions'
+import { type OpenTransaction, openTransaction } from '../registry/open-transactions'
 import { orRollBack } from './within-savepoint'
 import { hasSpare, isBusy, isPgClient, type PgClient } from './pg-client'
 import { startTimer, stopTimer } from './real-timers'

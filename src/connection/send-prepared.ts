@@ -3,7 +3,7 @@ import { TransactionAbortedError, WaitsForItselfError } from '../errors'
 import { isInternal, isStale, mayBeStale, SQLSTATE, serverError } from '../sql/sqlstate'
 import type { Statement, WireRow } from '../sql/statements'
 import { savepoint, type SavepointCommands } from '../sql/transaction-commands'
-import { registry } from '../typeorm/registry'
+import { registry } from '../registry/registry'
 import { type ClientQuery, useExclusively } from './exclusive'
 import { orWaitsForItself } from './own-transactions'
 import {

@@ -2,7 +2,7 @@ import type { QueryRunner } from 'typeorm'
 import { TransactionAbortedError } from '../errors'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { seesOpenTransaction, type TransactionCommand, transactionCommands } from '../sql/transaction-commands'
-import { NO_ROLLBACKS, registry, type Rollbacks } from '../typeorm/registry'
+import { NO_ROLLBACKS, registry, type Rollbacks } from '../registry/registry'
 import type { ClientQuery } from './exclusive'
 import { isPgClient, type PgClient } from './pg-client'
 

@@ -7,7 +7,7 @@ import { inSavepoint } from './within-savepoint'
 import { orWaitsForItself } from './own-transactions'
 import { isPgClient } from './pg-client'
 import { connected } from './pooled-client'
-import { dataSourceOf } from '../typeorm/registry'
+import { dataSourceOf } from '../registry/registry'
 import type { Session } from './session'
 
 /**

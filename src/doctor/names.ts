@@ -6,7 +6,7 @@ import { type HeldName, isNoted, isTrue, keyOfResult, numbered, type PageParts }
 import { qualified } from '../sql/identifier'
 import { normalizeText } from '../text/normalizer'
 import { holderName, holderTable, namesIn, namesTable } from '../typeorm/names'
-import { dataSourceOf, type NameDeclaration, rootOf } from '../typeorm/registry'
+import { dataSourceOf, type NameDeclaration, rootOf } from '../registry/registry'
 import { type DoctorFinding, FindingTally, type Place } from './findings'
 import { missingColumns, relationOf, rowsOf, type Subject, toKey } from './subject'
 

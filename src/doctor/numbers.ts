@@ -1,6 +1,6 @@
 import { countsPage, type Key, keyOfResult, numbered, type PageParts } from '../sql/doctor-rows'
 import type { NumberTable } from '../sql/number-table'
-import type { NumberDeclaration } from '../typeorm/registry'
+import type { NumberDeclaration } from '../registry/registry'
 import { type DoctorFinding, findingOf, FindingTally, type Place, SHOWN_KEYS } from './findings'
 import { identityOf, looksOf, NO_PRINT, printOf, Prints } from './stored-text'
 import { Groups, type Result, type Subject, toKey, typed } from './subject'

@@ -6,7 +6,7 @@ import { tableState } from '../sql/catalog'
 import { readSurroundings } from '../sql/doctor-catalog'
 import { keyOfResult, numbered } from '../sql/doctor-rows'
 import { normalizeText, type NormalizeOption, type Normalizer, toNormalizer } from '../text/normalizer'
-import { type ColumnMetadata, declarationsOf } from '../typeorm/registry'
+import { type ColumnMetadata, declarationsOf } from '../registry/registry'
 import { type DoctorKey, SHOWN_KEYS } from './findings'
 import { columnNames, Reader, relationOf, rowsOf, type Subject, toKey, typed } from './subject'
 

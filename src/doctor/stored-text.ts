@@ -4,8 +4,8 @@ import { TextRejectedError } from '../errors'
 import { type Key, keyOfResult, type PageParts } from '../sql/doctor-rows'
 import { composedText } from '../sql/text-table'
 import { normalizeText } from '../text/normalizer'
-import { normalizedValues } from '../typeorm/normalize-column'
-import type { ColumnMetadata, Declaration } from '../typeorm/registry'
+import { normalizedValues } from '../registry/normalize-column'
+import type { ColumnMetadata, Declaration } from '../registry/registry'
 import type { Groups, Page, Reader, Result } from './subject'
 
 type Texts = readonly (string | null)[]

@@ -14,8 +14,8 @@ import {
   type TypedColumn,
 } from '../sql/doctor-rows'
 import { qualified } from '../sql/identifier'
-import type { ColumnMetadata } from '../typeorm/registry'
-import { foreignSchema } from '../typeorm/resolve-declaration'
+import type { ColumnMetadata } from '../registry/registry'
+import { foreignSchema } from '../registry/resolve-declaration'
 import type { DoctorGroups, DoctorKey } from './findings'
 
 /** A row as a statement gives it: every value is of type text. */

@@ -9,8 +9,8 @@ import {
   readChains,
 } from '../sql/doctor-rows'
 import { field } from '../sql/text-table'
-import { findDrift } from '../typeorm/drift'
-import type { Declaration } from '../typeorm/registry'
+import { findDrift } from '../schema/drift'
+import type { Declaration } from '../registry/registry'
 import { type DoctorFinding, findingOf, FindingTally, ofPart, type Place, SHOWN_KEYS } from './findings'
 import {
   Alike,

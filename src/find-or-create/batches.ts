@@ -9,7 +9,7 @@ import { type ParameterOptions, parameterText } from '../sql/parameter-text'
 import { createSpreadStatement, findSpreadStatement, scopesOf } from '../sql/spread'
 import { insertColumns, type Statement } from '../sql/statements'
 import { upsertManyStatement } from '../sql/upsert-statement'
-import { tableNumbers } from '../typeorm/registry'
+import { tableNumbers } from '../registry/registry'
 
 /** Rows in one statement: enough that the round trip does not count, few enough that two at once share a call's work. */
 const BATCH_ROWS = 1_000

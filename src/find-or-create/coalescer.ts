@@ -7,9 +7,9 @@ import { rowShape, type RowValues } from '../rows/row-values'
 import { type BatchRow, findTogetherStatement } from '../sql/batch-statement'
 import { parameterText } from '../sql/parameter-text'
 import type { Statement, StoredRow } from '../sql/statements'
-import { openTransaction } from '../typeorm/open-transactions'
-import { ensureReady, knownReady } from '../typeorm/readiness'
-import { registry } from '../typeorm/registry'
+import { openTransaction } from '../registry/open-transactions'
+import { ensureReady, knownReady } from '../schema/readiness'
+import { registry } from '../registry/registry'
 
 /** How many calls may go their ordinary way at once; further calls wait. */
 const MOST_ALONE = 8

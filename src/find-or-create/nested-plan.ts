@@ -1,7 +1,7 @@
 import type { DataSource, EntityMetadata, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { kindOf } from '../options'
-import { declarationsOf } from '../typeorm/registry'
+import { declarationsOf } from '../registry/registry'
 import { type EntityText, entityTextOf } from '../rows/entity-text'
 import {
   classOf,

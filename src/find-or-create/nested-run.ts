@@ -1,5 +1,5 @@
 import type { EntityManager, ObjectLiteral } from 'typeorm'
-import { ensureReady } from '../typeorm/readiness'
+import { ensureReady } from '../schema/readiness'
 import { groupBy } from './batches'
 import { afterDeletion, type OnDeleted } from './deleted-rows'
 import { type EntityText, onTable } from '../rows/entity-text'

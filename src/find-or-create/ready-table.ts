@@ -1,7 +1,7 @@
 import type { Session } from '../connection/session'
 import { TransactionAbortedError } from '../errors'
 import { type EntityText, onTable, type ReadyText } from '../rows/entity-text'
-import { ensureReady, forgetIfChanged } from '../typeorm/readiness'
+import { ensureReady, forgetIfChanged } from '../schema/readiness'
 
 /** At once where the table was found ready before. */
 export function readyText(session: Session, entityText: EntityText): ReadyText | Promise<ReadyText> {

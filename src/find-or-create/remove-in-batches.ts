@@ -1,7 +1,7 @@
 import type { EntityManager } from 'typeorm'
 import { openSession } from '../connection/open-session'
 import type { Statement } from '../sql/statements'
-import type { Asking } from '../typeorm/readiness'
+import type { Asking } from '../schema/readiness'
 
 const BATCH_ROWS = 1_000
 

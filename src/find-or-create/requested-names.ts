@@ -12,8 +12,8 @@ import {
   textsOfKey,
   typedKey,
 } from '../typeorm/names'
-import { ensureReady, ensureTriggers } from '../typeorm/readiness'
-import { type NameDeclaration, namesOfEntity } from '../typeorm/registry'
+import { ensureReady, ensureTriggers } from '../schema/readiness'
+import { type NameDeclaration, namesOfEntity } from '../registry/registry'
 import type { EntityColumns } from '../rows/entity-text'
 import type { Session } from '../connection/session'
 

@@ -5,7 +5,7 @@ import { TransactionAbortedError } from '../errors'
 import { withCreated } from '../rows/deferred-row'
 import { toRowError } from '../rows/refused-input'
 import { isRowError } from '../sql/sqlstate'
-import { registry } from '../typeorm/registry'
+import { registry } from '../registry/registry'
 import { type Batch, type BatchItem, type DistinctRow, findQuery, inBatches } from './batches'
 import { type BatchAnswer, type ManyCall, runBatch, sendBatch, takeAnswers, writeResult } from './run-batch'
 

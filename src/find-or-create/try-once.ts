@@ -28,7 +28,7 @@ import {
   takenError,
   UNKNOWN,
 } from '../typeorm/refused-text'
-import { tableNames } from '../typeorm/registry'
+import { tableNames } from '../registry/registry'
 import { Attempts } from './attempts'
 import { type BatchQuery, type BatchRules, findQuery, groupBy, inBatches } from './batches'
 import { afterDeletion, type OnDeleted, RETURN } from './deleted-rows'

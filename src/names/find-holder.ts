@@ -9,7 +9,7 @@ import { finish, relationsToLoad } from '../rows/load-relations'
 import { findHolderStatement, type FoundHolder, type SoughtTable } from '../sql/name-statements'
 import { normalizeText } from '../text/normalizer'
 import { declaringEntity, holderOf, namesIn, namesTable, namesText } from '../typeorm/names'
-import { dataSourceOf, type NameDeclaration } from '../typeorm/registry'
+import { dataSourceOf, type NameDeclaration } from '../registry/registry'
 import { idOf } from '../typeorm/refused-text'
 import { holderEntity, type HolderEntity, toEntity } from './holder-row'
 

@@ -8,7 +8,7 @@ import { classFilter } from '../rows/updates'
 import type { ChangeColumns, HolderRow } from '../sql/name-statements'
 import type { WireRow } from '../sql/statements'
 import { holderTable } from '../typeorm/names'
-import { dataSourceOf, type NameDeclaration, namesOfEntity } from '../typeorm/registry'
+import { dataSourceOf, type NameDeclaration, namesOfEntity } from '../registry/registry'
 
 /** An entity whose rows hold names, and one of these names. */
 export interface HolderEntity extends EntityColumns {

@@ -1,6 +1,6 @@
 import { Column, Entity, getMetadataArgsStorage, Index, PrimaryGeneratedColumn } from 'typeorm'
-import { attachNamesEntity } from '../typeorm/attach-name'
-import { UniqueText } from '../typeorm/decorator'
+import { attachNamesEntity } from '../declare/attach-name'
+import { UniqueText } from '../declare/decorator'
 
 /**
  * A name that somebody holds or held, in table `names`: put it among the entities of your DataSource, and query it as

@@ -4,8 +4,8 @@ import { removeInBatches } from '../find-or-create/remove-in-batches'
 import { requireManager } from '../rows/call-arguments'
 import { releaseExpiredStatement } from '../sql/name-statements'
 import { namesTable, namesText } from '../typeorm/names'
-import { type Asking, ensureReady } from '../typeorm/readiness'
-import { dataSourceOf } from '../typeorm/registry'
+import { type Asking, ensureReady } from '../schema/readiness'
+import { dataSourceOf } from '../registry/registry'
 
 /** Options of `releaseExpired`. */
 export interface ReleaseExpiredOptions {

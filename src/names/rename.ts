@@ -9,7 +9,7 @@ import { cached } from '../rows/entity-text'
 import { listensToUpdate } from '../rows/events'
 import { renameStatement } from '../sql/name-statements'
 import type { Statement, WireRow } from '../sql/statements'
-import { dataSourceOf, namesOfEntity } from '../typeorm/registry'
+import { dataSourceOf, namesOfEntity } from '../registry/registry'
 import { holderEntity, type HolderEntity, toEntity } from './holder-row'
 
 /**

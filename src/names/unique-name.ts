@@ -1,6 +1,6 @@
 import { type EntitySchemaOptions, getMetadataArgsStorage } from 'typeorm'
 import { DeclarationError } from '../errors'
-import { attachName, type RawName, toRawName, type UniqueNameOptions } from '../typeorm/attach-name'
+import { attachName, type RawName, toRawName, type UniqueNameOptions } from '../declare/attach-name'
 import {
   columnOptionsOf,
   declareTextColumn,
@@ -8,7 +8,7 @@ import {
   requireCall,
   requireLegacy,
   type TextDecorator,
-} from '../typeorm/text-decorator'
+} from '../declare/text-decorator'
 
 const DECORATOR = '@UniqueName'
 

@@ -4,8 +4,8 @@ import { DeclarationError } from '../errors'
 import { checkOptions, kindOf, RULE, type Rules } from '../options'
 import { requireManager } from '../rows/call-arguments'
 import { findCount } from '../sql/number-table'
-import { dataSourceOf, isOrExtends, type NumberDeclaration, tableNumbers } from '../typeorm/registry'
-import { ensureTriggers } from '../typeorm/readiness'
+import { dataSourceOf, isOrExtends, type NumberDeclaration, tableNumbers } from '../registry/registry'
+import { ensureTriggers } from '../schema/readiness'
 
 /** Options of `countWithin`. */
 export interface CountWithinOptions {

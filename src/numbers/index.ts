@@ -1,3 +1,3 @@
 export { countWithin, type CountWithinOptions } from './count-within'
 export { NumberWithin, numberWithinSchema } from './number-within'
-export type { NumberWithinOptions } from '../typeorm/attach-number'
+export type { NumberWithinOptions } from '../declare/attach-number'

@@ -1,7 +1,7 @@
 import { type ColumnOptions, type EntitySchemaOptions, getMetadataArgsStorage } from 'typeorm'
 import { DeclarationError } from '../errors'
-import { attachNumber, type NumberWithinOptions, type RawNumber, toRawNumber } from '../typeorm/attach-number'
-import { declareColumn, isPlain, requireCall, requireLegacy } from '../typeorm/text-decorator'
+import { attachNumber, type NumberWithinOptions, type RawNumber, toRawNumber } from '../declare/attach-number'
+import { declareColumn, isPlain, requireCall, requireLegacy } from '../declare/text-decorator'
 
 const DECORATOR = '@NumberWithin'
 

@@ -1,7 +1,7 @@
 import { Column, CreateDateColumn, Entity, Index, PrimaryGeneratedColumn } from 'typeorm'
 import { quote } from '../sql/identifier'
-import type { IndexMetadata } from '../typeorm/attach-data-source'
-import { UniqueText } from '../typeorm/decorator'
+import type { IndexMetadata } from '../declare/attach-data-source'
+import { UniqueText } from '../declare/decorator'
 
 /** TypeORM calls it as a method of its IndexMetadata; a naming strategy may change the name of the column. */
 function expiring(this: IndexMetadata): string[] {

@@ -3,7 +3,7 @@ import { openSession } from '../connection/open-session'
 import { removeInBatches } from '../find-or-create/remove-in-batches'
 import { checkOptions, RULE, type Rules } from '../options'
 import { rowValues } from '../rows/row-values'
-import type { Asking } from '../typeorm/readiness'
+import type { Asking } from '../schema/readiness'
 import { ensureTokens, requireNotInside, tokensOf } from './tokens'
 
 /**

@@ -16,8 +16,8 @@ import {
   type TokenColumn,
   type TokenTable,
 } from '../sql/token-statements'
-import { type Asking, ensureReady } from '../typeorm/readiness'
-import { dataSourceOf, registry } from '../typeorm/registry'
+import { type Asking, ensureReady } from '../schema/readiness'
+import { dataSourceOf, registry } from '../registry/registry'
 import { OnceToken } from './once-token'
 
 /** The table of tokens of one DataSource, and the statements for it. */

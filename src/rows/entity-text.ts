@@ -10,7 +10,7 @@ import {
   namesOfEntity,
   type ReadyTable,
   tableDeclarations,
-} from '../typeorm/registry'
+} from '../registry/registry'
 import { requireManager } from './call-arguments'
 
 /** The statements for single rows that bring one set of columns. */

@@ -1,7 +1,7 @@
 import type { EntityMetadata, ObjectLiteral, QueryRunner } from 'typeorm'
 import { TextTakenError } from '../errors'
 import { returningList, type StoredRow } from '../sql/statements'
-import { type ColumnMetadata, rootOf } from '../typeorm/registry'
+import { type ColumnMetadata, rootOf } from '../registry/registry'
 import type { EntityColumns } from './entity-text'
 
 /** Hash numbers of the entities given back, where they are not 0: too few to weigh, and no property would be free. */

@@ -4,8 +4,8 @@ import { parameterText } from '../sql/parameter-text'
 import { composedText } from '../sql/text-table'
 import { normalizeText } from '../text/normalizer'
 import { unstorable } from '../text/storable'
-import { normalizedValues } from '../typeorm/normalize-column'
-import type { ColumnMetadata } from '../typeorm/registry'
+import { normalizedValues } from '../registry/normalize-column'
+import type { ColumnMetadata } from '../registry/registry'
 import { type EntityText, isPlain } from './entity-text'
 
 /** What decides which row is meant. */

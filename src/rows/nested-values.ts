@@ -1,7 +1,7 @@
 import type { EntityMetadata, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { kindOf } from '../options'
-import type { ColumnMetadata } from '../typeorm/registry'
+import type { ColumnMetadata } from '../registry/registry'
 
 /** TypeORM does not export the class. */
 export type Relation = EntityMetadata['relations'][number]

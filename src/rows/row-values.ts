@@ -1,4 +1,4 @@
-import { type ColumnMetadata, tableNumbers } from '../typeorm/registry'
+import { type ColumnMetadata, tableNumbers } from '../registry/registry'
 import type { ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { parameterText } from '../sql/parameter-text'

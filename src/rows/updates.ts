@@ -1,7 +1,7 @@
 import type { EntityMetadata, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
 import type { UpdateShape } from '../sql/upsert-statement'
-import { type ColumnMetadata, declarationsOf, rootOf } from '../typeorm/registry'
+import { type ColumnMetadata, declarationsOf, rootOf } from '../registry/registry'
 import type { EntityText } from './entity-text'
 import type { RequestedRow } from './deferred-row'
 import { type RowValues, withOthers } from './row-values'

@@ -24,8 +24,8 @@ import {
 } from '../rows/nested-values'
 import { rowValues } from '../rows/row-values'
 import { isForeignKeyError, isSerializationError, serverError, SQLSTATE } from '../sql/sqlstate'
-import { ensureReady } from '../typeorm/readiness'
-import { dataSourceOf, type Declaration } from '../typeorm/registry'
+import { ensureReady } from '../schema/readiness'
+import { dataSourceOf, type Declaration } from '../registry/registry'
 
 /**
  * TypeORM's `save`, whose new nested objects are not stored a second time: one without a primary key whose unique text

@@ -1,8 +1,8 @@
 import { type EntityTarget, getMetadataArgsStorage, type ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
-import { rawDeclarationOf } from '../typeorm/decorator'
-import type { RawDeclaration } from '../typeorm/options'
-import { isOrExtends } from '../typeorm/registry'
+import { rawDeclarationOf } from '../declare/decorator'
+import type { RawDeclaration } from '../registry/options'
+import { isOrExtends } from '../registry/registry'
 
 /**
  * The conflict paths of a unique text, for TypeORM's `upsert`: its scope, hash and hash number, by their properties. The

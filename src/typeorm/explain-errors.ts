@@ -9,9 +9,9 @@ import {
 import { quote } from '../sql/identifier'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { savepoint, transactionCommands } from '../sql/transaction-commands'
-import { lossOf } from './losses'
+import { lossOf } from '../registry/losses'
 import { takenNamesError } from './names'
-import { hearTransaction, noteTransactionsOf } from './open-transactions'
+import { hearTransaction, noteTransactionsOf } from '../registry/open-transactions'
 import {
   collisionError,
   declarationsIn,
@@ -25,7 +25,7 @@ import {
   type TextHolder,
   UNKNOWN,
 } from './refused-text'
-import { type Declaration, tableNumbers } from './registry'
+import { type Declaration, tableNumbers } from '../registry/registry'
 import { Deciding } from './seen-tables'
 
 const EXPLAINS = Symbol.for('typeorm-unique-text.explains')

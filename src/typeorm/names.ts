@@ -12,8 +12,8 @@ import {
   rootOf,
   tableDeclarations,
   tableNames,
-} from './registry'
-import { foreignSchema } from './resolve-declaration'
+} from '../registry/registry'
+import { foreignSchema } from '../registry/resolve-declaration'
 
 /** Who has a name that was asked for. */
 type NameOwner = Pick<RefusedName, 'holder' | 'holderColumn' | 'key' | 'state'>

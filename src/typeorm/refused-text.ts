@@ -4,7 +4,7 @@ import { quote } from '../sql/identifier'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { holderQuery, PARTITION_ROOT, refusedPlace, restoredHolderQuery } from '../sql/taken-statements'
 import { composedText } from '../sql/text-table'
-import { dataSourceOf, type Declaration, tableDeclarations } from './registry'
+import { dataSourceOf, type Declaration, tableDeclarations } from '../registry/registry'
 
 /** Runs SQL and gives its rows as objects. */
 export type QueryRows = (sql: string, values: unknown[]) => Promise<readonly ObjectLiteral[]>

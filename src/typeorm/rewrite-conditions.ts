@@ -4,7 +4,7 @@ import type { Query } from '../sql/catalog'
 import { hasCitus, isDistributed } from '../sql/spread'
 import { orNoHash } from '../sql/text-condition'
 import { composedText, tableName } from '../sql/text-table'
-import { knownReady } from './readiness'
+import { knownReady } from '../schema/readiness'
 import {
   dataSourceOf,
   type Declaration,
@@ -12,11 +12,11 @@ import {
   registry,
   tableDeclarations,
   tableNames,
-} from './registry'
+} from '../registry/registry'
 import { markFor } from './seen-tables'
 import { withChangedHashes } from './sent-hashes'
 import { storedCondition, type StoredCondition } from './stored-condition'
-import { storedAny, storedEqual, storedJunction, storedRaw } from './text-operators'
+import { storedAny, storedEqual, storedJunction, storedRaw } from '../registry/text-operators'
 
 /** The protected parts of TypeORM's query builders that conditions go through. */
 interface QueryBuilder extends Record<(typeof DERIVING)[number], (...args: unknown[]) => unknown> {

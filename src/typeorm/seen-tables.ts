@@ -3,9 +3,9 @@ import type { DataSource, QueryRunner } from 'typeorm'
 import { UniqueTextError } from '../errors'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { decided, isUndecided, markOf, undecided } from '../sql/text-condition'
-import { ensureReady, isOneOfMany, knownReady } from './readiness'
+import { ensureReady, isOneOfMany, knownReady } from '../schema/readiness'
 import { declarationsIn } from './refused-text'
-import { type Declaration, registry } from './registry'
+import { type Declaration, registry } from '../registry/registry'
 
 /** What a statement is sent by, and what asks for it. */
 interface Sender {

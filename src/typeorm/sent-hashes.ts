@@ -1,7 +1,7 @@
 import type { EntityMetadata, ObjectLiteral } from 'typeorm'
 import { ImmutableTextError } from '../errors'
 import { composedText, field, hashOfValues } from '../sql/text-table'
-import { type ColumnMetadata, dataSourceOf, type Declaration, declarationsOf } from './registry'
+import { type ColumnMetadata, dataSourceOf, type Declaration, declarationsOf } from '../registry/registry'
 
 /** The SQL of a value that the caller gives as a function. */
 type Sql = () => string

@@ -2,7 +2,7 @@ import { type FindOperator, InstanceChecker } from 'typeorm'
 import { TextRejectedError } from '../errors'
 import { equalsNoText } from '../sql/text-condition'
 import { normalizeText } from '../text/normalizer'
-import type { Declaration } from './registry'
+import type { Declaration } from '../registry/registry'
 import {
   isStored,
   operatorTexts,
@@ -13,7 +13,7 @@ import {
   storedJunction,
   storedNot,
   storedRaw,
-} from './text-operators'
+} from '../registry/text-operators'
 
 type TextPart = Declaration['text'][number]
 

@@ -9,7 +9,7 @@ import type {
 } from 'typeorm'
 import { DeclarationError, ImmutableTextError } from '../errors'
 import { transactionCommands } from '../sql/transaction-commands'
-import { normalizedValues, setProperty, writeBack } from './normalize-column'
+import { normalizedValues, setProperty, writeBack } from '../registry/normalize-column'
 import {
   type ColumnMetadata,
   dataSourceOf,
@@ -20,7 +20,7 @@ import {
   type NumberDeclaration,
   registry,
   tableNumbers,
-} from './registry'
+} from '../registry/registry'
 
 /** Known to every copy of this package in the process. */
 const OURS = Symbol.for('typeorm-unique-text.subscriber')

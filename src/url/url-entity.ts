@@ -26,7 +26,7 @@ import {
 } from '../rows/call-options'
 import { URL_CHECK } from '../sql/url-check'
 import { isManager, requireArray } from '../rows/call-arguments'
-import { UniqueText } from '../typeorm/decorator'
+import { UniqueText } from '../declare/decorator'
 import {
   formatUrl,
   markNormal,

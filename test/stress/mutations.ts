@@ -1,5 +1,5 @@
 import type { DataSource } from 'typeorm'
-import { guardOf } from '../../src/sql/guard'
+import { guardOf } from '../../src/triggers/guard'
 import { type Mutation, mutations, softMutations } from '../support/mutations'
 import { type Answer, type Arrival, Coalescer } from '../../src/find-or-create/coalescer'
 import type { Action } from './action'

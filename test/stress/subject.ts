@@ -1,7 +1,7 @@
 import type { DataSource, DeepPartial } from 'typeorm'
 import { literal, quote } from '../../src/sql/identifier'
 import { isLive, type TextTable, tableName } from '../../src/sql/text-table'
-import { declarationsOf } from '../../src/typeorm/registry'
+import { declarationsOf } from '../../src/registry/registry'
 import { type StressEntity, StressPage, StressScoped, StressSoft } from './entities'
 import type { Random } from './random'
 

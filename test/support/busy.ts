@@ -2,7 +2,7 @@ import type { Client } from 'pg'
 import type { DataSource } from 'typeorm'
 import { findOrCreate } from '../../src'
 import { tableName } from '../../src/sql/text-table'
-import { declarationsOf } from '../../src/typeorm/registry'
+import { declarationsOf } from '../../src/registry/registry'
 import { untilBlocked } from './blocked'
 
 /** Calls that go their ordinary way at once; the next one waits for a look-up that it shares. */

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import type { Client } from 'pg'
 import { addIndex } from '../../src/sql/alter'
-import { guardOf } from '../../src/sql/guard'
+import { guardOf } from '../../src/triggers/guard'
 import { literal, plainName, quote } from '../../src/sql/identifier'
 import { checkExpression, composed, isFreed, isLive, tableName, type TextTable } from '../../src/sql/text-table'
 import type { Digest } from '../../src/text/digest'

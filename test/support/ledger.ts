@@ -5,7 +5,7 @@ import { afterAll, expect, vi } from 'vitest'
 import { UniqueText, UniqueTextError } from '../../src'
 import { tableName } from '../../src/sql/text-table'
 import { quote } from '../../src/sql/identifier'
-import { declarationsOf } from '../../src/typeorm/registry'
+import { declarationsOf } from '../../src/registry/registry'
 import { fewHashes } from './digests'
 import { violations } from './guarded-table'
 

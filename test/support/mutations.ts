@@ -1,4 +1,4 @@
-import { guardOf } from '../../src/sql/guard'
+import { guardOf } from '../../src/triggers/guard'
 import type { TextTable } from '../../src/sql/text-table'
 import { type Change, mutate } from './mutate'
 

@@ -1,10 +1,10 @@
 import type { Client } from 'pg'
 import { addIndex } from '../../src/sql/alter'
-import { guardOf } from '../../src/sql/guard'
+import { guardOf } from '../../src/triggers/guard'
 import { qualified, quote } from '../../src/sql/identifier'
-import { namesGuard } from '../../src/sql/name-guard'
+import { namesGuard } from '../../src/triggers/name-guard'
 import type { FormerPolicy, HolderTable, NamesTable } from '../../src/sql/name-table'
-import { nameTriggersOf } from '../../src/sql/name-triggers'
+import { nameTriggersOf } from '../../src/triggers/name-triggers'
 import { checkExpression, type TextTable } from '../../src/sql/text-table'
 import { type Digest, md5 } from '../../src/text/digest'
 

@@ -1,4 +1,4 @@
-import { numberTriggers } from '../../src/sql/number-triggers'
+import { numberTriggers } from '../../src/triggers/number-triggers'
 import type { NumberTable } from '../../src/sql/number-table'
 import type { TestDatabase } from './database'
 import type { SessionName } from './interleaving'

@@ -1,5 +1,5 @@
 import type { Client } from 'pg'
-import { guardOf } from '../../src/sql/guard'
+import { guardOf } from '../../src/triggers/guard'
 import { literal, quote } from '../../src/sql/identifier'
 import type { TestDatabase } from './database'
 import { createGuardedTable, putRows, rowsOf, textTable, violations } from './guarded-table'

@@ -13,7 +13,7 @@ import { findOrCreate, UniqueText, type UniqueTextPropertyOptions } from '../../
 import { adopt, AdoptionError } from '../../../src/adopt'
 import { Url } from '../../../src/url'
 import { lowerCase, normalizer, Refusal } from '../../../src/text'
-import { declarationsOf } from '../../../src/typeorm/registry'
+import { declarationsOf } from '../../../src/registry/registry'
 import { useDatabase } from '../../support/database'
 import { fewHashes } from '../../support/digests'
 import { generate } from '../../support/generated'

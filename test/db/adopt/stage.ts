@@ -3,7 +3,7 @@ import { Column, type DataSource, Entity, type ObjectLiteral, type ObjectType, P
 import { UniqueText, type UniqueTextPropertyOptions } from '../../../src'
 import { quote } from '../../../src/sql/identifier'
 import { checkExpression, tableName, type TextTable } from '../../../src/sql/text-table'
-import { declarationsOf } from '../../../src/typeorm/registry'
+import { declarationsOf } from '../../../src/registry/registry'
 import { lowerCase } from '../../../src/text'
 import { fewHashes } from '../../support/digests'
 

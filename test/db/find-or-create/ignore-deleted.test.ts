@@ -32,7 +32,7 @@ import {
 } from '../../../src'
 import { trim } from '../../../src/text'
 import { textCondition, textEquals, uniqueTextPaths } from '../../../src/typeorm-calls'
-import { declarationsOf } from '../../../src/typeorm/registry'
+import { declarationsOf } from '../../../src/registry/registry'
 import { useDatabase } from '../../support/database'
 import { generate, runAll } from '../../support/generated'
 import { fewHashes } from '../../support/digests'

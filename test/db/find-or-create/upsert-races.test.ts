@@ -14,7 +14,7 @@ import {
 } from 'typeorm'
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { type FindOrCreateResult, TransactionAbortedError, UniqueText, upsertByText } from '../../../src'
-import { declarationsOf } from '../../../src/typeorm/registry'
+import { declarationsOf } from '../../../src/registry/registry'
 import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
 import { oneHash } from '../../support/digests'

@@ -1,6 +1,6 @@
 import type { Client } from 'pg'
 import { beforeAll, expect, test } from 'vitest'
-import { guardOf } from '../../../src/sql/guard'
+import { guardOf } from '../../../src/triggers/guard'
 import { fitName, plainName, quote } from '../../../src/sql/identifier'
 import type { TextTable } from '../../../src/sql/text-table'
 import { useDatabase } from '../../support/database'

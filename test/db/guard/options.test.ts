@@ -1,6 +1,6 @@
 import type { Client } from 'pg'
 import { beforeAll, describe, expect, test } from 'vitest'
-import { guardOf } from '../../../src/sql/guard'
+import { guardOf } from '../../../src/triggers/guard'
 import { sha256 } from '../../../src/text/digest'
 import { useDatabase } from '../../support/database'
 import { freshTable, putRows, rowsOf, violations } from '../../support/guarded-table'

@@ -1,7 +1,7 @@
 import type { Client } from 'pg'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { addIndex } from '../../../src/sql/alter'
-import { guardOf } from '../../../src/sql/guard'
+import { guardOf } from '../../../src/triggers/guard'
 import { quote } from '../../../src/sql/identifier'
 import { checkExpression, type TextTable } from '../../../src/sql/text-table'
 import { copyIn } from '../../stress/copy-in'

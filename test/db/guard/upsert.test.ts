@@ -1,6 +1,6 @@
 import type { Client } from 'pg'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { guardOf } from '../../../src/sql/guard'
+import { guardOf } from '../../../src/triggers/guard'
 import type { TextTable } from '../../../src/sql/text-table'
 import { useDatabase } from '../../support/database'
 import { freshTable, putRows, rowsOf, textTable, violations } from '../../support/guarded-table'

@@ -1,6 +1,6 @@
 import type { Client } from 'pg'
 import { beforeEach, describe, expect, test } from 'vitest'
-import { guardOf } from '../../../src/sql/guard'
+import { guardOf } from '../../../src/triggers/guard'
 import type { TextTable } from '../../../src/sql/text-table'
 import { useDatabase } from '../../support/database'
 import { merge } from '../../support/databases'

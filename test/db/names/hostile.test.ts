@@ -1,7 +1,7 @@
 import type { Client } from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { quote } from '../../../src/sql/identifier'
-import { claimAllNames, releaseAllNames } from '../../../src/sql/name-fill'
+import { claimAllNames, releaseAllNames } from '../../../src/triggers/name-fill'
 import { useDatabase } from '../../support/database'
 import { createHolder, createNames, holderTable, namesTable, RESERVE } from '../../support/names-table'
 

@@ -1,8 +1,8 @@
 import type { Client } from 'pg'
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { makeScopes } from '../../../src/sql/number-scopes'
+import { makeScopes } from '../../../src/triggers/number-scopes'
 import { scopesName, scopesTable } from '../../../src/sql/number-table'
-import { numberTriggers } from '../../../src/sql/number-triggers'
+import { numberTriggers } from '../../../src/triggers/number-triggers'
 import { useDatabase } from '../../support/database'
 import { countedTable, createNumberedTable, numbersOf, numberTable, wrongCounts } from '../../support/numbered-table'
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { numberTriggers } from '../../../src/sql/number-triggers'
+import { numberTriggers } from '../../../src/triggers/number-triggers'
 import { type NumberTable, scopesName } from '../../../src/sql/number-table'
 import { useDatabase } from '../../support/database'
 import { mutate } from '../../support/mutate'

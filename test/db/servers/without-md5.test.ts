@@ -13,7 +13,7 @@ import {
   upsertByText,
 } from '../../../src'
 import { sha256, type Digest } from '../../../src/text/digest'
-import { declarationsOf } from '../../../src/typeorm/registry'
+import { declarationsOf } from '../../../src/registry/registry'
 import { useDatabase } from '../../support/database'
 import { generate, migrate, runAll } from '../../support/generated'
 import { violations } from '../../support/guarded-table'

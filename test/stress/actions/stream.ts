@@ -1,6 +1,6 @@
 import { findOrCreateStream } from '../../../src/stream'
 import type { Action, Writer } from '../action'
-import { dataSourceOf } from '../../../src/typeorm/registry'
+import { dataSourceOf } from '../../../src/registry/registry'
 import { inputOf, type Key, severalKeys, type Subject } from '../subject'
 import { take, throwFirst } from './find-or-create'
 

@@ -1,0 +1,251 @@
+import type { EntityMetadata } from 'typeorm'
+import { DeclarationError } from '../errors'
+import { checkOptions, RULE, type Rules } from '../options'
+import type { Change, FilledColumn } from '../sql/alter'
+import { fitName, plainName } from '../sql/identifier'
+import { dropScopes, makeScopes, numberRows, renumberRows } from '../triggers/number-scopes'
+import type { NumberTable } from '../sql/number-table'
+import { asNumberNote, type NumberNote, numberTriggers } from '../triggers/number-triggers'
+import { attachDataSource, type IndexMetadata, requireOneClass } from './attach-data-source'
+import {
+  type ColumnMetadata,
+  dataSourceOf,
+  isOrExtends,
+  type NumberDeclaration,
+  registry,
+  rootOf,
+  type RowsChange,
+  tableNumbers,
+  type TriggerWork,
+} from '../registry/registry'
+import { foreignSchema, scopeColumns } from '../registry/resolve-declaration'
+import { requireMetadataInternals } from '../registry/supported'
+import { registerTriggers } from '../schema/trigger-sets'
+
+/**
+ * The door to TypeORM for a number, as `attachDeclaration` is for a text: resolves it, and makes it take effect.
+ *
+ * @param index the IndexMetadata that TypeORM calls the `columns` function of the unique index on
+ * @returns the property paths of that index
+ * @throws DeclarationError, UnsupportedDatabaseError
+ */
+export function attachNumber(index: object, raw: RawNumber): string[] {
+  requireMetadataInternals(index)
+  const door = index as IndexMetadata
+  const metadata = rootOf(door.entityMetadata)
+  const where = `@NumberWithin on ${metadata.name}.${raw.property}`
+  attachDataSource(dataSourceOf(metadata), where)
+  const known = tableNumbers(metadata).find(({ name }) => name === raw.property)
+  if (known) requireOneClass('@NumberWithin', known, door)
+  const declaration = known ?? attach(door, metadata, { raw, where })
+  returnNumber(door.entityMetadata, declaration)
+  return [...declaration.scope, declaration.column].map(({ propertyPath }) => propertyPath)
+}
+
+interface Declared {
+  readonly raw: RawNumber
+  readonly where: string
+}
+
+function attach(door: IndexMetadata, metadata: EntityMetadata, { raw, where }: Declared): NumberDeclaration {
+  if (door.embeddedMetadata !== undefined) {
+    throw new DeclarationError(
+      `${where}: a property of an embedded cannot declare it. Declare it on a property of the entity itself.`,
+    )
+  }
+  if (metadata.tableType === 'entity-child' || !isOrExtends(metadata.target, door.target)) {
+    throw new DeclarationError(
+      `${where}: it stands on a class that shares its table with others, whose rows have no such number. ` +
+        `Declare it on the class that has the @Entity and the @TableInheritance.`,
+    )
+  }
+  const column = numberColumn(metadata, raw.property, where)
+  const scope = raw.scope.flatMap((property) => scopeColumns(metadata, property, where))
+  const table = numberTable(metadata, { raw, column, scope })
+  const declaration: NumberDeclaration = { name: raw.property, metadata, target: door.target, column, scope, table }
+  registry.numbers.set(metadata, [...tableNumbers(metadata), declaration])
+  door.givenName = table.index
+  registerTriggers(metadata, `number ${raw.property}`, () => workOf(declaration))
+  return declaration
+}
+
+const TYPES: ReadonlySet<unknown> = new Set([Number, 'int', 'integer', 'int4', 'bigint', 'int8', 'smallint', 'int2'])
+
+function numberColumn(metadata: EntityMetadata, property: string, where: string): ColumnMetadata {
+  const column = metadata.columns.find(({ propertyPath }) => propertyPath === property)
+  if (!column) throw new DeclarationError(`${where}: there is no column "${property}". Add a @Column.`)
+  if (!TYPES.has(column.type) || column.isArray) {
+    throw new DeclarationError(`${where}: "${property}" must be of type integer, bigint or smallint.`)
+  }
+  const wrong = [
+    column.isNullable && 'nullable, because every row has a number',
+    (column.default !== undefined || column.isGenerated || column.generatedType !== undefined) &&
+      'given a default, because the triggers give it its value',
+    column.isPrimary && 'part of the primary key, which must identify a row before it has a number',
+  ].find((one) => typeof one === 'string')
+  if (wrong) throw new DeclarationError(`${where}: "${property}" cannot be ${wrong}. Change its @Column.`)
+  return column
+}
+
+function numberTable(
+  metadata: EntityMetadata,
+  resolved: { readonly raw: RawNumber; readonly column: ColumnMetadata; readonly scope: readonly ColumnMetadata[] },
+): NumberTable {
+  const { raw, column, scope } = resolved
+  const { tableName, columns } = metadata
+  const names = [...scope, column].map(({ databaseName }) => databaseName)
+  return {
+    name: raw.property,
+    schema: foreignSchema(metadata),
+    table: tableName,
+    scope: scope.map((one) => ({ name: one.databaseName, type: typeOf(one) })),
+    number: column.databaseName,
+    type: typeOf(column),
+    index: fitName(dataSourceOf(metadata).namingStrategy.indexName(tableName, names)),
+    count: raw.count,
+    deleted: columns.find(({ isDeleteDate }) => isDeleteDate)?.databaseName,
+    triggers: plainName('numbers', tableName, raw.property),
+  }
+}
+
+function typeOf(column: ColumnMetadata): string {
+  const { driver } = dataSourceOf(column.entityMetadata)
+  return `${driver.normalizeType(column)}${column.isArray ? '[]' : ''}`
+}
+
+/** TypeORM then puts it on the entity, in the round trip of the INSERT. */
+function returnNumber(metadata: EntityMetadata, { column }: NumberDeclaration): void {
+  const original = metadata.getInsertionReturningColumns.bind(metadata)
+  const own = metadata.columns.find(({ propertyPath }) => propertyPath === column.propertyPath)
+  metadata.getInsertionReturningColumns = () => {
+    const others = original().filter((one) => one !== own)
+    return own ? [...others, own] : others
+  }
+}
+
+const workOf = ({ table, scope, metadata }: NumberDeclaration): TriggerWork => ({
+  set: numberTriggers(table),
+  rows: numberedRows({ table, metadata }),
+  indexes: [{ name: table.index, columns: [...scope.map(({ databaseName }) => databaseName), table.number] }],
+})
+
+/** A number, and the entity whose rows have it. */
+interface Numbered {
+  readonly table: NumberTable
+  readonly metadata: EntityMetadata
+}
+
+/** What to do with existing rows when they are numbered for the first time, or in another way. */
+function numberedRows(numbered: Numbered): RowsChange {
+  const install = scopesOf(numbered)
+  return {
+    filled: filledBy(numbered),
+    fill: { up: [numberAll(numbered, numberRows)], down: [] },
+    install,
+    created: install,
+    tables: { up: install.up, down: [] },
+    follow: (before) => {
+      const note = asNumberNote(before)
+      return note
+        ? followNote(numbered, note)
+        : { fill: { up: [numberAll(numbered, renumberRows)], down: [] }, install }
+    },
+  }
+}
+
+/** @param had whose table of scopes goes */
+const scopesOf = ({ table }: Numbered, had: NumberTable = table): Change => ({
+  up: [makeScopes(table), ...(had.triggers === table.triggers ? [] : [dropScopes(had)])],
+  down: [dropScopes(table)],
+})
+
+const filledBy = ({ table: { number, type } }: Numbered): FilledColumn[] => [{ name: number, type, nullable: false }]
+
+const primaryOf = ({ primaryColumns }: EntityMetadata): string[] =>
+  primaryColumns.map(({ databaseName }) => databaseName)
+
+const numberAll = ({ table, metadata }: Numbered, by: typeof numberRows): string =>
+  by({ table, primary: primaryOf(metadata) })
+
+/**
+ * On the way back the former index is made while columns have their new names, so rows that it would refuse are
+ * corrected before it. The former table of scopes is made after it, when columns have their former names.
+ */
+function followNote(numbered: Numbered, note: NumberNote): RowsChange {
+  const { table, metadata } = numbered
+  const was = inTodaysNames(numbered, note)
+  const isThere = was.scope.every(({ name }) => isColumn(metadata, name))
+  const renumbered =
+    isThere && !isNarrower(was, table) ? [renumberRows({ table: was, primary: primaryOf(metadata) })] : []
+  const had = asItWas(table, note)
+  return {
+    filled: filledBy(numbered),
+    fill: { up: [numberAll(numbered, isNarrower(table, was) ? numberRows : renumberRows)], down: renumbered },
+    install: scopesOf(numbered, had),
+    leave: { up: [], down: [makeScopes(had)] },
+  }
+}
+
+/** By the names that columns had. */
+const asItWas = (table: NumberTable, { scope, number, type, count, deleted, prefix }: NumberNote): NumberTable => ({
+  ...table,
+  scope,
+  number,
+  type,
+  count,
+  deleted,
+  triggers: prefix,
+})
+
+const isColumn = ({ columns }: EntityMetadata, name: string): boolean =>
+  columns.some(({ databaseName }) => databaseName === name)
+
+/** What was, with columns that were renamed by the names that they have now. */
+const inTodaysNames = ({ table, metadata }: Numbered, { scope }: NumberNote): NumberTable => ({
+  ...table,
+  scope: scope.map((one, position) =>
+    isColumn(metadata, one.name) ? one : { ...one, name: table.scope[position]?.name ?? one.name },
+  ),
+})
+
+/** Rows of which no two have one number in the wider scope have none in the narrower one. */
+const isNarrower = (one: NumberTable, other: NumberTable): boolean =>
+  other.scope.every(({ name }) => one.scope.some((column) => column.name === name))
+
+/** Options of `@NumberWithin`, and of one entry of `numberWithinSchema()`. */
+export interface NumberWithinOptions {
+  /**
+   * Properties within which rows are numbered; all NOT NULL. A relation stands for its join columns.
+   *
+   * @default []: the whole table
+   */
+  readonly scope?: readonly string[]
+  /**
+   * Keep a count of the rows of each scope, for `countWithin()`. Rows that are deleted softly do not count. Tables with
+   * partitions keep none.
+   *
+   * @default false
+   */
+  readonly count?: boolean
+  /** Name of the column. @default the naming strategy's, or what `@Column` says */
+  readonly name?: string
+}
+
+/** The options with every default filled in. */
+export interface RawNumber {
+  readonly property: string
+  readonly scope: readonly string[]
+  readonly count: boolean
+}
+
+const RULES: Rules<NumberWithinOptions> = { scope: RULE.properties, count: RULE.boolean, name: RULE.name }
+
+/**
+ * @param where names the declaration in an error: `@NumberWithin on Comment.number`
+ * @throws DeclarationError for an option that does not exist, or a value that it does not take
+ */
+export function toRawNumber(where: string, property: string, options: NumberWithinOptions): RawNumber {
+  checkOptions(where, options, RULES)
+  const { scope = [], count = false } = options
+  return { property, scope, count }
+}

@@ -1,0 +1,96 @@
+import type { DataSource } from 'typeorm'
+import { DeclarationError } from '../errors'
+import { checkOptions, RULE, type Rules } from '../options'
+import { type DataSourceSettings, registry } from '../registry/registry'
+import { hookSchemaBuilder } from '../schema/schema-hook'
+import { requirePostgres } from '../registry/supported'
+
+/** Options of `withUniqueText`. */
+export interface UniqueTextDataSourceOptions {
+  /**
+   * Send named prepared statements. Set it to false behind a pooler that gives each statement another session and does
+   * not support prepared statements (PgBouncer before 1.21 in transaction mode).
+   * @default true
+   */
+  readonly prepare?: boolean
+  /**
+   * Connections of this DataSource set a `search_path` of their own, so that one entity has a table for every tenant. An
+   * operation on an entity without a schema then asks which table it means, in a round trip of its own, and the first
+   * one on each table looks at its index, check and guard. Without the option, the first operation looks for all: a
+   * tenant whose table lacks them would go unseen. A DataSource for every tenant needs no option.
+   * @default false
+   */
+  readonly tenantsBySearchPath?: boolean
+  /**
+   * Let conditions by property (`findBy({ url })`, `update({ url }, …)`, `.where({ url })`) look by the hash too, so that
+   * they use the unique index. Set it to false to get the SQL that TypeORM makes of them; texts are normalized all the
+   * same, and `textEquals` and `textIn` still use the index.
+   * @default true
+   */
+  readonly rewriteQueries?: boolean
+  /**
+   * Let calls of `findOrCreate` and `findOneByText` share a look-up: of those outside transactions that come while eight
+   * others of the same text are under way, all that wait are looked up in one statement. Each still has an answer, an
+   * error and an entity of its own, from a statement that was sent after the call began.
+   *
+   * Set it to false where connections of the pool are not alike: where one is given the rights or the settings of a
+   * caller before it is used (`SET ROLE`, `SET app.user` for row security), another caller's look-up must not run on it.
+   * Not done with `tenantsBySearchPath`, nor on a table with row security.
+   * @default true
+   */
+  readonly coalesce?: boolean
+}
+
+const DEFAULTS: DataSourceSettings = {
+  prepare: true,
+  tenantsBySearchPath: false,
+  rewriteQueries: true,
+  coalesce: true,
+}
+
+/**
+ * Gives a DataSource that is not initialised yet options of this package. A DataSource whose entities declare unique
+ * texts needs no other preparation. One from which the last declaration has gone does: only so do TypeORM's
+ * `migration:generate`, `schema:log`, `schema:sync` and `synchronize` also remove the guard that the table still has.
+ *
+ * Called again, it changes the options that are given and leaves the others as they are.
+ *
+ * @returns the same DataSource
+ * @throws UnsupportedDatabaseError if it is not of type `postgres`
+ * @throws DeclarationError if it is none, or is initialised already, and for an option that does not exist
+ * @example
+ * ```ts
+ * export default withUniqueText(new DataSource({ type: 'postgres', url, entities: [Page] }), { prepare: false })
+ * ```
+ */
+export function withUniqueText<T extends DataSource>(dataSource: T, options: UniqueTextDataSourceOptions = {}): T {
+  const given = dataSource as Partial<DataSource> | null | undefined
+  if (given?.driver === undefined) {
+    throw new DeclarationError('withUniqueText(): expected a DataSource. Pass `new DataSource(options)`.')
+  }
+  const settings = toSettings(options, registry.settings.get(dataSource))
+  requirePostgres(dataSource, 'typeorm-unique-text')
+  if (dataSource.isInitialized) {
+    throw new DeclarationError(
+      'withUniqueText() must be called before initialize(). Move the call to `new DataSource`.',
+    )
+  }
+  hookSchemaBuilder(dataSource)
+  registry.settings.set(dataSource, settings)
+  return dataSource
+}
+
+const RULES: Rules<UniqueTextDataSourceOptions> = {
+  rewriteQueries: RULE.boolean,
+  prepare: RULE.boolean,
+  tenantsBySearchPath: RULE.boolean,
+  coalesce: RULE.boolean,
+}
+
+/** A mistake here would send prepared statements through a pooler that loses them. */
+function toSettings(options: UniqueTextDataSourceOptions, before = DEFAULTS): DataSourceSettings {
+  checkOptions('withUniqueText()', options, RULES)
+  const { prepare = before.prepare, tenantsBySearchPath = before.tenantsBySearchPath } = options
+  const { rewriteQueries = before.rewriteQueries, coalesce = before.coalesce } = options
+  return { prepare, tenantsBySearchPath, rewriteQueries, coalesce }
+}

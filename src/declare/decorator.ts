@@ -1,0 +1,312 @@
+import { type EntityMetadata, type EntitySchemaOptions, getMetadataArgsStorage } from 'typeorm'
+import { DeclarationError } from '../errors'
+import { checkOptions } from '../options'
+import { indexCondition } from '../sql/alter'
+import { checkExpression } from '../sql/text-table'
+import { attachDataSource, type IndexMetadata, requireOneClass } from './attach-data-source'
+import {
+  forbidForeignKeys,
+  forbidOtherIndexes,
+  forbidSharedColumns,
+  forbidTakenNames,
+  HIDDEN_MARK,
+  hiddenColumns,
+  nameColumn,
+} from './column-conflicts'
+import { normalizeColumn } from '../registry/normalize-column'
+import {
+  CLASS_RULES,
+  PROPERTY_RULES,
+  type RawDeclaration,
+  toRawDeclaration,
+  type UniqueTextClassOptions,
+  type UniqueTextColumn,
+  type UniqueTextPropertyOptions,
+} from '../registry/options'
+import { type ColumnMetadata, dataSourceOf, type Declaration, registry, rootOf } from '../registry/registry'
+import { resolveDeclaration } from '../registry/resolve-declaration'
+import { sendHash } from '../typeorm/sent-hashes'
+import { requireMetadataInternals, requirePostgres } from '../registry/supported'
+import {
+  columnOptionsOf,
+  declareTextColumn,
+  isPlain,
+  requireCall,
+  requireLegacy,
+  type TextDecorator,
+} from './text-decorator'
+
+type IndexColumns = () => string[]
+
+const DECORATOR = '@UniqueText'
+
+/**
+ * Makes a text column unique at any length. It is also the column decorator; a `@Column` of type text or varchar may
+ * stand beside it, in either order.
+ *
+ * @throws DeclarationError when the class is defined, for options that make no sense, and when the DataSource is
+ * initialised, for what contradicts the entity
+ * @example
+ * ```ts
+ * @Entity()
+ * class Page {
+ *   @PrimaryGeneratedColumn('identity') id!: number
+ *   @UniqueText({ normalize: url() }) url!: string
+ * }
+ * ```
+ */
+export function UniqueText(options?: UniqueTextPropertyOptions): TextDecorator
+/**
+ * Makes several columns unique together; each keeps its own `@Column`.
+ *
+ * @example
+ * ```ts
+ * @Entity()
+ * @UniqueText({ as: 'address', columns: ['path', { property: 'query', prefix: '?' }], scope: ['host'] })
+ * class Link {
+ *   @PrimaryGeneratedColumn('identity') id!: number
+ *   @Column({ type: 'text' }) host!: string
+ *   @Column({ type: 'text' }) path!: string
+ *   @Column({ type: 'text', nullable: true }) query!: string | null
+ * }
+ * ```
+ */
+export function UniqueText(options: UniqueTextClassOptions): ClassDecorator
+export function UniqueText(
+  options: UniqueTextPropertyOptions | UniqueTextClassOptions = {},
+  ...applied: unknown[]
+): TextDecorator & ClassDecorator {
+  requireCall(DECORATOR, options, applied)
+  return (target: object | undefined, property?: unknown): void => {
+    requireLegacy(DECORATOR, property)
+    if (property === undefined) declareOnClass(target as Function, options as UniqueTextClassOptions)
+    else declareOnProperty((target as object).constructor, property, options)
+  }
+}
+
+function declareOnClass(target: Function, options: UniqueTextClassOptions): void {
+  declareHidden(target, classDeclaration(target.name, options))
+}
+
+function declareOnProperty(target: Function, property: unknown, options: UniqueTextPropertyOptions): void {
+  if (typeof property !== 'string') {
+    throw new DeclarationError(`@UniqueText on ${target.name}: a symbol cannot be a column. Use a named property.`)
+  }
+  const raw = propertyDeclaration(`${target.name}.${property}`, property, options)
+  declareTextColumn(DECORATOR, target, property, columnOptionsOf(options))
+  declareHidden(target, raw)
+}
+
+function declareHidden(target: Function, raw: RawDeclaration): void {
+  const storage = getMetadataArgsStorage()
+  for (const { property, options } of hiddenColumns(raw)) {
+    const args = { target, propertyName: property, mode: 'virtual' as const, options, [HIDDEN_MARK]: true }
+    storage.columns.push(args)
+  }
+  storage.indices.push({
+    target,
+    unique: true,
+    columns: indexColumns(raw),
+    ...(raw.indexName === undefined ? {} : { name: raw.indexName }),
+  })
+}
+
+/**
+ * What `@UniqueText` does, for EntitySchema options: plain JavaScript has no decorators.
+ *
+ * @param texts one entry per text: the property's options, or those of several columns under the name for `by`
+ * @returns new options for `new EntitySchema(…)`; what was passed is left unchanged
+ * @throws DeclarationError as the decorator does
+ * @example
+ * ```js
+ * const Page = new EntitySchema(
+ *   uniqueTextSchema(
+ *     { name: 'Page', columns: { id: { type: Number, primary: true, generated: true } } },
+ *     { url: { normalize: url() } },
+ *   ),
+ * )
+ * ```
+ */
+export function uniqueTextSchema<T>(
+  schema: EntitySchemaOptions<T>,
+  texts: Readonly<Record<string, UniqueTextPropertyOptions | Omit<UniqueTextClassOptions, 'as'>>>,
+): EntitySchemaOptions<T> {
+  if (![schema, texts].every(isPlain)) {
+    throw new DeclarationError(
+      'uniqueTextSchema() takes the options of an EntitySchema, and an object with the unique texts: { url: {} }.',
+    )
+  }
+  const columns: Record<string, unknown> = { ...schema.columns }
+  const indices = [...(schema.indices ?? [])]
+  const own = new Set(
+    [schema.columns, schema.relations, schema.embeddeds, texts].flatMap((one) => Object.keys(one ?? {})),
+  )
+  for (const [name, options] of Object.entries(texts)) {
+    const several = isPlain(options) && 'columns' in options
+    const raw = several
+      ? classDeclaration(schema.name, { ...options, as: name })
+      : propertyDeclaration(`${schema.name}.${name}`, name, options)
+    if (!several)
+      columns[name] = { type: 'text', ...(columns[name] as object | undefined), ...columnOptionsOf(options) }
+    for (const { property, options: hidden } of hiddenColumns(raw)) {
+      if (own.has(property)) {
+        throw new DeclarationError(
+          `uniqueTextSchema() for ${schema.name}.${name}: it needs the property name "${property}" for a hidden ` +
+            `column. Rename your property of that name.`,
+        )
+      }
+      columns[property] = { ...hidden, virtual: true }
+    }
+    indices.push({
+      unique: true,
+      columns: indexColumns(raw),
+      ...(raw.indexName === undefined ? {} : { name: raw.indexName }),
+    })
+  }
+  return Object.assign({}, schema, { columns: columns as EntitySchemaOptions<T>['columns'], indices })
+}
+
+function propertyDeclaration(where: string, property: string, options: UniqueTextPropertyOptions): RawDeclaration {
+  if (isPlain(options) && ('columns' in options || 'as' in options)) {
+    throw new DeclarationError(`@UniqueText on ${where}: "columns" and "as" belong on the class.`)
+  }
+  checkOptions(`@UniqueText on ${where}`, options, PROPERTY_RULES)
+  const { normalize } = options
+  return toRawDeclaration(where, property, [{ property, ...(normalize === undefined ? {} : { normalize }) }], options)
+}
+
+function classDeclaration(where: string, options: UniqueTextClassOptions): RawDeclaration {
+  checkOptions(`@UniqueText on ${where}`, options, CLASS_RULES)
+  if (options.as === undefined || options.columns === undefined) {
+    throw new DeclarationError(`@UniqueText on ${where}: on a class, "as" and "columns" are required.`)
+  }
+  const columns = options.columns.map((column: string | UniqueTextColumn): UniqueTextColumn =>
+    typeof column === 'string' ? { property: column } : column,
+  )
+  return toRawDeclaration(where, options.as, columns, options)
+}
+
+/** Not an arrow function: TypeORM calls it as a method of its IndexMetadata. docs/how-it-hooks-into-typeorm.md has more. */
+function indexColumns(raw: RawDeclaration): IndexColumns {
+  function columns(this: object): string[] {
+    return attachDeclaration(this, raw)
+  }
+  return Object.assign(columns, { [RAW]: raw })
+}
+
+/** Kept on the function, for code that knows the class or the EntitySchema but no DataSource. */
+const RAW: unique symbol = Symbol.for('typeorm-unique-text.declaration')
+
+/** The declaration that made an index; empty for an index of the user's own. */
+export function rawDeclarationOf({ columns }: { readonly columns?: unknown }): [] | [RawDeclaration] {
+  return typeof columns === 'function' && RAW in columns ? [columns[RAW] as RawDeclaration] : []
+}
+
+/**
+ * The door to TypeORM: called while a DataSource builds the metadata of an entity, at the one moment when the columns
+ * have their final names and the checks are not yet built. Resolves the declaration, once per DataSource, and makes it
+ * take effect there: registered, its columns and index named, its check added, its texts normalized. The DataSource
+ * gets the schema hook, our subscribers and our query builders, whoever made it.
+ * docs/how-it-hooks-into-typeorm.md follows the whole way.
+ *
+ * @param index the IndexMetadata that TypeORM calls the index's `columns` function on
+ * @returns the property paths of the unique index, which is what TypeORM asked for
+ * @throws DeclarationError, UnsupportedDatabaseError
+ */
+function attachDeclaration(index: object, raw: RawDeclaration): string[] {
+  refuseOtherDatabase(index, raw)
+  requireMetadataInternals(index)
+  const metadata = rootOf(index.entityMetadata)
+  attachDataSource(dataSourceOf(metadata), `@UniqueText on ${metadata.name}.${raw.name}`)
+  const known = registry.declarations.get(metadata)?.find(({ name }) => name === raw.name)
+  if (known) requireOneClass('@UniqueText', known, index as IndexMetadata)
+  const declaration = known ?? attach(index, metadata, raw)
+  hideFromReturning(index.entityMetadata, declaration.hidden)
+  return [...declaration.scope, ...declaration.hidden.slice(0, 2)].map(({ propertyPath }) => propertyPath)
+}
+
+/** Before anything is asked of what TypeORM gave: for some databases it makes a constraint of a unique index. */
+function refuseOtherDatabase(index: object, { name }: RawDeclaration): void {
+  const { entityMetadata } = index as Partial<IndexMetadata>
+  if (!entityMetadata) return
+  requirePostgres(dataSourceOf(entityMetadata), `@UniqueText on ${entityMetadata.name}.${name}`)
+}
+
+function attach(index: IndexMetadata, metadata: EntityMetadata, raw: RawDeclaration): Declaration {
+  if (index.embeddedMetadata !== undefined) {
+    throw new DeclarationError(
+      `@UniqueText on ${metadata.name}.${raw.name}: a property of an embedded cannot declare it. Declare it on the ` +
+        `entity instead: @UniqueText({ as: 'name', columns: ['embedded.${raw.name}'] }).`,
+    )
+  }
+  const declaration = resolveDeclaration(metadata, raw, index.target)
+  const { table, hidden, text } = declaration
+  forbidTakenNames(declaration)
+  forbidForeignKeys(declaration)
+  register(declaration)
+  index.givenName = table.index
+  const condition = indexCondition(table)
+  if (condition !== undefined) index.where = condition
+  const names = [table.hash, table.number, table.chained]
+  for (const [position, column] of hidden.entries()) {
+    nameColumn(column, names[position] ?? column.databaseName)
+    // Those of a class in single table inheritance TypeORM makes nullable, for the rows of the other classes.
+    column.isNullable = table.nullable && position === 0
+    // An EntitySchema cannot declare that, and `save` would put null on its objects.
+    column.isVirtual = true
+  }
+  if (table.spread !== undefined || table.guardless === true) sendHash(declaration)
+  addCheck(declaration)
+  for (const { column, normalizer } of text) normalizeColumn(column, normalizer)
+  return declaration
+}
+
+function register(declaration: Declaration): void {
+  const { metadata, name, text } = declaration
+  const others = registry.declarations.get(metadata) ?? []
+  forbidOtherSpreads(declaration, others)
+  const columns = text.map(({ column }) => column)
+  forbidSharedColumns(`@UniqueText on ${metadata.name}.${name}`, metadata, columns)
+  registry.declarations.set(metadata, [...others, declaration])
+}
+
+/** Refuses declarations that no index of a table can keep if the table is spread by a hash. */
+function forbidOtherSpreads(declaration: Declaration, others: readonly Declaration[]): void {
+  const { metadata, name, table } = declaration
+  const [other] = others
+  const spread = [declaration, ...others].some((one) => one.table.spread !== undefined)
+  if (spread && other) {
+    throw new DeclarationError(
+      `@UniqueText on ${metadata.name}.${name}: a table that is spread by the hash of one text can hold no other unique ` +
+        `text. Remove spread, or "${other.name}".`,
+    )
+  }
+  if (table.spread !== undefined && table.nullable) {
+    throw new DeclarationError(
+      `@UniqueText on ${metadata.name}.${name}: a text by whose hash the table is spread cannot be NULL. Remove nullable.`,
+    )
+  }
+}
+
+/** Otherwise RETURNING includes them, as columns with defaults, and TypeORM merges them into entities and generatedMaps. */
+function hideFromReturning(metadata: EntityMetadata, hidden: readonly ColumnMetadata[]): void {
+  const original = metadata.getInsertionReturningColumns.bind(metadata)
+  metadata.getInsertionReturningColumns = () => original().filter((column) => !hidden.includes(column))
+}
+
+/** TypeORM's CheckMetadata is not exported; this is what it and the schema builder use of it. */
+function addCheck(declaration: Declaration): void {
+  const { metadata, table } = declaration
+  const check = {
+    entityMetadata: metadata,
+    name: table.check,
+    givenName: table.check,
+    expression: checkExpression(table),
+    // TypeORM builds checks after all indexes and unique constraints: the first moment at which these can be seen.
+    build: () => {
+      forbidOtherIndexes(declaration)
+      return check
+    },
+  }
+  metadata.checks.push(check)
+}

@@ -1,0 +1,909 @@
+import type { Client } from 'pg'
+import {
+  Column,
+  type ColumnOptions,
+  DeleteDateColumn,
+  type DataSource,
+  Entity,
+  EntitySchema,
+  type ObjectLiteral,
+  type ObjectType,
+  PrimaryGeneratedColumn,
+} from 'typeorm'
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import {
+  findOrCreate,
+  UniqueText,
+  type UniqueTextClassOptions,
+  type UniqueTextPropertyOptions,
+  uniqueTextSchema,
+} from '../../../src'
+import { normalizer, trim } from '../../../src/text'
+import { declarationsOf } from '../../../src/registry/registry'
+import { useDatabase } from '../../support/database'
+import { fewHashes } from '../../support/digests'
+import { rowsOf, violations } from '../../support/guarded-table'
+import { STEVENS, SUFFIX_SAFE } from '../../support/md5-collisions'
+
+const db = useDatabase({ wrapped: true })
+let client: Client
+
+beforeAll(async () => {
+  client = await db.client()
+})
+beforeEach(async () => {
+  await client.query('drop schema public cascade; create schema public')
+})
+
+type Entityish = ObjectType<ObjectLiteral>
+
+/** The table `page`, declared in one way or another. */
+function page(options: UniqueTextPropertyOptions, column?: ColumnOptions): Entityish {
+  @Entity({ name: 'page' })
+  class Page {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @Column({ type: 'integer', default: 1 }) site!: number
+    @Column({ type: 'integer', default: 1 }) tenant!: number
+    @UniqueText(options) url!: string | null
+  }
+  if (column) Column({ type: 'text', ...column })(Page.prototype, 'url')
+  return Page
+}
+
+function plainPage(nullable = false): Entityish {
+  @Entity({ name: 'page' })
+  class Page {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @Column({ type: 'integer', default: 1 }) site!: number
+    @Column({ type: 'integer', default: 1 }) tenant!: number
+    @Column({ type: 'text', nullable }) url!: string | null
+  }
+  return Page
+}
+
+function renamedPage(options: UniqueTextPropertyOptions): Entityish {
+  @Entity({ name: 'page' })
+  class Page {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @Column({ type: 'integer', default: 1 }) site!: number
+    @Column({ type: 'integer', default: 1 }) tenant!: number
+    @UniqueText(options) link!: string
+  }
+  return Page
+}
+
+function twoTexts(url: UniqueTextPropertyOptions, alias: UniqueTextPropertyOptions): Entityish {
+  @Entity({ name: 'page' })
+  class Page {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @Column({ type: 'integer', default: 1 }) site!: number
+    @UniqueText(url) url!: string
+    @UniqueText({ nullable: true, ...alias }) alias!: string | null
+  }
+  return Page
+}
+
+function composedPage(options: Partial<UniqueTextClassOptions>): Entityish {
+  const all: UniqueTextClassOptions = { as: 'url', columns: ['path', 'query'], ...options }
+  @Entity({ name: 'page' })
+  @UniqueText(all)
+  class Page {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @Column({ type: 'integer', default: 1 }) site!: number
+    @Column({ type: 'text' }) path!: string
+    @Column({ type: 'text', nullable: true }) query!: string | null
+    @Column({ type: 'text', nullable: true }) fragment!: string | null
+  }
+  return Page
+}
+
+/** `composedPage` with a column more. */
+function withAnchor(column: ColumnOptions, digest: 'md5' | 'sha256' = 'md5'): Entityish {
+  const Page = composedPage({ digest, columns: ['path', 'query', { property: 'anchor', prefix: '#' }] })
+  Column({ type: 'text', ...column })(Page.prototype as object, 'anchor')
+  return Page
+}
+
+/** `page` with a delete date. */
+function softPage(options: UniqueTextPropertyOptions, column: ColumnOptions = {}): Entityish {
+  const Page = page(options)
+  DeleteDateColumn(column)(Page.prototype as object, 'deletedAt')
+  return Page
+}
+
+function renamedSoftPage(): Entityish {
+  const Page = page({ ignoreDeleted: true })
+  DeleteDateColumn()(Page.prototype as object, 'removedAt')
+  return Page
+}
+
+function barePage(): Entityish {
+  @Entity({ name: 'page' })
+  class Page {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @Column({ type: 'integer', default: 1 }) site!: number
+    @Column({ type: 'integer', default: 1 }) tenant!: number
+  }
+  return Page
+}
+
+/** What a dump would hold, in an order of its own: columns that were dropped and made again stand at the end. */
+async function dump(): Promise<unknown> {
+  const { rows } = await client.query(
+    `select
+       (select jsonb_agg(to_jsonb(t) order by id) from page as t) as rows,
+       (select json_agg(format('%s %s %s %s %s', attname, format_type(atttypid, atttypmod), attnotnull,
+                 pg_get_expr(adbin, adrelid), col_description(attrelid, attnum)) order by attname)
+          from pg_attribute left join pg_attrdef on adrelid = attrelid and adnum = attnum
+         where attrelid = 'page'::regclass and attnum > 0 and not attisdropped) as columns,
+       (select json_agg(pg_get_indexdef(indexrelid) order by indexrelid::regclass::text)
+          from pg_index where indrelid = 'page'::regclass) as indexes,
+       (select json_agg(conname || ' ' || pg_get_constraintdef(oid) order by conname)
+          from pg_constraint where conrelid = 'page'::regclass and contype <> 'n') as constraints,
+       (select json_agg(pg_get_triggerdef(oid) order by tgname)
+          from pg_trigger where tgrelid = 'page'::regclass and not tgisinternal) as triggers,
+       (select json_agg(pg_get_functiondef(oid) || coalesce(obj_description(oid), '') || proacl::text order by proname)
+          from pg_proc where pronamespace = 'public'::regnamespace) as functions`,
+  )
+  return rows
+}
+
+interface Migration {
+  readonly dataSource: DataSource
+  readonly up: readonly string[]
+  readonly down: readonly string[]
+}
+
+/** What `migration:generate` would write now. */
+async function generate(entity: Entityish): Promise<Migration> {
+  const dataSource = await db.dataSource([entity], { synchronize: false })
+  const { upQueries, downQueries } = await dataSource.driver.createSchemaBuilder().log()
+  return {
+    dataSource,
+    up: upQueries.map(({ query }) => query),
+    down: downQueries.map(({ query }) => query).toReversed(),
+  }
+}
+
+async function run(statements: readonly string[]): Promise<void> {
+  await client.query('begin')
+  try {
+    for (const statement of statements) await client.query(statement)
+    await client.query('commit')
+  } catch (error) {
+    await client.query('rollback')
+    throw error
+  }
+}
+
+async function create(entity: Entityish, rows: string): Promise<void> {
+  const { dataSource, up } = await generate(entity)
+  await dataSource.destroy()
+  await run([...up, rows])
+}
+
+/** All that an entity's declarations promise about the rows, and that TypeORM finds nothing to do. */
+async function expectSettled(entity: Entityish): Promise<void> {
+  const { dataSource, up } = await generate(entity)
+  expect(up).toEqual([])
+  for (const { table } of declarationsOf(dataSource.getMetadata(entity))) {
+    expect(await violations(client, table)).toEqual([])
+  }
+  await dataSource.destroy()
+}
+
+async function shown(entity: Entityish): Promise<string> {
+  const { dataSource } = await generate(entity)
+  const [declaration] = declarationsOf(dataSource.getMetadata(entity))
+  await dataSource.destroy()
+  const rows = declaration ? await rowsOf(client, declaration.table) : ''
+  return rows.replaceAll(STEVENS[0], 'A').replaceAll(STEVENS[1], 'B')
+}
+
+const quoted = (text: string): string => `'${text.replaceAll("'", "''")}'`
+const [A, B] = STEVENS.map(quoted) as [string, string]
+const [C, D] = SUFFIX_SAFE.map((text) => quoted(`${text}?suffix`)) as [string, string]
+
+const insert = (...rows: readonly string[]): string => `insert into page (site, url) values ${rows.join(', ')}`
+const insertComposed = (...rows: readonly string[]): string =>
+  `insert into page (path, query, fragment) values ${rows.join(', ')}`
+
+const insertSoft = (...rows: readonly string[]): string =>
+  `insert into page (url, "deletedAt") values ${rows.join(', ').replaceAll('now()', `'2026-01-02 03:04:05'`)}`
+
+interface Change {
+  readonly before: Entityish
+  readonly rows: string
+  readonly after: Entityish
+  /** In the notation of `rowsOf`, with A and B for the two published texts. */
+  readonly expected: string
+}
+
+const few = fewHashes(2)
+
+const changes: Readonly<Record<string, Change>> = {
+  'a scope that parts a chain': {
+    before: page({}),
+    rows: insert(`(1, ${A})`, `(2, ${B})`, `(2, 'other')`),
+    after: page({ scope: ['site'] }),
+    expected: 'A@0 2/B@0 2/other@0',
+  },
+  'a scope that parts a chain of which two stay together': {
+    before: page({ digest: few }),
+    rows: insert(...[1, 2, 2, 2, 3, 3].map((site, n) => `(${site}, 'text ${n}')`)),
+    after: page({ digest: few, scope: ['site'] }),
+    expected: '',
+  },
+  'a scope that is gone, so that two chains become one': {
+    before: page({ scope: ['site'] }),
+    rows: insert(`(1, ${A})`, `(2, ${B})`, `(2, 'other')`),
+    after: page({}),
+    expected: 'A@0! B@1 other@0',
+  },
+  'a scope of another column': {
+    before: page({ scope: ['site'] }),
+    rows: insert(`(1, ${A})`, `(2, ${B})`),
+    after: page({ scope: ['tenant'] }),
+    expected: 'A@0! B@1',
+  },
+  'a scope in another order': {
+    before: page({ scope: ['site', 'tenant'] }),
+    rows: insert(`(1, ${A})`, `(1, ${B})`),
+    after: page({ scope: ['tenant', 'site'] }),
+    expected: '',
+  },
+  'md5 to sha256': {
+    before: page({}),
+    rows: insert(`(1, ${A})`, `(1, ${B})`, `(1, ${C})`, `(1, ${D})`),
+    after: page({ digest: 'sha256' }),
+    expected: '',
+  },
+  'sha256 to md5, where texts collide': {
+    before: page({ digest: 'sha256' }),
+    rows: insert(`(1, ${A})`, `(1, ${B})`),
+    after: page({ digest: 'md5' }),
+    expected: 'A@0! B@1',
+  },
+  'sha256 to md5, of texts that may be NULL': {
+    before: page({ digest: 'sha256', nullable: true }),
+    rows: insert(`(1, ${A})`, `(1, ${B})`, `(1, null)`, `(1, null)`),
+    after: page({ digest: 'md5', nullable: true }),
+    expected: 'A@0! B@1 -@0 -@0',
+  },
+  'texts that may be NULL': {
+    before: page({}),
+    rows: insert(`(1, ${A})`, `(1, ${B})`),
+    after: page({ nullable: true }),
+    expected: 'A@0! B@1',
+  },
+  'texts that may no longer be NULL': {
+    before: page({ nullable: true }),
+    rows: insert(`(1, ${A})`, `(1, ${B})`),
+    after: page({}),
+    expected: 'A@0! B@1',
+  },
+  'md5 to sha256, and NULL allowed': {
+    before: page({}),
+    rows: insert(`(1, ${A})`, `(1, ${B})`),
+    after: page({ digest: 'sha256', nullable: true }),
+    expected: '',
+  },
+  'md5 to sha256, and NULL no longer allowed': {
+    before: page({ nullable: true }),
+    rows: insert(`(1, ${A})`, `(1, ${B})`),
+    after: page({ digest: 'sha256' }),
+    expected: '',
+  },
+  'hidden names': {
+    before: page({}),
+    rows: insert(`(1, ${A})`, `(1, ${B})`),
+    after: page({ hidden: { hash: 'h', number: 'n', chained: 'c' } }),
+    expected: 'A@0! B@1',
+  },
+  'hidden names with digest, scope, nullability and index name at once': {
+    before: page({}),
+    rows: insert(`(1, ${A})`, `(1, ${B})`, `(2, ${C})`),
+    after: page({
+      hidden: { hash: 'h', number: 'n', chained: 'c' },
+      digest: 'sha256',
+      scope: ['site'],
+      nullable: true,
+      indexName: 'by site',
+    }),
+    expected: '',
+  },
+  'the name of the index': {
+    before: page({ scope: ['tenant', 'site'] }),
+    rows: insert(`(1, ${A})`, `(1, ${B})`),
+    after: page({ scope: ['tenant', 'site'], indexName: 'other name' }),
+    expected: '',
+  },
+  'the name of the text column': {
+    before: page({}),
+    rows: insert(`(1, ${A})`, `(1, ${B})`),
+    after: page({ name: 'link' }),
+    expected: 'A@0! B@1',
+  },
+  'a renamed property': {
+    before: page({}),
+    rows: insert(`(1, ${A})`, `(1, ${B})`),
+    after: renamedPage({}),
+    expected: 'A@0! B@1',
+  },
+  'a renamed property with the column name kept': {
+    before: page({}),
+    rows: insert(`(1, ${A})`, `(1, ${B})`),
+    after: renamedPage({ name: 'url' }),
+    expected: 'A@0! B@1',
+  },
+  'a renamed property with another digest and a scope': {
+    before: page({}),
+    rows: insert(`(1, ${A})`, `(2, ${B})`),
+    after: renamedPage({ digest: 'sha256', scope: ['site'] }),
+    expected: '',
+  },
+  'a first declaration where texts collide': {
+    before: plainPage(),
+    rows: insert(`(1, ${A})`, `(1, ${C})`, `(1, ${B})`, `(1, ${D})`, `(2, 'other')`),
+    after: page({}),
+    expected: '',
+  },
+  'a first declaration of texts that may be NULL': {
+    before: plainPage(true),
+    rows: insert(`(1, ${A})`, `(1, ${B})`, `(1, null)`, `(1, null)`),
+    after: page({ nullable: true }),
+    expected: 'A@0! B@1 -@0 -@0',
+  },
+  'a first declaration of texts that could be NULL and are not': {
+    before: plainPage(true),
+    rows: insert(`(1, ${A})`, `(1, ${B})`),
+    after: page({}),
+    expected: 'A@0! B@1',
+  },
+  'a first declaration of a column that is new and has a default': {
+    before: barePage(),
+    rows: 'insert into page default values',
+    after: page({}, { default: 'same' }),
+    expected: 'same@0',
+  },
+  'a declaration that is gone': {
+    before: page({}),
+    rows: insert(`(1, ${A})`, `(1, ${B})`),
+    after: plainPage(),
+    expected: '',
+  },
+  'a declaration that is gone, of texts that may be NULL': {
+    before: page({ nullable: true, digest: 'sha256', scope: ['site'] }),
+    rows: insert(`(1, ${A})`, `(1, ${B})`, '(1, null)'),
+    after: plainPage(true),
+    expected: '',
+  },
+  'a further column of a composed text': {
+    before: composedPage({}),
+    rows: insertComposed(`(${A}, null, 'f')`, `(${B}, null, null)`, `('/', 'q', 'f')`),
+    after: composedPage({ columns: ['path', 'query', { property: 'fragment', prefix: '#' }] }),
+    expected: '',
+  },
+  'a new column of a composed text, and another digest': {
+    before: composedPage({}),
+    rows: insertComposed(`(${A}, null, null)`, `(${B}, null, null)`),
+    after: withAnchor({ nullable: true }, 'sha256'),
+    expected: '',
+  },
+  'a new column of a composed text, with a default': {
+    before: composedPage({}),
+    rows: insertComposed(`(${A}, null, null)`, `(${B}, null, null)`),
+    after: withAnchor({ default: 'top' }),
+    expected: '',
+  },
+  'a column less in a composed text': {
+    before: composedPage({ columns: ['path', 'query', { property: 'fragment', prefix: '#' }] }),
+    rows: insertComposed(`(${A}, null, null)`, `(${B}, null, null)`, `('/', 'q', 'f')`),
+    after: composedPage({}),
+    expected: '',
+  },
+  'columns of a composed text in another order': {
+    before: composedPage({}),
+    rows: insertComposed(`('ab', 'c', null)`, `('a', 'bc', null)`),
+    after: composedPage({ columns: ['query', 'path'] }),
+    expected: '',
+  },
+  'a prefix that parts texts which only composed alike': {
+    before: composedPage({}),
+    rows: insertComposed(`('ab', 'c', null)`, `('a', 'bc', null)`),
+    after: composedPage({ columns: ['path', { property: 'query', prefix: '?' }] }),
+    expected: 'a?bc@0 ab?c@0',
+  },
+  'another name for a composed text': {
+    before: composedPage({}),
+    rows: insertComposed(`('ab', 'c', null)`, `('a', 'bc', null)`),
+    after: composedPage({ as: 'whole' }),
+    expected: 'abc@0! abc@1',
+  },
+  'another name and other columns of a composed text, with the hash column kept': {
+    before: composedPage({ hidden: { hash: 'h' } }),
+    rows: insertComposed(`(${A}, null, null)`, `(${B}, null, null)`, `('/', 'q', null)`),
+    after: composedPage({ as: 'whole', columns: ['query', 'path', 'fragment'], hidden: { hash: 'h' } }),
+    expected: '',
+  },
+  'another name and other columns of a composed text, with the hash number kept': {
+    before: composedPage({ hidden: { number: 'n' } }),
+    rows: insertComposed(`(${A}, null, null)`, `(${B}, null, null)`, `('/', 'q', null)`),
+    after: composedPage({ as: 'whole', columns: ['query', 'path', 'fragment'], hidden: { number: 'n' } }),
+    expected: '',
+  },
+  'a text that takes over the column name of another, which gets a new one': {
+    before: twoTexts({ nullable: true, name: 'link' }, { name: 'other' }),
+    rows: `insert into page (link, other) values (${A}, 'a'), (${B}, 'b')`,
+    after: twoTexts({ nullable: true, name: 'third' }, { name: 'link' }),
+    expected: 'A@0! B@1',
+  },
+  'hidden columns whose names another of them takes over': {
+    before: page({ hidden: { hash: 'h', number: 'n' } }),
+    rows: insert(`(1, ${A})`, `(1, ${B})`),
+    after: page({ hidden: { hash: 'x', number: 'h', chained: 'n' } }),
+    expected: 'A@0! B@1',
+  },
+  'deleted rows that free their texts': {
+    before: softPage({}),
+    rows: insertSoft(`(${A}, now())`, `(${B}, null)`, `('other', now())`),
+    after: softPage({ ignoreDeleted: true }),
+    expected: 'B@0 A@0~ other@0~',
+  },
+  'deleted rows that free their texts, with the delete date new': {
+    before: page({}),
+    rows: insert(`(1, ${A})`, `(1, ${B})`),
+    after: softPage({ ignoreDeleted: true }),
+    expected: 'A@0! B@1',
+  },
+  'deleted rows that hold their texts again': {
+    before: softPage({ ignoreDeleted: true }),
+    rows: insertSoft(`(${A}, now())`, `(${B}, null)`, `('other', now())`),
+    after: softPage({}),
+    expected: 'A@0! B@1 other@0',
+  },
+  'deleted rows that free their texts, in another column': {
+    before: softPage({ ignoreDeleted: true }),
+    rows: insertSoft(`(${A}, now())`, `(${B}, null)`, `(${B}, now())`, `('other', now())`),
+    after: renamedSoftPage(),
+    expected: 'B@0 A@0~ B@0~ other@0~',
+  },
+  'a delete date of another type': {
+    before: softPage({ ignoreDeleted: true }),
+    rows: insertSoft(`(${A}, now())`, `(${B}, null)`, `(${B}, now())`),
+    after: softPage({ ignoreDeleted: true }, { type: 'timestamp with time zone', precision: 3 }),
+    expected: 'B@0 A@0~ B@0~',
+  },
+  'deleted rows that free their texts, by another digest, within a scope': {
+    before: softPage({}),
+    rows: insertSoft(`(${A}, now())`, `(${B}, null)`),
+    after: softPage({ ignoreDeleted: true, digest: 'sha256', scope: ['site'] }),
+    expected: 'B@0 A@0~',
+  },
+  'a normalizer that is gone': {
+    before: page({ normalize: trim() }),
+    rows: '',
+    after: page({}),
+    expected: '',
+  },
+}
+
+describe.each(Object.entries(changes))('%s', (_, { before, rows, after, expected }) => {
+  test('leaves rows, chains, hash and check right, up, down and up again', async () => {
+    await create(before, rows)
+    const original = await dump()
+    const { dataSource, up, down } = await generate(after)
+    await dataSource.destroy()
+    expect(up).not.toEqual([])
+
+    await run(up)
+    await expectSettled(after)
+    const changed = await dump()
+    // Without notation, what `expectSettled` holds is all there is to say.
+    expect(expected === '' ? '' : await shown(after)).toBe(expected)
+
+    await run(down)
+    expect(await dump()).toEqual(original)
+    await expectSettled(before)
+
+    await run(up)
+    expect(await dump()).toEqual(changed)
+  })
+})
+
+test.each(['a renamed property', 'a renamed property with the column name kept', 'the name of the text column'])(
+  '%s keeps the index as it is built, up and down',
+  async (name) => {
+    const { before = page({}), rows = '', after = page({}) } = changes[name] ?? {}
+    await create(before, rows)
+    const built = async (): Promise<unknown[]> =>
+      (await client.query(`select relfilenode from pg_class where relname like 'IDX%' order by 1`)).rows
+    const original = await built()
+    expect(original).toHaveLength(1)
+    const { up, down } = await generate(after)
+    await run(up)
+    expect(await built()).toEqual(original)
+    await run(down)
+    expect(await built()).toEqual(original)
+  },
+)
+
+describe('after a change', () => {
+  test('no text of a chain that a scope parted can be stored twice', async () => {
+    await create(page({}), insert(`(1, ${A})`, `(2, ${B})`))
+    const { up, dataSource } = await generate(page({ scope: ['site'] }))
+    await run(up)
+    const honest = client.query(`insert into page (site, url, "urlHash") values (2, ${B}, md5(${B})::uuid)`)
+    await expect(honest).rejects.toMatchObject({ code: '23505' })
+    await dataSource.destroy()
+  })
+
+  test('an index that was dropped by hand stands again, over rows that fit it', async () => {
+    const Page = page({ indexName: 'one text' })
+    await create(Page, insert(`(1, ${A})`))
+    await client.query('drop index "one text"')
+    await client.query(`insert into page (url, "urlHash") values (${B}, md5(${B})::uuid)`)
+    await run((await generate(Page)).up)
+    await expectSettled(Page)
+    expect(await shown(Page)).toBe('A@0! B@1')
+  })
+
+  test('a check that was dropped by hand stands again, over rows that fit it', async () => {
+    await create(page({}), insert(`(1, ${A})`))
+    await client.query(
+      `do $$ begin execute format('alter table page drop constraint %I',
+         (select conname from pg_constraint where conrelid = 'page'::regclass and contype = 'c')); end $$`,
+    )
+    await client.query(`insert into page (url, "urlHash") values (${B}, md5('wrong')::uuid)`)
+    await run((await generate(page({}))).up)
+    await expectSettled(page({}))
+    expect(await shown(page({}))).toBe('A@0! B@1')
+  })
+
+  test('rows that came while the guard was away get their numbers when it is made again', async () => {
+    await create(page({}), insert(`(1, ${A})`))
+    await client.query('drop function unique_text_page__url, unique_text_place_v1, unique_text_settle_v1 cascade')
+    await client.query(`insert into page (url, "urlHash", "urlHashNumber") values (${B}, md5(${B})::uuid, 7)`)
+    await run((await generate(page({}))).up)
+    await expectSettled(page({}))
+    expect(await shown(page({}))).toBe('A@0! B@1')
+  })
+
+  test('a primary key that gets another name with it is no hindrance, up and down', async () => {
+    @Entity({ name: 'page' })
+    class Keyed {
+      @PrimaryGeneratedColumn('identity') key!: number
+      @Column({ type: 'integer', default: 1 }) site!: number
+      @Column({ type: 'integer', default: 1 }) tenant!: number
+      @UniqueText({ digest: 'sha256' }) url!: string
+    }
+    await create(page({}), insert(`(1, ${A})`, `(1, ${B})`))
+    const original = await dump()
+    const { up, down } = await generate(Keyed)
+    await run(up)
+    await expectSettled(Keyed)
+    await run(down)
+    expect(await dump()).toEqual(original)
+  })
+
+  test('a hidden column that becomes a plain one keeps what it holds', async () => {
+    @Entity({ name: 'page' })
+    class Kept {
+      @PrimaryGeneratedColumn('identity') id!: number
+      @Column({ type: 'integer', default: 1 }) site!: number
+      @Column({ type: 'integer', default: 1 }) tenant!: number
+      @Column({ type: 'text' }) url!: string
+      @Column({ type: 'uuid', name: 'urlHash' }) md5!: string
+    }
+    await create(page({}), insert(`(1, ${A})`))
+    await run((await generate(Kept)).up)
+    const { rows } = await client.query(`select "urlHash" = md5(url)::uuid as kept from page`)
+    expect(rows).toEqual([{ kept: true }])
+    expect((await generate(Kept)).up).toEqual([])
+  })
+
+  test('a table that inherits takes no number of a chain, and may hold a text again', async () => {
+    await create(page({}), 'create table kid () inherits (page)')
+    await client.query(`insert into kid (id, url, "urlHash") values (-1, ${A}, md5(${A})::uuid)`)
+    await client.query(insert(`(1, ${A})`, `(1, ${B})`))
+    const { up, down, dataSource } = await generate(page({ scope: ['site'] }))
+    const numbers = `select id, "urlHashNumber" as number from page order by id`
+    const expected = [-1, 1, 2].map((id) => ({ id, number: id === 2 ? 1 : 0 }))
+    await run(up)
+    expect((await client.query(numbers)).rows).toEqual(expected)
+    await run(down)
+    expect((await client.query(numbers)).rows).toEqual(expected)
+    await dataSource.destroy()
+  })
+
+  test('the rows from before are found by the new rules', async () => {
+    await create(page({}), insert(`(1, ${A})`, `(2, ${B})`))
+    const After = page({ digest: 'sha256', scope: ['site'] })
+    const { up, dataSource } = await generate(After)
+    await run(up)
+    for (const [position, url] of STEVENS.entries()) {
+      const found = await findOrCreate(dataSource.manager, After, { url, site: position + 1 })
+      expect(found).toMatchObject({ created: false, entity: { id: position + 1 } })
+    }
+  })
+
+  test('rows that were written in between are right on the way back', async () => {
+    await create(page({}), insert(`(1, ${A})`))
+    const before = page({})
+    const { up, down } = await generate(page({ digest: 'sha256', scope: ['site'], nullable: true }))
+    await run(up)
+    await client.query(insert(`(2, ${B})`, `(1, ${C})`, `(1, ${D})`))
+    await run(down)
+    await expectSettled(before)
+    expect(await shown(before)).toContain('A@0! B@1')
+  })
+
+  test('a property and a column that come with the scope keep the rows', async () => {
+    @Entity({ name: 'page' })
+    class Bare {
+      @PrimaryGeneratedColumn('identity') id!: number
+      @UniqueText() url!: string
+    }
+    await create(Bare, `insert into page (url) values (${A}), (${B})`)
+    const { up, down } = await generate(page({ scope: ['site'] }))
+    await run(up)
+    await expectSettled(page({ scope: ['site'] }))
+    await run(down)
+    await expectSettled(Bare)
+  })
+})
+
+test('synchronize does the same at once, for an EntitySchema in another schema', async () => {
+  const schema = 'Other schema'
+  const declared = (options: UniqueTextPropertyOptions): EntitySchema =>
+    new EntitySchema(
+      uniqueTextSchema(
+        {
+          name: 'Page',
+          tableName: 'page',
+          schema,
+          columns: { id: { type: Number, primary: true, generated: true }, site: { type: 'integer' } },
+        },
+        { url: options },
+      ),
+    )
+  await client.query(`drop schema if exists "${schema}" cascade; create schema "${schema}"`)
+  const before = await db.dataSource([declared({})])
+  await before.query(`insert into "${schema}".page (site, url) values (1, ${A}), (2, ${B}), (2, ${C}), (2, ${D})`)
+  await before.destroy()
+
+  const after = await db.dataSource([declared({ digest: 'sha256', scope: ['site'], hidden: { hash: 'h' } })])
+  expect((await after.driver.createSchemaBuilder().log()).upQueries).toEqual([])
+  const [declaration] = declarationsOf(after.getMetadata('Page'))
+  expect(declaration && (await violations(client, declaration.table))).toEqual([])
+  expect(await findOrCreate(after.manager, 'Page', { url: STEVENS[1], site: 2 })).toMatchObject({ created: false })
+  await after.destroy()
+
+  const back = await db.dataSource([declared({})])
+  const [original] = declarationsOf(back.getMetadata('Page'))
+  expect(original && (await violations(client, original.table))).toEqual([])
+  await client.query(`drop schema "${schema}" cascade`)
+})
+
+describe('what cannot be', () => {
+  test('equal texts at a first declaration are named by primary key, with what to do', async () => {
+    await create(plainPage(), insert(`(1, 'secret')`, `(1, ${A})`, `(2, 'secret')`, `(1, ${B})`, `(1, ${A})`))
+    const { up } = await generate(page({}))
+    const error = await run(up).then(
+      () => undefined,
+      (cause: unknown) => cause,
+    )
+    expect(error).toMatchObject({
+      code: '23505',
+      table: 'page',
+      message:
+        'these rows of table "page" hold the same text for "url", by primary key (id): 1, 3; 2, 5. ' +
+        'Of each group delete or change all but one, then run this again.',
+    })
+    await client.query('delete from page where id in (3, 5)')
+    await run(up)
+    await expectSettled(page({}))
+  })
+
+  test('equal texts in two scopes that become one are named, with a primary key of two columns', async () => {
+    function keyed(options: UniqueTextPropertyOptions): Entityish {
+      @Entity({ name: 'page' })
+      class Page {
+        @Column({ type: 'integer', primary: true }) site!: number
+        @Column({ type: 'text', primary: true, name: 'the key' }) key!: string
+        @UniqueText(options) url!: string
+      }
+      return Page
+    }
+    await create(keyed({ scope: ['site'] }), `insert into page values (1, 'a', 'x'), (2, 'a', 'x'), (2, 'b', 'y')`)
+    const { up } = await generate(keyed({}))
+    await expect(run(up)).rejects.toThrow('by primary key (site, the key): (1,a), (2,a). Of each group')
+  })
+
+  /** As a migration runs them that has no transaction. */
+  async function runSingly(statements: readonly string[]): Promise<void> {
+    for (const statement of statements) await client.query(statement)
+  }
+
+  test('deleted rows that would hold a text twice are named before the delete date goes, on the way', async () => {
+    await create(
+      softPage({ ignoreDeleted: true }),
+      insertSoft(`('a', now())`, `('a', null)`, `('b', now())`, `('b', now())`),
+    )
+    const { up } = await generate(page({}))
+    await expect(runSingly(up)).rejects.toMatchObject({
+      code: '23505',
+      message: expect.stringContaining('by primary key (id): 1, 2; 3, 4. Of each group') as string,
+    })
+    expect(await shown(softPage({ ignoreDeleted: true }))).toBe('a@0 a@0~ b@0~ b@0~')
+    await client.query('delete from page where id in (1, 3)')
+    const { up: rest } = await generate(page({}))
+    await run(rest)
+    await expectSettled(page({}))
+    expect(await shown(page({}))).toBe('a@0 b@0')
+  })
+
+  test('and on the way back, where the migration has made the delete date', async () => {
+    await create(page({}), insert(`(1, 'a')`))
+    const { up, down } = await generate(softPage({ ignoreDeleted: true }))
+    await run(up)
+    await run([insertSoft(`('a', now())`)])
+    await expect(runSingly(down)).rejects.toMatchObject({ code: '23505' })
+    expect(await shown(softPage({ ignoreDeleted: true }))).toBe('a@0 a@0~')
+  })
+
+  test('NULLs are named where the text becomes NOT NULL, on the way and on the way back', async () => {
+    await create(page({ nullable: true }), insert(`(1, null)`, `(1, 'a')`, `(1, null)`))
+    const { up } = await generate(page({}))
+    const message = 'these rows of table "page" hold NULL in "url", by primary key (id): 1, 3. Give them a value'
+    await expect(run(up)).rejects.toMatchObject({ code: '23502', message: expect.stringContaining(message) as string })
+    await client.query(`delete from page where url is null`)
+    await run(up)
+    await expectSettled(page({}))
+
+    const { up: back, down } = await generate(page({ nullable: true }))
+    await run(back)
+    await client.query(insert(`(1, null)`))
+    await expect(run(down)).rejects.toMatchObject({
+      code: '23502',
+      message: expect.stringContaining('(id): 4') as string,
+    })
+  })
+
+  test('NULLs are named at a first declaration, in the scope too', async () => {
+    @Entity({ name: 'page' })
+    class Before {
+      @PrimaryGeneratedColumn('identity') id!: number
+      @Column({ type: 'integer', nullable: true }) site!: number | null
+      @Column({ type: 'text' }) url!: string
+    }
+    @Entity({ name: 'page' })
+    class After {
+      @PrimaryGeneratedColumn('identity') id!: number
+      @Column({ type: 'integer' }) site!: number
+      @UniqueText({ scope: ['site'] }) url!: string
+    }
+    await create(Before, insert(`(1, 'a')`, `(null, 'b')`))
+    const { up } = await generate(After)
+    await expect(run(up)).rejects.toThrow('hold NULL in "site", by primary key (id): 2.')
+  })
+
+  test("a user's trigger that undoes the numbering is an error", async () => {
+    await create(page({}), insert(`(1, ${A})`, `(2, ${B})`))
+    await client.query(
+      `create function undo() returns trigger language plpgsql as 'begin return old; end';
+       create trigger undo before update on page for each row execute function undo()`,
+    )
+    const { up } = await generate(page({ scope: ['site'] }))
+    await expect(run(up)).rejects.toMatchObject({
+      code: '55000',
+      message: expect.stringContaining(
+        'a trigger on table "page" undid the numbering of "url" in this many rows: 2',
+      ) as string,
+    })
+  })
+
+  test('rows that row security hides are an error, not left as they are', async () => {
+    await create(page({}), insert(`(1, ${A})`, `(2, ${B})`))
+    const { up } = await generate(page({ scope: ['site'] }))
+    await client.query(
+      `alter table page enable row level security; alter table page force row level security;
+       create policy partly on page using (site = 1); drop role if exists migrator; create role migrator;
+       grant all on schema public to migrator; alter table page owner to migrator`,
+    )
+    const rebuild = up.filter((statement) => statement.includes('WITH numbered'))
+    expect(rebuild).toHaveLength(1)
+    await expect(run(['set local role migrator', ...rebuild])).rejects.toMatchObject({ code: '42501' })
+    await client.query('alter table page owner to current_user; drop owned by migrator; drop role migrator')
+  })
+
+  test('a way back to a digest that is known no more says so', async () => {
+    await create(page({ digest: few }), insert(`(1, 'a')`))
+    const { up, down } = await generate(page({}))
+    await run(up)
+    await expectSettled(page({}))
+    await expect(run(down)).rejects.toThrow('by the digest "few2", which was not known')
+  })
+})
+
+describe('a normalizer', () => {
+  const raised = normalizer('trim', 2, (text) => text.trim().toLowerCase())
+
+  test.each([
+    { how: 'added', before: page({}), after: page({ normalize: trim() }), says: 'by none@1, not yet by trim@1' },
+    {
+      how: 'raised',
+      before: page({ normalize: trim() }),
+      after: page({ normalize: raised }),
+      says: 'by trim@1, not yet by trim@2',
+    },
+    {
+      how: 'declared with the text',
+      before: plainPage(),
+      after: page({ normalize: trim() }),
+      says: 'by none@1, not yet by trim@1',
+    },
+  ])('$how on a table with rows is refused until code has normalized them', async ({ before, after, says }) => {
+    await create(before, insert(`(1, ' a')`, `(1, 'b')`))
+    const original = await dump()
+    const { up, dataSource } = await generate(after)
+    const message =
+      `column "url" of table "page" has texts normalized ${says}; the first by primary key (id): 1, 2. ` +
+      `SQL cannot normalize them`
+    await expect(run(up)).rejects.toMatchObject({ code: '55000', message: expect.stringContaining(message) as string })
+    expect(await dump()).toEqual(original)
+
+    // As docs/changing-a-declaration.md says.
+    const code = 'update page set url = btrim(url)'
+    await run(up.map((statement) => (statement.includes('SQL cannot normalize') ? code : statement)))
+    await expectSettled(after)
+    expect(await findOrCreate(dataSource.manager, after, { url: ' a ' })).toMatchObject({ created: false })
+  })
+
+  test.each(['up', 'down'] as const)('asks for a transaction before the guard is taken away: %s', async (way) => {
+    await create(page({ normalize: trim() }), insert(`(1, 'a')`))
+    const migration = await generate(page({ normalize: raised }))
+    if (way === 'down') {
+      await run(migration.up.map((statement) => (statement.includes('SQL cannot normalize') ? 'SELECT' : statement)))
+    }
+    const original = await dump()
+    const client = await db.client()
+    const alone = async (): Promise<void> => {
+      for (const statement of migration[way]) await client.query(statement)
+    }
+    await expect(alone()).rejects.toMatchObject({ code: '25P01' })
+    expect(await dump()).toEqual(original)
+  })
+
+  test('on a table without rows is a matter of the guard only', async () => {
+    await create(page({ normalize: trim() }), '')
+    const { up, down } = await generate(page({ normalize: raised }))
+    await run(up)
+    await expectSettled(page({ normalize: raised }))
+    await run(down)
+    await expectSettled(page({ normalize: trim() }))
+  })
+
+  test('that is gone asks for nothing, but its way back does', async () => {
+    await create(page({ normalize: trim() }), insert(`(1, 'a')`))
+    const { up, down } = await generate(page({}))
+    await run(up)
+    await expectSettled(page({}))
+    await expect(run(down)).rejects.toThrow('has texts normalized by none@1, not yet by trim@1')
+  })
+
+  test('of one column of a composed text is found, also where another column had it', async () => {
+    const columns = (one: string, other: string): Entityish =>
+      composedPage({
+        columns: [
+          { property: 'path', normalize: normalizer(one, 1, (text) => text) },
+          { property: 'query', normalize: normalizer(other, 1, (text) => text) },
+        ],
+      })
+    await create(columns('one', 'other'), insertComposed(`('a', null, null)`))
+    const { up } = await generate(columns('other', 'one'))
+    await expect(run(up)).rejects.toThrow(
+      'column "path" of table "page" has texts normalized by one@1, not yet by other@1',
+    )
+  })
+})

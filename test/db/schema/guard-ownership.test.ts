@@ -1,0 +1,305 @@
+import { createHash } from 'node:crypto'
+import type { Client } from 'pg'
+import { type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { findOrCreate, SchemaDriftError, UniqueText } from '../../../src'
+import { PLACE_KERNEL, SETTLE_KERNEL } from '../../../src/triggers/guard-kernel'
+import { quote } from '../../../src/sql/identifier'
+import { useDatabase } from '../../support/database'
+import { generate, migrate, runAll } from '../../support/generated'
+import { Page } from '../../support/entities'
+
+const db = useDatabase()
+// Roles belong to the whole server, so their names hold the database's.
+const suffix = createHash('sha256').update(db.url).digest('hex').slice(0, 8)
+const attacker = `T attacker ${suffix}`
+const owner = `T owner ${suffix}`
+const TEXT = 'unique_text_page__url()'
+const PLACE = `${PLACE_KERNEL}()`
+const SETTLE = `${SETTLE_KERNEL}()`
+const ALL = [TEXT, PLACE, SETTLE]
+
+let client: Client
+beforeAll(async () => {
+  client = await db.client()
+  await client.query(`create role ${quote(attacker)}; create role ${quote(owner)}`)
+})
+afterAll(async () => {
+  for (const role of [attacker, owner]) {
+    await client.query(`drop owned by ${quote(role)} cascade; drop role ${quote(role)}`)
+  }
+})
+beforeEach(async () => {
+  await client.query('reset role; drop schema public cascade; create schema public')
+  await client.query(`grant usage, create on schema public to ${quote(attacker)}, ${quote(owner)}`)
+})
+
+const open = async (): Promise<DataSource> => await db.dataSource([Page], { synchronize: false })
+
+interface Installed {
+  readonly owner: string
+  readonly definer: boolean
+  readonly others: boolean
+}
+
+async function installed(): Promise<Installed[]> {
+  const { rows } = await client.query<Installed>(
+    `select p.proowner::regrole::text as owner, p.prosecdef as definer,
+            exists (select from aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) as a
+                     where a.grantee <> p.proowner) as others
+       from pg_proc as p where p.pronamespace = 'public'::regnamespace order by p.proname`,
+  )
+  return rows
+}
+
+async function bodyOf(name: string): Promise<string> {
+  const { rows } = await client.query<{ body: string }>(
+    'select prosrc as body from pg_proc where oid = $1::regprocedure',
+    [name],
+  )
+  return rows[0]?.body ?? ''
+}
+
+const right = { owner: 'postgres', definer: true, others: false }
+
+test("a function that another role made before the migration does not stay that role's", async () => {
+  await client.query(`set role ${quote(attacker)}`)
+  for (const name of ALL) {
+    await client.query(`create function ${name} returns trigger language plpgsql as 'begin return new; end'`)
+    await client.query(`grant execute on function ${name} to public`)
+  }
+  await client.query('reset role')
+  await migrate(await open())
+  expect(await installed()).toEqual([right, right, right])
+  await client.query(`set role ${quote(attacker)}`)
+  for (const name of ALL) {
+    const replaced = client.query(`alter function ${name} security invoker`)
+    await expect(replaced).rejects.toMatchObject({ code: '42501' })
+  }
+})
+
+/** A trigger runs its function whoever may execute it by then: the owner's must not act on another role's table. */
+describe('a function that another role holds on to with a trigger of its own', () => {
+  const hold = async (name: string): Promise<void> => {
+    await client.query(`set role ${quote(attacker)}`)
+    await client.query(`create function ${name} returns trigger language plpgsql as 'begin return new; end'`)
+    await client.query('create table bait (id integer)')
+    await client.query(`create trigger hold after insert on bait for each row execute function ${name}`)
+    await client.query('reset role')
+  }
+  const untouched = [{ owner: quote(attacker), definer: false, others: true }]
+
+  test.each([
+    [TEXT, '2BP01'],
+    [PLACE, '55000'],
+    [SETTLE, '55000'],
+  ])('is refused by a migration that does not expect it, and nothing is made: %s', async (name, code) => {
+    const dataSource = await open()
+    const { up } = await generate(dataSource)
+    await hold(name)
+    await expect(runAll(dataSource, up)).rejects.toMatchObject({ code })
+    const { rows } = await client.query(`select to_regclass('page') as page`)
+    expect(rows).toEqual([{ page: null }])
+    expect(await installed()).toEqual(untouched)
+  })
+  test('gets another name from one that is generated then, where it is that of the text', async () => {
+    await hold(TEXT)
+    const dataSource = await open()
+    await migrate(dataSource)
+    expect(await installed()).toEqual([...untouched, right, right, right])
+    expect((await generate(dataSource)).up).toEqual([])
+  })
+  test.each([PLACE, SETTLE])(
+    'is refused by one that is generated then too, which tells what to do: %s',
+    async (name) => {
+      await hold(name)
+      const hint = expect.stringContaining('one owner')
+      await expect(migrate(await open())).rejects.toMatchObject({ code: '55000', hint })
+      expect(await installed()).toEqual(untouched)
+    },
+  )
+})
+
+describe('a role that is no superuser', () => {
+  const openAs = async (role: string): Promise<DataSource> =>
+    await db.dataSource([Page], {
+      synchronize: false,
+      extra: { options: `-c role=${role.replaceAll(' ', String.raw`\ `)}` },
+    })
+
+  test('makes, changes and removes the guards of its own tables', async () => {
+    const dataSource = await openAs(owner)
+    const { down } = await migrate(dataSource)
+    const own = { ...right, owner: quote(owner) }
+    expect(await installed()).toEqual([own, own, own])
+    await client.query(`alter function ${TEXT} reset all`)
+    await migrate(dataSource)
+    expect((await generate(dataSource)).up).toEqual([])
+    expect(await findOrCreate(dataSource.manager, Page, { url: 'x' })).toMatchObject({ created: true })
+    await runAll(dataSource, down)
+    expect(await installed()).toEqual([])
+  })
+  test('cannot take over the guard of a table that it may write', async () => {
+    await migrate(await open())
+    await client.query(`grant all on all tables in schema public to ${quote(attacker)}`)
+    await client.query(`alter function ${TEXT} reset all`)
+    await expect(migrate(await openAs(attacker))).rejects.toMatchObject({ code: '42501' })
+  })
+})
+
+test('what default privileges grant is revoked', async () => {
+  await client.query(`alter default privileges grant execute on functions to public, ${quote(attacker)}`)
+  try {
+    await migrate(await open())
+    expect(await installed()).toEqual([right, right, right])
+  } finally {
+    await client.query(`alter default privileges revoke execute on functions from ${quote(attacker)}`)
+  }
+})
+
+test('who may execute a function stops no operation, and is mended by what is generated, both ways', async () => {
+  const dataSource = await open()
+  await migrate(dataSource)
+  await client.query(`grant execute on all functions in schema public to public, ${quote(attacker)}`)
+  expect(await findOrCreate(dataSource.manager, Page, { url: 'x' })).toMatchObject({ created: true })
+  const { down } = await migrate(dataSource)
+  expect(await installed()).toEqual([right, right, right])
+  expect((await generate(dataSource)).up).toEqual([])
+  await runAll(dataSource, down)
+  expect(await installed()).toEqual([right, right, right])
+})
+
+describe('what an untrusted role owns', () => {
+  const EVIL = `create or replace function ${TEXT} returns trigger language plpgsql as 'begin /* evil */ return new; end'`
+
+  test('and puts on the table with a forged note steers no migration', async () => {
+    const dataSource = await open()
+    await migrate(dataSource)
+    const body = await bodyOf(TEXT)
+    const forged = body.replace('"index":"', '"index":"other ').replace('md5', 'sha256')
+    expect(forged).not.toBe(body)
+    await client.query('revoke all on page from public')
+    await client.query(`grant trigger on page to ${quote(attacker)}; set role ${quote(attacker)}`)
+    await client.query(`create function forged() returns trigger language plpgsql as $forged$${forged}$forged$`)
+    await client.query('create trigger forged after insert on page for each row execute function forged()')
+    await client.query('reset role')
+    const { up, down } = await generate(dataSource)
+    expect(up).toEqual(['DROP TRIGGER IF EXISTS "forged" ON "page"'])
+    expect(down).toEqual([expect.stringMatching(/^CREATE TRIGGER forged /)])
+  })
+  test('does not come back as the work of the owner', async () => {
+    const dataSource = await open()
+    await migrate(dataSource)
+    await client.query(`alter function ${TEXT} owner to ${quote(attacker)}; set role ${quote(attacker)}`)
+    await client.query(EVIL)
+    await client.query('reset role')
+    const { up, down } = await migrate(dataSource)
+    expect([...up, ...down].join()).not.toContain('evil')
+    await runAll(dataSource, down)
+    expect(await installed()).toEqual([right, right, right])
+    await migrate(dataSource)
+    expect(await findOrCreate(dataSource.manager, Page, { url: 'x' })).toMatchObject({ created: true })
+  })
+})
+
+const NO_SETTINGS =
+  'language plpgsql security definer set enable_seqscan to off set search_path to pg_catalog, public, pg_temp'
+const HARMLESS = `returns trigger ${NO_SETTINGS} as 'begin return new; end'`
+
+const DRIFT: readonly (readonly [what: string, change: string, drift: RegExp])[] = [
+  ['the body', `create or replace function ${TEXT} ${HARMLESS}`, /url" is different \(it holds no note/],
+  ['the owner', `alter function ${TEXT} owner to ${quote(attacker)}`, /url" is (?:different|missing)/],
+  [
+    'the owner of a function of the kernel',
+    `alter function ${SETTLE} owner to ${quote(attacker)}`,
+    /settle_v1" is different/,
+  ],
+  ['SECURITY DEFINER', `alter function ${TEXT} security invoker`, /url" is different \(it is not SECURITY DEFINER/],
+  ['SECURITY DEFINER of the kernel', `alter function ${PLACE} security invoker`, /place_v1" is different \(it is not/],
+  ['the owner of the table', `alter table page owner to ${quote(owner)}`, /does not belong to the owner of the table/],
+]
+
+const HARMLESS_CHANGES: readonly (readonly [what: string, change: string])[] = [
+  ['the body of a function of the kernel', `create or replace function ${SETTLE} ${HARMLESS}`],
+  ['the search_path', `alter function ${TEXT} set search_path to public`],
+  ['the search_path of the kernel', `alter function ${SETTLE} set search_path to public`],
+  ['a setting that is gone', `alter function ${SETTLE} reset enable_seqscan`],
+  ['a setting that came', `alter function ${TEXT} set work_mem to '64kB'`],
+  ['who may execute', `grant execute on function ${PLACE} to public`],
+]
+
+test.each(DRIFT)('%s that differs is drift, whatever the note says', async (_, change, drift) => {
+  const dataSource = await open()
+  await migrate(dataSource)
+  await client.query(change)
+  const found = findOrCreate(dataSource.manager, Page, { url: 'x' })
+  await expect(found).rejects.toBeInstanceOf(SchemaDriftError)
+  await expect(found).rejects.toThrow(drift)
+})
+
+test.each(HARMLESS_CHANGES)('%s that differs stops no operation', async (_, change) => {
+  const dataSource = await open()
+  await migrate(dataSource)
+  await client.query(change)
+  expect(await findOrCreate(dataSource.manager, Page, { url: 'x' })).toMatchObject({ created: true })
+})
+
+describe.each([...DRIFT, ...HARMLESS_CHANGES].map(([what, change]) => [what, change] as const))('%s', (_, change) => {
+  const whose = change.includes('alter table') ? { ...right, owner: quote(owner) } : right
+
+  test('that differs is mended by what is generated, both ways', async () => {
+    const dataSource = await open()
+    await migrate(dataSource)
+    await client.query(change)
+    const { up, down } = await migrate(dataSource)
+    expect(up).not.toEqual([])
+    expect(await installed()).toEqual([whose, whose, whose])
+    expect((await generate(dataSource)).up).toEqual([])
+    expect(await findOrCreate(dataSource.manager, Page, { url: 'x' })).toMatchObject({ created: true })
+    await runAll(dataSource, down)
+    expect((await generate(dataSource)).up.length).toBeLessThanOrEqual(14)
+    await migrate(dataSource)
+    expect(await installed()).toEqual([whose, whose, whose])
+  })
+})
+
+/** All tables of a schema share the functions of the kernel, which run as the owner of one of them. */
+describe('a table of another owner in the same schema', () => {
+  @Entity()
+  class Other {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @UniqueText() url!: string
+  }
+  const openBoth = async (): Promise<DataSource> => await db.dataSource([Page, Other], { synchronize: false })
+
+  test('is refused by the migration, which tells what to do, and the first one works on', async () => {
+    const dataSource = await open()
+    await migrate(dataSource)
+    await client.query(`create table other (like page); alter table other owner to ${quote(owner)}`)
+    await expect(migrate(await openBoth())).rejects.toMatchObject({
+      code: '55000',
+      message: 'table other and function unique_text_place_v1(), which its triggers would run, have different owners',
+      hint: 'Give them one owner, or put one of them into another schema.',
+    })
+    expect(await installed()).toEqual([right, right, right])
+    expect(await findOrCreate(dataSource.manager, Page, { url: 'x' })).toMatchObject({ created: true })
+  })
+  test('has a kernel of its own in another schema', async () => {
+    await client.query(`drop schema if exists elsewhere cascade; create schema elsewhere`)
+    await client.query(`grant usage, create on schema elsewhere to ${quote(owner)}`)
+    await migrate(await open())
+    const elsewhere = await db.dataSource([Page], { synchronize: false, schema: 'elsewhere' })
+    await migrate(elsewhere)
+    await client.query(`alter table elsewhere.page owner to ${quote(owner)}`)
+    await migrate(elsewhere)
+    const { rows } = await client.query(
+      `select distinct pronamespace::regnamespace::text as schema, proowner::regrole::text as owner from pg_proc
+        where proname ~ '^unique_text_' order by 1`,
+    )
+    expect(rows).toEqual([
+      { schema: 'elsewhere', owner: quote(owner) },
+      { schema: 'public', owner: 'postgres' },
+    ])
+    await client.query('drop schema elsewhere cascade')
+  })
+})

@@ -1,0 +1,229 @@
+import { Column, type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
+import { beforeEach, describe, expect, test } from 'vitest'
+import { findOrCreate, SchemaDriftError, UniqueText } from '../../../src'
+import { guardOf } from '../../../src/triggers/guard'
+import { guardKernel, SETTLE_KERNEL } from '../../../src/triggers/guard-kernel'
+import { trim } from '../../../src/text'
+import { tableDeclarations } from '../../../src/registry/registry'
+import { useDatabase } from '../../support/database'
+import { doctor } from '../../../src/doctor'
+import { fewHashes } from '../../support/digests'
+import { generate, migrate, runAll } from '../../support/generated'
+import { install } from '../../support/releases'
+
+const db = useDatabase()
+
+@Entity('page')
+class Page {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText() url!: string
+  @Column({ type: 'text', nullable: true }) title!: string | null
+}
+
+/** A release that starts: nothing of what it asks the database is known yet. */
+const start = async (): Promise<DataSource> => await db.dataSource([Page], { synchronize: false })
+
+/** Puts another release's function where that of this one stands; triggers, owner and settings stay. */
+async function replace(dataSource: DataSource, name: string, change: (body: string) => string): Promise<void> {
+  const [found] = await dataSource.query<{ body: string }[]>('select prosrc as body from pg_proc where proname = $1', [
+    name,
+  ])
+  const body = change(found?.body ?? '')
+  expect(body).not.toBe(found?.body)
+  await dataSource.query(
+    `create or replace function ${name}() returns trigger language plpgsql security definer
+       set enable_seqscan to off set row_security to off set search_path to pg_catalog, public, pg_temp as $other$${body}$other$`,
+  )
+}
+
+const guardName = (dataSource: DataSource): string =>
+  tableDeclarations(dataSource.getMetadata(Page)).map(({ table }) => guardOf(table).functions[0]?.name ?? '')[0] ?? ''
+
+let before: DataSource
+beforeEach(async () => {
+  const client = await db.client()
+  await client.query('drop schema public cascade; create schema public')
+  before = await start()
+  await migrate(before)
+  await findOrCreate(before.manager, Page, { url: 'https://example.com/first' })
+})
+
+/** What a release that is running, and one that starts, must be able to do. */
+async function works(dataSource: DataSource, path: string): Promise<void> {
+  const { created } = await findOrCreate(dataSource.manager, Page, { url: `https://example.com/${path}` })
+  const again = await findOrCreate(dataSource.manager, Page, { url: `https://example.com/${path}` })
+  await dataSource.getRepository(Page).save({ url: `https://example.com/${path}/saved` })
+  expect([created, again.created]).toEqual([true, false])
+}
+
+describe('other words in the database', () => {
+  test.each(['comment', 'layout'])('of a %s are no drift, and nothing to generate', async (what) => {
+    const change = (body: string): string =>
+      what === 'layout' ? body.replaceAll('\n  ', '\n\t   ') : body.replace('generated, do not edit', 'made by machine')
+    await replace(before, guardName(before), change)
+    for (const { name } of guardKernel) {
+      await replace(before, name, (body) => change(body).replaceAll(/-- (?!typeorm)[^\n]*/g, '-- Said otherwise.'))
+    }
+    const after = await start()
+    await works(after, what)
+    expect((await generate(after)).up).toEqual([])
+  })
+})
+
+describe('other code in the database', () => {
+  test('of the kernel serves both releases, and one statement without a lock on a table changes it', async () => {
+    await replace(before, SETTLE_KERNEL, (body) => body.replace('RETURN NULL;', 'PERFORM 1; RETURN NULL;'))
+    const after = await start()
+    await works(after, 'kernel')
+    const { up, down } = await generate(after)
+    expect([up.length, down.length]).toEqual([1, 0])
+    expect(up[0]).not.toMatch(/TRIGGER "|ALTER TABLE|CREATE TRIGGER/)
+    // A transaction that holds the table alone would have to be waited for by whatever locks it.
+    const holder = await db.client()
+    await holder.query('begin; lock table page in access exclusive mode')
+    await after.query(`set statement_timeout = '20s'; ${up[0]}`)
+    await holder.query('rollback')
+    await works(before, 'kernel/before')
+    expect((await generate(after)).up).toEqual([])
+  })
+  test('of the table serves both releases, and one statement changes it, with its triggers in place', async () => {
+    await replace(before, guardName(before), (body) => body.replace('RETURN NEW;', 'PERFORM 1; RETURN NEW;'))
+    const after = await start()
+    await works(after, 'function')
+    const { up } = await generate(after)
+    expect(up).toHaveLength(1)
+    expect(up[0]).not.toContain('TRIGGER "')
+    await Promise.all([runAll(after, up), works(before, 'function/before')])
+    await works(after, 'function/after')
+    expect((await generate(after)).up).toEqual([])
+  })
+})
+
+describe('the protocol of what is installed', () => {
+  const protocol = (version: number, serves: number) => (body: string) =>
+    body.replace('"protocol":1', `"protocol":${version}, "serves":${serves}`)
+
+  test('a later one that serves this release is no drift', async () => {
+    await replace(before, guardName(before), protocol(2, 1))
+    await works(await start(), 'served')
+  })
+  test('a later one that does not serve this release is told', async () => {
+    await replace(before, guardName(before), protocol(3, 2))
+    const refused = works(await start(), 'not served')
+    await expect(refused).rejects.toThrow(SchemaDriftError)
+    await expect(refused).rejects.toThrow('it has protocol 3, and this release works with 1 to 1')
+  })
+  test('another kernel, which a later one makes that serves this release, is no drift', async () => {
+    const [set] = tableDeclarations(before.getMetadata(Page)).map(({ table }) => guardOf(table))
+    await runAll(before, set ? install(set, 'next') : [])
+    await works(await start(), 'another kernel')
+  })
+  test('another kernel under the protocol of this release is drift', async () => {
+    const [set] = tableDeclarations(before.getMetadata(Page)).map(({ table }) => guardOf(table))
+    await runAll(before, set ? install(set, 'next') : [])
+    await replace(before, guardName(before), (body) => body.replace('"protocol":2, "serves":1', '"protocol":1'))
+    await expect(works(await start(), 'unsaid')).rejects.toThrow('it runs another function')
+  })
+  test('a release that is running goes on, whatever is installed meanwhile', async () => {
+    await works(before, 'running')
+    await replace(before, guardName(before), protocol(2, 1))
+    await works(before, 'still running')
+  })
+})
+
+test('a note that tells of another declaration is drift', async () => {
+  await replace(before, guardName(before), (body) => body.replace('"maxChainLength":100', '"maxChainLength":7'))
+  await expect(works(await start(), 'declared')).rejects.toThrow('it was made for another declaration')
+})
+
+test('both releases write at once while everything is replaced', async () => {
+  const after = await start()
+  const urls = Array.from({ length: 40 }, (_, n) => `https://example.com/at-once/${n % 20}`)
+  const write = async (dataSource: DataSource): Promise<boolean[]> =>
+    await Promise.all(urls.map(async (url) => (await findOrCreate(dataSource.manager, Page, { url })).created))
+  const upgrade = async (): Promise<void> => {
+    await replace(before, SETTLE_KERNEL, (body) => body.replace('RETURN NULL;', 'PERFORM 2; RETURN NULL;'))
+    await replace(before, guardName(before), (body) => body.replace('RETURN NEW;', 'PERFORM 2; RETURN NEW;'))
+    for (const statement of (await generate(after)).up) await after.query(statement)
+  }
+  const [one, other] = await Promise.all([write(before), write(after), upgrade()])
+  expect([...one, ...other].filter(Boolean)).toHaveLength(20)
+  expect(await after.getRepository(Page).count()).toBe(21)
+})
+
+@Entity('crowded')
+class Crowded {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText({ digest: fewHashes(3) }) url!: string
+  @Column({ type: 'text', nullable: true }) title!: string | null
+}
+
+test('no text is stored twice while two releases are installed in turns, with many connections of both', async () => {
+  const first = await db.dataSource([Crowded], { synchronize: false, poolSize: 8 })
+  await migrate(first)
+  // Each asks the catalog when it comes: the one before the next release is installed, the other after.
+  const later = await db.dataSource([Crowded], { synchronize: false, poolSize: 8 })
+  await findOrCreate(first.manager, Crowded, { url: 'text 0' })
+  const [set] = tableDeclarations(first.getMetadata(Crowded)).map(({ table }) => guardOf(table))
+  if (!set) throw new TypeError('There is one text.')
+  const installed: string[] = []
+  const put = async (release: 'this' | 'next'): Promise<void> => {
+    await runAll(first, install(set, release))
+    installed.push(release)
+  }
+  await put('next')
+  await findOrCreate(later.manager, Crowded, { url: 'text 0' })
+  const texts = Array.from({ length: 30 }, (_, n) => `text ${n}`)
+  const write = async ({ manager }: DataSource, offset: number): Promise<void> => {
+    for (let round = 0; round < 6; round += 1) {
+      await Promise.all(
+        texts.map(async (url, index) => {
+          if ((index + round + offset) % 4 === 0) await manager.delete(Crowded, { url })
+          else if ((index + round) % 4 === 1) await manager.query(UPSERT, [url])
+          else await findOrCreate(manager, Crowded, { url })
+        }),
+      )
+    }
+  }
+  const takeTurns = async (): Promise<void> => {
+    for (let turn = 0; turn < 8; turn += 1) await put(turn % 2 === 0 ? 'this' : 'next')
+  }
+  await Promise.all([write(first, 0), write(later, 2), takeTurns()])
+  expect(installed).toHaveLength(9)
+  await put('this')
+  expect(await duplicates(first)).toEqual([])
+  const { findings } = await doctor(first)
+  expect(findings.filter(({ severity }) => severity === 'error')).toEqual([])
+})
+
+const UPSERT = `insert into crowded (url) values ($1) on conflict do nothing`
+
+const duplicates = async (dataSource: DataSource): Promise<unknown> =>
+  await dataSource.query(`select url from crowded group by url having count(*) > 1`)
+
+test('what a later release has made and this one can work with is known to a migration, which stays one statement', async () => {
+  @Entity('page')
+  class Perhaps {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @UniqueText({ normalize: trim(), nullable: true }) url!: string | null
+    @Column({ type: 'text', nullable: true }) title!: string | null
+  }
+  @Entity('page')
+  class Trimmed {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @UniqueText({ normalize: trim() }) url!: string
+    @Column({ type: 'text', nullable: true }) title!: string | null
+  }
+  const client = await db.client()
+  await client.query('drop schema public cascade; create schema public')
+  const first = await db.dataSource([Trimmed], { synchronize: false })
+  await migrate(first)
+  await findOrCreate(first.manager, Trimmed, { url: 'a' })
+  const sets = tableDeclarations(first.getMetadata(Trimmed)).map(({ table }) => guardOf(table))
+  for (const set of sets) await runAll(first, install(set, 'next'))
+  const after = await db.dataSource([Perhaps], { synchronize: false })
+  const { up } = await generate(after)
+  expect(up).toHaveLength(1)
+  await runAll(after, up)
+  expect(await findOrCreate(after.manager, Perhaps, { url: ' a ' })).toMatchObject({ created: false })
+})

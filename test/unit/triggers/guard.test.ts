@@ -1,0 +1,116 @@
+import { describe, expect, test } from 'vitest'
+import { asGuardNote, guardOf } from '../../../src/triggers/guard'
+import { guardKernel } from '../../../src/triggers/guard-kernel'
+import {
+  rebuildRows,
+  refuseDuplicates,
+  refuseNulls,
+  refuseUnknownDigest,
+  refuseUnnormalized,
+} from '../../../src/triggers/rebuild'
+import { parseNote } from '../../../src/sql/trigger-set'
+import { checkExpression, type TextTable } from '../../../src/sql/text-table'
+import { md5, sha256 } from '../../../src/text/digest'
+import { textTable } from '../../support/guarded-table'
+import { describeLookups } from '../../support/sql-lint'
+
+const one = textTable({ digest: md5 })
+const TABLES: Readonly<Record<string, TextTable>> = {
+  'guard-of-one-text': one,
+  'guard-scoped-nullable-immutable': textTable({ digest: md5, scope: ['tenant'], nullable: true, immutable: true }),
+  'guard-ignoring-deleted': textTable({ digest: md5, deleted: 'deletedAt' }),
+  'guard-ignoring-deleted-immutable': textTable({
+    digest: md5,
+    scope: ['tenant'],
+    nullable: true,
+    immutable: true,
+    deleted: 'deletedAt',
+  }),
+  'guard-composed': textTable({
+    digest: md5,
+    text: [
+      { name: 'path', prefix: '' },
+      { name: 'query', prefix: '?' },
+      { name: 'fragment', prefix: '#' },
+    ],
+    scope: ['host', 'scheme', 'port'],
+    hash: 'path_component_hash',
+    number: 'hash_number',
+    chained: 'hash_chained',
+  }),
+}
+
+const sqlOf = (table: TextTable): string => {
+  const { functions, triggers } = guardOf(table)
+  return [...functions.map(({ body }) => body), ...triggers.map(({ create }) => `\n${create}\n`)].join('')
+}
+const guardNotes = (body: string): unknown => {
+  const note = parseNote(body)
+  return note && asGuardNote(note)
+}
+const longLines = (sql: string): string[] => sql.split('\n').filter((line) => line.length > 120)
+
+describe.each(Object.entries(TABLES))('%s', (name, table) => {
+  test('is the SQL that was reviewed', async () => {
+    await expect(sqlOf(table)).toMatchFileSnapshot(`../../golden/${name}.sql`)
+  })
+  test('asks no query in a condition that practically every row comes to', () => {
+    const body = guardOf(table).functions[0]?.body ?? ''
+    const conditions = [...body.matchAll(/\n +(IF|ELSIF) (.*?) THEN/gs)].map(([, word, one = '']) => ({ word, one }))
+    expect(conditions.length).toBeGreaterThan(2)
+    expect(conditions.filter(({ word, one }) => word === 'IF' && one.includes('SELECT'))).toEqual([])
+  })
+  test('has no line of more than 120 characters', () => {
+    expect(longLines(sqlOf(table))).toEqual([])
+  })
+  test('has a function that tells of the declaration in its note', () => {
+    const [first] = guardOf(table).functions
+    const { name: text, scope, hash, number, chained, nullable, immutable, index, check, normalizers } = table
+    const told = { name: text, scope, hash, number, chained, nullable, immutable, index, check, normalizers }
+    expect(guardNotes(first?.body ?? '')).toMatchObject({ ...told, text: table.text, digest: 'md5' })
+  })
+  test('looks nothing up by search_path, and neither do its check and what numbers its rows anew', () => {
+    const { create, drop } = guardOf(table)
+    const rebuilt = { rows: table, primary: ['id', 'part'] }
+    const statements = [
+      ...create,
+      ...drop,
+      `ALTER TABLE page ADD CHECK (${checkExpression(table)})`,
+      rebuildRows(rebuilt),
+      refuseDuplicates(rebuilt),
+      refuseNulls(rebuilt, 'url'),
+      refuseUnnormalized(rebuilt, { column: 'url', from: 'trim@1', to: 'trim@2' }),
+      refuseUnknownDigest(table, 'other'),
+    ]
+    expect(describeLookups(statements.join(';\n'))).toEqual([])
+  })
+})
+
+describe.each(guardKernel)('the function $name', ({ name, body }) => {
+  test('is the SQL that was reviewed', async () => {
+    await expect(body).toMatchFileSnapshot(`../../golden/${name}.sql`)
+  })
+  test('has no line of more than 120 characters', () => {
+    expect(longLines(body)).toEqual([])
+  })
+})
+
+test('every table of a schema has the same two functions of the kernel, whatever its texts are', () => {
+  for (const table of Object.values(TABLES)) expect(guardOf(table).kernel).toEqual(guardKernel)
+})
+
+test('another digest looks nothing up by search_path', () => {
+  expect(describeLookups(guardOf(textTable({ digest: sha256 })).create.join(';\n'))).toEqual([])
+})
+
+test('another limit of a chain changes the arguments of the triggers that run the kernel, and no code', () => {
+  const [before, after] = [guardOf(one), guardOf({ ...one, maxChainLength: 7 })]
+  const codeOf = ({ functions }: typeof before): string[] =>
+    functions.map(({ body }) => body.slice(body.indexOf('DECLARE')))
+  expect(codeOf(after)).toEqual(codeOf(before))
+  const triggers = before.triggers.map(({ create }) => create)
+  const changed = after.triggers.filter(({ create }) => !triggers.includes(create))
+  expect(changed.map(({ name }) => name)).toEqual(
+    ['rest', 'settle_insert', 'settle_update', 'settle_delete'].map((suffix) => `unique_text_page__url_${suffix}`),
+  )
+})

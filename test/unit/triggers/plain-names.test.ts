@@ -1,0 +1,61 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import path from 'node:path'
+import { expect, test } from 'vitest'
+import { guardOf } from '../../../src/triggers/guard'
+import { plainName } from '../../../src/sql/identifier'
+import { namesGuard } from '../../../src/triggers/name-guard'
+import { nameTriggersOf } from '../../../src/triggers/name-triggers'
+import { scopesName } from '../../../src/sql/number-table'
+import { numberTriggers } from '../../../src/triggers/number-triggers'
+import type { TriggerSet } from '../../../src/sql/trigger-set'
+import { textTable } from '../../support/guarded-table'
+import { holderTable, namesTable } from '../../support/names-table'
+import { countedTable } from '../../support/numbered-table'
+
+// Citus deparses REVOKE without quotes: "cross-database references are not implemented".
+const PLAIN = /^[a-z][a-z0-9_]{0,62}$/
+
+const GOLDEN = path.resolve(import.meta.dirname, '../../golden')
+
+test('every function and trigger in the SQL that was reviewed has a name that wants no quotes', () => {
+  const names = readdirSync(GOLDEN)
+    .filter((file) => file.endsWith('.sql'))
+    .flatMap((file) =>
+      Array.from(
+        readFileSync(path.join(GOLDEN, file), 'utf8').matchAll(
+          /\b(?:FUNCTION|TRIGGER|DROP FUNCTION IF EXISTS) (?!IF|%)(?<name>"(?:[^"]|"")+"|[\w.]+)/g,
+        ),
+        ({ groups }) => groups?.['name']?.replaceAll('"', '') ?? '',
+      ),
+    )
+  expect(names.length).toBeGreaterThan(30)
+  expect(names.filter((name) => !PLAIN.test(name))).toEqual([])
+})
+
+const LONG = 'l'.repeat(70)
+const ODD = ['odd "page" -- of.it', 'Seite', 'страница', LONG, `${LONG}.x`, '', '7']
+
+const setsOf = (table: string): TriggerSet[] => [
+  guardOf(textTable({ table, guard: plainName('unique_text', table, 'url') })),
+  numberTriggers(countedTable({ table, triggers: plainName('numbers', table, 'number') })),
+  nameTriggersOf(holderTable(table, namesTable())),
+  namesGuard({ ...namesTable(), table: `${table} of names` }),
+]
+const namesOf = (set: TriggerSet): string[] =>
+  [...set.functions, ...set.kernel, ...set.triggers].map(({ name }) => name).concat(set.tables)
+
+test.each(ODD)('all that stands on a table "%s" has a name that wants no quotes', (table) => {
+  expect(
+    setsOf(table)
+      .flatMap(namesOf)
+      .filter((name) => !PLAIN.test(name)),
+  ).toEqual([])
+})
+
+test('tables whose names differ by what a plain name cannot hold share no name', () => {
+  const own = ODD.flatMap((table) =>
+    setsOf(table).flatMap(({ functions, tables }) => [...functions.map(({ name }) => name), ...tables]),
+  )
+  expect(new Set(own).size).toBe(own.length)
+  expect(scopesName({ triggers: plainName('numbers', 'a', 'b') })).toBe('numbers_a__b_scopes')
+})
