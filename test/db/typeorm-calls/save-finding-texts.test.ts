@@ -19,6 +19,7 @@ import { lowerCase } from '../../../src/text'
 import { saveFindingTexts } from '../../../src/typeorm-calls'
 import { useDatabase } from '../../support/database'
 import { rejection } from '../../support/ledger'
+import { queriesOf } from '../../support/queries'
 import { endOrWait, openSession } from '../../support/sessions'
 import { Tag } from '../../support/entities'
 
@@ -273,4 +274,13 @@ test('in a transaction that was begun by SQL', async () => {
     await runner.release()
   }
   expect(await manager.count(Link)).toBe(0)
+})
+
+test('what fails for another reason than a race is not tried again', async () => {
+  const queries = await queriesOf(dataSource, async () => {
+    // Greater than any integer.
+    const failure = await rejection(saveFindingTexts(dataSource.manager, Page, { id: 2 ** 40, url: 'other reason' }))
+    expect(failure).toMatchObject({ driverError: { code: '22003' } })
+  })
+  expect(queries.filter((sql) => sql === 'START TRANSACTION')).toHaveLength(1)
 })
