@@ -6,6 +6,7 @@ import { serverError } from '../../../src/sql/sqlstate'
 import { useDatabase } from '../../support/database'
 import { generate } from '../../support/generated'
 import { violations } from '../../support/guarded-table'
+import { disturb } from './disturb'
 import { randomOf } from './ledger'
 import { BUSY, type Entityish, faults, fillTable, pageOf, tableOf } from './stage'
 
@@ -134,33 +135,11 @@ async function adoptAmong(
   const clients = new Clients(random)
   await clients.read()
   const table = tableOf(dataSource, Page)
-  let locked = false
-  let statements = 0
-  const disturb = async (sql: string): Promise<void> => {
-    statements += 1
-    if (statements > 3_000) throw new Error(`It does not come to an end: ${sql}`)
-    if (/^(?:COMMIT|ROLLBACK)$/.test(sql)) {
-      locked = false
-      return
-    }
-    if (locked) return
-    // It waits for all transactions.
-    if (/CONCURRENTLY/.test(sql)) await clients.letGo()
-    else if (!/VACUUM|VALIDATE/.test(sql) && random() < 0.8) await clients.hold()
-    locked = /^BEGIN; .*LOCK TABLE/s.test(sql)
-    await clients.step()
-    await clients.step()
-    expect({ sql, faults: await faults(client, table) }).toEqual({ sql, faults: [] })
-  }
-  const sleep = async (): Promise<void> => {
-    locked = false
-    await clients.letGo()
-  }
   const report = await adoptWith(
     dataSource,
     Page,
     { ...OPTIONS, userTriggers },
-    { beforeStatement: disturb, sleep, random },
+    disturb(clients, { random, faults: async () => await faults(client, table) }),
   )
   await clients.letGo()
   expect(report.step).toBe('done')

@@ -2,10 +2,10 @@ import type { Client } from 'pg'
 import type { DataSource } from 'typeorm'
 import { beforeAll, beforeEach, expect, test } from 'vitest'
 import { adoptWith } from '../../../src/adopt/adopt'
-import type { Seams } from '../../../src/adopt/session'
 import { useDatabase } from '../../support/database'
 import { generate } from '../../support/generated'
 import { violations } from '../../support/guarded-table'
+import { crashAt } from './disturb'
 import { faults, fillTable, pageOf, tableOf } from './stage'
 
 const db = useDatabase({ wrapped: true })
@@ -24,26 +24,6 @@ beforeEach(async () => {
   await fillTable(client, 600)
 })
 
-/** Ends the command's connection, and waits until the server has forgotten it. */
-async function endSession(): Promise<void> {
-  await client.query(
-    `select pg_terminate_backend(pid, 10000) from pg_stat_activity where application_name = 'adopts' and datname = current_database()`,
-  )
-}
-
-/** @param crash at this statement, counted from 1 */
-const crashAt = (crash: number): Seams & { readonly statements: string[] } => {
-  const statements: string[] = []
-  return {
-    statements,
-    beforeStatement: async (sql) => {
-      statements.push(sql)
-      if (statements.length === crash) await endSession()
-    },
-    sleep: async () => {},
-  }
-}
-
 async function rowsOf(): Promise<string> {
   const { rows } = await client.query<{ shown: string }>(
     `select string_agg(format('%s %s %s %s %s', id, url, "urlHash", "urlHashNumber", "urlHashChained"), ', ' order by id) as shown from page`,
@@ -52,7 +32,7 @@ async function rowsOf(): Promise<string> {
 }
 
 test('a command that ends at whatever statement is gone on with by the same command, to the same end', async () => {
-  const whole = crashAt(0)
+  const whole = crashAt(client, 0)
   await adoptWith(dataSource, Page, OPTIONS, whole)
   const wanted = await rowsOf()
   const count = whole.statements.length
@@ -60,10 +40,10 @@ test('a command that ends at whatever statement is gone on with by the same comm
   for (let crash = 3; crash <= count; crash += 1) {
     await client.query('drop schema public cascade; create schema public')
     await fillTable(client, 600)
-    await adoptWith(dataSource, Page, OPTIONS, crashAt(crash)).catch(() => {})
+    await adoptWith(dataSource, Page, OPTIONS, crashAt(client, crash)).catch(() => {})
     expect(await faults(client, tableOf(dataSource, Page)), `crash at ${crash}`).toEqual([])
     await client.query(`insert into page (url) values ('while it was down ${crash}')`)
-    const report = await adoptWith(dataSource, Page, OPTIONS, crashAt(0))
+    const report = await adoptWith(dataSource, Page, OPTIONS, crashAt(client, 0))
     expect(report.step, `crash at ${crash}: ${whole.statements[crash - 1]}`).toBe('done')
     const found = await violations(client, tableOf(dataSource, Page))
     expect(

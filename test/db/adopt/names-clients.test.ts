@@ -6,9 +6,9 @@ import { adoptWith } from '../../../src/adopt/adopt'
 import type { Seams } from '../../../src/adopt/session'
 import { doctor } from '../../../src/doctor'
 import { Name, UniqueName } from '../../../src/names'
-import { serverError } from '../../../src/sql/sqlstate'
 import { useDatabase } from '../../support/database'
 import { generate } from '../../support/generated'
+import { crashAt, disturb, RefusedWriters } from './disturb'
 import { randomOf } from './ledger'
 
 const db = useDatabase({ wrapped: true })
@@ -73,53 +73,21 @@ function statement(random: () => number): string {
   return `delete from users where id between ${id} and ${id + 1}`
 }
 
-class Clients {
-  readonly refused = new Set<string>()
-  private steps = 0
-
-  constructor(private readonly random: () => number) {}
-
-  async step(): Promise<void> {
-    await this.run(writer, statement(this.random))
-  }
-
-  /** Opens a transaction that writes or only locks rows, and ends it some steps later. */
-  async hold(): Promise<void> {
-    this.steps += 1
-    if (this.steps % 7 === 6) await this.letGo(this.random() < 0.7)
-    if (this.steps % 7 !== 1) return
-    await holder.query('begin')
-    for (let count = 0; count < 3; count += 1) {
-      const id = Math.floor(this.random() * ROWS)
-      const locks = `select from users where id between ${id} and ${id + 3} for update`
-      if (!(await this.run(holder, this.random() < 0.3 ? locks : statement(this.random)))) return
-    }
-  }
-
-  async letGo(commit = true): Promise<void> {
-    try {
-      await holder.query(commit ? 'commit' : 'rollback')
-    } catch (error) {
-      this.refused.add(serverError(error)?.code ?? String(error))
-    }
-  }
-
-  private async run(by: Client, sql: string): Promise<boolean> {
-    try {
-      await by.query(sql)
-      return true
-    } catch (error) {
-      this.refused.add(serverError(error)?.code ?? String(error))
-      if (by === holder) await this.letGo(false)
-      return false
-    }
-  }
-}
+const clientsOf = (random: () => number): RefusedWriters =>
+  new RefusedWriters(random, {
+    writer,
+    holder,
+    statement: () => statement(random),
+    locks: () => {
+      const id = Math.floor(random() * ROWS)
+      return `select from users where id between ${id} and ${id + 3} for update`
+    },
+  })
 
 const OPTIONS = { batchMilliseconds: 3, lockMilliseconds: 50, holdMilliseconds: 10_000 }
 
 /** Adopts; a person renames the rows that are told to clash. */
-async function adoptRenaming(clients: Clients, seams: Seams): Promise<AdoptReport> {
+async function adoptRenaming(clients: RefusedWriters, seams: Seams): Promise<AdoptReport> {
   for (;;) {
     try {
       return await adoptWith(dataSource, User, OPTIONS, seams)
@@ -134,28 +102,8 @@ async function adoptRenaming(clients: Clients, seams: Seams): Promise<AdoptRepor
   }
 }
 
-async function adoptAmong(clients: Clients, random: () => number): Promise<void> {
-  let [locked, statements] = [false, 0]
-  const beforeStatement = async (sql: string): Promise<void> => {
-    statements += 1
-    if (statements > 3_000) throw new Error(`It does not come to an end: ${sql}`)
-    if (/^(?:COMMIT|ROLLBACK)$/.test(sql)) {
-      locked = false
-      return
-    }
-    if (locked) return
-    // It waits for all transactions.
-    if (/CONCURRENTLY/.test(sql)) await clients.letGo()
-    else if (random() < 0.8) await clients.hold()
-    locked = /^BEGIN; .*LOCK TABLE/s.test(sql)
-    await clients.step()
-    expect({ sql, faults: await faults() }).toEqual({ sql, faults: [] })
-  }
-  const sleep = async (): Promise<void> => {
-    locked = false
-    await clients.letGo()
-  }
-  const report = await adoptRenaming(clients, { beforeStatement, sleep, random })
+async function adoptAmong(clients: RefusedWriters, random: () => number): Promise<void> {
+  const report = await adoptRenaming(clients, disturb(clients, { random, faults, steps: 1 }))
   await clients.letGo()
   expect(report.step).toBe('done')
 }
@@ -167,7 +115,7 @@ describe.each(['read committed', 'repeatable read', 'serializable'])('clients at
 
   test.each([1, 2, 3, 4])('write between any two statements, by the seed %i', async (seed) => {
     const random = randomOf(seed)
-    const clients = new Clients(random)
+    const clients = clientsOf(random)
     await adoptAmong(clients, random)
     expect(await faults()).toEqual([])
     expect((await doctor(dataSource)).findings).toEqual([])
@@ -177,24 +125,9 @@ describe.each(['read committed', 'repeatable read', 'serializable'])('clients at
   })
 })
 
-const crashAt = (crash: number): Seams & { readonly statements: string[] } => {
-  const statements: string[] = []
-  return {
-    statements,
-    beforeStatement: async (sql) => {
-      statements.push(sql)
-      if (statements.length !== crash) return
-      await client.query(
-        `select pg_terminate_backend(pid, 10000) from pg_stat_activity where application_name = 'adopts' and datname = current_database()`,
-      )
-    },
-    sleep: async () => {},
-  }
-}
-
 test('a command that ends at whatever statement is gone on with by the same command, to the same end', async () => {
   const options = { lockMilliseconds: 2_000, holdMilliseconds: 10_000 }
-  const whole = crashAt(0)
+  const whole = crashAt(client, 0)
   await adoptWith(dataSource, User, options, whole)
   const count = whole.statements.length
   expect(count).toBeGreaterThan(30)
@@ -202,11 +135,11 @@ test('a command that ends at whatever statement is gone on with by the same comm
     await client.query(`drop schema public cascade; create schema public;
       create table users (id integer generated by default as identity, handle text not null, slug text, title text,
        constraint "PK_a3ffb1c0c8416b9fc6f907b7433" primary key (id)); ${FILL}`)
-    await adoptWith(dataSource, User, options, crashAt(crash)).catch(() => {})
+    await adoptWith(dataSource, User, options, crashAt(client, crash)).catch(() => {})
     expect(await faults(), `crash at ${crash}`).toEqual([])
     await client.query(`insert into users (handle) values ('while it was down'); update users set handle = 'other' where id = 2;
       delete from users where id = 3`)
-    const report = await adoptWith(dataSource, User, options, crashAt(0))
+    const report = await adoptWith(dataSource, User, options, crashAt(client, 0))
     expect(report.step, `crash at ${crash}: ${whole.statements[crash - 1]}`).toBe('done')
     expect((await doctor(dataSource)).findings, `crash at ${crash}`).toEqual([])
   }

@@ -2,12 +2,11 @@ import type { Client } from 'pg'
 import { Column, type DataSource, DeleteDateColumn, Entity, PrimaryGeneratedColumn } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { adoptWith } from '../../../src/adopt/adopt'
-import type { Seams } from '../../../src/adopt/session'
 import { doctor } from '../../../src/doctor'
 import { NumberWithin } from '../../../src/numbers'
-import { serverError } from '../../../src/sql/sqlstate'
 import { useDatabase } from '../../support/database'
 import { generate } from '../../support/generated'
+import { crashAt, disturb, RefusedWriters } from './disturb'
 import { randomOf } from './ledger'
 
 const db = useDatabase({ wrapped: true })
@@ -73,77 +72,21 @@ function statement(random: () => number, deletes: boolean): string {
   return `delete from comment where id = ${id}`
 }
 
-class Clients {
-  readonly refused = new Set<string>()
-  private steps = 0
-
-  constructor(
-    private readonly random: () => number,
-    private readonly deletes: boolean,
-  ) {}
-
-  async step(): Promise<void> {
-    await this.run(writer, statement(this.random, this.deletes))
-  }
-
-  /** Opens a transaction that writes or only locks rows, and ends it some steps later. */
-  async hold(): Promise<void> {
-    this.steps += 1
-    if (this.steps % 7 === 6) await this.letGo(this.random() < 0.7)
-    if (this.steps % 7 !== 1) return
-    await holder.query('begin')
-    for (let count = 0; count < 3; count += 1) {
-      const id = Math.floor(this.random() * ROWS)
-      const locks = `select from comment where id between ${id} and ${id + 3} for update`
-      if (!(await this.run(holder, this.random() < 0.3 ? locks : statement(this.random, this.deletes)))) return
-    }
-  }
-
-  async letGo(commit = true): Promise<void> {
-    try {
-      await holder.query(commit ? 'commit' : 'rollback')
-    } catch (error) {
-      this.refused.add(serverError(error)?.code ?? String(error))
-    }
-  }
-
-  private async run(by: Client, sql: string): Promise<boolean> {
-    try {
-      await by.query(sql)
-      return true
-    } catch (error) {
-      this.refused.add(serverError(error)?.code ?? String(error))
-      if (by === holder) await this.letGo(false)
-      return false
-    }
-  }
-}
+const clientsOf = (random: () => number, deletes: boolean): RefusedWriters =>
+  new RefusedWriters(random, {
+    writer,
+    holder,
+    statement: () => statement(random, deletes),
+    locks: () => {
+      const id = Math.floor(random() * ROWS)
+      return `select from comment where id between ${id} and ${id + 3} for update`
+    },
+  })
 
 const OPTIONS = { batchMilliseconds: 3, lockMilliseconds: 50, holdMilliseconds: 10_000 }
 
-async function adoptAmong(clients: Clients, random: () => number): Promise<void> {
-  let [locked, statements] = [false, 0]
-  const beforeStatement = async (sql: string): Promise<void> => {
-    statements += 1
-    if (statements > 3_000) throw new Error(`It does not come to an end: ${sql}`)
-    if (/^(?:COMMIT|ROLLBACK)$/.test(sql)) {
-      locked = false
-      return
-    }
-    if (locked) return
-    // It waits for all transactions.
-    if (/CONCURRENTLY/.test(sql)) await clients.letGo()
-    else if (!/VACUUM|VALIDATE/.test(sql) && random() < 0.8) await clients.hold()
-    locked = /^BEGIN; .*LOCK TABLE/s.test(sql)
-    await clients.step()
-    await clients.step()
-    expect({ sql, faults: await faults() }).toEqual({ sql, faults: [] })
-  }
-  const sleep = async (): Promise<void> => {
-    locked = false
-    await clients.letGo()
-  }
-  const report = await adoptWith(dataSource, Comment, OPTIONS, { beforeStatement, sleep, random })
+async function adoptAmong(clients: RefusedWriters, random: () => number): Promise<void> {
+  const report = await adoptWith(dataSource, Comment, OPTIONS, disturb(clients, { random, faults }))
   await clients.letGo()
   expect(report.step).toBe('done')
 }
@@ -155,7 +98,7 @@ describe.each(['read committed', 'repeatable read', 'serializable'])('clients at
 
   test.each([1, 2, 3, 4])('write between any two statements, by the seed %i', async (seed) => {
     const random = randomOf(seed)
-    const clients = new Clients(random, true)
+    const clients = clientsOf(random, true)
     await adoptAmong(clients, random)
     expect(await faults()).toEqual([])
     expect((await doctor(dataSource)).findings).toEqual([])
@@ -170,7 +113,7 @@ test.each([1, 2, 3])('where no row goes there is no gap, by the seed %i', async 
   await client.query(`create function nothing() returns trigger language plpgsql as 'begin return new; end';
     create trigger nothing before update on comment for each row execute function nothing()`)
   const random = randomOf(seed)
-  await adoptAmong(new Clients(random, false), random)
+  await adoptAmong(clientsOf(random, false), random)
   const { rows } = await client.query(
     `select post from comment group by post having min(number) <> 1 or max(number) <> count(*)`,
   )
@@ -178,25 +121,9 @@ test.each([1, 2, 3])('where no row goes there is no gap, by the seed %i', async 
   expect(await faults()).toEqual([])
 })
 
-/** Ends the command's connection, and waits until the server has forgotten it. */
-const crashAt = (crash: number): Seams & { readonly statements: string[] } => {
-  const statements: string[] = []
-  return {
-    statements,
-    beforeStatement: async (sql) => {
-      statements.push(sql)
-      if (statements.length !== crash) return
-      await client.query(
-        `select pg_terminate_backend(pid, 10000) from pg_stat_activity where application_name = 'adopts' and datname = current_database()`,
-      )
-    },
-    sleep: async () => {},
-  }
-}
-
 test('a command that ends at whatever statement is gone on with by the same command, to the same end', async () => {
   const options = { ...OPTIONS, lockMilliseconds: 2_000, batchMilliseconds: 50 }
-  const whole = crashAt(0)
+  const whole = crashAt(client, 0)
   await adoptWith(dataSource, Comment, options, whole)
   const count = whole.statements.length
   expect(count).toBeGreaterThan(30)
@@ -204,10 +131,10 @@ test('a command that ends at whatever statement is gone on with by the same comm
     await client.query(`drop function numbers_comment__number_place, numbers_comment__number_count cascade;
       drop table numbers_comment__number_scopes; truncate comment restart identity; alter table comment drop column number;
       insert into comment (post) select i % ${SCOPES} from generate_series(1, 100) as i`)
-    await adoptWith(dataSource, Comment, options, crashAt(crash)).catch(() => {})
+    await adoptWith(dataSource, Comment, options, crashAt(client, crash)).catch(() => {})
     expect(await faults(), `crash at ${crash}`).toEqual([])
     await client.query(`insert into comment (post) values (1); update comment set post = 3 where id = 2`)
-    const report = await adoptWith(dataSource, Comment, options, crashAt(0))
+    const report = await adoptWith(dataSource, Comment, options, crashAt(client, 0))
     expect(report.step, `crash at ${crash}: ${whole.statements[crash - 1]}`).toBe('done')
     expect(await faults(), `crash at ${crash}`).toEqual([])
     expect((await doctor(dataSource)).findings, `crash at ${crash}`).toEqual([])

@@ -2,7 +2,6 @@ import type { Client } from 'pg'
 import type { DataSource } from 'typeorm'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { adoptWith } from '../../../src/adopt/adopt'
-import type { Seams } from '../../../src/adopt/session'
 import { findDeclaration, findTarget } from '../../../src/adopt/target'
 import { beside } from '../../../src/triggers/adopt-swap'
 import type { AdoptedTable } from '../../../src/sql/adopt-table'
@@ -11,6 +10,7 @@ import type { TextTable } from '../../../src/sql/text-table'
 import { useDatabase } from '../../support/database'
 import { generate } from '../../support/generated'
 import { violations } from '../../support/guarded-table'
+import { crashAt, endSession } from './disturb'
 import { faults, tableOf } from './stage'
 import { fillPages, pageAs, SWAPS } from './swap-stage'
 
@@ -22,26 +22,6 @@ let client: Client
 beforeAll(async () => {
   client = await db.client()
 })
-
-/** Ends the command's connection, and waits until the server has forgotten it. */
-async function endSession(): Promise<void> {
-  await client.query(
-    `select pg_terminate_backend(pid, 10000) from pg_stat_activity where application_name = 'adopts' and datname = current_database()`,
-  )
-}
-
-/** @param crash at this statement, counted from 1 */
-const crashAt = (crash: number): Seams & { readonly statements: string[] } => {
-  const statements: string[] = []
-  return {
-    statements,
-    beforeStatement: async (sql) => {
-      statements.push(sql)
-      if (statements.length === crash) await endSession()
-    },
-    sleep: async () => {},
-  }
-}
 
 /** Which of two guards stands. */
 async function standing(before: TextTable, after: TextTable): Promise<'before' | 'after' | 'none'> {
@@ -108,7 +88,7 @@ describe.each(CASES)('$name', (swap) => {
 
   test('a command that ends at whatever statement leaves one guard whole, and is gone on with', async () => {
     await fill()
-    const whole = crashAt(0)
+    const whole = crashAt(client, 0)
     await adoptWith(after, After, OPTIONS, whole)
     const count = whole.statements.length
     expect(count).toBeGreaterThan(30)
@@ -116,8 +96,8 @@ describe.each(CASES)('$name', (swap) => {
     for (let crash = swap.narrows ? 3 : swapped; crash <= count; crash += 1) {
       const at = `crash at ${crash}: ${whole.statements[crash - 1]?.slice(0, 200)}`
       await fill()
-      await adoptWith(after, After, OPTIONS, crashAt(crash)).catch(() => {})
-      await endSession()
+      await adoptWith(after, After, OPTIONS, crashAt(client, crash)).catch(() => {})
+      await endSession(client)
       const which = await standing(tables.before, tables.after)
       const text = await alone(`while ${crash}`)
       const left = {
@@ -126,7 +106,7 @@ describe.each(CASES)('$name', (swap) => {
         writes: [await write(text), await write(text)],
       }
       expect({ at, ...left }).toEqual({ at, faults: [], beside: [], writes: ['stored', '23505'] })
-      const report = await adoptWith(after, After, OPTIONS, crashAt(0))
+      const report = await adoptWith(after, After, OPTIONS, crashAt(client, 0))
       const { rowCount: rows } = await client.query('select from page')
       const end = { step: report.step, stands: await standing(tables.before, tables.after), rows }
       const faultsAfter = await found('after')

@@ -1,0 +1,124 @@
+import type { Client } from 'pg'
+import { expect } from 'vitest'
+import type { Seams } from '../../../src/adopt/session'
+import { serverError } from '../../../src/sql/sqlstate'
+
+/** Who writes between the statements of a command. */
+interface Writers {
+  /** Writes, and commits at once. */
+  step(): Promise<void>
+  /** Opens a transaction, and ends it some steps later. */
+  hold(): Promise<void>
+  letGo(): Promise<void>
+}
+
+interface Disturbance {
+  readonly random: () => number
+  /** What is wrong, whatever step the command is in. */
+  readonly faults: () => Promise<readonly string[]>
+  /** Writes between two statements. @default 2 */
+  readonly steps?: number
+}
+
+const MOST_STATEMENTS = 3_000
+
+/** Writers come between any two statements of a command, but for those under its lock on the table. */
+export function disturb(writers: Writers, { random, faults, steps = 2 }: Disturbance): Seams {
+  let [locked, statements] = [false, 0]
+  const beforeStatement = async (sql: string): Promise<void> => {
+    statements += 1
+    if (statements > MOST_STATEMENTS) throw new Error(`It does not come to an end: ${sql}`)
+    if (/^(?:COMMIT|ROLLBACK)$/.test(sql)) {
+      locked = false
+      return
+    }
+    if (locked) return
+    // It waits for all transactions.
+    if (/CONCURRENTLY/.test(sql)) await writers.letGo()
+    else if (!/VACUUM|VALIDATE/.test(sql) && random() < 0.8) await writers.hold()
+    locked = /^BEGIN; .*LOCK TABLE/s.test(sql)
+    for (let step = 0; step < steps; step += 1) await writers.step()
+    expect({ sql, faults: await faults() }).toEqual({ sql, faults: [] })
+  }
+  const sleep = async (): Promise<void> => {
+    locked = false
+    await writers.letGo()
+  }
+  return { beforeStatement, sleep, random }
+}
+
+interface Sessions {
+  readonly writer: Client
+  readonly holder: Client
+  /** What they send next. */
+  readonly statement: () => string
+  /** Locks some rows and writes none. */
+  readonly locks: () => string
+}
+
+/** Two sessions whose statements may be refused. */
+export class RefusedWriters implements Writers {
+  /** SQLSTATEs. */
+  readonly refused = new Set<string>()
+  private steps = 0
+
+  constructor(
+    private readonly random: () => number,
+    private readonly sessions: Sessions,
+  ) {}
+
+  async step(): Promise<void> {
+    await this.run(this.sessions.writer, this.sessions.statement())
+  }
+
+  async hold(): Promise<void> {
+    const { holder, statement, locks } = this.sessions
+    this.steps += 1
+    if (this.steps % 7 === 6) await this.letGo(this.random() < 0.7)
+    if (this.steps % 7 !== 1) return
+    await holder.query('begin')
+    for (let count = 0; count < 3; count += 1) {
+      if (!(await this.run(holder, this.random() < 0.3 ? locks() : statement()))) return
+    }
+  }
+
+  async letGo(commit = true): Promise<void> {
+    try {
+      await this.sessions.holder.query(commit ? 'commit' : 'rollback')
+    } catch (error) {
+      this.refused.add(serverError(error)?.code ?? String(error))
+    }
+  }
+
+  private async run(by: Client, sql: string): Promise<boolean> {
+    try {
+      await by.query(sql)
+      return true
+    } catch (error) {
+      this.refused.add(serverError(error)?.code ?? String(error))
+      if (by === this.sessions.holder) await this.letGo(false)
+      return false
+    }
+  }
+}
+
+/** Ends the connection of a command, whose `application_name` is `adopts`, and waits until the server has forgotten it. */
+export async function endSession(client: Client): Promise<void> {
+  await client.query(
+    `select pg_terminate_backend(pid, 10000) from pg_stat_activity
+      where application_name = 'adopts' and datname = current_database()`,
+  )
+}
+
+/** @param crash at this statement, counted from 1; 0 for none */
+export function crashAt(client: Client, crash: number): Seams & { readonly statements: readonly string[] } {
+  const statements: string[] = []
+  return {
+    statements,
+    beforeStatement: async (sql) => {
+      statements.push(sql)
+      if (statements.length === crash) await endSession(client)
+    },
+    sleep: async () => {},
+  }
+}
