@@ -1,8 +1,8 @@
 /**
  * npm run build && npx tsx bench/wire.ts [--rounds 12]     what the messages of our own bring, beside pg's query object
  *
- * The same package on two DataSources, which take turns in each round: of the second, a client of `pg` lacks one of the
- * internals that the messages need (src/connection/pg-client.ts), and every call goes the ordinary way of `pg`.
+ * The same package on two DataSources, which take turns in each round: the clients of the second
+ * lack one of the internals of `pg` that the messages need (src/connection/pg-client.ts), so its calls go the ordinary way.
  */
 import 'reflect-metadata'
 import { createRequire } from 'node:module'

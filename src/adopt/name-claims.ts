@@ -22,7 +22,7 @@ import { TextRejectedError } from '../errors'
 import { normalizeText } from '../text/normalizer'
 import type { NameDeclaration } from '../registry/registry'
 import { BatchSize } from './session'
-import { goOn, type WorkRun } from './work'
+import { goOn, keyOf, type WorkRun } from './work'
 
 /** A table whose rows are to hold the names that they have. */
 export interface ClaimedTable {
@@ -98,8 +98,6 @@ async function tried<T>(work: () => Promise<T>): Promise<T | undefined> {
     return undefined
   }
 }
-
-const keyOf = ({ primary }: NamedTable, row: LockedRow): string[] => primary.map((_, index) => row[`k${index}`] ?? '')
 
 interface Page extends Omit<Sweep, 'total'> {
   readonly limit: number

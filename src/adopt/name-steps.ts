@@ -1,5 +1,5 @@
 import type { EntityMetadata } from 'typeorm'
-import { findNulls, forgetState } from '../sql/adopt-chains'
+import { forgetState } from '../sql/adopt-chains'
 import {
   analyzeNames,
   beginNames,
@@ -14,9 +14,8 @@ import {
   type NamedTable,
   releaseNamesOf,
 } from '../triggers/adopt-names'
-import { adoptionFacts, createAdoptions } from '../sql/adopt-table'
+import { createAdoptions } from '../sql/adopt-table'
 import { type Query, tableState, type TableState } from '../sql/catalog'
-import { quote } from '../sql/identifier'
 import type { LookupIndex } from '../sql/lookup'
 import { namedSet } from '../sql/name-body'
 import { HOLDER_SET, nameTriggersOf } from '../triggers/name-triggers'
@@ -26,13 +25,12 @@ import { notesOf } from '../triggers/trigger-plan'
 import { findDrift, workDrift } from '../schema/drift'
 import { holderTable, namesText } from '../typeorm/names'
 import { dataSourceOf, tableNames } from '../registry/registry'
-import { requireServer } from '../registry/supported'
 import { triggerWorks, wantedSets } from '../schema/trigger-sets'
 import { AdoptionError } from './error'
 import { claimAll, type ClaimedTable, claimLeft, firstLeft, lastRow, leftRows, type LeftName } from './name-claims'
-import { planRequired, requireColumns } from './require'
+import { planRequired, requireNotNull } from './require'
 import type { AdoptStep, PlannedStep } from './steps'
-import { requireTable } from './target'
+import { findTable, refuseNulls } from './target'
 import { beginState, goOn, makeIndex, type Work, type WorkRun, workState } from './work'
 
 /** A table whose rows are to hold names, on this connection. */
@@ -51,12 +49,11 @@ interface NameTarget extends ClaimedTable {
  */
 export async function findNames(metadata: EntityMetadata, query: Query): Promise<Work> {
   const holder = holderTable(metadata)
-  const relation = tableName(holder)
-  const ours = wantedSets(metadata).flatMap(({ triggers }) => triggers.map(({ name }) => name))
-  const facts = requireTable(relation, await adoptionFacts(query, relation, [...ours, 'unique_text_']))
-  const { server, table: state } = await tableState(query, relation, [nameTriggersOf(holder)])
-  requireServer(server)
-  if (!state) throw new AdoptionError('unsupported', `There is no table ${relation}. Run your migrations first.`)
+  const { facts, state } = await findTable(query, {
+    metadata,
+    relation: tableName(holder),
+    sets: [nameTriggersOf(holder)],
+  })
   const primary = holder.primary.map(({ name }) => name)
   const on: NamedTable = {
     table: { schema: facts.schema, table: facts.table, guard: namedSet(holder.table, 'names') },
@@ -123,7 +120,7 @@ async function begin(run: WorkRun, target: NameTarget, work: Work): Promise<Adop
     if (state.columns.some((one) => one.name === column)) continue
     throw new AdoptionError('unsupported', `${tableName(on.table)} has no column for "${name}". Add it first.`)
   }
-  await refuseNulls(run, target, state)
+  await refuseNullNames(run, target, state)
   await makeNamesTable(run, target)
   await beginState(run, work, false)
   await session.all(createClaims(on))
@@ -135,17 +132,9 @@ async function begin(run: WorkRun, target: NameTarget, work: Work): Promise<Adop
   return 'fill'
 }
 
-async function refuseNulls({ session }: WorkRun, target: NameTarget, state: TableState): Promise<void> {
-  const { on } = target
-  for (const column of requiredColumns(target, state)) {
-    const rows = await session.query<{ key: string }>(findNulls(on, column, KEYS_NAMED))
-    if (rows.length === 0) continue
-    throw new AdoptionError(
-      'nulls',
-      `Rows of ${tableName(on.table)} hold NULL in ${quote(column)}, the first of them: ` +
-        `${rows.map(({ key }) => key).join(', ')}. Give them a name or delete them, or declare the property nullable.`,
-    )
-  }
+async function refuseNullNames({ session }: WorkRun, target: NameTarget, state: TableState): Promise<void> {
+  const todo = 'Give them a name or delete them, or declare the property nullable.'
+  await refuseNulls(session.query, target.on, requiredColumns(target, state), { todo })
 }
 
 /** The parts of TypeORM's schema builder that are needed to make one table. */
@@ -283,8 +272,8 @@ async function guard(run: WorkRun, { on }: NameTarget): Promise<AdoptStep> {
 async function check(run: WorkRun, target: NameTarget): Promise<AdoptStep> {
   const state = await stateNow(run, target)
   const required = state ? requiredColumns(target, state) : []
-  return await requireColumns(run, target.on, required, async () => {
-    if (state) await refuseNulls(run, target, state)
+  return await requireNotNull(run, target.on, required, async () => {
+    if (state) await refuseNullNames(run, target, state)
   })
 }
 

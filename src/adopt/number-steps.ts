@@ -1,4 +1,4 @@
-import { findNulls, forgetState } from '../sql/adopt-chains'
+import { forgetState } from '../sql/adopt-chains'
 import {
   beginNumbers,
   countUnnumbered,
@@ -13,7 +13,7 @@ import {
   type NumberedTable,
   numberLocked,
 } from '../triggers/adopt-numbers'
-import { adoptionFacts, analyzeTable, createAdoptions, vacuumTable } from '../sql/adopt-table'
+import { analyzeTable, createAdoptions, vacuumTable } from '../sql/adopt-table'
 import { type Query, tableState, type TableState } from '../sql/catalog'
 import { quote } from '../sql/identifier'
 import { numberTriggers } from '../triggers/number-triggers'
@@ -22,14 +22,12 @@ import { tableName } from '../sql/text-table'
 import { notesOf } from '../triggers/trigger-plan'
 import { workDrift } from '../schema/drift'
 import type { NumberDeclaration } from '../registry/registry'
-import { requireServer } from '../registry/supported'
-import { wantedSets } from '../schema/trigger-sets'
 import { AdoptionError } from './error'
-import { planRequired, requireColumns } from './require'
+import { planRequired, requireNotNull } from './require'
 import { BatchSize, Later } from './session'
 import type { AdoptStep, PlannedStep } from './steps'
-import { requireTable } from './target'
-import { beginState, goOn, makeIndex, type Work, type WorkRun } from './work'
+import { findTable, refuseNulls } from './target'
+import { beginState, goOn, keyOf, makeIndex, type Work, type WorkRun } from './work'
 
 /** A number, and the table that it stands for on this connection. */
 interface NumberTarget {
@@ -46,13 +44,11 @@ interface NumberTarget {
  */
 export async function findNumber(declaration: NumberDeclaration, query: Query): Promise<Work> {
   const { table, metadata, name } = declaration
-  const ours = wantedSets(metadata).flatMap(({ triggers }) => triggers.map((one) => one.name))
-  const relation = tableName(table)
-  const facts = requireTable(relation, await adoptionFacts(query, relation, [...ours, 'unique_text_']))
-  const set = numberTriggers(table)
-  const { server, table: state } = await tableState(query, relation, [set])
-  requireServer(server)
-  if (!state) throw new AdoptionError('unsupported', `There is no table ${relation}. Run your migrations first.`)
+  const { facts, state } = await findTable(query, {
+    metadata,
+    relation: tableName(table),
+    sets: [numberTriggers(table)],
+  })
   const primary = metadata.primaryColumns.map(({ databaseName }) => databaseName)
   const on: NumberedTable = {
     table: { schema: facts.schema, table: facts.table, guard: table.triggers },
@@ -98,20 +94,15 @@ function standsAs({ declaration: { table, scope }, state, required }: NumberTarg
   return 'none'
 }
 
-const KEYS_NAMED = 10
-
 /** From its commit on a row that leaves its scope loses its number, and only rows that have one count. */
-async function begin(run: WorkRun, { on, state, declaration }: NumberTarget, work: Work): Promise<AdoptStep> {
+async function begin(run: WorkRun, target: NumberTarget, work: Work): Promise<AdoptStep> {
   const { session } = run
+  const { on, state } = target
   const found = state.columns.find(({ name }) => name === on.number.number)
   if (found && found.type !== on.number.type) refuseColumn(work, `is of type ${found.type}`)
   if (found && on.number.count && (await holdsNumbers(run, on)))
     refuseColumn(work, 'holds numbers that nobody has counted')
-  await refuseNulls(
-    run,
-    on,
-    declaration.scope.map(({ databaseName }) => databaseName),
-  )
+  await refuseNullScopes(run, target)
   await beginState(run, work, !found)
   await session.locked({ on, step: 'begin', mode: 'ACCESS EXCLUSIVE' }, async () => {
     await session.all(beginNumbers(on, found !== undefined))
@@ -128,16 +119,10 @@ async function holdsNumbers({ session }: WorkRun, on: NumberedTable): Promise<bo
   return (await session.query(findNumbered(on))).length > 0
 }
 
-async function refuseNulls({ session }: WorkRun, on: NumberedTable, columns: readonly string[]): Promise<void> {
-  for (const column of columns) {
-    const rows = await session.query<{ key: string }>(findNulls(on, column, KEYS_NAMED))
-    if (rows.length === 0) continue
-    throw new AdoptionError(
-      'nulls',
-      `Rows of ${tableName(on.table)} hold NULL in ${quote(column)}, which is in the scope of a number, the first of ` +
-        `them: ${rows.map(({ key }) => key).join(', ')}. Give them a value or delete them.`,
-    )
-  }
+async function refuseNullScopes({ session }: WorkRun, { on, declaration: { scope } }: NumberTarget): Promise<void> {
+  const columns = scope.map(({ databaseName }) => databaseName)
+  const said = { what: 'which is in the scope of a number, ', todo: 'Give them a value or delete them.' }
+  await refuseNulls(session.query, on, columns, said)
 }
 
 const stateNow = async ({ session }: WorkRun, { on }: NumberTarget): Promise<TableState | null> =>
@@ -218,8 +203,6 @@ const MENDS: ReadonlySet<string> = new Set([
 
 type Spot = Readonly<Record<string, string>>
 
-const keyOf = ({ primary }: NumberedTable, spot: Spot): string[] => primary.map((_, index) => spot[`k${index}`] ?? '')
-
 interface Batch {
   readonly after: readonly string[]
   readonly limit: number
@@ -280,18 +263,14 @@ async function guard(run: WorkRun, target: NumberTarget): Promise<AdoptStep> {
 async function check(run: WorkRun, target: NumberTarget): Promise<AdoptStep> {
   const state = await stateNow(run, target)
   const required = state ? requiredColumns(target.declaration, state) : []
-  return await requireColumns(run, target.on, required, async () => await mend(run, target))
+  return await requireNotNull(run, target.on, required, async () => await mend(run, target))
 }
 
 /** Rows were written past the triggers. */
-async function mend(run: WorkRun, { on, declaration }: NumberTarget): Promise<void> {
-  await refuseNulls(
-    run,
-    on,
-    declaration.scope.map(({ databaseName }) => databaseName),
-  )
+async function mend(run: WorkRun, target: NumberTarget): Promise<void> {
+  await refuseNullScopes(run, target)
   await run.session.set('session_replication_role', 'origin')
-  await run.session.together(async () => await run.session.query(mendNumbers(on)))
+  await run.session.together(async () => await run.session.query(mendNumbers(target.on)))
 }
 
 async function clean(run: WorkRun, { on }: NumberTarget): Promise<AdoptStep> {

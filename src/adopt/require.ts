@@ -1,5 +1,4 @@
-import { checkRequired, requireAll, validateRequired } from '../triggers/adopt-numbers'
-import type { Adopting } from '../sql/adopt-table'
+import { addNotNull, type Adopting, requireColumns, validateNotNull } from '../sql/adopt-table'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import type { AdoptStep, PlannedStep } from './steps'
 import { goOn, type WorkRun } from './work'
@@ -9,7 +8,7 @@ import { goOn, type WorkRun } from './work'
  *
  * @param mend called where a row holds NULL; the step is then done again
  */
-export async function requireColumns(
+export async function requireNotNull(
   run: WorkRun,
   on: Adopting,
   columns: readonly string[],
@@ -18,18 +17,18 @@ export async function requireColumns(
   const { session } = run
   if (columns.length === 0) return await goOn(run, on, { step: 'clean' })
   await session.locked({ on, step: 'check', mode: 'ACCESS EXCLUSIVE' }, async () => {
-    await session.query(checkRequired(on, columns))
+    await session.all(addNotNull(on, columns))
   })
   run.onProgress({ step: 'check', fraction: undefined, rows: 0 })
   try {
-    await session.query(validateRequired(on, columns))
+    await session.all(validateNotNull(on, columns))
   } catch (error) {
     if (serverError(error)?.code !== SQLSTATE.checkViolation) throw error
     await mend()
     return 'check'
   }
   await session.locked({ on, step: 'require', mode: 'ACCESS EXCLUSIVE' }, async () => {
-    for (const statement of requireAll(on, columns)) await session.query(statement)
+    for (const statement of requireColumns(on, columns)) await session.query(statement)
     await goOn(run, on, { step: 'clean' })
   })
   return 'clean'
@@ -40,7 +39,7 @@ export const planRequired = (on: Adopting, columns: readonly string[]): readonly
   columns.length === 0
     ? []
     : [
-        { step: 'check', lock: 'ACCESS EXCLUSIVE', statements: [checkRequired(on, columns)] },
-        { step: 'check', lock: undefined, statements: [validateRequired(on, columns)] },
-        { step: 'check', lock: 'ACCESS EXCLUSIVE', statements: requireAll(on, columns) },
+        { step: 'check', lock: 'ACCESS EXCLUSIVE', statements: addNotNull(on, columns) },
+        { step: 'check', lock: undefined, statements: validateNotNull(on, columns) },
+        { step: 'check', lock: 'ACCESS EXCLUSIVE', statements: requireColumns(on, columns) },
       ]

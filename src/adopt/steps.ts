@@ -1,6 +1,6 @@
-import { AdoptionError } from './error'
 import {
   addChecks,
+  type Adopting,
   analyzeTable,
   vacuumTable,
   conditionOf,
@@ -16,20 +16,19 @@ import {
 } from '../sql/adopt-table'
 import { beginAdoption, createObjects } from '../triggers/adopt-triggers'
 import { textRules } from '../sql/text-table'
-import { findChains, findNulls, forgetState, readState, writeState } from '../sql/adopt-chains'
+import { findChains, forgetState, readState, writeState } from '../sql/adopt-chains'
 import { type Wanted } from '../sql/adopt-fill'
 import { swapGuards } from '../triggers/adopt-swap'
 import { endFollowing, findFollowing } from '../triggers/adopt-follow'
 import { sameCondition } from '../sql/alter'
 import { type Query, tableState } from '../sql/catalog'
 import { guardOf } from '../triggers/guard'
-import { quote } from '../sql/identifier'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
 import { forgetNumbered, LAST_NOTES, MOST_NOTES, notesLeft, settleAll, settleNumbers, settleRest } from './chains'
 import type { AdoptSession } from './session'
 import { pagesOf, sweepPages } from './sweep'
-import type { Target } from './target'
+import { refuseNulls, type Target } from './target'
 
 /** The steps in their order. An adoption that stopped early continues with the step that it was in. */
 export const STEPS = ['begin', 'fill', 'number', 'index', 'check', 'guard', 'clean', 'done'] as const
@@ -101,10 +100,14 @@ export async function stateOf({
   readonly session: { readonly query: Query }
   readonly target: Target
 }): Promise<AdoptionState | undefined> {
-  const { table } = target.on
+  return await storedState<AdoptionState>(session.query, target.on)
+}
+
+/** How far an adoption has come. @returns undefined where none has begun */
+export async function storedState<State>(query: Query, { table }: Pick<Adopting, 'table'>): Promise<State | undefined> {
   try {
-    const [row] = (await session.query(readState(table.schema), [table.guard])) as readonly { state: string }[]
-    return row && (JSON.parse(row.state) as AdoptionState)
+    const [row] = (await query(readState(table.schema), [table.guard])) as readonly { state: string }[]
+    return row && (JSON.parse(row.state) as State)
   } catch (error) {
     // No table has been adopted in this schema.
     if (serverError(error)?.code === SQLSTATE.undefinedTable) return undefined
@@ -146,7 +149,7 @@ async function go(run: Run, step: AdoptStep, more: Partial<AdoptionState> = {}):
 async function begin(run: Run): Promise<AdoptStep> {
   const { session, target } = run
   const { on, hidden, state, required, swap } = target
-  await refuseNulls(run, [...required, ...(swap?.tightened ?? [])])
+  await refuseNullTexts(run, [...required, ...(swap?.tightened ?? [])])
   await session.all(createAdoptions(on))
   const swaps = swap !== undefined
   await remember(run, { step: 'begin', format: FORMAT, rules: rulesOf(target), ...(swaps ? { swaps } : {}) })
@@ -161,21 +164,11 @@ async function begin(run: Run): Promise<AdoptStep> {
   return 'fill'
 }
 
-const KEYS_NAMED = 10
-
-async function refuseNulls({ session, target }: Run, columns: readonly string[]): Promise<void> {
+async function refuseNullTexts({ session, target }: Run, columns: readonly string[]): Promise<void> {
   const { on, state } = target
-  for (const column of columns.filter((name) => state.columns.some((one) => one.name === name))) {
-    if (column === on.table.hash) continue
-    const rows = await session.query<{ key: string }>(findNulls(on, column, KEYS_NAMED))
-    if (rows.length === 0) continue
-    const keys = rows.map(({ key }) => key).join(', ')
-    throw new AdoptionError(
-      'nulls',
-      `Rows of ${tableName(on.table)} hold NULL in ${quote(column)}, the first of them: ${keys}. ` +
-        `Give them a value or delete them, or declare the property nullable.`,
-    )
-  }
+  const there = columns.filter((name) => name !== on.table.hash && state.columns.some((one) => one.name === name))
+  const todo = 'Give them a value or delete them, or declare the property nullable.'
+  await refuseNulls(session.query, on, there, { todo })
 }
 
 /** Sweeps until no row is left: rows that somebody had locked are swept again. */
@@ -286,7 +279,7 @@ async function stillNullable(run: Run): Promise<readonly string[]> {
 async function guard(run: Run): Promise<AdoptStep> {
   const { session, target } = run
   const { on, swap } = target
-  await refuseNulls(run, swap?.tightened ?? [])
+  await refuseNullTexts(run, swap?.tightened ?? [])
   await forgetNumbered(session, target)
   const work = async (inTime: () => void): Promise<void> => {
     await settleRest(session, target)
@@ -346,7 +339,7 @@ async function requireLate(run: Run): Promise<readonly string[]> {
       return required
     } catch (error) {
       if (serverError(error)?.code !== SQLSTATE.checkViolation) throw error
-      await refuseNulls(run, required)
+      await refuseNullTexts(run, required)
     }
   }
 }

@@ -1,12 +1,15 @@
 import type { DataSource, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError, TextRejectedError } from '../errors'
 import { AdoptionError } from './error'
-import { type AdoptedTable, adoptionFacts, type AdoptionFacts } from '../sql/adopt-table'
+import { findNulls } from '../sql/adopt-chains'
+import { type AdoptedTable, type Adopting, adoptionFacts, type AdoptionFacts } from '../sql/adopt-table'
 import type { HiddenComment } from '../triggers/adopt-triggers'
 import type { Swap } from '../triggers/adopt-swap'
 import { type Query, type TableState, tableState } from '../sql/catalog'
 import { guardOf } from '../triggers/guard'
+import { quote } from '../sql/identifier'
 import { tableName } from '../sql/text-table'
+import type { TriggerSet } from '../sql/trigger-set'
 import { normalizeText } from '../text/normalizer'
 import { type Declaration, declarationsOf } from '../registry/registry'
 import { requireServer } from '../registry/supported'
@@ -54,14 +57,8 @@ const ADOPT_WITH_GUARD =
  */
 export async function findTarget(declaration: Declaration, query: Query): Promise<Target> {
   const { table, metadata } = declaration
-  const relation = tableName(table)
   if (table.guardless === true) throw new AdoptionError('unsupported', ADOPT_WITH_GUARD)
-  const sets = wantedSets(metadata)
-  const ours = [...sets.flatMap(({ triggers }) => triggers.map(({ name }) => name)), 'unique_text_']
-  const facts = requireTable(relation, await adoptionFacts(query, relation, ours))
-  const { server, table: state } = await tableState(query, relation, [guardOf(table)])
-  requireServer(server)
-  if (!state) throw new AdoptionError('unsupported', `There is no table ${relation}. Run your migrations first.`)
+  const { facts, state } = await findTable(query, { metadata, relation: tableName(table), sets: [guardOf(table)] })
   const primary = metadata.primaryColumns.map(({ databaseName }) => databaseName)
   const on: AdoptedTable = { table: { ...table, schema: facts.schema }, primary, owner: facts.owner }
   return {
@@ -75,9 +72,60 @@ export async function findTarget(declaration: Declaration, query: Query): Promis
   }
 }
 
+/** A table to be found, and which triggers of ours are to be compared. */
+interface WantedTable {
+  readonly metadata: EntityMetadata
+  readonly relation: string
+  readonly sets: readonly TriggerSet[]
+}
+
+/**
+ * Finds a table on a connection.
+ *
+ * @throws AdoptionError for one that is not there, or that is none
+ * @throws UnsupportedDatabaseError
+ */
+export async function findTable(
+  query: Query,
+  { metadata, relation, sets }: WantedTable,
+): Promise<{ readonly facts: AdoptionFacts; readonly state: TableState }> {
+  const ours = wantedSets(metadata).flatMap(({ triggers }) => triggers.map(({ name }) => name))
+  const facts = requireTable(relation, await adoptionFacts(query, relation, [...ours, 'unique_text_']))
+  const { server, table: state } = await tableState(query, relation, sets)
+  requireServer(server)
+  if (!state) throw missing(relation)
+  return { facts, state }
+}
+
+const missing = (relation: string): AdoptionError =>
+  new AdoptionError('unsupported', `There is no table ${relation}. Run your migrations first.`)
+
+const KEYS_NAMED = 10
+
+/**
+ * @param said what a column is, in the sentence, and what is to be done
+ * @throws AdoptionError that names the first rows with NULL in one of the columns
+ */
+export async function refuseNulls(
+  query: Query,
+  on: Adopting,
+  columns: readonly string[],
+  said: { readonly what?: string; readonly todo: string },
+): Promise<void> {
+  for (const column of columns) {
+    const rows = (await query(findNulls(on, column, KEYS_NAMED))) as readonly { key: string }[]
+    if (rows.length === 0) continue
+    const keys = rows.map(({ key }) => key).join(', ')
+    throw new AdoptionError(
+      'nulls',
+      `Rows of ${tableName(on.table)} hold NULL in ${quote(column)}, ${said.what ?? ''}the first of them: ${keys}. ${said.todo}`,
+    )
+  }
+}
+
 /** @throws AdoptionError */
-export function requireTable(relation: string, facts: AdoptionFacts | undefined): AdoptionFacts {
-  if (!facts) throw new AdoptionError('unsupported', `There is no table ${relation}. Run your migrations first.`)
+function requireTable(relation: string, facts: AdoptionFacts | undefined): AdoptionFacts {
+  if (!facts) throw missing(relation)
   if (facts.kind === 'r') return facts
   const what = facts.kind === 'p' ? 'is partitioned' : 'is no table'
   throw new AdoptionError('unsupported', `${relation} ${what}, which adopt does not support. Use a migration.`)

@@ -1,5 +1,5 @@
 import type { DataSource } from 'typeorm'
-import { forgetState, readState, writeState } from '../sql/adopt-chains'
+import { forgetState, writeState } from '../sql/adopt-chains'
 import { type Adopting, type AdoptionFacts, createAdoptions, dropIndex } from '../sql/adopt-table'
 import type { Query } from '../sql/catalog'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
@@ -15,7 +15,7 @@ import {
   type SessionOptions,
   withSession,
 } from './session'
-import type { AdoptProgress, AdoptStep, PlannedStep } from './steps'
+import { type AdoptProgress, type AdoptStep, type PlannedStep, storedState } from './steps'
 
 /** How far the adoption of names or of a number has come, as the database keeps it. */
 export interface WorkState {
@@ -160,14 +160,7 @@ function refuseOther({ on, said, rules, stands }: Work, state: WorkState | undef
 
 /** @returns undefined where none has begun */
 export async function workState(query: Query, { on }: Pick<Work, 'on'>): Promise<WorkState | undefined> {
-  try {
-    const [row] = (await query(readState(on.table.schema), [on.table.guard])) as readonly { state: string }[]
-    return row && (JSON.parse(row.state) as WorkState)
-  } catch (error) {
-    // No table has been adopted in this schema.
-    if (serverError(error)?.code === SQLSTATE.undefinedTable) return undefined
-    throw error
-  }
+  return await storedState<WorkState>(query, on)
 }
 
 export async function beginState(run: WorkRun, { on, rules }: Work, made: boolean): Promise<void> {
@@ -184,6 +177,10 @@ export async function goOn(
   await session.query(writeState(on), [on.table.guard, JSON.stringify(state)])
   return state.step
 }
+
+/** Of a row that was read with the parts of its key as `k0`, …. */
+export const keyOf = ({ primary }: Pick<Adopting, 'primary'>, row: Readonly<Record<string, string | null>>): string[] =>
+  primary.map((_, index) => row[`k${index}`] ?? '')
 
 /** Makes an index while others write, in place of an invalid one that an earlier run has left. */
 export async function makeIndex(

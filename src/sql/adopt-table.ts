@@ -109,43 +109,54 @@ export const dropIndex = ({ table }: Pick<Adopting, 'table'>, name: string): str
 /** The condition of the unique index, where it has one. */
 export const conditionOf = ({ table }: Held): string | undefined => indexCondition(table)
 
-const filledName = (on: Held, column: number): string => nameOf(on, `filled_${column}`)
+type Site = Pick<Adopting, 'table'>
 
-/**
- * The check, and one that each of these columns is not NULL, for rows that are written from now on. One statement: the
- * table is locked once.
- */
-export function addChecks(on: Held, required: readonly string[], withCheck: boolean): string[] {
-  const filled = required.flatMap((name, index) => [
+/** One statement, or none where there is nothing to do. */
+export const alterTable = (on: Site, clauses: readonly string[]): string[] =>
+  clauses.length === 0 ? [] : [`ALTER TABLE ${tableName(on.table)} ${clauses.join(', ')}`]
+
+const filledName = (on: Site, column: number): string => nameOf(on, `filled_${column}`)
+
+/** Clauses that take away the checks that so many columns are not NULL, where they are there. */
+export const dropFilled = (on: Site, columns: number): string[] =>
+  Array.from({ length: columns }, (_, index) => `DROP CONSTRAINT IF EXISTS ${quote(filledName(on, index))}`)
+
+const addFilled = (on: Site, columns: readonly string[]): string[] =>
+  columns.flatMap((name, index) => [
     `DROP CONSTRAINT IF EXISTS ${quote(filledName(on, index))}`,
     `ADD CONSTRAINT ${quote(filledName(on, index))} CHECK (${quote(name)} IS NOT NULL) NOT VALID`,
   ])
-  const [check = ''] = addCheck(on.table).up
-  const added = withCheck ? [`${check.slice(check.indexOf('ADD CONSTRAINT'))} NOT VALID`] : []
-  return [...filled, ...added].length === 0
-    ? []
-    : [`ALTER TABLE ${tableName(on.table)} ${[...filled, ...added].join(', ')}`]
-}
+
+const validateFilled = (on: Site, columns: readonly string[]): string[] =>
+  columns.map((_, index) => `VALIDATE CONSTRAINT ${quote(filledName(on, index))}`)
+
+/** Checks that these columns are not NULL, for rows that are written from now on. */
+export const addNotNull = (on: Site, columns: readonly string[]): string[] => alterTable(on, addFilled(on, columns))
 
 /** Reads the table once, while others read and write. */
+export const validateNotNull = (on: Site, columns: readonly string[]): string[] =>
+  alterTable(on, validateFilled(on, columns))
+
+/** The check, and one that each of these columns is not NULL. One statement: the table is locked once. */
+export function addChecks(on: Held, required: readonly string[], withCheck: boolean): string[] {
+  const [check = ''] = addCheck(on.table).up
+  const added = withCheck ? [`${check.slice(check.indexOf('ADD CONSTRAINT'))} NOT VALID`] : []
+  return alterTable(on, [...addFilled(on, required), ...added])
+}
+
 export function validateChecks(on: Held, required: readonly string[]): string {
-  const names = [...required.map((_, index) => filledName(on, index)), on.table.check]
-  return `ALTER TABLE ${tableName(on.table)} ${names.map((name) => `VALIDATE CONSTRAINT ${quote(name)}`).join(', ')}`
+  return alterTable(on, [...validateFilled(on, required), `VALIDATE CONSTRAINT ${quote(on.table.check)}`]).join('')
 }
 
 /** By the checks that are valid, without another look at the rows. */
-export function requireColumns(on: Held, required: readonly string[]): string[] {
-  const all = [
-    ...required.map((name) => `ALTER COLUMN ${quote(name)} SET NOT NULL`),
-    ...required.map((_, index) => `DROP CONSTRAINT IF EXISTS ${quote(filledName(on, index))}`),
-  ]
+export const requireColumns = (on: Site, required: readonly string[]): string[] => [
   // Not in one statement: the check would go before the column is looked at.
-  return required.length === 0
-    ? []
-    : [all.slice(0, required.length), all.slice(required.length)].map(
-        (some) => `ALTER TABLE ${tableName(on.table)} ${some.join(', ')}`,
-      )
-}
+  ...alterTable(
+    on,
+    required.map((name) => `ALTER COLUMN ${quote(name)} SET NOT NULL`),
+  ),
+  ...alterTable(on, dropFilled(on, required.length)),
+]
 
 /** From the commit of the guard on the transitional triggers do nothing; to drop one takes a lock that stops readers. */
 export const disableTriggers = (on: Held): string =>
@@ -156,15 +167,17 @@ export const disableTriggers = (on: Held): string =>
 /** Everything that only the adoption needed. */
 export const endAdoption = (on: Held): string[] => [...dropTriggers(on), ...drops(on)]
 
+/** More columns than a text has, with its scope. */
+const MOST_FILLED = 8
+
 /** Columns, index and check go, with what an adoption has left. The guard's own statements come before. */
 export function leave(on: Held): string[] {
   const { table } = on
-  const filled = [0, 1, 2, 3, 4, 5, 6, 7].map((index) => `DROP CONSTRAINT IF EXISTS ${quote(filledName(on, index))}`)
   const columns = [table.hash, table.number, table.chained].map((name) => `DROP COLUMN IF EXISTS ${quote(name)}`)
   return [
     ...endAdoption(on),
     `DROP TABLE IF EXISTS ${refusedOf(on)}`,
-    `ALTER TABLE ${tableName(table)} ${[...filled, ...columns].join(', ')}`,
+    ...alterTable(on, [...dropFilled(on, MOST_FILLED), ...columns]),
   ]
 }
 

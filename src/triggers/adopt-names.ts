@@ -1,5 +1,5 @@
 import { own, unnest } from '../sql/adopt-fill'
-import { type Adopting, nameOf, objectOf } from '../sql/adopt-table'
+import { type Adopting, alterTable, dropFilled, nameOf, objectOf } from '../sql/adopt-table'
 import { literal, quote } from '../sql/identifier'
 import { addLookup, type LookupIndex } from '../sql/lookup'
 import { hasNamedKey, holderKey, nameField, namesTableOf, pathOf } from '../sql/name-body'
@@ -119,6 +119,7 @@ export const createNameLookup = (lookup: LookupIndex): string[] =>
 /** Triggers and look-ups go, and what an adoption has left. Names are taken from the rows afterwards. */
 export const leaveNames = (on: NamedTable, lookups: readonly LookupIndex[]): string[] => [
   ...nameTriggersOf(on.holder).drop,
+  ...alterTable(on, dropFilled(on, columnsOf(on).length)),
   ...lookups.flatMap((one) => addLookup(one).down.map((sql) => sql.replace('DROP INDEX', 'DROP INDEX IF EXISTS'))),
 ]
 

@@ -1,5 +1,5 @@
 import { own } from '../sql/adopt-fill'
-import { type Adopting, nameOf } from '../sql/adopt-table'
+import { type Adopting, alterTable, dropFilled, nameOf } from '../sql/adopt-table'
 import { qualified, quote } from '../sql/identifier'
 import { dropScopes, makeScopes } from './number-scopes'
 import { allEqual, byNumberDown, type NumberTable, scopeOf } from '../sql/number-table'
@@ -17,19 +17,18 @@ export interface NumberedTable extends Adopting {
 /** The indexes that only the adoption needs: one finds rows without a number, the other the highest of a scope. */
 const withoutNumber = (on: NumberedTable): string => nameOf(on, 'unnumbered')
 const ofNumbers = (on: NumberedTable): string => nameOf(on, 'numbered')
-const requiredName = (on: Adopting, column: number): string => nameOf(on, `required_${column}`)
-
-const alter = (on: Adopting, what: string): string => `ALTER TABLE ${tableName(on.table)} ${what}`
 
 /** The column, the table of scopes and the triggers, for rows that get their numbers from the command. */
 export function beginNumbers(on: NumberedTable, hasColumn: boolean): string[] {
   const { number } = on
   return [
-    alter(on, hasColumn ? `ALTER ${quote(number.number)} DROP NOT NULL` : `ADD ${quote(number.number)} ${number.type}`),
+    ...alterTable(on, [
+      hasColumn ? `ALTER ${quote(number.number)} DROP NOT NULL` : `ADD ${quote(number.number)} ${number.type}`,
+    ]),
     makeScopes(number, false),
     ...numberTriggers(number, true).create,
     // It counts what the command writes too, which may leave out the triggers of others.
-    ...(number.count ? [alter(on, `ENABLE ALWAYS TRIGGER ${quote(countsUpdates(number))}`)] : []),
+    ...alterTable(on, number.count ? [`ENABLE ALWAYS TRIGGER ${quote(countsUpdates(number))}`] : []),
   ]
 }
 
@@ -113,36 +112,13 @@ export function finishNumbers(on: NumberedTable): string[] {
   const replaced = numberTriggers(number).functions.map((one) => ({ ...one, schema: on.table.schema, relation }))
   return [
     ...makeFunctions({ replaced }),
-    ...(number.count ? [alter(on, `ENABLE TRIGGER ${quote(countsUpdates(number))}`)] : []),
+    ...alterTable(on, number.count ? [`ENABLE TRIGGER ${quote(countsUpdates(number))}`] : []),
   ]
 }
 
 /** Has the triggers number rows that were written past them. */
 export const mendNumbers = (on: NumberedTable): string =>
   `UPDATE ${own(on)} SET ${quote(on.number.number)} = NULL WHERE ${field('t', on.number.number)} IS NULL`
-
-/** Checks that these columns are not NULL, for rows that are written from now on. */
-export const checkRequired = (on: Adopting, columns: readonly string[]): string =>
-  alter(
-    on,
-    columns
-      .map(
-        (name, index) =>
-          `DROP CONSTRAINT IF EXISTS ${quote(requiredName(on, index))}, ` +
-          `ADD CONSTRAINT ${quote(requiredName(on, index))} CHECK (${quote(name)} IS NOT NULL) NOT VALID`,
-      )
-      .join(', '),
-  )
-
-/** Reads the table once, while others read and write. */
-export const validateRequired = (on: Adopting, columns: readonly string[]): string =>
-  alter(on, columns.map((_, index) => `VALIDATE CONSTRAINT ${quote(requiredName(on, index))}`).join(', '))
-
-/** By the checks that are valid, without another look at the rows. */
-export const requireAll = (on: Adopting, columns: readonly string[]): string[] => [
-  alter(on, columns.map((name) => `ALTER ${quote(name)} SET NOT NULL`).join(', ')),
-  alter(on, columns.map((_, index) => `DROP CONSTRAINT IF EXISTS ${quote(requiredName(on, index))}`).join(', ')),
-]
 
 /** What only the adoption needed. */
 export const endNumbers = (on: NumberedTable): string[] =>
@@ -155,14 +131,12 @@ export const endNumbers = (on: NumberedTable): string[] =>
 export function leaveNumbers(on: NumberedTable, made: boolean): string[] {
   const { number, table } = on
   const column = quote(number.number)
-  const checks = [number.number, ...number.scope.map(({ name }) => name)].map(
-    (_, index) => `DROP CONSTRAINT IF EXISTS ${quote(requiredName(on, index))}`,
-  )
+  const checks = dropFilled(on, 1 + number.scope.length)
   return [
     ...numberTriggers(number).drop,
     dropScopes(number),
     ...endNumbers(on),
     `DROP INDEX IF EXISTS ${qualified(table.schema, number.index)}`,
-    alter(on, [...checks, made ? `DROP COLUMN IF EXISTS ${column}` : `ALTER ${column} DROP NOT NULL`].join(', ')),
+    ...alterTable(on, [...checks, made ? `DROP COLUMN IF EXISTS ${column}` : `ALTER ${column} DROP NOT NULL`]),
   ]
 }

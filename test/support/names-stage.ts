@@ -90,7 +90,7 @@ async function playSteps(player: Player, steps: readonly NameStep[]): Promise<st
       line: (outcome) => `${session}: ${sql}: ${shown(outcome)}`,
     })),
   )
-  // Who waits against what was expected may wait for a transaction that no step ends.
+  // A session that waits unexpectedly may wait for a transaction that no step ends.
   const idle = SESSIONS.filter((name) => !waiting.has(name))
   await Promise.all(idle.map(async (name) => await player.sessions[name].run('ROLLBACK')))
   for (const [name, { outcome }] of waiting) transcript.push(`${name} waited at the end: ${shown(await outcome)}`)

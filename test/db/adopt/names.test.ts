@@ -3,6 +3,7 @@ import { Column, type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { SchemaDriftError } from '../../../src'
 import { abandon, adopt, planAdoption } from '../../../src/adopt'
+import { adoptWith } from '../../../src/adopt/adopt'
 import { doctor } from '../../../src/doctor'
 import { findHolder, Name, rename, UniqueName, type UniqueNameOptions } from '../../../src/names'
 import { lowerCase, normalizer, Refusal } from '../../../src/text'
@@ -170,6 +171,21 @@ test.each(['begin', 'fill', 'index', 'guard', 'check'] as const)('after %s, aban
   await client.query(`update users set handle = 'name 1' where id = 2`)
   expect(await adopt(dataSource, User)).toMatchObject({ step: 'done' })
   expect((await doctor(dataSource)).findings).toEqual([])
+})
+
+test('abandon takes away the checks of a run that ended before NOT NULL stood', async () => {
+  await fillUsers(50)
+  await client.query('alter table users alter handle drop not null')
+  const User = userOf()
+  const dataSource = await open(User)
+  const beforeStatement = (sql: string): void => {
+    if (sql.includes('VALIDATE CONSTRAINT')) throw new Error('the process ended')
+  }
+  await expect(adoptWith(dataSource, User, {}, { beforeStatement })).rejects.toThrow('the process ended')
+  const checks = `select from pg_constraint where conrelid = 'users'::regclass and contype = 'c'`
+  expect((await client.query(checks)).rowCount).toBe(1)
+  await abandon(dataSource, User)
+  expect((await client.query(checks)).rowCount).toBe(0)
 })
 
 test('a migration in the midst of it does all of it again', async () => {

@@ -81,13 +81,13 @@ describe.each(LEVELS)('at %s', (level) => {
       outcomes.push(await call)
     }
     const seen = finds.has(name) ? 'found' : 'taken'
-    // TypeORM's own call is told by the index, whatever its snapshot; ours look for the holder, who is not in theirs.
+    // The index refuses TypeORM's own call whatever its snapshot; our calls look for the holder, which their snapshot hides.
     const lost = level === 'READ COMMITTED' || name === 'save' ? seen : 'aborted'
     expect(outcomes).toStrictEqual([lost, 'created'])
     expect(await dataSource.query(`SELECT count(*)::int AS n FROM page WHERE url = 'a'`)).toStrictEqual([{ n: 1 }])
   })
 
-  test('a text that is being deleted is free for who waits', async () => {
+  test('a text whose row is being deleted is free for the call that waits', async () => {
     await insertOrFail(dataSource.manager, Page, { url: 'a' })
     await other.query('BEGIN')
     await other.query(`DELETE FROM page`)
