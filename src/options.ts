@@ -15,6 +15,9 @@ const isName = (value: unknown): boolean => typeof value === 'string' && value !
 const hasMethod = (value: unknown, name: string): boolean =>
   typeof value === 'object' && value !== null && typeof Reflect.get(value, name) === 'function'
 
+/** What a call has whose options are left out: nothing of it is checked. */
+export const NO_OPTIONS: object = Object.freeze({})
+
 /** What several options take. */
 export const RULE: Readonly<Record<'boolean' | 'name' | 'positive' | 'signal' | 'function' | 'properties', Rule>> = {
   boolean: { takes: (value) => typeof value === 'boolean', expected: 'true or false' },
@@ -56,6 +59,7 @@ export function checkOptions(
   rules: Readonly<Record<string, Rule>>,
   required: readonly string[] = [],
 ): void {
+  if (options === NO_OPTIONS) return
   if (!isOptions(options))
     throw new DeclarationError(`${where}: the options must be an object, got ${kindOf(options)}.`)
   const missing = required.find((name) => Reflect.get(options, name) === undefined)

@@ -3,7 +3,7 @@ import { WaitsForItselfError } from '../errors'
 import { cancelWaiting } from '../sql/transaction-commands'
 import { type OpenTransaction, openTransaction } from '../registry/open-transactions'
 import { orRollBack } from './within-savepoint'
-import { hasSpare, isBusy, isPgClient, type PgClient } from './pg-client'
+import { hasSpare, isBusy, type PgClient, pgClientOf } from './pg-client'
 import { startTimer, stopTimer } from './real-timers'
 
 /**
@@ -96,7 +96,7 @@ function quietAround(innermost: OpenTransaction, since: number): readonly OpenTr
 
 async function clientOf({ queryRunner }: OpenTransaction): Promise<PgClient | undefined> {
   const client: unknown = queryRunner.isTransactionActive ? await queryRunner.connect() : undefined
-  return isPgClient(client) ? client : undefined
+  return pgClientOf(client)
 }
 
 /** TypeORM gives the rows, `pg` a result. */

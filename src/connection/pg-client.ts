@@ -95,6 +95,9 @@ const hasMethods = (object: unknown, names: readonly string[]): boolean =>
 
 export const isPgClient = (client: unknown): client is PgClient => factsOf(client).isPg
 
+/** @returns undefined for a client of another driver */
+export const pgClientOf = (client: unknown): PgClient | undefined => (isPgClient(client) ? client : undefined)
+
 /** A query object of our own can be sent by it; where not, one of `pg`'s takes its place. */
 export const takesPreparedQueries = (client: PgClient): boolean => !client.pipeline && factsOf(client).takesOwn
 

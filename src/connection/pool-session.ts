@@ -9,7 +9,7 @@ import { endsConnection } from '../sql/sqlstate'
 import type { Statement, WireRow } from '../sql/statements'
 import { ownTransaction } from '../sql/transaction-commands'
 import { mayWaitForItself } from './own-transactions'
-import { isPgClient, requireTextFormat } from './pg-client'
+import { isPgClient, pgClientOf, requireTextFormat } from './pg-client'
 import { connected, givesClients, PooledClient } from './pooled-client'
 import { isUnheard, notifyFailure, notifyStart, notifySuccess, type SentQuery } from './query-events'
 import {
@@ -17,7 +17,6 @@ import {
   inSavepointOf,
   needsNoWrapping,
   parsed,
-  type PreparedSending,
   queryByTypeOrm,
   sendPrepared,
   sendWatched,
@@ -33,6 +32,7 @@ export class PoolSession implements Session {
   readonly inTransaction = false
   private runner: QueryRunner | undefined
   private held: PooledClient | undefined
+  /** Two statements at once share one connection. */
   private taking: Promise<PooledClient | undefined> | undefined
   /** How often the connection was given back. */
   private ends = 0
@@ -72,16 +72,23 @@ export class PoolSession implements Session {
   /** Past TypeORM's own `query()`, which knows no prepared statements; logged and broadcast as there. */
   async rows<Row>(statement: Statement<Row>, values: readonly unknown[]): Promise<Row[]> {
     const isQuick = this.isQuick()
-    const held = isQuick ? (this.held ?? (await this.hold())) : undefined
-    const client = held ? held.client : await this.connect()
-    if (!isPgClient(client)) return await this.sendByTypeOrm(statement, values)
+    const held = isQuick ? (this.held ?? (await (this.taking ??= this.takeNew()))) : undefined
+    const client = held?.client ?? pgClientOf(await this.connect())
+    if (!client) return await this.sendByTypeOrm(statement, values)
     const sent = { by: this, sql: statement.sql, values }
     const notified = isQuick ? undefined : notifyStart(sent)
     if (notified) await notified
     const started = performance.now()
     let rows: readonly WireRow[]
     try {
-      const sending = this.sending(statement, values)
+      const sending = {
+        dataSource: this.dataSource,
+        statement,
+        values,
+        behindSavepoint: false,
+        safe: true,
+        requireOwn: nobodyElse,
+      }
       rows = await (mayWaitForItself() ? sendWatched(client, sending) : sendPrepared(client, sending))
     } catch (error) {
       throw await this.failed(error, sent)
@@ -151,11 +158,6 @@ export class PoolSession implements Session {
     }
   }
 
-  /** Nobody else uses the connection, and there is no transaction to lose. */
-  private sending(statement: Statement<unknown>, values: readonly unknown[]): PreparedSending {
-    return { dataSource: this.dataSource, statement, values, behindSavepoint: false, safe: true, requireOwn: nothing }
-  }
-
   private async connectedRunner(): Promise<QueryRunner> {
     const { queryRunner } = this
     await connected(queryRunner, this.dataSource)
@@ -167,16 +169,11 @@ export class PoolSession implements Session {
   }
 
   private async connect(): Promise<unknown> {
-    const held = this.isQuick() ? (this.held ?? (await this.hold())) : undefined
+    const held = this.isQuick() ? (this.held ?? (await (this.taking ??= this.takeNew()))) : undefined
     if (held) return held.client
     const client: unknown = await connected(this.queryRunner, this.dataSource)
     if (isPgClient(client)) requireTextFormat(client)
     return client
-  }
-
-  /** Two statements at once share one connection. */
-  private hold(): Promise<PooledClient | undefined> {
-    return (this.taking ??= this.takeNew())
   }
 
   private async takeNew(): Promise<PooledClient | undefined> {
@@ -217,4 +214,5 @@ export class PoolSession implements Session {
   }
 }
 
-function nothing(): void {}
+/** Nobody else uses the connection, and there is no transaction to lose. */
+function nobodyElse(): void {}

@@ -37,16 +37,18 @@ export class PooledClient {
       pool,
       mode === 'slave' && pool.isReplicated ? pool.obtainSlaveConnection() : pool.obtainMasterConnection(),
     )
+    if (!isPgClient(client)) {
+      handBack()
+      others.add(driver)
+      return undefined
+    }
     try {
-      if (isPgClient(client)) requireTextFormat(client)
+      requireTextFormat(client)
     } catch (error) {
       handBack()
       throw error
     }
-    if (isPgClient(client)) return new PooledClient(client, handBack, pool.connectedQueryRunners)
-    handBack()
-    others.add(driver)
-    return undefined
+    return new PooledClient(client, handBack, pool.connectedQueryRunners)
   }
 
   /** Gives the client back; with an error, the pool drops it. */
@@ -70,8 +72,8 @@ async function handBackLate(taking: Promise<Taken>): Promise<void> {
  *
  * @throws QueryRunnerAlreadyReleasedError if `destroy()` is called meanwhile
  */
-async function untilDestroyed({ connectedQueryRunners: all }: PoolDriver, taking: Promise<Taken>): Promise<Taken> {
-  return await new Promise((resolve, reject) => {
+function untilDestroyed({ connectedQueryRunners: all }: PoolDriver, taking: Promise<Taken>): Promise<Taken> {
+  return new Promise((resolve, reject) => {
     // `destroy()` releases it as it does those that have theirs.
     const waiting = {
       release: (): void => {

@@ -31,7 +31,8 @@ const ofClients = new WeakMap<object, PreparedNames>()
  */
 export class PreparedNames {
   private readonly kept = new Map<string, PreparedName>()
-  private givenUp: string[] = []
+  /** Names that the server should forget. */
+  givenUp: string[] = []
   private serial = 0
   private losses = 0
   private lostAt = 0
@@ -52,7 +53,9 @@ export class PreparedNames {
    */
   take(statement: string, now: number): PreparedName | undefined {
     if (this.losses >= MAX_LOSSES && now - this.lostAt < PAUSE_MILLISECONDS) return undefined
-    const kept = this.current(statement, now)
+    const known = this.kept.get(statement)
+    const isFresh = known && known.uses < MAX_USES && now - known.since < MAX_AGE_MILLISECONDS
+    const kept = isFresh ? known : this.replace(statement, now)
     kept.uses += 1
     if (kept === this.last) return kept
     // Put last: the map is in the order of use.
@@ -76,10 +79,6 @@ export class PreparedNames {
     this.giveUp([...this.kept.keys()])
   }
 
-  get hasGivenUp(): boolean {
-    return this.givenUp.length > 0
-  }
-
   /** The names that the server should forget; each is given once. */
   takeGivenUp(): readonly string[] {
     const names = this.givenUp
@@ -87,9 +86,7 @@ export class PreparedNames {
     return names
   }
 
-  private current(statement: string, now: number): PreparedName {
-    const kept = this.kept.get(statement)
-    if (kept && kept.uses < MAX_USES && now - kept.since < MAX_AGE_MILLISECONDS) return kept
+  private replace(statement: string, now: number): PreparedName {
     this.giveUp([statement])
     // A name is never used again: code that relies on the old one must not get a statement that was prepared later.
     this.serial += 1

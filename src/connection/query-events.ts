@@ -1,5 +1,5 @@
 import { AbstractLogger, type DataSource, type Logger, type QueryRunner } from 'typeorm'
-import { isOurSubscriber } from '../typeorm/subscriber'
+import { OURS } from '../typeorm/subscriber'
 
 /** A statement on its way, as TypeORM's logger and subscribers know it. */
 export interface SentQuery {
@@ -64,7 +64,7 @@ export const isUnheard = (dataSource: DataSource): boolean => !isHeard(dataSourc
 
 function isHeard({ subscribers }: DataSource): boolean {
   for (const one of subscribers)
-    if ((one.beforeQuery !== undefined || one.afterQuery !== undefined) && !isOurSubscriber(one)) return true
+    if ((one.beforeQuery !== undefined || one.afterQuery !== undefined) && !(OURS in one)) return true
   return false
 }
 

@@ -42,7 +42,7 @@ export interface PreparedSending {
 export async function sendPrepared(client: PgClient, sending: PreparedSending): Promise<readonly WireRow[]> {
   const names = PreparedNames.of(client)
   const taken = takeName(client, names, sending)
-  if (names.hasGivenUp) await closeNames(client, names.takeGivenUp())
+  if (names.givenUp.length > 0) await closeNames(client, names.takeGivenUp())
   const reused = taken !== undefined && taken.uses > 1
   try {
     const own = ownQuery(client, sending, taken)

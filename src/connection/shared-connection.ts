@@ -4,7 +4,7 @@ import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { seesOpenTransaction, type TransactionCommand, transactionCommands } from '../sql/transaction-commands'
 import { NO_ROLLBACKS, registry, type Rollbacks } from '../registry/registry'
 import type { ClientQuery } from './exclusive'
-import { isPgClient, type PgClient } from './pg-client'
+import { isPgClient, type PgClient, pgClientOf } from './pg-client'
 
 const watched = new WeakMap<QueryRunner, PgClient>()
 export function watch(queryRunner: QueryRunner, client: PgClient): void {
@@ -38,7 +38,7 @@ export const savepointsOf = (queryRunner: QueryRunner): Savepoints =>
 /** The connection that a query runner has by now. */
 function clientOf(queryRunner: QueryRunner): PgClient | undefined {
   const client: unknown = Reflect.get(queryRunner, 'databaseConnection')
-  return isPgClient(client) ? client : undefined
+  return pgClientOf(client)
 }
 
 /** Where a call stands in the caller's transaction. */

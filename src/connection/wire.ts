@@ -190,7 +190,13 @@ export class PreparedQuery {
   handleDataRow({ fields }: { readonly fields: (string | null)[] }): void {
     if (this.failure) return
     try {
-      this.rows.push(this.parsed(fields))
+      const parsers = (this.parsers ??= parsersOf(this.client, this.prepared.types ?? []))
+      const row: unknown[] = []
+      for (let index = 0; index < fields.length; index += 1) {
+        const field = fields[index] ?? null
+        row.push(field === null ? null : parsers[index]?.(field))
+      }
+      this.rows.push(row)
     } catch (error) {
       // Told only when the server has ended: the connection is not free before.
       this.failure = { error }
@@ -219,21 +225,14 @@ export class PreparedQuery {
       stream.uncork?.()
     }
   }
-
-  /** The parsers are looked up at each call, as in `pg`: the user may set others. */
-  private parsed(fields: (string | null)[]): WireRow {
-    const parsers = (this.parsers ??= parsersOf(this.client, this.prepared.types ?? []))
-    const row: unknown[] = []
-    for (let index = 0; index < fields.length; index += 1) {
-      const field = fields[index] ?? null
-      row.push(field === null ? null : parsers[index]?.(field))
-    }
-    return row
-  }
 }
 
-const parsersOf = (client: PgClient, types: readonly number[]): readonly TypeParser[] =>
-  types.map((type) => client.getTypeParser(type, 'text'))
+/** Looked up at each call, as in `pg`: the user may set others. */
+function parsersOf(client: PgClient, types: readonly number[]): readonly TypeParser[] {
+  const parsers: TypeParser[] = []
+  for (const type of types) parsers.push(client.getTypeParser(type, 'text'))
+  return parsers
+}
 
 /** A closed connection reports itself to `pg`. */
 export function write(stream: PgConnection['stream'], messages: Buffer): void {

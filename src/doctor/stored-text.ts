@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 import type { ObjectLiteral } from 'typeorm'
 import { TextRejectedError } from '../errors'
 import { type Key, keyOfResult, type PageParts } from '../sql/doctor-rows'
-import { composedText } from '../sql/text-table'
+import { hashOfTexts } from '../sql/text-table'
 import { normalizeText } from '../text/normalizer'
 import { normalizedValues } from '../registry/normalize-column'
 import type { ColumnMetadata, Declaration } from '../registry/registry'
@@ -48,7 +48,7 @@ export function faultsOf(
 ): readonly ('text.null' | 'hash.missing' | 'hash.wrong' | 'chain.number')[] {
   // Of several columns, some may be NULL, and all of them too, unless the declaration is nullable.
   const hashless = isTextless(row) && (table.nullable || table.text.length === 1)
-  const hash = hashless ? null : table.digest.js(composedText(table, row.texts))
+  const hash = hashless ? null : hashOfTexts(table, row.texts)
   const wrong = row.hash !== undefined && row.hash !== hash
   return [
     ...(hashless && !table.nullable ? (['text.null'] as const) : []),

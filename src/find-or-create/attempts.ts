@@ -27,17 +27,14 @@ export function backoffMilliseconds(attempt: number, random: number): number {
 /** How often an operation was tried. */
 export class Attempts {
   private readonly started = performance.now()
-  private made = 1
+  /** How many were made, with the one under way. */
+  count = 1
 
   constructor(
     private readonly session: Session,
     /** Of the unique text, for the error. */
     private readonly name: string,
   ) {}
-
-  get count(): number {
-    return this.made
-  }
 
   /**
    * Waits before the next attempt.
@@ -58,10 +55,10 @@ export class Attempts {
 
   /** Does what `again` does, whatever the cause was. */
   async next(cause: unknown): Promise<void> {
-    if (this.made === MAX_ATTEMPTS) {
-      throw new AttemptsExhaustedError(this.name, this.made, performance.now() - this.started, cause)
+    if (this.count === MAX_ATTEMPTS) {
+      throw new AttemptsExhaustedError(this.name, this.count, performance.now() - this.started, cause)
     }
-    await sleep(backoffMilliseconds(this.made, Math.random()))
-    this.made += 1
+    await sleep(backoffMilliseconds(this.count, Math.random()))
+    this.count += 1
   }
 }

@@ -1,6 +1,6 @@
 import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError, TextRejectedError } from '../errors'
-import { checkOptions } from '../options'
+import { checkOptions, NO_OPTIONS } from '../options'
 import {
   CALL_RULES,
   type DeletedOption,
@@ -11,14 +11,14 @@ import {
   type Naming,
 } from '../rows/call-options'
 import { calledFrom, callerOf } from './caller'
-import { isDeleted, requireDeleteDate } from './deleted-rows'
+import { isDeleted, type OnDeleted, requireDeleteDate } from './deleted-rows'
 import { type EntityText, entityTextOf } from '../rows/entity-text'
 import { find, findOrCreateRow, type FindOrCreateResult } from './try-once'
 import { hydrate, isEntityOfClass } from '../rows/hydrate'
 import { isDeferred, type RequestedRow, requestedRow } from '../rows/deferred-row'
 import { type Answer, type Arrival, type CallCoalescer, coalescerOf } from './coalescer'
 import { readyText, requireChanged } from './ready-table'
-import { finish, relationsToLoad } from '../rows/load-relations'
+import { finish, type RelationsToLoad, relationsToLoad } from '../rows/load-relations'
 import { findOrCreateOneNested, nestedCall } from './nested'
 import { withPromised } from '../rows/nested-values'
 import { pathsBeside, requireObject } from '../rows/refused-input'
@@ -54,16 +54,11 @@ export async function findOrCreate<
   manager: EntityManager,
   entity: EntityTarget<Entity>,
   values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
-  options: Naming<By, FindOrCreateOptions<NoInfer<Entity>>> = {},
+  options: Naming<By, FindOrCreateOptions<NoInfer<Entity>>> = NO_OPTIONS,
 ): Promise<FindOrCreateResult<Entity>> {
-  checkOptions('findOrCreate()', options, CALL_RULES.findOrCreate)
-  const entityText = entityTextOf(manager, entity, options.by)
-  const { deleted } = options
-  checkDeleted(entityText, deleted)
-  const nested = nestedCall(manager, entityText, options)
+  const { entityText, nested, load, onDeleted } = planOf(manager, entity, options)
   if (nested)
     return await calledFrom(callerOf(findOrCreate), findOrCreateOneNested<Entity>(nested, values, options.create))
-  const load = relationsToLoad(entityText, options as LoadOptions)
   const { lazyRelations } = entityText.metadata
   const given = lazyRelations.length > 0 ? await withPromised(entityText.metadata, values) : values
   const requested = requestedRow(entityText, given, options.create)
@@ -71,17 +66,17 @@ export async function findOrCreate<
   try {
     const coalescer = coalescerOf(manager, entityText)
     // Whoever need not wait is not held up by a promise either.
-    const waits = coalescer.enter(arrivalOf(manager, entityText, requested, deleted))
+    const waits = coalescer.enter(arrivalOf(manager, entityText, requested, options.deleted))
     const answer = waits && (await waits)
-    let result = resultOf<Entity>(session, entityText, answer)
+    let result = answer && foundTogether<Entity>(session, entityText, answer)
     if (!result) {
       try {
-        const heard = heardBy(coalescer, answer, requested)
+        const heard = answer ? heardBy(coalescer, answer, requested) : requested
         // A loop, because every function around it would cost the stack of an error a line.
         for (let again = false; !result; again = true) {
           const ready = await readyText(session, entityText)
           try {
-            result = await findOrCreateRow<Entity>(session, ready, heard, deleted && { deleted, position: 0 })
+            result = await findOrCreateRow<Entity>(session, ready, heard, onDeleted)
           } catch (error) {
             if (again) throw error
             requireChanged(session, entityText, error)
@@ -98,13 +93,36 @@ export async function findOrCreate<
   }
 }
 
-function checkDeleted(entityText: EntityText, deleted: FindOrCreateOptions['deleted']): void {
+/** What entity and options decide, before the values are looked at. */
+interface Plan {
+  readonly entityText: EntityText
+  /** Where relations are found or created too. */
+  readonly nested: ReturnType<typeof nestedCall>
+  readonly load: RelationsToLoad | undefined
+  readonly onDeleted: OnDeleted | undefined
+}
+
+function planOf<Entity extends ObjectLiteral>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  options: FindOrCreateOptions<Entity> & { readonly by?: string | undefined },
+): Plan {
+  checkOptions('findOrCreate()', options, CALL_RULES.findOrCreate)
+  const entityText = entityTextOf(manager, entity, options.by)
+  const { deleted } = options
   if (deleted !== undefined && deleted !== 'return') requireDeleteDate(entityText, 'deleted')
+  const nested = options.relations && nestedCall(manager, entityText, options)
+  return {
+    entityText,
+    nested,
+    load: nested ? undefined : relationsToLoad(entityText, options as LoadOptions),
+    onDeleted: deleted && { deleted, position: 0 },
+  }
 }
 
 /** The request, whose row those that wait for it are notified of. */
-const heardBy = (coalescer: CallCoalescer, answer: Answer | undefined, requested: RequestedRow): RequestedRow =>
-  answer?.followers ? { ...requested, notify: (stored: StoredRow) => coalescer.notify(answer, stored) } : requested
+const heardBy = (coalescer: CallCoalescer, answer: Answer, requested: RequestedRow): RequestedRow =>
+  answer.followers ? { ...requested, notify: (stored: StoredRow) => coalescer.notify(answer, stored) } : requested
 
 /**
  * Returns the row that holds the text, or null. Looks it up by hash, so that the unique index is used. No row can hold a
@@ -128,7 +146,7 @@ export async function findOneByText<
   manager: EntityManager,
   entity: EntityTarget<Entity>,
   values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
-  options: Naming<By, FindOneByTextOptions<NoInfer<Entity>>> = {},
+  options: Naming<By, FindOneByTextOptions<NoInfer<Entity>>> = NO_OPTIONS,
 ): Promise<Entity | null> {
   checkOptions('findOneByText()', options, CALL_RULES.findOneByText)
   const entityText = entityTextOf(manager, entity, options.by)
@@ -166,13 +184,13 @@ function arrivalOf(
 }
 
 /** The result for a row that was found for several calls at once. */
-function resultOf<Entity extends ObjectLiteral>(
+function foundTogether<Entity extends ObjectLiteral>(
   session: Session,
   entityText: EntityText,
-  answer: Answer | undefined,
+  { stored }: Answer,
 ): FindOrCreateResult<Entity> | undefined {
-  if (!answer?.stored) return undefined
-  return { entity: hydrate(entityText, session, answer.stored) as Entity, created: false, attempts: 1 }
+  if (!stored) return undefined
+  return { entity: hydrate(entityText, session, stored) as Entity, created: false, attempts: 1 }
 }
 
 async function foundRow(

@@ -11,7 +11,7 @@ import { holderKeyStatement, standingKeyStatement } from '../sql/spread'
 import { isSerializationError, SQLSTATE, serverError } from '../sql/sqlstate'
 import type { WireRow } from '../sql/statements'
 import { takenKeysStatement, takenStatement, type WantedRow } from '../sql/taken-statements'
-import { composedText, isLive } from '../sql/text-table'
+import { hashOfTexts, isLive } from '../sql/text-table'
 import { asQueryFailedError } from '../typeorm/explain-errors'
 import { takenByTriggers } from '../typeorm/names'
 import { knownReady } from '../schema/readiness'
@@ -289,7 +289,7 @@ async function takenOneByOne(session: Session, requested: readonly RequestedText
     const texts = key?.slice(table.scope.length).map((value) => parameterText(value))
     if (!key || !texts || texts.every((text) => text === null)) continue
     const holderKey = holderKeyStatement({ table, types: entityText.ready.types }, primaryNames(entityText))
-    const hash = table.digest.js(composedText(table, texts))
+    const hash = hashOfTexts(table, texts)
     const holders = await session.rowsOrRollBack(holderKey, [...key, hash])
     const holder = holders.find((row) => !changed.has(textOf(row)))
     const repeated = seen.has(textOf(key))

@@ -169,7 +169,7 @@ function namesHint(metadata: EntityMetadata): string {
 }
 
 /** `getEntityValue` reads nothing but a property of the entity itself. */
-export const isPlain = ({ embeddedMetadata, referencedColumn }: ColumnMetadata): boolean =>
+const isPlain = ({ embeddedMetadata, referencedColumn }: ColumnMetadata): boolean =>
   !embeddedMetadata && !referencedColumn
 
 function spatialColumns({ columns }: EntityMetadata): EntityText['spatial'] {

@@ -1,5 +1,5 @@
 import type { EntityMetadata, ObjectLiteral } from 'typeorm'
-import { isOurSubscriber } from '../typeorm/subscriber'
+import { OURS } from '../typeorm/subscriber'
 import type { EntityColumns } from './entity-text'
 import type { Session } from '../connection/session'
 
@@ -11,7 +11,7 @@ export function listensToInsert({ metadata, dataSource }: EntityColumns): boolea
   if (metadata.beforeInsertListeners.length + metadata.afterInsertListeners.length > 0) return true
   // A loop, and not a list that is kept: whoever comes later, or gets a method later, hears too.
   for (const one of dataSource.subscribers)
-    if ((one.beforeInsert !== undefined || one.afterInsert !== undefined) && !isOurSubscriber(one)) return true
+    if ((one.beforeInsert !== undefined || one.afterInsert !== undefined) && !(OURS in one)) return true
   return false
 }
 
@@ -21,7 +21,7 @@ export function listensToUpdate({ metadata, dataSource }: EntityColumns): boolea
     beforeUpdateListeners.length + afterUpdateListeners.length > 0 ||
     dataSource.subscribers.some(
       (subscriber) =>
-        !isOurSubscriber(subscriber) && (subscriber.beforeUpdate !== undefined || subscriber.afterUpdate !== undefined),
+        !(OURS in subscriber) && (subscriber.beforeUpdate !== undefined || subscriber.afterUpdate !== undefined),
     )
   )
 }

@@ -1,12 +1,12 @@
 import type { ObjectLiteral } from 'typeorm'
 import { DeclarationError, TextRejectedError } from '../errors'
 import { parameterText } from '../sql/parameter-text'
-import { composedText } from '../sql/text-table'
+import { hashOfTexts } from '../sql/text-table'
 import { normalizeText } from '../text/normalizer'
 import { unstorable } from '../text/storable'
 import { normalizedValues } from '../registry/normalize-column'
 import type { ColumnMetadata } from '../registry/registry'
-import { type EntityText, isPlain } from './entity-text'
+import type { EntityText } from './entity-text'
 
 /** What decides which row is meant. */
 export interface KeyValues {
@@ -24,26 +24,20 @@ export interface KeyValues {
  * @throws TextRejectedError, DeclarationError
  */
 export function keyValues(entityText: EntityText, entity: ObjectLiteral): KeyValues {
-  const { scope, table } = entityText.declaration
-  const alone = textAlone(entityText, entity)
-  if (alone !== undefined) {
-    const hash = table.digest.js(composedText(table, [alone]))
+  const { scope, text, table } = entityText.declaration
+  const [part] = text
+  // Nearly always the text tells the row by itself: then no lists are made, which thousands of rows feel.
+  const alone = part && text.length === 1 && scope.length === 0 ? textValue(entityText, part, entity) : null
+  if (alone !== null) {
+    const hash = hashOfTexts(table, [alone])
     return { key: [alone, hash], hash, identity: alone }
   }
   const scopes = scope.map((column) => scopeValue(entityText, column, entity))
   const texts = textsOf(entityText, entity)
-  const hash = table.digest.js(composedText(table, texts))
+  const hash = hashOfTexts(table, texts)
   // By the texts that are sent, for a scope may be a BigInt. Scopes that are stored alike can still differ here.
   const identity = identityOf([...scopes.map((value) => parameterText(value)), ...texts])
   return { key: [...scopes, ...texts, hash], hash, identity }
-}
-
-/** The text that tells the row by itself, as it nearly always does: then no lists are made, which thousands of rows feel. */
-function textAlone(entityText: EntityText, entity: ObjectLiteral): string | undefined {
-  const { scope, text } = entityText.declaration
-  const [part] = text
-  if (!part || text.length > 1 || scope.length > 0) return undefined
-  return textValue(entityText, part, entity) ?? undefined
 }
 
 /** Texts have no U+0000, and a NULL is not the empty text. */
@@ -126,7 +120,7 @@ export function textValue(
   { column, normalizer, transformed }: EntityText['declaration']['text'][number],
   entity: ObjectLiteral,
 ): string | null {
-  const given = valueIn(column, entity)
+  const given: unknown = valueIn(column, entity)
   const several = entityText.declaration.text.length > 1
   if (given === undefined && !several) requireProperty(column, entity)
   if (given === null || (given === undefined && several)) {
@@ -157,5 +151,6 @@ export function insertValue({ dataSource }: EntityText, column: ColumnMetadata, 
 
 /** As `getEntityValue` reads it, which also walks to the columns of embeddeds and of other entities. */
 export function valueIn(column: ColumnMetadata, entity: ObjectLiteral): unknown {
-  return isPlain(column) ? entity[column.propertyName] : column.getEntityValue(entity)
+  const { embeddedMetadata, referencedColumn } = column
+  return embeddedMetadata || referencedColumn ? column.getEntityValue(entity) : entity[column.propertyName]
 }

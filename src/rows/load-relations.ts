@@ -82,14 +82,23 @@ interface Given {
  * does not get.
  *
  * @param given no entity twice
+ * @returns undefined where nothing is to be waited for
  */
-export async function finish(
+export function finish(
+  session: Session,
+  entityText: EntityColumns,
+  given: readonly Given[],
+  load: RelationsToLoad | undefined,
+): Promise<void> | undefined {
+  return load || listensToLoad(entityText) ? loadAndTell(session, entityText, given, load) : undefined
+}
+
+async function loadAndTell(
   session: Session,
   entityText: EntityColumns,
   given: readonly Given[],
   load: RelationsToLoad | undefined,
 ): Promise<void> {
-  if (!load && !listensToLoad(entityText)) return
   const found = given.filter(({ created }) => !created).map(({ entity }) => entity)
   if (!load) return await afterLoad(session, entityText, found)
   // As with `find`: relations that come by queries of their own come after the event of their row, and fire theirs.

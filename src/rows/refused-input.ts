@@ -13,7 +13,13 @@ import { givenIn, hasValue } from './nested-values'
  * @throws DeclarationError that names the property
  */
 export function requireInsertable(entityText: EntityText, values: ObjectLiteral): void {
-  refuseFunctions(entityText, values)
+  const { declaration, others, properties } = entityText
+  for (const column of declaration.scope) refuseFunction(entityText, column, values)
+  for (let index = 0; index < others.length; index += 1) {
+    const column = others[index]
+    const name = properties[index]
+    if (column && (name === undefined || values[name] !== undefined)) refuseFunction(entityText, column, values)
+  }
   requireSaved(entityText, values)
 }
 
@@ -67,7 +73,7 @@ export function requireObject({ metadata }: EntityColumns, values: ObjectLiteral
  */
 export function requireKnown({ metadata }: EntityColumns, values: ObjectLiteral): void {
   if (typeof metadata.target === 'function' && values instanceof metadata.target) return
-  const known = propertiesOf(metadata)
+  const known = properties.get(metadata) ?? propertiesOf(metadata)
   for (const name of Object.keys(values)) {
     if (known.has(name) || values[name] === undefined) continue
     throw new DeclarationError(
@@ -80,8 +86,6 @@ const properties = new WeakMap<EntityMetadata, ReadonlySet<string>>()
 
 /** Of columns, relations and embeddeds; of a lazy relation also what TypeORM keeps beside it. */
 function propertiesOf(metadata: EntityMetadata): ReadonlySet<string> {
-  const known = properties.get(metadata)
-  if (known) return known
   const { columns, relations, embeddeds, relationIds } = metadata
   // Parsed JSON may have `__proto__` as a property of its own; it brings no value.
   const names = new Set(['__proto__'])
@@ -118,16 +122,6 @@ function refuseTrees({ metadata }: EntityColumns): void {
     `${metadata.name} is a tree (${treeType}), and only TypeORM's save() writes its path. ` +
       `Look the row up with findOneByText(), and save() it if there is none.`,
   )
-}
-
-function refuseFunctions(entityText: EntityText, values: ObjectLiteral): void {
-  const { declaration, others, properties } = entityText
-  for (const column of declaration.scope) refuseFunction(entityText, column, values)
-  for (let index = 0; index < others.length; index += 1) {
-    const column = others[index]
-    const name = properties[index]
-    if (column && (name === undefined || values[name] !== undefined)) refuseFunction(entityText, column, values)
-  }
 }
 
 function refuseFunction({ metadata }: EntityText, column: ColumnMetadata, values: ObjectLiteral): void {

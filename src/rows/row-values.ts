@@ -3,7 +3,7 @@ import type { ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { parameterText } from '../sql/parameter-text'
 import { guardedNumbers, type RowShape } from '../sql/statements'
-import { composedText } from '../sql/text-table'
+import { hashOfTexts } from '../sql/text-table'
 import type { EntityText, ReadyText } from './entity-text'
 import { givenTexts, insertValue, type KeyValues, keyValues, normalized, textValue, valueIn } from './key-values'
 import { requireInsertable, requireKnown, requireObject } from './refused-input'
@@ -108,7 +108,7 @@ function otherValues(entityText: EntityText, ...objects: readonly ObjectLiteral[
   for (const { text, table } of entityText.otherTexts) {
     const texts = text.map(({ column }) => textToBeStored(column, known))
     if (texts.every(isKnown) && texts.some((one) => one !== null)) {
-      known.set(table.hash, table.digest.js(composedText(table, texts)))
+      known.set(table.hash, hashOfTexts(table, texts))
     }
   }
   return known

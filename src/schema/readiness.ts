@@ -50,11 +50,11 @@ const underWay = new WeakMap<Declaration, Promise<unknown>>()
  * @throws SchemaDriftError, UnsupportedDatabaseError
  */
 export function ensureReady(declaration: Declaration, asking: Asking): ReadyTable | Promise<ReadyTable> {
+  // A table of a tenant is kept by another key.
+  const known = registry.ready.get(declaration)?.get(ONLY)
+  if (known) return known
   if (isOneOfMany(declaration)) return ofTenant(declaration, asking.query)
-  return (
-    readyTables(declaration).get(ONLY) ??
-    (asking.shared ? askFor(declaration, ONLY, asking.query) : askOnce(declaration, asking))
-  )
+  return asking.shared ? askFor(declaration, ONLY, asking.query) : askOnce(declaration, asking)
 }
 
 /** What `ensureReady` gives by now; undefined before its first answer, and where tenants have tables of their own. */

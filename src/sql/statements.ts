@@ -123,10 +123,12 @@ export function columnsParser(
   return (row, values, index) => {
     const stored = others === undefined ? undefined : storedTexts(row[others])
     let next = others === undefined ? start + 2 : others + 1
-    return echo.map((nth) => {
-      if (nth === -1) return row[next++]
-      return stored ? stored[nth] : sent(values, parameters[nth] ?? 0, index)
-    })
+    const columns: unknown[] = []
+    for (const nth of echo) {
+      if (nth === -1) columns.push(row[next++])
+      else columns.push(stored ? stored[nth] : sent(values, parameters[nth] ?? 0, index))
+    }
+    return columns
   }
 }
 

@@ -104,8 +104,14 @@ function composedOf(parts: readonly Part[], separator = ' '): string {
 
 /** The composed text in JavaScript, from the values of the columns. */
 export function composedText({ text }: Pick<TextTable, 'text'>, values: readonly (string | null)[]): string {
-  return values.map((value, index) => (value === null ? '' : `${text[index]?.prefix ?? ''}${value}`)).join('')
+  let composed = ''
+  for (const [index, value] of values.entries()) if (value !== null) composed += `${text[index]?.prefix ?? ''}${value}`
+  return composed
 }
+
+/** The hash of a text that consists of these parts, as a literal; sorts bytewise. */
+export const hashOfTexts = (table: Pick<TextTable, 'text' | 'digest'>, texts: readonly (string | null)[]): string =>
+  table.digest.js(composedText(table, texts))
 
 export const hashExpression = (table: Pick<TextTable, 'text' | 'digest'>, row: string, separator?: string): string =>
   table.digest.sql(composed(table, row, separator))

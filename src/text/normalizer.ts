@@ -103,21 +103,19 @@ export function normalizeText(normalizer: Normalizer, property: string, text: un
   // Before the normalizer, which may hide it: `new URL` strips a leading U+0000 and replaces lone surrogates.
   const fault = unstorable(text)
   if (fault !== undefined) throw new TextRejectedError({ property, ...fault })
-  const result = attempt(normalizer, property, text)
-  const resultFault = result === text ? undefined : unstorable(result)
-  if (resultFault === undefined) return result
-  // Without the offset, which would count in a text that the caller has never seen.
-  throw new TextRejectedError({ property, reason: `after the normalizer "${normalizer.name}" ${resultFault.reason}` })
-}
-
-function attempt(normalizer: Normalizer, property: string, text: string): string {
+  if (normalizer === none) return text
+  let result: string
   try {
-    return apply(text, normalizer)
+    result = apply(text, normalizer)
   } catch (error) {
     if (error instanceof Refusal) throw new TextRejectedError({ property, reason: error.reason })
     const reason = `the normalizer "${normalizer.name}" refused it`
     throw new TextRejectedError({ property, reason, cause: causeWithoutText(error, text) })
   }
+  const resultFault = result === text ? undefined : unstorable(result)
+  if (resultFault === undefined) return result
+  // Without the offset, which would count in a text that the caller has never seen.
+  throw new TextRejectedError({ property, reason: `after the normalizer "${normalizer.name}" ${resultFault.reason}` })
 }
 
 function typeOf(value: unknown): string {

@@ -6,17 +6,17 @@ interface Unstorable {
   readonly offset: number
 }
 
-/** `String.prototype.isWellFormed`, which is ES2024: newer than our `lib`, but in every Node.js we support. */
-export function isWellFormed(text: string): boolean {
-  return (text as string & { isWellFormed(): boolean }).isWellFormed()
-}
+/** ES2024: newer than our `lib`, but in every Node.js we support. */
+type Text = string & { isWellFormed(): boolean }
+
+export const isWellFormed = (text: string): boolean => (text as Text).isWellFormed()
 
 /**
  * Returns why Postgres cannot store `text` exactly, or undefined if it can. Its type `text` cannot hold U+0000, and a lone
  * surrogate has no UTF-8 form: the driver would send U+FFFD for it, and so merge two different texts.
  */
 export function unstorable(text: string): Unstorable | undefined {
-  return isWellFormed(text) && !text.includes('\0') ? undefined : firstUnstorable(text)
+  return (text as Text).isWellFormed() && !text.includes('\0') ? undefined : firstUnstorable(text)
 }
 
 function firstUnstorable(text: string): Unstorable | undefined {

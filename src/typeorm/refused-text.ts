@@ -3,7 +3,7 @@ import { ChainLimitError, HashCollisionError, ImmutableTextError, type TakenText
 import { quote } from '../sql/identifier'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { holderQuery, PARTITION_ROOT, refusedPlace, restoredHolderQuery } from '../sql/taken-statements'
-import { composedText } from '../sql/text-table'
+import { hashOfTexts } from '../sql/text-table'
 import { dataSourceOf, type Declaration, tableDeclarations } from '../registry/registry'
 
 /** Runs SQL and gives its rows as objects. */
@@ -150,7 +150,7 @@ function refusedOf(
     one.some((value) => value !== null) &&
     one.every((value) => value === null || typeof value === 'string')
   const digest = table.digest.type === 'uuid' ? hash.replaceAll('-', '') : hash
-  const found = given.filter(isWhole).filter((one) => table.digest.js(composedText(table, one)) === digest)
+  const found = given.filter(isWhole).filter((one) => hashOfTexts(table, one) === digest)
   const texts = new Map(found.map((one) => [JSON.stringify(one), one]))
   return texts.size === 1 ? found[0] : undefined
 }

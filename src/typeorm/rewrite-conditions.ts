@@ -3,7 +3,7 @@ import { DeclarationError } from '../errors'
 import type { Query } from '../sql/catalog'
 import { hasCitus, isDistributed } from '../sql/spread'
 import { orNoHash } from '../sql/text-condition'
-import { composedText, tableName } from '../sql/text-table'
+import { hashOfTexts, tableName } from '../sql/text-table'
 import { knownReady } from '../schema/readiness'
 import {
   dataSourceOf,
@@ -236,7 +236,7 @@ export function hashesOf(
   }
   // A row without a text has no hash.
   if (table.nullable && rows.some((row) => row.every((text) => text === null))) return undefined
-  return [...new Set(rows.map((row) => table.digest.js(composedText(table, row))))]
+  return [...new Set(rows.map((row) => hashOfTexts(table, row)))]
 }
 
 function withHashes(where: ObjectLiteral, declaration: Declaration, hashes: readonly string[]): ObjectLiteral {

@@ -1,6 +1,6 @@
 import type { EntityMetadata, ObjectLiteral } from 'typeorm'
 import { ImmutableTextError } from '../errors'
-import { composedText, field, hashOfValues } from '../sql/text-table'
+import { hashOfTexts, field, hashOfValues } from '../sql/text-table'
 import { type ColumnMetadata, dataSourceOf, type Declaration, declarationsOf } from '../registry/registry'
 
 /** The SQL of a value that the caller gives as a function. */
@@ -36,9 +36,7 @@ export function sendHash(declaration: Declaration): void {
     const sql = text.length === 1 ? asOneFunction(stored) : undefined
     if (sql) return () => hashOfValues(table, [sql()])
     const texts = text.length > 1 ? stored.map((one) => one ?? null) : stored
-    return texts.every(isText) && texts.some((one) => one !== null)
-      ? table.digest.js(composedText(table, texts))
-      : undefined
+    return texts.every(isText) && texts.some((one) => one !== null) ? hashOfTexts(table, texts) : undefined
   })
   if (table.guardless === true) hash.isUpdate = true
   else give(number, () => null)
@@ -86,7 +84,7 @@ function changedHash(
   parameter: (text: string) => string,
 ): string | null | Sql {
   if (stored.every(isText)) {
-    return stored.some((one) => one !== null) ? table.digest.js(composedText(table, stored)) : null
+    return stored.some((one) => one !== null) ? hashOfTexts(table, stored) : null
   }
   const values = stored.map((one, index) => {
     if (one === undefined) return field('', text[index]?.column.databaseName ?? '')

@@ -22,19 +22,15 @@ import {
   tableNumbers,
 } from '../registry/registry'
 
-/** Known to every copy of this package in the process. */
-const OURS = Symbol.for('typeorm-unique-text.subscriber')
-
-export function isOurSubscriber(subscriber: object): boolean {
-  return OURS in subscriber
-}
+/** Marks a subscriber of ours, whichever copy of this package in the process it is of. */
+export const OURS: unique symbol = Symbol.for('typeorm-unique-text.subscriber')
 
 /**
  * As the first: what others send when they hear of a rollback is still before it, and what they are told after an
  * insert is what is stored. TypeORM makes the list anew on each `initialize()`.
  */
 export function subscribe({ subscribers }: DataSource): void {
-  if (!subscribers.some(isOurSubscriber)) subscribers.unshift(new RollbackSubscriber(), new StoredTextSubscriber())
+  if (!subscribers.some((one) => OURS in one)) subscribers.unshift(new RollbackSubscriber(), new StoredTextSubscriber())
 }
 
 /** After `save` and `insert`, makes the entity hold what the database holds: the normalized text. */
