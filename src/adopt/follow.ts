@@ -24,7 +24,7 @@ export interface FollowOptions extends Pick<
 > {
   /** Once aborted, it takes its triggers away and returns. */
   readonly signal: AbortSignal
-  /** Told as soon as it follows, and after each change, how many texts it has normalized. */
+  /** Called as soon as it follows, and after each change, with the number of texts that it has normalized. */
   readonly onProgress?: (normalized: number) => void
 }
 

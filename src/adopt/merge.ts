@@ -59,7 +59,7 @@ export interface MergeOptions extends Pick<
   /**
    * Tables, as `table` or `schema.table`, whose rows become one too where a unique index stands against turning a
    * reference, with what refers to them in turn: the row stays that referred to the row that stays. Rows that differ in
-   * nothing but key and reference do so anyway. @default {}: the row that would go is left and told
+   * nothing but key and reference do so anyway. @default {}: the row that would go is left and reported
    */
   readonly conflict?: Readonly<Record<string, 'merge'>>
 }

@@ -304,7 +304,7 @@ export async function leftRows({ session }: WorkRun, on: NamedTable): Promise<Re
   return new Map(rows.map(({ kind, notes }) => [kind, Number(notes)]))
 }
 
-/** A row that is left, as it is told. */
+/** A row that is left, as it is reported. */
 export interface LeftName {
   readonly kind: 'clash' | 'refused' | 'locked'
   readonly key: string

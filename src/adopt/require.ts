@@ -34,7 +34,7 @@ export async function requireNotNull(
   return 'clean'
 }
 
-/** The same, to be read. */
+/** What `requireNotNull` will do, to be read. */
 export const planRequired = (on: Adopting, columns: readonly string[]): readonly PlannedStep[] =>
   columns.length === 0
     ? []

@@ -272,7 +272,7 @@ function adoptionOf(kind: Adoption['kind'], values: Values, operands: readonly s
   }
 }
 
-/** A file is told by its dot or slash. */
+/** A dot or a slash makes it a file. */
 function keptRow(given: string | undefined): KeptRow | undefined {
   if (given !== undefined && /[./\\]/.test(given)) return { file: given }
   return oneOf<'oldest' | 'newest'>('merge', given, ['oldest', 'newest'])

@@ -77,10 +77,10 @@ async function tryCancel({ dataSource, client, transaction }: Sent, since: numbe
     const values = [client.processID, holders.map((one) => one?.processID)]
     if (!innermost || typeof client.processID !== 'number') return false
     // Uses the transaction's own connection only if there is no other and it answers: a failed transaction does not.
-    if (hasSpare(dataSource)) return isTold(await dataSource.query(cancelWaiting.sql, values))
+    if (hasSpare(dataSource)) return hasRows(await dataSource.query(cancelWaiting.sql, values))
     if (innermost.getTransactionStatus?.() === 'E') return false
     const query = { text: cancelWaiting.sql, values, rowMode: 'array' }
-    return isTold(await orRollBack(innermost, (send) => send(query) as Promise<{ readonly rows: readonly unknown[] }>))
+    return hasRows(await orRollBack(innermost, (send) => send(query) as Promise<{ readonly rows: readonly unknown[] }>))
   } catch {
     return false
   }
@@ -100,5 +100,5 @@ async function clientOf({ queryRunner }: OpenTransaction): Promise<PgClient | un
 }
 
 /** TypeORM gives the rows, `pg` a result. */
-const isTold = (answer: unknown): boolean =>
+const hasRows = (answer: unknown): boolean =>
   Array.isArray(answer) ? answer.length > 0 : (answer as { readonly rows: readonly unknown[] }).rows.length > 0

@@ -19,7 +19,7 @@ export interface PreparedName {
   readonly since: number
   /** More than one: it was sent before, so that the server's plan may be older than what it speaks of. */
   uses: number
-  /** OIDs of its columns, once the server has told them. */
+  /** OIDs of its columns, once the server has sent them. */
   types: readonly number[] | undefined
 }
 

@@ -68,7 +68,7 @@ export class Footing {
     this.savepoints ??= Savepoints.of(this.holder)
     const isUndone = this.savepoints
       ? this.savepoints.isUndone(this.at)
-      : // Not told yet which: as long as the first connect() takes, any may be.
+      : // Not known yet which: as long as the first connect() takes, any may be.
         toSavepoints !== this.before.toSavepoints
     if (isUndone || ofTransactions !== this.before.ofTransactions)
       throw new TransactionAbortedError(undefined, ROLLED_BACK)

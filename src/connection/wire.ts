@@ -198,7 +198,7 @@ export class PreparedQuery {
       }
       this.rows.push(row)
     } catch (error) {
-      // Told only when the server has ended: the connection is not free before.
+      // Reported only when the server has ended: the connection is not free before.
       this.failure = { error }
     }
   }

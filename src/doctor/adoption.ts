@@ -76,7 +76,7 @@ async function stepOr(step: string, read: () => Promise<string | undefined>): Pr
 
 const MEGABYTE = 1e6
 
-/** The same in words. */
+/** An adoption that is not done, as findings. */
 export function findingsOfAdoption(
   { step, locks }: DoctorAdoption,
   place: Place,

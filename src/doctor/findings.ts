@@ -131,7 +131,7 @@ const NEXT_OF_PARTS: Partial<Record<keyof typeof CODES, string>> = {
     'Normalize them by the lines of docs/changing-a-declaration.md: adopt takes no partitioned table and no partition.',
 }
 
-/** The same finding, where the table is partitioned or a part of one. */
+/** A finding with the next step for a table that is partitioned, or a part of one. */
 export const ofPart = (finding: DoctorFinding): DoctorFinding => {
   const next = NEXT_OF_PARTS[finding.code as keyof typeof CODES]
   return next === undefined ? finding : { ...finding, next }

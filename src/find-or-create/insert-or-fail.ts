@@ -249,7 +249,7 @@ function* inChunks(rows: readonly NewRow[]): Generator<readonly NewRow[]> {
   for (let start = 0; start < rows.length; start += length) yield rows.slice(start, start + length)
 }
 
-/** The same with hash and number 0: on a shard, triggers cost more than the row does. The index refuses another text's. */
+/** Inserts with hash and number 0: on a shard, triggers cost more than the row does. The index refuses another text's. */
 function hashedStep(session: Session, rows: readonly NewRow[], keys: ReadonlyMap<number, ShardedKey>): Step<WireRow> {
   const key = keys.get(rows[0]?.position ?? 0)
   const hashed = rows.map((row): NewRow => {

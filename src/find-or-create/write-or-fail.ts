@@ -25,7 +25,7 @@ import { requireNoCollision } from './try-once'
 /** All that a call writes, and the texts that it must have for itself. */
 interface Writing {
   readonly steps: readonly Step<WireRow>[]
-  /** The same at less cost, unless a text shares its hash with another one: tried once. @default the steps themselves */
+  /** Steps that do the same at less cost, unless a text shares its hash with another one: tried once. @default the steps themselves */
   readonly quick?: readonly Step<WireRow>[] | undefined
   readonly requested: readonly RequestedText[]
   readonly names: readonly RequestedName[]

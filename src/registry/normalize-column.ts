@@ -85,7 +85,7 @@ const isNoText = (value: unknown): boolean =>
 
 /**
  * TypeORM reads with `transform` from rows that it loaded and from what a caller looks for. A row is an instance of its
- * class; that of an EntitySchema without a class is told by having been filled.
+ * class; that of an EntitySchema without a class is one that was filled.
  */
 function rowsOf(column: ColumnMetadata): (entity: ObjectLiteral) => boolean {
   const { target } = column.entityMetadata

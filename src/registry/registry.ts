@@ -150,7 +150,7 @@ interface Registry {
   /** The first declaration of each namespace, which the others must agree with. */
   readonly namespaces: WeakMap<DataSource, Map<string, NameDeclaration>>
   readonly settings: WeakMap<object, DataSourceSettings>
-  /** Tables whose index, check and guard were seen in the database; by OID where tenants are told by search_path. */
+  /** Tables whose index, check and guard were seen in the database; by OID where search_path selects the tenant. */
   readonly ready: WeakMap<Declaration, Map<string, ReadyTable>>
   /** How many rollbacks TypeORM was asked to send. */
   readonly rollbacks: WeakMap<QueryRunner, Rollbacks>

@@ -154,7 +154,7 @@ async function inspect(declaration: Declaration, query: Query): Promise<ReadyTab
   }
 }
 
-/** Tables that were found ready, by entity; by OID where tenants are told by search_path. */
+/** Tables that were found ready, by entity; by OID where search_path selects the tenant. */
 const ready = new WeakMap<EntityMetadata, Set<string>>()
 
 /**

@@ -130,7 +130,7 @@ export function created(shape: BatchShape): string {
 )`
 }
 
-/** What is told of an inserted row, and no more: a role may be allowed to read some columns only. */
+/** What comes back of an inserted row, and no more: a role may be allowed to read some columns only. */
 const readColumns = ({ table, select }: BatchShape): string[] => [
   ...new Set([...keyColumns(table), table.number, ...select]),
 ]
@@ -140,7 +140,7 @@ export function inputOrder(shape: BatchShape): string {
   return [...(shape.table.scope.length > 0 && shape.numbered !== true ? key(shape) : []), 'i.ordinal'].join(', ')
 }
 
-/** What was inserted, told to the rows of the batch that asked for it: where a trigger changed the text, to none. */
+/** What was inserted, for each row of the batch that asked for it; for none where a trigger changed the text. */
 export function selectCreated(shape: BatchShape, notes: { readonly otherTexts?: string } = {}): string {
   return `SELECT i.ordinal, ${selectRow(shape, 't', { created: isFirst(shape), ...notes })}
 FROM created AS t
@@ -206,7 +206,7 @@ export function broughtOr(shape: BatchShape, name: string, otherwise: string): s
   return nth === -1 ? brought : `CASE WHEN i.g${nth} THEN ${brought} ELSE ${otherwise} END`
 }
 
-/** The key of a row of the batch, by which equal rows are told and sorted. */
+/** The key of a row of the batch, by which equal rows are recognized and sorted. */
 function key({ table }: BatchShape): string[] {
   const values = keyColumns(table).map((name, index) =>
     table.text.some((text) => text.name === name) ? `i.c${index} COLLATE "C"` : `i.c${index}`,

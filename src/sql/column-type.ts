@@ -9,7 +9,7 @@ export interface ColumnType {
 /** By the database names of the columns. */
 export type ColumnTypes = ReadonlyMap<string, ColumnType>
 
-/** What PostGIS is told about a spatial column. */
+/** What PostGIS must know of a spatial column. */
 export interface SpatialColumn {
   readonly type: string
   readonly srid: number | undefined

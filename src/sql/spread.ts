@@ -137,7 +137,7 @@ export const distribute = ({ schema, table, hash }: SpreadTable): string =>
 
 /*
  * Statements in the shapes that a distributed table takes: one table in each, no CTE that writes, no LATERAL, no list in
- * the order of its input. Rows come by shard, so every one of them brings its key, by which it is told whose it is.
+ * the order of its input. Rows come by shard, so each of them brings its key, which says whose it is.
  */
 
 /** The values of a batch: an array of texts for each column of the key, and of those beside it. */

@@ -6,7 +6,7 @@ import type { HolderTable } from '../sql/name-table'
 import { SQLSTATE } from '../sql/sqlstate'
 import { equal, op } from '../sql/text-table'
 
-/** How many clashes are told. */
+/** How many clashes are reported. */
 const SHOWN = 10
 
 /** What the comment on the triggers of a holder's table says of it. */

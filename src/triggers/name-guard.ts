@@ -48,7 +48,7 @@ function refusals(names: NamesTable, runs: string): Trigger[] {
   ]
 }
 
-/** Whether a table has rows is told by its size, which needs no privilege: TRUNCATE leaves none. */
+/** The size of a table says whether it has rows, and needs no privilege: TRUNCATE leaves none. */
 function refuseBody(names: NamesTable): string {
   const state = (row: string): string => nameField(names, row, 'state')
   const isHeld = (row: string): string => equal(state(row), `'held'`)

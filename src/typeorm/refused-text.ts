@@ -47,7 +47,7 @@ export const isOfSchema = (error: Error): boolean =>
   'query' in error && /^\s*(?:CREATE|ALTER|REINDEX|DO)\b/iu.test(String(error.query))
 
 /**
- * Of a partition, or a shard: its index has a name of its own, and of a shard not even the table is told. Then it is the
+ * Of a partition, or a shard: its index has a name of its own, and of a shard not even the table is known. Then it is the
  * table that the statement writes to, by the columns of the index.
  */
 function refusedPart(error: Error, declarations: readonly Declaration[]): Declaration | undefined {
