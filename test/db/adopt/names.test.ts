@@ -125,7 +125,8 @@ describe('a normalizer', () => {
     await expect(adopt(dataSource, User)).rejects.toMatchObject({ reason: 'refused', message: /1 rows/ })
     await client.query(`update users set handle = 'ada 50' where id = 50`)
     expect(await adopt(dataSource, User)).toMatchObject({ step: 'done' })
-    expect((await client.query('select from users where handle <> lower(handle)')).rowCount).toBe(0)
+    const normalized = `case when id % 3 = 0 or id = 50 then 'ada ' else 'name ' end || id`
+    expect((await client.query(`select id from users where handle <> ${normalized}`)).rows).toEqual([])
     expect((await doctor(dataSource)).findings).toEqual([])
     expect((await generate(dataSource)).up).toEqual([])
   })
