@@ -1,4 +1,10 @@
-import { type EntityMetadata, type EntitySchemaOptions, getMetadataArgsStorage } from 'typeorm'
+import {
+  type EntityMetadata,
+  type EntitySchemaOptions,
+  type EntityTarget,
+  getMetadataArgsStorage,
+  type ObjectLiteral,
+} from 'typeorm'
 import { DeclarationError } from '../errors'
 import { checkOptions } from '../options'
 import { indexCondition } from '../sql/alter'
@@ -23,7 +29,14 @@ import {
   type UniqueTextColumn,
   type UniqueTextPropertyOptions,
 } from '../registry/options'
-import { type ColumnMetadata, dataSourceOf, type Declaration, registry, rootOf } from '../registry/registry'
+import {
+  type ColumnMetadata,
+  dataSourceOf,
+  type Declaration,
+  isOrExtends,
+  registry,
+  rootOf,
+} from '../registry/registry'
 import { resolveDeclaration } from '../registry/resolve-declaration'
 import { sendHash } from '../typeorm/sent-hashes'
 import { requireMetadataInternals, requirePostgres } from '../registry/supported'
@@ -197,8 +210,20 @@ function indexColumns(raw: RawDeclaration): IndexColumns {
 /** Kept on the function, for code that knows the class or the EntitySchema but no DataSource. */
 const RAW: unique symbol = Symbol.for('typeorm-unique-text.declaration')
 
+/** What a class or an EntitySchema declares; empty for the name of an entity, which leads to neither. */
+export function rawDeclarationsOf(entity: EntityTarget<ObjectLiteral>): RawDeclaration[] {
+  if (typeof entity === 'function') {
+    return getMetadataArgsStorage()
+      .indices.filter(({ target }) => isOrExtends(entity, target))
+      .flatMap(rawDeclarationOf)
+  }
+  if (typeof entity !== 'object') return []
+  if ('options' in entity) return (entity.options.indices ?? []).flatMap(rawDeclarationOf)
+  return rawDeclarationsOf(entity.type as EntityTarget<ObjectLiteral>)
+}
+
 /** The declaration that made an index; empty for an index of the user's own. */
-export function rawDeclarationOf({ columns }: { readonly columns?: unknown }): [] | [RawDeclaration] {
+function rawDeclarationOf({ columns }: { readonly columns?: unknown }): [] | [RawDeclaration] {
   return typeof columns === 'function' && RAW in columns ? [columns[RAW] as RawDeclaration] : []
 }
 

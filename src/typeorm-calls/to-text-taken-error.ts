@@ -1,15 +1,6 @@
-import type { DataSource, ObjectLiteral } from 'typeorm'
-import { TextTakenError } from '../errors'
-import {
-  declarationsIn,
-  findTextHolder,
-  isOfSchema,
-  type QueryRows,
-  refusedPartition,
-  refusedText,
-  takenError,
-} from '../typeorm/refused-text'
-import { takenNamesError } from '../typeorm/names'
+import type { DataSource } from 'typeorm'
+import { takenTextError } from '../core'
+import type { TextTakenError } from '../errors'
 
 /**
  * Explains an error of a plain `save`, `insert`, `update` or `upsert`, or of SQL of yours: which text is taken, and by
@@ -30,19 +21,7 @@ import { takenNamesError } from '../typeorm/names'
  * }
  */
 export async function toTextTakenError(error: unknown, dataSource: DataSource): Promise<TextTakenError | undefined> {
-  const declarations = declarationsIn(dataSource)
-  const query: QueryRows = async (sql, values) => (await dataSource.query(sql, values)) as ObjectLiteral[]
-  for (const one of errorsWithin(error)) {
-    if (one instanceof TextTakenError && (!('driverError' in one) || one.taken[0]?.id !== undefined)) return one
-    if (isOfSchema(one)) return undefined
-    const ofNames = takenNamesError(one, dataSource)
-    if (ofNames) return ofNames
-    const refused = refusedText(one, declarations) ?? (await refusedPartition(one, declarations, query))
-    if (!refused) continue
-    const holder = await findTextHolder(refused, query)
-    return holder.isFree ? undefined : takenError(refused, holder)
-  }
-  return undefined
+  return await takenTextError(errorsWithin(error), dataSource)
 }
 
 /** The error, and all within it, from the outside in. */

@@ -1,8 +1,6 @@
-import { type EntityTarget, getMetadataArgsStorage, type ObjectLiteral } from 'typeorm'
+import type { EntityTarget, ObjectLiteral } from 'typeorm'
+import { rawDeclarationsOf } from '../core'
 import { DeclarationError } from '../errors'
-import { rawDeclarationOf } from '../declare/decorator'
-import type { RawDeclaration } from '../registry/options'
-import { isOrExtends } from '../registry/registry'
 
 /**
  * The conflict paths of a unique text, for TypeORM's `upsert`: its scope, hash and hash number, by their properties. The
@@ -22,15 +20,10 @@ export function uniqueTextPaths<Entity extends ObjectLiteral>(
   entity: EntityTarget<Entity>,
   by?: Extract<keyof NoInfer<Entity>, string> | (string & Record<never, never>),
 ): string[] {
-  const { name, scope } = chooseDeclaration(entity, by)
-  return [...scope, `${name}Hash`, `${name}HashNumber`]
-}
-
-function chooseDeclaration(entity: EntityTarget<ObjectLiteral>, by: string | undefined): RawDeclaration {
-  const declarations = declarationsOf(entity)
+  const declarations = rawDeclarationsOf(entity)
   const [only, another] = declarations
   const chosen = by === undefined && !another ? only : declarations.find(({ name }) => name === by)
-  if (chosen) return chosen
+  if (chosen) return [...chosen.scope, `${chosen.name}Hash`, `${chosen.name}HashNumber`]
   const names = declarations.map(({ name }) => `"${name}"`).join(', ')
   if (names === '') {
     throw new DeclarationError('The entity declares no unique text. Pass a class or an EntitySchema that does.')
@@ -40,15 +33,4 @@ function chooseDeclaration(entity: EntityTarget<ObjectLiteral>, by: string | und
       ? `The entity declares several unique texts. Name one of ${names}.`
       : `The entity declares no unique text "${by}". Name one of ${names}.`,
   )
-}
-
-function declarationsOf(entity: EntityTarget<ObjectLiteral>): RawDeclaration[] {
-  if (typeof entity === 'function') {
-    return getMetadataArgsStorage()
-      .indices.filter(({ target }) => isOrExtends(entity, target))
-      .flatMap(rawDeclarationOf)
-  }
-  if (typeof entity !== 'object') return []
-  if ('options' in entity) return (entity.options.indices ?? []).flatMap(rawDeclarationOf)
-  return declarationsOf(entity.type as EntityTarget<ObjectLiteral>)
 }

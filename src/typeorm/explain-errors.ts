@@ -1,4 +1,10 @@
-import { type DataSource, QueryFailedError, type QueryRunner, QueryRunnerAlreadyReleasedError } from 'typeorm'
+import {
+  type DataSource,
+  type ObjectLiteral,
+  QueryFailedError,
+  type QueryRunner,
+  QueryRunnerAlreadyReleasedError,
+} from 'typeorm'
 import {
   DeclarationError,
   HashCollisionError,
@@ -19,6 +25,7 @@ import {
   guardError,
   isOfSchema,
   type QueryRows,
+  refusedPartition,
   type RefusedText,
   refusedText,
   takenError,
@@ -225,6 +232,30 @@ function become(thrown: TextTakenError, { code, name, message, property }: HashC
   Reflect.deleteProperty(thrown, 'taken')
   Object.assign(Object.defineProperty(thrown, AS_OURS, { value: prototype }), { code, name, message, property })
   withStackOf(thrown, thrown.stack)
+}
+
+/**
+ * Which text the first of several errors to say so reports as taken, and by which row. Asks on a connection of its own.
+ *
+ * @returns undefined if none says so; also if another text of equal hash was faster
+ */
+export async function takenTextError(
+  errors: readonly Error[],
+  dataSource: DataSource,
+): Promise<TextTakenError | undefined> {
+  const declarations = declarationsIn(dataSource)
+  const query: QueryRows = async (sql, values) => (await dataSource.query(sql, values)) as ObjectLiteral[]
+  for (const one of errors) {
+    if (one instanceof TextTakenError && (!('driverError' in one) || one.taken[0]?.id !== undefined)) return one
+    if (isOfSchema(one)) return undefined
+    const ofNames = takenNamesError(one, dataSource)
+    if (ofNames) return ofNames
+    const refused = refusedText(one, declarations) ?? (await refusedPartition(one, declarations, query))
+    if (!refused) continue
+    const holder = await findTextHolder(refused, query)
+    return holder.isFree ? undefined : takenError(refused, holder)
+  }
+  return undefined
 }
 
 /** By which `instanceof` of our classes tells an error of ours that has TypeORM's prototype. */

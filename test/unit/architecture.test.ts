@@ -16,6 +16,7 @@ const LAYERS = [
   'rows',
   'find-or-create',
   'declare',
+  'core',
   'typeorm-calls',
   'url',
   'stream',
