@@ -1,4 +1,5 @@
-export { rawDeclarationsOf } from '../declare/decorator'
+export { rawDeclarationsOf, UniqueText } from '../declare/decorator'
+export { attachNamesEntity } from '../declare/unique-name'
 export { aliasConditions } from '../rows/alias-conditions'
 export { takenTextError } from '../typeorm/explain-errors'
 export { entityOf } from './operation'

@@ -1,4 +1,5 @@
 import {
+  type ColumnOptions,
   type EntityMetadata,
   type EntitySchemaOptions,
   type EntityTarget,
@@ -41,13 +42,13 @@ import { resolveDeclaration } from '../registry/resolve-declaration'
 import { sendHash } from '../typeorm/sent-hashes'
 import { requireMetadataInternals, requirePostgres } from '../registry/supported'
 import {
-  columnOptionsOf,
-  declareTextColumn,
+  declareColumn,
   isPlain,
   requireCall,
   requireLegacy,
+  textColumnOf,
   type TextDecorator,
-} from './text-decorator'
+} from './property-decorator'
 
 type IndexColumns = () => string[]
 
@@ -106,7 +107,7 @@ function declareOnProperty(target: Function, property: unknown, options: UniqueT
     throw new DeclarationError(`@UniqueText on ${target.name}: a symbol cannot be a column. Use a named property.`)
   }
   const raw = propertyDeclaration(`${target.name}.${property}`, property, options)
-  declareTextColumn(DECORATOR, target, property, columnOptionsOf(options))
+  declareColumn(DECORATOR, target, property, (beside) => textColumnOf(options, beside))
   declareHidden(target, raw)
 }
 
@@ -159,8 +160,7 @@ export function uniqueTextSchema<T>(
     const raw = several
       ? classDeclaration(schema.name, { ...options, as: name })
       : propertyDeclaration(`${schema.name}.${name}`, name, options)
-    if (!several)
-      columns[name] = { type: 'text', ...(columns[name] as object | undefined), ...columnOptionsOf(options) }
+    if (!several) columns[name] = textColumnOf(options, columns[name] as ColumnOptions | undefined)
     for (const { property, options: hidden } of hiddenColumns(raw)) {
       if (own.has(property)) {
         throw new DeclarationError(

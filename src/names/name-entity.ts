@@ -1,6 +1,5 @@
 import { Column, Entity, getMetadataArgsStorage, Index, PrimaryGeneratedColumn } from 'typeorm'
-import { attachNamesEntity } from '../declare/attach-name'
-import { UniqueText } from '../declare/decorator'
+import { attachNamesEntity, UniqueText } from '../core'
 
 /**
  * A name that somebody holds or held, in table `names`: put it among the entities of your DataSource, and query it as

@@ -1,3 +1,2 @@
 export { countWithin, type CountWithinOptions } from './count-within'
-export { NumberWithin, numberWithinSchema } from './number-within'
-export type { NumberWithinOptions } from '../declare/attach-number'
+export { NumberWithin, type NumberWithinOptions, numberWithinSchema } from '../declare/number-within'

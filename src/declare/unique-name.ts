@@ -1,4 +1,4 @@
-import type { EntityMetadata } from 'typeorm'
+import type { EntityMetadata, EntitySchemaOptions } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
 import type { Change } from '../sql/alter'
@@ -15,6 +15,13 @@ import { type NormalizeOption, type Normalizer, normalizerLabel, toNormalizer } 
 import { unstorable } from '../text/storable'
 import { attachDataSource, type IndexMetadata, requireOneClass } from './attach-data-source'
 import { forbidSharedColumns } from './column-conflicts'
+import {
+  declareInSchema,
+  declareProperty,
+  type PropertyDeclaration,
+  textColumnOf,
+  type TextDecorator,
+} from './property-decorator'
 import { holderTable, namesTable } from '../typeorm/names'
 import { normalizeColumn } from '../registry/normalize-column'
 import { NORMALIZE, requireNormalizer } from '../registry/options'
@@ -31,6 +38,90 @@ import { foreignSchema, requireKeyTypes, requireString, textColumn } from '../re
 import { requireMetadataInternals } from '../registry/supported'
 import { registerTriggers } from '../schema/trigger-sets'
 
+/** What becomes of a name when its holder takes another one. */
+export type FormerOption =
+  /** Anybody can take it at once. */
+  | 'free'
+  /** Nobody else can take it, for ever or for so long. */
+  | 'reserve'
+  | { readonly reserveFor: Duration }
+  /** That, and `findHolder(…, { former: true })` finds its holder by it. */
+  | 'redirect'
+  | { readonly redirectFor: Duration }
+
+/** Options of `@UniqueName`, and of one entry of `uniqueNameSchema()`. */
+export interface UniqueNameOptions {
+  /** The name is unique among all that say the same namespace, whichever their entities; at most 63 characters. */
+  readonly namespace: string
+  /** Brings the name into the form that is compared and stored; one for the whole namespace. @default none */
+  readonly normalize?: NormalizeOption
+  /** What becomes of a name when its holder takes another one. @default 'free' */
+  readonly former?: FormerOption
+  /** Allow NULL, in any number of rows: such a row holds no name. @default false, or what `@Column` says */
+  readonly nullable?: boolean
+  /** Name of the text column. @default the naming strategy's, or what `@Column` says */
+  readonly name?: string
+}
+
+/**
+ * Makes a property hold a name, which is unique in its namespace: among the rows of every entity that declares the same
+ * namespace. It is also the column decorator; a `@Column` of type text or varchar may stand beside it, in either order.
+ *
+ * The names are kept in the table of `Name`, which must be among the entities of the DataSource.
+ *
+ * @throws DeclarationError when the class is defined, for options that make no sense, and when the DataSource is
+ * initialised, for what contradicts the entity or another declaration of the namespace
+ * @example
+ * ```ts
+ * @Entity()
+ * class User {
+ *   @PrimaryGeneratedColumn('identity') id!: number
+ *   @UniqueName({ namespace: 'handle', normalize: lowerCase(), former: 'redirect' }) handle!: string
+ * }
+ * ```
+ */
+export function UniqueName(options: UniqueNameOptions, ...applied: unknown[]): TextDecorator {
+  return declareProperty(NAME, options, applied)
+}
+
+/**
+ * What `@UniqueName` does, for EntitySchema options: plain JavaScript has no decorators.
+ *
+ * @param names the options of each property that holds a name
+ * @returns new options for `new EntitySchema(…)`; what was passed is left unchanged
+ * @throws DeclarationError as the decorator does
+ * @example
+ * ```js
+ * const User = new EntitySchema(
+ *   uniqueNameSchema(
+ *     { name: 'User', columns: { id: { type: Number, primary: true, generated: true } } },
+ *     { handle: { namespace: 'handle' } },
+ *   ),
+ * )
+ * ```
+ */
+export function uniqueNameSchema<T>(
+  schema: EntitySchemaOptions<T>,
+  names: Readonly<Record<string, UniqueNameOptions>>,
+): EntitySchemaOptions<T> {
+  return declareInSchema(NAME, schema, names)
+}
+
+const NAME: PropertyDeclaration<UniqueNameOptions> = {
+  decorator: '@UniqueName',
+  inSchema: { name: 'uniqueNameSchema', takes: "the names: { handle: { namespace: 'handle' } }" },
+  columnOf: textColumnOf,
+  indexOf: (where, property, options) => {
+    const raw = toRawName(where, property, options)
+    // Not an arrow function: TypeORM calls it as a method of its IndexMetadata.
+    return {
+      columns: function columns(this: object): string[] {
+        return attachName(this, raw)
+      },
+    }
+  },
+}
+
 /**
  * The door to TypeORM for a name, as `attachDeclaration` is for a text: resolves it, and makes it take effect.
  *
@@ -38,7 +129,7 @@ import { registerTriggers } from '../schema/trigger-sets'
  * @returns the property path of the name
  * @throws DeclarationError, UnsupportedDatabaseError
  */
-export function attachName(index: object, raw: RawName): string[] {
+function attachName(index: object, raw: RawName): string[] {
   requireMetadataInternals(index)
   const door = index as IndexMetadata
   const metadata = rootOf(door.entityMetadata)
@@ -231,33 +322,8 @@ function refuseOtherNormalizers(holder: HolderTable, before: HolderTable | undef
   return up.length + down.length === 0 ? {} : { fill: { up, down } }
 }
 
-/** What becomes of a name when its holder takes another one. */
-export type FormerOption =
-  /** Anybody can take it at once. */
-  | 'free'
-  /** Nobody else can take it, for ever or for so long. */
-  | 'reserve'
-  | { readonly reserveFor: Duration }
-  /** That, and `findHolder(…, { former: true })` finds its holder by it. */
-  | 'redirect'
-  | { readonly redirectFor: Duration }
-
-/** Options of `@UniqueName`, and of one entry of `uniqueNameSchema()`. */
-export interface UniqueNameOptions {
-  /** The name is unique among all that say the same namespace, whichever their entities; at most 63 characters. */
-  readonly namespace: string
-  /** Brings the name into the form that is compared and stored; one for the whole namespace. @default none */
-  readonly normalize?: NormalizeOption
-  /** What becomes of a name when its holder takes another one. @default 'free' */
-  readonly former?: FormerOption
-  /** Allow NULL, in any number of rows: such a row holds no name. @default false, or what `@Column` says */
-  readonly nullable?: boolean
-  /** Name of the text column. @default the naming strategy's, or what `@Column` says */
-  readonly name?: string
-}
-
 /** The options with every default filled in. */
-export interface RawName {
+interface RawName {
   readonly property: string
   readonly namespace: string
   readonly normalizer: Normalizer
@@ -289,7 +355,7 @@ const RULES: Rules<UniqueNameOptions> = {
  * @param where names the declaration in an error: `@UniqueName on User.handle`
  * @throws DeclarationError for an option that does not exist, or a value that it does not take
  */
-export function toRawName(where: string, property: string, options: UniqueNameOptions): RawName {
+function toRawName(where: string, property: string, options: UniqueNameOptions): RawName {
   checkOptions(where, options, RULES, ['namespace'])
   const { namespace, normalize, former = 'free' } = options
   return { property, namespace, normalizer: requireNormalizer(where, normalize), former: toPolicy(former) }

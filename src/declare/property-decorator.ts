@@ -1,4 +1,4 @@
-import { type ColumnOptions, getMetadataArgsStorage } from 'typeorm'
+import { type ColumnOptions, type EntitySchemaOptions, getMetadataArgsStorage } from 'typeorm'
 import { DeclarationError } from '../errors'
 
 /** A PropertyDecorator for what can be a text. What the compiler does not see, a private property say, passes. */
@@ -39,22 +39,71 @@ export function requireLegacy(decorator: string, context: unknown): void {
 export const isPlain = (value: unknown): value is object =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/**
- * Declares a text column, unless a `@Column` stands beside the decorator.
- *
- * @throws DeclarationError where the property has such a decorator already
- */
-export function declareTextColumn(
-  decorator: string,
-  target: Function,
-  property: string,
-  columnOptions: ColumnOptions,
-): void {
-  declareColumn(decorator, target, property, (beside = { type: 'text' }) => ({ ...beside, ...columnOptions }))
+/** A declaration of one property: its decorator, and its function for EntitySchema options. */
+export interface PropertyDeclaration<Options extends object> {
+  /** With its @. */
+  readonly decorator: string
+  /** The function, and what it takes beside the options of an EntitySchema. */
+  readonly inSchema: { readonly name: string; readonly takes: string }
+  /** @param beside the options of the property's own column, if it has one */
+  readonly columnOf: (options: Options, beside: ColumnOptions | undefined) => ColumnOptions
+  /**
+   * The index by which TypeORM calls us.
+   *
+   * @param where names the declaration in an error
+   * @throws DeclarationError for an option that is wrong
+   */
+  readonly indexOf: (
+    where: string,
+    property: string,
+    options: Options,
+  ) => { readonly unique?: true; readonly columns: () => string[] }
+}
+
+/** @throws DeclarationError */
+export function declareProperty<Options extends object>(
+  { decorator, columnOf, indexOf }: PropertyDeclaration<Options>,
+  options: Options,
+  applied: readonly unknown[],
+): (target: object, property: unknown) => void {
+  requireCall(decorator, options, applied)
+  return (target, property) => {
+    requireLegacy(decorator, property)
+    if (typeof property !== 'string') {
+      throw new DeclarationError(`${decorator}: it belongs on a property with a name, and makes a column of it.`)
+    }
+    const { constructor } = target
+    const index = indexOf(`${decorator} on ${constructor.name}.${property}`, property, options)
+    declareColumn(decorator, constructor, property, (beside) => columnOf(options, beside))
+    getMetadataArgsStorage().indices.push({ target: constructor, ...index })
+  }
 }
 
 /**
- * Declares a column of any type.
+ * @param declared the options of each property
+ * @throws DeclarationError
+ */
+export function declareInSchema<T, Options extends object>(
+  { decorator, inSchema, columnOf, indexOf }: PropertyDeclaration<Options>,
+  schema: EntitySchemaOptions<T>,
+  declared: Readonly<Record<string, Options>>,
+): EntitySchemaOptions<T> {
+  if (![schema, declared].every(isPlain)) {
+    throw new DeclarationError(
+      `${inSchema.name}() takes the options of an EntitySchema, and an object with ${inSchema.takes}.`,
+    )
+  }
+  const columns: Record<string, unknown> = { ...schema.columns }
+  const indices = [...(schema.indices ?? [])]
+  for (const [property, options] of Object.entries(declared)) {
+    indices.push(indexOf(`${decorator} on ${schema.name}.${property}`, property, options))
+    columns[property] = columnOf(options, columns[property] as ColumnOptions | undefined)
+  }
+  return Object.assign({}, schema, { columns: columns as EntitySchemaOptions<T>['columns'], indices })
+}
+
+/**
+ * Declares a column, unless a `@Column` stands beside the decorator.
  *
  * TypeORM takes the first column of a property, and decorators run from the bottom up: so ours comes first, wherever the
  * user's `@Column` stands, and says what that says.
@@ -102,7 +151,15 @@ function refuseAnother(decorator: string, where: string, column: object): void {
   )
 }
 
-/** What a decorator's options say of the text column. */
-export function columnOptionsOf({ name, nullable }: { name?: string; nullable?: boolean }): ColumnOptions {
-  return { ...(name === undefined ? {} : { name }), ...(nullable === undefined ? {} : { nullable }) }
+/** The options of a text column, as a decorator and the column beside it say. */
+export function textColumnOf(
+  { name, nullable }: { readonly name?: string; readonly nullable?: boolean },
+  beside: ColumnOptions | undefined,
+): ColumnOptions {
+  return {
+    type: 'text',
+    ...beside,
+    ...(name === undefined ? {} : { name }),
+    ...(nullable === undefined ? {} : { nullable }),
+  }
 }

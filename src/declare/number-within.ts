@@ -1,4 +1,4 @@
-import type { EntityMetadata } from 'typeorm'
+import type { EntityMetadata, EntitySchemaOptions } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
 import type { Change, FilledColumn } from '../sql/alter'
@@ -7,6 +7,7 @@ import { dropScopes, makeScopes, numberRows, renumberRows } from '../triggers/nu
 import type { NumberTable } from '../sql/number-table'
 import { asNumberNote, type NumberNote, numberTriggers } from '../triggers/number-triggers'
 import { attachDataSource, type IndexMetadata, requireOneClass } from './attach-data-source'
+import { declareInSchema, declareProperty, type PropertyDeclaration } from './property-decorator'
 import {
   type ColumnMetadata,
   dataSourceOf,
@@ -22,6 +23,97 @@ import { foreignSchema, scopeColumns } from '../registry/resolve-declaration'
 import { requireMetadataInternals } from '../registry/supported'
 import { registerTriggers } from '../schema/trigger-sets'
 
+/** Options of `@NumberWithin`, and of one entry of `numberWithinSchema()`. */
+export interface NumberWithinOptions {
+  /**
+   * Properties within which rows are numbered; all NOT NULL. A relation stands for its join columns.
+   *
+   * @default []: the whole table
+   */
+  readonly scope?: readonly string[]
+  /**
+   * Keep a count of the rows of each scope, for `countWithin()`. Rows that are deleted softly do not count. Tables with
+   * partitions keep none.
+   *
+   * @default false
+   */
+  readonly count?: boolean
+  /** Name of the column. @default the naming strategy's, or what `@Column` says */
+  readonly name?: string
+}
+
+/** A PropertyDecorator for what can be a number; TypeORM gives a bigint as a string. */
+type NumberDecorator = <Target extends object, Name extends string | symbol>(
+  target: Target,
+  property: Name extends keyof Target
+    ? NonNullable<Target[Name]> extends number | bigint | string
+      ? Name
+      : never
+    : Name,
+) => void
+
+/**
+ * Numbers the rows of each scope: a new row gets the highest number there plus 1, or 1. There is no sequence, and a
+ * rollback leaves no gap. It is also the column decorator, of an integer; a `@Column` of type bigint or smallint may
+ * stand beside it, in either order.
+ *
+ * A number that is given is kept. A row that moves to another scope gets the next number there.
+ *
+ * @throws DeclarationError when the class is defined, for options that make no sense, and when the DataSource is
+ * initialised, for what contradicts the entity
+ * @example
+ * ```ts
+ * @Entity()
+ * class Comment {
+ *   @PrimaryGeneratedColumn('identity') id!: number
+ *   @Column({ type: 'integer' }) post!: number
+ *   @NumberWithin({ scope: ['post'], count: true }) number!: number
+ * }
+ * ```
+ */
+export function NumberWithin(options: NumberWithinOptions = {}, ...applied: unknown[]): NumberDecorator {
+  return declareProperty(NUMBER, options, applied)
+}
+
+/**
+ * What `@NumberWithin` does, for EntitySchema options: plain JavaScript has no decorators.
+ *
+ * @param numbers the options of each property that is such a number
+ * @returns new options for `new EntitySchema(…)`; what was passed is left unchanged
+ * @throws DeclarationError as the decorator does
+ * @example
+ * ```js
+ * const Comment = new EntitySchema(
+ *   numberWithinSchema(
+ *     { name: 'Comment', columns: { id: { type: Number, primary: true, generated: true }, post: { type: Number } } },
+ *     { number: { scope: ['post'] } },
+ *   ),
+ * )
+ * ```
+ */
+export function numberWithinSchema<T>(
+  schema: EntitySchemaOptions<T>,
+  numbers: Readonly<Record<string, NumberWithinOptions>>,
+): EntitySchemaOptions<T> {
+  return declareInSchema(NUMBER, schema, numbers)
+}
+
+const NUMBER: PropertyDeclaration<NumberWithinOptions> = {
+  decorator: '@NumberWithin',
+  inSchema: { name: 'numberWithinSchema', takes: "the numbers: { number: { scope: ['post'] } }" },
+  columnOf: ({ name }, beside = { type: 'integer' }) => ({ ...beside, ...(name === undefined ? {} : { name }) }),
+  indexOf: (where, property, options) => {
+    const raw = toRawNumber(where, property, options)
+    // Not an arrow function: TypeORM calls it as a method of its IndexMetadata.
+    return {
+      unique: true,
+      columns: function columns(this: object): string[] {
+        return attachNumber(this, raw)
+      },
+    }
+  },
+}
+
 /**
  * The door to TypeORM for a number, as `attachDeclaration` is for a text: resolves it, and makes it take effect.
  *
@@ -29,7 +121,7 @@ import { registerTriggers } from '../schema/trigger-sets'
  * @returns the property paths of that index
  * @throws DeclarationError, UnsupportedDatabaseError
  */
-export function attachNumber(index: object, raw: RawNumber): string[] {
+function attachNumber(index: object, raw: RawNumber): string[] {
   requireMetadataInternals(index)
   const door = index as IndexMetadata
   const metadata = rootOf(door.entityMetadata)
@@ -212,27 +304,8 @@ const inTodaysNames = ({ table, metadata }: Numbered, { scope }: NumberNote): Nu
 const isNarrower = (one: NumberTable, other: NumberTable): boolean =>
   other.scope.every(({ name }) => one.scope.some((column) => column.name === name))
 
-/** Options of `@NumberWithin`, and of one entry of `numberWithinSchema()`. */
-export interface NumberWithinOptions {
-  /**
-   * Properties within which rows are numbered; all NOT NULL. A relation stands for its join columns.
-   *
-   * @default []: the whole table
-   */
-  readonly scope?: readonly string[]
-  /**
-   * Keep a count of the rows of each scope, for `countWithin()`. Rows that are deleted softly do not count. Tables with
-   * partitions keep none.
-   *
-   * @default false
-   */
-  readonly count?: boolean
-  /** Name of the column. @default the naming strategy's, or what `@Column` says */
-  readonly name?: string
-}
-
 /** The options with every default filled in. */
-export interface RawNumber {
+interface RawNumber {
   readonly property: string
   readonly scope: readonly string[]
   readonly count: boolean
@@ -244,7 +317,7 @@ const RULES: Rules<NumberWithinOptions> = { scope: RULE.properties, count: RULE.
  * @param where names the declaration in an error: `@NumberWithin on Comment.number`
  * @throws DeclarationError for an option that does not exist, or a value that it does not take
  */
-export function toRawNumber(where: string, property: string, options: NumberWithinOptions): RawNumber {
+function toRawNumber(where: string, property: string, options: NumberWithinOptions): RawNumber {
   checkOptions(where, options, RULES)
   const { scope = [], count = false } = options
   return { property, scope, count }
