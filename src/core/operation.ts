@@ -1,4 +1,12 @@
 import type { DataSource, EntityManager, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
+import { transact, type Work } from '../connection/joined-transaction'
+import { openSession } from '../connection/open-session'
+import type { Session } from '../connection/session'
+import { asOne } from '../connection/whole-transaction'
+import { UnsupportedDatabaseError } from '../errors'
+import { Attempts } from '../find-or-create/attempts'
+import { calledFrom, callerOf } from '../find-or-create/caller'
+import { ensureNamesReady } from '../find-or-create/requested-names'
 import {
   dataSourceOf,
   type Declaration,
@@ -7,12 +15,21 @@ import {
   type NameDeclaration,
   namesOfEntity,
   type NumberDeclaration,
+  registry,
   tableNumbers,
 } from '../registry/registry'
 import { requireManager } from '../rows/call-arguments'
+import type { EntityColumns } from '../rows/entity-text'
+import { afterUpdate } from '../rows/events'
+import type { HolderEntity } from '../rows/holder-row'
+import { hydrate } from '../rows/hydrate'
+import { finish, relationsToLoad } from '../rows/load-relations'
+import { ensureReady, ensureTriggers } from '../schema/readiness'
+import type { Statement, WireRow } from '../sql/statements'
+import { takenNamesError } from '../typeorm/names'
 
 /** An entity, and what it declares, of its own and inherited. */
-export interface Entity {
+interface Entity {
   readonly dataSource: DataSource
   readonly metadata: EntityMetadata
   readonly texts: readonly Declaration[]
@@ -32,4 +49,148 @@ export function entityOf(manager: EntityManager, target: EntityTarget<ObjectLite
     names: namesOfEntity(metadata),
     numbers: tableNumbers(metadata).filter((one) => isOrExtends(metadata.target, one.target)),
   }
+}
+
+/** What must stand in the database before an operation sends its first statement. */
+interface Needs {
+  readonly text?: Declaration
+  /** With the table that keeps them. */
+  readonly names?: readonly NameDeclaration[]
+  readonly number?: NumberDeclaration
+  /** Why a table of the text whose rows are on other nodes is refused. @default it is not */
+  readonly undistributed?: string
+}
+
+/**
+ * Runs an operation on the manager's own connection, or on one from the pool, once what it needs was seen to stand.
+ *
+ * @throws SchemaDriftError, UnsupportedDatabaseError
+ */
+export async function operate<Result>(
+  manager: EntityManager,
+  needs: Needs,
+  run: (operation: Operation) => Promise<Result>,
+): Promise<Result> {
+  const session = await openSession(manager)
+  try {
+    await ensure(session, needs)
+    return await run(new Operation(session, needs.text?.name ?? needs.names?.[0]?.name ?? ''))
+  } finally {
+    await session.close()
+  }
+}
+
+async function ensure(session: Session, { text, names, number, undistributed }: Needs): Promise<void> {
+  const requested = names?.map((name) => ({ name }))
+  if (requested) await ensureNamesReady(session, requested)
+  if (number) await ensureTriggers(number.metadata, session.query)
+  const ready = text && (await ensureReady(text, session))
+  if (!text || !ready?.distributed || undistributed === undefined) return
+  registry.ready.delete(text)
+  throw new UnsupportedDatabaseError(undistributed)
+}
+
+const BATCH_ROWS = 1_000
+
+/** An operation under way: its connection, its attempts, and what it makes of rows. */
+export class Operation {
+  private readonly attempts: Attempts
+
+  /** @param name of the text, or of what else is unique, for an error */
+  constructor(
+    readonly session: Session,
+    name: string,
+  ) {
+    this.attempts = new Attempts(session, name)
+  }
+
+  /** 1-based. */
+  get attempt(): number {
+    return this.attempts.count
+  }
+
+  /** Whether another attempt may succeed after this error. */
+  mayHelp(cause: unknown): boolean {
+    return this.attempts.mayHelp(cause)
+  }
+
+  /**
+   * Waits before the next attempt.
+   *
+   * @param cause why the last one failed
+   * @throws AttemptsExhaustedError if there is no next attempt
+   */
+  async next(cause: unknown): Promise<void> {
+    await this.attempts.next(cause)
+  }
+
+  /**
+   * As `next`, unless another attempt cannot help.
+   *
+   * @throws TextTakenError if the triggers refused a name
+   * @throws the cause
+   */
+  async again(cause: unknown): Promise<void> {
+    await this.attempts.again(takenNamesError(cause, this.session.dataSource) ?? cause)
+  }
+
+  /**
+   * Runs work as a whole: behind a savepoint of the caller's transaction; or in a transaction of its own, whose COMMIT
+   * goes with the last statement.
+   *
+   * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction, and where the work has ended its own
+   */
+  async asOne(manager: EntityManager, work: Work): Promise<void> {
+    if (!this.session.inTransaction) return await this.session.exclusively(async () => await transact(manager, work))
+    await asOne(manager, async (own) => {
+      await work.run(own)
+      await work.last(own)
+    })
+  }
+
+  /**
+   * Removes rows until a batch is not full. Outside a transaction each batch is committed by itself.
+   *
+   * @param remove gets the most rows to remove, and returns how many it removed
+   * @param batch rows. @default 1000
+   * @returns how many rows were removed
+   */
+  async removeAll(remove: Statement<number>, batch: number = BATCH_ROWS): Promise<number> {
+    let removed = 0
+    for (let last = batch; last === batch; removed += last) {
+      last = (await this.session.rowsOrRollBack(remove, [batch]))[0] ?? 0
+    }
+    return removed
+  }
+
+  /**
+   * An entity as `find` would give it, without relations.
+   *
+   * @throws TextTakenError for a row of another class of the table
+   */
+  entity(holder: HolderEntity, columns: WireRow): ObjectLiteral {
+    return hydrate(holder, this.session, { columns, hashNumber: 0 })
+  }
+
+  /** Does what `find` does with a row: loads eager relations, and fires AfterLoad. */
+  async load(of: EntityColumns, entity: ObjectLiteral): Promise<void> {
+    await finish(this.session, of, [{ entity, created: false }], relationsToLoad(of, {}))
+  }
+
+  /** Fires AfterUpdate. */
+  async updated(of: EntityColumns, entity: ObjectLiteral): Promise<void> {
+    await afterUpdate(this.session, of, entity)
+  }
+}
+
+/**
+ * Must be called before the operation awaits anything.
+ *
+ * @param operation the function that was called
+ * @returns a function that waits for work of the operation, and puts the caller's lines below our own in the stack of
+ * every error that the work throws or gives as a result
+ */
+export function tracedTo(operation: Function): <Result>(work: Promise<Result>) => Promise<Result> {
+  const caller = callerOf(operation)
+  return async (work) => await calledFrom(caller, work)
 }

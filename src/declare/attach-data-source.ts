@@ -4,6 +4,7 @@ import { explainErrors } from '../typeorm/explain-errors'
 import { hearPools } from '../registry/losses'
 import { noteTransactions } from '../registry/open-transactions'
 import { rewriteQueries } from '../typeorm/rewrite-conditions'
+import { quote } from '../sql/identifier'
 import { hookSchemaBuilder } from '../schema/schema-hook'
 import { subscribe } from '../typeorm/subscriber'
 import { requireInternals, requirePostgres } from '../registry/supported'
@@ -57,3 +58,14 @@ export function requireOneClass(
 }
 
 const nameOf = (target: unknown): string => (typeof target === 'function' ? target.name : String(target))
+
+/**
+ * The `columns` of an index over a property, for the rows that have a value there. A naming strategy may change the name
+ * of the column. Not an arrow function: TypeORM calls it as a method of its IndexMetadata.
+ */
+export const whereNotNull = (property: string): (() => string[]) =>
+  function columns(this: IndexMetadata): string[] {
+    const column = this.entityMetadata.columns.find(({ propertyName }) => propertyName === property)
+    this.where = `${quote(column?.databaseName ?? '')} IS NOT NULL`
+    return [property]
+  }

@@ -1,5 +1,5 @@
 import type { ObjectLiteral } from 'typeorm'
-import type { TakenText } from '../errors'
+import { type TakenText, TextRejectedError } from '../errors'
 import { type FoundName, takenNamesStatement } from '../sql/name-statements'
 import { normalizeText } from '../text/normalizer'
 import {
@@ -13,8 +13,9 @@ import {
   typedKey,
 } from '../typeorm/names'
 import { ensureReady, ensureTriggers } from '../schema/readiness'
-import { type NameDeclaration, namesOfEntity } from '../registry/registry'
+import { dataSourceOf, type NameDeclaration, namesOfEntity } from '../registry/registry'
 import type { EntityColumns } from '../rows/entity-text'
+import { requireObject } from '../rows/refused-input'
 import type { Session } from '../connection/session'
 
 /** A name that a row of the call shall hold. */
@@ -48,6 +49,23 @@ export function requestedNames(
     const text = normalizeText(normalizer, column.propertyPath, stored)
     return [{ name, row, text, key: id && keyTexts(metadata, id) }]
   })
+}
+
+/**
+ * The name that a row must bring.
+ *
+ * @throws TextRejectedError for one that is missing or cannot be stored
+ * @throws DeclarationError for values that are no object
+ */
+export function requiredName(of: EntityColumns, { name, text }: NameDeclaration, values: ObjectLiteral): string {
+  requireObject(of, values)
+  const { column, normalizer, transformed } = text
+  const given: unknown = column.getEntityValue(values)
+  if (given === undefined || given === null) {
+    throw new TextRejectedError({ property: name, reason: `expected a string, got ${String(given)}` })
+  }
+  const stored: unknown = transformed ? of.dataSource.driver.preparePersistentValue(given, column) : given
+  return normalizeText(normalizer, name, stored)
 }
 
 /**
@@ -106,6 +124,6 @@ const keyOfRow = ({ metadata }: NameDeclaration, key: readonly string[]): string
   JSON.stringify([holderName(metadata), key])
 
 function keyOfOwner(requested: NameDeclaration, owner: FoundName): string {
-  const holder = holderOf(requested, owner)
+  const holder = holderOf(dataSourceOf(requested.metadata), owner)
   return holder ? keyOfRow(holder, textsOfKey(typedKey(holder.metadata, owner.key))) : ''
 }

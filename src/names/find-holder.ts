@@ -1,17 +1,8 @@
-import type { DataSource, EntityManager, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
+import type { EntityManager, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
+import { holderEntity, type HolderEntity, type NameDeclaration, namesOf, operate, type Operation } from '../core'
 import { DeclarationError, TextRejectedError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
-import { openSession } from '../connection/open-session'
-import type { Session } from '../connection/session'
-import { ensureNamesReady } from '../find-or-create/requested-names'
-import { requireManager } from '../rows/call-arguments'
-import { finish, relationsToLoad } from '../rows/load-relations'
-import { findHolderStatement, type FoundHolder, type SoughtTable } from '../sql/name-statements'
 import { normalizeText } from '../text/normalizer'
-import { declaringEntity, holderOf, namesIn, namesTable, namesText } from '../typeorm/names'
-import { dataSourceOf, type NameDeclaration } from '../registry/registry'
-import { idOf } from '../typeorm/refused-text'
-import { holderEntity, type HolderEntity, toEntity } from './holder-row'
 
 /** Options of `findHolder`. */
 export interface FindHolderOptions {
@@ -64,31 +55,23 @@ export async function findHolder(
   options: FindHolderOptions = {},
 ): Promise<Holder | null> {
   checkOptions('findHolder()', options, RULES)
-  requireManager(manager)
-  const dataSource = dataSourceOf(manager)
-  const declarations = requireNamespace(dataSource, namespace)
+  const names = namesOf(manager)
+  const declarations = requireNamespace(names, namespace)
   const stored = storedName(declarations, namespace, text)
   if (stored === undefined) return null
-  const lookUp = lookUpOf(dataSource, declarations, options)
-  const session = await openSession(manager)
-  try {
-    await ensureNamesReady(
-      session,
-      declarations.map((name) => ({ name })),
-    )
-    const { digest } = namesTable(dataSource)
-    const [found] = await session.rows(lookUp.statement, [namespace, stored, digest.js(stored)])
-    return found ? await toHolder(session, lookUp, found) : null
-  } finally {
-    await session.close()
-  }
+  const lookUp = lookUpOf(names, declarations, options)
+  return await operate(manager, { names: declarations }, async (operation) => {
+    const [found] = await operation.session.rows(lookUp.statement, [namespace, stored, names.hashOf(stored)])
+    return found ? await toHolder(operation, lookUp, found) : null
+  })
 }
 
-function requireNamespace(dataSource: DataSource, namespace: string): readonly [NameDeclaration, ...NameDeclaration[]] {
-  const all = namesIn(dataSource)
-  const [first, ...others] = all.filter((one) => one.namespace === namespace)
+type Names = ReturnType<typeof namesOf>
+
+function requireNamespace({ declared }: Names, namespace: string): readonly [NameDeclaration, ...NameDeclaration[]] {
+  const [first, ...others] = declared.filter((one) => one.namespace === namespace)
   if (first) return [first, ...others]
-  const known = [...new Set(all.map((one) => `"${one.namespace}"`))].join(', ')
+  const known = [...new Set(declared.map((one) => `"${one.namespace}"`))].join(', ')
   throw new DeclarationError(
     `findHolder(): no entity of this DataSource has the namespace "${namespace}". It has ${known === '' ? 'none' : known}.`,
   )
@@ -109,84 +92,74 @@ function storedName(
 }
 
 interface LookUp {
+  readonly names: Names
   readonly holders: readonly HolderEntity[]
   readonly readsRows: boolean
-  readonly statement: ReturnType<typeof findHolderStatement>
+  readonly statement: ReturnType<Names['findHolder']>
 }
 
 /** By the first declaration of a namespace, and the options. */
 const lookUps = new WeakMap<NameDeclaration, Map<string, LookUp>>()
 
 function lookUpOf(
-  dataSource: DataSource,
+  names: Names,
   declarations: readonly [NameDeclaration, ...NameDeclaration[]],
   { former = false, entity = false }: FindHolderOptions,
 ): LookUp {
   const known = lookUps.get(declarations[0]) ?? new Map<string, LookUp>()
   lookUps.set(declarations[0], known)
   const key = `${former} ${entity}`
-  const lookUp = known.get(key) ?? makeLookUp(dataSource, declarations, { former, entity })
+  const lookUp = known.get(key) ?? makeLookUp(names, declarations, { former, entity })
   known.set(key, lookUp)
   return lookUp
 }
 
 function makeLookUp(
-  dataSource: DataSource,
+  names: Names,
   declarations: readonly NameDeclaration[],
-  { former, entity }: Required<FindHolderOptions>,
+  options: Required<FindHolderOptions>,
 ): LookUp {
   const metadatas = new Map(declarations.map((one) => [one.metadata, one]))
   const holders = [...metadatas].map(([metadata, declaration]) => holderEntity(metadata, declaration))
-  const tables = holders.map(({ shape: { holder, row } }): SoughtTable => ({
-    holder,
-    select: entity ? row.select : [],
-    spatial: row.spatial ?? new Map(),
-  }))
-  return { holders, readsRows: entity, statement: findHolderStatement(namesTable(dataSource), tables, former) }
+  return { names, holders, readsRows: options.entity, statement: names.findHolder(holders, options) }
 }
 
-async function toHolder(session: Session, { holders, readsRows }: LookUp, found: FoundHolder): Promise<Holder> {
-  const { dataSource } = session
-  const position = holders.findIndex(({ shape }) => shape.holder.holder === found.holder)
+type Found = ReturnType<LookUp['statement']['parse']>
+
+async function toHolder(operation: Operation, lookUp: LookUp, found: Found): Promise<Holder> {
+  const { names, holders, readsRows } = lookUp
+  const position = holders.findIndex(({ table }) => table.holder === found.holder)
   const [holder, row] = [holders[position], found.rows[position]]
-  const declaration = holder && holderOf(holder.declaration, { holder: found.holder, holderColumn: found.column })
-  if (!holder || !row || !declaration) {
+  const held = row && names.holderOf(found, row.key)
+  if (!holder || !held) {
     throw new DeclarationError(
       `findHolder(): a row of the table "${found.holder}" holds the name in "${found.column}", and no entity of this ` +
         `DataSource declares that. Add the entity.`,
     )
   }
-  const columns = namesText(dataSource).metadata.columns
-  const dateOf = (property: 'since' | 'until', value: unknown): unknown => {
-    const column = columns.find(({ propertyPath }) => propertyPath === property)
-    return column ? dataSource.driver.prepareHydratedValue(value, column) : value
-  }
-  const entity = readsRows && !isMissing(holder, row.columns) ? await loaded(session, holder, row.columns) : undefined
-  const { metadata } = declaration
+  const entity = readsRows && !isMissing(holder, row.columns) ? await loaded(operation, holder, row.columns) : undefined
   return {
-    target: metadata.childEntityMetadatas.find((one) => one.target === declaration.target)?.target ?? metadata.target,
-    entityName: declaringEntity(declaration),
-    property: declaration.name,
-    id: idOf(metadata, row.key) ?? {},
+    target: held.metadata.target,
+    entityName: held.metadata.name,
+    property: held.declaration.name,
+    id: held.id,
     name: found.name,
-    since: dateOf('since', found.since) as Date,
+    since: held.since,
     former: found.state !== 'held',
-    until: dateOf('until', found.until) as Date | null,
+    until: held.until,
     ...(entity ? { entity } : {}),
   }
 }
 
 /** The row cannot be seen: a policy of row security hides it, or it was changed while the triggers were off. */
-function isMissing({ metadata, shape }: HolderEntity, columns: readonly unknown[]): boolean {
+function isMissing({ metadata, read }: HolderEntity, columns: readonly unknown[]): boolean {
   const isPrimary = (name: string): boolean => metadata.primaryColumns.some(({ databaseName }) => databaseName === name)
-  return shape.row.select.every((name, index) => !isPrimary(name) || columns[index] === null)
+  return read.every((name, index) => !isPrimary(name) || columns[index] === null)
 }
 
-async function loaded(session: Session, holder: HolderEntity, columns: readonly unknown[]): Promise<ObjectLiteral> {
-  const entity = toEntity(holder, session, columns)
-  const metadata = metadataOf(holder, entity)
-  const ofRow = { ...holder, metadata }
-  await finish(session, ofRow, [{ entity, created: false }], relationsToLoad(ofRow, {}))
+async function loaded(operation: Operation, holder: HolderEntity, columns: readonly unknown[]): Promise<ObjectLiteral> {
+  const entity = operation.entity(holder, columns)
+  await operation.load({ ...holder, metadata: metadataOf(holder, entity) }, entity)
   return entity
 }
 

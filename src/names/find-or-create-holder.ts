@@ -1,18 +1,15 @@
 import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
-import { TextRejectedError, TextTakenError } from '../errors'
+import {
+  type FindOrCreateResult,
+  type HolderEntity,
+  insertOrFail,
+  operate,
+  type Operation,
+  requiredName,
+} from '../core'
+import { TextTakenError } from '../errors'
 import { checkOptions } from '../options'
-import { openSession } from '../connection/open-session'
-import type { Session } from '../connection/session'
-import { ensureNamesReady } from '../find-or-create/requested-names'
-import { Attempts } from '../find-or-create/attempts'
-import type { FindOrCreateResult } from '../find-or-create/try-once'
-import { insertOrFail } from '../find-or-create/insert-or-fail'
-import { finish, relationsToLoad } from '../rows/load-relations'
-import { requireObject } from '../rows/refused-input'
-import { findByNameStatement } from '../sql/name-statements'
-import { normalizeText } from '../text/normalizer'
-import { type HolderEntity, holderEntityOf, toEntity } from './holder-row'
-import { BY_NAME_RULES, type ByNameOptions } from './swap-names'
+import { BY_NAME_RULES, type ByNameOptions, chooseName } from './choose-name'
 
 /**
  * Returns the row of an entity that holds the name, inserting it if nobody holds it: like `findOrCreate` for a unique
@@ -34,48 +31,36 @@ export async function findOrCreateHolder<Entity extends ObjectLiteral>(
   options: ByNameOptions = {},
 ): Promise<FindOrCreateResult<Entity>> {
   checkOptions('findOrCreateHolder()', options, BY_NAME_RULES)
-  const holder = holderEntityOf(manager, entity, options.by)
-  requireObject(holder, values)
-  const name = givenName(holder, values)
-  const session = await openSession(manager)
-  try {
-    await ensureNamesReady(session, [{ name: holder.declaration }])
-    const attempts = new Attempts(session, holder.declaration.name)
+  const holder = chooseName(manager, entity, options)
+  const name = requiredName(holder, holder.declaration, values)
+  return await operate(manager, { names: [holder.declaration] }, async (operation) => {
     for (;;) {
-      const found = await findByName(session, holder, name)
-      if (found) return { entity: found as Entity, created: false, attempts: attempts.count }
+      const found = await findByName(operation, holder, name)
+      if (found) return { entity: found as Entity, created: false, attempts: operation.attempt }
       // The insert takes a connection of its own.
-      await session.release()
+      await operation.session.release()
       try {
         const [created] = await insertOrFail(manager, entity, [values])
-        return { entity: created as Entity, created: true, attempts: attempts.count }
+        return { entity: created as Entity, created: true, attempts: operation.attempt }
       } catch (error) {
         if (!isOfSameEntity(holder, error)) throw error
         // Above READ COMMITTED a row that the snapshot does not show fails with 40001 before this.
-        await attempts.next(error)
+        await operation.next(error)
       }
     }
-  } finally {
-    await session.close()
-  }
-}
-
-function givenName({ declaration, dataSource }: HolderEntity, values: ObjectLiteral): string {
-  const { column, normalizer, transformed } = declaration.text
-  const given: unknown = column.getEntityValue(values)
-  if (given === undefined || given === null) {
-    throw new TextRejectedError({ property: declaration.name, reason: `expected a string, got ${String(given)}` })
-  }
-  const stored: unknown = transformed ? dataSource.driver.preparePersistentValue(given, column) : given
-  return normalizeText(normalizer, declaration.name, stored)
+  })
 }
 
 /** @throws TextTakenError for a row of another class of the table */
-async function findByName(session: Session, holder: HolderEntity, name: string): Promise<ObjectLiteral | undefined> {
-  const [row] = await session.rows(findByNameStatement(holder.shape), [name])
+async function findByName(
+  operation: Operation,
+  holder: HolderEntity,
+  name: string,
+): Promise<ObjectLiteral | undefined> {
+  const [row] = await operation.session.rows(holder.find, [name])
   if (!row) return undefined
-  const entity = toEntity(holder, session, row)
-  await finish(session, holder, [{ entity, created: false }], relationsToLoad(holder, {}))
+  const entity = operation.entity(holder, row)
+  await operation.load(holder, entity)
   return entity
 }
 

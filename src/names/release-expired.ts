@@ -1,11 +1,6 @@
 import type { EntityManager } from 'typeorm'
+import { namesOf, operate } from '../core'
 import { checkOptions, RULE, type Rules } from '../options'
-import { removeInBatches } from '../find-or-create/remove-in-batches'
-import { requireManager } from '../rows/call-arguments'
-import { releaseExpiredStatement } from '../sql/name-statements'
-import { namesTable, namesText } from '../typeorm/names'
-import { type Asking, ensureReady } from '../schema/readiness'
-import { dataSourceOf } from '../registry/registry'
 
 /** Options of `releaseExpired`. */
 export interface ReleaseExpiredOptions {
@@ -24,9 +19,8 @@ export interface ReleaseExpiredOptions {
  */
 export async function releaseExpired(manager: EntityManager, options: ReleaseExpiredOptions = {}): Promise<number> {
   checkOptions('releaseExpired()', options, { batch: RULE.positive } satisfies Rules<ReleaseExpiredOptions>)
-  requireManager(manager)
-  const dataSource = dataSourceOf(manager)
-  const statement = releaseExpiredStatement(namesTable(dataSource))
-  const ensure = async (asking: Asking): Promise<unknown> => await ensureReady(namesText(dataSource), asking)
-  return await removeInBatches(manager, ensure, statement, options.batch)
+  const names = namesOf(manager)
+  return await operate(manager, { text: names.text }, async (operation) => {
+    return await operation.removeAll(names.releaseExpired(), options.batch)
+  })
 }

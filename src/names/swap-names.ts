@@ -1,23 +1,8 @@
 import { type EntityManager, EntityNotFoundError, type EntityTarget, type ObjectLiteral } from 'typeorm'
+import { type HolderEntity, operate, type Operation, type RowId, rowKey } from '../core'
 import { DeclarationError } from '../errors'
-import { checkOptions, RULE, type Rules } from '../options'
-import { openSession } from '../connection/open-session'
-import { ensureNamesReady } from '../find-or-create/requested-names'
-import { Attempts } from '../find-or-create/attempts'
-import { criteriaOf, type RowId, sentValue } from '../find-or-create/update-or-fail'
-import { afterUpdate } from '../rows/events'
-import { type SwappedRow, swapNamesStatement } from '../sql/name-statements'
-import type { Session } from '../connection/session'
-import { takenNamesError, textsOfKey } from '../typeorm/names'
-import { type HolderEntity, holderEntityOf, toEntity } from './holder-row'
-
-/** Options of an operation that uses one name of an entity. */
-export interface ByNameOptions {
-  /** The property that holds the name. @default the only one */
-  readonly by?: string
-}
-
-export const BY_NAME_RULES: Rules<ByNameOptions> = { by: RULE.name }
+import { checkOptions } from '../options'
+import { BY_NAME_RULES, type ByNameOptions, chooseName } from './choose-name'
 
 /**
  * Swaps the names of two rows of an entity, in one statement: nobody sees a name twice or not at all, and nobody can
@@ -37,45 +22,33 @@ export async function swapNames<Entity extends ObjectLiteral>(
   ...[other, options = {}]: [other: RowId<NoInfer<Entity>>, options?: ByNameOptions]
 ): Promise<[Entity, Entity]> {
   checkOptions('swapNames()', options, BY_NAME_RULES)
-  const holder = holderEntityOf(manager, entity, options.by)
-  const keys = [one, other].map((id) => keyOf(holder, id))
-  if (new Set(keys.map((key) => JSON.stringify(textsOfKey(key)))).size < 2) {
+  const holder = chooseName(manager, entity, options)
+  const keys = [one, other].map((id) => rowKey(holder, id))
+  if (keys[0]?.identity === keys[1]?.identity) {
     throw new DeclarationError(`swapNames(): both ids are of one row of ${holder.metadata.name}. Give two rows.`)
   }
-  const session = await openSession(manager)
-  try {
-    await ensureNamesReady(session, [{ name: holder.declaration }])
-    const rows = await swapped(session, holder, keys)
+  return await operate(manager, { names: [holder.declaration] }, async (operation) => {
+    const parameters = [...keys.flatMap(({ values }) => values), ...holder.discriminators]
+    const rows = await swapped(operation, holder, parameters)
     const missing = [one, other].find((_, index) => rows.every(({ position }) => position !== index))
     if (missing !== undefined) throw new EntityNotFoundError(holder.metadata.target, missing)
     const ordered = rows.toSorted((left, right) => left.position - right.position)
-    const [first = {}, second = {}] = ordered.map(({ columns }) => toEntity(holder, session, columns))
-    for (const each of [first, second]) await afterUpdate(session, holder, each)
+    const [first = {}, second = {}] = ordered.map(({ columns }) => operation.entity(holder, columns))
+    for (const each of [first, second]) await operation.updated(holder, each)
     return [first as Entity, second as Entity]
-  } finally {
-    await session.close()
-  }
-}
-
-const keyOf = (holder: HolderEntity, id: unknown): unknown[] => {
-  const criteria = criteriaOf(holder, id)
-  return holder.metadata.primaryColumns.map((column) => sentValue(holder, column, criteria))
+  })
 }
 
 async function swapped(
-  session: Session,
-  holder: HolderEntity,
-  keys: readonly (readonly unknown[])[],
-): Promise<readonly SwappedRow[]> {
-  const { shape, changes, declaration } = holder
-  const statement = swapNamesStatement(shape, changes)
-  const values = [...keys.flat(), ...(shape.only?.values ?? [])]
-  const attempts = new Attempts(session, declaration.name)
+  operation: Operation,
+  { swap }: HolderEntity,
+  parameters: readonly unknown[],
+): Promise<readonly ReturnType<HolderEntity['swap']['parse']>[]> {
   for (;;) {
     try {
-      return await session.rowsOrRollBack(statement, values)
+      return await operation.session.rowsOrRollBack(swap, parameters)
     } catch (error) {
-      await attempts.again(takenNamesError(error, session.dataSource) ?? error)
+      await operation.again(error)
     }
   }
 }

@@ -1,11 +1,7 @@
 import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
-import { openSession } from '../connection/open-session'
+import { entityOf, findCount, operate } from '../core'
 import { DeclarationError } from '../errors'
 import { checkOptions, kindOf, RULE, type Rules } from '../options'
-import { requireManager } from '../rows/call-arguments'
-import { findCount } from '../sql/number-table'
-import { dataSourceOf, isOrExtends, type NumberDeclaration, tableNumbers } from '../registry/registry'
-import { ensureTriggers } from '../schema/readiness'
 
 /** Options of `countWithin`. */
 export interface CountWithinOptions {
@@ -33,28 +29,20 @@ export async function countWithin<Entity extends ObjectLiteral>(
   scope: DeepPartial<NoInfer<Entity>>,
   options: CountWithinOptions = {},
 ): Promise<number> {
-  requireManager(manager)
   checkOptions('countWithin()', options, RULES)
-  const declaration = countedNumber(manager, entity, options.by)
-  const values = scopeValues(manager, declaration, scope)
-  const session = await openSession(manager)
-  try {
-    await ensureTriggers(declaration.metadata, session.query)
-    const [count = 0] = await session.rows(findCount(declaration.table), values)
+  const of = entityOf(manager, entity)
+  const number = countedNumber(of, options.by)
+  const values = scopeValues(of, number, scope)
+  return await operate(manager, { number }, async ({ session }) => {
+    const [count = 0] = await session.rows(findCount(number.table), values)
     return count
-  } finally {
-    await session.close()
-  }
+  })
 }
 
-function countedNumber(
-  manager: EntityManager,
-  entity: EntityTarget<ObjectLiteral>,
-  by: string | undefined,
-): NumberDeclaration {
-  const metadata = dataSourceOf(manager).getMetadata(entity)
-  const all = tableNumbers(metadata).filter(({ target }) => isOrExtends(metadata.target, target))
-  const counted = all.filter(({ table }) => table.count)
+type Entity = ReturnType<typeof entityOf>
+
+function countedNumber({ metadata, numbers }: Entity, by: string | undefined): Entity['numbers'][number] {
+  const counted = numbers.filter(({ table }) => table.count)
   const [found, ...more] = counted.filter(({ name }) => by === undefined || name === by)
   if (found && more.length === 0) return found
   throw new DeclarationError(
@@ -66,11 +54,14 @@ function countedNumber(
 }
 
 /** @throws DeclarationError if the scope is incomplete, and for a property that is not part of it */
-function scopeValues(manager: EntityManager, { metadata, scope }: NumberDeclaration, given: ObjectLiteral): unknown[] {
+function scopeValues(
+  { dataSource: { driver } }: Entity,
+  { metadata, scope }: Entity['numbers'][number],
+  given: ObjectLiteral,
+): unknown[] {
   if (typeof given !== 'object' || given === null || Array.isArray(given)) {
     throw new DeclarationError(`countWithin(): expected an object with the scope, got ${kindOf(given)}.`)
   }
-  const { driver } = dataSourceOf(manager)
   const heads = new Set(
     scope.flatMap(({ propertyPath, relationMetadata }) =>
       [propertyPath, relationMetadata?.propertyPath ?? propertyPath].map((path) => path.split('.')[0]),

@@ -1,21 +1,12 @@
 import { Column, CreateDateColumn, Entity, Index, PrimaryGeneratedColumn } from 'typeorm'
-import { quote } from '../sql/identifier'
-import type { IndexMetadata } from '../declare/attach-data-source'
-import { UniqueText } from '../declare/decorator'
-
-/** TypeORM calls it as a method of its IndexMetadata; a naming strategy may change the name of the column. */
-function expiring(this: IndexMetadata): string[] {
-  const column = this.entityMetadata.columns.find(({ propertyName }) => propertyName === 'expiresAt')
-  this.where = `${quote(column?.databaseName ?? '')} IS NOT NULL`
-  return ['expiresAt']
-}
+import { UniqueText, whereNotNull } from '../core'
 
 /**
  * A token for which `once` ran its work, with the answer, in table `once_tokens`. Put it among the entities of your
  * DataSource. Only the transaction that will answer a token sees its row without `answeredAt`.
  */
 @Entity({ name: 'once_tokens' })
-@Index('once_token_expiry_index', expiring)
+@Index('once_token_expiry_index', whereNotNull('expiresAt'))
 export class OnceToken {
   /** A bigint, which the driver returns as a string. */
   @PrimaryGeneratedColumn('identity', { type: 'bigint', name: 'id' })

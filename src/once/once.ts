@@ -1,19 +1,11 @@
 import { hash } from 'node:crypto'
 import type { EntityManager, QueryRunner } from 'typeorm'
 import { DeclarationError, TextRejectedError, TokenReusedError, TransactionAbortedError } from '../errors'
+import { operate, type Operation, rowValues, serverError, SQLSTATE, type StoredToken, tracedTo } from '../core'
 import { checkOptions, kindOf, type Rules } from '../options'
-import { openSession } from '../connection/open-session'
-import type { Session } from '../connection/session'
-import { transact, type Work } from '../connection/joined-transaction'
-import { asOne } from '../connection/whole-transaction'
-import { Attempts } from '../find-or-create/attempts'
-import { calledFrom, callerOf } from '../find-or-create/caller'
-import { rowValues } from '../rows/row-values'
-import { isSerializationError, serverError, SQLSTATE } from '../sql/sqlstate'
-import type { StoredToken } from '../sql/token-statements'
 import { type Duration, intervalOf } from '../text/duration'
 import { canonicalJson, exactJson } from './exact-json'
-import { askAgain, ensureTokens, insideOf, requireNotInside, type Tokens, tokensOf } from './tokens'
+import { askAgain, insideOf, requireNotInside, type Tokens, tokensOf, withTokens } from './tokens'
 
 /** Options of `once`. */
 export interface OnceOptions {
@@ -101,10 +93,10 @@ export async function once<Answer>(
   work: ((manager: EntityManager) => Promise<Answer> | Answer) & JsonAnswer<Answer>,
   options: OnceOptions = {},
 ): Promise<OnceResult<Answer>> {
-  const caller = callerOf(once)
+  const traced = tracedTo(once)
   checkOptions('once()', options, RULES)
   const call = callOf(manager, token, { work, options })
-  return (await calledFrom(caller, answerTo(call))) as OnceResult<Answer>
+  return (await traced(answerTo(call))) as OnceResult<Answer>
 }
 
 /** A call, with what is known before any SQL. */
@@ -153,23 +145,19 @@ function expiryOf(expires: Date | Duration | undefined): readonly [string | null
 
 async function answerTo(call: Call): Promise<OnceResult<unknown>> {
   const { manager, tokens } = call
-  const session = await openSession(manager)
-  const attempts = new Attempts(session, 'token')
-  try {
-    await ensureTokens(tokens, session)
+  return await withTokens(manager, tokens, async (operation) => {
+    const { session } = operation
     for (;;) {
       // If the token is answered already, a transaction would only have to be ended, at the cost of a round trip.
-      if (call.isKnown || session.inTransaction || attempts.count > 1) {
+      if (call.isKnown || session.inTransaction || operation.attempt > 1) {
         const [found] = await session.rows(tokens.find, call.key)
         if (found && !isFree(found, manager)) return replayOf(found)
       }
       await session.release()
-      const result = await tryOnce(call, session, attempts)
+      const result = await tryOnce(call, operation)
       if (result) return result
     }
-  } finally {
-    await session.close()
-  }
+  })
 }
 
 /** The tokens, by their ids, that work under way on a connection will answer. */
@@ -208,45 +196,31 @@ interface Course {
 }
 
 /** @returns undefined if another call was faster */
-async function tryOnce(call: Call, session: Session, attempts: Attempts): Promise<OnceResult<unknown> | undefined> {
-  const { inTransaction } = session
+async function tryOnce(call: Call, operation: Operation): Promise<OnceResult<unknown> | undefined> {
+  const { inTransaction } = operation.session
   const course: Course = {}
-  const work: Work = {
-    run: async (manager) => {
-      await runIn(call, manager, course)
-    },
-    last: async (manager) => {
-      await store(call, manager, course)
-    },
-    lastSql: call.tokens.answer.sql,
-  }
   try {
-    await (inTransaction ? runBehindSavepoint(call.manager, work) : runAlone(call.manager, session, work))
+    await operation.asOne(call.manager, {
+      run: async (manager) => {
+        await runIn(call, manager, course)
+      },
+      last: async (manager) => {
+        await store(call, manager, course)
+      },
+      lastSql: call.tokens.answer.sql,
+    })
     if (course.result) return course.result
-    await attempts.next(undefined)
+    await operation.next(undefined)
   } catch (error) {
     const isAborted = error instanceof TransactionAbortedError
     // Work that has lost against others is not done twice behind the caller's back.
-    if (course.claimed) throw !isAborted && isSerializationError(error) ? new TransactionAbortedError(error) : error
+    if (course.claimed) throw !isAborted && operation.mayHelp(error) ? new TransactionAbortedError(error) : error
     if (inTransaction || !isAborted) throw error
-    await attempts.next(error)
+    await operation.next(error)
   } finally {
     course.end?.()
   }
   return undefined
-}
-
-async function runBehindSavepoint(manager: EntityManager, { run, last }: Work): Promise<void> {
-  await asOne(manager, async (own) => {
-    await run(own)
-    await last(own)
-  })
-}
-
-async function runAlone(manager: EntityManager, session: Session, work: Work): Promise<void> {
-  await session.exclusively(async () => {
-    await transact(manager, work)
-  })
 }
 
 async function runIn(call: Call, manager: EntityManager, course: Course): Promise<void> {
@@ -266,14 +240,15 @@ async function runIn(call: Call, manager: EntityManager, course: Course): Promis
 
 /** @returns the token, taken by this call or answered already; undefined if others were faster */
 async function claim({ tokens, key, request }: Call, manager: EntityManager): Promise<StoredToken | undefined> {
-  const session = await openSession(manager)
-  const [first] = await session.rows(tokens.claim, key)
-  // The index refused it: another call was faster, or a token of equal hash holds number 0.
-  const [stored] = first ? [first] : await session.rows(tokens.find, key)
-  if (!stored) return (await session.rowsOrRollBack(tokens.claimInChain, key).catch(noneIfTaken))[0]
-  if (stored.isClaimed || !isFree(stored, manager)) return stored
-  const [transaction] = await session.rows(tokens.take, [stored.id, request])
-  return transaction === undefined ? undefined : { ...stored, isClaimed: true, transaction }
+  return await operate(manager, {}, async ({ session }) => {
+    const [first] = await session.rows(tokens.claim, key)
+    // The index refused it: another call was faster, or a token of equal hash holds number 0.
+    const [stored] = first ? [first] : await session.rows(tokens.find, key)
+    if (!stored) return (await session.rowsOrRollBack(tokens.claimInChain, key).catch(noneIfTaken))[0]
+    if (stored.isClaimed || !isFree(stored, manager)) return stored
+    const [transaction] = await session.rows(tokens.take, [stored.id, request])
+    return transaction === undefined ? undefined : { ...stored, isClaimed: true, transaction }
+  })
 }
 
 function noneIfTaken(error: unknown): StoredToken[] {
@@ -284,12 +259,13 @@ function noneIfTaken(error: unknown): StoredToken[] {
 /** Uses a session of its own: what the work rolls back with its own savepoints does not concern us. */
 async function store({ tokens, expires }: Call, manager: EntityManager, { claimed, json }: Course): Promise<void> {
   if (!claimed) return
-  const session = await openSession(manager)
-  try {
-    await session.rows(tokens.answer, [claimed.id, json, ...expires, claimed.transaction])
-  } catch (error) {
-    throw serverError(error)?.code === SQLSTATE.divisionByZero ? new TransactionAbortedError(error, GONE) : error
-  }
+  await operate(manager, {}, async ({ session }) => {
+    try {
+      await session.rows(tokens.answer, [claimed.id, json, ...expires, claimed.transaction])
+    } catch (error) {
+      throw serverError(error)?.code === SQLSTATE.divisionByZero ? new TransactionAbortedError(error, GONE) : error
+    }
+  })
 }
 
 const GONE = 'the work ended it, or removed its token'

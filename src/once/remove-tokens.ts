@@ -1,10 +1,7 @@
 import type { EntityManager } from 'typeorm'
-import { openSession } from '../connection/open-session'
-import { removeInBatches } from '../find-or-create/remove-in-batches'
+import { rowValues } from '../core'
 import { checkOptions, RULE, type Rules } from '../options'
-import { rowValues } from '../rows/row-values'
-import type { Asking } from '../schema/readiness'
-import { ensureTokens, requireNotInside, tokensOf } from './tokens'
+import { requireNotInside, tokensOf, withTokens } from './tokens'
 
 /**
  * Removes one token, with its answer, before it expires: the next call of `once` with the token runs its work. In the
@@ -21,14 +18,10 @@ export async function forgetToken(manager: EntityManager, token: string): Promis
   const tokens = tokensOf(manager)
   const { key } = rowValues(tokens.entityText, { token })
   requireNotInside(tokens, token, 'forgetToken')
-  const session = await openSession(manager)
-  try {
-    await ensureTokens(tokens, session)
+  return await withTokens(manager, tokens, async ({ session }) => {
     const [removed = 0] = await session.rowsOrRollBack(tokens.forget, key)
     return removed > 0
-  } finally {
-    await session.close()
-  }
+  })
 }
 
 /** Options of `removeExpiredTokens`. */
@@ -55,6 +48,7 @@ export async function removeExpiredTokens(
 ): Promise<number> {
   checkOptions('removeExpiredTokens()', options, { batch: RULE.positive } satisfies Rules<RemoveExpiredTokensOptions>)
   const tokens = tokensOf(manager)
-  const ensure = async (asking: Asking): Promise<void> => await ensureTokens(tokens, asking)
-  return await removeInBatches(manager, ensure, tokens.remove, options.batch)
+  return await withTokens(manager, tokens, async (operation) => {
+    return await operation.removeAll(tokens.remove, options.batch)
+  })
 }

@@ -1,35 +1,12 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import type { EntityManager } from 'typeorm'
-import { DeclarationError, UnsupportedDatabaseError } from '../errors'
-import { requireManager } from '../rows/call-arguments'
-import { type EntityText, entityTextOf } from '../rows/entity-text'
-import type { Statement } from '../sql/statements'
-import {
-  answerTokenStatement,
-  claimInChainStatement,
-  claimTokenStatement,
-  findTokenStatement,
-  forgetTokenStatement,
-  removeTokensStatement,
-  type StoredToken,
-  takeTokenStatement,
-  type TokenColumn,
-  type TokenTable,
-} from '../sql/token-statements'
-import { type Asking, ensureReady } from '../schema/readiness'
-import { dataSourceOf, registry } from '../registry/registry'
+import { type EntityText, entityTextOf, operate, type Operation, tokenStatements } from '../core'
+import { DeclarationError } from '../errors'
 import { OnceToken } from './once-token'
 
 /** The table of tokens of one DataSource, and the statements for it. */
-export interface Tokens {
+export interface Tokens extends ReturnType<typeof tokenStatements> {
   readonly entityText: EntityText
-  readonly find: Statement<StoredToken>
-  readonly claim: Statement<StoredToken>
-  readonly claimInChain: Statement<StoredToken>
-  readonly take: Statement<string>
-  readonly answer: Statement<true>
-  readonly remove: Statement<number>
-  readonly forget: Statement<number>
   /** Hashes of tokens that this process was recently asked for. */
   readonly requested: Set<string>
 }
@@ -49,58 +26,48 @@ const ofTexts = new WeakMap<EntityText, Tokens>()
 
 /** @throws DeclarationError if this is not an EntityManager, and if `OnceToken` is not among the entities */
 export function tokensOf(manager: EntityManager): Tokens {
-  requireManager(manager)
-  if (!dataSourceOf(manager).hasMetadata(OnceToken)) {
-    throw new DeclarationError(
-      'OnceToken is not among the entities of this DataSource. Add it, and run migration:generate.',
-    )
-  }
-  const entityText = entityTextOf(manager, OnceToken, undefined)
+  const entityText = textOfTokens(manager)
   const known = ofTexts.get(entityText) ?? makeTokens(entityText)
   ofTexts.set(entityText, known)
   return known
 }
 
-function makeTokens(entityText: EntityText): Tokens {
-  const { metadata, declaration } = entityText
-  const nameOf = (property: TokenColumn): string =>
-    metadata.columns.find(({ propertyName }) => propertyName === property)?.databaseName ?? property
-  const columns: TokenTable['columns'] = {
-    id: nameOf('id'),
-    request: nameOf('request'),
-    answer: nameOf('answer'),
-    createdAt: nameOf('createdAt'),
-    answeredAt: nameOf('answeredAt'),
-    expiresAt: nameOf('expiresAt'),
-  }
-  const table: TokenTable = { table: declaration.table, columns }
-  return {
-    entityText,
-    find: findTokenStatement(table),
-    claim: claimTokenStatement(table),
-    claimInChain: claimInChainStatement(table),
-    take: takeTokenStatement(table),
-    answer: answerTokenStatement(table),
-    remove: removeTokensStatement(table),
-    forget: forgetTokenStatement(table),
-    requested: new Set(),
+function textOfTokens(manager: EntityManager): EntityText {
+  try {
+    return entityTextOf(manager, OnceToken, undefined)
+  } catch (error) {
+    // By its name: two copies of TypeORM may be loaded.
+    if (!(error instanceof Error) || error.name !== 'EntityMetadataNotFoundError') throw error
+    throw new DeclarationError(
+      'OnceToken is not among the entities of this DataSource. Add it, and run migration:generate.',
+    )
   }
 }
 
+function makeTokens(entityText: EntityText): Tokens {
+  const { metadata, declaration } = entityText
+  const statements = tokenStatements(
+    declaration.table,
+    (property) => metadata.columns.find(({ propertyName }) => propertyName === property)?.databaseName ?? property,
+  )
+  return { ...statements, entityText, requested: new Set() }
+}
+
 /**
- * Sees that the table of tokens stands where one transaction claims and answers: the number of a transaction, by which an
- * answer knows its claim, says nothing on another node.
+ * Runs an operation on tokens, where one transaction claims and answers: the number of a transaction, by which an answer
+ * knows its claim, says nothing on another node.
  *
  * @throws SchemaDriftError, UnsupportedDatabaseError
  */
-export async function ensureTokens({ entityText: { declaration } }: Tokens, asking: Asking): Promise<void> {
-  const { distributed } = await ensureReady(declaration, asking)
-  if (!distributed) return
-  registry.ready.delete(declaration)
-  throw new UnsupportedDatabaseError(
-    `Table "${declaration.table.table}" of tokens is distributed by Citus, and an answer is stored only by the transaction ` +
-      `that claimed its token. Make the table again on the coordinator, undistributed, and call once() there.`,
-  )
+export async function withTokens<Result>(
+  manager: EntityManager,
+  { entityText: { declaration: text } }: Tokens,
+  run: (operation: Operation) => Promise<Result>,
+): Promise<Result> {
+  const undistributed =
+    `Table "${text.table.table}" of tokens is distributed by Citus, and an answer is stored only by the transaction ` +
+    `that claimed its token. Make the table again on the coordinator, undistributed, and call once() there.`
+  return await operate(manager, { text, undistributed }, run)
 }
 
 /** Work that is under way, and what it was called in. */

@@ -2,13 +2,64 @@ import { quote } from './identifier'
 import { field, type TextTable, tableName } from './text-table'
 import { holdsText, keyColumns, named, nameList, parameter, type Statement } from './statements'
 
+/** Properties of the entity that keeps tokens, beside the token itself. */
+type TokenColumn = 'id' | 'request' | 'answer' | 'createdAt' | 'answeredAt' | 'expiresAt'
+
 /** The table of tokens, by its database names. */
-export interface TokenTable {
+interface TokenTable {
   readonly table: TextTable
   readonly columns: Readonly<Record<TokenColumn, string>>
 }
 
-export type TokenColumn = 'id' | 'request' | 'answer' | 'createdAt' | 'answeredAt' | 'expiresAt'
+/** What is done with tokens. */
+interface TokenStatements {
+  /** Parameters: the token, its hash, the digest of the request. */
+  readonly find: Statement<StoredToken>
+  /** Finds the token, or inserts it at number 0; gives nothing where neither took. The same parameters. */
+  readonly claim: Statement<StoredToken>
+  /** Inserts the token with the hash left to the guard, which finds its number. The same parameters. */
+  readonly claimInChain: Statement<StoredToken>
+  /**
+   * Makes an expired token one that is not answered; gives nothing where others did, or have removed it. Gives the
+   * transaction that has done so. Parameters: id, the digest of the request.
+   */
+  readonly take: Statement<string>
+  /**
+   * Parameters: id, answer as JSON, when it expires: at this time, or after this interval; and the transaction that
+   * claimed it. Fails with 22012 where the token is gone or this is another transaction, so that COMMIT, which goes with
+   * it, does nothing.
+   */
+  readonly answer: Statement<true>
+  /**
+   * Parameter: how many at most. Leaves those that another transaction has locked, and those that this one may have
+   * claimed and not answered yet. Gives how many.
+   */
+  readonly remove: Statement<number>
+  /** Removes the token, whatever its state. Parameters: the token, its hash. Gives how many. */
+  readonly forget: Statement<number>
+}
+
+/** @param nameOf the database name of a column */
+export function tokenStatements(table: TextTable, nameOf: (property: TokenColumn) => string): TokenStatements {
+  const columns: TokenTable['columns'] = {
+    id: nameOf('id'),
+    request: nameOf('request'),
+    answer: nameOf('answer'),
+    createdAt: nameOf('createdAt'),
+    answeredAt: nameOf('answeredAt'),
+    expiresAt: nameOf('expiresAt'),
+  }
+  const tokens = { table, columns }
+  return {
+    find: named(selectToken(tokens), parseToken),
+    claim: claimStatement(tokens),
+    claimInChain: claimInChainStatement(tokens),
+    take: takeStatement(tokens),
+    answer: answerStatement(tokens),
+    remove: removeStatement(tokens),
+    forget: forgetStatement(tokens),
+  }
+}
 
 /** A token that stands. */
 export interface StoredToken {
@@ -57,13 +108,7 @@ const parseToken: Statement<StoredToken>['parse'] = ([claimed, id, same, answere
 /** Another transaction sees an unanswered token only if its own transaction committed without an answer. It is free then. */
 const TRANSACTION = 'pg_catalog.pg_current_xact_id()::pg_catalog.text'
 
-/** Parameters: the token, its hash, the digest of the request. */
-export const findTokenStatement = (tokens: TokenTable): Statement<StoredToken> => named(selectToken(tokens), parseToken)
-
-/**
- * Finds the token, or inserts it at number 0; gives nothing where neither took. The same parameters.
- */
-export function claimTokenStatement(tokens: TokenTable): Statement<StoredToken> {
+function claimStatement(tokens: TokenTable): Statement<StoredToken> {
   const { table, columns } = tokens
   const [text, hash] = keyColumns(table)
   return named(
@@ -83,8 +128,7 @@ SELECT 1, id, NULL, NULL, NULL, NULL, ${TRANSACTION} FROM claimed`,
   )
 }
 
-/** Inserts the token with the hash left to the guard, which finds its number. The same parameters. */
-export function claimInChainStatement({ table, columns }: TokenTable): Statement<StoredToken> {
+function claimInChainStatement({ table, columns }: TokenTable): Statement<StoredToken> {
   const [text, hash] = keyColumns(table)
   return named(
     `INSERT INTO ${tableName(table)} (${nameList([text ?? '', hash ?? '', columns.request, columns.expiresAt, table.number])})
@@ -98,11 +142,7 @@ RETURNING 1 AS claimed, ${quote(columns.id)}::pg_catalog.text AS id,
 
 const some = (): true => true
 
-/**
- * Makes an expired token one that is not answered; gives nothing where others did, or have removed it. Gives the
- * transaction that has done so.
- */
-export function takeTokenStatement({ table, columns }: TokenTable): Statement<string> {
+function takeStatement({ table, columns }: TokenTable): Statement<string> {
   const { id, request, answer, createdAt, answeredAt, expiresAt } = columns
   return named(
     `WITH taken AS (
@@ -116,12 +156,7 @@ SELECT ${TRANSACTION} FROM taken`,
   )
 }
 
-/**
- * Parameters: id, answer as JSON, when it expires: at this time, or after this interval; and the transaction that claimed
- * it. Fails with 22012 where the token is gone or this is another transaction, so that COMMIT, which goes with it, does
- * nothing.
- */
-export function answerTokenStatement({ table, columns }: TokenTable): Statement<true> {
+function answerStatement({ table, columns }: TokenTable): Statement<true> {
   const { id, answer, answeredAt, expiresAt } = columns
   return named(
     `WITH answered AS (
@@ -135,11 +170,7 @@ SELECT 1 / pg_catalog.count(*) FROM answered`,
   )
 }
 
-/**
- * Parameter: how many at most. Leaves those that another transaction has locked, and those that this one may have
- * claimed and not answered yet. Gives how many.
- */
-export function removeTokensStatement({ table, columns }: TokenTable): Statement<number> {
+function removeStatement({ table, columns }: TokenTable): Statement<number> {
   const { id, createdAt, answeredAt, expiresAt } = columns
   return named(
     `WITH expired AS MATERIALIZED (
@@ -158,8 +189,7 @@ SELECT pg_catalog.count(*)::pg_catalog.text FROM removed`,
   )
 }
 
-/** Removes the token, whatever its state. Parameters: the token, its hash. Gives how many. */
-export function forgetTokenStatement({ table }: TokenTable): Statement<number> {
+function forgetStatement({ table }: TokenTable): Statement<number> {
   return named(
     `WITH forgotten AS (
   DELETE FROM ${tableName(table)} AS t

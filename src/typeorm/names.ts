@@ -52,13 +52,13 @@ export function takenNamesError(error: unknown, dataSource: DataSource): TextTak
 
 /** A name that was asked for, and who has it. */
 export function takenName(requested: NameDeclaration, row: number, owner: NameOwner | undefined): TakenText {
-  const holder = owner && holderOf(requested, owner)
+  const holder = owner && holderOf(dataSourceOf(requested.metadata), owner)
   return {
-    entity: declaringEntity(requested),
+    entity: declaringMetadata(requested).name,
     property: requested.name,
     id: holder && owner?.key ? idOf(holder.metadata, typedKey(holder.metadata, owner.key)) : undefined,
     row,
-    ...(holder && holder.metadata !== requested.metadata ? { holder: declaringEntity(holder) } : {}),
+    ...(holder && holder.metadata !== requested.metadata ? { holder: declaringMetadata(holder).name } : {}),
     ...(holder && holder !== requested && holder.metadata === requested.metadata
       ? { holderProperty: holder.name }
       : {}),
@@ -67,15 +67,15 @@ export function takenName(requested: NameDeclaration, row: number, owner: NameOw
 }
 
 /** In single table inheritance the class that declares the name. */
-export const declaringEntity = ({ metadata, target }: NameDeclaration): string =>
-  (metadata.childEntityMetadatas.find((child) => child.target === target) ?? metadata).name
+export const declaringMetadata = ({ metadata, target }: NameDeclaration): EntityMetadata =>
+  metadata.childEntityMetadatas.find((child) => child.target === target) ?? metadata
 
 /** The declaration by which the holder took the name; undefined if another DataSource has that entity. */
 export function holderOf(
-  { metadata }: NameDeclaration,
+  dataSource: DataSource,
   { holder, holderColumn }: Pick<RefusedName, 'holder' | 'holderColumn'>,
 ): NameDeclaration | undefined {
-  return namesIn(dataSourceOf(metadata)).find(
+  return namesIn(dataSource).find(
     (one) => holderName(one.metadata) === holder && one.text.column.databaseName === holderColumn,
   )
 }
