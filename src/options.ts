@@ -18,8 +18,16 @@ const hasMethod = (value: unknown, name: string): boolean =>
 /** What a call has whose options are left out: nothing of it is checked. */
 export const NO_OPTIONS: object = Object.freeze({})
 
+/** By TypeORM's own mark: two copies of it may be loaded, and an EntityManager may be extended. */
+export const isManager = (value: unknown): boolean =>
+  typeof value === 'object' &&
+  value !== null &&
+  (value as { '@instanceof'?: unknown })['@instanceof'] === Symbol.for('EntityManager')
+
+type RuleName = 'boolean' | 'name' | 'positive' | 'signal' | 'function' | 'properties' | 'manager'
+
 /** What several options take. */
-export const RULE: Readonly<Record<'boolean' | 'name' | 'positive' | 'signal' | 'function' | 'properties', Rule>> = {
+export const RULE: Readonly<Record<RuleName, Rule>> = {
   boolean: { takes: (value) => typeof value === 'boolean', expected: 'true or false' },
   name: { takes: isName, expected: 'a non-empty string' },
   positive: {
@@ -36,6 +44,7 @@ export const RULE: Readonly<Record<'boolean' | 'name' | 'positive' | 'signal' | 
     takes: (value) => Array.isArray(value) && value.every(isName) && new Set(value).size === value.length,
     expected: 'a list of property names, each of them once',
   },
+  manager: { takes: isManager, expected: 'an EntityManager' },
 }
 
 /** One of these strings. */

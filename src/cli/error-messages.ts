@@ -1,5 +1,5 @@
+import { serverError } from '../core'
 import { UniqueTextError } from '../errors'
-import { serverError } from '../sql/sqlstate'
 import { printable } from './terminal'
 
 /**

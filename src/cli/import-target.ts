@@ -1,14 +1,11 @@
 import type { DataSource, EntityMetadata, ObjectLiteral } from 'typeorm'
+import { entityOf, type EntityText, entityTextOf, withoutColumns } from '../core'
 import { DeclarationError } from '../errors'
-import { withoutColumns } from '../find-or-create/prepared-many'
-import { type EntityText, entityTextOf } from '../rows/entity-text'
-import { type Declaration, declarationsOf } from '../registry/registry'
 import { UsageError } from './usage'
 
 /** Where lines go, and how one becomes a row. */
 export interface ImportTarget {
   readonly metadata: EntityMetadata
-  readonly declaration: Declaration
   /** For find-or-create, selecting no more columns than counting needs. */
   readonly rows: EntityText
   /**
@@ -36,11 +33,10 @@ export interface TargetNames {
  * @throws DeclarationError if a line is not enough to make a row
  */
 export function findImportTarget(dataSource: DataSource, { entity, property }: TargetNames): ImportTarget {
-  const metadata = findEntity(dataSource.entityMetadatas, entity)
-  const declaration = findDeclaration(metadata, property)
-  const rows = withoutColumns(entityTextOf(dataSource.manager, metadata.target, declaration.name))
-  const refusal = `it is not a "${declaration.name}" that ${metadata.name} accepts`
-  return { metadata, declaration, rows, toValues: valuesOf(metadata, declaration), refusal }
+  const metadata = findEntity(dataSource, entity)
+  const name = chooseText(dataSource, metadata, property)
+  const rows = withoutColumns(entityTextOf(dataSource.manager, metadata.target, name))
+  return { metadata, rows, toValues: valuesOf(rows), refusal: `it is not a "${name}" that ${metadata.name} accepts` }
 }
 
 /**
@@ -48,14 +44,15 @@ export function findImportTarget(dataSource: DataSource, { entity, property }: T
  *
  * @throws UsageError if no entity has this name, or several have
  */
-export function findEntity(all: readonly EntityMetadata[], name: string): EntityMetadata {
+export function findEntity(dataSource: DataSource, name: string): EntityMetadata {
+  const all = dataSource.entityMetadatas
   const byClass = all.filter((metadata) => metadata.name === name)
   const found = byClass.length > 0 ? byClass : all.filter((metadata) => tableNames(metadata).includes(name))
   const [only] = found
   if (only && found.length === 1) return only
   const several = found.map(({ tablePath }) => `"${tablePath}"`).join(', ')
   if (only) throw new UsageError(`Several entities are called "${name}". Use the name of the table: ${several}.`)
-  const known = all.filter((metadata) => declarationsOf(metadata).length > 0).map((metadata) => `"${metadata.name}"`)
+  const known = all.filter((one) => textsOf(dataSource, one).length > 0).map((one) => `"${one.name}"`)
   throw new UsageError(
     `The DataSource has no entity "${name}". Entities with a unique text: ${known.join(', ') || 'none'}.`,
   )
@@ -63,20 +60,24 @@ export function findEntity(all: readonly EntityMetadata[], name: string): Entity
 
 const tableNames = ({ tableName, tablePath }: EntityMetadata): readonly string[] => [tableName, tablePath]
 
-function findDeclaration(metadata: EntityMetadata, property: string | undefined): Declaration {
-  const declarations = declarationsOf(metadata)
-  const [only] = declarations
-  if (!only) {
+/** Their names. */
+const textsOf = ({ manager }: DataSource, { target }: EntityMetadata): string[] =>
+  entityOf(manager, target).texts.map(({ name }) => name)
+
+function chooseText(dataSource: DataSource, metadata: EntityMetadata, property: string | undefined): string {
+  const texts = textsOf(dataSource, metadata)
+  const [only] = texts
+  if (only === undefined) {
     throw new DeclarationError(`${metadata.name} declares no unique text. Put @UniqueText() on a property of it.`)
   }
-  if (property === undefined && declarations.length === 1) return only
-  const chosen = declarations.find(({ name }) => name === property)
-  if (chosen) return chosen
-  const names = declarations.map(({ name }) => `"${name}"`).join(', ')
+  if (property === undefined && texts.length === 1) return only
+  if (property !== undefined && texts.includes(property)) return property
+  const names = texts.map((name) => `"${name}"`).join(', ')
   throw new UsageError(`Choose a unique text of ${metadata.name} with --property: ${names}.`)
 }
 
-function valuesOf(metadata: EntityMetadata, { name, text, scope, parse }: Declaration): ImportTarget['toValues'] {
+function valuesOf({ metadata, declaration }: EntityText): ImportTarget['toValues'] {
+  const { name, text, scope, parse } = declaration
   if (parse) return (line) => parse(line) ?? undefined
   const what = `"${name}" of ${metadata.name}`
   const [only] = text

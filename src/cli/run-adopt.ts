@@ -1,13 +1,20 @@
 import type { DataSource, EntityTarget, ObjectLiteral } from 'typeorm'
-import { abandon } from '../adopt/abandon'
-import { adopt, type AdoptOptions, type AdoptReport } from '../adopt/adopt'
-import { AdoptionError } from '../adopt/error'
-import { follow } from '../adopt/follow'
-import { mergeDuplicates, type MergeReport, type MergeRows } from '../adopt/merge'
-import { forgetMerges, unmerge } from '../adopt/merge-log'
-import { planAdoption } from '../adopt/plan'
-import type { AdoptionLock } from '../adopt/session'
-import type { AdoptProgress } from '../adopt/steps'
+import {
+  abandon,
+  adopt,
+  AdoptionError,
+  type AdoptionLock,
+  type AdoptOptions,
+  type AdoptProgress,
+  type AdoptReport,
+  follow,
+  forgetMerges,
+  mergeDuplicates,
+  type MergeReport,
+  type MergeRows,
+  planAdoption,
+  unmerge,
+} from '../adopt'
 import { findEntity } from './import-target'
 import { loadModule } from './load-data-source'
 import { number } from './report'
@@ -25,7 +32,7 @@ interface AdoptRun {
 /** Adopts a table, or removes everything again, and prints what was locked for how long. */
 export async function runAdopt({ dataSource, invocation, streams, signal }: AdoptRun): Promise<ExitCode> {
   const { stdout, stderr } = streams
-  const { target } = findEntity(dataSource.entityMetadatas, invocation.entity)
+  const { target } = findEntity(dataSource, invocation.entity)
   const say = (line: string): void => void stderr.write(`${printable(line)}\n`)
   const leftLines = { signal, onNotice: say }
   const [options, pace] = [

@@ -1,6 +1,6 @@
 import type { DataSource, EntityMetadata } from 'typeorm'
-import { declaresAnything, doctor } from '../doctor/doctor'
-import type { DoctorFinding, DoctorReport } from '../doctor'
+import { doctor, type DoctorFinding, type DoctorReport } from '../doctor'
+import { declaresAnything } from '../doctor/doctor'
 import { findEntity } from './import-target'
 import { number } from './report'
 import { EXIT, type ExitCode } from './run-import'
@@ -50,8 +50,8 @@ export async function runDoctor({ dataSource, entity, table, json, streams, sign
 }
 
 /** @throws UsageError for an entity that is not there, or declares nothing */
-function findDeclaring({ entityMetadatas }: DataSource, entity: string): EntityMetadata {
-  const metadata = findEntity(entityMetadatas, entity)
+function findDeclaring(dataSource: DataSource, entity: string): EntityMetadata {
+  const metadata = findEntity(dataSource, entity)
   if (declaresAnything(metadata)) return metadata
   throw new UsageError(`${metadata.name} declares no unique text, name or number. Name another entity, or none.`)
 }

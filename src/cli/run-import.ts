@@ -1,13 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { DataSource, ObjectLiteral } from 'typeorm'
-import type { PreparedMany } from '../find-or-create/prepared-many'
-import type { FindOrCreateManyResult } from '../find-or-create/run-batch'
-import { requestedRow } from '../rows/deferred-row'
-import { hashNumberOf } from '../rows/hydrate'
-import { serverError, SQLSTATE } from '../sql/sqlstate'
+import { type FindOrCreateManyResult, hashNumberOf, type PreparedMany, serverError, SQLSTATE } from '../core'
 import { Flow } from '../stream/flow'
-import { sourceOfMany } from '../stream/source'
-import type { Outcome } from '../stream/window'
 import { describeError, refusalReason } from './error-messages'
 import type { ImportTarget } from './import-target'
 import { columnOf, type Line, type List, ListError, originalOf, readLines } from './list'
@@ -129,7 +123,7 @@ export async function importLines(
   const { signal, dryRun = false } = options
   const flow = new Flow<Line, ObjectLiteral>({
     dataSource,
-    rules: { entityText: target.rows, load: undefined, create: dryRun ? refuseToCreate : undefined },
+    rules: { entityText: target.rows, eager: false, create: dryRun ? refuseToCreate : undefined },
     source: sourceOfMany(lines),
     add: adding(target, dryRun),
     progress: { signal },
@@ -171,6 +165,21 @@ async function run(
   return failure ?? { kind: 'done' }
 }
 
+/** What a flow reads. */
+function sourceOfMany<Item>(lists: AsyncIterable<Iterable<Item>>): {
+  readonly next: () => Promise<Iterable<Item> | undefined>
+  readonly end: () => Promise<void>
+} {
+  const iterator = lists[Symbol.asyncIterator]()
+  return {
+    next: async () => {
+      const { done, value } = await iterator.next()
+      return done === true ? undefined : value
+    },
+    end: async () => void (await iterator.return?.()),
+  }
+}
+
 /** Why a line is not a text, or not one that the declaration accepts. */
 class RefusedLine extends Error {
   constructor(readonly reason: string) {
@@ -192,16 +201,15 @@ function refuseToCreate(): never {
 type Add = (rows: PreparedMany<ObjectLiteral>, values: ObjectLiteral) => void
 
 function adding(target: ImportTarget, dryRun: boolean): (rows: PreparedMany<ObjectLiteral>, line: Line) => void {
-  const add: Add = dryRun ? onceEach(target) : (rows, values) => rows.add(values)
+  const add: Add = dryRun ? onceEach() : (rows, values) => rows.add(values)
   return (rows, line) => addLine(target, rows, line, add)
 }
 
 /** A text that would be created in one batch is not found by the next, so all of the list are remembered, by a digest. */
-function onceEach(target: ImportTarget): Add {
+function onceEach(): Add {
   const known = new Set<string>()
   return (rows, values) => {
-    const { identity } = requestedRow(target.rows, values).row
-    const digest = createHash('md5').update(identity).digest('base64')
+    const digest = createHash('md5').update(rows.identityOf(values)).digest('base64')
     if (known.has(digest)) return rows.refuse(REPEATED)
     known.add(digest)
     rows.add(values)
@@ -224,7 +232,7 @@ function addLine(target: ImportTarget, rows: PreparedMany<ObjectLiteral>, line: 
  * The error of a window whose every row is refused for what the statement may not do or name: a privilege, a table, a
  * column or the value of one is missing, and the rest of the list would fare the same.
  */
-function wholeRefusal({ results }: Outcome<ObjectLiteral>): { readonly error: unknown } | undefined {
+function wholeRefusal({ results }: Outcome): { readonly error: unknown } | undefined {
   let first: { readonly error: unknown } | undefined
   for (const result of results) {
     if (!result || 'entity' in result) return undefined
@@ -237,7 +245,7 @@ function wholeRefusal({ results }: Outcome<ObjectLiteral>): { readonly error: un
 }
 
 /** @param failed only what is stored is counted: the rest of the lines has no result */
-function countWindow(tally: ImportTally, { results }: Outcome<ObjectLiteral>, failed: boolean): void {
+function countWindow(tally: ImportTally, { results }: Outcome, failed: boolean): void {
   for (const result of results) {
     if (result && 'entity' in result) tally.stored(result.created, hashNumberOf(result.entity))
     else if (!failed) countRefused(tally, result)
@@ -245,6 +253,11 @@ function countWindow(tally: ImportTally, { results }: Outcome<ObjectLiteral>, fa
 }
 
 type LineResult = FindOrCreateManyResult<ObjectLiteral> | undefined
+
+/** Of one window. */
+interface Outcome {
+  readonly results: readonly LineResult[]
+}
 
 const errorOf = (result: LineResult): unknown => (result && 'error' in result ? result.error : undefined)
 

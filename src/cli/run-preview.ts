@@ -1,5 +1,5 @@
 import type { DataSource } from 'typeorm'
-import { preview, type PreviewReport } from '../doctor/preview'
+import { preview, type PreviewReport } from '../doctor'
 import { collapseWhitespace, compose, email, lowerCase, nfc, type Normalizer, trim, url } from '../text'
 import { findEntity } from './import-target'
 import { loadModule } from './load-data-source'
@@ -18,7 +18,7 @@ interface PreviewRun {
 /** Prints what a normalizer would make of the stored texts. */
 export async function runPreview({ dataSource, invocation, streams, signal }: PreviewRun): Promise<ExitCode> {
   const { entity, property } = invocation
-  const { target } = findEntity(dataSource.entityMetadatas, entity)
+  const { target } = findEntity(dataSource, entity)
   const normalize = await findNormalizer(invocation.normalize)
   try {
     const report = await preview(dataSource, target, { normalize, property, signal })

@@ -1,6 +1,5 @@
 import { parseArgs, type ParseArgsConfig } from 'node:util'
-import type { AdoptOptions } from '../adopt/adopt'
-import type { MergeOptions } from '../adopt/merge'
+import type { AdoptOptions, MergeOptions } from '../adopt'
 import { STEPS } from '../adopt/steps'
 
 /** What the command line asks for. */

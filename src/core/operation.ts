@@ -19,13 +19,15 @@ import {
   tableNumbers,
 } from '../registry/registry'
 import { requireManager } from '../rows/call-arguments'
-import type { EntityColumns } from '../rows/entity-text'
+import type { EntityColumns, EntityText } from '../rows/entity-text'
 import { afterUpdate } from '../rows/events'
 import type { HolderEntity } from '../rows/holder-row'
 import { hydrate } from '../rows/hydrate'
 import { finish, relationsToLoad } from '../rows/load-relations'
 import { ensureReady, ensureTriggers } from '../schema/readiness'
+import { indexSize } from '../sql/catalog'
 import type { Statement, WireRow } from '../sql/statements'
+import { tableName } from '../sql/text-table'
 import { takenNamesError } from '../typeorm/names'
 
 /** An entity, and what it declares, of its own and inherited. */
@@ -193,4 +195,11 @@ export class Operation {
 export function tracedTo(operation: Function): <Result>(work: Promise<Result>) => Promise<Result> {
   const caller = callerOf(operation)
   return async (work) => await calledFrom(caller, work)
+}
+
+/** The size of a text's unique index, on a connection of its own. */
+export async function indexSizeOf({ dataSource, declaration }: EntityText): ReturnType<typeof indexSize> {
+  const query = async (sql: string, parameters?: unknown[]): Promise<readonly unknown[]> =>
+    await dataSource.query(sql, parameters)
+  return await indexSize(query, tableName(declaration.table), declaration.table.index)
 }

@@ -9,12 +9,16 @@ import { type EntityText, onTable, type ReadyText } from '../rows/entity-text'
 import { listensToInsert, listensToLoad } from '../rows/events'
 import type { FindOrCreateResult } from './try-once'
 import { type RequestedRow, requestedRow } from '../rows/deferred-row'
-import { finish, type RelationsToLoad } from '../rows/load-relations'
+import { finish, type RelationsToLoad, relationsToLoad } from '../rows/load-relations'
+import { withPromised } from '../rows/nested-values'
 import type { Session } from '../connection/session'
 import { toRowError } from '../rows/refused-input'
 import { type FindOrCreateManyResult, goesSingly, writeResult } from './run-batch'
 import { Progress } from './progress'
 import { openSession } from '../connection/open-session'
+import { hasSpare } from '../connection/pg-client'
+import { registry } from '../registry/registry'
+import { requireDeleteDate } from './deleted-rows'
 import { isReplaced, isSame, updateOf, type Updates, withUpdate } from '../rows/updates'
 
 /** What to do with rows that are missing, found, or found deleted. */
@@ -41,6 +45,7 @@ interface ManyRules<Entity extends ObjectLiteral> {
 export class PreparedMany<Entity extends ObjectLiteral> {
   /** The results. An input whose row was not reached because the call failed has none. */
   readonly results: FindOrCreateManyResult<Entity>[] = []
+  private readonly load: RelationsToLoad | undefined
   private readonly rows = new Map<string, DistinctRow>()
   readonly progress: Progress
   private readonly shared: (Given & { readonly by: PreparedMany<Entity>; readonly of: number })[] = []
@@ -59,13 +64,40 @@ export class PreparedMany<Entity extends ObjectLiteral> {
    * @param entityText the entities hold the columns that it selects
    * @param load undefined: no relations, not even eager ones
    * @param rules @default rows are created of their values, and returned as they are found
+   * @throws DeclarationError for the rule `deleted` where no row can be deleted softly and hold its text
    */
   constructor(
     private readonly entityText: EntityText,
-    private readonly load: RelationsToLoad | undefined,
+    load: RelationsToLoad | 'eager' | undefined,
     private readonly rules: ManyRules<Entity> = {},
   ) {
+    const { deleted = 'return' } = rules
+    if (deleted !== 'return') requireDeleteDate(entityText, 'deleted')
+    this.load = load === 'eager' ? relationsToLoad(entityText, {}) : load
     this.progress = new Progress(rules.progress)
+  }
+
+  /** Whether another call may go to the server beside this one: nothing of the user's runs for its rows. */
+  get mayOverlap(): boolean {
+    const { dataSource } = this.entityText
+    const tenants = registry.settings.get(dataSource)?.tenantsBySearchPath === true
+    const runsCode = typeof this.rules.create === 'function' || listensToInsert(this.entityText)
+    return !runsCode && !tenants && hasSpare(dataSource)
+  }
+
+  /** As `add`, once the promises of lazy relations are kept; at once where the entity has none. */
+  addPromised(values: DeepPartial<Entity>): void | Promise<void> {
+    const { metadata } = this.entityText
+    if (metadata.lazyRelations.length === 0) return this.add(values)
+    return withPromised(metadata, values).then(
+      (kept) => this.add(kept),
+      (error: unknown) => this.refuse(error),
+    )
+  }
+
+  /** Equal for inputs of equal texts in one scope. @throws what `add` refuses them for */
+  identityOf(values: DeepPartial<Entity>): string {
+    return requestedRow(this.entityText, values).row.identity
   }
 
   /** Normalizes and hashes one input. */

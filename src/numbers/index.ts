@@ -1,2 +1,2 @@
 export { countWithin, type CountWithinOptions } from './count-within'
-export { NumberWithin, type NumberWithinOptions, numberWithinSchema } from '../declare/number-within'
+export { NumberWithin, type NumberWithinOptions, numberWithinSchema } from '../core'

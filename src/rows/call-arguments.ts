@@ -1,12 +1,6 @@
 import type { EntityManager } from 'typeorm'
 import { DeclarationError } from '../errors'
-import { kindOf } from '../options'
-
-/** By TypeORM's own mark: two copies of it may be loaded, and an EntityManager may be extended. */
-export const isManager = (value: unknown): boolean =>
-  typeof value === 'object' &&
-  value !== null &&
-  (value as { '@instanceof'?: unknown })['@instanceof'] === Symbol.for('EntityManager')
+import { isManager, kindOf } from '../options'
 
 /** @throws DeclarationError for anything but an EntityManager */
 export function requireManager(manager: EntityManager): void {

@@ -117,19 +117,6 @@ export interface FindOrCreateManyOptions<Entity = ObjectLiteral>
     | ((values: DeepPartial<Entity>, index: number) => DeepPartial<Entity> | Promise<DeepPartial<Entity>>)
 }
 
-/** Options of `findOrCreateStream` and `findOrCreateTransform`. */
-export interface FindOrCreateStreamOptions<Entity = ObjectLiteral>
-  extends ByOptions<Entity>, ProgressOptions, Pick<FindOrCreateManyOptions<Entity>, 'create' | 'deleted'> {
-  /**
-   * Rows that are gathered, sorted by hash, and then sent in batches. The results of a window come together, when it is
-   * done. Hashes are random: where the unique index is larger than the server's cache, neighbours in a large window share
-   * a page of it, which otherwise would be read and written for each of them.
-   *
-   * @default one batch (3,000) while the index is small beside `shared_buffers`, then by its size up to 250,000
-   */
-  readonly window?: number | undefined
-}
-
 /** Options of `findOneByText`. */
 export interface FindOneByTextOptions<Entity = ObjectLiteral> extends ByOptions<Entity>, LoadOptions<Entity> {
   /** Find the row even if it is deleted softly. @default false, as in `find` */
@@ -214,14 +201,12 @@ export const CALL_RULES: {
   readonly hashOf: Rules<ByOptions>
   readonly findOrCreate: Rules<FindOrCreateOptions>
   readonly findOrCreateMany: Rules<FindOrCreateManyOptions>
-  readonly stream: Rules<FindOrCreateStreamOptions>
   readonly findOneByText: Rules<FindOneByTextOptions>
   readonly upsertByText: Rules<UpsertByTextOptions>
 } = {
   hashOf: BY,
   findOrCreate: { ...BY, create, ...DELETED, ...NESTED },
   findOrCreateMany: { ...BY, create, ...DELETED, ...NESTED, ...PROGRESS },
-  stream: { ...BY, create, ...DELETED, ...PROGRESS, window: RULE.positive },
   findOneByText: {
     ...BY,
     withDeleted: RULE.boolean,

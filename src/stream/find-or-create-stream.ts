@@ -1,17 +1,37 @@
 import type { DataSource, DeepPartial, EntityTarget, ObjectLiteral } from 'typeorm'
+import {
+  CALL_RULES,
+  type EntityText,
+  entityTextOf,
+  type FindOrCreateManyOptions,
+  type FindOrCreateManyResult,
+  type GivenValues,
+  type Naming,
+  tracedTo,
+} from '../core'
 import { DeclarationError } from '../errors'
-import { checkOptions, kindOf } from '../options'
-import { calledFrom, type Caller, callerOf } from '../find-or-create/caller'
-import { requireDeleteDate } from '../find-or-create/deleted-rows'
-import type { PreparedMany } from '../find-or-create/prepared-many'
-import type { FindOrCreateManyResult } from '../find-or-create/run-batch'
-import { CALL_RULES, type FindOrCreateStreamOptions, type GivenValues, type Naming } from '../rows/call-options'
-import { type EntityText, entityTextOf } from '../rows/entity-text'
-import { relationsToLoad } from '../rows/load-relations'
-import { withPromised } from '../rows/nested-values'
+import { checkOptions, kindOf, RULE, type Rules } from '../options'
 import { Flow } from './flow'
 import { type Source, sourceOf } from './source'
 import type { Outcome } from './window'
+
+/** Options of `findOrCreateStream` and `findOrCreateTransform`. */
+export interface FindOrCreateStreamOptions<Entity = ObjectLiteral> extends Omit<
+  FindOrCreateManyOptions<Entity>,
+  'relations' | 'relationLoadStrategy'
+> {
+  /**
+   * Rows that are gathered, sorted by hash, and then sent in batches. The results of a window come together, when it is
+   * done. Hashes are random: where the unique index is larger than the server's cache, neighbours in a large window share
+   * a page of it, which otherwise would be read and written for each of them.
+   *
+   * @default one batch (3,000) while the index is small beside `shared_buffers`, then by its size up to 250,000
+   */
+  readonly window?: number | undefined
+}
+
+const { relations: _relations, relationLoadStrategy: _strategy, ...MANY_RULES } = CALL_RULES.findOrCreateMany
+const RULES: Rules<FindOrCreateStreamOptions> = { ...MANY_RULES, window: RULE.positive }
 
 /**
  * `findOrCreateMany` for more inputs than fit into memory, or for inputs that arrive over time: reads a source and
@@ -50,7 +70,7 @@ export function findOrCreateStream<
   const operation = 'findOrCreateStream'
   const entityText = streamedText(operation, dataSource, entity, options)
   const inputs = sourceOf<DeepPartial<Entity>>(operation, source)
-  return resultsOf(flowOf(dataSource, entityText, inputs, options), options, callerOf(findOrCreateStream))
+  return resultsOf(flowOf(dataSource, entityText, inputs, options), options, tracedTo(findOrCreateStream))
 }
 
 /** @throws DeclarationError for an argument or an option that is wrong */
@@ -60,12 +80,9 @@ export function streamedText<Entity extends ObjectLiteral>(
   entity: EntityTarget<Entity>,
   options: FindOrCreateStreamOptions<Entity>,
 ): EntityText {
-  checkOptions(`${operation}()`, options, CALL_RULES.stream)
+  checkOptions(`${operation}()`, options, RULES)
   requireDataSource(dataSource)
-  const entityText = entityTextOf(dataSource.manager, entity, options.by)
-  const { deleted } = options
-  if (deleted !== undefined && deleted !== 'return') requireDeleteDate(entityText, 'deleted')
-  return entityText
+  return entityTextOf(dataSource.manager, entity, options.by)
 }
 
 /** A manager or a query runner may belong to a transaction, and a stream would not take part in it. */
@@ -83,20 +100,11 @@ export function flowOf<Entity extends ObjectLiteral>(
   source: Source<DeepPartial<Entity>>,
   { create, deleted, signal, onProgress, window }: FindOrCreateStreamOptions<Entity>,
 ): Flow<DeepPartial<Entity>, Entity> {
-  const { metadata } = entityText
-  const addPromised = async (rows: PreparedMany<Entity>, values: DeepPartial<Entity>): Promise<void> => {
-    try {
-      rows.add(await withPromised(metadata, values))
-    } catch (error) {
-      rows.refuse(error)
-    }
-  }
-  const add = (rows: PreparedMany<Entity>, values: DeepPartial<Entity>): void => rows.add(values)
   return new Flow({
     dataSource,
-    rules: { entityText, load: relationsToLoad(entityText, {}), create, deleted },
+    rules: { entityText, eager: true, create, deleted },
     source,
-    add: metadata.lazyRelations.length === 0 ? add : addPromised,
+    add: (rows, values) => rows.addPromised(values),
     progress: { signal, onProgress },
     window,
   })
@@ -106,14 +114,14 @@ export function flowOf<Entity extends ObjectLiteral>(
 export async function* resultsOf<Entity extends ObjectLiteral>(
   flow: Flow<DeepPartial<Entity>, Entity>,
   { signal }: Pick<FindOrCreateStreamOptions, 'signal'>,
-  caller: Caller,
+  traced: ReturnType<typeof tracedTo>,
 ): AsyncGenerator<FindOrCreateManyResult<Entity>, void, undefined> {
-  await calledFrom(caller, flow.open())
+  await traced(flow.open())
   const outcomes = flow.outcomes()
   let failure: Outcome<Entity>['failure']
   try {
     for (;;) {
-      const { done, value } = await calledFrom(caller, outcomes.next())
+      const { done, value } = await traced(outcomes.next())
       if (done === true) break
       if (failure) continue
       failure = value.failure

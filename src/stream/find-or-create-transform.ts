@@ -1,8 +1,7 @@
 import { Transform, type TransformCallback } from 'node:stream'
 import type { DataSource, DeepPartial, EntityTarget, ObjectLiteral } from 'typeorm'
-import { callerOf } from '../find-or-create/caller'
-import type { FindOrCreateStreamOptions, Naming } from '../rows/call-options'
-import { flowOf, resultsOf, streamedText } from './find-or-create-stream'
+import { type Naming, tracedTo } from '../core'
+import { type FindOrCreateStreamOptions, flowOf, resultsOf, streamedText } from './find-or-create-stream'
 import type { Source } from './source'
 
 /**
@@ -20,10 +19,10 @@ export function findOrCreateTransform<Entity extends ObjectLiteral, By extends s
   options: Naming<By, FindOrCreateStreamOptions<NoInfer<Entity>>> = {},
 ): Transform {
   const entityText = streamedText('findOrCreateTransform', dataSource, entity, options)
-  const caller = callerOf(findOrCreateTransform)
+  const traced = tracedTo(findOrCreateTransform)
   const written = new Written<DeepPartial<Entity>>()
   const flow = flowOf<Entity>(dataSource, entityText, written, options)
-  return new FlowTransform(written, resultsOf(flow, options, caller), {
+  return new FlowTransform(written, resultsOf(flow, options, traced), {
     stop: () => flow.stop(),
     signal: options.signal,
   })

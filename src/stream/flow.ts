@@ -1,12 +1,6 @@
 import type { DataSource, ObjectLiteral } from 'typeorm'
-import type { PreparedMany } from '../find-or-create/prepared-many'
-import { nextTurn } from '../connection/real-timers'
-import { listensToInsert } from '../rows/events'
-import { openSession } from '../connection/open-session'
-import { hasSpare } from '../connection/pg-client'
-import type { FindOrCreateProgress, ProgressOptions } from '../rows/call-options'
-import { registry } from '../registry/registry'
-import { ensureReady } from '../schema/readiness'
+import { type FindOrCreateProgress, operate, type PreparedMany } from '../core'
+import { nextTurn } from './real-turns'
 import type { Source } from './source'
 import { BATCH_ROWS, type Outcome, Window, type WindowRules, WindowSize } from './window'
 
@@ -16,7 +10,7 @@ interface FlowParts<Item, Entity extends ObjectLiteral> {
   readonly source: Source<Item>
   /** Adds exactly one input, or refuses it. */
   readonly add: (rows: PreparedMany<Entity>, item: Item) => void | Promise<void>
-  readonly progress?: ProgressOptions
+  readonly progress?: WindowRules['progress']
   /** Rows. @default by the size of the unique index */
   readonly window?: number | undefined
 }
@@ -52,7 +46,7 @@ export class Flow<Item, Entity extends ObjectLiteral> {
   private makeRoom = (): void => {}
 
   constructor(private readonly parts: FlowParts<Item, Entity>) {
-    this.size = new WindowSize(parts.dataSource, parts.rules.entityText.declaration.table, parts.window)
+    this.size = new WindowSize(parts.rules.entityText, parts.window)
     const progress = { ...parts.progress, onProgress: (): void => this.report() }
     this.rules = { ...parts.rules, progress, onLost: () => (this.lost = true) }
     this.gathering = new Window(this.rules, 0, [])
@@ -70,12 +64,7 @@ export class Flow<Item, Entity extends ObjectLiteral> {
    */
   async open(): Promise<void> {
     const { dataSource, rules } = this.parts
-    const session = await openSession(dataSource.manager)
-    try {
-      await ensureReady(rules.entityText.declaration, session)
-    } finally {
-      await session.close()
-    }
+    await operate(dataSource.manager, { text: rules.entityText.declaration }, async () => {})
   }
 
   /**
@@ -184,10 +173,7 @@ export class Flow<Item, Entity extends ObjectLiteral> {
 
   /** Another window may go to the server beside those that are there. */
   private mayOverlap(): boolean {
-    const { dataSource, rules } = this.parts
-    if (this.lost || this.size.rows > BATCH_ROWS || typeof rules.create === 'function') return false
-    const tenants = registry.settings.get(dataSource)?.tenantsBySearchPath === true
-    return !tenants && !listensToInsert(rules.entityText) && hasSpare(dataSource)
+    return !this.lost && this.size.rows <= BATCH_ROWS && this.gathering.rows.mayOverlap
   }
 
   private isFull(): boolean {

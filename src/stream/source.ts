@@ -9,18 +9,6 @@ export interface Source<Item> {
   readonly end: () => Promise<void>
 }
 
-/** A source whose iterator gives many items at a time. */
-export function sourceOfMany<Item>(lists: AsyncIterable<Iterable<Item>>): Source<Item> {
-  const iterator = lists[Symbol.asyncIterator]()
-  return {
-    next: async () => {
-      const { done, value } = await iterator.next()
-      return done === true ? undefined : value
-    },
-    end: async () => void (await iterator.return?.()),
-  }
-}
-
 /**
  * @param operation as the caller wrote it
  * @throws DeclarationError for what cannot be iterated; also for a string, whose characters are not inputs

@@ -1,20 +1,21 @@
 import type { DataSource, ObjectLiteral } from 'typeorm'
-import { startTimer, startTurn, stopTimer, stopTurn } from '../connection/real-timers'
-import { PreparedMany } from '../find-or-create/prepared-many'
-import type { FindOrCreateManyResult } from '../find-or-create/run-batch'
-import type { DeletedOption, ProgressOptions } from '../rows/call-options'
-import type { EntityText } from '../rows/entity-text'
-import type { RelationsToLoad } from '../rows/load-relations'
-import { indexSize } from '../sql/catalog'
-import { tableName, type TextTable } from '../sql/text-table'
+import {
+  type EntityText,
+  type FindOrCreateManyOptions,
+  type FindOrCreateManyResult,
+  indexSizeOf,
+  PreparedMany,
+} from '../core'
+import { after } from './real-turns'
 
 /** What to do with every row. */
 export interface WindowRules {
   readonly entityText: EntityText
-  readonly load: RelationsToLoad | undefined
+  /** Entities get their eager relations. */
+  readonly eager: boolean
   readonly create?: ObjectLiteral | ((values: never, index: number) => unknown) | undefined
-  readonly deleted?: DeletedOption | undefined
-  readonly progress?: ProgressOptions
+  readonly deleted?: FindOrCreateManyOptions['deleted']
+  readonly progress?: Pick<FindOrCreateManyOptions, 'signal' | 'onProgress'>
   /** Called when two windows blocked each other at the server. */
   readonly onLost?: () => void
 }
@@ -43,7 +44,7 @@ export class Window<Entity extends ObjectLiteral> {
     ahead: readonly Window<Entity>[],
   ) {
     this.ahead = ahead.map(({ rows }) => rows)
-    this.rows = new PreparedMany<Entity>(rules.entityText, rules.load, {
+    this.rows = new PreparedMany<Entity>(rules.entityText, rules.eager ? 'eager' : undefined, {
       ...rules,
       first,
       ahead: this.ahead,
@@ -131,12 +132,11 @@ export class WindowSize {
   private size = BATCH_ROWS
   private sinceLook = 0
   private looking: Promise<void> | undefined
-  private grace: NodeJS.Timeout | NodeJS.Immediate | undefined
+  private stopGrace: (() => void) | undefined
 
   /** @param given rows. @default by the size of the index */
   constructor(
-    private readonly dataSource: DataSource,
-    private readonly table: TextTable,
+    private readonly entityText: EntityText,
     private readonly given: number | undefined,
   ) {
     if (given !== undefined) this.size = given
@@ -151,9 +151,7 @@ export class WindowSize {
   }
 
   private async look(): Promise<void> {
-    const query = async (sql: string, parameters?: unknown[]): Promise<readonly unknown[]> =>
-      await this.dataSource.query(sql, parameters)
-    this.size = windowRows(await indexSize(query, tableName(this.table), this.table.index))
+    this.size = windowRows(await indexSizeOf(this.entityText))
   }
 
   /**
@@ -183,17 +181,15 @@ export class WindowSize {
 
   /** Calls back, at most once for all calls meanwhile, when a source that has given nothing must be taken for paused. */
   afterGrace(callback: () => void): void {
-    if (this.grace !== undefined) return
-    const run = (): void => {
-      this.grace = undefined
+    if (this.stopGrace) return
+    this.stopGrace = after(this.size > BATCH_ROWS ? GRACE_MILLISECONDS : undefined, () => {
+      this.stopGrace = undefined
       callback()
-    }
-    this.grace = this.size > BATCH_ROWS ? startTimer(run, GRACE_MILLISECONDS) : startTurn(run)
+    })
   }
 
   endGrace(): void {
-    stopTimer(this.grace as NodeJS.Timeout | undefined)
-    stopTurn(this.grace as NodeJS.Immediate | undefined)
+    this.stopGrace?.()
   }
 }
 

@@ -1,6 +1,5 @@
 /** The entry `typeorm-unique-text/typeorm`: for applications that keep to TypeORM's own calls. */
-export { textEquals, textIn } from '../registry/text-operators'
-export { saveFindingTexts } from './save-finding-texts'
+export { saveFindingTexts, textEquals, textIn } from '../core'
 export { textCondition } from './text-condition'
 export { toTextTakenError } from './to-text-taken-error'
 export { uniqueTextPaths } from './unique-text-paths'

@@ -10,23 +10,24 @@ import {
   PrimaryGeneratedColumn,
   type ValueTransformer,
 } from 'typeorm'
-import { UniqueTextEntity } from '../find-or-create/methods'
-import { findOneByText, findOrCreate } from '../find-or-create/find-or-create'
-import type { FindOrCreateResult } from '../find-or-create/try-once'
-import { findOrCreateMany } from '../find-or-create/find-or-create-many'
-import type { FindOrCreateManyResult } from '../find-or-create/run-batch'
-import { checkOptions, type Rules } from '../options'
 import {
   CALL_RULES,
   type FindOneByTextOptions,
+  findOneByText,
+  findOrCreate,
+  findOrCreateMany,
   type FindOrCreateManyOptions,
+  type FindOrCreateManyResult,
   type FindOrCreateOptions,
+  type FindOrCreateResult,
   type GivenValues,
   type Naming,
-} from '../rows/call-options'
-import { URL_CHECK } from '../sql/url-check'
-import { isManager, requireArray } from '../rows/call-arguments'
-import { UniqueText } from '../declare/decorator'
+  UniqueText,
+  UniqueTextEntity,
+} from '../core'
+import { DeclarationError } from '../errors'
+import { checkOptions, kindOf, RULE, type Rules } from '../options'
+import { URL_CHECK } from './url-check-sql'
 import {
   formatUrl,
   markNormal,
@@ -52,7 +53,7 @@ export interface ParseManyOptions<Entity = Url> extends Omit<FindOrCreateManyOpt
 const { by: _by, create: _create, ...MANY_RULES } = CALL_RULES.findOrCreateMany
 const PARSE_MANY_RULES: Rules<ParseManyOptions> = {
   ...MANY_RULES,
-  manager: { takes: isManager, expected: 'an EntityManager' },
+  manager: RULE.manager,
 }
 
 /** For conditions; rows are normalized as a whole. */
@@ -148,7 +149,9 @@ export class Url extends UniqueTextEntity {
     options: ParseManyOptions<NoInfer<Entity>> = {},
   ): Promise<(FindOrCreateManyResult<Entity> | null)[]> {
     checkOptions('parseMany()', options, PARSE_MANY_RULES)
-    requireArray(texts)
+    if (!Array.isArray(texts)) {
+      throw new DeclarationError(`parseMany(): expected an array of texts, got ${kindOf(texts)}. Pass an array.`)
+    }
     const { manager = this.getRepository().manager, ...rest } = options
     const parsed = texts.map(parseUrl)
     const values = parsed.flatMap((parts) => (parts === null ? [] : [valuesOf<Entity>(parts)]))

@@ -1,5 +1,5 @@
+import { hash } from 'node:crypto'
 import { DeclarationError, TextRejectedError } from '../errors'
-import { md5 } from '../text/digest'
 import { normalizeText } from '../text/normalizer'
 import { url } from '../text/url'
 
@@ -126,7 +126,7 @@ export function pathComponent(parts: PathParts): string {
 
 /** Returns the MD5 of the path component, 32 hex digits. */
 export function pathComponentHash(parts: PathParts): string {
-  return md5.js(pathComponent(parts))
+  return hash('md5', pathComponent(parts))
 }
 
 /**

@@ -267,8 +267,8 @@ describe('findTarget', () => {
     ['Note', 'body', 'note', 'body'],
     ['Url', 'url', 'urls', 'url'],
   ])('%s and %s name %s.%s', (entity, property, table, name) => {
-    const { metadata, declaration } = findImportTarget(dataSource, { entity, property })
-    expect([metadata.tableName, declaration.name]).toEqual([table, name])
+    const { metadata, rows } = findImportTarget(dataSource, { entity, property })
+    expect([metadata.tableName, rows.declaration.name]).toEqual([table, name])
   })
 
   test.each([
