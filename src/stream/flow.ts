@@ -1,8 +1,7 @@
 import type { DataSource, ObjectLiteral } from 'typeorm'
 import { type FindOrCreateProgress, operate, type PreparedMany } from '../core'
-import { nextTurn } from './real-turns'
 import type { Source } from './source'
-import { BATCH_ROWS, type Outcome, Window, type WindowRules, WindowSize } from './window'
+import { BATCH_ROWS, nextTurn, type Outcome, Window, type WindowRules, WindowSize } from './window'
 
 interface FlowParts<Item, Entity extends ObjectLiteral> {
   readonly dataSource: DataSource

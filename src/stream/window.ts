@@ -1,3 +1,4 @@
+import { setImmediate as untilNextTurn } from 'node:timers/promises'
 import type { DataSource, ObjectLiteral } from 'typeorm'
 import {
   type EntityText,
@@ -6,7 +7,6 @@ import {
   indexSizeOf,
   PreparedMany,
 } from '../core'
-import { after } from './real-turns'
 
 /** What to do with every row. */
 export interface WindowRules {
@@ -205,4 +205,25 @@ export function windowRows({
 }): number {
   if (index <= cache * CACHED_SHARE) return BATCH_ROWS
   return Math.min(MAX_ROWS, Math.max(BATCH_ROWS, Math.ceil((index / page) * ROWS_A_PAGE)))
+}
+
+// As they were when this package was loaded, for the reason that connection/real-timers.ts has.
+const [startTimer, stopTimer, startTurn, stopTurn] = [setTimeout, clearTimeout, setImmediate, clearImmediate]
+
+/** Lets events from outside be processed. */
+export const nextTurn: typeof untilNextTurn = untilNextTurn
+
+/**
+ * Calls back later.
+ *
+ * @param milliseconds undefined: as soon as events from outside were processed
+ * @returns prevents it
+ */
+function after(milliseconds: number | undefined, callback: () => void): () => void {
+  if (milliseconds === undefined) {
+    const turn = startTurn(callback)
+    return () => stopTurn(turn)
+  }
+  const timer = startTimer(callback, milliseconds)
+  return () => stopTimer(timer)
 }

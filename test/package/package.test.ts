@@ -137,6 +137,7 @@ describe('the tarball', () => {
       'adopt/',
       'cli/',
       'connection/',
+      'core/',
       'declare/',
       'doctor/',
       'find-or-create/',

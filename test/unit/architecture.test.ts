@@ -2,6 +2,9 @@ import path from 'node:path'
 import { expect, test } from 'vitest'
 import { readSource, type SourceFile } from './source-files'
 
+/** Folders of what stands on texts, and may be taken away without them. */
+const FEATURES: readonly string[] = ['typeorm-calls', 'url', 'stream', 'names', 'once', 'numbers', 'cli']
+
 /** Folders from the bottom up. What lies in `src` itself is public names, but for the errors, below all. */
 const LAYERS = [
   'errors',
@@ -59,11 +62,59 @@ test('no imports go round in a circle, of types neither', () => {
   expect(left.map(({ from, to }) => `${from.name} → ${to.name}`)).toEqual([])
 })
 
+/** What the command line takes of other features without their entries. */
+const ALLOWED: readonly string[] = ['stream/flow', 'adopt/steps', 'doctor/doctor']
+
+test('a feature stands on src/core, on errors, options and text, and on public entries', () => {
+  const wrong = seam().filter(
+    ({ to: { name, layer } }) =>
+      !['core/index', 'errors', 'options', 'adopt/index', 'doctor/index', ...ALLOWED].includes(name) &&
+      layer !== 'text',
+  )
+  expect(wrong.map(({ from, to }) => `${from.name} → ${to.name}`)).toEqual([])
+})
+
+test('features take no more than 40 names that are not public', () => {
+  const entries = files.filter(({ name }) => /^(?:\w|-)+(?:\/index)?$/u.test(name) && !name.startsWith('core/'))
+  const open = new Set(entries.flatMap((entry) => exportsOf(entry)))
+  const taken = seam().flatMap(({ to, names }) => names.map((name) => originOf(to, name)))
+  const internal = [...new Set(taken)].filter((name) => !open.has(name) && !name.startsWith('errors '))
+  expect(taken.filter((one) => one.endsWith('*'))).toEqual([])
+  expect(internal.sort().slice(40)).toEqual([])
+})
+
+interface Crossing {
+  readonly from: SourceFile
+  readonly to: SourceFile
+  readonly names: readonly string[]
+}
+
+/** What files of features import of other folders. */
+function seam(): Crossing[] {
+  return edges().flatMap(({ from, to }) => {
+    if (!FEATURES.includes(from.layer) || to.layer === from.layer) return []
+    return [
+      { from, to, names: from.names.filter((one) => resolve(from, one.from) === to.name).map(({ name }) => name) },
+    ]
+  })
+}
+
+/** The file that declares a name which another one exports, and the name there. */
+function originOf(file: SourceFile, name: string): string {
+  const passed = file.names.find(({ exportedAs }) => exportedAs === name)
+  const to = passed && files.find((one) => one.name === resolve(file, passed.from))
+  return to ? originOf(to, passed.name) : `${file.name} ${name}`
+}
+
+/** What an entry exports from elsewhere. */
+const exportsOf = (entry: SourceFile): string[] =>
+  entry.names.flatMap(({ exportedAs }) => (exportedAs === undefined ? [] : [originOf(entry, exportedAs)]))
+
 const SQL =
   /\b(?:SELECT|INSERT INTO|DELETE FROM|TRUNCATE|SAVEPOINT|UPDATE .* SET|(?:CREATE|ALTER|DROP|ADD) (?:\w+ )?(?:TABLE|COLUMN|TRIGGER|FUNCTION|INDEX))\b/su
 
-test('only src/sql and src/triggers hold SQL', () => {
-  const elsewhere = files.filter(({ layer }) => layer !== 'sql' && layer !== 'triggers')
+test('only src/sql, src/triggers and files of a feature that are named -sql hold SQL', () => {
+  const elsewhere = files.filter(({ layer, name }) => layer !== 'sql' && layer !== 'triggers' && !name.endsWith('-sql'))
   const found = elsewhere.flatMap(({ name, strings }) =>
     strings.filter((text) => SQL.test(text)).map((text) => `${name}: ${text.slice(0, 60)}`),
   )

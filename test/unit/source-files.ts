@@ -9,11 +9,21 @@ export interface SourceFile {
   readonly layer: string
   /** As they are written; of types too. */
   readonly imports: readonly string[]
+  /** What it imports by name, and what it exports from elsewhere; of types too. */
+  readonly names: readonly ImportedName[]
   /** String literals and templates, no comments. */
   readonly strings: readonly string[]
   readonly lines: number
   /** Those that have a name: declarations, methods, and functions that a constant or a property holds. */
   readonly functions: readonly SourceFunction[]
+}
+
+export interface ImportedName {
+  readonly from: string
+  /** As it is called there; `*` for all. */
+  readonly name: string
+  /** undefined: it is not exported. */
+  readonly exportedAs: string | undefined
 }
 
 export interface SourceFunction {
@@ -31,6 +41,7 @@ export async function readSource(source: string): Promise<SourceFile[]> {
 
 async function readSourceFile(source: string, file: string): Promise<SourceFile> {
   const imports: string[] = []
+  const names: ImportedName[] = []
   const strings: string[] = []
   const functions: SourceFunction[] = []
   const text = await readFile(path.join(source, file), 'utf8')
@@ -43,6 +54,7 @@ async function readSourceFile(source: string, file: string): Promise<SourceFile>
     const { type, source: from, argument } = node
     const imported = [from, type === 'TSImportType' ? argument : undefined].filter(isNode)
     for (const { value } of imported) if (typeof value === 'string') imports.push(value)
+    names.push(...namesOf(node))
     if (type === 'Literal' && typeof node['value'] === 'string') strings.push(node['value'])
     // The parts of a template, with something where an expression stands.
     if (type === 'TemplateLiteral') strings.push((node['quasis'] as TemplatePart[]).map(cooked).join('…'))
@@ -52,10 +64,27 @@ async function readSourceFile(source: string, file: string): Promise<SourceFile>
     name: file.replace(/\.ts$/u, ''),
     layer: layerOf(file),
     imports,
+    names,
     strings,
     functions,
     lines: text.split('\n').length - 1,
   }
+}
+
+function namesOf({ type, source, specifiers }: TreeNode): ImportedName[] {
+  if (!isNode(source) || typeof source['value'] !== 'string') return []
+  const from = source['value']
+  if (type === 'ExportAllDeclaration') return [{ from, name: '*', exportedAs: '*' }]
+  if (!Array.isArray(specifiers)) return []
+  return specifiers.filter(isNode).map((one) => {
+    const isExport = one.type === 'ExportSpecifier'
+    const there = isExport ? one['local'] : one['imported']
+    return {
+      from,
+      name: isNode(there) ? nameOf(there) : '*',
+      exportedAs: isExport ? nameOf(one['exported']) : undefined,
+    }
+  })
 }
 
 /** As long as it was, so that positions stay right. */
