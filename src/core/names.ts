@@ -18,12 +18,15 @@ interface FoundName {
   readonly until: Date | null
 }
 
-/** The names of a DataSource, and the statements for the table that keeps them. */
+/**
+ * The names of a DataSource, and the statements for the table that keeps them: these throw a DeclarationError where it
+ * keeps none.
+ */
 interface Names {
-  /** The unique text of that table. */
-  readonly text: Declaration
   /** Each once. */
   readonly declared: readonly NameDeclaration[]
+  /** The unique text of that table. */
+  readonly text: () => Declaration
   readonly hashOf: (name: string) => string
   /** Removes former names whose time is over. Parameter: how many at most. */
   readonly releaseExpired: () => Statement<number>
@@ -36,28 +39,26 @@ interface Names {
   readonly holderOf: (found: FoundHolder, key: readonly unknown[]) => FoundName | undefined
 }
 
-/** @throws DeclarationError where the DataSource keeps no names; also for anything but an EntityManager */
+/** @throws DeclarationError for anything but an EntityManager */
 export function namesOf(manager: EntityManager): Names {
   requireManager(manager)
   const dataSource = dataSourceOf(manager)
-  const table = namesTable(dataSource)
-  const text = namesText(dataSource)
   const dateOf = (property: 'since' | 'until', value: unknown): unknown => {
-    const column = text.metadata.columns.find(({ propertyPath }) => propertyPath === property)
+    const column = namesText(dataSource).metadata.columns.find(({ propertyPath }) => propertyPath === property)
     return column ? dataSource.driver.prepareHydratedValue(value, column) : value
   }
   return {
-    text,
     declared: namesIn(dataSource),
-    hashOf: table.digest.js,
-    releaseExpired: () => releaseExpiredStatement(table),
+    text: () => namesText(dataSource),
+    hashOf: (name) => namesTable(dataSource).digest.js(name),
+    releaseExpired: () => releaseExpiredStatement(namesTable(dataSource)),
     findHolder: (holders, { former, entity }) => {
       const tables = holders.map(({ table: holder, read, spatial }) => ({
         holder,
         select: entity ? read : [],
         spatial,
       }))
-      return findHolderStatement(table, tables, former)
+      return findHolderStatement(namesTable(dataSource), tables, former)
     },
     holderOf: (found, key) => {
       const declaration = holderOf(dataSource, { holder: found.holder, holderColumn: found.column })

@@ -20,7 +20,7 @@ export interface ReleaseExpiredOptions {
 export async function releaseExpired(manager: EntityManager, options: ReleaseExpiredOptions = {}): Promise<number> {
   checkOptions('releaseExpired()', options, { batch: RULE.positive } satisfies Rules<ReleaseExpiredOptions>)
   const names = namesOf(manager)
-  return await operate(manager, { text: names.text }, async (operation) => {
+  return await operate(manager, { text: names.text() }, async (operation) => {
     return await operation.removeAll(names.releaseExpired(), options.batch)
   })
 }
