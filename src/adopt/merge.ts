@@ -121,6 +121,8 @@ interface Merging {
   readonly decides: boolean
   readonly left: LeftRow[]
   merged: number
+  /** So many rows were found, and were no duplicates any more when their turn came. */
+  changed: number
 }
 
 const FIRST_ROWS = 20
@@ -161,15 +163,30 @@ export async function mergeWith(
     await requireTables(session, Object.keys(options.conflict ?? {}))
     const { keep } = options
     const order = keep === 'newest' ? keep : 'oldest'
-    await session.all(findSurplus(target.on, order, deleteDateColumn?.databaseName))
     // Foreign keys and the user's triggers are to run; only the flags are cleared without the guard.
     const clears = await session.becomeReplica()
     if (clears) await session.set('session_replication_role', 'origin')
     const conflicts = new Conflicts(session, target.on, Object.keys(options.conflict ?? {}))
     const decides = typeof keep === 'function'
-    if (decides) await decideGroups(session, target, keep)
-    const merging: Merging = { session, target, references, conflicts, clears, decides, left: [], merged: 0 }
-    await mergeAll(merging)
+    const merging: Merging = {
+      session,
+      target,
+      references,
+      conflicts,
+      clears,
+      decides,
+      left: [],
+      merged: 0,
+      changed: 0,
+    }
+    // Where the row that was to stay is gone, or has another text, the others of its group have equal texts still.
+    do {
+      merging.changed = 0
+      merging.left.length = 0
+      await session.all(findSurplus(target.on, order, deleteDateColumn?.databaseName))
+      if (decides) await decideGroups(merging, keep)
+      await mergeAll(merging)
+    } while (merging.changed > 0)
     return { merged: merging.merged, left: merging.left }
   })
 }
@@ -220,7 +237,9 @@ async function requireTables(session: AdoptSession, names: readonly string[]): P
 const GROUPS = 100
 
 /** Asks the function for every group, outside of a transaction: what has changed by the time of the merge stays. */
-async function decideGroups(session: AdoptSession, { on, facts }: Target, merge: MergeRows): Promise<void> {
+async function decideGroups(merging: Merging, merge: MergeRows): Promise<void> {
+  const { session } = merging
+  const { on, facts } = merging.target
   const [keyed] = await session.query<{ found: string }>(READ_KEYED, [tableName(on.table)])
   const { types } = JSON.parse(keyed?.found ?? '') as KeyedTable
   const columns = await session.query<{ name: string }>(READ_COLUMNS, [facts.oid])
@@ -238,7 +257,7 @@ async function decideGroups(session: AdoptSession, { on, facts }: Target, merge:
         const others = keys.filter((_, index) => index !== kept)
         const values = [places, JSON.stringify(others), keys[kept], set && JSON.stringify(set)]
         await session.query(decideGroup(on, types), values)
-      } else await session.query(dropPlaces(on), [places])
+      } else await dropChanged(merging, places)
     }
     if (groups.length < GROUPS) return
     await session.breathe()
@@ -257,6 +276,12 @@ function requireRow(rows: readonly ObjectLiteral[], keep: ObjectLiteral, primary
   const found = rows.findIndex((row) => row === keep || primary.every((name) => row[name] === keep[name]))
   if (found !== -1) return found
   throw new DeclarationError('merge(): "keep" must be one of the rows. Return { keep: rows[0] }, for instance.')
+}
+
+/** Rows that are gone, or no duplicates any more. */
+async function dropChanged(merging: Merging, places: readonly string[]): Promise<void> {
+  merging.changed += places.length
+  await merging.session.query(dropPlaces(merging.target.on), [places])
 }
 
 async function setAll({ session, target: { on } }: Merging, ready: readonly string[]): Promise<void> {
@@ -351,8 +376,10 @@ async function mergeRows(merging: Merging, places: readonly string[], clears: bo
   }
   const ready = locked.filter((place) => !selves.has(place))
   await mergeReady(merging, ready, clears)
-  // Gone, or no duplicates any more.
-  await session.query(dropPlaces(on), [places.filter((place) => !seen.has(place) && !locked.includes(place))])
+  await dropChanged(
+    merging,
+    places.filter((place) => !seen.has(place) && !locked.includes(place)),
+  )
   const busy = [...seen].filter((place) => !locked.includes(place)).length
   return { busy, merged: ready.length, selves: [...selves] }
 }
