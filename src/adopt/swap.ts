@@ -5,6 +5,7 @@ import { quote } from '../sql/identifier'
 import { tableName, textRules } from '../sql/text-table'
 import { guardNotesOf } from '../triggers/trigger-plan'
 import { isKernel } from '../sql/trigger-set'
+import { columnDrift } from '../schema/drift'
 import { renormalized } from '../schema/rebuild'
 import { AdoptionError } from './error'
 import { guardedAs } from './renormalize'
@@ -18,7 +19,11 @@ import type { Target } from './target'
  */
 export function targetOf(target: Target): Target {
   const guarded = guardedAs(target)
-  if (guarded === 'none') refuseForeign(target)
+  if (guarded === 'none') {
+    refuseForeign(target)
+    refuseTaken(target)
+    refuseGuardless(target)
+  }
   return guarded === 'other' ? besideGuard(target) : target
 }
 
@@ -89,6 +94,37 @@ function refuseForeign(target: Target): void {
     target,
     `its hidden columns belong to the guard of "${other.name}"`,
     `Rename "${other.name}" to "${declaration.name}" by a migration that changes nothing else.`,
+  )
+}
+
+/**
+ * The triggers of an adoption would break whatever writes the table, and `abandon` would drop the column.
+ *
+ * @throws AdoptionError where a column has the name of a hidden one, and cannot be it
+ */
+export function refuseTaken(target: Target): void {
+  const { declaration, state } = target
+  const taken = columnDrift(declaration.table, state).find(({ kind }) => kind === 'different')
+  if (!taken) return
+  const type = state.columns.find(({ name }) => name === taken.name)?.type
+  throw unsupported(
+    target,
+    `the column ${quote(taken.name)} is there already, of type ${type}`,
+    'Rename it, or give the hidden column another name by the option "hidden".',
+  )
+}
+
+/** Without a guard a check holds the number at 0. An adoption counts with others, and every insert would be refused. */
+function refuseGuardless(target: Target): void {
+  const { facts, on } = target
+  const check = facts.checks.find(({ columns }) =>
+    [on.table.hash, on.table.number].every((one) => columns.includes(one)),
+  )
+  if (!check) return
+  throw unsupported(
+    target,
+    `the check ${quote(check.name)} allows it no guard`,
+    'Bring the guard by a migration that changes nothing else: it changes no row.',
   )
 }
 
