@@ -117,9 +117,10 @@ export function refuseTaken(target: Target): void {
 /** Without a guard a check holds the number at 0. An adoption counts with others, and every insert would be refused. */
 function refuseGuardless(target: Target): void {
   const { facts, on } = target
-  const check = facts.checks.find(({ columns }) =>
-    [on.table.hash, on.table.number].every((one) => columns.includes(one)),
-  )
+  const { number } = on.table
+  // The server quotes a name only where it has to, or is told to.
+  const held = [number, quote(number)].map((name) => `(${name} = 0)`)
+  const check = facts.checks.find(({ expression }) => held.some((one) => expression.includes(one)))
   if (!check) return
   throw unsupported(
     target,

@@ -254,7 +254,8 @@ export interface AdoptionFacts {
   readonly bytes: number
   /** Triggers of the user's that an UPDATE fires. */
   readonly updateTriggers: readonly string[]
-  readonly checks: readonly { readonly name: string; readonly columns: readonly string[] }[]
+  /** Expressions in the server's words. */
+  readonly checks: readonly { readonly name: string; readonly expression: string }[]
 }
 
 /**
@@ -276,9 +277,8 @@ export async function adoptionFacts(
           WHERE t.tgrelid = r.oid AND NOT t.tgisinternal AND t.tgenabled IN ('O', 'A') AND (t.tgtype & 16) <> 0
             AND NOT EXISTS (SELECT FROM unnest($2::text[]) AS p (name) WHERE starts_with(t.tgname, p.name))),
        'checks', (
-         SELECT coalesce(jsonb_agg(jsonb_build_object('name', k.conname, 'columns', (
-             SELECT jsonb_agg(a.attname) FROM pg_attribute AS a WHERE a.attrelid = r.oid AND a.attnum = ANY (k.conkey)))), '[]')
-           FROM pg_constraint AS k WHERE k.conrelid = r.oid AND k.contype = 'c' AND k.conkey IS NOT NULL)
+         SELECT coalesce(jsonb_agg(jsonb_build_object('name', k.conname, 'expression', pg_get_expr(k.conbin, k.conrelid))), '[]')
+           FROM pg_constraint AS k WHERE k.conrelid = r.oid AND k.contype = 'c')
        )::text AS facts
        FROM pg_class AS r
        JOIN pg_namespace AS n ON n.oid = r.relnamespace
