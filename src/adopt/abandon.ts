@@ -52,9 +52,9 @@ async function abandonWith(
   const declaration = findDeclaration(dataSource, entity, options.property)
   return await withTarget({ dataSource, declaration, options, seams }, async (session, target) => {
     const { on } = target
-    if (guardedAs(target) === 'none') refuseTaken(target)
-    await session.all(createAdoptions(on))
     const state = await stateOf({ session, target })
+    if (state === undefined && guardedAs(target) === 'none') refuseTaken(target)
+    await session.all(createAdoptions(on))
     // A guard of another declaration stands, and stays.
     const gone =
       state?.swaps === true ? leave(beside(on)) : [...guardOf(on.table).drop, ...endFollowing(on), ...leave(on)]

@@ -15,12 +15,13 @@ import type { Target } from './target'
  * What an adoption works on: where a guard of another declaration stands, columns beside those that it keeps, which take
  * their places in the end.
  *
+ * @param begun hidden columns are those of an adoption that has begun
  * @throws AdoptionError where the change has to be made in several steps, or by a migration
  */
-export function targetOf(target: Target): Target {
+export function targetOf(target: Target, begun = false): Target {
   const guarded = guardedAs(target)
-  if (guarded === 'none') {
-    refuseForeign(target)
+  if (guarded === 'none') refuseForeign(target)
+  if (guarded === 'none' && !begun) {
     refuseTaken(target)
     refuseGuardless(target)
   }
