@@ -11,9 +11,7 @@ import {
   lockPairs,
   logRows,
   READ_COLUMNS,
-  FIND_COLUMN,
   FIND_TABLE,
-  READ_PRIMARY,
   readGroups,
   readKeys,
   readPlaces,
@@ -27,11 +25,11 @@ import {
   stillReferring,
 } from '../sql/adopt-merge'
 import { type KeyedTable, READ_KEYED } from '../sql/adopt-conflicts'
-import { qualified } from '../sql/identifier'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
 import { findDrift } from '../schema/drift'
 import { type AdoptOptions, withTarget } from './adopt'
+import { alsoReferring } from './also-referring'
 import { Conflicts, Unmergeable } from './conflicts'
 import { AdoptionError } from './error'
 import { BATCH_RULES, LOCK_RULES } from './options'
@@ -200,29 +198,6 @@ export function requireAdopted({ declaration, state, on }: Target, wanted: boole
       ? `${tableName(on.table)} is not adopted yet: run adopt first.`
       : `${tableName(on.table)} is unique, so merged rows would be duplicates again: run abandon first.`,
   )
-}
-
-async function alsoReferring(session: AdoptSession, { on }: Target, also: readonly string[]): Promise<Reference[]> {
-  const references: Reference[] = []
-  for (const name of also) {
-    const [column = '', table = '', schema = on.table.schema] = name.split('.').reverse()
-    const [found, [known]] = [
-      await session.query<{ name: string }>(READ_PRIMARY, [qualified(schema, table)]),
-      await session.query(FIND_COLUMN, [qualified(schema, table), column]),
-    ]
-    if (known === undefined || found.length === 0 || on.primary.length !== 1) {
-      throw new DeclarationError(`"${name}" must name a column of a table with a primary key. Write table.column.`)
-    }
-    references.push({
-      schema,
-      table,
-      columns: [column],
-      referenced: on.primary,
-      primary: found.map((one) => one.name),
-      own: schema === on.table.schema && table === on.table.table,
-    })
-  }
-  return references
 }
 
 /** A name that is misspelt would leave every row of the table that was meant. */
