@@ -8,7 +8,9 @@ import { guardOf } from '../triggers/guard'
 import { type AdoptOptions, withTarget } from './adopt'
 import { LOCK_RULES, MILLISECONDS } from './options'
 import type { AdoptionLock, Seams } from './session'
+import { guardedAs } from './renormalize'
 import { stateOf } from './steps'
+import { refuseTaken } from './swap'
 import { findDeclaration } from './target'
 import { abandonWork } from './work'
 import { findWork } from './works'
@@ -50,8 +52,9 @@ async function abandonWith(
   const declaration = findDeclaration(dataSource, entity, options.property)
   return await withTarget({ dataSource, declaration, options, seams }, async (session, target) => {
     const { on } = target
-    await session.all(createAdoptions(on))
     const state = await stateOf({ session, target })
+    if (state === undefined && guardedAs(target) === 'none') refuseTaken(target)
+    await session.all(createAdoptions(on))
     // A guard of another declaration stands, and stays.
     const gone =
       state?.swaps === true ? leave(beside(on)) : [...guardOf(on.table).drop, ...endFollowing(on), ...leave(on)]

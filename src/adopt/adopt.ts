@@ -215,7 +215,7 @@ async function adoptOrNormalize(run: Run, options: AdoptOptions): Promise<AdoptR
   const begun = state !== undefined && (state.step as string) !== 'renormalize'
   if (begun || guarded !== 'renormalized' || findDrift(target.declaration.table, target.state).length === 0) {
     await keepTriggersOut(session, ownTriggers(target, options))
-    return await runSteps({ ...run, target: targetOf(target) }, options)
+    return await runSteps({ ...run, target: targetOf(target, state !== undefined) }, options)
   }
   if (state) refuseOther(target, state)
   refuseTriggers(ownTriggers(target, options), 'the guard has to run')

@@ -11,9 +11,7 @@ import {
   lockPairs,
   logRows,
   READ_COLUMNS,
-  FIND_COLUMN,
   FIND_TABLE,
-  READ_PRIMARY,
   readGroups,
   readKeys,
   readPlaces,
@@ -27,11 +25,11 @@ import {
   stillReferring,
 } from '../sql/adopt-merge'
 import { type KeyedTable, READ_KEYED } from '../sql/adopt-conflicts'
-import { qualified } from '../sql/identifier'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
 import { findDrift } from '../schema/drift'
 import { type AdoptOptions, withTarget } from './adopt'
+import { alsoReferring } from './also-referring'
 import { Conflicts, Unmergeable } from './conflicts'
 import { AdoptionError } from './error'
 import { BATCH_RULES, LOCK_RULES } from './options'
@@ -121,6 +119,8 @@ interface Merging {
   readonly decides: boolean
   readonly left: LeftRow[]
   merged: number
+  /** So many rows were found, and were no duplicates any more when their turn came. */
+  changed: number
 }
 
 const FIRST_ROWS = 20
@@ -161,15 +161,30 @@ export async function mergeWith(
     await requireTables(session, Object.keys(options.conflict ?? {}))
     const { keep } = options
     const order = keep === 'newest' ? keep : 'oldest'
-    await session.all(findSurplus(target.on, order, deleteDateColumn?.databaseName))
     // Foreign keys and the user's triggers are to run; only the flags are cleared without the guard.
     const clears = await session.becomeReplica()
     if (clears) await session.set('session_replication_role', 'origin')
     const conflicts = new Conflicts(session, target.on, Object.keys(options.conflict ?? {}))
     const decides = typeof keep === 'function'
-    if (decides) await decideGroups(session, target, keep)
-    const merging: Merging = { session, target, references, conflicts, clears, decides, left: [], merged: 0 }
-    await mergeAll(merging)
+    const merging: Merging = {
+      session,
+      target,
+      references,
+      conflicts,
+      clears,
+      decides,
+      left: [],
+      merged: 0,
+      changed: 0,
+    }
+    // Where the row that was to stay is gone, or has another text, the others of its group have equal texts still.
+    do {
+      merging.changed = 0
+      merging.left.length = 0
+      await session.all(findSurplus(target.on, order, deleteDateColumn?.databaseName))
+      if (decides) await decideGroups(merging, keep)
+      await mergeAll(merging)
+    } while (merging.changed > 0)
     return { merged: merging.merged, left: merging.left }
   })
 }
@@ -185,29 +200,6 @@ export function requireAdopted({ declaration, state, on }: Target, wanted: boole
   )
 }
 
-async function alsoReferring(session: AdoptSession, { on }: Target, also: readonly string[]): Promise<Reference[]> {
-  const references: Reference[] = []
-  for (const name of also) {
-    const [column = '', table = '', schema = on.table.schema] = name.split('.').reverse()
-    const [found, [known]] = [
-      await session.query<{ name: string }>(READ_PRIMARY, [qualified(schema, table)]),
-      await session.query(FIND_COLUMN, [qualified(schema, table), column]),
-    ]
-    if (known === undefined || found.length === 0 || on.primary.length !== 1) {
-      throw new DeclarationError(`"${name}" must name a column of a table with a primary key. Write table.column.`)
-    }
-    references.push({
-      schema,
-      table,
-      columns: [column],
-      referenced: on.primary,
-      primary: found.map((one) => one.name),
-      own: schema === on.table.schema && table === on.table.table,
-    })
-  }
-  return references
-}
-
 /** A name that is misspelt would leave every row of the table that was meant. */
 async function requireTables(session: AdoptSession, names: readonly string[]): Promise<void> {
   for (const name of names) {
@@ -220,7 +212,9 @@ async function requireTables(session: AdoptSession, names: readonly string[]): P
 const GROUPS = 100
 
 /** Asks the function for every group, outside of a transaction: what has changed by the time of the merge stays. */
-async function decideGroups(session: AdoptSession, { on, facts }: Target, merge: MergeRows): Promise<void> {
+async function decideGroups(merging: Merging, merge: MergeRows): Promise<void> {
+  const { session } = merging
+  const { on, facts } = merging.target
   const [keyed] = await session.query<{ found: string }>(READ_KEYED, [tableName(on.table)])
   const { types } = JSON.parse(keyed?.found ?? '') as KeyedTable
   const columns = await session.query<{ name: string }>(READ_COLUMNS, [facts.oid])
@@ -238,7 +232,7 @@ async function decideGroups(session: AdoptSession, { on, facts }: Target, merge:
         const others = keys.filter((_, index) => index !== kept)
         const values = [places, JSON.stringify(others), keys[kept], set && JSON.stringify(set)]
         await session.query(decideGroup(on, types), values)
-      } else await session.query(dropPlaces(on), [places])
+      } else await dropChanged(merging, places)
     }
     if (groups.length < GROUPS) return
     await session.breathe()
@@ -257,6 +251,12 @@ function requireRow(rows: readonly ObjectLiteral[], keep: ObjectLiteral, primary
   const found = rows.findIndex((row) => row === keep || primary.every((name) => row[name] === keep[name]))
   if (found !== -1) return found
   throw new DeclarationError('merge(): "keep" must be one of the rows. Return { keep: rows[0] }, for instance.')
+}
+
+/** Rows that are gone, or no duplicates any more. */
+async function dropChanged(merging: Merging, places: readonly string[]): Promise<void> {
+  merging.changed += places.length
+  await merging.session.query(dropPlaces(merging.target.on), [places])
 }
 
 async function setAll({ session, target: { on } }: Merging, ready: readonly string[]): Promise<void> {
@@ -351,8 +351,10 @@ async function mergeRows(merging: Merging, places: readonly string[], clears: bo
   }
   const ready = locked.filter((place) => !selves.has(place))
   await mergeReady(merging, ready, clears)
-  // Gone, or no duplicates any more.
-  await session.query(dropPlaces(on), [places.filter((place) => !seen.has(place) && !locked.includes(place))])
+  await dropChanged(
+    merging,
+    places.filter((place) => !seen.has(place) && !locked.includes(place)),
+  )
   const busy = [...seen].filter((place) => !locked.includes(place)).length
   return { busy, merged: ready.length, selves: [...selves] }
 }

@@ -5,6 +5,7 @@ import { quote } from '../sql/identifier'
 import { tableName, textRules } from '../sql/text-table'
 import { guardNotesOf } from '../triggers/trigger-plan'
 import { isKernel } from '../sql/trigger-set'
+import { columnDrift } from '../schema/drift'
 import { renormalized } from '../schema/rebuild'
 import { AdoptionError } from './error'
 import { guardedAs } from './renormalize'
@@ -14,11 +15,16 @@ import type { Target } from './target'
  * What an adoption works on: where a guard of another declaration stands, columns beside those that it keeps, which take
  * their places in the end.
  *
+ * @param begun hidden columns are those of an adoption that has begun
  * @throws AdoptionError where the change has to be made in several steps, or by a migration
  */
-export function targetOf(target: Target): Target {
+export function targetOf(target: Target, begun = false): Target {
   const guarded = guardedAs(target)
   if (guarded === 'none') refuseForeign(target)
+  if (guarded === 'none' && !begun) {
+    refuseTaken(target)
+    refuseGuardless(target)
+  }
   return guarded === 'other' ? besideGuard(target) : target
 }
 
@@ -89,6 +95,38 @@ function refuseForeign(target: Target): void {
     target,
     `its hidden columns belong to the guard of "${other.name}"`,
     `Rename "${other.name}" to "${declaration.name}" by a migration that changes nothing else.`,
+  )
+}
+
+/**
+ * The triggers of an adoption would break whatever writes the table, and `abandon` would drop the column.
+ *
+ * @throws AdoptionError where a column has the name of a hidden one, and cannot be it
+ */
+export function refuseTaken(target: Target): void {
+  const { declaration, state } = target
+  const taken = columnDrift(declaration.table, state).find(({ kind }) => kind === 'different')
+  if (!taken) return
+  const type = state.columns.find(({ name }) => name === taken.name)?.type
+  throw unsupported(
+    target,
+    `the column ${quote(taken.name)} is there already, of type ${type}`,
+    'Rename it, or give the hidden column another name by the option "hidden".',
+  )
+}
+
+/** Without a guard a check holds the number at 0. An adoption counts with others, and every insert would be refused. */
+function refuseGuardless(target: Target): void {
+  const { facts, on } = target
+  const { number } = on.table
+  // The server quotes a name only where it has to, or is told to.
+  const held = [number, quote(number)].map((name) => `(${name} = 0)`)
+  const check = facts.checks.find(({ expression }) => held.some((one) => expression.includes(one)))
+  if (!check) return
+  throw unsupported(
+    target,
+    `the check ${quote(check.name)} allows it no guard`,
+    'Bring the guard by a migration that changes nothing else: it changes no row.',
   )
 }
 

@@ -281,11 +281,17 @@ function withBegun(begun: string, line: Original | undefined): Original | undefi
   return typeof line === 'string' ? begun + line : Buffer.concat([Buffer.from(begun), line])
 }
 
+const SHOWN_NAMES = 20
+
 function positionOf(record: Line, column: string): number {
   const names = typeof record === 'string' ? (csvFields(record) ?? []) : []
   const position = names.indexOf(column)
   if (position !== -1) return position
-  throw new ListError(`The first line of the list has no column "${column}". Name one of its columns with --column.`)
+  const some = names.slice(0, SHOWN_NAMES).map((name) => JSON.stringify(name))
+  const has = some.length === 0 ? '' : ` It has ${some.join(', ')}${names.length > SHOWN_NAMES ? ', …' : ''}.`
+  throw new ListError(
+    `The first line of the list has no column "${column}".${has} Name one of its columns with --column.`,
+  )
 }
 
 function textAt(record: Line, position: number): Line {

@@ -74,26 +74,32 @@ export class ImportTally {
 /**
  * Formats the table at the end of an import.
  *
- * @param unit what the lines hold, in the plural. @default 'lines'
+ * @param unit what the lines hold, in the plural. @default that of `each`
  * @param dryRun rows were only looked up
+ * @param each a line, or a record of CSV, which may have several lines
  */
-export function formatReport(report: ImportReport, unit = 'lines', dryRun = false): string {
+export function formatReport(
+  report: ImportReport,
+  unit?: string,
+  dryRun = false,
+  each: 'line' | 'record' = 'line',
+): string {
   const { lines, created, found, rejected, blank, collisions, seconds } = report
   const rows: [string, string][] = [
-    ['lines', number(lines)],
+    [`${each}s`, number(lines)],
     [dryRun ? 'would be created' : 'created', number(created)],
     ['found', number(found)],
     ['rejected', number(rejected)],
     ...(blank > 0 ? [['blank', number(blank)] satisfies [string, string]] : []),
     ['collisions', number(collisions)],
     ['seconds', seconds.toFixed(seconds < 100 ? 2 : 0)],
-    [`${unit} per second`, rate(lines, seconds)],
+    [`${unit ?? `${each}s`} per second`, rate(lines, seconds)],
   ]
   const left = Math.max(...rows.map(([name]) => name.length))
   const right = Math.max(...rows.map(([, value]) => value.length))
   const table = rows.map(([name, value]) => `${name.padEnd(left)}  ${value.padStart(right)}`)
   const note = dryRun ? ['', DRY_RUN] : []
-  return [...table, ...formatRejections(report), ...note].map((line) => `${line}\n`).join('')
+  return [...table, ...formatRejections(report, each), ...note].map((line) => `${line}\n`).join('')
 }
 
 const DRY_RUN = 'No row was written. What the database itself refuses, only an import without --dry-run shows.'
@@ -104,8 +110,14 @@ function rate(lines: number, seconds: number): string {
   return perSecond === 0 || perSecond >= 10 ? number(Math.round(perSecond)) : perSecond.toFixed(1)
 }
 
-function formatRejections({ rejections, rejected }: ImportReport): string[] {
+function formatRejections({ rejections, rejected }: ImportReport, each: 'line' | 'record'): string[] {
   if (rejections.length === 0) return []
-  const title = rejections.length < rejected ? `the first ${rejections.length} rejected lines:` : 'rejected lines:'
-  return ['', title, ...rejections.map(({ line, reason }) => `  line ${number(line)}: ${printable(reason)}`)]
+  const first = rejections.length < rejected ? `the first ${rejections.length} ` : ''
+  // An editor shows lines: the header is one, and a record may be several.
+  const counted = each === 'record' ? ' (record 1 follows the header)' : ''
+  return [
+    '',
+    `${first}rejected ${each}s${counted}:`,
+    ...rejections.map(({ line, reason }) => `  ${each} ${number(line)}: ${printable(reason)}`),
+  ]
 }

@@ -64,7 +64,8 @@ async function runCommand(invocation: AdoptRun['invocation'], command: Command):
   const { dataSource, target, options, say, print } = command
   const { property } = options
   if (invocation.kind === 'abandon') {
-    print(formatLocks((await abandon(dataSource, target, { property, signal: command.signal, onNotice: say })).locks))
+    const { locks } = await abandon(dataSource, target, { property, signal: command.signal, onNotice: say })
+    print(`${formatLocks(locks)}The table is abandoned. No text was changed.\n`)
   } else if (invocation.kind === 'unmerge') {
     print(`${number(await unmerge(dataSource, target, { property }))} rows were restored.\n`)
   } else if (invocation.forgetLog) {

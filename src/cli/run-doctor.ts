@@ -65,11 +65,24 @@ function formatFindings({ findings, tables }: DoctorReport): string {
     }),
   )
   const sections = (['error', 'warning', 'information'] as const).map((severity) => {
-    const some = findings.filter((one) => one.severity === severity)
+    const some = joined(findings.filter((one) => one.severity === severity))
     return { text: some.map(toldFinding).join(''), total: count(some.length, severity) }
   })
   const totals = sections.map(({ total }) => total).join(', ')
   return printed([...looked, ''].join('\n') + sections.map(({ text }) => text).join('') + `${totals}.\n`)
+}
+
+/** Objects of one kind that are to be mended together take one line. */
+function joined(findings: readonly DoctorFinding[]): readonly DoctorFinding[] {
+  const found = new Map<string, DoctorFinding>()
+  for (const [index, one] of findings.entries()) {
+    const { count, detail, keys, groups, ...rest } = one
+    const isObject = keys.length === 0 && groups === undefined && detail !== undefined && !detail.includes(': ')
+    const id = isObject ? JSON.stringify(rest) : String(index)
+    const known = found.get(id)
+    found.set(id, known ? { ...known, count: known.count + count, detail: `${known.detail}, ${detail}` } : one)
+  }
+  return [...found.values()]
 }
 
 function toldFinding({ code, severity, entity, property, ...finding }: DoctorFinding): string {
@@ -80,7 +93,9 @@ function toldFinding({ code, severity, entity, property, ...finding }: DoctorFin
     `${severity} ${code} of ${where}: ${number(finding.count)}${size}${detail === undefined ? '' : `; ${detail}`}`,
     ...(keys.length === 0 ? [] : [`  first keys: ${keys.map((key) => JSON.stringify(key)).join(' ')}`]),
     ...(groups?.references ?? []).map(
-      ({ table, columns, rows }) => `  referred to by ${count(rows, 'row')} of ${table} (${columns.join(', ')})`,
+      ({ table, columns, rows, indexed }) =>
+        `  referred to by ${count(rows, 'row')} of ${table} (${columns.join(', ')})` +
+        (indexed ? '' : ', without an index: make one before you merge'),
     ),
     `  ${next}`,
   ]

@@ -51,7 +51,7 @@ export async function runImport(run: ImportRun): Promise<ExitCode> {
     list.close()
     await refused?.close()
   }
-  streams.stdout.write(formatReport(report, run.unit, dryRun))
+  streams.stdout.write(formatReport(report, run.unit, dryRun, run.column === undefined ? 'line' : 'record'))
   if (refused && refused.lost > 0) streams.stderr.write(`\n${number(refused.lost)} ${NOT_KEPT}\n`)
   return conclude(report, dryRun, streams.stderr)
 }

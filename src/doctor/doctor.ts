@@ -10,7 +10,7 @@ import { findDrift, workDrift } from '../schema/drift'
 import { registry, rootOf, tableDeclarations, tableNames, tableNumbers } from '../registry/registry'
 import { triggerWorks, wantedSets } from '../schema/trigger-sets'
 import { adoptionOf, adoptionOfWork, type DoctorAdoption, findingsOfAdoption } from './adoption'
-import { type DoctorFinding, findingOf, type Place, schemaFinding } from './findings'
+import { awaitingAdoption, type DoctorFinding, findingOf, type Place, schemaFinding } from './findings'
 import { lookAtHolders, lookAtNames, namesColumns } from './names'
 import { lookAtNumbers } from './numbers'
 import { columnsOf } from './stored-text'
@@ -104,17 +104,18 @@ export async function doctor(dataSource: DataSource, options: DoctorOptions = {}
   const queryRunner = dataSource.createQueryRunner('master')
   const reader = new Reader(queryRunner, batchRows, signal)
   const visit: Visit = { dataSource, reader, onProgress, part: options.table }
-  const [findings, tables]: [DoctorFinding[], DoctorTable[]] = [[], []]
+  const [found, tables]: [DoctorFinding[], DoctorTable[]] = [[], []]
   try {
     for (const metadata of chosen) {
-      const found = await examineTable(visit, metadata)
-      findings.push(...found.findings)
-      if (found.table) tables.push(found.table)
+      const { findings, table } = await examineTable(visit, metadata)
+      found.push(...findings)
+      if (table) tables.push(table)
     }
-    if (visit.part === undefined) findings.push(...(await findingsOfNames(visit, chosen)))
+    if (visit.part === undefined) found.push(...(await findingsOfNames(visit, chosen)))
   } finally {
     await queryRunner.release()
   }
+  const findings = awaitingAdoption(found, registry.namesEntity.get(dataSource)?.name)
   return { healthy: findings.every(({ severity }) => severity !== 'error'), findings, tables }
 }
 

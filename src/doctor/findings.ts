@@ -14,7 +14,7 @@ const CODES = {
   ],
   'text.twiceNormalized': [
     'error',
-    'These texts become equal when they are normalized. Where no guard stands, typeorm-unique-text adopt --merge oldest makes one row of each group (docs/adopting.md); else merge the rows first (docs/changing-a-declaration.md).',
+    'These texts become equal when they are normalized. Where no guard stands, typeorm-unique-text adopt --merge oldest makes one row of each group. Where one stands, do the same after typeorm-unique-text abandon, or merge the rows by hand (docs/adopting.md).',
   ],
   'text.unnormalized': [
     'error',
@@ -97,7 +97,13 @@ export interface DoctorGroups {
   /** Rows of the largest group. */
   readonly largest: number
   /** Rows of other tables that refer, by foreign keys, to a surplus row: any row but the first of its group. */
-  readonly references: readonly { readonly table: string; readonly columns: readonly string[]; readonly rows: number }[]
+  readonly references: readonly {
+    readonly table: string
+    readonly columns: readonly string[]
+    readonly rows: number
+    /** false: no index begins with these columns, so that the table is read whole for every row that is merged. */
+    readonly indexed: boolean
+  }[]
 }
 
 /** One thing that the doctor found. Never holds a text. */
@@ -135,6 +141,26 @@ const NEXT_OF_PARTS: Partial<Record<keyof typeof CODES, string>> = {
 export const ofPart = (finding: DoctorFinding): DoctorFinding => {
   const next = NEXT_OF_PARTS[finding.code as keyof typeof CODES]
   return next === undefined ? finding : { ...finding, next }
+}
+
+/** What of the schema or of rows is not there, or not done. */
+const AWAITS_ADOPTION = /^(?!text\.).+\.(?:missing|different|invalid)$/u
+
+/**
+ * The same findings: where something is not adopted yet, what is missing for it is a matter of `adopt` too.
+ *
+ * @param names the entity whose table holds all names
+ */
+export function awaitingAdoption(findings: readonly DoctorFinding[], names: string | undefined): DoctorFinding[] {
+  const due = findings.filter(({ code }) => code.endsWith('.unadopted'))
+  return findings.map((one) => {
+    if (!AWAITS_ADOPTION.test(one.code)) return one
+    const adopt = due.find(({ code, entity, property }) => {
+      if (one.code === 'table.missing') return one.entity === names && code === 'names.unadopted'
+      return one.entity === entity && (one.property === null ? code !== 'text.unadopted' : one.property === property)
+    })
+    return adopt ? { ...one, next: adopt.next } : one
+  })
 }
 
 /** Where a finding belongs. */

@@ -125,7 +125,7 @@ export class Groups {
   readonly keys: Key[] = []
   readonly #references = new Map<
     string,
-    { readonly table: string; readonly columns: readonly string[]; rows: number }
+    { readonly table: string; readonly columns: readonly string[]; rows: number; readonly indexed: boolean }
   >()
   #uncounted: Key[] = []
   #last: { readonly identity: string; rows: number } | undefined
@@ -156,7 +156,8 @@ export class Groups {
       for (const referrer of surroundings.referrers) {
         const [found] = await reader.rows(countReferences(table, referrer, keys))
         const id = JSON.stringify(referrer)
-        const known = this.#references.get(id) ?? { table: referrer.table, columns: referrer.columns, rows: 0 }
+        const { table: from, columns, indexed } = referrer
+        const known = this.#references.get(id) ?? { table: from, columns, rows: 0, indexed }
         this.#references.set(id, known)
         known.rows += Number(found?.['rows'])
       }

@@ -18,7 +18,8 @@ export function findDrift(table: TextTable, state: TableState | null): Finding[]
   ]
 }
 
-function columnDrift(table: TextTable, { columns }: TableState): Finding[] {
+/** Hidden columns that are missing, or have another type. */
+export function columnDrift(table: TextTable, { columns }: TableState): Finding[] {
   const types: Record<string, string> = {
     [table.hash]: table.digest.type,
     [table.number]: 'integer',

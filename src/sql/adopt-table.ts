@@ -254,6 +254,8 @@ export interface AdoptionFacts {
   readonly bytes: number
   /** Triggers of the user's that an UPDATE fires. */
   readonly updateTriggers: readonly string[]
+  /** Expressions in the server's words. */
+  readonly checks: readonly { readonly name: string; readonly expression: string }[]
 }
 
 /**
@@ -273,7 +275,10 @@ export async function adoptionFacts(
        'updateTriggers', (
          SELECT coalesce(jsonb_agg(t.tgname ORDER BY t.tgname), '[]') FROM pg_trigger AS t
           WHERE t.tgrelid = r.oid AND NOT t.tgisinternal AND t.tgenabled IN ('O', 'A') AND (t.tgtype & 16) <> 0
-            AND NOT EXISTS (SELECT FROM unnest($2::text[]) AS p (name) WHERE starts_with(t.tgname, p.name)))
+            AND NOT EXISTS (SELECT FROM unnest($2::text[]) AS p (name) WHERE starts_with(t.tgname, p.name))),
+       'checks', (
+         SELECT coalesce(jsonb_agg(jsonb_build_object('name', k.conname, 'expression', pg_get_expr(k.conbin, k.conrelid))), '[]')
+           FROM pg_constraint AS k WHERE k.conrelid = r.oid AND k.contype = 'c')
        )::text AS facts
        FROM pg_class AS r
        JOIN pg_namespace AS n ON n.oid = r.relnamespace

@@ -38,6 +38,12 @@ const COLUMNS = (keys: string, relation: string): string =>
       JOIN pg_catalog.pg_attribute AS a
         ON a.attrelid OPERATOR(pg_catalog.=) ${relation} AND a.attnum OPERATOR(pg_catalog.=) k.attnum)`
 
+/** Whether an index of the whole referring table begins with the columns of the foreign key, in whatever order. */
+const INDEXED = `EXISTS (SELECT FROM pg_catalog.pg_index AS i
+          WHERE i.indrelid OPERATOR(pg_catalog.=) f.conrelid AND i.indisvalid AND i.indpred IS NULL
+            AND (i.indkey::pg_catalog.int2[])[0:pg_catalog.cardinality(f.conkey) OPERATOR(pg_catalog.-) 1]
+              OPERATOR(pg_catalog.@>) f.conkey)`
+
 /** Of the table and its partitions. */
 const SIZE = (of: string): string =>
   `(SELECT coalesce(pg_catalog.sum(pg_catalog.${of}(p.relid)), pg_catalog.${of}(c.oid))::pg_catalog.int8
@@ -92,7 +98,7 @@ const SURROUNDINGS = `SELECT pg_catalog.jsonb_build_object(
     'partitions', (SELECT pg_catalog.count(*) FROM pg_catalog.pg_partition_tree(c.oid) AS p WHERE p.isleaf AND p.level OPERATOR(pg_catalog.>) 0),
     'referrers', (SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
         'table', ${RELATION('f.conrelid')}, 'columns', ${COLUMNS('f.conkey', 'f.conrelid')},
-        'refersTo', ${COLUMNS('f.confkey', 'c.oid')}) ORDER BY f.oid), '[]')
+        'refersTo', ${COLUMNS('f.confkey', 'c.oid')}, 'indexed', ${INDEXED}) ORDER BY f.oid), '[]')
       FROM pg_catalog.pg_constraint AS f
       WHERE f.confrelid OPERATOR(pg_catalog.=) c.oid AND f.contype OPERATOR(pg_catalog.=) 'f'
         AND f.conparentid OPERATOR(pg_catalog.=) 0),

@@ -178,6 +178,8 @@ export interface Referrer {
   readonly table: string
   readonly columns: readonly string[]
   readonly refersTo: readonly string[]
+  /** An index finds the rows by these columns. */
+  readonly indexed: boolean
 }
 
 /** How many rows refer to these. */

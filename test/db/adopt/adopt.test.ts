@@ -10,7 +10,8 @@ import {
 } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { findOrCreate, UniqueText, type UniqueTextPropertyOptions } from '../../../src'
-import { adopt, AdoptionError } from '../../../src/adopt'
+import { abandon, adopt, AdoptionError, planAdoption } from '../../../src/adopt'
+import { doctor } from '../../../src/doctor'
 import { Url } from '../../../src/url'
 import { lowerCase, normalizer, Refusal } from '../../../src/text'
 import { declarationsOf } from '../../../src/registry/registry'
@@ -161,6 +162,39 @@ test('a URL of several columns is adopted', async () => {
 const strict = normalizer('strict', 1, (text) => {
   if (text.startsWith('bad')) throw new Refusal('it begins with bad')
   return text.toLowerCase()
+})
+
+describe('what stands in the way of hidden columns', () => {
+  test.each(['text', 'bytea', 'numeric'])('a column of type %s stops the command before it begins', async (type) => {
+    await plainTable(`values (1, 'a', null)`)
+    await client.query(`alter table page add "urlHash" ${type}`)
+    const Page = page()
+    const dataSource = await open(Page)
+    const message = new RegExp(`the column "urlHash" is there already, of type ${type}\\. Rename it`, 'u')
+    await expect(adopt(dataSource, Page)).rejects.toMatchObject({ reason: 'unsupported', message })
+    await expect(planAdoption(dataSource, Page)).rejects.toMatchObject({ reason: 'unsupported', message })
+    await expect(abandon(dataSource, Page)).rejects.toMatchObject({ reason: 'unsupported', message })
+    await client.query(`insert into page (url) values ('b')`)
+    const { rows } = await client.query(`select count("urlHash")::int as hashes, count(*)::int as rows from page`)
+    expect(rows).toEqual([{ hashes: 0, rows: 2 }])
+  })
+
+  test('so does the check of a text that was declared without a guard', async () => {
+    const rules = { digest: 'sha256', normalize: lowerCase() } as const
+    const guardless = page({ ...rules, guard: false })
+    await (await open(guardless)).synchronize()
+    const Page = page(rules)
+    const dataSource = await open(Page)
+    const { findings } = await doctor(dataSource)
+    expect(findings.map(({ code }) => code)).not.toContain('text.unadopted')
+    await expect(adopt(dataSource, Page)).rejects.toMatchObject({
+      reason: 'unsupported',
+      message: /the check "CHK_\w+" allows it no guard\. Bring the guard by a migration/u,
+    })
+    await (await open(guardless)).manager.insert(guardless, { url: 'B' })
+    await dataSource.synchronize()
+    expect(await adopt(dataSource, Page)).toMatchObject({ step: 'done', unchanged: true })
+  })
 })
 
 describe('refused texts', () => {

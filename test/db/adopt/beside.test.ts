@@ -214,6 +214,8 @@ test('the command prints locks and duplicates, and goes on where it stopped', as
   expect((await command('adopt', ...target, '--merge', 'oldest')).out).toMatch(
     /already adopted.*\n53 rows were merged\.\n$/s,
   )
-  expect((await command('abandon', ...target)).out).toMatch(/^abandon: ACCESS EXCLUSIVE/)
+  expect((await command('abandon', ...target)).out).toMatch(
+    /^abandon: ACCESS EXCLUSIVE.*\nThe table is abandoned\. No text was changed\.\n$/,
+  )
   expect((await command('unmerge', ...target)).out).toBe('53 rows were restored.\n')
 })

@@ -242,6 +242,20 @@ test('a row that has another text by then stays', async () => {
   expect(await all('select id, url from page')).toContain('(4,other)')
 })
 
+test.each<MergeOptions['keep']>(['oldest', (rows) => ({ keep: rows[0] ?? {} })])(
+  'where the row that was to stay has another text by then, the others become one: %s',
+  async (keep) => {
+    const seen: string[] = []
+    const beforeStatement = async (sql: string): Promise<void> => {
+      if (!/FOR UPDATE OF l, t/.test(sql)) return
+      if (seen.push(sql) === 1) await client.query(`update page set url = 'other' where id = 1`)
+    }
+    const report = await mergeWith(dataSource, Page, { keep, conflict: {}, ...IN_TIME }, { beforeStatement })
+    expect(report.merged).toBe(2)
+    expect(await all('select id, url from page')).toBe('(1,other) (2,b) (3,c) (4,a) (6,d) (8,e)')
+  },
+)
+
 describe('the way back', () => {
   test('gives every row and every reference again once the table is not unique', async () => {
     const before = await everything()

@@ -378,10 +378,11 @@ describe('typeorm-unique-text import', () => {
     const input = 'id,"the url"\r\n1,"http://csv.example/a,b"\r\n2,"http://csv.example/c"x\r\n3\r\n'
     const { code, stdout } = await typed([...IMPORT, '--csv', '--column', 'the url', '-'], input)
     expect(code).toBe(0)
-    expect(stdout).toMatch(/^lines +3\ncreated +1\nfound +0\nrejected +2\n/)
+    expect(stdout).toMatch(/^records +3\ncreated +1\nfound +0\nrejected +2\n/)
+    expect(stdout).toMatch(/^rejected records \(record 1 follows the header\):\n  record 2: .+\n  record 3: /m)
     const other = await typed([...IMPORT, '--csv', '--column', 'url', '-'], input)
     expect(other.code).toBe(1)
-    expect(other.stderr).toContain('has no column "url"')
+    expect(other.stderr).toContain('has no column "url". It has "id", "the url". Name one')
   })
 
   test('--dry-run counts what an import would, over batches, as a role that may only read', async () => {

@@ -4,7 +4,7 @@ import { beforeAll, describe, expect, test } from 'vitest'
 import { adopt } from '../../../src/adopt'
 import { doctor, type DoctorFinding } from '../../../src/doctor'
 import { useDatabase } from '../../support/database'
-import { ENTITIES, fill, Page, Soft, User } from './entities'
+import { Comment, ENTITIES, fill, Page, Soft, User } from './entities'
 
 const db = useDatabase()
 
@@ -78,6 +78,19 @@ describe('what the database lacks', () => {
       ]
     `)
     expect(found.filter((one) => one.includes('guard.missing')).length).toBeGreaterThan(2)
+  })
+
+  test('what is missing because nothing is adopted yet is a matter of adopt', async () => {
+    await changed(
+      'drop table page cascade',
+      'create table page (id integer primary key, url text not null, title text)',
+      'drop table comment cascade',
+      'create table comment (id integer primary key, page text not null, "deletedAt" timestamp)',
+    )
+    const { findings } = await doctor(dataSource, { entities: [Page, Comment] })
+    const missing = findings.filter(({ code }) => code.endsWith('.missing'))
+    expect(missing.length).toBeGreaterThan(8)
+    expect(missing.filter(({ next }) => !next.startsWith('Run typeorm-unique-text adopt, '))).toEqual([])
   })
 
   test('hidden columns that are there but empty', async () => {

@@ -81,6 +81,20 @@ test('where something is wrong it ends with 1, for a person and as JSON', PATIEN
   await insertOrFail(dataSource.manager, Page, { url: 'http://example.com/11' })
 })
 
+test('what is missing takes a line for each kind, and says what merging needs', PATIENCE, async () => {
+  const client = await db.client()
+  await client.query(`begin; alter table page drop column "urlHash" cascade; set local session_replication_role = replica;
+    insert into page (url) values ('http://example.com/1'), ('http://example.com/1');
+    insert into visit ("pageId") select id from page; commit`)
+  const { stdout } = await ask('-d', `${commands.folder}/data-source.js`, '--entity', 'page')
+  const told = stdout.replaceAll(/(?:IDX|CHK)_\w+/gu, 'NAME')
+  expect(told).toMatch(
+    /^error guard\.missing of Page\.url: \d; unique_text_\w+, .*\n {2}Run typeorm-unique-text adopt, /mu,
+  )
+  expect(told.match(/guard\.missing/gu)).toHaveLength(1)
+  expect(told).toContain('referred to by 2 rows of public.visit (pageId), without an index: make one before you merge')
+})
+
 test.each([
   ['an entity that is not there', ['--entity', 'Nothing'], 'Nothing'],
   ['an entity that declares nothing', ['--entity', 'Visit'], 'Visit'],

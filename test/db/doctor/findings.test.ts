@@ -109,20 +109,24 @@ describe('texts', () => {
       `insert into page (url, "urlHash") select 'HTTP://example.com/' || n, md5('HTTP://example.com/' || n)::uuid from generate_series(2, 4) as n`,
       `insert into visit ("pageId") select id from page where id > 10`,
     )
-    const { findings } = await doctor(dataSource, { entities: [Page] })
-    const groups = findings.filter(({ groups }) => groups)
-    expect(groups).toMatchObject([
-      {
-        code: 'text.twice',
-        count: 1,
-        groups: { groups: 1, largest: 2, references: [{ table: 'public.visit', columns: ['pageId'], rows: 1 }] },
-      },
+    const groupsNow = async (): Promise<DoctorFinding[]> =>
+      (await doctor(dataSource, { entities: [Page] })).findings.filter(({ groups }) => groups)
+    const reference = { table: 'public.visit', columns: ['pageId'], indexed: false }
+    expect(await groupsNow()).toMatchObject([
+      { code: 'text.twice', count: 1, groups: { groups: 1, largest: 2, references: [{ ...reference, rows: 1 }] } },
       {
         code: 'text.twiceNormalized',
         count: 3,
-        groups: { groups: 3, largest: 2, references: [{ table: 'public.visit', columns: ['pageId'], rows: 3 }] },
+        groups: { groups: 3, largest: 2, references: [{ ...reference, rows: 3 }] },
       },
     ])
+    const indexedBy = async (index: string): Promise<unknown> => {
+      await client.query(`drop index if exists visit_page; create index visit_page on visit ${index}`)
+      return (await groupsNow())[0]?.groups?.references[0]?.indexed
+    }
+    expect(await indexedBy('("pageId") where id > 1')).toBe(false)
+    expect(await indexedBy('(id, "pageId")')).toBe(false)
+    expect(await indexedBy('("pageId", id)')).toBe(true)
   })
 
   test('texts that the normalizer changes or refuses are counted with reasons, and never told', async () => {
