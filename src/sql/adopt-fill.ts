@@ -1,4 +1,5 @@
 import { type Adopting, adoptions, type AdoptedTable, type Held, nextNumber, queueOf, refusedOf } from './adopt-table'
+import { ownAlone } from './adopt-owned'
 import { quote } from './identifier'
 import { field, hashExpression, tableName, textIsNull } from './text-table'
 
@@ -163,7 +164,7 @@ export const createRefused = (on: AdoptedTable): string[] => [
   `CREATE TABLE ${refusedOf(on)} AS SELECT ${on.primary.map((name, index) => `t.${quote(name)} AS k${index}`).join(', ')}, ` +
     `''::pg_catalog.text AS reason FROM ${tableName(on.table)} AS t WITH NO DATA`,
   `ALTER TABLE ${refusedOf(on)} ADD PRIMARY KEY (${keyColumns(on)})`,
-  `ALTER TABLE ${refusedOf(on)} OWNER TO ${quote(on.owner)}`,
+  ...ownAlone(on, [refusedOf(on)]),
 ]
 
 /**

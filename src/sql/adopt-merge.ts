@@ -1,6 +1,7 @@
 import type { Query } from './catalog'
 import { own, samePrimary } from './adopt-fill'
 import { isOfChain } from './adopt-chains'
+import { ownAlone, refusePlanted } from './adopt-owned'
 import { type AdoptedTable, type Held, workOf } from './adopt-table'
 import { literal, qualified, quote } from './identifier'
 import { field, isLive, tableName } from './text-table'
@@ -77,8 +78,9 @@ export const createLog = (on: AdoptedTable): string[] => [
   `CREATE TABLE IF NOT EXISTS ${merges(on)} (seq pg_catalog.int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY, ` +
     `guard pg_catalog.text NOT NULL, old pg_catalog.text[] NOT NULL, kept pg_catalog.text[] NOT NULL, ` +
     `reference pg_catalog.jsonb, data pg_catalog.jsonb NOT NULL)`,
+  refusePlanted(on, MERGES),
   `CREATE INDEX IF NOT EXISTS unique_text_merges_old ON ${merges(on)} (guard, old) WHERE reference IS NULL`,
-  `ALTER TABLE ${merges(on)} OWNER TO ${quote(on.owner)}`,
+  ...ownAlone(on, [merges(on)], 'readable'),
 ]
 
 export const forgetLog = (on: Held): string =>
@@ -114,6 +116,7 @@ r AS (SELECT ${keys.map((key, index) => `${key} AS k${index}`).join(', ')}, ${ke
 SELECT pg_catalog.row_number() OVER (ORDER BY ${primary.map((_, index) => `r.p${index}`).join(', ')}) AS place, r.*
   FROM r WHERE r.rank OPERATOR(pg_catalog.>) 1`,
     `ALTER TABLE ${workOf(on)} ADD PRIMARY KEY (place)`,
+    ...ownAlone(on, [workOf(on)]),
     `ANALYZE ${workOf(on)}`,
   ]
 }

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import { addCheck, addIndex, indexCondition } from './alter'
 import type { Query } from './catalog'
 import { dollarQuote, literal, qualified, quote } from './identifier'
+import { ownAlone, refusePlanted } from './adopt-owned'
 import { addLookup } from './lookup'
 import { SQLSTATE } from './sqlstate'
 import { tableName, type TextTable } from './text-table'
@@ -88,7 +89,8 @@ export const dropTriggers = (on: Held): string[] =>
 /** The table in which adoptions of the schema say how far they are. */
 export const createAdoptions = (on: Adopting): string[] => [
   `CREATE TABLE IF NOT EXISTS ${adoptions(on)} (guard pg_catalog.text PRIMARY KEY, state pg_catalog.jsonb NOT NULL)`,
-  `ALTER TABLE ${adoptions(on)} OWNER TO ${quote(on.owner)}`,
+  refusePlanted(on, ADOPTIONS),
+  ...ownAlone(on, [adoptions(on)], 'readable'),
 ]
 
 /** The unique index, as TypeORM makes it, while others write. */
