@@ -36,13 +36,14 @@ export interface TextChange {
  * Normalizes all rows anew under the guard, which stays: no text is stored twice meanwhile. A row whose normalized text
  * stands in another one is noted with the refused ones.
  *
- * @param decide called before the guard takes over the new declaration; throws to stop there
+ * @param decide called before the guard takes over the new declaration; throws, or returns true, to stop there
+ * @returns whether the guard has taken it over
  */
 export async function renormalizeRows(
   run: Run,
   state: AdoptionState | undefined,
-  decide: () => Promise<void>,
-): Promise<void> {
+  decide: () => Promise<boolean>,
+): Promise<boolean> {
   const { session, target } = run
   const { on } = target
   await session.all(createAdoptions(on))
@@ -55,7 +56,7 @@ export async function renormalizeRows(
     if (left > 0) await session.rest(sweeps)
     page = 0
   }
-  await decide()
+  if (await decide()) return false
   const wanted = guardOf(on.table)
   // Other texts, names and numbers of the table keep what is theirs.
   const installed = guardIn(target.state, on, wanted.note)
@@ -67,6 +68,7 @@ export async function renormalizeRows(
     await session.all([...before.up, ...functions.up, ...after.up])
     await session.query(forgetState(on), [on.table.guard])
   })
+  return true
 }
 
 /** @returns how many rows somebody else had locked */

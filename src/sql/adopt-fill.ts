@@ -130,25 +130,27 @@ ON CONFLICT (${keyColumns(on)}) DO UPDATE SET reason = excluded.reason`
 
 const keyColumns = ({ primary }: AdoptedTable): string => primary.map((_, index) => `k${index}`).join(', ')
 
+const refusedKey = ({ primary }: AdoptedTable): string => {
+  const pairs = primary.map((name, index) => `'${name.replaceAll("'", "''")}'::pg_catalog.text, r.k${index}`)
+  return `pg_catalog.jsonb_build_object(${pairs.join(', ')})`
+}
+
 /** The first rows that are refused, and how many there are in all. */
 export const readRefused = (on: AdoptedTable, limit: number): string => {
-  const key = on.primary
-    .map((name, index) => `'${name.replaceAll("'", "''")}'::pg_catalog.text, r.k${index}`)
-    .join(', ')
   return (
-    `SELECT pg_catalog.jsonb_build_object(${key})::pg_catalog.text AS key, r.reason, ` +
+    `SELECT ${refusedKey(on)}::pg_catalog.text AS key, r.reason, ` +
     `pg_catalog.count(*) OVER ()::pg_catalog.text AS total FROM ${refusedOf(on)} AS r ORDER BY ${keyColumns(on)} LIMIT ${limit}`
   )
 }
 
 /** The current texts of the rows that were refused. */
 export const refusedTexts = (on: AdoptedTable): string =>
-  `SELECT t.ctid::pg_catalog.text AS spot, ${texts(on)} FROM ${refusedOf(on)} AS r JOIN ${own(on)} ON ${samePrimary(on, 'r')}`
+  `SELECT ${refusedKey(on)}::pg_catalog.text AS key, t.ctid::pg_catalog.text AS spot, ${texts(on)} FROM ${refusedOf(on)} AS r JOIN ${own(on)} ON ${samePrimary(on, 'r')}`
 
-/** Removes refused rows from the list that are not at the spots $1: they are gone, or were corrected. */
+/** Removes rows from the list of refused ones that have none of the keys $1, as JSON, or are gone. */
 export const keepRefused = (on: AdoptedTable): string =>
-  `DELETE FROM ${refusedOf(on)} AS r WHERE NOT EXISTS (SELECT FROM ${own(on)} WHERE ${samePrimary(on, 'r')} ` +
-  `AND t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[]))`
+  `DELETE FROM ${refusedOf(on)} AS r WHERE NOT (${refusedKey(on)} OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.jsonb[]) ` +
+  `AND EXISTS (SELECT FROM ${own(on)} WHERE ${samePrimary(on, 'r')}))`
 
 /** Deletes the refused rows at the spots $1. */
 export const deleteRefused = (on: AdoptedTable): string =>
