@@ -2,6 +2,7 @@ import { type DataSource, type EntityTarget, type Migration, MigrationExecutor, 
 import { DeclarationError } from '../errors'
 import { checkOptions, oneOf, RULE, type Rules } from '../options'
 import { AdoptionError } from './error'
+import { parseRows } from './exact'
 import { BATCH_RULES, LOCK_RULES, MILLISECONDS } from './options'
 import { findDuplicates } from '../sql/adopt-chains'
 import { deleteRefused, keepRefused, readRefused, refusedTexts } from '../sql/adopt-fill'
@@ -76,7 +77,7 @@ export interface AdoptOptions {
 
 /** A row whose text is refused. */
 export interface RefusedRow {
-  /** Its primary key, by the columns' names in the database. */
+  /** Its primary key, by the columns' names in the database; a number that JavaScript would round is a string. */
   readonly key: ObjectLiteral
   readonly reason: string
 }
@@ -293,7 +294,7 @@ async function reviewRefused({ session, target }: Run, deletes: boolean): Promis
 
 export async function refusedRows({ session, target }: Run): Promise<{ total: number; first: RefusedRow[] }> {
   const rows = await session.query<Record<'key' | 'reason' | 'total', string>>(readRefused(target.on, NAMED))
-  const first = rows.map(({ key, reason }) => ({ key: JSON.parse(key) as ObjectLiteral, reason }))
+  const first = rows.map(({ key, reason }) => ({ key: parseRows(key, 1) as ObjectLiteral, reason }))
   return { total: Number(rows[0]?.total ?? 0), first }
 }
 
@@ -323,6 +324,6 @@ async function duplicatesOf({ session, target }: Run): Promise<Duplicates> {
     groups: Number(row?.groups ?? 0),
     surplus: Number(row?.surplus ?? 0),
     largest: Number(row?.largest ?? 0),
-    first: JSON.parse(row?.first ?? '[]') as ObjectLiteral[][],
+    first: parseRows(row?.first ?? '[]', 3) as ObjectLiteral[][],
   }
 }

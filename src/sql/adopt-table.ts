@@ -169,19 +169,25 @@ export const disableTriggers = (on: Held): string =>
 /** Everything that only the adoption needed. */
 export const endAdoption = (on: Held): string[] => [...dropTriggers(on), ...drops(on)]
 
-/** More columns than a text has, with its scope. */
-const MOST_FILLED = 8
-
-/** Columns, index and check go, with what an adoption has left. The guard's own statements come before. */
-export function leave(on: Held): string[] {
+/**
+ * Columns, index and check go, with what an adoption has left. The guard's own statements come before.
+ *
+ * @param lookup an index that goes too
+ */
+export function leave(on: Held, lookup?: string): string[] {
   const { table } = on
+  const filled = table.text.length + table.scope.length + HIDDEN
   const columns = [table.hash, table.number, table.chained].map((name) => `DROP COLUMN IF EXISTS ${quote(name)}`)
   return [
     ...endAdoption(on),
     `DROP TABLE IF EXISTS ${refusedOf(on)}`,
-    ...alterTable(on, [...dropFilled(on, MOST_FILLED), ...columns]),
+    ...(lookup === undefined ? [] : [`DROP INDEX IF EXISTS ${qualified(table.schema, lookup)}`]),
+    ...alterTable(on, [...dropFilled(on, filled), ...columns]),
   ]
 }
+
+/** Hash, number and flag. */
+const HIDDEN = 3
 
 /** The kinds of lock that a step asks for. */
 export type LockMode = 'ACCESS EXCLUSIVE' | 'SHARE ROW EXCLUSIVE'
