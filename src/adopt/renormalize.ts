@@ -1,6 +1,6 @@
 import { createAdoptions } from '../sql/adopt-table'
 import { forgetState, writeState } from '../sql/adopt-chains'
-import { createRefused, noteRefused, readTexts, renormalize } from '../sql/adopt-fill'
+import { createRefused, noteRefused, type Pages, readTexts, renormalize } from '../sql/adopt-fill'
 import { guardIn } from '../triggers/adopt-swap'
 import { guardOf } from '../triggers/guard'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
@@ -8,7 +8,7 @@ import { textRules } from '../sql/text-table'
 import { guardNotesOf, planAllFunctions, planSets } from '../triggers/trigger-plan'
 import { BatchSize } from './session'
 import { type AdoptionState, type Run, rulesOf } from './steps'
-import { pagesOf, readTextsOf } from './sweep'
+import { pagesOf, partsOf, readTextsOf } from './sweep'
 import { normalizeTexts, type Target } from './target'
 
 /** Whether a guard stands, and whether rows differ from its declaration in nothing but the normalizer. */
@@ -98,7 +98,8 @@ export async function normalizeAll(
   for (let page = from; page < pages;) {
     const to = Math.min(page + size.value, pages)
     const started = performance.now()
-    left += await normalizePages(run, { from: page, to })
+    for await (const part of partsOf(session, target, { from: page, to }, 'wrong'))
+      left += await normalizePages(run, part)
     size.took(performance.now() - started, to - page)
     page = to
     await onBatch?.(page, pages)
@@ -108,7 +109,7 @@ export async function normalizeAll(
   return left
 }
 
-async function normalizePages(run: Run, pages: { readonly from: number; readonly to: number }): Promise<number> {
+async function normalizePages(run: Run, pages: Pages): Promise<number> {
   const { session, target, counts } = run
   const changes: TextChange[] = []
   for (const row of await session.query<Record<string, string>>(readTexts(target.on, pages, 'wrong'))) {

@@ -3,10 +3,12 @@ import { ownAlone } from './adopt-owned'
 import { quote } from './identifier'
 import { field, hashExpression, tableName, textIsNull } from './text-table'
 
-/** Pages of a table, from the first to before the last. */
-interface Pages {
+/** Pages of a table, from the first to before the last; or, of one page, from a line to before another. */
+export interface Pages {
   readonly from: number
   readonly to: number
+  /** @default [0, the last] */
+  readonly lines?: readonly [from: number, to: number]
 }
 
 /** Arrays side by side: with several, `unnest` by its full name is another function, which is not there. */
@@ -15,8 +17,10 @@ export const unnest = (arrays: readonly string[]): string =>
 
 export const own = ({ table }: Pick<Adopting, 'table'>): string => `ONLY ${tableName(table)} AS t`
 
-const inPages = ({ from, to }: Pages): string =>
-  `t.ctid OPERATOR(pg_catalog.>=) '(${from},0)'::pg_catalog.tid AND t.ctid OPERATOR(pg_catalog.<) '(${to},0)'::pg_catalog.tid`
+function inPages({ from, to, lines }: Pages): string {
+  const [first, last] = lines ? [`(${from},${lines[0]})`, `(${from},${lines[1]})`] : [`(${from},0)`, `(${to},0)`]
+  return `t.ctid OPERATOR(pg_catalog.>=) '${first}'::pg_catalog.tid AND t.ctid OPERATOR(pg_catalog.<) '${last}'::pg_catalog.tid`
+}
 
 /** The row should have a hash but has none. */
 function isMissing({ table }: Held): string {
@@ -46,6 +50,13 @@ export const countPages = ({ table }: Held): string =>
 
 export const texts = ({ table }: Held): string =>
   table.text.map(({ name }, index) => `${field('t', name)}::pg_catalog.text AS c${index}`).join(', ')
+
+/** How many bytes `readTexts` would give; none of them is read for that. */
+export const countBytes = (on: Held, pages: Pages, wanted: Wanted): string =>
+  `SELECT coalesce(pg_catalog.sum(${on.table.text
+    .map(({ name }) => `coalesce(pg_catalog.octet_length(${field('t', name)}::pg_catalog.text), 0)`)
+    .join(' OPERATOR(pg_catalog.+) ')}), 0)::pg_catalog.text AS bytes FROM ${own(on)} ` +
+  `WHERE ${inPages(pages)} AND ${wanted === 'missing' ? isMissing(on) : 'true'}`
 
 /** Texts to be normalized, by `spot`; of every row where the normalizer is another one than the rows know. */
 export const readTexts = (on: Held, pages: Pages, wanted: Wanted): string =>
