@@ -57,7 +57,9 @@ async function abandonWith(
     await session.all(createAdoptions(on))
     // A guard of another declaration stands, and stays.
     const gone =
-      state?.swaps === true ? leave(beside(on)) : [...guardOf(on.table).drop, ...endFollowing(on), ...leave(on)]
+      state?.swaps === true
+        ? leave(beside(on))
+        : [...guardOf(on.table).drop, ...endFollowing(on), ...leave(on, declaration.lookup)]
     await session.locked({ on, step: 'abandon', mode: 'ACCESS EXCLUSIVE' }, async () => {
       await session.all(gone)
       await session.query(forgetState(on), [on.table.guard])

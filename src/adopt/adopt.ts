@@ -2,6 +2,7 @@ import { type DataSource, type EntityTarget, type Migration, MigrationExecutor, 
 import { DeclarationError } from '../errors'
 import { checkOptions, oneOf, RULE, type Rules } from '../options'
 import { AdoptionError } from './error'
+import { parseRows } from './exact'
 import { BATCH_RULES, LOCK_RULES, MILLISECONDS } from './options'
 import { findDuplicates } from '../sql/adopt-chains'
 import { deleteRefused, keepRefused, readRefused, refusedTexts } from '../sql/adopt-fill'
@@ -13,6 +14,7 @@ import {
   type AdoptSession,
   keepTriggersOut,
   lockOut,
+  ownTriggers,
   type OwnTriggers,
   refuseTriggers,
   type Seams,
@@ -22,6 +24,7 @@ import {
   doStep,
   type AdoptionState,
   type AdoptProgress,
+  isPast,
   type Run,
   rulesOf,
   type AdoptStep,
@@ -74,7 +77,7 @@ export interface AdoptOptions {
 
 /** A row whose text is refused. */
 export interface RefusedRow {
-  /** Its primary key, by the columns' names in the database. */
+  /** Its primary key, by the columns' names in the database; a number that JavaScript would round is a string. */
   readonly key: ObjectLiteral
   readonly reason: string
 }
@@ -195,17 +198,18 @@ export async function withTarget<T>(
   work: (session: AdoptSession, target: Target) => Promise<T>,
 ): Promise<T> {
   return await withSession(dataSource, options, seams, async (session) => {
-    const target = await findTarget(declaration, session.query)
-    await lockOut(session, target.facts.oid, tableName(target.on.table))
-    return await work(session, target)
+    const { facts, on } = await findTarget(declaration, session.query)
+    await lockOut(session, facts.oid, tableName(on.table))
+    // Another command may have changed the table before that.
+    return await work(session, await findTarget(declaration, session.query))
   })
 }
 
-const ownTriggers = ({ facts, on }: Target, { userTriggers }: AdoptOptions): OwnTriggers => ({
-  relation: tableName(on.table),
-  names: facts.updateTriggers,
-  fire: userTriggers === 'fire',
-})
+const triggersOf = ({ facts, on, normalizes }: Target, { userTriggers }: AdoptOptions): OwnTriggers =>
+  ownTriggers(facts, tableName(on.table), {
+    userTriggers,
+    written: normalizes ? on.table.text.map(({ name }) => name) : [],
+  })
 
 /** If a guard stands with the same rules, rows are at most normalized anew. */
 async function adoptOrNormalize(run: Run, options: AdoptOptions): Promise<AdoptReport> {
@@ -214,13 +218,18 @@ async function adoptOrNormalize(run: Run, options: AdoptOptions): Promise<AdoptR
   const [state, guarded] = [await stateOf(run), guardedAs(target)]
   const begun = state !== undefined && (state.step as string) !== 'renormalize'
   if (begun || guarded !== 'renormalized' || findDrift(target.declaration.table, target.state).length === 0) {
-    await keepTriggersOut(session, ownTriggers(target, options))
-    return await runSteps({ ...run, target: targetOf(target, state !== undefined) }, options)
+    const found = targetOf(target, state !== undefined)
+    await keepTriggersOut(session, triggersOf(found, options))
+    return await runSteps({ ...run, target: found }, options)
   }
   if (state) refuseOther(target, state)
-  refuseTriggers(ownTriggers(target, options), 'the guard has to run')
-  await renormalizeRows(run, state, async () => await refuseListed(run, options))
-  return await reportOf(run, 'done', false)
+  refuseTriggers(triggersOf(target, options), 'the guard has to run')
+  const done = await renormalizeRows(run, state, async () => {
+    const stops = isPast('guard', options.until)
+    if (!stops) await refuseListed(run, options)
+    return stops
+  })
+  return await reportOf(run, done ? 'done' : 'guard', false)
 }
 
 async function runSteps(begun: Run, options: AdoptOptions): Promise<AdoptReport> {
@@ -230,9 +239,8 @@ async function runSteps(begun: Run, options: AdoptOptions): Promise<AdoptReport>
   const unchanged = state === undefined && findDrift(target.declaration.table, target.state).length === 0
   let step: AdoptStep = unchanged ? 'done' : (state?.step ?? 'begin')
   if (state) refuseOther(target, state)
-  while (step !== 'done') {
+  while (step !== 'done' && !isPast(step, options.until)) {
     if (step === 'guard') await refuseRefused(run, options)
-    const done = step
     run.onProgress({ step, fraction: undefined, rows: 0 })
     step = await doStep(run, { ...FRESH, ...state, step })
     state = await stateOf(run)
@@ -240,7 +248,6 @@ async function runSteps(begun: Run, options: AdoptOptions): Promise<AdoptReport>
     if (run.target.swap && state?.swaps === false) {
       run = { ...run, target: await findTarget(target.declaration, run.session.query) }
     }
-    if (done === options.until) break
   }
   return await reportOf(run, step, unchanged)
 }
@@ -276,18 +283,18 @@ async function refuseListed(run: Run, options: AdoptOptions): Promise<void> {
 /** Some of the refused rows have been corrected or deleted by now. The others are deleted if the caller wants that. */
 async function reviewRefused({ session, target }: Run, deletes: boolean): Promise<void> {
   const rows = await session.query<Readonly<Record<string, string | null>>>(refusedTexts(target.on))
-  const spots = rows
-    .filter((row) => 'refused' in normalizeTexts(target.declaration, readTextsOf(target, row)))
-    .map(({ spot }) => spot)
-  await session.query(keepRefused(target.on), [spots])
-  if (!deletes || spots.length === 0) return
-  await session.query(deleteRefused(target.on), [spots])
-  await session.query(keepRefused(target.on), [[]])
+  const refused = rows.filter((row) => 'refused' in normalizeTexts(target.declaration, readTextsOf(target, row)))
+  if (deletes && refused.length > 0) {
+    const spots = refused.map(({ spot }) => spot)
+    await session.asOrigin(async () => await session.query(deleteRefused(target.on), [spots]))
+  }
+  // By key: somebody may have written to a row meanwhile, which then stands elsewhere.
+  await session.query(keepRefused(target.on), [refused.map(({ key }) => key)])
 }
 
 export async function refusedRows({ session, target }: Run): Promise<{ total: number; first: RefusedRow[] }> {
   const rows = await session.query<Record<'key' | 'reason' | 'total', string>>(readRefused(target.on, NAMED))
-  const first = rows.map(({ key, reason }) => ({ key: JSON.parse(key) as ObjectLiteral, reason }))
+  const first = rows.map(({ key, reason }) => ({ key: parseRows(key, 1) as ObjectLiteral, reason }))
   return { total: Number(rows[0]?.total ?? 0), first }
 }
 
@@ -317,6 +324,6 @@ async function duplicatesOf({ session, target }: Run): Promise<Duplicates> {
     groups: Number(row?.groups ?? 0),
     surplus: Number(row?.surplus ?? 0),
     largest: Number(row?.largest ?? 0),
-    first: JSON.parse(row?.first ?? '[]') as ObjectLiteral[][],
+    first: parseRows(row?.first ?? '[]', 3) as ObjectLiteral[][],
   }
 }

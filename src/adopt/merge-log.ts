@@ -11,6 +11,7 @@ import {
   turnBack,
 } from '../sql/adopt-merge'
 import { checkOptions } from '../options'
+import { qualified } from '../sql/identifier'
 import { tableName } from '../sql/text-table'
 import { dataSourceOf } from '../registry/registry'
 import { PROPERTY_RULES } from './options'
@@ -68,14 +69,16 @@ export async function unmerge(
     const { on, facts } = target
     requireAdopted(target, false)
     await session.all(createLog(on))
-    const columns = await session.query<{ name: string }>(READ_COLUMNS, [facts.oid])
+    const columnsOf = async (table: string): Promise<string[]> =>
+      (await session.query<{ name: string }>(READ_COLUMNS, [table])).map(({ name }) => name)
     return await session.together(async () => {
-      const names = columns.map(({ name }) => name)
-      const back = await session.query(`${restoreRows(on, names)} RETURNING 1`, [on.table.guard])
+      const back = await session.query(`${restoreRows(on, await columnsOf(facts.oid))} RETURNING 1`, [on.table.guard])
       for (const { seq, reference } of await session.query<Record<'seq' | 'reference', string>>(readMoves(on), [
         on.table.guard,
       ])) {
-        await session.query(turnBack(on, JSON.parse(reference) as Logged), [seq])
+        const logged = JSON.parse(reference) as Logged
+        const columns = 'gone' in logged ? await columnsOf(qualified(logged.schema, logged.table)) : []
+        await session.query(turnBack(on, logged, columns), [seq])
       }
       await session.query(forgetLog(on), [on.table.guard])
       return back.length

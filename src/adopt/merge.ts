@@ -32,6 +32,7 @@ import { type AdoptOptions, withTarget } from './adopt'
 import { alsoReferring } from './also-referring'
 import { Conflicts, Unmergeable } from './conflicts'
 import { AdoptionError } from './error'
+import { parseRows } from './exact'
 import { BATCH_RULES, LOCK_RULES } from './options'
 import { type AdoptSession, BatchSize, type Seams } from './session'
 import { findDeclaration, type Target } from './target'
@@ -62,7 +63,10 @@ export interface MergeOptions extends Pick<
   readonly conflict?: Readonly<Record<string, 'merge'>>
 }
 
-/** Chooses among rows of equal text. Their values come by the columns' names in the database, as JSON has them. */
+/**
+ * Chooses among rows of equal text. Their values come by the columns' names in the database, as JSON has them; numbers
+ * that JavaScript would round are strings.
+ */
 export type MergeRows = (rows: readonly ObjectLiteral[]) => MergeDecision | Promise<MergeDecision>
 
 /** What becomes of rows of equal text. */
@@ -223,7 +227,7 @@ async function decideGroups(merging: Merging, merge: MergeRows): Promise<void> {
   for (let last = '0'; ;) {
     const groups = await session.query<Record<'places' | 'rows' | 'keys', string>>(readGroups(on), [last, GROUPS])
     for (const group of groups) {
-      const [rows, keys] = [JSON.parse(group.rows) as ObjectLiteral[], JSON.parse(group.keys) as string[][]]
+      const [rows, keys] = [parseRows(group.rows, 2) as ObjectLiteral[], JSON.parse(group.keys) as string[][]]
       const places = (JSON.parse(group.places) as number[]).map(String)
       last = places.at(-1) ?? last
       if (rows.length === places.length + 1) {
@@ -323,7 +327,7 @@ async function mergeEach(merging: Merging, places: readonly string[]): Promise<n
 async function leave({ session, target, left }: Merging, places: readonly string[], reason: string): Promise<number> {
   if (places.length === 0) return 0
   for (const { row, kept } of await session.query<Record<'row' | 'kept', string>>(readKeys(target.on), [places])) {
-    left.push({ row: JSON.parse(row) as ObjectLiteral, kept: JSON.parse(kept) as ObjectLiteral, reason })
+    left.push({ row: parseRows(row, 1) as ObjectLiteral, kept: parseRows(kept, 1) as ObjectLiteral, reason })
   }
   await session.query(dropPlaces(target.on), [places])
   return 0

@@ -16,6 +16,7 @@ import {
 } from '../triggers/adopt-names'
 import { createAdoptions } from '../sql/adopt-table'
 import { type Query, tableState, type TableState } from '../sql/catalog'
+import { quote } from '../sql/identifier'
 import type { LookupIndex } from '../sql/lookup'
 import { namedSet } from '../sql/name-body'
 import { HOLDER_SET, nameTriggersOf } from '../triggers/name-triggers'
@@ -142,8 +143,11 @@ interface SchemaBuilder {
   log(): Promise<{ readonly upQueries: readonly { readonly query: string; readonly parameters?: unknown[] }[] }>
 }
 
-/** The table of names comes with the first that are adopted: it is new, and nobody waits for it. */
-async function makeNamesTable({ session }: WorkRun, { metadata }: NameTarget): Promise<void> {
+/**
+ * The table of names comes with the first that are adopted: it is new, and nobody waits for it. It belongs to the owner
+ * of the table, as whom the triggers write to it.
+ */
+async function makeNamesTable({ session }: WorkRun, { metadata, on: { owner } }: NameTarget): Promise<void> {
   const dataSource = dataSourceOf(metadata)
   const { metadata: names, table } = namesText(dataSource)
   const works = triggerWorks(names)
@@ -155,11 +159,18 @@ async function makeNamesTable({ session }: WorkRun, { metadata }: NameTarget): P
       `The table of names, ${tableName(table)}, is not as ${names.name} declares it. Run its migrations first.`,
     )
   }
+  const { master } = dataSource.driver as unknown as {
+    readonly master?: { readonly options?: { readonly max?: number } }
+  }
+  if (master?.options?.max === 1) {
+    // TypeORM's builder would wait for it for ever.
+    throw new AdoptionError('unsupported', 'The table of names needs a second connection: give the pool two.')
+  }
   const builder = dataSource.driver.createSchemaBuilder() as unknown as SchemaBuilder
   // It then sees no other entity.
   Object.defineProperty(builder, 'entityToSyncMetadatas', { value: [names] })
   const { upQueries } = await builder.log()
-  await session.query('BEGIN')
+  await session.query(`BEGIN; SET LOCAL ROLE ${quote(owner)}`)
   try {
     for (const { query, parameters } of upQueries) await session.query(query, parameters)
     await session.query('COMMIT')

@@ -9,7 +9,6 @@ import {
   helpingIndexes,
   leaveNumbers,
   lockUnnumbered,
-  mendNumbers,
   type NumberedTable,
   numberLocked,
 } from '../triggers/adopt-numbers'
@@ -240,6 +239,16 @@ async function index(run: WorkRun, target: NumberTarget): Promise<AdoptStep> {
   return await goOn(run, on, { step: 'guard' })
 }
 
+const LOCKED = 'Somebody has rows locked that have no number.'
+
+/** @returns how many rows got one; others have the rest locked, or it has to be done again */
+async function numberUnderLock(run: WorkRun, on: NumberedTable): Promise<number> {
+  const spots = await run.session.query<Spot>(lockUnnumbered(on, LAST_ROWS * 10, false))
+  await numberSpots(run, on, spots)
+  run.counts.filled += spots.length
+  return spots.length
+}
+
 /** From the commit of its transaction on every row gets its number when it is written. */
 async function guard(run: WorkRun, target: NumberTarget): Promise<AdoptStep> {
   const { session } = run
@@ -249,10 +258,7 @@ async function guard(run: WorkRun, target: NumberTarget): Promise<AdoptStep> {
   }
   await session.locked({ on, step: 'guard', mode: 'SHARE ROW EXCLUSIVE', prepare }, async (inTime) => {
     const left = await unnumbered(run, on, LAST_ROWS * 10 + 1)
-    const spots = await session.query<Spot>(lockUnnumbered(on, LAST_ROWS * 10, false))
-    await numberSpots(run, on, spots)
-    if (spots.length < left) throw new Later('Somebody has rows locked that have no number.')
-    run.counts.filled += spots.length
+    if ((await numberUnderLock(run, on)) < left) throw new Later(LOCKED)
     inTime()
     await session.all(finishNumbers(on))
     await goOn(run, on, { step: 'check' })
@@ -266,11 +272,18 @@ async function check(run: WorkRun, target: NumberTarget): Promise<AdoptStep> {
   return await requireNotNull(run, target.on, required, async () => await mend(run, target))
 }
 
-/** Rows were written past the triggers. */
+/**
+ * Rows were written past the triggers. Their scopes take no other row until they have numbers: to a trigger, NULL is the
+ * highest.
+ */
 async function mend(run: WorkRun, target: NumberTarget): Promise<void> {
+  const { on } = target
   await refuseNullScopes(run, target)
-  await run.session.set('session_replication_role', 'origin')
-  await run.session.together(async () => await run.session.query(mendNumbers(target.on)))
+  while ((await unnumbered(run, on, 1)) > 0) {
+    await run.session.locked({ on, step: 'check', mode: 'SHARE ROW EXCLUSIVE' }, async () => {
+      if ((await numberUnderLock(run, on)) === 0 && (await unnumbered(run, on, 1)) > 0) throw new Later(LOCKED)
+    })
+  }
 }
 
 async function clean(run: WorkRun, { on }: NumberTarget): Promise<AdoptStep> {

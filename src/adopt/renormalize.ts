@@ -1,6 +1,6 @@
 import { createAdoptions } from '../sql/adopt-table'
 import { forgetState, writeState } from '../sql/adopt-chains'
-import { createRefused, noteRefused, readTexts, renormalize } from '../sql/adopt-fill'
+import { createRefused, noteRefused, type Pages, readTexts, renormalize } from '../sql/adopt-fill'
 import { guardIn } from '../triggers/adopt-swap'
 import { guardOf } from '../triggers/guard'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
@@ -8,7 +8,7 @@ import { textRules } from '../sql/text-table'
 import { guardNotesOf, planAllFunctions, planSets } from '../triggers/trigger-plan'
 import { BatchSize } from './session'
 import { type AdoptionState, type Run, rulesOf } from './steps'
-import { pagesOf, readTextsOf } from './sweep'
+import { pagesOf, partsOf, readTextsOf } from './sweep'
 import { normalizeTexts, type Target } from './target'
 
 /** Whether a guard stands, and whether rows differ from its declaration in nothing but the normalizer. */
@@ -36,13 +36,14 @@ export interface TextChange {
  * Normalizes all rows anew under the guard, which stays: no text is stored twice meanwhile. A row whose normalized text
  * stands in another one is noted with the refused ones.
  *
- * @param decide called before the guard takes over the new declaration; throws to stop there
+ * @param decide called before the guard takes over the new declaration; throws, or returns true, to stop there
+ * @returns whether the guard has taken it over
  */
 export async function renormalizeRows(
   run: Run,
   state: AdoptionState | undefined,
-  decide: () => Promise<void>,
-): Promise<void> {
+  decide: () => Promise<boolean>,
+): Promise<boolean> {
   const { session, target } = run
   const { on } = target
   await session.all(createAdoptions(on))
@@ -55,7 +56,7 @@ export async function renormalizeRows(
     if (left > 0) await session.rest(sweeps)
     page = 0
   }
-  await decide()
+  if (await decide()) return false
   const wanted = guardOf(on.table)
   // Other texts, names and numbers of the table keep what is theirs.
   const installed = guardIn(target.state, on, wanted.note)
@@ -67,6 +68,7 @@ export async function renormalizeRows(
     await session.all([...before.up, ...functions.up, ...after.up])
     await session.query(forgetState(on), [on.table.guard])
   })
+  return true
 }
 
 /** @returns how many rows somebody else had locked */
@@ -96,7 +98,8 @@ export async function normalizeAll(
   for (let page = from; page < pages;) {
     const to = Math.min(page + size.value, pages)
     const started = performance.now()
-    left += await normalizePages(run, { from: page, to })
+    for await (const part of partsOf(session, target, { from: page, to }, 'wrong'))
+      left += await normalizePages(run, part)
     size.took(performance.now() - started, to - page)
     page = to
     await onBatch?.(page, pages)
@@ -106,7 +109,7 @@ export async function normalizeAll(
   return left
 }
 
-async function normalizePages(run: Run, pages: { readonly from: number; readonly to: number }): Promise<number> {
+async function normalizePages(run: Run, pages: Pages): Promise<number> {
   const { session, target, counts } = run
   const changes: TextChange[] = []
   for (const row of await session.query<Record<string, string>>(readTexts(target.on, pages, 'wrong'))) {

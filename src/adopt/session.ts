@@ -1,8 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { DataSource, QueryRunner } from 'typeorm'
 import { AdoptionError } from './error'
+import { quote } from '../sql/identifier'
 import {
   type Adopting,
+  type AdoptionFacts,
   beginLocked,
   BY_INDEX,
   CHECK_CLIENT,
@@ -75,6 +77,7 @@ export class AdoptSession {
   readonly locks: AdoptionLock[] = []
   private settings: Readonly<Record<string, string>> | undefined
   private turn: string | undefined
+  private isReplica = false
 
   constructor(
     private readonly runner: QueryRunner,
@@ -94,17 +97,12 @@ export class AdoptSession {
   }
 
   async open(): Promise<void> {
-    const [found] = await this.query<Record<'path' | 'lock' | 'statement' | 'jit' | 'role', string>>(READ_SETTINGS)
-    this.settings = {
-      search_path: found?.path ?? '',
-      lock_timeout: found?.lock ?? '0',
-      statement_timeout: found?.statement ?? '0',
-      jit: found?.jit ?? 'on',
-      session_replication_role: found?.role ?? 'origin',
-    }
+    ;[this.settings] = await this.query<Readonly<Record<string, string>>>(READ_SETTINGS)
     await this.set('lock_timeout', '0')
     await this.set('statement_timeout', '0')
     await this.set('jit', 'off')
+    // A policy that hides rows is an error, and leaves none of them out.
+    await this.set('row_security', 'off')
     // Not every platform supports this; without it a statement of a killed command runs to its end.
     await this.query(CHECK_CLIENT).catch(() => {})
   }
@@ -131,11 +129,21 @@ export class AdoptSession {
   async becomeReplica(): Promise<boolean> {
     try {
       await this.set('session_replication_role', 'replica')
+      this.isReplica = true
       return true
     } catch (error) {
       if (serverError(error)?.code === SQLSTATE.insufficientPrivilege) return false
       throw error
     }
+  }
+
+  /** Does work that triggers have to see, those of foreign keys too. */
+  async asOrigin<T>(work: () => Promise<T>): Promise<T> {
+    if (!this.isReplica) return await work()
+    await this.set('session_replication_role', 'origin')
+    const result = await work()
+    await this.set('session_replication_role', 'replica')
+    return result
   }
 
   /** Does work on a few rows in a transaction that waits for no row longer than it would for the table. */
@@ -319,12 +327,30 @@ export async function lockOut(session: AdoptSession, oid: string, relation: stri
 export interface OwnTriggers {
   readonly relation: string
   readonly names: readonly string[]
+  /** Why a session that is a replica would do something wrong. */
+  readonly noReplica?: string | undefined
   readonly fire: boolean
+}
+
+/** Those of a table, which fire for columns that are written. */
+export const ownTriggers = (
+  { updateTriggers: names, replicaTriggers, keyColumns }: AdoptionFacts,
+  relation: string,
+  { userTriggers, written }: { readonly userTriggers: 'fire' | undefined; readonly written: readonly string[] },
+): OwnTriggers => {
+  const key = written.find((name) => keyColumns.includes(name))
+  const noReplica =
+    replicaTriggers.length > 0
+      ? `${replicaTriggers.join(', ')} would fire with session_replication_role = replica too`
+      : key && `${quote(key)} is in a foreign key, which is not looked at with session_replication_role = replica`
+  return { relation, names, noReplica, fire: userTriggers === 'fire' }
 }
 
 /** For the session: nothing that it writes runs the table's own triggers, unless the caller lets them. */
 export async function keepTriggersOut(session: AdoptSession, triggers: OwnTriggers): Promise<void> {
-  if (triggers.names.length === 0 || triggers.fire || (await session.becomeReplica())) return
+  if (triggers.names.length === 0 || triggers.fire) return
+  if (triggers.noReplica !== undefined) refuseTriggers(triggers, triggers.noReplica)
+  if (await session.becomeReplica()) return
   refuseTriggers(triggers, 'the role may not set session_replication_role')
 }
 

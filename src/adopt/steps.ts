@@ -35,6 +35,10 @@ export const STEPS = ['begin', 'fill', 'number', 'index', 'check', 'guard', 'cle
 
 export type AdoptStep = (typeof STEPS)[number]
 
+/** Whether a step comes after the last one that is to be done. */
+export const isPast = (step: AdoptStep, until: AdoptStep | undefined, order: readonly AdoptStep[] = STEPS): boolean =>
+  until !== undefined && order.indexOf(step) > order.indexOf(until)
+
 /** How far an adoption has come, as the database keeps it. */
 export interface AdoptionState {
   readonly step: AdoptStep
@@ -47,14 +51,6 @@ export interface AdoptionState {
   readonly pages: number | null
   /** A guard of another declaration stands beside. @default false */
   readonly swaps?: boolean
-}
-
-/** What one step of an adoption would do. */
-export interface PlannedStep {
-  readonly step: AdoptStep
-  /** Which sessions wait while the last statements of the step hold their lock; undefined if none wait. */
-  readonly lock: LockMode | undefined
-  readonly statements: readonly string[]
 }
 
 /** What one step of an adoption would do. */

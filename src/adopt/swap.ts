@@ -1,6 +1,7 @@
 import { beside, guardIn, type StandingGuard } from '../triggers/adopt-swap'
 import type { InstalledTriggers } from '../sql/catalog'
 import type { GuardNote } from '../triggers/guard'
+import { nameOf } from '../sql/adopt-table'
 import { quote } from '../sql/identifier'
 import { tableName, textRules } from '../sql/text-table'
 import { guardNotesOf } from '../triggers/trigger-plan'
@@ -9,7 +10,7 @@ import { columnDrift } from '../schema/drift'
 import { renormalized } from '../schema/rebuild'
 import { AdoptionError } from './error'
 import { guardedAs } from './renormalize'
-import type { Target } from './target'
+import { requireAdoptable, type Target } from './target'
 
 /**
  * What an adoption works on: where a guard of another declaration stands, columns beside those that it keeps, which take
@@ -20,11 +21,9 @@ import type { Target } from './target'
  */
 export function targetOf(target: Target, begun = false): Target {
   const guarded = guardedAs(target)
+  if (guarded !== 'renormalized') requireAdoptable(target.facts, tableName(target.on.table))
   if (guarded === 'none') refuseForeign(target)
-  if (guarded === 'none' && !begun) {
-    refuseTaken(target)
-    refuseGuardless(target)
-  }
+  if (guarded === 'none' && !begun) refuseTaken(target)
   return guarded === 'other' ? besideGuard(target) : target
 }
 
@@ -83,9 +82,20 @@ function unsupported(target: Target, why: string, next: string): AdoptionError {
   )
 }
 
-/** Hidden columns of ours are those of another text, which was perhaps renamed. */
+/** Hidden columns of ours are those of another text, which was perhaps renamed, or of one without a guard. */
 function refuseForeign(target: Target): void {
-  const { declaration, state, on } = target
+  const { declaration, state, on, facts } = target
+  const check = facts.checks.find(
+    ({ name, columns }) =>
+      columns.includes(on.table.number) && name !== on.table.check && !name.startsWith(nameOf(on, 'filled_')),
+  )
+  if (check) {
+    throw unsupported(
+      target,
+      `the check ${quote(check.name)} stands on ${quote(on.table.number)}, as that of a text with guard: false does`,
+      'Give it its guard by a migration that changes nothing else.',
+    )
+  }
   const ours = new Set([on.table.hash, on.table.number, on.table.chained])
   const other = guardNotesOf(state).find(({ hash, number, chained }) =>
     [hash, number, chained].some((name) => ours.has(name)),
@@ -112,21 +122,6 @@ export function refuseTaken(target: Target): void {
     target,
     `the column ${quote(taken.name)} is there already, of type ${type}`,
     'Rename it, or give the hidden column another name by the option "hidden".',
-  )
-}
-
-/** Without a guard a check holds the number at 0. An adoption counts with others, and every insert would be refused. */
-function refuseGuardless(target: Target): void {
-  const { facts, on } = target
-  const { number } = on.table
-  // The server quotes a name only where it has to, or is told to.
-  const held = [number, quote(number)].map((name) => `(${name} = 0)`)
-  const check = facts.checks.find(({ expression }) => held.some((one) => expression.includes(one)))
-  if (!check) return
-  throw unsupported(
-    target,
-    `the check ${quote(check.name)} allows it no guard`,
-    'Bring the guard by a migration that changes nothing else: it changes no row.',
   )
 }
 

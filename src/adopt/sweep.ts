@@ -1,4 +1,4 @@
-import { countPages, fillPages, noteRefused, readTexts, type Wanted } from '../sql/adopt-fill'
+import { countBytes, countPages, fillPages, noteRefused, type Pages, readTexts, type Wanted } from '../sql/adopt-fill'
 import { vacuumTable } from '../sql/adopt-table'
 import { type AdoptSession, BatchSize } from './session'
 import { normalizeTexts, type Target } from './target'
@@ -58,7 +58,9 @@ export async function sweepPages(
   for (let page = sweep.page; page < sweep.pages;) {
     const to = Math.min(page + size.value, sweep.pages)
     const started = performance.now()
-    all = sum(all, await fillBatch(session, target, { ...sweep, page }, to))
+    for await (const part of partsOf(session, target, { from: page, to }, sweep.wanted)) {
+      all = sum(all, await fillBatch(session, target, sweep, part))
+    }
     size.took(performance.now() - started, to - page)
     if (Math.floor(to / vacuumed) > Math.floor(page / vacuumed)) await session.query(vacuumTable(target.on))
     page = to
@@ -68,13 +70,49 @@ export async function sweepPages(
   return all
 }
 
-async function fillBatch(session: AdoptSession, target: Target, sweep: Sweep, to: number): Promise<Filled> {
+/** So many bytes of texts are read at once. As parameters they are there several times over, with what they become. */
+const MOST_BYTES = 16e6
+/** More than a page has. */
+const LINES = 2_048
+
+/** Parts of these pages, each with few enough bytes of texts to be read, or a row: rows move as they are written. */
+export async function* partsOf(
+  session: AdoptSession,
+  target: Target,
+  pages: Pages,
+  wanted: Wanted,
+): AsyncGenerator<Pages, void, undefined> {
+  const { from, to, lines: [first, last] = [0, LINES] } = pages
+  if (!target.normalizes || last - first === 1 || (await bytesOf(session, target, pages, wanted)) <= MOST_BYTES) {
+    yield pages
+    return
+  }
+  const [middle, line] = [Math.ceil((from + to) / 2), Math.ceil((first + last) / 2)]
+  const halves: readonly Pages[] =
+    to - from > 1
+      ? [
+          { from, to: middle },
+          { from: middle, to },
+        ]
+      : [
+          { from, to, lines: [first, line] },
+          { from, to, lines: [line, last] },
+        ]
+  for (const half of halves) yield* partsOf(session, target, half, wanted)
+}
+
+async function bytesOf(session: AdoptSession, { on }: Target, pages: Pages, wanted: Wanted): Promise<number> {
+  const [row] = await session.query<{ bytes: string }>(countBytes(on, pages, wanted))
+  return Number(row?.bytes ?? 0)
+}
+
+async function fillBatch(session: AdoptSession, target: Target, sweep: Sweep, part: Pages): Promise<Filled> {
   const { on, normalizes } = target
-  const { wanted, page: from, pages } = sweep
-  const changes = normalizes ? await readChanges(session, target, { from, to }, wanted) : []
-  const stored = JSON.stringify({ wanted, page: to, pages })
+  const { wanted, pages } = sweep
+  const changes = normalizes ? await readChanges(session, target, part, wanted) : []
+  const stored = JSON.stringify({ wanted, page: part.lines ? part.from : part.to, pages })
   const [row] = await session.query<Record<'seen' | 'written', string>>(
-    fillPages(on, { from, to }, wanted, changes.length > 0),
+    fillPages(on, part, wanted, changes.length > 0),
     [on.table.guard, stored, ...columnsOf(target, changes)],
   )
   return { seen: Number(row?.seen ?? 0), written: Number(row?.written ?? 0), normalized: changes.length }
@@ -96,12 +134,7 @@ function columnsOf({ on }: Target, changes: readonly TextChange[]): unknown[] {
   return [changes.map(({ spot }) => spot), ...texts]
 }
 
-async function readChanges(
-  session: AdoptSession,
-  target: Target,
-  pages: { readonly from: number; readonly to: number },
-  wanted: Wanted,
-): Promise<TextChange[]> {
+async function readChanges(session: AdoptSession, target: Target, pages: Pages, wanted: Wanted): Promise<TextChange[]> {
   const rows = await session.query<StoredTexts>(readTexts(target.on, pages, wanted))
   const changes: TextChange[] = []
   const refused: { readonly spot: string; readonly reason: string }[] = []

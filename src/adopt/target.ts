@@ -131,6 +131,22 @@ function requireTable(relation: string, facts: AdoptionFacts | undefined): Adopt
   throw new AdoptionError('unsupported', `${relation} ${what}, which adopt does not support. Use a migration.`)
 }
 
+/**
+ * What the steps of an adoption cannot do; those who only look at the table, or leave it, may.
+ *
+ * @throws AdoptionError
+ */
+export function requireAdoptable({ hidesRows, children }: AdoptionFacts, relation: string): void {
+  const [why, next] = hidesRows
+    ? [
+        'policies hide rows of it from this role',
+        'Use a role with BYPASSRLS, or its owner without FORCE ROW LEVEL SECURITY.',
+      ]
+    : [`${children.join(', ')} ${children.length === 1 ? 'inherits' : 'inherit'} from it`, 'Use a migration.']
+  if (!hidesRows && children.length === 0) return
+  throw new AdoptionError('unsupported', `${relation} cannot be adopted: ${why}. ${next}`)
+}
+
 function requiredColumns({ table, text, scope }: Declaration, metadata: EntityMetadata, state: TableState): string[] {
   const hash = metadata.columns.find(({ databaseName }) => databaseName === table.hash)
   const declared = [...text.map(({ column }) => column), ...scope].filter(({ isNullable }) => !isNullable)

@@ -10,12 +10,14 @@ import {
   type AdoptSession,
   keepTriggersOut,
   lockOut,
+  ownTriggers,
   refuseTriggers,
   type Seams,
   type SessionOptions,
   withSession,
 } from './session'
-import { type AdoptProgress, type AdoptStep, type PlannedStep, storedState } from './steps'
+import { type AdoptProgress, type AdoptStep, isPast, type PlannedStep, storedState } from './steps'
+import { requireAdoptable } from './target'
 
 /** How far the adoption of names or of a number has come, as the database keeps it. */
 export interface WorkState {
@@ -35,6 +37,9 @@ export interface WorkState {
 }
 
 const FORMAT = 1
+
+/** `number` is no step of theirs; it stands where nothing is done. */
+const WORK_STEPS: readonly AdoptStep[] = ['begin', 'fill', 'number', 'index', 'guard', 'check', 'clean', 'done']
 
 /** One run of a command that adopts names or a number. */
 export interface WorkRun {
@@ -104,9 +109,10 @@ async function withWork<T>(
   run: (session: AdoptSession, work: Work) => Promise<T>,
 ): Promise<T> {
   return await withSession(dataSource, options, seams, async (session) => {
-    const work = await find(session.query)
-    await lockOut(session, work.facts.oid, tableName(work.on.table))
-    return await run(session, work)
+    const { facts, on } = await find(session.query)
+    await lockOut(session, facts.oid, tableName(on.table))
+    // Another command may have changed the table before that.
+    return await run(session, await find(session.query))
   })
 }
 
@@ -118,26 +124,18 @@ async function runSteps(session: AdoptSession, work: Work, { options }: Command)
   refuseOther(work, state)
   const unchanged = work.stands === 'ready' && state === undefined
   let step: AdoptStep = unchanged ? 'done' : (state?.step ?? 'begin')
-  if (!unchanged) await leaveTriggersOut(session, work, options)
-  while (step !== 'done') {
-    const done = step
+  if (!unchanged) await beReady(session, work, options)
+  while (step !== 'done' && !isPast(step, options.until, WORK_STEPS)) {
     onProgress({ step, fraction: undefined, rows: 0 })
     step = (await work.steps[step]?.(run)) ?? 'done'
-    if (done === options.until) break
   }
   return { kind: work.kind, step, unchanged, locks: session.locks, counts }
 }
 
-async function leaveTriggersOut(
-  session: AdoptSession,
-  { on, facts, writes }: Work,
-  options: WorkOptions,
-): Promise<void> {
-  const triggers = {
-    relation: tableName(on.table),
-    names: facts.updateTriggers,
-    fire: options.userTriggers === 'fire',
-  }
+/** @throws AdoptionError where the steps cannot do it, or would fire triggers of the user's */
+async function beReady(session: AdoptSession, { on, facts, writes }: Work, options: WorkOptions): Promise<void> {
+  requireAdoptable(facts, tableName(on.table))
+  const triggers = ownTriggers(facts, tableName(on.table), { userTriggers: options.userTriggers, written: [] })
   if (writes === 'alone') await keepTriggersOut(session, triggers)
   if (writes === 'with triggers') refuseTriggers(triggers, 'those of names have to run')
 }
@@ -217,5 +215,9 @@ export async function abandonWork(command: Command): Promise<{ readonly locks: r
 
 /** Changes nothing. */
 export async function planWork(dataSource: DataSource, find: FindWork): Promise<PlannedStep[]> {
-  return await withSession(dataSource, {}, {}, async ({ query }) => [...(await find(query)).plan()])
+  return await withSession(dataSource, {}, {}, async ({ query }) => {
+    const { facts, on, plan } = await find(query)
+    requireAdoptable(facts, tableName(on.table))
+    return [...plan()]
+  })
 }

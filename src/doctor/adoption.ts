@@ -3,10 +3,11 @@ import { stepsOf } from '../adopt/plan'
 import { guardedAs } from '../adopt/renormalize'
 import { type PlannedStep, stateOf } from '../adopt/steps'
 import { targetOf } from '../adopt/swap'
-import { findTarget } from '../adopt/target'
+import { findTarget, requireAdoptable } from '../adopt/target'
 import { type FindWork, workState } from '../adopt/work'
 import { UnsupportedDatabaseError } from '../errors'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
+import { tableName } from '../sql/text-table'
 import { findDrift } from '../schema/drift'
 import type { Declaration } from '../registry/registry'
 import { type DoctorFinding, findingOf, type Place } from './findings'
@@ -51,6 +52,7 @@ export async function adoptionOfWork({ reader }: Subject, find: FindWork): Promi
   try {
     const work = await find(reader.query)
     if (work.stands === 'ready' || work.stands === 'other') return undefined
+    requireAdoptable(work.facts, tableName(work.on.table))
     const step = await stepOr('begin', async () => (await workState(reader.query, work))?.step)
     return { step, locks: locksFrom(work.plan(), step) }
   } catch (error) {

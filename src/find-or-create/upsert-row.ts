@@ -11,7 +11,7 @@ import { DeferredRow, entityToInsert, type RequestedRow } from '../rows/deferred
 import { withPromised } from '../rows/nested-values'
 import { rowShape, type RowValues, withOthersOf } from '../rows/row-values'
 import type { Session } from '../connection/session'
-import { mayUpdate, updateOf, type Updates, updateShape, withOnly, withOwnHashes } from '../rows/updates'
+import { mayUpdate, updateOf, type Updates, updateShape, withOnly } from '../rows/updates'
 
 /** The loop of attempts of an upsert: like `findOrCreateRow`, but a row that is found may be updated. */
 export async function upsertRow<Entity extends ObjectLiteral>(
@@ -122,7 +122,7 @@ class ListenedUpsert {
         columns.add(column.databaseName)
       }
     })
-    return withOnly(withOthersOf(requested.row, entityText, values), withOwnHashes(entityText, columns))
+    return withOnly(withOthersOf(requested.row, entityText, values), columns)
   }
 }
 

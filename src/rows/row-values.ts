@@ -105,13 +105,16 @@ function otherValues(entityText: EntityText, ...objects: readonly ObjectLiteral[
   if (discriminatorColumn && !known.has(discriminatorColumn.databaseName)) {
     known.set(discriminatorColumn.databaseName, discriminatorValue)
   }
-  for (const { text, table } of entityText.otherTexts) {
-    const texts = text.map(({ column }) => textToBeStored(column, known))
-    if (texts.every(isKnown) && texts.some((one) => one !== null)) {
-      known.set(table.hash, hashOfTexts(table, texts))
-    }
-  }
+  for (const declaration of entityText.otherTexts) setHash(declaration, known)
   return known
+}
+
+/** Of another text of the entity, where it is known. */
+export function setHash({ text, table }: EntityText['otherTexts'][number], values: Map<string, unknown>): void {
+  const texts = text.map(({ column }) => textToBeStored(column, values))
+  if (texts.every(isKnown) && texts.some((one) => one !== null)) {
+    values.set(table.hash, hashOfTexts(table, texts))
+  }
 }
 
 /** @returns undefined where the objects bring none */

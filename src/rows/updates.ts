@@ -4,7 +4,7 @@ import type { UpdateShape } from '../sql/upsert-statement'
 import { type ColumnMetadata, declarationsOf, rootOf } from '../registry/registry'
 import type { EntityText } from './entity-text'
 import type { RequestedRow } from './deferred-row'
-import { type RowValues, withOthers } from './row-values'
+import { type RowValues, setHash, withOthers } from './row-values'
 
 /** What an upsert does to a row that is there. */
 export interface Updates {
@@ -25,21 +25,7 @@ export function updatesOf(
   const columns = listed
     ? listed.flatMap((property) => listedColumns(entityText, property))
     : entityText.others.filter((column) => mayUpdate(entityText, column) && !isDate(column))
-  return {
-    columns: withOwnHashes(
-      entityText,
-      columns.map(({ databaseName }) => databaseName),
-    ),
-    skipUnchanged,
-  }
-}
-
-/** Columns, with the hashes of those texts that no guard follows. */
-export function withOwnHashes({ otherTexts }: EntityText, columns: Iterable<string>): Set<string> {
-  const all = new Set(columns)
-  for (const { table } of otherTexts)
-    if (table.guardless === true && table.text.some(({ name }) => all.has(name))) all.add(table.hash)
-  return all
+  return { columns: new Set(columns.map(({ databaseName }) => databaseName)), skipUnchanged }
 }
 
 /**
@@ -54,7 +40,7 @@ export function updateOf(updates: Updates | undefined, { others }: RowValues): s
 }
 
 export function updateShape(
-  { metadata }: EntityText,
+  { metadata, otherTexts }: EntityText,
   { skipUnchanged }: Updates,
   update: readonly string[],
 ): UpdateShape {
@@ -64,6 +50,7 @@ export function updateShape(
     update,
     versions: names(({ isVersion }) => isVersion),
     updateDates: names(({ isUpdateDate }) => isUpdateDate),
+    hashes: changedTexts(otherTexts, update).flatMap(({ table }) => (table.guardless === true ? [table] : [])),
     skipUnchanged,
     only: classFilter(metadata),
   }
@@ -125,13 +112,16 @@ function withUpdateOf(
   const values = othersOf(row)
   const changes = othersOf(later)
   for (const name of update) values.set(name, changes.get(name))
-  // The guard makes the hash of a text that is made up of both.
-  const changed = otherTexts.filter(
-    ({ table }) => table.guardless !== true && table.text.some(({ name }) => update.includes(name)),
-  )
-  for (const { table } of changed) values.delete(table.hash)
+  for (const declaration of changedTexts(otherTexts, update)) {
+    // The guard makes the hash of a text that is made up of both.
+    values.delete(declaration.table.hash)
+    if (declaration.table.guardless === true) setHash(declaration, values)
+  }
   return withOthers(row, values)
 }
+
+const changedTexts = (texts: EntityText['otherTexts'], update: readonly string[]): EntityText['otherTexts'] =>
+  texts.filter(({ table }) => table.text.some(({ name }) => update.includes(name)))
 
 const othersOf = ({ key, others, all }: RowValues): Map<string, unknown> =>
   new Map(others.map((name, index) => [name, all[key.length + index]]))

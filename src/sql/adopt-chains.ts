@@ -9,6 +9,7 @@ import {
   queueOf,
   workOf,
 } from './adopt-table'
+import { ownAlone } from './adopt-owned'
 import { qualified, quote } from './identifier'
 import { bytewise, field, isLive } from './text-table'
 
@@ -46,6 +47,7 @@ SELECT pg_catalog.row_number() OVER () AS place, w.* FROM (
          ${table.scope.map((name, index) => `${field('t', name)} AS s${index}, `).join('')}true AS due
     FROM several AS c JOIN ${own(on)} ON ${isOfChain(on, 'c')} WHERE ${known.join(' AND ')}) AS w`,
     `ALTER TABLE ${workOf(on)} ADD PRIMARY KEY (place)`,
+    ...ownAlone(on, [workOf(on)]),
     `ANALYZE ${workOf(on)}`,
     `INSERT INTO ${queueOf(on)} (${chainColumns(on)}, numbered) SELECT ${chainColumns(on)}, true FROM ${workOf(on)} AS w WHERE w.number OPERATOR(pg_catalog.=) 0`,
   ]

@@ -1,11 +1,14 @@
 import { type Adopting, adoptions, type AdoptedTable, type Held, nextNumber, queueOf, refusedOf } from './adopt-table'
+import { ownAlone } from './adopt-owned'
 import { quote } from './identifier'
 import { field, hashExpression, tableName, textIsNull } from './text-table'
 
-/** Pages of a table, from the first to before the last. */
-interface Pages {
+/** Pages of a table, from the first to before the last; or, of one page, from a line to before another. */
+export interface Pages {
   readonly from: number
   readonly to: number
+  /** @default [0, the last] */
+  readonly lines?: readonly [from: number, to: number]
 }
 
 /** Arrays side by side: with several, `unnest` by its full name is another function, which is not there. */
@@ -14,8 +17,10 @@ export const unnest = (arrays: readonly string[]): string =>
 
 export const own = ({ table }: Pick<Adopting, 'table'>): string => `ONLY ${tableName(table)} AS t`
 
-const inPages = ({ from, to }: Pages): string =>
-  `t.ctid OPERATOR(pg_catalog.>=) '(${from},0)'::pg_catalog.tid AND t.ctid OPERATOR(pg_catalog.<) '(${to},0)'::pg_catalog.tid`
+function inPages({ from, to, lines }: Pages): string {
+  const [first, last] = lines ? [`(${from},${lines[0]})`, `(${from},${lines[1]})`] : [`(${from},0)`, `(${to},0)`]
+  return `t.ctid OPERATOR(pg_catalog.>=) '${first}'::pg_catalog.tid AND t.ctid OPERATOR(pg_catalog.<) '${last}'::pg_catalog.tid`
+}
 
 /** The row should have a hash but has none. */
 function isMissing({ table }: Held): string {
@@ -45,6 +50,13 @@ export const countPages = ({ table }: Held): string =>
 
 export const texts = ({ table }: Held): string =>
   table.text.map(({ name }, index) => `${field('t', name)}::pg_catalog.text AS c${index}`).join(', ')
+
+/** How many bytes `readTexts` would give; none of them is read for that. */
+export const countBytes = (on: Held, pages: Pages, wanted: Wanted): string =>
+  `SELECT coalesce(pg_catalog.sum(${on.table.text
+    .map(({ name }) => `coalesce(pg_catalog.octet_length(${field('t', name)}::pg_catalog.text), 0)`)
+    .join(' OPERATOR(pg_catalog.+) ')}), 0)::pg_catalog.text AS bytes FROM ${own(on)} ` +
+  `WHERE ${inPages(pages)} AND ${wanted === 'missing' ? isMissing(on) : 'true'}`
 
 /** Texts to be normalized, by `spot`; of every row where the normalizer is another one than the rows know. */
 export const readTexts = (on: Held, pages: Pages, wanted: Wanted): string =>
@@ -129,25 +141,27 @@ ON CONFLICT (${keyColumns(on)}) DO UPDATE SET reason = excluded.reason`
 
 const keyColumns = ({ primary }: AdoptedTable): string => primary.map((_, index) => `k${index}`).join(', ')
 
+const refusedKey = ({ primary }: AdoptedTable): string => {
+  const pairs = primary.map((name, index) => `'${name.replaceAll("'", "''")}'::pg_catalog.text, r.k${index}`)
+  return `pg_catalog.jsonb_build_object(${pairs.join(', ')})`
+}
+
 /** The first rows that are refused, and how many there are in all. */
 export const readRefused = (on: AdoptedTable, limit: number): string => {
-  const key = on.primary
-    .map((name, index) => `'${name.replaceAll("'", "''")}'::pg_catalog.text, r.k${index}`)
-    .join(', ')
   return (
-    `SELECT pg_catalog.jsonb_build_object(${key})::pg_catalog.text AS key, r.reason, ` +
+    `SELECT ${refusedKey(on)}::pg_catalog.text AS key, r.reason, ` +
     `pg_catalog.count(*) OVER ()::pg_catalog.text AS total FROM ${refusedOf(on)} AS r ORDER BY ${keyColumns(on)} LIMIT ${limit}`
   )
 }
 
 /** The current texts of the rows that were refused. */
 export const refusedTexts = (on: AdoptedTable): string =>
-  `SELECT t.ctid::pg_catalog.text AS spot, ${texts(on)} FROM ${refusedOf(on)} AS r JOIN ${own(on)} ON ${samePrimary(on, 'r')}`
+  `SELECT ${refusedKey(on)}::pg_catalog.text AS key, t.ctid::pg_catalog.text AS spot, ${texts(on)} FROM ${refusedOf(on)} AS r JOIN ${own(on)} ON ${samePrimary(on, 'r')}`
 
-/** Removes refused rows from the list that are not at the spots $1: they are gone, or were corrected. */
+/** Removes rows from the list of refused ones that have none of the keys $1, as JSON, or are gone. */
 export const keepRefused = (on: AdoptedTable): string =>
-  `DELETE FROM ${refusedOf(on)} AS r WHERE NOT EXISTS (SELECT FROM ${own(on)} WHERE ${samePrimary(on, 'r')} ` +
-  `AND t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[]))`
+  `DELETE FROM ${refusedOf(on)} AS r WHERE NOT (${refusedKey(on)} OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.jsonb[]) ` +
+  `AND EXISTS (SELECT FROM ${own(on)} WHERE ${samePrimary(on, 'r')}))`
 
 /** Deletes the refused rows at the spots $1. */
 export const deleteRefused = (on: AdoptedTable): string =>
@@ -163,7 +177,7 @@ export const createRefused = (on: AdoptedTable): string[] => [
   `CREATE TABLE ${refusedOf(on)} AS SELECT ${on.primary.map((name, index) => `t.${quote(name)} AS k${index}`).join(', ')}, ` +
     `''::pg_catalog.text AS reason FROM ${tableName(on.table)} AS t WITH NO DATA`,
   `ALTER TABLE ${refusedOf(on)} ADD PRIMARY KEY (${keyColumns(on)})`,
-  `ALTER TABLE ${refusedOf(on)} OWNER TO ${quote(on.owner)}`,
+  ...ownAlone(on, [refusedOf(on)]),
 ]
 
 /**

@@ -1,6 +1,7 @@
 import type { Query } from './catalog'
 import { own, samePrimary } from './adopt-fill'
 import { isOfChain } from './adopt-chains'
+import { ownAlone, refusePlanted } from './adopt-owned'
 import { type AdoptedTable, type Held, workOf } from './adopt-table'
 import { literal, qualified, quote } from './identifier'
 import { field, isLive, tableName } from './text-table'
@@ -77,8 +78,9 @@ export const createLog = (on: AdoptedTable): string[] => [
   `CREATE TABLE IF NOT EXISTS ${merges(on)} (seq pg_catalog.int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY, ` +
     `guard pg_catalog.text NOT NULL, old pg_catalog.text[] NOT NULL, kept pg_catalog.text[] NOT NULL, ` +
     `reference pg_catalog.jsonb, data pg_catalog.jsonb NOT NULL)`,
+  refusePlanted(on, MERGES),
   `CREATE INDEX IF NOT EXISTS unique_text_merges_old ON ${merges(on)} (guard, old) WHERE reference IS NULL`,
-  `ALTER TABLE ${merges(on)} OWNER TO ${quote(on.owner)}`,
+  ...ownAlone(on, [merges(on)], 'readable'),
 ]
 
 export const forgetLog = (on: Held): string =>
@@ -114,6 +116,7 @@ r AS (SELECT ${keys.map((key, index) => `${key} AS k${index}`).join(', ')}, ${ke
 SELECT pg_catalog.row_number() OVER (ORDER BY ${primary.map((_, index) => `r.p${index}`).join(', ')}) AS place, r.*
   FROM r WHERE r.rank OPERATOR(pg_catalog.>) 1`,
     `ALTER TABLE ${workOf(on)} ADD PRIMARY KEY (place)`,
+    ...ownAlone(on, [workOf(on)]),
     `ANALYZE ${workOf(on)}`,
   ]
 }
@@ -304,9 +307,13 @@ export const readMoves = (on: Held): string =>
   `SELECT m.seq::pg_catalog.text AS seq, m.reference::pg_catalog.text AS reference FROM ${merges(on)} AS m ` +
   `WHERE m.reference IS NOT NULL AND m.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text ORDER BY m.seq DESC`
 
-/** Takes back what one entry says; $1 is its place in the log. */
-export function turnBack(on: AdoptedTable, logged: Logged): string {
-  if ('gone' in logged) return putOneBack(on, logged)
+/**
+ * Takes back what one entry says; $1 is its place in the log.
+ *
+ * @param columns of a row that comes back, those that may be written
+ */
+export function turnBack(on: AdoptedTable, logged: Logged, columns: readonly string[]): string {
+  if ('gone' in logged) return putOneBack(on, logged, columns)
   if ('set' in logged) return setBack(on, logged)
   const set = logged.columns.map((name, index) => `${quote(name)} = ${field('t', logged.referenced[index] ?? '')}`)
   const parent = logged.parent ?? { ...on.table, primary: on.primary }
@@ -324,9 +331,10 @@ const isLogged = (primary: readonly string[]): string =>
     )
     .join(' AND ')
 
-function putOneBack(on: Held, { schema, table }: Parent): string {
+function putOneBack(on: Held, { schema, table }: Parent, columns: readonly string[]): string {
   const name = qualified(schema, table)
-  return `INSERT INTO ${name} OVERRIDING SYSTEM VALUE SELECT r.* FROM ${merges(on)} AS m
+  const values = columns.map((one) => field('r', one)).join(', ')
+  return `INSERT INTO ${name} (${columns.map(quote).join(', ')}) OVERRIDING SYSTEM VALUE SELECT ${values} FROM ${merges(on)} AS m
  CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::${name}, m.data) AS r WHERE m.seq OPERATOR(pg_catalog.=) $1::pg_catalog.int8`
 }
 
@@ -337,6 +345,6 @@ function setBack(on: Held, { schema, table, primary, set }: Parent & { readonly 
  WHERE m.seq OPERATOR(pg_catalog.=) $1::pg_catalog.int8 AND ${isLogged(primary)}`
 }
 
-/** Of a table that may be written: what is generated is not. */
+/** Of the table $1, an OID or a name as SQL: those that may be written, which generated ones are not. */
 export const READ_COLUMNS: string = `SELECT a.attname AS name FROM pg_attribute AS a
- WHERE a.attrelid = $1::oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''`
+ WHERE a.attrelid = $1::regclass AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''`

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import { addCheck, addIndex, indexCondition } from './alter'
 import type { Query } from './catalog'
 import { dollarQuote, literal, qualified, quote } from './identifier'
+import { ownAlone, refusePlanted } from './adopt-owned'
 import { addLookup } from './lookup'
 import { SQLSTATE } from './sqlstate'
 import { tableName, type TextTable } from './text-table'
@@ -88,7 +89,8 @@ export const dropTriggers = (on: Held): string[] =>
 /** The table in which adoptions of the schema say how far they are. */
 export const createAdoptions = (on: Adopting): string[] => [
   `CREATE TABLE IF NOT EXISTS ${adoptions(on)} (guard pg_catalog.text PRIMARY KEY, state pg_catalog.jsonb NOT NULL)`,
-  `ALTER TABLE ${adoptions(on)} OWNER TO ${quote(on.owner)}`,
+  refusePlanted(on, ADOPTIONS),
+  ...ownAlone(on, [adoptions(on)], 'readable'),
 ]
 
 /** The unique index, as TypeORM makes it, while others write. */
@@ -167,19 +169,25 @@ export const disableTriggers = (on: Held): string =>
 /** Everything that only the adoption needed. */
 export const endAdoption = (on: Held): string[] => [...dropTriggers(on), ...drops(on)]
 
-/** More columns than a text has, with its scope. */
-const MOST_FILLED = 8
-
-/** Columns, index and check go, with what an adoption has left. The guard's own statements come before. */
-export function leave(on: Held): string[] {
+/**
+ * Columns, index and check go, with what an adoption has left. The guard's own statements come before.
+ *
+ * @param lookup an index that goes too
+ */
+export function leave(on: Held, lookup?: string): string[] {
   const { table } = on
+  const filled = table.text.length + table.scope.length + HIDDEN
   const columns = [table.hash, table.number, table.chained].map((name) => `DROP COLUMN IF EXISTS ${quote(name)}`)
   return [
     ...endAdoption(on),
     `DROP TABLE IF EXISTS ${refusedOf(on)}`,
-    ...alterTable(on, [...dropFilled(on, MOST_FILLED), ...columns]),
+    ...(lookup === undefined ? [] : [`DROP INDEX IF EXISTS ${qualified(table.schema, lookup)}`]),
+    ...alterTable(on, [...dropFilled(on, filled), ...columns]),
   ]
 }
+
+/** Hash, number and flag. */
+const HIDDEN = 3
 
 /** The kinds of lock that a step asks for. */
 export type LockMode = 'ACCESS EXCLUSIVE' | 'SHARE ROW EXCLUSIVE'
@@ -254,9 +262,21 @@ export interface AdoptionFacts {
   readonly bytes: number
   /** Triggers of the user's that an UPDATE fires. */
   readonly updateTriggers: readonly string[]
-  /** Expressions in the server's words. */
-  readonly checks: readonly { readonly name: string; readonly expression: string }[]
+  /** Those that it fires as a replica, too or only then. */
+  readonly replicaTriggers: readonly string[]
+  /** Columns that foreign keys of the table have, or of others that refer to it. */
+  readonly keyColumns: readonly string[]
+  /** Policies hide rows from the role. */
+  readonly hidesRows: boolean
+  /** Tables that inherit from it. */
+  readonly children: readonly string[]
+  readonly checks: readonly { readonly name: string; readonly columns: readonly string[] }[]
 }
+
+const triggersOn = (enabled: string): string => `(
+         SELECT coalesce(jsonb_agg(t.tgname ORDER BY t.tgname), '[]') FROM pg_trigger AS t
+          WHERE t.tgrelid = r.oid AND NOT t.tgisinternal AND t.tgenabled IN (${enabled}) AND (t.tgtype & 16) <> 0
+            AND NOT EXISTS (SELECT FROM unnest($2::text[]) AS p (name) WHERE starts_with(t.tgname, p.name)))`
 
 /**
  * @param relation the table's name as SQL; `search_path` decides where it names no schema
@@ -272,12 +292,19 @@ export async function adoptionFacts(
     `SELECT jsonb_build_object(
        'oid', r.oid::text, 'schema', n.nspname, 'table', r.relname, 'kind', r.relkind, 'owner', o.rolname,
        'rows', r.reltuples, 'bytes', pg_relation_size(r.oid),
-       'updateTriggers', (
-         SELECT coalesce(jsonb_agg(t.tgname ORDER BY t.tgname), '[]') FROM pg_trigger AS t
-          WHERE t.tgrelid = r.oid AND NOT t.tgisinternal AND t.tgenabled IN ('O', 'A') AND (t.tgtype & 16) <> 0
-            AND NOT EXISTS (SELECT FROM unnest($2::text[]) AS p (name) WHERE starts_with(t.tgname, p.name))),
+       'updateTriggers', ${triggersOn(`'O', 'A'`)}, 'replicaTriggers', ${triggersOn(`'R', 'A'`)},
+       'keyColumns', (
+         SELECT coalesce(jsonb_agg(DISTINCT a.attname), '[]') FROM pg_constraint AS f
+           JOIN pg_attribute AS a ON a.attrelid = r.oid AND (f.conrelid = r.oid AND a.attnum = ANY (f.conkey)
+             OR f.confrelid = r.oid AND a.attnum = ANY (f.confkey))
+          WHERE f.contype = 'f' AND r.oid IN (f.conrelid, f.confrelid)),
+       'hidesRows', row_security_active(r.oid),
+       'children', (
+         SELECT coalesce(jsonb_agg(h.inhrelid::regclass::text), '[]') FROM pg_inherits AS h WHERE h.inhparent = r.oid),
        'checks', (
-         SELECT coalesce(jsonb_agg(jsonb_build_object('name', k.conname, 'expression', pg_get_expr(k.conbin, k.conrelid))), '[]')
+         SELECT coalesce(jsonb_agg(jsonb_build_object('name', k.conname, 'columns', (
+                  SELECT coalesce(jsonb_agg(a.attname), '[]') FROM pg_attribute AS a
+                   WHERE a.attrelid = r.oid AND a.attnum = ANY (k.conkey)))), '[]')
            FROM pg_constraint AS k WHERE k.conrelid = r.oid AND k.contype = 'c')
        )::text AS facts
        FROM pg_class AS r
@@ -293,7 +320,16 @@ export async function adoptionFacts(
 export const REPLAY_LAG = `SELECT (coalesce(extract(epoch FROM max(replay_lag)), 0) * 1000)::int8::text AS lag FROM pg_stat_replication`
 
 /** The settings that an adoption changes for its session, to be put back. */
-export const READ_SETTINGS = `SELECT current_setting('search_path') AS path, current_setting('lock_timeout') AS lock, current_setting('statement_timeout') AS statement, current_setting('jit') AS jit, current_setting('session_replication_role') AS role`
+export const READ_SETTINGS: string = `SELECT ${[
+  'search_path',
+  'lock_timeout',
+  'statement_timeout',
+  'jit',
+  'session_replication_role',
+  'row_security',
+]
+  .map((name) => `current_setting('${name}') AS ${name}`)
+  .join(', ')}`
 
 /** $1 is the name, $2 the value. */
 export const WRITE_SETTING = 'SELECT pg_catalog.set_config($1, $2, false)'

@@ -26,7 +26,7 @@ import {
   written,
 } from './statements'
 import { field, isLive, tableName, type TextTable } from './text-table'
-import { assignments, changes, isOfClass, type UpdateShape } from './upsert-statement'
+import { assignments, changes, isOfClass, textOf, type UpdateShape } from './upsert-statement'
 
 /** As the catalog's, which imports what is here. */
 type Query = (sql: string, parameters?: unknown[]) => Promise<readonly unknown[]>
@@ -263,7 +263,7 @@ export function updateSpreadStatement(given: RowShape, update: UpdateShape): Sta
   const changed = update.skipUnchanged ? `\n    AND (${changes(shape, update, value)})` : ''
   return named(
     `UPDATE ${tableName(shape.table)} AS t
-SET ${assignments(update, (name) => written(shape, name, value(name)))}
+SET ${assignments(update, (name) => written(shape, name, value(name)), textOf(shape, value))}
 WHERE ${where.join('\n    AND ')}${isOfClass(update)}${changed}
 RETURNING ${returnedRow(shape, CREATED.no)}`,
     parserOf(shape, true),

@@ -32,7 +32,7 @@ import {
   type StoredRow,
   written,
 } from './statements'
-import { field, isLive, tableName } from './text-table'
+import { field, hashOfValues, isLive, tableName, type TextTable } from './text-table'
 
 /** What an upsert does to the row that holds the text. */
 export interface UpdateShape {
@@ -42,6 +42,8 @@ export interface UpdateShape {
   readonly versions: readonly string[]
   /** Columns that are set to the time of the update, where `update` does not set them. */
   readonly updateDates: readonly string[]
+  /** Texts without a guard, of which `update` sets a part: their hashes follow. */
+  readonly hashes: readonly Pick<TextTable, 'text' | 'digest' | 'nullable' | 'hash'>[]
   /** Leave alone a row that holds all the values already. */
   readonly skipUnchanged: boolean
   /** Leave alone a row that has another value in this column: it is of another class. @default none */
@@ -70,7 +72,7 @@ export function upsertStatement(shape: RowShape, update: UpdateShape, orInsert: 
   FOR NO KEY UPDATE
 ), updated AS (
   UPDATE ${tableName(shape.table)} AS t
-  SET ${assignments(update, (name) => written(shape, name, value(name)))}
+  SET ${assignments(update, (name) => written(shape, name, value(name)), textOf(shape, value))}
   FROM (SELECT FROM found HAVING pg_catalog.count(*) = 1${ifChanged}) AS f
   WHERE ${isTheRow(shape, keyParameter(shape))}${isOfClass(update)}
   RETURNING ${returnedRow(shape, CREATED.no)}
@@ -164,18 +166,32 @@ WHERE NOT o.changed`
  * What UPDATE sets.
  *
  * @param value what a column is set to; where a row does not bring it, to `otherwise`
+ * @param text the same of a column of a text, within the digest
  */
 export function assignments(
-  { update, versions, updateDates }: UpdateShape,
+  { update, versions, updateDates, hashes }: UpdateShape,
   value: (name: string, otherwise: string) => string,
+  text: (name: string) => string = (name) => value(name, field('t', name)),
 ): string {
   // As TypeORM's save does.
   const now = 'CURRENT_TIMESTAMP'
   const given = update.map((name) => [name, value(name, updateDates.includes(name) ? now : field('t', name))])
   const dates = updateDates.filter((name) => !update.includes(name)).map((name) => [name, now])
   const counted = versions.map((name) => [name, `${field('t', name)} + 1`])
-  return [...given, ...dates, ...counted].map(([name = '', sql]) => `${quote(name)} = ${sql}`).join(',\n    ')
+  const hashed = hashes.map((table) => {
+    const texts = table.text.map(({ name }) => (update.includes(name) ? text(name) : field('t', name)))
+    return [table.hash, hashOfValues(table, texts)]
+  })
+  return [...given, ...hashed, ...dates, ...counted]
+    .map(([name = '', sql]) => `${quote(name)} = ${sql}`)
+    .join(',\n    ')
 }
+
+/** A parameter has one type in all of a statement: that of its column. */
+export const textOf =
+  ({ types }: RowShape, value: (name: string) => string) =>
+  (name: string): string =>
+    `${value(name)}::${types?.get(name)?.type ?? 'text'}::pg_catalog.text`
 
 export function isOfClass({ only }: UpdateShape): string {
   if (!only) return ''

@@ -1,8 +1,10 @@
 import { own, primaryKeyAsJson, samePrimary, texts } from '../sql/adopt-fill'
 import { type AdoptedTable, type Held, nameOf, objectOf } from '../sql/adopt-table'
-import { createFunction, sameTexts } from './adopt-triggers'
+import { ownAlone } from '../sql/adopt-owned'
+import { functionOf, sameTexts } from './adopt-triggers'
 import { literal, quote } from '../sql/identifier'
 import { field, tableName } from '../sql/text-table'
+import { makeFunctions } from '../sql/trigger-ddl'
 
 /** Rows that somebody has written, by primary key (`k0`, …), in the order of `seq`. */
 const writtenOf = (on: Held): string => objectOf(on, 'written')
@@ -12,11 +14,11 @@ export const FOLLOWS = 'unique_text.follows'
 
 /** What the triggers need; without a lock on the table itself. */
 export const createWritten = (on: AdoptedTable): string[] => [
-  `CREATE TABLE IF NOT EXISTS ${writtenOf(on)} AS SELECT ${on.primary.map((name, index) => `t.${quote(name)} AS k${index}`).join(', ')} ` +
+  `CREATE TABLE ${writtenOf(on)} AS SELECT ${on.primary.map((name, index) => `t.${quote(name)} AS k${index}`).join(', ')} ` +
     `FROM ${tableName(on.table)} AS t WITH NO DATA`,
-  `ALTER TABLE ${writtenOf(on)} ADD IF NOT EXISTS seq pg_catalog.int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY`,
-  `ALTER TABLE ${writtenOf(on)} OWNER TO ${quote(on.owner)}`,
-  ...createFunction(on, 'follow', followBody(on)),
+  `ALTER TABLE ${writtenOf(on)} ADD seq pg_catalog.int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY`,
+  ...ownAlone(on, [writtenOf(on)]),
+  ...makeFunctions({ fresh: [functionOf(on, 'follow', followBody(on))] }),
 ]
 
 function followBody(on: AdoptedTable): string {

@@ -1,5 +1,6 @@
 import { own, unnest } from '../sql/adopt-fill'
 import { type Adopting, alterTable, dropFilled, nameOf, objectOf } from '../sql/adopt-table'
+import { ownAlone } from '../sql/adopt-owned'
 import { literal, quote } from '../sql/identifier'
 import { addLookup, type LookupIndex } from '../sql/lookup'
 import { hasNamedKey, holderKey, nameField, namesTableOf, pathOf } from '../sql/name-body'
@@ -30,7 +31,7 @@ export const columnsOf = ({ holder }: NamedTable): string[] => holder.names.map(
 
 /** What only the adoption needs; without a lock on the table itself. */
 export function createClaims(on: NamedTable): string[] {
-  const { holder, owner } = on
+  const { holder } = on
   const [batch, left, released] = [batchOf(on), leftOf(on), releasedOf(on)]
   const columns = [...new Set([...on.primary, ...columnsOf(on)])].map((name) => field('t', name))
   const source = (suffix: (typeof FUNCTIONS)[number], body: string) => ({
@@ -50,7 +51,7 @@ export function createClaims(on: NamedTable): string[] {
       `key pg_catalog.jsonb NOT NULL, property pg_catalog.text, kind pg_catalog.text NOT NULL, ` +
       `reason pg_catalog.text, holder pg_catalog.text, holder_property pg_catalog.text, holder_key pg_catalog.jsonb)`,
     `CREATE TABLE ${released} (low pg_catalog.int8, high pg_catalog.int8, state pg_catalog.text)`,
-    ...[batch, left, released].map((name) => `ALTER TABLE ${name} OWNER TO ${quote(owner)}`),
+    ...ownAlone(on, [batch, left, released]),
     ...makeFunctions({
       fresh: [
         source('claim', claimBody(holder, noteClash(on), `\n  DELETE FROM ${batch};`)),

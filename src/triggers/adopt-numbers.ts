@@ -116,10 +116,6 @@ export function finishNumbers(on: NumberedTable): string[] {
   ]
 }
 
-/** Has the triggers number rows that were written past them. */
-export const mendNumbers = (on: NumberedTable): string =>
-  `UPDATE ${own(on)} SET ${quote(on.number.number)} = NULL WHERE ${field('t', on.number.number)} IS NULL`
-
 /** What only the adoption needed. */
 export const endNumbers = (on: NumberedTable): string[] =>
   [withoutNumber(on), ofNumbers(on)].map((name) => `DROP INDEX IF EXISTS ${qualified(on.table.schema, name)}`)

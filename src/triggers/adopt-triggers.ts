@@ -12,14 +12,15 @@ import {
   TRIGGERS,
 } from '../sql/adopt-table'
 import { createRefused } from '../sql/adopt-fill'
-import { dollarQuote, literal, quote } from '../sql/identifier'
+import { ownAlone } from '../sql/adopt-owned'
+import { literal, quote } from '../sql/identifier'
 import { bytewise, field, hashExpression, isFreed, isLive, tableName, textIsNull } from '../sql/text-table'
+import { makeFunctions, type OwnedFunction } from '../sql/trigger-ddl'
 
 /** What the transitional triggers need; without a lock on the table itself. */
 export function createObjects(on: AdoptedTable): string[] {
-  const { table, owner } = on
+  const { table } = on
   const scope = table.scope.map((name, index) => `t.${quote(name)} AS s${index}, `).join('')
-  const owned = (kind: string, name: string): string => `ALTER ${kind} ${name} OWNER TO ${quote(owner)}`
   return [
     ...drops(on),
     `CREATE SEQUENCE ${numbersOf(on)} AS pg_catalog.int4 MINVALUE ${FIRST_TEMPORARY_NUMBER}`,
@@ -28,26 +29,18 @@ export function createObjects(on: AdoptedTable): string[] {
     `ALTER TABLE ${queueOf(on)} ADD seq pg_catalog.int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY, ` +
       `ADD numbered pg_catalog.bool NOT NULL DEFAULT false`,
     ...createRefused(on),
-    owned('SEQUENCE', numbersOf(on)),
-    owned('TABLE', queueOf(on)),
-    ...createFunction(on, 'place', placeBody(on)),
-    ...createFunction(on, 'note', noteBody(on)),
+    ...ownAlone(on, [numbersOf(on), queueOf(on)]),
+    ...makeFunctions({ fresh: [functionOf(on, 'place', placeBody(on)), functionOf(on, 'note', noteBody(on))] }),
   ]
 }
 
-/**
- * Every name in it has its schema, and the path holds nobody's: it runs as the table's owner, since a role that may
- * only INSERT could neither write to the queue nor take a number.
- */
-export function createFunction(on: AdoptedTable, name: string, body: string): string[] {
-  const called = `${objectOf(on, name)}()`
-  return [
-    `CREATE FUNCTION ${called} RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER ` +
-      `SET search_path = pg_catalog, pg_temp AS ${dollarQuote(body)}`,
-    `REVOKE ALL ON FUNCTION ${called} FROM PUBLIC`,
-    `ALTER FUNCTION ${called} OWNER TO ${quote(on.owner)}`,
-  ]
-}
+/** It runs as the table's owner: a role that may only INSERT could neither write to the queue nor take a number. */
+export const functionOf = (on: AdoptedTable, suffix: string, body: string): OwnedFunction => ({
+  schema: on.table.schema,
+  name: nameOf(on, suffix),
+  body,
+  relation: tableName(on.table),
+})
 
 /** Equality of two values that may be NULL, by one operator of pg_catalog. */
 const same = (left: string, right: string): string =>

@@ -178,23 +178,6 @@ describe('what stands in the way of hidden columns', () => {
     const { rows } = await client.query(`select count("urlHash")::int as hashes, count(*)::int as rows from page`)
     expect(rows).toEqual([{ hashes: 0, rows: 2 }])
   })
-
-  test('so does the check of a text that was declared without a guard', async () => {
-    const rules = { digest: 'sha256', normalize: lowerCase() } as const
-    const guardless = page({ ...rules, guard: false })
-    await (await open(guardless)).synchronize()
-    const Page = page(rules)
-    const dataSource = await open(Page)
-    const { findings } = await doctor(dataSource)
-    expect(findings.map(({ code }) => code)).not.toContain('text.unadopted')
-    await expect(adopt(dataSource, Page)).rejects.toMatchObject({
-      reason: 'unsupported',
-      message: /the check "CHK_\w+" allows it no guard\. Bring the guard by a migration/u,
-    })
-    await (await open(guardless)).manager.insert(guardless, { url: 'B' })
-    await dataSource.synchronize()
-    expect(await adopt(dataSource, Page)).toMatchObject({ step: 'done', unchanged: true })
-  })
 })
 
 describe('refused texts', () => {

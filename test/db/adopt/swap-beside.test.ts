@@ -187,7 +187,7 @@ describe('a text that must not be NULL any more', () => {
     await client.query(`update page set url = 'text 3' where url is null`)
     let written = false
     const beforeStatement = async (sql: string): Promise<void> => {
-      if (written || !sql.includes('LOCK TABLE') || !(await isReady())) return
+      if (written || !/^BEGIN; .*LOCK TABLE/s.test(sql) || !(await isReady())) return
       written = true
       await client.query(`insert into page (url) values (null)`)
     }

@@ -44,7 +44,13 @@ const types: ColumnTypes = new Map([
 const batchOf = (shape: RowShape): BatchShape => ({ ...shape, types, defaults: new Map([['title', `'none'`]]) })
 
 const wantedOf = ({ table }: RowShape, standing: boolean): WantedText => ({ table, types, primary: ['id'], standing })
-const update: UpdateShape = { update: ['title'], versions: ['version'], updateDates: ['changed'], skipUnchanged: false }
+const update: UpdateShape = {
+  update: ['title'],
+  versions: ['version'],
+  updateDates: ['changed'],
+  hashes: [],
+  skipUnchanged: false,
+}
 const skipping: UpdateShape = { ...update, skipUnchanged: true, only: { column: 'type', values: ["it's"] } }
 const titled = (shape: RowShape): RowShape => ({ ...shape, others: ['title'], types })
 
