@@ -7,7 +7,6 @@ import {
   classOf,
   copyOfGiven,
   holdsKey,
-  isObject,
   isPlainKey,
   isReference,
   promisedIn,
@@ -195,11 +194,12 @@ export class Planner {
     if (nodes.length > 0) (isManyToMany ? node.joined : node.children).push({ relation, nodes })
   }
 
-  private async itemOf(relation: Relation, { value: given, where, parent }: Given): Promise<NestedNode> {
-    if (!isObject(given) || Array.isArray(given)) {
-      this.walk.refuse(`${where} holds ${kindOf(given)}. Give objects.`)
-      return { reference: given }
+  private async itemOf(relation: Relation, { value, where, parent }: Given): Promise<NestedNode> {
+    if (isPlainKey(value) || Array.isArray(value)) {
+      this.walk.refuse(`${where} holds ${kindOf(value)}. Give objects.`)
+      return { reference: value }
     }
+    const given = value as ObjectLiteral
     const metadata = classOf(relation, given, where)
     const begun = this.walk.begin(relation, { metadata, given, where })
     if (!begun) return { reference: given }

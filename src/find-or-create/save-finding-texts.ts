@@ -15,7 +15,7 @@ import {
 } from './nested-plan'
 import { firstsOf, lookUpScoped } from './nested-look-up'
 import { requireManager } from '../rows/call-arguments'
-import { copyOfGiven, hasId, hasValue, isObject, isPlainKey, setRelation } from '../rows/nested-values'
+import { copyOfGiven, hasId, hasValue, isObject, setRelation } from '../rows/nested-values'
 import { isForeignKeyError, serverError, SQLSTATE } from '../sql/sqlstate'
 import { dataSourceOf } from '../registry/registry'
 
@@ -104,7 +104,6 @@ const saving = (entities: ReadonlySet<unknown>): Walk => ({
   asksBack: true,
   refuse: () => {},
   begin: (_, { metadata, given, where }) => {
-    if (isPlainKey(given)) return undefined
     const begun = begunOf(metadata, given)
     return begun.row || entities.has(given) ? begun : { entityText: textOfObject(metadata, given, where) }
   },
