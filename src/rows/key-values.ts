@@ -151,12 +151,9 @@ const MAX_NAMES_SHOWN = 10
 /** undefined: the column is left out, and the database's default counts. */
 export function insertValue({ dataSource }: EntityText, column: ColumnMetadata, entity: ObjectLiteral): unknown {
   const value = valueIn(column, entity)
-  if (value === undefined || (!column.transformer && AS_GIVEN.has(column.type))) return value
+  if (value === undefined) return undefined
   return dataSource.driver.preparePersistentValue(value, column)
 }
-
-/** Types whose values TypeORM leaves as they are, which it finds out with a new list for each value. */
-const AS_GIVEN: ReadonlySet<unknown> = new Set(['text', 'varchar', 'character varying', 'integer', 'bigint', 'uuid'])
 
 /** As `getEntityValue` reads it, which also walks to the columns of embeddeds and of other entities. */
 export function valueIn(column: ColumnMetadata, entity: ObjectLiteral): unknown {
