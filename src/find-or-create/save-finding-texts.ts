@@ -3,16 +3,7 @@ import { asOne, requireCurrentSnapshot } from '../connection/whole-transaction'
 import { TextTakenError } from '../errors'
 import { Attempts, MAX_DANGLING } from './attempts'
 import { calledFrom, callerOf } from './caller'
-import {
-  type Begun,
-  isNew,
-  type NewNode,
-  ownerOf,
-  Planner,
-  requireRow,
-  textOfObject,
-  type Walk,
-} from './nested-plan'
+import { type Begun, isNew, type NewNode, ownerOf, Planner, requireRow, textOfObject, type Walk } from './nested-plan'
 import { firstsOf, lookUpScoped } from './nested-look-up'
 import { requireManager } from '../rows/call-arguments'
 import { copyOfGiven, hasId, hasValue, isObject, setRelation } from '../rows/nested-values'
