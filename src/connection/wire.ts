@@ -1,4 +1,4 @@
-import { type ParameterOptions, parameterText } from '../sql/parameter-text'
+import { hasObjects, type ParameterOptions, parameterText } from '../sql/parameter-text'
 import type { WireRow } from '../sql/statements'
 import type { PgClient, PgConnection, TypeParser } from './pg-client'
 import type { PreparedName } from './prepared-names'
@@ -12,7 +12,7 @@ export function plainTexts(values: readonly unknown[], dates: () => ParameterOpt
   for (const value of values) {
     if (typeof value === 'string') texts.push(value)
     else if (value === null || value === undefined) texts.push(null)
-    else if (Array.isArray(value) && !value.some(isObject)) texts.push(parameterText(value))
+    else if (Array.isArray(value) && !hasObjects(value)) texts.push(parameterText(value))
     else if (value instanceof Date) texts.push(parameterText(value, dates()))
     else if (Buffer.isBuffer(value)) texts.push(value)
     else if (typeof value === 'object') return undefined
@@ -20,8 +20,6 @@ export function plainTexts(values: readonly unknown[], dates: () => ParameterOpt
   }
   return texts
 }
-
-const isObject = (value: unknown): boolean => typeof value === 'object' && value !== null
 
 /** Of the unnamed portal. */
 const DESCRIBE = 'D\0\0\0\x06P\0'

@@ -1,6 +1,8 @@
+import type { EntityManager } from 'typeorm'
+import { openSession } from '../connection/open-session'
 import { sleep } from '../connection/real-timers'
 import type { Session } from '../connection/session'
-import { AttemptsExhaustedError } from '../errors'
+import { AttemptsExhaustedError, TransactionAbortedError } from '../errors'
 import { isSerializationError } from '../sql/sqlstate'
 
 /** One try and nine retries. */
@@ -31,10 +33,17 @@ export class Attempts {
   count = 1
 
   constructor(
-    private readonly session: Session,
+    readonly session: Session,
     /** Of the unique text, for the error. */
     private readonly name: string,
   ) {}
+
+  /** Of an operation that runs in transactions of its own, or behind savepoints of the caller's. */
+  static async of(manager: EntityManager, name: string): Promise<Attempts> {
+    const session = await openSession(manager)
+    await session.close()
+    return new Attempts(session, name)
+  }
 
   /**
    * Waits before the next attempt.
@@ -51,6 +60,17 @@ export class Attempts {
   /** Whether another attempt may succeed after this error. */
   mayHelp(cause: unknown): boolean {
     return !this.session.inTransaction && isSerializationError(cause)
+  }
+
+  /**
+   * Does what `again` does, of what `asOne` threw.
+   *
+   * @param helps another attempt may succeed, in the caller's transaction too
+   */
+  async againWhole(cause: unknown, helps: boolean): Promise<void> {
+    const lost = cause instanceof TransactionAbortedError ? cause.cause : cause
+    if (!helps && !this.mayHelp(lost)) throw cause
+    await this.next(lost)
   }
 
   /** Does what `again` does, whatever the cause was. */

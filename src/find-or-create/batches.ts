@@ -5,7 +5,7 @@ import type { ReadyText } from '../rows/entity-text'
 import { rowShape, type RowValues } from '../rows/row-values'
 import { updateOf, type Updates, updateShape } from '../rows/updates'
 import { type BatchRow, type BatchShape, findManyStatement, findOrCreateManyStatement } from '../sql/batch-statement'
-import { type ParameterOptions, parameterText } from '../sql/parameter-text'
+import { hasObjects, type ParameterOptions, parameterText } from '../sql/parameter-text'
 import { createSpreadStatement, findSpreadStatement, scopesOf } from '../sql/spread'
 import { insertColumns, type Statement } from '../sql/statements'
 import { upsertManyStatement } from '../sql/upsert-statement'
@@ -34,8 +34,11 @@ export interface Repeat {
 
 /** A row as a batch sends it. */
 export interface BatchItem extends DistinctRow {
-  /** In the order of `row.all`. */
-  readonly texts: readonly (string | null)[]
+  /**
+   * In the order of `row.all`, which has objects, each with a text of its own. Nearly no row has, and is its own item:
+   * of thousands, each copy would count.
+   */
+  readonly texts?: readonly (string | null)[]
 }
 
 /** Rows of one statement, or one that takes statements of its own. */
@@ -105,7 +108,7 @@ function* batchesOf(
   for (const row of rows) {
     const item = tryItem(options, row, refuse)
     if (!item) continue
-    const length = lengthOf(item.texts)
+    const length = lengthOf(item)
     if (length > BATCH_CHARACTERS || bringsBytes(rules, item)) {
       yield { items: [item], alone: true }
       continue
@@ -121,37 +124,36 @@ function* batchesOf(
   if (items.length > 0) yield { items, alone: false }
 }
 
-function lengthOf(texts: BatchItem['texts']): number {
+function lengthOf({ row, texts }: BatchItem): number {
   let length = 0
-  for (const text of texts) length += text?.length ?? 0
+  for (const value of texts ?? row.all) if (typeof value === 'string') length += value.length
   return length
 }
 
 function tryItem(
   options: ParameterOptions,
-  distinct: DistinctRow,
+  row: DistinctRow,
   refuse: (row: DistinctRow, error: unknown) => void,
 ): BatchItem | undefined {
-  const { input, repeats, row, values, more, create } = distinct
-  const { all } = row
+  const { all } = row.row
+  if (!hasObjects(all)) return row
   try {
-    const texts = areTexts(all) ? all : all.map((value) => parameterText(value, options))
-    return { input, repeats, row, values, more, create, texts }
+    return { ...row, texts: all.map((value) => parameterText(value, options)) }
   } catch (error) {
-    refuse(distinct, error)
+    refuse(row, error)
     return undefined
   }
 }
 
-/** So are nearly all, and need no copy. */
-function areTexts(values: readonly unknown[]): values is readonly (string | null)[] {
-  for (const value of values) if (typeof value !== 'string' && value !== null) return false
-  return true
+/** The text of a value, where the row has no object; and then it needs no options. */
+function textAt({ row, texts }: BatchItem, index: number): string | null {
+  const value = texts ? texts[index] : row.all[index]
+  return typeof value === 'string' ? value : parameterText(value)
 }
 
 /** The driver sends a Buffer as bytes, which for a column that is no `bytea` mean what no text says. */
 function bringsBytes({ entityText }: BatchRules, { row, texts }: BatchItem): boolean {
-  if (texts === row.all || !row.all.some((value) => ArrayBuffer.isView(value))) return false
+  if (!texts || !row.all.some((value) => ArrayBuffer.isView(value))) return false
   const columns = insertColumns(rowShape(entityText, row.others))
   return row.all.some(
     (value, index) => ArrayBuffer.isView(value) && entityText.ready.types.get(columns[index] ?? '')?.type !== 'bytea',
@@ -199,8 +201,8 @@ function fewScopes({ entityText, updates }: BatchRules, items: readonly BatchIte
   return declaration.table.scope.flatMap((name, index): [string, (string | null)[]][] => {
     if (!EXACT.has(ready.types.get(name)?.type)) return []
     const values = new Set<string | null>()
-    for (const { texts } of items) {
-      values.add(texts[index] ?? null)
+    for (const item of items) {
+      values.add(textAt(item, index))
       if (values.size > FEW_SCOPES) return []
     }
     return [[name, [...values]]]
@@ -219,11 +221,12 @@ function otherColumns(items: readonly BatchItem[], others: readonly string[], ke
   const columns = others.map((): (string | null)[] => [])
   let last: RowValues | undefined
   let places: readonly number[] = []
-  for (const { row, texts } of items) {
+  for (const item of items) {
+    const { row } = item
     if (!last || !bringsSame(last, row)) places = others.map((name) => row.others.indexOf(name))
     last = row
     for (const [nth, place] of places.entries()) {
-      columns[nth]?.push(place === -1 ? null : (texts[keyLength + place] ?? null))
+      columns[nth]?.push(place === -1 ? null : textAt(item, keyLength + place))
     }
   }
   return columns
@@ -271,10 +274,12 @@ export function* createQueries(
         (index: number): boolean =>
           index < keyLength || brought.includes(others[index - keyLength] ?? ''),
     )
-    const values = part.flatMap(({ row: { others: brought }, texts }) => [
-      ...texts.slice(0, keyLength),
-      ...others.flatMap((name) => (brought.includes(name) ? [texts[keyLength + brought.indexOf(name)] ?? null] : [])),
-    ])
+    const values = part.flatMap((item) => {
+      const brought = item.row.others
+      const key = Array.from({ length: keyLength }, (_, index) => textAt(item, index))
+      const rest = others.filter((name) => brought.includes(name))
+      return [...key, ...rest.map((name) => textAt(item, keyLength + brought.indexOf(name)))]
+    })
     yield {
       query: {
         statement: createSpreadStatement(shape, given, brings),
@@ -286,7 +291,7 @@ export function* createQueries(
 }
 
 function keyColumnsOf(items: readonly BatchItem[], keyLength: number): (string | null)[][] {
-  return Array.from({ length: keyLength }, (_, index) => items.map(({ texts }) => texts[index] ?? null))
+  return Array.from({ length: keyLength }, (_, index) => items.map((item) => textAt(item, index)))
 }
 
 function statementOf({ entityText, updates }: BatchRules, shape: BatchShape): Statement<BatchRow> {

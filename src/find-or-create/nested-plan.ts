@@ -1,31 +1,31 @@
-import type { DataSource, EntityMetadata, ObjectLiteral } from 'typeorm'
+import type { EntityMetadata, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { kindOf } from '../options'
-import { declarationsOf } from '../registry/registry'
+import { type ColumnMetadata, dataSourceOf, declarationsOf } from '../registry/registry'
 import { type EntityText, entityTextOf } from '../rows/entity-text'
 import {
   classOf,
   copyOfGiven,
-  isObject,
+  holdsKey,
   isPlainKey,
   isReference,
   promisedIn,
   type Relation,
   setRelation,
 } from '../rows/nested-values'
-import { requireObject } from '../rows/refused-input'
 import { checkUnscoped, newRowValues } from '../rows/row-values'
 
-/** A row that exists, given by its key. */
+/** A row that exists, given by its key or by an object that has it. */
 interface ReferenceNode {
-  readonly reference: ObjectLiteral
+  readonly reference: unknown
 }
 
 /** An object that will become a row: found or created by its text, or saved. */
 export interface NewNode {
   readonly metadata: EntityMetadata
   /** undefined: it has no unique text, and TypeORM saves it. */
-  readonly entityText: EntityText | undefined
+  entityText: EntityText | undefined
+  readonly given: ObjectLiteral
   /** A copy of what was given, without its new objects; each owner is set when it is a row. */
   readonly values: ObjectLiteral
   /** New objects whose keys its own row holds. */
@@ -64,25 +64,72 @@ const everything: Covers = () => true
 export const needsMore = ({ owners, children, joined }: NewNode): boolean =>
   owners.size + children.length + joined.length > 0
 
+/** What a call makes of the objects that it comes to. */
+export interface Walk {
+  /** Whether an object in a list is asked for its owner, which is the one that lists it, whatever it says. */
+  readonly asksBack: boolean
+  /** Takes what is wrong with a value that holds no objects where it should. */
+  readonly refuse: (problem: string) => void
+  /** @returns undefined for an object that stands for a row that exists, and is not looked into */
+  readonly begin: (relation: Relation, object: GivenObject) => Begun | undefined
+  /** Is given an object that has its owners. */
+  readonly end?: (node: NewNode) => void
+  /** Is given an object of the call itself, with everything that it brings. */
+  readonly check?: (node: NewNode) => void
+}
+
+interface GivenObject {
+  readonly metadata: EntityMetadata
+  readonly given: ObjectLiteral
+  /** For messages. */
+  readonly where: string
+}
+
+/** How a node begins: with its row where that is known. */
+export type Begun = Pick<NewNode, 'entityText' | 'row'>
+
+/** Objects that are found or created, of which each must become a row. */
+export const CREATING: Walk = {
+  asksBack: false,
+  refuse: (problem) => {
+    throw new DeclarationError(problem)
+  },
+  begin: (relation, { metadata, given, where }) =>
+    isReference(relation, metadata, given) ? undefined : { entityText: textOfObject(metadata, given, where) },
+  end: (node) => {
+    if (node.entityText) checkValues(node.entityText, node)
+  },
+  check: forbidCircles,
+}
+
 /** Makes nodes of objects. The same object gives the same node. */
 export class Planner {
   private readonly nodes = new Map<object, NewNode>()
   /** Objects of the row that is being planned. */
   private ofRow: object[] = []
 
-  constructor(private readonly dataSource: DataSource) {}
+  constructor(private readonly walk: Walk) {}
+
+  /** All that were planned. */
+  get planned(): Iterable<NewNode> {
+    return this.nodes.values()
+  }
 
   /**
-   * Plans a row of the call with everything that it brings.
+   * Plans an object of the call with everything that it brings.
    *
-   * @throws DeclarationError, TextRejectedError, before any SQL; other rows' objects stay planned
+   * @throws what the walk throws, before any SQL; other rows' objects stay planned
    */
-  async plan(entityText: EntityText, given: ObjectLiteral, covers: Covers): Promise<NewNode> {
-    requireObject(entityText, given)
+  async plan(
+    metadata: EntityMetadata,
+    given: ObjectLiteral,
+    begun: Begun,
+    covers: Covers = everything,
+  ): Promise<NewNode> {
     this.ofRow = []
     try {
-      const node = await this.nodeOf({ metadata: entityText.metadata, entityText, given, covers })
-      forbidCircles(node)
+      const node = await this.nodeOf({ metadata, begun, given, covers })
+      this.walk.check?.(node)
       return node
     } catch (error) {
       // Objects that are only half planned must not serve another row.
@@ -91,20 +138,23 @@ export class Planner {
     }
   }
 
-  private async nodeOf({ metadata, entityText, given, covers, parent }: Planned): Promise<NewNode> {
+  private async nodeOf({ metadata, begun, given, covers, parent }: Planned): Promise<NewNode> {
     const known = this.nodes.get(given)
-    const node = known ?? emptyNode(metadata, entityText, copyOfGiven(metadata, given))
+    const node = known ?? newNode(metadata, given, begun)
+    if (!known) {
+      this.nodes.set(given, node)
+      this.ofRow.push(given)
+      const isFollowed = (relation: Relation): boolean => this.walk.asksBack || relation !== parent?.relation
+      for (const relation of metadata.relations) {
+        if (covers(relation) && isFollowed(relation)) await this.addRelation(node, relation, given)
+      }
+    }
+    // The list that an object stands in says whose it is.
     if (parent) {
       setRelation(parent.relation, node.values, undefined)
       node.owners.set(parent.relation, parent.node)
     }
-    if (known) return node
-    this.nodes.set(given, node)
-    this.ofRow.push(given)
-    // The list that an object stands in says whose it is.
-    const relations = metadata.relations.filter((relation) => covers(relation) && relation !== parent?.relation)
-    for (const relation of relations) await this.addRelation(node, relation, given)
-    if (entityText) checkValues(entityText, node)
+    if (!known) this.walk.end?.(node)
     return node
   }
 
@@ -112,20 +162,16 @@ export class Planner {
     const value = await promisedIn(relation, given)
     if (value === undefined || typeof value === 'function') return
     const where = `"${relation.propertyPath}" of ${node.metadata.name}`
-    if (relation.isOwning && !relation.isManyToMany) return await this.addOwner(node, relation, { value, where })
-    const { inverseRelation } = relation
-    const parent = relation.isManyToMany || !inverseRelation ? undefined : { relation: inverseRelation, node }
-    const nodes = await this.itemsOf(relation, { value, where, parent })
-    setRelation(relation, node.values, undefined)
     const isMany = relation.isManyToMany || relation.isOneToMany
-    node.brought.push({ relation, value: isMany ? nodes : (nodes[0] ?? null) })
-    if (nodes.length === 0) return
-    if (relation.isManyToMany) node.joined.push({ relation, nodes })
-    else node.children.push({ relation, nodes })
+    if (value !== null && isMany !== Array.isArray(value)) {
+      const wanted = isMany ? 'an array' : `one object${holdsKey(relation) ? ', or its key' : ''}`
+      return this.walk.refuse(`${where} is ${kindOf(value)}. Give ${wanted}.`)
+    }
+    if (holdsKey(relation)) await this.addOwner(node, relation, { value, where })
+    else await this.addOthers(node, relation, { value, where })
   }
 
   private async addOwner(node: NewNode, relation: Relation, { value, where }: Given): Promise<void> {
-    if (Array.isArray(value)) throw new DeclarationError(`${where} is an array. Give one object, or its key.`)
     setRelation(relation, node.values, value)
     if (value === null) node.brought.push({ relation, value })
     if (isPlainKey(value)) return
@@ -136,27 +182,28 @@ export class Planner {
     node.owners.set(relation, owner)
   }
 
-  private async itemsOf(relation: Relation, { value, where, parent }: Given): Promise<NestedNode[]> {
-    if (value === null) return []
-    const isMany = relation.isManyToMany || relation.isOneToMany
-    if (isMany !== Array.isArray(value)) {
-      throw new DeclarationError(`${where} is ${kindOf(value)}. Give ${isMany ? 'an array' : 'one object'}.`)
-    }
+  private async addOthers(node: NewNode, relation: Relation, { value, where }: Given): Promise<void> {
+    const { inverseRelation, isManyToMany } = relation
+    const parent = isManyToMany || !inverseRelation ? undefined : { relation: inverseRelation, node }
     const nodes: NestedNode[] = []
-    for (const item of isMany ? (value as readonly unknown[]) : [value]) {
+    for (const item of value === null ? [] : [value].flat()) {
       nodes.push(await this.itemOf(relation, { value: item, where, parent }))
     }
-    return nodes
+    setRelation(relation, node.values, undefined)
+    node.brought.push({ relation, value: isManyToMany || relation.isOneToMany ? nodes : (nodes[0] ?? null) })
+    if (nodes.length > 0) (isManyToMany ? node.joined : node.children).push({ relation, nodes })
   }
 
-  private async itemOf(relation: Relation, { value: given, where, parent }: Given): Promise<NestedNode> {
-    if (!isObject(given) || Array.isArray(given)) {
-      throw new DeclarationError(`${where} holds ${kindOf(given)}. Give objects.`)
+  private async itemOf(relation: Relation, { value, where, parent }: Given): Promise<NestedNode> {
+    if (isPlainKey(value) || Array.isArray(value)) {
+      this.walk.refuse(`${where} holds ${kindOf(value)}. Give objects.`)
+      return { reference: value }
     }
+    const given = value as ObjectLiteral
     const metadata = classOf(relation, given, where)
-    if (isReference(relation, metadata, given)) return { reference: given }
-    const entityText = textOfObject(this.dataSource, metadata, given, where)
-    return await this.nodeOf({ metadata, entityText, given, covers: everything, parent })
+    const begun = this.walk.begin(relation, { metadata, given, where })
+    if (!begun) return { reference: given }
+    return await this.nodeOf({ metadata, begun, given, covers: everything, parent })
   }
 }
 
@@ -166,12 +213,7 @@ export class Planner {
  * @param where for messages
  * @throws DeclarationError for an object with several
  */
-export function textOfObject(
-  dataSource: DataSource,
-  metadata: EntityMetadata,
-  given: ObjectLiteral,
-  where: string,
-): EntityText | undefined {
+export function textOfObject(metadata: EntityMetadata, given: ObjectLiteral, where: string): EntityText | undefined {
   const declarations = declarationsOf(metadata)
   const brought = declarations.filter(({ text }) =>
     text.some(({ column }) => (column.getEntityValue(given) ?? undefined) !== undefined),
@@ -185,7 +227,7 @@ export function textOfObject(
         `Call findOrCreate() for it with the option "by", and pass the entity that you get.`,
     )
   }
-  return entityTextOf(dataSource.manager, metadata.target, chosen.name)
+  return entityTextOf(dataSourceOf(metadata).manager, metadata.target, chosen.name)
 }
 
 /** The object that another one stands in a list of, or opposite to. */
@@ -204,14 +246,15 @@ interface Given {
 
 interface Planned {
   readonly metadata: EntityMetadata
-  readonly entityText: EntityText | undefined
+  readonly begun: Begun
   readonly given: ObjectLiteral
   readonly covers: Covers
   readonly parent?: Parent | undefined
 }
 
-function emptyNode(metadata: EntityMetadata, entityText: EntityText | undefined, values: ObjectLiteral): NewNode {
-  return { metadata, entityText, values, owners: new Map(), children: [], joined: [], brought: [] }
+function newNode(metadata: EntityMetadata, given: ObjectLiteral, begun: Begun): NewNode {
+  const values = copyOfGiven(metadata, given)
+  return { metadata, given, values, owners: new Map(), children: [], joined: [], brought: [], ...begun }
 }
 
 /** Refuses values before any SQL, as far as possible: the scope may be a row that does not exist yet. */
@@ -220,13 +263,13 @@ function checkValues(entityText: EntityText, node: NewNode): void {
   checkUnscoped(entityText, node.values)
 }
 
+/** The new object whose key a column holds. */
+export const ownerOf = ({ owners }: NewNode, column: ColumnMetadata): NewNode | undefined =>
+  [...owners].find(([{ joinColumns }]) => joinColumns.includes(column))?.[1]
+
 /** Owners that must be rows before this one can be looked for. */
-export function scopeOwners({ entityText, owners }: NewNode): NewNode[] {
-  const scope = entityText?.declaration.scope ?? []
-  return [...owners].flatMap(([{ joinColumns }, owner]) =>
-    joinColumns.some((column) => scope.includes(column)) ? [owner] : [],
-  )
-}
+export const scopeOwners = (node: NewNode): NewNode[] =>
+  (node.entityText?.declaration.scope ?? []).flatMap((column) => ownerOf(node, column) ?? [])
 
 const waitsForScope = (node: NewNode): boolean => scopeOwners(node).length > 0
 

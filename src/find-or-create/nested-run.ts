@@ -1,88 +1,17 @@
 import type { EntityManager, ObjectLiteral } from 'typeorm'
-import { ensureReady } from '../schema/readiness'
 import { groupBy } from './batches'
-import { afterDeletion, type OnDeleted } from './deleted-rows'
-import { type EntityText, onTable } from '../rows/entity-text'
+import type { EntityText } from '../rows/entity-text'
 import { afterLoad } from '../rows/events'
-import { findRows } from './try-once'
-import { hydrate } from '../rows/hydrate'
+import { firstsOf, isDone, lookUp, setOwners } from './nested-look-up'
 import { isNew, type NestedNode, type NewNode, requireRow, scopeOwners } from './nested-plan'
-import { givenIn, isPlainKey, type Relation, setRelation } from '../rows/nested-values'
+import { givenIn, holdsKey, isPlainKey, type Relation, setRelation } from '../rows/nested-values'
 import { PreparedMany } from './prepared-many'
-import { rowValues } from '../rows/row-values'
 import { openSession } from '../connection/open-session'
-import type { Session } from '../connection/session'
 
 type Group = readonly NewNode[]
 
-const isDone = ({ row }: NewNode): boolean => row !== undefined
-
-const nodeEntity = (node: NestedNode): ObjectLiteral => (isNew(node) ? requireRow(node).entity : node.reference)
-
-/** For the rows of the call itself: their AfterLoad fires once they have their relations. */
-interface LookUpOptions {
-  readonly onDeleted?: (node: NewNode) => OnDeleted
-}
-
-/**
- * Looks for the rows of nodes that have a text. Rows that are found are as `find` gives them.
- *
- * @throws TextTakenError as `onDeleted` says, and for a row of another class
- */
-async function lookUp(manager: EntityManager, nodes: Group, options: LookUpOptions = {}): Promise<void> {
-  const session = await openSession(manager)
-  try {
-    for (const [entityText, group] of groupBy(nodes, (node) => node.entityText)) {
-      if (!entityText) continue
-      const entities = await lookUpGroup(session, entityText, group, options)
-      if (!options.onDeleted) await afterLoad(session, entityText, entities)
-    }
-  } finally {
-    await session.close()
-  }
-}
-
-/**
- * Looks for the rows of nodes whose scope may be a new object. The scope's row is looked for first: if it is missing,
- * so is the row of the node.
- *
- * @throws as `lookUp`
- */
-export async function lookUpScoped(manager: EntityManager, nodes: Group, options: LookUpOptions = {}): Promise<void> {
-  const owners = [...new Set(nodes.flatMap(scopeOwners))].filter((owner) => !isDone(owner))
-  if (owners.length > 0) await lookUpScoped(manager, owners)
-  for (const node of nodes) setOwners(node)
-  await lookUp(
-    manager,
-    nodes.filter((node) => scopeOwners(node).every(isDone)),
-    options,
-  )
-}
-
-async function lookUpGroup(
-  session: Session,
-  entityText: EntityText,
-  nodes: Group,
-  { onDeleted }: LookUpOptions,
-): Promise<ObjectLiteral[]> {
-  const ready = onTable(entityText, await ensureReady(entityText.declaration, session))
-  const requested = nodes.map((node) => ({ node, row: rowValues(entityText, node.values) }))
-  const found = await findRows(
-    session,
-    ready,
-    requested.map(({ row }) => row),
-  )
-  const entities = new Map<string, ObjectLiteral>()
-  for (const { node, row } of requested) {
-    const held = found.get(row.identity)
-    const stored = onDeleted ? await afterDeletion(session, ready, { stored: held, row }, onDeleted(node)) : held
-    if (!stored) continue
-    const entity = entities.get(row.identity) ?? hydrate(entityText, session, stored)
-    entities.set(row.identity, entity)
-    node.row = { entity, created: false, attempts: 1 }
-  }
-  return [...entities.values()]
-}
+const nodeEntity = (node: NestedNode): ObjectLiteral =>
+  isNew(node) ? requireRow(node).entity : (node.reference as ObjectLiteral)
 
 /** Makes rows of nodes: owners before the row, what refers to it afterwards. One use each. */
 export class NestedRun {
@@ -135,9 +64,10 @@ export class NestedRun {
     for (const node of nodes) node.begun = true
     await this.resolve(nodes.flatMap(scopeOwners).filter((owner) => !owner.begun))
     for (const node of nodes) setOwners(node)
-    const twins = twinsOf(nodes)
+    // A node with the text of another one becomes its row: the first alone decides what is created.
+    const firstOf = firstsOf(nodes)
+    const firsts = nodes.filter((node) => (firstOf.get(node) ?? node) === node)
     // A row that is found needs no new owner, so none must be created for it.
-    const firsts = nodes.filter((node) => !twins.has(node))
     const doubtful = firsts.filter((node) => node.entityText && !isDone(node) && !looked.has(node) && bringsNew(node))
     await lookUp(this.manager, doubtful)
     const missing = firsts.filter((node) => !isDone(node))
@@ -145,7 +75,7 @@ export class NestedRun {
     for (const node of missing) setOwners(node)
     await this.write(missing)
     this.created.push(...missing.filter(({ row }) => row?.created))
-    for (const [twin, first] of twins) twin.row ??= { ...requireRow(first), created: false }
+    for (const [node, first] of firstOf) node.row ??= { ...requireRow(first), created: false }
   }
 
   private async write(nodes: Group): Promise<void> {
@@ -219,27 +149,7 @@ const JOINED_AT_ONCE = 1_000
 const nextOf = ({ children, joined }: NewNode): NewNode[] =>
   [...children, ...joined].flatMap(({ nodes }) => nodes.filter(isNew)).filter(({ begun }) => !begun)
 
-/** Nodes with the text of another one, which alone decides what is created. */
-function twinsOf(nodes: Group): ReadonlyMap<NewNode, NewNode> {
-  const firsts = new Map<string, NewNode>()
-  const twins = new Map<NewNode, NewNode>()
-  for (const node of nodes) {
-    if (!node.entityText) continue
-    const { identity } = rowValues(node.entityText, node.values)
-    const first = firsts.get(identity)
-    if (first) twins.set(node, first)
-    else firsts.set(identity, node)
-  }
-  return twins
-}
-
 const bringsNew = ({ owners }: NewNode): boolean => [...owners.values()].some((owner) => !isDone(owner))
-
-function setOwners({ owners, values }: NewNode): void {
-  for (const [relation, owner] of owners) {
-    if (owner.row) setRelation(relation, values, owner.row.entity)
-  }
-}
 
 /** For `save`: its columns and the keys of its owners, so that no cascade goes further. */
 function savable({ metadata, values }: NewNode): ObjectLiteral {
@@ -255,8 +165,6 @@ function savable({ metadata, values }: NewNode): ObjectLiteral {
   }
   return entity
 }
-
-const holdsKey = ({ isOwning, isManyToMany }: Relation): boolean => isOwning && !isManyToMany
 
 function joinKey({ inverseEntityMetadata, joinColumns }: Relation, owner: unknown): ObjectLiteral {
   const columns = joinColumns.flatMap(({ referencedColumn }) => (referencedColumn ? [referencedColumn] : []))

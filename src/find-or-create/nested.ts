@@ -1,13 +1,7 @@
 import type { EntityManager, ObjectLiteral } from 'typeorm'
 import { openSession } from '../connection/open-session'
 import { asOne } from '../connection/whole-transaction'
-import {
-  AttemptsExhaustedError,
-  DeclarationError,
-  SchemaDriftError,
-  TransactionAbortedError,
-  UnsupportedDatabaseError,
-} from '../errors'
+import { AttemptsExhaustedError, DeclarationError, SchemaDriftError, UnsupportedDatabaseError } from '../errors'
 import {
   type DeletedOption,
   type DeletedOptions,
@@ -18,12 +12,12 @@ import {
 import type { EntityText } from '../rows/entity-text'
 import { finish, relationsToLoad } from '../rows/load-relations'
 import { isObject, mergeCreated } from '../rows/nested-values'
-import { toRowError } from '../rows/refused-input'
-import { isForeignKeyError, isSerializationError } from '../sql/sqlstate'
-import { dataSourceOf } from '../registry/registry'
+import { requireObject, toRowError } from '../rows/refused-input'
+import { isForeignKeyError } from '../sql/sqlstate'
 import { Attempts, MAX_DANGLING } from './attempts'
-import { type Covers, needsMore, type NewNode, Planner, requireRow } from './nested-plan'
-import { attach, lookUpScoped, NestedRun } from './nested-run'
+import { type Covers, CREATING, needsMore, type NewNode, Planner, requireRow } from './nested-plan'
+import { lookUpScoped } from './nested-look-up'
+import { attach, NestedRun } from './nested-run'
 import { PreparedMany } from './prepared-many'
 import { Progress } from './progress'
 import { type FindOrCreateManyResult, isRowsDoing } from './run-batch'
@@ -167,20 +161,16 @@ class Rows {
 
   /** The loop of attempts. */
   private async runAttempts(indexes: readonly number[]): Promise<StoredNodes> {
-    const session = await openSession(this.call.manager)
-    await session.close()
-    const attempts = new Attempts(session, this.call.entityText.declaration.name)
+    const attempts = await Attempts.of(this.call.manager, this.call.entityText.declaration.name)
     for (;;) {
       try {
         const nodes = await this.tryOnce(indexes)
         if (nodes) return { nodes, attempts: attempts.count }
       } catch (error) {
-        const lost = error instanceof TransactionAbortedError ? error.cause : error
         // Somebody may have deleted a row that was found before anything referred to it. With many rows this is tried
         // once, since trying each half tells which row it was.
         const isDangling = isForeignKeyError(error) && attempts.count <= (indexes.length > 1 ? 1 : MAX_DANGLING)
-        if (!isDangling && (session.inTransaction || !isSerializationError(lost))) throw error
-        await attempts.next(lost)
+        await attempts.againWhole(error, isDangling)
         continue
       }
       // Not an attempt of ours: the caller gets what it throws.
@@ -208,9 +198,9 @@ class Rows {
    */
   private async lookUp(nodes: Nodes): Promise<ReadonlySet<NewNode>> {
     const { manager, deleted } = this.call
-    const position = new Map([...nodes].toReversed().map(([index, node]) => [node, index]))
-    const planned = [...position.keys()]
-    await lookUpScoped(manager, planned, { onDeleted: (node) => ({ deleted, position: position.get(node) ?? 0 }) })
+    const onDeleted = new Map([...nodes].toReversed().map(([position, node]) => [node, { deleted, position }]))
+    const planned = [...onDeleted.keys()]
+    await lookUpScoped(manager, planned, { onDeleted })
     return new Set(planned.filter(({ row }) => !row))
   }
 
@@ -246,12 +236,14 @@ class Rows {
 
   /** @returns a node for each row that is not refused already; one object given twice has one node */
   private async plan(indexes: readonly number[]): Promise<Nodes> {
-    const { manager, entityText, covers } = this.call
-    const planner = new Planner(dataSourceOf(manager))
+    const { entityText, covers } = this.call
+    const planner = new Planner(CREATING)
     const nodes = new Map<number, NewNode>()
     for (const index of indexes) {
       try {
-        nodes.set(index, await planner.plan(entityText, this.inputs[index] as ObjectLiteral, covers))
+        const given = this.inputs[index] as ObjectLiteral
+        requireObject(entityText, given)
+        nodes.set(index, await planner.plan(entityText.metadata, given, { entityText }, covers))
       } catch (error) {
         this.results[index] = { error: toRowError(error) }
       }

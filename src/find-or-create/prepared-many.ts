@@ -9,7 +9,7 @@ import { type EntityText, onTable, type ReadyText } from '../rows/entity-text'
 import { listensToInsert, listensToLoad } from '../rows/events'
 import type { FindOrCreateResult } from './try-once'
 import { type RequestedRow, requestedRow } from '../rows/deferred-row'
-import { finish, type RelationsToLoad, relationsToLoad } from '../rows/load-relations'
+import { finish, finishes, type RelationsToLoad, relationsToLoad } from '../rows/load-relations'
 import { withPromised } from '../rows/nested-values'
 import type { Session } from '../connection/session'
 import { toRowError } from '../rows/refused-input'
@@ -208,7 +208,9 @@ export class PreparedMany<Entity extends ObjectLiteral> {
         if (again.length === 0) break
         this.startRound(again)
       }
-      if (!this.rules.unfinished) await finish(session, entityText, this.given(), this.load)
+      // Of thousands of rows, a list that nobody reads would count.
+      const isOver = this.rules.unfinished || (this.before.size === 0 && !finishes(entityText, this.load))
+      if (!isOver) await finish(session, entityText, this.given(), this.load)
     } finally {
       this.over = true
       await session.close()

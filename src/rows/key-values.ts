@@ -35,14 +35,20 @@ export function keyValues(entityText: EntityText, entity: ObjectLiteral): KeyVal
   const scopes = scope.map((column) => scopeValue(entityText, column, entity))
   const texts = textsOf(entityText, entity)
   const hash = hashOfTexts(table, texts)
-  // By the texts that are sent, for a scope may be a BigInt. Scopes that are stored alike can still differ here.
-  const identity = identityOf([...scopes.map((value) => parameterText(value)), ...texts])
-  return { key: [...scopes, ...texts, hash], hash, identity }
+  // Joined at their length, where lists that grow take twice the memory: thousands of rows feel it.
+  return { key: scopes.concat(texts, hash), hash, identity: identityOf(scopes, texts) }
 }
 
-/** Texts have no U+0000, and a NULL is not the empty text. */
-const identityOf = (texts: readonly (string | null)[]): string =>
-  texts.map((text) => (text === null ? '' : `=${text}`)).join('\0')
+/**
+ * By the texts that are sent, for a scope may be a BigInt. Scopes that are stored alike can still differ here. Texts have
+ * no U+0000; and which of them are NULL, and not the empty text, stands at the end.
+ */
+function identityOf(scopes: readonly unknown[], texts: readonly (string | null)[]): string {
+  let nulls = ''
+  for (const text of texts) nulls += text === null ? '0' : '1'
+  const sent = scopes.map((value) => parameterText(value))
+  return sent.concat(texts, nulls).join('\0')
+}
 
 function textsOf(entityText: EntityText, entity: ObjectLiteral): (string | null)[] {
   const { declaration } = entityText

@@ -77,6 +77,10 @@ interface Given {
   readonly created: boolean
 }
 
+/** Whether `finish` does anything. */
+export const finishes = (entityText: EntityColumns, load: RelationsToLoad | undefined): boolean =>
+  load !== undefined || listensToLoad(entityText)
+
 /**
  * What `find` does once it has its rows: loads relations onto them, and fires AfterLoad, which a row that was created
  * does not get.
@@ -90,7 +94,7 @@ export function finish(
   given: readonly Given[],
   load: RelationsToLoad | undefined,
 ): Promise<void> | undefined {
-  return load || listensToLoad(entityText) ? loadAndTell(session, entityText, given, load) : undefined
+  return finishes(entityText, load) ? loadAndTell(session, entityText, given, load) : undefined
 }
 
 async function loadAndTell(

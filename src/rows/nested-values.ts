@@ -14,6 +14,9 @@ export const isObject = (value: unknown): value is ObjectLiteral => typeof value
 export const isPlainKey = (value: unknown): boolean =>
   !isObject(value) || ArrayBuffer.isView(value) || value instanceof Date
 
+/** The key of the other row stands in this one. */
+export const holdsKey = ({ isOwning, isManyToMany }: Relation): boolean => isOwning && !isManyToMany
+
 /** The objects of the properties on the way to a relation in an embedded; without those that are missing. */
 function holderOf({ embeddedMetadata }: Relation, entity: ObjectLiteral): ObjectLiteral | undefined {
   let holder: unknown = entity

@@ -36,7 +36,29 @@ const hasOwnFormat = (value: object): value is OwnFormat =>
 const bytesOf = ({ buffer, byteOffset, byteLength }: ArrayBufferView): Buffer =>
   Buffer.from(buffer, byteOffset, byteLength)
 
+/** Whether a value's text is one that only `parameterText` or `pg` knows. */
+export function hasObjects(values: readonly unknown[]): boolean {
+  for (const value of values) if (typeof value === 'object' && value !== null) return true
+  return false
+}
+
 function arrayText(values: readonly unknown[], options: ParameterOptions): string {
+  return plainArray(values) ?? anyArray(values, options)
+}
+
+/**
+ * Texts of which none needs escaping, as nearly always: joined twice, which takes half of the time of a test and a new
+ * text for each.
+ *
+ * @returns undefined for any others
+ */
+function plainArray(values: readonly unknown[]): string | undefined {
+  for (const value of values) if (typeof value !== 'string') return undefined
+  const all = values.join('')
+  return values.length === 0 || all.includes('"') || all.includes('\\') ? undefined : `{"${values.join('","')}"}`
+}
+
+function anyArray(values: readonly unknown[], options: ParameterOptions): string {
   const element = (value: unknown): string => {
     if (Array.isArray(value)) return arrayText(value, options)
     const text = parameterText(value, options)

@@ -154,7 +154,7 @@ export class Url extends UniqueTextEntity {
     }
     const { manager = this.getRepository().manager, ...rest } = options
     const parsed = texts.map(parseUrl)
-    const values = parsed.flatMap((parts) => (parts === null ? [] : [valuesOf<Entity>(parts)]))
+    const values = parsed.filter((parts) => parts !== null).map((parts) => valuesOf<Entity>(parts))
     const found = (await findOrCreateMany<Entity>(manager, this, values, rest)).values()
     return parsed.map((parts) => (parts === null ? null : (found.next().value ?? null)))
   }

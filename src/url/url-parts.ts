@@ -100,7 +100,10 @@ export function normalizeParts(given: { readonly [Part in keyof UrlParts]?: unkn
 const NORMAL = Symbol('normal')
 
 /** Marks what `splitUrl` gave, so that it is not normalized again. For objects that nobody else gets, or could change. */
-export const markNormal = (parts: UrlParts): UrlParts => Object.assign(parts, { [NORMAL]: true })
+export function markNormal(parts: UrlParts): UrlParts {
+  ;(parts as { [NORMAL]?: true })[NORMAL] = true
+  return parts
+}
 
 function partOf(given: { readonly [Part in keyof UrlParts]?: unknown }, part: keyof typeof SHAPES): string | null {
   const value = given[part] ?? null

@@ -11,7 +11,6 @@ import {
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { findOrCreate, UniqueText, type UniqueTextPropertyOptions } from '../../../src'
 import { abandon, adopt, AdoptionError, planAdoption } from '../../../src/adopt'
-import { doctor } from '../../../src/doctor'
 import { Url } from '../../../src/url'
 import { lowerCase, normalizer, Refusal } from '../../../src/text'
 import { declarationsOf } from '../../../src/registry/registry'

@@ -9,6 +9,7 @@ import {
   OneToMany,
   PrimaryGeneratedColumn,
   QueryFailedError,
+  type Relation,
   Tree,
   TreeChildren,
   TreeParent,
@@ -78,10 +79,24 @@ class Branch {
   @TreeParent() parent!: Branch | null
 }
 
+@Entity()
+class Folder {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText({ scope: ['parentId'] }) name!: string
+  @Column('integer') parentId!: number
+  @ManyToOne(() => Folder, { cascade: true }) parent!: Relation<Folder>
+}
+
+@Entity()
+class Bookmark {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @ManyToOne(() => Folder, { cascade: true }) folder!: Folder
+}
+
 let dataSource: DataSource
 let manager: EntityManager
 beforeAll(async () => {
-  dataSource = await db.dataSource([Site, Page, Tag, Link, Comment, Section, Citation, Branch])
+  dataSource = await db.dataSource([Site, Page, Tag, Link, Comment, Section, Citation, Branch, Folder, Bookmark])
   manager = dataSource.manager
 })
 beforeEach(async () => {
@@ -109,6 +124,32 @@ test('the row is left as it is, with its relations, and the object shows it', as
   expect(await manager.find(Page)).toMatchObject([{ title: 'first' }])
   expect(await manager.count(Site)).toBe(0)
   expect((await pageOf(other.id)).id).toBe(page.id)
+})
+
+test('rows that exist are left as they are where they bring equal new texts', async () => {
+  await findOrCreate(manager, Page, { url: 'a' })
+  await findOrCreate(manager, Page, { url: 'b' })
+  const given = ['a', 'b'].map((url) => ({ page: { url, site: { host: 'new' } } }))
+  await saveFindingTexts(manager, Link, given)
+  expect(await manager.count(Site)).toBe(0)
+  expect(await manager.find(Page, { relations: { site: true } })).toMatchObject([{ site: null }, { site: null }])
+})
+
+test('objects below a row that exists stay as they were given', async () => {
+  await findOrCreate(manager, Site, { host: 'h' })
+  await findOrCreate(manager, Page, { url: 'a' })
+  const site = { host: 'h' }
+  const { page } = await saveFindingTexts(manager, Link, { page: { url: 'a', site } })
+  expect(page).not.toHaveProperty('site')
+  expect(site).toEqual({ host: 'h' })
+})
+
+test('new objects that are the scope of each other end as save ends them', async () => {
+  const one: Partial<Folder> = { name: 'one' }
+  one.parent = { name: 'other', parent: one } as Folder
+  const error = await rejection(saveFindingTexts(manager, Bookmark, { folder: one as Folder }))
+  expect(error).toMatchObject({ driverError: { code: '23502' } })
+  expect(one).toEqual({ name: 'one', parent: { name: 'other', parent: one } })
 })
 
 test('equal new texts in one call are one row, in lists too', async () => {

@@ -342,6 +342,14 @@ describe('findOrCreate takes a text or a URL object', () => {
 })
 
 describe('parseMany', () => {
+  test('tells parts that are empty from parts that are not there, in one call', async () => {
+    const parts = ['', '?', '#', '?#', '?q', '#q', '?q#', '?#q', '?0', '#0']
+    const texts = parts.flatMap((one) => [`http://a.empty.example/${one}`, `http://b.empty.example/${one}`])
+    const results = await Url.parseMany(texts)
+    expect(results.map((result) => result && 'entity' in result && String(result.entity))).toEqual(texts)
+    expect(results.every((result) => result && 'created' in result && result.created)).toBe(true)
+  })
+
   test('gives what parse gives, in the order of the texts', async () => {
     await parse('http://many.example/known')
     const texts = [
