@@ -122,11 +122,11 @@ const rowsOf = async (host: string): Promise<number> => {
 }
 
 /** Another session is about to store a text: whoever wants to store it too waits until `release`. */
-async function hold(host: string, index: number): Promise<void> {
-  await other.query('begin')
-  await other.query(`insert into page (url) values ($1)`, [page(host, index).url])
+async function hold(host: string, index: number, holder: Client = other): Promise<void> {
+  await holder.query('begin')
+  await holder.query(`insert into page (url) values ($1)`, [page(host, index).url])
 }
-const release = async (): Promise<unknown> => await other.query('rollback')
+const release = async (holder: Client = other): Promise<unknown> => await holder.query('rollback')
 
 describe('findOrCreateStream', () => {
   afterEach(() => expect(taken()).toBe(0))
@@ -239,19 +239,23 @@ describe('an end before the end', () => {
   afterEach(() => expect(taken()).toBe(0))
 
   test('a loop that ends early ends the source, waits for the batches at the server, and holds no connection', async () => {
-    await hold('break', 1_500)
+    const another = await db.client()
+    await hold('break', 500)
+    await hold('break', 1_500, another)
     const source = new Counted(pages('break', 20_000))
-    let released: Promise<unknown> | undefined
-    for await (const result of findOrCreateStream(dataSource, Page, source.asynchronously(), { window: 1_000 })) {
-      expect(urlsOf([result])).toEqual([page('break', 0).url])
-      await untilBlocked(observer)
-      // What waits for the other session ends only after the loop was told to.
-      setImmediate(() => {
-        released = release()
-      })
-      break
-    }
-    expect(released).toBeDefined()
+    const results = findOrCreateStream(dataSource, Page, source.asynchronously(), { window: 1_000 })
+    const first = results.next()
+    // Two windows are at the server before the first result is taken, however slow the source is.
+    await untilBlocked(observer, 2)
+    await release()
+    expect(urlsOf([(await first).value as Result])).toEqual([page('break', 0).url])
+    let hasEnded = false
+    // What a loop calls that ends early.
+    const end = results.return(undefined).then(() => (hasEnded = true))
+    await untilBlocked(observer)
+    expect(hasEnded).toBe(false)
+    await release(another)
+    await end
     expect(source.ended).toBe(true)
     expect(source.read).toBeLessThanOrEqual(5_000)
     expect(taken()).toBe(0)
