@@ -14,7 +14,7 @@ import { checkOptions } from '../options'
 import { qualified } from '../sql/identifier'
 import { tableName } from '../sql/text-table'
 import { dataSourceOf } from '../registry/registry'
-import { PROPERTY_RULES } from './options'
+import { PROPERTY } from './options'
 import { type AdoptOptions, withTarget } from './adopt'
 import { withSession } from './session'
 import { requireAdopted } from './merge'
@@ -34,7 +34,7 @@ export async function resolveMerged<Key extends number | string | ObjectLiteral>
   key: Key,
   options: Pick<AdoptOptions, 'property'> = {},
 ): Promise<Key | undefined> {
-  checkOptions('resolveMerged()', options, PROPERTY_RULES)
+  checkOptions('resolveMerged()', options, PROPERTY)
   const { table, metadata } = findDeclaration(dataSourceOf(manager), entity, options.property)
   const names = metadata.primaryColumns.map(({ databaseName }) => databaseName)
   const [log] = (await manager.query(findLog, [tableName(table)])) as { schema: string; logged: boolean }[]
@@ -63,7 +63,7 @@ export async function unmerge(
   entity: EntityTarget<ObjectLiteral>,
   options: Pick<AdoptOptions, 'property'> = {},
 ): Promise<number> {
-  checkOptions('unmerge()', options, PROPERTY_RULES)
+  checkOptions('unmerge()', options, PROPERTY)
   const declaration = findDeclaration(dataSource, entity, options.property)
   return await withTarget({ dataSource, declaration, options: {}, seams: {} }, async (session, target) => {
     const { on, facts } = target
@@ -92,7 +92,7 @@ export async function forgetMerges(
   entity: EntityTarget<ObjectLiteral>,
   options: Pick<AdoptOptions, 'property'> = {},
 ): Promise<void> {
-  checkOptions('forgetMerges()', options, PROPERTY_RULES)
+  checkOptions('forgetMerges()', options, PROPERTY)
   const declaration = findDeclaration(dataSource, entity, options.property)
   await withSession(dataSource, {}, {}, async (session) => {
     const { on } = await findTarget(declaration, session.query)

@@ -1,8 +1,8 @@
 import {
   claimRows,
-  columnsOf,
+  nameColumnsOf,
   countLeft,
-  deleteRows,
+  deleteNamedRows,
   lastKey,
   lastNote,
   lockKeys,
@@ -162,7 +162,7 @@ async function claimLocked(run: WorkRun, table: ClaimedTable, rows: readonly Loc
   const { session, counts } = run
   const { on } = table
   const { changed, claimed, gone, notes } = sortRows(run, table, rows)
-  if (gone.length > 0) await session.query(deleteRows(on), [gone])
+  if (gone.length > 0) await session.query(deleteNamedRows(on), [gone])
   if (changed.length > 0) notes.push(...(await writeAll(run, on, changed)))
   if (claimed.length > 0) await session.query(claimRows(on), [claimed])
   const of = (member: (note: RowNote) => string | undefined): (string | null)[] =>
@@ -232,7 +232,7 @@ async function writeSome(
   on: NamedTable,
   changed: Sorted['changed'],
 ): Promise<RowNote[] | undefined> {
-  const columns = columnsOf(on).map((_, index) => changed.map(({ texts }) => texts[index] ?? null))
+  const columns = nameColumnsOf(on).map((_, index) => changed.map(({ texts }) => texts[index] ?? null))
   await session.query(savepoint.set)
   try {
     await session.query(writeNames(on), [changed.map(({ spot }) => spot), ...columns])

@@ -31,7 +31,7 @@ import { AdoptionError } from './error'
 import { claimAll, type ClaimedTable, claimLeft, firstLeft, lastRow, leftRows, type LeftName } from './name-claims'
 import { planRequired, requireNotNull } from './require'
 import type { AdoptStep, PlannedStep } from './steps'
-import { findTable, refuseNulls } from './target'
+import { findTable, refuseNullRows } from './target'
 import { beginState, goOn, makeIndex, type Work, type WorkRun, workState } from './work'
 
 /** A table whose rows are to hold names, on this connection. */
@@ -135,7 +135,7 @@ async function begin(run: WorkRun, target: NameTarget, work: Work): Promise<Adop
 
 async function refuseNullNames({ session }: WorkRun, target: NameTarget, state: TableState): Promise<void> {
   const todo = 'Give them a name or delete them, or declare the property nullable.'
-  await refuseNulls(session.query, target.on, requiredColumns(target, state), { todo })
+  await refuseNullRows(session.query, target.on, requiredColumns(target, state), { todo })
 }
 
 /** The parts of TypeORM's schema builder that are needed to make one table. */

@@ -25,7 +25,7 @@ import { AdoptionError } from './error'
 import { planRequired, requireNotNull } from './require'
 import { BatchSize, Later } from './session'
 import type { AdoptStep, PlannedStep } from './steps'
-import { findTable, refuseNulls } from './target'
+import { findTable, refuseNullRows } from './target'
 import { beginState, goOn, keyOf, makeIndex, type Work, type WorkRun } from './work'
 
 /** A number, and the table that it stands for on this connection. */
@@ -121,7 +121,7 @@ async function holdsNumbers({ session }: WorkRun, on: NumberedTable): Promise<bo
 async function refuseNullScopes({ session }: WorkRun, { on, declaration: { scope } }: NumberTarget): Promise<void> {
   const columns = scope.map(({ databaseName }) => databaseName)
   const said = { what: 'which is in the scope of a number, ', todo: 'Give them a value or delete them.' }
-  await refuseNulls(session.query, on, columns, said)
+  await refuseNullRows(session.query, on, columns, said)
 }
 
 const stateNow = async ({ session }: WorkRun, { on }: NumberTarget): Promise<TableState | null> =>

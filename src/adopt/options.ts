@@ -21,4 +21,4 @@ export const BATCH_RULES: Readonly<Record<'batchMilliseconds' | 'pauseMillisecon
 }
 
 /** Options of every function that only has to know which text is meant. */
-export const PROPERTY_RULES: Readonly<Record<'property', Rule>> = { property: RULE.name }
+export const PROPERTY: Readonly<Record<'property', Rule>> = { property: RULE.name }

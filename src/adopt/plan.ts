@@ -18,7 +18,7 @@ import { beginAdoption, createObjects } from '../triggers/adopt-triggers'
 import { checkOptions } from '../options'
 import { guardOf } from '../triggers/guard'
 import type { AdoptOptions } from './adopt'
-import { PROPERTY_RULES } from './options'
+import { PROPERTY } from './options'
 import { withSession } from './session'
 import type { AdoptStep, PlannedStep } from './steps'
 import { targetOf } from './swap'
@@ -37,7 +37,7 @@ export async function planAdoption(
   entity: EntityTarget<ObjectLiteral>,
   options: Pick<AdoptOptions, 'property'> = {},
 ): Promise<PlannedStep[]> {
-  checkOptions('planAdoption()', options, PROPERTY_RULES)
+  checkOptions('planAdoption()', options, PROPERTY)
   const find = findWork(dataSource, entity, options.property)
   if (find) return await planWork(dataSource, find)
   const declaration = findDeclaration(dataSource, entity, options.property)

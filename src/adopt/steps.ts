@@ -28,7 +28,7 @@ import { tableName } from '../sql/text-table'
 import { forgetNumbered, LAST_NOTES, MOST_NOTES, notesLeft, settleAll, settleNumbers, settleRest } from './chains'
 import type { AdoptSession } from './session'
 import { pagesOf, sweepPages } from './sweep'
-import { refuseNulls, type Target } from './target'
+import { refuseNullRows, type Target } from './target'
 
 /** The steps in their order. An adoption that stopped early continues with the step that it was in. */
 export const STEPS = ['begin', 'fill', 'number', 'index', 'check', 'guard', 'clean', 'done'] as const
@@ -164,7 +164,7 @@ async function refuseNullTexts({ session, target }: Run, columns: readonly strin
   const { on, state } = target
   const there = columns.filter((name) => name !== on.table.hash && state.columns.some((one) => one.name === name))
   const todo = 'Give them a value or delete them, or declare the property nullable.'
-  await refuseNulls(session.query, on, there, { todo })
+  await refuseNullRows(session.query, on, there, { todo })
 }
 
 /** Sweeps until no row is left: rows that somebody had locked are swept again. */

@@ -106,7 +106,7 @@ const KEYS_NAMED = 10
  * @param said what a column is, in the sentence, and what is to be done
  * @throws AdoptionError that names the first rows with NULL in one of the columns
  */
-export async function refuseNulls(
+export async function refuseNullRows(
   query: Query,
   on: Adopting,
   columns: readonly string[],

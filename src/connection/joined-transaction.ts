@@ -11,7 +11,7 @@ import { savepointsOf, watch } from './shared-connection'
 import { joined, JoinedQuery, PreparedQuery } from './wire'
 
 /** What runs in a transaction, and the statement that ends it. */
-export interface Work {
+export interface JoinedWork {
   /** Its first statement goes with START TRANSACTION. */
   readonly run: (manager: EntityManager) => Promise<void>
   /** Sends one statement together with COMMIT; if it fails, everything is undone. */
@@ -34,7 +34,7 @@ const DONE = { rows: [], rowCount: null, command: '' } as const
  *
  * @throws TransactionAbortedError where the work has ended the transaction
  */
-export async function transact(manager: EntityManager, { run, last, lastSql }: Work): Promise<void> {
+export async function transact(manager: EntityManager, { run, last, lastSql }: JoinedWork): Promise<void> {
   const queryRunner = manager.queryRunner ?? dataSourceOf(manager).createQueryRunner()
   const own = queryRunner.manager
   const end: End = { sql: lastSql, send: async () => await last(own) }

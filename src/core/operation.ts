@@ -1,5 +1,5 @@
 import type { DataSource, EntityManager, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
-import { transact, type Work } from '../connection/joined-transaction'
+import { type JoinedWork, transact } from '../connection/joined-transaction'
 import { openSession } from '../connection/open-session'
 import type { Session } from '../connection/session'
 import { asOne } from '../connection/whole-transaction'
@@ -142,7 +142,7 @@ export class Operation {
    *
    * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction, and where the work has ended its own
    */
-  async asOne(manager: EntityManager, work: Work): Promise<void> {
+  async asOne(manager: EntityManager, work: JoinedWork): Promise<void> {
     if (!this.session.inTransaction) return await this.session.exclusively(async () => await transact(manager, work))
     await asOne(manager, async (own) => {
       await work.run(own)

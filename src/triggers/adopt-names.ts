@@ -27,13 +27,13 @@ const leftOf = (on: Adopting): string => objectOf(on, 'left')
 const releasedOf = (on: Adopting): string => objectOf(on, 'released')
 const FUNCTIONS = ['claim', 'release'] as const
 
-export const columnsOf = ({ holder }: NamedTable): string[] => holder.names.map(({ column }) => column)
+export const nameColumnsOf = ({ holder }: NamedTable): string[] => holder.names.map(({ column }) => column)
 
 /** What only the adoption needs; without a lock on the table itself. */
 export function createClaims(on: NamedTable): string[] {
   const { holder } = on
   const [batch, left, released] = [batchOf(on), leftOf(on), releasedOf(on)]
-  const columns = [...new Set([...on.primary, ...columnsOf(on)])].map((name) => field('t', name))
+  const columns = [...new Set([...on.primary, ...nameColumnsOf(on)])].map((name) => field('t', name))
   const source = (suffix: (typeof FUNCTIONS)[number], body: string) => ({
     schema: on.table.schema,
     name: nameOf(on, suffix),
@@ -120,12 +120,12 @@ export const createNameLookup = (lookup: LookupIndex): string[] =>
 /** Triggers and look-ups go, and what an adoption has left. Names are taken from the rows afterwards. */
 export const leaveNames = (on: NamedTable, lookups: readonly LookupIndex[]): string[] => [
   ...nameTriggersOf(on.holder).drop,
-  ...alterTable(on, dropFilled(on, columnsOf(on).length)),
+  ...alterTable(on, dropFilled(on, nameColumnsOf(on).length)),
   ...lookups.flatMap((one) => addLookup(one).down.map((sql) => sql.replace('DROP INDEX', 'DROP INDEX IF EXISTS'))),
 ]
 
 const textsOf = (on: NamedTable): string =>
-  columnsOf(on)
+  nameColumnsOf(on)
     .map((name, index) => `${field('t', name)}::pg_catalog.text AS c${index}`)
     .join(', ')
 
@@ -165,14 +165,14 @@ SELECT ${holderKey(on.holder, 't')}, 'locked' FROM ${own(on)}
 
 /** Claims the names of the rows at the spots $1, which are locked. Clashes are noted. */
 export function claimRows(on: NamedTable): string {
-  const columns = [...new Set([...on.primary, ...columnsOf(on)])]
+  const columns = [...new Set([...on.primary, ...nameColumnsOf(on)])]
   return `INSERT INTO ${batchOf(on)} (${columns.map(quote).join(', ')})
 SELECT ${columns.map((name) => field('t', name)).join(', ')} FROM ${own(on)} WHERE t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])`
 }
 
 /** Gives rows at the spots $1 other texts, by column; the triggers claim them. */
 export function writeNames(on: NamedTable): string {
-  const columns = columnsOf(on)
+  const columns = nameColumnsOf(on)
   const arrays = ['$1::pg_catalog.tid[]', ...columns.map((_, index) => `$${index + 2}::pg_catalog.text[]`)]
   return `UPDATE ${own(on)} SET ${columns.map((name, index) => `${quote(name)} = c.n${index}`).join(', ')}
   FROM ${unnest(arrays)} AS c (spot, ${columns.map((_, index) => `n${index}`).join(', ')})
@@ -188,7 +188,7 @@ SELECT ${holderKey(on.holder, 't')}, c.kind, c.property, c.reason, c.holder, c.h
   JOIN ${own(on)} ON t.ctid OPERATOR(pg_catalog.=) c.spot
  WHERE t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])`
 
-export const deleteRows = (on: NamedTable): string =>
+export const deleteNamedRows = (on: NamedTable): string =>
   `DELETE FROM ${own(on)} WHERE t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])`
 
 /** The last note that there is now. */

@@ -151,6 +151,14 @@ function edges(): { from: SourceFile; to: SourceFile }[] {
   )
 }
 
+test('no name is declared and exported by two files', () => {
+  const places = new Map<string, string[]>()
+  for (const { name, exports } of files)
+    for (const one of new Set(exports)) places.set(one, [...(places.get(one) ?? []), name])
+  expect(places.size).toBeGreaterThan(1_000)
+  expect([...places].filter(([, [, second]]) => second !== undefined)).toEqual([])
+})
+
 test('no file has more than 400 lines', () => {
   expect(files.filter(({ lines }) => lines > 400).map(({ name, lines }) => `${name}: ${lines}`)).toEqual([])
 })

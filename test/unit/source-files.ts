@@ -11,6 +11,8 @@ export interface SourceFile {
   readonly imports: readonly string[]
   /** What it imports by name, and what it exports from elsewhere; of types too. */
   readonly names: readonly ImportedName[]
+  /** What it declares and exports; of types too. */
+  readonly exports: readonly string[]
   /** String literals and templates, no comments. */
   readonly strings: readonly string[]
   readonly lines: number
@@ -42,6 +44,7 @@ export async function readSource(source: string): Promise<SourceFile[]> {
 async function readSourceFile(source: string, file: string): Promise<SourceFile> {
   const imports: string[] = []
   const names: ImportedName[] = []
+  const exports: string[] = []
   const strings: string[] = []
   const functions: SourceFunction[] = []
   const text = await readFile(path.join(source, file), 'utf8')
@@ -55,6 +58,7 @@ async function readSourceFile(source: string, file: string): Promise<SourceFile>
     const imported = [from, type === 'TSImportType' ? argument : undefined].filter(isNode)
     for (const { value } of imported) if (typeof value === 'string') imports.push(value)
     names.push(...namesOf(node))
+    exports.push(...exportsOf(node))
     if (type === 'Literal' && typeof node['value'] === 'string') strings.push(node['value'])
     // The parts of a template, with something where an expression stands.
     if (type === 'TemplateLiteral') strings.push((node['quasis'] as TemplatePart[]).map(cooked).join('…'))
@@ -65,10 +69,18 @@ async function readSourceFile(source: string, file: string): Promise<SourceFile>
     layer: layerOf(file),
     imports,
     names,
+    exports,
     strings,
     functions,
     lines: text.split('\n').length - 1,
   }
+}
+
+function exportsOf({ type, declaration }: TreeNode): string[] {
+  if (type !== 'ExportNamedDeclaration' || !isNode(declaration)) return []
+  const { id, declarations } = declaration
+  const declared = Array.isArray(declarations) ? declarations.filter(isNode).map((one) => one['id']) : [id]
+  return declared.filter(isNode).flatMap(({ name }) => (typeof name === 'string' ? [name] : []))
 }
 
 function namesOf({ type, source, specifiers }: TreeNode): ImportedName[] {
