@@ -1,4 +1,5 @@
-const TOKEN = /"(?:[^"\\]|\\.)*"|[{[]|[\]}]|-?\d[\d.eE+-]*/g
+/** What stands between strings: brackets and numbers. */
+const TOKEN = /[{[]|[\]}]|-?\d[\d.eE+-]*/g
 
 /** JavaScript would have another number. */
 const isRounded = (source: string): boolean => {
@@ -17,11 +18,28 @@ const isRounded = (source: string): boolean => {
  */
 export function parseRows(json: string, depth: number): unknown {
   let around = 0
-  const exact = json.replaceAll(TOKEN, (token) => {
+  const exact = (token: string): string => {
     if (token === '{' || token === '[') around += 1
     else if (token === '}' || token === ']') around -= 1
-    else if (!token.startsWith('"') && around === depth && isRounded(token)) return `"${token}"`
+    else if (around === depth && isRounded(token)) return `"${token}"`
     return token
-  })
-  return JSON.parse(exact)
+  }
+  let parsed = ''
+  for (let at = 0; at < json.length;) {
+    const start = json.indexOf('"', at)
+    const between = start === -1 ? json.slice(at) : json.slice(at, start)
+    const end = start === -1 ? json.length : endOfString(json, start)
+    parsed += between.replaceAll(TOKEN, exact) + json.slice(at + between.length, end)
+    at = end
+  }
+  return JSON.parse(parsed)
+}
+
+/** Not by a regular expression, which would run out of stack for a string of 20 MB. */
+function endOfString(json: string, start: number): number {
+  for (let end = json.indexOf('"', start + 1); ; end = json.indexOf('"', end + 1)) {
+    let escapes = 0
+    while (json[end - 1 - escapes] === '\\') escapes += 1
+    if (escapes % 2 === 0) return end + 1
+  }
 }

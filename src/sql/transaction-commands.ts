@@ -46,9 +46,8 @@ function nameIn([, name = '']: RegExpExecArray): string {
   return name.slice(1, -1).replaceAll('""', '"')
 }
 
-/** What a `;` means nothing in, and comments. */
-const PART =
-  /--[^\n]*|\/\*|\be'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(?:[a-z_\u0080-\uffff][\w\u0080-\uffff]*)?\$|;/gis
+/** How something begins in which a `;` means nothing, and comments. */
+const PART = /--[^\n]*|\/\*|\be'|['"]|\$(?:[a-z_\u0080-\uffff][\w\u0080-\uffff]*)?\$|;/gi
 
 /** Without comments. */
 function statementsIn(sql: string): string[] {
@@ -68,10 +67,28 @@ function statementsIn(sql: string): string[] {
       statement += ' '
     } else if (text.startsWith('--')) statement += ' '
     else if (text.startsWith('$')) from = endOf(sql, text, from)
-    else statement += text
+    else {
+      from = endOfQuoted(sql, text, from)
+      statement += sql.slice(part.index, from)
+    }
     PART.lastIndex = from
   }
   return [...statements, (statement + sql.slice(from)).trim()]
+}
+
+/**
+ * Not by a regular expression of the whole, which would run out of stack for a literal of 10 MB.
+ *
+ * @param begin `'`, `"` or `e'`, in which a backslash escapes
+ */
+function endOfQuoted(sql: string, begin: string, from: number): number {
+  const mark = begin === '"' ? /""?/g : begin === "'" ? /''?/g : /''?|\\[^]/g
+  mark.lastIndex = from
+  for (;;) {
+    const [text] = mark.exec(sql) ?? []
+    if (text === undefined) return sql.length
+    if (text.length === 1) return mark.lastIndex
+  }
 }
 
 function endOf(sql: string, text: string, from: number): number {

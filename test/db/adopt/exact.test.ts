@@ -3,7 +3,6 @@ import { type DataSource, Entity, PrimaryColumn } from 'typeorm'
 import { beforeAll, beforeEach, expect, test } from 'vitest'
 import { UniqueText } from '../../../src'
 import { abandon, adopt, mergeDuplicates, type MergeRows, unmerge } from '../../../src/adopt'
-import { parseRows } from '../../../src/adopt/exact'
 import { normalizer, Refusal } from '../../../src/text'
 import { useDatabase } from '../../support/database'
 
@@ -80,18 +79,4 @@ test('a row of another table that went comes back without its generated columns'
   await abandon(dataSource, Page)
   expect(await unmerge(dataSource, Page)).toBe(1)
   expect(await all()).toEqual(before)
-})
-
-test.each([
-  ['{"id": 9007199254740993}', 1, { id: '9007199254740993' }],
-  ['{"id": -9007199254740993, "n": 9007199254740991}', 1, { id: '-9007199254740993', n: 9007199254740991 }],
-  ['[[{"id": 90071992547409931}]]', 3, [[{ id: '90071992547409931' }]]],
-  ['[{"a": 1.50, "b": 1.5e300, "c": null, "d": true}]', 2, [{ a: 1.5, b: 1.5e300, c: null, d: true }]],
-  [
-    '{"json": {"id": 10}, "text": "{9007199254740993 \\\\\\" [1"}',
-    1,
-    { json: { id: 10 }, text: '{9007199254740993 \\" [1' },
-  ],
-])('%s', (json, depth, rows) => {
-  expect(parseRows(json, depth)).toEqual(rows)
 })

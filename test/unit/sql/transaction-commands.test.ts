@@ -25,6 +25,17 @@ test.each(['COMMIT', 'end', 'commit and chain', 'END WORK', "PREPARE TRANSACTION
   },
 )
 
+test.each([
+  ["'", 'x'],
+  ["'", "''"],
+  ['"', '""'],
+  ["E'", "\\'"],
+  ["e'", "''"],
+])('a literal of 20 MB does not matter: %s and many %s', (begin, part) => {
+  const quoted = `${begin}${part.repeat(2e7 / part.length)};${begin.slice(-1)}`
+  expect(transactionCommands(`SELECT ${quoted}; ROLLBACK`)).toEqual(ROLLED_BACK)
+})
+
 describe('of savepoints', () => {
   test.each([
     ['savepoint A', 'a'],
