@@ -103,8 +103,9 @@ export async function insertOrFail(
   } finally {
     await session.close()
   }
+  const byInsertion = groupBy(rows, ({ insertion }) => insertion)
   const results = insertions.map(([, given], nth) => {
-    const entities = rows.filter(({ insertion }) => insertion === nth).map((row) => row.entity)
+    const entities = (byInsertion.get(nth) ?? []).map((row) => row.entity)
     return Array.isArray(given) ? entities : entities[0]
   })
   return single ? results[0] : results

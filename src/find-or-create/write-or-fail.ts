@@ -135,10 +135,10 @@ interface UniqueKey {
  * column gets its value from a trigger, an identity or a sequence.
  */
 async function takenKeys(session: Session, rows: readonly WrittenRow[]): Promise<TakenText[]> {
-  const taken: TakenText[] = []
+  const taken: (readonly TakenText[])[] = []
   const groups = groupBy(rows, ({ metadata, id }) => `${rootOf(metadata).tablePath} ${id === undefined}`)
-  for (const group of groups.values()) taken.push(...(await takenOf(session, group)))
-  return taken
+  for (const group of groups.values()) taken.push(await takenOf(session, group))
+  return taken.flat()
 }
 
 async function takenOf(session: Session, rows: readonly WrittenRow[]): Promise<TakenText[]> {
