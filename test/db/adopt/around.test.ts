@@ -18,7 +18,9 @@ let client: Client
 
 beforeAll(async () => {
   client = await db.client()
-  await client.query(`do $$ begin create role ${OWNER} login; exception when duplicate_object then null; end $$`)
+  await client.query(
+    `do $$ begin create role ${OWNER} login password 'x'; exception when duplicate_object then null; end $$`,
+  )
 })
 afterAll(async () => {
   await client.query(`drop owned by ${OWNER} cascade; drop role ${OWNER}`)
@@ -49,7 +51,10 @@ const open = async (...entities: Entityish[]): Promise<DataSource> =>
   await db.dataSource(entities, { synchronize: false })
 
 const openAsOwner = async (...entities: Entityish[]): Promise<DataSource> =>
-  await db.dataSource(entities, { synchronize: false, url: db.url.replace('//postgres', `//${OWNER}`) })
+  await db.dataSource(entities, {
+    synchronize: false,
+    url: Object.assign(new URL(db.url), { username: OWNER, password: 'x' }).href,
+  })
 
 async function fillPages(text = `'Text ' || i`): Promise<void> {
   await client.query(
