@@ -336,5 +336,5 @@ export const WRITE_SETTING = 'SELECT pg_catalog.set_config($1, $2, false)'
 
 /** Transactions that have been open for more than a moment, the oldest first: a lock or an index waits for them. */
 export const OLDEST_TRANSACTION = `SELECT pid::text AS pid, state, extract(epoch FROM clock_timestamp() - xact_start)::int8::text AS seconds
-  FROM pg_stat_activity WHERE xact_start IS NOT NULL AND pid <> pg_backend_pid() AND datname = current_database()
+  FROM pg_stat_activity WHERE xact_start IS NOT NULL AND pid <> pg_backend_pid() AND datname = current_database() AND state IS DISTINCT FROM 'idle'
  ORDER BY xact_start LIMIT 1`

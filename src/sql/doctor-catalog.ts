@@ -107,7 +107,9 @@ const SURROUNDINGS = `SELECT pg_catalog.jsonb_build_object(
         pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) pg_catalog.min(s.xact_start)))
       FROM pg_catalog.pg_stat_activity AS s
       WHERE s.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()
-        AND s.pid OPERATOR(pg_catalog.<>) pg_catalog.pg_backend_pid())
+        AND s.pid OPERATOR(pg_catalog.<>) pg_catalog.pg_backend_pid()
+        -- An idle session that reads what others have changed begins a transaction for a moment, by its last statement's time.
+        AND s.state IS DISTINCT FROM 'idle')
   )::pg_catalog.text AS state
   FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)`
 
