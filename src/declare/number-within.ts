@@ -102,15 +102,10 @@ const NUMBER: PropertyDeclaration<NumberWithinOptions> = {
   decorator: '@NumberWithin',
   inSchema: { name: 'numberWithinSchema', takes: "the numbers: { number: { scope: ['post'] } }" },
   columnOf: ({ name }, beside = { type: 'integer' }) => ({ ...beside, ...(name === undefined ? {} : { name }) }),
-  indexOf: (where, property, options) => {
+  unique: true,
+  attachment: (where, property, options) => {
     const raw = toRawNumber(where, property, options)
-    // Not an arrow function: TypeORM calls it as a method of its IndexMetadata.
-    return {
-      unique: true,
-      columns: function columns(this: object): string[] {
-        return attachNumber(this, raw)
-      },
-    }
+    return (index) => attachNumber(index, raw)
   },
 }
 

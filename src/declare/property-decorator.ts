@@ -47,25 +47,39 @@ export interface PropertyDeclaration<Options extends object> {
   readonly inSchema: { readonly name: string; readonly takes: string }
   /** @param beside the options of the property's own column, if it has one */
   readonly columnOf: (options: Options, beside: ColumnOptions | undefined) => ColumnOptions
+  /** The index of the columns that TypeORM gets is unique. @default false */
+  readonly unique?: true
   /**
-   * The index by which TypeORM calls us.
+   * What TypeORM calls for the columns of an index, with its IndexMetadata.
    *
    * @param where names the declaration in an error
    * @throws DeclarationError for an option that is wrong
    */
-  readonly indexOf: (
-    where: string,
-    property: string,
-    options: Options,
-  ) => { readonly unique?: true; readonly columns: () => string[] }
+  readonly attachment: (where: string, property: string, options: Options) => (index: object) => string[]
+}
+
+/** The index by which TypeORM calls us. */
+function indexOf<Options extends object>(
+  { decorator, unique, attachment }: PropertyDeclaration<Options>,
+  holder: string,
+  property: string,
+  options: Options,
+): { readonly unique?: true; readonly columns: () => string[] } {
+  const attach = attachment(`${decorator} on ${holder}.${property}`, property, options)
+  // Not an arrow function: TypeORM calls it as a method of its IndexMetadata.
+  function columns(this: object): string[] {
+    return attach(this)
+  }
+  return { ...(unique && { unique }), columns }
 }
 
 /** @throws DeclarationError */
 export function declareProperty<Options extends object>(
-  { decorator, columnOf, indexOf }: PropertyDeclaration<Options>,
+  declaration: PropertyDeclaration<Options>,
   options: Options,
   applied: readonly unknown[],
 ): (target: object, property: unknown) => void {
+  const { decorator, columnOf } = declaration
   requireCall(decorator, options, applied)
   return (target, property) => {
     requireLegacy(decorator, property)
@@ -73,7 +87,7 @@ export function declareProperty<Options extends object>(
       throw new DeclarationError(`${decorator}: it belongs on a property with a name, and makes a column of it.`)
     }
     const { constructor } = target
-    const index = indexOf(`${decorator} on ${constructor.name}.${property}`, property, options)
+    const index = indexOf(declaration, constructor.name, property, options)
     declareColumn(decorator, constructor, property, (beside) => columnOf(options, beside))
     getMetadataArgsStorage().indices.push({ target: constructor, ...index })
   }
@@ -84,10 +98,11 @@ export function declareProperty<Options extends object>(
  * @throws DeclarationError
  */
 export function declareInSchema<T, Options extends object>(
-  { decorator, inSchema, columnOf, indexOf }: PropertyDeclaration<Options>,
+  declaration: PropertyDeclaration<Options>,
   schema: EntitySchemaOptions<T>,
   declared: Readonly<Record<string, Options>>,
 ): EntitySchemaOptions<T> {
+  const { inSchema, columnOf } = declaration
   if (![schema, declared].every(isPlain)) {
     throw new DeclarationError(
       `${inSchema.name}() takes the options of an EntitySchema, and an object with ${inSchema.takes}.`,
@@ -96,7 +111,7 @@ export function declareInSchema<T, Options extends object>(
   const columns: Record<string, unknown> = { ...schema.columns }
   const indices = [...(schema.indices ?? [])]
   for (const [property, options] of Object.entries(declared)) {
-    indices.push(indexOf(`${decorator} on ${schema.name}.${property}`, property, options))
+    indices.push(indexOf(declaration, schema.name, property, options))
     columns[property] = columnOf(options, columns[property] as ColumnOptions | undefined)
   }
   return Object.assign({}, schema, { columns: columns as EntitySchemaOptions<T>['columns'], indices })

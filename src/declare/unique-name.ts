@@ -111,14 +111,9 @@ const NAME: PropertyDeclaration<UniqueNameOptions> = {
   decorator: '@UniqueName',
   inSchema: { name: 'uniqueNameSchema', takes: "the names: { handle: { namespace: 'handle' } }" },
   columnOf: textColumnOf,
-  indexOf: (where, property, options) => {
+  attachment: (where, property, options) => {
     const raw = toRawName(where, property, options)
-    // Not an arrow function: TypeORM calls it as a method of its IndexMetadata.
-    return {
-      columns: function columns(this: object): string[] {
-        return attachName(this, raw)
-      },
-    }
+    return (index) => attachName(index, raw)
   },
 }
 
