@@ -1,7 +1,7 @@
 /**
  * npm run build && npx tsx bench/wire.ts [--rounds 12]     what the messages of our own bring, beside pg's query object
  *
- * The same package on two DataSources, which take turns in each round: the clients of the second
+ * This package on two DataSources, which take turns in each round: the clients of the second
  * lack one of the internals of `pg` that the messages need (src/connection/pg-client.ts), so its calls go the ordinary way.
  */
 import 'reflect-metadata'

@@ -100,7 +100,8 @@ export async function findTable(
 const missing = (relation: string): AdoptionError =>
   new AdoptionError('unsupported', `There is no table ${relation}. Run your migrations first.`)
 
-const KEYS_NAMED = 10
+/** How many rows a message names. */
+export const KEYS_NAMED = 10
 
 /**
  * @param said what a column is, in the sentence, and what is to be done

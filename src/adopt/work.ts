@@ -38,7 +38,7 @@ export interface WorkState {
 
 const FORMAT = 1
 
-/** `number` is no step of theirs; it stands where nothing is done. */
+/** Names and numbers have nothing to do in the step `number`; it is here so that `--until number` has a place. */
 const WORK_STEPS: readonly AdoptStep[] = ['begin', 'fill', 'number', 'index', 'guard', 'check', 'clean', 'done']
 
 /** One run of a command that adopts names or a number. */

@@ -147,7 +147,7 @@ export const ofPart = (finding: DoctorFinding): DoctorFinding => {
 const AWAITS_ADOPTION = /^(?!text\.).+\.(?:missing|different|invalid)$/u
 
 /**
- * The same findings: where something is not adopted yet, what is missing for it is a matter of `adopt` too.
+ * Returns the findings; where something is not adopted yet, what is missing for it is to be made by `adopt` too.
  *
  * @param names the entity whose table holds all names
  */

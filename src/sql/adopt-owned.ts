@@ -49,7 +49,7 @@ END
  * Gives tables and sequences, as SQL, to the table's owner. Nobody else writes to them, whatever default privileges have
  * granted: names are taken and rows restored by what is written there.
  *
- * @param access `readable`: who was granted that may read them
+ * @param access `readable` lets those read who were granted it
  */
 export const ownAlone = (
   { owner }: Owned,

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { addCheck, addIndex, indexCondition } from './alter'
-import type { Query } from './catalog'
+import { OPEN_TRANSACTIONS, type Query } from './catalog'
 import { dollarQuote, literal, qualified, quote } from './identifier'
 import { ownAlone, refusePlanted } from './adopt-owned'
 import { addLookup } from './lookup'
@@ -335,6 +335,7 @@ export const READ_SETTINGS: string = `SELECT ${[
 export const WRITE_SETTING = 'SELECT pg_catalog.set_config($1, $2, false)'
 
 /** Transactions that have been open for more than a moment, the oldest first: a lock or an index waits for them. */
-export const OLDEST_TRANSACTION = `SELECT pid::text AS pid, state, extract(epoch FROM clock_timestamp() - xact_start)::int8::text AS seconds
-  FROM pg_stat_activity WHERE xact_start IS NOT NULL AND pid <> pg_backend_pid() AND datname = current_database() AND state IS DISTINCT FROM 'idle'
- ORDER BY xact_start LIMIT 1`
+export const OLDEST_TRANSACTION = `SELECT s.pid::text AS pid, s.state,
+       extract(epoch FROM clock_timestamp() - s.xact_start)::int8::text AS seconds
+  FROM ${OPEN_TRANSACTIONS}
+ ORDER BY s.xact_start LIMIT 1`

@@ -1,4 +1,4 @@
-import type { Query } from './catalog'
+import { OPEN_TRANSACTIONS, type Query } from './catalog'
 import type { Referrer } from './doctor-rows'
 
 /** What stands around a table, and what a change of the table meets there. */
@@ -105,11 +105,7 @@ const SURROUNDINGS = `SELECT pg_catalog.jsonb_build_object(
     'lookalikes', ${names(`pg_catalog.format('%s.%I', ${RELATION('o.oid')}, a.attname)`, LOOKALIKES)},
     'oldestSeconds', (SELECT pg_catalog.floor(pg_catalog.date_part('epoch',
         pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) pg_catalog.min(s.xact_start)))
-      FROM pg_catalog.pg_stat_activity AS s
-      WHERE s.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()
-        AND s.pid OPERATOR(pg_catalog.<>) pg_catalog.pg_backend_pid()
-        -- An idle session that reads what others have changed begins a transaction for a moment, by its last statement's time.
-        AND s.state IS DISTINCT FROM 'idle')
+      FROM ${OPEN_TRANSACTIONS})
   )::pg_catalog.text AS state
   FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)`
 
