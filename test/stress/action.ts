@@ -16,6 +16,8 @@ export interface Writer {
   readonly manager: EntityManager
   readonly raw: RawClient
   readonly inTransaction: boolean
+  /** Its transaction has a `lock_timeout`, which the server at times reports as 57014: isBusyError() says why. */
+  readonly isImpatient: boolean
   /** Of the transaction, or of the connection. */
   readonly level: Level
   readonly random: Random

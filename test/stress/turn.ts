@@ -1,4 +1,5 @@
 import type { DataSource, QueryRunner } from 'typeorm'
+import { SQLSTATE } from '../../src/sql/sqlstate'
 import { isExpected, outcomeOf } from './outcome'
 import type { Journal } from './journal'
 import type { Random } from './random'
@@ -45,15 +46,21 @@ function chooseAction({ random, subjects, choose }: Client): Choice {
   }
 }
 
-/** @param level of the transaction, if there is one */
-function writerOf(client: Client, level?: Level): Writer {
+interface Transaction {
+  readonly level: Level
+  readonly isImpatient: boolean
+}
+
+/** @param transaction if there is one */
+function writerOf(client: Client, transaction?: Transaction): Writer {
   const { number, dataSource, queryRunner, raw, random, journal } = client
   return {
     client: number,
-    manager: level ? queryRunner.manager : dataSource.manager,
+    manager: transaction ? queryRunner.manager : dataSource.manager,
     raw,
-    inTransaction: level !== undefined,
-    level: level ?? client.level,
+    inTransaction: transaction !== undefined,
+    isImpatient: transaction?.isImpatient ?? false,
+    level: transaction?.level ?? client.level,
     random,
     journal,
     sql: async (text) => {
@@ -71,7 +78,8 @@ async function attempt(writer: Writer, { action, subject }: Choice): Promise<str
     await action.run(writer, subject)
   } catch (error) {
     outcome = outcomeOf(error)
-    if (!journal.troubled && !isExpected(action, outcome)) {
+    const gaveUp = writer.isImpatient && outcome === SQLSTATE.queryCanceled
+    if (!journal.troubled && !gaveUp && !isExpected(action, outcome)) {
       const { message } = error instanceof Error ? error : { message: '' }
       journal.event(client, `${action.name} → ${outcome}`)
       journal.violate(`client ${client}: ${action.name} failed with ${outcome}: ${message}`)
@@ -92,17 +100,19 @@ async function inTransaction(client: Client): Promise<void> {
   await queryRunner.startTransaction(level)
   journal.event(number, `BEGIN ${level}`)
   // Some give up waiting: a lock that is waited for in vain is a way out of a statement like any other.
-  if (random.chance(0.1)) await raw.query(`SET LOCAL lock_timeout = '10ms'`)
+  const isImpatient = random.chance(0.1)
+  if (isImpatient) await raw.query(`SET LOCAL lock_timeout = '10ms'`)
   let usable = true
-  for (let left = 1 + random.int(MOST_ACTIONS); left > 0 && usable; left -= 1) usable = await step(client, level)
+  for (let left = 1 + random.int(MOST_ACTIONS); left > 0 && usable; left -= 1)
+    usable = await step(client, { level, isImpatient })
   const commit = random.chance(0.8)
   await end(client, usable && commit)
 }
 
 /** One action of a transaction, perhaps in a savepoint. False where the transaction is aborted. */
-async function step(client: Client, level: Level): Promise<boolean> {
+async function step(client: Client, transaction: Transaction): Promise<boolean> {
   const { random, raw, journal } = client
-  const writer = writerOf(client, level)
+  const writer = writerOf(client, transaction)
   const choice = chooseAction(client)
   if (!random.chance(SAVEPOINT_SHARE)) return (await attempt(writer, choice)) === 'ok'
   await writer.sql('SAVEPOINT stress')
