@@ -16,11 +16,17 @@ export function randomOf(seed: number): () => number {
   }
 }
 
-/** What clients write into `page` is noted in their own transactions; what the command writes is not. */
+/**
+ * What clients write into `page` is noted in their own transactions, with the triggers that stood then; what the command
+ * writes is not. Ids of transactions would not do: the command has one as soon as it waits for the table, so a writer
+ * that has the table by then may get a later one.
+ */
 export async function openLedger(client: Pick<Client, 'query'>): Promise<void> {
   await client.query(
     `create table original as select id, url from page;
-     create table wrote (seq bigserial primary key, kind text, id integer, url text, xid bigint default pg_current_xact_id()::text::bigint);
+     create function triggers_now() returns text[] language sql as
+       $$ select array_agg(tgname || ' ' || xmin) from pg_trigger where tgrelid = 'page'::regclass $$;
+     create table wrote (seq bigserial primary key, kind text, id integer, url text, triggers text[] default triggers_now());
      create function note() returns trigger language plpgsql as $$ begin
        insert into wrote (kind, id, url) values (tg_op, coalesce(new.id, old.id), new.url);
        return null;
@@ -39,22 +45,22 @@ export async function ledgerFaults(
 ): Promise<string[]> {
   const names = guardOf(table).triggers.map(({ name }) => name)
   const { rows } = await client.query<{ fault: string }>(
-    `with guarded as (select min(xmin::text::bigint) as xid from pg_trigger where tgrelid = 'page'::regclass and tgname = any ($1)),
-     last as (select distinct on (id) id, kind, url, xid from wrote order by id, seq desc),
+    `with guarded as (select array_agg(tgname || ' ' || xmin) as triggers from pg_trigger where tgrelid = 'page'::regclass and tgname = any ($1)),
+     last as (select distinct on (id) id, kind, url, triggers from wrote order by id, seq desc),
      wanted as (
-       select coalesce(l.id, o.id) as id, coalesce(l.url, o.url) as url, l.xid from original as o full join last as l on l.id = o.id
+       select coalesce(l.id, o.id) as id, coalesce(l.url, o.url) as url, l.triggers from original as o full join last as l on l.id = o.id
         where l.kind is distinct from 'DELETE'),
-     stands as (select p.id, p.url, w.id as wanted, w.url as wrote, w.xid as wrote_xid from page as p full join wanted as w on w.id = p.id)
-     select 'no guard stands' as fault from guarded where xid is null
+     stands as (select p.id, p.url, w.id as wanted, w.url as wrote, w.triggers from page as p full join wanted as w on w.id = p.id)
+     select 'no guard stands' as fault from guarded where triggers is null
      union all
      select format('row %s holds "%s" where "%s" was written', coalesce(id, wanted), url, wrote) from stands
       where lower(url) is distinct from lower(wrote)
      union all
      select format('"%s" is not normalized and was written before the guard stood', s.url) from stands as s, guarded as g
-      where s.url <> lower(s.url) and coalesce(s.wrote_xid, 0) < g.xid
+      where s.url <> lower(s.url) and not coalesce(s.triggers && g.triggers, false)
      union all
      select format('"%s" was stored by row %s where it stood', s.url, s.id) from stands as s, guarded as g
-      where s.wrote_xid > g.xid and exists (select from page as o where o.url = s.url and o.id <> s.id)
+      where s.triggers && g.triggers and exists (select from page as o where o.url = s.url and o.id <> s.id)
      union all
      select format('row %s has the number %s of a client', id, "urlHashNumber") from page where "urlHashNumber" >= 1073741824`,
     [names],
