@@ -29,7 +29,8 @@ export async function settleNumbers(session: AdoptSession, { on }: Target): Prom
   let [last, numbered, stuck] = ['0', 0, 0]
   for (let rounds = 1; ;) {
     const started = performance.now()
-    const [row] = await session.together(
+    const [row] = await session.patiently(
+      'number',
       async () => await session.query<Numbered>(numberChains(on), [last, size.value]),
     )
     const [seen, written] = [Number(row?.seen ?? 0), Number(row?.written ?? 0)]
@@ -49,7 +50,7 @@ export async function settleNumbers(session: AdoptSession, { on }: Target): Prom
 
 /** By the unique index, which is not there while they are made. */
 export async function forgetNumbered(session: AdoptSession, { on }: Target): Promise<void> {
-  await session.together(async () => await session.query(dropNumbered(on)))
+  await session.patiently('index', async () => await session.query(dropNumbered(on)))
 }
 
 /** How many notes there are, of which at most so many are counted. */
@@ -72,7 +73,7 @@ export async function settleAll(session: AdoptSession, target: Target): Promise<
     const notes = await notesAfter(session, target, last, wanted)
     if (notes.length === 0) return stuck
     const started = performance.now()
-    stuck += await session.together(async () => await settleNotes(session, target, notes))
+    stuck += await session.patiently('number', async () => await settleNotes(session, target, notes))
     size.took(performance.now() - started, notes.length)
     if (notes.length < wanted) return stuck
     last = notes.at(-1) ?? last

@@ -71,7 +71,7 @@ export async function unmerge(
     await session.all(createLog(on))
     const columnsOf = async (table: string): Promise<string[]> =>
       (await session.query<{ name: string }>(READ_COLUMNS, [table])).map(({ name }) => name)
-    return await session.together(async () => {
+    return await session.patiently('unmerge', async () => {
       const back = await session.query(`${restoreRows(on, await columnsOf(facts.oid))} RETURNING 1`, [on.table.guard])
       for (const { seq, reference } of await session.query<Record<'seq' | 'reference', string>>(readMoves(on), [
         on.table.guard,

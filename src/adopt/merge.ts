@@ -25,7 +25,7 @@ import {
   stillReferring,
 } from '../sql/adopt-merge'
 import { type KeyedTable, READ_KEYED } from '../sql/adopt-conflicts'
-import { SQLSTATE, serverError } from '../sql/sqlstate'
+import { isBusyError, serverError, SQLSTATE } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
 import { findDrift } from '../schema/drift'
 import { type AdoptOptions, withTarget } from './adopt'
@@ -295,8 +295,6 @@ async function mergeAll(merging: Merging): Promise<void> {
   }
 }
 
-const BUSY: ReadonlySet<unknown> = new Set([SQLSTATE.lockNotAvailable, SQLSTATE.deadlockDetected])
-
 /**
  * @param clears a unique index stood against the only row: what clashes with it goes first
  * @returns how many rows are left for later, because somebody has them locked
@@ -311,7 +309,7 @@ async function mergeBatch(merging: Merging, places: readonly string[], clears = 
     return busy
   } catch (error) {
     const { code, constraint } = serverError(error) ?? {}
-    if (BUSY.has(code)) return places.length
+    if (isBusyError(error)) return places.length
     if (error instanceof Unmergeable) return await leave(merging, places, error.message)
     if (code === undefined || !/^(?:23|P0|2F|09)/.test(code)) throw error
     if (places.length > 1) return await mergeEach(merging, places)

@@ -16,7 +16,7 @@ import {
   writeNames,
 } from '../triggers/adopt-names'
 import { refusedNames } from '../sql/name-table'
-import { SQLSTATE, serverError } from '../sql/sqlstate'
+import { isBusyError, serverError, SQLSTATE } from '../sql/sqlstate'
 import { savepoint } from '../sql/transaction-commands'
 import { TextRejectedError } from '../errors'
 import { normalizeText } from '../text/normalizer'
@@ -36,13 +36,6 @@ type LockedRow = Readonly<Record<string, string | null>> & { readonly spot: stri
 
 const LEAST_ROWS = 20
 const FIRST_ROWS = 200
-
-/** Somebody else has what a batch needs. */
-const MENDS: ReadonlySet<string> = new Set([
-  SQLSTATE.lockNotAvailable,
-  SQLSTATE.deadlockDetected,
-  SQLSTATE.serializationFailure,
-])
 
 /** Keys between which rows are to be claimed, and how many there may be. */
 interface Sweep {
@@ -94,7 +87,7 @@ async function tried<T>(work: () => Promise<T>): Promise<T | undefined> {
   try {
     return await work()
   } catch (error) {
-    if (!MENDS.has(serverError(error)?.code ?? '')) throw error
+    if (!isBusyError(error)) throw error
     return undefined
   }
 }
@@ -130,7 +123,7 @@ async function lockPage(
 /** Somebody holds on to a name that one of the next rows wants: they are noted, all of them. */
 async function passOver({ session }: WorkRun, on: NamedTable, page: Page): Promise<readonly string[] | undefined> {
   const { after, limit } = page
-  return await session.together(async () => {
+  return await session.patiently('fill', async () => {
     const rows = await session.query<LockedRow>(lockRows(on, limit, after.length > 0), [...page.upTo, ...after])
     const last = rows.at(-1)
     if (!last) return undefined
@@ -277,7 +270,7 @@ export async function claimLeft(run: WorkRun, table: ClaimedTable): Promise<numb
 
 /** The first note becomes the last, for another round. */
 async function deferNote({ session }: WorkRun, on: NamedTable, upTo: string): Promise<void> {
-  await session.together(async () => {
+  await session.patiently('fill', async () => {
     const notes = await session.query<{ key: string }>(takeNotes(on), [upTo, 1])
     await session.query(noteKeys(on), [notes.map(({ key }) => key)])
   })

@@ -31,7 +31,7 @@ import { AdoptionError } from './error'
 import { claimAll, type ClaimedTable, claimLeft, firstLeft, lastRow, leftRows, type LeftName } from './name-claims'
 import { planRequired, requireNotNull } from './require'
 import type { AdoptStep, PlannedStep } from './steps'
-import { findTable, refuseNullRows } from './target'
+import { findTable, KEYS_NAMED, refuseNullRows } from './target'
 import { beginState, goOn, makeIndex, type Work, type WorkRun, workState } from './work'
 
 /** A table whose rows are to hold names, on this connection. */
@@ -109,8 +109,6 @@ function standsAs(target: NameTarget): Work['stands'] {
   const drift = workDrift([{ set: nameTriggersOf(on.holder) }], state)
   return drift.length + requiredColumns(target, state).length === 0 ? 'ready' : 'other'
 }
-
-const KEYS_NAMED = 10
 
 /** From its commit on what is written has its names; what stands there has none yet. */
 async function begin(run: WorkRun, target: NameTarget, work: Work): Promise<AdoptStep> {
@@ -199,7 +197,7 @@ async function releaseFound(
   const high = BigInt(found.high ?? found.low)
   for (let low = BigInt(found.low) - 1n; low < high; low += BigInt(RELEASED)) {
     const values = [String(low), String(low + BigInt(RELEASED)), state]
-    await session.together(async () => await session.query(releaseNamesOf(on), values))
+    await session.patiently('abandon', async () => await session.query(releaseNamesOf(on), values))
     await session.breathe()
   }
 }
@@ -274,7 +272,7 @@ async function index(run: WorkRun, { on, lookups }: NameTarget): Promise<AdoptSt
 
 /** Every row holds the names that it has by now: from its commit on the triggers need not allow for others. */
 async function guard(run: WorkRun, { on }: NameTarget): Promise<AdoptStep> {
-  return await run.session.together(async () => {
+  return await run.session.patiently('guard', async () => {
     await run.session.all(finishNames(on))
     return await goOn(run, on, { step: 'check' })
   })
@@ -290,7 +288,7 @@ async function check(run: WorkRun, target: NameTarget): Promise<AdoptStep> {
 
 async function clean({ session }: WorkRun, target: NameTarget): Promise<AdoptStep> {
   const { on } = target
-  await session.together(async () => {
+  await session.patiently('clean', async () => {
     await session.all(dropClaims(on))
     await session.query(forgetState(on), [on.table.guard])
   })

@@ -16,7 +16,7 @@ import { analyzeTable, createAdoptions, vacuumTable } from '../sql/adopt-table'
 import { type Query, tableState, type TableState } from '../sql/catalog'
 import { quote } from '../sql/identifier'
 import { numberTriggers } from '../triggers/number-triggers'
-import { SQLSTATE, serverError } from '../sql/sqlstate'
+import { isBusyError, serverError, SQLSTATE } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
 import { notesOf } from '../triggers/trigger-plan'
 import { workDrift } from '../schema/drift'
@@ -194,11 +194,7 @@ async function unnumbered({ session }: WorkRun, on: NumberedTable, limit: number
 const PATIENCE = 3
 
 /** Somebody has the count of a scope locked, or has given a number by hand. */
-const MENDS: ReadonlySet<string> = new Set([
-  SQLSTATE.lockNotAvailable,
-  SQLSTATE.deadlockDetected,
-  SQLSTATE.uniqueViolation,
-])
+const mends = (error: unknown): boolean => isBusyError(error) || serverError(error)?.code === SQLSTATE.uniqueViolation
 
 type Spot = Readonly<Record<string, string>>
 
@@ -221,7 +217,7 @@ async function tryBatch(
     })
     return { spots, done: true }
   } catch (error) {
-    if (!MENDS.has(serverError(error)?.code ?? '')) throw error
+    if (!mends(error)) throw error
     return { spots, done: false }
   }
 }

@@ -3,7 +3,7 @@ import { forgetState, writeState } from '../sql/adopt-chains'
 import { createRefused, noteRefused, type Pages, readTexts, renormalize } from '../sql/adopt-fill'
 import { guardIn } from '../triggers/adopt-swap'
 import { guardOf } from '../triggers/guard'
-import { SQLSTATE, serverError } from '../sql/sqlstate'
+import { isBusyError, serverError, SQLSTATE } from '../sql/sqlstate'
 import { textRules } from '../sql/text-table'
 import { guardNotesOf, planAllFunctions, planSets } from '../triggers/trigger-plan'
 import { BatchSize } from './session'
@@ -136,13 +136,6 @@ interface Written {
 
 const NONE: ReadonlyMap<string, string> = new Map()
 
-/** Somebody has a row of the chain. */
-const BUSY: ReadonlySet<unknown> = new Set([
-  SQLSTATE.lockNotAvailable,
-  SQLSTATE.deadlockDetected,
-  SQLSTATE.serializationFailure,
-])
-
 /** All at once, or one by one where the guard refuses one of them. */
 export async function writeChanges(run: Run, changes: readonly TextChange[]): Promise<Written> {
   const { session, target } = run
@@ -158,7 +151,7 @@ export async function writeChanges(run: Run, changes: readonly TextChange[]): Pr
     const [row] = await session.together(work)
     return { rows: Number(row?.written ?? 0), refused: NONE }
   } catch (error) {
-    if (BUSY.has(serverError(error)?.code)) return { rows: 0, refused: NONE }
+    if (isBusyError(error)) return { rows: 0, refused: NONE }
     const reason = reasonOf(error)
     if (reason === undefined) throw error
     if (changes.length > 1) return await writeEach(run, changes)

@@ -16,7 +16,7 @@ import {
   TAKE_TURN,
   WRITE_SETTING,
 } from '../sql/adopt-table'
-import { SQLSTATE, serverError } from '../sql/sqlstate'
+import { isBusyError, serverError, SQLSTATE } from '../sql/sqlstate'
 
 /** What tests replace time and chance by, and where they end the connection. */
 export interface Seams {
@@ -156,6 +156,19 @@ export class AdoptSession {
     } catch (error) {
       await this.query('ROLLBACK').catch(() => {})
       throw error
+    }
+  }
+
+  /** Does such work again and again, until nobody else keeps it from what it needs. */
+  async patiently<T>(step: string, work: () => Promise<T>): Promise<T> {
+    for (let attempts = 1; ; attempts += 1) {
+      try {
+        return await this.together(work)
+      } catch (error) {
+        if (!isBusyError(error)) throw error
+        if (attempts % NOTICE_ATTEMPTS === 0) await this.sayWhatBlocks(step, attempts, error)
+      }
+      await this.rest(attempts)
     }
   }
 

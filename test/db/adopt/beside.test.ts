@@ -11,7 +11,7 @@ import { parseInvocation } from '../../../src/cli/usage'
 import { findOrCreate } from '../../../src'
 import { useDatabase } from '../../support/database'
 import { violations } from '../../support/guarded-table'
-import { fillTable, pageOf, tableOf } from './stage'
+import { fillTable, IMPATIENT, keptFrom, pageOf, tableOf } from './stage'
 
 const db = useDatabase({ wrapped: true })
 const Page = pageOf({})
@@ -91,6 +91,12 @@ test('a transaction that stays open is waited for in short turns, in which nobod
   expect(notices).toEqual([
     expect.stringMatching(/^begin: no lock in 10 attempts; the oldest transaction is open for \d+ s/),
   ])
+})
+
+test('a batch that somebody keeps from the table is tried again', async () => {
+  const { seams, kept } = keptFrom(other, 'page')
+  expect(await adoptWith(dataSource, Page, IMPATIENT, seams)).toMatchObject({ step: 'done' })
+  expect(kept.size).toBeGreaterThan(2)
 })
 
 test('what clients write while it waits for the last lock is settled before the next attempt', async () => {

@@ -9,7 +9,7 @@ import { findHolder, Name, rename, UniqueName, type UniqueNameOptions } from '..
 import { lowerCase, normalizer, Refusal } from '../../../src/text'
 import { useDatabase } from '../../support/database'
 import { generate, migrate, runAll } from '../../support/generated'
-import type { Entityish } from './stage'
+import { type Entityish, IMPATIENT, keptFrom } from './stage'
 
 const db = useDatabase({ wrapped: true })
 let client: Client
@@ -69,6 +69,14 @@ test('all rows get their names, and the next migration is empty', async () => {
   expect(await findHolder(dataSource.manager, 'handle', 'name 17')).toMatchObject({ id: { id: 17 } })
   expect(await adopt(dataSource, User)).toMatchObject({ step: 'done', unchanged: true, locks: [] })
   await expect(client.query(`insert into users (handle) values ('name 3')`)).rejects.toMatchObject({ code: '23505' })
+})
+
+test('a batch that somebody keeps from the table is tried again', async () => {
+  await fillUsers(500)
+  const User = userOf()
+  const { seams, kept } = keptFrom(await db.client(), 'users')
+  expect(await adoptWith(await open(User), User, IMPATIENT, seams)).toMatchObject({ step: 'done' })
+  expect(kept.size).toBeGreaterThan(2)
 })
 
 test('what stands afterwards is what a migration makes', async () => {

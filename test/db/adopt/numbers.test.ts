@@ -3,11 +3,12 @@ import { Column, type DataSource, DeleteDateColumn, Entity, PrimaryGeneratedColu
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { SchemaDriftError } from '../../../src'
 import { abandon, adopt, planAdoption } from '../../../src/adopt'
+import { adoptWith } from '../../../src/adopt/adopt'
 import { doctor } from '../../../src/doctor'
 import { countWithin, NumberWithin, type NumberWithinOptions } from '../../../src/numbers'
 import { useDatabase } from '../../support/database'
 import { generate, migrate, runAll } from '../../support/generated'
-import type { Entityish } from './stage'
+import { type Entityish, IMPATIENT, keptFrom } from './stage'
 
 const db = useDatabase({ wrapped: true })
 let client: Client
@@ -75,6 +76,15 @@ describe.each([
     expect((await generate(dataSource)).up).toEqual([])
     expect((await doctor(dataSource)).findings).toEqual([])
     expect(await adopt(dataSource, 'Comment')).toMatchObject({ step: 'done', unchanged: true, locks: [] })
+  })
+
+  test('a batch that somebody keeps from the table is tried again', async () => {
+    await fillComments(500)
+    const { seams, kept } = keptFrom(await db.client(), 'comment')
+    const dataSource = await open(commentOf(options))
+    expect(await adoptWith(dataSource, 'Comment', IMPATIENT, seams)).toMatchObject({ step: 'done' })
+    expect(kept.size).toBeGreaterThan(0)
+    expect(await unordered()).toEqual([])
   })
 
   test('what stands afterwards is what a migration makes', async () => {

@@ -1,6 +1,8 @@
 import type { Client } from 'pg'
 import { Column, type DataSource, Entity, type ObjectLiteral, type ObjectType, PrimaryGeneratedColumn } from 'typeorm'
 import { UniqueText, type UniqueTextPropertyOptions } from '../../../src'
+import type { Seams } from '../../../src/adopt/session'
+import { BY_INDEX } from '../../../src/sql/adopt-table'
 import { quote } from '../../../src/sql/identifier'
 import { checkExpression, tableName, type TextTable } from '../../../src/sql/text-table'
 import { declarationsOf } from '../../../src/registry/registry'
@@ -56,4 +58,22 @@ export async function faults(client: Pick<Client, 'query'>, table: TextTable): P
       where ${hash} is not null and ${number} >= 1073741824 group by ${hash}, ${number} having count(*) > 1`,
   )
   return rows.map(({ fault }) => fault)
+}
+
+/** Waits for a lock no longer than keptFrom() expects. */
+export const IMPATIENT = { lockMilliseconds: 20, holdMilliseconds: 10_000 }
+
+/** Somebody has the table locked when a batch begins, until its transaction is over; the next batch is let through. */
+export function keptFrom(other: Client, table: string): { readonly seams: Seams; readonly kept: ReadonlySet<number> } {
+  const kept = new Set<number>()
+  let batches = 0
+  const beforeStatement = async (sql: string): Promise<void> => {
+    if (/^(?:COMMIT|ROLLBACK)/.test(sql)) await other.query('rollback')
+    if (!sql.startsWith('BEGIN') || !sql.endsWith(BY_INDEX)) return
+    batches += 1
+    if (kept.has(batches - 1)) return
+    kept.add(batches)
+    await other.query(`begin; lock table ${quote(table)} in access exclusive mode`)
+  }
+  return { seams: { beforeStatement }, kept }
 }

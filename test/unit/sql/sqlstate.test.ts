@@ -1,6 +1,13 @@
 import { QueryFailedError } from 'typeorm'
 import { expect, test } from 'vitest'
-import { endsConnection, isRowError, isSerializationError, serverError, isInternal } from '../../../src/sql/sqlstate'
+import {
+  endsConnection,
+  isBusyError,
+  isInternal,
+  isRowError,
+  isSerializationError,
+  serverError,
+} from '../../../src/sql/sqlstate'
 
 /** An error as `pg` makes it of what the server says. */
 const fromServer = (code: string): Error => Object.assign(new Error('any language'), { code, severity: 'ERROR' })
@@ -27,6 +34,11 @@ test.each(['40001', '40P01'])('%s is lost against another transaction', (code) =
 test.each(['23505', '40002', '55P03', '57014'])('%s is not', (code) => {
   expect(isSerializationError(fromServer(code))).toBe(false)
   expect(isSerializationError(fromSystem('ECONNRESET'))).toBe(false)
+})
+
+test.each(['55P03', '57014', '40001', '40P01'])('%s says that somebody else has what is needed', (code) => {
+  expect(isBusyError(fromServer(code))).toBe(true)
+  expect(isBusyError(fromServer('23505'))).toBe(false)
 })
 
 test.each([
