@@ -335,7 +335,7 @@ export const READ_SETTINGS: string = `SELECT ${[
 export const WRITE_SETTING = 'SELECT pg_catalog.set_config($1, $2, false)'
 
 /** Transactions that have been open for more than a moment, the oldest first: a lock or an index waits for them. */
-export const OLDEST_TRANSACTION = `SELECT s.pid::text AS pid, s.state,
+export const OLDEST_TRANSACTION: string = `SELECT s.pid::text AS pid, s.state,
        extract(epoch FROM clock_timestamp() - s.xact_start)::int8::text AS seconds
   FROM ${OPEN_TRANSACTIONS}
  ORDER BY s.xact_start LIMIT 1`
