@@ -103,6 +103,8 @@ export interface TakenText {
   readonly holderProperty?: string
   /** Of a former name: the row gave it up, and it is kept for it. */
   readonly state?: 'reserved' | 'redirect'
+  /** No row holds it: the call brings it twice, and this is not the first time. */
+  readonly repeated?: true
   /** 0-based position among all rows of the call; 0 for a single row, and where TypeORM's own call does not tell. */
   readonly row: number
 }
@@ -135,7 +137,8 @@ export class TextTakenError extends UniqueTextError {
 
 const USE_OR_CHANGE = 'Use the row that holds the text, or give another text.'
 
-function keeping({ id, holder, holderProperty, state }: TakenText): string {
+function keeping({ id, holder, holderProperty, state, repeated }: TakenText): string {
+  if (repeated) return 'the call brings it twice'
   const row = id === undefined ? 'another row' : asJson(id)
   const of = holder === undefined ? '' : `${holder} `
   const as = holderProperty === undefined ? '' : ` as "${holderProperty}"`

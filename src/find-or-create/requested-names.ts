@@ -107,7 +107,7 @@ export async function takenNames(session: Session, requested: readonly Requested
     const isRepeated = asking.has(name)
     asking.add(name)
     if (owner && !isFree) return [takenName(one.name, one.row, owner)]
-    return isRepeated ? [takenName(one.name, one.row, undefined)] : []
+    return isRepeated ? [{ ...takenName(one.name, one.row, undefined), repeated: true }] : []
   })
 }
 

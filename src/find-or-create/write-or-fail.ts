@@ -336,9 +336,10 @@ function parametersOf(group: readonly RequestedText[]): (string | boolean | null
   ]
 }
 
-function takenText({ entityText, row }: RequestedText, { holder }: WantedRow): TakenText {
+function takenText({ entityText, row }: RequestedText, { holder, repeated }: WantedRow): TakenText {
   const { name, metadata, target } = entityText.declaration
   // In single table inheritance the class that declares the text: the holder may be of another than was asked.
   const declaring = metadata.childEntityMetadatas.find((child) => child.target === target) ?? metadata
-  return { entity: declaring.name, property: name, id: holder && idOf(entityText.metadata, holder), row }
+  const id = holder && idOf(entityText.metadata, holder)
+  return { entity: declaring.name, property: name, id, row, ...(repeated && !holder ? { repeated } : {}) }
 }

@@ -357,7 +357,8 @@ describe('what is taken is refused as a whole, with every reason', () => {
   test('equal texts within the call: the second is taken, and nobody holds it', async () => {
     const rows = ['a', 'b', 'A'].map((name) => ({ url: `http://${name}.example` }))
     const error = await taken(insertOrFail(manager, Page, rows))
-    expect(error.taken).toEqual([{ entity: 'Page', property: 'url', id: undefined, row: 2 }])
+    expect(error.taken).toEqual([{ entity: 'Page', property: 'url', id: undefined, row: 2, repeated: true }])
+    expect(error.message).toContain('row 2: "url" of Page (the call brings it twice)')
     expect(await manager.count(Page)).toBe(0)
   })
 

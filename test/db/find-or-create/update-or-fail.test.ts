@@ -259,7 +259,7 @@ describe('a text that is taken', () => {
         [Account, { tenant: 'u', number: 1 }, { owner: { name: 'x' }, handle: 'new' }],
       ]),
     )
-    expect(error.taken).toEqual([{ entity: 'Account', property: 'handle', id: undefined, row: 1 }])
+    expect(error.taken).toEqual([{ entity: 'Account', property: 'handle', id: undefined, row: 1, repeated: true }])
   })
 
   test('two rows cannot swap their texts', async () => {
