@@ -428,11 +428,11 @@ describe('insertOrFail and updateOrFail', () => {
         { handle: 'NEW' },
       ]),
     )
-    expect((error as TextTakenError).taken.map(({ property, id, row }) => [property, id, row])).toEqual([
-      ['email', { id: 1 }, 1],
-      ['handle', { id: 1 }, 1],
-      ['handle', { id: 2 }, 3],
-      ['handle', undefined, 4],
+    expect((error as TextTakenError).taken.map((one) => [one.property, one.id, one.row, one.repeated])).toEqual([
+      ['email', { id: 1 }, 1, undefined],
+      ['handle', { id: 1 }, 1, undefined],
+      ['handle', { id: 2 }, 3, undefined],
+      ['handle', undefined, 4, true],
     ])
     expect(await User.count()).toBe(2)
   })
