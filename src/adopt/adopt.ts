@@ -6,6 +6,7 @@ import { parseRows } from './exact'
 import { BATCH_RULES, LOCK_RULES, MILLISECONDS } from './options'
 import { findDuplicates } from '../sql/adopt-chains'
 import { deleteRefused, keepRefused, readRefused, refusedTexts } from '../sql/adopt-fill'
+import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
 import { findDrift } from '../schema/drift'
 import type { Declaration } from '../registry/registry'
@@ -242,7 +243,7 @@ async function runSteps(begun: Run, options: AdoptOptions): Promise<AdoptReport>
   while (step !== 'done' && !isPast(step, options.until)) {
     if (step === 'guard') await refuseRefused(run, options)
     run.onProgress({ step, fraction: undefined, rows: 0 })
-    step = await doStep(run, { ...FRESH, ...state, step })
+    step = await doStep(run, { ...FRESH, ...state, step }).catch(againstNormalized(run.target))
     state = await stateOf(run)
     // The new columns have the names that were declared.
     if (run.target.swap && state?.swaps === false) {
@@ -262,6 +263,27 @@ function refuseOther(target: Target, { rules }: AdoptionState): void {
       `Continue with that one, or remove it with abandon and begin again.`,
   )
 }
+
+const OWN_UNIQUE =
+  'preview --normalize lists the texts that become equal. Without the unique index, clients can store equal texts ' +
+  'until the step guard: they are reported, and --merge merges them.'
+
+/** @throws AdoptionError for an index or a constraint of the user's that a normalized text violates, and other errors */
+const againstNormalized =
+  ({ on, normalizes }: Target) =>
+  (error: unknown): never => {
+    const { code, constraint } = serverError(error) ?? {}
+    const { table } = on
+    const isOurs = constraint === undefined || constraint === table.index || constraint === table.check
+    if (!normalizes || isOurs || code?.startsWith('23') !== true) throw error
+    throw new AdoptionError(
+      'refused',
+      `"${constraint}" of ${tableName(table)}, which is yours, refuses a normalized text (SQLSTATE ${code}). ` +
+        'Correct the row, or drop the constraint or index, and run the same command again. ' +
+        (code === SQLSTATE.uniqueViolation ? OWN_UNIQUE : ''),
+      error,
+    )
+  }
 
 async function refuseRefused(run: Run, options: AdoptOptions): Promise<void> {
   await reviewRefused(run, options.refused === 'delete')

@@ -65,3 +65,16 @@ test('a row that somebody holds is normalized when it is free', async () => {
   const sleep = async (): Promise<unknown> => await holder.query('commit')
   expect(await adoptWith(dataSource, Page, AT_LEISURE, { sleep })).toMatchObject({ counts: { normalized: 300 } })
 })
+
+test.each([
+  ['unique (url)', /"own" of .*page", which is yours.*23505.*preview/],
+  [`check (url <> 'text 7')`, /"own" of .*page", which is yours.*23514\). Correct the row.*again\.\s*$/],
+])('%s of the user that a normalized text violates stops it by its name', async (own, message) => {
+  await client.query(`insert into page (url) values ('text 5'); alter table page add constraint own ${own}`)
+  const { dataSource, Page } = await open(lowerCase())
+  const failure: unknown = await adopt(dataSource, Page, AT_LEISURE).catch((error: unknown) => error)
+  expect(failure).toMatchObject({ code: 'ADOPTION_STOPPED', reason: 'refused' })
+  expect((failure as Error).message).toMatch(message)
+  await client.query(`alter table page drop constraint own`)
+  expect(await adopt(dataSource, Page, AT_LEISURE)).toMatchObject({ step: 'done', duplicates: { groups: 1 } })
+})
