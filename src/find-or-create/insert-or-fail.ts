@@ -55,6 +55,8 @@ const MAX_ROWS = 1_000
  * BeforeInsert before the first statement, and AfterInsert when all rows are stored. The entities hold what the
  * database holds. A softly deleted row holds its text, unless the declaration has `ignoreDeleted`.
  *
+ * Entries for one entity that follow each other go in one statement, in which rows are sorted by hash.
+ *
  * Two calls that insert the same texts into several tables should name the tables in the same order: otherwise one of
  * them may be the victim of a deadlock, or have to try again.
  *
@@ -169,7 +171,7 @@ async function insertAll(session: Session, manager: EntityManager, announced: re
   const hashes = new Map(requested.toReversed().map(({ row, hash }) => [row, hash]))
   // In another order than by hash two calls with the same texts would deadlock.
   const keys = shardedKeys(requested)
-  const batches = [...groupBy(rows, ({ insertion }) => insertion).values()]
+  const batches = runsOfEntity(rows)
     .map((group) => inWriteOrder(group, hashes))
     .flatMap((group) => [...inChunks(group)])
     .flatMap((chunk) => (keys.size === 0 ? [chunk] : [...apartByKey(chunk, keys)]))
@@ -190,6 +192,17 @@ async function insertAll(session: Session, manager: EntityManager, announced: re
     }
   }
   for (const { columns, entity } of rows) await afterInsert(session, columns, entity)
+}
+
+/** Rows for one entity that follow each other in the call, whether one entry of it brings them or several do. */
+function runsOfEntity(rows: readonly NewRow[]): readonly NewRow[][] {
+  const runs: NewRow[][] = []
+  for (const row of rows) {
+    const run = runs.at(-1)
+    if (run?.[0]?.columns.metadata === row.columns.metadata) run.push(row)
+    else runs.push([row])
+  }
+  return runs
 }
 
 function inWriteOrder(rows: NewRow[], hashes: ReadonlyMap<number, string>): NewRow[] {

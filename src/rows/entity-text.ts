@@ -130,7 +130,7 @@ export function entityTextOf<Entity extends ObjectLiteral>(
   return chosen
 }
 
-/** The same object for a text, whether `by` names it or not: calls of equal texts meet by it. */
+/** One object for a text, whether `by` names it or not: calls of equal texts meet by it. */
 function textOf(
   texts: ReadonlyMap<unknown, EntityText>,
   dataSource: DataSource,

@@ -17,7 +17,7 @@ interface Sessions {
 let used = 0
 
 /**
- * Fills the places of the calls that go their ordinary way, for the time of `run`: each waits for a row that another
+ * Fills the places of the calls that go their ordinary way, for the duration of `run`: each waits for a row that another
  * session has not committed. What is called meanwhile shares look-ups.
  */
 export async function whileBusy<T>(

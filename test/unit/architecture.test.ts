@@ -51,7 +51,7 @@ test('no import leads nowhere or goes through the barrel of the package', () => 
   expect(relative.filter(([from, to]) => to === 'index' && from !== 'index.mts')).toEqual([])
 })
 
-test('no imports go round in a circle, of types neither', () => {
+test('no imports form a cycle, not even those of types', () => {
   let left = edges()
   // What imports nothing that is left, or is imported by nothing that is left, is no part of a circle.
   for (let before = Infinity; left.length < before;) {

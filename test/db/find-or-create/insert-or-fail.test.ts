@@ -181,6 +181,28 @@ describe('what is free is inserted', () => {
     expect(statements).toHaveLength(1)
   })
 
+  test('entries for one entity that follow each other take one statement, and each gets its own row', async () => {
+    await insertOrFail(manager, Site, { host: 'ready.example' })
+    statements.length = 0
+    const [first, note, second, third] = await insertOrFail(manager, [
+      [Site, { host: 'c.example' }],
+      [Note, { body: 'b' }],
+      [Site, { host: 'a.example' }],
+      [Site, [{ host: 'd.example' }, { host: 'b.example' }]],
+    ])
+    const inserts = statements.filter((sql) => sql.startsWith('INSERT'))
+    expect(inserts.map((sql) => /INTO "(\w+)"/.exec(sql)?.[1])).toEqual(['site', 'note', 'site'])
+    expect([first.host, note.body, second.host, ...third.map(({ host }) => host)]).toEqual([
+      'c.example',
+      'b',
+      'a.example',
+      'd.example',
+      'b.example',
+    ])
+    for (const { id, host } of [first, second, ...third])
+      expect(await manager.findOneBy(Site, { id })).toMatchObject({ host })
+  })
+
   test('a relation by its id, and a function as SQL, as insert takes them', async () => {
     const { id } = await insertOrFail(manager, Site, { host: 'a.example' })
     const page = await insertOrFail(manager, Page, {

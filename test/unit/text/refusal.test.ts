@@ -13,7 +13,7 @@ describe('the cause', () => {
       Object.assign(new Error('no'), { code: 'E_SLUG', issues: [{ path: ['a'] }], fix() {} }),
     ],
     ['with a cause', new Error('no', { cause: new TypeError('x is undefined') })],
-    ['in a circle', cyclic],
+    ['that form a cycle', cyclic],
     ['with a record', Object.assign(new Error('no'), { issue: Object.assign(Object.create(null), { path: 'a' }) })],
   ])('is kept: %s', (_, error) => {
     expect(causeWithoutText(error, text)).toBe(error)
