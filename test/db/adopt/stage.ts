@@ -77,3 +77,6 @@ export function keptFrom(other: Client, table: string): { readonly seams: Seams;
   }
   return { seams: { beforeStatement }, kept }
 }
+
+/** What a client may be told whose `lock_timeout` is over: isBusyError() says why there are two codes. */
+export const LOCK_TIMEOUT = ['55P03', '57014']
