@@ -6,6 +6,7 @@ import { parseRows } from './exact'
 import { BATCH_RULES, LOCK_RULES, MILLISECONDS } from './options'
 import { findDuplicates } from '../sql/adopt-chains'
 import { deleteRefused, keepRefused, readRefused, refusedTexts } from '../sql/adopt-fill'
+import { qualified } from '../sql/identifier'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
 import { findDrift } from '../schema/drift'
@@ -285,6 +286,21 @@ const againstNormalized =
     )
   }
 
+/** @throws AdoptionError for a foreign key or another constraint that keeps refused rows, and other errors */
+const againstDelete =
+  ({ on }: Target) =>
+  (error: unknown): never => {
+    const { code, constraint, schema = '', table = '' } = serverError(error) ?? {}
+    if (constraint === undefined || code?.startsWith('23') !== true) throw error
+    throw new AdoptionError(
+      'refused',
+      `"${constraint}" of ${qualified(schema, table)} keeps rows of ${tableName(on.table)} whose texts the normalizer ` +
+        `refuses (SQLSTATE ${code}). Delete or change what refers to them, or keep them with --refused keep, and run ` +
+        `the same command again.`,
+      error,
+    )
+  }
+
 async function refuseRefused(run: Run, options: AdoptOptions): Promise<void> {
   await reviewRefused(run, options.refused === 'delete')
   await refuseListed(run, options)
@@ -308,7 +324,8 @@ async function reviewRefused({ session, target }: Run, deletes: boolean): Promis
   const refused = rows.filter((row) => 'refused' in normalizeTexts(target.declaration, readTextsOf(target, row)))
   if (deletes && refused.length > 0) {
     const spots = refused.map(({ spot }) => spot)
-    await session.asOrigin(async () => await session.query(deleteRefused(target.on), [spots]))
+    const remove = async () => await session.query(deleteRefused(target.on), [spots])
+    await session.asOrigin(remove).catch(againstDelete(target))
   }
   // By key: somebody may have written to a row meanwhile, which then stands elsewhere.
   await session.query(keepRefused(target.on), [refused.map(({ key }) => key)])

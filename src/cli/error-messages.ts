@@ -37,10 +37,11 @@ export function describeError(error: unknown): string {
   if (error instanceof AggregateError && error.message === '') {
     return [...new Set(error.errors.map(describeError))].join('; ')
   }
-  const code = serverError(error)?.code
+  const { code, constraint } = serverError(error) ?? {}
   if (code === undefined) return printableLines(error.message === '' ? error.name : error.message)
   const message = TELLS_NO_VALUES.test(code) ? printable(error.message) : 'the database refuses a statement'
-  return `${message} (SQLSTATE ${code})`
+  const by = constraint === undefined ? '' : `, "${printable(constraint)}"`
+  return `${message} (SQLSTATE ${code}${by})`
 }
 
 const printableLines = (text: string): string => text.split('\n').map(printable).join('\n')

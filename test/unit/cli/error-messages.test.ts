@@ -46,6 +46,15 @@ test.each(['22P02', '23505', 'P0001', 'XX000', 'UT001'])(
   },
 )
 
+test('the constraint that refused a statement is named, and its message is not shown', () => {
+  const refused = Object.assign(new Error('Key (url)=(secret)'), {
+    code: '23505',
+    severity: 'ERROR',
+    constraint: 'u\n',
+  })
+  expect(describeError(refused)).toBe('the database refuses a statement (SQLSTATE 23505, "u\\u000a")')
+})
+
 test('no message can command the terminal', () => {
   const hostile = 'a\x1b]0;title\x07\nb'
   expect(describeError(Object.assign(new Error(hostile), { code: '42501', severity: 'ERROR' }))).toBe(
