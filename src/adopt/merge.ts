@@ -245,7 +245,11 @@ async function decideGroups(merging: Merging, merge: MergeRows): Promise<void> {
   }
 }
 
-function requireDecision(decision: MergeDecision, free: ReadonlySet<string>): MergeDecision {
+/** A file is not compiled against our types: its function may have returned nothing, or a row. */
+type AnyDecision = { readonly [Key in keyof MergeDecision]?: MergeDecision[Key] | null }
+
+function requireDecision(given: AnyDecision | null | undefined, free: ReadonlySet<string>): AnyDecision {
+  const decision = given ?? {}
   const other = Object.keys(decision.set ?? {}).find((name) => !free.has(name))
   if (other === undefined) return decision
   throw new DeclarationError(
@@ -253,8 +257,8 @@ function requireDecision(decision: MergeDecision, free: ReadonlySet<string>): Me
   )
 }
 
-function requireRow(rows: readonly ObjectLiteral[], keep: ObjectLiteral, primary: readonly string[]): number {
-  const found = rows.findIndex((row) => row === keep || primary.every((name) => row[name] === keep[name]))
+function requireRow(rows: readonly ObjectLiteral[], keep: AnyDecision['keep'], primary: readonly string[]): number {
+  const found = rows.findIndex((row) => row === keep || primary.every((name) => row[name] === keep?.[name]))
   if (found !== -1) return found
   throw new DeclarationError('merge(): "keep" must be one of the rows. Return { keep: rows[0] }, for instance.')
 }

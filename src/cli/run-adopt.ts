@@ -79,7 +79,7 @@ async function runCommand(invocation: AdoptRun['invocation'], command: Command):
     // Before the adoption, which may take hours: a file that is not there ends the command at once.
     const merge = invocation.merge && { ...invocation.merge, keep: await keepOf(invocation.merge.keep) }
     const report = await adopt(dataSource, target, { ...options, onProgress: sayProgress(say) })
-    print(formatAdoption(report))
+    print(formatAdoption(report, merge !== undefined))
     if (report.step !== 'done') return
     if (merge) print(formatMerge(await mergeDuplicates(dataSource, target, { ...command.pace, ...merge })))
     if (invocation.follow) print(await followUntil(command))
@@ -108,9 +108,13 @@ async function followUntil({ dataSource, target, pace, signal, say }: Command): 
   return lines.map((line) => `${printable(line)}\n`).join('')
 }
 
+const LEFT_NEXT =
+  'Where the reason is the name of a constraint or an index, --conflict TABLE=merge, with the name of its table, merges ' +
+  'the rows that clash there too. Otherwise change the rows by hand. Then run the same command again.'
+
 function formatMerge({ merged, left }: MergeReport): string {
   const rows = left.map(({ row, kept, reason }) => `  ${JSON.stringify(row)}, for ${JSON.stringify(kept)}: ${reason}`)
-  const leftLines = left.length === 0 ? [] : [`${number(left.length)} rows are left as they are:`, ...rows]
+  const leftLines = left.length === 0 ? [] : [`Rows left as they are: ${number(left.length)}`, ...rows, LEFT_NEXT]
   return [`${number(merged)} rows were merged.`, ...leftLines].map((line) => `${printable(line)}\n`).join('')
 }
 
@@ -149,11 +153,17 @@ function formatLocks(locks: readonly AdoptionLock[]): string {
     .join('')
 }
 
-function formatAdoption(report: AdoptReport): string {
+/** @param merges duplicates are merged next */
+function formatAdoption(report: AdoptReport, merges: boolean): string {
   const { step, unchanged, duplicates, refused, refusedTotal } = report
   if (unchanged) return 'The table is already adopted: nothing to do.\n'
   const end = step === 'done' ? 'The table is adopted.' : `The next step is "${step}": run this again to continue.`
-  const lines = [formatCounts(report), ...formatRefused(refused, refusedTotal), ...formatDuplicates(duplicates), end]
+  const lines = [
+    formatCounts(report),
+    ...formatRefused(refused, refusedTotal),
+    ...formatDuplicates(duplicates, merges),
+    end,
+  ]
   return `${formatLocks(report.locks)}${lines.map((line) => `${printable(line)}\n`).join('')}`
 }
 
@@ -175,12 +185,12 @@ const formatRefused = (refused: AdoptReport['refused'], total: number): string[]
         ...refused.map(({ key, reason }) => `  ${JSON.stringify(key)}: ${reason}`),
       ]
 
-function formatDuplicates(duplicates: AdoptReport['duplicates']): string[] {
+function formatDuplicates(duplicates: AdoptReport['duplicates'], merges: boolean): string[] {
   if (duplicates === undefined || duplicates.groups === 0) return []
   const { groups, surplus, largest, first } = duplicates
   return [
     `${number(groups)} texts are held by several rows: ${number(surplus)} rows too many, at most ${number(largest)} of one text. ` +
-      'They stay; new duplicates are refused.',
+      (merges ? 'New duplicates are refused.' : 'They stay; new duplicates are refused.'),
     ...first.map((keys) => `  ${keys.map((key) => JSON.stringify(key)).join(' ')}`),
   ]
 }

@@ -274,7 +274,8 @@ function adoptionOf(kind: Adoption['kind'], values: Values, operands: readonly s
 /** A dot or a slash makes it a file. */
 function keptRow(given: string | undefined): KeptRow | undefined {
   if (given !== undefined && /[./\\]/.test(given)) return { file: given }
-  return oneOf<'oldest' | 'newest'>('merge', given, ['oldest', 'newest'])
+  if (given === undefined || given === 'oldest' || given === 'newest') return given
+  throw new UsageError('--merge is oldest, newest, or the file of a function that chooses: --merge ./choose.ts')
 }
 
 function conflictsOf(given: readonly string[]): Record<string, 'merge'> {

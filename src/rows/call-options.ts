@@ -178,7 +178,10 @@ const LOAD: Rules<LoadOptions> = {
 }
 
 const NESTED: Rules<NestedOptions> = {
-  relations: { takes: (value) => value === FIND_OR_CREATE || isRelations(value), expected: RELATIONS },
+  relations: {
+    takes: (value) => value === FIND_OR_CREATE || isRelations(value),
+    expected: `'findOrCreate', ${RELATIONS}`,
+  },
   relationLoadStrategy,
 }
 

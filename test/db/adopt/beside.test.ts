@@ -216,6 +216,7 @@ test('the command prints locks and duplicates, and goes on where it stopped', as
   expect(second.out).toMatch(
     /7 texts are held by several rows: 53 rows too many, at most 9 of one text.*The table is adopted\.\n$/s,
   )
+  expect(second.out).toContain('They stay; new duplicates are refused.')
   expect((await command('adopt', ...target)).out).toMatch(/already adopted/)
   expect((await command('adopt', ...target, '--merge', 'oldest')).out).toMatch(
     /already adopted.*\n53 rows were merged\.\n$/s,
@@ -224,4 +225,17 @@ test('the command prints locks and duplicates, and goes on where it stopped', as
     /^abandon: ACCESS EXCLUSIVE.*\nThe table is abandoned\. No text was changed\.\n$/,
   )
   expect((await command('unmerge', ...target)).out).toBe('53 rows were restored.\n')
+})
+
+test('the command says what to do about duplicates that it merges, and about those that it leaves', async () => {
+  await client.query(`create table mark (page integer references page, member integer, note text, primary key (page, member));
+    insert into mark select id, 1, id from page where url = 'TWICE 5'
+      order by id limit 2`)
+  const merge = ['adopt', '-d', 'ormconfig.ts', '--entity', 'Page', '--merge', 'oldest']
+  const { out } = await command(...merge)
+  expect(out).toMatch(/at most 9 of one text\. New duplicates are refused\./)
+  expect(out).toMatch(
+    /\n52 rows were merged\.\nRows left as they are: 1\n {2}.*: mark_pkey\nWhere .* --conflict TABLE=merge/,
+  )
+  expect((await command(...merge, '--conflict', 'mark=merge')).out).toMatch(/\n1 rows were merged\.\n$/)
 })

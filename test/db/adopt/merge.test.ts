@@ -208,6 +208,9 @@ describe('a function', () => {
 
   test('that keeps another row, or sets the text, is refused', async () => {
     await expect(withFunction(() => ({ keep: { id: 3 } }))).rejects.toThrow('must be one of the rows')
+    for (const wrong of [undefined, { id: 3 }, { keep: 3 }, { keep: null }]) {
+      await expect(withFunction(() => wrong as never)).rejects.toThrow('must be one of the rows')
+    }
     await expect(withFunction(([keep = {}]) => ({ keep, set: { url: 'x' } }))).rejects.toThrow('may not name "url"')
     expect(await all('select count(*) from page')).toBe('(8)')
   })

@@ -84,6 +84,12 @@ describe('parseInvocation', () => {
     )
   })
 
+  test('--merge names what it takes, a file too', () => {
+    const adopt = ['adopt', '-d', 'a.ts', '--entity', 'Page']
+    expect(() => parseInvocation([...adopt, '--merge', 'olderst'])).toThrow('--merge is oldest, newest, or the file of')
+    expect(parseInvocation([...adopt, '--merge', './a.ts'])).toMatchObject({ merge: { keep: { file: './a.ts' } } })
+  })
+
   test.each([['--dry-run'], ['--merge', 'oldest'], ['--follow']])(
     '--forget-log empties no log beside %s',
     (...args) => {
