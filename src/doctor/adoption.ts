@@ -85,10 +85,28 @@ export function findingsOfAdoption(
   { rows, heapBytes }: { readonly rows: number; readonly heapBytes: number },
   code: 'text.unadopted' | 'names.unadopted' | 'number.unadopted' = 'text.unadopted',
 ): DoctorFinding[] {
-  const named = locks.map(({ step, mode }) => `${step} ${mode}`).join(', ')
+  const named = locks.map(({ step, mode }) => `${step} ${mode}`).join(', ') || 'none'
   const size = `${Math.ceil(heapBytes / MEGABYTE)} MB`
   return [
     findingOf(code, place, { count: rows, detail: `next step ${step}; short locks: ${named}` }),
     findingOf('disk.needed', place, { count: 1, detail: `up to ${size} for new versions of rows, and the index` }),
   ]
 }
+
+/** Unique indexes of the user's over a text that `adopt` would normalize into another row's: it stops there. */
+export function findingsOfIndexes(
+  { indexes }: Subject['state'],
+  { table }: Declaration,
+  place: Place,
+  found: readonly DoctorFinding[],
+): DoctorFinding[] {
+  if (found.every(({ code }) => code !== 'text.twiceNormalized')) return []
+  const texts: readonly unknown[] = table.text.map(({ name }) => name)
+  const names = indexes
+    .filter(({ unique, name, columns }) => unique && name !== table.index && texts.some((one) => has(columns, one)))
+    .map(({ name }) => name)
+  return names.length === 0 ? [] : [findingOf('index.user', place, { count: names.length, detail: names.join(', ') })]
+}
+
+/** An index over nothing but expressions has no columns. */
+const has = (columns: readonly unknown[] | null, name: unknown): boolean => columns?.includes(name) === true

@@ -9,7 +9,7 @@ import { readSurroundings, relationNamed, type Surroundings } from '../sql/docto
 import { findDrift, workDrift } from '../schema/drift'
 import { registry, rootOf, tableDeclarations, tableNames, tableNumbers } from '../registry/registry'
 import { triggerWorks, wantedSets } from '../schema/trigger-sets'
-import { adoptionOf, adoptionOfWork, type DoctorAdoption, findingsOfAdoption } from './adoption'
+import { adoptionOf, adoptionOfWork, type DoctorAdoption, findingsOfAdoption, findingsOfIndexes } from './adoption'
 import { awaitingAdoption, type DoctorFinding, findingOf, type Place, schemaFinding } from './findings'
 import { lookAtHolders, lookAtNames, namesColumns } from './names'
 import { lookAtNumbers } from './numbers'
@@ -236,7 +236,8 @@ async function lookAtRows(visit: Visit, subject: Subject): Promise<Looks> {
       if (!adoption) return { kind: 'text', findings, ...text.figures }
       const size = { rows: text.figures.rows, heapBytes: subject.surroundings.heapBytes }
       const told = findingsOfAdoption(adoption, place, size)
-      return { kind: 'text', findings: [...told, ...findings], ...text.figures, adoption }
+      const indexes = findingsOfIndexes(subject.state, declaration, place, findings)
+      return { kind: 'text', findings: [...told, ...indexes, ...findings], ...text.figures, adoption }
     })
   }
   await lookAtWorks(subject, looks, look)
@@ -306,6 +307,9 @@ type Look = Pick<DoctorDeclaration, 'kind' | 'rows'> &
 /** A transaction that is open for longer than this is reported. */
 const OLD_SECONDS = 60
 
+/** Triggers of an adoption that is not done are not those of a declaration. */
+const OURS = 'unique_text_'
+
 /** What a migration or the doctor meets around a table. */
 export function findingsAround(
   metadata: EntityMetadata,
@@ -313,7 +317,8 @@ export function findingsAround(
   around: Surroundings,
 ): DoctorFinding[] {
   const { oldestSeconds, partitions } = around
-  const users = around.updateTriggers.filter((name) => triggers.every((one) => one.name !== name))
+  const isOurs = (name: string): boolean => name.startsWith(OURS) || triggers.some((one) => one.name === name)
+  const users = around.updateTriggers.filter((name) => !isOurs(name))
   const named = {
     'trigger.user': users,
     'replication.publication': around.publications,

@@ -63,6 +63,10 @@ const CODES = {
     'warning',
     'These triggers of yours fire for each row that a migration fills. Make sure that they may.',
   ],
+  'index.user': [
+    'warning',
+    'adopt stops where normalizing makes texts equal that this unique index of yours keeps apart. Correct the rows, or drop it: clients can then store equal texts until the step guard, which --merge merges.',
+  ],
   'replication.publication': ['warning', 'Add new columns at the subscribers first: a subscriber without them stops.'],
   'replication.subscription': [
     'warning',

@@ -3,6 +3,7 @@ import type { DataSource } from 'typeorm'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { adopt } from '../../../src/adopt'
 import { doctor, type DoctorFinding } from '../../../src/doctor'
+import { findingsOfAdoption } from '../../../src/doctor/adoption'
 import { useDatabase } from '../../support/database'
 import { Comment, ENTITIES, fill, Page, Soft, User } from './entities'
 
@@ -280,6 +281,37 @@ describe('what stands around a table', () => {
         "error text.twice 1",
       ]
     `)
+  })
+
+  test('triggers of an adoption that is not done are no triggers of the user', async () => {
+    await changed(
+      'drop table page cascade',
+      'create table page (id integer primary key, url text not null, title text)',
+    )
+    await client.query(`insert into page values (1, 'http://a/')`)
+    await adopt(dataSource, Page, { until: 'begin' })
+    const found = await told(Page)
+    expect(found).toContainEqual(expect.stringMatching(/^error text\.unadopted 1; next step fill/))
+    expect(found.filter((one) => one.includes('trigger.user'))).toEqual([])
+  })
+
+  test('where no lock is left, that is said', () => {
+    const place = { entity: 'User', property: 'handle' }
+    const [found] = findingsOfAdoption({ step: 'fill', locks: [] }, place, { rows: 1, heapBytes: 1 }, 'names.unadopted')
+    expect(found?.detail).toBe('next step fill; short locks: none')
+  })
+
+  test('a unique index of the user over texts that become equal is said before adopt stops at it', async () => {
+    await changed(
+      'drop table page cascade',
+      'create table page (id integer primary key, url varchar(99) not null unique, title text)',
+      'create unique index on page (lower(title))',
+      `insert into page values (1, 'http://a/'), (2, 'http://b/')`,
+    )
+    const isIndex = (one: string): boolean => one.includes('index.user')
+    expect((await told(Page)).filter(isIndex)).toEqual([])
+    await client.query(`insert into page values (3, 'HTTP://A')`)
+    expect((await told(Page)).filter(isIndex)).toEqual(['warning index.user 1; page_url_key'])
   })
 
   test('row security that hides rows is said', async () => {
