@@ -54,22 +54,7 @@ type IndexColumns = () => string[]
 
 const DECORATOR = '@UniqueText'
 
-/**
- * Makes a text column unique at any length. It is also the column decorator; a `@Column` of type text or varchar may
- * stand beside it, in either order.
- *
- * @throws DeclarationError when the class is defined, for options that make no sense, and when the DataSource is
- * initialised, for what contradicts the entity
- * @example
- * ```ts
- * @Entity()
- * class Page {
- *   @PrimaryGeneratedColumn('identity') id!: number
- *   @UniqueText({ normalize: url() }) url!: string
- * }
- * ```
- */
-export function UniqueText(options?: UniqueTextPropertyOptions): TextDecorator
+// TypeScript 7 explains options that fit no overload by the last one, and most mistakes are made on a property.
 /**
  * Makes several columns unique together; each keeps its own `@Column`.
  *
@@ -86,6 +71,22 @@ export function UniqueText(options?: UniqueTextPropertyOptions): TextDecorator
  * ```
  */
 export function UniqueText(options: UniqueTextClassOptions): ClassDecorator
+/**
+ * Makes a text column unique at any length. It is also the column decorator; a `@Column` of type text or varchar may
+ * stand beside it, in either order.
+ *
+ * @throws DeclarationError when the class is defined, for options that make no sense, and when the DataSource is
+ * initialised, for what contradicts the entity
+ * @example
+ * ```ts
+ * @Entity()
+ * class Page {
+ *   @PrimaryGeneratedColumn('identity') id!: number
+ *   @UniqueText({ normalize: url() }) url!: string
+ * }
+ * ```
+ */
+export function UniqueText(options?: UniqueTextPropertyOptions): TextDecorator
 export function UniqueText(
   options: UniqueTextPropertyOptions | UniqueTextClassOptions = {},
   ...applied: unknown[]

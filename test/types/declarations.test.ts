@@ -1,6 +1,13 @@
 import { Column, EntitySchema } from 'typeorm'
 import { expectTypeOf, test } from 'vitest'
-import { type Digest, UniqueText, uniqueTextSchema, type UniqueTextErrorCode, type UniqueTextError } from '../../src'
+import {
+  type Digest,
+  UniqueText,
+  uniqueTextSchema,
+  type UniqueTextErrorCode,
+  type UniqueTextError,
+  type UniqueTextPropertyOptions,
+} from '../../src'
 import { type CanonicalUrlOptions, compose, normalizer, type Normalizer, trim, url } from '../../src/text'
 
 // Nothing here runs: the compiler checks it (`npm run typecheck`).
@@ -32,6 +39,10 @@ test('@UniqueText on a property takes the options of a property', () => {
     }
     return [Right, Wrong]
   })
+})
+
+test('mistakes in options are explained by those of a property', () => {
+  expectTypeOf<Parameters<typeof UniqueText>>().toEqualTypeOf<[options?: UniqueTextPropertyOptions | undefined]>()
 })
 
 test('@UniqueText stands on what can be a text', () => {
