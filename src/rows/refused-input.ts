@@ -61,8 +61,10 @@ export function requireUniqueText(
 /** @throws DeclarationError unless it is an object with properties */
 export function requireObject({ metadata }: EntityColumns, values: ObjectLiteral): void {
   if (typeof values === 'object' && values !== null && !Array.isArray(values)) return
-  const several = Array.isArray(values) ? ' For several rows in find-or-create, call findOrCreateMany().' : ''
-  throw new DeclarationError(`Expected an object with properties of ${metadata.name}, got ${kindOf(values)}.${several}`)
+  const next = Array.isArray(values)
+    ? 'For several rows in find-or-create, call findOrCreateMany().'
+    : 'Name the property, as in { url: text }.'
+  throw new DeclarationError(`Expected an object with properties of ${metadata.name}, got ${kindOf(values)}. ${next}`)
 }
 
 /**

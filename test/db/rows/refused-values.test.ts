@@ -154,7 +154,9 @@ describe('arguments of the wrong kind are told by what they are', () => {
 
   test.each([[null], [undefined], ['x'], [[{ title: 'x' }]]])('%o in place of values', async (values) => {
     const wrong = values as unknown as Book
-    await expect(findOrCreate(manager, Book, wrong)).rejects.toThrow(/Expected an object with properties of Book, got/)
+    await expect(findOrCreate(manager, Book, wrong)).rejects.toThrow(
+      /^Expected an object with properties of Book, got [^.]+\. (?:For several|Name the property)/,
+    )
     await expect(findOneByText(manager, Book, wrong)).rejects.toBeInstanceOf(DeclarationError)
     const [result, other] = await findOrCreateMany(manager, Book, [wrong, { title: 'beside' }])
     expect(result).toMatchObject({ error: { code: 'INVALID_DECLARATION' } })
