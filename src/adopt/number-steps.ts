@@ -65,6 +65,7 @@ export async function findNumber(declaration: NumberDeclaration, query: Query): 
     rules: JSON.stringify([table.scope, table.number, table.type, table.count, table.deleted]),
     stands: standsAs(target),
     writes: 'alone',
+    written: { what: 'a row with its number', ours: oursOf(on) },
     steps: {
       begin: async (run) => await begin(run, target, work),
       fill: async (run) => await fill(run, target),
@@ -168,7 +169,7 @@ async function numberAll(run: WorkRun, { on }: NumberTarget, step: 'fill' | 'gua
   const total = await unnumbered(run, on, 10_000_000)
   for (let [after, attempts]: [readonly string[], number] = [[], 0]; ;) {
     const [started, limit] = [performance.now(), size.value]
-    const { spots, done } = await tryBatch(run, on, { after, limit })
+    const { spots, done } = await tryBatch(run, on, { after, limit, attempts })
     attempts = done ? 0 : attempts + 1
     if (done || attempts >= PATIENCE) after = spots.slice(-1).flatMap((last) => keyOf(on, last))
     if (!done) {
@@ -193,14 +194,25 @@ async function unnumbered({ session }: WorkRun, on: NumberedTable, limit: number
 /** After so many attempts other rows come first. */
 const PATIENCE = 3
 
-/** Somebody has the count of a scope locked, or has given a number by hand. */
-const mends = (error: unknown): boolean => isBusyError(error) || serverError(error)?.code === SQLSTATE.uniqueViolation
+const oursOf = (on: NumberedTable): string[] => [on.number.index, ...helpingIndexes(on).map(({ name }) => name)]
+
+/**
+ * Somebody has the count of a scope locked, or has given a number by hand. A unique index of the user's may refuse that
+ * number before ours does, and one over other columns refuses it each time.
+ */
+function mends(error: unknown, on: NumberedTable, attempts: number): boolean {
+  const { code, constraint = '' } = serverError(error) ?? {}
+  if (code !== SQLSTATE.uniqueViolation) return isBusyError(error)
+  return attempts < PATIENCE || oursOf(on).includes(constraint)
+}
 
 type Spot = Readonly<Record<string, string>>
 
 interface Batch {
   readonly after: readonly string[]
   readonly limit: number
+  /** How many have failed before, one after the other. */
+  readonly attempts: number
 }
 
 /** @returns the rows; it is not done where somebody else stands in the way */
@@ -217,7 +229,7 @@ async function tryBatch(
     })
     return { spots, done: true }
   } catch (error) {
-    if (!mends(error)) throw error
+    if (!mends(error, on, batch.attempts)) throw error
     return { spots, done: false }
   }
 }

@@ -4,8 +4,10 @@ import { createRefused, noteRefused, type Pages, readTexts, renormalize } from '
 import { guardIn } from '../triggers/adopt-swap'
 import { guardOf } from '../triggers/guard'
 import { isBusyError, serverError, SQLSTATE } from '../sql/sqlstate'
+import { quote } from '../sql/identifier'
 import { textRules } from '../sql/text-table'
 import { guardNotesOf, planAllFunctions, planSets } from '../triggers/trigger-plan'
+import { ownConstraint } from './own-constraint'
 import { BatchSize } from './session'
 import { type AdoptionState, type Run, rulesOf } from './steps'
 import { pagesOf, partsOf, readTextsOf } from './sweep'
@@ -172,8 +174,9 @@ async function writeEach(run: Run, changes: readonly TextChange[]): Promise<Writ
 }
 
 function reasonOf(error: unknown): string | undefined {
-  const { code, constraint } = serverError(error) ?? {}
-  if (code === SQLSTATE.uniqueViolation) return `another row holds its normalized text ("${constraint ?? ''}")`
+  const { code, constraint = '' } = serverError(error) ?? {}
+  if (code === SQLSTATE.uniqueViolation) return `another row holds its normalized text (${quote(constraint)})`
   if (code === SQLSTATE.immutableText) return 'it is immutable'
-  return code?.startsWith('23') === true ? `the database refuses it normalized (SQLSTATE ${code})` : undefined
+  const refuses = ownConstraint(error, []) ?? 'the database'
+  return code?.startsWith('23') === true ? `${refuses} refuses it normalized (SQLSTATE ${code})` : undefined
 }

@@ -200,3 +200,19 @@ test('the plan tells the statements, and changes nothing', async () => {
   ])
   expect(await ourObjects()).toEqual([])
 })
+
+test.each([
+  ['unique (number)', '23505'],
+  ['check (number <> 2)', '23514'],
+])('%s of the user that refuses numbers is named', async (own, code) => {
+  await fillComments(900)
+  await client.query(`alter table comment add number integer, add constraint own ${own}`)
+  const dataSource = await open(commentOf({ scope: ['post'] }))
+  const signal = AbortSignal.timeout(5_000)
+  await expect(adopt(dataSource, 'Comment', { signal })).rejects.toThrow(
+    new RegExp(`"own" of "public"\\."comment", which is yours, refuses a row with its number \\(SQLSTATE ${code}`),
+  )
+  await client.query('alter table comment drop constraint own')
+  expect(await adopt(dataSource, 'Comment')).toMatchObject({ step: 'done' })
+  expect(await unordered()).toEqual([])
+})
