@@ -253,7 +253,6 @@ const LOCKED = 'Somebody has rows locked that have no number.'
 async function numberUnderLock(run: WorkRun, on: NumberedTable): Promise<number> {
   const spots = await run.session.query<Spot>(lockUnnumbered(on, LAST_ROWS * 10, false))
   await numberSpots(run, on, spots)
-  run.counts.filled += spots.length
   return spots.length
 }
 
@@ -264,13 +263,17 @@ async function guard(run: WorkRun, target: NumberTarget): Promise<AdoptStep> {
   const prepare = async (): Promise<void> => {
     for (let rounds = 1; (await numberAll(run, target, 'guard')) > LAST_ROWS; rounds += 1) await session.rest(rounds)
   }
-  await session.locked({ on, step: 'guard', mode: 'SHARE ROW EXCLUSIVE', prepare }, async (inTime) => {
+  const lock = { on, step: 'guard', mode: 'SHARE ROW EXCLUSIVE', prepare } as const
+  const last = await session.locked(lock, async (inTime) => {
     const left = await unnumbered(run, on, LAST_ROWS * 10 + 1)
-    if ((await numberUnderLock(run, on)) < left) throw new Later(LOCKED)
+    const numbered = await numberUnderLock(run, on)
+    if (numbered < left) throw new Later(LOCKED)
     inTime()
     await session.all(finishNumbers(on))
     await goOn(run, on, { step: 'check' })
+    return numbered
   })
+  run.counts.filled += last
   return 'check'
 }
 
@@ -288,9 +291,12 @@ async function mend(run: WorkRun, target: NumberTarget): Promise<void> {
   const { on } = target
   await refuseNullScopes(run, target)
   while ((await unnumbered(run, on, 1)) > 0) {
-    await run.session.locked({ on, step: 'check', mode: 'SHARE ROW EXCLUSIVE' }, async () => {
-      if ((await numberUnderLock(run, on)) === 0 && (await unnumbered(run, on, 1)) > 0) throw new Later(LOCKED)
+    const mended = await run.session.locked({ on, step: 'check', mode: 'SHARE ROW EXCLUSIVE' }, async () => {
+      const numbered = await numberUnderLock(run, on)
+      if (numbered === 0 && (await unnumbered(run, on, 1)) > 0) throw new Later(LOCKED)
+      return numbered
     })
+    run.counts.filled += mended
   }
 }
 
