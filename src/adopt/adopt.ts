@@ -4,10 +4,9 @@ import { checkOptions, oneOf, RULE, type Rules } from '../options'
 import { AdoptionError } from './error'
 import { parseRows } from './exact'
 import { BATCH_RULES, LOCK_RULES, MILLISECONDS } from './options'
+import { againstOwn } from './own-constraint'
 import { findDuplicates } from '../sql/adopt-chains'
 import { deleteRefused, keepRefused, readRefused, refusedTexts } from '../sql/adopt-fill'
-import { qualified } from '../sql/identifier'
-import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
 import { findDrift } from '../schema/drift'
 import type { Declaration } from '../registry/registry'
@@ -244,7 +243,7 @@ async function runSteps(begun: Run, options: AdoptOptions): Promise<AdoptReport>
   while (step !== 'done' && !isPast(step, options.until)) {
     if (step === 'guard') await refuseRefused(run, options)
     run.onProgress({ step, fraction: undefined, rows: 0 })
-    step = await doStep(run, { ...FRESH, ...state, step }).catch(againstNormalized(run.target))
+    step = await doStep(run, { ...FRESH, ...state, step }).catch(againstWritten(run.target))
     state = await stateOf(run)
     // The new columns have the names that were declared.
     if (run.target.swap && state?.swaps === false) {
@@ -269,36 +268,12 @@ const OWN_UNIQUE =
   'preview --normalize lists the texts that become equal. Without the unique index, clients can store equal texts ' +
   'until the step guard: they are reported, and --merge merges them.'
 
-/** @throws AdoptionError for an index or a constraint of the user's that a normalized text violates, and other errors */
-const againstNormalized =
-  ({ on, normalizes }: Target) =>
+/** @throws AdoptionError for an index or a constraint of the user's that a row violates as it is written, and other errors */
+const againstWritten =
+  ({ on: { table }, normalizes }: Target) =>
   (error: unknown): never => {
-    const { code, constraint } = serverError(error) ?? {}
-    const { table } = on
-    const isOurs = constraint === undefined || constraint === table.index || constraint === table.check
-    if (!normalizes || isOurs || code?.startsWith('23') !== true) throw error
-    throw new AdoptionError(
-      'refused',
-      `"${constraint}" of ${tableName(table)}, which is yours, refuses a normalized text (SQLSTATE ${code}). ` +
-        'Correct the row, or drop the constraint or index, and run the same command again. ' +
-        (code === SQLSTATE.uniqueViolation ? OWN_UNIQUE : ''),
-      error,
-    )
-  }
-
-/** @throws AdoptionError for a foreign key or another constraint that keeps refused rows, and other errors */
-const againstDelete =
-  ({ on }: Target) =>
-  (error: unknown): never => {
-    const { code, constraint, schema = '', table = '' } = serverError(error) ?? {}
-    if (constraint === undefined || code?.startsWith('23') !== true) throw error
-    throw new AdoptionError(
-      'refused',
-      `"${constraint}" of ${qualified(schema, table)} keeps rows of ${tableName(on.table)} whose texts the normalizer ` +
-        `refuses (SQLSTATE ${code}). Delete or change what refers to them, or keep them with --refused keep, and run ` +
-        `the same command again.`,
-      error,
-    )
+    const what = normalizes ? 'a row with its normalized text' : 'a row that gets its hash'
+    return againstOwn(error, { on: table, what, ours: [table.index, table.check], ofUnique: OWN_UNIQUE })
   }
 
 async function refuseRefused(run: Run, options: AdoptOptions): Promise<void> {
@@ -318,6 +293,12 @@ async function refuseListed(run: Run, options: AdoptOptions): Promise<void> {
   )
 }
 
+const DELETING = {
+  what: 'to delete a row whose text the normalizer refuses',
+  next: 'Delete or change what refers to it, or keep it with --refused keep',
+  ours: [],
+}
+
 /** Some of the refused rows have been corrected or deleted by now. The others are deleted if the caller wants that. */
 async function reviewRefused({ session, target }: Run, deletes: boolean): Promise<void> {
   const rows = await session.query<Readonly<Record<string, string | null>>>(refusedTexts(target.on))
@@ -325,7 +306,7 @@ async function reviewRefused({ session, target }: Run, deletes: boolean): Promis
   if (deletes && refused.length > 0) {
     const spots = refused.map(({ spot }) => spot)
     const remove = async () => await session.query(deleteRefused(target.on), [spots])
-    await session.asOrigin(remove).catch(againstDelete(target))
+    await session.asOrigin(remove).catch((error: unknown) => againstOwn(error, { on: target.on.table, ...DELETING }))
   }
   // By key: somebody may have written to a row meanwhile, which then stands elsewhere.
   await session.query(keepRefused(target.on), [refused.map(({ key }) => key)])

@@ -73,9 +73,9 @@ export async function followWith(
   return await withTarget({ dataSource, declaration, options, seams }, async (session, target) => {
     requireAdopted(target, true)
     const run: Run = { session, target, onProgress: () => {}, counts: { filled: 0, normalized: 0, numbered: 0 } }
-    // The signal ends the work in good order, and not at the next statement.
-    session.manners = { ...session.manners, signal: undefined }
     await begin(run)
+    // From now on the signal ends the work in good order, and not at the next statement.
+    session.manners = { ...session.manners, signal: undefined }
     try {
       await followOn(run, options)
     } finally {
@@ -103,7 +103,7 @@ async function followOn(run: Run, { signal, onProgress, onNotice }: FollowOption
   for (let swept = false; !signal.aborted;) {
     const before = counts.normalized
     // Rows that somebody has locked come again.
-    if (!swept) swept = (await normalizeAll(run, 0)) === 0
+    if (!swept) swept = (await normalizeAll(run, 0, { signal })) === 0
     const busy = await settleWritten(run, (reason) => onNotice?.(reason))
     if (counts.normalized > before) onProgress?.(counts.normalized)
     if (busy || !swept) await session.breathe()

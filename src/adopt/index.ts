@@ -13,4 +13,4 @@ export {
   type MergeReport,
   type MergeRows,
 } from './merge'
-export { forgetMerges, resolveMerged, unmerge } from './merge-log'
+export { forgetMerges, resolveMerged, unmerge, type UnmergeOptions } from './merge-log'

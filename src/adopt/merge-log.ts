@@ -14,7 +14,7 @@ import { checkOptions } from '../options'
 import { qualified } from '../sql/identifier'
 import { tableName } from '../sql/text-table'
 import { dataSourceOf } from '../registry/registry'
-import { PROPERTY } from './options'
+import { LOCK_RULES, PROPERTY } from './options'
 import { type AdoptOptions, withTarget } from './adopt'
 import { withSession } from './session'
 import { requireAdopted } from './merge'
@@ -51,6 +51,9 @@ function keyLike(given: unknown, names: readonly string[], kept: readonly string
   return Object.fromEntries(names.map((name, index) => [name, like((given as ObjectLiteral)[name], kept[index])]))
 }
 
+/** Options of `unmerge`; as those of `adopt`. */
+export type UnmergeOptions = Pick<AdoptOptions, 'property' | 'lockMilliseconds' | 'signal' | 'onNotice'>
+
 /**
  * Plays the log of merges backwards, in one transaction: merged rows come back whole, and references point to them
  * again. Possible only while the table is not unique: before it is adopted, or after `abandon`.
@@ -61,11 +64,11 @@ function keyLike(given: unknown, names: readonly string[], kept: readonly string
 export async function unmerge(
   dataSource: DataSource,
   entity: EntityTarget<ObjectLiteral>,
-  options: Pick<AdoptOptions, 'property'> = {},
+  options: UnmergeOptions = {},
 ): Promise<number> {
-  checkOptions('unmerge()', options, PROPERTY)
+  checkOptions('unmerge()', options, LOCK_RULES)
   const declaration = findDeclaration(dataSource, entity, options.property)
-  return await withTarget({ dataSource, declaration, options: {}, seams: {} }, async (session, target) => {
+  return await withTarget({ dataSource, declaration, options, seams: {} }, async (session, target) => {
     const { on, facts } = target
     requireAdopted(target, false)
     await session.all(createLog(on))

@@ -16,11 +16,12 @@ import {
   writeNames,
 } from '../triggers/adopt-names'
 import { refusedNames } from '../sql/name-table'
-import { isBusyError, serverError, SQLSTATE } from '../sql/sqlstate'
+import { isBusyError, serverError } from '../sql/sqlstate'
 import { savepoint } from '../sql/transaction-commands'
 import { TextRejectedError } from '../errors'
 import { normalizeText } from '../text/normalizer'
 import type { NameDeclaration } from '../registry/registry'
+import { ownConstraint } from './own-constraint'
 import { BatchSize } from './session'
 import { goOn, keyOf, type WorkRun } from './work'
 
@@ -234,10 +235,13 @@ async function writeSome(
   } catch (error) {
     const told = serverError(error)
     const refused = told && refusedNames(told, on.holder.of)
-    if (told?.code !== SQLSTATE.uniqueViolation || !refused) throw error
+    const own = ownConstraint(error, [on.holder.of.index])
+    const spot = changed[0]?.spot ?? ''
+    if (!refused && own === undefined) throw error
     await session.all([savepoint.rollBack, savepoint.release])
+    if (!refused) return [{ spot, kind: 'refused', reason: `${own} refuses it normalized (SQLSTATE ${told?.code})` }]
     return refused.map(({ column, holder, holderColumn, key }) => ({
-      spot: changed[0]?.spot ?? '',
+      spot,
       kind: 'clash',
       property: column,
       holder,

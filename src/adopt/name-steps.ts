@@ -79,6 +79,7 @@ export async function findNames(metadata: EntityMetadata, query: Query): Promise
     rules: JSON.stringify([holder.holder, holder.primary, holder.names, holder.of.table]),
     stands: standsAs(target),
     writes: names.some(({ text }) => text.normalizer.name !== 'none') ? 'with triggers' : 'nothing',
+    written: { what: 'a row with its normalized name', ours: [holder.of.index] },
     steps: {
       begin: async (run) => await begin(run, target, work),
       fill: async (run) => await fill(run, target, work),

@@ -65,6 +65,7 @@ export async function findNumber(declaration: NumberDeclaration, query: Query): 
     rules: JSON.stringify([table.scope, table.number, table.type, table.count, table.deleted]),
     stands: standsAs(target),
     writes: 'alone',
+    written: { what: 'a row with its number', ours: oursOf(on) },
     steps: {
       begin: async (run) => await begin(run, target, work),
       fill: async (run) => await fill(run, target),
@@ -168,7 +169,7 @@ async function numberAll(run: WorkRun, { on }: NumberTarget, step: 'fill' | 'gua
   const total = await unnumbered(run, on, 10_000_000)
   for (let [after, attempts]: [readonly string[], number] = [[], 0]; ;) {
     const [started, limit] = [performance.now(), size.value]
-    const { spots, done } = await tryBatch(run, on, { after, limit })
+    const { spots, done } = await tryBatch(run, on, { after, limit, attempts })
     attempts = done ? 0 : attempts + 1
     if (done || attempts >= PATIENCE) after = spots.slice(-1).flatMap((last) => keyOf(on, last))
     if (!done) {
@@ -193,14 +194,25 @@ async function unnumbered({ session }: WorkRun, on: NumberedTable, limit: number
 /** After so many attempts other rows come first. */
 const PATIENCE = 3
 
-/** Somebody has the count of a scope locked, or has given a number by hand. */
-const mends = (error: unknown): boolean => isBusyError(error) || serverError(error)?.code === SQLSTATE.uniqueViolation
+const oursOf = (on: NumberedTable): string[] => [on.number.index, ...helpingIndexes(on).map(({ name }) => name)]
+
+/**
+ * Somebody has the count of a scope locked, or has given a number by hand. A unique index of the user's may refuse that
+ * number before ours does, and one over other columns refuses it each time.
+ */
+function mends(error: unknown, on: NumberedTable, attempts: number): boolean {
+  const { code, constraint = '' } = serverError(error) ?? {}
+  if (code !== SQLSTATE.uniqueViolation) return isBusyError(error)
+  return attempts < PATIENCE || oursOf(on).includes(constraint)
+}
 
 type Spot = Readonly<Record<string, string>>
 
 interface Batch {
   readonly after: readonly string[]
   readonly limit: number
+  /** How many have failed before, one after the other. */
+  readonly attempts: number
 }
 
 /** @returns the rows; it is not done where somebody else stands in the way */
@@ -217,7 +229,7 @@ async function tryBatch(
     })
     return { spots, done: true }
   } catch (error) {
-    if (!mends(error)) throw error
+    if (!mends(error, on, batch.attempts)) throw error
     return { spots, done: false }
   }
 }
@@ -241,7 +253,6 @@ const LOCKED = 'Somebody has rows locked that have no number.'
 async function numberUnderLock(run: WorkRun, on: NumberedTable): Promise<number> {
   const spots = await run.session.query<Spot>(lockUnnumbered(on, LAST_ROWS * 10, false))
   await numberSpots(run, on, spots)
-  run.counts.filled += spots.length
   return spots.length
 }
 
@@ -252,13 +263,17 @@ async function guard(run: WorkRun, target: NumberTarget): Promise<AdoptStep> {
   const prepare = async (): Promise<void> => {
     for (let rounds = 1; (await numberAll(run, target, 'guard')) > LAST_ROWS; rounds += 1) await session.rest(rounds)
   }
-  await session.locked({ on, step: 'guard', mode: 'SHARE ROW EXCLUSIVE', prepare }, async (inTime) => {
+  const lock = { on, step: 'guard', mode: 'SHARE ROW EXCLUSIVE', prepare } as const
+  const last = await session.locked(lock, async (inTime) => {
     const left = await unnumbered(run, on, LAST_ROWS * 10 + 1)
-    if ((await numberUnderLock(run, on)) < left) throw new Later(LOCKED)
+    const numbered = await numberUnderLock(run, on)
+    if (numbered < left) throw new Later(LOCKED)
     inTime()
     await session.all(finishNumbers(on))
     await goOn(run, on, { step: 'check' })
+    return numbered
   })
+  run.counts.filled += last
   return 'check'
 }
 
@@ -276,9 +291,12 @@ async function mend(run: WorkRun, target: NumberTarget): Promise<void> {
   const { on } = target
   await refuseNullScopes(run, target)
   while ((await unnumbered(run, on, 1)) > 0) {
-    await run.session.locked({ on, step: 'check', mode: 'SHARE ROW EXCLUSIVE' }, async () => {
-      if ((await numberUnderLock(run, on)) === 0 && (await unnumbered(run, on, 1)) > 0) throw new Later(LOCKED)
+    const mended = await run.session.locked({ on, step: 'check', mode: 'SHARE ROW EXCLUSIVE' }, async () => {
+      const numbered = await numberUnderLock(run, on)
+      if (numbered === 0 && (await unnumbered(run, on, 1)) > 0) throw new Later(LOCKED)
+      return numbered
     })
+    run.counts.filled += mended
   }
 }
 

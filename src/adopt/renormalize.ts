@@ -4,8 +4,10 @@ import { createRefused, noteRefused, type Pages, readTexts, renormalize } from '
 import { guardIn } from '../triggers/adopt-swap'
 import { guardOf } from '../triggers/guard'
 import { isBusyError, serverError, SQLSTATE } from '../sql/sqlstate'
+import { quote } from '../sql/identifier'
 import { textRules } from '../sql/text-table'
 import { guardNotesOf, planAllFunctions, planSets } from '../triggers/trigger-plan'
+import { ownConstraint } from './own-constraint'
 import { BatchSize } from './session'
 import { type AdoptionState, type Run, rulesOf } from './steps'
 import { pagesOf, partsOf, readTextsOf } from './sweep'
@@ -74,28 +76,32 @@ export async function renormalizeRows(
 /** @returns how many rows somebody else had locked */
 async function sweep(run: Run, from: number): Promise<number> {
   const { session, target } = run
-  return await normalizeAll(run, from, async (page, pages) => {
+  const onBatch = async (page: number, pages: number): Promise<void> => {
     const state = { step: 'renormalize', format: 1, rules: rulesOf(target), page, pages }
     await session.query(writeState(target.on), [target.on.table.guard, JSON.stringify(state)])
-  })
+  }
+  return await normalizeAll(run, from, { onBatch })
+}
+
+interface Normalizing {
+  /** Told which page comes next. */
+  readonly onBatch?: (page: number, pages: number) => Promise<void>
+  /** Once aborted, the rest of the pages is left. */
+  readonly signal?: AbortSignal
 }
 
 /**
  * Normalizes the rows of all pages from one on.
  *
- * @param onBatch told which page comes next
  * @returns how many rows somebody else had locked
  */
-export async function normalizeAll(
-  run: Run,
-  from: number,
-  onBatch?: (page: number, pages: number) => Promise<void>,
-): Promise<number> {
+export async function normalizeAll(run: Run, from: number, { onBatch, signal }: Normalizing = {}): Promise<number> {
   const { session, target } = run
   const size = new BatchSize(session.manners.batch, LEAST_PAGES, LEAST_PAGES)
   const pages = await pagesOf(session, target)
   let left = 0
   for (let page = from; page < pages;) {
+    if (signal?.aborted === true) break
     const to = Math.min(page + size.value, pages)
     const started = performance.now()
     for await (const part of partsOf(session, target, { from: page, to }, 'wrong'))
@@ -172,8 +178,10 @@ async function writeEach(run: Run, changes: readonly TextChange[]): Promise<Writ
 }
 
 function reasonOf(error: unknown): string | undefined {
-  const { code, constraint } = serverError(error) ?? {}
-  if (code === SQLSTATE.uniqueViolation) return `another row holds its normalized text ("${constraint ?? ''}")`
+  const { code, constraint = '' } = serverError(error) ?? {}
+  if (code === SQLSTATE.uniqueViolation) return `another row holds its normalized text (${quote(constraint)})`
   if (code === SQLSTATE.immutableText) return 'it is immutable'
-  return code?.startsWith('23') === true ? `the database refuses it normalized (SQLSTATE ${code})` : undefined
+  const refuses = ownConstraint(error, []) ?? 'the database'
+  // P0: a trigger of the user's.
+  return /^(?:23|P0)/.test(code ?? '') ? `${refuses} refuses it normalized (SQLSTATE ${code})` : undefined
 }

@@ -66,6 +66,7 @@ const HOLD_TIMES = 10
 /** How often to report what stands in the way. */
 const NOTICE_ATTEMPTS = 10
 const LAG_PAUSE_MILLISECONDS = 500
+const MOST_CANCELLED = 5
 
 /** The work under a lock cannot be done now: all of it is undone and tried again later. */
 export class Later extends Error {
@@ -78,6 +79,8 @@ export class AdoptSession {
   private settings: Readonly<Record<string, string>> | undefined
   private turn: string | undefined
   private isReplica = false
+  /** How many transactions in succession ended with 57014. */
+  private cancelled = 0
 
   constructor(
     private readonly runner: QueryRunner,
@@ -148,15 +151,28 @@ export class AdoptSession {
 
   /** Does work on a few rows in a transaction that waits for no row longer than it would for the table. */
   async together<T>(work: () => Promise<T>): Promise<T> {
-    await this.query(`BEGIN; SET LOCAL lock_timeout = ${this.manners.lock}; ${BY_INDEX}`)
     try {
+      await this.query(`BEGIN; SET LOCAL lock_timeout = ${this.manners.lock}; ${BY_INDEX}`)
       const result = await work()
       await this.query('COMMIT')
+      this.cancelled = 0
       return result
     } catch (error) {
       await this.query('ROLLBACK').catch(() => {})
+      this.countCancelled(error)
       throw error
     }
+  }
+
+  /** A lock timeout is told as 57014 now and then: isBusyError(). @throws AdoptionError where somebody means it */
+  private countCancelled(error: unknown): void {
+    this.cancelled = serverError(error)?.code === SQLSTATE.queryCanceled ? this.cancelled + 1 : 0
+    if (this.cancelled < MOST_CANCELLED) return
+    throw new AdoptionError(
+      'interrupted',
+      `The statement was cancelled ${MOST_CANCELLED} times in succession (57014). Run the same command to continue.`,
+      error,
+    )
   }
 
   /** Does such work again and again, until nobody else keeps it from what it needs. */

@@ -253,6 +253,7 @@ async function check(run: Run): Promise<AdoptStep> {
     await session.query(validateChecks(on, required))
   } catch (error) {
     if (serverError(error)?.code !== SQLSTATE.checkViolation) throw error
+    await refuseNullTexts(run, required)
     // A row without its hash, or with another one: written past the triggers.
     return await go(run, 'fill', { wanted: 'wrong', page: 0, pages: null })
   }

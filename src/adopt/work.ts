@@ -5,6 +5,7 @@ import type { Query } from '../sql/catalog'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
 import { AdoptionError } from './error'
+import { againstOwn, type RefusedRows } from './own-constraint'
 import {
   type AdoptionLock,
   type AdoptSession,
@@ -64,6 +65,8 @@ export interface Work {
   readonly stands: 'none' | 'adopting' | 'other' | 'ready'
   /** The command writes rows of the table, without its own triggers, or only where they run. */
   readonly writes: 'alone' | 'with triggers' | 'nothing'
+  /** What an index or a constraint of the user's may refuse. */
+  readonly written: Pick<RefusedRows, 'what' | 'ours'>
   /** By its step, each of which may be done again from its start, and gives the next one. */
   readonly steps: Partial<Readonly<Record<AdoptStep, (run: WorkRun) => Promise<AdoptStep>>>>
   readonly plan: () => readonly PlannedStep[]
@@ -127,7 +130,10 @@ async function runSteps(session: AdoptSession, work: Work, { options }: Command)
   if (!unchanged) await beReady(session, work, options)
   while (step !== 'done' && !isPast(step, options.until, WORK_STEPS)) {
     onProgress({ step, fraction: undefined, rows: 0 })
-    step = (await work.steps[step]?.(run)) ?? 'done'
+    step =
+      (await work.steps[step]?.(run).catch((error: unknown) =>
+        againstOwn(error, { on: work.on.table, ...work.written }),
+      )) ?? 'done'
   }
   return { kind: work.kind, step, unchanged, locks: session.locks, counts }
 }

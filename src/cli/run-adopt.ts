@@ -67,7 +67,9 @@ async function runCommand(invocation: AdoptRun['invocation'], command: Command):
     const { locks } = await abandon(dataSource, target, { property, signal: command.signal, onNotice: say })
     print(`${formatLocks(locks)}The table is abandoned. No text was changed.\n`)
   } else if (invocation.kind === 'unmerge') {
-    print(`${number(await unmerge(dataSource, target, { property }))} rows were restored.\n`)
+    print(
+      `${number(await unmerge(dataSource, target, { property, signal: command.signal, onNotice: say }))} rows were restored.\n`,
+    )
   } else if (invocation.forgetLog) {
     await forgetMerges(dataSource, target, { property })
     print('The log of merges is empty.\n')

@@ -179,7 +179,8 @@ async function takenOfKeys(
     const one = requested[key]
     const row = one?.rows[index]
     if (!one || !row) return []
-    return [{ entity: row.metadata.name, property: one.key.name, id: holder && idOf(root, holder), row: row.row }]
+    const by = holder ? { id: idOf(root, holder) } : { id: undefined, repeated: true as const }
+    return [{ entity: row.metadata.name, property: one.key.name, row: row.row, ...by }]
   })
 }
 

@@ -71,7 +71,8 @@ export const TRIGGERS = ['place_insert', 'place_update', 'note_insert', 'note_up
 
 const triggerNames = (on: Held): string[] => TRIGGERS.map((suffix) => nameOf(on, suffix))
 
-const ADOPTION_KEY = '1970565217, $1::pg_catalog.oid::pg_catalog.int8::pg_catalog.bit(32)::pg_catalog.int4'
+const ADOPTION_CLASS = '1970565217'
+const ADOPTION_KEY = `${ADOPTION_CLASS}, $1::pg_catalog.oid::pg_catalog.int8::pg_catalog.bit(32)::pg_catalog.int4`
 
 /** A lock of the session on the table with the OID $1: only one command has it. */
 export const TAKE_TURN: string = `SELECT pg_catalog.pg_try_advisory_lock(${ADOPTION_KEY}) AS mine`
@@ -86,8 +87,12 @@ export const drops = (on: Held): string[] => [
 export const dropTriggers = (on: Held): string[] =>
   triggerNames(on).map((name) => `DROP TRIGGER IF EXISTS ${quote(name)} ON ${tableName(on.table)}`)
 
+/** For the transaction; no table has the OID 0. IF NOT EXISTS fails with 23505 where another session makes the table. */
+export const MAKE_ALONE: string = `SELECT pg_catalog.pg_advisory_xact_lock(${ADOPTION_CLASS}, 0)`
+
 /** The table in which adoptions of the schema say how far they are. */
 export const createAdoptions = (on: Adopting): string[] => [
+  MAKE_ALONE,
   `CREATE TABLE IF NOT EXISTS ${adoptions(on)} (guard pg_catalog.text PRIMARY KEY, state pg_catalog.jsonb NOT NULL)`,
   refusePlanted(on, ADOPTIONS),
   ...ownAlone(on, [adoptions(on)], 'readable'),

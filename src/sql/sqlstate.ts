@@ -7,6 +7,7 @@ export const SQLSTATE = {
   notNullViolation: '23502',
   foreignKeyViolation: '23503',
   checkViolation: '23514',
+  exclusionViolation: '23P01',
   /** object_not_in_prerequisite_state; also where a trigger stands on another table, or undoes what the guard does. */
   wrongState: '55000',
   insufficientPrivilege: '42501',

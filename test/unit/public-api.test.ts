@@ -107,6 +107,7 @@ const PUBLIC = {
       'MergeRows',
       'PlannedStep',
       'RefusedRow',
+      'UnmergeOptions',
     ],
   },
   'text/index.ts': {

@@ -132,9 +132,12 @@ describe('a trigger of the user keeps the command from firing it, and', () => {
     const Page = pageOf({ normalize: strict })
     const dataSource = await open(Page)
     await client.query('insert into link values (10)')
-    await expect(adopt(dataSource, Page, { refused: 'delete' })).rejects.toThrow(
-      /^"link_page_fkey" of "\w+"\."link" keeps rows of "\w+"\."page" whose texts the normalizer refuses \(SQLSTATE 23503\)\. Delete /,
-    )
+    await expect(adopt(dataSource, Page, { refused: 'delete' })).rejects.toMatchObject({
+      reason: 'refused',
+      message: expect.stringMatching(
+        /^"link_page_fkey" of "\w+"\."link", which is yours, refuses to delete a row .*23503\)\. Delete or change /,
+      ),
+    })
     await client.query('delete from link')
     expect(await adopt(dataSource, Page, { refused: 'delete' })).toMatchObject({ step: 'done', refusedTotal: 0 })
     expect(await count('select from page')).toBe(45)

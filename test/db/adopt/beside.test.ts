@@ -5,6 +5,7 @@ import { abandon, adopt, planAdoption } from '../../../src/adopt'
 import { adoptWith } from '../../../src/adopt/adopt'
 import { findDeclaration, findTarget } from '../../../src/adopt/target'
 import { lockChains, readQueue } from '../../../src/sql/adopt-chains'
+import { MAKE_ALONE } from '../../../src/sql/adopt-table'
 import { STEPS } from '../../../src/adopt/steps'
 import { runAdopt } from '../../../src/cli/run-adopt'
 import { parseInvocation } from '../../../src/cli/usage'
@@ -91,6 +92,16 @@ test('a transaction that stays open is waited for in short turns, in which nobod
   expect(notices).toEqual([
     expect.stringMatching(/^begin: no lock in 10 attempts; the oldest transaction is open for \d+ s/),
   ])
+})
+
+test('two adoptions that begin at once make the table of adoptions once', async () => {
+  const made = 'create table unique_text_adoptions (guard text primary key, state jsonb not null)'
+  await other.query(`begin; ${MAKE_ALONE}; ${made}`)
+  const adopted = adopt(dataSource, Page, AT_LEISURE)
+  const waiting = `select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`
+  await expect.poll(async () => (await client.query(waiting)).rowCount).toBe(1)
+  await other.query('commit')
+  expect(await adopted).toMatchObject({ step: 'done' })
 })
 
 test('a batch that somebody keeps from the table is tried again', async () => {

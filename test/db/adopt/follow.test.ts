@@ -110,6 +110,53 @@ test('a row that somebody has locked is normalized when it is free', async () =>
   expect(report).toMatchObject({ normalized: 1 })
 })
 
+test('a row that a trigger of the user refuses is told, and the others are normalized', async () => {
+  await adopt(dataSource, Page, AT_LEISURE)
+  await client.query(`
+    create function refuse() returns trigger language plpgsql as $$ begin raise exception 'not this one'; end $$;
+    create trigger refuse before update on page for each row when (old.title = 'no') execute function refuse()`)
+  const report = await followed(
+    async () =>
+      await client.query(`insert into page (url, title) values ('One', null), ('Two', 'no'), ('Three', null)`),
+  )
+  expect(report).toMatchObject({
+    normalized: 2,
+    refused: [{ key: { id: 32 }, reason: expect.stringContaining('P0001') }],
+  })
+})
+
+test('it is ended while somebody has the table locked, before it follows', async () => {
+  await adopt(dataSource, Page, AT_LEISURE)
+  const before = await ours()
+  const other = await db.client()
+  await other.query('begin; lock table page in row exclusive mode')
+  const controller = new AbortController()
+  const sleep = async (): Promise<void> => {
+    if (controller.signal.aborted) await other.query('rollback')
+    controller.abort()
+  }
+  const options = { lockMilliseconds: 20, signal: controller.signal }
+  await expect(followWith(dataSource, Page, options, { sleep })).rejects.toMatchObject({ reason: 'interrupted' })
+  await other.query('rollback')
+  await adopt(dataSource, Page, AT_LEISURE)
+  expect((await ours()).filter((name) => !before.includes(name) && /follow|written/.test(name))).toEqual([])
+})
+
+test('it is ended in the midst of its first look at the table', async () => {
+  await adopt(dataSource, Page, AT_LEISURE)
+  await client.query(
+    `insert into page (url, title) select 'Later ' || i, repeat('x', 50) from generate_series(1, 5000) as i`,
+  )
+  const controller = new AbortController()
+  const beforeStatement = (sql: string): void => {
+    if (sql.includes('held AS MATERIALIZED')) controller.abort()
+  }
+  const options = { ...AT_LEISURE, signal: controller.signal }
+  const { normalized } = await followWith(dataSource, Page, options, { beforeStatement })
+  expect(normalized).toBeGreaterThan(0)
+  expect(normalized).toBeLessThan(5_000)
+})
+
 test.each(['adopt', 'abandon'] as const)('what a killed command left goes with %s', async (how) => {
   await adopt(dataSource, Page, AT_LEISURE)
   const before = await ours()

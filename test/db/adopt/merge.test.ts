@@ -120,6 +120,29 @@ test('a row whose references a unique index stands against is left, and told', a
   expect(await all('select * from bookmark')).toContain('(1,4,another)')
 })
 
+test('unmerge waits for a table that somebody has locked until it is told to end', async () => {
+  await mergeDuplicates(dataSource, Page, { keep: 'oldest', ...IN_TIME })
+  await abandon(dataSource, Page, AT_LEISURE)
+  await other.query('begin; lock table page in share mode')
+  const options = { lockMilliseconds: 20, signal: AbortSignal.abort() }
+  await expect(unmerge(dataSource, Page, options)).rejects.toMatchObject({ reason: 'interrupted' })
+  await other.query('rollback')
+  expect(await unmerge(dataSource, Page)).toBe(3)
+})
+
+test('statements that are cancelled again and again are no lock that is busy', async () => {
+  await mergeDuplicates(dataSource, Page, { keep: 'oldest', ...IN_TIME })
+  await abandon(dataSource, Page, AT_LEISURE)
+  await client.query(`
+    create function cancel() returns trigger language plpgsql as $$ begin raise query_canceled; end $$;
+    create trigger cancel before insert on page execute function cancel()`)
+  const signal = AbortSignal.timeout(10_000)
+  await expect(unmerge(dataSource, Page, { signal })).rejects.toMatchObject({
+    reason: 'interrupted',
+    message: expect.stringContaining('57014'),
+  })
+})
+
 describe('rows that clash once their references are turned', () => {
   const keep = { keep: 'oldest', ...IN_TIME } as const
   const bookmarks = 'select * from bookmark where member = 1'

@@ -222,3 +222,20 @@ test('the plan tells the statements, and changes nothing', async () => {
     'clean',
   ])
 })
+
+test.each([
+  ['unique (handle)', '23505'],
+  [`check (handle <> 'name 3')`, '23514'],
+])('rows whose normalized names %s of the user refuses are named', async (own, code) => {
+  await fillUsers(5)
+  await client.query(`update users set handle = 'Name 3' where id = 1; update users set handle = 'Name 2' where id = 2`)
+  await client.query(`update users set handle = 'Other' where id = 3 and ${code === '23514'}`)
+  await client.query(`alter table users add constraint own ${own}`)
+  const User = userOf({ normalize: lowerCase() })
+  const dataSource = await open(User)
+  await expect(adopt(dataSource, User)).rejects.toThrow(
+    new RegExp(`of 1 rows: .*1.*: "own" of "public"\\."users", which is yours, .*${code}`),
+  )
+  await client.query(`update users set handle = 'free' where id = 1`)
+  expect(await adopt(dataSource, User)).toMatchObject({ step: 'done' })
+})

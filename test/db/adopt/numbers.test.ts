@@ -200,3 +200,38 @@ test('the plan tells the statements, and changes nothing', async () => {
   ])
   expect(await ourObjects()).toEqual([])
 })
+
+test.each([
+  ['unique (number)', '23505'],
+  ['check (number <> 2)', '23514'],
+])('%s of the user that refuses numbers is named', async (own, code) => {
+  await fillComments(900)
+  await client.query(`alter table comment add number integer, add constraint own ${own}`)
+  const dataSource = await open(commentOf({ scope: ['post'] }))
+  const signal = AbortSignal.timeout(5_000)
+  await expect(adopt(dataSource, 'Comment', { signal })).rejects.toThrow(
+    new RegExp(`"own" of "public"\\."comment", which is yours, refuses a row with its number \\(SQLSTATE ${code}`),
+  )
+  await client.query('alter table comment drop constraint own')
+  expect(await adopt(dataSource, 'Comment')).toMatchObject({ step: 'done' })
+  expect(await unordered()).toEqual([])
+})
+
+test('rows that were numbered in a turn that was undone count once', async () => {
+  await fillComments(20)
+  const other = await db.client()
+  let turns = 0
+  const beforeStatement = async (sql: string): Promise<void> => {
+    if (!sql.startsWith('BEGIN') || !sql.includes('SHARE ROW EXCLUSIVE MODE')) return
+    turns += 1
+    if (turns > 1) return
+    await client.query('insert into comment (post) values (1), (2)')
+    await other.query('begin; select from comment where id = 22 for update')
+  }
+  const sleep = async (): Promise<unknown> => await other.query('rollback')
+  const options = { lockMilliseconds: 2_000, holdMilliseconds: 10_000 }
+  const report = await adoptWith(await open(commentOf()), 'Comment', options, { beforeStatement, sleep })
+  expect(turns).toBe(2)
+  expect(report.counts.filled).toBe(22)
+  expect(await unordered()).toEqual([])
+})

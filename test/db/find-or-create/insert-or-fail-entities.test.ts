@@ -164,7 +164,7 @@ test('single-table inheritance: a text is taken by a row of any class, and every
     [Song, { title: 'same' }],
     [Film, { title: 'same' }],
   ])
-  expect(await taken(both)).toEqual([{ entity: 'Media', property: 'title', id: undefined, row: 1 }])
+  expect(await taken(both)).toEqual([{ entity: 'Media', property: 'title', id: undefined, row: 1, repeated: true }])
 })
 
 interface Tag {

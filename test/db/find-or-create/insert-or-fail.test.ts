@@ -376,6 +376,20 @@ describe('what is taken is refused as a whole, with every reason', () => {
     expect(await manager.count(Site)).toBe(1)
   })
 
+  test('a unique column or a primary key that the call brings twice: the second is taken, and nobody holds it', async () => {
+    const rows = [
+      { id: 71, url: 'http://a.example', rank: 7 },
+      { id: 72, url: 'http://b.example', rank: 7 },
+      { id: 71, url: 'http://c.example', rank: 8 },
+    ]
+    const { taken: found, message } = await taken(insertOrFail(manager, Page, rows))
+    expect(found).toEqual([
+      { entity: 'Page', property: 'rank', id: undefined, row: 1, repeated: true },
+      { entity: 'Page', property: 'id', id: undefined, row: 2, repeated: true },
+    ])
+    expect(message).not.toContain('held by')
+  })
+
   test('equal texts within the call: the second is taken, and nobody holds it', async () => {
     const rows = ['a', 'b', 'A'].map((name) => ({ url: `http://${name}.example` }))
     const error = await taken(insertOrFail(manager, Page, rows))
