@@ -130,11 +130,13 @@ export class TextTakenError extends UniqueTextError {
     })
     const shown = list.slice(0, MAX_TAKEN_SHOWN).join('; ')
     const more = list.length > MAX_TAKEN_SHOWN ? `; and ${list.length - MAX_TAKEN_SHOWN} more` : ''
-    super(`Taken: ${shown}${more}. ${remedy}`, cause)
+    const next = taken.every(({ repeated }) => repeated) ? BRING_ONCE : remedy
+    super(`Taken: ${shown}${more}. ${next}`, cause)
     this.taken = taken
   }
 }
 
+const BRING_ONCE = 'Bring it once in a call, or give another value.'
 const USE_OR_CHANGE = 'Use the row that holds the text, or give another text.'
 
 function keeping({ id, holder, holderProperty, state, repeated }: TakenText): string {

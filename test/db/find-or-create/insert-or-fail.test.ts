@@ -394,7 +394,9 @@ describe('what is taken is refused as a whole, with every reason', () => {
     const rows = ['a', 'b', 'A'].map((name) => ({ url: `http://${name}.example` }))
     const error = await taken(insertOrFail(manager, Page, rows))
     expect(error.taken).toEqual([{ entity: 'Page', property: 'url', id: undefined, row: 2, repeated: true }])
-    expect(error.message).toContain('row 2: "url" of Page (the call brings it twice)')
+    expect(error.message).toBe(
+      'Taken: row 2: "url" of Page (the call brings it twice). Bring it once in a call, or give another value.',
+    )
     expect(await manager.count(Page)).toBe(0)
   })
 
