@@ -29,8 +29,9 @@ let dataSource: DataSource
 beforeAll(async () => {
   dataSource = await db.dataSource([Payment, Author, Book, OnceToken])
 })
-beforeEach(async () => {
-  await dataSource.query('truncate payment, author, book, once_tokens')
+beforeEach(async ({ task }) => {
+  // TRUNCATE may deadlock with a test that runs at the same time; those that do share no rows.
+  if (task.concurrent !== true) await dataSource.query('truncate payment, author, book, once_tokens')
 })
 
 const pay =
