@@ -4,7 +4,7 @@ SELECT NULL::bool AS created, t."urlHashNumber" AS hash_number, t."id" AS s0, t.
     AND t."url"::pg_catalog.text COLLATE "C"
         IS NOT DISTINCT FROM $1::pg_catalog.text
     AND t."urlHashNumber" BETWEEN -2147483648 AND 2147483647
-  FOR KEY SHARE;
+  FOR SHARE;
 
 SELECT NULL::bool AS created, t."urlHashNumber" AS hash_number, t."id" AS s0
   FROM "My ""Schema"""."page" AS t
@@ -15,4 +15,4 @@ SELECT NULL::bool AS created, t."urlHashNumber" AS hash_number, t."id" AS s0
     AND t."query"::pg_catalog.text COLLATE "C"
         IS NOT DISTINCT FROM $3::pg_catalog.text
     AND t."urlHashNumber" BETWEEN -2147483648 AND 2147483647
-  FOR KEY SHARE;
+  FOR SHARE;

@@ -536,3 +536,16 @@ test('a full chain counts the rows that hold their texts, and refuses to restore
   expect(await findOrCreate(manager, Short, { url: 'c' })).toMatchObject({ created: true })
   await expect(manager.restore(Short, { url: 'a' })).rejects.toMatchObject({ code: 'CHAIN_LIMIT' })
 })
+
+test('a row of the snapshot that others have deleted softly is no second row, and the call says that its snapshot is old', async () => {
+  const dataSource = await db.dataSource([Page])
+  const old = await findOrCreate(dataSource.manager, Page, { url: 'a' })
+  const lost = dataSource.transaction('REPEATABLE READ', async (manager) => {
+    await manager.count(Page)
+    // No key of a table changes with it: the unique index has a condition.
+    await dataSource.manager.softDelete(Page, old.entity.id)
+    await insertOrFail(manager, Page, { url: 'a' })
+    await findOrCreate(manager, Page, { url: 'a' })
+  })
+  await expect(lost).rejects.toMatchObject({ code: 'TRANSACTION_ABORTED' })
+})
