@@ -36,7 +36,7 @@ import {
 import { guardedAs, renormalizeRows } from './renormalize'
 import { readTextsOf } from './sweep'
 import { targetOf } from './swap'
-import { findDeclaration, findTarget, normalizeTexts, type Target } from './target'
+import { findDeclaration, findTarget, KEYS_NAMED, normalizeTexts, type Target } from './target'
 import { adoptWork } from './work'
 import { findWork } from './works'
 
@@ -108,8 +108,6 @@ export interface Duplicates {
   /** Primary keys of the first ten groups, the oldest row of each first. */
   readonly first: readonly (readonly ObjectLiteral[])[]
 }
-
-const NAMED = 10
 
 const RULES: Rules<AdoptOptions> = {
   ...LOCK_RULES,
@@ -313,7 +311,7 @@ async function reviewRefused({ session, target }: Run, deletes: boolean): Promis
 }
 
 export async function refusedRows({ session, target }: Run): Promise<{ total: number; first: RefusedRow[] }> {
-  const rows = await session.query<Record<'key' | 'reason' | 'total', string>>(readRefused(target.on, NAMED))
+  const rows = await session.query<Record<'key' | 'reason' | 'total', string>>(readRefused(target.on, KEYS_NAMED))
   const first = rows.map(({ key, reason }) => ({ key: parseRows(key, 1) as ObjectLiteral, reason }))
   return { total: Number(rows[0]?.total ?? 0), first }
 }
@@ -338,7 +336,7 @@ async function reportOf(run: Run, step: AdoptStep, unchanged: boolean): Promise<
 
 async function duplicatesOf({ session, target }: Run): Promise<Duplicates> {
   const [row] = await session.query<Record<'groups' | 'surplus' | 'largest' | 'first', string>>(
-    findDuplicates(target.on, NAMED),
+    findDuplicates(target.on, KEYS_NAMED),
   )
   return {
     groups: Number(row?.groups ?? 0),

@@ -9,7 +9,7 @@ import { type Query, type TableState, tableState } from '../sql/catalog'
 import { guardOf } from '../triggers/guard'
 import { quote } from '../sql/identifier'
 import { tableName } from '../sql/text-table'
-import type { TriggerSet } from '../sql/trigger-set'
+import { TEXT_TRIGGERS, type TriggerSet } from '../sql/trigger-set'
 import { normalizeText } from '../text/normalizer'
 import { type Declaration, declarationsOf } from '../registry/registry'
 import { requireServer } from '../registry/supported'
@@ -90,7 +90,7 @@ export async function findTable(
   { metadata, relation, sets }: WantedTable,
 ): Promise<{ readonly facts: AdoptionFacts; readonly state: TableState }> {
   const ours = wantedSets(metadata).flatMap(({ triggers }) => triggers.map(({ name }) => name))
-  const facts = requireTable(relation, await adoptionFacts(query, relation, [...ours, 'unique_text_']))
+  const facts = requireTable(relation, await adoptionFacts(query, relation, [...ours, TEXT_TRIGGERS]))
   const { server, table: state } = await tableState(query, relation, sets)
   requireServer(server)
   if (!state) throw missing(relation)
@@ -100,7 +100,7 @@ export async function findTable(
 const missing = (relation: string): AdoptionError =>
   new AdoptionError('unsupported', `There is no table ${relation}. Run your migrations first.`)
 
-/** How many rows a message names. */
+/** How many rows, or groups of them, a message names. */
 export const KEYS_NAMED = 10
 
 /**

@@ -6,6 +6,7 @@ import { DeclarationError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
 import { tableState, type TableState } from '../sql/catalog'
 import { readSurroundings, relationNamed, type Surroundings } from '../sql/doctor-catalog'
+import { TEXT_TRIGGERS } from '../sql/trigger-set'
 import { findDrift, workDrift } from '../schema/drift'
 import { registry, rootOf, tableDeclarations, tableNames, tableNumbers } from '../registry/registry'
 import { triggerWorks, wantedSets } from '../schema/trigger-sets'
@@ -307,9 +308,6 @@ type Look = Pick<DoctorDeclaration, 'kind' | 'rows'> &
 /** A transaction that is open for longer than this is reported. */
 const OLD_SECONDS = 60
 
-/** Triggers of an adoption that is not done are not those of a declaration. */
-const OURS = 'unique_text_'
-
 /** What a migration or the doctor meets around a table. */
 export function findingsAround(
   metadata: EntityMetadata,
@@ -317,7 +315,8 @@ export function findingsAround(
   around: Surroundings,
 ): DoctorFinding[] {
   const { oldestSeconds, partitions } = around
-  const isOurs = (name: string): boolean => name.startsWith(OURS) || triggers.some((one) => one.name === name)
+  // Triggers of an adoption that is not done are not those of a declaration.
+  const isOurs = (name: string): boolean => name.startsWith(TEXT_TRIGGERS) || triggers.some((one) => one.name === name)
   const users = around.updateTriggers.filter((name) => !isOurs(name))
   const named = {
     'trigger.user': users,

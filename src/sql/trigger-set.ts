@@ -9,6 +9,9 @@ export type TriggerKind = 'guard' | 'names' | 'numbers'
 /** Starts the body of every function of a set; by it the function is found, whatever became of its name. */
 export const TRIGGER_MARK = '-- typeorm-unique-text '
 
+/** How the names of a text's triggers begin, also of those that an adoption makes for a while. */
+export const TEXT_TRIGGERS = 'unique_text_'
+
 /** Follows the mark in a function that stands once in a schema, for all tables of their owner. */
 const KERNEL = 'kernel'
 
