@@ -66,6 +66,8 @@ export interface Rejection {
   readonly reason: string
   /** 0-based offset in code points, if one position is to blame. */
   readonly offset?: number | undefined
+  /** 0-based position among all rows of a call that writes all of them or none; left out by any other call. */
+  readonly row?: number | undefined
   readonly cause?: unknown
 }
 
@@ -76,13 +78,17 @@ export class TextRejectedError extends UniqueTextError {
   readonly property: string
   readonly reason: string
   readonly offset: number | undefined
+  readonly row: number | undefined
 
-  constructor({ property, reason, offset, cause }: Rejection) {
+  constructor({ property, reason, offset, row, cause }: Rejection) {
     const position = offset === undefined ? '' : ` (code point ${offset})`
-    super(`The text for "${property}" is rejected: ${reason}${position}. Correct the text or leave the row out.`, cause)
+    const of = row ? ` of row ${row}` : ''
+    const next = 'Correct the text or leave the row out.'
+    super(`The text for "${property}"${of} is rejected: ${reason}${position}. ${next}`, cause)
     this.property = property
     this.reason = reason
     this.offset = offset
+    this.row = row
   }
 }
 

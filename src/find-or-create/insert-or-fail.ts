@@ -11,18 +11,18 @@ import { hashLiteral } from '../sql/text-table'
 import { insertedStatement, type WireRow } from '../sql/statements'
 import { normalizedValues } from '../registry/normalize-column'
 import { type ColumnMetadata, dataSourceOf, type Declaration, declarationsOf } from '../registry/registry'
-import { ensureReady } from '../schema/readiness'
 import type { Step } from '../connection/all-or-nothing'
 import { requireEntries, requireManager } from '../rows/call-arguments'
 import type { NoOthers } from '../rows/call-options'
-import { entityColumns, type EntityColumns, entityTextOf, onTable } from '../rows/entity-text'
+import { entityColumns, type EntityColumns, entityTextOf } from '../rows/entity-text'
 import { afterInsert, beforeInsert, listensToInsert } from '../rows/events'
 import { fill, returnedBy } from '../rows/hydrate'
-import { requireKnown, requireObject, requireSaved, requireUniqueText } from '../rows/refused-input'
+import { inRow, requireKnown, requireObject, requireSaved, requireUniqueText } from '../rows/refused-input'
 import { withPromised } from '../rows/nested-values'
 import { keyValues } from '../rows/key-values'
 import { openSession } from '../connection/open-session'
 import type { Session } from '../connection/session'
+import { type OnAnyTable, onReadyTables } from './ready-table'
 import { ensureNamesReady, requestedNames } from './requested-names'
 import { type RequestedText, writeOrFail } from './write-or-fail'
 
@@ -146,12 +146,17 @@ async function toRows(dataSource: DataSource, insertions: readonly Insertion[]):
   for (const [insertion, [target, given]] of insertions.entries()) {
     const columns = entityColumns(dataSource, dataSource.getMetadata(target))
     for (const one of Array.isArray(given) ? (given as ObjectLiteral[]) : [given]) {
-      requireObject(columns, one)
-      requireKnown(columns, one)
+      const position = rows.length
+      inRow(position, () => {
+        requireObject(columns, one)
+        requireKnown(columns, one)
+      })
       const values = await withPromised(columns.metadata, one)
-      requireSaved(columns, values)
+      inRow(position, () => {
+        requireSaved(columns, values)
+      })
       const entity: ObjectLiteral = dataSource.manager.create(columns.metadata.target, values)
-      rows.push({ columns, insertion, position: rows.length, entity, values: entity })
+      rows.push({ columns, insertion, position, entity, values: entity })
     }
   }
   return rows
@@ -165,7 +170,9 @@ async function insertAll(session: Session, manager: EntityManager, announced: re
     // The getter of a lazy relation that nobody has set would query the database.
     rows.push({ ...row, values: await withPromised(columns.metadata, entity) })
   }
-  const names = rows.flatMap(({ columns, position, values }) => requestedNames(columns, position, values))
+  const names = rows.flatMap(({ columns, position, values }) =>
+    inRow(position, () => requestedNames(columns, position, values)),
+  )
   const requested = await askedTexts(session, manager, rows)
   await ensureNamesReady(session, names)
   const hashes = new Map(requested.toReversed().map(({ row, hash }) => [row, hash]))
@@ -307,22 +314,18 @@ interface NewText extends RequestedText {
 
 /** Every text that the rows bring, of every declaration. Refused before any SQL. */
 async function askedTexts(session: Session, manager: EntityManager, rows: readonly NewRow[]): Promise<NewText[]> {
-  const found = rows.flatMap((row) =>
-    declarationsOf(row.columns.metadata).flatMap((declaration) => {
-      const { entity, values, columns, position } = row
-      for (const one of new Set([entity, values])) Object.assign(one, normalizedValues(declaration, one))
-      if (isWithoutText(declaration, values)) return []
-      const entityText = entityTextOf(manager, columns.metadata.target, declaration.name)
-      const { key, hash } = keyValues(entityText, values)
-      return [{ entityText, row: position, key: key.slice(0, -1), hash }]
-    }),
-  )
-  const requested: NewText[] = []
-  for (const { entityText, ...text } of found) {
-    const ready = await ensureReady(entityText.declaration, session)
-    requested.push({ ...text, entityText: onTable(entityText, ready) })
-  }
-  return requested
+  const found = rows.flatMap((row) => inRow(row.position, () => textsOfRow(manager, row)))
+  return await onReadyTables(session, found)
+}
+
+function textsOfRow(manager: EntityManager, { columns, position, entity, values }: NewRow): OnAnyTable<NewText>[] {
+  return declarationsOf(columns.metadata).flatMap((declaration) => {
+    for (const one of new Set([entity, values])) Object.assign(one, normalizedValues(declaration, one))
+    if (isWithoutText(declaration, values)) return []
+    const entityText = entityTextOf(manager, columns.metadata.target, declaration.name)
+    const { key, hash } = keyValues(entityText, values)
+    return [{ entityText, row: position, key: key.slice(0, -1), hash }]
+  })
 }
 
 /** A row that is inserted as deleted may hold no text either. */

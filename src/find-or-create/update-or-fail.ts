@@ -10,19 +10,19 @@ import {
 import { DeclarationError } from '../errors'
 import { kindOf } from '../options'
 import { updatedStatement, type WireRow } from '../sql/statements'
-import { ensureReady } from '../schema/readiness'
 import { type ColumnMetadata, dataSourceOf, declarationsOf, namesOfEntity } from '../registry/registry'
 import type { Step } from '../connection/all-or-nothing'
 import { requireEntries, requireManager } from '../rows/call-arguments'
-import { entityColumns, type EntityColumns, type EntityText, entityTextOf, onTable } from '../rows/entity-text'
+import { entityColumns, type EntityColumns, type EntityText, entityTextOf } from '../rows/entity-text'
 import { afterUpdate, beforeUpdate, listensToUpdate } from '../rows/events'
 import type { HolderEntity } from '../rows/holder-row'
 import { fill, hydrate, newEntity, returnedBy } from '../rows/hydrate'
-import { requireObject, requireUniqueText, requireUpdatable } from '../rows/refused-input'
+import { inRow, requireObject, requireUniqueText, requireUpdatable } from '../rows/refused-input'
 import { changedKey } from '../rows/key-values'
 import type { Writable, WritableOnly } from './insert-or-fail'
 import { openSession } from '../connection/open-session'
 import type { Session } from '../connection/session'
+import { type OnAnyTable, onReadyTables } from './ready-table'
 import { ensureNamesReady, requestedNames } from './requested-names'
 import { type RequestedText, writeOrFail } from './write-or-fail'
 import { numberIndexes } from './batches'
@@ -93,7 +93,7 @@ export async function updateOrFail(
   requireUniqueText(dataSource, entries)
   const rows = entries.map(([target, key, values], position) => {
     const columns = entityColumns(dataSource, dataSource.getMetadata(target))
-    return toRow(columns, { position, id: key, changes: values })
+    return inRow(position, () => toRow(columns, { position, id: key, changes: values }))
   })
   const session = await openSession(manager)
   try {
@@ -223,7 +223,7 @@ async function updateAll(
 ): Promise<ObjectLiteral[]> {
   for (const { columns, changes } of rows) await beforeUpdate(session, columns, changes)
   const names = rows.flatMap(({ columns, position, changes, criteria }) =>
-    requestedNames(columns, position, changes, criteria),
+    inRow(position, () => requestedNames(columns, position, changes, criteria)),
   )
   const requested = await askedTexts(session, manager, rows)
   await ensureNamesReady(session, names)
@@ -278,22 +278,22 @@ async function askedTexts(
   manager: EntityManager,
   rows: readonly ChangedRow[],
 ): Promise<RequestedText[]> {
-  const found = rows.flatMap(({ columns, position, criteria, changes }) => {
-    const id = columns.metadata.primaryColumns.map((column) => sentValue(columns, column, criteria))
-    return declarationsOf(columns.metadata).flatMap((declaration) => {
-      const entityText = entityTextOf(manager, columns.metadata.target, declaration.name)
-      const key = changedKey(entityText, changes)
-      const live = becomesLive(entityText, changes)
-      if (live === undefined && key.every((value) => value === undefined)) return []
-      return [{ entityText, row: position, key, id, live }]
-    })
+  const found = rows.flatMap((row) => inRow(row.position, () => textsOfRow(manager, row)))
+  return await onReadyTables(session, found)
+}
+
+function textsOfRow(
+  manager: EntityManager,
+  { columns, position, criteria, changes }: ChangedRow,
+): OnAnyTable<RequestedText>[] {
+  const id = columns.metadata.primaryColumns.map((column) => sentValue(columns, column, criteria))
+  return declarationsOf(columns.metadata).flatMap((declaration) => {
+    const entityText = entityTextOf(manager, columns.metadata.target, declaration.name)
+    const key = changedKey(entityText, changes)
+    const live = becomesLive(entityText, changes)
+    if (live === undefined && key.every((value) => value === undefined)) return []
+    return [{ entityText, row: position, key, id, live }]
   })
-  const requested: RequestedText[] = []
-  for (const { entityText, ...text } of found) {
-    const ready = await ensureReady(entityText.declaration, session)
-    requested.push({ ...text, entityText: onTable(entityText, ready) })
-  }
-  return requested
 }
 
 const sentValue = (

@@ -1,6 +1,6 @@
 import { isNativeError } from 'node:util/types'
 import type { DataSource, EntityMetadata, EntityTarget, ObjectLiteral, QueryFailedError } from 'typeorm'
-import { DeclarationError, type UniqueTextError } from '../errors'
+import { DeclarationError, TextRejectedError, type UniqueTextError } from '../errors'
 import { kindOf } from '../options'
 import { type ColumnMetadata, declarationsOf, namesOfEntity } from '../registry/registry'
 import type { EntityColumns, EntityText } from './entity-text'
@@ -115,6 +115,24 @@ export function pathsBeside(
       .filter((column) => !wanted.includes(column) && column.getEntityValue(values) !== undefined)
       .map(({ propertyPath }) => propertyPath),
   ]
+}
+
+/**
+ * Looks at one row of a call that writes all of its rows or none: what is refused says which row it is.
+ *
+ * @param row 0-based position in the call
+ */
+export function inRow<T>(row: number, look: () => T): T {
+  try {
+    return look()
+  } catch (error) {
+    if (error instanceof TextRejectedError) {
+      const { property, reason, offset, cause } = error
+      throw new TextRejectedError({ property, reason, offset, row, cause })
+    }
+    if (error instanceof DeclarationError && row > 0) throw new DeclarationError(`Row ${row}: ${error.message}`)
+    throw error
+  }
 }
 
 function refuseTrees({ metadata }: EntityColumns): void {

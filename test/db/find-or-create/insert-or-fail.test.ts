@@ -468,6 +468,25 @@ describe('bad input is refused before any SQL', () => {
     expect(await rejection(call())).toBeInstanceOf(type)
     expect(statements).toEqual([])
   })
+
+  test.each([
+    ['a text', { url: 'nonsense' }, { row: 2, message: expect.stringContaining('"url" of row 2 is rejected') }],
+    ['no text', {}, { row: 2, message: expect.stringContaining('"url" of row 2 is rejected') }],
+    ['a misspelt property', { url: 'http://b', tilte: '' }, { message: expect.stringMatching(/^Row 2: .*"tilte"/) }],
+    ['a relation', { url: 'http://b', site: { host: 'b' } }, { message: expect.stringMatching(/^Row 2: "site"/) }],
+  ])('%s of one row of several says which row', async (_, wrong, expected) => {
+    const pages = [{ url: 'http://a' }, wrong]
+    const call = insertOrFail(manager, [
+      [Note, { body: 'b' }],
+      [Page, pages as never],
+    ])
+    expect(await rejection(call)).toMatchObject(expected)
+  })
+
+  test('a single row is the first of its call, which its message need not say', async () => {
+    const error = await rejection(insertOrFail(manager, Page, { url: 'nonsense' }))
+    expect(error).toMatchObject({ row: 0, message: expect.stringContaining('"url" is rejected') })
+  })
 })
 
 describe("in the caller's transaction", () => {

@@ -368,6 +368,21 @@ describe('what cannot be changed', () => {
     expect(await updateOrFail(manager, Page, { id: 1, version: 1 }, { title: 'T' })).toMatchObject({ version: 2 })
   })
 
+  test('of one row of several says which row', async () => {
+    const refused = async (id: number, changes: object): Promise<unknown> =>
+      await rejection(
+        updateOrFail(manager, [
+          [Page, 1, { title: 'undone' }],
+          [Page, id, changes],
+        ]),
+      )
+    const message = expect.stringContaining('"url" of row 1 is rejected')
+    expect(await refused(2, { url: 'nonsense' })).toMatchObject({ row: 1, message })
+    expect(await refused(undefined as never, { title: 'T' })).toMatchObject({
+      message: expect.stringMatching(/^Row 1: /),
+    })
+  })
+
   test.each([
     [
       'a text that the normalizer refuses',

@@ -331,6 +331,11 @@ describe('rename', () => {
     expect(await User.findOneByOrFail({ handle: 'free' })).toMatchObject({ id: user.id, nick: 'a' })
   })
 
+  test('that cannot be stored says which row of several has it', async () => {
+    const users = [{ handle: 'fine' }, { handle: 'a\0' }]
+    await expect(insertOrFail(manager, User, users)).rejects.toMatchObject({ row: 1 })
+  })
+
   test('is for names, of a row that is there', async () => {
     await expect(rename(manager, User, 7, { handle: 'a' })).rejects.toThrow(EntityNotFoundError)
     await expect(rename(manager, User, 7, {})).rejects.toThrow('no name was given. User has "handle", "nick"')
