@@ -1,6 +1,6 @@
 import type { DataSource, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
-import { checkOptions, type Rules } from '../options'
+import { checkOptions, RULE, type Rules } from '../options'
 import {
   clearFlags,
   decideGroup,
@@ -61,6 +61,8 @@ export interface MergeOptions extends Pick<
    * nothing but key and reference do so anyway. @default {}: the row that would go is left and reported
    */
   readonly conflict?: Readonly<Record<string, 'merge'>>
+  /** Called after each batch with the number of rows that are merged by then. */
+  readonly onProgress?: (merged: number) => void
 }
 
 /**
@@ -93,6 +95,7 @@ const RULES: Rules<MergeOptions> = {
       typeof value === 'object' && value !== null && Object.values(value).every((one) => one === 'merge'),
     expected: `an object as { bookmark: 'merge' }`,
   },
+  onProgress: RULE.function,
 }
 
 /** The result of a merge: what became of the duplicates. */
@@ -121,6 +124,7 @@ interface Merging {
   readonly clears: boolean
   /** A function chose: rows that stay may get other values. */
   readonly decides: boolean
+  readonly onProgress: (merged: number) => void
   readonly left: LeftRow[]
   merged: number
   /** So many rows were found, and were no duplicates any more when their turn came. */
@@ -179,6 +183,7 @@ export async function mergeWith(
       conflicts,
       clears,
       decides,
+      onProgress: options.onProgress ?? ((): void => {}),
       left: [],
       merged: 0,
       changed: 0,
@@ -290,6 +295,7 @@ async function mergeAll(merging: Merging): Promise<void> {
       busy += await mergeBatch(merging, places)
       size.took(performance.now() - started, places.length)
       last = places.at(-1) ?? last
+      merging.onProgress(merging.merged)
     } else if (busy === 0) return
     else {
       await session.rest(rounds)

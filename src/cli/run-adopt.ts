@@ -10,6 +10,7 @@ import {
   follow,
   forgetMerges,
   mergeDuplicates,
+  type MergeOptions,
   type MergeReport,
   type MergeRows,
   planAdoption,
@@ -83,12 +84,13 @@ async function runCommand(invocation: AdoptRun['invocation'], command: Command):
     const report = await adopt(dataSource, target, { ...options, onProgress: sayProgress(say) })
     print(formatAdoption(report, merge !== undefined))
     if (report.step !== 'done') return
-    if (merge) print(formatMerge(await mergeDuplicates(dataSource, target, { ...command.pace, ...merge })))
+    if (merge) print(await mergeThen(command, merge))
     if (invocation.follow) print(await followUntil(command))
   }
 }
 
 type Keep = NonNullable<AdoptRun['invocation']['merge']>['keep']
+type Merge = Pick<MergeOptions, 'keep' | 'also' | 'conflict'>
 
 async function keepOf(keep: Keep): Promise<'oldest' | 'newest' | MergeRows> {
   if (typeof keep !== 'object') return keep
@@ -114,6 +116,12 @@ const LEFT_NEXT =
   'Where the reason is the name of a constraint or an index, --conflict TABLE=merge, with the name of its table, merges ' +
   'the rows that clash there too. Otherwise change the rows by hand. Then run the same command again.'
 
+async function mergeThen({ dataSource, target, pace, say }: Command, merge: Merge): Promise<string> {
+  const sayMerged = sayProgress(say)
+  const onProgress = (rows: number): void => sayMerged({ step: 'merge', fraction: undefined, rows })
+  return formatMerge(await mergeDuplicates(dataSource, target, { ...pace, ...merge, onProgress }))
+}
+
 function formatMerge({ merged, left }: MergeReport): string {
   const rows = left.map(({ row, kept, reason }) => `  ${JSON.stringify(row)}, for ${JSON.stringify(kept)}: ${reason}`)
   const leftLines = left.length === 0 ? [] : [`Rows left as they are: ${number(left.length)}`, ...rows, LEFT_NEXT]
@@ -122,8 +130,11 @@ function formatMerge({ merged, left }: MergeReport): string {
 
 const PROGRESS_MILLISECONDS = 2_000
 
+/** Of an adoption, or of the merge after it. */
+type Progress = Omit<AdoptProgress, 'step'> & { readonly step: AdoptProgress['step'] | 'merge' }
+
 /** A line every two seconds, and one for every step. */
-function sayProgress(say: (line: string) => void, now = () => performance.now()): (progress: AdoptProgress) => void {
+function sayProgress(say: (line: string) => void, now = () => performance.now()): (progress: Progress) => void {
   let [step, started, last] = ['', now(), 0]
   return (progress) => {
     const at = now()
@@ -135,7 +146,7 @@ function sayProgress(say: (line: string) => void, now = () => performance.now())
 }
 
 /** One line, for example `fill  43 %  430,000 rows  6,200 per second  1 min left`. */
-function formatProgress({ step, fraction, rows }: AdoptProgress, seconds: number): string {
+function formatProgress({ step, fraction, rows }: Progress, seconds: number): string {
   const percent = fraction === undefined ? [] : [`${Math.floor(fraction * 100)} %`]
   const done = rows === 0 ? [] : [`${number(rows)} rows`]
   const rate = rows === 0 || seconds < 1 ? [] : [`${number(Math.round(rows / seconds))} per second`]

@@ -243,7 +243,8 @@ test('the command says what to do about duplicates that it merges, and about tho
     insert into mark select id, 1, id from page where url = 'TWICE 5'
       order by id limit 2`)
   const merge = ['adopt', '-d', 'ormconfig.ts', '--entity', 'Page', '--merge', 'oldest']
-  const { out } = await command(...merge)
+  const { out, err } = await command(...merge)
+  expect(err).toMatch(/^merge {2}\d+ rows/m)
   expect(out).toMatch(/at most 9 of one text\. New duplicates are refused\./)
   expect(out).toMatch(
     /\n52 rows were merged\.\nRows left as they are: 1\n {2}.*: mark_pkey\nWhere .* --conflict TABLE=merge/,

@@ -101,6 +101,16 @@ test('duplicates become the oldest row, and every reference is turned to it', as
   expect(await resolveMerged(dataSource.manager, Page, 1)).toBe(undefined)
 })
 
+test('a merge says after each batch how many rows are merged', async () => {
+  const told: number[] = []
+  const { merged } = await mergeDuplicates(dataSource, Page, {
+    keep: 'oldest',
+    onProgress: (rows) => told.push(rows),
+    ...IN_TIME,
+  })
+  expect([told.at(-1), told]).toEqual([merged, told.toSorted((left, right) => left - right)])
+})
+
 test('the newest row stays where that is asked for', async () => {
   // Page 5 refers to 2, and would refer to itself.
   const report = await mergeDuplicates(dataSource, Page, { keep: 'newest', ...IN_TIME })
