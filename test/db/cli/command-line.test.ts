@@ -4,7 +4,7 @@ import { type CommandLine, openCommandLine } from '../../support/command-line'
 import { useDatabase } from '../../support/database'
 
 const db = useDatabase()
-const PATIENCE = { timeout: 120_000 }
+const PATIENCE = { timeout: 300_000 }
 
 let commands: CommandLine
 let client: Client
