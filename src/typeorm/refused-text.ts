@@ -44,7 +44,7 @@ export function refusedText(error: Error, declarations: readonly Declaration[]):
 
 /** A migration, or `synchronize`, was refused for rows that are there: no row was to be written, and none is taken. */
 export const isOfSchema = (error: Error): boolean =>
-  'query' in error && /^\s*(?:CREATE|ALTER|REINDEX|DO)\b/iu.test(String(error.query))
+  'query' in error && /^\s*(?:CREATE|ALTER|DROP|REINDEX|DO)\b/iu.test(String(error.query))
 
 /**
  * Of a partition, or a shard: its index has a name of its own, and of a shard not even the table is known. Then it is the
