@@ -44,7 +44,10 @@ const CODES = {
     'error',
     'Give the named row of each chain the number 0 and the flag, with session_replication_role = replica.',
   ],
-  'chain.unflagged': ['error', 'Give the named row of each chain the flag, with session_replication_role = replica.'],
+  'chain.unflagged': [
+    'error',
+    'Give the named row of each chain the flag, with session_replication_role = replica. Until then adopt --merge leaves the chain out.',
+  ],
   'chain.number': ['error', 'Give the rows of each chain the numbers 0, 1, 2 …, then make the unique index.'],
   'chain.collision': ['information', 'Different texts of equal hash live side by side. No action is needed.'],
   'name.missing': [

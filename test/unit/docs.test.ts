@@ -1,6 +1,7 @@
 import { readdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, test } from 'vitest'
+import { CALL_RULES } from '../../src/rows/call-options'
 
 const ROOT = path.resolve(import.meta.dirname, '../..')
 
@@ -31,3 +32,32 @@ test('every test that docs/typeorm.md names is there', async () => {
   expect(names.length).toBeGreaterThan(15)
   expect(missing).toEqual([])
 })
+
+test('docs/options.md has every option of a call, beside the calls that take it', async () => {
+  const lines = (await readFile(path.join(ROOT, 'docs/options.md'), 'utf8')).split('\n')
+  const documented = (operation: string): string[] =>
+    lines.flatMap((line) => {
+      const [names = '', of = ''] = cellsOf(line)
+      const takes = [...of.matchAll(/`(\w+)`/g)].some(([, name]) => name === operation)
+      return takes || (GROUPS[of.trim()] ?? []).includes(operation)
+        ? [...names.matchAll(/`(\w+)`/g)].map(([, name = '']) => name)
+        : []
+    })
+  for (const [operation, rules] of OPERATIONS) {
+    expect({ operation, options: new Set(documented(operation)) }).toEqual({
+      operation,
+      options: new Set(Object.keys(rules)),
+    })
+  }
+})
+
+/** `hashOf` is no operation on rows, and takes `by` alone. */
+const OPERATIONS = Object.entries(CALL_RULES).filter(([name]) => name !== 'hashOf')
+const ALL = OPERATIONS.map(([name]) => name)
+
+/** As the page says beneath the table. */
+const GROUPS: Readonly<Record<string, readonly string[]>> = {
+  'all in this table': ALL,
+  'all but streams': ALL,
+  'find-or-create': ALL.filter((name) => name.startsWith('findOrCreate')),
+}
