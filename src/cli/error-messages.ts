@@ -3,14 +3,13 @@ import { UniqueTextError } from '../errors'
 import { printable } from './terminal'
 
 /**
- * Why a line was refused, as one clause. From the database's own errors it takes only the code and the constraint: their
- * messages may quote the text ('invalid input syntax for …: "…"').
+ * Why a line was refused, as one clause. From the database's own errors it takes only the code and the constraint or
+ * column: their messages may quote the text ('invalid input syntax for …: "…"').
  */
 export function refusalReason(error: unknown): string {
   const refused = serverError(error)
   if (refused) {
-    const by = refused.constraint === undefined ? '' : `, "${refused.constraint}"`
-    return `the database refuses it (SQLSTATE ${refused.code}${by})`
+    return `the database refuses it (${codeAndName(refused)})`
   }
   if (!(error instanceof Error)) return 'it is refused'
   if (!isOurs(error)) return `the declaration's "parse" threw a ${error.name} for it`
@@ -37,11 +36,15 @@ export function describeError(error: unknown): string {
   if (error instanceof AggregateError && error.message === '') {
     return [...new Set(error.errors.map(describeError))].join('; ')
   }
-  const { code, constraint } = serverError(error) ?? {}
-  if (code === undefined) return printableLines(error.message === '' ? error.name : error.message)
-  const message = TELLS_NO_VALUES.test(code) ? printable(error.message) : 'the database refuses a statement'
-  const by = constraint === undefined ? '' : `, "${printable(constraint)}"`
-  return `${message} (SQLSTATE ${code}${by})`
+  const refused = serverError(error)
+  if (!refused) return printableLines(error.message === '' ? error.name : error.message)
+  const message = TELLS_NO_VALUES.test(refused.code) ? printable(error.message) : 'the database refuses a statement'
+  return `${message} (${codeAndName(refused)})`
+}
+
+function codeAndName({ code, constraint, column }: NonNullable<ReturnType<typeof serverError>>): string {
+  const name = constraint ?? column
+  return name === undefined ? `SQLSTATE ${code}` : `SQLSTATE ${code}, "${printable(name)}"`
 }
 
 const printableLines = (text: string): string => text.split('\n').map(printable).join('\n')

@@ -40,6 +40,8 @@ export interface ServerError extends Error {
   readonly constraint?: string
   readonly schema?: string
   readonly table?: string
+  /** Of a NULL that is not allowed. */
+  readonly column?: string
   readonly detail?: string
   readonly hint?: string
   /** The function of the server's source that raised it. */

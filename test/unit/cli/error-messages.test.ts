@@ -18,6 +18,7 @@ test.each([
   ],
   [driver('22P02'), 'the database refuses it (SQLSTATE 22P02)'],
   [driver('23505', { constraint: 'IDX_1' }), 'the database refuses it (SQLSTATE 23505, "IDX_1")'],
+  [driver('23502', { column: 'title' }), 'the database refuses it (SQLSTATE 23502, "title")'],
   [new RangeError('secret'), `the declaration's "parse" threw a RangeError for it`],
   ['secret', 'it is refused'],
 ])('%s, without the text', (error, reason) => {
@@ -53,6 +54,9 @@ test('the constraint that refused a statement is named, and its message is not s
     constraint: 'u\n',
   })
   expect(describeError(refused)).toBe('the database refuses a statement (SQLSTATE 23505, "u\\u000a")')
+  expect(describeError(driver('23502', { column: 'title' }))).toBe(
+    'the database refuses a statement (SQLSTATE 23502, "title")',
+  )
 })
 
 test('no message can command the terminal', () => {
