@@ -49,7 +49,11 @@ export async function changeDeclarations(on: ChangingTable, installed: Installed
   const declarations = tableDeclarations(on.metadata)
   const had = predecessors(on, declarations, notes)
   const ofTexts = [...had].flatMap(([{ table }, note]) => columnPairs(note, table))
-  const renames = renamesBetween(on, [...ofTexts, ...setColumnPairs(on.metadata, installed)])
+  const created = declarations.filter((one) => !had.has(one) && isNew(on, one))
+  // As with notes, several that are new may be any.
+  const unnoted = new Map(created.length === 1 ? created.map((one) => [one, withoutNote(on, one)]) : [])
+  const ofOthers = [...unnoted.values()].flatMap((one) => one?.pairs ?? [])
+  const renames = renamesBetween(on, [...ofTexts, ...ofOthers, ...setColumnPairs(on.metadata, installed)])
   if (renames.size > 0) await rename(on, renames)
   const names = { schema: foreignSchema(on.metadata), table: on.metadata.tableName }
   for (const { text } of tableNames(on.metadata)) await keepType(on.queryRunner, names, text.column, on.table)
@@ -57,7 +61,7 @@ export async function changeDeclarations(on: ChangingTable, installed: Installed
   const left: Change[] = []
   for (const declaration of declarations) {
     const note = had.get(declaration)
-    left.push(...(await change(on, declaration, note && rows(note, declaration))))
+    left.push(...(await change(on, declaration, note ? rows(note, declaration) : unnoted.get(declaration)?.before)))
   }
   const kept = new Set(had.values())
   for (const note of notes.filter((one) => !kept.has(one))) await dropRules(on, rows(note))
@@ -111,6 +115,57 @@ function columnPairs(before: GuardNote, after: TextRows): ColumnPair[] {
   ]
 }
 
+/** A text that had no guard, and was renamed: its columns by their old names with the new, and what the rows are. */
+interface Unnoted {
+  readonly pairs: readonly ColumnPair[]
+  readonly before: RowsBefore
+}
+
+/** Without a note its check tells: it has a name that only these columns give. Those that the entity has lost are tried. */
+function withoutNote(on: ChangingTable, { table: after }: Declaration): Unnoted | undefined {
+  const [text, ...more] = after.text
+  if (!text || more.length > 0) return undefined
+  const had = (own: string, types: ReadonlySet<string>): string[] =>
+    on.table.columns
+      .filter(({ name, type }) => name === own || (types.has(type) && !isDeclared(on, name)))
+      .map(({ name }) => name)
+  const hashes = had(after.hash, new Set(['bytea']))
+  const numbers = had(after.number, new Set(['integer']))
+  const booleans = had(after.chained, new Set(['boolean']))
+  // No rule names the flag. Where other booleans go too, its comment tells.
+  const ours = booleans.filter((name) => on.table.findColumnByName(name)?.comment?.startsWith('typeorm-unique-text'))
+  const [chained, ...others] = booleans.length === 1 ? booleans : ours
+  if (chained === undefined || others.length > 0) return undefined
+  const all = had(text.name, TEXT_TYPES).flatMap((name) =>
+    hashes.flatMap((hash) => numbers.map((number) => ({ name, hash, number }))),
+  )
+  const found = all.flatMap(({ name, ...hidden }): Unnoted[] => {
+    const rows = { ...after, ...hidden, text: [{ ...text, name }] }
+    const before = guardlessRows(rows).find(({ check }) => hasCheck(on, check))
+    const keys = [hidden.hash, hidden.number].join()
+    const index = on.table.indices.find((one) => one.isUnique && one.columnNames.slice(-2).join() === keys)
+    if (!before || index?.name === undefined) return []
+    const { hash, number } = after
+    const pairs: ColumnPair[] = [
+      [name, text.name],
+      [hidden.hash, hash],
+      [hidden.number, number],
+      [chained, after.chained],
+    ]
+    const scope = index.columnNames.slice(0, -2)
+    return [
+      {
+        pairs,
+        before: { ...before, text: after.text, scope, hash, number, chained: after.chained, index: index.name },
+      },
+    ]
+  })
+  return found.length === 1 ? found[0] : undefined
+}
+
+const isNew = (on: ChangingTable, { table }: Declaration): boolean =>
+  table.text.every(({ name }) => !hasColumn(on, name))
+
 async function rename({ queryRunner, table, metadata }: ChangingTable, renames: Renames): Promise<void> {
   const rows = { schema: foreignSchema(metadata), table: metadata.tableName }
   await emit(queryRunner, renameColumns(rows, renames))
@@ -151,11 +206,14 @@ function rowsWithoutNote(on: ChangingTable, after: TextRows): RowsBefore | undef
 
 /** What the rows are if they had no guard, and nothing else changes but who may be NULL. */
 function rowsWithoutGuard(on: ChangingTable, after: TextRows): RowsBefore | undefined {
+  return guardlessRows(after).find((rows) => isWhole(on, rows))
+}
+
+function guardlessRows(after: TextRows): (TextRows & RowsBefore)[] {
   const { sha256: digest } = digests
   return [after.nullable, !after.nullable]
     .map((nullable) => ({ ...after, digest, digestName: digest.name, guardless: true, nullable }))
     .map((rows) => ({ ...rows, check: checkOf(rows) }))
-    .find((rows) => isWhole(on, rows))
 }
 
 function isWhole(on: ChangingTable, rows: RowsBefore): boolean {
@@ -288,7 +346,7 @@ function onlyChange(
   declarations: readonly Declaration[],
   notes: readonly GuardNote[],
 ): [Declaration | undefined, GuardNote | undefined] {
-  const created = declarations.filter(({ table }) => table.text.every(({ name }) => !hasColumn(on, name)))
+  const created = declarations.filter((one) => isNew(on, one))
   const gone = notes.filter(({ text }) => text.every(({ name }) => hasColumn(on, name) && !isDeclared(on, name)))
   const [declaration, note] = [created[0], gone[0]]
   const sole = created.length === 1 && gone.length === 1 && declaration?.table.text.length === note?.text.length

@@ -114,6 +114,36 @@ test.each(changes)('%s, and the way back leaves what was', async (_, from, to) =
   expect(await client.query('SELECT FROM page')).toMatchObject({ rowCount: 4 })
 })
 
+test.each([
+  ['as it is', guardless, {}],
+  ['that may be NULL', { ...guardless, nullable: true }, {}],
+  ['that gets a guard', guardless, { guard: true }],
+  ['that gets a scope', guardless, { scope: ['shop'] }],
+  ['beside a flag that goes', guardless, {}],
+] as const)('a text %s keeps its rows under another name, forth and back', async (name, from, to) => {
+  const [before, after] = [
+    page(from),
+    page({ ...from, ...to, name: 'address', hidden: { hash: 'h', number: 'n', chained: 'c' } }),
+  ]
+  const first = await open(before)
+  await migrate(first)
+  for (const url of ['a', 'b']) await findOrCreate(first.manager, before, { url, shop: 1 })
+  if (name.startsWith('beside')) await client.query('ALTER TABLE page ADD flag boolean')
+  const was = await table()
+  const second = await open(after)
+  const { up, down } = await migrate(second)
+  expect(up.filter((sql) => /DROP COLUMN "(?:url|urlHash)"/.test(sql))).toStrictEqual([])
+  expect(await client.query(`SELECT address FROM page ORDER BY id`)).toMatchObject({
+    rows: [{ address: 'a' }, { address: 'b' }],
+  })
+  await isReady(second, after, 'c')
+  await runAll(second, down)
+  expect(await table()).toStrictEqual(was)
+  await client.query('ALTER TABLE page DROP COLUMN IF EXISTS flag')
+  await isReady(await open(before), before, 'd')
+  expect(await client.query(`SELECT FROM page WHERE url IN ('a', 'b', 'c')`)).toMatchObject({ rowCount: 3 })
+})
+
 test('without a transaction, too', async () => {
   const [before, after] = [page({}), page(guardless)]
   const first = await open(before)
