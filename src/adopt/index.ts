@@ -13,4 +13,5 @@ export {
   type MergeReport,
   type MergeRows,
 } from './merge'
+export { checkMerge, type NamedReferences } from './named-references'
 export { forgetMerges, resolveMerged, unmerge, type UnmergeOptions } from './merge-log'

@@ -11,7 +11,6 @@ import {
   lockPairs,
   logRows,
   READ_COLUMNS,
-  FIND_TABLE,
   readGroups,
   readKeys,
   readPlaces,
@@ -29,7 +28,7 @@ import { isBusyError, serverError, SQLSTATE } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
 import { findDrift } from '../schema/drift'
 import { type AdoptOptions, withTarget } from './adopt'
-import { alsoReferring } from './also-referring'
+import { NAMED_RULES, namedReferences, type NamedReferences } from './named-references'
 import { Conflicts, Unmergeable } from './conflicts'
 import { AdoptionError } from './error'
 import { parseRows } from './exact'
@@ -38,29 +37,24 @@ import { type AdoptSession, BatchSize, type Seams } from './session'
 import { findDeclaration, type Target } from './target'
 
 /** Options of the merge of duplicates. */
-export interface MergeOptions extends Pick<
-  AdoptOptions,
-  | 'property'
-  | 'batchMilliseconds'
-  | 'pauseMilliseconds'
-  | 'maxLagMilliseconds'
-  | 'lockMilliseconds'
-  | 'signal'
-  | 'onNotice'
-> {
+export interface MergeOptions
+  extends
+    NamedReferences,
+    Pick<
+      AdoptOptions,
+      | 'property'
+      | 'batchMilliseconds'
+      | 'pauseMilliseconds'
+      | 'maxLagMilliseconds'
+      | 'lockMilliseconds'
+      | 'signal'
+      | 'onNotice'
+    > {
   /**
    * Which row of equal texts stays, by primary key. A row that is not deleted softly is preferred to one that is. A
    * function chooses for each group.
    */
   readonly keep: 'oldest' | 'newest' | MergeRows
-  /** Columns that refer to the primary key without a foreign key, as `table.column` or `schema.table.column`. @default [] */
-  readonly also?: readonly string[]
-  /**
-   * Tables, as `table` or `schema.table`, whose rows become one too where a unique index stands against turning a
-   * reference, with what refers to them in turn: the row stays that referred to the row that stays. Rows that differ in
-   * nothing but key and reference do so anyway. @default {}: the row that would go is left and reported
-   */
-  readonly conflict?: Readonly<Record<string, 'merge'>>
   /** Called after each batch with the number of rows that are merged by then. */
   readonly onProgress?: (merged: number) => void
 }
@@ -86,15 +80,7 @@ const RULES: Rules<MergeOptions> = {
     takes: (value) => typeof value === 'function' || value === 'oldest' || value === 'newest',
     expected: 'oldest, newest or a function',
   },
-  also: {
-    takes: (value) => Array.isArray(value) && value.every((name) => typeof name === 'string'),
-    expected: 'a list of names as table.column',
-  },
-  conflict: {
-    takes: (value) =>
-      typeof value === 'object' && value !== null && Object.values(value).every((one) => one === 'merge'),
-    expected: `an object as { bookmark: 'merge' }`,
-  },
+  ...NAMED_RULES,
   onProgress: RULE.function,
 }
 
@@ -164,11 +150,10 @@ export async function mergeWith(
     requireAdopted(target, true)
     const references = [
       ...(await referencesTo(session.query, target.facts.oid)),
-      ...(await alsoReferring(session, target, options.also ?? [])),
+      ...(await namedReferences(session, target, options)),
     ]
     const { deleteDateColumn } = declaration.metadata
     await session.all(createLog(target.on))
-    await requireTables(session, Object.keys(options.conflict ?? {}))
     const { keep } = options
     const order = keep === 'newest' ? keep : 'oldest'
     // Foreign keys and the user's triggers are to run; only the flags are cleared without the guard.
@@ -209,15 +194,6 @@ export function requireAdopted({ declaration, state, on }: Target, wanted: boole
       ? `${tableName(on.table)} is not adopted yet: run adopt first.`
       : `${tableName(on.table)} is unique, so merged rows would be duplicates again: run abandon first.`,
   )
-}
-
-/** A name that is misspelt would leave every row of the table that was meant. */
-async function requireTables(session: AdoptSession, names: readonly string[]): Promise<void> {
-  for (const name of names) {
-    const found = await session.query(FIND_TABLE, [name])
-    if (found.length > 0) continue
-    throw new DeclarationError(`"conflict" names "${name}", but there is no such table. Write table or schema.table.`)
-  }
 }
 
 const GROUPS = 100

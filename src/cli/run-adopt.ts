@@ -7,6 +7,7 @@ import {
   type AdoptOptions,
   type AdoptProgress,
   type AdoptReport,
+  checkMerge,
   follow,
   forgetMerges,
   mergeDuplicates,
@@ -79,8 +80,7 @@ async function runCommand(invocation: AdoptRun['invocation'], command: Command):
       print(`-- ${step}${lock === undefined ? '' : `, under ${lock}`}\n${statements.join(';\n')};\n\n`)
     }
   } else {
-    // Before the adoption, which may take hours: a file that is not there ends the command at once.
-    const merge = invocation.merge && { ...invocation.merge, keep: await keepOf(invocation.merge.keep) }
+    const merge = invocation.merge && (await mergeOf(command, invocation.merge))
     const report = await adopt(dataSource, target, { ...options, onProgress: sayProgress(say) })
     print(formatAdoption(report, merge !== undefined))
     if (report.step !== 'done') return
@@ -91,6 +91,15 @@ async function runCommand(invocation: AdoptRun['invocation'], command: Command):
 
 type Keep = NonNullable<AdoptRun['invocation']['merge']>['keep']
 type Merge = Pick<MergeOptions, 'keep' | 'also' | 'conflict'>
+
+/** Before the adoption, which may take hours: a file or a table that does not exist ends the command at once. */
+async function mergeOf(
+  { dataSource, target, options: { property } }: Command,
+  { keep, also = [], conflict = {} }: NonNullable<AdoptRun['invocation']['merge']>,
+): Promise<Merge> {
+  await checkMerge(dataSource, target, { property, also, conflict })
+  return { keep: await keepOf(keep), also, conflict }
+}
 
 async function keepOf(keep: Keep): Promise<'oldest' | 'newest' | MergeRows> {
   if (typeof keep !== 'object') return keep

@@ -238,6 +238,19 @@ test('the command prints locks and duplicates, and goes on where it stopped', as
   expect((await command('unmerge', ...target)).out).toBe('53 rows were restored.\n')
 })
 
+test.each([
+  ['--conflict', 'marks=merge', '"conflict" names "marks", but there is no such table'],
+  ['--also', 'mark.pages', '"mark.pages" must name a column'],
+])('a table or column that %s misspells ends the command before it adopts anything', async (option, value, told) => {
+  await client.query('create table mark (id integer primary key, page integer)')
+  const merge = ['adopt', '-d', 'ormconfig.ts', '--entity', 'Page', '--merge', 'oldest']
+  await expect(command(...merge, option, value)).rejects.toThrow(told)
+  const { rows } = await client.query(
+    `select from pg_attribute where attrelid = 'page'::regclass and attname ilike '%hash%'`,
+  )
+  expect(rows).toEqual([])
+})
+
 test('the command says what to do about duplicates that it merges, and about those that it leaves', async () => {
   await client.query(`create table mark (page integer references page, member integer, note text, primary key (page, member));
     insert into mark select id, 1, id from page where url = 'TWICE 5'
