@@ -215,6 +215,27 @@ test.each(['begin', 'fill', 'index', 'guard', 'check'] as const)('after %s, aban
   expect((await doctor(dataSource)).findings).toEqual([])
 })
 
+test('rows that somebody is changing are claimed when they are free, with the names that they have then', async () => {
+  await fillUsers(50)
+  const User = userOf()
+  const dataSource = await open(User)
+  await adopt(dataSource, User, { until: 'begin' })
+  const other = await db.client()
+  await other.query(`begin; update users set handle = 'other' where id = 7; update users set title = 'x' where id = 8`)
+  let rests = 0
+  // Between two rounds over the rows that were locked.
+  const sleep = async (): Promise<void> => {
+    rests += 1
+    await other.query('commit')
+  }
+  await adoptWith(dataSource, User, { until: 'fill' }, { sleep })
+  await other.query('commit')
+  expect(rests).toBeGreaterThan(0)
+  expect(await adopt(dataSource, User)).toMatchObject({ step: 'done' })
+  expect((await doctor(dataSource)).findings).toEqual([])
+  expect((await client.query('select from names')).rowCount).toBe(50)
+})
+
 test('abandon leaves the names of other tables', async () => {
   await fillUsers(50)
   await createOrganizations('org')
