@@ -357,7 +357,7 @@ function changedKeys(holder: HolderTable): string {
           ${namesOfRow(holder)}
           ${heldByRow(holder)}
           WHERE ${isAt(holder, 'c.key')}
-            AND v.text IS NOT NULL AND ${IS_DIFFERENT}
+            AND ${IS_DIFFERENT}
           ${NO_JOIN}
         )`
 }

@@ -60,6 +60,18 @@ describe('a row whose key has just changed', () => {
     await run(`update users set id = 3 where id = 1`)
     expect(await standing()).toBe('a=3? b=2? b2=2 c=3')
   })
+  test('has the name that it gives up reserved when a trigger renames another one before', async () => {
+    const pairs = holderTable('pairs', names, {
+      names: ['handle', 'nick'].map((column) => ({ column, namespace: 'handle', former: RESERVE })),
+    })
+    for (const statement of createHolder(pairs)) await run(statement)
+    await run(`insert into pairs (id, handle, nick) values (1, 'h', 'n')`)
+    await run(own('a_own', `update pairs set nick = 'm' where id = new.id;`).replace('on users', 'on pairs'))
+    await run(`update pairs set id = 3, handle = null`)
+    const { rows } = await client.query(`select state, holder_key from names where text = 'h'`)
+    expect(rows).toEqual([{ state: 'reserved', holder_key: [3] }])
+    expect(await nameViolations(client, [users, orgs, pairs])).toEqual([])
+  })
   test('has one name when a trigger puts another row in its place', async () => {
     await run(own('a_own', `delete from users where id = new.id; insert into users (id, handle) values (new.id, 'c');`))
     await run(`update users set id = 3 where id = 1`)
@@ -76,6 +88,13 @@ describe('a row that comes to the key of one that the same statement deletes', (
     await run(`reset all; set search_path to ${quote(`K ${schemas}`)}`)
     expect(await standing()).toBe('b=1? b2=1')
   })
+})
+
+test('a row without a name that comes to the key of one that the same statement deletes inherits none', async () => {
+  await run(`update users set handle = null where id = 2`)
+  await run(`with gone as (delete from users where id = 1 returning id)
+    update users set id = gone.id from gone where users.id = gone.id + 1`)
+  expect(await standing()).toBe('b=1? b2=1?')
 })
 
 describe('a row of a child by INHERITS', () => {
