@@ -7,6 +7,7 @@ import { adoptWith } from '../../../src/adopt/adopt'
 import { doctor } from '../../../src/doctor'
 import { findHolder, Name, rename, UniqueName, type UniqueNameOptions } from '../../../src/names'
 import { lowerCase, normalizer, Refusal } from '../../../src/text'
+import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
 import { generate, migrate, runAll } from '../../support/generated'
 import { type Entityish, IMPATIENT, keptFrom } from './stage'
@@ -295,6 +296,25 @@ test.each([
   await other.query('rollback')
   await adopt(dataSource, User)
   expect((await doctor(dataSource)).findings).toEqual([])
+})
+
+test('a transaction that does not see what was claimed locks names in the order of their hashes', async () => {
+  // The hash of "name 2" comes before that of "name 1".
+  await fillUsers(2)
+  await createOrganizations('org')
+  const User = userOf()
+  const dataSource = await open(User, Organization)
+  await adopt(dataSource, Organization)
+  await adopt(dataSource, User, { until: 'begin' })
+  const [other, writer] = [await db.client(), await db.client()]
+  await other.query(`begin; insert into organization (handle) values ('name 2')`)
+  const deleted = writer.query('begin isolation level repeatable read; delete from users')
+  await untilBlocked(client)
+  await client.query(`set lock_timeout = '100ms'; insert into organization (handle) values ('name 1')`)
+  await client.query('reset lock_timeout')
+  await other.query('rollback')
+  await expect(deleted).rejects.toMatchObject({ code: '40001' })
+  await writer.query('rollback')
 })
 
 test('a migration in the midst of it does all of it again', async () => {
