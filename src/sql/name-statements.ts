@@ -155,8 +155,7 @@ JOIN ${qualified(names.schema, names.table)} AS n ON ${equal(field('namespace'),
   AND ${equal(field('hash'), `i.hash::pg_catalog.${names.digest.type}`)}
   AND ${equal(`${field('text')} COLLATE pg_catalog."C"`, 'i.text')}
 WHERE ${equal(field('state'), `'held'`)} OR ${field('until')} IS NULL
-  OR ${field('until')} ${op('>')} pg_catalog.statement_timestamp()
-ORDER BY i.ordinal`,
+  OR ${field('until')} ${op('>')} pg_catalog.statement_timestamp()`,
     parse: ([requested, holder, holderColumn, state, key]) => ({
       requested: Number(requested),
       holder: String(holder),

@@ -176,7 +176,6 @@ function isAgreed(holder: HolderTable): string {
   const field = nameFields(holder)
   const same = hasNamedKey(holder, 't', field('n', 'key'))
   return `${same.join(' AND ')}
-      AND ${equal('v.namespace', field('n', 'namespace'))}
       AND ${equal('v.property', field('n', 'property'))}
       AND ${equal('v.text', `${field('n', 'text')} COLLATE pg_catalog."C"`)}`
 }

@@ -139,17 +139,17 @@ function changeNames(holder: HolderTable): string {
       ${heldByRow(holder)}
       WHERE ${IS_DIFFERENT}
     ), names AS (
-      SELECT c.namespace, ${hashed(holder, 'c.text')} AS hash, c.text, c.property, c.key, true AS claimed
+      SELECT c.namespace, ${hashed(holder, 'c.text')} AS hash, c.text, c.property, c.key
       FROM changed AS c WHERE c.text IS NOT NULL
       UNION ALL
-      SELECT c.former_namespace, c.former_hash, c.former_text, c.property, c.key, false
+      SELECT c.former_namespace, c.former_hash, c.former_text, c.property, c.key
       FROM changed AS c WHERE c.former_id IS NOT NULL
     ), passed AS (
       INSERT INTO ${namesTableOf(holder)} AS n ${columnsToInsert(holder)}
       SELECT DISTINCT ON (c.namespace, c.hash)
         c.namespace, c.text, c.hash, 0, ${literal(holder.holder)}, c.property, c.key, 'held'
       FROM names AS c
-      ORDER BY c.namespace, c.hash, c.claimed DESC
+      ORDER BY c.namespace, c.hash
       ${onConflict(holder)}
       RETURNING 1
     )
@@ -263,7 +263,6 @@ function isAbandoned(holder: HolderTable): string {
               SELECT FROM ${holderRows(holder)}
               ${namesOfRow(holder)}
               WHERE ${same.join(' AND ')}
-                AND ${equal('v.namespace', field('n', 'namespace'))}
                 AND ${equal('v.property', field('n', 'property'))}
                 AND ${equal('v.text', `${field('n', 'text')} COLLATE pg_catalog."C"`)}
               ${NO_JOIN}
@@ -358,7 +357,7 @@ function changedKeys(holder: HolderTable): string {
           ${namesOfRow(holder)}
           ${heldByRow(holder)}
           WHERE ${isAt(holder, 'c.key')}
-            AND v.text IS NOT NULL AND ${IS_DIFFERENT}
+            AND ${IS_DIFFERENT}
           ${NO_JOIN}
         )`
 }

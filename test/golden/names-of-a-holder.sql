@@ -145,7 +145,7 @@ BEGIN
       ) AS h (id, namespace, hash, number, text) ON true
           WHERE t."id" OPERATOR(pg_catalog.=) (c.key OPERATOR(pg_catalog.->>) 0)::integer
             AND pg_catalog.jsonb_build_array(t."id") OPERATOR(pg_catalog.=) c.key
-            AND v.text IS NOT NULL AND pg_catalog.record_image_ne(ROW(h.text), ROW(v.text))
+            AND pg_catalog.record_image_ne(ROW(h.text), ROW(v.text))
           OFFSET 0
         )
       ), moved AS MATERIALIZED (
@@ -255,10 +255,10 @@ BEGIN
       ) AS h (id, namespace, hash, number, text) ON true
       WHERE pg_catalog.record_image_ne(ROW(h.text), ROW(v.text))
     ), names AS (
-      SELECT c.namespace, pg_catalog.md5(c.text)::pg_catalog.uuid AS hash, c.text, c.property, c.key, true AS claimed
+      SELECT c.namespace, pg_catalog.md5(c.text)::pg_catalog.uuid AS hash, c.text, c.property, c.key
       FROM changed AS c WHERE c.text IS NOT NULL
       UNION ALL
-      SELECT c.former_namespace, c.former_hash, c.former_text, c.property, c.key, false
+      SELECT c.former_namespace, c.former_hash, c.former_text, c.property, c.key
       FROM changed AS c WHERE c.former_id IS NOT NULL
     ), passed AS (
       INSERT INTO "names" AS n (
@@ -267,7 +267,7 @@ BEGIN
       SELECT DISTINCT ON (c.namespace, c.hash)
         c.namespace, c.text, c.hash, 0, 'users', c.property, c.key, 'held'
       FROM names AS c
-      ORDER BY c.namespace, c.hash, c.claimed DESC
+      ORDER BY c.namespace, c.hash
       ON CONFLICT ("namespace", "text_hash", "text_hash_number") DO UPDATE
       SET "holder" = EXCLUDED."holder",
         "holder_column" = EXCLUDED."holder_column",
@@ -347,7 +347,6 @@ BEGIN
         ('handle', 'nick', t."nick"::pg_catalog.text COLLATE pg_catalog."C")
       ) AS v (namespace, property, text)
               WHERE t."id" OPERATOR(pg_catalog.=) (n."holder_key" OPERATOR(pg_catalog.->>) 0)::integer
-                AND v.namespace OPERATOR(pg_catalog.=) n."namespace"
                 AND v.property OPERATOR(pg_catalog.=) n."holder_column"
                 AND v.text OPERATOR(pg_catalog.=) n."text" COLLATE pg_catalog."C"
               OFFSET 0

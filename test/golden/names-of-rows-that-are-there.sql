@@ -26,7 +26,6 @@ BEGIN
         ('handle', 'nick', t."nick"::pg_catalog.text COLLATE pg_catalog."C")
       ) AS v (namespace, property, text)
     WHERE t."id" OPERATOR(pg_catalog.=) (n."holder_key" OPERATOR(pg_catalog.->>) 0)::integer
-      AND v.namespace OPERATOR(pg_catalog.=) n."namespace"
       AND v.property OPERATOR(pg_catalog.=) n."holder_column"
       AND v.text OPERATOR(pg_catalog.=) n."text" COLLATE pg_catalog."C"
     OFFSET 0

@@ -126,6 +126,15 @@ describe.each(['read committed', 'repeatable read', 'serializable'])('clients at
   })
 })
 
+test.each([
+  ['in another column of it', `update users set handle = 'slug 3' where id = 3`],
+  ['in that other row, of the same statement', `update users set handle = 'slug 3', title = 'more' where id in (1, 4)`],
+])('a row is refused a name that another has, though that text stood before %s', async (_, sql) => {
+  await adoptWith(dataSource, User, { until: 'fill' }, {})
+  await client.query(`update users set handle = 'slug 3' where id = 1`)
+  await expect(client.query(sql)).rejects.toMatchObject({ code: '23505' })
+})
+
 test('a command that ends at whatever statement is gone on with by the same command, to the same end', async () => {
   // Of an earlier test: on a busy machine the doctor would find it open for too long.
   await holder.query('rollback')

@@ -122,6 +122,23 @@ describe('two names of one table', () => {
     await client.query(claimAllNames(shops))
     expect(await nameViolations(client, [shops])).toEqual([])
   })
+  test('of which one is declared no more: it goes, former ones too', async () => {
+    await client.query(claimAllNames(columnsOf('slug'), shops))
+    expect(await standing()).toEqual(['s reserved in slug', 's2 held in slug'])
+  })
+  test('of which one comes to the namespace where the other has its former name', async () => {
+    const inNamespaces = (...namespaces: readonly [string, string]): HolderTable => ({
+      ...shops,
+      names: shops.names.map((one, index) => ({ ...one, namespace: namespaces[index] ?? '' })),
+    })
+    const [before, after] = [inNamespaces('slug', 'alias'), inNamespaces('alias', 'alias')]
+    for (const statement of nameTriggersOf(shops).drop) await client.query(statement)
+    for (const statement of nameTriggersOf(before).create) await client.query(statement)
+    await client.query(claimAllNames(before, shops))
+    await client.query(`update shops set slug = 'x', alias = 'x'; update shops set slug = 'y'`)
+    await client.query(claimAllNames(after, before))
+    expect(await nameViolations(client, [after])).toEqual([])
+  })
   test('that became one meanwhile clash', async () => {
     await client.query(`alter table shops disable trigger user; update shops set alias = slug;
       alter table shops enable trigger user`)
@@ -147,6 +164,26 @@ test('a namespace that changes takes the names along', async () => {
   await client.query(claimAllNames(other, users))
   expect(await held()).toBe('502 of users.handle')
   expect(await nameViolations(client, [other])).toEqual([])
+})
+
+describe('a namespace that changes', () => {
+  const login = [{ column: 'handle', namespace: 'login', former: { state: 'free' } }] as const
+  const moved = holderTable('users', names, { names: login })
+  test('is refused where another row holds a name there', async () => {
+    const clubs = holderTable('clubs', names, { names: login })
+    for (const statement of createHolder(clubs)) await client.query(statement)
+    await client.query(`insert into clubs (handle) values ('n7')`)
+    await client.query(claimAllNames(users))
+    await expect(client.query(claimAllNames(moved, users))).rejects.toThrow(
+      /^rows hold one name: users\.handle \[7\] and clubs\.handle \[1\] \(/,
+    )
+  })
+  test('leaves names that other tables hold, whatever end was written to them', async () => {
+    await client.query(claimAllNames(users))
+    await client.query(`insert into orgs (handle) values ('org'); update names set until = now() - interval '1 day'`)
+    await client.query(claimAllNames(moved, users))
+    expect(await nameViolations(client, [moved, orgs])).toEqual([])
+  })
 })
 
 test('all names of a table are released, where the table of names is gone too', async () => {

@@ -378,9 +378,11 @@ export const interleavings: readonly NameInterleaving[] = [
       ...sees('P'),
       ['Q', 'delete from users where id = 2', 1],
       ['P', `insert into users (id, handle) values (2, 'x')`, levels<Expected>(1, 1, '40001')],
+      // By its key it would meet the row that is gone.
+      ['P', `update users set handle = 'y' where handle = 'x'`, levels<Expected>(1, 1, '25P02')],
       ['P', 'commit', 'ok'],
     ],
-    names: levels('a=users1 x=users2', 'a=users1 x=users2', 'a=users1'),
+    names: levels('a=users1 y=users2', 'a=users1 y=users2', 'a=users1'),
   },
   {
     name: 'a delete of a name in a chain against a claim of it',

@@ -283,6 +283,14 @@ describe('findHolder', () => {
     await expect(findHolder(dataSource as never, 'handle', 'a')).rejects.toThrow(DeclarationError)
   })
 
+  test('a text of equal hash, and the same one in another namespace, are other names', async () => {
+    const [one, two] = STEVENS
+    await User.save([{ handle: 'a', nick: one }] as User[])
+    expect(await findHolder(manager, 'nick', one)).toMatchObject({ property: 'nick' })
+    expect(await findHolder(manager, 'nick', two)).toBeNull()
+    expect(await findHolder(manager, 'nick', 'a')).toBeNull()
+  })
+
   test('by a former name that redirects it finds the holder and the present name; by a reserved one nobody', async () => {
     const user = await User.save({ handle: 'one', nick: 'n' } as User)
     await dataSource.getRepository(Place).save({ handle: 'place' })
@@ -462,6 +470,12 @@ describe('insertOrFail and updateOrFail', () => {
     ])
   })
 
+  test('do not name a text that is taken in another namespace only', async () => {
+    await User.save([{ handle: 'a' }] as User[])
+    const error = await rejection(insertOrFail(manager, User, [{ handle: 'a', nick: 'a' }]))
+    expect((error as TextTakenError).taken.map(({ property }) => property)).toEqual(['handle'])
+  })
+
   test('a name that an earlier change of the call gives up is free for a later one', async () => {
     const places = await dataSource.getRepository(Cat).save([{ handle: 'a' }, { handle: 'b' }])
     const [first, second] = places.map(({ id }) => id)
@@ -489,6 +503,13 @@ describe('releaseExpired', () => {
     expect(await releaseExpired(manager)).toBe(0)
     expect(await kept()).toHaveLength(6)
     await expect(releaseExpired(manager, { batch: 0 })).rejects.toThrow('batch must be a whole number above 0')
+  })
+
+  test('leaves a name that is held, whatever end was written to it', async () => {
+    await User.save([{ handle: 'a' }] as User[])
+    await dataSource.query(`UPDATE names SET until = now() - interval '1 minute'`)
+    expect(await releaseExpired(manager)).toBe(0)
+    expect(await kept()).toEqual(['handle a → user.handle [1]'])
   })
 })
 

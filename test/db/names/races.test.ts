@@ -147,12 +147,30 @@ describe('swapNames', () => {
     expect(await held()).toEqual(['a person 1', 'b person 2'])
   })
 
+  test('locks the rows in the order of their keys, and not as they lie in the table', async () => {
+    await dataSource.query(`DELETE FROM person; INSERT INTO person (id, handle) VALUES (2, 'b'), (1, 'a')`)
+    await other.query('BEGIN; SELECT FROM person WHERE id = 1 FOR UPDATE')
+    const call = swapNames(manager, Person, 1, 2)
+    await untilBlocked(observer)
+    await expect(other.query('SELECT FROM person WHERE id = 2 FOR UPDATE NOWAIT')).resolves.toBeDefined()
+    await other.query('COMMIT')
+    await call
+    expect(await held()).toEqual(['a person 2', 'b person 1'])
+  })
+
+  test('does not wait for who writes rows that refer to one of them', async () => {
+    await other.query('BEGIN; SELECT FROM person WHERE id = 1 FOR KEY SHARE')
+    await swapNames(manager, Person, 1, 2)
+    await other.query('COMMIT')
+    expect(await held()).toEqual(['a person 2', 'b person 1'])
+  })
+
   test('a row that goes meanwhile is missing, and nothing is changed', async () => {
     await other.query('BEGIN; DELETE FROM person WHERE id = 2')
     const call = rejection(swapNames(manager, Person, 1, 2))
     await untilBlocked(observer)
     await other.query('COMMIT')
-    expect(await call).toMatchObject({ name: 'EntityNotFoundError' })
+    expect(await call).toMatchObject({ name: 'EntityNotFoundError', criteria: 2 })
     expect(await held()).toEqual(['a person 1'])
   })
 })

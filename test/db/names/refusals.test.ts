@@ -92,12 +92,12 @@ describe('the key of the row that has a name', () => {
     await run(`insert into users (handle) values ('a');
       grant usage on schema ${schema()} to ${quote(writer)}; grant insert on orgs to ${quote(writer)}`)
   })
-  const keysAs = async (role: string): Promise<unknown[]> => {
-    await run(`set role ${role}`)
+  const keysAs = async (role: string, setting = 'role'): Promise<unknown[]> => {
+    await run(`set ${setting} ${role}`)
     try {
       return (await refusedBy(insert)).map(({ key }) => key)
     } finally {
-      await run('reset role')
+      await run(`reset ${setting}`)
     }
   }
   test('is told to who owns the tables', async () => {
@@ -105,6 +105,9 @@ describe('the key of the row that has a name', () => {
   })
   test('is not told to a role that may only write', async () => {
     expect(await keysAs(quote(writer))).toEqual([null])
+  })
+  test('is not told to a session of such a role, whose functions run as the owner', async () => {
+    expect(await keysAs(quote(writer), 'session authorization')).toEqual([null])
   })
   test('is told to a role that may read the table of names', async () => {
     await run(`grant select on names to ${quote(writer)}`)
@@ -177,6 +180,14 @@ describe('TRUNCATE of the table of names', () => {
     await run(`set quote_all_identifiers to ${value}`)
     await expect(run('truncate names')).rejects.toMatchObject({ code: 'UT003' })
     await run('reset quote_all_identifiers')
+  })
+  test('is allowed where a trigger of the user reserves names anew', async () => {
+    await run(`create function anew() returns trigger language plpgsql as $$ begin
+        insert into names (namespace, text, holder, holder_column, holder_key, state)
+          values ('handle', 'root', '', '', '[]', 'reserved'); return null; end $$;
+      create trigger a_anew after truncate on names execute function anew()`)
+    await run('truncate users, names')
+    await refusedBy(`insert into users (handle) values ('root')`)
   })
   test('is allowed while a table of names in another schema has holders', async () => {
     await run(`create schema ${schema()}0; set search_path to ${schema()}0`)

@@ -49,6 +49,17 @@ test('former names go along with a key that one statement changes twice', async 
   await sound()
 })
 
+test('held names go along where a key that a cascade passes through was that of another row', async () => {
+  await run(`create table nodes (id int primary key); insert into nodes values (1), (2), (5)`)
+  for (const column of ['a', 'b'])
+    await run(`alter table edges add foreign key (${column}) references nodes on update cascade`)
+  await run(`insert into edges (a, b, handle) values (1, 5, 'x'), (2, 5, 'y')`)
+  // By way of (101, 5) and of (1, 5).
+  await run(`update nodes set id = case id when 1 then 101 when 2 then 1 else 6 end`)
+  expect(await keysOf()).toBe('x[101, 6] y[1, 6]')
+  await sound()
+})
+
 test('a former name goes along with the key of a row that has no other', async () => {
   await run(`alter table users drop constraint users_pkey; alter table users add primary key (id) deferrable`)
   await run(`insert into users (handle) values ('a'), ('b'); update users set handle = null where id = 1`)

@@ -286,11 +286,13 @@ describe('former names', () => {
     expect(await standing()).toBe(`a=shops${KEY} a2=shops${KEY}> c2=shops${KEY} s=shops${KEY} s2=shops${KEY}?`)
     await sound()
   })
-  test('that are taken again are held since then', async () => {
+  test('that are taken again are held since then, and without an end', async () => {
     await run(`update names set since = '2020-01-01' where state <> 'held'`)
-    await run(`update shops set slug = 's'`)
-    const { rows } = await client.query(`select from names where text = 's' and since > now() - interval '1 hour'`)
-    expect(rows).toHaveLength(1)
+    await run(`update shops set slug = 'a'`)
+    const { rows } = await client.query(
+      `select until from names where text = 'a' and since > now() - interval '1 hour'`,
+    )
+    expect(rows).toEqual([{ until: null }])
   })
   test('that end while a transaction is open are free in it', async () => {
     await run(`begin; select 1`)
@@ -331,6 +333,12 @@ describe('former names', () => {
     }
     await run(`truncate names, shops, users`)
     expect(await standing()).toBe('')
+  })
+  test('a redirect can be written directly', async () => {
+    await run(
+      `insert into names (namespace, text, holder, holder_column, holder_key, state) values ('handle', 'z', 'shops', 'slug', '${KEY}', 'redirect')`,
+    )
+    await expect(run(`insert into users (handle) values ('z')`)).rejects.toMatchObject(taken)
   })
   test('a name can be reserved for nobody', async () => {
     await run(
@@ -430,6 +438,18 @@ test('a row that a trigger puts back keeps its former names', async () => {
   await sound()
 })
 
+test('a row that a trigger puts back with the text in another column does not keep it in the first', async () => {
+  await run(`insert into shops (city, at, slug, code) values ('Rome', '2026-01-02 03:04+00', 'a', 'b')`)
+  await run(
+    `create function back() returns trigger language plpgsql as
+       $$ begin insert into shops (city, at, slug, code) values (old.city, old.at, 'x', 'a'); return null; end $$;
+     create trigger back after delete on shops for each row execute function back()`,
+  )
+  await run(`delete from shops`)
+  await sound()
+  await run(`insert into users (handle) values ('a')`)
+})
+
 describe('a collation that calls different texts equal', () => {
   const rooms = holderTable('rooms', names, { primary: [{ name: 'code', type: 'character varying' }] })
   beforeEach(async () => {
@@ -524,8 +544,11 @@ test('COPY claims, in one pass for all its rows', async () => {
 })
 
 test('a renamed table is refused, not taken for another one', async () => {
+  await run(`insert into users (handle) values ('a')`)
   await run(`alter table users rename to people; create table users (id int, handle text)`)
-  await expect(run(`insert into people (handle) values ('a')`)).rejects.toMatchObject({ code: '55000' })
+  for (const sql of [`insert into people (handle) values ('b')`, 'delete from people', 'truncate people']) {
+    await expect(run(sql)).rejects.toMatchObject({ code: '55000' })
+  }
 })
 
 test('a table that goes to another schema is refused, not taken for the one in its place', async () => {

@@ -36,6 +36,13 @@ test.each(['23505', '40002', '55P03', '57014'])('%s is not', (code) => {
   expect(isSerializationError(fromSystem('ECONNRESET'))).toBe(false)
 })
 
+test('40001 with a constraint and a hint is the guard, which would refuse the same again', () => {
+  const refused = Object.assign(fromServer('40001'), { constraint: 'page url', hint: 'Delete the row.' })
+  expect([isSerializationError(refused), isBusyError(refused)]).toEqual([false, false])
+  const lost = Object.assign(fromServer('40001'), { constraint: 'page url' })
+  expect([isSerializationError(lost), isBusyError(lost)]).toEqual([true, true])
+})
+
 test.each(['55P03', '57014', '40001', '40P01'])('%s says that somebody else has what is needed', (code) => {
   expect(isBusyError(fromServer(code))).toBe(true)
   expect(isBusyError(fromServer('23505'))).toBe(false)
