@@ -6,7 +6,7 @@ import { beside } from '../triggers/adopt-swap'
 import { createAdoptions, leave } from '../sql/adopt-table'
 import { guardOf } from '../triggers/guard'
 import { type AdoptOptions, withTarget } from './adopt'
-import { LOCK_RULES, MILLISECONDS } from './options'
+import { LOCK_RULES, type LockOption, MILLISECONDS } from './options'
 import type { AdoptionLock, Seams } from './session'
 import { guardedAs } from './renormalize'
 import { stateOf } from './steps'
@@ -16,10 +16,7 @@ import { abandonWork } from './work'
 import { findWork } from './works'
 
 /** Options of `abandon`; as those of `adopt`. */
-export type AbandonOptions = Pick<
-  AdoptOptions,
-  'property' | 'lockMilliseconds' | 'holdMilliseconds' | 'signal' | 'onNotice'
->
+export type AbandonOptions = Pick<AdoptOptions, LockOption | 'holdMilliseconds'>
 
 const RULES: Rules<AbandonOptions> = { ...LOCK_RULES, holdMilliseconds: MILLISECONDS }
 

@@ -3,7 +3,7 @@ import { checkOptions, RULE, type Rules } from '../options'
 import { createRefused } from '../sql/adopt-fill'
 import { beginFollowing, createWritten, dropWritten, FOLLOWS, readWritten } from '../triggers/adopt-follow'
 import { type AdoptOptions, refusedRows, type RefusedRow, withTarget } from './adopt'
-import { BATCH_RULES, LOCK_RULES, MILLISECONDS } from './options'
+import { BATCH_RULES, type BatchOption, LOCK_RULES, type LockOption, MILLISECONDS } from './options'
 import { requireAdopted } from './merge'
 import { normalizeAll, note, type TextChange, writeChanges } from './renormalize'
 import type { Seams } from './session'
@@ -12,16 +12,7 @@ import { readTextsOf } from './sweep'
 import { findDeclaration, normalizeTexts } from './target'
 
 /** How it goes about its work; as for `adopt`. */
-export interface FollowOptions extends Pick<
-  AdoptOptions,
-  | 'property'
-  | 'batchMilliseconds'
-  | 'pauseMilliseconds'
-  | 'maxLagMilliseconds'
-  | 'lockMilliseconds'
-  | 'holdMilliseconds'
-  | 'onNotice'
-> {
+export interface FollowOptions extends Pick<AdoptOptions, LockOption | BatchOption | 'holdMilliseconds'> {
   /** Once aborted, it takes its triggers away and returns. */
   readonly signal: AbortSignal
   /** Called as soon as it follows, and after each change, with the number of texts that it has normalized. */

@@ -14,7 +14,7 @@ import { checkOptions } from '../options'
 import { qualified } from '../sql/identifier'
 import { tableName } from '../sql/text-table'
 import { dataSourceOf } from '../registry/registry'
-import { LOCK_RULES, PROPERTY } from './options'
+import { LOCK_RULES, type LockOption, PROPERTY } from './options'
 import { type AdoptOptions, withTarget } from './adopt'
 import { withSession } from './session'
 import { requireAdopted } from './merge'
@@ -52,7 +52,7 @@ function keyLike(given: unknown, names: readonly string[], kept: readonly string
 }
 
 /** Options of `unmerge`; as those of `adopt`. */
-export type UnmergeOptions = Pick<AdoptOptions, 'property' | 'lockMilliseconds' | 'signal' | 'onNotice'>
+export type UnmergeOptions = Pick<AdoptOptions, LockOption>
 
 /**
  * Plays the log of merges backwards, in one transaction: merged rows come back whole, and references point to them

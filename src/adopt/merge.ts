@@ -32,24 +32,12 @@ import { NAMED_RULES, namedReferences, type NamedReferences } from './named-refe
 import { Conflicts, Unmergeable } from './conflicts'
 import { AdoptionError } from './error'
 import { parseRows } from './exact'
-import { BATCH_RULES, LOCK_RULES } from './options'
+import { BATCH_RULES, type BatchOption, LOCK_RULES, type LockOption } from './options'
 import { type AdoptSession, BatchSize, type Seams } from './session'
 import { findDeclaration, type Target } from './target'
 
 /** Options of the merge of duplicates. */
-export interface MergeOptions
-  extends
-    NamedReferences,
-    Pick<
-      AdoptOptions,
-      | 'property'
-      | 'batchMilliseconds'
-      | 'pauseMilliseconds'
-      | 'maxLagMilliseconds'
-      | 'lockMilliseconds'
-      | 'signal'
-      | 'onNotice'
-    > {
+export interface MergeOptions extends NamedReferences, Pick<AdoptOptions, LockOption | BatchOption> {
   /**
    * Which row of equal texts stays, by primary key. A row that is not deleted softly is preferred to one that is. A
    * function chooses for each group.

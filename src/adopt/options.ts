@@ -5,8 +5,10 @@ export const MILLISECONDS: Rule = {
   expected: 'a number of milliseconds from 0',
 }
 
-/** Options of every function that waits for locks. */
-export const LOCK_RULES: Readonly<Record<'property' | 'lockMilliseconds' | 'signal' | 'onNotice', Rule>> = {
+/** Options of every function that waits for locks; AdoptOptions says what they mean. */
+export type LockOption = 'property' | 'lockMilliseconds' | 'signal' | 'onNotice'
+
+export const LOCK_RULES: Readonly<Record<LockOption, Rule>> = {
   property: RULE.name,
   lockMilliseconds: MILLISECONDS,
   signal: RULE.signal,
@@ -14,7 +16,9 @@ export const LOCK_RULES: Readonly<Record<'property' | 'lockMilliseconds' | 'sign
 }
 
 /** Options of every function that works in batches. */
-export const BATCH_RULES: Readonly<Record<'batchMilliseconds' | 'pauseMilliseconds' | 'maxLagMilliseconds', Rule>> = {
+export type BatchOption = 'batchMilliseconds' | 'pauseMilliseconds' | 'maxLagMilliseconds'
+
+export const BATCH_RULES: Readonly<Record<BatchOption, Rule>> = {
   batchMilliseconds: MILLISECONDS,
   pauseMilliseconds: MILLISECONDS,
   maxLagMilliseconds: MILLISECONDS,

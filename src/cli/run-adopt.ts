@@ -97,8 +97,9 @@ async function mergeOf(
   { dataSource, target, options: { property } }: Command,
   { keep, also = [], conflict = {} }: NonNullable<AdoptRun['invocation']['merge']>,
 ): Promise<Merge> {
+  const merge = { keep: await keepOf(keep), also, conflict }
   await checkMerge(dataSource, target, { property, also, conflict })
-  return { keep: await keepOf(keep), also, conflict }
+  return merge
 }
 
 async function keepOf(keep: Keep): Promise<'oldest' | 'newest' | MergeRows> {

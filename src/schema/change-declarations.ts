@@ -156,7 +156,7 @@ function withoutNote(on: ChangingTable, { table: after }: Declaration): Unnoted 
     return [
       {
         pairs,
-        before: { ...before, text: after.text, scope, hash, number, chained: after.chained, index: index.name },
+        before: { ...before, text: after.text, scope, hash, number, index: index.name },
       },
     ]
   })

@@ -41,7 +41,7 @@ test.each<[string, Told]>([
   ['NOT NULL, which names no constraint', { code: '23502', constraint: undefined }],
   ['an index of the catalog, where two sessions make one object', { schema: 'pg_catalog', table: 'pg_class' }],
   ['what a trigger raises with the name of a constraint', { code: 'P0001' }],
-])('%s is no constraint of the user, and the error stays as it is', (_, changes) => {
+])('%s is not a constraint of the user, so the error stays as it is', (_, changes) => {
   const error = told(changes)
   expect(ownConstraint(error, ['hash index'])).toBeUndefined()
   expect(refusal(error)).toBe(error)
