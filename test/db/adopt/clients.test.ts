@@ -8,7 +8,7 @@ import { generate } from '../../support/generated'
 import { violations } from '../../support/guarded-table'
 import { disturb } from './disturb'
 import { randomOf } from './ledger'
-import { BUSY, type Entityish, faults, fillTable, pageOf, tableOf, LOCK_TIMEOUT } from './stage'
+import { BUSY, CHANGE_TEXT, type Entityish, faults, fillTable, pageOf, tableOf, LOCK_TIMEOUT } from './stage'
 
 const db = useDatabase({ wrapped: true })
 const ROWS = 1_000
@@ -73,7 +73,7 @@ class Clients {
       const [row] = await this.run(writer, 'insert into page (url) values ($1) returning id', [text])
       if (row) this.texts.set(row.id, text)
     } else if (kind < 0.5) {
-      const [row] = await this.run(writer, 'update page set url = $2 where id = $1 returning id', [id, text])
+      const [row] = await this.run(writer, `${CHANGE_TEXT} returning id`, [id, text])
       if (row) this.texts.set(id, text)
     } else if (kind < 0.7) {
       await this.run(writer, `update page set title = 'short' where id = $1 returning id`, [id])
@@ -102,7 +102,7 @@ class Clients {
     const [id, text, kind] = [this.pick(), this.text(), this.random()]
     const values = [id, text]
     if (kind < 0.4) {
-      const { rowCount } = await holder.query('update page set url = $2 where id = $1', values)
+      const { rowCount } = await holder.query(CHANGE_TEXT, values)
       if (rowCount) this.held.set(id, text)
     } else if (kind < 0.7) {
       const { rowCount } = await holder.query('delete from page where id = $1', [id])

@@ -6,6 +6,7 @@ import { guardOf } from '../../../src/triggers/guard'
 import { serverError } from '../../../src/sql/sqlstate'
 import type { TextTable } from '../../../src/sql/text-table'
 import { violations } from '../../support/guarded-table'
+import { CHANGE_TEXT } from './stage'
 
 /** Numbers that come in the same order in each run. */
 export function randomOf(seed: number): () => number {
@@ -132,7 +133,7 @@ export class Writers {
       kind < 0.35
         ? ['insert into page (url) values ($1)', [text]]
         : kind < 0.6
-          ? ['update page set url = $2 where id = $1', [n, text]]
+          ? [CHANGE_TEXT, [n, text]]
           : kind < 0.75
             ? [`update page set title = $2 where id = $1`, [n, text]]
             : ['delete from page where id = $1', [n]]
