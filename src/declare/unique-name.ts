@@ -11,7 +11,7 @@ import { refuseUnnormalized } from '../triggers/rebuild'
 import { notedHolder } from '../triggers/removed-declarations'
 import type { TriggerNote } from '../sql/trigger-set'
 import { type Duration, intervalOf } from '../text/duration'
-import { type NormalizeOption, type Normalizer, normalizerLabel, toNormalizer } from '../text/normalizer'
+import { NORMALIZE, type Normalizer, normalizerLabel, toNormalizer } from '../text/normalizer'
 import { unstorable } from '../text/storable'
 import { attachDataSource, type IndexMetadata, requireOneClass } from './attach-data-source'
 import { forbidSharedColumns } from './column-conflicts'
@@ -24,7 +24,6 @@ import {
 } from './property-decorator'
 import { holderTable, namesTable } from '../typeorm/names'
 import { normalizeColumn } from '../registry/normalize-column'
-import { NORMALIZE, requireNormalizer } from '../registry/options'
 import {
   dataSourceOf,
   type NameDeclaration,
@@ -54,7 +53,7 @@ export interface UniqueNameOptions {
   /** The name is unique among all that say the same namespace, whichever their entities; at most 63 characters. */
   readonly namespace: string
   /** Brings the name into the form that is compared and stored; one for the whole namespace. @default none */
-  readonly normalize?: NormalizeOption
+  readonly normalize?: Normalizer
   /** What becomes of a name when its holder takes another one. @default 'free' */
   readonly former?: FormerOption
   /** Allow NULL, in any number of rows: such a row holds no name. @default false, or what `@Column` says */
@@ -191,18 +190,12 @@ function requireOneNormalizer(where: string, declaration: NameDeclaration): void
   namespaces.set(dataSource, known)
   const first = known.get(declaration.namespace)
   known.set(declaration.namespace, first ?? declaration)
-  if (!first || isSameNormalizer(first, declaration)) return
+  const label = ({ text }: NameDeclaration): string => normalizerLabel(text.normalizer)
+  if (!first || label(first) === label(declaration)) return
   throw new DeclarationError(
     `${where}: the namespace "${declaration.namespace}" is normalized differently by ` +
       `${first.metadata.name}.${first.name}. Give both the same normalizer, in one constant.`,
   )
-}
-
-function isSameNormalizer({ text: { normalizer: one } }: NameDeclaration, { text }: NameDeclaration): boolean {
-  const { normalizer: other } = text
-  const label = normalizerLabel(one)
-  // Two normalizers without a name are the same only if they are the same function.
-  return label === normalizerLabel(other) && (!/\bcustom@/u.test(label) || one.normalize === other.normalize)
 }
 
 function requireNamesEntity(where: string, metadata: EntityMetadata): void {
@@ -353,7 +346,7 @@ const RULES: Rules<UniqueNameOptions> = {
 function toRawName(where: string, property: string, options: UniqueNameOptions): RawName {
   checkOptions(where, options, RULES, ['namespace'])
   const { namespace, normalize, former = 'free' } = options
-  return { property, namespace, normalizer: requireNormalizer(where, normalize), former: toPolicy(former) }
+  return { property, namespace, normalizer: toNormalizer(normalize), former: toPolicy(former) }
 }
 
 const POLICIES: Readonly<Record<Extract<FormerOption, string>, FormerPolicy>> = {

@@ -5,14 +5,14 @@ import { checkOptions, RULE, type Rules } from '../options'
 import { tableState } from '../sql/catalog'
 import { readSurroundings } from '../sql/doctor-catalog'
 import { keyOfResult, numbered } from '../sql/doctor-rows'
-import { normalizeText, type NormalizeOption, type Normalizer, toNormalizer } from '../text/normalizer'
+import { normalizeText, type Normalizer, toNormalizer } from '../text/normalizer'
 import { type ColumnMetadata, declarationsOf } from '../registry/registry'
 import { type DoctorKey, SHOWN_KEYS } from './findings'
 import { columnNames, Reader, relationOf, rowsOf, type Subject, toKey, typed } from './subject'
 
 /** What `preview` looks at. */
 export interface PreviewOptions {
-  readonly normalize: NormalizeOption
+  readonly normalize: Normalizer
   /** Any string property. @default the entity's only unique text */
   readonly property?: string | undefined
   /** The most texts that are kept to be compared; beyond it a part of all texts is looked at. @default 100000 */
@@ -46,7 +46,7 @@ export interface PreviewReport {
 }
 
 const RULES: Rules<PreviewOptions> = {
-  normalize: { takes: (value) => toNormalizer(value as NormalizeOption) !== undefined, expected: 'a normalizer' },
+  normalize: { takes: (value) => toNormalizer(value as Normalizer) !== undefined, expected: 'a normalizer' },
   property: RULE.name,
   sampleTexts: RULE.positive,
   signal: RULE.signal,

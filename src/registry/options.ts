@@ -1,10 +1,9 @@
 import type { ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
-import { type Rule, RULE, type Rules } from '../options'
+import { RULE, type Rules } from '../options'
 import type { SpreadBy } from '../sql/text-table'
-import * as presets from '../text'
 import { type Digest, type DigestName, digests } from '../text/digest'
-import { type Normalizer, type NormalizeOption, toNormalizer } from '../text/normalizer'
+import { NORMALIZE, type Normalizer, toNormalizer } from '../text/normalizer'
 
 /** Options that every declaration of a unique text has. */
 export interface UniqueTextOptions {
@@ -65,7 +64,7 @@ export interface UniqueTextOptions {
 /** Options of `@UniqueText` on a property, and of one entry of `uniqueTextSchema()`. */
 export interface UniqueTextPropertyOptions extends UniqueTextOptions {
   /** Brings the text into the form that is compared and stored. @default none: the text as it is */
-  readonly normalize?: NormalizeOption
+  readonly normalize?: Normalizer
   /** Allow NULL, in any number of rows. @default false, or what `@Column` says */
   readonly nullable?: boolean
   /** Name of the text column. @default the naming strategy's, or what `@Column` says */
@@ -78,7 +77,7 @@ export interface UniqueTextColumn {
   /** Put before the value in the text that is hashed, unless the value is NULL. @default '' */
   readonly prefix?: string
   /** @default the value as it is */
-  readonly normalize?: NormalizeOption
+  readonly normalize?: Normalizer
 }
 
 /** Options of `@UniqueText` on a class: several columns that are unique together. */
@@ -95,7 +94,8 @@ export interface UniqueTextClassOptions extends UniqueTextOptions {
   /**
    * Normalizes what one column alone cannot, before `save`, `insert` and every operation of this package. Gets the
    * properties that were given, and returns those to set. Must be idempotent. Throws to refuse them; if it throws a
-   * `Refusal`, that gives the reason. Not called for conditions, nor for updates.
+   * `Refusal`, that gives the reason. Not called for conditions, nor for updates. Nothing sees that it has changed: raise
+   * the version of a column's `normalize` with it.
    */
   readonly normalizeValues?: (values: ObjectLiteral) => object
 }
@@ -150,12 +150,6 @@ const RULES: Rules<UniqueTextOptions> = {
       isObject(value) && hasOnly(value, ['hash', 'number', 'chained']) && Object.values(value).every(RULE.name.takes),
     expected: 'an object with the names hash, number and chained',
   },
-}
-
-/** What an option with a normalizer takes. */
-export const NORMALIZE: Rule = {
-  takes: (value) => typeof value === 'function' || isObject(value),
-  expected: 'a normalizer or a function',
 }
 
 /** What the options of `@UniqueText` on a property take. */
@@ -216,7 +210,7 @@ export function toRawDeclaration(
   return {
     name,
     columns: columns.map(({ property, prefix = '', normalize }) => {
-      return { property, prefix, normalizer: requireNormalizer(`@UniqueText on ${where}`, normalize) }
+      return { property, prefix, normalizer: toNormalizer(normalize, `@UniqueText on ${where}: `) }
     }),
     scope,
     digest: toDigest(digest) ?? digests.md5,
@@ -254,19 +248,6 @@ function refuseGuardless(where: string, { guard, digest, immutable, maxChainLeng
       : [`needs digest: 'sha256', for a hash has room for one text. Of other digests anybody may make two alike.`]
   if (other[0] !== undefined) throw new DeclarationError(`@UniqueText on ${where}: guard: false ${other[0]}`)
 }
-
-/** @throws DeclarationError for anything but a normalizer, also for a function of ours that makes one */
-export function requireNormalizer(where: string, normalize: NormalizeOption | undefined): Normalizer {
-  if (typeof normalize === 'function' && FACTORIES.has(normalize)) {
-    throw new DeclarationError(
-      `${where}: normalize must be what ${normalize.name}() returns. Call it, with parentheses.`,
-    )
-  }
-  return toNormalizer(normalize)
-}
-
-/** Functions that make a normalizer: a user who forgets to call one would declare it as their own normalizer. */
-const FACTORIES: ReadonlySet<unknown> = new Set(Object.values(presets))
 
 function toDigest(digest: unknown): Digest | undefined {
   if (typeof digest === 'string') return Object.hasOwn(digests, digest) ? digests[digest as DigestName] : undefined

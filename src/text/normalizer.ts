@@ -1,4 +1,5 @@
 import { DeclarationError, TextRejectedError } from '../errors'
+import type { Rule } from '../options'
 import { causeWithoutText, Refusal } from './refusal'
 import { unstorable } from './storable'
 
@@ -10,9 +11,6 @@ export interface Normalizer {
   /** Pure, synchronous and idempotent. Throws to refuse a text; if it throws a {@link Refusal}, that gives the reason. */
   readonly normalize: (text: string) => string
 }
-
-/** What the option `normalize` takes. A bare function becomes `custom@1`; without the option, texts stay as they are. */
-export type NormalizeOption = Normalizer | ((text: string) => string)
 
 /**
  * Gives a function a name and a version. Both are kept in the database: let the name say what the function does, and
@@ -48,16 +46,22 @@ export const normalizerLabel = ({ name, version }: Normalizer): string => `${nam
 
 const none = normalizer('none', 1, (text) => text)
 
+/** What an option with a normalizer takes: of a bare function nobody could see that it has changed. */
+export const NORMALIZE: Rule = {
+  takes: (value) => typeof value === 'object' && value !== null,
+  expected: `a normalizer: one of ours, as in trim(), or your function with a name and a version, normalizer('name', 1, fn)`,
+}
+
 /**
- * Returns the normalizer that an option stands for.
+ * Returns the normalizer that an option is; without one, texts stay as they are.
  *
- * @throws DeclarationError if the option is neither a function nor a valid Normalizer.
+ * @param where what the message begins with
+ * @throws DeclarationError unless the option is a valid Normalizer
  */
-export function toNormalizer(option: NormalizeOption | undefined): Normalizer {
+export function toNormalizer(option: Normalizer | undefined, where = ''): Normalizer {
   if (option === undefined) return none
-  if (typeof option === 'function') return normalizer('custom', 1, option)
-  if (typeof option !== 'object' || option === null) {
-    throw new DeclarationError('"normalize" must be a function or a normalizer. Pass one, or leave it out.')
+  if (!NORMALIZE.takes(option)) {
+    throw new DeclarationError(`${where}normalize must be ${NORMALIZE.expected}.`)
   }
   normalizer(option.name, option.version, option.normalize)
   return option
@@ -73,8 +77,8 @@ export function toNormalizer(option: NormalizeOption | undefined): Normalizer {
  * @example
  * compose(trim(), lowerCase()).normalize(' A ') // 'a'
  */
-export function compose(...options: readonly NormalizeOption[]): Normalizer {
-  const parts = options.map(toNormalizer)
+export function compose(...options: readonly Normalizer[]): Normalizer {
+  const parts = options.map((option) => toNormalizer(option, 'compose(): '))
   if (parts.length === 0) {
     throw new DeclarationError('compose() needs at least one normalizer. Pass one, or leave "normalize" out.')
   }

@@ -17,7 +17,7 @@ test('@UniqueText on a property takes the options of a property', () => {
     class Right {
       @UniqueText() bare!: string
       @UniqueText({ normalize: url(), scope: ['tenant'], digest: 'sha256', nullable: true }) full!: string | null
-      @UniqueText({ normalize: (text) => text.trim() }) own!: string
+      @UniqueText({ normalize: normalizer('trimmed', 1, (text) => text.trim()) }) own!: string
       @UniqueText({ digest: 'sha256', guard: false }) guardless!: string
       @Column({ type: 'integer' }) tenant!: number
     }
@@ -33,7 +33,9 @@ test('@UniqueText on a property takes the options of a property', () => {
       // @ts-expect-error (a list of names)
       @UniqueText({ scope: 'tenant' }) scope!: string
       // @ts-expect-error (a normalizer is synchronous)
-      @UniqueText({ normalize: async (text: string) => text }) later!: string
+      @UniqueText({ normalize: normalizer('later', 1, async (text: string) => text) }) later!: string
+      // @ts-expect-error (nobody could see that a bare function has changed)
+      @UniqueText({ normalize: (text: string) => text.trim() }) bareFunction!: string
       // @ts-expect-error (the class's "parse" fills columns, and a property has none to fill)
       @UniqueText({ parse: () => null }) parse!: string
     }

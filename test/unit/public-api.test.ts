@@ -115,7 +115,7 @@ const PUBLIC = {
   'text/index.ts': {
     namespace: normalizers,
     values: ['Refusal', 'collapseWhitespace', 'compose', 'email', 'lowerCase', 'nfc', 'normalizer', 'trim', 'url'],
-    types: ['CanonicalUrlOptions', 'NormalizeOption', 'Normalizer'],
+    types: ['CanonicalUrlOptions', 'Normalizer'],
   },
   'typeorm-calls/index.ts': {
     namespace: typeormCalls,

@@ -15,8 +15,8 @@ import {
 } from 'typeorm'
 import { expect, test } from 'vitest'
 import { DeclarationError, findOrCreate, UniqueText, uniqueTextSchema } from '../../../src'
-import { trim, url } from '../../../src/text'
-import { UniqueName } from '../../../src/names'
+import { type Normalizer, trim } from '../../../src/text'
+import { UniqueName, uniqueNameSchema } from '../../../src/names'
 import { NumberWithin } from '../../../src/numbers'
 import { useDatabase } from '../../support/database'
 
@@ -378,13 +378,29 @@ test('a standard decorator is refused, and the message names the compiler option
   expect(() => standard(Some, { kind: 'class', name: 'Page' })).toThrow(DeclarationError)
 })
 
-test('a normalizer that is not called is refused', () => {
-  const normalize = url as unknown as (text: string) => string
-  expect(() => UniqueText({ normalize })({}, 'url')).toThrow(
-    '@UniqueText on Object.url: normalize must be what url() returns. Call it, with parentheses.',
-  )
-  const column = { property: 'url', normalize: trim as unknown as (text: string) => string }
-  expect(() => UniqueText({ as: 'both', columns: [column] })(Some)).toThrow('what trim() returns')
+test.each([
+  ['a preset that is not called', trim],
+  ['a function of the user', (text: string) => text.trim()],
+])('%s is refused as a normalizer, wherever one is declared', (_, bare) => {
+  const normalize = bare as unknown as Normalizer
+  const [name, options, columns] = [
+    'Page',
+    { name: 'Page', columns: {} },
+    [{ property: 'url', prefix: '?', normalize }],
+  ]
+  const calls: [string, () => unknown][] = [
+    ['@UniqueText on Object.url', () => UniqueText({ normalize })({}, 'url')],
+    ['@UniqueText on Some', () => UniqueText({ as: 'both', columns })(Some)],
+    ['@UniqueText on Page.url', () => uniqueTextSchema(options, { url: { normalize } })],
+    ['@UniqueText on Page', () => uniqueTextSchema({ ...options, name }, { both: { columns } })],
+    ['@UniqueName on Object.handle', () => UniqueName({ namespace: 'handle', normalize })({}, 'handle')],
+    ['@UniqueName on Page.handle', () => uniqueNameSchema(options, { handle: { namespace: 'handle', normalize } })],
+  ]
+  for (const [where, call] of calls) {
+    expect(call).toThrow(DeclarationError)
+    expect(call).toThrow(`${where}: normalize must be a normalizer: one of ours, as in trim(), or your function`)
+    expect(call).toThrow("normalizer('name', 1, fn)")
+  }
 })
 
 test('a nullable scope is refused, and a relation is told to say { nullable: false }', async () => {

@@ -15,16 +15,17 @@ import {
 } from 'typeorm'
 import { beforeAll, expect, test } from 'vitest'
 import { UniqueText } from '../../../src'
-import { compose, lowerCase, Refusal, trim } from '../../../src/text'
+import { compose, lowerCase, normalizer, Refusal, trim } from '../../../src/text'
 import { textEquals, textIn } from '../../../src/typeorm-calls'
 import { useDatabase } from '../../support/database'
 import { fewHashes } from '../../support/digests'
 
 /** Refuses every text with an x. */
-const normalize = compose(trim(), lowerCase(), (text) => {
+const withoutX = normalizer('without-x', 1, (text) => {
   if (text.includes('x')) throw new Refusal('it has an x')
   return text
 })
+const normalize = compose(trim(), lowerCase(), withoutX)
 
 @Entity({ name: 'note' })
 class Note {

@@ -4,6 +4,7 @@ import { DeclarationError, type UniqueTextDataSourceOptions, uniqueTextSchema, w
 import { checkOptions } from '../../../src/options'
 import { trim } from '../../../src/text'
 import { digests } from '../../../src/text/digest'
+import { NORMALIZE } from '../../../src/text/normalizer'
 import { CLASS_RULES, PROPERTY_RULES, toRawDeclaration } from '../../../src/registry/options'
 
 const own = { name: 'own', type: 'uuid', js: String, sql: String } as const
@@ -34,7 +35,6 @@ test.each([
   { hidden: {} },
   { hidden: { hash: 'h' } },
   { normalize: trim() },
-  { normalize: (text: string) => text },
   { nullable: true },
   { name: 'address' },
   { as: 'address' },
@@ -67,8 +67,10 @@ test.each([
   [{ as: null }, 'as', 'a non-empty string'],
   [{ hidden: { hash: '' } }, 'hidden', 'an object with the names hash, number and chained'],
   [{ hidden: null }, 'hidden', 'an object with the names hash, number and chained'],
-  [{ normalize: 'trim' }, 'normalize', 'a normalizer or a function'],
-  [{ normalize: null }, 'normalize', 'a normalizer or a function'],
+  [{ normalize: 'trim' }, 'normalize', NORMALIZE.expected],
+  [{ normalize: null }, 'normalize', NORMALIZE.expected],
+  [{ normalize: (text: string) => text }, 'normalize', NORMALIZE.expected],
+  [{ normalize: trim }, 'normalize', NORMALIZE.expected],
   [{ columns: [] }, 'columns', 'a list of property names, or of { property, prefix, normalize }'],
   [{ columns: 'path' }, 'columns', 'a list of property names, or of { property, prefix, normalize }'],
   [{ columns: ['path', {}] }, 'columns', 'a list of property names, or of { property, prefix, normalize }'],

@@ -2,7 +2,7 @@ import { inspect } from 'node:util'
 import * as fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { DeclarationError, TextRejectedError } from '../../../src/errors'
-import { type NormalizeOption, compose, normalizeText, normalizer, toNormalizer } from '../../../src/text/normalizer'
+import { compose, normalizeText, type Normalizer, normalizer, toNormalizer } from '../../../src/text/normalizer'
 import { nfc, trim } from '../../../src/text/normalizers'
 import { Refusal } from '../../../src/text/refusal'
 import { url } from '../../../src/text/url'
@@ -14,7 +14,7 @@ function unquote(text: string): string {
 }
 
 /** What `normalizeText` throws. */
-function rejection(option: NormalizeOption | undefined, text: unknown): TextRejectedError {
+function rejection(option: Normalizer | undefined, text: unknown): TextRejectedError {
   try {
     normalizeText(toNormalizer(option), 'url', text)
   } catch (error) {
@@ -24,7 +24,7 @@ function rejection(option: NormalizeOption | undefined, text: unknown): TextReje
   throw new Error('It was not rejected.')
 }
 
-const throwing = (error: unknown): NormalizeOption =>
+const throwing = (error: unknown): Normalizer =>
   normalizer('slug', 1, () => {
     throw error
   })
@@ -50,10 +50,9 @@ describe('normalizer()', () => {
 })
 
 describe('toNormalizer()', () => {
-  test('nothing is none@1, a bare function custom@1, a normalizer itself', () => {
+  test('nothing is none@1, a normalizer itself', () => {
     expect(toNormalizer(undefined)).toMatchObject({ name: 'none', version: 1 })
     expect(toNormalizer(undefined).normalize(' a ')).toBe(' a ')
-    expect(toNormalizer((text) => `${text}!`)).toMatchObject({ name: 'custom', version: 1 })
     const own = { name: 'own', version: 3, normalize: String }
     expect(toNormalizer(own)).toBe(own)
   })
@@ -68,13 +67,16 @@ describe('toNormalizer()', () => {
 
 describe('compose()', () => {
   test('goes from left to right and tells its parts', () => {
-    const both = compose(trim(), (text) => text.replace(/^-*/, '-'))
-    expect(both.name).toBe('compose(trim@1,custom@1)')
+    const both = compose(
+      trim(),
+      normalizer('dash', 2, (text) => text.replace(/^-*/, '-')),
+    )
+    expect(both.name).toBe('compose(trim@1,dash@2)')
     expect(both.normalize('  a ')).toBe('-a')
   })
 
   test('is idempotent where the mere composition is not', () => {
-    const both = compose(trim(), unquote)
+    const both = compose(trim(), normalizer('unquote', 1, unquote))
     expect(unquote('" a "'.trim())).toBe(' a ')
     expect(both.normalize('" a "')).toBe('a')
     fc.assert(
@@ -85,21 +87,30 @@ describe('compose()', () => {
   })
 
   test('refuses what does not come to rest', () => {
-    const swing = compose((text) => (text === 'a' ? 'b' : 'a'))
+    const swing = compose(normalizer('swing', 1, (text) => (text === 'a' ? 'b' : 'a')))
     expect(rejection(swing, 'a').reason).toBe('it keeps changing after 10 rounds of normalizing')
   })
 
   test('passes on what a part refuses', () => {
     expect(rejection(compose(trim(), url()), 'x').reason).toBe('it is not an http or https URL')
     expect(rejection(compose(throwing(new RangeError('only .org'))), 'x').cause).toEqual(new RangeError('only .org'))
-    expect(rejection(compose((() => 1) as never, trim()), 'x').reason).toBe(
-      'the normalizer "custom" returned number instead of a string',
+    expect(rejection(compose(normalizer('one', 1, (() => 1) as never), trim()), 'x').reason).toBe(
+      'the normalizer "one" returned number instead of a string',
     )
   })
 
   test('of nothing, or of what is no normalizer, is an error', () => {
     expect(() => compose()).toThrow(DeclarationError)
     expect(() => compose(trim(), {} as never)).toThrow(DeclarationError)
+  })
+
+  test('refuses a bare function, whose change nobody could see, and says how to give it a name', () => {
+    const bare = String as unknown as Normalizer
+    for (const call of [() => compose(trim(), bare), () => compose(trim as unknown as Normalizer)]) {
+      expect(call).toThrow(DeclarationError)
+      expect(call).toThrow('compose(): normalize must be a normalizer')
+      expect(call).toThrow("normalizer('name', 1, fn)")
+    }
   })
 })
 
@@ -124,13 +135,18 @@ describe('normalizeText()', () => {
   })
 
   test('rejects what cannot be stored after the normalizer, without an offset', () => {
-    const reason = 'after the normalizer "custom" it contains U+0000'
-    expect(rejection((text) => `${text}\0`, 'a')).toMatchObject({ reason, offset: undefined })
+    const reason = 'after the normalizer "zero" it contains U+0000'
+    expect(
+      rejection(
+        normalizer('zero', 1, (text) => `${text}\0`),
+        'a',
+      ),
+    ).toMatchObject({ reason, offset: undefined })
   })
 
   test('rejects what is no string after the normalizer', () => {
-    const reason = 'the normalizer "custom" returned object instead of a string'
-    expect(rejection((async (text: string) => text) as never, 'a')).toMatchObject({ reason })
+    const reason = 'the normalizer "one" returned object instead of a string'
+    expect(rejection(normalizer('one', 1, (async (text: string) => text) as never), 'a')).toMatchObject({ reason })
   })
 
   test('takes the words of a Refusal, and of no other error', () => {
@@ -146,7 +162,12 @@ describe('normalizeText()', () => {
 })
 
 test('no message, property or printed error holds the text', () => {
-  const parts = [url(), url('canonical'), throwing(new Error('no')), (given: string): string => new URL(given).href]
+  const parts = [
+    url(),
+    url('canonical'),
+    throwing(new Error('no')),
+    normalizer('href', 1, (given) => new URL(given).href),
+  ]
   fc.assert(
     fc.property(anyString, fc.constantFrom(...parts), fc.boolean(), (noise, option, stored) => {
       // Words that no message can have of its own.
