@@ -1,4 +1,4 @@
-import { chainColumns, newHash, own, primaryKeyAsJson, samePrimary, texts, unnest } from './adopt-fill'
+import { chainColumns, newHash, own, primaryKeyAsJson, samePrimary, texts } from './adopt-fill'
 import {
   type Adopting,
   adoptions,
@@ -10,7 +10,7 @@ import {
   workOf,
 } from './adopt-table'
 import { ownAlone } from './adopt-owned'
-import { qualified, quote } from './identifier'
+import { qualified, quote, unnest } from './identifier'
 import { bytewise, field, isLive } from './text-table'
 
 export const isOfChain = ({ table }: Held, chain: string): string =>
@@ -43,7 +43,7 @@ export function findChains(on: AdoptedTable): string[] {
     `CREATE TABLE ${workOf(on)} AS WITH ${several}
 SELECT pg_catalog.row_number() OVER () AS place, w.* FROM (
   SELECT ${keys.map((key, index) => `${key} AS k${index}`).join(', ')}, ${hash} AS hash,
-         (pg_catalog.row_number() OVER (PARTITION BY ${chain.join(', ')} ORDER BY ${[number, ...keys].join(', ')}) - 1)::pg_catalog.int4 AS number,
+         (pg_catalog.row_number() OVER (PARTITION BY ${chain.join(', ')} ORDER BY ${[number, ...keys].join(', ')}) OPERATOR(pg_catalog.-) 1)::pg_catalog.int4 AS number,
          ${table.scope.map((name, index) => `${field('t', name)} AS s${index}, `).join('')}true AS due
     FROM several AS c JOIN ${own(on)} ON ${isOfChain(on, 'c')} WHERE ${known.join(' AND ')}) AS w`,
     `ALTER TABLE ${workOf(on)} ADD PRIMARY KEY (place)`,
@@ -174,7 +174,7 @@ g AS MATERIALIZED (
   SELECT pg_catalog.count(*) AS n, pg_catalog.jsonb_agg(${primaryKeyAsJson(on, 't')} ORDER BY ${on.primary.map((name) => field('t', name)).join(', ')}) AS keys
     FROM c JOIN ${own(on)} ON ${isOfChain(on, 'c')} GROUP BY ${by.join(', ')}
   HAVING pg_catalog.count(*) OPERATOR(pg_catalog.>) 1)
-SELECT pg_catalog.count(*)::pg_catalog.text AS groups, coalesce(pg_catalog.sum(g.n) - pg_catalog.count(*), 0)::pg_catalog.text AS surplus,
+SELECT pg_catalog.count(*)::pg_catalog.text AS groups, coalesce(pg_catalog.sum(g.n) OPERATOR(pg_catalog.-) pg_catalog.count(*), 0)::pg_catalog.text AS surplus,
        coalesce(pg_catalog.max(g.n), 0)::pg_catalog.text AS largest,
        (SELECT coalesce(pg_catalog.jsonb_agg(f.keys), '[]') FROM (SELECT g.keys FROM g ORDER BY g.keys LIMIT ${limit}) AS f)::pg_catalog.text AS first
   FROM g`

@@ -16,21 +16,21 @@ export interface KeyedTable {
 }
 
 const COLUMNS = (what: string, keys: string): string =>
-  `(SELECT coalesce(jsonb_agg(${what} ORDER BY k.i), '[]') FROM unnest(${keys}) WITH ORDINALITY AS k (n, i)
-      JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum = k.n)`
+  `(SELECT coalesce(pg_catalog.jsonb_agg(${what} ORDER BY k.i), '[]') FROM pg_catalog.unnest(${keys}) WITH ORDINALITY AS k (n, i)
+      JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) c.oid AND a.attnum OPERATOR(pg_catalog.=) k.n)`
 
 /** $1 is the table's name as SQL. */
-export const READ_KEYED: string = `SELECT jsonb_build_object('oid', c.oid::text, 'schema', n.nspname, 'table', c.relname,
+export const READ_KEYED: string = `SELECT pg_catalog.jsonb_build_object('oid', c.oid::pg_catalog.text, 'schema', n.nspname, 'table', c.relname,
     'primary', ${COLUMNS('a.attname', 'p.conkey')},
     'types', ${COLUMNS('format_type(a.atttypid, a.atttypmod)', 'p.conkey')},
-    'indexes', (SELECT coalesce(jsonb_agg(jsonb_build_object('name', r.relname,
-        'columns', ${COLUMNS('a.attname', '(i.indkey::int2[])[0:i.indnkeyatts - 1]')})), '[]')
-      FROM pg_index AS i JOIN pg_class AS r ON r.oid = i.indexrelid
-     WHERE i.indrelid = c.oid AND i.indisunique AND i.indpred IS NULL AND i.indexprs IS NULL))::text AS found
-  FROM pg_class AS c
-  JOIN pg_namespace AS n ON n.oid = c.relnamespace
-  LEFT JOIN pg_constraint AS p ON p.conrelid = c.oid AND p.contype = 'p'
- WHERE c.oid = to_regclass($1)`
+    'indexes', (SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object('name', r.relname,
+        'columns', ${COLUMNS('a.attname', '(i.indkey::smallint[])[0:i.indnkeyatts OPERATOR(pg_catalog.-) 1]')})), '[]')
+      FROM pg_catalog.pg_index AS i JOIN pg_catalog.pg_class AS r ON r.oid OPERATOR(pg_catalog.=) i.indexrelid
+     WHERE i.indrelid OPERATOR(pg_catalog.=) c.oid AND i.indisunique AND i.indpred IS NULL AND i.indexprs IS NULL))::pg_catalog.text AS found
+  FROM pg_catalog.pg_class AS c
+  JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+  LEFT JOIN pg_catalog.pg_constraint AS p ON p.conrelid OPERATOR(pg_catalog.=) c.oid AND p.contype OPERATOR(pg_catalog.=) 'p'
+ WHERE c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)`
 
 const nameOf = ({ schema, table }: Pick<KeyedTable, 'schema' | 'table'>): string => qualified(schema, table)
 

@@ -1,6 +1,6 @@
 import { type Adopting, adoptions, type AdoptedTable, type Held, nextNumber, queueOf, refusedOf } from './adopt-table'
 import { ownAlone } from './adopt-owned'
-import { quote } from './identifier'
+import { quote, unnest } from './identifier'
 import { field, hashExpression, tableName, textIsNull } from './text-table'
 
 /** Pages of a table, from the first to before the last; or, of one page, from a line to before another. */
@@ -10,10 +10,6 @@ export interface Pages {
   /** @default [0, the last] */
   readonly lines?: readonly [from: number, to: number]
 }
-
-/** Arrays side by side: with several, `unnest` by its full name is another function, which is not there. */
-export const unnest = (arrays: readonly string[]): string =>
-  `ROWS FROM (${arrays.map((one) => `pg_catalog.unnest(${one})`).join(', ')})`
 
 export const own = ({ table }: Pick<Adopting, 'table'>): string => `ONLY ${tableName(table)} AS t`
 
@@ -45,7 +41,7 @@ const isWanted = (on: Held, wanted: Wanted): string => (wanted === 'missing' ? i
 
 /** How many pages the table has now. Rows that come later bring their hashes. */
 export const countPages = ({ table }: Held): string =>
-  `SELECT (pg_catalog.pg_relation_size('${tableName(table).replaceAll("'", "''")}'::pg_catalog.regclass) / ` +
+  `SELECT (pg_catalog.pg_relation_size('${tableName(table).replaceAll("'", "''")}'::pg_catalog.regclass) OPERATOR(pg_catalog./) ` +
   `pg_catalog.current_setting('block_size')::pg_catalog.int8)::pg_catalog.text AS pages`
 
 export const texts = ({ table }: Held): string =>
@@ -84,8 +80,8 @@ written AS (
 ${changes ? `${fillChanged(on, pages, wanted, lock)},\n` : ''}stored AS (
   UPDATE ${adoptions(on)} AS a SET state = a.state OPERATOR(pg_catalog.||) $2::pg_catalog.jsonb
    WHERE a.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text)
-SELECT ((SELECT n FROM seen)${changes ? ' + pg_catalog.cardinality($3::pg_catalog.tid[])' : ''})::pg_catalog.text AS seen,
-       ((SELECT pg_catalog.count(*) FROM written)${changes ? ' + (SELECT pg_catalog.count(*) FROM altered)' : ''})::pg_catalog.text AS written`
+SELECT ((SELECT n FROM seen)${changes ? ' OPERATOR(pg_catalog.+) pg_catalog.cardinality($3::pg_catalog.tid[])' : ''})::pg_catalog.text AS seen,
+       ((SELECT pg_catalog.count(*) FROM written)${changes ? ' OPERATOR(pg_catalog.+) (SELECT pg_catalog.count(*) FROM altered)' : ''})::pg_catalog.text AS written`
 }
 
 /** A changed text leaves its chain: where it had a hash, it gets a number of its own, and its new chain is noted. */

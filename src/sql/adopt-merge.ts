@@ -39,35 +39,36 @@ export type Logged =
 /** By the catalog: composite ones too, of whatever action; a partition's is its parent's. */
 export async function referencesTo(query: Query, oid: string): Promise<Reference[]> {
   const names = (table: string, columns: string): string =>
-    `(SELECT jsonb_agg(a.attname ORDER BY k.i) FROM unnest(${columns}) WITH ORDINALITY AS k (n, i)
-        JOIN pg_attribute AS a ON a.attrelid = ${table} AND a.attnum = k.n)`
+    `(SELECT pg_catalog.jsonb_agg(a.attname ORDER BY k.i) FROM pg_catalog.unnest(${columns}) WITH ORDINALITY AS k (n, i)
+        JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) ${table} AND a.attnum OPERATOR(pg_catalog.=) k.n)`
   const [row] = (await query(
-    `SELECT coalesce(jsonb_agg(jsonb_build_object(
-        'schema', n.nspname, 'table', r.relname, 'own', c.conrelid = c.confrelid,
+    `SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
+        'schema', n.nspname, 'table', r.relname, 'own', c.conrelid OPERATOR(pg_catalog.=) c.confrelid,
         'columns', ${names('c.conrelid', 'c.conkey')}, 'referenced', ${names('c.confrelid', 'c.confkey')},
-        'primary', coalesce((SELECT ${names('p.conrelid', 'p.conkey')} FROM pg_constraint AS p
-                              WHERE p.conrelid = c.conrelid AND p.contype = 'p'), '[]')) ORDER BY c.oid), '[]')::text AS found
-       FROM pg_constraint AS c
-       JOIN pg_class AS r ON r.oid = c.conrelid
-       JOIN pg_namespace AS n ON n.oid = r.relnamespace
-      WHERE c.confrelid = $1::oid AND c.contype = 'f' AND c.conparentid = 0`,
+        'primary', coalesce((SELECT ${names('p.conrelid', 'p.conkey')} FROM pg_catalog.pg_constraint AS p
+                              WHERE p.conrelid OPERATOR(pg_catalog.=) c.conrelid AND p.contype OPERATOR(pg_catalog.=) 'p'), '[]')) ORDER BY c.oid), '[]')::pg_catalog.text AS found
+       FROM pg_catalog.pg_constraint AS c
+       JOIN pg_catalog.pg_class AS r ON r.oid OPERATOR(pg_catalog.=) c.conrelid
+       JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) r.relnamespace
+      WHERE c.confrelid OPERATOR(pg_catalog.=) $1::pg_catalog.oid AND c.contype OPERATOR(pg_catalog.=) 'f' AND c.conparentid OPERATOR(pg_catalog.=) 0`,
     [oid],
   )) as readonly { found: string }[]
   return JSON.parse(row?.found ?? '[]') as Reference[]
 }
 
 /** The primary key of a table named as SQL, for a reference that has no foreign key. */
-export const READ_PRIMARY: string = `SELECT a.attname AS name FROM pg_index AS i
-  JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
- WHERE i.indrelid = to_regclass($1) AND i.indisprimary`
+export const READ_PRIMARY: string = `SELECT a.attname AS name FROM pg_catalog.pg_index AS i
+  JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) i.indrelid AND a.attnum OPERATOR(pg_catalog.=) ANY (i.indkey)
+ WHERE i.indrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1) AND i.indisprimary`
 
 /** Parameters: a qualified table, a column. */
-export const FIND_COLUMN: string = `SELECT a.attnum FROM pg_attribute AS a
- WHERE a.attrelid = to_regclass($1) AND a.attname = $2::text AND a.attnum > 0 AND NOT a.attisdropped`
+export const FIND_COLUMN: string = `SELECT a.attnum FROM pg_catalog.pg_attribute AS a
+ WHERE a.attrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1) AND a.attname OPERATOR(pg_catalog.=) $2::pg_catalog.text AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped`
 
 /** Parameter: a table, with its schema or without. */
-export const FIND_TABLE: string = `SELECT c.oid FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
- WHERE c.relkind IN ('r', 'p') AND $1::text IN (c.relname, n.nspname || '.' || c.relname) LIMIT 1`
+export const FIND_TABLE: string = `SELECT c.oid FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+ WHERE c.relkind OPERATOR(pg_catalog.=) ANY ('{r,p}')
+   AND $1::pg_catalog.text OPERATOR(pg_catalog.=) ANY (ARRAY[c.relname, pg_catalog.concat(n.nspname, '.', c.relname)]) LIMIT 1`
 
 const MERGES = 'unique_text_merges'
 
@@ -142,8 +143,8 @@ SELECT pg_catalog.to_jsonb(m.places)::pg_catalog.text AS places, pg_catalog.json
 /** At the places $1 the rows of the keys $2 go, the one of the key $3 stays and gets the values $4. */
 export function decideGroup(on: AdoptedTable, types: readonly string[]): string {
   const set = types.flatMap((type, index) => [
-    `k${index} = ($2::pg_catalog.jsonb OPERATOR(pg_catalog.->) (v.n OPERATOR(pg_catalog.-) 1)::pg_catalog.int4 OPERATOR(pg_catalog.->>) ${index})::${type}`,
-    `p${index} = ($3::pg_catalog.text[])[${index + 1}]::${type}`,
+    `k${index} OPERATOR(pg_catalog.=) ($2::pg_catalog.jsonb OPERATOR(pg_catalog.->) (v.n OPERATOR(pg_catalog.-) 1)::pg_catalog.int4 OPERATOR(pg_catalog.->>) ${index})::${type}`,
+    `p${index} OPERATOR(pg_catalog.=) ($3::pg_catalog.text[])[${index + 1}]::${type}`,
   ])
   return `UPDATE ${workOf(on)} AS w SET ${set.join(', ')}, data = $4::pg_catalog.jsonb
   FROM pg_catalog.unnest($1::pg_catalog.int8[]) WITH ORDINALITY AS v (place, n) WHERE w.place OPERATOR(pg_catalog.=) v.place`
@@ -289,8 +290,8 @@ export const resolveKey = (on: Held): string =>
 SELECT r.kept FROM r ORDER BY r.n DESC LIMIT 1`
 
 /** Whether there is a log, and in which schema the table stands. */
-export const findLog: string = `SELECT n.nspname AS schema, to_regclass(format('%I.${MERGES}', n.nspname)) IS NOT NULL AS logged
-  FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = to_regclass($1)`
+export const findLog: string = `SELECT n.nspname AS schema, pg_catalog.to_regclass(pg_catalog.format('%I.${MERGES}', n.nspname)) IS NOT NULL AS logged
+  FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace WHERE c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)`
 
 /** Restores the rows that were deleted; columns that the table no longer has are left out. */
 export const restoreRows = (on: AdoptedTable, columns: readonly string[]): string => {
@@ -346,5 +347,5 @@ function setBack(on: Held, { schema, table, primary, set }: Parent & { readonly 
 }
 
 /** Of the table $1, an OID or a name as SQL: those that may be written, which generated ones are not. */
-export const READ_COLUMNS: string = `SELECT a.attname AS name FROM pg_attribute AS a
- WHERE a.attrelid = $1::regclass AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''`
+export const READ_COLUMNS: string = `SELECT a.attname AS name FROM pg_catalog.pg_attribute AS a
+ WHERE a.attrelid OPERATOR(pg_catalog.=) $1::pg_catalog.regclass AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped AND a.attgenerated OPERATOR(pg_catalog.=) ''`

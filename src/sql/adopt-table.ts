@@ -279,9 +279,10 @@ export interface AdoptionFacts {
 }
 
 const triggersOn = (enabled: string): string => `(
-         SELECT coalesce(jsonb_agg(t.tgname ORDER BY t.tgname), '[]') FROM pg_trigger AS t
-          WHERE t.tgrelid = r.oid AND NOT t.tgisinternal AND t.tgenabled IN (${enabled}) AND (t.tgtype & 16) <> 0
-            AND NOT EXISTS (SELECT FROM unnest($2::text[]) AS p (name) WHERE starts_with(t.tgname, p.name)))`
+         SELECT coalesce(pg_catalog.jsonb_agg(t.tgname ORDER BY t.tgname), '[]') FROM pg_catalog.pg_trigger AS t
+          WHERE t.tgrelid OPERATOR(pg_catalog.=) r.oid AND NOT t.tgisinternal AND t.tgenabled OPERATOR(pg_catalog.=) ANY (${enabled})
+            AND (t.tgtype OPERATOR(pg_catalog.&) 16) OPERATOR(pg_catalog.<>) 0
+            AND NOT EXISTS (SELECT FROM pg_catalog.unnest($2::pg_catalog.text[]) AS p (name) WHERE pg_catalog.starts_with(t.tgname, p.name)))`
 
 /**
  * @param relation the table's name as SQL; `search_path` decides where it names no schema
@@ -294,35 +295,35 @@ export async function adoptionFacts(
   ours: readonly string[],
 ): Promise<AdoptionFacts | undefined> {
   const [row] = (await query(
-    `SELECT jsonb_build_object(
-       'oid', r.oid::text, 'schema', n.nspname, 'table', r.relname, 'kind', r.relkind, 'owner', o.rolname,
-       'rows', r.reltuples, 'bytes', pg_relation_size(r.oid),
-       'updateTriggers', ${triggersOn(`'O', 'A'`)}, 'replicaTriggers', ${triggersOn(`'R', 'A'`)},
+    `SELECT pg_catalog.jsonb_build_object(
+       'oid', r.oid::pg_catalog.text, 'schema', n.nspname, 'table', r.relname, 'kind', r.relkind, 'owner', o.rolname,
+       'rows', r.reltuples, 'bytes', pg_catalog.pg_relation_size(r.oid),
+       'updateTriggers', ${triggersOn(`'{O,A}'`)}, 'replicaTriggers', ${triggersOn(`'{R,A}'`)},
        'keyColumns', (
-         SELECT coalesce(jsonb_agg(DISTINCT a.attname), '[]') FROM pg_constraint AS f
-           JOIN pg_attribute AS a ON a.attrelid = r.oid AND (f.conrelid = r.oid AND a.attnum = ANY (f.conkey)
-             OR f.confrelid = r.oid AND a.attnum = ANY (f.confkey))
-          WHERE f.contype = 'f' AND r.oid IN (f.conrelid, f.confrelid)),
-       'hidesRows', row_security_active(r.oid),
+         SELECT coalesce(pg_catalog.jsonb_agg(DISTINCT a.attname), '[]') FROM pg_catalog.pg_constraint AS f
+           JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) r.oid AND (f.conrelid OPERATOR(pg_catalog.=) r.oid AND a.attnum OPERATOR(pg_catalog.=) ANY (f.conkey)
+             OR f.confrelid OPERATOR(pg_catalog.=) r.oid AND a.attnum OPERATOR(pg_catalog.=) ANY (f.confkey))
+          WHERE f.contype OPERATOR(pg_catalog.=) 'f' AND r.oid OPERATOR(pg_catalog.=) ANY (ARRAY[f.conrelid, f.confrelid])),
+       'hidesRows', pg_catalog.row_security_active(r.oid),
        'children', (
-         SELECT coalesce(jsonb_agg(h.inhrelid::regclass::text), '[]') FROM pg_inherits AS h WHERE h.inhparent = r.oid),
+         SELECT coalesce(pg_catalog.jsonb_agg(h.inhrelid::pg_catalog.regclass::pg_catalog.text), '[]') FROM pg_catalog.pg_inherits AS h WHERE h.inhparent OPERATOR(pg_catalog.=) r.oid),
        'checks', (
-         SELECT coalesce(jsonb_agg(jsonb_build_object('name', k.conname, 'columns', (
-                  SELECT coalesce(jsonb_agg(a.attname), '[]') FROM pg_attribute AS a
-                   WHERE a.attrelid = r.oid AND a.attnum = ANY (k.conkey)))), '[]')
-           FROM pg_constraint AS k WHERE k.conrelid = r.oid AND k.contype = 'c')
-       )::text AS facts
-       FROM pg_class AS r
-       JOIN pg_namespace AS n ON n.oid = r.relnamespace
-       JOIN pg_roles AS o ON o.oid = r.relowner
-      WHERE r.oid = to_regclass($1)`,
+         SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object('name', k.conname, 'columns', (
+                  SELECT coalesce(pg_catalog.jsonb_agg(a.attname), '[]') FROM pg_catalog.pg_attribute AS a
+                   WHERE a.attrelid OPERATOR(pg_catalog.=) r.oid AND a.attnum OPERATOR(pg_catalog.=) ANY (k.conkey)))), '[]')
+           FROM pg_catalog.pg_constraint AS k WHERE k.conrelid OPERATOR(pg_catalog.=) r.oid AND k.contype OPERATOR(pg_catalog.=) 'c')
+       )::pg_catalog.text AS facts
+       FROM pg_catalog.pg_class AS r
+       JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) r.relnamespace
+       JOIN pg_catalog.pg_roles AS o ON o.oid OPERATOR(pg_catalog.=) r.relowner
+      WHERE r.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)`,
     [relation, ours],
   )) as readonly { facts: string }[]
   return row && (JSON.parse(row.facts) as AdoptionFacts)
 }
 
 /** The largest lag of a standby that replays what this server writes, in milliseconds. */
-export const REPLAY_LAG = `SELECT (coalesce(extract(epoch FROM max(replay_lag)), 0) * 1000)::int8::text AS lag FROM pg_stat_replication`
+export const REPLAY_LAG = `SELECT (coalesce(extract(epoch FROM pg_catalog.max(replay_lag)), 0) OPERATOR(pg_catalog.*) 1000)::bigint::pg_catalog.text AS lag FROM pg_catalog.pg_stat_replication`
 
 /** The settings that an adoption changes for its session, to be put back. */
 export const READ_SETTINGS: string = `SELECT ${[
@@ -340,7 +341,7 @@ export const READ_SETTINGS: string = `SELECT ${[
 export const WRITE_SETTING = 'SELECT pg_catalog.set_config($1, $2, false)'
 
 /** Transactions that have been open for more than a moment, the oldest first: a lock or an index waits for them. */
-export const OLDEST_TRANSACTION: string = `SELECT s.pid::text AS pid, s.state,
-       extract(epoch FROM clock_timestamp() - s.xact_start)::int8::text AS seconds
+export const OLDEST_TRANSACTION: string = `SELECT s.pid::pg_catalog.text AS pid, s.state,
+       extract(epoch FROM pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) s.xact_start)::bigint::pg_catalog.text AS seconds
   FROM ${OPEN_TRANSACTIONS}
  ORDER BY s.xact_start LIMIT 1`

@@ -1,5 +1,5 @@
 import { asStored, type ColumnTypes } from './column-type'
-import { list } from './identifier'
+import { list, unnest } from './identifier'
 import {
   anyNumber,
   columnsParser,
@@ -19,7 +19,7 @@ import {
   type StoredRow,
   written,
 } from './statements'
-import { field, isLive, op, tableName, type TextTable } from './text-table'
+import { field, isLive, op, tableName, type TextTable, within } from './text-table'
 
 /** A stored row that answers one row of a batch. */
 export interface BatchRow extends StoredRow {
@@ -100,7 +100,7 @@ function found(shape: BatchShape): string {
  */
 function oneHash({ scope, text, hash }: TextTable): string {
   const value = `i.c${scope.length + text.length}`
-  return `${field('t', hash)} BETWEEN ${value} AND ${value}`
+  return within(field('t', hash), value, value)
 }
 
 /** Says what the rows say already, in constants: the planner leaves out the partitions of all other scopes. */
@@ -109,7 +109,7 @@ function oneOfFew(shape: BatchShape): string[] {
   const first = insertColumns(shape).length + defaults.size
   return fewScopes.map(
     (name, index) =>
-      `${field('t', name)} ${op('=')} ANY (${parameter(first + index)}::${types.get(name)?.type ?? 'text'}[])`,
+      `${field('t', name)} ${op('=')} ANY (${parameter(first + index)}::${types.get(name)?.type ?? 'pg_catalog.text'}[])`,
   )
 }
 
@@ -121,7 +121,7 @@ export function created(shape: BatchShape): string {
     .map((name, index) => insertedValue(shape, name, index))
     .join(',\n    ')}
   FROM input AS i
-  WHERE NOT EXISTS (SELECT FROM found AS f WHERE f.ordinal = i.ordinal)
+  WHERE NOT EXISTS (SELECT FROM found AS f WHERE f.ordinal OPERATOR(pg_catalog.=) i.ordinal)
   ORDER BY ${inputOrder(shape)}
   ${doNothing(shape)}
   RETURNING ${readColumns(shape)
@@ -171,7 +171,7 @@ export function input(shape: BatchShape, givenArray = (array: string): string =>
   const columns = insertColumns(shape).map((_, index) => `c${index}`)
   const given = [...shape.defaults.keys()].map((_, index) => `g${index}`)
   const arrays = [...columns, ...given].map((_, index) =>
-    givenArray(`${parameter(index)}::${index < columns.length ? 'text' : 'boolean'}[]`),
+    givenArray(`${parameter(index)}::${index < columns.length ? 'pg_catalog.text' : 'boolean'}[]`),
   )
   const values = [
     ...keyColumns(shape.table).map((name, index) => `${keyValue(shape, name, index)} AS c${index}`),
@@ -179,28 +179,28 @@ export function input(shape: BatchShape, givenArray = (array: string): string =>
     ...given.map((column) => `i.${column}`),
   ]
   return `input AS MATERIALIZED (
-  SELECT i.ordinal, ${values.join(', ')}
-  FROM unnest(${list(arrays, 4)})
+  SELECT ${list(['i.ordinal', ...values], 4)}
+  FROM ${unnest(arrays, 4)}
     WITH ORDINALITY AS i (${[...columns, ...given].join(', ')}, ordinal)
 )`
 }
 
 function keyValue({ table, types }: BatchShape, name: string, index: number): string {
   const value = `i.c${index}`
-  if (name === table.hash) return `${value}::${table.digest.type}`
+  if (name === table.hash) return `${value}::pg_catalog.${table.digest.type}`
   const type = table.scope.includes(name) ? types.get(name) : undefined
   return type ? asStored(value, type) : value
 }
 
 function insertedValue(shape: BatchShape, name: string, index: number): string {
   if (index < keyColumns(shape.table).length) return `i.c${index}`
-  return broughtOr(shape, name, `(${shape.defaults.get(name)})::${shape.types.get(name)?.type ?? 'text'}`)
+  return broughtOr(shape, name, `(${shape.defaults.get(name)})::${shape.types.get(name)?.type ?? 'pg_catalog.text'}`)
 }
 
 /** The value that a row of the batch brings for a column beside its key, or something else where it brings none. */
 export function broughtOr(shape: BatchShape, name: string, otherwise: string): string {
   const value = `i.c${insertColumns(shape).indexOf(name)}`
-  const type = shape.types.get(name)?.type ?? 'text'
+  const type = shape.types.get(name)?.type ?? 'pg_catalog.text'
   const brought = shape.spatial?.has(name) ? written(shape, name, value) : `${value}::${type}`
   const nth = [...shape.defaults.keys()].indexOf(name)
   return nth === -1 ? brought : `CASE WHEN i.g${nth} THEN ${brought} ELSE ${otherwise} END`
@@ -209,7 +209,7 @@ export function broughtOr(shape: BatchShape, name: string, otherwise: string): s
 /** The key of a row of the batch, by which equal rows are recognized and sorted. */
 function key({ table }: BatchShape): string[] {
   const values = keyColumns(table).map((name, index) =>
-    table.text.some((text) => text.name === name) ? `i.c${index} COLLATE "C"` : `i.c${index}`,
+    table.text.some((text) => text.name === name) ? `i.c${index} COLLATE pg_catalog."C"` : `i.c${index}`,
   )
   return values.toReversed()
 }
@@ -219,7 +219,7 @@ function isFirst({ table }: BatchShape): string {
   if (table.scope.length === 0) return CREATED.yes
   // By what is stored: a collation of the column's own may call equal what differs in the batch.
   const row = [...table.scope, table.hash, table.number].map((name) => field('t', name))
-  return `CASE WHEN i.ordinal = min(i.ordinal)
+  return `CASE WHEN i.ordinal OPERATOR(pg_catalog.=) pg_catalog.min(i.ordinal)
     OVER (PARTITION BY ${row.join(', ')})
     THEN ${CREATED.yes} END`
 }

@@ -13,7 +13,7 @@ export type Query = (sql: string, parameters?: unknown[]) => Promise<readonly un
 export const OPEN_TRANSACTIONS = `pg_catalog.pg_stat_activity AS s
       WHERE s.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()
         AND s.pid OPERATOR(pg_catalog.<>) pg_catalog.pg_backend_pid()
-        AND s.xact_start IS NOT NULL AND s.state IS DISTINCT FROM 'idle'`
+        AND s.xact_start IS NOT NULL AND (s.state OPERATOR(pg_catalog.=) 'idle') IS NOT TRUE`
 
 /** A function of a set of triggers, as the catalog holds it. */
 export interface InstalledFunction {
@@ -116,89 +116,102 @@ export interface ServerState {
 }
 
 /** A function that is known by its body or its name: an attacker may change one. */
-const IS_MARKED = `starts_with(ltrim(p.prosrc, E' \\n'), $2)`
-const IS_OURS = `(${IS_MARKED} OR p.proname = ANY ($3))`
+const IS_MARKED = `pg_catalog.starts_with(pg_catalog.ltrim(p.prosrc, E' \\n'), $2)`
+const IS_OURS = `(${IS_MARKED} OR p.proname OPERATOR(pg_catalog.=) ANY ($3))`
 
-const SETTINGS_OF_P = `(SELECT coalesce(jsonb_agg(replace(s, '"', '') ORDER BY s), '[]') FROM unnest(p.proconfig) AS s)`
+const SETTINGS_OF_P = `(
+         SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.replace(s, '"', '') ORDER BY s), '[]')
+           FROM pg_catalog.unnest(p.proconfig) AS s)`
 
 const GRANTED_OF_P = `EXISTS (
-         SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee <> p.proowner)`
+         SELECT FROM pg_catalog.aclexplode(coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner))) AS a
+          WHERE a.grantee OPERATOR(pg_catalog.<>) p.proowner)`
 
 /** Our triggers on the table `r`; not those that a partition has from its parent. */
 const TRIGGERS_OF_R = `
-         FROM pg_trigger AS t
-         JOIN pg_proc AS p ON p.oid = t.tgfoid
-         JOIN pg_namespace AS pn ON pn.oid = p.pronamespace
-        WHERE t.tgrelid = r.oid AND NOT t.tgisinternal AND t.tgparentid = 0 AND (t.tgname = ANY ($3) OR ${IS_OURS})`
+         FROM pg_catalog.pg_trigger AS t
+         JOIN pg_catalog.pg_proc AS p ON p.oid OPERATOR(pg_catalog.=) t.tgfoid
+         JOIN pg_catalog.pg_namespace AS pn ON pn.oid OPERATOR(pg_catalog.=) p.pronamespace
+        WHERE t.tgrelid OPERATOR(pg_catalog.=) r.oid AND NOT t.tgisinternal AND t.tgparentid OPERATOR(pg_catalog.=) 0
+          AND (t.tgname OPERATOR(pg_catalog.=) ANY ($3) OR ${IS_OURS})`
 
 /** `pg_get_triggerdef` in its pretty form leaves out a schema that `search_path` holds, as TypeORM's SQL does. */
 const OURS_OF_R = `
-  jsonb_build_object(
+  pg_catalog.jsonb_build_object(
     'schema', n.nspname,
     'table', r.relname,
     'homes', (
-       SELECT coalesce(jsonb_object_agg(w.name, (
-                SELECT hn.nspname FROM pg_class AS h JOIN pg_namespace AS hn ON hn.oid = h.relnamespace
-                 WHERE h.oid = to_regclass(w.name))), '{}')
-         FROM unnest($4::text[]) AS w (name)),
+       SELECT coalesce(pg_catalog.jsonb_object_agg(w.name, (
+                SELECT hn.nspname FROM pg_catalog.pg_class AS h
+                  JOIN pg_catalog.pg_namespace AS hn ON hn.oid OPERATOR(pg_catalog.=) h.relnamespace
+                 WHERE h.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass(w.name))), '{}')
+         FROM pg_catalog.unnest($4::pg_catalog.text[]) AS w (name)),
     'tables', (
-       SELECT coalesce(jsonb_agg(k.relname), '[]') FROM pg_class AS k
-        WHERE k.relnamespace = r.relnamespace AND k.relname = ANY ($5) AND k.relkind = 'r' AND k.relowner = r.relowner),
+       SELECT coalesce(pg_catalog.jsonb_agg(k.relname), '[]') FROM pg_catalog.pg_class AS k
+        WHERE k.relnamespace OPERATOR(pg_catalog.=) r.relnamespace AND k.relname OPERATOR(pg_catalog.=) ANY ($5)
+          AND k.relkind OPERATOR(pg_catalog.=) 'r' AND k.relowner OPERATOR(pg_catalog.=) r.relowner),
     'triggers', (
-       SELECT coalesce(jsonb_agg(jsonb_build_object(
+       SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
                 'name', t.tgname,
-                'runs', jsonb_build_object('schema', pn.nspname, 'name', p.proname),
-                'enabled', t.tgenabled IN ('O', 'A'),
+                'runs', pg_catalog.jsonb_build_object('schema', pn.nspname, 'name', p.proname),
+                'enabled', t.tgenabled OPERATOR(pg_catalog.=) ANY ('{O,A}'),
                 'type', t.tgtype,
                 'conditional', t.tgqual IS NOT NULL,
-                'columns', (SELECT coalesce(jsonb_agg(a.attname ORDER BY k.i), '[]')
-                              FROM unnest(t.tgattr) WITH ORDINALITY AS k (attnum, i)
-                              JOIN pg_attribute AS a ON a.attrelid = r.oid AND a.attnum = k.attnum),
-                'blocks', (SELECT coalesce(jsonb_agg(DISTINCT a.attname), '[]')
-                             FROM pg_depend AS d
-                             JOIN pg_attribute AS a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
-                            WHERE d.classid = 'pg_trigger'::regclass AND d.objid = t.oid AND d.refobjid = r.oid
-                              AND d.refobjsubid > 0),
-                'definition', pg_get_triggerdef(t.oid, true)) ORDER BY t.tgname), '[]')${TRIGGERS_OF_R}),
+                'columns', (SELECT coalesce(pg_catalog.jsonb_agg(a.attname ORDER BY k.i), '[]')
+                              FROM pg_catalog.unnest(t.tgattr) WITH ORDINALITY AS k (attnum, i)
+                              JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) r.oid
+                                                     AND a.attnum OPERATOR(pg_catalog.=) k.attnum),
+                'blocks', (SELECT coalesce(pg_catalog.jsonb_agg(DISTINCT a.attname), '[]')
+                             FROM pg_catalog.pg_depend AS d
+                             JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) d.refobjid
+                                                    AND a.attnum OPERATOR(pg_catalog.=) d.refobjsubid
+                            WHERE d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_trigger'::pg_catalog.regclass
+                              AND d.objid OPERATOR(pg_catalog.=) t.oid AND d.refobjid OPERATOR(pg_catalog.=) r.oid
+                              AND d.refobjsubid OPERATOR(pg_catalog.>) 0),
+                'definition', pg_catalog.pg_get_triggerdef(t.oid, true)) ORDER BY t.tgname), '[]')${TRIGGERS_OF_R}),
     'functions', (
-       SELECT coalesce(jsonb_agg(jsonb_build_object(
+       SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
                 'schema', pn.nspname,
                 'name', p.proname,
                 'body', p.prosrc,
                 'definer', p.prosecdef,
-                'owned', p.proowner = r.relowner,
-                'trusted', pg_has_role(p.proowner, r.relowner, 'MEMBER'),
+                'owned', p.proowner OPERATOR(pg_catalog.=) r.relowner,
+                'trusted', pg_catalog.pg_has_role(p.proowner, r.relowner, 'MEMBER'),
                 'granted', ${GRANTED_OF_P},
-                'shared', EXISTS (SELECT FROM pg_trigger AS t
-                                   WHERE t.tgfoid = p.oid AND t.tgrelid <> r.oid AND t.tgparentid = 0),
+                'shared', EXISTS (SELECT FROM pg_catalog.pg_trigger AS t
+                                   WHERE t.tgfoid OPERATOR(pg_catalog.=) p.oid AND t.tgrelid OPERATOR(pg_catalog.<>) r.oid
+                                     AND t.tgparentid OPERATOR(pg_catalog.=) 0),
                 'settings', ${SETTINGS_OF_P}) ORDER BY pn.nspname, p.proname), '[]')
-         FROM pg_proc AS p
-         JOIN pg_namespace AS pn ON pn.oid = p.pronamespace
+         FROM pg_catalog.pg_proc AS p
+         JOIN pg_catalog.pg_namespace AS pn ON pn.oid OPERATOR(pg_catalog.=) p.pronamespace
         WHERE ${IS_OURS}
-          AND p.oid IN (SELECT t.tgfoid FROM pg_trigger AS t WHERE t.tgrelid = r.oid AND t.tgparentid = 0)))`
+          AND p.oid OPERATOR(pg_catalog.=) ANY (SELECT t.tgfoid FROM pg_catalog.pg_trigger AS t
+                                            WHERE t.tgrelid OPERATOR(pg_catalog.=) r.oid AND t.tgparentid OPERATOR(pg_catalog.=) 0)))`
 
 /** The index `i` reads a column, for its key or its condition. */
 const READ_BY_I = `EXISTS (
-                      SELECT FROM pg_depend AS d
-                       WHERE d.classid = 'pg_class'::regclass AND d.objid = i.indexrelid
-                         AND d.refobjid = i.indrelid AND d.refobjsubid = a.attnum)`
+                      SELECT FROM pg_catalog.pg_depend AS d
+                       WHERE d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass
+                         AND d.objid OPERATOR(pg_catalog.=) i.indexrelid
+                         AND d.refobjid OPERATOR(pg_catalog.=) i.indrelid AND d.refobjsubid OPERATOR(pg_catalog.=) a.attnum)`
 
-const UNUSUAL_OF_I = `CASE WHEN i.indisunique AND (i.indpred IS NOT NULL OR i.indexprs IS NOT NULL) THEN jsonb_build_object(
-                      'keys', (SELECT jsonb_agg(pg_get_indexdef(i.indexrelid, k, false) ORDER BY k)
-                                 FROM generate_series(1, i.indnkeyatts) AS k),
-                      'condition', pg_get_expr(i.indpred, i.indrelid),
-                      'columns', (SELECT coalesce(jsonb_agg(a.attname), '[]') FROM pg_attribute AS a
-                                   WHERE a.attrelid = i.indrelid
-                                     AND (a.attnum = ANY (i.indkey) OR i.indexprs IS NOT NULL AND ${READ_BY_I})),
-                      'reads', (SELECT coalesce(jsonb_object_agg(a.attname, pg_get_expr(f.adbin, f.adrelid)), '{}')
-                                  FROM pg_attribute AS a
-                                  LEFT JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
-                                 WHERE a.attrelid = i.indrelid AND (a.attnum = ANY (i.indkey) OR ${READ_BY_I}))) END`
+const UNUSUAL_OF_I = `CASE WHEN i.indisunique AND (i.indpred IS NOT NULL OR i.indexprs IS NOT NULL) THEN pg_catalog.jsonb_build_object(
+                      'keys', (SELECT pg_catalog.jsonb_agg(pg_catalog.pg_get_indexdef(i.indexrelid, k, false) ORDER BY k)
+                                 FROM pg_catalog.generate_series(1, i.indnkeyatts) AS k),
+                      'condition', pg_catalog.pg_get_expr(i.indpred, i.indrelid),
+                      'columns', (SELECT coalesce(pg_catalog.jsonb_agg(a.attname), '[]') FROM pg_catalog.pg_attribute AS a
+                                   WHERE a.attrelid OPERATOR(pg_catalog.=) i.indrelid
+                                     AND (a.attnum OPERATOR(pg_catalog.=) ANY (i.indkey) OR i.indexprs IS NOT NULL AND ${READ_BY_I})),
+                      'reads', (SELECT coalesce(pg_catalog.jsonb_object_agg(a.attname, pg_catalog.pg_get_expr(f.adbin, f.adrelid)), '{}')
+                                  FROM pg_catalog.pg_attribute AS a
+                                  LEFT JOIN pg_catalog.pg_attrdef AS f ON f.adrelid OPERATOR(pg_catalog.=) a.attrelid
+                                                                 AND f.adnum OPERATOR(pg_catalog.=) a.attnum
+                                 WHERE a.attrelid OPERATOR(pg_catalog.=) i.indrelid AND (a.attnum OPERATOR(pg_catalog.=) ANY (i.indkey) OR ${READ_BY_I}))) END`
 
-const SERVER = `jsonb_build_object(
-  'encoding', current_setting('server_encoding'),
-  'version', current_setting('server_version_num')::integer,
-  'quotesAll', current_setting('quote_all_identifiers')::boolean)`
+const SERVER = `pg_catalog.jsonb_build_object(
+  'encoding', pg_catalog.current_setting('server_encoding'),
+  'version', pg_catalog.current_setting('server_version_num')::integer,
+  'quotesAll', pg_catalog.current_setting('quote_all_identifiers')::boolean)`
 
 /** By what sets are found and compared, as parameters 2 to 5. */
 const parametersOf = (wanted: readonly TriggerSet[]): unknown[] => [
@@ -220,22 +233,23 @@ export async function installedTriggers(
 }> {
   return await readJson(
     query,
-    `SELECT jsonb_build_object('server', ${SERVER}, 'tables', (
-       SELECT coalesce(jsonb_agg(${OURS_OF_R} ORDER BY n.nspname, r.relname), '[]')
-         FROM pg_class AS r
-         JOIN pg_namespace AS n ON n.oid = r.relnamespace
-        WHERE n.nspname = ANY ($1) AND r.relhastriggers AND EXISTS (SELECT${TRIGGERS_OF_R})), 'kernel', (
-       SELECT coalesce(jsonb_agg(jsonb_build_object(
+    `SELECT pg_catalog.jsonb_build_object('server', ${SERVER}, 'tables', (
+       SELECT coalesce(pg_catalog.jsonb_agg(${OURS_OF_R} ORDER BY n.nspname, r.relname), '[]')
+         FROM pg_catalog.pg_class AS r
+         JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) r.relnamespace
+        WHERE n.nspname OPERATOR(pg_catalog.=) ANY ($1) AND r.relhastriggers AND EXISTS (SELECT${TRIGGERS_OF_R})), 'kernel', (
+       SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
                 'schema', pn.nspname, 'name', p.proname, 'body', p.prosrc, 'definer', p.prosecdef, 'granted', ${GRANTED_OF_P},
                 'settings', ${SETTINGS_OF_P},
-                'tables', (SELECT coalesce(jsonb_agg(DISTINCT jsonb_build_array(rn.nspname, r.relname)), '[]')
-                             FROM pg_trigger AS t
-                             JOIN pg_class AS r ON r.oid = t.tgrelid
-                             JOIN pg_namespace AS rn ON rn.oid = r.relnamespace
-                            WHERE t.tgfoid = p.oid AND t.tgparentid = 0)) ORDER BY pn.nspname, p.proname), '[]')
-         FROM pg_proc AS p
-         JOIN pg_namespace AS pn ON pn.oid = p.pronamespace
-        WHERE pn.nspname = ANY ($1) AND starts_with(ltrim(p.prosrc, E' \\n'), $2 || 'kernel')))::text AS state`,
+                'tables', (SELECT coalesce(pg_catalog.jsonb_agg(DISTINCT pg_catalog.jsonb_build_array(rn.nspname, r.relname)), '[]')
+                             FROM pg_catalog.pg_trigger AS t
+                             JOIN pg_catalog.pg_class AS r ON r.oid OPERATOR(pg_catalog.=) t.tgrelid
+                             JOIN pg_catalog.pg_namespace AS rn ON rn.oid OPERATOR(pg_catalog.=) r.relnamespace
+                            WHERE t.tgfoid OPERATOR(pg_catalog.=) p.oid AND t.tgparentid OPERATOR(pg_catalog.=) 0)) ORDER BY pn.nspname, p.proname), '[]')
+         FROM pg_catalog.pg_proc AS p
+         JOIN pg_catalog.pg_namespace AS pn ON pn.oid OPERATOR(pg_catalog.=) p.pronamespace
+        WHERE pn.nspname OPERATOR(pg_catalog.=) ANY ($1)
+          AND pg_catalog.starts_with(pg_catalog.ltrim(p.prosrc, E' \\n'), $2 OPERATOR(pg_catalog.||) 'kernel')))::pg_catalog.text AS state`,
     [schemas, ...parametersOf(wanted)],
   )
 }
@@ -243,11 +257,11 @@ export async function installedTriggers(
 /** Drops our functions in these schemas that no trigger runs any more, but for those of other roles. */
 export async function dropOrphans(query: Query, schemas: readonly string[]): Promise<void> {
   const rows = (await query(
-    `SELECT format('%I.%I()', n.nspname, p.proname) AS name
-       FROM pg_proc AS p
-       JOIN pg_namespace AS n ON n.oid = p.pronamespace
-      WHERE n.nspname = ANY ($1) AND ${IS_MARKED} AND pg_has_role(p.proowner, 'MEMBER')
-        AND NOT EXISTS (SELECT FROM pg_trigger AS t WHERE t.tgfoid = p.oid)
+    `SELECT pg_catalog.format('%I.%I()', n.nspname, p.proname) AS name
+       FROM pg_catalog.pg_proc AS p
+       JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) p.pronamespace
+      WHERE n.nspname OPERATOR(pg_catalog.=) ANY ($1) AND ${IS_MARKED} AND pg_catalog.pg_has_role(p.proowner, 'MEMBER')
+        AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS t WHERE t.tgfoid OPERATOR(pg_catalog.=) p.oid)
       ORDER BY 1`,
     [schemas, TRIGGER_MARK],
   )) as readonly { readonly name: string }[]
@@ -266,38 +280,39 @@ export async function tableState(
 ): Promise<{ readonly server: ServerState; readonly table: TableState | null }> {
   return await readJson(
     query,
-    `SELECT jsonb_build_object('server', ${SERVER}, 'table', (
-       SELECT ${OURS_OF_R} || jsonb_build_object(
+    `SELECT pg_catalog.jsonb_build_object('server', ${SERVER}, 'table', (
+       SELECT ${OURS_OF_R} OPERATOR(pg_catalog.||) pg_catalog.jsonb_build_object(
          'rowSecurity', r.relrowsecurity,
          'spread', ${SPREAD_OF_R},
          'indexes', (
-           SELECT coalesce(jsonb_agg(jsonb_build_object(
+           SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
                     'name', c.relname,
                     'unique', i.indisunique,
                     'valid', i.indisvalid AND i.indisready,
-                    'condition', pg_get_expr(i.indpred, i.indrelid),
+                    'condition', pg_catalog.pg_get_expr(i.indpred, i.indrelid),
                     'deferrable', NOT i.indimmediate,
                     'unusual', ${UNUSUAL_OF_I},
-                    'columns', (SELECT jsonb_agg(a.attname ORDER BY k.position)
-                                  FROM unnest(i.indkey) WITH ORDINALITY AS k (attnum, position)
-                                  JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
-                                 WHERE k.position <= i.indnkeyatts))), '[]')
-             FROM pg_index AS i
-             JOIN pg_class AS c ON c.oid = i.indexrelid
-            WHERE i.indrelid = r.oid),
+                    'columns', (SELECT pg_catalog.jsonb_agg(a.attname ORDER BY k.position)
+                                  FROM pg_catalog.unnest(i.indkey) WITH ORDINALITY AS k (attnum, position)
+                                  JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) i.indrelid
+                                                         AND a.attnum OPERATOR(pg_catalog.=) k.attnum
+                                 WHERE k.position OPERATOR(pg_catalog.<=) i.indnkeyatts))), '[]')
+             FROM pg_catalog.pg_index AS i
+             JOIN pg_catalog.pg_class AS c ON c.oid OPERATOR(pg_catalog.=) i.indexrelid
+            WHERE i.indrelid OPERATOR(pg_catalog.=) r.oid),
          'columns', (
-           SELECT coalesce(jsonb_agg(jsonb_build_object(
-                    'name', a.attname, 'type', format_type(a.atttypid, -1),
-                    'declared', format_type(a.atttypid, a.atttypmod), 'nullable', NOT a.attnotnull)), '[]')
-             FROM pg_attribute AS a
-            WHERE a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped),
+           SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
+                    'name', a.attname, 'type', pg_catalog.format_type(a.atttypid, -1),
+                    'declared', pg_catalog.format_type(a.atttypid, a.atttypmod), 'nullable', NOT a.attnotnull)), '[]')
+             FROM pg_catalog.pg_attribute AS a
+            WHERE a.attrelid OPERATOR(pg_catalog.=) r.oid AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped),
          'checks', (
-           SELECT coalesce(jsonb_agg(jsonb_build_object('name', c.conname, 'valid', c.convalidated)), '[]')
-             FROM pg_constraint AS c
-            WHERE c.conrelid = r.oid AND c.contype = 'c'))
-         FROM pg_class AS r
-         JOIN pg_namespace AS n ON n.oid = r.relnamespace
-        WHERE r.oid = to_regclass($1)))::text AS state`,
+           SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object('name', c.conname, 'valid', c.convalidated)), '[]')
+             FROM pg_catalog.pg_constraint AS c
+            WHERE c.conrelid OPERATOR(pg_catalog.=) r.oid AND c.contype OPERATOR(pg_catalog.=) 'c'))
+         FROM pg_catalog.pg_class AS r
+         JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) r.relnamespace
+        WHERE r.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)))::pg_catalog.text AS state`,
     [relation, ...parametersOf(wanted)],
   )
 }
@@ -308,7 +323,9 @@ export async function tableState(
  * @returns its OID; undefined if there is none
  */
 export async function tableOid(query: Query, relation: string): Promise<string | undefined> {
-  const [row] = (await query('SELECT to_regclass($1)::oid::text AS oid', [relation])) as readonly {
+  const [row] = (await query('SELECT pg_catalog.to_regclass($1)::pg_catalog.oid::pg_catalog.text AS oid', [
+    relation,
+  ])) as readonly {
     oid: string | null
   }[]
   return row?.oid ?? undefined
@@ -323,13 +340,15 @@ export async function tableOid(query: Query, relation: string): Promise<string |
 export async function columnDefaults(query: Query, relation: string): Promise<ReadonlyMap<string, string>> {
   const defaults = await readJson<Record<string, string>>(
     query,
-    `SELECT coalesce(jsonb_object_agg(a.attname, coalesce(
-              pg_get_expr(d.adbin, d.adrelid), pg_get_expr(t.typdefaultbin, 0), 'NULL')), '{}')::text AS state
-       FROM pg_attribute AS a
-       JOIN pg_type AS t ON t.oid = a.atttypid
-       LEFT JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-      WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped
-        AND a.attidentity = '' AND a.attgenerated = ''`,
+    `SELECT coalesce(pg_catalog.jsonb_object_agg(a.attname, coalesce(
+              pg_catalog.pg_get_expr(d.adbin, d.adrelid), pg_catalog.pg_get_expr(t.typdefaultbin, 0), 'NULL')), '{}')::pg_catalog.text AS state
+       FROM pg_catalog.pg_attribute AS a
+       JOIN pg_catalog.pg_type AS t ON t.oid OPERATOR(pg_catalog.=) a.atttypid
+       LEFT JOIN pg_catalog.pg_attrdef AS d ON d.adrelid OPERATOR(pg_catalog.=) a.attrelid
+        AND d.adnum OPERATOR(pg_catalog.=) a.attnum
+      WHERE a.attrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)
+        AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped
+        AND a.attidentity OPERATOR(pg_catalog.=) '' AND a.attgenerated OPERATOR(pg_catalog.=) ''`,
     [relation],
   )
   return new Map(Object.entries(defaults))
@@ -350,15 +369,15 @@ interface IndexSize {
 export async function indexSize(query: Query, relation: string, name: string): Promise<IndexSize> {
   return await readJson(
     query,
-    `SELECT jsonb_build_object(
+    `SELECT pg_catalog.jsonb_build_object(
               'index', coalesce((
-                SELECT sum(pg_relation_size(coalesce(p.relid, i.indexrelid)))
-                  FROM pg_index AS i
-                  JOIN pg_class AS c ON c.oid = i.indexrelid
-                  LEFT JOIN LATERAL pg_partition_tree(i.indexrelid) AS p ON true
-                 WHERE i.indrelid = to_regclass($1) AND c.relname = $2), 0),
-              'cache', pg_size_bytes(current_setting('shared_buffers')),
-              'page', current_setting('block_size')::integer)::text AS state`,
+                SELECT pg_catalog.sum(pg_catalog.pg_relation_size(coalesce(p.relid, i.indexrelid)))
+                  FROM pg_catalog.pg_index AS i
+                  JOIN pg_catalog.pg_class AS c ON c.oid OPERATOR(pg_catalog.=) i.indexrelid
+                  LEFT JOIN LATERAL pg_catalog.pg_partition_tree(i.indexrelid) AS p ON true
+                 WHERE i.indrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1) AND c.relname OPERATOR(pg_catalog.=) $2), 0),
+              'cache', pg_catalog.pg_size_bytes(pg_catalog.current_setting('shared_buffers')),
+              'page', pg_catalog.current_setting('block_size')::integer)::pg_catalog.text AS state`,
     [relation, name],
   )
 }

@@ -29,10 +29,10 @@ export function asStored(value: string, { type, declared }: ColumnType): string 
   const length = /^character varying\((\d+)\)$/.exec(declared)?.[1]
   if (length !== undefined) {
     // An insert drops spaces beyond the length, and refuses anything else there.
-    const excess = `pg_catalog.substr(${value}::text, ${Number(length) + 1})`
-    const cut = `pg_catalog.left(${value}::text, ${length}) || pg_catalog.rtrim(${excess})`
+    const excess = `pg_catalog.substr(${value}::pg_catalog.text, ${Number(length) + 1})`
+    const cut = `pg_catalog.left(${value}::pg_catalog.text, ${length}) OPERATOR(pg_catalog.||) pg_catalog.rtrim(${excess})`
     // Its bytes are known, its characters would be counted.
-    return `CASE WHEN pg_catalog.octet_length(${value}::text) <= ${length} THEN ${value}::text\n      ELSE ${cut} END`
+    return `CASE WHEN pg_catalog.octet_length(${value}::pg_catalog.text) OPERATOR(pg_catalog.<=) ${length} THEN ${value}::pg_catalog.text\n      ELSE ${cut} END`
   }
   // To character(n) and bit(n) a cast would cut; without the length, they compare as they are stored.
   return `${value}::${/^(?:character|bit)\b/.test(declared) ? type : declared}`
@@ -40,11 +40,11 @@ export function asStored(value: string, { type, declared }: ColumnType): string 
 
 /** As TypeORM's insert writes GeoJSON. */
 export function fromGeoJson(value: string, { type, srid }: SpatialColumn): string {
-  const geometry = `ST_GeomFromGeoJSON(${value}::text)`
+  const geometry = `ST_GeomFromGeoJSON(${value}::pg_catalog.text)`
   return `${srid === undefined ? geometry : `ST_SetSRID(${geometry}, ${srid})`}::${type}`
 }
 
 /** As TypeORM's `find` reads it. */
 export function toGeoJson(value: string, { precision }: SpatialColumn): string {
-  return `ST_AsGeoJSON(${value}${precision === undefined ? '' : `, ${precision}`})::json`
+  return `ST_AsGeoJSON(${value}${precision === undefined ? '' : `, ${precision}`})::pg_catalog.json`
 }

@@ -46,7 +46,7 @@ const INDEXED = `EXISTS (SELECT FROM pg_catalog.pg_index AS i
 
 /** Of the table and its partitions. */
 const SIZE = (of: string): string =>
-  `(SELECT coalesce(pg_catalog.sum(pg_catalog.${of}(p.relid)), pg_catalog.${of}(c.oid))::pg_catalog.int8
+  `(SELECT coalesce(pg_catalog.sum(pg_catalog.${of}(p.relid)), pg_catalog.${of}(c.oid))::bigint
       FROM pg_catalog.pg_partition_tree(c.oid) AS p)`
 
 /** A column `page_id` or `pageId`, of the type of the only column of the key of `page`. */
@@ -55,7 +55,7 @@ const LOOKALIKES = `FROM pg_catalog.pg_attribute AS a
       JOIN pg_catalog.pg_index AS i ON i.indrelid OPERATOR(pg_catalog.=) c.oid AND i.indisprimary
       JOIN pg_catalog.pg_attribute AS k ON k.attrelid OPERATOR(pg_catalog.=) c.oid
        AND k.attnum OPERATOR(pg_catalog.=) i.indkey[0]
-     WHERE i.indnkeyatts OPERATOR(pg_catalog.=) 1 AND o.relkind IN ('r', 'p') AND NOT o.relispartition
+     WHERE i.indnkeyatts OPERATOR(pg_catalog.=) 1 AND o.relkind OPERATOR(pg_catalog.=) ANY ('{r,p}') AND NOT o.relispartition
        AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped
        AND a.atttypid OPERATOR(pg_catalog.=) k.atttypid
        AND pg_catalog.lower(pg_catalog.replace(a.attname::pg_catalog.text, '_', '')) OPERATOR(pg_catalog.=) ANY ($2::pg_catalog.text[])

@@ -1,5 +1,5 @@
 import type { ColumnType } from './column-type'
-import { list, literal, qualified } from './identifier'
+import { list, literal, qualified, unnest } from './identifier'
 import { hasNamedKey, holderKey, nameField } from './name-body'
 import type { HolderTable, NamesColumn, NamesTable } from './name-table'
 import { allEqual, isCounted, type NumberTable, sameScopes, scopeKey, scopeOf, scopesTable } from './number-table'
@@ -55,11 +55,11 @@ const PLAIN =
 
 /** A column in the form that is ordered and compared; by its text where the type may bring operators of its own. */
 const compared = ({ name, type }: TypedColumn, row: string): string =>
-  PLAIN.test(type) ? field(row, name) : `${field(row, name)}::pg_catalog.text COLLATE "C"`
+  PLAIN.test(type) ? field(row, name) : `${field(row, name)}::pg_catalog.text COLLATE pg_catalog."C"`
 
 /** A text as a value of the column, in the same form. */
 const asColumn = ({ type, declared }: TypedColumn, value: string): string =>
-  PLAIN.test(type) ? `${value}::${declared}` : `${value}::pg_catalog.text COLLATE "C"`
+  PLAIN.test(type) ? `${value}::${declared}` : `${value}::pg_catalog.text COLLATE pg_catalog."C"`
 
 const equal = (columns: readonly TypedColumn[], row: string, value: (index: number) => string): string[] =>
   columns.map((one, index) => `${compared(one, row)} OPERATOR(pg_catalog.=) ${asColumn(one, value(index))}`)
@@ -127,8 +127,8 @@ function amongKeys(key: readonly TypedColumn[], among: readonly Key[] | undefine
 
 /** Lists of equal length as rows `c`, with their position from 1. */
 function unnested(arrays: readonly (readonly unknown[])[], prefix: string, values: unknown[]): string {
-  const functions = arrays.map((array) => `pg_catalog.unnest(${parameter(values, array)}::pg_catalog.text[])`)
-  return `ROWS FROM (${functions.join(', ')}) WITH ORDINALITY AS c (${arrays.map((_, index) => `${prefix}${index}`).join(', ')}, position)`
+  const given = arrays.map((array) => `${parameter(values, array)}::pg_catalog.text[]`)
+  return `${unnest(given, 4)} WITH ORDINALITY AS c (${arrays.map((_, index) => `${prefix}${index}`).join(', ')}, position)`
 }
 
 /** The stored hash as the digest writes it in JavaScript. */
@@ -302,7 +302,10 @@ export function isTrue(of: NamesTable, names: readonly HeldName[], among: readon
     return `WHEN ${isOf(name, 't').join(' AND ')} THEN EXISTS (SELECT FROM ${name.rows} AS r WHERE ${holds.join(' AND ')})`
   })
   const requested = among?.map(literal).join(', ')
-  const others = requested === undefined ? [] : [`WHEN ${text(of, 't', 'holder')} NOT IN (${requested}) THEN true`]
+  const others =
+    requested === undefined
+      ? []
+      : [`WHEN NOT (${text(of, 't', 'holder')} OPERATOR(pg_catalog.=) ANY (ARRAY[${requested}])) THEN true`]
   // Two programs may share a table of names; only the other program knows what its tables hold.
   const known = names.map(({ holder }) => `WHEN ${is(text(of, 't', 'holder'), literal(holder.holder))} THEN false`)
   return `(CASE WHEN NOT ${isHeld(of, 't')} THEN true ${[...others, ...cases, ...new Set(known)].join(' ')}

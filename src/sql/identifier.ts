@@ -62,6 +62,12 @@ const LINE_CHARACTERS = 100
 export const list = (items: readonly string[], indent: number): string =>
   packed(items, ', ', LINE_CHARACTERS).join(`,\n${' '.repeat(indent)}`)
 
+/** Arrays side by side, for FROM: with several of them, `unnest` by its full name is another function, which is not there. */
+export const unnest = (arrays: readonly string[], indent = 2): string => {
+  const calls = arrays.map((one) => `pg_catalog.unnest(${one})`)
+  return arrays.length === 1 ? calls.join('') : `ROWS FROM (${list(calls, indent)})`
+}
+
 /** Dollar quotes whose tag does not occur in the body, so that no name in it can end the string. */
 export function dollarQuote(body: string): string {
   let tag = 'guard'

@@ -39,12 +39,12 @@ export async function installedLookups(
 ): Promise<readonly string[]> {
   const rows = (await query(
     `SELECT c.relname AS name
-       FROM pg_index AS i
-       JOIN pg_class AS c ON c.oid = i.indexrelid
-       JOIN pg_am AS a ON a.oid = c.relam
-       JOIN pg_namespace AS n ON n.oid = c.relnamespace
-      WHERE n.nspname = ANY ($1) AND a.amname = 'hash' AND i.indisvalid
-        AND (starts_with(obj_description(c.oid, 'pg_class'), $2) OR c.relname = ANY ($3))`,
+       FROM pg_catalog.pg_index AS i
+       JOIN pg_catalog.pg_class AS c ON c.oid OPERATOR(pg_catalog.=) i.indexrelid
+       JOIN pg_catalog.pg_am AS a ON a.oid OPERATOR(pg_catalog.=) c.relam
+       JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+      WHERE n.nspname OPERATOR(pg_catalog.=) ANY ($1) AND a.amname OPERATOR(pg_catalog.=) 'hash' AND i.indisvalid
+        AND (pg_catalog.starts_with(pg_catalog.obj_description(c.oid, 'pg_class'), $2) OR c.relname OPERATOR(pg_catalog.=) ANY ($3))`,
     [schemas, INDEX_COMMENT, wanted],
   )) as readonly { readonly name: string }[]
   return rows.map(({ name }) => name)

@@ -25,7 +25,7 @@ import {
   unechoed,
   written,
 } from './statements'
-import { field, isLive, tableName, type TextTable } from './text-table'
+import { alike, field, isLive, tableName, type TextTable } from './text-table'
 import { assignments, changes, isOfClass, textOf, type UpdateShape } from './upsert-statement'
 
 /** As the catalog's, which imports what is here. */
@@ -51,23 +51,27 @@ interface Distribution {
 }
 
 /** What the catalog says of where the rows of the table `r` are, as JSON. */
-export const SPREAD_OF_R = `jsonb_build_object(
-  'citus', EXISTS (SELECT FROM pg_extension AS e WHERE e.extname = 'citus'),
+export const SPREAD_OF_R = `pg_catalog.jsonb_build_object(
+  'citus', EXISTS (SELECT FROM pg_catalog.pg_extension AS e WHERE e.extname OPERATOR(pg_catalog.=) 'citus'),
   'partitionedBy', (
-    SELECT coalesce(jsonb_agg(DISTINCT coalesce(a.attname, '')), '[]')
-      FROM pg_partition_tree(r.oid) AS p
-      JOIN pg_partitioned_table AS d ON d.partrelid = p.relid
-      CROSS JOIN LATERAL unnest(d.partattrs) AS k (attnum)
-      LEFT JOIN pg_attribute AS a ON a.attrelid = d.partrelid AND a.attnum = k.attnum AND k.attnum > 0),
+    SELECT coalesce(pg_catalog.jsonb_agg(DISTINCT coalesce(a.attname, '')), '[]')
+      FROM pg_catalog.pg_partition_tree(r.oid) AS p
+      JOIN pg_catalog.pg_partitioned_table AS d ON d.partrelid OPERATOR(pg_catalog.=) p.relid
+      CROSS JOIN LATERAL pg_catalog.unnest(d.partattrs) AS k (attnum)
+      LEFT JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) d.partrelid
+       AND a.attnum OPERATOR(pg_catalog.=) k.attnum
+       AND k.attnum OPERATOR(pg_catalog.>) 0),
   'unguarded', (
-    SELECT coalesce(jsonb_agg(DISTINCT c.relname), '[]')
-      FROM pg_partition_tree(r.oid) AS p
-      JOIN pg_class AS c ON c.oid = p.relid
+    SELECT coalesce(pg_catalog.jsonb_agg(DISTINCT c.relname), '[]')
+      FROM pg_catalog.pg_partition_tree(r.oid) AS p
+      JOIN pg_catalog.pg_class AS c ON c.oid OPERATOR(pg_catalog.=) p.relid
       -- A statement that names the table fires triggers for statements of this table alone.
-      JOIN pg_trigger AS g ON g.tgrelid = r.oid AND g.tgname = ANY ($3) AND g.tgtype & 1 = 1
-     WHERE p.level > 0 AND c.relkind = 'r' AND NOT EXISTS (
-       SELECT FROM pg_trigger AS o
-        WHERE o.tgrelid = p.relid AND o.tgname = g.tgname AND o.tgfoid = g.tgfoid AND o.tgenabled IN ('O', 'A'))))`
+      JOIN pg_catalog.pg_trigger AS g ON g.tgrelid OPERATOR(pg_catalog.=) r.oid AND g.tgname OPERATOR(pg_catalog.=) ANY ($3)
+       AND (g.tgtype OPERATOR(pg_catalog.&) 1) OPERATOR(pg_catalog.=) 1
+     WHERE p.level OPERATOR(pg_catalog.>) 0 AND c.relkind OPERATOR(pg_catalog.=) 'r' AND NOT EXISTS (
+       SELECT FROM pg_catalog.pg_trigger AS o
+        WHERE o.tgrelid OPERATOR(pg_catalog.=) p.relid AND o.tgname OPERATOR(pg_catalog.=) g.tgname AND o.tgfoid OPERATOR(pg_catalog.=) g.tgfoid
+          AND o.tgenabled OPERATOR(pg_catalog.=) ANY ('{O,A}'))))`
 
 /** What `SPREAD_OF_R` gives. */
 export interface CatalogSpread extends Pick<Spread, 'partitionedBy' | 'unguarded'> {
@@ -77,12 +81,12 @@ export interface CatalogSpread extends Pick<Spread, 'partitionedBy' | 'unguarded
 
 /** Of tables that the cluster knows. Only where the extension is there. */
 const DISTRIBUTION = `SELECT
-  CASE WHEN d.partmethod <> 'n' THEN 'column' WHEN d.repmodel = 't' THEN 'reference'
-    WHEN d.colocationid = 0 THEN 'local' ELSE 'single' END AS kind,
-  CASE WHEN d.partmethod <> 'n' THEN column_to_column_name(d.logicalrelid, d.partkey::text) END AS "column",
+  CASE WHEN d.partmethod OPERATOR(pg_catalog.<>) 'n' THEN 'column' WHEN d.repmodel OPERATOR(pg_catalog.=) 't' THEN 'reference'
+    WHEN d.colocationid OPERATOR(pg_catalog.=) 0 THEN 'local' ELSE 'single' END AS kind,
+  CASE WHEN d.partmethod OPERATOR(pg_catalog.<>) 'n' THEN column_to_column_name(d.logicalrelid, d.partkey::pg_catalog.text) END AS "column",
   citus_is_coordinator() AS coordinator
 FROM pg_catalog.pg_dist_partition AS d
-WHERE d.logicalrelid = pg_catalog.to_regclass($1)`
+WHERE d.logicalrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)`
 
 /**
  * Asks what only the metadata of a cluster says.
@@ -106,7 +110,7 @@ export async function spreadOf(
 
 /** Whether the database has the extension, without which no table is distributed. */
 export const hasCitus = async (query: Query): Promise<boolean> =>
-  (await query(`SELECT FROM pg_catalog.pg_extension AS e WHERE e.extname = 'citus'`)).length > 0
+  (await query(`SELECT FROM pg_catalog.pg_extension AS e WHERE e.extname OPERATOR(pg_catalog.=) 'citus'`)).length > 0
 
 /** @param relation the table's name as SQL */
 export async function isDistributed(query: Query, relation: string): Promise<boolean> {
@@ -171,8 +175,10 @@ export function findSpreadStatement(shape: BatchShape, given: Given): Statement<
   const { table } = shape
   const hashes = `${parameter(table.scope.length)}::${table.digest.type}[]`
   const where = [
-    ...table.scope.map((name, index) => `${field('t', name)} = ANY (${scopeArrays(shape, 0)[index] ?? ''})`),
-    `${field('t', table.hash)} = ANY (${hashes})`,
+    ...table.scope.map(
+      (name, index) => `${field('t', name)} OPERATOR(pg_catalog.=) ANY (${scopeArrays(shape, 0)[index] ?? ''})`,
+    ),
+    `${field('t', table.hash)} OPERATOR(pg_catalog.=) ANY (${hashes})`,
     ...isLive(table, 't'),
     anyNumber(table),
   ]
@@ -276,7 +282,7 @@ export function standingKeyStatement(table: TextTable, primary: readonly string[
   return named(
     `SELECT ${[...key.map((name) => field('t', name)), `CASE WHEN ${isLive(table, 't').join(' AND ') || 'true'} THEN 1 END`].join(', ')}
 FROM ${tableName(table)} AS t
-WHERE ${primary.map((name, index) => `${field('t', name)} = ${parameter(index)}`).join('\n    AND ')}`,
+WHERE ${primary.map((name, index) => `${field('t', name)} OPERATOR(pg_catalog.=) ${parameter(index)}`).join('\n    AND ')}`,
     (row) => row,
   )
 }
@@ -288,12 +294,12 @@ export function holderKeyStatement(
 ): Statement<readonly unknown[]> {
   const scope = table.scope.map((name, index) => {
     const type = types.get(name)
-    return `${field('t', name)} = ${type ? asStored(parameter(index), type) : parameter(index)}`
+    return `${field('t', name)} OPERATOR(pg_catalog.=) ${type ? asStored(parameter(index), type) : parameter(index)}`
   })
-  const texts = table.text.map(
-    ({ name }, index) => `${asText(name)} IS NOT DISTINCT FROM ${parameter(scope.length + index)}::pg_catalog.text`,
+  const texts = table.text.map(({ name }, index) =>
+    alike(asText(name), `${parameter(scope.length + index)}::pg_catalog.text`),
   )
-  const hash = `${field('t', table.hash)} = ${parameter(scope.length + texts.length)}::${table.digest.type}`
+  const hash = `${field('t', table.hash)} OPERATOR(pg_catalog.=) ${parameter(scope.length + texts.length)}::${table.digest.type}`
   return named(
     `SELECT ${nameList(primary)}
 FROM ${tableName(table)} AS t

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { asStored, type ColumnTypes, fromGeoJson, type SpatialColumn, toGeoJson } from './column-type'
 import { quote } from './identifier'
-import { field, isLive, tableName, type TextTable } from './text-table'
+import { alike, bytewise, differ, equal, field, isLive, op, tableName, type TextTable, within } from './text-table'
 
 /** A row as the driver gives it: values in the order of the select list. */
 export type WireRow = readonly unknown[]
@@ -50,7 +50,7 @@ export interface RowShape {
 }
 
 /** In SQL. NULL for a row that was found is the one value that no parser of the user's own for booleans ever sees. */
-export const CREATED = { yes: 'true', no: 'NULL::bool' } as const
+export const CREATED = { yes: 'true', no: 'NULL::boolean' } as const
 
 const NO_NAMES: readonly string[] = []
 
@@ -87,13 +87,11 @@ const isEchoed = ({ echoed = NO_NAMES }: Pick<RowShape, 'echoed'>, name: string)
 /** The stored texts as JSON, or NULL where they are the sent ones. */
 export function otherTexts(shape: RowShape, value: (index: number) => string): string {
   const { echoed = NO_NAMES, table } = shape
-  const differ = table.text.flatMap(({ name }, index) =>
-    echoed.includes(name)
-      ? [`${asText(name)} IS DISTINCT FROM ${value(table.scope.length + index)}::pg_catalog.text`]
-      : [],
+  const changed = table.text.flatMap(({ name }, index) =>
+    echoed.includes(name) ? [differ(asText(name), `${value(table.scope.length + index)}::pg_catalog.text`)] : [],
   )
   const stored = echoed.map((name) => field('t', name)).join(', ')
-  return `CASE WHEN ${differ.join('\n      OR ')}
+  return `CASE WHEN ${changed.join('\n      OR ')}
     THEN pg_catalog.json_build_array(${stored})::pg_catalog.text END`
 }
 
@@ -153,7 +151,7 @@ function selectList(shape: Pick<RowShape, 'select' | 'spatial' | 'echoed'>, row:
 const listed = (...parts: readonly string[]): string => parts.filter((part) => part !== '').join(', ')
 
 /** A text column as it is compared. */
-export const asText = (name: string): string => `${field('t', name)}::pg_catalog.text COLLATE "C"`
+export const asText = (name: string): string => bytewise('t', name)
 
 /** What an INSERT or an UPDATE of TypeORM gives back of each row. */
 export function returningList(shape: Pick<RowShape, 'select' | 'spatial'>, row = ''): string {
@@ -205,18 +203,18 @@ export const nameList = (names: readonly string[]): string => names.map(quote).j
  * that of one row in 200, and a thousand lookups for so much work that compiling them (`jit_above_cost`) pays; a range
  * it takes for one row in 200 once more.
  */
-export const anyNumber = ({ number }: TextTable): string => `${field('t', number)} BETWEEN -2147483648 AND 2147483647`
+export const anyNumber = ({ number }: TextTable): string => within(field('t', number), '-2147483648', '2147483647')
 
 /** The stored row `t` has the text of the row whose key is `value(0)`, `value(1)`, … in the order of the shape. */
 export function holdsText({ table }: RowShape, value: (index: number) => string): string {
-  const { scope, text, hash } = table
+  const { scope, text, hash, nullable } = table
   return [
     ...scope.map((name, index) => `${field('t', name)} OPERATOR(pg_catalog.=) ${value(index)}`),
-    `${field('t', hash)} = ${value(scope.length + text.length)}`,
-    ...text.map(
-      ({ name }, index) =>
-        `${asText(name)}\n        IS NOT DISTINCT FROM ${value(scope.length + index)}::pg_catalog.text`,
-    ),
+    `${field('t', hash)} OPERATOR(pg_catalog.=) ${value(scope.length + text.length)}`,
+    ...text.map(({ name }, index) => {
+      const [stored, given] = [asText(name), `${value(scope.length + index)}::pg_catalog.text`]
+      return nullable || text.length > 1 ? alike(stored, given) : equal(stored, given)
+    }),
   ].join('\n    AND ')
 }
 
@@ -285,7 +283,7 @@ export function restoreStatement(
   const shape = unechoed(given)
   const set = [
     `${quote(deleted)} = NULL`,
-    ...(version === undefined ? [] : [`${quote(version)} = ${field('t', version)} + 1`]),
+    ...(version === undefined ? [] : [`${quote(version)} = ${field('t', version)} OPERATOR(pg_catalog.+) 1`]),
     ...(updated === undefined ? [] : [`${quote(updated)} = CURRENT_TIMESTAMP`]),
   ]
   return named(

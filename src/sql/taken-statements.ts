@@ -1,8 +1,10 @@
 import type { UnusualIndex } from './catalog'
 import { asStored, type ColumnTypes } from './column-type'
-import { literal, qualified, quote } from './identifier'
+import { literal, qualified, quote, unnest } from './identifier'
 import { anyNumber, asText, nameList, parameter, type Statement, type WireRow } from './statements'
 import {
+  alike,
+  equal,
   field,
   hashExpression,
   isFreed,
@@ -75,13 +77,13 @@ function input(wanted: WantedText, nth: number, offset: number): string {
     ...(standing ? live.map(() => 'live') : []),
   ]
   const arrays = names.map(
-    (name, index) => `${parameter(offset + index)}::${/^[gl]/.test(name) ? 'boolean' : 'text'}[]`,
+    (name, index) => `${parameter(offset + index)}::${/^[gl]/.test(name) ? 'boolean' : 'pg_catalog.text'}[]`,
   )
   const values = keyNames(table).map((name, index) => `${keyValue(wanted, name, index)} AS c${index}`)
   const ids = primary.map((name, index) => `${stored(wanted, name, `i.k${index}`)} AS k${index}`)
   return `i${nth} AS MATERIALIZED (
   SELECT i.ordinal, ${[...values, ...(standing ? ids : [])].join(',\n    ')}
-  FROM unnest(${arrays.join(', ')})
+  FROM ${unnest(arrays, 4)}
     WITH ORDINALITY AS i (${[...names, 'ordinal'].join(', ')})${standing ? standingRow(wanted) : ''}
 )`
 }
@@ -89,7 +91,9 @@ function input(wanted: WantedText, nth: number, offset: number): string {
 /** The row as it stands, unless it will be deleted and free its text. */
 function standingRow(wanted: WantedText): string {
   const { table, primary } = wanted
-  const same = primary.map((name, index) => `${field('r', name)} = ${stored(wanted, name, `i.k${index}`)}`)
+  const same = primary.map(
+    (name, index) => `${field('r', name)} OPERATOR(pg_catalog.=) ${stored(wanted, name, `i.k${index}`)}`,
+  )
   const live = isLive(table, 'r').map((is) => `coalesce(i.live, ${is})`)
   return `\n  JOIN ${tableName(table)} AS r ON ${[...same, ...live].join('\n    AND ')}`
 }
@@ -111,7 +115,7 @@ function arm(wanted: readonly WantedText[], nth: number): string {
   const { table, primary, standing } = wanted[nth] as WantedText
   const key = keyNames(table).map((name, index) => `i.c${index} AS ${field('', name)}`)
   const parts = keyNames(table).map((_, index) =>
-    index < table.scope.length ? `i.c${index}` : `i.c${index} COLLATE "C"`,
+    index < table.scope.length ? `i.c${index}` : `i.c${index} COLLATE pg_catalog."C"`,
   )
   const same = [
     ...sameScope(table, 't', 'n'),
@@ -120,10 +124,14 @@ function arm(wanted: readonly WantedText[], nth: number): string {
     ...isLive(table, 't'),
     anyNumber(table),
     // A row that this change, or an earlier one of the call, gives another text holds the old one no longer.
-    ...(standing ? [`NOT EXISTS (SELECT FROM i${nth} AS e WHERE e.ordinal <= i.ordinal AND ${sameRow(primary)})`] : []),
+    ...(standing
+      ? [
+          `NOT EXISTS (\n      SELECT FROM i${nth} AS e WHERE e.ordinal OPERATOR(pg_catalog.<=) i.ordinal AND ${sameRow(primary)})`,
+        ]
+      : []),
   ]
   return `SELECT ${nth} AS wanted, i.ordinal,
-  CASE WHEN i.ordinal > min(i.ordinal)
+  CASE WHEN i.ordinal OPERATOR(pg_catalog.>) pg_catalog.min(i.ordinal)
     OVER (PARTITION BY ${parts.join(', ')}) THEN 1 END AS repeated,
   ${primaryList(wanted, nth)}
 FROM i${nth} AS i
@@ -138,7 +146,7 @@ WHERE NOT (${textIsNull(table, 'n').join(' AND ')})`
 }
 
 const sameRow = (primary: readonly string[]): string =>
-  primary.map((name, index) => `e.k${index} = ${field('t', name)}`).join(' AND ')
+  primary.map((name, index) => equal(`e.k${index}`, field('t', name))).join(' AND ')
 
 /** Every arm has the columns of all, each with its own type, so that the driver parses a key as `find` would give it. */
 function primaryList(wanted: readonly WantedText[], nth: number): string {
@@ -215,7 +223,7 @@ function keyArm({ schema, table, primary, standing }: WantedKeys, key: WantedKey
   const filled = (base: string, value: string): string => `pg_catalog.jsonb_populate_record(${base}, ${value})`
   const part = (of: string, what: string): string => `${of}.value OPERATOR(pg_catalog.->) '${what}'`
   const same = (columns: readonly string[], left: string, right: string): string =>
-    columns.map((column) => `${field(left, column)} = ${field(right, column)}`).join(' AND ')
+    columns.map((column) => `${field(left, column)} OPERATOR(pg_catalog.=) ${field(right, column)}`).join(' AND ')
   const given = standing
     ? `CROSS JOIN LATERAL ${filled(`NULL::${name}`, part('e', 'key'))} AS k
   JOIN ${name} AS r ON ${same(primary, 'r', 'k')}
@@ -224,12 +232,12 @@ function keyArm({ schema, table, primary, standing }: WantedKeys, key: WantedKey
   // A row that this change, or an earlier one of the call, gives another value has the old one no longer.
   const stays = `\n      AND NOT EXISTS (SELECT FROM ${rows('x')}
         CROSS JOIN LATERAL ${filled(`NULL::${name}`, part('x', 'key'))} AS q
-        WHERE x.ordinal <= e.ordinal AND ${same(primary, 'q', 't')})`
+        WHERE x.ordinal OPERATOR(pg_catalog.<=) e.ordinal AND ${same(primary, 'q', 't')})`
   const { values, join, held } = key.index ? unusual(key.index, standing) : ordinary(key.columns)
   return `SELECT ${nth} AS key, s.ordinal, ${primary.map((_, index) => `s.k${index}`).join(', ')}
 FROM (
   SELECT e.ordinal, ${primary.map((_, index) => `h.k${index}`).join(', ')},
-    h.found OR e.ordinal > min(e.ordinal) OVER (PARTITION BY ${values.join(', ')}) AS taken
+    h.found OR e.ordinal OPERATOR(pg_catalog.>) pg_catalog.min(e.ordinal) OVER (PARTITION BY ${values.join(', ')}) AS taken
   FROM ${rows('e')}
   ${given}${join}
   LEFT JOIN LATERAL (
@@ -253,7 +261,7 @@ interface KeyParts {
 const ordinary = (columns: readonly string[]): KeyParts => ({
   values: columns.map((column) => field('n', column)),
   join: '',
-  held: columns.map((column) => `${field('t', column)} = ${field('n', column)}`),
+  held: columns.map((column) => `${field('t', column)} OPERATOR(pg_catalog.=) ${field('n', column)}`),
 })
 
 /** The server's words name columns alone: they are those of the innermost FROM. */
@@ -270,7 +278,7 @@ function unusual({ keys, condition, reads }: UnusualIndex, standing: boolean): K
   CROSS JOIN LATERAL (
     SELECT ${expressions.join(', ')} FROM (SELECT ${columns.join(', ')}) AS i WHERE ${condition ?? 'true'}
   ) AS v`,
-    held: [`(${condition ?? 'true'})`, ...keys.map((key, index) => `(${key}) = v.x${index}`)],
+    held: [`(${condition ?? 'true'})`, ...keys.map((key, index) => `(${key}) OPERATOR(pg_catalog.=) v.x${index}`)],
   }
 }
 
@@ -304,7 +312,7 @@ export function holderQuery(
   const values = [...scope, hash, hashNumber, ...texts]
   const at = (index: number): string => parameter(scope.length + index)
   const same = table.text
-    .map(({ name }, index) => `${asText(name)} IS NOT DISTINCT FROM ${at(2 + index)}::pg_catalog.text`)
+    .map(({ name }, index) => alike(asText(name), `${at(2 + index)}::pg_catalog.text`))
     .join(' AND ')
   const where = [
     ...table.scope.map((name, index) => `${field('t', name)} OPERATOR(pg_catalog.=) ${parameter(index)}`),
@@ -373,5 +381,5 @@ const isSameList = (given: string, names: readonly string[]): boolean =>
  */
 export const PARTITION_ROOT = `SELECT n.nspname AS schema, r.relname AS table
 FROM pg_catalog.pg_class AS r
-JOIN pg_catalog.pg_namespace AS n ON n.oid = r.relnamespace
-WHERE r.oid = pg_catalog.pg_partition_root(pg_catalog.to_regclass(pg_catalog.format('%I.%I', $1::text, $2::text)))`
+JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) r.relnamespace
+WHERE r.oid OPERATOR(pg_catalog.=) pg_catalog.pg_partition_root(pg_catalog.to_regclass(pg_catalog.format('%I.%I', $1::pg_catalog.text, $2::pg_catalog.text)))`

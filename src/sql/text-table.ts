@@ -59,6 +59,17 @@ export const op = (operator: string): string => `OPERATOR(pg_catalog.${operator}
 
 export const equal = (left: string, right: string): string => `${left} ${op('=')} ${right}`
 
+/** NULL is equal to NULL alone, as IS NOT DISTINCT FROM has it. */
+export const alike = (left: string, right: string): string =>
+  `(${equal(left, right)}\n      OR ${left} IS NULL\n        AND ${right} IS NULL)`
+
+/** As IS DISTINCT FROM. */
+export const differ = (left: string, right: string): string => `${alike(left, right)} IS NOT TRUE`
+
+/** As BETWEEN. */
+export const within = (value: string, low: string, high: string): string =>
+  `${value} ${op('>=')} ${low}\n    AND ${value} ${op('<=')} ${high}`
+
 const APPENDED = op('||')
 
 /**
@@ -129,7 +140,7 @@ export function hashOfValues(
 /** The hash of a row as `digest.js` gives it. */
 export const hashLiteral = ({ hash, digest }: Pick<TextTable, 'hash' | 'digest'>): string =>
   digest.type === 'uuid'
-    ? `pg_catalog.replace(${quote(hash)}::text, '-', '')`
+    ? `pg_catalog.replace(${quote(hash)}::pg_catalog.text, '-', '')`
     : `'\\x' ${APPENDED} pg_catalog.encode(${quote(hash)}, 'hex')`
 
 /** All text columns NULL: a row without a text, outside every chain. */

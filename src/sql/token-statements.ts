@@ -1,5 +1,5 @@
 import { quote } from './identifier'
-import { field, type TextTable, tableName } from './text-table'
+import { alike, field, type TextTable, tableName } from './text-table'
 import { holdsText, keyColumns, named, nameList, parameter, type Statement } from './statements'
 
 /** Properties of the entity that keeps tokens, beside the token itself. */
@@ -88,9 +88,9 @@ const flag = (condition: string): string => `CASE WHEN ${condition} THEN 1 END`
 function selectToken({ table, columns }: TokenTable): string {
   const of = (name: TokenColumn): string => field('t', columns[name])
   return `SELECT NULL::pg_catalog.int4 AS claimed, ${of('id')}::pg_catalog.text AS id,
-    ${flag(`${of('request')} IS NOT DISTINCT FROM $3::pg_catalog.text`)} AS same,
+    ${flag(alike(of('request'), '$3::pg_catalog.text'))} AS same,
     ${flag(`${of('answeredAt')} IS NOT NULL`)} AS answered, ${of('answer')}::pg_catalog.text AS answer,
-    ${flag(`${of('expiresAt')} <= ${NOW}`)} AS expired, NULL::pg_catalog.text AS transaction
+    ${flag(`${of('expiresAt')} OPERATOR(pg_catalog.<=) ${NOW}`)} AS expired, NULL::pg_catalog.text AS transaction
   FROM ${tableName(table)} AS t
   WHERE ${holdsText({ table, others: [], select: [] }, parameter)}`
 }
@@ -148,7 +148,7 @@ function takeStatement({ table, columns }: TokenTable): Statement<string> {
     `WITH taken AS (
   UPDATE ${tableName(table)} SET ${quote(request)} = $2::pg_catalog.text, ${quote(createdAt)} = ${NOW},
     ${quote(answer)} = NULL, ${quote(answeredAt)} = NULL, ${quote(expiresAt)} = ${NOW}
-  WHERE ${quote(id)} = $1 AND ${quote(expiresAt)} <= ${NOW}
+  WHERE ${quote(id)} OPERATOR(pg_catalog.=) $1 AND ${quote(expiresAt)} OPERATOR(pg_catalog.<=) ${NOW}
   RETURNING 1
 )
 SELECT ${TRANSACTION} FROM taken`,
@@ -161,11 +161,11 @@ function answerStatement({ table, columns }: TokenTable): Statement<true> {
   return named(
     `WITH answered AS (
   UPDATE ${tableName(table)} SET ${quote(answer)} = $2::pg_catalog.json, ${quote(answeredAt)} = ${NOW},
-    ${quote(expiresAt)} = coalesce($3::pg_catalog.timestamptz, ${NOW} + $4::pg_catalog.interval)
-  WHERE ${quote(id)} = $1 AND ${TRANSACTION} OPERATOR(pg_catalog.=) $5::pg_catalog.text
+    ${quote(expiresAt)} = coalesce($3::pg_catalog.timestamptz, ${NOW} OPERATOR(pg_catalog.+) $4::pg_catalog.interval)
+  WHERE ${quote(id)} OPERATOR(pg_catalog.=) $1 AND ${TRANSACTION} OPERATOR(pg_catalog.=) $5::pg_catalog.text
   RETURNING 1
 )
-SELECT 1 / pg_catalog.count(*) FROM answered`,
+SELECT 1 OPERATOR(pg_catalog./) pg_catalog.count(*) FROM answered`,
     some,
   )
 }
@@ -175,13 +175,13 @@ function removeStatement({ table, columns }: TokenTable): Statement<number> {
   return named(
     `WITH expired AS MATERIALIZED (
   SELECT ${quote(id)} AS id FROM ${tableName(table)}
-  WHERE ${quote(expiresAt)} <= ${NOW}
-    AND (${quote(answeredAt)} IS NOT NULL OR ${quote(createdAt)} < pg_catalog.transaction_timestamp())
+  WHERE ${quote(expiresAt)} OPERATOR(pg_catalog.<=) ${NOW}
+    AND (${quote(answeredAt)} IS NOT NULL OR ${quote(createdAt)} OPERATOR(pg_catalog.<) pg_catalog.transaction_timestamp())
   ORDER BY ${quote(expiresAt)}
   LIMIT $1
   FOR UPDATE SKIP LOCKED
 ), removed AS (
-  DELETE FROM ${tableName(table)} AS t USING expired WHERE ${field('t', id)} = expired.id
+  DELETE FROM ${tableName(table)} AS t USING expired WHERE ${field('t', id)} OPERATOR(pg_catalog.=) expired.id
   RETURNING 1
 )
 SELECT pg_catalog.count(*)::pg_catalog.text FROM removed`,

@@ -134,13 +134,13 @@ export const ownTransaction: SavepointCommands = { set: 'START TRANSACTION', rel
 /** Whether a transaction sees what others have committed since it began. */
 export const seesCommitted: Statement<boolean> = {
   name: '',
-  sql: `SELECT CASE WHEN pg_catalog.current_setting('transaction_isolation') LIKE 'read %' THEN 1 END AS sees`,
+  sql: `SELECT CASE WHEN pg_catalog.starts_with(pg_catalog.current_setting('transaction_isolation'), 'read ') THEN 1 END AS sees`,
   parse: ([sees]) => sees !== null,
 }
 
 /** Gives a row inside a transaction that was begun by a statement of its own; 25P02 in one that has failed. */
 export const seesOpenTransaction =
-  'SELECT 1 WHERE pg_catalog.transaction_timestamp() <> pg_catalog.statement_timestamp()'
+  'SELECT 1 WHERE pg_catalog.transaction_timestamp() OPERATOR(pg_catalog.<>) pg_catalog.statement_timestamp()'
 
 /**
  * Cancels what a backend waits with, if it waits for one of others, also by way of third ones. Parameters: its process

@@ -32,7 +32,7 @@ import {
   type StoredRow,
   written,
 } from './statements'
-import { field, hashOfValues, isLive, tableName, type TextTable } from './text-table'
+import { bytewise, differ, field, hashOfValues, isLive, op, tableName, type TextTable } from './text-table'
 
 /** What an upsert does to the row that holds the text. */
 export interface UpdateShape {
@@ -73,7 +73,7 @@ export function upsertStatement(shape: RowShape, update: UpdateShape, orInsert: 
 ), updated AS (
   UPDATE ${tableName(shape.table)} AS t
   SET ${assignments(update, (name) => written(shape, name, value(name)), textOf(shape, value))}
-  FROM (SELECT FROM found HAVING pg_catalog.count(*) = 1${ifChanged}) AS f
+  FROM (SELECT FROM found HAVING pg_catalog.count(*) OPERATOR(pg_catalog.=) 1${ifChanged}) AS f
   WHERE ${isTheRow(shape, keyParameter(shape))}${isOfClass(update)}
   RETURNING ${returnedRow(shape, CREATED.no)}
 )${orInsert ? `, ${created(shape)}` : ''}
@@ -116,7 +116,7 @@ export function upsertManyStatement(shape: BatchShape, update: UpdateShape): Sta
   const scoped = shape.table.scope.length > 0
   const sql = `WITH ${input(shape)}, found AS MATERIALIZED (
   SELECT i.ordinal, t.*
-  FROM ${scoped ? `(SELECT * FROM input AS i ORDER BY ${inputOrder(shape)})` : 'input'} AS i
+  FROM ${scoped ? `(SELECT * FROM input AS i\n    ORDER BY ${inputOrder(shape)})` : 'input'} AS i
   CROSS JOIN LATERAL (
     SELECT ${selectRow(shape, 't', { created: CREATED.no, otherTexts: SAME_TEXTS })},
       ${update.skipUnchanged ? `(${changed})` : 'true'} AS changed
@@ -129,12 +129,12 @@ export function upsertManyStatement(shape: BatchShape, update: UpdateShape): Sta
   SELECT f.ordinal, pg_catalog.bool_and(f.changed) AS changed
   FROM found AS f
   GROUP BY f.ordinal
-  HAVING pg_catalog.count(*) = 1
+  HAVING pg_catalog.count(*) OPERATOR(pg_catalog.=) 1
 ), updated AS (
   UPDATE ${table} AS t
   SET ${assignments(update, (name, otherwise) => broughtOr(shape, name, otherwise))}
   FROM one AS o
-  JOIN input AS i ON i.ordinal = o.ordinal
+  JOIN input AS i ON i.ordinal OPERATOR(pg_catalog.=) o.ordinal
   WHERE o.changed
     AND ${same}${isOfClass(update)}
   RETURNING i.ordinal,
@@ -158,7 +158,7 @@ function unchanged(shape: BatchShape): string {
 UNION ALL
 SELECT ${['ordinal', ...rowColumns(shape)].map((name) => `f.${name}`).join(', ')}
 FROM found AS f
-JOIN one AS o ON o.ordinal = f.ordinal
+JOIN one AS o ON o.ordinal OPERATOR(pg_catalog.=) f.ordinal
 WHERE NOT o.changed`
 }
 
@@ -177,7 +177,7 @@ export function assignments(
   const now = 'CURRENT_TIMESTAMP'
   const given = update.map((name) => [name, value(name, updateDates.includes(name) ? now : field('t', name))])
   const dates = updateDates.filter((name) => !update.includes(name)).map((name) => [name, now])
-  const counted = versions.map((name) => [name, `${field('t', name)} + 1`])
+  const counted = versions.map((name) => [name, `${field('t', name)} ${op('+')} 1`])
   const hashed = hashes.map((table) => {
     const texts = table.text.map(({ name }) => (update.includes(name) ? text(name) : field('t', name)))
     return [table.hash, hashOfValues(table, texts)]
@@ -191,11 +191,11 @@ export function assignments(
 export const textOf =
   ({ types }: RowShape, value: (name: string) => string) =>
   (name: string): string =>
-    `${value(name)}::${types?.get(name)?.type ?? 'text'}::pg_catalog.text`
+    `${value(name)}::${types?.get(name)?.type ?? 'pg_catalog.text'}::pg_catalog.text`
 
 export function isOfClass({ only }: UpdateShape): string {
   if (!only) return ''
-  return `\n    AND ${field('t', only.column)}::pg_catalog.text IN (${only.values.map(literal).join(', ')})`
+  return `\n    AND ${field('t', only.column)}::pg_catalog.text ${op('=')} ANY (ARRAY[${only.values.map(literal).join(', ')}])`
 }
 
 /** Compared as texts, which every type has: `json` has no equality. */
@@ -208,9 +208,9 @@ export function changes(
   return update
     .map((name) => {
       const stored = `(${valueAsStored(shape, name, value(name))})::pg_catalog.text`
-      const differs = `${field('t', name)}::pg_catalog.text COLLATE "C"\n        IS DISTINCT FROM ${stored}`
+      const changed = differ(bytewise('t', name), stored)
       const nth = brought.indexOf(name)
-      return nth === -1 ? differs : `i.g${nth} AND ${differs}`
+      return nth === -1 ? changed : `i.g${nth} AND\n    ${changed}`
     })
     .join('\n      OR ')
 }
