@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import path from 'node:path'
-import { build } from 'esbuild'
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest'
 import { createDatabase, dropDatabase, inDatabase, runOnce } from '../support/databases'
 import { COMBINATIONS, compile, COMPILERS, type Compiled, digestOf } from './compile'
@@ -165,6 +164,7 @@ describe('the tarball', () => {
         'docs/',
         'package.json',
         ...layers.map((layer) => `dist/${layer}`),
+        ...layers.filter((layer) => layer !== 'cli/').map((layer) => `dist/esm/${layer}`),
       ].sort(),
     )
     expect(files.filter((file) => /test|spec|fixture|\.env|\.npmrc|\.log$/.test(file))).toEqual([])
@@ -195,24 +195,6 @@ describe('the tarball', () => {
     expect(scripts.filter((_, index) => naming[index])).toEqual([])
   })
 
-  test('bundles nothing but themselves with the errors', async () => {
-    const { metafile } = await build({
-      stdin: {
-        contents: `export { TextTakenError } from 'typeorm-unique-text/errors'`,
-        resolveDir: workspace.current.folder,
-      },
-      bundle: true,
-      platform: 'node',
-      metafile: true,
-      write: false,
-    })
-    expect(
-      Object.keys(metafile.inputs)
-        .map((file) => path.basename(file))
-        .sort(),
-    ).toEqual(['<stdin>', 'errors.js', 'errors.mjs'])
-  })
-
   test('brings normalize-url within it, with its licence, and asks for peers only', async () => {
     const read = async (file: string) => await readFile(path.join(workspace.unpacked, file), 'utf8')
     const manifest = JSON.parse(await read('package.json')) as Record<string, Record<string, string> | undefined>
@@ -220,8 +202,8 @@ describe('the tarball', () => {
     expect(Object.keys(manifest['peerDependencies'] ?? {}).sort()).toEqual(['pg', 'typeorm'])
     const installed = await listFiles(path.join(workspace.current.folder, 'node_modules'))
     expect(installed.filter((file) => file.startsWith('normalize-url/'))).toEqual([])
-    for (const file of ['dist/text/normalize-url.LICENSE.txt', 'dist/text/normalize-url.js']) {
-      expect(await read(file)).toMatch(/Copyright \(c\) Sindre Sorhus/)
+    for (const file of ['normalize-url.LICENSE.txt', 'normalize-url.js', '../esm/text/normalize-url.mjs']) {
+      expect(await read(`dist/text/${file}`)).toMatch(/Copyright \(c\) Sindre Sorhus/)
     }
   })
 

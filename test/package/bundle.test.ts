@@ -1,0 +1,86 @@
+import { writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { build } from 'esbuild'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { makeProject, type Neighbourhood, openBesideOwnPackages, type Project, succeed } from './workspace'
+
+const PATIENCE = { timeout: 240_000 }
+
+let workspace: Neighbourhood
+let project: Project
+
+beforeAll(async () => {
+  workspace = await openBesideOwnPackages()
+  project = await makeProject(workspace.installation, 'bundles', {})
+}, PATIENCE.timeout)
+
+afterAll(async () => {
+  await workspace?.remove()
+})
+
+const bundle = async (contents: string, options: Parameters<typeof build>[0] = {}) =>
+  await build({
+    stdin: { contents, resolveDir: project.folder, sourcefile: 'entry.js' },
+    bundle: true,
+    platform: 'node',
+    format: 'esm',
+    external: ['typeorm', 'pg'],
+    metafile: true,
+    outfile: path.join(project.folder, 'bundle.mjs'),
+    ...options,
+  })
+
+const ENTRIES = [
+  '',
+  '/adopt',
+  '/doctor',
+  '/errors',
+  '/names',
+  '/normalizers',
+  '/numbers',
+  '/once',
+  '/stream',
+  '/typeorm',
+  '/url',
+]
+
+// In bytes, without TypeORM and the driver.
+test.each([
+  { name: 'UniqueText', entry: '', limit: 160_000 },
+  { name: 'findOrCreate', entry: '', limit: 175_000 },
+  { name: '*', entry: '/errors', limit: 6_000 },
+  { name: 'trim', entry: '/normalizers', limit: 3_000 },
+  { name: 'url', entry: '/normalizers', limit: 20_000 },
+  { name: 'parseUrl', entry: '/url', limit: 30_000 },
+])('$name of typeorm-unique-text$entry is bundled with what it uses alone', async ({ name, entry, limit }) => {
+  const exported = name === '*' ? '*' : `{ ${name} }`
+  const contents = `export ${exported} from 'typeorm-unique-text${entry}'`
+  const { outputFiles: [file] = [] } = await bundle(contents, { minify: true, write: false })
+  expect(file?.contents.length).toBeGreaterThan(500)
+  expect(file?.contents.length).toBeLessThanOrEqual(limit)
+})
+
+test('a bundle has each class once, whether its modules import or require the package', async () => {
+  await writeFile(
+    path.join(project.folder, 'required.cjs'),
+    `module.exports = [${ENTRIES.map((entry) => `require('typeorm-unique-text${entry}')`).join(', ')}]`,
+  )
+  const imports = ENTRIES.map((entry, index) => `import * as i${index} from 'typeorm-unique-text${entry}'`)
+  const { metafile } = await bundle(
+    `${imports.join('\n')}
+    import required from './required.cjs'
+    const imported = [${ENTRIES.map((_, index) => `i${index}`).join(', ')}]
+    const different = required.flatMap((all, index) =>
+      Object.keys(all).filter((name) => all[name] !== imported[index][name]))
+    const error = new required[0].TextRejectedError({ property: 'url', reason: 'of a test' })
+    console.log(JSON.stringify({
+      names: required.map((all) => Object.keys(all).length > 0),
+      different,
+      instances: [error instanceof i0.UniqueTextError, new i10.Url() instanceof required[0].UniqueTextEntity],
+    }))`,
+  )
+  const { stdout } = succeed(await project.run('node', ['bundle.mjs']))
+  expect(JSON.parse(stdout)).toEqual({ names: ENTRIES.map(() => true), different: [], instances: [true, true] })
+  const ours = Object.keys(metafile?.inputs ?? {}).filter((file) => file.includes('typeorm-unique-text/dist/'))
+  expect(ours.filter((file) => !file.includes('/dist/esm/'))).toEqual([])
+})
