@@ -6,6 +6,7 @@ export type UniqueTextErrorCode =
   | 'ADOPTION_STOPPED'
   | 'ATTEMPTS_EXHAUSTED'
   | 'CHAIN_LIMIT'
+  | 'DATA_SOURCE_DESTROYED'
   | 'DUPLICATE_TEXT'
   | 'HASH_COLLISION'
   | 'IMMUTABLE_TEXT'
@@ -301,4 +302,18 @@ export class UnsupportedDatabaseError extends UniqueTextError {
 export class WaitsForItselfError extends UniqueTextError {
   override readonly name = 'WaitsForItselfError'
   readonly code = 'WAITS_FOR_ITSELF'
+}
+
+/** The DataSource has no connections any more. Nothing was sent by what waited for one. */
+export class DataSourceDestroyedError extends UniqueTextError {
+  override readonly name = 'DataSourceDestroyedError'
+  readonly code = 'DATA_SOURCE_DESTROYED'
+
+  constructor(cause?: unknown) {
+    super(
+      'destroy() of the DataSource was called before the call had a connection. ' +
+        'Await every call before destroy(), or call initialize() again.',
+      cause,
+    )
+  }
 }

@@ -4,7 +4,6 @@ import { ownTransaction } from '../sql/transaction-commands'
 import { insideTransaction } from '../registry/open-transactions'
 import { dataSourceOf, registry } from '../registry/registry'
 import type { ClientQuery } from './exclusive'
-import { connected } from './pooled-client'
 import { hasTimeout, isPgClient, type PgClient, takesPreparedQueries } from './pg-client'
 import { isUnheard } from './query-events'
 import { savepointsOf, watch } from './shared-connection'
@@ -82,7 +81,7 @@ async function endConnection(queryRunner: QueryRunner): Promise<void> {
 /** @returns undefined where somebody hears of statements, or where they do not go by a query of ours */
 async function joiningClient(queryRunner: QueryRunner): Promise<PgClient | undefined> {
   const dataSource = dataSourceOf(queryRunner.manager)
-  const client = await connected(queryRunner, dataSource)
+  const client: unknown = await queryRunner.connect()
   if (!isUnheard(dataSource) || registry.settings.get(dataSource)?.prepare === false) return undefined
   return isPgClient(client) && takesPreparedQueries(client) && !hasTimeout(client) ? client : undefined
 }

@@ -10,7 +10,7 @@ import type { Statement, WireRow } from '../sql/statements'
 import { ownTransaction } from '../sql/transaction-commands'
 import { mayWaitForItself } from './own-transactions'
 import { isPgClient, pgClientOf, requireTextFormat } from './pg-client'
-import { connected, givesClients, PooledClient } from './pooled-client'
+import { givesClients, PooledClient } from './pooled-client'
 import { isUnheard, notifyFailure, notifyStart, notifySuccess, type SentQuery } from './query-events'
 import {
   driverErrorOf,
@@ -160,7 +160,7 @@ export class PoolSession implements Session {
 
   private async connectedRunner(): Promise<QueryRunner> {
     const { queryRunner } = this
-    await connected(queryRunner, this.dataSource)
+    await queryRunner.connect()
     return queryRunner
   }
 
@@ -171,7 +171,7 @@ export class PoolSession implements Session {
   private async connect(): Promise<unknown> {
     const held = this.isQuick() ? (this.held ?? (await (this.taking ??= this.takeNew()))) : undefined
     if (held) return held.client
-    const client: unknown = await connected(this.queryRunner, this.dataSource)
+    const client: unknown = await this.queryRunner.connect()
     if (isPgClient(client)) requireTextFormat(client)
     return client
   }

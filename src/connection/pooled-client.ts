@@ -1,16 +1,6 @@
-import { type DataSource, type QueryRunner, QueryRunnerAlreadyReleasedError, type ReplicationMode } from 'typeorm'
+import type { DataSource, ReplicationMode } from 'typeorm'
+import { obtainsAsMade, type PoolDriver } from '../registry/connections'
 import { isPgClient, type PgClient, requireTextFormat } from './pg-client'
-
-/** What TypeORM's driver does for its query runners. */
-interface PoolDriver {
-  readonly isReplicated: boolean
-  /** `destroy()` releases them before it ends the pool. */
-  readonly connectedQueryRunners: { release(): unknown }[]
-  obtainMasterConnection(): Promise<Taken>
-  obtainSlaveConnection(): Promise<Taken>
-}
-
-type Taken = readonly [client: unknown, release: (error?: Error) => void]
 
 /** A client of the pool while it is ours, held as TypeORM's query runners hold theirs. */
 export class PooledClient {
@@ -33,10 +23,8 @@ export class PooledClient {
    */
   static async take({ driver }: DataSource, mode: ReplicationMode): Promise<PooledClient | undefined> {
     const pool = driver as unknown as PoolDriver
-    const [client, handBack] = await untilDestroyed(
-      pool,
-      mode === 'slave' && pool.isReplicated ? pool.obtainSlaveConnection() : pool.obtainMasterConnection(),
-    )
+    const [client, handBack] =
+      mode === 'slave' && pool.isReplicated ? await pool.obtainSlaveConnection() : await pool.obtainMasterConnection()
     if (!isPgClient(client)) {
       handBack()
       others.add(driver)
@@ -61,56 +49,6 @@ export class PooledClient {
   }
 }
 
-/** A connection that arrives late belongs to nobody. */
-async function handBackLate(taking: Promise<Taken>): Promise<void> {
-  const taken = await taking.catch(nothing)
-  taken?.[1]()
-}
-
-/**
- * Waits for a client of the pool, which forgets those who wait when it ends.
- *
- * @throws QueryRunnerAlreadyReleasedError if `destroy()` is called meanwhile
- */
-function untilDestroyed({ connectedQueryRunners: all }: PoolDriver, taking: Promise<Taken>): Promise<Taken> {
-  return new Promise((resolve, reject) => {
-    // `destroy()` releases it as it does those that have theirs.
-    const waiting = {
-      release: (): void => {
-        leave(all, waiting)
-        reject(new QueryRunnerAlreadyReleasedError())
-        void handBackLate(taking)
-      },
-    }
-    all.push(waiting)
-    const taken = (one: Taken): void => {
-      leave(all, waiting)
-      resolve(one)
-    }
-    taking.then(taken, (error: unknown) => {
-      leave(all, waiting)
-      reject(error instanceof Error ? error : new Error(String(error)))
-    })
-  })
-}
-
-function leave(all: unknown[], one: unknown): void {
-  const place = all.indexOf(one)
-  if (place !== -1) all.splice(place, 1)
-}
-
-function nothing(): void {}
-
-/** Waits for the connection of a query runner, as far as `destroy()`. */
-export async function connected(queryRunner: QueryRunner, { driver }: DataSource): Promise<unknown> {
-  const { connectedQueryRunners } = driver as unknown as Partial<PoolDriver>
-  if (!connectedQueryRunners || connectedQueryRunners.includes(queryRunner))
-    return (await queryRunner.connect()) as unknown
-  const taking = (queryRunner.connect() as Promise<unknown>).then((client): Taken => [client, nothing])
-  const [client] = await untilDestroyed(driver as unknown as PoolDriver, taking)
-  return client
-}
-
 /** Drivers of other clients. */
 const others = new WeakSet<object>()
 
@@ -130,7 +68,7 @@ export const givesClients = (dataSource: DataSource): boolean =>
 /** Nobody has put anything of their own between a call and its connection, as some do to choose a tenant. */
 export function connectsAsMade(dataSource: DataSource): boolean {
   const { driver } = dataSource
-  if (Object.hasOwn(driver, 'obtainMasterConnection')) return false
+  if (!obtainsAsMade(dataSource)) return false
   const ofDataSource: unknown = Reflect.get(dataSource, 'createQueryRunner')
   const ofDriver: unknown = Reflect.get(driver, 'createQueryRunner')
   const making = makings.get(driver)

@@ -7,7 +7,6 @@ import { lossOf } from '../registry/losses'
 import { hearTransaction } from '../registry/open-transactions'
 import { mayWaitForItself } from './own-transactions'
 import { isPgClient, requireTextFormat } from './pg-client'
-import { connected } from './pooled-client'
 import { notifyFailure, notifyStart, notifySuccess, type SentQuery } from './query-events'
 import {
   driverErrorOf,
@@ -196,7 +195,7 @@ export class SharedSession implements Session {
 
   private async connect(): Promise<unknown> {
     this.requireOwn()
-    const client = await connected(this.queryRunner, this.dataSource)
+    const client: unknown = await this.queryRunner.connect()
     if (isPgClient(client)) {
       requireTextFormat(client)
       watch(this.queryRunner, client)

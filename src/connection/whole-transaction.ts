@@ -6,7 +6,6 @@ import { openSession } from './open-session'
 import { inSavepoint } from './within-savepoint'
 import { orWaitsForItself } from './own-transactions'
 import { isPgClient } from './pg-client'
-import { connected } from './pooled-client'
 import { dataSourceOf } from '../registry/registry'
 import type { Session } from './session'
 
@@ -45,12 +44,12 @@ export async function asOne<T>(manager: EntityManager, run: (manager: EntityMana
   }
 }
 
-/** As TypeORM's `transaction()`; does not wait for a connection any more when `destroy()` is called. */
+/** As TypeORM's `transaction()`. */
 async function inTransaction<T>(manager: EntityManager, run: (manager: EntityManager) => Promise<T>): Promise<T> {
   const dataSource = dataSourceOf(manager)
   const queryRunner = manager.queryRunner ?? dataSource.createQueryRunner()
   try {
-    const client = await connected(queryRunner, dataSource)
+    const client: unknown = await queryRunner.connect()
     const transact = async (): Promise<T> => await queryRunner.manager.transaction(run)
     return await (isPgClient(client) ? orWaitsForItself(dataSource, client, transact) : transact())
   } finally {

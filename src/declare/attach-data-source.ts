@@ -1,6 +1,7 @@
 import type { DataSource, EntityMetadata } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { explainErrors } from '../typeorm/explain-errors'
+import { endWaiting } from '../registry/connections'
 import { hearPools } from '../registry/losses'
 import { noteTransactions } from '../registry/open-transactions'
 import { rewriteQueries } from '../typeorm/rewrite-conditions'
@@ -34,6 +35,7 @@ export function attachDataSource(dataSource: DataSource, what: string): void {
   rewriteQueries(dataSource)
   explainErrors(dataSource)
   hearPools(dataSource)
+  endWaiting(dataSource)
   noteTransactions(dataSource.manager)
 }
 

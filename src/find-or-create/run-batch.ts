@@ -235,9 +235,9 @@ function writeError<Entity>(call: ManyCall<Entity>, item: DistinctRow, cause: un
 
 /** Whether an error concerns one row, and not the connection, the transaction or the server. */
 export const isRowsDoing = (error: unknown): boolean =>
-  isRowError(error) || (error instanceof UniqueTextError && !OF_TRANSACTIONS.has(error.code))
+  isRowError(error) || (error instanceof UniqueTextError && !OF_NO_ROW.has(error.code))
 
-const OF_TRANSACTIONS: ReadonlySet<string> = new Set(['TRANSACTION_ABORTED', 'WAITS_FOR_ITSELF'])
+const OF_NO_ROW: ReadonlySet<string> = new Set(['DATA_SOURCE_DESTROYED', 'TRANSACTION_ABORTED', 'WAITS_FOR_ITSELF'])
 
 /**
  * Only the first input of a text can have created its row. An error is that of the first alone: the others are tried by

@@ -20,6 +20,7 @@ const PUBLIC = {
     values: [
       'AttemptsExhaustedError',
       'ChainLimitError',
+      'DataSourceDestroyedError',
       'DeclarationError',
       'DuplicateTextError',
       'HashCollisionError',
