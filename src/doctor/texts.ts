@@ -1,14 +1,6 @@
 import { guardedAs } from '../adopt/renormalize'
-import {
-  type ChainKey,
-  hashAsText,
-  type Key,
-  keyOfResult,
-  numbered,
-  type PageParts,
-  readChains,
-} from '../sql/doctor-rows'
-import { field } from '../sql/text-table'
+import { type ChainKey, type Key, keyOfResult, numbered, type PageParts, readChains } from '../sql/doctor-rows'
+import { field, hashAsText } from '../sql/text-table'
 import { findDrift } from '../schema/drift'
 import type { Declaration } from '../registry/registry'
 import { type DoctorFinding, findingOf, FindingTally, ofPart, type Place, SHOWN_KEYS } from './findings'

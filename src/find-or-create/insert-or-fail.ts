@@ -7,7 +7,7 @@ import type {
   QueryDeepPartialEntity,
 } from 'typeorm'
 import { groupBy, numberIndexes, scopeOrder } from './batches'
-import { hashLiteral } from '../sql/text-table'
+import { hashAsText } from '../sql/text-table'
 import { insertedStatement, type WireRow } from '../sql/statements'
 import { normalizedValues } from '../registry/normalize-column'
 import { type ColumnMetadata, dataSourceOf, type Declaration, declarationsOf } from '../registry/registry'
@@ -302,7 +302,7 @@ function insertStep(
     .insert()
     .into(columns.metadata.target, hidden.length === 0 ? [] : inserted.map(({ propertyPath }) => propertyPath))
     .values(rows.map(({ values }) => values))
-    .returning(key ? `${returnedBy(columns)}, ${hashLiteral(key.table)} AS key` : returnedBy(columns))
+    .returning(key ? `${returnedBy(columns)}, ${hashAsText(key.table, '')} AS key` : returnedBy(columns))
     .getQueryAndParameters()
   return { statement: insertedStatement(sql), values }
 }

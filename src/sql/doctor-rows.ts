@@ -131,12 +131,6 @@ function unnested(arrays: readonly (readonly unknown[])[], prefix: string, value
   return `${unnest(given, 4)} WITH ORDINALITY AS c (${arrays.map((_, index) => `${prefix}${index}`).join(', ')}, position)`
 }
 
-/** The stored hash as the digest writes it in JavaScript. */
-export const hashAsText = ({ hash, digest }: Pick<TextTable, 'hash' | 'digest'>, row: string): string =>
-  digest.type === 'uuid'
-    ? `pg_catalog.replace(${field(row, hash)}::pg_catalog.text, '-', '')`
-    : `'\\x' OPERATOR(pg_catalog.||) pg_catalog.encode(${field(row, hash)}, 'hex')`
-
 /** A chain by its scope, as Postgres writes it, and its hash. */
 export interface ChainKey {
   readonly scope: readonly string[]

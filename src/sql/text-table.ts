@@ -138,10 +138,10 @@ export function hashOfValues(
 }
 
 /** The hash of a row as `digest.js` gives it. */
-export const hashLiteral = ({ hash, digest }: Pick<TextTable, 'hash' | 'digest'>): string =>
+export const hashAsText = ({ hash, digest }: Pick<TextTable, 'hash' | 'digest'>, row: string): string =>
   digest.type === 'uuid'
-    ? `pg_catalog.replace(${quote(hash)}::pg_catalog.text, '-', '')`
-    : `'\\x' ${APPENDED} pg_catalog.encode(${quote(hash)}, 'hex')`
+    ? `pg_catalog.replace(${field(row, hash)}::pg_catalog.text, '-', '')`
+    : `${literal('\\x')} ${APPENDED} pg_catalog.encode(${field(row, hash)}, 'hex')`
 
 /** All text columns NULL: a row without a text, outside every chain. */
 export function textIsNull(table: Pick<TextTable, 'text'>, row: string): string[] {

@@ -38,7 +38,7 @@ BEGIN
     WHERE g.tgrelid OPERATOR(pg_catalog.=) TG_RELID AND f.proname OPERATOR(pg_catalog.=) 'unique_text_place_v1'
       AND pg_catalog.pg_get_userbyid(f.proowner) OPERATOR(pg_catalog.=) CURRENT_USER
       AND pg_catalog.starts_with(pg_catalog.encode(g.tgargs, 'hex'), pg_catalog.encode(
-        pg_catalog.convert_to(TG_ARGV[0], 'UTF8') OPERATOR(pg_catalog.||) '\x00'::pg_catalog.bytea, 'hex'))
+        pg_catalog.convert_to(TG_ARGV[0], 'UTF8'), 'hex') OPERATOR(pg_catalog.||) '00')
       AND pg_catalog.pg_get_triggerdef(g.oid) IS NOT NULL;
   IF names IS NULL AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS g
     WHERE g.tgrelid OPERATOR(pg_catalog.=) TG_RELID AND g.tgname OPERATOR(pg_catalog.=) TG_NAME

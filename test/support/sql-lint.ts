@@ -14,6 +14,8 @@ export interface Lookup {
  * and types without `pg_catalog.`, and constructs that look an operator up in secret. What an exact signature in the
  * table's schema beats, runs as the owner of a function with SECURITY DEFINER.
  *
+ * So is a backslash in a string without `E`, which is an escape where `standard_conforming_strings` is off.
+ *
  * Dollar quotes are read as SQL, strings only where EXECUTE runs them. Assignments (`SET a = …`, `RAISE … USING`) are no
  * operators, and types that the grammar binds to `pg_catalog` (`integer`) are found nowhere else.
  */
@@ -172,6 +174,7 @@ function lookupsIn(sql: string, firstLine: number): Found[] {
     if (token.type === 'operator' && !assigning.has(index) && isOperator(tokens, index)) {
       report('operator', token.text, token)
     }
+    if (token.type === 'string' && /^'[^]*\\/.test(token.text)) report('construct', 'backslash without E', token)
     if (token.type === 'word') reportWord(tokens, index, report)
     if (isName(token) && tokens[index + 1]?.text === '(') reportCall(tokens, index, report)
   })

@@ -31,6 +31,7 @@ describe('is looked up by search_path', () => {
     ['SELECT CASE a WHEN b THEN c END', 'construct CASE value WHEN'],
     ['SELECT FROM a JOIN b USING (c)', 'construct USING (columns)'],
     ['SELECT FROM a NATURAL JOIN b', 'construct NATURAL JOIN'],
+    [String.raw`SELECT 'a\x', E'a\\x', $a$'b\'$a$`, 'construct backslash without E', 'construct backslash without E'],
     ['DO $guard$ BEGIN EXECUTE $q$SELECT a = b$q$; END $guard$', 'operator ='],
     [`EXECUTE pg_catalog.format('SELECT f(%I), ''x''', a)`, 'function f'],
     [`EXECUTE (SELECT pg_catalog.format('SELECT a = %I', b))`, 'operator ='],
