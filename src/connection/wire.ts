@@ -60,9 +60,9 @@ function runMessages(name: string, values: readonly Parameter[], describe: boole
   // The unnamed portal; then the statement. No format of a parameter makes all of them text.
   let offset = 5
   offset += buffer.write(`\0${name}\0`, offset, 'latin1')
-  offset = buffer.writeInt16BE(formats, offset)
+  offset = buffer.writeUInt16BE(formats, offset)
   if (formats > 0) for (const value of values) offset = buffer.writeInt16BE(Buffer.isBuffer(value) ? 1 : 0, offset)
-  offset = buffer.writeInt16BE(values.length, offset)
+  offset = buffer.writeUInt16BE(values.length, offset)
   for (const value of values) {
     const bytes = value === null ? -1 : put(buffer, value, offset + 4)
     buffer.writeInt32BE(bytes, offset)
