@@ -1,17 +1,10 @@
 import type { Client } from 'pg'
-import {
-  Column,
-  type DataSource,
-  Entity,
-  type EntityManager,
-  type Logger,
-  PrimaryGeneratedColumn,
-  QueryFailedError,
-} from 'typeorm'
+import { Column, type DataSource, Entity, type EntityManager, PrimaryGeneratedColumn, QueryFailedError } from 'typeorm'
 import { describe, expect, test } from 'vitest'
 import { findOrCreate, findOrCreateMany, TransactionAbortedError, UniqueText } from '../../../src'
 import { openSession } from '../../../src/connection/open-session'
 import { useDatabase } from '../../support/database'
+import { loggerOf } from '../../support/logger'
 import { rejection } from '../../support/ledger'
 import { type ConnectionFault, startProxy } from '../../support/proxy'
 
@@ -65,14 +58,9 @@ async function sentBy(
 ): Promise<{ sql: string; values: unknown[] }[]> {
   const sent: { sql: string; values: unknown[] }[] = []
   const { logger } = dataSource
-  const spy: Logger = {
+  const spy = loggerOf({
     logQuery: (sql, values) => void sent.push({ sql, values: values as unknown[] }),
-    logQueryError() {},
-    logQuerySlow() {},
-    logSchemaBuild() {},
-    logMigration() {},
-    log() {},
-  }
+  })
   Object.assign(dataSource, { logger: spy })
   await work()
   Object.assign(dataSource, { logger })

@@ -14,6 +14,7 @@ import { beforeEach, describe, expect, test } from 'vitest'
 import { DeclarationError, findOneByText, findOrCreate, findOrCreateMany, TransactionAbortedError } from '../../../src'
 import { UniqueText, UniqueTextEntity } from '../../../src'
 import { useDatabase } from '../../support/database'
+import { loggerOf } from '../../support/logger'
 import { rejection } from '../../support/ledger'
 
 @Entity()
@@ -194,14 +195,9 @@ describe('what TypeORM tells of its statements is told of ours', () => {
 
   test('the log of slow queries', async () => {
     const slow: string[] = []
-    const logger = {
-      logQuery() {},
-      logQueryError() {},
+    const logger = loggerOf({
       logQuerySlow: (_time: number, query: string) => void slow.push(query),
-      logSchemaBuild() {},
-      logMigration() {},
-      log() {},
-    }
+    })
     const dataSource = await db.dataSource([Page], { maxQueryExecutionTime: 20, logger })
     await findOneByText(dataSource.manager, Page, { url: 'slow' })
     const blocker = await db.client()

@@ -9,7 +9,6 @@ import {
   EntitySchema,
   Index,
   In,
-  type Logger,
   ManyToOne,
   PrimaryGeneratedColumn,
   QueryFailedError,
@@ -34,6 +33,7 @@ import { trim } from '../../../src/text'
 import { textCondition, textEquals, uniqueTextPaths } from '../../../src/typeorm-calls'
 import { declarationsOf } from '../../../src/registry/registry'
 import { useDatabase } from '../../support/database'
+import { loggerOf } from '../../support/logger'
 import { generate, runAll } from '../../support/generated'
 import { fewHashes } from '../../support/digests'
 import { violations } from '../../support/guarded-table'
@@ -390,15 +390,9 @@ describe('the index', () => {
 
   test('answers every look-up of live rows, which TypeORM asks for by itself', async () => {
     const asked: string[] = []
-    const silent = (): void => {}
-    const logger: Logger = {
+    const logger = loggerOf({
       logQuery: (sql, parameters = []) => asked.push(explained(sql, parameters as unknown[])),
-      logQueryError: silent,
-      logQuerySlow: silent,
-      logSchemaBuild: silent,
-      logMigration: silent,
-      log: silent,
-    }
+    })
     const { manager } = await db.dataSource([Page, Link], { logging: ['query'], logger })
     await client.query(
       `insert into page (url, "urlHash") select n::text, md5(n::text)::uuid from generate_series(1, 5000) as n`,

@@ -32,6 +32,7 @@ import {
 import { url } from '../../../src/text'
 import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
+import { loggerOf } from '../../support/logger'
 import { oneHash } from '../../support/digests'
 import { rejection } from '../../support/ledger'
 
@@ -111,14 +112,9 @@ let dataSource: DataSource
 let manager: EntityManager
 let client: Client
 
-const logger = {
+const logger = loggerOf({
   logQuery: (sql: string) => void statements.push(sql),
-  logQueryError: () => {},
-  logQuerySlow: () => {},
-  logSchemaBuild: () => {},
-  logMigration: () => {},
-  log: () => {},
-}
+})
 
 beforeAll(async () => {
   dataSource = await db.dataSource([Page, Owner, Account, Fixed, Draft, Coded, Hour], {

@@ -12,6 +12,7 @@ import {
 } from '../../../src'
 import { once, OnceToken, TokenReusedError } from '../../../src/once'
 import { useDatabase } from '../../support/database'
+import { loggerOf } from '../../support/logger'
 import { STEVENS } from '../../support/md5-collisions'
 import { rejection } from '../../support/ledger'
 
@@ -108,14 +109,9 @@ test('work that rolls back a transaction within its own goes on', async () => {
 
 test('whoever logs statements sees each of them, in their order', async () => {
   const logged: string[] = []
-  const logger = {
+  const logger = loggerOf({
     logQuery: (sql: string) => void logged.push(sql.split(/[ \n]/)[0] ?? ''),
-    logQueryError: () => {},
-    logQuerySlow: () => {},
-    logSchemaBuild: () => {},
-    logMigration: () => {},
-    log: () => {},
-  }
+  })
   const heard = await db.dataSource([Account, OnceToken], { synchronize: false, logger })
   await once(heard.manager, 'first', () => 1)
   logged.length = 0

@@ -20,6 +20,7 @@ import {
 } from '../../../src'
 import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
+import { loggerOf } from '../../support/logger'
 import { rejection } from '../../support/ledger'
 
 @Entity()
@@ -70,14 +71,9 @@ const db = useDatabase()
 let dataSource: DataSource
 
 beforeAll(async () => {
-  const logger = {
+  const logger = loggerOf({
     logQuery: (query: string) => void statements.push(query),
-    logQueryError: () => {},
-    logQuerySlow: () => {},
-    logSchemaBuild: () => {},
-    logMigration: () => {},
-    log: () => {},
-  }
+  })
   dataSource = await db.dataSource([Publisher, Person, Book, ManualKey, Nullables], { logging: true, logger })
 })
 beforeEach(async () => {

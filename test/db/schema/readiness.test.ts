@@ -3,6 +3,7 @@ import { DataSource, type EntityManager } from 'typeorm'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { findOrCreate, SchemaDriftError, withUniqueText } from '../../../src'
 import { useDatabase } from '../../support/database'
+import { loggerOf } from '../../support/logger'
 import { rejection } from '../../support/ledger'
 import { type Proxy, startProxy } from '../../support/proxy'
 import { Page } from '../../support/entities'
@@ -23,14 +24,9 @@ async function fresh(extra: object = {}): Promise<{ readonly dataSource: DataSou
   const dataSource = await db.dataSource([Page], {
     synchronize: false,
     logging: true,
-    logger: {
+    logger: loggerOf({
       logQuery: (sql) => void asked.push(sql),
-      logQueryError: () => {},
-      logQuerySlow: () => {},
-      logSchemaBuild: () => {},
-      logMigration: () => {},
-      log: () => {},
-    },
+    }),
     ...extra,
   })
   asked.length = 0

@@ -17,7 +17,6 @@ import {
   IsNull,
   JoinColumn,
   Like,
-  type Logger,
   ManyToOne,
   MoreThan,
   Not,
@@ -37,6 +36,7 @@ import { lowerCase, trim, url } from '../../../src/text'
 import { textCondition, textEquals, textIn } from '../../../src/typeorm-calls'
 import { Url } from '../../../src/url'
 import { useDatabase } from '../../support/database'
+import { loggerOf } from '../../support/logger'
 import { oneHash } from '../../support/digests'
 
 @Entity({ name: 'page' })
@@ -64,7 +64,7 @@ function record(dataSource: DataSource): DataSource {
   const logQuery = (sql: string, parameters: unknown[] = []): void => {
     sent.push({ sql, parameters })
   }
-  dataSource.logger = { logQuery, logQueryError() {} } as unknown as Logger
+  dataSource.logger = loggerOf({ logQuery })
   return dataSource
 }
 

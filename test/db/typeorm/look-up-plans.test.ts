@@ -12,7 +12,6 @@ import {
   Index,
   IsNull,
   Like,
-  type Logger,
   ManyToOne,
   MoreThan,
   Not,
@@ -26,6 +25,7 @@ import { findOneByText, findOrCreate, UniqueText } from '../../../src'
 import { url } from '../../../src/text'
 import { textCondition, textEquals, textIn } from '../../../src/typeorm-calls'
 import { useDatabase } from '../../support/database'
+import { loggerOf } from '../../support/logger'
 
 @Entity({ name: 'site' })
 class Site {
@@ -64,10 +64,9 @@ let pages: Repository<Page>
 let links: Repository<Link>
 let sent: { readonly sql: string; readonly parameters: unknown[] }[] = []
 
-const logger = {
+const logger = loggerOf({
   logQuery: (sql: string, parameters: unknown[] = []) => sent.push({ sql, parameters }),
-  logQueryError() {},
-} as unknown as Logger
+})
 
 /** The text of the 1,000th row, and another spelling of it. */
 const [STORED, SPELLED, OTHER] = ['http://a.example/1000', 'HTTP://A.example:80/1000', 'http://a.example/2000']

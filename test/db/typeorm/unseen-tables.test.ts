@@ -18,6 +18,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { findOrCreate, SchemaDriftError, UniqueText } from '../../../src'
 import { textCondition, textEquals, textIn } from '../../../src/typeorm-calls'
 import { useDatabase } from '../../support/database'
+import { loggerOf } from '../../support/logger'
 import { rejection } from '../../support/ledger'
 
 @Entity({ name: 'page' })
@@ -46,14 +47,9 @@ async function fresh(settings?: Parameters<typeof db.dataSource>[2]): Promise<Da
     {
       synchronize: false,
       logging: true,
-      logger: {
+      logger: loggerOf({
         logQuery: (sql) => void sent.push(sql),
-        logQueryError: () => {},
-        logQuerySlow: () => {},
-        logSchemaBuild: () => {},
-        logMigration: () => {},
-        log: () => {},
-      },
+      }),
     },
     settings,
   )
