@@ -143,8 +143,8 @@ SELECT pg_catalog.to_jsonb(m.places)::pg_catalog.text AS places, pg_catalog.json
 /** At the places $1 the rows of the keys $2 go, the one of the key $3 stays and gets the values $4. */
 export function decideGroup(on: AdoptedTable, types: readonly string[]): string {
   const set = types.flatMap((type, index) => [
-    `k${index} OPERATOR(pg_catalog.=) ($2::pg_catalog.jsonb OPERATOR(pg_catalog.->) (v.n OPERATOR(pg_catalog.-) 1)::pg_catalog.int4 OPERATOR(pg_catalog.->>) ${index})::${type}`,
-    `p${index} OPERATOR(pg_catalog.=) ($3::pg_catalog.text[])[${index + 1}]::${type}`,
+    `k${index} = ($2::pg_catalog.jsonb OPERATOR(pg_catalog.->) (v.n OPERATOR(pg_catalog.-) 1)::pg_catalog.int4 OPERATOR(pg_catalog.->>) ${index})::${type}`,
+    `p${index} = ($3::pg_catalog.text[])[${index + 1}]::${type}`,
   ])
   return `UPDATE ${workOf(on)} AS w SET ${set.join(', ')}, data = $4::pg_catalog.jsonb
   FROM pg_catalog.unnest($1::pg_catalog.int8[]) WITH ORDINALITY AS v (place, n) WHERE w.place OPERATOR(pg_catalog.=) v.place`

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { asStored, type ColumnTypes, fromGeoJson, type SpatialColumn, toGeoJson } from './column-type'
 import { quote } from './identifier'
-import { alike, bytewise, differ, equal, field, isLive, op, tableName, type TextTable, within } from './text-table'
+import { alike, bytewise, differ, equal, field, isLive, tableName, type TextTable, within } from './text-table'
 
 /** A row as the driver gives it: values in the order of the select list. */
 export type WireRow = readonly unknown[]
