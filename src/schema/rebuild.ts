@@ -9,7 +9,7 @@ import {
   inverse,
   requireColumn,
 } from '../sql/alter'
-import { refuseLarge } from '../sql/adopt-table'
+import { adoptInstead, refuseLarge } from '../sql/adopt-table'
 import {
   rebuildRows,
   refuseDuplicates,
@@ -47,7 +47,10 @@ export async function rebuild(
   const { table: rows, text } = declaration
   // A new text is NULL in every row, or the table is empty.
   if (text.every(({ column }) => !hasColumn(on, column.databaseName) && column.default === undefined)) return []
-  await emit(on.queryRunner, { up: [refuseLarge(rows, adoptCommand(on, declaration))], down: [] })
+  await emit(on.queryRunner, {
+    up: [refuseLarge(rows, { gives: 'hashes', online: onlineFor(on, declaration) })],
+    down: [],
+  })
   const nulls = await forbidNulls(on, declaration)
   const duplicates = before ? await forbidDuplicates(on, before, rows) : []
   const hash = on.table.findColumnByName(rows.hash)
@@ -65,9 +68,13 @@ export async function rebuild(
   ]
 }
 
-/** The command that does this work while others use the table. */
-const adoptCommand = ({ metadata }: ChangingTable, { name }: Declaration): string =>
-  `npx typeorm-unique-text adopt -d ormconfig.ts --entity ${metadata.name} --property ${name}`
+/** How this work is done while others use the table. */
+function onlineFor({ metadata }: ChangingTable, { name, table }: Declaration): string {
+  const instead = adoptInstead({ entity: metadata.name, property: name })
+  return table.guardless === true
+    ? `Declare the text with its guard, and let a later migration take the guard away. ${instead}`
+    : instead
+}
 
 /** Whether the hash must stop being NOT NULL, because rows have none for a while, and become so in the end. */
 function notNullOf(hash: TableColumn | undefined, rows: TextRows): { loosened: boolean; tightened: boolean } {

@@ -11,7 +11,7 @@ import { asOneStatement, type ChangingTable, emit } from './changing-table'
 import { type ColumnMetadata, type Declaration, tableDeclarations } from '../registry/registry'
 import { foreignSchema } from '../registry/resolve-declaration'
 import { missingInternal, requireInternals } from '../registry/supported'
-import { fillColumns, planNewRows, planRows, type RowsPlan } from './trigger-rows'
+import { fillColumns, planNewRows, planRows, refuseLargeTable, type RowsPlan } from './trigger-rows'
 import { type EntityTriggers, findTriggers, triggerWorks } from './trigger-sets'
 
 /** The protected parts of TypeORM's RdbmsSchemaBuilder that the hook stands on. */
@@ -166,6 +166,7 @@ async function changeAll(
     const on = table && { queryRunner: builder.queryRunner, metadata, table }
     if (on) {
       const plan = planRows(entity)
+      await refuseLargeTable(on, plan)
       for (const { leave } of plan.changes) if (leave) await emit(builder.queryRunner, leave)
       left.push(...(await changeDeclarations(on, installed)), ...(await fillColumns(on, plan)))
     }

@@ -1,19 +1,26 @@
 import { type EntityMetadata, TableColumn } from 'typeorm'
 import { addColumn, type Change, changeComment, changeType, type FilledColumn, requireColumn } from '../sql/alter'
+import { adoptInstead, refuseLarge } from '../sql/adopt-table'
 import type { InstalledTriggers } from '../sql/catalog'
 import { removedRows } from '../triggers/removed-declarations'
 import { installedFunction, isSameNote, notesOf } from '../triggers/trigger-plan'
 import type { RemovedRows, TriggerNote } from '../sql/trigger-set'
 import { type ChangingTable, emit, hasColumn, isDeclared } from './changing-table'
-import type { RowsChange, TriggerWork } from '../registry/registry'
+import { type RowsChange, tableNames, type TriggerWork } from '../registry/registry'
 import { foreignSchema } from '../registry/resolve-declaration'
 import { type EntityTriggers, triggerWorks } from './trigger-sets'
 
 /** What to do with the rows of one table because triggers come, change or go. */
 export interface RowsPlan {
-  readonly changes: readonly RowsChange[]
+  readonly changes: readonly PlannedChange[]
   /** Of sets that nobody declares any more, and of columns that a set has no longer. */
   readonly removed: readonly RemovedRows[]
+}
+
+interface PlannedChange extends RowsChange {
+  readonly work: TriggerWork
+  /** What the set was until now. */
+  readonly before?: TriggerNote | undefined
 }
 
 /** @returns what to do if the table exists already */
@@ -22,7 +29,10 @@ export function planRows({ metadata, installed }: EntityTriggers): RowsPlan {
   const { had, gone } = trace(works, installed)
   const primary = metadata.primaryColumns.map(({ databaseName }) => databaseName)
   const from = { schema: foreignSchema(metadata), table: metadata.tableName, primary }
-  const changes = works.flatMap((work) => changeOf(work, had.get(work), installed))
+  const changes = works.flatMap((work) => {
+    const before = had.get(work)
+    return changeOf(work, before, installed).map((change) => ({ ...change, work, before }))
+  })
   return {
     changes,
     removed: [
@@ -34,7 +44,7 @@ export function planRows({ metadata, installed }: EntityTriggers): RowsPlan {
 
 /** What to do with the rows of a table that does not exist yet. */
 export const planNewRows = ({ metadata }: EntityTriggers): RowsPlan => ({
-  changes: triggerWorks(metadata).flatMap(({ rows }) => (rows?.created ? { install: rows.created } : [])),
+  changes: triggerWorks(metadata).flatMap((work) => (work.rows?.created ? { install: work.rows.created, work } : [])),
   removed: [],
 })
 
@@ -59,6 +69,26 @@ function changeOf(
 function isWhole(installed: InstalledTriggers): boolean {
   const noted = notesOf(installed).reduce((sum, { triggers }) => sum + triggers.length, 0)
   return installed.triggers.length >= noted && installed.triggers.every(({ enabled }) => enabled)
+}
+
+/** Comes before any other change: a large table does not get its names or numbers in a migration. */
+export async function refuseLargeTable(on: ChangingTable, { changes }: RowsPlan): Promise<void> {
+  const rows = { schema: foreignSchema(on.metadata), table: on.metadata.tableName }
+  for (const change of changes.filter((one) => worksOnRows(on, one))) {
+    const names = change.work.set.kind === 'names' ? tableNames(on.metadata) : undefined
+    const property = names?.[0]?.name ?? change.work.set.name
+    const online =
+      (change.before?.adopting ?? change.before === undefined)
+        ? adoptInstead({ entity: on.metadata.name, property })
+        : 'No command changes them while others use the table.'
+    await emit(on.queryRunner, { up: [refuseLarge(rows, { gives: names ? 'names' : 'numbers', online })], down: [] })
+  }
+}
+
+function worksOnRows(on: ChangingTable, { work, fill, install }: PlannedChange): boolean {
+  const isOfRows = fill !== undefined || (install !== undefined && install !== work.rows?.tables)
+  // A new name is NULL in every row.
+  return isOfRows && (work.set.kind !== 'names' || Object.values(work.set.columns).some((name) => hasColumn(on, name)))
 }
 
 /**

@@ -221,20 +221,31 @@ export const analyzeTable = ({ table }: Pick<Adopting, 'table'>): string => `ANA
 /** More rows than this are given their hashes by `adopt`, while others use the table. */
 const FEW_ROWS = 100_000
 
+/** What a migration would do with every row of a table while nobody else can use it. */
+export interface LargeWork {
+  /** What the rows get. */
+  readonly gives: 'hashes' | 'names' | 'numbers'
+  /** What to do in place of it, as a sentence. */
+  readonly online: string
+}
+
+/** @param what of an entity is adopted */
+export const adoptInstead = (what: { readonly entity: string; readonly property: string }): string => {
+  const command = `npx typeorm-unique-text adopt -d ormconfig.ts --entity ${what.entity} --property ${what.property}`
+  return (
+    `Run ${literal(`${command} --fake NAME`)} with the name of this migration: it does the same while others use the ` +
+    `table, and marks this migration alone as run. Move first what else this migration does into another one.`
+  )
+}
+
 /**
- * Comes first where a table gets its hashes in a migration, which shuts everybody out for as long as that takes: refuses
- * a large one, and sees that a killed client leaves no statement behind that holds the lock.
- *
- * @param command what does the same online
+ * Comes first where a migration works on every row, which shuts everybody out for as long as that takes: refuses a large
+ * table, and sees that a killed client leaves no statement behind that holds the lock.
  */
-export function refuseLarge(rows: Pick<TextTable, 'schema' | 'table' | 'guardless'>, command: string): string {
-  const online =
-    rows.guardless === true
-      ? `Declare the text with its guard, run ${literal(command)}, and let another migration take the guard away.`
-      : `Run ${literal(command)} and then mark the migration as run (typeorm migration:run --fake).`
+export function refuseLarge(rows: Pick<TextTable, 'schema' | 'table'>, { gives, online }: LargeWork): string {
   const message =
     `table ${quote(rows.table)} has more than ${FEW_ROWS} rows, and this migration would lock everybody out while it ` +
-    `gives them their hashes. ${online} In a maintenance window set unique_text.maintenance to on (extra: { options: '-c ` +
+    `gives them their ${gives}. ${online} In a maintenance window set unique_text.maintenance to on (extra: { options: '-c ` +
     `unique_text.maintenance=on' } of the DataSource), and run it as it is.`
   return `DO ${dollarQuote(`
 BEGIN

@@ -41,6 +41,8 @@ BEGIN
   FROM (${missing(holder)}) AS c
   ORDER BY c.namespace, c.hash
   ${onConflict(holder)};
+  -- Without statistics of what was inserted, the server would read all names for each row.
+  ANALYZE ${namesOf(holder)};
   -- Texts of equal hash: the guard finds their numbers.
   FOR one IN
     SELECT c.* FROM (${missing(holder)}) AS c
