@@ -51,6 +51,13 @@ const FEW = each(slow('A'), slow('B'), fast('C'), remove('A'), remove('B'), fast
 const BUSY = each(slow('B'), slow('C'), fast('B'), remove('A'), remove('B'))
 const MOVES = each(change('A', "A'"), change('B', "A'"), change('B', "B'"), change("A'", 'A'), change("A'", 'C'))
 const AROUND_MOVES = each(slow('B'), slow("C'"), fast('A'), remove('A'), remove("A'"))
+/** A row that goes to another partition is deleted there and inserted here, by one statement. */
+const BETWEEN_PARTITIONS = [
+  write(remove('A'), slow("A'")),
+  write(remove('B'), slow("B'")),
+  write(remove("A'"), slow('A')),
+  write(remove('A'), slow("A'"), remove('B'), slow("B'")),
+]
 /** Triggers of the user's change texts behind the guard's back. */
 const TRIGGERED = each(twisted('A', 'B'), twisted('C', 'B'), twisted('B', 'C'), behind('A', 'B'), behind('B', 'C'))
 const HOSTILE = each(takeZero('B'), takeZero('C'), clearFlag('A'), edit('A'), edit('B'))
@@ -145,6 +152,15 @@ export const SCENARIOS: readonly Scenario[] = [
     about: '3 transactions, rows moving between two chains',
     tables: [ALONE, PAIR, [...PAIR, storedRow(A, 0, false, 1)]],
     groups: [{ count: 3, scripts: alone(BOTH, ...MOVES, ...AROUND_MOVES) }],
+  },
+  {
+    name: 'moves between partitions',
+    about: '3 transactions, one of them with rows moving between two chains in two partitions',
+    tables: [ALONE, PAIR, [...PAIR, storedRow(C, 0, false, 1)]],
+    groups: [
+      { count: 1, scripts: alone(BOTH, ...BETWEEN_PARTITIONS) },
+      { count: 2, scripts: alone(BOTH, ...BETWEEN_PARTITIONS, ...AROUND_MOVES) },
+    ],
   },
   {
     name: 'statements',

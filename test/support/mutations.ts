@@ -61,6 +61,12 @@ export const softMutations: readonly Mutation[] = [
   ),
 ]
 
+/** A part that a partitioned table has. Without it a free text is refused, and nothing is stored twice. */
+export const partitionMutation = mutation('a row takes the number of the partition that it leaves', [
+  /IF met THEN\s+RETURN NEW;/,
+  'IF false THEN RETURN NEW;',
+])
+
 /** What an interleaving must find; `a touch in the BEFORE trigger` is not here, for it stores nothing twice. */
 export const mutations: readonly Mutation[] = [
   firstLine('no promotion after a delete', [/WHEN \((OLD\.[^\s)]+)\)/, 'WHEN (false AND $1)']),

@@ -1,9 +1,10 @@
 import { describe, expect, test } from 'vitest'
 import { useDatabase } from '../../support/database'
-import { mutations, softMutations } from '../../support/mutations'
+import { mutations, partitionMutation, softMutations } from '../../support/mutations'
 import type { Level } from '../../support/sessions'
-import { page, softPage, useStage } from '../../support/stage'
+import { expectedPlay, page, softPage, useStage } from '../../support/stage'
 import { allInterleavings } from './interleavings'
+import { partitioned, partitionMoves } from './interleavings/partition-moves'
 import { softDeletes } from './interleavings/soft-deletes'
 
 const stage = useStage(useDatabase())
@@ -94,4 +95,13 @@ describe('of a table whose softly deleted rows free their texts', () => {
       expect(violations).toContainEqual(expect.stringContaining('text twice'))
     })
   }
+})
+
+test('of a partitioned table, a row that takes the number of the partition that it leaves is refused', async () => {
+  const [toAnother] = partitionMoves
+  if (!toAnother) throw new Error('There is no interleaving.')
+  const { name, guard } = partitionMutation
+  const played = await stage.play(toAnother, 'READ COMMITTED', partitioned(name, guard(page)))
+  expect(played).not.toEqual(expectedPlay(toAnother, 'READ COMMITTED'))
+  expect(played.transcript).toContainEqual(expect.stringContaining('23505'))
 })

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { Column, type DataSource, Entity, PrimaryColumn } from 'typeorm'
+import { Column, type DataSource, Entity, In, PrimaryColumn } from 'typeorm'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import {
   DeclarationError,
@@ -310,6 +310,24 @@ describe.each(PARTITIONS)('a table partitioned by %s of its scope', (method, par
     await updateOrFail(own.manager, Numbered, { id, shop: 1 }, { shop: 3 })
     expect(await findOneByText(own.manager, Numbered, { shop: 3, url: 'moves' })).toMatchObject({ id })
     await expect(updateOrFail(own.manager, Numbered, { id, shop: 3 }, { url: 'held' })).rejects.toThrow(TextTakenError)
+  })
+
+  test('a text goes to a partition where others of its hash live, by every call, and back', async () => {
+    const { manager } = own
+    const alike = Array.from({ length: 100 }, (_, index) => `alike ${index}`).filter(
+      (url) => digest.js(url) === digest.js('alike 0'),
+    )
+    const [first = '', second = '', third = '', fourth = ''] = alike
+    await insertOrFail(manager, Numbered, [row(first, 3), row(second, 1), row(third, 1), row(fourth, 1)])
+    await updateOrFail(manager, Numbered, await manager.findOneByOrFail(Numbered, { url: second }), { shop: 3 })
+    await manager.update(Numbered, { url: third }, { shop: 3 })
+    await own.query('UPDATE numbered SET shop = 3 WHERE url = $1', [fourth])
+    expect(await manager.countBy(Numbered, { shop: 3, url: In(alike) })).toBe(4)
+    await manager.delete(Numbered, { url: first })
+    await manager.update(Numbered, { url: In(alike) }, { shop: 1 })
+    expect(await manager.countBy(Numbered, { shop: 1, url: In(alike) })).toBe(3)
+    const { findings } = await doctor(own, { entities: [Numbered] })
+    expect(findings.filter(({ severity }) => severity === 'error')).toStrictEqual([])
   })
 })
 
