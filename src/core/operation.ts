@@ -18,6 +18,7 @@ import {
   registry,
   tableNumbers,
 } from '../registry/registry'
+import { openTransaction } from '../registry/open-transactions'
 import { requireManager } from '../rows/call-arguments'
 import type { EntityColumns, EntityText } from '../rows/entity-text'
 import { afterUpdate } from '../rows/events'
@@ -109,6 +110,11 @@ export class Operation {
   /** 1-based. */
   get attempt(): number {
     return this.attempts.count
+  }
+
+  /** The call uses the caller's connection, or was made in a transaction that uses another one. */
+  get isInTransaction(): boolean {
+    return this.session.shared || openTransaction() !== undefined
   }
 
   /** Whether another attempt may succeed after this error. */

@@ -65,7 +65,8 @@ type JsonAnswer<Answer> = 0 extends 1 & Answer
 /**
  * Runs `work` in a transaction, once for each token, however often, at the same time, and from whichever process it is
  * called. The answer is stored in the same transaction, and every other call with the token returns it, even after a
- * crash between commit and answer. A call that comes while the work is under way waits for its end. If the work fails,
+ * crash between commit and answer. A call that is made while the work is under way waits for its end, and holds no
+ * connection if both are made in this process and outside transactions. If the work fails,
  * nothing is stored and the token is free: the next call runs its own.
  *
  * In the caller's transaction it runs behind a savepoint: if it fails, the transaction stays usable, and the token
@@ -147,17 +148,45 @@ async function answerTo(call: Call): Promise<OnceResult<unknown>> {
   const { manager, tokens } = call
   return await withTokens(manager, tokens, async (operation) => {
     const { session } = operation
-    for (;;) {
+    for (let looks = call.isKnown || session.inTransaction; ; looks = true) {
       // If the token is answered already, a transaction would only have to be ended, at the cost of a round trip.
-      if (call.isKnown || session.inTransaction || operation.attempt > 1) {
+      if (looks) {
         const [found] = await session.rows(tokens.find, call.key)
         if (found && !isFree(found, manager)) return replayOf(found)
       }
       await session.release()
-      const result = await tryOnce(call, operation)
+      const result = await inTurn(call, operation)
       if (result) return result
     }
   })
+}
+
+/**
+ * Waits while another call of this process works for the token: at the server, each duplicate would hold a connection
+ * for as long as the work takes. A call inside a transaction waits there, for only the server knows whether it waits for
+ * itself.
+ *
+ * @returns undefined if the token must be looked up again
+ */
+async function inTurn(call: Call, operation: Operation): Promise<OnceResult<unknown> | undefined> {
+  const {
+    token,
+    tokens: { underWay },
+  } = call
+  if (operation.isInTransaction) return await tryOnce(call, operation)
+  const ahead = underWay.get(token)
+  if (ahead) {
+    await ahead
+    return undefined
+  }
+  let end = (): void => {}
+  underWay.set(token, new Promise((resolve) => (end = resolve)))
+  try {
+    return await tryOnce(call, operation)
+  } finally {
+    underWay.delete(token)
+    end()
+  }
 }
 
 /** The tokens, by their ids, that work under way on a connection will answer. */

@@ -9,6 +9,8 @@ export interface Tokens extends ReturnType<typeof tokenStatements> {
   readonly entityText: EntityText
   /** Hashes of tokens that this process was recently asked for. */
   readonly requested: Set<string>
+  /** By token: the end of a transaction that works for it. */
+  readonly underWay: Map<string, Promise<void>>
 }
 
 const MAX_REQUESTED = 1_000
@@ -50,7 +52,7 @@ function makeTokens(entityText: EntityText): Tokens {
     declaration.table,
     (property) => metadata.columns.find(({ propertyName }) => propertyName === property)?.databaseName ?? property,
   )
-  return { ...statements, entityText, requested: new Set() }
+  return { ...statements, entityText, requested: new Set(), underWay: new Map() }
 }
 
 /**

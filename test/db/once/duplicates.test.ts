@@ -1,0 +1,120 @@
+import type { Pool } from 'pg'
+import type { DataSource } from 'typeorm'
+import { beforeAll, beforeEach, expect, test } from 'vitest'
+import { TokenReusedError } from '../../../src'
+import { once, OnceToken } from '../../../src/once'
+import { untilBlocked } from '../../support/blocked'
+import { useDatabase } from '../../support/database'
+import { poolOf, rejection } from '../../support/ledger'
+
+const db = useDatabase()
+let dataSource: DataSource
+
+beforeAll(async () => {
+  dataSource = await db.dataSource([OnceToken], { extra: { max: 4 } })
+})
+beforeEach(async () => {
+  await dataSource.query('TRUNCATE once_tokens')
+})
+
+/** Work that ends when it is let. */
+function gated(): { readonly work: () => Promise<object>; readonly begun: Promise<void>; readonly end: () => void } {
+  let begin = (): void => {}
+  let end = (): void => {}
+  const begun = new Promise<void>((resolve) => (begin = resolve))
+  const ended = new Promise<void>((resolve) => (end = resolve))
+  const work = async (): Promise<object> => {
+    begin()
+    await ended
+    return { by: 'the first' }
+  }
+  return { work, begun, end }
+}
+
+const inUse = (): number => {
+  const { totalCount, idleCount, waitingCount } = poolOf(dataSource) as unknown as Pool
+  return totalCount - idleCount + waitingCount
+}
+
+/** So many calls have looked the token up, and given their connections back. Must be called before they are made. */
+async function untilLookedUp(count: number): Promise<void> {
+  const pool = poolOf(dataSource) as unknown as Pool
+  let released = 0
+  await new Promise<void>((resolve) => {
+    pool.on('release', () => {
+      released += 1
+      if (released === count) resolve()
+    })
+  })
+  // Behind what the calls have asked for since.
+  await dataSource.query('SELECT 1')
+}
+
+const late = (): object => ({ by: 'a duplicate' })
+
+test('ten duplicates hold no connection while the work is under way, and get its answer', async () => {
+  const { work, begun, end } = gated()
+  const first = once(dataSource.manager, 'token', work)
+  await begun
+  const lookedUp = untilLookedUp(10)
+  const duplicates = Array.from({ length: 10 }, async () => await once(dataSource.manager, 'token', late))
+  await lookedUp
+  expect(inUse()).toBe(1)
+  end()
+  expect(await first).toEqual({ answer: { by: 'the first' }, replayed: false })
+  const results = await Promise.all(duplicates)
+  expect(results).toEqual(Array.from({ length: 10 }, () => ({ answer: { by: 'the first' }, replayed: true })))
+  expect(new Set(results.map(({ answer }) => answer)).size).toBe(10)
+})
+
+test('if the work fails, one duplicate after the other runs its own until one succeeds', async () => {
+  const ran: number[] = []
+  const calls = [0, 1, 2, 3, 4].map((nth) =>
+    once(dataSource.manager, 'token', () => {
+      ran.push(nth)
+      if (nth < 2) throw new Error(`no ${nth}`)
+      return nth
+    }).catch((error: unknown) => (error as Error).message),
+  )
+  const results = await Promise.all(calls)
+  expect(ran.length).toBe(new Set(ran).size)
+  // The last that ran has succeeded, and all that did not run replay its answer.
+  const winner = ran.at(-1) ?? 0
+  expect(winner).toBeGreaterThanOrEqual(2)
+  const expected = results.map((_, nth) =>
+    ran.includes(nth) && nth !== winner ? `no ${nth}` : { answer: winner, replayed: nth !== winner },
+  )
+  expect(results).toEqual(expected)
+})
+
+test('a duplicate with another request is refused once the work has succeeded', async () => {
+  const { work, begun, end } = gated()
+  const first = once(dataSource.manager, 'token', work, { request: 1 })
+  await begun
+  const lookedUp = untilLookedUp(1)
+  const other = rejection(once(dataSource.manager, 'token', late, { request: 2 }))
+  await lookedUp
+  end()
+  await first
+  expect(await other).toBeInstanceOf(TokenReusedError)
+})
+
+test('another token does not wait', async () => {
+  const { work, begun, end } = gated()
+  const first = once(dataSource.manager, 'token', work)
+  await begun
+  expect(await once(dataSource.manager, 'token 2', late)).toMatchObject({ replayed: false })
+  end()
+  await first
+})
+
+test('a duplicate in a transaction waits at the server, and its transaction gets the answer', async () => {
+  const { work, begun, end } = gated()
+  const first = once(dataSource.manager, 'token', work)
+  await begun
+  const within = dataSource.transaction(async (manager) => await once(manager, 'token', late))
+  await untilBlocked(await db.client())
+  end()
+  await first
+  expect(await within).toEqual({ answer: { by: 'the first' }, replayed: true })
+})
