@@ -48,6 +48,7 @@ class Page {
   @UniqueText() url!: string
   @Column({ type: 'varchar', length: 5, nullable: true }) title!: string | null
   @Column({ type: 'integer', nullable: true, unique: true }) code!: number | null
+  @Column({ type: 'integer', nullable: true }) other!: number | null
   @CreateDateColumn() createdAt!: Date
   @DeleteDateColumn() deletedAt!: Date | null
   @ManyToOne(() => Site, { cascade: true }) site!: Site | null
@@ -246,35 +247,37 @@ describe('calls beyond those that are busy', () => {
     expect(created).toHaveLength(1)
   })
 
-  test('of one new text whose first fails wait for no other one of them', async () => {
+  test('of one new text whose first is cancelled wait for no other one of them', async () => {
     const other = await db.client()
     await other.query('begin')
-    await other.query(`insert into page (url) values ('refused once')`)
+    await other.query(`insert into page (url) values ('cancelled once')`)
+    const { rows } = await other.query<{ pid: number }>('select pg_backend_pid() as pid')
     const { result } = await crowd(Page, async () => {
-      const call = async (title: string): Promise<boolean> =>
-        (await findOrCreate(manager, Page, { url: 'refused once', title })).created
-      const calls = Promise.allSettled(['far too long', 'a', 'b', 'c'].map(call))
-      // Those who are busy, and all three.
+      const call = async (): Promise<boolean> => (await findOrCreate(manager, Page, { url: 'cancelled once' })).created
+      const calls = Promise.allSettled(Array.from({ length: 4 }, call))
+      // Those who are busy, and the first, which the three follow.
+      await untilBlocked(sessions.observer, 8 + 1)
+      await sessions.observer.query(
+        'select pg_cancel_backend(pid) from pg_stat_activity where $1 = any(pg_blocking_pids(pid))',
+        [rows[0]?.pid],
+      )
       await untilBlocked(sessions.observer, 8 + 3)
       await other.query('commit')
       return await calls
     })
-    expect(result.map((one) => (one.status === 'fulfilled' ? one.value : undefined))).toEqual([
-      undefined,
-      false,
-      false,
-      false,
-    ])
+    const values = result.map((one) => (one.status === 'fulfilled' ? one.value : undefined))
+    expect(values).toEqual([undefined, false, false, false])
   })
 
-  test('of one new text wait for nobody who brings other values', async () => {
+  test.each([{ code: 2 }, { other: 1 }])('of one new text wait for nobody who brings %j', async (values) => {
+    await dataSource.query('delete from page where code is not null or other is not null')
     const own = await db.client()
     await own.query('begin')
     // Holds the first, by another unique index than ours.
     await own.query(`insert into page (url, code) values ('another', 1)`)
     const { result } = await crowd(Page, async () => {
       const first = findOrCreate(manager, Page, { url: 'with a code', code: 1 })
-      const second = findOrCreate(manager, Page, { url: 'with a code', code: 2 })
+      const second = findOrCreate(manager, Page, { url: 'with a code', ...values })
       const { created } = await second
       await own.query('rollback')
       return [(await first).created, created]
