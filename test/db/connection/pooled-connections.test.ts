@@ -1,7 +1,15 @@
 import type { Client, Pool } from 'pg'
-import { Column, type DataSource, Entity, PrimaryGeneratedColumn, type QueryRunner } from 'typeorm'
+import {
+  Column,
+  type DataSource,
+  Entity,
+  PrimaryGeneratedColumn,
+  type QueryRunner,
+  QueryRunnerAlreadyReleasedError,
+} from 'typeorm'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { findOneByText, findOrCreate, findOrCreateMany, UniqueText } from '../../../src'
+import { PoolSession } from '../../../src/connection/pool-session'
 import { useDatabase } from '../../support/database'
 import { rejection } from '../../support/ledger'
 
@@ -145,6 +153,19 @@ test('a slow statement is told of, by a query runner, where nobody hears of othe
   await holder.query('ROLLBACK')
   await waiting
   expect(slow).toEqual([['WITH found', expect.arrayContaining(['first']), false]])
+})
+
+test('a connection that arrives after its session was closed goes back to the pool', async () => {
+  const dataSource = await open()
+  const { master } = driverOf(dataSource)
+  const held = await master.connect()
+  const session = new PoolSession(dataSource, 'master')
+  const taking = rejection(session.take())
+  expect(master.waitingCount).toBe(1)
+  await session.close()
+  held.release()
+  expect(await taking).toBeInstanceOf(QueryRunnerAlreadyReleasedError)
+  expect(master.idleCount).toBe(1)
 })
 
 function fail(): never {

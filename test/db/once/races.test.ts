@@ -5,6 +5,7 @@ import { TransactionAbortedError } from '../../../src'
 import { once, OnceToken, removeExpiredTokens } from '../../../src/once'
 import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
+import { STEVENS } from '../../support/md5-collisions'
 import { poolOf, rejection } from '../../support/ledger'
 import { type Level, LEVELS } from '../../support/sessions'
 import { Payment } from '../../support/entities'
@@ -230,4 +231,46 @@ test('tokens are removed beside calls that take them over, and the work of each 
   )
   expect(Object.values(await payments())).toEqual(tokens.map(() => 1))
   expect(await removeExpiredTokens(one.manager)).toBe(0)
+})
+
+test.each(LEVELS)(
+  'two calls at %s with one token, whose hash another token has: the second gives the answer of the first',
+  async (level) => {
+    const [one, other] = twoOf(level)
+    const [stored, token] = STEVENS
+    await once(one.manager, stored, () => 'another')
+    const [begun, held] = [gate(), gate()]
+    const first = once(one.manager, token, async () => {
+      begun.open()
+      await held.passed
+      return 'the first'
+    })
+    await begun.passed
+    const second = once(other.manager, token, () => 'the second')
+    await untilBlocked(observer)
+    held.open()
+    expect([await first, await second]).toEqual([
+      { answer: 'the first', replayed: false },
+      { answer: 'the first', replayed: true },
+    ])
+  },
+)
+
+test('a token that the guard refuses once, for another call was faster, is tried again', async () => {
+  const [{ manager }] = twoOf('READ COMMITTED')
+  const [stored, token] = STEVENS
+  await once(manager, stored, () => 'another')
+  await observer.query(`
+    create sequence refusals;
+    create function refuse_once() returns trigger language plpgsql as $$ begin
+      if new.token_hash_number is null and nextval('refusals') = 1 then
+        raise exception using errcode = '23505';
+      end if;
+      return new;
+    end $$;
+    create trigger a_refusal before insert on once_tokens for each row execute function refuse_once()`)
+  expect(await once(manager, token, () => 'answer')).toEqual({ answer: 'answer', replayed: false })
+  const { rows } = await observer.query('select last_value::int as tries from refusals')
+  expect(rows).toEqual([{ tries: 2 }])
+  await observer.query('drop trigger a_refusal on once_tokens')
 })
