@@ -17,7 +17,9 @@ const OTHERS_CODE = `c.relkind OPERATOR(pg_catalog.<>) 'r' OR c.relhastriggers O
       OR EXISTS (SELECT FROM pg_catalog.pg_attribute AS a
         JOIN pg_catalog.pg_type AS t ON t.oid OPERATOR(pg_catalog.=) a.atttypid
         WHERE a.attrelid OPERATOR(pg_catalog.=) c.oid
-          AND t.typnamespace OPERATOR(pg_catalog.<>) 'pg_catalog'::pg_catalog.regnamespace)`
+          AND t.typnamespace OPERATOR(pg_catalog.<>) 'pg_catalog'::pg_catalog.regnamespace)
+      OR EXISTS (SELECT FROM pg_catalog.pg_depend AS x WHERE x.classid OPERATOR(pg_catalog.=) c.tableoid
+        AND x.objid OPERATOR(pg_catalog.=) c.oid AND x.deptype OPERATOR(pg_catalog.=) ANY ('{e,x}'))`
 
 /**
  * Comes after a table was made unless it stood. Who may create in the schema can have made it before: what hangs on it
@@ -39,7 +41,8 @@ BEGIN
       ${OTHERS_CODE}))
   THEN
     RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}',
-      MESSAGE = pg_catalog.format('%s belongs to another role than the table, with code of that role on it', found),
+      MESSAGE = pg_catalog.format(
+        '%s belongs to another role than the table, with code of that role on it or in an extension', found),
       HINT = 'See who made it, and drop it.';
   END IF;
 END

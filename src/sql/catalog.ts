@@ -30,6 +30,8 @@ export interface InstalledFunction {
   readonly trusted: boolean
   /** Another role than its owner may put it on a table. */
   readonly granted: boolean
+  /** An extension would drop it, and with it the triggers that run it. */
+  readonly extension: boolean
   /** A trigger of another table runs it too. */
   readonly shared: boolean
   /** `name=value`, quotes taken out: `quote_all_identifiers` puts them in. */
@@ -39,7 +41,7 @@ export interface InstalledFunction {
 /** A function that all tables of a schema share, as it stands; whoever made it. */
 export interface InstalledKernel extends Pick<
   InstalledFunction,
-  'schema' | 'name' | 'body' | 'settings' | 'definer' | 'granted'
+  'schema' | 'name' | 'body' | 'settings' | 'definer' | 'granted' | 'extension'
 > {
   /** The tables whose triggers run it, by their schema's name and their own. */
   readonly tables: readonly (readonly [schema: string, table: string])[]
@@ -51,6 +53,8 @@ export interface InstalledTrigger {
   /** Of the function, with its schema. */
   readonly runs: { readonly schema: string; readonly name: string }
   readonly enabled: boolean
+  /** An extension would drop it. */
+  readonly extension: boolean
   /** The bits of `pg_trigger.tgtype`: when it fires, and for what. */
   readonly type: number
   readonly conditional: boolean
@@ -127,6 +131,11 @@ const GRANTED_OF_P = `EXISTS (
          SELECT FROM pg_catalog.aclexplode(coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner))) AS a
           WHERE a.grantee OPERATOR(pg_catalog.<>) p.proowner)`
 
+/** DROP EXTENSION drops the object: it is a member of the extension, or depends on it. */
+const inExtension = (row: string): string => `EXISTS (
+         SELECT FROM pg_catalog.pg_depend AS x WHERE x.classid OPERATOR(pg_catalog.=) ${row}.tableoid
+           AND x.objid OPERATOR(pg_catalog.=) ${row}.oid AND x.deptype OPERATOR(pg_catalog.=) ANY ('{e,x}'))`
+
 /** Our triggers on the table `r`; not those that a partition has from its parent. */
 const TRIGGERS_OF_R = `
          FROM pg_catalog.pg_trigger AS t
@@ -154,7 +163,7 @@ const OURS_OF_R = `
        SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
                 'name', t.tgname,
                 'runs', pg_catalog.jsonb_build_object('schema', pn.nspname, 'name', p.proname),
-                'enabled', t.tgenabled OPERATOR(pg_catalog.=) ANY ('{O,A}'),
+                'enabled', t.tgenabled OPERATOR(pg_catalog.=) ANY ('{O,A}'), 'extension', ${inExtension('t')},
                 'type', t.tgtype,
                 'conditional', t.tgqual IS NOT NULL,
                 'columns', (SELECT coalesce(pg_catalog.jsonb_agg(a.attname ORDER BY k.i), '[]')
@@ -177,7 +186,7 @@ const OURS_OF_R = `
                 'definer', p.prosecdef,
                 'owned', p.proowner OPERATOR(pg_catalog.=) r.relowner,
                 'trusted', pg_catalog.pg_has_role(p.proowner, r.relowner, 'MEMBER'),
-                'granted', ${GRANTED_OF_P},
+                'granted', ${GRANTED_OF_P}, 'extension', ${inExtension('p')},
                 'shared', EXISTS (SELECT FROM pg_catalog.pg_trigger AS t
                                    WHERE t.tgfoid OPERATOR(pg_catalog.=) p.oid AND t.tgrelid OPERATOR(pg_catalog.<>) r.oid
                                      AND t.tgparentid OPERATOR(pg_catalog.=) 0),
@@ -240,7 +249,7 @@ export async function installedTriggers(
         WHERE n.nspname OPERATOR(pg_catalog.=) ANY ($1) AND r.relhastriggers AND EXISTS (SELECT${TRIGGERS_OF_R})), 'kernel', (
        SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
                 'schema', pn.nspname, 'name', p.proname, 'body', p.prosrc, 'definer', p.prosecdef, 'granted', ${GRANTED_OF_P},
-                'settings', ${SETTINGS_OF_P},
+                'extension', ${inExtension('p')}, 'settings', ${SETTINGS_OF_P},
                 'tables', (SELECT coalesce(pg_catalog.jsonb_agg(DISTINCT pg_catalog.jsonb_build_array(rn.nspname, r.relname)), '[]')
                              FROM pg_catalog.pg_trigger AS t
                              JOIN pg_catalog.pg_class AS r ON r.oid OPERATOR(pg_catalog.=) t.tgrelid

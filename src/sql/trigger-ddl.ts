@@ -95,7 +95,8 @@ const REFUSE_OTHER_ENCODINGS = `
 /**
  * They run as the table's owner, because a role that may only INSERT could not read a chain, and row security would hide
  * it. So nobody else may own them or put them on a table, whatever default privileges have granted, and names resolve in
- * a fixed path. Owner and schema are those of the database that a migration runs on.
+ * a fixed path. Owner and schema are those of the database that a migration runs on. A function that a role made before
+ * can be a member of its extension, whose DROP would remove our triggers: CREATE OR REPLACE keeps that.
  *
  * @see https://www.postgresql.org/docs/current/sql-createfunction.html#SQL-CREATEFUNCTION-SECURITY
  */
@@ -108,14 +109,19 @@ function secureFunctions(functions: readonly OwnedFunction[]): string {
   })
   const home = (table: string): string => `${table}.relnamespace::pg_catalog.regnamespace`
   return `
-  SELECT pg_catalog.string_agg(pg_catalog.format('REVOKE ALL ON FUNCTION %1$s FROM %2$s CASCADE;
+  SELECT pg_catalog.string_agg(pg_catalog.format('%5$s REVOKE ALL ON FUNCTION %1$s FROM %2$s CASCADE;
       ALTER FUNCTION %1$s OWNER TO %3$s; ALTER FUNCTION %1$s SECURITY DEFINER
       ${settings.join(' ')} SET search_path TO pg_catalog, %4$s, pg_temp',
       f.oid::pg_catalog.regprocedure, pg_catalog.concat_ws(', ', 'PUBLIC', (
         SELECT pg_catalog.string_agg(a.grantee::pg_catalog.regrole::pg_catalog.text, ', ')
         FROM pg_catalog.aclexplode(f.proacl) AS a
         WHERE a.grantee OPERATOR(pg_catalog.<>) ALL (ARRAY[0::pg_catalog.oid, f.proowner]))),
-      t.relowner::pg_catalog.regrole, ${hasPath ? `pg_catalog.concat_ws(', ', ${home('h')}, ${home('t')})` : home('t')}), '; ') INTO command
+      t.relowner::pg_catalog.regrole, ${hasPath ? `pg_catalog.concat_ws(', ', ${home('h')}, ${home('t')})` : home('t')}, (
+        SELECT pg_catalog.string_agg(pg_catalog.format('ALTER EXTENSION %I DROP FUNCTION %s;',
+          e.extname, f.oid::pg_catalog.regprocedure), ' ')
+        FROM pg_catalog.pg_depend AS d JOIN pg_catalog.pg_extension AS e ON e.oid OPERATOR(pg_catalog.=) d.refobjid
+        WHERE d.classid OPERATOR(pg_catalog.=) f.tableoid AND d.objid OPERATOR(pg_catalog.=) f.oid
+          AND d.refclassid OPERATOR(pg_catalog.=) e.tableoid AND d.deptype OPERATOR(pg_catalog.=) 'e')), '; ') INTO command
     FROM (VALUES
       ${rows.join(',\n      ')}) AS v (f, t${hasPath ? ', h' : ''})
     JOIN pg_catalog.pg_proc AS f ON f.oid OPERATOR(pg_catalog.=) v.f::pg_catalog.regprocedure

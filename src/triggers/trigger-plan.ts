@@ -180,8 +180,8 @@ const sourceOf = (
   relation: relationOf(site),
 })
 
-const isSecure = ({ schema, definer, granted, settings }: InstalledKernel): boolean =>
-  definer && !granted && settings.join('\n') === functionSettings([schema]).toSorted().join('\n')
+const isSecure = ({ schema, definer, granted, extension, settings }: InstalledKernel): boolean =>
+  definer && !granted && !extension && settings.join('\n') === functionSettings([schema]).toSorted().join('\n')
 
 const joined = (changes: readonly Change[]): Change => ({
   up: changes.flatMap(({ up }) => up),
@@ -213,7 +213,9 @@ function planFunctions({ wanted, installed }: TriggerSite): FunctionPlan {
   return {
     fresh: pairs.flatMap((pair) => (pair.found ? [] : pair.wanted)),
     lasting: new Set(untrusted.filter(({ schema }) => schema === installed.schema).map(({ name }) => name)),
-    replaced: kept.filter((pair) => pair.found.granted || isDifferent(pair.wanted, pair.found, installed)),
+    replaced: kept.filter(
+      ({ wanted: one, found }) => found.granted || found.extension || isDifferent(one, found, installed),
+    ),
     // An untrusted one only loses its triggers on this table: its body must never come back as the owner's.
     obsolete: installed.functions.filter(
       (one) =>
@@ -235,7 +237,7 @@ function planTriggers({ wanted, installed, touched }: TriggerSite, { fresh }: Fu
   const rebuilt = new Set(fresh.map(({ name }) => name))
   const stands = (one: TriggerSet['triggers'][number]): boolean => {
     const found = installed.triggers.find(({ name }) => name === one.name)
-    const same = found?.enabled === true && !isOtherTrigger(one, found, installed)
+    const same = found?.enabled === true && !found.extension && !isOtherTrigger(one, found, installed)
     return same && !touched && !rebuilt.has(one.runs)
   }
   const [all, standing] = [wanted.flatMap(({ triggers }) => triggers), new Set<string>()]

@@ -153,6 +153,11 @@ describe('a table that another role has planted under a name of ours', () => {
       `create domain planted as text check (value <> ''); alter table unique_text_adoptions add who planted`,
     ],
     ['a policy', `alter table unique_text_adoptions enable row level security`],
+    [
+      'an extension, whose end would be that of the table',
+      `reset role; do $$ begin execute format('grant create on database %I to adopt_planter', current_database()); end $$;
+       set role adopt_planter; create extension citext schema public; alter extension citext add table unique_text_adoptions`,
+    ],
   ])('has its code run by nobody who adopts: %s', async (_, sql) => {
     await fillPages()
     await plant(ADOPTIONS)

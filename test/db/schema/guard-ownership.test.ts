@@ -120,6 +120,76 @@ describe('a function that another role holds on to with a trigger of its own', (
   )
 })
 
+/** A role with CREATE on the database owns a trusted extension, and may add what it owns to it. */
+describe('an extension of another role', () => {
+  const triggers = async (): Promise<number> => {
+    const { rows } = await client.query('select from pg_trigger where tgrelid = $1::regclass', ['page'])
+    return rows.length
+  }
+  const members = async (): Promise<unknown[]> =>
+    (
+      await client.query(
+        `select deptype::text as type, objid::regprocedure::text as name from pg_depend as d
+          where refclassid = 'pg_extension'::regclass and classid = 'pg_proc'::regclass and objid::regproc::text ~ '^unique_'`,
+      )
+    ).rows
+  beforeEach(async () => {
+    await client.query(`drop extension if exists citext cascade;
+      do $$ begin execute format('grant create on database %I to ${quote(attacker)}', current_database()); end $$;
+      set role ${quote(attacker)}; create extension citext schema public; reset role`)
+  })
+  const plant = async (name: string): Promise<void> => {
+    await client.query(`set role ${quote(attacker)};
+      create function ${name} returns trigger language plpgsql as 'begin return new; end';
+      alter extension citext add function ${name}; reset role`)
+  }
+
+  test('that has a function of the kernel from before does not take the triggers along', async () => {
+    for (const name of [PLACE, SETTLE]) await plant(name)
+    const dataSource = await open()
+    await migrate(dataSource)
+    expect(await members()).toEqual([])
+    await client.query(`set role ${quote(attacker)}; drop extension citext cascade; reset role`)
+    expect(await triggers()).toBe(6)
+    expect((await generate(dataSource)).up).toEqual([])
+  })
+  test('that has the function of the text from before is refused, and nothing is made', async () => {
+    await plant(TEXT)
+    await expect(migrate(await open())).rejects.toMatchObject({ code: '2BP01' })
+    expect((await client.query(`select to_regclass('page') as page`)).rows).toEqual([{ page: null }])
+  })
+  test('that has a function of the kernel is refused, where the role that migrates may not take it out', async () => {
+    await plant(PLACE)
+    await client.query(`grant ${quote(attacker)} to ${quote(owner)}; alter function ${PLACE} owner to ${quote(owner)};
+      revoke ${quote(attacker)} from ${quote(owner)}`)
+    const dataSource = await db.dataSource([Page], {
+      synchronize: false,
+      extra: { options: `-c role=${owner.replaceAll(' ', String.raw`\ `)}` },
+    })
+    await expect(migrate(dataSource)).rejects.toMatchObject({ code: '42501' })
+  })
+  test.each([
+    ['a function of the kernel as its member', `alter extension citext add function ${SETTLE}`],
+    ['the function of the text as its member', `alter extension citext add function ${TEXT}`],
+    ['a function of the kernel that depends on it', `alter function ${PLACE} depends on extension citext`],
+    ['the function of the text that depends on it', `alter function ${TEXT} depends on extension citext`],
+    [
+      'a trigger that depends on it',
+      'alter trigger unique_text_page__url_settle_delete on page depends on extension citext',
+    ],
+  ])('that got %s stops no operation, and what is generated takes it out', async (_, change) => {
+    const dataSource = await open()
+    await migrate(dataSource)
+    await client.query(change)
+    expect(await findOrCreate(dataSource.manager, Page, { url: 'x' })).toMatchObject({ created: true })
+    await migrate(dataSource)
+    expect((await generate(dataSource)).up).toEqual([])
+    await client.query('drop extension citext cascade')
+    expect(await triggers()).toBe(6)
+    expect(await installed()).toEqual([right, right, right])
+  })
+})
+
 describe('a role that is no superuser', () => {
   const openAs = async (role: string): Promise<DataSource> =>
     await db.dataSource([Page], {
