@@ -22,7 +22,7 @@ const COLUMNS = (what: string, keys: string): string =>
 /** $1 is the table's name as SQL. */
 export const READ_KEYED: string = `SELECT pg_catalog.jsonb_build_object('oid', c.oid::pg_catalog.text, 'schema', n.nspname, 'table', c.relname,
     'primary', ${COLUMNS('a.attname', 'p.conkey')},
-    'types', ${COLUMNS('format_type(a.atttypid, a.atttypmod)', 'p.conkey')},
+    'types', ${COLUMNS('pg_catalog.format_type(a.atttypid, a.atttypmod)', 'p.conkey')},
     'indexes', (SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object('name', r.relname,
         'columns', ${COLUMNS('a.attname', '(i.indkey::smallint[])[0:i.indnkeyatts OPERATOR(pg_catalog.-) 1]')})), '[]')
       FROM pg_catalog.pg_index AS i JOIN pg_catalog.pg_class AS r ON r.oid OPERATOR(pg_catalog.=) i.indexrelid

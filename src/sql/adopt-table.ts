@@ -345,7 +345,7 @@ export const READ_SETTINGS: string = `SELECT ${[
   'session_replication_role',
   'row_security',
 ]
-  .map((name) => `current_setting('${name}') AS ${name}`)
+  .map((name) => `pg_catalog.current_setting('${name}') AS ${name}`)
   .join(', ')}`
 
 /** $1 is the name, $2 the value. */

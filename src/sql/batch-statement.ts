@@ -1,4 +1,4 @@
-import { asStored, type ColumnTypes } from './column-type'
+import { asStored, type ColumnTypes, typeOf } from './column-type'
 import { list, unnest } from './identifier'
 import {
   anyNumber,
@@ -108,8 +108,7 @@ function oneOfFew(shape: BatchShape): string[] {
   const { fewScopes = [], types, defaults } = shape
   const first = insertColumns(shape).length + defaults.size
   return fewScopes.map(
-    (name, index) =>
-      `${field('t', name)} ${op('=')} ANY (${parameter(first + index)}::${types.get(name)?.type ?? 'pg_catalog.text'}[])`,
+    (name, index) => `${field('t', name)} ${op('=')} ANY (${parameter(first + index)}::${typeOf(types, name)}[])`,
   )
 }
 
@@ -194,13 +193,13 @@ function keyValue({ table, types }: BatchShape, name: string, index: number): st
 
 function insertedValue(shape: BatchShape, name: string, index: number): string {
   if (index < keyColumns(shape.table).length) return `i.c${index}`
-  return broughtOr(shape, name, `(${shape.defaults.get(name)})::${shape.types.get(name)?.type ?? 'pg_catalog.text'}`)
+  return broughtOr(shape, name, `(${shape.defaults.get(name)})::${typeOf(shape.types, name)}`)
 }
 
 /** The value that a row of the batch brings for a column beside its key, or something else where it brings none. */
 export function broughtOr(shape: BatchShape, name: string, otherwise: string): string {
   const value = `i.c${insertColumns(shape).indexOf(name)}`
-  const type = shape.types.get(name)?.type ?? 'pg_catalog.text'
+  const type = typeOf(shape.types, name)
   const brought = shape.spatial?.has(name) ? written(shape, name, value) : `${value}::${type}`
   const nth = [...shape.defaults.keys()].indexOf(name)
   return nth === -1 ? brought : `CASE WHEN i.g${nth} THEN ${brought} ELSE ${otherwise} END`

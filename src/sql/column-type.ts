@@ -9,6 +9,17 @@ export interface ColumnType {
 /** By the database names of the columns. */
 export type ColumnTypes = ReadonlyMap<string, ColumnType>
 
+/** Those whose names the grammar does not bind to pg_catalog by itself, and which the server writes without it. */
+const OF_CATALOG =
+  /^(?:text|uuid|bytea|date|jsonb?|name|oid|bpchar|inet|cidr|macaddr8?|money|xml|(?:int|num|date|ts|tstz)[48]?(?:multi)?range)(?:\[\])?$/
+
+/** A type by its schema, where that is pg_catalog; of others the server writes it where another type is found first. */
+export const bySchema = (type: string): string => (OF_CATALOG.test(type) ? `pg_catalog.${type}` : type)
+
+/** The type of a column for a cast, which names no length. */
+export const typeOf = (types: ColumnTypes | undefined, name: string): string =>
+  bySchema(types?.get(name)?.type ?? 'text')
+
 /** What PostGIS must know of a spatial column. */
 export interface SpatialColumn {
   readonly type: string
@@ -35,7 +46,7 @@ export function asStored(value: string, { type, declared }: ColumnType): string 
     return `CASE WHEN pg_catalog.octet_length(${value}::pg_catalog.text) OPERATOR(pg_catalog.<=) ${length} THEN ${value}::pg_catalog.text\n      ELSE ${cut} END`
   }
   // To character(n) and bit(n) a cast would cut; without the length, they compare as they are stored.
-  return `${value}::${/^(?:character|bit)\b/.test(declared) ? type : declared}`
+  return `${value}::${bySchema(/^(?:character|bit)\b/.test(declared) ? type : declared)}`
 }
 
 /** As TypeORM's insert writes GeoJSON. */

@@ -1,4 +1,4 @@
-import type { ColumnType } from './column-type'
+import { bySchema, type ColumnType } from './column-type'
 import { list, literal, qualified, unnest } from './identifier'
 import { hasNamedKey, holderKey, nameField } from './name-body'
 import type { HolderTable, NamesColumn, NamesTable } from './name-table'
@@ -59,7 +59,7 @@ const compared = ({ name, type }: TypedColumn, row: string): string =>
 
 /** A text as a value of the column, in the same form. */
 const asColumn = ({ type, declared }: TypedColumn, value: string): string =>
-  PLAIN.test(type) ? `${value}::${declared}` : `${value}::pg_catalog.text COLLATE pg_catalog."C"`
+  PLAIN.test(type) ? `${value}::${bySchema(declared)}` : `${value}::pg_catalog.text COLLATE pg_catalog."C"`
 
 const equal = (columns: readonly TypedColumn[], row: string, value: (index: number) => string): string[] =>
   columns.map((one, index) => `${compared(one, row)} OPERATOR(pg_catalog.=) ${asColumn(one, value(index))}`)
@@ -205,7 +205,7 @@ export const SNAPSHOT = {
  */
 export function countsPage(table: NumberTable, { rows, key }: ReadTable, bounds: CountsBounds): Bound {
   const scope = list(scopeOf(table, 't'), 4)
-  const after = bounds.after?.map((_, index) => `$${index + 1}::${bounds.types[index] ?? 'text'}`).join(', ')
+  const after = bounds.after?.map((_, index) => `$${index + 1}::${bySchema(bounds.types[index] ?? 'text')}`).join(', ')
   const begin =
     after === undefined || after === '' ? '' : `\n  WHERE ROW(${scope}) OPERATOR(pg_catalog.>) ROW(${after})`
   const ofScope = ['true', ...sameScopes(table, 't', 's')].join(' AND ')

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { asStored, type ColumnTypes, fromGeoJson, type SpatialColumn, toGeoJson } from './column-type'
 import { quote } from './identifier'
-import { alike, bytewise, differ, equal, field, isLive, tableName, type TextTable, within } from './text-table'
+import { alike, bytewise, isOther, equal, field, isLive, tableName, type TextTable, within } from './text-table'
 
 /** A row as the driver gives it: values in the order of the select list. */
 export type WireRow = readonly unknown[]
@@ -88,7 +88,7 @@ const isEchoed = ({ echoed = NO_NAMES }: Pick<RowShape, 'echoed'>, name: string)
 export function otherTexts(shape: RowShape, value: (index: number) => string): string {
   const { echoed = NO_NAMES, table } = shape
   const changed = table.text.flatMap(({ name }, index) =>
-    echoed.includes(name) ? [differ(asText(name), `${value(table.scope.length + index)}::pg_catalog.text`)] : [],
+    echoed.includes(name) ? [isOther(asText(name), `${value(table.scope.length + index)}::pg_catalog.text`)] : [],
   )
   const stored = echoed.map((name) => field('t', name)).join(', ')
   return `CASE WHEN ${changed.join('\n      OR ')}

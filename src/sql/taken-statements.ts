@@ -1,5 +1,5 @@
 import type { UnusualIndex } from './catalog'
-import { asStored, type ColumnTypes } from './column-type'
+import { asStored, type ColumnTypes, typeOf } from './column-type'
 import { literal, qualified, quote, unnest } from './identifier'
 import { anyNumber, asText, nameList, parameter, type Statement, type WireRow } from './statements'
 import {
@@ -151,9 +151,7 @@ const sameRow = (primary: readonly string[]): string =>
 /** Every arm has the columns of all, each with its own type, so that the driver parses a key as `find` would give it. */
 function primaryList(wanted: readonly WantedText[], nth: number): string {
   const columns = wanted.flatMap(({ primary, types }, other) =>
-    primary.map((name, index) =>
-      other === nth ? `h.k${index}` : `NULL::${types.get(name)?.type ?? 'pg_catalog.text'}`,
-    ),
+    primary.map((name, index) => (other === nth ? `h.k${index}` : `NULL::${typeOf(types, name)}`)),
   )
   return columns.map((column, index) => `${column} AS p${index}`).join(', ')
 }

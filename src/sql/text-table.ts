@@ -64,7 +64,7 @@ export const alike = (left: string, right: string): string =>
   `(${equal(left, right)}\n      OR ${left} IS NULL\n        AND ${right} IS NULL)`
 
 /** As IS DISTINCT FROM. */
-export const differ = (left: string, right: string): string => `${alike(left, right)} IS NOT TRUE`
+export const isOther = (left: string, right: string): string => `${alike(left, right)} IS NOT TRUE`
 
 /** As BETWEEN. */
 export const within = (value: string, low: string, high: string): string =>

@@ -8,7 +8,7 @@ import {
   inputOrder,
   selectCreated,
 } from './batch-statement'
-import { asStored } from './column-type'
+import { asStored, typeOf } from './column-type'
 import { literal, quote } from './identifier'
 import {
   anyNumber,
@@ -32,7 +32,7 @@ import {
   type StoredRow,
   written,
 } from './statements'
-import { bytewise, differ, field, hashOfValues, isLive, op, tableName, type TextTable } from './text-table'
+import { bytewise, isOther, field, hashOfValues, isLive, op, tableName, type TextTable } from './text-table'
 
 /** What an upsert does to the row that holds the text. */
 export interface UpdateShape {
@@ -191,7 +191,7 @@ export function assignments(
 export const textOf =
   ({ types }: RowShape, value: (name: string) => string) =>
   (name: string): string =>
-    `${value(name)}::${types?.get(name)?.type ?? 'pg_catalog.text'}::pg_catalog.text`
+    `${value(name)}::${typeOf(types, name)}::pg_catalog.text`
 
 export function isOfClass({ only }: UpdateShape): string {
   if (!only) return ''
@@ -208,7 +208,7 @@ export function changes(
   return update
     .map((name) => {
       const stored = `(${valueAsStored(shape, name, value(name))})::pg_catalog.text`
-      const changed = differ(bytewise('t', name), stored)
+      const changed = isOther(bytewise('t', name), stored)
       const nth = brought.indexOf(name)
       return nth === -1 ? changed : `i.g${nth} AND\n    ${changed}`
     })
@@ -219,5 +219,5 @@ export function changes(
 function valueAsStored(shape: RowShape, name: string, value: string): string {
   const type = shape.types?.get(name)
   if (!type || shape.spatial?.has(name)) return written(shape, name, value)
-  return /^(?:character|bit)/.test(type.declared) ? `${value}::${type.type}` : asStored(value, type)
+  return /^(?:character|bit)/.test(type.declared) ? `${value}::${typeOf(shape.types, name)}` : asStored(value, type)
 }
