@@ -170,6 +170,7 @@ async function takenOfKeys(
       columns: key.columns.map(({ databaseName }) => databaseName),
       index: key.index,
     })),
+    types: new Map(root.columns.map(({ databaseName, type }) => [databaseName, String(type)])),
     standing: id !== undefined,
   })
   const json = requested.map((one) => JSON.stringify(one.rows.map((row) => recordOf(session, row, one.key))))

@@ -27,6 +27,12 @@ export interface WantedText {
   readonly standing: boolean
 }
 
+/** Types whose equality is their extension's, and is found where the extension is. */
+const OF_EXTENSION = /^(?:.*\.)?"?(?:citext|cube|geography|geometry|halfvec|hstore|ltree|vector)\b/
+
+const equalAs = (type: string | undefined, left: string, right: string): string =>
+  type !== undefined && OF_EXTENSION.test(type) ? `${left} = ${right}` : equal(left, right)
+
 /** One row of the call, and who has its text. */
 export interface WantedRow {
   /** 0-based position of the wanted text, and of the row among its rows. */
@@ -126,7 +132,7 @@ function arm(wanted: readonly WantedText[], nth: number): string {
     // A row that this change, or an earlier one of the call, gives another text holds the old one no longer.
     ...(standing
       ? [
-          `NOT EXISTS (\n      SELECT FROM i${nth} AS e WHERE e.ordinal OPERATOR(pg_catalog.<=) i.ordinal AND ${sameRow(primary)})`,
+          `NOT EXISTS (\n      SELECT FROM i${nth} AS e WHERE e.ordinal OPERATOR(pg_catalog.<=) i.ordinal AND ${sameRow(wanted[nth] as WantedText)})`,
         ]
       : []),
   ]
@@ -145,8 +151,8 @@ LEFT JOIN LATERAL (
 WHERE NOT (${textIsNull(table, 'n').join(' AND ')})`
 }
 
-const sameRow = (primary: readonly string[]): string =>
-  primary.map((name, index) => equal(`e.k${index}`, field('t', name))).join(' AND ')
+const sameRow = ({ primary, types }: WantedText): string =>
+  primary.map((name, index) => equalAs(types.get(name)?.type, `e.k${index}`, field('t', name))).join(' AND ')
 
 /** Every arm has the columns of all, each with its own type, so that the driver parses a key as `find` would give it. */
 function primaryList(wanted: readonly WantedText[], nth: number): string {
@@ -183,6 +189,8 @@ interface WantedKeys {
   readonly table: string
   readonly primary: readonly string[]
   readonly keys: readonly WantedKey[]
+  /** What kinds of types the columns have, by their names. */
+  readonly types: ReadonlyMap<string, string>
   /** Rows that stand shall be changed: what a change leaves out is read from them. */
   readonly standing: boolean
 }
@@ -214,14 +222,14 @@ export function takenKeysStatement(wanted: WantedKeys): Statement<TakenKey> {
   }
 }
 
-function keyArm({ schema, table, primary, standing }: WantedKeys, key: WantedKey, nth: number): string {
+function keyArm({ schema, table, primary, types, standing }: WantedKeys, key: WantedKey, nth: number): string {
   const name = qualified(schema, table)
   const rows = (as: string): string =>
     `pg_catalog.jsonb_array_elements($${nth + 1}::pg_catalog.text::pg_catalog.jsonb) WITH ORDINALITY AS ${as} (value, ordinal)`
   const filled = (base: string, value: string): string => `pg_catalog.jsonb_populate_record(${base}, ${value})`
   const part = (of: string, what: string): string => `${of}.value OPERATOR(pg_catalog.->) '${what}'`
   const same = (columns: readonly string[], left: string, right: string): string =>
-    columns.map((column) => `${field(left, column)} OPERATOR(pg_catalog.=) ${field(right, column)}`).join(' AND ')
+    columns.map((column) => equalAs(types.get(column), field(left, column), field(right, column))).join(' AND ')
   const given = standing
     ? `CROSS JOIN LATERAL ${filled(`NULL::${name}`, part('e', 'key'))} AS k
   JOIN ${name} AS r ON ${same(primary, 'r', 'k')}
@@ -231,7 +239,7 @@ function keyArm({ schema, table, primary, standing }: WantedKeys, key: WantedKey
   const stays = `\n      AND NOT EXISTS (SELECT FROM ${rows('x')}
         CROSS JOIN LATERAL ${filled(`NULL::${name}`, part('x', 'key'))} AS q
         WHERE x.ordinal OPERATOR(pg_catalog.<=) e.ordinal AND ${same(primary, 'q', 't')})`
-  const { values, join, held } = key.index ? unusual(key.index, standing) : ordinary(key.columns)
+  const { values, join, held } = key.index ? unusual(key.index, standing) : ordinary(key.columns, types)
   return `SELECT ${nth} AS key, s.ordinal, ${primary.map((_, index) => `s.k${index}`).join(', ')}
 FROM (
   SELECT e.ordinal, ${primary.map((_, index) => `h.k${index}`).join(', ')},
@@ -256,10 +264,10 @@ interface KeyParts {
   readonly held: readonly string[]
 }
 
-const ordinary = (columns: readonly string[]): KeyParts => ({
+const ordinary = (columns: readonly string[], types: WantedKeys['types']): KeyParts => ({
   values: columns.map((column) => field('n', column)),
   join: '',
-  held: columns.map((column) => `${field('t', column)} OPERATOR(pg_catalog.=) ${field('n', column)}`),
+  held: columns.map((column) => equalAs(types.get(column), field('t', column), field('n', column))),
 })
 
 /** The server's words name columns alone: they are those of the innermost FROM. */
