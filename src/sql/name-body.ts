@@ -2,7 +2,7 @@ import { list, literal, plainName, qualified, quote } from './identifier'
 import type { RelationName } from './trigger-ddl'
 import type { HolderTable, NamesColumn, NamesTable } from './name-table'
 import { SQLSTATE } from './sqlstate'
-import { bytewise, differentText, equal } from './text-table'
+import { bytewise, differentText, equal, op } from './text-table'
 
 /**
  * Whether values differ in a single byte; NULL is like NULL. No operator, cast or collation of their types is asked. It
@@ -115,6 +115,14 @@ export const differentKey = ({ primary }: HolderTable, left: string, right: stri
 export const differentNames = ({ names }: HolderTable, left: string, right: string): string[] =>
   differentText({ text: names.map(({ column }) => ({ name: column, prefix: '' })), nullable: true }, left, right)
 
+/** The name of a transition table, or of a query in WITH: it must not hide a table from the functions. */
+export const transition = (name: string, ...tables: readonly string[]): string =>
+  tables.includes(name) ? transition(`${name}_`, ...tables) : name
+
+/** What the statement has made of rows, and what they were. */
+export const newRows = ({ table, of }: HolderTable): string => transition('new_rows', table, of.table)
+export const oldRows = ({ table, of }: HolderTable): string => transition('old_rows', table, of.table)
+
 /** At the end of a subquery: the planner leaves it one, and does not read a whole index for a join. */
 export const NO_JOIN = 'OFFSET 0'
 
@@ -169,5 +177,28 @@ export const refuseOtherTable = (table: string, schema?: string, others: readonl
       .join('')} THEN${RAISE_RENAMED}
   END IF;`
 
-export const refuseOtherHolder = (holder: HolderTable, others: readonly string[] = []): string =>
-  refuseOtherTable(holder.table, pathOf(holder) === undefined ? undefined : (holder.schema ?? ''), others)
+export const refuseOtherHolder = (holder: HolderTable): string =>
+  refuseOtherTable(holder.table, pathOf(holder) === undefined ? undefined : (holder.schema ?? ''), [
+    namesOtherColumns(holder),
+  ])
+
+/**
+ * A trigger follows a column that is renamed, the text of a function does not. What is said of the columns is its WHEN.
+ *
+ * The text is parsed by the names of now, which an old snapshot does not show: the columns are asked of a function that
+ * knows no snapshots. So is the trigger, which an old snapshot shows even where a migration has made another since.
+ */
+function namesOtherColumns({ table, primary, names }: HolderTable): string {
+  const columns = [...primary.map(({ name }) => name), ...names.map(({ column }) => column)]
+  return `EXISTS (
+    SELECT FROM pg_catalog.pg_trigger AS g
+    JOIN pg_catalog.pg_depend AS d ON ${equal('d.classid', 'g.tableoid')}
+      AND ${equal('d.objid', 'g.oid')}
+    CROSS JOIN LATERAL pg_catalog.pg_identify_object_as_address(d.refclassid, d.refobjid, d.refobjsubid) AS a
+    WHERE ${equal('g.tgrelid', 'TG_RELID')} AND ${equal('g.tgname', literal(namedSet(table, 'update')))}
+      AND d.refobjsubid ${op('>')} 0
+      AND CASE WHEN ${equal('a.object_names[3]', 'ANY (ARRAY[')}
+        ${list(columns.map(literal), 8)}
+      ]::pg_catalog.text[]) THEN false ELSE pg_catalog.pg_get_triggerdef(g.oid) IS NOT NULL END
+  )`
+}

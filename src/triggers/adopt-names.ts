@@ -3,7 +3,7 @@ import { type Adopting, alterTable, dropFilled, nameOf, objectOf } from '../sql/
 import { ownAlone } from '../sql/adopt-owned'
 import { literal, quote, unnest } from '../sql/identifier'
 import { addLookup, type LookupIndex } from '../sql/lookup'
-import { hasNamedKey, holderKey, nameField, namesTableOf, pathOf } from '../sql/name-body'
+import { hasNamedKey, holderKey, nameField, namesTableOf, newRows, pathOf } from '../sql/name-body'
 import type { HolderTable } from '../sql/name-table'
 import { claimBody } from './name-take-body'
 import { nameTriggersOf } from './name-triggers'
@@ -42,7 +42,7 @@ export function createClaims(on: NamedTable): string[] {
     relation: tableName(on.table),
   })
   const runs = (suffix: (typeof FUNCTIONS)[number], table: string): string =>
-    `CREATE TRIGGER ${quote(nameOf(on, suffix))} AFTER INSERT ON ${table} REFERENCING NEW TABLE AS new_rows ` +
+    `CREATE TRIGGER ${quote(nameOf(on, suffix))} AFTER INSERT ON ${table} REFERENCING NEW TABLE AS ${newRows(holder)} ` +
     `FOR EACH STATEMENT EXECUTE FUNCTION ${objectOf(on, suffix)}()`
   return [
     ...dropClaims(on),
@@ -80,7 +80,7 @@ const releaseBody = (on: NamedTable): string => {
   const { of } = on.holder
   return `
 BEGIN
-  DELETE FROM ${namesTableOf(on.holder)} AS n USING new_rows AS r
+  DELETE FROM ${namesTableOf(on.holder)} AS n USING ${newRows(on.holder)} AS r
   WHERE ${equal(nameField(of, 'n', 'holder'), literal(on.holder.holder))}
     AND ${nameField(of, 'n', 'id')} ${op('>')} r.low AND ${nameField(of, 'n', 'id')} ${op('<=')} r.high
     AND ${equal(nameField(of, 'n', 'state'), `coalesce(r.state, ${nameField(of, 'n', 'state')})`)};

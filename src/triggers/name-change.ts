@@ -1,5 +1,16 @@
 import { literal } from '../sql/identifier'
-import { differ, holderKey, nameFields, namesOfRow, namesTableOf, newest, NO_JOIN, standingRow } from '../sql/name-body'
+import {
+  differ,
+  holderKey,
+  nameFields,
+  namesOfRow,
+  namesTableOf,
+  newest,
+  newRows,
+  NO_JOIN,
+  oldRows,
+  standingRow,
+} from '../sql/name-body'
 import type { HolderTable, NameColumn } from '../sql/name-table'
 import { equal, op } from '../sql/text-table'
 
@@ -51,12 +62,13 @@ function seeChange(holder: HolderTable): string {
     -- An earlier row of the statement has done the work for all of them; then nothing differs here.
     SELECT v.*, ${hashed(holder, 'v.text')} AS hash, ${holderKey(holder, 't')} AS key,
       h.id AS former_id, h.hash AS former_hash, h.number AS former_number,
-      ${isOne}NOT EXISTS (SELECT FROM new_rows OFFSET 1) AS is_alone
+      ${isOne}NOT EXISTS (SELECT FROM ${newRows(holder)} OFFSET 1) AS is_alone
     INTO one
     FROM ${standingRow(holder, 'NEW')}
     ${namesOfRow(holder)}
     ${heldByRow(holder)}
-    WHERE ${IS_DIFFERENT};`
+    WHERE ${IS_DIFFERENT}
+    LIMIT 1;`
 }
 
 /** In parentheses. */
@@ -147,7 +159,7 @@ export function claimOldNames(holder: HolderTable): string {
     IF pg_catalog.current_setting('transaction_isolation') ${op('!~~')} 'read %' THEN
       FOR one IN
         SELECT v.*, ${hashed(holder, 'v.text')} AS hash, ${holderKey(holder, 'r')} AS key
-        FROM old_rows AS r
+        FROM ${oldRows(holder)} AS r
         ${namesOfRow(holder, 'r')}
         WHERE v.text IS NOT NULL AND NOT EXISTS (
           SELECT FROM ${namesTableOf(holder)} AS n

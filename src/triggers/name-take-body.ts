@@ -1,17 +1,19 @@
-import { list, literal, quote } from '../sql/identifier'
+import { literal, quote } from '../sql/identifier'
 import {
   differentKey,
   hasKey,
   hasNamedKey,
   holderKey,
   holderRows,
-  namedSet,
   nameFields,
   namesOfRow,
   namesTableOf,
+  newRows,
   NO_JOIN,
+  oldRows,
   refuseOtherHolder,
   standingRow,
+  transition,
 } from '../sql/name-body'
 import {
   becomesHeld,
@@ -32,14 +34,11 @@ import { equal, op } from '../sql/text-table'
 /** Each round locks the conflicting rows of a name; others can change them in between only so often. */
 const ROUNDS = 16
 
-/** The trigger whose WHEN names the columns. */
-const updateTrigger = (table: string): string => namedSet(table, 'update')
-
 /** How many refused names are reported; the others need not be looked for. */
 const REPORTED = 10
 
 const DECLARATIONS = `
-#variable_conflict use_column
+#variable_conflict use_variable
 DECLARE
   given pg_catalog.int8;
   done pg_catalog.int8;
@@ -48,7 +47,8 @@ DECLARE
   refused pg_catalog.jsonb[];
   refusal pg_catalog.jsonb;
   one record;
-  found_id pg_catalog.int8;`
+  found_id pg_catalog.int8;
+  statement pg_catalog.text;`
 
 /**
  * AFTER INSERT for each statement, and AFTER UPDATE for each row whose key or names differ: makes the rows of the
@@ -59,7 +59,14 @@ DECLARE
 export function takeBody(holder: HolderTable, adopting = false): string {
   const claim = adopting ? claimOldNames(holder) : ''
   return `${DECLARATIONS}
-BEGIN${refuseOtherHolder(holder, [namesOtherColumns(holder)])}
+BEGIN
+  -- All rows of a statement have its number in their transaction: one look is enough for them.
+  IF ${equal('TG_OP', `'UPDATE'`)} THEN
+    statement := pg_catalog.concat_ws(' ', TG_RELID, NEW.xmin, NEW.cmin);
+  END IF;
+  IF (${equal('statement', `pg_catalog.current_setting('unique_name.seen', true)`)}) IS NOT TRUE THEN${refuseOtherHolder(holder)}
+    PERFORM pg_catalog.set_config('unique_name.seen', statement, true);
+  END IF;
   IF ${equal('TG_OP', `'INSERT'`)} THEN${insertNames(holder)}
   ELSE${claim}${moveKeys(holder)}${changeOneName(holder)}${changeNames(holder)}
   END IF;
@@ -87,29 +94,7 @@ BEGIN${insertNames(holder)}
 END
 `
 
-/**
- * A trigger follows a column that is renamed, the text of a function does not. What is said of the columns is its WHEN.
- *
- * The text is parsed by the names of now, which an old snapshot does not show: the columns are asked of a function that
- * knows no snapshots. So is the trigger, which an old snapshot shows even where a migration has made another since.
- */
-function namesOtherColumns({ table, primary, names }: HolderTable): string {
-  const columns = [...primary.map(({ name }) => name), ...names.map(({ column }) => column)]
-  // Not for each row of a statement that changes several.
-  return `(${equal('TG_OP', `'INSERT'`)} OR NOT EXISTS (SELECT FROM new_rows OFFSET 1)) AND EXISTS (
-    SELECT FROM pg_catalog.pg_trigger AS g
-    JOIN pg_catalog.pg_depend AS d ON ${equal('d.classid', 'g.tableoid')}
-      AND ${equal('d.objid', 'g.oid')}
-    CROSS JOIN LATERAL pg_catalog.pg_identify_object_as_address(d.refclassid, d.refobjid, d.refobjsubid) AS a
-    WHERE ${equal('g.tgrelid', 'TG_RELID')} AND ${equal('g.tgname', literal(updateTrigger(table)))}
-      AND d.refobjsubid ${op('>')} 0
-      AND CASE WHEN ${equal('a.object_names[3]', 'ANY (ARRAY[')}
-        ${list(columns.map(literal), 8)}
-      ]::pg_catalog.text[]) THEN false ELSE pg_catalog.pg_get_triggerdef(g.oid) IS NOT NULL END
-  )`
-}
-
-const touched = (holder: HolderTable): string => `FROM new_rows AS r
+const touched = (holder: HolderTable): string => `FROM ${newRows(holder)} AS r
       CROSS JOIN LATERAL ${standingRow(holder, 'r')}
       ${namesOfRow(holder)}`
 
@@ -127,7 +112,7 @@ function insertNames(holder: HolderTable): string {
     ORDER BY c.namespace, c.hash
     ${onConflict(holder)};
     GET DIAGNOSTICS done = ROW_COUNT;
-    SELECT ${counted.join(` ${op('+')} `)} INTO given FROM new_rows AS r;`
+    SELECT ${counted.join(` ${op('+')} `)} INTO given FROM ${newRows(holder)} AS r;`
 }
 
 function changeNames(holder: HolderTable): string {
@@ -173,7 +158,7 @@ const refuseOne = (holder: HolderTable): string => {
 const refuseChanged = (holder: HolderTable): string => `
           IF ${equal('TG_OP', `'UPDATE'`)} THEN
             EXIT WHEN EXISTS (
-              SELECT FROM old_rows AS r
+              SELECT FROM ${oldRows(holder)} AS r
               ${namesOfRow(holder, 'r')}
               WHERE ${equal(holderKey(holder, 'r'), 'one.key')} AND ${equal('v.property', 'one.property')}
                 AND ${equal('v.text', 'one.text')}
@@ -297,7 +282,7 @@ function moveKeys(holder: HolderTable): string {
   return `
     -- The first row of the statement that differs moves the keys of all; no later one differs, or leaves a name behind.
     IF (${differentKey(holder, 'OLD', 'NEW').join(' OR ')}
-      OR EXISTS (SELECT FROM new_rows OFFSET 1)) AND (EXISTS (
+      OR EXISTS (SELECT FROM ${newRows(holder)} OFFSET 1)) AND (EXISTS (
       SELECT FROM ${standingRow(holder, 'NEW')}
       ${namesOfRow(holder)}
       ${heldByRow(holder)}
@@ -329,29 +314,37 @@ const stands = (holder: HolderTable, key: string): string =>
           ${NO_JOIN}
         )`
 
+/** Before either table is read: one of their names would hide it. */
+const withQueries = ({ table, of }: HolderTable): readonly [changed: string, left: string, moves: string] => [
+  transition('changed', table, of.table),
+  transition('left_keys', table, of.table),
+  transition('moves', table, of.table),
+]
+
 /** Which keys have changed, and what becomes of names that stand at them. */
 function changedKeys(holder: HolderTable): string {
   const keys = (rows: string): string =>
     `pg_catalog.unnest((SELECT pg_catalog.array_agg(${holderKey(holder, 'r')}) FROM ${rows} AS r))`
+  const [changed, left, moves] = withQueries(holder)
   return `
-      WITH changed AS MATERIALIZED (
+      WITH ${changed} AS MATERIALIZED (
         SELECT c.*
         FROM ROWS FROM (
-          ${keys('old_rows')},
-          ${keys('new_rows')}
+          ${keys(oldRows(holder))},
+          ${keys(newRows(holder))}
         ) AS c (former, key)
         WHERE c.former ${op('<>')} c.key
-      ), left_keys AS MATERIALIZED (
+      ), ${left} AS MATERIALIZED (
         -- A cascade may have changed a key twice.
-        SELECT c.*, c.key ${op('=')} ANY (SELECT o.former FROM changed AS o) AS goes_on, ${stands(holder, 'c.key')} AS is_there
-        FROM changed AS c
-        WHERE c.former ${op('=')} ANY (SELECT o.key FROM changed AS o)
+        SELECT c.*, c.key ${op('=')} ANY (SELECT o.former FROM ${changed} AS o) AS goes_on, ${stands(holder, 'c.key')} AS is_there
+        FROM ${changed} AS c
+        WHERE c.former ${op('=')} ANY (SELECT o.key FROM ${changed} AS o)
           OR NOT ${stands(holder, 'c.former')}
-      ), moves AS (
+      ), ${moves} AS (
         SELECT c.former AS key, CASE WHEN c.is_there OR c.goes_on THEN c.key END AS next, NOT c.goes_on AS is_last
-        FROM left_keys AS c
+        FROM ${left} AS c
         UNION ALL
-        SELECT c.key, NULL, true FROM left_keys AS c
+        SELECT c.key, NULL, true FROM ${left} AS c
         WHERE c.is_there AND NOT c.goes_on AND EXISTS (
           SELECT FROM ${holderRows(holder)}
           ${namesOfRow(holder)}
@@ -374,7 +367,7 @@ function moveNames(holder: HolderTable): string {
             AND ${equal(field('o', 'property'), field('n', 'property'))} AND ${isHeld('o')}
           ${NO_JOIN}
         )) THEN m.next END AS next
-        FROM moves AS m
+        FROM ${withQueries(holder)[2]} AS m
         JOIN ${namesTableOf(holder)} AS n ON ${equal(field('n', 'key'), 'm.key')}
           AND ${equal(field('n', 'holder'), literal(holder.holder))}
         ORDER BY ${field('n', 'namespace')}, ${field('n', 'hash')}

@@ -9,7 +9,9 @@ import {
   nameField,
   namesOfRow,
   namesTableOf,
+  newRows,
   NO_JOIN,
+  oldRows,
   pathOf,
   refuseOtherHolder,
 } from '../sql/name-body'
@@ -63,25 +65,23 @@ export function nameTriggersOf(holder: HolderTable, adopting = false): TriggerSe
   })
 }
 
-const OLD_ROWS = 'OLD TABLE AS old_rows'
-const NEW_ROWS = 'NEW TABLE AS new_rows'
-
 function triggersOf(holder: HolderTable, take: string, give: string): Trigger[] {
   const { schema, table } = holder
+  const [was, is] = [`OLD TABLE AS ${oldRows(holder)}`, `NEW TABLE AS ${newRows(holder)}`]
   const trigger = (event: Firing['events'][number], firing: Omit<Firing, 'name' | 'time' | 'events'>): Trigger =>
     triggerOn({ schema, name: table }, { name: namedSet(table, event), time: 'AFTER', events: [event], ...firing })
   return [
-    trigger('insert', { each: 'STATEMENT', referencing: NEW_ROWS, runs: take }),
+    trigger('insert', { each: 'STATEMENT', referencing: is, runs: take }),
     // The first row that differs does the work for the whole statement; other UPDATEs run no function.
     {
       ...trigger('update', {
-        referencing: `${OLD_ROWS} ${NEW_ROWS}`,
+        referencing: `${was} ${is}`,
         when: [...differentNames(holder, 'OLD', 'NEW'), ...differentKey(holder, 'OLD', 'NEW')],
         runs: take,
       }),
       compares: [...holder.primary.map(({ name }) => name), ...holder.names.map(({ column }) => column)],
     },
-    trigger('delete', { each: 'STATEMENT', referencing: OLD_ROWS, runs: give }),
+    trigger('delete', { each: 'STATEMENT', referencing: was, runs: give }),
     trigger('truncate', { each: 'STATEMENT', runs: give }),
   ]
 }
@@ -92,7 +92,7 @@ function giveBody(holder: HolderTable, adopting: boolean): string {
   const names = namesTableOf(holder)
   const id = nameField(of, 'n', 'id')
   return `
-#variable_conflict use_column
+#variable_conflict use_variable
 DECLARE
   gone pg_catalog.int8[];
   keys pg_catalog.jsonb[];${adopting ? '\n  one record;' : ''}
@@ -100,7 +100,7 @@ BEGIN${refuseOtherHolder(holder)}${truncated(holder)}${adopting ? claimOldNames(
   SELECT pg_catalog.array_agg(n.id), pg_catalog.array_agg(n.key) INTO gone, keys
   FROM (
     SELECT n.*
-    FROM old_rows AS r
+    FROM ${oldRows(holder)} AS r
     CROSS JOIN LATERAL (
       SELECT ${id} AS id, ${nameField(of, 'n', 'key')} AS key,
         ${nameField(of, 'n', 'namespace')} AS namespace, ${nameField(of, 'n', 'hash')} AS hash

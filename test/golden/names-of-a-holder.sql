@@ -7,7 +7,7 @@ CREATE FUNCTION "unique_name_users_take"() RETURNS trigger LANGUAGE plpgsql AS $
 -- "names":[{"column":"handle","namespace":"handle","former":{"state":"redirect","interval":"90 days"}},{"column":"nick","namespace":"handle","former":{"state":"reserved"}}],
 -- "of":{"table":"names","columns":{"id":"id","namespace":"namespace","text":"text","hash":"text_hash","number":"text_hash_number","holder":"holder","property":"holder_column","key":"holder_key","since":"since","state":"state","until":"until"},"index":"names_unique_index","digest":"md5"},
 -- "triggers":["19b51ede","9398d32a","cef5a4b3","39d33ca5"]}
-#variable_conflict use_column
+#variable_conflict use_variable
 DECLARE
   given pg_catalog.int8;
   done pg_catalog.int8;
@@ -17,10 +17,16 @@ DECLARE
   refusal pg_catalog.jsonb;
   one record;
   found_id pg_catalog.int8;
+  statement pg_catalog.text;
 BEGIN
+  -- All rows of a statement have its number in their transaction: one look is enough for them.
+  IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' THEN
+    statement := pg_catalog.concat_ws(' ', TG_RELID, NEW.xmin, NEW.cmin);
+  END IF;
+  IF (statement OPERATOR(pg_catalog.=) pg_catalog.current_setting('unique_name.seen', true)) IS NOT TRUE THEN
   IF NOT (TG_TABLE_NAME OPERATOR(pg_catalog.=) 'users'
     AND pg_catalog.pg_table_is_visible(TG_RELID))
-  OR (TG_OP OPERATOR(pg_catalog.=) 'INSERT' OR NOT EXISTS (SELECT FROM new_rows OFFSET 1)) AND EXISTS (
+  OR EXISTS (
     SELECT FROM pg_catalog.pg_trigger AS g
     JOIN pg_catalog.pg_depend AS d ON d.classid OPERATOR(pg_catalog.=) g.tableoid
       AND d.objid OPERATOR(pg_catalog.=) g.oid
@@ -35,6 +41,8 @@ BEGIN
       MESSAGE = 'the triggers of names name another table or column than their own',
       HINT = 'Something was renamed: create the triggers again, for instance by a new migration.',
       SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+  END IF;
+    PERFORM pg_catalog.set_config('unique_name.seen', statement, true);
   END IF;
   IF TG_OP OPERATOR(pg_catalog.=) 'INSERT' THEN
     INSERT INTO "names" AS n (
@@ -192,7 +200,8 @@ BEGIN
           AND n."state" OPERATOR(pg_catalog.=) 'held'
         ORDER BY pg_catalog.age(n.xmin) LIMIT 1
       ) AS h (id, namespace, hash, number, text) ON true
-    WHERE pg_catalog.record_image_ne(ROW(h.text), ROW(v.text));
+    WHERE pg_catalog.record_image_ne(ROW(h.text), ROW(v.text))
+    LIMIT 1;
     IF NOT FOUND THEN
       RETURN NULL;
     END IF;
@@ -398,13 +407,24 @@ $guard$;
 CREATE FUNCTION "unique_name_users_give"() RETURNS trigger LANGUAGE plpgsql AS $guard$
 -- typeorm-unique-text names: generated, do not edit; see docs/protocol-names.md of the package.
 -- It takes the names in "handle", "nick" from rows that go.
-#variable_conflict use_column
+#variable_conflict use_variable
 DECLARE
   gone pg_catalog.int8[];
   keys pg_catalog.jsonb[];
 BEGIN
   IF NOT (TG_TABLE_NAME OPERATOR(pg_catalog.=) 'users'
-    AND pg_catalog.pg_table_is_visible(TG_RELID)) THEN
+    AND pg_catalog.pg_table_is_visible(TG_RELID))
+  OR EXISTS (
+    SELECT FROM pg_catalog.pg_trigger AS g
+    JOIN pg_catalog.pg_depend AS d ON d.classid OPERATOR(pg_catalog.=) g.tableoid
+      AND d.objid OPERATOR(pg_catalog.=) g.oid
+    CROSS JOIN LATERAL pg_catalog.pg_identify_object_as_address(d.refclassid, d.refobjid, d.refobjsubid) AS a
+    WHERE g.tgrelid OPERATOR(pg_catalog.=) TG_RELID AND g.tgname OPERATOR(pg_catalog.=) 'unique_name_users_update'
+      AND d.refobjsubid OPERATOR(pg_catalog.>) 0
+      AND CASE WHEN a.object_names[3] OPERATOR(pg_catalog.=) ANY (ARRAY[
+        'id', 'handle', 'nick'
+      ]::pg_catalog.text[]) THEN false ELSE pg_catalog.pg_get_triggerdef(g.oid) IS NOT NULL END
+  ) THEN
     RAISE EXCEPTION USING ERRCODE = '55000',
       MESSAGE = 'the triggers of names name another table or column than their own',
       HINT = 'Something was renamed: create the triggers again, for instance by a new migration.',

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { quote } from '../../../src/sql/identifier'
 import { claimAllNames, releaseAllNames } from '../../../src/triggers/name-fill'
 import { useDatabase } from '../../support/database'
-import { createHolder, createNames, holderTable, namesTable, RESERVE } from '../../support/names-table'
+import { createHolder, createNames, holderTable, namesTable, nameViolations, RESERVE } from '../../support/names-table'
 
 const db = useDatabase()
 const names = namesTable()
@@ -157,6 +157,91 @@ describe.each(KEYS)('with a key of type %s', (type, first, second) => {
     if (moment === 'after' && type === 'mood') await plantCasts(type)
     await expect(useAll()).resolves.toBeUndefined()
   })
+})
+
+/** Of every table, as they come: inserts, changes of names and of keys, of one row and of several, swaps, deletes. */
+async function writeNames(table: string, key: string, columns: readonly [string, string]): Promise<void> {
+  const [id, name, other] = [key, ...columns].map(quote)
+  const into = `insert into ${quote(table)} (${id}, ${name}, ${other})`
+  await run(`${into} values (1, 'a', 'b'), (2, 'c', 'd'); ${into} values (3, 'e', null)`)
+  await run(`update ${quote(table)} set ${name} = ${name} || 'x', ${other} = ${other} || 'y'`)
+  await run(
+    `update ${quote(table)} set ${name} = 'f' where ${id} = 1; update ${quote(table)} set ${name} = ${other}, ${other} = ${name}`,
+  )
+  await run(
+    `update ${quote(table)} set ${id} = ${id} + 10; update ${quote(table)} set ${id} = 1, ${name} = 'g' where ${id} = 11`,
+  )
+  await expect(run(`${into} values (8, 'g', 'dy')`)).rejects.toMatchObject({ code: '23505' })
+  await run(`${into} values (1, 'h', 'i') on conflict (${id}) do update set ${name} = 'h', ${other} = 'i'`)
+  await run(`delete from ${quote(table)} where ${id} = 12; truncate ${quote(table)}`)
+  await run(`${into} values (1, 'a', 'b')`)
+}
+
+test.each([
+  'new_rows',
+  'old_rows',
+  'new',
+  'old',
+  't',
+  'n',
+  'o',
+  'r',
+  'v',
+  'h',
+  'c',
+  'm',
+  'u',
+  'a',
+  'd',
+  'g',
+  'p',
+  'changed',
+  'moves',
+  'moved',
+  'gone',
+  'passed',
+  'left_keys',
+  'one',
+  'given',
+  'done',
+  'freed',
+  'taken',
+  'refused',
+  'refusal',
+  'found_id',
+  'keys',
+  'statement',
+  'round',
+  'step',
+  'found',
+  'tg_op',
+  'key',
+  'former',
+  'hash',
+  'next',
+])('a table, its columns and a column of the names are called "%s"', async (name) => {
+  const columns = [name, name === 'handle' ? 'nick' : 'handle'] as const
+  const table = { names: columns.map((column) => ({ column, namespace: 'handle', former: RESERVE })) }
+  const named = holderTable(name, names, table)
+  const keyed = holderTable(`${name}_`, names, { ...table, primary: [{ name: `${name} `, type: 'integer' }] })
+  for (const statement of [...createNames(names), `alter table names add ${quote(name)} text`]) await run(statement)
+  for (const holder of [named, keyed]) {
+    for (const statement of createHolder(holder)) await run(statement)
+    await writeNames(holder.table, holder.primary[0]?.name ?? '', columns)
+    expect(await nameViolations(client, [holder])).toEqual([])
+    await run(`delete from ${quote(holder.table)}; delete from names`)
+  }
+})
+
+test('every kind of write passes the extra checks of PL/pgSQL', async () => {
+  for (const statement of createNames(names)) await run(statement)
+  const two = { names: ['handle', 'nick'].map((column) => ({ column, namespace: 'handle', former: RESERVE })) }
+  await run(`set plpgsql.extra_errors = 'all'; set plpgsql.extra_warnings = 'all'`)
+  const holder = holderTable('people', names, two)
+  for (const statement of createHolder(holder)) await run(statement)
+  await writeNames('people', 'id', ['handle', 'nick'])
+  expect(await nameViolations(client, [holder])).toEqual([])
+  await run('reset plpgsql.extra_errors; reset plpgsql.extra_warnings')
 })
 
 test('what this plants is called where an operator is looked up by search_path', async () => {

@@ -119,15 +119,53 @@ describe('the key of the row that has a name', () => {
   })
 })
 
-test.each([
-  ['the name', 'handle', 'text'],
-  ['the key', 'id', 'integer'],
-])('a column that was renamed is not taken for its namesake: %s', async (_, column, type) => {
-  await run(`insert into users (handle) values ('a');
-    alter table users rename ${column} to other; alter table users add ${column} ${type}`)
-  await expect(run(`insert into users (handle) values ('b')`)).rejects.toMatchObject({ code: '55000' })
-  await expect(run(`update users set other = other ${type === 'text' ? `|| 'x'` : '+ 1'}`)).rejects.toMatchObject({
-    code: '55000',
+describe('a column that was renamed is not taken for its namesake', () => {
+  const refused = { code: '55000', hint: expect.stringContaining('Something was renamed') as string }
+  /** The namesake has the values that the column had, so that no name seems to change. */
+  const rename = async (column: string, type: string): Promise<unknown> =>
+    await run(`insert into users (handle) values ('a'), ('b'), ('c');
+      alter table users rename ${column} to other; alter table users add ${column} ${type};
+      alter table users disable trigger user; update users set ${column} = other; alter table users enable trigger user`)
+
+  test.each([
+    ['the name, of one row', 'handle', 'text', `update users set other = 'x' where id = 1`],
+    ['the name, of several rows', 'handle', 'text', `update users set other = other || 'x'`],
+    [
+      'the name, copied to the namesake',
+      'handle',
+      'text',
+      `update users set handle = 'x' || other, other = other || 'y'`,
+    ],
+    ['the name, of rows after one', 'handle', 'text', `update users set handle = null, other = other || 'y'`],
+    ['the key, of one row', 'id', 'integer', 'update users set other = 9 where other = 1'],
+    ['the key, of several rows', 'id', 'integer', 'update users set other = other + 10'],
+    ['the key, copied to the namesake', 'id', 'integer', 'update users set id = other + 9, other = other + 10'],
+    ['the name, of a row that is inserted', 'handle', 'text', `insert into users (handle) values ('d')`],
+    [
+      'the key, of rows that are inserted',
+      'id',
+      'integer',
+      `insert into users (other, handle) values (8, 'd'), (9, 'e')`,
+    ],
+    ['the name, of a row that is deleted', 'handle', 'text', 'delete from users where id = 1'],
+    ['the key, of a row that is deleted', 'id', 'integer', 'delete from users where other = 1'],
+    ['the key, of rows that are deleted', 'id', 'integer', 'delete from users'],
+    [
+      'an upsert',
+      'handle',
+      'text',
+      `insert into users (id, other) values (1, 'z'), (2, 'y') on conflict (id) do update set other = excluded.other`,
+    ],
+  ])('%s', async (_, column, type, sql) => {
+    await rename(column, type)
+    await expect(run(sql)).rejects.toMatchObject(refused)
+  })
+  test('after a statement before the change, in one transaction', async () => {
+    await rename('title', 'text')
+    await run(`begin; update users set handle = handle || 'x'; alter table users rename handle to former;
+      alter table users add handle text; update users set handle = former`)
+    await expect(run(`update users set former = former || 'y', handle = former || 'z'`)).rejects.toMatchObject(refused)
+    await run('rollback')
   })
 })
 
