@@ -4,10 +4,12 @@ import { readFileSync } from 'node:fs'
 import path from 'node:path'
 import type { DataSource } from 'typeorm'
 import { describeError } from './error-messages'
-import { findImportTarget } from './import-target'
+import { findEntity, findImportTarget } from './import-target'
 import { openList } from './list'
 import { openRefused } from './refused-lines'
 import { loadDataSource } from './load-data-source'
+import { recount } from '../numbers'
+import { number } from './report'
 import { runAdopt } from './run-adopt'
 import { runDoctor } from './run-doctor'
 import { runPreview } from './run-preview'
@@ -49,6 +51,14 @@ async function main(args: readonly string[]): Promise<ExitCode> {
     case 'preview':
       return await connected(invocation.dataSource, async (dataSource) => {
         return await runPreview({ dataSource, invocation, streams: process, signal: interruption() })
+      })
+    case 'recount':
+      return await connected(invocation.dataSource, async (dataSource) => {
+        const { entity, property: by } = invocation
+        const { target } = findEntity(dataSource, entity)
+        const rows = await recount(dataSource.manager, target, undefined, by === undefined ? {} : { by })
+        process.stdout.write(`${number(rows)} rows count.\n`)
+        return EXIT.done
       })
     case 'adopt':
     case 'abandon':

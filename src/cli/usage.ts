@@ -29,6 +29,12 @@ export type Invocation =
       readonly json: boolean
     }
   | {
+      readonly kind: 'recount'
+      readonly dataSource: string
+      readonly entity: string
+      readonly property: string | undefined
+    }
+  | {
       readonly kind: 'preview'
       readonly dataSource: string
       readonly entity: string
@@ -70,6 +76,7 @@ export const HELP = `Usage: typeorm-unique-text import -d DATA-SOURCE --entity N
        typeorm-unique-text doctor -d DATA-SOURCE [--entity NAME [--table NAME]] [--json]
        typeorm-unique-text preview -d DATA-SOURCE --entity NAME [--property NAME]
                                    --normalize NAMES
+       typeorm-unique-text recount -d DATA-SOURCE --entity NAME [--property NAME]
        typeorm-unique-text adopt|abandon|unmerge -d DATA-SOURCE --entity NAME
                            [--property NAME] [OPTIONS of adopt]
 
@@ -83,6 +90,9 @@ You can run it again at any time: rows that exist are found, and none is created
 doctor examines the stored rows, in batches and without blocking anybody: duplicate
 texts, wrong hashes, chains, names and counts, texts that are not normalized, and
 missing or disabled triggers, indexes and checks. It changes nothing.
+
+recount counts the rows of every scope anew, for countWithin(): after rows were written
+while triggers were off. The application may run (docs/backup-and-restore.md).
 
 preview shows which stored texts a normalizer would change, refuse or make equal. NAMES
 are url, email, trim, lowerCase, nfc or collapseWhitespace, joined by commas, or a
@@ -113,8 +123,8 @@ everything again and changes no text; unmerge then restores merged rows
   -d, --dataSource FILE   the file that exports the DataSource, as for TypeORM's own
                           commands; TypeScript is loaded with your project's tsx
       --entity NAME       the entity's class name or table name
-      --property NAME     the unique text, for adopt also a name or a number; needed only
-                          if the entity has several
+      --property NAME     the unique text, for adopt also a name or a number, for recount
+                          a number; needed only if the entity has several
       --csv               LIST is CSV (RFC 4180), and its first record names the columns
       --column NAME       the column of it that holds the texts
       --table NAME        the doctor looks at this partition or shard of the entity,
@@ -171,6 +181,7 @@ export function parseInvocation(args: readonly string[]): Invocation {
   if (command === 'import') return importOf(values, operands)
   if (command === 'doctor') return doctorOf(values, operands)
   if (command === 'preview') return previewOf(values, operands)
+  if (command === 'recount') return recountOf(values, operands)
   return adoptionOf(command, values, operands)
 }
 
@@ -181,6 +192,7 @@ const TAKES = {
   import: ['property', 'csv', 'column', 'dry-run', 'refused'],
   doctor: ['table', 'json'],
   preview: ['property', 'normalize'],
+  recount: ['property'],
   adopt: [
     'property',
     'dry-run',
@@ -248,6 +260,13 @@ function previewOf({ dataSource, entity, property, normalize }: Values, operands
   if (normalize === undefined) throw new UsageError('Name the normalizer: --normalize url')
   if (operands.length > 0) throw new UsageError('preview takes no list. Name an entity by --entity.')
   return { kind: 'preview', dataSource, entity, property, normalize }
+}
+
+function recountOf({ dataSource, entity, property }: Values, operands: readonly string[]): Invocation {
+  if (dataSource === undefined) throw new UsageError(NO_DATA_SOURCE)
+  if (entity === undefined) throw new UsageError('Name the entity: --entity Comment')
+  if (operands.length > 0) throw new UsageError('recount takes no list. Name an entity by --entity.')
+  return { kind: 'recount', dataSource, entity, property }
 }
 
 type Adoption = Extract<Invocation, { kind: 'adopt' | 'abandon' | 'unmerge' }>

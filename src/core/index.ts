@@ -24,7 +24,7 @@ export { requiredName } from '../find-or-create/requested-names'
 export { rowKey, updateNames } from '../find-or-create/update-or-fail'
 export { type StoredToken, tokenStatements } from '../sql/token-statements'
 export { whereNotNull } from '../declare/attach-data-source'
-export { findCount } from '../sql/number-table'
+export { countStatements } from '../sql/number-table'
 
 // For TypeORM's own calls.
 export { aliasConditions } from '../rows/alias-conditions'

@@ -1,7 +1,7 @@
 import type { EntityManager, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
 import { holderEntity, type HolderEntity, type NameDeclaration, namesOf, operate, type Operation } from '../core'
 import { DeclarationError, TextRejectedError } from '../errors'
-import { checkOptions, RULE, type Rules } from '../options'
+import { checkOptions, kindOf, RULE, type Rules } from '../options'
 import { normalizeText } from '../text/normalizer'
 
 /** Options of `findHolder`. */
@@ -69,6 +69,9 @@ export async function findHolder(
 type Names = ReturnType<typeof namesOf>
 
 function requireNamespace({ declared }: Names, namespace: string): readonly [NameDeclaration, ...NameDeclaration[]] {
+  if (typeof namespace !== 'string') {
+    throw new DeclarationError(`findHolder(): the namespace is a string, got ${kindOf(namespace)}.`)
+  }
   const [first, ...others] = declared.filter((one) => one.namespace === namespace)
   if (first) return [first, ...others]
   const known = [...new Set(declared.map((one) => `"${one.namespace}"`))].join(', ')

@@ -1,5 +1,5 @@
 import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
-import { entityOf, findCount, operate } from '../core'
+import { countStatements, entityOf, operate } from '../core'
 import { DeclarationError } from '../errors'
 import { checkOptions, kindOf, RULE, type Rules } from '../options'
 
@@ -29,38 +29,85 @@ export async function countWithin<Entity extends ObjectLiteral>(
   scope: DeepPartial<NoInfer<Entity>>,
   options: CountWithinOptions = {},
 ): Promise<number> {
-  checkOptions('countWithin()', options, RULES)
-  const of = entityOf(manager, entity)
-  const number = countedNumber(of, options.by)
-  const values = scopeValues(of, number, scope)
+  const { of, number } = countedNumber('countWithin()', manager, entity, options)
+  const values = scopeValues('countWithin()', of, number, scope)
   return await operate(manager, { number }, async ({ session }) => {
-    const [count = 0] = await session.rows(findCount(number.table), values)
+    const [count = 0] = await session.rows(countStatements(number.table).find, values)
     return count
   })
 }
 
-type Entity = ReturnType<typeof entityOf>
+/**
+ * Counts the rows of a scope anew and stores their number, for instance after rows were restored while triggers were off.
+ * It is exact beside running writers: it locks the scope as an insert does. Without a scope it counts all, one after the
+ * other; outside a transaction each commits by itself. It writes as the caller, who must own the table.
+ *
+ * @param scope as for `countWithin`. undefined: all of them
+ * @returns how many rows count, in the scope or in all
+ * @throws DeclarationError before any SQL
+ * @throws SchemaDriftError, UnsupportedDatabaseError, QueryFailedError
+ * @example
+ * await recount(manager, Comment)
+ */
+export async function recount<Entity extends ObjectLiteral>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  scope?: DeepPartial<NoInfer<Entity>>,
+  options: CountWithinOptions = {},
+): Promise<number> {
+  const { of, number } = countedNumber('recount()', manager, entity, options)
+  const statements = countStatements(number.table)
+  const scopes =
+    scope !== undefined || number.table.scope.length === 0
+      ? [scopeValues('recount()', of, number, scope === undefined ? {} : scope)]
+      : await operate(manager, { number }, async ({ session }) => await session.rows(statements.scopes, []))
+  let total = 0
+  for (const values of scopes) {
+    total += await manager.transaction(async (own) => {
+      return await operate(own, { number }, async ({ session }) => {
+        await session.rows(statements.lock, values)
+        const counts = await session.rows(statements.count, values)
+        return counts.reduce((sum, one) => sum + one, 0)
+      })
+    })
+  }
+  return total
+}
 
-function countedNumber({ metadata, numbers }: Entity, by: string | undefined): Entity['numbers'][number] {
+type Entity = ReturnType<typeof entityOf>
+type Number = Entity['numbers'][number]
+
+function countedNumber(
+  call: string,
+  manager: EntityManager,
+  entity: EntityTarget<ObjectLiteral>,
+  options: CountWithinOptions,
+): { readonly of: Entity; readonly number: Number } {
+  checkOptions(call, options, RULES)
+  const of = entityOf(manager, entity)
+  const { metadata, numbers } = of
+  const { by } = options
   const counted = numbers.filter(({ table }) => table.count)
   const [found, ...more] = counted.filter(({ name }) => by === undefined || name === by)
-  if (found && more.length === 0) return found
+  if (found && more.length === 0) return { of, number: found }
   throw new DeclarationError(
     found
-      ? `countWithin(): ${metadata.name} keeps several counts. Pass { by: '${found.name}' }, or another one.`
-      : `countWithin(): ${by === undefined ? metadata.name : `"${by}" of ${metadata.name}`} keeps no count. ` +
+      ? `${call}: ${metadata.name} keeps several counts. Pass { by: '${found.name}' }, or another one.`
+      : `${call}: ${by === undefined ? metadata.name : `"${by}" of ${metadata.name}`} keeps no count. ` +
           `Declare it by @NumberWithin({ scope: […], count: true }).`,
   )
 }
 
 /** @throws DeclarationError if the scope is incomplete, and for a property that is not part of it */
 function scopeValues(
+  call: string,
   { dataSource: { driver } }: Entity,
-  { metadata, scope }: Entity['numbers'][number],
+  { metadata, scope }: Number,
   given: ObjectLiteral,
 ): unknown[] {
-  if (typeof given !== 'object' || given === null || Array.isArray(given)) {
-    throw new DeclarationError(`countWithin(): expected an object with the scope, got ${kindOf(given)}.`)
+  // Of an entity too; not of a Map, a Date or a list.
+  if (Object.prototype.toString.call(given) !== '[object Object]') {
+    throw new DeclarationError(`${call}: expected an object with the scope, got ${kindOf(given)}.`)
   }
   const heads = new Set(
     scope.flatMap(({ propertyPath, relationMetadata }) =>
@@ -69,13 +116,25 @@ function scopeValues(
   )
   const other = Object.keys(given).find((key) => !heads.has(key))
   if (other !== undefined) {
-    throw new DeclarationError(`countWithin(): "${other}" is not part of the scope of ${metadata.name}. Remove it.`)
+    throw new DeclarationError(`${call}: "${other}" is not part of the scope of ${metadata.name}. Remove it.`)
   }
   return scope.map((column) => {
     const value: unknown = column.getEntityValue(given)
     if (value === undefined || value === null) {
-      throw new DeclarationError(`countWithin(): "${column.propertyPath}" of the scope is missing. Give it a value.`)
+      throw new DeclarationError(`${call}: "${column.propertyPath}" of the scope is missing. Give it a value.`)
     }
-    return driver.preparePersistentValue(value, column) as unknown
+    const stored: unknown = driver.preparePersistentValue(value, column)
+    if (isSent(stored, column)) return stored
+    throw new DeclarationError(
+      `${call}: "${column.propertyPath}" of the scope is a ${driver.normalizeType(column)}, got ${kindOf(value)}. Give it such a value.`,
+    )
   })
+}
+
+/** Whether the driver sends the value as it is meant: it would make a text of nearly everything. */
+function isSent(value: unknown, { type, isArray }: Number['scope'][number]): boolean {
+  if (typeof value === 'number') return Number.isFinite(value)
+  if (typeof value !== 'object') return typeof value !== 'function' && typeof value !== 'symbol'
+  if (value instanceof Date) return !Number.isNaN(value.getTime()) && /date|time/.test(String(type))
+  return value instanceof Uint8Array ? type === 'bytea' : isArray || type === 'json' || type === 'jsonb'
 }

@@ -213,7 +213,11 @@ export function findHolderStatement(
       AND ${equal(field('property', 'm'), field('property'))} AND ${isHeld('m')}
   ) END`
   const current = former ? later : field('text')
-  const head = [field('holder'), field('property'), field('state'), field('since'), field('until'), current]
+  // ISO 8601, whatever the DateStyle of the session.
+  const dates = [field('since'), field('until')].map(
+    (one) => `pg_catalog.to_json(${one}) OPERATOR(pg_catalog.#>>) '{}'`,
+  )
+  const head = [field('holder'), field('property'), field('state'), ...dates, current]
   const columns = [...head.map((one, index) => `${one} AS n${index}`), ...tables.flatMap(columnsOf(field))]
   const states = former
     ? `(${isHeld()} OR ${equal(field('state'), `'redirect'`)}

@@ -43,7 +43,7 @@ BEGIN
   CREATE TABLE ${scopes} WITH (fillfactor = 50) AS
     SELECT ${columns.join(', ')}
     FROM ${counted ? `ONLY ${of} AS r${group}` : `${of} AS r LIMIT 0`};
-  ALTER TABLE ${scopes} ADD PRIMARY KEY (${[...key, 'part'].join(', ')});
+  ALTER TABLE ${scopes} ADD PRIMARY KEY (${[...key, 'part'].join(', ')});${table.count ? refuseCopies(scopes) : ''}
   -- Whatever default privileges have granted.
   FOR privilege IN
     SELECT pg_catalog.format('REVOKE ALL ON %s FROM %s', k.oid::pg_catalog.regclass,
@@ -65,6 +65,15 @@ BEGIN
 END
 `)}`
 }
+
+/**
+ * Data that is restored while triggers are on would count twice, by the copied counts and by the copied rows. The function
+ * refuses every INSERT, and needs no owner of ours. Off like the others with --disable-triggers, and on a replica.
+ */
+const refuseCopies = (scopes: string): string => `
+  CREATE TRIGGER restore_with_disable_triggers BEFORE INSERT ON ${scopes} FOR EACH ROW
+    WHEN (pg_catalog.pg_trigger_depth() OPERATOR(pg_catalog.=) 0 AND NEW.n OPERATOR(pg_catalog.<>) 0)
+    EXECUTE FUNCTION pg_catalog.suppress_redundant_updates_trigger();`
 
 export const dropScopes = (table: Pick<NumberTable, 'schema' | 'triggers'>): string =>
   `DROP TABLE IF EXISTS ${scopesTable(table)}`
@@ -111,28 +120,34 @@ export const refuseOtherTables = (table: NumberTable): string => `
     ${raiseNumber(table, another)}
   END IF;`
 
+/** The columns that the functions name, as the trigger that looks for another has them. */
+export const lookedAt = ({ scope, number, count, deleted }: NumberTable): string[] => [
+  ...scope.map(({ name }) => name),
+  number,
+  ...(count && deleted !== undefined ? [deleted] : []),
+]
+
+/** The trigger of statements. */
+export const lookTrigger = ({ triggers }: NumberTable): string => `${triggers}_look`
+
 /**
- * Unlike the unique index, a function does not follow a column that is renamed. Asked by functions that know no snapshots,
- * for the text of ours is parsed by the names of now: an old snapshot still shows the former ones. The index may have its
- * columns in another order, as TypeORM's way back of a migration makes it.
+ * Unlike a trigger, a function does not follow a column that is renamed. Asked by a function that knows no snapshots, for
+ * the text of ours is parsed by the names of now: an old snapshot still shows the former ones, and former triggers.
  */
-export const refuseOtherColumns = (table: NumberTable): string => {
-  const columns = [...table.scope.map(({ name }) => name), table.number]
-  return `
+export const refuseOtherColumns = (table: NumberTable): string => `
   IF EXISTS (
-    SELECT FROM pg_catalog.generate_series(1, ${columns.length}) AS i (nth)
-    WHERE pg_catalog.pg_get_indexdef(
-        pg_catalog.to_regclass(${literal(quote(table.index))})::pg_catalog.oid, i.nth, false)
-      OPERATOR(pg_catalog.<>) ALL (ARRAY[
+    SELECT FROM pg_catalog.pg_trigger AS g
+    WHERE g.tgrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass(${literal(relation(table))})::pg_catalog.oid
+      AND g.tgname OPERATOR(pg_catalog.=) ${literal(lookTrigger(table))}
+      AND pg_catalog.strpos(pg_catalog.pg_get_triggerdef(g.oid), pg_catalog.concat(' OF ', pg_catalog.concat_ws(', ',
         ${list(
-          columns.map((name) => `pg_catalog.quote_ident(${literal(name)})`),
+          lookedAt(table).map((name) => `pg_catalog.quote_ident(${literal(name)})`),
           8,
         )}
-      ])
+      ), ' ON ')) OPERATOR(pg_catalog.=) 0
   ) THEN
     ${raiseNumber(table, another)}
   END IF;`
-}
 
 const uncounted: NumberRefusal = {
   sqlstate: SQLSTATE.featureNotSupported,

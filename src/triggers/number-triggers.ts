@@ -1,5 +1,14 @@
 import { quote } from '../sql/identifier'
-import { indented, raiseNumber, refuseFamily, refuseOtherColumns, refuseOtherTables } from './number-scopes'
+import { transition } from '../sql/name-body'
+import {
+  indented,
+  lookedAt,
+  lookTrigger,
+  raiseNumber,
+  refuseFamily,
+  refuseOtherColumns,
+  refuseOtherTables,
+} from './number-scopes'
 import {
   all,
   allEqual,
@@ -18,9 +27,11 @@ import type { RelationName } from '../sql/trigger-ddl'
 import { field } from '../sql/text-table'
 import { type Trigger, triggerOn, triggerSet, type TriggerNote, type TriggerSet } from '../sql/trigger-set'
 
-/** Names of the transition tables. */
-const GONE = 'gone'
-const CAME = 'came'
+/** The transition tables. */
+const transitions = ({ table }: NumberTable): readonly [gone: string, came: string] => [
+  transition('gone', table),
+  transition('came', table),
+]
 
 /**
  * Rows that come are counted in one of so many rows of their scope, in turn, by so many numbers each. While a snapshot is
@@ -37,6 +48,7 @@ const [PARTS, NUMBERS_OF_A_PART] = [64, 256]
  */
 function countBody(table: NumberTable, adopting: boolean): string {
   const key = scopeKey(table)
+  const [gone, came] = transitions(table)
   const highest = `greatest(pg_catalog.max(c.${quote(table.number)}), 0)`
   const live = (row: string): string =>
     [...isCounted(table, row), ...(adopting ? [`${field(row, table.number)} IS NOT NULL`] : [])].join(' AND ') || 'true'
@@ -58,17 +70,17 @@ DECLARE
   plain boolean := ${standsOn(table)};
   ours boolean;
 BEGIN${refuseOtherTables(table)}
-  IF TG_OP OPERATOR(pg_catalog.=) 'INSERT' THEN${add(inTurn, `${CAME} AS c WHERE ${live('c')}`, scopeOf(table, 'c'), 'pg_catalog.count(*)')}
+  IF TG_OP OPERATOR(pg_catalog.=) 'INSERT' THEN${add(inTurn, `${came} AS c WHERE ${live('c')}`, scopeOf(table, 'c'), 'pg_catalog.count(*)')}
   ELSIF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' THEN${add(
     '0',
     `(
-      ${rows(GONE, '-')} UNION ALL
-      ${rows(CAME, '')}
+      ${rows(gone, '-')} UNION ALL
+      ${rows(came, '')}
     ) AS c`,
     scopeKey(table, 'c'),
     'pg_catalog.sum(c.n)',
   )}
-  ELSIF TG_OP OPERATOR(pg_catalog.=) 'DELETE' THEN${add('0', `${GONE} AS c WHERE ${live('c')}`, scopeOf(table, 'c'), 'OPERATOR(pg_catalog.-) pg_catalog.count(*)')}
+  ELSIF TG_OP OPERATOR(pg_catalog.=) 'DELETE' THEN${indented(refuseOtherColumns(table))}${add('0', `${gone} AS c WHERE ${live('c')}`, scopeOf(table, 'c'), 'OPERATOR(pg_catalog.-) pg_catalog.count(*)')}
   ELSE
     -- As the rows go: whatever the snapshot of the transaction shows.
     TRUNCATE ${scopesName(table)};
@@ -156,12 +168,11 @@ function placeTriggers(table: NumberTable, runs: string): Trigger[] {
   const number = `NEW.${quote(table.number)} IS NULL`
   const same = sameScopes(table, 'OLD', 'NEW')
   const moved = same.length === 0 ? [] : [`(${same.join('\n    AND ')}) IS NOT TRUE`]
-  const trigger = (event: 'insert' | 'update', each: 'ROW' | 'STATEMENT', when: readonly string[] = []): Trigger =>
+  const trigger = (event: 'insert' | 'update', when: readonly string[]): Trigger =>
     triggerOn(onTable(table), {
-      name: nameOf(table, `place_${event}${each === 'ROW' ? '' : 's'}`),
+      name: nameOf(table, `place_${event}`),
       time: 'BEFORE',
       events: [event],
-      each,
       when,
       runs,
     })
@@ -169,19 +180,23 @@ function placeTriggers(table: NumberTable, runs: string): Trigger[] {
   // same: its statement may have named the whole of a partition. Of an UPDATE no columns are named, for another trigger
   // may derive the scope.
   return [
-    trigger('insert', 'STATEMENT'),
-    trigger('insert', 'ROW', table.count ? [] : [number]),
-    trigger('update', 'ROW', [...moved, number]),
+    triggerOn(onTable(table), {
+      name: lookTrigger(table),
+      time: 'BEFORE',
+      events: ['insert', 'update'],
+      columns: lookedAt(table),
+      each: 'STATEMENT',
+      runs,
+    }),
+    trigger('insert', table.count ? [] : [number]),
+    trigger('update', [...moved, number]),
   ]
 }
 
-const OLD_ROWS = `OLD TABLE AS ${GONE}`
-const NEW_ROWS = `NEW TABLE AS ${CAME}`
-
 function countTrigger(table: NumberTable, runs: string, event: (typeof EVENTS)[number]): Trigger {
-  const referencing = { insert: NEW_ROWS, update: `${OLD_ROWS} ${NEW_ROWS}`, delete: OLD_ROWS, truncate: undefined }[
-    event
-  ]
+  const [gone, came] = transitions(table)
+  const [was, is] = [`OLD TABLE AS ${gone}`, `NEW TABLE AS ${came}`]
+  const referencing = { insert: is, update: `${was} ${is}`, delete: was, truncate: undefined }[event]
   return triggerOn(onTable(table), {
     name: nameOf(table, `count_${event}`),
     time: 'AFTER',
@@ -232,7 +247,7 @@ DECLARE
   ours boolean;
   newest bigint;
 BEGIN
-  -- Once for an INSERT, unless it may have named the whole of a partition.
+  -- Once for a statement that names the columns, unless it may have named the whole of a partition.
   IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' OR TG_LEVEL OPERATOR(pg_catalog.=) 'STATEMENT'
     OR pg_catalog.pg_partition_root(TG_RELID) IS NOT NULL
   THEN${indented(`${refuseOtherColumns(table)}${table.count ? refuseFamily(table) : ''}`)}

@@ -40,6 +40,9 @@ BEGIN
     SELECT r."tenant" AS s0, 0::pg_catalog.int2 AS part, pg_catalog.count(*) FILTER (WHERE r."deletedAt" IS NULL) AS n
     FROM ONLY "comment" AS r GROUP BY r."tenant";
   ALTER TABLE "numbers_comment__number_scopes" ADD PRIMARY KEY (s0, part);
+  CREATE TRIGGER restore_with_disable_triggers BEFORE INSERT ON "numbers_comment__number_scopes" FOR EACH ROW
+    WHEN (pg_catalog.pg_trigger_depth() OPERATOR(pg_catalog.=) 0 AND NEW.n OPERATOR(pg_catalog.<>) 0)
+    EXECUTE FUNCTION pg_catalog.suppress_redundant_updates_trigger();
   -- Whatever default privileges have granted.
   FOR privilege IN
     SELECT pg_catalog.format('REVOKE ALL ON %s FROM %s', k.oid::pg_catalog.regclass,

@@ -3,7 +3,7 @@
 -- It gives a row the number after the highest of its scope.
 -- {"protocol":1, "kind":"numbers", "name":"number", "columns":{"number":"number"}, "scope":[],
 -- "number":"number", "type":"integer", "count":false, "prefix":"numbers_comment__number",
--- "triggers":["04313916","443f6760","5c90ac1a"]}
+-- "triggers":["b20d41df","443f6760","5c90ac1a"]}
 #variable_conflict use_variable
 DECLARE
   plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'comment'
@@ -11,17 +11,17 @@ DECLARE
   ours boolean;
   newest bigint;
 BEGIN
-  -- Once for an INSERT, unless it may have named the whole of a partition.
+  -- Once for a statement that names the columns, unless it may have named the whole of a partition.
   IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' OR TG_LEVEL OPERATOR(pg_catalog.=) 'STATEMENT'
     OR pg_catalog.pg_partition_root(TG_RELID) IS NOT NULL
   THEN
     IF EXISTS (
-      SELECT FROM pg_catalog.generate_series(1, 1) AS i (nth)
-      WHERE pg_catalog.pg_get_indexdef(
-          pg_catalog.to_regclass('"comment_number"')::pg_catalog.oid, i.nth, false)
-        OPERATOR(pg_catalog.<>) ALL (ARRAY[
+      SELECT FROM pg_catalog.pg_trigger AS g
+      WHERE g.tgrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('"comment"')::pg_catalog.oid
+        AND g.tgname OPERATOR(pg_catalog.=) 'numbers_comment__number_look'
+        AND pg_catalog.strpos(pg_catalog.pg_get_triggerdef(g.oid), pg_catalog.concat(' OF ', pg_catalog.concat_ws(', ',
           pg_catalog.quote_ident('number')
-        ])
+        ), ' ON ')) OPERATOR(pg_catalog.=) 0
     ) THEN
       RAISE EXCEPTION USING ERRCODE = '55000',
         MESSAGE = 'what numbers the rows names another table or column than its own',
@@ -76,7 +76,7 @@ BEGIN
 END
 
 
-CREATE TRIGGER "numbers_comment__number_place_inserts" BEFORE INSERT ON "comment" FOR EACH STATEMENT
+CREATE TRIGGER "numbers_comment__number_look" BEFORE INSERT OR UPDATE OF "number" ON "comment" FOR EACH STATEMENT
   EXECUTE FUNCTION "numbers_comment__number_place"()
 
 CREATE TRIGGER "numbers_comment__number_place_insert" BEFORE INSERT ON "comment" FOR EACH ROW

@@ -5,7 +5,7 @@
 -- "columns":{"number":"number","scope 0":"tenant","deleted":"deletedAt"},
 -- "scope":[{"name":"tenant","type":"integer"}], "number":"number", "type":"integer", "count":true,
 -- "deleted":"deletedAt", "prefix":"numbers_comment__number",
--- "triggers":["04313916","e28886e9","d4e62091","d804ce6c","cf954297","e195351d","cc55a471"]}
+-- "triggers":["cdfddb47","e28886e9","d4e62091","d804ce6c","cf954297","e195351d","cc55a471"]}
 #variable_conflict use_variable
 DECLARE
   plain boolean := TG_TABLE_NAME OPERATOR(pg_catalog.=) 'comment'
@@ -13,17 +13,18 @@ DECLARE
   ours boolean;
   newest bigint;
 BEGIN
-  -- Once for an INSERT, unless it may have named the whole of a partition.
+  -- Once for a statement that names the columns, unless it may have named the whole of a partition.
   IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' OR TG_LEVEL OPERATOR(pg_catalog.=) 'STATEMENT'
     OR pg_catalog.pg_partition_root(TG_RELID) IS NOT NULL
   THEN
     IF EXISTS (
-      SELECT FROM pg_catalog.generate_series(1, 2) AS i (nth)
-      WHERE pg_catalog.pg_get_indexdef(
-          pg_catalog.to_regclass('"comment_number"')::pg_catalog.oid, i.nth, false)
-        OPERATOR(pg_catalog.<>) ALL (ARRAY[
-          pg_catalog.quote_ident('tenant'), pg_catalog.quote_ident('number')
-        ])
+      SELECT FROM pg_catalog.pg_trigger AS g
+      WHERE g.tgrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('"comment"')::pg_catalog.oid
+        AND g.tgname OPERATOR(pg_catalog.=) 'numbers_comment__number_look'
+        AND pg_catalog.strpos(pg_catalog.pg_get_triggerdef(g.oid), pg_catalog.concat(' OF ', pg_catalog.concat_ws(', ',
+          pg_catalog.quote_ident('tenant'), pg_catalog.quote_ident('number'),
+          pg_catalog.quote_ident('deletedAt')
+        ), ' ON ')) OPERATOR(pg_catalog.=) 0
     ) THEN
       RAISE EXCEPTION USING ERRCODE = '55000',
         MESSAGE = 'what numbers the rows names another table or column than its own',
@@ -137,6 +138,20 @@ BEGIN
     HAVING pg_catalog.sum(c.n) OPERATOR(pg_catalog.<>) 0 ORDER BY c.s0
     ON CONFLICT (s0, part) DO UPDATE SET n = k.n OPERATOR(pg_catalog.+) excluded.n;
   ELSIF TG_OP OPERATOR(pg_catalog.=) 'DELETE' THEN
+    IF EXISTS (
+      SELECT FROM pg_catalog.pg_trigger AS g
+      WHERE g.tgrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('"comment"')::pg_catalog.oid
+        AND g.tgname OPERATOR(pg_catalog.=) 'numbers_comment__number_look'
+        AND pg_catalog.strpos(pg_catalog.pg_get_triggerdef(g.oid), pg_catalog.concat(' OF ', pg_catalog.concat_ws(', ',
+          pg_catalog.quote_ident('tenant'), pg_catalog.quote_ident('number'),
+          pg_catalog.quote_ident('deletedAt')
+        ), ' ON ')) OPERATOR(pg_catalog.=) 0
+    ) THEN
+      RAISE EXCEPTION USING ERRCODE = '55000',
+        MESSAGE = 'what numbers the rows names another table or column than its own',
+        HINT = 'Something was renamed, dropped or given away: disable the triggers, and generate a migration.',
+        CONSTRAINT = 'comment_number', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+    END IF;
     INSERT INTO numbers_comment__number_scopes AS k (s0, part, n)
     SELECT c."tenant", 0,
       OPERATOR(pg_catalog.-) pg_catalog.count(*)
@@ -162,8 +177,8 @@ BEGIN
 END
 
 
-CREATE TRIGGER "numbers_comment__number_place_inserts" BEFORE INSERT ON "comment" FOR EACH STATEMENT
-  EXECUTE FUNCTION "numbers_comment__number_place"()
+CREATE TRIGGER "numbers_comment__number_look" BEFORE INSERT OR UPDATE OF "tenant", "number", "deletedAt"
+  ON "comment" FOR EACH STATEMENT EXECUTE FUNCTION "numbers_comment__number_place"()
 
 CREATE TRIGGER "numbers_comment__number_place_insert" BEFORE INSERT ON "comment" FOR EACH ROW
   EXECUTE FUNCTION "numbers_comment__number_place"()

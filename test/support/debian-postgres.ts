@@ -102,3 +102,25 @@ export async function startPair(bin: string): Promise<Pair> {
     },
   }
 }
+
+/** A server of its own, beside the programs of its version. */
+export async function startServer(bin: string): Promise<{ readonly url: string; remove(): Promise<void> }> {
+  const folder = await serverFolder('unique-text-server-')
+  const [data, port] = [path.join(folder, 'data'), await freePort()]
+  const run = async (line: string): Promise<unknown> =>
+    await promisify(execFile)('sh', ['-c', `PATH="${bin}:$PATH"; ${line} >> log 2>&1`], {
+      ...serverIdentity(),
+      cwd: folder,
+    })
+  await run(`initdb -D ${data} -U postgres -A trust -E UTF8 --locale=C`)
+  await run(
+    `pg_ctl -D ${data} -w -o "-p ${port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c wal_level=logical" start`,
+  )
+  return {
+    url: `postgres://postgres@127.0.0.1:${port}/postgres`,
+    remove: async () => {
+      await run(`pg_ctl -D ${data} -m immediate stop`).catch(() => {})
+      await rm(folder, { recursive: true })
+    },
+  }
+}

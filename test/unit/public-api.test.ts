@@ -167,7 +167,7 @@ const PUBLIC = {
   },
   'numbers/index.ts': {
     namespace: numbers,
-    values: ['NumberWithin', 'countWithin', 'numberWithinSchema'],
+    values: ['NumberWithin', 'countWithin', 'numberWithinSchema', 'recount'],
     types: ['CountWithinOptions', 'NumberWithinOptions'],
   },
   'once/index.ts': {

@@ -84,12 +84,26 @@ describe('nothing of the user changes a count:', () => {
     }
   })
 
+  test.each(['gone', 'came', 'c', 'k', 't', 'r', 'i', 'g', 'new', 'excluded'])('a table called "%s"', async (name) => {
+    const table = countedTable({ table: name, index: 'of_number', triggers: `numbers_${name}` })
+    await createNumberedTable(client, table)
+    await client.query(`insert into "${name}" (tenant) values (1), (1), (2);
+      update "${name}" set tenant = 2 where tenant = 1 and number = 1; delete from "${name}" where tenant = 2 and number = 1`)
+    expect(await numbersOf(client, table)).toBe('1: 2 #1; 2: 2 #1')
+    await client.query(`drop table "${name}"`)
+  })
+
   test('every extra check of PL/pgSQL', async () => {
     await client.query(`set plpgsql.extra_errors = 'all'; set plpgsql.extra_warnings = 'all'`)
     await createNumberedTable(client, counted)
     await insert(1, 3)
-    await client.query('delete from comment where number = 1; update comment set tenant = 2')
-    expect(await numbersOf(client, counted)).toBe('2: 1 2 #2')
+    await client.query(`delete from comment where number = 1; update comment set tenant = 2;
+      update comment set "deletedAt" = now() where number = 2; insert into comment (tenant, number) values (2, 9)
+        on conflict (tenant, number) do update set number = excluded.number`)
+    expect(await numbersOf(client, counted)).toBe('2: 1 2~ 9 #2')
+    await client.query('truncate comment')
+    await insert(1)
+    expect(await numbersOf(client, counted)).toBe('1: 1 #1')
     await client.query('reset plpgsql.extra_errors; reset plpgsql.extra_warnings; truncate comment')
   })
 
@@ -120,6 +134,45 @@ test('a column that is renamed, and another of its name, are refused', async () 
     await client.query('alter table comment rename number to was; alter table comment add number integer')
     await expect(client.query('insert into comment (tenant, was) values (1, 3)')).rejects.toMatchObject(refused)
   }
+})
+
+describe('a counted column that is renamed, and another of its name, are refused:', () => {
+  const refused = { code: '55000', hint: expect.stringContaining('generate a migration') as string }
+  const scoped = countedTable({ scope: ['tenant', 'topic'].map((name) => ({ name, type: 'integer' })) })
+  beforeEach(async () => {
+    await createNumberedTable(client, scoped, { scope: { tenant: 'integer', topic: 'integer' } })
+    await client.query('insert into comment (tenant, topic) values (1, 2), (1, 2)')
+  })
+  const rename = async (column: string, type: string): Promise<unknown> =>
+    await client.query(`alter table comment disable trigger user; alter table comment rename "${column}" to former;
+      alter table comment add "${column}" ${type}; update comment set "${column}" = former;
+      alter table comment enable trigger user`)
+
+  test.each([
+    ['deletedAt', 'timestamptz', 'update comment set former = now()'],
+    ['deletedAt', 'timestamptz', 'update comment set former = now() where number = 1'],
+    ['deletedAt', 'timestamptz', 'delete from comment'],
+    ['deletedAt', 'timestamptz', 'delete from comment where number = 1'],
+    ['deletedAt', 'timestamptz', 'insert into comment (tenant, topic) values (1, 2)'],
+    ['tenant', 'integer', 'update comment set former = former + 1'],
+    ['tenant', 'integer', 'delete from comment where number = 1'],
+    ['number', 'integer', 'update comment set former = former + 1'],
+    ['number', 'integer', 'insert into comment (tenant, topic, former) values (1, 2, 3)'],
+  ])('%s (%s), by %s', async (column, type, sql) => {
+    await rename(column, type)
+    await expect(client.query(sql)).rejects.toMatchObject(refused)
+  })
+
+  test('two columns of the scope that exchange their names', async () => {
+    await client.query(`alter table comment rename tenant to former; alter table comment rename topic to tenant;
+      alter table comment rename former to topic`)
+    for (const sql of [
+      'insert into comment (tenant, topic) values (1, 2)',
+      'update comment set topic = 7',
+      'delete from comment',
+    ])
+      await expect(client.query(sql)).rejects.toMatchObject(refused)
+  })
 })
 
 describe.each(['repeatable read', 'serializable'])('to a transaction at %s that began before', (level) => {

@@ -29,7 +29,7 @@ test('every function and trigger in the SQL that was reviewed has a name that wa
       ),
     )
   expect(names.length).toBeGreaterThan(30)
-  expect(names.filter((name) => !PLAIN.test(name))).toEqual([])
+  expect(names.filter((name) => !name.startsWith('pg_catalog.') && !PLAIN.test(name))).toEqual([])
 })
 
 const LONG = 'l'.repeat(70)
