@@ -73,6 +73,24 @@ test('a role that may only DELETE promotes', async () => {
   expect(await rows()).toBe('a2@0!')
 })
 
+test('a trigger of another role with the arguments of ours names no columns of the guard', async () => {
+  await client.query(
+    `drop schema if exists lure cascade; create schema lure authorization ${quote(writer)};
+     grant trigger on page to ${quote(writer)}; grant usage on schema ${quote(schema)} to ${quote(writer)}`,
+  )
+  await as(writer)
+  await client.query(
+    `create function lure.${PLACE_KERNEL}() returns trigger language plpgsql as 'begin return new; end';
+     create trigger lure before update of title, id on page for each row when (false)
+       execute function lure.${PLACE_KERNEL}('${page.guard}_rest', '1', '0', '${page.index}', '1000')`,
+  )
+  await client.query('reset role')
+  for (const text of ['a1', 'a2']) await client.query('insert into page (url) values ($1)', [text])
+  await client.query(`delete from page where url = 'a1'`)
+  expect(await rows()).toBe('a2@0!')
+  await client.query('drop schema lure cascade')
+})
+
 describe('row security that hides the rows of others', () => {
   beforeEach(async () => {
     await client.query(
