@@ -110,6 +110,8 @@ export interface TakenText {
   readonly holderProperty?: string
   /** Of a former name: the row gave it up, and it is kept for it. */
   readonly state?: 'reserved' | 'redirect'
+  /** That row is deleted softly, and holds it all the same. Not of a name. */
+  readonly deleted?: true
   /** No row holds it: the call brings it twice, and this is not the first time. */
   readonly repeated?: true
   /** 0-based position among all rows of the call; 0 for a single row, and where TypeORM's own call does not tell. */
@@ -137,21 +139,23 @@ export class TextTakenError extends UniqueTextError {
     })
     const shown = list.slice(0, MAX_TAKEN_SHOWN).join('; ')
     const more = list.length > MAX_TAKEN_SHOWN ? `; and ${list.length - MAX_TAKEN_SHOWN} more` : ''
-    const next = taken.every(({ repeated }) => repeated) ? BRING_ONCE : remedy
+    const restore = taken.some(({ deleted }) => deleted) ? ` ${RESTORE}` : ''
+    const next = taken.every(({ repeated }) => repeated) ? BRING_ONCE : `${remedy}${restore}`
     super(`Taken: ${shown}${more}. ${next}`, cause)
     this.taken = taken
   }
 }
 
 const BRING_ONCE = 'Bring it once in a call, or give another value.'
+const RESTORE = `To use a softly deleted row, restore it: restore(), or findOrCreate() with { deleted: 'restore' }.`
 const USE_OR_CHANGE = 'Use the row that holds the text, or give another text.'
 
-function keeping({ id, holder, holderProperty, state, repeated }: TakenText): string {
+function keeping({ id, holder, holderProperty, state, deleted, repeated }: TakenText): string {
   if (repeated) return 'the call brings it twice'
   const row = id === undefined ? 'another row' : asJson(id)
   const of = holder === undefined ? '' : `${holder} `
   const as = holderProperty === undefined ? '' : ` as "${holderProperty}"`
-  return `${state === undefined ? 'held by' : 'a former name, kept for'} ${of}${row}${as}`
+  return `${state === undefined ? 'held by' : 'a former name, kept for'} ${of}${row}${as}${deleted ? ', which is deleted softly' : ''}`
 }
 
 /** A transformer may make a BigInt of a key, and JSON cannot represent it. */

@@ -96,3 +96,12 @@ export function kindOf(value: unknown): string {
   const name: unknown = value.constructor?.name
   return typeof name === 'string' && name !== 'Object' && name !== '' ? `an instance of ${name}` : 'an object'
 }
+
+/**
+ * @param why completes the message
+ * @throws DeclarationError for anything but a DataSource
+ */
+export function requireDataSource(given: unknown, why: string): void {
+  if (typeof given === 'object' && given !== null && 'manager' in given && 'createQueryRunner' in given) return
+  throw new DeclarationError(`Expected a DataSource, got ${kindOf(given)}. ${why}`)
+}

@@ -218,7 +218,7 @@ export function rawDeclarationsOf(entity: EntityTarget<ObjectLiteral>): RawDecla
       .indices.filter(({ target }) => isOrExtends(entity, target))
       .flatMap(rawDeclarationOf)
   }
-  if (typeof entity !== 'object') return []
+  if (typeof entity !== 'object' || (entity as unknown) === null) return []
   if ('options' in entity) return (entity.options.indices ?? []).flatMap(rawDeclarationOf)
   return rawDeclarationsOf(entity.type as EntityTarget<ObjectLiteral>)
 }

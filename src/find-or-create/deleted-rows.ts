@@ -71,7 +71,7 @@ async function restoreOrThrow(
   if (deleted === 'restore') return await restoreRow(session, entityText, row)
   const { metadata, declaration } = entityText
   const id = metadata.getEntityIdMap(entity)
-  throw new TextTakenError([{ entity: metadata.name, property: declaration.name, id, row: position }])
+  throw new TextTakenError([{ entity: metadata.name, property: declaration.name, id, row: position, deleted: true }])
 }
 
 /** Subscribers get the events of TypeORM's `restore()`, which have no entity either. */

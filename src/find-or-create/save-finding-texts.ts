@@ -6,6 +6,7 @@ import { calledFrom, callerOf } from './caller'
 import { type Begun, isNew, type NewNode, ownerOf, Planner, requireRow, textOfObject, type Walk } from './nested-plan'
 import { firstsOf, lookUpScoped } from './nested-look-up'
 import { requireManager } from '../rows/call-arguments'
+import { requireObject } from '../rows/refused-input'
 import { copyOfGiven, hasId, hasValue, isObject, setRelation } from '../rows/nested-values'
 import { isForeignKeyError, serverError, SQLSTATE } from '../sql/sqlstate'
 import { dataSourceOf } from '../registry/registry'
@@ -57,6 +58,9 @@ async function saveAll(
 ): Promise<unknown> {
   requireManager(manager)
   const metadata = dataSourceOf(manager).getMetadata(entity)
+  for (const one of (Array.isArray(given) ? given : [given]) as ObjectLiteral[]) {
+    requireObject({ metadata }, one)
+  }
   const attempts = await Attempts.of(manager, metadata.name)
   let known = 0
   for (;;) {

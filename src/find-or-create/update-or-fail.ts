@@ -17,7 +17,14 @@ import { entityColumns, type EntityColumns, type EntityText, entityTextOf } from
 import { afterUpdate, beforeUpdate, listensToUpdate } from '../rows/events'
 import type { HolderEntity } from '../rows/holder-row'
 import { fill, hydrate, newEntity, returnedBy } from '../rows/hydrate'
-import { inRow, requireObject, requireUniqueText, requireUpdatable } from '../rows/refused-input'
+import {
+  inRow,
+  requireKeyValues,
+  requireKnown,
+  requireObject,
+  requireUniqueText,
+  requireUpdatable,
+} from '../rows/refused-input'
 import { changedKey } from '../rows/key-values'
 import type { Writable, WritableOnly } from './insert-or-fail'
 import { openSession } from '../connection/open-session'
@@ -133,7 +140,13 @@ function toRow(
   { position, id, changes }: { position: number; id: unknown; changes: ObjectLiteral },
 ): ChangedRow {
   requireObject(columns, changes)
+  requireKnown(columns, changes)
   requireUpdatable(columns, changes)
+  if (Object.values(changes).every((value) => value === undefined)) {
+    throw new DeclarationError(
+      `No change of ${columns.metadata.name} was given. Give a property of it a value, or null.`,
+    )
+  }
   return { columns, position, criteria: criteriaOf(columns, id), changes: { ...changes } }
 }
 
@@ -191,13 +204,17 @@ export function rowKey(columns: EntityColumns, id: unknown): RowKey {
 }
 
 /** @throws DeclarationError unless it holds the whole primary key */
-function criteriaOf({ metadata }: EntityColumns, id: unknown): ObjectLiteral {
+function criteriaOf(columns: EntityColumns, id: unknown): ObjectLiteral {
+  const { metadata } = columns
   const [only, another] = metadata.primaryColumns
   const isKey = typeof id !== 'object' || id instanceof Date
   const criteria: ObjectLiteral = isKey || id === null ? {} : { ...keyOfEntity(metadata, id) }
   if (isKey && only && !another && id !== undefined) only.setEntityValue(criteria, id)
   const isWhole = metadata.getEntityIdMap(criteria) !== undefined
-  if (isWhole && metadata.primaryColumns.every((column) => isValue(column, criteria))) return criteria
+  if (isWhole && metadata.primaryColumns.every((column) => isValue(column, criteria))) {
+    requireKeyValues(columns, criteria)
+    return criteria
+  }
   const names = metadata.primaryColumns.map(({ propertyPath }) => `"${propertyPath}"`).join(', ')
   throw new DeclarationError(
     `Expected the primary key of ${metadata.name}, got ${kindOf(id)}. Give ${names}: updateOrFail() changes one row.`,
@@ -210,10 +227,12 @@ function keyOfEntity(metadata: EntityMetadata, id: object): object {
   return (isEntity && metadata.getEntityIdMap(id)) || id
 }
 
-/** An operator, or a list, may stand for several rows, or for none in particular. */
+/** An operator, SQL, or a list, may stand for several rows, or for none in particular. */
 function isValue(column: ColumnMetadata, criteria: ObjectLiteral): boolean {
   const value: unknown = column.getEntityValue(criteria)
-  return !InstanceChecker.isFindOperator(value) && (column.isArray || !Array.isArray(value))
+  return (
+    !InstanceChecker.isFindOperator(value) && typeof value !== 'function' && (column.isArray || !Array.isArray(value))
+  )
 }
 
 async function updateAll(

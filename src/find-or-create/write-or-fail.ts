@@ -15,7 +15,7 @@ import { hashOfTexts, isLive } from '../sql/text-table'
 import { asQueryFailedError } from '../typeorm/explain-errors'
 import { takenByTriggers } from '../typeorm/names'
 import { knownReady } from '../schema/readiness'
-import { guardError, idOf, refusedText } from '../typeorm/refused-text'
+import { guardError, holderColumns, idOf, refusedText } from '../typeorm/refused-text'
 import { type ColumnMetadata, type Declaration, rootOf, tableDeclarations, tableNumbers } from '../registry/registry'
 import { Attempts } from './attempts'
 import { groupBy } from './batches'
@@ -165,7 +165,7 @@ async function takenOfKeys(
   const statement = takenKeysStatement({
     schema: root.schema,
     table: root.tableName,
-    primary: root.primaryColumns.map(({ databaseName }) => databaseName),
+    ...holderColumns(root),
     keys: requested.map(({ key }) => ({
       columns: key.columns.map(({ databaseName }) => databaseName),
       index: key.index,
@@ -176,11 +176,13 @@ async function takenOfKeys(
   const json = requested.map((one) => JSON.stringify(one.rows.map((row) => recordOf(session, row, one.key))))
   // A value that its column cannot hold has been refused for that, or has a type whose text is no JSON.
   const found = await session.rowsOrRollBack(statement, json).catch(() => [])
-  return found.flatMap(({ key, index, holder }) => {
+  return found.flatMap(({ key, index, holder, deleted }) => {
     const one = requested[key]
     const row = one?.rows[index]
     if (!one || !row) return []
-    const by = holder ? { id: idOf(root, holder) } : { id: undefined, repeated: true as const }
+    const by = holder
+      ? { id: idOf(root, holder), ...(deleted ? { deleted } : {}) }
+      : { id: undefined, repeated: true as const }
     return [{ entity: row.metadata.name, property: one.key.name, row: row.row, ...by }]
   })
 }
@@ -290,13 +292,16 @@ async function takenOneByOne(session: Session, requested: readonly RequestedText
     const key = await keyToBe(session, one)
     const texts = key?.slice(table.scope.length).map((value) => parameterText(value))
     if (!key || !texts || texts.every((text) => text === null)) continue
-    const holderKey = holderKeyStatement({ table, types: entityText.ready.types }, primaryNames(entityText))
+    const { primary, softDelete } = wantedOf([one])
+    const holderKey = holderKeyStatement({ table, types: entityText.ready.types }, { primary, softDelete })
     const hash = hashOfTexts(table, texts)
     const holders = await session.rowsOrRollBack(holderKey, [...key, hash])
-    const holder = holders.find((row) => !changed.has(textOf(row)))
+    const found = holders.find(({ key: id }) => !changed.has(textOf(id)))
     const repeated = seen.has(textOf(key))
     seen.add(textOf(key))
-    if (holder || repeated) taken.push(takenText(one, { wanted: 0, index, repeated, holder }))
+    if (found || repeated) {
+      taken.push(takenText(one, { wanted: 0, index, repeated, holder: found?.key, deleted: found?.deleted === true }))
+    }
   }
   return taken
 }
@@ -308,7 +313,10 @@ async function keyToBe(
 ): Promise<readonly unknown[] | undefined> {
   if (!id) return key
   const { table } = entityText.declaration
-  const [row] = await session.rowsOrRollBack(standingKeyStatement(table, primaryNames(entityText)), id)
+  const [row] = await session.rowsOrRollBack(
+    standingKeyStatement(table, holderColumns(entityText.metadata).primary),
+    id,
+  )
   if (!row || !(live ?? row.at(-1) !== null)) return undefined
   return key.map((value, index) => (value === undefined ? row[index] : value))
 }
@@ -316,10 +324,9 @@ async function keyToBe(
 function wantedOf([first]: readonly RequestedText[]): Parameters<typeof takenStatement>[0][number] {
   const { entityText, id } = first as RequestedText
   const { declaration, ready } = entityText
-  return { table: declaration.table, types: ready.types, primary: primaryNames(entityText), standing: id !== undefined }
+  const { table, metadata } = declaration
+  return { table, types: ready.types, ...holderColumns(metadata, table), standing: id !== undefined }
 }
-
-const primaryNames = ({ metadata }: ReadyText): string[] => metadata.primaryColumns.map((column) => column.databaseName)
 
 /** In the order of `takenStatement`: a list for each column. */
 function parametersOf(group: readonly RequestedText[]): (string | boolean | null)[][] {
@@ -338,10 +345,17 @@ function parametersOf(group: readonly RequestedText[]): (string | boolean | null
   ]
 }
 
-function takenText({ entityText, row }: RequestedText, { holder, repeated }: WantedRow): TakenText {
+function takenText({ entityText, row }: RequestedText, { holder, deleted, repeated }: WantedRow): TakenText {
   const { name, metadata, target } = entityText.declaration
   // In single table inheritance the class that declares the text: the holder may be of another than was asked.
   const declaring = metadata.childEntityMetadatas.find((child) => child.target === target) ?? metadata
   const id = holder && idOf(entityText.metadata, holder)
-  return { entity: declaring.name, property: name, id, row, ...(repeated && !holder ? { repeated } : {}) }
+  return {
+    entity: declaring.name,
+    property: name,
+    id,
+    row,
+    ...(deleted ? { deleted } : {}),
+    ...(repeated && !holder ? { repeated } : {}),
+  }
 }

@@ -25,7 +25,8 @@ export async function rename<Entity extends ObjectLiteral>(
 ): Promise<Entity> {
   const { metadata, names: declared } = entityOf(manager, entity)
   const given: unknown = names
-  const keys = typeof given === 'object' && given !== null ? Object.keys(given) : []
+  const values = new Map(typeof given === 'object' && given !== null ? Object.entries(given) : [])
+  const keys = [...values.keys()].filter((key) => values.get(key) !== undefined)
   const other = keys.find((key) => declared.every(({ name }) => name !== key))
   const [first] = declared
   if (!first || keys.length === 0 || other !== undefined) {

@@ -1,5 +1,6 @@
 import type { EntityMetadata, ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
+import { RULE } from '../options'
 import { type Declaration, declarationsOf } from '../registry/registry'
 import { knownReady } from '../schema/readiness'
 import { holdsValues, NOTHING, orNoHash } from '../sql/text-condition'
@@ -19,6 +20,8 @@ export type AliasCondition = (parameter: (value: string) => string) => string
  * @throws DeclarationError if the properties are not unique texts of the entity, or the values are not strings
  */
 export function aliasConditions(metadata: EntityMetadata, alias: string, texts: ObjectLiteral): AliasCondition[] {
+  if (!RULE.name.takes(alias) || typeof texts !== 'object' || (texts as unknown) === null)
+    throw notATextOf(metadata.name)
   const meant = declarationsOf(metadata).filter(({ text }) =>
     text.every(({ column }) => given(texts, column.propertyPath) !== undefined),
   )
@@ -31,10 +34,10 @@ export function aliasConditions(metadata: EntityMetadata, alias: string, texts: 
 
 const given = (texts: ObjectLiteral, path: string): unknown => valueAt(texts, path.split('.'))
 
-const notATextOf = (entity: string, property: string | undefined): DeclarationError =>
+const notATextOf = (entity: string, property?: string): DeclarationError =>
   new DeclarationError(
     property === undefined
-      ? `textCondition() expects a unique text of ${entity}, as in { url: 'https://example.com' }. Give one.`
+      ? `textCondition() expects an alias and a unique text of ${entity}, as in { url: 'https://example.com' }. Give both.`
       : `textCondition() expects unique texts of ${entity}, and all columns of each; "${property}" is not one. ` +
           'Add other conditions with andWhere().',
   )

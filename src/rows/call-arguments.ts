@@ -26,10 +26,10 @@ export function requireArray(inputs: readonly unknown[]): void {
  * @throws DeclarationError for anything but an array of arrays, the first element of each of which is an entity
  */
 export function requireEntries(entries: readonly unknown[], length: number): void {
-  const wrong = entries.find((entry) => !Array.isArray(entry) || entry.length !== length)
-  if (entries.length > 0 && wrong === undefined) return
+  const wrong = entries.findIndex((entry) => !Array.isArray(entry) || entry.length !== length)
+  if (entries.length > 0 && wrong === -1) return
   throw new DeclarationError(
     `Expected a list of ${length === 2 ? '[entity, values]' : '[entity, id, changes]'}, got ` +
-      `${entries.length === 0 ? 'an empty array' : `an array with ${kindOf(wrong)}`}.`,
+      `${entries.length === 0 ? 'an empty array' : `an array with ${kindOf(entries[wrong])}`}.`,
   )
 }

@@ -3,6 +3,7 @@ import { checkOptions } from '../options'
 import { CALL_RULES, type GivenValues, type Naming } from './call-options'
 import { entityTextOf } from './entity-text'
 import { keyValues, normalized } from './key-values'
+import { requireObject } from './refused-input'
 
 /** What decides where a row belongs. */
 export interface TextHash {
@@ -30,6 +31,7 @@ export function hashOf<Entity extends ObjectLiteral, Given = DeepPartial<Entity>
 ): TextHash {
   checkOptions('hashOf()', options, CALL_RULES.hashOf)
   const entityText = entityTextOf(manager, entity, options.by)
+  requireObject(entityText, values)
   const { key, hash } = keyValues(entityText, normalized(entityText, values))
   const scope = entityText.declaration.scope.map(({ propertyPath }, index) => [propertyPath, key[index]] as const)
   return { scope: Object.fromEntries(scope), hash: hash.replace(/^\\x/, '') }

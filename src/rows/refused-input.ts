@@ -32,6 +32,7 @@ export function requireSaved(entityText: EntityColumns, values: ObjectLiteral): 
   const { treeType, relations } = entityText.metadata
   if (treeType !== undefined) refuseTrees(entityText)
   for (const relation of relations) refuseUnsaved(entityText, relation, values)
+  requireKeyValues(entityText, values)
 }
 
 /**
@@ -43,6 +44,37 @@ export function requireUpdatable(entityText: EntityColumns, changes: ObjectLiter
   const { treeParentRelation, relations } = entityText.metadata
   if (treeParentRelation && givenIn(treeParentRelation, changes, false) !== undefined) refuseTrees(entityText)
   for (const relation of relations) refuseUnsaved(entityText, relation, changes)
+  requireKeyValues(entityText, changes)
+}
+
+/** Bits of the types of keys that hold whole numbers. */
+const BITS: Readonly<Record<string, number>> = { smallint: 16, integer: 32, bigint: 64 }
+const UUID = /^\{?[\da-f]{4}(?:-?[\da-f]{4}){7}\}?$/iu
+
+/**
+ * The server would quote a value that is none of the key's type, in an error that ends in logs. A function is SQL.
+ *
+ * @throws DeclarationError that names the property
+ */
+export function requireKeyValues({ dataSource: { driver }, metadata }: EntityColumns, values: ObjectLiteral): void {
+  for (const column of metadata.primaryColumns) {
+    const given = valueIn(column, values)
+    if (!hasValue(given) || typeof given === 'function') continue
+    const type = driver.normalizeType(column)
+    if (isOfType(type, driver.preparePersistentValue(given, column))) continue
+    throw new DeclarationError(
+      `"${column.propertyPath}" of ${metadata.name} must be a value of type ${type}, got ${kindOf(given)}. Give the primary key of a row.`,
+    )
+  }
+}
+
+/** As far as it can be known here: of integers and UUIDs. */
+function isOfType(type: string, value: unknown): boolean {
+  if (typeof value === 'symbol' || Number.isNaN(value instanceof Date ? value.getTime() : value)) return false
+  const bits = BITS[type]
+  if (bits === undefined) return type !== 'uuid' || UUID.test(String(value))
+  const whole = /^\s*[+-]?\d+\s*$/u.test(String(value)) ? BigInt(String(value)) : undefined
+  return whole !== undefined && BigInt.asIntN(bits, whole) === whole
 }
 
 /** @throws DeclarationError unless an entity of the call declares a unique text, or a name */
@@ -59,7 +91,7 @@ export function requireUniqueText(
 }
 
 /** @throws DeclarationError unless it is an object with properties */
-export function requireObject({ metadata }: EntityColumns, values: ObjectLiteral): void {
+export function requireObject({ metadata }: Pick<EntityColumns, 'metadata'>, values: ObjectLiteral): void {
   if (typeof values === 'object' && values !== null && !Array.isArray(values)) return
   const next = Array.isArray(values)
     ? 'For several rows in find-or-create, call findOrCreateMany().'

@@ -25,7 +25,7 @@ import {
   unechoed,
   written,
 } from './statements'
-import { alike, field, isLive, tableName, type TextTable } from './text-table'
+import { alike, field, type HolderColumns, isLive, isSoftlyDeleted, tableName, type TextTable } from './text-table'
 import { assignments, changes, isOfClass, textOf, type UpdateShape } from './upsert-statement'
 
 /** As the catalog's, which imports what is here. */
@@ -287,11 +287,11 @@ WHERE ${primary.map((name, index) => `${field('t', name)} OPERATOR(pg_catalog.=)
   )
 }
 
-/** The primary key of who holds a text. Parameters: scope, text and hash. */
+/** Who holds a text: its primary key, and whether it is deleted softly. Parameters: scope, text and hash. */
 export function holderKeyStatement(
   { table, types }: Pick<BatchShape, 'table' | 'types'>,
-  primary: readonly string[],
-): Statement<readonly unknown[]> {
+  { primary, softDelete }: HolderColumns,
+): Statement<{ readonly key: readonly unknown[]; readonly deleted: boolean }> {
   const scope = table.scope.map((name, index) => {
     const type = types.get(name)
     return `${field('t', name)} OPERATOR(pg_catalog.=) ${type ? asStored(parameter(index), type) : parameter(index)}`
@@ -301,9 +301,9 @@ export function holderKeyStatement(
   )
   const hash = `${field('t', table.hash)} OPERATOR(pg_catalog.=) ${parameter(scope.length + texts.length)}::${table.digest.type}`
   return named(
-    `SELECT ${nameList(primary)}
+    `SELECT ${nameList(primary)}, ${isSoftlyDeleted(softDelete)}
 FROM ${tableName(table)} AS t
 WHERE ${[...scope, hash, ...texts, ...isLive(table, 't'), anyNumber(table)].join('\n    AND ')}`,
-    (row) => row,
+    (row) => ({ key: row.slice(0, -1), deleted: (row.at(-1) ?? null) !== null }),
   )
 }

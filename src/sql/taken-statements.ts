@@ -7,8 +7,10 @@ import {
   equal,
   field,
   hashExpression,
+  type HolderColumns,
   isFreed,
   isLive,
+  isSoftlyDeleted,
   sameChain,
   sameScope,
   sameText,
@@ -18,11 +20,9 @@ import {
 } from './text-table'
 
 /** A unique text of which a call wants some texts for itself. */
-export interface WantedText {
+export interface WantedText extends HolderColumns {
   readonly table: TextTable
   readonly types: ColumnTypes
-  /** Database names of the primary key. */
-  readonly primary: readonly string[]
   /** Rows that stand shall be changed: what a change leaves out is read from them. */
   readonly standing: boolean
 }
@@ -42,6 +42,7 @@ export interface WantedRow {
   readonly repeated: boolean
   /** The primary key of the stored row that holds the text. */
   readonly holder: readonly unknown[] | undefined
+  readonly deleted: boolean
 }
 
 /**
@@ -118,7 +119,7 @@ function stored({ types }: WantedText, name: string, value: string): string {
 
 /** A row for every row of one wanted text, with the primary key of the row that holds its text. */
 function arm(wanted: readonly WantedText[], nth: number): string {
-  const { table, primary, standing } = wanted[nth] as WantedText
+  const { table, primary, softDelete, standing } = wanted[nth] as WantedText
   const key = keyNames(table).map((name, index) => `i.c${index} AS ${field('', name)}`)
   const parts = keyNames(table).map((_, index) =>
     index < table.scope.length ? `i.c${index}` : `i.c${index} COLLATE pg_catalog."C"`,
@@ -139,11 +140,11 @@ function arm(wanted: readonly WantedText[], nth: number): string {
   return `SELECT ${nth} AS wanted, i.ordinal,
   CASE WHEN i.ordinal OPERATOR(pg_catalog.>) pg_catalog.min(i.ordinal)
     OVER (PARTITION BY ${parts.join(', ')}) THEN 1 END AS repeated,
-  ${primaryList(wanted, nth)}
+  h.deleted, ${primaryList(wanted, nth)}
 FROM i${nth} AS i
 CROSS JOIN LATERAL (SELECT ${key.join(', ')}) AS n
 LEFT JOIN LATERAL (
-  SELECT ${primary.map((name, index) => `${field('t', name)} AS k${index}`).join(', ')}
+  SELECT ${primary.map((name, index) => `${field('t', name)} AS k${index}`).join(', ')}, ${isSoftlyDeleted(softDelete)} AS deleted
   FROM ${tableName(table)} AS t
   WHERE ${same.join('\n    AND ')}
   LIMIT 1
@@ -164,7 +165,7 @@ function primaryList(wanted: readonly WantedText[], nth: number): string {
 
 function parser(wanted: readonly WantedText[]): (row: WireRow) => WantedRow {
   const offsets = offsetsOf(wanted.map(({ primary }) => primary.length))
-  return ([nth, ordinal, repeated, ...ids]) => {
+  return ([nth, ordinal, repeated, deleted, ...ids]) => {
     const position = Number(nth)
     const offset = offsets[position] ?? 0
     const holder = ids.slice(offset, offset + (wanted[position]?.primary.length ?? 0))
@@ -173,6 +174,7 @@ function parser(wanted: readonly WantedText[]): (row: WireRow) => WantedRow {
       index: Number(ordinal) - 1,
       repeated: repeated !== null,
       holder: holder.includes(null) ? undefined : holder,
+      deleted: deleted !== null,
     }
   }
 }
@@ -184,10 +186,9 @@ interface WantedKey {
 }
 
 /** A table, and those of its primary key and ordinary unique columns that rows bring; database names. */
-interface WantedKeys {
+interface WantedKeys extends HolderColumns {
   readonly schema: string | undefined
   readonly table: string
-  readonly primary: readonly string[]
   readonly keys: readonly WantedKey[]
   /** What kinds of types the columns have, by their names. */
   readonly types: ReadonlyMap<string, string>
@@ -202,6 +203,7 @@ interface TakenKey {
   readonly index: number
   /** Primary key of the row that has it; undefined: an earlier row of the call has. */
   readonly holder: readonly unknown[] | undefined
+  readonly deleted: boolean
 }
 
 /**
@@ -214,15 +216,16 @@ export function takenKeysStatement(wanted: WantedKeys): Statement<TakenKey> {
   return {
     name: '',
     sql: wanted.keys.map((key, nth) => keyArm(wanted, key, nth)).join('\nUNION ALL\n'),
-    parse: ([key, ordinal, ...holder]) => ({
+    parse: ([key, ordinal, deleted, ...holder]) => ({
       key: Number(key),
       index: Number(ordinal) - 1,
       holder: holder.includes(null) ? undefined : holder,
+      deleted: deleted !== null,
     }),
   }
 }
 
-function keyArm({ schema, table, primary, types, standing }: WantedKeys, key: WantedKey, nth: number): string {
+function keyArm({ schema, table, primary, softDelete, types, standing }: WantedKeys, key: WantedKey, nth: number): string {
   const name = qualified(schema, table)
   const rows = (as: string): string =>
     `pg_catalog.jsonb_array_elements($${nth + 1}::pg_catalog.text::pg_catalog.jsonb) WITH ORDINALITY AS ${as} (value, ordinal)`
@@ -240,14 +243,14 @@ function keyArm({ schema, table, primary, types, standing }: WantedKeys, key: Wa
         CROSS JOIN LATERAL ${filled(`NULL::${name}`, part('x', 'key'))} AS q
         WHERE x.ordinal OPERATOR(pg_catalog.<=) e.ordinal AND ${same(primary, 'q', 't')})`
   const { values, join, held } = key.index ? unusual(key.index, standing) : ordinary(key.columns, types)
-  return `SELECT ${nth} AS key, s.ordinal, ${primary.map((_, index) => `s.k${index}`).join(', ')}
+  return `SELECT ${nth} AS key, s.ordinal, s.deleted, ${primary.map((_, index) => `s.k${index}`).join(', ')}
 FROM (
-  SELECT e.ordinal, ${primary.map((_, index) => `h.k${index}`).join(', ')},
+  SELECT e.ordinal, h.deleted, ${primary.map((_, index) => `h.k${index}`).join(', ')},
     h.found OR e.ordinal OPERATOR(pg_catalog.>) pg_catalog.min(e.ordinal) OVER (PARTITION BY ${values.join(', ')}) AS taken
   FROM ${rows('e')}
   ${given}${join}
   LEFT JOIN LATERAL (
-    SELECT true AS found, ${primary.map((column, index) => `${field('t', column)} AS k${index}`).join(', ')}
+    SELECT true AS found, ${isSoftlyDeleted(softDelete)} AS deleted, ${primary.map((column, index) => `${field('t', column)} AS k${index}`).join(', ')}
     FROM ${name} AS t
     WHERE ${held.join(' AND ')}${standing ? stays : ''}
     LIMIT 1
@@ -304,14 +307,13 @@ interface RefusedPlace {
 
 /**
  * The row that holds a text, and the row that has its place in the chain: one and the same, unless another
- * text of equal hash was faster. Gives the primary key as `k0`, `k1`, …, and `same`, which is NULL for another text.
+ * text of equal hash was faster. Gives the primary key as `k0`, `k1`, …, `same`, which is NULL for another text, and `deleted`.
  *
- * @param primary database names of the primary key
  * @param texts the values of its columns
  */
 export function holderQuery(
   table: TextTable,
-  primary: readonly string[],
+  { primary, softDelete }: HolderColumns,
   { scope, hash, hashNumber }: RefusedPlace,
   texts: readonly (string | null)[],
 ): HolderQuery {
@@ -328,7 +330,7 @@ export function holderQuery(
   ]
   const keys = primary.map((name, index) => `${field('t', name)} AS k${index}`)
   return {
-    sql: `SELECT ${[...keys, `CASE WHEN ${same} THEN 1 END AS same`].join(', ')}
+    sql: `SELECT ${[...keys, `CASE WHEN ${same} THEN 1 END AS same`, `${isSoftlyDeleted(softDelete)} AS deleted`].join(', ')}
 FROM ${tableName(table)} AS t
 WHERE ${where.join('\n  AND ')}`,
     values,
@@ -341,7 +343,7 @@ WHERE ${where.join('\n  AND ')}`,
  */
 export function restoredHolderQuery(
   table: TextTable,
-  primary: readonly string[],
+  { primary }: HolderColumns,
   { scope, hash, hashNumber }: RefusedPlace,
 ): HolderQuery {
   const at = (index: number): string => parameter(scope.length + index)

@@ -205,3 +205,14 @@ export function checkExpression(table: Omit<TextRows, 'check'>): string {
   const without = `${textless} AND ${hash} IS NULL`
   return `(${without} OR NOT (${textless}) AND ${hash} IS NOT NULL AND ${honest}) AND ${positive}`
 }
+
+/** What is read of the row that holds a text, by database names. */
+export interface HolderColumns {
+  readonly primary: readonly string[]
+  /** The delete date, where a deleted row holds its text. */
+  readonly softDelete?: string | undefined
+}
+
+/** 1 if the row `t` is deleted softly, and NULL otherwise. */
+export const isSoftlyDeleted = (softDelete: string | undefined): string =>
+  softDelete === undefined ? 'NULL::pg_catalog.int4' : `CASE WHEN ${field('t', softDelete)} IS NOT NULL THEN 1 END`

@@ -9,8 +9,7 @@ import {
   type Naming,
   tracedTo,
 } from '../core'
-import { DeclarationError } from '../errors'
-import { checkOptions, kindOf, RULE, type Rules } from '../options'
+import { checkOptions, requireDataSource, RULE, type Rules } from '../options'
 import { Flow } from './flow'
 import { type Source, sourceOf } from './source'
 import type { Outcome } from './window'
@@ -81,17 +80,8 @@ export function streamedText<Entity extends ObjectLiteral>(
   options: FindOrCreateStreamOptions<Entity>,
 ): EntityText {
   checkOptions(`${operation}()`, options, RULES)
-  requireDataSource(dataSource)
+  requireDataSource(dataSource, 'A stream runs outside transactions. Within one, use findOrCreateMany().')
   return entityTextOf(dataSource.manager, entity, options.by)
-}
-
-/** A manager or a query runner may belong to a transaction, and a stream would not take part in it. */
-function requireDataSource(given: unknown): void {
-  if (typeof given === 'object' && given !== null && 'manager' in given && 'createQueryRunner' in given) return
-  throw new DeclarationError(
-    `Expected a DataSource as the first argument, got ${kindOf(given)}. A stream runs outside transactions. ` +
-      'Within one, use findOrCreateMany().',
-  )
 }
 
 export function flowOf<Entity extends ObjectLiteral>(

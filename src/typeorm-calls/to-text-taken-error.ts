@@ -1,6 +1,7 @@
 import type { DataSource } from 'typeorm'
 import { takenTextError } from '../core'
 import type { TextTakenError } from '../errors'
+import { requireDataSource } from '../options'
 
 /**
  * Explains an error of a plain `save`, `insert`, `update` or `upsert`, or of SQL of yours: which text is taken, and by
@@ -21,6 +22,7 @@ import type { TextTakenError } from '../errors'
  * }
  */
 export async function toTextTakenError(error: unknown, dataSource: DataSource): Promise<TextTakenError | undefined> {
+  requireDataSource(dataSource, 'Pass that of the failed call.')
   return await takenTextError(errorsWithin(error), dataSource)
 }
 

@@ -3,7 +3,7 @@ import { ChainLimitError, HashCollisionError, ImmutableTextError, type TakenText
 import { quote } from '../sql/identifier'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { holderQuery, PARTITION_ROOT, refusedPlace, restoredHolderQuery } from '../sql/taken-statements'
-import { hashOfTexts } from '../sql/text-table'
+import { hashOfTexts, type HolderColumns } from '../sql/text-table'
 import { dataSourceOf, type Declaration, tableDeclarations } from '../registry/registry'
 
 /** Runs SQL and gives its rows as objects. */
@@ -89,6 +89,7 @@ export async function refusedPartition(
 export interface TextHolder {
   /** Undefined where it cannot be known. */
   readonly id: ObjectLiteral | undefined
+  readonly deleted?: boolean
   /** The place was taken by another text of equal hash: the refused text itself is free, and may be tried again. */
   readonly isFree: boolean
 }
@@ -114,21 +115,27 @@ export async function findTextHolder(
   const text = place && refusedOf(declaration, given, place.hash)
   const restored = text === undefined && isRestore(declaration, error)
   if (!place || (text === undefined && !restored)) return UNKNOWN
-  const { primaryColumns } = metadata
-  const names = primaryColumns.map(({ databaseName }) => databaseName)
+  const of = holderColumns(metadata, table)
   const { sql, values } =
-    text === undefined ? restoredHolderQuery(table, names, place) : holderQuery(table, names, place, text)
+    text === undefined ? restoredHolderQuery(table, of, place) : holderQuery(table, of, place, text)
   const rows = await query(sql, [...values])
   const holder = rows.find(({ same }) => same !== null)
   if (!holder) return { id: undefined, isFree: rows.length > 0 && !restored }
   return {
     id: idOf(
       metadata,
-      primaryColumns.map((_, index) => holder[`k${index}`]),
+      of.primary.map((_, index) => holder[`k${index}`]),
     ),
+    deleted: (holder['deleted'] ?? null) !== null,
     isFree: false,
   }
 }
+
+/** What is read of the row that holds a text. */
+export const holderColumns = (metadata: EntityMetadata, table?: Declaration['table']): HolderColumns => ({
+  primary: metadata.primaryColumns.map(({ databaseName }) => databaseName),
+  softDelete: table?.deleted === undefined ? metadata.deleteDateColumn?.databaseName : undefined,
+})
 
 /** The statement writes the delete date of rows that were softly deleted. */
 function isRestore({ table: { deleted } }: Declaration, error: Error): boolean {
@@ -166,8 +173,9 @@ export function idOf(metadata: EntityMetadata, values: readonly unknown[]): Obje
 }
 
 /** The error for a refused text. TypeORM's own calls do not say which of their rows it was. */
-export function takenError({ declaration, error }: RefusedText, { id }: TextHolder): TextTakenError {
-  const taken: TakenText = { entity: declaration.metadata.name, property: declaration.name, id, row: 0 }
+export function takenError({ declaration, error }: RefusedText, { id, deleted }: TextHolder): TextTakenError {
+  const { metadata, name } = declaration
+  const taken: TakenText = { entity: metadata.name, property: name, id, row: 0, ...(deleted ? { deleted } : {}) }
   return new TextTakenError([taken], error)
 }
 

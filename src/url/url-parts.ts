@@ -148,7 +148,7 @@ export function formatUrl(parts: UrlParts): string {
 
 /** @throws DeclarationError if one of them is undefined */
 function requireParts(parts: Partial<UrlParts>, names: readonly (keyof UrlParts)[]): void {
-  const missing = names.filter((name) => parts[name] === undefined)
+  const missing = names.filter((name) => (parts as Partial<UrlParts> | null | undefined)?.[name] === undefined)
   if (missing.length === 0) return
   throw new DeclarationError(`This URL was loaded without ${missing.map((name) => `"${name}"`).join(', ')}. Select it.`)
 }

@@ -10,11 +10,11 @@ WITH i0 AS MATERIALIZED (
 SELECT 0 AS wanted, i.ordinal,
   CASE WHEN i.ordinal OPERATOR(pg_catalog.>) pg_catalog.min(i.ordinal)
     OVER (PARTITION BY i.c0 COLLATE pg_catalog."C") THEN 1 END AS repeated,
-  h.k0 AS p0, NULL::pg_catalog.text AS p1
+  h.deleted, h.k0 AS p0, NULL::pg_catalog.text AS p1
 FROM i0 AS i
 CROSS JOIN LATERAL (SELECT i.c0 AS "url") AS n
 LEFT JOIN LATERAL (
-  SELECT t."id" AS k0
+  SELECT t."id" AS k0, NULL::pg_catalog.int4 AS deleted
   FROM "page" AS t
   WHERE t."urlHash" OPERATOR(pg_catalog.=)
       pg_catalog.md5(pg_catalog.substr(n."url"::pg_catalog.text, 1, 1))::pg_catalog.uuid
@@ -28,11 +28,11 @@ UNION ALL
 SELECT 1 AS wanted, i.ordinal,
   CASE WHEN i.ordinal OPERATOR(pg_catalog.>) pg_catalog.min(i.ordinal)
     OVER (PARTITION BY i.c0 COLLATE pg_catalog."C") THEN 1 END AS repeated,
-  NULL::pg_catalog.text AS p0, h.k0 AS p1
+  h.deleted, NULL::pg_catalog.text AS p0, h.k0 AS p1
 FROM i1 AS i
 CROSS JOIN LATERAL (SELECT i.c0 AS "url") AS n
 LEFT JOIN LATERAL (
-  SELECT t."id" AS k0
+  SELECT t."id" AS k0, NULL::pg_catalog.int4 AS deleted
   FROM "page" AS t
   WHERE t."urlHash" OPERATOR(pg_catalog.=)
       pg_catalog.md5(pg_catalog.substr(n."url"::pg_catalog.text, 1, 1))::pg_catalog.uuid
@@ -61,11 +61,11 @@ WITH i0 AS MATERIALIZED (
 SELECT 0 AS wanted, i.ordinal,
   CASE WHEN i.ordinal OPERATOR(pg_catalog.>) pg_catalog.min(i.ordinal)
     OVER (PARTITION BY i.c0, i.c1 COLLATE pg_catalog."C", i.c2 COLLATE pg_catalog."C") THEN 1 END AS repeated,
-  h.k0 AS p0, NULL::pg_catalog.text AS p1
+  h.deleted, h.k0 AS p0, NULL::pg_catalog.text AS p1
 FROM i0 AS i
 CROSS JOIN LATERAL (SELECT i.c0 AS "site", i.c1 AS "path", i.c2 AS "query") AS n
 LEFT JOIN LATERAL (
-  SELECT t."id" AS k0
+  SELECT t."id" AS k0, NULL::pg_catalog.int4 AS deleted
   FROM "My ""Schema"""."page" AS t
   WHERE t."site" OPERATOR(pg_catalog.=) n."site"
     AND t."urlHash" OPERATOR(pg_catalog.=)
@@ -84,11 +84,11 @@ UNION ALL
 SELECT 1 AS wanted, i.ordinal,
   CASE WHEN i.ordinal OPERATOR(pg_catalog.>) pg_catalog.min(i.ordinal)
     OVER (PARTITION BY i.c0, i.c1 COLLATE pg_catalog."C", i.c2 COLLATE pg_catalog."C") THEN 1 END AS repeated,
-  NULL::pg_catalog.text AS p0, h.k0 AS p1
+  h.deleted, NULL::pg_catalog.text AS p0, h.k0 AS p1
 FROM i1 AS i
 CROSS JOIN LATERAL (SELECT i.c0 AS "site", i.c1 AS "path", i.c2 AS "query") AS n
 LEFT JOIN LATERAL (
-  SELECT t."id" AS k0
+  SELECT t."id" AS k0, NULL::pg_catalog.int4 AS deleted
   FROM "My ""Schema"""."page" AS t
   WHERE t."site" OPERATOR(pg_catalog.=) n."site"
     AND t."urlHash" OPERATOR(pg_catalog.=)

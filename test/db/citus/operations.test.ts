@@ -327,6 +327,7 @@ describe.runIf(hasCitus)('on a cluster', () => {
       await manager().softDelete(entity, { shop: node, url: 'soft' })
       expect(await findOneByText(manager(), entity, { shop: node, url: 'soft' })).toBeNull()
       expect((await findOrCreate(manager(), entity, row('soft'))).entity.id).toBe(id)
+      await expect(insertOrFail(manager(), entity, row('soft'))).rejects.toMatchObject({ taken: [{ deleted: true }] })
     })
 
     test('save and raw SQL store what shares a hash', async () => {

@@ -275,12 +275,12 @@ test('a softly deleted row holds its text, unless the declaration has ignoreDele
   const first = await insertOrFail(manager, Draft, { held: 'a', freed: 'a' })
   await manager.softDelete(Draft, first.id)
   expect(await taken(insertOrFail(manager, Draft, { held: 'a', freed: 'a' }))).toEqual([
-    { entity: 'Draft', property: 'held', id: { id: first.id }, row: 0 },
+    { entity: 'Draft', property: 'held', id: { id: first.id }, row: 0, deleted: true },
   ])
   const second = await insertOrFail(manager, Draft, { held: 'b', freed: 'a' })
   const born = await insertOrFail(manager, Draft, { held: 'c', freed: 'a', deletedAt: new Date() })
   expect(await taken(insertOrFail(manager, Draft, { held: 'c', freed: 'a' }))).toEqual([
-    { entity: 'Draft', property: 'held', id: { id: born.id }, row: 0 },
+    { entity: 'Draft', property: 'held', id: { id: born.id }, row: 0, deleted: true },
     { entity: 'Draft', property: 'freed', id: { id: second.id }, row: 0 },
   ])
 })

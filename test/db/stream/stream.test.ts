@@ -529,14 +529,8 @@ test.each([
   [[dataSourceOf, Page, 'http://a.example/'], 'expected an iterable or an async iterable of objects, got string'],
   [[dataSourceOf, Page, 5], 'got number'],
   [[dataSourceOf, Page, {}], 'got an object'],
-  [
-    [() => dataSource.manager, Page, []],
-    'Expected a DataSource as the first argument, got an instance of EntityManager',
-  ],
-  [
-    [() => dataSource.createQueryRunner(), Page, []],
-    'Expected a DataSource as the first argument, got an instance of PostgresQueryRunner',
-  ],
+  [[() => dataSource.manager, Page, []], 'Expected a DataSource, got an instance of EntityManager'],
+  [[() => dataSource.createQueryRunner(), Page, []], 'Expected a DataSource, got an instance of PostgresQueryRunner'],
   [[dataSourceOf, Lost, []], 'No metadata for "Lost" was found'],
   [[dataSourceOf, Page, [], { window: 0 }], 'window must be a whole number above 0'],
   [[dataSourceOf, Page, [], { signal: 1 }], 'signal must be an AbortSignal'],

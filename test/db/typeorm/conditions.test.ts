@@ -484,7 +484,7 @@ test('textCondition takes unique texts, and nothing else', () => {
     () =>
       textCondition(dataSource.manager, Page, 'p', texts)
   expect(wrong({})).toThrow(
-    "textCondition() expects a unique text of Page, as in { url: 'https://example.com' }. Give one.",
+    "textCondition() expects an alias and a unique text of Page, as in { url: 'https://example.com' }. Give both.",
   )
   expect(wrong({ url: A, hits: 1 })).toThrow('"hits" is not one. Add other conditions with andWhere().')
   expect(wrong({ url: 1 })).toThrow('expected a string, got number')

@@ -1,0 +1,104 @@
+import { Column, DeleteDateColumn, Entity, type EntityManager, PrimaryGeneratedColumn } from 'typeorm'
+import { beforeAll, describe, expect, test } from 'vitest'
+import { findOrCreate, insertOrFail, TextTakenError, UniqueText, updateOrFail } from '../../../src'
+import { toTextTakenError } from '../../../src/typeorm-calls'
+import { useDatabase } from '../../support/database'
+
+const db = useDatabase()
+
+@Entity()
+class Page {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText() url!: string
+  @UniqueText({ nullable: true, ignoreDeleted: true }) title!: string | null
+  @Column({ type: 'text', nullable: true, unique: true }) code!: string | null
+  @DeleteDateColumn() deletedAt!: Date | null
+}
+
+let manager: EntityManager
+beforeAll(async () => {
+  const dataSource = await db.dataSource([Page])
+  manager = dataSource.manager
+  await manager.insert(Page, [
+    { url: 'deleted', title: 'freed', code: 'deleted' },
+    { url: 'live', title: 'live', code: 'live' },
+    { url: 'other' },
+  ])
+  await manager.softDelete(Page, { id: 1 })
+})
+
+const refusal = async (call: Promise<unknown>): Promise<TextTakenError> => {
+  const error: unknown = await call.catch((caught: unknown) => caught)
+  if (error instanceof TextTakenError) return error
+  throw error
+}
+
+type Call = (url: string) => Promise<unknown>
+
+describe('who is refused for the text of a softly deleted row is told so, and what to do', () => {
+  test.each<[string, Call]>([
+    ['insertOrFail', async (url) => await insertOrFail(manager, Page, { url })],
+    ['insertOrFail of several', async (url) => await insertOrFail(manager, Page, [{ url: 'free' }, { url }])],
+    ['updateOrFail', async (url) => await updateOrFail(manager, Page, 3, { url })],
+    ['save', async (url) => await manager.save(Page, { url })],
+    ['insert', async (url) => await manager.insert(Page, { url })],
+    ['update', async (url) => await manager.update(Page, 3, { url })],
+    ['save in a transaction', async (url) => await manager.transaction(async (own) => await own.save(Page, { url }))],
+    [
+      'an error of raw SQL, explained afterwards',
+      async (url) => {
+        const sql = 'INSERT INTO page (url) VALUES ($1)'
+        const error: unknown = await manager.query(sql, [url]).catch((caught: unknown) => caught)
+        throw await toTextTakenError(error, manager.connection)
+      },
+    ],
+  ])('%s', async (_, call) => {
+    const { taken, message } = await refusal(call('deleted'))
+    expect(taken).toMatchObject([{ property: 'url', id: { id: 1 }, deleted: true }])
+    expect(message).toContain('held by {"id":1}, which is deleted softly')
+    expect(message).toContain(
+      "To use a softly deleted row, restore it: restore(), or findOrCreate() with { deleted: 'restore' }",
+    )
+    const ofLive = await refusal(call('live'))
+    expect(ofLive.taken).toMatchObject([{ id: { id: 2 } }])
+    expect(ofLive.taken[0]).not.toHaveProperty('deleted')
+    expect(ofLive.message).not.toContain('deleted')
+  })
+
+  test("findOrCreate with deleted: 'throw'", async () => {
+    const { taken, message } = await refusal(
+      findOrCreate(manager, Page, { url: 'deleted' }, { by: 'url', deleted: 'throw' }),
+    )
+    expect(taken).toMatchObject([{ id: { id: 1 }, deleted: true }])
+    expect(message).toContain('which is deleted softly')
+  })
+
+  test('the text of several rows, each by itself', async () => {
+    const rows = ['live', 'deleted', 'free', 'deleted'].map((url) => ({ url }))
+    const { taken } = await refusal(insertOrFail(manager, Page, rows))
+    expect(taken.map(({ row, deleted }) => [row, deleted])).toEqual([
+      [0, undefined],
+      [1, true],
+      [3, true],
+    ])
+  })
+
+  test('an ordinary unique column, and a primary key', async () => {
+    const { taken } = await refusal(
+      insertOrFail(manager, Page, [
+        { url: 'x', code: 'deleted' },
+        { url: 'y', id: 2 },
+      ]),
+    )
+    expect(taken).toEqual([
+      { entity: 'Page', property: 'code', id: { id: 1 }, row: 0, deleted: true },
+      { entity: 'Page', property: 'id', id: { id: 2 }, row: 1 },
+    ])
+  })
+
+  test('and with ignoreDeleted a deleted row holds nothing', async () => {
+    const { taken } = await refusal(insertOrFail(manager, Page, { url: 'z', title: 'live' }))
+    expect(taken).toEqual([{ entity: 'Page', property: 'title', id: { id: 2 }, row: 0 }])
+    await insertOrFail(manager, Page, { url: 'z', title: 'freed' })
+  })
+})

@@ -1,0 +1,300 @@
+import { inspect } from 'node:util'
+import {
+  Column,
+  type DataSource,
+  DeleteDateColumn,
+  Entity,
+  EntityMetadataNotFoundError,
+  EntityNotFoundError,
+  PrimaryColumn,
+  PrimaryGeneratedColumn,
+  QueryFailedError,
+} from 'typeorm'
+import { beforeAll, describe, expect, test, vi } from 'vitest'
+import {
+  DeclarationError,
+  findOneByText,
+  findOrCreate,
+  findOrCreateMany,
+  hashOf,
+  insertOrFail,
+  UniqueText,
+  UniqueTextError,
+  uniqueTextMethods,
+  updateOrFail,
+  upsertByText,
+} from '../../../src'
+import { findHolder, findOrCreateHolder, Name, releaseExpired, rename, swapNames, UniqueName } from '../../../src/names'
+import { countWithin, NumberWithin } from '../../../src/numbers'
+import { forgetToken, once, OnceToken, removeExpiredTokens } from '../../../src/once'
+import { findOrCreateStream, findOrCreateTransform } from '../../../src/stream'
+import {
+  saveFindingTexts,
+  textCondition,
+  textEquals,
+  textIn,
+  toTextTakenError,
+  uniqueTextPaths,
+} from '../../../src/typeorm-calls'
+import { formatUrl, parseUrl, Url } from '../../../src/url'
+import { useDatabase } from '../../support/database'
+
+const db = useDatabase()
+const SECRET = 'a secret that no message may hold'
+
+@Entity()
+class Page {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @Column({ type: 'integer', default: 1 }) tenant!: number
+  @UniqueText({ scope: ['tenant'] }) url!: string
+  @DeleteDateColumn() deletedAt!: Date | null
+}
+
+@Entity()
+class User {
+  @PrimaryColumn({ type: 'uuid' }) id!: string
+  @UniqueName({ namespace: 'handle' }) handle!: string
+}
+
+@Entity()
+class Comment {
+  @PrimaryGeneratedColumn('identity', { type: 'bigint' }) id!: string
+  @UniqueText() text!: string
+  @Column({ type: 'text' }) post!: string
+  @NumberWithin({ scope: ['post'], count: true }) number!: number
+}
+
+const ADA = '00000000-0000-4000-8000-00000000000a'
+const GRACE = '00000000-0000-4000-8000-00000000000b'
+
+let dataSource: DataSource
+beforeAll(async () => {
+  dataSource = await db.dataSource([Page, User, Comment, Name, OnceToken, Url])
+  const { manager } = dataSource
+  await findOrCreateMany(manager, Page, [{ url: 'a' }, { url: 'b' }])
+  await insertOrFail(manager, User, [{ id: ADA, handle: 'ada' }, { id: GRACE, handle: 'grace' }]) // prettier-ignore
+  await insertOrFail(manager, Comment, { text: 'a', post: 'p' })
+  await findHolder(manager, 'handle', 'ada')
+  await countWithin(manager, Comment, { post: 'p' })
+  await once(manager, 'token', () => 1)
+  await Url.parse('http://example.com/')
+})
+
+/** A value of each kind that somebody may pass by mistake. */
+const WRONG: readonly unknown[] = [
+  undefined,
+  null,
+  true,
+  Number.NaN,
+  1.5,
+  7n,
+  '',
+  SECRET,
+  Symbol('s'),
+  () => SECRET,
+  [],
+  [undefined],
+  [null],
+  [SECRET],
+  [[]],
+  {},
+  { id: SECRET },
+  { url: undefined },
+  { url: null, tenant: null },
+  { handle: undefined },
+  { unknown: 1 },
+  new Date(0),
+  new Date(Number.NaN),
+  new Map([[SECRET, 1]]),
+  Promise.resolve(SECRET),
+  Object.create(null),
+]
+
+type Call = (...args: readonly never[]) => unknown
+
+const of = (call: unknown): Call => call as Call
+
+const drain = async (source: AsyncIterable<unknown>): Promise<void> => {
+  for await (const _ of source);
+}
+
+const CALLS = (): Readonly<Record<string, readonly [Call, readonly unknown[]]>> => {
+  const { manager } = dataSource
+  const pages = dataSource.getRepository(Page).extend(uniqueTextMethods)
+  return {
+    findOneByText: [of(findOneByText), [manager, Page, { url: 'a' }, {}]],
+    findOrCreate: [of(findOrCreate), [manager, Page, { url: 'a' }, {}]],
+    'findOrCreate of nested objects': [of(findOrCreate), [manager, Page, { url: 'a' }, { relations: 'findOrCreate' }]],
+    findOrCreateMany: [of(findOrCreateMany), [manager, Page, [{ url: 'a' }], {}]],
+    upsertByText: [of(upsertByText), [manager, Page, { url: 'a' }, {}]],
+    'upsertByText of several': [of(upsertByText), [manager, Page, [{ url: 'a' }], {}]],
+    insertOrFail: [of(insertOrFail), [manager, Page, { url: 'a' }]],
+    'insertOrFail of several': [of(insertOrFail), [manager, [[Page, { url: 'a' }]]]],
+    updateOrFail: [of(updateOrFail), [manager, Page, 1, { url: 'a' }]],
+    'updateOrFail by a bigint': [of(updateOrFail), [manager, Comment, '1', { text: 'a' }]],
+    'updateOrFail of several': [of(updateOrFail), [manager, [[Page, 1, { url: 'a' }]]]],
+    hashOf: [of(hashOf), [manager, Page, { url: 'a', tenant: 1 }, {}]],
+    findHolder: [of(findHolder), [manager, 'handle', 'ada', {}]],
+    findOrCreateHolder: [of(findOrCreateHolder), [manager, User, { handle: 'ada' }, {}]],
+    rename: [of(rename), [manager, User, ADA, { handle: 'ada' }]],
+    swapNames: [of(swapNames), [manager, User, ADA, GRACE, {}]],
+    releaseExpired: [of(releaseExpired), [manager, {}]],
+    countWithin: [of(countWithin), [manager, Comment, { post: 'p' }, {}]],
+    once: [of(once), [manager, 'token', () => 1, {}]],
+    forgetToken: [of(forgetToken), [manager, 'no such token']],
+    removeExpiredTokens: [of(removeExpiredTokens), [manager, {}]],
+    saveFindingTexts: [of(saveFindingTexts), [manager, Comment, { text: 'saved', post: 'p' }]],
+    textCondition: [of(textCondition), [manager, Comment, 'c', { text: 'a' }]],
+    textEquals: [of(textEquals), ['a']],
+    textIn: [of(textIn), [['a']]],
+    toTextTakenError: [of(toTextTakenError), [new Error('x'), dataSource]],
+    uniqueTextPaths: [of(uniqueTextPaths), [Page, 'url']],
+    findOrCreateStream: [
+      of(
+        async (...args: readonly never[]) =>
+          await drain(findOrCreateStream(...(args as unknown as Parameters<typeof findOrCreateStream>))),
+      ),
+      [dataSource, Page, [{ url: 'a' }], {}],
+    ],
+    findOrCreateTransform: [of(findOrCreateTransform), [dataSource, Page, {}]],
+    'Url.parse': [of(Url.parse.bind(Url)), ['http://example.com/', manager]],
+    'Url.parseMany': [of(Url.parseMany.bind(Url)), [['http://example.com/'], {}]],
+    'Url.findOrCreate': [of(Url.findOrCreate.bind(Url)), ['http://example.com/', {}]],
+    'Url.findOneByText': [of(Url.findOneByText.bind(Url)), ['http://example.com/', {}]],
+    'Url.conditions': [of(Url.conditions.bind(Url)), ['http://example.com/']],
+    parseUrl: [of(parseUrl), ['http://example.com/']],
+    formatUrl: [
+      of(formatUrl),
+      [{ scheme: 'http', host: 'example.com', port: 0, path: '/', query: null, fragment: null }],
+    ],
+    'findOrCreate of a repository': [of(pages.findOrCreate.bind(pages)), [{ url: 'a' }, {}]],
+    'updateOrFail of a repository': [of(pages.updateOrFail.bind(pages)), [1, { url: 'a' }]],
+  }
+}
+
+/** Of ours, or TypeORM's for a row or an entity that does not exist. */
+const isClear = (error: unknown): boolean =>
+  [UniqueTextError, EntityNotFoundError, EntityMetadataNotFoundError].some((one) => error instanceof one)
+
+/** What `save` does with the values is TypeORM's matter. */
+const isOfSave = (name: string, error: unknown): boolean =>
+  name === 'saveFindingTexts' && error instanceof QueryFailedError
+
+test('of a wrong argument every operation says what it expected, without a text, and before SQL', async () => {
+  const unclear: string[] = []
+  const sent = vi.spyOn(dataSource.logger, 'logQuery')
+  let refused = 0
+  for (const [name, [call, args]] of Object.entries(CALLS())) {
+    for (const position of args.keys()) {
+      for (const wrong of isNamed(name, args[position]) ? WRONG.filter(isPrintable) : WRONG) {
+        sent.mockClear()
+        try {
+          await call(...(args.with(position, wrong) as never[]))
+        } catch (error) {
+          refused += 1
+          const holds = inspect(error, { depth: 6 }).includes(SECRET)
+          const early = !(error instanceof DeclarationError) || sent.mock.calls.length === 0
+          if ((isClear(error) && early && !holds) || isOfSave(name, error)) continue
+          unclear.push(`${name}, argument ${position}, ${inspect(wrong)}: ${inspect(error).slice(0, 200)}`)
+        }
+      }
+    }
+  }
+  sent.mockRestore()
+  expect(unclear).toEqual([])
+  expect(refused).toBeGreaterThan(1_000)
+}, 120_000)
+
+/** An entity, a namespace or a declaration: an error quotes what has no such name. */
+const isNamed = (name: string, good: unknown): boolean =>
+  typeof good === 'function' ||
+  ['handle', 'url'].includes(String(good)) ||
+  (name.endsWith('several') && Array.isArray(good))
+
+const isPrintable = (one: unknown): boolean =>
+  typeof one !== 'symbol' && (typeof one !== 'object' || one === null) && one !== SECRET
+
+describe('a value that is none of the type of the primary key is refused before SQL, which would quote it', () => {
+  const wrong = [Number.NaN, 1.5, '', SECRET, 2 ** 31, new Date(0), true]
+  const calls: readonly [string, (id: unknown) => Promise<unknown>][] = [
+    ['updateOrFail', async (id) => await updateOrFail(dataSource.manager, Page, id as number, { url: 'c' })],
+    [
+      'updateOrFail by an object',
+      async (id) => await updateOrFail(dataSource.manager, Page, { id: id as number }, { url: 'c' }),
+    ],
+    ['updateOrFail to such a key', async (id) => await updateOrFail(dataSource.manager, Page, 1, { id: id as number })],
+    ['insertOrFail', async (id) => await insertOrFail(dataSource.manager, Page, { id: id as number, url: 'c' })],
+    [
+      'findOrCreate',
+      async (id) => await findOrCreate(dataSource.manager, Page, { id: id as number, url: 'c', tenant: 1 }),
+    ],
+  ]
+  test.each(calls)('%s', async (_, call) => {
+    const sent = vi.spyOn(dataSource.logger, 'logQuery')
+    for (const id of wrong) {
+      const error: unknown = await call(id).catch((caught: unknown) => caught)
+      expect(error).toBeInstanceOf(DeclarationError)
+      expect(String(error)).toContain('"id" of Page must be a value of type integer, got ')
+      expect(inspect(error)).not.toContain(SECRET)
+    }
+    expect(sent).not.toHaveBeenCalled()
+    sent.mockRestore()
+  })
+
+  test('a UUID and a bigint too, and every way to write one passes', async () => {
+    const { manager } = dataSource
+    await expect(rename(manager, User, SECRET, { handle: 'x' })).rejects.toThrow(
+      '"id" of User must be a value of type uuid',
+    )
+    await expect(swapNames(manager, User, ADA, SECRET)).rejects.toThrow('"id" of User must be a value of type uuid')
+    await expect(updateOrFail(manager, Comment, (2n ** 63n).toString(), { text: 'x' })).rejects.toThrow(
+      'of type bigint',
+    )
+    expect(await rename(manager, User, ADA.toUpperCase(), { handle: 'renamed' })).toMatchObject({ id: ADA })
+    expect(await rename(manager, User, `{${ADA.replaceAll('-', '')}}`, { handle: 'renamed' })).toMatchObject({
+      id: ADA,
+    })
+    for (const id of ['1', ' +1 ', '01', 1n, 1] as string[]) {
+      expect(await updateOrFail(manager, Comment, id, { text: 'a' })).toMatchObject({ id: '1' })
+    }
+    await expect(updateOrFail(manager, Comment, (2n ** 63n - 1n).toString(), { text: 'x' })).rejects.toThrow(
+      EntityNotFoundError,
+    )
+  })
+})
+
+test.each<[string, () => Promise<unknown>, RegExp]>([
+  [
+    'rename',
+    async () => await rename(dataSource.manager, User, ADA, { handle: undefined as never }),
+    /no name was given/,
+  ],
+  [
+    'updateOrFail',
+    async () => await updateOrFail(dataSource.manager, Page, 1, { url: undefined as never }),
+    /No change of Page was given/,
+  ],
+  [
+    'updateOrFail of none',
+    async () => await updateOrFail(dataSource.manager, Page, 1, {}),
+    /No change of Page was given/,
+  ],
+  [
+    'insertOrFail',
+    async () => await insertOrFail(dataSource.manager, [undefined] as never),
+    /got an array with undefined/,
+  ],
+  [
+    'updateOrFail of a list',
+    async () => await updateOrFail(dataSource.manager, [undefined] as never),
+    /got an array with undefined/,
+  ],
+  [
+    'uniqueTextPaths',
+    async () => await Promise.resolve().then(() => uniqueTextPaths(null as never)),
+    /declares no unique text/,
+  ],
+])('%s of undefined says what is missing', async (_, call, message) => {
+  await expect(call()).rejects.toThrow(DeclarationError)
+  await expect(call()).rejects.toThrow(message)
+})
