@@ -2,7 +2,7 @@ import { isNativeError } from 'node:util/types'
 import type { DataSource, EntityMetadata, EntityTarget, ObjectLiteral, QueryFailedError } from 'typeorm'
 import { DeclarationError, TextRejectedError, type UniqueTextError } from '../errors'
 import { kindOf } from '../options'
-import { type ColumnMetadata, declarationsOf, namesOfEntity } from '../registry/registry'
+import { type ColumnMetadata, declarationsOf, namesOfEntity, tableNumbers } from '../registry/registry'
 import type { EntityColumns, EntityText } from './entity-text'
 import { valueIn } from './key-values'
 import { givenIn, hasValue } from './nested-values'
@@ -77,13 +77,13 @@ function isOfType(type: string, value: unknown): boolean {
   return whole !== undefined && BigInt.asIntN(bits, whole) === whole
 }
 
-/** @throws DeclarationError unless an entity of the call declares a unique text, or a name */
+/** @throws DeclarationError unless an entity of the call declares a unique text, a name or a number */
 export function requireUniqueText(
   dataSource: DataSource,
   entries: readonly (readonly [EntityTarget<ObjectLiteral>, ...unknown[]])[],
 ): void {
   const metadatas = entries.map(([target]) => dataSource.getMetadata(target))
-  if (metadatas.some((metadata) => declarationsOf(metadata).length + namesOfEntity(metadata).length > 0)) return
+  if (metadatas.some((one) => [declarationsOf, namesOfEntity, tableNumbers].some((of) => of(one).length > 0))) return
   throw new DeclarationError(
     `${metadatas.map(({ name }) => name).join(' and ')} declares no unique text. ` +
       `Put @UniqueText() on a property of it, or use TypeORM's own call.`,

@@ -44,6 +44,8 @@ export interface ServerError extends Error {
   readonly column?: string
   readonly detail?: string
   readonly hint?: string
+  /** The statement of a function that failed. */
+  readonly internalQuery?: string
   /** The function of the server's source that raised it. */
   readonly routine?: string
 }

@@ -225,7 +225,11 @@ export function takenKeysStatement(wanted: WantedKeys): Statement<TakenKey> {
   }
 }
 
-function keyArm({ schema, table, primary, softDelete, types, standing }: WantedKeys, key: WantedKey, nth: number): string {
+function keyArm(
+  { schema, table, primary, softDelete, types, standing }: WantedKeys,
+  key: WantedKey,
+  nth: number,
+): string {
   const name = qualified(schema, table)
   const rows = (as: string): string =>
     `pg_catalog.jsonb_array_elements($${nth + 1}::pg_catalog.text::pg_catalog.jsonb) WITH ORDINALITY AS ${as} (value, ordinal)`

@@ -8,15 +8,17 @@ import {
 import {
   DeclarationError,
   HashCollisionError,
+  SchemaDriftError,
   TextTakenError,
   type UniqueTextError,
   WaitsForItselfError,
 } from '../errors'
 import { quote } from '../sql/identifier'
+import { scopesName } from '../sql/number-table'
 import { SQLSTATE, serverError } from '../sql/sqlstate'
 import { savepoint, transactionCommands } from '../sql/transaction-commands'
 import { lossOf } from '../registry/losses'
-import { takenNamesError } from './names'
+import { namesIn, namesTable, takenNamesError } from './names'
 import { hearTransaction, noteTransactionsOf } from '../registry/open-transactions'
 import {
   collisionError,
@@ -32,7 +34,7 @@ import {
   type TextHolder,
   UNKNOWN,
 } from './refused-text'
-import { type Declaration, tableNumbers } from '../registry/registry'
+import { type ColumnMetadata, tableNumbers } from '../registry/registry'
 import { Deciding } from './seen-tables'
 
 const EXPLAINS = Symbol.for('typeorm-unique-text.explains')
@@ -139,13 +141,24 @@ async function explain(failure: unknown, failing: Failing): Promise<Explanation>
 
 /** What the error itself tells. */
 function explainedAtOnce(failure: Error, code: string, dataSource: DataSource): UniqueTextError | undefined {
-  if (code === SQLSTATE.invalidColumnReference) return conflictWithoutHash(failure, declarationsIn(dataSource))
+  if (code === SQLSTATE.invalidColumnReference) return conflictWithoutHash(failure, dataSource)
+  if (code === SQLSTATE.undefinedTable) return missingTable(failure, dataSource)
   if (!EXPLAINED.has(code)) return undefined
   return (
     takenNamesError(failure, dataSource) ??
     takenNumberError(failure, dataSource) ??
     guardError(failure, declarationsIn(dataSource))
   )
+}
+
+/** A trigger needs a table beside that of the entity, and it is gone. */
+function missingTable(failure: Error, dataSource: DataSource): SchemaDriftError | undefined {
+  const { internalQuery = '' } = serverError(failure) ?? {}
+  const names = namesIn(dataSource).map(({ table }) => [table.table, namesTable(dataSource).table] as const)
+  const numbers = dataSource.entityMetadatas.flatMap(tableNumbers)
+  const needed = [...names, ...numbers.map(({ table }) => [table.table, scopesName(table)] as const)]
+  const missing = needed.find(([, name]) => internalQuery.includes(name))
+  return missing && new SchemaDriftError(missing[0], [{ kind: 'missing', object: 'table', name: missing[1] }])
 }
 
 /** A number that the caller gave and another row has. Finding out which row would take a query. */
@@ -173,12 +186,20 @@ async function explainText(failure: Error, { dataSource, queryRunner, rows }: Fa
 }
 
 /** `upsert` by the text alone: the unique index has the hash in its place. */
-function conflictWithoutHash(failure: Error, declarations: readonly Declaration[]): DeclarationError | undefined {
+function conflictWithoutHash(failure: Error, dataSource: DataSource): DeclarationError | undefined {
   const sql = 'query' in failure ? String(failure.query) : ''
   const [, columns] = /\bON CONFLICT\s*\(([^)]*)\)/iu.exec(sql) ?? []
-  const named = declarations.find(
-    ({ table, text }) =>
-      sql.includes(quote(table.table)) && text.some(({ column }) => columns?.includes(quote(column.databaseName))),
+  const isNamed = (table: string, { databaseName }: ColumnMetadata): boolean =>
+    sql.includes(quote(table)) && columns?.includes(quote(databaseName)) === true
+  const held = namesIn(dataSource).find(({ table, text }) => isNamed(table.table, text.column))
+  if (held) {
+    return new DeclarationError(
+      `upsert() of ${held.metadata.name} by "${held.name}": a name has no unique index of its own. ` +
+        `Call findOrCreateHolder() of typeorm-unique-text/names, and change the row that it gives.`,
+    )
+  }
+  const named = declarationsIn(dataSource).find(({ table, text }) =>
+    text.some((one) => isNamed(table.table, one.column)),
   )
   if (!named) return undefined
   const { name, metadata } = named

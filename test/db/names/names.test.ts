@@ -202,6 +202,12 @@ describe("TypeORM's own calls", () => {
     expect(await kept()).toEqual(['handle ada → user.handle [1]'])
   })
 
+  test("TypeORM's upsert by a name says what to call", async () => {
+    const error = await rejection(manager.upsert(User, { email: 'x@y.z', handle: 'by name' }, ['handle']))
+    expect(error).toMatchObject({ code: 'INVALID_DECLARATION', driverError: { code: '42P10' } })
+    expect(String(error)).toMatch(/upsert\(\) of User by "handle".*findOrCreateHolder\(\)/)
+  })
+
   test('an upsert by a unique text changes the name of the row that is there', async () => {
     await upsertByText(manager, User, { email: 'a@b.c', handle: 'Ada' })
     const { entity, created } = await upsertByText(manager, User, { email: 'a@b.c', handle: 'Grace' })

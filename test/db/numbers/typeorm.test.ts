@@ -233,6 +233,44 @@ test('a number of the whole table keeps a count too, beside a property of any na
   expect((await own.driver.createSchemaBuilder().log()).upQueries).toEqual([])
 })
 
+test('insertOrFail and updateOrFail take an entity with a number alone', async () => {
+  @Entity()
+  class Invoice {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @Column({ type: 'integer' }) year!: number
+    @NumberWithin({ scope: ['year'] }) number!: number
+  }
+  const { manager } = await db.dataSource([Invoice])
+  const many = await Promise.all(UP_TO(20).map(async () => await insertOrFail(manager, Invoice, { year: 2026 })))
+  expect(many.map(({ number }) => number).toSorted((one, other) => one - other)).toEqual(UP_TO(20))
+  expect(await insertOrFail(manager, Invoice, [{ year: 2027 }, { year: 2027 }])).toMatchObject([
+    { number: 1 },
+    { number: 2 },
+  ])
+  await expect(insertOrFail(manager, Invoice, { year: 2027, number: 2 })).rejects.toMatchObject({
+    code: 'TEXT_TAKEN',
+    taken: [{ property: 'number' }],
+  })
+  expect(await updateOrFail(manager, Invoice, 1, { year: 2028 })).toMatchObject({ year: 2028, number: 1 })
+})
+
+test('save says that the table of scopes is missing', async () => {
+  @Entity()
+  class Torn {
+    @PrimaryGeneratedColumn('identity') id!: number
+    @NumberWithin({ count: true }) number!: number
+  }
+  const own = await db.dataSource([Torn])
+  await own.query('drop table numbers_torn__number_scopes')
+  const error: unknown = await own.manager.save(Torn, {}).catch((caught: unknown) => caught)
+  expect(error).toBeInstanceOf(SchemaDriftError)
+  expect(error).toMatchObject({
+    driverError: { code: '42P01' },
+    findings: [{ kind: 'missing', object: 'table', name: 'numbers_torn__number_scopes' }],
+  })
+  await expect(own.query('select * from nowhere')).rejects.toMatchObject({ name: 'QueryFailedError' })
+})
+
 test('countWithin tells of triggers that do not stand', async () => {
   @Entity()
   class Watched {
