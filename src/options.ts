@@ -24,7 +24,7 @@ export const isManager = (value: unknown): boolean =>
   value !== null &&
   (value as { '@instanceof'?: unknown })['@instanceof'] === Symbol.for('EntityManager')
 
-type RuleName = 'boolean' | 'name' | 'positive' | 'signal' | 'function' | 'properties' | 'manager'
+type RuleName = 'boolean' | 'name' | 'positive' | 'signal' | 'function' | 'properties' | 'manager' | 'dataSource'
 
 /** What several options take. */
 export const RULE: Readonly<Record<RuleName, Rule>> = {
@@ -45,6 +45,10 @@ export const RULE: Readonly<Record<RuleName, Rule>> = {
     expected: 'a list of property names, each of them once',
   },
   manager: { takes: isManager, expected: 'an EntityManager' },
+  dataSource: {
+    takes: (value) => typeof value === 'object' && value !== null && 'manager' in value && 'createQueryRunner' in value,
+    expected: 'a DataSource',
+  },
 }
 
 /** One of these strings. */
@@ -95,13 +99,4 @@ export function kindOf(value: unknown): string {
   if (Array.isArray(value)) return 'an array'
   const name: unknown = value.constructor?.name
   return typeof name === 'string' && name !== 'Object' && name !== '' ? `an instance of ${name}` : 'an object'
-}
-
-/**
- * @param why completes the message
- * @throws DeclarationError for anything but a DataSource
- */
-export function requireDataSource(given: unknown, why: string): void {
-  if (typeof given === 'object' && given !== null && 'manager' in given && 'createQueryRunner' in given) return
-  throw new DeclarationError(`Expected a DataSource, got ${kindOf(given)}. ${why}`)
 }

@@ -49,10 +49,7 @@ export async function writeOrFail(
   { steps, quick, ...wanted }: Writing,
 ): Promise<readonly (readonly WireRow[])[]> {
   const { requested, names } = wanted
-  const attempts = new Attempts(
-    session,
-    requested[0]?.entityText.declaration.name ?? names[0]?.name.name ?? wanted.rows?.[0]?.metadata.name ?? '',
-  )
+  const attempts = new Attempts(session, requested[0]?.entityText.declaration.name ?? names[0]?.name.name ?? '')
   const written = quick && (await allOrNothing(session, quick).catch((error: unknown) => noneIfShared(session, error)))
   if (written) return written
   for (;;) {

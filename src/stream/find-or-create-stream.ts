@@ -9,7 +9,8 @@ import {
   type Naming,
   tracedTo,
 } from '../core'
-import { checkOptions, requireDataSource, RULE, type Rules } from '../options'
+import { DeclarationError } from '../errors'
+import { checkOptions, kindOf, RULE, type Rules } from '../options'
 import { Flow } from './flow'
 import { type Source, sourceOf } from './source'
 import type { Outcome } from './window'
@@ -80,7 +81,12 @@ export function streamedText<Entity extends ObjectLiteral>(
   options: FindOrCreateStreamOptions<Entity>,
 ): EntityText {
   checkOptions(`${operation}()`, options, RULES)
-  requireDataSource(dataSource, 'A stream runs outside transactions. Within one, use findOrCreateMany().')
+  // A manager or a query runner may belong to a transaction, and a stream would not take part in it.
+  if (!RULE.dataSource.takes(dataSource)) {
+    throw new DeclarationError(
+      `Expected a DataSource, got ${kindOf(dataSource)}. A stream runs outside transactions. Within one, use findOrCreateMany().`,
+    )
+  }
   return entityTextOf(dataSource.manager, entity, options.by)
 }
 

@@ -1,7 +1,7 @@
 import type { DataSource } from 'typeorm'
 import { takenTextError } from '../core'
-import type { TextTakenError } from '../errors'
-import { requireDataSource } from '../options'
+import { DeclarationError, type TextTakenError } from '../errors'
+import { kindOf, RULE } from '../options'
 
 /**
  * Explains an error of a plain `save`, `insert`, `update` or `upsert`, or of SQL of yours: which text is taken, and by
@@ -22,7 +22,9 @@ import { requireDataSource } from '../options'
  * }
  */
 export async function toTextTakenError(error: unknown, dataSource: DataSource): Promise<TextTakenError | undefined> {
-  requireDataSource(dataSource, 'Pass that of the failed call.')
+  if (!RULE.dataSource.takes(dataSource)) {
+    throw new DeclarationError(`Expected a DataSource, got ${kindOf(dataSource)}. Pass that of the failed call.`)
+  }
   return await takenTextError(errorsWithin(error), dataSource)
 }
 
