@@ -226,12 +226,17 @@ const refuseClashes = (
   query: string,
   { of, todo }: { readonly of: string; readonly todo: string },
 ): string => `
-  SELECT pg_catalog.string_agg(c.clash, ', ') INTO clashes FROM (${query}
-    LIMIT ${SHOWN}
-  ) AS c;
+  SELECT pg_catalog.concat(pg_catalog.string_agg(c.clash, ', '), ' (', pg_catalog.count(*), ' of ',
+      pg_catalog.max(c.total), ' are shown)') INTO clashes
+    FROM (
+      SELECT a.clash, pg_catalog.count(*) OVER () AS total FROM (${query}
+      ) AS a
+      LIMIT ${SHOWN}
+    ) AS c
+    HAVING pg_catalog.count(*) OPERATOR(pg_catalog.>) 0;
   IF clashes IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.uniqueViolation}', TABLE = ${literal(holder.table)},
       CONSTRAINT = ${literal(holder.of.index)},
       MESSAGE = pg_catalog.concat(${literal(of)}, clashes,
-        ${literal(` (${SHOWN} at most are shown). ${todo}, then run this again.`)});
+        ${literal(`. ${todo}, then run this again.`)});
   END IF;`

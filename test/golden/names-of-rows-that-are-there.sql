@@ -91,7 +91,10 @@ BEGIN
     VALUES (one.namespace, one.text, 'users', one.property, one.key)
     ON CONFLICT DO NOTHING;
   END LOOP;
-  SELECT pg_catalog.string_agg(c.clash, ', ') INTO clashes FROM (
+  SELECT pg_catalog.concat(pg_catalog.string_agg(c.clash, ', '), ' (', pg_catalog.count(*), ' of ',
+      pg_catalog.max(c.total), ' are shown)') INTO clashes
+    FROM (
+      SELECT a.clash, pg_catalog.count(*) OVER () AS total FROM (
     SELECT pg_catalog.format('%s.%s %s and %s.%s %s', 'users', c.property, c.key,
       n."holder", n."holder_column", n."holder_key") AS clash
     FROM (
@@ -112,13 +115,15 @@ BEGIN
     LEFT JOIN "names" AS n ON n."namespace" OPERATOR(pg_catalog.=) c.namespace
       AND n."text_hash" OPERATOR(pg_catalog.=) c.hash
       AND n."text" COLLATE pg_catalog."C" OPERATOR(pg_catalog.=) c.text
-    LIMIT 10
-  ) AS c;
+      ) AS a
+      LIMIT 10
+    ) AS c
+    HAVING pg_catalog.count(*) OPERATOR(pg_catalog.>) 0;
   IF clashes IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = '23505', TABLE = 'users',
       CONSTRAINT = 'names_unique_index',
       MESSAGE = pg_catalog.concat('rows hold one name: ', clashes,
-        ' (10 at most are shown). Rename one of each, then run this again.');
+        '. Rename one of each, then run this again.');
   END IF;
   FOR one IN
     SELECT t.tgname FROM pg_catalog.pg_trigger AS t

@@ -49,12 +49,12 @@ test('rows that were there get their names, also texts of equal hash, and once o
   await expect(client.query('delete from names')).rejects.toMatchObject({ code: 'UT003' })
 })
 
-test('clashes are told by table and key, ten at most, and nothing is claimed', async () => {
+test('clashes are told by table and key, ten of their total, and nothing is claimed', async () => {
   await client.query(`insert into orgs (handle) select 'n' || i from generate_series(1, 20) as i`)
   const refused = client.query(claimAllNames(users))
   await expect(refused).rejects.toMatchObject({ code: '23505', constraint: 'names_unique_index', table: 'users' })
   await expect(refused).rejects.toThrow(
-    /^rows hold one name: (?:users\.handle \[(\d+)\] and orgs\.handle \[\1\](?:, )?){10} \(10 at most are shown\)\. Rename/,
+    /^rows hold one name: (?:users\.handle \[(\d+)\] and orgs\.handle \[\1\](?:, )?){10} \(10 of 20 are shown\)\. Rename/,
   )
   expect(await held()).toBe('20 of orgs.handle')
   await client.query(`update users set handle = null; update users set handle = 'n1' where id < 3`).catch(() => {})
