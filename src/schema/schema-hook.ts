@@ -1,5 +1,6 @@
 import type { DataSource, EntityMetadata, QueryRunner, Table } from 'typeorm'
 import { type Change, inverse, leavesColumns, makesUniqueAgain, renameIndex } from '../sql/alter'
+import { isRefusalOfLarge } from '../sql/adopt-table'
 import { dropOrphans } from '../sql/catalog'
 import { guardKernel } from '../triggers/guard-kernel'
 import { addLookup, installedLookups, type LookupIndex } from '../sql/lookup'
@@ -129,7 +130,7 @@ function isInTheWay({ table, installed, wanted }: EntityTriggers, query: string)
     ...installed.triggers.flatMap(({ blocks, columns: named }) => [...blocks, ...named]),
     ...wanted.flatMap((set) => Object.values(set.columns)),
   ])
-  return !leavesColumns(query, table, columns)
+  return !isRefusalOfLarge(query) && !leavesColumns(query, table, columns)
 }
 
 interface TablePlan extends SetPlan, RowsPlan {

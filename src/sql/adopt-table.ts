@@ -221,6 +221,9 @@ export const analyzeTable = ({ table }: Pick<Adopting, 'table'>): string => `ANA
 /** More rows than this are given their hashes by `adopt`, while others use the table. */
 const FEW_ROWS = 100_000
 
+/** The setting with which a migration works on a large table. */
+const MAINTENANCE = 'unique_text.maintenance'
+
 /** What a migration would do with every row of a table while nobody else can use it. */
 export interface LargeWork {
   /** What the rows get. */
@@ -255,7 +258,7 @@ BEGIN
     -- Not every platform can tell.
     NULL;
   END;
-  IF coalesce(pg_catalog.current_setting('unique_text.maintenance', true), '') OPERATOR(pg_catalog.<>) 'on' AND (
+  IF coalesce(pg_catalog.current_setting('${MAINTENANCE}', true), '') OPERATOR(pg_catalog.<>) 'on' AND (
     SELECT pg_catalog.count(*) FROM (SELECT FROM ${tableName(rows)} LIMIT ${FEW_ROWS + 1}) AS first_rows
   ) OPERATOR(pg_catalog.>) ${FEW_ROWS} THEN
     RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}', TABLE = ${literal(rows.table)},
@@ -264,6 +267,9 @@ BEGIN
 END
 `)}`
 }
+
+/** Whether a statement is `refuseLarge`'s, which changes nothing. */
+export const isRefusalOfLarge = (query: string): boolean => query.includes(`setting('${MAINTENANCE}'`)
 
 /** What decides whether and how a table can be adopted, beside its columns, indexes and checks. */
 export interface AdoptionFacts {

@@ -67,7 +67,8 @@ BEGIN
           e.extname, f.oid::pg_catalog.regprocedure), ' ')
         FROM pg_catalog.pg_depend AS d JOIN pg_catalog.pg_extension AS e ON e.oid OPERATOR(pg_catalog.=) d.refobjid
         WHERE d.classid OPERATOR(pg_catalog.=) f.tableoid AND d.objid OPERATOR(pg_catalog.=) f.oid
-          AND d.refclassid OPERATOR(pg_catalog.=) e.tableoid AND d.deptype OPERATOR(pg_catalog.=) 'e')), '; ') INTO command
+          AND d.refclassid OPERATOR(pg_catalog.=) e.tableoid AND d.deptype OPERATOR(pg_catalog.=) 'e')), '; ')
+    INTO command
     FROM (VALUES
       ('"unique_name_names_refuse"()', '"names"')) AS v (f, t)
     JOIN pg_catalog.pg_proc AS f ON f.oid OPERATOR(pg_catalog.=) v.f::pg_catalog.regprocedure
