@@ -43,10 +43,6 @@ interface Names {
 export function namesOf(manager: EntityManager): Names {
   requireManager(manager)
   const dataSource = dataSourceOf(manager)
-  const dateOf = (property: 'since' | 'until', value: unknown): unknown => {
-    const column = namesText(dataSource).metadata.columns.find(({ propertyPath }) => propertyPath === property)
-    return column ? dataSource.driver.prepareHydratedValue(value, column) : value
-  }
   return {
     declared: namesIn(dataSource),
     text: () => namesText(dataSource),
@@ -67,8 +63,8 @@ export function namesOf(manager: EntityManager): Names {
         declaration,
         metadata: declaringMetadata(declaration),
         id: idOf(declaration.metadata, key) ?? {},
-        since: dateOf('since', found.since) as Date,
-        until: dateOf('until', found.until) as Date | null,
+        since: new Date(found.since),
+        until: found.until === null ? null : new Date(found.until),
       }
     },
   }

@@ -180,9 +180,9 @@ export interface FoundHolder {
   readonly holder: string
   readonly column: string
   readonly state: 'held' | 'redirect'
-  /** As the driver gives a point in time. */
-  readonly since: unknown
-  readonly until: unknown
+  /** ISO 8601. */
+  readonly since: string
+  readonly until: string | null
   /** The name that the row holds now; null where it has none. */
   readonly name: string | null
   /** For each table that may have it: the primary key, and the columns asked for. */
@@ -272,8 +272,8 @@ function parserOf(tables: readonly SoughtTable[]): Statement<FoundHolder>['parse
       holder: String(holder),
       column: String(column),
       state: state as FoundHolder['state'],
-      since,
-      until,
+      since: String(since),
+      until: until as string | null,
       name: name as string | null,
       rows,
     }
