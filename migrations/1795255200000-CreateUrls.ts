@@ -160,7 +160,7 @@ BEGIN
         HINT = 'An upsert met the row of another text: try again. An UPDATE: store the new text as a new row.',
         CONSTRAINT = TG_ARGV[3], SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
     END IF;
-    -- A row that goes to another partition is in its chain there. With −1 it meets the INSERT triggers of that one.
+    -- A row that goes to another partition is in its chain there. With -1 it meets the INSERT triggers of that one.
     EXECUTE pg_catalog.format('SELECT NOT (%s) FROM (SELECT ($1).*) AS t',
       coalesce(pg_catalog.pg_get_partition_constraintdef(TG_RELID), 'true')) INTO met USING NEW;
     IF met THEN

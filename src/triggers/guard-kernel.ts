@@ -144,7 +144,7 @@ BEGIN${columnsFor(['t', '($1)'], ['($2)', '($1)'])}
       hint: 'An upsert met the row of another text: try again. An UPDATE: store the new text as a new row.',
     })}
     END IF;
-    -- A row that goes to another partition is in its chain there. With −1 it meets the INSERT triggers of that one.
+    -- A row that goes to another partition is in its chain there. With -1 it meets the INSERT triggers of that one.
     EXECUTE pg_catalog.format('SELECT NOT (%s) FROM (SELECT ($1).*) AS t',
       coalesce(pg_catalog.pg_get_partition_constraintdef(TG_RELID), 'true')) INTO met USING NEW;
     IF met THEN
