@@ -35,7 +35,7 @@ const refusal = async (call: Promise<unknown>): Promise<TextTakenError> => {
 
 type Call = (url: string) => Promise<unknown>
 
-describe('who is refused for the text of a softly deleted row is told so, and what to do', () => {
+describe('a refusal for the text of a softly deleted row says so, and what to do', () => {
   test.each<[string, Call]>([
     ['insertOrFail', async (url) => await insertOrFail(manager, Page, { url })],
     ['insertOrFail of several', async (url) => await insertOrFail(manager, Page, [{ url: 'free' }, { url }])],
