@@ -4,8 +4,7 @@ import type { DataSource } from 'typeorm'
 
 const builtRequire = createRequire(__filename)
 const dist = path.resolve(__dirname, '../dist/cli')
-const { importLines } = builtRequire(path.join(dist, 'run-import')) as typeof import('../src/cli/run-import')
-const { findImportTarget } = builtRequire(path.join(dist, 'import-target')) as typeof import('../src/cli/import-target')
+const { findImportTarget, importLines } = builtRequire(path.join(dist, 'import')) as typeof import('../src/cli/import')
 
 const CHUNK_LINES = 1_000
 

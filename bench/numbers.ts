@@ -5,9 +5,9 @@
  */
 import { Client } from 'pg'
 import { startEmbeddedPostgres } from '../scripts/embedded-postgres'
-import { makeScopes } from '../src/triggers/number-scopes'
-import type { NumberTable } from '../src/sql/number-table'
-import { numberTriggers } from '../src/triggers/number-triggers'
+import { makeScopes } from '../src/triggers/numbers'
+import type { NumberTable } from '../src/sql/numbers'
+import { numberTriggers } from '../src/numbers/sql/triggers'
 
 const CLIENTS = [1, 8, 32]
 const SCOPES = [1, 100, 10_000]

@@ -2,7 +2,7 @@
  * npm run build && npx tsx bench/wire.ts [--rounds 12]     what the messages of our own bring, beside pg's query object
  *
  * This package on two DataSources, which take turns in each round: the clients of the second
- * lack one of the internals of `pg` that the messages need (src/connection/pg-client.ts), so its calls go the ordinary way.
+ * lack one of the internals of `pg` that the messages need (src/connection/wire.ts), so its calls go the ordinary way.
  */
 import 'reflect-metadata'
 import { createRequire } from 'node:module'

@@ -2,7 +2,7 @@
  * Runs the tests with other versions than those of the lock file: one cell of the matrix.
  *
  *     npm run matrix -- --typeorm 0.3.31 --postgres 14 --node 22 --pg 8.5.1
- *     npm run matrix -- --node 24.11.0 test/db/find-or-create/find-or-create.test.ts    these files only
+ *     npm run matrix -- --node 24.11.0 test/db/calls/find-or-create.test.ts    these files only
  *     npm run matrix -- --record --postgres 14      and the result goes into docs/matrix.json and docs/reliability.md
  *     npm run matrix -- --typescript 5.6 --typeorm 0.3.31                the types of the tarball, no tests
  *
@@ -41,8 +41,8 @@ const LEFT_OUT = [
 const LEFT_OUT_WITH: Readonly<Record<string, readonly string[]>> = {
   'pg 8.5.1': [
     'test/db/connection/other-drivers.test.ts',
-    'test/db/find-or-create/batch-values.test.ts',
-    'test/db/find-or-create/call-stack.test.ts',
+    'test/db/calls/batch-values.test.ts',
+    'test/db/calls/call-stack.test.ts',
   ],
 }
 

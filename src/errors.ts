@@ -1,4 +1,5 @@
 /** The entry `typeorm-unique-text/errors`, which loads nothing else: every name here is public, by the root as well. */
+
 import type { ObjectLiteral } from 'typeorm'
 
 /** Values of `code`; part of the public API, stable across versions. */
@@ -43,13 +44,20 @@ export abstract class UniqueTextError extends Error {
 
 /** Prototype of the class of ours that an error of TypeORM's is an instance of as well: see `asQueryFailedError`. */
 const AS_OURS = Symbol.for('typeorm-unique-text.error')
+/** On the prototype of the base class of each copy of this package that is loaded. */
+const OF_A_COPY = Symbol.for('typeorm-unique-text.errors')
+
+Object.defineProperty(UniqueTextError.prototype, OF_A_COPY, { value: true })
 
 Object.defineProperty(UniqueTextError, Symbol.hasInstance, {
-  value(this: { readonly prototype: object }, error: unknown): boolean {
+  value(this: { readonly name: string; readonly prototype: object }, error: unknown): boolean {
     if (typeof error !== 'object' || error === null) return false
-    const { prototype } = this
-    const ours: unknown = Reflect.get(error, AS_OURS)
-    return [error, ours].some((one) => one === prototype || prototype.isPrototypeOf(one as object))
+    const { name, prototype } = this
+    const ours: unknown = Reflect.get(error, AS_OURS) ?? error
+    if ([error, ours].some((one) => one === prototype || prototype.isPrototypeOf(one as object))) return true
+    const base = UniqueTextError.prototype
+    if (!(OF_A_COPY in (ours as object)) || base === ours || base.isPrototypeOf(ours as object)) return false
+    return prototype === base || name === Reflect.get(error, 'name')
   },
 })
 
@@ -104,11 +112,11 @@ export interface TakenText {
   readonly property: string
   /** Primary key of the row that holds the text, as a TypeORM id map; undefined where it cannot be known. */
   readonly id: ObjectLiteral | undefined
-  /** Of a name: the entity of that row, where it differs from `entity`. */
+  /** The entity of a row that holds a name, if it differs from `entity`. */
   readonly holder?: string
-  /** Of a name: the property of that row which has it, where that is another one of the same entity. */
+  /** The property that has the name, if it is another one of the same entity. */
   readonly holderProperty?: string
-  /** Of a former name: the row gave it up, and it is kept for it. */
+  /** The name is a former one: the row gave it up, and the name is kept for that row. */
   readonly state?: 'reserved' | 'redirect'
   /** That row is deleted softly, and holds it all the same. Not of a name. */
   readonly deleted?: true

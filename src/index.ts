@@ -31,18 +31,15 @@ export type {
   FindOrCreateOptions,
   FindOrCreateProgress,
   UpsertByTextOptions,
-} from './rows/call-options'
-export { UniqueTextEntity } from './find-or-create/methods'
-export { findOrCreateMany } from './find-or-create/find-or-create-many'
-export type { FindOrCreateManyResult } from './find-or-create/run-batch'
-export { findOneByText, findOrCreate } from './find-or-create/find-or-create'
-export type { FindOrCreateResult } from './find-or-create/try-once'
-export { hashOf, type TextHash } from './rows/hash-of'
-export { upsertByText } from './find-or-create/upsert'
-export { uniqueTextMethods, type UniqueTextMethods } from './find-or-create/methods'
-export { insertOrFail, type Inserted, type Insertion } from './find-or-create/insert-or-fail'
-export { type Changed, type RowChange, type RowId, updateOrFail } from './find-or-create/update-or-fail'
-export { UniqueText, uniqueTextSchema } from './declare/decorator'
+} from './calls/call-options'
+export { UniqueTextEntity, type UniqueTextMethods, uniqueTextMethods } from './calls/methods'
+export { findOneByText, findOrCreate, findOrCreateMany, hashOf, type TextHash } from './calls/find-or-create'
+export type { FindOrCreateManyResult } from './calls/many'
+export type { FindOrCreateResult } from './calls/one-row'
+export { upsertByText } from './calls/upsert'
+export { type Inserted, type Insertion, insertOrFail } from './calls/insert-or-fail'
+export { type Changed, type RowChange, type RowId, updateOrFail } from './calls/update-or-fail'
+export { UniqueText, uniqueTextSchema } from './declare/unique-text'
 export { type UniqueTextDataSourceOptions, withUniqueText } from './declare/data-source'
 export type {
   UniqueTextClassOptions,
@@ -50,4 +47,4 @@ export type {
   UniqueTextOptions,
   UniqueTextPropertyOptions,
 } from './registry/options'
-export { type Digest, type DigestName } from './text/digest'
+export type { Digest, DigestName } from './text/digest'

@@ -18,7 +18,7 @@ const hasMethod = (value: unknown, name: string): boolean =>
 /** What a call has whose options are left out: nothing of it is checked. */
 export const NO_OPTIONS: object = Object.freeze({})
 
-/** By TypeORM's own mark: two copies of it may be loaded, and an EntityManager may be extended. */
+/** TypeORM's own mark decides: two copies of it may be loaded, and an EntityManager may be extended. */
 export const isManager = (value: unknown): boolean =>
   typeof value === 'object' &&
   value !== null &&

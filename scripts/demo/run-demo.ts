@@ -1,7 +1,6 @@
 import { constants } from 'node:os'
 import { SchemaDriftError } from '../../src'
-import { outliveReaders } from '../../src/cli/terminal'
-import { describeError } from '../../src/cli/error-messages'
+import { describeError, outliveReaders } from '../../src/cli/terminal'
 import { serverError } from '../../src/sql/sqlstate'
 import { type DemoServer, openServer } from './server'
 

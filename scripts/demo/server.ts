@@ -1,6 +1,6 @@
 import path from 'node:path'
 import type { DataSource } from 'typeorm'
-import { loadDataSource } from '../../src/cli/load-data-source'
+import { loadDataSource } from '../../src/cli/terminal'
 import { startEmbeddedPostgres } from '../embedded-postgres'
 
 export const ROOT = path.join(__dirname, '../..')

@@ -1,44 +1,78 @@
 import { type DataSource, type EntityTarget, type Migration, MigrationExecutor, type ObjectLiteral } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { checkOptions, oneOf, RULE, type Rules } from '../options'
-import { AdoptionError } from './error'
-import { parseRows } from './exact'
-import { BATCH_RULES, LOCK_RULES, MILLISECONDS } from './options'
-import { againstOwn } from './own-constraint'
-import { findDuplicates } from '../sql/adopt-chains'
-import { deleteRefused, keepRefused, readRefused, refusedTexts } from '../sql/adopt-fill'
-import { tableName } from '../sql/text-table'
-import { findDrift } from '../schema/drift'
-import type { Declaration } from '../registry/registry'
 import {
+  type Declaration,
+  declarationsOf,
+  isOrExtends,
+  namesOfEntity,
+  rootOf,
+  tableNumbers,
+} from '../registry/registry'
+import { findDrift } from '../schema/readiness'
+import { tableName } from '../sql/text-table'
+import { guardOf } from '../triggers/guard'
+import { findNames } from './names'
+import { findNumber } from './numbers'
+import { BATCH_RULES, LOCK_RULES, type LockOption, MILLISECONDS, parseRows, PROPERTY } from './options'
+import {
+  AdoptionError,
   type AdoptionLock,
   type AdoptSession,
   keepTriggersOut,
   lockOut,
-  ownTriggers,
   type OwnTriggers,
+  ownTriggers,
   refuseTriggers,
   type Seams,
   withSession,
 } from './session'
+import { beside, endFollowing, type Swap, swapGuards } from './sql/swap'
 import {
-  doStep,
+  addChecks,
+  analyzeTable,
+  createAdoptions,
+  createIndex,
+  disableTriggers,
+  endAdoption,
+  leave,
+  type LockMode,
+  requireColumns,
+  vacuumTable,
+  validateChecks,
+} from './sql/table'
+import {
+  beginAdoption,
+  createObjects,
+  deleteRefused,
+  fillPages,
+  findChains,
+  findDuplicates,
+  forgetState,
+  keepRefused,
+  lockChains,
+  numberChains,
+  readRefused,
+  refusedTexts,
+  writeNumbers,
+} from './sql/texts'
+import { guardedAs, refuseTaken, renormalizeRows, targetOf } from './swap'
+import { againstOwn, findDeclaration, findTarget, KEYS_NAMED, normalizeTexts, type Target } from './target'
+import {
   type AdoptionState,
   type AdoptProgress,
-  isPast,
-  type Run,
-  rulesOf,
   type AdoptStep,
+  doStep,
+  isPast,
+  type PlannedStep,
+  readTextsOf,
+  rulesOf,
+  type Run,
   stateOf,
   STEPS,
   stopFollowing,
-} from './steps'
-import { guardedAs, renormalizeRows } from './renormalize'
-import { readTextsOf } from './sweep'
-import { targetOf } from './swap'
-import { findDeclaration, findTarget, KEYS_NAMED, normalizeTexts, type Target } from './target'
-import { adoptWork } from './work'
-import { findWork } from './works'
+} from './texts'
+import { abandonWork, adoptWork, type FindWork, planWork } from './work'
 
 /** Options of `adopt`. */
 export interface AdoptOptions {
@@ -109,7 +143,7 @@ export interface Duplicates {
   readonly first: readonly (readonly ObjectLiteral[])[]
 }
 
-const RULES: Rules<AdoptOptions> = {
+const ADOPT_RULES: Rules<AdoptOptions> = {
   ...LOCK_RULES,
   ...BATCH_RULES,
   holdMilliseconds: MILLISECONDS,
@@ -132,7 +166,7 @@ export async function adopt(
   entity: EntityTarget<ObjectLiteral>,
   options: AdoptOptions = {},
 ): Promise<AdoptReport> {
-  checkOptions('adopt()', options, RULES)
+  checkOptions('adopt()', options, ADOPT_RULES)
   return await adoptWith(dataSource, entity, options, {})
 }
 
@@ -204,7 +238,7 @@ export async function withTarget<T>(
   })
 }
 
-const triggersOf = ({ facts, on, normalizes }: Target, { userTriggers }: AdoptOptions): OwnTriggers =>
+const adoptedTriggers = ({ facts, on, normalizes }: Target, { userTriggers }: AdoptOptions): OwnTriggers =>
   ownTriggers(facts, tableName(on.table), {
     userTriggers,
     written: normalizes ? on.table.text.map(({ name }) => name) : [],
@@ -218,11 +252,11 @@ async function adoptOrNormalize(run: Run, options: AdoptOptions): Promise<AdoptR
   const begun = state !== undefined && (state.step as string) !== 'renormalize'
   if (begun || guarded !== 'renormalized' || findDrift(target.declaration.table, target.state).length === 0) {
     const found = targetOf(target, state !== undefined)
-    await keepTriggersOut(session, triggersOf(found, options))
+    await keepTriggersOut(session, adoptedTriggers(found, options))
     return await runSteps({ ...run, target: found }, options)
   }
   if (state) refuseOther(target, state)
-  refuseTriggers(triggersOf(target, options), 'the guard has to run')
+  refuseTriggers(adoptedTriggers(target, options), 'the guard has to run')
   const done = await renormalizeRows(run, state, async () => {
     const stops = isPast('guard', options.until)
     if (!stops) await refuseListed(run, options)
@@ -344,4 +378,152 @@ async function duplicatesOf({ session, target }: Run): Promise<Duplicates> {
     largest: Number(row?.largest ?? 0),
     first: parseRows(row?.first ?? '[]', 3) as ObjectLiteral[][],
   }
+}
+
+/**
+ * Returns the steps of an adoption with their SQL. Changes nothing.
+ *
+ * @throws AdoptionError if there is no such table
+ * @throws DeclarationError, UnsupportedDatabaseError
+ */
+export async function planAdoption(
+  dataSource: DataSource,
+  entity: EntityTarget<ObjectLiteral>,
+  options: Pick<AdoptOptions, 'property'> = {},
+): Promise<PlannedStep[]> {
+  checkOptions('planAdoption()', options, PROPERTY)
+  const find = findWork(dataSource, entity, options.property)
+  if (find) return await planWork(dataSource, find)
+  const declaration = findDeclaration(dataSource, entity, options.property)
+  return await withSession(dataSource, {}, {}, async (session) =>
+    stepsOf(targetOf(await findTarget(declaration, session.query))),
+  )
+}
+
+/** The columns that become NOT NULL when the new guard stands. */
+function requiredLate({ tightened, final: { table } }: Swap): string[] {
+  const hash = tightened.length === 0 || table.nullable ? [] : [table.hash]
+  return [...tightened, ...hash]
+}
+
+export function stepsOf(target: Target): PlannedStep[] {
+  const { on, hidden, required, state, swap } = target
+  const late = swap ? requiredLate(swap) : []
+  const standing = new Set(state.columns.map(({ name }) => name))
+  const hasCheck = state.checks.some(({ name }) => name === on.table.check)
+  const free = (step: AdoptStep, statements: readonly string[]): PlannedStep => ({ step, lock: undefined, statements })
+  const locked = (step: AdoptStep, lock: LockMode, statements: readonly string[]): PlannedStep => ({
+    step,
+    lock,
+    statements,
+  })
+  return [
+    free('begin', [...createAdoptions(on), ...createObjects(on)]),
+    locked('begin', 'ACCESS EXCLUSIVE', beginAdoption(on, hidden, standing)),
+    free('fill', [fillPages(on, { from: 0, to: 16 }, 'missing', false), vacuumTable(on)]),
+    free('number', [...findChains(on), numberChains(on)]),
+    free('index', [createIndex(on)]),
+    locked('check', 'ACCESS EXCLUSIVE', addChecks(on, required, !hasCheck)),
+    free('check', [validateChecks(on, required)]),
+    locked('check', 'ACCESS EXCLUSIVE', requireColumns(on, required)),
+    free('guard', [lockChains(on), writeNumbers(on)]),
+    ...(swap
+      ? [
+          locked('guard', 'ACCESS EXCLUSIVE', swapGuards(on, swap)),
+          locked('clean', 'ACCESS EXCLUSIVE', addChecks(swap.final, late, false)),
+          free('clean', late.length === 0 ? [] : [validateChecks(swap.final, late)]),
+          locked('clean', 'ACCESS EXCLUSIVE', [...requireColumns(swap.final, late), ...endAdoption(on)]),
+        ]
+      : [
+          locked('guard', 'SHARE ROW EXCLUSIVE', [...guardOf(on.table).create, disableTriggers(on)]),
+          locked('clean', 'ACCESS EXCLUSIVE', endAdoption(on)),
+        ]),
+    free('clean', [analyzeTable(on)]),
+  ].filter(({ statements }) => statements.length > 0)
+}
+
+/** Options of `abandon`; as those of `adopt`. */
+export type AbandonOptions = Pick<AdoptOptions, LockOption | 'holdMilliseconds'>
+
+const ABANDON_RULES: Rules<AbandonOptions> = { ...LOCK_RULES, holdMilliseconds: MILLISECONDS }
+
+/**
+ * Removes guard, hidden columns, index and check, and whatever an adoption has left, in one short transaction while the
+ * application runs. No text is changed. It also undoes an adoption that is only half done: where that is to change a
+ * declaration, the guard that stood before it stays.
+ *
+ * @throws AdoptionError if an adoption is running, and if there is no such table
+ * @throws DeclarationError, UnsupportedDatabaseError
+ */
+export async function abandon(
+  dataSource: DataSource,
+  entity: EntityTarget<ObjectLiteral>,
+  options: AbandonOptions = {},
+): Promise<{ readonly locks: readonly AdoptionLock[] }> {
+  checkOptions('abandon()', options, ABANDON_RULES)
+  return await abandonWith(dataSource, entity, options, {})
+}
+
+/** @param seams of tests */
+async function abandonWith(
+  dataSource: DataSource,
+  entity: EntityTarget<ObjectLiteral>,
+  options: AbandonOptions,
+  seams: Seams,
+): Promise<{ readonly locks: readonly AdoptionLock[] }> {
+  const find = findWork(dataSource, entity, options.property)
+  if (find) return await abandonWork({ dataSource, find, options, seams })
+  const declaration = findDeclaration(dataSource, entity, options.property)
+  return await withTarget({ dataSource, declaration, options, seams }, async (session, target) => {
+    const { on } = target
+    const state = await stateOf({ session, target })
+    if (state === undefined && guardedAs(target) === 'none') refuseTaken(target)
+    await session.all(createAdoptions(on))
+    // A guard of another declaration stands, and stays.
+    const gone =
+      state?.swaps === true
+        ? leave(beside(on))
+        : [...guardOf(on.table).drop, ...endFollowing(on), ...leave(on, declaration.lookup)]
+    await session.locked({ on, step: 'abandon', mode: 'ACCESS EXCLUSIVE' }, async () => {
+      await session.all(gone)
+      await session.query(forgetState(on), [on.table.guard])
+    })
+    return { locks: session.locks }
+  })
+}
+
+interface Adoptable {
+  readonly name: string
+  readonly find: FindWork
+}
+
+/**
+ * What is to be adopted where that is no text.
+ *
+ * @returns undefined for a text
+ * @throws DeclarationError where several might be meant
+ */
+function findWork(
+  dataSource: DataSource,
+  entity: EntityTarget<ObjectLiteral>,
+  property?: string,
+): FindWork | undefined {
+  const metadata = dataSource.getMetadata(entity)
+  const numbers = tableNumbers(metadata)
+    .filter(({ target }) => isOrExtends(metadata.target, target))
+    .map((one): Adoptable => ({ name: one.name, find: async (query) => await findNumber(one, query) }))
+  const root = rootOf(metadata)
+  const find: FindWork = async (query) => await findNames(root, query)
+  const names = namesOfEntity(metadata)
+  if (property !== undefined) {
+    return names.some(({ name }) => name === property) ? find : numbers.find(({ name }) => name === property)?.find
+  }
+  // All names of a table are adopted together.
+  const works = [...numbers, ...(names.length === 0 ? [] : [{ name: names[0]?.name ?? '', find }])]
+  if (works.length === 0 || declarationsOf(metadata).length > 0) return undefined
+  const [only, ...more] = works
+  if (only && more.length === 0) return only.find
+  throw new DeclarationError(
+    `Choose what of ${metadata.name} to adopt with the property: ${works.map(({ name }) => `"${name}"`).join(', ')}.`,
+  )
 }

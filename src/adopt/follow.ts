@@ -1,14 +1,13 @@
 import type { DataSource, EntityTarget, ObjectLiteral } from 'typeorm'
 import { checkOptions, RULE, type Rules } from '../options'
-import { createRefused } from '../sql/adopt-fill'
-import { beginFollowing, createWritten, dropWritten, FOLLOWS, readWritten } from '../triggers/adopt-follow'
-import { type AdoptOptions, refusedRows, type RefusedRow, withTarget } from './adopt'
+import { createRefused } from './sql/texts'
+import { beginFollowing, createWritten, dropWritten, FOLLOWS, readWritten } from './sql/swap'
+import { type AdoptOptions, type RefusedRow, refusedRows, withTarget } from './adopt'
 import { BATCH_RULES, type BatchOption, LOCK_RULES, type LockOption, MILLISECONDS } from './options'
 import { requireAdopted } from './merge'
-import { normalizeAll, note, type TextChange, writeChanges } from './renormalize'
+import { normalizeAll, note, type TextChange, writeChanges } from './swap'
 import type { Seams } from './session'
-import { type Run, stopFollowing } from './steps'
-import { readTextsOf } from './sweep'
+import { readTextsOf, type Run, stopFollowing } from './texts'
 import { findDeclaration, normalizeTexts } from './target'
 
 /** How it goes about its work; as for `adopt`. */
@@ -27,7 +26,7 @@ export interface FollowReport {
   readonly refusedTotal: number
 }
 
-const RULES: Rules<FollowOptions> = {
+const FOLLOW_RULES: Rules<FollowOptions> = {
   ...LOCK_RULES,
   ...BATCH_RULES,
   holdMilliseconds: MILLISECONDS,
@@ -49,7 +48,7 @@ export async function follow(
   entity: EntityTarget<ObjectLiteral>,
   options: FollowOptions,
 ): Promise<FollowReport> {
-  checkOptions('follow()', options, RULES, ['signal'])
+  checkOptions('follow()', options, FOLLOW_RULES, ['signal'])
   return await followWith(dataSource, entity, options, {})
 }
 

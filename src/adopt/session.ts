@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { DataSource, QueryRunner } from 'typeorm'
-import { AdoptionError } from './error'
+import { UniqueTextError } from '../errors'
 import { quote } from '../sql/identifier'
+import { isBusyError, serverError, SQLSTATE } from '../sql/sqlstate'
 import {
   type Adopting,
   type AdoptionFacts,
@@ -15,8 +16,7 @@ import {
   REPLAY_LAG,
   TAKE_TURN,
   WRITE_SETTING,
-} from '../sql/adopt-table'
-import { isBusyError, serverError, SQLSTATE } from '../sql/sqlstate'
+} from './sql/table'
 
 /** What tests replace time and chance by, and where they end the connection. */
 export interface Seams {
@@ -361,7 +361,7 @@ export interface OwnTriggers {
   readonly fire: boolean
 }
 
-/** Those of a table, which fire for columns that are written. */
+/** Triggers of the user's that fire for columns that are written. */
 export const ownTriggers = (
   { updateTriggers: names, replicaTriggers, keyColumns }: AdoptionFacts,
   relation: string,
@@ -390,4 +390,28 @@ export function refuseTriggers({ relation, names, fire }: OwnTriggers, why: stri
     `${relation} has triggers on UPDATE (${names.join(', ')}), which would fire for every row that is ` +
       `written, and they cannot be left out: ${why}. Let them fire with --user-triggers fire.`,
   )
+}
+
+/** Why an adoption stopped early. */
+export type AdoptionReason =
+  | 'changed'
+  | 'interrupted'
+  | 'nulls'
+  | 'refused'
+  | 'running'
+  | 'unsupported'
+  | 'user-triggers'
+
+/** `adopt` or `abandon` cannot continue by itself. What it has done stays, and the same call continues from there. */
+export class AdoptionError extends UniqueTextError {
+  override readonly name = 'AdoptionError'
+  readonly code = 'ADOPTION_STOPPED'
+
+  constructor(
+    readonly reason: AdoptionReason,
+    message: string,
+    cause?: unknown,
+  ) {
+    super(message, cause)
+  }
 }

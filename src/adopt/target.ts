@@ -1,19 +1,19 @@
 import type { DataSource, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
 import { DeclarationError, TextRejectedError } from '../errors'
-import { AdoptionError } from './error'
-import { findNulls } from '../sql/adopt-chains'
-import { type AdoptedTable, type Adopting, adoptionFacts, type AdoptionFacts } from '../sql/adopt-table'
-import type { HiddenComment } from '../triggers/adopt-triggers'
-import type { Swap } from '../triggers/adopt-swap'
+import { type Declaration, declarationsOf } from '../registry/registry'
+import { requireServer } from '../registry/typeorm'
+import { wantedSets } from '../schema/table'
 import { type Query, type TableState, tableState } from '../sql/catalog'
-import { guardOf } from '../triggers/guard'
 import { quote } from '../sql/identifier'
+import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
 import { TEXT_TRIGGERS, type TriggerSet } from '../sql/trigger-set'
 import { normalizeText } from '../text/normalizer'
-import { type Declaration, declarationsOf } from '../registry/registry'
-import { requireServer } from '../registry/supported'
-import { wantedSets } from '../schema/trigger-sets'
+import { guardOf } from '../triggers/guard'
+import { AdoptionError } from './session'
+import type { Swap } from './sql/swap'
+import { type AdoptedTable, type Adopting, type AdoptionFacts, adoptionFacts } from './sql/table'
+import { findNulls, type HiddenComment } from './sql/texts'
 
 /** What is adopted: a declaration, and the table that it stands for on this connection. */
 export interface Target {
@@ -175,4 +175,53 @@ export function normalizeTexts({ text }: Declaration, stored: readonly (string |
     if (error instanceof TextRejectedError) return { refused: error.reason }
     throw error
   }
+}
+
+/** Schema of the constraint that is violated when two sessions make one object at the same time. */
+const CATALOG = 'pg_catalog'
+
+const UNIQUE: ReadonlySet<string> = new Set([SQLSTATE.uniqueViolation, SQLSTATE.exclusionViolation])
+
+/** What a command did as it was refused. */
+export interface RefusedRows {
+  /** The table that it wrote to. */
+  readonly on: { readonly schema: string; readonly table: string }
+  /** A clause such as `refuses a normalized text`. */
+  readonly what: string
+  /** Constraints and indexes that are not the user's. */
+  readonly ours: readonly string[]
+  /** What to do before the command runs again. @default for a row that can be corrected */
+  readonly next?: string
+  /** A sentence that is added where a unique index or an exclusion of that table refused it. @default none */
+  readonly ofUnique?: string
+}
+
+/**
+ * Names an index or a constraint of the user's that refused a row. It may be of another table: a foreign key is of the
+ * one that refers, and what a cascade or a trigger writes is refused by others. A domain's has no table.
+ *
+ * @returns undefined for any other error
+ */
+export function ownConstraint(error: unknown, ours: readonly string[]): string | undefined {
+  const { code = '', constraint, schema = '', table } = serverError(error) ?? {}
+  if (constraint === undefined || !code.startsWith('23') || schema === CATALOG || ours.includes(constraint)) {
+    return undefined
+  }
+  const of = table === undefined ? '' : ` of ${tableName({ schema, table })}`
+  return `${quote(constraint)}${of}, which is yours,`
+}
+
+const CORRECT = 'Correct the row, or drop the constraint or index'
+
+/** @throws AdoptionError for an index or a constraint of the user's, and other errors as they are */
+export function againstOwn(error: unknown, { on, what, ours, next = CORRECT, ofUnique = '' }: RefusedRows): never {
+  const own = ownConstraint(error, ours)
+  if (own === undefined) throw error
+  const { code = '', schema, table } = serverError(error) ?? {}
+  const todo = UNIQUE.has(code) && table === on.table && schema === on.schema ? ofUnique : ''
+  throw new AdoptionError(
+    'refused',
+    `${own} refuses ${what} (SQLSTATE ${code}). ${next}, and run the same command again. ${todo}`.trimEnd(),
+    error,
+  )
 }

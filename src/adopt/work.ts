@@ -1,12 +1,9 @@
 import type { DataSource } from 'typeorm'
-import { forgetState, writeState } from '../sql/adopt-chains'
-import { type Adopting, type AdoptionFacts, createAdoptions, dropIndex } from '../sql/adopt-table'
 import type { Query } from '../sql/catalog'
-import { SQLSTATE, serverError } from '../sql/sqlstate'
+import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
-import { AdoptionError } from './error'
-import { againstOwn, type RefusedRows } from './own-constraint'
 import {
+  AdoptionError,
   type AdoptionLock,
   type AdoptSession,
   keepTriggersOut,
@@ -17,8 +14,18 @@ import {
   type SessionOptions,
   withSession,
 } from './session'
-import { type AdoptProgress, type AdoptStep, isPast, type PlannedStep, storedState } from './steps'
-import { requireAdoptable } from './target'
+import {
+  addNotNull,
+  type Adopting,
+  type AdoptionFacts,
+  createAdoptions,
+  dropIndex,
+  requireColumns,
+  validateNotNull,
+} from './sql/table'
+import { forgetState, writeState } from './sql/texts'
+import { againstOwn, type RefusedRows, requireAdoptable } from './target'
+import { type AdoptProgress, type AdoptStep, isPast, type PlannedStep, storedState } from './texts'
 
 /** How far the adoption of names or of a number has come, as the database keeps it. */
 export interface WorkState {
@@ -63,6 +70,8 @@ export interface Work {
    * can change. `ready`: nothing is to be done.
    */
   readonly stands: 'none' | 'adopting' | 'other' | 'ready'
+  /** Whether rows have lost what they had where it is `ready`; the steps are then done once more. */
+  readonly lacks: (query: Query) => Promise<boolean>
   /** The command writes rows of the table, without its own triggers, or only where they run. */
   readonly writes: 'alone' | 'with triggers' | 'nothing'
   /** What an index or a constraint of the user's may refuse. */
@@ -125,7 +134,8 @@ async function runSteps(session: AdoptSession, work: Work, { options }: Command)
   const run: WorkRun = { session, options, onProgress, counts }
   const state = await workState(session.query, work)
   refuseOther(work, state)
-  const unchanged = work.stands === 'ready' && state === undefined
+  const isReady = work.stands === 'ready' && state === undefined
+  const unchanged = isReady && !(await work.lacks(session.query))
   let step: AdoptStep = unchanged ? 'done' : (state?.step ?? 'begin')
   if (!unchanged) await beReady(session, work, options)
   while (step !== 'done' && !isPast(step, options.until, WORK_STEPS)) {
@@ -182,7 +192,7 @@ export async function goOn(
   return state.step
 }
 
-/** Of a row that was read with the parts of its key as `k0`, …. */
+/** Key of a row that was read with the parts of its key as `k0`, …. */
 export const keyOf = ({ primary }: Pick<Adopting, 'primary'>, row: Readonly<Record<string, string | null>>): string[] =>
   primary.map((_, index) => row[`k${index}`] ?? '')
 
@@ -227,3 +237,44 @@ export async function planWork(dataSource: DataSource, find: FindWork): Promise<
     return [...plan()]
   })
 }
+
+/**
+ * Makes columns NOT NULL: by checks that are added as NOT VALID, and validated in one scan that blocks nobody.
+ *
+ * @param mend called where a row holds NULL; the step is then done again
+ */
+export async function requireNotNull(
+  run: WorkRun,
+  on: Adopting,
+  columns: readonly string[],
+  mend: () => Promise<void>,
+): Promise<AdoptStep> {
+  const { session } = run
+  if (columns.length === 0) return await goOn(run, on, { step: 'clean' })
+  await session.locked({ on, step: 'check', mode: 'ACCESS EXCLUSIVE' }, async () => {
+    await session.all(addNotNull(on, columns))
+  })
+  run.onProgress({ step: 'check', fraction: undefined, rows: 0 })
+  try {
+    await session.all(validateNotNull(on, columns))
+  } catch (error) {
+    if (serverError(error)?.code !== SQLSTATE.checkViolation) throw error
+    await mend()
+    return 'check'
+  }
+  await session.locked({ on, step: 'require', mode: 'ACCESS EXCLUSIVE' }, async () => {
+    for (const statement of requireColumns(on, columns)) await session.query(statement)
+    await goOn(run, on, { step: 'clean' })
+  })
+  return 'clean'
+}
+
+/** What `requireNotNull` will do, to be read. */
+export const planRequired = (on: Adopting, columns: readonly string[]): readonly PlannedStep[] =>
+  columns.length === 0
+    ? []
+    : [
+        { step: 'check', lock: 'ACCESS EXCLUSIVE', statements: addNotNull(on, columns) },
+        { step: 'check', lock: undefined, statements: validateNotNull(on, columns) },
+        { step: 'check', lock: 'ACCESS EXCLUSIVE', statements: requireColumns(on, columns) },
+      ]

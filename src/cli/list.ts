@@ -36,7 +36,8 @@ export class ListError extends Error {
  */
 export const MAX_LINE_BYTES: number = 4 * 2 ** 20
 
-const STDIN = 0
+/** The file descriptor of standard input. */
+export const STDIN = 0
 
 const LINE_FEED = 0x0a
 const CARRIAGE_RETURN = 0x0d
@@ -241,7 +242,7 @@ export const originalOf = (line: Line): Original | undefined => (typeof line ===
 const NO_CSV = { reason: 'it is not a CSV record: a field has quotes in its middle' }
 const TOO_SHORT = { reason: 'it has no such column: the record has too few fields' }
 /** An unbalanced quote would otherwise take the rest of the list for one field. */
-const MAX_LENGTH = 4 * 2 ** 20
+const MAX_LINE_LENGTH = 4 * 2 ** 20
 
 /**
  * The texts of one column of a CSV list (RFC 4180), a record for a line. The first record names the columns.
@@ -249,7 +250,7 @@ const MAX_LENGTH = 4 * 2 ** 20
  * @param onRecord called with each record as it came, also the first, before its text is given
  * @throws ListError where it does not name this column
  */
-export async function* columnOf(
+export async function* readCsvColumn(
   lines: AsyncIterable<readonly Line[]>,
   column: string,
   onRecord: (record: Original | undefined) => void = () => {},
@@ -260,7 +261,7 @@ export async function* columnOf(
     const texts: Line[] = []
     for (const line of some) {
       const record: Line = typeof line === 'string' ? begun + line : line
-      if (typeof record === 'string' && isOpen(record) && record.length <= MAX_LENGTH) {
+      if (typeof record === 'string' && isOpen(record) && record.length <= MAX_LINE_LENGTH) {
         begun = `${record}\n`
         continue
       }

@@ -11,7 +11,7 @@ export interface ImportCounts {
   readonly rejected: number
   /** Empty lines; a line of white space is a text like any other. */
   readonly blank: number
-  /** Of those created or found, how many have a hash number above 0, because another text has the same hash. */
+  /** How many created or found rows have a hash number above 0, because another text has the same hash. */
   readonly collisions: number
 }
 

@@ -1,6 +1,6 @@
 import { parseArgs, type ParseArgsConfig } from 'node:util'
 import type { AdoptOptions, MergeOptions } from '../adopt'
-import { STEPS } from '../adopt/steps'
+import { STEPS } from '../adopt/texts'
 
 /** What the command line asks for. */
 export type Invocation =
@@ -48,7 +48,7 @@ export type Invocation =
       readonly entity: string
       readonly dryRun: boolean
       readonly options: AdoptOptions
-      /** Those of them that every step has. */
+      /** The options that every step has. */
       readonly pace: Pace
       /** What is done with duplicates once the table is adopted. */
       readonly merge: (Pick<MergeOptions, 'also' | 'conflict'> & { readonly keep: KeptRow }) | undefined
@@ -58,13 +58,13 @@ export type Invocation =
     }
 
 /** How every step goes about its work. */
-export type Pace = Pick<
+type Pace = Pick<
   AdoptOptions,
   'property' | 'batchMilliseconds' | 'pauseMilliseconds' | 'maxLagMilliseconds' | 'signal' | 'onNotice'
 >
 
 /** Which row stays, or the file of the function that chooses. */
-type KeptRow = 'oldest' | 'newest' | { readonly file: string }
+export type KeptRow = 'oldest' | 'newest' | { readonly file: string }
 
 /** The command line is wrong; exit code 2. */
 export class UsageError extends Error {
@@ -174,15 +174,19 @@ export function parseInvocation(args: readonly string[]): Invocation {
   const { values, positionals } = parse(args)
   if (values.help === true) return { kind: 'help' }
   if (values.version === true) return { kind: 'version' }
-  const [command, ...operands] = positionals
-  if (command === undefined) throw new UsageError(`Name a command: ${COMMANDS}.`)
-  if (!isCommand(command)) throw new UsageError(`Unknown command "${command}". The commands are ${COMMANDS}.`)
-  requireTaken(command, values)
-  if (command === 'import') return importOf(values, operands)
-  if (command === 'doctor') return doctorOf(values, operands)
-  if (command === 'preview') return previewOf(values, operands)
-  if (command === 'recount') return recountOf(values, operands)
-  return adoptionOf(command, values, operands)
+  const [kind, ...operands] = positionals
+  if (kind === undefined) throw new UsageError(`Name a command: ${COMMANDS}.`)
+  if (!isCommand(kind)) throw new UsageError(`Unknown command "${kind}". The commands are ${COMMANDS}.`)
+  requireTaken(kind, values, operands)
+  const { dataSource, entity, property, table, normalize } = values
+  if (dataSource === undefined) throw new UsageError('Name the file that exports the DataSource: -d ormconfig.ts')
+  if (kind === 'doctor') return { kind, dataSource, entity, table, json: values.json === true }
+  if (entity === undefined) throw new UsageError('Name the entity: --entity Page')
+  if (kind === 'recount') return { kind, dataSource, entity, property }
+  if (kind === 'import') return { kind, dataSource, entity, property, ...listOptions(values, operands) }
+  if (kind !== 'preview') return { kind, dataSource, entity, ...adoptInvocationOf(values) }
+  if (normalize === undefined) throw new UsageError('Name the normalizer: --normalize url')
+  return { kind, dataSource, entity, property, normalize }
 }
 
 type Values = ReturnType<typeof parseStrictly>['values']
@@ -222,10 +226,14 @@ const isCommand = (name: string): name is Command => Object.hasOwn(TAKES, name)
 const EVERYWHERE: readonly string[] = ['dataSource', 'entity']
 
 /** An option that is ignored would do something else than was asked for: `abandon --dry-run` would abandon. */
-function requireTaken(command: Command, values: Values): void {
+function requireTaken(command: Command, values: Values, operands: readonly string[]): void {
   const takes: readonly string[] = TAKES[command]
   const other = Object.keys(values).find((name) => !takes.includes(name) && !EVERYWHERE.includes(name))
   if (other !== undefined) throw new UsageError(`${command} has no option --${other}. Remove it.`)
+  if (operands.length > 0 && command !== 'import')
+    throw new UsageError(`${command} takes no list. Name an entity by --entity.`)
+  if (values.table !== undefined && values.entity === undefined)
+    throw new UsageError('Name the entity of the table: --entity Page')
   if (values.merge === undefined && (values.also ?? values.conflict) !== undefined)
     throw new UsageError('--also and --conflict are for --merge: --merge oldest --conflict bookmark=merge')
   const beside = Object.keys(values).find((name) => ![...EVERYWHERE, 'property', 'forget-log'].includes(name))
@@ -233,58 +241,47 @@ function requireTaken(command: Command, values: Values): void {
     throw new UsageError(`--forget-log does nothing but empty the log. Remove --${beside}.`)
 }
 
-function importOf(
-  { dataSource, entity, property, csv, column, 'dry-run': dryRun, refused }: Values,
+type Import = Extract<Invocation, { kind: 'import' }>
+
+function listOptions(
+  { csv = false, column, 'dry-run': dryRun = false, refused }: Values,
   [list, ...more]: readonly string[],
-): Invocation {
-  if (dataSource === undefined) throw new UsageError(NO_DATA_SOURCE)
-  if (entity === undefined) throw new UsageError('Name the entity: --entity Page')
-  if ((csv === true) !== (column !== undefined))
-    throw new UsageError('--csv and --column go together: --csv --column url')
+): Pick<Import, 'list' | 'column' | 'dryRun' | 'refused'> {
+  if (csv !== (column !== undefined)) throw new UsageError('--csv and --column go together: --csv --column url')
   if (list === undefined) throw new UsageError('Name the list to import: a file, or - for standard input.')
   if (more.length > 0)
     throw new UsageError('Name only one list, or join several: cat A B | typeorm-unique-text import … -')
-  return { kind: 'import', dataSource, entity, property, list, column, dryRun: dryRun === true, refused }
+  return { list, column, dryRun, refused }
 }
 
-function doctorOf({ dataSource, entity, json, table }: Values, operands: readonly string[]): Invocation {
-  if (dataSource === undefined) throw new UsageError(NO_DATA_SOURCE)
-  if (operands.length > 0) throw new UsageError('doctor takes no list. Name an entity by --entity.')
-  if (table !== undefined && entity === undefined) throw new UsageError('Name the entity of the table: --entity Page')
-  return { kind: 'doctor', dataSource, entity, table, json: json === true }
-}
+type AdoptInvocation = Extract<Invocation, { kind: 'adopt' | 'abandon' | 'unmerge' }>
 
-function previewOf({ dataSource, entity, property, normalize }: Values, operands: readonly string[]): Invocation {
-  if (dataSource === undefined) throw new UsageError(NO_DATA_SOURCE)
-  if (entity === undefined) throw new UsageError('Name the entity: --entity Page')
-  if (normalize === undefined) throw new UsageError('Name the normalizer: --normalize url')
-  if (operands.length > 0) throw new UsageError('preview takes no list. Name an entity by --entity.')
-  return { kind: 'preview', dataSource, entity, property, normalize }
-}
-
-function recountOf({ dataSource, entity, property }: Values, operands: readonly string[]): Invocation {
-  if (dataSource === undefined) throw new UsageError(NO_DATA_SOURCE)
-  if (entity === undefined) throw new UsageError('Name the entity: --entity Comment')
-  if (operands.length > 0) throw new UsageError('recount takes no list. Name an entity by --entity.')
-  return { kind: 'recount', dataSource, entity, property }
-}
-
-type Adoption = Extract<Invocation, { kind: 'adopt' | 'abandon' | 'unmerge' }>
-
-function adoptionOf(kind: Adoption['kind'], values: Values, operands: readonly string[]): Adoption {
-  const { dataSource, entity } = values
-  if (dataSource === undefined) throw new UsageError(NO_DATA_SOURCE)
-  if (entity === undefined) throw new UsageError('Name the entity: --entity Page')
-  if (operands.length > 0) throw new UsageError(`${kind} takes no list. Name an entity by --entity.`)
+function adoptInvocationOf(values: Values): Omit<AdoptInvocation, 'kind' | 'dataSource' | 'entity'> {
+  const { also = [], conflict = [] } = values
   const keep = keptRow(values.merge)
+  const merged = conflict.map((one) => {
+    const [, table] = /^(.+)=merge$/u.exec(one) ?? []
+    if (table === undefined) throw new UsageError('--conflict names a table: --conflict bookmark=merge')
+    return [table, 'merge'] as const
+  })
+  const [batch, pause] = [milliseconds('batch-ms', values['batch-ms']), milliseconds('pause', values.pause)]
+  const pace = {
+    property: values.property,
+    ...(batch === undefined ? {} : { batchMilliseconds: batch }),
+    ...(pause === undefined ? {} : { pauseMilliseconds: pause }),
+    maxLagMilliseconds: milliseconds('max-lag', values['max-lag']),
+  }
   return {
-    kind,
-    dataSource,
-    entity,
     dryRun: values['dry-run'] === true,
-    options: { ...paceOf(values), ...adoptOptions(values) },
-    pace: paceOf(values),
-    merge: keep && { keep, also: values.also ?? [], conflict: conflictsOf(values.conflict ?? []) },
+    options: {
+      ...pace,
+      fake: values.fake,
+      until: choiceOf('until', values.until, STEPS),
+      refused: choiceOf('refused', values.refused, ['keep', 'delete']),
+      userTriggers: choiceOf('user-triggers', values['user-triggers'], ['fire']),
+    },
+    pace,
+    merge: keep && { keep, also, conflict: Object.fromEntries(merged) },
     forgetLog: values['forget-log'] === true,
     follow: values.follow === true,
   }
@@ -292,37 +289,9 @@ function adoptionOf(kind: Adoption['kind'], values: Values, operands: readonly s
 
 /** A dot or a slash makes it a file. */
 function keptRow(given: string | undefined): KeptRow | undefined {
-  if (given !== undefined && /[./\\]/.test(given)) return { file: given }
   if (given === undefined || given === 'oldest' || given === 'newest') return given
+  if (/[./\\]/.test(given)) return { file: given }
   throw new UsageError('--merge is oldest, newest, or the file of a function that chooses: --merge ./choose.ts')
-}
-
-function conflictsOf(given: readonly string[]): Record<string, 'merge'> {
-  const named = given.map((one) => {
-    const [, table] = /^(.+)=merge$/u.exec(one) ?? []
-    if (table === undefined) throw new UsageError('--conflict names a table: --conflict bookmark=merge')
-    return [table, 'merge'] as const
-  })
-  return Object.fromEntries(named)
-}
-
-function paceOf(values: Values): Pace {
-  const [batch, pause] = [milliseconds('batch-ms', values['batch-ms']), milliseconds('pause', values.pause)]
-  return {
-    property: values.property,
-    ...(batch === undefined ? {} : { batchMilliseconds: batch }),
-    ...(pause === undefined ? {} : { pauseMilliseconds: pause }),
-    maxLagMilliseconds: milliseconds('max-lag', values['max-lag']),
-  }
-}
-
-function adoptOptions(values: Values): AdoptOptions {
-  return {
-    fake: values.fake,
-    until: oneOf('until', values.until, STEPS),
-    refused: oneOf('refused', values.refused, ['keep', 'delete']),
-    userTriggers: oneOf('user-triggers', values['user-triggers'], ['fire']),
-  }
 }
 
 function milliseconds(name: string, given: string | undefined): number | undefined {
@@ -331,14 +300,12 @@ function milliseconds(name: string, given: string | undefined): number | undefin
   throw new UsageError(`--${name} is a whole number of milliseconds, for instance --${name} 50.`)
 }
 
-function oneOf<T extends string>(name: string, given: string | undefined, all: readonly T[]): T | undefined {
+function choiceOf<T extends string>(name: string, given: string | undefined, all: readonly T[]): T | undefined {
   if (given === undefined) return undefined
   const found = all.find((one) => one === given)
   if (found !== undefined) return found
   throw new UsageError(`--${name} is one of: ${all.join(', ')}.`)
 }
-
-const NO_DATA_SOURCE = 'Name the file that exports the DataSource: -d ormconfig.ts'
 
 function parse(args: readonly string[]): ReturnType<typeof parseStrictly> {
   try {

@@ -1,13 +1,112 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
-import type { QueryRunner } from 'typeorm'
+import { setImmediate as turn, setTimeout as wait } from 'node:timers/promises'
+import type { DataSource, QueryRunner } from 'typeorm'
 import { WaitsForItselfError } from '../errors'
-import { type ClientQuery, type Exclusive, type ExclusiveRules, useExclusively } from './exclusive'
-import { patience } from './own-transactions'
-import { isBusy, isPgClient } from './pg-client'
-import { startTimer, stopTimer } from './real-timers'
-import { commandsIn, Savepoints, savepointsOf } from './shared-connection'
+import { type OpenTransaction, openTransaction } from '../registry/registry'
+import { cancelWaiting } from '../sql/transaction-commands'
+import {
+  type ClientQuery,
+  commandsIn,
+  type Exclusive,
+  orRollBack,
+  Savepoints,
+  savepointsOf,
+  useExclusively,
+} from './shared-connection'
+import { hasSpare, isBusy, isPgClient, type PgClient, pgClientOf } from './wire'
 
-/** By mutex, which is a query runner or, inside a section, that section: the last lock in its queue. */
+/**
+ * How long a statement waits for a transaction that sends nothing: longer than any lock, shorter than a person's
+ * patience. And how often it looks meanwhile. Only tests set another limit.
+ */
+export const patience = { milliseconds: 5_000, lookMilliseconds: 250 }
+
+/**
+ * Whether a statement may wait for a transaction that the call was made in, and that goes by another connection.
+ *
+ * @param queryRunner whose connection it goes by. @default one from the pool
+ */
+export function mayWaitForItself(queryRunner?: QueryRunner): boolean {
+  const around = openTransaction()
+  return around !== undefined && (around.queryRunner !== queryRunner || around.outer !== undefined)
+}
+
+/**
+ * Sends a statement that may wait for rows of a transaction in which the call was made, and which goes by another
+ * connection: the server knows of no deadlock, for the transaction waits in this process. It costs nothing where there is
+ * no such transaction.
+ *
+ * @throws WaitsForItselfError if the statement waits for the call itself
+ */
+export function orWaitsForItself<T>(dataSource: DataSource, client: PgClient, send: () => Promise<T>): Promise<T> {
+  const transaction = openTransaction()
+  return transaction ? sendWatching({ dataSource, client, transaction }, send) : send()
+}
+
+/** A statement of ours on its way. */
+interface WatchedStatement {
+  readonly dataSource: DataSource
+  readonly client: PgClient
+  /** The innermost around it. */
+  readonly transaction: OpenTransaction
+}
+
+async function sendWatching<T>(sent: WatchedStatement, send: () => Promise<T>): Promise<T> {
+  const since = performance.now()
+  let timer: NodeJS.Timeout | undefined
+  let looking: Promise<boolean> | undefined
+  const look = async (): Promise<void> => {
+    looking = tryCancel(sent, since)
+    if (!(await looking)) timer = startTimer(() => void look(), patience.lookMilliseconds)
+  }
+  timer = startTimer(() => void look(), patience.lookMilliseconds)
+  try {
+    return await send()
+  } catch (error) {
+    throw (await looking) === true ? new WaitsForItselfError(WITHOUT_MANAGER) : error
+  } finally {
+    // The answer must come before anybody else sends something by the client: otherwise that would be cancelled.
+    await looking
+    stopTimer(timer)
+  }
+}
+
+const WITHOUT_MANAGER =
+  `A call has waited ${patience.milliseconds / 1_000} seconds for rows that the transaction around it holds. That ` +
+  'transaction uses another connection, and seems to wait for the call. Pass the manager that the transaction gives ' +
+  'to its callback to every call inside it: findOrCreate(manager, …), once(manager, …), manager.withRepository(repository).'
+
+/** @returns whether the statement was cancelled; false also if there is no connection to ask */
+async function tryCancel({ dataSource, client, transaction }: WatchedStatement, since: number): Promise<boolean> {
+  try {
+    // Transactions around the call that have sent nothing for a while.
+    const quiet: OpenTransaction[] = []
+    for (let one: OpenTransaction | undefined = transaction; one; one = one.outer)
+      if (!one.isOver && performance.now() - Math.max(one.heard, since) >= patience.milliseconds) quiet.push(one)
+    const clients = await Promise.all(
+      quiet.map(async ({ queryRunner }) =>
+        pgClientOf(queryRunner.isTransactionActive ? await queryRunner.connect() : undefined),
+      ),
+    )
+    const holders = clients.filter((one) => one !== undefined && one !== client && !isBusy(one))
+    const [innermost] = holders
+    const values = [client.processID, holders.map((one) => one?.processID)]
+    if (!innermost || typeof client.processID !== 'number') return false
+    // Uses the transaction's own connection only if there is no other and it answers: a failed transaction does not.
+    if (hasSpare(dataSource)) return hasRows(await dataSource.query(cancelWaiting.sql, values))
+    if (innermost.getTransactionStatus?.() === 'E') return false
+    const query = { text: cancelWaiting.sql, values, rowMode: 'array' }
+    return hasRows(await orRollBack(innermost, (send) => send(query) as Promise<{ readonly rows: readonly unknown[] }>))
+  } catch {
+    return false
+  }
+}
+
+/** TypeORM gives the rows, `pg` a result. */
+const hasRows = (answer: unknown): boolean =>
+  Array.isArray(answer) ? answer.length > 0 : (answer as { readonly rows: readonly unknown[] }).rows.length > 0
+
+/** The last lock in the queue of a mutex, which is a query runner or, inside a section, that section. */
 const lastLocks = new WeakMap<object, MutexLock>()
 
 /** A lock of the mutex, or a place in its queue. */
@@ -37,9 +136,9 @@ interface Section {
   /** The section that it is a part of. */
   readonly outer: Section | undefined
   readonly ended: Promise<void>
-  /** By the savepoints of its connection. */
+  /** When it began, by the savepoints of its connection. */
   began: number
-  /** By the clock of this process: when something of it was sent, or answered. */
+  /** When something of it was sent, or answered, by the clock of this process. */
   heard: number
   /** So many statements of it are not answered yet. */
   unanswered: number
@@ -48,8 +147,8 @@ interface Section {
   client: unknown
 }
 
-/** By query runner: the innermost that is under way. */
-const underWay = new WeakMap<QueryRunner, Section>()
+/** The innermost section that is under way, by query runner. */
+const sectionsUnderWay = new WeakMap<QueryRunner, Section>()
 
 const openSections = new AsyncLocalStorage<ReadonlyMap<QueryRunner, Section>>()
 
@@ -74,35 +173,69 @@ export function lockMutex(queryRunner: QueryRunner): MutexLock {
   return lock
 }
 
-/** The innermost open section that the calling code does not run in; the sections around it are no better. */
-function sectionOfOthers(queryRunner: QueryRunner): Section | undefined {
-  const section = underWay.get(queryRunner)
-  return section && !isInside(section, queryRunner) ? section : undefined
+/** The calls that are under way in the transaction of a query runner. */
+const callsUnderWay = new WeakMap<QueryRunner, Set<object>>()
+
+/** Begins a call in the caller's transaction; savepoints that TypeORM sets later wait for it. @returns what ends it */
+export function beginCall(queryRunner: QueryRunner): () => void {
+  const known = callsUnderWay.get(queryRunner)
+  const calls = known ?? new Set()
+  if (!known) {
+    callsUnderWay.set(queryRunner, calls)
+    const start = queryRunner.startTransaction.bind(queryRunner)
+    queryRunner.startTransaction = async (...args) => {
+      if (queryRunner.isTransactionActive && calls.size > 0) await untilSent(queryRunner, calls)
+      await start(...args)
+    }
+  }
+  const call = {}
+  calls.add(call)
+  return () => void calls.delete(call)
 }
 
-/** By the savepoints of the connection: when the outermost section began whose end the calling code waits for. */
+/**
+ * Waits for the calls that are under way, as long as they use the connection. Between two statements of theirs they
+ * need no more than a turn of the event loop, unless code of the user's runs, which may wait for what waits here.
+ */
+async function untilSent(queryRunner: QueryRunner, calls: ReadonlySet<object>): Promise<void> {
+  const begun = [...calls]
+  for (let isSending = true; isSending && begun.some((call) => calls.has(call));) {
+    await loopTurn()
+    const lock = lockMutex(queryRunner)
+    isSending = lock.before !== undefined
+    try {
+      if (lock.before) await orStuck(queryRunner, lock.before)
+    } finally {
+      lock.release()
+    }
+  }
+}
+
+/**
+ * Returns when the outermost section began whose end the calling code waits for, by the savepoints of the connection.
+ * Such sections are open, and the calling code does not run in them.
+ */
 export function beganOutside(queryRunner: QueryRunner): number | undefined {
   let began: number | undefined
-  for (let section = sectionOfOthers(queryRunner); section && !isInside(section, queryRunner); section = section.outer)
-    began = section.began
+  let section = sectionsUnderWay.get(queryRunner)
+  for (; section && !isInside(section, queryRunner); section = section.outer) began = section.began
   return began
-}
-
-/** A section whose own code waits for what waits for the section's end would never end. */
-function isStuck(queryRunner: QueryRunner, since: number): boolean {
-  const section = underWay.get(queryRunner)
-  if (!section || section.unanswered > 0 || isBusy(section.client)) return false
-  // Who comes when one has waited in vain already need not do so again.
-  section.stuck ||= performance.now() - Math.max(section.heard, since) >= patience.milliseconds
-  return section.stuck
 }
 
 /** Calls `fail` once what waits does so in vain. @returns what ends the watch */
 function watchWaiting(queryRunner: QueryRunner, fail: (error: Error) => void): () => void {
   const since = performance.now()
   let timer: NodeJS.Timeout
+  const isStuck = (): boolean => {
+    const section = sectionsUnderWay.get(queryRunner)
+    if (!section || section.unanswered > 0 || isBusy(section.client)) return false
+    // Who comes when one has waited in vain already need not do so again.
+    section.stuck ||= performance.now() - Math.max(section.heard, since) >= patience.milliseconds
+    return section.stuck
+  }
   const look = (): void => {
-    if (isStuck(queryRunner, since)) fail(new WaitsForItselfError(BEHIND_SECTION))
+    // A section whose own code waits for what waits for the section's end would never end.
+    if (isStuck()) fail(new WaitsForItselfError(BEHIND_SECTION))
     else timer = startTimer(look, patience.lookMilliseconds)
   }
   timer = startTimer(look, patience.lookMilliseconds)
@@ -140,7 +273,7 @@ interface SectionOptions {
   readonly ownTransaction: boolean
 }
 
-/** By query runner: our own transaction on it, which is not its caller's. */
+/** Our own transaction on a query runner, which is not its caller's. */
 const ownTransactions = new WeakMap<QueryRunner, Section>()
 
 /**
@@ -164,36 +297,32 @@ export async function inSection<T>(
     section.began = isOwn ? 0 : savepointsOf(queryRunner).now
     section.heard = performance.now()
     const holder = isPgClient(section.client) ? section.client : queryRunner
-    exclusive = useExclusively(holder as unknown as { query: ClientQuery }, rulesOf(section, queryRunner, holder))
+    exclusive = useExclusively(holder as unknown as { query: ClientQuery }, {
+      passes: () => isInside(section, queryRunner),
+      sends: () => {
+        section.unanswered += 1
+        section.stuck = false
+        return () => {
+          section.unanswered -= 1
+          section.heard = performance.now()
+        }
+      },
+      waits: (statement, fail) => {
+        Savepoints.of(holder)?.await(commandsIn(statement))
+        return watchWaiting(queryRunner, fail)
+      },
+    })
     await connect()
-    underWay.set(queryRunner, section)
+    sectionsUnderWay.set(queryRunner, section)
     if (isOwn) ownTransactions.set(queryRunner, section)
     return await openSections.run(new Map([...(openSections.getStore() ?? []), [queryRunner, section]]), run)
   } finally {
     if (isOwn) ownTransactions.delete(queryRunner)
-    if (outer && underWay.get(queryRunner) === section) underWay.set(queryRunner, outer)
-    else if (underWay.get(queryRunner) === section) underWay.delete(queryRunner)
+    if (outer && sectionsUnderWay.get(queryRunner) === section) sectionsUnderWay.set(queryRunner, outer)
+    else if (sectionsUnderWay.get(queryRunner) === section) sectionsUnderWay.delete(queryRunner)
     exclusive?.end()
     end()
     lock.release()
-  }
-}
-
-function rulesOf(section: Section, queryRunner: QueryRunner, holder: object): ExclusiveRules {
-  return {
-    passes: () => isInside(section, queryRunner),
-    sends: () => {
-      section.unanswered += 1
-      section.stuck = false
-      return () => {
-        section.unanswered -= 1
-        section.heard = performance.now()
-      }
-    },
-    waits: (statement, fail) => {
-      Savepoints.of(holder)?.await(commandsIn(statement))
-      return watchWaiting(queryRunner, fail)
-    },
   }
 }
 
@@ -206,3 +335,13 @@ export function untilOwnEnded(queryRunner: QueryRunner): Promise<void> | undefin
   const own = ownTransactions.get(queryRunner)
   return own && !isInside(own, queryRunner) ? own.ended : undefined
 }
+
+/**
+ * The timers of Node.js, as they were when this package was loaded. A user's test may replace the timers by fake ones
+ * that fire only on demand: what the test awaits of ours would never come.
+ */
+export const nextTick: (callback: () => void) => void = process.nextTick.bind(process)
+export const sleep: typeof wait = wait
+const loopTurn: () => Promise<void> = turn
+export const startTimer: typeof setTimeout = setTimeout
+export const stopTimer: typeof clearTimeout = clearTimeout

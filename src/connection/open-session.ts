@@ -1,8 +1,38 @@
-import type { EntityManager, ReplicationMode } from 'typeorm'
-import { dataSourceOf } from '../registry/registry'
-import { PoolSession } from './pool-session'
-import type { Session } from './session'
-import { SharedSession } from './shared-session'
+import {
+  type DataSource,
+  type EntityManager,
+  QueryFailedError,
+  type QueryRunner,
+  QueryRunnerAlreadyReleasedError,
+  type ReplicationMode,
+} from 'typeorm'
+import { TransactionAbortedError } from '../errors'
+import { dataSourceOf, hearTransaction, lossOf, obtainsAsMade, type PoolDriver } from '../registry/registry'
+import type { Statement, WireRow } from '../sql/find'
+import { endsConnection, isSerializationError } from '../sql/sqlstate'
+import { ownTransaction, savepoint, type SavepointCommands } from '../sql/transaction-commands'
+import { beganOutside, beginCall, inSection, lockMutex, mayWaitForItself, orStuck, untilOwnEnded } from './mutex'
+import {
+  driverErrorOf,
+  inSavepointOf,
+  needsNoWrapping,
+  parsed,
+  type PreparedSending,
+  queryByTypeOrm,
+  sendPrepared,
+  sendWatched,
+} from './send'
+import {
+  isUnheard,
+  notifyFailure,
+  notifyStart,
+  notifySuccess,
+  type Send,
+  type SentQuery,
+  type Session,
+} from './session'
+import { Footing, isInRawTransaction, watch, watchedClient } from './shared-connection'
+import { isPgClient, type PgClient, pgClientOf, requireTextFormat } from './wire'
 
 /**
  * Uses the manager's own connection, or takes one from the pool when the first statement is sent.
@@ -13,4 +43,494 @@ export function openSession(manager: EntityManager, mode: ReplicationMode = 'mas
   const dataSource = dataSourceOf(manager)
   const given = manager.queryRunner
   return given ? SharedSession.open(given, dataSource) : new PoolSession(dataSource, mode)
+}
+
+/**
+ * A connection of the operation's own, from the pool, outside a transaction. It needs no query runner of TypeORM until
+ * somebody asks for one; later statements go through that one.
+ */
+export class PoolSession implements Session {
+  readonly shared = false
+  readonly inTransaction = false
+  private runner: QueryRunner | undefined
+  private held: PooledClient | undefined
+  /** Two statements at once share one connection. */
+  private taking: Promise<PooledClient | undefined> | undefined
+  /** How often the connection was given back. */
+  private ends = 0
+
+  /** @param mode of the connection; `slave` is TypeORM's word for a replica */
+  constructor(
+    readonly dataSource: DataSource,
+    private readonly mode: ReplicationMode,
+  ) {}
+
+  /** Our own connection is given back before it could take another one: the pool may have no more. */
+  get queryRunner(): QueryRunner {
+    this.giveBack()
+    return (this.runner ??= this.dataSource.createQueryRunner(this.mode))
+  }
+
+  /** Takes its connection now, not only when the first statement is sent. */
+  async take(): Promise<void> {
+    await this.connect()
+  }
+
+  close(): Promise<void> | undefined {
+    this.giveBack()
+    const { runner } = this
+    this.runner = undefined
+    return runner?.release()
+  }
+
+  async release(): Promise<void> {
+    await this.close()
+  }
+
+  withSavepoints(): Session {
+    return this
+  }
+
+  /** Past TypeORM's own `query()`, which knows no prepared statements; logged and broadcast as there. */
+  async rows<Row>(statement: Statement<Row>, values: readonly unknown[]): Promise<Row[]> {
+    const isQuick = this.isQuick()
+    const held = isQuick ? (this.held ?? (await (this.taking ??= this.takeNew()))) : undefined
+    const client = held?.client ?? pgClientOf(await this.connect())
+    if (!client) return await this.sendByTypeOrm(statement, values)
+    const sent = { by: this, sql: statement.sql, values }
+    const notified = isQuick ? undefined : notifyStart(sent)
+    if (notified) await notified
+    const started = performance.now()
+    let rows: readonly WireRow[]
+    try {
+      const sending = {
+        dataSource: this.dataSource,
+        statement,
+        values,
+        behindSavepoint: false,
+        safe: true,
+        requireOwn: nobodyElse,
+      }
+      rows = await (mayWaitForItself() ? sendWatched(client, sending) : sendPrepared(client, sending))
+    } catch (error) {
+      throw await this.failed(error, sent)
+    }
+    const heard = notifySuccess(sent, performance.now() - started, rows)
+    if (heard) await heard
+    return parsed(statement, rows, values)
+  }
+
+  rowsOrRollBack<Row>(statement: Statement<Row>, values: readonly unknown[]): Promise<Row[]> {
+    return this.rows(statement, values)
+  }
+
+  async together<T>(work: (send: Send) => Promise<T>): Promise<T> {
+    return await inSavepointOf(this, await this.connect(), ownTransaction, work)
+  }
+
+  async exclusively<T>(run: () => Promise<T>): Promise<T> {
+    return await run()
+  }
+
+  requireStanding(): void {}
+
+  async isUnheard(): Promise<boolean> {
+    return isPgClient(await this.connect())
+  }
+
+  async failure(sql: string, error: Error): Promise<Error> {
+    if (needsNoWrapping(error)) return error
+    // Without the parameters, as everywhere: they contain the text.
+    return new QueryFailedError(sql, undefined, await this.explained(driverErrorOf(error)))
+  }
+
+  readonly query = async (sql: string, values?: unknown[]): Promise<readonly unknown[]> => {
+    try {
+      return (await (await this.connectedRunner()).query(sql, values)) as unknown[]
+    } catch (error) {
+      await this.discardIfLost(error)
+      throw error
+    }
+  }
+
+  async byTypeOrm<T>(run: (queryRunner: QueryRunner) => Promise<T>): Promise<T> {
+    try {
+      return await run(await this.connectedRunner())
+    } catch (error) {
+      if (error instanceof QueryFailedError) await this.discardIfLost(error.driverError)
+      throw error
+    }
+  }
+
+  /** The connection is given up first: a subscriber may take another one. */
+  private async failed(error: unknown, sent: SentQuery): Promise<unknown> {
+    if (!(error instanceof Error)) return error
+    const failure = await this.failure(sent.sql, error)
+    await notifyFailure(sent, error)
+    return failure
+  }
+
+  /** Sends by the only way that every driver has. */
+  private async sendByTypeOrm<Row>(statement: Statement<Row>, values: readonly unknown[]): Promise<Row[]> {
+    const { sql } = statement
+    try {
+      return parsed(statement, await queryByTypeOrm(this.queryRunner, sql, values), values)
+    } catch (error) {
+      throw error instanceof QueryFailedError ? await this.failure(sql, error) : error
+    }
+  }
+
+  private async connectedRunner(): Promise<QueryRunner> {
+    const { queryRunner } = this
+    await queryRunner.connect()
+    return queryRunner
+  }
+
+  private isQuick(): boolean {
+    return !this.runner && givesClients(this.dataSource) && isUnheard(this.dataSource)
+  }
+
+  private async connect(): Promise<unknown> {
+    const held = this.isQuick() ? (this.held ?? (await (this.taking ??= this.takeNew()))) : undefined
+    if (held) return held.client
+    const client: unknown = await this.queryRunner.connect()
+    if (isPgClient(client)) requireTextFormat(client)
+    return client
+  }
+
+  private async takeNew(): Promise<PooledClient | undefined> {
+    const { ends } = this
+    let held: PooledClient | undefined
+    try {
+      held = await PooledClient.take(this.dataSource, this.mode)
+    } finally {
+      this.taking = undefined
+    }
+    if (ends === this.ends) return (this.held = held)
+    // The operation ended before its connection came.
+    held?.release()
+    throw new QueryRunnerAlreadyReleasedError()
+  }
+
+  private giveBack(): void {
+    this.ends += 1
+    this.held?.release()
+    this.held = undefined
+  }
+
+  /** Hears an error of the driver. */
+  private async explained(error: Error): Promise<Error> {
+    await this.discardIfLost(error)
+    return error
+  }
+
+  /**
+   * A connection that the server is closing, or whose answer may still come, must not go back to the pool: the next
+   * caller would get it. `pg` drops it on release only once it has seen its end. Of another driver it is not known
+   * what else `end()` would end: PGlite closes the database.
+   */
+  private async discardIfLost(cause: unknown): Promise<void> {
+    if (!endsConnection(cause)) return
+    const client: unknown = this.held?.client ?? (await this.runner?.connect().catch(() => undefined))
+    if (isPgClient(client)) void client.end()
+  }
+}
+
+/** Nobody else uses the connection, and there is no transaction to lose. */
+function nobodyElse(): void {}
+
+/** A client of the pool while it is ours, held as TypeORM's query runners hold theirs. */
+class PooledClient {
+  private isReleased = false
+
+  private constructor(
+    readonly client: PgClient,
+    private readonly handBack: (error?: Error) => void,
+    private readonly others: { release(): unknown }[],
+  ) {
+    others.push(this)
+    // Without a listener, a connection that is lost would end the process.
+    client.on('error', this.release)
+  }
+
+  /**
+   * @param mode `slave` is TypeORM's word for a replica
+   * @returns undefined if it is not a client of `pg`
+   * @throws UnsupportedDatabaseError for one that gives wrong values
+   */
+  static async take({ driver }: DataSource, mode: ReplicationMode): Promise<PooledClient | undefined> {
+    const pool = driver as unknown as PoolDriver
+    const [client, handBack] =
+      mode === 'slave' && pool.isReplicated ? await pool.obtainSlaveConnection() : await pool.obtainMasterConnection()
+    if (!isPgClient(client)) {
+      handBack()
+      others.add(driver)
+      return undefined
+    }
+    try {
+      requireTextFormat(client)
+    } catch (error) {
+      handBack()
+      throw error
+    }
+    return new PooledClient(client, handBack, pool.connectedQueryRunners)
+  }
+
+  /** Gives the client back; with an error, the pool drops it. */
+  readonly release = (error?: Error): void => {
+    if (this.isReleased) return
+    this.isReleased = true
+    this.client.removeListener('error', this.release)
+    this.others.splice(this.others.indexOf(this), 1)
+    this.handBack(error)
+  }
+}
+
+/** Drivers of other clients. */
+const others = new WeakSet<object>()
+
+/** How a DataSource makes its query runners, and whether they take a client as `PooledClient` does. */
+interface Making {
+  readonly ofDataSource: unknown
+  readonly ofDriver: unknown
+  readonly isKnown: boolean
+}
+
+const makings = new WeakMap<object, Making>()
+
+/** A client can be taken without a query runner: it is one of `pg`, and nobody has put anything of their own between. */
+const givesClients = (dataSource: DataSource): boolean => !others.has(dataSource.driver) && connectsAsMade(dataSource)
+
+/** Nobody has put anything of their own between a call and its connection, as some do to choose a tenant. */
+export function connectsAsMade(dataSource: DataSource): boolean {
+  const { driver } = dataSource
+  if (!obtainsAsMade(dataSource)) return false
+  const ofDataSource: unknown = Reflect.get(dataSource, 'createQueryRunner')
+  const ofDriver: unknown = Reflect.get(driver, 'createQueryRunner')
+  const making = makings.get(driver)
+  if (making && making.ofDataSource === ofDataSource && making.ofDriver === ofDriver) return making.isKnown
+  const connect: unknown = Reflect.get(dataSource.createQueryRunner('master'), 'connect')
+  // By its source, since a class that is derived from TypeORM's, or a wrapper, has a method of its own.
+  const isKnown = String(connect).includes('obtainMasterConnection')
+  makings.set(driver, { ofDataSource, ofDriver, isKnown })
+  return isKnown
+}
+
+/** How a session treats the caller's connection. */
+interface SharedOptions {
+  /** A transaction is open on it. */
+  readonly inTransaction: boolean
+  /** Every statement in a transaction has a savepoint before it. */
+  readonly savepoints: boolean
+  readonly footing: Footing
+  /** Ends the call; undefined outside a transaction. */
+  readonly end: (() => void) | undefined
+}
+
+/** The caller's connection, who may use and release it meanwhile. */
+class SharedSession implements Session {
+  readonly shared = true
+
+  private constructor(
+    readonly queryRunner: QueryRunner,
+    readonly dataSource: DataSource,
+    private readonly options: SharedOptions,
+  ) {}
+
+  static open(queryRunner: QueryRunner, dataSource: DataSource): SharedSession | Promise<SharedSession> {
+    const footing = new Footing(queryRunner, beganOutside(queryRunner))
+    const make = (inTransaction: boolean): SharedSession =>
+      new SharedSession(queryRunner, dataSource, {
+        inTransaction,
+        savepoints: false,
+        footing,
+        end: inTransaction ? beginCall(queryRunner) : undefined,
+      })
+    if (queryRunner.isTransactionActive && !untilOwnEnded(queryRunner)) return make(true)
+    return isInTransaction(queryRunner).then(make)
+  }
+
+  get inTransaction(): boolean {
+    return this.options.inTransaction
+  }
+
+  close(): undefined {
+    this.options.end?.()
+  }
+
+  async release(): Promise<void> {}
+
+  withSavepoints(): Session {
+    if (!this.inTransaction) return this
+    return new SharedSession(this.queryRunner, this.dataSource, { ...this.options, savepoints: true })
+  }
+
+  rowsOrRollBack<Row>(statement: Statement<Row>, values: readonly unknown[]): Promise<Row[]> {
+    return this.rows(statement, values, true)
+  }
+
+  async together<T>(work: (send: Send) => Promise<T>): Promise<T> {
+    const commands: SavepointCommands = this.inTransaction ? savepoint : ownTransaction
+    const result = await this.exclusively(async () => await inSavepointOf(this, await this.connect(), commands, work))
+    this.requireStanding()
+    return result
+  }
+
+  async exclusively<T>(run: () => Promise<T>): Promise<T> {
+    const connect = async (): Promise<unknown> => {
+      const client = await this.connect()
+      this.step()
+      return client
+    }
+    return await inSection(this.queryRunner, { connect, ownTransaction: !this.inTransaction }, run)
+  }
+
+  async isUnheard(): Promise<boolean> {
+    return isPgClient(await this.connect())
+  }
+
+  async failure(sql: string, error: Error): Promise<Error> {
+    if (needsNoWrapping(error)) return error
+    // Without the parameters, as everywhere: they hold the text.
+    return new QueryFailedError(sql, undefined, await this.explained(driverErrorOf(error)))
+  }
+
+  readonly query = async (sql: string, values?: unknown[]): Promise<readonly unknown[]> =>
+    (await this.queryRunner.query(sql, values)) as unknown[]
+
+  async byTypeOrm<T>(run: (queryRunner: QueryRunner) => Promise<T>): Promise<T> {
+    this.requireOwn()
+    const behindSavepoints = Object.create(this.queryRunner, { query: { value: this.queryOrRollBack } }) as QueryRunner
+    try {
+      return await run(this.inTransaction ? behindSavepoints : this.queryRunner)
+    } catch (error) {
+      if (error instanceof QueryFailedError) await this.explained(error.driverError)
+      throw error
+    }
+  }
+
+  /** Past TypeORM's own `query()`, which knows no prepared statements; logged and broadcast as there. */
+  async rows<Row>(
+    statement: Statement<Row>,
+    values: readonly unknown[],
+    savepoint: boolean = this.options.savepoints,
+  ): Promise<Row[]> {
+    const behindSavepoint = savepoint && this.inTransaction
+    this.requireOwn()
+    const client = watchedClient(this.queryRunner) ?? (await this.connect())
+    if (!isPgClient(client)) return await this.sendByTypeOrm(statement, values, behindSavepoint)
+    const sent = { by: this, sql: statement.sql, values }
+    const notified = notifyStart(sent)
+    if (notified) await notified
+    const started = performance.now()
+    let rows: readonly WireRow[]
+    // Ended before anyone hears of it: a subscriber may send a statement of its own, which waits for the mutex.
+    const lock = lockMutex(this.queryRunner)
+    try {
+      if (lock.before) await orStuck(this.queryRunner, lock.before)
+      const sending = this.sending(statement, values, behindSavepoint)
+      rows = await (mayWaitForItself(this.queryRunner) ? sendWatched(client, sending) : sendPrepared(client, sending))
+      hearTransaction(this.queryRunner)
+      lock.release()
+    } catch (error) {
+      lock.release()
+      throw await this.failed(error, sent)
+    }
+    const heard = notifySuccess(sent, performance.now() - started, rows)
+    if (heard) await heard
+    this.requireStanding()
+    return parsed(statement, rows, values)
+  }
+
+  private sending(
+    statement: Statement<unknown>,
+    values: readonly unknown[],
+    behindSavepoint: boolean,
+  ): PreparedSending {
+    const { dataSource, inTransaction } = this
+    return {
+      dataSource,
+      statement,
+      values,
+      behindSavepoint,
+      safe: behindSavepoint || !inTransaction,
+      requireOwn: this.step,
+    }
+  }
+
+  private async failed(error: unknown, sent: SentQuery): Promise<unknown> {
+    if (!(error instanceof Error)) return error
+    await notifyFailure(sent, error.cause instanceof Error ? error.cause : error)
+    return await this.failure(sent.sql, error)
+  }
+
+  /** Sends by the only way that every driver has. */
+  private async sendByTypeOrm<Row>(
+    statement: Statement<Row>,
+    values: readonly unknown[],
+    behindSavepoint: boolean,
+  ): Promise<Row[]> {
+    const { sql } = statement
+    const query = async (): Promise<WireRow[]> => await queryByTypeOrm(this.queryRunner, sql, values)
+    let rows: readonly WireRow[]
+    try {
+      if (!behindSavepoint) this.step()
+      rows = await (behindSavepoint ? this.together(query) : query())
+    } catch (error) {
+      throw error instanceof QueryFailedError ? await this.failure(sql, error) : error
+    }
+    this.requireStanding()
+    return parsed(statement, rows, values)
+  }
+
+  private readonly queryOrRollBack = async (...args: Parameters<QueryRunner['query']>): Promise<unknown> =>
+    await this.together(async () => (await this.queryRunner.query(...args)) as unknown)
+
+  /**
+   * Hears an error of the driver.
+   *
+   * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction, and where that was rolled back
+   */
+  private async explained(error: Error): Promise<Error> {
+    if (this.inTransaction && isSerializationError(error)) throw new TransactionAbortedError(error)
+    if (this.inTransaction) this.options.footing.require(error)
+    return error
+  }
+
+  private async connect(): Promise<unknown> {
+    this.requireOwn()
+    const client: unknown = await this.queryRunner.connect()
+    if (isPgClient(client)) {
+      requireTextFormat(client)
+      watch(this.queryRunner, client)
+    }
+    return client
+  }
+
+  requireStanding(): void {
+    if (this.inTransaction) this.options.footing.require()
+  }
+
+  /** Throws if the connection serves another transaction or none by now, or was lost between two statements. */
+  private readonly requireOwn = (): void => {
+    if (this.queryRunner.isReleased) throw lossOf(this.queryRunner) ?? new QueryRunnerAlreadyReleasedError()
+    this.requireStanding()
+  }
+
+  /** Something is sent now. */
+  private readonly step = (): void => {
+    this.requireOwn()
+    if (this.inTransaction) this.options.footing.step()
+  }
+}
+
+/** The caller's own: one of ours on the same connection may begin whenever this waits. */
+async function isInTransaction(queryRunner: QueryRunner): Promise<boolean> {
+  for (;;) {
+    for (let ended = untilOwnEnded(queryRunner); ended; ended = untilOwnEnded(queryRunner))
+      await orStuck(queryRunner, ended)
+    if (queryRunner.isTransactionActive) return true
+    const inRaw = await isInRawTransaction(queryRunner)
+    if (!inRaw || !untilOwnEnded(queryRunner)) return inRaw
+  }
 }

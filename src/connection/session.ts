@@ -1,5 +1,6 @@
-import type { DataSource, QueryRunner } from 'typeorm'
-import type { Statement, WireRow } from '../sql/statements'
+import { AbstractLogger, type DataSource, type Logger, type QueryRunner } from 'typeorm'
+import type { Statement, WireRow } from '../sql/find'
+import { OURS } from '../typeorm/subscriber'
 
 /** Sends a statement of several that stand together. */
 export type Send = (sql: string, values: readonly unknown[]) => Promise<readonly WireRow[]>
@@ -33,7 +34,7 @@ export interface Session {
    */
   rows<Row>(statement: Statement<Row>, values: readonly unknown[]): Promise<Row[]>
 
-  /** As `rows`; an error leaves the caller's transaction as it was before. */
+  /** Does what `rows` does; an error leaves the caller's transaction as it was before. */
   rowsOrRollBack<Row>(statement: Statement<Row>, values: readonly unknown[]): Promise<Row[]>
 
   /**
@@ -68,4 +69,77 @@ export interface Session {
    * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
    */
   byTypeOrm<T>(run: (queryRunner: QueryRunner) => Promise<T>): Promise<T>
+}
+
+/** A statement on its way, as TypeORM's logger and subscribers know it. */
+export interface SentQuery {
+  /** The query runner is requested only if somebody listens, since it may have to be made. */
+  readonly by: { readonly dataSource: DataSource; readonly queryRunner: QueryRunner }
+  readonly sql: string
+  readonly values: readonly unknown[]
+}
+
+/**
+ * What TypeORM does before a query: the log, and BeforeQuery. These functions return nothing where nobody listens, for a
+ * promise to wait for would cost every statement.
+ */
+export function notifyStart(sent: SentQuery): Promise<void> | undefined {
+  log(sent)
+  return announce(sent)
+}
+
+export function log({ by, sql, values }: SentQuery): void {
+  const { logger } = by.dataSource
+  if (!isSilent(logger)) logger.logQuery(sql, values as unknown[], by.queryRunner)
+}
+
+/** BeforeQuery. */
+export function announce({ by, sql, values }: SentQuery): Promise<void> | undefined {
+  if (!hearsQueries(by.dataSource)) return undefined
+  return by.queryRunner.broadcaster.broadcast('BeforeQuery', sql, values as unknown[])
+}
+
+/** What TypeORM does after a query: AfterQuery, and the log of slow queries. */
+export function notifySuccess(sent: SentQuery, took: number, rows: readonly unknown[]): Promise<void> | undefined {
+  const milliseconds = Math.round(took)
+  if (hearsQueries(sent.by.dataSource)) return notifyHeard(sent, milliseconds, rows)
+  logSlow(sent, milliseconds)
+  return undefined
+}
+
+async function notifyHeard(sent: SentQuery, milliseconds: number, rows: readonly unknown[]): Promise<void> {
+  const { by, sql, values } = sent
+  const parameters = values as unknown[]
+  await by.queryRunner.broadcaster.broadcast('AfterQuery', sql, parameters, true, milliseconds, rows, undefined)
+  logSlow(sent, milliseconds)
+}
+
+function logSlow({ by, sql, values }: SentQuery, milliseconds: number): void {
+  const limit = by.dataSource.options.maxQueryExecutionTime
+  if (limit && milliseconds > limit) {
+    by.dataSource.logger.logQuerySlow(milliseconds, sql, values as unknown[], by.queryRunner)
+  }
+}
+
+/** What TypeORM does after a query that failed. */
+export async function notifyFailure({ by, sql, values }: SentQuery, error: Error): Promise<void> {
+  const parameters = values as unknown[]
+  by.dataSource.logger.logQueryError(error, sql, parameters, by.queryRunner)
+  if (!hearsQueries(by.dataSource)) return
+  await by.queryRunner.broadcaster.broadcast('AfterQuery', sql, parameters, false, undefined, undefined, error)
+}
+
+/** Whether nobody hears of a query that succeeds in time. */
+export const isUnheard = (dataSource: DataSource): boolean => !hearsQueries(dataSource) && isSilent(dataSource.logger)
+
+function hearsQueries({ subscribers }: DataSource): boolean {
+  for (const one of subscribers)
+    if ((one.beforeQuery !== undefined || one.afterQuery !== undefined) && !(OURS in one)) return true
+  return false
+}
+
+/** Whether it is a logger of TypeORM's own that does not log queries. */
+function isSilent(logger: Logger): boolean {
+  if (logger.logQuery !== AbstractLogger.prototype.logQuery) return false
+  return !(logger as unknown as { isLogEnabledFor(type: 'query'): boolean }).isLogEnabledFor('query')
 }

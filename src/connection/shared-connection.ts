@@ -1,18 +1,26 @@
+import { AsyncResource } from 'node:async_hooks'
 import type { QueryRunner } from 'typeorm'
 import { TransactionAbortedError } from '../errors'
-import { SQLSTATE, serverError } from '../sql/sqlstate'
-import { seesOpenTransaction, type TransactionCommand, transactionCommands } from '../sql/transaction-commands'
 import { NO_ROLLBACKS, registry, type Rollbacks } from '../registry/registry'
-import type { ClientQuery } from './exclusive'
-import { isPgClient, type PgClient, pgClientOf } from './pg-client'
+import { serverError, SQLSTATE } from '../sql/sqlstate'
+import {
+  OUR_SAVEPOINTS,
+  ownTransaction,
+  savepoint,
+  type SavepointCommands,
+  seesOpenTransaction,
+  type TransactionCommand,
+  transactionCommands,
+} from '../sql/transaction-commands'
+import { isPgClient, type PgClient, pgClientOf } from './wire'
 
-const watched = new WeakMap<QueryRunner, PgClient>()
+const watchedClients = new WeakMap<QueryRunner, PgClient>()
 export function watch(queryRunner: QueryRunner, client: PgClient): void {
-  watched.set(queryRunner, client)
+  watchedClients.set(queryRunner, client)
 }
 
 /** The client of a query runner, once it was watched. */
-export const watchedClient = (queryRunner: QueryRunner): PgClient | undefined => watched.get(queryRunner)
+export const watchedClient = (queryRunner: QueryRunner): PgClient | undefined => watchedClients.get(queryRunner)
 
 /** A transaction that the caller began by SQL, which TypeORM does not count. */
 export async function isInRawTransaction(queryRunner: QueryRunner): Promise<boolean> {
@@ -33,20 +41,15 @@ export async function isInRawTransaction(queryRunner: QueryRunner): Promise<bool
 const rollbacksOn = (queryRunner: QueryRunner): Rollbacks => registry.rollbacks.get(queryRunner) ?? NO_ROLLBACKS
 
 export const savepointsOf = (queryRunner: QueryRunner): Savepoints =>
-  Savepoints.watch((watched.get(queryRunner) ?? queryRunner) as unknown as { query: ClientQuery })
-
-/** The connection that a query runner has by now. */
-function clientOf(queryRunner: QueryRunner): PgClient | undefined {
-  const client: unknown = Reflect.get(queryRunner, 'databaseConnection')
-  return pgClientOf(client)
-}
+  Savepoints.watch((watchedClients.get(queryRunner) ?? queryRunner) as unknown as { query: ClientQuery })
 
 /** Where a call stands in the caller's transaction. */
 export class Footing {
   private readonly before: Rollbacks
-  /** Of the savepoints: the driver's client, as far as it was known when the call began. */
+  /** The holder of the savepoints: the driver's client, as far as it was known when the call began. */
   private readonly holder: object
   private savepoints: Savepoints | undefined
+  private readonly began: number
   /** When it last sent something, or began. */
   private at: number
 
@@ -56,13 +59,18 @@ export class Footing {
     outside: number | undefined,
   ) {
     this.before = rollbacksOn(queryRunner)
-    this.holder = watched.get(queryRunner) ?? clientOf(queryRunner) ?? queryRunner
-    this.savepoints = Savepoints.of(this.holder)
-    this.at = outside ?? this.savepoints?.now ?? 0
+    // The connection that it has by now, also without a watch.
+    const client = watchedClients.get(queryRunner) ?? pgClientOf(Reflect.get(queryRunner, 'databaseConnection'))
+    this.holder = client ?? queryRunner
+    // A savepoint that is set before the call sends its first statement must be heard too.
+    if (client && queryRunner.isTransactionActive) watch(queryRunner, client)
+    this.savepoints = queryRunner.isTransactionActive ? savepointsOf(queryRunner) : Savepoints.of(this.holder)
+    this.began = this.savepoints?.now ?? 0
+    this.at = outside ?? this.began
   }
 
   /** @throws TransactionAbortedError if what the call did was rolled back, or the transaction in which it began */
-  require(): void {
+  require(cause?: unknown): void {
     const { ofTransactions, toSavepoints } = rollbacksOn(this.queryRunner)
     // Another call may have begun to hear them since this one began: what it heard came after.
     this.savepoints ??= Savepoints.of(this.holder)
@@ -70,24 +78,39 @@ export class Footing {
       ? this.savepoints.isUndone(this.at)
       : // Not known yet which: as long as the first connect() takes, any may be.
         toSavepoints !== this.before.toSavepoints
-    if (isUndone || ofTransactions !== this.before.ofTransactions)
-      throw new TransactionAbortedError(undefined, ROLLED_BACK)
+    if (isUndone || ofTransactions !== this.before.ofTransactions) throw new TransactionAbortedError(cause, ROLLED_BACK)
   }
 
-  /** Something is sent now, by a connection that is watched where it is one of `pg`. */
+  /**
+   * Something is sent now, by a connection that is watched where it is one of `pg`.
+   *
+   * @throws TransactionAbortedError inside a savepoint that others have set since the call began: a rollback to it would
+   * undo what the call has reported by then
+   */
   step(): void {
     this.require()
     this.savepoints = savepointsOf(this.queryRunner)
+    if (this.savepoints.isSetSince(this.began)) throw new TransactionAbortedError(undefined, SET_MEANWHILE)
     this.at = this.savepoints.now
   }
 }
 
 const ROLLED_BACK = 'it was rolled back while this call was under way: await every call before you end a transaction'
 
+const SET_MEANWHILE =
+  'a savepoint was set while this call was under way: await every call before you set one, or begin a nested transaction'
+
 /** What is undone farther back is taken for one stretch. */
 const MAX_UNDONE = 1_000
 
 const known = new WeakMap<object, Savepoints>()
+
+interface OpenSavepoint {
+  readonly name: string
+  readonly since: number
+  /** It was rolled back to, as TypeORM does at the end of a nested transaction: Postgres keeps it. */
+  readonly isOver: boolean
+}
 
 /**
  * What was undone on one connection, in the order in which statements are sent. Its time is counted in savepoints and
@@ -95,8 +118,8 @@ const known = new WeakMap<object, Savepoints>()
  */
 export class Savepoints {
   private time = 0
-  private open: readonly { readonly name: string; readonly since: number }[] = []
-  /** Those that wait to be set. */
+  private open: readonly OpenSavepoint[] = []
+  /** Savepoints that wait to be set. */
   private awaited: string[] = []
   private undone: readonly { readonly from: number; readonly to: number }[] = []
 
@@ -125,6 +148,11 @@ export class Savepoints {
     return this.undone.some(({ from, to }) => from <= at && at < to)
   }
 
+  /** A savepoint is open, and was not rolled back to, that was set after a time, and not by a call of ours. */
+  isSetSince(at: number): boolean {
+    return this.open.some(({ name, since, isOver }) => since > at && !isOver && !OUR_SAVEPOINTS.has(name))
+  }
+
   hear(commands: readonly TransactionCommand[]): void {
     for (const command of commands) {
       if (command.does === 'set') this.set(command.savepoint)
@@ -147,14 +175,14 @@ export class Savepoints {
   private set(name: string): void {
     this.time += 1
     this.awaited = this.awaited.filter((one) => one !== name)
-    this.open = [...this.open, { name, since: this.time }]
+    this.open = [...this.open, { name, since: this.time, isOver: false }]
   }
 
   /** An unknown savepoint was set before we began to listen. It stays, and those that were set within it go. */
   private rollBackTo(name: string): void {
     const place = this.open.findLastIndex((one) => one.name === name)
     this.undo(this.open[place]?.since ?? 0)
-    this.open = this.open.slice(0, place + 1)
+    this.open = this.open.slice(0, place + 1).map((one, nth) => (nth === place ? { ...one, isOver: true } : one))
   }
 
   private below(name: string): Savepoints['open'] {
@@ -174,6 +202,16 @@ export class Savepoints {
     this.leave()
   }
 
+  /** COMMIT and PREPARE TRANSACTION roll back where they fail, and where a statement before them has failed. */
+  private async hearEnd(answer: unknown): Promise<void> {
+    try {
+      const results = [await answer].flat() as readonly ({ readonly command?: string } | undefined)[]
+      if (results.some((one) => one?.command === 'ROLLBACK')) this.undo(0)
+    } catch {
+      this.undo(0)
+    }
+  }
+
   private undo(from: number): void {
     this.time += 1
     const before = this.undone.filter((one) => one.from < from)
@@ -185,10 +223,13 @@ export class Savepoints {
   private putInFront(holder: { query: ClientQuery }): void {
     const own = Object.hasOwn(holder, 'query') ? holder.query : undefined
     const front: ClientQuery = (...args) => {
-      this.hear(commandsIn(args))
+      const commands = commandsIn(args)
+      this.hear(commands)
       // That of its class may change at any time.
       const { query } = own ? { query: own } : (Object.getPrototypeOf(holder) as { query: ClientQuery })
-      return query.apply(holder, [...args])
+      const answer = query.apply(holder, [...args])
+      if (commands.some(({ does }) => does === 'commit')) void this.hearEnd(answer)
+      return answer
     }
     holder.query = front
     this.isInFront = true
@@ -214,3 +255,159 @@ export function commandsIn([first, second]: readonly unknown[]): readonly Transa
 }
 
 const isFilled = (values: unknown): boolean => Array.isArray(values) && values.length > 0
+
+export type ClientQuery = (...args: readonly unknown[]) => unknown
+
+/** Keeps a connection to this call alone. */
+export interface Exclusive {
+  readonly query: ClientQuery
+  /** Sends what others have requested meanwhile, in their order. */
+  readonly end: () => void
+}
+
+/** Which statements pass while the connection is held, and what becomes of the others. */
+export interface ExclusiveRules {
+  /** The code that sends a statement may. */
+  readonly passes: () => boolean
+  /** A statement that may pass is sent; returns what to call when its answer has come. */
+  readonly sends: () => () => void
+  /** A statement waits; returns what to call when it waits no longer. `fail` replaces it with an error. */
+  readonly waits: (statement: readonly unknown[], fail: (error: Error) => void) => () => void
+}
+
+/** A statement that waits. */
+interface WaitingStatement {
+  readonly send: () => void
+  readonly fail: (error: Error) => void
+  over: () => void
+}
+
+/**
+ * Keeps every statement but ours from the connection: one of the caller's own between our savepoint and a rollback to
+ * it would be undone, although the caller was notified that it was done.
+ *
+ * @param rules @default nobody passes, and all wait until the end
+ */
+export function useExclusively(holder: { query: ClientQuery }, rules?: ExclusiveRules): Exclusive {
+  const { query } = holder
+  const own = Object.hasOwn(holder, 'query')
+  const waiting = new Set<WaitingStatement>()
+  let ended = false
+  const wait = (args: readonly unknown[], { send, fail }: Pick<WaitingStatement, 'send' | 'fail'>): void => {
+    // As whoever sent it: it may have to wait for the end of a section around ours.
+    const one: WaitingStatement = { send: AsyncResource.bind(send), fail, over: () => {} }
+    waiting.add(one)
+    const give = (error: Error): void => {
+      if (waiting.delete(one)) fail(error)
+    }
+    if (rules) one.over = rules.waits(args, give)
+  }
+  const guarded: ClientQuery = (...args) => {
+    const now = (): unknown => query.apply(holder, [...args])
+    const [first] = args
+    // What it refuses, it refuses at once.
+    if (ended || first === null || first === undefined) return now()
+    if (rules?.passes()) return notifyAfter(now(), rules.sends())
+    const submittable = typeof first === 'object' && 'submit' in first
+    const callback = args.map(callbackOf).find((one) => one !== undefined)
+    if (submittable || callback) {
+      const fail = failing(first, callback)
+      wait(args, { send: () => void now(), fail })
+      return submittable ? first : undefined
+    }
+    return new Promise((resolve, reject) => {
+      const send = (): void => {
+        try {
+          resolve(now())
+        } catch (error) {
+          reject(error)
+        }
+      }
+      wait(args, { send, fail: reject })
+    })
+  }
+  holder.query = guarded
+  return {
+    query: query.bind(holder),
+    end: () => {
+      ended = true
+      // Somebody may have put another in front of ours meanwhile, which stays and calls it.
+      if (holder.query === guarded && own) holder.query = query
+      else if (holder.query === guarded) Reflect.deleteProperty(holder, 'query')
+      for (const { send, over } of waiting) {
+        over()
+        send()
+      }
+    },
+  }
+}
+
+/** Tells a query object, or a callback, of an error. */
+const failing =
+  (first: unknown, callback: QueryCallback | undefined) =>
+  (error: Error): void => {
+    const submittable = typeof first === 'object' && first !== null && 'handleError' in first
+    if (submittable && typeof first.handleError === 'function') first.handleError(error)
+    else callback?.(error)
+  }
+
+function notifyAfter(answer: unknown, answered: () => void): unknown {
+  if (answer instanceof Promise) answer.then(answered, answered)
+  else answered()
+  return answer
+}
+
+type QueryCallback = (error: unknown) => unknown
+
+function callbackOf(argument: unknown): QueryCallback | undefined {
+  if (typeof argument === 'function') return argument as QueryCallback
+  if (typeof argument !== 'object' || argument === null || !('callback' in argument)) return undefined
+  return typeof argument.callback === 'function' ? (argument.callback as QueryCallback) : undefined
+}
+
+/**
+ * Runs statements whose error leaves the caller's transaction as it was before.
+ *
+ * @param client others may send statements by it meanwhile, and these wait
+ * @param run sends them by the function that it is given
+ */
+export async function orRollBack<T>(client: PgClient, run: (query: ClientQuery) => Promise<T>): Promise<T> {
+  const exclusive = useExclusively(client as unknown as { query: ClientQuery })
+  try {
+    return await inSavepoint(exclusive.query, savepoint, async () => await run(exclusive.query))
+  } finally {
+    exclusive.end()
+  }
+}
+
+/** Runs statements between the commands of a savepoint, and keeps nobody from sending others. */
+export async function inSavepoint<T>(
+  query: (sql: string) => unknown,
+  commands: SavepointCommands,
+  run: () => Promise<T>,
+): Promise<T> {
+  // Rolling back to a savepoint that may not have been set would abort the transaction, or meet another savepoint.
+  await query(commands.set)
+  let done = false
+  try {
+    const result = await run()
+    done = true
+    await query(commands.release)
+    return result
+  } catch (error) {
+    // After 40001 and 40P01 too a savepoint can be rolled back to, but the snapshot is the same: the caller must retry.
+    // On a connection that is gone the rollback fails as well; the first error says more. What is not released because
+    // a listener has caught an error of the server is still there.
+    if (!done || serverError(error)) await rollBack(query, commands).catch(() => {})
+    throw error
+  }
+}
+
+/** Two statements for a savepoint, since not every driver takes two at once. */
+async function rollBack(
+  query: (sql: string) => unknown,
+  { rollBack: back, release }: SavepointCommands,
+): Promise<void> {
+  await query(back)
+  if (release !== ownTransaction.release) await query(release)
+}

@@ -1,7 +1,7 @@
-import { hasObjects, type ParameterOptions, parameterText } from '../sql/parameter-text'
-import type { WireRow } from '../sql/statements'
-import type { PgClient, PgConnection, TypeParser } from './pg-client'
-import type { PreparedName } from './prepared-names'
+import type { DataSource } from 'typeorm'
+import { UnsupportedDatabaseError } from '../errors'
+import type { WireRow } from '../sql/find'
+import { hasObjects, type ParameterOptions, parameterText } from '../sql/types'
 
 /** A parameter as it goes to the server: as text, or as bytes. */
 type Parameter = string | Buffer | null
@@ -21,9 +21,9 @@ export function plainTexts(values: readonly unknown[], dates: () => ParameterOpt
   return texts
 }
 
-/** Of the unnamed portal. */
+/** Describes the unnamed portal. */
 const DESCRIBE = 'D\0\0\0\x06P\0'
-/** Without a limit of rows. */
+/** Runs the portal without a limit of rows. */
 const EXECUTE = 'E\0\0\0\x09\0\0\0\0\0'
 /** After it the server answers, whatever has failed. */
 export const SYNC = 'S\0\0\0\x04'
@@ -135,13 +135,13 @@ type Callback = (error: unknown, rows?: readonly WireRow[]) => void
  * and builds much around a row. The types of a prepared statement do not change: the server refuses it instead (0A000).
  */
 export class PreparedQuery {
-  /** Of the statement. `pg` keeps the SQL by it once the server has parsed it. */
+  /** The name of the statement. `pg` keeps the SQL by it once the server has parsed it. */
   readonly name: string
   readonly text: string
   private readonly rows: WireRow[] = []
   private readonly prepared: PreparedName
   private readonly values: readonly Parameter[]
-  private parsers: readonly TypeParser[] | undefined
+  private parsers: TypeParser[] | undefined
   private failure: { readonly error: unknown } | undefined
   /** Its rows; fails as the statement does. */
   readonly answer: Promise<readonly WireRow[]>
@@ -173,7 +173,7 @@ export class PreparedQuery {
       const messages = runMessages(this.name, this.values, this.prepared.types === undefined, around?.after)
       const isParsed = parsedStatements[this.name] !== undefined
       // In one piece, for a write of several takes far longer.
-      if (isParsed) write(stream, around ? Buffer.concat([around.before, messages]) : messages)
+      if (isParsed) writeTo(stream, around ? Buffer.concat([around.before, messages]) : messages)
       else this.submitParts(connection, messages, around?.before)
       return undefined
     } catch (error) {
@@ -188,7 +188,13 @@ export class PreparedQuery {
   handleDataRow({ fields }: { readonly fields: (string | null)[] }): void {
     if (this.failure) return
     try {
-      const parsers = (this.parsers ??= parsersOf(this.client, this.prepared.types ?? []))
+      let { parsers } = this
+      if (!parsers) {
+        // Looked up at each call, as in `pg`: the user may set others.
+        parsers = []
+        for (const type of this.prepared.types ?? []) parsers.push(this.client.getTypeParser(type, 'text'))
+        this.parsers = parsers
+      }
       const row: unknown[] = []
       for (let index = 0; index < fields.length; index += 1) {
         const field = fields[index] ?? null
@@ -216,24 +222,17 @@ export class PreparedQuery {
     const { stream, parsedStatements } = connection
     stream.cork?.()
     try {
-      if (before) write(stream, before)
+      if (before) writeTo(stream, before)
       if (parsedStatements[this.name] === undefined) connection.parse({ name: this.name, text: this.text })
-      write(stream, messages)
+      writeTo(stream, messages)
     } finally {
       stream.uncork?.()
     }
   }
 }
 
-/** Looked up at each call, as in `pg`: the user may set others. */
-function parsersOf(client: PgClient, types: readonly number[]): readonly TypeParser[] {
-  const parsers: TypeParser[] = []
-  for (const type of types) parsers.push(client.getTypeParser(type, 'text'))
-  return parsers
-}
-
 /** A closed connection reports itself to `pg`. */
-export function write(stream: PgConnection['stream'], messages: Buffer): void {
+export function writeTo(stream: PgConnection['stream'], messages: Buffer): void {
   if (stream.writable) stream.write(messages)
 }
 
@@ -243,13 +242,13 @@ interface Commands {
   readonly after: readonly string[]
 }
 
-/** As messages: after an error the server skips everything up to Sync. */
+/** Commands as messages: after an error the server skips everything up to Sync. */
 interface JoinedCommands extends Around {
   readonly commandsBefore: number
 }
 
 /** @param commands ASCII, shorter than 240 characters */
-export const joined = ({ before, after }: Commands): JoinedCommands => ({
+export const joinedCommands = ({ before, after }: Commands): JoinedCommands => ({
   commandsBefore: before.length,
   before: Buffer.from(before.map(commandMessages).join(''), 'latin1'),
   after: after.map(commandMessages).join('') + SYNC,
@@ -307,5 +306,264 @@ export class JoinedQuery {
 
   handleError(error: unknown): void {
     this.query.handleError(error)
+  }
+}
+
+/** A statement as `pg` takes it. */
+interface PgQuery {
+  readonly text: string
+  readonly values?: readonly unknown[]
+  readonly rowMode: 'array'
+  readonly name?: string
+}
+
+/** What `pg` writes to the server with. */
+interface PgConnection {
+  close(message: { readonly type: 'S'; readonly name: string }): void
+  parse(message: { readonly name: string; readonly text: string }): void
+  sync(): void
+  /** SQL by the name it was prepared under. */
+  readonly parsedStatements: Record<string, string>
+  readonly stream: {
+    readonly writable: boolean
+    write(messages: Buffer): unknown
+    cork?(): void
+    uncork?(): void
+  }
+}
+
+/** Gives the value of a column that is not NULL. */
+type TypeParser = (text: string) => unknown
+
+/** The part of the answer of `pg` that is used here. */
+export interface PgResult {
+  readonly rows: readonly WireRow[]
+}
+
+/** The parts of a `pg` client that are used here. */
+export interface PgClient {
+  query(query: PgQuery): Promise<PgResult>
+  /** Queues among the queries, and notifies the object of what becomes of it. */
+  query(submittable: { submit(connection: PgConnection): void }): unknown
+  end(): Promise<void>
+  on(event: 'error', listener: (error: Error) => void): unknown
+  removeListener(event: 'error', listener: (error: Error) => void): unknown
+  getTypeParser(type: number, format: 'text'): TypeParser
+  readonly connection: PgConnection
+  /** The process id of its backend. */
+  readonly processID?: number | null
+  readonly connectionParameters?: { readonly query_timeout?: unknown }
+  /** Pipeline mode: statements are sent before the last one is answered, and only queries are accepted. */
+  readonly pipeline?: boolean
+  /** Values are requested in binary format, which `pg` then reads as strings. */
+  readonly binary?: boolean
+  /** `I` outside a transaction, `T` inside, `E` in one that has failed. */
+  getTransactionStatus?(): string | null
+}
+
+/** What a client can do, looked for once: it has it for as long as it lives. */
+interface Facts {
+  /** Whether it is a client of `pg`: not `pg-native`, PGlite or another that the option `driver` brings. */
+  readonly isPg: boolean
+  /** Whether it can send a query object of our own. */
+  readonly takesOwn: boolean
+}
+
+const facts = new WeakMap<object, Facts>()
+
+const UNKNOWN_CLIENT: Facts = { isPg: false, takesOwn: false }
+
+function factsOf(client: unknown): Facts {
+  if (typeof client !== 'object' || client === null) return UNKNOWN_CLIENT
+  const known = facts.get(client)
+  if (known) return known
+  let found = UNKNOWN_CLIENT
+  const connection: unknown = Reflect.get(client, 'connection')
+  if (hasMethods(connection, ['close', 'sync'])) {
+    const { parsedStatements, stream } = connection as Partial<PgConnection>
+    const takesOwn =
+      hasMethods(client, ['getTypeParser']) &&
+      hasMethods(connection, ['parse']) &&
+      hasMethods(stream, ['write']) &&
+      typeof parsedStatements === 'object'
+    found = { isPg: true, takesOwn }
+  }
+  facts.set(client, found)
+  return found
+}
+
+const hasMethods = (object: unknown, names: readonly string[]): boolean =>
+  typeof object === 'object' &&
+  object !== null &&
+  names.every((name) => typeof Reflect.get(object, name) === 'function')
+
+export const isPgClient = (client: unknown): client is PgClient => factsOf(client).isPg
+
+/** @returns undefined for a client of another driver */
+export const pgClientOf = (client: unknown): PgClient | undefined => (isPgClient(client) ? client : undefined)
+
+/** A query object of our own can be sent by it; where not, one of `pg`'s takes its place. */
+export const takesPreparedQueries = (client: PgClient): boolean => !client.pipeline && factsOf(client).takesOwn
+
+/** Whether it waits for an answer of the server. Other drivers do not tell. */
+export const isBusy = (client: unknown): boolean => isPgClient(client) && Reflect.get(client, 'readyForQuery') === false
+
+/** @throws UnsupportedDatabaseError for a client that gives wrong values */
+export function requireTextFormat(client: PgClient): void {
+  if (!client.binary) return
+  throw new UnsupportedDatabaseError(
+    'The option "binary" of pg gives wrong values: 239 for the integer 200. Leave it out of the DataSource.',
+  )
+}
+
+/** With `query_timeout` it is not known in time what the server has done, nor whether it should release a savepoint. */
+export const hasTimeout = ({ connectionParameters }: PgClient): boolean => Boolean(connectionParameters?.query_timeout)
+
+/** How the driver of a DataSource sends a Date. */
+export function parameterOptions({ driver }: DataSource): ParameterOptions {
+  const { postgres } = driver as { postgres?: { defaults?: { parseInputDatesAsUTC?: boolean } } }
+  return { utcDates: postgres?.defaults?.parseInputDatesAsUTC ?? false }
+}
+
+/** What a pool of `pg` tells of itself, and nothing is lost where it does not. */
+interface PgPool {
+  readonly idleCount: number
+  readonly totalCount: number
+  readonly waitingCount: number
+  readonly options: { readonly max: number }
+}
+
+/** Somebody else waits for a connection of the pool, or it does not tell. */
+export function isAwaited(dataSource: DataSource): boolean {
+  return poolOf(dataSource)?.waitingCount !== 0
+}
+
+/**
+ * A second connection is available without waiting for anyone else's. Of a pool that does not tell, none is: the one of
+ * another driver may have no second.
+ */
+export function hasSpare(dataSource: DataSource): boolean {
+  const pool = poolOf(dataSource)
+  if (!pool || pool.waitingCount > 0) return false
+  return pool.idleCount > 0 || pool.totalCount < pool.options.max
+}
+
+function poolOf({ driver }: DataSource): PgPool | undefined {
+  const { master } = driver as { readonly master?: unknown }
+  return isPgPool(master) ? master : undefined
+}
+
+function isPgPool(pool: unknown): pool is PgPool {
+  if (typeof pool !== 'object' || pool === null || !('options' in pool)) return false
+  const { options } = pool
+  if (typeof options !== 'object' || options === null || typeof Reflect.get(options, 'max') !== 'number') return false
+  return ['idleCount', 'totalCount', 'waitingCount'].every((name) => typeof Reflect.get(pool, name) === 'number')
+}
+
+/** Names on one connection; each keeps a plan in the server's memory, 50 to 100 kB. */
+const MAX_NAMES = 200
+/** Closed at once when there are too many, the least recently used first: one round trip for all of them. */
+const EVICTED_NAMES = 50
+/** A plan stays as it was made, for a table of whatever size it had then; a new one costs about a millisecond. */
+const MAX_USES = 1_000
+const MAX_AGE_MILLISECONDS = 60_000
+/**
+ * After so many losses of prepared statements: something between us and the server gives statements to other sessions.
+ */
+const MAX_LOSSES = 3
+/** How long nothing is prepared then, in milliseconds. A loss longer ago than that no longer counts. */
+const PAUSE_MILLISECONDS = 600_000
+
+/** A name to send a statement under, as long as it is kept. */
+export interface PreparedName {
+  readonly name: string
+  /** When the name was taken, by the caller's clock. */
+  readonly since: number
+  /** More than one: it was sent before, so that the server's plan may be older than what it speaks of. */
+  uses: number
+  /** OIDs of its columns, once the server has sent them. */
+  types: readonly number[] | undefined
+}
+
+const ofClients = new WeakMap<object, PreparedNames>()
+
+/**
+ * The names of the prepared statements on one connection. None is kept for ever: a plan that was made while the table
+ * was tiny reads all of it, however large it becomes, until an ANALYZE that may never come.
+ */
+export class PreparedNames {
+  private readonly kept = new Map<string, PreparedName>()
+  /** Names that the server should forget. */
+  givenUp: string[] = []
+  private serial = 0
+  private losses = 0
+  private lostAt = 0
+  private last: PreparedName | undefined
+
+  static of(client: object): PreparedNames {
+    const known = ofClients.get(client)
+    if (known) return known
+    const names = new PreparedNames()
+    ofClients.set(client, names)
+    return names
+  }
+
+  /**
+   * @param statement its digest's name
+   * @param now milliseconds, by a clock that never goes back
+   * @returns undefined while no names are kept on this connection
+   */
+  take(statement: string, now: number): PreparedName | undefined {
+    if (this.losses >= MAX_LOSSES && now - this.lostAt < PAUSE_MILLISECONDS) return undefined
+    const known = this.kept.get(statement)
+    const isFresh = known && known.uses < MAX_USES && now - known.since < MAX_AGE_MILLISECONDS
+    const kept = isFresh ? known : this.replace(statement, now)
+    kept.uses += 1
+    if (kept === this.last) return kept
+    // Put last: the map is in the order of use.
+    this.kept.delete(statement)
+    this.kept.set(statement, kept)
+    this.last = kept
+    if (this.kept.size > MAX_NAMES) this.evict()
+    return kept
+  }
+
+  /**
+   * Every name may be gone or stale.
+   *
+   * @param now as `take` has it
+   */
+  lose(now: number): void {
+    // After a pause one more is enough for the next.
+    if (this.losses < MAX_LOSSES && now - this.lostAt >= PAUSE_MILLISECONDS) this.losses = 0
+    this.losses += 1
+    this.lostAt = now
+    this.giveUp([...this.kept.keys()])
+  }
+
+  /** The names that the server should forget; each is given once. */
+  takeGivenUp(): readonly string[] {
+    const names = this.givenUp
+    if (names.length > 0) this.givenUp = []
+    return names
+  }
+
+  private replace(statement: string, now: number): PreparedName {
+    this.giveUp([statement])
+    // A name is never used again: code that relies on the old one must not get a statement that was prepared later.
+    this.serial += 1
+    return { name: `${statement}_${this.serial}`, since: now, uses: 0, types: undefined }
+  }
+
+  private evict(): void {
+    this.giveUp([...this.kept.keys()].slice(0, EVICTED_NAMES))
+  }
+
+  private giveUp(statements: readonly string[]): void {
+    for (const statement of statements) {
+      const kept = this.kept.get(statement)
+      if (kept) this.givenUp.push(kept.name)
+      this.kept.delete(statement)
+    }
   }
 }

@@ -1,12 +1,11 @@
 import type { DataSource, EntityManager, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
-import { type JoinedWork, transact } from '../connection/joined-transaction'
+import { asOne, type JoinedWork, transact } from '../connection/transactions'
 import { openSession } from '../connection/open-session'
 import type { Session } from '../connection/session'
-import { asOne } from '../connection/whole-transaction'
 import { UnsupportedDatabaseError } from '../errors'
-import { Attempts } from '../find-or-create/attempts'
-import { calledFrom, callerOf } from '../find-or-create/caller'
-import { ensureNamesReady } from '../find-or-create/requested-names'
+import { Attempts } from '../calls/attempts'
+import { calledFrom, callerOf, requireManager } from '../calls/call-options'
+import { ensureNamesReady, type HolderEntity } from '../calls/names'
 import {
   dataSourceOf,
   type Declaration,
@@ -15,21 +14,17 @@ import {
   type NameDeclaration,
   namesOfEntity,
   type NumberDeclaration,
+  openTransaction,
   registry,
   tableNumbers,
 } from '../registry/registry'
-import { openTransaction } from '../registry/open-transactions'
-import { requireManager } from '../rows/call-arguments'
-import type { EntityColumns, EntityText } from '../rows/entity-text'
-import { afterUpdate } from '../rows/events'
-import type { HolderEntity } from '../rows/holder-row'
-import { hydrate } from '../rows/hydrate'
-import { finish, relationsToLoad } from '../rows/load-relations'
+import type { EntityColumns, EntityText } from '../calls/entity-text'
+import { afterUpdate, finish, hydrate, relationsToLoad } from '../calls/hydrate'
 import { ensureReady, ensureTriggers } from '../schema/readiness'
 import { indexSize } from '../sql/catalog'
-import type { Statement, WireRow } from '../sql/statements'
+import type { Statement, WireRow } from '../sql/find'
 import { tableName } from '../sql/text-table'
-import { takenNamesError } from '../typeorm/names'
+import { takenNamesError } from '../typeorm/refusals'
 
 /** An entity, and what it declares, of its own and inherited. */
 interface Entity {
@@ -133,7 +128,7 @@ export class Operation {
   }
 
   /**
-   * As `next`, unless another attempt cannot help.
+   * Does what `next` does, unless another attempt cannot help.
    *
    * @throws TextTakenError if the triggers refused a name
    * @throws the cause
@@ -150,7 +145,7 @@ export class Operation {
    */
   async asOne(manager: EntityManager, work: JoinedWork): Promise<void> {
     if (!this.session.inTransaction) return await this.session.exclusively(async () => await transact(manager, work))
-    await asOne(manager, async (own) => {
+    await asOne(this.session, manager, async (own) => {
       await work.run(own)
       await work.last(own)
     })

@@ -1,9 +1,13 @@
-import type { DataSource } from 'typeorm'
+import type { DataSource, EntityMetadata } from 'typeorm'
 import { DeclarationError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
-import { type DataSourceSettings, registry } from '../registry/registry'
-import { hookSchemaBuilder } from '../schema/schema-hook'
-import { requirePostgres } from '../registry/supported'
+import { type DataSourceSettings, endWaiting, hearPools, noteTransactions, registry } from '../registry/registry'
+import { requireInternals, requirePostgres } from '../registry/typeorm'
+import { hookSchemaBuilder } from '../schema/hook'
+import { quote } from '../sql/identifier'
+import { rewriteQueries } from '../typeorm/conditions'
+import { explainErrors } from '../typeorm/errors'
+import { subscribe } from '../typeorm/subscriber'
 
 /** Options of `withUniqueText`. */
 export interface UniqueTextDataSourceOptions {
@@ -80,7 +84,7 @@ export function withUniqueText<T extends DataSource>(dataSource: T, options: Uni
   return dataSource
 }
 
-const RULES: Rules<UniqueTextDataSourceOptions> = {
+const SETTING_RULES: Rules<UniqueTextDataSourceOptions> = {
   rewriteQueries: RULE.boolean,
   prepare: RULE.boolean,
   tenantsBySearchPath: RULE.boolean,
@@ -89,8 +93,70 @@ const RULES: Rules<UniqueTextDataSourceOptions> = {
 
 /** A mistake here would send prepared statements through a pooler that loses them. */
 function toSettings(options: UniqueTextDataSourceOptions, before = DEFAULTS): DataSourceSettings {
-  checkOptions('withUniqueText()', options, RULES)
+  checkOptions('withUniqueText()', options, SETTING_RULES)
   const { prepare = before.prepare, tenantsBySearchPath = before.tenantsBySearchPath } = options
   const { rewriteQueries = before.rewriteQueries, coalesce = before.coalesce } = options
   return { prepare, tenantsBySearchPath, rewriteQueries, coalesce }
 }
+
+/** The parts of TypeORM's IndexMetadata that are used here; the class is not exported with its fields. */
+export interface IndexMetadata {
+  readonly entityMetadata: EntityMetadata
+  readonly embeddedMetadata?: unknown
+  readonly target?: unknown
+  givenName?: string
+  where?: string
+  synchronize?: boolean
+}
+
+/**
+ * Prepares a DataSource for declarations, once per `initialize()`: by then TypeORM has made the list of subscribers and
+ * connected, but built no schema.
+ *
+ * @param what declares it, for an error
+ * @throws UnsupportedDatabaseError
+ */
+export function attachDataSource(dataSource: DataSource, what: string): void {
+  requirePostgres(dataSource, what)
+  requireInternals(dataSource)
+  hookSchemaBuilder(dataSource)
+  subscribe(dataSource)
+  rewriteQueries(dataSource)
+  explainErrors(dataSource)
+  hearPools(dataSource)
+  endWaiting(dataSource)
+  noteTransactions(dataSource.manager)
+}
+
+/** What one class of a table declared. */
+interface Declared {
+  readonly metadata: EntityMetadata
+  readonly name: string
+  readonly target: unknown
+}
+
+/** TypeORM would make the index twice, and one of the two would lack its options. */
+export function requireOneClass(
+  decorator: string,
+  { metadata, name, target }: Declared,
+  other: Pick<IndexMetadata, 'target'>,
+): void {
+  if (other.target === target) return
+  throw new DeclarationError(
+    `${decorator} on ${metadata.name}.${name}: two classes of one table declare it, ${nameOf(target)} and ` +
+      `${nameOf(other.target)}. Declare it on one of them (what children share belongs on their parent), or give them two names.`,
+  )
+}
+
+const nameOf = (target: unknown): string => (typeof target === 'function' ? target.name : String(target))
+
+/**
+ * The `columns` of an index over a property, for the rows that have a value there. A naming strategy may change the name
+ * of the column. Not an arrow function: TypeORM calls it as a method of its IndexMetadata.
+ */
+export const whereNotNull = (property: string): (() => string[]) =>
+  function columns(this: IndexMetadata): string[] {
+    const column = this.entityMetadata.columns.find(({ propertyName }) => propertyName === property)
+    this.where = `${quote(column?.databaseName ?? '')} IS NOT NULL`
+    return [property]
+  }

@@ -1,22 +1,42 @@
 import { DataSource, type EntityMetadata, type EntityTarget, type ObjectLiteral } from 'typeorm'
-import { findNames } from '../adopt/name-steps'
-import { findNumber } from '../adopt/number-steps'
-import type { FindWork } from '../adopt/work'
-import { DeclarationError } from '../errors'
+import { stepsOf } from '../adopt/adopt'
+import { findNames } from '../adopt/names'
+import { findNumber } from '../adopt/numbers'
+import { AdoptionError } from '../adopt/session'
+import { findLeft } from '../adopt/sql/swap'
+import { guardedAs, targetOf } from '../adopt/swap'
+import { findTarget, requireAdoptable } from '../adopt/target'
+import { type PlannedStep, storedState } from '../adopt/texts'
+import type { FindWork, Work } from '../adopt/work'
+import { DeclarationError, UnsupportedDatabaseError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
-import { tableState, type TableState } from '../sql/catalog'
-import { readSurroundings, relationNamed, type Surroundings } from '../sql/doctor-catalog'
+import { type Declaration, registry, rootOf, tableDeclarations, tableNames, tableNumbers } from '../registry/registry'
+import { exactState, findDrift, workDrift } from '../schema/readiness'
+import { triggerWorks } from '../schema/table'
+import type { Query, TableState } from '../sql/catalog'
+import { serverError, SQLSTATE } from '../sql/sqlstate'
+import { scopesTable } from '../sql/numbers'
+import { tableName } from '../sql/text-table'
 import { TEXT_TRIGGERS } from '../sql/trigger-set'
-import { findDrift, workDrift } from '../schema/drift'
-import { registry, rootOf, tableDeclarations, tableNames, tableNumbers } from '../registry/registry'
-import { triggerWorks, wantedSets } from '../schema/trigger-sets'
-import { adoptionOf, adoptionOfWork, type DoctorAdoption, findingsOfAdoption, findingsOfIndexes } from './adoption'
-import { awaitingAdoption, type DoctorFinding, findingOf, type Place, schemaFinding } from './findings'
-import { lookAtHolders, lookAtNames, namesColumns } from './names'
-import { lookAtNumbers } from './numbers'
-import { columnsOf } from './stored-text'
-import { columnNames, missingColumns, Reader, relationOf, rowsOf, type Subject, typed } from './subject'
-import { TextLook } from './texts'
+import { namesTable } from '../typeorm/refusals'
+import {
+  awaitingAdoption,
+  databaseNames,
+  type DoctorFinding,
+  findingOf,
+  missingColumns,
+  type Place,
+  Reader,
+  refusalOf,
+  relationOf,
+  countedRows,
+  schemaFinding,
+  type Subject,
+  typed,
+} from './findings'
+import { readSurroundings, relationNamed, type Surroundings } from './sql'
+import { columnsOf, TextLook } from './texts'
+import { lookAtHolders, lookAtNames, lookAtNumbers, namesColumns, ownDrift } from './works'
 
 /** Options of `doctor`. */
 export interface DoctorOptions {
@@ -35,7 +55,7 @@ export interface DoctorOptions {
   readonly onProgress?: (progress: DoctorProgress) => void
 }
 
-const RULES: Rules<DoctorOptions> = {
+const DOCTOR_RULES: Rules<DoctorOptions> = {
   entities: { takes: Array.isArray, expected: 'a list of entities' },
   table: RULE.name,
   batchRows: RULE.positive,
@@ -84,7 +104,7 @@ export interface DoctorReport {
   readonly tables: readonly DoctorTable[]
 }
 
-const BATCH_ROWS = 5_000
+const LOOK_ROWS = 5_000
 
 /**
  * Examines the stored rows of every declaration, and what guards them: texts that are stored twice, hashes that do not
@@ -100,7 +120,7 @@ const BATCH_ROWS = 5_000
  * const { healthy, findings } = await doctor(dataSource, { entities: [Page] })
  */
 export async function doctor(dataSource: DataSource, options: DoctorOptions = {}): Promise<DoctorReport> {
-  const { batchRows = BATCH_ROWS, signal, onProgress } = checked(dataSource, options)
+  const { batchRows = LOOK_ROWS, signal, onProgress } = checkedOptions(dataSource, options)
   const chosen = chosenTables(dataSource, options.entities)
   const queryRunner = dataSource.createQueryRunner('master')
   const reader = new Reader(queryRunner, batchRows, signal)
@@ -120,12 +140,12 @@ export async function doctor(dataSource: DataSource, options: DoctorOptions = {}
   return { healthy: findings.every(({ severity }) => severity !== 'error'), findings, tables }
 }
 
-function checked(dataSource: DataSource, options: DoctorOptions): DoctorOptions {
+function checkedOptions(dataSource: DataSource, options: DoctorOptions): DoctorOptions {
   const given: unknown = dataSource
   if (!(given instanceof DataSource) && !hasMetadata(given)) {
     throw new DeclarationError('doctor(): expected a DataSource that is initialized.')
   }
-  checkOptions('doctor()', options, RULES)
+  checkOptions('doctor()', options, DOCTOR_RULES)
   if (options.table !== undefined && options.entities?.length !== 1)
     throw new DeclarationError('doctor(): name the one entity of the table in entities.')
   return options
@@ -153,7 +173,7 @@ interface Visit {
   readonly dataSource: DataSource
   readonly reader: Reader
   readonly onProgress: DoctorOptions['onProgress']
-  /** As SQL; undefined: the tables of the entities. */
+  /** A table's name as SQL; undefined: the tables of the entities. */
   readonly part: string | undefined
 }
 
@@ -165,7 +185,7 @@ interface Examined {
 async function examineTable(visit: Visit, metadata: EntityMetadata): Promise<Examined> {
   const { reader, part } = visit
   const relation = part === undefined ? relationOf(metadata) : await relationNamed(reader.query, part)
-  const subject = relation === undefined ? undefined : await openSubject(visit, metadata, relation)
+  const subject = relation === undefined ? undefined : await openTextSubject(visit, metadata, relation)
   if (!subject || relation === undefined) return { findings: [tableMissing(metadata, part)] }
   const { state, surroundings } = subject
   const looks = await lookAtRows(visit, subject)
@@ -186,17 +206,19 @@ const tableMissing = ({ name, tableName }: EntityMetadata, part = tableName): Do
   schemaFinding({ object: 'table', kind: 'missing', name: part }, { entity: name, property: null })
 
 /** @returns undefined where there is no such table */
-async function openSubject(
-  { reader, onProgress }: Visit,
+async function openTextSubject(
+  { dataSource, reader, onProgress }: Visit,
   metadata: EntityMetadata,
   relation = relationOf(metadata),
 ): Promise<Subject | undefined> {
-  const { table: state } = await tableState(reader.query, relation, wantedSets(metadata))
-  const surroundings = await readSurroundings(reader.query, relation, referenceNames(metadata))
+  const state = await exactState(metadata, { query: reader.whole, within: false, relation })
+  const scopes = tableNumbers(metadata).flatMap(({ table }) => (table.count ? [scopesTable(table)] : []))
+  const names = tableNames(metadata).length === 0 ? [] : [tableName(namesTable(dataSource))]
+  const surroundings = await readSurroundings(reader.query, relation, referenceNames(metadata), [...scopes, ...names])
   if (!state || !surroundings) return undefined
-  const key = typed(state, columnNames(metadata.primaryColumns))
+  const key = typed(state, databaseNames(metadata.primaryColumns))
   const onRows = (property: string, rows: number): void => onProgress?.({ entity: metadata.name, property, rows })
-  return { metadata, table: { rows: rowsOf(relation, surroundings), key }, state, surroundings, reader, onRows }
+  return { metadata, table: { rows: countedRows(relation, surroundings), key }, state, surroundings, reader, onRows }
 }
 
 /** What is missing from index, check, columns and triggers. */
@@ -205,7 +227,7 @@ function schemaFindings({ metadata, state }: Subject): DoctorFinding[] {
   const texts = tableDeclarations(metadata).flatMap(({ table, name }) =>
     findDrift(table, state).map((one) => schemaFinding(one, { entity, property: name })),
   )
-  const works = workDrift(triggerWorks(metadata), state)
+  const works = [...workDrift(triggerWorks(metadata), state), ...ownDrift(metadata, state)]
   return [...texts, ...works.map((one) => schemaFinding(one, { entity, property: null }))]
 }
 
@@ -215,25 +237,34 @@ interface Looks {
 }
 
 /** Looks at the rows of one declaration, where its columns are there. */
-type LookAt = (property: string, columns: readonly string[], run: (place: Place) => Promise<Look>) => Promise<void>
+type LookAt = (
+  property: string,
+  columns: readonly string[],
+  run: (place: Place) => Promise<DoctorLook>,
+) => Promise<void>
 
 async function lookAtRows(visit: Visit, subject: Subject): Promise<Looks> {
   const { metadata } = subject
   const looks: Looks = { findings: [], declarations: [] }
-  const keyColumns = columnNames(metadata.primaryColumns)
+  const keyColumns = databaseNames(metadata.primaryColumns)
   const look: LookAt = async (property, columns, run) => {
     const place = { entity: metadata.name, property }
     const missing = missingColumns(subject.state, [...keyColumns, ...columns])
     looks.findings.push(...missing.map((name) => schemaFinding({ object: 'column', kind: 'missing', name }, place)))
     if (missing.length > 0) return
-    const { findings, ...figures } = await run(place)
-    looks.findings.push(...findings)
-    looks.declarations.push({ property, nulls: 0, collisions: 0, longestChain: 0, ...figures })
+    const refusal = await refusalOf(async () => {
+      const { findings, ...figures } = await run(place)
+      looks.findings.push(...findings)
+      looks.declarations.push({ property, nulls: 0, collisions: 0, longestChain: 0, ...figures })
+    })
+    if (refusal) looks.findings.push(findingOf('rows.unreadable', place, { count: 1, detail: refusal }))
   }
   for (const declaration of tableDeclarations(metadata)) {
     await look(declaration.name, columnsOf(declaration), async (place) => {
       const text = new TextLook(subject, declaration, place)
-      const [findings, adoption] = [await text.findings(), await adoptionOf(subject, declaration)]
+      const found = await text.findings()
+      const { adoption, left } = await adoptionOf(subject, declaration, place)
+      const findings = [...left, ...found]
       if (!adoption) return { kind: 'text', findings, ...text.figures }
       const size = { rows: text.figures.rows, heapBytes: subject.surroundings.heapBytes }
       const told = findingsOfAdoption(adoption, place, size)
@@ -252,8 +283,8 @@ async function lookAtWorks(subject: Subject, looks: Looks, look: LookAt): Promis
     const { name, text } = declaration
     await look(name, [text.column.databaseName], async (place) => {
       const looked = await lookAtNames(subject, declaration, place)
-      const adoption = await adoptionOfWork(subject, async (query) => await findNames(metadata, query))
-      return { kind: 'name', ...withAdoption(subject, looked, { adoption, place, code: 'names.unadopted' }) }
+      const find: FindWork = async (query) => await findNames(metadata, query)
+      return { kind: 'name', ...(await withAdoption(subject, looked, { find, place, code: 'names.unadopted' })) }
     })
   }
   for (const declaration of tableNumbers(metadata)) {
@@ -261,32 +292,32 @@ async function lookAtWorks(subject: Subject, looks: Looks, look: LookAt): Promis
     const columns = [...table.scope.map((one) => one.name), table.number]
     const find: FindWork = async (query) => await findNumber(declaration, query)
     if (missingColumns(subject.state, [table.number]).length > 0) {
-      const [place, adoption] = [{ entity: metadata.name, property: name }, await adoptionOfWork(subject, find)]
-      const told = withAdoption(subject, { rows: 1, findings: [] }, { adoption, place, code: 'number.unadopted' })
+      const place = { entity: metadata.name, property: name }
+      const told = await withAdoption(subject, { rows: 1, findings: [] }, { find, place, code: 'number.unadopted' })
       looks.findings.push(...told.findings)
     }
     await look(name, columns, async (place) => {
       const looked = await lookAtNumbers(subject, declaration, place)
-      const adoption = await adoptionOfWork(subject, find)
-      return { kind: 'number', ...withAdoption(subject, looked, { adoption, place, code: 'number.unadopted' }) }
+      return { kind: 'number', ...(await withAdoption(subject, looked, { find, place, code: 'number.unadopted' })) }
     })
   }
 }
 
 /** What was looked at, with what `adopt` would do. */
-function withAdoption<T extends Pick<Look, 'rows' | 'findings'>>(
-  { surroundings }: Subject,
+async function withAdoption<T extends Pick<DoctorLook, 'rows' | 'findings'>>(
+  subject: Subject,
   looked: T,
-  { adoption, place, code }: Unadopted,
-): T & Pick<Look, 'findings' | 'adoption'> {
-  if (!adoption) return looked
-  const size = { rows: looked.rows, heapBytes: surroundings.heapBytes }
-  const findings = [...findingsOfAdoption(adoption, place, size, code), ...looked.findings]
-  return { ...looked, findings, adoption }
+  { find, place, code }: Adoptable,
+): Promise<T & Pick<DoctorLook, 'findings' | 'adoption'>> {
+  const { adoption, left } = await adoptionOfWork(subject, find, place)
+  if (!adoption) return { ...looked, findings: [...left, ...looked.findings] }
+  const size = { rows: looked.rows, heapBytes: subject.surroundings.heapBytes }
+  const due = findingsOfAdoption(adoption, place, size, code)
+  return { ...looked, findings: [...due, ...left, ...looked.findings], adoption }
 }
 
-interface Unadopted {
-  readonly adoption: DoctorAdoption | undefined
+interface Adoptable {
+  readonly find: FindWork
   readonly place: Place
   readonly code: 'names.unadopted' | 'number.unadopted'
 }
@@ -296,13 +327,19 @@ async function findingsOfNames(visit: Visit, chosen: readonly EntityMetadata[]):
   const metadata = registry.namesEntity.get(visit.dataSource)
   const holders = chosen.filter((one) => tableNames(one).length > 0)
   if (!metadata || (holders.length === 0 && !chosen.includes(metadata))) return []
-  const subject = await openSubject(visit, metadata)
+  const subject = await openTextSubject(visit, metadata)
   if (!subject) return chosen.includes(metadata) ? [] : [tableMissing(metadata)]
   if (missingColumns(subject.state, namesColumns(visit.dataSource)).length > 0) return []
-  return await lookAtHolders(subject, visit.dataSource, chosen.includes(metadata) ? undefined : holders)
+  const among = chosen.includes(metadata) ? undefined : holders
+  const found: DoctorFinding[] = []
+  const refusal = await refusalOf(async () => {
+    found.push(...(await lookAtHolders(subject, visit.dataSource, among)))
+  })
+  const place = { entity: metadata.name, property: 'text' }
+  return [...found, ...(refusal ? [findingOf('rows.unreadable', place, { count: 1, detail: refusal })] : [])]
 }
 
-type Look = Pick<DoctorDeclaration, 'kind' | 'rows'> &
+type DoctorLook = Pick<DoctorDeclaration, 'kind' | 'rows'> &
   Partial<DoctorDeclaration> & { readonly findings: readonly DoctorFinding[] }
 
 /** A transaction that is open for longer than this is reported. */
@@ -311,7 +348,7 @@ const OLD_SECONDS = 60
 /** What a migration or the doctor meets around a table. */
 export function findingsAround(
   metadata: EntityMetadata,
-  { triggers }: TableState,
+  { triggers, written }: TableState,
   around: Surroundings,
 ): DoctorFinding[] {
   const { oldestSeconds, partitions } = around
@@ -321,12 +358,14 @@ export function findingsAround(
   const named = {
     'trigger.user': users,
     'replication.publication': around.publications,
+    'replication.incomplete': around.incomplete,
     'replication.subscription': around.subscriptions,
     'table.inherits': around.relatives,
     'reference.undeclared': around.lookalikes,
   } as const
   const counted = {
     'rows.hidden': [around.hidesRows ? 1 : 0, undefined],
+    'definitions.uncompared': [written ? 0 : 1, undefined],
     'table.partitioned': [partitions, undefined],
     'transaction.old': [(oldestSeconds ?? 0) >= OLD_SECONDS ? 1 : 0, `open for ${oldestSeconds} s`],
   } as const
@@ -355,3 +394,129 @@ export function referenceNames({ tableName, name, primaryColumns }: EntityMetada
 }
 
 const spelling = (name: string): string => name.replaceAll(/[_\s]/gu, '').toLowerCase()
+
+/** A lock of `adopt` that stops readers or writers. */
+export interface DoctorLock {
+  /** The step that `adopt --until` names. */
+  readonly step: string
+  readonly mode: 'ACCESS EXCLUSIVE' | 'SHARE ROW EXCLUSIVE'
+}
+
+/** What bringing a text under the guard would take. */
+export interface DoctorAdoption {
+  /** The step that comes next. */
+  readonly step: string
+  readonly locks: readonly DoctorLock[]
+}
+
+/** What `adopt` would do, and what a command has left that ended early. */
+interface Adoption {
+  /** Absent where nothing is to be adopted, or `adopt` does not take the table. */
+  readonly adoption?: DoctorAdoption | undefined
+  readonly left: readonly DoctorFinding[]
+}
+
+async function adoptionOf(subject: Subject, declaration: Declaration, place: Place): Promise<Adoption> {
+  const { state, reader } = subject
+  const found = await unlessRefused(async () => await findTarget(declaration, reader.query))
+  if (!found) return { left: [] }
+  const { step = 'begin', findings: left } = await leftOf(subject, found, place)
+  const drift = findDrift(declaration.table, state)
+  const lacks = drift.some(({ object, kind }) => kind === 'missing' && (object === 'column' || object === 'guard'))
+  if (drift.length === 0 || (!lacks && guardedAs(found) !== 'other')) return { left }
+  const steps = await unlessRefused(() => stepsOf(targetOf(found)))
+  return { left, adoption: steps && { step, locks: locksFrom(steps, step) } }
+}
+
+async function adoptionOfWork(subject: Subject, find: FindWork, place: Place): Promise<Adoption> {
+  const work = await unlessRefused(async () => {
+    const found = await find(subject.reader.query)
+    requireAdoptable(found.facts, tableName(found.on.table))
+    return found
+  })
+  if (!work) return { left: [] }
+  const { step, findings: left } = await leftOf(subject, work, place)
+  // After its step `guard` an adoption has columns to make NOT NULL; what another declaration made is for a migration.
+  if (work.stands === 'ready' || (work.stands === 'other' && step === undefined)) return { left }
+  return { left, adoption: { step: step ?? 'begin', locks: locksFrom(work.plan(), step ?? 'begin') } }
+}
+
+/** @returns undefined where `adopt` does not take the table */
+async function unlessRefused<T>(look: () => T | Promise<T>): Promise<T | undefined> {
+  try {
+    return await look()
+  } catch (error) {
+    if (error instanceof AdoptionError || error instanceof UnsupportedDatabaseError) return undefined
+    throw error
+  }
+}
+
+interface Left {
+  /** Where `adopt` goes on; undefined where no adoption has begun, or the role may not read how far it is. */
+  readonly step: string | undefined
+  readonly findings: readonly DoctorFinding[]
+}
+
+/** What an adoption or a follower has left that ended early; nothing while a command works on the table. */
+async function leftOf({ reader }: Subject, { on, facts }: Pick<Work, 'on' | 'facts'>, place: Place): Promise<Left> {
+  const look = async (): Promise<Left> => {
+    const step = await stepOf(reader.query, on)
+    const [row] = (await reader.query(findLeft(on), [facts.oid])) as readonly Record<'running' | 'follows', boolean>[]
+    const adopts =
+      step !== undefined && findingOf('adoption.unfinished', place, { count: 1, detail: `next step ${step}` })
+    const follows = row?.follows === true && findingOf('follow.unfinished', place, { count: 1 })
+    return { step, findings: row?.running === false ? [adopts, follows].filter((one) => one !== false) : [] }
+  }
+  const left = await look()
+  // A command that ended between the two statements had its state before, and no lock after: it has left nothing.
+  return left.findings.length === 0 ? left : await look()
+}
+
+async function stepOf(query: Query, on: Work['on']): Promise<string | undefined> {
+  try {
+    return (await storedState<{ readonly step: string }>(query, on))?.step
+  } catch (error) {
+    if (serverError(error)?.code === SQLSTATE.insufficientPrivilege) return undefined
+    throw error
+  }
+}
+
+const locksFrom = (steps: readonly PlannedStep[], from: string): DoctorLock[] =>
+  steps
+    .slice(steps.findIndex(({ step }) => step === from))
+    .flatMap(({ step, lock }) => (lock === undefined ? [] : [{ step, mode: lock }]))
+
+const MEGABYTE = 1e6
+
+/** An adoption that is not done, as findings. */
+export function findingsOfAdoption(
+  { step, locks }: DoctorAdoption,
+  place: Place,
+  { rows, heapBytes }: { readonly rows: number; readonly heapBytes: number },
+  code: 'text.unadopted' | 'names.unadopted' | 'number.unadopted' = 'text.unadopted',
+): DoctorFinding[] {
+  const named = locks.map(({ step, mode }) => `${step} ${mode}`).join(', ') || 'none'
+  const size = `${Math.ceil(heapBytes / MEGABYTE)} MB`
+  return [
+    findingOf(code, place, { count: rows, detail: `next step ${step}; short locks: ${named}` }),
+    findingOf('disk.needed', place, { count: 1, detail: `up to ${size} for new versions of rows, and the index` }),
+  ]
+}
+
+/** Unique indexes of the user's over a text that `adopt` would normalize into another row's: it stops there. */
+function findingsOfIndexes(
+  { indexes }: Subject['state'],
+  { table }: Declaration,
+  place: Place,
+  found: readonly DoctorFinding[],
+): DoctorFinding[] {
+  if (found.every(({ code }) => code !== 'text.twiceNormalized')) return []
+  const texts: readonly unknown[] = table.text.map(({ name }) => name)
+  const names = indexes
+    .filter(({ unique, name, columns }) => unique && name !== table.index && texts.some((one) => has(columns, one)))
+    .map(({ name }) => name)
+  return names.length === 0 ? [] : [findingOf('index.user', place, { count: names.length, detail: names.join(', ') })]
+}
+
+/** An index over nothing but expressions has no columns. */
+const has = (columns: readonly unknown[] | null, name: unknown): boolean => columns?.includes(name) === true

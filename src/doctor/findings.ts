@@ -1,4 +1,23 @@
+import type { EntityMetadata, QueryRunner } from 'typeorm'
 import type { Finding } from '../errors'
+import { foreignSchema } from '../registry/declarations'
+import type { ColumnMetadata } from '../registry/registry'
+import type { Query, TableState } from '../sql/catalog'
+import { qualified } from '../sql/identifier'
+import { endsConnection, serverError, SQLSTATE } from '../sql/sqlstate'
+import {
+  type Bound,
+  countReferences,
+  type Key,
+  keyOfResult,
+  page,
+  type PageBounds,
+  type PageParts,
+  type ReadTable,
+  SNAPSHOT,
+  type Surroundings,
+  type TypedColumn,
+} from './sql'
 
 /**
  * `error`: something is wrong or must be done. `warning`: a change of the table will meet it. `information`: nothing to
@@ -33,6 +52,14 @@ const CODES = {
     'error',
     'Run typeorm-unique-text adopt, while the application runs (docs/adopting.md), or migration:generate and migration:run, which lock everybody out meanwhile.',
   ],
+  'adoption.unfinished': [
+    'error',
+    'Run typeorm-unique-text adopt again, which goes on where a command ended early, or typeorm-unique-text abandon, which takes away what that has made (docs/adopting.md).',
+  ],
+  'follow.unfinished': [
+    'error',
+    'Run typeorm-unique-text adopt --follow again, which goes on, or adopt, which takes it away: a command ended early, and every write to the table is noted for it.',
+  ],
   'disk.needed': ['warning', 'See that the disk has room for it.'],
   'text.null': ['error', 'Give these rows a text, or declare the text nullable.'],
   'hash.missing': ['error', 'Run migration:generate and migration:run. Until then no operation finds these rows.'],
@@ -52,14 +79,22 @@ const CODES = {
   'chain.collision': ['information', 'Different texts of equal hash live side by side. No action is needed.'],
   'name.missing': [
     'error',
-    'Change the name of these rows to another one and back, by two UPDATEs, with the triggers on: they claim it.',
+    'Run typeorm-unique-text adopt for these names, while the application runs: it gives them back, and names rows whose name another row has. In a partitioned table, change each name to another one and back, by two UPDATEs.',
   ],
   'name.untrue': ['error', 'Delete these rows of the table of names, with session_replication_role = replica.'],
   'number.missing': ['error', 'Run migration:generate and migration:run, which number rows that have no number.'],
   'number.twice': ['error', 'Give one row of each group another number, then make the unique index.'],
   'count.wrong': [
     'error',
-    'Drop one of our triggers from the table that has the rows, and run migration:generate and migration:run at once: they count the rows again.',
+    'Run the command recount, or recount() of typeorm-unique-text/numbers: it counts the rows of each scope anew.',
+  ],
+  'rows.unreadable': [
+    'error',
+    'The server refused to show these rows. Give the role the privilege to read them (42501), or correct what other findings name, and run the doctor again.',
+  ],
+  'definitions.uncompared': [
+    'warning',
+    'Conditions of triggers, checks and indexes were not compared. Run the doctor on the primary, by a role with the privilege TEMPORARY on the database.',
   ],
   'rows.hidden': ['warning', 'Row security hides rows from this role. Run the doctor as the owner of the table.'],
   'trigger.user': [
@@ -71,6 +106,10 @@ const CODES = {
     'adopt stops where normalizing makes texts equal that this unique index of yours keeps apart. Correct the rows, or drop it: clients can then store equal texts until the step guard, which --merge merges.',
   ],
   'replication.publication': ['warning', 'Add new columns at the subscribers first: a subscriber without them stops.'],
+  'replication.incomplete': [
+    'warning',
+    'Add these tables to the publication: without them the subscriber has other counts, or no names, after fail-over (docs/backup-and-restore.md).',
+  ],
   'replication.subscription': [
     'warning',
     'Add new columns here before the publisher has them, or the subscription stops.',
@@ -153,22 +192,34 @@ export const ofPart = (finding: DoctorFinding): DoctorFinding => {
 /** What of the schema or of rows is not there, or not done. */
 const AWAITS_ADOPTION = /^(?!text\.).+\.(?:missing|different|invalid)$/u
 
+/** Codes of rows that a running adoption still corrects. Before it begins, and after its guard exists, a person does. */
+const MADE_ANEW = /^(?:hash\.wrong|chain\.(?:anchorless|unflagged|number)|count\.wrong)$/u
+
 /**
  * Returns the findings; where something is not adopted yet, what is missing for it is to be made by `adopt` too.
  *
  * @param names the entity whose table holds all names
  */
 export function awaitingAdoption(findings: readonly DoctorFinding[], names: string | undefined): DoctorFinding[] {
-  const due = findings.filter(({ code }) => code.endsWith('.unadopted'))
+  const unfinished = findings.filter(({ code }) => code === 'adoption.unfinished')
+  const unadopted = findings.filter(({ code }) => code.endsWith('.unadopted'))
+  const due = [...unfinished, ...unadopted]
   return findings.map((one) => {
-    if (!AWAITS_ADOPTION.test(one.code)) return one
-    const adopt = due.find(({ code, entity, property }) => {
+    const isMade =
+      MADE_ANEW.test(one.code) && [unfinished, unadopted].every((all) => all.some((other) => isSamePlace(one, other)))
+    if (!isMade && !AWAITS_ADOPTION.test(one.code)) return one
+    const adopt = due.find((other) => {
+      const { code, entity } = other
       if (one.code === 'table.missing') return one.entity === names && code === 'names.unadopted'
-      return one.entity === entity && (one.property === null ? code !== 'text.unadopted' : one.property === property)
+      if (one.property !== null) return isSamePlace(one, other)
+      return one.entity === entity && (code === 'names.unadopted' || code === 'number.unadopted')
     })
     return adopt ? { ...one, next: adopt.next } : one
   })
 }
+
+const isSamePlace = (one: Place, other: Place): boolean =>
+  one.entity === other.entity && one.property === other.property
 
 /** Where a finding belongs. */
 export interface Place {
@@ -221,5 +272,177 @@ export class FindingTally {
     return [...this.#found.values()].map(({ code, detail, count, keys }) =>
       findingOf(code, place, { count, keys, ...(detail === undefined ? {} : { detail }) }),
     )
+  }
+}
+
+/** A row as a statement gives it: every value is of type text. */
+export type Result = Readonly<Record<string, string | null>>
+
+/** Rows that one statement gave. */
+export interface Page {
+  readonly results: readonly Result[]
+  /** The key that the page begins after, and that of its last row. */
+  readonly after: Key | undefined
+  readonly upTo: Key
+}
+
+/** Reads by one connection, and only reads. */
+export class Reader {
+  constructor(
+    private readonly queryRunner: QueryRunner,
+    readonly batchRows: number,
+    private readonly signal: AbortSignal | undefined,
+  ) {}
+
+  readonly query: Query = async (sql, values) => {
+    this.signal?.throwIfAborted()
+    return (await this.queryRunner.query(sql, values)) as readonly unknown[]
+  }
+
+  /** Sends several statements that have to be sent together, whether or not the signal is aborted meanwhile. */
+  readonly whole: Query = async (sql, values) => (await this.queryRunner.query(sql, values)) as readonly unknown[]
+
+  async rows({ sql, values }: Bound): Promise<readonly Result[]> {
+    return (await this.query(sql, values)) as readonly Result[]
+  }
+
+  /** Reads page after page, each in a snapshot of its own. */
+  async *pages(parts: PageParts, bounds: Omit<PageBounds, 'limit'> = {}): AsyncGenerator<Page, void, undefined> {
+    for (let { after } = bounds; ;) {
+      const results = await this.rows(page(parts, { ...bounds, after, limit: this.batchRows }))
+      const last = results.at(-1)
+      if (!last) return
+      const upTo = keyOfResult(parts.table, last)
+      yield { results, after, upTo }
+      after = upTo
+    }
+  }
+
+  /** Looks at several things as they are at one moment. */
+  async snapshot<T>(look: () => Promise<T>): Promise<T> {
+    await this.query(SNAPSHOT.begin)
+    let seen: T
+    try {
+      seen = await look()
+    } catch (error) {
+      // On a lost connection this fails too, but it must not hide the cause.
+      await this.queryRunner.query(SNAPSHOT.rollBack).catch(() => undefined)
+      throw error
+    }
+    await this.queryRunner.query(SNAPSHOT.commit)
+    return seen
+  }
+}
+
+/**
+ * Looks at rows. What the server refuses to show must not hide what else is found.
+ *
+ * @returns the SQLSTATE; undefined where it refused nothing
+ * @throws what is not about the statement: the end of the connection, or of its time
+ */
+export async function refusalOf(look: () => Promise<void>): Promise<string | undefined> {
+  try {
+    await look()
+    return undefined
+  } catch (error) {
+    const code = serverError(error)?.code
+    if (code === undefined || code === SQLSTATE.queryCanceled || endsConnection(error)) throw error
+    return `SQLSTATE ${code}`
+  }
+}
+
+/** A table whose rows are looked at, with what the catalog says of it. */
+export interface Subject {
+  readonly metadata: EntityMetadata
+  readonly table: ReadTable
+  readonly state: TableState
+  readonly surroundings: Surroundings
+  readonly reader: Reader
+  readonly onRows: (property: string, rows: number) => void
+}
+
+export const relationOf = (metadata: EntityMetadata): string => qualified(foreignSchema(metadata), metadata.tableName)
+
+/** The rows of a table, as SQL. */
+export const countedRows = (relation: string, { partitioned }: Surroundings): string =>
+  partitioned ? relation : `ONLY ${relation}`
+
+/** Columns that the table lacks. */
+export const missingColumns = ({ columns }: TableState, names: readonly string[]): readonly string[] =>
+  names.filter((name) => columns.every((column) => column.name !== name))
+
+/** Columns with their types. */
+export const typed = ({ columns }: TableState, names: readonly string[]): readonly TypedColumn[] =>
+  names.map((name) => columns.find((column) => column.name === name) ?? { name, type: 'text', declared: 'text' })
+
+const WHOLE: ReadonlySet<string> = new Set(['smallint', 'integer', 'bigint'])
+
+/** The key of a row by its properties. */
+export function toKey({ metadata, table }: Subject, key: Key): DoctorKey {
+  return Object.fromEntries(
+    metadata.primaryColumns.map(({ propertyPath }, index) => {
+      const value = key[index] ?? ''
+      const isNumber = WHOLE.has(table.key[index]?.type ?? '') && Number.isSafeInteger(Number(value))
+      return [propertyPath, isNumber ? Number(value) : value]
+    }),
+  )
+}
+
+export const databaseNames = (columns: readonly ColumnMetadata[]): string[] =>
+  columns.map(({ databaseName }) => databaseName)
+
+/** Rows whose references are counted by one statement. */
+const COUNTED_KEYS = 5_000
+
+/** Groups of rows that should be one. */
+export class Groups {
+  groups = 0
+  surplus = 0
+  largest = 0
+  readonly keys: Key[] = []
+  readonly #references = new Map<
+    string,
+    { readonly table: string; readonly columns: readonly string[]; rows: number; readonly indexed: boolean }
+  >()
+  #uncounted: Key[] = []
+  #last: { readonly identity: string; rows: number } | undefined
+
+  constructor(
+    private readonly subject: Subject,
+    private readonly shown: number,
+  ) {}
+
+  /** @param keys of the group; where it is divided, its first row comes with each part */
+  add(identity: string, keys: readonly Key[]): void {
+    const [first, ...others] = keys
+    if (!first) return
+    const goesOn = this.#last?.identity === identity
+    this.#last = { identity, rows: others.length + (goesOn ? (this.#last?.rows ?? 1) : 1) }
+    if (!goesOn) this.groups++
+    this.surplus += others.length
+    this.largest = Math.max(this.largest, this.#last.rows)
+    this.keys.push(...(goesOn ? others : keys).slice(0, this.shown - this.keys.length))
+    this.#uncounted.push(...others)
+  }
+
+  /** Asks the tables that refer to these rows, when there are many, or at the end. */
+  async countReferences(atEnd: boolean): Promise<void> {
+    const { reader, table, surroundings } = this.subject
+    while (this.#uncounted.length >= (atEnd ? 1 : COUNTED_KEYS)) {
+      const keys = this.#uncounted.splice(0, COUNTED_KEYS)
+      for (const referrer of surroundings.referrers) {
+        const [found] = await reader.rows(countReferences(table, referrer, keys))
+        const id = JSON.stringify(referrer)
+        const { table: from, columns, indexed } = referrer
+        const known = this.#references.get(id) ?? { table: from, columns, rows: 0, indexed }
+        this.#references.set(id, known)
+        known.rows += Number(found?.['rows'])
+      }
+    }
+  }
+
+  report(): DoctorGroups {
+    const references = [...this.#references.values()].filter(({ rows }) => rows > 0)
+    return { groups: this.groups, largest: this.largest, references }
   }
 }

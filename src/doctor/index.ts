@@ -1,7 +1,8 @@
-export type { DoctorAdoption, DoctorLock } from './adoption'
 export {
   doctor,
+  type DoctorAdoption,
   type DoctorDeclaration,
+  type DoctorLock,
   type DoctorOptions,
   type DoctorProgress,
   type DoctorReport,

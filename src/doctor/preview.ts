@@ -3,12 +3,20 @@ import type { DataSource, EntityMetadata, EntityTarget, ObjectLiteral } from 'ty
 import { DeclarationError, TextRejectedError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
 import { tableState } from '../sql/catalog'
-import { readSurroundings } from '../sql/doctor-catalog'
-import { keyOfResult, numbered } from '../sql/doctor-rows'
-import { normalizeText, type Normalizer, toNormalizer } from '../text/normalizer'
+import { keyOfResult, numbered, readSurroundings } from './sql'
+import { type Normalizer, normalizeText, toNormalizer } from '../text/normalizer'
 import { type ColumnMetadata, declarationsOf } from '../registry/registry'
-import { type DoctorKey, SHOWN_KEYS } from './findings'
-import { columnNames, Reader, relationOf, rowsOf, type Subject, toKey, typed } from './subject'
+import {
+  databaseNames,
+  type DoctorKey,
+  Reader,
+  relationOf,
+  countedRows,
+  SHOWN_KEYS,
+  type Subject,
+  toKey,
+  typed,
+} from './findings'
 
 /** What `preview` looks at. */
 export interface PreviewOptions {
@@ -24,7 +32,7 @@ export interface PreviewOptions {
 /** Texts that would become one. */
 export interface PreviewGroup {
   readonly rows: number
-  /** Of the first rows, as they are stored, cut after 200 characters; ten at most. */
+  /** Texts of the first rows, as they are stored, cut after 200 characters; ten at most. */
   readonly texts: readonly string[]
   readonly keys: readonly DoctorKey[]
 }
@@ -34,7 +42,7 @@ export interface PreviewReport {
   readonly rows: number
   /** Rows whose texts would be others. */
   readonly changed: number
-  /** By reason, with the first keys. */
+  /** Refused texts for each reason, with the first keys. */
   readonly refused: readonly { readonly reason: string; readonly rows: number; readonly keys: readonly DoctorKey[] }[]
   /** The part of all texts in which groups were looked for; 1: all of them. */
   readonly sample: number
@@ -45,7 +53,7 @@ export interface PreviewReport {
   readonly first: readonly PreviewGroup[]
 }
 
-const RULES: Rules<PreviewOptions> = {
+const PREVIEW_RULES: Rules<PreviewOptions> = {
   normalize: { takes: (value) => toNormalizer(value as Normalizer) !== undefined, expected: 'a normalizer' },
   property: RULE.name,
   sampleTexts: RULE.positive,
@@ -53,7 +61,7 @@ const RULES: Rules<PreviewOptions> = {
 }
 
 const SAMPLE_TEXTS = 100_000
-const BATCH_ROWS = 5_000
+const PREVIEW_ROWS = 5_000
 const SHOWN_GROUPS = 20
 const SHOWN_CHARACTERS = 200
 
@@ -70,12 +78,12 @@ export async function preview(
   entity: EntityTarget<ObjectLiteral>,
   options: PreviewOptions,
 ): Promise<PreviewReport> {
-  checkOptions('preview()', options, RULES, ['normalize'])
+  checkOptions('preview()', options, PREVIEW_RULES, ['normalize'])
   const metadata = dataSource.getMetadata(entity)
-  const { column, scope } = columnOf(metadata, options.property)
+  const { column, scope } = onlyColumn(metadata, options.property)
   const queryRunner = dataSource.createQueryRunner('master')
   try {
-    const reader = new Reader(queryRunner, BATCH_ROWS, options.signal)
+    const reader = new Reader(queryRunner, PREVIEW_ROWS, options.signal)
     const subject = await openSubject(reader, metadata)
     const seen = new Seen(toNormalizer(options.normalize), column.propertyPath, options.sampleTexts ?? SAMPLE_TEXTS)
     const read = [...scope, column].map(({ databaseName }) => databaseName)
@@ -98,7 +106,7 @@ interface Columns {
   readonly scope: readonly ColumnMetadata[]
 }
 
-function columnOf(metadata: EntityMetadata, property: string | undefined): Columns {
+function onlyColumn(metadata: EntityMetadata, property: string | undefined): Columns {
   const all = declarationsOf(metadata)
   const declared = property === undefined && all.length === 1 ? all[0] : all.find(({ name }) => name === property)
   const [text] = declared?.text ?? []
@@ -113,10 +121,10 @@ async function openSubject(reader: Reader, metadata: EntityMetadata): Promise<Su
   const { table: state } = await tableState(reader.query, relation, [])
   const surroundings = await readSurroundings(reader.query, relation, [])
   if (!state || !surroundings) throw new DeclarationError(`preview(): there is no table ${relation}.`)
-  const key = typed(state, columnNames(metadata.primaryColumns))
+  const key = typed(state, databaseNames(metadata.primaryColumns))
   return {
     metadata,
-    table: { rows: rowsOf(relation, surroundings), key },
+    table: { rows: countedRows(relation, surroundings), key },
     state,
     surroundings,
     reader,
@@ -133,7 +141,7 @@ interface Alike {
   readonly keys: DoctorKey[]
 }
 
-const digestOf = (values: readonly (string | null)[]): string =>
+const digestOfTexts = (values: readonly (string | null)[]): string =>
   createHash('md5').update(JSON.stringify(values)).digest('base64')
 
 class Seen {
@@ -157,12 +165,12 @@ class Seen {
     const normalized = this.normalized(text, key)
     if (normalized === undefined) return
     if (normalized !== text) this.changed += 1
-    const digest = digestOf([...scope, normalized])
+    const digest = digestOfTexts([...scope, normalized])
     if (!this.isKept(digest)) return
     const found = this.alike.get(digest) ?? { rows: 0, stored: new Set(), texts: [], keys: [] }
     this.alike.set(digest, found)
     found.rows += 1
-    const stored = digestOf([text])
+    const stored = digestOfTexts([text])
     if (found.keys.length < SHOWN_KEYS) {
       if (!found.stored.has(stored)) found.texts.push(text.slice(0, SHOWN_CHARACTERS))
       found.keys.push(key)

@@ -1,23 +1,31 @@
-import { guardedAs } from '../adopt/renormalize'
-import { type ChainKey, type Key, keyOfResult, numbered, type PageParts, readChains } from '../sql/doctor-rows'
-import { field, hashAsText } from '../sql/text-table'
-import { findDrift } from '../schema/drift'
-import type { Declaration } from '../registry/registry'
-import { type DoctorFinding, findingOf, FindingTally, ofPart, type Place, SHOWN_KEYS } from './findings'
+import { hash } from 'node:crypto'
+import type { ObjectLiteral } from 'typeorm'
+import { guardedAs } from '../adopt/swap'
+import { TextRejectedError } from '../errors'
+import { normalizedValues } from '../registry/declarations'
+import type { ColumnMetadata, Declaration } from '../registry/registry'
+import { findDrift } from '../schema/readiness'
+import { field, hashAsText, hashOfTexts } from '../sql/text-table'
+import { normalizeText } from '../text/normalizer'
 import {
-  Alike,
-  faultsOf,
-  isInChain,
-  isNormalized,
-  isTextless,
-  looksOf,
-  printOfPlace,
-  printOfText,
-  Prints,
-  type StoredText,
-  storedText,
-} from './stored-text'
-import { Groups, missingColumns, relationOf, type Result, rowsOf, type Subject, toKey, typed } from './subject'
+  type DoctorFinding,
+  findingOf,
+  FindingTally,
+  Groups,
+  missingColumns,
+  ofPart,
+  type Page,
+  type Place,
+  type Reader,
+  relationOf,
+  type Result,
+  countedRows,
+  SHOWN_KEYS,
+  type Subject,
+  toKey,
+  typed,
+} from './findings'
+import { type ChainKey, type Key, keyOfResult, numbered, type PageParts, readChains } from './sql'
 
 /** What was counted of a unique text. */
 interface TextFigures {
@@ -94,7 +102,7 @@ export class TextLook {
   /** `adopt` knows the entity's own table, and refuses that where it is partitioned. */
   #isPart(): boolean {
     const { metadata, surroundings, table } = this.subject
-    return surroundings.partitioned || table.rows !== rowsOf(relationOf(metadata), surroundings)
+    return surroundings.partitioned || table.rows !== countedRows(relationOf(metadata), surroundings)
   }
 
   #indexStands(): boolean {
@@ -183,4 +191,266 @@ export class TextLook {
     const findings = [...groups, ...this.#tally.findings(this.place), ...information]
     return this.#isPart() ? findings.map(ofPart) : findings
   }
+}
+
+type Texts = readonly (string | null)[]
+
+/** A row as it is stored. */
+interface StoredText {
+  readonly key: Key
+  readonly scope: Texts
+  readonly texts: Texts
+  /** undefined: the column is not there. */
+  readonly hash: string | null | undefined
+  readonly number: number | null | undefined
+  /** It is deleted softly, and that frees its text. */
+  readonly freed: boolean
+  /** Texts and scope as they should be stored, or why they are refused. */
+  readonly normalized: Texts | string
+}
+
+/** @param result of a page that selects the scope as `s0`, the texts as `t0`, hash `h`, number `n` and deletion `d` */
+function storedText(declaration: Declaration, key: Key, result: Result): StoredText {
+  const column = (prefix: string) => (_: unknown, index: number) => result[`${prefix}${index}`] ?? null
+  const scope = declaration.table.scope.map(column('s'))
+  const texts = declaration.table.text.map(column('t'))
+  const number = result['n']
+  return {
+    key,
+    scope,
+    texts,
+    normalized: tryToNormalize(declaration, texts, scope),
+    hash: result['h'],
+    number: typeof number === 'string' ? Number(number) : number,
+    freed: result['d'] === 'true',
+  }
+}
+
+/** What is wrong with a row by itself. */
+function faultsOf(
+  { table }: Declaration,
+  row: StoredText,
+): readonly ('text.null' | 'hash.missing' | 'hash.wrong' | 'chain.number')[] {
+  // Of several columns, some may be NULL, and all of them too, unless the declaration is nullable.
+  const hashless = isTextless(row) && (table.nullable || table.text.length === 1)
+  const hash = hashless ? null : hashOfTexts(table, row.texts)
+  const wrong = row.hash !== undefined && row.hash !== hash
+  return [
+    ...(hashless && !table.nullable ? (['text.null'] as const) : []),
+    ...(wrong ? ([row.hash === null ? 'hash.missing' : 'hash.wrong'] as const) : []),
+    ...(row.number === null || (row.number ?? 0) < 0 ? (['chain.number'] as const) : []),
+  ]
+}
+
+const isNormalized = ({ normalized, texts, scope }: StoredText): boolean =>
+  typeof normalized !== 'string' && isSame(normalized, [...texts, ...scope])
+
+const isTextless = ({ texts }: Pick<StoredText, 'texts'>): boolean => texts.every((text) => text === null)
+
+/** Rows that are deleted softly, or have no text, are in no chain. */
+const isInChain = (row: StoredText): boolean => !row.freed && !isTextless(row)
+
+/** Negative if the row must be examined even if it is alone: its chain may have no anchor. */
+function printOfText(row: StoredText): number {
+  if (!isInChain(row)) return NO_PRINT
+  const print = printOf(identitiesOf(row).normalized)
+  return (row.number ?? 0) === 0 ? print : -print
+}
+
+/** Rows of one snapshot by their texts. */
+class Alike {
+  readonly #stored = new Map<string, Key[]>()
+  readonly #normalized = new Map<string, { readonly keys: Key[]; readonly stored: Set<string> }>()
+
+  add(row: StoredText): void {
+    const { stored, normalized } = identitiesOf(row)
+    const keys = this.#stored.get(stored) ?? []
+    this.#stored.set(stored, keys)
+    keys.push(row.key)
+    const group = this.#normalized.get(normalized) ?? { keys: [], stored: new Set() }
+    this.#normalized.set(normalized, group)
+    group.keys.push(row.key)
+    group.stored.add(stored)
+  }
+
+  /** @param later texts that are one only when they are normalized */
+  tell(twice: Groups, later: Groups): void {
+    for (const [identity, keys] of this.#stored) if (keys.length > 1) twice.add(identity, keys)
+    for (const [identity, { keys, stored }] of this.#normalized) if (stored.size > 1) later.add(identity, keys)
+  }
+}
+
+function identitiesOf({ texts, scope, normalized }: StoredText): {
+  readonly stored: string
+  readonly normalized: string
+} {
+  const stored = identityOf(texts, scope)
+  if (typeof normalized === 'string') return { stored, normalized: stored }
+  return { stored, normalized: identityOf(normalized.slice(0, texts.length), normalized.slice(texts.length)) }
+}
+
+/** Rows that have one place in one chain. */
+const printOfPlace = ({ freed, scope, hash, number }: StoredText): number =>
+  freed || typeof hash !== 'string' ? NO_PRINT : printOf(identityOf(scope, hash, number))
+
+const isSame = (one: Texts, other: Texts): boolean => one.every((text, index) => text === other[index])
+
+function tryToNormalize(declaration: Declaration, texts: Texts, scope: Texts): Texts | string {
+  try {
+    return normalizeRow(declaration, texts, scope)
+  } catch (error) {
+    return error instanceof TextRejectedError ? error.reason : 'its normalizer threw an error'
+  }
+}
+
+/**
+ * Texts and scope as they would be stored if they were written again.
+ *
+ * @throws TextRejectedError, and what the option `normalizeValues` throws
+ */
+function normalizeRow(declaration: Declaration, texts: Texts, scope: Texts): Texts {
+  const { text, name, normalizeValues } = declaration
+  const ownWay = text.map(({ normalizer }, index) => {
+    const stored = texts[index] ?? null
+    return stored === null ? null : normalizeText(normalizer, name, stored)
+  })
+  if (!normalizeValues) return [...ownWay, ...scope]
+  const columns = [...text.map(({ column }) => column), ...declaration.scope]
+  const given = Object.fromEntries(
+    columns.map((column, index) => [column.propertyName, propertyValue(column, [...ownWay, ...scope][index] ?? null)]),
+  )
+  const set = normalizedValues(declaration, given) as ObjectLiteral
+  return columns.map(({ propertyName }) => {
+    const value: unknown = Object.hasOwn(set, propertyName) ? set[propertyName] : given[propertyName]
+    return typeof value === 'number' || typeof value === 'bigint' || typeof value === 'boolean'
+      ? String(value)
+      : ((value ?? null) as string | null)
+  })
+}
+
+const NUMBER_TYPES: ReadonlySet<unknown> = new Set([Number, 'int', 'int2', 'int4', 'integer', 'smallint'])
+
+/** The value that an entity has for what is stored. */
+function propertyValue({ type, transformer }: ColumnMetadata, stored: string | null): unknown {
+  const value = stored !== null && NUMBER_TYPES.has(type) ? Number(stored) : stored
+  return [transformer ?? []].flat().reduceRight((one: unknown, each) => each.from(one) as unknown, value)
+}
+
+/** The columns that are read of a unique text, without the hidden ones. */
+export const columnsOf = ({ table }: Declaration): string[] => [
+  ...table.scope,
+  ...table.text.map(({ name }) => name),
+  ...(table.deleted === undefined ? [] : [table.deleted]),
+]
+
+/** The print of a row that takes part in no group. */
+export const NO_PRINT: number = Number.NaN
+
+const PRINT_DIGITS = 12
+
+/** 48 bits of a digest, which a number holds exactly, and never 0. What has equal prints is looked at again. */
+export function printOf(identity: string): number {
+  return Number.parseInt(identity.slice(0, PRINT_DIGITS), 16) + 1
+}
+
+/** What tells rows apart: equal parts give equal identities, and no others do. */
+export const identityOf = (...parts: readonly unknown[]): string => hash('sha256', JSON.stringify(parts))
+
+/** Rows whose keys are kept at once. */
+const WINDOW_ROWS = 100_000
+
+/** Finds rows of a table that belong together, by eight bytes for each row and none of its key. */
+export class Prints {
+  readonly #pages: { readonly after: Key | undefined; readonly upTo: Key; readonly prints: Float64Array }[] = []
+
+  /** @param of the print of a row; negative if the row must be examined even if it is alone */
+  constructor(private readonly of: (result: Result) => number) {}
+
+  /** @param prints of the rows of the page */
+  add({ after, upTo }: Page, prints: readonly number[]): void {
+    this.#pages.push({ after, upTo, prints: Float64Array.from(prints) })
+  }
+
+  /**
+   * Rows of equal print, and rows that must be examined, by their keys. Only pages that have such rows are read again:
+   * a row that has changed meanwhile may be missing, or in the wrong group.
+   */
+  async *groups(reader: Reader, parts: PageParts): AsyncGenerator<readonly (readonly Key[])[], void, undefined> {
+    for (const wanted of windowsOf(this.#wanted())) {
+      const groups = new Map<number, Key[]>()
+      for (const { after, upTo, prints } of this.#pages) {
+        if (!prints.some((print) => wanted.has(Math.abs(print)))) continue
+        for await (const { results } of reader.pages(parts, { after, upTo })) {
+          for (const result of results) {
+            const print = Math.abs(this.of(result))
+            if (!wanted.has(print)) continue
+            groups
+              .set(print, groups.get(print) ?? [])
+              .get(print)
+              ?.push(keyOfResult(parts.table, result))
+          }
+        }
+      }
+      yield [...groups.values()]
+    }
+  }
+
+  /** Prints that several rows have, or that a row has which must be examined; with how many rows have each. */
+  *#wanted(): Generator<readonly [print: number, rows: number], void, undefined> {
+    const sorted = this.#sorted()
+    const alone = new Set<number>()
+    for (const { prints } of this.#pages) for (const print of prints) if (print < 0) alone.add(-print)
+    for (let start = 0, end = 0; start < sorted.length; start = end) {
+      const print = sorted[start] ?? 0
+      while (end < sorted.length && sorted[end] === print) end++
+      if (end - start > 1 || alone.has(print)) yield [print, end - start]
+    }
+  }
+
+  #sorted(): Float64Array {
+    const all = new Float64Array(this.#pages.reduce((sum, { prints }) => sum + prints.length, 0))
+    let length = 0
+    for (const { prints } of this.#pages)
+      for (const print of prints) if (print === print) all[length++] = Math.abs(print)
+    return all.subarray(0, length).sort()
+  }
+}
+
+function* windowsOf(wanted: Iterable<readonly [number, number]>): Generator<ReadonlySet<number>, void, undefined> {
+  let [window, rows] = [new Set<number>(), 0]
+  for (const [print, count] of wanted) {
+    window.add(print)
+    rows += count
+    if (rows < WINDOW_ROWS) continue
+    yield window
+    ;[window, rows] = [new Set(), 0]
+  }
+  if (window.size > 0) yield window
+}
+
+/** Rows that are looked at in one snapshot. */
+const LOOK_ROWS = 500
+
+/**
+ * Joins groups into looks. A group that is larger than a look is divided, and its first row is in each part: so every
+ * part counts one surplus row less than it has rows, whatever the parts.
+ */
+export function* looksOf(groups: Iterable<readonly Key[]>): Generator<readonly Key[], void, undefined> {
+  let look: Key[] = []
+  for (const [first, ...others] of groups) {
+    if (!first) continue
+    if (look.length > 0 && look.length + others.length >= LOOK_ROWS) {
+      yield look
+      look = []
+    }
+    look.push(first)
+    for (const key of others) {
+      if (look.length >= LOOK_ROWS) {
+        yield look
+        look = [first]
+      }
+      look.push(key)
+    }
+  }
+  if (look.length > 0) yield look
 }

@@ -1,5 +1,6 @@
 import { Column, Entity, getMetadataArgsStorage, Index, PrimaryGeneratedColumn } from 'typeorm'
-import { attachNamesEntity, UniqueText } from '../core'
+import { UniqueText } from '../core'
+import { attachNamesEntity } from './unique-name'
 
 /**
  * A name that somebody holds or held, in table `names`: put it among the entities of your DataSource, and query it as
@@ -26,7 +27,7 @@ export class Name {
   })
   text!: string
 
-  /** The table of the holder, with its schema where the entity declares one. */
+  /** The table of the holder, with its schema where this table is in another one. */
   @Column({ type: 'varchar', length: 127 })
   holder!: string
 

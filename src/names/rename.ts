@@ -1,6 +1,17 @@
-import type { EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
-import { entityOf, holderEntity, type RowId, updateNames, updateOrFail } from '../core'
+import { type EntityManager, EntityNotFoundError, type EntityTarget, type ObjectLiteral } from 'typeorm'
+import {
+  entityOf,
+  type HolderEntity,
+  operate,
+  type Operation,
+  type RowId,
+  rowKey,
+  updateNames,
+  updateOrFail,
+} from '../core'
 import { DeclarationError } from '../errors'
+import { checkOptions, RULE, type Rules } from '../options'
+import { holderEntity, nameStatements } from './sql/statements'
 
 /**
  * Gives a row another name, in one round trip: by an UPDATE of its property, as `save` and raw SQL do it. The former
@@ -38,4 +49,107 @@ export async function rename<Entity extends ObjectLiteral>(
   }
   const renamed = await updateNames(manager, holderEntity(metadata, first), id, names)
   return (renamed as Entity | undefined) ?? (await updateOrFail(manager, entity, id, names as Entity))
+}
+
+/**
+ * Swaps the names of two rows of an entity, in one statement: nobody sees a name twice or not at all, and nobody can
+ * take one in between. Neither name becomes a former name. AfterUpdate fires for both rows with their new names.
+ *
+ * @returns both rows as they stand now, in the order of the arguments, without relations
+ * @throws EntityNotFoundError of TypeORM if there is no such row; nothing is changed then
+ * @throws DeclarationError if both are the same row, before any SQL
+ * @throws SchemaDriftError, UnsupportedDatabaseError, AttemptsExhaustedError, TransactionAbortedError, QueryFailedError
+ * @example
+ * const [ada, grace] = await swapNames(manager, User, 1, 2)
+ */
+export async function swapNames<Entity extends ObjectLiteral>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  one: RowId<NoInfer<Entity>>,
+  ...[other, options = {}]: [other: RowId<NoInfer<Entity>>, options?: ByNameOptions]
+): Promise<[Entity, Entity]> {
+  checkOptions('swapNames()', options, BY_NAME_RULES)
+  const holder = chooseName(manager, entity, options)
+  const keys = [one, other].map((id) => rowKey(holder, id))
+  if (keys[0]?.identity === keys[1]?.identity) {
+    throw new DeclarationError(`swapNames(): both ids are of one row of ${holder.metadata.name}. Give two rows.`)
+  }
+  return await operate(manager, { names: [holder.declaration] }, async (operation) => {
+    const parameters = [...keys.flatMap(({ values }) => values), ...holder.discriminators]
+    const rows = await swapped(operation, holder, parameters)
+    const missing = [one, other].find((_, index) => rows.every(({ position }) => position !== index))
+    if (missing !== undefined) throw new EntityNotFoundError(holder.metadata.target, missing)
+    const ordered = rows.toSorted((left, right) => left.position - right.position)
+    const [first = {}, second = {}] = ordered.map(({ columns }) => operation.entity(holder, columns))
+    for (const each of [first, second]) await operation.updated(holder, each)
+    return [first as Entity, second as Entity]
+  })
+}
+
+async function swapped(
+  operation: Operation,
+  { swap }: HolderEntity,
+  parameters: readonly unknown[],
+): Promise<readonly ReturnType<HolderEntity['swap']['parse']>[]> {
+  for (;;) {
+    try {
+      return await operation.session.rowsOrRollBack(swap, parameters)
+    } catch (error) {
+      await operation.again(error)
+    }
+  }
+}
+
+/** Options of an operation that uses one name of an entity. */
+export interface ByNameOptions {
+  /** The property that holds the name. @default the only one */
+  readonly by?: string
+}
+
+export const BY_NAME_RULES: Rules<ByNameOptions> = { by: RULE.name }
+
+/**
+ * @throws DeclarationError if the entity has no such name, or has several and `by` names none; also if `manager` is not
+ * an EntityManager
+ */
+export function chooseName<Entity extends ObjectLiteral>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  { by }: ByNameOptions,
+): HolderEntity {
+  const { metadata, names } = entityOf(manager, entity)
+  const [only, another] = names
+  if (!only) throw new DeclarationError(`${metadata.name} declares no name. Put @UniqueName() on a property of it.`)
+  if (by === undefined && !another) return holderEntity(metadata, only)
+  const chosen = names.find(({ name }) => name === by)
+  if (chosen) return holderEntity(metadata, chosen)
+  const list = names.map(({ name }) => `"${name}"`).join(', ')
+  throw new DeclarationError(
+    by === undefined
+      ? `${metadata.name} declares several names. Name one with the option "by": ${list}.`
+      : `${metadata.name} declares no name "${by}". The option "by" takes one of ${list}.`,
+  )
+}
+
+/** Options of `releaseExpired`. */
+export interface ReleaseExpiredOptions {
+  /** How many names one statement removes. Outside a transaction each statement commits by itself. @default 1000 */
+  readonly batch?: number
+}
+
+/**
+ * Removes former names whose time is over. They are free for everybody even if this never runs; it keeps the table
+ * small. A name that somebody is just taking is left alone. Several calls at once share the work.
+ *
+ * @returns how many names were removed
+ * @throws SchemaDriftError, UnsupportedDatabaseError, DeclarationError
+ * @example
+ * setInterval(() => void releaseExpired(dataSource.manager), 3_600_000)
+ */
+export async function releaseExpired(manager: EntityManager, options: ReleaseExpiredOptions = {}): Promise<number> {
+  checkOptions('releaseExpired()', options, { batch: RULE.positive } satisfies Rules<ReleaseExpiredOptions>)
+  const names = nameStatements(manager)
+  return await operate(manager, { text: names.text() }, async (operation) => {
+    return await operation.removeAll(names.releaseExpired(), options.batch)
+  })
 }

@@ -1,7 +1,8 @@
 import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
-import { countStatements, entityOf, operate } from '../core'
-import { DeclarationError } from '../errors'
+import { entityOf, operate } from '../core'
+import { DeclarationError, UnsupportedDatabaseError } from '../errors'
 import { checkOptions, kindOf, RULE, type Rules } from '../options'
+import { countStatements } from './sql/count'
 
 /** Options of `countWithin`. */
 export interface CountWithinOptions {
@@ -9,7 +10,7 @@ export interface CountWithinOptions {
   readonly by?: string
 }
 
-const RULES: Rules<CountWithinOptions> = { by: { takes: RULE.name.takes, expected: 'the property of a number' } }
+const COUNT_RULES: Rules<CountWithinOptions> = { by: { takes: RULE.name.takes, expected: 'the property of a number' } }
 
 /**
  * Returns how many rows a scope has, by one look-up in an index, however many there are and whatever row security shows
@@ -57,10 +58,14 @@ export async function recount<Entity extends ObjectLiteral>(
 ): Promise<number> {
   const { of, number } = countedNumber('recount()', manager, entity, options)
   const statements = countStatements(number.table)
-  const scopes =
-    scope !== undefined || number.table.scope.length === 0
-      ? [scopeValues('recount()', of, number, scope === undefined ? {} : scope)]
-      : await operate(manager, { number }, async ({ session }) => await session.rows(statements.scopes, []))
+  const isOne = scope !== undefined || number.table.scope.length === 0
+  const given = isOne ? [scopeValues('recount()', of, number, scope === undefined ? {} : scope)] : undefined
+  const scopes = await operate(manager, { number }, async ({ session }) => {
+    const [hides] = await session.rows(statements.hidesRows, [])
+    if (hides === true)
+      throw new UnsupportedDatabaseError(`recount(): policies hide rows of ${of.metadata.name} ${ROLE}`)
+    return given ?? (await session.rows(statements.scopes, []))
+  })
   let total = 0
   for (const values of scopes) {
     total += await manager.transaction(async (own) => {
@@ -74,16 +79,18 @@ export async function recount<Entity extends ObjectLiteral>(
   return total
 }
 
-type Entity = ReturnType<typeof entityOf>
-type Number = Entity['numbers'][number]
+const ROLE = 'from this role. Use a role with BYPASSRLS, or the owner without FORCE ROW LEVEL SECURITY.'
+
+type CountedEntity = ReturnType<typeof entityOf>
+type Number = CountedEntity['numbers'][number]
 
 function countedNumber(
   call: string,
   manager: EntityManager,
   entity: EntityTarget<ObjectLiteral>,
   options: CountWithinOptions,
-): { readonly of: Entity; readonly number: Number } {
-  checkOptions(call, options, RULES)
+): { readonly of: CountedEntity; readonly number: Number } {
+  checkOptions(call, options, COUNT_RULES)
   const of = entityOf(manager, entity)
   const { metadata, numbers } = of
   const { by } = options
@@ -101,7 +108,7 @@ function countedNumber(
 /** @throws DeclarationError if the scope is incomplete, and for a property that is not part of it */
 function scopeValues(
   call: string,
-  { dataSource: { driver } }: Entity,
+  { dataSource: { driver } }: CountedEntity,
   { metadata, scope }: Number,
   given: ObjectLiteral,
 ): unknown[] {

@@ -1,2 +1,2 @@
 export { countWithin, type CountWithinOptions, recount } from './count-within'
-export { NumberWithin, type NumberWithinOptions, numberWithinSchema } from '../core'
+export { NumberWithin, type NumberWithinOptions, numberWithinSchema } from './number-within'

@@ -1,6 +1,4 @@
 export { TokenReusedError } from '../errors'
-export type { Duration } from '../text/duration'
-export { forgetToken } from './remove-tokens'
+export type { Duration } from '../text/digest'
+export { forgetToken, OnceToken, removeExpiredTokens, type RemoveExpiredTokensOptions } from './tokens'
 export { once, type OnceOptions, type OnceResult } from './once'
-export { OnceToken } from './once-token'
-export { removeExpiredTokens, type RemoveExpiredTokensOptions } from './remove-tokens'

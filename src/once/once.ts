@@ -1,10 +1,10 @@
 import { hash } from 'node:crypto'
 import type { EntityManager, QueryRunner } from 'typeorm'
+import { operate, type Operation, rowValues, serverError, SQLSTATE, tracedTo } from '../core'
 import { DeclarationError, TextRejectedError, TokenReusedError, TransactionAbortedError } from '../errors'
-import { operate, type Operation, rowValues, serverError, SQLSTATE, type StoredToken, tracedTo } from '../core'
 import { checkOptions, kindOf, type Rules } from '../options'
-import { type Duration, intervalOf } from '../text/duration'
-import { canonicalJson, exactJson } from './exact-json'
+import { type Duration, intervalOf } from '../text/digest'
+import type { StoredToken } from './sql'
 import { askAgain, insideOf, requireNotInside, type Tokens, tokensOf, withTokens } from './tokens'
 
 /** Options of `once`. */
@@ -24,7 +24,7 @@ export interface OnceOptions {
   readonly expires?: Date | Duration
 }
 
-const RULES: Rules<OnceOptions> = {
+const ONCE_RULES: Rules<OnceOptions> = {
   request: { takes: () => true, expected: 'what JSON holds' },
   expires: {
     takes: (value) => typeof value === 'string' || value instanceof Date,
@@ -54,11 +54,15 @@ interface AnswerIsNoJson<Answer> {
  * The type check looks at the values of an answer, not at what is nested in them: that is checked when the work has
  * run.
  */
-type Held<Answer> = Answer extends readonly (infer Item)[] ? Item : Answer extends object ? Answer[keyof Answer] : never
+type HeldToken<Answer> = Answer extends readonly (infer Item)[]
+  ? Item
+  : Answer extends object
+    ? Answer[keyof Answer]
+    : never
 
 type JsonAnswer<Answer> = 0 extends 1 & Answer
   ? unknown
-  : [Extract<Answer | Held<Answer>, NoJson>] extends [never]
+  : [Extract<Answer | HeldToken<Answer>, NoJson>] extends [never]
     ? unknown
     : AnswerIsNoJson<Answer>
 
@@ -95,8 +99,8 @@ export async function once<Answer>(
   options: OnceOptions = {},
 ): Promise<OnceResult<Answer>> {
   const traced = tracedTo(once)
-  checkOptions('once()', options, RULES)
-  const call = callOf(manager, token, { work, options })
+  checkOptions('once()', options, ONCE_RULES)
+  const call = callOf(manager, token, work, options)
   return (await traced(answerTo(call))) as OnceResult<Answer>
 }
 
@@ -116,25 +120,18 @@ interface Call {
   readonly isKnown: boolean
 }
 
-function callOf(
-  manager: EntityManager,
-  token: string,
-  { work, options }: { readonly work: Call['work']; readonly options: OnceOptions },
-): Call {
+function callOf(manager: EntityManager, token: string, work: Call['work'], options: OnceOptions): Call {
   const tokens = tokensOf(manager)
   const { key, hash: textHash } = rowValues(tokens.entityText, { token })
   // Perhaps a missing header: all such requests would get the same answer.
   if (token === '') throw new TextRejectedError({ property: 'token', reason: 'it is empty' })
   if (typeof work !== 'function') throw new DeclarationError(`once(): expected a function, got ${kindOf(work)}.`)
-  const request = digestOf(options.request)
+  const request = options.request === undefined ? null : hash('sha256', canonicalJson('the request', options.request))
   const expires = expiryOf(options.expires)
   requireNotInside(tokens, token, 'once')
   const isKnown = askAgain(tokens, textHash)
   return { manager, tokens, token, work, request, expires, key: [...key, request], isKnown }
 }
-
-const digestOf = (request: unknown): string | null =>
-  request === undefined ? null : hash('sha256', canonicalJson('the request', request))
 
 function expiryOf(expires: Date | Duration | undefined): readonly [string | null, string | null] {
   if (expires === undefined) return [null, null]
@@ -152,7 +149,7 @@ async function answerTo(call: Call): Promise<OnceResult<unknown>> {
       // If the token is answered already, a transaction would only have to be ended, at the cost of a round trip.
       if (looks) {
         const [found] = await session.rows(tokens.find, call.key)
-        if (found && !isFree(found, manager)) return replayOf(found)
+        if (found && !isFreeToken(found, manager)) return replayOf(found)
       }
       await session.release()
       const result = await inTurn(call, operation)
@@ -173,7 +170,7 @@ async function inTurn(call: Call, operation: Operation): Promise<OnceResult<unkn
     token,
     tokens: { underWay },
   } = call
-  if (operation.isInTransaction) return await tryOnce(call, operation)
+  if (operation.isInTransaction) return await runOnce(call, operation)
   const ahead = underWay.get(token)
   if (ahead) {
     await ahead
@@ -182,7 +179,7 @@ async function inTurn(call: Call, operation: Operation): Promise<OnceResult<unkn
   let end = (): void => {}
   underWay.set(token, new Promise((resolve) => (end = resolve)))
   try {
-    return await tryOnce(call, operation)
+    return await runOnce(call, operation)
   } finally {
     underWay.delete(token)
     end()
@@ -199,22 +196,23 @@ function claimsOf({ queryRunner }: EntityManager): Set<string> {
 }
 
 /** A token without an answer is seen by its own transaction, and by others if that was committed so: it is free there. */
-const isFree = ({ id, isAnswered, isExpired }: StoredToken, manager: EntityManager): boolean =>
+const isFreeToken = ({ id, isAnswered, isExpired }: StoredToken, manager: EntityManager): boolean =>
   isExpired && (isAnswered || !claimsOf(manager).has(id))
 
 function replayOf({ isSame, isAnswered, answer }: StoredToken): OnceResult<unknown> {
   if (!isSame) throw new TokenReusedError()
   if (!isAnswered) throw new DeclarationError(UNANSWERED)
-  return { answer: valueOf(answer), replayed: true }
+  return { answer: parsedAnswer(answer), replayed: true }
 }
 
 const UNANSWERED =
   'once(): the work that is under way for this token calls once() with the same token. Use another token.'
 
-const valueOf = (json: string | undefined): unknown => (json === undefined ? undefined : (JSON.parse(json) as unknown))
+const parsedAnswer = (json: string | undefined): unknown =>
+  json === undefined ? undefined : (JSON.parse(json) as unknown)
 
 /** How far a call has come in its transaction. */
-interface Course {
+interface RunState {
   /** The token, once this call has taken it. */
   claimed?: StoredToken
   /** The answer as JSON, once the work has ended; null if it returned nothing. */
@@ -225,46 +223,42 @@ interface Course {
 }
 
 /** @returns undefined if another call was faster */
-async function tryOnce(call: Call, operation: Operation): Promise<OnceResult<unknown> | undefined> {
+async function runOnce(call: Call, operation: Operation): Promise<OnceResult<unknown> | undefined> {
   const { inTransaction } = operation.session
-  const course: Course = {}
+  const state: RunState = {}
   try {
     await operation.asOne(call.manager, {
       run: async (manager) => {
-        await runIn(call, manager, course)
+        const { tokens, token, work } = call
+        const stored = await claim(call, manager)
+        if (!stored?.isClaimed) {
+          if (stored) state.result = replayOf(stored)
+          return
+        }
+        state.claimed = stored
+        const ids = claimsOf(manager).add(stored.id)
+        state.end = () => void ids.delete(stored.id)
+        const answer: unknown = await insideOf(tokens, token, async () => await work(manager))
+        state.json = answer === undefined ? null : exactJson('the answer', answer)
+        state.result = { answer: parsedAnswer(state.json ?? undefined), replayed: false }
       },
       last: async (manager) => {
-        await store(call, manager, course)
+        await storeAnswer(call, manager, state)
       },
       lastSql: call.tokens.answer.sql,
     })
-    if (course.result) return course.result
+    if (state.result) return state.result
     await operation.next(undefined)
   } catch (error) {
     const isAborted = error instanceof TransactionAbortedError
     // Work that has lost against others is not done twice behind the caller's back.
-    if (course.claimed) throw !isAborted && operation.mayHelp(error) ? new TransactionAbortedError(error) : error
+    if (state.claimed) throw !isAborted && operation.mayHelp(error) ? new TransactionAbortedError(error) : error
     if (inTransaction || !isAborted) throw error
     await operation.next(error)
   } finally {
-    course.end?.()
+    state.end?.()
   }
   return undefined
-}
-
-async function runIn(call: Call, manager: EntityManager, course: Course): Promise<void> {
-  const { tokens, token, work } = call
-  const stored = await claim(call, manager)
-  if (!stored?.isClaimed) {
-    if (stored) course.result = replayOf(stored)
-    return
-  }
-  course.claimed = stored
-  const ids = claimsOf(manager).add(stored.id)
-  course.end = () => void ids.delete(stored.id)
-  const answer: unknown = await insideOf(tokens, token, async () => await work(manager))
-  course.json = answer === undefined ? null : exactJson('the answer', answer)
-  course.result = { answer: valueOf(course.json ?? undefined), replayed: false }
 }
 
 /** @returns the token, taken by this call or answered already; undefined if others were faster */
@@ -273,28 +267,112 @@ async function claim({ tokens, key, request }: Call, manager: EntityManager): Pr
     const [first] = await session.rows(tokens.claim, key)
     // The index refused it: another call was faster, or a token of equal hash holds number 0.
     const [stored] = first ? [first] : await session.rows(tokens.find, key)
-    if (!stored) return (await session.rowsOrRollBack(tokens.claimInChain, key).catch(noneIfTaken))[0]
-    if (stored.isClaimed || !isFree(stored, manager)) return stored
+    if (!stored) {
+      const claimed = await session.rowsOrRollBack(tokens.claimInChain, key).catch((error: unknown) => {
+        if (serverError(error)?.code === SQLSTATE.uniqueViolation) return []
+        throw error
+      })
+      return claimed[0]
+    }
+    if (stored.isClaimed || !isFreeToken(stored, manager)) return stored
     const [transaction] = await session.rows(tokens.take, [stored.id, request])
     return transaction === undefined ? undefined : { ...stored, isClaimed: true, transaction }
   })
 }
 
-function noneIfTaken(error: unknown): StoredToken[] {
-  if (serverError(error)?.code === SQLSTATE.uniqueViolation) return []
-  throw error
-}
-
 /** Uses a session of its own: what the work rolls back with its own savepoints does not concern us. */
-async function store({ tokens, expires }: Call, manager: EntityManager, { claimed, json }: Course): Promise<void> {
+async function storeAnswer(
+  { tokens, expires }: Call,
+  manager: EntityManager,
+  { claimed, json }: RunState,
+): Promise<void> {
   if (!claimed) return
   await operate(manager, {}, async ({ session }) => {
     try {
       await session.rows(tokens.answer, [claimed.id, json, ...expires, claimed.transaction])
     } catch (error) {
-      throw serverError(error)?.code === SQLSTATE.divisionByZero ? new TransactionAbortedError(error, GONE) : error
+      throw serverError(error)?.code === SQLSTATE.divisionByZero
+        ? new TransactionAbortedError(error, CLAIM_LOST)
+        : error
     }
   })
 }
 
-const GONE = 'the work ended it, or removed its token'
+const CLAIM_LOST = 'the work ended it, or removed its token'
+
+/** How to write a value as JSON. */
+interface JsonWriting {
+  /** Names the value in an error: `the answer`. */
+  readonly what: string
+  /** Objects with the same properties in another order give the same JSON. */
+  readonly sorted: boolean
+  /** The objects around the value. */
+  readonly around: Set<object>
+}
+
+/** The way to a part of the value: keys of objects, places in arrays. */
+type Way = readonly (string | number)[]
+
+/**
+ * Returns JSON that gives the same value again: plain objects and arrays of strings, finite numbers, booleans and null. A
+ * property that is undefined is left out. `JSON.stringify` would turn a Date into a string, NaN into null, and drop a
+ * Map's entries without a word.
+ *
+ * @param what names the value in an error: `the answer`
+ * @throws DeclarationError that names the first part of the value that JSON cannot represent
+ * @example
+ * exactJson('the answer', { id: 7, tags: ['a'], note: undefined }) // '{"id":7,"tags":["a"]}'
+ */
+export const exactJson = (what: string, value: unknown): string =>
+  toJson({ what, sorted: false, around: new Set() }, value, [])
+
+/**
+ * Returns JSON like `exactJson`, with the properties of each object sorted, so that equal values give equal JSON.
+ *
+ * @throws DeclarationError as `exactJson`
+ */
+export const canonicalJson = (what: string, value: unknown): string =>
+  toJson({ what, sorted: true, around: new Set() }, value, [])
+
+function toJson(writing: JsonWriting, value: unknown, way: Way): string {
+  if (typeof value === 'number') {
+    if (!Number.isFinite(value)) return refuseJson(writing, way, String(value))
+    // `JSON.stringify` would make 0 of -0, which JSON can tell apart.
+    return Object.is(value, -0) ? '-0' : String(value)
+  }
+  if (value === null || typeof value === 'string' || typeof value === 'boolean') return JSON.stringify(value)
+  if (typeof value !== 'object') return refuseJson(writing, way, typeof value)
+  if (writing.around.has(value)) return refuseJson(writing, way, 'an object that contains itself')
+  writing.around.add(value)
+  const json = Array.isArray(value) ? writeArray(writing, value, way) : writeObject(writing, value, way)
+  writing.around.delete(value)
+  return json
+}
+
+function writeArray(writing: JsonWriting, array: readonly unknown[], way: Way): string {
+  // Its places and its length.
+  if (Reflect.ownKeys(array).length !== array.length + 1)
+    return refuseJson(writing, way, 'an array with holes or properties')
+  return `[${array.map((element, place) => toJson(writing, element, [...way, place])).join(',')}]`
+}
+
+function writeObject(writing: JsonWriting, object: object, way: Way): string {
+  const prototype: unknown = Object.getPrototypeOf(object)
+  // Plain objects of another realm too, as in Jest.
+  if (prototype !== null && Object.getPrototypeOf(prototype) !== null)
+    return refuseJson(writing, way, `an instance of ${object.constructor?.name || 'a class'}`)
+  if (Object.getOwnPropertySymbols(object).length > 0)
+    return refuseJson(writing, way, 'an object with a symbol for a key')
+  const entries: [string, unknown][] = Object.entries(object).filter(([, value]) => value !== undefined)
+  // Sorted by code units, as in every process; never by a locale.
+  if (writing.sorted) entries.sort(([left], [right]) => (left < right ? -1 : 1))
+  return `{${entries.map(([key, value]) => `${JSON.stringify(key)}:${toJson(writing, value, [...way, key])}`).join(',')}}`
+}
+
+function refuseJson({ what }: JsonWriting, way: Way, kind: string): never {
+  const place = way.map((step) => (typeof step === 'number' ? `[${step}]` : `.${step}`)).join('')
+  throw new DeclarationError(
+    `JSON cannot represent ${what}: ${place === '' ? 'it' : `"${place.replace(/^\./, '')}"`} is ${kind}. ` +
+      `Give plain objects, arrays, strings, finite numbers, booleans and null.`,
+  )
+}

@@ -1,15 +1,16 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
-import type { EntityManager } from 'typeorm'
-import { type EntityText, entityTextOf, operate, type Operation, tokenStatements } from '../core'
+import { Column, CreateDateColumn, Entity, type EntityManager, Index, PrimaryGeneratedColumn } from 'typeorm'
+import { type EntityText, entityTextOf, operate, type Operation, rowValues, UniqueText, whereNotNull } from '../core'
 import { DeclarationError } from '../errors'
-import { OnceToken } from './once-token'
+import { checkOptions, RULE, type Rules } from '../options'
+import { tokenStatements } from './sql'
 
 /** The table of tokens of one DataSource, and the statements for it. */
 export interface Tokens extends ReturnType<typeof tokenStatements> {
   readonly entityText: EntityText
   /** Hashes of tokens that this process was recently asked for. */
   readonly requested: Set<string>
-  /** By token: the end of a transaction that works for it. */
+  /** The end of the transaction that works for a token, by the token. */
   readonly underWay: Map<string, Promise<void>>
 }
 
@@ -29,14 +30,21 @@ const ofTexts = new WeakMap<EntityText, Tokens>()
 /** @throws DeclarationError if this is not an EntityManager, and if `OnceToken` is not among the entities */
 export function tokensOf(manager: EntityManager): Tokens {
   const entityText = textOfTokens(manager)
-  const known = ofTexts.get(entityText) ?? makeTokens(entityText)
-  ofTexts.set(entityText, known)
-  return known
+  const known = ofTexts.get(entityText)
+  if (known) return known
+  const { metadata, declaration } = entityText
+  const statements = tokenStatements(
+    declaration.table,
+    (property) => metadata.columns.find(({ propertyName }) => propertyName === property)?.databaseName ?? property,
+  )
+  const tokens: Tokens = { ...statements, entityText, requested: new Set(), underWay: new Map() }
+  ofTexts.set(entityText, tokens)
+  return tokens
 }
 
 function textOfTokens(manager: EntityManager): EntityText {
   try {
-    return entityTextOf(manager, OnceToken, undefined)
+    return entityTextOf(manager, OnceToken, undefined, ONCE_TOKEN)
   } catch (error) {
     // By its name: two copies of TypeORM may be loaded.
     if (!(error instanceof Error) || error.name !== 'EntityMetadataNotFoundError') throw error
@@ -44,15 +52,6 @@ function textOfTokens(manager: EntityManager): EntityText {
       'OnceToken is not among the entities of this DataSource. Add it, and run migration:generate.',
     )
   }
-}
-
-function makeTokens(entityText: EntityText): Tokens {
-  const { metadata, declaration } = entityText
-  const statements = tokenStatements(
-    declaration.table,
-    (property) => metadata.columns.find(({ propertyName }) => propertyName === property)?.databaseName ?? property,
-  )
-  return { ...statements, entityText, requested: new Set(), underWay: new Map() }
 }
 
 /**
@@ -84,7 +83,7 @@ interface Frame {
 const frames = new AsyncLocalStorage<Frame>()
 
 /** Work that is over is released: otherwise work that schedules its next run would keep all earlier runs. */
-function underWay(): Frame | undefined {
+function frameUnderWay(): Frame | undefined {
   let frame = frames.getStore()
   while (frame?.isOver) frame = frame.outer
   return frame
@@ -92,7 +91,7 @@ function underWay(): Frame | undefined {
 
 /** Runs work; code inside knows that the work is under way. */
 export async function insideOf<T>(of: object, token: string, work: () => Promise<T>): Promise<T> {
-  const frame: Frame = { of, token, outer: underWay(), isOver: false }
+  const frame: Frame = { of, token, outer: frameUnderWay(), isOver: false }
   try {
     return await frames.run(frame, work)
   } finally {
@@ -114,4 +113,96 @@ export function requireNotInside(of: object, token: string, what: string): void 
       )
     }
   }
+}
+
+/** On the class of each copy of this package, so that one copy finds the entity of another. */
+const ONCE_TOKEN: symbol = Symbol.for('typeorm-unique-text.OnceToken')
+
+/**
+ * A token for which `once` ran its work, with the answer, in table `once_tokens`. Put it among the entities of your
+ * DataSource. Only the transaction that will answer a token sees its row without `answeredAt`.
+ */
+@Entity({ name: 'once_tokens' })
+@Index('once_token_expiry_index', whereNotNull('expiresAt'))
+export class OnceToken {
+  /** A bigint, which the driver returns as a string. */
+  @PrimaryGeneratedColumn('identity', { type: 'bigint', name: 'id' })
+  id!: string
+
+  @UniqueText({
+    name: 'token',
+    indexName: 'once_token_unique_index',
+    hidden: { hash: 'token_hash', number: 'token_hash_number', chained: 'token_hash_chained' },
+  })
+  token!: string
+
+  /** SHA-256 of the request, 64 hex digits; null if no request was given. */
+  @Column({ type: 'varchar', length: 64, name: 'request', nullable: true })
+  request!: string | null
+
+  /** Null if `work` returned null or nothing. Not jsonb, which sorts keys and refuses U+0000. */
+  @Column({ type: 'json', name: 'answer', nullable: true })
+  answer!: unknown
+
+  @CreateDateColumn({ type: 'timestamptz', name: 'created_at' })
+  createdAt!: Date
+
+  @Column({ type: 'timestamptz', name: 'answered_at', nullable: true })
+  answeredAt!: Date | null
+
+  /** Null: never. */
+  @Column({ type: 'timestamptz', name: 'expires_at', nullable: true })
+  expiresAt!: Date | null
+}
+
+Object.defineProperty(OnceToken, ONCE_TOKEN, { value: true })
+
+/**
+ * Removes one token, with its answer, before it expires: the next call of `once` with the token runs its work. In the
+ * caller's transaction the token is forgotten when that commits.
+ *
+ * Neither waits for work that is under way with the token for the first time, nor ends it.
+ *
+ * @returns whether there was such a token
+ * @throws TextRejectedError, DeclarationError before any SQL; DeclarationError also inside work that runs for the token
+ * @throws SchemaDriftError, UnsupportedDatabaseError
+ * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
+ */
+export async function forgetToken(manager: EntityManager, token: string): Promise<boolean> {
+  const tokens = tokensOf(manager)
+  const { key } = rowValues(tokens.entityText, { token })
+  requireNotInside(tokens, token, 'forgetToken')
+  return await withTokens(manager, tokens, async ({ session }) => {
+    const [removed = 0] = await session.rowsOrRollBack(tokens.forget, key)
+    return removed > 0
+  })
+}
+
+/** Options of `removeExpiredTokens`. */
+export interface RemoveExpiredTokensOptions {
+  /** How many tokens one statement removes. @default 1000 */
+  readonly batch?: number
+}
+
+/**
+ * Removes tokens that have expired, in batches, each of which is committed by itself outside a transaction. A token
+ * that a call of `once` is taking over at this moment stays. Correctness does not depend on it: an expired token counts
+ * as none.
+ *
+ * @returns how many tokens were removed
+ * @throws DeclarationError before any SQL
+ * @throws SchemaDriftError, UnsupportedDatabaseError on first use
+ * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
+ * @example
+ * setInterval(() => removeExpiredTokens(dataSource.manager).catch(report), 3_600_000)
+ */
+export async function removeExpiredTokens(
+  manager: EntityManager,
+  options: RemoveExpiredTokensOptions = {},
+): Promise<number> {
+  checkOptions('removeExpiredTokens()', options, { batch: RULE.positive } satisfies Rules<RemoveExpiredTokensOptions>)
+  const tokens = tokensOf(manager)
+  return await withTokens(manager, tokens, async (operation) => {
+    return await operation.removeAll(tokens.remove, options.batch)
+  })
 }

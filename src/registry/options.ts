@@ -205,8 +205,7 @@ export function toRawDeclaration(
       `@UniqueText on ${where}: lookup is for a text of one column. Remove it; use textCondition() in SQL.`,
     )
   }
-  refuseFreed(where, options)
-  refuseGuardless(where, options)
+  refuseCombinations(where, options)
   return {
     name,
     columns: columns.map(({ property, prefix = '', normalize }) => {
@@ -228,17 +227,16 @@ export function toRawDeclaration(
   }
 }
 
-/** The guard of a restored row gives it a number, and perhaps another hash by then. */
-function refuseFreed(where: string, { spread, ignoreDeleted }: UniqueTextOptions): void {
-  if (spread === undefined || ignoreDeleted !== true) return
-  throw new DeclarationError(
-    `@UniqueText on ${where}: spread cannot be combined with ignoreDeleted. Remove one of them.`,
-  )
-}
-
-/** Refuses what only triggers can hold. */
-function refuseGuardless(where: string, { guard, digest, immutable, maxChainLength }: UniqueTextOptions): void {
+function refuseCombinations(where: string, options: UniqueTextOptions): void {
+  const { spread, ignoreDeleted, guard, digest, immutable, maxChainLength } = options
+  // The guard of a restored row gives it a number, and perhaps another hash by then.
+  if (spread !== undefined && ignoreDeleted === true) {
+    throw new DeclarationError(
+      `@UniqueText on ${where}: spread cannot be combined with ignoreDeleted. Remove one of them.`,
+    )
+  }
   if (guard !== false) return
+  // Only triggers can hold these.
   const other =
     digest !== undefined && toDigest(digest) === digests.sha256
       ? [

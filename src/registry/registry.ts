@@ -1,13 +1,21 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
 import { randomUUID } from 'node:crypto'
-import type { DataSource, EntityManager, EntityMetadata, QueryRunner, ValueTransformer } from 'typeorm'
-import type { Change, FilledColumn } from '../sql/alter'
-import type { UnusualIndex } from '../sql/catalog'
-import type { ColumnTypes } from '../sql/column-type'
-import type { LookupIndex } from '../sql/lookup'
-import type { FormerPolicy } from '../sql/name-table'
-import type { NumberTable } from '../sql/number-table'
+import {
+  type DataSource,
+  type EntityManager,
+  type EntityMetadata,
+  QueryFailedError,
+  type QueryRunner,
+  type ValueTransformer,
+} from 'typeorm'
+import { DataSourceDestroyedError } from '../errors'
+import type { Change, FilledColumn, NamedIndex } from '../sql/alter'
+import type { LookupIndex, UnusualIndex } from '../sql/catalog'
+import type { FormerPolicy } from '../sql/names'
+import type { NumberTable } from '../sql/numbers'
 import type { TextTable } from '../sql/text-table'
 import type { RemovedRows, TriggerNote, TriggerSet } from '../sql/trigger-set'
+import type { ColumnTypes } from '../sql/types'
 import type { Normalizer } from '../text/normalizer'
 import type { UniqueTextClassOptions } from './options'
 
@@ -82,6 +90,8 @@ export interface ReadyTable {
   readonly unusual: readonly UnusualIndex[]
   /** They are in partitions. */
   readonly partitioned: boolean
+  /** The server must not choose partitions while a statement that locks rows runs. */
+  readonly crashesByPruning: boolean
 }
 
 /** Options of a DataSource, from `withUniqueText`. */
@@ -99,15 +109,7 @@ export interface TriggerWork {
   /** Indexes by which a text is found in SQL that names no hash. */
   readonly lookups?: readonly LookupIndex[]
   /** Unique indexes on which the triggers stand, by their names. TypeORM makes them. */
-  readonly indexes?: readonly UniqueIndex[]
-}
-
-/** A unique index over columns, as the database names them. */
-export interface UniqueIndex {
-  readonly name: string
-  readonly columns: readonly string[]
-  /** Which rows it holds. undefined: all of them. */
-  readonly where?: string
+  readonly indexes?: readonly NamedIndex[]
 }
 
 /** What to do on an existing table when a set of triggers comes or changes. */
@@ -129,6 +131,10 @@ export interface RowsChange {
   readonly leave?: Change
   /** Replaces all this if only a table that the set keeps is gone, or belongs to somebody else. */
   readonly tables?: Change
+  /** Replaces all this if such a table has only lost its own trigger. */
+  readonly triggers?: Change
+  /** Replaces `install` and `fill` if only some triggers of the set were missing or disabled. */
+  readonly again?: (before: TriggerNote) => RowsChange
   /** Replaces `install` and `fill` if the set existed already and its note differs. */
   readonly follow?: (before: TriggerNote) => RowsChange
 }
@@ -214,3 +220,189 @@ export function dataSourceOf(owner: EntityMetadata | EntityManager): DataSource 
 /** Every number on an entity's table. */
 export const tableNumbers = (metadata: EntityMetadata): readonly NumberDeclaration[] =>
   registry.numbers.get(rootOf(metadata)) ?? []
+
+/** What TypeORM's driver does for its query runners. */
+export interface PoolDriver {
+  readonly isReplicated: boolean
+  /** The pool, which TypeORM forgets once it has ended. */
+  readonly master?: { readonly ending?: boolean }
+  /** `destroy()` releases them before it ends the pool. */
+  readonly connectedQueryRunners: { release(): unknown }[]
+  obtainMasterConnection: Obtain
+  obtainSlaveConnection: Obtain
+}
+
+type Taken = readonly [client: unknown, release: (error?: Error) => void]
+type Obtain = () => Promise<Taken>
+
+/** On a method of ours: whether the one that it calls is TypeORM's own. */
+const CALLS_OWN = Symbol.for('typeorm-unique-text.callsOwn')
+
+/**
+ * Ends everything that waits for a connection when `destroy()` is called: a pool of `pg` forgets those who wait. No query
+ * runner gets a connection after that: it would enter TypeORM's list although it is released already, and `destroy()`
+ * releases the first of the list until the list is empty.
+ */
+export function endWaiting({ driver }: DataSource): void {
+  const pool = driver as unknown as PoolDriver
+  for (const name of ['obtainMasterConnection', 'obtainSlaveConnection'] as const) {
+    if (CALLS_OWN in pool[name]) continue
+    const obtain = pool[name].bind(pool)
+    const ending = async (): Promise<Taken> => await untilDestroyed(pool, obtain())
+    pool[name] = Object.assign(ending, { [CALLS_OWN]: !Object.hasOwn(pool, name) })
+  }
+}
+
+/** Nobody has put a method of their own in the place of TypeORM's. */
+export function obtainsAsMade({ driver }: DataSource): boolean {
+  if (!Object.hasOwn(driver, 'obtainMasterConnection')) return true
+  return Reflect.get((driver as unknown as PoolDriver).obtainMasterConnection, CALLS_OWN) === true
+}
+
+/** @throws DataSourceDestroyedError if `destroy()` is called meanwhile, or was called before */
+function untilDestroyed(pool: PoolDriver, taking: Promise<Taken>): Promise<Taken> {
+  const { connectedQueryRunners: all } = pool
+  return new Promise((resolve, reject) => {
+    // `destroy()` releases it as it does those that have theirs.
+    const waiting = {
+      release: (): void => {
+        leave(all, waiting)
+        reject(new DataSourceDestroyedError())
+        // A connection that arrives late belongs to nobody.
+        void taking.then(
+          ([, handBack]) => handBack(),
+          () => undefined,
+        )
+      },
+    }
+    all.push(waiting)
+    const taken = (one: Taken): void => {
+      leave(all, waiting)
+      resolve(one)
+    }
+    taking.then(taken, (error: unknown) => {
+      leave(all, waiting)
+      const isOver = !pool.master || pool.master.ending === true
+      reject(error instanceof Error && !isOver ? error : new DataSourceDestroyedError(error))
+    })
+  })
+}
+
+function leave(all: unknown[], one: unknown): void {
+  const place = all.indexOf(one)
+  if (place !== -1) all.splice(place, 1)
+}
+
+/** A transaction that code was called in. */
+export interface OpenTransaction {
+  readonly queryRunner: QueryRunner
+  /** The one that it was opened in. */
+  readonly outer: OpenTransaction | undefined
+  /** By the clock of this process: when something was last sent by it. */
+  heard: number
+  isOver: boolean
+}
+
+const around = new AsyncLocalStorage<OpenTransaction>()
+const open = new WeakMap<QueryRunner, OpenTransaction>()
+
+/** The innermost that the code that asks was called in, and that is open still. */
+export function openTransaction(): OpenTransaction | undefined {
+  let transaction = around.getStore()
+  while (transaction?.isOver) transaction = transaction.outer
+  return transaction
+}
+
+/** Something is sent in the transaction of a query runner, or answered. */
+export function hearTransaction(queryRunner: QueryRunner): void {
+  const transaction = open.get(queryRunner)
+  if (transaction) transaction.heard = performance.now()
+}
+
+/** Runs code that a transaction is opened for: what it calls without the manager knows of the transaction. */
+export async function insideTransaction<T>(queryRunner: QueryRunner, run: () => Promise<T>): Promise<T> {
+  // A savepoint of a transaction that is known.
+  if (open.has(queryRunner)) return await run()
+  const transaction = { queryRunner, outer: openTransaction(), heard: performance.now(), isOver: false }
+  open.set(queryRunner, transaction)
+  try {
+    return await around.run(transaction, run)
+  } finally {
+    transaction.isOver = true
+    open.delete(queryRunner)
+  }
+}
+
+const NOTED = Symbol.for('typeorm-unique-text.notesTransactions')
+
+/** Makes the code that a manager's `transaction()` runs know of it. */
+export function noteTransactions(manager: EntityManager): void {
+  if (NOTED in manager) return
+  const transaction = manager.transaction.bind(manager) as (...args: readonly unknown[]) => Promise<unknown>
+  const inside =
+    (run: Run): Run =>
+    async (own) =>
+      own.queryRunner ? await insideTransaction(own.queryRunner, async () => await run(own)) : await run(own)
+  const noting = async (...args: readonly unknown[]): Promise<unknown> =>
+    await transaction(...args.map((one) => (typeof one === 'function' ? inside(one as Run) : one)))
+  manager.transaction = noting
+  Object.defineProperty(manager, NOTED, { value: true })
+}
+
+/** TypeORM gives a query runner its manager once the driver has made it. */
+export function noteTransactionsOf(queryRunner: QueryRunner): void {
+  let { manager } = queryRunner as { manager?: EntityManager }
+  Object.defineProperty(queryRunner, 'manager', {
+    configurable: true,
+    enumerable: true,
+    get: () => manager,
+    set: (given: EntityManager) => {
+      manager = given
+      noteTransactions(given)
+    },
+  })
+}
+
+type Run = (manager: EntityManager) => unknown
+
+type Listener = (error: Error) => void
+
+/** What a pool of `pg` tells of each client that it gives, before it takes its own listener off. */
+interface Pool {
+  on(event: 'acquire', listener: (client: { on(event: 'error', listener: Listener): unknown }) => void): unknown
+}
+
+const heard = new WeakSet<object>()
+const losses = new WeakMap<object, { error?: Error }>()
+
+/**
+ * Between the pool's listener and that of a query runner there is a moment in which a client has none: a backend that is
+ * terminated then would end the process. The next statement of the client reports it.
+ */
+export function hearPools({ driver }: DataSource): void {
+  const { master, slaves = [] } = driver as { master?: unknown; slaves?: readonly unknown[] }
+  for (const pool of [master, ...slaves]) {
+    if (!isPool(pool) || heard.has(pool)) continue
+    heard.add(pool)
+    pool.on('acquire', (client) => {
+      if (losses.has(client)) return
+      const loss: { error?: Error } = {}
+      losses.set(client, loss)
+      client.on('error', (error) => (loss.error ??= error))
+    })
+  }
+}
+
+const isPool = (pool: unknown): pool is Pool & object =>
+  typeof pool === 'object' && pool !== null && typeof Reflect.get(pool, 'on') === 'function' && 'totalCount' in pool
+
+/**
+ * TypeORM releases a query runner whose connection is lost, and forgets why; the caller should hear it (25P03, 57P01).
+ *
+ * @param sql what was to be sent
+ */
+export function lossOf(queryRunner: QueryRunner, sql = ''): QueryFailedError | undefined {
+  const client: unknown = Reflect.get(queryRunner, 'databaseConnection')
+  const error = typeof client === 'object' && client !== null ? losses.get(client)?.error : undefined
+  return error && new QueryFailedError(sql, undefined, error)
+}

@@ -1,12 +1,6 @@
 import type { EntityMetadata } from 'typeorm'
 import { type Finding, SchemaDriftError, UnsupportedDatabaseError } from '../errors'
-import { type Query, tableOid, tableState, type TableState } from '../sql/catalog'
-import { guardsOf } from '../triggers/guard'
-import { qualified } from '../sql/identifier'
-import { type Spread, spreadOf } from '../sql/spread'
-import { serverError, SQLSTATE } from '../sql/sqlstate'
-import { tableName } from '../sql/text-table'
-import { findDrift, workDrift } from './drift'
+import { foreignSchema } from '../registry/declarations'
 import {
   dataSourceOf,
   type Declaration,
@@ -16,15 +10,32 @@ import {
   tableDeclarations,
   tableNames,
   tableNumbers,
+  type TriggerWork,
 } from '../registry/registry'
-import { foreignSchema } from '../registry/resolve-declaration'
-import { requireServer } from '../registry/supported'
-import { triggerWorks } from './trigger-sets'
+import { requireServer } from '../registry/typeorm'
+import { indexCondition, type NamedIndex, sameCondition } from '../sql/alter'
+import { type Query, tableOid, type TableState, tableState } from '../sql/catalog'
+import { qualified } from '../sql/identifier'
+import { type Spread, spreadOf } from '../sql/spread'
+import { serverError, SQLSTATE } from '../sql/sqlstate'
+import { tableName, type TextTable } from '../sql/text-table'
+import { parseNote, type TriggerSet } from '../sql/trigger-set'
+import { wordedCheck, wordedIndex, wordedTrigger, wordsOf, writtenAs } from '../sql/written'
+import { guardsOf } from '../triggers/guard'
+import {
+  functionDifference,
+  installedFunction,
+  noteDifference,
+  ownerDifference,
+  tableDifference,
+  triggerDifference,
+} from '../triggers/plan'
+import { triggerWorks, wantedSets } from './table'
 
 /** Stands for the only table of a declaration, if the DataSource has no others of that name. */
 const ONLY = 'only'
 
-/** A waiting caller asks by itself if another's answer takes longer than this, in milliseconds: it may never come. */
+/** A waiting caller asks by itself if another's answer takes longer than this, in milliseconds. */
 const PATIENCE_MILLISECONDS = 1_000
 
 /** Who asks, and on which connection. */
@@ -101,12 +112,16 @@ async function askOnce(declaration: Declaration, asking: Asking): Promise<ReadyT
   const before = underWay.get(declaration)
   if (before) {
     await asking.release()
-    await settled(before)
+    // The other's answer may never come.
+    let timer: NodeJS.Timeout | undefined
+    const patience = new Promise<void>((resolve) => (timer = setTimeout(resolve, PATIENCE_MILLISECONDS)))
+    await Promise.race([before, patience])
+    clearTimeout(timer)
     const known = readyTables(declaration).get(ONLY)
     if (known) return known
   }
   const answer = askFor(declaration, ONLY, asking.query)
-  const end = answer.then(nothing, nothing)
+  const end = Promise.allSettled([answer])
   underWay.set(declaration, end)
   try {
     return await answer
@@ -115,23 +130,21 @@ async function askOnce(declaration: Declaration, asking: Asking): Promise<ReadyT
   }
 }
 
-const nothing = (): void => {}
-
-/** Waits, but not for ever. */
-async function settled(work: Promise<unknown>): Promise<void> {
-  let timer: NodeJS.Timeout | undefined
-  const patience = new Promise<void>((resolve) => (timer = setTimeout(resolve, PATIENCE_MILLISECONDS)))
-  await Promise.race([work, patience])
-  clearTimeout(timer)
-}
-
 /** The entity has a table in the schema of each tenant. */
-export const isOneOfMany = ({ table: { schema }, metadata }: Declaration): boolean => hasTenants(metadata, schema)
+export const isOneOfMany = ({ metadata }: Declaration): boolean => hasTenants(metadata)
 
-/** A cached answer could be that for another tenant's table. */
-function hasTenants(metadata: EntityMetadata, schema: string | undefined): boolean {
-  return schema === undefined && registry.settings.get(dataSourceOf(metadata))?.tenantsBySearchPath === true
+/** `search_path` selects the table: a cached answer could be that for another tenant's. */
+export function hasTenants(metadata: EntityMetadata): boolean {
+  const settings = registry.settings.get(dataSourceOf(metadata))
+  return settings?.tenantsBySearchPath === true && foreignSchema(metadata) === undefined
 }
+
+/**
+ * As `server_version_num`. From 18.0 on, a row that a statement waited for frees what run-time pruning uses for the rest
+ * of the statement, and the server crashes. Mended on 2026-10-10, https://github.com/postgres/postgres/commit/1b5dd3a;
+ * there is no upper bound here, for no release with it was at hand.
+ */
+const FIRST_TO_CRASH = 180_000
 
 async function inspect(declaration: Declaration, query: Query): Promise<ReadyTable> {
   const { table, metadata } = declaration
@@ -140,17 +153,26 @@ async function inspect(declaration: Declaration, query: Query): Promise<ReadyTab
   const { server, table: state } = await tableState(query, tableName(table), sets)
   requireServer(server)
   if (!state) throw new SchemaDriftError(table.table, findDrift(table, state))
-  const spread = await spreadState(declaration, state, query)
-  const findings = [...findDrift(table, state), ...workDrift(works, state), ...spread.findings]
+  const spread = await spreadOf(query, tableName(table), state.spread)
+  if (spread.distribution?.kind === 'reference') {
+    throw new UnsupportedDatabaseError(
+      `Table "${table.table}" is a reference table of Citus. Its copies drift apart when rows are inserted and deleted at ` +
+        `once, so no text is unique there. Distribute it, or keep it on the coordinator.`,
+    )
+  }
+  const ofSpread = [...notByKey(table, spread), ...unsupported(metadata, spread)].map(differently(table.table))
+  const findings = [...findDrift(table, state), ...workDrift(works, state), ...ofSpread]
   if (findings.length > 0) throw new SchemaDriftError(table.table, findings)
   const ofTexts = new Set(tableDeclarations(metadata).map((one) => one.table.index))
+  const partitioned = state.spread.partitionedBy.length > 0
   return {
     types: new Map(state.columns.map((column) => [column.name, column])),
     deferrable: state.indexes.some(({ deferrable }) => deferrable),
     rowSecurity: state.rowSecurity,
-    distributed: spread.distributed,
+    distributed: spread.distribution !== undefined,
     unusual: state.indexes.flatMap(({ name, unusual }) => (unusual && !ofTexts.has(name) ? [unusual] : [])),
-    partitioned: state.spread.partitionedBy.length > 0,
+    partitioned,
+    crashesByPruning: partitioned && server.version >= FIRST_TO_CRASH,
   }
 }
 
@@ -167,64 +189,25 @@ const ready = new WeakMap<EntityMetadata, Set<string>>()
 export async function ensureTriggers(metadata: EntityMetadata, query: Query): Promise<void> {
   const root = rootOf(metadata)
   const relation = qualified(foreignSchema(root), root.tableName)
-  const tenant = hasTenants(root, foreignSchema(root)) ? await tableOid(query, relation) : relation
+  const tenant = hasTenants(root) ? await tableOid(query, relation) : relation
   const known = ready.get(root) ?? new Set<string>()
   if (tenant !== undefined && known.has(tenant)) return
   const works = triggerWorks(root)
   const sets = works.map(({ set }) => set)
   const { server, table } = await tableState(query, relation, sets)
   requireServer(server)
-  const findings = table
-    ? [...workDrift(works, table), ...(await spreadDrift(root, { relation, state: table }, query))]
-    : [{ kind: 'missing', object: 'table', name: root.tableName } as const]
+  const spread = table && (await spreadOf(query, relation, table.spread))
+  const findings =
+    table && spread
+      ? [...workDrift(works, table), ...unsupported(root, spread).map(differently(root.tableName))]
+      : [{ kind: 'missing', object: 'table', name: root.tableName } as const]
   if (findings.length > 0) throw new SchemaDriftError(root.tableName, findings)
   ready.set(root, known.add(tenant ?? relation))
-}
-
-/** How the rows of a table are spread, and what contradicts the declaration there. */
-interface SpreadState {
-  readonly distributed: boolean
-  readonly findings: readonly Finding[]
-}
-
-/**
- * @throws UnsupportedDatabaseError for a table of which nobody can promise that no text is there twice
- */
-async function spreadState({ table, metadata }: Declaration, state: TableState, query: Query): Promise<SpreadState> {
-  const spread = await spreadOf(query, tableName(table), state.spread)
-  const { distribution } = spread
-  if (distribution?.kind === 'reference') {
-    throw new UnsupportedDatabaseError(
-      `Table "${table.table}" is a reference table of Citus. Its copies drift apart when rows are inserted and deleted at ` +
-        `once, so no text is unique there. Distribute it, or keep it on the coordinator.`,
-    )
-  }
-  const ofTable = [...notByKey(table, spread), ...unsupported(metadata, spread)].map(differently(table.table))
-  const ofPartitions = spread.unguarded.map((name): Finding => ({
-    kind: 'disabled',
-    object: 'guard',
-    name: table.guard,
-    detail: `on the partition "${name}"`,
-  }))
-  return { distributed: distribution !== undefined, findings: [...ofTable, ...ofPartitions] }
 }
 
 const differently =
   (name: string) =>
   (detail: string): Finding => ({ kind: 'different', object: 'table', name, detail })
-
-/**
- * What contradicts the names and numbers of a table, for operations that use no text of it.
- *
- * @param relation the table's name as SQL
- */
-async function spreadDrift(
-  metadata: EntityMetadata,
-  { relation, state }: { readonly relation: string; readonly state: TableState },
-  query: Query,
-): Promise<readonly Finding[]> {
-  return unsupported(metadata, await spreadOf(query, relation, state.spread)).map(differently(metadata.tableName))
-}
 
 /** Rows of one text, and of one hash, must be in one place, or no index keeps them apart. */
 function notByKey(table: Declaration['table'], { distribution, partitionedBy }: Spread): string[] {
@@ -256,4 +239,192 @@ function unsupported(metadata: EntityMetadata, { distribution, isCoordinator, pa
     ? []
     : small.map(({ databaseName }) => `"${databaseName}" counts up, and workers share only counters of type bigint`)
   return [...names, ...numbers, ...ids]
+}
+
+/**
+ * What contradicts the declaration; empty if nothing does. Of a state that knows how the server writes what is wanted,
+ * every definition is compared, as `migration:generate` and the doctor do. Otherwise only what an operation needs.
+ */
+export function findDrift(table: TextTable, state: TableState | null): Finding[] {
+  if (!state) return [{ kind: 'missing', object: 'table', name: table.table }]
+  return [
+    ...columnDrift(table, state),
+    ...nullDrift(
+      [...table.scope, ...(table.text.length > 1 || table.nullable ? [] : table.text.map(({ name }) => name))],
+      state,
+    ),
+    ...indexDrift(indexOf(table), state),
+    ...checkDrift(table, state),
+    ...guardsOf(table).flatMap((guard) => triggerDrift(guard, state)),
+  ]
+}
+
+/** Hidden columns that are missing, or have another type. */
+export function columnDrift(table: TextTable, { columns, written }: TableState): Finding[] {
+  const types: Record<string, string> = {
+    [table.hash]: table.digest.type,
+    [table.number]: 'integer',
+    [table.chained]: 'boolean',
+  }
+  return Object.entries(types).flatMap(([name, type]): Finding[] => {
+    const found = columns.find((column) => column.name === name)
+    if (!found) return [{ kind: 'missing', object: 'column', name }]
+    // With quote_all_identifiers the server quotes the names of types too.
+    if (found.type.replaceAll('"', '') !== type) return [{ kind: 'different', object: 'column', name }]
+    const nullable = name === table.hash && table.nullable
+    const value = { [table.number]: '0', [table.chained]: 'false' }[name] ?? null
+    const at = { object: 'column', name } as const
+    if (!written) return []
+    if (found.nullable && !nullable) return different(at, 'it may be NULL')
+    return different(at, found.default === value ? undefined : 'it has another default')
+  })
+}
+
+/** Columns that must not be NULL, since a NULL there is equal to nothing. */
+const nullDrift = (names: readonly string[], { columns, written }: TableState): Finding[] =>
+  written
+    ? columns
+        .filter(({ name, nullable }) => nullable && names.includes(name))
+        .map(({ name }) => ({ kind: 'different', object: 'column', name, detail: 'it may be NULL' }))
+    : []
+
+function indexDrift({ name, columns, where }: NamedIndex, { indexes, written }: TableState): Finding[] {
+  const found = indexes.find((one) => one.name === name)
+  if (!found) return [{ kind: 'missing', object: 'index', name }]
+  if (!found.valid) return [{ kind: 'invalid', object: 'index', name }]
+  const at = { object: 'index', name } as const
+  if (!found.unique || !isSameList(found.columns.toSorted(), columns.toSorted())) return [{ kind: 'different', ...at }]
+  if (!isSameList(found.columns, columns)) return different(at, OTHER_ORDER)
+  if (!sameCondition(where, found.condition)) return different(at, OTHER_ROWS)
+  const words = written?.get(`index ${name}`) ?? wordsOf(found.definition)
+  return different(at, words === wordsOf(found.definition) ? undefined : 'its definition differs')
+}
+
+/** TypeORM does not see it. */
+export const OTHER_ORDER = 'its columns have another order'
+
+const isSameList = (one: readonly string[], other: readonly string[]): boolean =>
+  JSON.stringify(one) === JSON.stringify(other)
+
+/** Of a text this is a change of its declaration: the rows change, too. */
+export const OTHER_ROWS = 'it holds other rows'
+
+export const indexOf = (table: TextTable): NamedIndex => {
+  const where = indexCondition(table)
+  const columns = [...table.scope, table.hash, table.number]
+  return { name: table.index, columns, ...(where === undefined ? {} : { where }) }
+}
+
+/** What contradicts the triggers that were registered for a table, and the indexes on which they stand. */
+export const workDrift = (works: readonly TriggerWork[], state: TableState): Finding[] =>
+  works.flatMap(({ set, indexes = [] }) => [
+    ...nullDrift(
+      indexes.flatMap(({ columns }) => columns),
+      state,
+    ),
+    ...indexes.flatMap((index) => indexDrift(index, state)),
+    ...triggerDrift(set, state),
+  ])
+
+function checkDrift(table: TextTable, { checks, written }: TableState): Finding[] {
+  const found = checks.find(({ name }) => name === table.check)
+  if (!found) return [{ kind: 'missing', object: 'check', name: table.check }]
+  if (!found.valid) return [{ kind: 'invalid', object: 'check', name: table.check }]
+  const words = written?.get(`check ${table.check}`) ?? found.condition
+  return different(
+    { object: 'check', name: table.check },
+    words === found.condition ? undefined : 'its condition differs',
+  )
+}
+
+/**
+ * The parts of a set of triggers that this release cannot work with. Only `migration:generate` compares code: what
+ * another release has made serves, as long as their protocols say so, so that both can run while one is deployed.
+ */
+function triggerDrift(set: TriggerSet, state: TableState): Finding[] {
+  const isGuard = set.kind === 'guard'
+  const { functions, kernel, triggers, path } = set
+  const [first] = functions
+  const installed = first && installedFunction(state, first)
+  const note = installed && parseNote(installed.body)
+  const difference = noteDifference(set, note)
+  const isAnothers = difference === undefined && note?.protocol !== set.note.protocol
+  // Of a set that another release has made must stand whatever its triggers run, for instance another kernel.
+  const run = state.triggers
+    .filter(({ name }) => triggers.some((one) => one.name === name))
+    .map(({ runs }) => runs.name)
+  const needed = isAnothers
+    ? new Set([...functions.slice(0, 1).map(({ name }) => name), ...run])
+    : [...functions, ...kernel].map(({ name }) => name)
+  const ofFunctions = [...needed].flatMap((name): Finding[] => {
+    const at = { object: isGuard ? 'guard' : 'function', name } as const
+    const found = installedFunction(state, { name })
+    if (!found) return [{ kind: 'missing', ...at }]
+    const wanted = isAnothers || !state.written ? undefined : [...functions, ...kernel].find((one) => one.name === name)
+    // The kernel finds no table of another schema.
+    const own = wanted && { ...wanted, path: kernel.includes(wanted) ? undefined : path }
+    const exact = own && functionDifference(own, found, state)
+    return different(at, ownerDifference(found) ?? (name === first?.name ? difference : undefined) ?? exact)
+  })
+  const ofTriggers = triggers.flatMap((wanted): Finding[] => {
+    const at = { object: isGuard ? 'guard' : 'trigger', name: wanted.name } as const
+    const found = state.triggers.find(({ name }) => name === wanted.name)
+    if (!found) return [{ kind: 'missing', ...at }]
+    if (!found.enabled) return [{ kind: 'disabled', ...at }]
+    const unguarded = found.unguarded.map((one) => `on the partition "${one}"`)
+    if (unguarded.length > 0) return unguarded.map((detail) => ({ kind: 'disabled', ...at, detail }))
+    if (!isAnothers) return different(at, triggerDifference(wanted, found, state))
+    return different(at, found.runs.schema === state.schema ? undefined : 'it runs a function of another schema')
+  })
+  const ofTables = set.tables.flatMap((table): Finding[] => {
+    const difference = tableDifference(table, state)
+    const isGone = state.tables.every(({ name }) => name !== table.name)
+    return different({ object: 'table', name: table.name }, isGone || state.written ? difference : undefined)
+  })
+  return [...ofFunctions, ...ofTriggers, ...ofTables, ...writtenDrift(set, state)]
+}
+
+/** What contradicts the table that functions of a set write to. */
+function writtenDrift({ writes, table }: TriggerSet, { foreign, homes, schema }: TableState): Finding[] {
+  if (!writes) return []
+  const relation = qualified(writes.schema, writes.name)
+  // The functions look where their own table is, and `search_path` has another schema first.
+  const isElsewhere = writes.schema === table.schema && (homes[relation] ?? schema) !== schema
+  const detail = foreign.includes(relation) ? FOREIGN : isElsewhere ? ELSEWHERE : undefined
+  return different({ object: 'table', name: writes.name }, detail)
+}
+
+const ELSEWHERE = 'search_path finds it in another schema than the table whose names it keeps: make one there'
+
+const FOREIGN =
+  'its owner may not act as the owner of the table whose triggers write to it: see who made it, then drop it or change its owner'
+
+const different = (at: Pick<Finding, 'object' | 'name'>, detail: string | undefined): Finding[] =>
+  detail === undefined ? [] : [{ kind: 'different', ...at, detail }]
+
+/** Where a table is looked at. */
+interface Look {
+  readonly query: Query
+  /** A transaction is open, which goes on afterwards. */
+  readonly within: boolean
+  /** The table's name as SQL. @default that of the entity */
+  readonly relation?: string | undefined
+}
+
+/**
+ * Reads all that a declaration would install, as it is, with what is wanted in the server's words: what the doctor and
+ * `migration:generate` compare.
+ *
+ * @returns null if there is no such table
+ */
+export async function exactState(metadata: EntityMetadata, look: Look): Promise<TableState | null> {
+  const { query, relation = qualified(foreignSchema(metadata), metadata.tableName) } = look
+  const { table } = await tableState(query, relation, wantedSets(metadata))
+  if (!table) return null
+  const texts = tableDeclarations(metadata).map((one) => one.table)
+  const indexes = [...texts.map(indexOf), ...triggerWorks(metadata).flatMap((work) => [...(work.indexes ?? [])])]
+  const triggers = wantedSets(metadata).flatMap((set) => set.triggers.filter(({ when = '' }) => when !== ''))
+  const words = [...texts.map(wordedCheck), ...indexes.map(wordedIndex), ...triggers.map(wordedTrigger)]
+  const written = await writtenAs(query, { relation, within: look.within }, words)
+  return { ...table, ...(written ? { written } : {}) }
 }

@@ -1,5 +1,5 @@
-import { literal, qualified, quote } from './identifier'
-import { checkExpression, isLive, tableName, type TextRows } from './text-table'
+import { dollarQuote, list, literal, qualified, quote } from './identifier'
+import { checkExpression, EQUALS, isLive, op, tableName, type TextRows } from './text-table'
 
 /** Statements and their way back, each in the order to run. */
 export interface Change {
@@ -10,6 +10,9 @@ export interface Change {
 export const inverse = ({ up, down }: Change): Change => ({ up: down, down: up })
 
 const alter = (rows: Pick<TextRows, 'schema' | 'table'>): string => `ALTER TABLE ${tableName(rows)}`
+
+export const renameTable = (rows: Pick<TextRows, 'schema' | 'table'>, to: string): string =>
+  `${alter(rows)} RENAME TO ${quote(to)}`
 
 /** From the old name to the new. */
 type Renames = ReadonlyMap<string, string>
@@ -55,16 +58,28 @@ export function sameCondition(wanted: string | undefined, found: string | null |
   return plain(wanted) === plain(found)
 }
 
-/** The unique index, as TypeORM makes it. */
-export function addIndex(rows: TextRows): Change {
-  const columns = [...rows.scope, rows.hash, rows.number].map(quote).join(', ')
-  const condition = indexCondition(rows)
-  const where = condition === undefined ? '' : ` WHERE ${condition}`
-  return {
-    up: [`CREATE UNIQUE INDEX ${quote(rows.index)} ON ${tableName(rows)} (${columns})${where}`],
-    down: [`DROP INDEX ${qualified(rows.schema, rows.index)}`],
-  }
+/** A unique index over columns. */
+export interface NamedIndex {
+  readonly name: string
+  readonly columns: readonly string[]
+  /** Which rows it holds. undefined: all of them. */
+  readonly where?: string | undefined
 }
+
+/** The unique index, as TypeORM makes it. */
+export const addIndex = (rows: TextRows): Change =>
+  addIndexOf(rows, {
+    name: rows.index,
+    columns: [...rows.scope, rows.hash, rows.number],
+    where: indexCondition(rows),
+  })
+
+export const addIndexOf = (rows: Pick<TextRows, 'schema' | 'table'>, { name, columns, where }: NamedIndex): Change => ({
+  up: [
+    `CREATE UNIQUE INDEX ${quote(name)} ON ${tableName(rows)} (${columns.map(quote).join(', ')})${where === undefined ? '' : ` WHERE ${where}`}`,
+  ],
+  down: [`DROP INDEX ${qualified(rows.schema, name)}`],
+})
 
 /** The check, as TypeORM makes it. */
 export function addCheck(rows: TextRows): Change {
@@ -169,3 +184,93 @@ export const makesUniqueAgain = (statements: readonly string[]): boolean =>
     const [, made] = /^CREATE UNIQUE INDEX ("(?:[^"]|"")*")/.exec(one) ?? []
     return made !== undefined && statements.some((other) => other.startsWith('DROP INDEX ') && other.includes(made))
   })
+
+/** How often all locks are tried for, and how much longer any but the first is waited for each time. */
+const LOCK_ROUNDS = 60
+const LOCK_MILLISECONDS = 5
+
+const TABLE_NAME = '(?:"(?:[^"]|"")*"\\.)?"(?:[^"]|"")*"'
+
+/** Statements that lock tables. A function names some, and locks none. */
+const LOCKING = /^(?:ALTER TABLE|CREATE (?:UNIQUE )?INDEX|(?:CREATE|DROP) TRIGGER|DROP (?:INDEX|TABLE)|DO) /
+
+const NAMED = new RegExp(
+  `\\b(DROP TABLE (?:IF EXISTS )?|ALTER TABLE |(?:TABLE|INTO|FROM|UPDATE|ON|REFERENCES) (?:ONLY )?)(${TABLE_NAME})`,
+  'g',
+)
+
+/** An index or a foreign key that goes: the statement does not name all tables that it locks. */
+const GONE = new RegExp(
+  `^(?:DROP INDEX (?:CONCURRENTLY )?(?:"(?:[^"]|"")*"\\.)?|ALTER TABLE ${TABLE_NAME} DROP CONSTRAINT )(${TABLE_NAME})`,
+)
+
+/** Tables as SQL, and whether readers are to stay away too. */
+type Locks = ReadonlyMap<string, boolean>
+
+function locksOf(statements: readonly string[], inverse: readonly string[]): Locks {
+  const locks = new Map<string, boolean>()
+  const lock = (table: string, alone: boolean): void => void locks.set(table, alone || locks.get(table) === true)
+  for (const sql of statements.filter((one) => LOCKING.test(one))) {
+    for (const [, how = '', table = ''] of sql.matchAll(NAMED)) {
+      lock(table, sql.startsWith('DROP ') || (/^(?:DROP|ALTER)/.test(how) && !sql.includes(' FOREIGN KEY (')))
+    }
+    const gone = GONE.exec(sql)?.[1]
+    const back = inverse.filter((one) => gone !== undefined && LOCKING.test(one) && one.includes(` ${gone} `))
+    for (const [, , table = ''] of back.flatMap((one) => [...one.matchAll(NAMED)])) lock(table, true)
+  }
+  const made = new RegExp(`\\bCREATE TABLE (${TABLE_NAME})`, 'g')
+  for (const [, table = ''] of statements.flatMap((one) => [...one.matchAll(made)])) locks.delete(table)
+  return locks
+}
+
+/**
+ * One statement that takes all locks of these for the transaction, or none. No order is right for all writers: foreign
+ * keys have orders of their own. So it waits for a second lock for a shorter time than a server takes to look for a
+ * deadlock (`deadlock_timeout`, a second), then releases all, and waits for the missing one first. The last round waits
+ * as long as any statement does.
+ *
+ * @param inverse the way back of the statements
+ * @returns none where fewer than two tables are locked
+ */
+export function lockTables(statements: readonly string[], inverse: readonly string[]): string[] {
+  const locks = [...locksOf(statements, inverse)].toSorted(([one], [other]) => (one < other ? -1 : 1))
+  if (locks.length < 2) return []
+  const names = locks.map(([table]) => literal(`${table} IN SHARE ROW EXCLUSIVE`))
+  const alone = locks.flatMap(([table, isAlone]) => (isAlone ? literal(`${table} IN ACCESS EXCLUSIVE`) : []))
+  return [
+    `DO ${dollarQuote(`
+DECLARE
+  -- First without writers, then without readers: until then, checks of foreign keys go on.
+  tables pg_catalog.text[] := ARRAY[
+    ${list([...names, ...alone], 4)}
+  ];
+  missing pg_catalog.text;
+  patience pg_catalog.text := pg_catalog.current_setting('lock_timeout');
+BEGIN
+  FOR round IN 1..${LOCK_ROUNDS} LOOP
+    BEGIN
+      FOREACH missing IN ARRAY tables LOOP
+        EXECUTE pg_catalog.concat('LOCK TABLE ', missing, ' MODE');
+        IF round ${op('<')} ${LOCK_ROUNDS} THEN
+          PERFORM pg_catalog.set_config('lock_timeout', (round ${op('*')} ${LOCK_MILLISECONDS})::pg_catalog.text, true);
+        END IF;
+      END LOOP;
+      EXIT;
+    EXCEPTION
+      WHEN lock_not_available THEN
+        -- All locks are released by now. The next round waits for this table first, and holds no other.
+        IF round ${EQUALS} ${LOCK_ROUNDS} OR missing ${EQUALS} tables[1] THEN
+          RAISE;
+        END IF;
+        IF missing ${op('~')} ' SHARE ROW EXCLUSIVE$' THEN
+          tables := pg_catalog.array_prepend(missing, pg_catalog.array_remove(tables, missing));
+        END IF;
+      WHEN undefined_table OR insufficient_privilege THEN
+        tables := pg_catalog.array_remove(tables, missing);
+    END;
+  END LOOP;
+  PERFORM pg_catalog.set_config('lock_timeout', patience, true);
+END
+`)}`,
+  ]
+}

@@ -1,7 +1,9 @@
-import type { ColumnType } from './column-type'
-import { qualified } from './identifier'
+import type { Change } from './alter'
+import { literal, qualified, quote } from './identifier'
 import { type CatalogSpread, SPREAD_OF_R } from './spread'
-import { TRIGGER_MARK, type TriggerSet } from './trigger-set'
+import { EQUALS, joinOf, op, tableName, type TextTable } from './text-table'
+import { isTrustedBy, otherTables, TRIGGER_MARK, type TriggerSet } from './trigger-set'
+import type { ColumnType } from './types'
 
 /** Runs SQL and gives its rows; a query runner's or a client's, whichever the caller has. */
 export type Query = (sql: string, parameters?: unknown[]) => Promise<readonly unknown[]>
@@ -10,10 +12,10 @@ export type Query = (sql: string, parameters?: unknown[]) => Promise<readonly un
  * What follows FROM: the transactions of others in this database, as `s`. An idle session that reads what others have
  * changed in the catalog begins one for a moment, which bears the time of its last statement.
  */
-export const OPEN_TRANSACTIONS = `pg_catalog.pg_stat_activity AS s
-      WHERE s.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()
-        AND s.pid OPERATOR(pg_catalog.<>) pg_catalog.pg_backend_pid()
-        AND s.xact_start IS NOT NULL AND (s.state OPERATOR(pg_catalog.=) 'idle') IS NOT TRUE`
+export const OPEN_TRANSACTIONS: string = `pg_catalog.pg_stat_activity AS s
+      WHERE s.datname ${EQUALS} pg_catalog.current_database()
+        AND s.pid ${op('<>')} pg_catalog.pg_backend_pid()
+        AND s.xact_start IS NOT NULL AND (s.state ${EQUALS} 'idle') IS NOT TRUE`
 
 /** A function of a set of triggers, as the catalog holds it. */
 export interface InstalledFunction {
@@ -36,12 +38,14 @@ export interface InstalledFunction {
   readonly shared: boolean
   /** `name=value`, quotes taken out: `quote_all_identifiers` puts them in. */
   readonly settings: readonly string[]
+  /** Language, volatility, strictness and parallel safety, in the words of `pg_proc`. */
+  readonly form: string
 }
 
 /** A function that all tables of a schema share, as it stands; whoever made it. */
 export interface InstalledKernel extends Pick<
   InstalledFunction,
-  'schema' | 'name' | 'body' | 'settings' | 'definer' | 'granted' | 'extension'
+  'schema' | 'name' | 'body' | 'settings' | 'definer' | 'granted' | 'extension' | 'form'
 > {
   /** The tables whose triggers run it, by their schema's name and their own. */
   readonly tables: readonly (readonly [schema: string, table: string])[]
@@ -53,6 +57,12 @@ export interface InstalledTrigger {
   /** Of the function, with its schema. */
   readonly runs: { readonly schema: string; readonly name: string }
   readonly enabled: boolean
+  /** Partitions that the trigger, if it is one for rows, does not serve: it is disabled or missing there. */
+  readonly unguarded: readonly string[]
+  /** What the function is given, each with a zero byte after it, in hex. */
+  readonly args: string
+  /** What follows REFERENCING; empty where nothing does. */
+  readonly transitions: string
   /** An extension would drop it. */
   readonly extension: boolean
   /** The bits of `pg_trigger.tgtype`: when it fires, and for what. */
@@ -65,16 +75,32 @@ export interface InstalledTrigger {
   readonly definition: string
 }
 
+/** A table that a set keeps, as the catalog holds it. */
+export interface InstalledTable {
+  readonly name: string
+  /** With their types. */
+  readonly columns: Readonly<Record<string, string>>
+  readonly primary: readonly string[]
+  /** Names of its triggers that are enabled. */
+  readonly triggers: readonly string[]
+}
+
 /** Which of our triggers exist on one table, including those whose declaration is gone. */
 export interface InstalledTriggers {
   readonly schema: string
   readonly table: string
   readonly functions: readonly InstalledFunction[]
   readonly triggers: readonly InstalledTrigger[]
-  /** Of the tables that wanted sets keep, those that stand in its schema and belong to its owner. */
-  readonly tables: readonly string[]
+  /** Of the tables that wanted sets keep, those that exist in its schema and belong to its owner. */
+  readonly tables: readonly InstalledTable[]
   /** The schemas of the tables that are the `path` of a wanted set, by their names as SQL; null: there is none yet. */
   readonly homes: Readonly<Record<string, string | null>>
+  /** Of the tables that functions of wanted sets write to, those whose owner may not act as its owner; as SQL. */
+  readonly foreign: readonly string[]
+  /** The columns of the table. undefined: nobody asked for them. */
+  readonly columns?: TableState['columns']
+  /** What is wanted, in the server's words, by `writtenAs`. undefined: nobody asked, or the role may not know. */
+  readonly written?: ReadonlyMap<string, string>
 }
 
 /** A unique index whose key is an expression, or that has a condition; in the server's words. */
@@ -99,11 +125,19 @@ export interface TableState extends InstalledTriggers {
     /** It belongs to a constraint that may be checked only at the end of a transaction. */
     readonly deferrable: boolean
     readonly columns: readonly string[]
+    readonly primary: boolean
+    /** Its CREATE INDEX statement, in the server's words. */
+    readonly definition: string
     /** null: it is not unique, or has columns alone and no condition. */
     readonly unusual: UnusualIndex | null
   }[]
-  readonly columns: readonly (ColumnType & { readonly name: string; readonly nullable: boolean })[]
-  readonly checks: readonly { readonly name: string; readonly valid: boolean }[]
+  readonly columns: readonly (ColumnType & {
+    readonly name: string
+    readonly nullable: boolean
+    /** In the server's words; null where there is none. */
+    readonly default: string | null
+  })[]
+  readonly checks: readonly { readonly name: string; readonly valid: boolean; readonly condition: string }[]
   /** Policies say which rows a role sees. */
   readonly rowSecurity: boolean
   readonly spread: CatalogSpread
@@ -119,103 +153,137 @@ export interface ServerState {
   readonly quotesAll: boolean
 }
 
+/** An array, as JSON; `[]` where there is nothing. @param items what `jsonb_agg` takes */
+const arrayOf = (items: string): string => `coalesce(pg_catalog.jsonb_agg(${items}), '[]')`
+
+/** The columns `a` of a table: those that it has, or that of a number. @param relation its OID */
+const columnsOf = (relation: string, number?: string): string =>
+  `a.attrelid ${EQUALS} ${relation} AND a.attnum ${number === undefined ? `${op('>')} 0 AND NOT a.attisdropped` : `${EQUALS} ${number}`}`
+
+/** Names of columns, in the order of their numbers `k.attnum`. @param numbers an array, @param relation an OID */
+const namesOf = (numbers: string, relation: string): string =>
+  `${arrayOf('a.attname ORDER BY k.i')} FROM pg_catalog.unnest(${numbers}) WITH ORDINALITY AS k (attnum, i)
+      JOIN pg_catalog.pg_attribute AS a ON ${columnsOf(relation, 'k.attnum')}`
+
+/** The default `f` of the column `a`, if it has one. */
+const JOIN_DEFAULT_F = `LEFT JOIN pg_catalog.pg_attrdef AS f ON f.adrelid ${EQUALS} a.attrelid AND f.adnum ${EQUALS} a.attnum`
+
+const DEFAULT_OF_F = 'pg_catalog.pg_get_expr(f.adbin, f.adrelid)'
+
 /** A function that is known by its body or its name: an attacker may change one. */
 const IS_MARKED = `pg_catalog.starts_with(pg_catalog.ltrim(p.prosrc, E' \\n'), $2)`
-const IS_OURS = `(${IS_MARKED} OR p.proname OPERATOR(pg_catalog.=) ANY ($3))`
-
-const SETTINGS_OF_P = `(
-         SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.replace(s, '"', '') ORDER BY s), '[]')
-           FROM pg_catalog.unnest(p.proconfig) AS s)`
-
-const GRANTED_OF_P = `EXISTS (
-         SELECT FROM pg_catalog.aclexplode(coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner))) AS a
-          WHERE a.grantee OPERATOR(pg_catalog.<>) p.proowner)`
+const IS_OURS = `(${IS_MARKED} OR p.proname ${EQUALS} ANY ($3))`
 
 /** DROP EXTENSION drops the object: it is a member of the extension, or depends on it. */
 const inExtension = (row: string): string => `EXISTS (
-         SELECT FROM pg_catalog.pg_depend AS x WHERE x.classid OPERATOR(pg_catalog.=) ${row}.tableoid
-           AND x.objid OPERATOR(pg_catalog.=) ${row}.oid AND x.deptype OPERATOR(pg_catalog.=) ANY ('{e,x}'))`
+    SELECT FROM pg_catalog.pg_depend AS x WHERE x.classid ${EQUALS} ${row}.tableoid
+      AND x.objid ${EQUALS} ${row}.oid AND x.deptype ${EQUALS} ANY ('{e,x}'))`
+
+/** The function `p`, in the schema `pn`; members of an object. */
+const FUNCTION_P = `
+  'schema', pn.nspname, 'name', p.proname, 'body', p.prosrc, 'definer', p.prosecdef, 'extension', ${inExtension('p')},
+  'granted', EXISTS (
+    SELECT FROM pg_catalog.aclexplode(coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner))) AS a
+     WHERE a.grantee ${op('<>')} p.proowner),
+  'form', (
+    SELECT pg_catalog.concat_ws(' ', l.lanname, p.provolatile, p.proisstrict, p.proparallel)
+      FROM pg_catalog.pg_language AS l WHERE l.oid ${EQUALS} p.prolang),
+  'settings', (SELECT ${arrayOf(`pg_catalog.replace(s, '"', '') ORDER BY s`)} FROM pg_catalog.unnest(p.proconfig) AS s)`
+
+const JOIN_SCHEMA_PN = joinOf('pg_namespace', 'pn', 'p.pronamespace')
 
 /** Our triggers on the table `r`; not those that a partition has from its parent. */
 const TRIGGERS_OF_R = `
-         FROM pg_catalog.pg_trigger AS t
-         JOIN pg_catalog.pg_proc AS p ON p.oid OPERATOR(pg_catalog.=) t.tgfoid
-         JOIN pg_catalog.pg_namespace AS pn ON pn.oid OPERATOR(pg_catalog.=) p.pronamespace
-        WHERE t.tgrelid OPERATOR(pg_catalog.=) r.oid AND NOT t.tgisinternal AND t.tgparentid OPERATOR(pg_catalog.=) 0
-          AND (t.tgname OPERATOR(pg_catalog.=) ANY ($3) OR ${IS_OURS})`
+  FROM pg_catalog.pg_trigger AS t ${joinOf('pg_proc', 'p', 't.tgfoid')} ${JOIN_SCHEMA_PN}
+ WHERE t.tgrelid ${EQUALS} r.oid AND NOT t.tgisinternal AND t.tgparentid ${EQUALS} 0
+   AND (t.tgname ${EQUALS} ANY ($3) OR ${IS_OURS})`
+
+/** The table `k`, which a set keeps. */
+const KEPT_TABLE_K = `pg_catalog.jsonb_build_object('name', k.relname,
+  'columns', (
+    SELECT pg_catalog.jsonb_object_agg(a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod))
+      FROM pg_catalog.pg_attribute AS a WHERE ${columnsOf('k.oid')}),
+  'primary', (
+    SELECT ${arrayOf('a.attname ORDER BY u.i')} FROM pg_catalog.pg_index AS i
+      CROSS JOIN LATERAL pg_catalog.unnest(i.indkey) WITH ORDINALITY AS u (attnum, i)
+      JOIN pg_catalog.pg_attribute AS a ON ${columnsOf('k.oid', 'u.attnum')}
+     WHERE i.indrelid ${EQUALS} k.oid AND i.indisprimary AND i.indisvalid),
+  'triggers', (
+    SELECT ${arrayOf('t.tgname ORDER BY t.tgname')} FROM pg_catalog.pg_trigger AS t
+     WHERE t.tgrelid ${EQUALS} k.oid AND t.tgenabled ${EQUALS} ANY ('{O,A}') AND t.tgqual IS NOT NULL
+       AND t.tgfoid ${EQUALS} 'pg_catalog.suppress_redundant_updates_trigger()'::pg_catalog.regprocedure))`
+
+/** Partitions without the trigger `t` of rows. A statement that names the table fires triggers for statements of it alone. */
+const UNGUARDED_BY_T = `(
+  SELECT ${arrayOf('c.relname ORDER BY c.relname')}
+    FROM pg_catalog.pg_partition_tree(r.oid) AS l ${joinOf('pg_class', 'c', 'l.relid')}
+   WHERE r.relkind ${EQUALS} 'p' AND l.isleaf AND c.relkind ${EQUALS} 'r'
+     AND (t.tgtype::pg_catalog.int4 ${op('&')} 1) ${EQUALS} 1 AND NOT EXISTS (
+       SELECT FROM pg_catalog.pg_trigger AS o
+        WHERE o.tgrelid ${EQUALS} l.relid AND o.tgname ${EQUALS} t.tgname
+          AND o.tgfoid ${EQUALS} t.tgfoid AND o.tgenabled ${EQUALS} ANY ('{O,A}')))`
 
 /** `pg_get_triggerdef` in its pretty form leaves out a schema that `search_path` holds, as TypeORM's SQL does. */
-const OURS_OF_R = `
-  pg_catalog.jsonb_build_object(
-    'schema', n.nspname,
-    'table', r.relname,
-    'homes', (
-       SELECT coalesce(pg_catalog.jsonb_object_agg(w.name, (
-                SELECT hn.nspname FROM pg_catalog.pg_class AS h
-                  JOIN pg_catalog.pg_namespace AS hn ON hn.oid OPERATOR(pg_catalog.=) h.relnamespace
-                 WHERE h.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass(w.name))), '{}')
-         FROM pg_catalog.unnest($4::pg_catalog.text[]) AS w (name)),
-    'tables', (
-       SELECT coalesce(pg_catalog.jsonb_agg(k.relname), '[]') FROM pg_catalog.pg_class AS k
-        WHERE k.relnamespace OPERATOR(pg_catalog.=) r.relnamespace AND k.relname OPERATOR(pg_catalog.=) ANY ($5)
-          AND k.relkind OPERATOR(pg_catalog.=) 'r' AND k.relowner OPERATOR(pg_catalog.=) r.relowner),
-    'triggers', (
-       SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
-                'name', t.tgname,
-                'runs', pg_catalog.jsonb_build_object('schema', pn.nspname, 'name', p.proname),
-                'enabled', t.tgenabled OPERATOR(pg_catalog.=) ANY ('{O,A}'), 'extension', ${inExtension('t')},
-                'type', t.tgtype,
-                'conditional', t.tgqual IS NOT NULL,
-                'columns', (SELECT coalesce(pg_catalog.jsonb_agg(a.attname ORDER BY k.i), '[]')
-                              FROM pg_catalog.unnest(t.tgattr) WITH ORDINALITY AS k (attnum, i)
-                              JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) r.oid
-                                                     AND a.attnum OPERATOR(pg_catalog.=) k.attnum),
-                'blocks', (SELECT coalesce(pg_catalog.jsonb_agg(DISTINCT a.attname), '[]')
-                             FROM pg_catalog.pg_depend AS d
-                             JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) d.refobjid
-                                                    AND a.attnum OPERATOR(pg_catalog.=) d.refobjsubid
-                            WHERE d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_trigger'::pg_catalog.regclass
-                              AND d.objid OPERATOR(pg_catalog.=) t.oid AND d.refobjid OPERATOR(pg_catalog.=) r.oid
-                              AND d.refobjsubid OPERATOR(pg_catalog.>) 0),
-                'definition', pg_catalog.pg_get_triggerdef(t.oid, true)) ORDER BY t.tgname), '[]')${TRIGGERS_OF_R}),
-    'functions', (
-       SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
-                'schema', pn.nspname,
-                'name', p.proname,
-                'body', p.prosrc,
-                'definer', p.prosecdef,
-                'owned', p.proowner OPERATOR(pg_catalog.=) r.relowner,
-                'trusted', pg_catalog.pg_has_role(p.proowner, r.relowner, 'MEMBER'),
-                'granted', ${GRANTED_OF_P}, 'extension', ${inExtension('p')},
-                'shared', EXISTS (SELECT FROM pg_catalog.pg_trigger AS t
-                                   WHERE t.tgfoid OPERATOR(pg_catalog.=) p.oid AND t.tgrelid OPERATOR(pg_catalog.<>) r.oid
-                                     AND t.tgparentid OPERATOR(pg_catalog.=) 0),
-                'settings', ${SETTINGS_OF_P}) ORDER BY pn.nspname, p.proname), '[]')
-         FROM pg_catalog.pg_proc AS p
-         JOIN pg_catalog.pg_namespace AS pn ON pn.oid OPERATOR(pg_catalog.=) p.pronamespace
-        WHERE ${IS_OURS}
-          AND p.oid OPERATOR(pg_catalog.=) ANY (SELECT t.tgfoid FROM pg_catalog.pg_trigger AS t
-                                            WHERE t.tgrelid OPERATOR(pg_catalog.=) r.oid AND t.tgparentid OPERATOR(pg_catalog.=) 0)))`
+const OURS_OF_R = `pg_catalog.jsonb_build_object('schema', n.nspname, 'table', r.relname,
+  'homes', (
+    SELECT coalesce(pg_catalog.jsonb_object_agg(w.name, (
+        SELECT hn.nspname FROM pg_catalog.pg_class AS h ${joinOf('pg_namespace', 'hn', 'h.relnamespace')}
+         WHERE h.oid ${EQUALS} pg_catalog.to_regclass(w.name))), '{}')
+      FROM pg_catalog.unnest($4::pg_catalog.text[]) AS w (name)),
+  'foreign', (
+    SELECT ${arrayOf('w.name')} FROM pg_catalog.unnest($4::pg_catalog.text[]) AS w (name)
+      ${joinOf('pg_class', 'k', 'pg_catalog.to_regclass(w.name)')} AND NOT ${isTrustedBy('k', 'r')}),
+  'tables', (
+    SELECT ${arrayOf(KEPT_TABLE_K)} FROM pg_catalog.pg_class AS k
+     WHERE k.relnamespace ${EQUALS} r.relnamespace AND k.relname ${EQUALS} ANY ($5)
+       AND k.relkind ${EQUALS} 'r' AND k.relowner ${EQUALS} r.relowner),
+  'triggers', (
+    SELECT ${arrayOf(`pg_catalog.jsonb_build_object('name', t.tgname,
+        'runs', pg_catalog.jsonb_build_object('schema', pn.nspname, 'name', p.proname),
+        'enabled', t.tgenabled ${EQUALS} ANY ('{O,A}'), 'extension', ${inExtension('t')},
+        'unguarded', ${UNGUARDED_BY_T},
+        'args', pg_catalog.encode(t.tgargs, 'hex'),
+        'transitions', pg_catalog.concat_ws(' ', 'OLD TABLE AS ' ${op('||')} t.tgoldtable::pg_catalog.text,
+          'NEW TABLE AS ' ${op('||')} t.tgnewtable::pg_catalog.text),
+        'type', t.tgtype,
+        'conditional', t.tgqual IS NOT NULL,
+        'columns', (SELECT ${namesOf('t.tgattr', 'r.oid')}),
+        'blocks', (
+          SELECT ${arrayOf('DISTINCT a.attname')} FROM pg_catalog.pg_depend AS d
+            JOIN pg_catalog.pg_attribute AS a ON ${columnsOf('d.refobjid', 'd.refobjsubid')}
+           WHERE d.classid ${EQUALS} t.tableoid AND d.objid ${EQUALS} t.oid AND d.refobjid ${EQUALS} r.oid
+             AND d.refobjsubid ${op('>')} 0),
+        'definition', pg_catalog.pg_get_triggerdef(t.oid, true)) ORDER BY t.tgname`)}${TRIGGERS_OF_R}),
+  'functions', (
+    SELECT ${arrayOf(`pg_catalog.jsonb_build_object(${FUNCTION_P},
+        'owned', p.proowner ${EQUALS} r.relowner,
+        'trusted', pg_catalog.pg_has_role(p.proowner, r.relowner, 'MEMBER'),
+        'shared', EXISTS (
+          SELECT FROM pg_catalog.pg_trigger AS t
+           WHERE t.tgfoid ${EQUALS} p.oid AND t.tgrelid ${op('<>')} r.oid AND t.tgparentid ${EQUALS} 0))
+        ORDER BY pn.nspname, p.proname`)}
+      FROM pg_catalog.pg_proc AS p ${JOIN_SCHEMA_PN}
+     WHERE ${IS_OURS} AND p.oid ${EQUALS} ANY (
+       SELECT t.tgfoid FROM pg_catalog.pg_trigger AS t WHERE t.tgrelid ${EQUALS} r.oid AND t.tgparentid ${EQUALS} 0)))`
 
-/** The index `i` reads a column, for its key or its condition. */
+/** The index `i` reads the column `a`, for its key or its condition. */
 const READ_BY_I = `EXISTS (
-                      SELECT FROM pg_catalog.pg_depend AS d
-                       WHERE d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass
-                         AND d.objid OPERATOR(pg_catalog.=) i.indexrelid
-                         AND d.refobjid OPERATOR(pg_catalog.=) i.indrelid AND d.refobjsubid OPERATOR(pg_catalog.=) a.attnum)`
+    SELECT FROM pg_catalog.pg_depend AS d
+     WHERE d.classid ${EQUALS} 'pg_catalog.pg_class'::pg_catalog.regclass AND d.objid ${EQUALS} i.indexrelid
+       AND d.refobjid ${EQUALS} i.indrelid AND d.refobjsubid ${EQUALS} a.attnum)`
 
 const UNUSUAL_OF_I = `CASE WHEN i.indisunique AND (i.indpred IS NOT NULL OR i.indexprs IS NOT NULL) THEN pg_catalog.jsonb_build_object(
-                      'keys', (SELECT pg_catalog.jsonb_agg(pg_catalog.pg_get_indexdef(i.indexrelid, k, false) ORDER BY k)
-                                 FROM pg_catalog.generate_series(1, i.indnkeyatts) AS k),
-                      'condition', pg_catalog.pg_get_expr(i.indpred, i.indrelid),
-                      'columns', (SELECT coalesce(pg_catalog.jsonb_agg(a.attname), '[]') FROM pg_catalog.pg_attribute AS a
-                                   WHERE a.attrelid OPERATOR(pg_catalog.=) i.indrelid
-                                     AND (a.attnum OPERATOR(pg_catalog.=) ANY (i.indkey) OR i.indexprs IS NOT NULL AND ${READ_BY_I})),
-                      'reads', (SELECT coalesce(pg_catalog.jsonb_object_agg(a.attname, pg_catalog.pg_get_expr(f.adbin, f.adrelid)), '{}')
-                                  FROM pg_catalog.pg_attribute AS a
-                                  LEFT JOIN pg_catalog.pg_attrdef AS f ON f.adrelid OPERATOR(pg_catalog.=) a.attrelid
-                                                                 AND f.adnum OPERATOR(pg_catalog.=) a.attnum
-                                 WHERE a.attrelid OPERATOR(pg_catalog.=) i.indrelid AND (a.attnum OPERATOR(pg_catalog.=) ANY (i.indkey) OR ${READ_BY_I}))) END`
+  'keys', (
+    SELECT pg_catalog.jsonb_agg(pg_catalog.pg_get_indexdef(i.indexrelid, k, false) ORDER BY k)
+      FROM pg_catalog.generate_series(1, i.indnkeyatts) AS k),
+  'condition', pg_catalog.pg_get_expr(i.indpred, i.indrelid),
+  'columns', (
+    SELECT ${arrayOf('a.attname')} FROM pg_catalog.pg_attribute AS a
+     WHERE a.attrelid ${EQUALS} i.indrelid AND (a.attnum ${EQUALS} ANY (i.indkey) OR i.indexprs IS NOT NULL AND ${READ_BY_I})),
+  'reads', (
+    SELECT coalesce(pg_catalog.jsonb_object_agg(a.attname, ${DEFAULT_OF_F}), '{}')
+      FROM pg_catalog.pg_attribute AS a ${JOIN_DEFAULT_F}
+     WHERE a.attrelid ${EQUALS} i.indrelid AND (a.attnum ${EQUALS} ANY (i.indkey) OR ${READ_BY_I}))) END`
 
 const SERVER = `pg_catalog.jsonb_build_object(
   'encoding', pg_catalog.current_setting('server_encoding'),
@@ -226,11 +294,11 @@ const SERVER = `pg_catalog.jsonb_build_object(
 const parametersOf = (wanted: readonly TriggerSet[]): unknown[] => [
   TRIGGER_MARK,
   wanted.flatMap(({ functions, kernel, triggers }) => [...functions, ...kernel, ...triggers].map(({ name }) => name)),
-  [...new Set(wanted.flatMap(({ path }) => (path ? qualified(path.schema, path.name) : [])))],
-  wanted.flatMap(({ tables }) => tables),
+  [...new Set(wanted.flatMap(otherTables))],
+  wanted.flatMap(({ tables }) => tables.map((one) => one.name)),
 ]
 
-/** Our triggers on all tables of these schemas, those that are gone from their entities included, and the server. */
+/** Our triggers on all tables of these schemas, or that have left their functions there, declared or not; and the server. */
 export async function installedTriggers(
   query: Query,
   schemas: readonly string[],
@@ -243,38 +311,21 @@ export async function installedTriggers(
   return await readJson(
     query,
     `SELECT pg_catalog.jsonb_build_object('server', ${SERVER}, 'tables', (
-       SELECT coalesce(pg_catalog.jsonb_agg(${OURS_OF_R} ORDER BY n.nspname, r.relname), '[]')
-         FROM pg_catalog.pg_class AS r
-         JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) r.relnamespace
-        WHERE n.nspname OPERATOR(pg_catalog.=) ANY ($1) AND r.relhastriggers AND EXISTS (SELECT${TRIGGERS_OF_R})), 'kernel', (
-       SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
-                'schema', pn.nspname, 'name', p.proname, 'body', p.prosrc, 'definer', p.prosecdef, 'granted', ${GRANTED_OF_P},
-                'extension', ${inExtension('p')}, 'settings', ${SETTINGS_OF_P},
-                'tables', (SELECT coalesce(pg_catalog.jsonb_agg(DISTINCT pg_catalog.jsonb_build_array(rn.nspname, r.relname)), '[]')
-                             FROM pg_catalog.pg_trigger AS t
-                             JOIN pg_catalog.pg_class AS r ON r.oid OPERATOR(pg_catalog.=) t.tgrelid
-                             JOIN pg_catalog.pg_namespace AS rn ON rn.oid OPERATOR(pg_catalog.=) r.relnamespace
-                            WHERE t.tgfoid OPERATOR(pg_catalog.=) p.oid AND t.tgparentid OPERATOR(pg_catalog.=) 0)) ORDER BY pn.nspname, p.proname), '[]')
-         FROM pg_catalog.pg_proc AS p
-         JOIN pg_catalog.pg_namespace AS pn ON pn.oid OPERATOR(pg_catalog.=) p.pronamespace
-        WHERE pn.nspname OPERATOR(pg_catalog.=) ANY ($1)
-          AND pg_catalog.starts_with(pg_catalog.ltrim(p.prosrc, E' \\n'), $2 OPERATOR(pg_catalog.||) 'kernel')))::pg_catalog.text AS state`,
+      SELECT ${arrayOf(`${OURS_OF_R} ORDER BY n.nspname, r.relname`)}
+        FROM pg_catalog.pg_class AS r ${joinOf('pg_namespace', 'n', 'r.relnamespace')}
+       WHERE r.relhastriggers AND EXISTS (SELECT${TRIGGERS_OF_R}
+         AND (n.nspname ${EQUALS} ANY ($1) OR pn.nspname ${EQUALS} ANY ($1)))), 'kernel', (
+      SELECT ${arrayOf(`pg_catalog.jsonb_build_object(${FUNCTION_P},
+          'tables', (
+            SELECT ${arrayOf('DISTINCT pg_catalog.jsonb_build_array(rn.nspname, r.relname)')}
+              FROM pg_catalog.pg_trigger AS t ${joinOf('pg_class', 'r', 't.tgrelid')}
+              ${joinOf('pg_namespace', 'rn', 'r.relnamespace')}
+             WHERE t.tgfoid ${EQUALS} p.oid AND t.tgparentid ${EQUALS} 0)) ORDER BY pn.nspname, p.proname`)}
+        FROM pg_catalog.pg_proc AS p ${JOIN_SCHEMA_PN}
+       WHERE pn.nspname ${EQUALS} ANY ($1)
+         AND pg_catalog.starts_with(pg_catalog.ltrim(p.prosrc, E' \\n'), $2 ${op('||')} 'kernel')))::pg_catalog.text AS state`,
     [schemas, ...parametersOf(wanted)],
   )
-}
-
-/** Drops our functions in these schemas that no trigger runs any more, but for those of other roles. */
-export async function dropOrphans(query: Query, schemas: readonly string[]): Promise<void> {
-  const rows = (await query(
-    `SELECT pg_catalog.format('%I.%I()', n.nspname, p.proname) AS name
-       FROM pg_catalog.pg_proc AS p
-       JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) p.pronamespace
-      WHERE n.nspname OPERATOR(pg_catalog.=) ANY ($1) AND ${IS_MARKED} AND pg_catalog.pg_has_role(p.proowner, 'MEMBER')
-        AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS t WHERE t.tgfoid OPERATOR(pg_catalog.=) p.oid)
-      ORDER BY 1`,
-    [schemas, TRIGGER_MARK],
-  )) as readonly { readonly name: string }[]
-  if (rows.length > 0) await query(`DROP FUNCTION ${rows.map(({ name }) => name).join(', ')}`)
 }
 
 /**
@@ -290,54 +341,82 @@ export async function tableState(
   return await readJson(
     query,
     `SELECT pg_catalog.jsonb_build_object('server', ${SERVER}, 'table', (
-       SELECT ${OURS_OF_R} OPERATOR(pg_catalog.||) pg_catalog.jsonb_build_object(
-         'rowSecurity', r.relrowsecurity,
-         'spread', ${SPREAD_OF_R},
-         'indexes', (
-           SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
-                    'name', c.relname,
-                    'unique', i.indisunique,
-                    'valid', i.indisvalid AND i.indisready,
-                    'condition', pg_catalog.pg_get_expr(i.indpred, i.indrelid),
-                    'deferrable', NOT i.indimmediate,
-                    'unusual', ${UNUSUAL_OF_I},
-                    'columns', (SELECT pg_catalog.jsonb_agg(a.attname ORDER BY k.position)
-                                  FROM pg_catalog.unnest(i.indkey) WITH ORDINALITY AS k (attnum, position)
-                                  JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) i.indrelid
-                                                         AND a.attnum OPERATOR(pg_catalog.=) k.attnum
-                                 WHERE k.position OPERATOR(pg_catalog.<=) i.indnkeyatts))), '[]')
-             FROM pg_catalog.pg_index AS i
-             JOIN pg_catalog.pg_class AS c ON c.oid OPERATOR(pg_catalog.=) i.indexrelid
-            WHERE i.indrelid OPERATOR(pg_catalog.=) r.oid),
-         'columns', (
-           SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
-                    'name', a.attname, 'type', pg_catalog.format_type(a.atttypid, -1),
-                    'declared', pg_catalog.format_type(a.atttypid, a.atttypmod), 'nullable', NOT a.attnotnull)), '[]')
-             FROM pg_catalog.pg_attribute AS a
-            WHERE a.attrelid OPERATOR(pg_catalog.=) r.oid AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped),
-         'checks', (
-           SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object('name', c.conname, 'valid', c.convalidated)), '[]')
-             FROM pg_catalog.pg_constraint AS c
-            WHERE c.conrelid OPERATOR(pg_catalog.=) r.oid AND c.contype OPERATOR(pg_catalog.=) 'c'))
-         FROM pg_catalog.pg_class AS r
-         JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) r.relnamespace
-        WHERE r.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)))::pg_catalog.text AS state`,
+      SELECT ${OURS_OF_R} ${op('||')} pg_catalog.jsonb_build_object('rowSecurity', r.relrowsecurity, 'spread', ${SPREAD_OF_R},
+        'indexes', (
+          SELECT ${arrayOf(`pg_catalog.jsonb_build_object('name', c.relname,
+              'unique', i.indisunique,
+              'valid', i.indisvalid AND i.indisready,
+              'condition', pg_catalog.pg_get_expr(i.indpred, i.indrelid),
+              'deferrable', NOT i.indimmediate, 'primary', i.indisprimary,
+              'definition', pg_catalog.pg_get_indexdef(i.indexrelid),
+              'unusual', ${UNUSUAL_OF_I},
+              'columns', (SELECT ${namesOf('i.indkey', 'i.indrelid')} WHERE k.i ${op('<=')} i.indnkeyatts))`)}
+            FROM pg_catalog.pg_index AS i ${joinOf('pg_class', 'c', 'i.indexrelid')} WHERE i.indrelid ${EQUALS} r.oid),
+        'columns', (
+          SELECT ${arrayOf(`pg_catalog.jsonb_build_object('name', a.attname, 'type', pg_catalog.format_type(a.atttypid, -1),
+              'declared', pg_catalog.format_type(a.atttypid, a.atttypmod), 'nullable', NOT a.attnotnull,
+              'default', CASE WHEN a.attidentity ${EQUALS} '' AND a.attgenerated ${EQUALS} '' THEN ${DEFAULT_OF_F} ELSE 'generated' END)`)}
+            FROM pg_catalog.pg_attribute AS a ${JOIN_DEFAULT_F} WHERE ${columnsOf('r.oid')}),
+        'checks', (
+          SELECT ${arrayOf(`pg_catalog.jsonb_build_object('name', c.conname, 'valid', c.convalidated,
+              'condition', pg_catalog.pg_get_expr(c.conbin, c.conrelid))`)}
+            FROM pg_catalog.pg_constraint AS c WHERE c.conrelid ${EQUALS} r.oid AND c.contype ${EQUALS} 'c'))
+        FROM pg_catalog.pg_class AS r ${joinOf('pg_namespace', 'n', 'r.relnamespace')}
+       WHERE r.oid ${EQUALS} pg_catalog.to_regclass($1) AND r.relkind ${EQUALS} ANY ('{r,p}')))::pg_catalog.text AS state`,
     [relation, ...parametersOf(wanted)],
   )
 }
 
+/** As text: the user may have set a JSON parser. */
+async function readJson<T>(query: Query, sql: string, parameters: unknown[]): Promise<T> {
+  const [row] = (await query(sql, parameters)) as readonly { state: string }[]
+  if (!row) throw new TypeError('The catalog query gives exactly one row.')
+  return JSON.parse(row.state) as T
+}
+
+/** Starts the comment on every index of ours. */
+const INDEX_COMMENT = 'typeorm-unique-text: '
+
+/** The index that the option `lookup` adds: over the text itself, for equality in SQL that names no hash. */
+export interface LookupIndex {
+  readonly rows: Pick<TextTable, 'schema' | 'table'>
+  readonly name: string
+  readonly column: string
+}
+
+const METHOD = 'USING hash'
+
+/** Of `hash`: one key is four bytes, however long the text; a btree refuses long ones. */
+export function addLookup({ rows, name, column }: LookupIndex): Change {
+  const comment = `${INDEX_COMMENT}finds "${column}" by equality in SQL that names no hash; no other use needs it.`
+  const index = qualified(rows.schema, name)
+  return {
+    up: [
+      `CREATE INDEX ${quote(name)} ON ${tableName(rows)} ${METHOD} (${quote(column)})`,
+      `COMMENT ON INDEX ${index} IS ${literal(comment)}`,
+    ],
+    down: [`DROP INDEX ${index}`],
+  }
+}
+
 /**
- * Which table a name means on this connection.
- *
- * @returns its OID; undefined if there is none
+ * The look-up indexes that stand in these schemas: those with our comment, and those of the names that are wanted, which
+ * somebody may have made beforehand without locking the table.
  */
-export async function tableOid(query: Query, relation: string): Promise<string | undefined> {
-  const [row] = (await query('SELECT pg_catalog.to_regclass($1)::pg_catalog.oid::pg_catalog.text AS oid', [
-    relation,
-  ])) as readonly {
-    oid: string | null
-  }[]
-  return row?.oid ?? undefined
+export async function installedLookups(
+  query: Query,
+  schemas: readonly string[],
+  wanted: readonly string[],
+): Promise<readonly string[]> {
+  const rows = (await query(
+    `SELECT c.relname AS name
+       FROM pg_catalog.pg_index AS i ${joinOf('pg_class', 'c', 'i.indexrelid')}
+       ${joinOf('pg_am', 'a', 'c.relam')} ${joinOf('pg_namespace', 'n', 'c.relnamespace')}
+      WHERE n.nspname ${EQUALS} ANY ($1) AND a.amname ${EQUALS} 'hash' AND i.indisvalid
+        AND (pg_catalog.starts_with(pg_catalog.obj_description(c.oid, 'pg_class'), $2) OR c.relname ${EQUALS} ANY ($3))`,
+    [schemas, INDEX_COMMENT, wanted],
+  )) as readonly { readonly name: string }[]
+  return rows.map(({ name }) => name)
 }
 
 /**
@@ -350,14 +429,10 @@ export async function columnDefaults(query: Query, relation: string): Promise<Re
   const defaults = await readJson<Record<string, string>>(
     query,
     `SELECT coalesce(pg_catalog.jsonb_object_agg(a.attname, coalesce(
-              pg_catalog.pg_get_expr(d.adbin, d.adrelid), pg_catalog.pg_get_expr(t.typdefaultbin, 0), 'NULL')), '{}')::pg_catalog.text AS state
-       FROM pg_catalog.pg_attribute AS a
-       JOIN pg_catalog.pg_type AS t ON t.oid OPERATOR(pg_catalog.=) a.atttypid
-       LEFT JOIN pg_catalog.pg_attrdef AS d ON d.adrelid OPERATOR(pg_catalog.=) a.attrelid
-        AND d.adnum OPERATOR(pg_catalog.=) a.attnum
-      WHERE a.attrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)
-        AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped
-        AND a.attidentity OPERATOR(pg_catalog.=) '' AND a.attgenerated OPERATOR(pg_catalog.=) ''`,
+              ${DEFAULT_OF_F}, pg_catalog.pg_get_expr(t.typdefaultbin, 0), 'NULL')), '{}')::pg_catalog.text AS state
+       FROM pg_catalog.pg_attribute AS a ${joinOf('pg_type', 't', 'a.atttypid')} ${JOIN_DEFAULT_F}
+      WHERE ${columnsOf('pg_catalog.to_regclass($1)')}
+        AND a.attidentity ${EQUALS} '' AND a.attgenerated ${EQUALS} ''`,
     [relation],
   )
   return new Map(Object.entries(defaults))
@@ -381,19 +456,38 @@ export async function indexSize(query: Query, relation: string, name: string): P
     `SELECT pg_catalog.jsonb_build_object(
               'index', coalesce((
                 SELECT pg_catalog.sum(pg_catalog.pg_relation_size(coalesce(p.relid, i.indexrelid)))
-                  FROM pg_catalog.pg_index AS i
-                  JOIN pg_catalog.pg_class AS c ON c.oid OPERATOR(pg_catalog.=) i.indexrelid
+                  FROM pg_catalog.pg_index AS i ${joinOf('pg_class', 'c', 'i.indexrelid')}
                   LEFT JOIN LATERAL pg_catalog.pg_partition_tree(i.indexrelid) AS p ON true
-                 WHERE i.indrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1) AND c.relname OPERATOR(pg_catalog.=) $2), 0),
+                 WHERE i.indrelid ${EQUALS} pg_catalog.to_regclass($1) AND c.relname ${EQUALS} $2), 0),
               'cache', pg_catalog.pg_size_bytes(pg_catalog.current_setting('shared_buffers')),
               'page', pg_catalog.current_setting('block_size')::integer)::pg_catalog.text AS state`,
     [relation, name],
   )
 }
 
-/** As text: the user may have set a JSON parser. */
-async function readJson<T>(query: Query, sql: string, parameters: unknown[]): Promise<T> {
-  const [row] = (await query(sql, parameters)) as readonly { state: string }[]
-  if (!row) throw new TypeError('The catalog query gives exactly one row.')
-  return JSON.parse(row.state) as T
+/**
+ * Which table a name means on this connection.
+ *
+ * @returns its OID; undefined if there is none
+ */
+export async function tableOid(query: Query, relation: string): Promise<string | undefined> {
+  const [row] = (await query('SELECT pg_catalog.to_regclass($1)::pg_catalog.oid::pg_catalog.text AS oid', [
+    relation,
+  ])) as readonly {
+    oid: string | null
+  }[]
+  return row?.oid ?? undefined
+}
+
+/** Drops our functions in these schemas that no trigger runs any more, but for those of other roles. */
+export async function dropOrphans(query: Query, schemas: readonly string[]): Promise<void> {
+  const rows = (await query(
+    `SELECT pg_catalog.format('%I.%I()', pn.nspname, p.proname) AS name
+       FROM pg_catalog.pg_proc AS p ${JOIN_SCHEMA_PN}
+      WHERE pn.nspname ${EQUALS} ANY ($1) AND ${IS_MARKED} AND pg_catalog.pg_has_role(p.proowner, 'MEMBER')
+        AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS t WHERE t.tgfoid ${EQUALS} p.oid)
+      ORDER BY 1`,
+    [schemas, TRIGGER_MARK],
+  )) as readonly { readonly name: string }[]
+  if (rows.length > 0) await query(`DROP FUNCTION ${rows.map(({ name }) => name).join(', ')}`)
 }

@@ -1,5 +1,5 @@
-import type { BatchRow, BatchShape } from './batch-statement'
-import { asStored } from './column-type'
+import type { BatchRow, BatchShape } from './batch'
+import { asStored } from './types'
 import { fitName, literal, qualified, quote } from './identifier'
 import {
   anyNumber,
@@ -24,9 +24,19 @@ import {
   type StoredRow,
   unechoed,
   written,
-} from './statements'
-import { alike, field, type HolderColumns, isLive, isSoftlyDeleted, tableName, type TextTable } from './text-table'
-import { assignments, changes, isOfClass, textOf, type UpdateShape } from './upsert-statement'
+} from './find'
+import {
+  alike,
+  EQUALS,
+  field,
+  type HolderColumns,
+  isLive,
+  isSoftlyDeleted,
+  op,
+  tableName,
+  type TextTable,
+} from './text-table'
+import { assignments, changes, isOfClass, textOf, type UpdateShape } from './upsert'
 
 /** As the catalog's, which imports what is here. */
 type Query = (sql: string, parameters?: unknown[]) => Promise<readonly unknown[]>
@@ -39,8 +49,6 @@ export interface Spread {
   readonly isCoordinator: boolean
   /** Columns by which the table, or a partition of it, is partitioned; `''` for an expression. */
   readonly partitionedBy: readonly string[]
-  /** Partitions that one of the table's triggers for rows does not serve. */
-  readonly unguarded: readonly string[]
 }
 
 /** What the metadata of a cluster says of a table. */
@@ -51,42 +59,31 @@ interface Distribution {
 }
 
 /** What the catalog says of where the rows of the table `r` are, as JSON. */
-export const SPREAD_OF_R = `pg_catalog.jsonb_build_object(
-  'citus', EXISTS (SELECT FROM pg_catalog.pg_extension AS e WHERE e.extname OPERATOR(pg_catalog.=) 'citus'),
+export const SPREAD_OF_R: string = `pg_catalog.jsonb_build_object(
+  'citus', EXISTS (SELECT FROM pg_catalog.pg_extension AS e WHERE e.extname ${EQUALS} 'citus'),
   'partitionedBy', (
     SELECT coalesce(pg_catalog.jsonb_agg(DISTINCT coalesce(a.attname, '')), '[]')
       FROM pg_catalog.pg_partition_tree(r.oid) AS p
-      JOIN pg_catalog.pg_partitioned_table AS d ON d.partrelid OPERATOR(pg_catalog.=) p.relid
+      JOIN pg_catalog.pg_partitioned_table AS d ON d.partrelid ${EQUALS} p.relid
       CROSS JOIN LATERAL pg_catalog.unnest(d.partattrs) AS k (attnum)
-      LEFT JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) d.partrelid
-       AND a.attnum OPERATOR(pg_catalog.=) k.attnum
-       AND k.attnum OPERATOR(pg_catalog.>) 0),
-  'unguarded', (
-    SELECT coalesce(pg_catalog.jsonb_agg(DISTINCT c.relname), '[]')
-      FROM pg_catalog.pg_partition_tree(r.oid) AS p
-      JOIN pg_catalog.pg_class AS c ON c.oid OPERATOR(pg_catalog.=) p.relid
-      -- A statement that names the table fires triggers for statements of this table alone.
-      JOIN pg_catalog.pg_trigger AS g ON g.tgrelid OPERATOR(pg_catalog.=) r.oid AND g.tgname OPERATOR(pg_catalog.=) ANY ($3)
-       AND (g.tgtype OPERATOR(pg_catalog.&) 1) OPERATOR(pg_catalog.=) 1
-     WHERE p.level OPERATOR(pg_catalog.>) 0 AND c.relkind OPERATOR(pg_catalog.=) 'r' AND NOT EXISTS (
-       SELECT FROM pg_catalog.pg_trigger AS o
-        WHERE o.tgrelid OPERATOR(pg_catalog.=) p.relid AND o.tgname OPERATOR(pg_catalog.=) g.tgname AND o.tgfoid OPERATOR(pg_catalog.=) g.tgfoid
-          AND o.tgenabled OPERATOR(pg_catalog.=) ANY ('{O,A}'))))`
+      LEFT JOIN pg_catalog.pg_attribute AS a ON a.attrelid ${EQUALS} d.partrelid
+       AND a.attnum ${EQUALS} k.attnum
+       AND k.attnum ${op('>')} 0))`
 
 /** What `SPREAD_OF_R` gives. */
-export interface CatalogSpread extends Pick<Spread, 'partitionedBy' | 'unguarded'> {
+export interface CatalogSpread extends Pick<Spread, 'partitionedBy'> {
   /** The database has the extension. */
   readonly citus: boolean
 }
 
 /** Of tables that the cluster knows. Only where the extension is there. */
 const DISTRIBUTION = `SELECT
-  CASE WHEN d.partmethod OPERATOR(pg_catalog.<>) 'n' THEN 'column' WHEN d.repmodel OPERATOR(pg_catalog.=) 't' THEN 'reference'
-    WHEN d.colocationid OPERATOR(pg_catalog.=) 0 THEN 'local' ELSE 'single' END AS kind,
-  CASE WHEN d.partmethod OPERATOR(pg_catalog.<>) 'n' THEN column_to_column_name(d.logicalrelid, d.partkey::pg_catalog.text) END AS "column",
+  CASE WHEN d.partmethod ${op('<>')} 'n' THEN 'column' WHEN d.repmodel ${EQUALS} 't' THEN 'reference'
+    WHEN d.colocationid ${EQUALS} 0 THEN 'local' ELSE 'single' END AS kind,
+  CASE WHEN d.partmethod ${op('<>')} 'n' THEN column_to_column_name(d.logicalrelid, d.partkey::pg_catalog.text) END AS "column",
   citus_is_coordinator() AS coordinator
 FROM pg_catalog.pg_dist_partition AS d
-WHERE d.logicalrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)`
+WHERE d.logicalrelid ${EQUALS} pg_catalog.to_regclass($1)`
 
 /**
  * Asks what only the metadata of a cluster says.
@@ -96,7 +93,7 @@ WHERE d.logicalrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)`
 export async function spreadOf(
   query: Query,
   relation: string,
-  { citus, partitionedBy, unguarded }: CatalogSpread,
+  { citus, partitionedBy }: CatalogSpread,
 ): Promise<Spread> {
   const [known] = (citus ? await query(DISTRIBUTION, [relation]) : []) as readonly {
     readonly kind: Distribution['kind'] | 'local'
@@ -105,16 +102,16 @@ export async function spreadOf(
   }[]
   const distribution =
     known && known.kind !== 'local' ? { kind: known.kind, column: known.column ?? undefined } : undefined
-  return { distribution, isCoordinator: known?.coordinator ?? true, partitionedBy, unguarded }
+  return { distribution, isCoordinator: known?.coordinator ?? true, partitionedBy }
 }
 
 /** Whether the database has the extension, without which no table is distributed. */
 export const hasCitus = async (query: Query): Promise<boolean> =>
-  (await query(`SELECT FROM pg_catalog.pg_extension AS e WHERE e.extname OPERATOR(pg_catalog.=) 'citus'`)).length > 0
+  (await query(`SELECT FROM pg_catalog.pg_extension AS e WHERE e.extname ${EQUALS} 'citus'`)).length > 0
 
 /** @param relation the table's name as SQL */
 export async function isDistributed(query: Query, relation: string): Promise<boolean> {
-  const { distribution } = await spreadOf(query, relation, { citus: true, partitionedBy: [], unguarded: [] })
+  const { distribution } = await spreadOf(query, relation, { citus: true, partitionedBy: [] })
   return distribution !== undefined
 }
 
@@ -175,10 +172,8 @@ export function findSpreadStatement(shape: BatchShape, given: Given): Statement<
   const { table } = shape
   const hashes = `${parameter(table.scope.length)}::${table.digest.type}[]`
   const where = [
-    ...table.scope.map(
-      (name, index) => `${field('t', name)} OPERATOR(pg_catalog.=) ANY (${scopeArrays(shape, 0)[index] ?? ''})`,
-    ),
-    `${field('t', table.hash)} OPERATOR(pg_catalog.=) ANY (${hashes})`,
+    ...table.scope.map((name, index) => `${field('t', name)} ${EQUALS} ANY (${scopeArrays(shape, 0)[index] ?? ''})`),
+    `${field('t', table.hash)} ${EQUALS} ANY (${hashes})`,
     ...isLive(table, 't'),
     anyNumber(table),
   ]
@@ -226,26 +221,20 @@ function spreadParser(shape: BatchShape, given: Given): Statement<BatchRow>['par
   const { scope, text } = shape.table
   const key = scope.length + text.length
   const columnsOf = columnsParser(shape, { start: key, tellsOthers: false }, sentInBatch)
-  const places = placesOf(shape.table, given)
+  // By what a row says of its key: the 1-based place of each of its scopes among them, and its texts.
+  const places = new Map<string, number>()
+  const firsts = scopesOf(shape.table, given).map((values) => new Map(values.map((value, place) => [value, place + 1])))
+  given[0]?.forEach((_, place) => {
+    const scopes = firsts.map((known, index) => known.get(given[index]?.[place] ?? null))
+    const texts = text.map((__, index) => given[scope.length + index]?.[place] ?? null)
+    places.set(JSON.stringify([...scopes, ...texts]), place)
+  })
   return (row) => {
     const index = places.get(JSON.stringify(row.slice(0, key))) ?? NO_ROW
     const [created, hashNumber] = row.slice(key)
     const columns = index === NO_ROW ? [] : columnsOf(row, given, index)
     return { index, created: isCreated(created), hashNumber: Number(hashNumber), columns }
   }
-}
-
-/** By what a row says of its key: the 1-based place of each of its scopes among them, and its texts. */
-function placesOf(table: TextTable, given: Given): ReadonlyMap<string, number> {
-  const { scope, text } = table
-  const firsts = scopesOf(table, given).map((values) => new Map(values.map((value, place) => [value, place + 1])))
-  const places = new Map<string, number>()
-  given[0]?.forEach((_, place) => {
-    const scopes = firsts.map((known, index) => known.get(given[index]?.[place] ?? null))
-    const texts = text.map((__, index) => given[scope.length + index]?.[place] ?? null)
-    places.set(JSON.stringify([...scopes, ...texts]), place)
-  })
-  return places
 }
 
 /** Inserts one row at number 0; gives nothing where something is in its way. Takes the parameters of all. */
@@ -282,7 +271,7 @@ export function standingKeyStatement(table: TextTable, primary: readonly string[
   return named(
     `SELECT ${[...key.map((name) => field('t', name)), `CASE WHEN ${isLive(table, 't').join(' AND ') || 'true'} THEN 1 END`].join(', ')}
 FROM ${tableName(table)} AS t
-WHERE ${primary.map((name, index) => `${field('t', name)} OPERATOR(pg_catalog.=) ${parameter(index)}`).join('\n    AND ')}`,
+WHERE ${primary.map((name, index) => `${field('t', name)} ${EQUALS} ${parameter(index)}`).join('\n    AND ')}`,
     (row) => row,
   )
 }
@@ -294,12 +283,12 @@ export function holderKeyStatement(
 ): Statement<{ readonly key: readonly unknown[]; readonly deleted: boolean }> {
   const scope = table.scope.map((name, index) => {
     const type = types.get(name)
-    return `${field('t', name)} OPERATOR(pg_catalog.=) ${type ? asStored(parameter(index), type) : parameter(index)}`
+    return `${field('t', name)} ${EQUALS} ${type ? asStored(parameter(index), type) : parameter(index)}`
   })
   const texts = table.text.map(({ name }, index) =>
     alike(asText(name), `${parameter(scope.length + index)}::pg_catalog.text`),
   )
-  const hash = `${field('t', table.hash)} OPERATOR(pg_catalog.=) ${parameter(scope.length + texts.length)}::${table.digest.type}`
+  const hash = `${field('t', table.hash)} ${EQUALS} ${parameter(scope.length + texts.length)}::${table.digest.type}`
   return named(
     `SELECT ${nameList(primary)}, ${isSoftlyDeleted(softDelete)}
 FROM ${tableName(table)} AS t

@@ -34,6 +34,9 @@ export const SQLSTATE = {
   heldName: 'UT003',
 } as const
 
+/** Of a RAISE in a trigger: an error says which table it is of. */
+export const OF_TABLE = 'SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME'
+
 /** What `pg` puts on an error of the server. */
 export interface ServerError extends Error {
   readonly code: string

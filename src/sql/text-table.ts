@@ -57,7 +57,13 @@ export const field = (row: string, name: string): string => (row === '' ? quote(
  */
 export const op = (operator: string): string => `OPERATOR(pg_catalog.${operator})`
 
-export const equal = (left: string, right: string): string => `${left} ${op('=')} ${right}`
+export const EQUALS: string = op('=')
+
+export const equal = (left: string, right: string): string => `${left} ${EQUALS} ${right}`
+
+/** Joins a row of the catalog by its OID. */
+export const joinOf = (catalog: string, row: string, oid: string): string =>
+  `JOIN pg_catalog.${catalog} AS ${row} ON ${equal(`${row}.oid`, oid)}`
 
 /** NULL is equal to NULL alone, as IS NOT DISTINCT FROM has it. */
 export const alike = (left: string, right: string): string =>

@@ -1,4 +1,4 @@
-import { named, type Statement } from './statements'
+import { named, type Statement } from './find'
 
 /** What SQL does to the transaction that it is sent in. */
 export type TransactionCommand =
@@ -22,11 +22,11 @@ export function transactionCommands(sql: string, isOne = false): readonly Transa
 }
 
 /** A savepoint's name is folded and quoted as Postgres does; a quoted one may hold anything. */
-const NAME = String.raw`("(?:[^"]|"")+"|[^\s"]+)`
+const SAVEPOINT_NAME = String.raw`("(?:[^"]|"")+"|[^\s"]+)`
 const WORK = String.raw`(?:\s+(?:work|transaction))?`
-const SET = new RegExp(String.raw`^savepoint\s*${NAME}$`, 'i')
-const RELEASE = new RegExp(String.raw`^release(?:\s+savepoint)?\s*${NAME}$`, 'i')
-const ROLL_BACK_TO = new RegExp(String.raw`^rollback${WORK}\s+to(?:\s+savepoint)?\s*${NAME}$`, 'i')
+const SET = new RegExp(String.raw`^savepoint\s*${SAVEPOINT_NAME}$`, 'i')
+const RELEASE = new RegExp(String.raw`^release(?:\s+savepoint)?\s*${SAVEPOINT_NAME}$`, 'i')
+const ROLL_BACK_TO = new RegExp(String.raw`^rollback${WORK}\s+to(?:\s+savepoint)?\s*${SAVEPOINT_NAME}$`, 'i')
 const ROLL_BACK = new RegExp(String.raw`^(?:rollback|abort)${WORK}(?:\s+and\s.*)?$`, 'i')
 const COMMIT = new RegExp(String.raw`^(?:(?:commit|end)${WORK}(?:\s+and\s.*)?|prepare\s+transaction\s.*)$`, 'is')
 
@@ -66,8 +66,10 @@ function statementsIn(sql: string): string[] {
       from = endOfComment(sql, from)
       statement += ' '
     } else if (text.startsWith('--')) statement += ' '
-    else if (text.startsWith('$')) from = endOf(sql, text, from)
-    else {
+    else if (text.startsWith('$')) {
+      const end = sql.indexOf(text, from)
+      from = end === -1 ? sql.length : end + text.length
+    } else {
       from = endOfQuoted(sql, text, from)
       statement += sql.slice(part.index, from)
     }
@@ -91,11 +93,6 @@ function endOfQuoted(sql: string, begin: string, from: number): number {
   }
 }
 
-function endOf(sql: string, text: string, from: number): number {
-  const at = sql.indexOf(text, from)
-  return at === -1 ? sql.length : at + text.length
-}
-
 /** Comments nest. */
 function endOfComment(sql: string, from: number): number {
   const mark = /\/\*|\*\//g
@@ -110,6 +107,7 @@ function endOfComment(sql: string, from: number): number {
 
 const SAVEPOINT = 'typeorm_unique_text'
 const WHOLE_SAVEPOINT = 'typeorm_unique_text_whole'
+export const OUR_SAVEPOINTS: ReadonlySet<string> = new Set([SAVEPOINT, WHOLE_SAVEPOINT])
 
 /** Statements around others that must be undone together. */
 export type SavepointCommands = Readonly<Record<'set' | 'release' | 'rollBack', string>>

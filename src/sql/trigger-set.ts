@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto'
 import type { Change, FilledColumn } from './alter'
-import { list, literal, packed, qualified, quote, withoutComments } from './identifier'
-import { dropFunctions, dropKernel, dropTrigger, makeFunctions, type RelationName } from './trigger-ddl'
+import { dollarQuote, list, literal, packed, qualified, quote, withoutComments } from './identifier'
+import { SQLSTATE } from './sqlstate'
+import { EQUALS, joinOf, op } from './text-table'
 
 /** What keeps rows right: the texts of a column, the names that rows hold, or the numbers that they have. */
 export type TriggerKind = 'guard' | 'names' | 'numbers'
@@ -34,6 +35,12 @@ export interface Trigger {
   readonly columns?: readonly string[]
   /** The columns that its condition names, in any order. undefined: whichever. */
   readonly compares?: readonly string[]
+  /** The condition of its WHEN, as SQL; empty for none. undefined: whichever. */
+  readonly when?: string
+  /** What the function is given. undefined: whichever. */
+  readonly args?: readonly string[]
+  /** What follows REFERENCING; empty for nothing. undefined: whichever. */
+  readonly transitions?: string
   /** The whole CREATE TRIGGER statement. */
   readonly create: string
 }
@@ -67,6 +74,16 @@ export interface TriggerFunction {
   readonly body: string
 }
 
+/** A table that a set keeps, as it should exist. */
+export interface KeptTable {
+  readonly name: string
+  /** Their types; of those that have the type of a column of the set's table, that column. */
+  readonly columns: Readonly<Record<string, string | { readonly like: string }>>
+  readonly primary: readonly string[]
+  /** A trigger of the table itself. */
+  readonly trigger: string | undefined
+}
+
 /** Triggers of one table and the functions that they run, as they should stand. */
 export interface TriggerSet {
   readonly kind: TriggerKind
@@ -75,10 +92,12 @@ export interface TriggerSet {
   readonly table: RelationName
   /** A table of another schema whose name the functions find too. */
   readonly path: RelationName | undefined
+  /** A table that its functions write to as the owner of theirs. */
+  readonly writes: RelationName | undefined
   /** By what they are to the set: in which columns it finds what it works on. A renamed one is followed. */
   readonly columns: Readonly<Record<string, string>>
   /** Tables that its functions keep to themselves, in the table's schema; of its owner. */
-  readonly tables: readonly string[]
+  readonly tables: readonly KeptTable[]
   /** What the body of the first function says. */
   readonly note: TriggerNote
   /** The oldest protocol of an installed set that this release can work with. */
@@ -136,10 +155,12 @@ export interface TriggerSetParts {
   readonly table: RelationName
   /** For a table whose schema its entity leaves out, while that of the triggers is in another one. */
   readonly path?: RelationName | undefined
+  /** A table of its own that the functions write to. */
+  readonly writes?: RelationName | undefined
   /** @default {} */
   readonly columns?: Readonly<Record<string, string>>
   /** @default [] */
-  readonly tables?: readonly string[]
+  readonly tables?: readonly KeptTable[]
   /** The page that says what the functions do, as their first line tells. */
   readonly docs: string
   readonly functions: readonly {
@@ -163,24 +184,31 @@ export function triggerSet({ kind, name, table, columns, kernel = [], ...parts }
   const relation = qualified(table.schema, table.name)
   const triggers = parts.triggers(table.schema)
   // Without the schema: a DataSource that names it and one that leaves it out mean the same triggers.
-  const digests = parts.triggers(undefined).map(({ create }) => digestOf(create))
+  const digests = parts
+    .triggers(undefined)
+    .map(({ create }) => createHash('sha256').update(withoutComments(create)).digest('hex').slice(0, DIGEST_DIGITS))
   const { protocol, ...rest } = parts.note
-  const note = present({
-    protocol,
-    kind,
-    name,
-    path: parts.path,
-    columns,
-    ...rest,
-    triggers: digests,
-  }) as unknown as TriggerNote
+  const noted = { protocol, kind, name, path: parts.path, columns, ...rest, triggers: digests }
+  const members = Object.entries(noted).filter(([, value]) => value !== undefined)
+  const note = Object.fromEntries(members) as unknown as TriggerNote
+  // In lines, so that a migration can be read.
+  const json = list(
+    members.map(([key, value]) => `${JSON.stringify(key)}:${JSON.stringify(value)}`),
+    0,
+  )
   const functions = parts.functions.map(({ says, name: called, body }, position) => ({
     name: called,
     body:
       `${headOf(kind, parts.docs)}\n-- It ${says.replaceAll(/\s+/g, ' ')}` +
-      `${position === 0 ? `\n${commentOf(note)}` : ''}${body}`,
+      `${position === 0 ? `\n-- {${json.replaceAll('\n', '\n-- ')}}` : ''}${body}`,
   }))
-  const sources = functions.map((one) => ({ ...one, schema: table.schema, path: parts.path, relation }))
+  const sources = functions.map((one) => ({
+    ...one,
+    schema: table.schema,
+    path: parts.path,
+    writes: parts.writes,
+    relation,
+  }))
   const shared = kernel.map((one) => ({ ...one, schema: table.schema, relation }))
   const shares = shared.map((source) => ({ relation, source }))
   return {
@@ -188,6 +216,7 @@ export function triggerSet({ kind, name, table, columns, kernel = [], ...parts }
     name,
     table,
     path: parts.path,
+    writes: parts.writes,
     columns: columns ?? {},
     tables: parts.tables ?? [],
     note,
@@ -204,15 +233,19 @@ export function triggerSet({ kind, name, table, columns, kernel = [], ...parts }
   }
 }
 
-const LINE_CHARACTERS = 116
+/** Tables that the functions of a set find beside its own, as SQL. */
+export const otherTables = ({ path, writes }: TriggerSet): string[] =>
+  [path, writes].flatMap((one) => (one ? qualified(one.schema, one.name) : []))
+
+const TRIGGER_LINE_CHARACTERS = 116
 
 /** Every trigger of every set is made here. */
 export function triggerOn(table: RelationName, firing: Firing): Trigger {
-  const { name, time, events, columns = [], each = 'ROW', referencing, when = [], runs, args = [] } = firing
+  const { name, time, events, columns = [], each = 'ROW', referencing = '', when = [], runs, args = [] } = firing
   const fires = `${time} ${events.join(' OR ').toUpperCase()}${columns.length === 0 ? '' : ' OF'}`
   const on = [
     `ON ${qualified(table.schema, table.name)}`,
-    ...(referencing === undefined ? [] : [`REFERENCING ${referencing}`]),
+    ...(referencing === '' ? [] : [`REFERENCING ${referencing}`]),
   ]
   const [first = '', ...more] = args.map(literal)
   const create = packed(
@@ -226,7 +259,7 @@ export function triggerOn(table: RelationName, firing: Firing): Trigger {
       ),
     ],
     ' ',
-    LINE_CHARACTERS,
+    TRIGGER_LINE_CHARACTERS,
   ).join('\n  ')
   const type = [
     ...events,
@@ -235,14 +268,18 @@ export function triggerOn(table: RelationName, firing: Firing): Trigger {
   ]
     .map((one) => FIRES[one])
     .reduce((sum, one) => sum + one, 0)
-  return { name, runs, type, conditional: when.length > 0, ...(columns.length > 0 ? { columns } : {}), create }
+  return {
+    name,
+    runs,
+    type,
+    conditional: when.length > 0,
+    ...(columns.length > 0 ? { columns } : {}),
+    when: when.join(' OR '),
+    args,
+    transitions: referencing,
+    create,
+  }
 }
-
-const digestOf = (sql: string): string =>
-  createHash('sha256').update(withoutComments(sql)).digest('hex').slice(0, DIGEST_DIGITS)
-
-const present = (members: Readonly<Record<string, unknown>>): Record<string, unknown> =>
-  Object.fromEntries(Object.entries(members).filter(([, value]) => value !== undefined))
 
 const headOf = (kind: string, docs: string): string =>
   `\n${TRIGGER_MARK}${kind}: generated, do not edit; see ${docs} of the package.`
@@ -255,12 +292,6 @@ export const kernelFunction = (name: string, docs: string, body: string): Trigge
 
 /** Whether a body is that of a function which all tables of a schema share. */
 export const isKernel = (body: string): boolean => body.trimStart().startsWith(`${TRIGGER_MARK}${KERNEL}`)
-
-/** In lines, so that a migration can be read. */
-function commentOf(note: TriggerNote): string {
-  const members = Object.entries(note).map(([key, value]) => `${JSON.stringify(key)}:${JSON.stringify(value)}`)
-  return `-- {${list(members, 0).replaceAll('\n', '\n-- ')}}`
-}
 
 /** undefined where the body holds no note. */
 export function parseNote(body: string): TriggerNote | undefined {
@@ -275,3 +306,213 @@ export function parseNote(body: string): TriggerNote | undefined {
     return undefined
   }
 }
+
+/** A table; without a schema `search_path` decides. */
+export interface RelationName {
+  readonly schema: string | undefined
+  readonly name: string
+}
+
+/** A function that triggers run, and the schema it stands in; undefined: `search_path` decides. */
+export interface FunctionSource {
+  readonly schema: string | undefined
+  readonly name: string
+  readonly body: string
+  /** A table of another schema whose name it finds too, before those of the schema that its own table is in. */
+  readonly path?: RelationName | undefined
+  /** A table that it writes to as the owner of its own. */
+  readonly writes?: RelationName | undefined
+}
+
+/**
+ * Settings that every function runs under.
+ *
+ * - `enable_seqscan`: plans are cached while the table is tiny; a bulk insert would go on with sequential scans.
+ * - `row_security`: a policy that would hide a chain, by FORCE or from another owner, is an error 42501, not a gap.
+ * - `search_path` ends with `pg_temp`: nobody can put a temporary object in the way of the owner. It holds the table's
+ *   schema for triggers of the user's that our UPDATEs run: ours name the schema of whatever an attacker could make.
+ */
+const SETTINGS = { enable_seqscan: 'off', row_security: 'off' } as const
+
+/** What `pg_proc.proconfig` must hold, without its quotes, for functions that find names in these schemas. */
+export const functionSettings = (homes: readonly string[]): string[] => [
+  ...Object.entries(SETTINGS).map(([name, value]) => `${name}=${value}`),
+  `search_path=${['pg_catalog', ...homes, 'pg_temp'].join(', ').replaceAll('"', '')}`,
+]
+
+/** A function, and the table whose owner it is to run as; as SQL. */
+export interface OwnedFunction extends FunctionSource {
+  readonly relation: string
+}
+
+/** What is made of functions at once. */
+interface MadeFunctions {
+  /** Those that do not stand yet. */
+  readonly fresh?: readonly OwnedFunction[]
+  /** Those that stand, and belong to the table's owner; their triggers stay. */
+  readonly replaced?: readonly OwnedFunction[]
+  /** Those that all tables of an owner share, whether or not they stand. */
+  readonly kernel?: readonly OwnedFunction[]
+  /** Tables that are to get triggers of functions which all tables of an owner share. */
+  readonly shares?: readonly SharedFunction[]
+}
+
+/** A function that all tables of an owner share, and a table that is to run it; as SQL. */
+export interface SharedFunction {
+  readonly relation: string
+  readonly source: Pick<FunctionSource, 'schema' | 'name'>
+}
+
+/**
+ * Makes functions and secures them, as one string: the server runs it as one transaction, also where a migration has
+ * none. So nobody puts a function on a table before it is secured, and none runs as an owner on a path of others.
+ *
+ * A fresh one is dropped, not replaced: CREATE OR REPLACE would keep its owner and what the owner granted, and that role
+ * could put a body of its own into it.
+ */
+export function makeFunctions({ fresh = [], replaced = [], kernel = [], shares = [] }: MadeFunctions): string[] {
+  const made = [...kernel, ...fresh, ...replaced]
+  if (made.length === 0 && shares.length === 0) return []
+  const statements = [
+    ...(fresh.length === 0 ? [] : [dropFunctions(fresh)]),
+    ...fresh.map((one) => createFunction('CREATE FUNCTION', one)),
+    ...[...replaced, ...kernel].map((one) => createFunction('CREATE OR REPLACE FUNCTION', one)),
+    `DO ${dollarQuote(`
+DECLARE
+  command pg_catalog.text;${shares.length === 0 ? '' : '\n  other pg_catalog.regclass;\n  shared pg_catalog.regprocedure;'}
+BEGIN${kernel.length === 0 ? '' : REFUSE_OTHER_ENCODINGS}${made.length === 0 ? '' : `${refuseForeignTables(made)}${secureFunctions(made)}`}${
+      shares.length === 0 ? '' : refuseOtherOwners(shares)
+    }
+END
+`)}`,
+  ]
+  return [statements.join(';\n')]
+}
+
+const called = ({ schema, name }: Pick<FunctionSource, 'schema' | 'name'>): string => `${qualified(schema, name)}()`
+
+/** Runs as its caller until it is secured. */
+const createFunction = (create: string, source: FunctionSource): string =>
+  `${create} ${called(source)} RETURNS trigger LANGUAGE plpgsql AS ${dollarQuote(source.body)}`
+
+const REFUSE_OTHER_ENCODINGS = `
+  IF pg_catalog.current_setting('server_encoding') ${op('<>')} 'UTF8' THEN
+    RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'the encoding of the database must be UTF8: md5() sees bytes';
+  END IF;`
+
+/**
+ * They run as the table's owner, because a role that may only INSERT could not read a chain, and row security would hide
+ * it. So nobody else may own them or put them on a table, whatever default privileges have granted, and names resolve in
+ * a fixed path. Owner and schema are those of the database that a migration runs on. A function that a role made before
+ * can be a member of its extension, whose DROP would remove our triggers: CREATE OR REPLACE keeps that.
+ *
+ * @see https://www.postgresql.org/docs/current/sql-createfunction.html#SQL-CREATEFUNCTION-SECURITY
+ */
+function secureFunctions(functions: readonly OwnedFunction[]): string {
+  const settings = Object.entries(SETTINGS).map(([name, value]) => `SET ${name} TO ${value}`)
+  const hasPath = functions.some(({ path }) => path)
+  const rows = functions.map((one) => {
+    const path = one.path ? [literal(qualified(one.path.schema, one.path.name))] : hasPath ? ['NULL'] : []
+    return `(${[literal(called(one)), literal(one.relation), ...path].join(', ')})`
+  })
+  const home = (table: string): string => `${table}.relnamespace::pg_catalog.regnamespace`
+  return `
+  SELECT pg_catalog.string_agg(pg_catalog.format('%5$s REVOKE ALL ON FUNCTION %1$s FROM %2$s CASCADE;
+      ALTER FUNCTION %1$s OWNER TO %3$s; ALTER FUNCTION %1$s SECURITY DEFINER
+      ${settings.join(' ')} SET search_path TO pg_catalog, %4$s, pg_temp',
+      f.oid::pg_catalog.regprocedure, pg_catalog.concat_ws(', ', 'PUBLIC', (
+        SELECT pg_catalog.string_agg(a.grantee::pg_catalog.regrole::pg_catalog.text, ', ')
+        FROM pg_catalog.aclexplode(f.proacl) AS a
+        WHERE a.grantee ${op('<>')} ALL (ARRAY[0::pg_catalog.oid, f.proowner]))),
+      t.relowner::pg_catalog.regrole, ${hasPath ? `pg_catalog.concat_ws(', ', ${home('h')}, ${home('t')})` : home('t')}, (
+        SELECT pg_catalog.string_agg(pg_catalog.format('ALTER EXTENSION %I DROP FUNCTION %s;',
+          e.extname, f.oid::pg_catalog.regprocedure), ' ')
+        FROM pg_catalog.pg_depend AS d ${joinOf('pg_extension', 'e', 'd.refobjid')}
+        WHERE d.classid ${EQUALS} f.tableoid AND d.objid ${EQUALS} f.oid
+          AND d.refclassid ${EQUALS} e.tableoid AND d.deptype ${EQUALS} 'e')), '; ')
+    INTO command
+    FROM (VALUES
+      ${rows.join(',\n      ')}) AS v (f, t${hasPath ? ', h' : ''})
+    ${joinOf('pg_proc', 'f', 'v.f::pg_catalog.regprocedure')}
+    ${joinOf('pg_class', 't', 'v.t::pg_catalog.regclass')}${
+      hasPath ? `\n    LEFT ${joinOf('pg_class', 'h', 'v.h::pg_catalog.regclass')}` : ''
+    };
+  EXECUTE command;`
+}
+
+/** Whether code on the table of `pg_class` `k` may run as the owner of the table `t`: it runs when that owner writes. */
+export const isTrustedBy = (k: string, t: string): string =>
+  `pg_catalog.pg_has_role(${k}.relowner, ${t}.relowner, 'MEMBER')`
+
+/** Who may create in the schema can have made the table first that functions write to. */
+function refuseForeignTables(functions: readonly OwnedFunction[]): string {
+  const rows = functions.flatMap(({ writes, relation }) =>
+    writes ? [`(${literal(qualified(writes.schema, writes.name))}, ${literal(relation)})`] : [],
+  )
+  if (rows.length === 0) return ''
+  return `
+  SELECT pg_catalog.concat('the owner of ', v.k, ' may not act as the owner of ', v.t) INTO command FROM (VALUES
+      ${list([...new Set(rows)], 6)}) AS v (k, t)
+    ${joinOf('pg_class', 'k', 'pg_catalog.to_regclass(v.k)')}
+    ${joinOf('pg_class', 't', 'v.t::pg_catalog.regclass')} AND NOT ${isTrustedBy('k', 't')};
+  IF FOUND THEN RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}', MESSAGE = command,
+      HINT = 'See who made it and what it holds; then drop it, or give it to the owner of the other table.'; END IF;`
+}
+
+/**
+ * Refuses tables that run a shared function, or are to, and do not belong to its owner: a trigger that the table's owner
+ * makes runs in the UPDATEs of that function, as the function's owner.
+ */
+function refuseOtherOwners(shares: readonly SharedFunction[]): string {
+  const functions = new Map<string, string[]>()
+  for (const { source, relation } of shares) {
+    functions.set(called(source), [...(functions.get(called(source)) ?? []), literal(relation)])
+  }
+  // Functions that the same tables share are asked for together.
+  const groups = new Map<string, string[]>()
+  for (const [name, tables] of functions) {
+    const all = list([...new Set(tables)], 10)
+    groups.set(all, [...(groups.get(all) ?? []), literal(name)])
+  }
+  const refusals = [...groups].map(
+    ([tables, names]) => `
+  SELECT c.oid, f.oid INTO other, shared
+    FROM pg_catalog.pg_proc AS f JOIN pg_catalog.pg_class AS c ON c.relowner ${op('<>')} f.proowner
+      AND (c.oid ${EQUALS} ANY (ARRAY[
+          ${tables}
+        ]::pg_catalog.regclass[])
+        OR EXISTS (SELECT FROM pg_catalog.pg_trigger AS g
+          WHERE g.tgrelid ${EQUALS} c.oid AND g.tgfoid ${EQUALS} f.oid))
+    WHERE f.oid ${EQUALS} ANY (ARRAY[
+        ${list(names, 8)}
+      ]::pg_catalog.regprocedure[])
+    ORDER BY f.oid, c.oid LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}', MESSAGE = pg_catalog.format(
+        'table %s and function %s, which its triggers would run, have different owners', other, shared),
+      HINT = 'Give them one owner, or put one of them into another schema.';
+  END IF;`,
+  )
+  return refusals.join('')
+}
+
+/** Drops a shared function that no table uses any more. */
+export const dropKernel = (source: Pick<FunctionSource, 'schema' | 'name'>): string => {
+  const name = called(source)
+  return `DO ${dollarQuote(`
+BEGIN
+  IF NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS g
+    WHERE g.tgfoid ${EQUALS} pg_catalog.to_regprocedure(${literal(name)})) THEN
+    DROP FUNCTION IF EXISTS ${name};
+  END IF;
+END
+`)}`
+}
+
+export const dropTrigger = (table: string, name: string): string => `DROP TRIGGER IF EXISTS ${quote(name)} ON ${table}`
+
+export const dropFunctions = (functions: readonly Pick<FunctionSource, 'schema' | 'name'>[]): string =>
+  `DROP FUNCTION IF EXISTS ${functions.map(called).join(', ')}`
+
+export const renameFunction = ({ schema, name }: Pick<FunctionSource, 'schema' | 'name'>, to: string): string =>
+  `ALTER FUNCTION ${called({ schema, name })} RENAME TO ${quote(to)}`

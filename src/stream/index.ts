@@ -1,2 +1,1 @@
-export { findOrCreateStream, type FindOrCreateStreamOptions } from './find-or-create-stream'
-export { findOrCreateTransform } from './find-or-create-transform'
+export { findOrCreateStream, type FindOrCreateStreamOptions, findOrCreateTransform } from './stream'

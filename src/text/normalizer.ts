@@ -1,7 +1,33 @@
 import { DeclarationError, TextRejectedError } from '../errors'
 import type { Rule } from '../options'
-import { causeWithoutText, Refusal } from './refusal'
-import { unstorable } from './storable'
+
+/** Why Postgres cannot store a text, and where the fault is. */
+interface Unstorable {
+  /** One clause that never quotes the text. */
+  readonly reason: string
+  /** 0-based offset in code points. */
+  readonly offset: number
+}
+
+/** ES2024: newer than our `lib`, but in every Node.js we support. */
+type Text = string & { isWellFormed(): boolean }
+
+export const isWellFormed = (text: string): boolean => (text as Text).isWellFormed()
+
+/**
+ * Returns why Postgres cannot store `text` exactly, or undefined if it can. Its type `text` cannot hold U+0000, and a lone
+ * surrogate has no UTF-8 form: the driver would send U+FFFD for it, and so merge two different texts.
+ */
+export function unstorable(text: string): Unstorable | undefined {
+  if ((text as Text).isWellFormed() && !text.includes('\0')) return undefined
+  let offset = 0
+  for (const character of text) {
+    if (character === '\0') return { reason: 'it contains U+0000', offset }
+    if (!isWellFormed(character)) return { reason: 'it contains a lone surrogate', offset }
+    offset++
+  }
+  return undefined
+}
 
 /** Brings a text into the form that is compared and stored. {@link normalizer} makes one. */
 export interface Normalizer {
@@ -41,7 +67,7 @@ export function normalizer(name: string, version: number, normalize: (text: stri
   return Object.freeze({ name, version, normalize })
 }
 
-/** As the guard's comment and messages name it, for instance `url@1`. */
+/** Returns the label that the guard's comment and messages have, for instance `url@1`. */
 export const normalizerLabel = ({ name, version }: Normalizer): string => `${name}@${version}`
 
 const none = normalizer('none', 1, (text) => text)
@@ -127,7 +153,7 @@ function typeOf(value: unknown): string {
 }
 
 /** Rounds after which a text is refused. Real URLs take at most three. */
-const ROUNDS = 10
+const MAX_ROUNDS = 10
 
 /**
  * Applies `step` until it changes nothing. That makes any step idempotent: the result is a fixed point, and a fixed point
@@ -137,10 +163,68 @@ const ROUNDS = 10
  */
 export function toFixedPoint(step: (text: string) => string, text: string): string {
   let current = text
-  for (let round = 0; round < ROUNDS; round++) {
+  for (let round = 0; round < MAX_ROUNDS; round++) {
     const next = step(current)
     if (next === current) return next
     current = next
   }
-  throw new Refusal(`it keeps changing after ${ROUNDS} rounds of normalizing`)
+  throw new Refusal(`it keeps changing after ${MAX_ROUNDS} rounds of normalizing`)
+}
+
+/**
+ * Thrown by a normalizer to refuse a text and say why: the only error whose message becomes the `reason` of a
+ * TextRejectedError. The reason is one clause that starts with `it` and does not quote the text.
+ *
+ * @example
+ * const slug = normalizer('slug', 1, (text) => {
+ *   if (!/^[a-z-]+$/.test(text)) throw new Refusal('it has a character other than a-z and "-"')
+ *   return text
+ * })
+ */
+export class Refusal extends Error {
+  readonly reason: string
+
+  constructor(reason: string) {
+    super(reason)
+    this.name = 'Refusal'
+    this.reason = reason
+  }
+}
+
+/**
+ * Returns `error`, or undefined if it may hold the text: `console.error` and loggers print a cause with all its
+ * properties, so that leaving the text out of our own message would be of no use. It is dropped if it is
+ * - not an Error;
+ * - one that JavaScript fills with its input: the TypeError of `new URL` (`input`), any SyntaxError (JSON, BigInt, RegExp);
+ * - one that holds the text, as given or trimmed, in its message, stack or another property, or in something
+ *   within it, or that cannot be searched.
+ *
+ * An error that a normalizer fills with *parts* of the text is its author's own responsibility.
+ */
+export function causeWithoutText(error: unknown, text: string): unknown {
+  try {
+    return error instanceof Error && !mayHold(error, [text, text.trim()], new Set()) ? error : undefined
+  } catch {
+    // A getter threw. What cannot be searched is not passed on.
+    return undefined
+  }
+}
+
+function mayHold(value: unknown, texts: readonly string[], seen: Set<object>): boolean {
+  if (typeof value === 'string') return texts.some((text) => text !== '' && value.includes(text))
+  if (typeof value !== 'object' || value === null || seen.has(value)) return false
+  seen.add(value)
+  if (value instanceof SyntaxError || ('code' in value && value.code === 'ERR_INVALID_URL')) return true
+  const prototype: unknown = Object.getPrototypeOf(value)
+  const isPlain = prototype === Object.prototype || prototype === null
+  // Maps and the like do not show what they hold in their properties.
+  if (!(value instanceof Error || Array.isArray(value) || isPlain)) return true
+  // All own properties: `message`, `stack` and `cause` are not enumerable.
+  return Reflect.ownKeys(value).some((key) => mayHold(key, texts, seen) || mayHold(property(value, key), texts, seen))
+}
+
+function property(owner: object, key: string | symbol): unknown {
+  const value: unknown = Reflect.get(owner, key)
+  // Without paths and function names, in which a short text would be found.
+  return key === 'stack' && typeof value === 'string' ? value.replace(/^ +at .*$/gm, '') : value
 }

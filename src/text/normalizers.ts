@@ -1,6 +1,5 @@
-import { asciiDomain } from './ascii-domain'
-import { type Normalizer, normalizer } from './normalizer'
-import { Refusal } from './refusal'
+import { asciiDomain } from './safe-url'
+import { type Normalizer, normalizer, Refusal } from './normalizer'
 
 /** ICU sorts a run of marks in quadratic time. Unicode's own stream-safe format allows 30 (UAX #15). */
 const MAX_MARKS = 128

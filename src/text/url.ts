@@ -1,8 +1,7 @@
 import { hash } from 'node:crypto'
 import { DeclarationError } from '../errors'
-import { type NormalizeUrlOptions, normalizeUrl } from './normalize-url'
-import { type Normalizer, normalizer, toFixedPoint } from './normalizer'
-import { Refusal } from './refusal'
+import { normalizeUrl, type NormalizeUrlOptions } from './normalize-url'
+import { type Normalizer, normalizer, Refusal, toFixedPoint } from './normalizer'
 import { safeUrl } from './safe-url'
 
 const safe = normalizer('url', 1, safeUrl)
@@ -118,19 +117,18 @@ function canonicalUrl({ maxLength = MAX_LENGTH_DEFAULT, ...options }: CanonicalU
   const name = id === identity(DEFAULTS) ? 'url-canonical' : `url-canonical-${id}`
   const step = (text: string): string => {
     if (text.length > maxLength) throw new Refusal(`it has more than ${maxLength} characters`)
-    return safeUrl(normalized(withoutParameters(text, filter), { ...others, removeQueryParameters: false }))
+    const left = withoutParameters(text, filter)
+    let normal: string
+    try {
+      normal = normalizeUrl(left, { ...others, removeQueryParameters: false })
+    } catch {
+      // No cause: it may hold the text, as every error of `new URL` does.
+      throw new Refusal('normalize-url cannot normalize it')
+    }
+    return safeUrl(normal)
   }
   // Raise the version when another normalize-url makes another text of any URL.
   return normalizer(name, 1, (text) => toFixedPoint(step, safeUrl(text)))
-}
-
-function normalized(text: string, options: NormalizeUrlOptions): string {
-  try {
-    return normalizeUrl(text, options)
-  } catch {
-    // No cause: it may hold the text, as every error of `new URL` does.
-    throw new Refusal('normalize-url cannot normalize it')
-  }
 }
 
 function resolve(options: CanonicalUrlOptions): Merging {
@@ -140,11 +138,14 @@ function resolve(options: CanonicalUrlOptions): Merging {
       throw new DeclarationError(`url('canonical') has no option "${name}". Leave it out.`)
     }
     if (!isValid(name, value)) {
-      throw new DeclarationError(`The option "${name}" of url('canonical') must be ${expected(name)}.`)
+      const list = `a list of strings and regular expressions${name === 'keepQueryParameters' ? '' : ', or a boolean'}`
+      const expected = PATTERNS.has(name) ? list : 'a boolean'
+      throw new DeclarationError(`The option "${name}" of url('canonical') must be ${expected}.`)
     }
   }
   // Copies of lists, so that a list changed later cannot change what is equal.
-  return { ...DEFAULTS, ...Object.fromEntries(given.map(([name, value]) => [name, copy(value)])) }
+  const copies = given.map(([name, value]) => [name, Array.isArray(value) ? [...value] : value] as const)
+  return { ...DEFAULTS, ...Object.fromEntries(copies) }
 }
 
 function isValid(name: string, value: unknown): boolean {
@@ -153,25 +154,14 @@ function isValid(name: string, value: unknown): boolean {
   return value.every((item) => typeof item === 'string' || item instanceof RegExp)
 }
 
-function expected(name: string): string {
-  if (!PATTERNS.has(name)) return 'a boolean'
-  return `a list of strings and regular expressions${name === 'keepQueryParameters' ? '' : ', or a boolean'}`
-}
-
-function copy(value: unknown): unknown {
-  return Array.isArray(value) ? [...value] : value
-}
-
 function identity(options: Merging): string {
+  // The order of a list does not matter, but `'/a/'` and `/a/` do differ.
+  const spell = (patterns: readonly unknown[]): readonly string[] =>
+    patterns.map((pattern) => (pattern instanceof RegExp ? String(pattern) : JSON.stringify(pattern))).sort()
   const entries = Object.entries(options).map(([name, value]) =>
     JSON.stringify([name, Array.isArray(value) ? spell(value) : value]),
   )
   return hash('sha256', entries.sort().join()).slice(0, 8)
-}
-
-/** The order of a list does not matter, but `'/a/'` and `/a/` do differ. */
-function spell(patterns: readonly unknown[]): readonly string[] {
-  return patterns.map((pattern) => (pattern instanceof RegExp ? String(pattern) : JSON.stringify(pattern))).sort()
 }
 
 /** The name of a query parameter (or of a file), or a pattern for it. */
@@ -195,7 +185,10 @@ export function withoutParameters(href: string, filter: ParameterFilter): string
   const stays = predicate(filter)
   const [, start = '', query, fragment = ''] = /^([^?#]*)(?:\?([^#]*))?(.*)$/su.exec(href) ?? []
   if (query === undefined || stays === undefined) return href
-  const left = query.split('&').filter((parameter) => stays(nameOf(parameter)))
+  const left = query.split('&').filter((parameter) => {
+    const [name = ''] = new URLSearchParams(parameter).keys()
+    return stays(name)
+  })
   return `${start}${left.length === 0 ? '' : `?${left.join('&')}`}${fragment}`
 }
 
@@ -207,11 +200,6 @@ function predicate({
   if (keep !== undefined) return (name) => matches(name, keep)
   if (remove === true) return () => false
   return Array.isArray(remove) && remove.length > 0 ? (name) => !matches(name, remove) : undefined
-}
-
-function nameOf(parameter: string): string {
-  const [name = ''] = new URLSearchParams(parameter).keys()
-  return name
 }
 
 function matches(name: string, patterns: readonly NamePattern[]): boolean {

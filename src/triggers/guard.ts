@@ -1,13 +1,15 @@
-import { guardKernel, PLACE_KERNEL, refuseOtherOwner, SETTLE_KERNEL } from './guard-kernel'
 import { literal, quote } from '../sql/identifier'
-import { SQLSTATE } from '../sql/sqlstate'
+import { OF_TABLE, SQLSTATE } from '../sql/sqlstate'
 import {
   differentScope,
   differentText,
   equal,
+  EQUALS,
   hashExpression,
   isFreed,
   isLive,
+  joinOf,
+  op,
   sameChain,
   sameScope,
   sameText,
@@ -16,12 +18,13 @@ import {
 } from '../sql/text-table'
 import {
   type Firing,
+  kernelFunction,
   type Trigger,
-  triggerOn,
-  triggerSet,
+  type TriggerFunction,
   type TriggerNote,
+  triggerOn,
   type TriggerSet,
-  type TriggerSetParts,
+  triggerSet,
 } from '../sql/trigger-set'
 
 /** Raised when a change of the protocol makes an installed guard wrong; docs/upgrading.md says what else it asks for. */
@@ -43,7 +46,16 @@ export const guardOf = (table: TextTable): TriggerSet =>
     ],
     kernel: guardKernel,
     triggers: (schema) => guardTriggers({ ...table, schema }),
-    note: noteOf(table),
+    note: {
+      protocol: PROTOCOL_VERSION,
+      digest: table.digest.name,
+      ...Object.fromEntries(
+        NOTED.filter((key) => JSON.stringify(table[key]) !== JSON.stringify(Reflect.get(DEFAULTS, key))).map((key) => [
+          key,
+          table[key],
+        ]),
+      ),
+    },
   })
 
 /** The triggers that keep a text; none for one without a guard. */
@@ -75,15 +87,6 @@ export interface GuardNote extends TriggerNote, Pick<TextTable, 'name' | (typeof
 /** What a note leaves out. */
 const DEFAULTS = { scope: [], nullable: false, immutable: false } as const
 
-const isDefault = (key: string, value: unknown): boolean =>
-  JSON.stringify(value) === JSON.stringify(Reflect.get(DEFAULTS, key))
-
-const noteOf = (table: TextTable): TriggerSetParts['note'] => ({
-  protocol: PROTOCOL_VERSION,
-  digest: table.digest.name,
-  ...Object.fromEntries(NOTED.flatMap((key) => (isDefault(key, table[key]) ? [] : [[key, table[key]]]))),
-})
-
 /** undefined where the note is that of another set, or of a version which wrote something else and does not serve this one. */
 export const asGuardNote = (note: TriggerNote): GuardNote | undefined => {
   const { kind, protocol, serves = protocol } = note
@@ -108,15 +111,26 @@ const when = (...predicates: readonly string[]): string => `\n  IF ${predicates.
  * In a partition, in a shard and under another name the kernel does it all: this function's query names the table.
  */
 function placeBody(table: TextTable): string {
-  const { number, chained } = columnsOf(table)
+  const { hash, number, chained } = columnsOf(table)
+  const withoutText = `${when(...textIsNull(table, 'NEW'))}
+    NEW.${hash} := NULL;
+    NEW.${number} := 0;
+    NEW.${chained} := false;
+    RETURN NEW;
+  END IF;`
+  // Deleted softly, a row is in no chain. Once it is restored, it gets a number that is free then.
+  const withoutChain = `${when(...isFreed(table, 'NEW'))}
+    NEW.${number} := 0;
+    RETURN NEW;
+  END IF;`
   return `
 DECLARE
   plain boolean := ${equal('TG_TABLE_NAME', literal(table.table))} AND pg_catalog.pg_table_is_visible(TG_RELID);
   taken boolean;
-BEGIN${refuseOtherOwner(literal(table.index), 'plain')}${keepUnchanged(table)}${withoutText(table)}
+BEGIN${refuseOtherOwner(literal(table.index), 'plain')}${keepUnchanged(table)}${table.nullable ? withoutText : ''}
 ${makeHash(table)}
   NEW.${number} := -1;
-  NEW.${chained} := false;${withoutChain(table)}
+  NEW.${chained} := false;${table.deleted === undefined ? '' : withoutChain}
   IF plain THEN
     -- Of a text that stands at 0, the index raises the ordinary violation.
     SELECT ${[equal(`t.${number}`, '0'), ...sameText(table, 't', 'NEW')].join('\n      AND ')} INTO taken
@@ -140,7 +154,7 @@ function makeHash(table: TextTable): string {
   return `  IF (${equal(`NEW.${hash}`, made)}) IS NOT TRUE THEN
     RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.checkViolation}', MESSAGE = 'the hash is not that of the text',
       HINT = ${literal(`The table is spread by ${quote(table.hash)}: send it, made of the text as the check has it.`)},
-      CONSTRAINT = ${literal(table.check)}, SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+      CONSTRAINT = ${literal(table.check)}, ${OF_TABLE};
   END IF;`
 }
 
@@ -165,53 +179,29 @@ function refuseChange(table: TextTable): string {
   const changed = table.deleted === undefined ? [] : [`(${different.join(`\n      OR `)})`]
   return `${when(equal('TG_OP', "'UPDATE'"), ...given, ...changed)}
     RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.immutableText}', MESSAGE = 'the text is immutable',
-      CONSTRAINT = ${literal(table.index)}, SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;
+      CONSTRAINT = ${literal(table.index)}, ${OF_TABLE};
   END IF;`
 }
-
-function withoutText(table: TextTable): string {
-  if (!table.nullable) return ''
-  const { hash, number, chained } = columnsOf(table)
-  return `${when(...textIsNull(table, 'NEW'))}
-    NEW.${hash} := NULL;
-    NEW.${number} := 0;
-    NEW.${chained} := false;
-    RETURN NEW;
-  END IF;`
-}
-
-/** Deleted softly, a row is in no chain. Once it is restored, it gets a number that is free then. */
-function withoutChain(table: TextTable): string {
-  if (table.deleted === undefined) return ''
-  return `${when(...isFreed(table, 'NEW'))}
-    NEW.${columnsOf(table).number} := 0;
-    RETURN NEW;
-  END IF;`
-}
-
-/** The columns that `rest` names, in this order: from it the kernel knows them, whatever they are called by then. */
-const watchedColumns = ({ text, scope, hash, number, chained, deleted }: TextTable): string[] => [
-  ...text.map(({ name }) => name),
-  ...scope,
-  hash,
-  number,
-  chained,
-  ...(deleted === undefined ? [] : [deleted]),
-]
 
 /** The six triggers, in the order to create; docs/protocol.md says what each is for. */
 function guardTriggers(table: TextTable): Trigger[] {
   const { hash, number, chained } = columnsOf(table)
+  const { text, scope, deleted } = table
+  const freed = deleted === undefined ? [] : [deleted]
+  // In this order `rest` names them: from it the kernel knows them, whatever they are called by then.
+  const columns = [...text.map(({ name }) => name), ...scope, table.hash, table.number, table.chained, ...freed]
+  // The row was deleted softly and takes its text again.
+  const restored = [...isFreed(table, 'OLD'), ...isLive(table, 'NEW')].join(' AND ')
   const moved = [
     ...differentText(table, 'OLD', 'NEW'),
     ...differentScope(table, 'OLD', 'NEW'),
     `(${equal(`OLD.${hash}`, `NEW.${hash}`)}) IS NOT TRUE`,
     `(${equal(`OLD.${number}`, `NEW.${number}`)}) IS NOT TRUE`,
     `OLD.${chained} AND NEW.${chained} IS NOT TRUE`,
-    ...restored(table),
+    ...(deleted === undefined ? [] : [restored]),
   ]
-  const beyond = `OPERATOR(pg_catalog.>) 0`
-  const named = { time: 'BEFORE', columns: watchedColumns(table) } as const
+  const beyond = `${op('>')} 0`
+  const named = { time: 'BEFORE', columns } as const
   // AFTER: in a BEFORE trigger an UPDATE over several rows of a chain would meet rows that its own trigger has changed,
   // and fail with 27000 for ever.
   const settle = (event: 'insert' | 'update' | 'delete', when: readonly string[]): Trigger =>
@@ -230,7 +220,7 @@ function guardTriggers(table: TextTable): Trigger[] {
       ...named,
       ...inKernel(table, PLACE_KERNEL),
       events: ['insert', 'update'],
-      when: [`NEW.${number} OPERATOR(pg_catalog.<) 0`],
+      when: [`NEW.${number} ${op('<')} 0`],
     }),
     settle('insert', [`NEW.${number} ${beyond}`]),
     // No columns are named: a user's own BEFORE trigger may change those that the statement does not name.
@@ -238,11 +228,6 @@ function guardTriggers(table: TextTable): Trigger[] {
     // Only an anchor that has, or had, others: every other DELETE is free of the function.
     settle('delete', [`OLD.${chained}`]),
   ]
-}
-
-/** The row was deleted softly and takes its text again; for an OR. */
-function restored(table: TextTable): string[] {
-  return table.deleted === undefined ? [] : [[...isFreed(table, 'OLD'), ...isLive(table, 'NEW')].join(' AND ')]
 }
 
 /** The name of a trigger. Those of one event fire in the order of their names: `rest` after `place_…`. */
@@ -256,3 +241,271 @@ function inKernel(table: TextTable, runs: string): Pick<Firing, 'runs' | 'args'>
   const { text, scope, index, maxChainLength } = table
   return { runs, args: [triggerName(table, 'rest'), text.length, scope.length, index, maxChainLength].map(String) }
 }
+
+/** BEFORE: finds the number in a chain that is not empty. */
+export const PLACE_KERNEL = 'unique_text_place_v1'
+
+/** AFTER: touches the anchor of a chain, or promotes. */
+export const SETTLE_KERNEL = 'unique_text_settle_v1'
+
+/** A reader that finds the anchor gone reads again; more often than this only where others keep removing it. */
+const PLACE_ROUNDS = 16
+
+const DOCS = 'docs/protocol.md'
+
+const HEAD = `
+#variable_conflict use_variable
+DECLARE
+  -- Arguments: a trigger whose columns are those of the text, the scope, hash, number, flag and delete date, whatever
+  -- they are called by now; how many are of the text and of the scope; the index; the longest chain.
+  texts CONSTANT integer := TG_ARGV[1];
+  fixed CONSTANT integer := texts ${op('+')} TG_ARGV[2]::pg_catalog.int4;
+  -- Rows of children by INHERITS are no rows of the table.
+  own CONSTANT pg_catalog.text := pg_catalog.format('ONLY %s', TG_RELID::pg_catalog.regclass);
+  names pg_catalog.name[];
+  number pg_catalog.name;
+  chained pg_catalog.name;
+  chains pg_catalog.text[];
+  same pg_catalog.text[];
+  live pg_catalog.text[];`
+
+/**
+ * A trigger may be on the table of another role, perhaps as a lure: casts of its types and triggers of that table would
+ * run as the owner of the function. Asked of the type of its rows, which has the same owner: Citus hides shards from who
+ * reads pg_class on their node.
+ *
+ * @param index as SQL, to be the constraint
+ * @param unless as SQL: one need not look then. It is a condition of its own: in one with a query it would be a part of
+ *   that query, which the executor would begin for each row (8 µs)
+ */
+const refuseOtherOwner = (index: string, unless?: string): string => `
+  ${unless === undefined ? 'IF' : `IF ${unless} THEN\n  ELSIF`} NOT EXISTS (SELECT FROM pg_catalog.pg_type AS y
+    WHERE y.oid ${EQUALS} pg_catalog.format('%I.%I', TG_TABLE_SCHEMA, TG_TABLE_NAME)::pg_catalog.regtype
+      AND pg_catalog.pg_get_userbyid(y.typowner) ${EQUALS} CURRENT_USER) THEN
+    RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}', MESSAGE =
+        'the guard does not belong to the owner of the table: a new migration creates it again',
+      CONSTRAINT = ${index}, ${OF_TABLE};
+  END IF;`
+
+/** Of a trigger that an old snapshot still shows, false: this function knows no snapshots. */
+const STANDS = 'pg_catalog.pg_get_triggerdef(g.oid) IS NOT NULL'
+
+/**
+ * For each pair of rows: that they are of one chain, that they hold one text, and that the left one holds its text.
+ *
+ * Both functions act by the table that the trigger is on, which may be renamed, or a partition, or a shard. Columns have
+ * the names that they have now, for the queries are parsed by those: at REPEATABLE READ, pg_attribute has the names of
+ * the snapshot. A guard that is newer than the snapshot may have come with other numbers, which the snapshot hides.
+ */
+const columnsFor = (
+  ...pairs: readonly (readonly [left: string, right: string])[]
+): string => `${refuseOtherOwner('TG_ARGV[3]')}
+  SELECT pg_catalog.array_agg(a.object_names[3]::pg_catalog.name ORDER BY k.i) INTO names
+    FROM pg_catalog.pg_trigger AS g
+    ${joinOf('pg_proc', 'f', 'g.tgfoid')}
+    CROSS JOIN LATERAL pg_catalog.unnest(g.tgattr) WITH ORDINALITY AS k (attnum, i)
+    CROSS JOIN LATERAL pg_catalog.pg_identify_object_as_address(
+      'pg_catalog.pg_class'::pg_catalog.regclass, g.tgrelid, k.attnum) AS a
+    -- By what it is given: on a shard, a trigger has another name. That of another role does not count.
+    WHERE g.tgrelid ${EQUALS} TG_RELID AND f.proname ${EQUALS} '${PLACE_KERNEL}'
+      AND pg_catalog.pg_get_userbyid(f.proowner) ${EQUALS} CURRENT_USER
+      AND pg_catalog.starts_with(pg_catalog.encode(g.tgargs, 'hex'), pg_catalog.encode(
+        pg_catalog.convert_to(TG_ARGV[0], 'UTF8'), 'hex') ${op('||')} '00')
+      AND ${STANDS};
+  IF names IS NULL AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS g
+    WHERE g.tgrelid ${EQUALS} TG_RELID AND g.tgname ${EQUALS} TG_NAME
+      AND ${STANDS}) THEN
+    RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.serializationFailure}',
+      MESSAGE = 'the guard is newer than the snapshot of the transaction',
+      CONSTRAINT = TG_ARGV[3], ${OF_TABLE};
+  ELSIF names IS NULL THEN
+    RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}',
+      MESSAGE = pg_catalog.format('the guard has lost its trigger %s', TG_ARGV[0]),
+      HINT = 'Something was renamed: create the guard again, for instance by a new migration.',
+      CONSTRAINT = TG_ARGV[3], ${OF_TABLE};
+  END IF;
+  number := names[fixed ${op('+')} 2];
+  chained := names[fixed ${op('+')} 3];
+  SELECT pg_catalog.array_agg(c.predicate ORDER BY p.i), pg_catalog.array_agg(x.predicate ORDER BY p.i),
+      pg_catalog.array_agg(CASE WHEN names[fixed ${op('+')} 4] IS NULL THEN 'true'
+        ELSE pg_catalog.format('%s.%I IS NULL', p.l, names[fixed ${op('+')} 4]) END ORDER BY p.i)
+    INTO chains, same, live
+    FROM (VALUES
+      ${pairs.map(([left, right], index) => `(${index}, '${left}', '${right}')`).join(', ')}) AS p (i, l, r)
+    CROSS JOIN LATERAL (
+      SELECT pg_catalog.string_agg(
+          pg_catalog.format('%1$s.%2$I ${EQUALS} %3$s.%2$I', p.l, n, p.r), ' AND ')
+        FROM pg_catalog.unnest(names[texts ${op('+')} 1 : fixed ${op('+')} 1]) AS n
+    ) AS c (predicate)
+    CROSS JOIN LATERAL (
+      SELECT pg_catalog.string_agg(pg_catalog.format('(%1$s.%2$I%4$s ${EQUALS} %3$s.%2$I%4$s
+          OR %1$s.%2$I IS NULL AND %3$s.%2$I IS NULL)',
+          p.l, n, p.r, '::pg_catalog.text COLLATE pg_catalog."C"'), ' AND ')
+        FROM pg_catalog.unnest(names[1 : texts]) AS n
+    ) AS x (predicate);`
+
+interface Refusal {
+  readonly sqlstate: string
+  /** As SQL. */
+  readonly message: string
+  readonly hint?: string
+}
+
+/** An error with our index as its constraint, so that a client can tell it from others; never with the text. */
+const raise = (indent: number, { sqlstate, message, hint }: Refusal): string =>
+  [
+    `RAISE EXCEPTION USING ERRCODE = '${sqlstate}',`,
+    `  MESSAGE = ${message},`,
+    ...(hint === undefined ? [] : [`  HINT = '${hint}',`]),
+    `  CONSTRAINT = TG_ARGV[3], ${OF_TABLE};`,
+  ]
+    .map((line) => `\n${' '.repeat(indent)}${line}`)
+    .join('')
+
+/**
+ * BEFORE INSERT OR UPDATE: finds the number in a chain that is not empty.
+ *
+ * Every query takes a new snapshot at READ COMMITTED because the function is VOLATILE; the second read after the lock
+ * depends on it. At REPEATABLE READ the lock raises 40001 where the anchor has changed since the snapshot.
+ */
+const PLACE = `${HEAD}
+  locked boolean := false;
+  met boolean;
+  first integer;
+  last integer;
+  taken integer;
+  length bigint;
+BEGIN${columnsFor(['t', '($1)'], ['($2)', '($1)'])}
+  IF TG_OP ${EQUALS} 'UPDATE' THEN
+    -- An upsert that sets the text would do this to a row of another text that took its number meanwhile.
+    EXECUTE pg_catalog.format('SELECT %s AND %s', chains[2], live[2]) INTO met USING NEW, OLD;
+    IF met THEN${raise(6, {
+      sqlstate: SQLSTATE.serializationFailure,
+      message: `'a text cannot become another one of equal hash in place'`,
+      hint: 'An upsert met the row of another text: try again. An UPDATE: store the new text as a new row.',
+    })}
+    END IF;
+    -- A row that goes to another partition is in its chain there. With -1 it meets the INSERT triggers of that one.
+    EXECUTE pg_catalog.format('SELECT NOT (%s) FROM (SELECT ($1).*) AS t',
+      coalesce(pg_catalog.pg_get_partition_constraintdef(TG_RELID), 'true')) INTO met USING NEW;
+    IF met THEN
+      RETURN NEW;
+    END IF;
+  END IF;
+  FOR round IN 1..${PLACE_ROUNDS} LOOP
+    -- Once without the lock and, unless that is enough, once more under it: a new query has a new snapshot, which
+    -- shows all that earlier holders of the lock have committed, and nobody can add more.
+    EXECUTE pg_catalog.format('SELECT pg_catalog.min(t.%1$I), pg_catalog.max(t.%1$I), pg_catalog.count(*),
+        pg_catalog.min(t.%1$I) FILTER (WHERE %2$s)
+      FROM %3$s AS t WHERE %4$s AND %5$s', number, same[1], own, chains[1], live[1])
+      INTO first, last, length, taken USING NEW;
+    IF locked AND taken IS NULL AND length ${op('>=')} TG_ARGV[4]::pg_catalog.int4 THEN${raise(6, {
+      sqlstate: SQLSTATE.chainLimit,
+      message: `pg_catalog.format('the chain is full: %s texts share one hash', TG_ARGV[4])`,
+    })}
+    ELSIF locked THEN
+      RETURN pg_catalog.jsonb_populate_record(NEW,
+        pg_catalog.jsonb_build_object(number, coalesce(taken, last ${op('+')} 1)));
+    ELSIF last IS NULL OR taken ${EQUALS} 0 OR first ${op('<>')} 0 THEN
+      -- Empty, or taken at 0: the index decides, and knows no snapshots. Others but no anchor: this very statement
+      -- took it, to wait for another would fail for ever; settle compares and flags what comes to 0.
+      RETURN pg_catalog.jsonb_populate_record(NEW, pg_catalog.jsonb_build_object(number, coalesce(taken, 0),
+        chained, (first ${op('<>')} 0) IS TRUE));
+    END IF;
+    -- The anchor is the mutex of the chain; at REPEATABLE READ this fails where it has changed since the snapshot.
+    EXECUTE pg_catalog.format('SELECT FROM %s AS t WHERE %s AND %s AND t.%I ${EQUALS} 0
+      FOR NO KEY UPDATE', own, chains[1], live[1], number) USING NEW;
+    GET DIAGNOSTICS length = ROW_COUNT;
+    locked := length ${op('>')} 0;
+  END LOOP;${raise(2, {
+    sqlstate: SQLSTATE.serializationFailure,
+    message: `'could not lock the anchor of a chain due to concurrent deletes'`,
+  })}
+END
+`
+
+/**
+ * AFTER INSERT, UPDATE or DELETE, for a chain that has, or had, others than its anchor: touches the anchor, or promotes
+ * the lowest where it is gone; then looks at what it finds, whatever was meant.
+ */
+const SETTLE = `${HEAD}
+  leaves boolean := false;
+  comes boolean := false;
+  stands boolean;
+  lowest integer;
+  done integer;
+  r record;
+BEGIN${columnsFor(['t', '($1)'], ['s', '($1)'], ['t', 's'], ['($2)', '($1)'], ['($1)', '($2)'])}
+  IF TG_OP ${EQUALS} 'INSERT' THEN
+    EXECUTE pg_catalog.format('SELECT %s', live[5]) INTO comes USING NEW;
+  ELSIF TG_OP ${EQUALS} 'DELETE' THEN
+    EXECUTE pg_catalog.format('SELECT ($1).%I ${EQUALS} 0 AND %s', number, live[5]) INTO leaves USING OLD;
+  ELSE
+    -- A promotion: the row was the anchor of a chain, and is not any more. A touch: the row has come to a number that
+    -- is not 0, or what its chain stands on has changed.
+    EXECUTE pg_catalog.format('SELECT o.anchor AND o.flag AND o.live AND (s.chain IS NOT TRUE OR NOT n.live),
+        n.live AND (n.later AND NOT s.number
+          OR (n.later OR n.flag) AND (s.text IS NOT TRUE OR s.chain IS NOT TRUE OR NOT o.live)
+          OR o.flag AND NOT n.flag AND s.chain AND o.live)
+      FROM (SELECT %3$s, ($1).%1$I ${EQUALS} 0, ($1).%2$I) AS o (live, anchor, flag),
+        (SELECT %4$s, ($2).%1$I ${op('>')} 0, ($2).%2$I) AS n (live, later, flag),
+        (SELECT %5$s, %6$s, ($1).%1$I ${EQUALS} ($2).%1$I) AS s (chain, text, number)',
+      number, chained, live[5], live[4], chains[5], same[5]) INTO leaves, comes USING OLD, NEW;
+  END IF;
+  FOR way IN 1..2 LOOP
+    IF way ${EQUALS} 1 THEN
+      CONTINUE WHEN leaves IS NOT TRUE;
+      r := OLD;
+    ELSE
+      CONTINUE WHEN comes IS NOT TRUE;
+      r := NEW;
+    END IF;
+    EXECUTE pg_catalog.format('SELECT t.%1$I FROM %2$s AS t WHERE %3$s AND %4$s ORDER BY t.%1$I LIMIT 1
+      FOR NO KEY UPDATE', number, own, chains[1], live[1]) INTO lowest USING r;
+    IF lowest IS NULL THEN
+      CONTINUE;
+    ELSIF lowest ${EQUALS} 0 THEN
+      -- Also where it is true: on the new version fail, with 40001, transactions with an older snapshot, in place of
+      -- acting on that. A lock would leave no trace.
+      EXECUTE pg_catalog.format('UPDATE %s AS t SET %I = true WHERE %s AND %s AND t.%I ${EQUALS} 0',
+        own, chained, chains[1], live[1], number) USING r;
+    ELSE
+      EXECUTE pg_catalog.format('UPDATE %s AS t SET %I = 0, %I = true
+        WHERE %s AND %s AND t.%I ${EQUALS} $2', own, number, chained, chains[1], live[1], number)
+        USING r, lowest;
+    END IF;
+    GET DIAGNOSTICS done = ROW_COUNT;
+    -- The row was locked and there: only a trigger of the table can have undone this.
+    EXECUTE pg_catalog.format('SELECT EXISTS (
+      SELECT FROM %s AS t WHERE %s AND %s AND t.%I ${EQUALS} 0 AND t.%I)',
+      own, chains[1], live[1], number, chained) INTO stands USING r;
+    IF done ${EQUALS} 0 OR NOT stands THEN${raise(6, {
+      sqlstate: SQLSTATE.wrongState,
+      message: `'a trigger of the table undoes what the guard does to a chain'`,
+      hint: 'The trigger must keep hash, hash number and flag as they are, and let their UPDATE pass.',
+    })}
+    END IF;
+    -- What is promoted was proved when it came; equal texts from a time without the guard must not keep each other from
+    -- being deleted.
+    CONTINUE WHEN way ${EQUALS} 1 AND lowest ${op('>')} 0;
+    -- This statement may have put a text at 0 past every proof; a trigger may have changed a text after the proof.
+    -- Compared by number: an old snapshot can show two rows at one number, of which one is gone.
+    EXECUTE pg_catalog.format('SELECT EXISTS (SELECT FROM %1$s AS s JOIN %1$s AS t
+        ON %2$s AND %3$s AND t.%4$I ${op('<>')} s.%4$I AND %5$s
+      WHERE %6$s AND %7$s AND s.%4$I ${EQUALS} ANY (ARRAY[0, ($1).%4$I]))',
+      own, chains[3], live[3], number, same[3], chains[2], live[2]) INTO stands USING r;
+    IF stands THEN${raise(6, {
+      sqlstate: SQLSTATE.uniqueViolation,
+      message: `pg_catalog.format('duplicate key value violates unique constraint %I', TG_ARGV[3])`,
+    })}
+    END IF;
+  END LOOP;
+  RETURN NULL;
+END
+`
+
+/** Once in each schema: what runs only where two texts meet in one hash needs no plan of its own. */
+export const guardKernel: readonly TriggerFunction[] = [
+  kernelFunction(PLACE_KERNEL, DOCS, PLACE),
+  kernelFunction(SETTLE_KERNEL, DOCS, SETTLE),
+]

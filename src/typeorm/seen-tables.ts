@@ -1,10 +1,10 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import type { DataSource, QueryRunner } from 'typeorm'
 import { UniqueTextError } from '../errors'
-import { SQLSTATE, serverError } from '../sql/sqlstate'
-import { decided, isUndecided, markOf, undecided } from '../sql/text-condition'
+import { serverError, SQLSTATE } from '../sql/sqlstate'
+import { decided, isUndecided, markOf, undecided } from '../sql/find'
 import { ensureReady, isOneOfMany, knownReady } from '../schema/readiness'
-import { declarationsIn } from './refused-text'
+import { declarationsIn } from './refusals'
 import { type Declaration, registry } from '../registry/registry'
 
 /** What a statement is sent by, and what asks for it. */
@@ -15,7 +15,7 @@ interface Sender {
 }
 
 /**
- * By which a condition on a hash says whose table must be seen. Where tenants have tables of their own nothing is seen
+ * Returns the mark by which a condition on a hash names the table that must be seen. Where tenants have tables of their own nothing is seen
  * once and for all, and the condition stays right for rows without a hash.
  */
 export function markFor(declaration: Declaration): string | undefined {
@@ -55,7 +55,7 @@ export class Deciding {
     const waits = isUndecided(sql, registry.marks.secret)
     const decided = this.#next(async () => (waits ? await asking.run(queryRunner, decide, sql, this.sender) : sql))
     const sent = decided.then((text) => ({ result: send(text) }))
-    const end = sent.then(nothing, nothing)
+    const end = sent.then(ignore, ignore)
     this.#sent = end
     void end.finally(() => {
       if (this.#sent === end) this.#sent = undefined
@@ -70,7 +70,7 @@ export class Deciding {
   }
 }
 
-const nothing = (): void => {}
+const ignore = (): void => {}
 
 /** Whose question is being asked. */
 const asking = new AsyncLocalStorage<QueryRunner>()

@@ -8,8 +8,7 @@ import type {
   UpdateEvent,
 } from 'typeorm'
 import { DeclarationError, ImmutableTextError } from '../errors'
-import { transactionCommands } from '../sql/transaction-commands'
-import { normalizedValues, setProperty, writeBack } from '../registry/normalize-column'
+import { normalizedValues, setProperty, writeBack } from '../registry/declarations'
 import {
   type ColumnMetadata,
   dataSourceOf,
@@ -21,6 +20,8 @@ import {
   registry,
   tableNumbers,
 } from '../registry/registry'
+import { field, hashOfTexts, hashOfValues } from '../sql/text-table'
+import { transactionCommands } from '../sql/transaction-commands'
 
 /** Marks a subscriber of ours, whichever copy of this package in the process it is of. */
 export const OURS: unique symbol = Symbol.for('typeorm-unique-text.subscriber')
@@ -102,7 +103,10 @@ function putTextsBack(metadata: EntityMetadata, entity: ObjectLiteral, written =
 async function readMovedNumbers(event: UpdateEvent<ObjectLiteral>): Promise<void> {
   const { metadata, entity, manager } = event
   if (!entity) return
-  const moved = tableNumbers(metadata).filter((one) => isMoved(one, event) && !isGiven(one, entity, event))
+  const moved = tableNumbers(metadata).filter(
+    (one) =>
+      isMoved(one, event) && !(isWritten(one.column, event) && (one.column.getEntityValue(entity) ?? null) !== null),
+  )
   const [first, ...others] = moved.map(({ name }, index) => [`row.${name}`, `n${index}`] as const)
   if (!first) return
   const query = manager.createQueryBuilder(metadata.target, 'row').select(...first)
@@ -116,7 +120,7 @@ async function readMovedNumbers(event: UpdateEvent<ObjectLiteral>): Promise<void
 
 type Changes = Pick<UpdateEvent<ObjectLiteral>, 'updatedColumns' | 'updatedRelations'>
 
-/** Of single table inheritance, each class has columns of its own. */
+/** Compares paths, because each class of single table inheritance has columns of its own. */
 const isWritten = (column: ColumnMetadata, { updatedColumns, updatedRelations }: Changes): boolean =>
   updatedColumns.some(({ propertyPath }) => propertyPath === column.propertyPath) ||
   updatedRelations.some(({ propertyPath }) => propertyPath === column.relationMetadata?.propertyPath)
@@ -124,5 +128,92 @@ const isWritten = (column: ColumnMetadata, { updatedColumns, updatedRelations }:
 const isMoved = ({ scope }: NumberDeclaration, changes: Changes): boolean =>
   scope.some((column) => isWritten(column, changes))
 
-const isGiven = ({ column }: NumberDeclaration, entity: ObjectLiteral, changes: Changes): boolean =>
-  isWritten(column, changes) && (column.getEntityValue(entity) ?? null) !== null
+/** The SQL of a value that the caller gives as a function. */
+type Sql = () => string
+
+/** Returns a text as it will be stored, column by column; undefined for one that the values leave out. */
+function textsToStore({ text, metadata }: Declaration, values: ObjectLiteral): (string | null | undefined | Sql)[] {
+  const { driver } = dataSourceOf(metadata)
+  return text.map(({ column }) => {
+    const given: unknown = column.getEntityValue(values)
+    const isValue = given !== undefined && typeof given !== 'function'
+    return (isValue ? driver.preparePersistentValue(given, column) : given) as string | null | undefined | Sql
+  })
+}
+
+const isText = (value: unknown): value is string | null => value === null || typeof value === 'string'
+
+/**
+ * TypeORM's inserts bring the hash, for no trigger may set it where it decides in which part of the table a row lies, and
+ * none can where there is none; and no number, which the guard gives. No entity holds either: they are made of its text
+ * when TypeORM asks for the columns.
+ */
+export function sendHash(declaration: Declaration): void {
+  const { hidden, text, table } = declaration
+  const [hash, number] = hidden
+  if (!hash || !number) return
+  give(hash, (entity) => {
+    const stored = textsToStore(declaration, entity)
+    const [only, another] = stored
+    // If there are several columns, values of a function are known to the database only.
+    if (typeof only === 'function' && another === undefined && text.length === 1) {
+      return () => hashOfValues(table, [only()])
+    }
+    const texts = text.length > 1 ? stored.map((one) => one ?? null) : stored
+    return texts.every(isText) && texts.some((one) => one !== null) ? hashOfTexts(table, texts) : undefined
+  })
+  if (table.guardless === true) hash.isUpdate = true
+  else give(number, () => null)
+}
+
+/** What a condition says of the column stays as it is. */
+function give(column: ColumnMetadata, valueOf: (entity: ObjectLiteral) => unknown): void {
+  const given = column.getEntityValue.bind(column)
+  column.isInsert = true
+  column.getEntityValue = (entity, transform) => {
+    const value: unknown = given(entity, transform)
+    return value === undefined ? valueOf(entity) : value
+  }
+}
+
+/**
+ * Values for TypeORM's UPDATE, with the hash of every text that they change and that has no guard.
+ *
+ * @param parameter makes a parameter of a text, and gives its SQL
+ * @throws ImmutableTextError for a text by whose hash the table is spread
+ */
+export function withChangedHashes(
+  values: ObjectLiteral,
+  metadata: EntityMetadata,
+  parameter: (text: string) => string,
+): ObjectLiteral {
+  const hashes: ObjectLiteral = {}
+  for (const declaration of declarationsOf(metadata)) {
+    const { table, name, scope, hidden } = declaration
+    if (table.guardless !== true) continue
+    const stored = textsToStore(declaration, values)
+    const isChanged = stored.some((one) => one !== undefined)
+    const isMoved = isChanged || scope.some((column) => column.getEntityValue(values) !== undefined)
+    if (table.immutable && isMoved) throw new ImmutableTextError(name)
+    if (hidden[0] && isChanged) hashes[hidden[0].propertyName] = changedHash(declaration, stored, parameter)
+  }
+  // Not a copy: what was given may be an entity, whose accessors are its class's.
+  return Object.keys(hashes).length === 0 ? values : (Object.assign(Object.create(values), hashes) as ObjectLiteral)
+}
+
+/** Computes the hash; the database does if it alone knows a part of the text: a function's, or the stored one. */
+function changedHash(
+  { table, text }: Declaration,
+  stored: ReturnType<typeof textsToStore>,
+  parameter: (text: string) => string,
+): string | null | Sql {
+  if (stored.every(isText)) {
+    return stored.some((one) => one !== null) ? hashOfTexts(table, stored) : null
+  }
+  const values = stored.map((one, index) => {
+    if (one === undefined) return field('', text[index]?.column.databaseName ?? '')
+    if (typeof one === 'function') return one()
+    return one === null ? 'NULL' : parameter(one)
+  })
+  return () => hashOfValues(table, values)
+}

@@ -12,8 +12,8 @@ import {
 } from 'typeorm'
 import {
   CALL_RULES,
-  type FindOneByTextOptions,
   findOneByText,
+  type FindOneByTextOptions,
   findOrCreate,
   findOrCreateMany,
   type FindOrCreateManyOptions,
@@ -27,7 +27,7 @@ import {
 } from '../core'
 import { DeclarationError } from '../errors'
 import { checkOptions, kindOf, RULE, type Rules } from '../options'
-import { URL_CHECK } from './url-check-sql'
+import { URL_CHECK } from './sql'
 import {
   formatUrl,
   markNormal,

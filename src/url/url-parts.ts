@@ -7,7 +7,7 @@ import { url } from '../text/url'
 export interface UrlParts {
   /** `http` or `https`. */
   readonly scheme: string
-  /** As in the URL: IPv6 in brackets, international names in ASCII. At most 256 characters. */
+  /** The host of the URL: IPv6 in brackets, international names in ASCII. At most 256 characters. */
   readonly host: string
   /** 0 for the scheme's default. */
   readonly port: number

@@ -491,6 +491,12 @@ DO $guard$
 DECLARE
   command pg_catalog.text;
 BEGIN
+  SELECT pg_catalog.concat('the owner of ', v.k, ' may not act as the owner of ', v.t) INTO command FROM (VALUES
+      ('"names"', '"users"')) AS v (k, t)
+    JOIN pg_catalog.pg_class AS k ON k.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass(v.k)
+    JOIN pg_catalog.pg_class AS t ON t.oid OPERATOR(pg_catalog.=) v.t::pg_catalog.regclass AND NOT pg_catalog.pg_has_role(k.relowner, t.relowner, 'MEMBER');
+  IF FOUND THEN RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = command,
+      HINT = 'See who made it and what it holds; then drop it, or give it to the owner of the other table.'; END IF;
   SELECT pg_catalog.string_agg(pg_catalog.format('%5$s REVOKE ALL ON FUNCTION %1$s FROM %2$s CASCADE;
       ALTER FUNCTION %1$s OWNER TO %3$s; ALTER FUNCTION %1$s SECURITY DEFINER
       SET enable_seqscan TO off SET row_security TO off SET search_path TO pg_catalog, %4$s, pg_temp',

@@ -54,7 +54,7 @@ function upsert(turn: Turn, part: Extract<Part, { kind: 'insert' }>, taken: Vers
 }
 
 /**
- * Find-or-create, as `tryOnce` in `src/find-or-create/try-once.ts`: find; insert by hash and number 0, DO NOTHING; find;
+ * Find-or-create, as `tryOnce` in `src/calls/one-row.ts`: find; insert by hash and number 0, DO NOTHING; find;
  * insert in the chain, DO NOTHING; find; insert in the chain, inside a savepoint, so that a violation can be told from
  * that of another index; and again from the start. That find and first insert are one statement there makes no
  * difference: the index goes by no snapshot.

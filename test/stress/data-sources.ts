@@ -1,7 +1,16 @@
 import { DataSource } from 'typeorm'
 import { findOneByText } from '../../src'
 import { OnceToken } from '../../src/once'
-import { StressLink, StressNumbered, StressPage, StressRun, StressScoped, StressSoft } from './entities'
+import {
+  PARTITIONED,
+  StressLink,
+  StressNumbered,
+  StressPage,
+  StressParts,
+  StressRun,
+  StressScoped,
+  StressSoft,
+} from './entities'
 import { WRITERS } from './trouble'
 import { type Level, LEVELS } from '../support/sessions'
 
@@ -30,15 +39,20 @@ export async function openDataSources(url: string, poolSize: number): Promise<Re
       url,
       poolSize,
       applicationName: WRITERS,
-      entities: [StressPage, StressScoped, StressSoft, StressLink, StressNumbered, StressRun, OnceToken],
-      synchronize: opened.length === 0,
+      entities: [StressPage, StressScoped, StressParts, StressSoft, StressLink, StressNumbered, StressRun, OnceToken],
       // What an earlier run left, perhaps a guard with a part taken out, would be taken for whole.
       dropSchema: opened.length === 0,
       extra: { options: options.join(' ') },
     })
-    opened.push(await dataSource.initialize())
+    await dataSource.initialize()
+    if (opened.length === 0) {
+      await dataSource.query(PARTITIONED)
+      await dataSource.synchronize()
+    }
+    opened.push(dataSource)
     await findOneByText(dataSource.manager, StressPage, { text: 'none' })
     await findOneByText(dataSource.manager, StressScoped, { text: 'none', tenant: 1 })
+    await findOneByText(dataSource.manager, StressParts, { text: 'none', tenant: 1 })
     await findOneByText(dataSource.manager, StressSoft, { text: 'none' })
     await findOneByText(dataSource.manager, StressLink, { text: 'none' })
   }

@@ -1,5 +1,5 @@
 import 'reflect-metadata'
-import { Column, DeleteDateColumn, Entity, ManyToOne, PrimaryGeneratedColumn } from 'typeorm'
+import { Column, DeleteDateColumn, Entity, ManyToOne, PrimaryColumn, PrimaryGeneratedColumn } from 'typeorm'
 import { UniqueText } from '../../src'
 import { NumberWithin } from '../../src/numbers'
 import { trim } from '../../src/text'
@@ -21,6 +21,22 @@ export class StressScoped {
   @Column({ type: 'integer' }) tenant!: number
   @Column({ type: 'text', nullable: true }) note!: string | null
 }
+
+/** As above, on a table that is partitioned by the scope: rows move between partitions with it. */
+@Entity('stress parts')
+export class StressParts {
+  @PrimaryGeneratedColumn() id!: number
+  @UniqueText({ normalize: trim(), digest: fewHashes(2), scope: ['tenant'] }) text!: string
+  @PrimaryColumn({ type: 'integer' }) tenant!: number
+  @Column({ type: 'text', nullable: true }) note!: string | null
+}
+
+/** Before TypeORM looks: it makes the columns, the index and the guard of a table that exists, and no partitions. */
+export const PARTITIONED = `
+  CREATE TABLE "stress parts" (id serial, text text NOT NULL, tenant integer, note text, PRIMARY KEY (id, tenant))
+    PARTITION BY LIST (tenant);
+  CREATE TABLE "stress part 1" PARTITION OF "stress parts" FOR VALUES IN (1);
+  CREATE TABLE "stress part 2" PARTITION OF "stress parts" DEFAULT`
 
 /** Rows that are deleted softly free their texts, and come back. */
 @Entity('stress soft')
@@ -58,4 +74,4 @@ export class StressRun {
 }
 
 /** All that every action writes to, as what it sees. */
-export type StressEntity = StressPage | StressScoped | StressSoft
+export type StressEntity = StressPage | StressScoped | StressParts | StressSoft

@@ -9,8 +9,10 @@ import { openDatabase } from './server'
 /** One run on a database of its own, so that runs know nothing of each other. */
 async function runOnce(options: CommandLine, mutation?: string): Promise<StressResult> {
   const database = await openDatabase()
+  const { seed = Math.floor(Math.random() * 2 ** 32) } = options
+  // Printed before the run, for a server that crashes leaves no table of results.
   if (mutation === undefined)
-    console.log(`${database.origin}; ${options.clients} clients, ${options.isolation} isolation`)
+    console.log(`${database.origin}; ${options.clients} clients, ${options.isolation} isolation, seed ${seed}`)
   try {
     return await runStress({
       url: database.url,
@@ -19,7 +21,7 @@ async function runOnce(options: CommandLine, mutation?: string): Promise<StressR
       isolation: options.isolation,
       texts: options.texts,
       troubles: options.troubles,
-      ...(options.seed === undefined ? {} : { seed: options.seed }),
+      seed,
       ...(mutation === undefined ? {} : { mutation }),
       onProgress: ({ elapsed, operations, violations }) => {
         if (mutation !== undefined) return

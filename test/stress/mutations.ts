@@ -1,7 +1,7 @@
 import type { DataSource } from 'typeorm'
 import { guardOf } from '../../src/triggers/guard'
 import { type Mutation, mutations, softMutations } from '../support/mutations'
-import { type Answer, type Arrival, Coalescer } from '../../src/find-or-create/coalescer'
+import { type Answer, type Arrival, Coalescer } from '../../src/calls/coalescer'
 import type { Action } from './action'
 import { ACTIONS } from './actions'
 import { crowdActions } from './actions/crowd'

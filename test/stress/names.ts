@@ -1,5 +1,5 @@
 import { Client } from 'pg'
-import type { HolderTable } from '../../src/sql/name-table'
+import type { HolderTable } from '../../src/sql/names'
 import { serverError } from '../../src/sql/sqlstate'
 import { type NameMutation, nameMutations } from '../db/names/mutations'
 import { firstLetter } from '../support/guarded-table'

@@ -2,7 +2,7 @@ import type { DataSource, DeepPartial } from 'typeorm'
 import { literal, quote } from '../../src/sql/identifier'
 import { isLive, type TextTable, tableName } from '../../src/sql/text-table'
 import { declarationsOf } from '../../src/registry/registry'
-import { type StressEntity, StressPage, StressScoped, StressSoft } from './entities'
+import { type StressEntity, StressPage, StressParts, StressScoped, StressSoft } from './entities'
 import type { Random } from './random'
 
 /** What must be unique. */
@@ -30,6 +30,7 @@ export function subjectsOf(dataSource: DataSource, textCount: number): Subject[]
   return [
     subjectOf(dataSource, StressPage, textCount, [0]),
     subjectOf(dataSource, StressScoped, Math.ceil(textCount / 2), [1, 2]),
+    subjectOf(dataSource, StressParts, Math.ceil(textCount / 2), [1, 2]),
     subjectOf(dataSource, StressSoft, textCount, [0]),
   ]
 }

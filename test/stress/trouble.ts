@@ -9,12 +9,22 @@ import {
   migrateInPieces,
   renameForAWhile,
   restoreColumns,
+  restoreData,
   restoreReleases,
   type Upheaval,
 } from './upheaval'
 
 /** What happens to a table besides being written to. */
-export const TROUBLES = ['triggers', 'derived', 'kills', 'ddl', 'renames', 'releases', 'migrations'] as const
+export const TROUBLES = [
+  'triggers',
+  'derived',
+  'kills',
+  'ddl',
+  'renames',
+  'releases',
+  'migrations',
+  'restores',
+] as const
 
 export type Trouble = (typeof TROUBLES)[number]
 
@@ -141,6 +151,7 @@ async function makeOne(kind: Trouble, subject: Subject, upheaval: Upheaval): Pro
   else if (kind === 'renames') await renameForAWhile(subject, upheaval)
   else if (kind === 'releases') await changeRelease(subject, upheaval)
   else if (kind === 'migrations') await migrateInPieces(upheaval)
+  else if (kind === 'restores') await restoreData(subject, upheaval)
   else await change(client, changes(subject, random), journal)
 }
 

@@ -4,12 +4,14 @@ import { Column, DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
 import { UniqueText } from '../../src'
 import { guardOf } from '../../src/triggers/guard'
 import { quote } from '../../src/sql/identifier'
-import { numberTriggers } from '../../src/triggers/number-triggers'
+import { scopesTable } from '../../src/sql/numbers'
+import { numberTriggers } from '../../src/numbers/sql/triggers'
 import type { TriggerSet } from '../../src/sql/trigger-set'
 import { trim } from '../../src/text'
 import { fewHashes } from '../support/digests'
 import { generate } from '../support/generated'
 import { install } from '../support/releases'
+import { tableName } from '../../src/sql/text-table'
 import { NUMBERED } from './checker'
 import { StressPage } from './entities'
 import type { Journal } from './journal'
@@ -139,4 +141,41 @@ export async function restoreColumns(upheaval: Upheaval): Promise<void> {
     if (await migrate(StressPage, upheaval, '-c statement_timeout=60s')) return
   }
   upheaval.journal.violate('the columns could not be put back')
+}
+
+/**
+ * Rows go and come back in another order, as by `pg_dump --data-only`. With the triggers on, what would be wrong is
+ * refused as a whole; with them off, everything is as it was.
+ */
+export async function restoreData({ relation }: Subject, upheaval: Upheaval): Promise<void> {
+  const { random } = upheaval
+  const disabled = random.chance(0.5)
+  const tables = random.chance(0.2) ? [tableName(NUMBERED), scopesTable(NUMBERED)] : [relation]
+  await attempt(
+    upheaval,
+    disabled ? 'data restored' : 'data restored with the triggers on',
+    ...tables.flatMap((table, index) => restoreOf(table, `dumped ${index}`, disabled)),
+  )
+}
+
+/** Of a table that others refer to: without triggers its rows go and leave the references. */
+function restoreOf(table: string, name: string, disabled: boolean): string[] {
+  const dumped = quote(name)
+  const statements = [
+    `DELETE FROM ${table}`,
+    `INSERT INTO ${table} OVERRIDING SYSTEM VALUE SELECT * FROM ${dumped} ORDER BY random()`,
+    `DO $$ BEGIN
+       IF EXISTS (SELECT FROM ${table} FULL JOIN ${dumped} AS d ON d::text = ${table}::text WHERE d IS NULL)
+         OR (SELECT count(*) FROM ${table}) <> (SELECT count(*) FROM ${dumped})
+       THEN RAISE EXCEPTION 'rows differ';
+       END IF;
+     END $$`,
+  ]
+  return [
+    `LOCK TABLE ${table} IN ACCESS EXCLUSIVE MODE`,
+    `CREATE TEMPORARY TABLE ${dumped} ON COMMIT DROP AS SELECT * FROM ${table}`,
+    ...(disabled
+      ? [`ALTER TABLE ${table} DISABLE TRIGGER ALL`, ...statements, `ALTER TABLE ${table} ENABLE TRIGGER ALL`]
+      : statements),
+  ]
 }

@@ -1,5 +1,5 @@
-import { numberTriggers } from '../../src/triggers/number-triggers'
-import type { NumberTable } from '../../src/sql/number-table'
+import { numberTriggers } from '../../src/numbers/sql/triggers'
+import type { NumberTable } from '../../src/sql/numbers'
 import type { TestDatabase } from './database'
 import type { SessionName } from './interleaving'
 import { createNumberedTable, numbersOf } from './numbered-table'

@@ -1,8 +1,8 @@
 import type { Client } from 'pg'
 import { literal, plainName, quote } from '../../src/sql/identifier'
-import { makeScopes } from '../../src/triggers/number-scopes'
-import { allEqual, type NumberTable, scopeKey, scopeOf, scopesTable } from '../../src/sql/number-table'
-import { numberTriggers } from '../../src/triggers/number-triggers'
+import { makeScopes } from '../../src/triggers/numbers'
+import { allEqual, type NumberTable, scopeKey, scopeOf, scopesTable } from '../../src/sql/numbers'
+import { numberTriggers } from '../../src/numbers/sql/triggers'
 import { tableName } from '../../src/sql/text-table'
 
 /** A table `comment` (id, tenant, number, deletedAt, title), numbered within a tenant. */

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll } from 'vitest'
-import { patience } from '../../src/connection/own-transactions'
+import { patience } from '../../src/connection/mutex'
 
 /** What is longer than the limit, in seconds, for `pg_sleep`. */
 export const LONGER_SECONDS = 1.5

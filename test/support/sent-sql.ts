@@ -68,7 +68,7 @@ function statementsIn(given: unknown): string[] {
 }
 
 const HANDED_ON =
-  /sent-sql|processTicks|explained \[as query\]|Deciding\.send|at (?:async )?[^ ]*explain-errors|executeQueries|(?:EntityManager|DataSource)\.query/
+  /sent-sql|processTicks|explained \[as query\]|Deciding\.send|at (?:async )?[^ ]*src[/\\]typeorm[/\\]errors|executeQueries|(?:EntityManager|DataSource)\.query/
 
 /** Whoever called `query`, past what hands a statement on. */
 function isByTypeOrm(): boolean {

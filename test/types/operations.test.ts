@@ -32,8 +32,8 @@ import {
   withUniqueText,
 } from '../../src'
 import { once } from '../../src/once'
-import type { WritableOnly } from '../../src/find-or-create/insert-or-fail'
-import type { GivenValues, NoPropertyOfTheEntity } from '../../src/rows/call-options'
+import type { WritableOnly } from '../../src/calls/insert-or-fail'
+import type { GivenValues, NoPropertyOfTheEntity } from '../../src/calls/call-options'
 import { findOrCreateStream, findOrCreateTransform } from '../../src/stream'
 import { saveFindingTexts } from '../../src/typeorm-calls'
 import { Url } from '../../src/url'

@@ -1,7 +1,7 @@
 import { readdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, test } from 'vitest'
-import { CALL_RULES } from '../../src/rows/call-options'
+import { CALL_RULES } from '../../src/calls/call-options'
 
 const ROOT = path.resolve(import.meta.dirname, '../..')
 

@@ -107,8 +107,12 @@ export class Writers {
         const code = serverError(error)?.code
         if (code !== undefined && !/^(?:57P|08)/.test(code)) {
           this.refused.add(code)
-          await client?.query('rollback')
-          continue
+          // The server may stop before it answers: then the connection is made again.
+          const isBack = await client?.query('rollback').then(
+            () => true,
+            () => false,
+          )
+          if (isBack === true) continue
         }
         await client?.end().catch(() => {})
         client = undefined

@@ -1,5 +1,5 @@
 import type { Client } from 'pg'
-import { Column, Entity, PrimaryGeneratedColumn } from 'typeorm'
+import { Column, Entity, PrimaryGeneratedColumn, type QueryRunner } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { adopt } from '../../../src/adopt'
 import { Name, UniqueName, type UniqueNameOptions } from '../../../src/names'
@@ -184,4 +184,36 @@ test('a migration that was generated elsewhere is marked as run', async () => {
   await adopt(dataSource, Page, { fake: 'AddsText1795255200000' })
   expect(await dataSource.runMigrations()).toEqual([])
   expect((await generate(dataSource)).up).toEqual([])
+})
+
+test('what the refusal of a large table advises is done as it says, and a migration behind it runs too', async () => {
+  await fillLarge()
+  const source = await db.dataSource([Page], { synchronize: false })
+  const { up } = await generate(source)
+  class AddsText1795255200001 {
+    name = 'AddsText1795255200001'
+    async up(queryRunner: QueryRunner): Promise<void> {
+      for (const one of up) await queryRunner.query(one)
+    }
+    async down(): Promise<void> {}
+  }
+  class Unrelated1795255200002 {
+    name = 'Unrelated1795255200002'
+    async up(queryRunner: QueryRunner): Promise<void> {
+      await queryRunner.query('create table unrelated (id integer)')
+    }
+    async down(): Promise<void> {}
+  }
+  const migrations = [AddsText1795255200001, Unrelated1795255200002]
+  const dataSource = await db.dataSource([Page], { synchronize: false, migrations })
+  const failure = String(await dataSource.runMigrations().catch((error: unknown) => error))
+  const command = /typeorm-unique-text adopt -d ormconfig\.ts --entity (\w+) --property (\w+) --fake NAME/u.exec(
+    failure,
+  )
+  expect(command?.slice(1)).toEqual([Page.name, 'url'])
+  await adopt(dataSource, Page, { fake: AddsText1795255200001.name })
+  expect(await dataSource.runMigrations()).toMatchObject([{ name: Unrelated1795255200002.name }])
+  expect(await client.query('select from unrelated')).toMatchObject({ rowCount: 0 })
+  expect((await generate(dataSource)).up).toEqual([])
+  await client.query('drop table unrelated')
 })

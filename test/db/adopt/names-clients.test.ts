@@ -124,6 +124,19 @@ describe.each(['read committed', 'repeatable read', 'serializable'])('clients at
     expect([...clients.refused].filter((code) => ![...own, ...LOCK_TIMEOUT, '23505'].includes(code))).toEqual([])
     expect((await generate(dataSource)).up).toEqual([])
   })
+
+  test.each([5, 6])('write while names come back that the table of names has lost, by the seed %i', async (seed) => {
+    await adoptWith(dataSource, User, OPTIONS, {})
+    await client.query(
+      'begin; set local session_replication_role = replica; delete from names where id % 3 < 2; commit',
+    )
+    const random = randomOf(seed)
+    const clients = clientsOf(random)
+    await adoptAmong(clients, random)
+    expect(await faults()).toEqual([])
+    expect((await doctor(dataSource)).findings).toEqual([])
+    expect((await generate(dataSource)).up).toEqual([])
+  })
 })
 
 test.each([

@@ -10,6 +10,7 @@ import { lowerCase, normalizer, Refusal } from '../../../src/text'
 import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
 import { generate, migrate, runAll } from '../../support/generated'
+import { rejection } from '../../support/ledger'
 import { type Entityish, IMPATIENT, keptFrom } from './stage'
 
 const db = useDatabase({ wrapped: true })
@@ -75,6 +76,57 @@ test('all rows get their names, and the next migration is empty', async () => {
   expect(await findHolder(dataSource.manager, 'handle', 'name 17')).toMatchObject({ id: { id: 17 } })
   expect(await adopt(dataSource, User)).toMatchObject({ step: 'done', unchanged: true, locks: [] })
   await expect(client.query(`insert into users (handle) values ('name 3')`)).rejects.toMatchObject({ code: '23505' })
+})
+
+/** The table of names as after a restore that left it out. */
+const EMPTY_NAMES = 'begin; set local session_replication_role = replica; delete from names; commit'
+
+test('names that the table of names has lost come back, all but one that another row has by now', async () => {
+  await fillUsers(50)
+  const User = userOf()
+  const dataSource = await open(User)
+  await adopt(dataSource, User)
+  await client.query(EMPTY_NAMES)
+  await client.query(`insert into users (handle) values ('name 3')`)
+  const isMissing = async (): Promise<unknown> =>
+    (await doctor(dataSource)).findings.filter(({ code }) => code === 'name.missing')
+  expect(await isMissing()).toMatchObject([
+    { count: 50, next: expect.stringMatching(/^Run typeorm-unique-text adopt/) },
+  ])
+  await expect(adopt(dataSource, User)).rejects.toMatchObject({
+    reason: 'refused',
+    message: expect.stringContaining('1 rows of "public"."users" have a name that another row has: handle [3]'),
+  })
+  expect(await isMissing()).toMatchObject([{ count: 1, keys: [{ id: 3 }] }])
+  await client.query(`update users set handle = 'third' where id = 3`)
+  expect(await adopt(dataSource, User)).toMatchObject({ step: 'done', unchanged: false })
+  expect((await doctor(dataSource)).findings).toEqual([])
+  expect((await generate(dataSource)).up).toEqual([])
+  expect(await adopt(dataSource, User)).toMatchObject({ step: 'done', unchanged: true, locks: [] })
+})
+
+test('names come back where their table is gone', async () => {
+  await fillUsers(5)
+  const User = userOf()
+  const dataSource = await open(User)
+  await adopt(dataSource, User)
+  await client.query('drop table names')
+  expect(await adopt(dataSource, User)).toMatchObject({ step: 'done', unchanged: false })
+  expect((await doctor(dataSource)).findings).toEqual([])
+})
+
+test('a row that is deleted by an older snapshot than that of its lost name is refused', async () => {
+  await fillUsers(5)
+  const User = userOf()
+  const dataSource = await open(User)
+  await adopt(dataSource, User)
+  await client.query(EMPTY_NAMES)
+  const other = await db.client()
+  await other.query('begin isolation level repeatable read; select from names')
+  await adopt(dataSource, User, { until: 'fill' })
+  await expect(other.query('delete from users where id = 2')).rejects.toMatchObject({ code: '40001' })
+  await other.query('rollback')
+  expect(await adopt(dataSource, User)).toMatchObject({ step: 'done' })
 })
 
 test('a batch that somebody keeps from the table is tried again', async () => {
@@ -308,12 +360,12 @@ test('a transaction that does not see what was claimed locks names in the order 
   await adopt(dataSource, User, { until: 'begin' })
   const [other, writer] = [await db.client(), await db.client()]
   await other.query(`begin; insert into organization (handle) values ('name 2')`)
-  const deleted = writer.query('begin isolation level repeatable read; delete from users')
+  const refusal = rejection(writer.query('begin isolation level repeatable read; delete from users'))
   await untilBlocked(client)
   await client.query(`set lock_timeout = '100ms'; insert into organization (handle) values ('name 1')`)
   await client.query('reset lock_timeout')
   await other.query('rollback')
-  await expect(deleted).rejects.toMatchObject({ code: '40001' })
+  expect(await refusal).toMatchObject({ code: '40001' })
   await writer.query('rollback')
 })
 

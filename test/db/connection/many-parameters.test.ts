@@ -2,7 +2,7 @@ import { Column, type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm
 import { beforeAll, describe, expect, test } from 'vitest'
 import { insertOrFail, UniqueText } from '../../../src'
 import { openSession } from '../../../src/connection/open-session'
-import type { Statement } from '../../../src/sql/statements'
+import type { Statement } from '../../../src/sql/find'
 import { useDatabase } from '../../support/database'
 
 const db = useDatabase()

@@ -27,6 +27,7 @@ import {
 import { findHolder, findOrCreateHolder, Name, releaseExpired, rename, swapNames, UniqueName } from '../../../src/names'
 import { countWithin, NumberWithin } from '../../../src/numbers'
 import { once, OnceToken, removeExpiredTokens } from '../../../src/once'
+import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
 import { fewHashes } from '../../support/digests'
 import { rejection } from '../../support/ledger'
@@ -39,6 +40,13 @@ class Page {
   @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
   @UniqueText({ digest: fewHashes(4) }) url!: string
   @Column({ type: 'varchar', length: 10, nullable: true }) title!: string | null
+}
+
+/** Something that is let through once. */
+function gate(): { readonly passed: Promise<void>; readonly open: () => void } {
+  let open = (): void => {}
+  const passed = new Promise<void>((resolve) => (open = resolve))
+  return { passed, open }
 }
 
 const opened: DataSource[] = []
@@ -172,6 +180,28 @@ describe('a driver that is no pg client', () => {
       expect(results.flatMap((result, index) => ('error' in result ? [index] : []))).toEqual([7])
     })
     expect(await dataSource.manager.count(Page)).toBe(49)
+  })
+
+  test('a call goes on behind a savepoint that another call of ours has set since it began', async () => {
+    const dataSource = await openOther()
+    const [other, observer] = [await db.client(), await db.client()]
+    const [asked, goOn] = [gate(), gate()]
+    const create = async (): Promise<{ title: string }> => {
+      asked.open()
+      await goOn.passed
+      return { title: 'T' }
+    }
+    await other.query('BEGIN')
+    await other.query('LOCK TABLE page IN SHARE MODE')
+    await dataSource.transaction(async (manager) => {
+      const call = findOrCreate(manager, Page, { url: 'a' }, { create })
+      await asked.passed
+      const behindSavepoint = insertOrFail(manager, Page, { url: 'b' })
+      await untilBlocked(observer)
+      goOn.open()
+      await other.query('COMMIT')
+      expect(await Promise.all([call, behindSavepoint])).toMatchObject([{ created: true }, { url: 'b' }])
+    })
   })
 
   test('says what the server said, without the text, and ends no connection', async () => {

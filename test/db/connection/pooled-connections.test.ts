@@ -9,7 +9,7 @@ import {
 } from 'typeorm'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { findOneByText, findOrCreate, findOrCreateMany, UniqueText } from '../../../src'
-import { PoolSession } from '../../../src/connection/pool-session'
+import { PoolSession } from '../../../src/connection/open-session'
 import { useDatabase } from '../../support/database'
 import { rejection } from '../../support/ledger'
 

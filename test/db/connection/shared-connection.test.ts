@@ -1,10 +1,8 @@
 import {
-  type BeforeQueryEvent,
   Column,
   type DataSource,
   Entity,
   type EntityManager,
-  type EntitySubscriberInterface,
   Like,
   PrimaryGeneratedColumn,
   type QueryRunner,
@@ -14,6 +12,7 @@ import { findOneByText, findOrCreate, findOrCreateMany, insertOrFail, upsertByTe
 import { saveFindingTexts } from '../../../src/typeorm-calls'
 import { useDatabase } from '../../support/database'
 import { rejection } from '../../support/ledger'
+import type { QueryHook } from '../../support/query-subscriber'
 import { Author, Book, Tag } from '../../support/entities'
 
 @Entity()
@@ -22,22 +21,7 @@ class Note {
   @Column({ type: 'text' }) text!: string
 }
 
-type QueryHook = (event: Pick<BeforeQueryEvent, 'query' | 'queryRunner'>) => Promise<void>
-
-const { hooks, QuerySubscriber } = await vi.hoisted(async () => {
-  const { EventSubscriber } = await import('typeorm')
-  const told: { before: QueryHook | undefined; after: QueryHook | undefined } = { before: undefined, after: undefined }
-  class Subscriber implements EntitySubscriberInterface {
-    async beforeQuery(event: BeforeQueryEvent): Promise<void> {
-      await told.before?.(event)
-    }
-    async afterQuery(event: BeforeQueryEvent): Promise<void> {
-      await told.after?.(event)
-    }
-  }
-  EventSubscriber()(Subscriber)
-  return { hooks: told, QuerySubscriber: Subscriber }
-})
+const { hooks, QuerySubscriber } = await vi.hoisted(async () => await import('../../support/query-subscriber'))
 
 const db = useDatabase()
 let dataSource: DataSource

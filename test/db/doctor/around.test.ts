@@ -3,7 +3,7 @@ import type { DataSource } from 'typeorm'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { adopt } from '../../../src/adopt'
 import { doctor, type DoctorFinding } from '../../../src/doctor'
-import { findingsOfAdoption } from '../../../src/doctor/adoption'
+import { findingsOfAdoption } from '../../../src/doctor/doctor'
 import { useDatabase } from '../../support/database'
 import { Comment, ENTITIES, fill, Page, Soft, User } from './entities'
 
@@ -103,6 +103,7 @@ describe('what the database lacks', () => {
     )
     expect((await told(Page)).filter((one) => !one.includes('guard.'))).toMatchInlineSnapshot(`
       [
+        "error column.different 1; urlHash: it may be NULL",
         "error index.missing 1; NAME",
         "error check.missing 1; NAME",
         "warning reference.undeclared 1; public.visit."pageId"",
@@ -243,6 +244,42 @@ describe('what stands around a table', () => {
     await client.query(`drop publication "All Pages"`)
   })
 
+  test('a publication that has a table without that of its scopes or names', async () => {
+    await changed(`create publication part for table "user", comment, page`)
+    const incomplete = async (entity: new () => object): Promise<string[]> =>
+      (await told(entity)).filter((one) => one.includes('incomplete'))
+    try {
+      expect(await incomplete(Page)).toEqual([])
+      expect(await incomplete(User)).toEqual(['warning replication.incomplete 1; part without names'])
+      expect(await incomplete(Comment)).toEqual([
+        'warning replication.incomplete 1; part without numbers_comment__number_scopes',
+      ])
+      await client.query('alter publication part add table names, numbers_comment__number_scopes')
+      expect([...(await incomplete(User)), ...(await incomplete(Comment))]).toEqual([])
+    } finally {
+      await client.query('drop publication part')
+    }
+  })
+
+  test('a publication has a partitioned table by its partitions, or by its root', async () => {
+    await changed(
+      'drop table page cascade',
+      'create table page (id integer primary key, url text not null, title text) partition by range (id)',
+      'create table page_1 partition of page for values from (0) to (10)',
+      'create table page_2 partition of page default',
+    )
+    for (const root of [false, true]) {
+      await client.query(`create publication part for table page with (publish_via_partition_root = ${root})`)
+      try {
+        expect((await told(Page)).filter((one) => one.includes('publication'))).toEqual([
+          'warning replication.publication 1; part',
+        ])
+      } finally {
+        await client.query('drop publication part')
+      }
+    }
+  })
+
   test('rows of children by INHERITS are no rows of the table', async () => {
     await changed(`create table old_page () inherits (page)`)
     await client.query(`set session_replication_role = replica`)
@@ -320,6 +357,20 @@ describe('what stands around a table', () => {
     expect(findings.map(inWords)).toEqual(['warning rows.hidden 1'])
   })
 
+  test('a role that may not make temporary tables hears that definitions were not compared', async () => {
+    await changed(...READER)
+    const onDatabase = async (what: string): Promise<void> => {
+      await client.query(`do $$ begin execute format('${what}', current_database()); end $$`)
+    }
+    await onDatabase('revoke temporary on database %I from public')
+    try {
+      const { findings } = await doctor(await byReader(), { entities: [Soft] })
+      expect(findings.map(inWords)).toEqual(['warning definitions.uncompared 1'])
+    } finally {
+      await onDatabase('grant temporary on database %I to public')
+    }
+  })
+
   test('SELECT on the tables is all that it needs', async () => {
     await changed(...READER)
     const { healthy, tables } = await doctor(await byReader())
@@ -330,12 +381,21 @@ describe('what stands around a table', () => {
   test('a transaction that is open for more than a minute is told of', async () => {
     await changed()
     const { findingsAround } = await import('../../../src/doctor/doctor')
-    const around = { oldestSeconds: 61, updateTriggers: [], publications: [], subscriptions: [], relatives: [] }
+    const around = {
+      oldestSeconds: 61,
+      updateTriggers: [],
+      publications: [],
+      incomplete: [],
+      subscriptions: [],
+      relatives: [],
+    }
     const found = findingsAround(
       dataSource.getMetadata(Soft),
       { triggers: [] } as never,
       { ...around, lookalikes: [], partitions: 0 } as never,
     )
-    expect(found.map(inWords)).toEqual(['warning transaction.old 1; open for 61 s'])
+    expect(found.map(inWords).filter((one) => !one.includes('uncompared'))).toEqual([
+      'warning transaction.old 1; open for 61 s',
+    ])
   })
 })

@@ -164,6 +164,7 @@ describe('texts', () => {
     )
     expect(await told(Page)).toMatchInlineSnapshot(`
       [
+        "Page.url column.different 1; url: it may be NULL",
         "Page.url check.missing 1; NAME",
         "Page.url text.null 1; {"id":4}",
         "Page.url hash.wrong 1; {"id":4}",
@@ -206,6 +207,7 @@ describe('hashes and chains', () => {
     )
     expect(await told(Page)).toMatchInlineSnapshot(`
       [
+        "Page.url column.different 1; urlHash: it may be NULL",
         "Page.url check.missing 1; NAME",
         "Page.url hash.wrong 1; {"id":3}",
         "Page.url hash.missing 2; {"id":4} {"id":5}",
@@ -298,6 +300,15 @@ describe('names', () => {
     expect(await told()).toEqual([expect.stringContaining('Name.text name.untrue 1')])
   })
 
+  test('a former name of a row that is gone, and a state that is not known, are found', async () => {
+    await broken(
+      `delete from "user" where handle = 'renamed'`,
+      `alter table names disable trigger user; update names set state = 'lost' where text = 'user4'`,
+      `alter table names enable trigger user`,
+    )
+    expect(await told(Name)).toEqual([expect.stringMatching(/^Name\.text name\.untrue 3/)])
+  })
+
   test('a name in another namespace than its declaration is found from both sides', async () => {
     await broken(`update names set namespace = 'elsewhere' where text = 'user3'`)
     expect(await told(User)).toMatchInlineSnapshot(`
@@ -347,6 +358,20 @@ describe('numbers', () => {
       ]
     `)
   })
+
+  test('a count of a scope whose rows are all gone is found, on the last page too', async () => {
+    await broken(
+      `insert into comment (page, number) select 'q' || lpad(i::text, 4, '0'), 1 from generate_series(1, 1100) as i`,
+      `insert into numbers_comment__number_scopes select page, 0, 1 from comment where page like 'q%' on conflict do nothing`,
+      `delete from comment where page in ('p1', 'q0600', 'q1100')`,
+    )
+    expect(await told(Comment)).toEqual([expect.stringMatching(/^Comment\.number count\.wrong 3/)])
+  })
+
+  test('counts of a table that is empty are found', async () => {
+    await broken(`delete from comment`)
+    expect(await told(Comment)).toEqual([expect.stringMatching(/^Comment\.number count\.wrong 3/)])
+  })
 })
 
 describe('what the doctor says to do mends it', () => {
@@ -365,6 +390,7 @@ describe('what the doctor says to do mends it', () => {
     ],
     'name.missing': [
       [`delete from names where text = 'user3'`],
+      // In a partitioned table; adopt has tests of its own.
       `update "user" set handle = handle || 'x' where id = 4; update "user" set handle = left(handle, -1) where id = 4`,
     ],
     'name.untrue': [

@@ -1,5 +1,5 @@
-import type { HolderTable } from '../../../src/sql/name-table'
-import { nameTriggersOf } from '../../../src/triggers/name-triggers'
+import type { HolderTable } from '../../../src/sql/names'
+import { nameTriggersOf } from '../../../src/names/sql/triggers'
 import { type Change, mutate } from '../../support/mutate'
 
 /** Triggers with one part taken out, to show that the tests would miss it. */

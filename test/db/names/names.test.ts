@@ -244,6 +244,21 @@ describe('a text and a name of one entity', () => {
 })
 
 describe('findHolder', () => {
+  test.each(['ISO, MDY', 'SQL, DMY', 'German, DMY', 'Postgres, MDY'])(
+    'reads its dates under DateStyle %s',
+    async (style) => {
+      await dataSource.getRepository(Organization).save({ handle: 'org' })
+      await dataSource.query(`update names set since = '2020-02-01 10:20:30.123+00', until = '2020-03-02 00:00+00'`)
+      await dataSource.transaction(async (inside) => {
+        await inside.query(`set local datestyle to ${style}; set local timezone to 'Asia/Kolkata'`)
+        expect(await findHolder(inside, 'handle', 'org')).toMatchObject({
+          since: new Date('2020-02-01T10:20:30.123Z'),
+          until: new Date('2020-03-02T00:00:00Z'),
+        })
+      })
+    },
+  )
+
   test('gives entity, key and, on wish, the entity of any holder of the namespace, in one round trip', async () => {
     const organization = await dataSource.getRepository(Organization).save({ handle: 'Org', title: 'T' })
     const user = await User.save({ handle: 'Ada', organization } as User)

@@ -1,8 +1,8 @@
 import type { Client } from 'pg'
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { makeScopes } from '../../../src/triggers/number-scopes'
-import { scopesName, scopesTable } from '../../../src/sql/number-table'
-import { numberTriggers } from '../../../src/triggers/number-triggers'
+import { makeScopes } from '../../../src/triggers/numbers'
+import { scopesName, scopesTable } from '../../../src/sql/numbers'
+import { numberTriggers } from '../../../src/numbers/sql/triggers'
 import { useDatabase } from '../../support/database'
 import { countedTable, createNumberedTable, numbersOf, numberTable, wrongCounts } from '../../support/numbered-table'
 

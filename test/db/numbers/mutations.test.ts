@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { numberTriggers } from '../../../src/triggers/number-triggers'
-import { type NumberTable, scopesName } from '../../../src/sql/number-table'
+import { numberTriggers } from '../../../src/numbers/sql/triggers'
+import { type NumberTable, scopesName } from '../../../src/sql/numbers'
 import { useDatabase } from '../../support/database'
 import { mutate } from '../../support/mutate'
 import { numberPlays } from '../../support/number-interleavings'

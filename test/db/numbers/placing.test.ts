@@ -67,7 +67,9 @@ describe.each([
       code: '23505',
       constraint: 'comment_number',
     })
-    expect(await shown()).toBe('1: 3 5 6')
+    await client.query('insert into comment (tenant, number) values (2, -5)')
+    await client.query('insert into comment (tenant) values (2)')
+    expect(await shown()).toBe('1: 3 5 6; 2: -5 1')
   })
 
   test('a delete at the end gives the number free, one in the middle leaves a hole', async () => {

@@ -1,7 +1,7 @@
 import type { Client } from 'pg'
 import { Column, type DataSource, DeleteDateColumn, Entity, PrimaryGeneratedColumn } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { DeclarationError } from '../../../src'
+import { DeclarationError, UnsupportedDatabaseError } from '../../../src'
 import { countWithin, NumberWithin, recount } from '../../../src/numbers'
 import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
@@ -123,6 +123,26 @@ describe('recount', () => {
     })
     await other.query('rollback; insert into note (post) values (1)')
     expect(await counts(1)).toEqual([2])
+  })
+
+  test('refuses to count where policies hide rows from the role, and counts nothing less', async () => {
+    await dataSource.query('insert into note (post) values (1), (1)')
+    const role = `"recount ${db.url.slice(-8)}"`
+    await dataSource.query(`create role ${role}; alter table note owner to ${role}, force row level security;
+      alter table note enable row level security; grant all on all tables in schema public to ${role}`)
+    try {
+      for (const scope of [{ post: 1 }, undefined]) {
+        const call = dataSource.transaction(async (manager) => {
+          await manager.query(`set local role ${role}`)
+          return await recount(manager, Note, scope)
+        })
+        await expect(call).rejects.toBeInstanceOf(UnsupportedDatabaseError)
+      }
+      expect(await counts(1)).toEqual([2])
+    } finally {
+      await dataSource.query(`alter table note owner to current_user, no force row level security;
+        alter table note disable row level security; drop owned by ${role}; drop role ${role}`)
+    }
   })
 
   test('is undone with the transaction of the caller', async () => {

@@ -1,6 +1,6 @@
 import type { Client } from 'pg'
 import { beforeAll, describe, expect, test } from 'vitest'
-import type { NumberTable } from '../../../src/sql/number-table'
+import type { NumberTable } from '../../../src/sql/numbers'
 import { serverError } from '../../../src/sql/sqlstate'
 import { useDatabase } from '../../support/database'
 import {

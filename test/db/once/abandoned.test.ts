@@ -167,6 +167,11 @@ const WHOLE: Record<string, (manager: EntityManager, work: () => Promise<unknown
   once: async (manager, work) => await once(manager, another(), async () => void (await work())),
   'once inside once': async (manager, work) =>
     await once(manager, another(), async (own) => void (await once(own, another(), async () => void (await work())))),
+  'once behind another one in it': async (manager, work) =>
+    await once(manager, another(), async (own) => {
+      await once(own, another(), () => {})
+      await work()
+    }),
 }
 
 for (const [name, call] of Object.entries({

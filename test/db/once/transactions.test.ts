@@ -294,6 +294,9 @@ test('a call that waits longer than query_timeout leaves no transaction open in 
     return await rejection(once(impatient.manager, 'token', pay('c')))
   })
   expect(waiting).toMatchObject({ message: 'Query read timeout' })
+  // A transaction that somebody had left open would take it in, and commit it only with the next one.
+  await impatient.manager.insert(Payment, { token: 'next' })
+  expect(await paid()).toContain('next')
   await once(impatient.manager, 'second', pay('d'))
   const [{ open } = { open: '' }] = (await dataSource.query(
     `select count(*)::text as open from pg_stat_activity where datname = current_database() and state like 'idle in%'`,

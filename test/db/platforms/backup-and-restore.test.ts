@@ -116,11 +116,15 @@ describe.skipIf(bin === undefined)('docs/backup-and-restore.md (needs a Postgres
       path.join(folder, 'data-source.mts'),
       `import { DataSource, EntitySchema } from ${JSON.stringify(path.join(ROOT, 'node_modules/typeorm/index.mjs'))}
        import numbers from ${JSON.stringify(path.join(ROOT, 'src/numbers/index.ts'))}
+       import names from ${JSON.stringify(path.join(ROOT, 'src/names/index.ts'))}
+       const User = new EntitySchema(names.uniqueNameSchema({ name: 'User', columns: {
+         id: { type: 'integer', primary: true, generated: true },
+       } }, { handle: { namespace: 'handle', former: { reserveFor: '90 days' } } }))
        const Comment = new EntitySchema(numbers.numberWithinSchema({ name: 'Comment', columns: {
          id: { type: 'integer', primary: true, generated: true }, topic: { type: 'integer' },
          deletedAt: { type: 'timestamptz', deleteDate: true, nullable: true },
        } }, { number: { scope: ['topic'], count: true } }))
-       export default new DataSource({ type: 'postgres', url: process.env.TO, entities: [Comment] })`,
+       export default new DataSource({ type: 'postgres', url: process.env.TO, entities: [Comment, User, names.Name] })`,
     )
     return await promisify(execFile)('sh', ['-c', script], { env, cwd: folder }).then(
       ({ stdout }) => stdout,
@@ -142,7 +146,7 @@ describe.skipIf(bin === undefined)('docs/backup-and-restore.md (needs a Postgres
     const [next] = (await to.manager.insert(Post, { topic: 1 })).generatedMaps
     expect(next).toMatchObject({ number: 4 })
     expect(await countWithin(to.manager, Post, { topic: 1 })).toBe(3)
-    expect(await run(commands[3] ?? '')).toMatch(/ 0 warnings|0 errors/)
+    expect(await run(commands[4] ?? '')).toMatch(/ 0 warnings|0 errors/)
   })
 
   test.each(['post', 'comment', 'names', '"user"'])(
@@ -159,6 +163,13 @@ describe.skipIf(bin === undefined)('docs/backup-and-restore.md (needs a Postgres
     },
   )
 
+  test('with --on-conflict-do-nothing a text is lost without an error, as the page warns', async () => {
+    to = await opened(`to ${turn}`)
+    const restore = (commands[1] ?? '').replace('--disable-triggers', '--inserts --on-conflict-do-nothing -t page')
+    expect(await run(restore)).not.toMatch(/^failed/)
+    expect([await from.manager.count(Page), await to.manager.count(Page)]).toEqual([2, 1])
+  })
+
   test('counts that were left out are counted anew by the command, beside a writer', async () => {
     to = await opened(`to ${turn}`)
     expect(await run((commands[1] ?? '').replace('--data-only', `--data-only -T 'numbers_*'`))).not.toMatch(/^failed/)
@@ -168,5 +179,18 @@ describe.skipIf(bin === undefined)('docs/backup-and-restore.md (needs a Postgres
     expect(await recount(to.manager, Post, { topic: 2 })).toBe(1)
     expect(await recount(to.manager, Post)).toBe(3)
     expect(await seen(to)).toEqual(await seen(from))
+  })
+
+  test('names that were left out come back by the command', async () => {
+    to = await opened(`to ${turn}`)
+    expect(await run((commands[1] ?? '').replace('--data-only', `--data-only -T names`))).not.toMatch(/^failed/)
+    expect(await to.query('select from names')).toEqual([])
+    expect(await run(commands[3] ?? '')).not.toMatch(/^failed/)
+    expect(
+      (await to.manager.find(Name, { order: { text: 'ASC' } })).map(({ text, state }) => `${text} ${state}`),
+    ).toEqual(['grace held', 'lovelace held'])
+    expect(
+      await to.manager.insert(User, { handle: 'grace' }).catch((error: unknown) => (error as { code: string }).code),
+    ).toBe('TEXT_TAKEN')
   })
 })

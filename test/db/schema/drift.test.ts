@@ -2,10 +2,9 @@ import type { Client } from 'pg'
 import { beforeAll, describe, expect, test } from 'vitest'
 import type { Finding } from '../../../src/errors'
 import { tableState } from '../../../src/sql/catalog'
-import { guardOf } from '../../../src/triggers/guard'
-import { PLACE_KERNEL, SETTLE_KERNEL } from '../../../src/triggers/guard-kernel'
+import { guardOf, PLACE_KERNEL, SETTLE_KERNEL } from '../../../src/triggers/guard'
 import { md5 } from '../../../src/text/digest'
-import { findDrift } from '../../../src/schema/drift'
+import { findDrift, OTHER_ORDER, OTHER_ROWS } from '../../../src/schema/readiness'
 import { useDatabase } from '../../support/database'
 import { createGuardedTable, textTable } from '../../support/guarded-table'
 
@@ -68,11 +67,15 @@ describe('is seen', () => {
     ['a table that is gone', 'drop table page', [{ kind: 'missing', object: 'table', name: 'page' }]],
     ['an index that is gone', 'drop index "page url"', [ofIndex('missing')]],
     ['an index that is not unique', index(`index "page url" on page (${KEY})`), [ofIndex('different')]],
-    ['a partial index', index(`unique index "page url" on page (${KEY}) where id > 5`), [ofIndex('different')]],
+    [
+      'a partial index',
+      index(`unique index "page url" on page (${KEY}) where id > 5`),
+      [{ ...ofIndex('different'), detail: OTHER_ROWS }],
+    ],
     [
       'an index in another order',
       index('unique index "page url" on page ("urlHash", site, "urlHashNumber")'),
-      [ofIndex('different')],
+      [{ ...ofIndex('different'), detail: OTHER_ORDER }],
     ],
     ['an index with a column more', index(`unique index "page url" on page (${KEY}, id)`), [ofIndex('different')]],
     [

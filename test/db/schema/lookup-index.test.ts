@@ -201,6 +201,11 @@ test('one that was made beforehand under its name is taken as it is', async () =
   await use(page(NONE), migrate)
   await client.query('create index concurrently page_url_lookup on page using hash (url)')
   expect(await use(page(LOOKUP), generate)).toEqual({ up: [], down: [] })
+  // As CREATE INDEX CONCURRENTLY leaves it when it is cancelled.
+  await client.query(`update pg_index set indisvalid = false where indexrelid = 'page_url_lookup'::regclass`)
+  expect((await use(page(LOOKUP), generate)).up).toContainEqual(
+    expect.stringMatching(/^CREATE INDEX "page_url_lookup"/),
+  )
 })
 
 test("a hash index of the user's own is left to TypeORM", async () => {

@@ -11,6 +11,7 @@ import {
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { UniqueText, withUniqueText } from '../../../src'
 import { Name, UniqueName } from '../../../src/names'
+import { trim } from '../../../src/text'
 import { toTextTakenError } from '../../../src/typeorm-calls'
 import { useDatabase } from '../../support/database'
 import { rejection } from '../../support/ledger'
@@ -19,6 +20,12 @@ import { rejection } from '../../support/ledger'
 class Page {
   @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
   @UniqueText() url!: string
+}
+
+@Entity({ name: 'page' })
+class Normalized {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText({ normalize: trim() }) url!: string
 }
 
 @Entity({ name: 'account' })
@@ -91,6 +98,39 @@ describe('rows that hold the same text are named', () => {
     const error = await rejection(connect({ synchronize: true }).initialize())
     expect(error).toMatchObject({ name: 'QueryFailedError', message: expect.stringMatching(SENTENCE) })
   })
+})
+
+describe('of many rows ten are named, and all are counted:', () => {
+  const rejected = async (entities: DataSourceOptions['entities']): Promise<string> =>
+    ((await rejection(connect({ entities, synchronize: true }).initialize())) as Error).message
+
+  test('groups that hold the same text', async () => {
+    await client.query(`insert into page (url) select 'u' || i % 25 from generate_series(1, 50) as i`)
+    expect(await rejected([Page])).toMatch(/(\d+, \d+; ){9}\d+, \d+ \(10 of 26 are shown\)\. Of each group delete/u)
+  })
+  test.each([
+    [10, /\(id\): (\d+, ){9}\d+\. Give them a value/u],
+    [11, /\(id\): (\d+, ){9}\d+ \(10 of 11 are shown\)\. Give them a value/u],
+  ])('%i rows that hold NULL', async (count, message) => {
+    await client.query(
+      `alter table page alter url drop not null; update page set url = id;
+       insert into page (url) select null from generate_series(1, ${count})`,
+    )
+    expect(await rejected([Page])).toMatch(message)
+  })
+  test('texts that no normalizer has seen', async () => {
+    await client.query(`insert into page (url) select 'u' || i from generate_series(1, 50) as i`)
+    expect(await rejected([Normalized])).toMatch(/\(id\): (\d+, ){9}\d+ \(10 of 53 are shown\)\. SQL cannot normalize/u)
+  })
+})
+
+test('a migration without a transaction that was refused can run again', async () => {
+  const dataSource = await connect({ migrations: [await generated()] }).initialize()
+  await rejection(dataSource.runMigrations({ transaction: 'none' }))
+  await client.query(`update page set url = 'c' where id = 3`)
+  expect(await dataSource.runMigrations({ transaction: 'none' })).toHaveLength(1)
+  expect((await dataSource.driver.createSchemaBuilder().log()).upQueries).toEqual([])
+  await dataSource.destroy()
 })
 
 test('so they are by a migration that begins with taking triggers away', async () => {

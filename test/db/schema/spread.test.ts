@@ -18,6 +18,7 @@ import {
 import { doctor } from '../../../src/doctor'
 import { findHolder, Name, UniqueName } from '../../../src/names'
 import { NumberWithin } from '../../../src/numbers'
+import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
 import { fewHashes } from '../../support/digests'
 
@@ -149,6 +150,27 @@ describe.each(tables)('a table $title', ({ entity }) => {
     expect((await findOneByText(dataSource.manager, entity, { shop: 1, url: 'u' }))?.id).toBe(first.id)
     await dataSource.manager.delete(entity, { shop: 1, url: 'u' })
     expect(await dataSource.manager.findOneBy(entity, { shop: 1, url: 'u' })).toBeNull()
+  })
+
+  // Postgres 18 crashed: https://github.com/postgres/postgres/commit/1b5dd3a
+  test('an upsert of many waits for rows that others update, whatever their partitions', async () => {
+    const rows = Array.from({ length: 40 }, (_, index) => ({ ...row(`w${index}`, index % 7), title: 'before' }))
+    await findOrCreateMany(dataSource.manager, entity, rows)
+    const sql = `UPDATE "${dataSource.getMetadata(entity).tableName}" SET title = 'meanwhile' WHERE url = ANY ($1)`
+    const held = await database.client()
+    await held.query('BEGIN')
+    await held.query(sql, [['w3', 'w11', 'w20', 'w38']])
+    const upsert = upsertByText(
+      dataSource.manager,
+      entity,
+      rows.map((one) => ({ ...one, title: 'after' })),
+      { update: ['title'] },
+    )
+    await untilBlocked(held)
+    await held.query('COMMIT')
+    expect((await upsert).map((answer) => ('entity' in answer ? answer.entity.title : answer))).toStrictEqual(
+      rows.map(() => 'after'),
+    )
   })
 })
 

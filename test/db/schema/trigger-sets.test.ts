@@ -13,10 +13,10 @@ import {
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { findOrCreate, SchemaDriftError, UniqueText } from '../../../src'
 import { FIRES, type Trigger, type TriggerSet, triggerSet } from '../../../src/sql/trigger-set'
-import { attachDataSource } from '../../../src/declare/attach-data-source'
+import { attachDataSource } from '../../../src/declare/data-source'
 import { dataSourceOf, type TriggerWork } from '../../../src/registry/registry'
 import { ensureTriggers } from '../../../src/schema/readiness'
-import { registerTriggers } from '../../../src/schema/trigger-sets'
+import { registerTriggers } from '../../../src/schema/table'
 import { useDatabase } from '../../support/database'
 import { generate, migrate, runAll } from '../../support/generated'
 

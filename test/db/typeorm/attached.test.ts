@@ -2,6 +2,7 @@ import { DataSource, type DataSourceOptions, Entity, EventSubscriber, PrimaryGen
 import type { EntitySubscriberInterface, InsertEvent } from 'typeorm'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { DeclarationError, findOrCreate, UniqueText, UnsupportedDatabaseError, withUniqueText } from '../../../src'
+import { once, OnceToken } from '../../../src/once'
 import { lowerCase } from '../../../src/text'
 import { useDatabase } from '../../support/database'
 import { generate, runAll } from '../../support/generated'
@@ -176,6 +177,17 @@ describe('DataSources and copies of the package', () => {
     expect(await copy.findOrCreate(manager, Page, { url: 'A' })).toMatchObject({ created: true })
     expect(await findOrCreate(manager, Note, { text: 'A' })).toMatchObject({ created: true, entity: { text: 'a' } })
     expect(await save(dataSource, 'B')).toMatchObject({ url: 'b' })
+  })
+
+  test('once() of one copy of the package finds the OnceToken of the other', async () => {
+    vi.resetModules()
+    const copy = await import('../../../src/once')
+    expect(copy.OnceToken).not.toBe(OnceToken)
+    const { manager } = await withUniqueText(make({ entities: [OnceToken], synchronize: true })).initialize()
+    const work = vi.fn<() => string>(() => 'answer')
+    await copy.once(manager, 'token', work)
+    expect(await once(manager, 'token', work)).toMatchObject({ answer: 'answer', replayed: true })
+    expect(work).toHaveBeenCalledTimes(1)
   })
 
   test('another database is refused by name', async () => {

@@ -1,4 +1,4 @@
-/** The function `give`, query by query: `src/triggers/name-triggers.ts`. */
+/** The function `give`, query by query: `src/names/sql/triggers.ts`. */
 import {
   lock,
   remove,

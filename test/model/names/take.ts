@@ -1,4 +1,4 @@
-/** The function `take`, query by query: `src/triggers/name-take-body.ts`. */
+/** The function `take`, query by query: `src/names/sql/take.ts`. */
 import {
   Failure,
   insert,
@@ -153,7 +153,7 @@ function* pass(table: Holder, { snapshot, entries }: Plan): Program<number> {
   return done
 }
 
-/** One row that has a name, and gets another: `src/triggers/name-change.ts`. Whether it has it now. */
+/** One row that has a name, and gets another: `src/names/sql/take.ts`. Whether it has it now. */
 function* changeOne(table: Holder, row: NewRow): Program<boolean> {
   const {
     freed,

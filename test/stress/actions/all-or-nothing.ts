@@ -60,9 +60,10 @@ export const allOrNothingActions: readonly Action[] = [
 async function change(writer: Writer, subject: Subject, most: number): Promise<void> {
   const { random, manager } = writer
   const rows = await manager.find(subject.entity, { take: 20 })
-  const changes = random.sample(rows, Math.min(most, rows.length)).map(({ id }) => {
+  const changes = random.sample(rows, Math.min(most, rows.length)).map((row) => {
     const key = anyKey(subject, random)
-    return { key, change: [subject.entity, { id }, inputOf(subject, key, random)] as const }
+    const id = manager.connection.getMetadata(subject.entity).getEntityIdMap(row) ?? {}
+    return { key, change: [subject.entity, id, inputOf(subject, key, random)] as const }
   })
   if (changes.length === 0) return
   try {

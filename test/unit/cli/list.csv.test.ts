@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { columnOf, csvFields, type Line, ListError } from '../../../src/cli/list'
+import { readCsvColumn, csvFields, type Line, ListError } from '../../../src/cli/list'
 
 describe('fieldsOf', () => {
   test.each([
@@ -27,7 +27,7 @@ async function texts(column: string, ...chunks: readonly Line[][]): Promise<Line
     yield* chunks
   }
   const all: Line[] = []
-  for await (const some of columnOf(lines(), column)) all.push(...some)
+  for await (const some of readCsvColumn(lines(), column)) all.push(...some)
   return all
 }
 

@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest'
-import { toFixedPoint } from '../../../src/text/normalizer'
-import { Refusal } from '../../../src/text/refusal'
+import { Refusal, toFixedPoint } from '../../../src/text/normalizer'
 
 test('a step is applied until nothing changes', () => {
   expect(toFixedPoint((text) => text.replace('aa', 'a'), 'aaaab')).toBe('ab')

@@ -2,9 +2,15 @@ import { inspect } from 'node:util'
 import * as fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { DeclarationError, TextRejectedError } from '../../../src/errors'
-import { compose, normalizeText, type Normalizer, normalizer, toNormalizer } from '../../../src/text/normalizer'
+import {
+  compose,
+  type Normalizer,
+  normalizer,
+  normalizeText,
+  Refusal,
+  toNormalizer,
+} from '../../../src/text/normalizer'
 import { nfc, trim } from '../../../src/text/normalizers'
-import { Refusal } from '../../../src/text/refusal'
 import { url } from '../../../src/text/url'
 import { anyString } from './arbitraries'
 

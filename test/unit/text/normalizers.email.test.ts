@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { email } from '../../../src/text/normalizers'
-import { Refusal } from '../../../src/text/refusal'
+import { Refusal } from '../../../src/text/normalizer'
 
 describe('email()', () => {
   test.each([

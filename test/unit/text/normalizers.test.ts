@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { collapseWhitespace, lowerCase, nfc, trim } from '../../../src/text/normalizers'
-import { Refusal } from '../../../src/text/refusal'
+import { Refusal } from '../../../src/text/normalizer'
 
 test('nfc composes, and leaves compatibility characters alone', () => {
   expect(nfc().normalize('e\u0301 A\u030a \u212b ﬁ')).toBe('é Å Å ﬁ')

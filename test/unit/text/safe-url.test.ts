@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { Refusal } from '../../../src/text/refusal'
+import { Refusal } from '../../../src/text/normalizer'
 import { url } from '../../../src/text/url'
 import { rfc3986Suite } from './real-urls'
 

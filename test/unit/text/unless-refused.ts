@@ -1,4 +1,4 @@
-import { Refusal } from '../../../src/text/refusal'
+import { Refusal } from '../../../src/text/normalizer'
 
 /** What `make` gives, or undefined if it throws a Refusal. Any other error is a fault of the normalizer. */
 export function unlessRefused<T>(make: () => T): T | undefined {

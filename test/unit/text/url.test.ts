@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { DeclarationError } from '../../../src/errors'
 import { type CanonicalUrlOptions, url } from '../../../src/text/url'
-import { Refusal } from '../../../src/text/refusal'
+import { Refusal } from '../../../src/text/normalizer'
 import { realUrls } from './real-urls'
 import { unlessRefused } from './unless-refused'
 

@@ -1,13 +1,12 @@
 import { describe, expect, test } from 'vitest'
-import { asGuardNote, guardOf } from '../../../src/triggers/guard'
-import { guardKernel } from '../../../src/triggers/guard-kernel'
+import { asGuardNote, guardKernel, guardOf } from '../../../src/triggers/guard'
 import {
   rebuildRows,
   refuseDuplicates,
   refuseNulls,
   refuseUnknownDigest,
   refuseUnnormalized,
-} from '../../../src/triggers/rebuild'
+} from '../../../src/triggers/rows'
 import { parseNote } from '../../../src/sql/trigger-set'
 import { checkExpression, type TextTable } from '../../../src/sql/text-table'
 import { md5, sha256 } from '../../../src/text/digest'

@@ -3,10 +3,9 @@ import path from 'node:path'
 import { expect, test } from 'vitest'
 import { guardOf } from '../../../src/triggers/guard'
 import { plainName } from '../../../src/sql/identifier'
-import { namesGuard } from '../../../src/triggers/name-guard'
-import { nameTriggersOf } from '../../../src/triggers/name-triggers'
-import { scopesName } from '../../../src/sql/number-table'
-import { numberTriggers } from '../../../src/triggers/number-triggers'
+import { namesGuard, nameTriggersOf } from '../../../src/names/sql/triggers'
+import { scopesName } from '../../../src/sql/numbers'
+import { numberTriggers } from '../../../src/numbers/sql/triggers'
 import type { TriggerSet } from '../../../src/sql/trigger-set'
 import { textTable } from '../../support/guarded-table'
 import { holderTable, namesTable } from '../../support/names-table'
@@ -42,7 +41,7 @@ const setsOf = (table: string): TriggerSet[] => [
   namesGuard({ ...namesTable(), table: `${table} of names` }),
 ]
 const namesOf = (set: TriggerSet): string[] =>
-  [...set.functions, ...set.kernel, ...set.triggers].map(({ name }) => name).concat(set.tables)
+  [...set.functions, ...set.kernel, ...set.triggers, ...set.tables].map(({ name }) => name)
 
 test.each(ODD)('all that stands on a table "%s" has a name that wants no quotes', (table) => {
   expect(
@@ -54,7 +53,7 @@ test.each(ODD)('all that stands on a table "%s" has a name that wants no quotes'
 
 test('tables whose names differ by what a plain name cannot hold share no name', () => {
   const own = ODD.flatMap((table) =>
-    setsOf(table).flatMap(({ functions, tables }) => [...functions.map(({ name }) => name), ...tables]),
+    setsOf(table).flatMap(({ functions, tables }) => [...functions, ...tables].map(({ name }) => name)),
   )
   expect(new Set(own).size).toBe(own.length)
   expect(scopesName({ triggers: plainName('numbers', 'a', 'b') })).toBe('numbers_a__b_scopes')

@@ -1,0 +1,260 @@
+import { own } from './texts'
+import { type Adopting, alterTable, dropFilled, nameOf, objectOf, ownAlone } from './table'
+import { literal, quote, unnest } from '../../sql/identifier'
+import { addLookup, type LookupIndex } from '../../sql/catalog'
+import {
+  hasNamedKey,
+  holderKey,
+  type HolderTable,
+  nameField,
+  type NamesColumn,
+  namesOfRow,
+  namesTableOf,
+  newRows,
+  pathOf,
+} from '../../sql/names'
+import { claimBody } from '../../names/sql/take'
+import { nameTriggersOf } from '../../names/sql/triggers'
+import { equal, field, op, tableName } from '../../sql/text-table'
+import { dropFunctions, makeFunctions } from '../../sql/trigger-set'
+
+/** A table whose rows get their names claimed while others write. */
+export interface NamedTable extends Adopting {
+  readonly holder: HolderTable
+  /** Types of the primary key's columns, as SQL. */
+  readonly types: readonly string[]
+  /** The table of names, as the session finds it. */
+  readonly names: string
+}
+
+/** Rows that go into it are claimed for, and go out again: a client may not write a held name, a trigger may. */
+const batchOf = (on: Adopting): string => objectOf(on, 'batch')
+/** Rows that are to be looked at again, by `key`, in the order of `seq`; `kind` is `locked`, `clash` or `refused`. */
+const leftOf = (on: Adopting): string => objectOf(on, 'left')
+/** What goes into it says which names are taken from all rows of the table: those whose id is after `low`, to `high`. */
+const releasedOf = (on: Adopting): string => objectOf(on, 'released')
+const FUNCTIONS = ['claim', 'release'] as const
+
+export const nameColumnsOf = ({ holder }: NamedTable): string[] => holder.names.map(({ column }) => column)
+
+/** What only the adoption needs; without a lock on the table itself. */
+export function createClaims(on: NamedTable): string[] {
+  const { holder } = on
+  const [batch, left, released] = [batchOf(on), leftOf(on), releasedOf(on)]
+  const columns = [...new Set([...on.primary, ...nameColumnsOf(on)])].map((name) => field('t', name))
+  const source = (suffix: (typeof FUNCTIONS)[number], body: string) => ({
+    schema: on.table.schema,
+    name: nameOf(on, suffix),
+    body,
+    path: pathOf(holder),
+    writes: { schema: holder.of.schema, name: holder.of.table },
+    relation: tableName(on.table),
+  })
+  const runs = (suffix: (typeof FUNCTIONS)[number], table: string): string =>
+    `CREATE TRIGGER ${quote(nameOf(on, suffix))} AFTER INSERT ON ${table} REFERENCING NEW TABLE AS ${newRows(holder)} ` +
+    `FOR EACH STATEMENT EXECUTE FUNCTION ${objectOf(on, suffix)}()`
+  return [
+    ...dropClaims(on),
+    `CREATE TABLE ${batch} AS SELECT ${columns.join(', ')} FROM ${tableName(on.table)} AS t WITH NO DATA`,
+    `CREATE TABLE ${left} (seq pg_catalog.int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY, ` +
+      `key pg_catalog.jsonb NOT NULL, property pg_catalog.text, kind pg_catalog.text NOT NULL, ` +
+      `reason pg_catalog.text, holder pg_catalog.text, holder_property pg_catalog.text, holder_key pg_catalog.jsonb)`,
+    `CREATE TABLE ${released} (low pg_catalog.int8, high pg_catalog.int8, state pg_catalog.text)`,
+    ...ownAlone(on, [batch, left, released]),
+    ...makeFunctions({
+      fresh: [
+        source('claim', claimBody(holder, noteClash(on), `\n  DELETE FROM ${batch};`)),
+        source('release', releaseBody(on)),
+      ],
+    }),
+    runs('claim', batch),
+    runs('release', released),
+  ]
+}
+
+export const dropClaims = (on: NamedTable): string[] => [
+  `DROP TABLE IF EXISTS ${[batchOf(on), leftOf(on), releasedOf(on)].join(', ')}`,
+  dropFunctions(FUNCTIONS.map((suffix) => ({ schema: on.table.schema, name: nameOf(on, suffix) }))),
+]
+
+const fieldsOf = ({ holder: { of } }: NamedTable, row: string, columns: readonly ('holder' | 'property' | 'key')[]) =>
+  columns.map((column) => nameField(of, row, column)).join(', ')
+
+const noteClash = (on: NamedTable): string => `
+          INSERT INTO ${leftOf(on)} (key, property, kind, holder, holder_property, holder_key)
+          SELECT one.key, one.property, 'clash', ${fieldsOf(on, 'n', ['holder', 'property', 'key'])}
+          FROM ${namesTableOf(on.holder)} AS n WHERE ${equal(nameField(on.holder.of, 'n', 'id'), 'found_id')};`
+
+const releaseBody = (on: NamedTable): string => {
+  const { of } = on.holder
+  return `
+BEGIN
+  DELETE FROM ${namesTableOf(on.holder)} AS n USING ${newRows(on.holder)} AS r
+  WHERE ${equal(nameField(of, 'n', 'holder'), literal(on.holder.holder))}
+    AND ${nameField(of, 'n', 'id')} ${op('>')} r.low AND ${nameField(of, 'n', 'id')} ${op('<=')} r.high
+    AND ${equal(nameField(of, 'n', 'state'), `coalesce(r.state, ${nameField(of, 'n', 'state')})`)};
+  DELETE FROM ${releasedOf(on)};
+  RETURN NULL;
+END
+`
+}
+
+/** Takes names from all rows of the table: those with an id after $1, to $2, in the state $3, or in any. */
+export const releaseNamesOf = (on: NamedTable): string =>
+  `INSERT INTO ${releasedOf(on)} (low, high, state) VALUES ($1::pg_catalog.int8, $2::pg_catalog.int8, $3::pg_catalog.text)`
+
+/** The lowest and the highest id of names that the table's rows have, in the state $1, or in any. */
+export const findNamesOf = (on: NamedTable): string => {
+  const { of, holder } = on.holder
+  const id = nameField(of, 'n', 'id')
+  return `SELECT pg_catalog.min(${id})::pg_catalog.text AS low, pg_catalog.max(${id})::pg_catalog.text AS high
+  FROM ${on.names} AS n WHERE ${equal(nameField(of, 'n', 'holder'), literal(holder))}
+   AND ($1::pg_catalog.text IS NULL OR ${equal(nameField(of, 'n', 'state'), '$1::pg_catalog.text')})`
+}
+
+/** From its commit on what is written has its names. */
+export const beginNames = ({ holder }: NamedTable): string[] => [...nameTriggersOf(holder, true).create]
+
+/**
+ * The triggers that are there do something else from now on; none is made, and the table is not locked.
+ *
+ * @param adopting they allow for rows whose names nobody has claimed
+ */
+export const changeTriggers = (on: NamedTable, adopting: boolean): string[] => {
+  const { functions, path, writes } = nameTriggersOf(on.holder, adopting)
+  const { schema } = on.holder
+  const replaced = functions.map((one) => ({ ...one, schema, path, writes, relation: tableName(on.holder) }))
+  return makeFunctions({ replaced })
+}
+
+/** Whether a row has a name that it does not hold by the table of names. */
+export const findUnclaimed = (on: NamedTable): string => {
+  const { of, holder } = on.holder
+  const [name, key] = [(column: NamesColumn): string => nameField(of, 'n', column), holderKey(on.holder, 't')]
+  const isHeld = [
+    equal(name('key'), key),
+    equal(name('holder'), literal(holder)),
+    equal(name('state'), `'held'`),
+    ...(['namespace', 'property', 'text'] as const).map((column) => equal(name(column), `v.${column}`)),
+  ]
+  return `SELECT EXISTS (SELECT FROM ${own(on)}
+      ${namesOfRow(on.holder)}
+    WHERE v.text IS NOT NULL AND NOT EXISTS (SELECT FROM ${on.names} AS n WHERE ${isHeld.join(' AND ')})) AS found`
+}
+
+export const createNameLookup = (lookup: LookupIndex): string[] =>
+  addLookup(lookup).up.map((sql) => sql.replace('CREATE INDEX', 'CREATE INDEX CONCURRENTLY'))
+
+/** Triggers and look-ups go, and what an adoption has left. Names are taken from the rows afterwards. */
+export const leaveNames = (on: NamedTable, lookups: readonly LookupIndex[]): string[] => [
+  ...nameTriggersOf(on.holder).drop,
+  ...alterTable(on, dropFilled(on, nameColumnsOf(on).length)),
+  ...lookups.flatMap((one) => addLookup(one).down.map((sql) => sql.replace('DROP INDEX', 'DROP INDEX IF EXISTS'))),
+]
+
+const nameTexts = (on: NamedTable): string =>
+  nameColumnsOf(on)
+    .map((name, index) => `${field('t', name)}::pg_catalog.text AS c${index}`)
+    .join(', ')
+
+const keyRow = (on: Adopting): string => `ROW(${on.primary.map((name) => field('t', name)).join(', ')})`
+
+const givenKey = (on: NamedTable, first: number): string =>
+  `ROW(${on.types.map((type, index) => `$${first + index}::${type}`).join(', ')})`
+
+/** A part of the rows, in key order: the keys follow the other parameters, if any of the rows come after one. */
+const withinKeys = (on: NamedTable, first: number, after: boolean): string[] => [
+  ...(after ? [`${keyRow(on)} OPERATOR(pg_catalog.>) ${givenKey(on, first + on.types.length)}`] : []),
+  `${keyRow(on)} OPERATOR(pg_catalog.<=) ${givenKey(on, first)}`,
+]
+
+const keyTexts = (on: NamedTable): string[] =>
+  on.primary.map((name, index) => `${field('t', name)}::pg_catalog.text AS k${index}`)
+
+/** The highest key. */
+export const lastKey = (on: NamedTable): string =>
+  `SELECT ${keyTexts(on).join(', ')} FROM ${own(on)} ORDER BY ${on.primary.map((name) => `${field('t', name)} DESC`).join(', ')} LIMIT 1`
+
+/**
+ * Locks rows in key order, but for those that somebody else has locked: up to the key $1, …
+ *
+ * @param after the key of the row that they come after follows; otherwise it begins with the first
+ */
+export const lockRows = (on: NamedTable, limit: number, after: boolean): string =>
+  `SELECT t.ctid::pg_catalog.text AS spot, ${[...keyTexts(on), nameTexts(on)].join(', ')}
+  FROM ${own(on)} WHERE ${withinKeys(on, 1, after).join(' AND ')}
+ ORDER BY ${on.primary.map((name) => field('t', name)).join(', ')} LIMIT ${limit} FOR NO KEY UPDATE SKIP LOCKED`
+
+/** Notes rows that were passed over: $1 are the spots of the others, then come the keys as above. */
+export const noteLocked = (on: NamedTable, after: boolean): string =>
+  `INSERT INTO ${leftOf(on)} (key, kind)
+SELECT ${holderKey(on.holder, 't')}, 'locked' FROM ${own(on)}
+ WHERE ${[...withinKeys(on, 2, after), 't.ctid OPERATOR(pg_catalog.<>) ALL ($1::pg_catalog.tid[])'].join(' AND ')}`
+
+/** Claims the names of the rows at the spots $1, which are locked. Clashes are noted. */
+export function claimRows(on: NamedTable): string {
+  const columns = [...new Set([...on.primary, ...nameColumnsOf(on)])]
+  return `INSERT INTO ${batchOf(on)} (${columns.map(quote).join(', ')})
+SELECT ${columns.map((name) => field('t', name)).join(', ')} FROM ${own(on)} WHERE t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])`
+}
+
+/** Gives rows at the spots $1 other texts, by column; the triggers claim them. */
+export function writeNames(on: NamedTable): string {
+  const columns = nameColumnsOf(on)
+  const arrays = ['$1::pg_catalog.tid[]', ...columns.map((_, index) => `$${index + 2}::pg_catalog.text[]`)]
+  return `UPDATE ${own(on)} SET ${columns.map((name, index) => `${quote(name)} = c.n${index}`).join(', ')}
+  FROM ${unnest(arrays)} AS c (spot, ${columns.map((_, index) => `n${index}`).join(', ')})
+ WHERE t.ctid OPERATOR(pg_catalog.=) c.spot AND t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])`
+}
+
+/** Notes the rows at the spots $1: their kinds $2, columns $3 and reasons $4, and who has the name: $5, $6, $7. */
+export const noteRows = (on: NamedTable): string =>
+  `INSERT INTO ${leftOf(on)} (key, kind, property, reason, holder, holder_property, holder_key)
+SELECT ${holderKey(on.holder, 't')}, c.kind, c.property, c.reason, c.holder, c.holder_property, c.holder_key::pg_catalog.jsonb
+  FROM ${unnest(['$1::pg_catalog.tid[]', ...[2, 3, 4, 5, 6, 7].map((index) => `$${index}::pg_catalog.text[]`)])}
+    AS c (spot, kind, property, reason, holder, holder_property, holder_key)
+  JOIN ${own(on)} ON t.ctid OPERATOR(pg_catalog.=) c.spot
+ WHERE t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])`
+
+export const deleteNamedRows = (on: NamedTable): string =>
+  `DELETE FROM ${own(on)} WHERE t.ctid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.tid[])`
+
+/** The last note that there is now. */
+export const lastNote = (on: NamedTable): string =>
+  `SELECT coalesce(pg_catalog.max(l.seq), 0)::pg_catalog.text AS seq FROM ${leftOf(on)} AS l`
+
+/** Takes the first notes up to $1, of which at most $2. */
+export const takeNotes = (on: NamedTable): string => {
+  const left = leftOf(on)
+  return `WITH taken AS (DELETE FROM ${left} AS l WHERE l.seq OPERATOR(pg_catalog.=) ANY (ARRAY(
+  SELECT o.seq FROM ${left} AS o WHERE o.seq OPERATOR(pg_catalog.<=) $1::pg_catalog.int8 ORDER BY o.seq LIMIT $2::pg_catalog.int8))
+RETURNING l.key::pg_catalog.text AS key)
+SELECT t.key FROM taken AS t`
+}
+
+const joinedByKey = (on: NamedTable): string => hasNamedKey(on.holder, 't', 'l.key').join(' AND ')
+
+/** Locks the rows with the keys $1, as JSON, that nobody else has locked. */
+export const lockKeys = (on: NamedTable): string =>
+  `SELECT t.ctid::pg_catalog.text AS spot, l.key::pg_catalog.text AS key, ${nameTexts(on)}
+  FROM pg_catalog.unnest($1::pg_catalog.jsonb[]) AS l (key) JOIN ${own(on)} ON ${joinedByKey(on)} FOR NO KEY UPDATE OF t SKIP LOCKED`
+
+/** Notes rows with the keys $1, as JSON, where there are such rows. */
+export const noteKeys = (on: NamedTable): string =>
+  `INSERT INTO ${leftOf(on)} (key, kind)
+SELECT l.key, 'locked' FROM pg_catalog.unnest($1::pg_catalog.jsonb[]) AS l (key)
+ WHERE EXISTS (SELECT FROM ${own(on)} WHERE ${joinedByKey(on)})`
+
+/** The first rows that are left, by kind, and how many there are of each. */
+export const readLeft = (on: NamedTable, limit: number): string =>
+  `SELECT l.* FROM (
+  SELECT DISTINCT ON (l.kind, l.key, l.property) l.kind, l.key::pg_catalog.text AS key, l.property, l.reason, l.holder,
+    l.holder_property, l.holder_key::pg_catalog.text AS holder_key
+    FROM ${leftOf(on)} AS l ORDER BY l.kind, l.key, l.property, l.seq DESC) AS l
+ LIMIT ${limit}`
+
+/** How many notes of each kind there are. */
+export const countLeft = (on: NamedTable): string =>
+  `SELECT l.kind, pg_catalog.count(*)::pg_catalog.text AS notes FROM ${leftOf(on)} AS l GROUP BY l.kind`
+
+export const analyzeNames = ({ names }: NamedTable): string => `ANALYZE ${names}`

@@ -1,0 +1,175 @@
+import { renameColumns, renameIndex } from '../../sql/alter'
+import type { InstalledTrigger, InstalledTriggers } from '../../sql/catalog'
+import { literal, quote } from '../../sql/identifier'
+import { field, tableName, type TextTable } from '../../sql/text-table'
+import { dropFunctions, dropTrigger, isKernel, makeFunctions, parseNote, type TriggerNote } from '../../sql/trigger-set'
+import { guardOf } from '../../triggers/guard'
+import {
+  type AdoptedTable,
+  type Adopting,
+  drops,
+  dropTriggers,
+  HAS_TURN,
+  type Held,
+  nameOf,
+  objectOf,
+  ownAlone,
+} from './table'
+import { functionOf, own, primaryKeyAsJson, samePrimary, sameTexts, texts } from './texts'
+
+/** A guard as it stands on a table: its note, by which functions and triggers it goes, and the columns that go with it. */
+export interface StandingGuard extends Pick<TextTable, 'hash' | 'number' | 'chained' | 'index'> {
+  /** The rules by which it keeps the rows, for a comparison. */
+  readonly rules: string
+  readonly functions: readonly { readonly schema: string; readonly name: string }[]
+  readonly triggers: readonly string[]
+}
+
+/** What takes the place of a guard of another declaration. */
+export interface Swap {
+  /** The table as the declaration wants it; the adoption works with names of its own until then. */
+  readonly final: AdoptedTable
+  readonly before: StandingGuard
+  /** Columns of the text that may be NULL from then on. */
+  readonly loosened: readonly string[]
+  /** Columns that become NOT NULL once the new guard stands: the old declaration allows NULL there. */
+  readonly tightened: readonly string[]
+}
+
+/**
+ * The table with hidden columns, index and check of other names, which stand beside those of the guard until they take
+ * their places. The guard's own name is the same, so all that belongs to the adoption is found by either.
+ */
+export const beside = (on: AdoptedTable): AdoptedTable => ({
+  ...on,
+  table: {
+    ...on.table,
+    hash: nameOf(on, 'hash'),
+    number: nameOf(on, 'number'),
+    chained: nameOf(on, 'chained'),
+    index: nameOf(on, 'index'),
+    check: nameOf(on, 'check'),
+  },
+})
+
+const FIRST_SUFFIX = '_place_insert'
+
+/** Selects what belongs to one guard, and the kernel, among all triggers and functions of a table. */
+export function guardIn(
+  installed: InstalledTriggers,
+  { table }: Held,
+  { name }: Pick<TriggerNote, 'name'>,
+): InstalledTriggers {
+  const own = installed.functions.filter(({ body, trusted }) => {
+    const note = trusted ? parseNote(body) : undefined
+    return note?.kind === 'guard' && note.name === name
+  })
+  const runsOwn = ({ runs }: InstalledTrigger): boolean =>
+    own.some((one) => one.name === runs.name && one.schema === runs.schema)
+  // A table that was renamed keeps the names of its triggers.
+  const prefixes = installed.triggers
+    .filter((one) => runsOwn(one) && one.name.endsWith(FIRST_SUFFIX))
+    .map((one) => one.name.slice(0, -FIRST_SUFFIX.length))
+  const suffixes = guardOf(table).triggers.map((one) => one.name.slice(table.guard.length))
+  const names = new Set([table.guard, ...prefixes].flatMap((prefix) => suffixes.map((suffix) => prefix + suffix)))
+  return {
+    ...installed,
+    functions: installed.functions.filter((one) => own.includes(one) || isKernel(one.body)),
+    triggers: installed.triggers.filter((one) => names.has(one.name) || runsOwn(one)),
+  }
+}
+
+/**
+ * The old guard goes with its columns, and so with its index and check; the new columns take their names, and the new
+ * guard stands. All of it is a change of the catalog: no row is read.
+ */
+export function swapGuards(on: AdoptedTable, { final, before, loosened }: Swap): string[] {
+  const [relation, { table }] = [tableName(final.table), final]
+  const gone = [before.hash, before.number, before.chained].map((name) => `DROP COLUMN ${quote(name)}`)
+  const renames = new Map([
+    [on.table.hash, table.hash],
+    [on.table.number, table.number],
+    [on.table.chained, table.chained],
+  ])
+  return [
+    ...before.triggers.map((name) => dropTrigger(relation, name)),
+    ...dropTriggers(on),
+    ...(before.functions.length === 0 ? [] : [dropFunctions(before.functions)]),
+    ...drops(on),
+    `ALTER TABLE ${relation} ${[...gone, ...loosened.map((name) => `ALTER COLUMN ${quote(name)} DROP NOT NULL`)].join(', ')}`,
+    ...renameColumns(table, renames).up,
+    ...renameIndex(table, on.table.index, table.index).up,
+    `ALTER TABLE ${relation} RENAME CONSTRAINT ${quote(on.table.check)} TO ${quote(table.check)}`,
+    ...guardOf(table).create,
+  ]
+}
+
+/** Rows that somebody has written, by primary key (`k0`, …), in the order of `seq`. */
+const writtenOf = (on: Held): string => objectOf(on, 'written')
+
+/** Set in the session that follows: what it writes itself is not noted. */
+export const FOLLOWS = 'unique_text.follows'
+
+/** What the triggers need; without a lock on the table itself. */
+export const createWritten = (on: AdoptedTable): string[] => [
+  `CREATE TABLE ${writtenOf(on)} AS SELECT ${on.primary.map((name, index) => `t.${quote(name)} AS k${index}`).join(', ')} ` +
+    `FROM ${tableName(on.table)} AS t WITH NO DATA`,
+  `ALTER TABLE ${writtenOf(on)} ADD seq pg_catalog.int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY`,
+  ...ownAlone(on, [writtenOf(on)]),
+  ...makeFunctions({ fresh: [functionOf(on, 'follow', followBody(on))] }),
+]
+
+function followBody(on: AdoptedTable): string {
+  const [columns, values] = [on.primary.map((_, index) => `k${index}`), on.primary.map((name) => field('NEW', name))]
+  return `
+BEGIN
+  IF coalesce(pg_catalog.current_setting('${FOLLOWS}', true), '') OPERATOR(pg_catalog.<>) 'on' THEN
+    INSERT INTO ${writtenOf(on)} (${columns.join(', ')}) VALUES (${values.join(', ')});
+  END IF;
+  RETURN NULL;
+END
+`
+}
+
+const TRIGGERS = ['follow_insert', 'follow_update'] as const
+
+const dropFollowing = (on: Held): string[] =>
+  TRIGGERS.map((one) => `DROP TRIGGER IF EXISTS ${quote(nameOf(on, one))} ON ${tableName(on.table)}`)
+
+/** From their commit on every row that gets a text is noted. */
+export function beginFollowing(on: AdoptedTable): string[] {
+  const [insert, update] = TRIGGERS.map((one) => quote(nameOf(on, one)))
+  const run = `FOR EACH ROW EXECUTE FUNCTION ${objectOf(on, 'follow')}()`
+  const other = `NOT (${sameTexts(on, 'OLD', 'NEW').join(' AND ')})`
+  return [
+    `CREATE TRIGGER ${insert} AFTER INSERT ON ${tableName(on.table)} ${run}`,
+    `CREATE TRIGGER ${update} AFTER UPDATE ON ${tableName(on.table)} ${run.replace(' EXECUTE', ` WHEN (${other}) EXECUTE`)}`,
+  ]
+}
+
+/** Takes away what notes the rows, also where a command was killed. */
+export const endFollowing = (on: Held): string[] => [
+  ...dropFollowing(on),
+  `DROP FUNCTION IF EXISTS ${objectOf(on, 'follow')}()`,
+  `DROP TABLE IF EXISTS ${writtenOf(on)}`,
+]
+
+/** Whether rows are noted: a command follows, or was killed as it did. */
+export const findFollowing = (on: Held): string =>
+  `SELECT pg_catalog.to_regclass(${literal(writtenOf(on))}) IS NOT NULL AS found`
+
+/**
+ * Whether a command works on the table with the OID $1, and whether its rows are noted. A table of notes alone says
+ * nothing: another role can have made it.
+ */
+export const findLeft = (on: Pick<Adopting, 'table'>): string =>
+  `SELECT ${HAS_TURN} AS running, EXISTS (SELECT FROM pg_catalog.pg_trigger AS t WHERE t.tgrelid OPERATOR(pg_catalog.=) $1::pg_catalog.oid
+    AND t.tgname::pg_catalog.text OPERATOR(pg_catalog.=) ANY (ARRAY[${TRIGGERS.map((one) => literal(nameOf(on, one))).join(', ')}])) AS follows`
+
+/** The first $1 notes, each with its row as it is by now; without `spot` where the row is gone. */
+export const readWritten = (on: AdoptedTable): string =>
+  `SELECT q.seq::pg_catalog.text AS seq, t.ctid::pg_catalog.text AS spot, ${primaryKeyAsJson(on, 't')}::pg_catalog.text AS key, ${texts(on)} FROM ` +
+  `(SELECT * FROM ${writtenOf(on)} AS w ORDER BY w.seq LIMIT $1::pg_catalog.int8) AS q LEFT JOIN ${own(on)} ON ${samePrimary(on, 'q')}`
+
+export const dropWritten = (on: Held): string =>
+  `DELETE FROM ${writtenOf(on)} AS w WHERE w.seq OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.int8[])`

@@ -1,0 +1,393 @@
+import { createHash } from 'node:crypto'
+import { addCheck, addIndex, indexCondition } from '../../sql/alter'
+import { addLookup, OPEN_TRANSACTIONS, type Query } from '../../sql/catalog'
+import { dollarQuote, literal, qualified, quote } from '../../sql/identifier'
+import { SQLSTATE } from '../../sql/sqlstate'
+import { tableName, type TextTable } from '../../sql/text-table'
+
+/** A table that a command adopts: it is known where it stands. */
+export interface AdoptedTable {
+  readonly table: TextTable & { readonly schema: string }
+  /** Columns of the primary key. */
+  readonly primary: readonly string[]
+  /** The role that owns it. */
+  readonly owner: string
+}
+
+/**
+ * What a row gets as its number that a client writes while the table is adopted: unique without a look at its chain. A
+ * real one is far below, since a chain is at most that long.
+ */
+export const FIRST_TEMPORARY_NUMBER: number = 2 ** 30
+
+/** The adoptions of a schema, and how far each has come: the state is in the database, not in files. */
+export const ADOPTIONS = 'unique_text_adoptions'
+
+const SLUG_CHARACTERS = 36
+
+/** What any adoption works on: a table with a text, names, or a number. */
+export interface Adopting {
+  readonly table: {
+    readonly schema: string
+    readonly table: string
+    /** What tells this adoption from others in the schema. */
+    readonly guard: string
+  }
+  /** Columns of the primary key. */
+  readonly primary: readonly string[]
+  /** The role that owns it. */
+  readonly owner: string
+}
+
+/** A name of letters, digits and _ for what belongs to an adoption; no other text of the schema has it. */
+export function nameOf({ table }: Pick<Adopting, 'table'>, suffix: string): string {
+  const slug = table.guard.toLowerCase().replaceAll(/[^a-z0-9_]+/g, '_')
+  const digest = createHash('sha1').update(table.guard).digest('hex').slice(0, 8)
+  return `${slug.slice(0, SLUG_CHARACTERS)}_${digest}_${suffix}`
+}
+
+export const objectOf = (on: Pick<Adopting, 'table'>, suffix: string): string =>
+  qualified(on.table.schema, nameOf(on, suffix))
+
+export type Held = Pick<AdoptedTable, 'table'>
+
+/** The adoptions of the table's schema, as SQL. */
+export const adoptions = ({ table }: Pick<Adopting, 'table'>): string => qualified(table.schema, ADOPTIONS)
+/** Chains that clients have written to, or that we have numbered, by scope (`s0`, …) and `hash`, in the order of `seq`. */
+export const queueOf = (on: Held): string => objectOf(on, 'queue')
+/** Rows that will get a number, by primary key (`k0`, …), in the order of `place`. */
+export const workOf = (on: Held): string => objectOf(on, 'work')
+/** Rows whose text the normalizer refuses, by primary key (`k0`, …), with the `reason`. */
+export const refusedOf = (on: Held): string => objectOf(on, 'refused')
+export const numbersOf = (on: Held): string => objectOf(on, 'numbers')
+
+/** Sets a number that no other row has. */
+export const nextNumber = (on: Held): string =>
+  `pg_catalog.nextval(${literal(numbersOf(on))}::pg_catalog.regclass)::pg_catalog.int4`
+
+export const TRIGGERS = ['place_insert', 'place_update', 'note_insert', 'note_update', 'note_delete'] as const
+
+const triggerNames = (on: Held): string[] => TRIGGERS.map((suffix) => nameOf(on, suffix))
+
+const ADOPTION_CLASS = '1970565217'
+const ADOPTION_KEY = `${ADOPTION_CLASS}, $1::pg_catalog.oid::pg_catalog.int8::pg_catalog.bit(32)::pg_catalog.int4`
+
+/** A lock of the session on the table with the OID $1: only one command has it. */
+export const TAKE_TURN: string = `SELECT pg_catalog.pg_try_advisory_lock(${ADOPTION_KEY}) AS mine`
+export const GIVE_TURN: string = `SELECT pg_catalog.pg_advisory_unlock(${ADOPTION_KEY})`
+
+/** Whether a command has that lock. On a standby, where locks of the primary are not seen, one may have it. */
+export const HAS_TURN: string = `(pg_catalog.pg_is_in_recovery() OR EXISTS (SELECT FROM pg_catalog.pg_locks AS l
+    JOIN pg_catalog.pg_database AS d ON d.oid OPERATOR(pg_catalog.=) l.database
+   WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database() AND l.granted
+     AND l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.classid OPERATOR(pg_catalog.=) ${ADOPTION_CLASS}::pg_catalog.oid
+     AND l.objid OPERATOR(pg_catalog.=) $1::pg_catalog.oid AND l.objsubid OPERATOR(pg_catalog.=) 2))`
+
+export const drops = (on: Held): string[] => [
+  `DROP FUNCTION IF EXISTS ${objectOf(on, 'place')}(), ${objectOf(on, 'note')}()`,
+  `DROP TABLE IF EXISTS ${queueOf(on)}, ${workOf(on)}`,
+  `DROP SEQUENCE IF EXISTS ${numbersOf(on)}`,
+]
+
+export const dropTriggers = (on: Held): string[] =>
+  triggerNames(on).map((name) => `DROP TRIGGER IF EXISTS ${quote(name)} ON ${tableName(on.table)}`)
+
+/** For the transaction; no table has the OID 0. IF NOT EXISTS fails with 23505 where another session makes the table. */
+export const MAKE_ALONE: string = `SELECT pg_catalog.pg_advisory_xact_lock(${ADOPTION_CLASS}, 0)`
+
+/** The table in which adoptions of the schema say how far they are. */
+export const createAdoptions = (on: Adopting): string[] => [
+  MAKE_ALONE,
+  `CREATE TABLE IF NOT EXISTS ${adoptions(on)} (guard pg_catalog.text PRIMARY KEY, state pg_catalog.jsonb NOT NULL)`,
+  refusePlanted(on, ADOPTIONS),
+  ...ownAlone(on, [adoptions(on)], 'readable'),
+]
+
+/** The unique index, as TypeORM makes it, while others write. */
+export const createIndex = ({ table }: Held): string =>
+  addIndex(table).up.join('').replace('CREATE UNIQUE INDEX', 'CREATE UNIQUE INDEX CONCURRENTLY')
+
+/** The index that the option `lookup` adds. */
+export const createLookup = ({ table }: Held, name: string): string[] => {
+  const column = table.text[0]?.name ?? ''
+  return addLookup({ rows: table, name, column }).up.map((sql) =>
+    sql.replace('CREATE INDEX', 'CREATE INDEX CONCURRENTLY'),
+  )
+}
+
+export const dropIndex = ({ table }: Pick<Adopting, 'table'>, name: string): string =>
+  `DROP INDEX CONCURRENTLY IF EXISTS ${qualified(table.schema, name)}`
+
+/** The condition of the unique index, where it has one. */
+export const conditionOf = ({ table }: Held): string | undefined => indexCondition(table)
+
+type Site = Pick<Adopting, 'table'>
+
+/** One statement, or none where there is nothing to do. */
+export const alterTable = (on: Site, clauses: readonly string[]): string[] =>
+  clauses.length === 0 ? [] : [`ALTER TABLE ${tableName(on.table)} ${clauses.join(', ')}`]
+
+const filledName = (on: Site, column: number): string => nameOf(on, `filled_${column}`)
+
+/** Clauses that take away the checks that so many columns are not NULL, where they are there. */
+export const dropFilled = (on: Site, columns: number): string[] =>
+  Array.from({ length: columns }, (_, index) => `DROP CONSTRAINT IF EXISTS ${quote(filledName(on, index))}`)
+
+const addFilled = (on: Site, columns: readonly string[]): string[] =>
+  columns.flatMap((name, index) => [
+    `DROP CONSTRAINT IF EXISTS ${quote(filledName(on, index))}`,
+    `ADD CONSTRAINT ${quote(filledName(on, index))} CHECK (${quote(name)} IS NOT NULL) NOT VALID`,
+  ])
+
+const validateFilled = (on: Site, columns: readonly string[]): string[] =>
+  columns.map((_, index) => `VALIDATE CONSTRAINT ${quote(filledName(on, index))}`)
+
+/** Checks that these columns are not NULL, for rows that are written from now on. */
+export const addNotNull = (on: Site, columns: readonly string[]): string[] => alterTable(on, addFilled(on, columns))
+
+/** Reads the table once, while others read and write. */
+export const validateNotNull = (on: Site, columns: readonly string[]): string[] =>
+  alterTable(on, validateFilled(on, columns))
+
+/** The check, and one that each of these columns is not NULL. One statement: the table is locked once. */
+export function addChecks(on: Held, required: readonly string[], withCheck: boolean): string[] {
+  const [check = ''] = addCheck(on.table).up
+  const added = withCheck ? [`${check.slice(check.indexOf('ADD CONSTRAINT'))} NOT VALID`] : []
+  return alterTable(on, [...addFilled(on, required), ...added])
+}
+
+export function validateChecks(on: Held, required: readonly string[]): string {
+  return alterTable(on, [...validateFilled(on, required), `VALIDATE CONSTRAINT ${quote(on.table.check)}`]).join('')
+}
+
+/** Makes columns NOT NULL. The valid checks prove it, so that the server does not read the rows again. */
+export const requireColumns = (on: Site, required: readonly string[]): string[] => [
+  // Not in one statement: the check would go before the column is looked at.
+  ...alterTable(
+    on,
+    required.map((name) => `ALTER COLUMN ${quote(name)} SET NOT NULL`),
+  ),
+  ...alterTable(on, dropFilled(on, required.length)),
+]
+
+/** From the commit of the guard on the transitional triggers do nothing; to drop one takes a lock that stops readers. */
+export const disableTriggers = (on: Held): string =>
+  `ALTER TABLE ${tableName(on.table)} ${triggerNames(on)
+    .map((name) => `DISABLE TRIGGER ${quote(name)}`)
+    .join(', ')}`
+
+/** Everything that only the adoption needed. */
+export const endAdoption = (on: Held): string[] => [...dropTriggers(on), ...drops(on)]
+
+/**
+ * Columns, index and check go, with what an adoption has left. The guard's own statements come before.
+ *
+ * @param lookup an index that goes too
+ */
+export function leave(on: Held, lookup?: string): string[] {
+  const { table } = on
+  const filled = table.text.length + table.scope.length + HIDDEN
+  const columns = [table.hash, table.number, table.chained].map((name) => `DROP COLUMN IF EXISTS ${quote(name)}`)
+  return [
+    ...endAdoption(on),
+    `DROP TABLE IF EXISTS ${refusedOf(on)}`,
+    ...(lookup === undefined ? [] : [`DROP INDEX IF EXISTS ${qualified(table.schema, lookup)}`]),
+    ...alterTable(on, [...dropFilled(on, filled), ...columns]),
+  ]
+}
+
+/** Hash, number and flag. */
+const HIDDEN = 3
+
+/** The kinds of lock that a step asks for. */
+export type LockMode = 'ACCESS EXCLUSIVE' | 'SHARE ROW EXCLUSIVE'
+
+/** Opens a transaction that gives up if it does not get the table in time. */
+export const beginLocked = (
+  on: Pick<Adopting, 'table'>,
+  mode: LockMode,
+  timeouts: { readonly lock: number; readonly hold: number },
+): string =>
+  `BEGIN; SET LOCAL lock_timeout = ${timeouts.lock}; SET LOCAL statement_timeout = ${timeouts.hold + timeouts.lock}; ` +
+  `LOCK TABLE ${tableName(on.table)} IN ${mode} MODE; SET LOCAL statement_timeout = ${timeouts.hold}`
+
+/** For the transaction: whatever statistics say, a few rows are found one by one, and not by reading the whole table. */
+export const BY_INDEX =
+  'SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off'
+
+/** How long a killed command may leave a statement behind. */
+export const CHECK_CLIENT = "SET client_connection_check_interval = '2s'"
+
+/** Without giving pages back to the system, for which it would lock the table. */
+export const vacuumTable = ({ table }: Pick<Adopting, 'table'>): string => `VACUUM (TRUNCATE false) ${tableName(table)}`
+
+export const analyzeTable = ({ table }: Pick<Adopting, 'table'>): string => `ANALYZE ${tableName(table)}`
+
+/** What decides whether and how a table can be adopted, beside its columns, indexes and checks. */
+export interface AdoptionFacts {
+  readonly oid: string
+  readonly schema: string
+  readonly table: string
+  /** `pg_class.relkind`: `r` for an ordinary table. */
+  readonly kind: string
+  readonly owner: string
+  /** What the server estimates; -1 where it never looked. */
+  readonly rows: number
+  readonly bytes: number
+  /** Triggers of the user's that an UPDATE fires. */
+  readonly updateTriggers: readonly string[]
+  /** Triggers that it fires as a replica, too or only then. */
+  readonly replicaTriggers: readonly string[]
+  /** Columns that foreign keys of the table have, or of others that refer to it. */
+  readonly keyColumns: readonly string[]
+  /** Policies hide rows from the role. */
+  readonly hidesRows: boolean
+  /** Tables that inherit from it. */
+  readonly children: readonly string[]
+  readonly checks: readonly { readonly name: string; readonly columns: readonly string[] }[]
+}
+
+const triggersOn = (enabled: string): string => `(
+         SELECT coalesce(pg_catalog.jsonb_agg(t.tgname ORDER BY t.tgname), '[]') FROM pg_catalog.pg_trigger AS t
+          WHERE t.tgrelid OPERATOR(pg_catalog.=) r.oid AND NOT t.tgisinternal AND t.tgenabled OPERATOR(pg_catalog.=) ANY (${enabled})
+            AND (t.tgtype OPERATOR(pg_catalog.&) 16) OPERATOR(pg_catalog.<>) 0
+            AND NOT EXISTS (SELECT FROM pg_catalog.unnest($2::pg_catalog.text[]) AS p (name) WHERE pg_catalog.starts_with(t.tgname, p.name)))`
+
+/**
+ * @param relation the table's name as SQL; `search_path` decides where it names no schema
+ * @param ours how the names of our own triggers begin
+ * @returns undefined if there is no such table
+ */
+export async function adoptionFacts(
+  query: Query,
+  relation: string,
+  ours: readonly string[],
+): Promise<AdoptionFacts | undefined> {
+  const [row] = (await query(
+    `SELECT pg_catalog.jsonb_build_object(
+       'oid', r.oid::pg_catalog.text, 'schema', n.nspname, 'table', r.relname, 'kind', r.relkind, 'owner', o.rolname,
+       'rows', r.reltuples, 'bytes', pg_catalog.pg_relation_size(r.oid),
+       'updateTriggers', ${triggersOn(`'{O,A}'`)}, 'replicaTriggers', ${triggersOn(`'{R,A}'`)},
+       'keyColumns', (
+         SELECT coalesce(pg_catalog.jsonb_agg(DISTINCT a.attname), '[]') FROM pg_catalog.pg_constraint AS f
+           JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) r.oid AND (f.conrelid OPERATOR(pg_catalog.=) r.oid AND a.attnum OPERATOR(pg_catalog.=) ANY (f.conkey)
+             OR f.confrelid OPERATOR(pg_catalog.=) r.oid AND a.attnum OPERATOR(pg_catalog.=) ANY (f.confkey))
+          WHERE f.contype OPERATOR(pg_catalog.=) 'f' AND r.oid OPERATOR(pg_catalog.=) ANY (ARRAY[f.conrelid, f.confrelid])),
+       'hidesRows', pg_catalog.row_security_active(r.oid),
+       'children', (
+         SELECT coalesce(pg_catalog.jsonb_agg(h.inhrelid::pg_catalog.regclass::pg_catalog.text), '[]') FROM pg_catalog.pg_inherits AS h WHERE h.inhparent OPERATOR(pg_catalog.=) r.oid),
+       'checks', (
+         SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object('name', k.conname, 'columns', (
+                  SELECT coalesce(pg_catalog.jsonb_agg(a.attname), '[]') FROM pg_catalog.pg_attribute AS a
+                   WHERE a.attrelid OPERATOR(pg_catalog.=) r.oid AND a.attnum OPERATOR(pg_catalog.=) ANY (k.conkey)))), '[]')
+           FROM pg_catalog.pg_constraint AS k WHERE k.conrelid OPERATOR(pg_catalog.=) r.oid AND k.contype OPERATOR(pg_catalog.=) 'c')
+       )::pg_catalog.text AS facts
+       FROM pg_catalog.pg_class AS r
+       JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) r.relnamespace
+       JOIN pg_catalog.pg_roles AS o ON o.oid OPERATOR(pg_catalog.=) r.relowner
+      WHERE r.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)`,
+    [relation, ours],
+  )) as readonly { facts: string }[]
+  return row && (JSON.parse(row.facts) as AdoptionFacts)
+}
+
+/** The largest lag of a standby that replays what this server writes, in milliseconds. */
+export const REPLAY_LAG = `SELECT (coalesce(extract(epoch FROM pg_catalog.max(replay_lag)), 0) OPERATOR(pg_catalog.*) 1000)::bigint::pg_catalog.text AS lag FROM pg_catalog.pg_stat_replication`
+
+/** The settings that an adoption changes for its session, to be put back. */
+export const READ_SETTINGS: string = `SELECT ${[
+  'search_path',
+  'lock_timeout',
+  'statement_timeout',
+  'jit',
+  'session_replication_role',
+  'row_security',
+]
+  .map((name) => `pg_catalog.current_setting('${name}') AS ${name}`)
+  .join(', ')}`
+
+/** $1 is the name, $2 the value. */
+export const WRITE_SETTING = 'SELECT pg_catalog.set_config($1, $2, false)'
+
+/** Transactions that have been open for more than a moment, the oldest first: a lock or an index waits for them. */
+export const OLDEST_TRANSACTION: string = `SELECT s.pid::pg_catalog.text AS pid, s.state,
+       extract(epoch FROM pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) s.xact_start)::bigint::pg_catalog.text AS seconds
+  FROM ${OPEN_TRANSACTIONS}
+ ORDER BY s.xact_start LIMIT 1`
+
+/** In whose schema an adoption keeps what it needs, and whose that is. */
+interface Owned {
+  readonly table: { readonly schema: string }
+  readonly owner: string
+}
+
+/**
+ * Whether a relation, by its OID as SQL, is a table of a role that could act as the owner of ours: of another role it may
+ * be a view whose functions run as who reads it, or hold rows, statistics and privileges that outlive its ownership.
+ */
+const isTrusted = (found: string, owner: string): string => `EXISTS (SELECT FROM pg_catalog.pg_class AS k
+    WHERE k.oid OPERATOR(pg_catalog.=) ${found} AND k.relkind OPERATOR(pg_catalog.=) 'r'
+      AND pg_catalog.pg_has_role(k.relowner, ${owner}, 'MEMBER'))`
+
+/**
+ * Selects the schema of the table $1, and whether the table that an adoption keeps under the name $2 may be read. This is
+ * a statement of its own, before the one that reads. Between the two, only a trusted role can replace that table.
+ */
+export const FIND_KEPT: string = `SELECT n.nspname AS schema, ${isTrusted(
+  "pg_catalog.to_regclass(pg_catalog.format('%I.%I', n.nspname, $2::pg_catalog.text))",
+  'c.relowner',
+)} AS kept
+  FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+ WHERE c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)`
+
+/** Comes after a table was made unless it existed. Who may create in the schema can have made it before. */
+export const refusePlanted = ({ table, owner }: Owned, name: string): string =>
+  `DO ${dollarQuote(`
+DECLARE
+  found pg_catalog.regclass := ${literal(qualified(table.schema, name))}::pg_catalog.regclass;
+BEGIN
+  IF NOT ${isTrusted('found', `${literal(quote(owner))}::pg_catalog.regrole`)} THEN
+    RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.wrongState}',
+      MESSAGE = pg_catalog.format('%s belongs to another role than the table', found),
+      HINT = 'See who made it and what it holds; then drop it, or give it to the owner of the table.';
+  END IF;
+END
+`)}`
+
+/**
+ * Gives tables and sequences, as SQL, to the table's owner. Nobody else writes to them, whatever default privileges have
+ * granted: names are taken and rows restored by what is written there.
+ *
+ * @param access `readable` lets those read who were granted it
+ */
+export const ownAlone = (
+  { owner }: Owned,
+  names: readonly string[],
+  access: 'alone' | 'readable' = 'alone',
+): string[] => {
+  const ours = `ANY (ARRAY[${names.map(literal).join(', ')}]::pg_catalog.regclass[])`
+  return [
+    ...names.map((name) => `ALTER TABLE ${name} OWNER TO ${quote(owner)}`),
+    `DO ${dollarQuote(`
+DECLARE
+  command pg_catalog.text;
+BEGIN
+  FOR command IN
+    SELECT DISTINCT pg_catalog.format('REVOKE %s ON %s FROM %s',
+        a.privilege_type, c.oid::pg_catalog.regclass, CASE WHEN a.grantee OPERATOR(pg_catalog.=) 0 THEN 'PUBLIC'
+          ELSE a.grantee::pg_catalog.regrole::pg_catalog.text END)
+      FROM pg_catalog.pg_class AS c, pg_catalog.aclexplode(c.relacl) AS a
+     WHERE a.grantee OPERATOR(pg_catalog.<>) c.relowner${access === 'alone' ? '' : READING}
+       AND (c.oid OPERATOR(pg_catalog.=) ${ours}
+         OR EXISTS (SELECT FROM pg_catalog.pg_depend AS d
+           WHERE c.relkind OPERATOR(pg_catalog.=) 'S' AND d.classid OPERATOR(pg_catalog.=) c.tableoid
+             AND d.objid OPERATOR(pg_catalog.=) c.oid AND d.refobjid OPERATOR(pg_catalog.=) ${ours}))
+  LOOP
+    EXECUTE command;
+  END LOOP;
+END
+`)}`,
+  ]
+}
+
+const READING = ` AND a.privilege_type OPERATOR(pg_catalog.<>) 'SELECT'`

@@ -1,0 +1,342 @@
+import type { EntityMetadata, ObjectLiteral } from 'typeorm'
+import { parameterOptions } from '../connection/wire'
+import { type RequestedRow, rowShape, type RowValues, updateOf, type Updates, updateShape } from './row-values'
+import type { ReadyText } from './entity-text'
+import { type BatchRow, findManyStatement, findOrCreateManyStatement } from '../sql/batch'
+import { hasObjects, parameterText } from '../sql/types'
+import { createSpreadStatement, findSpreadStatement, scopesOf } from '../sql/spread'
+import { insertColumns, type Statement } from '../sql/find'
+import { upsertManyStatement } from '../sql/upsert'
+import { tableNumbers } from '../registry/registry'
+
+/** Rows in one statement: enough that the round trip does not count, few enough that two at once share a call's work. */
+const BATCH_ROWS = 1_000
+/** Characters in one statement, so that neither the driver's strings nor a message to the server grow too long. */
+const BATCH_CHARACTERS = 16 * 2 ** 20
+
+/** A row that the call asks for, with every input that asks for it. */
+export interface DistinctRow extends RequestedRow {
+  /** Index of the first input, which gives the other columns. */
+  readonly input: number
+  /** Further inputs that share its result, where there are any: of thousands, each list would count. */
+  repeats: Repeat[] | undefined
+}
+
+/** An input whose text an earlier input has already. */
+export interface Repeat {
+  readonly input: number
+  readonly values: ObjectLiteral
+  /** An earlier input that brings the same values: what refuses that one refuses this one too, until the row is stored. */
+  readonly sameAs: number | undefined
+}
+
+/** A row as a batch sends it. */
+export interface BatchItem extends DistinctRow {
+  /**
+   * Texts in the order of `row.all`, which has objects, each with a text of its own. Nearly no row has, and is its own item:
+   * of thousands, each copy would count.
+   */
+  readonly texts?: readonly (string | null)[]
+}
+
+/** Rows of one statement, or one that takes statements of its own. */
+export interface Batch {
+  readonly items: readonly BatchItem[]
+  readonly alone: boolean
+}
+
+/** Compares rows for a sort: in another order than by hash two batches of the same texts would deadlock. */
+export function byHash({ row: left }: DistinctRow, { row: right }: DistinctRow): number {
+  return compareTexts(left.hash, right.hash)
+}
+
+export const compareTexts = (left = '', right = ''): number => (left < right ? -1 : Number(left > right))
+
+/** All rows have the same columns: none is left out. */
+export const NO_DEFAULTS: ReadonlyMap<string, string> = new Map()
+
+/** What decides how the rows of a call are cut into batches. */
+export interface BatchRules {
+  readonly entityText: ReadyText
+  /** SQL of the defaults of columns that a row may leave out beside rows that bring them; empty where all bring the same. */
+  readonly defaults: ReadonlyMap<string, string>
+  /** What happens to the rows that are found. @default nothing */
+  readonly updates?: Updates | undefined
+  /** Rows in one statement. @default 1,000 */
+  readonly batchRows?: number | undefined
+}
+
+/** The rows bring different columns. */
+export function isMixed(rows: readonly DistinctRow[]): boolean {
+  const [first] = rows
+  return first !== undefined && rows.some(({ row }) => !sameColumns(row, first.row))
+}
+
+/** Makes no text for each row: of thousands, nearly always all bring the same columns. */
+const sameColumns = ({ others: left }: RowValues, { others: right }: RowValues): boolean =>
+  left === right || (left.length === right.length && left.every((name, index) => name === right[index]))
+
+export const columnSet = ({ others }: RowValues): string => others.join('\n')
+
+/** @param refuse takes the rows whose values have no text */
+export function* inBatches(
+  rules: BatchRules,
+  rows: readonly DistinctRow[],
+  refuse: (row: DistinctRow, error: unknown) => void,
+): Generator<Batch> {
+  const { defaults, updates } = rules
+  // What Postgres gives an identity column has no SQL: one statement has such a column for all rows or for none. And it
+  // updates rows or only finds them.
+  const groupOf = ({ row }: DistinctRow): string => {
+    const brought = defaults.size === 0 ? row.others : row.others.filter((name) => !defaults.has(name))
+    const update = updates !== undefined && updateOf(updates, row).length > 0
+    return `${update}\n${brought.join('\n')}`
+  }
+  const groups = isMixed(rows) ? groupBy(rows, groupOf).values() : [rows]
+  for (const group of groups) yield* batchesOf(rules, group, refuse)
+}
+
+function* batchesOf(
+  rules: BatchRules,
+  rows: readonly DistinctRow[],
+  refuse: (row: DistinctRow, error: unknown) => void,
+): Generator<Batch> {
+  const options = parameterOptions(rules.entityText.dataSource)
+  const { batchRows = BATCH_ROWS } = rules
+  let items: BatchItem[] = []
+  let characters = 0
+  for (const row of rows) {
+    const { all } = row.row
+    let item: BatchItem = row
+    if (hasObjects(all)) {
+      try {
+        item = { ...row, texts: all.map((value) => parameterText(value, options)) }
+      } catch (error) {
+        refuse(row, error)
+        continue
+      }
+    }
+    const length = lengthOf(item)
+    if (length > BATCH_CHARACTERS || (item.texts && bringsBytes(rules, item))) {
+      yield { items: [item], alone: true }
+      continue
+    }
+    if (items.length === batchRows || characters + length > BATCH_CHARACTERS) {
+      yield { items, alone: false }
+      items = []
+      characters = 0
+    }
+    items.push(item)
+    characters += length
+  }
+  if (items.length > 0) yield { items, alone: false }
+}
+
+function lengthOf({ row, texts }: BatchItem): number {
+  let length = 0
+  for (const value of texts ?? row.all) if (typeof value === 'string') length += value.length
+  return length
+}
+
+/** Returns the text of a value. One without a text of its own is no object, and needs no options. */
+function parameterAt({ row, texts }: BatchItem, index: number): string | null {
+  const value = texts ? texts[index] : row.all[index]
+  return typeof value === 'string' ? value : parameterText(value)
+}
+
+/** The driver sends a Buffer as bytes, which for a column that is no `bytea` mean what no text says. */
+function bringsBytes({ entityText }: BatchRules, { row }: BatchItem): boolean {
+  if (!row.all.some((value) => ArrayBuffer.isView(value))) return false
+  const columns = insertColumns(rowShape(entityText, row.others))
+  return row.all.some(
+    (value, index) => ArrayBuffer.isView(value) && entityText.ready.types.get(columns[index] ?? '')?.type !== 'bytea',
+  )
+}
+
+/** A batch as one statement with its parameters. */
+export interface BatchQuery {
+  readonly statement: Statement<BatchRow>
+  readonly values: readonly ((string | null) | readonly (string | boolean | null)[])[]
+}
+
+export function batchQuery(rules: BatchRules, items: readonly BatchItem[]): BatchQuery {
+  const { entityText, updates } = rules
+  const sets = columnSets(items)
+  const others = [...new Set(sets.flatMap((row) => row.others))]
+  const partial = others.filter((name) => sets.some((row) => !row.others.includes(name)))
+  const few = fewScopes(rules, items)
+  const shape = {
+    ...rowShape(entityText, others),
+    types: entityText.ready.types,
+    defaults: new Map(partial.map((name) => [name, rules.defaults.get(name) ?? 'NULL'])),
+    fewScopes: few.map(([name]) => name),
+  }
+  const update = others.filter((name) => updates?.columns.has(name))
+  const statement =
+    updates && update.length > 0
+      ? upsertManyStatement(shape, updateShape(entityText, updates, update))
+      : findOrCreateManyStatement(shape)
+  const keyLength = insertColumns(shape).length - others.length
+  // The values of each further column, NULL where a row brings none.
+  const rest = others.map((): (string | null)[] => [])
+  let last: RowValues | undefined
+  let places: readonly number[] = []
+  for (const item of items) {
+    const { row } = item
+    if (!last || !sameColumns(last, row)) places = others.map((name) => row.others.indexOf(name))
+    last = row
+    for (const [nth, place] of places.entries()) {
+      rest[nth]?.push(place === -1 ? null : parameterAt(item, keyLength + place))
+    }
+  }
+  const brought = partial.map((name) => items.map(({ row }) => row.others.includes(name)))
+  return {
+    statement,
+    values: [...keyColumnsOf(items, keyLength), ...rest, ...brought, ...few.map(([, values]) => values)],
+  }
+}
+
+/** So many scopes name so few partitions that planning for these costs less than a plan for all of them. */
+const FEW_SCOPES = 8
+/** Types whose values compare as they are given. */
+const EXACT: ReadonlySet<string | undefined> = new Set(['smallint', 'integer', 'bigint', 'uuid', 'text', 'date'])
+
+/** Columns of the scope by which a table is partitioned, with the few values that the batch brings for them. */
+function fewScopes({ entityText, updates }: BatchRules, items: readonly BatchItem[]): [string, (string | null)[]][] {
+  const { ready, declaration } = entityText
+  if (!ready.partitioned || updates) return []
+  return declaration.table.scope.flatMap((name, index): [string, (string | null)[]][] => {
+    if (!EXACT.has(ready.types.get(name)?.type)) return []
+    const values = new Set<string | null>()
+    for (const item of items) {
+      values.add(parameterAt(item, index))
+      if (values.size > FEW_SCOPES) return []
+    }
+    return [[name, [...values]]]
+  })
+}
+
+/** A row of each set of columns that the rows bring. */
+function columnSets(items: readonly BatchItem[]): RowValues[] {
+  const sets: RowValues[] = []
+  for (const { row } of items) if (!sets.some((one) => sameColumns(one, row))) sets.push(row)
+  return sets
+}
+
+/** A batch that only looks rows up, as one statement with its parameters. */
+export function findQuery({ entityText }: BatchRules, items: readonly BatchItem[]): BatchQuery {
+  const row = rowShape(entityText, [])
+  const shape = { ...row, types: entityText.ready.types, defaults: NO_DEFAULTS }
+  const values = keyColumnsOf(items, insertColumns(shape).length)
+  if (!entityText.ready.distributed) return { statement: findManyStatement(shape), values }
+  return {
+    statement: findSpreadStatement(shape, values),
+    values: [...scopesOf(shape.table, values), ...values.slice(-1)],
+  }
+}
+
+/** An insert into a distributed table, and the places of its rows in the batch. */
+interface CreateQuery {
+  readonly query: BatchQuery
+  readonly places: readonly number[]
+}
+
+/** Parameters that Postgres takes in one statement. */
+export const MAX_PARAMETERS = 65_535
+
+/** Inserts of these rows of a batch; in one statement, unless they bring very many columns. */
+export function* createQueries(
+  { entityText }: BatchRules,
+  items: readonly BatchItem[],
+  missing: readonly number[],
+): Generator<CreateQuery> {
+  const chosen = missing.flatMap((index) => items[index] ?? [])
+  const others = [...new Set(columnSets(chosen).flatMap((row) => row.others))]
+  const row = rowShape(entityText, others)
+  const shape = { ...row, types: entityText.ready.types, defaults: NO_DEFAULTS }
+  const width = insertColumns(shape).length
+  const keyLength = width - others.length
+  const length = Math.floor((MAX_PARAMETERS - keyLength) / width)
+  for (let start = 0; start < chosen.length; start += length) {
+    const part = chosen.slice(start, start + length)
+    const given = keyColumnsOf(part, keyLength)
+    const brings = part.map(
+      ({ row: { others: brought } }) =>
+        (index: number): boolean =>
+          index < keyLength || brought.includes(others[index - keyLength] ?? ''),
+    )
+    const values = part.flatMap((item) => {
+      const brought = item.row.others
+      const key = Array.from({ length: keyLength }, (_, index) => parameterAt(item, index))
+      const rest = others.filter((name) => brought.includes(name))
+      return [...key, ...rest.map((name) => parameterAt(item, keyLength + brought.indexOf(name)))]
+    })
+    yield {
+      query: {
+        statement: createSpreadStatement(shape, given, brings),
+        values: [...scopesOf(shape.table, given), ...values],
+      },
+      places: missing.slice(start, start + length),
+    }
+  }
+}
+
+function keyColumnsOf(items: readonly BatchItem[], keyLength: number): (string | null)[][] {
+  return Array.from({ length: keyLength }, (_, index) => items.map((item) => parameterAt(item, index)))
+}
+
+export function groupBy<Key, Value>(values: readonly Value[], keyOf: (value: Value) => Key): ReadonlyMap<Key, Value[]> {
+  const groups = new Map<Key, Value[]>()
+  for (const value of values) {
+    const key = keyOf(value)
+    const group = groups.get(key)
+    if (group) group.push(value)
+    else groups.set(key, [value])
+  }
+  return groups
+}
+
+/**
+ * The order in which numbered rows are written: by the scopes of their numbers, and within a scope in the order given,
+ * which is the order of the numbers. Batches need not be sorted by hash: a transaction that has numbered a row of a
+ * scope keeps others out of the scope.
+ *
+ * @returns undefined for an entity whose rows are not numbered
+ */
+export function scopeOrder(metadata: EntityMetadata): (<Row>(rows: Row[], of: ValuesOf<Row>) => Row[]) | undefined {
+  if (!isNumbered(metadata)) return undefined
+  const scopes = tableNumbers(metadata).map((one) => one.scope)
+  // The transaction that writes the first row keeps all others out, so any order is safe: the order of the input is
+  // used.
+  if (scopes.some((one) => one.length === 0)) return (rows) => rows
+  const scope = scopes.flat()
+  return (rows, of) => {
+    const keys = new Map(rows.map((row) => [row, scope.map((one) => String(one.getEntityValue(of(row)))).join('\0')]))
+    return rows.toSorted((left, right) => compareTexts(keys.get(left), keys.get(right)))
+  }
+}
+
+export const isNumbered = (metadata: EntityMetadata): boolean => tableNumbers(metadata).length > 0
+
+type ValuesOf<Row> = (row: Row) => ObjectLiteral
+
+/** Values that are written to a row of an entity. */
+interface Written {
+  readonly columns: { readonly metadata: EntityMetadata }
+  readonly values: ObjectLiteral
+}
+
+/**
+ * Unique indexes that may refuse rows only because others were numbered meanwhile, so that another attempt may succeed:
+ * those of numbers that no row brings.
+ */
+export function numberIndexes(rows: readonly Written[]): ReadonlySet<string> {
+  const all = rows.flatMap(({ columns, values }) =>
+    tableNumbers(columns.metadata).map(({ column, table }) => ({
+      index: table.index,
+      isGiven: (column.getEntityValue(values) ?? null) !== null,
+    })),
+  )
+  const given = new Set(all.filter(({ isGiven }) => isGiven).map(({ index }) => index))
+  return new Set(all.map(({ index }) => index).filter((index) => !given.has(index)))
+}

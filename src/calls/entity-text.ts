@@ -1,0 +1,259 @@
+import type { DataSource, EntityManager, EntityMetadata, EntityTarget, ObjectLiteral } from 'typeorm'
+import type { Session } from '../connection/session'
+import { DeclarationError, TransactionAbortedError } from '../errors'
+import {
+  type ColumnMetadata,
+  dataSourceOf,
+  type Declaration,
+  declarationsOf,
+  namesOfEntity,
+  type ReadyTable,
+  tableDeclarations,
+} from '../registry/registry'
+import { ensureReady, forgetIfChanged } from '../schema/readiness'
+import type { Statement, StoredRow } from '../sql/find'
+import type { SpatialColumn } from '../sql/types'
+import { requireManager } from './call-options'
+
+/** The statements for single rows that bring one set of columns. */
+export interface RowStatements {
+  readonly find: Statement<StoredRow>
+  readonly findStanding: Statement<StoredRow>
+  readonly findOrCreate: Statement<StoredRow>
+  /** Without a look: what a distributed table takes. */
+  readonly create: Statement<StoredRow>
+  readonly createInChain: Statement<StoredRow>
+  readonly createInChainOrRaise: Statement<StoredRow>
+}
+
+/** The statements for single rows that change one set of columns. */
+export interface UpsertStatements {
+  readonly upsert: Statement<StoredRow>
+  /** Without an insert. */
+  readonly update: Statement<StoredRow>
+}
+
+/** An entity, and what of it is read. */
+export interface EntityColumns {
+  readonly dataSource: DataSource
+  readonly metadata: EntityMetadata
+  /** Columns that `find` would load. */
+  readonly select: readonly ColumnMetadata[]
+  /** Columns of PostGIS, by their database names. */
+  readonly spatial: ReadonlyMap<string, SpatialColumn>
+}
+
+/** An entity with one of its unique texts, and the statements that were made for it. */
+export interface EntityText extends EntityColumns {
+  readonly declaration: Declaration
+  /** Columns beside scope and text that an insert may bring. */
+  readonly others: readonly ColumnMetadata[]
+  readonly otherTexts: readonly Declaration[]
+  /** How `others` are read from an object: by a property of it, or by TypeORM where that is undefined. */
+  readonly properties: readonly (string | undefined)[]
+  readonly readyTexts: WeakMap<ReadyTable, ReadyText>
+}
+
+/** An `EntityText` whose table was found ready. What was seen of the table decides what its statements look like. */
+export interface ReadyText extends EntityText {
+  readonly ready: ReadyTable
+  /** Text columns that need not come back from the server. */
+  readonly echoed: readonly string[]
+  readonly rowStatements: Map<string, RowStatements>
+  readonly upsertStatements: Map<string, UpsertStatements>
+  readonly streak: Streak
+}
+
+/** What single calls of find-or-create have met lately. */
+interface Streak {
+  /** How many calls in succession have found their row. */
+  found: number
+}
+
+/** @param ready of `ensureReady` */
+export function onTable(entityText: EntityText, ready: ReadyTable): ReadyText {
+  const known = entityText.readyTexts.get(ready)
+  // The user may have set a parser since.
+  if (known && (known.echoed.length === 0 || readsPlainTexts(entityText.dataSource))) return known
+  let echoed: readonly string[] = []
+  if (readsPlainTexts(entityText.dataSource)) {
+    const selected = new Set(entityText.select.map(({ databaseName }) => databaseName))
+    echoed = entityText.declaration.table.text
+      .map(({ name }) => name)
+      .filter((name) => selected.has(name) && PLAIN_TEXT.test(ready.types.get(name)?.declared ?? ''))
+  }
+  const readyText: ReadyText = {
+    ...entityText,
+    ready,
+    echoed,
+    rowStatements: new Map(),
+    upsertStatements: new Map(),
+    streak: { found: 0 },
+  }
+  entityText.readyTexts.set(ready, readyText)
+  return readyText
+}
+
+/** Sets of columns whose statements are kept: an object from a user's JSON may have any set of properties. */
+const MAX_CACHED = 64
+
+/** Returns what is cached for these columns, creating it on first use; what finds no room in the cache is not kept. */
+export function cached<T>(cache: Map<string, T>, columns: readonly string[], create: () => T): T {
+  const key = columns.join('\n')
+  const known = cache.get(key)
+  if (known) return known
+  const kept = cache.size < MAX_CACHED
+  const created = create()
+  if (kept) cache.set(key, created)
+  return created
+}
+
+/** What was made of an entity's declarations, which are another list once one is added. */
+interface Known {
+  readonly declarations: readonly Declaration[]
+  /** The texts by the option `by`. */
+  readonly texts: Map<string | undefined, EntityText>
+}
+
+const entityTexts = new WeakMap<EntityMetadata, Known>()
+
+/**
+ * @param by name of the declaration; may be left out where the entity has one only
+ * @param mark a property by which the entity of another copy of this package is found in place of this copy's
+ * @throws DeclarationError if the entity has no such text, or several and none is named; also for a manager that is none
+ */
+export function entityTextOf<Entity extends ObjectLiteral>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  by: string | undefined,
+  mark?: symbol,
+): EntityText {
+  requireManager(manager)
+  const dataSource = dataSourceOf(manager)
+  const marked =
+    mark && !dataSource.hasMetadata(entity)
+      ? dataSource.entityMetadatas.find(({ target }) => typeof target === 'function' && Object.hasOwn(target, mark))
+      : undefined
+  const metadata = marked ?? dataSource.getMetadata(entity)
+  const declarations = tableDeclarations(metadata)
+  const known = entityTexts.get(metadata)
+  const texts = known?.declarations === declarations ? known.texts : new Map<string | undefined, EntityText>()
+  if (texts !== known?.texts) entityTexts.set(metadata, { declarations, texts })
+  const chosen = texts.get(by)
+  if (chosen) return chosen
+  // One object for a text, whether `by` names it or not: calls of equal texts meet by it.
+  const declaration = chooseDeclaration(metadata, by)
+  const same = [...texts.values()].find((one) => one.declaration === declaration)
+  const made = same ?? makeEntityText(dataSource, metadata, declaration)
+  texts.set(by, made)
+  return made
+}
+
+function chooseDeclaration(metadata: EntityMetadata, by: string | undefined): Declaration {
+  const declarations = declarationsOf(metadata)
+  if (declarations.length === 0) {
+    throw new DeclarationError(
+      `${metadata.name} declares no unique text. Put @UniqueText() on a property of it.${namesHint(metadata)}`,
+    )
+  }
+  const [only] = declarations
+  if (by === undefined && only && declarations.length === 1) return only
+  const chosen = declarations.find(({ name }) => name === by)
+  if (chosen) return chosen
+  const names = declarations.map(({ name }) => `"${name}"`).join(', ')
+  throw new DeclarationError(
+    by === undefined
+      ? `${metadata.name} declares several unique texts. Name one with the option "by": ${names}.`
+      : `${metadata.name} declares no unique text "${by}". The option "by" takes one of ${names}.${namesHint(metadata)}`,
+  )
+}
+
+function namesHint(metadata: EntityMetadata): string {
+  const names = namesOfEntity(metadata).map(({ name }) => `"${name}"`)
+  return names.length === 0
+    ? ''
+    : ` By ${names.join(' or ')}, which holds a name, findOrCreateHolder() of typeorm-unique-text/names finds a row.`
+}
+
+export function entityColumns(dataSource: DataSource, metadata: EntityMetadata): EntityColumns {
+  const spatial = metadata.columns.filter(({ type }) => type === 'geometry' || type === 'geography')
+  return {
+    dataSource,
+    metadata,
+    select: metadata.columns.filter((column) => column.isSelect && !column.isVirtual && !column.isVirtualProperty),
+    spatial: new Map(
+      spatial.map(({ databaseName, type, srid, precision }) => [
+        databaseName,
+        { type: String(type), srid: srid ?? undefined, precision: precision ?? undefined },
+      ]),
+    ),
+  }
+}
+
+function makeEntityText(dataSource: DataSource, metadata: EntityMetadata, declaration: Declaration): EntityText {
+  const key = new Set([...declaration.scope, ...declaration.text.map(({ column }) => column)])
+  const hidden = new Set(declarationsOf(metadata).flatMap((one) => one.hidden))
+  const others = metadata.columns.filter(
+    (column) => column.isInsert && column.generatedType === undefined && !key.has(column) && !hidden.has(column),
+  )
+  return {
+    ...entityColumns(dataSource, metadata),
+    declaration,
+    others,
+    properties: others.map(({ embeddedMetadata, referencedColumn, propertyName }) =>
+      embeddedMetadata || referencedColumn ? undefined : propertyName,
+    ),
+    otherTexts: declarationsOf(metadata).filter((one) => one !== declaration),
+    readyTexts: new WeakMap(),
+  }
+}
+
+/** The part of `pg-types` that `pg` reads values with. */
+interface TypeParsers {
+  getTypeParser(oid: number, format: string): unknown
+}
+
+/** What a column must be for equal texts to be the same bytes, as `format_type` has it, with the OIDs of the types. */
+const PLAIN_TEXT = /^(?:text|character varying(?:\(\d+\))?)$/
+const TEXT = 25
+const VARCHAR = 1043
+
+/**
+ * Whether the driver is known to give texts as the server sends them: it is `pg`, and nobody has set a parser of their own
+ * for texts. A caller's text then stands for one that the server would send back.
+ */
+function readsPlainTexts({ driver, options }: DataSource): boolean {
+  const { types } = (driver as { readonly postgres?: { readonly types?: Partial<TypeParsers> } }).postgres ?? {}
+  const { extra } = options as { readonly extra?: { readonly types?: unknown } }
+  if (typeof types?.getTypeParser !== 'function' || extra?.types !== undefined) return false
+  // Of a format that does not exist, every type has the parser of those that have none.
+  const none = types.getTypeParser(0, '')
+  return types.getTypeParser(TEXT, 'text') === none && types.getTypeParser(VARCHAR, 'text') === none
+}
+
+/** Returns at once if the table was found ready before. */
+export function readyText(session: Session, entityText: EntityText): ReadyText | Promise<ReadyText> {
+  const ready = ensureReady(entityText.declaration, session)
+  return ready instanceof Promise ? ready.then((table) => onTable(entityText, table)) : onTable(entityText, ready)
+}
+
+/** What is said of a text, before its table was seen ready. */
+export type OnAnyTable<One> = Omit<One, 'entityText'> & { readonly entityText: EntityText }
+
+/** @throws SchemaDriftError, UnsupportedDatabaseError */
+export async function onReadyTables<One extends { readonly entityText: ReadyText }>(
+  session: Session,
+  given: readonly OnAnyTable<One>[],
+): Promise<One[]> {
+  const ready: One[] = []
+  for (const one of given) ready.push({ ...one, entityText: await readyText(session, one.entityText) } as One)
+  return ready
+}
+
+const CHANGED = 'a table has got a deferrable constraint since the first call'
+
+/** @throws the error, unless the call may succeed once the table is examined again */
+export function requireChanged(session: Session, { declaration }: EntityText, error: unknown): void {
+  if (!forgetIfChanged(declaration, error)) throw error
+  if (session.inTransaction) throw new TransactionAbortedError(error, CHANGED)
+}

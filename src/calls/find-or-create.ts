@@ -1,0 +1,343 @@
+import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
+import { openSession } from '../connection/open-session'
+import type { Session } from '../connection/session'
+import { DeclarationError, TextRejectedError } from '../errors'
+import { checkOptions, NO_OPTIONS } from '../options'
+import type { StoredRow } from '../sql/find'
+import {
+  CALL_RULES,
+  calledFrom,
+  callerOf,
+  type DeletedOption,
+  type FindOneByTextOptions,
+  type FindOrCreateManyOptions,
+  type FindOrCreateOptions,
+  type GivenValues,
+  type LoadOptions,
+  type Naming,
+  requireArray,
+} from './call-options'
+import { type Arrival, type CallCoalescer, coalescerOf } from './coalescer'
+import { type EntityText, entityTextOf, readyText, requireChanged } from './entity-text'
+import { findOrCreateNested, findOrCreateOneNested, nestedCall } from './graph'
+import { finish, hydrate, isEntityOfClass, type RelationsToLoad, relationsToLoad } from './hydrate'
+import { type FindOrCreateManyResult, PreparedMany } from './many'
+import { find, type FindOrCreateResult, findOrCreateRow, isDeleted, type OnDeleted, requireDeleteDate } from './one-row'
+import { isDeferred, type RequestedRow, requestedRow, type RowValues, rowValues } from './row-values'
+import { keyValues, normalized, pathsBeside, requireObject, withPromised } from './values'
+
+/**
+ * Returns the row that holds the text, inserting it if there is none. Takes one round trip, is exact for texts with
+ * equal hashes, and raises no unique violation that would abort the caller's transaction. If the last 64 calls have
+ * found their rows, it looks before it inserts, and a new text takes two round trips.
+ *
+ * Makes up to 10 attempts, with full jitter of up to 500 ms between them. Properties other than text and scope are used
+ * only when the row is created. A softly deleted row still holds its text and is found, unless the option `deleted`
+ * or `ignoreDeleted` of the declaration says otherwise. A `BeforeInsert` listener may fill in columns, but not change
+ * text or scope.
+ *
+ * @example
+ * const { entity, created } = await findOrCreate(manager, Page, { url: 'http://example.com/', title: 'Example' })
+ *
+ * @throws TextRejectedError, DeclarationError before any SQL
+ * @throws SchemaDriftError, UnsupportedDatabaseError on first use, before anything is written
+ * @throws ChainLimitError, AttemptsExhaustedError, DuplicateTextError
+ * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
+ * @throws QueryFailedError of TypeORM for everything else, a violation of another unique index included
+ */
+export async function findOrCreate<
+  Entity extends ObjectLiteral,
+  Given = DeepPartial<Entity>,
+  By extends string = string,
+>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
+  options: Naming<By, FindOrCreateOptions<NoInfer<Entity>>> = NO_OPTIONS,
+): Promise<FindOrCreateResult<Entity>> {
+  const { entityText, nested, load, onDeleted } = planOf(manager, entity, options)
+  if (nested)
+    return await calledFrom(callerOf(findOrCreate), findOrCreateOneNested<Entity>(nested, values, options.create))
+  const { lazyRelations } = entityText.metadata
+  const given = lazyRelations.length > 0 ? await withPromised(entityText.metadata, values) : values
+  const requested = requestedRow(entityText, given, options.create)
+  const session = await openSession(manager)
+  try {
+    const coalescer = coalescerOf(manager, entityText)
+    // Whoever need not wait is not held up by a promise either.
+    const waits = coalescer.enter(arrivalOf(manager, entityText, requested, options.deleted))
+    const answer = waits && (await waits)
+    let result: FindOrCreateResult<Entity> | undefined
+    if (answer?.stored) {
+      result = { entity: hydrate(entityText, session, answer.stored) as Entity, created: false, attempts: 1 }
+    } else {
+      try {
+        // Calls that wait for the row of this one are notified of it.
+        const heard = answer
+          ? { ...requested, notify: (stored: StoredRow): void => coalescer.notify(answer, stored) }
+          : requested
+        // A loop, because every function around it would cost the stack of an error a line.
+        for (let again = false; !result; again = true) {
+          const ready = await readyText(session, entityText)
+          try {
+            result = await findOrCreateRow<Entity>(session, ready, heard, onDeleted)
+          } catch (error) {
+            if (again) throw error
+            requireChanged(session, entityText, error)
+          }
+        }
+      } finally {
+        coalescer.leave(answer, result && !result.created)
+      }
+    }
+    await finish(session, entityText, [result], load)
+    return result
+  } finally {
+    await session.close()
+  }
+}
+
+/** What entity and options decide, before the values are looked at. */
+interface Plan {
+  readonly entityText: EntityText
+  /** Where relations are found or created too. */
+  readonly nested: ReturnType<typeof nestedCall>
+  readonly load: RelationsToLoad | undefined
+  readonly onDeleted: OnDeleted | undefined
+}
+
+function planOf<Entity extends ObjectLiteral>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  options: FindOrCreateOptions<Entity> & { readonly by?: string | undefined },
+): Plan {
+  checkOptions('findOrCreate()', options, CALL_RULES.findOrCreate)
+  const entityText = entityTextOf(manager, entity, options.by)
+  const { deleted } = options
+  if (deleted !== undefined && deleted !== 'return') requireDeleteDate(entityText, 'deleted')
+  const nested = options.relations && nestedCall(manager, entityText, options)
+  return {
+    entityText,
+    nested,
+    load: nested ? undefined : relationsToLoad(entityText, options as LoadOptions),
+    onDeleted: deleted && { deleted, position: 0 },
+  }
+}
+
+/**
+ * Returns the row that holds the text, or null. Looks it up by hash, so that the unique index is used. No row can hold a
+ * text that the normalizer refuses, and none holds null. A row that is deleted softly is found only with the option
+ * `withDeleted`, as with `find`.
+ *
+ * @param values text and scope, and nothing else
+ *
+ * @example
+ * const page = await findOneByText(manager, Page, { url: 'http://example.com/' })
+ *
+ * @throws TextRejectedError only for a value that is not a string, such as a number or a missing property
+ * @throws SchemaDriftError, UnsupportedDatabaseError, DuplicateTextError
+ * @throws DeclarationError also for a property that is neither text nor scope
+ */
+export async function findOneByText<
+  Entity extends ObjectLiteral,
+  Given = DeepPartial<Entity>,
+  By extends string = string,
+>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
+  options: Naming<By, FindOneByTextOptions<NoInfer<Entity>>> = NO_OPTIONS,
+): Promise<Entity | null> {
+  checkOptions('findOneByText()', options, CALL_RULES.findOneByText)
+  const entityText = entityTextOf(manager, entity, options.by)
+  const { withDeleted = false } = options
+  if (withDeleted) requireDeleteDate(entityText, 'withDeleted')
+  const load = relationsToLoad(entityText, options)
+  refuseOtherProperties(entityText, values)
+  const row = lookedUp(entityText, values)
+  if (!row) return null
+  const mode = options.replica ? 'slave' : 'master'
+  const session = await openSession(manager, mode)
+  try {
+    const found = await foundRow(session, entityText, coalescerOf(manager, entityText, mode), {
+      manager,
+      row,
+      missing: 'nothing',
+    })
+    if (!found || !isEntityOfClass(entityText, found) || (!withDeleted && isDeleted(entityText, found))) return null
+    const loaded = hydrate(entityText, session, found) as Entity
+    await finish(session, entityText, [{ entity: loaded, created: false }], load)
+    return loaded
+  } finally {
+    await session.close()
+  }
+}
+
+function arrivalOf(
+  manager: EntityManager,
+  entityText: EntityText,
+  requested: RequestedRow,
+  deleted: DeletedOption = 'return',
+): Arrival {
+  const takes = deleted === 'return' ? undefined : (stored: StoredRow) => !isDeleted(entityText, stored)
+  return { manager, row: requested.row, missing: isDeferred(entityText, requested) ? 'ask' : 'insert', takes }
+}
+
+async function foundRow(
+  session: Session,
+  entityText: EntityText,
+  coalescer: CallCoalescer,
+  arrival: Arrival,
+): Promise<StoredRow | null | undefined> {
+  const waits = coalescer.enter(arrival)
+  const answer = waits && (await waits)
+  if (answer?.stored !== undefined) return answer.stored
+  try {
+    return await find(session, await readyText(session, entityText), arrival.row)
+  } finally {
+    coalescer.leave(answer, true)
+  }
+}
+
+/** @returns undefined for a text that no row can hold */
+function lookedUp(entityText: EntityText, values: ObjectLiteral): RowValues | undefined {
+  try {
+    return rowValues(entityText, values)
+  } catch (error) {
+    if (!(error instanceof TextRejectedError)) throw error
+    const { text } = entityText.declaration
+    for (const { column, transformed } of text) {
+      const given: unknown = column.getEntityValue(values)
+      const isText = given === undefined ? text.length > 1 : given === null || typeof given === 'string' || transformed
+      // A value that is not a string is a mistake in the program, not in its data.
+      if (!isText) throw error
+    }
+    return undefined
+  }
+}
+
+/** Ignoring a condition would return a row that the caller did not ask for. */
+function refuseOtherProperties(entityText: EntityText, values: ObjectLiteral): void {
+  requireObject(entityText, values)
+  const { declaration, metadata } = entityText
+  const key = [...declaration.text.map(({ column }) => column), ...declaration.scope]
+  const others = pathsBeside(metadata, key, values)
+  if (others.length === 0) return
+  const list = others.map((name) => `"${name}"`).join(', ')
+  throw new DeclarationError(
+    `findOneByText() looks a row of ${metadata.name} up by "${declaration.name}" alone. ` +
+      `Leave out ${list}, or use TypeORM's findOneBy().`,
+  )
+}
+
+/**
+ * `findOrCreate` for many inputs. The results have the order of the inputs. Of several inputs with equal texts the
+ * first gives the other columns, and only the first can be `created`; all of them get the same entity. An input that is
+ * rejected, or that the database refuses, has its error at its index and affects no other input: the next input with
+ * the same text takes its place.
+ *
+ * Sends batches of up to 1,000 rows. Outside a transaction each batch commits by itself, and two may be at the server
+ * at once, while the pool has a connection to spare and nobody waits for one. A function `create`, listeners of inserts
+ * and a manager with a connection of its own keep to one at a time.
+ *
+ * @example
+ * for (const result of await findOrCreateMany(manager, Page, [{ url: 'http://example.com/' }])) {
+ *   if ('error' in result) console.error(result.error)
+ *   else console.log(result.entity.id, result.created)
+ * }
+ *
+ * @throws DeclarationError, SchemaDriftError, UnsupportedDatabaseError for the whole call
+ * @throws AttemptsExhaustedError for a batch that loses every race; what was sent before it, or beside it, is committed
+ * @throws TransactionAbortedError, and QueryFailedError where the connection or the server fails
+ * @throws the reason of an aborted `signal`. When it throws, nothing of the call is still under way
+ */
+export async function findOrCreateMany<
+  Entity extends ObjectLiteral,
+  Given = DeepPartial<Entity>,
+  By extends string = string,
+>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  inputs: readonly GivenValues<NoInfer<Entity>, Given, NoInfer<By>>[],
+  options: Naming<By, FindOrCreateManyOptions<NoInfer<Entity>>> = {},
+): Promise<FindOrCreateManyResult<Entity>[]> {
+  return await calledFrom(callerOf(findOrCreateMany), findOrCreateAll<Entity>(manager, entity, inputs, options))
+}
+
+async function findOrCreateAll<Entity extends ObjectLiteral>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  inputs: readonly DeepPartial<Entity>[],
+  options: FindOrCreateManyOptions<NoInfer<Entity>>,
+): Promise<FindOrCreateManyResult<Entity>[]> {
+  checkOptions('findOrCreateMany()', options, CALL_RULES.findOrCreateMany)
+  options.signal?.throwIfAborted()
+  requireArray(inputs)
+  const entityText = entityTextOf(manager, entity, options.by)
+  const { create, deleted } = options
+  if (deleted !== undefined && deleted !== 'return') requireDeleteDate(entityText, 'deleted')
+  const nested = nestedCall(manager, entityText, options)
+  if (nested && create !== undefined) {
+    throw new DeclarationError(
+      `findOrCreateMany(): "create" cannot be given with relations: 'findOrCreate'. ` +
+        `Put the values into the inputs, or call findOrCreate() for each.`,
+    )
+  }
+  if (nested) return (await findOrCreateNested(nested, inputs, options)) as FindOrCreateManyResult<Entity>[]
+  const load = relationsToLoad(entityText, options as LoadOptions)
+  const prepared = new PreparedMany<Entity>(entityText, load, { create, deleted, progress: options })
+  const adding = addAll(prepared, entityText, inputs)
+  if (adding) await adding
+  return await prepared.run(manager)
+}
+
+/** Adds the inputs: at once, or if they have lazy relations, once the promises of these are settled. */
+export function addAll<Entity extends ObjectLiteral>(
+  prepared: PreparedMany<Entity>,
+  { metadata }: EntityText,
+  inputs: readonly DeepPartial<Entity>[],
+): Promise<void> | undefined {
+  if (metadata.lazyRelations.length === 0) {
+    for (const values of inputs) prepared.add(values)
+    return undefined
+  }
+  return Promise.allSettled(inputs.map((values) => withPromised(metadata, values))).then((settled) => {
+    for (const one of settled) {
+      if (one.status === 'fulfilled') prepared.add(one.value)
+      else prepared.refuse(one.reason)
+    }
+    return undefined
+  })
+}
+
+/** What decides where a row belongs. */
+export interface TextHash {
+  /** Values of the scope's columns by their properties, as they are sent. */
+  readonly scope: Readonly<Record<string, unknown>>
+  /** The hash in hexadecimal digits: 32 for md5, 64 for sha256. */
+  readonly hash: string
+}
+
+/**
+ * Returns scope and hash of a text, for an application that keeps its rows in several databases: equal texts of one
+ * scope belong into one database. Sends no SQL.
+ *
+ * @param values text and scope; other properties do not matter
+ * @throws TextRejectedError, DeclarationError
+ * @example
+ * const { hash } = hashOf(manager, Page, { url })
+ * const shard = shards[Number.parseInt(hash.slice(0, 8), 16) % shards.length]
+ */
+export function hashOf<Entity extends ObjectLiteral, Given = DeepPartial<Entity>, By extends string = string>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
+  options: Naming<By, { readonly by?: string }> = {},
+): TextHash {
+  checkOptions('hashOf()', options, CALL_RULES.hashOf)
+  const entityText = entityTextOf(manager, entity, options.by)
+  requireObject(entityText, values)
+  const { key, hash } = keyValues(entityText, normalized(entityText, values))
+  const scope = entityText.declaration.scope.map(({ propertyPath }, index) => [propertyPath, key[index]] as const)
+  return { scope: Object.fromEntries(scope), hash: hash.replace(/^\\x/, '') }
+}

@@ -1,0 +1,411 @@
+import type { EntityManager, EntityMetadata, ObjectLiteral } from 'typeorm'
+import { openSession } from '../connection/open-session'
+
+import { DeclarationError } from '../errors'
+import { kindOf } from '../options'
+import { type ColumnMetadata, dataSourceOf, declarationsOf } from '../registry/registry'
+import { ensureReady } from '../schema/readiness'
+import { parameterText } from '../sql/types'
+import { groupBy } from './batches'
+import { type EntityText, entityTextOf, onTable } from './entity-text'
+import { afterLoad, hydrate } from './hydrate'
+import { afterDeletion, findRows, type OnDeleted } from './one-row'
+import { checkUnscoped, newRowValues, rowValues } from './row-values'
+import {
+  classOf,
+  copyOfGiven,
+  givenTexts,
+  holdsKey,
+  isPlainKey,
+  isReference,
+  promisedIn,
+  type Relation,
+  setRelation,
+} from './values'
+
+/** A row that exists, given by its key or by an object that has it. */
+interface ReferenceNode {
+  readonly reference: unknown
+}
+
+/** An object that will become a row: found or created by its text, or saved. */
+export interface NewNode {
+  readonly metadata: EntityMetadata
+  /** undefined: it has no unique text, and TypeORM saves it. */
+  entityText: EntityText | undefined
+  readonly given: ObjectLiteral
+  /** A copy of what was given, without its new objects; each owner is set when it is a row. */
+  readonly values: ObjectLiteral
+  /** New objects whose keys its own row holds. */
+  readonly owners: Map<Relation, NewNode>
+  /** What refers to it: one-to-many, and one-to-one from the other side. */
+  readonly children: { readonly relation: Relation; readonly nodes: readonly NestedNode[] }[]
+  readonly joined: { readonly relation: Relation; readonly nodes: readonly NestedNode[] }[]
+  /** The object that the caller gave, for the result. */
+  readonly brought: { readonly relation: Relation; readonly value: NestedNode | readonly NestedNode[] | null }[]
+  /** The state of the node. */
+  row?: NestedRow
+  begun?: boolean
+}
+
+export type NestedNode = NewNode | ReferenceNode
+
+interface NestedRow {
+  readonly entity: ObjectLiteral
+  readonly created: boolean
+  readonly attempts: number
+}
+
+export function storedRowOf({ row, metadata }: NewNode): NestedRow {
+  if (row) return row
+  throw new TypeError(`An object of ${metadata.name} is used before it is a row.`)
+}
+
+export const isNew = (node: NestedNode): node is NewNode => 'values' in node
+
+/** New objects that refer to a node, or are joined to it. */
+export const newAround = ({ children, joined }: NewNode): NewNode[] =>
+  [...children, ...joined].flatMap(({ nodes }) => nodes.filter(isNew))
+
+/** Whether new objects in a relation are found or created. */
+export type Covers = (relation: Relation) => boolean
+
+const everything: Covers = () => true
+
+/** Whether it needs more than its own insert. */
+export const needsMore = ({ owners, children, joined }: NewNode): boolean =>
+  owners.size + children.length + joined.length > 0
+
+/** What a call makes of the objects that it comes to. */
+export interface Walk {
+  /** Whether an object in a list is asked for its owner, which is the one that lists it, whatever it says. */
+  readonly asksBack: boolean
+  /** Takes what is wrong with a value that holds no objects where it should. */
+  readonly refuse: (problem: string) => void
+  /** @returns undefined for an object that stands for a row that exists, and is not looked into */
+  readonly begin: (relation: Relation, object: GivenObject) => Begun | undefined
+  /** Is given an object that has its owners. */
+  readonly end?: (node: NewNode) => void
+  /** Is given an object of the call itself, with everything that it brings. */
+  readonly check?: (node: NewNode) => void
+}
+
+interface GivenObject {
+  readonly metadata: EntityMetadata
+  readonly given: ObjectLiteral
+  /** For messages. */
+  readonly where: string
+}
+
+/** How a node begins: with its row where that is known. */
+export type Begun = Pick<NewNode, 'entityText' | 'row'>
+
+/** Objects that are found or created, of which each must become a row. */
+export const CREATING: Walk = {
+  asksBack: false,
+  refuse: (problem) => {
+    throw new DeclarationError(problem)
+  },
+  begin: (relation, { metadata, given, where }) =>
+    isReference(relation, metadata, given) ? undefined : { entityText: textOfObject(metadata, given, where) },
+  end: (node) => {
+    // Values are refused before any SQL, as far as possible: the scope may be a row that does not exist yet.
+    if (node.entityText) (scopeOwners(node).length > 0 ? checkUnscoped : newRowValues)(node.entityText, node.values)
+  },
+  check: forbidCircles,
+}
+
+/** Makes nodes of objects. The same object gives the same node. */
+export class Planner {
+  private readonly nodes = new Map<object, NewNode>()
+  /** Objects of the row that is being planned. */
+  private ofRow: object[] = []
+
+  constructor(private readonly walk: Walk) {}
+
+  /** All that were planned. */
+  get planned(): Iterable<NewNode> {
+    return this.nodes.values()
+  }
+
+  /**
+   * Plans an object of the call with everything that it brings.
+   *
+   * @throws what the walk throws, before any SQL; other rows' objects stay planned
+   */
+  async plan(
+    metadata: EntityMetadata,
+    given: ObjectLiteral,
+    begun: Begun,
+    covers: Covers = everything,
+  ): Promise<NewNode> {
+    this.ofRow = []
+    try {
+      const node = await this.nodeOf({ metadata, begun, given, covers })
+      this.walk.check?.(node)
+      return node
+    } catch (error) {
+      // Objects that are only half planned must not serve another row.
+      for (const object of this.ofRow) this.nodes.delete(object)
+      throw error
+    }
+  }
+
+  private async nodeOf({ metadata, begun, given, covers, parent }: Planned): Promise<NewNode> {
+    const known = this.nodes.get(given)
+    const lists = { owners: new Map<Relation, NewNode>(), children: [], joined: [], brought: [] }
+    const node: NewNode = known ?? { metadata, given, values: copyOfGiven(metadata, given), ...lists, ...begun }
+    if (!known) {
+      this.nodes.set(given, node)
+      this.ofRow.push(given)
+      const isFollowed = (relation: Relation): boolean => this.walk.asksBack || relation !== parent?.relation
+      for (const relation of metadata.relations) {
+        if (covers(relation) && isFollowed(relation)) await this.addRelation(node, relation, given)
+      }
+    }
+    // The list that an object stands in says whose it is.
+    if (parent) {
+      setRelation(parent.relation, node.values, undefined)
+      node.owners.set(parent.relation, parent.node)
+    }
+    if (!known) this.walk.end?.(node)
+    return node
+  }
+
+  private async addRelation(node: NewNode, relation: Relation, given: ObjectLiteral): Promise<void> {
+    const value = await promisedIn(relation, given)
+    if (value === undefined || typeof value === 'function') return
+    const where = `"${relation.propertyPath}" of ${node.metadata.name}`
+    const isMany = relation.isManyToMany || relation.isOneToMany
+    if (value !== null && isMany !== Array.isArray(value)) {
+      const wanted = isMany ? 'an array' : `one object${holdsKey(relation) ? ', or its key' : ''}`
+      return this.walk.refuse(`${where} is ${kindOf(value)}. Give ${wanted}.`)
+    }
+    if (holdsKey(relation)) await this.addOwner(node, relation, { value, where })
+    else await this.addOthers(node, relation, { value, where })
+  }
+
+  private async addOwner(node: NewNode, relation: Relation, { value, where }: GivenValue): Promise<void> {
+    setRelation(relation, node.values, value)
+    if (value === null) node.brought.push({ relation, value })
+    if (isPlainKey(value)) return
+    const owner = await this.itemOf(relation, { value, where })
+    node.brought.push({ relation, value: owner })
+    if (!isNew(owner)) return
+    setRelation(relation, node.values, undefined)
+    node.owners.set(relation, owner)
+  }
+
+  private async addOthers(node: NewNode, relation: Relation, { value, where }: GivenValue): Promise<void> {
+    const { inverseRelation, isManyToMany } = relation
+    const parent = isManyToMany || !inverseRelation ? undefined : { relation: inverseRelation, node }
+    const nodes: NestedNode[] = []
+    for (const item of value === null ? [] : [value].flat()) {
+      nodes.push(await this.itemOf(relation, { value: item, where, parent }))
+    }
+    setRelation(relation, node.values, undefined)
+    node.brought.push({ relation, value: isManyToMany || relation.isOneToMany ? nodes : (nodes[0] ?? null) })
+    if (nodes.length > 0) (isManyToMany ? node.joined : node.children).push({ relation, nodes })
+  }
+
+  private async itemOf(relation: Relation, { value, where, parent }: GivenValue): Promise<NestedNode> {
+    if (isPlainKey(value) || Array.isArray(value)) {
+      this.walk.refuse(`${where} holds ${kindOf(value)}. Give objects.`)
+      return { reference: value }
+    }
+    const given = value as ObjectLiteral
+    const metadata = classOf(relation, given, where)
+    const begun = this.walk.begin(relation, { metadata, given, where })
+    if (!begun) return { reference: given }
+    return await this.nodeOf({ metadata, begun, given, covers: everything, parent })
+  }
+}
+
+/**
+ * The text that a nested object is found by; undefined where it has none.
+ *
+ * @param where for messages
+ * @throws DeclarationError for an object with several
+ */
+export function textOfObject(metadata: EntityMetadata, given: ObjectLiteral, where: string): EntityText | undefined {
+  const declarations = declarationsOf(metadata)
+  const brought = declarations.filter(({ text }) =>
+    text.some(({ column }) => (column.getEntityValue(given) ?? undefined) !== undefined),
+  )
+  const [chosen = declarations.find(({ table }) => !table.nullable), another] = brought
+  if (!chosen) return undefined
+  if (another) {
+    const names = brought.map(({ name }) => `"${name}"`).join(', ')
+    throw new DeclarationError(
+      `${where} holds a ${metadata.name} with several unique texts (${names}). ` +
+        `Call findOrCreate() for it with the option "by", and pass the entity that you get.`,
+    )
+  }
+  return entityTextOf(dataSourceOf(metadata).manager, metadata.target, chosen.name)
+}
+
+/** The object that another one stands in a list of, or opposite to. */
+interface ParentNode {
+  /** The relation of the child, which holds the key. */
+  readonly relation: Relation
+  readonly node: NewNode
+}
+
+interface GivenValue {
+  readonly value: unknown
+  /** For messages. */
+  readonly where: string
+  readonly parent?: ParentNode | undefined
+}
+
+interface Planned {
+  readonly metadata: EntityMetadata
+  readonly begun: Begun
+  readonly given: ObjectLiteral
+  readonly covers: Covers
+  readonly parent?: ParentNode | undefined
+}
+
+/** The new object whose key a column holds. */
+export const ownerOf = ({ owners }: NewNode, column: ColumnMetadata): NewNode | undefined =>
+  [...owners].find(([{ joinColumns }]) => joinColumns.includes(column))?.[1]
+
+/** Owners that must be rows before this one can be looked for. */
+export const scopeOwners = (node: NewNode): NewNode[] =>
+  (node.entityText?.declaration.scope ?? []).flatMap((column) => ownerOf(node, column) ?? [])
+
+/** Visits every new object that can be reached once. */
+function forbidCircles(first: NewNode): void {
+  const safe = new Set<NewNode>()
+  const waiting = [first]
+  for (let node = waiting.pop(); node; node = waiting.pop()) {
+    if (safe.has(node)) continue
+    forbidCircle(node, new Set(), safe)
+    waiting.push(...node.owners.values(), ...newAround(node).filter((one) => !safe.has(one)))
+  }
+}
+
+function forbidCircle(node: NewNode, way: Set<NewNode>, safe: Set<NewNode>): void {
+  if (safe.has(node)) return
+  if (way.has(node)) {
+    throw new DeclarationError(
+      `${node.metadata.name}: new objects form a cycle, and none can be the first row. ` +
+        `Create one of them without its relation, and set that afterwards.`,
+    )
+  }
+  way.add(node)
+  for (const owner of node.owners.values()) forbidCircle(owner, way, safe)
+  safe.add(node)
+}
+
+export type Group = readonly NewNode[]
+
+interface LookUpOptions {
+  /** For the rows of the call itself: their AfterLoad fires once they have their relations. */
+  readonly onDeleted?: ReadonlyMap<NewNode, OnDeleted>
+  /** Nobody gets the entities, and so no AfterLoad fires. @default false */
+  readonly unseen?: boolean
+}
+
+export const isDone = ({ row }: NewNode): boolean => row !== undefined
+
+/** Gives its values the owners that are rows. */
+export function setOwners({ owners, values }: NewNode): void {
+  for (const [relation, owner] of owners) {
+    if (owner.row) setRelation(relation, values, owner.row.entity)
+  }
+}
+
+/**
+ * Looks for the rows of nodes whose scope may be a new object. The scope's row is looked for first: if it is missing,
+ * so is the row of the node.
+ *
+ * @throws as `lookUp`
+ */
+export async function lookUpScoped(manager: EntityManager, nodes: Group, options: LookUpOptions): Promise<void> {
+  const waiting = new Set(nodes)
+  for (const node of waiting) for (const owner of scopeOwners(node)) if (!isDone(owner)) waiting.add(owner)
+  for (;;) {
+    const ready = [...waiting].filter((node) => scopeOwners(node).every(isDone))
+    if (ready.length === 0) return
+    for (const node of ready) {
+      waiting.delete(node)
+      setOwners(node)
+    }
+    await lookUp(manager, ready, options)
+  }
+}
+
+/**
+ * Looks for the rows of nodes that have a text. Rows that are found are as `find` gives them.
+ *
+ * @throws TextTakenError as `onDeleted` says, and for a row of another class
+ */
+export async function lookUp(
+  manager: EntityManager,
+  nodes: Group,
+  { onDeleted, unseen = false }: LookUpOptions = {},
+): Promise<void> {
+  const session = await openSession(manager)
+  try {
+    for (const [entityText, group] of groupBy(nodes, (node) => node.entityText)) {
+      if (!entityText) continue
+      const ready = onTable(entityText, await ensureReady(entityText.declaration, session))
+      const requested = group.map((node) => ({ node, row: rowValues(entityText, node.values) }))
+      const rows = requested.map(({ row }) => row)
+      const found = await findRows(session, ready, rows)
+      const entities = new Map<string, ObjectLiteral>()
+      const notified = new Set<ObjectLiteral>()
+      for (const { node, row } of requested) {
+        const held = found.get(row.identity)
+        const deletion = onDeleted?.get(node)
+        const stored = deletion ? await afterDeletion(session, ready, held, row, deletion) : held
+        if (!stored) continue
+        const entity = entities.get(row.identity) ?? hydrate(entityText, session, stored)
+        entities.set(row.identity, entity)
+        if (!deletion) notified.add(entity)
+        node.row = { entity, created: false, attempts: 1 }
+      }
+      if (!unseen) await afterLoad(session, entityText, [...notified])
+    }
+  } finally {
+    await session.close()
+  }
+}
+
+/** For each node with a text, the first with its text and its scope, which may be a new object too. */
+export function firstsOf(nodes: Iterable<NewNode>): ReadonlyMap<NewNode, NewNode> {
+  const numbers = new Map<unknown, number>()
+  const numberOf = (object: unknown): number => {
+    const number = numbers.get(object) ?? numbers.size
+    numbers.set(object, number)
+    return number
+  }
+  const firsts = new Map<NewNode, NewNode>()
+  const byText = new Map<string, NewNode>()
+  const firstOf = (node: NewNode): NewNode => {
+    const known = firsts.get(node)
+    if (known || !node.entityText) return known ?? node
+    // New objects may be each other's scopes.
+    firsts.set(node, node)
+    const text = textWithin(node, node.entityText, (owner) => numberOf(firstOf(owner)))
+    const key = JSON.stringify([numberOf(node.entityText), text])
+    const first = byText.get(key) ?? node
+    byText.set(key, first)
+    firsts.set(node, first)
+    return first
+  }
+  for (const node of nodes) firstOf(node)
+  return firsts
+}
+
+/** Text and scope of a node, in which a number stands for a new object. */
+function textWithin(node: NewNode, entityText: EntityText, numberOf: (owner: NewNode) => number): unknown {
+  const { values } = node
+  if (scopeOwners(node).every(isDone)) return rowValues(entityText, values).identity
+  const scope = entityText.declaration.scope.map((column) => {
+    const owner = ownerOf(node, column)
+    return owner && !isDone(owner) ? numberOf(owner) : parameterText(column.getEntityValue(values))
+  })
+  return [scope, givenTexts(entityText, values)]
+}

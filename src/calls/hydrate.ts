@@ -1,0 +1,395 @@
+import type { EntityMetadata, FindOptionsRelations, ObjectLiteral, QueryRunner } from 'typeorm'
+import type { Session } from '../connection/session'
+import { DeclarationError, TextTakenError } from '../errors'
+import { type ColumnMetadata, rootOf } from '../registry/registry'
+import { returningList, type StoredRow } from '../sql/find'
+import { parameterText } from '../sql/types'
+import { OURS } from '../typeorm/subscriber'
+import type { LoadOptions } from './call-options'
+import type { EntityColumns } from './entity-text'
+
+/** Hash numbers of the entities given back, where they are not 0: too few to weigh, and no property would be free. */
+const hashNumbers = new WeakMap<object, number>()
+
+/** The hash number that the row of this entity had when find-or-create returned it. */
+export function hashNumberOf(entity: object): number {
+  return hashNumbers.get(entity) ?? 0
+}
+
+/** An entity, and what is called by its name in an error: the text, or the name, that the row holds. */
+type NamedColumns = EntityColumns & { readonly declaration: { readonly name: string } }
+
+/** Columns in the order of `select`; then the discriminator, where that is not among them. */
+type Row = Pick<StoredRow, 'columns' | 'hashNumber'>
+
+/**
+ * An entity as `find` would give it, without relations.
+ *
+ * @param session whose query runner a lazy relation asks first, as those of `find` do
+ * @param row its columns in the order of `rowShape(entityText).select`
+ * @param into takes the columns. @default a new one
+ * @throws TextTakenError for a row of another class of the table
+ */
+export function hydrate(
+  entityText: NamedColumns,
+  session: { readonly queryRunner: QueryRunner },
+  row: Row,
+  into?: ObjectLiteral,
+): ObjectLiteral {
+  const hasOneClass = entityText.metadata.discriminatorColumn === undefined
+  const metadata = into || hasOneClass ? entityText.metadata : classOfRow(entityText, row)
+  if (!metadata) throw otherClass(entityText, row)
+  const entity: ObjectLiteral = into ?? newEntity(metadata, session)
+  fill(entityText, metadata, row.columns, entity)
+  if (row.hashNumber > 0) hashNumbers.set(entity, row.hashNumber)
+  return entity
+}
+
+/** One of a class without lazy relations needs no query runner. */
+export function newEntity(metadata: EntityMetadata, session: { readonly queryRunner: QueryRunner }): ObjectLiteral {
+  const queryRunner = metadata.lazyRelations.length > 0 ? session.queryRunner : undefined
+  return metadata.create(queryRunner, { fromDeserializer: true })
+}
+
+/**
+ * Sets the columns of an entity.
+ *
+ * @param metadata of its class
+ * @param values in the order of `select`
+ */
+export function fill(
+  { dataSource, metadata: { childEntityMetadatas }, select }: EntityColumns,
+  metadata: EntityMetadata,
+  values: readonly unknown[],
+  entity: ObjectLiteral,
+): void {
+  const hasChildren = childEntityMetadatas.length > 0
+  const { driver } = dataSource
+  for (let index = 0; index < select.length; index += 1) {
+    const column = select[index]
+    if (!column || (hasChildren && !isOfThatClass(metadata, column))) continue
+    const value: unknown = driver.prepareHydratedValue(values[index], column)
+    if (value !== undefined) column.setEntityValue(entity, value)
+  }
+}
+
+/** Chooses columns as `find` does: those of the row's class, of which a parent's metadata holds its children's too. */
+function isOfThatClass({ columns, childEntityMetadatas }: EntityMetadata, column: ColumnMetadata): boolean {
+  return (
+    columns.some(({ propertyPath }) => propertyPath === column.propertyPath) &&
+    !childEntityMetadatas.some(({ target }) => target === column.target)
+  )
+}
+
+/** The value of the row's discriminator column; undefined where there is none. */
+function discriminatorOf({ metadata, select }: NamedColumns, { columns }: Row): unknown {
+  const { discriminatorColumn } = metadata
+  if (!discriminatorColumn) return undefined
+  const index = select.findIndex(({ databaseName }) => databaseName === discriminatorColumn.databaseName)
+  return columns[index === -1 ? select.length : index]
+}
+
+/** Returns the class that the discriminator of a row names; undefined if `find` would not give the row. */
+function classOfRow(entityText: NamedColumns, row: Row): EntityMetadata | undefined {
+  const { metadata } = entityText
+  if (!metadata.discriminatorColumn) return metadata
+  const value = discriminatorOf(entityText, row)
+  const named = [metadata, ...metadata.childEntityMetadatas].find((one) => one.discriminatorValue === value)
+  // Of a value that no class has, TypeORM makes an instance of the root.
+  return named ?? (metadata === rootOf(metadata) ? metadata : undefined)
+}
+
+/** `find` would give the row: it is of the entity's class, or of a child of it. */
+export function isEntityOfClass(entityText: NamedColumns, row: Row): boolean {
+  return classOfRow(entityText, row) !== undefined
+}
+
+function otherClass(entityText: NamedColumns, row: Row): TextTakenError {
+  const { metadata, declaration } = entityText
+  const root = rootOf(metadata)
+  const value = discriminatorOf(entityText, row)
+  const holder = [root, ...root.childEntityMetadatas].find((one) => one.discriminatorValue === value)
+  const entity: ObjectLiteral = {}
+  fill({ ...entityText, metadata: root }, root, row.columns, entity)
+  const held = { entity: (holder ?? root).name, property: declaration.name, id: root.getEntityIdMap(entity), row: 0 }
+  const classes = [...new Set([holder?.name, root.name])].filter((name) => name !== undefined).join(' or ')
+  return new TextTakenError([held], undefined, `No row of ${metadata.name} can hold it too: pass ${classes}.`)
+}
+
+/** The RETURNING of TypeORM's own statements: the columns that `fill` takes. */
+export const returnedBy = ({ select, spatial }: EntityColumns): string =>
+  returningList({ select: select.map(({ databaseName }) => databaseName), spatial })
+
+/**
+ * Listeners and subscribers see what they would see of `find` and `insert`. Whether anyone listens is looked at first:
+ * an event before the insert costs a separate look-up, since it must not fire for a row that is found.
+ */
+export function listensToInsert({ metadata, dataSource }: EntityColumns): boolean {
+  if (metadata.beforeInsertListeners.length + metadata.afterInsertListeners.length > 0) return true
+  // A loop, and not a list that is kept: whoever comes later, or gets a method later, hears too.
+  for (const one of dataSource.subscribers)
+    if ((one.beforeInsert !== undefined || one.afterInsert !== undefined) && !(OURS in one)) return true
+  return false
+}
+
+export function listensToUpdate({ metadata, dataSource }: EntityColumns): boolean {
+  const { beforeUpdateListeners, afterUpdateListeners } = metadata
+  return (
+    beforeUpdateListeners.length + afterUpdateListeners.length > 0 ||
+    dataSource.subscribers.some(
+      (subscriber) =>
+        !(OURS in subscriber) && (subscriber.beforeUpdate !== undefined || subscriber.afterUpdate !== undefined),
+    )
+  )
+}
+
+export function listensToLoad({ metadata, dataSource }: EntityColumns): boolean {
+  if (metadata.afterLoadListeners.length > 0) return true
+  for (const one of dataSource.subscribers) if (one.afterLoad !== undefined) return true
+  return false
+}
+
+/** Listeners run while we hold no connection: a listener that asks an exhausted pool for one would wait for ever. */
+export async function beforeInsert(session: Session, metadata: EntityMetadata, entity: ObjectLiteral): Promise<void> {
+  await session.release()
+  await session.queryRunner.broadcaster.broadcast('BeforeInsert', metadata, entity)
+}
+
+export async function afterInsert(session: Session, entityText: EntityColumns, entity: ObjectLiteral): Promise<void> {
+  if (!listensToInsert(entityText)) return
+  await session.release()
+  await session.queryRunner.broadcaster.broadcast('AfterInsert', entityText.metadata, entity)
+}
+
+/** Fires the event as `update()` does: with the new values, and without the row that was there before. */
+export async function beforeUpdate(session: Session, entityText: EntityColumns, entity: ObjectLiteral): Promise<void> {
+  await session.release()
+  await session.queryRunner.broadcaster.broadcast('BeforeUpdate', entityText.metadata, entity)
+}
+
+export async function afterUpdate(session: Session, entityText: EntityColumns, entity: ObjectLiteral): Promise<void> {
+  if (!listensToUpdate(entityText)) return
+  await session.release()
+  await session.queryRunner.broadcaster.broadcast('AfterUpdate', entityText.metadata, entity)
+}
+
+export async function afterLoad(session: Session, entityText: EntityColumns, entities: ObjectLiteral[]): Promise<void> {
+  if (entities.length === 0 || !listensToLoad(entityText)) return
+  await session.release()
+  await session.queryRunner.broadcaster.broadcast('Load', entityText.metadata, entities)
+}
+
+/** Notifies subscribers as TypeORM's `restore()` does: without an entity. */
+export async function recoverEvent(
+  session: Session,
+  { metadata, dataSource }: EntityColumns,
+  event: 'BeforeRecover' | 'AfterRecover',
+): Promise<void> {
+  const isHeard = dataSource.subscribers.some(
+    (subscriber) => subscriber.beforeRecover !== undefined || subscriber.afterRecover !== undefined,
+  )
+  if (!isHeard) return
+  await session.release()
+  await session.queryRunner.broadcaster.broadcast(event, metadata)
+}
+
+/** Entities of one class that were loaded with others. */
+interface Related {
+  readonly metadata: EntityMetadata
+  readonly entities: ObjectLiteral[]
+}
+
+/** What is read after the rows themselves. */
+export interface RelationsToLoad {
+  readonly relations: FindOptionsRelations<ObjectLiteral>
+  readonly strategy: 'join' | 'query'
+}
+
+const NONE = {}
+
+/**
+ * @returns undefined where there is nothing to load: none is asked for, and the entity has no eager ones
+ * @throws DeclarationError for a relation that the entity does not have
+ */
+export function relationsToLoad(
+  { metadata, dataSource }: EntityColumns,
+  { relations = NONE, relationLoadStrategy }: LoadOptions,
+): RelationsToLoad | undefined {
+  if (relations === NONE && metadata.eagerRelations.length === 0) return undefined
+  const requested = requireRelations(metadata, Array.isArray(relations) ? treeOf(relations) : relations)
+  const none = Object.keys(requested).length === 0
+  if (none && metadata.eagerRelations.length === 0) return undefined
+  if (metadata.primaryColumns.some(({ isSelect }) => !isSelect)) {
+    if (none) return undefined
+    throw new DeclarationError(
+      `The primary key of ${metadata.name} is not selected, and relations are loaded by it. Leave out "relations".`,
+    )
+  }
+  return { relations: requested, strategy: relationLoadStrategy ?? dataSource.options.relationLoadStrategy ?? 'join' }
+}
+
+type Tree = { [name: string]: Tree | boolean }
+
+/** `['author.pages']` as `{ author: { pages: true } }`. */
+function treeOf(paths: readonly string[]): Tree {
+  const tree: Tree = {}
+  for (const path of paths) {
+    let branch = tree
+    for (const name of path.split('.')) {
+      const next = branch[name]
+      branch = typeof next === 'object' ? next : (branch[name] = {})
+    }
+  }
+  return tree
+}
+
+/**
+ * The relations without those that are not to be loaded. TypeORM would refuse an unknown name too, but only after the
+ * insert.
+ */
+function requireRelations(metadata: EntityMetadata, relations: object, prefix = ''): Tree {
+  const tree: Tree = {}
+  for (const [name, value] of Object.entries(relations)) {
+    if (value === undefined || value === false) continue
+    const path = `${prefix}${name}`
+    const relation = metadata.findRelationWithPropertyPath(path)
+    if (!relation && !metadata.findEmbeddedWithPropertyPath(path)) {
+      const names = metadata.relations.map(({ propertyPath }) => `"${propertyPath}"`).join(', ')
+      throw new DeclarationError(`${metadata.name} has no relation "${path}". It has ${names === '' ? 'none' : names}.`)
+    }
+    if (typeof value !== 'object' || value === null) tree[name] = true
+    else if (relation) tree[name] = requireRelations(relation.inverseEntityMetadata, value)
+    else tree[name] = requireRelations(metadata, value, `${path}.`)
+  }
+  return tree
+}
+
+/** An entity of a result, and whether this call made its row. */
+interface ResultEntity {
+  readonly entity: ObjectLiteral
+  readonly created: boolean
+}
+
+/** Whether `finish` does anything. */
+export const finishes = (entityText: EntityColumns, load: RelationsToLoad | undefined): boolean =>
+  load !== undefined || listensToLoad(entityText)
+
+/**
+ * What `find` does once it has its rows: loads relations onto them, and fires AfterLoad, which a row that was created
+ * does not get.
+ *
+ * @param given no entity twice
+ * @returns undefined where nothing is to be waited for
+ */
+export function finish(
+  session: Session,
+  entityText: EntityColumns,
+  given: readonly ResultEntity[],
+  load: RelationsToLoad | undefined,
+): Promise<void> | undefined {
+  return finishes(entityText, load) ? loadAndNotify(session, entityText, given, load) : undefined
+}
+
+async function loadAndNotify(
+  session: Session,
+  entityText: EntityColumns,
+  given: readonly ResultEntity[],
+  load: RelationsToLoad | undefined,
+): Promise<void> {
+  const found = given.filter(({ created }) => !created).map(({ entity }) => entity)
+  if (!load) return await afterLoad(session, entityText, found)
+  // As with `find`: relations that come by queries of their own come after the event of their row, and fire theirs.
+  if (load.strategy === 'query') await afterLoad(session, entityText, found)
+  const related = await loadRelations(session, entityText, given, load)
+  // TypeORM fires AfterLoad for joined entities together with their row.
+  const joined = load.strategy === 'join' ? found : []
+  const notified = [{ metadata: entityText.metadata, entities: joined }, ...related].filter(
+    ({ entities }) => entities.length > 0,
+  )
+  if (notified.length === 0) return
+  await session.release()
+  for (const { metadata, entities } of notified) {
+    await session.queryRunner.broadcaster.broadcast('Load', metadata, entities)
+  }
+}
+
+/** Rows in one query: parameters are limited, and so is the patience of a planner. */
+const ROWS = 1_000
+
+/**
+ * @returns what was joined onto rows whose own AfterLoad does not tell of it: onto those that were created, and, with
+ * queries of their own, onto all. TypeORM 0.3 joins eager relations in either way.
+ */
+async function loadRelations(
+  session: Session,
+  entityText: EntityColumns,
+  given: readonly ResultEntity[],
+  load: RelationsToLoad,
+): Promise<Related[]> {
+  const { metadata } = entityText
+  const { relations, strategy } = load
+  const { name, primaryColumns, discriminatorColumn } = metadata
+  // Joined, the row itself need not be read again; by queries of their own, relations may be found by any of its columns.
+  const key = [...primaryColumns, ...(discriminatorColumn ? [discriminatorColumn] : [])]
+  const selection = strategy === 'join' ? key.map(({ propertyPath }) => `${name}.${propertyPath}`) : [name]
+  const related: Related[] = []
+  for (const { rows, withDeleted } of portions(entityText, given)) {
+    const ids = rows.map(({ entity }) => metadata.getEntityIdMap(entity))
+    const { loaded, joined } = await session.byTypeOrm(async (queryRunner) => {
+      const builder = queryRunner.manager
+        .createQueryBuilder(metadata.target, name, queryRunner)
+        .select(selection)
+        .setFindOptions({ relations, relationLoadStrategy: strategy, withDeleted })
+        .callListeners(false)
+        .whereInIds(ids)
+      return { loaded: await builder.getMany(), joined: builder.expressionMap.joinAttributes }
+    })
+    const byId = new Map(loaded.map((entity) => [idText(metadata, entity), entity]))
+    for (const { entity, created } of rows) {
+      // Undefined where someone deleted the row meanwhile.
+      const attached = attachRelations(metadata, byId.get(idText(metadata, entity)), entity)
+      const notified = attached.filter(({ relation }) => joined.some((join) => join.relation === relation))
+      if (created || strategy === 'query') related.push(...notified)
+    }
+  }
+  return related
+}
+
+/** A row that is softly deleted is one that `find` gives with `withDeleted` only, and its relations with it. */
+function* portions(
+  { metadata }: EntityColumns,
+  given: readonly ResultEntity[],
+): Generator<{ readonly rows: readonly ResultEntity[]; readonly withDeleted: boolean }> {
+  const isDeleted = ({ entity }: ResultEntity): boolean =>
+    (metadata.deleteDateColumn?.getEntityValue(entity) ?? null) !== null
+  for (const withDeleted of [false, true]) {
+    const rows = given.filter((one) => isDeleted(one) === withDeleted)
+    for (let from = 0; from < rows.length; from += ROWS) yield { rows: rows.slice(from, from + ROWS), withDeleted }
+  }
+}
+
+const idText = ({ primaryColumns }: EntityMetadata, entity: ObjectLiteral): string =>
+  JSON.stringify(primaryColumns.map((column) => parameterText(column.getEntityValue(entity))))
+
+interface Attached extends Related {
+  readonly relation: EntityMetadata['relations'][number]
+}
+
+/** Puts every relation that was loaded onto another object of the same row. */
+function attachRelations(
+  metadata: EntityMetadata,
+  loaded: ObjectLiteral | undefined,
+  entity: ObjectLiteral,
+): Attached[] {
+  if (!loaded) return []
+  const related: Attached[] = []
+  for (const relation of metadata.relations) {
+    const value: unknown = relation.getEntityValue(loaded)
+    if (value === undefined) continue
+    relation.setEntityValue(entity, value)
+    if (typeof value !== 'object' || value === null) continue
+    const entities: ObjectLiteral[] = Array.isArray(value) ? value : [value]
+    related.push({ relation, metadata: relation.inverseEntityMetadata, entities })
+  }
+  return related
+}

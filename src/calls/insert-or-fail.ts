@@ -1,0 +1,324 @@
+import type {
+  DataSource,
+  DeepPartial,
+  EntityManager,
+  EntityMetadata,
+  EntityTarget,
+  ObjectLiteral,
+  QueryDeepPartialEntity,
+} from 'typeorm'
+import { compareTexts, groupBy, MAX_PARAMETERS, numberIndexes, scopeOrder } from './batches'
+import { hashAsText } from '../sql/text-table'
+import { insertedStatement, type WireRow } from '../sql/find'
+import { normalizedValues } from '../registry/declarations'
+import { type ColumnMetadata, dataSourceOf, type Declaration, declarationsOf } from '../registry/registry'
+import type { Step } from '../connection/transactions'
+import { type NoOthers, requireEntries, requireManager } from './call-options'
+import { type EntityColumns, entityColumns, entityTextOf, type OnAnyTable, onReadyTables } from './entity-text'
+import { afterInsert, beforeInsert, fill, listensToInsert, returnedBy } from './hydrate'
+import { inRow, keyValues, requireKnown, requireObject, requireSaved, requireUniqueText, withPromised } from './values'
+import { openSession } from '../connection/open-session'
+import type { Session } from '../connection/session'
+import { ensureNamesReady, requestedNames } from './names'
+import { type RequestedText, writeOrFail } from './write-or-fail'
+
+/** What a column takes, or a function that gives SQL for it, as in TypeORM's `insert`. */
+export type Writable<Entity> = DeepPartial<Entity> | QueryDeepPartialEntity<Entity>
+
+/** Rows for one table: an entity class, and the values of one row or of several. */
+export type Insertion<Entity extends ObjectLiteral = ObjectLiteral> = readonly [
+  entity: EntityTarget<Entity>,
+  values: Writable<Entity> | readonly Writable<Entity>[],
+]
+
+/** An entity for one row, a list of entities for a list. */
+export type Inserted<One> = One extends readonly [EntityTarget<infer Entity>, infer Values]
+  ? Values extends readonly unknown[]
+    ? Entity[]
+    : Entity
+  : never
+
+/** Rows in one statement. */
+const STATEMENT_ROWS = 1_000
+
+/**
+ * Inserts rows whose texts must be free, all of them or none: behind a savepoint in the caller's transaction, which
+ * stays usable, and otherwise in one statement or one transaction of its own. If a text is taken, one more round trip
+ * finds every text of the call that is.
+ *
+ * Inserts as TypeORM's `insert` does: relations by id, functions as SQL, no cascades. Listeners and subscribers get
+ * BeforeInsert before the first statement, and AfterInsert when all rows are stored. The entities hold what the
+ * database holds. A softly deleted row holds its text, unless the declaration has `ignoreDeleted`.
+ *
+ * Entries for one entity that follow each other go in one statement, in which rows are sorted by hash.
+ *
+ * Two calls that insert the same texts into several tables should name the tables in the same order: otherwise one of
+ * them may be the victim of a deadlock, or have to try again.
+ *
+ * @param values of one row, or a list
+ * @throws TextTakenError with every taken text, name, number, primary key and unique column that can be known, also of
+ * an index with a condition or an expression: its property, the primary key of its holder, and its row. If only
+ * ordinary columns are taken, it is TypeORM's QueryFailedError as well
+ * @throws TextRejectedError, DeclarationError before any SQL
+ * @throws SchemaDriftError, UnsupportedDatabaseError on first use, before anything is written
+ * @throws ChainLimitError, AttemptsExhaustedError
+ * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction, and where its snapshot is too old
+ * @throws QueryFailedError of TypeORM for everything else
+ * @example
+ * const page = await insertOrFail(manager, Page, { url: 'http://example.com/' })
+ * const [site, pages] = await insertOrFail(manager, [[Site, { host }], [Page, urls.map((url) => ({ url }))]])
+ */
+export async function insertOrFail<Entity extends ObjectLiteral>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  values: readonly Writable<NoInfer<Entity>>[],
+): Promise<Entity[]>
+export async function insertOrFail<Entity extends ObjectLiteral>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  values: Writable<NoInfer<Entity>>,
+): Promise<Entity>
+export async function insertOrFail<const Insertions extends readonly Insertion[]>(
+  manager: EntityManager,
+  insertions: Insertions & { readonly [Position in keyof Insertions]: CheckedInsertion<Insertions[Position]> },
+): Promise<{ -readonly [Position in keyof Insertions]: Inserted<Insertions[Position]> }>
+export async function insertOrFail(
+  manager: EntityManager,
+  entity: EntityTarget<ObjectLiteral> | readonly Insertion[],
+  values?: ObjectLiteral | readonly ObjectLiteral[],
+): Promise<unknown> {
+  requireManager(manager)
+  const single = !Array.isArray(entity)
+  if (!single) requireEntries(entity, 2)
+  const insertions = single ? [[entity, values] as Insertion] : (entity as readonly Insertion[])
+  const dataSource = dataSourceOf(manager)
+  requireUniqueText(dataSource, insertions)
+  // Before anything is awaited: it keeps its place before what the caller sends next.
+  const session = await openSession(manager)
+  let rows: readonly NewRow[]
+  try {
+    rows = await toRows(dataSource, insertions)
+    await insertAll(session, manager, rows)
+  } finally {
+    await session.close()
+  }
+  const byInsertion = groupBy(rows, ({ insertion }) => insertion)
+  const results = insertions.map(([, given], nth) => {
+    const entities = (byInsertion.get(nth) ?? []).map((row) => row.entity)
+    return Array.isArray(given) ? entities : entities[0]
+  })
+  return single ? results[0] : results
+}
+
+/** The values must be of the entity that stands beside them. */
+type CheckedInsertion<One> = One extends readonly [EntityTarget<infer Entity>, infer Values]
+  ? readonly [
+      One[0],
+      Values extends readonly unknown[]
+        ? { readonly [Position in keyof Values]: WritableOnly<Entity, Values[Position]> }
+        : WritableOnly<Entity, Values>,
+    ]
+  : never
+
+/** Names a misspelt property, because the compiler would report only that two types of lists differ. */
+export type WritableOnly<Entity, Given> = Entity extends ObjectLiteral
+  ? unknown extends NoOthers<Entity, Given>
+    ? Writable<Entity>
+    : NoOthers<Entity, Given>
+  : never
+
+/** A row to insert. */
+interface NewRow {
+  readonly columns: EntityColumns
+  /** 0-based positions: of the insertion that it belongs to, and its own in the call. */
+  readonly insertion: number
+  readonly position: number
+  readonly entity: ObjectLiteral
+  /** What the entity holds; it is the entity itself where no relation is lazy. */
+  readonly values: ObjectLiteral
+}
+
+async function toRows(dataSource: DataSource, insertions: readonly Insertion[]): Promise<NewRow[]> {
+  const rows: NewRow[] = []
+  for (const [insertion, [target, given]] of insertions.entries()) {
+    const columns = entityColumns(dataSource, dataSource.getMetadata(target))
+    for (const one of Array.isArray(given) ? (given as ObjectLiteral[]) : [given]) {
+      const position = rows.length
+      inRow(position, () => {
+        requireObject(columns, one)
+        requireKnown(columns, one)
+      })
+      const values = await withPromised(columns.metadata, one)
+      inRow(position, () => {
+        requireSaved(columns, values)
+      })
+      const entity: ObjectLiteral = dataSource.manager.create(columns.metadata.target, values)
+      rows.push({ columns, insertion, position, entity, values: entity })
+    }
+  }
+  return rows
+}
+
+async function insertAll(session: Session, manager: EntityManager, announced: readonly NewRow[]): Promise<void> {
+  const rows: NewRow[] = []
+  for (const row of announced) {
+    const { columns, entity } = row
+    if (listensToInsert(columns)) await beforeInsert(session, columns.metadata, entity)
+    // The getter of a lazy relation that nobody has set would query the database.
+    rows.push({ ...row, values: await withPromised(columns.metadata, entity) })
+  }
+  const names = rows.flatMap(({ columns, position, values }) =>
+    inRow(position, () => requestedNames(columns, position, values)),
+  )
+  // Every text that the rows bring, of every declaration. Refused before any SQL.
+  const texts = rows.flatMap((row) => inRow(row.position, () => newTextsOf(manager, row)))
+  const requested = await onReadyTables(session, texts)
+  await ensureNamesReady(session, names)
+  const hashes = new Map(requested.toReversed().map(({ row, hash }) => [row, hash]))
+  const keys = shardedKeys(requested)
+  const batches = [...rowsOfStatements(rows, hashes, keys)]
+  const answers = await writeOrFail(session, {
+    requested,
+    names,
+    rows: rows.map(({ columns, position, values }) => ({ metadata: columns.metadata, row: position, values })),
+    numbers: numberIndexes(rows),
+    steps: batches.map((batch) => insertStep(session, batch, keys.get(batch[0]?.position ?? 0))),
+    quick: keys.size === 0 ? undefined : batches.map((batch) => hashedStep(session, batch, keys)),
+  })
+  for (const [nth, batch] of batches.entries()) {
+    const answer = answers[nth] ?? []
+    const byKey = new Map(answer.map((row) => [row.at(-1), row]))
+    for (const [index, { columns, entity, position }] of batch.entries()) {
+      const key = batch.length > 1 ? keys.get(position) : undefined
+      fill(columns, columns.metadata, (key ? byKey.get(key.hash) : answer[index]) ?? [], entity)
+    }
+  }
+  for (const { columns, entity } of rows) await afterInsert(session, columns, entity)
+}
+
+/** Divides the rows of a call into those of one statement each. */
+function* rowsOfStatements(
+  rows: readonly NewRow[],
+  hashes: ReadonlyMap<number, string>,
+  keys: ReadonlyMap<number, ShardedKey>,
+): Generator<readonly NewRow[]> {
+  // Rows for one entity that follow each other in the call, whether they are of one entry of it or of several.
+  const runs: { readonly metadata: EntityMetadata; readonly rows: NewRow[] }[] = []
+  for (const row of rows) {
+    const { metadata } = row.columns
+    const run = runs.at(-1)
+    if (run?.metadata === metadata) run.rows.push(row)
+    else runs.push({ metadata, rows: [row] })
+  }
+  for (const { metadata, rows: run } of runs) {
+    // In another order than by hash two calls with the same texts would deadlock.
+    const ordered =
+      scopeOrder(metadata)?.(run, ({ values }) => values) ??
+      run.toSorted((left, right) => compareTexts(hashes.get(left.position), hashes.get(right.position)))
+    const length = Math.min(STATEMENT_ROWS, Math.floor(MAX_PARAMETERS / Math.max(1, metadata.columns.length)))
+    for (let start = 0; start < ordered.length; start += length) {
+      const chunk = ordered.slice(start, start + length)
+      if (keys.size === 0) yield chunk
+      else yield* apartByKey(chunk, keys)
+    }
+  }
+}
+
+/** The key that identifies a row of a statement: a distributed table returns rows by shard, not in the order sent. */
+interface ShardedKey {
+  readonly hash: string
+  readonly table: Declaration['table']
+  /** With these hidden columns no trigger has anything to do. */
+  readonly sent: readonly (readonly [column: ColumnMetadata, value: string | number])[]
+}
+
+/** Returns the keys of rows of distributed tables, by their positions. */
+function shardedKeys(requested: readonly NewText[]): ReadonlyMap<number, ShardedKey> {
+  const keys = new Map<number, ShardedKey>()
+  for (const { row, hash, entityText } of requested) {
+    if (!entityText.ready.distributed) continue
+    const { table, hidden } = entityText.declaration
+    const { hash: first, table: of, sent } = keys.get(row) ?? { hash, table, sent: [] }
+    const [hashColumn, numberColumn] = hidden
+    const here = hashColumn && numberColumn ? [[hashColumn, hash] as const, [numberColumn, 0] as const] : []
+    keys.set(row, { hash: first, table: of, sent: [...sent, ...here] })
+  }
+  return keys
+}
+
+/** Rows for one statement: no two have the same key, and each has one. */
+function* apartByKey(rows: readonly NewRow[], keys: ReadonlyMap<number, ShardedKey>): Generator<readonly NewRow[]> {
+  let part: NewRow[] = []
+  let known = new Set<string>()
+  let of: ShardedKey['table'] | undefined
+  for (const row of rows) {
+    const key = keys.get(row.position)
+    if (part.length > 0 && (!key || key.table !== of || known.has(key.hash))) {
+      yield part
+      part = []
+      known = new Set()
+    }
+    part.push(row)
+    of = key?.table
+    if (key) known.add(key.hash)
+  }
+  if (part.length > 0) yield part
+}
+
+/** Inserts with hash and number 0: on a shard, triggers cost more than the row does. The index refuses another text's. */
+function hashedStep(session: Session, rows: readonly NewRow[], keys: ReadonlyMap<number, ShardedKey>): Step<WireRow> {
+  const key = keys.get(rows[0]?.position ?? 0)
+  const hashed = rows.map((row): NewRow => {
+    const own = (keys.get(row.position)?.sent ?? []).map(([{ propertyName }, value]) => [propertyName, { value }])
+    return {
+      ...row,
+      values: Object.create(row.values, Object.fromEntries(own) as PropertyDescriptorMap) as ObjectLiteral,
+    }
+  })
+  return insertStep(
+    session,
+    hashed,
+    key,
+    key?.sent.map(([column]) => column),
+  )
+}
+
+/** Makes TypeORM's own INSERT, so that every kind of value is written as `insert` would. */
+function insertStep(
+  { dataSource }: Session,
+  rows: readonly NewRow[],
+  key?: ShardedKey,
+  hidden: readonly ColumnMetadata[] = [],
+): Step<WireRow> {
+  const [{ columns }] = rows as [NewRow]
+  const inserted = columns.metadata.columns.filter((column) => column.isInsert || hidden.includes(column))
+  const [sql, values] = dataSource
+    .createQueryBuilder()
+    .insert()
+    .into(columns.metadata.target, hidden.length === 0 ? [] : inserted.map(({ propertyPath }) => propertyPath))
+    .values(rows.map(({ values }) => values))
+    .returning(key ? `${returnedBy(columns)}, ${hashAsText(key.table, '')} AS key` : returnedBy(columns))
+    .getQueryAndParameters()
+  return { statement: insertedStatement(sql), values }
+}
+
+/** A text that a row brings, and its hash. */
+interface NewText extends RequestedText {
+  readonly hash: string
+}
+
+/** Normalizes the texts of a row, and returns them with their hashes. */
+function newTextsOf(manager: EntityManager, { columns, position, entity, values }: NewRow): OnAnyTable<NewText>[] {
+  const { metadata } = columns
+  const has = (column: ColumnMetadata | undefined): boolean => (column?.getEntityValue(values) ?? null) !== null
+  return declarationsOf(metadata).flatMap((declaration) => {
+    for (const one of new Set([entity, values])) Object.assign(one, normalizedValues(declaration, one))
+    const { table, text } = declaration
+    // A row that is inserted as deleted may hold no text either.
+    if (table.deleted !== undefined && has(declaration.metadata.deleteDateColumn)) return []
+    if (table.nullable && !text.some(({ column }) => has(column))) return []
+    const entityText = entityTextOf(manager, metadata.target, declaration.name)
+    const { key, hash } = keyValues(entityText, values)
+    return [{ entityText, row: position, key: key.slice(0, -1), hash }]
+  })
+}

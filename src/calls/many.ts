@@ -1,0 +1,744 @@
+import type { DeepPartial, EntityManager, ObjectLiteral } from 'typeorm'
+import { openSession, PoolSession } from '../connection/open-session'
+import type { Session } from '../connection/session'
+import { hasSpare, isAwaited } from '../connection/wire'
+import { TransactionAbortedError, UniqueTextError } from '../errors'
+import { registry } from '../registry/registry'
+import { ensureReady, forgetIfChanged } from '../schema/readiness'
+import type { BatchRow } from '../sql/batch'
+import { columnDefaults } from '../sql/catalog'
+import { isRowError } from '../sql/sqlstate'
+import { tableName } from '../sql/text-table'
+import { guardError } from '../typeorm/refusals'
+import { Attempts } from './attempts'
+import {
+  type Batch,
+  type BatchItem,
+  type BatchQuery,
+  batchQuery,
+  type BatchRules,
+  byHash,
+  columnSet,
+  createQueries,
+  type DistinctRow,
+  findQuery,
+  groupBy,
+  inBatches,
+  isMixed,
+  isNumbered,
+  NO_DEFAULTS,
+  type Repeat,
+  scopeOrder,
+} from './batches'
+import { type DeletedOption, Progress, type ProgressOptions } from './call-options'
+import { type EntityText, onTable, type ReadyText, readyText } from './entity-text'
+import {
+  finish,
+  finishes,
+  hydrate,
+  listensToInsert,
+  listensToLoad,
+  type RelationsToLoad,
+  relationsToLoad,
+} from './hydrate'
+import { type FindOrCreateResult, findOrCreateRow, isDeleted, isHeard, requireDeleteDate, upsertRow } from './one-row'
+import {
+  isReplaced,
+  sameValues,
+  type RequestedRow,
+  requestedRow,
+  type RowValues,
+  updateOf,
+  type Updates,
+  withCreated,
+  withUpdate,
+} from './row-values'
+import { type RowError, toRowError, withPromised } from './values'
+
+/** What to do with rows that are missing, found, or found deleted. */
+interface ManyRules<Entity extends ObjectLiteral> {
+  readonly create?: ObjectLiteral | ((values: never, index: number) => unknown) | undefined
+  readonly updates?: Updates | undefined
+  readonly deleted?: DeletedOption | undefined
+  /** The caller loads relations, and fires AfterLoad. */
+  readonly unfinished?: boolean
+  readonly progress?: ProgressOptions
+  /** Index of the first input among those of the caller. @default 0 */
+  readonly first?: number
+  /**
+   * Calls that have not run yet, and whose rows this call does not request again. They run before this one is answered.
+   */
+  readonly ahead?: readonly PreparedMany<Entity>[]
+  /** Rows in one statement. @default 1,000 */
+  readonly batchRows?: number
+  /** Called when batches of this call and of another one blocked each other. */
+  readonly onLost?: (() => void) | undefined
+}
+
+/** A call in two halves: the first needs no connection, and so can run while another batch is at the server. */
+export class PreparedMany<Entity extends ObjectLiteral> {
+  /** The results. An input whose row was not reached because the call failed has none. */
+  readonly results: FindOrCreateManyResult<Entity>[] = []
+  private readonly load: RelationsToLoad | undefined
+  private readonly rows = new Map<string, DistinctRow>()
+  readonly progress: Progress
+  private readonly shared: (GivenRow & { readonly by: PreparedMany<Entity>; readonly of: number })[] = []
+  /** Inputs that wait until an earlier input with the same text is written. */
+  private later: GivenRow[] = []
+  /** Texts, by their identity, of which an input waits. */
+  private readonly waiting = new Set<string>()
+  /** Texts whose inputs were refused when they were written together. */
+  private readonly apart = new Set<string>()
+  /** Rows of earlier rounds, by their identity. */
+  private readonly before = new Map<string, DistinctRow[]>()
+  private length = 0
+  private over = false
+
+  /**
+   * @param entityText the entities hold the columns that it selects
+   * @param load undefined: no relations, not even eager ones
+   * @param rules @default rows are created of their values, and returned as they are found
+   * @throws DeclarationError for the rule `deleted` where no row can be deleted softly and hold its text
+   */
+  constructor(
+    private readonly entityText: EntityText,
+    load: RelationsToLoad | 'eager' | undefined,
+    private readonly rules: ManyRules<Entity> = {},
+  ) {
+    const { deleted = 'return' } = rules
+    if (deleted !== 'return') requireDeleteDate(entityText, 'deleted')
+    this.load = load === 'eager' ? relationsToLoad(entityText, {}) : load
+    this.progress = new Progress(rules.progress)
+  }
+
+  /** Whether another call may go to the server beside this one: nothing of the user's runs for its rows. */
+  get mayOverlap(): boolean {
+    const { dataSource } = this.entityText
+    const tenants = registry.settings.get(dataSource)?.tenantsBySearchPath === true
+    const runsCode = typeof this.rules.create === 'function' || listensToInsert(this.entityText)
+    return !runsCode && !tenants && hasSpare(dataSource)
+  }
+
+  /** Does what `add` does, once the promises of lazy relations are kept; at once if the entity has none. */
+  addPromised(values: DeepPartial<Entity>): void | Promise<void> {
+    const { metadata } = this.entityText
+    if (metadata.lazyRelations.length === 0) return this.add(values)
+    return withPromised(metadata, values).then(
+      (kept) => this.add(kept),
+      (error: unknown) => this.refuse(error),
+    )
+  }
+
+  /** Equal for inputs of equal texts in one scope. @throws what `add` refuses them for */
+  identityOf(values: DeepPartial<Entity>): string {
+    return requestedRow(this.entityText, values).row.identity
+  }
+
+  /** Normalizes and hashes one input. */
+  add(values: DeepPartial<Entity>): void {
+    const input = this.results.length
+    this.results.length += 1
+    this.place({ input, values })
+  }
+
+  private place({ input, values }: GivenRow): void {
+    try {
+      const { create, first = 0 } = this.rules
+      const ofRow = typeof create === 'function' ? (): unknown => create(values as never, first + input) : create
+      const requested = requestedRow(this.entityText, values, ofRow)
+      const { row, more } = requested
+      const known = this.rows.get(row.identity)
+      if (known) return this.repeat(known, requested, input)
+      if (this.isAhead(row.identity, { input, values })) return
+      this.rows.set(row.identity, { input, repeats: undefined, row, values, more, create: requested.create })
+      for (const value of row.all) if (typeof value === 'string') this.length += value.length
+    } catch (error) {
+      // The user's own transformer may throw anything for one row.
+      writeResult(this, { input, repeats: undefined }, { error: toRowError(error) })
+    }
+  }
+
+  /**
+   * Adds another input with the same text. Changes are merged only if no value is lost: a value that a later input
+   * replaces might be refused.
+   */
+  private repeat(known: DistinctRow, requested: RequestedRow, input: number): void {
+    const { identity } = requested.row
+    const { updates } = this.rules
+    const update = updateOf(updates, requested.row)
+    if (this.waiting.has(identity) || this.apart.has(identity) || isReplaced(known.row, requested.row, update)) {
+      this.waiting.add(identity)
+      this.later.push({ input, values: requested.values })
+      return
+    }
+    known.repeats ??= []
+    known.repeats.push({
+      input,
+      values: requested.values,
+      sameAs: requested.create === undefined ? this.inputLike(known, requested.row) : undefined,
+    })
+    if (updates) this.rows.set(identity, withUpdate(this.entityText, updates, known, requested))
+  }
+
+  private inputLike(known: DistinctRow, row: RowValues): number | undefined {
+    if (sameValues(known.row, row)) return known.input
+    return this.before.get(row.identity)?.find((one) => sameValues(one.row, row))?.input
+  }
+
+  /**
+   * Leaves an input to a call that has requested its row already. A call that is over says nothing: its row may have
+   * been deleted since.
+   */
+  private isAhead(identity: string, given: GivenRow): boolean {
+    for (const by of this.rules.ahead ?? []) {
+      const of = by.over ? undefined : by.rows.get(identity)?.input
+      if (of === undefined) continue
+      this.shared.push({ ...given, by, of })
+      return true
+    }
+    return false
+  }
+
+  /** How many inputs were added. */
+  get inputs(): number {
+    return this.results.length
+  }
+
+  /** The length of the texts that will be sent. */
+  get characters(): number {
+    return this.length
+  }
+
+  /**
+   * For the inputs whose rows a call ahead has asked for, after both have run.
+   *
+   * @param manager tries here the inputs that were refused there; undefined leaves them without a result
+   */
+  async answerShared(manager: EntityManager | undefined): Promise<void> {
+    const own: GivenRow[] = []
+    for (const { input, values, by, of } of this.shared.splice(0)) {
+      const result = by.results[of]
+      if (result && 'entity' in result) {
+        writeResult(this, { input, repeats: undefined }, { ...result, created: false })
+      } else if (result) own.push({ input, values })
+    }
+    if (own.length === 0 || !manager) return
+    this.startRound(own)
+    await this.run(manager)
+  }
+
+  /** An input that could not even be read. */
+  refuse(error: unknown): void {
+    writeResult(this, { input: this.results.length, repeats: undefined }, { error: toRowError(error) })
+  }
+
+  async run(manager: EntityManager): Promise<FindOrCreateManyResult<Entity>[]> {
+    if (this.rows.size === 0) {
+      if (this.inputs > 0) this.progress.report()
+      return this.results
+    }
+    const session = await openSession(manager)
+    try {
+      const { declaration } = this.entityText
+      const entityText = onTable(this.entityText, await ensureReady(declaration, session))
+      for (;;) {
+        await this.runRound(session, entityText)
+        const again = this.again()
+        if (again.length === 0) break
+        this.startRound(again)
+      }
+      // Of thousands of rows, a list that nobody reads would count.
+      const isOver = this.rules.unfinished || (this.before.size === 0 && !finishes(entityText, this.load))
+      if (!isOver) await finish(session, entityText, this.given(), this.load)
+    } finally {
+      this.over = true
+      await session.close()
+    }
+    return this.results
+  }
+
+  private async runRound(session: Session, entityText: ReadyText): Promise<void> {
+    const { create, updates, deleted = 'return', onLost, first = 0, batchRows } = this.rules
+    const { results, progress } = this
+    const base = {
+      session,
+      entityText,
+      defaults: NO_DEFAULTS,
+      updates,
+      deleted,
+      results,
+      progress,
+      onLost,
+      first,
+      batchRows,
+    }
+    const requested = this.inOrder([...this.rows.values()])
+    const isDeferred = typeof create === 'function'
+    const rows = isDeferred ? this.inOrder(await completeMissing(base, requested)) : requested
+    // Each call asks anew, so that a changed default takes effect at once, as it does for a single row.
+    const table = tableName(entityText.declaration.table)
+    const defaults = isMixed(rows) ? await columnDefaults(session.query, table) : NO_DEFAULTS
+    const call = { ...base, defaults }
+    const batches = inBatches(call, rows, (row, error) => {
+      writeResult(call, row, { error: toRowError(error) })
+    })
+    // One by one, in the order of the inputs, as users' functions and listeners expect it, and numbers follow it. And
+    // where the connection decides which table a name means.
+    const tenants = registry.settings.get(session.dataSource)?.tenantsBySearchPath === true
+    const overlaps = !isDeferred && !goesSingly(call) && !isNumbered(this.entityText.metadata) && !tenants
+    await new Course(call, batches).run(overlaps && session instanceof PoolSession ? session : undefined)
+    progress.check()
+  }
+
+  /**
+   * The inputs that have no answer yet, in their order: an earlier input with the same text was refused, or is written
+   * by now.
+   */
+  private again(): GivenRow[] {
+    const again = this.later
+    this.later = []
+    this.waiting.clear()
+    for (const { input, values, row, repeats } of this.rows.values()) {
+      const result = this.results[input]
+      if (!repeats || (result && 'entity' in result)) continue
+      if (!result) {
+        this.apart.add(row.identity)
+        again.push({ input, values }, ...repeats)
+        continue
+      }
+      let isRefused = true
+      for (const repeat of repeats) {
+        const same = this.results[repeat.sameAs ?? -1]
+        // Behind an input that may be stored, the same values find its row.
+        isRefused &&= same !== undefined && 'error' in same
+        if (isRefused && same) writeResult(this, { input: repeat.input, repeats: undefined }, same)
+        else again.push(repeat)
+      }
+    }
+    return again.toSorted((left, right) => left.input - right.input)
+  }
+
+  private startRound(inputs: readonly GivenRow[]): void {
+    for (const row of this.rows.values()) {
+      const { identity } = row.row
+      this.before.set(identity, [...(this.before.get(identity) ?? []), row])
+    }
+    this.rows.clear()
+    for (const one of inputs) this.place(one)
+  }
+
+  /** Returns the rows in the order in which they are written. */
+  private inOrder(rows: DistinctRow[]): DistinctRow[] {
+    const byScope = scopeOrder(this.entityText.metadata)
+    return byScope?.(rows, ({ values, more }) => Object.assign({}, values, ...more)) ?? rows.sort(byHash)
+  }
+
+  /** Equal texts share an entity, in the state after the last round. */
+  private given(): FindOrCreateResult<Entity>[] {
+    const given = new Map<string, FindOrCreateResult<Entity>>()
+    for (const rows of [...this.before.values(), this.rows.values()]) {
+      for (const { input, row } of rows) {
+        const result = this.results[input]
+        if (result && 'entity' in result) given.set(row.identity, result)
+      }
+    }
+    for (const [identity, rows] of this.before) {
+      const entity = given.get(identity)?.entity
+      const inputs = rows.flatMap(({ input, repeats = [] }) => [input, ...repeats.map((repeat) => repeat.input)])
+      for (const input of entity ? inputs : []) {
+        const result = this.results[input]
+        if (entity && result && 'entity' in result) this.results[input] = { ...result, entity }
+      }
+    }
+    return [...given.values()]
+  }
+}
+
+/** An input to find or create. */
+type GivenRow = Pick<Repeat, 'input' | 'values'>
+
+/** For those who count rows and do not look at them: entities hold their primary key only, unless a listener hears them. */
+export function withoutColumns(entityText: EntityText): EntityText {
+  if (listensToLoad(entityText) || listensToInsert(entityText)) return entityText
+  const { primaryColumns } = entityText.metadata
+  return { ...entityText, select: primaryColumns, readyTexts: new WeakMap() }
+}
+
+/**
+ * Runs the batches of a call one after another. Outside the caller's connection, while one is at the server, a second
+ * connection takes the next, where the pool has one to spare.
+ *
+ * If a batch fails, no other begins, and the one beside it is awaited: nothing is under way when this ends.
+ */
+class Course<Entity extends ObjectLiteral> {
+  private next: IteratorResult<Batch, unknown>
+  private failure: { readonly error: unknown } | undefined
+  private beside: Promise<void> | undefined
+  /** The batches blocked each other, by locks of triggers or by SERIALIZABLE: from now on they are sent one by one. */
+  private lost = false
+
+  constructor(
+    private readonly call: ManyCall<Entity>,
+    private readonly batches: Generator<Batch>,
+  ) {
+    this.next = batches.next()
+  }
+
+  /**
+   * @param session undefined: one at a time
+   * @throws what the first failed batch threw, and the reason of an aborted signal
+   */
+  async run(session: PoolSession | undefined): Promise<void> {
+    await this.runAll(this.call, async () => {
+      if (!session) return
+      // It never waits for the second connection: the first is there before the second is requested.
+      await session.take()
+      this.takeSecond()
+    })
+    const { beside } = this
+    try {
+      // The other batch may still wait for a connection, which could be ours.
+      if (beside) await session?.release()
+    } finally {
+      await beside
+    }
+    if (this.failure) throw this.failure.error
+  }
+
+  /** Takes batches until none is left, or one has failed. */
+  private async runAll(
+    call: ManyCall<Entity>,
+    before: () => Promise<void>,
+    goesOn = (): boolean => true,
+  ): Promise<void> {
+    const onLost = (): void => {
+      this.lost = true
+      this.call.onLost?.()
+    }
+    try {
+      while (goesOn()) {
+        const batch = this.take()
+        if (!batch) return
+        await before()
+        const { items, alone } = batch
+        const part = { ...call, onLost }
+        if (alone || goesSingly(call)) await runSingly(part, items)
+        else {
+          const plain = items.filter(({ create }) => !create)
+          await runItems(part, plain, false)
+          const deferred = items.filter(({ create }) => create)
+          await runSingly(part, deferred)
+        }
+        call.progress.report()
+      }
+    } catch (error) {
+      this.failure ??= { error }
+    }
+  }
+
+  private take(): Batch | undefined {
+    if (this.next.done || this.failure) return undefined
+    this.call.progress.check()
+    const { value } = this.next
+    this.next = this.batches.next()
+    return value
+  }
+
+  private takeSecond(): void {
+    if (this.beside || this.lost || this.next.done || !hasSpare(this.call.session.dataSource)) return
+    this.beside = this.runBeside().finally(() => (this.beside = undefined))
+  }
+
+  /** A call that waits for a connection gets this one after its batch. */
+  private async runBeside(): Promise<void> {
+    const { dataSource } = this.call.session
+    const session = new PoolSession(dataSource, 'master')
+    try {
+      // If this fails, the first connection does what is left; if the server is gone, the first one notices too.
+      const taken = await session.take().then(
+        () => true,
+        () => false,
+      )
+      const goesOn = (): boolean => !this.lost && !isAwaited(dataSource)
+      if (taken) await this.runAll({ ...this.call, session }, async () => await session.take(), goesOn)
+      await session.close()
+    } catch (error) {
+      this.failure ??= { error }
+    }
+  }
+}
+
+/**
+ * Looks for all rows of a call before anything is written, and calls `create` for those that are missing: one after
+ * another, in the order of the inputs. By then no lock of the call is held, in the caller's transaction neither.
+ *
+ * @returns the rows that remain to be found or created. A row about which the common look-up says nothing keeps its
+ * `create`.
+ */
+async function completeMissing<Entity extends ObjectLiteral>(
+  call: ManyCall<Entity>,
+  rows: readonly DistinctRow[],
+): Promise<DistinctRow[]> {
+  const given = new Map(rows.map((row) => [row.row.identity, row]))
+  const left: DistinctRow[] = []
+  const missing: DistinctRow[] = []
+  const put = (list: DistinctRow[], row: DistinctRow): void => void list.push(given.get(row.row.identity) ?? row)
+  const keys = rows.map((row): DistinctRow => ({ ...row, row: { ...row.row, others: [], all: row.row.key } }))
+  for (const { items, alone } of inBatches(call, keys, (row) => put(left, row))) {
+    call.progress.check()
+    let answer: BatchAnswer | undefined
+    try {
+      if (!alone) answer = await sendBatch(call, findQuery(call, items))
+    } catch (error) {
+      // Otherwise a row is refused for what it holds.
+      if (!isRowError(error)) throw error
+    }
+    if (answer) {
+      const seen = new Set(answer.rows.map(({ index }) => items[index]))
+      for (const item of takeAnswers(call, items, answer)) put(seen.has(item) ? left : missing, item)
+    } else for (const item of items) put(left, item)
+    call.progress.report()
+  }
+  await call.session.release()
+  for (const row of missing.toSorted((one, other) => one.input - other.input)) {
+    try {
+      left.push({ ...row, ...(await withCreated(call.entityText, row)) })
+    } catch (error) {
+      if (error instanceof TransactionAbortedError) throw error
+      writeResult(call, row, { error: toRowError(error) })
+    }
+  }
+  return left
+}
+
+/** The result for one input: its row, or the error why there is none. */
+export type FindOrCreateManyResult<Entity> = FindOrCreateResult<Entity> | { readonly error: RowError }
+
+/** What every step of one call needs. */
+interface ManyCall<Entity> extends BatchRules {
+  readonly session: Session
+  readonly results: FindOrCreateManyResult<Entity>[]
+  readonly deleted: DeletedOption
+  readonly progress: Progress
+  /**
+   * Called when a batch must be sent again: after a deadlock, or because its snapshot does not show what others wrote.
+   */
+  readonly onLost?: (() => void) | undefined
+  /** Index of the first input among those of the caller. @default 0 */
+  readonly first?: number
+}
+
+/** Up to this many rows are sent one by one after one of them was refused. */
+const FEW_ROWS = 3
+
+/** An event before the write must know which rows will be inserted, so each row goes its own way. */
+const goesSingly = ({ entityText, updates }: BatchRules): boolean =>
+  updates ? isHeard(entityText) || entityText.ready.distributed : listensToInsert(entityText)
+
+/** @param statementRuns whether the statement itself is known not to cause the error */
+async function runItems<Entity extends ObjectLiteral>(
+  call: ManyCall<Entity>,
+  items: readonly BatchItem[],
+  statementRuns: boolean,
+): Promise<void> {
+  if (items.length === 0) return
+  let answer: BatchAnswer
+  try {
+    answer = call.entityText.ready.distributed
+      ? await sendSpread(call, items)
+      : await sendBatch(call, batchQuery(call, items))
+  } catch (error) {
+    const changed = await onChanged(call, error)
+    if (changed) return await runItems(changed, items, statementRuns)
+    if (!isRowError(error)) throw error
+    if (items.length <= FEW_ROWS) return await runSingly(call, items)
+    if (statementRuns || (await runsWithoutRows(call, items))) {
+      // A row is refused for what it holds: trying each half tells which one.
+      const middle = Math.ceil(items.length / 2)
+      await runItems(call, items.slice(0, middle), true)
+      return await runItems(call, items.slice(middle), true)
+    }
+    // The statement is refused: perhaps for a column that only some rows bring.
+    const sets = groupBy(items, ({ row }) => columnSet(row))
+    if (sets.size === 1) for (const item of items) writeError(call, item, error)
+    else for (const set of sets.values()) await runItems(call, set, false)
+    return
+  }
+  await runSingly(call, takeAnswers(call, items, answer))
+}
+
+/**
+ * Runs the call again with the table as it is now, after a deferrable constraint was added. Nothing was done yet, or it
+ * was undone.
+ */
+async function onChanged<Entity>(call: ManyCall<Entity>, error: unknown): Promise<ManyCall<Entity> | undefined> {
+  const { entityText, session } = call
+  if (entityText.ready.deferrable || !forgetIfChanged(entityText.declaration, error)) return undefined
+  return { ...call, entityText: await readyText(session, entityText) }
+}
+
+/** A missing privilege, for instance, refuses the statement whatever the rows hold: trying each row would cost much. */
+async function runsWithoutRows<Entity>(
+  { session, ...rules }: ManyCall<Entity>,
+  items: readonly BatchItem[],
+): Promise<boolean> {
+  // Each of these statements takes as many parameters as it has rows.
+  if (rules.entityText.ready.distributed) return true
+  const { statement, values } = batchQuery(rules, items)
+  try {
+    await session.rowsOrRollBack(
+      statement,
+      values.map(() => []),
+    )
+    return true
+  } catch (error) {
+    if (!isRowError(error)) throw error
+    return false
+  }
+}
+
+/** The rows that a batch's statement gave, and after how many attempts. */
+interface BatchAnswer {
+  readonly rows: readonly BatchRow[]
+  readonly attempts: number
+}
+
+/** @returns the rows that have no answer, several answers, or an unwanted deleted row: each is handled by itself */
+function takeAnswers<Entity extends ObjectLiteral>(
+  call: ManyCall<Entity>,
+  items: readonly BatchItem[],
+  { rows, attempts }: BatchAnswer,
+): BatchItem[] {
+  const answers: (BatchRow | undefined)[] = []
+  const doubled = new Set<number>()
+  for (const row of rows) {
+    if (answers[row.index]) doubled.add(row.index)
+    answers[row.index] = row
+  }
+  const unanswered: BatchItem[] = []
+  for (const [index, item] of items.entries()) {
+    const stored = answers[index]
+    if (!stored || doubled.has(index) || (call.deleted !== 'return' && isDeleted(call.entityText, stored))) {
+      unanswered.push(item)
+      continue
+    }
+    try {
+      const entity = hydrate(call.entityText, call.session, stored) as Entity
+      writeResult(call, item, { entity, created: stored.created, attempts })
+    } catch (error) {
+      writeError(call, item, error)
+    }
+  }
+  return unanswered
+}
+
+/** Behind savepoints: a refused row must not abort the caller's transaction for the rows after it. */
+async function runSingly<Entity extends ObjectLiteral>(
+  call: ManyCall<Entity>,
+  items: readonly BatchItem[],
+): Promise<void> {
+  const session = call.session.withSavepoints()
+  for (const item of items) {
+    const onDeleted = { deleted: call.deleted, position: (call.first ?? 0) + item.input }
+    const thrown: unknown[] = []
+    const { create } = item
+    const noting = async (): Promise<unknown> => {
+      try {
+        return await create?.()
+      } catch (error) {
+        // An error that a user's function throws concerns its row only.
+        thrown.push(error)
+        throw error
+      }
+    }
+    const requested = create ? { ...item, create: noting } : item
+    try {
+      const { updates } = call
+      const run = async ({ entityText }: ManyCall<Entity>): Promise<FindOrCreateResult<Entity>> =>
+        await (updates && updateOf(updates, item.row).length > 0
+          ? upsertRow<Entity>(session, entityText, requested, updates)
+          : findOrCreateRow<Entity>(session, entityText, requested, onDeleted))
+      const result = await run(call).catch(async (error: unknown) => {
+        const changed = await onChanged(call, error)
+        if (!changed) throw error
+        return await run(changed)
+      })
+      writeResult(call, item, result)
+    } catch (error) {
+      if (thrown.includes(error) && !(error instanceof TransactionAbortedError))
+        writeResult(call, item, { error: toRowError(error) })
+      else writeError(call, item, error)
+    }
+  }
+}
+
+/** @throws the error, unless it concerns this row only */
+function writeError<Entity>(call: ManyCall<Entity>, item: DistinctRow, cause: unknown): void {
+  const error = guardError(cause, [call.entityText.declaration]) ?? cause
+  if (!isRowsDoing(error)) throw error
+  writeResult(call, item, { error: toRowError(error) })
+}
+
+/** Whether an error concerns one row, and not the connection, the transaction or the server. */
+export const isRowsDoing = (error: unknown): boolean =>
+  isRowError(error) || (error instanceof UniqueTextError && !OF_NO_ROW.has(error.code))
+
+const OF_NO_ROW: ReadonlySet<string> = new Set(['DATA_SOURCE_DESTROYED', 'TRANSACTION_ABORTED', 'WAITS_FOR_ITSELF'])
+
+/**
+ * Only the first input of a text can have created its row. An error is that of the first alone: the others are tried by
+ * themselves, and so is the first where their changes were made together.
+ */
+function writeResult<Entity>(
+  { results, progress, updates }: Pick<ManyCall<Entity>, 'results' | 'progress' | 'updates'>,
+  { input, repeats }: Pick<DistinctRow, 'input' | 'repeats'>,
+  result: FindOrCreateManyResult<Entity>,
+): void {
+  if ('error' in result && repeats) {
+    if (updates) return
+    results[input] = result
+    return progress.count(result, 1)
+  }
+  results[input] = result
+  progress.count(result, 1 + (repeats?.length ?? 0))
+  if (!repeats) return
+  const again = { ...result, created: false }
+  for (const repeat of repeats) results[repeat.input] = again
+}
+
+/**
+ * On a distributed table: looks rows up, then inserts those that are missing. Rows without a result are then sent one
+ * by one.
+ */
+async function sendSpread<Entity>(call: ManyCall<Entity>, items: readonly BatchItem[]): Promise<BatchAnswer> {
+  const found = await sendBatch(call, findQuery(call, items))
+  const seen = new Set(found.rows.map(({ index }) => index))
+  const missing = items.map((_, index) => index).filter((index) => !seen.has(index))
+  const rows = [...found.rows]
+  let { attempts } = found
+  for (const { query, places } of createQueries(call, items, missing)) {
+    const created = await sendBatch(call, query)
+    for (const row of created.rows) {
+      const index = places[row.index]
+      if (index !== undefined) rows.push({ ...row, index })
+    }
+    attempts = Math.max(attempts, created.attempts)
+  }
+  return { rows: rows.filter(({ index }) => index >= 0), attempts }
+}
+
+/** The loop of a batch's attempts. */
+async function sendBatch<Entity>(
+  { session, entityText, onLost }: ManyCall<Entity>,
+  { statement, values }: BatchQuery,
+): Promise<BatchAnswer> {
+  const attempts = new Attempts(session, entityText.declaration.name)
+  for (;;) {
+    try {
+      return { rows: await session.rowsOrRollBack(statement, values), attempts: attempts.count }
+    } catch (error) {
+      if (attempts.mayHelp(error)) onLost?.()
+      await attempts.again(error)
+    }
+  }
+}

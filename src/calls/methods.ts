@@ -1,0 +1,181 @@
+import { BaseEntity, type DeepPartial, type ObjectLiteral, type Repository } from 'typeorm'
+import type {
+  FindOneByTextOptions,
+  FindOrCreateManyOptions,
+  FindOrCreateOptions,
+  GivenValues,
+  Naming,
+  UpsertByTextOptions,
+} from './call-options'
+import { findOneByText, findOrCreate, findOrCreateMany } from './find-or-create'
+import { insertOrFail, type Writable } from './insert-or-fail'
+import type { FindOrCreateManyResult } from './many'
+import type { FindOrCreateResult } from './one-row'
+import { type RowId, updateOrFail } from './update-or-fail'
+import { upsertByText } from './upsert'
+
+type EntityClass<Entity extends UniqueTextEntity> = (new () => Entity) & typeof UniqueTextEntity
+
+/**
+ * TypeORM's BaseEntity with the operations of this package. Each of them uses the entity's DataSource, outside any
+ * transaction of yours; within one, call the functions with its manager.
+ *
+ * @example
+ * const { entity, created } = await Page.findOrCreate({ url: 'http://example.com/' })
+ */
+export class UniqueTextEntity extends BaseEntity {
+  static async findOrCreate<Entity extends UniqueTextEntity, Given = DeepPartial<Entity>, By extends string = string>(
+    this: EntityClass<Entity>,
+    values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
+    options?: Naming<By, FindOrCreateOptions<NoInfer<Entity>>>,
+  ): Promise<FindOrCreateResult<Entity>> {
+    const { manager, target } = this.getRepository<Entity>()
+    return await findOrCreate(manager, target, values, options)
+  }
+
+  static async findOrCreateMany<
+    Entity extends UniqueTextEntity,
+    Given = DeepPartial<Entity>,
+    By extends string = string,
+  >(
+    this: EntityClass<Entity>,
+    inputs: readonly GivenValues<NoInfer<Entity>, Given, NoInfer<By>>[],
+    options?: Naming<By, FindOrCreateManyOptions<NoInfer<Entity>>>,
+  ): Promise<FindOrCreateManyResult<Entity>[]> {
+    const { manager, target } = this.getRepository<Entity>()
+    return await findOrCreateMany(manager, target, inputs, options)
+  }
+
+  static async findOneByText<Entity extends UniqueTextEntity, Given = DeepPartial<Entity>, By extends string = string>(
+    this: EntityClass<Entity>,
+    values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
+    options?: Naming<By, FindOneByTextOptions<NoInfer<Entity>>>,
+  ): Promise<Entity | null> {
+    const { manager, target } = this.getRepository<Entity>()
+    return await findOneByText(manager, target, values, options)
+  }
+
+  static async upsertByText<Entity extends UniqueTextEntity>(
+    this: EntityClass<Entity>,
+    rows: readonly DeepPartial<NoInfer<Entity>>[],
+    options?: UpsertByTextOptions<NoInfer<Entity>>,
+  ): Promise<FindOrCreateManyResult<Entity>[]>
+  static async upsertByText<Entity extends UniqueTextEntity>(
+    this: EntityClass<Entity>,
+    row: DeepPartial<NoInfer<Entity>>,
+    options?: UpsertByTextOptions<NoInfer<Entity>>,
+  ): Promise<FindOrCreateResult<Entity>>
+  static async upsertByText<Entity extends UniqueTextEntity>(
+    this: EntityClass<Entity>,
+    rows: DeepPartial<NoInfer<Entity>> & readonly DeepPartial<NoInfer<Entity>>[],
+    options?: UpsertByTextOptions<NoInfer<Entity>>,
+  ): Promise<FindOrCreateManyResult<Entity>[] | FindOrCreateResult<Entity>> {
+    const { manager, target } = this.getRepository<Entity>()
+    return await upsertByText<Entity>(manager, target, rows, options)
+  }
+
+  static async insertOrFail<Entity extends UniqueTextEntity>(
+    this: EntityClass<Entity>,
+    values: readonly Writable<NoInfer<Entity>>[],
+  ): Promise<Entity[]>
+  static async insertOrFail<Entity extends UniqueTextEntity>(
+    this: EntityClass<Entity>,
+    values: Writable<NoInfer<Entity>>,
+  ): Promise<Entity>
+  static async insertOrFail<Entity extends UniqueTextEntity>(
+    this: EntityClass<Entity>,
+    values: Writable<Entity> | readonly Writable<Entity>[],
+  ): Promise<unknown> {
+    const { manager, target } = this.getRepository<Entity>()
+    return await insertOrFail(manager, target, values as DeepPartial<Entity>)
+  }
+
+  static async updateOrFail<Entity extends UniqueTextEntity>(
+    this: EntityClass<Entity>,
+    id: RowId<NoInfer<Entity>>,
+    changes: Writable<NoInfer<Entity>>,
+  ): Promise<Entity> {
+    const { manager, target } = this.getRepository<Entity>()
+    return await updateOrFail(manager, target, id, changes)
+  }
+}
+
+/** What `repository.extend(uniqueTextMethods)` adds. Each method uses the repository's own manager. */
+export interface UniqueTextMethods {
+  findOrCreate<Entity extends ObjectLiteral, Given = DeepPartial<Entity>, By extends string = string>(
+    this: Repository<Entity>,
+    values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
+    options?: Naming<By, FindOrCreateOptions<NoInfer<Entity>>>,
+  ): Promise<FindOrCreateResult<Entity>>
+  findOrCreateMany<Entity extends ObjectLiteral, Given = DeepPartial<Entity>, By extends string = string>(
+    this: Repository<Entity>,
+    inputs: readonly GivenValues<NoInfer<Entity>, Given, NoInfer<By>>[],
+    options?: Naming<By, FindOrCreateManyOptions<NoInfer<Entity>>>,
+  ): Promise<FindOrCreateManyResult<Entity>[]>
+  findOneByText<Entity extends ObjectLiteral, Given = DeepPartial<Entity>, By extends string = string>(
+    this: Repository<Entity>,
+    values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
+    options?: Naming<By, FindOneByTextOptions<NoInfer<Entity>>>,
+  ): Promise<Entity | null>
+  upsertByText<Entity extends ObjectLiteral>(
+    this: Repository<Entity>,
+    rows: readonly DeepPartial<NoInfer<Entity>>[],
+    options?: UpsertByTextOptions<NoInfer<Entity>>,
+  ): Promise<FindOrCreateManyResult<Entity>[]>
+  upsertByText<Entity extends ObjectLiteral>(
+    this: Repository<Entity>,
+    row: DeepPartial<NoInfer<Entity>>,
+    options?: UpsertByTextOptions<NoInfer<Entity>>,
+  ): Promise<FindOrCreateResult<Entity>>
+  insertOrFail<Entity extends ObjectLiteral>(
+    this: Repository<Entity>,
+    values: readonly Writable<NoInfer<Entity>>[],
+  ): Promise<Entity[]>
+  insertOrFail<Entity extends ObjectLiteral>(
+    this: Repository<Entity>,
+    values: Writable<NoInfer<Entity>>,
+  ): Promise<Entity>
+  updateOrFail<Entity extends ObjectLiteral>(
+    this: Repository<Entity>,
+    id: RowId<NoInfer<Entity>>,
+    changes: Writable<NoInfer<Entity>>,
+  ): Promise<Entity>
+}
+
+/**
+ * The operations of this package as methods of a repository.
+ *
+ * @example
+ * const pages = dataSource.getRepository(Page).extend(uniqueTextMethods)
+ * const { entity, created } = await pages.findOrCreate({ url: 'http://example.com/' })
+ */
+export const uniqueTextMethods: UniqueTextMethods = {
+  async findOrCreate(values, options) {
+    return await findOrCreate(this.manager, this.target, values, options)
+  },
+  async findOrCreateMany(inputs, options) {
+    return await findOrCreateMany(this.manager, this.target, inputs, options)
+  },
+  async findOneByText(values, options) {
+    return await findOneByText(this.manager, this.target, values, options)
+  },
+  upsertByText: upsert,
+  async insertOrFail<Entity extends ObjectLiteral>(
+    this: Repository<Entity>,
+    values: Writable<Entity> | readonly Writable<Entity>[],
+  ): Promise<Entity & Entity[]> {
+    return (await insertOrFail(this.manager, this.target, values as DeepPartial<Entity>)) as Entity & Entity[]
+  },
+  async updateOrFail(id, changes) {
+    return await updateOrFail(this.manager, this.target, id, changes)
+  },
+}
+
+/** Both overloads in one: the argument decides which one it is. */
+async function upsert<Entity extends ObjectLiteral>(
+  this: Repository<Entity>,
+  rows: DeepPartial<Entity> & readonly DeepPartial<Entity>[],
+  options?: UpsertByTextOptions<Entity>,
+): Promise<never> {
+  return (await upsertByText<Entity>(this.manager, this.target, rows, options)) as never
+}

@@ -1,0 +1,141 @@
+import type { ObjectLiteral } from 'typeorm'
+import type { Session } from '../connection/session'
+import { type TakenText, TextRejectedError } from '../errors'
+import { dataSourceOf, type NameDeclaration, namesOfEntity } from '../registry/registry'
+import { ensureReady, ensureTriggers } from '../schema/readiness'
+import type { Statement, WireRow } from '../sql/find'
+import { type HolderTable, type SwappedRow, takenNamesStatement } from '../sql/names'
+import { normalizeText } from '../text/normalizer'
+import {
+  holderName,
+  holderOf,
+  entityKeyTexts,
+  namesTable,
+  namesText,
+  takenName,
+  textsOfKey,
+  typedKey,
+} from '../typeorm/refusals'
+import type { EntityColumns } from './entity-text'
+import { requireObject } from './values'
+
+/** A name that a row of the call shall hold. */
+export interface RequestedName {
+  readonly name: NameDeclaration
+  /** 0-based position of the row in the call. */
+  readonly row: number
+  readonly text: string
+  /** Primary key of the stored row to change, as texts; undefined for a row to insert. */
+  readonly key: readonly string[] | undefined
+}
+
+/**
+ * The names that a row brings. Names that cannot be stored are refused before any SQL.
+ *
+ * @param id of the stored row to change
+ * @throws TextRejectedError
+ */
+export function requestedNames(
+  { metadata, dataSource }: EntityColumns,
+  row: number,
+  values: ObjectLiteral,
+  id?: ObjectLiteral,
+): RequestedName[] {
+  return namesOfEntity(metadata).flatMap((name) => {
+    const { column, normalizer, transformed } = name.text
+    const given: unknown = column.getEntityValue(values)
+    if (given === undefined || given === null || typeof given === 'function') return []
+    const stored: unknown = transformed ? dataSource.driver.preparePersistentValue(given, column) : given
+    if (transformed && typeof stored !== 'string') return []
+    const text = normalizeText(normalizer, column.propertyPath, stored)
+    return [{ name, row, text, key: id && entityKeyTexts(metadata, id) }]
+  })
+}
+
+/**
+ * The name that a row must bring.
+ *
+ * @throws TextRejectedError for one that is missing or cannot be stored
+ * @throws DeclarationError for values that are no object
+ */
+export function requiredName(of: EntityColumns, { name, text }: NameDeclaration, values: ObjectLiteral): string {
+  requireObject(of, values)
+  const { column, normalizer, transformed } = text
+  const given: unknown = column.getEntityValue(values)
+  if (given === undefined || given === null) {
+    throw new TextRejectedError({ property: name, reason: `expected a string, got ${String(given)}` })
+  }
+  const stored: unknown = transformed ? of.dataSource.driver.preparePersistentValue(given, column) : given
+  return normalizeText(normalizer, name, stored)
+}
+
+/**
+ * Checks once that the triggers of these names exist, and the guard of the table that keeps the names.
+ *
+ * @throws SchemaDriftError
+ */
+export async function ensureNamesReady(
+  session: Session,
+  requested: readonly Pick<RequestedName, 'name'>[],
+): Promise<void> {
+  if (requested.length === 0) return
+  for (const metadata of new Set(requested.map(({ name }) => name.metadata)))
+    await ensureTriggers(metadata, session.query)
+  await ensureReady(namesText(session.dataSource), session)
+}
+
+/**
+ * Which of the names are taken, in the order requested, in one round trip. A name that an earlier change of the call
+ * gives up is free for a later one. If several rows ask for one name, the first gets it.
+ */
+export async function takenNames(session: Session, requested: readonly RequestedName[]): Promise<TakenText[]> {
+  if (requested.length === 0) return []
+  const names = namesTable(session.dataSource)
+  const found = await session.rowsOrRollBack(takenNamesStatement(names), [
+    requested.map(({ name }) => name.namespace),
+    requested.map(({ text }) => text),
+    requested.map(({ text }) => names.digest.js(text)),
+  ])
+  const owners = new Map(found.map((each) => [each.requested, each]))
+  const asking = new Set<string>()
+  const changing = new Map<string, RequestedName[]>()
+  return requested.flatMap((one, position) => {
+    if (one.key) {
+      const key = keyOfRow(one.name, one.key)
+      changing.set(key, [...(changing.get(key) ?? []), one])
+    }
+    const owner = owners.get(position)
+    const holder = owner && holderOf(dataSourceOf(one.name.metadata), owner)
+    const before = holder && changing.get(keyOfRow(holder, textsOfKey(typedKey(holder.metadata, owner.key))))
+    // A change of the same row, or of one whose former name nobody keeps, gives the name up.
+    const isFree = before?.some(({ row, name }) => row === one.row || name.former.state === 'free') === true
+    const name = JSON.stringify([one.name.namespace, one.text])
+    const isRepeated = asking.has(name)
+    asking.add(name)
+    if (owner && !isFree) return [takenName(one.name, one.row, owner)]
+    return isRepeated ? [{ ...takenName(one.name, one.row, undefined), repeated: true }] : []
+  })
+}
+
+const keyOfRow = ({ metadata }: NameDeclaration, key: readonly string[]): string =>
+  JSON.stringify([holderName(metadata), key])
+
+/** An entity whose rows hold names, one of these names, and the statements for such a row. */
+export interface HolderEntity extends EntityColumns {
+  readonly declaration: NameDeclaration
+  readonly table: HolderTable
+  /** Database names of the columns that a statement reads of the row. */
+  readonly read: readonly string[]
+  /** Discriminators of the class, and of those that extend it: what `rename` and `swap` take after all else. Empty without inheritance. */
+  readonly discriminators: readonly string[]
+  /** Parameter: the name. */
+  readonly find: Statement<WireRow>
+  /**
+   * Gives the row other names. Parameters: the names, the primary key, the discriminators.
+   *
+   * @param columns that hold the names
+   */
+  readonly rename: (columns: readonly string[]) => Statement<WireRow>
+  /** Parameters: the primary keys of two rows, one after the other, the discriminators. */
+  readonly swap: Statement<SwappedRow>
+}

@@ -1,0 +1,499 @@
+import type { ObjectLiteral } from 'typeorm'
+import type { Session } from '../connection/session'
+import { DeclarationError, DuplicateTextError, TextTakenError } from '../errors'
+import { tableNames } from '../registry/registry'
+
+import {
+  createInChainStatement,
+  findOrCreateStatement,
+  findStandingStatement,
+  findStatement,
+  restoreStatement,
+  type StoredRow,
+} from '../sql/find'
+import { createStatement, updateSpreadStatement } from '../sql/spread'
+import { serverError, SQLSTATE } from '../sql/sqlstate'
+import { upsertStatement } from '../sql/upsert'
+import { asQueryFailedError } from '../typeorm/errors'
+import {
+  collisionError,
+  findTextHolder,
+  guardError,
+  type QueryRows,
+  type RefusedText,
+  refusedText,
+  takenError,
+  takenNamesError,
+  UNKNOWN,
+} from '../typeorm/refusals'
+import { Attempts } from './attempts'
+import { type BatchRules, findQuery, groupBy, inBatches, NO_DEFAULTS } from './batches'
+import type { DeletedOption } from './call-options'
+import { cached, type EntityText, type ReadyText, type RowStatements, type UpsertStatements } from './entity-text'
+import {
+  afterInsert,
+  afterUpdate,
+  beforeUpdate,
+  hydrate,
+  isEntityOfClass,
+  listensToInsert,
+  listensToUpdate,
+  recoverEvent,
+} from './hydrate'
+import {
+  DeferredRow,
+  entityToInsert,
+  isDeferred,
+  mayUpdate,
+  type RequestedRow,
+  rowShape,
+  type RowValues,
+  updateOf,
+  type Updates,
+  updateShape,
+  withOnly,
+  withOthersOf,
+} from './row-values'
+import { withPromised } from './values'
+
+/** A row, and how it came about. */
+export interface FindOrCreateResult<Entity> {
+  readonly entity: Entity
+  /** This call inserted the row. Of equal texts in one call, only the first can be created. */
+  readonly created: boolean
+  /** 1 if the first attempt was enough; there is one retry fewer than attempts. */
+  readonly attempts: number
+}
+
+/**
+ * The loop of attempts. The caller must finish its result: AfterLoad has not fired yet for a row that was found.
+ *
+ * There is no function around each step: the caller's line must stay in the stack of the driver's error.
+ */
+export async function findOrCreateRow<Entity extends ObjectLiteral>(
+  session: Session,
+  entityText: ReadyText,
+  requested: RequestedRow,
+  onDeleted: OnDeleted = RETURN,
+): Promise<FindOrCreateResult<Entity>> {
+  const attempts = new Attempts(session, entityText.declaration.name)
+  const late = new DeferredRow(session, entityText, requested)
+  let row = isDeferred(entityText, requested) ? undefined : requested.row
+  for (;;) {
+    let found: StoredRow | undefined
+    let stored: StoredRow | undefined
+    try {
+      found = await (row ? tryOnce(session, entityText, row) : find(session, entityText, requested.row))
+      stored = await afterDeletion(session, entityText, found, requested.row, onDeleted)
+    } catch (error) {
+      await attempts.again(await explain(session, entityText, row, error))
+      continue
+    }
+    if (stored) {
+      requested.notify?.(stored)
+      const { created } = stored
+      // A row that was created becomes the object that BeforeInsert has seen, and AfterInsert sees the same.
+      const entity = hydrate(entityText, session, stored, created ? late.entity : undefined) as Entity
+      if (created) await afterInsert(session, entityText, entity)
+      return { entity, created, attempts: attempts.count }
+    }
+    if (found || row) await attempts.again()
+    else row = await late.complete()
+  }
+}
+
+/**
+ * Once so many calls in a row have found their rows, the next ones look first: a statement that could insert costs the
+ * server nearly twice as much. A new text then takes one more round trip, which is at worst one in 65 calls.
+ */
+const MANY_FOUND = 64
+
+/** One attempt; undefined where others were faster in every step. */
+async function tryOnce(session: Session, entityText: ReadyText, row: RowValues): Promise<StoredRow | undefined> {
+  const statements = statementsOf(entityText, row.others)
+  const { streak } = entityText
+  const { distributed } = entityText.ready
+  if (distributed || streak.found >= MANY_FOUND) {
+    const rows = await session.rows(statements.find, row.key)
+    const seen = rows.length > 1 ? await theOne(session, entityText, row, rows) : rows[0]
+    if (seen) return seen
+  }
+  const insert = distributed ? statements.create : statements.findOrCreate
+  const [first, another] = await (mayRaise(entityText)
+    ? session.rowsOrRollBack(insert, row.all).catch(noneIfTaken)
+    : session.rows(insert, row.all))
+  streak.found = first && !first.created ? streak.found + 1 : 0
+  return first && !another ? first : await insertBeside(session, entityText, row)
+}
+
+/**
+ * The row where neither a look-up nor an insert at number 0 gave it.
+ *
+ * @returns undefined where others were faster once more
+ */
+async function insertBeside(session: Session, entityText: ReadyText, row: RowValues): Promise<StoredRow | undefined> {
+  // The index refused, and the row that holds the text was not visible: another inserter was faster, a text with equal
+  // hash holds number 0, or it was another unique index. Or several rows hold the text, which finding explains.
+  const found = await find(session, entityText, row)
+  if (found) return found
+  const { createInChain } = statementsOf(entityText, row.others)
+  const [created] = await session.rowsOrRollBack(createInChain, row.all).catch(noneIfTaken)
+  return created ?? (await find(session, entityText, row)) ?? (await createOrRaise(session, entityText, row))
+}
+
+/** A deferrable constraint, and a name that is taken, refuse the row with an error in place of nothing. */
+const mayRaise = ({ ready, metadata }: ReadyText): boolean => ready.deferrable || tableNames(metadata).length > 0
+
+function noneIfTaken(error: unknown): StoredRow[] {
+  if (serverError(error)?.code === SQLSTATE.uniqueViolation) return []
+  throw error
+}
+
+/** Finds out which other index refused the row, and throws its error; undefined if it was our index after all. */
+async function createOrRaise(session: Session, entityText: ReadyText, row: RowValues): Promise<StoredRow | undefined> {
+  const { createInChainOrRaise } = statementsOf(entityText, row.others)
+  try {
+    const [created] = await session.rowsOrRollBack(createInChainOrRaise, row.all)
+    return created
+  } catch (error) {
+    const { declaration } = entityText
+    const { code, constraint } = serverError(error) ?? {}
+    const refused = error instanceof Error ? refusedText(error, [declaration]) : undefined
+    if (refused) await requireNoCollision(session, refused, [row.key.slice(declaration.scope.length, -1)])
+    if (refused || (code === SQLSTATE.uniqueViolation && constraint === declaration.table.index)) return undefined
+    throw error
+  }
+}
+
+/** @throws HashCollisionError where another text of equal hash has the place of the refused one, and no guard moves on */
+export async function requireNoCollision(
+  session: Session,
+  refused: RefusedText,
+  texts: readonly (readonly unknown[])[],
+): Promise<void> {
+  if (refused.declaration.table.guardless !== true) return
+  const collision = collisionError(refused, await findTextHolder(refused, storedRows(session), texts))
+  if (collision) throw collision
+}
+
+const storedRows =
+  (session: Session): QueryRows =>
+  async (...requested) =>
+    await session.byTypeOrm(async (runner) => (await runner.query(...requested)) as Awaited<ReturnType<QueryRows>>)
+
+/**
+ * The row that holds the text, or undefined.
+ *
+ * @throws DuplicateTextError if there are several
+ * @throws TransactionAbortedError if there are several in the transaction's snapshot only
+ */
+export async function find(session: Session, entityText: ReadyText, row: RowValues): Promise<StoredRow | undefined> {
+  const rows = await session.rows(statementsOf(entityText, row.others).find, row.key)
+  return rows.length > 1 ? await theOne(session, entityText, row, rows) : rows[0]
+}
+
+/** Returns the one that still exists of several rows that were seen. */
+async function theOne(
+  session: Session,
+  entityText: ReadyText,
+  row: RowValues,
+  rows: StoredRow[],
+): Promise<StoredRow | undefined> {
+  let standing = rows
+  // Above READ COMMITTED a transaction that inserts a text sees it beside the row that held it in its snapshot and that
+  // others have deleted since, as with any unique index. A lock looks at what stands now, and fails with 40001.
+  if (session.inTransaction) {
+    try {
+      standing = await session.rowsOrRollBack(statementsOf(entityText, row.others).findStanding, row.key)
+    } catch (error) {
+      // A role that may not lock rows gets the rows that it sees.
+      if (serverError(error)?.code !== SQLSTATE.insufficientPrivilege) throw error
+    }
+  }
+  if (standing.length <= 1) return standing[0]
+  const { metadata, select, declaration } = entityText
+  const ids = standing.map(({ columns }) =>
+    Object.fromEntries(
+      metadata.primaryColumns.map((column) => [column.propertyPath, columns[select.indexOf(column)] ?? null]),
+    ),
+  )
+  throw new DuplicateTextError(declaration.name, ids)
+}
+
+/**
+ * What the server refused, as an error of ours: a full chain, or another text of the entity that is taken. The second
+ * is also TypeORM's `QueryFailedError`, as is a violation of any other index.
+ */
+async function explain(
+  session: Session,
+  { declaration, otherTexts, dataSource }: EntityText,
+  row: RowValues | undefined,
+  failure: unknown,
+): Promise<unknown> {
+  const ofNames = takenNamesError(failure, dataSource)
+  if (ofNames) return asQueryFailedError(ofNames, failure as Error)
+  const ofGuard = guardError(failure, [declaration, ...otherTexts])
+  const refused = failure instanceof Error ? refusedText(failure, otherTexts) : undefined
+  if (ofGuard || !refused || !row) return ofGuard ?? failure
+  const given = refused.declaration.table.text.map(
+    ({ name }) => row.all[row.all.length - row.others.length + row.others.indexOf(name)],
+  )
+  const holder = await findTextHolder(refused, storedRows(session), [given]).catch(() => UNKNOWN)
+  const explained = holder.isFree ? collisionError(refused, holder) : takenError(refused, holder)
+  return explained ? asQueryFailedError(explained, refused.error) : failure
+}
+
+function statementsOf(entityText: ReadyText, others: readonly string[]): RowStatements {
+  return cached(entityText.rowStatements, others, (): RowStatements => {
+    const shape = rowShape(entityText, others)
+    return {
+      find: findStatement(shape),
+      findStanding: findStandingStatement(shape),
+      findOrCreate: findOrCreateStatement(shape),
+      create: createStatement(shape),
+      createInChain: createInChainStatement(shape, 'nothing'),
+      createInChainOrRaise: createInChainStatement(shape, 'raise'),
+    }
+  })
+}
+
+/** No input is answered by position, and nothing is created. */
+const UNASKED = { input: 0, repeats: undefined, values: {}, more: [], create: undefined }
+
+/**
+ * Returns the rows that hold the texts, by the identities of the inputs. Looks them up in batches.
+ *
+ * @throws DuplicateTextError, and what parameters of the scope that have no text throw
+ */
+export async function findRows(
+  session: Session,
+  entityText: ReadyText,
+  rows: readonly RowValues[],
+): Promise<ReadonlyMap<string, StoredRow>> {
+  const requested = new Map(rows.map((row) => [row.identity, { ...row, others: [], all: row.key }]))
+  const distinct = [...requested.values()].map((row) => ({ ...UNASKED, row }))
+  const rules: BatchRules = { entityText, defaults: NO_DEFAULTS }
+  const found = new Map<string, StoredRow>()
+  const batches = inBatches(rules, distinct, (_, error) => {
+    throw error
+  })
+  for (const { items, alone } of batches) {
+    const query = alone ? undefined : findQuery(rules, items)
+    const stored = query ? await session.rowsOrRollBack(query.statement, query.values) : []
+    const answers = groupBy(stored, ({ index }) => index)
+    for (const [index, { row }] of items.entries()) {
+      const [first, another] = answers.get(index) ?? []
+      const one = alone || another ? await find(session, entityText, row) : first
+      if (one) found.set(row.identity, one)
+    }
+  }
+  return found
+}
+
+/** What becomes of a softly deleted row that holds the text. */
+export interface OnDeleted {
+  readonly deleted: DeletedOption
+  /** 0-based position in the call. */
+  readonly position: number
+}
+
+/** The row is returned like any other. */
+const RETURN: OnDeleted = { deleted: 'return', position: 0 }
+
+/** @throws DeclarationError if no row can be deleted softly and hold its text */
+export function requireDeleteDate({ metadata, declaration }: EntityText, option: string): void {
+  const where = `The option "${option}" of a call for "${declaration.name}" of ${metadata.name}`
+  if (!metadata.deleteDateColumn) {
+    throw new DeclarationError(`${where} needs a @DeleteDateColumn, and there is none. Leave the option out.`)
+  }
+  if (declaration.table.deleted !== undefined) {
+    throw new DeclarationError(`${where}: with ignoreDeleted a deleted row holds no text. Leave the option out.`)
+  }
+}
+
+/** The row was found, and is deleted softly. */
+export function isDeleted({ metadata, declaration, select }: EntityText, { created, columns }: StoredRow): boolean {
+  const { deleteDateColumn } = metadata
+  if (created || !deleteDateColumn || declaration.table.deleted !== undefined) return false
+  const index = select.indexOf(deleteDateColumn)
+  // The delete date is the last column if it is not selected otherwise.
+  return (columns[index === -1 ? columns.length - 1 : index] ?? null) !== null
+}
+
+/**
+ * Does what the call says to a softly deleted row; returns any other row unchanged.
+ *
+ * @returns undefined if there is no row, or if someone else restored or deleted it meanwhile
+ * @throws TextTakenError if the call says so, and for a row of another class of the table
+ */
+export function afterDeletion(
+  session: Session,
+  entityText: ReadyText,
+  stored: StoredRow | undefined,
+  row: RowValues,
+  onDeleted: OnDeleted,
+): StoredRow | undefined | Promise<StoredRow | undefined> {
+  if (onDeleted.deleted === 'return' || !stored || !isDeleted(entityText, stored)) return stored
+  return restoreOrThrow(session, entityText, stored, row, onDeleted)
+}
+
+async function restoreOrThrow(
+  session: Session,
+  entityText: ReadyText,
+  stored: StoredRow,
+  row: RowValues,
+  { deleted, position }: OnDeleted,
+): Promise<StoredRow | undefined> {
+  const { metadata, declaration } = entityText
+  const entity = hydrate(entityText, session, stored)
+  if (deleted !== 'restore') {
+    const id = metadata.getEntityIdMap(entity)
+    throw new TextTakenError([{ entity: metadata.name, property: declaration.name, id, row: position, deleted: true }])
+  }
+  const statement = restoreStatement(rowShape(entityText, []), {
+    deleted: metadata.deleteDateColumn?.databaseName ?? '',
+    version: metadata.versionColumn?.databaseName,
+    updated: metadata.updateDateColumn?.databaseName,
+  })
+  // Subscribers get the events of TypeORM's `restore()`, which have no entity either.
+  await recoverEvent(session, entityText, 'BeforeRecover')
+  const [restored] = await session.rowsOrRollBack(statement, row.key)
+  if (restored) await recoverEvent(session, entityText, 'AfterRecover')
+  return restored
+}
+
+/** The loop of attempts of an upsert: like `findOrCreateRow`, but a row that is found may be updated. */
+export async function upsertRow<Entity extends ObjectLiteral>(
+  session: Session,
+  entityText: ReadyText,
+  requested: RequestedRow,
+  updates: Updates,
+): Promise<FindOrCreateResult<Entity>> {
+  const attempts = new Attempts(session, entityText.declaration.name)
+  const listened =
+    isHeard(entityText) || entityText.ready.distributed
+      ? new ListenedUpsert(session, entityText, requested, updates)
+      : undefined
+  for (;;) {
+    let stored: StoredRow | undefined
+    try {
+      if (listened) stored = await listened.tryOnce()
+      else {
+        const { row } = requested
+        const columns = new Set(updateOf(updates, row))
+        const { upsert } = upsertStatementsOf(entityText, row.others, { ...updates, columns })
+        // An update may violate another index: it must abort nothing.
+        const [first, another] = await session.rowsOrRollBack(upsert, row.all)
+        stored = first && !another ? first : await createOnly(session, entityText, row)
+      }
+    } catch (error) {
+      await attempts.again(await explain(session, entityText, requested.row, error))
+      continue
+    }
+    if (stored) {
+      const entity = (await toEntity(session, entityText, stored, listened)) as Entity
+      return { entity, created: stored.created, attempts: attempts.count }
+    }
+    await attempts.again()
+  }
+}
+
+/** Somebody hears of inserts or of updates. */
+export const isHeard = (entityText: EntityText): boolean => listensToInsert(entityText) || listensToUpdate(entityText)
+
+/** A row that is found has come meanwhile: the next attempt updates it. */
+async function createOnly(session: Session, entityText: ReadyText, row: RowValues): Promise<StoredRow | undefined> {
+  const stored = await tryOnce(session, entityText, row)
+  return stored?.created ? stored : undefined
+}
+
+/** An upsert that is announced to listeners. What is to happen must be known before, so the row is looked for first. */
+class ListenedUpsert {
+  /** What BeforeInsert or BeforeUpdate has seen. */
+  readonly announced: { inserted?: ObjectLiteral | undefined; updated?: ObjectLiteral } = {}
+  private insert: RowValues | undefined
+  private update: RowValues | undefined
+
+  constructor(
+    private readonly session: Session,
+    private readonly entityText: ReadyText,
+    private readonly requested: RequestedRow,
+    private readonly updates: Updates,
+  ) {}
+
+  /** Each event fires once for all attempts. */
+  async tryOnce(): Promise<StoredRow | undefined> {
+    const { session, entityText } = this
+    const found = await find(session, entityText, this.requested.row)
+    if (found) {
+      // A row of another class is refused with its entity.
+      if (!isEntityOfClass(entityText, found)) return found
+      const row = (this.update ??= await this.announceUpdate())
+      if (row.others.length === 0) return found
+      const { update } = upsertStatementsOf(entityText, row.others, { ...this.updates, columns: new Set(row.others) })
+      const [stored] = await session.rowsOrRollBack(update, row.all)
+      // On a distributed table, what is as it should be is not given back.
+      return stored ?? (entityText.ready.distributed ? await find(session, entityText, this.requested.row) : undefined)
+    }
+    this.insert ??= await this.announceInsert()
+    return await createOnly(session, entityText, this.insert)
+  }
+
+  private async announceInsert(): Promise<RowValues> {
+    const deferred = new DeferredRow(this.session, this.entityText, this.requested)
+    const row = await deferred.complete()
+    this.announced.inserted = deferred.entity
+    return row
+  }
+
+  /**
+   * What a listener sets is updated too, as `save` does it; what it takes away is not.
+   *
+   * @returns the row with the columns that are updated, and no others
+   */
+  private async announceUpdate(): Promise<RowValues> {
+    const { session, entityText, requested, updates } = this
+    const columns = new Set(updateOf(updates, requested.row))
+    if (!listensToUpdate(entityText)) return withOnly(requested.row, columns)
+    const entity = entityToInsert(entityText, requested)
+    const given = await withPromised(entityText.metadata, entity)
+    const before = entityText.others.map((column) => column.getEntityValue(given) as unknown)
+    this.announced.updated = entity
+    await beforeUpdate(session, entityText, entity)
+    const values = await withPromised(entityText.metadata, entity)
+    entityText.others.forEach((column, index) => {
+      if (column.getEntityValue(values) !== before[index] && mayUpdate(entityText, column)) {
+        columns.add(column.databaseName)
+      }
+    })
+    return withOnly(withOthersOf(requested.row, entityText, values), columns)
+  }
+}
+
+async function toEntity(
+  session: Session,
+  entityText: ReadyText,
+  stored: StoredRow,
+  listened: ListenedUpsert | undefined,
+): Promise<ObjectLiteral> {
+  const { inserted, updated } = listened?.announced ?? {}
+  // With single table inheritance the row may be of a child's class, which the values were not.
+  const announced = entityText.metadata.discriminatorColumn ? undefined : updated
+  const entity = hydrate(entityText, session, stored, stored.created ? inserted : announced)
+  if (stored.created) await afterInsert(session, entityText, entity)
+  else await afterUpdate(session, entityText, entity)
+  return entity
+}
+
+function upsertStatementsOf(entityText: ReadyText, others: readonly string[], updates: Updates): UpsertStatements {
+  const updated = [...updates.columns]
+  const key = [...others, '', ...updated, String(updates.skipUnchanged)]
+  return cached(entityText.upsertStatements, key, (): UpsertStatements => {
+    const shape = rowShape(entityText, others)
+    const changes = updateShape(entityText, updates, updated)
+    const update = entityText.ready.distributed
+      ? updateSpreadStatement(shape, changes)
+      : upsertStatement(shape, changes, false)
+    return { upsert: upsertStatement(shape, changes, true), update }
+  })
+}

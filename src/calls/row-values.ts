@@ -1,0 +1,425 @@
+import type { EntityMetadata, ObjectLiteral } from 'typeorm'
+import type { Session } from '../connection/session'
+import { DeclarationError } from '../errors'
+import { type ColumnMetadata, declarationsOf, rootOf, tableNumbers } from '../registry/registry'
+import { guardedNumbers, type RowShape, type StoredRow } from '../sql/find'
+import { hashOfTexts } from '../sql/text-table'
+import { parameterText } from '../sql/types'
+import type { UpdateShape } from '../sql/upsert'
+import type { EntityText, ReadyText } from './entity-text'
+import { beforeInsert, listensToInsert } from './hydrate'
+import {
+  givenTexts,
+  insertValue,
+  type KeyValues,
+  keyValues,
+  normalized,
+  requireCreated,
+  requireInsertable,
+  requireKnown,
+  requireObject,
+  textValue,
+  valueIn,
+  withPromised,
+} from './values'
+
+/** What a caller's object becomes: the parameters of every statement about it. */
+export interface RowValues extends KeyValues {
+  /** Database names of the further columns it brings; together with the EntityText they decide the statements. */
+  readonly others: readonly string[]
+  /** Parameters in the order of `RowShape`: the key, then the others. */
+  readonly all: readonly unknown[]
+}
+
+/**
+ * @throws TextRejectedError for the text, or a text of the scope, that cannot be stored
+ * @throws DeclarationError for a scope that is not given, and for values that are no object
+ */
+export function rowValues(entityText: EntityText, given: ObjectLiteral): RowValues {
+  requireObject(entityText, given)
+  return keyAndOthers(entityText, given)
+}
+
+function keyAndOthers(entityText: EntityText, given: ObjectLiteral): RowValues {
+  const entity = entityText.declaration.normalizeValues ? normalized(entityText, given) : given
+  return withOthers(keyValues(entityText, entity), otherValues(entityText, entity))
+}
+
+/** @throws TextRejectedError, DeclarationError for what can be said of a row whose scope is not known yet */
+export function checkUnscoped(entityText: EntityText, given: ObjectLiteral): void {
+  requireInsertable(entityText, given)
+  givenTexts(entityText, given)
+}
+
+/**
+ * The parameters of a row that may be created: its values must be ones that an insert can store.
+ *
+ * @throws DeclarationError also for what only `save` can insert
+ */
+export function newRowValues(entityText: EntityText, entity: ObjectLiteral): RowValues {
+  requireObject(entityText, entity)
+  requireKnown(entityText, entity)
+  requireInsertable(entityText, entity)
+  return keyAndOthers(entityText, entity)
+}
+
+/**
+ * A row with the values that `create` gives, in addition to those of the input.
+ *
+ * @throws DeclarationError for a property that both give, with different values; also for what only `save` can insert
+ */
+function withCreateValues(
+  row: RowValues,
+  entityText: EntityText,
+  values: ObjectLiteral,
+  created: ObjectLiteral,
+): RowValues {
+  requireKnown(entityText, created)
+  requireInsertable(entityText, created)
+  const { scope, text } = entityText.declaration
+  const more = normalized(entityText, created)
+  const key = [
+    ...scope.map((column) => [column, insertValue(entityText, column, more)] as const),
+    ...text.map((part) => {
+      const isGiven = valueIn(part.column, more) !== undefined
+      return [part.column, isGiven ? textValue(entityText, part, more) : undefined] as const
+    }),
+  ]
+  key.forEach(([column, value], index) => {
+    if (value !== undefined) requireSame(entityText, column, row.key[index], value)
+  })
+  return withOthers(row, otherValues(entityText, normalized(entityText, values), more))
+}
+
+/** A row with the further columns of another object. */
+export function withOthersOf(row: RowValues, entityText: EntityText, entity: ObjectLiteral): RowValues {
+  requireInsertable(entityText, entity)
+  return withOthers(row, otherValues(entityText, entity))
+}
+
+const NO_OTHERS: readonly string[] = []
+
+/** A row with these further columns, by their database names. */
+function withOthers({ key, hash, identity }: KeyValues, others: ReadonlyMap<string, unknown>): RowValues {
+  if (others.size === 0) return { key, hash, identity, others: NO_OTHERS, all: key }
+  return { key, hash, identity, others: [...others.keys()], all: [...key, ...others.values()] }
+}
+
+/** Values by the database names of their columns; of several objects, no two bring a column with different values. */
+function otherValues(entityText: EntityText, ...objects: readonly ObjectLiteral[]): ReadonlyMap<string, unknown> {
+  const { discriminatorColumn, discriminatorValue } = entityText.metadata
+  const values = columnValues(entityText, objects)
+  // Most rows of thousands bring nothing but their text.
+  if (!discriminatorColumn && entityText.otherTexts.length === 0) return values ?? NO_VALUES
+  const known = values ?? new Map<string, unknown>()
+  if (discriminatorColumn && !known.has(discriminatorColumn.databaseName)) {
+    known.set(discriminatorColumn.databaseName, discriminatorValue)
+  }
+  for (const declaration of entityText.otherTexts) setHash(declaration, known)
+  return known
+}
+
+/**
+ * Sets the hash of another text of the entity where it is known, so that no trigger has to make it. It is not where only
+ * the database knows the text that a column will hold: a default, or a text that it may cut.
+ */
+function setHash({ text, table }: EntityText['otherTexts'][number], values: Map<string, unknown>): void {
+  const texts: (string | null)[] = []
+  for (const { column } of text) {
+    const given = values.get(column.databaseName)
+    if (typeof given === 'string') {
+      if (column.length && given.length > Number(column.length)) return
+      texts.push(given)
+    } else if (given === null || (column.isNullable && column.default === undefined)) texts.push(null)
+    else return
+  }
+  if (texts.some((one) => one !== null)) values.set(table.hash, hashOfTexts(table, texts))
+}
+
+/** @returns undefined where the objects bring none */
+function columnValues(entityText: EntityText, objects: readonly ObjectLiteral[]): Map<string, unknown> | undefined {
+  let values: Map<string, unknown> | undefined
+  const { others, properties } = entityText
+  const [first, another] = objects
+  for (let index = 0; index < others.length; index += 1) {
+    const column = others[index]
+    const name = properties[index]
+    // Most columns of most objects: nothing is called for those.
+    const isLeftOut = name !== undefined && first?.[name] === undefined && !another
+    if (!column || (isLeftOut && !column.isVersion)) continue
+    const given = valueOfColumn(entityText, column, objects)
+    const value = given === undefined && column.isVersion ? 1 : given
+    if (value !== undefined) (values ??= new Map<string, unknown>()).set(column.databaseName, value)
+  }
+  return values
+}
+
+const NO_VALUES: ReadonlyMap<string, unknown> = new Map()
+
+/** @throws DeclarationError if two objects bring different values */
+function valueOfColumn(entityText: EntityText, column: ColumnMetadata, objects: readonly ObjectLiteral[]): unknown {
+  let value: unknown
+  for (const object of objects) {
+    const another = insertValue(entityText, column, object)
+    if (another === undefined) continue
+    if (value !== undefined) requireSame(entityText, column, value, another)
+    value = another
+  }
+  return value
+}
+
+/** Otherwise one of the two values would be dropped, and nobody could tell which. */
+function requireSame({ metadata }: EntityText, { propertyPath }: ColumnMetadata, one: unknown, other: unknown): void {
+  if (one === other || parameterText(one) === parameterText(other)) return
+  throw new DeclarationError(
+    `"${propertyPath}" of ${metadata.name} has one value in the values and another in "create". Give it once.`,
+  )
+}
+
+/**
+ * What is selected after the columns that `find` would load: the discriminator of single table inheritance, and the
+ * delete date.
+ */
+export function rowShape(
+  { metadata, select, declaration, otherTexts, spatial, ready, echoed }: ReadyText,
+  others: readonly string[],
+): RowShape {
+  const names = select.map(({ databaseName }) => databaseName)
+  const discriminator = metadata.discriminatorColumn?.databaseName
+  const deleteDate = declaration.table.deleted === undefined ? metadata.deleteDateColumn?.databaseName : undefined
+  const hidden = [discriminator, deleteDate].filter((name) => name !== undefined && !names.includes(name))
+  return {
+    table: declaration.table,
+    others,
+    select: [...names, ...hidden.filter((name) => name !== undefined)],
+    echoed,
+    types: ready.types,
+    spatial,
+    otherNumbers: guardedNumbers(otherTexts.map(({ table }) => table)),
+    deferrable: ready.deferrable,
+    distributed: ready.distributed,
+    partitioned: ready.partitioned,
+    crashesByPruning: ready.crashesByPruning,
+    numbered: tableNumbers(metadata).length > 0,
+  }
+}
+
+/** A requested row. */
+export interface RequestedRow {
+  /** What is known of it before it is looked for. */
+  readonly row: RowValues
+  /** The object that `row` was made of. */
+  readonly values: ObjectLiteral
+  /** What was merged into it. */
+  readonly more: readonly ObjectLiteral[]
+  /** Gives the rest, where the row is missing. */
+  readonly create: (() => unknown) | undefined
+  /** Is notified of the row as soon as it stands. */
+  readonly notify?: (stored: StoredRow) => void
+}
+
+/** Shared by all rows: of thousands, each list would count. */
+const NO_MORE: readonly ObjectLiteral[] = []
+
+/**
+ * @throws TextRejectedError, DeclarationError for what is wrong with the values
+ */
+export function requestedRow(
+  entityText: EntityText,
+  values: ObjectLiteral,
+  create?: ObjectLiteral | (() => unknown),
+): RequestedRow {
+  const row = newRowValues(entityText, values)
+  if (create === undefined) return { row, values, more: NO_MORE, create: undefined }
+  if (typeof create === 'function') return { row, values, more: NO_MORE, create: create as () => unknown }
+  return { row: withCreateValues(row, entityText, values, create), values, more: [create], create: undefined }
+}
+
+/** Calls `create`, where there is one. */
+export async function withCreated(entityText: EntityText, requested: RequestedRow): Promise<RequestedRow> {
+  if (!requested.create) return requested
+  const created: unknown = await requested.create()
+  requireCreated(entityText.metadata.name, created)
+  const { values } = requested
+  const row = withCreateValues(requested.row, entityText, values, created)
+  return { row, values, more: [created], create: undefined }
+}
+
+/** What listeners get before the row is written. */
+export function entityToInsert(
+  { metadata, dataSource }: EntityText,
+  { values, more }: Pick<RequestedRow, 'values' | 'more'>,
+): ObjectLiteral {
+  const entity: ObjectLiteral = dataSource.manager.create(metadata.target, values)
+  return more.length === 0 ? entity : dataSource.manager.merge(metadata.target, entity, ...more)
+}
+
+/** Whether its values are complete only once the row is known to be missing. */
+export const isDeferred = (entityText: EntityText, { create }: RequestedRow): boolean =>
+  create !== undefined || listensToInsert(entityText)
+
+/**
+ * Completes a deferred row, which was looked for and is missing: calls `create`, and fires BeforeInsert. Both run while
+ * we hold no connection, and once for all attempts.
+ */
+export class DeferredRow {
+  /** What BeforeInsert has seen, and AfterInsert shall see. */
+  entity: ObjectLiteral | undefined
+
+  constructor(
+    private readonly session: Session,
+    private readonly entityText: EntityText,
+    private readonly requested: RequestedRow,
+  ) {}
+
+  async complete(): Promise<RowValues> {
+    if (this.requested.create) await this.session.release()
+    return await this.announce(await withCreated(this.entityText, this.requested))
+  }
+
+  /** Listeners may fill in columns; another text would make it another operation, so text and scope stay as given. */
+  private async announce(requested: RequestedRow): Promise<RowValues> {
+    const { row } = requested
+    if (!listensToInsert(this.entityText)) return row
+    const entity = entityToInsert(this.entityText, requested)
+    this.entity = entity
+    await beforeInsert(this.session, this.entityText.metadata, entity)
+    return withOthersOf(row, this.entityText, await withPromised(this.entityText.metadata, entity))
+  }
+}
+
+/** What an upsert does to a row that is there. */
+export interface Updates {
+  /** Database names of the columns that it takes over from the values, where these bring them. */
+  readonly columns: ReadonlySet<string>
+  readonly skipUnchanged: boolean
+}
+
+/**
+ * @param listed properties. @default every column that an update may change
+ * @throws DeclarationError for a property that an upsert cannot change, or that is none
+ */
+export function updatesOf(
+  entityText: EntityText,
+  listed: readonly string[] | undefined,
+  skipUnchanged: boolean,
+): Updates {
+  const columns = listed
+    ? listed.flatMap((property) => listedColumns(entityText, property))
+    : // The row may be an entity that was loaded, with the dates of another moment. The update date moves by itself, and
+      // a deleted row must not be restored by accident.
+      entityText.others.filter(
+        (column) => !column.isUpdateDate && !column.isDeleteDate && mayUpdate(entityText, column),
+      )
+  return { columns: new Set(columns.map(({ databaseName }) => databaseName)), skipUnchanged }
+}
+
+/** The columns that this row changes; none: it is only found. */
+export function updateOf(updates: Updates | undefined, { others }: RowValues): string[] {
+  return updates ? others.filter((name) => updates.columns.has(name)) : []
+}
+
+export function updateShape(
+  { metadata, otherTexts }: EntityText,
+  { skipUnchanged }: Updates,
+  update: readonly string[],
+): UpdateShape {
+  const names = (is: (column: ColumnMetadata) => boolean): string[] =>
+    metadata.columns.filter(is).map(({ databaseName }) => databaseName)
+  return {
+    update,
+    versions: names(({ isVersion }) => isVersion),
+    updateDates: names(({ isUpdateDate }) => isUpdateDate),
+    hashes: changedTexts(otherTexts, update).flatMap(({ table }) => (table.guardless === true ? [table] : [])),
+    skipUnchanged,
+    only: classFilter(metadata),
+  }
+}
+
+/** Excludes rows of another class of single table inheritance, which are not ours to change. */
+export function classFilter(metadata: EntityMetadata): UpdateShape['only'] {
+  const { discriminatorColumn, childEntityMetadatas } = metadata
+  if (!discriminatorColumn || metadata === rootOf(metadata)) return undefined
+  const values = [metadata, ...childEntityMetadatas].map(({ discriminatorValue }) => String(discriminatorValue))
+  return { column: discriminatorColumn.databaseName, values }
+}
+
+/** A property stands for its column, a relation for its join columns, an embedded for all of its columns. */
+function listedColumns(entityText: EntityText, property: string): ColumnMetadata[] {
+  const { metadata, declaration } = entityText
+  const columns = [
+    ...metadata.findColumnsWithPropertyPath(property),
+    ...(metadata.findEmbeddedWithPropertyPath(property)?.columnsFromTree ?? []),
+  ]
+  const reasons = columns.map((column) => reasonAgainst(entityText, column)).filter((reason) => reason !== undefined)
+  const reason = columns.length === 0 ? `${metadata.name} has no such column` : reasons[0]
+  if (reason === undefined) return columns
+  throw new DeclarationError(
+    `upsertByText() by "${declaration.name}" cannot update "${property}": ${reason}. Leave it out of "update".`,
+  )
+}
+
+export function mayUpdate(entityText: EntityText, column: ColumnMetadata): boolean {
+  return reasonAgainst(entityText, column) === undefined
+}
+
+/** Why an upsert does not change a column; undefined if it may change it. */
+function reasonAgainst({ metadata, declaration }: EntityText, column: ColumnMetadata): string | undefined {
+  const { text, scope } = declaration
+  if (text.some((one) => one.column === column)) return 'the row is found by it'
+  if (scope.includes(column)) return 'the text is unique within it, and so the row is found by it'
+  if (declarationsOf(metadata).some(({ hidden }) => hidden.includes(column))) return 'the guard maintains it'
+  if (column.isPrimary) return 'it is the primary key'
+  if (column.isGenerated || column.generatedType !== undefined) return 'the database generates it'
+  if (column.isCreateDate) return 'it is the creation date'
+  if (column.isVersion) return 'every update increments it'
+  if (column.isDiscriminator) return 'it is the discriminator, which says the class of the row'
+  return column.isInsert && column.isUpdate ? undefined : 'its column says "insert: false" or "update: false"'
+}
+
+/** A row with only some of its further columns: a statement must use every parameter that it is given. */
+export function withOnly(row: RowValues, names: ReadonlySet<string>): RowValues {
+  return withOthers(row, new Map([...othersOf(row)].filter(([name]) => names.has(name))))
+}
+
+const changedTexts = (texts: EntityText['otherTexts'], update: readonly string[]): EntityText['otherTexts'] =>
+  texts.filter(({ table }) => table.text.some(({ name }) => update.includes(name)))
+
+const othersOf = ({ key, others, all }: RowValues): Map<string, unknown> =>
+  new Map(others.map((name, index) => [name, all[key.length + index]]))
+
+/** Both bring the same columns with the same values. */
+export const sameValues = ({ others: names, all: values }: RowValues, { others, all }: RowValues): boolean =>
+  names.length === others.length &&
+  names.every((name, index) => name === others[index]) &&
+  values.every((value, index) => value === all[index])
+
+/** A change would put another value in place of one that no row was asked to take yet. */
+export const isReplaced = (first: RowValues, later: RowValues, update: readonly string[]): boolean =>
+  update.some((name) => first.others.includes(name) && otherValue(first, name) !== otherValue(later, name))
+
+const otherValue = ({ key, others, all }: RowValues, name: string): unknown => all[key.length + others.indexOf(name)]
+
+/** Merges rows as if they were upserted one after another: the first is created, and each changes what it brings. */
+export function withUpdate<Row extends RequestedRow>(
+  entityText: EntityText,
+  updates: Updates,
+  first: Row,
+  { row, values, more }: RequestedRow,
+): Row {
+  const update = updateOf(updates, row)
+  const merged = othersOf(first.row)
+  const changes = othersOf(row)
+  for (const name of update) merged.set(name, changes.get(name))
+  for (const declaration of changedTexts(entityText.otherTexts, update)) {
+    // The guard makes the hash of a text that is made up of both.
+    merged.delete(declaration.table.hash)
+    if (declaration.table.guardless === true) setHash(declaration, merged)
+  }
+  // The properties that hold the changed columns; an embedded, or a relation, as a whole.
+  const properties = entityText.others
+    .filter(({ databaseName }) => update.includes(databaseName))
+    .map(({ propertyPath }) => propertyPath.split('.')[0] ?? propertyPath)
+  const changed = [values, ...more].map((one) => Object.fromEntries(properties.map((name) => [name, one[name]])))
+  return { ...first, row: withOthers(first.row, merged), more: [...first.more, ...changed] }
+}

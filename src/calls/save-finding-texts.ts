@@ -1,0 +1,204 @@
+import type { DeepPartial, EntityManager, EntityMetadata, EntityTarget, ObjectLiteral, SaveOptions } from 'typeorm'
+import { asOne, requireCurrentSnapshot } from '../connection/transactions'
+import { TextTakenError } from '../errors'
+import { Attempts, MAX_DANGLING } from './attempts'
+import { calledFrom, callerOf, requireManager } from './call-options'
+import {
+  type Begun,
+  firstsOf,
+  isNew,
+  lookUpScoped,
+  type NewNode,
+  ownerOf,
+  Planner,
+  storedRowOf,
+  textOfObject,
+  type Walk,
+} from './graph-plan'
+import { copyOfGiven, hasId, hasValue, isObject, requireObject, setRelation } from './values'
+import { isForeignKeyError, serverError, SQLSTATE } from '../sql/sqlstate'
+import { dataSourceOf } from '../registry/registry'
+
+/**
+ * TypeORM's `save`, whose new nested objects are not stored a second time: one without a primary key whose unique text
+ * a row holds becomes that row, as it stands. Its own columns and relations are not written; objects with equal texts
+ * become one. An object whose text no row holds is saved, if the relation cascades. The entities themselves are saved
+ * as `save` does it: where their own text is taken, it fails.
+ *
+ * Runs in a transaction of its own, or behind a savepoint of yours, which stays usable. If others store a text at the
+ * same moment, the next of up to 10 attempts finds it. If it fails, your objects are as they were.
+ *
+ * @example
+ * const link = await saveFindingTexts(manager, Link, { page: { url: 'http://example.com/' } })
+ *
+ * @returns what was given, as `save` does
+ * @throws TextRejectedError, DeclarationError, SchemaDriftError, UnsupportedDatabaseError, AttemptsExhaustedError
+ * @throws TextTakenError where a row of another class holds a nested text
+ * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
+ * @throws what `save` throws
+ */
+export async function saveFindingTexts<Entity extends ObjectLiteral, Given extends DeepPartial<NoInfer<Entity>>>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  given: readonly Given[],
+  options?: SaveOptions,
+): Promise<(Given & Entity)[]>
+export async function saveFindingTexts<Entity extends ObjectLiteral, Given extends DeepPartial<NoInfer<Entity>>>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  given: Given,
+  options?: SaveOptions,
+): Promise<Given & Entity>
+export async function saveFindingTexts(
+  manager: EntityManager,
+  entity: EntityTarget<ObjectLiteral>,
+  given: ObjectLiteral | readonly ObjectLiteral[],
+  options?: SaveOptions,
+): Promise<unknown> {
+  return await calledFrom(callerOf(saveFindingTexts), saveAll(manager, entity, given, options))
+}
+
+async function saveAll(
+  manager: EntityManager,
+  entity: EntityTarget<ObjectLiteral>,
+  given: ObjectLiteral | readonly ObjectLiteral[],
+  options?: SaveOptions,
+): Promise<unknown> {
+  requireManager(manager)
+  const metadata = dataSourceOf(manager).getMetadata(entity)
+  for (const one of (Array.isArray(given) ? given : [given]) as ObjectLiteral[]) {
+    requireObject({ metadata }, one)
+  }
+  return await Attempts.within(manager, metadata.name, async (attempts) => {
+    let known = 0
+    for (;;) {
+      const texts = new KnownTexts(metadata)
+      try {
+        return await asOne(attempts.session, manager, async (own) => {
+          await texts.find(own, Array.isArray(given) ? given : [given])
+          // A transaction is open already, perhaps one that SQL began and TypeORM does not know of.
+          return await own.save(metadata.target, given, { ...options, transaction: false })
+        })
+      } catch (error) {
+        texts.undo()
+        const isTaken = texts.isTaken(error)
+        // Somebody stored a text that was not found, or deleted a row that was found before anything referred to it.
+        const isRace = isTaken
+          ? attempts.count === 1 || texts.found > known
+          : attempts.count <= MAX_DANGLING && texts.found > 0 && isForeignKeyError(error)
+        const isOfNobody = error instanceof TextTakenError && error.taken.every(({ id }) => id === undefined)
+        if (!isRace && isTaken && isOfNobody) await requireCurrentSnapshot(attempts.session, error)
+        known = texts.found
+        await attempts.againWhole(error, isRace)
+      }
+    }
+  })
+}
+
+/** Objects that `save` writes, whatever they are: one that has no primary key may become the row that holds its text. */
+const saving = (entities: ReadonlySet<unknown>): Walk => ({
+  asksBack: true,
+  refuse: () => {},
+  begin: (_, { metadata, given, where }) => {
+    const begun = begunOf(metadata, given)
+    return begun.row || entities.has(given) ? begun : { entityText: textOfObject(metadata, given, where) }
+  },
+  end: (node) => {
+    const scope = node.entityText?.declaration.scope ?? []
+    const isKnown = scope.every((column) => ownerOf(node, column) ?? hasValue(column.getEntityValue(node.values)))
+    if (!isKnown) node.entityText = undefined
+  },
+})
+
+/** Begins a node without a text to look for. */
+const begunOf = (metadata: EntityMetadata, given: ObjectLiteral): Begun => ({
+  entityText: undefined,
+  ...(hasId(metadata, given) && { row: { entity: given, created: false, attempts: 1 } }),
+})
+
+/** The nested objects of a graph for which rows exist already. */
+class KnownTexts {
+  /** How many objects have become rows that exist. */
+  found = 0
+  private readonly undoing: (() => void)[] = []
+  private candidates: readonly NewNode[] = []
+
+  constructor(private readonly metadata: EntityMetadata) {}
+
+  /**
+   * Makes objects into the rows that hold their texts, and objects of equal texts into one.
+   *
+   * @param entities stay what they are
+   */
+  async find(manager: EntityManager, entities: readonly unknown[]): Promise<void> {
+    const planner = new Planner(saving(new Set(entities)))
+    const roots: NewNode[] = []
+    for (const given of entities.filter(isObject)) {
+      const metadata = this.metadata.findInheritanceMetadata(given)
+      roots.push(await planner.plan(metadata, given, begunOf(metadata, given)))
+    }
+    this.candidates = [...planner.planned].filter(({ entityText }) => entityText)
+    await lookUpScoped(manager, this.candidates, { unseen: true })
+    this.apply(roots, firstsOf(this.candidates))
+  }
+
+  /** Whether the error means that somebody stored one of the texts that were not found. */
+  isTaken(error: unknown): boolean {
+    const refused = serverError(error) ?? serverError(error instanceof Error ? error.cause : undefined)
+    if (refused?.code !== SQLSTATE.uniqueViolation) return false
+    return this.candidates.some(({ entityText }) => entityText?.declaration.table.index === refused.constraint)
+  }
+
+  /** Restores all objects to what they were. */
+  undo(): void {
+    for (const undo of this.undoing.toReversed()) undo()
+  }
+
+  /** Nothing is changed below an object that becomes a row that exists. */
+  private apply(roots: readonly NewNode[], firsts: ReadonlyMap<NewNode, NewNode>): void {
+    const reached = new Set(roots)
+    for (const node of reached) {
+      if (node.entityText && node.row) {
+        this.adopt(node)
+        continue
+      }
+      for (const { relation, value } of node.brought) {
+        const before = value === null ? [] : [value].flat()
+        const after = [...new Set(before.map((one) => (isNew(one) ? (firsts.get(one) ?? one) : one)))]
+        for (const one of after) if (isNew(one)) reached.add(one)
+        if (after.length === before.length && after.every((one, index) => one === before[index])) continue
+        this.remember(node)
+        const united = after.map((one) => (isNew(one) ? one.given : one.reference))
+        setRelation(relation, node.given, Array.isArray(value) ? united : united[0])
+      }
+    }
+  }
+
+  /**
+   * Copies the columns as they are stored, so that `save` finds nothing to write, and removes everything it would
+   * cascade to.
+   */
+  private adopt(node: NewNode): void {
+    const { metadata, given: object, entityText } = node
+    this.found += 1
+    this.remember(node)
+    for (const relation of metadata.relations) {
+      setRelation(relation, object, undefined)
+      if (!relation.embeddedMetadata && !relation.isLazy) Reflect.deleteProperty(object, relation.propertyName)
+    }
+    for (const column of entityText?.select ?? []) {
+      const value: unknown = column.getEntityValue(storedRowOf(node).entity)
+      if (value !== undefined) column.setEntityValue(object, value)
+    }
+  }
+
+  /** Its embedded objects are written to as well, so it gets copies of them. */
+  private remember({ metadata, given: object }: NewNode): void {
+    const before = Object.getOwnPropertyDescriptors(object)
+    Object.assign(object, copyOfGiven(metadata, object))
+    this.undoing.push(() => {
+      for (const name of Object.keys(object)) if (!(name in before)) Reflect.deleteProperty(object, name)
+      Object.defineProperties(object, before)
+    })
+  }
+}

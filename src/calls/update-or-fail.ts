@@ -1,0 +1,300 @@
+import {
+  type DeepPartial,
+  type EntityManager,
+  type EntityMetadata,
+  EntityNotFoundError,
+  type EntityTarget,
+  InstanceChecker,
+  type ObjectLiteral,
+} from 'typeorm'
+import { DeclarationError } from '../errors'
+import { kindOf } from '../options'
+import { updatedStatement, type WireRow } from '../sql/find'
+import { type ColumnMetadata, dataSourceOf, declarationsOf, namesOfEntity } from '../registry/registry'
+import type { Step } from '../connection/transactions'
+import { requireEntries, requireManager } from './call-options'
+import { type EntityColumns, entityColumns, entityTextOf, type OnAnyTable, onReadyTables } from './entity-text'
+import { afterUpdate, beforeUpdate, fill, hydrate, listensToUpdate, newEntity, returnedBy } from './hydrate'
+import {
+  changedKey,
+  inRow,
+  requireKeyValues,
+  requireKnown,
+  requireObject,
+  requireUniqueText,
+  requireUpdatable,
+} from './values'
+import type { Writable, WritableOnly } from './insert-or-fail'
+import { openSession } from '../connection/open-session'
+import type { Session } from '../connection/session'
+import { ensureNamesReady, type HolderEntity, requestedNames } from './names'
+import { type RequestedText, writeOrFail } from './write-or-fail'
+import { numberIndexes } from './batches'
+import { textsOfKey } from '../typeorm/refusals'
+
+/**
+ * The primary key: a value, which is of the type of the property `id` where there is one; an object that holds it whole,
+ * and may hold further conditions; or the entity itself.
+ */
+export type RowId<Entity extends ObjectLiteral> =
+  | (Entity extends { readonly id: infer Id } ? Id : string | number | bigint | Date)
+  | DeepPartial<Entity>
+
+/** A change of one row: its entity, its primary key, and what is to change. */
+export type RowChange<Entity extends ObjectLiteral = ObjectLiteral> = readonly [
+  entity: EntityTarget<Entity>,
+  id: RowId<Entity>,
+  changes: Writable<Entity>,
+]
+
+/** What a change gives: the entity. */
+export type Changed<One> = One extends readonly [EntityTarget<infer Entity>, unknown, unknown] ? Entity : never
+
+/**
+ * Changes rows whose new texts must be free, all of them or none, as `insertOrFail` inserts them: text, scope, or any
+ * other columns. Refused, one more round trip finds every text of the call that is taken.
+ *
+ * Changes them as TypeORM's `update` does, one after another in the order given: a text that an earlier change of the
+ * call gives up is free for a later one. Two rows cannot swap their texts. Subscribers hear BeforeUpdate before the
+ * first statement, and AfterUpdate when all is written, with the changes as their entity, as from `update`.
+ *
+ * @param id the primary key, or an object with the whole of it; further properties are further conditions, but for an
+ * entity, of which the key alone counts
+ * @returns the row as it stands now, without relations
+ * @throws TextTakenError with every taken text, name, number, primary key and ordinary unique column that can be known:
+ * its property, the primary key of its holder, and its row. Where only ordinary columns are taken it is TypeORM's
+ * QueryFailedError as well
+ * @throws ImmutableTextError for the text of an `immutable` declaration
+ * @throws EntityNotFoundError of TypeORM if there is no such row; nothing is changed then
+ * @throws TextRejectedError, DeclarationError before any SQL
+ * @throws SchemaDriftError, UnsupportedDatabaseError on first use, before anything is written
+ * @throws ChainLimitError, AttemptsExhaustedError, TransactionAbortedError, QueryFailedError as `insertOrFail`
+ * @example
+ * const page = await updateOrFail(manager, Page, 1, { url: 'http://example.com/' })
+ * await updateOrFail(manager, [[Page, 1, { url }], [Account, { tenant, number }, { handle }]])
+ */
+export async function updateOrFail<Entity extends ObjectLiteral>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  id: RowId<NoInfer<Entity>>,
+  changes: Writable<NoInfer<Entity>>,
+): Promise<Entity>
+export async function updateOrFail<const Changes extends readonly RowChange[]>(
+  manager: EntityManager,
+  changes: Changes & { readonly [Position in keyof Changes]: CheckedChange<Changes[Position]> },
+): Promise<{ -readonly [Position in keyof Changes]: Changed<Changes[Position]> }>
+export async function updateOrFail(
+  manager: EntityManager,
+  entity: EntityTarget<ObjectLiteral> | readonly RowChange[],
+  id?: RowId<ObjectLiteral>,
+  changes?: ObjectLiteral,
+): Promise<unknown> {
+  requireManager(manager)
+  const single = !Array.isArray(entity)
+  if (!single) requireEntries(entity, 3)
+  const entries = single ? [[entity, id, changes] as unknown as RowChange] : (entity as readonly RowChange[])
+  const dataSource = dataSourceOf(manager)
+  requireUniqueText(dataSource, entries)
+  const rows = entries.map(([target, key, values], position) => {
+    const columns = entityColumns(dataSource, dataSource.getMetadata(target))
+    return inRow(position, (): ChangedRow => {
+      requireObject(columns, values)
+      requireKnown(columns, values)
+      requireUpdatable(columns, values)
+      if (Object.values(values).every((value) => value === undefined)) {
+        throw new DeclarationError(
+          `No change of ${columns.metadata.name} was given. Give a property of it a value, or null.`,
+        )
+      }
+      return { columns, position, criteria: criteriaOf(columns, key), changes: { ...values } }
+    })
+  })
+  const session = await openSession(manager)
+  try {
+    const entities = await updateAll(session, manager, rows)
+    return single ? entities[0] : entities
+  } finally {
+    await session.close()
+  }
+}
+
+/** The changes must be of the entity that stands before them. */
+type CheckedChange<One> = One extends readonly [EntityTarget<infer Entity>, infer Id, infer Changes]
+  ? readonly [One[0], KeyOnly<Entity, Id>, WritableOnly<Entity, Changes>]
+  : never
+
+type KeyOnly<Entity, Id> = Entity extends ObjectLiteral ? (Id extends RowId<Entity> ? Id : NoKeyOfTheEntity) : never
+
+declare const wrong: unique symbol
+
+/** Nothing has this type: the compiler names it for a key of another type than the id. */
+interface NoKeyOfTheEntity {
+  readonly [wrong]: true
+}
+
+/** A row to change. */
+interface ChangedRow {
+  readonly columns: EntityColumns
+  readonly position: number
+  /** The primary key, and further conditions. */
+  readonly criteria: ObjectLiteral
+  /** A copy, which listeners may change. */
+  readonly changes: ObjectLiteral
+}
+
+/**
+ * Changes names of a row, by a prepared statement: TypeORM would build its SQL anew each time, which takes longer than the
+ * statement.
+ *
+ * @returns the row as it stands now, without relations; undefined where TypeORM's own statement is needed: somebody
+ * listens, or `id` has further conditions
+ * @throws as `updateOrFail`
+ */
+export async function updateNames(
+  manager: EntityManager,
+  holder: HolderEntity,
+  id: unknown,
+  changes: ObjectLiteral,
+): Promise<ObjectLiteral | undefined> {
+  const { metadata, discriminators } = holder
+  if (listensToUpdate(holder)) return undefined
+  const { criteria, values: key } = rowKey(holder, id)
+  if (Object.keys(criteria).length > metadata.primaryColumns.length) return undefined
+  const changed = namesOfEntity(metadata).filter(({ text }) => text.column.getEntityValue(changes) !== undefined)
+  const names = requestedNames(holder, 0, changes, criteria)
+  const texts = changed.map((name) => names.find((one) => one.name === name)?.text ?? null)
+  const step: Step<WireRow> = {
+    statement: holder.rename(changed.map(({ text }) => text.column.databaseName)),
+    values: [...texts, ...key, ...discriminators],
+    check: requireChangedRow(metadata, criteria),
+  }
+  const session = await openSession(manager)
+  try {
+    await ensureNamesReady(session, names)
+    const [rows = []] = await writeOrFail(session, { steps: [step], requested: [], names })
+    return hydrate(holder, session, { columns: rows[0] ?? [], hashNumber: 0 })
+  } finally {
+    await session.close()
+  }
+}
+
+/** How a row is found. */
+interface RowKey {
+  /** The primary key, and further conditions. */
+  readonly criteria: ObjectLiteral
+  /** The primary key as it is sent. */
+  readonly values: readonly unknown[]
+  /** Equal for equal keys of an entity. */
+  readonly identity: string
+}
+
+/** @throws DeclarationError unless it holds the whole primary key */
+export function rowKey(columns: EntityColumns, id: unknown): RowKey {
+  const criteria = criteriaOf(columns, id)
+  const values = columns.metadata.primaryColumns.map((column) => sentValue(columns, column, criteria))
+  return { criteria, values, identity: JSON.stringify(textsOfKey(values)) }
+}
+
+/** @throws DeclarationError unless it holds the whole primary key */
+function criteriaOf(columns: EntityColumns, id: unknown): ObjectLiteral {
+  const { metadata } = columns
+  const [only, another] = metadata.primaryColumns
+  const isKey = typeof id !== 'object' || id instanceof Date
+  const isEntity = typeof metadata.target === 'function' && id instanceof metadata.target
+  // What else an entity holds is what was loaded: its dates are rounded, and its lists are no columns.
+  const given = (isEntity && metadata.getEntityIdMap(id)) || id
+  const criteria: ObjectLiteral = isKey ? {} : { ...(given as object | null) }
+  if (isKey && only && !another && id !== undefined) only.setEntityValue(criteria, id)
+  const isWhole = metadata.getEntityIdMap(criteria) !== undefined
+  // An operator, SQL, or a list, may mean several rows, or none in particular.
+  const areValues = metadata.primaryColumns.every((column) => {
+    const value: unknown = column.getEntityValue(criteria)
+    const isList = !column.isArray && Array.isArray(value)
+    return !InstanceChecker.isFindOperator(value) && typeof value !== 'function' && !isList
+  })
+  if (isWhole && areValues) {
+    requireKeyValues(columns, criteria)
+    return criteria
+  }
+  const names = metadata.primaryColumns.map(({ propertyPath }) => `"${propertyPath}"`).join(', ')
+  throw new DeclarationError(
+    `Expected the primary key of ${metadata.name}, got ${kindOf(id)}. Give ${names}: updateOrFail() changes one row.`,
+  )
+}
+
+async function updateAll(
+  session: Session,
+  manager: EntityManager,
+  rows: readonly ChangedRow[],
+): Promise<ObjectLiteral[]> {
+  for (const { columns, changes } of rows) await beforeUpdate(session, columns, changes)
+  const names = rows.flatMap(({ columns, position, changes, criteria }) =>
+    inRow(position, () => requestedNames(columns, position, changes, criteria)),
+  )
+  // Every text that the changes touch, of every declaration. Refused before any SQL.
+  const texts = rows.flatMap((row) => inRow(row.position, () => changedTextsOf(manager, row)))
+  const requested = await onReadyTables(session, texts)
+  await ensureNamesReady(session, names)
+  const steps = rows.map(({ columns, criteria, changes }): Step<WireRow> => {
+    // TypeORM's own UPDATE also writes version and date.
+    const [sql, values] = session.dataSource
+      .createQueryBuilder()
+      .update(columns.metadata.target)
+      .set(changes)
+      .where(criteria)
+      .returning(returnedBy(columns))
+      .getQueryAndParameters()
+    return { statement: updatedStatement(sql), values, check: requireChangedRow(columns.metadata, criteria) }
+  })
+  const answers = await writeOrFail(session, {
+    requested,
+    names,
+    rows: rows.map(({ columns, position, changes, criteria }) => ({
+      metadata: columns.metadata,
+      row: position,
+      values: changes,
+      id: criteria,
+    })),
+    numbers: numberIndexes(rows.map(({ columns, changes }) => ({ columns, values: changes }))),
+    steps,
+  })
+  const entities = rows.map(({ columns }, nth) => {
+    const entity: ObjectLiteral = newEntity(columns.metadata, session)
+    fill(columns, columns.metadata, answers[nth]?.[0] ?? [], entity)
+    return entity
+  })
+  for (const { columns, changes } of rows) await afterUpdate(session, columns, changes)
+  return entities
+}
+
+/** @throws EntityNotFoundError */
+const requireChangedRow =
+  (metadata: EntityMetadata, criteria: ObjectLiteral) =>
+  (rows: readonly WireRow[]): void => {
+    if (rows.length === 0) throw new EntityNotFoundError(metadata.target, metadata.getEntityIdMap(criteria))
+  }
+
+function changedTextsOf(
+  manager: EntityManager,
+  { columns, position, criteria, changes }: ChangedRow,
+): OnAnyTable<RequestedText>[] {
+  const { metadata } = columns
+  const id = metadata.primaryColumns.map((column) => sentValue(columns, column, criteria))
+  return declarationsOf(metadata).flatMap((declaration) => {
+    const entityText = entityTextOf(manager, metadata.target, declaration.name)
+    const key = changedKey(entityText, changes)
+    // A row that is restored wants its text back.
+    const { table } = entityText.declaration
+    const deleted: unknown =
+      table.deleted === undefined ? undefined : entityText.metadata.deleteDateColumn?.getEntityValue(changes)
+    const live = deleted === undefined ? undefined : deleted === null
+    if (live === undefined && key.every((value) => value === undefined)) return []
+    return [{ entityText, row: position, key, id, live }]
+  })
+}
+
+const sentValue = (
+  { dataSource }: Pick<EntityColumns, 'dataSource'>,
+  column: ColumnMetadata,
+  entity: ObjectLiteral,
+): unknown => dataSource.driver.preparePersistentValue(column.getEntityValue(entity), column)

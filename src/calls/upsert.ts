@@ -1,0 +1,102 @@
+import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
+import { checkOptions } from '../options'
+import { CALL_RULES, calledFrom, callerOf, type UpsertByTextOptions } from './call-options'
+import { type EntityText, entityTextOf, readyText, requireChanged } from './entity-text'
+import { addAll } from './find-or-create'
+import { type FindOrCreateManyResult, PreparedMany } from './many'
+import { type FindOrCreateResult, findOrCreateRow, upsertRow } from './one-row'
+import { type RequestedRow, requestedRow, updateOf, type Updates, updatesOf } from './row-values'
+import { finish, type RelationsToLoad, relationsToLoad } from './hydrate'
+import { withPromised } from './values'
+import { openSession } from '../connection/open-session'
+
+/**
+ * Updates the rows that hold the texts, and creates those that are missing. The results have the order of the rows; a
+ * row that is rejected, or that the database refuses (for another unique index, say), has its error at its index and
+ * affects no other.
+ *
+ * Sends batches of up to 1,000 rows, each in one round trip, and is exact for texts with equal hashes: only a row that
+ * holds the text itself is updated. A row that is found takes over what `update` lists, of the columns that its values
+ * bring; a row whose values bring none of these columns is only found. Of several rows with equal texts the first is
+ * `created`, and each changes what it brings, as if they were upserted one after the other; all get the same entity.
+ * Rows that set a column to different values take a statement each.
+ *
+ * A version counts up and an update date moves, as in `save`. A softly deleted row holds its text: it is updated, and
+ * stays deleted. `BeforeInsert` and `AfterInsert` fire for a row that is created; for one that is updated
+ * `BeforeUpdate` and `AfterUpdate`, with the new values, as in `update()`, and `AfterLoad`. If there are listeners,
+ * rows are sent one by one.
+ *
+ * @example
+ * const results = await upsertByText(manager, Page, [{ url: 'http://example.com/', title: 'New' }], { update: ['title'] })
+ *
+ * @throws DeclarationError, SchemaDriftError, UnsupportedDatabaseError for the whole call
+ * @throws AttemptsExhaustedError for a batch that loses every race; what was sent before it is committed
+ * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
+ * @throws QueryFailedError where the connection or the server fails
+ */
+export async function upsertByText<Entity extends ObjectLiteral>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  rows: readonly DeepPartial<NoInfer<Entity>>[],
+  options?: UpsertByTextOptions<NoInfer<Entity>>,
+): Promise<FindOrCreateManyResult<Entity>[]>
+/**
+ * Updates the row that holds the text of `row`, or creates it. Throws whatever refuses that row.
+ *
+ * @example
+ * const { entity, created } = await upsertByText(manager, Page, { url: 'http://example.com/', title: 'New' })
+ */
+export async function upsertByText<Entity extends ObjectLiteral>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  row: DeepPartial<NoInfer<Entity>>,
+  options?: UpsertByTextOptions<NoInfer<Entity>>,
+): Promise<FindOrCreateResult<Entity>>
+export async function upsertByText<Entity extends ObjectLiteral>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  given: DeepPartial<NoInfer<Entity>> | readonly DeepPartial<NoInfer<Entity>>[],
+  options: UpsertByTextOptions<NoInfer<Entity>> = {},
+): Promise<FindOrCreateManyResult<Entity>[] | FindOrCreateResult<Entity>> {
+  checkOptions('upsertByText()', options, CALL_RULES.upsertByText)
+  const entityText = entityTextOf(manager, entity, options.by)
+  const updates = updatesOf(entityText, options.update, options.skipUpdateIfNoValuesChanged ?? false)
+  const load = relationsToLoad(entityText, options)
+  if (!Array.isArray(given)) {
+    const { lazyRelations } = entityText.metadata
+    const values = lazyRelations.length > 0 ? await withPromised(entityText.metadata, given) : given
+    return await upsertOne<Entity>(manager, entityText, requestedRow(entityText, values), { load, updates })
+  }
+  const prepared = new PreparedMany<Entity>(entityText, load, { updates })
+  const all = addAll(prepared, entityText, given as readonly DeepPartial<Entity>[])
+  return await calledFrom(callerOf(upsertByText), all ? all.then(() => prepared.run(manager)) : prepared.run(manager))
+}
+
+async function upsertOne<Entity extends ObjectLiteral>(
+  manager: EntityManager,
+  entityText: EntityText,
+  requested: RequestedRow,
+  { load, updates }: { readonly load: RelationsToLoad | undefined; readonly updates: Updates },
+): Promise<FindOrCreateResult<Entity>> {
+  const session = await openSession(manager)
+  try {
+    let result: FindOrCreateResult<Entity> | undefined
+    // A loop, because every function around it would cost the stack of an error a line.
+    for (let again = false; !result; again = true) {
+      const ready = await readyText(session, entityText)
+      try {
+        result =
+          updateOf(updates, requested.row).length > 0
+            ? await upsertRow<Entity>(session, ready, requested, updates)
+            : await findOrCreateRow<Entity>(session, ready, requested)
+      } catch (error) {
+        if (again) throw error
+        requireChanged(session, entityText, error)
+      }
+    }
+    await finish(session, entityText, [result], load)
+    return result
+  } finally {
+    await session.close()
+  }
+}

@@ -1,0 +1,506 @@
+import { isNativeError } from 'node:util/types'
+import type { DataSource, EntityMetadata, EntityTarget, ObjectLiteral, QueryFailedError } from 'typeorm'
+import { DeclarationError, TextRejectedError, type UniqueTextError } from '../errors'
+import { kindOf } from '../options'
+import { normalizedValues } from '../registry/declarations'
+import { type ColumnMetadata, declarationsOf, namesOfEntity, tableNumbers } from '../registry/registry'
+import { hashOfTexts } from '../sql/text-table'
+import { parameterText } from '../sql/types'
+import { normalizeText, unstorable } from '../text/normalizer'
+import type { EntityColumns, EntityText } from './entity-text'
+
+/** What decides which row is meant. */
+export interface KeyValues {
+  /** Scope, text and hash: parameters of the statements that only look. */
+  readonly key: readonly unknown[]
+  /** Equal for equal texts of one scope; comparable among rows of one EntityText. */
+  readonly identity: string
+  /** The hash as a literal; sorts bytewise. */
+  readonly hash: string
+}
+
+/**
+ * Scope, text and hash of an entity whose values are normalized as far as they depend on each other.
+ *
+ * @throws TextRejectedError, DeclarationError
+ */
+export function keyValues(entityText: EntityText, entity: ObjectLiteral): KeyValues {
+  const { scope, text, table } = entityText.declaration
+  const [part] = text
+  // Nearly always the text tells the row by itself: then no lists are made, which thousands of rows feel.
+  const alone = part && text.length === 1 && scope.length === 0 ? textValue(entityText, part, entity) : null
+  if (alone !== null) {
+    const hash = hashOfTexts(table, [alone])
+    return { key: [alone, hash], hash, identity: alone }
+  }
+  const scopes = scope.map((column) => scopeValue(entityText, column, entity))
+  const texts = textsOf(entityText, entity)
+  const hash = hashOfTexts(table, texts)
+  // The identity is made of the texts that are sent, because a scope may be a BigInt. Scopes that are stored alike can
+  // still differ here. Texts have no U+0000; which of them are NULL, and not the empty text, is noted at the end.
+  let nulls = ''
+  for (const text of texts) nulls += text === null ? '0' : '1'
+  const sent = scopes.map((value) => parameterText(value))
+  // Joined at their length, where lists that grow take twice the memory: thousands of rows feel it.
+  return { key: scopes.concat(texts, hash), hash, identity: sent.concat(texts, nulls).join('\0') }
+}
+
+function textsOf(entityText: EntityText, entity: ObjectLiteral): (string | null)[] {
+  const { declaration } = entityText
+  const texts = declaration.text.map((part) => textValue(entityText, part, entity))
+  if (texts.some((text) => text !== null)) return texts
+  throw new TextRejectedError({ property: declaration.name, reason: 'it is null, and only a text can be looked up' })
+}
+
+/**
+ * The texts of values whose scope is not known yet, as they will be stored.
+ *
+ * @throws TextRejectedError
+ */
+export const givenTexts = (entityText: EntityText, given: ObjectLiteral): readonly (string | null)[] =>
+  textsOf(entityText, normalized(entityText, given))
+
+/**
+ * Scope and text of a change; undefined for each that it leaves as it is.
+ *
+ * @throws TextRejectedError
+ * @throws DeclarationError for a scope that is null
+ */
+export function changedKey(entityText: EntityText, changes: ObjectLiteral): unknown[] {
+  const { scope, text } = entityText.declaration
+  const isGiven = (column: ColumnMetadata): boolean => valueIn(column, changes) !== undefined
+  return [
+    ...scope.map((column) => (isGiven(column) ? scopeValue(entityText, column, changes) : undefined)),
+    ...text.map((part) => (isGiven(part.column) ? textValue(entityText, part, changes) : undefined)),
+  ]
+}
+
+/** Over the object, not into it, which is the caller's. */
+export function normalized({ declaration }: EntityText, given: ObjectLiteral): ObjectLiteral {
+  if (!declaration.normalizeValues) return given
+  const values = normalizedValues(declaration, given)
+  if (values === given) return given
+  // A copy takes a quarter of the time, and of an entity it would ask the getters.
+  if (Object.getPrototypeOf(given) === Object.prototype) return { ...given, ...values }
+  return Object.create(given, Object.getOwnPropertyDescriptors(values)) as ObjectLiteral
+}
+
+function scopeValue(entityText: EntityText, column: ColumnMetadata, entity: ObjectLiteral): unknown {
+  const { propertyPath } = column
+  let value = insertValue(entityText, column, entity)
+  // The default that the row will have, where TypeORM knows it; one that SQL computes is known to the database only.
+  if (value === undefined && ['string', 'number', 'boolean'].includes(typeof column.default)) value = column.default
+  if (value === undefined || value === null || typeof value === 'function') {
+    const unique = `"${entityText.declaration.name}" of ${entityText.metadata.name} is unique within "${propertyPath}"`
+    throw new DeclarationError(
+      typeof value === 'function'
+        ? `${unique}, and a function does not tell who else holds the text there. Give a value.`
+        : `${unique}. Give its value.`,
+    )
+  }
+  // Postgres would refuse U+0000, and the driver would send U+FFFD for a lone surrogate: two scopes would become one.
+  const problem = typeof value === 'string' ? unstorable(value) : undefined
+  if (problem) throw new TextRejectedError({ property: propertyPath, ...problem })
+  return value
+}
+
+export function textValue(
+  entityText: EntityText,
+  { column, normalizer, transformed }: EntityText['declaration']['text'][number],
+  entity: ObjectLiteral,
+): string | null {
+  const given: unknown = valueIn(column, entity)
+  const several = entityText.declaration.text.length > 1
+  if (given === undefined && !several) requireProperty(column, entity)
+  if (given === null || (given === undefined && several)) {
+    if (column.isNullable) return null
+    throw new TextRejectedError({ property: column.propertyPath, reason: `expected a string, got ${String(given)}` })
+  }
+  // The user's own transformer comes first; the last in the list is the normalizer.
+  const stored: unknown = transformed ? entityText.dataSource.driver.preparePersistentValue(given, column) : given
+  return normalizeText(normalizer, column.propertyPath, stored)
+}
+
+/** The message lists the given names, so that a misspelt one is seen. */
+function requireProperty({ propertyName, propertyPath }: ColumnMetadata, entity: ObjectLiteral): void {
+  if (propertyName !== propertyPath || propertyName in entity) return
+  const names = Object.keys(entity).slice(0, MAX_NAMES_SHOWN)
+  const given = names.length === 0 ? 'nothing was given' : `given: ${names.map((name) => `"${name}"`).join(', ')}`
+  throw new TextRejectedError({ property: propertyPath, reason: `the property is missing; ${given}` })
+}
+
+const MAX_NAMES_SHOWN = 10
+
+/** undefined: the column is left out, and the database's default counts. */
+export function insertValue({ dataSource }: EntityText, column: ColumnMetadata, entity: ObjectLiteral): unknown {
+  const value = valueIn(column, entity)
+  if (value === undefined) return undefined
+  return dataSource.driver.preparePersistentValue(value, column)
+}
+
+/** Reads a value as `getEntityValue` does, which also walks to the columns of embeddeds and of other entities. */
+export function valueIn(column: ColumnMetadata, entity: ObjectLiteral): unknown {
+  const { embeddedMetadata, referencedColumn } = column
+  return embeddedMetadata || referencedColumn ? column.getEntityValue(entity) : entity[column.propertyName]
+}
+
+/** TypeORM does not export the class. */
+export type Relation = EntityMetadata['relations'][number]
+
+export const hasValue = (value: unknown): boolean => value !== undefined && value !== null
+
+export const isObject = (value: unknown): value is ObjectLiteral => typeof value === 'object' && value !== null
+
+/** Whether the value of a relation is the key itself (`author: 1`), and not an object that has it. */
+export const isPlainKey = (value: unknown): boolean =>
+  !isObject(value) || ArrayBuffer.isView(value) || value instanceof Date
+
+/** The key of the other row stands in this one. */
+export const holdsKey = ({ isOwning, isManyToMany }: Relation): boolean => isOwning && !isManyToMany
+
+/** The objects of the properties on the way to a relation in an embedded; without those that are missing. */
+function holderOf({ embeddedMetadata }: Relation, entity: ObjectLiteral): ObjectLiteral | undefined {
+  let holder: unknown = entity
+  for (const name of embeddedMetadata?.parentPropertyNames ?? []) holder = isObject(holder) ? holder[name] : undefined
+  return isObject(holder) ? holder : undefined
+}
+
+/**
+ * What an object has in a relation, or a promise of it. A lazy relation of an entity that TypeORM made is a getter that
+ * would ask the database; only what was set counts.
+ *
+ * @param promises what an entity's setter got, or its getter began to load: TypeORM's own code calls that. @default true
+ */
+export function givenIn(relation: Relation, entity: ObjectLiteral, promises = true): unknown {
+  const holder = holderOf(relation, entity)
+  if (!holder) return undefined
+  const { propertyName } = relation
+  if (!relation.isLazy) return holder[propertyName]
+  const promise: unknown = promises ? holder[`__promise_${propertyName}__`] : undefined
+  return holder[`__${propertyName}__`] ?? promise ?? Object.getOwnPropertyDescriptor(holder, propertyName)?.value
+}
+
+/** What an object has in a relation, once the promise of a lazy relation is kept. */
+export const promisedIn = async (relation: Relation, entity: ObjectLiteral): Promise<unknown> =>
+  await Promise.resolve(givenIn(relation, entity))
+
+/** Sets a relation as it is, where TypeORM's own would merge two objects into one. */
+export function setRelation(relation: Relation, entity: ObjectLiteral, value: unknown): void {
+  const holder = holderOf(relation, entity)
+  const { propertyName } = relation
+  if (!holder) {
+    if (value !== undefined) relation.setEntityValue(entity, value)
+  } else if (relation.isLazy) {
+    Reflect.deleteProperty(holder, `__promise_${propertyName}__`)
+    // A promise that was given stands in the way of what it has come to. What TypeORM puts there is a getter.
+    if ('value' in (Object.getOwnPropertyDescriptor(holder, propertyName) ?? {})) holder[propertyName] = value
+    holder[`__${propertyName}__`] = value
+  } else {
+    holder[propertyName] = value
+  }
+}
+
+/** A copy to set relations on: the object is the caller's. Reading a lazy relation of the copy sends no query. */
+export function copyOfGiven(
+  { embeddeds, relations }: Pick<EntityMetadata, 'embeddeds' | 'relations'>,
+  given: ObjectLiteral,
+): ObjectLiteral {
+  // Defined, not assigned: parsed JSON may have a property "__proto__", which would become the prototype.
+  const own = Object.getOwnPropertyDescriptors({ ...given })
+  const copy = Object.create(Object.getPrototypeOf(given) as object, own) as ObjectLiteral
+  for (const { isLazy, propertyName, embeddedMetadata } of relations) {
+    // TypeORM puts a getter on the prototype too, which would load what nobody has set.
+    const isOwn = (embeddedMetadata?.relations ?? relations) === relations
+    if (isLazy && isOwn && !Object.hasOwn(copy, propertyName)) {
+      const value: unknown = copy[`__${propertyName}__`]
+      Object.defineProperty(copy, propertyName, { value, configurable: true, writable: true, enumerable: false })
+    }
+  }
+  for (const embedded of embeddeds) {
+    const value: unknown = given[embedded.propertyName]
+    if (isObject(value) && !embedded.isArray) copy[embedded.propertyName] = copyOfGiven(embedded, value)
+  }
+  return copy
+}
+
+/** @throws DeclarationError unless what `create` gave is an object with properties */
+export function requireCreated(entity: string, created: unknown): asserts created is ObjectLiteral {
+  if (isObject(created) && !Array.isArray(created)) return
+  throw new DeclarationError(`"create" must return an object with properties of ${entity}, got ${kindOf(created)}.`)
+}
+
+/**
+ * The values with those that `create` gave.
+ *
+ * @throws DeclarationError for a property that both give, and for what is no object
+ */
+export function mergeCreated({ name }: EntityMetadata, values: ObjectLiteral, created: unknown): ObjectLiteral {
+  requireCreated(name, created)
+  const twice = Object.keys(created).find((key) => values[key] !== undefined && values[key] !== created[key])
+  const given = Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined))
+  const merged = Object.create(Object.getPrototypeOf(values) as object | null) as ObjectLiteral
+  if (twice === undefined) return Object.assign(merged, created, given)
+  throw new DeclarationError(`"${twice}" of ${name} is in the values and in "create". Give it once.`)
+}
+
+/**
+ * The values with what their lazy relations promise, which an insert needs.
+ *
+ * @returns the same object where no relation of the entity is lazy
+ */
+export async function withPromised<Values extends ObjectLiteral>(
+  metadata: EntityMetadata,
+  values: Values,
+): Promise<Values> {
+  if (metadata.lazyRelations.length === 0 || !isObject(values) || Array.isArray(values)) return values
+  const copy = copyOfGiven(metadata, values)
+  for (const relation of metadata.lazyRelations) {
+    const given = await promisedIn(relation, values)
+    if (given !== undefined) setRelation(relation, copy, given)
+  }
+  return copy as Values
+}
+
+/** The class of an object in a relation: of single table inheritance, a child's. */
+export function classOf(relation: Relation, value: ObjectLiteral, where: string): EntityMetadata {
+  const metadata = relation.inverseEntityMetadata.findInheritanceMetadata(value)
+  const { target } = metadata
+  const prototype: unknown = Object.getPrototypeOf(value)
+  const isPlain = prototype === null || prototype === Object.prototype
+  if (isPlain || typeof target !== 'function' || value instanceof target) return metadata
+  throw new DeclarationError(`${where} is ${kindOf(value)}. Give one of ${metadata.name}.`)
+}
+
+/** It has its whole primary key. */
+export const hasId = ({ primaryColumns }: EntityMetadata, value: ObjectLiteral): boolean =>
+  primaryColumns.every((column) => hasValue(column.getEntityValue(value)))
+
+/**
+ * An object that stands for a row that exists: it has its generated primary key, or nothing but its key. Its other
+ * properties are not written.
+ */
+export function isReference(relation: Relation, metadata: EntityMetadata, value: ObjectLiteral): boolean {
+  const { primaryColumns, columns } = metadata
+  if (hasId(metadata, value) && primaryColumns.some(({ isGenerated }) => isGenerated)) return true
+  const referenced = relation.isOwning
+    ? relation.joinColumns.flatMap(({ referencedColumn }) => (referencedColumn ? [referencedColumn] : []))
+    : []
+  const key = new Set([...primaryColumns, ...referenced])
+  const has = (column: ColumnMetadata): boolean => hasValue(column.getEntityValue(value))
+  const isKnown = hasId(metadata, value) || (referenced.length > 0 && referenced.every(has))
+  return isKnown && columns.every((column) => key.has(column) || column.getEntityValue(value) === undefined)
+}
+
+/**
+ * Refuses values that an insert of ours would drop or store unchanged, although `save` gives them a meaning.
+ *
+ * @throws DeclarationError that names the property
+ */
+export function requireInsertable(entityText: EntityText, values: ObjectLiteral): void {
+  const { declaration, others, properties } = entityText
+  for (const column of declaration.scope) refuseFunction(entityText, column, values)
+  for (let index = 0; index < others.length; index += 1) {
+    const column = others[index]
+    const name = properties[index]
+    if (column && (name === undefined || values[name] !== undefined)) refuseFunction(entityText, column, values)
+  }
+  requireSaved(entityText, values)
+}
+
+/**
+ * Refuses values that only `save` gives a meaning. Values that TypeORM's own INSERT understands are allowed.
+ *
+ * @throws DeclarationError that names the property
+ */
+export function requireSaved(entityText: EntityColumns, values: ObjectLiteral): void {
+  const { treeType, relations } = entityText.metadata
+  if (treeType !== undefined) refuseTrees(entityText)
+  for (const relation of relations) refuseUnsaved(entityText, relation, values)
+  requireKeyValues(entityText, values)
+}
+
+/**
+ * Refuses changes to a stored row that only `save` gives a meaning. The row keeps its place in a tree.
+ *
+ * @throws DeclarationError that names the property
+ */
+export function requireUpdatable(entityText: EntityColumns, changes: ObjectLiteral): void {
+  const { treeParentRelation, relations } = entityText.metadata
+  if (treeParentRelation && givenIn(treeParentRelation, changes, false) !== undefined) refuseTrees(entityText)
+  for (const relation of relations) refuseUnsaved(entityText, relation, changes)
+  requireKeyValues(entityText, changes)
+}
+
+/** Bits of the types of keys that hold whole numbers. */
+const BITS: Readonly<Record<string, number>> = { smallint: 16, integer: 32, bigint: 64 }
+const UUID = /^\{?[\da-f]{4}(?:-?[\da-f]{4}){7}\}?$/iu
+
+/**
+ * The server would quote a value that is none of the key's type, in an error that ends in logs. A function is SQL.
+ *
+ * @throws DeclarationError that names the property
+ */
+export function requireKeyValues({ dataSource: { driver }, metadata }: EntityColumns, values: ObjectLiteral): void {
+  for (const column of metadata.primaryColumns) {
+    const given = valueIn(column, values)
+    if (!hasValue(given) || typeof given === 'function') continue
+    const type = driver.normalizeType(column)
+    if (isOfType(type, driver.preparePersistentValue(given, column))) continue
+    throw new DeclarationError(
+      `"${column.propertyPath}" of ${metadata.name} must be a value of type ${type}, got ${kindOf(given)}. Give the primary key of a row.`,
+    )
+  }
+}
+
+/** Checks integers and UUIDs; of any other type the server alone knows the values. */
+function isOfType(type: string, value: unknown): boolean {
+  if (typeof value === 'symbol' || Number.isNaN(value instanceof Date ? value.getTime() : value)) return false
+  const bits = BITS[type]
+  if (bits === undefined) return type !== 'uuid' || UUID.test(String(value))
+  const whole = /^\s*[+-]?\d+\s*$/u.test(String(value)) ? BigInt(String(value)) : undefined
+  return whole !== undefined && BigInt.asIntN(bits, whole) === whole
+}
+
+/** @throws DeclarationError unless an entity of the call declares a unique text, a name or a number */
+export function requireUniqueText(
+  dataSource: DataSource,
+  entries: readonly (readonly [EntityTarget<ObjectLiteral>, ...unknown[]])[],
+): void {
+  const metadatas = entries.map(([target]) => dataSource.getMetadata(target))
+  if (metadatas.some((one) => [declarationsOf, namesOfEntity, tableNumbers].some((of) => of(one).length > 0))) return
+  throw new DeclarationError(
+    `${metadatas.map(({ name }) => name).join(' and ')} declares no unique text. ` +
+      `Put @UniqueText() on a property of it, or use TypeORM's own call.`,
+  )
+}
+
+/** @throws DeclarationError unless it is an object with properties */
+export function requireObject({ metadata }: Pick<EntityColumns, 'metadata'>, values: ObjectLiteral): void {
+  if (typeof values === 'object' && values !== null && !Array.isArray(values)) return
+  const next = Array.isArray(values)
+    ? 'For several rows in find-or-create, call findOrCreateMany().'
+    : 'Name the property, as in { url: text }.'
+  throw new DeclarationError(`Expected an object with properties of ${metadata.name}, got ${kindOf(values)}. ${next}`)
+}
+
+/**
+ * A property that the entity does not have is misspelt, and its value would be dropped. The entity's class may declare
+ * further properties, which are allowed.
+ *
+ * @throws DeclarationError that names it
+ */
+export function requireKnown({ metadata }: EntityColumns, values: ObjectLiteral): void {
+  if (typeof metadata.target === 'function' && values instanceof metadata.target) return
+  const known = properties.get(metadata) ?? propertiesOf(metadata)
+  for (const name of Object.keys(values)) {
+    if (known.has(name) || values[name] === undefined) continue
+    throw new DeclarationError(
+      `${metadata.name} has no property "${name}", and its value would be dropped. Correct the name, or leave it out.`,
+    )
+  }
+}
+
+const properties = new WeakMap<EntityMetadata, ReadonlySet<string>>()
+
+/** Returns the names of columns, relations and embeddeds; for a lazy relation also what TypeORM keeps beside it. */
+function propertiesOf(metadata: EntityMetadata): ReadonlySet<string> {
+  const { columns, relations, embeddeds, relationIds } = metadata
+  // Parsed JSON may have `__proto__` as a property of its own; it brings no value.
+  const names = new Set(['__proto__'])
+  for (const { propertyName } of [...embeddeds, ...relationIds]) names.add(propertyName)
+  for (const { propertyPath } of [...columns, ...relations]) names.add(propertyPath.split('.')[0] ?? propertyPath)
+  for (const { propertyName } of metadata.lazyRelations) {
+    for (const prefix of ['', '_has', '_promise']) names.add(`_${prefix}_${propertyName}__`)
+  }
+  properties.set(metadata, names)
+  return names
+}
+
+/** Property paths of what values bring beside some columns, also in an embedded that one of these is in. */
+export function pathsBeside(
+  { columns }: EntityMetadata,
+  wanted: readonly ColumnMetadata[],
+  values: ObjectLiteral,
+): string[] {
+  const rootOf = ({ propertyPath }: ColumnMetadata): string => propertyPath.split('.')[0] ?? propertyPath
+  const known = new Set(wanted.map(rootOf))
+  const within = columns.filter((column) => column.embeddedMetadata && known.has(rootOf(column)))
+  return [
+    ...Object.keys(values).filter((name) => values[name] !== undefined && !known.has(name)),
+    ...within
+      .filter((column) => !wanted.includes(column) && column.getEntityValue(values) !== undefined)
+      .map(({ propertyPath }) => propertyPath),
+  ]
+}
+
+/**
+ * Looks at one row of a call that writes all of its rows or none: what is refused says which row it is.
+ *
+ * @param row 0-based position in the call
+ */
+export function inRow<T>(row: number, look: () => T): T {
+  try {
+    return look()
+  } catch (error) {
+    if (error instanceof TextRejectedError) {
+      const { property, reason, offset, cause } = error
+      throw new TextRejectedError({ property, reason, offset, row, cause })
+    }
+    if (error instanceof DeclarationError && row > 0) throw new DeclarationError(`Row ${row}: ${error.message}`)
+    throw error
+  }
+}
+
+function refuseTrees({ metadata }: EntityColumns): void {
+  const { treeType } = metadata
+  if (treeType === undefined || treeType === 'adjacency-list') return
+  throw new DeclarationError(
+    `${metadata.name} is a tree (${treeType}), and only TypeORM's save() writes its path. ` +
+      `Look the row up with findOneByText(), and save() it if there is none.`,
+  )
+}
+
+function refuseFunction({ metadata }: EntityText, column: ColumnMetadata, values: ObjectLiteral): void {
+  if (typeof valueIn(column, values) !== 'function') return
+  throw new DeclarationError(
+    `"${column.propertyPath}" of ${metadata.name} is a function, which would be stored as its source. ` +
+      `Give a value, or leave it out and let a default of the column compute it.`,
+  )
+}
+
+const NESTED = `findOrCreate() does that with relations: 'findOrCreate'`
+
+/** A relation to rows that exist is a matter of its join columns; anything else needs rows of other tables. */
+function refuseUnsaved({ metadata }: EntityColumns, relation: Relation, values: ObjectLiteral): void {
+  const { propertyPath, joinColumns } = relation
+  const value = givenIn(relation, values, false)
+  if (value === undefined || value === null || (Array.isArray(value) && value.length === 0)) return
+  const name = `"${propertyPath}" of ${metadata.name}`
+  const other = relation.inverseEntityMetadata.name
+  if (!relation.isOwning || relation.isManyToMany) {
+    throw new DeclarationError(
+      `${name} is a relation that is stored in other rows, and would be lost. ` +
+        `Leave it out, and save the ${other} rows when this row has its id; ${NESTED}.`,
+    )
+  }
+  if (value instanceof Promise) throw new DeclarationError(`${name} is a promise. Await it first.`)
+  if (typeof value !== 'object') return
+  if (joinColumns.every((column) => hasValue(column.getEntityValue(values)))) return
+  throw new DeclarationError(
+    `${name} holds no key of ${other}, so that the object would be lost. Save or find it first, and pass the entity that you get; ${NESTED}.`,
+  )
+}
+
+/** Why an input has no row: ours; the database's; or what a normalizer, a transformer, a listener or `create` threw. */
+export type RowError = UniqueTextError | QueryFailedError | Error
+
+/** A user's function can throw anything. In tests, an error may come from another realm. */
+export function toRowError(thrown: unknown): RowError {
+  if (thrown instanceof Error || isNativeError(thrown)) return thrown
+  return new Error(
+    `A function threw ${typeof thrown === 'object' ? 'an object' : `a ${typeof thrown}`} that is not an Error.`,
+    {
+      cause: thrown,
+    },
+  )
+}

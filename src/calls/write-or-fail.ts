@@ -1,0 +1,355 @@
+import type { EntityMetadata, ObjectLiteral } from 'typeorm'
+import { allOrNothing, requireCurrentSnapshot, type Step } from '../connection/transactions'
+import { parameterOptions } from '../connection/wire'
+import type { Session } from '../connection/session'
+import { type TakenText, TextTakenError } from '../errors'
+import type { ReadyText } from './entity-text'
+import type { UnusualIndex } from '../sql/catalog'
+import { parameterText } from '../sql/types'
+import { holderKeyStatement, standingKeyStatement } from '../sql/spread'
+import { serverError, SQLSTATE } from '../sql/sqlstate'
+import type { WireRow } from '../sql/find'
+import { takenKeysStatement, takenStatement, type WantedRow } from '../sql/taken'
+import { hashOfTexts, isLive } from '../sql/text-table'
+import { asQueryFailedError } from '../typeorm/errors'
+import { guardError, holderColumns, idOf, refusedText, takenByTriggers } from '../typeorm/refusals'
+import { knownReady } from '../schema/readiness'
+import { type ColumnMetadata, rootOf, tableDeclarations, tableNumbers } from '../registry/registry'
+import { Attempts } from './attempts'
+import { groupBy } from './batches'
+import { type RequestedName, takenNames } from './names'
+import { requireNoCollision } from './one-row'
+
+/** All that a call writes, and the texts that it must have for itself. */
+interface Writing {
+  readonly steps: readonly Step<WireRow>[]
+  /** Steps that do the same at less cost, unless a text shares its hash with another one: tried once. @default the steps themselves */
+  readonly quick?: readonly Step<WireRow>[] | undefined
+  readonly requested: readonly RequestedText[]
+  readonly names: readonly RequestedName[]
+  /** For the primary keys and ordinary unique columns that they bring. @default none */
+  readonly rows?: readonly KeyedRow[]
+  /** What `numberIndexes` returns. @default none */
+  readonly numbers?: ReadonlySet<string>
+}
+
+/**
+ * Writes everything or nothing. Refused by an index, it asks once which texts are taken; where none is, the holder is
+ * gone by now or another text of equal hash was faster, and it tries again.
+ *
+ * @returns the rows of each step
+ * @throws TextTakenError with every taken text, name, number, primary key and unique column
+ * @throws ImmutableTextError, ChainLimitError, AttemptsExhaustedError, TransactionAbortedError
+ * @throws QueryFailedError for everything else
+ */
+export async function writeOrFail(
+  session: Session,
+  { steps, quick, ...wanted }: Writing,
+): Promise<readonly (readonly WireRow[])[]> {
+  const { requested, names } = wanted
+  const attempts = new Attempts(session, requested[0]?.entityText.declaration.name ?? names[0]?.name.name ?? '')
+  const written =
+    quick &&
+    (await allOrNothing(session, quick).catch((error: unknown) => {
+      if (REFUSED.has(serverError(error)?.code ?? '') || attempts.mayHelp(error)) return undefined
+      throw error
+    }))
+  if (written) return written
+  for (;;) {
+    try {
+      return await allOrNothing(session, steps)
+    } catch (error) {
+      if (!attempts.mayHelp(error)) await requireRetry(session, wanted, error)
+      await attempts.next(error)
+    }
+  }
+}
+
+/** Codes of the index, and of the check of a text that a trigger has changed since its hash was made; or of others. */
+const REFUSED: ReadonlySet<string> = new Set([SQLSTATE.uniqueViolation, SQLSTATE.checkViolation])
+
+const NO_INDEXES: ReadonlySet<string> = new Set()
+
+const OR_ANOTHER_VALUE = 'Use the row that holds it, or give another value.'
+
+/** @throws TextTakenError for all that is taken; where only ordinary columns are, it is TypeORM's error as well */
+async function requireFree(
+  session: Session,
+  { requested, names, rows }: Required<Pick<Writing, 'requested' | 'names' | 'rows'>>,
+  error: unknown,
+): Promise<void> {
+  const texts = [...(await takenTexts(session, requested)), ...(await takenNames(session, names))]
+  // A name that is free by now was not when the triggers looked.
+  const found = texts.length > 0 ? texts : (takenByTriggers(error, session.dataSource) ?? [])
+  const keys = await takenKeys(session, rows)
+  if (found.length + keys.length === 0) return
+  const taken = [...found, ...keys].toSorted((left, right) => left.row - right.row)
+  const explained = new TextTakenError(taken, error, keys.length > 0 ? OR_ANOTHER_VALUE : undefined)
+  throw found.length === 0 && error instanceof Error ? asQueryFailedError(explained, error) : explained
+}
+
+/** @throws what the error means, unless the same may succeed when it is tried again */
+async function requireRetry(
+  session: Session,
+  { requested, names, numbers = NO_INDEXES, rows = [] }: Omit<Writing, 'steps'>,
+  error: unknown,
+): Promise<void> {
+  const declarations = requested.map(({ entityText }) => entityText.declaration)
+  const refused = serverError(error)
+  const isOurs = requested.length + names.length + numbers.size + rows.length > 0
+  if (refused?.code !== SQLSTATE.uniqueViolation || !isOurs) throw guardError(error, declarations) ?? error
+  await requireFree(session, { requested, names, rows }, error)
+  const { constraint = '' } = refused
+  const ofText = error instanceof Error ? refusedText(error, declarations) : undefined
+  if (!numbers.has(constraint) && !ofText) throw error
+  if (ofText) {
+    const { declaration } = ofText
+    const ofDeclaration = requested.filter(({ entityText }) => entityText.declaration === declaration)
+    const texts = ofDeclaration.map(({ key }) => key.slice(declaration.scope.length))
+    await requireNoCollision(session, ofText, texts)
+  }
+  await requireCurrentSnapshot(session, error)
+}
+
+/** A row of a call, for its primary key and the ordinary unique columns that it brings. */
+interface KeyedRow {
+  readonly metadata: EntityMetadata
+  /** 0-based position of the row in what was asked. */
+  readonly row: number
+  readonly values: ObjectLiteral
+  /** Primary key of the stored row to change; undefined for a row to insert. */
+  readonly id?: ObjectLiteral
+}
+
+interface UniqueKey {
+  readonly name: string
+  readonly columns: readonly ColumnMetadata[]
+  /** It has a condition or an expression. */
+  readonly index?: UnusualIndex
+}
+
+/**
+ * Which primary keys, unique columns and numbers that the rows bring are taken, as far as it can be known: not where a
+ * column gets its value from a trigger, an identity or a sequence.
+ */
+async function takenKeys(session: Session, rows: readonly KeyedRow[]): Promise<TakenText[]> {
+  const taken: TakenText[] = []
+  const groups = groupBy(rows, ({ metadata, id }) => `${rootOf(metadata).tablePath} ${id === undefined}`)
+  for (const group of groups.values()) {
+    const [{ metadata }] = group as [KeyedRow]
+    const root = rootOf(metadata)
+    taken.push(...(await takenOfKeys(session, group, keysOf(root))))
+    // In a statement of its own: an expression may fail for a value that its row would not be refused for.
+    taken.push(...(await takenOfKeys(session, group, unusualKeysOf(root))))
+  }
+  return taken
+}
+
+async function takenOfKeys(
+  session: Session,
+  rows: readonly KeyedRow[],
+  keys: readonly UniqueKey[],
+): Promise<TakenText[]> {
+  const [{ metadata, id }] = rows as [KeyedRow]
+  const root = rootOf(metadata)
+  const requested = keys
+    .map((key) => ({ key, rows: rows.filter((row) => brings(row, key)) }))
+    .filter((one) => one.rows.length > 0)
+  if (requested.length === 0) return []
+  const statement = takenKeysStatement({
+    schema: root.schema,
+    table: root.tableName,
+    ...holderColumns(root),
+    keys: requested.map(({ key }) => ({
+      columns: key.columns.map(({ databaseName }) => databaseName),
+      index: key.index,
+    })),
+    types: new Map(root.columns.map(({ databaseName, type }) => [databaseName, String(type)])),
+    standing: id !== undefined,
+  })
+  const json = requested.map((one) => JSON.stringify(one.rows.map((row) => recordOf(session, row, one.key))))
+  // A value that its column cannot hold has been refused for that, or has a type whose text is no JSON.
+  const found = await session.rowsOrRollBack(statement, json).catch(() => [])
+  return found.flatMap(({ key, index, holder, deleted }) => {
+    const one = requested[key]
+    const row = one?.rows[index]
+    if (!one || !row) return []
+    const by = holder
+      ? { id: idOf(root, holder), ...(deleted ? { deleted } : {}) }
+      : { id: undefined, repeated: true as const }
+    return [{ entity: row.metadata.name, property: one.key.name, row: row.row, ...by }]
+  })
+}
+
+/** Returns unusual indexes, declared or made by SQL, that the table had when it was found ready. */
+const unusualKeysOf = (root: EntityMetadata): UniqueKey[] =>
+  (
+    tableDeclarations(root)
+      .map(knownReady)
+      .find((one) => one !== undefined)?.unusual ?? []
+  ).flatMap((index) => {
+    const columns = columnsNamed(root, index.columns)
+    if (columns.length === 0) return []
+    return [{ name: pathsOf(columns), columns: columnsNamed(root, Object.keys(index.reads)), index }]
+  })
+
+const columnsNamed = (root: EntityMetadata, names: readonly string[]): ColumnMetadata[] =>
+  root.columns.filter(({ databaseName }) => names.includes(databaseName))
+
+const pathsOf = (columns: readonly ColumnMetadata[]): string => columns.map((one) => one.propertyPath).join(', ')
+
+function keysOf(root: EntityMetadata): UniqueKey[] {
+  const ofTexts = new Set(tableDeclarations(root).map(({ table }) => table.index))
+  const numbers = new Map(tableNumbers(root).map(({ table, name }) => [table.index, name]))
+  const indices = root.indices.filter(({ name, isUnique, where }) => isUnique && !where && !ofTexts.has(name))
+  return [
+    { columns: root.primaryColumns, name: pathsOf(root.primaryColumns) },
+    ...[...root.uniques, ...indices].map(({ name, columns }) => ({
+      columns,
+      name: numbers.get(name) ?? pathsOf(columns),
+    })),
+  ].filter(({ columns }) => columns.length > 0)
+}
+
+const isValue = (value: unknown): boolean => value !== undefined && value !== null && typeof value !== 'function'
+
+function brings({ values, id }: KeyedRow, { columns, index }: UniqueKey): boolean {
+  const given = columns.map((column): unknown => column.getEntityValue(values))
+  if (index) return given.some(isValue)
+  return id === undefined ? given.every(isValue) : given.some(isValue) && !given.includes(null)
+}
+
+/** Returns the record that `takenKeysStatement` takes. */
+function recordOf(session: Session, { metadata, values, id }: KeyedRow, { columns, index }: UniqueKey): object {
+  const { dataSource } = session
+  const options = parameterOptions(dataSource)
+  const record = (of: ObjectLiteral, some: readonly ColumnMetadata[]): object =>
+    Object.fromEntries(
+      some.flatMap((column) => {
+        const value: unknown = column.getEntityValue(of)
+        // A NULL that is given keeps a default away, and may be what a condition asks for.
+        if (!isValue(value) && !(index && value === null)) return []
+        return [[column.databaseName, parameterText(dataSource.driver.preparePersistentValue(value, column), options)]]
+      }),
+    )
+  return id === undefined
+    ? record(values, columns)
+    : { key: record(id, metadata.primaryColumns), set: record(values, columns) }
+}
+
+/** A text that a row of the call requests. */
+export interface RequestedText {
+  readonly entityText: ReadyText
+  /** 0-based position of the row among the rows of the call. */
+  readonly row: number
+  /** Scope and text, as they are sent; undefined for what a change of a stored row leaves as it is. */
+  readonly key: readonly unknown[]
+  /** Primary key of the stored row to change; undefined for a row to insert. */
+  readonly id?: readonly unknown[]
+  /** Whether the stored row will be live; undefined where it stays as it is. */
+  readonly live?: boolean | undefined
+}
+
+/**
+ * Which of the texts are taken, in the order requested, in one round trip. Of several rows of the call with equal texts
+ * the first may have it.
+ *
+ * @throws QueryFailedError of TypeORM for a key that its column cannot hold, which was not written yet
+ */
+async function takenTexts(session: Session, requested: readonly RequestedText[]): Promise<TakenText[]> {
+  if (requested.length === 0) return []
+  if (requested.some(({ entityText }) => entityText.ready.distributed)) return await takenOneByOne(session, requested)
+  const groups = [...groupBy(requested, ({ entityText }) => entityText.declaration).values()]
+  const statement = takenStatement(groups.map(wantedOf))
+  const rows = await session.rowsOrRollBack(statement, groups.flatMap(takenParameters))
+  const taken = rows.filter(({ holder, repeated }) => holder !== undefined || repeated)
+  const order = new Map(requested.map((one, position) => [one, position]))
+  const found = taken.flatMap((row) => {
+    const one = groups[row.wanted]?.[row.index]
+    return one ? [{ text: takenText(one, row), position: order.get(one) ?? 0 }] : []
+  })
+  return found.sort((left, right) => left.position - right.position).map(({ text }) => text)
+}
+
+/** On distributed tables, which take no such statement: this comes after a refusal only. */
+async function takenOneByOne(session: Session, requested: readonly RequestedText[]): Promise<TakenText[]> {
+  const seen = new Set<string>()
+  const changed = new Set<string>()
+  const taken: TakenText[] = []
+  for (const [index, one] of requested.entries()) {
+    const { entityText } = one
+    const { table } = entityText.declaration
+    const options = parameterOptions(entityText.dataSource)
+    const textOf = (values: readonly unknown[]): string =>
+      JSON.stringify([table.schema, table.table, table.name, ...values.map((value) => parameterText(value, options))])
+    if (one.id) changed.add(textOf(one.id))
+    const key = await keyToBe(session, one)
+    const texts = key?.slice(table.scope.length).map((value) => parameterText(value))
+    if (!key || !texts || texts.every((text) => text === null)) continue
+    const { primary, softDelete } = wantedOf([one])
+    const holderKey = holderKeyStatement({ table, types: entityText.ready.types }, { primary, softDelete })
+    const hash = hashOfTexts(table, texts)
+    const holders = await session.rowsOrRollBack(holderKey, [...key, hash])
+    const found = holders.find(({ key: id }) => !changed.has(textOf(id)))
+    const repeated = seen.has(textOf(key))
+    seen.add(textOf(key))
+    if (found || repeated) {
+      taken.push(takenText(one, { wanted: 0, index, repeated, holder: found?.key, deleted: found?.deleted === true }))
+    }
+  }
+  return taken
+}
+
+/** Scope and text as they shall be; undefined for a row that is not there, or will be deleted. */
+async function keyToBe(
+  session: Session,
+  { entityText, key, id, live }: RequestedText,
+): Promise<readonly unknown[] | undefined> {
+  if (!id) return key
+  const { table } = entityText.declaration
+  const [row] = await session.rowsOrRollBack(
+    standingKeyStatement(table, holderColumns(entityText.metadata).primary),
+    id,
+  )
+  if (!row || !(live ?? row.at(-1) !== null)) return undefined
+  return key.map((value, index) => (value === undefined ? row[index] : value))
+}
+
+function wantedOf([first]: readonly RequestedText[]): Parameters<typeof takenStatement>[0][number] {
+  const { entityText, id } = first as RequestedText
+  const { declaration, ready } = entityText
+  const { table, metadata } = declaration
+  return { table, types: ready.types, ...holderColumns(metadata, table), standing: id !== undefined }
+}
+
+/** Returns a list for each column, in the order of `takenStatement`. */
+function takenParameters(group: readonly RequestedText[]): (string | boolean | null)[][] {
+  const [first] = group
+  if (!first) return []
+  const options = parameterOptions(first.entityText.dataSource)
+  const columns = (
+    list: readonly unknown[] | undefined,
+    valueOf: (one: RequestedText, index: number) => string | boolean | null,
+  ): (string | boolean | null)[][] => (list ?? []).map((_, index) => group.map((one) => valueOf(one, index)))
+  return [
+    ...columns(first.key, ({ key }, index) => parameterText(key[index], options)),
+    ...columns(first.id && first.key, ({ key }, index) => key[index] !== undefined),
+    ...columns(first.id, ({ id }, index) => parameterText(id?.[index], options)),
+    ...columns(first.id && isLive(first.entityText.declaration.table, ''), ({ live }) => live ?? null),
+  ]
+}
+
+function takenText({ entityText, row }: RequestedText, { holder, deleted, repeated }: WantedRow): TakenText {
+  const { name, metadata, target } = entityText.declaration
+  // In single table inheritance the class that declares the text: the holder may be of another than was asked.
+  const declaring = metadata.childEntityMetadatas.find((child) => child.target === target) ?? metadata
+  const id = holder && idOf(entityText.metadata, holder)
+  return {
+    entity: declaring.name,
+    property: name,
+    id,
+    row,
+    ...(deleted ? { deleted } : {}),
+    ...(repeated && !holder ? { repeated } : {}),
+  }
+}

@@ -1,0 +1,455 @@
+import { createHash } from 'node:crypto'
+import { fstatSync } from 'node:fs'
+import { type FileHandle, open, stat } from 'node:fs/promises'
+import type { DataSource, EntityMetadata, ObjectLiteral } from 'typeorm'
+import {
+  entityOf,
+  type EntityText,
+  entityTextOf,
+  type FindOrCreateManyResult,
+  hashNumberOf,
+  type PreparedMany,
+  serverError,
+  SQLSTATE,
+  withoutColumns,
+} from '../core'
+import { DeclarationError } from '../errors'
+import { Flow } from '../stream/flow'
+import { readCsvColumn, type Line, type List, ListError, type Original, originalOf, readLines, STDIN } from './list'
+import { formatReport, type ImportCounts, type ImportEnd, type ImportReport, ImportTally, number } from './report'
+import { describeError, openProgress, type Output, refusalReason, type Streams } from './terminal'
+import { UsageError } from './usage'
+
+export const EXIT = { done: 0, failed: 1, usage: 2, interrupted: 130 } as const
+
+export type ExitCode = (typeof EXIT)[keyof typeof EXIT]
+
+export interface ImportRun {
+  readonly dataSource: DataSource
+  readonly target: ImportTarget
+  readonly list: List
+  /** The column of a CSV list. undefined: each line is a text. */
+  readonly column?: string | undefined
+  /** Only looks rows up. @default false */
+  readonly dryRun?: boolean
+  /** Takes the lines that are refused. */
+  readonly refused?: RefusedLines | undefined
+  readonly streams: Streams
+  readonly signal: AbortSignal
+  /** What the lines hold, in the plural. @default 'lines' */
+  readonly unit?: string
+}
+
+/** Imports a list, shows its progress, and prints the table, even if the import was stopped. */
+export async function runImport(run: ImportRun): Promise<ExitCode> {
+  const { dataSource, target, list, streams, signal, dryRun = false, refused } = run
+  const progress = openProgress(streams.stderr)
+  // Otherwise the loop would wait for the next chunk, which never comes on a terminal.
+  const close = (): void => list.close()
+  signal.addEventListener('abort', close)
+  const lines = new CountedLines(run)
+  let report: ImportReport
+  try {
+    report = await importLines(dataSource, target, lines.read(), {
+      signal,
+      dryRun,
+      onAnswers: async (areRefused) => await refused?.answered(areRefused),
+      onProgress: (counts) => progress.update(counts.lines, lines.fraction(counts.lines)),
+    })
+  } finally {
+    signal.removeEventListener('abort', close)
+    progress.end()
+    list.close()
+    await refused?.close()
+  }
+  streams.stdout.write(formatReport(report, run.unit, dryRun, run.column === undefined ? 'line' : 'record'))
+  if (refused && refused.lost > 0) streams.stderr.write(`\n${number(refused.lost)} ${NOT_KEPT}\n`)
+  return conclude(report, dryRun, streams.stderr)
+}
+
+const NOT_KEPT = 'refused lines are too long to be kept, and do not stand in the file of --refused.'
+
+/** Estimates what fraction of the list a number of lines is: more has been read than the server has seen. */
+class CountedLines {
+  private lines = 0
+
+  constructor(private readonly run: Pick<ImportRun, 'list' | 'column' | 'refused'>) {}
+
+  async *read(): AsyncGenerator<Line[], void, undefined> {
+    const { list, column, refused } = this.run
+    const lines = readLines(list.chunks)
+    const texts = column === undefined ? lines : readCsvColumn(lines, column, refused?.afterHeader())
+    for await (const some of texts) {
+      this.lines += some.length
+      if (column === undefined) for (const line of refused ? some : []) refused?.came(originalOf(line))
+      yield some
+    }
+  }
+
+  fraction(done: number): number | undefined {
+    const read = this.run.list.fraction()
+    return read === undefined ? undefined : read * (done / this.lines)
+  }
+}
+
+function conclude({ end, lines }: ImportReport, dryRun: boolean, stderr: Output): ExitCode {
+  if (end.kind === 'done') return EXIT.done
+  const next = dryRun
+    ? 'Run the command again: it starts at the top.'
+    : 'The rows counted above are stored. Run the command again: it starts at the top and finds them.'
+  if (end.kind === 'interrupted') {
+    stderr.write(`\nStopped after line ${number(lines)}. ${next}\n`)
+    return EXIT.interrupted
+  }
+  // The error of a list that cannot be read as lines says what to do.
+  const advice = end.error instanceof ListError ? '' : `${next}\n`
+  stderr.write(`\nFailed (${end.where}): ${describeError(end.error)}\n${advice}`)
+  return EXIT.failed
+}
+
+export interface ImportOptions {
+  /** Called after each batch. */
+  readonly onProgress?: (counts: ImportCounts) => void
+  /** Called for each batch before `onProgress`: which of its lines are refused, in the order of the list. */
+  readonly onAnswers?: (areRefused: readonly boolean[]) => Promise<void>
+  /** Rows are looked up, and those that are missing count as created. @default false */
+  readonly dryRun?: boolean
+  /** Once aborted, no batch follows those that are at the server. */
+  readonly signal?: AbortSignal | undefined
+}
+
+/**
+ * Finds or creates a row for every line, as a stream does. A line that is refused is counted and skipped.
+ *
+ * @param lines as `readLines` yields them
+ * @throws SchemaDriftError, UnsupportedDatabaseError before anything is read or written
+ * @throws the driver's own error if it cannot connect; a failure after that is part of the report
+ */
+export async function importLines(
+  dataSource: DataSource,
+  target: ImportTarget,
+  lines: AsyncIterable<readonly Line[]>,
+  options: ImportOptions = {},
+): Promise<ImportReport> {
+  const { signal, dryRun = false } = options
+  const flow = new Flow<Line, ObjectLiteral>({
+    dataSource,
+    rules: { entityText: target.rows, eager: false, create: dryRun ? refuseToCreate : undefined },
+    source: sourceOfMany(lines),
+    add: adding(target, dryRun),
+    progress: { signal },
+  })
+  await flow.open()
+  const started = performance.now()
+  const tally = new ImportTally()
+  const end = await tallyFlow(flow, tally, options)
+  return {
+    ...tally.counts,
+    rejections: tally.rejections,
+    seconds: (performance.now() - started) / 1_000,
+    end: signal?.aborted === true ? { kind: 'interrupted' } : end,
+  }
+}
+
+async function tallyFlow(
+  flow: Flow<Line, ObjectLiteral>,
+  tally: ImportTally,
+  { onAnswers, onProgress }: ImportOptions,
+): Promise<ImportEnd> {
+  let failure: ImportEnd | undefined
+  try {
+    for await (const outcome of flow.outcomes()) {
+      const error = outcome.failure ?? wholeRefusal(outcome)
+      if (error) {
+        const first = tally.counts.lines + 1
+        const where = `lines ${number(first)} to ${number(first + outcome.results.length - 1)}`
+        failure ??= { kind: 'failed', ...error, where }
+        flow.stop()
+      }
+      countWindow(tally, outcome, error !== undefined)
+      await onAnswers?.(outcome.results.map((result) => !error && isRefused(result)))
+      onProgress?.(tally.counts)
+    }
+  } catch (error) {
+    return failure ?? { kind: 'failed', error, where: `after line ${number(flow.inputs)}` }
+  }
+  return failure ?? { kind: 'done' }
+}
+
+/** What a flow reads. */
+function sourceOfMany<Item>(lists: AsyncIterable<Iterable<Item>>): {
+  readonly next: () => Promise<Iterable<Item> | undefined>
+  readonly end: () => Promise<void>
+} {
+  const iterator = lists[Symbol.asyncIterator]()
+  return {
+    next: async () => {
+      const { done, value } = await iterator.next()
+      return done === true ? undefined : value
+    },
+    end: async () => void (await iterator.return?.()),
+  }
+}
+
+/** Why a line is not a text, or not one that the declaration accepts. */
+class RefusedLine extends Error {
+  constructor(readonly reason: string) {
+    super(reason)
+  }
+}
+
+const BLANK = new RefusedLine('it is blank')
+/** In a dry run: the row of a line is not there, or an earlier line has the same text. */
+const MISSING = new RefusedLine('its row would be created')
+const REPEATED = new RefusedLine('its row would be found')
+
+const COUNTED: ReadonlySet<unknown> = new Set([BLANK, MISSING, REPEATED])
+
+const refuseToCreate = (): never => {
+  throw MISSING
+}
+
+/** Adds a line to the rows of a window. A dry run adds each text of the list once. */
+function adding(target: ImportTarget, dryRun: boolean): (rows: PreparedMany<ObjectLiteral>, line: Line) => void {
+  // A text that would be created in one batch is not found by the next, so all of the list are remembered, by a digest.
+  const known = new Set<string>()
+  return (rows, line) => {
+    if (typeof line !== 'string') return rows.refuse(new RefusedLine(line.reason))
+    if (line === '') return rows.refuse(BLANK)
+    try {
+      const values = target.toValues(line)
+      if (!values) return rows.refuse(new RefusedLine(target.refusal))
+      if (dryRun) {
+        const digest = createHash('md5').update(rows.identityOf(values)).digest('base64')
+        if (known.has(digest)) return rows.refuse(REPEATED)
+        known.add(digest)
+      }
+      rows.add(values)
+    } catch (error) {
+      rows.refuse(new RefusedLine(refusalReason(error)))
+    }
+  }
+}
+
+/**
+ * The error of a window whose every row is refused for what the statement may not do or name: a privilege, a table, a
+ * column or the value of one is missing, and the rest of the list would fare the same.
+ */
+function wholeRefusal({ results }: LineOutcome): { readonly error: unknown } | undefined {
+  let first: { readonly error: unknown } | undefined
+  for (const result of results) {
+    if (!result || 'entity' in result) return undefined
+    if (result.error instanceof RefusedLine) continue
+    const refused = serverError(result.error)
+    if (refused && !refused.code.startsWith('42') && refused.code !== SQLSTATE.notNullViolation) return undefined
+    if (refused) first ??= { error: refused }
+  }
+  return first
+}
+
+/** @param failed only what is stored is counted: the rest of the lines has no result */
+function countWindow(tally: ImportTally, { results }: LineOutcome, failed: boolean): void {
+  for (const result of results) {
+    if (result && 'entity' in result) tally.stored(result.created, hashNumberOf(result.entity))
+    else if (!failed) countRefused(tally, result)
+  }
+}
+
+type LineResult = FindOrCreateManyResult<ObjectLiteral> | undefined
+
+/** Results of one window. */
+interface LineOutcome {
+  readonly results: readonly LineResult[]
+}
+
+const errorOf = (result: LineResult): unknown => (result && 'error' in result ? result.error : undefined)
+
+const isRefused = (result: LineResult): boolean => !(result && 'entity' in result) && !COUNTED.has(errorOf(result))
+
+function countRefused(tally: ImportTally, result: LineResult): void {
+  const error = errorOf(result)
+  if (error === BLANK) tally.blank()
+  else if (error === MISSING || error === REPEATED) tally.stored(error === MISSING, 0)
+  else tally.rejected(error instanceof RefusedLine ? error.reason : refusalReason(error))
+}
+
+/** Where lines go, and how one becomes a row. */
+export interface ImportTarget {
+  readonly metadata: EntityMetadata
+  /** For find-or-create, selecting no more columns than counting needs. */
+  readonly rows: EntityText
+  /**
+   * The properties of a row for a text; undefined if the declaration's `parse` refuses the text.
+   *
+   * @throws what the user's own `parse` throws
+   */
+  readonly toValues: (text: string) => ObjectLiteral | undefined
+  /** The reason if `parse` gives none: one clause. */
+  readonly refusal: string
+}
+
+/** What a person typed. */
+export interface TargetNames {
+  /** An entity's class name, or its table name with or without the schema. */
+  readonly entity: string
+  /** The name of the unique text, as in the option `by`. @default the entity's only one */
+  readonly property?: string | undefined
+}
+
+/**
+ * Finds the entity and the unique text that a person named.
+ *
+ * @throws UsageError if nothing has this name; the message lists the names that exist
+ * @throws DeclarationError if a line is not enough to make a row
+ */
+export function findImportTarget(dataSource: DataSource, { entity, property }: TargetNames): ImportTarget {
+  const metadata = findEntity(dataSource, entity)
+  const name = chooseText(dataSource, metadata, property)
+  const rows = withoutColumns(entityTextOf(dataSource.manager, metadata.target, name))
+  return { metadata, rows, toValues: valuesMaker(rows), refusal: `it is not a "${name}" that ${metadata.name} accepts` }
+}
+
+/**
+ * Finds the entity that a person named, by its class or its table.
+ *
+ * @throws UsageError if no entity has this name, or several have
+ */
+export function findEntity(dataSource: DataSource, name: string): EntityMetadata {
+  const all = dataSource.entityMetadatas
+  const byClass = all.filter((metadata) => metadata.name === name)
+  const byTable = all.filter(({ tableName, tablePath }) => [tableName, tablePath].includes(name))
+  const found = byClass.length > 0 ? byClass : byTable
+  const [only] = found
+  if (only && found.length === 1) return only
+  const several = found.map(({ tablePath }) => `"${tablePath}"`).join(', ')
+  if (only) throw new UsageError(`Several entities are called "${name}". Use the name of the table: ${several}.`)
+  const known = all.filter((one) => textNames(dataSource, one).length > 0).map((one) => `"${one.name}"`)
+  throw new UsageError(
+    `The DataSource has no entity "${name}". Entities with a unique text: ${known.join(', ') || 'none'}.`,
+  )
+}
+
+/** Their names. */
+const textNames = ({ manager }: DataSource, { target }: EntityMetadata): string[] =>
+  entityOf(manager, target).texts.map(({ name }) => name)
+
+function chooseText(dataSource: DataSource, metadata: EntityMetadata, property: string | undefined): string {
+  const texts = textNames(dataSource, metadata)
+  const [only] = texts
+  if (only === undefined) {
+    throw new DeclarationError(`${metadata.name} declares no unique text. Put @UniqueText() on a property of it.`)
+  }
+  if (property === undefined && texts.length === 1) return only
+  if (property !== undefined && texts.includes(property)) return property
+  const names = texts.map((name) => `"${name}"`).join(', ')
+  throw new UsageError(`Choose a unique text of ${metadata.name} with --property: ${names}.`)
+}
+
+function valuesMaker({ metadata, declaration }: EntityText): ImportTarget['toValues'] {
+  const { name, text, scope, parse } = declaration
+  if (parse) return (line) => parse(line) ?? undefined
+  const what = `"${name}" of ${metadata.name}`
+  const [only] = text
+  if (!only || text.length > 1) {
+    throw new DeclarationError(
+      `${what} consists of several columns. Give its @UniqueText() the option "parse", which fills them from a text.`,
+    )
+  }
+  if (scope.length > 0) {
+    const within = scope.map(({ propertyPath }) => `"${propertyPath}"`).join(', ')
+    throw new DeclarationError(
+      `${what} is unique within ${within}, but a line holds only the text. Import it with findOrCreateMany().`,
+    )
+  }
+  const { propertyName } = only.column
+  return (line) => ({ [propertyName]: line })
+}
+
+/**
+ * Opens the file for the lines that an import refuses, and empties it.
+ *
+ * @param list the name of the list; `-` is standard input
+ * @throws ListError if it is the list itself
+ * @throws RefusedLinesError if it cannot be written
+ */
+export async function openRefused(name: string, list: string): Promise<RefusedLines> {
+  let file: FileHandle | undefined
+  try {
+    // What stands in it goes only when it is known to be another file than the list.
+    file = await open(name, 'a')
+    const own = await file.stat()
+    const read = list === '-' ? fstatSync(STDIN) : await stat(list)
+    if (own.isFile() && own.dev === read.dev && own.ino === read.ino) {
+      throw new ListError('--refused names the list itself. Name another file.')
+    }
+    if (own.isFile()) await file.truncate()
+    return new RefusedLines(file)
+  } catch (error) {
+    await file?.close()
+    if (error instanceof ListError) throw error
+    throw unwritable(error)
+  }
+}
+
+/** Writes those lines of a list to a file that are refused, as they came; each ends with LF. */
+class RefusedLines {
+  /** How many refused lines were too long to be kept. */
+  lost = 0
+  private header: Original | undefined
+  /** Lines that have no answer yet. */
+  private waiting: (Original | undefined)[] = []
+
+  constructor(private readonly file: FileHandle) {}
+
+  /** Takes a line of the list. */
+  came(line: Original | undefined): void {
+    this.waiting.push(line)
+  }
+
+  /** Takes the records of a CSV list; the first one names the columns, and is written before the first that is refused. */
+  afterHeader(): (record: Original | undefined) => void {
+    let first = true
+    return (record) => {
+      if (first) this.header = record
+      else this.came(record)
+      first = false
+    }
+  }
+
+  /**
+   * Writes the refused ones among the next lines.
+   *
+   * @throws RefusedLinesError if the file cannot be written
+   */
+  async answered(areRefused: readonly boolean[]): Promise<void> {
+    const parts: Original[] = []
+    for (const [index, line] of this.waiting.splice(0, areRefused.length).entries()) {
+      if (areRefused[index] !== true) continue
+      if (line === undefined) this.lost += 1
+      else parts.push(line)
+    }
+    if (parts.length === 0) return
+    if (this.header !== undefined) parts.unshift(this.header)
+    this.header = undefined
+    const bytes = parts.flatMap((part) => [typeof part === 'string' ? Buffer.from(part) : part, Buffer.from('\n')])
+    try {
+      await this.file.writeFile(Buffer.concat(bytes))
+    } catch (error) {
+      throw unwritable(error)
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.file.close()
+  }
+}
+
+/** The file of the refused lines cannot be written. */
+class RefusedLinesError extends Error {
+  override readonly name = 'RefusedLinesError'
+}
+
+const unwritable = (error: unknown): RefusedLinesError =>
+  new RefusedLinesError(`Cannot write the refused lines: ${error instanceof Error ? error.message : String(error)}`, {
+    cause: error,
+  })

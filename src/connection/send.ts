@@ -1,0 +1,233 @@
+import { type DataSource, QueryFailedError, type QueryRunner, QueryRunnerAlreadyReleasedError } from 'typeorm'
+import { TransactionAbortedError, WaitsForItselfError } from '../errors'
+import { isInternal, isStale, mayBeStale, serverError, SQLSTATE } from '../sql/sqlstate'
+import type { Statement, WireRow } from '../sql/find'
+import { savepoint, type SavepointCommands } from '../sql/transaction-commands'
+import { registry } from '../registry/registry'
+import { type ClientQuery, inSavepoint, orRollBack, useExclusively } from './shared-connection'
+import { orWaitsForItself } from './mutex'
+import {
+  commandMessages,
+  hasTimeout,
+  isPgClient,
+  joinedCommands,
+  JoinedQuery,
+  parameterOptions,
+  type PgClient,
+  type PgResult,
+  plainTexts,
+  type PreparedName,
+  PreparedNames,
+  PreparedQuery,
+  sendMessages,
+  SYNC,
+  takesPreparedQueries,
+  writeTo,
+} from './wire'
+import type { Send, Session } from './session'
+
+/** One statement and how it stands to the caller's transaction. */
+export interface PreparedSending {
+  readonly dataSource: DataSource
+  readonly statement: Statement<unknown>
+  readonly values: readonly unknown[]
+  readonly behindSavepoint: boolean
+  /** An error leaves the caller's transaction usable, or there is none. */
+  readonly safe: boolean
+  /** Throws where the connection serves something else by now; asked whenever others could have come before us. */
+  readonly requireOwn: () => void
+}
+
+/**
+ * Sends a statement under a name, so that the server plans it once. Where the name may be why it failed, it goes once
+ * more without one: tables are altered, sessions are discarded, poolers give a statement to another session.
+ *
+ * Not a function around each step: the caller's line must stay in the stack of the driver's error.
+ *
+ * @throws TransactionAbortedError where the caller's transaction was lost to the name: the next try has a new one
+ */
+export async function sendPrepared(client: PgClient, sending: PreparedSending): Promise<readonly WireRow[]> {
+  const names = PreparedNames.of(client)
+  const taken = takeName(client, names, sending)
+  if (names.givenUp.length > 0) await closeNames(client, names.takeGivenUp())
+  const reused = taken !== undefined && taken.uses > 1
+  try {
+    const own = ownQuery(client, sending, taken)
+    sending.requireOwn()
+    if (!own) return await sendByPg(client, sending, taken)
+    if (sending.behindSavepoint) return await sendBehindSavepoint(client, own)
+    client.query(own)
+    return await own.answer
+  } catch (error) {
+    const known = serverError(error)?.code === SQLSTATE.duplicatePreparedStatement
+    if (!taken || (!known && !(reused && mayBeStale(error)))) throw withStack(error)
+    if (sending.safe) return await sendAgain(client, sending, error)
+    throw lostBy(names, error)
+  }
+}
+
+/** Does what `sendPrepared` does, for what may wait for a transaction around the call; without one, it costs nothing. */
+export const sendWatched = (client: PgClient, sending: PreparedSending): Promise<readonly WireRow[]> =>
+  orWaitsForItself(sending.dataSource, client, async () => await sendPrepared(client, sending))
+
+function takeName(
+  client: PgClient,
+  names: PreparedNames,
+  { dataSource, statement }: PreparedSending,
+): PreparedName | undefined {
+  // What cannot be closed must not be kept.
+  if (statement.name === '' || client.pipeline) return undefined
+  if (registry.settings.get(dataSource)?.prepare === false) return undefined
+  return names.take(statement.name, performance.now())
+}
+
+const NAMELESS: PreparedName = { name: '', since: 0, uses: 1, types: undefined }
+
+/** @returns undefined where `pg`'s own query object has to take its place */
+function ownQuery(
+  client: PgClient,
+  { dataSource, statement: { sql: text }, values, behindSavepoint }: PreparedSending,
+  name: PreparedName = { ...NAMELESS },
+): PreparedQuery | undefined {
+  if (!takesPreparedQueries(client) || (behindSavepoint && hasTimeout(client))) return undefined
+  const texts = plainTexts(values, () => parameterOptions(dataSource))
+  return texts && new PreparedQuery(client, { name, text, values: texts })
+}
+
+async function sendByPg(
+  client: PgClient,
+  { statement, values, behindSavepoint }: PreparedSending,
+  taken: PreparedName | undefined,
+): Promise<readonly WireRow[]> {
+  const query = { text: statement.sql, values, rowMode: 'array', ...(taken && { name: taken.name }) } as const
+  const answer = behindSavepoint ? orRollBack(client, (send) => send(query) as Promise<PgResult>) : client.query(query)
+  return (await answer).rows
+}
+
+/** Savepoint, statement and release: after an error the release is skipped too. */
+const AROUND = joinedCommands({ before: [savepoint.set], after: [savepoint.release] })
+const JOINED_COMMANDS = 3
+const UNDO = Buffer.from(commandMessages(savepoint.rollBack) + commandMessages(savepoint.release) + SYNC, 'latin1')
+
+/**
+ * Sends a statement whose error leaves the caller's transaction as it was before: savepoint, statement and release in
+ * one round trip, and one more if it fails. Statements that others send on the connection meanwhile wait.
+ */
+async function sendBehindSavepoint(client: PgClient, query: PreparedQuery): Promise<readonly WireRow[]> {
+  const hold = useExclusively(client as unknown as { query: ClientQuery })
+  const sent = new JoinedQuery(query, AROUND)
+  try {
+    hold.query(sent)
+    return await query.answer
+  } catch (error) {
+    // Rolling back to a savepoint that does not exist would abort the transaction, or meet another savepoint. It is
+    // also gone once it is released, if the answer could not be read: then the work is done.
+    if (sent.ended > 0 && sent.ended < JOINED_COMMANDS) {
+      // After 40001 and 40P01 too. On a connection that is gone the first error says more.
+      await sendMessages(hold.query, ({ stream }) => {
+        writeTo(stream, UNDO)
+      })
+    }
+    throw error
+  } finally {
+    hold.end()
+  }
+}
+
+/** The error was made where its answer was read; the caller should see their own line. */
+function withStack(error: unknown): unknown {
+  if (error instanceof Error) Error.captureStackTrace(error, withStack)
+  return error
+}
+
+/** Notes the loss of a name. Nothing can be sent again in a transaction. */
+function lostBy(names: PreparedNames, error: unknown): unknown {
+  const stale = isStale(error)
+  if (stale || isInternal(error)) names.lose(performance.now())
+  return stale ? new TransactionAbortedError(error, LOST) : error
+}
+
+const LOST =
+  'a statement prepared earlier on its connection no longer fits; ' +
+  'if this happens again and again behind a pooler, pass { prepare: false } to withUniqueText()'
+
+/** Sends the statement once more, without a name. If it fails with the same error, the name was not to blame. */
+async function sendAgain(client: PgClient, sending: PreparedSending, first: unknown): Promise<readonly WireRow[]> {
+  const names = PreparedNames.of(client)
+  try {
+    const rows = await sendPrepared(client, { ...sending, statement: { ...sending.statement, name: '' } })
+    names.lose(performance.now())
+    return rows
+  } catch (second) {
+    if (serverError(second)?.code !== serverError(first)?.code) names.lose(performance.now())
+    throw withStack(second)
+  }
+}
+
+/** Closes names by the protocol's own message, which cannot fail: DEALLOCATE of a name that is gone aborts a transaction. */
+async function closeNames(client: PgClient, names: readonly string[]): Promise<void> {
+  await sendMessages(
+    (messages) => client.query(messages),
+    (connection) => {
+      for (const name of names) {
+        connection.close({ type: 'S', name })
+        // What `pg` remembers of it, the SQL.
+        Reflect.deleteProperty(connection.parsedStatements, name)
+      }
+      connection.sync()
+    },
+  )
+}
+
+/** The rows of a statement. */
+export function parsed<Row>({ parse }: Statement<Row>, rows: readonly WireRow[], values: readonly unknown[]): Row[] {
+  const all: Row[] = []
+  for (const row of rows) all.push(parse(row, values))
+  return all
+}
+
+/** Needs no error of TypeORM around it. */
+export const needsNoWrapping = (error: Error): boolean =>
+  error instanceof TransactionAbortedError ||
+  error instanceof WaitsForItselfError ||
+  error instanceof QueryRunnerAlreadyReleasedError
+
+export const driverErrorOf = (error: Error): Error =>
+  error instanceof QueryFailedError ? (error.driverError as Error) : error
+
+/**
+ * Sends a statement by the only way that every driver has. Its rows are objects, whose values are in the order of the
+ * select list: so no two columns of a statement have one name.
+ */
+export async function queryByTypeOrm(
+  queryRunner: Pick<QueryRunner, 'query'>,
+  sql: string,
+  values: readonly unknown[],
+): Promise<WireRow[]> {
+  // Structured, for of an UPDATE TypeORM gives rows and their number otherwise.
+  const { records } = await queryRunner.query(sql, [...values], true)
+  return (records as readonly object[]).map((row): WireRow => Object.values(row))
+}
+
+/** Runs statements between the commands of a savepoint, on the client of a session. */
+export async function inSavepointOf<T>(
+  session: Session,
+  client: unknown,
+  commands: SavepointCommands,
+  work: (send: Send) => Promise<T>,
+): Promise<T> {
+  // Past TypeORM: a subscriber that fails in a transaction that has failed must not keep us from rolling back.
+  const send: Send = isPgClient(client)
+    ? async (text, values) => {
+        // Nor is a savepoint rolled back to that is gone: that would abort the transaction.
+        session.requireStanding()
+        const sent = async (): Promise<PgResult> => await client.query({ text, values, rowMode: 'array' })
+        return (await orWaitsForItself(session.dataSource, client, sent)).rows
+      }
+    : async (sql, values) => await queryByTypeOrm(session.queryRunner, sql, values)
+  return await inSavepoint(
+    async (sql) => await send(sql, []),
+    commands,
+    async () => await work(send),
+  )
+}

@@ -1,0 +1,321 @@
+import { type EntityManager, QueryFailedError, type QueryRunner } from 'typeorm'
+import { TransactionAbortedError } from '../errors'
+import { dataSourceOf, insideTransaction, registry } from '../registry/registry'
+import type { Statement } from '../sql/find'
+import { isSerializationError } from '../sql/sqlstate'
+import { ownTransaction, seesCommitted, wholeSavepoint } from '../sql/transaction-commands'
+import { orWaitsForItself } from './mutex'
+import { announce, isUnheard, log, notifyFailure, notifySuccess, type SentQuery, type Session } from './session'
+import { type ClientQuery, inSavepoint, savepointsOf, watch } from './shared-connection'
+import {
+  hasTimeout,
+  isPgClient,
+  joinedCommands,
+  JoinedQuery,
+  type PgClient,
+  PreparedQuery,
+  takesPreparedQueries,
+} from './wire'
+
+/**
+ * Runs several statements as one: in a transaction of their own, or behind a savepoint of the caller's, which stays
+ * usable. What else the caller sends on the same connection waits for the end.
+ *
+ * @param session of the whole call, since when it is under way
+ * @throws TransactionAbortedError for 40001 and 40P01 in the caller's transaction
+ */
+export async function asOne<T>(
+  session: Session,
+  manager: EntityManager,
+  run: (manager: EntityManager) => Promise<T>,
+): Promise<T> {
+  if (!session.inTransaction) return await session.exclusively(async () => await inTransaction(manager, run))
+  const { queryRunner } = session
+  const send = async (sql: string): Promise<unknown> => {
+    // A savepoint that is gone is not rolled back to either: that would abort the transaction.
+    session.requireStanding()
+    // A subscriber that fails in a transaction that has failed must not keep us from rolling back.
+    return await queryRunner.query(sql).catch(async (error: unknown) => {
+      const client: unknown = await queryRunner.connect()
+      if (!isPgClient(client)) throw error
+      return await client.query({ text: sql, rowMode: 'array' }).catch(async (second: unknown) => {
+        throw second instanceof Error ? await session.failure(sql, second) : second
+      })
+    })
+  }
+  try {
+    const result = await session.exclusively(
+      async () => await inSavepoint(send, wholeSavepoint, async () => await run(manager)),
+    )
+    session.requireStanding()
+    return result
+  } catch (error) {
+    if (isSerializationError(error)) throw new TransactionAbortedError(error)
+    throw error
+  }
+}
+
+/** Runs work as TypeORM's `transaction()` does. */
+async function inTransaction<T>(manager: EntityManager, run: (manager: EntityManager) => Promise<T>): Promise<T> {
+  const dataSource = dataSourceOf(manager)
+  const queryRunner = manager.queryRunner ?? dataSource.createQueryRunner()
+  try {
+    const client: unknown = await queryRunner.connect()
+    const transact = async (): Promise<T> => await queryRunner.manager.transaction(run)
+    return await (isPgClient(client) ? orWaitsForItself(dataSource, client, transact) : transact())
+  } finally {
+    if (!manager.queryRunner) await queryRunner.release()
+  }
+}
+
+/**
+ * @param error of an index of ours, about a row that was looked for and not seen
+ * @throws TransactionAbortedError where the caller's transaction does not see what others have committed since it began
+ */
+export async function requireCurrentSnapshot(session: Session, error: unknown): Promise<void> {
+  if (!session.inTransaction) return
+  const [sees] = await session.rows(seesCommitted, [])
+  if (sees !== true)
+    throw new TransactionAbortedError(error, 'a row that its snapshot does not show holds the text, or the number')
+}
+
+/** One of several statements that are all done or all undone. */
+export interface Step<Row> {
+  readonly statement: Statement<Row>
+  readonly values: readonly unknown[]
+  /** Checks the rows of the step; an error that it throws undoes everything. */
+  readonly check?: (rows: readonly Row[]) => void
+}
+
+/** The result of a step at the server. */
+interface StepAnswer<Row> {
+  readonly rows: readonly Row[]
+  readonly milliseconds: number
+}
+
+/**
+ * Runs all steps, or undoes them; the caller's transaction stays usable. One step outside a transaction is one round trip.
+ *
+ * @returns the rows of each step
+ * @throws TransactionAbortedError, QueryFailedError, and what a check throws
+ */
+export async function allOrNothing<Row>(session: Session, steps: readonly Step<Row>[]): Promise<(readonly Row[])[]> {
+  const [only, another] = steps
+  if (!only) return []
+  if (another) return await runTogether(session, steps)
+  const rows = await session.rowsOrRollBack(only.statement, only.values)
+  only.check?.(rows)
+  return [rows]
+}
+
+async function runTogether<Row>(session: Session, steps: readonly Step<Row>[]): Promise<(readonly Row[])[]> {
+  // Subscribers are called before and after: a statement that one of them sends would wait for ours to end.
+  const announced = (await session.isUnheard()) ? steps.map((step) => sentOf(session, step)) : []
+  for (const one of announced) await announce(one)
+  const answers: StepAnswer<Row>[] = []
+  const logCommand = (sql: string): void => {
+    if (announced.length > 0 && !session.inTransaction) log(sentOf(session, { statement: { sql }, values: [] }))
+  }
+  logCommand(ownTransaction.set)
+  try {
+    await runInOrder(session, steps, announced, answers)
+  } catch (error) {
+    logCommand(ownTransaction.rollBack)
+    await notifyEnd(announced, answers, error)
+    throw error
+  }
+  logCommand(ownTransaction.release)
+  await notifyEnd(announced, answers)
+  return answers.map(({ rows }) => rows)
+}
+
+async function notifyEnd<Row>(
+  announced: readonly SentQuery[],
+  answers: readonly StepAnswer<Row>[],
+  error?: unknown,
+): Promise<void> {
+  for (const [index, { rows, milliseconds }] of answers.entries()) {
+    const sent = announced[index]
+    if (sent) await notifySuccess(sent, milliseconds, rows)
+  }
+  const failed = announced[answers.length]
+  if (failed && error instanceof QueryFailedError) await notifyFailure(failed, error.driverError as Error)
+}
+
+/** @param announced queries of the steps, if nobody else notifies TypeORM of them */
+async function runInOrder<Row>(
+  session: Session,
+  steps: readonly Step<Row>[],
+  announced: readonly SentQuery[],
+  answers: StepAnswer<Row>[],
+): Promise<void> {
+  let checking = false
+  try {
+    await session.together(async (send) => {
+      for (const { statement, values, check } of steps) {
+        const sent = announced[answers.length]
+        if (sent) log(sent)
+        const started = performance.now()
+        const rows = (await send(statement.sql, values)).map((row) => statement.parse(row, values))
+        answers.push({ rows, milliseconds: performance.now() - started })
+        checking = true
+        check?.(rows)
+        checking = false
+      }
+    })
+  } catch (error) {
+    if (checking || !(error instanceof Error)) throw error
+    const step = steps[answers.length]
+    throw await session.failure(step?.statement.sql ?? ownTransaction.release, error)
+  }
+}
+
+const sentOf = (
+  by: Session,
+  { statement, values }: { readonly statement: { readonly sql: string }; readonly values: readonly unknown[] },
+): SentQuery => ({ by, sql: statement.sql, values })
+
+/** What runs in a transaction, and the statement that ends it. */
+export interface JoinedWork {
+  /** Its first statement goes with START TRANSACTION. */
+  readonly run: (manager: EntityManager) => Promise<void>
+  /** Sends one statement together with JOINED_COMMIT; if it fails, everything is undone. */
+  readonly last: (manager: EntityManager) => Promise<void>
+  /** Its SQL, which tells it from statements that the work has started and not awaited. */
+  readonly lastSql: string
+}
+
+const ENDED = 'the code that runs in it ended it'
+
+const JOINED_BEGIN = joinedCommands({ before: [ownTransaction.set], after: [] })
+const JOINED_COMMIT = joinedCommands({ before: [], after: [ownTransaction.release] })
+
+/** What to tell TypeORM of a command that goes with a statement. */
+const DONE = { rows: [], rowCount: null, command: '' } as const
+
+/**
+ * Runs work as TypeORM's `transaction()` does, and saves two round trips: where nobody hears of statements, START
+ * TRANSACTION and JOINED_COMMIT go to the server with the statement that comes next, or last.
+ *
+ * @throws TransactionAbortedError where the work has ended the transaction
+ */
+export async function transact(manager: EntityManager, { run, last, lastSql }: JoinedWork): Promise<void> {
+  const queryRunner = manager.queryRunner ?? dataSourceOf(manager).createQueryRunner()
+  const own = queryRunner.manager
+
+  try {
+    const client = await joiningClient(queryRunner)
+    if (client) {
+      watch(queryRunner, client)
+      // Ours come and go in front of it.
+      savepointsOf(queryRunner)
+    }
+    const stop = client && joinBegin(client)
+    try {
+      await queryRunner.startTransaction()
+      await insideTransaction(queryRunner, async () => {
+        await run(own)
+      })
+    } finally {
+      stop?.()
+    }
+    if (!queryRunner.isTransactionActive) throw new TransactionAbortedError(undefined, ENDED)
+    if (client) await commitWith(queryRunner, client, lastSql, async () => await last(own))
+    else {
+      await last(own)
+      await queryRunner.commitTransaction()
+    }
+  } catch (error) {
+    // The first error says more.
+    if (queryRunner.isTransactionActive)
+      await queryRunner.rollbackTransaction().catch(async () => {
+        // A transaction that is not known to be rolled back, as after a `query_timeout`, may still be open: its connection
+        // must not go back to the pool.
+        const client: unknown = queryRunner.isReleased ? undefined : await queryRunner.connect().catch(() => undefined)
+        if (isPgClient(client)) void client.end()
+      })
+    throw error
+  } finally {
+    if (!manager.queryRunner) await queryRunner.release()
+  }
+}
+
+/** @returns undefined where somebody hears of statements, or where they do not go by a query of ours */
+async function joiningClient(queryRunner: QueryRunner): Promise<PgClient | undefined> {
+  const dataSource = dataSourceOf(queryRunner.manager)
+  const client: unknown = await queryRunner.connect()
+  if (!isUnheard(dataSource) || registry.settings.get(dataSource)?.prepare === false) return undefined
+  return isPgClient(client) && takesPreparedQueries(client) && !hasTimeout(client) ? client : undefined
+}
+
+/** Keeps START TRANSACTION back until the next statement is sent. */
+function joinBegin(client: PgClient): () => void {
+  let kept = false
+  let sent = false
+  const stop = inFrontOf(client, (query) => (...args) => {
+    const [first] = args
+    if (!kept && first === ownTransaction.set) {
+      kept = true
+      return Promise.resolve(DONE)
+    }
+    // If somebody has put a function in front of it by now, it stays.
+    if (!kept || sent) return query(...args)
+    sent = true
+    stop()
+    if (first instanceof PreparedQuery) return query(new JoinedQuery(first, JOINED_BEGIN))
+    return Promise.resolve(query(ownTransaction.set)).then(() => query(...args))
+  })
+  return stop
+}
+
+/** Sends the last statement when TypeORM sends JOINED_COMMIT: its subscribers may have sent others before. */
+async function commitWith(
+  queryRunner: QueryRunner,
+  client: PgClient,
+  lastSql: string,
+  sendLast: () => Promise<void>,
+): Promise<void> {
+  let failure: { readonly error: unknown } | undefined
+  let state: 'open' | 'ending' | 'joined' = 'open'
+  const stop = inFrontOf(client, (query) => (...args) => {
+    const [first] = args
+    if (state === 'open' && first === ownTransaction.release) {
+      state = 'ending'
+      return sendLast().then(
+        async () => (state === 'joined' ? DONE : await query(...args)),
+        (error: unknown) => {
+          failure = { error }
+          throw error
+        },
+      )
+    }
+    if (state !== 'ending' || !(first instanceof PreparedQuery) || first.text !== lastSql) return query(...args)
+    state = 'joined'
+    return query(new JoinedQuery(first, JOINED_COMMIT))
+  })
+  try {
+    await queryRunner.commitTransaction()
+  } catch (error) {
+    // TypeORM would say that JOINED_COMMIT had failed.
+    throw failure ? failure.error : error
+  } finally {
+    stop()
+    // JOINED_COMMIT may have gone with a statement.
+    savepointsOf(queryRunner).hear([{ does: 'commit' }])
+  }
+}
+
+/** Puts a function in the place of the client's `query`. */
+function inFrontOf(client: PgClient, make: (query: ClientQuery) => ClientQuery): () => void {
+  const holder = client as unknown as { query: ClientQuery }
+  const { query } = holder
+  const isOwn = Object.hasOwn(holder, 'query')
+  const front = make((...args) => query.apply(holder, [...args]))
+  holder.query = front
+  return () => {
+    // Somebody may have put another in front of ours meanwhile, which stays and calls it.
+    if (holder.query !== front) return
+    if (isOwn) holder.query = query
+    else Reflect.deleteProperty(holder, 'query')
+  }
+}

@@ -1,0 +1,312 @@
+import {
+  type ColumnOptions,
+  type EntityMetadata,
+  type EntitySchemaOptions,
+  type EntityTarget,
+  getMetadataArgsStorage,
+  type ObjectLiteral,
+} from 'typeorm'
+import { DeclarationError } from '../errors'
+import { checkOptions } from '../options'
+import { indexCondition } from '../sql/alter'
+import { checkExpression } from '../sql/text-table'
+import { attachDataSource, type IndexMetadata, requireOneClass } from './data-source'
+import {
+  declareColumn,
+  forbidForeignKeys,
+  forbidOtherIndexes,
+  forbidSharedColumns,
+  forbidTakenNames,
+  HIDDEN_MARK,
+  hiddenColumns,
+  isOptions,
+  nameColumn,
+  requireCall,
+  requireLegacy,
+  textColumnOf,
+  type TextDecorator,
+} from './column'
+import { normalizeColumn, resolveDeclaration } from '../registry/declarations'
+import {
+  CLASS_RULES,
+  PROPERTY_RULES,
+  type RawDeclaration,
+  toRawDeclaration,
+  type UniqueTextClassOptions,
+  type UniqueTextColumn,
+  type UniqueTextPropertyOptions,
+} from '../registry/options'
+import { dataSourceOf, type Declaration, isOrExtends, registry, rootOf } from '../registry/registry'
+import { sendHash } from '../typeorm/subscriber'
+import { requireMetadataInternals, requirePostgres } from '../registry/typeorm'
+
+type IndexColumns = () => string[]
+
+const DECORATOR = '@UniqueText'
+
+// TypeScript 7 explains options that fit no overload by the last one, and most mistakes are made on a property.
+/**
+ * Makes several columns unique together; each keeps its own `@Column`.
+ *
+ * @example
+ * ```ts
+ * @Entity()
+ * @UniqueText({ as: 'address', columns: ['path', { property: 'query', prefix: '?' }], scope: ['host'] })
+ * class Link {
+ *   @PrimaryGeneratedColumn('identity') id!: number
+ *   @Column({ type: 'text' }) host!: string
+ *   @Column({ type: 'text' }) path!: string
+ *   @Column({ type: 'text', nullable: true }) query!: string | null
+ * }
+ * ```
+ */
+export function UniqueText(options: UniqueTextClassOptions): ClassDecorator
+/**
+ * Makes a text column unique at any length. It is also the column decorator; a `@Column` of type text or varchar may
+ * stand beside it, in either order.
+ *
+ * @throws DeclarationError when the class is defined, for options that make no sense, and when the DataSource is
+ * initialised, for what contradicts the entity
+ * @example
+ * ```ts
+ * @Entity()
+ * class Page {
+ *   @PrimaryGeneratedColumn('identity') id!: number
+ *   @UniqueText({ normalize: url() }) url!: string
+ * }
+ * ```
+ */
+export function UniqueText(options?: UniqueTextPropertyOptions): TextDecorator
+export function UniqueText(
+  options: UniqueTextPropertyOptions | UniqueTextClassOptions = {},
+  ...applied: unknown[]
+): TextDecorator & ClassDecorator {
+  requireCall(DECORATOR, options, applied)
+  return (target: object | undefined, property?: unknown): void => {
+    requireLegacy(DECORATOR, property)
+    if (property === undefined) {
+      const { name } = target as Function
+      return declareHidden(target as Function, classDeclaration(name, options as UniqueTextClassOptions))
+    }
+    const on = (target as object).constructor
+    if (typeof property !== 'string') {
+      throw new DeclarationError(`@UniqueText on ${on.name}: a symbol cannot be a column. Use a named property.`)
+    }
+    const given: UniqueTextPropertyOptions = options
+    const raw = propertyDeclaration(`${on.name}.${property}`, property, given)
+    declareColumn(DECORATOR, on, property, (beside) => textColumnOf(given, beside))
+    declareHidden(on, raw)
+  }
+}
+
+function declareHidden(target: Function, raw: RawDeclaration): void {
+  const storage = getMetadataArgsStorage()
+  for (const { property, options } of hiddenColumns(raw)) {
+    const args = { target, propertyName: property, mode: 'virtual' as const, options, [HIDDEN_MARK]: true }
+    storage.columns.push(args)
+  }
+  storage.indices.push({
+    target,
+    unique: true,
+    columns: indexColumns(raw),
+    ...(raw.indexName === undefined ? {} : { name: raw.indexName }),
+  })
+}
+
+/**
+ * What `@UniqueText` does, for EntitySchema options: plain JavaScript has no decorators.
+ *
+ * @param texts one entry per text: the property's options, or those of several columns under the name for `by`
+ * @returns new options for `new EntitySchema(…)`; what was passed is left unchanged
+ * @throws DeclarationError as the decorator does
+ * @example
+ * ```js
+ * const Page = new EntitySchema(
+ *   uniqueTextSchema(
+ *     { name: 'Page', columns: { id: { type: Number, primary: true, generated: true } } },
+ *     { url: { normalize: url() } },
+ *   ),
+ * )
+ * ```
+ */
+export function uniqueTextSchema<T>(
+  schema: EntitySchemaOptions<T>,
+  texts: Readonly<Record<string, UniqueTextPropertyOptions | Omit<UniqueTextClassOptions, 'as'>>>,
+): EntitySchemaOptions<T> {
+  if (![schema, texts].every(isOptions)) {
+    throw new DeclarationError(
+      'uniqueTextSchema() takes the options of an EntitySchema, and an object with the unique texts: { url: {} }.',
+    )
+  }
+  const columns: Record<string, unknown> = { ...schema.columns }
+  const indices = [...(schema.indices ?? [])]
+  const own = new Set(
+    [schema.columns, schema.relations, schema.embeddeds, texts].flatMap((one) => Object.keys(one ?? {})),
+  )
+  for (const [name, options] of Object.entries(texts)) {
+    const several = isOptions(options) && 'columns' in options
+    const raw = several
+      ? classDeclaration(schema.name, { ...options, as: name })
+      : propertyDeclaration(`${schema.name}.${name}`, name, options)
+    if (!several) columns[name] = textColumnOf(options, columns[name] as ColumnOptions | undefined)
+    for (const { property, options: hidden } of hiddenColumns(raw)) {
+      if (own.has(property)) {
+        throw new DeclarationError(
+          `uniqueTextSchema() for ${schema.name}.${name}: it needs the property name "${property}" for a hidden ` +
+            `column. Rename your property of that name.`,
+        )
+      }
+      columns[property] = { ...hidden, virtual: true }
+    }
+    indices.push({
+      unique: true,
+      columns: indexColumns(raw),
+      ...(raw.indexName === undefined ? {} : { name: raw.indexName }),
+    })
+  }
+  return Object.assign({}, schema, { columns: columns as EntitySchemaOptions<T>['columns'], indices })
+}
+
+function propertyDeclaration(where: string, property: string, options: UniqueTextPropertyOptions): RawDeclaration {
+  if (isOptions(options) && ('columns' in options || 'as' in options)) {
+    throw new DeclarationError(`@UniqueText on ${where}: "columns" and "as" belong on the class.`)
+  }
+  checkOptions(`@UniqueText on ${where}`, options, PROPERTY_RULES)
+  const { normalize } = options
+  return toRawDeclaration(where, property, [{ property, ...(normalize === undefined ? {} : { normalize }) }], options)
+}
+
+function classDeclaration(where: string, options: UniqueTextClassOptions): RawDeclaration {
+  checkOptions(`@UniqueText on ${where}`, options, CLASS_RULES)
+  if (options.as === undefined || options.columns === undefined) {
+    throw new DeclarationError(`@UniqueText on ${where}: on a class, "as" and "columns" are required.`)
+  }
+  const columns = options.columns.map((column: string | UniqueTextColumn): UniqueTextColumn =>
+    typeof column === 'string' ? { property: column } : column,
+  )
+  return toRawDeclaration(where, options.as, columns, options)
+}
+
+/** Not an arrow function: TypeORM calls it as a method of its IndexMetadata. docs/how-it-hooks-into-typeorm.md has more. */
+function indexColumns(raw: RawDeclaration): IndexColumns {
+  function columns(this: object): string[] {
+    return attachDeclaration(this, raw)
+  }
+  return Object.assign(columns, { [RAW]: raw })
+}
+
+/** Kept on the function, for code that knows the class or the EntitySchema but no DataSource. */
+const RAW: unique symbol = Symbol.for('typeorm-unique-text.declaration')
+
+/** What a class or an EntitySchema declares; empty for the name of an entity, which leads to neither. */
+export function rawDeclarationsOf(entity: EntityTarget<ObjectLiteral>): RawDeclaration[] {
+  if (typeof entity === 'function') {
+    return getMetadataArgsStorage()
+      .indices.filter(({ target }) => isOrExtends(entity, target))
+      .flatMap(rawDeclarationOf)
+  }
+  if (typeof entity !== 'object' || (entity as unknown) === null) return []
+  if ('options' in entity) return (entity.options.indices ?? []).flatMap(rawDeclarationOf)
+  return rawDeclarationsOf(entity.type as EntityTarget<ObjectLiteral>)
+}
+
+/** The declaration that made an index; empty for an index of the user's own. */
+function rawDeclarationOf({ columns }: { readonly columns?: unknown }): [] | [RawDeclaration] {
+  return typeof columns === 'function' && RAW in columns ? [columns[RAW] as RawDeclaration] : []
+}
+
+/**
+ * The door to TypeORM: called while a DataSource builds the metadata of an entity, at the one moment when the columns
+ * have their final names and the checks are not yet built. Resolves the declaration, once per DataSource, and makes it
+ * take effect there: registered, its columns and index named, its check added, its texts normalized. The DataSource
+ * gets the schema hook, our subscribers and our query builders, whoever made it.
+ * docs/how-it-hooks-into-typeorm.md follows the whole way.
+ *
+ * @param index the IndexMetadata that TypeORM calls the index's `columns` function on
+ * @returns the property paths of the unique index, which is what TypeORM asked for
+ * @throws DeclarationError, UnsupportedDatabaseError
+ */
+function attachDeclaration(index: object, raw: RawDeclaration): string[] {
+  const { entityMetadata } = index as Partial<IndexMetadata>
+  // Before anything is asked of what TypeORM gave: for some databases it makes a constraint of a unique index.
+  if (entityMetadata) requirePostgres(dataSourceOf(entityMetadata), `@UniqueText on ${entityMetadata.name}.${raw.name}`)
+  requireMetadataInternals(index)
+  const metadata = rootOf(index.entityMetadata)
+  attachDataSource(dataSourceOf(metadata), `@UniqueText on ${metadata.name}.${raw.name}`)
+  const known = registry.declarations.get(metadata)?.find(({ name }) => name === raw.name)
+  if (known) requireOneClass('@UniqueText', known, index as IndexMetadata)
+  const declaration = known ?? resolveText(index, metadata, raw)
+  // Otherwise RETURNING includes them, as columns with defaults, and TypeORM merges them into entities and generatedMaps.
+  const own = index.entityMetadata
+  const original = own.getInsertionReturningColumns.bind(own)
+  own.getInsertionReturningColumns = () => original().filter((column) => !declaration.hidden.includes(column))
+  return [...declaration.scope, ...declaration.hidden.slice(0, 2)].map(({ propertyPath }) => propertyPath)
+}
+
+function resolveText(index: IndexMetadata, metadata: EntityMetadata, raw: RawDeclaration): Declaration {
+  if (index.embeddedMetadata !== undefined) {
+    throw new DeclarationError(
+      `@UniqueText on ${metadata.name}.${raw.name}: a property of an embedded cannot declare it. Declare it on the ` +
+        `entity instead: @UniqueText({ as: 'name', columns: ['embedded.${raw.name}'] }).`,
+    )
+  }
+  const declaration = resolveDeclaration(metadata, raw, index.target)
+  const { table, hidden, text } = declaration
+  forbidTakenNames(declaration)
+  forbidForeignKeys(declaration)
+  const others = registry.declarations.get(metadata) ?? []
+  forbidOtherSpreads(declaration, others)
+  const columns = text.map(({ column }) => column)
+  forbidSharedColumns(`@UniqueText on ${metadata.name}.${declaration.name}`, metadata, columns)
+  registry.declarations.set(metadata, [...others, declaration])
+  index.givenName = table.index
+  const condition = indexCondition(table)
+  if (condition !== undefined) index.where = condition
+  const names = [table.hash, table.number, table.chained]
+  for (const [position, column] of hidden.entries()) {
+    nameColumn(column, names[position] ?? column.databaseName)
+    // Those of a class in single table inheritance TypeORM makes nullable, for the rows of the other classes.
+    column.isNullable = table.nullable && position === 0
+    // An EntitySchema cannot declare that, and `save` would put null on its objects.
+    column.isVirtual = true
+  }
+  if (table.spread !== undefined || table.guardless === true) sendHash(declaration)
+  addCheck(declaration)
+  for (const { column, normalizer } of text) normalizeColumn(column, normalizer)
+  return declaration
+}
+
+/** Refuses declarations that no index of a table can keep if the table is spread by a hash. */
+function forbidOtherSpreads(declaration: Declaration, others: readonly Declaration[]): void {
+  const { metadata, name, table } = declaration
+  const [other] = others
+  const spread = [declaration, ...others].some((one) => one.table.spread !== undefined)
+  if (spread && other) {
+    throw new DeclarationError(
+      `@UniqueText on ${metadata.name}.${name}: a table that is spread by the hash of one text can hold no other unique ` +
+        `text. Remove spread, or "${other.name}".`,
+    )
+  }
+  if (table.spread !== undefined && table.nullable) {
+    throw new DeclarationError(
+      `@UniqueText on ${metadata.name}.${name}: a text by whose hash the table is spread cannot be NULL. Remove nullable.`,
+    )
+  }
+}
+
+/** TypeORM's CheckMetadata is not exported; this is what it and the schema builder use of it. */
+function addCheck(declaration: Declaration): void {
+  const { metadata, table } = declaration
+  const check = {
+    entityMetadata: metadata,
+    name: table.check,
+    givenName: table.check,
+    expression: checkExpression(table),
+    // TypeORM builds checks after all indexes and unique constraints: the first moment at which these can be seen.
+    build: () => {
+      forbidOtherIndexes(declaration)
+      return check
+    },
+  }
+  metadata.checks.push(check)
+}

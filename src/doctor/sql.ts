@@ -1,0 +1,472 @@
+import { OPEN_TRANSACTIONS, type Query } from '../sql/catalog'
+import { list, literal, qualified, unnest } from '../sql/identifier'
+import { hasNamedKey, holderKey, type HolderTable, nameField, type NamesColumn, type NamesTable } from '../sql/names'
+import { allEqual, isCounted, type NumberTable, sameScopes, scopeKey, scopeOf, scopesTable } from '../sql/numbers'
+import { bytewise, equal, field, isLive, type TextTable } from '../sql/text-table'
+import { TRIGGER_MARK } from '../sql/trigger-set'
+import { bySchema, type ColumnType } from '../sql/types'
+
+/** A column of the key or of a scope, with its type. */
+export interface TypedColumn extends ColumnType {
+  readonly name: string
+}
+
+/** A table as the doctor reads it: its own rows, and those of its partitions. */
+export interface ReadTable {
+  /** The table as SQL; with ONLY if it is not partitioned, for children by INHERITS are other tables. */
+  readonly rows: string
+  /** The primary key. */
+  readonly key: readonly TypedColumn[]
+}
+
+/** Values of a primary key as Postgres writes them, in the order of its columns. */
+export type Key = readonly string[]
+
+/** What a page reads. The row is `t`, in every expression. */
+export interface PageParts {
+  readonly table: ReadTable
+  /** The columns that the expressions use, beside the key. */
+  readonly columns: readonly string[]
+  /** The columns whose length bounds a page: no more than one row begins beyond `PAGE_BYTES`. */
+  readonly texts: readonly string[]
+  /** Expressions of type text, by the names of the results. */
+  readonly select: Readonly<Record<string, string>>
+}
+
+/** Which rows a page begins after, and ends with; and which keys it is limited to. */
+export interface PageBounds {
+  readonly after?: Key | undefined
+  readonly upTo?: Key | undefined
+  readonly among?: readonly Key[] | undefined
+  readonly limit: number
+}
+
+/** SQL, and the values of its parameters. */
+export interface Bound {
+  readonly sql: string
+  readonly values: unknown[]
+}
+
+const PAGE_BYTES = 4 * 2 ** 20
+
+/** Types whose order and equality are Postgres' own, and which a text casts to without loss. */
+const PLAIN =
+  /^"?(?:smallint|integer|bigint|numeric|real|double precision|uuid|boolean|text|bytea|date|character|timestamp|time)\b/
+
+/** A column in the form that is ordered and compared; by its text where the type may bring operators of its own. */
+const compared = ({ name, type }: TypedColumn, row: string): string =>
+  PLAIN.test(type) ? field(row, name) : `${field(row, name)}::pg_catalog.text COLLATE pg_catalog."C"`
+
+/** A text as a value of the column, in the same form. */
+const asColumn = ({ type, declared }: TypedColumn, value: string): string =>
+  PLAIN.test(type) ? `${value}::${bySchema(declared)}` : `${value}::pg_catalog.text COLLATE pg_catalog."C"`
+
+const equalKeys = (columns: readonly TypedColumn[], row: string, value: (index: number) => string): string[] =>
+  columns.map((one, index) => equal(compared(one, row), asColumn(one, value(index))))
+
+/** The key of a result: `k0`, `k1`, and so on. */
+export const keyOfResult = ({ key }: ReadTable, result: Readonly<Record<string, string | null>>): Key =>
+  key.map((_, index) => result[`k${index}`] ?? '')
+
+/** Columns as results of type text, numbered. */
+export const numbered = (prefix: string, columns: readonly string[]): Readonly<Record<string, string>> =>
+  Object.fromEntries(columns.map((name, index) => [`${prefix}${index}`, `${field('t', name)}::pg_catalog.text`]))
+
+/** Reads a page of rows in the order of the key, in one snapshot. It ends early where its texts are long. */
+export function page({ table, columns, texts, select }: PageParts, bounds: PageBounds): Bound {
+  const { key } = table
+  const values: unknown[] = []
+  const order = key.map((one) => compared(one, 't')).join(', ')
+  const read = [...new Set([...key.map(({ name }) => name), ...columns])].map((name) => field('t', name))
+  const own = texts.map((name) => `coalesce(pg_catalog.octet_length(${field('t', name)}::pg_catalog.text), 0)`)
+  const bytes = own.length === 0 ? '0' : own.join(' OPERATOR(pg_catalog.+) ')
+  const results = {
+    ...numbered(
+      'k',
+      key.map(({ name }) => name),
+    ),
+    ...select,
+  }
+  const from = `${table.rows} AS t${amongKeys(key, bounds.among, values)}`
+  const sql = `SELECT ${list(
+    Object.entries(results).map(([as, value]) => `${value} AS "${as}"`),
+    2,
+  )}
+FROM (
+  SELECT t.*, pg_catalog.sum(t."own bytes") OVER (ORDER BY ${order} ROWS UNBOUNDED PRECEDING) AS "all bytes"
+  FROM (
+    SELECT ${list([...read, `${bytes} AS "own bytes"`], 4)}
+    FROM ${from}${betweenKeys(key, bounds, values)}
+    ORDER BY ${order} LIMIT ${bounds.limit}
+  ) AS t
+) AS t
+WHERE t."all bytes" OPERATOR(pg_catalog.-) t."own bytes" OPERATOR(pg_catalog.<) ${PAGE_BYTES}
+ORDER BY ${order}`
+  return { sql, values }
+}
+
+/** A parameter for a value. */
+const addParameter = (values: unknown[], value: unknown): string => `$${values.push(value)}`
+
+function betweenKeys(key: readonly TypedColumn[], { after, upTo }: PageBounds, values: unknown[]): string {
+  const row = (cells: readonly string[]): string => (cells.length === 1 ? cells.join('') : `ROW(${cells.join(', ')})`)
+  const compare = (operator: string, limit: Key | undefined): string[] => {
+    if (!limit) return []
+    const given = key.map((one, index) => asColumn(one, addParameter(values, limit[index])))
+    return [`${row(key.map((one) => compared(one, 't')))} OPERATOR(pg_catalog.${operator}) ${row(given)}`]
+  }
+  const conditions = [...compare('>', after), ...compare('<=', upTo)]
+  return conditions.length === 0 ? '' : `\n    WHERE ${conditions.join(' AND ')}`
+}
+
+function amongKeys(key: readonly TypedColumn[], among: readonly Key[] | undefined, values: unknown[]): string {
+  if (!among) return ''
+  const arrays = key.map((_, index) => among.map((one) => one[index]))
+  return `\n    JOIN ${unnested(arrays, 'k', values)} ON ${equalKeys(key, 't', (index) => `c.k${index}`).join(' AND ')}`
+}
+
+/** Lists of equal length as rows `c`, with their position from 1. */
+function unnested(arrays: readonly (readonly unknown[])[], prefix: string, values: unknown[]): string {
+  const given = arrays.map((array) => `${addParameter(values, array)}::pg_catalog.text[]`)
+  return `${unnest(given, 4)} WITH ORDINALITY AS c (${arrays.map((_, index) => `${prefix}${index}`).join(', ')}, position)`
+}
+
+/** A chain by its scope, as Postgres writes it, and its hash. */
+export interface ChainKey {
+  readonly scope: readonly string[]
+  readonly hash: string
+}
+
+/** What of a table is needed to read its chains. */
+interface ChainsParts {
+  readonly table: ReadTable
+  readonly text: TextTable
+  readonly scope: readonly TypedColumn[]
+}
+
+/** Says of each chain how it stands, in one snapshot: one result for each that has rows. */
+export function readChains({ table, text, scope }: ChainsParts, chains: readonly ChainKey[]): Bound {
+  const values: unknown[] = []
+  const arrays = [...scope.map((_, index) => chains.map((one) => one.scope[index])), chains.map(({ hash }) => hash)]
+  const hash = { name: text.hash, type: text.digest.type, declared: `pg_catalog.${text.digest.type}` }
+  const [number, flag] = [field('t', text.number), field('t', text.chained)]
+  const print = text.text.map(
+    ({ name }) => `pg_catalog.sha256(pg_catalog.convert_to(${field('t', name)}::pg_catalog.text, 'UTF8'))`,
+  )
+  const key = `pg_catalog.jsonb_build_array(${table.key.map(({ name }) => `${field('t', name)}::pg_catalog.text`).join(', ')})`
+  const conditions = [...equalKeys([...scope, hash], 't', (index) => `c.c${index}`), ...isLive(text, 't')]
+  const sql = `SELECT c.position::pg_catalog.text AS "position", pg_catalog.count(*)::pg_catalog.text AS "rows",
+  pg_catalog.count(DISTINCT pg_catalog.jsonb_build_array(${print.join(', ')}))::pg_catalog.text AS "texts",
+  pg_catalog.count(DISTINCT ${number})::pg_catalog.text AS "numbers",
+  (pg_catalog.bool_or(${flag}) FILTER (WHERE ${number} OPERATOR(pg_catalog.=) 0))::pg_catalog.text AS "flagged",
+  (pg_catalog.array_agg(${key} ORDER BY ${[number, ...table.key.map((one) => compared(one, 't'))].join(', ')}))[1]::pg_catalog.text AS "key"
+FROM ${unnested(arrays, 'c', values)}
+JOIN ${table.rows} AS t ON ${conditions.join(' AND ')}
+GROUP BY c.position`
+  return { sql, values }
+}
+
+/** A foreign key of another table, or of the same, that refers to the table. */
+interface Referrer {
+  /** As SQL. */
+  readonly table: string
+  readonly columns: readonly string[]
+  readonly refersTo: readonly string[]
+  /** An index finds the rows by these columns. */
+  readonly indexed: boolean
+}
+
+/** How many rows refer to these. */
+export function countReferences(
+  table: ReadTable,
+  { table: from, columns, refersTo }: Referrer,
+  keys: readonly Key[],
+): Bound {
+  const values: unknown[] = []
+  const joined = columns.map(
+    (name, index) => `${field('r', name)} OPERATOR(pg_catalog.=) ${field('t', refersTo[index] ?? '')}`,
+  )
+  const sql = `SELECT pg_catalog.count(*)::pg_catalog.text AS "rows"
+FROM ${table.rows} AS t${amongKeys(table.key, keys, values)}
+JOIN ${from} AS r ON ${joined.join(' AND ')}`
+  return { sql, values }
+}
+
+/** A short look at several rows that must be seen as one. */
+export const SNAPSHOT = {
+  begin: 'START TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY',
+  commit: 'COMMIT',
+  rollBack: 'ROLLBACK',
+} as const
+
+/**
+ * Scopes of a number that have rows or a count, in their order, and whether the count of each is right: one snapshot for
+ * all of a page. Without a scope, the page is the whole table.
+ */
+export function countsPage(table: NumberTable, { rows, key }: ReadTable, bounds: CountsBounds): Bound {
+  const scope = list(scopeOf(table, 't'), 4)
+  const after = bounds.after?.map((_, index) => `$${index + 1}::${bySchema(bounds.types[index] ?? 'text')}`).join(', ')
+  const ofScope = ['true', ...sameScopes(table, 't', 's')].join(' AND ')
+  const firstKey = `SELECT pg_catalog.jsonb_build_array(${key
+    .map(({ name }) => `${field('t', name)}::pg_catalog.text`)
+    .join(', ')})::pg_catalog.text FROM ${rows} AS t WHERE ${ofScope} ORDER BY ${field('t', table.number)} LIMIT 1`
+  const results = scopeOf(table, 's').map((one, index) => `${one}::pg_catalog.text AS "s${index}"`)
+  const order = `\n  ORDER BY ${table.scope.map((_, index) => index + 1).join(', ')} LIMIT ${bounds.limit}`
+  const next = (found: string, from: string): string =>
+    `(SELECT DISTINCT ${found} FROM ${from}${after === undefined ? '' : ` WHERE ROW(${found}) OPERATOR(pg_catalog.>) ROW(${after})`}${order})`
+  const kept = next(list(scopeKey(table, 'k'), 4), `${scopesTable(table)} AS k`)
+  const scopes = table.scope.length === 0 ? 'SELECT' : `${next(scope, `${rows} AS t`)}\n  UNION ${kept}${order}`
+  const sql = `SELECT ${list([...results, 'x.*'], 2)}
+FROM (
+  ${scopes}
+) AS s
+CROSS JOIN LATERAL (
+  SELECT (${firstKey}) AS "key", ${isCountRight(table)} AS "right"
+  FROM ${rows} AS t WHERE ${ofScope}
+) AS x${table.scope.length === 0 ? '' : `\nORDER BY ${list(scopeOf(table, 's'), 2)}`}`
+  return { sql, values: [...(bounds.after ?? [])] }
+}
+
+interface CountsBounds {
+  /** The scope that the page begins after, as the last result says it in `s0`, `s1`, and so on. */
+  readonly after: readonly string[] | undefined
+  readonly limit: number
+  /** Columns of the scope, as SQL. */
+  readonly types: readonly string[]
+}
+
+/** Whether what is kept as the count of the rows `t` of the scope `s` is how many of them count. */
+function isCountRight(table: NumberTable): string {
+  const counted = ['true', ...isCounted(table, 't')].join(' AND ')
+  const ofScope = ['true', ...allEqual(scopeKey(table, 'k'), scopeOf(table, 's'))].join(' AND ')
+  return `(pg_catalog.count(*) FILTER (WHERE ${counted}) OPERATOR(pg_catalog.=) (
+    SELECT coalesce(pg_catalog.sum(k.n), 0) FROM ${scopesTable(table)} AS k WHERE ${ofScope}))::pg_catalog.text`
+}
+
+/** A column that holds a name, and the rows of its table as SQL. */
+export interface HeldName {
+  readonly holder: HolderTable
+  readonly column: string
+  readonly namespace: string
+  readonly rows: string
+}
+
+/** A column of the table of names, as text in the collation of its bytes. */
+const nameText = (of: NamesTable, row: string, column: NamesColumn): string =>
+  `${nameField(of, row, column)}::pg_catalog.text COLLATE pg_catalog."C"`
+
+const isOfHeldName = ({ holder: { holder, of }, column, namespace }: HeldName, row: string): string[] => [
+  equal(nameText(of, row, 'holder'), literal(holder)),
+  equal(nameText(of, row, 'property'), literal(column)),
+  equal(nameText(of, row, 'namespace'), literal(namespace)),
+]
+
+const isHeld = (of: NamesTable, row: string): string => equal(nameText(of, row, 'state'), `'held'`)
+
+/** Whether the table of names agrees that the row `t` has its name; true where the row has none. */
+export function isNoted(name: HeldName): string {
+  const { holder, column } = name
+  const { of } = holder
+  const conditions = [
+    equal(nameField(of, 'n', 'key'), holderKey(holder, 't')),
+    ...isOfHeldName(name, 'n'),
+    isHeld(of, 'n'),
+    equal(nameText(of, 'n', 'text'), bytewise('t', column)),
+  ]
+  const found = `EXISTS (SELECT FROM ${qualified(of.schema, of.table)} AS n WHERE ${conditions.join(' AND ')})`
+  return `(${bytewise('t', column)} IS NULL OR ${found})::pg_catalog.text`
+}
+
+/**
+ * Whether the row `t` of the table of names is true: the row that it names as holder exists, and has the name if it holds
+ * it. Former names go with the row too.
+ *
+ * @param names every column that holds names
+ * @param among what holders the question is about. undefined: all
+ */
+export function isTrue(of: NamesTable, names: readonly HeldName[], among: readonly string[] | undefined): string {
+  const held = isHeld(of, 't')
+  const cases = names.map((name) => {
+    const key = hasNamedKey(name.holder, 'r', nameField(of, 't', 'key'))
+    const has = equal(bytewise('r', name.column), nameText(of, 't', 'text'))
+    const [holder = '', property = '', namespace = ''] = isOfHeldName(name, 't')
+    // A former name may be of a namespace that its property no longer has.
+    return `WHEN ${holder} AND ${property} AND (NOT ${held} OR ${namespace}) THEN EXISTS (
+      SELECT FROM ${name.rows} AS r WHERE ${key.join(' AND ')} AND (NOT ${held} OR ${has}))`
+  })
+  const requested = among?.map(literal).join(', ')
+  const others =
+    requested === undefined
+      ? []
+      : [`WHEN NOT (${nameText(of, 't', 'holder')} OPERATOR(pg_catalog.=) ANY (ARRAY[${requested}])) THEN true`]
+  // Two programs may share a table of names; only the other program knows what its tables hold.
+  const known = names.map(
+    ({ holder }) => `WHEN ${equal(nameText(of, 't', 'holder'), literal(holder.holder))} THEN NOT ${held}`,
+  )
+  return `(CASE ${others.join(' ')}
+    WHEN NOT (${nameText(of, 't', 'state')} OPERATOR(pg_catalog.=) ANY ('{held,reserved,redirect}')) THEN false
+    ${[...cases, ...new Set(known)].join(' ')} ELSE NOT ${held} OR ${isOfAnother(of)} END)::pg_catalog.text`
+}
+
+/** A table has triggers whose note says that it is the holder of the row `t`. */
+const isOfAnother = (of: NamesTable): string => `coalesce(pg_catalog.strpos((
+      SELECT pg_catalog.string_agg(p.prosrc, '') FROM pg_catalog.pg_proc AS p
+      WHERE pg_catalog.strpos(p.prosrc, ${literal(`${TRIGGER_MARK}names`)}) OPERATOR(pg_catalog.>) 0
+        AND p.oid OPERATOR(pg_catalog.=) ANY (SELECT g.tgfoid FROM pg_catalog.pg_trigger AS g)
+    ), pg_catalog.concat('"holder":', pg_catalog.to_json(${nameField(of, 't', 'holder')}::pg_catalog.text))) OPERATOR(pg_catalog.>) 0, false)`
+
+/** What stands around a table, and what a change of the table meets there. */
+export interface Surroundings {
+  /** Its rows are in its partitions. */
+  readonly partitioned: boolean
+  /** Policies hide rows from the role that asks. */
+  readonly hidesRows: boolean
+  /** Without TOAST's indexes and those of the table. In bytes, partitions included. */
+  readonly heapBytes: number
+  readonly indexBytes: number
+  /** Triggers that fire on UPDATE, ours too; not those that Postgres makes. */
+  readonly updateTriggers: readonly string[]
+  readonly publications: readonly string[]
+  /** Publications that have the table without one that goes with it. */
+  readonly incomplete: readonly string[]
+  readonly subscriptions: readonly string[]
+  /** Tables by INHERITS, above and below. */
+  readonly relatives: readonly string[]
+  readonly partitions: number
+  readonly referrers: readonly Referrer[]
+  /** Columns named like a reference, of the type of the key, which no foreign key holds to the table. */
+  readonly lookalikes: readonly string[]
+  /** Age of the oldest other transaction that is open in the database; null if there is none. */
+  readonly oldestSeconds: number | null
+}
+
+const names = (value: string, from: string): string =>
+  `(SELECT coalesce(pg_catalog.jsonb_agg(${value} ORDER BY ${value}), '[]') ${from})`
+
+const relationName = (oid: string): string =>
+  `(SELECT pg_catalog.format('%I.%I', said_in.nspname, said.relname) FROM pg_catalog.pg_class AS said
+     JOIN pg_catalog.pg_namespace AS said_in ON said_in.oid OPERATOR(pg_catalog.=) said.relnamespace
+    WHERE said.oid OPERATOR(pg_catalog.=) ${oid})`
+
+const columnNamesOf = (keys: string, relation: string): string =>
+  `(SELECT pg_catalog.jsonb_agg(a.attname ORDER BY k.position)
+      FROM pg_catalog.unnest(${keys}) WITH ORDINALITY AS k (attnum, position)
+      JOIN pg_catalog.pg_attribute AS a
+        ON a.attrelid OPERATOR(pg_catalog.=) ${relation} AND a.attnum OPERATOR(pg_catalog.=) k.attnum)`
+
+/** Whether an index of the whole referring table begins with the columns of the foreign key, in whatever order. */
+const INDEXED = `EXISTS (SELECT FROM pg_catalog.pg_index AS i
+          WHERE i.indrelid OPERATOR(pg_catalog.=) f.conrelid AND i.indisvalid AND i.indpred IS NULL
+            AND (i.indkey::pg_catalog.int2[])[0:pg_catalog.cardinality(f.conkey) OPERATOR(pg_catalog.-) 1]
+              OPERATOR(pg_catalog.@>) f.conkey)`
+
+/** Size of the table and its partitions. */
+const SIZE = (of: string): string =>
+  `(SELECT coalesce(pg_catalog.sum(pg_catalog.${of}(p.relid)), pg_catalog.${of}(c.oid))::bigint
+      FROM pg_catalog.pg_partition_tree(c.oid) AS p)`
+
+/** A column `page_id` or `pageId`, of the type of the only column of the key of `page`. */
+const LOOKALIKES = `FROM pg_catalog.pg_attribute AS a
+      JOIN pg_catalog.pg_class AS o ON o.oid OPERATOR(pg_catalog.=) a.attrelid
+      JOIN pg_catalog.pg_index AS i ON i.indrelid OPERATOR(pg_catalog.=) c.oid AND i.indisprimary
+      JOIN pg_catalog.pg_attribute AS k ON k.attrelid OPERATOR(pg_catalog.=) c.oid
+       AND k.attnum OPERATOR(pg_catalog.=) i.indkey[0]
+     WHERE i.indnkeyatts OPERATOR(pg_catalog.=) 1 AND o.relkind OPERATOR(pg_catalog.=) ANY ('{r,p}') AND NOT o.relispartition
+       AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped
+       AND a.atttypid OPERATOR(pg_catalog.=) k.atttypid
+       AND pg_catalog.lower(pg_catalog.replace(a.attname::pg_catalog.text, '_', '')) OPERATOR(pg_catalog.=) ANY ($2::pg_catalog.text[])
+       AND NOT EXISTS (
+         SELECT FROM pg_catalog.pg_constraint AS f
+          WHERE f.conrelid OPERATOR(pg_catalog.=) o.oid AND f.contype OPERATOR(pg_catalog.=) 'f'
+            AND a.attnum OPERATOR(pg_catalog.=) ANY (f.conkey))`
+
+/** The publications of the table: of a partitioned one the view has the partitions, unless it is published by its root. */
+const PUBLISHED = `FROM (
+        SELECT DISTINCT o.pubname FROM pg_catalog.pg_publication_tables AS o
+        JOIN pg_catalog.pg_namespace AS n ON n.nspname OPERATOR(pg_catalog.=) o.schemaname
+        JOIN pg_catalog.pg_class AS t ON t.relnamespace OPERATOR(pg_catalog.=) n.oid AND t.relname OPERATOR(pg_catalog.=) o.tablename
+        WHERE t.oid OPERATOR(pg_catalog.=) c.oid
+          OR t.oid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT l.relid FROM pg_catalog.pg_partition_tree(c.oid) AS l))) AS p`
+
+const SURROUNDINGS = `SELECT pg_catalog.jsonb_build_object(
+    'partitioned', c.relkind OPERATOR(pg_catalog.=) 'p',
+    'hidesRows', pg_catalog.row_security_active(c.oid),
+    'heapBytes', ${SIZE('pg_table_size')},
+    'indexBytes', ${SIZE('pg_indexes_size')},
+    'updateTriggers', ${names(
+      't.tgname::pg_catalog.text',
+      `FROM pg_catalog.pg_trigger AS t
+      WHERE t.tgrelid OPERATOR(pg_catalog.=) c.oid AND NOT t.tgisinternal
+        AND (t.tgtype::pg_catalog.int4 OPERATOR(pg_catalog.&) 16) OPERATOR(pg_catalog.<>) 0`,
+    )},
+    'publications', ${names('p.pubname::pg_catalog.text', PUBLISHED)},
+    'incomplete', ${names(
+      `pg_catalog.format('%s without %s', p.pubname, k.oid::pg_catalog.regclass)`,
+      `${PUBLISHED}
+      CROSS JOIN pg_catalog.unnest($3::pg_catalog.text[]) AS h (name)
+      JOIN pg_catalog.pg_class AS k ON k.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass(h.name)
+      JOIN pg_catalog.pg_namespace AS m ON m.oid OPERATOR(pg_catalog.=) k.relnamespace
+      WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_publication_tables AS o
+          WHERE o.pubname OPERATOR(pg_catalog.=) p.pubname
+            AND o.schemaname OPERATOR(pg_catalog.=) m.nspname AND o.tablename OPERATOR(pg_catalog.=) k.relname)`,
+    )},
+    'subscriptions', ${names(
+      's.subname::pg_catalog.text',
+      `FROM pg_catalog.pg_subscription_rel AS r
+      JOIN pg_catalog.pg_subscription AS s ON s.oid OPERATOR(pg_catalog.=) r.srsubid
+      WHERE r.srrelid OPERATOR(pg_catalog.=) c.oid`,
+    )},
+    'relatives', ${names(
+      relationName('h.relative'),
+      `FROM (
+        SELECT i.inhrelid FROM pg_catalog.pg_inherits AS i WHERE i.inhparent OPERATOR(pg_catalog.=) c.oid
+        UNION ALL
+        SELECT i.inhparent FROM pg_catalog.pg_inherits AS i WHERE i.inhrelid OPERATOR(pg_catalog.=) c.oid) AS h (relative)
+      WHERE c.relkind OPERATOR(pg_catalog.<>) 'p' AND NOT c.relispartition`,
+    )},
+    'partitions', (SELECT pg_catalog.count(*) FROM pg_catalog.pg_partition_tree(c.oid) AS p WHERE p.isleaf AND p.level OPERATOR(pg_catalog.>) 0),
+    'referrers', (SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
+        'table', ${relationName('f.conrelid')}, 'columns', ${columnNamesOf('f.conkey', 'f.conrelid')},
+        'refersTo', ${columnNamesOf('f.confkey', 'c.oid')}, 'indexed', ${INDEXED}) ORDER BY f.oid), '[]')
+      FROM pg_catalog.pg_constraint AS f
+      WHERE f.confrelid OPERATOR(pg_catalog.=) c.oid AND f.contype OPERATOR(pg_catalog.=) 'f'
+        AND f.conparentid OPERATOR(pg_catalog.=) 0),
+    'lookalikes', ${names(`pg_catalog.format('%s.%I', ${relationName('o.oid')}, a.attname)`, LOOKALIKES)},
+    'oldestSeconds', (SELECT pg_catalog.floor(pg_catalog.date_part('epoch',
+        pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) pg_catalog.min(s.xact_start)))
+      FROM ${OPEN_TRANSACTIONS})
+  )::pg_catalog.text AS state
+  FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)`
+
+/**
+ * Reads the catalog about one table.
+ *
+ * @param relation its name as SQL
+ * @param references names of columns that would look like references to it, in lower case and without underscores
+ * @param companions tables as SQL whose rows go with its rows
+ * @returns undefined where there is no such table
+ */
+export async function readSurroundings(
+  query: Query,
+  relation: string,
+  references: readonly string[],
+  companions: readonly string[] = [],
+): Promise<Surroundings | undefined> {
+  const [row] = (await query(SURROUNDINGS, [relation, references, companions])) as readonly { state: string }[]
+  return row && (JSON.parse(row.state) as Surroundings)
+}
+
+/**
+ * @param name as a user writes it in SQL
+ * @returns the table's name as SQL, whatever `search_path` is then; undefined where there is none
+ */
+export async function relationNamed(query: Query, name: string): Promise<string | undefined> {
+  const rows = (await query(
+    `SELECT pg_catalog.format('%I.%I', n.nspname, c.relname) AS name
+       FROM pg_catalog.pg_class AS c
+       JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+      WHERE c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)`,
+    [name],
+  )) as readonly { readonly name: string }[]
+  return rows[0]?.name
+}

@@ -1,0 +1,269 @@
+import type { DataSource, EntityMetadata } from 'typeorm'
+import { type Finding, TextRejectedError } from '../errors'
+import {
+  dataSourceOf,
+  type NameDeclaration,
+  type NumberDeclaration,
+  rootOf,
+  tableDeclarations,
+} from '../registry/registry'
+import { type TableState, tableState } from '../sql/catalog'
+import { qualified } from '../sql/identifier'
+import { type NumberTable, scopesName } from '../sql/numbers'
+import { normalizeText } from '../text/normalizer'
+import { holderName, holderTable, namesIn, namesTable } from '../typeorm/refusals'
+import {
+  type DoctorFinding,
+  findingOf,
+  FindingTally,
+  Groups,
+  missingColumns,
+  type Place,
+  refusalOf,
+  relationOf,
+  type Result,
+  countedRows,
+  SHOWN_KEYS,
+  type Subject,
+  toKey,
+  typed,
+} from './findings'
+import {
+  countsPage,
+  type HeldName,
+  isNoted,
+  isTrue,
+  type Key,
+  keyOfResult,
+  numbered,
+  type PageParts,
+  readSurroundings,
+} from './sql'
+import { identityOf, looksOf, NO_PRINT, printOf, Prints } from './texts'
+
+const heldName = (declaration: NameDeclaration, rows: string): HeldName => ({
+  holder: holderTable(declaration.metadata),
+  column: declaration.text.column.databaseName,
+  namespace: declaration.namespace,
+  rows,
+})
+
+/** Looks at every row that may have a name, and at the table of names in the same moment. */
+export async function lookAtNames(subject: Subject, declaration: NameDeclaration, place: Place): Promise<NamesLook> {
+  const tally = new FindingTally()
+  const name = heldName(declaration, subject.table.rows)
+  const parts: PageParts = {
+    table: subject.table,
+    columns: [name.column],
+    texts: [name.column],
+    select: { ...numbered('t', [name.column]), noted: (await namesStand(subject)) ? isNoted(name) : `'true'` },
+  }
+  let [rows, nulls] = [0, 0]
+  for await (const { results } of subject.reader.pages(parts)) {
+    for (const result of results) {
+      const key = toKey(subject, keyOfResult(subject.table, result))
+      const text = result['t0'] ?? null
+      if (text === null) nulls++
+      else noteNormalized(declaration, text, (code, reason) => tally.add(code, [key], reason))
+      if (result['noted'] !== 'true') tally.add('name.missing', [key])
+    }
+    rows += results.length
+    subject.onRows(declaration.name, rows)
+  }
+  return { rows, nulls, findings: tally.findings(place) }
+}
+
+/** The table of names exists; if it does not, that is a finding of its own. */
+async function namesStand({ metadata, reader }: Subject): Promise<boolean> {
+  const dataSource = dataSourceOf(metadata)
+  const { schema, table } = namesTable(dataSource)
+  const { table: state } = await tableState(reader.query, qualified(schema, table), [])
+  return state !== null && missingColumns(state, namesColumns(dataSource)).length === 0
+}
+
+/** What was counted of the rows that may have a name. */
+interface NamesLook {
+  readonly rows: number
+  readonly nulls: number
+  readonly findings: readonly DoctorFinding[]
+}
+
+function noteNormalized(
+  { text: { normalizer }, name }: NameDeclaration,
+  text: string,
+  add: (code: 'text.unnormalized' | 'text.refused', reason?: string) => void,
+): void {
+  try {
+    if (normalizeText(normalizer, name, text) !== text) add('text.unnormalized')
+  } catch (error) {
+    add('text.refused', error instanceof TextRejectedError ? error.reason : 'its normalizer threw an error')
+  }
+}
+
+/**
+ * Looks at every row of the table of names, and at its holder in the same moment.
+ *
+ * @param subject the table of names
+ * @param among the entities that the question is about. undefined: all
+ */
+export async function lookAtHolders(
+  subject: Subject,
+  dataSource: DataSource,
+  among: readonly EntityMetadata[] | undefined,
+): Promise<readonly DoctorFinding[]> {
+  const tally = new FindingTally()
+  const of = namesTable(dataSource)
+  const names: HeldName[] = []
+  for (const declaration of namesIn(dataSource)) {
+    const relation = relationOf(rootOf(declaration.metadata))
+    const surroundings = await readSurroundings(subject.reader.query, relation, [])
+    // Nobody holds the names of a table that is gone.
+    if (surroundings) names.push(heldName(declaration, countedRows(relation, surroundings)))
+  }
+  const requested = among?.map(holderName)
+  const isHeld = isTrue(of, names, requested)
+  const parts: PageParts = {
+    table: subject.table,
+    columns: namesColumns(dataSource),
+    texts: [],
+    select: { told: isHeld },
+  }
+  for await (const { results } of subject.reader.pages(parts)) {
+    for (const result of results) {
+      if (result['told'] === 'true') continue
+      tally.add('name.untrue', [toKey(subject, keyOfResult(subject.table, result))])
+    }
+  }
+  return tally.findings({ entity: subject.metadata.name, property: 'text' })
+}
+
+/** Columns of the table of names that are read. */
+export function namesColumns(dataSource: DataSource): string[] {
+  const { columns } = namesTable(dataSource)
+  return [columns.key, columns.holder, columns.property, columns.namespace, columns.state, columns.text]
+}
+
+/** What was counted of the rows that have a number. */
+interface NumbersLook {
+  readonly rows: number
+  readonly findings: readonly DoctorFinding[]
+}
+
+/** Looks at every row that has a number, and at every count. */
+export async function lookAtNumbers(
+  subject: Subject,
+  { table, name }: NumberDeclaration,
+  place: Place,
+): Promise<NumbersLook> {
+  const tally = new FindingTally()
+  const columns = [...table.scope.map((one) => one.name), table.number]
+  const parts: PageParts = { table: subject.table, columns, texts: [], select: numbered('v', columns) }
+  const identity = (result: Result): string | undefined =>
+    result[`v${columns.length - 1}`] === null
+      ? undefined
+      : identityOf(...columns.map((_, index) => result[`v${index}`]))
+  const print = (result: Result): number => {
+    const found = identity(result)
+    return found === undefined ? NO_PRINT : printOf(found)
+  }
+  const prints = new Prints(print)
+  let rows = 0
+  for await (const page of subject.reader.pages(parts)) {
+    for (const result of page.results) {
+      if (identity(result) === undefined)
+        tally.add('number.missing', [toKey(subject, keyOfResult(subject.table, result))])
+    }
+    prints.add(page, page.results.map(print))
+    rows += page.results.length
+    subject.onRows(name, rows)
+  }
+  const twice = await lookAgain(subject, prints, { parts, identity })
+  // Under its name another role may have put a view, whose functions would run as who reads it.
+  const isRead = table.count && subject.state.tables.some((one) => one.name === scopesName(table))
+  const refusal = isRead && (await refusalOf(async () => await lookAtCounts(subject, table, tally)))
+  if (refusal) tally.add('rows.unreadable', [], refusal)
+  const keys = twice.keys.map((key) => toKey(subject, key))
+  const groups =
+    twice.groups === 0 ? [] : [findingOf('number.twice', place, { count: twice.surplus, keys, groups: twice.report() })]
+  return { rows, findings: [...groups, ...tally.findings(place)] }
+}
+
+async function lookAgain(
+  subject: Subject,
+  prints: Prints,
+  { parts, identity }: { readonly parts: PageParts; readonly identity: (result: Result) => string | undefined },
+): Promise<Groups> {
+  const { reader } = subject
+  const twice = new Groups(subject, SHOWN_KEYS)
+  for await (const groups of prints.groups(reader, parts)) {
+    for (const among of looksOf(groups)) {
+      await reader.snapshot(async () => {
+        const found = new Map<string, Key[]>()
+        for await (const { results } of reader.pages(parts, { among })) {
+          for (const result of results) {
+            const id = identity(result)
+            if (id !== undefined) found.set(id, [...(found.get(id) ?? []), keyOfResult(subject.table, result)])
+          }
+        }
+        for (const [id, keys] of found) if (keys.length > 1) twice.add(id, keys)
+      })
+    }
+  }
+  return twice
+}
+
+/** Scopes whose counts are read by one statement. */
+const COUNTED_SCOPES = 500
+
+async function lookAtCounts(subject: Subject, table: NumberTable, tally: FindingTally): Promise<void> {
+  const types = typed(
+    subject.state,
+    table.scope.map(({ name }) => name),
+  ).map(({ declared }) => declared)
+  for (let after: readonly string[] | undefined; ;) {
+    const results = await subject.reader.rows(countsPage(table, subject.table, { after, limit: COUNTED_SCOPES, types }))
+    for (const result of results) {
+      if (result['right'] === 'true') continue
+      const key = result['key']
+      tally.add('count.wrong', typeof key === 'string' ? [toKey(subject, JSON.parse(key) as string[])] : [])
+    }
+    const last = results.at(-1)
+    // A number without scope has one count, and no page follows it.
+    if (!last || types.length === 0) return
+    after = types.map((_, index) => last[`s${index}`] ?? '')
+  }
+}
+
+/** Unique indexes of the tables of names, tokens and URLs, which the package declares as a whole. */
+const OURS: ReadonlySet<string> = new Set(['names_unique_index', 'once_token_unique_index', 'url_unique_index'])
+
+/** The server adds a type, and writes a number without quotes; names with quotes under `quote_all_identifiers`. */
+const plain = (value: string | null): string | undefined => value?.replaceAll(/['"]/gu, '').replace(/::[\w ]+$/u, '')
+
+/**
+ * What contradicts an entity in its own columns, indexes and primary key: `migration:generate` leaves these to TypeORM.
+ * Of an entity of the user's, the primary key alone, by which the doctor reads.
+ */
+export function ownDrift(metadata: EntityMetadata, { columns, indexes }: TableState): Finding[] {
+  const primary = indexes.find((one) => one.primary)?.columns ?? []
+  const declared = metadata.primaryColumns.map(({ databaseName }) => databaseName)
+  const key = declared.every((name) => primary.includes(name))
+    ? []
+    : [{ kind: 'different', object: 'table', name: metadata.tableName, detail: 'it has another primary key' } as const]
+  if (!tableDeclarations(metadata).some(({ table }) => OURS.has(table.index))) return key
+  const ofTexts = new Set(tableDeclarations(metadata).flatMap(({ table }) => [table.hash, table.number, table.chained]))
+  const missing = metadata.indices
+    .filter(({ isUnique, synchronize }) => !isUnique && synchronize)
+    .filter(({ name }) => !indexes.some((one) => one.name === name && one.valid))
+    .map(({ name }): Finding => ({ kind: 'missing', object: 'index', name }))
+  const different = columns.flatMap((found): Finding[] => {
+    const column = metadata.columns.find(({ databaseName }) => databaseName === found.name)
+    if (!column || ofTexts.has(found.name) || column.isGenerated) return []
+    const wanted = dataSourceOf(metadata).driver.normalizeDefault(column) ?? null
+    const isSame = plain(found.default) === plain(wanted)
+    const detail =
+      found.nullable && !column.isNullable ? 'it may be NULL' : isSame ? undefined : 'it has another default'
+    return detail === undefined ? [] : [{ kind: 'different', object: 'column', name: found.name, detail }]
+  })
+  return [...key, ...missing, ...different]
+}

@@ -1,0 +1,221 @@
+import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'typeorm'
+import {
+  type FindOrCreateResult,
+  type HolderEntity,
+  insertOrFail,
+  type NameDeclaration,
+  operate,
+  type Operation,
+  requiredName,
+} from '../core'
+import { DeclarationError, TextRejectedError, TextTakenError } from '../errors'
+import { checkOptions, kindOf, RULE, type Rules } from '../options'
+import { normalizeText } from '../text/normalizer'
+import { BY_NAME_RULES, type ByNameOptions, chooseName } from './rename'
+import { holderEntity, nameStatements } from './sql/statements'
+
+/** Options of `findHolder`. */
+export interface FindHolderOptions {
+  /** Find a holder by a former name too, if it was declared to redirect. @default false */
+  readonly former?: boolean
+  /** Return the entity, with its eager relations, in the same round trip. @default false */
+  readonly entity?: boolean
+}
+
+const RULES: Rules<FindHolderOptions> = { former: RULE.boolean, entity: RULE.boolean }
+
+/** The holder of a name. */
+export interface Holder {
+  /** The holder's entity, for a repository: in single table inheritance the class that declares the name. */
+  readonly target: EntityTarget<ObjectLiteral>
+  /** Its name. */
+  readonly entityName: string
+  /** The property that holds the name. */
+  readonly property: string
+  /** Primary key of the row, as a TypeORM id map. */
+  readonly id: ObjectLiteral
+  /** The name that the row holds now, normalized; null if the row was found by a former name and holds none now. */
+  readonly name: string | null
+  /** When the row took the name; of a former name, when the row gave it up. */
+  readonly since: Date
+  /** Whether the row was found by a name that it gave up. */
+  readonly former: boolean
+  /** When the redirect ends; null if it never does, and for a name that is held. */
+  readonly until: Date | null
+  /** With the option `entity`: an instance of the row's class. A row that is softly deleted holds its name. */
+  readonly entity?: ObjectLiteral
+}
+
+/**
+ * Returns who holds a name, whichever entity it is, or null. One round trip. No row holds a name that the normalizer
+ * refuses. A reserved name has no holder.
+ *
+ * @param namespace of `@UniqueName`
+ * @throws DeclarationError for a namespace that no entity of the DataSource has
+ * @throws TextRejectedError only for a value that is not a string
+ * @throws SchemaDriftError, UnsupportedDatabaseError on first use
+ * @example
+ * const holder = await findHolder(manager, 'handle', 'ada', { former: true })
+ * if (holder?.former) redirect(`/${holder.name}`)
+ */
+export async function findHolder(
+  manager: EntityManager,
+  namespace: string,
+  text: string,
+  options: FindHolderOptions = {},
+): Promise<Holder | null> {
+  checkOptions('findHolder()', options, RULES)
+  const names = nameStatements(manager)
+  const declarations = requireNamespace(names, namespace)
+  let stored: string
+  try {
+    stored = normalizeText(declarations[0].text.normalizer, namespace, text)
+  } catch (error) {
+    // No row can hold a name that the normalizer refuses.
+    if (error instanceof TextRejectedError && typeof text === 'string') return null
+    throw error
+  }
+  const lookUp = lookUpOf(names, declarations, options)
+  return await operate(manager, { names: declarations }, async (operation) => {
+    const [found] = await operation.session.rows(lookUp.statement, [namespace, stored, names.hashOf(stored)])
+    return found ? await toHolder(operation, lookUp, found) : null
+  })
+}
+
+type Names = ReturnType<typeof nameStatements>
+
+function requireNamespace({ declared }: Names, namespace: string): readonly [NameDeclaration, ...NameDeclaration[]] {
+  if (typeof namespace !== 'string') {
+    throw new DeclarationError(`findHolder(): the namespace is a string, got ${kindOf(namespace)}.`)
+  }
+  const [first, ...others] = declared.filter((one) => one.namespace === namespace)
+  if (first) return [first, ...others]
+  const known = [...new Set(declared.map((one) => `"${one.namespace}"`))].join(', ')
+  throw new DeclarationError(
+    `findHolder(): no entity of this DataSource has the namespace "${namespace}". It has ${known === '' ? 'none' : known}.`,
+  )
+}
+
+interface HolderLookUp {
+  readonly names: Names
+  readonly holders: readonly HolderEntity[]
+  readonly readsRows: boolean
+  readonly statement: ReturnType<Names['findHolder']>
+}
+
+/** What was made, by the first declaration of a namespace and the options. */
+const lookUps = new WeakMap<NameDeclaration, Map<string, HolderLookUp>>()
+
+function lookUpOf(
+  names: Names,
+  declarations: readonly [NameDeclaration, ...NameDeclaration[]],
+  { former = false, entity = false }: FindHolderOptions,
+): HolderLookUp {
+  const known = lookUps.get(declarations[0]) ?? new Map<string, HolderLookUp>()
+  lookUps.set(declarations[0], known)
+  const key = `${former} ${entity}`
+  const kept = known.get(key)
+  if (kept) return kept
+  const metadatas = new Map(declarations.map((one) => [one.metadata, one]))
+  const holders = [...metadatas].map(([metadata, declaration]) => holderEntity(metadata, declaration))
+  const made = { names, holders, readsRows: entity, statement: names.findHolder(holders, { former, entity }) }
+  known.set(key, made)
+  return made
+}
+
+type Found = ReturnType<HolderLookUp['statement']['parse']>
+
+async function toHolder(operation: Operation, lookUp: HolderLookUp, found: Found): Promise<Holder> {
+  const { names, holders, readsRows } = lookUp
+  const position = holders.findIndex(({ table }) => table.holder === found.holder)
+  const [holder, row] = [holders[position], found.rows[position]]
+  const held = row && names.holderOf(found, row.key)
+  if (!holder || !held) {
+    throw new DeclarationError(
+      `findHolder(): a row of the table "${found.holder}" holds the name in "${found.column}", and no entity of this ` +
+        `DataSource declares that. Add the entity.`,
+    )
+  }
+  let entity: ObjectLiteral | undefined
+  if (readsRows && !isWithoutRow(holder, row.columns)) {
+    const loaded = operation.entity(holder, row.columns)
+    // In single table inheritance the metadata is that of the row's class.
+    const children = holder.metadata.childEntityMetadatas
+    const metadata = children.find(({ target }) => target === loaded.constructor) ?? holder.metadata
+    await operation.load({ ...holder, metadata }, loaded)
+    entity = loaded
+  }
+  return {
+    target: held.metadata.target,
+    entityName: held.metadata.name,
+    property: held.declaration.name,
+    id: held.id,
+    name: found.name,
+    since: held.since,
+    former: found.state !== 'held',
+    until: held.until,
+    ...(entity ? { entity } : {}),
+  }
+}
+
+/** The row cannot be seen: a policy of row security hides it, or it was changed while the triggers were off. */
+function isWithoutRow({ metadata, read }: HolderEntity, columns: readonly unknown[]): boolean {
+  const isPrimary = (name: string): boolean => metadata.primaryColumns.some(({ databaseName }) => databaseName === name)
+  return read.every((name, index) => !isPrimary(name) || columns[index] === null)
+}
+
+/**
+ * Returns the row of an entity that holds the name, inserting it if nobody holds it: like `findOrCreate` for a unique
+ * text. One round trip for a row that is found, two for one that is created. Properties other than the name are used
+ * only when the row is created; a softly deleted row holds its name and is found.
+ *
+ * @returns the entity, and whether this call inserted its row
+ * @throws TextTakenError if another entity's row has the name, or if the name is kept for its former holder
+ * @throws TextRejectedError, DeclarationError before any SQL
+ * @throws SchemaDriftError, UnsupportedDatabaseError, AttemptsExhaustedError, TransactionAbortedError, QueryFailedError
+ * as `insertOrFail`
+ * @example
+ * const { entity, created } = await findOrCreateHolder(manager, User, { handle: 'ada', title: 'Countess' })
+ */
+export async function findOrCreateHolder<Entity extends ObjectLiteral>(
+  manager: EntityManager,
+  entity: EntityTarget<Entity>,
+  values: DeepPartial<NoInfer<Entity>>,
+  options: ByNameOptions = {},
+): Promise<FindOrCreateResult<Entity>> {
+  checkOptions('findOrCreateHolder()', options, BY_NAME_RULES)
+  const holder = chooseName(manager, entity, options)
+  const name = requiredName(holder, holder.declaration, values)
+  return await operate(manager, { names: [holder.declaration] }, async (operation) => {
+    for (;;) {
+      const [row] = await operation.session.rows(holder.find, [name])
+      if (row) {
+        // A row of another class of the table is refused here.
+        const found = operation.entity(holder, row)
+        await operation.load(holder, found)
+        return { entity: found as Entity, created: false, attempts: operation.attempt }
+      }
+      // The insert takes a connection of its own.
+      await operation.session.release()
+      try {
+        const [created] = await insertOrFail(manager, entity, [values])
+        return { entity: created as Entity, created: true, attempts: operation.attempt }
+      } catch (error) {
+        if (!isOfSameEntity(holder, error)) throw error
+        // Above READ COMMITTED a row that the snapshot does not show fails with 40001 before this.
+        await operation.next(error)
+      }
+    }
+  })
+}
+
+/** Another call was faster: the row can be found. There is no id if this DataSource does not know its table. */
+function isOfSameEntity({ declaration }: HolderEntity, error: unknown): error is TextTakenError {
+  return (
+    error instanceof TextTakenError &&
+    error.taken.every(
+      ({ property, id, holder, holderProperty, state }) =>
+        property === declaration.name && id !== undefined && (holder ?? holderProperty ?? state) === undefined,
+    )
+  )
+}

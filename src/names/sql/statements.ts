@@ -1,0 +1,353 @@
+import type { EntityManager, EntityMetadata, ObjectLiteral } from 'typeorm'
+import { dataSourceOf, type Declaration, type NameDeclaration } from '../../registry/registry'
+import { requireManager } from '../../calls/call-options'
+import { cached, type EntityColumns, entityColumns } from '../../calls/entity-text'
+import { classFilter } from '../../calls/row-values'
+import { named, nameList, parameter, returningList, type RowShape, type Statement, type WireRow } from '../../sql/find'
+import { literal, qualified, quote } from '../../sql/identifier'
+import {
+  hasNamedKey,
+  type HolderTable,
+  keyPart,
+  type NamesColumn,
+  type NamesTable,
+  type SwappedRow,
+} from '../../sql/names'
+import { equal, op } from '../../sql/text-table'
+import { type SpatialColumn, toGeoJson } from '../../sql/types'
+import { declaringMetadata, holderOf, holderTable, idOf, namesIn, namesTable, namesText } from '../../typeorm/refusals'
+import type { HolderEntity } from '../../calls/names'
+
+/** Who holds a name. */
+interface FoundName {
+  readonly declaration: NameDeclaration
+  /** The metadata of the class that declares the name. */
+  readonly metadata: EntityMetadata
+  /** Primary key of the row, as an id map. */
+  readonly id: ObjectLiteral
+  readonly since: Date
+  readonly until: Date | null
+}
+
+/**
+ * The names of a DataSource, and the statements for the table that keeps them: these throw a DeclarationError where it
+ * keeps none.
+ */
+interface Names {
+  /** Each once. */
+  readonly declared: readonly NameDeclaration[]
+  /** The unique text of that table. */
+  readonly text: () => Declaration
+  readonly hashOf: (name: string) => string
+  /** Removes former names whose time is over. Parameter: how many at most. */
+  readonly releaseExpired: () => Statement<number>
+  /** @param options find a former name too, and read the row itself */
+  readonly findHolder: (
+    holders: readonly HolderEntity[],
+    options: { readonly former: boolean; readonly entity: boolean },
+  ) => Statement<FoundHolder>
+  /** @returns undefined if another DataSource has that entity */
+  readonly holderOf: (found: FoundHolder, key: readonly unknown[]) => FoundName | undefined
+}
+
+/** @throws DeclarationError for anything but an EntityManager */
+export function nameStatements(manager: EntityManager): Names {
+  requireManager(manager)
+  const dataSource = dataSourceOf(manager)
+  return {
+    declared: namesIn(dataSource),
+    text: () => namesText(dataSource),
+    hashOf: (name) => namesTable(dataSource).digest.js(name),
+    releaseExpired: () => releaseExpiredStatement(namesTable(dataSource)),
+    findHolder: (holders, { former, entity }) => {
+      const tables = holders.map(({ table: holder, read, spatial }) => ({
+        holder,
+        select: entity ? read : [],
+        spatial,
+      }))
+      return findHolderStatement(namesTable(dataSource), tables, former)
+    },
+    holderOf: (found, key) => {
+      const declaration = holderOf(dataSource, { holder: found.holder, holderColumn: found.column })
+      if (!declaration) return undefined
+      return {
+        declaration,
+        metadata: declaringMetadata(declaration),
+        id: idOf(declaration.metadata, key) ?? {},
+        since: new Date(found.since),
+        until: found.until === null ? null : new Date(found.until),
+      }
+    },
+  }
+}
+
+const holders = new WeakMap<NameDeclaration, WeakMap<EntityMetadata, HolderEntity>>()
+
+/** Describes the entity whose rows hold the names of a declaration. Made once and kept. */
+export function holderEntity(metadata: EntityMetadata, declaration: NameDeclaration): HolderEntity {
+  const known = holders.get(declaration) ?? new WeakMap<EntityMetadata, HolderEntity>()
+  holders.set(declaration, known)
+  const kept = known.get(metadata)
+  if (kept) return kept
+  const columns = entityColumns(dataSourceOf(metadata), metadata)
+  const [table, read, only] = [holderTable(metadata), readColumns(columns), classFilter(metadata)]
+  const name = declaration.text.column.databaseName
+  const row: HolderRow = { holder: table, name, row: { select: read, spatial: columns.spatial }, only }
+  const changes = {
+    version: metadata.versionColumn?.databaseName,
+    updated: metadata.updateDateColumn?.databaseName,
+  }
+  const renames = new Map<string, Statement<WireRow>>()
+  const made: HolderEntity = {
+    ...columns,
+    declaration,
+    table,
+    read,
+    discriminators: only?.values ?? [],
+    find: findByNameStatement(row),
+    rename: (names) => cached(renames, names, () => renameStatement(row, names, changes)),
+    swap: swapNamesStatement(row, changes),
+  }
+  known.set(metadata, made)
+  return made
+}
+
+/** Returns the columns that `find` would load; then the discriminator of single table inheritance, where that is not among them. */
+function readColumns({ metadata, select }: EntityColumns): string[] {
+  const names = select.map(({ databaseName }) => databaseName)
+  const discriminator = metadata.discriminatorColumn?.databaseName
+  return discriminator === undefined || names.includes(discriminator) ? names : [...names, discriminator]
+}
+
+/** A row of a holder's table: what is read of it, and which rows are of the class that was asked for. */
+interface HolderRow {
+  readonly holder: HolderTable
+  /** The column that holds the name. */
+  readonly name: string
+  readonly row: Pick<RowShape, 'select' | 'spatial'>
+  /** The classes, in single table inheritance. */
+  readonly only: { readonly column: string; readonly values: readonly string[] } | undefined
+}
+
+/** The row that holds a name, by the index over the column; the name is compared byte by byte. */
+export function findByNameStatement({ holder, name, row }: HolderRow): Statement<WireRow> {
+  return named(
+    `SELECT ${returningList(row, 't')}
+FROM ${qualified(holder.schema, holder.table)} AS t
+WHERE ${equal(`t.${quote(name)}`, '$1')}
+  AND ${equal(`t.${quote(name)}::pg_catalog.text COLLATE pg_catalog."C"`, '$1::pg_catalog.text')}`,
+    (one) => one,
+  )
+}
+
+/** Columns that every change of a row sets. */
+export interface ChangeColumns {
+  readonly version: string | undefined
+  readonly updated: string | undefined
+}
+
+const changedDates = ({ version, updated }: ChangeColumns): string[] => [
+  ...(version === undefined ? [] : [`${quote(version)} = t.${quote(version)} ${op('+')} 1`]),
+  ...(updated === undefined ? [] : [`${quote(updated)} = CURRENT_TIMESTAMP`]),
+]
+
+const ofClass = ({ only }: HolderRow, first: number): string =>
+  only
+    ? ` AND (${only.values.map((_, index) => equal(`t.${quote(only.column)}`, parameter(first + index))).join(' OR ')})`
+    : ''
+
+/**
+ * A row gets other names; gives it.
+ *
+ * Parameters: the names, the primary key, and the values of the discriminator.
+ */
+export function renameStatement(
+  row: HolderRow,
+  columns: readonly string[],
+  changes: ChangeColumns,
+): Statement<WireRow> {
+  const { holder } = row
+  const names = columns.map((name, index) => `${quote(name)} = ${parameter(index)}`)
+  const key = holder.primary.map(({ name }, index) => equal(`t.${quote(name)}`, parameter(columns.length + index)))
+  return named(
+    `UPDATE ${qualified(holder.schema, holder.table)} AS t SET ${[...names, ...changedDates(changes)].join(', ')}
+WHERE ${key.join(' AND ')}${ofClass(row, columns.length + key.length)}
+RETURNING ${returningList(row.row, 't')}`,
+    (one) => one,
+  )
+}
+
+/**
+ * Two rows swap their names; gives those that are there, which have swapped if both are. They are locked first, and so
+ * have the names that are swapped. Only the server can tell which row is which: keys that differ as texts can be equal.
+ *
+ * Parameters: the primary keys of both, one after the other.
+ */
+export function swapNamesStatement(sought: HolderRow, changes: ChangeColumns): Statement<SwappedRow> {
+  const { holder, name, row } = sought
+  const { primary } = holder
+  const table = qualified(holder.schema, holder.table)
+  const keys = primary.map((one) => one.name)
+  const isRow = (first: number): string =>
+    `(${keys.map((key, index) => equal(`t.${quote(key)}`, parameter(first + index))).join(' AND ')})`
+  const same = keys.map((key, index) => equal(`t.${quote(key)}`, `one.swapped_${index}`)).join(' AND ')
+  const order = `CASE WHEN ${isRow(0)} THEN 1 ELSE 2 END AS swapped_order`
+  const set = [`${quote(name)} = other.swapped_name`, ...changedDates(changes)]
+  return named(
+    `WITH swapped AS MATERIALIZED (
+  SELECT ${keys.map((key, index) => `t.${quote(key)} AS swapped_${index}`).join(', ')}, t.${quote(name)} AS swapped_name,
+    ${order}
+  FROM ${table} AS t
+  WHERE (${isRow(0)} OR ${isRow(keys.length)})${ofClass(sought, 2 * keys.length)}
+  ORDER BY ${nameList(keys)}
+  FOR NO KEY UPDATE
+), changed AS (
+  UPDATE ${table} AS t SET ${set.join(', ')}
+  FROM swapped AS one
+  JOIN swapped AS other ON other.swapped_order ${op('<>')} one.swapped_order
+  WHERE ${same}
+  RETURNING one.swapped_order AS changed_order, ${returningList(row, 't')}
+)
+SELECT swapped.swapped_order, changed.*
+FROM swapped LEFT JOIN changed ON ${equal('changed.changed_order', 'swapped.swapped_order')}`,
+    ([position, , ...columns]) => ({ position: Number(position) - 1, columns }),
+  )
+}
+
+/**
+ * Removes former names whose time is over, except those that somebody else has locked; returns how many.
+ *
+ * Parameter: the most of them.
+ */
+export function releaseExpiredStatement(names: NamesTable): Statement<number> {
+  const { id, until, state } = names.columns
+  const table = qualified(names.schema, names.table)
+  return named(
+    `WITH expired AS MATERIALIZED (
+  SELECT n.${quote(id)} AS id FROM ${table} AS n
+  WHERE n.${quote(until)} ${op('<=')} pg_catalog.statement_timestamp() AND n.${quote(state)} ${op('<>')} 'held'
+  ORDER BY n.${quote(until)}
+  LIMIT $1
+  FOR UPDATE SKIP LOCKED
+), removed AS (
+  DELETE FROM ${table} AS n USING expired
+  WHERE ${equal(`n.${quote(id)}`, 'expired.id')} RETURNING 1
+)
+SELECT pg_catalog.count(*) FROM removed`,
+    ([count]) => Number(count),
+  )
+}
+
+/** A table whose rows may hold the name, and what to read of the row. */
+export interface SoughtTable {
+  readonly holder: HolderTable
+  /** Columns by their database names; none: the row itself is not read. */
+  readonly select: readonly string[]
+  readonly spatial: ReadonlyMap<string, SpatialColumn>
+}
+
+/** Who has a name. */
+interface FoundHolder {
+  /** What `HolderTable.holder` is, and the column there. */
+  readonly holder: string
+  readonly column: string
+  readonly state: 'held' | 'redirect'
+  /** ISO 8601. */
+  readonly since: string
+  readonly until: string | null
+  /** The name that the row holds now; null where it has none. */
+  readonly name: string | null
+  /** For each table that may have it: the primary key, and the columns asked for. */
+  readonly rows: readonly { readonly key: readonly unknown[]; readonly columns: readonly unknown[] }[]
+}
+
+/** Columns before those of the tables. */
+const HEAD = 6
+
+/**
+ * Who has a name, and what its row holds.
+ *
+ * Parameters: the namespace, the name and its hash.
+ *
+ * @param former also by a former name that leads to its holder
+ */
+export function findHolderStatement(
+  names: NamesTable,
+  tables: readonly SoughtTable[],
+  former: boolean,
+): Statement<FoundHolder> {
+  const field = (column: NamesColumn, row = 'n'): string => `${row}.${quote(names.columns[column])}`
+  const table = qualified(names.schema, names.table)
+  const isHeld = (row?: string): string => equal(field('state', row), `'held'`)
+  const later = `CASE WHEN ${isHeld()} THEN ${field('text')} ELSE (
+    SELECT ${field('text', 'm')} FROM ${table} AS m
+    WHERE ${equal(field('key', 'm'), field('key'))} AND ${equal(field('holder', 'm'), field('holder'))}
+      AND ${equal(field('property', 'm'), field('property'))} AND ${isHeld('m')}
+  ) END`
+  const current = former ? later : field('text')
+  // ISO 8601, whatever the DateStyle of the session.
+  const dates = [field('since'), field('until')].map(
+    (one) => `pg_catalog.to_json(${one}) OPERATOR(pg_catalog.#>>) '{}'`,
+  )
+  const head = [field('holder'), field('property'), field('state'), ...dates, current]
+  const columns = [...head.map((one, index) => `${one} AS n${index}`), ...tables.flatMap(columnsOf(field))]
+  const states = former
+    ? `(${isHeld()} OR ${equal(field('state'), `'redirect'`)}
+  AND (${field('until')} IS NULL OR ${field('until')} ${op('>')} pg_catalog.statement_timestamp()))`
+    : isHeld()
+  const sql = `SELECT ${columns.join(',\n  ')}
+FROM ${table} AS n${tables.map(joinOf(field)).join('')}
+WHERE ${equal(field('namespace'), '$1')} AND ${equal(field('hash'), `$3::pg_catalog.${names.digest.type}`)}
+  AND ${equal(`${field('text')} COLLATE pg_catalog."C"`, '$2::pg_catalog.text')}
+  AND ${states}`
+  return named(sql, parserOf(tables))
+}
+
+type Field = (column: NamesColumn, row?: string) => string
+
+const isOfHolder = (field: Field, { holder }: HolderTable): string => equal(field('holder'), literal(holder))
+
+/** A part of the key has its type only in the table that it is of. */
+const keyOfHolder = (field: Field, holder: HolderTable): string =>
+  `(CASE WHEN ${isOfHolder(field, holder)} THEN ${field('key')} END)`
+
+const columnsOf =
+  (field: Field) =>
+  ({ holder, select, spatial }: SoughtTable, nth: number): string[] => [
+    ...holder.primary.map((_, index) => `${keyPart(holder, keyOfHolder(field, holder), index)} AS k${nth}_${index}`),
+    ...select.map((name, index) => {
+      const column = spatial.get(name)
+      const value = `t${nth}.${quote(name)}`
+      return `${column ? toGeoJson(value, column) : value} AS c${nth}_${index}`
+    }),
+  ]
+
+const joinOf =
+  (field: Field) =>
+  ({ holder, select }: SoughtTable, nth: number): string => {
+    if (select.length === 0) return ''
+    const same = hasNamedKey(holder, `t${nth}`, keyOfHolder(field, holder))
+    return `\nLEFT JOIN ${qualified(holder.schema, holder.table)} AS t${nth} ON ${same.join('\n  AND ')}`
+  }
+
+function parserOf(tables: readonly SoughtTable[]): Statement<FoundHolder>['parse'] {
+  return (row) => {
+    const [holder, column, state, since, until, name] = row
+    let next = HEAD
+    const rows = tables.map(({ holder: { primary }, select }) => {
+      const key = row.slice(next, next + primary.length)
+      const columns = row.slice(next + primary.length, next + primary.length + select.length)
+      next += primary.length + select.length
+      return { key, columns }
+    })
+    return {
+      holder: String(holder),
+      column: String(column),
+      state: state as FoundHolder['state'],
+      since: String(since),
+      until: until as string | null,
+      name: name as string | null,
+      rows,
+    }
+  }
+}

@@ -1,0 +1,498 @@
+import { literal, quote } from '../../sql/identifier'
+import {
+  differ,
+  differentKey,
+  hasKey,
+  hasNamedKey,
+  holderKey,
+  holderRows,
+  type HolderTable,
+  type NameColumn,
+  nameFields,
+  namesOfRow,
+  namesTableOf,
+  newest,
+  newRows,
+  NO_JOIN,
+  oldRows,
+  refuseOtherHolder,
+  standingRow,
+  transition,
+} from '../../sql/names'
+import { OF_TABLE, SQLSTATE } from '../../sql/sqlstate'
+import { equal, op } from '../../sql/text-table'
+import { becomesHeld, columnsToInsert, hashed, isFree, onConflict } from '../../triggers/names'
+
+/** Each round locks the conflicting rows of a name; others can change them in between only so often. */
+const CLAIM_ROUNDS = 16
+
+/** How many refused names are reported; the others need not be looked for. */
+const REPORTED = 10
+
+const DECLARATIONS = `
+#variable_conflict use_variable
+DECLARE
+  given pg_catalog.int8;
+  done pg_catalog.int8;
+  freed pg_catalog.int8[];
+  taken pg_catalog.int8[];
+  refused pg_catalog.jsonb[];
+  refusal pg_catalog.jsonb;
+  one record;
+  found_id pg_catalog.int8;
+  statement pg_catalog.text;`
+
+/**
+ * AFTER INSERT for each statement, and AFTER UPDATE for each row whose key or names differ: makes the rows of the
+ * statement hold the names that they have by then, and releases those that they have no longer.
+ *
+ * @param adopting there are rows whose names nobody has claimed yet
+ */
+export function takeBody(holder: HolderTable, adopting = false): string {
+  const claim = adopting ? claimOldNames(holder) : ''
+  return `${DECLARATIONS}
+BEGIN
+  -- All rows of a statement have its number in their transaction: one look is enough for them.
+  IF ${equal('TG_OP', `'UPDATE'`)} THEN
+    statement := pg_catalog.concat_ws(' ', TG_RELID, NEW.xmin, NEW.cmin);
+  END IF;
+  IF (${equal('statement', `pg_catalog.current_setting('unique_name.seen', true)`)}) IS NOT TRUE THEN${refuseOtherHolder(holder)}
+    PERFORM pg_catalog.set_config('unique_name.seen', statement, true);
+  END IF;
+  IF ${equal('TG_OP', `'INSERT'`)} THEN${insertNames(holder)}
+  ELSE${claim}${moveKeys(holder)}${changeOneName(holder)}${changeNames(holder)}
+  END IF;
+  IF done ${op('<')} given THEN${takeOneByOne(holder, adopting ? refuseChanged(holder) : refuseOne(holder))}
+  END IF;
+  IF freed IS NOT NULL THEN${releaseNames(holder, `${op('=')} ANY (freed)`)}
+  END IF;
+  RETURN NULL;
+END
+`
+}
+
+/**
+ * AFTER INSERT into a table of rows that have the keys and names of the holder's: these rows, which are locked, hold the
+ * names that they have.
+ *
+ * @param note notes, in place of an error, that `one` wants the name with the id `found_id`
+ * @param clear what is done at the end
+ */
+export const claimBody = (holder: HolderTable, note: string, clear: string): string => `${DECLARATIONS}
+BEGIN${insertNames(holder)}
+  IF done ${op('<')} given THEN${takeOneByOne(holder, note)}
+  END IF;${clear}
+  RETURN NULL;
+END
+`
+
+const touched = (holder: HolderTable): string => `FROM ${newRows(holder)} AS r
+      CROSS JOIN LATERAL ${standingRow(holder, 'r')}
+      ${namesOfRow(holder)}`
+
+function insertNames(holder: HolderTable): string {
+  const counted = holder.names.map(({ column }) => `pg_catalog.count(r.${quote(column)})`)
+  return `
+    INSERT INTO ${namesTableOf(holder)} AS n ${columnsToInsert(holder)}
+    SELECT DISTINCT ON (c.namespace, c.hash)
+      c.namespace, c.text, c.hash, 0, ${literal(holder.holder)}, c.property, c.key, 'held'
+    FROM (
+      SELECT v.*, ${hashed(holder, 'v.text')} AS hash, ${holderKey(holder, 't')} AS key
+      ${touched(holder)}
+      WHERE v.text IS NOT NULL
+    ) AS c
+    ORDER BY c.namespace, c.hash
+    ${onConflict(holder)};
+    GET DIAGNOSTICS done = ROW_COUNT;
+    SELECT ${counted.join(` ${op('+')} `)} INTO given FROM ${newRows(holder)} AS r;`
+}
+
+function changeNames(holder: HolderTable): string {
+  return `
+    WITH changed AS MATERIALIZED (
+      SELECT v.*, ${holderKey(holder, 't')} AS key, h.id AS former_id,
+        h.namespace AS former_namespace, h.hash AS former_hash, h.text AS former_text
+      ${touched(holder)}
+      ${heldByRow(holder)}
+      WHERE ${IS_DIFFERENT}
+    ), names AS (
+      SELECT c.namespace, ${hashed(holder, 'c.text')} AS hash, c.text, c.property, c.key
+      FROM changed AS c WHERE c.text IS NOT NULL
+      UNION ALL
+      SELECT c.former_namespace, c.former_hash, c.former_text, c.property, c.key
+      FROM changed AS c WHERE c.former_id IS NOT NULL
+    ), passed AS (
+      INSERT INTO ${namesTableOf(holder)} AS n ${columnsToInsert(holder)}
+      SELECT DISTINCT ON (c.namespace, c.hash)
+        c.namespace, c.text, c.hash, 0, ${literal(holder.holder)}, c.property, c.key, 'held'
+      FROM names AS c
+      ORDER BY c.namespace, c.hash
+      ${onConflict(holder)}
+      RETURNING 1
+    )
+    SELECT (SELECT pg_catalog.count(c.text) FROM changed AS c),
+      (SELECT pg_catalog.count(*) FROM passed),
+      (SELECT pg_catalog.array_agg(c.former_id) FROM changed AS c WHERE c.former_id IS NOT NULL)
+    INTO given, done, freed;`
+}
+
+const refuseOne = (holder: HolderTable): string => {
+  const field = nameFields(holder)
+  return `
+          SELECT pg_catalog.jsonb_build_object('column', one.property, 'of', one.key,
+            'holder', ${field('n', 'holder')}, 'holderColumn', ${field('n', 'property')},
+            'key', CASE WHEN ${mayRead} THEN ${field('n', 'key')} END, 'state', ${field('n', 'state')})
+          INTO refusal FROM ${namesTableOf(holder)} AS n WHERE ${equal(field('n', 'id'), 'found_id')};
+          refused := pg_catalog.array_append(refused, refusal);`
+}
+
+/** Not a row that had this name before, and has waited for an adoption to claim it: that tells who holds it. */
+const refuseChanged = (holder: HolderTable): string => `
+          IF ${equal('TG_OP', `'UPDATE'`)} THEN
+            EXIT WHEN EXISTS (
+              SELECT FROM ${oldRows(holder)} AS r
+              ${namesOfRow(holder, 'r')}
+              WHERE ${equal(holderKey(holder, 'r'), 'one.key')} AND ${equal('v.property', 'one.property')}
+                AND ${equal('v.text', 'one.text')}
+            );
+          END IF;${refuseOne(holder)}`
+
+function takeOne(holder: HolderTable, refuses: string): string {
+  const field = nameFields(holder)
+  const names = namesTableOf(holder)
+  return `
+      FOR round IN 1..${CLAIM_ROUNDS} LOOP
+        -- Locked, it stays as it is; what the next query sees of its holder is what goes with it.
+        SELECT ${field('n', 'id')} INTO found_id FROM ${names} AS n
+        WHERE ${isNameOf(holder, 'one')}
+        FOR NO KEY UPDATE;
+        IF found_id IS NULL THEN
+          -- Another text of equal hash: the guard finds the number, or the index sees that others were faster.
+          INSERT INTO ${names} (${field('', 'namespace', 'text', 'holder', 'property', 'key', 'state')})
+          VALUES (one.namespace, one.text, ${literal(holder.holder)}, one.property, one.key, 'held')
+          ON CONFLICT DO NOTHING;
+          EXIT WHEN FOUND;
+          IF ${equal('round', String(CLAIM_ROUNDS))} THEN${exhausted}
+          END IF;
+          CONTINUE;
+        END IF;
+        UPDATE ${names} AS n
+        SET ${field('', 'holder')} = ${literal(holder.holder)}, ${field('', 'property')} = one.property,
+          ${field('', 'key')} = one.key, ${becomesHeld(holder)}
+        WHERE ${equal(field('n', 'id'), 'found_id')}
+          AND (${isFree(holder, 'one.key')}
+            OR ${isAbandoned(holder)});
+        IF FOUND THEN
+          taken := pg_catalog.array_append(taken, found_id);
+        ELSE${refuses}
+        END IF;
+        EXIT;
+      END LOOP;`
+}
+
+/** What the pass did not take: it is held, or another text of equal hash stands at number 0. */
+function takeOneByOne(holder: HolderTable, refuses: string): string {
+  const field = nameFields(holder)
+  const names = namesTableOf(holder)
+  return `
+    FOR one IN
+      SELECT v.*, ${hashed(holder, 'v.text')} AS hash, ${holderKey(holder, 't')} AS key
+      ${touched(holder)}
+      WHERE v.text IS NOT NULL AND NOT EXISTS (
+        SELECT FROM ${names} AS n
+        WHERE ${equal(field('n', 'key'), holderKey(holder, 't'))}
+          AND ${equal(field('n', 'holder'), literal(holder.holder))}
+          AND ${equal(field('n', 'property'), 'v.property')}
+          AND ${equal(field('n', 'state'), `'held'`)}
+          AND ${equal(`${field('n', 'text')} COLLATE pg_catalog."C"`, 'v.text')}
+        -- An old snapshot may show what a row that is gone held by this key: then this fails with 40001.
+        FOR KEY SHARE
+      )
+      ORDER BY v.namespace, hash
+    LOOP${takeOne(holder, refuses)}
+      EXIT WHEN ${equal('pg_catalog.cardinality(refused)', String(REPORTED))};
+    END LOOP;
+    IF refused IS NOT NULL THEN${refuse(holder)}
+    END IF;
+    freed := ARRAY(
+      SELECT u.id FROM pg_catalog.unnest(freed) AS u (id) EXCEPT SELECT u.id FROM pg_catalog.unnest(taken) AS u (id)
+    );`
+}
+
+/** Others come and go that often, or a trigger of the user on the table of names undoes what is written. */
+const exhausted = `
+            RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.serializationFailure}',
+              MESSAGE = 'could not take a name due to concurrent changes, or a trigger on the table of names',
+              ${OF_TABLE};`
+
+const isNameOf = (holder: HolderTable, row: string): string => {
+  const field = nameFields(holder)
+  return `${equal(field('n', 'namespace'), `${row}.namespace`)} AND ${equal(field('n', 'hash'), `${row}.hash`)}
+          AND ${equal(`${field('n', 'text')} COLLATE pg_catalog."C"`, `${row}.text`)}`
+}
+
+/** The row that is recorded as holder no longer has the name: then this very statement has changed it. */
+function isAbandoned(holder: HolderTable): string {
+  const field = nameFields(holder)
+  const same = hasNamedKey(holder, 't', field('n', 'key'))
+  return `${equal(field('n', 'state'), `'held'`)}
+              AND ${equal(field('n', 'holder'), literal(holder.holder))} AND NOT EXISTS (
+              SELECT FROM ${holderRows(holder)}
+              ${namesOfRow(holder)}
+              WHERE ${same.join(' AND ')}
+                AND ${equal('v.property', field('n', 'property'))}
+                AND ${equal('v.text', `${field('n', 'text')} COLLATE pg_catalog."C"`)}
+              ${NO_JOIN}
+            )`
+}
+
+/** Who wrote, not the owner of this function, can read the table of names: then its keys are no secret. */
+const mayRead = `EXISTS (
+              SELECT FROM pg_catalog.pg_roles AS r, pg_catalog.pg_class AS c
+              WHERE r.rolname ${op('=')} CASE
+                WHEN pg_catalog.current_setting('role') ${op('=')} 'none' THEN SESSION_USER
+                ELSE pg_catalog.current_setting('role')
+              END
+                AND c.oid ${op('=')} n.tableoid AND NOT c.relrowsecurity
+                AND pg_catalog.has_table_privilege(r.oid, c.oid, 'SELECT')
+            )`
+
+const refuse = ({ of }: HolderTable): string => `
+      RAISE EXCEPTION USING ERRCODE = '${SQLSTATE.uniqueViolation}',
+        MESSAGE = ${literal(`duplicate key value violates unique constraint ${quote(of.index)}`)},
+        DETAIL = pg_catalog.to_json(refused),
+        CONSTRAINT = ${literal(of.index)}, ${OF_TABLE};`
+
+/**
+ * The key of a row goes over to another; the names, former ones too, go with it, all of the statement's at once, for two
+ * rows may have exchanged their keys. Both tables have the rows in one order. They have those of children by INHERITS
+ * too, whose keys may be those of rows of this table: names stay where their row does.
+ *
+ * A row that is gone by now takes its names along. A row that gets the key of a deleted row inherits nothing.
+ */
+function moveKeys(holder: HolderTable): string {
+  return `
+    -- The first row of the statement that differs moves the keys of all; no later one differs, or leaves a name behind.
+    IF (${differentKey(holder, 'OLD', 'NEW').join(' OR ')}
+      OR EXISTS (SELECT FROM ${newRows(holder)} OFFSET 1)) AND (EXISTS (
+      SELECT FROM ${standingRow(holder, 'NEW')}
+      ${namesOfRow(holder)}
+      ${heldByRow(holder)}
+      WHERE ${IS_DIFFERENT}
+    ) OR ${isLeft(holder)}) THEN${changedKeys(holder)}${moveNames(holder)}
+    END IF;`
+}
+
+/** A name is left at the key that the row had. */
+function isLeft(holder: HolderTable): string {
+  const field = nameFields(holder)
+  return `(${differentKey(holder, 'OLD', 'NEW').join(' OR ')}) AND EXISTS (
+      SELECT FROM ${namesTableOf(holder)} AS n
+      WHERE ${equal(field('n', 'key'), holderKey(holder, 'OLD'))}
+        AND ${equal(field('n', 'holder'), literal(holder.holder))}
+    ) AND NOT EXISTS (
+      SELECT FROM ${holderRows(holder)} WHERE ${hasKey(holder, 't', (name) => `OLD.${quote(name)}`).join(' AND ')}
+    )`
+}
+
+/** The row with this key stands in the table. A collation may call two keys equal. */
+const isAt = (holder: HolderTable, key: string): string =>
+  [...hasNamedKey(holder, 't', key), equal(holderKey(holder, 't'), key)].join('\n            AND ')
+
+const stands = (holder: HolderTable, key: string): string =>
+  `EXISTS (
+          SELECT FROM ${holderRows(holder)}
+          WHERE ${isAt(holder, key)}
+          ${NO_JOIN}
+        )`
+
+/** Before either table is read: one of their names would hide it. */
+const withQueries = ({ table, of }: HolderTable): readonly [changed: string, left: string, moves: string] => [
+  transition('changed', table, of.table),
+  transition('left_keys', table, of.table),
+  transition('moves', table, of.table),
+]
+
+/** Which keys have changed, and what becomes of names that stand at them. */
+function changedKeys(holder: HolderTable): string {
+  const keys = (rows: string): string =>
+    `pg_catalog.unnest((SELECT pg_catalog.array_agg(${holderKey(holder, 'r')}) FROM ${rows} AS r))`
+  const [changed, left, moves] = withQueries(holder)
+  return `
+      WITH ${changed} AS MATERIALIZED (
+        SELECT c.*
+        FROM ROWS FROM (
+          ${keys(oldRows(holder))},
+          ${keys(newRows(holder))}
+        ) AS c (former, key)
+        WHERE c.former ${op('<>')} c.key
+      ), ${left} AS MATERIALIZED (
+        -- A cascade may have changed a key twice.
+        SELECT c.*, c.key ${op('=')} ANY (SELECT o.former FROM ${changed} AS o) AS goes_on, ${stands(holder, 'c.key')} AS is_there
+        FROM ${changed} AS c
+        WHERE c.former ${op('=')} ANY (SELECT o.key FROM ${changed} AS o)
+          OR NOT ${stands(holder, 'c.former')}
+      ), ${moves} AS (
+        SELECT c.former AS key, CASE WHEN c.is_there OR c.goes_on THEN c.key END AS next, NOT c.goes_on AS is_last
+        FROM ${left} AS c
+        UNION ALL
+        SELECT c.key, NULL, true FROM ${left} AS c
+        WHERE c.is_there AND NOT c.goes_on AND EXISTS (
+          SELECT FROM ${holderRows(holder)}
+          ${namesOfRow(holder)}
+          ${heldByRow(holder)}
+          WHERE ${isAt(holder, 'c.key')}
+            AND ${IS_DIFFERENT}
+          ${NO_JOIN}
+        )`
+}
+
+function moveNames(holder: HolderTable): string {
+  const field = nameFields(holder)
+  const isHeld = (row: string): string => equal(field(row, 'state'), `'held'`)
+  return `
+      ), moved AS MATERIALIZED (
+        SELECT ${field('n', 'id')} AS id, CASE WHEN NOT (m.is_last AND ${isHeld('n')} AND EXISTS (
+          -- A trigger has given the row another name before this.
+          SELECT FROM ${namesTableOf(holder)} AS o
+          WHERE ${equal(field('o', 'key'), 'm.next')} AND ${equal(field('o', 'holder'), literal(holder.holder))}
+            AND ${equal(field('o', 'property'), field('n', 'property'))} AND ${isHeld('o')}
+          ${NO_JOIN}
+        )) THEN m.next END AS next
+        FROM ${withQueries(holder)[2]} AS m
+        JOIN ${namesTableOf(holder)} AS n ON ${equal(field('n', 'key'), 'm.key')}
+          AND ${equal(field('n', 'holder'), literal(holder.holder))}
+        ORDER BY ${field('n', 'namespace')}, ${field('n', 'hash')}
+        FOR NO KEY UPDATE OF n
+      ), gone AS (
+        DELETE FROM ${namesTableOf(holder)} AS n USING moved AS m
+        WHERE ${equal(field('n', 'id'), 'm.id')} AND m.next IS NULL
+          AND NOT (m.id ${op('=')} ANY (SELECT o.id FROM moved AS o WHERE o.next IS NOT NULL))
+      )
+      UPDATE ${namesTableOf(holder)} AS n SET ${field('', 'key')} = m.next
+      FROM moved AS m WHERE ${equal(field('n', 'id'), 'm.id')} AND m.next IS NOT NULL;`
+}
+
+/** The name `h` that the table of names says the row `t` holds in the column. */
+function heldByRow(holder: HolderTable): string {
+  const field = nameFields(holder)
+  return `LEFT JOIN LATERAL (
+        SELECT ${field('n', 'id', 'namespace', 'hash', 'number', 'text')}
+        FROM ${namesTableOf(holder)} AS n
+        WHERE ${equal(field('n', 'key'), holderKey(holder, 't'))}
+          AND ${equal(field('n', 'holder'), literal(holder.holder))}
+          AND ${equal(field('n', 'property'), 'v.property')}
+          AND ${equal(field('n', 'state'), `'held'`)}
+        ${newest('n')}
+      ) AS h (id, namespace, hash, number, text) ON true`
+}
+
+const IS_DIFFERENT: string = differ(['h.text'], ['v.text'])
+
+/**
+ * The statement has one row, and one name of it is another: two small statements in place of the pass over all, whose
+ * start takes longer than its work. A name that they do not take is left to the pass.
+ */
+function changeOneName(holder: HolderTable): string {
+  return `${seeChange(holder)}
+    IF NOT FOUND THEN
+      RETURN NULL;
+    END IF;
+    IF one.is_alone AND ${equal('one.former_number', '0')} AND one.text IS NOT NULL THEN
+      FOR step IN 1..2 LOOP
+        -- In the order in which every statement locks names.
+        IF ${equal(`(${equal('step', '1')})`, `(one.hash ${op('<')} one.former_hash)`)} THEN
+          INSERT INTO ${namesTableOf(holder)} AS n ${columnsToInsert(holder)}
+          VALUES (one.namespace, one.text, one.hash, 0, ${literal(holder.holder)}, one.property, one.key, 'held')
+          ${onConflict(holder)};
+          GET DIAGNOSTICS done = ROW_COUNT;
+        ELSE${releaseNames(holder, `${op('=')} one.former_id`)}
+        END IF;
+      END LOOP;
+      IF ${equal('done', '1')} THEN
+        RETURN NULL;
+      END IF;
+    END IF;`
+}
+
+function seeChange(holder: HolderTable): string {
+  const isOne = holder.names.length === 1 ? '' : `${equal('pg_catalog.count(*) OVER ()', '1')} AND `
+  return `
+    -- An earlier row of the statement has done the work for all of them; then nothing differs here.
+    SELECT v.*, ${hashed(holder, 'v.text')} AS hash, ${holderKey(holder, 't')} AS key,
+      h.id AS former_id, h.hash AS former_hash, h.number AS former_number,
+      ${isOne}NOT EXISTS (SELECT FROM ${newRows(holder)} OFFSET 1) AS is_alone
+    INTO one
+    FROM ${standingRow(holder, 'NEW')}
+    ${namesOfRow(holder)}
+    ${heldByRow(holder)}
+    WHERE ${IS_DIFFERENT}
+    LIMIT 1;`
+}
+
+/**
+ * By what each column makes of a former name.
+ *
+ * @param ids which names, said of their id
+ */
+function releaseNames(holder: HolderTable, ids: string): string {
+  const kind = ({ former }: NameColumn): string => `${former.state} ${former.interval ?? ''}`
+  const kinds = new Set(holder.names.map(kind))
+  return [...kinds]
+    .map((one) =>
+      releaseAs(
+        holder,
+        holder.names.filter((name) => kind(name) === one),
+        ids,
+      ),
+    )
+    .join('')
+}
+
+function releaseAs(holder: HolderTable, columns: readonly NameColumn[], ids: string): string {
+  const field = nameFields(holder)
+  const { state, interval } = columns[0]?.former ?? { state: 'free' }
+  const where = `WHERE ${field('n', 'id')} ${ids}${
+    columns.length === holder.names.length
+      ? ''
+      : ` AND (${columns.map(({ column }) => equal(field('n', 'property'), literal(column))).join(' OR ')})`
+  };`
+  if (state === 'free') return `\n    DELETE FROM ${namesTableOf(holder)} AS n ${where}`
+  const now = 'pg_catalog.statement_timestamp()'
+  const until = interval === undefined ? 'NULL' : `${now} ${op('+')} ${literal(interval)}::pg_catalog.interval`
+  return `
+    UPDATE ${namesTableOf(holder)} AS n
+    SET ${field('', 'state')} = ${literal(state)}, ${field('', 'since')} = ${now},
+      ${field('', 'until')} = ${until}
+    ${where}`
+}
+
+/**
+ * At REPEATABLE READ and above a snapshot may be older than what an adoption has claimed for a row, and the name of the
+ * row would stay when it goes. So names that seem not to be claimed are claimed first: where they have been, it fails
+ * with 40001.
+ */
+export function claimOldNames(holder: HolderTable): string {
+  const field = nameFields(holder)
+  return `
+    IF pg_catalog.current_setting('transaction_isolation') ${op('!~~')} 'read %' THEN
+      FOR one IN
+        SELECT v.*, ${hashed(holder, 'v.text')} AS hash, ${holderKey(holder, 'r')} AS key
+        FROM ${oldRows(holder)} AS r
+        ${namesOfRow(holder, 'r')}
+        WHERE v.text IS NOT NULL AND NOT EXISTS (
+          SELECT FROM ${namesTableOf(holder)} AS n
+          WHERE ${equal(field('n', 'key'), holderKey(holder, 'r'))}
+            AND ${equal(field('n', 'holder'), literal(holder.holder))}
+            AND ${equal(field('n', 'property'), 'v.property')}
+            AND ${equal(field('n', 'state'), `'held'`)}
+          ${NO_JOIN}
+        )
+        ORDER BY v.namespace, hash
+      LOOP
+        INSERT INTO ${namesTableOf(holder)} (${field('', 'namespace', 'text', 'holder', 'property', 'key', 'state')})
+        VALUES (one.namespace, one.text, ${literal(holder.holder)}, one.property, one.key, 'held')
+        ON CONFLICT DO NOTHING;
+      END LOOP;
+    END IF;`
+}

@@ -1,0 +1,312 @@
+import type { EntityMetadata, EntitySchemaOptions } from 'typeorm'
+import { DeclarationError } from '../errors'
+import { checkOptions, RULE, type Rules } from '../options'
+import type { Change, FilledColumn } from '../sql/alter'
+import { fitName, plainName } from '../sql/identifier'
+import {
+  asNumberNote,
+  dropScopes,
+  guardScopes,
+  makeScopes,
+  type NumberNote,
+  numberRows,
+  renumberRows,
+} from '../triggers/numbers'
+import type { NumberTable } from '../sql/numbers'
+import { numberTriggers } from './sql/triggers'
+import { attachDataSource, type IndexMetadata, requireOneClass } from '../declare/data-source'
+import { declareInSchema, declareProperty, type PropertyDeclaration } from '../declare/column'
+import {
+  type ColumnMetadata,
+  dataSourceOf,
+  isOrExtends,
+  type NumberDeclaration,
+  registry,
+  rootOf,
+  type RowsChange,
+  tableNumbers,
+} from '../registry/registry'
+import { foreignSchema, scopeColumns } from '../registry/declarations'
+import { requireMetadataInternals } from '../registry/typeorm'
+import { registerTriggers } from '../schema/table'
+
+/** Options of `@NumberWithin`, and of one entry of `numberWithinSchema()`. */
+export interface NumberWithinOptions {
+  /**
+   * Properties within which rows are numbered; all NOT NULL. A relation stands for its join columns.
+   *
+   * @default []: the whole table
+   */
+  readonly scope?: readonly string[]
+  /**
+   * Keep a count of the rows of each scope, for `countWithin()`. Rows that are deleted softly do not count. Tables with
+   * partitions keep none.
+   *
+   * @default false
+   */
+  readonly count?: boolean
+  /** Name of the column. @default the naming strategy's, or what `@Column` says */
+  readonly name?: string
+}
+
+/** A PropertyDecorator for what can be a number; TypeORM gives a bigint as a string. */
+type NumberDecorator = <Target extends object, Name extends string | symbol>(
+  target: Target,
+  property: Name extends keyof Target
+    ? NonNullable<Target[Name]> extends number | bigint | string
+      ? Name
+      : never
+    : Name,
+) => void
+
+/**
+ * Numbers the rows of each scope: a new row gets the highest number there plus 1, or 1. There is no sequence, and a
+ * rollback leaves no gap. It is also the column decorator, of an integer; a `@Column` of type bigint or smallint may
+ * stand beside it, in either order.
+ *
+ * A number that is given is kept. A row that moves to another scope gets the next number there.
+ *
+ * @throws DeclarationError when the class is defined, for options that make no sense, and when the DataSource is
+ * initialised, for what contradicts the entity
+ * @example
+ * ```ts
+ * @Entity()
+ * class Comment {
+ *   @PrimaryGeneratedColumn('identity') id!: number
+ *   @Column({ type: 'integer' }) post!: number
+ *   @NumberWithin({ scope: ['post'], count: true }) number!: number
+ * }
+ * ```
+ */
+export function NumberWithin(options: NumberWithinOptions = {}, ...applied: unknown[]): NumberDecorator {
+  return declareProperty(NUMBER, options, applied)
+}
+
+/**
+ * What `@NumberWithin` does, for EntitySchema options: plain JavaScript has no decorators.
+ *
+ * @param numbers the options of each property that is such a number
+ * @returns new options for `new EntitySchema(…)`; what was passed is left unchanged
+ * @throws DeclarationError as the decorator does
+ * @example
+ * ```js
+ * const Comment = new EntitySchema(
+ *   numberWithinSchema(
+ *     { name: 'Comment', columns: { id: { type: Number, primary: true, generated: true }, post: { type: Number } } },
+ *     { number: { scope: ['post'] } },
+ *   ),
+ * )
+ * ```
+ */
+export function numberWithinSchema<T>(
+  schema: EntitySchemaOptions<T>,
+  numbers: Readonly<Record<string, NumberWithinOptions>>,
+): EntitySchemaOptions<T> {
+  return declareInSchema(NUMBER, schema, numbers)
+}
+
+const NUMBER: PropertyDeclaration<NumberWithinOptions> = {
+  decorator: '@NumberWithin',
+  inSchema: { name: 'numberWithinSchema', takes: "the numbers: { number: { scope: ['post'] } }" },
+  columnOf: ({ name }, beside = { type: 'integer' }) => ({ ...beside, ...(name === undefined ? {} : { name }) }),
+  unique: true,
+  attachment: (where, property, options) => {
+    const raw = toRawNumber(where, property, options)
+    return (index) => attachNumber(index, raw)
+  },
+}
+
+/**
+ * The door to TypeORM for a number, as `attachDeclaration` is for a text: resolves it, and makes it take effect.
+ *
+ * @param index the IndexMetadata that TypeORM calls the `columns` function of the unique index on
+ * @returns the property paths of that index
+ * @throws DeclarationError, UnsupportedDatabaseError
+ */
+function attachNumber(index: object, raw: RawNumber): string[] {
+  requireMetadataInternals(index)
+  const door = index as IndexMetadata
+  const metadata = rootOf(door.entityMetadata)
+  const where = `@NumberWithin on ${metadata.name}.${raw.property}`
+  attachDataSource(dataSourceOf(metadata), where)
+  const known = tableNumbers(metadata).find(({ name }) => name === raw.property)
+  if (known) requireOneClass('@NumberWithin', known, door)
+  const declaration = known ?? resolveNumber(door, metadata, raw, where)
+  // TypeORM puts the number on the entity, in the round trip of the INSERT.
+  const { entityMetadata } = door
+  const original = entityMetadata.getInsertionReturningColumns.bind(entityMetadata)
+  const own = entityMetadata.columns.find(({ propertyPath }) => propertyPath === declaration.column.propertyPath)
+  entityMetadata.getInsertionReturningColumns = () => {
+    const others = original().filter((one) => one !== own)
+    return own ? [...others, own] : others
+  }
+  return [...declaration.scope, declaration.column].map(({ propertyPath }) => propertyPath)
+}
+
+function resolveNumber(
+  door: IndexMetadata,
+  metadata: EntityMetadata,
+  raw: RawNumber,
+  where: string,
+): NumberDeclaration {
+  if (door.embeddedMetadata !== undefined) {
+    throw new DeclarationError(
+      `${where}: a property of an embedded cannot declare it. Declare it on a property of the entity itself.`,
+    )
+  }
+  if (metadata.tableType === 'entity-child' || !isOrExtends(metadata.target, door.target)) {
+    throw new DeclarationError(
+      `${where}: it stands on a class that shares its table with others, whose rows have no such number. ` +
+        `Declare it on the class that has the @Entity and the @TableInheritance.`,
+    )
+  }
+  const column = numberColumn(metadata, raw.property, where)
+  const scope = raw.scope.flatMap((property) => scopeColumns(metadata, property, where))
+  const table = numberTable(metadata, raw, column, scope)
+  const declaration: NumberDeclaration = { name: raw.property, metadata, target: door.target, column, scope, table }
+  registry.numbers.set(metadata, [...tableNumbers(metadata), declaration])
+  door.givenName = table.index
+  registerTriggers(metadata, `number ${raw.property}`, () => ({
+    set: numberTriggers(table),
+    rows: numberedRows({ table, metadata }),
+    indexes: [{ name: table.index, columns: [...scope.map(({ databaseName }) => databaseName), table.number] }],
+  }))
+  return declaration
+}
+
+const TYPES: ReadonlySet<unknown> = new Set([Number, 'int', 'integer', 'int4', 'bigint', 'int8', 'smallint', 'int2'])
+
+function numberColumn(metadata: EntityMetadata, property: string, where: string): ColumnMetadata {
+  const column = metadata.columns.find(({ propertyPath }) => propertyPath === property)
+  if (!column) throw new DeclarationError(`${where}: there is no column "${property}". Add a @Column.`)
+  if (!TYPES.has(column.type) || column.isArray) {
+    throw new DeclarationError(`${where}: "${property}" must be of type integer, bigint or smallint.`)
+  }
+  const wrong = [
+    column.isNullable && 'nullable, because every row has a number',
+    (column.default !== undefined || column.isGenerated || column.generatedType !== undefined) &&
+      'given a default, because the triggers give it its value',
+    column.isPrimary && 'part of the primary key, which must identify a row before it has a number',
+  ].find((one) => typeof one === 'string')
+  if (wrong) throw new DeclarationError(`${where}: "${property}" cannot be ${wrong}. Change its @Column.`)
+  return column
+}
+
+function numberTable(
+  metadata: EntityMetadata,
+  raw: RawNumber,
+  column: ColumnMetadata,
+  scope: readonly ColumnMetadata[],
+): NumberTable {
+  const { tableName, columns } = metadata
+  const names = [...scope, column].map(({ databaseName }) => databaseName)
+  return {
+    name: raw.property,
+    schema: foreignSchema(metadata),
+    table: tableName,
+    scope: scope.map((one) => ({ name: one.databaseName, type: numberTypeOf(one) })),
+    number: column.databaseName,
+    type: numberTypeOf(column),
+    index: fitName(dataSourceOf(metadata).namingStrategy.indexName(tableName, names)),
+    count: raw.count,
+    deleted: columns.find(({ isDeleteDate }) => isDeleteDate)?.databaseName,
+    triggers: plainName('numbers', tableName, raw.property),
+  }
+}
+
+function numberTypeOf(column: ColumnMetadata): string {
+  const { driver } = dataSourceOf(column.entityMetadata)
+  return `${driver.normalizeType(column)}${column.isArray ? '[]' : ''}`
+}
+
+/** A number, and the entity whose rows have it. */
+interface Numbered {
+  readonly table: NumberTable
+  readonly metadata: EntityMetadata
+}
+
+/** What to do with existing rows when they are numbered for the first time, or in another way. */
+function numberedRows(numbered: Numbered): RowsChange {
+  const install = scopesOfNumber(numbered)
+  return {
+    filled: filledBy(numbered),
+    fill: { up: [numberAll(numbered, numberRows)], down: [] },
+    install,
+    created: install,
+    tables: { up: install.up, down: [] },
+    triggers: { up: guardScopes(numbered.table), down: [] },
+    follow: (before) => {
+      const note = asNumberNote(before)
+      return note
+        ? followNote(numbered, note)
+        : { fill: { up: [numberAll(numbered, renumberRows)], down: [] }, install }
+    },
+  }
+}
+
+/** @param had whose table of scopes goes */
+const scopesOfNumber = ({ table }: Numbered, had: NumberTable = table): Change => ({
+  up: [makeScopes(table), ...(had.triggers === table.triggers ? [] : [dropScopes(had)])],
+  down: [dropScopes(table)],
+})
+
+const filledBy = ({ table: { number, type } }: Numbered): FilledColumn[] => [{ name: number, type, nullable: false }]
+
+const primaryOf = ({ primaryColumns }: EntityMetadata): string[] =>
+  primaryColumns.map(({ databaseName }) => databaseName)
+
+const numberAll = ({ table, metadata }: Numbered, by: typeof numberRows): string =>
+  by({ table, primary: primaryOf(metadata) })
+
+/**
+ * On the way back the former index is made while columns have their new names, so rows that it would refuse are
+ * corrected before it. The former table of scopes is made after it, when columns have their former names.
+ */
+function followNote(numbered: Numbered, note: NumberNote): RowsChange {
+  const { table, metadata } = numbered
+  // What was, with columns that were renamed by the names that they have now.
+  const was: NumberTable = {
+    ...table,
+    scope: note.scope.map((one, position) =>
+      isColumnName(metadata, one.name) ? one : { ...one, name: table.scope[position]?.name ?? one.name },
+    ),
+  }
+  const isThere = was.scope.every(({ name }) => isColumnName(metadata, name))
+  const renumbered =
+    isThere && !isNarrower(was, table) ? [renumberRows({ table: was, primary: primaryOf(metadata) })] : []
+  // By the names that columns had.
+  const { scope, number, type, count, deleted, prefix } = note
+  const had: NumberTable = { ...table, scope, number, type, count, deleted, triggers: prefix }
+  return {
+    filled: filledBy(numbered),
+    fill: { up: [numberAll(numbered, isNarrower(table, was) ? numberRows : renumberRows)], down: renumbered },
+    install: scopesOfNumber(numbered, had),
+    leave: { up: [], down: [makeScopes(had)] },
+  }
+}
+
+const isColumnName = ({ columns }: EntityMetadata, name: string): boolean =>
+  columns.some(({ databaseName }) => databaseName === name)
+
+/** Rows of which no two have one number in the wider scope have none in the narrower one. */
+const isNarrower = (one: NumberTable, other: NumberTable): boolean =>
+  other.scope.every(({ name }) => one.scope.some((column) => column.name === name))
+
+/** The options with every default filled in. */
+interface RawNumber {
+  readonly property: string
+  readonly scope: readonly string[]
+  readonly count: boolean
+}
+
+const NUMBER_RULES: Rules<NumberWithinOptions> = { scope: RULE.properties, count: RULE.boolean, name: RULE.name }
+
+/**
+ * @param where names the declaration in an error: `@NumberWithin on Comment.number`
+ * @throws DeclarationError for an option that does not exist, or a value that it does not take
+ */
+function toRawNumber(where: string, property: string, options: NumberWithinOptions): RawNumber {
+  checkOptions(where, options, NUMBER_RULES)
+  const { scope = [], count = false } = options
+  return { property, scope, count }
+}

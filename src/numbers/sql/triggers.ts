@@ -1,0 +1,282 @@
+import { quote } from '../../sql/identifier'
+import { transition } from '../../sql/names'
+import {
+  indented,
+  keptScopes,
+  lookedAt,
+  lookTrigger,
+  NOTED,
+  NUMBERS_PROTOCOL_VERSION,
+  raiseNumber,
+  refuseFamily,
+  refuseOtherColumns,
+  refuseOtherTables,
+} from '../../triggers/numbers'
+import {
+  all,
+  allEqual,
+  byNumberDown,
+  isCounted,
+  type NumberTable,
+  relation,
+  sameScopes,
+  scopeKey,
+  scopeOf,
+  scopesName,
+  standsOn,
+} from '../../sql/numbers'
+import { SQLSTATE } from '../../sql/sqlstate'
+import { type RelationName, type Trigger, triggerOn, type TriggerSet, triggerSet } from '../../sql/trigger-set'
+import { field } from '../../sql/text-table'
+
+/** The transition tables. */
+const transitions = ({ table }: NumberTable): readonly [gone: string, came: string] => [
+  transition('gone', table),
+  transition('came', table),
+]
+
+/**
+ * Rows that come are counted in one of so many rows of their scope, in turn, by so many numbers each. While a snapshot is
+ * open no version of a row can be removed, and whoever looks it up walks over all of them.
+ */
+const [PARTS, NUMBERS_OF_A_PART] = [64, 256]
+
+/**
+ * AFTER a statement: brings the counts of its scopes up to date, by one statement, in the order of the scopes. Counts
+ * are only added to, never set: of several triggers, each does its part, in whatever order they come, and whatever
+ * other triggers write meanwhile.
+ *
+ * Part 0 of a scope is its mutex, which an INSERT holds since its rows were placed; all else is counted there.
+ */
+function countBody(table: NumberTable, adopting: boolean): string {
+  const key = scopeKey(table)
+  const [gone, came] = transitions(table)
+  const highest = `greatest(pg_catalog.max(c.${quote(table.number)}), 0)`
+  const live = (row: string): string =>
+    [...isCounted(table, row), ...(adopting ? [`${field(row, table.number)} IS NOT NULL`] : [])].join(' AND ') || 'true'
+  const rows = (name: string, sign: string): string =>
+    `SELECT ${[...scopeOf(table, name).map((one, at) => `${one} AS ${key[at] ?? ''}`), `${sign}1 AS n`].join(', ')}
+      FROM ${name} WHERE ${live(name)}`
+  const add = (part: string, changes: string, by: readonly string[], total: string): string => `
+    INSERT INTO ${scopesName(table)} AS k (${[...key, 'part', 'n'].join(', ')})
+    SELECT ${[...by, part].join(', ')},
+      ${total}
+    FROM ${changes}${group(by)}
+    HAVING ${total} OPERATOR(pg_catalog.<>) 0${order(by)}
+    ON CONFLICT (${[...key, 'part'].join(', ')}) DO UPDATE SET n = k.n OPERATOR(pg_catalog.+) excluded.n;`
+  const inTurn = `
+      (${highest} OPERATOR(pg_catalog./) ${NUMBERS_OF_A_PART} OPERATOR(pg_catalog.%) ${PARTS})::pg_catalog.int2`
+  return `
+#variable_conflict use_column
+DECLARE
+  plain boolean := ${standsOn(table)};
+  ours boolean;
+BEGIN${refuseOtherTables(table)}
+  IF TG_OP OPERATOR(pg_catalog.=) 'INSERT' THEN${add(inTurn, `${came} AS c WHERE ${live('c')}`, scopeOf(table, 'c'), 'pg_catalog.count(*)')}
+  ELSIF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' THEN${add(
+    '0',
+    `(
+      ${rows(gone, '-')} UNION ALL
+      ${rows(came, '')}
+    ) AS c`,
+    scopeKey(table, 'c'),
+    'pg_catalog.sum(c.n)',
+  )}
+  ELSIF TG_OP OPERATOR(pg_catalog.=) 'DELETE' THEN${indented(refuseOtherColumns(table))}${add('0', `${gone} AS c WHERE ${live('c')}`, scopeOf(table, 'c'), 'OPERATOR(pg_catalog.-) pg_catalog.count(*)')}
+  ELSE
+    -- As the rows go: whatever the snapshot of the transaction shows.
+    TRUNCATE ${scopesName(table)};
+  END IF;
+  IF FOUND THEN${indented(refuseFamily(table))}
+  END IF;
+  RETURN NULL;
+END
+`
+}
+
+const group = (by: readonly string[]): string => (by.length === 0 ? '' : ` GROUP BY ${by.join(', ')}`)
+const order = (by: readonly string[]): string => (by.length === 0 ? '' : ` ORDER BY ${by.join(', ')}`)
+
+/**
+ * What gives rows their numbers and keeps the count; docs/numbers.md says how, and why it is enough.
+ *
+ * @param adopting the same triggers for a table whose rows get their numbers from a command: those that are written have
+ *   none until it comes, and only those that have one count
+ */
+export function numberTriggers(table: NumberTable, adopting = false): TriggerSet {
+  const [place, count] = [nameOf(table, 'place'), nameOf(table, 'count')]
+  return triggerSet({
+    kind: 'numbers',
+    name: table.name,
+    table: { schema: table.schema, name: table.table },
+    columns: columnsOf(table),
+    tables: [keptScopes(table)],
+    docs: 'docs/numbers.md',
+    functions: [
+      {
+        name: place,
+        body: adopting ? leaveUnnumberedBody(table) : placeNumberBody(table),
+        says: adopting
+          ? 'takes its number from a row that leaves its scope.'
+          : 'gives a row the number after the highest of its scope.',
+      },
+      ...(table.count
+        ? [{ name: count, body: countBody(table, adopting), says: 'counts the rows of each scope.' }]
+        : []),
+    ],
+    triggers: (schema) => [
+      ...placeTriggers({ ...table, schema }, place),
+      ...(table.count ? EVENTS.map((event) => countTrigger({ ...table, schema }, count, event)) : []),
+    ],
+    note: {
+      protocol: NUMBERS_PROTOCOL_VERSION,
+      ...(adopting ? { adopting } : {}),
+      ...Object.fromEntries(NOTED.map((key) => [key, table[key]])),
+      prefix: table.triggers,
+    },
+  })
+}
+
+const columnsOf = ({ scope, number, deleted }: NumberTable): Readonly<Record<string, string>> => ({
+  number,
+  ...Object.fromEntries(scope.map(({ name }, position) => [`scope ${position}`, name])),
+  ...(deleted === undefined ? {} : { deleted }),
+})
+
+const EVENTS = ['insert', 'update', 'delete', 'truncate'] as const
+
+const nameOf = (table: NumberTable, suffix: string): string => `${table.triggers}_${suffix}`
+
+const tableOf = ({ schema, table }: NumberTable): RelationName => ({ schema, name: table })
+
+function placeTriggers(table: NumberTable, runs: string): Trigger[] {
+  const number = `NEW.${quote(table.number)} IS NULL`
+  const same = sameScopes(table, 'OLD', 'NEW')
+  const moved = same.length === 0 ? [] : [`(${same.join('\n    AND ')}) IS NOT TRUE`]
+  const trigger = (event: 'insert' | 'update', when: readonly string[]): Trigger =>
+    triggerOn(tableOf(table), {
+      name: nameOf(table, `place_${event}`),
+      time: 'BEFORE',
+      events: [event],
+      when,
+      runs,
+    })
+  // A row that comes with a number, as a restored one does, is for the index to decide. With a count it comes by all the
+  // same: its statement may have named the whole of a partition. Of an UPDATE no columns are named, for another trigger
+  // may derive the scope.
+  return [
+    triggerOn(tableOf(table), {
+      name: lookTrigger(table),
+      time: 'BEFORE',
+      events: ['insert', 'update'],
+      columns: lookedAt(table),
+      each: 'STATEMENT',
+      runs,
+    }),
+    trigger('insert', table.count ? [] : [number]),
+    trigger('update', [...moved, number]),
+  ]
+}
+
+function countTrigger(table: NumberTable, runs: string, event: (typeof EVENTS)[number]): Trigger {
+  const [gone, came] = transitions(table)
+  const [was, is] = [`OLD TABLE AS ${gone}`, `NEW TABLE AS ${came}`]
+  const referencing = { insert: is, update: `${was} ${is}`, delete: was, truncate: undefined }[event]
+  return triggerOn(tableOf(table), {
+    name: nameOf(table, `count_${event}`),
+    time: 'AFTER',
+    events: [event],
+    each: 'STATEMENT',
+    ...(referencing === undefined ? {} : { referencing }),
+    runs,
+  })
+}
+
+/** BEFORE INSERT OR UPDATE, while a table is adopted. What is given is kept. */
+const leaveUnnumberedBody = ({ number }: NumberTable): string => `
+BEGIN
+  IF TG_LEVEL OPERATOR(pg_catalog.=) 'STATEMENT' THEN
+    RETURN NULL;
+  END IF;
+  IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' AND NEW.${quote(number)} OPERATOR(pg_catalog.=) OLD.${quote(number)} THEN
+    NEW.${quote(number)} := NULL;
+  END IF;
+  RETURN NEW;
+END
+`
+
+/** The name of the trigger that counts what an UPDATE changes. */
+export const countsUpdates = (table: NumberTable): string => nameOf(table, 'count_update')
+
+/** The highest number of each type. */
+const HIGHEST: Readonly<Record<string, string>> = {
+  smallint: '32767',
+  integer: '2147483647',
+  bigint: '9223372036854775807',
+}
+
+/**
+ * BEFORE INSERT OR UPDATE: takes the number after the highest of the scope. For a statement, it only looks whether it can.
+ *
+ * The scope's row in the table of scopes is its mutex, and is made where there is none. Those who wait for it wait in one
+ * line. Every SELECT takes a new snapshot at READ COMMITTED because the function is VOLATILE; the one after the lock shows
+ * what earlier holders have committed, and nobody else can add to it.
+ */
+function placeNumberBody(table: NumberTable): string {
+  const [number, scope] = [quote(table.number), scopeOf(table, 'NEW')]
+  const highest = HIGHEST[table.type] ?? '2147483647'
+  return `
+#variable_conflict use_variable
+DECLARE
+  plain boolean := ${standsOn(table)};
+  ours boolean;
+  newest bigint;
+BEGIN
+  -- Once for a statement that names the columns, unless it may have named the whole of a partition.
+  IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' OR TG_LEVEL OPERATOR(pg_catalog.=) 'STATEMENT'
+    OR pg_catalog.pg_partition_root(TG_RELID) IS NOT NULL
+  THEN${indented(`${refuseOtherColumns(table)}${table.count ? refuseFamily(table) : ''}`)}
+  END IF;
+  IF TG_LEVEL OPERATOR(pg_catalog.=) 'STATEMENT' THEN
+    RETURN NULL;
+  END IF;${refuseOtherTables(table)}
+  IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' AND NEW.${number} OPERATOR(pg_catalog.=) OLD.${number} THEN
+    -- Who moves a row and gives it no other number means the next one there.
+    NEW.${number} := NULL;
+  END IF;${letNullsPass(scope)}
+  -- Nobody else adds a row to the scope before this transaction ends.
+  LOOP
+    PERFORM FROM ${scopesName(table)} AS k
+    WHERE ${all(6, ...allEqual(scopeKey(table, 'k'), scope), 'k.part OPERATOR(pg_catalog.=) 0')}
+    FOR NO KEY UPDATE;
+    EXIT WHEN FOUND;
+    INSERT INTO ${scopesName(table)} (${[...scopeKey(table), 'part', 'n'].join(', ')})
+    VALUES (${[...scope, '0', '0'].join(', ')}) ON CONFLICT DO NOTHING;
+    EXIT WHEN FOUND;
+  END LOOP;
+  SELECT t.${number} INTO newest FROM ${relation(table)} AS t
+  WHERE ${all(4, ...sameScopes(table, 't', 'NEW'), '(t.tableoid OPERATOR(pg_catalog.=) TG_RELID OR NOT plain)')}
+  ORDER BY ${byNumberDown(table, 't')} LIMIT 1;
+  IF NEW.${number} IS NULL AND newest OPERATOR(pg_catalog.>=) ${highest} THEN
+    ${raiseNumber(table, atTheEnd)}
+  END IF;
+  NEW.${number} := coalesce(NEW.${number}, greatest(newest, 0) OPERATOR(pg_catalog.+) 1, 1);
+  RETURN NEW;
+END
+`
+}
+
+const atTheEnd = {
+  sqlstate: SQLSTATE.outOfRange,
+  message: 'a row of the scope has the highest number that its type can hold',
+  hint: 'Give that row a lower number or delete it, or make the column a bigint.',
+}
+
+/** The column itself refuses them. */
+const letNullsPass = (scope: readonly string[]): string =>
+  scope.length === 0
+    ? ''
+    : `
+  IF ${scope.map((one) => `${one} IS NULL`).join(' OR ')} THEN
+    RETURN NEW;
+  END IF;`

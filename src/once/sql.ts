@@ -1,0 +1,200 @@
+import { quote } from '../sql/identifier'
+import { alike, field, tableName, type TextTable } from '../sql/text-table'
+import { holdsText, keyColumns, named, nameList, parameter, type Statement } from '../sql/find'
+
+/** Properties of the entity that keeps tokens, beside the token itself. */
+type TokenColumn = 'id' | 'request' | 'answer' | 'createdAt' | 'answeredAt' | 'expiresAt'
+
+/** The table of tokens, by its database names. */
+interface TokenTable {
+  readonly table: TextTable
+  readonly columns: Readonly<Record<TokenColumn, string>>
+}
+
+/** What is done with tokens. */
+interface TokenStatements {
+  /** Parameters: the token, its hash, the digest of the request. */
+  readonly find: Statement<StoredToken>
+  /** Finds the token, or inserts it at number 0; gives nothing where neither took. The same parameters. */
+  readonly claim: Statement<StoredToken>
+  /** Inserts the token with the hash left to the guard, which finds its number. The same parameters. */
+  readonly claimInChain: Statement<StoredToken>
+  /**
+   * Makes an expired token one that is not answered; gives nothing where others did, or have removed it. Gives the
+   * transaction that has done so. Parameters: id, the digest of the request.
+   */
+  readonly take: Statement<string>
+  /**
+   * Parameters: id, answer as JSON, when it expires: at this time, or after this interval; and the transaction that
+   * claimed it. Fails with 22012 where the token is gone or this is another transaction, so that COMMIT, which goes with
+   * it, does nothing.
+   */
+  readonly answer: Statement<true>
+  /**
+   * Parameter: how many at most. Leaves those that another transaction has locked, and those that this one may have
+   * claimed and not answered yet. Gives how many.
+   */
+  readonly remove: Statement<number>
+  /** Removes the token, whatever its state. Parameters: the token, its hash. Gives how many. */
+  readonly forget: Statement<number>
+}
+
+/** @param nameOf the database name of a column */
+export function tokenStatements(table: TextTable, nameOf: (property: TokenColumn) => string): TokenStatements {
+  const columns: TokenTable['columns'] = {
+    id: nameOf('id'),
+    request: nameOf('request'),
+    answer: nameOf('answer'),
+    createdAt: nameOf('createdAt'),
+    answeredAt: nameOf('answeredAt'),
+    expiresAt: nameOf('expiresAt'),
+  }
+  const tokens = { table, columns }
+  return {
+    find: named(selectToken(tokens), parseToken),
+    claim: claimStatement(tokens),
+    claimInChain: claimInChainStatement(tokens),
+    take: takeStatement(tokens),
+    answer: answerStatement(tokens),
+    remove: removeStatement(tokens),
+    forget: forgetStatement(tokens),
+  }
+}
+
+/** A token that stands. */
+export interface StoredToken {
+  /** This statement inserted it. */
+  readonly isClaimed: boolean
+  readonly id: string
+  /** Its request is the one that is asked with. */
+  readonly isSame: boolean
+  /** The transaction that claimed it, which alone may answer it; undefined where this statement did not. */
+  readonly transaction: string | undefined
+  /** It has an answer. */
+  readonly isAnswered: boolean
+  /** The answer as JSON; undefined where `work` gave nothing. */
+  readonly answer: string | undefined
+  /** The token counts as none. So does one without an answer: the work that was to give it has ended its own transaction. */
+  readonly isExpired: boolean
+}
+
+/** The server's clock: those of several processes differ. */
+const NOW = 'pg_catalog.statement_timestamp()'
+
+/** NULL for false: the one value that no parser of the user's own for booleans ever sees. */
+const flag = (condition: string): string => `CASE WHEN ${condition} THEN 1 END`
+
+/** What a look-up gives. */
+function selectToken({ table, columns }: TokenTable): string {
+  const of = (name: TokenColumn): string => field('t', columns[name])
+  return `SELECT NULL::pg_catalog.int4 AS claimed, ${of('id')}::pg_catalog.text AS id,
+    ${flag(alike(of('request'), '$3::pg_catalog.text'))} AS same,
+    ${flag(`${of('answeredAt')} IS NOT NULL`)} AS answered, ${of('answer')}::pg_catalog.text AS answer,
+    ${flag(`${of('expiresAt')} OPERATOR(pg_catalog.<=) ${NOW}`)} AS expired, NULL::pg_catalog.text AS transaction
+  FROM ${tableName(table)} AS t
+  WHERE ${holdsText({ table, others: [], select: [] }, parameter)}`
+}
+
+const parseToken: Statement<StoredToken>['parse'] = ([claimed, id, same, answered, answer, expired, transaction]) => ({
+  isClaimed: claimed !== null,
+  id: String(id),
+  isSame: same !== null,
+  isAnswered: answered !== null,
+  answer: typeof answer === 'string' ? answer : undefined,
+  isExpired: expired !== null,
+  transaction: typeof transaction === 'string' ? transaction : undefined,
+})
+
+/** Another transaction sees an unanswered token only if its own transaction committed without an answer. It is free then. */
+const TRANSACTION = 'pg_catalog.pg_current_xact_id()::pg_catalog.text'
+
+function claimStatement(tokens: TokenTable): Statement<StoredToken> {
+  const { table, columns } = tokens
+  const [text, hash] = keyColumns(table)
+  return named(
+    `WITH found AS (
+  ${selectToken(tokens)}
+), claimed AS (
+  INSERT INTO ${tableName(table)} (${nameList([text ?? '', hash ?? '', columns.request, columns.expiresAt])})
+  SELECT $1, $2, $3, ${NOW}
+  WHERE NOT EXISTS (SELECT FROM found)
+  ON CONFLICT DO NOTHING
+  RETURNING ${quote(columns.id)}::pg_catalog.text AS id
+)
+SELECT * FROM found
+UNION ALL
+SELECT 1, id, NULL, NULL, NULL, NULL, ${TRANSACTION} FROM claimed`,
+    parseToken,
+  )
+}
+
+function claimInChainStatement({ table, columns }: TokenTable): Statement<StoredToken> {
+  const [text, hash] = keyColumns(table)
+  return named(
+    `INSERT INTO ${tableName(table)} (${nameList([text ?? '', hash ?? '', columns.request, columns.expiresAt, table.number])})
+VALUES ($1, $2, $3, ${NOW}, NULL)
+ON CONFLICT DO NOTHING
+RETURNING 1 AS claimed, ${quote(columns.id)}::pg_catalog.text AS id,
+  NULL AS same, NULL AS answered, NULL AS answer, NULL AS expired, ${TRANSACTION} AS transaction`,
+    parseToken,
+  )
+}
+
+function takeStatement({ table, columns }: TokenTable): Statement<string> {
+  const { id, request, answer, createdAt, answeredAt, expiresAt } = columns
+  return named(
+    `WITH taken AS (
+  UPDATE ${tableName(table)} SET ${quote(request)} = $2::pg_catalog.text, ${quote(createdAt)} = ${NOW},
+    ${quote(answer)} = NULL, ${quote(answeredAt)} = NULL, ${quote(expiresAt)} = ${NOW}
+  WHERE ${quote(id)} OPERATOR(pg_catalog.=) $1 AND ${quote(expiresAt)} OPERATOR(pg_catalog.<=) ${NOW}
+  RETURNING 1
+)
+SELECT ${TRANSACTION} FROM taken`,
+    ([transaction]) => String(transaction),
+  )
+}
+
+function answerStatement({ table, columns }: TokenTable): Statement<true> {
+  const { id, answer, answeredAt, expiresAt } = columns
+  return named(
+    `WITH answered AS (
+  UPDATE ${tableName(table)} SET ${quote(answer)} = $2::pg_catalog.json, ${quote(answeredAt)} = ${NOW},
+    ${quote(expiresAt)} = coalesce($3::pg_catalog.timestamptz, ${NOW} OPERATOR(pg_catalog.+) $4::pg_catalog.interval)
+  WHERE ${quote(id)} OPERATOR(pg_catalog.=) $1 AND ${TRANSACTION} OPERATOR(pg_catalog.=) $5::pg_catalog.text
+  RETURNING 1
+)
+SELECT 1 OPERATOR(pg_catalog./) pg_catalog.count(*) FROM answered`,
+    () => true,
+  )
+}
+
+function removeStatement({ table, columns }: TokenTable): Statement<number> {
+  const { id, createdAt, answeredAt, expiresAt } = columns
+  return named(
+    `WITH expired AS MATERIALIZED (
+  SELECT ${quote(id)} AS id FROM ${tableName(table)}
+  WHERE ${quote(expiresAt)} OPERATOR(pg_catalog.<=) ${NOW}
+    AND (${quote(answeredAt)} IS NOT NULL OR ${quote(createdAt)} OPERATOR(pg_catalog.<) pg_catalog.transaction_timestamp())
+  ORDER BY ${quote(expiresAt)}
+  LIMIT $1
+  FOR UPDATE SKIP LOCKED
+), removed AS (
+  DELETE FROM ${tableName(table)} AS t USING expired WHERE ${field('t', id)} OPERATOR(pg_catalog.=) expired.id
+  RETURNING 1
+)
+SELECT pg_catalog.count(*)::pg_catalog.text FROM removed`,
+    ([count]) => Number(count),
+  )
+}
+
+function forgetStatement({ table }: TokenTable): Statement<number> {
+  return named(
+    `WITH forgotten AS (
+  DELETE FROM ${tableName(table)} AS t
+  WHERE ${holdsText({ table, others: [], select: [] }, parameter)}
+  RETURNING 1
+)
+SELECT pg_catalog.count(*)::pg_catalog.text FROM forgotten`,
+    ([count]) => Number(count),
+  )
+}

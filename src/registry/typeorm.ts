@@ -1,0 +1,286 @@
+import { type DataSource, type EntityMetadata, FindOperator } from 'typeorm'
+import { DeclarationError, UnsupportedDatabaseError } from '../errors'
+import type { ServerState } from '../sql/catalog'
+
+/** As `server_version_num`. Older ones lack what the guard and its look-up in the catalog use. */
+const OLDEST_VERSION = 140_000
+
+/** @throws UnsupportedDatabaseError if the server is too old, or the database's encoding is not UTF8 */
+export function requireServer({ encoding, version }: ServerState): void {
+  if (version < OLDEST_VERSION) {
+    throw new UnsupportedDatabaseError(
+      `The server is PostgreSQL ${Math.floor(version / 10_000)}, and typeorm-unique-text needs 14 or later. Upgrade it.`,
+    )
+  }
+  if (encoding !== 'UTF8') {
+    throw new UnsupportedDatabaseError(
+      `The database's encoding is ${encoding}: its md5() would see other bytes. ` +
+        `Move the data to a database made with ENCODING 'UTF8'.`,
+    )
+  }
+}
+
+/** @throws UnsupportedDatabaseError also where TypeORM would take every type for another, and drop the columns */
+export function requireBuildable(server: ServerState): void {
+  requireServer(server)
+  if (server.quotesAll) {
+    throw new UnsupportedDatabaseError(
+      'quote_all_identifiers is on: TypeORM would then drop and add columns whose types it reads with quotes, and lose ' +
+        'what they hold. Turn it off while a migration is generated or run.',
+    )
+  }
+}
+
+/** @throws UnsupportedDatabaseError for a DataSource of another database */
+export function requirePostgres({ options: { type } }: DataSource, what: string): void {
+  if (type === 'postgres') return
+  throw new UnsupportedDatabaseError(
+    `${what} needs PostgreSQL, and this DataSource is of type "${type}". Use type "postgres".`,
+  )
+}
+
+/** `any`: the member exists, whatever it holds. */
+type Kind = 'function' | 'array' | 'boolean' | 'object' | 'string' | 'any'
+type Parts = { readonly [kind in Kind]?: readonly string[] }
+
+/**
+ * All that is protected, private or undocumented in TypeORM and used here, by the class that has it. Whatever else of
+ * TypeORM is used must be added here.
+ */
+export const INTERNALS: Readonly<Record<string, Parts>> = {
+  DataSource: {
+    function: ['createQueryRunner', 'createQueryBuilder'],
+    array: ['subscribers'],
+    object: ['driver', 'logger', 'namingStrategy'],
+  },
+  PostgresDriver: {
+    function: [
+      'createSchemaBuilder',
+      'createQueryRunner',
+      'obtainMasterConnection',
+      'obtainSlaveConnection',
+      'normalizeType',
+      'getColumnLength',
+      'createFullType',
+      'prepareHydratedValue',
+    ],
+    array: ['connectedQueryRunners'],
+    boolean: ['isReplicated'],
+    // null where the search_path leads nowhere.
+    any: ['searchSchema'],
+  },
+  RdbmsSchemaBuilder: {
+    function: ['executeSchemaSyncOperationsInProperOrder', 'getTablePath', 'createNewIndices'],
+    array: ['entityToSyncMetadatas'],
+  },
+  PostgresQueryRunner: {
+    function: ['executeQueries', 'enableSqlMemory', 'disableSqlMemory', 'getMemorySql', 'clearSqlMemory'],
+    array: ['loadedTables', 'loadedViews'],
+    boolean: ['sqlMemoryMode'],
+    object: ['broadcaster'],
+  },
+  Broadcaster: { function: ['broadcast'] },
+  SelectQueryBuilder: {
+    function: [
+      'getWhereCondition',
+      'buildWhere',
+      'createQueryBuilder',
+      'clone',
+      'select',
+      'insert',
+      'update',
+      'delete',
+      'softDelete',
+      'restore',
+      'setFindOptions',
+      'callListeners',
+    ],
+    object: ['expressionMap'],
+  },
+  UpdateQueryBuilder: { function: ['getValueSet', 'createParameter'] },
+  QueryExpressionMap: { array: ['joinAttributes'] },
+  IndexMetadata: { object: ['entityMetadata'], boolean: ['synchronize'] },
+  EntityMetadata: {
+    function: [
+      'create',
+      'getEntityIdMap',
+      'getInsertionReturningColumns',
+      'findColumnsWithPropertyPath',
+      'findRelationWithPropertyPath',
+      'findEmbeddedWithPropertyPath',
+    ],
+    string: ['tableName', 'tableType'],
+    array: [
+      'columns',
+      'primaryColumns',
+      'relations',
+      'indices',
+      'uniques',
+      'checks',
+      'inheritanceTree',
+      'childEntityMetadatas',
+      'nonVirtualColumns',
+      'lazyRelations',
+      'eagerRelations',
+      'beforeInsertListeners',
+      'afterInsertListeners',
+      'afterLoadListeners',
+    ],
+  },
+  ColumnMetadata: {
+    function: ['getEntityValue', 'setEntityValue'],
+    string: ['propertyPath', 'databaseName', 'databasePath', 'databaseNameWithoutPrefixes'],
+    boolean: ['isNullable', 'isSelect', 'isInsert', 'isVirtual'],
+  },
+  RelationMetadata: {
+    function: ['getEntityValue', 'setEntityValue'],
+    array: ['joinColumns'],
+    string: ['propertyPath'],
+    boolean: ['isOwning', 'isLazy', 'isOneToMany', 'isManyToMany', 'isManyToManyOwner'],
+  },
+}
+
+const checked = new WeakSet<object>()
+
+/**
+ * Looks once for every part of TypeORM that it does not promise and this package stands on, before any is used.
+ *
+ * @param dataSource connected: its metadata is being built, or its schema
+ * @param createBuilder as the driver's own
+ * @throws UnsupportedDatabaseError which names the one that is missing
+ */
+export function requireInternals(
+  dataSource: DataSource,
+  createBuilder = (): object => dataSource.driver.createSchemaBuilder(),
+): void {
+  if (checked.has(dataSource)) return
+  // In this order: the later ones come from the earlier.
+  requireAll('DataSource', dataSource)
+  requireAll('PostgresDriver', dataSource.driver)
+  requireAll('RdbmsSchemaBuilder', createBuilder())
+  // Asks for no connection before it is used.
+  const queryRunner = dataSource.createQueryRunner('master')
+  requireAll('PostgresQueryRunner', queryRunner)
+  requireAll('Broadcaster', queryRunner.broadcaster)
+  const queryBuilder = dataSource.createQueryBuilder()
+  requireAll('SelectQueryBuilder', queryBuilder)
+  requireAll('UpdateQueryBuilder', queryBuilder.update())
+  requireAll('QueryExpressionMap', queryBuilder.expressionMap)
+  checked.add(dataSource)
+}
+
+/** Looks for every part that is used of the metadata of an entity and its index, while TypeORM builds them. */
+export function requireMetadataInternals(index: object): asserts index is { readonly entityMetadata: EntityMetadata } {
+  requireAll('IndexMetadata', index)
+  const { entityMetadata } = index as { readonly entityMetadata: EntityMetadata }
+  requireAll('EntityMetadata', entityMetadata)
+  for (const column of entityMetadata.columns) requireAll('ColumnMetadata', column)
+  for (const relation of entityMetadata.relations) requireAll('RelationMetadata', relation)
+}
+
+function requireAll(owner: string, object: object): void {
+  for (const [kind, names] of Object.entries(INTERNALS[owner] ?? {})) {
+    for (const name of names) {
+      const found: unknown = Reflect.get(object, name)
+      const is = kind === 'any' && name in object ? kind : Array.isArray(found) ? 'array' : typeof found
+      if (is !== kind) throw missingInternal(owner, name)
+    }
+  }
+}
+
+export const missingInternal = (owner: string, name: string): UnsupportedDatabaseError =>
+  new UnsupportedDatabaseError(
+    `This version of TypeORM has no ${owner}.${name}, which typeorm-unique-text depends on. ` +
+      `Use a version that its peerDependencies name.`,
+  )
+
+const TEXTS: unique symbol = Symbol.for('typeorm-unique-text.texts')
+
+/** Becomes an equality with hash when TypeORM makes a query of it; what no query builder of ours has seen must not run. */
+class TextOperator<Text> extends FindOperator<Text> {
+  readonly [TEXTS]: readonly Text[]
+
+  constructor(texts: readonly Text[]) {
+    super('raw', [] as never, true, true, (path) => {
+      throw new DeclarationError(
+        `textEquals() and textIn() are for a unique text, and "${path}" is not one here. Use Equal() or In().`,
+      )
+    })
+    this[TEXTS] = texts
+  }
+}
+
+/**
+ * Equality with a unique text, as an operator for `find` and everything else that takes conditions. It looks by the
+ * index also where `rewriteQueries` is off. The text is normalized; one that the normalizer refuses finds nothing.
+ *
+ * @throws DeclarationError without a text, and when the query is made, for a property that is no unique text, or one of
+ * several columns of which the condition does not give all
+ * @example
+ * await pages.findOneBy({ url: textEquals('https://example.com') })
+ */
+export function textEquals<Text = string>(text: Text): FindOperator<Text> {
+  if (text === undefined || text === null) {
+    throw new DeclarationError(`textEquals() expects a text, got ${String(text)}. For rows without one, use IsNull().`)
+  }
+  return new TextOperator<Text>([text])
+}
+
+/**
+ * Equality with any of several unique texts, as an operator for `find` and everything else that takes conditions. Texts
+ * that the normalizer refuses count as if they were not in the list.
+ *
+ * @throws DeclarationError as `textEquals` does
+ * @example
+ * await pages.findBy({ url: textIn(['https://example.com', 'https://example.org']) })
+ */
+export function textIn<Text = string>(texts: readonly Text[]): FindOperator<Text> {
+  if (!Array.isArray(texts) || texts.some((text) => text === undefined || text === null)) {
+    throw new DeclarationError('textIn() expects a list of texts. Pass an array without null and undefined.')
+  }
+  return new TextOperator<Text>([...texts])
+}
+
+/** The texts of an operator that one of these made; undefined for anything else. */
+export function operatorTexts(value: object): readonly unknown[] | undefined {
+  return (value as { readonly [TEXTS]?: readonly unknown[] })[TEXTS]
+}
+
+const STORED: unique symbol = Symbol.for('typeorm-unique-text.stored')
+
+/**
+ * An operator whose values are as the database holds them. TypeORM would run the column's transformers over them again,
+ * and over patterns and ranges too, which are no texts.
+ */
+class StoredOperator extends FindOperator<unknown> {
+  readonly [STORED]: true = true
+
+  override transformValue(): void {}
+}
+
+/** By a mark: an operator can come from another copy of this package. */
+export const isStored = (value: unknown): boolean => typeof value === 'object' && value !== null && STORED in value
+
+export const storedEqual = (value: unknown): FindOperator<unknown> => new StoredOperator('equal', value)
+
+/** Finds nothing where the list is empty. */
+export const storedIn = (values: readonly unknown[]): FindOperator<unknown> =>
+  new StoredOperator('in', values, true, true)
+
+/** One parameter, whatever the length. */
+export const storedAny = (values: readonly unknown[]): FindOperator<unknown> => new StoredOperator('any', values)
+
+export const storedNot = (operand: FindOperator<unknown>): FindOperator<unknown> => new StoredOperator('not', operand)
+
+/** `And` and `Or`. */
+export const storedJunction = (type: 'and' | 'or', operands: readonly unknown[]): FindOperator<unknown> =>
+  new StoredOperator(type, operands, true, true)
+
+/** A copy of an operator with another value. */
+export function storedCopy(operator: FindOperator<unknown>, value: unknown): FindOperator<unknown> {
+  const { type, useParameter, multipleParameters, getSql, objectLiteralParameters } = operator
+  return new StoredOperator(type, value, useParameter, multipleParameters, getSql, objectLiteralParameters)
+}
+
+export const storedRaw = (getSql: (aliasPath: string) => string): FindOperator<unknown> =>
+  new StoredOperator('raw', [], true, true, getSql)

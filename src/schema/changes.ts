@@ -1,0 +1,363 @@
+import { type QueryRunner, type Table, TableColumn } from 'typeorm'
+import type { Finding } from '../errors'
+import { checkOf, entityTable } from '../registry/declarations'
+import {
+  type ColumnMetadata,
+  dataSourceOf,
+  type Declaration,
+  tableDeclarations,
+  tableNames,
+} from '../registry/registry'
+import {
+  addCheck,
+  addIndexOf,
+  type Change,
+  changeComment,
+  changeType,
+  inverse,
+  renameCheck,
+  renameColumns,
+  renameIndex,
+  type TypeAndLength,
+} from '../sql/alter'
+import type { InstalledTriggers, TableState } from '../sql/catalog'
+import { renameIn } from '../sql/identifier'
+import type { TextRows, TextTable } from '../sql/text-table'
+import { digests } from '../text/digest'
+import type { GuardNote } from '../triggers/guard'
+import { guardNotesOf, OTHER_DECLARATION } from '../triggers/plan'
+import { findDrift, indexOf, OTHER_ORDER, OTHER_ROWS, workDrift } from './readiness'
+import { type ColumnPair, dropRules, hasSameTexts, rebuild, renormalized, setColumnPairs } from './rows'
+import {
+  type ChangingTable,
+  emit,
+  hasCheck,
+  hasColumn,
+  hasIndex,
+  hasWholeIndex,
+  isDeclared,
+  type RowsBefore,
+  triggerWorks,
+} from './table'
+
+/**
+ * Does, before TypeORM's own changes, what TypeORM would do by dropping texts and hashes. Its comparison, which comes
+ * after, then finds the columns as it wants them.
+ *
+ * @param installed the triggers that stand on the table
+ * @returns what is left to do once TypeORM has changed the columns, before it makes the indexes and checks: to give
+ * every row its hash, number and flag anew, wherever something changed that they depend on
+ */
+export async function changeDeclarations(on: ChangingTable, installed: InstalledTriggers): Promise<Change[]> {
+  const notes = guardNotesOf(installed)
+  const declarations = tableDeclarations(on.metadata)
+  const had = predecessors(on, declarations, notes)
+  const ofTexts = [...had].flatMap(([{ table: after }, note]): ColumnPair[] => {
+    const text = note.text.length === after.text.length ? note.text : []
+    return [
+      ...text.map(({ name }, position): ColumnPair => [name, after.text[position]?.name ?? name]),
+      [note.hash, after.hash],
+      [note.number, after.number],
+      [note.chained, after.chained],
+      // TypeORM would drop it, and every deleted row would hold its text again.
+      [note.deleted ?? '', after.deleted ?? note.deleted ?? ''],
+    ]
+  })
+  const created = declarations.filter((one) => !had.has(one) && isNew(on, one))
+  // As with notes, several that are new may be any.
+  const unnoted = new Map(created.length === 1 ? created.map((one) => [one, withoutNote(on, one)]) : [])
+  const ofOthers = [...unnoted.values()].flatMap((one) => one?.pairs ?? [])
+  const renames = await followRenames(on, [...ofTexts, ...ofOthers, ...setColumnPairs(on.metadata, installed)])
+  const names = entityTable(on.metadata)
+  for (const { text } of tableNames(on.metadata)) await keepType(on.queryRunner, names, text.column, on.table)
+  const renamed = (name: string): string => renames.get(name) ?? name
+  /** A guard's note, in the names that its columns have by now. */
+  const rows = (note: GuardNote, declaration?: Declaration): RowsBefore => ({
+    ...note,
+    ...names,
+    text: note.text.map(({ name, prefix }) => ({ name: renamed(name), prefix })),
+    scope: note.scope.map(renamed),
+    deleted: note.deleted === undefined ? undefined : renamed(note.deleted),
+    hash: renamed(note.hash),
+    number: renamed(note.number),
+    chained: renamed(note.chained),
+    digest: [...Object.values(digests), ...(declaration ? [declaration.table.digest] : [])].find(
+      ({ name }) => name === note.digest,
+    ),
+    digestName: note.digest,
+  })
+  const left: Change[] = []
+  for (const declaration of declarations) {
+    const note = had.get(declaration)
+    left.push(...(await change(on, declaration, note ? rows(note, declaration) : unnoted.get(declaration)?.before)))
+  }
+  const kept = new Set(had.values())
+  for (const note of notes.filter((one) => !kept.has(one))) await dropRules(on, rows(note))
+  return left
+}
+
+async function change(on: ChangingTable, declaration: Declaration, noted: RowsBefore | undefined): Promise<Change[]> {
+  const { table: after, text } = declaration
+  for (const { column } of text) await keepType(on.queryRunner, after, column, on.table)
+  await keepDeleteDate(on.queryRunner, after, declaration, on.table)
+  // Index and check prove all that a guard would, if nothing else changes but who may be NULL.
+  const before = noted ?? guardlessRows(after).find((rows) => isWhole(on, rows))
+  if (!before) {
+    // A guard may have lost its comments, as in a dump without them: index and check still say what the rows are. Nobody
+    // knows what was written while the guard was away.
+    const rows = { ...after, digestName: after.digest.name }
+    return await rebuild(on, declaration, isWhole(on, rows) ? rows : undefined)
+  }
+  const isSame =
+    before.deleted === after.deleted &&
+    hasSameTexts(before, after) &&
+    renormalized(before, after).length === 0 &&
+    renormalized(after, before).length === 0
+  if (!isWhole(on, before) || !isSame) return await rebuild(on, declaration, before)
+  await changeComments(on, declaration)
+  await renameConstraints(on, before, after)
+  return []
+}
+
+/**
+ * Renames columns. One follows its declaration if the old one is there and not wanted, and the new one wanted and not
+ * there. One whose name another column is to have makes room for it first.
+ *
+ * @returns the new names, by the old
+ */
+async function followRenames(on: ChangingTable, all: readonly ColumnPair[]): Promise<ReadonlyMap<string, string>> {
+  const pairs = all.filter(([from, to]) => from !== to && hasColumn(on, from))
+  const free = new Set(pairs.map(([from]) => from).filter((name) => !isDeclared(on, name)))
+  // As often as there are pairs: each round frees at least one name, or none of the rest can be.
+  for (const _ of pairs) for (const [from, to] of pairs) if (free.has(from)) free.add(to)
+  const renames = new Map<string, string>()
+  const isRoom = (name: string): boolean => !hasColumn(on, name) || renames.has(name)
+  const isNext = ([from, to]: ColumnPair): boolean => !renames.has(from) && free.has(from) && isRoom(to)
+  for (let pair = pairs.find(isNext); pair; pair = pairs.find(isNext)) renames.set(...pair)
+  if (renames.size === 0) return renames
+  const { queryRunner, table, metadata } = on
+  await emit(queryRunner, renameColumns(entityTable(metadata), renames))
+  const renamed = (name: string): string => renames.get(name) ?? name
+  for (const column of table.columns) column.name = renamed(column.name)
+  for (const one of [...table.indices, ...table.uniques]) one.columnNames = one.columnNames.map(renamed)
+  // TypeORM makes an index that it drops again on the way back, before columns have their former names.
+  for (const one of table.indices) if (one.where) one.where = renameIn(one.where, renames)
+  return renames
+}
+
+/** A text that had no guard, and was renamed: its columns by their old names with the new, and what the rows are. */
+interface Unnoted {
+  readonly pairs: readonly ColumnPair[]
+  readonly before: RowsBefore
+}
+
+/** Without a note its check tells: it has a name that only these columns give. Those that the entity has lost are tried. */
+function withoutNote(on: ChangingTable, { table: after }: Declaration): Unnoted | undefined {
+  const [text, ...more] = after.text
+  if (!text || more.length > 0) return undefined
+  const had = (own: string, types: ReadonlySet<string>): string[] =>
+    on.table.columns
+      .filter(({ name, type }) => name === own || (types.has(type) && !isDeclared(on, name)))
+      .map(({ name }) => name)
+  const hashes = had(after.hash, new Set(['bytea']))
+  const numbers = had(after.number, new Set(['integer']))
+  const booleans = had(after.chained, new Set(['boolean']))
+  // No rule names the flag. Where other booleans go too, its comment tells.
+  const ours = booleans.filter((name) => on.table.findColumnByName(name)?.comment?.startsWith('typeorm-unique-text'))
+  const [chained, ...others] = booleans.length === 1 ? booleans : ours
+  if (chained === undefined || others.length > 0) return undefined
+  const all = had(text.name, TEXT_TYPES).flatMap((name) =>
+    hashes.flatMap((hash) => numbers.map((number) => ({ name, hash, number }))),
+  )
+  const found = all.flatMap(({ name, ...hidden }): Unnoted[] => {
+    const rows = { ...after, ...hidden, text: [{ ...text, name }] }
+    const before = guardlessRows(rows).find(({ check }) => hasCheck(on, check))
+    const keys = [hidden.hash, hidden.number].join()
+    const index = on.table.indices.find((one) => one.isUnique && one.columnNames.slice(-2).join() === keys)
+    if (!before || index?.name === undefined) return []
+    const { hash, number } = after
+    const pairs: ColumnPair[] = [
+      [name, text.name],
+      [hidden.hash, hash],
+      [hidden.number, number],
+      [chained, after.chained],
+    ]
+    const scope = index.columnNames.slice(0, -2)
+    return [
+      {
+        pairs,
+        before: { ...before, text: after.text, scope, hash, number, index: index.name },
+      },
+    ]
+  })
+  return found.length === 1 ? found[0] : undefined
+}
+
+const isNew = (on: ChangingTable, { table }: Declaration): boolean =>
+  table.text.every(({ name }) => !hasColumn(on, name))
+
+function guardlessRows(after: TextRows): (TextRows & RowsBefore)[] {
+  const { sha256: digest } = digests
+  return [after.nullable, !after.nullable]
+    .map((nullable) => ({ ...after, digest, digestName: digest.name, guardless: true, nullable }))
+    .map((rows) => ({ ...rows, check: checkOf(rows) }))
+}
+
+function isWhole(on: ChangingTable, rows: RowsBefore): boolean {
+  const hidden = [rows.hash, rows.number, rows.chained]
+  return hidden.every((name) => hasColumn(on, name)) && hasWholeIndex(on, rows) && hasCheck(on, rows.check)
+}
+
+/** Changes comments of hidden columns, which tell the property. For another comment TypeORM would build the index anew. */
+async function changeComments({ queryRunner, table }: ChangingTable, declaration: Declaration): Promise<void> {
+  for (const { databaseName, comment = '' } of declaration.hidden) {
+    const found = table.findColumnByName(databaseName)
+    if (!found || (found.comment ?? '') === comment) continue
+    await emit(queryRunner, changeComment(declaration.table, databaseName, found.comment, comment))
+    found.comment = comment
+  }
+}
+
+async function renameConstraints(
+  { queryRunner, table }: ChangingTable,
+  before: RowsBefore,
+  after: TextRows,
+): Promise<void> {
+  if (before.index !== after.index) {
+    await emit(queryRunner, renameIndex(after, before.index, after.index))
+    for (const one of table.indices) if (one.name === before.index) one.name = after.index
+  }
+  if ((before.guardless === true) !== (after.guardless === true)) {
+    // Another check holds the numbers. TypeORM makes it; on the way back it would make the old one by the new names.
+    await emit(queryRunner, inverse(addCheck({ ...before, digest: after.digest })))
+    table.checks = table.checks.filter(({ name }) => name !== before.check)
+  } else if (before.check !== after.check) {
+    await emit(queryRunner, renameCheck(after, before.check, after.check))
+    for (const one of table.checks) if (one.name === before.check) one.name = after.check
+  }
+}
+
+const TEXT_TYPES: ReadonlySet<string> = new Set(['text', 'varchar', 'character varying'])
+
+/** Changes a text column's type in place. TypeORM would drop the column and add it again. */
+async function keepType(
+  queryRunner: QueryRunner,
+  names: Pick<TextTable, 'schema' | 'table'>,
+  column: ColumnMetadata,
+  table: Table,
+): Promise<void> {
+  const { driver } = dataSourceOf(column.entityMetadata)
+  const found = table.findColumnByName(column.databaseName)
+  const to = { type: driver.normalizeType(column), length: driver.getColumnLength(column) }
+  if (!found || !TEXT_TYPES.has(found.type) || (found.type === to.type && found.length === to.length)) return
+  await emit(queryRunner, changeType(names, found.name, found, to))
+  Object.assign(found, to)
+}
+
+const DATE_TYPES: ReadonlySet<string> = new Set(['timestamp without time zone', 'timestamp with time zone', 'date'])
+
+/** The precision of a date column that declares none. */
+const DEFAULT_PRECISION = 6
+
+/**
+ * Changes the type of the delete date in place. If TypeORM dropped the column, Postgres would drop the unique index
+ * too, whose condition names it.
+ */
+async function keepDeleteDate(
+  queryRunner: QueryRunner,
+  names: TextTable,
+  { metadata }: Pick<Declaration, 'metadata'>,
+  table: Table,
+): Promise<void> {
+  const column = metadata.columns.find(({ databaseName }) => databaseName === names.deleted)
+  const found = column && table.findColumnByName(column.databaseName)
+  if (!found) return
+  const { driver } = dataSourceOf(metadata)
+  const type = driver.normalizeType(column)
+  const precision = column.precision === undefined ? found.precision : column.precision
+  const same = found.type === type && found.precision === precision
+  if (same || !DATE_TYPES.has(found.type) || !DATE_TYPES.has(type)) return
+  const full = (one: string, digits: number | null | undefined): TypeAndLength => {
+    const said = digits === undefined || digits === DEFAULT_PRECISION ? {} : { precision: digits }
+    return { type: driver.createFullType(new TableColumn({ name: found.name, type: one, ...said })), length: '' }
+  }
+  await emit(queryRunner, changeType(names, found.name, full(found.type, found.precision), full(type, precision)))
+  Object.assign(found, { type, precision })
+}
+
+type Rule = (declaration: Declaration, note: GuardNote) => boolean
+
+/** In this order: the same text, another name for the same columns, or a hidden column that keeps its name. */
+const RULES: readonly Rule[] = [
+  ({ name }, note) => note.name === name,
+  ({ table }, note) => columnNames(note) === columnNames(table),
+  ({ table }, note) => HIDDEN.some((hidden) => note[hidden] === table[hidden]),
+]
+
+const HIDDEN = ['hash', 'number', 'chained'] as const
+
+const columnNames = ({ text }: Pick<TextRows, 'text'>): string => JSON.stringify(text.map(({ name }) => name))
+
+/** Which installed guard each declaration had until now, if any. No guard is given twice. */
+function predecessors(
+  on: ChangingTable,
+  declarations: readonly Declaration[],
+  notes: readonly GuardNote[],
+): ReadonlyMap<Declaration, GuardNote> {
+  const found = new Map<Declaration, GuardNote>()
+  const free = new Set(notes.filter(({ hash }) => hasColumn(on, hash)))
+  const pair = (declaration: Declaration | undefined, note: GuardNote | undefined): void => {
+    if (!declaration || !note) return
+    found.set(declaration, note)
+    free.delete(note)
+  }
+  for (const rule of RULES) {
+    for (const declaration of declarations.filter((one) => !found.has(one))) {
+      const note = [...free].find((one) => rule(declaration, one))
+      pair(declaration, note)
+    }
+  }
+  // TypeORM takes columns so: if one text is gone and one is new, it was renamed.
+  const created = declarations.filter((one) => !found.has(one) && isNew(on, one))
+  const gone = [...free].filter(({ text }) => text.every(({ name }) => hasColumn(on, name) && !isDeclared(on, name)))
+  if (created.length === 1 && gone.length === 1 && created[0]?.table.text.length === gone[0]?.text.length) {
+    pair(created[0], gone[0])
+  }
+  return found
+}
+
+const isOfThis = (findings: readonly Finding[]): boolean => findings.every(({ detail }) => detail !== OTHER_DECLARATION)
+
+/**
+ * Drops indexes and checks of ours whose definition is not the declared one. TypeORM, which compares names, then makes
+ * them anew as if they were missing.
+ */
+export async function dropDifferent(on: ChangingTable, state: TableState): Promise<void> {
+  const { metadata, table } = on
+  const works = triggerWorks(metadata)
+  const declarations = tableDeclarations(metadata).map((one) => one.table)
+  // TypeORM sees that an index is over other columns, or not unique.
+  const isUnseen = ({ kind, detail }: Finding): boolean => kind === 'invalid' || detail !== undefined
+  const ofTexts = declarations.map((rows) => findDrift(rows, state))
+  // The way back of TypeORM's makes indexes with their columns in any order.
+  const ofSets = works.map((work) => workDrift([work], state).filter(({ detail }) => detail !== OTHER_ORDER))
+  // What another declaration made changes with its rows.
+  const ofSameTexts = ofTexts.filter(isOfThis).flat()
+  const findings = [
+    ...ofSameTexts.filter(({ detail }) => detail !== OTHER_ROWS),
+    ...ofSets.filter(isOfThis).flat(),
+  ].filter(isUnseen)
+  const isOther = (object: 'index' | 'check', called: string): boolean =>
+    findings.some((one) => one.object === object && one.name === called)
+  const names = entityTable(metadata)
+  const indexes = [...declarations.map(indexOf), ...works.flatMap((work) => [...(work.indexes ?? [])])]
+  const dropped: Change[] = [
+    ...declarations.filter((rows) => isOther('check', rows.check) && hasCheck(on, rows.check)).map(addCheck),
+    ...indexes
+      .filter(({ name }) => isOther('index', name) && hasIndex(on, name))
+      .map((index) => addIndexOf(names, index)),
+  ]
+  for (const one of dropped) await emit(on.queryRunner, inverse(one))
+  table.checks = table.checks.filter(({ name = '' }) => !isOther('check', name))
+  table.indices = table.indices.filter(({ name = '' }) => !isOther('index', name))
+}

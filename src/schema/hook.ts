@@ -1,0 +1,371 @@
+import type { DataSource, EntityMetadata, QueryRunner, Table } from 'typeorm'
+import { type Change, inverse, leavesColumns, makesUniqueAgain, renameIndex, renameTable } from '../sql/alter'
+import {
+  addLookup,
+  dropOrphans,
+  installedLookups,
+  type InstalledTriggers,
+  type LookupIndex,
+  type TableState,
+  tableState,
+} from '../sql/catalog'
+import { quote } from '../sql/identifier'
+import { tableName } from '../sql/text-table'
+import { guardKernel } from '../triggers/guard'
+import { isRefusalOfLarge, NORMALIZE_BY_HAND, requireTransaction } from '../triggers/rows'
+import { distribute, spreadTable } from '../sql/spread'
+import { makeRoom, planAllFunctions, planSets, type SetPlan, type TriggerSite } from '../triggers/plan'
+import { changeDeclarations, dropDifferent } from './changes'
+import {
+  asOneStatement,
+  type ChangingTable,
+  emit,
+  type EntityTriggers,
+  findTriggers,
+  isOf,
+  isRecording,
+  queryOf,
+  schemasOf,
+  triggerWorks,
+  withLocks,
+} from './table'
+import { exactState } from './readiness'
+import { type ColumnMetadata, type Declaration, tableDeclarations } from '../registry/registry'
+import { entityTable } from '../registry/declarations'
+import { missingInternal, requireInternals } from '../registry/typeorm'
+import { fillColumns, planNewRows, planRows, refuseLargeTable, type RowsPlan } from './rows'
+
+/** The protected parts of TypeORM's RdbmsSchemaBuilder that the hook stands on. */
+interface SchemaBuilder {
+  queryRunner: QueryRunner
+  readonly entityToSyncMetadatas: readonly EntityMetadata[]
+  executeSchemaSyncOperationsInProperOrder(): Promise<void>
+  /** Called when columns are as they shall be, before indexes and checks are. */
+  createNewIndices(): Promise<void>
+  getTablePath(target: EntityMetadata | Table): string
+}
+
+interface Driver {
+  createSchemaBuilder(): SchemaBuilder
+  readonly searchSchema: string
+}
+
+const HOOKED = Symbol.for('typeorm-unique-text.hooked')
+
+/**
+ * Makes every TypeORM command that synchronizes or generates emit our triggers, by one change of this driver instance,
+ * whichever copy of this package makes it.
+ *
+ * @throws UnsupportedDatabaseError if this version of TypeORM lacks what the hook stands on
+ */
+export function hookSchemaBuilder(dataSource: DataSource): void {
+  const driver = dataSource.driver as unknown as Driver & { [HOOKED]?: true }
+  if (driver[HOOKED]) return
+  if (typeof driver.createSchemaBuilder !== 'function') throw missingInternal('PostgresDriver', 'createSchemaBuilder')
+  const create = driver.createSchemaBuilder.bind(driver)
+  driver.createSchemaBuilder = () => {
+    requireInternals(dataSource, create)
+    const builder = create()
+    const original = builder.executeSchemaSyncOperationsInProperOrder.bind(builder)
+    builder.executeSchemaSyncOperationsInProperOrder = async () => {
+      const { queryRunner, entityToSyncMetadatas: metadatas } = builder
+      await withSpreadKeys(queryRunner, metadatas, async () => await synchronizeWithTriggers(builder, driver, original))
+    }
+    return builder
+  }
+  // `dropDatabase`, and so `dropSchema` and `schema:drop`, drop tables and types; our functions go with them.
+  const drop = dataSource.dropDatabase.bind(dataSource)
+  dataSource.dropDatabase = async () => {
+    await drop()
+    await dropOrphans(queryOf(dataSource), schemasOf(dataSource.entityMetadatas, driver.searchSchema))
+  }
+  driver[HOOKED] = true
+}
+
+/**
+ * Triggers stay where nothing stands in the way. Where a change needs them away for a moment, all that is done meanwhile
+ * is one statement with what puts them back: what another session wrote in between would be wrong for ever.
+ */
+async function synchronizeWithTriggers(
+  builder: SchemaBuilder,
+  { searchSchema }: Driver,
+  original: () => Promise<void>,
+): Promise<void> {
+  const { queryRunner, entityToSyncMetadatas: metadatas } = builder
+  const { entities: found, orphans, kernel } = await findTriggers(queryRunner, searchSchema, metadatas)
+  const entities: ExactTriggers[] = []
+  for (const entity of found) {
+    const within = queryRunner.isTransactionActive
+    const state = await exactState(entity.metadata, { query: queryOf(queryRunner), within })
+    entities.push({ ...entity, installed: state ?? entity.installed, state })
+  }
+  const known = entities.map(({ metadata }) => metadata)
+  const lookups = await installedLookups(
+    queryOf(queryRunner),
+    schemasOf(known, searchSchema),
+    known.flatMap(wantedLookups).map(({ name }) => name),
+  )
+  const synchronize = async (): Promise<void> => {
+    await changeAll(builder, entities, new Set(lookups), original)
+  }
+  const planned = await dryRun(builder, synchronize)
+  const fresh = entities.filter(({ metadata }) => !tableOf(builder, metadata))
+  const plans = entities.map((entity): TablePlan => {
+    const { table, installed, wanted } = entity
+    const columns = new Set([
+      ...installed.triggers.flatMap(({ blocks, columns: named }) => [...blocks, ...named]),
+      ...wanted.flatMap((set) => Object.values(set.columns)),
+    ])
+    // A statement may need the triggers away, or change what they stand on.
+    const isInTheWay = (query: string): boolean => !isRefusalOfLarge(query) && !leavesColumns(query, table, columns)
+    const site = { ...entity, touched: planned.some(({ query }) => isInTheWay(query)) }
+    return { site, ...planSets(site), ...(tableOf(builder, entity.metadata) ? planRows(entity) : planNewRows(entity)) }
+  })
+  const sites = plans.map(({ site }) => site)
+  const functions = planAllFunctions(sites, kernel, guardKernel)
+  const comeBack = plans.some(({ before, site }) => before.up.length > 0 && site.wanted.length > 0)
+  // Between the statements of a text's new normalizer there is work for JavaScript.
+  const isByHand = planned.some(({ query }) => query.includes(NORMALIZE_BY_HAND))
+  const sql = planned.map(({ query }) => query)
+  // Work on rows may be refused.
+  const isWhole = !isByHand && (comeBack || makesUniqueAgain(sql) || sql.some((one) => one.startsWith('DO ')))
+  // Triggers that stand before the rows have what they keep would say that nothing is missing.
+  const installs = plans.flatMap(({ changes }) => changes.flatMap(({ install }) => install ?? []))
+  const guarded = isByHand && comeBack ? requireTransaction() : []
+  const comments = await warnOfRenamed(queryRunner, fresh, orphans)
+  await withLocks(queryRunner, isWhole, async () => {
+    await emit(queryRunner, comments)
+    await emit(queryRunner, { up: guarded, down: [] })
+    await emit(queryRunner, makeRoom(sites, orphans))
+    // What is done with rows that lose their triggers may write to other tables. So the triggers of those are there
+    // still, and on the way back there again.
+    const leaving = plans.filter(({ removed }) => removed.length > 0)
+    for (const { before } of leaving) await emit(queryRunner, before)
+    for (const { change } of leaving.flatMap(({ removed }) => removed)) if (change) await emit(queryRunner, change)
+    for (const plan of plans) if (!leaving.includes(plan)) await emit(queryRunner, plan.before)
+    await synchronize()
+    await emit(queryRunner, functions.before)
+    const install = async (): Promise<void> => {
+      for (const one of [...plans.map(({ after }) => after), ...installs]) await emit(queryRunner, one)
+    }
+    await (installs.length === 0 || isWhole ? install() : asOneStatement(queryRunner, install))
+    await emit(queryRunner, functions.after)
+    for (const { metadata } of fresh) {
+      const table = spreadDeclaration(metadata)?.table
+      // Once its index, check and triggers are there, a new table goes to the nodes of its cluster.
+      if (table?.spread === 'citus') await emit(queryRunner, { up: [distribute(table)], down: [] })
+    }
+    await emit(queryRunner, { up: [], down: guarded })
+  })
+}
+
+/**
+ * Warns where a new table has the columns of one that its entity has perhaps lost: a renamed one would be an empty table,
+ * for TypeORM renames none.
+ *
+ * @returns comments for the reader of a migration: no command shows what the logger gets, unless `logging` says so
+ */
+async function warnOfRenamed(
+  queryRunner: QueryRunner,
+  fresh: readonly EntityTriggers[],
+  orphans: readonly InstalledTriggers[],
+): Promise<Change> {
+  const { entityMetadatas, logger } = queryRunner.connection
+  const up: string[] = []
+  const listed = (names: readonly string[]): string => JSON.stringify(names.toSorted())
+  for (const orphan of orphans) {
+    const name = { schema: orphan.schema, table: orphan.table }
+    const { table: state } = await tableState(queryOf(queryRunner), tableName(name), [])
+    const columns = listed(state?.columns.map((one) => one.name) ?? [])
+    for (const { metadata, installed, searchSchema } of fresh) {
+      const isAlike = listed(metadata.columns.map((one) => one.databaseName)) === columns
+      // Also an entity that is not synchronized has its table.
+      const isClaimed = entityMetadatas.some((one) => isOf(orphan, one, searchSchema))
+      if (installed.schema !== orphan.schema || !isAlike || isClaimed) continue
+      const warning =
+        `Table ${quote(metadata.tableName)} is new and empty. Table ${tableName(name)} has the same columns and triggers ` +
+        `of typeorm-unique-text, and no entity. If it was renamed, replace all statements of this migration by ` +
+        `${renameTable(name, metadata.tableName)}, run it, and generate another, which keeps the rows.`
+      logger.log('warn', warning, queryRunner)
+      if (isRecording(queryRunner)) up.push(`-- ${warning.replaceAll(/\s+/g, ' ')}`)
+    }
+  }
+  return { up, down: [] }
+}
+
+/** The triggers of a table, and all else of it that a declaration makes; null where the table does not exist. */
+type ExactTriggers = EntityTriggers & { readonly state: TableState | null }
+
+interface TablePlan extends SetPlan, RowsPlan {
+  readonly site: TriggerSite
+}
+
+/** TypeORM's picture of an entity's table; undefined where there is none yet. */
+function tableOf(builder: SchemaBuilder, metadata: EntityMetadata): Table | undefined {
+  const path = builder.getTablePath(metadata)
+  return recorderOf(builder).loadedTables.find((one) => builder.getTablePath(one) === path)
+}
+
+/** Changes what TypeORM would lose or does not see, and runs its own changes. */
+async function changeAll(
+  builder: SchemaBuilder,
+  entities: readonly ExactTriggers[],
+  lookups: ReadonlySet<string>,
+  original: () => Promise<void>,
+): Promise<void> {
+  const { queryRunner } = builder
+  const left: Change[] = []
+  for (const entity of entities) {
+    const { metadata, installed, state } = entity
+    const table = tableOf(builder, metadata)
+    const on = table && { queryRunner, metadata, table }
+    if (on) {
+      const plan = planRows(entity)
+      await refuseLargeTable(on, plan)
+      if (state) await dropDifferent(on, state)
+      for (const { leave } of plan.changes) if (leave) await emit(queryRunner, leave)
+      left.push(...(await changeDeclarations(on, installed)), ...(await fillColumns(on, plan)))
+    }
+    left.push(...(on ? await changeLookups(lookups, on) : wantedLookups(metadata).map(addLookup)))
+  }
+  // What is left is done when the columns are done, and the indexes are not.
+  const createNewIndices = builder.createNewIndices.bind(builder)
+  builder.createNewIndices = async () => {
+    for (const change of left) await emit(queryRunner, change)
+    await createNewIndices()
+  }
+  try {
+    await original()
+  } finally {
+    builder.createNewIndices = createNewIndices
+  }
+}
+
+/** The part of TypeORM's schema builder that shows what the database holds. */
+interface Builder {
+  readonly queryRunner: QueryRunner
+}
+
+interface View {
+  clone(): View
+}
+
+/** Protected parts of the query runner: its mode, and its picture of the database, on which the builder works. */
+interface Recorder {
+  readonly sqlMemoryMode: boolean
+  loadedTables: Table[]
+  loadedViews: View[]
+}
+
+const recorderOf = ({ queryRunner }: Builder): Recorder => queryRunner as unknown as Recorder
+
+/** TypeORM 1.1 has the same lists on the builder too; 0.3 looks them up at the query runner. */
+function show(builder: Builder, tables: Table[], views: View[]): void {
+  Object.assign(recorderOf(builder), { loadedTables: tables, loadedViews: views })
+  if ('tables' in builder) Object.assign(builder, { tables, views })
+}
+
+/** What TypeORM would do, found by letting it do so on copies while the query runner only records. */
+async function dryRun(
+  builder: Builder,
+  synchronize: () => Promise<void>,
+): Promise<readonly { readonly query: string }[]> {
+  const { queryRunner } = builder
+  const { sqlMemoryMode: recording, loadedTables, loadedViews } = recorderOf(builder)
+  show(
+    builder,
+    loadedTables.map((table) => table.clone()),
+    loadedViews.map((view) => view.clone()),
+  )
+  queryRunner.enableSqlMemory()
+  try {
+    await synchronize()
+    return [...queryRunner.getMemorySql().upQueries]
+  } finally {
+    show(builder, loadedTables, loadedViews)
+    queryRunner.clearSqlMemory()
+    if (!recording) queryRunner.disableSqlMemory()
+  }
+}
+
+/** The look-up indexes that an entity's declarations ask for. */
+function wantedLookups(metadata: EntityMetadata): LookupIndex[] {
+  const ofTexts = tableDeclarations(metadata).flatMap(({ lookup: name, table: rows }) => {
+    const [column] = rows.text
+    return name === undefined || !column ? [] : { rows, name, column: column.name }
+  })
+  return [...ofTexts, ...triggerWorks(metadata).flatMap(({ lookups = [] }) => lookups)]
+}
+
+/**
+ * Makes what stands what is wanted. TypeORM does not see these indexes: 0.3 would make a btree of them, which refuses
+ * long texts.
+ *
+ * @param installed names, of all tables
+ * @param table of the picture, whose columns have their new names already
+ * @returns those to make once the columns are done
+ */
+async function changeLookups(
+  installed: ReadonlySet<string>,
+  { queryRunner, metadata, table }: ChangingTable,
+): Promise<Change[]> {
+  const isLookup = ({ name = '' }: { readonly name?: string | undefined }): boolean => installed.has(name)
+  const standing = table.indices.filter(isLookup)
+  table.indices = table.indices.filter((index) => !isLookup(index))
+  const wanted = wantedLookups(metadata)
+  const rows = entityTable(metadata)
+  const made: Change[] = []
+  for (const one of wanted) {
+    const found = standing.find(({ columnNames }) => columnNames.length === 1 && columnNames[0] === one.column)
+    if (!found) made.push(addLookup(one))
+    else if (found.name && found.name !== one.name) await emit(queryRunner, renameIndex(one.rows, found.name, one.name))
+  }
+  for (const {
+    name = '',
+    columnNames: [column = ''],
+  } of standing) {
+    if (wanted.some((one) => one.column === column)) continue
+    await emit(queryRunner, inverse(addLookup({ rows, name, column })))
+  }
+  return made
+}
+
+/** The declaration by whose hash a table is spread. */
+const spreadDeclaration = (metadata: EntityMetadata): Declaration | undefined =>
+  tableDeclarations(metadata).find(({ table }) => table.spread !== undefined)
+
+interface StatementRecorder {
+  executeQueries(up: unknown, down: unknown): Promise<void>
+}
+
+/**
+ * Runs TypeORM's comparison with the hash in the primary key of every table that is spread by it: in the database a key
+ * must hold it, and for an entity its own columns are enough. A new table is made with its partitions.
+ */
+async function withSpreadKeys(
+  queryRunner: QueryRunner,
+  metadatas: readonly EntityMetadata[],
+  work: () => Promise<void>,
+): Promise<void> {
+  const spread = metadatas.flatMap((metadata) => spreadDeclaration(metadata) ?? [])
+  if (spread.length === 0) {
+    await work()
+    return
+  }
+  const hashes = spread.flatMap(({ hidden: [hash] }) => hash ?? []) as (ColumnMetadata & { isPrimary: boolean })[]
+  const recorder = queryRunner as unknown as StatementRecorder
+  const executeQueries = recorder.executeQueries.bind(recorder)
+  recorder.executeQueries = async (up, down) => {
+    for (const one of [up].flat() as { query: string }[]) {
+      for (const { table } of spread) one.query = spreadTable(table, one.query)
+    }
+    await executeQueries(up, down)
+  }
+  for (const hash of hashes) hash.isPrimary = true
+  try {
+    await work()
+  } finally {
+    for (const hash of hashes) hash.isPrimary = false
+    recorder.executeQueries = executeQueries
+  }
+}

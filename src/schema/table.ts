@@ -1,0 +1,220 @@
+import type { EntityMetadata, QueryRunner, Table } from 'typeorm'
+import { registry, rootOf, tableDeclarations, type TriggerWork } from '../registry/registry'
+import { requireBuildable } from '../registry/typeorm'
+import { type Change, indexCondition, lockTables, sameCondition } from '../sql/alter'
+import { type InstalledKernel, type InstalledTriggers, installedTriggers, type Query } from '../sql/catalog'
+import type { TextRows } from '../sql/text-table'
+import type { TriggerSet } from '../sql/trigger-set'
+import type { Digest } from '../text/digest'
+import { guardsOf } from '../triggers/guard'
+import type { TriggerSite } from '../triggers/plan'
+
+/** A table whose declarations may change. */
+export interface ChangingTable {
+  readonly queryRunner: QueryRunner
+  readonly metadata: EntityMetadata
+  /** The schema builder's picture of the table, to be brought up to date with every statement. */
+  readonly table: Table
+}
+
+/** The rules of the rows until now, as the installed guard noted them. */
+export interface RowsBefore extends Omit<TextRows, 'digest'> {
+  readonly digestName: string
+  /** undefined: the user's own digest, which this program no longer has. */
+  readonly digest: Digest | undefined
+}
+
+export const hasColumn = ({ table }: ChangingTable, name: string): boolean => table.findColumnByName(name) !== undefined
+
+export const hasIndex = ({ table }: ChangingTable, name: string): boolean =>
+  table.indices.some((index) => index.name === name)
+
+/** The index, with the rows in it that it should hold; TypeORM does not compare conditions. */
+export const hasWholeIndex = ({ table }: ChangingTable, rows: Pick<TextRows, 'index' | 'deleted'>): boolean =>
+  table.indices.some(({ name, where }) => name === rows.index && sameCondition(indexCondition(rows), where))
+
+export const hasCheck = ({ table }: ChangingTable, name: string): boolean =>
+  table.checks.some((check) => check.name === name)
+
+/** A column of this name is wanted. */
+export const isDeclared = ({ metadata }: ChangingTable, name: string): boolean =>
+  metadata.columns.some(({ databaseName }) => databaseName === name)
+
+/** A statement as the query runner takes it. */
+interface Statement {
+  readonly query: string
+  readonly parameters?: readonly unknown[] | undefined
+}
+
+/** The protected part of the query runner that runs statements, or records them, as its mode says. */
+interface Recorder {
+  executeQueries(up: Statement | readonly Statement[], down: Statement | readonly Statement[]): Promise<void>
+}
+
+const recorderOf = (queryRunner: QueryRunner): Recorder => queryRunner as unknown as Recorder
+
+const statement = (query: string): Statement => ({ query, parameters: undefined })
+
+/** Runs the statements, or records them, as the query runner's mode says. */
+export async function emit(queryRunner: QueryRunner, { up, down }: Change): Promise<void> {
+  // TypeORM runs what it recorded for `down` from the last to the first.
+  await recorderOf(queryRunner).executeQueries(up.map(statement), down.map(statement).toReversed())
+}
+
+const CONCURRENT = /^(?:CREATE(?: UNIQUE)?|(DROP)) INDEX CONCURRENTLY\b/i
+
+/** A statement that has values, or cannot be in a transaction, stands alone. */
+const isAlone = ({ query, parameters = [] }: Statement): boolean => parameters.length > 0 || CONCURRENT.test(query)
+
+/** Asks the database, also while statements are recorded. */
+export const queryOf =
+  (asked: { query(sql: string, values?: unknown[]): Promise<unknown> }): Query =>
+  async (sql, values) =>
+    (await asked.query(sql, values)) as unknown[]
+
+/** Whether statements are recorded, as for a migration, and not run. */
+export const isRecording = (queryRunner: QueryRunner): boolean =>
+  (queryRunner as unknown as { readonly sqlMemoryMode: boolean }).sqlMemoryMode
+
+/**
+ * Makes one statement of all that is run or recorded meanwhile, and one of all its ways back: the server runs statements
+ * that come in one string as one transaction, also where a migration has none.
+ */
+export async function asOneStatement(queryRunner: QueryRunner, work: () => Promise<void>): Promise<void> {
+  // The transaction of `synchronize` is whole already, and its errors tell single statements.
+  await (queryRunner.isTransactionActive ? work() : changed(queryRunner, work, together))
+}
+
+/** A migration first locks the tables that it works on. */
+export async function withLocks(queryRunner: QueryRunner, isWhole: boolean, work: () => Promise<void>): Promise<void> {
+  if (!isRecording(queryRunner)) {
+    await (isWhole ? asOneStatement(queryRunner, work) : work())
+    return
+  }
+  await changed(queryRunner, work, (statements, inverse) => {
+    const [sql, back] = [statements, inverse].map((all) => all.map(({ query }) => query))
+    const all = [...lockTables(sql ?? [], back ?? []).map(statement), ...statements]
+    return isWhole ? together(all) : all
+  })
+}
+
+/** @param change of statements, and the way back of them, each in the order to run */
+async function changed(
+  queryRunner: QueryRunner,
+  work: () => Promise<void>,
+  change: (statements: readonly Statement[], inverse: readonly Statement[]) => Statement[],
+): Promise<void> {
+  const recorder = recorderOf(queryRunner)
+  const executeQueries = recorder.executeQueries.bind(recorder)
+  const [up, down]: [Statement[], Statement[]] = [[], []]
+  const list = (given: Statement | readonly Statement[]): readonly Statement[] => ('query' in given ? [given] : given)
+  recorder.executeQueries = async (ups, downs) => {
+    up.push(...list(ups))
+    down.push(...list(downs))
+    await Promise.resolve()
+  }
+  try {
+    await work()
+  } finally {
+    recorder.executeQueries = executeQueries
+  }
+  down.reverse()
+  await recorder.executeQueries(change(up, down), change(down, up).toReversed())
+}
+
+/** In the order to run. */
+function together(statements: readonly Statement[]): Statement[] {
+  const alone = statements.filter(isAlone)
+  // An index goes before its columns do.
+  const isFirst = ({ query }: Statement): boolean => CONCURRENT.exec(query)?.[1] !== undefined
+  const joined = statements.filter((one) => !isAlone(one)).map(({ query }) => query.replace(/;\s*$/, ''))
+  // A view of the user's may end with a comment.
+  const ended = joined.map((one) => (/--[^\n]*$/.test(one) ? `${one}\n` : one))
+  return [
+    ...alone.filter(isFirst),
+    ...(ended.length === 0 ? [] : [statement(ended.join(';\n'))]),
+    ...alone.filter((one) => !isFirst(one)),
+  ]
+}
+
+/**
+ * Says that the table of an entity needs triggers. Called by the door of a decorator, while TypeORM builds metadata.
+ *
+ * @param name tells it from others of the table; of the same name, the last one counts
+ * @param make asked when all metadata is built, so that it may look at other entities
+ */
+export function registerTriggers(metadata: EntityMetadata, name: string, make: () => TriggerWork): void {
+  const root = rootOf(metadata)
+  const works = registry.triggers.get(root) ?? new Map<string, () => TriggerWork>()
+  registry.triggers.set(root, works.set(name, make))
+}
+
+/** What was registered for the table of an entity. */
+export function triggerWorks(metadata: EntityMetadata): TriggerWork[] {
+  return [...(registry.triggers.get(rootOf(metadata))?.values() ?? [])].map((make) => make())
+}
+
+/** All triggers that the table of an entity needs: its guards, and what was registered. */
+export function wantedSets(metadata: EntityMetadata): TriggerSet[] {
+  return [
+    ...tableDeclarations(metadata).flatMap(({ table }) => guardsOf(table)),
+    ...triggerWorks(metadata).map(({ set }) => set),
+  ]
+}
+
+/** The triggers of one entity's table. */
+export interface EntityTriggers extends Omit<TriggerSite, 'touched'> {
+  readonly metadata: EntityMetadata
+}
+
+/** All triggers of ours that a run of the schema builder has to do with. */
+interface FoundTriggers {
+  /** Of every entity that has a text or should have triggers, or whose table has some. */
+  readonly entities: readonly EntityTriggers[]
+  /** Of tables that no entity has: orphans. */
+  readonly orphans: readonly InstalledTriggers[]
+  readonly kernel: readonly InstalledKernel[]
+}
+
+/**
+ * Looks for the triggers of these entities in the catalog.
+ *
+ * @param searchSchema where a table stands that names no schema
+ * @throws UnsupportedDatabaseError if triggers are wanted, on a server that cannot keep them
+ */
+export async function findTriggers(
+  queryRunner: QueryRunner,
+  searchSchema: string,
+  metadatas: readonly EntityMetadata[],
+): Promise<FoundTriggers> {
+  const sets = new Map(metadatas.map((one) => [one, wantedSets(one)]))
+  const { server, tables, kernel } = await installedTriggers(
+    queryOf(queryRunner),
+    schemasOf(metadatas, searchSchema),
+    [...sets.values()].flat(),
+  )
+  const entities = metadatas.flatMap((metadata) => {
+    const wanted = sets.get(metadata) ?? []
+    const found = tables.find((one) => isOf(one, metadata, searchSchema))
+    if (wanted.length + tableDeclarations(metadata).length === 0 && !found) return []
+    const { schema: given = searchSchema, tableName: table } = metadata
+    const installed = found ?? { schema: given, table, functions: [], triggers: [], tables: [], homes: {}, foreign: [] }
+    const schema = given === searchSchema ? undefined : given
+    return [{ metadata, schema, table, wanted, installed, searchSchema }]
+  })
+  if (entities.some(({ wanted }) => wanted.length > 0)) requireBuildable(server)
+  return {
+    entities,
+    orphans: tables.filter((one) => !metadatas.some((metadata) => isOf(one, metadata, searchSchema))),
+    kernel,
+  }
+}
+
+/** Where the tables of these entities are. */
+export const schemasOf = (metadatas: readonly EntityMetadata[], searchSchema: string): string[] => [
+  ...new Set(metadatas.map(({ schema }) => schema ?? searchSchema)),
+]
+
+/** Whether a table that was found is that of an entity. */
+export const isOf = (found: InstalledTriggers, { schema, tableName }: EntityMetadata, searchSchema: string): boolean =>
+  found.schema === (schema ?? searchSchema) && found.table === tableName

@@ -1,0 +1,381 @@
+import type { UnusualIndex } from './catalog'
+import { asStored, type ColumnTypes, typeOf } from './types'
+import { literal, qualified, quote, unnest } from './identifier'
+import { anyNumber, asText, nameList, parameter, type Statement } from './find'
+import {
+  alike,
+  equal,
+  EQUALS,
+  field,
+  hashExpression,
+  type HolderColumns,
+  isFreed,
+  isLive,
+  isSoftlyDeleted,
+  joinOf,
+  op,
+  sameChain,
+  sameScope,
+  sameText,
+  tableName,
+  textIsNull,
+  type TextTable,
+} from './text-table'
+
+/** A unique text of which a call wants some texts for itself. */
+export interface WantedText extends HolderColumns {
+  readonly table: TextTable
+  readonly types: ColumnTypes
+  /** Rows that stand shall be changed: what a change leaves out is read from them. */
+  readonly standing: boolean
+}
+
+/** Types whose equality is their extension's, and is found where the extension is. */
+const OF_EXTENSION = /^(?:.*\.)?"?(?:citext|cube|geography|geometry|halfvec|hstore|ltree|vector)\b/
+
+const equalAs = (type: string | undefined, left: string, right: string): string =>
+  type !== undefined && OF_EXTENSION.test(type) ? `${left} = ${right}` : equal(left, right)
+
+/** One row of the call, and who has its text. */
+export interface WantedRow {
+  /** 0-based position of the wanted text, and of the row among its rows. */
+  readonly wanted: number
+  readonly index: number
+  /** An earlier row of the call has the same text. */
+  readonly repeated: boolean
+  /** The primary key of the stored row that holds the text. */
+  readonly holder: readonly unknown[] | undefined
+  readonly deleted: boolean
+}
+
+/**
+ * Which texts are taken, by a stored row or by an earlier row of the call, in one statement for all of them. It gives a
+ * row for every one that was requested, but for those without a text.
+ *
+ * Parameters, for each wanted text: an array of texts for each column of its scope and its text; if its rows stand, an
+ * array of booleans for each of these, whether the change brings it, an array of texts for each primary column, and,
+ * where a deleted row frees its text, an array of booleans: whether the row will be live, NULL where it stays as it is.
+ */
+export function takenStatement(wanted: readonly WantedText[]): Statement<WantedRow> {
+  const parameters = wanted.map(({ table, primary, standing }) => {
+    const key = keyNames(table).length
+    return standing ? 2 * key + primary.length + Number(table.deleted !== undefined) : key
+  })
+  const inputs = wanted.map((one, nth) => wantedRows(one, nth, sumBefore(parameters, nth)))
+  const arms = wanted.map((_, nth) => arm(wanted, nth))
+  const keys = wanted.map(({ primary }) => primary.length)
+  return {
+    name: '',
+    sql: `WITH ${inputs.join(', ')}\n${arms.join('\nUNION ALL\n')}`,
+    parse: ([nth, ordinal, repeated, deleted, ...ids]) => {
+      const position = Number(nth)
+      const offset = sumBefore(keys, position)
+      const holder = ids.slice(offset, offset + (keys[position] ?? 0))
+      return {
+        wanted: position,
+        index: Number(ordinal) - 1,
+        repeated: repeated !== null,
+        holder: holder.includes(null) ? undefined : holder,
+        deleted: deleted !== null,
+      }
+    },
+  }
+}
+
+const keyNames = ({ scope, text }: TextTable): string[] => [...scope, ...text.map(({ name }) => name)]
+
+const sumBefore = (lengths: readonly number[], position: number): number =>
+  lengths.slice(0, position).reduce((sum, length) => sum + length, 0)
+
+/** The rows as they shall be: `c0`, `c1`, … the key; `k0`, `k1`, … the primary key of those that stand. */
+function wantedRows(wanted: WantedText, nth: number, offset: number): string {
+  const { table, primary, standing } = wanted
+  const live = isLive(table, 'r')
+  const names = [
+    ...keyNames(table).map((_, index) => `c${index}`),
+    ...(standing ? keyNames(table).map((_, index) => `g${index}`) : []),
+    ...(standing ? primary.map((_, index) => `k${index}`) : []),
+    ...(standing ? live.map(() => 'live') : []),
+  ]
+  const arrays = names.map(
+    (name, index) => `${parameter(offset + index)}::${/^[gl]/.test(name) ? 'boolean' : 'pg_catalog.text'}[]`,
+  )
+  const values = keyNames(table).map((name, index) => {
+    const isText = index >= table.scope.length
+    const given = isText ? `i.c${index}` : stored(wanted, name, `i.c${index}`)
+    const former = `${field('r', name)}${isText ? '::pg_catalog.text' : ''}`
+    return `${standing ? `CASE WHEN i.g${index} THEN ${given} ELSE ${former} END` : given} AS c${index}`
+  })
+  const ids = primary.map((name, index) => `${stored(wanted, name, `i.k${index}`)} AS k${index}`)
+  // The row as it stands, unless it will be deleted and free its text.
+  const same = [
+    ...primary.map((name, index) => `${field('r', name)} ${EQUALS} ${stored(wanted, name, `i.k${index}`)}`),
+    ...live.map((is) => `coalesce(i.live, ${is})`),
+  ]
+  const standingRow = standing ? `\n  JOIN ${tableName(table)} AS r ON ${same.join('\n    AND ')}` : ''
+  return `i${nth} AS MATERIALIZED (
+  SELECT i.ordinal, ${[...values, ...(standing ? ids : [])].join(',\n    ')}
+  FROM ${unnest(arrays, 4)}
+    WITH ORDINALITY AS i (${[...names, 'ordinal'].join(', ')})${standingRow}
+)`
+}
+
+function stored({ types }: WantedText, name: string, value: string): string {
+  const type = types.get(name)
+  return type ? asStored(value, type) : value
+}
+
+/** A row for every row of one wanted text, with the primary key of the row that holds its text. */
+function arm(wanted: readonly WantedText[], nth: number): string {
+  const { table, primary, softDelete, standing, types } = wanted[nth] as WantedText
+  const key = keyNames(table).map((name, index) => `i.c${index} AS ${field('', name)}`)
+  const parts = keyNames(table).map((_, index) =>
+    index < table.scope.length ? `i.c${index}` : `i.c${index} COLLATE pg_catalog."C"`,
+  )
+  const sameRow = primary.map((name, index) => equalAs(types.get(name)?.type, `e.k${index}`, field('t', name)))
+  const same = [
+    ...sameScope(table, 't', 'n'),
+    `${field('t', table.hash)} ${EQUALS}\n      ${hashExpression(table, 'n', '\n    ')}`,
+    ...sameText(table, 't', 'n'),
+    ...isLive(table, 't'),
+    anyNumber(table),
+    // A row that this change, or an earlier one of the call, gives another text holds the old one no longer.
+    ...(standing
+      ? [
+          `NOT EXISTS (\n      SELECT FROM i${nth} AS e WHERE e.ordinal ${op('<=')} i.ordinal AND ${sameRow.join(' AND ')})`,
+        ]
+      : []),
+  ]
+  // Every arm has the columns of all, each with its own type, so that the driver parses a key as `find` would give it.
+  const keys = wanted.flatMap((one, other) =>
+    one.primary.map((name, index) => (other === nth ? `h.k${index}` : `NULL::${typeOf(one.types, name)}`)),
+  )
+  return `SELECT ${nth} AS wanted, i.ordinal,
+  CASE WHEN i.ordinal ${op('>')} pg_catalog.min(i.ordinal)
+    OVER (PARTITION BY ${parts.join(', ')}) THEN 1 END AS repeated,
+  h.deleted, ${keys.map((column, index) => `${column} AS p${index}`).join(', ')}
+FROM i${nth} AS i
+CROSS JOIN LATERAL (SELECT ${key.join(', ')}) AS n
+LEFT JOIN LATERAL (
+  SELECT ${primary.map((name, index) => `${field('t', name)} AS k${index}`).join(', ')}, ${isSoftlyDeleted(softDelete)} AS deleted
+  FROM ${tableName(table)} AS t
+  WHERE ${same.join('\n    AND ')}
+  LIMIT 1
+) AS h ON true
+WHERE NOT (${textIsNull(table, 'n').join(' AND ')})`
+}
+
+interface WantedKey {
+  readonly columns: readonly string[]
+  /** @default an ordinary one */
+  readonly index?: UnusualIndex | undefined
+}
+
+/** A table, and those of its primary key and ordinary unique columns that rows bring; database names. */
+interface WantedKeys extends HolderColumns {
+  readonly schema: string | undefined
+  readonly table: string
+  readonly keys: readonly WantedKey[]
+  /** What kinds of types the columns have, by their names. */
+  readonly types: ReadonlyMap<string, string>
+  /** Rows that stand shall be changed: what a change leaves out is read from them. */
+  readonly standing: boolean
+}
+
+/** A value that a row cannot have. */
+interface TakenKey {
+  /** 0-based position among the keys, and of the row among those that bring it. */
+  readonly key: number
+  readonly index: number
+  /** Primary key of the row that has it; undefined: an earlier row of the call has. */
+  readonly holder: readonly unknown[] | undefined
+  readonly deleted: boolean
+}
+
+/**
+ * Which ordinary keys are taken, by a stored row or by an earlier row of the call. NULL is never taken.
+ *
+ * Parameters, for each key: a JSON array of the rows that bring it, by column names, every value as text; of rows that
+ * stand of `{ "key": …, "set": … }`.
+ */
+export function takenKeysStatement(wanted: WantedKeys): Statement<TakenKey> {
+  return {
+    name: '',
+    sql: wanted.keys.map((key, nth) => keyArm(wanted, key, nth)).join('\nUNION ALL\n'),
+    parse: ([key, ordinal, deleted, ...holder]) => ({
+      key: Number(key),
+      index: Number(ordinal) - 1,
+      holder: holder.includes(null) ? undefined : holder,
+      deleted: deleted !== null,
+    }),
+  }
+}
+
+function keyArm(
+  { schema, table, primary, softDelete, types, standing }: WantedKeys,
+  key: WantedKey,
+  nth: number,
+): string {
+  const name = qualified(schema, table)
+  const rows = (as: string): string =>
+    `pg_catalog.jsonb_array_elements($${nth + 1}::pg_catalog.text::pg_catalog.jsonb) WITH ORDINALITY AS ${as} (value, ordinal)`
+  const filled = (base: string, value: string): string => `pg_catalog.jsonb_populate_record(${base}, ${value})`
+  const part = (of: string, what: string): string => `${of}.value ${op('->')} '${what}'`
+  const same = (columns: readonly string[], left: string, right: string): string =>
+    columns.map((column) => equalAs(types.get(column), field(left, column), field(right, column))).join(' AND ')
+  const given = standing
+    ? `CROSS JOIN LATERAL ${filled(`NULL::${name}`, part('e', 'key'))} AS k
+  JOIN ${name} AS r ON ${same(primary, 'r', 'k')}
+  CROSS JOIN LATERAL ${filled('r', part('e', 'set'))} AS n`
+    : `CROSS JOIN LATERAL ${filled(`NULL::${name}`, 'e.value')} AS n`
+  // A row that this change, or an earlier one of the call, gives another value has the old one no longer.
+  const stays = `\n      AND NOT EXISTS (SELECT FROM ${rows('x')}
+        CROSS JOIN LATERAL ${filled(`NULL::${name}`, part('x', 'key'))} AS q
+        WHERE x.ordinal ${op('<=')} e.ordinal AND ${same(primary, 'q', 't')})`
+  const { values, join, held } = key.index
+    ? unusual(key.index, standing)
+    : {
+        values: key.columns.map((column) => field('n', column)),
+        join: '',
+        held: key.columns.map((column) => equalAs(types.get(column), field('t', column), field('n', column))),
+      }
+  return `SELECT ${nth} AS key, s.ordinal, s.deleted, ${primary.map((_, index) => `s.k${index}`).join(', ')}
+FROM (
+  SELECT e.ordinal, h.deleted, ${primary.map((_, index) => `h.k${index}`).join(', ')},
+    h.found OR e.ordinal ${op('>')} pg_catalog.min(e.ordinal) OVER (PARTITION BY ${values.join(', ')}) AS taken
+  FROM ${rows('e')}
+  ${given}${join}
+  LEFT JOIN LATERAL (
+    SELECT true AS found, ${isSoftlyDeleted(softDelete)} AS deleted, ${primary.map((column, index) => `${field('t', column)} AS k${index}`).join(', ')}
+    FROM ${name} AS t
+    WHERE ${held.join(' AND ')}${standing ? stays : ''}
+    LIMIT 1
+  ) AS h ON true
+  WHERE ${values.map((value) => `${value} IS NOT NULL`).join(' AND ')}
+) AS s
+WHERE s.taken`
+}
+
+/** What the new row `n` has under a key, and that the stored row `t` has it. */
+interface KeyParts {
+  readonly values: readonly string[]
+  readonly join: string
+  readonly held: readonly string[]
+}
+
+/** The server's words name columns alone: they are those of the innermost FROM. */
+function unusual({ keys, condition, reads }: UnusualIndex, standing: boolean): KeyParts {
+  const columns = Object.entries(reads).map(([column, value]) =>
+    standing || value === null
+      ? field('n', column)
+      : `CASE WHEN e.value ${op('?')} ${literal(column)} THEN ${field('n', column)} ELSE ${value} END AS ${quote(column)}`,
+  )
+  const expressions = keys.map((key, index) => `(${key}) AS x${index}`)
+  return {
+    values: keys.map((_, index) => `v.x${index}`),
+    join: `
+  CROSS JOIN LATERAL (
+    SELECT ${expressions.join(', ')} FROM (SELECT ${columns.join(', ')}) AS i WHERE ${condition ?? 'true'}
+  ) AS v`,
+    held: [`(${condition ?? 'true'})`, ...keys.map((key, index) => `(${key}) ${EQUALS} v.x${index}`)],
+  }
+}
+
+/** SQL that TypeORM's own `query` sends. */
+interface HolderQuery {
+  readonly sql: string
+  readonly values: readonly unknown[]
+}
+
+/** Where a text was refused. */
+interface RefusedPlace {
+  /** The values of the scope, as Postgres writes them. */
+  readonly scope: readonly string[]
+  readonly hash: string
+  readonly hashNumber: number
+}
+
+/**
+ * The row that holds a text, and the row that has its place in the chain: one and the same, unless another
+ * text of equal hash was faster. Gives the primary key as `k0`, `k1`, …, `same`, which is NULL for another text, and `deleted`.
+ *
+ * @param texts the values of its columns
+ */
+export function holderQuery(
+  table: TextTable,
+  { primary, softDelete }: HolderColumns,
+  { scope, hash, hashNumber }: RefusedPlace,
+  texts: readonly (string | null)[],
+): HolderQuery {
+  const values = [...scope, hash, hashNumber, ...texts]
+  const at = (index: number): string => parameter(scope.length + index)
+  const same = table.text
+    .map(({ name }, index) => alike(asText(name), `${at(2 + index)}::pg_catalog.text`))
+    .join(' AND ')
+  const where = [
+    ...table.scope.map((name, index) => `${field('t', name)} ${EQUALS} ${parameter(index)}`),
+    `${field('t', table.hash)} ${EQUALS} ${at(0)}`,
+    `(${same} OR ${field('t', table.number)} ${EQUALS} ${at(1)})`,
+    ...isLive(table, 't'),
+  ]
+  const keys = primary.map((name, index) => `${field('t', name)} AS k${index}`)
+  return {
+    sql: `SELECT ${[...keys, `CASE WHEN ${same} THEN 1 END AS same`, `${isSoftlyDeleted(softDelete)} AS deleted`].join(', ')}
+FROM ${tableName(table)} AS t
+WHERE ${where.join('\n  AND ')}`,
+    values,
+  }
+}
+
+/**
+ * Finds the holder of the text of a row that was to be restored. No statement contains that text: it is taken to be the
+ * text of the row in its place if every softly deleted row with this hash has that text.
+ */
+export function restoredHolderQuery(
+  table: TextTable,
+  { primary }: HolderColumns,
+  { scope, hash, hashNumber }: RefusedPlace,
+): HolderQuery {
+  const at = (index: number): string => parameter(scope.length + index)
+  const deleted = [...sameChain(table, 'd', 't'), ...isFreed(table, 'd')].join(' AND ')
+  const where = [
+    ...table.scope.map((name, index) => `${field('t', name)} ${EQUALS} ${parameter(index)}`),
+    `${field('t', table.hash)} ${EQUALS} ${at(0)}`,
+    `${field('t', table.number)} ${EQUALS} ${at(1)}`,
+    ...isLive(table, 't'),
+  ]
+  const keys = primary.map((name, index) => `${field('t', name)} AS k${index}`)
+  return {
+    sql: `SELECT ${keys.join(', ')}, (
+  SELECT CASE WHEN pg_catalog.bool_and(${sameText(table, 'd', 't').join('\n    AND ')}) THEN 1 END
+  FROM ${tableName(table)} AS d
+  WHERE ${deleted}
+) AS same
+FROM ${tableName(table)} AS t
+WHERE ${where.join('\n  AND ')}`,
+    values: [...scope, hash, hashNumber],
+  }
+}
+
+/** What Postgres says of a unique violation, in whatever language: `Key (columns)=(values)`, and then prose. */
+const DETAIL = /\((?<columns>.*?)\)=\((?:(?<scope>.*), )?(?<hash>[^,]+), (?<number>\d+)\)[^)]*$/su
+
+/** The columns and values of a unique violation of our index; undefined where it is another, or says nothing. */
+export function refusedPlace(table: TextTable, detail: string | undefined): RefusedPlace | undefined {
+  const { columns, scope, hash, number } = DETAIL.exec(detail ?? '')?.groups ?? {}
+  const wanted = [...table.scope, table.hash, table.number]
+  // Postgres quotes a name only where it must.
+  const isOurs = columns?.replaceAll('"', '') === nameList(wanted).replaceAll('"', '')
+  if (hash === undefined || !isOurs) return undefined
+  // A value may hold what stands between two of them.
+  const values = scope === undefined ? [] : table.scope.length === 1 ? [scope] : scope.split(', ')
+  return values.length === table.scope.length ? { scope: values, hash, hashNumber: Number(number) } : undefined
+}
+
+/**
+ * The table that a partition belongs to, as `schema` and `table`.
+ */
+export const PARTITION_ROOT: string = `SELECT n.nspname AS schema, r.relname AS table
+FROM pg_catalog.pg_class AS r
+${joinOf('pg_namespace', 'n', 'r.relnamespace')}
+WHERE r.oid ${EQUALS} pg_catalog.pg_partition_root(pg_catalog.to_regclass(pg_catalog.format('%I.%I', $1::pg_catalog.text, $2::pg_catalog.text)))`

@@ -1,0 +1,224 @@
+import {
+  batchParser,
+  type BatchRow,
+  type BatchShape,
+  broughtOr,
+  createdMany,
+  input,
+  inputOrder,
+  selectCreated,
+} from './batch'
+import { asStored, typeOf } from './types'
+import { literal, quote } from './identifier'
+import {
+  anyNumber,
+  CREATED,
+  doNothing,
+  holdsText,
+  insertColumns,
+  keyParameter,
+  named,
+  nameList,
+  otherTexts,
+  parameter,
+  parserOf,
+  returnedRow,
+  rowColumns,
+  type RowShape,
+  SAME_TEXTS,
+  selectFound,
+  selectRow,
+  type Statement,
+  type StoredRow,
+  written,
+} from './find'
+import { bytewise, field, hashOfValues, isLive, isOther, op, tableName, type TextTable } from './text-table'
+
+/** What an upsert does to the row that holds the text. */
+export interface UpdateShape {
+  /** Columns to set, all of them among the `others` of the shape: a row that is inserted gets the same values. */
+  readonly update: readonly string[]
+  /** Columns of numbers that count the updates. */
+  readonly versions: readonly string[]
+  /** Columns that are set to the time of the update, where `update` does not set them. */
+  readonly updateDates: readonly string[]
+  /** Texts without a guard, of which `update` sets a part: their hashes follow. */
+  readonly hashes: readonly Pick<TextTable, 'text' | 'digest' | 'nullable' | 'hash'>[]
+  /** Leave alone a row that holds all the values already. */
+  readonly skipUnchanged: boolean
+  /** Leave alone a row that has another value in this column: it is of another class. @default none */
+  readonly only?: { readonly column: string; readonly values: readonly string[] } | undefined
+}
+
+/**
+ * Updates the row that holds the text, or inserts one at number 0, in one round trip; gives nothing where neither took.
+ * Takes the parameters of `findOrCreateStatement`.
+ *
+ * No ON CONFLICT … DO UPDATE: that acts on whatever row has the number, asks the sequence of a generated key for every
+ * row, and needs all columns of a new one. Here is updated what holds the text once it is locked.
+ *
+ * @param orInsert false: a row that is not there is not inserted
+ */
+export function upsertStatement(shape: RowShape, update: UpdateShape, orInsert: boolean): Statement<StoredRow> {
+  const value = (name: string): string => parameter(insertColumns(shape).indexOf(name))
+  // Asked of the row once it is locked: the update would look at what the snapshot has, and skip what others change.
+  const [changed, ifChanged] = update.skipUnchanged
+    ? [`(${changes(shape, update, value)}) AS changed`, ' AND pg_catalog.bool_and(changed)']
+    : [undefined, '']
+  return named(
+    `WITH found AS (
+  ${selectFound(shape, true, changed)}
+  LIMIT 2
+  FOR NO KEY UPDATE
+), updated AS (
+  UPDATE ${tableName(shape.table)} AS t
+  SET ${assignments(update, (name) => written(shape, name, value(name)), textOf(shape, value))}
+  FROM (SELECT FROM found HAVING pg_catalog.count(*) OPERATOR(pg_catalog.=) 1${ifChanged}) AS f
+  WHERE ${isTheRow(shape, keyParameter(shape))}${isOfClass(update)}
+  RETURNING ${returnedRow(shape, CREATED.no)}
+)${orInsert ? `, ${created(shape)}` : ''}
+SELECT * FROM updated${orInsert ? '\nUNION ALL\nSELECT * FROM created' : ''}
+UNION ALL
+-- Locked, and yet not updated: it is as it should be, or a trigger of the table keeps it as it is.
+SELECT ${update.skipUnchanged ? rowColumns(shape).join(', ') : '*'} FROM found WHERE NOT EXISTS (SELECT FROM updated)`,
+    parserOf(shape, true),
+  )
+}
+
+/** Said once more by the update: whatever changes the row meanwhile, no other text's is changed. */
+function isTheRow(shape: RowShape, value: (index: number) => string): string {
+  return [holdsText(shape, value), ...isLive(shape.table, 't'), anyNumber(shape.table)].join('\n    AND ')
+}
+
+function created(shape: RowShape): string {
+  const columns = insertColumns(shape)
+  return `created AS (
+  INSERT INTO ${tableName(shape.table)} AS t (${nameList(columns)})
+  SELECT ${columns.map((name, index) => written(shape, name, parameter(index))).join(', ')}
+  WHERE NOT EXISTS (SELECT FROM found)
+  ${doNothing(shape)}
+  RETURNING ${returnedRow(shape, CREATED.yes)}
+)`
+}
+
+/**
+ * Updates or inserts many rows, with the parameters of `findOrCreateManyStatement`. Each row sets those columns of
+ * `update` that it brings.
+ *
+ * Every row is locked, in the order of the batch, before the first is updated: two batches that have several rows in
+ * common would otherwise deadlock.
+ */
+export function upsertManyStatement(shape: BatchShape, update: UpdateShape): Statement<BatchRow> {
+  const table = tableName(shape.table)
+  const sent = (index: number): string => `i.c${index}`
+  const same = isTheRow(shape, shape.crashesByPruning === true ? unpruned(shape, sent) : sent)
+  const changed = changes(shape, update, (name) => `i.c${insertColumns(shape).indexOf(name)}`)
+  const scoped = shape.table.scope.length > 0
+  const createdRows = selectCreated(shape, { otherTexts: SAME_TEXTS })
+  const unchanged = `
+UNION ALL
+SELECT ${['ordinal', ...rowColumns(shape)].map((name) => `f.${name}`).join(', ')}
+FROM found AS f
+JOIN one AS o ON o.ordinal OPERATOR(pg_catalog.=) f.ordinal
+WHERE NOT o.changed`
+  // Two rows of the batch may have scopes that differ as given and are stored alike: the second is to update the first.
+  const sql = `WITH ${input(shape)}, found AS MATERIALIZED (
+  SELECT i.ordinal, t.*
+  FROM ${scoped ? `(SELECT * FROM input AS i\n    ORDER BY ${inputOrder(shape)})` : 'input'} AS i
+  CROSS JOIN LATERAL (
+    SELECT ${selectRow(shape, 't', { created: CREATED.no, otherTexts: SAME_TEXTS })},
+      ${update.skipUnchanged ? `(${changed})` : 'true'} AS changed
+    FROM ${table} AS t
+    WHERE ${same}
+    LIMIT 2
+    FOR NO KEY UPDATE
+  ) AS t
+), one AS (
+  SELECT f.ordinal, pg_catalog.bool_and(f.changed) AS changed
+  FROM found AS f
+  GROUP BY f.ordinal
+  HAVING pg_catalog.count(*) OPERATOR(pg_catalog.=) 1
+), updated AS (
+  UPDATE ${table} AS t
+  SET ${assignments(update, (name, otherwise) => broughtOr(shape, name, otherwise))}
+  FROM one AS o
+  JOIN input AS i ON i.ordinal OPERATOR(pg_catalog.=) o.ordinal
+  WHERE o.changed
+    AND ${same}${isOfClass(update)}
+  RETURNING i.ordinal,
+    ${selectRow(shape, 't', { created: CREATED.no, otherTexts: otherTexts(shape, sent) })}
+), ${createdMany(shape)}
+SELECT * FROM updated
+UNION ALL
+${scoped ? `SELECT * FROM (\n${createdRows}\n) AS c WHERE c.created` : createdRows}${update.skipUnchanged ? unchanged : ''}`
+  return { name: '', sql, parse: batchParser(shape, true) }
+}
+
+/**
+ * The value of a column that may choose a partition, as the one element of an array that the planner does not look into:
+ * the index serves as before, in each of the partitions.
+ */
+const unpruned =
+  ({ table: { scope, text } }: BatchShape, value: (index: number) => string) =>
+  (index: number): string =>
+    index < scope.length || index === scope.length + text.length
+      ? `ANY (pg_catalog.array_fill(${value(index)}, '{1}'))`
+      : value(index)
+
+/**
+ * What UPDATE sets.
+ *
+ * @param value what a column is set to; where a row does not bring it, to `otherwise`
+ * @param text the same of a column of a text, within the digest
+ */
+export function assignments(
+  { update, versions, updateDates, hashes }: UpdateShape,
+  value: (name: string, otherwise: string) => string,
+  text: (name: string) => string = (name) => value(name, field('t', name)),
+): string {
+  // As TypeORM's save does.
+  const now = 'CURRENT_TIMESTAMP'
+  const given = update.map((name) => [name, value(name, updateDates.includes(name) ? now : field('t', name))])
+  const dates = updateDates.filter((name) => !update.includes(name)).map((name) => [name, now])
+  const counted = versions.map((name) => [name, `${field('t', name)} ${op('+')} 1`])
+  const hashed = hashes.map((table) => {
+    const texts = table.text.map(({ name }) => (update.includes(name) ? text(name) : field('t', name)))
+    return [table.hash, hashOfValues(table, texts)]
+  })
+  return [...given, ...hashed, ...dates, ...counted]
+    .map(([name = '', sql]) => `${quote(name)} = ${sql}`)
+    .join(',\n    ')
+}
+
+/** A parameter has one type in all of a statement: that of its column. */
+export const textOf =
+  ({ types }: RowShape, value: (name: string) => string) =>
+  (name: string): string =>
+    `${value(name)}::${typeOf(types, name)}::pg_catalog.text`
+
+export function isOfClass({ only }: UpdateShape): string {
+  if (!only) return ''
+  return `\n    AND ${field('t', only.column)}::pg_catalog.text ${op('=')} ANY (ARRAY[${only.values.map(literal).join(', ')}])`
+}
+
+/** Compared as texts, which every type has: `json` has no equality. */
+export function changes(
+  shape: RowShape & Partial<Pick<BatchShape, 'defaults'>>,
+  { update }: UpdateShape,
+  value: (name: string) => string,
+): string {
+  const brought = [...(shape.defaults?.keys() ?? [])]
+  return update
+    .map((name) => {
+      const type = shape.spatial?.has(name) ? undefined : shape.types?.get(name)
+      const sent = value(name)
+      // A value that is too long is compared as it is, so that the update refuses it.
+      const isCut = type !== undefined && /^(?:character|bit)/.test(type.declared)
+      const exact = type ? asStored(sent, type) : written(shape, name, sent)
+      const stored = isCut ? `${sent}::${typeOf(shape.types, name)}` : exact
+      const changed = isOther(bytewise('t', name), `(${stored})::pg_catalog.text`)
+      const nth = brought.indexOf(name)
+      return nth === -1 ? changed : `i.g${nth} AND\n    ${changed}`
+    })
+    .join('\n      OR ')
+}

@@ -1,0 +1,109 @@
+import type { NamedIndex } from './alter'
+import type { Query } from './catalog'
+import { dollarQuote, quote } from './identifier'
+import { endsConnection, serverError } from './sqlstate'
+import { checkExpression, EQUALS, joinOf, type TextRows } from './text-table'
+import { FIRES, type Trigger } from './trigger-set'
+
+/** Something that the server stores in words of its own. */
+export interface Wording {
+  /** `check`, `index` or `trigger`, and its name. */
+  readonly key: string
+  /** Makes it, under another name, on a table that has the same columns. */
+  readonly make: (table: string, name: string) => string
+}
+
+export const wordedCheck = (rows: TextRows): Wording => ({
+  key: `check ${rows.check}`,
+  make: (table, name) => `ALTER TABLE ${table} ADD CONSTRAINT ${name} CHECK (${checkExpression(rows)})`,
+})
+
+export const wordedIndex = ({ name: key, columns, where }: NamedIndex): Wording => ({
+  key: `index ${key}`,
+  make: (table, name) =>
+    `CREATE UNIQUE INDEX ${name} ON ${table} (${columns.map(quote).join(', ')})${where === undefined ? '' : ` WHERE ${where}`}`,
+})
+
+const EVENTS = ['insert', 'delete', 'update'] as const
+
+/** Its condition alone; all else is compared part by part. */
+export const wordedTrigger = ({ name: key, type, when = 'true' }: Trigger): Wording => {
+  const events = EVENTS.filter((event) => (type & FIRES[event]) !== 0).map((event) => event.toUpperCase())
+  return {
+    key: `trigger ${key}`,
+    make: (table, name) => `CREATE TRIGGER ${name} BEFORE ${events.join(' OR ')} ON ${table} FOR EACH ROW
+      WHEN (${when}) EXECUTE FUNCTION pg_catalog.suppress_redundant_updates_trigger()`,
+  }
+}
+
+const QUOTED = `"[^"]*"|'[^']*'`
+/** A column may be called like a part of a definition. */
+const UNQUOTED = `(?:${QUOTED}|[^"'])*?`
+const BEFORE_WHEN = new RegExp(`^${UNQUOTED} WHEN \\((${UNQUOTED})\\) EXECUTE FUNCTION `, 'u')
+const BEFORE_METHOD = new RegExp(`^${UNQUOTED} USING `, 'u')
+const STORAGE = new RegExp(`(${QUOTED})| WITH \\([^()]*\\)`, 'gu')
+
+/** What of a definition the words are compared of: not the name, the table, nor how an index is stored. */
+export const wordsOf = (definition: string): string =>
+  BEFORE_WHEN.exec(definition)?.[1] ?? definition.replace(BEFORE_METHOD, '').replaceAll(STORAGE, '$1')
+
+const LOOKALIKE = 'unique_text_lookalike'
+
+const RELATION = `'pg_temp.${LOOKALIKE}'::pg_catalog.regclass`
+
+const READ = `SELECT c.conname::pg_catalog.text AS name, pg_catalog.pg_get_expr(c.conbin, c.conrelid) AS words
+  FROM pg_catalog.pg_constraint AS c WHERE c.conrelid ${EQUALS} ${RELATION} AND c.contype ${EQUALS} 'c'
+UNION ALL SELECT c.relname::pg_catalog.text, pg_catalog.pg_get_indexdef(i.indexrelid)
+  FROM pg_catalog.pg_index AS i ${joinOf('pg_class', 'c', 'i.indexrelid')}
+ WHERE i.indrelid ${EQUALS} ${RELATION}
+UNION ALL SELECT t.tgname::pg_catalog.text, pg_catalog.pg_get_triggerdef(t.oid, true)
+  FROM pg_catalog.pg_trigger AS t WHERE t.tgrelid ${EQUALS} ${RELATION}`
+
+/**
+ * Gives what is wanted in the words that the server would store, by the keys: they change with its version, and with the
+ * types of columns. It is made on a temporary table with the same columns, all of which is rolled back. What cannot be
+ * made, for a column is missing, has no words.
+ *
+ * @param relation the table's name as SQL
+ * @param within a transaction is open, which goes on afterwards
+ * @returns undefined for a role that may not make temporary tables, and on a standby
+ */
+export async function writtenAs(
+  query: Query,
+  { relation, within }: { readonly relation: string; readonly within: boolean },
+  wanted: readonly Wording[],
+): Promise<ReadonlyMap<string, string> | undefined> {
+  const [begin, end] = within
+    ? [`SAVEPOINT ${LOOKALIKE}`, [`ROLLBACK TO SAVEPOINT ${LOOKALIKE}`, `RELEASE SAVEPOINT ${LOOKALIKE}`]]
+    : // Also where a role or a database says that transactions are read-only.
+      ['START TRANSACTION READ WRITE', ['ROLLBACK']]
+  const made = wanted.map(
+    ({ make }, position) => `
+  BEGIN
+    ${make(`pg_temp.${LOOKALIKE}`, `w${position}`)};
+  EXCEPTION WHEN OTHERS THEN
+  END;`,
+  )
+  const look = `DO ${dollarQuote(`
+BEGIN
+  CREATE TEMPORARY TABLE ${LOOKALIKE} (LIKE ${relation});${made.join('')}
+END
+`)}`
+  let words: ReadonlyMap<string, string> | undefined
+  try {
+    await send(query, [begin, look])
+    const rows = (await query(READ)) as readonly { readonly name: string; readonly words: string }[]
+    words = new Map(rows.map((one) => [wanted[Number(one.name.slice(1))]?.key ?? '', wordsOf(one.words)]))
+  } catch (error) {
+    if (!serverError(error) || endsConnection(error)) {
+      await send(query, end).catch(() => undefined)
+      throw error
+    }
+  }
+  await send(query, end)
+  return words
+}
+
+async function send(query: Query, statements: readonly string[]): Promise<void> {
+  for (const one of statements) await query(one)
+}

@@ -1,0 +1,254 @@
+import { Transform, type TransformCallback } from 'node:stream'
+import type { DataSource, DeepPartial, EntityTarget, ObjectLiteral } from 'typeorm'
+import {
+  CALL_RULES,
+  type EntityText,
+  entityTextOf,
+  type FindOrCreateManyOptions,
+  type FindOrCreateManyResult,
+  type GivenValues,
+  type Naming,
+  tracedTo,
+} from '../core'
+import { DeclarationError } from '../errors'
+import { checkOptions, kindOf, RULE, type Rules } from '../options'
+import { Flow, type Outcome, type Source, sourceOf } from './flow'
+
+/** Options of `findOrCreateStream` and `findOrCreateTransform`. */
+export interface FindOrCreateStreamOptions<Entity = ObjectLiteral> extends Omit<
+  FindOrCreateManyOptions<Entity>,
+  'relations' | 'relationLoadStrategy'
+> {
+  /**
+   * Rows that are gathered, sorted by hash, and then sent in batches. The results of a window come together, when it is
+   * done. Hashes are random: where the unique index is larger than the server's cache, neighbours in a large window share
+   * a page of it, which otherwise would be read and written for each of them.
+   *
+   * @default one batch (3,000) while the index is small beside `shared_buffers`, then by its size up to 250,000
+   */
+  readonly window?: number | undefined
+}
+
+const { relations: _relations, relationLoadStrategy: _strategy, ...MANY_RULES } = CALL_RULES.findOrCreateMany
+const STREAM_RULES: Rules<FindOrCreateStreamOptions> = { ...MANY_RULES, window: RULE.positive }
+
+/**
+ * `findOrCreateMany` for more inputs than fit into memory, or for inputs that arrive over time: reads a source and
+ * yields the results in its order. It reads ahead no more than it needs to keep the server busy, and only while results
+ * are taken.
+ *
+ * Runs outside transactions: each batch, of up to 3,000 rows, commits by itself. Of inputs with equal texts, however
+ * far apart, only the first can be `created`. Inputs that a source has given before it pauses are sent meanwhile.
+ *
+ * A loop over the results may end early. Then the source is ended too, and no connection is held.
+ *
+ * @param source gives the inputs. It is read only after the table was found ready
+ * @example
+ * for await (const result of findOrCreateStream(dataSource, Page, readPages())) {
+ *   if ('error' in result) console.error(result.error)
+ *   else console.log(result.entity.id, result.created)
+ * }
+ *
+ * @throws DeclarationError at the call
+ * @throws SchemaDriftError, UnsupportedDatabaseError when the first result is taken, before the source is read
+ * @throws AttemptsExhaustedError, and QueryFailedError where the connection or the server fails, after the results of
+ * what came before; also what the source throws, and the reason of `signal`
+ */
+export function findOrCreateStream<
+  Entity extends ObjectLiteral,
+  Given = DeepPartial<Entity>,
+  By extends string = string,
+>(
+  dataSource: DataSource,
+  entity: EntityTarget<Entity>,
+  source:
+    | Iterable<GivenValues<NoInfer<Entity>, Given, NoInfer<By>>>
+    | AsyncIterable<GivenValues<NoInfer<Entity>, Given, NoInfer<By>>>,
+  options: Naming<By, FindOrCreateStreamOptions<NoInfer<Entity>>> = {},
+): AsyncGenerator<FindOrCreateManyResult<Entity>, void, undefined> {
+  const operation = 'findOrCreateStream'
+  const entityText = streamedText(operation, dataSource, entity, options)
+  const inputs = sourceOf<DeepPartial<Entity>>(operation, source)
+  return resultsOf(flowOf(dataSource, entityText, inputs, options), options, tracedTo(findOrCreateStream))
+}
+
+/** @throws DeclarationError for an argument or an option that is wrong */
+function streamedText<Entity extends ObjectLiteral>(
+  operation: 'findOrCreateStream' | 'findOrCreateTransform',
+  dataSource: DataSource,
+  entity: EntityTarget<Entity>,
+  options: FindOrCreateStreamOptions<Entity>,
+): EntityText {
+  checkOptions(`${operation}()`, options, STREAM_RULES)
+  // A manager or a query runner may belong to a transaction, and a stream would not take part in it.
+  if (!RULE.dataSource.takes(dataSource)) {
+    throw new DeclarationError(
+      `Expected a DataSource, got ${kindOf(dataSource)}. A stream runs outside transactions. Within one, use findOrCreateMany().`,
+    )
+  }
+  return entityTextOf(dataSource.manager, entity, options.by)
+}
+
+function flowOf<Entity extends ObjectLiteral>(
+  dataSource: DataSource,
+  entityText: EntityText,
+  source: Source<DeepPartial<Entity>>,
+  { create, deleted, signal, onProgress, window }: FindOrCreateStreamOptions<Entity>,
+): Flow<DeepPartial<Entity>, Entity> {
+  return new Flow({
+    dataSource,
+    rules: { entityText, eager: true, create, deleted },
+    source,
+    add: (rows, values) => rows.addPromised(values),
+    progress: { signal, onProgress },
+    window,
+  })
+}
+
+/** Yields every result by itself, up to the first that is missing. */
+async function* resultsOf<Entity extends ObjectLiteral>(
+  flow: Flow<DeepPartial<Entity>, Entity>,
+  { signal }: Pick<FindOrCreateStreamOptions, 'signal'>,
+  traced: ReturnType<typeof tracedTo>,
+): AsyncGenerator<FindOrCreateManyResult<Entity>, void, undefined> {
+  await traced(flow.open())
+  const outcomes = flow.outcomes()
+  let failure: Outcome<Entity>['failure']
+  try {
+    for (;;) {
+      const { done, value } = await traced(outcomes.next())
+      if (done === true) break
+      if (failure) continue
+      failure = value.failure
+      for (const result of value.results) {
+        if (!result) break
+        yield result
+      }
+    }
+  } finally {
+    await outcomes.return()
+  }
+  if (failure) throw failure.error
+  if (signal?.aborted === true) throw signal.reason
+}
+
+/**
+ * `findOrCreateStream` as a Node.js stream in object mode: inputs are written, results are read, in the same order.
+ * Once destroyed it sends nothing more, and closes when the batches at the server have ended.
+ *
+ * @example
+ * await pipeline(readable, findOrCreateTransform(dataSource, Page), writable)
+ *
+ * @throws DeclarationError at the call; every other error of `findOrCreateStream` is emitted by the stream
+ */
+export function findOrCreateTransform<Entity extends ObjectLiteral, By extends string = string>(
+  dataSource: DataSource,
+  entity: EntityTarget<Entity>,
+  options: Naming<By, FindOrCreateStreamOptions<NoInfer<Entity>>> = {},
+): Transform {
+  const entityText = streamedText('findOrCreateTransform', dataSource, entity, options)
+  const traced = tracedTo(findOrCreateTransform)
+  const written = new Written<DeepPartial<Entity>>()
+  const flow = flowOf<Entity>(dataSource, entityText, written, options)
+  return new FlowTransform(written, resultsOf(flow, options, traced), {
+    stop: () => flow.stop(),
+    signal: options.signal,
+  })
+}
+
+/** The written inputs, one at a time: the next is requested when this one was read. */
+class Written<Item> implements Source<Item> {
+  private waiting: { readonly item: Item; readonly taken: () => void } | undefined
+  private closed = false
+  private wake = (): void => {}
+
+  give(item: Item, taken: () => void): void {
+    this.waiting = { item, taken }
+    this.wake()
+  }
+
+  close(): void {
+    this.closed = true
+    this.wake()
+  }
+
+  readonly next = async (): Promise<readonly Item[] | undefined> => {
+    while (!this.waiting && !this.closed) await new Promise<void>((resolve) => (this.wake = resolve))
+    if (!this.waiting) return undefined
+    const { item, taken } = this.waiting
+    this.waiting = undefined
+    taken()
+    return [item]
+  }
+
+  readonly end = async (): Promise<void> => this.close()
+}
+
+class FlowTransform<Item> extends Transform {
+  private pumping: Promise<void> | undefined
+  private resumeReading = (): void => {}
+
+  constructor(
+    private readonly written: Written<Item>,
+    private readonly results: AsyncIterable<unknown>,
+    private readonly ends: { readonly stop: () => void; readonly signal: AbortSignal | undefined },
+  ) {
+    super({ objectMode: true })
+    const { signal } = ends
+    // Code that waits for the first input hears of the end too.
+    if (signal?.aborted === true) this.begin()
+    else signal?.addEventListener('abort', this.begin)
+  }
+
+  override _transform(item: Item, _encoding: BufferEncoding, callback: TransformCallback): void {
+    this.begin()
+    this.written.give(item, callback)
+  }
+
+  override _flush(callback: TransformCallback): void {
+    this.begin()
+    this.written.close()
+    // Where it fails, the stream is destroyed.
+    void this.afterPump(callback)
+  }
+
+  override _read(size: number): void {
+    this.resumeReading()
+    // The writable side may wait for room on this one.
+    // oxlint-disable-next-line no-underscore-dangle
+    super._read(size)
+  }
+
+  override _destroy(error: Error | null, callback: (error?: Error | null) => void): void {
+    this.ends.stop()
+    this.ends.signal?.removeEventListener('abort', this.begin)
+    this.written.close()
+    this.resumeReading()
+    void this.afterPump(() => callback(error))
+  }
+
+  private readonly begin = (): void => {
+    this.pumping ??= this.pump()
+  }
+
+  private async afterPump(then: () => void): Promise<void> {
+    await this.pumping
+    then()
+  }
+
+  /** Never rejects. */
+  private async pump(): Promise<void> {
+    try {
+      for await (const result of this.results) {
+        if (!this.push(result)) await this.untilRead()
+        if (this.destroyed) return
+      }
+    } catch (error) {
+      this.destroy(error as Error)
+    }
+  }
+
+  private async untilRead(): Promise<void> {
+    if (!this.destroyed) await new Promise<void>((resolve) => (this.resumeReading = resolve))
+  }
+}

@@ -1,0 +1,247 @@
+import { dollarQuote, list, literal, quote } from '../sql/identifier'
+import { all, isCounted, type NumberTable, relation, scopeKey, scopeOf, scopesName, scopesTable } from '../sql/numbers'
+import { OF_TABLE, SQLSTATE } from '../sql/sqlstate'
+import { EQUALS, field, op, tableName } from '../sql/text-table'
+import type { KeptTable, TriggerNote } from '../sql/trigger-set'
+
+/**
+ * Makes the table of scopes anew, from the rows that are there: a row for each scope, which is its mutex. With a count,
+ * the sum of `n` over the parts of a scope says how many of its rows count.
+ *
+ * In one statement, so that no row comes between. It belongs to the table's owner, whose functions write it, and is
+ * readable by those who may read the table.
+ *
+ * @param counted its rows count from the start; otherwise none does
+ */
+export function makeScopes(table: NumberTable, counted: boolean = table.count): string {
+  const [of, scopes] = [tableName(table), scopesTable(table)]
+  const [key, by] = [scopeKey(table), scopeOf(table, 'r')]
+  const filter = isCounted(table, 'r').map((one) => ` FILTER (WHERE ${one})`)
+  const columns = [
+    ...by.map((one, position) => `${one} AS ${key[position] ?? ''}`),
+    '0::pg_catalog.int2 AS part',
+    `${counted ? `pg_catalog.count(*)${filter.join('')}` : '0::pg_catalog.int8'} AS n`,
+  ]
+  const group = by.length === 0 ? '' : ` GROUP BY ${by.join(', ')}`
+  const grantee = `CASE WHEN a.grantee ${EQUALS} 0 THEN 'PUBLIC' ELSE a.grantee::pg_catalog.regrole::pg_catalog.text END`
+  const is = (row: string, name: string): string => `${row}.oid ${EQUALS} ${literal(name)}::pg_catalog.regclass`
+  return `DO ${dollarQuote(`
+DECLARE
+  privilege pg_catalog.text;
+BEGIN
+  LOCK TABLE ${of} IN SHARE ROW EXCLUSIVE MODE;${table.count ? refuseToCount(is('c', of)) : ''}
+  DROP TABLE IF EXISTS ${scopes};
+  CREATE TABLE ${scopes} WITH (fillfactor = 50) AS
+    SELECT ${columns.join(', ')}
+    FROM ${counted ? `ONLY ${of} AS r${group}` : `${of} AS r LIMIT 0`};
+  ALTER TABLE ${scopes} ADD PRIMARY KEY (${[...key, 'part'].join(', ')});${table.count ? refuseCopies(scopes) : ''}
+  -- Whatever default privileges have granted.
+  FOR privilege IN
+    SELECT pg_catalog.format('REVOKE ALL ON %s FROM %s', k.oid::pg_catalog.regclass,
+        ${grantee})
+      FROM pg_catalog.pg_class AS k, pg_catalog.aclexplode(k.relacl) AS a
+     WHERE ${is('k', scopes)} AND a.grantee ${op('<>')} k.relowner
+    UNION ALL
+    SELECT pg_catalog.format('ALTER TABLE %s OWNER TO %s', ${literal(scopes)}, c.relowner::pg_catalog.regrole)
+      FROM pg_catalog.pg_class AS c WHERE ${is('c', of)}
+    UNION ALL
+    SELECT pg_catalog.format('GRANT SELECT ON %s TO %s', ${literal(scopes)},
+        ${grantee})
+      FROM pg_catalog.pg_class AS c, pg_catalog.aclexplode(c.relacl) AS a
+     WHERE ${is('c', of)} AND a.privilege_type ${EQUALS} 'SELECT'
+       AND a.grantee ${op('<>')} c.relowner
+  LOOP
+    EXECUTE privilege;
+  END LOOP;
+END
+`)}`
+}
+
+const COPIES = 'restore_with_disable_triggers'
+
+/**
+ * Data that is restored while triggers are on would count twice, by the copied counts and by the copied rows. The function
+ * refuses every INSERT, and needs no owner of ours. Off like the others with --disable-triggers, and on a replica.
+ */
+const refuseCopies = (scopes: string): string => `
+  CREATE TRIGGER ${COPIES} BEFORE INSERT ON ${scopes} FOR EACH ROW
+    WHEN (pg_catalog.pg_trigger_depth() ${EQUALS} 0 AND NEW.n ${op('<>')} 0)
+    EXECUTE FUNCTION pg_catalog.suppress_redundant_updates_trigger();`
+
+/** The table of scopes, as it should exist. */
+export const keptScopes = (table: NumberTable): KeptTable => ({
+  name: scopesName(table),
+  columns: {
+    ...Object.fromEntries(table.scope.map(({ name }, position) => [`s${position}`, { like: name }])),
+    part: 'smallint',
+    n: 'bigint',
+  },
+  primary: [...scopeKey(table), 'part'],
+  trigger: table.count ? COPIES : undefined,
+})
+
+/** What a table of scopes that has lost its trigger gets. */
+export const guardScopes = (table: NumberTable): string[] => [
+  `DROP TRIGGER IF EXISTS ${COPIES} ON ${scopesTable(table)}`,
+  refuseCopies(scopesTable(table)).trim().replace(/;$/, ''),
+]
+
+export const dropScopes = (table: Pick<NumberTable, 'schema' | 'triggers'>): string =>
+  `DROP TABLE IF EXISTS ${scopesTable(table)}`
+
+/** For a place one level deeper. */
+export const indented = (sql: string): string => sql.replaceAll('\n', '\n  ')
+
+interface NumberRefusal {
+  readonly sqlstate: string
+  readonly message: string
+  readonly hint: string
+}
+
+/** With the unique index as its constraint, so that a client can tell it from others. */
+export const raiseNumber = (table: NumberTable, { sqlstate, message, hint }: NumberRefusal): string =>
+  `RAISE EXCEPTION USING ERRCODE = '${sqlstate}',
+      MESSAGE = ${literal(message)},
+      HINT = ${literal(hint)},
+      CONSTRAINT = ${literal(table.index)}, ${OF_TABLE};`
+
+const another: NumberRefusal = {
+  sqlstate: SQLSTATE.wrongState,
+  message: 'what numbers the rows names another table or column than its own',
+  hint: 'Something was renamed, dropped or given away: disable the triggers, and generate a migration.',
+}
+
+/**
+ * Whoever owns the schema could put a table, or a view, of their own under the name of the table of scopes, whose code would
+ * run as the owner of this function. Its OID is a constant of the plan, which is made anew when the name means another
+ * table. A name that another table has taken would have rows numbered by those of that one.
+ */
+export const refuseOtherTables = (table: NumberTable): string => `
+  SELECT k.relkind ${EQUALS} 'r'
+    AND pg_catalog.pg_get_userbyid(k.relowner) ${EQUALS} current_user INTO ours
+  FROM pg_catalog.pg_class AS k
+  WHERE k.oid ${EQUALS} '${scopesName(table)}'::pg_catalog.regclass;
+  IF ours IS NULL THEN
+    RAISE serialization_failure USING MESSAGE = 'numbers are newer than the snapshot';
+  ELSIF ours AND plain THEN
+  ELSIF NOT ours OR NOT EXISTS (
+    SELECT FROM pg_catalog.pg_partition_ancestors(TG_RELID) AS p
+    WHERE p.relid ${EQUALS} pg_catalog.to_regclass(${literal(relation(table))})::pg_catalog.oid
+  ) THEN
+    ${raiseNumber(table, another)}
+  END IF;`
+
+/** The columns that the functions name, as the trigger that looks for another has them. */
+export const lookedAt = ({ scope, number, count, deleted }: NumberTable): string[] => [
+  ...scope.map(({ name }) => name),
+  number,
+  ...(count && deleted !== undefined ? [deleted] : []),
+]
+
+/** The trigger of statements. */
+export const lookTrigger = ({ triggers }: NumberTable): string => `${triggers}_look`
+
+/**
+ * Unlike a trigger, a function does not follow a column that is renamed. Asked by a function that knows no snapshots, for
+ * the text of ours is parsed by the names of now: an old snapshot still shows the former ones, and former triggers.
+ */
+export const refuseOtherColumns = (table: NumberTable): string => `
+  IF EXISTS (
+    SELECT FROM pg_catalog.pg_trigger AS g
+    WHERE g.tgrelid ${EQUALS} pg_catalog.to_regclass(${literal(relation(table))})::pg_catalog.oid
+      AND g.tgname ${EQUALS} ${literal(lookTrigger(table))}
+      AND pg_catalog.strpos(pg_catalog.pg_get_triggerdef(g.oid), pg_catalog.concat(' OF ', pg_catalog.concat_ws(', ',
+        ${list(
+          lookedAt(table).map((name) => `pg_catalog.quote_ident(${literal(name)})`),
+          8,
+        )}
+      ), ' ON ')) ${EQUALS} 0
+  ) THEN
+    ${raiseNumber(table, another)}
+  END IF;`
+
+const uncounted: NumberRefusal = {
+  sqlstate: SQLSTATE.featureNotSupported,
+  message: 'a table with partitions, or with children by INHERITS, keeps no count',
+  hint: 'Declare @NumberWithin without "count", and count the rows by SQL.',
+}
+
+/** Statements that name another table than this one fire other triggers, and write its rows all the same. */
+export const refuseFamily = (table: NumberTable): string => `
+  IF EXISTS (
+    SELECT FROM pg_catalog.pg_inherits AS h
+    WHERE h.inhrelid ${EQUALS} TG_RELID OR h.inhparent ${EQUALS} TG_RELID
+  ) THEN
+    ${raiseNumber(table, uncounted)}
+  END IF;`
+
+const refuseToCount = (isTable: string): string => `
+  IF EXISTS (
+    SELECT FROM pg_catalog.pg_class AS c LEFT JOIN pg_catalog.pg_inherits AS h
+      ON h.inhrelid ${EQUALS} c.oid OR h.inhparent ${EQUALS} c.oid
+    WHERE ${isTable} AND (c.relkind ${EQUALS} 'p' OR h.inhrelid IS NOT NULL)
+  ) THEN
+    RAISE EXCEPTION USING ERRCODE = '${uncounted.sqlstate}', MESSAGE = ${literal(uncounted.message)},
+      HINT = ${literal(uncounted.hint)};
+  END IF;`
+
+/** Rows that are numbered while their table is locked and no trigger of ours stands. */
+interface NumberedRows {
+  readonly table: NumberTable
+  /** Columns of the primary key, whose order is that of the numbers. */
+  readonly primary: readonly string[]
+}
+
+/** Numbers every row that has no number, in key order, after the highest of its scope. */
+export function numberRows({ table, primary }: NumberedRows): string {
+  const number = quote(table.number)
+  return `UPDATE ${tableName(table)} AS t SET ${number} = n."number"
+FROM (
+  SELECT ${selectPrimary('r', primary)},
+    coalesce(pg_catalog.max(r.${number}) OVER (${partition(table, 'r')}), 0)
+      ${op('+')} pg_catalog.count(*) FILTER (WHERE r.${number} IS NULL) OVER (
+        ${partition(table, 'r')} ORDER BY ${primary.map((name) => field('r', name)).join(', ')} ROWS UNBOUNDED PRECEDING
+      ) AS "number"
+  FROM ${tableName(table)} AS r
+) AS n
+WHERE ${all(2, ...sameKey(primary), `t.${number} IS NULL`)}`
+}
+
+/** Numbers all rows anew, in key order from 1. The unique index must be away. */
+export function renumberRows({ table, primary }: NumberedRows): string {
+  const number = quote(table.number)
+  return `UPDATE ${tableName(table)} AS t SET ${number} = n."number"
+FROM (
+  SELECT ${selectPrimary('r', primary)}, pg_catalog.row_number() OVER (
+    ${partition(table, 'r')} ORDER BY ${primary.map((name) => field('r', name)).join(', ')}
+  ) AS "number"
+  FROM ${tableName(table)} AS r
+) AS n
+WHERE ${all(2, ...sameKey(primary), `(t.${number} ${EQUALS} n."number") IS NOT TRUE`)}`
+}
+
+const partition = (table: NumberTable, row: string): string =>
+  table.scope.length === 0 ? '' : `PARTITION BY ${scopeOf(table, row).join(', ')}`
+
+const selectPrimary = (row: string, primary: readonly string[]): string =>
+  primary.map((name, position) => `${field(row, name)} AS "key ${position}"`).join(', ')
+
+const sameKey = (primary: readonly string[]): string[] =>
+  primary.map((name, position) => `${field('t', name)} ${EQUALS} n."key ${position}"`)
+
+/** Raised when a change of what the triggers do makes an installed set wrong; part of the note. */
+export const NUMBERS_PROTOCOL_VERSION = 1
+
+/** What of a declaration the rows depend on. */
+export const NOTED = ['scope', 'number', 'type', 'count', 'deleted'] as const
+
+/** What the comment on the first function says. */
+export interface NumberNote extends TriggerNote, Pick<NumberTable, (typeof NOTED)[number]> {
+  readonly kind: 'numbers'
+  /** `triggers` of the table; by it the table of scopes is found. */
+  readonly prefix: string
+}
+
+/** undefined where the note is that of another set, or of a version which wrote something else. */
+export const asNumberNote = (note: TriggerNote): NumberNote | undefined =>
+  note.kind === 'numbers' && note.protocol === NUMBERS_PROTOCOL_VERSION ? (note as NumberNote) : undefined

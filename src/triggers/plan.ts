@@ -1,0 +1,466 @@
+import type { Change } from '../sql/alter'
+import type { InstalledFunction, InstalledKernel, InstalledTrigger, InstalledTriggers } from '../sql/catalog'
+import { plainName, qualified, withoutComments } from '../sql/identifier'
+import type { HolderTable, NamesTable } from '../sql/names'
+import type { NumberTable } from '../sql/numbers'
+import {
+  dropFunctions,
+  dropKernel,
+  dropTrigger,
+  functionSettings,
+  type FunctionSource,
+  isKernel,
+  type KeptTable,
+  makeFunctions,
+  type OwnedFunction,
+  parseNote,
+  type RemovedFrom,
+  type RemovedRows,
+  renameFunction,
+  type SharedFunction,
+  type TriggerFunction,
+  type TriggerKind,
+  type TriggerNote,
+  type TriggerSet,
+} from '../sql/trigger-set'
+import { wordsOf } from '../sql/written'
+import { type DigestName, digests } from '../text/digest'
+import { asGuardNote, type GuardNote } from './guard'
+import { claimAllNames, HOLDER_SET, type HolderNote, releaseAllNames } from './names'
+import { asNumberNote, dropScopes, makeScopes, numberRows } from './numbers'
+
+/** The triggers of one table: as they should stand, and as they do. */
+export interface TriggerSite {
+  /** Undefined where `search_path` finds the table anyway, as in TypeORM's own SQL. */
+  readonly schema: string | undefined
+  readonly table: string
+  readonly wanted: readonly TriggerSet[]
+  readonly installed: InstalledTriggers
+  /** The schema that `search_path` begins with. */
+  readonly searchSchema: string
+  /** The table itself changes between the two parts of the plan. */
+  readonly touched: boolean
+}
+
+/** What comes before TypeORM changes the tables, and what after. Empty where the triggers stand as they should. */
+export interface SetPlan {
+  readonly before: Change
+  readonly after: Change
+}
+
+/**
+ * Changes what differs, and no more: a function whose body differs is replaced under its triggers, for instance.
+ * Triggers are taken away before the table changes, since one that names a column blocks DROP COLUMN and ALTER TYPE.
+ *
+ * What `planAllFunctions` says comes in between.
+ */
+export function planSets(site: TriggerSite): SetPlan {
+  const { wanted, installed, touched } = site
+  const functions = planFunctions(site)
+  const rebuilt = new Set(functions.fresh.map(({ name }) => name))
+  const stands = (one: TriggerSet['triggers'][number]): boolean => {
+    const found = installed.triggers.find(({ name }) => name === one.name)
+    const same =
+      found?.enabled === true &&
+      found.unguarded.length === 0 &&
+      !found.extension &&
+      !isOtherTrigger(one, found, installed)
+    return same && !touched && !rebuilt.has(one.runs)
+  }
+  const all = wanted.flatMap(({ triggers }) => triggers)
+  const standing = new Set(all.filter(stands).map(({ name }) => name))
+  const made = all.filter(({ name }) => !standing.has(name))
+  const obsolete = installed.triggers.filter(({ name }) => !standing.has(name))
+  const gone = functions.obsolete.map((one) => asSource(site, one))
+  const relation = relationOf(site)
+  return {
+    before: {
+      up: [
+        ...obsolete.map(({ name }) => dropTrigger(relation, name)),
+        ...(gone.length === 0 ? [] : [dropFunctions(gone)]),
+      ],
+      down: [...makeFunctions({ fresh: gone }), ...obsolete.map(({ definition }) => definition)],
+    },
+    after: {
+      up: made.map(({ create }) => create),
+      down: made.map(({ name }) => dropTrigger(relation, name)),
+    },
+  }
+}
+
+/** Functions of a table that has another name or schema now make room for those of the table that comes. */
+export function makeRoom(sites: readonly TriggerSite[], orphans: readonly InstalledTriggers[]): Change {
+  const moves = sites.flatMap((site) => {
+    const fresh = new Set(planFunctions(site).fresh.map(({ name }) => name))
+    return orphans
+      .flatMap(({ schema: of, table, functions }) => functions.map((one) => ({ ...one, of, table })))
+      .filter(({ schema, name }) => schema === homeOf(site) && fresh.has(name))
+      .map(({ schema, name, of, table }) => {
+        const to = plainName('unique_text_of', ...(of === schema ? [] : [of]), table, name)
+        return { schema: site.schema, name, to }
+      })
+  })
+  return {
+    up: moves.map(({ schema, name, to }) => renameFunction({ schema, name }, to)),
+    down: moves.map(({ schema, name, to }) => renameFunction({ schema, name: to }, name)),
+  }
+}
+
+/**
+ * The functions of all sites: those of each schema are made and secured by one statement, before any trigger that is to
+ * run them; what no trigger runs any more goes after all else.
+ *
+ * The way back leaves the newer of two bodies of the kernel, for what has one name does one thing; and it never makes a
+ * body that was found, which anybody may have put there.
+ *
+ * @param known every function that this release may have made for all tables of a schema
+ */
+export function planAllFunctions(
+  sites: readonly TriggerSite[],
+  installed: readonly InstalledKernel[],
+  known: readonly TriggerFunction[],
+): SetPlan {
+  const homes = new Map<string, TriggerSite[]>()
+  for (const site of sites) homes.set(homeOf(site), [...(homes.get(homeOf(site)) ?? []), site])
+  const made = [...homes.values()].map((some) => makeAll(some, installed))
+  const left = installed.map((one): Change => {
+    const site = sites.find((each) => homeOf(each) === one.schema)
+    const body = known.find(({ name }) => name === one.name)?.body
+    // Tables without an entity need it.
+    const isNeeded = one.tables.some(
+      ([schema, table]) => !sites.some((each) => homeOf(each) === schema && each.table === table),
+    )
+    const isWanted = homes.get(one.schema)?.some((each) => kernelOf(each).some(({ name }) => name === one.name))
+    if (!site || body === undefined || isNeeded || isWanted) return { up: [], down: [] }
+    const source = { name: one.name, body, schema: site.schema, relation: relationOf(site) }
+    return {
+      up: [dropKernel(source)],
+      down: makeFunctions({ kernel: [source], shares: [{ relation: source.relation, source }] }),
+    }
+  })
+  return { before: joined(made), after: joined(left) }
+}
+
+/** All that is made for the tables of one schema. */
+function makeAll(sites: readonly TriggerSite[], installed: readonly InstalledKernel[]): Change {
+  const functions = sites.map((site) => ({ site, ...planFunctions(site) }))
+  const fresh = functions.flatMap((one) => one.fresh.map((each) => sourceOf(one.site, each)))
+  const temporary = functions.flatMap((one) =>
+    one.fresh.filter(({ name }) => !one.lasting.has(name)).map((each) => sourceOf(one.site, each)),
+  )
+  const replaced = functions.flatMap((one) => one.replaced.map(({ wanted }) => sourceOf(one.site, wanted)))
+  const before = functions.flatMap((one) => one.replaced.map(({ found }) => asSource(one.site, found)))
+  const shared = planKernel(sites, installed)
+  return {
+    up: makeFunctions({ fresh, replaced, ...shared }),
+    down: [
+      ...(temporary.length === 0 ? [] : [dropFunctions(temporary)]),
+      ...makeFunctions({ replaced: before }),
+      ...shared.kernel
+        .filter((one) => !installed.some(({ schema, name }) => schema === homeOf(one.site) && name === one.name))
+        .map(dropKernel),
+    ],
+  }
+}
+
+/** Functions that tables of one schema share: those that are to be made, and the tables that do not run them yet. */
+function planKernel(
+  sites: readonly TriggerSite[],
+  installed: readonly InstalledKernel[],
+): { readonly kernel: readonly (OwnedFunction & { readonly site: TriggerSite })[]; readonly shares: SharedFunction[] } {
+  const wanted = new Map<string, OwnedFunction & { readonly site: TriggerSite }>()
+  for (const site of sites) {
+    for (const one of kernelOf(site)) if (!wanted.has(one.name)) wanted.set(one.name, { ...sourceOf(site, one), site })
+  }
+  const kernel = [...wanted.values()].filter((source) => !isMade(source, sites, installed))
+  return {
+    kernel,
+    shares: [...wanted.values()].flatMap((source) =>
+      sites
+        .filter((site) => kernelOf(site).some(({ name }) => name === source.name))
+        .filter((site) => kernel.includes(source) || !installedFunction(site.installed, source))
+        .map((site) => ({ relation: relationOf(site), source })),
+    ),
+  }
+}
+
+const kernelOf = ({ wanted }: TriggerSite): TriggerFunction[] => wanted.flatMap(({ kernel }) => [...kernel])
+
+function isMade(
+  source: OwnedFunction & { readonly site: TriggerSite },
+  sites: readonly TriggerSite[],
+  installed: readonly InstalledKernel[],
+): boolean {
+  const found = installed.find(({ schema, name }) => schema === homeOf(source.site) && name === source.name)
+  const isOwned = sites.every(({ installed: { functions, schema } }) =>
+    functions.every((one) => one.name !== source.name || one.schema !== schema || one.owned),
+  )
+  return (
+    found !== undefined &&
+    isOwned &&
+    functionDifference(source, found, { schema: found.schema, homes: {} }) === undefined
+  )
+}
+
+const homeOf = ({ schema, searchSchema }: TriggerSite): string => schema ?? searchSchema
+
+const relationOf = ({ schema, table }: TriggerSite): string => qualified(schema, table)
+
+const sourceOf = (
+  site: TriggerSite,
+  one: TriggerFunction & Pick<FunctionSource, 'path' | 'writes'>,
+): OwnedFunction => ({
+  schema: site.schema,
+  name: one.name,
+  body: one.body,
+  path: one.path,
+  writes: one.writes,
+  relation: relationOf(site),
+})
+
+const joined = (changes: readonly Change[]): Change => ({
+  up: changes.flatMap(({ up }) => up),
+  down: changes.flatMap(({ down }) => down).toReversed(),
+})
+
+/** A function with what all of its set share. */
+type SetFunction = TriggerFunction & Pick<TriggerSet, 'path' | 'writes'>
+
+interface FunctionPlan {
+  readonly fresh: readonly SetFunction[]
+  /** Of the fresh ones, those that take the place of an untrusted role's. The way back leaves them, not those. */
+  readonly lasting: ReadonlySet<string>
+  readonly replaced: readonly { readonly wanted: SetFunction; readonly found: InstalledFunction }[]
+  readonly obsolete: readonly InstalledFunction[]
+}
+
+function planFunctions({ wanted, installed }: TriggerSite): FunctionPlan {
+  const pairs = wanted
+    .flatMap(({ functions, path, writes }) => functions.map((one) => ({ ...one, path, writes })))
+    .map((one) => {
+      const found = installedFunction(installed, one)
+      // What belongs to another role is made anew, for that role could put its own body back at any moment.
+      return { wanted: one, found: found?.owned ? found : undefined }
+    })
+  const untrusted = installed.functions.filter(({ trusted }) => !trusted)
+  const shared = new Set(wanted.flatMap(({ kernel }) => kernel.map(({ name }) => name)))
+  const kept = pairs.flatMap((pair) => (pair.found ? { wanted: pair.wanted, found: pair.found } : []))
+  return {
+    fresh: pairs.flatMap((pair) => (pair.found ? [] : pair.wanted)),
+    lasting: new Set(untrusted.filter(({ schema }) => schema === installed.schema).map(({ name }) => name)),
+    replaced: kept.filter(({ wanted: one, found }) => functionDifference(one, found, installed) !== undefined),
+    // An untrusted one only loses its triggers on this table: its body must never come back as the owner's.
+    obsolete: installed.functions.filter(
+      (one) =>
+        one.trusted &&
+        !one.shared &&
+        !shared.has(one.name) &&
+        !isKernel(one.body) &&
+        !kept.some(({ found }) => found === one),
+    ),
+  }
+}
+
+function asSource(site: TriggerSite, found: InstalledFunction): OwnedFunction {
+  const { schema, name, body, settings } = found
+  // A table of another schema whose name the function finds, as the note of its set tells.
+  const finds = !settings.includes(functionSettings([schema]).at(-1) ?? '')
+  const path = finds ? notesOf(site.installed).find((note) => note.path)?.path : undefined
+  return { schema: schema === site.searchSchema ? undefined : schema, name, body, path, relation: relationOf(site) }
+}
+
+/** The function of that name, in the table's schema. */
+export function installedFunction(
+  { functions, schema }: InstalledTriggers,
+  { name }: Pick<TriggerFunction, 'name'>,
+): InstalledFunction | undefined {
+  return functions.find((one) => one.name === name && one.schema === schema)
+}
+
+/**
+ * What of an installed set this release cannot work with, as a clause; undefined where it can. Only versions and what
+ * was declared are compared: another release may have made the same in other words.
+ */
+export function noteDifference(
+  { note: wanted, accepts }: TriggerSet,
+  found: TriggerNote | undefined,
+): string | undefined {
+  if (!found) return 'it holds no note of the package'
+  if (found.adopting === true) return 'adopt is not done with the rows'
+  const { protocol, serves = protocol } = found
+  if (protocol < accepts || wanted.protocol < serves) {
+    return `it has protocol ${protocol}, and this release works with ${accepts} to ${wanted.protocol}`
+  }
+  const declared = new Set([...Object.keys(wanted), ...Object.keys(found)].filter((key) => !RELEASED.has(key)))
+  const [one, other]: Record<string, unknown>[] = [{ ...wanted }, { ...found }]
+  const differs = [...declared].some((key) => JSON.stringify(one?.[key]) !== JSON.stringify(other?.[key]))
+  return differs ? OTHER_DECLARATION : undefined
+}
+
+export const OTHER_DECLARATION = 'it was made for another declaration'
+
+/** What a note says of the release that wrote it. */
+const RELEASED: ReadonlySet<string> = new Set(['protocol', 'serves', 'triggers'])
+
+/** The notes of sets of every kind, in bodies that only the table's owner, or who can act as the owner, can have written. */
+export const notesOf = ({ functions }: InstalledTriggers): TriggerNote[] =>
+  functions.flatMap(({ body, trusted }) => (trusted ? (parseNote(body) ?? []) : []))
+
+export const guardNotesOf = (installed: InstalledTriggers): GuardNote[] =>
+  notesOf(installed).flatMap((note) => asGuardNote(note) ?? [])
+
+/**
+ * Whether a migration should make a trigger anew. Where nobody knows the server's words for its condition, the digest of
+ * the statement that made it decides, in the note of its set.
+ */
+function isOtherTrigger(
+  wanted: TriggerSet['triggers'][number],
+  found: InstalledTrigger,
+  installed: InstalledTriggers,
+): boolean {
+  const isNoted = (): boolean => notesOf(installed).some(({ triggers }) => triggers.includes(wanted.digest))
+  const { when, conditional, args, name } = wanted
+  const isWorded = conditional ? when !== undefined && installed.written?.has(`trigger ${name}`) : args !== undefined
+  return triggerDifference(wanted, found, installed) !== undefined || !(isWorded === true || isNoted())
+}
+
+/** The number goes with its column. On the way back rows are numbered anew, in key order. */
+function removedNumbers(note: TriggerNote, { schema, table, primary }: RemovedFrom): RemovedRows {
+  const had = asNumberNote(note)
+  if (!had) return {}
+  const rows: NumberTable = { ...had, schema, table, index: '', triggers: had.prefix }
+  return {
+    change: { up: [dropScopes(rows)], down: [makeScopes(rows)] },
+    filled: [{ name: had.number, type: had.type, nullable: false }],
+    fill: [numberRows({ table: rows, primary })],
+  }
+}
+
+/** What the comment on the triggers of a holder's table says. */
+interface NoteOfNames extends TriggerNote, HolderNote {
+  readonly primary: HolderTable['primary']
+  readonly of: Omit<NamesTable, 'digest'> & { readonly digest: string }
+}
+
+/** The holder's table as a note has it; undefined for another note. */
+export function notedHolder(
+  note: TriggerNote,
+  { schema, table, of: now }: Pick<RemovedFrom, 'schema' | 'table'> & Partial<Pick<HolderTable, 'of'>>,
+): HolderTable | undefined {
+  if (note.kind !== 'names' || note.name !== HOLDER_SET) return undefined
+  const { holder, primary, names, of } = note as NoteOfNames
+  const digest = digests[of.digest as DigestName] ?? digests.md5
+  // Where the note says none, both were in one schema.
+  const home = now ? now.schema : note.path ? undefined : schema
+  return { schema, table, holder, primary, names, of: { ...of, schema: of.schema ?? home, digest } }
+}
+
+/** The names of a table go with the declaration. On the way back its rows take them again. */
+export function removedNames(note: TriggerNote, from: RemovedFrom): RemovedRows {
+  const holder = notedHolder(note, from)
+  return holder ? { change: { up: [releaseAllNames(holder)], down: [claimAllNames(holder)] } } : {}
+}
+
+/** By the kind of a set that nobody declares any more, from what its note says. */
+const REMOVED: Partial<Readonly<Record<TriggerKind, (note: TriggerNote, from: RemovedFrom) => RemovedRows>>> = {
+  names: removedNames,
+  numbers: removedNumbers,
+}
+
+export const removedRows = (note: TriggerNote, from: RemovedFrom): RemovedRows | undefined =>
+  REMOVED[note.kind]?.(note, from)
+
+/** What every function is, unless CREATE FUNCTION says otherwise: volatile, not strict, parallel unsafe. */
+const FORM = 'plpgsql v f u'
+
+/** Why a function cannot run as the owner of its table, as a clause. */
+export function ownerDifference({ owned, definer }: Pick<InstalledFunction, 'owned' | 'definer'>): string | undefined {
+  if (!owned) return 'it does not belong to the owner of the table'
+  return definer ? undefined : 'it is not SECURITY DEFINER'
+}
+
+/**
+ * How a function differs from what is wanted, as a clause, so that a migration should replace it. Comments do not count.
+ * Another table's owner who may execute it gets an error, or acts on that table.
+ */
+export function functionDifference(
+  wanted: TriggerFunction & Partial<Pick<TriggerSet, 'path'>>,
+  found: Omit<InstalledFunction, 'owned' | 'trusted' | 'shared'>,
+  installed: Pick<InstalledTriggers, 'schema' | 'homes'>,
+): string | undefined {
+  const { path } = wanted
+  const { schema, homes } = installed
+  // The schemas that it finds names in.
+  const searched = path ? [homes[qualified(path.schema, path.name)] ?? '', schema] : [schema]
+  const settings = functionSettings(searched).toSorted().join('\n')
+  const differences = {
+    'it is not SECURITY DEFINER': !found.definer,
+    'a role that does not own it may execute it': found.granted,
+    'it belongs to an extension': found.extension,
+    'it is not a plain function of plpgsql': found.form !== FORM,
+    'its settings differ': found.settings.join('\n') !== settings,
+    // The code or the note; other comments do not count.
+    'its body differs': withoutComments(found.body) !== withoutComments(wanted.body) || !isSameNote(wanted, found),
+  }
+  return firstOf(differences)
+}
+
+const firstOf = (differences: Readonly<Record<string, boolean>>): string | undefined =>
+  Object.entries(differences).find(([, differs]) => differs)?.[0]
+
+export const isSameNote = (wanted: Pick<TriggerFunction, 'body'>, found: Pick<InstalledFunction, 'body'>): boolean =>
+  JSON.stringify(parseNote(found.body)) === JSON.stringify(parseNote(wanted.body))
+
+const sorted = (names: readonly string[]): string => JSON.stringify([...new Set(names)].toSorted())
+
+/** How a trigger differs from what is wanted, as a clause; its condition only where the server's words are known. */
+export function triggerDifference(
+  wanted: TriggerSet['triggers'][number],
+  found: InstalledTrigger,
+  { schema, written }: InstalledTriggers,
+): string | undefined {
+  const { columns, compares } = wanted
+  return firstOf({
+    'it runs another function': found.runs.name !== wanted.runs || found.runs.schema !== schema,
+    'it fires at another moment': found.type !== wanted.type || found.conditional !== wanted.conditional,
+    'it names other columns': columns !== undefined && JSON.stringify(columns) !== JSON.stringify(found.columns),
+    // It follows a column that is renamed, and the function that it runs does not.
+    'it compares other columns': compares !== undefined && sorted(compares) !== sorted(found.blocks),
+    // Another release may have made the same in another way.
+    ...(written ? exactDifferences(wanted, found, written) : {}),
+  })
+}
+
+function exactDifferences(
+  { name, args, transitions }: TriggerSet['triggers'][number],
+  found: InstalledTrigger,
+  written: ReadonlyMap<string, string>,
+): Readonly<Record<string, boolean>> {
+  const words = written.get(`trigger ${name}`)
+  const given = args && Buffer.from(args.map((one) => `${one}\0`).join('')).toString('hex')
+  return {
+    'it has other arguments': given !== undefined && given !== found.args,
+    'it has other transition tables': transitions !== undefined && transitions !== found.transitions,
+    'it belongs to an extension': found.extension,
+    'its condition differs': words !== undefined && words !== wordsOf(found.definition),
+  }
+}
+
+/** How a table that a set keeps differs from what is wanted, as a clause. */
+export function tableDifference(wanted: KeptTable, { tables, columns = [] }: InstalledTriggers): string | undefined {
+  const found = tables.find(({ name }) => name === wanted.name)
+  if (!found) return 'it is gone, or does not belong to the owner of the table that it serves'
+  const typeOf = (name: string): string => columns.find((column) => column.name === name)?.declared ?? ''
+  const types = Object.entries(wanted.columns).map(([name, type]) => [
+    name,
+    typeof type === 'string' ? type : typeOf(type.like),
+  ])
+  return firstOf({
+    'it has other columns': columns.length > 0 && types.some(([name = '', type]) => found.columns[name] !== type),
+    'it has another primary key': JSON.stringify(found.primary) !== JSON.stringify(wanted.primary),
+    [LACKS_TRIGGER]: wanted.trigger !== undefined && !found.triggers.includes(wanted.trigger),
+  })
+}
+
+/** It can be mended without a look at the rows. */
+export const LACKS_TRIGGER = 'its trigger is missing or disabled'

@@ -1,0 +1,407 @@
+import {
+  type DataSource,
+  type EntityMetadata,
+  type FindOperator,
+  InstanceChecker,
+  type ObjectLiteral,
+  type QueryRunner,
+} from 'typeorm'
+import { DeclarationError, TextRejectedError } from '../errors'
+import {
+  dataSourceOf,
+  type Declaration,
+  type NameDeclaration,
+  registry,
+  tableDeclarations,
+  tableNames,
+} from '../registry/registry'
+import {
+  isStored,
+  operatorTexts,
+  storedAny,
+  storedCopy,
+  storedEqual,
+  storedIn,
+  storedJunction,
+  storedNot,
+  storedRaw,
+} from '../registry/typeorm'
+import { knownReady } from '../schema/readiness'
+import type { Query } from '../sql/catalog'
+import { equalsNoText, orNoHash } from '../sql/find'
+import { hasCitus, isDistributed } from '../sql/spread'
+import { hashOfTexts, tableName } from '../sql/text-table'
+import { normalizeText } from '../text/normalizer'
+import { markFor } from './seen-tables'
+import { withChangedHashes } from './subscriber'
+
+/** The protected parts of TypeORM's query builders that conditions go through. */
+interface QueryBuilder extends Record<(typeof DERIVING)[number], (...args: unknown[]) => unknown> {
+  execute(): Promise<unknown>
+  /** The values of an UPDATE. */
+  getValueSet(): ObjectLiteral
+  createParameter(value: unknown): string
+  readonly queryRunner?: QueryRunner
+  readonly expressionMap: {
+    readonly queryType?: string
+    readonly valuesSet?: unknown
+    readonly mainAlias?: { readonly hasMetadata: boolean; readonly metadata: EntityMetadata }
+  }
+  /** Criteria, and what `where()`, `andWhere()` and `orWhere()` are given, also within brackets. */
+  getWhereCondition(where: unknown): unknown
+  /** Find options; calls itself for lists, embeddeds and related entities. */
+  buildWhere(where: ObjectLiteral, metadata: EntityMetadata, alias: string, embedPrefix?: string): string
+}
+
+interface QueryBuilderClass {
+  new (...args: unknown[]): QueryBuilder
+  readonly prototype: QueryBuilder
+}
+
+const REWRITES = Symbol.for('typeorm-unique-text.rewrites')
+
+/**
+ * Makes the conditions of every query of this DataSource look by the hash. No prototype of TypeORM's is changed: the query
+ * builders that this one instance makes become instances of a subclass, and so do those which they make in turn.
+ */
+export function rewriteQueries(dataSource: DataSource): void {
+  if (REWRITES in dataSource) return
+  const create = dataSource.createQueryBuilder.bind(dataSource) as unknown as (...args: unknown[]) => object
+  const createQueryBuilder = (...args: unknown[]): unknown => rewriting(create(...args))
+  Object.defineProperty(dataSource, 'createQueryBuilder', {
+    value: createQueryBuilder,
+    configurable: true,
+    writable: true,
+  })
+  Object.defineProperty(dataSource, REWRITES, { value: true })
+}
+
+const subclasses = new WeakMap<Function, QueryBuilder>()
+
+/** The builder itself, as an instance of a subclass: TypeORM's `clone()` and `createQueryBuilder()` ask for its class. */
+function rewriting<T>(builder: T): T {
+  if (typeof builder !== 'object' || builder === null || REWRITES in builder) return builder
+  const { constructor } = builder
+  const prototype = subclasses.get(constructor) ?? subclassOf(constructor as QueryBuilderClass).prototype
+  subclasses.set(constructor, prototype)
+  return Object.setPrototypeOf(builder, prototype) as T
+}
+
+function subclassOf(Base: QueryBuilderClass): QueryBuilderClass {
+  class Rewriting extends Base {
+    override getWhereCondition(where: unknown): unknown {
+      const { mainAlias } = this.expressionMap
+      if (!mainAlias?.hasMetadata) return super.getWhereCondition(where)
+      const rewrite = (one: unknown): unknown => (isConditions(one) ? rewriteDeep(one, mainAlias.metadata) : one)
+      return super.getWhereCondition(Array.isArray(where) ? where.map(rewrite) : rewrite(where))
+    }
+
+    override async execute(): Promise<unknown> {
+      const { mainAlias, queryType, valuesSet } = this.expressionMap
+      if (queryType === 'insert' && Array.isArray(valuesSet) && valuesSet.length > 1 && mainAlias?.hasMetadata) {
+        await requireOrder(this, mainAlias.metadata)
+      }
+      return await super.execute()
+    }
+
+    override getValueSet(): ObjectLiteral {
+      const { mainAlias } = this.expressionMap
+      const values = super.getValueSet()
+      if (!mainAlias?.hasMetadata) return values
+      return withChangedHashes(values, mainAlias.metadata, (text) => this.createParameter(text))
+    }
+
+    override buildWhere(where: ObjectLiteral, metadata: EntityMetadata, alias: string, embedPrefix?: string): string {
+      const prefix = embedPrefix === undefined ? '' : `${embedPrefix}.`
+      const rewritten = isConditions(where) ? rewriteWhere(where, metadata, prefix) : where
+      return super.buildWhere(rewritten, metadata, alias, embedPrefix)
+    }
+  }
+  for (const name of DERIVING) {
+    const value = function (this: QueryBuilder, ...args: unknown[]): unknown {
+      return rewriting(Base.prototype[name].apply(this, args))
+    }
+    Object.defineProperty(Rewriting.prototype, name, { value, configurable: true, writable: true })
+  }
+  Object.defineProperty(Rewriting.prototype, REWRITES, { value: true })
+  return Object.defineProperty(Rewriting, 'name', { value: Base.name })
+}
+
+/**
+ * TypeORM gives the rows that come back to its entities one after the other, and a distributed table gives them by shard.
+ *
+ * @throws DeclarationError where an entity would get what belongs to another one
+ */
+async function requireOrder({ queryRunner }: QueryBuilder, metadata: EntityMetadata): Promise<void> {
+  const [column] = metadata.getInsertionReturningColumns()
+  if (!column || !(await comeByShard(metadata, queryRunner))) return
+  throw new DeclarationError(
+    `Several rows of ${metadata.name} in one insert would get each other's "${column.propertyPath}": its table is ` +
+      `distributed, and Citus returns rows by shard. Use insertOrFail() or findOrCreateMany(), or save them one by one.`,
+  )
+}
+
+/** DataSources whose database has no Citus; one that has may distribute a table at any time. */
+const withoutCitus = new WeakSet<DataSource>()
+
+async function comeByShard(metadata: EntityMetadata, queryRunner: QueryRunner | undefined): Promise<boolean> {
+  const [declaration] = tableDeclarations(metadata)
+  if (!declaration) return false
+  if (declaration.table.spread === 'citus' || knownReady(declaration)?.distributed === true) return true
+  const dataSource = dataSourceOf(metadata)
+  if (withoutCitus.has(dataSource)) return false
+  const query: Query = async (sql, parameters) =>
+    (await (queryRunner ?? dataSource).query(sql, parameters)) as readonly unknown[]
+  if (await hasCitus(query)) return await isDistributed(query, tableName(declaration.table))
+  withoutCitus.add(dataSource)
+  return false
+}
+
+/** Methods that give a builder of another class, which TypeORM makes by its own list of classes. */
+const DERIVING = ['select', 'insert', 'update', 'delete', 'softDelete', 'restore'] as const
+
+/**
+ * Conditions on an entity, with every unique text in the form that is stored, and with the hash beside each equality, so
+ * that the unique index is used. What was given is left as it is; where there is nothing to change, it is what comes back.
+ *
+ * The hash is added as a condition of its own: wherever the equality holds, it holds.
+ *
+ * @param prefix of an embedded whose conditions these are, for instance `address.`
+ */
+function rewriteWhere(where: ObjectLiteral, metadata: EntityMetadata, prefix = ''): ObjectLiteral {
+  const rewritten = tableDeclarations(metadata).reduce((one, text) => rewriteText(one, text, prefix), where)
+  return tableNames(metadata).reduce((one, name) => rewriteName(one, name, prefix), rewritten)
+}
+
+/**
+ * Rewrites conditions on an entity and, in the same object, those on related entities.
+ *
+ * @param outer objects that these are a part of: an entity can lead back to itself
+ */
+function rewriteDeep(where: ObjectLiteral, metadata: EntityMetadata, outer: readonly object[] = []): ObjectLiteral {
+  const seen = [...outer, where]
+  return metadata.relations.reduce(
+    (one, { propertyPath, inverseEntityMetadata }) => {
+      const path = propertyPath.split('.')
+      const related = valueAt(one, path)
+      if (!isConditions(related) || seen.includes(related)) return one
+      const rewritten = rewriteDeep(related, inverseEntityMetadata, seen)
+      return rewritten === related ? one : withValue(one, path, rewritten)
+    },
+    rewriteWhere(where, metadata),
+  )
+}
+
+/** An object that TypeORM takes for conditions by property; an operator, brackets and a list are none. */
+const isConditions = (value: unknown): value is ObjectLiteral =>
+  typeof value === 'object' && value !== null && !Array.isArray(value) && !('@instanceof' in value)
+
+function rewriteText(where: ObjectLiteral, declaration: Declaration, prefix: string): ObjectLiteral {
+  const parts = declaration.text.flatMap((part) => {
+    const { propertyPath } = part.column
+    const path = propertyPath.slice(prefix.length).split('.')
+    const given = propertyPath.startsWith(prefix) ? valueAt(where, path) : undefined
+    return given === undefined ? [] : [{ path, given, condition: givenCondition(declaration, part, given) }]
+  })
+  const stored = parts.reduce(
+    (one, { path, given, condition }) => (condition.value === given ? one : withValue(one, path, condition.value)),
+    where,
+  )
+  const conditions = parts.map(({ condition }) => condition)
+  const indexed = conditions.some((one) => one.indexed)
+  const { name, metadata, text } = declaration
+  const rewrites = registry.settings.get(dataSourceOf(metadata))?.rewriteQueries ?? true
+  if (!indexed && !rewrites) return stored
+  const whole = prefix === '' && conditions.length === text.length
+  if (indexed && !whole) {
+    const columns = text.map(({ column }) => `"${column.propertyPath}"`).join(', ')
+    throw new DeclarationError(
+      `textEquals() and textIn() look by the index of "${name}" of ${metadata.name}, which needs a condition on each of ` +
+        `${columns}. Give them all beside each other, or use Equal() and In().`,
+    )
+  }
+  const hashes = whole ? hashesOf(declaration, conditions) : undefined
+  return hashes ? withHashes(stored, declaration, hashes) : stored
+}
+
+/** A name has no hash in the table of its holder, whose index is over the name itself. */
+function rewriteName(where: ObjectLiteral, { text }: NameDeclaration, prefix: string): ObjectLiteral {
+  const { propertyPath } = text.column
+  const given = prefix === '' ? valueAt(where, [propertyPath]) : undefined
+  if (given === undefined || given === null) return where
+  const { value } = storedCondition(text, given)
+  return value === given ? where : withValue(where, [propertyPath], value)
+}
+
+/** NULL is a condition only where the DataSource says so. */
+function givenCondition({ metadata }: Declaration, part: Declaration['text'][number], given: unknown): StoredCondition {
+  if (given !== null) return storedCondition(part, given)
+  const { invalidWhereValuesBehavior: behaviour } = dataSourceOf(metadata).options
+  return { value: null, texts: behaviour?.null === 'sql-null' ? [null] : undefined }
+}
+
+/**
+ * Returns the hashes of every text that can meet the conditions; undefined if they leave it open. Only one of them may
+ * name several.
+ */
+export function hashesOf(
+  { table }: Declaration,
+  conditions: readonly Pick<StoredCondition, 'texts'>[],
+): readonly string[] | undefined {
+  let rows: readonly (readonly (string | null)[])[] = [[]]
+  for (const { texts } of conditions) {
+    if (!texts || (rows.length > 1 && texts.length > 1)) return undefined
+    rows = rows.flatMap((row) => texts.map((text) => [...row, text]))
+  }
+  // A row without a text has no hash.
+  if (table.nullable && rows.some((row) => row.every((text) => text === null))) return undefined
+  return [...new Set(rows.map((row) => hashOfTexts(table, row)))]
+}
+
+function withHashes(where: ObjectLiteral, declaration: Declaration, hashes: readonly string[]): ObjectLiteral {
+  const [hash] = declaration.hidden
+  // Where no text is left, the conditions find nothing as they are.
+  if (!hash || hash.propertyPath in where || hashes.length === 0) return where
+  const equality = hashes.length === 1 ? storedEqual(hashes[0]) : storedAny(hashes)
+  const seen = knownReady(declaration) !== undefined
+  const none = storedRaw((column) => orNoHash(column, markFor(declaration)))
+  return withValue(where, [hash.propertyPath], seen ? equality : storedJunction('or', [equality, none]))
+}
+
+/** Reads own properties only: TypeORM makes no conditions of an entity's accessors, which must not be called here. */
+export function valueAt(where: unknown, [key, ...rest]: readonly string[]): unknown {
+  if (key === undefined) return where
+  return isConditions(where) && Object.hasOwn(where, key) ? valueAt(where[key], rest) : undefined
+}
+
+/** A copy with another value; an instance stays one of its class. */
+function withValue(where: unknown, [key, ...rest]: readonly string[], value: unknown): ObjectLiteral {
+  const copy: ObjectLiteral = Object.assign(Object.create(Object.getPrototypeOf(where)) as object, where)
+  if (key !== undefined) copy[key] = rest.length === 0 ? value : withValue(copy[key], rest, value)
+  return copy
+}
+
+type TextPart = Declaration['text'][number]
+
+/** What the condition on one text column comes to. */
+interface StoredCondition {
+  /** What TypeORM gets in place of the given condition; it is normalized already. */
+  readonly value: unknown
+  /** Every text that a row which meets it can hold, and null for a row without one; undefined: any. */
+  readonly texts: readonly (string | null)[] | undefined
+  /** It was made by `textEquals` or `textIn`, which promise the index. */
+  readonly indexed?: boolean
+}
+
+/**
+ * Brings the texts of a condition into the form that is stored: those that are compared for equality, never a pattern
+ * or a bound. A refused text equals no stored text.
+ */
+export const storedCondition = (part: TextPart, given: unknown): StoredCondition => conditionOn(part, given, false)
+
+/** @param negated under a `Not`, where a refused text must leave out the rows without a text, as any other does */
+function conditionOn(part: TextPart, given: unknown, negated: boolean): StoredCondition {
+  if (given === undefined || given === null || isStored(given)) return { value: given, texts: undefined }
+  if (!InstanceChecker.isFindOperator(given)) return equality(part, given, negated)
+  const operator = given as FindOperator<unknown>
+  const texts = operatorTexts(operator)
+  if (texts) return { ...membership(part, texts, { negated, toOperator: oneOrAny }), indexed: true }
+  return (CONDITIONS[operator.type] ?? pattern)(part, operator, negated)
+}
+
+type ConditionOf = (part: TextPart, operator: FindOperator<unknown>, negated: boolean) => StoredCondition
+
+const CONDITIONS: Readonly<Record<string, ConditionOf>> = {
+  equal: (part, operator, negated) =>
+    operator.value === null ? pattern(part, operator) : equality(part, operator.value, negated),
+  in: (part, operator, negated) =>
+    Array.isArray(operator.value)
+      ? membership(part, operator.value, { negated, toOperator: storedIn })
+      : pattern(part, operator),
+  any: (part, operator, negated) =>
+    Array.isArray(operator.value)
+      ? membership(part, operator.value, { negated, toOperator: storedAny })
+      : pattern(part, operator),
+  isNull: (_, operator) => ({ value: storedCopy(operator, undefined), texts: [null] }),
+  not: (part, { child, value }) => {
+    const operand = conditionOn(part, child ?? value, true)
+    return { value: storedNot(operand.value as FindOperator<unknown>), texts: undefined }
+  },
+  and: (part, { value }, negated) => {
+    const operands = [value].flat().map((one) => conditionOn(part, one, negated))
+    const texts = operands.find((one) => one.texts !== undefined)?.texts
+    return {
+      value: storedJunction(
+        'and',
+        operands.map((one) => one.value),
+      ),
+      texts,
+      indexed: isIndexed(operands),
+    }
+  },
+  or: (part, { value }, negated) => {
+    const operands = [value].flat().map((one) => conditionOn(part, one, negated))
+    const texts = operands.map((one) => one.texts)
+    return {
+      value: storedJunction(
+        'or',
+        operands.map((one) => one.value),
+      ),
+      texts: texts.every((one) => one !== undefined) ? texts.flat() : undefined,
+      indexed: isIndexed(operands),
+    }
+  },
+}
+
+/** No more parameters for a long list than for a short one. */
+function oneOrAny(values: readonly unknown[]): FindOperator<unknown> {
+  if (values.length === 0) return storedIn([])
+  return values.length === 1 ? storedEqual(values[0]) : storedAny(values)
+}
+
+const isIndexed = (operands: readonly StoredCondition[]): boolean => operands.some(({ indexed }) => indexed === true)
+
+const equality = (part: TextPart, given: unknown, negated: boolean): StoredCondition =>
+  membership(part, [given], { negated, toOperator: ([stored]) => storedEqual(stored) })
+
+interface Membership {
+  readonly negated: boolean
+  /** Called with one value at least, unless none was given. */
+  readonly toOperator: (values: readonly unknown[]) => FindOperator<unknown>
+}
+
+function membership(part: TextPart, given: readonly unknown[], { negated, toOperator }: Membership): StoredCondition {
+  const values = given.map((one) => storedValue(part, one)).filter((one) => one !== REFUSED)
+  if (values.length === 0 && given.length > 0) {
+    return { value: negated ? storedRaw(equalsNoText) : storedIn([]), texts: [] }
+  }
+  // NULL equals nothing.
+  const texts = values.filter((one) => one !== null)
+  return { value: toOperator(values), texts: texts.every((one) => typeof one === 'string') ? texts : undefined }
+}
+
+const REFUSED = Symbol('refused')
+
+/** Returns a value as the column holds it: after the user's own transformers, and normalized. */
+function storedValue({ column, normalizer, transformers }: TextPart, given: unknown): unknown {
+  const value = transformers.reduce((one: unknown, transformer) => transformer.to(one) as unknown, given)
+  if (value === undefined || value === null) return value
+  // No text at all is a mistake, not a text that nobody holds.
+  if (typeof value !== 'string') return normalizeText(normalizer, column.propertyPath, value)
+  try {
+    return normalizeText(normalizer, column.propertyPath, value)
+  } catch (error) {
+    if (error instanceof TextRejectedError) return REFUSED
+    throw error
+  }
+}
+
+/** Patterns, ranges and SQL: only the user's own transformers see them, as everywhere in TypeORM. */
+function pattern({ transformers }: TextPart, operator: FindOperator<unknown>): StoredCondition {
+  const { type, value, multipleParameters } = operator
+  const toStored = (given: unknown): unknown =>
+    transformers.reduce((one: unknown, transformer) => transformer.to(one) as unknown, given)
+  const isText = type !== 'raw' && value !== undefined
+  const transformed = multipleParameters && Array.isArray(value) ? value.map(toStored) : toStored(value)
+  return { value: storedCopy(operator, isText ? transformed : value), texts: undefined }
+}

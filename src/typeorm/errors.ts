@@ -1,0 +1,305 @@
+import {
+  type DataSource,
+  type ObjectLiteral,
+  QueryFailedError,
+  type QueryRunner,
+  QueryRunnerAlreadyReleasedError,
+} from 'typeorm'
+import {
+  DeclarationError,
+  HashCollisionError,
+  SchemaDriftError,
+  TextTakenError,
+  type UniqueTextError,
+  WaitsForItselfError,
+} from '../errors'
+import { quote } from '../sql/identifier'
+import { scopesName } from '../sql/numbers'
+import { serverError, SQLSTATE } from '../sql/sqlstate'
+import { savepoint, transactionCommands } from '../sql/transaction-commands'
+import { type ColumnMetadata, hearTransaction, lossOf, noteTransactionsOf, tableNumbers } from '../registry/registry'
+import {
+  collisionError,
+  declarationsIn,
+  findTextHolder,
+  guardError,
+  isOfSchema,
+  namesIn,
+  namesTable,
+  type QueryRows,
+  refusedPartition,
+  type RefusedText,
+  refusedText,
+  takenError,
+  takenNamesError,
+  type TextHolder,
+  UNKNOWN,
+} from './refusals'
+import { Deciding } from './seen-tables'
+
+const EXPLAINS = Symbol.for('typeorm-unique-text.explains')
+
+/** A refusal in a transaction that accepts no query before it ends. */
+interface Pending {
+  readonly refused: RefusedText
+  readonly thrown: TextTakenError
+}
+
+/**
+ * Makes the errors of TypeORM's own calls say what they mean: a subscriber hears of them and cannot replace them, so the
+ * query runners that this one driver creates do. The error stays the `QueryFailedError` that code looks for.
+ */
+export function explainErrors(dataSource: DataSource): void {
+  const { driver } = dataSource
+  if (EXPLAINS in driver) return
+  const create = driver.createQueryRunner.bind(driver)
+  driver.createQueryRunner = (mode) => explaining(create(mode), dataSource)
+  Object.defineProperty(driver, EXPLAINS, { value: true })
+}
+
+function explaining(queryRunner: QueryRunner, dataSource: DataSource): QueryRunner {
+  const query = queryRunner.query.bind(queryRunner) as (...args: readonly unknown[]) => Promise<unknown>
+  const rows: QueryRows = async (sql, values) => (await query(sql, values)) as Awaited<ReturnType<QueryRows>>
+  const deciding = new Deciding({ dataSource, queryRunner, query })
+  let pending: readonly Pending[] = []
+  noteTransactionsOf(queryRunner)
+  const explained = async (...args: readonly unknown[]): Promise<unknown> => {
+    try {
+      const sql = String(args[0])
+      hearTransaction(queryRunner)
+      const result = deciding.isFree(sql)
+        ? await query(...args)
+        : await deciding.send(sql, async (text) => await query(text, ...args.slice(1)))
+      hearTransaction(queryRunner)
+      // After these the connection answers queries again.
+      const ends = pending.length > 0 ? transactionCommands(sql).filter(({ does }) => ENDS.has(does)) : []
+      if (ends.length > 0) {
+        const ended = pending
+        pending = []
+        // After a rollback to a savepoint it is still in a transaction.
+        const ask = ends.at(-1)?.does === 'roll back to' ? behindSavepoint(rows) : rows
+        for (const one of ended) await nameHolder(one, ask)
+      }
+      return result
+    } catch (error) {
+      requireToldHere(error, queryRunner, String(args[0]))
+      const explanation = await explainFailure(error, { dataSource, queryRunner, rows })
+      if (explanation.pending) pending = [...pending, explanation.pending]
+      throw explanation.error
+    }
+  }
+  queryRunner.query = explained as QueryRunner['query']
+  const stream = queryRunner.stream.bind(queryRunner)
+  queryRunner.stream = async (sql, ...args) => await deciding.send(sql, async (text) => await stream(text, ...args))
+  return queryRunner
+}
+
+/** @throws what needs no question to the database */
+function requireToldHere(error: unknown, queryRunner: QueryRunner, sql: string): void {
+  if (error instanceof QueryRunnerAlreadyReleasedError) throw lossOf(queryRunner, sql) ?? error
+  if (error instanceof QueryFailedError && error.driverError instanceof WaitsForItselfError)
+    throw asQueryFailedError(error.driverError, error)
+}
+
+const ENDS: ReadonlySet<string> = new Set(['roll back', 'roll back to', 'commit'])
+
+/** After a rollback to a savepoint the caller goes on in a transaction, which an error of ours would abort. */
+function behindSavepoint(rows: QueryRows): QueryRows {
+  return async (...query) => {
+    await rows(savepoint.set, [])
+    try {
+      return await rows(...query)
+    } catch (error) {
+      await rows(savepoint.rollBack, [])
+      throw error
+    } finally {
+      await rows(savepoint.release, [])
+    }
+  }
+}
+
+interface Explanation {
+  readonly error: unknown
+  /** The holder can be asked for when the transaction has ended. */
+  readonly pending?: Pending
+}
+
+/** What a statement failed with. */
+interface Failing {
+  readonly dataSource: DataSource
+  readonly queryRunner: QueryRunner
+  readonly rows: QueryRows
+}
+
+async function explainFailure(failure: unknown, failing: Failing): Promise<Explanation> {
+  if (!(failure instanceof Error) || isOfSchema(failure)) return { error: failure }
+  const code = serverError(failure)?.code ?? ''
+  const { dataSource } = failing
+  let explained: UniqueTextError | undefined
+  if (code === SQLSTATE.invalidColumnReference) explained = conflictWithoutHash(failure, dataSource)
+  else if (code === SQLSTATE.undefinedTable) explained = missingTable(failure, dataSource)
+  else if (EXPLAINED.has(code)) {
+    explained =
+      takenNamesError(failure, dataSource) ??
+      takenNumberError(failure, dataSource) ??
+      guardError(failure, declarationsIn(dataSource))
+  }
+  if (explained) return { error: asQueryFailedError(explained, failure) }
+  return EXPLAINED.has(code) ? await explainText(failure, failing) : { error: failure }
+}
+
+/** A trigger needs a table beside that of the entity, and it is gone. */
+function missingTable(failure: Error, dataSource: DataSource): SchemaDriftError | undefined {
+  const { internalQuery = '' } = serverError(failure) ?? {}
+  const names = namesIn(dataSource).map(({ table }) => [table.table, namesTable(dataSource).table] as const)
+  const numbers = dataSource.entityMetadatas.flatMap(tableNumbers)
+  const needed = [...names, ...numbers.map(({ table }) => [table.table, scopesName(table)] as const)]
+  const missing = needed.find(([, name]) => internalQuery.includes(name))
+  return missing && new SchemaDriftError(missing[0], [{ kind: 'missing', object: 'table', name: missing[1] }])
+}
+
+/** A number that the caller gave and another row has. Finding out which row would take a query. */
+function takenNumberError(failure: Error, { entityMetadatas }: DataSource): TextTakenError | undefined {
+  const { code, constraint, table } = serverError(failure) ?? {}
+  if (code !== SQLSTATE.uniqueViolation) return undefined
+  const number = entityMetadatas
+    .flatMap(tableNumbers)
+    .find((one) => one.table.index === constraint && one.table.table === table)
+  if (!number) return undefined
+  const taken = { entity: number.metadata.name, property: number.name, id: undefined, row: 0 }
+  return new TextTakenError([taken], failure, 'Leave the number out, so that the next one is given, or give another.')
+}
+
+/** A refused text, with the row that holds it. */
+async function explainText(failure: Error, { dataSource, queryRunner, rows }: Failing): Promise<Explanation> {
+  const refused = refusedText(failure, declarationsIn(dataSource))
+  if (!refused) return { error: failure }
+  const holder = await askNow(refused, queryRunner, rows)
+  const collision = holder && collisionError(refused, holder)
+  if (collision) return { error: asQueryFailedError(collision, failure) }
+  if (holder?.isFree) return { error: failure }
+  const thrown = asQueryFailedError(takenError(refused, holder ?? UNKNOWN), failure)
+  return holder ? { error: thrown } : { error: thrown, pending: { refused, thrown } }
+}
+
+/** `upsert` by the text alone: the unique index has the hash in its place. */
+function conflictWithoutHash(failure: Error, dataSource: DataSource): DeclarationError | undefined {
+  const sql = 'query' in failure ? String(failure.query) : ''
+  const [, columns] = /\bON CONFLICT\s*\(([^)]*)\)/iu.exec(sql) ?? []
+  const isNamed = (table: string, { databaseName }: ColumnMetadata): boolean =>
+    sql.includes(quote(table)) && columns?.includes(quote(databaseName)) === true
+  const held = namesIn(dataSource).find(({ table, text }) => isNamed(table.table, text.column))
+  if (held) {
+    return new DeclarationError(
+      `upsert() of ${held.metadata.name} by "${held.name}": a name has no unique index of its own. ` +
+        `Call findOrCreateHolder() of typeorm-unique-text/names, and change the row that it gives.`,
+    )
+  }
+  const named = declarationsIn(dataSource).find(({ table, text }) =>
+    text.some((one) => isNamed(table.table, one.column)),
+  )
+  if (!named) return undefined
+  const { name, metadata } = named
+  return new DeclarationError(
+    `upsert() of ${metadata.name} by "${name}": the unique index covers its hash instead. Call upsertByText(), or pass ` +
+      `uniqueTextPaths(${metadata.name}, '${name}') of typeorm-unique-text/typeorm as conflict paths.`,
+  )
+}
+
+const EXPLAINED: ReadonlySet<string> = new Set([SQLSTATE.uniqueViolation, SQLSTATE.immutableText, SQLSTATE.chainLimit])
+
+/**
+ * Asks on this connection only: waiting for another while holding this one could block the pool.
+ *
+ * @returns undefined if the connection does not answer now
+ */
+async function askNow(
+  refused: RefusedText,
+  queryRunner: QueryRunner,
+  rows: QueryRows,
+): Promise<TextHolder | undefined> {
+  try {
+    if (queryRunner.isTransactionActive) return undefined
+    // A transaction may have been begun by SQL; some drivers can tell.
+    const client = (await queryRunner.connect()) as { getTransactionStatus?(): unknown } | undefined
+    const status = client?.getTransactionStatus?.()
+    return status === 'T' || status === 'E' ? undefined : await findTextHolder(refused, rows)
+  } catch {
+    return undefined
+  }
+}
+
+/** `save` and `transaction` roll back before their caller hears of the error: it is complete by then. */
+async function nameHolder({ refused, thrown }: Pending, rows: QueryRows): Promise<void> {
+  const holder = await findTextHolder(refused, rows).catch(() => UNKNOWN)
+  const collision = collisionError(refused, holder)
+  if (collision) {
+    // The error that was thrown already turns out to be another one.
+    const { code, name, message, property } = collision
+    Reflect.deleteProperty(thrown, 'taken')
+    Object.defineProperty(thrown, AS_OURS, { value: HashCollisionError.prototype })
+    Object.assign(thrown, { code, name, message, property })
+    withStackOf(thrown, thrown.stack)
+  }
+  if (holder.id === undefined) return
+  const { message, taken } = takenError(refused, holder)
+  Object.assign(thrown, { message, taken })
+  withStackOf(thrown, thrown.stack)
+}
+
+/**
+ * Which text the first of several errors to say so reports as taken, and by which row. Asks on a connection of its own.
+ *
+ * @returns undefined if none says so; also if another text of equal hash was faster
+ */
+export async function takenTextError(
+  errors: readonly Error[],
+  dataSource: DataSource,
+): Promise<TextTakenError | undefined> {
+  const declarations = declarationsIn(dataSource)
+  const query: QueryRows = async (sql, values) => (await dataSource.query(sql, values)) as ObjectLiteral[]
+  for (const one of errors) {
+    if (one instanceof TextTakenError && (!('driverError' in one) || one.taken[0]?.id !== undefined)) return one
+    if (isOfSchema(one)) return undefined
+    const ofNames = takenNamesError(one, dataSource)
+    if (ofNames) return ofNames
+    const refused = refusedText(one, declarations) ?? (await refusedPartition(one, declarations, query))
+    if (!refused) continue
+    const holder = await findTextHolder(refused, query)
+    return holder.isFree ? undefined : takenError(refused, holder)
+  }
+  return undefined
+}
+
+/** The key by which `instanceof` of our classes recognizes an error of ours that has TypeORM's prototype. */
+const AS_OURS = Symbol.for('typeorm-unique-text.error')
+
+/**
+ * Makes an error of ours TypeORM's as well: it is thrown by TypeORM's own calls, where code that was written before
+ * looks for `QueryFailedError` and its `driverError`.
+ *
+ * @param failed the error of TypeORM, which stays its `cause`
+ * @returns the error, which is an instance of both classes from here on
+ */
+export function asQueryFailedError<Ours extends UniqueTextError, Failed extends Error>(
+  ours: Ours,
+  failed: Failed,
+): Failed & Ours {
+  const prototype: unknown = Object.getPrototypeOf(ours)
+  const { stack } = failed
+  for (const [name, value] of Object.entries(failed)) if (!(name in ours)) Object.assign(ours, { [name]: value })
+  Object.defineProperty(ours, AS_OURS, { value: prototype, configurable: true })
+  Object.setPrototypeOf(ours, Object.getPrototypeOf(failed) as object)
+  return withStackOf(ours, stack) as Failed & Ours
+}
+
+/** Gives an error the stack lines of TypeORM's own error, which lead to the caller. */
+function withStackOf<One extends Error>(error: One, stack: string | undefined): One {
+  const lines = stack?.slice(Math.max(0, stack.search(/^ {4}at /m))) ?? ''
+  Object.defineProperty(error, 'stack', {
+    value: `${error.name}: ${error.message}\n${lines}`,
+    configurable: true,
+    writable: true,
+  })
+  return error
+}

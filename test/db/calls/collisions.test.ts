@@ -1,0 +1,435 @@
+import { hash } from 'node:crypto'
+import type { Client } from 'pg'
+import { type DataSource, Entity, type EntityManager, PrimaryGeneratedColumn } from 'typeorm'
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import {
+  ChainLimitError,
+  findOneByText,
+  findOrCreate,
+  findOrCreateMany,
+  ImmutableTextError,
+  UniqueText,
+  uniqueTextMethods,
+} from '../../../src'
+import { findImportTarget, importLines } from '../../../src/cli/import'
+import { readLines } from '../../../src/cli/list'
+import type { TextTable } from '../../../src/sql/text-table'
+import { declarationsOf } from '../../../src/registry/registry'
+import { Url } from '../../../src/url'
+import { copyIn } from '../../stress/copy-in'
+import { type Pair, STEVENS, SUFFIX_SAFE, URL_PATHS } from '../../support/md5-collisions'
+import { useDatabase } from '../../support/database'
+import { oneHash } from '../../support/digests'
+import { violations } from '../../support/guarded-table'
+import { Page } from '../../support/titled-page'
+
+const LONGEST_CHAIN = 3_000
+
+/** Every text has one hash: what an attacker could do to MD5, without the collisions it would take. */
+@Entity()
+class Crowded {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText({ digest: oneHash, maxChainLength: LONGEST_CHAIN }) text!: string
+}
+
+const db = useDatabase()
+let dataSource: DataSource
+let client: Client
+
+beforeAll(async () => {
+  dataSource = await db.dataSource([Page, Crowded, Url])
+  client = await db.client()
+})
+beforeEach(async () => {
+  await client.query('truncate page, crowded, urls restart identity')
+})
+
+const pairs: readonly { readonly name: string; readonly texts: Pair }[] = [
+  { name: 'the published pair', texts: STEVENS },
+  { name: 'the pair that survives a suffix', texts: SUFFIX_SAFE },
+  { name: 'the same with a suffix', texts: [`${SUFFIX_SAFE[0]}?q=ä#f`, `${SUFFIX_SAFE[1]}?q=ä#f`] },
+]
+
+/** A row as a caller got it; undefined from those who get none. */
+type Given = Pick<Page, 'id' | 'url'> | undefined
+
+/** Brings one text into the table. */
+type Entrance = (manager: EntityManager, url: string) => Promise<Given>
+
+const md5 = (text: string): string => hash('md5', text)
+
+const firstOf = async (rows: Promise<readonly object[]>): Promise<Given> => {
+  const [row] = await rows
+  if (row && 'entity' in row) return row.entity as Page
+  throw new Error('No row came.')
+}
+
+const entrances: Readonly<Record<string, Entrance>> = {
+  findOrCreate: async (manager, url) => (await findOrCreate(manager, Page, { url })).entity,
+  'findOrCreateMany, each alone': async (manager, url) => await firstOf(findOrCreateMany(manager, Page, [{ url }])),
+  'findOrCreate of a repository': async (manager, url) =>
+    (await manager.getRepository(Page).extend(uniqueTextMethods).findOrCreate({ url })).entity,
+  'findOrCreateMany of a repository': async (manager, url) =>
+    await firstOf(manager.getRepository(Page).extend(uniqueTextMethods).findOrCreateMany([{ url }])),
+  save: async (manager, url) => await manager.save(Page, { url }),
+  'save of a repository': async (manager, url) => {
+    const pages = manager.getRepository(Page)
+    return await pages.save(pages.create({ url }))
+  },
+  'insert of a repository': async (manager, url) => {
+    const { identifiers } = await manager.getRepository(Page).insert({ url })
+    return { id: Number(identifiers[0]?.['id']), url }
+  },
+  'insert by a query builder': async (manager, url) => {
+    const { generatedMaps } = await manager.createQueryBuilder().insert().into(Page).values({ url }).execute()
+    return { id: Number(generatedMaps[0]?.['id']), url }
+  },
+  'upsert, the hash left to the guard': async (manager, url) => {
+    const { identifiers } = await manager.upsert(Page, { url, title: url }, ['urlHash', 'urlHashNumber'])
+    return { id: Number(identifiers[0]?.['id']), url }
+  },
+  'SQL without a hash': async (manager, url) =>
+    await sql(manager, 'insert into page (url) values ($1) returning id, url', [url]),
+  'SQL with the hash and a number of its own': async (manager, url) =>
+    await sql(manager, 'insert into page (url, "urlHash", "urlHashNumber") values ($1, $2, 7) returning id, url', [
+      url,
+      md5(url),
+    ]),
+  'SQL with a wrong hash and no number': async (manager, url) =>
+    await sql(manager, 'insert into page (url, "urlHash", "urlHashNumber") values ($1, $2, null) returning id, url', [
+      url,
+      md5('another'),
+    ]),
+  'SQL, ON CONFLICT DO NOTHING': async (manager, url) =>
+    await sql(manager, 'insert into page (url) values ($1) on conflict do nothing returning id, url', [url]),
+  'COPY without a hash': async (manager, url) => await copy(manager, 'copy page (url) from stdin', [url]),
+  'COPY with the hash and a number of its own': async (manager, url) =>
+    await copy(manager, 'copy page (url, "urlHash", "urlHashNumber") from stdin', [`${url}\t${md5(url)}\t7`]),
+  'UPDATE of another row into the collision': async (manager, url) => {
+    const row = await sql(manager, 'insert into page (url) values ($1) returning id, url', [`other ${url}`])
+    return await sql(manager, 'update page set url = $2 where id = $1 returning id, url', [row?.id, url])
+  },
+  'update of a repository into the collision': async (manager, url) => {
+    const page = await manager.save(Page, { url: `other ${url}` })
+    await manager.getRepository(Page).update(page.id, { url })
+    return { id: page.id, url }
+  },
+  'save of a changed entity into the collision': async (manager, url) => {
+    const page = await manager.save(Object.assign(new Page(), { url: `other ${url}` }))
+    page.url = url
+    return await manager.save(page)
+  },
+}
+
+async function sql(manager: EntityManager, statement: string, values: unknown[]): Promise<Given> {
+  const rows: unknown = await manager.query(statement, values)
+  // TypeORM gives the rows of an UPDATE with their count.
+  return ((Array.isArray(rows) && Array.isArray(rows[0]) ? rows[0] : rows) as Page[])[0]
+}
+
+async function copy(manager: EntityManager, statement: string, lines: readonly string[]): Promise<Given> {
+  const { queryRunner } = manager
+  await copyIn(queryRunner ? ((await queryRunner.connect()) as Client) : client, statement, lines)
+  return undefined
+}
+
+/** Brings both texts in at once. */
+const both: Readonly<Record<string, (manager: EntityManager, texts: Pair) => Promise<readonly Given[]>>> = {
+  'findOrCreateMany of both': async (manager, [a, b]) =>
+    (await findOrCreateMany(manager, Page, [{ url: a }, { url: b }])).map((result) =>
+      'entity' in result ? result.entity : undefined,
+    ),
+  'findOrCreate of both at once': async (manager, texts) =>
+    (await Promise.all(texts.map(async (url) => await findOrCreate(manager, Page, { url })))).map(
+      ({ entity }) => entity,
+    ),
+  'save of both': async (manager, [a, b]) => await manager.save(Page, [{ url: a }, { url: b }]),
+  'upsert of both': async (manager, [a, b]) => {
+    await manager.upsert(Page, [{ url: a }, { url: b }], ['urlHash', 'urlHashNumber'])
+    return []
+  },
+  'one INSERT of both': async (manager, texts) => {
+    await manager.query('insert into page (url) values ($1), ($2)', [...texts])
+    return []
+  },
+  'COPY of both': async (manager, texts) => [await copy(manager, 'copy page (url) from stdin', texts)],
+}
+
+/** In the order of their numbers. */
+const stored = async (): Promise<{ id: number; url: string; n: number }[]> =>
+  (
+    await client.query<{ id: number; url: string; n: number }>(
+      `select id, url, "urlHashNumber" as n from page order by n`,
+    )
+  ).rows
+
+function tableOf(entity: typeof Page): TextTable {
+  const [declaration] = declarationsOf(dataSource.getMetadata(entity))
+  if (!declaration) throw new TypeError('It declares a text.')
+  return declaration.table
+}
+
+async function expectTwoRows(texts: Pair, given: readonly Given[]): Promise<void> {
+  const rows = await stored()
+  expect(rows.map(({ n }) => n)).toEqual([0, 1])
+  expect(rows.map(({ url }) => url).toSorted()).toEqual([...texts].toSorted())
+  const ids = new Map(rows.map(({ id, url }) => [url, id]))
+  for (const { id, url } of given.filter((row) => row !== undefined)) expect([url, id]).toEqual([url, ids.get(url)])
+  for (const url of texts) {
+    expect(await findOneByText(dataSource.manager, Page, { url })).toMatchObject({ id: ids.get(url), url })
+    expect(await findOrCreate(dataSource.manager, Page, { url })).toMatchObject({ created: false, attempts: 1 })
+  }
+  expect(await violations(client, tableOf(Page))).toEqual([])
+}
+
+const settings: Readonly<Record<string, <T>(work: (manager: EntityManager) => Promise<T>) => Promise<T>>> = {
+  'outside a transaction': async (work) => await work(dataSource.manager),
+  'in a transaction': async (work) => await dataSource.transaction(work),
+  'in a SERIALIZABLE transaction': async (work) => await dataSource.transaction('SERIALIZABLE', work),
+}
+
+describe.each(pairs)('$name', ({ texts }) => {
+  test('collides', () => {
+    expect(texts[0]).not.toBe(texts[1])
+    expect(md5(texts[0])).toBe(md5(texts[1]))
+  })
+
+  describe.each(Object.entries(settings))('%s', (_, run) => {
+    test.each(Object.entries(entrances))(
+      '%s keeps both, numbered 0 and 1, each caller with its own',
+      async (_, enter) => {
+        const given = await run(async (manager) => [await enter(manager, texts[0]), await enter(manager, texts[1])])
+        expect(given.map((row, place) => row?.url ?? texts[place])).toEqual(texts)
+        await expectTwoRows(texts, given)
+        expect((await stored()).map(({ url }) => url)).toEqual(texts)
+      },
+    )
+
+    test.each(Object.entries(both))('%s keeps both, numbered 0 and 1, each caller with its own', async (_, enter) => {
+      const given = await run(async (manager) => await enter(manager, texts))
+      given.forEach((row, place) => expect(row?.url ?? texts[place]).toBe(texts[place]))
+      await expectTwoRows(texts, given)
+    })
+  })
+
+  test('findOrCreate of an active record keeps both', async () => {
+    const given = [await Page.findOrCreate({ url: texts[0] }), await Page.findOrCreate({ url: texts[1] })]
+    await expectTwoRows(
+      texts,
+      given.map(({ entity }) => entity),
+    )
+    expect(await Page.findOneByText({ url: texts[1] })).toMatchObject({ url: texts[1] })
+  })
+
+  test('findOrCreateMany of an active record keeps both', async () => {
+    const results = await Page.findOrCreateMany(texts.map((url) => ({ url })))
+    await expectTwoRows(
+      texts,
+      results.map((result) => ('entity' in result ? result.entity : undefined)),
+    )
+  })
+
+  test('save of an active record keeps both', async () => {
+    const given = texts.map((url) => Object.assign(new Page(), { url }))
+    for (const page of given) await page.save()
+    await expectTwoRows(texts, given)
+  })
+
+  test('an import keeps both, and counts a collision', async () => {
+    const report = await importLines(
+      dataSource,
+      findImportTarget(dataSource, { entity: 'Page' }),
+      readLines(lines(`${texts.join('\n')}\n${texts[0]}\n`)),
+    )
+    expect(report).toMatchObject({ created: 2, found: 1, rejected: 0, collisions: 1, end: { kind: 'done' } })
+    await expectTwoRows(texts, [])
+  })
+
+  test('findOneByText of the other text finds nothing', async () => {
+    await findOrCreate(dataSource.manager, Page, { url: texts[0] })
+    expect(await findOneByText(dataSource.manager, Page, { url: texts[1] })).toBeNull()
+  })
+
+  test('upsert of one again changes its own row only', async () => {
+    for (const url of [...texts, ...texts]) {
+      await dataSource.manager.upsert(Page, { url, title: `of ${url}` }, ['urlHash', 'urlHashNumber'])
+    }
+    await expectTwoRows(texts, [])
+    for (const { url, title } of await dataSource.manager.find(Page)) expect(title).toBe(`of ${url}`)
+  })
+
+  test('SQL that claims number 0 for the second is refused with 23505 by our index, and changes nothing', async () => {
+    const statement = 'insert into page (url, "urlHash") values ($1, $2)'
+    await client.query(statement, [texts[0], md5(texts[0])])
+    await expect(client.query(statement, [texts[1], md5(texts[1])])).rejects.toMatchObject({
+      code: '23505',
+      constraint: tableOf(Page).index,
+    })
+    expect((await stored()).map(({ url }) => url)).toEqual([texts[0]])
+  })
+
+  test.each([
+    ['the anchor', 0],
+    ['the other', 1],
+  ] as const)(
+    'UPDATE of %s out of the collision leaves the other row with its text, its id and number 0',
+    async (_, place) => {
+      for (const url of texts) await findOrCreate(dataSource.manager, Page, { url })
+      const before = await stored()
+      await client.query('update page set url = $2 where url = $1', [texts[place], 'elsewhere'])
+      const left = before[1 - place]
+      expect((await stored()).filter(({ url }) => url !== 'elsewhere')).toEqual([{ ...left, n: 0 }])
+      const back = await findOrCreate(dataSource.manager, Page, { url: texts[place] })
+      expect(back.created).toBe(true)
+      await client.query(`delete from page where url = 'elsewhere'`)
+      await expectTwoRows(texts, [back.entity])
+    },
+  )
+
+  test('UPDATE of one into the other is refused with 40001', async () => {
+    for (const url of texts) await findOrCreate(dataSource.manager, Page, { url })
+    for (const [from, to] of [texts, texts.toReversed()]) {
+      await expect(client.query('update page set url = $2 where url = $1', [from, to])).rejects.toMatchObject({
+        code: '40001',
+      })
+    }
+    await expectTwoRows(texts, [])
+  })
+})
+
+async function* lines(text: string): AsyncGenerator<Uint8Array> {
+  yield Buffer.from(text)
+}
+
+describe.each(Object.entries(URL_PATHS))('Url, colliding in its %s', (_, paths) => {
+  const urlsOn = (host: string): string[] => paths.map((path) => `http://${host}${path}`)
+
+  const parsed = async (text: string, manager?: EntityManager): Promise<Url> => {
+    const url = await (manager ? Url.parse(text, manager) : Url.parse(text))
+    if (!url) throw new Error('That should be a URL.')
+    return url
+  }
+
+  const numbers = async (): Promise<unknown[]> =>
+    (await client.query<{ id: string; n: number }>('select id, hash_number as n from urls order by id')).rows.map(
+      ({ id, n }) => [id, n],
+    )
+
+  test.each(Object.entries(settings))(
+    'parse %s gives each its own row, numbered 0 and 1 on each host',
+    async (name, run) => {
+      const texts = [...urlsOn('example.com'), ...urlsOn('example.org')]
+      const urls = await run(async (manager) => {
+        const given: Url[] = []
+        for (const text of texts) {
+          given.push(await (name === 'outside a transaction' ? parsed(text) : parsed(text, manager)))
+        }
+        return given
+      })
+      expect(urls.map(String)).toEqual(texts)
+      expect(new Set(urls.map((url) => url.pathComponentHash)).size).toBe(1)
+      expect(await numbers()).toEqual(urls.map(({ id }, place) => [id, place % 2]))
+      for (const [place, text] of texts.entries()) expect(await parsed(text)).toEqual(urls[place])
+    },
+  )
+
+  test('an import keeps both', async () => {
+    const target = findImportTarget(dataSource, { entity: 'Url' })
+    const report = await importLines(dataSource, target, readLines(lines(urlsOn('example.com').join('\n'))))
+    expect(report).toMatchObject({ created: 2, found: 0, rejected: 0, collisions: 1 })
+    expect((await Url.find()).map(String).toSorted()).toEqual(urlsOn('example.com').toSorted())
+  })
+
+  test("deleting the anchor changes nobody's text or id, and the one that is left becomes number 0", async () => {
+    const [first = '', second = ''] = urlsOn('example.com')
+    const [a, b] = [await parsed(first), await parsed(second)]
+    await a.remove()
+    expect(await numbers()).toEqual([[b.id, 0]])
+    expect(await parsed(second)).toEqual(b)
+    const again = await parsed(first)
+    expect(String(again)).toBe(first)
+    expect(await numbers()).toEqual([
+      [b.id, 0],
+      [again.id, 1],
+    ])
+  })
+
+  test('deleting the other changes nothing for the anchor', async () => {
+    const [first = '', second = ''] = urlsOn('example.com')
+    const [a, b] = [await parsed(first), await parsed(second)]
+    await b.remove()
+    expect(await numbers()).toEqual([[a.id, 0]])
+    expect(await parsed(first)).toEqual(a)
+  })
+
+  test('a stored one cannot be changed into the other', async () => {
+    const [first = '', second = ''] = urlsOn('example.com')
+    const [a, b] = [await parsed(first), await parsed(second)]
+    Object.assign(a, { path: b.path, query: b.query, fragment: b.fragment })
+    await expect(a.save()).rejects.toBeInstanceOf(ImmutableTextError)
+    expect(await parsed(first)).toMatchObject({ id: a.id })
+  })
+})
+
+describe('a chain', () => {
+  const chain = async (): Promise<[string, number][]> =>
+    (
+      await client.query<{ text: string; n: number }>('select text, "textHashNumber" as n from crowded order by n')
+    ).rows.map(({ text, n }) => [text, n])
+
+  const create = async (text: string): Promise<Crowded> =>
+    (await findOrCreate(dataSource.manager, Crowded, { text })).entity
+
+  test('of which 0 and 10 are left gives the third text number 11', async () => {
+    for (let n = 0; n <= 10; n += 1) await create(`t${n}`)
+    await client.query('delete from crowded where "textHashNumber" between 1 and 9')
+    await create('third')
+    expect(await chain()).toEqual([
+      ['t0', 0],
+      ['t10', 10],
+      ['third', 11],
+    ])
+  })
+
+  test('whose anchor is deleted makes the lowest that is left number 0, and changes no other', async () => {
+    const rows = await Promise.all(['a', 'b', 'c', 'd'].map(create))
+    const before = await chain()
+    await client.query('delete from crowded where "textHashNumber" = 0')
+    expect(await chain()).toEqual(before.slice(1).map(([text, n], place) => [text, place === 0 ? 0 : n]))
+    for (const { id, text } of rows.filter(({ text }) => text !== before[0]?.[0])) {
+      expect(await create(text)).toMatchObject({ id, text })
+    }
+  })
+
+  test('of thousands has a cost that is known, and ends at maxChainLength with ChainLimitError', async () => {
+    const REPEATS = 20
+    const measured: string[] = []
+    for (const length of [100, 1_000, LONGEST_CHAIN - REPEATS]) {
+      const from = (await chain()).length
+      await client.query(`insert into crowded (text) select 'text ' || n from generate_series($1::int, $2) as n`, [
+        from,
+        length - 1,
+      ])
+      await client.query('vacuum analyze crowded')
+      const started = performance.now()
+      for (let n = 0; n < REPEATS; n += 1) await create(`at ${length}, ${n}`)
+      const created = performance.now()
+      for (let n = 0; n < REPEATS; n += 1) await create(`at ${length}, ${n}`)
+      const [insert, find] = [created - started, performance.now() - created].map((milliseconds) =>
+        Math.round((milliseconds / REPEATS) * 1_000),
+      )
+      measured.push(`${length}: ${insert} µs a new text, ${find} µs a known one`)
+    }
+    console.log(`collisions.test.ts: a chain of ${measured.join('; of ')}`)
+
+    expect(await chain()).toHaveLength(LONGEST_CHAIN)
+    await expect(create('one too many')).rejects.toBeInstanceOf(ChainLimitError)
+    const [known, refused] = await findOrCreateMany(dataSource.manager, Crowded, [{ text: 'text 7' }, { text: 'more' }])
+    expect(known).toMatchObject({ created: false, entity: { text: 'text 7' } })
+    expect(refused).toMatchObject({ error: expect.any(ChainLimitError) })
+    await expect(client.query(`insert into crowded (text) values ('more')`)).rejects.toMatchObject({ code: 'UT002' })
+    await client.query(`delete from crowded where text = 'text 7'`)
+    await create('one too many')
+    expect(await chain()).toHaveLength(LONGEST_CHAIN)
+  })
+})

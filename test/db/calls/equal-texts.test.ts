@@ -1,0 +1,147 @@
+import { Column, type DataSource, Entity, type ObjectLiteral, PrimaryGeneratedColumn, VersionColumn } from 'typeorm'
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { findOrCreateMany, UniqueText, upsertByText } from '../../../src'
+import { findOrCreateStream } from '../../../src/stream'
+import { useDatabase } from '../../support/database'
+
+@Entity({ name: 'item' })
+class Item {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText() text!: string
+  @Column({ type: 'text', nullable: true }) n!: string | null
+  @Column({ type: 'text', nullable: true }) m!: string | null
+  @VersionColumn({ type: 'integer' }) version!: number
+}
+
+const db = useDatabase()
+let dataSource: DataSource
+beforeAll(async () => {
+  dataSource = await db.dataSource([Item])
+  await dataSource.query(`
+    create function refuse() returns trigger language plpgsql as $$ begin raise exception 'no'; end $$;
+    create trigger refuse before insert or update on item for each row when (new.n = 'bad') execute function refuse()`)
+})
+beforeEach(async () => {
+  await dataSource.query('truncate item restart identity')
+})
+
+/** What became of each: 'new', 'found' or 'error'. */
+const told = (results: readonly object[]): string[] =>
+  results.map((result) => ('error' in result ? 'error' : (result as { created: boolean }).created ? 'new' : 'found'))
+const stored = async (): Promise<ObjectLiteral[]> => await dataSource.query('select text, n, m from item order by text')
+
+const BAD_FIRST = [{ text: 'a', n: 'bad' }, { text: 'b' }, { text: 'a', n: 'good' }, { text: 'a', n: 'later' }]
+
+async function streamed(inputs: readonly object[], options = {}): Promise<object[]> {
+  const results: object[] = []
+  for await (const result of findOrCreateStream(dataSource, Item, inputs, options)) results.push(result)
+  return results
+}
+
+const CALLS: Readonly<Record<string, (inputs: readonly { text: string }[]) => Promise<object[]>>> = {
+  findOrCreateMany: async (inputs) => await findOrCreateMany(dataSource.manager, Item, inputs),
+  'findOrCreateMany in a transaction': async (inputs) =>
+    await dataSource.transaction(async (manager) => await findOrCreateMany(manager, Item, inputs)),
+  'findOrCreateMany with create': async (inputs) =>
+    await findOrCreateMany(
+      dataSource.manager,
+      Item,
+      inputs.map(({ text }) => ({ text })),
+      { create: (_: object, index: number) => ({ ...inputs[index] }) },
+    ),
+  stream: streamed,
+  'stream in windows of one': async (inputs) => await streamed(inputs, { window: 1 }),
+}
+
+const REFUSED_OR_FOUND: unknown = expect.stringMatching(/^(error|found)$/)
+
+describe.each(Object.keys(CALLS))('%s', (name) => {
+  const call = CALLS[name] ?? streamed
+  test('a refused first input of a text does not decide for the others', async () => {
+    const results = told(await call(BAD_FIRST))
+    expect(results.toSorted()).toEqual(['error', 'found', 'new', 'new'])
+    expect(results[0]).toBe('error')
+    expect((await stored()).map(({ text, n }) => [text, n === null || ['good', 'later'].includes(n)])).toEqual([
+      ['a', true],
+      ['b', true],
+    ])
+  })
+  test('several refused ones neither', async () => {
+    const inputs = [
+      ...BAD_FIRST.slice(0, 2),
+      { text: 'a', n: 'bad', m: 'other' },
+      { text: 'a', n: 'bad' },
+      { text: 'a', m: 'x' },
+    ]
+    const results = told(await call(inputs))
+    // Of windows that are at the server together, any may be first.
+    expect(results).toEqual(['error', 'new', REFUSED_OR_FOUND, REFUSED_OR_FOUND, 'new'])
+    expect(await stored()).toMatchObject([{ text: 'a', n: null, m: 'x' }, { text: 'b' }])
+  })
+  test('a refused input behind one that is stored finds the row', async () => {
+    const inputs = ['bad', 'good', 'bad', 'bad'].map((n) => ({ text: 'a', n }))
+    const later = name.includes('windows') ? REFUSED_OR_FOUND : 'found'
+    expect(told(await call(inputs))).toEqual(['error', 'new', later, later])
+  })
+  test('a refused later input that finds the row is not refused', async () => {
+    expect(told(await call([{ text: 'a' }, { text: 'a', n: 'bad' }] as never))).toEqual(['new', 'found'])
+  })
+})
+
+test('over thousands of rows in several windows each bad input fails alone', async () => {
+  const inputs = Array.from({ length: 7_000 }, (_, index) => ({
+    text: `${index % 1_500}`,
+    n: index < 10 ? 'bad' : 'ok',
+  }))
+  const results = await streamed(inputs)
+  expect(told(results)).toEqual(inputs.map((_, index) => (index < 10 ? 'error' : index < 1_510 ? 'new' : 'found')))
+})
+
+test('progress counts every input once', async () => {
+  const seen: object[] = []
+  await findOrCreateMany(dataSource.manager, Item, BAD_FIRST, { onProgress: (one) => void seen.push({ ...one }) })
+  expect(seen.at(-1)).toEqual({ done: 4, created: 2, rejected: 1 })
+})
+
+test.each([1, 2])('a thousand refused inputs of %i kinds are not tried one by one', async (kinds) => {
+  let sent = 0
+  dataSource.logger.logQuery = () => void (sent += 1)
+  const inputs = Array.from({ length: 1_000 }, (_, nth) => ({ text: 'a', n: 'bad', m: `${nth % kinds}` }))
+  expect(new Set(told(await findOrCreateMany(dataSource.manager, Item, inputs)))).toEqual(new Set(['error']))
+  expect(sent).toBeLessThan(10)
+})
+
+describe('upsertByText', () => {
+  const upsert = async (rows: readonly Partial<Item>[]): Promise<object[]> =>
+    await upsertByText(dataSource.manager, Item, rows)
+
+  test('a refused first row is told, and the others are written', async () => {
+    expect(told(await upsert(BAD_FIRST))).toEqual(['error', 'new', 'new', 'found'])
+    expect(await stored()).toMatchObject([{ text: 'a', n: 'later' }, { text: 'b' }])
+  })
+  test('a refused later row is told alone', async () => {
+    const rows = [{ text: 'a', n: 'good' }, { text: 'a', n: 'bad' }, { text: 'a', m: 'x' }, { text: 'b' }]
+    expect(told(await upsert(rows))).toEqual(['new', 'error', 'found', 'new'])
+    expect(await stored()).toMatchObject([{ text: 'a', n: 'good', m: 'x' }, { text: 'b' }])
+  })
+  test('of rows whose columns were written together only the refused one is told', async () => {
+    const rows = [
+      { text: 'a', m: 'x' },
+      { text: 'a', n: 'bad' },
+      { text: 'a', m: 'y' },
+    ]
+    expect(told(await upsert(rows))).toEqual(['new', 'error', 'found'])
+    expect(await stored()).toMatchObject([{ text: 'a', n: null, m: 'y' }])
+  })
+  test('all that were written have one entity, as the last has left it', async () => {
+    const results = await upsert([
+      { text: 'a', n: '1' },
+      { text: 'a', n: '2' },
+      { text: 'a', m: 'x' },
+    ])
+    const entities = results.map((result) => (result as { entity: Item }).entity)
+    expect(new Set(entities).size).toBe(1)
+    expect(entities[0]).toMatchObject({ n: '2', m: 'x' })
+    expect(told(results)).toEqual(['new', 'found', 'found'])
+  })
+})

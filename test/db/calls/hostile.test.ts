@@ -1,0 +1,191 @@
+import { createHash, randomBytes } from 'node:crypto'
+import * as fc from 'fast-check'
+import { type DataSource, EntitySchema, PrimaryGeneratedColumn, Entity, Column } from 'typeorm'
+import { beforeAll, describe, expect, test } from 'vitest'
+import {
+  DeclarationError,
+  findOneByText,
+  findOrCreate,
+  findOrCreateMany,
+  TextRejectedError,
+  UniqueText,
+  uniqueTextSchema,
+} from '../../../src'
+import { md5, sha256 } from '../../../src/text/digest'
+import { unstorable } from '../../../src/text/normalizer'
+import { useDatabase } from '../../support/database'
+
+const db = useDatabase()
+
+@Entity()
+class Note {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @UniqueText() text!: string
+  @UniqueText({ digest: 'sha256', nullable: true }) other!: string | null
+}
+
+@Entity()
+class Parts {
+  @PrimaryGeneratedColumn('identity') id!: number
+  @Column({ type: 'text' }) head!: string
+  @Column({ type: 'text', nullable: true }) tail!: string | null
+}
+UniqueText({ as: 'whole', columns: ['head', { property: 'tail', prefix: "'?\\" }] })(Parts)
+
+const any = fc.string({ unit: 'binary', maxLength: 60 })
+const storable = any.filter((text) => unstorable(text) === undefined)
+const QUOTES = [`'`, `''`, `"`, '\\', '$1', '$guard$', ';', '--', '/*', '{}', '{"a"}', 'NULL', '\\x00', '%', '']
+const ATTACKS = [`'); DROP TABLE note; --`, `\\'; DROP TABLE note; --`, `" ; DROP TABLE note; --`]
+const UNICODE = ['\u00A0', '\uFEFF', 'ß', 'ẞ', 'İ', 'é', 'e\u0301', '👩‍👩‍👧‍👦', '\u{10FFFF}', '\uFFFF', '\u202E']
+const BLANKS = ['\r\n', '\t', ' ', '\u0001', '\u007F', 'a'.repeat(5_000)]
+const nasty = fc.constantFrom(...QUOTES, ...ATTACKS, ...UNICODE, ...BLANKS)
+const texts = fc.oneof(
+  storable,
+  nasty,
+  fc.tuple(nasty, storable).map(([left, right]) => left + right),
+)
+
+let dataSource: DataSource
+beforeAll(async () => {
+  dataSource = await db.dataSource([Note, Parts])
+})
+
+describe('any text that Postgres can store', () => {
+  test('comes back as it was, once, by each way', async () => {
+    const { manager } = dataSource
+    const property = fc.asyncProperty(fc.array(texts, { minLength: 1, maxLength: 20 }), async (list) => {
+      const results = await findOrCreateMany(
+        manager,
+        Note,
+        list.map((text) => ({ text })),
+        { by: 'text' },
+      )
+      for (const [place, text] of list.entries()) {
+        const result = results[place]
+        if (!result || 'error' in result) throw new Error('It should have been stored.', { cause: result?.error })
+        expect(result.entity.text).toBe(text)
+        const one = await findOrCreate(manager, Note, { text }, { by: 'text' })
+        expect(one).toEqual({ entity: result.entity, created: false, attempts: 1 })
+        expect(await findOneByText(manager, Note, { text }, { by: 'text' })).toEqual(result.entity)
+      }
+    })
+    await fc.assert(property, { numRuns: 60 })
+    const [count] = (await dataSource.query('select count(*) = count(distinct text) as once from note')) as unknown[]
+    expect(count).toEqual({ once: true })
+  })
+
+  test('has the same digest in JavaScript and in SQL', async () => {
+    const property = fc.asyncProperty(fc.array(texts, { minLength: 1, maxLength: 50 }), async (list) => {
+      const rows = (await dataSource.query(
+        `select replace((${md5.sql('t')})::text, '-', '') as md5, (${sha256.sql('t')})::text as sha256
+           from unnest($1::text[]) with ordinality as u (t, place) order by place`,
+        [list],
+      )) as unknown[]
+      expect(rows).toEqual(list.map((text) => ({ md5: md5.js(text), sha256: sha256.js(text) })))
+    })
+    await fc.assert(property, { numRuns: 60 })
+  })
+
+  test('made of several columns is told apart, column by column', async () => {
+    const { manager } = dataSource
+    const tail = fc.option(texts, { nil: null })
+    const property = fc.asyncProperty(texts, tail, async (head, end) => {
+      const { entity } = await findOrCreate(manager, Parts, { head, tail: end })
+      expect(entity).toMatchObject({ head, tail: end })
+      // Composes to the same text, in other columns: a collision, no duplicate.
+      const glued = { head: `${head}${end === null ? '' : `'?\\${end}`}`, tail: null }
+      const other = await findOrCreate(manager, Parts, glued)
+      expect(other.entity.id === entity.id).toBe(end === null)
+    })
+    await fc.assert(property, { numRuns: 60 })
+  })
+})
+
+test('what cannot be stored exactly is refused, and nothing else is', async () => {
+  const property = fc.asyncProperty(any, async (text) => {
+    const outcome = await findOrCreate(dataSource.manager, Note, { text }, { by: 'text' }).catch((e: unknown) => e)
+    expect(outcome instanceof TextRejectedError).toBe(unstorable(text) !== undefined)
+  })
+  await fc.assert(property, { numRuns: 200 })
+})
+
+test('names that try to break out of their quotes are names', async () => {
+  // No double quotes: TypeORM's own CREATE TABLE does not escape them. The guard's SQL is tested with them on its own.
+  const attacks = [`x'; DROP TABLE note; --`, 'x$guard$; DROP TABLE note; --', 'x y', 'ü'.repeat(20)]
+  for (const [place, attack] of attacks.entries()) {
+    // TypeORM puts a table's name into literals, unescaped too.
+    const table = attack.includes("'") ? `plain${place}` : attack
+    const hidden = { hash: `h${attack}`, number: `n${attack}`, chained: `c${attack}` }
+    const schema = new EntitySchema<Record<string, unknown>>(
+      uniqueTextSchema(
+        { name: `Attack${place}`, tableName: table, columns: { id: { type: Number, primary: true, generated: true } } },
+        { text: { name: attack, indexName: `i${attack}`, hidden } },
+      ),
+    )
+    const attacked = await db.dataSource([schema])
+    const { entity } = await findOrCreate(attacked.manager, schema, { text: attack })
+    expect(entity).toEqual({ id: 1, text: attack })
+    await attacked.manager.insert(schema, { text: `${attack} by the guard` })
+    expect((await attacked.driver.createSchemaBuilder().log()).upQueries).toEqual([])
+    await attacked.destroy()
+  }
+  expect(await dataSource.manager.count(Note)).toBeGreaterThan(0)
+})
+
+test('a property that was never declared is no way in', async () => {
+  const values: { text: string } = JSON.parse('{ "text": "x", "id\\"; DROP TABLE note; --": 1, "__proto__": { "polluted": true } }') // prettier-ignore
+  await expect(findOrCreate(dataSource.manager, Note, values, { by: 'text' })).rejects.toMatchObject({
+    code: 'INVALID_DECLARATION',
+  })
+  await expect(findOrCreate(dataSource.manager, Note, values, { by: 'x"; DROP TABLE note' })).rejects.toMatchObject({
+    code: 'INVALID_DECLARATION',
+  })
+  expect('polluted' in {}).toBe(false)
+})
+
+test('10,000 declarations worth of nonsense are refused with one class of error, or taken', () => {
+  const value = fc.oneof(fc.anything(), fc.constantFrom('md5', 'sha256', 5, true, ['tenant'], [], ''))
+  const options = fc.dictionary(
+    fc.constantFrom(
+      'scope',
+      'digest',
+      'immutable',
+      'maxChainLength',
+      'indexName',
+      'hidden',
+      'normalize',
+      'nullable',
+      'name',
+      'as',
+      'columns',
+      'x',
+    ),
+    value,
+    { maxKeys: 4 },
+  )
+  const refusal = (given: object): unknown => {
+    try {
+      // A prototype of its own each time: declarations are global.
+      UniqueText(given)(function Nonsense() {}.prototype as object, 'text')
+      return undefined
+    } catch (error) {
+      return error
+    }
+  }
+  const property = fc.property(options, (given) => {
+    const error = refusal(given)
+    expect(error === undefined || error instanceof DeclarationError).toBe(true)
+  })
+  fc.assert(property, { numRuns: 10_000 })
+})
+
+// However long it takes: what is promised is that it can be done.
+test('a text of 100 MB is stored and found', { timeout: 600_000 }, async () => {
+  const text = randomBytes(50_000_000).toString('hex')
+  const { manager } = dataSource
+  expect(await findOrCreate(manager, Note, { text }, { by: 'text' })).toMatchObject({ created: true })
+  const found = await findOrCreate(manager, Note, { text }, { by: 'text' })
+  expect(found.created).toBe(false)
+  const digest = (given: string): string => createHash('sha1').update(given).digest('hex')
+  expect(digest(found.entity.text)).toBe(digest(text))
+})

@@ -1,0 +1,141 @@
+import { Column, type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
+import { afterEach, describe, expect, test } from 'vitest'
+import { findOrCreate, UniqueText } from '../../../src'
+import { useDatabase } from '../../support/database'
+import { generate, migrate, runAll } from '../../support/generated'
+import { loggerOf } from '../../support/logger'
+
+@Entity('old page')
+class OldPage {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText() url!: string
+}
+
+@Entity('page')
+class Page {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText() url!: string
+}
+
+@Entity('page')
+class WiderPage {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText() url!: string
+  @Column({ type: 'text', nullable: true }) title!: string | null
+}
+
+@Entity('old page', { synchronize: false })
+class UnsynchronizedPage {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText() url!: string
+}
+
+@Entity('page', { schema: 'other' })
+class OtherPage {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText() url!: string
+}
+
+@Entity('shop')
+class Shop {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @UniqueText() url!: string
+  @Column('text') title!: string
+}
+
+@Entity('old page')
+class Unguarded {
+  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
+  @Column('text') url!: string
+}
+
+const db = useDatabase()
+const warned: string[] = []
+const logger = loggerOf({ log: (level, message) => void (level === 'warn' && warned.push(String(message))) })
+
+afterEach(async () => {
+  warned.length = 0
+  const client = await db.client()
+  await client.query('drop schema public cascade; create schema public; drop schema if exists other cascade')
+})
+
+/** The table is there, and its entity has gone. */
+async function after(entity: new () => object): Promise<void> {
+  const before = await db.dataSource([entity])
+  await before.query(`insert into "old page" (url) values ('a'), ('b')`)
+  await before.destroy()
+}
+
+const connect = async (...entities: (new () => object)[]): Promise<DataSource> =>
+  await db.dataSource(entities, { synchronize: false, logger })
+
+const comments = (statements: readonly string[]): string[] => statements.filter((one) => one.startsWith('-- '))
+
+test('a table that is perhaps renamed is told of, and what the warning says keeps its rows', async () => {
+  await after(OldPage)
+  const dataSource = await connect(Page)
+  const { up, down } = await generate(dataSource)
+  expect(warned).toHaveLength(1)
+  const [warning = ''] = warned
+  expect(comments(up)).toEqual([`-- ${warning}`])
+  expect(comments(down)).toEqual([])
+  const [, rename = ''] = /replace all statements of this migration by (ALTER TABLE .*?), run it,/u.exec(warning) ?? []
+  await runAll(dataSource, [rename])
+  const next = await migrate(dataSource)
+  expect(next.up.join('\n')).not.toMatch(/CREATE TABLE|DROP TABLE|ADD "url/u)
+  expect(comments(next.up)).toEqual([])
+  expect(await findOrCreate(dataSource.manager, Page, { url: 'b' })).toMatchObject({
+    created: false,
+    entity: { id: 2 },
+  })
+  expect((await generate(dataSource)).up).toEqual([])
+})
+
+test('the migration runs as it is, too', async () => {
+  await after(OldPage)
+  const dataSource = await connect(Page)
+  const { up, down } = await generate(dataSource)
+  await runAll(dataSource, up)
+  expect(await findOrCreate(dataSource.manager, Page, { url: 'b' })).toMatchObject({ created: true })
+  await runAll(dataSource, down)
+})
+
+test('synchronize warns, and runs no comment', async () => {
+  await after(OldPage)
+  const sent: string[] = []
+  const listening = { ...logger, logQuery: (sql: string) => void sent.push(sql) }
+  await db.dataSource([Page], { logger: listening, logging: true })
+  expect(warned).toHaveLength(1)
+  expect(comments(sent)).toEqual([])
+})
+
+describe('no warning where', () => {
+  const expectNone = async (...entities: (new () => object)[]): Promise<void> => {
+    const { up } = await generate(await connect(...entities))
+    expect(up.join('\n')).toContain('CREATE TABLE')
+    expect([...warned, ...comments(up)]).toEqual([])
+  }
+  test('another entity has the table', async () => {
+    await after(OldPage)
+    await expectNone(Page, OldPage)
+  })
+  test('an entity has it that is not synchronized', async () => {
+    await after(OldPage)
+    await expectNone(Page, UnsynchronizedPage)
+  })
+  test('the columns differ', async () => {
+    await after(OldPage)
+    await expectNone(WiderPage)
+  })
+  test('the table is in another schema', async () => {
+    await after(OldPage)
+    await (await db.client()).query('create schema other')
+    // With an entity in its schema, the table is seen.
+    await expectNone(OtherPage, Shop)
+  })
+  test('nothing of this package keeps the table', async () => {
+    await after(OldPage)
+    await (await db.dataSource([Unguarded], {}, {})).destroy()
+    await expectNone(Page)
+  })
+})

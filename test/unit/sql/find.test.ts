@@ -1,0 +1,141 @@
+import { expect, test } from 'vitest'
+import { type BatchShape, findManyStatement, findOrCreateManyStatement } from '../../../src/sql/batch'
+import type { ColumnTypes } from '../../../src/sql/types'
+import {
+  createInChainStatement,
+  findOrCreateStatement,
+  findStandingStatement,
+  findStatement,
+  insertColumns,
+  keyColumns,
+  restoreStatement,
+  type RowShape,
+  type Statement,
+} from '../../../src/sql/find'
+import { takenStatement, type WantedText } from '../../../src/sql/taken'
+import { type UpdateShape, upsertManyStatement, upsertStatement } from '../../../src/sql/upsert'
+import { textTable } from '../../support/guarded-table'
+
+const plain: RowShape = { table: textTable(), others: ['title'], select: ['id', 'url', 'title'] }
+
+const page: RowShape = { ...plain, echoed: ['url'] }
+
+const scoped: RowShape = {
+  table: textTable({
+    schema: 'My "Schema"',
+    scope: ['site'],
+    text: [
+      { name: 'path', prefix: '' },
+      { name: 'query', prefix: '?' },
+    ],
+  }),
+  others: [],
+  select: ['id', 'path', 'query'],
+  echoed: ['path', 'query'],
+}
+
+const softDeleted: RowShape = { table: textTable({ deleted: 'deletedAt' }), others: [], select: ['id', 'deletedAt'] }
+
+const types: ColumnTypes = new Map([
+  ['title', { type: 'character varying', declared: 'character varying(80)' }],
+  ['site', { type: 'numeric', declared: 'numeric(10,2)' }],
+])
+
+const batchOf = (shape: RowShape): BatchShape => ({ ...shape, types, defaults: new Map([['title', `'none'`]]) })
+
+const wantedOf = ({ table }: RowShape, standing: boolean): WantedText => ({ table, types, primary: ['id'], standing })
+const update: UpdateShape = {
+  update: ['title'],
+  versions: ['version'],
+  updateDates: ['changed'],
+  hashes: [],
+  skipUnchanged: false,
+}
+const skipping: UpdateShape = { ...update, skipUnchanged: true, only: { column: 'type', values: ["it's"] } }
+const titled = (shape: RowShape): RowShape => ({ ...shape, others: ['title'], types })
+
+const STATEMENTS: Readonly<Record<string, (shape: RowShape) => Statement<unknown>>> = {
+  find: findStatement,
+  'find what stands now': findStandingStatement,
+  'find or create': findOrCreateStatement,
+  'find or create in a scope as stored': (shape) => findOrCreateStatement({ ...shape, types, deferrable: true }),
+  'find or create many': (shape) => findOrCreateManyStatement(batchOf(shape)),
+  'find or create many in partitions': (shape) => findOrCreateManyStatement({ ...batchOf(shape), partitioned: true }),
+  'find or create many in few partitions': (shape) =>
+    findOrCreateManyStatement({ ...batchOf(shape), partitioned: true, fewScopes: shape.table.scope }),
+  'taken by inserts': (shape) => takenStatement([wantedOf(shape, false), wantedOf(shape, false)]),
+  'taken by updates': (shape) => takenStatement([wantedOf(shape, true)]),
+  'find many': (shape) => findManyStatement({ ...batchOf(shape), others: [], defaults: new Map() }),
+  'create in a chain': (shape) => createInChainStatement(shape, 'nothing'),
+  upsert: (shape) => upsertStatement(titled(shape), update, true),
+  'update, unless nothing changes': (shape) => upsertStatement(titled(shape), skipping, false),
+  'upsert many': (shape) => upsertManyStatement(batchOf(titled(shape)), update),
+  'upsert many, unless nothing changes': (shape) => upsertManyStatement(batchOf(titled(shape)), skipping),
+  'create in a chain, or raise': (shape) => createInChainStatement(shape, 'raise'),
+}
+
+test.each(Object.entries(STATEMENTS))('%s: the SQL, golden', async (name, statementOf) => {
+  const sql = [page, scoped].map((shape) => `${statementOf(shape).sql};\n`).join('\n')
+  await expect(sql).toMatchFileSnapshot(`../../golden/${name.replaceAll(/\W+/g, '-')}.sql`)
+})
+
+test('only the plan for partitions of any scope is kept', () => {
+  const nameOf = (shape: Partial<BatchShape>): boolean =>
+    findOrCreateManyStatement({ ...batchOf(scoped), ...shape }).name !== ''
+  const names = [{}, { partitioned: true }, { partitioned: true, fewScopes: ['site'] }].map(nameOf)
+  expect(names).toStrictEqual([false, true, false])
+})
+
+test('where softly deleted rows free their texts, statements look for live rows: the SQL, golden', async () => {
+  const statements = [findStatement, (shape: RowShape) => findOrCreateStatement({ ...shape, deferrable: true })]
+  const batch = (shape: RowShape): Statement<unknown> => findOrCreateManyStatement(batchOf(shape))
+  const sql = [...statements, batch].map((statementOf) => `${statementOf(softDeleted).sql};\n`).join('\n')
+  await expect(sql).toMatchFileSnapshot('../../golden/ignoring-deleted.sql')
+})
+
+test('a restore writes what the restore of TypeORM writes: the SQL, golden', async () => {
+  const columns = { deleted: 'deletedAt', version: undefined, updated: undefined }
+  const all = { deleted: 'deleted at', version: 'version', updated: 'updatedAt' }
+  const sql = `${restoreStatement(page, columns).sql};\n\n${restoreStatement({ ...scoped, types }, all).sql};\n`
+  await expect(sql).toMatchFileSnapshot('../../golden/restore.sql')
+})
+
+test.each(Object.entries(STATEMENTS))('%s: no line is longer than 120 characters', (_, statementOf) => {
+  const lines = [page, scoped].flatMap((shape) => statementOf(shape).sql.split('\n'))
+  expect(lines.filter((line) => line.length > 120)).toEqual([])
+})
+
+test('equal names mean equal statements, and different statements have different names', () => {
+  const every = Object.values(STATEMENTS).flatMap((statementOf) => [statementOf(page), statementOf(scoped)])
+  const all = every.filter(({ name }) => name !== '')
+  expect(new Set(all.map(({ name }) => name)).size).toBe(new Set(all.map(({ sql }) => sql)).size)
+  expect(findStatement(page).name).toBe(findStatement({ ...page }).name)
+  for (const { name } of all) expect(name).toMatch(/^unique_text_[0-9a-f]{16}$/)
+})
+
+test('parameters are scope, text, hash, and then the others', () => {
+  expect(keyColumns(scoped.table)).toEqual(['site', 'path', 'query', 'urlHash'])
+  expect(insertColumns(page)).toEqual(['url', 'urlHash', 'title'])
+})
+
+test('a row from the wire becomes a stored row, whatever the driver makes of a number or a boolean', () => {
+  const { parse } = findOrCreateStatement(plain)
+  expect(parse(['yes', '0', 7, 'a', null], [])).toEqual({ created: true, hashNumber: 0, columns: [7, 'a', null] })
+  expect(parse([null, 2n, 7, 'a', null], [])).toEqual({ created: false, hashNumber: 2, columns: [7, 'a', null] })
+})
+
+test('texts that do not come over the wire are those that were sent', () => {
+  const stored = { created: false, hashNumber: 0 }
+  expect(findStatement(scoped).parse([null, 0, 7], ['a', '/', null])).toEqual({ ...stored, columns: [7, '/', null] })
+  const { parse } = findOrCreateStatement(scoped)
+  expect(parse([null, 0, null, 7], ['a', '/', 'b'])).toEqual({ ...stored, columns: [7, '/', 'b'] })
+  expect(parse([null, 0, '["/c",null]', 7], ['a', '/', 'b'])).toEqual({ ...stored, columns: [7, '/c', null] })
+  const batch = findManyStatement(batchOf(scoped))
+  const columns = [
+    ['a', 'b'],
+    ['/1', '/2'],
+    [null, 'c'],
+    ['hash', 'hash'],
+  ]
+  expect(batch.parse(['2', null, 0, 8], columns)).toEqual({ ...stored, index: 1, columns: [8, '/2', 'c'] })
+})
