@@ -112,16 +112,22 @@ interface OpenSavepoint {
   readonly isOver: boolean
 }
 
+/** What commands change. */
+interface HeardOfSavepoints {
+  readonly open: readonly OpenSavepoint[]
+  readonly undone: readonly { readonly from: number; readonly to: number }[]
+}
+
 /**
  * What was undone on one connection, in the order in which statements are sent. Its time is counted in savepoints and
  * rollbacks: what was sent at a time that lies in a stretch that was rolled back, is undone.
  */
 export class Savepoints {
   private time = 0
-  private open: readonly OpenSavepoint[] = []
+  private open: HeardOfSavepoints['open'] = []
   /** Savepoints that wait to be set. */
   private awaited: string[] = []
-  private undone: readonly { readonly from: number; readonly to: number }[] = []
+  private undone: HeardOfSavepoints['undone'] = []
 
   /** Removes the function that was put in front of the holder's own. */
   private leave: () => void = () => {}
@@ -185,7 +191,7 @@ export class Savepoints {
     this.open = this.open.slice(0, place + 1).map((one, nth) => (nth === place ? { ...one, isOver: true } : one))
   }
 
-  private below(name: string): Savepoints['open'] {
+  private below(name: string): HeardOfSavepoints['open'] {
     return this.open.slice(
       0,
       Math.max(
@@ -202,13 +208,23 @@ export class Savepoints {
     this.leave()
   }
 
-  /** COMMIT and PREPARE TRANSACTION roll back where they fail, and where a statement before them has failed. */
-  private async hearEnd(answer: unknown): Promise<void> {
+  /**
+   * COMMIT and PREPARE TRANSACTION roll back where they fail, and where a statement before them has failed. A command of
+   * savepoints that is refused has changed nothing.
+   */
+  private async hearAnswer(answer: unknown, mayEnd: boolean, before: HeardOfSavepoints): Promise<void> {
+    const { open, undone } = this
     try {
       const results = [await answer].flat() as readonly ({ readonly command?: string } | undefined)[]
-      if (results.some((one) => one?.command === 'ROLLBACK')) this.undo(0)
-    } catch {
-      this.undo(0)
+      if (mayEnd && results.some((one) => one?.command === 'ROLLBACK')) this.undo(0)
+    } catch (error) {
+      const { code } = serverError(error) ?? {}
+      const isRefused = code === SQLSTATE.failedTransaction || code === SQLSTATE.invalidSavepoint
+      if (mayEnd) this.undo(0)
+      else if (isRefused && this.open === open && this.undone === undone) {
+        this.open = before.open
+        this.undone = before.undone
+      }
     }
   }
 
@@ -224,11 +240,13 @@ export class Savepoints {
     const own = Object.hasOwn(holder, 'query') ? holder.query : undefined
     const front: ClientQuery = (...args) => {
       const commands = commandsIn(args)
+      const { open, undone } = this
       this.hear(commands)
       // That of its class may change at any time.
       const { query } = own ? { query: own } : (Object.getPrototypeOf(holder) as { query: ClientQuery })
       const answer = query.apply(holder, [...args])
-      if (commands.some(({ does }) => does === 'commit')) void this.hearEnd(answer)
+      const mayEnd = commands.some(({ does }) => does === 'commit')
+      if (commands.length > 0) void this.hearAnswer(answer, mayEnd, { open, undone })
       return answer
     }
     holder.query = front

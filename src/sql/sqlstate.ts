@@ -13,6 +13,8 @@ export const SQLSTATE = {
   insufficientPrivilege: '42501',
   noTransaction: '25P01',
   failedTransaction: '25P02',
+  /** invalid_savepoint_specification */
+  invalidSavepoint: '3B001',
   /** ON CONFLICT names columns without a unique index, among much else. */
   invalidColumnReference: '42P10',
   duplicatePreparedStatement: '42P05',

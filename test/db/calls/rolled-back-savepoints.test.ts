@@ -9,7 +9,7 @@ import {
   PrimaryGeneratedColumn,
   type QueryRunner,
 } from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import {
   findOrCreate,
   findOrCreateMany,
@@ -371,20 +371,69 @@ test('a call whose savepoint is being released when its transaction is rolled ba
   expect(await dataSource.getRepository(OnceToken).count()).toBe(0)
 })
 
-test('a save in which a listener has swallowed an error of the server is undone, and the transaction goes on', async () => {
+describe('a save in which a listener has swallowed an error of the server', () => {
   const swallows: EntitySubscriberInterface = {
-    afterInsert: async ({ manager }) => void (await rejection(manager.query('SELECT 1/0'))),
+    afterInsert: async ({ manager, metadata }) => {
+      if (metadata.target === Author) await rejection(manager.query('SELECT 1/0'))
+    },
   }
-  dataSource.subscribers.push(swallows)
-  try {
+  const failingSave = async (manager: EntityManager): Promise<void> => {
+    const save = saveFindingTexts(manager, Page, { url: 'undone', author: { name: 'undone' } })
+    expect(await rejection(save)).toMatchObject({ code: '25P02' })
+  }
+  beforeAll(() => void dataSource.subscribers.push(swallows))
+  afterAll(() => void dataSource.subscribers.splice(dataSource.subscribers.indexOf(swallows), 1))
+
+  test('is undone, leaves no savepoint, and the transaction goes on', async () => {
     await dataSource.transaction(async (manager) => {
-      expect(await rejection(saveFindingTexts(manager, Page, { url: 'undone' }))).toMatchObject({ code: '25P02' })
+      await failingSave(manager)
+      await manager.query('SAVEPOINT mine')
+      const release = manager.query('RELEASE SAVEPOINT typeorm_unique_text_whole')
+      expect(await rejection(release)).toMatchObject({ code: '3B001' })
+      await manager.query('ROLLBACK TO mine')
       await manager.query(`INSERT INTO page (url) VALUES ('goes on')`)
     })
-  } finally {
-    dataSource.subscribers.splice(dataSource.subscribers.indexOf(swallows), 1)
-  }
-  expect(await stored()).toEqual(['goes on'])
+    expect(await stored()).toEqual(['goes on'])
+  })
+
+  test('undoes nothing of a list that is under way', async () => {
+    const rows = Array.from({ length: 2_000 }, (_, nth) => ({ url: `page ${nth}` }))
+    await dataSource.transaction(async (manager) => {
+      let saved: Promise<void> | undefined
+      await findOrCreateMany(manager, Page, rows, { onProgress: () => void (saved ??= failingSave(manager)) })
+      await saved
+    })
+    expect(await stored()).toHaveLength(2_000)
+  })
+})
+
+describe('a list, between two of whose batches the caller sends', () => {
+  const listBeside = async (...sql: readonly string[]): Promise<PromiseSettledResult<unknown>> =>
+    await dataSource.transaction(async (manager) => {
+      await manager.query('SAVEPOINT mine')
+      const rows = Array.from({ length: 2_000 }, (_, nth) => ({ url: `page ${nth}` }))
+      const create = async (_: unknown, nth: number): Promise<object> => {
+        if (nth === 1_500) for (const one of sql) await manager.query(one).catch(() => {})
+        return {}
+      }
+      const [result] = await Promise.allSettled([findOrCreateMany(manager, Page, rows, { create })])
+      return result
+    })
+
+  test('a SAVEPOINT that is refused, and a rollback to the former one of that name, is told of it', async () => {
+    const result = await listBeside('SELECT 1/0', 'SAVEPOINT mine', 'ROLLBACK TO mine')
+    expect(result).toMatchObject({ status: 'rejected', reason: { code: 'TRANSACTION_ABORTED' } })
+    expect(await stored()).toEqual([])
+  })
+
+  test.each(['RELEASE', 'ROLLBACK TO'])(
+    'a savepoint of its own, a %s of one that does not exist, and a rollback to its own, is told nothing',
+    async (command) => {
+      const result = await listBeside('SAVEPOINT own', `${command} none`, 'ROLLBACK TO own')
+      expect(result).toMatchObject({ status: 'fulfilled' })
+      expect(await stored()).toHaveLength(2_000)
+    },
+  )
 })
 
 test.each(['typeorm_unique_text', 'typeorm_unique_text_whole'])('a call that is refused leaves no %s', async (name) => {
