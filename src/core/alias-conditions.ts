@@ -28,7 +28,7 @@ export function aliasConditions(metadata: EntityMetadata, alias: string, texts: 
   const known = new Set(columns.map(({ propertyPath }) => propertyPath.split('.')[0]))
   const unknownKey = Object.keys(texts).find((key) => !known.has(key)) ?? pathsBeside(metadata, columns, texts)[0]
   if (unknownKey !== undefined || meant.length === 0) throw notATextOf(metadata.name, unknownKey)
-  return meant.map((one) => holdsText(one, alias, texts) ?? ((): string => NOTHING))
+  return meant.map((one) => aliasCondition(one, alias, texts) ?? ((): string => NOTHING))
 }
 
 const given = (texts: ObjectLiteral, path: string): unknown => valueAt(texts, path.split('.'))
@@ -42,7 +42,7 @@ const notATextOf = (entity: string, property?: string): DeclarationError =>
   )
 
 /** @returns undefined for a text that is refused */
-function holdsText(declaration: Declaration, alias: string, texts: ObjectLiteral): AliasCondition | undefined {
+function aliasCondition(declaration: Declaration, alias: string, texts: ObjectLiteral): AliasCondition | undefined {
   const values = new Map<string, string | null>()
   for (const part of declaration.text) {
     const { propertyPath } = part.column

@@ -88,7 +88,7 @@ async function ensure(session: Session, { text, names, number, undistributed }: 
   throw new UnsupportedDatabaseError(undistributed)
 }
 
-const BATCH_ROWS = 1_000
+const REMOVED_ROWS = 1_000
 
 /** An operation under way: its connection, its attempts, and what it makes of rows. */
 export class Operation {
@@ -158,7 +158,7 @@ export class Operation {
    * @param batch rows. @default 1000
    * @returns how many rows were removed
    */
-  async removeAll(remove: Statement<number>, batch: number = BATCH_ROWS): Promise<number> {
+  async removeAll(remove: Statement<number>, batch: number = REMOVED_ROWS): Promise<number> {
     let removed = 0
     for (let last = batch; last === batch; removed += last) {
       last = (await this.session.rowsOrRollBack(remove, [batch]))[0] ?? 0

@@ -38,7 +38,7 @@ export function requireLegacy(decorator: string, context: unknown): void {
 }
 
 /** An object that is no list: options, or what they are of. */
-export const isOptions = (value: unknown): value is object =>
+export const isNonArrayObject = (value: unknown): value is object =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
 /** A declaration of one property: its decorator, and its function for EntitySchema options. */
@@ -61,7 +61,7 @@ export interface PropertyDeclaration<Options extends object> {
 }
 
 /** The index by which TypeORM calls us. */
-function indexOf<Options extends object>(
+function attachingIndex<Options extends object>(
   { decorator, unique, attachment }: PropertyDeclaration<Options>,
   holder: string,
   property: string,
@@ -89,7 +89,7 @@ export function declareProperty<Options extends object>(
       throw new DeclarationError(`${decorator}: it belongs on a property with a name, and makes a column of it.`)
     }
     const { constructor } = target
-    const index = indexOf(declaration, constructor.name, property, options)
+    const index = attachingIndex(declaration, constructor.name, property, options)
     declareColumn(decorator, constructor, property, (beside) => columnOf(options, beside))
     getMetadataArgsStorage().indices.push({ target: constructor, ...index })
   }
@@ -105,7 +105,7 @@ export function declareInSchema<T, Options extends object>(
   declared: Readonly<Record<string, Options>>,
 ): EntitySchemaOptions<T> {
   const { inSchema, columnOf } = declaration
-  if (![schema, declared].every(isOptions)) {
+  if (![schema, declared].every(isNonArrayObject)) {
     throw new DeclarationError(
       `${inSchema.name}() takes the options of an EntitySchema, and an object with ${inSchema.takes}.`,
     )
@@ -113,7 +113,7 @@ export function declareInSchema<T, Options extends object>(
   const columns: Record<string, unknown> = { ...schema.columns }
   const indices = [...(schema.indices ?? [])]
   for (const [property, options] of Object.entries(declared)) {
-    indices.push(indexOf(declaration, schema.name, property, options))
+    indices.push(attachingIndex(declaration, schema.name, property, options))
     columns[property] = columnOf(options, columns[property] as ColumnOptions | undefined)
   }
   return Object.assign({}, schema, { columns: columns as EntitySchemaOptions<T>['columns'], indices })

@@ -45,7 +45,7 @@ export interface UniqueTextDataSourceOptions {
   readonly coalesce?: boolean
 }
 
-const DEFAULTS: DataSourceSettings = {
+const DEFAULT_SETTINGS: DataSourceSettings = {
   prepare: true,
   tenantsBySearchPath: false,
   rewriteQueries: true,
@@ -92,7 +92,7 @@ const SETTING_RULES: Rules<UniqueTextDataSourceOptions> = {
 }
 
 /** A mistake here would send prepared statements through a pooler that loses them. */
-function toSettings(options: UniqueTextDataSourceOptions, before = DEFAULTS): DataSourceSettings {
+function toSettings(options: UniqueTextDataSourceOptions, before = DEFAULT_SETTINGS): DataSourceSettings {
   checkOptions('withUniqueText()', options, SETTING_RULES)
   const { prepare = before.prepare, tenantsBySearchPath = before.tenantsBySearchPath } = options
   const { rewriteQueries = before.rewriteQueries, coalesce = before.coalesce } = options
@@ -143,12 +143,12 @@ export function requireOneClass(
 ): void {
   if (other.target === target) return
   throw new DeclarationError(
-    `${decorator} on ${metadata.name}.${name}: two classes of one table declare it, ${nameOf(target)} and ` +
-      `${nameOf(other.target)}. Declare it on one of them (what children share belongs on their parent), or give them two names.`,
+    `${decorator} on ${metadata.name}.${name}: two classes of one table declare it, ${targetName(target)} and ` +
+      `${targetName(other.target)}. Declare it on one of them (what children share belongs on their parent), or give them two names.`,
   )
 }
 
-const nameOf = (target: unknown): string => (typeof target === 'function' ? target.name : String(target))
+const targetName = (target: unknown): string => (typeof target === 'function' ? target.name : String(target))
 
 /**
  * The `columns` of an index over a property, for the rows that have a value there. A naming strategy may change the name

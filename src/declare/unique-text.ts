@@ -19,7 +19,7 @@ import {
   forbidTakenNames,
   HIDDEN_MARK,
   hiddenColumns,
-  isOptions,
+  isNonArrayObject,
   nameColumn,
   requireCall,
   requireLegacy,
@@ -133,7 +133,7 @@ export function uniqueTextSchema<T>(
   schema: EntitySchemaOptions<T>,
   texts: Readonly<Record<string, UniqueTextPropertyOptions | Omit<UniqueTextClassOptions, 'as'>>>,
 ): EntitySchemaOptions<T> {
-  if (![schema, texts].every(isOptions)) {
+  if (![schema, texts].every(isNonArrayObject)) {
     throw new DeclarationError(
       'uniqueTextSchema() takes the options of an EntitySchema, and an object with the unique texts: { url: {} }.',
     )
@@ -144,7 +144,7 @@ export function uniqueTextSchema<T>(
     [schema.columns, schema.relations, schema.embeddeds, texts].flatMap((one) => Object.keys(one ?? {})),
   )
   for (const [name, options] of Object.entries(texts)) {
-    const several = isOptions(options) && 'columns' in options
+    const several = isNonArrayObject(options) && 'columns' in options
     const raw = several
       ? classDeclaration(schema.name, { ...options, as: name })
       : propertyDeclaration(`${schema.name}.${name}`, name, options)
@@ -168,7 +168,7 @@ export function uniqueTextSchema<T>(
 }
 
 function propertyDeclaration(where: string, property: string, options: UniqueTextPropertyOptions): RawDeclaration {
-  if (isOptions(options) && ('columns' in options || 'as' in options)) {
+  if (isNonArrayObject(options) && ('columns' in options || 'as' in options)) {
     throw new DeclarationError(`@UniqueText on ${where}: "columns" and "as" belong on the class.`)
   }
   checkOptions(`@UniqueText on ${where}`, options, PROPERTY_RULES)

@@ -28,14 +28,14 @@ import {
   type Place,
   Reader,
   refusalOf,
-  relationOf,
+  qualifiedTable,
   countedRows,
   schemaFinding,
   type Subject,
   typed,
 } from './findings'
 import { readSurroundings, relationNamed, type Surroundings } from './sql'
-import { columnsOf, TextLook } from './texts'
+import { readColumns, TextLook } from './texts'
 import { lookAtHolders, lookAtNames, lookAtNumbers, namesColumns, ownDrift } from './works'
 
 /** Options of `doctor`. */
@@ -104,7 +104,7 @@ export interface DoctorReport {
   readonly tables: readonly DoctorTable[]
 }
 
-const LOOK_ROWS = 5_000
+const WORK_LOOK_ROWS = 5_000
 
 /**
  * Examines the stored rows of every declaration, and what guards them: texts that are stored twice, hashes that do not
@@ -120,7 +120,7 @@ const LOOK_ROWS = 5_000
  * const { healthy, findings } = await doctor(dataSource, { entities: [Page] })
  */
 export async function doctor(dataSource: DataSource, options: DoctorOptions = {}): Promise<DoctorReport> {
-  const { batchRows = LOOK_ROWS, signal, onProgress } = checkedOptions(dataSource, options)
+  const { batchRows = WORK_LOOK_ROWS, signal, onProgress } = checkedOptions(dataSource, options)
   const chosen = chosenTables(dataSource, options.entities)
   const queryRunner = dataSource.createQueryRunner('master')
   const reader = new Reader(queryRunner, batchRows, signal)
@@ -184,7 +184,7 @@ interface Examined {
 
 async function examineTable(visit: Visit, metadata: EntityMetadata): Promise<Examined> {
   const { reader, part } = visit
-  const relation = part === undefined ? relationOf(metadata) : await relationNamed(reader.query, part)
+  const relation = part === undefined ? qualifiedTable(metadata) : await relationNamed(reader.query, part)
   const subject = relation === undefined ? undefined : await openTextSubject(visit, metadata, relation)
   if (!subject || relation === undefined) return { findings: [tableMissing(metadata, part)] }
   const { state, surroundings } = subject
@@ -209,7 +209,7 @@ const tableMissing = ({ name, tableName }: EntityMetadata, part = tableName): Do
 async function openTextSubject(
   { dataSource, reader, onProgress }: Visit,
   metadata: EntityMetadata,
-  relation = relationOf(metadata),
+  relation = qualifiedTable(metadata),
 ): Promise<Subject | undefined> {
   const state = await exactState(metadata, { query: reader.whole, within: false, relation })
   const scopes = tableNumbers(metadata).flatMap(({ table }) => (table.count ? [scopesTable(table)] : []))
@@ -260,7 +260,7 @@ async function lookAtRows(visit: Visit, subject: Subject): Promise<Looks> {
     if (refusal) looks.findings.push(findingOf('rows.unreadable', place, { count: 1, detail: refusal }))
   }
   for (const declaration of tableDeclarations(metadata)) {
-    await look(declaration.name, columnsOf(declaration), async (place) => {
+    await look(declaration.name, readColumns(declaration), async (place) => {
       const text = new TextLook(subject, declaration, place)
       const found = await text.findings()
       const { adoption, left } = await adoptionOf(subject, declaration, place)

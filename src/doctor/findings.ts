@@ -361,7 +361,8 @@ export interface Subject {
   readonly onRows: (property: string, rows: number) => void
 }
 
-export const relationOf = (metadata: EntityMetadata): string => qualified(foreignSchema(metadata), metadata.tableName)
+export const qualifiedTable = (metadata: EntityMetadata): string =>
+  qualified(foreignSchema(metadata), metadata.tableName)
 
 /** The rows of a table, as SQL. */
 export const countedRows = (relation: string, { partitioned }: Surroundings): string =>

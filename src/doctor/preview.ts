@@ -10,7 +10,7 @@ import {
   databaseNames,
   type DoctorKey,
   Reader,
-  relationOf,
+  qualifiedTable,
   countedRows,
   SHOWN_KEYS,
   type Subject,
@@ -117,7 +117,7 @@ function onlyColumn(metadata: EntityMetadata, property: string | undefined): Col
 }
 
 async function openSubject(reader: Reader, metadata: EntityMetadata): Promise<Subject> {
-  const relation = relationOf(metadata)
+  const relation = qualifiedTable(metadata)
   const { table: state } = await tableState(reader.query, relation, [])
   const surroundings = await readSurroundings(reader.query, relation, [])
   if (!state || !surroundings) throw new DeclarationError(`preview(): there is no table ${relation}.`)
@@ -133,7 +133,7 @@ async function openSubject(reader: Reader, metadata: EntityMetadata): Promise<Su
 }
 
 /** Rows of one normalized text. */
-interface Alike {
+interface AlikeGroup {
   rows: number
   /** Digests of the different texts. */
   readonly stored: Set<string>
@@ -148,7 +148,7 @@ class Seen {
   private rows = 0
   private changed = 0
   private readonly refused = new Map<string, { rows: number; readonly keys: DoctorKey[] }>()
-  private readonly alike = new Map<string, Alike>()
+  private readonly alike = new Map<string, AlikeGroup>()
   /** Texts are kept whose digest begins with so many zero bits. */
   private bits = 0
 

@@ -17,7 +17,7 @@ import {
   type Page,
   type Place,
   type Reader,
-  relationOf,
+  qualifiedTable,
   type Result,
   countedRows,
   SHOWN_KEYS,
@@ -102,7 +102,7 @@ export class TextLook {
   /** `adopt` knows the entity's own table, and refuses that where it is partitioned. */
   #isPart(): boolean {
     const { metadata, surroundings, table } = this.subject
-    return surroundings.partitioned || table.rows !== countedRows(relationOf(metadata), surroundings)
+    return surroundings.partitioned || table.rows !== countedRows(qualifiedTable(metadata), surroundings)
   }
 
   #indexStands(): boolean {
@@ -337,7 +337,7 @@ function propertyValue({ type, transformer }: ColumnMetadata, stored: string | n
 }
 
 /** The columns that are read of a unique text, without the hidden ones. */
-export const columnsOf = ({ table }: Declaration): string[] => [
+export const readColumns = ({ table }: Declaration): string[] => [
   ...table.scope,
   ...table.text.map(({ name }) => name),
   ...(table.deleted === undefined ? [] : [table.deleted]),

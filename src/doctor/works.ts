@@ -20,7 +20,7 @@ import {
   missingColumns,
   type Place,
   refusalOf,
-  relationOf,
+  qualifiedTable,
   type Result,
   countedRows,
   SHOWN_KEYS,
@@ -115,7 +115,7 @@ export async function lookAtHolders(
   const of = namesTable(dataSource)
   const names: HeldName[] = []
   for (const declaration of namesIn(dataSource)) {
-    const relation = relationOf(rootOf(declaration.metadata))
+    const relation = qualifiedTable(rootOf(declaration.metadata))
     const surroundings = await readSurroundings(subject.reader.query, relation, [])
     // Nobody holds the names of a table that is gone.
     if (surroundings) names.push(heldName(declaration, countedRows(relation, surroundings)))
@@ -235,7 +235,7 @@ async function lookAtCounts(subject: Subject, table: NumberTable, tally: Finding
 }
 
 /** Unique indexes of the tables of names, tokens and URLs, which the package declares as a whole. */
-const OURS: ReadonlySet<string> = new Set(['names_unique_index', 'once_token_unique_index', 'url_unique_index'])
+const OUR_INDEXES: ReadonlySet<string> = new Set(['names_unique_index', 'once_token_unique_index', 'url_unique_index'])
 
 /** The server adds a type, and writes a number without quotes; names with quotes under `quote_all_identifiers`. */
 const plain = (value: string | null): string | undefined => value?.replaceAll(/['"]/gu, '').replace(/::[\w ]+$/u, '')
@@ -250,7 +250,7 @@ export function ownDrift(metadata: EntityMetadata, { columns, indexes }: TableSt
   const key = declared.every((name) => primary.includes(name))
     ? []
     : [{ kind: 'different', object: 'table', name: metadata.tableName, detail: 'it has another primary key' } as const]
-  if (!tableDeclarations(metadata).some(({ table }) => OURS.has(table.index))) return key
+  if (!tableDeclarations(metadata).some(({ table }) => OUR_INDEXES.has(table.index))) return key
   const ofTexts = new Set(tableDeclarations(metadata).flatMap(({ table }) => [table.hash, table.number, table.chained]))
   const missing = metadata.indices
     .filter(({ isUnique, synchronize }) => !isUnique && synchronize)

@@ -12,7 +12,7 @@ import { DeclarationError, TextRejectedError, TextTakenError } from '../errors'
 import { checkOptions, kindOf, RULE, type Rules } from '../options'
 import { normalizeText } from '../text/normalizer'
 import { BY_NAME_RULES, type ByNameOptions, chooseName } from './rename'
-import { holderEntity, nameStatements } from './sql/statements'
+import { holderEntity, type NameStatements, nameStatements } from './sql/statements'
 
 /** Options of `findHolder`. */
 export interface FindHolderOptions {
@@ -22,7 +22,7 @@ export interface FindHolderOptions {
   readonly entity?: boolean
 }
 
-const RULES: Rules<FindHolderOptions> = { former: RULE.boolean, entity: RULE.boolean }
+const FIND_HOLDER_RULES: Rules<FindHolderOptions> = { former: RULE.boolean, entity: RULE.boolean }
 
 /** The holder of a name. */
 export interface Holder {
@@ -64,7 +64,7 @@ export async function findHolder(
   text: string,
   options: FindHolderOptions = {},
 ): Promise<Holder | null> {
-  checkOptions('findHolder()', options, RULES)
+  checkOptions('findHolder()', options, FIND_HOLDER_RULES)
   const names = nameStatements(manager)
   const declarations = requireNamespace(names, namespace)
   let stored: string
@@ -82,8 +82,6 @@ export async function findHolder(
   })
 }
 
-type Names = ReturnType<typeof nameStatements>
-
 function requireNamespace({ declared }: Names, namespace: string): readonly [NameDeclaration, ...NameDeclaration[]] {
   if (typeof namespace !== 'string') {
     throw new DeclarationError(`findHolder(): the namespace is a string, got ${kindOf(namespace)}.`)
@@ -97,17 +95,17 @@ function requireNamespace({ declared }: Names, namespace: string): readonly [Nam
 }
 
 interface HolderLookUp {
-  readonly names: Names
+  readonly names: NameStatements
   readonly holders: readonly HolderEntity[]
   readonly readsRows: boolean
-  readonly statement: ReturnType<Names['findHolder']>
+  readonly statement: ReturnType<NameStatements['findHolder']>
 }
 
 /** What was made, by the first declaration of a namespace and the options. */
 const lookUps = new WeakMap<NameDeclaration, Map<string, HolderLookUp>>()
 
 function lookUpOf(
-  names: Names,
+  names: NameStatements,
   declarations: readonly [NameDeclaration, ...NameDeclaration[]],
   { former = false, entity = false }: FindHolderOptions,
 ): HolderLookUp {

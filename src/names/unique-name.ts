@@ -78,7 +78,7 @@ export interface UniqueNameOptions {
  * ```
  */
 export function UniqueName(options: UniqueNameOptions, ...applied: unknown[]): TextDecorator {
-  return declareProperty(NAME, options, applied)
+  return declareProperty(UNIQUE_NAME, options, applied)
 }
 
 /**
@@ -101,10 +101,10 @@ export function uniqueNameSchema<T>(
   schema: EntitySchemaOptions<T>,
   names: Readonly<Record<string, UniqueNameOptions>>,
 ): EntitySchemaOptions<T> {
-  return declareInSchema(NAME, schema, names)
+  return declareInSchema(UNIQUE_NAME, schema, names)
 }
 
-const NAME: PropertyDeclaration<UniqueNameOptions> = {
+const UNIQUE_NAME: PropertyDeclaration<UniqueNameOptions> = {
   decorator: '@UniqueName',
   inSchema: { name: 'uniqueNameSchema', takes: "the names: { handle: { namespace: 'handle' } }" },
   columnOf: textColumnOf,
@@ -329,7 +329,7 @@ interface RawName {
 /** What the column `namespace` holds. */
 const MAX_NAMESPACE_CHARACTERS = 63
 
-const RULES: Rules<UniqueNameOptions> = {
+const UNIQUE_NAME_RULES: Rules<UniqueNameOptions> = {
   namespace: {
     takes: (value) =>
       typeof value === 'string' &&
@@ -352,7 +352,7 @@ const RULES: Rules<UniqueNameOptions> = {
  * @throws DeclarationError for an option that does not exist, or a value that it does not take
  */
 function toRawName(where: string, property: string, options: UniqueNameOptions): RawName {
-  checkOptions(where, options, RULES, ['namespace'])
+  checkOptions(where, options, UNIQUE_NAME_RULES, ['namespace'])
   const { namespace, normalize, former = 'free' } = options
   const normalizer = toNormalizer(normalize)
   if (typeof former === 'string') return { property, namespace, normalizer, former: POLICIES[former] }

@@ -121,13 +121,13 @@ export const entityTable = (metadata: EntityMetadata): Pick<TextTable, 'schema' 
   table: metadata.tableName,
 })
 
-const TEXT_TYPES: ReadonlySet<unknown> = new Set(['text', 'varchar', 'character varying', String])
+const DECLARED_TEXT_TYPES: ReadonlySet<unknown> = new Set(['text', 'varchar', 'character varying', String])
 
 /** @throws DeclarationError unless the property is a column of type text or varchar */
 export function textColumn(metadata: EntityMetadata, property: string, where: string): ColumnMetadata {
   const column = columnOf(metadata, property)
   if (!column) throw new DeclarationError(`${where}: there is no column "${property}". Add a @Column.`)
-  if (!TEXT_TYPES.has(column.type) || column.isArray) {
+  if (!DECLARED_TEXT_TYPES.has(column.type) || column.isArray) {
     throw new DeclarationError(`${where}: "${property}" must be of type text or varchar.`)
   }
   refuseGenerated(column, where)

@@ -122,11 +122,11 @@ const MAX_CHAIN_LENGTH_DEFAULT = 100
 /** Numbers are `integer`. */
 const MAX_CHAIN_LENGTH_LIMIT = 2 ** 31 - 1
 
-const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null
+const isAnyObject = (value: unknown): value is object => typeof value === 'object' && value !== null
 const hasOnly = (value: object, keys: readonly string[]): boolean =>
   Object.keys(value).every((key) => keys.includes(key))
 
-const RULES: Rules<UniqueTextOptions> = {
+const TEXT_RULES: Rules<UniqueTextOptions> = {
   scope: {
     takes: (value) => Array.isArray(value) && value.every(RULE.name.takes),
     expected: 'a list of property names',
@@ -147,14 +147,16 @@ const RULES: Rules<UniqueTextOptions> = {
   indexName: RULE.name,
   hidden: {
     takes: (value) =>
-      isObject(value) && hasOnly(value, ['hash', 'number', 'chained']) && Object.values(value).every(RULE.name.takes),
+      isAnyObject(value) &&
+      hasOnly(value, ['hash', 'number', 'chained']) &&
+      Object.values(value).every(RULE.name.takes),
     expected: 'an object with the names hash, number and chained',
   },
 }
 
 /** What the options of `@UniqueText` on a property take. */
 export const PROPERTY_RULES: Rules<UniqueTextPropertyOptions> = {
-  ...RULES,
+  ...TEXT_RULES,
   normalize: NORMALIZE,
   nullable: RULE.boolean,
   name: RULE.name,
@@ -162,7 +164,7 @@ export const PROPERTY_RULES: Rules<UniqueTextPropertyOptions> = {
 
 /** What the options of `@UniqueText` on a class take. */
 export const CLASS_RULES: Rules<UniqueTextClassOptions> = {
-  ...RULES,
+  ...TEXT_RULES,
   as: RULE.name,
   columns: {
     takes: (value) => Array.isArray(value) && value.length > 0 && value.every(isColumn),
@@ -174,13 +176,13 @@ export const CLASS_RULES: Rules<UniqueTextClassOptions> = {
 
 function isSpread(value: unknown): boolean {
   if (value === 'hash' || value === 'citus') return true
-  if (!isObject(value) || !hasOnly(value, ['partitions']) || !('partitions' in value)) return false
+  if (!isAnyObject(value) || !hasOnly(value, ['partitions']) || !('partitions' in value)) return false
   return RULE.positive.takes(value.partitions)
 }
 
 function isColumn(value: unknown): boolean {
   if (RULE.name.takes(value)) return true
-  if (!isObject(value) || !hasOnly(value, ['property', 'prefix', 'normalize'])) return false
+  if (!isAnyObject(value) || !hasOnly(value, ['property', 'prefix', 'normalize'])) return false
   if (!('property' in value) || !RULE.name.takes(value.property)) return false
   return !('prefix' in value) || typeof value.prefix === 'string'
 }
@@ -249,6 +251,6 @@ function refuseCombinations(where: string, options: UniqueTextOptions): void {
 
 function toDigest(digest: unknown): Digest | undefined {
   if (typeof digest === 'string') return Object.hasOwn(digests, digest) ? digests[digest as DigestName] : undefined
-  const whole = isObject(digest) && ['name', 'type', 'js', 'sql'].every((key) => key in digest)
+  const whole = isAnyObject(digest) && ['name', 'type', 'js', 'sql'].every((key) => key in digest)
   return whole ? (digest as Digest) : undefined
 }

@@ -266,7 +266,7 @@ function untilDestroyed(pool: PoolDriver, taking: Promise<Taken>): Promise<Taken
     // `destroy()` releases it as it does those that have theirs.
     const waiting = {
       release: (): void => {
-        leave(all, waiting)
+        removeOne(all, waiting)
         reject(new DataSourceDestroyedError())
         // A connection that arrives late belongs to nobody.
         void taking.then(
@@ -277,18 +277,18 @@ function untilDestroyed(pool: PoolDriver, taking: Promise<Taken>): Promise<Taken
     }
     all.push(waiting)
     const taken = (one: Taken): void => {
-      leave(all, waiting)
+      removeOne(all, waiting)
       resolve(one)
     }
     taking.then(taken, (error: unknown) => {
-      leave(all, waiting)
+      removeOne(all, waiting)
       const isOver = !pool.master || pool.master.ending === true
       reject(error instanceof Error && !isOver ? error : new DataSourceDestroyedError(error))
     })
   })
 }
 
-function leave(all: unknown[], one: unknown): void {
+function removeOne(all: unknown[], one: unknown): void {
   const place = all.indexOf(one)
   if (place !== -1) all.splice(place, 1)
 }
@@ -333,11 +333,11 @@ export async function insideTransaction<T>(queryRunner: QueryRunner, run: () => 
   }
 }
 
-const NOTED = Symbol.for('typeorm-unique-text.notesTransactions')
+const NOTES_TRANSACTIONS = Symbol.for('typeorm-unique-text.notesTransactions')
 
 /** Makes the code that a manager's `transaction()` runs know of it. */
 export function noteTransactions(manager: EntityManager): void {
-  if (NOTED in manager) return
+  if (NOTES_TRANSACTIONS in manager) return
   const transaction = manager.transaction.bind(manager) as (...args: readonly unknown[]) => Promise<unknown>
   const inside =
     (run: Run): Run =>
@@ -346,7 +346,7 @@ export function noteTransactions(manager: EntityManager): void {
   const noting = async (...args: readonly unknown[]): Promise<unknown> =>
     await transaction(...args.map((one) => (typeof one === 'function' ? inside(one as Run) : one)))
   manager.transaction = noting
-  Object.defineProperty(manager, NOTED, { value: true })
+  Object.defineProperty(manager, NOTES_TRANSACTIONS, { value: true })
 }
 
 /** TypeORM gives a query runner its manager once the driver has made it. */

@@ -159,10 +159,10 @@ export function dropHidden(
 const HARMLESS =
   /^(?:COMMENT ON|CREATE (?:UNIQUE )?INDEX|DROP INDEX|(?:CREATE|DROP) (?:TABLE|VIEW|MATERIALIZED VIEW|TYPE)) /i
 
-const NAME = String.raw`"((?:[^"]|"")*)"`
+const QUOTED_NAME = String.raw`"((?:[^"]|"")*)"`
 const ALTER = new RegExp(
-  `^ALTER TABLE (?:${NAME}\\.)?${NAME} (?:(ADD)|(?:DROP CONSTRAINT)|ALTER COLUMN ${NAME} (?:SET|DROP) (?:DEFAULT|NOT NULL)` +
-    `|(?:DROP COLUMN|RENAME COLUMN|ALTER COLUMN) ${NAME})(?: |$)`,
+  `^ALTER TABLE (?:${QUOTED_NAME}\\.)?${QUOTED_NAME} (?:(ADD)|(?:DROP CONSTRAINT)|ALTER COLUMN ${QUOTED_NAME} (?:SET|DROP) (?:DEFAULT|NOT NULL)` +
+    `|(?:DROP COLUMN|RENAME COLUMN|ALTER COLUMN) ${QUOTED_NAME})(?: |$)`,
   'i',
 )
 

@@ -5,7 +5,7 @@ export type TransactionCommand =
   | { readonly does: 'set' | 'release' | 'roll back to'; readonly savepoint: string }
   | { readonly does: 'commit' | 'roll back' }
 
-const NONE: readonly TransactionCommand[] = []
+const NO_COMMANDS: readonly TransactionCommand[] = []
 
 /** Nearly no SQL begins so. */
 const MAY_BEGIN = /\s*(?:--|\/\*|;|savepoint|release|rollback|abort|commit|end|prepare)/iy
@@ -17,7 +17,7 @@ const MAY_BEGIN = /\s*(?:--|\/\*|;|savepoint|release|rollback|abort|commit|end|p
  */
 export function transactionCommands(sql: string, isOne = false): readonly TransactionCommand[] {
   MAY_BEGIN.lastIndex = 0
-  if (!MAY_BEGIN.test(sql) && (isOne || !sql.includes(';'))) return NONE
+  if (!MAY_BEGIN.test(sql) && (isOne || !sql.includes(';'))) return NO_COMMANDS
   return statementsIn(sql).flatMap(commandOf)
 }
 

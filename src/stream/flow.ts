@@ -181,7 +181,7 @@ export class Flow<Item, Entity extends ObjectLiteral> {
 
   /** Another window may go to the server beside those that are there. */
   private mayOverlap(): boolean {
-    return !this.lost && this.size.rows <= WINDOW_ROWS && this.gathering.rows.mayOverlap
+    return !this.lost && this.size.rows <= FLOW_WINDOW_ROWS && this.gathering.rows.mayOverlap
   }
 
   private isFull(): boolean {
@@ -309,7 +309,7 @@ class Window<Entity extends ObjectLiteral> {
       ...rules,
       first,
       ahead: this.ahead,
-      batchRows: WINDOW_ROWS,
+      batchRows: FLOW_WINDOW_ROWS,
     })
   }
 
@@ -366,7 +366,7 @@ class Window<Entity extends ObjectLiteral> {
  * As many rows as one statement takes: with a thousand, the server spends a tenth of its work on reading and planning
  * statements. Look-ups of ten times as many could cost so much that it compiles them.
  */
-const WINDOW_ROWS = 3_000
+const FLOW_WINDOW_ROWS = 3_000
 /** Rows in a window of one batch. */
 const WINDOW_CHARACTERS = 2 * 2 ** 20
 /** Most rows in any window, so that they do not fill the memory. */
@@ -390,7 +390,7 @@ const GRACE_MILLISECONDS = 50
  * a page.
  */
 class WindowSize {
-  private size = WINDOW_ROWS
+  private size = FLOW_WINDOW_ROWS
   private sinceLook = 0
   private looking: Promise<void> | undefined
   private stopGrace: (() => void) | undefined
@@ -408,7 +408,7 @@ class WindowSize {
   }
 
   get characters(): number {
-    return this.size > WINDOW_ROWS ? MAX_CHARACTERS : WINDOW_CHARACTERS
+    return this.size > FLOW_WINDOW_ROWS ? MAX_CHARACTERS : WINDOW_CHARACTERS
   }
 
   private async look(): Promise<void> {
@@ -443,7 +443,7 @@ class WindowSize {
   /** Calls back, at most once for all calls meanwhile, when a source that has given nothing must be taken for paused. */
   afterGrace(callback: () => void): void {
     if (this.stopGrace) return
-    this.stopGrace = after(this.size > WINDOW_ROWS ? GRACE_MILLISECONDS : undefined, () => {
+    this.stopGrace = after(this.size > FLOW_WINDOW_ROWS ? GRACE_MILLISECONDS : undefined, () => {
       this.stopGrace = undefined
       callback()
     })
@@ -464,8 +464,8 @@ export function windowRows({
   readonly cache: number
   readonly page: number
 }): number {
-  if (index <= cache * CACHED_SHARE) return WINDOW_ROWS
-  return Math.min(MAX_ROWS, Math.max(WINDOW_ROWS, Math.ceil((index / page) * ROWS_A_PAGE)))
+  if (index <= cache * CACHED_SHARE) return FLOW_WINDOW_ROWS
+  return Math.min(MAX_ROWS, Math.max(FLOW_WINDOW_ROWS, Math.ceil((index / page) * ROWS_A_PAGE)))
 }
 
 // As they were when this package was loaded, for the reason that connection/real-timers.ts has.

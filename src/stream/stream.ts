@@ -148,7 +148,7 @@ export function findOrCreateTransform<Entity extends ObjectLiteral, By extends s
 ): Transform {
   const entityText = streamedText('findOrCreateTransform', dataSource, entity, options)
   const traced = tracedTo(findOrCreateTransform)
-  const written = new Written<DeepPartial<Entity>>()
+  const written = new WrittenInputs<DeepPartial<Entity>>()
   const flow = flowOf<Entity>(dataSource, entityText, written, options)
   return new FlowTransform(written, resultsOf(flow, options, traced), {
     stop: () => flow.stop(),
@@ -157,7 +157,7 @@ export function findOrCreateTransform<Entity extends ObjectLiteral, By extends s
 }
 
 /** The written inputs, one at a time: the next is requested when this one was read. */
-class Written<Item> implements Source<Item> {
+class WrittenInputs<Item> implements Source<Item> {
   private waiting: { readonly item: Item; readonly taken: () => void } | undefined
   private closed = false
   private wake = (): void => {}
@@ -189,7 +189,7 @@ class FlowTransform<Item> extends Transform {
   private resumeReading = (): void => {}
 
   constructor(
-    private readonly written: Written<Item>,
+    private readonly written: WrittenInputs<Item>,
     private readonly results: AsyncIterable<unknown>,
     private readonly ends: { readonly stop: () => void; readonly signal: AbortSignal | undefined },
   ) {

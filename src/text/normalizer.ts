@@ -116,7 +116,7 @@ export function compose(...options: readonly Normalizer[]): Normalizer {
 function apply(text: string, part: Normalizer): string {
   const result: unknown = part.normalize(text)
   if (typeof result === 'string') return result
-  throw new Refusal(`the normalizer "${part.name}" returned ${typeOf(result)} instead of a string`)
+  throw new Refusal(`the normalizer "${part.name}" returned ${primitiveType(result)} instead of a string`)
 }
 
 /**
@@ -128,7 +128,7 @@ function apply(text: string, part: Normalizer): string {
  */
 export function normalizeText(normalizer: Normalizer, property: string, text: unknown): string {
   if (typeof text !== 'string') {
-    throw new TextRejectedError({ property, reason: `expected a string, got ${typeOf(text)}` })
+    throw new TextRejectedError({ property, reason: `expected a string, got ${primitiveType(text)}` })
   }
   // Before the normalizer, which may hide it: `new URL` strips a leading U+0000 and replaces lone surrogates.
   const fault = unstorable(text)
@@ -148,7 +148,7 @@ export function normalizeText(normalizer: Normalizer, property: string, text: un
   throw new TextRejectedError({ property, reason: `after the normalizer "${normalizer.name}" ${resultFault.reason}` })
 }
 
-function typeOf(value: unknown): string {
+function primitiveType(value: unknown): string {
   return value === null ? 'null' : typeof value
 }
 

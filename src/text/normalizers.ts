@@ -67,7 +67,7 @@ export function lowerCase(): Normalizer {
 }
 
 /** RFC 5321 section 4.1.2 `Quoted-string`, with the characters of RFC 6531 section 3.3. */
-const QUOTED = /^"(?:[^"\\\p{Cc}]|\\[^\p{Cc}])*"$/u
+const QUOTED_LOCAL_PART = /^"(?:[^"\\\p{Cc}]|\\[^\p{Cc}])*"$/u
 
 /** What an unquoted local part cannot hold: white space, controls and the specials of RFC 5322 section 3.2.3 but `.` */
 const SPECIAL = /[\s\p{Cc}()<>[\]:;,\\"@]/u
@@ -113,7 +113,7 @@ function normalizeEmail(text: string): string {
   if (at === -1) throw new Refusal('it has no "@"')
   const local = address.slice(0, at)
   if (local === '') throw new Refusal('it has nothing before the "@"')
-  if (SPECIAL.test(local) && !QUOTED.test(local)) {
+  if (SPECIAL.test(local) && !QUOTED_LOCAL_PART.test(local)) {
     throw new Refusal('it has a character before the "@" that must be quoted')
   }
   if (UNSEEN.test(local)) throw new Refusal('it has a character before the "@" that cannot be seen')

@@ -85,7 +85,7 @@ type Merging = Omit<NormalizeUrlOptions, 'removeQueryParameters'> & ParameterFil
 
 const MAX_LENGTH_DEFAULT = 65_536
 
-const DEFAULTS: Merging = {
+const MERGING_DEFAULTS: Merging = {
   forceHttps: false,
   removeDirectoryIndex: false,
   removeQueryParameters: [/^utm_\w+/i],
@@ -114,7 +114,7 @@ function canonicalUrl({ maxLength = MAX_LENGTH_DEFAULT, ...options }: CanonicalU
   const { keepQueryParameters, removeQueryParameters, ...others } = merging
   const filter: ParameterFilter = { keepQueryParameters, removeQueryParameters }
   const id = identity(merging)
-  const name = id === identity(DEFAULTS) ? 'url-canonical' : `url-canonical-${id}`
+  const name = id === identity(MERGING_DEFAULTS) ? 'url-canonical' : `url-canonical-${id}`
   const step = (text: string): string => {
     if (text.length > maxLength) throw new Refusal(`it has more than ${maxLength} characters`)
     const left = withoutParameters(text, filter)
@@ -134,7 +134,7 @@ function canonicalUrl({ maxLength = MAX_LENGTH_DEFAULT, ...options }: CanonicalU
 function resolve(options: CanonicalUrlOptions): Merging {
   const given = Object.entries(options).filter(([, value]) => value !== undefined)
   for (const [name, value] of given) {
-    if (!(Object.hasOwn(DEFAULTS, name) || PATTERNS.has(name))) {
+    if (!(Object.hasOwn(MERGING_DEFAULTS, name) || PATTERNS.has(name))) {
       throw new DeclarationError(`url('canonical') has no option "${name}". Leave it out.`)
     }
     if (!isValid(name, value)) {
@@ -145,7 +145,7 @@ function resolve(options: CanonicalUrlOptions): Merging {
   }
   // Copies of lists, so that a list changed later cannot change what is equal.
   const copies = given.map(([name, value]) => [name, Array.isArray(value) ? [...value] : value] as const)
-  return { ...DEFAULTS, ...Object.fromEntries(copies) }
+  return { ...MERGING_DEFAULTS, ...Object.fromEntries(copies) }
 }
 
 function isValid(name: string, value: unknown): boolean {

@@ -371,7 +371,7 @@ interface Membership {
 }
 
 function membership(part: TextPart, given: readonly unknown[], { negated, toOperator }: Membership): StoredCondition {
-  const values = given.map((one) => storedValue(part, one)).filter((one) => one !== REFUSED)
+  const values = given.map((one) => storedValue(part, one)).filter((one) => one !== REFUSED_VALUE)
   if (values.length === 0 && given.length > 0) {
     return { value: negated ? storedRaw(equalsNoText) : storedIn([]), texts: [] }
   }
@@ -380,7 +380,7 @@ function membership(part: TextPart, given: readonly unknown[], { negated, toOper
   return { value: toOperator(values), texts: texts.every((one) => typeof one === 'string') ? texts : undefined }
 }
 
-const REFUSED = Symbol('refused')
+const REFUSED_VALUE = Symbol('refused')
 
 /** Returns a value as the column holds it: after the user's own transformers, and normalized. */
 function storedValue({ column, normalizer, transformers }: TextPart, given: unknown): unknown {
@@ -391,7 +391,7 @@ function storedValue({ column, normalizer, transformers }: TextPart, given: unkn
   try {
     return normalizeText(normalizer, column.propertyPath, value)
   } catch (error) {
-    if (error instanceof TextRejectedError) return REFUSED
+    if (error instanceof TextRejectedError) return REFUSED_VALUE
     throw error
   }
 }

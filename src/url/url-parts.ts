@@ -24,10 +24,10 @@ type PathParts = Pick<UrlParts, 'path' | 'query' | 'fragment'>
 /** RFC 3986, appendix B, with the authority taken apart; it is applied to what `url()` has normalized. */
 const NORMALIZED = /^(https?):\/\/(?:([^/?#]*)@)?(\[[^\]]*\]|[^/?#:]*)(?::(\d+))?(\/[^?#]*)(?:\?([^#]*))?(?:#(.*))?$/su
 
-const normalizer = url()
+const urlNormalizer = url()
 
 /** The property that errors name for a text that is not yet split into parts. */
-const PROPERTY = 'url'
+const WHOLE = 'url'
 
 /** What each part may contain before it is normalized, so that no part reaches into the next. */
 const SHAPES: Readonly<Record<Exclude<keyof UrlParts, 'port'>, { readonly shape: RegExp; readonly reason: string }>> = {
@@ -65,11 +65,11 @@ export function parseUrl(text: unknown): UrlParts | null {
  * splitUrl('ftp://example.com/') // throws: it is not an http or https URL
  */
 export function splitUrl(text: unknown): UrlParts {
-  const match = NORMALIZED.exec(normalizeText(normalizer, PROPERTY, text instanceof URL ? text.href : text))
+  const match = NORMALIZED.exec(normalizeText(urlNormalizer, WHOLE, text instanceof URL ? text.href : text))
   const [, scheme = '', user, host = '', port, path = '', query, fragment] = match ?? []
-  if (host === '') return refuse(PROPERTY, 'it has no host')
-  if (user !== undefined) return refuse(PROPERTY, 'it has user information')
-  if (port === '0') return refuse(PROPERTY, 'its port is 0')
+  if (host === '') return refusePart(WHOLE, 'it has no host')
+  if (user !== undefined) return refusePart(WHOLE, 'it has user information')
+  if (port === '0') return refusePart(WHOLE, 'its port is 0')
   return { scheme, host, port: Number(port ?? 0), path, query: query ?? null, fragment: fragment ?? null }
 }
 
@@ -84,10 +84,10 @@ export function splitUrl(text: unknown): UrlParts {
  * // { scheme: 'http', host: 'example.com', port: 0, path: '/x', query: null, fragment: null }
  */
 export function normalizeParts(given: { readonly [Part in keyof UrlParts]?: unknown }): Partial<UrlParts> {
-  if (NORMAL in given) return given as UrlParts
+  if (IS_NORMAL in given) return given as UrlParts
   const port = given.port ?? 0
   if (typeof port !== 'number' || !Number.isInteger(port) || port < 0 || port > MAX_PORT) {
-    return refuse('port', `it is not a whole number from 0 to ${MAX_PORT}`)
+    return refusePart('port', `it is not a whole number from 0 to ${MAX_PORT}`)
   }
   const scheme = partOf(given, 'scheme')
   const host = partOf(given, 'host')
@@ -97,22 +97,22 @@ export function normalizeParts(given: { readonly [Part in keyof UrlParts]?: unkn
   return splitUrl(formatUrl({ scheme, host, port, path, query, fragment }))
 }
 
-const NORMAL = Symbol('normal')
+const IS_NORMAL = Symbol('normal')
 
 /** Marks what `splitUrl` gave, so that it is not normalized again. For objects that nobody else gets, or could change. */
 export function markNormal(parts: UrlParts): UrlParts {
-  ;(parts as { [NORMAL]?: true })[NORMAL] = true
+  ;(parts as { [IS_NORMAL]?: true })[IS_NORMAL] = true
   return parts
 }
 
 function partOf(given: { readonly [Part in keyof UrlParts]?: unknown }, part: keyof typeof SHAPES): string | null {
   const value = given[part] ?? null
   if (value === null) return null
-  if (typeof value !== 'string') return refuse(part, `expected a string, got ${typeof value}`)
-  return SHAPES[part].shape.test(value) ? value : refuse(part, SHAPES[part].reason)
+  if (typeof value !== 'string') return refusePart(part, `expected a string, got ${typeof value}`)
+  return SHAPES[part].shape.test(value) ? value : refusePart(part, SHAPES[part].reason)
 }
 
-function refuse(property: string, reason: string): never {
+function refusePart(property: string, reason: string): never {
   throw new TextRejectedError({ property, reason })
 }
 

@@ -33,7 +33,7 @@ interface FoundName {
  * The names of a DataSource, and the statements for the table that keeps them: these throw a DeclarationError where it
  * keeps none.
  */
-interface Names {
+export interface NameStatements {
   /** Each once. */
   readonly declared: readonly NameDeclaration[]
   /** The unique text of that table. */
@@ -51,7 +51,7 @@ interface Names {
 }
 
 /** @throws DeclarationError for anything but an EntityManager */
-export function nameStatements(manager: EntityManager): Names {
+export function nameStatements(manager: EntityManager): NameStatements {
   requireManager(manager)
   const dataSource = dataSourceOf(manager)
   return {
