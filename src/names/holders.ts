@@ -82,7 +82,10 @@ export async function findHolder(
   })
 }
 
-function requireNamespace({ declared }: Names, namespace: string): readonly [NameDeclaration, ...NameDeclaration[]] {
+function requireNamespace(
+  { declared }: NameStatements,
+  namespace: string,
+): readonly [NameDeclaration, ...NameDeclaration[]] {
   if (typeof namespace !== 'string') {
     throw new DeclarationError(`findHolder(): the namespace is a string, got ${kindOf(namespace)}.`)
   }
