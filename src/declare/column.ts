@@ -17,7 +17,7 @@ export type TextDecorator = <Target extends object, Name extends string | symbol
 const TEXT_MARK: unique symbol = Symbol.for('typeorm-unique-text.text')
 
 /**
- * As a decorator without parentheses it is given the class, or the prototype and the property.
+ * Refuses a decorator without parentheses, which is given the class, or the prototype and the property.
  *
  * @param decorator with its @
  * @throws DeclarationError

@@ -168,7 +168,7 @@ GROUP BY c.position`
 
 /** A foreign key of another table, or of the same, that refers to the table. */
 interface Referrer {
-  /** As SQL. */
+  /** SQL. */
   readonly table: string
   readonly columns: readonly string[]
   readonly refersTo: readonly string[]

@@ -242,7 +242,7 @@ const plain = (value: string | null): string | undefined => value?.replaceAll(/[
 
 /**
  * What contradicts an entity in its own columns, indexes and primary key: `migration:generate` leaves these to TypeORM.
- * Of an entity of the user's, the primary key alone, by which the doctor reads.
+ * An entity of the user's is examined for its primary key alone, by which the doctor reads.
  */
 export function ownDrift(metadata: EntityMetadata, { columns, indexes }: TableState): Finding[] {
   const primary = indexes.find((one) => one.primary)?.columns ?? []

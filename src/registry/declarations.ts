@@ -109,7 +109,7 @@ export function foreignSchema(metadata: EntityMetadata): string | undefined {
   return schemaOf(metadata) === searchSchemaOf(metadata) ? undefined : metadata.schema
 }
 
-/** Of an entity without a schema, the one that `search_path` began with when the DataSource was initialised. */
+/** The schema of an entity; if it names none, the first of `search_path` when the DataSource was initialised. */
 export const schemaOf = (metadata: EntityMetadata): string | undefined => metadata.schema ?? searchSchemaOf(metadata)
 
 const searchSchemaOf = (metadata: EntityMetadata): string | undefined =>
@@ -146,7 +146,7 @@ function refuseGenerated({ generatedType, propertyPath }: ColumnMetadata, where:
 const NO_STRINGS: ReadonlySet<unknown> = new Set([Number, BigInt, Boolean, Date, Array])
 
 /**
- * By the type that TypeScript leaves behind with `emitDecoratorMetadata`, and reflect-metadata keeps.
+ * Reads the type that `emitDecoratorMetadata` emits and reflect-metadata keeps.
  *
  * @throws DeclarationError where the class says that the property is no string
  */

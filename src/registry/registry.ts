@@ -298,7 +298,7 @@ export interface OpenTransaction {
   readonly queryRunner: QueryRunner
   /** The one that it was opened in. */
   readonly outer: OpenTransaction | undefined
-  /** By the clock of this process: when something was last sent by it. */
+  /** When something was last sent by it, by the clock of this process. */
   heard: number
   isOver: boolean
 }

@@ -2,7 +2,7 @@ import { type DataSource, type EntityMetadata, FindOperator } from 'typeorm'
 import { DeclarationError, UnsupportedDatabaseError } from '../errors'
 import type { ServerState } from '../sql/catalog'
 
-/** As `server_version_num`. Older ones lack what the guard and its look-up in the catalog use. */
+/** A `server_version_num`. Older servers lack what the guard and its look-up in the catalog use. */
 const OLDEST_VERSION = 140_000
 
 /** @throws UnsupportedDatabaseError if the server is too old, or the database's encoding is not UTF8 */
@@ -258,7 +258,7 @@ class StoredOperator extends FindOperator<unknown> {
   override transformValue(): void {}
 }
 
-/** By a mark: an operator can come from another copy of this package. */
+/** Looks for a mark, because an operator can be made by another copy of this package. */
 export const isStored = (value: unknown): boolean => typeof value === 'object' && value !== null && STORED in value
 
 export const storedEqual = (value: unknown): FindOperator<unknown> => new StoredOperator('equal', value)

@@ -47,7 +47,7 @@ export interface Asking {
   release(): Promise<void>
 }
 
-/** By declaration: what is being looked up outside transactions. It settles, and never rejects. */
+/** What is being looked up outside transactions. A promise here settles, and never rejects. */
 const underWay = new WeakMap<Declaration, Promise<unknown>>()
 
 /**
@@ -140,7 +140,7 @@ export function hasTenants(metadata: EntityMetadata): boolean {
 }
 
 /**
- * As `server_version_num`. From 18.0 on, a row that a statement waited for frees what run-time pruning uses for the rest
+ * A `server_version_num`. From 18.0 on, a row that a statement waited for frees what run-time pruning uses for the rest
  * of the statement, and the server crashes. Mended on 2026-10-10, https://github.com/postgres/postgres/commit/1b5dd3a;
  * there is no upper bound here, for no release with it was at hand.
  */
@@ -306,7 +306,7 @@ export const OTHER_ORDER = 'its columns have another order'
 const isSameList = (one: readonly string[], other: readonly string[]): boolean =>
   JSON.stringify(one) === JSON.stringify(other)
 
-/** Of a text this is a change of its declaration: the rows change, too. */
+/** A change of the declaration, if the index is a text's: the rows change, too. */
 export const OTHER_ROWS = 'it holds other rows'
 
 export const indexOf = (table: TextTable): NamedIndex => {

@@ -45,7 +45,7 @@ import {
 /** What to do with the rows of one table because triggers come, change or go. */
 export interface RowsPlan {
   readonly changes: readonly PlannedChange[]
-  /** Of sets that nobody declares any more, and of columns that a set has no longer. */
+  /** The rows of sets that nobody declares any more, and of columns that a set no longer has. */
   readonly removed: readonly RemovedRows[]
 }
 
@@ -199,11 +199,11 @@ async function addFilled(on: ChangingTable, { name, type, nullable }: FilledColu
 /** What the sets of a table were until now, guards aside. */
 interface Trace {
   readonly had: ReadonlyMap<TriggerWork, TriggerNote>
-  /** Of sets that nobody declares any more. */
+  /** The notes of sets that nobody declares any more. */
   readonly gone: readonly TriggerNote[]
 }
 
-/** Of each set the one that stands of the same name, or else the only one of its kind that is left, for the only one. */
+/** Finds for each set the installed one of the same name, or else the only one of its kind that is left. */
 function trace(works: readonly TriggerWork[], installed: InstalledTriggers): Trace {
   const notes = notesOf(installed).filter(({ kind }) => kind !== 'guard')
   const had = new Map<TriggerWork, TriggerNote>()

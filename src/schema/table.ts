@@ -169,9 +169,9 @@ export interface EntityTriggers extends Omit<TriggerSite, 'touched'> {
 
 /** All triggers of ours that a run of the schema builder has to do with. */
 interface FoundTriggers {
-  /** Of every entity that has a text or should have triggers, or whose table has some. */
+  /** The triggers of every entity that has a text or should have triggers, or whose table has some. */
   readonly entities: readonly EntityTriggers[]
-  /** Of tables that no entity has: orphans. */
+  /** The triggers of tables that no entity has. */
   readonly orphans: readonly InstalledTriggers[]
   readonly kernel: readonly InstalledKernel[]
 }

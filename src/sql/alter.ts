@@ -109,7 +109,7 @@ export function changeType(
 /** A column whose values do not come from TypeORM. */
 export interface FilledColumn {
   readonly name: string
-  /** As SQL. */
+  /** SQL. */
   readonly type: string
   readonly nullable: boolean
 }

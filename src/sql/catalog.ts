@@ -54,7 +54,7 @@ export interface InstalledKernel extends Pick<
 /** A trigger, as the catalog holds it. */
 export interface InstalledTrigger {
   readonly name: string
-  /** Of the function, with its schema. */
+  /** The function that it runs. */
   readonly runs: { readonly schema: string; readonly name: string }
   readonly enabled: boolean
   /** Partitions that the trigger, if it is one for rows, does not serve: it is disabled or missing there. */
@@ -68,9 +68,9 @@ export interface InstalledTrigger {
   /** The bits of `pg_trigger.tgtype`: when it fires, and for what. */
   readonly type: number
   readonly conditional: boolean
-  /** Those that `UPDATE OF` names, as they are called now. */
+  /** The columns that `UPDATE OF` names, by their present names. */
   readonly columns: readonly string[]
-  /** Those that stand in the way of DROP COLUMN and ALTER TYPE, for the trigger's condition names them too. */
+  /** The columns that cannot be dropped or get another type, because the trigger's condition names them too. */
   readonly blocks: readonly string[]
   readonly definition: string
 }
@@ -91,11 +91,11 @@ export interface InstalledTriggers {
   readonly table: string
   readonly functions: readonly InstalledFunction[]
   readonly triggers: readonly InstalledTrigger[]
-  /** Of the tables that wanted sets keep, those that exist in its schema and belong to its owner. */
+  /** The tables that wanted sets keep, if they exist in its schema and belong to its owner. */
   readonly tables: readonly InstalledTable[]
   /** The schemas of the tables that are the `path` of a wanted set, by their names as SQL; null: there is none yet. */
   readonly homes: Readonly<Record<string, string | null>>
-  /** Of the tables that functions of wanted sets write to, those whose owner may not act as its owner; as SQL. */
+  /** The tables that functions of wanted sets write to, if their owner may not act as its owner; as SQL. */
   readonly foreign: readonly string[]
   /** The columns of the table. undefined: nobody asked for them. */
   readonly columns?: TableState['columns']
@@ -145,9 +145,9 @@ export interface TableState extends InstalledTriggers {
 
 /** The properties of the server that decide whether it can be used. */
 export interface ServerState {
-  /** By its name in Postgres, for instance `UTF8`. */
+  /** The name in Postgres, for instance `UTF8`. */
   readonly encoding: string
-  /** As `server_version_num`, for instance 140011. */
+  /** A `server_version_num`, for instance 140011. */
   readonly version: number
   /** `quote_all_identifiers`: the names of types are quoted too. */
   readonly quotesAll: boolean
@@ -290,7 +290,7 @@ const SERVER = `pg_catalog.jsonb_build_object(
   'version', pg_catalog.current_setting('server_version_num')::integer,
   'quotesAll', pg_catalog.current_setting('quote_all_identifiers')::boolean)`
 
-/** By what sets are found and compared, as parameters 2 to 5. */
+/** Parameters 2 to 5: what sets are found by and compared with. */
 const parametersOf = (wanted: readonly TriggerSet[]): unknown[] => [
   TRIGGER_MARK,
   wanted.flatMap(({ functions, kernel, triggers }) => [...functions, ...kernel, ...triggers].map(({ name }) => name)),
@@ -367,7 +367,7 @@ export async function tableState(
   )
 }
 
-/** As text: the user may have set a JSON parser. */
+/** The column is text, because the user may have set a JSON parser. */
 async function readJson<T>(query: Query, sql: string, parameters: unknown[]): Promise<T> {
   const [row] = (await query(sql, parameters)) as readonly { state: string }[]
   if (!row) throw new TypeError('The catalog query gives exactly one row.')
@@ -386,7 +386,7 @@ export interface LookupIndex {
 
 const METHOD = 'USING hash'
 
-/** Of `hash`: one key is four bytes, however long the text; a btree refuses long ones. */
+/** The index is of method `hash`: a key has four bytes, however long the text is. A btree refuses long ones. */
 export function addLookup({ rows, name, column }: LookupIndex): Change {
   const comment = `${INDEX_COMMENT}finds "${column}" by equality in SQL that names no hash; no other use needs it.`
   const index = qualified(rows.schema, name)

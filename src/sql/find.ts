@@ -26,11 +26,11 @@ export interface RowShape {
   /** Columns to give back. */
   readonly select: readonly string[]
   /**
-   * Of these, text columns that a row gives back as they were sent: what it holds is equal, byte for byte, and need not
-   * come over the wire. @default none
+   * The text columns of `select` that a row holds as they were sent, byte for byte. The server need not return them.
+   * @default none
    */
   readonly echoed?: readonly string[] | undefined
-  /** Of the scope at least, so that values are compared as they will be stored. @default compare them as given */
+  /** The types of the scope at least, so that values are compared as they will be stored. @default compare them as given */
   readonly types?: ColumnTypes | undefined
   /** @default none */
   readonly spatial?: ReadonlyMap<string, SpatialColumn> | undefined
@@ -60,7 +60,7 @@ const NO_NAMES: readonly string[] = []
 interface RowNotes {
   /** In SQL. */
   readonly created: string
-  /** Of a row that may hold other texts than were sent, if only for a trigger: as JSON, in SQL. @default it cannot */
+  /** The texts of a row that may hold others than were sent, if only for a trigger: as JSON, in SQL. @default it cannot */
   readonly otherTexts?: string
 }
 
@@ -99,7 +99,7 @@ export function otherTexts(shape: RowShape, value: (index: number) => string): s
 
 /** Where a parser finds things: what is 0-based, counts in the row and in the parameters of the statement. */
 interface Layout {
-  /** Of `selectRow` in the row. */
+  /** Where the columns of `selectRow` begin in the row. */
   readonly start: number
   /** It tells of other texts. */
   readonly tellsOthers: boolean
@@ -172,7 +172,7 @@ export function named<Row>(sql: string, parse: Parse<Row>): Statement<Row> {
   return { name: `unique_text_${createHash('sha1').update(sql).digest('hex').slice(0, 16)}`, sql, parse }
 }
 
-/** Of a statement for one row. */
+/** Parses the answer of a statement for one row. */
 export function parserOf(shape: RowShape, tellsOthers: boolean): Parse<StoredRow> {
   const columnsOf = columnsParser(shape, { start: 0, tellsOthers }, (values, nth) => values[nth])
   return (row, values) => {

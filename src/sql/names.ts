@@ -34,7 +34,7 @@ export interface NamesTable {
 export interface FormerPolicy {
   /** `free`: its row goes. `reserved`: nobody else can take it. `redirect`: that, and it still leads to its holder. */
   readonly state: 'free' | 'reserved' | 'redirect'
-  /** As an interval of Postgres (`90 days`). undefined: no end. */
+  /** An interval of Postgres (`90 days`). undefined: no end. */
   readonly interval?: string | undefined
 }
 

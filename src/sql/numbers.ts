@@ -4,7 +4,7 @@ import { equal, field } from './text-table'
 /** A column of the scope of a number. */
 interface NumberScope {
   readonly name: string
-  /** As SQL. The table of scopes has a column of the same type. */
+  /** SQL. The table of scopes has a column of the same type. */
   readonly type: string
 }
 
@@ -18,9 +18,9 @@ export interface NumberTable {
   /** Empty: the rows of the whole table. */
   readonly scope: readonly NumberScope[]
   readonly number: string
-  /** Of the number: integer, bigint or smallint. */
+  /** The type of the number: integer, bigint or smallint. */
   readonly type: string
-  /** Of the unique index over scope and number. */
+  /** The name of the unique index over scope and number. */
   readonly index: string
   /** Whether the table of scopes tells how many rows of each count. */
   readonly count: boolean

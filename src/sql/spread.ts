@@ -38,14 +38,14 @@ import {
 } from './text-table'
 import { assignments, changes, isOfClass, textOf, type UpdateShape } from './upsert'
 
-/** As the catalog's, which imports what is here. */
+/** The same type as in `catalog`, which imports this file. */
 type Query = (sql: string, parameters?: unknown[]) => Promise<readonly unknown[]>
 
 /** Where the rows of a table are. */
 export interface Spread {
   /** undefined: not on other nodes of a cluster. */
   readonly distribution: Distribution | undefined
-  /** Of the cluster; true where there is none. */
+  /** The node is the coordinator of its cluster. true without a cluster. */
   readonly isCoordinator: boolean
   /** Columns by which the table, or a partition of it, is partitioned; `''` for an expression. */
   readonly partitionedBy: readonly string[]
@@ -76,7 +76,7 @@ export interface CatalogSpread extends Pick<Spread, 'partitionedBy'> {
   readonly citus: boolean
 }
 
-/** Of tables that the cluster knows. Only where the extension is there. */
+/** Reads how a table is distributed. It needs the extension. */
 const DISTRIBUTION = `SELECT
   CASE WHEN d.partmethod ${op('<>')} 'n' THEN 'column' WHEN d.repmodel ${EQUALS} 't' THEN 'reference'
     WHEN d.colocationid ${EQUALS} 0 THEN 'local' ELSE 'single' END AS kind,

@@ -24,7 +24,7 @@ export const SQLSTATE = {
   divisionByZero: '22012',
   undefinedTable: '42P01',
   lockNotAvailable: '55P03',
-  /** By `statement_timeout`, by somebody, or by a `lock_timeout` whose mark another wait has cleared: isBusyError(). */
+  /** Raised by `statement_timeout`, by a cancel request, or by a `lock_timeout` whose mark another wait has cleared: isBusyError(). */
   queryCanceled: '57014',
   /** numeric_value_out_of_range */
   outOfRange: '22003',
@@ -36,7 +36,7 @@ export const SQLSTATE = {
   heldName: 'UT003',
 } as const
 
-/** Of a RAISE in a trigger: an error says which table it is of. */
+/** Options of a RAISE in a trigger: they name the table in the error. */
 export const OF_TABLE = 'SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME'
 
 /** What `pg` puts on an error of the server. */
@@ -45,7 +45,7 @@ export interface ServerError extends Error {
   readonly constraint?: string
   readonly schema?: string
   readonly table?: string
-  /** Of a NULL that is not allowed. */
+  /** The column that must not be NULL. */
   readonly column?: string
   readonly detail?: string
   readonly hint?: string
@@ -127,7 +127,7 @@ export function mayBeStale(error: unknown): boolean {
 /** 26000 and 42P05: forgotten, or known already; the others: types that changed or are gone. */
 const STALE = new Set(['26000', '42P05', '42704', '42804', '42846', '42883'])
 
-/** As `mayBeStale`, without what far more often says something of a value, or of the server's own troubles. */
+/** Excludes from `mayBeStale` the codes that far more often concern a value or the server itself. */
 export function isStale(error: unknown): boolean {
   const { code = '', routine } = serverError(error) ?? {}
   // Another result. Citus says 0A000 of every statement that it does not take.

@@ -69,10 +69,10 @@ export const joinOf = (catalog: string, row: string, oid: string): string =>
 export const alike = (left: string, right: string): string =>
   `(${equal(left, right)}\n      OR ${left} IS NULL\n        AND ${right} IS NULL)`
 
-/** As IS DISTINCT FROM. */
+/** IS DISTINCT FROM. */
 export const isOther = (left: string, right: string): string => `${alike(left, right)} IS NOT TRUE`
 
-/** As BETWEEN. */
+/** BETWEEN. */
 export const within = (value: string, low: string, high: string): string =>
   `${value} ${op('>=')} ${low}\n    AND ${value} ${op('<=')} ${high}`
 

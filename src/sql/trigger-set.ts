@@ -27,7 +27,7 @@ export interface Trigger {
   readonly name: string
   /** The function's name. */
   readonly runs: string
-  /** As `pg_trigger.tgtype` has it: a sum of `FIRES`. */
+  /** The value of `pg_trigger.tgtype`: a sum of `FIRES`. */
   readonly type: number
   /** It has a WHEN. */
   readonly conditional: boolean
@@ -51,7 +51,7 @@ export interface Firing {
   readonly time: 'BEFORE' | 'AFTER'
   /** The last one is of the columns, where some are named. */
   readonly events: readonly Exclude<keyof typeof FIRES, 'row' | 'before'>[]
-  /** Of `UPDATE OF`. @default []: whichever */
+  /** The columns of `UPDATE OF`. @default []: whichever */
   readonly columns?: readonly string[]
   /** @default 'ROW' */
   readonly each?: 'ROW' | 'STATEMENT'
@@ -94,7 +94,7 @@ export interface TriggerSet {
   readonly path: RelationName | undefined
   /** A table that its functions write to as the owner of theirs. */
   readonly writes: RelationName | undefined
-  /** By what they are to the set: in which columns it finds what it works on. A renamed one is followed. */
+  /** The columns that the set works on, by their part in it. A renamed one is followed. */
   readonly columns: Readonly<Record<string, string>>
   /** Tables that its functions keep to themselves, in the table's schema; of its owner. */
   readonly tables: readonly KeptTable[]
@@ -347,11 +347,11 @@ export interface OwnedFunction extends FunctionSource {
 
 /** What is made of functions at once. */
 interface MadeFunctions {
-  /** Those that do not stand yet. */
+  /** The functions that do not exist yet. */
   readonly fresh?: readonly OwnedFunction[]
-  /** Those that stand, and belong to the table's owner; their triggers stay. */
+  /** The functions that exist and belong to the table's owner; their triggers stay. */
   readonly replaced?: readonly OwnedFunction[]
-  /** Those that all tables of an owner share, whether or not they stand. */
+  /** The functions that all tables of an owner share, whether or not they exist. */
   readonly kernel?: readonly OwnedFunction[]
   /** Tables that are to get triggers of functions which all tables of an owner share. */
   readonly shares?: readonly SharedFunction[]

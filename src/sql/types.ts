@@ -2,14 +2,14 @@
 export interface ColumnType {
   /** Without its length or precision: `numeric`. A cast to it cuts and rounds nothing. */
   readonly type: string
-  /** As it was declared: `numeric(10,2)`. */
+  /** The type that was declared: `numeric(10,2)`. */
   readonly declared: string
 }
 
-/** By the database names of the columns. */
+/** Types by the database names of their columns. */
 export type ColumnTypes = ReadonlyMap<string, ColumnType>
 
-/** Those whose names the grammar does not bind to pg_catalog by itself, and which the server writes without it. */
+/** Types whose names the grammar does not bind to pg_catalog by itself, and which the server writes without it. */
 const OF_CATALOG =
   /^(?:text|uuid|bytea|date|jsonb?|name|oid|bpchar|inet|cidr|macaddr8?|money|xml|(?:int|num|date|ts|tstz)[48]?(?:multi)?range)(?:\[\])?$/
 
@@ -49,13 +49,13 @@ export function asStored(value: string, { type, declared }: ColumnType): string 
   return `${value}::${bySchema(/^(?:character|bit)\b/.test(declared) ? type : declared)}`
 }
 
-/** As TypeORM's insert writes GeoJSON. */
+/** Writes GeoJSON as TypeORM's insert does. */
 export function fromGeoJson(value: string, { type, srid }: SpatialColumn): string {
   const geometry = `ST_GeomFromGeoJSON(${value}::pg_catalog.text)`
   return `${srid === undefined ? geometry : `ST_SetSRID(${geometry}, ${srid})`}::${type}`
 }
 
-/** As TypeORM's `find` reads it. */
+/** Reads GeoJSON as TypeORM's `find` does. */
 export function toGeoJson(value: string, { precision }: SpatialColumn): string {
   return `ST_AsGeoJSON(${value}${precision === undefined ? '' : `, ${precision}`})::pg_catalog.json`
 }

@@ -363,7 +363,7 @@ class Window<Entity extends ObjectLiteral> {
 }
 
 /**
- * As many rows as one statement takes: with a thousand, the server spends a tenth of its work on reading and planning
+ * Rows of one statement. With a thousand, the server spends a tenth of its work on reading and planning
  * statements. Look-ups of ten times as many could cost so much that it compiles them.
  */
 const FLOW_WINDOW_ROWS = 3_000

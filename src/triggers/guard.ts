@@ -287,7 +287,7 @@ const refuseOtherOwner = (index: string, unless?: string): string => `
       CONSTRAINT = ${index}, ${OF_TABLE};
   END IF;`
 
-/** Of a trigger that an old snapshot still shows, false: this function knows no snapshots. */
+/** false for a trigger that only an old snapshot shows: this function uses no snapshot. */
 const STANDS = 'pg_catalog.pg_get_triggerdef(g.oid) IS NOT NULL'
 
 /**
@@ -346,7 +346,7 @@ const columnsFor = (
 
 interface Refusal {
   readonly sqlstate: string
-  /** As SQL. */
+  /** SQL. */
   readonly message: string
   readonly hint?: string
 }

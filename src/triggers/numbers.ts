@@ -112,8 +112,8 @@ const another: NumberRefusal = {
 }
 
 /**
- * Whoever owns the schema could put a table, or a view, of their own under the name of the table of scopes, whose code would
- * run as the owner of this function. Its OID is a constant of the plan, which is made anew when the name means another
+ * The owner of the schema could give a table or a view of their own the name of the table of scopes. Its code would run
+ * as the owner of this function. Its OID is a constant of the plan, which is made anew when the name means another
  * table. A name that another table has taken would have rows numbered by those of that one.
  */
 export const refuseOtherTables = (table: NumberTable): string => `

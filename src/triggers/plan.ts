@@ -228,7 +228,7 @@ type SetFunction = TriggerFunction & Pick<TriggerSet, 'path' | 'writes'>
 
 interface FunctionPlan {
   readonly fresh: readonly SetFunction[]
-  /** Of the fresh ones, those that take the place of an untrusted role's. The way back leaves them, not those. */
+  /** The fresh ones that replace those of an untrusted role. A revert leaves them. */
   readonly lasting: ReadonlySet<string>
   readonly replaced: readonly { readonly wanted: SetFunction; readonly found: InstalledFunction }[]
   readonly obsolete: readonly InstalledFunction[]
@@ -361,7 +361,7 @@ export function removedNames(note: TriggerNote, from: RemovedFrom): RemovedRows 
   return holder ? { change: { up: [releaseAllNames(holder)], down: [claimAllNames(holder)] } } : {}
 }
 
-/** By the kind of a set that nobody declares any more, from what its note says. */
+/** What becomes of the rows of a set that nobody declares any more, by its kind. */
 const REMOVED: Partial<Readonly<Record<TriggerKind, (note: TriggerNote, from: RemovedFrom) => RemovedRows>>> = {
   names: removedNames,
   numbers: removedNumbers,

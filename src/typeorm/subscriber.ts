@@ -27,8 +27,8 @@ import { transactionCommands } from '../sql/transaction-commands'
 export const OURS: unique symbol = Symbol.for('typeorm-unique-text.subscriber')
 
 /**
- * As the first: what others send when they hear of a rollback is still before it, and what they are told after an
- * insert is what is stored. TypeORM makes the list anew on each `initialize()`.
+ * Adds our subscribers as the first. After a rollback, what other subscribers send is then sent later; after an insert,
+ * they get what is stored. TypeORM makes the list anew on each `initialize()`.
  */
 export function subscribe({ subscribers }: DataSource): void {
   if (!subscribers.some((one) => OURS in one)) subscribers.unshift(new RollbackSubscriber(), new StoredTextSubscriber())

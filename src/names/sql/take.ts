@@ -431,7 +431,7 @@ function seeChange(holder: HolderTable): string {
 }
 
 /**
- * By what each column makes of a former name.
+ * Releases names, one statement for each policy of former names.
  *
  * @param ids which names, said of their id
  */
