@@ -410,6 +410,8 @@ describe('a save in which a listener has swallowed an error of the server', () =
 describe('a list, between two of whose batches the caller sends', () => {
   const listBeside = async (...sql: readonly string[]): Promise<PromiseSettledResult<unknown>> =>
     await dataSource.transaction(async (manager) => {
+      // From the first call of a transaction on, its savepoints are heard.
+      await findOrCreate(manager, Author, { name: 'before' })
       await manager.query('SAVEPOINT mine')
       const rows = Array.from({ length: 2_000 }, (_, nth) => ({ url: `page ${nth}` }))
       const create = async (_: unknown, nth: number): Promise<object> => {

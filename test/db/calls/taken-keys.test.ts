@@ -110,6 +110,17 @@ test('updateOrFail reads what a change leaves out, and frees what an earlier cha
   )
   expect(await taken).toEqual([['email', '1', 1]])
 })
+test('updateOrFail keeps a value to its own row, and to a row until the change that gives it up', async () => {
+  const { manager } = dataSource
+  expect(await found(updateOrFail(manager, Account, '2', { rank: 2, email: '1@x.example' }))).toEqual([
+    ['email', '1', 0],
+  ])
+  const early = updateOrFail(manager, [
+    [Account, '2', { rank: 1 }],
+    [Account, '1', { rank: 7 }],
+  ])
+  expect(await found(early)).toEqual([['rank', '1', 0]])
+})
 test('an index with a condition is named where the row meets it, by a default of the column too', async () => {
   const { manager } = dataSource
   expect(await found(insertOrFail(manager, Account, { ...row('6'), code: 'c' }))).toEqual([['code', '1', 0]])

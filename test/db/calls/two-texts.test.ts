@@ -74,3 +74,16 @@ test('a second text that is taken is refused with its holder, and the transactio
     expect(await findOneByText(manager, Colliding, { handle: 'late' }, by)).toBeNull()
   })
 })
+
+test('a second text that is taken is refused without its holder where the look for it fails', async () => {
+  const dataSource = await db.dataSource([Account], { dropSchema: true })
+  await findOrCreate(dataSource.manager, Account, { handle: 'a', email: 'a@a.example' }, by)
+  dataSource.subscribers.push({
+    beforeQuery: ({ query }) => {
+      if (query.includes('AS same')) throw new Error('of the user')
+    },
+  })
+  const error = await rejection(findOrCreate(dataSource.manager, Account, { handle: 'b', email: 'a@a.example' }, by))
+  expect(error).toBeInstanceOf(TextTakenError)
+  expect(error).toMatchObject({ taken: [{ property: 'email', id: undefined }] })
+})

@@ -250,6 +250,15 @@ describe('a declaration that is gone', () => {
   })
 })
 
+test('two numbers that are gone leave nothing to a new one, which numbers the rows by its own scope', async () => {
+  const before = await open({ numbers: { number: { scope: ['tenant'] }, place: { scope: ['tenant', 'site'] } } })
+  await step(before)
+  await fill([1, 2, 3, 4])
+  await client.query('delete from comment where id = 1')
+  await step(await open({ numbers: { rank: { scope: ['tenant'] } } }))
+  expect(await rows('rank')).toBe('2:1 3:1 4:2')
+})
+
 test('a table that was renamed goes on from its numbers', async () => {
   await step(await numbered({ count: true }))
   await fill([1, 2, 3])

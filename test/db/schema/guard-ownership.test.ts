@@ -4,7 +4,7 @@ import { type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { findOrCreate, SchemaDriftError, UniqueText } from '../../../src'
 import { PLACE_KERNEL, SETTLE_KERNEL } from '../../../src/triggers/guard'
-import { quote } from '../../../src/sql/identifier'
+import { literal, quote } from '../../../src/sql/identifier'
 import { useDatabase } from '../../support/database'
 import { generate, migrate, runAll } from '../../support/generated'
 import { Page } from '../../support/entities'
@@ -35,6 +35,12 @@ beforeEach(async () => {
 })
 
 const open = async (): Promise<DataSource> => await db.dataSource([Page], { synchronize: false })
+
+const openAs = async (role: string): Promise<DataSource> =>
+  await db.dataSource([Page], {
+    synchronize: false,
+    extra: { options: `-c role=${role.replaceAll(' ', String.raw`\ `)}` },
+  })
 
 interface Installed {
   readonly owner: string
@@ -162,11 +168,16 @@ describe('an extension of another role', () => {
     await plant(PLACE)
     await client.query(`grant ${quote(attacker)} to ${quote(owner)}; alter function ${PLACE} owner to ${quote(owner)};
       revoke ${quote(attacker)} from ${quote(owner)}`)
-    const dataSource = await db.dataSource([Page], {
-      synchronize: false,
-      extra: { options: `-c role=${owner.replaceAll(' ', String.raw`\ `)}` },
-    })
-    await expect(migrate(dataSource)).rejects.toMatchObject({ code: '42501' })
+    await expect(migrate(await openAs(owner))).rejects.toMatchObject({ code: '42501' })
+  })
+  test('does not keep a trigger either where the migrating role may make no temporary tables', async () => {
+    const dataSource = await openAs(owner)
+    await migrate(dataSource)
+    await client.query(`alter trigger unique_text_page__url_settle_delete on page depends on extension citext;
+      do $$ begin execute format('revoke temporary on database %I from public', current_database()); end $$`)
+    await migrate(dataSource)
+    await client.query('drop extension citext cascade')
+    expect(await triggers()).toBe(6)
   })
   test.each([
     ['a function of the kernel as its member', `alter extension citext add function ${SETTLE}`],
@@ -191,12 +202,6 @@ describe('an extension of another role', () => {
 })
 
 describe('a role that is no superuser', () => {
-  const openAs = async (role: string): Promise<DataSource> =>
-    await db.dataSource([Page], {
-      synchronize: false,
-      extra: { options: `-c role=${role.replaceAll(' ', String.raw`\ `)}` },
-    })
-
   test('makes, changes and removes the guards of its own tables', async () => {
     const dataSource = await openAs(owner)
     const { down } = await migrate(dataSource)
@@ -208,6 +213,18 @@ describe('a role that is no superuser', () => {
     expect(await findOrCreate(dataSource.manager, Page, { url: 'x' })).toMatchObject({ created: true })
     await runAll(dataSource, down)
     expect(await installed()).toEqual([])
+  })
+  test('drops its schema beside what another role left without a table', async () => {
+    const dataSource = await openAs(owner)
+    await migrate(dataSource)
+    await client.query(`set role ${quote(attacker)}`)
+    await client.query(`create function left_over() returns trigger language plpgsql as ${literal(await bodyOf(TEXT))}`)
+    await client.query('reset role')
+    await dataSource.dropDatabase()
+    const { rows } = await client.query(
+      `select p.proname as name from pg_proc as p where p.pronamespace = 'public'::regnamespace`,
+    )
+    expect(rows).toEqual([{ name: 'left_over' }])
   })
   test('cannot take over the guard of a table that it may write', async () => {
     await migrate(await open())

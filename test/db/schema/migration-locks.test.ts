@@ -128,6 +128,33 @@ test("a migration leaves the role's lock_timeout to whatever comes after it", as
   })
 })
 
+test("a migration waits once for its first table, by the role's lock_timeout, and not once a round", async () => {
+  await fill()
+  const [writer, observer] = [await db.client(), await db.client()]
+  await writer.query('begin; lock table account')
+  const ended = dataSource
+    .transaction(async (manager) => {
+      await manager.query(`set local lock_timeout = '200ms'`)
+      for (const statement of migration.up) await manager.query(statement)
+    })
+    .then(
+      () => undefined,
+      (error: unknown) => error,
+    )
+  const waits = new Set<string>()
+  let error: unknown
+  void ended.then((one) => (error = one))
+  while (error === undefined) {
+    const { rows } = await observer.query<{ since: string }>(
+      `select waitstart::text as since from pg_locks where pid = ${pid} and waitstart is not null`,
+    )
+    for (const { since } of rows) waits.add(since)
+  }
+  await writer.query('rollback')
+  expect(error).toMatchObject({ code: '55P03' })
+  expect(waits.size).toBeLessThanOrEqual(1)
+})
+
 // Writers that deadlock among themselves do not count.
 test(`${ATTEMPTS} migrations beside ${WRITERS} writers are part of no deadlock`, async () => {
   await fill()
