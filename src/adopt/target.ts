@@ -137,7 +137,13 @@ function requireTable(relation: string, facts: AdoptionFacts | undefined): Adopt
  *
  * @throws AdoptionError
  */
-export function requireAdoptable({ hidesRows, children }: AdoptionFacts, relation: string): void {
+export function requireAdoptable({ hidesRows, distributed, children }: AdoptionFacts, relation: string): void {
+  if (distributed)
+    throw new AdoptionError(
+      'unsupported',
+      `${relation} cannot be adopted: Citus distributes it. Run undistribute_table() for it, then adopt it. ` +
+        'With a text it may be distributed again; with names or numbers it may not (docs/scale.md).',
+    )
   const [why, next] = hidesRows
     ? [
         'policies hide rows of it from this role',

@@ -222,12 +222,14 @@ async function openTextSubject(
 }
 
 /** What is missing from index, check, columns and triggers. */
-function schemaFindings({ metadata, state }: Subject): DoctorFinding[] {
+function schemaFindings({ metadata, state, surroundings }: Subject): DoctorFinding[] {
   const entity = metadata.name
   const texts = tableDeclarations(metadata).flatMap(({ table, name }) =>
     findDrift(table, state).map((one) => schemaFinding(one, { entity, property: name })),
   )
-  const works = [...workDrift(triggerWorks(metadata), state), ...ownDrift(metadata, state)]
+  const works = surroundings.distributed
+    ? []
+    : [...workDrift(triggerWorks(metadata), state), ...ownDrift(metadata, state)]
   return [...texts, ...works.map((one) => schemaFinding(one, { entity, property: null }))]
 }
 
@@ -279,6 +281,12 @@ async function lookAtRows(visit: Visit, subject: Subject): Promise<Looks> {
 /** Names and numbers. */
 async function lookAtWorks(subject: Subject, looks: Looks, look: LookAt): Promise<void> {
   const { metadata } = subject
+  if (subject.surroundings.distributed) {
+    const declared = [...tableNames(metadata), ...tableNumbers(metadata)]
+    const places = declared.map(({ name }) => ({ entity: metadata.name, property: name }))
+    looks.findings.push(...places.map((place) => findingOf('table.distributed', place, { count: 1 })))
+    return
+  }
   for (const declaration of tableNames(metadata)) {
     const { name, text } = declaration
     await look(name, [text.column.databaseName], async (place) => {
@@ -330,12 +338,13 @@ async function findingsOfNames(visit: Visit, chosen: readonly EntityMetadata[]):
   const subject = await openTextSubject(visit, metadata)
   if (!subject) return chosen.includes(metadata) ? [] : [tableMissing(metadata)]
   if (missingColumns(subject.state, namesColumns(visit.dataSource)).length > 0) return []
+  const place = { entity: metadata.name, property: 'text' }
+  if (subject.surroundings.distributed) return [findingOf('table.distributed', place, { count: 1 })]
   const among = chosen.includes(metadata) ? undefined : holders
   const found: DoctorFinding[] = []
   const refusal = await refusalOf(async () => {
     found.push(...(await lookAtHolders(subject, visit.dataSource, among)))
   })
-  const place = { entity: metadata.name, property: 'text' }
   return [...found, ...(refusal ? [findingOf('rows.unreadable', place, { count: 1, detail: refusal })] : [])]
 }
 

@@ -114,6 +114,10 @@ const CODES = {
     'warning',
     'Add new columns here before the publisher has them, or the subscription stops.',
   ],
+  'table.distributed': [
+    'error',
+    'Citus distributes this table, where names and numbers are not kept (docs/scale.md). Run undistribute_table() for it, or take them out of the declaration.',
+  ],
   'table.inherits': [
     'warning',
     'Tables that inherit from this one keep rows of their own: their texts are not unique together with these.',

@@ -2,6 +2,7 @@ import { OPEN_TRANSACTIONS, type Query } from '../sql/catalog'
 import { list, literal, qualified, unnest } from '../sql/identifier'
 import { hasNamedKey, holderKey, type HolderTable, nameField, type NamesColumn, type NamesTable } from '../sql/names'
 import { allEqual, isCounted, type NumberTable, sameScopes, scopeKey, scopeOf, scopesTable } from '../sql/numbers'
+import { hasCitus, isDistributed } from '../sql/spread'
 import { bytewise, equal, field, isLive, type TextTable } from '../sql/text-table'
 import { TRIGGER_MARK } from '../sql/trigger-set'
 import { bySchema, type ColumnType } from '../sql/types'
@@ -248,7 +249,8 @@ export interface HeldName {
   readonly holder: HolderTable
   readonly column: string
   readonly namespace: string
-  readonly rows: string
+  /** Undefined: no statement reads them together with the table of names. */
+  readonly rows: string | undefined
 }
 
 /** A column of the table of names, as text in the collation of its bytes. */
@@ -290,6 +292,7 @@ export function isTrue(of: NamesTable, names: readonly HeldName[], among: readon
     const key = hasNamedKey(name.holder, 'r', nameField(of, 't', 'key'))
     const has = equal(bytewise('r', name.column), nameText(of, 't', 'text'))
     const [holder = '', property = '', namespace = ''] = isOfHeldName(name, 't')
+    if (name.rows === undefined) return `WHEN ${holder} THEN true`
     // A former name may be of a namespace that its property no longer has.
     return `WHEN ${holder} AND ${property} AND (NOT ${held} OR ${namespace}) THEN EXISTS (
       SELECT FROM ${name.rows} AS r WHERE ${key.join(' AND ')} AND (NOT ${held} OR ${has}))`
@@ -319,6 +322,8 @@ const isOfAnother = (of: NamesTable): string => `coalesce(pg_catalog.strpos((
 export interface Surroundings {
   /** Its rows are in its partitions. */
   readonly partitioned: boolean
+  /** Citus keeps its rows in shards, or in copies on every node. */
+  readonly distributed: boolean
   /** Policies hide rows from the role that asks. */
   readonly hidesRows: boolean
   /** Without TOAST's indexes and those of the table. In bytes, partitions included. */
@@ -453,7 +458,9 @@ export async function readSurroundings(
   companions: readonly string[] = [],
 ): Promise<Surroundings | undefined> {
   const [row] = (await query(SURROUNDINGS, [relation, references, companions])) as readonly { state: string }[]
-  return row && (JSON.parse(row.state) as Surroundings)
+  if (!row) return undefined
+  const distributed = (await hasCitus(query)) && (await isDistributed(query, relation))
+  return { ...(JSON.parse(row.state) as Omit<Surroundings, 'distributed'>), distributed }
 }
 
 /**

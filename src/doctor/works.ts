@@ -41,7 +41,7 @@ import {
 } from './sql'
 import { identityOf, looksOf, NO_PRINT, printOf, Prints } from './texts'
 
-const heldName = (declaration: NameDeclaration, rows: string): HeldName => ({
+const heldName = (declaration: NameDeclaration, rows: string | undefined): HeldName => ({
   holder: holderTable(declaration.metadata),
   column: declaration.text.column.databaseName,
   namespace: declaration.namespace,
@@ -118,7 +118,8 @@ export async function lookAtHolders(
     const relation = qualifiedTable(rootOf(declaration.metadata))
     const surroundings = await readSurroundings(subject.reader.query, relation, [])
     // Nobody holds the names of a table that is gone.
-    if (surroundings) names.push(heldName(declaration, countedRows(relation, surroundings)))
+    if (!surroundings) continue
+    names.push(heldName(declaration, surroundings.distributed ? undefined : countedRows(relation, surroundings)))
   }
   const requested = among?.map(holderName)
   const isHeld = isTrue(of, names, requested)

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import { addCheck, addIndex, indexCondition } from '../../sql/alter'
 import { addLookup, OPEN_TRANSACTIONS, type Query } from '../../sql/catalog'
 import { dollarQuote, literal, qualified, quote } from '../../sql/identifier'
+import { hasCitus, isDistributed } from '../../sql/spread'
 import { SQLSTATE } from '../../sql/sqlstate'
 import { tableName, type TextTable } from '../../sql/text-table'
 
@@ -242,6 +243,8 @@ export interface AdoptionFacts {
   readonly keyColumns: readonly string[]
   /** Policies hide rows from the role. */
   readonly hidesRows: boolean
+  /** Citus keeps its rows in shards, or in copies on every node. */
+  readonly distributed: boolean
   /** Tables that inherit from it. */
   readonly children: readonly string[]
   readonly checks: readonly { readonly name: string; readonly columns: readonly string[] }[]
@@ -288,7 +291,9 @@ export async function adoptionFacts(
       WHERE r.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)`,
     [relation, ours],
   )) as readonly { facts: string }[]
-  return row && (JSON.parse(row.facts) as AdoptionFacts)
+  if (!row) return undefined
+  const distributed = (await hasCitus(query)) && (await isDistributed(query, relation))
+  return { ...(JSON.parse(row.facts) as Omit<AdoptionFacts, 'distributed'>), distributed }
 }
 
 /** The largest lag of a standby that replays what this server writes, in milliseconds. */

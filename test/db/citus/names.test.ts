@@ -1,6 +1,8 @@
-import { Column, DeleteDateColumn, Entity, PrimaryGeneratedColumn } from 'typeorm'
-import { describe, expect, test } from 'vitest'
+import { Column, DeleteDateColumn, Entity, PrimaryColumn, PrimaryGeneratedColumn } from 'typeorm'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { findOrCreate, UniqueText } from '../../../src'
+import { adopt, AdoptionError } from '../../../src/adopt'
+import { doctor } from '../../../src/doctor'
 import { Name, UniqueName } from '../../../src/names'
 import { countWithin, NumberWithin } from '../../../src/numbers'
 import { hasCitus, useCluster } from '../../support/citus'
@@ -14,6 +16,32 @@ class OddPage {
   @UniqueName({ namespace: 'of.pages', former: 'redirect' }) handle!: string
   @NumberWithin({ scope: ['shop'], count: true }) number!: number
   @DeleteDateColumn() deletedAt!: Date | null
+}
+
+class Row {
+  @PrimaryColumn({ type: 'integer' }) shop!: number
+  @PrimaryColumn({ type: 'integer' }) id!: number
+}
+@Entity('account')
+class Account extends Row {
+  @Column('text') handle!: string
+}
+@Entity('account')
+class Named extends Row {
+  @UniqueName({ namespace: 'handle' }) handle!: string
+}
+@Entity('account')
+class Numbered extends Account {
+  @NumberWithin({ scope: ['shop'], count: true }) number!: number
+}
+@Entity('account')
+class Texted extends Row {
+  @UniqueText({ scope: ['shop'] }) handle!: string
+}
+@Entity('local_account')
+class LocalNamed {
+  @PrimaryColumn({ type: 'integer' }) id!: number
+  @UniqueName({ namespace: 'handle' }) handle!: string
 }
 
 // Citus deparses DDL of a database that it is installed in, whether or not a table is distributed.
@@ -30,5 +58,50 @@ describe.runIf(hasCitus)('where Citus is installed', () => {
     expect(await manager.findOneBy(OddPage, { handle: 'second' })).toMatchObject({ url: 'b', number: 2 })
     expect(await countWithin(manager, OddPage, { shop: 1 })).toBe(2)
     await runAll(dataSource, down)
+  })
+
+  describe('a table that is distributed', () => {
+    beforeAll(async () => {
+      await migrate(await cluster.dataSource([Account]))
+      await migrate(await cluster.dataSource([Name, LocalNamed]))
+      const client = await cluster.client()
+      await client.query(`select create_distributed_table('account', 'shop');
+        insert into account select i % 2, i, 'handle ' || i from generate_series(1, 6) as i;
+        insert into local_account values (1, 'local')`)
+    })
+
+    test.each([
+      ['a name', [Named, LocalNamed, Name], 'handle'],
+      ['a number', [Numbered], 'number'],
+    ] as const)('with %s is a finding of the doctor', async (_, entities, property) => {
+      const { findings } = await doctor(await cluster.dataSource([...entities]))
+      const errors = findings.filter(({ severity }) => severity === 'error')
+      const next = expect.stringContaining('undistribute_table()') as string
+      expect(errors).toEqual([
+        expect.objectContaining({ code: 'table.distributed', entity: entities[0].name, property, next }),
+      ])
+    })
+
+    test.each([
+      ['name', [Named, Name]],
+      ['number', [Numbered]],
+      ['text', [Texted]],
+    ] as const)('is refused by adopt for a %s, and nothing is changed', async (_, entities) => {
+      const dataSource = await cluster.dataSource([...entities])
+      const error: unknown = await adopt(dataSource, entities[0]).catch((one: unknown) => one)
+      expect(error).toBeInstanceOf(AdoptionError)
+      expect(error).toMatchObject({ reason: 'unsupported', message: expect.stringContaining('undistribute_table()') })
+      const { findings } = await doctor(dataSource, { entities: [entities[0]] })
+      const codes = findings.map(({ code }) => code)
+      expect(codes).not.toContain('adoption.unfinished')
+      expect(codes).not.toContain('rows.unreadable')
+    })
+
+    test('that keeps the names is a finding too', async () => {
+      const client = await cluster.client()
+      await client.query(`delete from local_account; select create_reference_table('names')`)
+      const { findings } = await doctor(await cluster.dataSource([LocalNamed, Name]))
+      expect(findings.map(({ code, entity }) => [code, entity])).toContainEqual(['table.distributed', 'Name'])
+    })
   })
 })

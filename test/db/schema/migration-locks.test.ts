@@ -142,16 +142,16 @@ test("a migration waits once for its first table, by the role's lock_timeout, an
       (error: unknown) => error,
     )
   const waits = new Set<string>()
-  let error: unknown
-  void ended.then((one) => (error = one))
-  while (error === undefined) {
+  const over = new AbortController()
+  void ended.then(() => over.abort())
+  while (!over.signal.aborted) {
     const { rows } = await observer.query<{ since: string }>(
       `select waitstart::text as since from pg_locks where pid = ${pid} and waitstart is not null`,
     )
     for (const { since } of rows) waits.add(since)
   }
   await writer.query('rollback')
-  expect(error).toMatchObject({ code: '55P03' })
+  expect(await ended).toMatchObject({ code: '55P03' })
   expect(waits.size).toBeLessThanOrEqual(1)
 })
 
