@@ -108,7 +108,7 @@ const CODES = {
   'replication.publication': ['warning', 'Add new columns at the subscribers first: a subscriber without them stops.'],
   'replication.incomplete': [
     'warning',
-    'Add these tables to the publication: without them the subscriber has other counts, or no names, after fail-over (docs/backup-and-restore.md).',
+    'Add these tables to the publication, with all rows and columns: without them the subscriber has other counts, or no names, after fail-over (docs/backup-and-restore.md).',
   ],
   'replication.subscription': [
     'warning',

@@ -393,6 +393,13 @@ const PUBLISHED = `FROM (
         WHERE t.oid OPERATOR(pg_catalog.=) c.oid
           OR t.oid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT l.relid FROM pg_catalog.pg_partition_tree(c.oid) AS l))) AS p`
 
+/** A publication has all rows and columns of the table `k`: before Postgres 15, the row `o` of the view says nothing of them. */
+const IS_WHOLE = `pg_catalog.to_jsonb(o) OPERATOR(pg_catalog.->>) 'rowfilter' IS NULL
+            AND NOT EXISTS (SELECT FROM pg_catalog.pg_attribute AS a
+              WHERE a.attrelid OPERATOR(pg_catalog.=) k.oid AND a.attnum OPERATOR(pg_catalog.>) 0
+                AND NOT a.attisdropped AND a.attgenerated OPERATOR(pg_catalog.=) ''
+                AND NOT (pg_catalog.to_jsonb(o) OPERATOR(pg_catalog.->) 'attnames') OPERATOR(pg_catalog.?) a.attname)`
+
 const SURROUNDINGS = `SELECT pg_catalog.jsonb_build_object(
     'partitioned', c.relkind OPERATOR(pg_catalog.=) 'p',
     'hidesRows', pg_catalog.row_security_active(c.oid),
@@ -413,7 +420,8 @@ const SURROUNDINGS = `SELECT pg_catalog.jsonb_build_object(
       JOIN pg_catalog.pg_namespace AS m ON m.oid OPERATOR(pg_catalog.=) k.relnamespace
       WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_publication_tables AS o
           WHERE o.pubname OPERATOR(pg_catalog.=) p.pubname
-            AND o.schemaname OPERATOR(pg_catalog.=) m.nspname AND o.tablename OPERATOR(pg_catalog.=) k.relname)`,
+            AND o.schemaname OPERATOR(pg_catalog.=) m.nspname AND o.tablename OPERATOR(pg_catalog.=) k.relname
+            AND ${IS_WHOLE})`,
     )},
     'subscriptions', ${names(
       's.subname::pg_catalog.text',

@@ -244,7 +244,7 @@ describe('what stands around a table', () => {
     await client.query(`drop publication "All Pages"`)
   })
 
-  test('a publication that has a table without that of its scopes or names', async () => {
+  test('a publication that has a table without the whole one of its scopes or names', async () => {
     await changed(`create publication part for table "user", comment, page`)
     const incomplete = async (entity: new () => object): Promise<string[]> =>
       (await told(entity)).filter((one) => one.includes('incomplete'))
@@ -256,6 +256,16 @@ describe('what stands around a table', () => {
       ])
       await client.query('alter publication part add table names, numbers_comment__number_scopes')
       expect([...(await incomplete(User)), ...(await incomplete(Comment))]).toEqual([])
+      const { rows } = await client.query(`select current_setting('server_version_num')::integer >= 150000 as filters`)
+      if (!(rows as { filters: boolean }[])[0]?.filters) return
+      for (const part of [`names (id, text)`, `names where (state = 'held')`]) {
+        await client.query(`alter publication part set table "user", ${part}`)
+        expect([part, await incomplete(User)]).toEqual([part, ['warning replication.incomplete 1; part without names']])
+      }
+      for (const whole of ['all tables', 'tables in schema public']) {
+        await client.query(`drop publication part; create publication part for ${whole}`)
+        expect([...(await incomplete(User)), ...(await incomplete(Comment))]).toEqual([])
+      }
     } finally {
       await client.query('drop publication part')
     }
