@@ -188,6 +188,12 @@ function resolveName(index: IndexMetadata, metadata: EntityMetadata, raw: RawNam
           `With tenantsBySearchPath, give that entity no schema, and each tenant a table of names.`,
       )
     }
+    if (hasTenants(names) && !hasTenants(metadata)) {
+      throw new DeclarationError(
+        `${where}: rows in the table of schema "${metadata.schema}" would keep their names in one table, and sessions ` +
+          `would look for them in that of their tenant. With tenantsBySearchPath, give their entity no schema either.`,
+      )
+    }
   })
   normalizeColumn(column, normalizer)
 }

@@ -14,7 +14,7 @@ import {
 } from '../registry/registry'
 import { requireServer } from '../registry/typeorm'
 import { indexCondition, type NamedIndex, sameCondition } from '../sql/alter'
-import { type Query, tableOid, type TableState, tableState } from '../sql/catalog'
+import { type Query, tableOids, type TableState, tableState } from '../sql/catalog'
 import { qualified } from '../sql/identifier'
 import { type Spread, spreadOf } from '../sql/spread'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
@@ -96,7 +96,7 @@ function readyTables(declaration: Declaration): Map<string, ReadyTable> {
 }
 
 async function ofTenant(declaration: Declaration, query: Query): Promise<ReadyTable> {
-  const key = await tableOid(query, tableName(declaration.table))
+  const key = await tenantOf(declaration.metadata, query)
   // A table that does not exist is refused.
   if (key === undefined) return await inspect(declaration, query)
   return readyTables(declaration).get(key) ?? (await askFor(declaration, key, query))
@@ -176,7 +176,16 @@ async function inspect(declaration: Declaration, query: Query): Promise<ReadyTab
   }
 }
 
-/** Tables that were found ready, by entity; by OID where search_path selects the tenant. */
+/** The table that search_path finds, and those that its triggers write to: another session may find other ones of these. */
+async function tenantOf(metadata: EntityMetadata, query: Query): Promise<string | undefined> {
+  const root = rootOf(metadata)
+  const written = triggerWorks(root).flatMap(({ set: { writes } }) =>
+    writes ? [qualified(writes.schema, writes.name)] : [],
+  )
+  return await tableOids(query, qualified(foreignSchema(root), root.tableName), written)
+}
+
+/** Tables that were found ready, by entity; by OIDs where search_path selects the tenant. */
 const ready = new WeakMap<EntityMetadata, Set<string>>()
 
 /**
@@ -189,7 +198,7 @@ const ready = new WeakMap<EntityMetadata, Set<string>>()
 export async function ensureTriggers(metadata: EntityMetadata, query: Query): Promise<void> {
   const root = rootOf(metadata)
   const relation = qualified(foreignSchema(root), root.tableName)
-  const tenant = hasTenants(root) ? await tableOid(query, relation) : relation
+  const tenant = hasTenants(root) ? await tenantOf(root, query) : relation
   const known = ready.get(root) ?? new Set<string>()
   if (tenant !== undefined && known.has(tenant)) return
   const works = triggerWorks(root)

@@ -466,17 +466,24 @@ export async function indexSize(query: Query, relation: string, name: string): P
 }
 
 /**
- * Which table a name means on this connection.
+ * Which tables names mean on this connection.
  *
- * @returns its OID; undefined if there is none
+ * @param others tables that its triggers write to, which may be missing
+ * @returns their OIDs; undefined if the first does not exist
  */
-export async function tableOid(query: Query, relation: string): Promise<string | undefined> {
-  const [row] = (await query('SELECT pg_catalog.to_regclass($1)::pg_catalog.oid::pg_catalog.text AS oid', [
-    relation,
-  ])) as readonly {
-    oid: string | null
-  }[]
-  return row?.oid ?? undefined
+export async function tableOids(
+  query: Query,
+  relation: string,
+  others: readonly string[] = [],
+): Promise<string | undefined> {
+  const [row] = (await query(
+    `SELECT pg_catalog.concat_ws(' ', r.oid, (
+              SELECT pg_catalog.string_agg(coalesce(pg_catalog.to_regclass(o.name)::pg_catalog.oid::pg_catalog.text, '-'), ' ' ORDER BY o.nth)
+                FROM pg_catalog.unnest($2::pg_catalog.text[]) WITH ORDINALITY AS o (name, nth))) AS oids
+       FROM (SELECT pg_catalog.to_regclass($1)::pg_catalog.oid::pg_catalog.text) AS r (oid) WHERE r.oid IS NOT NULL`,
+    [relation, others],
+  )) as readonly { readonly oids: string }[]
+  return row?.oids
 }
 
 /** Drops our functions in these schemas that no trigger runs any more, but for those of other roles. */

@@ -158,6 +158,14 @@ describe('a table of names that tenants would share', () => {
     expect(refused).toMatchObject({ message: expect.stringContaining('in the table of schema "shared"') as unknown })
   })
 
+  test('is refused for a holder with a schema, whose functions know one table of names', async () => {
+    const refused = await rejection(
+      db.dataSource([Name, MemberOfA], { synchronize: false }, { tenantsBySearchPath: true }),
+    )
+    expect(refused).toBeInstanceOf(DeclarationError)
+    expect(refused).toMatchObject({ message: expect.stringContaining('the table of schema "tenant_a"') as unknown })
+  })
+
   test('is refused where search_path finds it behind the schema of the tenant', async () => {
     const made = await db.dataSource([Name, MemberOfA, MemberOfB])
     await made.getRepository(MemberOfA).save({ handle: 'ann' })
@@ -185,6 +193,7 @@ describe('a table of names that tenants would share', () => {
       })
     expect(await rejection(find('public, tenant_a'))).toMatchObject({ findings: [ELSEWHERE] })
     expect(await find('tenant_a, public')).toBeNull()
+    expect(await rejection(find('public, tenant_a'))).toMatchObject({ findings: [ELSEWHERE] })
   })
 
   test('keeps the names of each schema apart, also where one DataSource leaves out what another one names', async () => {
