@@ -1,14 +1,15 @@
 import type { DataSource, EntityTarget, ObjectLiteral } from 'typeorm'
 import { checkOptions, RULE, type Rules } from '../options'
+import type { Query } from '../sql/catalog'
 import { createRefused } from './sql/texts'
 import { beginFollowing, createWritten, dropWritten, FOLLOWS, readWritten } from './sql/swap'
-import { type AdoptOptions, type RefusedRow, refusedRows, withTarget } from './adopt'
-import { BATCH_RULES, type BatchOption, LOCK_RULES, type LockOption, MILLISECONDS } from './options'
-import { requireAdopted } from './merge'
-import { normalizeAll, note, type TextChange, writeChanges } from './swap'
-import type { Seams } from './session'
-import { readTextsOf, type Run, stopFollowing } from './texts'
-import { findDeclaration, normalizeTexts } from './target'
+import { type AdoptOptions, BATCH_RULES, type BatchOption, LOCK_RULES, type LockOption, MILLISECONDS } from './options'
+import { readTextsOf, type RefusedSpot, reportRefused, type TextChange } from './pages'
+import { normalizeAll, writeChanges } from './renormalize'
+import { type AdoptSession, type Seams, withTable } from './session'
+import { findDeclaration, findTarget, normalizeTexts, requireAdopted, type Target } from './target'
+import { refusedRows, stopFollowing } from './texts'
+import type { RefusedRow, Run } from './work'
 
 /** How it goes about its work; as for `adopt`. */
 export interface FollowOptions extends Pick<AdoptOptions, LockOption | BatchOption | 'holdMilliseconds'> {
@@ -60,91 +61,66 @@ export async function followWith(
   seams: Seams,
 ): Promise<FollowReport> {
   const declaration = findDeclaration(dataSource, entity, options.property)
-  return await withTarget({ dataSource, declaration, options, seams }, async (session, target) => {
+  const find = async (query: Query): Promise<Target> => await findTarget(declaration, query)
+  return await withTable({ dataSource, find, options, seams }, async (session, target) => {
     requireAdopted(target, true)
-    const run: Run = { session, target, onProgress: () => {}, counts: { filled: 0, normalized: 0, numbered: 0 } }
-    await begin(run)
+    const counts = { filled: 0, normalized: 0, numbered: 0 }
+    const run: Run = { session, options: {}, onProgress: () => {}, counts }
+    const { on } = target
+    await stopFollowing(session, target)
+    await session.all([...createRefused(on), ...createWritten(on)])
+    await session.locked({ on, step: 'follow', mode: 'SHARE ROW EXCLUSIVE' }, async () => {
+      await session.all(beginFollowing(on))
+    })
+    await session.set(FOLLOWS, 'on')
     // From now on the signal ends the work in good order, and not at the next statement.
     session.manners = { ...session.manners, signal: undefined }
     try {
-      await followOn(run, options)
+      await followOn(run, target, options)
     } finally {
       await session.set(FOLLOWS, 'off')
     }
     await stopFollowing(session, target)
-    const { total, first } = await refusedRows(run)
-    return { normalized: run.counts.normalized, refused: first, refusedTotal: total }
+    const { total, first } = await refusedRows(session, target)
+    return { normalized: counts.normalized, refused: first, refusedTotal: total }
   })
 }
 
-async function begin({ session, target }: Run): Promise<void> {
-  const { on } = target
-  await stopFollowing(session, target)
-  await session.all([...createRefused(on), ...createWritten(on)])
-  await session.locked({ on, step: 'follow', mode: 'SHARE ROW EXCLUSIVE' }, async () => {
-    await session.all(beginFollowing(on))
-  })
-  await session.set(FOLLOWS, 'on')
-}
-
-async function followOn(run: Run, { signal, onProgress, onNotice }: FollowOptions): Promise<void> {
+async function followOn(run: Run, target: Target, { signal, onProgress, onNotice }: FollowOptions): Promise<void> {
   const { session, counts } = run
   onProgress?.(counts.normalized)
   for (let swept = false; !signal.aborted;) {
     const before = counts.normalized
     // Rows that somebody has locked come again.
-    if (!swept) swept = (await normalizeAll(run, 0, { signal })) === 0
-    const busy = await settleWritten(run, (reason) => onNotice?.(reason))
+    if (!swept) swept = (await normalizeAll(run, target, 0, () => signal.aborted)) === 0
+    const { normalized, busy } = await settleWritten(session, target, (reason) => onNotice?.(reason))
+    counts.normalized += normalized
     if (counts.normalized > before) onProgress?.(counts.normalized)
     if (busy || !swept) await session.breathe()
     if (!busy) await session.sleep(IDLE_MILLISECONDS)
   }
 }
 
-type WrittenRow = Readonly<Record<string, string | null>>
+type WrittenRow = Readonly<Record<'seq' | 'spot' | 'key', string>> & Readonly<Record<string, string>>
 
 /** A row that is to be written, and the notes that name it. */
 interface Open extends TextChange {
-  readonly key: string | null
+  readonly key: string
   readonly notes: string[]
 }
 
-/** What the notes of some rows come to. */
-interface Sorted {
-  /** Notes of which nothing is left to do. */
-  readonly settled: string[]
-  readonly open: Map<string, Open>
-  readonly refused: { readonly spot: string; readonly key: string | null; readonly reason: string }[]
-}
-
-function sortWritten({ target }: Run, rows: readonly WrittenRow[]): Sorted {
-  const sorted: Sorted = { settled: [], open: new Map(), refused: [] }
-  for (const row of rows) {
-    const [seq, spot, key] = [row['seq'] ?? '', row['spot'] ?? '', row['key'] ?? null]
-    const before = readTextsOf(target, row)
-    // A row that is gone has no text.
-    const normalized = normalizeTexts(target.declaration, before)
-    if ('changed' in normalized && normalized.changed) {
-      const one = sorted.open.get(spot) ?? { spot, before, after: normalized.texts, key, notes: [] }
-      one.notes.push(seq)
-      sorted.open.set(spot, one)
-    } else sorted.settled.push(seq)
-    if ('refused' in normalized) sorted.refused.push({ spot, key, reason: normalized.refused })
-  }
-  return sorted
-}
-
-/** @returns whether there is more to do at once */
-async function settleWritten(run: Run, tell: (notice: string) => void): Promise<boolean> {
-  const { session, target } = run
+/** Normalizes the rows that the next notes name. @returns whether there is more to do at once */
+async function settleWritten(
+  session: AdoptSession,
+  target: Target,
+  tell: (notice: string) => void,
+): Promise<{ readonly normalized: number; readonly busy: boolean }> {
   const rows = await session.query<WrittenRow>(readWritten(target.on), [NOTES])
-  const { settled, open, refused } = sortWritten(run, rows)
-  const written = await writeChanges(run, [...open.values()])
-  run.counts.normalized += written.rows
-  for (const { spot, key, reason } of refused) {
-    await note(run, spot, reason)
-    tell(`${key} is not normalized: ${reason}`)
-  }
+  const { settled, open, refused } = sortWritten(target, rows)
+  const written = await writeChanges(session, target, [...open.values()])
+  // Several notes may name one row.
+  await reportRefused(session, target, [...new Map(refused.map((one) => [one.spot, one])).values()])
+  for (const { key, reason } of refused) tell(`${key} is not normalized: ${reason}`)
   for (const [spot, reason] of written.refused) {
     const one = open.get(spot)
     settled.push(...(one?.notes ?? []))
@@ -152,5 +128,25 @@ async function settleWritten(run: Run, tell: (notice: string) => void): Promise<
   }
   await session.query(dropWritten(target.on), [settled])
   // A row that was written is read once more, for it may have changed meanwhile.
-  return settled.length === NOTES || written.rows > 0
+  return { normalized: written.rows, busy: settled.length === NOTES || written.rows > 0 }
+}
+
+/** Sorts notes into those of which nothing is left to do, by the rows that are to be written, and those that are refused. */
+function sortWritten(target: Target, rows: readonly WrittenRow[]) {
+  const open = new Map<string, Open>()
+  const [settled, refused]: [string[], (RefusedSpot & { readonly key: string })[]] = [[], []]
+  for (const { seq, spot, key, ...texts } of rows) {
+    const before = readTextsOf(target, texts)
+    // A row that is gone has no text.
+    const normalized = normalizeTexts(target.declaration.text, before)
+    if ('refused' in normalized) refused.push({ spot, key, reason: normalized.refused })
+    else if (normalized.changed) {
+      const one = open.get(spot) ?? { spot, before, after: normalized.texts, key, notes: [] }
+      one.notes.push(seq)
+      open.set(spot, one)
+      continue
+    }
+    settled.push(seq)
+  }
+  return { settled, open, refused }
 }

@@ -1,16 +1,7 @@
-export {
-  abandon,
-  type AbandonOptions,
-  adopt,
-  type AdoptOptions,
-  type AdoptReport,
-  type Duplicates,
-  planAdoption,
-  type RefusedRow,
-} from './adopt'
+export { abandon, type AbandonOptions, adopt, planAdoption } from './adopt'
 export { AdoptionError, type AdoptionLock, type AdoptionReason } from './session'
 export { follow, type FollowOptions, type FollowReport } from './follow'
-export type { AdoptProgress, AdoptStep, PlannedStep } from './texts'
+export type { AdoptOptions, AdoptProgress, AdoptStep, PlannedStep } from './options'
 export {
   checkMerge,
   forgetMerges,
@@ -25,3 +16,4 @@ export {
   unmerge,
   type UnmergeOptions,
 } from './merge'
+export type { AdoptReport, Duplicates, RefusedRow } from './work'

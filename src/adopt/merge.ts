@@ -2,13 +2,19 @@ import type { DataSource, EntityManager, EntityTarget, ObjectLiteral } from 'typ
 import { DeclarationError } from '../errors'
 import { checkOptions, RULE, type Rule, type Rules } from '../options'
 import { dataSourceOf } from '../registry/registry'
-import { findDrift } from '../schema/readiness'
 import { qualified } from '../sql/identifier'
 import { isBusyError, serverError, SQLSTATE } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
-import { type AdoptOptions, withTarget } from './adopt'
-import { BATCH_RULES, type BatchOption, LOCK_RULES, type LockOption, parseRows, PROPERTY } from './options'
-import { AdoptionError, type AdoptSession, BatchSize, type Seams, withSession } from './session'
+import {
+  type AdoptOptions,
+  BATCH_RULES,
+  type BatchOption,
+  LOCK_RULES,
+  type LockOption,
+  parseRows,
+  PROPERTY,
+} from './options'
+import { AdoptionError, type AdoptSession, type Command, type Seams, withSession, withTable } from './session'
 import {
   clearFlags,
   createLog,
@@ -49,7 +55,8 @@ import {
   turnBack,
 } from './sql/merge'
 import { type AdoptedTable, FIND_KEPT } from './sql/table'
-import { findDeclaration, findTarget, type Target } from './target'
+import { findDeclaration, findTarget, requireAdopted, type Target } from './target'
+import { throughPlaces } from './work'
 
 /** What a person names for a merge: tables and columns that no foreign key tells of, or tables that may lose rows. */
 export interface NamedReferences {
@@ -88,10 +95,19 @@ export async function checkMerge(
   options: NamedReferences & { readonly property?: string | undefined },
 ): Promise<void> {
   checkOptions('checkMerge()', options, { ...PROPERTY, ...NAMED_RULES })
-  const declaration = findDeclaration(dataSource, entity, options.property)
-  await withTarget({ dataSource, declaration, options: {}, seams: {} }, async (session, target) => {
+  const find = findTargetOf(dataSource, entity, options.property)
+  await withTable({ dataSource, find, options: {}, seams: {} }, async (session, target) => {
     await namedReferences(session, target, options)
   })
+}
+
+function findTargetOf(
+  dataSource: DataSource,
+  entity: EntityTarget<ObjectLiteral>,
+  property: string | undefined,
+): Command<Target>['find'] {
+  const declaration = findDeclaration(dataSource, entity, property)
+  return async (query) => await findTarget(declaration, query)
 }
 
 /** A name that is misspelt would leave every row of the table that was meant. */
@@ -205,10 +221,9 @@ interface MergeRun {
   changed: number
 }
 
-const FIRST_MERGED_ROWS = 20
+const MERGE_BATCH = { first: 20, least: 5, fewest: 1 }
 /** Clients that change duplicates all the time must not keep a merge from its end; the adoption reports what is left. */
 const MOST_ROUNDS = 100
-const LEAST_MERGED_ROWS = 5
 
 /**
  * Merges rows that hold the same text into one: references are turned to the row that stays, the others are deleted,
@@ -233,14 +248,14 @@ export async function mergeWith(
   options: MergeOptions,
   seams: Seams,
 ): Promise<MergeReport> {
-  const declaration = findDeclaration(dataSource, entity, options.property)
-  return await withTarget({ dataSource, declaration, options, seams }, async (session, target) => {
+  const find = findTargetOf(dataSource, entity, options.property)
+  return await withTable({ dataSource, find, options, seams }, async (session, target) => {
     requireAdopted(target, true)
     const references = [
       ...(await referencesTo(session.query, target.facts.oid, refuseReferring)),
       ...(await namedReferences(session, target, options)),
     ]
-    const { deleteDateColumn } = declaration.metadata
+    const { deleteDateColumn } = target.declaration.metadata
     await session.all(createLog(target.on))
     const { keep } = options
     const order = keep === 'newest' ? keep : 'oldest'
@@ -271,17 +286,6 @@ export async function mergeWith(
     }
     return { merged: merging.merged, left: merging.left }
   })
-}
-
-export function requireAdopted({ declaration, state, on }: Target, wanted: boolean): void {
-  const isAdopted = findDrift(declaration.table, state).length === 0
-  if (isAdopted === wanted) return
-  throw new AdoptionError(
-    'unsupported',
-    wanted
-      ? `${tableName(on.table)} is not adopted yet: run adopt first.`
-      : `${tableName(on.table)} is unique, so merged rows would be duplicates again: run abandon first.`,
-  )
 }
 
 const GROUPS = 100
@@ -350,23 +354,14 @@ async function setAll({ session, target: { on } }: MergeRun, ready: readonly str
 
 async function mergeAll(merging: MergeRun): Promise<void> {
   const { session, target } = merging
-  const size = new BatchSize(session.manners.batch, LEAST_MERGED_ROWS, FIRST_MERGED_ROWS)
-  for (let [last, busy, rounds] = ['0', 0, 1]; ;) {
-    const rows = await session.query<{ place: string }>(readPlaces(target.on), [last, size.value])
+  await throughPlaces(session, MERGE_BATCH, async (last, limit) => {
+    const rows = await session.query<{ place: string }>(readPlaces(target.on), [last, limit])
     const places = rows.map(({ place }) => place)
-    if (places.length > 0) {
-      const started = performance.now()
-      busy += await mergeBatch(merging, places)
-      size.took(performance.now() - started, places.length)
-      last = places.at(-1) ?? last
-      merging.onProgress(merging.merged)
-    } else if (busy === 0) return
-    else {
-      await session.rest(rounds)
-      ;[last, busy, rounds] = ['0', 0, rounds + 1]
-    }
-    await session.breathe()
-  }
+    if (places.length === 0) return { seen: 0, last, stuck: 0 }
+    const stuck = await mergeBatch(merging, places)
+    merging.onProgress(merging.merged)
+    return { seen: places.length, last: places.at(-1) ?? last, stuck }
+  })
 }
 
 /**
@@ -509,8 +504,8 @@ export async function unmerge(
   options: UnmergeOptions = {},
 ): Promise<number> {
   checkOptions('unmerge()', options, LOCK_RULES)
-  const declaration = findDeclaration(dataSource, entity, options.property)
-  return await withTarget({ dataSource, declaration, options, seams: {} }, async (session, target) => {
+  const find = findTargetOf(dataSource, entity, options.property)
+  return await withTable({ dataSource, find, options, seams: {} }, async (session, target) => {
     const { on, facts } = target
     requireAdopted(target, false)
     await session.all(createLog(on))

@@ -1,4 +1,63 @@
-import { RULE, type Rule } from '../options'
+import { oneOf, RULE, type Rule, type Rules } from '../options'
+import type { LockMode } from './sql/table'
+
+/** The steps of every adoption in their order. One that stopped early continues with the step that it was in. */
+export const STEPS = ['begin', 'fill', 'number', 'index', 'check', 'guard', 'clean', 'done'] as const
+
+export type AdoptStep = (typeof STEPS)[number]
+
+/** What one step of an adoption would do. */
+export interface PlannedStep {
+  readonly step: AdoptStep
+  /** Which sessions wait while the last statements of the step hold their lock; undefined if none wait. */
+  readonly lock: LockMode | undefined
+  readonly statements: readonly string[]
+}
+
+/** What the steps report and count. */
+export interface AdoptProgress {
+  readonly step: AdoptStep
+  /** 0 to 1; undefined where nobody knows. */
+  readonly fraction: number | undefined
+  /** Rows written in this step so far. */
+  readonly rows: number
+}
+
+/** Options of `adopt`. */
+export interface AdoptOptions {
+  /** The property of the unique text, of a name or of a number. @default the only text, else the names or the number */
+  readonly property?: string | undefined
+  /** The last step to do; the same call without this option continues. @default the whole adoption */
+  readonly until?: AdoptStep | undefined
+  /** How long a batch should last, in milliseconds: a client may wait this long for a row. @default 50 */
+  readonly batchMilliseconds?: number
+  /** A pause after each batch, in milliseconds. @default 0 */
+  readonly pauseMilliseconds?: number
+  /** Wait while a standby is further behind than this, in milliseconds. @default it does not look */
+  readonly maxLagMilliseconds?: number | undefined
+  /** How long to wait for a lock that stops readers or writers before the next attempt, in milliseconds. @default 50 */
+  readonly lockMilliseconds?: number
+  /** How long such a lock may be held, in milliseconds. @default 100 */
+  readonly holdMilliseconds?: number
+  /**
+   * Let the table's own triggers fire for every row that is written, where the role may not switch them off for its
+   * session.
+   *
+   * @default they must not
+   */
+  readonly userTriggers?: 'fire' | undefined
+  /** What to do with rows whose texts the normalizer refuses. @default it stops before the guard and names them */
+  readonly refused?: 'keep' | 'delete' | undefined
+  /**
+   * The name of the pending migration that would make what an adopted table has. It is marked as run at the end, as by
+   * `migration:run --fake`. The name of its class, or the one that `typeorm migration:show` prints.
+   */
+  readonly fake?: string | undefined
+  /** Once aborted, the adoption stops after the batch that is at the server. */
+  readonly signal?: AbortSignal | undefined
+  readonly onProgress?: (progress: AdoptProgress) => void
+  readonly onNotice?: (notice: string) => void
+}
 
 export const MILLISECONDS: Rule = {
   takes: (value) => typeof value === 'number' && value >= 0 && Number.isFinite(value),
@@ -22,6 +81,17 @@ export const BATCH_RULES: Readonly<Record<BatchOption, Rule>> = {
   batchMilliseconds: MILLISECONDS,
   pauseMilliseconds: MILLISECONDS,
   maxLagMilliseconds: MILLISECONDS,
+}
+
+export const ADOPT_RULES: Rules<AdoptOptions> = {
+  ...LOCK_RULES,
+  ...BATCH_RULES,
+  holdMilliseconds: MILLISECONDS,
+  until: oneOf(...STEPS),
+  userTriggers: oneOf('fire'),
+  refused: oneOf('keep', 'delete'),
+  fake: RULE.name,
+  onProgress: RULE.function,
 }
 
 /** Options of every function that only has to know which text is meant. */

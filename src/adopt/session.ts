@@ -1,8 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { DataSource, QueryRunner } from 'typeorm'
 import { UniqueTextError } from '../errors'
+import type { Query } from '../sql/catalog'
 import { quote } from '../sql/identifier'
 import { isBusyError, serverError, SQLSTATE } from '../sql/sqlstate'
+import { tableName } from '../sql/text-table'
+import type { AdoptOptions, BatchOption, LockOption } from './options'
 import {
   type Adopting,
   type AdoptionFacts,
@@ -36,6 +39,9 @@ export interface AdoptionLock {
   readonly waitedMilliseconds: number
   readonly heldMilliseconds: number
 }
+
+/** Options of a command that concern its session. */
+export type SessionOptions = Omit<Pick<AdoptOptions, LockOption | BatchOption | 'holdMilliseconds'>, 'property'>
 
 /** A lock that is to be got. */
 interface WantedLock {
@@ -265,6 +271,27 @@ export class AdoptSession {
     if (maxLag !== undefined) while ((await this.lag()) > maxLag) await this.sleep(LAG_PAUSE_MILLISECONDS)
   }
 
+  /**
+   * Does work in batches that last as long as they should.
+   *
+   * @param sizes of the first batch; of those that take no longer than four times as long as they should; and of all,
+   * because clients may write more in the time of a batch than a smaller one does
+   * @param batch returns how much it did, or undefined where somebody else stood in its way, and whether there is more
+   */
+  async inBatches(
+    { first, least, fewest = least }: { readonly first: number; readonly least: number; readonly fewest?: number },
+    batch: (limit: number) => Promise<{ readonly done: number | undefined; readonly more: boolean }>,
+  ): Promise<void> {
+    const size = new BatchSize(this.manners.batch, least, first, fewest)
+    for (;;) {
+      const started = performance.now()
+      const { done, more } = await batch(size.value)
+      if (!more) return
+      if (done !== undefined) size.took(performance.now() - started, done)
+      await this.breathe()
+    }
+  }
+
   private async lag(): Promise<number> {
     this.interrupt()
     const [row] = await this.query<{ lag: string }>(REPLAY_LAG)
@@ -273,18 +300,15 @@ export class AdoptSession {
 }
 
 /** How much a batch takes, so that it lasts as long as it should. */
-export class BatchSize {
+class BatchSize {
   private rate: number | undefined
 
-  /**
-   * @param least fewer only where even these take four times as long as they should
-   * @param fewest never fewer than this: clients may write more in the time of a batch than a smaller one does
-   */
+  /** @param least fewer only where even these take four times as long as they should */
   constructor(
     private readonly targetMilliseconds: number,
     private readonly least: number,
     private now: number,
-    private readonly fewest: number = 1,
+    private readonly fewest: number,
   ) {}
 
   get value(): number {
@@ -292,23 +316,12 @@ export class BatchSize {
   }
 
   /** Follows what batches take; a slow one counts at once, a quick one little by little. */
-  took(milliseconds: number, done: number = this.value): void {
+  took(milliseconds: number, done: number): void {
     const rate = Math.max(done, 1) / Math.max(milliseconds, 0.1)
     this.rate = this.rate === undefined || rate < this.rate ? rate : (this.rate + rate) / 2
     const wanted = Math.min(this.rate * this.targetMilliseconds, this.now * 2)
     this.now = Math.max(wanted, Math.min(this.least, wanted * 4))
   }
-}
-
-/** Options of a command that concern its session; AdoptOptions says what they mean. */
-export interface SessionOptions {
-  readonly batchMilliseconds?: number
-  readonly pauseMilliseconds?: number
-  readonly maxLagMilliseconds?: number | undefined
-  readonly lockMilliseconds?: number
-  readonly holdMilliseconds?: number
-  readonly signal?: AbortSignal | undefined
-  readonly onNotice?: (notice: string) => void
 }
 
 /** Takes a connection of the pool for the whole time. */
@@ -319,7 +332,19 @@ export async function withSession<T>(
   work: (session: AdoptSession) => Promise<T>,
 ): Promise<T> {
   const runner = dataSource.createQueryRunner('master')
-  const session = new AdoptSession(runner, mannersOf(options), seams)
+  const session = new AdoptSession(
+    runner,
+    {
+      lock: options.lockMilliseconds ?? 50,
+      hold: options.holdMilliseconds ?? 100,
+      batch: options.batchMilliseconds ?? 50,
+      pause: options.pauseMilliseconds ?? 0,
+      maxLag: options.maxLagMilliseconds,
+      signal: options.signal,
+      onNotice: options.onNotice ?? ((): void => {}),
+    },
+    seams,
+  )
   try {
     await session.open()
     return await work(session)
@@ -329,27 +354,35 @@ export async function withSession<T>(
   }
 }
 
-const mannersOf = (options: SessionOptions): Manners => ({
-  lock: options.lockMilliseconds ?? 50,
-  hold: options.holdMilliseconds ?? 100,
-  batch: options.batchMilliseconds ?? 50,
-  pause: options.pauseMilliseconds ?? 0,
-  maxLag: options.maxLagMilliseconds,
-  signal: options.signal,
-  onNotice: options.onNotice ?? ((): void => {}),
-})
+/** A command, and what it finds on its connection. */
+export interface Command<Found> {
+  readonly dataSource: DataSource
+  readonly options: SessionOptions
+  readonly seams: Seams
+  readonly find: (query: Query) => Promise<Found>
+}
 
 /**
- * Only one command may work on a table at a time. Its lock ends with the connection, however that ends.
+ * Works on a table by one connection, which no other command of ours may do meanwhile. The lock ends with the connection,
+ * however that ends.
  *
  * @throws AdoptionError where another one does
  */
-export async function lockOut(session: AdoptSession, oid: string, relation: string): Promise<void> {
-  if (await session.takeTurn(oid)) return
-  throw new AdoptionError(
-    'running',
-    `${relation} is being adopted by another session. Wait for it, or end it and run this again.`,
-  )
+export async function withTable<Found extends { readonly facts: AdoptionFacts }, T>(
+  { dataSource, options, seams, find }: Command<Found>,
+  work: (session: AdoptSession, found: Found) => Promise<T>,
+): Promise<T> {
+  return await withSession(dataSource, options, seams, async (session) => {
+    const { facts } = await find(session.query)
+    if (!(await session.takeTurn(facts.oid))) {
+      throw new AdoptionError(
+        'running',
+        `${tableName(facts)} is being adopted by another session. Wait for it, or end it and run this again.`,
+      )
+    }
+    // Another command may have changed the table before that.
+    return await work(session, await find(session.query))
+  })
 }
 
 /** A table's own triggers, and whether the caller lets them fire. */

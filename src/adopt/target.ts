@@ -2,6 +2,7 @@ import type { DataSource, EntityMetadata, EntityTarget, ObjectLiteral } from 'ty
 import { DeclarationError, TextRejectedError } from '../errors'
 import { type Declaration, declarationsOf } from '../registry/registry'
 import { requireServer } from '../registry/typeorm'
+import { findDrift } from '../schema/readiness'
 import { wantedSets } from '../schema/table'
 import { type Query, type TableState, tableState } from '../sql/catalog'
 import { quote } from '../sql/identifier'
@@ -165,22 +166,28 @@ function requiredColumns({ table, text, scope }: Declaration, metadata: EntityMe
   )
 }
 
-/** The texts of a row as they should be stored, or why they are refused. */
-type Normalized =
-  | { readonly texts: readonly (string | null)[]; readonly changed: boolean }
-  | { readonly refused: string }
+type ColumnMetadata = Declaration['text'][number]['column']
 
-export function normalizeTexts({ text }: Declaration, stored: readonly (string | null)[]): Normalized {
-  try {
-    const texts = text.map(({ normalizer, column }, index) => {
-      const value = stored[index] ?? null
-      return value === null ? null : normalizeText(normalizer, column.propertyPath, value)
-    })
-    return { texts, changed: texts.some((value, index) => value !== stored[index]) }
-  } catch (error) {
-    if (error instanceof TextRejectedError) return { refused: error.reason }
-    throw error
+/** The texts of a row as they should be stored, or why one of them is refused. */
+type NormalizedTexts =
+  | { readonly texts: readonly (string | null)[]; readonly changed: boolean }
+  | { readonly refused: string; readonly column: ColumnMetadata }
+
+export function normalizeTexts(
+  declared: readonly Pick<Declaration['text'][number], 'normalizer' | 'column'>[],
+  stored: readonly (string | null)[],
+): NormalizedTexts {
+  const texts: (string | null)[] = []
+  for (const [index, { normalizer, column }] of declared.entries()) {
+    const value = stored[index] ?? null
+    try {
+      texts.push(value === null ? null : normalizeText(normalizer, column.propertyPath, value))
+    } catch (error) {
+      if (!(error instanceof TextRejectedError)) throw error
+      return { refused: error.reason, column }
+    }
   }
+  return { texts, changed: texts.some((value, index) => value !== stored[index]) }
 }
 
 /** Schema of the constraint that is violated when two sessions make one object at the same time. */
@@ -229,5 +236,17 @@ export function againstOwn(error: unknown, { on, what, ours, next = CORRECT, ofU
     'refused',
     `${own} refuses ${what} (SQLSTATE ${code}). ${next}, and run the same command again. ${todo}`.trimEnd(),
     error,
+  )
+}
+
+/** @throws AdoptionError where the text has its guard and should not, or should and has none */
+export function requireAdopted({ declaration, state, on }: Target, wanted: boolean): void {
+  const isAdopted = findDrift(declaration.table, state).length === 0
+  if (isAdopted === wanted) return
+  throw new AdoptionError(
+    'unsupported',
+    wanted
+      ? `${tableName(on.table)} is not adopted yet: run adopt first.`
+      : `${tableName(on.table)} is unique, so merged rows would be duplicates again: run abandon first.`,
   )
 }

@@ -1,195 +1,274 @@
-import type { DataSource } from 'typeorm'
-import type { Query } from '../sql/catalog'
+import type { ObjectLiteral } from 'typeorm'
+import type { LookupIndex, Query } from '../sql/catalog'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { tableName } from '../sql/text-table'
+import { type AdoptOptions, type AdoptProgress, type AdoptStep, type PlannedStep, STEPS } from './options'
 import {
   AdoptionError,
   type AdoptionLock,
   type AdoptSession,
+  type Command,
   keepTriggersOut,
-  lockOut,
   ownTriggers,
   refuseTriggers,
-  type Seams,
-  type SessionOptions,
-  withSession,
+  withTable,
 } from './session'
 import {
-  addNotNull,
+  addChecks,
   type Adopting,
   type AdoptionFacts,
+  ADOPTIONS,
+  type Check,
   createAdoptions,
+  createLookup,
   dropIndex,
+  FIND_KEPT,
+  forgetState,
+  readState,
   requireColumns,
-  validateNotNull,
+  validateChecks,
+  writeState,
 } from './sql/table'
-import { forgetState, writeState } from './sql/texts'
-import { againstOwn, type RefusedRows, requireAdoptable } from './target'
-import { type AdoptProgress, type AdoptStep, isPast, type PlannedStep, storedState } from './texts'
+import { againstOwn, type RefusedRows } from './target'
 
-/** How far the adoption of names or of a number has come, as the database keeps it. */
+/** How far an adoption has come, as the database keeps it. Each kind adds its own members. */
 export interface WorkState {
   readonly step: AdoptStep
   /** Raised when a later version of this package cannot continue what an earlier version began. */
   readonly format: number
   /** What is declared: an adoption of something else cannot continue. */
   readonly rules: string
-  /** The adoption has made the column. */
-  readonly made?: boolean
-  /** The key of the row that it has come to. */
-  readonly after?: readonly string[]
-  /** The key of the last row that it has to come to. */
-  readonly upTo?: readonly string[]
-  /** It has come to the end of the table once. */
-  readonly swept?: boolean
 }
 
 const FORMAT = 1
 
-/** Names and numbers have nothing to do in the step `number`; it is here so that `--until number` has a place. */
-const WORK_STEPS: readonly AdoptStep[] = ['begin', 'fill', 'number', 'index', 'guard', 'check', 'clean', 'done']
+/**
+ * The order for names and numbers, which have a value in every row before they are NOT NULL. They have nothing to do in
+ * the step `number`; it is here so that `--until number` has a place.
+ */
+export const GUARD_FIRST: readonly AdoptStep[] = ['begin', 'fill', 'number', 'index', 'guard', 'check', 'clean', 'done']
 
-/** One run of a command that adopts names or a number. */
-export interface WorkRun {
-  readonly session: AdoptSession
-  readonly options: WorkOptions
-  readonly onProgress: (progress: AdoptProgress) => void
-  readonly counts: { filled: number; normalized: number; numbered: number }
+/** Rows that were written, normalized and numbered. */
+export interface AdoptCounts {
+  filled: number
+  normalized: number
+  numbered: number
 }
 
-/** Names or a number, and the table that is to have them. */
-export interface Work {
-  readonly kind: 'names' | 'number'
+/** One run of a command that adopts a text, names or a number. */
+export interface Run {
+  readonly session: AdoptSession
+  readonly options: AdoptOptions
+  readonly onProgress: (progress: AdoptProgress) => void
+  readonly counts: AdoptCounts
+}
+
+/** The steps of an adoption. Each may be done again from its start, and gives the next one. */
+type Steps = Readonly<Partial<Record<AdoptStep, (run: Run) => Promise<AdoptStep>>>>
+
+/** A text, names or a number, and the table that is to have them, as it was when the step began. */
+export interface Work extends Steps {
+  readonly kind: 'text' | 'names' | 'number'
   readonly on: Adopting
   readonly facts: AdoptionFacts
+  /** undefined: no adoption has begun. */
+  readonly state: WorkState | undefined
   /** What a person calls it: `"number" of Comment`. */
   readonly said: string
   readonly rules: string
+  /** @default STEPS */
+  readonly order?: readonly AdoptStep[]
   /**
-   * `none`: no trigger stands. `adopting`: the transitional ones stand. `other`: something stands that only a migration
-   * can change. `ready`: nothing is to be done.
+   * `none`: nothing is there that another declaration has made. `adopting`: the transitional triggers are there. `other`:
+   * something is there that only a migration can change. `ready`: nothing is to be done.
    */
   readonly stands: 'none' | 'adopting' | 'other' | 'ready'
-  /** Whether rows have lost what they had where it is `ready`; the steps are then done once more. */
-  readonly lacks: (query: Query) => Promise<boolean>
-  /** The command writes rows of the table, without its own triggers, or only where they run. */
-  readonly writes: 'alone' | 'with triggers' | 'nothing'
+  /** How the command writes rows: without the table's own triggers, or only where they run, because of ours. */
+  readonly writes: 'nothing' | 'alone' | { readonly under: string }
+  /** The columns that it writes, and an index or a constraint of the user's may be on. @default [] */
+  readonly writtenColumns?: readonly string[]
   /** What an index or a constraint of the user's may refuse. */
-  readonly written: Pick<RefusedRows, 'what' | 'ours'>
-  /** By its step, each of which may be done again from its start, and gives the next one. */
-  readonly steps: Partial<Readonly<Record<AdoptStep, (run: WorkRun) => Promise<AdoptStep>>>>
-  readonly plan: () => readonly PlannedStep[]
-  /** Statements that take everything away. */
-  readonly leave: (state: WorkState | undefined) => readonly string[]
-  /** What is left to do after that, without a lock. */
-  readonly afterLeaving?: (run: Pick<WorkRun, 'session'>) => Promise<void>
+  readonly written: Pick<RefusedRows, 'what' | 'ours' | 'ofUnique'>
+  /** Looks whether rows have lost what they had where it is `ready`; the steps are then done once more. */
+  lacks?(query: Query): Promise<boolean>
+  /** Takes away what another command has left. */
+  prepare?(session: AdoptSession): Promise<void>
+  /** @throws AdoptionError where the steps cannot do it */
+  refuse(): void
+  plan(): readonly PlannedStep[]
+  /** Statements that take everything away. @throws AdoptionError */
+  leave(): readonly string[]
+  /** Does what is left to do after that, without a lock. */
+  afterLeaving?(session: AdoptSession): Promise<void>
+  /** Looks what the steps have found so far. */
+  report?(session: AdoptSession, step: AdoptStep, unchanged: boolean): Promise<FoundRows>
 }
 
 /** Finds the table on a connection. */
 export type FindWork = (query: Query) => Promise<Work>
 
-export interface WorkOptions extends SessionOptions {
-  readonly until?: AdoptStep | undefined
-  readonly userTriggers?: 'fire' | undefined
-  readonly refused?: 'keep' | 'delete' | undefined
-  readonly onProgress?: (progress: AdoptProgress) => void
+type WorkCommand = Command<Work> & { readonly options: AdoptOptions }
+
+/** A row whose text is refused. */
+export interface RefusedRow {
+  /** Its primary key, by the columns' names in the database; a number that JavaScript would round is a string. */
+  readonly key: ObjectLiteral
+  readonly reason: string
 }
 
-interface Command {
-  readonly dataSource: DataSource
-  readonly find: FindWork
-  readonly options: WorkOptions
-  readonly seams: Seams
+export interface Duplicates {
+  readonly groups: number
+  /** Rows that would go if each text stood once. */
+  readonly surplus: number
+  readonly largest: number
+  /** Primary keys of the first ten groups, the oldest row of each first. */
+  readonly first: readonly (readonly ObjectLiteral[])[]
 }
 
-/** What a command did. */
-export interface WorkReport {
+export interface FoundRows {
+  /** The first ten refused rows. */
+  readonly refused: readonly RefusedRow[]
+  readonly refusedTotal: number
+  /** Rows that hold the same text; undefined before the index is there. */
+  readonly duplicates: Duplicates | undefined
+}
+
+/** The result of `adopt`: what it did, and what it found. */
+export interface AdoptReport extends FoundRows {
+  /** What was adopted; of names, all of the table. */
   readonly kind: Work['kind']
+  /** The step that comes next; `done`: the table is adopted. */
   readonly step: AdoptStep
+  /** There was nothing to do. */
   readonly unchanged: boolean
   readonly locks: readonly AdoptionLock[]
-  readonly counts: WorkRun['counts']
+  readonly counts: Readonly<AdoptCounts>
 }
 
-/** @throws AdoptionError if a person has to decide, and DeclarationError, UnsupportedDatabaseError */
-export async function adoptWork(command: Command): Promise<WorkReport> {
-  return await withWork(command, async (session, work) => await runSteps(session, work, command))
-}
-
-async function withWork<T>(
-  { dataSource, find, options, seams }: Command,
-  run: (session: AdoptSession, work: Work) => Promise<T>,
-): Promise<T> {
-  return await withSession(dataSource, options, seams, async (session) => {
-    const { facts, on } = await find(session.query)
-    await lockOut(session, facts.oid, tableName(on.table))
-    // Another command may have changed the table before that.
-    return await run(session, await find(session.query))
+/** Adopts what a command finds, or goes on with it. @throws AdoptionError if a person has to decide */
+export async function adoptWork(command: WorkCommand): Promise<AdoptReport> {
+  const { find, options } = command
+  return await withTable(command, async (session, work) => {
+    const onProgress = options.onProgress ?? ((): void => {})
+    const run: Run = { session, options, onProgress, counts: { filled: 0, normalized: 0, numbered: 0 } }
+    await work.prepare?.(session)
+    const isReady = work.stands === 'ready' && work.state === undefined
+    const unchanged = isReady && (await work.lacks?.(session.query)) !== true
+    if (!unchanged) await beReady(run, work)
+    const done = unchanged ? { work, step: 'done' as const } : await doSteps(run, work, find)
+    const nothing = { refused: [], refusedTotal: 0, duplicates: undefined }
+    const found = await done.work.report?.(session, done.step, unchanged)
+    return {
+      kind: work.kind,
+      step: done.step,
+      unchanged,
+      locks: session.locks,
+      counts: run.counts,
+      ...(found ?? nothing),
+    }
   })
 }
 
-async function runSteps(session: AdoptSession, work: Work, { options }: Command): Promise<WorkReport> {
-  const counts = { filled: 0, normalized: 0, numbered: 0 }
-  const onProgress = options.onProgress ?? ((): void => {})
-  const run: WorkRun = { session, options, onProgress, counts }
-  const state = await workState(session.query, work)
-  refuseOther(work, state)
-  const isReady = work.stands === 'ready' && state === undefined
-  const unchanged = isReady && !(await work.lacks(session.query))
-  let step: AdoptStep = unchanged ? 'done' : (state?.step ?? 'begin')
-  if (!unchanged) await beReady(session, work, options)
-  while (step !== 'done' && !isPast(step, options.until, WORK_STEPS)) {
-    onProgress({ step, fraction: undefined, rows: 0 })
-    step =
-      (await work.steps[step]?.(run).catch((error: unknown) =>
-        againstOwn(error, { on: work.on.table, ...work.written }),
-      )) ?? 'done'
+/** Does one step after the other, each with the table as it is by then. */
+async function doSteps(
+  run: Run,
+  begun: Work,
+  find: FindWork,
+): Promise<{ readonly work: Work; readonly step: AdoptStep }> {
+  const { until } = run.options
+  let [work, step]: [Work, AdoptStep] = [begun, begun.state?.step ?? 'begin']
+  while (step !== 'done' && !isPast(step, until, work.order)) {
+    run.onProgress({ step, fraction: undefined, rows: 0 })
+    const { on, written } = work
+    const next = await work[step]?.(run).catch((error: unknown) => againstOwn(error, { on: on.table, ...written }))
+    step = next ?? 'done'
+    if (step !== 'done' || work.report) work = await find(run.session.query)
   }
-  return { kind: work.kind, step, unchanged, locks: session.locks, counts }
+  return { work, step }
 }
+
+/** Whether a step comes after the last one that is to be done. */
+const isPast = (step: AdoptStep, until: AdoptStep | undefined, order: readonly AdoptStep[] = STEPS): boolean =>
+  until !== undefined && order.indexOf(step) > order.indexOf(until)
 
 /** @throws AdoptionError where the steps cannot do it, or would fire triggers of the user's */
-async function beReady(session: AdoptSession, { on, facts, writes }: Work, options: WorkOptions): Promise<void> {
-  requireAdoptable(facts, tableName(on.table))
-  const triggers = ownTriggers(facts, tableName(on.table), { userTriggers: options.userTriggers, written: [] })
-  if (writes === 'alone') await keepTriggersOut(session, triggers)
-  if (writes === 'with triggers') refuseTriggers(triggers, 'those of names have to run')
-}
-
-function refuseOther({ on, said, rules, stands }: Work, state: WorkState | undefined): void {
-  if (state && state.rules !== rules) {
+async function beReady({ session, options: { userTriggers } }: Run, work: Work): Promise<void> {
+  const { on, facts, state, said, stands, writes, writtenColumns: written = [] } = work
+  const relation = tableName(on.table)
+  work.refuse()
+  if (state && state.rules !== work.rules) {
     throw new AdoptionError(
       'changed',
-      `The adoption of ${tableName(on.table)} began with another declaration of ${said}. ` +
+      `The adoption of ${relation} began with another declaration of ${said}. ` +
         `Continue with that one, or remove it with abandon and begin again.`,
     )
   }
-  if (state || stands === 'none' || stands === 'ready') return
-  throw new AdoptionError(
-    'unsupported',
-    `${tableName(on.table)} has something of ${said} that another declaration or release has made. ` +
-      `Change it by a migration, or remove it with abandon and adopt the table again.`,
-  )
+  if (!state && (stands === 'adopting' || stands === 'other')) {
+    throw new AdoptionError(
+      'unsupported',
+      `${relation} has something of ${said} that another declaration or release has made. ` +
+        `Change it by a migration, or remove it with abandon and adopt the table again.`,
+    )
+  }
+  const triggers = ownTriggers(facts, relation, { userTriggers, written })
+  if (writes === 'alone') await keepTriggersOut(session, triggers)
+  else if (writes !== 'nothing') refuseTriggers(triggers, writes.under)
 }
 
-/** @returns undefined where none has begun */
-export async function workState(query: Query, { on }: Pick<Work, 'on'>): Promise<WorkState | undefined> {
-  return await storedState<WorkState>(query, on)
+/** Removes everything in one short transaction, also in the midst of an adoption. */
+export async function abandonWork(command: WorkCommand): Promise<{ readonly locks: readonly AdoptionLock[] }> {
+  return await withTable(command, async (session, work) => {
+    const { on } = work
+    const statements = work.leave()
+    await session.all(createAdoptions(on))
+    await session.locked({ on, step: 'abandon', mode: 'ACCESS EXCLUSIVE' }, async () => {
+      await session.all(statements)
+      await session.query(forgetState(on), [on.table.guard])
+    })
+    await work.afterLeaving?.(session)
+    return { locks: session.locks }
+  })
 }
 
-export async function beginState(run: WorkRun, { on, rules }: Work, made: boolean): Promise<void> {
-  await run.session.all(createAdoptions(on))
-  await goOn(run, on, { step: 'begin', format: FORMAT, rules, made })
+/**
+ * Reads how far an adoption has come.
+ *
+ * @returns undefined where none has begun, or the role may not read it
+ */
+export async function storedState<State extends WorkState>(
+  query: Query,
+  { table }: Pick<Adopting, 'table'>,
+): Promise<State | undefined> {
+  const [kept] = (await query(FIND_KEPT, [tableName(table), ADOPTIONS])) as readonly { kept: boolean }[]
+  if (kept?.kept !== true) return undefined
+  try {
+    const [row] = (await query(readState(table.schema), [table.guard])) as readonly { state: string }[]
+    return row && (JSON.parse(row.state) as State)
+  } catch (error) {
+    if (serverError(error)?.code === SQLSTATE.insufficientPrivilege) return undefined
+    throw error
+  }
 }
 
-/** In the database, and for the caller. */
+/** Notes in the database that the work has begun. */
+export async function beginState(
+  { session }: Run,
+  { on, rules }: Pick<Work, 'on' | 'rules'>,
+  more: object,
+): Promise<void> {
+  await session.all(createAdoptions(on))
+  await goOn(session, on, 'begin', { format: FORMAT, rules, ...more })
+}
+
+/** Notes in the database what comes next. */
 export async function goOn(
-  { session }: WorkRun,
+  session: AdoptSession,
   on: Adopting,
-  state: Partial<WorkState> & Pick<WorkState, 'step'>,
+  step: AdoptStep,
+  more: object = {},
 ): Promise<AdoptStep> {
-  await session.query(writeState(on), [on.table.guard, JSON.stringify(state)])
-  return state.step
+  await session.query(writeState(on), [on.table.guard, JSON.stringify({ step, ...more })])
+  return step
 }
 
 /** Key of a row that was read with the parts of its key as `k0`, …. */
@@ -197,12 +276,7 @@ export const keyOf = ({ primary }: Pick<Adopting, 'primary'>, row: Readonly<Reco
   primary.map((_, index) => row[`k${index}`] ?? '')
 
 /** Makes an index while others write, in place of an invalid one that an earlier run has left. */
-export async function makeIndex(
-  { session }: WorkRun,
-  on: Adopting,
-  { name, create, stands }: { readonly name: string; readonly create: string; readonly stands: boolean },
-): Promise<void> {
-  if (stands) return
+export async function makeIndex(session: AdoptSession, on: Adopting, name: string, create: string): Promise<void> {
   for (;;) {
     await session.query(dropIndex(on, name))
     try {
@@ -215,66 +289,82 @@ export async function makeIndex(
   }
 }
 
-/** Removes everything in one short transaction, also in the midst of an adoption. */
-export async function abandonWork(command: Command): Promise<{ readonly locks: readonly AdoptionLock[] }> {
-  return await withWork(command, async (session, work) => {
-    const { on } = work
-    await session.all(createAdoptions(on))
-    await session.locked({ on, step: 'abandon', mode: 'ACCESS EXCLUSIVE' }, async () => {
-      await session.all(work.leave(await workState(session.query, work)))
-      await session.query(forgetState(on), [on.table.guard])
-    })
-    await work.afterLeaving?.({ session })
-    return { locks: session.locks }
-  })
+/** Makes an index that finds texts by their hashes, with its comment. */
+export async function makeLookup(session: AdoptSession, on: Adopting, lookup: LookupIndex): Promise<void> {
+  const [create = '', comment = ''] = createLookup(lookup)
+  await makeIndex(session, on, lookup.name, create)
+  await session.query(comment)
 }
 
-/** Changes nothing. */
-export async function planWork(dataSource: DataSource, find: FindWork): Promise<PlannedStep[]> {
-  return await withSession(dataSource, {}, {}, async ({ query }) => {
-    const { facts, on, plan } = await find(query)
-    requireAdoptable(facts, tableName(on.table))
-    return [...plan()]
+/**
+ * Goes over the rows of a table of work in the order of their places, again and again, until nobody has one of them
+ * locked.
+ *
+ * @param batch does those after a place; returns how many rows it saw, the last of them, and how many were locked
+ */
+export async function throughPlaces(
+  session: AdoptSession,
+  sizes: { readonly first: number; readonly least: number; readonly fewest?: number },
+  batch: (last: string, limit: number) => Promise<{ seen: number; last: string; stuck: number }>,
+): Promise<void> {
+  let [last, stuck, rounds] = ['0', 0, 1]
+  await session.inBatches(sizes, async (limit) => {
+    const done = await batch(last, limit)
+    stuck += done.stuck
+    last = done.last
+    if (done.seen > 0) return { done: done.seen, more: true }
+    if (stuck === 0) return { done: undefined, more: false }
+    await session.rest(rounds)
+    ;[last, stuck, rounds] = ['0', 0, rounds + 1]
+    return { done: undefined, more: true }
   })
 }
 
 /**
  * Makes columns NOT NULL: by checks that are added as NOT VALID, and validated in one scan that blocks nobody.
  *
- * @param mend called where a row holds NULL; the step is then done again
+ * @param next the step after that
+ * @param mend called where a row violates one of them; gives the step that is then to be done
+ * @param check another one that is added and validated with them
  */
 export async function requireNotNull(
-  run: WorkRun,
+  { session, onProgress }: Run,
   on: Adopting,
   columns: readonly string[],
-  mend: () => Promise<void>,
+  next: AdoptStep,
+  mend: () => Promise<AdoptStep>,
+  check?: Check,
 ): Promise<AdoptStep> {
-  const { session } = run
-  if (columns.length === 0) return await goOn(run, on, { step: 'clean' })
-  await session.locked({ on, step: 'check', mode: 'ACCESS EXCLUSIVE' }, async () => {
-    await session.all(addNotNull(on, columns))
-  })
-  run.onProgress({ step: 'check', fraction: undefined, rows: 0 })
+  const added = addChecks(on, columns, check)
+  if (added.length > 0) {
+    await session.locked({ on, step: 'check', mode: 'ACCESS EXCLUSIVE' }, async () => await session.all(added))
+  }
+  onProgress({ step: 'check', fraction: undefined, rows: 0 })
   try {
-    await session.all(validateNotNull(on, columns))
+    await session.all(validateChecks(on, columns, check))
   } catch (error) {
     if (serverError(error)?.code !== SQLSTATE.checkViolation) throw error
-    await mend()
-    return 'check'
+    return await mend()
   }
-  await session.locked({ on, step: 'require', mode: 'ACCESS EXCLUSIVE' }, async () => {
-    for (const statement of requireColumns(on, columns)) await session.query(statement)
-    await goOn(run, on, { step: 'clean' })
+  const statements = requireColumns(on, columns)
+  if (statements.length === 0) return await goOn(session, on, next)
+  return await session.locked({ on, step: 'require', mode: 'ACCESS EXCLUSIVE' }, async () => {
+    for (const statement of statements) await session.query(statement)
+    return await goOn(session, on, next)
   })
-  return 'clean'
 }
 
-/** What `requireNotNull` will do, to be read. */
-export const planRequired = (on: Adopting, columns: readonly string[]): readonly PlannedStep[] =>
-  columns.length === 0
-    ? []
-    : [
-        { step: 'check', lock: 'ACCESS EXCLUSIVE', statements: addNotNull(on, columns) },
-        { step: 'check', lock: undefined, statements: validateNotNull(on, columns) },
-        { step: 'check', lock: 'ACCESS EXCLUSIVE', statements: requireColumns(on, columns) },
-      ]
+/** What `requireNotNull` will do in a step, to be read. */
+export const planRequired = (
+  on: Adopting,
+  columns: readonly string[],
+  step: AdoptStep = 'check',
+  check?: Check,
+): readonly PlannedStep[] => {
+  const steps: readonly PlannedStep[] = [
+    { step, lock: 'ACCESS EXCLUSIVE', statements: addChecks(on, columns, check) },
+    { step, lock: undefined, statements: validateChecks(on, columns, check) },
+    { step, lock: 'ACCESS EXCLUSIVE', statements: requireColumns(on, columns) },
+  ]
+  return steps.filter(({ statements }) => statements.length > 0)
+}

@@ -1,6 +1,6 @@
 import { parseArgs, type ParseArgsConfig } from 'node:util'
 import type { AdoptOptions, MergeOptions } from '../adopt'
-import { STEPS } from '../adopt/texts'
+import { STEPS } from '../adopt/options'
 
 /** What the command line asks for. */
 export type Invocation =

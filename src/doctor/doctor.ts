@@ -1,20 +1,18 @@
 import { DataSource, type EntityMetadata, type EntityTarget, type ObjectLiteral } from 'typeorm'
-import { stepsOf } from '../adopt/adopt'
+import { findText } from '../adopt/adopt'
 import { findNames } from '../adopt/names'
 import { findNumber } from '../adopt/numbers'
 import { AdoptionError } from '../adopt/session'
 import { findLeft } from '../adopt/sql/swap'
-import { guardedAs, targetOf } from '../adopt/swap'
-import { findTarget, requireAdoptable } from '../adopt/target'
-import { type PlannedStep, storedState } from '../adopt/texts'
-import type { FindWork, Work } from '../adopt/work'
+import { guardedAs } from '../adopt/swap'
+import type { PlannedStep } from '../adopt/options'
+import { type FindWork, storedState, type Work } from '../adopt/work'
 import { DeclarationError, UnsupportedDatabaseError } from '../errors'
 import { checkOptions, RULE, type Rules } from '../options'
 import { type Declaration, registry, rootOf, tableDeclarations, tableNames, tableNumbers } from '../registry/registry'
 import { exactState, findDrift, workDrift } from '../schema/readiness'
 import { triggerWorks } from '../schema/table'
-import type { Query, TableState } from '../sql/catalog'
-import { serverError, SQLSTATE } from '../sql/sqlstate'
+import type { TableState } from '../sql/catalog'
 import { scopesTable } from '../sql/numbers'
 import { tableName } from '../sql/text-table'
 import { TEXT_TRIGGERS } from '../sql/trigger-set'
@@ -427,20 +425,23 @@ interface Adoption {
 
 async function adoptionOf(subject: Subject, declaration: Declaration, place: Place): Promise<Adoption> {
   const { state, reader } = subject
-  const found = await unlessRefused(async () => await findTarget(declaration, reader.query))
+  const found = await unlessRefused(async () => await findText(declaration, reader.query))
   if (!found) return { left: [] }
   const { step = 'begin', findings: left } = await leftOf(subject, found, place)
   const drift = findDrift(declaration.table, state)
   const lacks = drift.some(({ object, kind }) => kind === 'missing' && (object === 'column' || object === 'guard'))
-  if (drift.length === 0 || (!lacks && guardedAs(found) !== 'other')) return { left }
-  const steps = await unlessRefused(() => stepsOf(targetOf(found)))
+  if (drift.length === 0 || (!lacks && guardedAs({ declaration, state }) !== 'other')) return { left }
+  const steps = await unlessRefused(() => {
+    found.refuse()
+    return found.plan()
+  })
   return { left, adoption: steps && { step, locks: locksFrom(steps, step) } }
 }
 
 async function adoptionOfWork(subject: Subject, find: FindWork, place: Place): Promise<Adoption> {
   const work = await unlessRefused(async () => {
     const found = await find(subject.reader.query)
-    requireAdoptable(found.facts, tableName(found.on.table))
+    found.refuse()
     return found
   })
   if (!work) return { left: [] }
@@ -469,7 +470,7 @@ interface Left {
 /** What an adoption or a follower has left that ended early; nothing while a command works on the table. */
 async function leftOf({ reader }: Subject, { on, facts }: Pick<Work, 'on' | 'facts'>, place: Place): Promise<Left> {
   const look = async (): Promise<Left> => {
-    const step = await stepOf(reader.query, on)
+    const step = (await storedState(reader.query, on))?.step
     const [row] = (await reader.query(findLeft(on), [facts.oid])) as readonly Record<'running' | 'follows', boolean>[]
     const adopts =
       step !== undefined && findingOf('adoption.unfinished', place, { count: 1, detail: `next step ${step}` })
@@ -479,15 +480,6 @@ async function leftOf({ reader }: Subject, { on, facts }: Pick<Work, 'on' | 'fac
   const left = await look()
   // A command that ended between the two statements had its state before, and no lock after: it has left nothing.
   return left.findings.length === 0 ? left : await look()
-}
-
-async function stepOf(query: Query, on: Work['on']): Promise<string | undefined> {
-  try {
-    return (await storedState<{ readonly step: string }>(query, on))?.step
-  } catch (error) {
-    if (serverError(error)?.code === SQLSTATE.insufficientPrivilege) return undefined
-    throw error
-  }
 }
 
 const locksFrom = (steps: readonly PlannedStep[], from: string): DoctorLock[] =>

@@ -55,7 +55,7 @@ test('no imports form a cycle, not even those of types', () => {
 })
 
 /** What the command line takes of other features without their entries. */
-const ALLOWED: readonly string[] = ['stream/flow', 'adopt/texts', 'doctor/doctor']
+const ALLOWED: readonly string[] = ['stream/flow', 'adopt/options', 'doctor/doctor']
 
 /** Decorators of features: they tell the core's layers what to make, as the core's own decorator does. */
 const DECORATORS: readonly string[] = ['names/unique-name', 'numbers/number-within']

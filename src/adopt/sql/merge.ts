@@ -2,8 +2,8 @@ import type { Query } from '../../sql/catalog'
 import { literal, qualified, quote } from '../../sql/identifier'
 import { field, isLive, tableName } from '../../sql/text-table'
 import { isTrustedBy } from '../../sql/trigger-set'
-import { type AdoptedTable, type Held, ownAlone, refusePlanted, workOf } from './table'
-import { isOfChain, own, samePrimary } from './texts'
+import { type AdoptedTable, type Held, own, ownAlone, refusePlanted, workOf } from './table'
+import { isOfChain, samePrimary } from './texts'
 
 /** Columns of a table by which its rows refer to another one. */
 export interface Reference {

@@ -1,5 +1,16 @@
-import { own } from './texts'
-import { type Adopting, alterTable, dropFilled, nameOf, objectOf, ownAlone } from './table'
+import {
+  type Adopting,
+  alterTable,
+  compareKey,
+  dropFilled,
+  keyTexts,
+  lockInOrder,
+  nameOf,
+  objectOf,
+  type OrderedTable,
+  own,
+  ownAlone,
+} from './table'
 import { literal, quote, unnest } from '../../sql/identifier'
 import { addLookup, type LookupIndex } from '../../sql/catalog'
 import {
@@ -19,10 +30,8 @@ import { equal, field, op, tableName } from '../../sql/text-table'
 import { dropFunctions, makeFunctions } from '../../sql/trigger-set'
 
 /** A table whose rows get their names claimed while others write. */
-export interface NamedTable extends Adopting {
+export interface NamedTable extends OrderedTable {
   readonly holder: HolderTable
-  /** Types of the primary key's columns, as SQL. */
-  readonly types: readonly string[]
   /** The table of names, as the session finds it. */
   readonly names: string
 }
@@ -142,9 +151,6 @@ export const findUnclaimed = (on: NamedTable): string => {
     WHERE v.text IS NOT NULL AND NOT EXISTS (SELECT FROM ${on.names} AS n WHERE ${isHeld.join(' AND ')})) AS found`
 }
 
-export const createNameLookup = (lookup: LookupIndex): string[] =>
-  addLookup(lookup).up.map((sql) => sql.replace('CREATE INDEX', 'CREATE INDEX CONCURRENTLY'))
-
 /** Triggers and look-ups go, and what an adoption has left. Names are taken from the rows afterwards. */
 export const leaveNames = (on: NamedTable, lookups: readonly LookupIndex[]): string[] => [
   ...nameTriggersOf(on.holder).drop,
@@ -152,24 +158,14 @@ export const leaveNames = (on: NamedTable, lookups: readonly LookupIndex[]): str
   ...lookups.flatMap((one) => addLookup(one).down.map((sql) => sql.replace('DROP INDEX', 'DROP INDEX IF EXISTS'))),
 ]
 
-const nameTexts = (on: NamedTable): string =>
-  nameColumnsOf(on)
-    .map((name, index) => `${field('t', name)}::pg_catalog.text AS c${index}`)
-    .join(', ')
-
-const keyRow = (on: Adopting): string => `ROW(${on.primary.map((name) => field('t', name)).join(', ')})`
-
-const givenKey = (on: NamedTable, first: number): string =>
-  `ROW(${on.types.map((type, index) => `$${first + index}::${type}`).join(', ')})`
+const nameTexts = (on: NamedTable): string[] =>
+  nameColumnsOf(on).map((name, index) => `${field('t', name)}::pg_catalog.text AS c${index}`)
 
 /** A part of the rows, in key order: the keys follow the other parameters, if any of the rows come after one. */
 const withinKeys = (on: NamedTable, first: number, after: boolean): string[] => [
-  ...(after ? [`${keyRow(on)} OPERATOR(pg_catalog.>) ${givenKey(on, first + on.types.length)}`] : []),
-  `${keyRow(on)} OPERATOR(pg_catalog.<=) ${givenKey(on, first)}`,
+  ...(after ? [compareKey(on, '>', first + on.types.length)] : []),
+  compareKey(on, '<=', first),
 ]
-
-const keyTexts = (on: NamedTable): string[] =>
-  on.primary.map((name, index) => `${field('t', name)}::pg_catalog.text AS k${index}`)
 
 /** The highest key. */
 export const lastKey = (on: NamedTable): string =>
@@ -181,9 +177,7 @@ export const lastKey = (on: NamedTable): string =>
  * @param after the key of the row that they come after follows; otherwise it begins with the first
  */
 export const lockRows = (on: NamedTable, limit: number, after: boolean): string =>
-  `SELECT t.ctid::pg_catalog.text AS spot, ${[...keyTexts(on), nameTexts(on)].join(', ')}
-  FROM ${own(on)} WHERE ${withinKeys(on, 1, after).join(' AND ')}
- ORDER BY ${on.primary.map((name) => field('t', name)).join(', ')} LIMIT ${limit} FOR NO KEY UPDATE SKIP LOCKED`
+  lockInOrder(on, nameTexts(on), withinKeys(on, 1, after), limit)
 
 /** Notes rows that were passed over: $1 are the spots of the others, then come the keys as above. */
 export const noteLocked = (on: NamedTable, after: boolean): string =>
@@ -236,7 +230,7 @@ const joinedByKey = (on: NamedTable): string => hasNamedKey(on.holder, 't', 'l.k
 
 /** Locks the rows with the keys $1, as JSON, that nobody else has locked. */
 export const lockKeys = (on: NamedTable): string =>
-  `SELECT t.ctid::pg_catalog.text AS spot, l.key::pg_catalog.text AS key, ${nameTexts(on)}
+  `SELECT t.ctid::pg_catalog.text AS spot, l.key::pg_catalog.text AS key, ${nameTexts(on).join(', ')}
   FROM pg_catalog.unnest($1::pg_catalog.jsonb[]) AS l (key) JOIN ${own(on)} ON ${joinedByKey(on)} FOR NO KEY UPDATE OF t SKIP LOCKED`
 
 /** Notes rows with the keys $1, as JSON, where there are such rows. */

@@ -1,5 +1,4 @@
-import { own } from './texts'
-import { type Adopting, alterTable, dropFilled, nameOf } from './table'
+import { alterTable, compareKey, dropFilled, lockInOrder, nameOf, type OrderedTable, own } from './table'
 import { qualified, quote } from '../../sql/identifier'
 import { dropScopes, makeScopes } from '../../triggers/numbers'
 import { allEqual, byNumberDown, type NumberTable, scopeOf } from '../../sql/numbers'
@@ -8,10 +7,8 @@ import { field, tableName } from '../../sql/text-table'
 import { makeFunctions } from '../../sql/trigger-set'
 
 /** A table whose rows get their numbers while others write. */
-export interface NumberedTable extends Adopting {
+export interface NumberedTable extends OrderedTable {
   readonly number: NumberTable & { readonly schema: string }
-  /** Types of the primary key's columns, as SQL. */
-  readonly types: readonly string[]
 }
 
 /** The indexes that only the adoption needs: one finds rows without a number, the other the highest of a scope. */
@@ -62,15 +59,8 @@ export function createNumberIndex({ number }: NumberedTable): string {
  *
  * @param after the key of the row that they come after is in $1, …; otherwise it begins with the first
  */
-export function lockUnnumbered(on: NumberedTable, limit: number, after: boolean): string {
-  const key = on.primary.map((name) => field('t', name))
-  const last = on.types.map((type, index) => `$${index + 1}::${type}`)
-  const from = after ? ` AND ROW(${key.join(', ')}) OPERATOR(pg_catalog.>) ROW(${last.join(', ')})` : ''
-  const named = key.map((one, index) => `${one}::pg_catalog.text AS k${index}`)
-  return `SELECT t.ctid::pg_catalog.text AS spot, ${named.join(', ')}
-  FROM ${own(on)} WHERE ${field('t', on.number.number)} IS NULL${from}
- ORDER BY ${key.join(', ')} LIMIT ${limit} FOR NO KEY UPDATE SKIP LOCKED`
-}
+export const lockUnnumbered = (on: NumberedTable, limit: number, after: boolean): string =>
+  lockInOrder(on, [], [`${field('t', on.number.number)} IS NULL`, ...(after ? [compareKey(on, '>', 1)] : [])], limit)
 
 /**
  * Numbers the rows at the spots $1, which are locked, after the highest number of their scope. The statement sees all

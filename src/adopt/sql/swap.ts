@@ -13,9 +13,10 @@ import {
   type Held,
   nameOf,
   objectOf,
+  own,
   ownAlone,
 } from './table'
-import { functionOf, own, primaryKeyAsJson, samePrimary, sameTexts, texts } from './texts'
+import { functionOf, primaryKeyAsJson, samePrimary, sameTexts, texts } from './texts'
 
 /** A guard as it stands on a table: its note, by which functions and triggers it goes, and the columns that go with it. */
 export interface StandingGuard extends Pick<TextTable, 'hash' | 'number' | 'chained' | 'index'> {

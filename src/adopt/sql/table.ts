@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto'
-import { addCheck, addIndex, indexCondition } from '../../sql/alter'
-import { addLookup, OPEN_TRANSACTIONS, type Query } from '../../sql/catalog'
+import { addCheck, addIndex } from '../../sql/alter'
+import { addLookup, type LookupIndex, OPEN_TRANSACTIONS, type Query } from '../../sql/catalog'
 import { dollarQuote, literal, qualified, quote } from '../../sql/identifier'
 import { hasCitus, isDistributed } from '../../sql/spread'
 import { SQLSTATE } from '../../sql/sqlstate'
-import { tableName, type TextTable } from '../../sql/text-table'
+import { field, tableName, type TextTable } from '../../sql/text-table'
 
 /** A table that a command adopts: it is known where it stands. */
 export interface AdoptedTable {
@@ -40,20 +40,52 @@ export interface Adopting {
   readonly owner: string
 }
 
+type Site = Pick<Adopting, 'table'>
+
 /** A name of letters, digits and _ for what belongs to an adoption; no other text of the schema has it. */
-export function nameOf({ table }: Pick<Adopting, 'table'>, suffix: string): string {
+export function nameOf({ table }: Site, suffix: string): string {
   const slug = table.guard.toLowerCase().replaceAll(/[^a-z0-9_]+/g, '_')
   const digest = createHash('sha1').update(table.guard).digest('hex').slice(0, 8)
   return `${slug.slice(0, SLUG_CHARACTERS)}_${digest}_${suffix}`
 }
 
-export const objectOf = (on: Pick<Adopting, 'table'>, suffix: string): string =>
-  qualified(on.table.schema, nameOf(on, suffix))
+export const objectOf = (on: Site, suffix: string): string => qualified(on.table.schema, nameOf(on, suffix))
 
 export type Held = Pick<AdoptedTable, 'table'>
 
+/** The table's own rows, as `t`. */
+export const own = ({ table }: Site): string => `ONLY ${tableName(table)} AS t`
+
+/** A table whose rows are done in the order of their keys. */
+export interface OrderedTable extends Adopting {
+  /** Types of the primary key's columns, as SQL. */
+  readonly types: readonly string[]
+}
+
+const keysOf = ({ primary }: Adopting): string[] => primary.map((name) => field('t', name))
+
+/** The condition that the key of a row is after a given one, or up to it, whose parts are parameters from $first on. */
+export const compareKey = (on: OrderedTable, operator: '>' | '<=', first: number): string =>
+  `ROW(${keysOf(on).join(', ')}) OPERATOR(pg_catalog.${operator}) ` +
+  `ROW(${on.types.map((type, index) => `$${first + index}::${type}`).join(', ')})`
+
+/** The parts of the key as `k0`, …. */
+export const keyTexts = (on: Adopting): string[] =>
+  keysOf(on).map((key, index) => `${key}::pg_catalog.text AS k${index}`)
+
+/** Locks the first rows in key order, but for those that somebody else has locked. */
+export const lockInOrder = (
+  on: Adopting,
+  columns: readonly string[],
+  where: readonly string[],
+  limit: number,
+): string =>
+  `SELECT t.ctid::pg_catalog.text AS spot, ${[...keyTexts(on), ...columns].join(', ')}
+  FROM ${own(on)} WHERE ${where.join(' AND ')}
+ ORDER BY ${keysOf(on).join(', ')} LIMIT ${limit} FOR NO KEY UPDATE SKIP LOCKED`
+
 /** The adoptions of the table's schema, as SQL. */
-export const adoptions = ({ table }: Pick<Adopting, 'table'>): string => qualified(table.schema, ADOPTIONS)
+export const adoptions = ({ table }: Site): string => qualified(table.schema, ADOPTIONS)
 /** Chains that clients have written to, or that we have numbered, by scope (`s0`, …) and `hash`, in the order of `seq`. */
 export const queueOf = (on: Held): string => objectOf(on, 'queue')
 /** Rows that will get a number, by primary key (`k0`, …), in the order of `place`. */
@@ -104,25 +136,28 @@ export const createAdoptions = (on: Adopting): string[] => [
   ...ownAlone(on, [adoptions(on)], 'readable'),
 ]
 
+/** The stored state of the adoption $1. */
+export const readState = (schema: string): string =>
+  `SELECT a.state::pg_catalog.text AS state FROM ${qualified(schema, ADOPTIONS)} AS a WHERE a.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text`
+
+/** Adds members $2 to it, or begins it. */
+export const writeState = (on: Site): string =>
+  `INSERT INTO ${adoptions(on)} AS a (guard, state) VALUES ($1::pg_catalog.text, $2::pg_catalog.jsonb)
+ON CONFLICT (guard) DO UPDATE SET state = a.state OPERATOR(pg_catalog.||) excluded.state`
+
+export const forgetState = (on: Site): string =>
+  `DELETE FROM ${adoptions(on)} AS a WHERE a.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text`
+
 /** The unique index, as TypeORM makes it, while others write. */
 export const createIndex = ({ table }: Held): string =>
   addIndex(table).up.join('').replace('CREATE UNIQUE INDEX', 'CREATE UNIQUE INDEX CONCURRENTLY')
 
-/** The index that the option `lookup` adds. */
-export const createLookup = ({ table }: Held, name: string): string[] => {
-  const column = table.text[0]?.name ?? ''
-  return addLookup({ rows: table, name, column }).up.map((sql) =>
-    sql.replace('CREATE INDEX', 'CREATE INDEX CONCURRENTLY'),
-  )
-}
+/** An index that finds texts by their hashes, and its comment. */
+export const createLookup = (lookup: LookupIndex): string[] =>
+  addLookup(lookup).up.map((sql) => sql.replace('CREATE INDEX', 'CREATE INDEX CONCURRENTLY'))
 
-export const dropIndex = ({ table }: Pick<Adopting, 'table'>, name: string): string =>
+export const dropIndex = ({ table }: Site, name: string): string =>
   `DROP INDEX CONCURRENTLY IF EXISTS ${qualified(table.schema, name)}`
-
-/** The condition of the unique index, where it has one. */
-export const conditionOf = ({ table }: Held): string | undefined => indexCondition(table)
-
-type Site = Pick<Adopting, 'table'>
 
 /** One statement, or none where there is nothing to do. */
 export const alterTable = (on: Site, clauses: readonly string[]): string[] =>
@@ -134,32 +169,37 @@ const filledName = (on: Site, column: number): string => nameOf(on, `filled_${co
 export const dropFilled = (on: Site, columns: number): string[] =>
   Array.from({ length: columns }, (_, index) => `DROP CONSTRAINT IF EXISTS ${quote(filledName(on, index))}`)
 
-const addFilled = (on: Site, columns: readonly string[]): string[] =>
-  columns.flatMap((name, index) => [
-    `DROP CONSTRAINT IF EXISTS ${quote(filledName(on, index))}`,
-    `ADD CONSTRAINT ${quote(filledName(on, index))} CHECK (${quote(name)} IS NOT NULL) NOT VALID`,
+/** A check that is validated with those that columns are not NULL. */
+export interface Check {
+  readonly name: string
+  /** Adds it; undefined: it is there already. */
+  readonly clause: string | undefined
+}
+
+/** The check of a text. */
+export function textCheck({ table }: Held, isThere: boolean): Check {
+  const [sql = ''] = addCheck(table).up
+  return { name: table.check, clause: isThere ? undefined : `${sql.slice(sql.indexOf('ADD CONSTRAINT'))} NOT VALID` }
+}
+
+/** Adds checks for rows that are written from now on. One statement: the table is locked once. */
+export const addChecks = (on: Site, required: readonly string[], check?: Check): string[] =>
+  alterTable(on, [
+    ...required.flatMap((name, index) => [
+      `DROP CONSTRAINT IF EXISTS ${quote(filledName(on, index))}`,
+      `ADD CONSTRAINT ${quote(filledName(on, index))} CHECK (${quote(name)} IS NOT NULL) NOT VALID`,
+    ]),
+    ...(check?.clause === undefined ? [] : [check.clause]),
   ])
 
-const validateFilled = (on: Site, columns: readonly string[]): string[] =>
-  columns.map((_, index) => `VALIDATE CONSTRAINT ${quote(filledName(on, index))}`)
-
-/** Checks that these columns are not NULL, for rows that are written from now on. */
-export const addNotNull = (on: Site, columns: readonly string[]): string[] => alterTable(on, addFilled(on, columns))
-
 /** Reads the table once, while others read and write. */
-export const validateNotNull = (on: Site, columns: readonly string[]): string[] =>
-  alterTable(on, validateFilled(on, columns))
-
-/** The check, and one that each of these columns is not NULL. One statement: the table is locked once. */
-export function addChecks(on: Held, required: readonly string[], withCheck: boolean): string[] {
-  const [check = ''] = addCheck(on.table).up
-  const added = withCheck ? [`${check.slice(check.indexOf('ADD CONSTRAINT'))} NOT VALID`] : []
-  return alterTable(on, [...addFilled(on, required), ...added])
-}
-
-export function validateChecks(on: Held, required: readonly string[]): string {
-  return alterTable(on, [...validateFilled(on, required), `VALIDATE CONSTRAINT ${quote(on.table.check)}`]).join('')
-}
+export const validateChecks = (on: Site, required: readonly string[], check?: Check): string[] =>
+  alterTable(
+    on,
+    [...required.map((_, index) => filledName(on, index)), ...(check ? [check.name] : [])].map(
+      (name) => `VALIDATE CONSTRAINT ${quote(name)}`,
+    ),
+  )
 
 /** Makes columns NOT NULL. The valid checks prove it, so that the server does not read the rows again. */
 export const requireColumns = (on: Site, required: readonly string[]): string[] => [
@@ -205,7 +245,7 @@ export type LockMode = 'ACCESS EXCLUSIVE' | 'SHARE ROW EXCLUSIVE'
 
 /** Opens a transaction that gives up if it does not get the table in time. */
 export const beginLocked = (
-  on: Pick<Adopting, 'table'>,
+  on: Site,
   mode: LockMode,
   timeouts: { readonly lock: number; readonly hold: number },
 ): string =>
@@ -220,9 +260,9 @@ export const BY_INDEX =
 export const CHECK_CLIENT = "SET client_connection_check_interval = '2s'"
 
 /** Without giving pages back to the system, for which it would lock the table. */
-export const vacuumTable = ({ table }: Pick<Adopting, 'table'>): string => `VACUUM (TRUNCATE false) ${tableName(table)}`
+export const vacuumTable = ({ table }: Site): string => `VACUUM (TRUNCATE false) ${tableName(table)}`
 
-export const analyzeTable = ({ table }: Pick<Adopting, 'table'>): string => `ANALYZE ${tableName(table)}`
+export const analyzeTable = ({ table }: Site): string => `ANALYZE ${tableName(table)}`
 
 /** What decides whether and how a table can be adopted, beside its columns, indexes and checks. */
 export interface AdoptionFacts {

@@ -1,4 +1,4 @@
-import { literal, qualified, quote, unnest } from '../../sql/identifier'
+import { literal, quote, unnest } from '../../sql/identifier'
 import { bytewise, field, hashExpression, isFreed, isLive, tableName, textIsNull } from '../../sql/text-table'
 import { makeFunctions, type OwnedFunction } from '../../sql/trigger-set'
 import {
@@ -13,6 +13,7 @@ import {
   nextNumber,
   numbersOf,
   objectOf,
+  own,
   ownAlone,
   queueOf,
   refusedOf,
@@ -27,8 +28,6 @@ export interface Pages {
   /** @default [0, the last] */
   readonly lines?: readonly [from: number, to: number]
 }
-
-export const own = ({ table }: Pick<Adopting, 'table'>): string => `ONLY ${tableName(table)} AS t`
 
 function inPages({ from, to, lines }: Pages): string {
   const [first, last] = lines ? [`(${from},${lines[0]})`, `(${from},${lines[1]})`] : [`(${from},0)`, `(${to},0)`]
@@ -379,18 +378,6 @@ SELECT pg_catalog.count(*)::pg_catalog.text AS groups, coalesce(pg_catalog.sum(g
 /** Rows that violate NOT NULL, by key; read without a lock. */
 export const findNulls = (on: Adopting, column: string, limit: number): string =>
   `SELECT ${primaryKeyAsJson(on, 't')}::pg_catalog.text AS key FROM ${own(on)} WHERE ${field('t', column)} IS NULL LIMIT ${limit}`
-
-/** The stored state of the adoption $1. */
-export const readState = (schema: string): string =>
-  `SELECT a.state::pg_catalog.text AS state FROM ${qualified(schema, 'unique_text_adoptions')} AS a WHERE a.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text`
-
-/** Adds members $2 to it, or begins it. */
-export const writeState = (on: Pick<Adopting, 'table'>): string =>
-  `INSERT INTO ${adoptions(on)} AS a (guard, state) VALUES ($1::pg_catalog.text, $2::pg_catalog.jsonb)
-ON CONFLICT (guard) DO UPDATE SET state = a.state OPERATOR(pg_catalog.||) excluded.state`
-
-export const forgetState = (on: Pick<Adopting, 'table'>): string =>
-  `DELETE FROM ${adoptions(on)} AS a WHERE a.guard OPERATOR(pg_catalog.=) $1::pg_catalog.text`
 
 /** What the transitional triggers need; without a lock on the table itself. */
 export function createObjects(on: AdoptedTable): string[] {

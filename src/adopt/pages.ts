@@ -1,0 +1,132 @@
+import type { AdoptSession } from './session'
+import { countBytes, countPages, noteRefused, type Pages, readTexts, type Wanted } from './sql/texts'
+import { normalizeTexts, type Target } from './target'
+
+/** A text that normalizing changes, and its row. */
+export interface TextChange {
+  readonly spot: string
+  readonly before: readonly (string | null)[]
+  readonly after: readonly (string | null)[]
+}
+
+/** The texts of a row that was read as `c0`, …. */
+export const readTextsOf = ({ on }: Target, row: Readonly<Record<string, string | null>>): (string | null)[] =>
+  on.table.text.map((_, index) => row[`c${index}`] ?? null)
+
+/** Old and new texts of each column, for a statement. */
+export const columnsOfChanges = ({ on }: Target, changes: readonly TextChange[]): unknown[] =>
+  on.table.text.flatMap((_, index) => [
+    changes.map(({ before }) => before[index] ?? null),
+    changes.map(({ after }) => after[index] ?? null),
+  ])
+
+/** Reads what the normalizer makes of the texts of some pages, and notes those that it refuses. */
+export async function readChanges(
+  session: AdoptSession,
+  target: Target,
+  pages: Pages,
+  wanted: Wanted,
+): Promise<TextChange[]> {
+  const changes: TextChange[] = []
+  const refused: RefusedSpot[] = []
+  for (const row of await session.query<Record<string, string | null>>(readTexts(target.on, pages, wanted))) {
+    const [spot, before] = [row['spot'] ?? '', readTextsOf(target, row)]
+    const normalized = normalizeTexts(target.declaration.text, before)
+    if ('refused' in normalized) refused.push({ spot, reason: normalized.refused })
+    else if (normalized.changed) changes.push({ spot, before, after: normalized.texts })
+  }
+  await reportRefused(session, target, refused)
+  return changes
+}
+
+/** A row whose text is refused. */
+export interface RefusedSpot {
+  readonly spot: string
+  readonly reason: string
+}
+
+export async function reportRefused(
+  { query }: AdoptSession,
+  { on }: Target,
+  refused: readonly RefusedSpot[],
+): Promise<void> {
+  if (refused.length === 0) return
+  await query(noteRefused(on), [refused.map(({ spot }) => spot), refused.map(({ reason }) => reason)])
+}
+
+/** How far a sweep over the table's pages has come. */
+export interface Sweep {
+  readonly wanted: Wanted
+  /** Number of the next page to read. */
+  readonly page: number
+  /** How many pages the table had when the sweep began; rows of later pages bring their hashes. */
+  readonly pages: number
+}
+
+/** Committing the rows of one page costs more than writing them. */
+const PAGE_BATCH = { first: 16, least: 16, fewest: 1 }
+
+export async function pagesOf({ query }: AdoptSession, { on }: Target): Promise<number> {
+  const [row] = await query<{ pages: string }>(countPages(on))
+  return Number(row?.pages ?? 0)
+}
+
+/**
+ * Goes over the pages of a table, batch by batch.
+ *
+ * @param work on some of the pages, which returns how many rows somebody else had locked
+ * @param onBatch called after each batch with the page that comes next; returns whether the rest is left
+ * @returns how many rows are left
+ */
+export async function sweepPages(
+  session: AdoptSession,
+  target: Target,
+  { wanted, page: from, pages }: Sweep,
+  work: (part: Pages) => Promise<number>,
+  onBatch: (page: number) => Promise<boolean> | boolean,
+): Promise<number> {
+  let [page, left] = [from, 0]
+  if (page >= pages) return left
+  await session.inBatches(PAGE_BATCH, async (size) => {
+    const to = Math.min(page + size, pages)
+    const done = to - page
+    for await (const part of partsOf(session, target, { from: page, to }, wanted)) left += await work(part)
+    page = to
+    return { done, more: !(await onBatch(page)) && page < pages }
+  })
+  return left
+}
+
+/** So many bytes of texts are read at once. As parameters they are there several times over, with what they become. */
+const MOST_BYTES = 16e6
+/** More than a page has. */
+const LINES = 2_048
+
+/** Parts of these pages, each with few enough bytes of texts to be read, or a row: rows move as they are written. */
+async function* partsOf(
+  session: AdoptSession,
+  target: Target,
+  pages: Pages,
+  wanted: Wanted,
+): AsyncGenerator<Pages, void, undefined> {
+  const { from, to, lines: [first, last] = [0, LINES] } = pages
+  if (target.normalizes && last - first > 1) {
+    const [row] = await session.query<{ bytes: string }>(countBytes(target.on, pages, wanted))
+    if (Number(row?.bytes ?? 0) > MOST_BYTES) {
+      const [middle, line] = [Math.ceil((from + to) / 2), Math.ceil((first + last) / 2)]
+      const halves: readonly Pages[] =
+        to - from > 1
+          ? [
+              { from, to: middle },
+              { from: middle, to },
+            ]
+          : [
+              { from, to, lines: [first, line] },
+              { from, to, lines: [line, last] },
+            ]
+      for (const half of halves) yield* partsOf(session, target, half, wanted)
+      return
+    }
+  }
+  yield pages
+}
