@@ -1,13 +1,13 @@
 import type { EntityMetadata, ObjectLiteral } from 'typeorm'
 import { parameterOptions } from '../connection/wire'
-import { type RequestedRow, rowShape, type RowValues, updateOf, type Updates, updateShape } from './row-values'
-import type { ReadyText } from './entity-text'
-import { type BatchRow, findManyStatement, findOrCreateManyStatement } from '../sql/batch'
-import { hasObjects, parameterText } from '../sql/types'
-import { createSpreadStatement, findSpreadStatement, scopesOf } from '../sql/spread'
-import { insertColumns, type Statement } from '../sql/find'
-import { upsertManyStatement } from '../sql/upsert'
 import { tableNumbers } from '../registry/registry'
+import type { BatchRow } from '../sql/batch'
+import { insertColumns, type Statement } from '../sql/find'
+import { createSpreadStatement, findSpreadStatement, scopesOf } from '../sql/spread'
+import { hasObjects, type ParameterOptions, parameterText } from '../sql/types'
+import type { ReadyText } from './entity-text'
+import { type RequestedRow, type RowValues, updateOf } from './row-values'
+import { batchStatementOf, NO_DEFAULTS, rowShape, statementsOf, type Updates } from './statements'
 
 /** Rows in one statement: enough that the round trip does not count, few enough that two at once share a call's work. */
 const BATCH_ROWS = 1_000
@@ -52,14 +52,11 @@ export function byHash({ row: left }: DistinctRow, { row: right }: DistinctRow):
 
 export const compareTexts = (left = '', right = ''): number => (left < right ? -1 : Number(left > right))
 
-/** All rows have the same columns: none is left out. */
-export const NO_DEFAULTS: ReadonlyMap<string, string> = new Map()
-
 /** What decides how the rows of a call are cut into batches. */
 export interface BatchRules {
   readonly entityText: ReadyText
-  /** SQL of the defaults of columns that a row may leave out beside rows that bring them; empty where all bring the same. */
-  readonly defaults: ReadonlyMap<string, string>
+  /** SQL of the defaults of columns that a row may leave out beside rows that bring them. @default all bring the same */
+  readonly defaults?: ReadonlyMap<string, string> | undefined
   /** What happens to the rows that are found. @default nothing */
   readonly updates?: Updates | undefined
   /** Rows in one statement. @default 1,000 */
@@ -84,64 +81,57 @@ export function* inBatches(
   rows: readonly DistinctRow[],
   refuse: (row: DistinctRow, error: unknown) => void,
 ): Generator<Batch> {
-  const { defaults, updates } = rules
+  const { defaults, updates, batchRows = BATCH_ROWS } = rules
+  const options = parameterOptions(rules.entityText.dataSource)
   // What Postgres gives an identity column has no SQL: one statement has such a column for all rows or for none. And it
   // updates rows or only finds them.
   const groupOf = ({ row }: DistinctRow): string => {
-    const brought = defaults.size === 0 ? row.others : row.others.filter((name) => !defaults.has(name))
     const update = updates !== undefined && updateOf(updates, row).length > 0
-    return `${update}\n${brought.join('\n')}`
+    return `${update}\n${row.others.filter((name) => !defaults?.has(name)).join('\n')}`
   }
-  const groups = isMixed(rows) ? groupBy(rows, groupOf).values() : [rows]
-  for (const group of groups) yield* batchesOf(rules, group, refuse)
-}
-
-function* batchesOf(
-  rules: BatchRules,
-  rows: readonly DistinctRow[],
-  refuse: (row: DistinctRow, error: unknown) => void,
-): Generator<Batch> {
-  const options = parameterOptions(rules.entityText.dataSource)
-  const { batchRows = BATCH_ROWS } = rules
-  let items: BatchItem[] = []
-  let characters = 0
-  for (const row of rows) {
-    const { all } = row.row
-    let item: BatchItem = row
-    if (hasObjects(all)) {
-      try {
-        item = { ...row, texts: all.map((value) => parameterText(value, options)) }
-      } catch (error) {
-        refuse(row, error)
+  for (const group of defaults ? groupBy(rows, groupOf).values() : [rows]) {
+    let items: BatchItem[] = []
+    let characters = 0
+    for (const row of group) {
+      const item = itemOf(row, options, refuse)
+      if (!item) continue
+      const length = lengthOf(item)
+      if (length > BATCH_CHARACTERS || (item.texts && bringsBytes(rules, item))) {
+        yield { items: [item], alone: true }
         continue
       }
+      if (items.length === batchRows || characters + length > BATCH_CHARACTERS) {
+        yield { items, alone: false }
+        items = []
+        characters = 0
+      }
+      items.push(item)
+      characters += length
     }
-    const length = lengthOf(item)
-    if (length > BATCH_CHARACTERS || (item.texts && bringsBytes(rules, item))) {
-      yield { items: [item], alone: true }
-      continue
-    }
-    if (items.length === batchRows || characters + length > BATCH_CHARACTERS) {
-      yield { items, alone: false }
-      items = []
-      characters = 0
-    }
-    items.push(item)
-    characters += length
+    if (items.length > 0) yield { items, alone: false }
   }
-  if (items.length > 0) yield { items, alone: false }
+}
+
+/** @returns undefined for a row that is refused */
+function itemOf(
+  row: DistinctRow,
+  options: ParameterOptions,
+  refuse: (row: DistinctRow, error: unknown) => void,
+): BatchItem | undefined {
+  const { all } = row.row
+  if (!hasObjects(all)) return row
+  try {
+    return { ...row, texts: all.map((value) => parameterText(value, options)) }
+  } catch (error) {
+    refuse(row, error)
+    return undefined
+  }
 }
 
 function lengthOf({ row, texts }: BatchItem): number {
   let length = 0
   for (const value of texts ?? row.all) if (typeof value === 'string') length += value.length
   return length
-}
-
-/** Returns the text of a value. One without a text of its own is no object, and needs no options. */
-function parameterAt({ row, texts }: BatchItem, index: number): string | null {
-  const value = texts ? texts[index] : row.all[index]
-  return typeof value === 'string' ? value : parameterText(value)
 }
 
 /** The driver sends a Buffer as bytes, which for a column that is no `bytea` mean what no text says. */
@@ -161,39 +151,42 @@ export interface BatchQuery {
 
 export function batchQuery(rules: BatchRules, items: readonly BatchItem[]): BatchQuery {
   const { entityText, updates } = rules
-  const sets = columnSets(items)
+  const sets = rules.defaults ? columnSets(items) : items.slice(0, 1).map(({ row }) => row)
   const others = [...new Set(sets.flatMap((row) => row.others))]
   const partial = others.filter((name) => sets.some((row) => !row.others.includes(name)))
-  const few = fewScopes(rules, items)
-  const shape = {
-    ...rowShape(entityText, others),
-    types: entityText.ready.types,
-    defaults: new Map(partial.map((name) => [name, rules.defaults.get(name) ?? 'NULL'])),
-    fewScopes: few.map(([name]) => name),
+  const columns = columnsOf(items, others)
+  const few = fewScopes(rules, columns)
+  const defaults = new Map(partial.map((name) => [name, rules.defaults?.get(name) ?? 'NULL']))
+  return {
+    statement: batchStatementOf(entityText, { others, defaults, fewScopes: few.map(([name]) => name), updates }),
+    values: [
+      ...columns,
+      ...partial.map((name) => items.map(({ row }) => row.others.includes(name))),
+      ...few.map(([, values]) => values),
+    ],
   }
-  const update = others.filter((name) => updates?.columns.has(name))
-  const statement =
-    updates && update.length > 0
-      ? upsertManyStatement(shape, updateShape(entityText, updates, update))
-      : findOrCreateManyStatement(shape)
-  const keyLength = insertColumns(shape).length - others.length
-  // The values of each further column, NULL where a row brings none.
-  const rest = others.map((): (string | null)[] => [])
+}
+
+/** The texts of each column, those of the key first; NULL where a row does not bring it. */
+function columnsOf(items: readonly BatchItem[], others: readonly string[]): (string | null)[][] {
+  const [first] = items
+  const keyLength = first?.row.key.length ?? 0
+  const columns = Array.from({ length: keyLength + others.length }, (): (string | null)[] => [])
   let last: RowValues | undefined
   let places: readonly number[] = []
-  for (const item of items) {
-    const { row } = item
-    if (!last || !sameColumns(last, row)) places = others.map((name) => row.others.indexOf(name))
+  for (const { row, texts } of items) {
+    if (!last || !sameColumns(last, row)) {
+      places = others.map((name) => (row.others.includes(name) ? keyLength + row.others.indexOf(name) : -1))
+    }
     last = row
-    for (const [nth, place] of places.entries()) {
-      rest[nth]?.push(place === -1 ? null : parameterAt(item, keyLength + place))
+    const values = texts ?? row.all
+    for (let nth = 0; nth < columns.length; nth += 1) {
+      // One without a text of its own is no object, and needs no options.
+      const value = values[nth < keyLength ? nth : (places[nth - keyLength] ?? -1)]
+      columns[nth]?.push(typeof value === 'string' ? value : parameterText(value))
     }
   }
-  const brought = partial.map((name) => items.map(({ row }) => row.others.includes(name)))
-  return {
-    statement,
-    values: [...keyColumnsOf(items, keyLength), ...rest, ...brought, ...few.map(([, values]) => values)],
-  }
+  return columns
 }
 
 /** So many scopes name so few partitions that planning for these costs less than a plan for all of them. */
@@ -202,14 +195,16 @@ const FEW_SCOPES = 8
 const EXACT: ReadonlySet<string | undefined> = new Set(['smallint', 'integer', 'bigint', 'uuid', 'text', 'date'])
 
 /** Columns of the scope by which a table is partitioned, with the few values that the batch brings for them. */
-function fewScopes({ entityText, updates }: BatchRules, items: readonly BatchItem[]): [string, (string | null)[]][] {
-  const { ready, declaration } = entityText
+function fewScopes(
+  { entityText: { ready, declaration }, updates }: BatchRules,
+  columns: readonly (readonly (string | null)[])[],
+): [string, (string | null)[]][] {
   if (!ready.partitioned || updates) return []
   return declaration.table.scope.flatMap((name, index): [string, (string | null)[]][] => {
     if (!EXACT.has(ready.types.get(name)?.type)) return []
     const values = new Set<string | null>()
-    for (const item of items) {
-      values.add(parameterAt(item, index))
+    for (const value of columns[index] ?? []) {
+      values.add(value)
       if (values.size > FEW_SCOPES) return []
     }
     return [[name, [...values]]]
@@ -225,10 +220,9 @@ function columnSets(items: readonly BatchItem[]): RowValues[] {
 
 /** A batch that only looks rows up, as one statement with its parameters. */
 export function findQuery({ entityText }: BatchRules, items: readonly BatchItem[]): BatchQuery {
-  const row = rowShape(entityText, [])
-  const shape = { ...row, types: entityText.ready.types, defaults: NO_DEFAULTS }
-  const values = keyColumnsOf(items, insertColumns(shape).length)
-  if (!entityText.ready.distributed) return { statement: findManyStatement(shape), values }
+  const values = columnsOf(items, [])
+  if (!entityText.ready.distributed) return { statement: statementsOf(entityText).findMany, values }
+  const shape = { ...rowShape(entityText, []), types: entityText.ready.types, defaults: NO_DEFAULTS }
   return {
     statement: findSpreadStatement(shape, values),
     values: [...scopesOf(shape.table, values), ...values.slice(-1)],
@@ -259,18 +253,16 @@ export function* createQueries(
   const length = Math.floor((MAX_PARAMETERS - keyLength) / width)
   for (let start = 0; start < chosen.length; start += length) {
     const part = chosen.slice(start, start + length)
-    const given = keyColumnsOf(part, keyLength)
+    const columns = columnsOf(part, others)
+    const given = columns.slice(0, keyLength)
     const brings = part.map(
       ({ row: { others: brought } }) =>
         (index: number): boolean =>
           index < keyLength || brought.includes(others[index - keyLength] ?? ''),
     )
-    const values = part.flatMap((item) => {
-      const brought = item.row.others
-      const key = Array.from({ length: keyLength }, (_, index) => parameterAt(item, index))
-      const rest = others.filter((name) => brought.includes(name))
-      return [...key, ...rest.map((name) => parameterAt(item, keyLength + brought.indexOf(name)))]
-    })
+    const values = brings.flatMap((isBrought, nth) =>
+      columns.flatMap((column, index) => (isBrought(index) ? [column[nth] ?? null] : [])),
+    )
     yield {
       query: {
         statement: createSpreadStatement(shape, given, brings),
@@ -279,10 +271,6 @@ export function* createQueries(
       places: missing.slice(start, start + length),
     }
   }
-}
-
-function keyColumnsOf(items: readonly BatchItem[], keyLength: number): (string | null)[][] {
-  return Array.from({ length: keyLength }, (_, index) => items.map((item) => parameterAt(item, index)))
 }
 
 export function groupBy<Key, Value>(values: readonly Value[], keyOf: (value: Value) => Key): ReadonlyMap<Key, Value[]> {

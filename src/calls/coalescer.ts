@@ -1,16 +1,14 @@
 import type { EntityManager, ReplicationMode } from 'typeorm'
 import { connectsAsMade, openSession } from '../connection/open-session'
 import { nextTick, startTimer, stopTimer } from '../connection/mutex'
-import { type EntityText, onTable, type ReadyText } from './entity-text'
-import { groupBy, NO_DEFAULTS } from './batches'
-import { rowShape, type RowValues, sameValues } from './row-values'
-import { type BatchRow, findTogetherStatement } from '../sql/batch'
+import { type EntityText, onTable } from './entity-text'
+import { groupBy } from './batches'
+import { type RowValues, sameValues } from './row-values'
+import { statementsOf } from './statements'
 import { parameterText } from '../sql/types'
-import type { Statement, StoredRow } from '../sql/find'
+import type { StoredRow } from '../sql/find'
 import { openTransaction, registry } from '../registry/registry'
 import { ensureReady, knownReady } from '../schema/readiness'
-
-const statements = new WeakMap<ReadyText, Statement<BatchRow>>()
 
 /** How many calls may go their ordinary way at once; further calls wait. */
 const MOST_ALONE = 8
@@ -195,14 +193,8 @@ export class Coalescer {
     try {
       const { entityText } = this
       const ready = onTable(entityText, await ensureReady(entityText.declaration, session))
-      let statement = statements.get(ready)
-      if (!statement) {
-        const shape = { ...rowShape(ready, []), types: ready.ready.types, defaults: NO_DEFAULTS }
-        statement = findTogetherStatement(shape)
-        statements.set(ready, statement)
-      }
       const keys = first.row.key.map((_, index) => firsts.map(({ row }) => parameterText(row.key[index])))
-      for (const stored of await session.rows(statement, keys)) {
+      for (const stored of await session.rows(statementsOf(ready).findTogether, keys)) {
         found[stored.index] = found[stored.index] === null ? stored : undefined
       }
     } finally {

@@ -11,11 +11,12 @@ import {
   tableDeclarations,
 } from '../registry/registry'
 import { ensureReady, forgetIfChanged } from '../schema/readiness'
+import type { BatchRow } from '../sql/batch'
 import type { Statement, StoredRow } from '../sql/find'
 import type { SpatialColumn } from '../sql/types'
 import { requireManager } from './call-options'
 
-/** The statements for single rows that bring one set of columns. */
+/** The statements for rows that bring one set of columns. */
 export interface RowStatements {
   readonly find: Statement<StoredRow>
   readonly findStanding: Statement<StoredRow>
@@ -24,6 +25,12 @@ export interface RowStatements {
   readonly create: Statement<StoredRow>
   readonly createInChain: Statement<StoredRow>
   readonly createInChainOrRaise: Statement<StoredRow>
+  /** Clears the delete date of the row that holds the text. */
+  readonly restore: Statement<StoredRow>
+  /** For many rows of one call. */
+  readonly findMany: Statement<BatchRow>
+  /** For a few calls that look for a row each. */
+  readonly findTogether: Statement<BatchRow>
 }
 
 /** The statements for single rows that change one set of columns. */
@@ -61,6 +68,7 @@ export interface ReadyText extends EntityText {
   readonly echoed: readonly string[]
   readonly rowStatements: Map<string, RowStatements>
   readonly upsertStatements: Map<string, UpsertStatements>
+  readonly batchStatements: Map<string, Statement<BatchRow>>
   readonly streak: Streak
 }
 
@@ -88,6 +96,7 @@ export function onTable(entityText: EntityText, ready: ReadyTable): ReadyText {
     echoed,
     rowStatements: new Map(),
     upsertStatements: new Map(),
+    batchStatements: new Map(),
     streak: { found: 0 },
   }
   entityText.readyTexts.set(ready, readyText)
@@ -99,7 +108,8 @@ const MAX_CACHED = 64
 
 /** Returns what is cached for these columns, creating it on first use; what finds no room in the cache is not kept. */
 export function cached<T>(cache: Map<string, T>, columns: readonly string[], create: () => T): T {
-  const key = columns.join('\n')
+  // No name in Postgres has this character.
+  const key = columns.join('\0')
   const known = cache.get(key)
   if (known) return known
   const kept = cache.size < MAX_CACHED

@@ -26,7 +26,6 @@ import {
   inBatches,
   isMixed,
   isNumbered,
-  NO_DEFAULTS,
   type Repeat,
   scopeOrder,
 } from './batches'
@@ -49,10 +48,10 @@ import {
   requestedRow,
   type RowValues,
   updateOf,
-  type Updates,
   withCreated,
   withUpdate,
 } from './row-values'
+import type { Updates } from './statements'
 import { type RowError, toRowError, withPromised } from './values'
 
 /** What to do with rows that are missing, found, or found deleted. */
@@ -263,7 +262,6 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     const base = {
       session,
       entityText,
-      defaults: NO_DEFAULTS,
       updates,
       deleted,
       results,
@@ -277,7 +275,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     const rows = isDeferred ? this.inOrder(await completeMissing(base, requested)) : requested
     // Each call asks anew, so that a changed default takes effect at once, as it does for a single row.
     const table = tableName(entityText.declaration.table)
-    const defaults = isMixed(rows) ? await columnDefaults(session.query, table) : NO_DEFAULTS
+    const defaults = isMixed(rows) ? await columnDefaults(session.query, table) : undefined
     const call = { ...base, defaults }
     const batches = inBatches(call, rows, (row, error) => {
       writeResult(call, row, { error: toRowError(error) })

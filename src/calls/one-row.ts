@@ -2,18 +2,8 @@ import type { ObjectLiteral } from 'typeorm'
 import type { Session } from '../connection/session'
 import { DeclarationError, DuplicateTextError, TextTakenError } from '../errors'
 import { tableNames } from '../registry/registry'
-
-import {
-  createInChainStatement,
-  findOrCreateStatement,
-  findStandingStatement,
-  findStatement,
-  restoreStatement,
-  type StoredRow,
-} from '../sql/find'
-import { createStatement, updateSpreadStatement } from '../sql/spread'
+import type { StoredRow } from '../sql/find'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
-import { upsertStatement } from '../sql/upsert'
 import { asQueryFailedError } from '../typeorm/errors'
 import {
   collisionError,
@@ -27,9 +17,9 @@ import {
   UNKNOWN,
 } from '../typeorm/refusals'
 import { Attempts } from './attempts'
-import { type BatchRules, findQuery, groupBy, inBatches, NO_DEFAULTS } from './batches'
+import { type BatchRules, findQuery, groupBy, inBatches } from './batches'
 import type { DeletedOption } from './call-options'
-import { cached, type EntityText, type ReadyText, type RowStatements, type UpsertStatements } from './entity-text'
+import type { EntityText, ReadyText } from './entity-text'
 import {
   afterInsert,
   afterUpdate,
@@ -46,14 +36,12 @@ import {
   isDeferred,
   mayUpdate,
   type RequestedRow,
-  rowShape,
   type RowValues,
   updateOf,
-  type Updates,
-  updateShape,
   withOnly,
   withOthersOf,
 } from './row-values'
+import { statementsOf, type Updates, upsertStatementsOf } from './statements'
 import { withPromised } from './values'
 
 /** A row, and how it came about. */
@@ -243,20 +231,6 @@ async function explain(
   return explained ? asQueryFailedError(explained, refused.error) : failure
 }
 
-function statementsOf(entityText: ReadyText, others: readonly string[]): RowStatements {
-  return cached(entityText.rowStatements, others, (): RowStatements => {
-    const shape = rowShape(entityText, others)
-    return {
-      find: findStatement(shape),
-      findStanding: findStandingStatement(shape),
-      findOrCreate: findOrCreateStatement(shape),
-      create: createStatement(shape),
-      createInChain: createInChainStatement(shape, 'nothing'),
-      createInChainOrRaise: createInChainStatement(shape, 'raise'),
-    }
-  })
-}
-
 /** No input is answered by position, and nothing is created. */
 const UNASKED = { input: 0, repeats: undefined, values: {}, more: [], create: undefined }
 
@@ -272,7 +246,7 @@ export async function findRows(
 ): Promise<ReadonlyMap<string, StoredRow>> {
   const requested = new Map(rows.map((row) => [row.identity, { ...row, others: [], all: row.key }]))
   const distinct = [...requested.values()].map((row) => ({ ...UNASKED, row }))
-  const rules: BatchRules = { entityText, defaults: NO_DEFAULTS }
+  const rules: BatchRules = { entityText }
   const found = new Map<string, StoredRow>()
   const batches = inBatches(rules, distinct, (_, error) => {
     throw error
@@ -350,14 +324,9 @@ async function restoreOrThrow(
     const id = metadata.getEntityIdMap(entity)
     throw new TextTakenError([{ entity: metadata.name, property: declaration.name, id, row: position, deleted: true }])
   }
-  const statement = restoreStatement(rowShape(entityText, []), {
-    deleted: metadata.deleteDateColumn?.databaseName ?? '',
-    version: metadata.versionColumn?.databaseName,
-    updated: metadata.updateDateColumn?.databaseName,
-  })
   // Subscribers get the events of TypeORM's `restore()`, which have no entity either.
   await recoverEvent(session, entityText, 'BeforeRecover')
-  const [restored] = await session.rowsOrRollBack(statement, row.key)
+  const [restored] = await session.rowsOrRollBack(statementsOf(entityText).restore, row.key)
   if (restored) await recoverEvent(session, entityText, 'AfterRecover')
   return restored
 }
@@ -483,17 +452,4 @@ async function toEntity(
   if (stored.created) await afterInsert(session, entityText, entity)
   else await afterUpdate(session, entityText, entity)
   return entity
-}
-
-function upsertStatementsOf(entityText: ReadyText, others: readonly string[], updates: Updates): UpsertStatements {
-  const updated = [...updates.columns]
-  const key = [...others, '', ...updated, String(updates.skipUnchanged)]
-  return cached(entityText.upsertStatements, key, (): UpsertStatements => {
-    const shape = rowShape(entityText, others)
-    const changes = updateShape(entityText, updates, updated)
-    const update = entityText.ready.distributed
-      ? updateSpreadStatement(shape, changes)
-      : upsertStatement(shape, changes, false)
-    return { upsert: upsertStatement(shape, changes, true), update }
-  })
 }

@@ -1,13 +1,13 @@
-import type { EntityMetadata, ObjectLiteral } from 'typeorm'
+import type { ObjectLiteral } from 'typeorm'
 import type { Session } from '../connection/session'
 import { DeclarationError } from '../errors'
-import { type ColumnMetadata, declarationsOf, rootOf, tableNumbers } from '../registry/registry'
-import { guardedNumbers, type RowShape, type StoredRow } from '../sql/find'
+import { type ColumnMetadata, declarationsOf } from '../registry/registry'
+import type { StoredRow } from '../sql/find'
 import { hashOfTexts } from '../sql/text-table'
 import { parameterText } from '../sql/types'
-import type { UpdateShape } from '../sql/upsert'
-import type { EntityText, ReadyText } from './entity-text'
+import type { EntityText } from './entity-text'
 import { beforeInsert, listensToInsert } from './hydrate'
+import { changedTexts, NO_OTHERS, type Updates } from './statements'
 import {
   givenTexts,
   insertValue,
@@ -97,8 +97,6 @@ export function withOthersOf(row: RowValues, entityText: EntityText, entity: Obj
   return withOthers(row, otherValues(entityText, entity))
 }
 
-const NO_OTHERS: readonly string[] = []
-
 /** A row with these further columns, by their database names. */
 function withOthers({ key, hash, identity }: KeyValues, others: ReadonlyMap<string, unknown>): RowValues {
   if (others.size === 0) return { key, hash, identity, others: NO_OTHERS, all: key }
@@ -174,34 +172,6 @@ function requireSame({ metadata }: EntityText, { propertyPath }: ColumnMetadata,
   throw new DeclarationError(
     `"${propertyPath}" of ${metadata.name} has one value in the values and another in "create". Give it once.`,
   )
-}
-
-/**
- * What is selected after the columns that `find` would load: the discriminator of single table inheritance, and the
- * delete date.
- */
-export function rowShape(
-  { metadata, select, declaration, otherTexts, spatial, ready, echoed }: ReadyText,
-  others: readonly string[],
-): RowShape {
-  const names = select.map(({ databaseName }) => databaseName)
-  const discriminator = metadata.discriminatorColumn?.databaseName
-  const deleteDate = declaration.table.deleted === undefined ? metadata.deleteDateColumn?.databaseName : undefined
-  const hidden = [discriminator, deleteDate].filter((name) => name !== undefined && !names.includes(name))
-  return {
-    table: declaration.table,
-    others,
-    select: [...names, ...hidden.filter((name) => name !== undefined)],
-    echoed,
-    types: ready.types,
-    spatial,
-    otherNumbers: guardedNumbers(otherTexts.map(({ table }) => table)),
-    deferrable: ready.deferrable,
-    distributed: ready.distributed,
-    partitioned: ready.partitioned,
-    crashesByPruning: ready.crashesByPruning,
-    numbered: tableNumbers(metadata).length > 0,
-  }
 }
 
 /** A requested row. */
@@ -288,13 +258,6 @@ export class DeferredRow {
   }
 }
 
-/** What an upsert does to a row that is there. */
-export interface Updates {
-  /** Database names of the columns that it takes over from the values, where these bring them. */
-  readonly columns: ReadonlySet<string>
-  readonly skipUnchanged: boolean
-}
-
 /**
  * @param listed properties. @default every column that an update may change
  * @throws DeclarationError for a property that an upsert cannot change, or that is none
@@ -317,31 +280,6 @@ export function updatesOf(
 /** The columns that this row changes; none: it is only found. */
 export function updateOf(updates: Updates | undefined, { others }: RowValues): string[] {
   return updates ? others.filter((name) => updates.columns.has(name)) : []
-}
-
-export function updateShape(
-  { metadata, otherTexts }: EntityText,
-  { skipUnchanged }: Updates,
-  update: readonly string[],
-): UpdateShape {
-  const names = (is: (column: ColumnMetadata) => boolean): string[] =>
-    metadata.columns.filter(is).map(({ databaseName }) => databaseName)
-  return {
-    update,
-    versions: names(({ isVersion }) => isVersion),
-    updateDates: names(({ isUpdateDate }) => isUpdateDate),
-    hashes: changedTexts(otherTexts, update).flatMap(({ table }) => (table.guardless === true ? [table] : [])),
-    skipUnchanged,
-    only: classFilter(metadata),
-  }
-}
-
-/** Excludes rows of another class of single table inheritance, which are not ours to change. */
-export function classFilter(metadata: EntityMetadata): UpdateShape['only'] {
-  const { discriminatorColumn, childEntityMetadatas } = metadata
-  if (!discriminatorColumn || metadata === rootOf(metadata)) return undefined
-  const values = [metadata, ...childEntityMetadatas].map(({ discriminatorValue }) => String(discriminatorValue))
-  return { column: discriminatorColumn.databaseName, values }
 }
 
 /** A property stands for its column, a relation for its join columns, an embedded for all of its columns. */
@@ -381,9 +319,6 @@ function reasonAgainst({ metadata, declaration }: EntityText, column: ColumnMeta
 export function withOnly(row: RowValues, names: ReadonlySet<string>): RowValues {
   return withOthers(row, new Map([...othersOf(row)].filter(([name]) => names.has(name))))
 }
-
-const changedTexts = (texts: EntityText['otherTexts'], update: readonly string[]): EntityText['otherTexts'] =>
-  texts.filter(({ table }) => table.text.some(({ name }) => update.includes(name)))
 
 const othersOf = ({ key, others, all }: RowValues): Map<string, unknown> =>
   new Map(others.map((name, index) => [name, all[key.length + index]]))

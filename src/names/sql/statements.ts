@@ -2,7 +2,7 @@ import type { EntityManager, EntityMetadata, ObjectLiteral } from 'typeorm'
 import { dataSourceOf, type Declaration, type NameDeclaration } from '../../registry/registry'
 import { requireManager } from '../../calls/call-options'
 import { cached, type EntityColumns, entityColumns } from '../../calls/entity-text'
-import { classFilter } from '../../calls/row-values'
+import { classFilter } from '../../calls/statements'
 import { named, nameList, parameter, returningList, type RowShape, type Statement, type WireRow } from '../../sql/find'
 import { literal, qualified, quote } from '../../sql/identifier'
 import {

@@ -1,0 +1,171 @@
+import type { EntityMetadata } from 'typeorm'
+import { type ColumnMetadata, rootOf, tableNumbers } from '../registry/registry'
+import { type BatchRow, findManyStatement, findOrCreateManyStatement, findTogetherStatement } from '../sql/batch'
+import {
+  createInChainStatement,
+  findOrCreateStatement,
+  findStandingStatement,
+  findStatement,
+  guardedNumbers,
+  restoreStatement,
+  type RowShape,
+  type Statement,
+} from '../sql/find'
+import { createStatement, updateSpreadStatement } from '../sql/spread'
+import { type UpdateShape, upsertManyStatement, upsertStatement } from '../sql/upsert'
+import { cached, type EntityText, type ReadyText, type RowStatements, type UpsertStatements } from './entity-text'
+
+/** What an upsert does to a row that is there. */
+export interface Updates {
+  /** Database names of the columns that it takes over from the values, where these bring them. */
+  readonly columns: ReadonlySet<string>
+  readonly skipUnchanged: boolean
+}
+
+/** Rows that bring nothing but their key share this list: of thousands, each would count. */
+export const NO_OTHERS: readonly string[] = []
+
+/** No row leaves out what another one brings. */
+export const NO_DEFAULTS: ReadonlyMap<string, string> = new Map()
+
+/**
+ * The statements for rows that bring the same columns beside their key. Each is compiled when it is first sent, and kept.
+ */
+export function statementsOf(entityText: ReadyText, others: readonly string[] = NO_OTHERS): RowStatements {
+  return cached(entityText.rowStatements, others, () => {
+    const shape = rowShape(entityText, others)
+    const batch = { ...shape, types: entityText.ready.types, defaults: NO_DEFAULTS }
+    return lazily<RowStatements>({
+      find: () => findStatement(shape),
+      findStanding: () => findStandingStatement(shape),
+      findOrCreate: () => findOrCreateStatement(shape),
+      create: () => createStatement(shape),
+      createInChain: () => createInChainStatement(shape, 'nothing'),
+      createInChainOrRaise: () => createInChainStatement(shape, 'raise'),
+      restore: () => {
+        const { deleteDateColumn, versionColumn, updateDateColumn } = entityText.metadata
+        return restoreStatement(shape, {
+          deleted: deleteDateColumn?.databaseName ?? '',
+          version: versionColumn?.databaseName,
+          updated: updateDateColumn?.databaseName,
+        })
+      },
+      findMany: () => findManyStatement(batch),
+      findTogether: () => findTogetherStatement(batch),
+    })
+  })
+}
+
+/** The statements that change one row, compiled and kept likewise. */
+export function upsertStatementsOf(
+  entityText: ReadyText,
+  others: readonly string[],
+  updates: Updates,
+): UpsertStatements {
+  const updated = [...updates.columns]
+  const key = [...others, '', ...updated, String(updates.skipUnchanged)]
+  return cached(entityText.upsertStatements, key, () => {
+    const shape = rowShape(entityText, others)
+    const changes = updateShape(entityText, updates, updated)
+    return lazily<UpsertStatements>({
+      upsert: () => upsertStatement(shape, changes, true),
+      update: () =>
+        entityText.ready.distributed ? updateSpreadStatement(shape, changes) : upsertStatement(shape, changes, false),
+    })
+  })
+}
+
+/** What a batch is, beside its values. */
+interface BatchColumns {
+  readonly others: readonly string[]
+  /** SQL of the defaults of those that some of its rows leave out. */
+  readonly defaults: ReadonlyMap<string, string>
+  readonly fewScopes: readonly string[]
+  readonly updates: Updates | undefined
+}
+
+/** The statement that finds or writes the rows of a batch, compiled and kept likewise. */
+export function batchStatementOf(
+  entityText: ReadyText,
+  { others, defaults, fewScopes, updates }: BatchColumns,
+): Statement<BatchRow> {
+  const update = updates ? others.filter((name) => updates.columns.has(name)) : []
+  const key = [...others, '', ...[...defaults].flat(), '', ...fewScopes, '', ...update, String(updates?.skipUnchanged)]
+  return cached(entityText.batchStatements, key, () => {
+    const shape = { ...rowShape(entityText, others), types: entityText.ready.types, defaults, fewScopes }
+    return updates && update.length > 0
+      ? upsertManyStatement(shape, updateShape(entityText, updates, update))
+      : findOrCreateManyStatement(shape)
+  })
+}
+
+/** An object whose properties are made when they are first read. */
+function lazily<Made extends object>(makers: { readonly [Name in keyof Made]: () => Made[Name] }): Made {
+  const made = {} as Made
+  for (const [name, make] of Object.entries<() => unknown>(makers)) {
+    const get = (): unknown => {
+      const value = make()
+      Object.defineProperty(made, name, { value })
+      return value
+    }
+    Object.defineProperty(made, name, { configurable: true, get })
+  }
+  return made
+}
+
+/**
+ * What is selected after the columns that `find` would load: the discriminator of single table inheritance, and the
+ * delete date.
+ */
+export function rowShape(
+  { metadata, select, declaration, otherTexts, spatial, ready, echoed }: ReadyText,
+  others: readonly string[],
+): RowShape {
+  const names = select.map(({ databaseName }) => databaseName)
+  const discriminator = metadata.discriminatorColumn?.databaseName
+  const deleteDate = declaration.table.deleted === undefined ? metadata.deleteDateColumn?.databaseName : undefined
+  const hidden = [discriminator, deleteDate].filter((name) => name !== undefined && !names.includes(name))
+  return {
+    table: declaration.table,
+    others,
+    select: [...names, ...hidden.filter((name) => name !== undefined)],
+    echoed,
+    types: ready.types,
+    spatial,
+    otherNumbers: guardedNumbers(otherTexts.map(({ table }) => table)),
+    deferrable: ready.deferrable,
+    distributed: ready.distributed,
+    partitioned: ready.partitioned,
+    crashesByPruning: ready.crashesByPruning,
+    numbered: tableNumbers(metadata).length > 0,
+  }
+}
+
+function updateShape(
+  { metadata, otherTexts }: EntityText,
+  { skipUnchanged }: Updates,
+  update: readonly string[],
+): UpdateShape {
+  const names = (is: (column: ColumnMetadata) => boolean): string[] =>
+    metadata.columns.filter(is).map(({ databaseName }) => databaseName)
+  return {
+    update,
+    versions: names(({ isVersion }) => isVersion),
+    updateDates: names(({ isUpdateDate }) => isUpdateDate),
+    hashes: changedTexts(otherTexts, update).flatMap(({ table }) => (table.guardless === true ? [table] : [])),
+    skipUnchanged,
+    only: classFilter(metadata),
+  }
+}
+
+/** Excludes rows of another class of single table inheritance, which are not ours to change. */
+export function classFilter(metadata: EntityMetadata): UpdateShape['only'] {
+  const { discriminatorColumn, childEntityMetadatas } = metadata
+  if (!discriminatorColumn || metadata === rootOf(metadata)) return undefined
+  const values = [metadata, ...childEntityMetadatas].map(({ discriminatorValue }) => String(discriminatorValue))
+  return { column: discriminatorColumn.databaseName, values }
+}
+
+/** Texts of which an update sets a part. */
+export const changedTexts = (texts: EntityText['otherTexts'], update: readonly string[]): EntityText['otherTexts'] =>
+  texts.filter(({ table }) => table.text.some(({ name }) => update.includes(name)))
