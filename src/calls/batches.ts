@@ -4,7 +4,7 @@ import { tableNumbers } from '../registry/registry'
 import type { BatchRow } from '../sql/batch'
 import { insertColumns, type Statement } from '../sql/find'
 import { createSpreadStatement, findSpreadStatement, scopesOf } from '../sql/spread'
-import { hasObjects, type ParameterOptions, parameterText } from '../sql/types'
+import { hasObjects, parameterText } from '../sql/types'
 import type { ReadyText } from './entity-text'
 import { type RequestedRow, type RowValues, updateOf } from './row-values'
 import { batchStatementOf, NO_DEFAULTS, rowShape, statementsOf, type Updates } from './statements'
@@ -37,6 +37,8 @@ export interface BatchItem extends DistinctRow {
    * of thousands, each copy would count.
    */
   readonly texts?: readonly (string | null)[]
+  /** A value has no text that a batch could send. @default false */
+  readonly alone?: boolean
 }
 
 /** Rows of one statement, or one that takes statements of its own. */
@@ -47,7 +49,7 @@ export interface Batch {
 
 /** Compares rows for a sort: in another order than by hash two batches of the same texts would deadlock. */
 export function byHash({ row: left }: DistinctRow, { row: right }: DistinctRow): number {
-  return compareTexts(left.hash, right.hash)
+  return left.hash < right.hash ? -1 : Number(left.hash > right.hash)
 }
 
 export const compareTexts = (left = '', right = ''): number => (left < right ? -1 : Number(left > right))
@@ -65,24 +67,26 @@ export interface BatchRules {
 
 /** The rows bring different columns. */
 export function isMixed(rows: readonly DistinctRow[]): boolean {
-  const [first] = rows
-  return first !== undefined && rows.some(({ row }) => !sameColumns(row, first.row))
+  const first = rows[0]?.row
+  for (const { row } of rows) if (first && row.others !== first.others && !sameColumns(row, first)) return true
+  return false
 }
 
 /** Makes no text for each row: of thousands, nearly always all bring the same columns. */
 const sameColumns = ({ others: left }: RowValues, { others: right }: RowValues): boolean =>
-  left === right || (left.length === right.length && left.every((name, index) => name === right[index]))
+  left.length === right.length && left.every((name, index) => name === right[index])
 
-export const columnSet = ({ others }: RowValues): string => others.join('\n')
-
-/** @param refuse takes the rows whose values have no text */
+/**
+ * Cuts rows into batches.
+ *
+ * @param refuse takes the rows whose values have no text
+ */
 export function* inBatches(
   rules: BatchRules,
   rows: readonly DistinctRow[],
   refuse: (row: DistinctRow, error: unknown) => void,
 ): Generator<Batch> {
   const { defaults, updates, batchRows = BATCH_ROWS } = rules
-  const options = parameterOptions(rules.entityText.dataSource)
   // What Postgres gives an identity column has no SQL: one statement has such a column for all rows or for none. And it
   // updates rows or only finds them.
   const groupOf = ({ row }: DistinctRow): string => {
@@ -93,10 +97,10 @@ export function* inBatches(
     let items: BatchItem[] = []
     let characters = 0
     for (const row of group) {
-      const item = itemOf(row, options, refuse)
+      const item: BatchItem | undefined = hasObjects(row.row.all) ? withTexts(rules, row, refuse) : row
       if (!item) continue
       const length = lengthOf(item)
-      if (length > BATCH_CHARACTERS || (item.texts && bringsBytes(rules, item))) {
+      if (length > BATCH_CHARACTERS || item.alone) {
         yield { items: [item], alone: true }
         continue
       }
@@ -113,15 +117,15 @@ export function* inBatches(
 }
 
 /** @returns undefined for a row that is refused */
-function itemOf(
+function withTexts(
+  rules: BatchRules,
   row: DistinctRow,
-  options: ParameterOptions,
   refuse: (row: DistinctRow, error: unknown) => void,
 ): BatchItem | undefined {
-  const { all } = row.row
-  if (!hasObjects(all)) return row
+  const options = parameterOptions(rules.entityText.dataSource)
   try {
-    return { ...row, texts: all.map((value) => parameterText(value, options)) }
+    const texts = row.row.all.map((value) => parameterText(value, options))
+    return { ...row, texts, alone: bringsBytes(rules, row) }
   } catch (error) {
     refuse(row, error)
     return undefined
@@ -151,12 +155,13 @@ export interface BatchQuery {
 
 export function batchQuery(rules: BatchRules, items: readonly BatchItem[]): BatchQuery {
   const { entityText, updates } = rules
-  const sets = rules.defaults ? columnSets(items) : items.slice(0, 1).map(({ row }) => row)
-  const others = [...new Set(sets.flatMap((row) => row.others))]
-  const partial = others.filter((name) => sets.some((row) => !row.others.includes(name)))
-  const columns = columnsOf(items, others)
-  const few = fewScopes(rules, columns)
+  const [first] = items
+  const sets = rules.defaults ? columnSets(items) : []
+  const others = rules.defaults ? [...new Set(sets.flatMap((row) => row.others))] : (first?.row.others ?? [])
+  const partial = sets.length < 2 ? [] : others.filter((name) => sets.some((row) => !row.others.includes(name)))
   const defaults = new Map(partial.map((name) => [name, rules.defaults?.get(name) ?? 'NULL']))
+  const columns = columnsOf(items, others)
+  const few = entityText.ready.partitioned && !updates ? fewScopes(entityText, columns) : []
   return {
     statement: batchStatementOf(entityText, { others, defaults, fewScopes: few.map(([name]) => name), updates }),
     values: [
@@ -169,21 +174,24 @@ export function batchQuery(rules: BatchRules, items: readonly BatchItem[]): Batc
 
 /** The texts of each column, those of the key first; NULL where a row does not bring it. */
 function columnsOf(items: readonly BatchItem[], others: readonly string[]): (string | null)[][] {
-  const [first] = items
-  const keyLength = first?.row.key.length ?? 0
-  const columns = Array.from({ length: keyLength + others.length }, (): (string | null)[] => [])
   let last: RowValues | undefined
   let places: readonly number[] = []
+  const columns: (string | null)[][] = []
   for (const { row, texts } of items) {
-    if (!last || !sameColumns(last, row)) {
-      places = others.map((name) => (row.others.includes(name) ? keyLength + row.others.indexOf(name) : -1))
+    if (!last || (last.others !== row.others && !sameColumns(last, row))) {
+      const { key, others: brought } = row
+      places = [
+        ...key.keys(),
+        ...others.map((name) => (brought.includes(name) ? key.length + brought.indexOf(name) : -1)),
+      ]
     }
     last = row
     const values = texts ?? row.all
-    for (let nth = 0; nth < columns.length; nth += 1) {
+    for (let nth = 0; nth < places.length; nth += 1) {
       // One without a text of its own is no object, and needs no options.
-      const value = values[nth < keyLength ? nth : (places[nth - keyLength] ?? -1)]
-      columns[nth]?.push(typeof value === 'string' ? value : parameterText(value))
+      const value = values[places[nth] ?? -1]
+      const text = typeof value === 'string' ? value : parameterText(value)
+      ;(columns[nth] ??= []).push(text)
     }
   }
   return columns
@@ -196,10 +204,9 @@ const EXACT: ReadonlySet<string | undefined> = new Set(['smallint', 'integer', '
 
 /** Columns of the scope by which a table is partitioned, with the few values that the batch brings for them. */
 function fewScopes(
-  { entityText: { ready, declaration }, updates }: BatchRules,
+  { ready, declaration }: ReadyText,
   columns: readonly (readonly (string | null)[])[],
 ): [string, (string | null)[]][] {
-  if (!ready.partitioned || updates) return []
   return declaration.table.scope.flatMap((name, index): [string, (string | null)[]][] => {
     if (!EXACT.has(ready.types.get(name)?.type)) return []
     const values = new Set<string | null>()
@@ -292,8 +299,8 @@ export function groupBy<Key, Value>(values: readonly Value[], keyOf: (value: Val
  * @returns undefined for an entity whose rows are not numbered
  */
 export function scopeOrder(metadata: EntityMetadata): (<Row>(rows: Row[], of: ValuesOf<Row>) => Row[]) | undefined {
-  if (!isNumbered(metadata)) return undefined
   const scopes = tableNumbers(metadata).map((one) => one.scope)
+  if (scopes.length === 0) return undefined
   // The transaction that writes the first row keeps all others out, so any order is safe: the order of the input is
   // used.
   if (scopes.some((one) => one.length === 0)) return (rows) => rows
@@ -303,8 +310,6 @@ export function scopeOrder(metadata: EntityMetadata): (<Row>(rows: Row[], of: Va
     return rows.toSorted((left, right) => compareTexts(keys.get(left), keys.get(right)))
   }
 }
-
-export const isNumbered = (metadata: EntityMetadata): boolean => tableNumbers(metadata).length > 0
 
 type ValuesOf<Row> = (row: Row) => ObjectLiteral
 

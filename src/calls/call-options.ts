@@ -320,16 +320,19 @@ export function callerOf(operation: Function): Caller {
  * Puts the caller's lines below our own in the stack of every error that the operation throws or gives as a result. An
  * error of the user's own functions stays as it is.
  */
-export async function calledFrom<Result>(caller: Caller, work: Promise<Result>): Promise<Result> {
-  try {
-    const result = await work
-    if (Array.isArray(result)) for (const one of result) addCaller((one as { error?: unknown }).error, caller)
-    return result
-  } catch (error) {
-    addCaller(error, caller)
-    throw error
-  }
-}
+export const calledFrom = <Result>(caller: Caller, work: Promise<Result>): Promise<Result> =>
+  work.then(
+    (result) => {
+      for (const one of Array.isArray(result) ? (result as { readonly error?: unknown }[]) : []) {
+        if (one.error !== undefined) addCaller(one.error, caller)
+      }
+      return result
+    },
+    (error: unknown) => {
+      addCaller(error, caller)
+      throw error
+    },
+  )
 
 function addCaller(error: unknown, { stack = '' }: Caller): void {
   if (!(error instanceof UniqueTextError || error instanceof QueryFailedError)) return

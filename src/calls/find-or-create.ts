@@ -55,7 +55,7 @@ export async function findOrCreate<
   values: GivenValues<NoInfer<Entity>, Given, NoInfer<By>>,
   options: Naming<By, FindOrCreateOptions<NoInfer<Entity>>> = NO_OPTIONS,
 ): Promise<FindOrCreateResult<Entity>> {
-  const { entityText, nested, load, onDeleted } = planOf(manager, entity, options)
+  const { entityText, nested, load, onDeleted } = planOf('findOrCreate', manager, entity, options)
   if (nested)
     return await calledFrom(callerOf(findOrCreate), findOrCreateOneNested<Entity>(nested, values, options.create))
   const { lazyRelations } = entityText.metadata
@@ -107,11 +107,12 @@ interface Plan {
 }
 
 function planOf<Entity extends ObjectLiteral>(
+  operation: 'findOrCreate' | 'findOrCreateMany',
   manager: EntityManager,
   entity: EntityTarget<Entity>,
-  options: FindOrCreateOptions<Entity> & { readonly by?: string | undefined },
+  options: Omit<FindOrCreateOptions<Entity>, 'create'> & { readonly by?: string | undefined },
 ): Plan {
-  checkOptions('findOrCreate()', options, CALL_RULES.findOrCreate)
+  checkOptions(`${operation}()`, options, CALL_RULES[operation])
   const entityText = entityTextOf(manager, entity, options.by)
   const { deleted } = options
   if (deleted !== undefined && deleted !== 'return') requireDeleteDate(entityText, 'deleted')
@@ -259,55 +260,24 @@ export async function findOrCreateMany<
   manager: EntityManager,
   entity: EntityTarget<Entity>,
   inputs: readonly GivenValues<NoInfer<Entity>, Given, NoInfer<By>>[],
-  options: Naming<By, FindOrCreateManyOptions<NoInfer<Entity>>> = {},
+  options: Naming<By, FindOrCreateManyOptions<NoInfer<Entity>>> = NO_OPTIONS,
 ): Promise<FindOrCreateManyResult<Entity>[]> {
-  return await calledFrom(callerOf(findOrCreateMany), findOrCreateAll<Entity>(manager, entity, inputs, options))
-}
-
-async function findOrCreateAll<Entity extends ObjectLiteral>(
-  manager: EntityManager,
-  entity: EntityTarget<Entity>,
-  inputs: readonly DeepPartial<Entity>[],
-  options: FindOrCreateManyOptions<NoInfer<Entity>>,
-): Promise<FindOrCreateManyResult<Entity>[]> {
-  checkOptions('findOrCreateMany()', options, CALL_RULES.findOrCreateMany)
-  options.signal?.throwIfAborted()
+  const { entityText, nested, load } = planOf('findOrCreateMany', manager, entity, options)
+  const { create, deleted, signal } = options
+  signal?.throwIfAborted()
   requireArray(inputs)
-  const entityText = entityTextOf(manager, entity, options.by)
-  const { create, deleted } = options
-  if (deleted !== undefined && deleted !== 'return') requireDeleteDate(entityText, 'deleted')
-  const nested = nestedCall(manager, entityText, options)
-  if (nested && create !== undefined) {
+  const caller = callerOf(findOrCreateMany)
+  if (nested) {
+    if (create === undefined) return await calledFrom(caller, findOrCreateNested<Entity>(nested, inputs, options))
     throw new DeclarationError(
       `findOrCreateMany(): "create" cannot be given with relations: 'findOrCreate'. ` +
         `Put the values into the inputs, or call findOrCreate() for each.`,
     )
   }
-  if (nested) return (await findOrCreateNested(nested, inputs, options)) as FindOrCreateManyResult<Entity>[]
-  const load = relationsToLoad(entityText, options as LoadOptions)
   const prepared = new PreparedMany<Entity>(entityText, load, { create, deleted, progress: options })
-  const adding = addAll(prepared, entityText, inputs)
+  const adding = prepared.addAll(inputs)
   if (adding) await adding
-  return await prepared.run(manager)
-}
-
-/** Adds the inputs: at once, or if they have lazy relations, once the promises of these are settled. */
-export function addAll<Entity extends ObjectLiteral>(
-  prepared: PreparedMany<Entity>,
-  { metadata }: EntityText,
-  inputs: readonly DeepPartial<Entity>[],
-): Promise<void> | undefined {
-  if (metadata.lazyRelations.length === 0) {
-    for (const values of inputs) prepared.add(values)
-    return undefined
-  }
-  return Promise.allSettled(inputs.map((values) => withPromised(metadata, values))).then((settled) => {
-    for (const one of settled) {
-      if (one.status === 'fulfilled') prepared.add(one.value)
-      else prepared.refuse(one.reason)
-    }
-    return undefined
-  })
+  return await calledFrom(caller, prepared.run(manager))
 }
 
 /** What decides where a row belongs. */

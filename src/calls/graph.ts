@@ -106,11 +106,11 @@ const countNamed = (relations: unknown): number => {
  *
  * @throws what `findOrCreateMany` throws for the whole call
  */
-export async function findOrCreateNested(
+export async function findOrCreateNested<Entity extends ObjectLiteral>(
   call: NestedCall,
   inputs: readonly ObjectLiteral[],
   options: ProgressOptions = {},
-): Promise<NestedResult[]> {
+): Promise<FindOrCreateManyResult<Entity>[]> {
   const rows = new Rows(call, [...inputs])
   const progress = new Progress(options)
   for (let from = 0; from < inputs.length; from += ROWS_AT_ONCE) {
@@ -121,7 +121,7 @@ export async function findOrCreateNested(
     progress.report()
   }
   progress.check()
-  return rows.results
+  return rows.results as FindOrCreateManyResult<Entity>[]
 }
 
 /**

@@ -18,14 +18,12 @@ import {
   batchQuery,
   type BatchRules,
   byHash,
-  columnSet,
   createQueries,
   type DistinctRow,
   findQuery,
   groupBy,
   inBatches,
   isMixed,
-  isNumbered,
   type Repeat,
   scopeOrder,
 } from './batches'
@@ -128,19 +126,34 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     )
   }
 
+  /** Adds the inputs of a call: at once or, if they have lazy relations, when all promises of these are settled. */
+  addAll(inputs: readonly DeepPartial<Entity>[]): Promise<void> | undefined {
+    const { metadata } = this.entityText
+    if (metadata.lazyRelations.length === 0) {
+      for (const values of inputs) this.add(values)
+      return undefined
+    }
+    return Promise.allSettled(inputs.map((values) => withPromised(metadata, values))).then((settled) => {
+      for (const one of settled) {
+        if (one.status === 'fulfilled') this.add(one.value)
+        else this.refuse(one.reason)
+      }
+      return undefined
+    })
+  }
+
   /** Equal for inputs of equal texts in one scope. @throws what `add` refuses them for */
   identityOf(values: DeepPartial<Entity>): string {
     return requestedRow(this.entityText, values).row.identity
   }
 
-  /** Normalizes and hashes one input. */
-  add(values: DeepPartial<Entity>): void {
-    const input = this.results.length
-    this.results.length += 1
-    this.place({ input, values })
-  }
-
-  private place({ input, values }: GivenRow): void {
+  /**
+   * Normalizes and hashes one input.
+   *
+   * @param input its index. @default the next one
+   */
+  add(values: DeepPartial<Entity>, input: number = this.results.length): void {
+    this.results.length = Math.max(this.results.length, input + 1)
     try {
       const { create, first = 0 } = this.rules
       const ofRow = typeof create === 'function' ? (): unknown => create(values as never, first + input) : create
@@ -148,7 +161,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
       const { row, more } = requested
       const known = this.rows.get(row.identity)
       if (known) return this.repeat(known, requested, input)
-      if (this.isAhead(row.identity, { input, values })) return
+      if (this.rules.ahead && this.isAhead(this.rules.ahead, row.identity, { input, values })) return
       this.rows.set(row.identity, { input, repeats: undefined, row, values, more, create: requested.create })
       for (const value of row.all) if (typeof value === 'string') this.length += value.length
     } catch (error) {
@@ -188,8 +201,8 @@ export class PreparedMany<Entity extends ObjectLiteral> {
    * Leaves an input to a call that has requested its row already. A call that is over says nothing: its row may have
    * been deleted since.
    */
-  private isAhead(identity: string, given: GivenRow): boolean {
-    for (const by of this.rules.ahead ?? []) {
+  private isAhead(ahead: readonly PreparedMany<Entity>[], identity: string, given: GivenRow): boolean {
+    for (const by of ahead) {
       const of = by.over ? undefined : by.rows.get(identity)?.input
       if (of === undefined) continue
       this.shared.push({ ...given, by, of })
@@ -241,7 +254,8 @@ export class PreparedMany<Entity extends ObjectLiteral> {
       const { declaration } = this.entityText
       const entityText = onTable(this.entityText, await ensureReady(declaration, session))
       for (;;) {
-        await this.runRound(session, entityText)
+        const course = await this.beginRound(session, entityText)
+        await course.run()
         const again = this.again()
         if (again.length === 0) break
         this.startRound(again)
@@ -256,26 +270,21 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     return this.results
   }
 
-  private async runRound(session: Session, entityText: ReadyText): Promise<void> {
-    const { create, updates, deleted = 'return', onLost, first = 0, batchRows } = this.rules
+  private async beginRound(session: Session, entityText: ReadyText): Promise<Course<Entity>> {
+    const { create, updates, deleted = 'return', onLost, first, batchRows } = this.rules
     const { results, progress } = this
-    const base = {
-      session,
-      entityText,
-      updates,
-      deleted,
-      results,
-      progress,
-      onLost,
-      first,
-      batchRows,
-    }
-    const requested = this.inOrder([...this.rows.values()])
+    const { metadata, declaration } = entityText
+    const singly = goesSingly(entityText, updates)
     const isDeferred = typeof create === 'function'
-    const rows = isDeferred ? this.inOrder(await completeMissing(base, requested)) : requested
+    const rules = { entityText, updates, batchRows }
+    const base = { ...rules, session, deleted, results, progress, onLost, first, singly, isDeferred }
+    const byScope = scopeOrder(metadata)
+    const inOrder = (rows: DistinctRow[]): DistinctRow[] =>
+      byScope?.(rows, ({ values, more }) => Object.assign({}, values, ...more)) ?? rows.sort(byHash)
+    const requested = inOrder([...this.rows.values()])
+    const rows = isDeferred ? inOrder(await completeMissing(base, requested)) : requested
     // Each call asks anew, so that a changed default takes effect at once, as it does for a single row.
-    const table = tableName(entityText.declaration.table)
-    const defaults = isMixed(rows) ? await columnDefaults(session.query, table) : undefined
+    const defaults = isMixed(rows) ? await columnDefaults(session.query, tableName(declaration.table)) : undefined
     const call = { ...base, defaults }
     const batches = inBatches(call, rows, (row, error) => {
       writeResult(call, row, { error: toRowError(error) })
@@ -283,9 +292,8 @@ export class PreparedMany<Entity extends ObjectLiteral> {
     // One by one, in the order of the inputs, as users' functions and listeners expect it, and numbers follow it. And
     // where the connection decides which table a name means.
     const tenants = registry.settings.get(session.dataSource)?.tenantsBySearchPath === true
-    const overlaps = !isDeferred && !goesSingly(call) && !isNumbered(this.entityText.metadata) && !tenants
-    await new Course(call, batches).run(overlaps && session instanceof PoolSession ? session : undefined)
-    progress.check()
+    const overlaps = !isDeferred && !byScope && !tenants && !singly
+    return new Course(call, batches, overlaps && session instanceof PoolSession ? session : undefined)
   }
 
   /**
@@ -322,13 +330,7 @@ export class PreparedMany<Entity extends ObjectLiteral> {
       this.before.set(identity, [...(this.before.get(identity) ?? []), row])
     }
     this.rows.clear()
-    for (const one of inputs) this.place(one)
-  }
-
-  /** Returns the rows in the order in which they are written. */
-  private inOrder(rows: DistinctRow[]): DistinctRow[] {
-    const byScope = scopeOrder(this.entityText.metadata)
-    return byScope?.(rows, ({ values, more }) => Object.assign({}, values, ...more)) ?? rows.sort(byHash)
+    for (const { values, input } of inputs) this.add(values as DeepPartial<Entity>, input)
   }
 
   /** Equal texts share an entity, in the state after the last round. */
@@ -369,74 +371,57 @@ export function withoutColumns(entityText: EntityText): EntityText {
  * If a batch fails, no other begins, and the one beside it is awaited: nothing is under way when this ends.
  */
 class Course<Entity extends ObjectLiteral> {
+  private readonly call: ManyCall<Entity>
   private next: IteratorResult<Batch, unknown>
   private failure: { readonly error: unknown } | undefined
   private beside: Promise<void> | undefined
   /** The batches blocked each other, by locks of triggers or by SERIALIZABLE: from now on they are sent one by one. */
   private lost = false
 
+  /** @param pooled the session of the call; undefined: one batch at a time */
   constructor(
-    private readonly call: ManyCall<Entity>,
+    call: ManyCall<Entity>,
     private readonly batches: Generator<Batch>,
+    private readonly pooled: PoolSession | undefined,
   ) {
+    const onLost = (): void => {
+      this.lost = true
+      call.onLost?.()
+    }
+    this.call = { ...call, onLost }
     this.next = batches.next()
   }
 
-  /**
-   * @param session undefined: one at a time
-   * @throws what the first failed batch threw, and the reason of an aborted signal
-   */
-  async run(session: PoolSession | undefined): Promise<void> {
-    await this.runAll(this.call, async () => {
-      if (!session) return
-      // It never waits for the second connection: the first is there before the second is requested.
-      await session.take()
-      this.takeSecond()
-    })
+  /** @throws what the first failed batch threw, and the reason of an aborted signal */
+  async run(): Promise<void> {
+    const { call, pooled } = this
+    try {
+      for (let batch = this.take(); batch; batch = this.take()) {
+        if (pooled && !this.next.done) {
+          // It never waits for the second connection: the first is there before the second is requested.
+          await pooled.take()
+          this.takeSecond()
+        }
+        await runBatch(call, batch)
+        call.progress.report()
+      }
+    } catch (error) {
+      this.failure ??= { error }
+    }
     const { beside } = this
     try {
       // The other batch may still wait for a connection, which could be ours.
-      if (beside) await session?.release()
+      if (beside) await pooled?.release()
     } finally {
       await beside
     }
     if (this.failure) throw this.failure.error
   }
 
-  /** Takes batches until none is left, or one has failed. */
-  private async runAll(
-    call: ManyCall<Entity>,
-    before: () => Promise<void>,
-    goesOn = (): boolean => true,
-  ): Promise<void> {
-    const onLost = (): void => {
-      this.lost = true
-      this.call.onLost?.()
-    }
-    try {
-      while (goesOn()) {
-        const batch = this.take()
-        if (!batch) return
-        await before()
-        const { items, alone } = batch
-        const part = { ...call, onLost }
-        if (alone || goesSingly(call)) await runSingly(part, items)
-        else {
-          const plain = items.filter(({ create }) => !create)
-          await runItems(part, plain, false)
-          const deferred = items.filter(({ create }) => create)
-          await runSingly(part, deferred)
-        }
-        call.progress.report()
-      }
-    } catch (error) {
-      this.failure ??= { error }
-    }
-  }
-
   private take(): Batch | undefined {
-    if (this.next.done || this.failure) return undefined
+    if (this.failure) return undefined
     this.call.progress.check()
+    if (this.next.done) return undefined
     const { value } = this.next
     this.next = this.batches.next()
     return value
@@ -451,14 +436,20 @@ class Course<Entity extends ObjectLiteral> {
   private async runBeside(): Promise<void> {
     const { dataSource } = this.call.session
     const session = new PoolSession(dataSource, 'master')
+    const call = { ...this.call, session }
     try {
       // If this fails, the first connection does what is left; if the server is gone, the first one notices too.
       const taken = await session.take().then(
         () => true,
         () => false,
       )
-      const goesOn = (): boolean => !this.lost && !isAwaited(dataSource)
-      if (taken) await this.runAll({ ...this.call, session }, async () => await session.take(), goesOn)
+      while (!this.lost && !isAwaited(dataSource)) {
+        const batch = taken ? this.take() : undefined
+        if (!batch) break
+        await session.take()
+        await runBatch(call, batch)
+        call.progress.report()
+      }
       await session.close()
     } catch (error) {
       this.failure ??= { error }
@@ -481,7 +472,10 @@ async function completeMissing<Entity extends ObjectLiteral>(
   const left: DistinctRow[] = []
   const missing: DistinctRow[] = []
   const put = (list: DistinctRow[], row: DistinctRow): void => void list.push(given.get(row.row.identity) ?? row)
-  const keys = rows.map((row): DistinctRow => ({ ...row, row: { ...row.row, others: [], all: row.row.key } }))
+  const keys = rows.map((row): DistinctRow => {
+    const { key } = row.row
+    return { ...row, create: undefined, row: { ...row.row, others: [], all: key } }
+  })
   for (const { items, alone } of inBatches(call, keys, (row) => put(left, row))) {
     call.progress.check()
     let answer: BatchAnswer | undefined
@@ -518,51 +512,67 @@ interface ManyCall<Entity> extends BatchRules {
   readonly results: FindOrCreateManyResult<Entity>[]
   readonly deleted: DeletedOption
   readonly progress: Progress
+  /** Each row has statements of its own. */
+  readonly singly: boolean
+  /** Rows may have a `create` that was not called yet: each of these has statements of its own. */
+  readonly isDeferred: boolean
   /**
    * Called when a batch must be sent again: after a deadlock, or because its snapshot does not show what others wrote.
    */
   readonly onLost?: (() => void) | undefined
   /** Index of the first input among those of the caller. @default 0 */
-  readonly first?: number
+  readonly first?: number | undefined
 }
 
 /** Up to this many rows are sent one by one after one of them was refused. */
 const FEW_ROWS = 3
 
 /** An event before the write must know which rows will be inserted, so each row goes its own way. */
-const goesSingly = ({ entityText, updates }: BatchRules): boolean =>
+const goesSingly = (entityText: ReadyText, updates: Updates | undefined): boolean =>
   updates ? isHeard(entityText) || entityText.ready.distributed : listensToInsert(entityText)
 
-/** @param statementRuns whether the statement itself is known not to cause the error */
-async function runItems<Entity extends ObjectLiteral>(
+/** @param statementRuns whether the statement itself is known not to cause an error */
+async function runBatch<Entity extends ObjectLiteral>(
   call: ManyCall<Entity>,
-  items: readonly BatchItem[],
-  statementRuns: boolean,
+  { items, alone }: Batch,
+  statementRuns = false,
 ): Promise<void> {
-  if (items.length === 0) return
+  const deferred = call.isDeferred ? items.filter(({ create }) => create) : []
+  if (alone || call.singly || deferred.length === items.length) return await runSingly(call, items)
+  const together = deferred.length === 0 ? items : items.filter(({ create }) => !create)
   let answer: BatchAnswer
   try {
     answer = call.entityText.ready.distributed
-      ? await sendSpread(call, items)
-      : await sendBatch(call, batchQuery(call, items))
+      ? await sendSpread(call, together)
+      : await sendBatch(call, batchQuery(call, together))
   } catch (error) {
-    const changed = await onChanged(call, error)
-    if (changed) return await runItems(changed, items, statementRuns)
-    if (!isRowError(error)) throw error
-    if (items.length <= FEW_ROWS) return await runSingly(call, items)
-    if (statementRuns || (await runsWithoutRows(call, items))) {
-      // A row is refused for what it holds: trying each half tells which one.
-      const middle = Math.ceil(items.length / 2)
-      await runItems(call, items.slice(0, middle), true)
-      return await runItems(call, items.slice(middle), true)
-    }
-    // The statement is refused: perhaps for a column that only some rows bring.
-    const sets = groupBy(items, ({ row }) => columnSet(row))
-    if (sets.size === 1) for (const item of items) writeError(call, item, error)
-    else for (const set of sets.values()) await runItems(call, set, false)
-    return
+    return await runAgain(call, items, error, statementRuns)
   }
-  await runSingly(call, takeAnswers(call, items, answer))
+  const left = takeAnswers(call, together, answer).concat(deferred)
+  if (left.length > 0) await runSingly(call, left)
+}
+
+/** Finds the rows of a batch that was refused for some of them, by sending them in smaller parts. */
+async function runAgain<Entity extends ObjectLiteral>(
+  call: ManyCall<Entity>,
+  items: readonly BatchItem[],
+  error: unknown,
+  statementRuns: boolean,
+): Promise<void> {
+  const changed = await onChanged(call, error)
+  if (changed) return await runBatch(changed, { items, alone: false }, statementRuns)
+  if (!isRowError(error)) throw error
+  if (items.length <= FEW_ROWS) return await runSingly(call, items)
+  if (statementRuns || (await runsWithoutRows(call, items))) {
+    // A row is refused for what it holds: trying each half tells which one.
+    const middle = Math.ceil(items.length / 2)
+    await runBatch(call, { items: items.slice(0, middle), alone: false }, true)
+    return await runBatch(call, { items: items.slice(middle), alone: false }, true)
+  }
+  // The statement is refused: perhaps for a column that only some rows bring.
+  const sets = groupBy(items, ({ row }) => row.others.join('\n'))
+  if (sets.size === 1) for (const item of items) writeError(call, item, error)
+  else for (const set of sets.values()) await runBatch(call, { items: set, alone: false })
 }
 
 /**

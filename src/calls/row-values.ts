@@ -33,14 +33,9 @@ export interface RowValues extends KeyValues {
 
 /**
  * @throws TextRejectedError for the text, or a text of the scope, that cannot be stored
- * @throws DeclarationError for a scope that is not given, and for values that are no object
+ * @throws DeclarationError for a scope that is not given
  */
 export function rowValues(entityText: EntityText, given: ObjectLiteral): RowValues {
-  requireObject(entityText, given)
-  return keyAndOthers(entityText, given)
-}
-
-function keyAndOthers(entityText: EntityText, given: ObjectLiteral): RowValues {
   const entity = entityText.declaration.normalizeValues ? normalized(entityText, given) : given
   return withOthers(keyValues(entityText, entity), otherValues(entityText, entity))
 }
@@ -60,7 +55,7 @@ export function newRowValues(entityText: EntityText, entity: ObjectLiteral): Row
   requireObject(entityText, entity)
   requireKnown(entityText, entity)
   requireInsertable(entityText, entity)
-  return keyAndOthers(entityText, entity)
+  return rowValues(entityText, entity)
 }
 
 /**
@@ -98,23 +93,47 @@ export function withOthersOf(row: RowValues, entityText: EntityText, entity: Obj
 }
 
 /** A row with these further columns, by their database names. */
-function withOthers({ key, hash, identity }: KeyValues, others: ReadonlyMap<string, unknown>): RowValues {
-  if (others.size === 0) return { key, hash, identity, others: NO_OTHERS, all: key }
+function withOthers({ key, hash, identity }: KeyValues, others: ReadonlyMap<string, unknown> | undefined): RowValues {
+  if (!others || others.size === 0) return { key, hash, identity, others: NO_OTHERS, all: key }
   return { key, hash, identity, others: [...others.keys()], all: [...key, ...others.values()] }
 }
 
-/** Values by the database names of their columns; of several objects, no two bring a column with different values. */
-function otherValues(entityText: EntityText, ...objects: readonly ObjectLiteral[]): ReadonlyMap<string, unknown> {
-  const { discriminatorColumn, discriminatorValue } = entityText.metadata
-  const values = columnValues(entityText, objects)
-  // Most rows of thousands bring nothing but their text.
-  if (!discriminatorColumn && entityText.otherTexts.length === 0) return values ?? NO_VALUES
-  const known = values ?? new Map<string, unknown>()
-  if (discriminatorColumn && !known.has(discriminatorColumn.databaseName)) {
-    known.set(discriminatorColumn.databaseName, discriminatorValue)
+/**
+ * Values by the database names of their columns; undefined for none, as of most rows of thousands.
+ *
+ * @param created gives further ones
+ * @throws DeclarationError if both give a column, and with different values
+ */
+function otherValues(
+  entityText: EntityText,
+  given: ObjectLiteral,
+  created?: ObjectLiteral,
+): ReadonlyMap<string, unknown> | undefined {
+  const { others, properties, otherTexts, metadata } = entityText
+  let values: Map<string, unknown> | undefined
+  for (let index = 0; index < others.length; index += 1) {
+    const column = others[index]
+    const name = properties[index]
+    // Most columns of most objects: nothing is called for those.
+    const isLeftOut = name !== undefined && given[name] === undefined && !created
+    if (!column || (isLeftOut && !column.isVersion)) continue
+    const value = valueOfColumn(entityText, column, given, created)
+    if (value !== undefined) (values ??= new Map<string, unknown>()).set(column.databaseName, value)
   }
-  for (const declaration of entityText.otherTexts) setHash(declaration, known)
-  return known
+  if (!metadata.discriminatorColumn && otherTexts.length === 0) return values
+  return withHidden(entityText, values ?? new Map<string, unknown>())
+}
+
+/** Sets the discriminator, and the hashes of the entity's other texts. */
+function withHidden(
+  { metadata: { discriminatorColumn, discriminatorValue }, otherTexts }: EntityText,
+  values: Map<string, unknown>,
+): ReadonlyMap<string, unknown> {
+  if (discriminatorColumn && !values.has(discriminatorColumn.databaseName)) {
+    values.set(discriminatorColumn.databaseName, discriminatorValue)
+  }
+  for (const declaration of otherTexts) setHash(declaration, values)
+  return values
 }
 
 /**
@@ -134,36 +153,20 @@ function setHash({ text, table }: EntityText['otherTexts'][number], values: Map<
   if (texts.some((one) => one !== null)) values.set(table.hash, hashOfTexts(table, texts))
 }
 
-/** @returns undefined where the objects bring none */
-function columnValues(entityText: EntityText, objects: readonly ObjectLiteral[]): Map<string, unknown> | undefined {
-  let values: Map<string, unknown> | undefined
-  const { others, properties } = entityText
-  const [first, another] = objects
-  for (let index = 0; index < others.length; index += 1) {
-    const column = others[index]
-    const name = properties[index]
-    // Most columns of most objects: nothing is called for those.
-    const isLeftOut = name !== undefined && first?.[name] === undefined && !another
-    if (!column || (isLeftOut && !column.isVersion)) continue
-    const given = valueOfColumn(entityText, column, objects)
-    const value = given === undefined && column.isVersion ? 1 : given
-    if (value !== undefined) (values ??= new Map<string, unknown>()).set(column.databaseName, value)
-  }
-  return values
-}
-
-const NO_VALUES: ReadonlyMap<string, unknown> = new Map()
-
-/** @throws DeclarationError if two objects bring different values */
-function valueOfColumn(entityText: EntityText, column: ColumnMetadata, objects: readonly ObjectLiteral[]): unknown {
-  let value: unknown
-  for (const object of objects) {
-    const another = insertValue(entityText, column, object)
-    if (another === undefined) continue
+/** @throws DeclarationError if the two objects give different values */
+function valueOfColumn(
+  entityText: EntityText,
+  column: ColumnMetadata,
+  given: ObjectLiteral,
+  created: ObjectLiteral | undefined,
+): unknown {
+  let value = insertValue(entityText, column, given)
+  const another = created && insertValue(entityText, column, created)
+  if (another !== undefined) {
     if (value !== undefined) requireSame(entityText, column, value, another)
     value = another
   }
-  return value
+  return value === undefined && column.isVersion ? 1 : value
 }
 
 /** Otherwise one of the two values would be dropped, and nobody could tell which. */

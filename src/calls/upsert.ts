@@ -2,7 +2,6 @@ import type { DeepPartial, EntityManager, EntityTarget, ObjectLiteral } from 'ty
 import { checkOptions } from '../options'
 import { CALL_RULES, calledFrom, callerOf, type UpsertByTextOptions } from './call-options'
 import { type EntityText, entityTextOf, readyText, requireChanged } from './entity-text'
-import { addAll } from './find-or-create'
 import { type FindOrCreateManyResult, PreparedMany } from './many'
 import { type FindOrCreateResult, findOrCreateRow, upsertRow } from './one-row'
 import { type RequestedRow, requestedRow, updateOf, updatesOf } from './row-values'
@@ -69,8 +68,10 @@ export async function upsertByText<Entity extends ObjectLiteral>(
     return await upsertOne<Entity>(manager, entityText, requestedRow(entityText, values), { load, updates })
   }
   const prepared = new PreparedMany<Entity>(entityText, load, { updates })
-  const all = addAll(prepared, entityText, given as readonly DeepPartial<Entity>[])
-  return await calledFrom(callerOf(upsertByText), all ? all.then(() => prepared.run(manager)) : prepared.run(manager))
+  const caller = callerOf(upsertByText)
+  const adding = prepared.addAll(given as readonly DeepPartial<Entity>[])
+  if (adding) await adding
+  return await calledFrom(caller, prepared.run(manager))
 }
 
 async function upsertOne<Entity extends ObjectLiteral>(

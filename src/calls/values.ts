@@ -343,7 +343,7 @@ const UUID = /^\{?[\da-f]{4}(?:-?[\da-f]{4}){7}\}?$/iu
 export function requireKeyValues({ dataSource: { driver }, metadata }: EntityColumns, values: ObjectLiteral): void {
   for (const column of metadata.primaryColumns) {
     const given = valueIn(column, values)
-    if (!hasValue(given) || typeof given === 'function') continue
+    if (given === undefined || given === null || typeof given === 'function') continue
     const type = driver.normalizeType(column)
     if (isOfType(type, driver.preparePersistentValue(given, column))) continue
     throw new DeclarationError(

@@ -119,16 +119,15 @@ function composedOf(parts: readonly Part[], separator = ' '): string {
     .join(` ${APPENDED}${separator}`)
 }
 
-/** The composed text in JavaScript, from the values of the columns. */
-export function composedText({ text }: Pick<TextTable, 'text'>, values: readonly (string | null)[]): string {
+/** The hash of a text that consists of these parts, as a literal; sorts bytewise. A part that is null leaves out its prefix. */
+export function hashOfTexts(
+  { text, digest }: Pick<TextTable, 'text' | 'digest'>,
+  parts: readonly (string | null)[],
+): string {
   let composed = ''
-  for (const [index, value] of values.entries()) if (value !== null) composed += `${text[index]?.prefix ?? ''}${value}`
-  return composed
+  for (const [index, part] of parts.entries()) if (part !== null) composed += `${text[index]?.prefix ?? ''}${part}`
+  return digest.js(composed)
 }
-
-/** The hash of a text that consists of these parts, as a literal; sorts bytewise. */
-export const hashOfTexts = (table: Pick<TextTable, 'text' | 'digest'>, texts: readonly (string | null)[]): string =>
-  table.digest.js(composedText(table, texts))
 
 export const hashExpression = (table: Pick<TextTable, 'text' | 'digest'>, row: string, separator?: string): string =>
   table.digest.sql(composed(table, row, separator))
