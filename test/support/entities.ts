@@ -1,39 +1,23 @@
-import { Column, Entity, JoinTable, ManyToMany, ManyToOne, PrimaryGeneratedColumn } from 'typeorm'
-import { UniqueText } from '../../src'
+import { column, entity, text, toMany, toOne } from './entity'
 
 /** Entities that several test files use. A file whose test depends on a column of its own declares its own class. */
 
-@Entity()
-export class Page {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() url!: string
-}
-
-@Entity()
-export class Author {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() name!: string
-}
-
-@Entity()
-export class Tag {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() name!: string
-}
+export const Page = entity('Page', { url: text() })
+export type Page = InstanceType<typeof Page>
+export const Author = entity('Author', { name: text() })
+export type Author = InstanceType<typeof Author>
+export const Tag = entity('Tag', { name: text() })
+export type Tag = InstanceType<typeof Tag>
 
 /** A book with an author and tags; five characters are the most that its code can have. */
-@Entity()
-export class Book {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() title!: string
-  @Column({ type: 'varchar', length: 5, nullable: true }) code!: string | null
-  @ManyToOne(() => Author, { nullable: true, cascade: true }) author!: Author | null
-  @ManyToMany(() => Tag, { cascade: true }) @JoinTable() tags!: Tag[]
-}
+export const Book = entity('Book', {
+  title: text(),
+  code: column('varchar', { length: 5, nullable: true }),
+  author: toOne(() => Author, { cascade: true }),
+  tags: toMany(() => Tag, { cascade: true }),
+})
+export type Book = InstanceType<typeof Book>
 
 /** What a token of `once` pays. */
-@Entity()
-export class Payment {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @Column({ type: 'text' }) token!: string
-}
+export const Payment = entity('Payment', { token: column('text') })
+export type Payment = InstanceType<typeof Payment>

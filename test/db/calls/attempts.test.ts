@@ -1,32 +1,17 @@
 import { createHash } from 'node:crypto'
-import type { Client } from 'pg'
-import { Column, type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
 import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
-import {
-  AttemptsExhaustedError,
-  findOrCreate,
-  findOrCreateMany,
-  type FindOrCreateManyResult,
-  TransactionAbortedError,
-  UniqueText,
-} from '../../../src'
+import type { FindOrCreateManyResult } from '../../../src'
+import { AttemptsExhaustedError, findOrCreate, findOrCreateMany, TransactionAbortedError } from '../../../src'
 import { useDatabase } from '../../support/database'
+import { entity, plain, text } from '../../support/entity'
 
 const db = useDatabase()
 
-@Entity()
-class Word {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() text!: string
-  @Column({ type: 'text', nullable: true }) note!: string | null
-}
-
-let dataSource: DataSource
-let client: Client
+const Word = entity('Word', { text: text(), note: plain() })
+const dataSource = db.useDataSource([Word])
+const client = db.useClient()
 
 beforeAll(async () => {
-  dataSource = await db.dataSource([Word])
-  client = await db.client()
   // Stands for other transactions: so many inserts in a row lose against them.
   await client.query(`
     CREATE SEQUENCE inserts;
@@ -40,7 +25,6 @@ beforeAll(async () => {
       RETURN NEW;
     END $$`)
 })
-beforeEach(async () => await client.query('TRUNCATE word'))
 afterEach(() => vi.restoreAllMocks())
 
 async function loseTimes(count: number, sqlstate: string): Promise<void> {
@@ -58,7 +42,7 @@ async function insertsSeen(): Promise<number> {
 /** No wait, and a note of every draw. */
 const drawNothing = () => vi.spyOn(Math, 'random').mockReturnValue(0)
 
-const one = async () => await findOrCreate(dataSource.manager, Word, { text: 'a' })
+const one = () => findOrCreate(dataSource.manager, Word, { text: 'a' })
 const many = async () => {
   const [result] = await findOrCreateMany(dataSource.manager, Word, [{ text: 'a' }])
   return rowOf(result)
@@ -117,7 +101,7 @@ async function batchesOf(call: () => Promise<unknown>): Promise<number[]> {
 }
 
 describe('a batch', () => {
-  beforeEach(async () => await loseTimes(0, '40001'))
+  beforeEach(() => loseTimes(0, '40001'))
 
   test('inserts in the order of the hashes, so that two with the same texts cannot wait for each other', async () => {
     const texts = Array.from({ length: 200 }, (_, index) => `text ${index}`)
@@ -134,7 +118,7 @@ describe('a batch', () => {
 
   test('has at most 1,000 rows', async () => {
     const texts = Array.from({ length: 2_001 }, (_, index) => ({ text: `text ${index}` }))
-    const sizes = await batchesOf(async () => await findOrCreateMany(dataSource.manager, Word, texts))
+    const sizes = await batchesOf(() => findOrCreateMany(dataSource.manager, Word, texts))
     expect(sizes).toEqual([1_000, 1_000, 1])
   })
 

@@ -1,12 +1,9 @@
 import { inspect } from 'node:util'
 import {
   Column,
-  type DataSource,
-  DeleteDateColumn,
   Entity,
   EntityMetadataNotFoundError,
   EntityNotFoundError,
-  PrimaryColumn,
   PrimaryGeneratedColumn,
   QueryFailedError,
 } from 'typeorm'
@@ -24,7 +21,7 @@ import {
   updateOrFail,
   upsertByText,
 } from '../../../src'
-import { findHolder, findOrCreateHolder, Name, releaseExpired, rename, swapNames, UniqueName } from '../../../src/names'
+import { findHolder, findOrCreateHolder, Name, releaseExpired, rename, swapNames } from '../../../src/names'
 import { countWithin, NumberWithin } from '../../../src/numbers'
 import { forgetToken, once, OnceToken, removeExpiredTokens } from '../../../src/once'
 import { findOrCreateStream, findOrCreateTransform } from '../../../src/stream'
@@ -38,23 +35,17 @@ import {
 } from '../../../src/typeorm-calls'
 import { formatUrl, parseUrl, Url } from '../../../src/url'
 import { useDatabase } from '../../support/database'
+import { column, deleteDate, entity, key, text, uniqueName } from '../../support/entity'
 
 const db = useDatabase()
 const SECRET = 'a secret that no message may hold'
 
-@Entity()
-class Page {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @Column({ type: 'integer', default: 1 }) tenant!: number
-  @UniqueText({ scope: ['tenant'] }) url!: string
-  @DeleteDateColumn() deletedAt!: Date | null
-}
-
-@Entity()
-class User {
-  @PrimaryColumn({ type: 'uuid' }) id!: string
-  @UniqueName({ namespace: 'handle' }) handle!: string
-}
+const Page = entity('Page', {
+  tenant: column('integer', { default: 1 }),
+  url: text({ scope: ['tenant'] }),
+  deletedAt: deleteDate(),
+})
+const User = entity('User', { id: key('uuid'), handle: uniqueName({ namespace: 'handle' }) })
 
 @Entity()
 class Comment {
@@ -66,11 +57,10 @@ class Comment {
 
 const ADA = '00000000-0000-4000-8000-00000000000a'
 const GRACE = '00000000-0000-4000-8000-00000000000b'
+const dataSource = db.useDataSource([Page, User, Comment, Name, OnceToken, Url], { emptied: false })
+const { manager } = dataSource
 
-let dataSource: DataSource
 beforeAll(async () => {
-  dataSource = await db.dataSource([Page, User, Comment, Name, OnceToken, Url])
-  const { manager } = dataSource
   await findOrCreateMany(manager, Page, [{ url: 'a' }, { url: 'b' }])
   await insertOrFail(manager, User, [{ id: ADA, handle: 'ada' }, { id: GRACE, handle: 'grace' }]) // prettier-ignore
   await insertOrFail(manager, Comment, { text: 'a', post: 'p' })
@@ -119,7 +109,6 @@ const drain = async (source: AsyncIterable<unknown>): Promise<void> => {
 }
 
 const CALLS = (): Readonly<Record<string, readonly [Call, readonly unknown[]]>> => {
-  const { manager } = dataSource
   const pages = dataSource.getRepository(Page).extend(uniqueTextMethods)
   return {
     findOneByText: [of(findOneByText), [manager, Page, { url: 'a' }, {}]],
@@ -150,9 +139,8 @@ const CALLS = (): Readonly<Record<string, readonly [Call, readonly unknown[]]>> 
     toTextTakenError: [of(toTextTakenError), [new Error('x'), dataSource]],
     uniqueTextPaths: [of(uniqueTextPaths), [Page, 'url']],
     findOrCreateStream: [
-      of(
-        async (...args: readonly never[]) =>
-          await drain(findOrCreateStream(...(args as unknown as Parameters<typeof findOrCreateStream>))),
+      of((...args: readonly never[]) =>
+        drain(findOrCreateStream(...(args as unknown as Parameters<typeof findOrCreateStream>))),
       ),
       [dataSource, Page, [{ url: 'a' }], {}],
     ],
@@ -217,17 +205,11 @@ const isPrintable = (one: unknown): boolean =>
 describe('a value that is none of the type of the primary key is refused before SQL, which would quote it', () => {
   const wrong = [Number.NaN, 1.5, '', SECRET, 2 ** 31, new Date(0), true]
   const calls: readonly [string, (id: unknown) => Promise<unknown>][] = [
-    ['updateOrFail', async (id) => await updateOrFail(dataSource.manager, Page, id as number, { url: 'c' })],
-    [
-      'updateOrFail by an object',
-      async (id) => await updateOrFail(dataSource.manager, Page, { id: id as number }, { url: 'c' }),
-    ],
-    ['updateOrFail to such a key', async (id) => await updateOrFail(dataSource.manager, Page, 1, { id: id as number })],
-    ['insertOrFail', async (id) => await insertOrFail(dataSource.manager, Page, { id: id as number, url: 'c' })],
-    [
-      'findOrCreate',
-      async (id) => await findOrCreate(dataSource.manager, Page, { id: id as number, url: 'c', tenant: 1 }),
-    ],
+    ['updateOrFail', (id) => updateOrFail(dataSource.manager, Page, id as number, { url: 'c' })],
+    ['updateOrFail by an object', (id) => updateOrFail(dataSource.manager, Page, { id: id as number }, { url: 'c' })],
+    ['updateOrFail to such a key', (id) => updateOrFail(dataSource.manager, Page, 1, { id: id as number })],
+    ['insertOrFail', (id) => insertOrFail(dataSource.manager, Page, { id: id as number, url: 'c' })],
+    ['findOrCreate', (id) => findOrCreate(dataSource.manager, Page, { id: id as number, url: 'c', tenant: 1 })],
   ]
   test.each(calls)('%s', async (_, call) => {
     const sent = vi.spyOn(dataSource.logger, 'logQuery')
@@ -242,7 +224,6 @@ describe('a value that is none of the type of the primary key is refused before 
   })
 
   test('a UUID and a bigint too, and every way to write one passes', async () => {
-    const { manager } = dataSource
     await expect(rename(manager, User, SECRET, { handle: 'x' })).rejects.toThrow(
       '"id" of User must be a value of type uuid',
     )
@@ -264,36 +245,20 @@ describe('a value that is none of the type of the primary key is refused before 
 })
 
 test.each<[string, () => Promise<unknown>, RegExp]>([
-  [
-    'rename',
-    async () => await rename(dataSource.manager, User, ADA, { handle: undefined as never }),
-    /no name was given/,
-  ],
+  ['rename', () => rename(dataSource.manager, User, ADA, { handle: undefined as never }), /no name was given/],
   [
     'updateOrFail',
-    async () => await updateOrFail(dataSource.manager, Page, 1, { url: undefined as never }),
+    () => updateOrFail(dataSource.manager, Page, 1, { url: undefined as never }),
     /No change of Page was given/,
   ],
-  [
-    'updateOrFail of none',
-    async () => await updateOrFail(dataSource.manager, Page, 1, {}),
-    /No change of Page was given/,
-  ],
-  [
-    'insertOrFail',
-    async () => await insertOrFail(dataSource.manager, [undefined] as never),
-    /got an array with undefined/,
-  ],
+  ['updateOrFail of none', () => updateOrFail(dataSource.manager, Page, 1, {}), /No change of Page was given/],
+  ['insertOrFail', () => insertOrFail(dataSource.manager, [undefined] as never), /got an array with undefined/],
   [
     'updateOrFail of a list',
-    async () => await updateOrFail(dataSource.manager, [undefined] as never),
+    () => updateOrFail(dataSource.manager, [undefined] as never),
     /got an array with undefined/,
   ],
-  [
-    'uniqueTextPaths',
-    async () => await Promise.resolve().then(() => uniqueTextPaths(null as never)),
-    /declares no unique text/,
-  ],
+  ['uniqueTextPaths', () => Promise.resolve().then(() => uniqueTextPaths(null as never)), /declares no unique text/],
 ])('%s of undefined says what is missing', async (_, call, message) => {
   await expect(call()).rejects.toThrow(DeclarationError)
   await expect(call()).rejects.toThrow(message)

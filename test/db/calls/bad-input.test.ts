@@ -16,15 +16,11 @@ import {
 } from '../../../src'
 import { Url } from '../../../src/url'
 import { useDatabase } from '../../support/database'
+import { entity, text } from '../../support/entity'
 
 const db = useDatabase()
 
-@Entity()
-class Page {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() url!: string
-  @UniqueText({ immutable: true, nullable: true }) name!: string | null
-}
+const Page = entity('Page', { url: text(), name: text({ immutable: true, nullable: true }) })
 
 const by = { by: 'url' } as const
 const secret = 'a-secret-that-no-message-may-hold'

@@ -10,21 +10,21 @@ import {
   upsertByText,
 } from '../../../src'
 import { findOrCreateStream } from '../../../src/stream'
+import { column, entity, plain, text } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 import { useDatabase } from '../../support/database'
 
 const db = useDatabase()
 
-@Entity()
-class Item {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() text!: string
-  @Column({ type: 'integer', default: 7 }) a!: number
-  @Column({ type: 'text', nullable: true }) b!: string | null
-  @Column({ type: 'text', default: () => `upper('left out')` }) c!: string
-  @Column({ type: 'jsonb', nullable: true }) json!: unknown
-  @Column({ type: 'text', nullable: true }) long!: string | null
-}
+const Item = entity('Item', {
+  text: text(),
+  a: column('integer', { default: 7 }),
+  b: plain(),
+  c: column('text', { default: () => `upper('left out')` }),
+  json: column('jsonb', { nullable: true }),
+  long: plain(),
+})
+type Item = InstanceType<typeof Item>
 
 @Entity()
 @Unique(['slug'], { deferrable: 'INITIALLY IMMEDIATE' })
@@ -166,12 +166,8 @@ describe('a deferrable constraint of the entity', () => {
   })
 })
 
-@Entity()
-class Late {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() text!: string
-  @Column({ type: 'text', nullable: true }) slug!: string | null
-}
+const Late = entity('Late', { text: text(), slug: plain() })
+type Late = InstanceType<typeof Late>
 
 describe('a deferrable constraint that comes after the first call', () => {
   const change = async (sql: string): Promise<EntityManager> => {
@@ -187,20 +183,19 @@ describe('a deferrable constraint that comes after the first call', () => {
   const [one] = texts(1) as [Late]
 
   const CALLS: Readonly<Record<string, (manager: EntityManager) => Promise<unknown>>> = {
-    'findOrCreateMany of one': async (manager) => await findOrCreateMany(manager, Late, texts(1)),
-    'findOrCreateMany of 1,500': async (manager) => await findOrCreateMany(manager, Late, texts(1_500)),
-    'findOrCreateMany with create': async (manager) =>
-      await findOrCreateMany(manager, Late, [{ text: 'x' }, { text: 'y' }], { create: () => ({ slug: null }) }),
-    'upsertByText of a list': async (manager) => await upsertByText(manager, Late, texts(5)),
-    'upsertByText of one': async (manager) => await upsertByText(manager, Late, one),
-    insertOrFail: async (manager) => await insertOrFail(manager, Late, texts(5)),
+    'findOrCreateMany of one': (manager) => findOrCreateMany(manager, Late, texts(1)),
+    'findOrCreateMany of 1,500': (manager) => findOrCreateMany(manager, Late, texts(1_500)),
+    'findOrCreateMany with create': (manager) =>
+      findOrCreateMany(manager, Late, [{ text: 'x' }, { text: 'y' }], { create: () => ({ slug: null }) }),
+    'upsertByText of a list': (manager) => upsertByText(manager, Late, texts(5)),
+    'upsertByText of one': (manager) => upsertByText(manager, Late, one),
+    insertOrFail: (manager) => insertOrFail(manager, Late, texts(5)),
     updateOrFail: async (manager) => {
       const { id } = await insertOrFail(manager, Late, { text: 'x' })
       return await updateOrFail(manager, Late, { id }, { text: 'y' })
     },
-    'findOrCreate with relations': async (manager) =>
-      await findOrCreate(manager, Late, one, { relations: 'findOrCreate' }),
-    findOrCreate: async (manager) => await findOrCreate(manager, Late, one),
+    'findOrCreate with relations': (manager) => findOrCreate(manager, Late, one, { relations: 'findOrCreate' }),
+    findOrCreate: (manager) => findOrCreate(manager, Late, one),
   }
   const hasError = (results: unknown): boolean => [results].flat().some((one) => Object.hasOwn(Object(one), 'error'))
 
@@ -213,7 +208,7 @@ describe('a deferrable constraint that comes after the first call', () => {
 
     test('goes on in a transaction, or says that it is to be run again', async () => {
       const manager = await change(LATER)
-      const run = async () => await manager.transaction(async (own) => hasError(await call(own)))
+      const run = () => manager.transaction(async (own) => hasError(await call(own)))
       const lost = run().catch((error: unknown) => Object(error).code as unknown)
       expect(await lost).toBe(LOSE.has(name) ? 'TRANSACTION_ABORTED' : false)
       expect(await run().catch((error: unknown) => Object(error).code as unknown)).not.toBe('TRANSACTION_ABORTED')
@@ -240,7 +235,7 @@ describe('a deferrable constraint that comes after the first call', () => {
     const manager = await change(`CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql
       AS $$ BEGIN RAISE EXCEPTION USING ERRCODE = '55000'; END $$;
       CREATE TRIGGER no BEFORE INSERT ON late FOR EACH ROW EXECUTE FUNCTION no()`)
-    const error = await rejection(manager.transaction(async (own) => await findOrCreate(own, Late, one)))
+    const error = await rejection(manager.transaction((own) => findOrCreate(own, Late, one)))
     expect(error).toMatchObject({ driverError: { code: '55000' } })
     await manager.query('DROP TABLE late CASCADE; DROP FUNCTION no()')
   })

@@ -49,8 +49,8 @@ const kindOfError = (error: unknown): string => {
   return code ?? (error as Error).constructor.name
 }
 
-const answerOf = async (promise: Promise<object>): Promise<Answer> =>
-  await promise.then(
+const answerOf = (promise: Promise<object>): Promise<Answer> =>
+  promise.then(
     (entity) => ({ entity }),
     (error: unknown) => ({ error }),
   )

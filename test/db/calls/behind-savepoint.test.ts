@@ -1,38 +1,24 @@
 import { type Client, types } from 'pg'
-import { Column, type DataSource, Entity, type EntityManager, PrimaryGeneratedColumn } from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { findOneByText, findOrCreate, findOrCreateMany, TransactionAbortedError, UniqueText } from '../../../src'
+import type { EntityManager } from 'typeorm'
+import { beforeAll, describe, expect, test } from 'vitest'
+import { findOneByText, findOrCreate, findOrCreateMany, TransactionAbortedError } from '../../../src'
 import { openSession } from '../../../src/connection/open-session'
 import { named, type WireRow } from '../../../src/sql/find'
 import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
+import { column, entity, text } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 
-@Entity()
-class Page {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() url!: string
-  @Column({ type: 'varchar', length: 10, nullable: true }) title!: string | null
-}
-
-@Entity()
-class Note {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @Column({ type: 'text' }) text!: string
-}
+const Page = entity('Page', { url: text(), title: column('varchar', { length: 10, nullable: true }) })
+const Note = entity('Note', { text: column('text') })
 
 const db = useDatabase()
-let dataSource: DataSource
-let observer: Client
+// One connection, so that what is prepared on it stays to be looked at.
+const dataSource = db.useDataSource([Page, Note], { extra: { max: 1 } })
+const observer = db.useClient()
 
 beforeAll(async () => {
-  observer = await db.client()
-  // One connection, so that what is prepared on it stays to be looked at.
-  dataSource = await db.dataSource([Page, Note], { extra: { max: 1 } })
   await findOneByText(dataSource.manager, Page, { url: 'known to be ready' })
-})
-beforeEach(async () => {
-  await observer.query('TRUNCATE page, note')
 })
 
 /** Runs SQL behind a savepoint of ours. */
@@ -71,9 +57,9 @@ describe("what is sent behind a savepoint in the caller's transaction", () => {
   test('takes one round trip, and one more to be undone', async () => {
     await dataSource.transaction(async (manager) => {
       const rows = ['a', 'b', 'c'].map((url) => ({ url }))
-      expect(await roundTrips(manager, async () => await findOrCreateMany(manager, Page, rows))).toBe(1)
-      expect(await roundTrips(manager, async () => await behindSavepoint(manager, note, ['done']))).toBe(1)
-      const refused = async (): Promise<unknown> => await rejection(behindSavepoint(manager, `${note}, (NULL)`, ['']))
+      expect(await roundTrips(manager, () => findOrCreateMany(manager, Page, rows))).toBe(1)
+      expect(await roundTrips(manager, () => behindSavepoint(manager, note, ['done']))).toBe(1)
+      const refused = (): Promise<unknown> => rejection(behindSavepoint(manager, `${note}, (NULL)`, ['']))
       expect(await roundTrips(manager, refused)).toBe(2)
     })
     expect(await dataSource.manager.count(Page)).toBe(3)
@@ -228,7 +214,7 @@ describe("what is sent behind a savepoint in the caller's transaction", () => {
       const sql = 'SELECT later FROM note'
       expect(codeOf(await rejection(behindSavepoint(manager, sql)))).toBe('42703')
       await manager.query('ALTER TABLE note ADD later integer')
-      const again = async (): Promise<unknown> => await behindSavepoint(manager, sql)
+      const again = (): Promise<unknown> => behindSavepoint(manager, sql)
       // Were it sent by a name that the server does not know, it would be sent three times.
       expect(await roundTrips(manager, again)).toBe(1)
       await manager.query('ALTER TABLE note DROP later')

@@ -1,23 +1,17 @@
-import { Column, Entity, type EntityManager, ManyToOne, PrimaryGeneratedColumn, QueryFailedError } from 'typeorm'
-import { expect, test } from 'vitest'
-import { findOneByText, findOrCreate, findOrCreateMany, UniqueText, upsertByText } from '../../../src'
+import { type EntityManager, QueryFailedError } from 'typeorm'
+import { describe, expect, test } from 'vitest'
+import { findOneByText, findOrCreate, findOrCreateMany, upsertByText } from '../../../src'
 import { saveFindingTexts } from '../../../src/typeorm-calls'
 import { useDatabase } from '../../support/database'
+import { column, entity, text, toOne } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 
-@Entity()
-class Site {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() name!: string
-}
-
-@Entity()
-class Page {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() url!: string
-  @Column({ type: 'varchar', length: 3, nullable: true }) title!: string | null
-  @ManyToOne(() => Site, { cascade: true }) site!: Site | null
-}
+const Site = entity('Site', { name: text() })
+const Page = entity('Page', {
+  url: text(),
+  title: column('varchar', { length: 3, nullable: true }),
+  site: toOne(() => Site, { cascade: true }),
+})
 
 const db = useDatabase()
 
@@ -35,20 +29,16 @@ async function inOneWay(inTransaction: boolean, work: (manager: EntityManager) =
   else await work(dataSource.manager)
 }
 
-test.each([false, true])(
-  "the caller's line is in the stack of the driver's error (transaction: %s)",
-  async (inside) => {
-    await inOneWay(inside, async (manager) => {
-      const { stack } = await failure(findOrCreate(manager, Page, { url: 'a', title: 'too long' }))
-      expect(stack).toContain('call-stack.test.ts')
-    })
-  },
-)
+const tooLong = { url: 'x', title: 'too long' }
 
-test.each([false, true])("and in that of an upsert's (transaction: %s)", async (inside) => {
-  await inOneWay(inside, async (manager) => {
-    const { stack } = await failure(upsertByText(manager, Page, { url: 'x', title: 'too long' }))
-    expect(stack).toContain('call-stack.test.ts')
+describe.each([
+  ['findOrCreate', (manager: EntityManager) => findOrCreate(manager, Page, tooLong)],
+  ['upsertByText', (manager: EntityManager) => upsertByText(manager, Page, tooLong)],
+] as const)("the caller's line is in the stack of the driver's error, by %s", (_, call) => {
+  test.each([false, true])('transaction: %s', async (inside) => {
+    await inOneWay(inside, async (manager) => {
+      expect((await failure(call(manager))).stack).toContain('call-stack.test.ts')
+    })
   })
 })
 

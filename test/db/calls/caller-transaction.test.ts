@@ -1,11 +1,11 @@
 import { once } from 'node:events'
 import { type Client, Query } from 'pg'
+import type { EntitySubscriberInterface } from 'typeorm'
 import {
   AfterInsert,
   BeforeInsert,
   Column,
   Entity,
-  type EntitySubscriberInterface,
   EventSubscriber,
   PrimaryGeneratedColumn,
   QueryFailedError,
@@ -14,6 +14,7 @@ import { beforeEach, describe, expect, test } from 'vitest'
 import { DeclarationError, findOneByText, findOrCreate, findOrCreateMany, TransactionAbortedError } from '../../../src'
 import { UniqueText, UniqueTextEntity } from '../../../src'
 import { useDatabase } from '../../support/database'
+import { column, entity } from '../../support/entity'
 import { loggerOf } from '../../support/logger'
 import { rejection } from '../../support/ledger'
 
@@ -24,11 +25,7 @@ class Page extends UniqueTextEntity {
   @Column({ type: 'varchar', length: 10, nullable: true }) title!: string | null
 }
 
-@Entity()
-class Audit {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @Column({ type: 'text' }) note!: string
-}
+const Audit = entity('Audit', { note: column('text') })
 
 const heard: { before: unknown; after: unknown; text: string | undefined } = { before: 0, after: 0, text: undefined }
 
@@ -75,10 +72,7 @@ describe("the caller's transaction is the caller's", () => {
     await dataSource.transaction(async (manager) => {
       const rows = Array.from({ length: 20 }, (_, index) => ({ url: `a${index}`, title: index === 7 ? tooLong : null }))
       const notes = Array.from({ length: 50 }, (_, index) => ({ note: `n${index}` }))
-      await Promise.all([
-        findOrCreateMany(manager, Page, rows),
-        ...notes.map(async (note) => await manager.insert(Audit, note)),
-      ])
+      await Promise.all([findOrCreateMany(manager, Page, rows), ...notes.map((note) => manager.insert(Audit, note))])
     })
     expect(await dataSource.manager.countBy(Audit, {})).toBe(50)
     expect(await dataSource.manager.countBy(Page, {})).toBe(19)

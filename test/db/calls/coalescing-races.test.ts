@@ -1,46 +1,42 @@
 import type { Client } from 'pg'
-import { type DataSource, Entity, type EntityManager, PrimaryGeneratedColumn, QueryFailedError } from 'typeorm'
+import { type DataSource, type EntityManager, QueryFailedError } from 'typeorm'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { findOneByText, findOrCreate, UniqueText } from '../../../src'
+import { findOneByText, findOrCreate } from '../../../src'
 import { whileBusy } from '../../support/busy'
 import { useDatabase } from '../../support/database'
 import { fewHashes } from '../../support/digests'
+import { entity, text } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 import { type Proxy, startProxy } from '../../support/proxy'
 import { Page } from '../../support/titled-page'
 
 /** Four chains hold everything. */
-@Entity()
-class Note {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ digest: fewHashes(4) }) url!: string
-}
+const Note = entity('Note', { url: text({ digest: fewHashes(4) }) })
 
 const db = useDatabase()
 let proxy: Proxy
 let dataSource: DataSource
 let manager: EntityManager
-let observer: Client
 let sessions: { holder: Client; observer: Client }
+const observer = db.useClient()
 
 beforeAll(async () => {
   proxy = await startProxy(db.url)
   dataSource = await db.dataSource([Page, Note], { url: proxy.url, poolSize: 24 })
   ;({ manager } = dataSource)
-  observer = await db.client()
   sessions = { holder: await db.client(), observer }
   await findOrCreate(manager, Page, { url: 'first' })
 })
-afterAll(async () => await proxy.close())
+afterAll(() => proxy.close())
 
-const find = async (url: string): Promise<Page | null> => await findOneByText(manager, Page, { url })
-const three = async <T>(call: () => Promise<T>): Promise<T[]> => await Promise.all([call(), call(), call()])
+const find = (url: string): Promise<Page | null> => findOneByText(manager, Page, { url })
+const three = <T>(call: () => Promise<T>): Promise<T[]> => Promise.all([call(), call(), call()])
 
 /** Runs while a look-up that three calls of the text share is done by the server, and its answer still under way. */
 async function whileAnswerIsHeld(url: string, run: () => Promise<void>): Promise<(Page | null)[]> {
   return await whileBusy(dataSource, Page, sessions, async () => {
     const held = proxy.once([url], 'answer held')
-    const early = three(async () => await find(url))
+    const early = three(() => find(url))
     await held
     try {
       await run()
@@ -56,8 +52,8 @@ describe('a call is answered by what was sent after it began', () => {
     const { entity } = await findOrCreate(manager, Page, { url: 'deleted' })
     const early = await whileAnswerIsHeld('deleted', async () => {
       await observer.query(`delete from page where url = 'deleted'`)
-      expect(await three(async () => await find('deleted'))).toEqual([null, null, null])
-      const again = await three(async () => await findOrCreate(manager, Page, { url: 'deleted' }))
+      expect(await three(() => find('deleted'))).toEqual([null, null, null])
+      const again = await three(() => findOrCreate(manager, Page, { url: 'deleted' }))
       expect(again.map(({ created }) => created)).toEqual([true, false, false])
       expect(again.map(({ entity: { id } }) => id)).not.toContain(entity.id)
     })
@@ -68,7 +64,7 @@ describe('a call is answered by what was sent after it began', () => {
     await findOrCreate(manager, Page, { url: 'changed', title: 'before' })
     const early = await whileAnswerIsHeld('changed', async () => {
       await observer.query(`update page set title = 'after' where url = 'changed'`)
-      const late = await three(async () => await findOrCreate(manager, Page, { url: 'changed' }))
+      const late = await three(() => findOrCreate(manager, Page, { url: 'changed' }))
       expect(late.map(({ entity }) => entity.title)).toEqual(['after', 'after', 'after'])
     })
     expect(early.map((page) => page?.title)).toEqual(['before', 'before', 'before'])
@@ -77,7 +73,7 @@ describe('a call is answered by what was sent after it began', () => {
   test('a row that was inserted before is found', async () => {
     const early = await whileAnswerIsHeld('inserted', async () => {
       await observer.query(`insert into page (url) values ('inserted')`)
-      expect((await three(async () => await find('inserted'))).map((page) => page?.url)).toEqual([
+      expect((await three(() => find('inserted'))).map((page) => page?.url)).toEqual([
         'inserted',
         'inserted',
         'inserted',
@@ -90,8 +86,8 @@ describe('a call is answered by what was sent after it began', () => {
 test('a look-up whose answer does not come holds up nobody else', async () => {
   await findOrCreate(manager, Page, { url: 'held' })
   await whileAnswerIsHeld('held', async () => {
-    await three(async () => await findOrCreate(manager, Page, { url: 'first' }))
-    await dataSource.transaction(async (inside) => await findOrCreate(inside, Page, { url: 'held' }))
+    await three(() => findOrCreate(manager, Page, { url: 'first' }))
+    await dataSource.transaction((inside) => findOrCreate(inside, Page, { url: 'held' }))
     expect(await findOrCreate(manager, Page, { url: 'alone' })).toMatchObject({ created: true })
   })
 })
@@ -101,13 +97,13 @@ test('a connection that is cut fails none of those who share it', async () => {
   await whileBusy(dataSource, Page, sessions, async () => {
     for (const fault of ['request lost', 'answer lost'] as const) {
       const cut = proxy.once(['cut once'], fault)
-      const pages = await three(async () => await find('cut once'))
+      const pages = await three(() => find('cut once'))
       await cut
       expect(pages.map((page) => page?.url)).toEqual(['cut once', 'cut once', 'cut once'])
     }
     const cut = proxy.once(['cut once'], 'answer lost')
     const urls = ['cut once', 'cut and new', 'cut and newer']
-    const calls = await Promise.all(urls.map(async (url) => await findOrCreate(manager, Page, { url })))
+    const calls = await Promise.all(urls.map((url) => findOrCreate(manager, Page, { url })))
     await cut
     expect(calls.map(({ created }) => created)).toEqual([false, true, true])
   })
@@ -121,7 +117,7 @@ test('where each connection is cut, each call has an error of its own, with the 
       for (let count = 0; count < 4; count += 1) await proxy.once(['cut'], 'request lost')
     }
     const cut = cutAll()
-    const errors = await three(async () => await rejection(find('cut')))
+    const errors = await three(() => rejection(find('cut')))
     await cut
     expect(new Set(errors).size).toBe(3)
     for (const error of errors) {
@@ -131,7 +127,7 @@ test('where each connection is cut, each call has an error of its own, with the 
       expect(driverError).toBeInstanceOf(Error)
     }
     expect(new Set(errors.map((error) => (error as QueryFailedError).driverError)).size).toBe(3)
-    expect((await three(async () => await find('cut'))).map((page) => page?.url)).toEqual(['cut', 'cut', 'cut'])
+    expect((await three(() => find('cut'))).map((page) => page?.url)).toEqual(['cut', 'cut', 'cut'])
   })
 })
 
@@ -185,7 +181,7 @@ test('many callers, and others who delete: no row is given back that was deleted
       }
     }
   }
-  await Promise.all([deleter(), ...Array.from({ length: CALLERS }, async (_, number) => await caller(number))])
+  await Promise.all([deleter(), ...Array.from({ length: CALLERS }, (_, number) => caller(number))])
   expect(faults).toEqual([])
   expect(deleted.size).toBeGreaterThan(0)
   expect([...seen].filter((id) => created.get(id) !== 1)).toEqual([])

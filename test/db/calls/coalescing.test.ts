@@ -1,20 +1,15 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { type Client, types } from 'pg'
+import type { QueryRunner } from 'typeorm'
 import {
   AfterInsert,
   AfterLoad,
   BeforeInsert,
   ChildEntity,
   Column,
-  CreateDateColumn,
-  type DataSource,
-  DeleteDateColumn,
   Entity,
-  type EntityManager,
-  ManyToOne,
   PrimaryGeneratedColumn,
   QueryFailedError,
-  type QueryRunner,
   TableInheritance,
 } from 'typeorm'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
@@ -33,26 +28,22 @@ import { untilBlocked } from '../../support/blocked'
 import { whileBusy } from '../../support/busy'
 import { useDatabase } from '../../support/database'
 import { fewHashes } from '../../support/digests'
+import { column, createDate, deleteDate, entity, text, toOne } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 import { queriesOf } from '../../support/queries'
 
-@Entity()
-class Site {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() name!: string
-}
-
-@Entity()
-class Page {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() url!: string
-  @Column({ type: 'varchar', length: 5, nullable: true }) title!: string | null
-  @Column({ type: 'integer', nullable: true, unique: true }) code!: number | null
-  @Column({ type: 'integer', nullable: true }) other!: number | null
-  @CreateDateColumn() createdAt!: Date
-  @DeleteDateColumn() deletedAt!: Date | null
-  @ManyToOne(() => Site, { cascade: true }) site!: Site | null
-}
+const Site = entity('Site', { name: text() })
+type Site = InstanceType<typeof Site>
+const Page = entity('Page', {
+  url: text(),
+  title: column('varchar', { length: 5, nullable: true }),
+  code: column('integer', { nullable: true, unique: true }),
+  other: column('integer', { nullable: true }),
+  createdAt: createDate(),
+  deletedAt: deleteDate(),
+  site: toOne(() => Site, { cascade: true }),
+})
+type Page = InstanceType<typeof Page>
 
 @Entity()
 class Parcel {
@@ -64,18 +55,8 @@ class Parcel {
 const VARCHAR: number = types.builtins.VARCHAR
 
 /** One chain holds everything. */
-@Entity()
-class Colliding {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ digest: fewHashes(1) }) url!: string
-}
-
-@Entity()
-class Scoped {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ scope: ['tenant'] }) url!: string
-  @Column({ type: 'integer', default: 1 }) tenant!: number
-}
+const Colliding = entity('Colliding', { url: text({ digest: fewHashes(1) }) })
+const Scoped = entity('Scoped', { url: text({ scope: ['tenant'] }), tenant: column('integer', { default: 1 }) })
 
 @Entity()
 @TableInheritance({ column: { type: 'varchar', name: 'kind', default: 'Film' } })
@@ -109,13 +90,11 @@ class Loud {
 const ENTITIES = [Site, Page, Parcel, Colliding, Scoped, Media, Photo, Film, Loud]
 
 const db = useDatabase()
-let dataSource: DataSource
-let manager: EntityManager
 let sessions: { holder: Client; observer: Client }
+const dataSource = db.useDataSource(ENTITIES, { emptied: false, poolSize: 16 })
+const { manager } = dataSource
 
 beforeAll(async () => {
-  dataSource = await db.dataSource(ENTITIES, { poolSize: 16 })
-  ;({ manager } = dataSource)
   sessions = { holder: await db.client(), observer: await db.client() }
   // Readiness is asked for once.
   for (const entity of [Page, Parcel, Colliding, Media, Photo, Film, Loud])
@@ -143,21 +122,19 @@ function kindOf(sql: string): string {
   return sql.includes('urlHash') ? 'look-up' : 'other'
 }
 
-const all = async <T>(...calls: readonly Promise<T>[]): Promise<T[]> => await Promise.all(calls)
+const all = <T>(...calls: readonly Promise<T>[]): Promise<T[]> => Promise.all(calls)
 
 describe('calls beyond those that are busy', () => {
   test('share one statement, and each gets the answer of its own', async () => {
     const { entity: a } = await findOrCreate(manager, Page, { url: 'a' })
     const { entity: b } = await findOrCreate(manager, Page, { url: 'b' })
-    const { result, sent } = await crowd(
-      Page,
-      async () =>
-        await Promise.all([
-          findOrCreate(manager, Page, { url: 'a', title: 'other' }),
-          findOneByText(manager, Page, { url: 'b' }),
-          findOneByText(manager, Page, { url: 'none' }),
-          findOrCreate(manager, Page, { url: 'b' }),
-        ]),
+    const { result, sent } = await crowd(Page, () =>
+      Promise.all([
+        findOrCreate(manager, Page, { url: 'a', title: 'other' }),
+        findOneByText(manager, Page, { url: 'b' }),
+        findOneByText(manager, Page, { url: 'none' }),
+        findOrCreate(manager, Page, { url: 'b' }),
+      ]),
     )
     expect(result).toEqual([
       { entity: a, created: false, attempts: 1 },
@@ -172,12 +149,12 @@ describe('calls beyond those that are busy', () => {
     await findOrCreate(manager, Page, { url: 'dated' })
     await findOrCreate(manager, Parcel, { url: 'with data', data: { list: [1] } })
     const dated = async (): Promise<Page> => (await findOrCreate(manager, Page, { url: 'dated' })).entity
-    const ofPage = await crowd(Page, async () => await all(dated(), dated(), dated(), dated()))
+    const ofPage = await crowd(Page, () => all(dated(), dated(), dated(), dated()))
     expect(ofPage.sent).toEqual(['find or create'])
     expect(new Set(ofPage.result.map(({ createdAt }) => createdAt)).size).toBe(4)
     expect(new Set(ofPage.result.map(({ createdAt }) => createdAt.getTime())).size).toBe(1)
     const find = async (): Promise<Parcel> => (await findOrCreate(manager, Parcel, { url: 'with data' })).entity
-    const { result, sent } = await crowd(Parcel, async () => await all(find(), find(), find(), find()))
+    const { result, sent } = await crowd(Parcel, () => all(find(), find(), find(), find()))
     expect(sent).toEqual(['find or create', 'shared look-up'])
     for (const parcel of result) expect(parcel.data).toEqual({ list: [1] })
     expect(new Set(result.map(({ data }) => data)).size).toBe(4)
@@ -186,14 +163,14 @@ describe('calls beyond those that are busy', () => {
 
   test('that only look share one statement, for one text too', async () => {
     await findOrCreate(manager, Page, { url: 'a' })
-    const find = async (): Promise<Page | null> => await findOneByText(manager, Page, { url: 'a' })
-    const { result, sent } = await crowd(Page, async () => await all(find(), find(), find()))
+    const find = (): Promise<Page | null> => findOneByText(manager, Page, { url: 'a' })
+    const { result, sent } = await crowd(Page, () => all(find(), find(), find()))
     expect(sent).toEqual(['shared look-up'])
     expect(new Set(result).size).toBe(3)
     expect(new Set(result.map((page) => page?.createdAt)).size).toBe(3)
     await findOrCreate(manager, Parcel, { url: 'looked at', data: { list: [1] } })
-    const look = async (): Promise<Parcel | null> => await findOneByText(manager, Parcel, { url: 'looked at' })
-    const parcels = await crowd(Parcel, async () => await all(look(), look(), look()))
+    const look = (): Promise<Parcel | null> => findOneByText(manager, Parcel, { url: 'looked at' })
+    const parcels = await crowd(Parcel, () => all(look(), look(), look()))
     for (const parcel of parcels.result) expect(parcel?.data).toEqual({ list: [1] })
     expect(new Set(parcels.result.map((parcel) => parcel?.data)).size).toBe(3)
   })
@@ -201,8 +178,8 @@ describe('calls beyond those that are busy', () => {
   test('share a statement that the server plans once, however few they are', async () => {
     const texts = ['p1', 'p2', 'p3']
     const queries = await whileBusy(dataSource, Page, sessions, async () => {
-      const look = async (url: string): Promise<unknown> => await findOneByText(manager, Page, { url })
-      return await queriesOf(dataSource, async () => await all(...texts.map(look)))
+      const look = (url: string): Promise<unknown> => findOneByText(manager, Page, { url })
+      return await queriesOf(dataSource, () => all(...texts.map(look)))
     })
     const client = await db.client()
     const query = { name: 'shared', text: queries.join(';'), values: [texts, texts.map(md5.js)] }
@@ -214,15 +191,15 @@ describe('calls beyond those that are busy', () => {
 
   test('that are fewer than three go their ordinary way', async () => {
     await findOrCreate(manager, Page, { url: 'a' })
-    const find = async (url: string): Promise<unknown> => await findOrCreate(manager, Page, { url })
-    const { sent } = await crowd(Page, async () => await all(find('a'), find('b')))
+    const find = (url: string): Promise<unknown> => findOrCreate(manager, Page, { url })
+    const { sent } = await crowd(Page, () => all(find('a'), find('b')))
     expect(sent).toEqual(['find or create', 'find or create'])
   })
 
   test('of one new text insert it once, and the first has created it', async () => {
-    const create = async (): Promise<{ entity: Page; created: boolean; attempts: number }> =>
-      await findOrCreate(manager, Page, { url: 'new' })
-    const { result, sent } = await crowd(Page, async () => await all(...Array.from({ length: 20 }, create)))
+    const create = (): Promise<{ entity: Page; created: boolean; attempts: number }> =>
+      findOrCreate(manager, Page, { url: 'new' })
+    const { result, sent } = await crowd(Page, () => all(...Array.from({ length: 20 }, create)))
     expect(result.map(({ created }) => created)).toEqual([true, ...Array.from({ length: 19 }, () => false)])
     expect(new Set(result.map(({ entity }) => entity.id)).size).toBe(1)
     expect(new Set(result.map(({ entity }) => entity)).size).toBe(20)
@@ -231,14 +208,12 @@ describe('calls beyond those that are busy', () => {
   })
 
   test('of one new text whose first fails: the error is its own, and the next ones try', async () => {
-    const { result } = await crowd(
-      Page,
-      async () =>
-        await Promise.allSettled([
-          findOrCreate(manager, Page, { url: 'refused', title: 'far too long' }),
-          findOrCreate(manager, Page, { url: 'refused', title: 'good' }),
-          findOrCreate(manager, Page, { url: 'refused' }),
-        ]),
+    const { result } = await crowd(Page, () =>
+      Promise.allSettled([
+        findOrCreate(manager, Page, { url: 'refused', title: 'far too long' }),
+        findOrCreate(manager, Page, { url: 'refused', title: 'good' }),
+        findOrCreate(manager, Page, { url: 'refused' }),
+      ]),
     )
     const [first, ...others] = result
     expect(first).toMatchObject({ status: 'rejected', reason: { code: '22001' } })
@@ -286,12 +261,8 @@ describe('calls beyond those that are busy', () => {
   })
 
   test('of several new texts create each of them', async () => {
-    const { result, sent } = await crowd(
-      Page,
-      async () =>
-        await all(
-          ...['n1', 'n2', 'n1', 'n3', 'n2'].map(async (url) => (await findOrCreate(manager, Page, { url })).created),
-        ),
+    const { result, sent } = await crowd(Page, () =>
+      all(...['n1', 'n2', 'n1', 'n3', 'n2'].map(async (url) => (await findOrCreate(manager, Page, { url })).created)),
     )
     expect(result).toEqual([true, true, false, true, false])
     expect(sent).toEqual(['shared look-up', 'find or create', 'find or create', 'find or create'])
@@ -302,7 +273,7 @@ describe('calls beyond those that are busy', () => {
     const rows = new Map<string, number>()
     for (const url of urls) rows.set(url, (await findOrCreate(manager, Colliding, { url })).entity.id)
     // Nobody may wait for the anchor of the one chain: the places are filled by the other entity's calls.
-    const find = async (url: string): Promise<unknown> => await findOrCreate(manager, Colliding, { url })
+    const find = (url: string): Promise<unknown> => findOrCreate(manager, Colliding, { url })
     const results = await all(...[...urls, ...urls, ...urls, 'c5', 'c5'].map(find))
     expect(results.slice(0, 12)).toMatchObject(
       [...urls, ...urls, ...urls].map((url) => ({ entity: { id: rows.get(url), url }, created: false })),
@@ -313,8 +284,7 @@ describe('calls beyond those that are busy', () => {
   test('are told apart by the scope', async () => {
     const { entity } = await findOrCreate(manager, Scoped, { url: 's', tenant: 1 })
     const { result, sent } = await crowd(Scoped, async () => {
-      const ofTenant = async (tenant: number): Promise<unknown> =>
-        await findOneByText(manager, Scoped, { url: 's', tenant })
+      const ofTenant = (tenant: number): Promise<unknown> => findOneByText(manager, Scoped, { url: 's', tenant })
       return await all(ofTenant(1), ofTenant(2), ofTenant(1))
     })
     expect(result).toEqual([entity, null, entity])
@@ -325,21 +295,21 @@ describe('calls beyond those that are busy', () => {
 test('when the crowd has gone, eight go their ordinary way again, and no more than eight', async () => {
   const own = await db.dataSource([Page, Site], { synchronize: false, poolSize: 16 })
   const urls = Array.from({ length: 8 }, (_, index) => `place ${index}`)
-  const find = async (url: string, title?: string): Promise<unknown> =>
-    await findOrCreate(own.manager, Page, { url, ...(title === undefined ? {} : { title }) })
+  const find = (url: string, title?: string): Promise<unknown> =>
+    findOrCreate(own.manager, Page, { url, ...(title === undefined ? {} : { title }) })
   for (const url of urls) await find(url)
   await whileBusy(own, Page, sessions, async () => {
     // Shared, followed, refused, and released.
-    await all(...urls.map(async (url) => await find(url)))
-    await all(...Array.from({ length: 8 }, async () => await find('place taken together')))
-    await Promise.allSettled(['far too long', 'a', 'b'].map(async (title) => await find('place refused', title)))
+    await all(...urls.map((url) => find(url)))
+    await all(...Array.from({ length: 8 }, () => find('place taken together')))
+    await Promise.allSettled(['far too long', 'a', 'b'].map((title) => find('place refused', title)))
     await Promise.allSettled([find('place 1'), find('place 2')])
-    await all(...[1, 2, 3].map(async () => await findOneByText(own.manager, Page, { url: 'no place' })))
+    await all(...[1, 2, 3].map(() => findOneByText(own.manager, Page, { url: 'no place' })))
   })
-  const alone = await queriesOf(own, async () => await all(...urls.map(async (url) => await find(url))))
+  const alone = await queriesOf(own, () => all(...urls.map((url) => find(url))))
   expect(alone.map(kindOf)).toEqual(urls.map(() => 'find or create'))
   await whileBusy(own, Page, sessions, async () => {
-    const shared = await queriesOf(own, async () => await all(find('place 1'), find('place 2'), find('place 3')))
+    const shared = await queriesOf(own, () => all(find('place 1'), find('place 2'), find('place 3')))
     expect(shared.map(kindOf)).toEqual(['shared look-up'])
   })
 })
@@ -364,9 +334,7 @@ describe('nobody waits for another', () => {
       expect(looks).toEqual([null, null, null])
       const { rows } = await observer.query<{ n: number }>(`select count(*)::int as n from page where url = 'not held'`)
       expect(rows).toEqual([{ n: 1 }])
-      const later = await all(
-        ...['stands', 'stands', 'stands'].map(async (url) => await findOrCreate(manager, Page, { url })),
-      )
+      const later = await all(...['stands', 'stands', 'stands'].map((url) => findOrCreate(manager, Page, { url })))
       return [...results, ...later]
     })
     expect(result.map(({ created }) => created)).toEqual([false, true, false, false, false])
@@ -388,21 +356,19 @@ describe('nobody waits for another', () => {
     }
     const call = async (): Promise<boolean> =>
       (await findOrCreate(manager, Page, { url: 'created late' }, { create })).created
-    const { result } = await crowd(Page, async () => await all(call(), call(), call()))
+    const { result } = await crowd(Page, () => all(call(), call(), call()))
     expect(result.filter(Boolean)).toHaveLength(1)
     expect(count).toBe(3)
   })
 
   test('whose values the server refuses', async () => {
     const { entity } = await findOrCreate(manager, Scoped, { url: 'good', tenant: 1 })
-    const { result, sent } = await crowd(
-      Scoped,
-      async () =>
-        await Promise.allSettled([
-          findOrCreate(manager, Scoped, { url: 'good', tenant: 1 }),
-          findOrCreate(manager, Scoped, { url: 'bad', tenant: 'one' as unknown as number }),
-          findOneByText(manager, Scoped, { url: 'good', tenant: 1 }),
-        ]),
+    const { result, sent } = await crowd(Scoped, () =>
+      Promise.allSettled([
+        findOrCreate(manager, Scoped, { url: 'good', tenant: 1 }),
+        findOrCreate(manager, Scoped, { url: 'bad', tenant: 'one' as unknown as number }),
+        findOneByText(manager, Scoped, { url: 'good', tenant: 1 }),
+      ]),
     )
     const [found, refused, looked] = result
     expect(found).toMatchObject({ value: { entity, created: false } })
@@ -425,7 +391,7 @@ describe('nobody waits for another', () => {
     await findOrCreate(manager, Page, { url: 'well', title: 'good' })
     await findOrCreate(manager, Page, { url: 'badly', title: 'bad' })
     await whileBusy(own, Page, sessions, async () => {
-      const find = async (url: string): Promise<Page | null> => await findOneByText(own.manager, Page, { url })
+      const find = (url: string): Promise<Page | null> => findOneByText(own.manager, Page, { url })
       const results = await Promise.allSettled(['well', 'badly', 'none'].map(find))
       expect(results).toMatchObject([
         { value: { title: 'good' } },
@@ -439,8 +405,8 @@ describe('nobody waits for another', () => {
     await findOrCreate(manager, Page, { url: 'inside' })
     const runner = dataSource.createQueryRunner()
     const { sent } = await crowd(Page, async () => {
-      await dataSource.transaction(
-        async (inside) => await all(...[1, 2, 3].map(() => findOrCreate(inside, Page, { url: 'inside' }))),
+      await dataSource.transaction((inside) =>
+        all(...[1, 2, 3].map(() => findOrCreate(inside, Page, { url: 'inside' }))),
       )
       await all(...[1, 2, 3].map(() => findOneByText(runner.manager, Page, { url: 'inside' })))
     })
@@ -453,7 +419,7 @@ describe('nobody waits for another', () => {
     const long = 'x'.repeat(2 ** 18)
     await findOrCreate(manager, Page, { url: long })
     const call = async (): Promise<boolean> => (await findOrCreate(manager, Page, { url: long })).created
-    const { result, sent } = await crowd(Page, async () => await all(call(), call(), call()))
+    const { result, sent } = await crowd(Page, () => all(call(), call(), call()))
     expect(result).toEqual([false, false, false])
     expect(sent).toEqual(['find or create', 'find or create', 'find or create'])
   })
@@ -465,16 +431,14 @@ describe('each call is answered as if it were alone', () => {
       await findOrCreate(manager, Page, { url })
       await manager.softDelete(Page, { url })
     }
-    const { result } = await crowd(
-      Page,
-      async () =>
-        await Promise.allSettled([
-          findOrCreate(manager, Page, { url: 'd1' }),
-          findOrCreate(manager, Page, { url: 'd2' }, { deleted: 'restore' }),
-          findOrCreate(manager, Page, { url: 'd3' }, { deleted: 'throw' }),
-          findOneByText(manager, Page, { url: 'd1' }),
-          findOneByText(manager, Page, { url: 'd1' }, { withDeleted: true }),
-        ]),
+    const { result } = await crowd(Page, () =>
+      Promise.allSettled([
+        findOrCreate(manager, Page, { url: 'd1' }),
+        findOrCreate(manager, Page, { url: 'd2' }, { deleted: 'restore' }),
+        findOrCreate(manager, Page, { url: 'd3' }, { deleted: 'throw' }),
+        findOneByText(manager, Page, { url: 'd1' }),
+        findOneByText(manager, Page, { url: 'd1' }, { withDeleted: true }),
+      ]),
     )
     expect(result).toMatchObject([
       { value: { entity: { url: 'd1', deletedAt: expect.any(Date) as Date }, created: false } },
@@ -488,14 +452,12 @@ describe('each call is answered as if it were alone', () => {
   test('where the row is of another class of the table', async () => {
     await findOrCreate(manager, Photo, { url: 'photo' })
     await findOrCreate(manager, Film, { url: 'film' })
-    const { result, sent } = await crowd(
-      Film,
-      async () =>
-        await Promise.allSettled([
-          findOrCreate(manager, Film, { url: 'film' }),
-          findOrCreate(manager, Film, { url: 'photo' }),
-          findOneByText(manager, Film, { url: 'photo' }),
-        ]),
+    const { result, sent } = await crowd(Film, () =>
+      Promise.allSettled([
+        findOrCreate(manager, Film, { url: 'film' }),
+        findOrCreate(manager, Film, { url: 'photo' }),
+        findOneByText(manager, Film, { url: 'photo' }),
+      ]),
     )
     expect(result).toMatchObject([
       { value: { entity: { url: 'film' } } },
@@ -522,14 +484,12 @@ describe('each call is answered as if it were alone', () => {
       alter table page enable trigger user;
     `)
     await findOrCreate(manager, Page, { url: 'once' })
-    const { result } = await crowd(
-      Page,
-      async () =>
-        await Promise.allSettled([
-          findOrCreate(manager, Page, { url: 'twice' }),
-          findOrCreate(manager, Page, { url: 'once' }),
-          findOneByText(manager, Page, { url: 'twice' }),
-        ]),
+    const { result } = await crowd(Page, () =>
+      Promise.allSettled([
+        findOrCreate(manager, Page, { url: 'twice' }),
+        findOrCreate(manager, Page, { url: 'once' }),
+        findOneByText(manager, Page, { url: 'twice' }),
+      ]),
     )
     expect(result).toMatchObject([
       { reason: { code: 'DUPLICATE_TEXT' } },
@@ -544,10 +504,8 @@ describe('each call is answered as if it were alone', () => {
     const { sent, result } = await crowd(Loud, async () => {
       heard.length = 0
       await all(
-        ...['A', 'B', 'C'].map(
-          async (name) => await caller.run(name, async () => await findOrCreate(manager, Loud, { url: 'old' })),
-        ),
-        caller.run('D', async () => await findOrCreate(manager, Loud, { url: 'young' })),
+        ...['A', 'B', 'C'].map((name) => caller.run(name, () => findOrCreate(manager, Loud, { url: 'old' }))),
+        caller.run('D', () => findOrCreate(manager, Loud, { url: 'young' })),
       )
       return heard.toSorted()
     })
@@ -564,8 +522,8 @@ describe('each call is answered as if it were alone', () => {
     })
     try {
       await whileBusy(dataSource, Page, sessions, async () => {
-        const find = async (name: string) => await findOrCreate(manager, Page, { url: `seen ${name}` })
-        await all(...names.map(async (name) => await caller.run(name, async () => await find(name))))
+        const find = (name: string) => findOrCreate(manager, Page, { url: `seen ${name}` })
+        await all(...names.map((name) => caller.run(name, () => find(name))))
       })
     } finally {
       log.mockRestore()
@@ -575,14 +533,12 @@ describe('each call is answered as if it were alone', () => {
 
   test('relations are loaded for those that ask for them', async () => {
     await findOrCreate(manager, Page, { url: 'of a site', site: { name: 's' } }, { relations: 'findOrCreate' })
-    const { result } = await crowd(
-      Page,
-      async () =>
-        await all(
-          findOrCreate(manager, Page, { url: 'of a site' }, { relations: { site: true } }),
-          findOrCreate(manager, Page, { url: 'of a site' }),
-          findOrCreate(manager, Page, { url: 'of a site' }, { relations: ['site'] }),
-        ),
+    const { result } = await crowd(Page, () =>
+      all(
+        findOrCreate(manager, Page, { url: 'of a site' }, { relations: { site: true } }),
+        findOrCreate(manager, Page, { url: 'of a site' }),
+        findOrCreate(manager, Page, { url: 'of a site' }, { relations: ['site'] }),
+      ),
     )
     expect(result.map(({ entity }) => (entity.site as Site | undefined)?.name)).toEqual(['s', undefined, 's'])
   })
@@ -590,14 +546,12 @@ describe('each call is answered as if it were alone', () => {
 
 test('nested objects, lists and upserts do not take part', async () => {
   await findOrCreate(manager, Page, { url: 'a' })
-  const { sent } = await crowd(
-    Page,
-    async () =>
-      await all<unknown>(
-        ...[1, 2, 3].map(() => findOrCreateMany(manager, Page, [{ url: 'a' }])),
-        ...[1, 2, 3].map(() => findOrCreate(manager, Page, { url: 'a' }, { relations: 'findOrCreate' })),
-        ...[1, 2, 3].map(() => upsertByText(manager, Page, { url: 'a', title: 'same' })),
-      ),
+  const { sent } = await crowd(Page, () =>
+    all<unknown>(
+      ...[1, 2, 3].map(() => findOrCreateMany(manager, Page, [{ url: 'a' }])),
+      ...[1, 2, 3].map(() => findOrCreate(manager, Page, { url: 'a' }, { relations: 'findOrCreate' })),
+      ...[1, 2, 3].map(() => upsertByText(manager, Page, { url: 'a', title: 'same' })),
+    ),
   )
   expect(sent).toHaveLength(9)
   expect(sent).not.toContain('shared look-up')
@@ -675,8 +629,8 @@ describe('where each connection is made ready for its caller', () => {
     await sessions.observer.query('alter table site enable row level security')
     // More than go their ordinary way at once.
     const tenants = Array.from({ length: 24 }, (__, index) => (index % 2 === 0 ? 'b' : 'a'))
-    const find = async (name: string): Promise<Site | null> =>
-      await tenant.run(name, async () => await findOneByText(own.manager, Site, { name: 'of b' }))
+    const find = (name: string): Promise<Site | null> =>
+      tenant.run(name, () => findOneByText(own.manager, Site, { name: 'of b' }))
     const seen = await Promise.all(tenants.map(find))
     await sessions.observer.query('alter table site disable row level security')
     expect(seen.map((site) => site !== null)).toEqual(tenants.map((name) => name === 'b'))
@@ -738,29 +692,26 @@ test('callers that hold connections of a small pool are answered', async () => {
   const own = await db.dataSource([Page, Site], { synchronize: false, poolSize: 4 })
   await findOrCreate(own.manager, Page, { url: 'a' })
   await all(
-    ...[1, 2, 3].map(
-      async (index) =>
-        await own.transaction(async (inside) => {
-          await findOrCreate(inside, Page, { url: `held ${index}` })
-          // By the one connection that is left.
-          const outside = await all(
-            ...Array.from({ length: 16 }, (_, nth) =>
-              findOrCreate(own.manager, Page, { url: nth % 2 ? 'a' : `o${nth}` }),
-            ),
-          )
-          expect(outside).toHaveLength(16)
-        }),
+    ...[1, 2, 3].map((index) =>
+      own.transaction(async (inside) => {
+        await findOrCreate(inside, Page, { url: `held ${index}` })
+        // By the one connection that is left.
+        const outside = await all(
+          ...Array.from({ length: 16 }, (_, nth) =>
+            findOrCreate(own.manager, Page, { url: nth % 2 ? 'a' : `o${nth}` }),
+          ),
+        )
+        expect(outside).toHaveLength(16)
+      }),
     ),
   )
 })
 
 test('the stack of an error of the call has the line of the caller', async () => {
-  const error = await crowd(
-    Page,
-    async () =>
-      await rejection(
-        all(...[1, 2, 3].map((index) => findOrCreate(manager, Page, { url: `stack ${index}`, title: 'too long' }))),
-      ),
+  const error = await crowd(Page, () =>
+    rejection(
+      all(...[1, 2, 3].map((index) => findOrCreate(manager, Page, { url: `stack ${index}`, title: 'too long' }))),
+    ),
   )
   expect((error.result as Error).stack).toContain('coalescing.test.ts')
 })

@@ -1,14 +1,13 @@
 import { hash } from 'node:crypto'
 import type { Client } from 'pg'
-import { type DataSource, Entity, type EntityManager, PrimaryGeneratedColumn } from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import type { EntityManager } from 'typeorm'
+import { describe, expect, test } from 'vitest'
 import {
   ChainLimitError,
   findOneByText,
   findOrCreate,
   findOrCreateMany,
   ImmutableTextError,
-  UniqueText,
   uniqueTextMethods,
 } from '../../../src'
 import { findImportTarget, importLines } from '../../../src/cli/import'
@@ -17,6 +16,7 @@ import type { TextTable } from '../../../src/sql/text-table'
 import { declarationsOf } from '../../../src/registry/registry'
 import { Url } from '../../../src/url'
 import { copyIn } from '../../stress/copy-in'
+import { entity, text } from '../../support/entity'
 import { type Pair, STEVENS, SUFFIX_SAFE, URL_PATHS } from '../../support/md5-collisions'
 import { useDatabase } from '../../support/database'
 import { oneHash } from '../../support/digests'
@@ -26,23 +26,12 @@ import { Page } from '../../support/titled-page'
 const LONGEST_CHAIN = 3_000
 
 /** Every text has one hash: what an attacker could do to MD5, without the collisions it would take. */
-@Entity()
-class Crowded {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText({ digest: oneHash, maxChainLength: LONGEST_CHAIN }) text!: string
-}
+const Crowded = entity('Crowded', { text: text({ digest: oneHash, maxChainLength: LONGEST_CHAIN }) })
+type Crowded = InstanceType<typeof Crowded>
 
 const db = useDatabase()
-let dataSource: DataSource
-let client: Client
-
-beforeAll(async () => {
-  dataSource = await db.dataSource([Page, Crowded, Url])
-  client = await db.client()
-})
-beforeEach(async () => {
-  await client.query('truncate page, crowded, urls restart identity')
-})
+const dataSource = db.useDataSource([Page, Crowded, Url])
+const client = db.useClient()
 
 const pairs: readonly { readonly name: string; readonly texts: Pair }[] = [
   { name: 'the published pair', texts: STEVENS },
@@ -66,12 +55,12 @@ const firstOf = async (rows: Promise<readonly object[]>): Promise<Given> => {
 
 const entrances: Readonly<Record<string, Entrance>> = {
   findOrCreate: async (manager, url) => (await findOrCreate(manager, Page, { url })).entity,
-  'findOrCreateMany, each alone': async (manager, url) => await firstOf(findOrCreateMany(manager, Page, [{ url }])),
+  'findOrCreateMany, each alone': (manager, url) => firstOf(findOrCreateMany(manager, Page, [{ url }])),
   'findOrCreate of a repository': async (manager, url) =>
     (await manager.getRepository(Page).extend(uniqueTextMethods).findOrCreate({ url })).entity,
-  'findOrCreateMany of a repository': async (manager, url) =>
-    await firstOf(manager.getRepository(Page).extend(uniqueTextMethods).findOrCreateMany([{ url }])),
-  save: async (manager, url) => await manager.save(Page, { url }),
+  'findOrCreateMany of a repository': (manager, url) =>
+    firstOf(manager.getRepository(Page).extend(uniqueTextMethods).findOrCreateMany([{ url }])),
+  save: (manager, url) => manager.save(Page, { url }),
   'save of a repository': async (manager, url) => {
     const pages = manager.getRepository(Page)
     return await pages.save(pages.create({ url }))
@@ -88,23 +77,22 @@ const entrances: Readonly<Record<string, Entrance>> = {
     const { identifiers } = await manager.upsert(Page, { url, title: url }, ['urlHash', 'urlHashNumber'])
     return { id: Number(identifiers[0]?.['id']), url }
   },
-  'SQL without a hash': async (manager, url) =>
-    await sql(manager, 'insert into page (url) values ($1) returning id, url', [url]),
-  'SQL with the hash and a number of its own': async (manager, url) =>
-    await sql(manager, 'insert into page (url, "urlHash", "urlHashNumber") values ($1, $2, 7) returning id, url', [
+  'SQL without a hash': (manager, url) => sql(manager, 'insert into page (url) values ($1) returning id, url', [url]),
+  'SQL with the hash and a number of its own': (manager, url) =>
+    sql(manager, 'insert into page (url, "urlHash", "urlHashNumber") values ($1, $2, 7) returning id, url', [
       url,
       md5(url),
     ]),
-  'SQL with a wrong hash and no number': async (manager, url) =>
-    await sql(manager, 'insert into page (url, "urlHash", "urlHashNumber") values ($1, $2, null) returning id, url', [
+  'SQL with a wrong hash and no number': (manager, url) =>
+    sql(manager, 'insert into page (url, "urlHash", "urlHashNumber") values ($1, $2, null) returning id, url', [
       url,
       md5('another'),
     ]),
-  'SQL, ON CONFLICT DO NOTHING': async (manager, url) =>
-    await sql(manager, 'insert into page (url) values ($1) on conflict do nothing returning id, url', [url]),
-  'COPY without a hash': async (manager, url) => await copy(manager, 'copy page (url) from stdin', [url]),
-  'COPY with the hash and a number of its own': async (manager, url) =>
-    await copy(manager, 'copy page (url, "urlHash", "urlHashNumber") from stdin', [`${url}\t${md5(url)}\t7`]),
+  'SQL, ON CONFLICT DO NOTHING': (manager, url) =>
+    sql(manager, 'insert into page (url) values ($1) on conflict do nothing returning id, url', [url]),
+  'COPY without a hash': (manager, url) => copy(manager, 'copy page (url) from stdin', [url]),
+  'COPY with the hash and a number of its own': (manager, url) =>
+    copy(manager, 'copy page (url, "urlHash", "urlHashNumber") from stdin', [`${url}\t${md5(url)}\t7`]),
   'UPDATE of another row into the collision': async (manager, url) => {
     const row = await sql(manager, 'insert into page (url) values ($1) returning id, url', [`other ${url}`])
     return await sql(manager, 'update page set url = $2 where id = $1 returning id, url', [row?.id, url])
@@ -140,10 +128,8 @@ const both: Readonly<Record<string, (manager: EntityManager, texts: Pair) => Pro
       'entity' in result ? result.entity : undefined,
     ),
   'findOrCreate of both at once': async (manager, texts) =>
-    (await Promise.all(texts.map(async (url) => await findOrCreate(manager, Page, { url })))).map(
-      ({ entity }) => entity,
-    ),
-  'save of both': async (manager, [a, b]) => await manager.save(Page, [{ url: a }, { url: b }]),
+    (await Promise.all(texts.map((url) => findOrCreate(manager, Page, { url })))).map(({ entity }) => entity),
+  'save of both': (manager, [a, b]) => manager.save(Page, [{ url: a }, { url: b }]),
   'upsert of both': async (manager, [a, b]) => {
     await manager.upsert(Page, [{ url: a }, { url: b }], ['urlHash', 'urlHashNumber'])
     return []
@@ -183,9 +169,9 @@ async function expectTwoRows(texts: Pair, given: readonly Given[]): Promise<void
 }
 
 const settings: Readonly<Record<string, <T>(work: (manager: EntityManager) => Promise<T>) => Promise<T>>> = {
-  'outside a transaction': async (work) => await work(dataSource.manager),
-  'in a transaction': async (work) => await dataSource.transaction(work),
-  'in a SERIALIZABLE transaction': async (work) => await dataSource.transaction('SERIALIZABLE', work),
+  'outside a transaction': (work) => work(dataSource.manager),
+  'in a transaction': (work) => dataSource.transaction(work),
+  'in a SERIALIZABLE transaction': (work) => dataSource.transaction('SERIALIZABLE', work),
 }
 
 describe.each(pairs)('$name', ({ texts }) => {
@@ -206,7 +192,7 @@ describe.each(pairs)('$name', ({ texts }) => {
     )
 
     test.each(Object.entries(both))('%s keeps both, numbered 0 and 1, each caller with its own', async (_, enter) => {
-      const given = await run(async (manager) => await enter(manager, texts))
+      const given = await run((manager) => enter(manager, texts))
       given.forEach((row, place) => expect(row?.url ?? texts[place]).toBe(texts[place]))
       await expectTwoRows(texts, given)
     })

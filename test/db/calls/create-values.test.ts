@@ -1,28 +1,19 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import {
-  AfterInsert,
-  BeforeInsert,
-  Column,
-  type DataSource,
-  Entity,
-  type EntityManager,
-  JoinColumn,
-  ManyToOne,
-  PrimaryGeneratedColumn,
-} from 'typeorm'
-import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { AfterInsert, BeforeInsert, Column, Entity, PrimaryGeneratedColumn } from 'typeorm'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import type { FindOrCreateOptions } from '../../../src'
 import {
   DeclarationError,
   findOneByText,
   findOrCreate,
   findOrCreateMany,
-  type FindOrCreateOptions,
   TextRejectedError,
   TransactionAbortedError,
   UniqueText,
 } from '../../../src'
 import { trim } from '../../../src/text'
 import { useDatabase } from '../../support/database'
+import { column, embedded, entity, plain, text, toOne } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 import { Author } from '../../support/entities'
 
@@ -33,16 +24,15 @@ class Counters {
   @Column({ type: 'integer', default: 0 }) likes!: number
 }
 
-@Entity()
-class Page {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ normalize: trim(), scope: ['site'] }) url!: string
-  @Column({ type: 'integer', default: 1 }) site!: number
-  @Column({ type: 'text', nullable: true }) title!: string | null
-  @Column(() => Counters) counters!: Counters
-  @ManyToOne(() => Author, { nullable: true }) @JoinColumn() author!: Author | null
-  @Column({ type: 'integer', nullable: true }) authorId!: number | null
-}
+const Page = entity('Page', {
+  url: text({ normalize: trim(), scope: ['site'] }),
+  site: column('integer', { default: 1 }),
+  title: plain(),
+  counters: embedded(() => Counters),
+  author: toOne(() => Author),
+  authorId: column('integer', { nullable: true }),
+})
+type Page = InstanceType<typeof Page>
 
 const heard: object[] = []
 
@@ -56,16 +46,11 @@ class Heard {
   }
 }
 
-let dataSource: DataSource
-let manager: EntityManager
+// One connection: a call that held it while a function of the user's runs would wait for ever.
+const dataSource = db.useDataSource([Author, Page, Heard], { extra: { max: 1 }, poolErrorHandler: () => {} })
+const { manager } = dataSource
 
-beforeAll(async () => {
-  // One connection: a call that held it while a function of the user's runs would wait for ever.
-  dataSource = await db.dataSource([Author, Page, Heard], { extra: { max: 1 }, poolErrorHandler: () => {} })
-  manager = dataSource.manager
-})
 beforeEach(async () => {
-  await dataSource.query('TRUNCATE author, page, heard')
   // The first use asks the catalog.
   await findOneByText(manager, Page, { url: 'none' })
 })
@@ -121,7 +106,7 @@ describe('create, as an object', () => {
 
 describe('create, as a function', () => {
   test('is called once where the row is missing, and what it returns is stored', async () => {
-    const create = vi.fn(async () => await Promise.resolve({ title: 'fetched' }))
+    const create = vi.fn(() => Promise.resolve({ title: 'fetched' }))
     const { entity, created, attempts } = await findOrCreate(manager, Page, { url: 'a' }, { create })
     expect({ entity, created, attempts }).toMatchObject({ entity: { title: 'fetched' }, created: true, attempts: 1 })
     expect(create).toHaveBeenCalledTimes(1)
@@ -161,7 +146,7 @@ describe('create, as a function', () => {
 
   test('throws to the caller as it is, and nothing is written', async () => {
     const thrown = Object.assign(new Error('no answer'), { code: '40001' })
-    const create = vi.fn(async () => await Promise.reject<object>(thrown))
+    const create = vi.fn(() => Promise.reject<object>(thrown))
     expect(await rejection(findOrCreate(manager, Page, { url: 'a' }, { create }))).toBe(thrown)
     expect(create).toHaveBeenCalledTimes(1)
     expect(await manager.count(Page)).toBe(0)
@@ -236,7 +221,7 @@ describe('create, as a function', () => {
 describe('what the values and create both give', () => {
   const ways: [string, (values: object) => FindOrCreateOptions<Page>][] = [
     ['an object', (values) => ({ create: values })],
-    ['a function', (values) => ({ create: async () => await sleep(0, values) })],
+    ['a function', (values) => ({ create: () => sleep(0, values) })],
   ]
   const call = (create: FindOrCreateOptions<Page>) =>
     findOrCreate(manager, Page, { url: 'a', site: 1, title: 'given', authorId: null }, create)

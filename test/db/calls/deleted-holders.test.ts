@@ -1,19 +1,18 @@
-import { Column, DeleteDateColumn, Entity, type EntityManager, PrimaryGeneratedColumn } from 'typeorm'
+import type { EntityManager } from 'typeorm'
 import { beforeAll, describe, expect, test } from 'vitest'
-import { findOrCreate, insertOrFail, TextTakenError, UniqueText, updateOrFail } from '../../../src'
+import { findOrCreate, insertOrFail, TextTakenError, updateOrFail } from '../../../src'
 import { toTextTakenError } from '../../../src/typeorm-calls'
 import { useDatabase } from '../../support/database'
+import { column, deleteDate, entity, text } from '../../support/entity'
 
 const db = useDatabase()
 
-@Entity()
-class Page {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() url!: string
-  @UniqueText({ nullable: true, ignoreDeleted: true }) title!: string | null
-  @Column({ type: 'text', nullable: true, unique: true }) code!: string | null
-  @DeleteDateColumn() deletedAt!: Date | null
-}
+const Page = entity('Page', {
+  url: text(),
+  title: text({ nullable: true, ignoreDeleted: true }),
+  code: column('text', { nullable: true, unique: true }),
+  deletedAt: deleteDate(),
+})
 
 let manager: EntityManager
 beforeAll(async () => {
@@ -37,13 +36,13 @@ type Call = (url: string) => Promise<unknown>
 
 describe('a refusal for the text of a softly deleted row says so, and what to do', () => {
   test.each<[string, Call]>([
-    ['insertOrFail', async (url) => await insertOrFail(manager, Page, { url })],
-    ['insertOrFail of several', async (url) => await insertOrFail(manager, Page, [{ url: 'free' }, { url }])],
-    ['updateOrFail', async (url) => await updateOrFail(manager, Page, 3, { url })],
-    ['save', async (url) => await manager.save(Page, { url })],
-    ['insert', async (url) => await manager.insert(Page, { url })],
-    ['update', async (url) => await manager.update(Page, 3, { url })],
-    ['save in a transaction', async (url) => await manager.transaction(async (own) => await own.save(Page, { url }))],
+    ['insertOrFail', (url) => insertOrFail(manager, Page, { url })],
+    ['insertOrFail of several', (url) => insertOrFail(manager, Page, [{ url: 'free' }, { url }])],
+    ['updateOrFail', (url) => updateOrFail(manager, Page, 3, { url })],
+    ['save', (url) => manager.save(Page, { url })],
+    ['insert', (url) => manager.insert(Page, { url })],
+    ['update', (url) => manager.update(Page, 3, { url })],
+    ['save in a transaction', (url) => manager.transaction((own) => own.save(Page, { url }))],
     [
       'an error of raw SQL, explained afterwards',
       async (url) => {

@@ -1,33 +1,25 @@
-import type { Client } from 'pg'
+import type { DataSource, EntitySubscriberInterface } from 'typeorm'
 import {
   BaseEntity,
   ChildEntity,
   Column,
-  type DataSource,
   DeleteDateColumn,
   Entity,
   EventSubscriber,
-  type EntitySubscriberInterface,
   PrimaryColumn,
   PrimaryGeneratedColumn,
   TableInheritance,
   UpdateDateColumn,
   VersionColumn,
 } from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { findOneByText, findOrCreate, findOrCreateMany, UniqueText, uniqueTextMethods } from '../../../src'
 import { useDatabase } from '../../support/database'
+import { deleteDate, entity, text } from '../../support/entity'
 import { openSession } from '../../support/sessions'
 
 const db = useDatabase()
-let client: Client
-
-beforeAll(async () => {
-  client = await db.client()
-})
-beforeEach(async () => {
-  await client.query('drop schema public cascade; create schema public')
-})
+const client = db.useClient({ emptied: true })
 
 @Entity()
 class Page extends BaseEntity {
@@ -185,17 +177,8 @@ describe('a softly deleted row that holds the text', () => {
 })
 
 describe('the option is refused', () => {
-  @Entity('page')
-  class Without {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @UniqueText() url!: string
-  }
-  @Entity('page')
-  class Ignoring {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @UniqueText({ ignoreDeleted: true }) url!: string
-    @DeleteDateColumn() deletedAt!: Date | null
-  }
+  const Without = entity('Without', { url: text() }, { name: 'page' })
+  const Ignoring = entity('Ignoring', { url: text({ ignoreDeleted: true }), deletedAt: deleteDate() }, { name: 'page' })
 
   test.each([
     [Without, /@DeleteDateColumn/],

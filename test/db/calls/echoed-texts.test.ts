@@ -1,21 +1,12 @@
 import { types } from 'pg'
 import { Column, type DataSource, Entity, type EntityManager, PrimaryGeneratedColumn } from 'typeorm'
-import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { findOneByText, findOrCreate, findOrCreateMany, UniqueText, upsertByText } from '../../../src'
 import { useDatabase } from '../../support/database'
+import { entity, plain, text } from '../../support/entity'
 
-@Entity({ name: 'note' })
-class Note {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() text!: string
-  @Column({ type: 'text', nullable: true }) title!: string | null
-}
-
-@Entity({ name: 'brief_note' })
-class BriefNote {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() text!: string
-}
+const Note = entity('Note', { text: text(), title: plain() })
+const BriefNote = entity('BriefNote', { text: text() })
 
 @Entity({ name: 'place' })
 @UniqueText({ as: 'place', columns: ['path', { property: 'query', prefix: '?' }], scope: ['host'] })
@@ -30,14 +21,8 @@ class Place {
 const LONG = 'é'.repeat(100_000)
 
 const db = useDatabase()
-let dataSource: DataSource
-
-beforeAll(async () => {
-  dataSource = await db.dataSource([Note, Place])
-})
-beforeEach(async () => {
-  await dataSource.query('TRUNCATE note, place')
-})
+const dataSource = db.useDataSource([Note, Place])
+const { manager } = dataSource
 
 /** The bytes that the server sends meanwhile. */
 async function received(work: (manager: EntityManager) => Promise<unknown>, source = dataSource): Promise<number> {
@@ -116,7 +101,6 @@ describe('a text that a trigger changes', () => {
 
   test('is the stored one in a row that was updated', async () => {
     await dataSource.query('ALTER TABLE note DISABLE TRIGGER a_stored')
-    const { manager } = dataSource
     for (const text of ['ABC', 'DEF', 'GHI']) await findOrCreate(manager, Note, { text })
     await dataSource.query('ALTER TABLE note ENABLE TRIGGER a_stored')
     const one = await upsertByText(manager, Note, { text: 'ABC', title: 'new' })

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import type { Relation } from 'typeorm'
 import {
   AfterLoad,
   ChildEntity,
@@ -8,13 +9,11 @@ import {
   ManyToOne,
   OneToMany,
   PrimaryGeneratedColumn,
-  type Relation,
   RelationId,
   TableInheritance,
-  VersionColumn,
   VirtualColumn,
 } from 'typeorm'
-import { beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { findImportTarget, importLines } from '../../../src/cli/import'
 import {
   DeclarationError,
@@ -29,6 +28,7 @@ import {
 } from '../../../src'
 import { quote } from '../../../src/sql/identifier'
 import { useDatabase } from '../../support/database'
+import { embedded, entity, plain, text, version } from '../../support/entity'
 
 const db = useDatabase()
 
@@ -49,13 +49,7 @@ class Dog extends Animal {
   @Column({ type: 'text', nullable: true }) trick!: string | null
 }
 
-@Entity()
-class Counted {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() text!: string
-  @Column({ type: 'text', nullable: true }) note!: string | null
-  @VersionColumn() version!: number
-}
+const Counted = entity('Counted', { text: text(), note: plain(), version: version() })
 
 const bracketed = {
   to: (value: unknown) => (typeof value === 'string' ? `[${value}]` : value),
@@ -98,10 +92,8 @@ class Computed {
   @VirtualColumn({ type: 'integer', query: (alias) => `SELECT length(${alias}.text)` }) length!: number
 }
 
-let dataSource: DataSource
-beforeAll(async () => {
-  dataSource = await db.dataSource([Animal, Cat, Dog, Counted, Wrapped, Heard, Word, Computed])
-})
+const dataSource = db.useDataSource([Animal, Cat, Dog, Counted, Wrapped, Heard, Word, Computed], { emptied: false })
+const { manager } = dataSource
 
 /** The row of one text, by either operation. */
 const operations = {
@@ -162,7 +154,6 @@ describe.each(Object.entries(operations))('single table inheritance and %s', (op
 })
 
 test('a version begins at 1, as it does with save, and counts on', async () => {
-  const { manager } = dataSource
   const { entity } = await findOrCreate(manager, Counted, { text: 'a' })
   expect(entity.version).toBe(1)
   const [many] = await findOrCreateMany(manager, Counted, [{ text: 'b' }])
@@ -172,7 +163,6 @@ test('a version begins at 1, as it does with save, and counts on', async () => {
 })
 
 test("a user's own transformers decide what is stored and hashed, and what comes back", async () => {
-  const { manager } = dataSource
   const input = { text: 'a', site: 's', note: 'n' }
   const { entity } = await findOrCreate(manager, Wrapped, input)
   expect(entity).toMatchObject(input)
@@ -199,7 +189,7 @@ describe('what TypeORM computes while it reads stands on what find gives, and on
       return result.entity
     },
     upsertByText: async (text) => (await upsertByText(dataSource.manager, Computed, { text })).entity,
-    insertOrFail: async (text) => await insertOrFail(dataSource.manager, Computed, { text }),
+    insertOrFail: (text) => insertOrFail(dataSource.manager, Computed, { text }),
     updateOrFail: async (text) => {
       const { id } = await insertOrFail(dataSource.manager, Computed, { text: `${text} before` })
       return await updateOrFail(dataSource.manager, Computed, id, { text })
@@ -248,12 +238,7 @@ test('listeners hear whole entities from an import, which reads no more than it 
 })
 
 test('a row of a batch that leaves out a column gets the default of its domain, as it would alone', async () => {
-  @Entity()
-  class Noted {
-    @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-    @UniqueText() text!: string
-    @Column({ type: 'text', nullable: true }) note!: string | null
-  }
+  const Noted = entity('Noted', { text: text(), note: plain() })
   const { manager } = await db.dataSource([Noted])
   await manager.query(`create domain note as text default 'by domain'; alter table noted alter note type note`)
   const results = await findOrCreateMany(manager, Noted, [{ text: 'a' }, { text: 'b', note: 'given' }])
@@ -324,11 +309,7 @@ describe('refused, with a remedy', () => {
     class Address {
       @UniqueText() url!: string
     }
-    @Entity()
-    class Site {
-      @PrimaryGeneratedColumn('identity') id!: number
-      @Column(() => Address) address!: Address
-    }
+    const Site = entity('Site', { address: embedded(() => Address) })
     const error = await initialise(Site)
     expect(error).toBeInstanceOf(DeclarationError)
     expect(String(error)).toMatch(/embedded.* on the entity/su)

@@ -1,5 +1,5 @@
-import { Column, type DataSource, Entity, type ObjectLiteral, PrimaryGeneratedColumn, VersionColumn } from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { Column, Entity, type ObjectLiteral, PrimaryGeneratedColumn, VersionColumn } from 'typeorm'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { findOrCreateMany, UniqueText, upsertByText } from '../../../src'
 import { findOrCreateStream } from '../../../src/stream'
 import { useDatabase } from '../../support/database'
@@ -14,21 +14,18 @@ class Item {
 }
 
 const db = useDatabase()
-let dataSource: DataSource
+const dataSource = db.useDataSource([Item])
+
 beforeAll(async () => {
-  dataSource = await db.dataSource([Item])
   await dataSource.query(`
     create function refuse() returns trigger language plpgsql as $$ begin raise exception 'no'; end $$;
     create trigger refuse before insert or update on item for each row when (new.n = 'bad') execute function refuse()`)
-})
-beforeEach(async () => {
-  await dataSource.query('truncate item restart identity')
 })
 
 /** What became of each: 'new', 'found' or 'error'. */
 const told = (results: readonly object[]): string[] =>
   results.map((result) => ('error' in result ? 'error' : (result as { created: boolean }).created ? 'new' : 'found'))
-const stored = async (): Promise<ObjectLiteral[]> => await dataSource.query('select text, n, m from item order by text')
+const stored = (): Promise<ObjectLiteral[]> => dataSource.query('select text, n, m from item order by text')
 
 const BAD_FIRST = [{ text: 'a', n: 'bad' }, { text: 'b' }, { text: 'a', n: 'good' }, { text: 'a', n: 'later' }]
 
@@ -39,18 +36,18 @@ async function streamed(inputs: readonly object[], options = {}): Promise<object
 }
 
 const CALLS: Readonly<Record<string, (inputs: readonly { text: string }[]) => Promise<object[]>>> = {
-  findOrCreateMany: async (inputs) => await findOrCreateMany(dataSource.manager, Item, inputs),
-  'findOrCreateMany in a transaction': async (inputs) =>
-    await dataSource.transaction(async (manager) => await findOrCreateMany(manager, Item, inputs)),
-  'findOrCreateMany with create': async (inputs) =>
-    await findOrCreateMany(
+  findOrCreateMany: (inputs) => findOrCreateMany(dataSource.manager, Item, inputs),
+  'findOrCreateMany in a transaction': (inputs) =>
+    dataSource.transaction((manager) => findOrCreateMany(manager, Item, inputs)),
+  'findOrCreateMany with create': (inputs) =>
+    findOrCreateMany(
       dataSource.manager,
       Item,
       inputs.map(({ text }) => ({ text })),
       { create: (_: object, index: number) => ({ ...inputs[index] }) },
     ),
   stream: streamed,
-  'stream in windows of one': async (inputs) => await streamed(inputs, { window: 1 }),
+  'stream in windows of one': (inputs) => streamed(inputs, { window: 1 }),
 }
 
 const REFUSED_OR_FOUND: unknown = expect.stringMatching(/^(error|found)$/)
@@ -112,8 +109,7 @@ test.each([1, 2])('a thousand refused inputs of %i kinds are not tried one by on
 })
 
 describe('upsertByText', () => {
-  const upsert = async (rows: readonly Partial<Item>[]): Promise<object[]> =>
-    await upsertByText(dataSource.manager, Item, rows)
+  const upsert = (rows: readonly Partial<Item>[]): Promise<object[]> => upsertByText(dataSource.manager, Item, rows)
 
   test('a refused first row is told, and the others are written', async () => {
     expect(told(await upsert(BAD_FIRST))).toEqual(['error', 'new', 'new', 'found'])

@@ -11,15 +11,12 @@ import {
 } from '../../../src'
 import { fewHashes, oneHash } from '../../support/digests'
 import { useDatabase } from '../../support/database'
+import { entity, text } from '../../support/entity'
 import { Page } from '../../support/titled-page'
 
 const db = useDatabase()
 
-@Entity()
-class Crowded {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText({ digest: oneHash, maxChainLength: 20 }) text!: string
-}
+const Crowded = entity('Crowded', { text: text({ digest: oneHash, maxChainLength: 20 }) })
 
 @Entity()
 class Article {

@@ -1,45 +1,31 @@
-import type { Client } from 'pg'
-import { Column, type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import type { DataSource } from 'typeorm'
+import { describe, expect, test } from 'vitest'
 import {
   findOrCreate,
   findOrCreateMany,
   insertOrFail,
   TextTakenError,
   TransactionAbortedError,
-  UniqueText,
   updateOrFail,
   upsertByText,
 } from '../../../src'
 import { sha256 } from '../../../src/text/digest'
 import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
+import { entity, plain, text } from '../../support/entity'
 import { LEVELS } from '../../support/sessions'
 
-@Entity({ name: 'page' })
-class Page {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ digest: 'sha256', guard: false }) url!: string
-  @Column('text', { nullable: true }) title?: string | null
-}
+const Page = entity('Page', { url: text({ digest: 'sha256', guard: false }), title: plain() })
 
 const CLIENTS = 24
 const STEPS = 40
 const TEXTS = 10
 
 const db = useDatabase()
-let dataSource: DataSource
-let other: Client
-let observer: Client
-
-beforeAll(async () => {
-  dataSource = await db.dataSource([Page], { poolSize: CLIENTS })
-  other = await db.client()
-  observer = await db.client()
-})
-beforeEach(async () => {
-  await dataSource.query('TRUNCATE page RESTART IDENTITY')
-})
+const dataSource = db.useDataSource([Page], { poolSize: CLIENTS })
+const { manager } = dataSource
+const other = db.useClient()
+const observer = db.useClient()
 
 type Call = (manager: DataSource['manager']) => Promise<unknown>
 
@@ -56,12 +42,12 @@ const shown = async (call: Promise<unknown>): Promise<string> => {
 }
 
 const calls: Readonly<Record<string, Call>> = {
-  findOrCreate: async (manager) => await findOrCreate(manager, Page, { url: 'a' }),
-  findOrCreateMany: async (manager) => await findOrCreateMany(manager, Page, [{ url: 'a' }]),
-  upsertByText: async (manager) => await upsertByText(manager, Page, { url: 'a', title: 'new' }),
-  insertOrFail: async (manager) => await insertOrFail(manager, Page, { url: 'a' }),
-  save: async (manager) => await manager.save(Page, { url: 'a' }),
-  updateOrFail: async (manager) => await updateOrFail(manager, Page, 1, { url: 'a' }),
+  findOrCreate: (manager) => findOrCreate(manager, Page, { url: 'a' }),
+  findOrCreateMany: (manager) => findOrCreateMany(manager, Page, [{ url: 'a' }]),
+  upsertByText: (manager) => upsertByText(manager, Page, { url: 'a', title: 'new' }),
+  insertOrFail: (manager) => insertOrFail(manager, Page, { url: 'a' }),
+  save: (manager) => manager.save(Page, { url: 'a' }),
+  updateOrFail: (manager) => updateOrFail(manager, Page, 1, { url: 'a' }),
 }
 
 const INSERT = `INSERT INTO page (url, "urlHash") VALUES ('a', '${sha256.js('a')}')`
@@ -91,9 +77,7 @@ describe.each(LEVELS)('at %s', (level) => {
     await insertOrFail(dataSource.manager, Page, { url: 'a' })
     await other.query('BEGIN')
     await other.query(`DELETE FROM page`)
-    const call = shown(
-      dataSource.transaction(level, async (manager) => await insertOrFail(manager, Page, { url: 'a' })),
-    )
+    const call = shown(dataSource.transaction(level, (manager) => insertOrFail(manager, Page, { url: 'a' })))
     await untilBlocked(observer)
     await other.query('COMMIT')
     expect(await call).toBe('created')
@@ -103,15 +87,14 @@ describe.each(LEVELS)('at %s', (level) => {
 test('many connections that create, change and delete few texts leave each once, with its hash', async () => {
   const random = (below: number): number => Math.floor(Math.random() * below)
   const text = (): string => `t${random(TEXTS)}`
-  const { manager } = dataSource
   const writes: readonly Call[] = [
-    async () => await findOrCreate(manager, Page, { url: text() }),
-    async () => await findOrCreateMany(manager, Page, [{ url: text() }, { url: text() }, { url: text() }]),
-    async () => await insertOrFail(manager, Page, [{ url: text() }, { url: text() }]),
-    async () => await upsertByText(manager, Page, { url: text(), title: text() }),
-    async () => await manager.save(Page, { url: text() }),
-    async () => await manager.update(Page, { url: text() }, { url: text() }),
-    async () => await manager.delete(Page, { url: text() }),
+    () => findOrCreate(manager, Page, { url: text() }),
+    () => findOrCreateMany(manager, Page, [{ url: text() }, { url: text() }, { url: text() }]),
+    () => insertOrFail(manager, Page, [{ url: text() }, { url: text() }]),
+    () => upsertByText(manager, Page, { url: text(), title: text() }),
+    () => manager.save(Page, { url: text() }),
+    () => manager.update(Page, { url: text() }, { url: text() }),
+    () => manager.delete(Page, { url: text() }),
   ]
   const strange: unknown[] = []
   const client = async (): Promise<void> => {
@@ -121,10 +104,7 @@ test('many connections that create, change and delete few texts leave each once,
       const run =
         random(2) === 0
           ? write?.(manager)
-          : dataSource.transaction(
-              level ?? 'SERIALIZABLE',
-              async (own) => await findOrCreate(own, Page, { url: text() }),
-            )
+          : dataSource.transaction(level ?? 'SERIALIZABLE', (own) => findOrCreate(own, Page, { url: text() }))
       await run?.catch((error: unknown) => isLoss(error) || strange.push(error))
     }
   }

@@ -54,8 +54,8 @@ describe.each([
     ])
   })
 
-  const upsert = async (values: Partial<Linkish>, update?: readonly (keyof Linkish)[]): Promise<unknown> =>
-    await upsertByText(dataSource.manager, Link, values, { by: 'handle', ...(update ? { update } : {}) } as never)
+  const upsert = (values: Partial<Linkish>, update?: readonly (keyof Linkish)[]): Promise<unknown> =>
+    upsertByText(dataSource.manager, Link, values, { by: 'handle', ...(update ? { update } : {}) } as never)
 
   const stored = async (handle: string): Promise<unknown> => {
     expect((await doctor(dataSource)).findings).toEqual([])

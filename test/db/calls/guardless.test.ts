@@ -1,4 +1,4 @@
-import { Column, type DataSource, DeleteDateColumn, Entity, PrimaryGeneratedColumn, type Repository } from 'typeorm'
+import { Column, type DataSource, Entity, PrimaryGeneratedColumn, type Repository } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import {
   findOneByText,
@@ -19,15 +19,15 @@ import { sha256 } from '../../../src/text/digest'
 import { textEquals, uniqueTextPaths } from '../../../src/typeorm-calls'
 import { useDatabase } from '../../support/database'
 import { oneHash } from '../../support/digests'
+import { deleteDate, entity, plain, text } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 
-@Entity({ name: 'page' })
-class Page {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ digest: 'sha256', guard: false, normalize: trim() }) url!: string
-  @Column('text', { nullable: true }) title?: string | null
-  @DeleteDateColumn() deletedAt!: Date | null
-}
+const Page = entity('Page', {
+  url: text({ digest: 'sha256', guard: false, normalize: trim() }),
+  title: plain(),
+  deletedAt: deleteDate(),
+})
+type Page = InstanceType<typeof Page>
 
 @Entity({ name: 'link' })
 @UniqueText({
@@ -44,19 +44,14 @@ class Link {
   @Column('text', { nullable: true }) query!: string | null
 }
 
-@Entity({ name: 'account' })
-class Account {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ digest: oneHash, nullable: true }) handle!: string | null
-  @UniqueText({ digest: 'sha256', guard: false, nullable: true }) email!: string | null
-}
-
-@Entity({ name: 'note' })
-class Note {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ digest: 'sha256', guard: false, ignoreDeleted: true }) slug!: string
-  @DeleteDateColumn() deletedAt!: Date | null
-}
+const Account = entity('Account', {
+  handle: text({ digest: oneHash, nullable: true }),
+  email: text({ digest: 'sha256', guard: false, nullable: true }),
+})
+const Note = entity('Note', {
+  slug: text({ digest: 'sha256', guard: false, ignoreDeleted: true }),
+  deletedAt: deleteDate(),
+})
 
 const db = useDatabase()
 const entities = [Page, Link, Account, Note]
@@ -221,7 +216,7 @@ describe("TypeORM's own calls", () => {
 
   test('a taken text is told as such', async () => {
     const { id } = await pages.save({ url: 'a' })
-    for (const call of [async () => await pages.save({ url: ' a' }), async () => await pages.insert({ url: 'a' })]) {
+    for (const call of [() => pages.save({ url: ' a' }), () => pages.insert({ url: 'a' })]) {
       const error = await rejection(call())
       expect(error).toBeInstanceOf(TextTakenError)
       expect((error as TextTakenError).taken[0]?.id).toStrictEqual({ id })
@@ -298,14 +293,14 @@ describe('another text of equal hash, as only a forger can store it', () => {
     const other = await insertOrFail(manager, Page, { url: 'other' })
     expect(await findOneByText(manager, Page, { url: 'a' })).toBeNull()
     for (const call of [
-      async () => await findOrCreate(manager, Page, { url: 'a' }),
-      async () => await upsertByText(manager, Page, { url: 'a', title: 'new' }),
-      async () => await insertOrFail(manager, Page, { url: 'a' }),
-      async () => await insertOrFail(manager, Page, [{ url: 'b' }, { url: 'a' }]),
-      async () => await updateOrFail(manager, Page, other.id, { url: 'a' }),
-      async () => await manager.insert(Page, { url: 'a' }),
-      async () => await manager.update(Page, other.id, { url: 'a' }),
-      async () => await manager.save(Page, { url: 'a' }),
+      () => findOrCreate(manager, Page, { url: 'a' }),
+      () => upsertByText(manager, Page, { url: 'a', title: 'new' }),
+      () => insertOrFail(manager, Page, { url: 'a' }),
+      () => insertOrFail(manager, Page, [{ url: 'b' }, { url: 'a' }]),
+      () => updateOrFail(manager, Page, other.id, { url: 'a' }),
+      () => manager.insert(Page, { url: 'a' }),
+      () => manager.update(Page, other.id, { url: 'a' }),
+      () => manager.save(Page, { url: 'a' }),
     ]) {
       const error = await rejection(call())
       expect(error).toBeInstanceOf(HashCollisionError)

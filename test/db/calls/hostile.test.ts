@@ -1,7 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto'
 import * as fc from 'fast-check'
-import { type DataSource, EntitySchema, PrimaryGeneratedColumn, Entity, Column } from 'typeorm'
-import { beforeAll, describe, expect, test } from 'vitest'
+import { EntitySchema } from 'typeorm'
+import { describe, expect, test } from 'vitest'
 import {
   DeclarationError,
   findOneByText,
@@ -14,22 +14,12 @@ import {
 import { md5, sha256 } from '../../../src/text/digest'
 import { unstorable } from '../../../src/text/normalizer'
 import { useDatabase } from '../../support/database'
+import { column, entity, plain, text } from '../../support/entity'
 
 const db = useDatabase()
 
-@Entity()
-class Note {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() text!: string
-  @UniqueText({ digest: 'sha256', nullable: true }) other!: string | null
-}
-
-@Entity()
-class Parts {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @Column({ type: 'text' }) head!: string
-  @Column({ type: 'text', nullable: true }) tail!: string | null
-}
+const Note = entity('Note', { text: text(), other: text({ digest: 'sha256', nullable: true }) })
+const Parts = entity('Parts', { head: column('text'), tail: plain() })
 UniqueText({ as: 'whole', columns: ['head', { property: 'tail', prefix: "'?\\" }] })(Parts)
 
 const any = fc.string({ unit: 'binary', maxLength: 60 })
@@ -45,14 +35,11 @@ const texts = fc.oneof(
   fc.tuple(nasty, storable).map(([left, right]) => left + right),
 )
 
-let dataSource: DataSource
-beforeAll(async () => {
-  dataSource = await db.dataSource([Note, Parts])
-})
+const dataSource = db.useDataSource([Note, Parts], { emptied: false })
+const { manager } = dataSource
 
 describe('any text that Postgres can store', () => {
   test('comes back as it was, once, by each way', async () => {
-    const { manager } = dataSource
     const property = fc.asyncProperty(fc.array(texts, { minLength: 1, maxLength: 20 }), async (list) => {
       const results = await findOrCreateMany(
         manager,
@@ -87,7 +74,6 @@ describe('any text that Postgres can store', () => {
   })
 
   test('made of several columns is told apart, column by column', async () => {
-    const { manager } = dataSource
     const tail = fc.option(texts, { nil: null })
     const property = fc.asyncProperty(texts, tail, async (head, end) => {
       const { entity } = await findOrCreate(manager, Parts, { head, tail: end })
@@ -182,7 +168,6 @@ test('10,000 declarations worth of nonsense are refused with one class of error,
 // However long it takes: what is promised is that it can be done.
 test('a text of 100 MB is stored and found', { timeout: 600_000 }, async () => {
   const text = randomBytes(50_000_000).toString('hex')
-  const { manager } = dataSource
   expect(await findOrCreate(manager, Note, { text }, { by: 'text' })).toMatchObject({ created: true })
   const found = await findOrCreate(manager, Note, { text }, { by: 'text' })
   expect(found.created).toBe(false)

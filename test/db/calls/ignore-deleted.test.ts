@@ -1,4 +1,4 @@
-import type { Client } from 'pg'
+import type { Relation } from 'typeorm'
 import {
   BaseEntity,
   ChildEntity,
@@ -12,18 +12,17 @@ import {
   ManyToOne,
   PrimaryGeneratedColumn,
   QueryFailedError,
-  type Relation,
   TableInheritance,
   Unique,
 } from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { literal } from '../../../src/sql/identifier'
+import type { TextTakenError } from '../../../src'
 import {
   findOneByText,
   findOrCreate,
   findOrCreateMany,
   insertOrFail,
-  type TextTakenError,
   UniqueText,
   uniqueTextSchema,
   updateOrFail,
@@ -33,6 +32,7 @@ import { trim } from '../../../src/text'
 import { textCondition, textEquals, uniqueTextPaths } from '../../../src/typeorm-calls'
 import { declarationsOf } from '../../../src/registry/registry'
 import { useDatabase } from '../../support/database'
+import { column, deleteDate, entity, text } from '../../support/entity'
 import { loggerOf } from '../../support/logger'
 import { generate, runAll } from '../../support/generated'
 import { fewHashes } from '../../support/digests'
@@ -40,37 +40,21 @@ import { rejection } from '../../support/ledger'
 import { violations } from '../../support/guarded-table'
 
 const db = useDatabase()
-let client: Client
+const client = db.useClient({ emptied: true })
 
-beforeAll(async () => {
-  client = await db.client()
+const Page = entity('Page', { url: text({ normalize: trim(), ignoreDeleted: true }), deletedAt: deleteDate() })
+type Page = InstanceType<typeof Page>
+const Scoped = entity('Scoped', {
+  tenant: column('integer'),
+  url: text({ scope: ['tenant'], ignoreDeleted: true }),
+  deletedAt: deleteDate(),
 })
-beforeEach(async () => {
-  await client.query('drop schema public cascade; create schema public')
-})
-
-@Entity()
-class Page {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText({ normalize: trim(), ignoreDeleted: true }) url!: string
-  @DeleteDateColumn() deletedAt!: Date | null
-}
-
-@Entity()
-class Scoped {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @Column('integer') tenant!: number
-  @UniqueText({ scope: ['tenant'], ignoreDeleted: true }) url!: string
-  @DeleteDateColumn() deletedAt!: Date | null
-}
 
 /** Every text in one of two chains. */
-@Entity()
-class Colliding {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText({ ignoreDeleted: true, digest: fewHashes(2) }) url!: string
-  @DeleteDateColumn() deletedAt!: Date | null
-}
+const Colliding = entity('Colliding', {
+  url: text({ ignoreDeleted: true, digest: fewHashes(2) }),
+  deletedAt: deleteDate(),
+})
 
 class SnakeNames extends DefaultNamingStrategy {
   override columnName(property: string, given: string, prefixes: string[]): string {
@@ -115,7 +99,7 @@ describe('a softly deleted row', () => {
     await expect(manager.recover(Page, first)).rejects.toMatchObject(held)
     await expect(manager.update(Page, first.id, { deletedAt: null })).rejects.toMatchObject(held)
     await expect(manager.save(Page, { id: first.id, deletedAt: null })).rejects.toMatchObject(held)
-    const inTransaction = manager.transaction(async (inner) => await inner.restore(Page, { url: 'a' }))
+    const inTransaction = manager.transaction((inner) => inner.restore(Page, { url: 'a' }))
     await expect(inTransaction).rejects.toMatchObject(held)
     await expect(manager.restore(Page, first.id)).rejects.toBeInstanceOf(QueryFailedError)
     await manager.softDelete(Page, second.id)
@@ -388,11 +372,7 @@ describe('what is declared', () => {
   })
 
   test('is refused without a delete date', async () => {
-    @Entity()
-    class Without {
-      @PrimaryGeneratedColumn('identity') id!: number
-      @UniqueText({ ignoreDeleted: true }) url!: string
-    }
+    const Without = entity('Without', { url: text({ ignoreDeleted: true }) })
     await expect(db.dataSource([Without])).rejects.toMatchObject({
       code: 'INVALID_DECLARATION',
       message: expect.stringContaining('@DeleteDateColumn') as string,
@@ -479,21 +459,22 @@ describe('the index', () => {
 })
 
 describe('an immutable text of a table with soft deletes', () => {
-  @Entity('page')
-  class Fixed {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @UniqueText({ ignoreDeleted: true, immutable: true, nullable: true }) url!: string | null
-    @DeleteDateColumn() deletedAt!: Date | null
-  }
+  const Fixed = entity(
+    'Fixed',
+    { url: text({ ignoreDeleted: true, immutable: true, nullable: true }), deletedAt: deleteDate() },
+    { name: 'page' },
+  )
 
   test('may not move to another scope, neither deleted nor in the statement that restores it', async () => {
-    @Entity('page')
-    class Scoped {
-      @PrimaryGeneratedColumn('identity') id!: number
-      @Column({ type: 'integer' }) tenant!: number
-      @UniqueText({ ignoreDeleted: true, immutable: true, scope: ['tenant'] }) url!: string
-      @DeleteDateColumn() deletedAt!: Date | null
-    }
+    const Scoped = entity(
+      'Scoped',
+      {
+        tenant: column('integer'),
+        url: text({ ignoreDeleted: true, immutable: true, scope: ['tenant'] }),
+        deletedAt: deleteDate(),
+      },
+      { name: 'page' },
+    )
     const { manager } = await db.dataSource([Scoped])
     await manager.save(Scoped, { url: 'a', tenant: 1 })
     await expect(client.query('update page set tenant = 2')).rejects.toMatchObject({ code: 'UT001' })
@@ -544,12 +525,11 @@ test('a deferrable constraint of the table hinders no create', async () => {
 })
 
 test('a full chain counts the rows that hold their texts, and refuses to restore one more', async () => {
-  @Entity('page')
-  class Short {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @UniqueText({ ignoreDeleted: true, digest: fewHashes(1), maxChainLength: 2 }) url!: string
-    @DeleteDateColumn() deletedAt!: Date | null
-  }
+  const Short = entity(
+    'Short',
+    { url: text({ ignoreDeleted: true, digest: fewHashes(1), maxChainLength: 2 }), deletedAt: deleteDate() },
+    { name: 'page' },
+  )
   const { manager } = await db.dataSource([Short])
   for (const url of ['a', 'b']) await findOrCreate(manager, Short, { url })
   await manager.softDelete(Short, { url: 'a' })

@@ -1,11 +1,10 @@
+import type { DeepPartial, Relation } from 'typeorm'
 import {
   BeforeInsert,
   ChildEntity,
   Column,
   CreateDateColumn,
-  type DeepPartial,
   DefaultNamingStrategy,
-  DeleteDateColumn,
   Entity,
   EntitySchema,
   Index,
@@ -15,7 +14,6 @@ import {
   OneToOne,
   PrimaryColumn,
   PrimaryGeneratedColumn,
-  type Relation,
   TableInheritance,
   Tree,
   TreeChildren,
@@ -34,6 +32,7 @@ import {
 import { lowerCase } from '../../../src/text'
 import { Url } from '../../../src/url'
 import { useDatabase } from '../../support/database'
+import { column, deleteDate, entity, text } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 
 const db = useDatabase()
@@ -262,13 +261,7 @@ describe('a text of several columns', () => {
   })
 })
 
-@Entity()
-class Draft {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() held!: string
-  @UniqueText({ ignoreDeleted: true }) freed!: string
-  @DeleteDateColumn({ type: 'timestamptz' }) deletedAt!: Date | null
-}
+const Draft = entity('Draft', { held: text(), freed: text({ ignoreDeleted: true }), deletedAt: deleteDate() })
 
 test('a softly deleted row holds its text, unless the declaration has ignoreDeleted', async () => {
   const { manager } = await db.dataSource([Draft])
@@ -308,12 +301,10 @@ test('a row of a tree changes its text, and not its place, which only save write
   expect(await rejection(insertOrFail(manager, Branch, { name: 'x' }))).toBeInstanceOf(DeclarationError)
 })
 
-@Entity()
-class Rating {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @Column({ type: 'numeric', precision: 3, scale: 1 }) stars!: string
-  @UniqueText({ scope: ['stars'] }) text!: string
-}
+const Rating = entity('Rating', {
+  stars: column('numeric', { precision: 3, scale: 1 }),
+  text: text({ scope: ['stars'] }),
+})
 
 test('a scope that is stored in another form is the scope as it is stored', async () => {
   const { manager } = await db.dataSource([Rating])
@@ -350,7 +341,7 @@ test('a row that is born deleted takes no text, unless deleted rows hold theirs'
 
 @Entity()
 class Counted {
-  static count = async (): Promise<number> => await Promise.resolve(0)
+  static count = (): Promise<number> => Promise.resolve(0)
   @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
   @UniqueText() text!: string
   @Column({ type: 'integer' }) before!: number
@@ -363,7 +354,7 @@ describe('a pool of one connection', () => {
   let dataSource: Awaited<ReturnType<typeof db.dataSource>>
   beforeAll(async () => {
     dataSource = await db.dataSource([Counted], { extra: { max: 1 } })
-    Counted.count = async () => await dataSource.manager.count(Counted)
+    Counted.count = () => dataSource.manager.count(Counted)
   })
 
   test('is enough for listeners that ask the database', async () => {

@@ -1,21 +1,14 @@
-import type { Client } from 'pg'
+import type { AfterQueryEvent, BeforeQueryEvent, EntityManager, EntitySubscriberInterface } from 'typeorm'
 import {
   AfterInsert,
-  type AfterQueryEvent,
   BeforeInsert,
-  type BeforeQueryEvent,
   Column,
-  type DataSource,
   Entity,
-  type EntityManager,
-  type EntitySubscriberInterface,
   EventSubscriber,
-  ManyToOne,
-  PrimaryColumn,
   PrimaryGeneratedColumn,
   QueryFailedError,
 } from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import {
   ChainLimitError,
   DeclarationError,
@@ -30,6 +23,7 @@ import {
 import { lowerCase, url } from '../../../src/text'
 import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
+import { column, entity, key, plain, text, toOne } from '../../support/entity'
 import { loggerOf } from '../../support/logger'
 import { oneHash } from '../../support/digests'
 import { rejection } from '../../support/ledger'
@@ -40,37 +34,24 @@ class Site {
   @UniqueText() host!: string
 }
 
-@Entity()
-class Page {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ normalize: url() }) url!: string
-  @Column({ type: 'text', nullable: true }) title!: string | null
-  @Column({ type: 'timestamptz', nullable: true }) seen!: Date | null
-  @Column({ type: 'integer', unique: true, nullable: true }) rank!: number | null
-  @Column({ type: 'integer', default: 7 }) weight!: number
-  @ManyToOne(() => Site, { nullable: true }) site!: Site | null
-}
-
-@Entity()
-class Account {
-  @PrimaryColumn({ type: 'text' }) tenant!: string
-  @PrimaryColumn({ type: 'integer' }) number!: number
-  @UniqueText({ scope: ['tenant'] }) handle!: string
-  @UniqueText({ normalize: lowerCase(), nullable: true }) email!: string | null
-}
-
-@Entity()
-class Crowded {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ digest: oneHash, maxChainLength: 3 }) text!: string
-}
+const Page = entity('Page', {
+  url: text({ normalize: url() }),
+  title: plain(),
+  seen: column('timestamptz', { nullable: true }),
+  rank: column('integer', { unique: true, nullable: true }),
+  weight: column('integer', { default: 7 }),
+  site: toOne(() => Site),
+})
+const Account = entity('Account', {
+  tenant: key('text'),
+  number: key('integer'),
+  handle: text({ scope: ['tenant'] }),
+  email: text({ normalize: lowerCase(), nullable: true }),
+})
+const Crowded = entity('Crowded', { text: text({ digest: oneHash, maxChainLength: 3 }) })
 
 /** Has no unique text. */
-@Entity()
-class Note {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @Column({ type: 'text' }) body!: string
-}
+const Note = entity('Note', { body: column('text') })
 
 @Entity()
 class Heard extends UniqueTextEntity {
@@ -104,24 +85,19 @@ const told: (readonly [string, string])[] = []
 const heard: string[] = []
 const statements: string[] = []
 const db = useDatabase()
-let dataSource: DataSource
-let manager: EntityManager
-let client: Client
 
 const logger = loggerOf({
   logQuery: (sql: string) => void statements.push(sql),
 })
 
-beforeAll(async () => {
-  dataSource = await db.dataSource([Site, Page, Account, Crowded, Note, Heard], {
-    logger,
-    subscribers: [QueryListener],
-  })
-  ;({ manager } = dataSource)
-  client = await db.client()
+const dataSource = db.useDataSource([Site, Page, Account, Crowded, Note, Heard], {
+  logger,
+  subscribers: [QueryListener],
 })
+const { manager } = dataSource
+const client = db.useClient()
+
 beforeEach(async () => {
-  await client.query('truncate site, page, account, crowded, note, heard restart identity cascade')
   heard.length = 0
   beforeQuery.hook = async () => {}
 })
@@ -588,7 +564,7 @@ describe('races', () => {
     beforeQuery.hook = async (query) => {
       if (query.startsWith('WITH i0')) removed += (await client.query('delete from site')).rowCount ?? 0
     }
-    const call = async (one: EntityManager): Promise<Site> => await insertOrFail(one, Site, { host: 'going' })
+    const call = (one: EntityManager): Promise<Site> => insertOrFail(one, Site, { host: 'going' })
     expect(await (inTransaction ? own.transaction(call) : call(own.manager))).toMatchObject({ host: 'going' })
     expect(removed).toBe(1)
   })
@@ -609,8 +585,8 @@ describe('races', () => {
       select pg_advisory_lock(1)`)
     try {
       const [left, right] = ['http://1.example', 'http://2.example'] as const
-      const inside = async (rows: { url: string; title?: string }[]): Promise<unknown> =>
-        await dataSource.transaction(async (one) => await insertOrFail(one, Page, rows))
+      const inside = (rows: { url: string; title?: string }[]): Promise<unknown> =>
+        dataSource.transaction((one) => insertOrFail(one, Page, rows))
       const first = inside([
         { url: left, title: 'stop' },
         { url: right, title: 'stop' },

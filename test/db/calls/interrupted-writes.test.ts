@@ -1,18 +1,6 @@
 import { Client } from 'pg'
-import {
-  AfterInsert,
-  BeforeInsert,
-  Column,
-  type DataSource,
-  DeleteDateColumn,
-  Entity,
-  type EntityManager,
-  JoinTable,
-  ManyToMany,
-  ManyToOne,
-  PrimaryGeneratedColumn,
-} from 'typeorm'
-import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { AfterInsert, BeforeInsert, Entity, type EntityManager, PrimaryGeneratedColumn } from 'typeorm'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import {
   findOneByText,
   findOrCreate,
@@ -24,18 +12,17 @@ import {
 } from '../../../src'
 import { saveFindingTexts } from '../../../src/typeorm-calls'
 import { useDatabase } from '../../support/database'
+import { deleteDate, entity, plain, text, toMany, toOne } from '../../support/entity'
 import { poolOf, rejection } from '../../support/ledger'
 import { Author, Tag } from '../../support/entities'
 
-@Entity()
-class Book {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() title!: string
-  @Column({ type: 'text', nullable: true }) note!: string | null
-  @ManyToOne(() => Author, { nullable: true, cascade: true }) author!: Author | null
-  @ManyToMany(() => Tag, { cascade: true }) @JoinTable() tags!: Tag[]
-  @DeleteDateColumn() deletedAt!: Date | null
-}
+const Book = entity('Book', {
+  title: text(),
+  note: plain(),
+  author: toOne(() => Author, { cascade: true }),
+  tags: toMany(() => Tag, { cascade: true }),
+  deletedAt: deleteDate(),
+})
 
 let heard: (() => Promise<unknown>) | undefined
 
@@ -53,62 +40,55 @@ class Heard {
 }
 
 const db = useDatabase()
-let dataSource: DataSource
-let manager: EntityManager
-let observer: Client
 
 const resolve = { relations: 'findOrCreate' } as const
 
 /** Every call that writes, into as many tables as it can. */
 const CALLS: Readonly<Record<string, (own: EntityManager, name: string) => Promise<unknown>>> = {
-  insertOrFail: async (own, title) =>
-    await insertOrFail(own, [
+  insertOrFail: (own, title) =>
+    insertOrFail(own, [
       [Author, { name: title }],
       [Book, { title }],
     ]),
-  'updateOrFail of several': async (own, title) =>
-    await updateOrFail(own, [
+  'updateOrFail of several': (own, title) =>
+    updateOrFail(own, [
       [Book, 1, { title }],
       [Book, 2, { title: `${title}, too` }],
     ]),
-  upsertByText: async (own, title) => await upsertByText(own, Book, { title: 'first', note: title }),
-  'upsertByText of many': async (own, title) =>
-    await upsertByText(own, Book, [{ title: 'first', note: title }, { title }]),
-  "relations: 'findOrCreate'": async (own, title) =>
-    await findOrCreate(own, Book, { title, author: { name: title }, tags: [{ name: title }] }, resolve),
+  upsertByText: (own, title) => upsertByText(own, Book, { title: 'first', note: title }),
+  'upsertByText of many': (own, title) => upsertByText(own, Book, [{ title: 'first', note: title }, { title }]),
+  "relations: 'findOrCreate'": (own, title) =>
+    findOrCreate(own, Book, { title, author: { name: title }, tags: [{ name: title }] }, resolve),
   "findOrCreateMany, relations: 'findOrCreate'": async (own, title) => {
     const values = [{ title, author: { name: title } }, { title: `${title}, too` }]
     for (const result of await findOrCreateMany(own, Book, values, resolve)) if ('error' in result) throw result.error
   },
-  saveFindingTexts: async (own, title) =>
-    await saveFindingTexts(own, Book, { title, author: { name: 'known' }, tags: [{ name: title }] }),
-  "deleted: 'restore'": async (own) => await findOrCreate(own, Book, { title: 'deleted' }, { deleted: 'restore' }),
+  saveFindingTexts: (own, title) =>
+    saveFindingTexts(own, Book, { title, author: { name: 'known' }, tags: [{ name: title }] }),
+  "deleted: 'restore'": (own) => findOrCreate(own, Book, { title: 'deleted' }, { deleted: 'restore' }),
   "deleted: 'restore' of many": async (own) => {
     const [result] = await findOrCreateMany(own, Book, [{ title: 'deleted' }], { deleted: 'restore' })
     if (!result || 'error' in result) throw result?.error
   },
-  create: async (own, title) =>
-    await findOrCreate(own, Book, { title }, { create: async () => ({ note: String(await manager.count(Book)) }) }),
-  'create of many': async (own, title) =>
-    await findOrCreateMany(own, Book, [{ title }, { title: 'first' }], {
+  create: (own, title) =>
+    findOrCreate(own, Book, { title }, { create: async () => ({ note: String(await manager.count(Book)) }) }),
+  'create of many': (own, title) =>
+    findOrCreateMany(own, Book, [{ title }, { title: 'first' }], {
       create: async () => ({ note: String(await manager.count(Book)) }),
     }),
   'a plain save that is refused': async (own) => {
     const error = await rejection(own.save(Book, { title: 'first' }))
     if ((error as { code?: string }).code !== 'TEXT_TAKEN') throw error
   },
-  'relations that are loaded': async (own) =>
-    await findOneByText(own, Book, { title: 'first' }, { relations: ['author', 'tags'] }),
+  'relations that are loaded': (own) => findOneByText(own, Book, { title: 'first' }, { relations: ['author', 'tags'] }),
 }
 
-beforeAll(async () => {
-  dataSource = await db.dataSource([Author, Tag, Book, Heard], { poolSize: 1, applicationName: 'one connection' })
-  manager = dataSource.manager
-  observer = await db.client()
-})
+const dataSource = db.useDataSource([Author, Tag, Book, Heard], { poolSize: 1, applicationName: 'one connection' })
+const { manager } = dataSource
+const observer = db.useClient()
+
 beforeEach(async () => {
   heard = undefined
-  await manager.query('TRUNCATE author, tag, book, heard RESTART IDENTITY CASCADE')
   await manager.query(`INSERT INTO author (name) VALUES ('known')`)
   await manager.query(
     `INSERT INTO book (title, "authorId", "deletedAt") VALUES ('first', 1, NULL), ('second', 1, NULL), ('deleted', NULL, now())`,
@@ -125,9 +105,7 @@ afterEach(async () => {
 
 describe.each(Object.entries(CALLS))('with one connection: %s', (name, call) => {
   test('twenty calls at once end', async () => {
-    const settled = await Promise.allSettled(
-      Array.from({ length: 20 }, async (_, nth) => await call(manager, `text ${nth % 4}`)),
-    )
+    const settled = await Promise.allSettled(Array.from({ length: 20 }, (_, nth) => call(manager, `text ${nth % 4}`)))
     const reasons = settled.flatMap((one) => (one.status === 'rejected' ? [one.reason as { code?: string }] : []))
     const mayRefuse = /OrFail|saveFinding/.test(name)
     expect(reasons.filter(({ code }) => !(mayRefuse && code === 'TEXT_TAKEN'))).toEqual([])
@@ -137,7 +115,7 @@ describe.each(Object.entries(CALLS))('with one connection: %s', (name, call) => 
     let nth = 1
     for (let before = await picture(); ; nth += 1) {
       const current = `killed ${nth}`
-      if (!(await killAt(nth, async () => await call(manager, current)))) break
+      if (!(await killAt(nth, () => call(manager, current)))) break
       const after = await picture()
       // All of it, or nothing; the answer to what was done may be lost.
       expect([before, before + 1]).toContain(after)

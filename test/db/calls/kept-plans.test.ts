@@ -1,31 +1,18 @@
-import {
-  Column,
-  DataSource,
-  type DataSourceOptions,
-  Entity,
-  type EntitySubscriberInterface,
-  PrimaryGeneratedColumn,
-} from 'typeorm'
+import { DataSource, type DataSourceOptions, type EntitySubscriberInterface } from 'typeorm'
 import { expect, test } from 'vitest'
-import { findOneByText, findOrCreate, findOrCreateMany, UniqueText, withUniqueText } from '../../../src'
+import { findOneByText, findOrCreate, findOrCreateMany, withUniqueText } from '../../../src'
 import { useDatabase } from '../../support/database'
+import { entity, plain, text } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 
-@Entity()
-class Page {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() url!: string
-  @UniqueText() slug!: string
-  @Column({ type: 'text', nullable: true }) title!: string | null
-}
+const Page = entity('Page', { url: text(), slug: text(), title: plain() })
 
 const db = useDatabase()
 
 test('a subscriber that comes after the first calls is heard by the next, and not once it has gone', async () => {
   const dataSource = await db.dataSource([Page], { dropSchema: true })
   const { manager } = dataSource
-  const call = async (url: string): Promise<unknown> =>
-    await findOrCreate(manager, Page, { url, slug: url }, { by: 'url' })
+  const call = (url: string): Promise<unknown> => findOrCreate(manager, Page, { url, slug: url }, { by: 'url' })
   for (const url of ['a', 'a', 'b']) await call(url)
   const heard: string[] = []
   const hear = (what: string) => (): void => void heard.push(what)
@@ -47,7 +34,7 @@ test('a subscriber that comes after the first calls is heard by the next, and no
 
 test('a logger that comes after the first calls hears of the next', async () => {
   const dataSource = await db.dataSource([Page], { dropSchema: true })
-  const call = async (): Promise<unknown> => await findOneByText(dataSource.manager, Page, { url: 'a' }, { by: 'url' })
+  const call = (): Promise<unknown> => findOneByText(dataSource.manager, Page, { url: 'a' }, { by: 'url' })
   await call()
   const logged: string[] = []
   const { logger } = dataSource

@@ -1,22 +1,11 @@
-import {
-  BeforeInsert,
-  BeforeUpdate,
-  Column,
-  type DataSource,
-  Entity,
-  type EntityManager,
-  ManyToOne,
-  PrimaryGeneratedColumn,
-} from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { BeforeInsert, BeforeUpdate, Column, Entity, ManyToOne, PrimaryGeneratedColumn } from 'typeorm'
+import { beforeEach, describe, expect, test, vi } from 'vitest'
 import { findOrCreate, findOrCreateMany, insertOrFail, UniqueText, upsertByText } from '../../../src'
 import { useDatabase } from '../../support/database'
+import { entity, text } from '../../support/entity'
 
-@Entity()
-class Owner {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() name!: string
-}
+const Owner = entity('Owner', { name: text() })
+type Owner = InstanceType<typeof Owner>
 
 abstract class Kept {
   @PrimaryGeneratedColumn('identity') id!: number
@@ -36,16 +25,12 @@ class Heard extends Kept {
 }
 
 const db = useDatabase()
-let dataSource: DataSource
-let manager: EntityManager
 let owner: Owner
-beforeAll(async () => {
-  dataSource = await db.dataSource([Owner, House, Heard])
-  ;({ manager } = dataSource)
-  owner = await insertOrFail(manager, Owner, { name: 'o' })
-})
+const dataSource = db.useDataSource([Owner, House, Heard])
+const { manager } = dataSource
+
 beforeEach(async () => {
-  await manager.query('TRUNCATE house, heard RESTART IDENTITY')
+  owner = await insertOrFail(manager, Owner, { name: 'o' })
 })
 
 const ownerOf = async (entity: typeof House | typeof Heard, text: string): Promise<Owner | null | undefined> =>
@@ -82,7 +67,7 @@ describe.each([House, Heard])('of %o', (entity) => {
   })
 })
 
-const ownerAsPromise = async (): Promise<Owner> => await Promise.resolve(owner)
+const ownerAsPromise = (): Promise<Owner> => Promise.resolve(owner)
 
 test('one that a listener promises is stored', async () => {
   await insertOrFail(manager, Heard, { text: '1', title: 'owned' })

@@ -1,12 +1,10 @@
+import type { FindOptionsRelations } from 'typeorm'
 import {
   AfterLoad,
   ChildEntity,
   Column,
-  type DataSource,
   DeleteDateColumn,
   Entity,
-  type EntityManager,
-  type FindOptionsRelations,
   JoinColumn,
   JoinTable,
   ManyToMany,
@@ -17,16 +15,11 @@ import {
   QueryFailedError,
   TableInheritance,
 } from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
-import {
-  DeclarationError,
-  findOneByText,
-  findOrCreate,
-  findOrCreateMany,
-  type FindOrCreateOptions,
-  UniqueText,
-} from '../../../src'
+import { beforeEach, describe, expect, test, vi } from 'vitest'
+import type { FindOrCreateOptions } from '../../../src'
+import { DeclarationError, findOneByText, findOrCreate, findOrCreateMany, UniqueText } from '../../../src'
 import { useDatabase } from '../../support/database'
+import { column, entity } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 import { queriesOf } from '../../support/queries'
 
@@ -52,11 +45,8 @@ class Author {
   @OneToMany(() => Page, 'author') pages!: Page[]
 }
 
-@Entity()
-class Tag {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @Column({ type: 'text' }) name!: string
-}
+const Tag = entity('Tag', { name: column('text') })
+type Tag = InstanceType<typeof Tag>
 
 class Review {
   @Column({ type: 'integer', default: 0 }) stars!: number
@@ -98,15 +88,10 @@ class Dog extends Animal {
   @ManyToOne(() => Country, { eager: true, nullable: true }) origin!: Country | null
 }
 
-let dataSource: DataSource
-let manager: EntityManager
+const dataSource = db.useDataSource([Country, Author, Tag, Page, Item, Animal, Dog], { extra: { max: 1 } })
+const { manager } = dataSource
 
-beforeAll(async () => {
-  dataSource = await db.dataSource([Country, Author, Tag, Page, Item, Animal, Dog], { extra: { max: 1 } })
-  manager = dataSource.manager
-})
 beforeEach(async () => {
-  await dataSource.query('TRUNCATE country, author, tag, page, item, animal CASCADE')
   for (const entity of [Author, Page, Animal, Dog]) await findOneByText(manager, entity, { [key(entity)]: 'first use' })
   await findOneByText(manager, Item, { shop: 1, label: 'first use' })
   heard.length = 0

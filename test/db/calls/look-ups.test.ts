@@ -15,15 +15,13 @@ import { textCondition } from '../../../src/typeorm-calls'
 import { Url } from '../../../src/url'
 import { useDatabase } from '../../support/database'
 import { createDatabase, dropDatabase, inDatabase } from '../../support/databases'
+import { column, entity, text } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 
 const db = useDatabase()
 
-@Entity()
-class Author {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @Column({ type: 'text' }) name!: string
-}
+const Author = entity('Author', { name: column('text') })
+type Author = InstanceType<typeof Author>
 
 @Entity()
 class Page {
@@ -37,18 +35,10 @@ class Page {
   }
 }
 
-@Entity()
-class Word {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ nullable: true }) text!: string | null
-}
+const Word = entity('Word', { text: text({ nullable: true }) })
 
 let heard: (() => void) | undefined
-let dataSource: DataSource
-
-beforeAll(async () => {
-  dataSource = await db.dataSource([Page, Word, Url, Author])
-})
+const dataSource = db.useDataSource([Page, Word, Url, Author], { emptied: false })
 
 class Place {
   @Column({ type: 'text' }) city!: string

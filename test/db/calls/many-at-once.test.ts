@@ -1,27 +1,22 @@
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import type { Client, Pool } from 'pg'
-import { Column, type DataSource, Entity, ManyToOne, PrimaryGeneratedColumn } from 'typeorm'
+import { type DataSource, Entity, ManyToOne, PrimaryGeneratedColumn } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import {
-  findOrCreate,
-  findOrCreateMany,
-  type FindOrCreateManyOptions,
-  type FindOrCreateManyResult,
-  UniqueText,
-} from '../../../src'
+import type { FindOrCreateManyOptions, FindOrCreateManyResult } from '../../../src'
+import { findOrCreate, findOrCreateMany, UniqueText } from '../../../src'
 import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
+import { column, entity, text } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 import { queriesOf } from '../../support/queries'
 
-@Entity()
-class Page {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() url!: string
+const Page = entity('Page', {
+  url: text(),
   /** The connection that created the row. */
-  @Column({ type: 'integer', default: () => 'pg_backend_pid()' }) backend!: number
-}
+  backend: column('integer', { default: () => 'pg_backend_pid()' }),
+})
+type Page = InstanceType<typeof Page>
 
 /** Its entities are made with a query runner. */
 @Entity()
@@ -33,13 +28,12 @@ class Chapter {
 
 const db = useDatabase()
 let dataSource: DataSource
-let observer: Client
+const observer = db.useClient()
 
 beforeAll(async () => {
   dataSource = await pooled(4)
-  observer = await db.client()
 })
-beforeEach(async () => await observer.query('TRUNCATE page'))
+beforeEach(() => observer.query('TRUNCATE page'))
 
 /** Ready for the first call, so that it asks for nothing but its rows. */
 async function pooled(max: number): Promise<DataSource> {
@@ -60,8 +54,8 @@ function textsOf(batches: number): { texts: string[]; batch: (nth: number) => st
   return { texts, batch: (nth) => sorted.slice((nth - 1) * 1_000, nth * 1_000) }
 }
 
-const all = async (texts: readonly string[], options: FindOrCreateManyOptions<Page> = {}, source = dataSource) =>
-  await findOrCreateMany(
+const all = (texts: readonly string[], options: FindOrCreateManyOptions<Page> = {}, source = dataSource) =>
+  findOrCreateMany(
     source.manager,
     Page,
     texts.map((url) => ({ url })),
@@ -157,7 +151,7 @@ describe('the second connection', () => {
   test.each([1, 2])('is no condition: calls on a pool of %i end', async (max) => {
     const source = await pooled(max)
     const { texts } = textsOf(3)
-    const results = await Promise.all([1, 2, 3, 4].map(async () => await all(texts, {}, source)))
+    const results = await Promise.all([1, 2, 3, 4].map(() => all(texts, {}, source)))
     expect(createdOf(results.flat()).filter(Boolean)).toHaveLength(3_000)
     expect(poolOf(source)).toMatchObject({ waitingCount: 0, idleCount: max })
   })

@@ -1,4 +1,4 @@
-import { Column, type DataSource, Entity, JoinColumn, ManyToOne, PrimaryGeneratedColumn } from 'typeorm'
+import { Column, Entity, JoinColumn, ManyToOne, PrimaryGeneratedColumn } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { UniqueText, UniqueTextEntity, uniqueTextMethods } from '../../../src'
 import { useDatabase } from '../../support/database'
@@ -22,17 +22,14 @@ class Page extends UniqueTextEntity {
   @ManyToOne(() => Author, { nullable: true }) @JoinColumn() author!: Author | null
   @Column({ type: 'integer', nullable: true }) authorId!: number | null
 }
-
-let dataSource: DataSource
 let authorId: number
+const dataSource = db.useDataSource([Author, Page])
 
 beforeAll(async () => {
-  dataSource = await db.dataSource([Author, Page])
   Author.useDataSource(dataSource)
   Page.useDataSource(dataSource)
 })
 beforeEach(async () => {
-  await dataSource.query('TRUNCATE author, page')
   authorId = (await Author.findOrCreate({ name: 'Ann' })).entity.id
 })
 

@@ -1,14 +1,5 @@
-import type { Client } from 'pg'
-import {
-  type DataSource,
-  Entity,
-  type EntityManager,
-  JoinTable,
-  ManyToMany,
-  ManyToOne,
-  PrimaryGeneratedColumn,
-  type QueryRunner,
-} from 'typeorm'
+import type { EntityManager, QueryRunner } from 'typeorm'
+import { Entity, JoinTable, ManyToMany, ManyToOne, PrimaryGeneratedColumn } from 'typeorm'
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { findOrCreate, findOrCreateMany, TransactionAbortedError, UniqueText } from '../../../src'
 import { useDatabase } from '../../support/database'
@@ -35,20 +26,18 @@ class Book {
 
 const resolve = { relations: 'findOrCreate' } as const
 const values = { title: 'Emma', author: { name: 'Austen' } }
-
-let dataSource: DataSource
 let other: Session
-let observer: Client
 let runner: QueryRunner
 let pid: number
+const dataSource = db.useDataSource([Author, Tag, Book], { extra: { options: '-c deadlock_timeout=10ms' } })
+const { manager } = dataSource
+const observer = db.useClient()
+
 beforeAll(async () => {
-  dataSource = await db.dataSource([Author, Tag, Book], { extra: { options: '-c deadlock_timeout=10ms' } })
   // The one that Postgres ends in a deadlock is the one that waited first, or whose limit is shorter: ours.
   other = await openSession(await db.client(), 60_000)
-  observer = await db.client()
 })
 beforeEach(async () => {
-  await dataSource.query('TRUNCATE author, tag, book CASCADE')
   runner = dataSource.createQueryRunner()
   const [row] = (await runner.query('SELECT pg_backend_pid() AS pid')) as { pid: number }[]
   pid = row?.pid ?? 0
@@ -124,14 +113,14 @@ describe('a deadlock with a transaction that stores the same texts in the other 
   const tried = expect.toSatisfy((attempts: number) => attempts >= 2, 'two attempts or more')
 
   test('is an attempt, and the next one begins from the start', async () => {
-    const result = await meet(async () => await findOrCreate(runner.manager, Book, values, resolve))
+    const result = await meet(() => findOrCreate(runner.manager, Book, values, resolve))
     expect(result).toMatchObject({ created: false, attempts: tried })
     expect(await stored()).toMatchObject({ books: [{ title: 'Emma' }], authors: [{ name: 'Austen' }] })
   })
 
   test('of a batch too', async () => {
     const inputs = [values, { title: 'Persuasion', author: { name: 'Austen' } }]
-    const results = await meet(async () => await findOrCreateMany(runner.manager, Book, inputs, resolve))
+    const results = await meet(() => findOrCreateMany(runner.manager, Book, inputs, resolve))
     expect(results).toMatchObject([
       { created: false, attempts: tried },
       { created: true, attempts: tried },
@@ -147,7 +136,6 @@ describe('a deadlock with a transaction that stores the same texts in the other 
 })
 
 test('many calls at once store each text once, from whichever side they come', async () => {
-  const { manager } = dataSource
   const names = ['a', 'b', 'c', 'd']
   const calls = Array.from({ length: 24 }, (_, index) => {
     const shifted = names.map((__, nth) => names[(nth + index) % names.length] ?? '')
@@ -169,8 +157,8 @@ test('many calls at once store each text once, from whichever side they come', a
 })
 
 test('in one transaction, calls at once have their turns', async () => {
-  const call = async (own: EntityManager, index: number) =>
-    await findOrCreate(own, Book, { title: `${index % 2}`, author: { name: `${index % 3}` } }, resolve)
+  const call = (own: EntityManager, index: number) =>
+    findOrCreate(own, Book, { title: `${index % 2}`, author: { name: `${index % 3}` } }, resolve)
   await dataSource.transaction(async (own) => {
     const results = await Promise.all(Array.from({ length: 6 }, (_, index) => call(own, index)))
     expect(results.filter(({ created }) => created)).toHaveLength(2)

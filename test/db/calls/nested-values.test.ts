@@ -1,53 +1,39 @@
+import type { InsertEvent } from 'typeorm'
 import {
   BeforeInsert,
   ChildEntity,
   Column,
-  type DataSource,
-  DeleteDateColumn,
   Entity,
-  type InsertEvent,
-  type EntityManager,
   JoinColumn,
   ManyToMany,
   JoinTable,
   ManyToOne,
   OneToMany,
-  PrimaryColumn,
   PrimaryGeneratedColumn,
   TableInheritance,
   Tree,
   TreeChildren,
   TreeParent,
 } from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { DeclarationError, findOrCreate, findOrCreateMany, UniqueText } from '../../../src'
 import { useDatabase } from '../../support/database'
+import { column, deleteDate, entity, key, plain, text, toOne } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 
 const db = useDatabase()
 
 /** A key of two columns, both the user's. */
-@Entity()
-class Shelf {
-  @PrimaryColumn({ type: 'text' }) hall!: string
-  @PrimaryColumn({ type: 'integer' }) number!: number
-  @Column({ type: 'text', nullable: true }) topic!: string | null
-}
+const Shelf = entity('Shelf', { hall: key('text'), number: key('integer'), topic: plain() })
+type Shelf = InstanceType<typeof Shelf>
 
 /** Referred to by a code. */
-@Entity()
-class Country {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @Column({ type: 'text', unique: true }) code!: string
-  @UniqueText() name!: string
-}
+const Country = entity('Country', { code: column('text', { unique: true }), name: text() })
+type Country = InstanceType<typeof Country>
 
 /** Its key is the user's, and its text another column. */
-@Entity()
-class Language {
-  @PrimaryColumn({ type: 'text' }) iso!: string
-  @UniqueText() name!: string
-}
+const Language = entity('Language', { iso: key('text'), name: text() })
+type Language = InstanceType<typeof Language>
 
 @Entity()
 @TableInheritance({ column: { type: 'varchar', name: 'kind' } })
@@ -104,18 +90,8 @@ class Note {
 }
 
 /** Two texts. */
-@Entity()
-class Account {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText({ nullable: true }) email!: string | null
-  @UniqueText({ nullable: true }) phone!: string | null
-}
-@Entity()
-class Session {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() token!: string
-  @ManyToOne(() => Account, { nullable: true }) account!: Account | null
-}
+const Account = entity('Account', { email: text({ nullable: true }), phone: text({ nullable: true }) })
+const Session = entity('Session', { token: text(), account: toOne(() => Account) })
 
 @Entity()
 class Box {
@@ -130,13 +106,7 @@ class Loan {
   @ManyToOne(() => Box, (box) => box.loans, { nullable: false }) box!: Box
   @ManyToOne(() => Person, { nullable: false }) to!: Person
 }
-@Entity()
-class Copy {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @DeleteDateColumn({ type: 'timestamptz' }) deletedAt!: Date | null
-  @UniqueText() text!: string
-  @ManyToOne(() => Box, { nullable: true }) box!: Box | null
-}
+const Copy = entity('Copy', { deletedAt: deleteDate(), text: text(), box: toOne(() => Box) })
 
 @Entity()
 @Tree('adjacency-list')
@@ -163,12 +133,10 @@ const entities = [
   Account,
   Session,
 ]
-let dataSource: DataSource
-let manager: EntityManager
-beforeAll(async () => {
-  dataSource = await db.dataSource(entities)
-  manager = dataSource.manager
-})
+
+const dataSource = db.useDataSource(entities, { emptied: false })
+const { manager } = dataSource
+
 beforeEach(async () => {
   const tables = [
     'box',
@@ -190,8 +158,8 @@ beforeEach(async () => {
 
 const resolve = { relations: 'findOrCreate' } as const
 
-const paper = async (title: string): Promise<Paper> =>
-  await manager.findOneOrFail(Paper, {
+const paper = (title: string): Promise<Paper> =>
+  manager.findOneOrFail(Paper, {
     where: { title },
     relations: { shelf: true, language: true, person: true, editor: true, prequel: true, origin: { country: true } },
   })

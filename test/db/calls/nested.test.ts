@@ -1,9 +1,7 @@
 import {
   Column,
-  type DataSource,
   DeleteDateColumn,
   Entity,
-  type EntityManager,
   JoinColumn,
   JoinTable,
   ManyToMany,
@@ -12,18 +10,16 @@ import {
   OneToOne,
   PrimaryGeneratedColumn,
 } from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { beforeAll, describe, expect, test, vi } from 'vitest'
 import { DeclarationError, findOrCreate, findOrCreateMany, TextRejectedError, UniqueText } from '../../../src'
 import { useDatabase } from '../../support/database'
+import { column, entity, text } from '../../support/entity'
 import { queriesOf } from '../../support/queries'
 
 const db = useDatabase()
 
-@Entity()
-class Agent {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() name!: string
-}
+const Agent = entity('Agent', { name: text() })
+type Agent = InstanceType<typeof Agent>
 
 @Entity()
 class Author {
@@ -34,11 +30,8 @@ class Author {
   @OneToMany(() => Book, (book: Book) => book.author) books!: Book[]
 }
 
-@Entity()
-class Publisher {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @Column({ type: 'text' }) city!: string
-}
+const Publisher = entity('Publisher', { city: column('text') })
+type Publisher = InstanceType<typeof Publisher>
 
 @Entity()
 class Tag {
@@ -75,15 +68,11 @@ class Cover {
   @OneToOne(() => Book, (book) => book.cover, { nullable: true }) @JoinColumn() book!: Book | null
 }
 
-let dataSource: DataSource
-let manager: EntityManager
+const dataSource = db.useDataSource([Agent, Author, Publisher, Tag, Book, Chapter, Cover])
+const { manager } = dataSource
+
 beforeAll(async () => {
-  dataSource = await db.dataSource([Agent, Author, Publisher, Tag, Book, Chapter, Cover])
-  manager = dataSource.manager
   await manager.query('ALTER TABLE chapter ADD CHECK (pages > 0)')
-})
-beforeEach(async () => {
-  await manager.query('TRUNCATE agent, author, publisher, tag, book, chapter, cover CASCADE')
 })
 
 const resolve = { relations: 'findOrCreate' } as const
@@ -221,8 +210,8 @@ describe('new objects in relations become rows', () => {
   })
 
   test('whose scope is one of them: a softly deleted row is treated as the call says', async () => {
-    const call = async (deleted: 'return' | 'restore' | 'throw'): Promise<unknown> =>
-      await findOrCreate(manager, Chapter, { heading: 'I', book: { title: 'Emma' } }, { ...resolve, deleted })
+    const call = (deleted: 'return' | 'restore' | 'throw'): Promise<unknown> =>
+      findOrCreate(manager, Chapter, { heading: 'I', book: { title: 'Emma' } }, { ...resolve, deleted })
     await call('return')
     const [{ id } = { id: 0 }] = await manager.find(Chapter)
     await manager.softDelete(Chapter, id)
@@ -266,7 +255,7 @@ describe('a row that is found', () => {
     }
     for (const { created } of [
       await findOrCreate(manager, Book, values, resolve),
-      await dataSource.transaction(async (own) => await findOrCreate(own, Book, values, resolve)),
+      await dataSource.transaction((own) => findOrCreate(own, Book, values, resolve)),
     ]) {
       expect(created).toBe(false)
     }
@@ -352,8 +341,8 @@ describe('in batches', () => {
     const { entity: book } = await findOrCreate(manager, Book, { title: 'Emma' })
     await findOrCreate(manager, Chapter, { heading: 'I', book })
     await manager.softDelete(Chapter, { heading: 'I' })
-    const call = async (deleted: 'restore' | 'throw'): Promise<unknown> =>
-      await findOrCreateMany(
+    const call = (deleted: 'restore' | 'throw'): Promise<unknown> =>
+      findOrCreateMany(
         manager,
         Chapter,
         [

@@ -1,5 +1,5 @@
-import { DataSource, Entity, Equal, In, Not, PrimaryGeneratedColumn, type ObjectLiteral } from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { Entity, Equal, In, Not, PrimaryGeneratedColumn, type ObjectLiteral } from 'typeorm'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { findOrCreate, TextRejectedError, UniqueText } from '../../../src'
 import { Name, UniqueName } from '../../../src/names'
 import { url } from '../../../src/text'
@@ -21,13 +21,10 @@ class Account {
 }
 
 const db = useDatabase()
-let dataSource: DataSource
-beforeAll(async () => {
-  dataSource = await db.dataSource([Page, Account, Name])
-})
+const dataSource = db.useDataSource([Page, Account, Name])
+
 const GOOD = 'http://a.example/'
 beforeEach(async () => {
-  await dataSource.query('truncate page restart identity')
   await dataSource.query('delete from account')
 })
 
@@ -47,26 +44,25 @@ const VALUES: Readonly<Record<string, unknown>> = {
 }
 
 const WAYS: Readonly<Record<string, (target: new () => ObjectLiteral, text: unknown) => Promise<unknown>>> = {
-  save: async (target, text) => await dataSource.manager.save(Object.assign(new target(), { text })),
-  'save of a plain object': async (target, text) => await dataSource.getRepository(target).save({ text }),
+  save: (target, text) => dataSource.manager.save(Object.assign(new target(), { text })),
+  'save of a plain object': (target, text) => dataSource.getRepository(target).save({ text }),
   'save of a stored row': async (target, text) => {
     const repository = dataSource.getRepository(target)
     const row = await repository.save(Object.assign(new target(), { text: GOOD }))
     return await repository.save({ ...row, text })
   },
-  insert: async (target, text) => await dataSource.manager.insert(target, { text }),
-  'insert of a list': async (target, text) => await dataSource.manager.insert(target, [{ text: GOOD }, { text }]),
-  update: async (target, text) => await dataSource.manager.update(target, { id: 1 }, { text }),
-  'an update by a builder': async (target, text) =>
-    await dataSource.createQueryBuilder().update(target).set({ text }).where('true').execute(),
-  upsert: async (target, text) => await dataSource.manager.upsert(target, { id: 1, text }, ['id']),
-  findOneBy: async (target, text) => await dataSource.manager.findOneBy(target, { text }),
-  Equal: async (target, text) => await dataSource.manager.findBy(target, { text: Equal(text) }),
-  In: async (target, text) => await dataSource.manager.findBy(target, { text: In([GOOD, text]) }),
-  Not: async (target, text) => await dataSource.manager.findBy(target, { text: Not(text) }),
-  'criteria of delete': async (target, text) => await dataSource.manager.delete(target, { text }),
-  'where of a builder': async (target, text) =>
-    await dataSource.createQueryBuilder(target, 't').where({ text }).getMany(),
+  insert: (target, text) => dataSource.manager.insert(target, { text }),
+  'insert of a list': (target, text) => dataSource.manager.insert(target, [{ text: GOOD }, { text }]),
+  update: (target, text) => dataSource.manager.update(target, { id: 1 }, { text }),
+  'an update by a builder': (target, text) =>
+    dataSource.createQueryBuilder().update(target).set({ text }).where('true').execute(),
+  upsert: (target, text) => dataSource.manager.upsert(target, { id: 1, text }, ['id']),
+  findOneBy: (target, text) => dataSource.manager.findOneBy(target, { text }),
+  Equal: (target, text) => dataSource.manager.findBy(target, { text: Equal(text) }),
+  In: (target, text) => dataSource.manager.findBy(target, { text: In([GOOD, text]) }),
+  Not: (target, text) => dataSource.manager.findBy(target, { text: Not(text) }),
+  'criteria of delete': (target, text) => dataSource.manager.delete(target, { text }),
+  'where of a builder': (target, text) => dataSource.createQueryBuilder(target, 't').where({ text }).getMany(),
 }
 
 describe.each([

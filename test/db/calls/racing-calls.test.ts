@@ -1,33 +1,26 @@
 import { EventEmitter, once } from 'node:events'
 import type { Client } from 'pg'
-import {
-  type DataSource,
-  Entity,
-  type EntityManager,
-  PrimaryGeneratedColumn,
-  QueryFailedError,
-  QueryRunnerAlreadyReleasedError,
-} from 'typeorm'
+import { type EntityManager, QueryFailedError, QueryRunnerAlreadyReleasedError } from 'typeorm'
 import { afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
-import { findOrCreate, findOrCreateMany, TransactionAbortedError, UniqueText } from '../../../src'
+import { findOrCreate, findOrCreateMany, TransactionAbortedError } from '../../../src'
 import { useDatabase } from '../../support/database'
+import { entity, text } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 import { Page } from '../../support/entities'
 
-@Entity()
-class Query {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() sql!: string
-}
+const Query = entity('Query', { sql: text() })
 
-const { hooks, QuerySubscriber } = await vi.hoisted(async () => await import('../../support/query-subscriber'))
+const { hooks, QuerySubscriber } = await vi.hoisted(() => import('../../support/query-subscriber'))
 
 const db = useDatabase()
-let dataSource: DataSource
+// One connection, so that the next transaction gets that of the last one.
+const dataSource = db.useDataSource([Page, Query], {
+  emptied: false,
+  subscribers: [QuerySubscriber],
+  extra: { max: 1 },
+})
 
 beforeAll(async () => {
-  // One connection, so that the next transaction gets that of the last one.
-  dataSource = await db.dataSource([Page, Query], { subscribers: [QuerySubscriber], extra: { max: 1 } })
   await findOrCreate(dataSource.manager, Page, { url: 'the tables are known to be ready' })
   await findOrCreate(dataSource.manager, Query, { sql: '' })
 })
@@ -36,7 +29,7 @@ afterEach(() => {
   hooks.after = undefined
 })
 
-const stored = async (url: string): Promise<number> => await dataSource.manager.countBy(Page, { url })
+const stored = (url: string): Promise<number> => dataSource.manager.countBy(Page, { url })
 
 describe('a call that is under way when its transaction ends stores nothing', () => {
   test('where the rollback is on its way', async () => {
@@ -112,7 +105,7 @@ test.each(['before', 'after'] as const)('a subscriber that stores what it hears 
   })
   await expect(failed).rejects.toThrow('of the caller')
   // Were the rollback kept from the server, this would commit what it should undo.
-  await dataSource.transaction(async (manager) => await manager.count(Page))
+  await dataSource.transaction((manager) => manager.count(Page))
   expect(await stored(`undone ${when}`)).toBe(0)
 })
 

@@ -1,12 +1,10 @@
-import type { Client } from 'pg'
-import { type DataSource, Entity, type EntityManager, PrimaryGeneratedColumn, QueryFailedError } from 'typeorm'
-import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { type EntityManager, QueryFailedError } from 'typeorm'
+import { afterEach, describe, expect, test } from 'vitest'
 import {
   findOrCreate,
   findOrCreateMany,
   insertOrFail,
   TransactionAbortedError,
-  UniqueText,
   updateOrFail,
   upsertByText,
 } from '../../../src'
@@ -14,30 +12,19 @@ import { saveFindingTexts } from '../../../src/typeorm-calls'
 import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
 import { oneHash } from '../../support/digests'
+import { entity, text } from '../../support/entity'
 import { poolOf, rejection } from '../../support/ledger'
 import { Author, Book, Tag } from '../../support/entities'
 
 /** All texts share one hash. */
-@Entity()
-class Word {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText({ digest: oneHash }) text!: string
-}
+const Word = entity('Word', { text: text({ digest: oneHash }) })
 
 const db = useDatabase()
-let dataSource: DataSource
-let manager: EntityManager
-let other: Client
-let observer: Client
-beforeAll(async () => {
-  dataSource = await db.dataSource([Author, Tag, Book, Word], { poolSize: 2 })
-  manager = dataSource.manager
-  other = await db.client()
-  observer = await db.client()
-})
-beforeEach(async () => {
-  await manager.query('TRUNCATE author, tag, book, word RESTART IDENTITY CASCADE')
-})
+const dataSource = db.useDataSource([Author, Tag, Book, Word], { poolSize: 2 })
+const { manager } = dataSource
+const other = db.useClient()
+const observer = db.useClient()
+
 afterEach(async () => {
   await other.query('ROLLBACK')
   const { totalCount, idleCount, waitingCount } = poolOf(dataSource)
@@ -85,14 +72,13 @@ test('a row that was created stays created where loading its relations fails', a
 
 describe('a row that is found, and deleted before it is referred to', () => {
   const CALLS: Readonly<Record<string, () => Promise<unknown>>> = {
-    findOrCreate: async () => await findOrCreate(manager, Book, { title: 'a', author: { name: 'b' } }, resolve),
-    'findOrCreate with a join table': async () =>
-      await findOrCreate(manager, Book, { title: 'a', tags: [{ name: 'b' }] }, resolve),
+    findOrCreate: () => findOrCreate(manager, Book, { title: 'a', author: { name: 'b' } }, resolve),
+    'findOrCreate with a join table': () => findOrCreate(manager, Book, { title: 'a', tags: [{ name: 'b' }] }, resolve),
     findOrCreateMany: async () => {
       const [one] = await findOrCreateMany(manager, Book, [{ title: 'a', author: { name: 'b' } }], resolve)
       if (!one || 'error' in one) throw one?.error
     },
-    saveFindingTexts: async () => await saveFindingTexts(manager, Book, { title: 'a', author: { name: 'b' } }),
+    saveFindingTexts: () => saveFindingTexts(manager, Book, { title: 'a', author: { name: 'b' } }),
   }
   test.each(Object.entries(CALLS))('is created again: %s', async (_, call) => {
     await manager.query(`INSERT INTO author (name) VALUES ('b'); INSERT INTO tag (name) VALUES ('b')`)
@@ -106,8 +92,8 @@ describe('a row that is found, and deleted before it is referred to', () => {
 })
 
 test.each([
-  ['findOrCreate', async () => await findOrCreate(manager, Book, { title: 'a', author: { name: 'b' } }, resolve)],
-  ['saveFindingTexts', async () => await saveFindingTexts(manager, Book, { title: 'a', author: { name: 'b' } })],
+  ['findOrCreate', () => findOrCreate(manager, Book, { title: 'a', author: { name: 'b' } }, resolve)],
+  ['saveFindingTexts', () => saveFindingTexts(manager, Book, { title: 'a', author: { name: 'b' } })],
 ])('a row that is found, and deleted again and again, is tried for again: %s', async (_, call) => {
   await manager.insert(Author, { name: 'b' })
   let left = 3
@@ -141,16 +127,16 @@ test('a change to another text of equal hash is refused as such, at once, and th
 
 describe("a snapshot of the caller's that does not show the row that holds the text", () => {
   const CALLS: Readonly<Record<string, (own: EntityManager) => Promise<unknown>>> = {
-    insertOrFail: async (own) => await insertOrFail(own, Author, { name: 'b' }),
-    'insertOrFail into two tables': async (own) =>
-      await insertOrFail(own, [
+    insertOrFail: (own) => insertOrFail(own, Author, { name: 'b' }),
+    'insertOrFail into two tables': (own) =>
+      insertOrFail(own, [
         [Tag, { name: 'b' }],
         [Author, { name: 'b' }],
       ]),
-    updateOrFail: async (own) => await updateOrFail(own, Author, 1, { name: 'b' }),
-    upsertByText: async (own) => await upsertByText(own, Author, [{ name: 'b' }]),
-    findOrCreate: async (own) => await findOrCreate(own, Book, { title: 'a', author: { name: 'b' } }, resolve),
-    saveFindingTexts: async (own) => await saveFindingTexts(own, Book, { title: 'a', author: { name: 'b' } }),
+    updateOrFail: (own) => updateOrFail(own, Author, 1, { name: 'b' }),
+    upsertByText: (own) => upsertByText(own, Author, [{ name: 'b' }]),
+    findOrCreate: (own) => findOrCreate(own, Book, { title: 'a', author: { name: 'b' } }, resolve),
+    saveFindingTexts: (own) => saveFindingTexts(own, Book, { title: 'a', author: { name: 'b' } }),
   }
   test.each(Object.entries(CALLS))('is to be given up: %s', async (_, call) => {
     await manager.query(`INSERT INTO author (name) VALUES ('first')`)

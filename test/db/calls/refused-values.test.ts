@@ -1,9 +1,8 @@
+import type { EntityManager } from 'typeorm'
 import {
   ChildEntity,
   Column,
-  DataSource,
   Entity,
-  type EntityManager,
   ManyToMany,
   ManyToOne,
   OneToMany,
@@ -14,7 +13,7 @@ import {
   TreeParent,
   JoinTable,
 } from 'typeorm'
-import { beforeAll, describe, expect, test, vi } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import {
   DeclarationError,
   findOneByText,
@@ -26,6 +25,7 @@ import {
   upsertByText,
 } from '../../../src'
 import { useDatabase } from '../../support/database'
+import { entity } from '../../support/entity'
 
 const db = useDatabase()
 
@@ -36,10 +36,8 @@ class Author {
   @OneToMany(() => Book, (book: Book) => book.author) books!: Book[]
 }
 
-@Entity()
-class Tag {
-  @PrimaryGeneratedColumn('identity') id!: number
-}
+const Tag = entity('Tag', {})
+type Tag = InstanceType<typeof Tag>
 
 @Entity()
 class Book {
@@ -72,12 +70,8 @@ class Cat extends Animal {
 @ChildEntity()
 class Dog extends Animal {}
 
-let dataSource: DataSource
-let manager: EntityManager
-beforeAll(async () => {
-  dataSource = await db.dataSource([Author, Tag, Book, Branch, Animal, Cat, Dog])
-  manager = dataSource.manager
-})
+const dataSource = db.useDataSource([Author, Tag, Book, Branch, Animal, Cat, Dog], { emptied: false })
+const { manager } = dataSource
 
 /** The call is refused, alone and in a batch, and sends nothing. */
 async function expectRefused(entity: typeof Book, values: object, message: RegExp): Promise<void> {

@@ -1,49 +1,34 @@
 import type { Client } from 'pg'
-import {
-  Column,
-  type DataSource,
-  Entity,
-  type EntityManager,
-  type EntitySubscriberInterface,
-  ManyToOne,
-  PrimaryGeneratedColumn,
-  type QueryRunner,
-} from 'typeorm'
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import type { EntityManager, EntitySubscriberInterface, QueryRunner } from 'typeorm'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import {
   findOrCreate,
   findOrCreateMany,
   insertOrFail,
   TransactionAbortedError,
-  UniqueText,
   updateOrFail,
   upsertByText,
 } from '../../../src'
 import { once, OnceToken } from '../../../src/once'
 import { saveFindingTexts } from '../../../src/typeorm-calls'
 import { useDatabase } from '../../support/database'
+import { column, entity, text, toOne } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 import { Author } from '../../support/entities'
 
-@Entity()
-class Page {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() url!: string
-  @Column({ type: 'integer', nullable: true }) n!: number | null
-  @ManyToOne(() => Author, { nullable: true, cascade: true }) author!: Author | null
-}
+const Page = entity('Page', {
+  url: text(),
+  n: column('integer', { nullable: true }),
+  author: toOne(() => Author, { cascade: true }),
+})
 
 const db = useDatabase()
-let dataSource: DataSource
+const dataSource = db.useDataSource([Page, Author, OnceToken])
 
 beforeAll(async () => {
-  dataSource = await db.dataSource([Page, Author, OnceToken])
   await findOrCreate(dataSource.manager, Page, { url: 'known to be ready' })
   await findOrCreate(dataSource.manager, Author, { name: 'known to be ready' })
   await once(dataSource.manager, 'known to be ready', () => {})
-})
-beforeEach(async () => {
-  await dataSource.query('truncate page, author, once_tokens restart identity')
 })
 
 const stored = async (): Promise<string[]> =>
@@ -58,7 +43,7 @@ function gate(): { readonly passed: Promise<void>; readonly open: () => void } {
 
 const no = new Error('no')
 
-const fail = async (): Promise<never> => await Promise.reject(no)
+const fail = (): Promise<never> => Promise.reject(no)
 
 /** Sends SQL right behind the statement that is sent next, and past TypeORM, which hears nothing of it. */
 async function behindNext(manager: EntityManager, sql: string): Promise<void> {
@@ -76,25 +61,25 @@ async function behindNext(manager: EntityManager, sql: string): Promise<void> {
 
 /** Each stores the page `url`. */
 const CALLS: Readonly<Record<string, (manager: EntityManager, url: string) => Promise<unknown>>> = {
-  findOrCreate: async (manager, url) => await findOrCreate(manager, Page, { url }),
+  findOrCreate: (manager, url) => findOrCreate(manager, Page, { url }),
   findOrCreateMany: async (manager, url) => {
     const results = await findOrCreateMany(manager, Page, [{ url }, { url: `${url} 2` }])
     for (const one of results) if ('error' in one) throw one.error
   },
-  insertOrFail: async (manager, url) => await insertOrFail(manager, Page, { url }),
-  'insertOrFail of two tables': async (manager, url) =>
-    await insertOrFail(manager, [
+  insertOrFail: (manager, url) => insertOrFail(manager, Page, { url }),
+  'insertOrFail of two tables': (manager, url) =>
+    insertOrFail(manager, [
       [Page, { url }],
       [Author, { name: url }],
     ]),
-  upsertByText: async (manager, url) => await upsertByText(manager, Page, [{ url, n: 1 }]),
+  upsertByText: (manager, url) => upsertByText(manager, Page, [{ url, n: 1 }]),
   updateOrFail: async (manager, url) => {
     const { entity } = await findOrCreate(manager, Page, { url: `${url} before` })
     await updateOrFail(manager, Page, entity.id, { url })
   },
-  'findOrCreate with relations': async (manager, url) =>
-    await findOrCreate(manager, Page, { url, author: { name: url } }, { relations: 'findOrCreate' }),
-  once: async (manager, url) => await once(manager, url, async (own) => void (await own.insert(Page, { url }))),
+  'findOrCreate with relations': (manager, url) =>
+    findOrCreate(manager, Page, { url, author: { name: url } }, { relations: 'findOrCreate' }),
+  once: (manager, url) => once(manager, url, async (own) => void (await own.insert(Page, { url }))),
 }
 
 describe.each(Object.entries(CALLS))('%s', (name, call) => {
@@ -210,7 +195,7 @@ const undoing = async (manager: EntityManager): Promise<{ n: number }> => {
 
 test('a nested transaction that fails in create() undoes nothing of the call that asks for it', async () => {
   await dataSource.transaction(async (manager) => {
-    const create = async (): Promise<{ n: number }> => await undoing(manager)
+    const create = (): Promise<{ n: number }> => undoing(manager)
     expect(await findOrCreate(manager, Page, { url: 'a' }, { create })).toMatchObject({ created: true })
     const nested = { create, relations: 'findOrCreate' } as const
     expect(await findOrCreate(manager, Page, { url: 'b', author: { name: 'b' } }, nested)).toMatchObject({
@@ -290,9 +275,7 @@ describe.each([
 
   test('a list under way is told so', async () => {
     const rows = Array.from({ length: 2_000 }, (_, nth) => ({ url: `page ${nth}` }))
-    await ending(
-      async ({ manager }, fails) => await findOrCreateMany(manager, Page, rows, { onProgress: () => void fails() }),
-    )
+    await ending(({ manager }, fails) => findOrCreateMany(manager, Page, rows, { onProgress: () => void fails() }))
   })
 
   test('a find-or-create whose create() runs is told so', async () => {
@@ -300,10 +283,7 @@ describe.each([
       await fails()
       return { n: 1 }
     }
-    await ending(
-      async ({ manager }, fails) =>
-        await findOrCreate(manager, Page, { url: 'a' }, { create: async () => await create(fails) }),
-    )
+    await ending(({ manager }, fails) => findOrCreate(manager, Page, { url: 'a' }, { create: () => create(fails) }))
   })
 })
 
@@ -408,8 +388,8 @@ describe('a save in which a listener has swallowed an error of the server', () =
 })
 
 describe('a list, between two of whose batches the caller sends', () => {
-  const listBeside = async (...sql: readonly string[]): Promise<PromiseSettledResult<unknown>> =>
-    await dataSource.transaction(async (manager) => {
+  const listBeside = (...sql: readonly string[]): Promise<PromiseSettledResult<unknown>> =>
+    dataSource.transaction(async (manager) => {
       // From the first call of a transaction on, its savepoints are heard.
       await findOrCreate(manager, Author, { name: 'before' })
       await manager.query('SAVEPOINT mine')
@@ -458,8 +438,8 @@ test.each(['typeorm_unique_text', 'typeorm_unique_text_whole'])('a call that is 
 })
 
 test('calls that wait behind saves are told nothing of the savepoints which are undone meanwhile', async () => {
-  const save = async (manager: EntityManager, url: string): Promise<unknown> =>
-    await saveFindingTexts(manager, Page, { url, author: { name: 'ada' } })
+  const save = (manager: EntityManager, url: string): Promise<unknown> =>
+    saveFindingTexts(manager, Page, { url, author: { name: 'ada' } })
   await dataSource.transaction(async (manager) => {
     const calls = [
       findOrCreate(manager, Page, { url: 'found' }),
@@ -486,9 +466,7 @@ test('what was undone in a former transaction of a connection is nothing to the 
     }),
   )
   await one.transaction(async (manager) => {
-    const calls = ['a', 'b'].map(
-      async (url) => await saveFindingTexts(manager, Page, { url, author: { name: 'grace' } }),
-    )
+    const calls = ['a', 'b'].map((url) => saveFindingTexts(manager, Page, { url, author: { name: 'grace' } }))
     await Promise.all(calls)
   })
   expect(await stored()).toEqual(['a', 'b'])

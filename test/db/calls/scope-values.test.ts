@@ -2,6 +2,7 @@ import { Column, type ColumnType, Entity, PrimaryGeneratedColumn } from 'typeorm
 import { describe, expect, test } from 'vitest'
 import { DeclarationError, findOneByText, findOrCreate, findOrCreateMany, UniqueText } from '../../../src'
 import { useDatabase } from '../../support/database'
+import { column, entity, text } from '../../support/entity'
 
 const db = useDatabase()
 
@@ -32,12 +33,7 @@ const scopes = SCOPES.map(([type, options, values], index) => {
   return { type, values, Scoped }
 })
 
-@Entity()
-class Port {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @Column({ type: 'integer', default: 80 }) port!: number
-  @UniqueText({ scope: ['port'] }) text!: string
-}
+const Port = entity('Port', { port: column('integer', { default: 80 }), text: text({ scope: ['port'] }) })
 
 @Entity()
 class Day {
@@ -46,19 +42,8 @@ class Day {
   @UniqueText({ scope: ['day'] }) text!: string
 }
 
-@Entity()
-class Named {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @Column({ type: 'varchar', length: 3 }) site!: string
-  @UniqueText({ scope: ['site'] }) text!: string
-}
-
-@Entity()
-class Folded {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @Column({ type: 'text', collation: 'no case' }) site!: string
-  @UniqueText({ scope: ['site'] }) text!: string
-}
+const Named = entity('Named', { site: column('varchar', { length: 3 }), text: text({ scope: ['site'] }) })
+const Folded = entity('Folded', { site: column('text', { collation: 'no case' }), text: text({ scope: ['site'] }) })
 
 describe('a scope is compared as it is stored', () => {
   test('by the collation of its column: one row of a batch is created once', async () => {

@@ -1,18 +1,10 @@
-import {
-  Column,
-  type DataSource,
-  Entity,
-  type EntityManager,
-  Index,
-  PrimaryColumn,
-  QueryFailedError,
-  Unique,
-} from 'typeorm'
-import { beforeAll, beforeEach, expect, test } from 'vitest'
+import type { EntityManager } from 'typeorm'
+import { Column, Entity, Index, PrimaryColumn, QueryFailedError, Unique } from 'typeorm'
+import { beforeEach, expect, test } from 'vitest'
 import { insertOrFail, TextTakenError, UniqueText, updateOrFail } from '../../../src'
 import { Name, UniqueName } from '../../../src/names'
-import { NumberWithin } from '../../../src/numbers'
 import { useDatabase } from '../../support/database'
+import { column, entity, key, numberWithin } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 
 @Entity({ name: 'My account' })
@@ -33,18 +25,16 @@ class Account {
   @Column({ type: 'boolean', default: true }) active!: boolean
 }
 
-@Entity()
-class Ticket {
-  @PrimaryColumn({ type: 'integer' }) id!: number
-  @Column({ type: 'text' }) queue!: string
-  @NumberWithin({ scope: ['queue'] }) number!: number
-}
+const Ticket = entity('Ticket', {
+  id: key('integer'),
+  queue: column('text'),
+  number: numberWithin({ scope: ['queue'] }),
+})
 
 const db = useDatabase()
-let dataSource: DataSource
-beforeAll(async () => {
-  dataSource = await db.dataSource([Account, Ticket, Name])
-})
+const dataSource = db.useDataSource([Account, Ticket, Name], { emptied: false })
+const { manager } = dataSource
+
 const since = new Date('2020-02-02T02:02:02.345Z')
 const row = (id: string): { id: string; email: string; handle: string } => ({
   id,
@@ -94,7 +84,6 @@ test("where only an ordinary column is taken the error is TypeORM's as well", as
   expect((error as TextTakenError).taken).toHaveLength(2)
 })
 test('updateOrFail reads what a change leaves out, and frees what an earlier change gives up', async () => {
-  const { manager } = dataSource
   expect(await found(updateOrFail(manager, Account, '2', { rank: 1, seat: 1, email: '1@x.example' }))).toEqual([
     ['email', '1', 0],
     ...[
@@ -122,7 +111,6 @@ test('updateOrFail keeps a value to its own row, and to a row until the change t
   expect(await found(early)).toEqual([['rank', '1', 0]])
 })
 test('an index with a condition is named where the row meets it, by a default of the column too', async () => {
-  const { manager } = dataSource
   expect(await found(insertOrFail(manager, Account, { ...row('6'), code: 'c' }))).toEqual([['code', '1', 0]])
   expect(
     await found(
@@ -178,7 +166,6 @@ test("in the caller's transaction, which goes on", async () => {
   expect(await dataSource.manager.countBy(Account, { rank: 70 })).toBe(1)
 })
 test('a number that is given twice is told by save', async () => {
-  const { manager } = dataSource
   await manager.save(Ticket, { id: 1, queue: 'q', number: 5 })
   const error = await rejection(manager.save(Ticket, { id: 2, queue: 'q', number: 5 }))
   expect(error).toBeInstanceOf(QueryFailedError)

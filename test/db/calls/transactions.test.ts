@@ -1,17 +1,15 @@
+import type { EntitySubscriberInterface, InsertEvent } from 'typeorm'
 import {
   AfterInsert,
   AfterLoad,
   BeforeInsert,
   Column,
-  type DataSource,
   Entity,
   EventSubscriber,
-  type EntitySubscriberInterface,
   Index,
-  type InsertEvent,
   PrimaryGeneratedColumn,
 } from 'typeorm'
-import { beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { findOrCreate, findOrCreateMany, TransactionAbortedError, UniqueText, withUniqueText } from '../../../src'
 import { useDatabase } from '../../support/database'
 import { fewHashes, oneHash } from '../../support/digests'
@@ -58,10 +56,8 @@ class Subscriber implements EntitySubscriberInterface<Heard> {
 }
 EventSubscriber()(Subscriber)
 
-let dataSource: DataSource
-beforeAll(async () => {
-  dataSource = await db.dataSource([Word, Heard], { subscribers: [Subscriber] })
-})
+const dataSource = db.useDataSource([Word, Heard], { emptied: false, subscribers: [Subscriber] })
+const { manager } = dataSource
 
 describe.each(['READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE'] as const)('at %s', (level) => {
   test('calls in parallel on one transaction end, each with the row of its own text', async () => {
@@ -114,7 +110,6 @@ test('a text that others stored after the snapshot aborts the transaction with a
 test.each(['REPEATABLE READ', 'SERIALIZABLE'] as const)(
   'at %s, a row of the snapshot that others have deleted does not count as a duplicate',
   async (level) => {
-    const { manager } = dataSource
     await manager.clear(Word)
     await findOrCreate(manager, Word, { text: 'x' })
     const outcome = dataSource.transaction(level, async (inner) => {
@@ -130,7 +125,6 @@ test.each(['REPEATABLE READ', 'SERIALIZABLE'] as const)(
 
 test('listeners and subscribers hear what they would hear of insert and find', async () => {
   told.length = 0
-  const { manager } = dataSource
   const { entity } = await findOrCreate(manager, Heard, { text: 'a' })
   expect(entity).toMatchObject({ text: 'a', filled: 'by the listener' })
   await findOrCreate(manager, Heard, { text: 'a' })

@@ -1,23 +1,16 @@
-import { Entity, PrimaryGeneratedColumn, QueryFailedError } from 'typeorm'
+import { QueryFailedError } from 'typeorm'
 import { expect, test } from 'vitest'
-import { findOneByText, findOrCreate, findOrCreateMany, TextTakenError, UniqueText, upsertByText } from '../../../src'
+import { findOneByText, findOrCreate, findOrCreateMany, TextTakenError, upsertByText } from '../../../src'
 import { useDatabase } from '../../support/database'
 import { oneHash } from '../../support/digests'
+import { entity, text } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 
-@Entity()
-class Account {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() handle!: string
-  @UniqueText() email!: string
-}
-
-@Entity()
-class Colliding {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ digest: oneHash }) handle!: string
-  @UniqueText({ digest: oneHash, nullable: true }) email!: string | null
-}
+const Account = entity('Account', { handle: text(), email: text() })
+const Colliding = entity('Colliding', {
+  handle: text({ digest: oneHash }),
+  email: text({ digest: oneHash, nullable: true }),
+})
 
 const db = useDatabase()
 const by = { by: 'handle' } as const

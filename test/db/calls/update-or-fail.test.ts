@@ -1,25 +1,6 @@
-import type { Client } from 'pg'
-import {
-  Column,
-  type DataSource,
-  DeleteDateColumn,
-  Entity,
-  type EntityManager,
-  EntityNotFoundError,
-  type EntitySubscriberInterface,
-  EventSubscriber,
-  In,
-  ManyToOne,
-  Not,
-  type ObjectLiteral,
-  PrimaryColumn,
-  PrimaryGeneratedColumn,
-  QueryFailedError,
-  type UpdateEvent,
-  UpdateDateColumn,
-  VersionColumn,
-} from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import type { EntitySubscriberInterface, ObjectLiteral, UpdateEvent } from 'typeorm'
+import { Entity, EntityNotFoundError, EventSubscriber, In, Not, PrimaryColumn, QueryFailedError } from 'typeorm'
+import { beforeEach, describe, expect, test } from 'vitest'
 import {
   DeclarationError,
   ImmutableTextError,
@@ -32,47 +13,28 @@ import {
 import { url } from '../../../src/text'
 import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
+import { column, deleteDate, entity, key, plain, text, toOne, updateDate, uuidKey, version } from '../../support/entity'
 import { loggerOf } from '../../support/logger'
 import { oneHash } from '../../support/digests'
 import { rejection } from '../../support/ledger'
 
-@Entity()
-class Page {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ normalize: url() }) url!: string
-  @Column({ type: 'text', nullable: true }) title!: string | null
-  @Column({ type: 'integer', unique: true, nullable: true }) rank!: number | null
-  @VersionColumn() version!: number
-  @UpdateDateColumn({ type: 'timestamptz' }) changed!: Date
-}
-
-@Entity()
-class Owner {
-  @PrimaryColumn({ type: 'text' }) name!: string
-}
-
-@Entity()
-class Account {
-  @PrimaryColumn({ type: 'text' }) tenant!: string
-  @PrimaryColumn({ type: 'integer' }) number!: number
-  @ManyToOne(() => Owner, { nullable: false }) owner!: Owner
-  @UniqueText({ scope: ['owner'] }) handle!: string
-  @UniqueText({ nullable: true, digest: oneHash }) email!: string | null
-}
-
-@Entity()
-class Fixed {
-  @PrimaryGeneratedColumn('uuid') id!: string
-  @UniqueText({ immutable: true }) text!: string
-  @Column({ type: 'text', nullable: true }) note!: string | null
-}
-
-@Entity()
-class Draft {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ ignoreDeleted: true }) text!: string
-  @DeleteDateColumn({ type: 'timestamptz' }) deleted!: Date | null
-}
+const Page = entity('Page', {
+  url: text({ normalize: url() }),
+  title: plain(),
+  rank: column('integer', { unique: true, nullable: true }),
+  version: version(),
+  changed: updateDate(),
+})
+const Owner = entity('Owner', { name: key('text') })
+const Account = entity('Account', {
+  tenant: key('text'),
+  number: key('integer'),
+  owner: toOne(() => Owner, { nullable: false }),
+  handle: text({ scope: ['owner'] }),
+  email: text({ nullable: true, digest: oneHash }),
+})
+const Fixed = entity('Fixed', { id: uuidKey(), text: text({ immutable: true }), note: plain() })
+const Draft = entity('Draft', { text: text({ ignoreDeleted: true }), deleted: deleteDate() })
 
 /** Primary keys that are sent in another form than they have here, and in a form of their own. */
 @Entity()
@@ -85,11 +47,7 @@ class Coded {
   @UniqueText() text!: string
 }
 
-@Entity()
-class Hour {
-  @PrimaryColumn({ type: 'timestamptz' }) start!: Date
-  @UniqueText() text!: string
-}
+const Hour = entity('Hour', { start: key('timestamptz'), text: text() })
 
 const heard: unknown[] = []
 /** What a listener does to what it is given. */
@@ -108,25 +66,20 @@ class UpdateListener implements EntitySubscriberInterface {
 
 const db = useDatabase()
 const statements: string[] = []
-let dataSource: DataSource
-let manager: EntityManager
-let client: Client
 
 const logger = loggerOf({
   logQuery: (sql: string) => void statements.push(sql),
 })
 
-beforeAll(async () => {
-  dataSource = await db.dataSource([Page, Owner, Account, Fixed, Draft, Coded, Hour], {
-    logger,
-    subscribers: [UpdateListener],
-  })
-  ;({ manager } = dataSource)
-  client = await db.client()
+const dataSource = db.useDataSource([Page, Owner, Account, Fixed, Draft, Coded, Hour], {
+  logger,
+  subscribers: [UpdateListener],
 })
+const { manager } = dataSource
+const client = db.useClient()
+
 beforeEach(async () => {
   await client.query(`
-    truncate page, account, owner, fixed, draft, coded, hour restart identity cascade;
     insert into page (url, title, version)
       values ('http://1.example/', 'one', 1), ('http://2.example/', 'two', 1), ('http://3.example/', 'three', 1);
     insert into owner values ('x'), ('y');
@@ -365,8 +318,8 @@ describe('what cannot be changed', () => {
   })
 
   test('of one row of several says which row', async () => {
-    const refused = async (id: number, changes: object): Promise<unknown> =>
-      await rejection(
+    const refused = (id: number, changes: object): Promise<unknown> =>
+      rejection(
         updateOrFail(manager, [
           [Page, 1, { title: 'undone' }],
           [Page, id, changes],

@@ -1,42 +1,30 @@
-import type { Client } from 'pg'
+import type { EntityManager } from 'typeorm'
 import {
   AfterUpdate,
   BeforeInsert,
   BeforeUpdate,
   ChildEntity,
   Column,
-  type DataSource,
   Entity,
-  type EntityManager,
   PrimaryGeneratedColumn,
   TableInheritance,
-  VersionColumn,
 } from 'typeorm'
-import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { type FindOrCreateResult, TransactionAbortedError, UniqueText, upsertByText } from '../../../src'
 import { declarationsOf } from '../../../src/registry/registry'
 import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
 import { oneHash } from '../../support/digests'
+import { entity, plain, text, version } from '../../support/entity'
 import { violations } from '../../support/guarded-table'
 import { rejection } from '../../support/ledger'
 
 /** All texts share one hash. */
-@Entity({ name: 'word' })
-class Word {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ digest: oneHash }) text!: string
-  @Column({ type: 'text', nullable: true }) note!: string | null
-  @VersionColumn() version!: number
-}
+const Word = entity('Word', { text: text({ digest: oneHash }), note: plain(), version: version() })
+type Word = InstanceType<typeof Word>
 
 /** Each has a hash of its own. */
-@Entity({ name: 'page' })
-class Page {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() text!: string
-  @Column({ type: 'text', nullable: true }) note!: string | null
-}
+const Page = entity('Page', { text: text(), note: plain() })
 
 const heard: string[] = []
 
@@ -99,27 +87,22 @@ class Cat extends Animal {}
 class Dog extends Animal {}
 
 const db = useDatabase()
-let dataSource: DataSource
-let other: Client
-let observer: Client
+const dataSource = db.useDataSource([Word, Page, Heard, Born, Animal, Cat, Dog])
+const { manager } = dataSource
+const other = db.useClient()
+const observer = db.useClient()
 
-beforeAll(async () => {
-  dataSource = await db.dataSource([Word, Page, Heard, Born, Animal, Cat, Dog])
-  other = await db.client()
-  observer = await db.client()
-})
 beforeEach(async () => {
   heard.length = 0
   change = () => {}
   onInsert = async () => {}
   onUpdate = async () => {}
-  await dataSource.query('truncate word, page, heard, born, animal restart identity')
 })
 
 type Call = (manager: EntityManager, row: { text: string; note: string }) => Promise<FindOrCreateResult<Word>>
 
 const CALLS: Readonly<Record<string, Call>> = {
-  'of one row': async (manager, row) => await upsertByText(manager, Word, row),
+  'of one row': (manager, row) => upsertByText(manager, Word, row),
   'of many': async (manager, row) => {
     const [result] = await upsertByText(manager, Word, [row])
     if (!result || 'error' in result) throw result?.error
@@ -128,7 +111,7 @@ const CALLS: Readonly<Record<string, Call>> = {
 }
 
 const row = { text: 'a', note: 'new' }
-const stored = async (): Promise<Word[]> => await dataSource.manager.find(Word, { order: { text: 'asc' } })
+const stored = (): Promise<Word[]> => dataSource.manager.find(Word, { order: { text: 'asc' } })
 
 afterEach(async () => {
   const [declaration] = declarationsOf(dataSource.getMetadata(Word))
@@ -248,7 +231,6 @@ describe.each(Object.entries(CALLS))('an upsert %s', (_, call) => {
 })
 
 test('a row that gets a text of another hash between look-up and update is left alone', async () => {
-  const { manager } = dataSource
   for (const rows of [{ text: 'a', note: 'new' }, [{ text: 'a', note: 'new' }]]) {
     await dataSource.query(`TRUNCATE page; INSERT INTO page (text, note) VALUES ('a', 'old')`)
     await other.query(`BEGIN; UPDATE page SET text = 'b', note = 'theirs'`)
@@ -264,7 +246,6 @@ test('a row that gets a text of another hash between look-up and update is left 
 })
 
 test('an upsert that skips what does not change looks at what others have changed meanwhile', async () => {
-  const { manager } = dataSource
   const options = { skipUpdateIfNoValuesChanged: true }
   for (const rows of [row, [row]]) {
     await dataSource.query(`TRUNCATE word; INSERT INTO word (text, note, version) VALUES ('a', 'new', 1)`)
@@ -295,14 +276,13 @@ test('two upserts that meet in many rows wait for each other, and do not deadloc
   await other.query(
     `BEGIN; SELECT FROM page WHERE id = (SELECT id FROM page ORDER BY "textHash" OFFSET 25 LIMIT 1) FOR UPDATE`,
   )
-  const bulk = async (note: string, rows: readonly string[]): Promise<unknown> =>
-    await dataSource.transaction(
-      async (manager) =>
-        await upsertByText(
-          manager,
-          Page,
-          rows.map((text) => ({ text, note })),
-        ),
+  const bulk = (note: string, rows: readonly string[]): Promise<unknown> =>
+    dataSource.transaction((manager) =>
+      upsertByText(
+        manager,
+        Page,
+        rows.map((text) => ({ text, note })),
+      ),
     )
   const first = bulk('first', texts)
   await untilBlocked(observer, 1)
@@ -315,8 +295,8 @@ test('two upserts that meet in many rows wait for each other, and do not deadloc
 })
 
 describe('listeners', () => {
-  const upsert = async (values: object): Promise<FindOrCreateResult<Heard>> =>
-    await upsertByText(dataSource.manager, Heard, values, { update: ['note'] })
+  const upsert = (values: object): Promise<FindOrCreateResult<Heard>> =>
+    upsertByText(dataSource.manager, Heard, values, { update: ['note'] })
 
   test('hear of an insert or of an update, as it is, and may fill in columns of either', async () => {
     const created = await upsert({ text: 'a', note: '1' })
@@ -342,7 +322,6 @@ describe('listeners', () => {
   })
 
   test('hear of no update of a row of another class, which is refused', async () => {
-    const { manager } = dataSource
     await upsertByText(manager, Cat, { name: 'Tom', food: 'fish' })
     const dog = { name: 'Tom', food: 'bones' }
     expect(await rejection(upsertByText(manager, Dog, dog))).toMatchObject({ code: 'TEXT_TAKEN' })
@@ -354,7 +333,6 @@ describe('listeners', () => {
   })
 
   test('may take away what was to be updated, and set what was not', async () => {
-    const { manager } = dataSource
     await upsertByText(manager, Cat, { name: 'Tom', food: 'fish' })
     change = (animal) => Object.assign(animal, { food: undefined })
     expect(await upsertByText(manager, Cat, { name: 'Tom', food: 'meat' })).toMatchObject({ entity: { food: 'fish' } })
@@ -365,14 +343,13 @@ describe('listeners', () => {
   })
 
   test('find what they put on the entity on the result', async () => {
-    onInsert = async (entity) => await Promise.resolve(Object.assign(entity, { mark: 'on insert' }))
-    onUpdate = async (entity) => await Promise.resolve(Object.assign(entity, { mark: 'on update' }))
+    onInsert = (entity) => Promise.resolve(Object.assign(entity, { mark: 'on insert' }))
+    onUpdate = (entity) => Promise.resolve(Object.assign(entity, { mark: 'on update' }))
     expect((await upsert({ text: 'a', note: '1' })).entity).toMatchObject({ mark: 'on insert' })
     expect((await upsert({ text: 'a', note: '2' })).entity).toMatchObject({ mark: 'on update' })
   })
 
   test('of inserts alone hear of each row that is created, and of no other', async () => {
-    const { manager } = dataSource
     await upsertByText(manager, Born, { text: 'a', note: '1' })
     await upsertByText(manager, Born, { text: 'a', note: '2' })
     await upsertByText(manager, Born, [
@@ -384,7 +361,6 @@ describe('listeners', () => {
   })
 
   test('cannot set what no update may change', async () => {
-    const { manager } = dataSource
     await upsertByText(manager, Cat, { name: 'Tom', food: 'fish' })
     change = (animal) => Object.assign(animal, { origin: 'listener', color: 'black' })
     await upsertByText(manager, Cat, { name: 'Tom', food: 'meat' })
@@ -404,9 +380,8 @@ describe('listeners', () => {
   })
 
   test('hear of an insert and of an update once each, where others insert and delete the row meanwhile', async () => {
-    const insert = async (): Promise<unknown> =>
-      await other.query(`INSERT INTO heard (text, note) VALUES ('a', 'theirs')`)
-    const remove = async (): Promise<unknown> => await other.query(`DELETE FROM heard`)
+    const insert = (): Promise<unknown> => other.query(`INSERT INTO heard (text, note) VALUES ('a', 'theirs')`)
+    const remove = (): Promise<unknown> => other.query(`DELETE FROM heard`)
     onInsert = insert
     onUpdate = remove
     expect(await upsert({ text: 'a', note: '1' })).toMatchObject({ created: true, attempts: 3, entity: { note: '1' } })

@@ -2,7 +2,6 @@ import {
   ChildEntity,
   Column,
   CreateDateColumn,
-  type DataSource,
   DeleteDateColumn,
   Entity,
   Index,
@@ -12,14 +11,13 @@ import {
   UpdateDateColumn,
   VersionColumn,
 } from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
+import type { FindOrCreateManyResult, FindOrCreateResult } from '../../../src'
 import {
   DeclarationError,
   DuplicateTextError,
   TextTakenError,
   findOrCreate,
-  type FindOrCreateManyResult,
-  type FindOrCreateResult,
   UniqueText,
   UniqueTextEntity,
   uniqueTextMethods,
@@ -28,6 +26,7 @@ import {
 import { url } from '../../../src/text'
 import { useDatabase } from '../../support/database'
 import { fewHashes } from '../../support/digests'
+import { column, deleteDate, entity, plain, text, toOne } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 import { STEVENS } from '../../support/md5-collisions'
 import { queriesOf } from '../../support/queries'
@@ -51,27 +50,16 @@ class Page extends UniqueTextEntity {
   @DeleteDateColumn({ type: 'timestamptz' }) deletedAt!: Date | null
 }
 
-@Entity({ name: 'site' })
-class Site {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-}
-
-@Entity({ name: 'post' })
-class Post {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @ManyToOne(() => Site, { nullable: false }) site!: Site
-  @UniqueText({ scope: ['site'] }) slug!: string
-  @UniqueText({ nullable: true }) email!: string | null
-  @ManyToOne(() => Site, { nullable: true }) origin!: Site | null
-  @Column({ type: 'text', nullable: true }) title!: string | null
-}
-
-@Entity({ name: 'colliding' })
-class Colliding {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ digest: fewHashes(256) }) text!: string
-  @Column({ type: 'text', nullable: true }) note!: string | null
-}
+const Site = entity('Site', {})
+type Site = InstanceType<typeof Site>
+const Post = entity('Post', {
+  site: toOne(() => Site, { nullable: false }),
+  slug: text({ scope: ['site'] }),
+  email: text({ nullable: true }),
+  origin: toOne(() => Site),
+  title: plain(),
+})
+const Colliding = entity('Colliding', { text: text({ digest: fewHashes(256) }), note: plain() })
 
 @Entity({ name: 'coded' })
 class Coded {
@@ -95,13 +83,7 @@ class Lion extends Cat {}
 @ChildEntity()
 class Dog extends Animal {}
 
-@Entity({ name: 'draft' })
-class Draft {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ ignoreDeleted: true }) name!: string
-  @Column({ type: 'text', nullable: true }) body!: string | null
-  @DeleteDateColumn({ type: 'timestamptz' }) deletedAt!: Date | null
-}
+const Draft = entity('Draft', { name: text({ ignoreDeleted: true }), body: plain(), deletedAt: deleteDate() })
 
 @Entity({ name: 'lazy' })
 class Lazy {
@@ -112,23 +94,11 @@ class Lazy {
   @Column({ type: 'text', nullable: true }) note!: string | null
 }
 
-@Entity({ name: 'member' })
-class Member {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() handle!: string
-  @UniqueText({ immutable: true }) email!: string
-  @Column({ type: 'text', nullable: true }) note!: string | null
-}
+const Member = entity('Member', { handle: text(), email: text({ immutable: true }), note: plain() })
 
 const db = useDatabase()
-let dataSource: DataSource
-
-beforeAll(async () => {
-  dataSource = await db.dataSource([Page, Site, Post, Colliding, Coded, Animal, Cat, Lion, Dog, Draft, Lazy, Member])
-})
-beforeEach(async () => {
-  await dataSource.query('truncate page, site, post, colliding, coded, animal, draft, lazy, member restart identity')
-})
+const dataSource = db.useDataSource([Page, Site, Post, Colliding, Coded, Animal, Cat, Lion, Dog, Draft, Lazy, Member])
+const { manager } = dataSource
 
 function rowOf<Entity>(result: FindOrCreateManyResult<Entity> | undefined): FindOrCreateResult<Entity> {
   if (!result || 'error' in result) throw result?.error
@@ -139,7 +109,6 @@ const errorOf = (result: FindOrCreateManyResult<unknown> | undefined): unknown =
 
 describe('upsertByText()', () => {
   test('creates what is missing and updates what is there, aligned with the rows', async () => {
-    const { manager } = dataSource
     await findOrCreate(manager, Page, { url: 'http://b/', title: 'old', author: 'me' })
     const results = await upsertByText(
       manager,
@@ -166,7 +135,6 @@ describe('upsertByText()', () => {
   })
 
   test('takes one row alone, and throws what is wrong with it', async () => {
-    const { manager } = dataSource
     expect(await upsertByText(manager, Page, { url: 'http://a', title: 'A' })).toMatchObject({ created: true })
     const again = await upsertByText(manager, Page, { url: 'http://a', title: 'B' })
     expect(again).toMatchObject({ created: false, attempts: 1, entity: { id: 1, title: 'B', version: 2 } })
@@ -174,26 +142,18 @@ describe('upsertByText()', () => {
   })
 
   test('takes one round trip, for one row and for many, found or missing', async () => {
-    const { manager } = dataSource
     await upsertByText(manager, Page, { url: 'http://ready' })
-    const one = await queriesOf(
-      dataSource,
-      async () => await upsertByText(manager, Page, { url: 'http://a', title: 'A' }),
-    )
-    const same = await queriesOf(
-      dataSource,
-      async () => await upsertByText(manager, Page, { url: 'http://a', title: 'B' }),
-    )
+    const one = await queriesOf(dataSource, () => upsertByText(manager, Page, { url: 'http://a', title: 'A' }))
+    const same = await queriesOf(dataSource, () => upsertByText(manager, Page, { url: 'http://a', title: 'B' }))
     const rows = [
       { url: 'http://a', title: 'C' },
       { url: 'http://b', title: 'C' },
     ]
-    const many = await queriesOf(dataSource, async () => await upsertByText(manager, Page, rows))
+    const many = await queriesOf(dataSource, () => upsertByText(manager, Page, rows))
     expect([one, same, many].map(({ length }) => length)).toEqual([1, 1, 1])
   })
 
   test('burns no value of a sequence for a row that is there', async () => {
-    const { manager } = dataSource
     const rows = ['a', 'b', 'c'].map((name) => ({ url: `http://${name}`, title: name }))
     for (let round = 0; round < 5; round += 1) await upsertByText(manager, Page, rows)
     await upsertByText(manager, Page, { url: 'http://a', title: 'once more' })
@@ -228,7 +188,6 @@ test('eager relations are loaded, others that are asked for, and a lazy one can 
 })
 
 test('looks rows up by the unique index, in a large table too', async () => {
-  const { manager } = dataSource
   await manager.query(
     `insert into coded (text, "textHash", code)
       select 'text ' || i, md5('text ' || i)::uuid, i from generate_series(1, 20000) as i`,
@@ -252,7 +211,6 @@ describe('what an upsert updates', () => {
   const values = { url: 'http://a', title: 'A', visits: 1, author: 'me', meta: { note: 'n', tags: [1] } }
 
   test('by default every column that the row brings and an update may change', async () => {
-    const { manager } = dataSource
     const { entity: before } = await upsertByText(manager, Page, values)
     const changed = {
       url: 'http://a',
@@ -279,7 +237,6 @@ describe('what an upsert updates', () => {
   })
 
   test('with a list only what it names, of one row as of many', async () => {
-    const { manager } = dataSource
     await upsertByText(manager, Page, values)
     const changed = { url: 'http://a', title: 'B', visits: 2, meta: { note: 'm', tags: [2] } }
     const one = await upsertByText(manager, Page, changed, { update: ['meta.note'] })
@@ -289,7 +246,6 @@ describe('what an upsert updates', () => {
   })
 
   test('in rows that bring different columns, of each what it brings', async () => {
-    const { manager } = dataSource
     await upsertByText(manager, Page, [values, { ...values, url: 'http://b' }, { ...values, url: 'http://c' }])
     const results = await upsertByText(manager, Page, [
       { url: 'http://a', title: 'only title' },
@@ -306,7 +262,6 @@ describe('what an upsert updates', () => {
   })
 
   test('with an empty list nothing: it is findOrCreate', async () => {
-    const { manager } = dataSource
     await upsertByText(manager, Page, values)
     for (const rows of [[{ ...values, title: 'B' }], { ...values, title: 'B' }]) {
       const result = [await upsertByText(manager, Page, rows as never, { update: [] })].flat()
@@ -315,7 +270,6 @@ describe('what an upsert updates', () => {
   })
 
   test('null and a relation too', async () => {
-    const { manager } = dataSource
     const [site, other] = await dataSource.getRepository(Site).save([{}, {}])
     if (!site || !other) throw new TypeError()
     await upsertByText(manager, Post, { site, slug: 'a', title: 'A', origin: site }, { by: 'slug' })
@@ -326,7 +280,6 @@ describe('what an upsert updates', () => {
   })
 
   test('an update date that is given and listed is kept', async () => {
-    const { manager } = dataSource
     await upsertByText(manager, Page, values)
     const updatedAt = new Date('2020-01-01')
     const options = { update: ['updatedAt', 'title'] } as const
@@ -343,7 +296,6 @@ describe('what an upsert updates', () => {
   })
 
   test('an entity that was loaded and changed is a row like any other', async () => {
-    const { manager } = dataSource
     await upsertByText(manager, Page, values)
     const loaded = await manager.findOneByOrFail(Page, { id: 1 })
     loaded.title = 'B'
@@ -378,7 +330,6 @@ describe('what an upsert updates', () => {
   })
 
   test('a softly deleted row is updated, and stays deleted', async () => {
-    const { manager } = dataSource
     await upsertByText(manager, Page, values)
     await manager.softDelete(Page, { id: 1 })
     const { entity, created } = await upsertByText(manager, Page, { url: 'http://a', title: 'B' })
@@ -389,7 +340,6 @@ describe('what an upsert updates', () => {
   })
 
   test('with ignoreDeleted, a deleted row is left alone, and a new one created', async () => {
-    const { manager } = dataSource
     for (const rows of [{ name: 'a', body: 'A' }, [{ name: 'a', body: 'B' }], [{ name: 'a', body: 'C' }]]) {
       expect([await upsertByText(manager, Draft, rows as never)].flat()).toMatchObject([{ created: true }])
       await manager.softDelete(Draft, { name: 'a' })
@@ -414,7 +364,6 @@ describe('skipUpdateIfNoValuesChanged', () => {
   const options = { skipUpdateIfNoValuesChanged: true }
 
   test.each(['one row', 'many'])('leaves version and date of a row that holds the values: %s', async (how) => {
-    const { manager } = dataSource
     const upsert = async (row: object): Promise<Page> =>
       how === 'many'
         ? rowOf((await upsertByText(manager, Page, [row], options))[0]).entity
@@ -427,7 +376,6 @@ describe('skipUpdateIfNoValuesChanged', () => {
   })
 
   test('in rows that bring different columns compares of each what it brings, in one statement', async () => {
-    const { manager } = dataSource
     const rows = [
       { url: 'http://a/', title: 'A' },
       { url: 'http://b/', visits: 1 },
@@ -450,12 +398,7 @@ describe('skipUpdateIfNoValuesChanged', () => {
 
   test('compares texts as they are, whatever the collation calls equal', async () => {
     await dataSource.query(`create collation loose (provider = icu, locale = 'und-u-ks-level2', deterministic = false)`)
-    @Entity({ name: 'loose' })
-    class Loose {
-      @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-      @UniqueText() text!: string
-      @Column({ type: 'text', collation: 'loose' }) title!: string
-    }
+    const Loose = entity('Loose', { text: text(), title: column('text', { collation: 'loose' }) })
     const { manager } = await db.dataSource([Loose])
     for (const title of ['a', 'A']) {
       const { entity } = await upsertByText(manager, Loose, { text: 'x', title }, options)
@@ -479,7 +422,6 @@ describe('skipUpdateIfNoValuesChanged', () => {
   })
 
   test('compares json, which has no equality', async () => {
-    const { manager } = dataSource
     const row = { text: 'a', code: 1, extra: { a: 1 } }
     for (const extra of [{ a: 1 }, { a: 1 }, { a: 2 }]) {
       const [result] = await upsertByText(manager, Coded, [{ ...row, extra }], options)
@@ -488,7 +430,6 @@ describe('skipUpdateIfNoValuesChanged', () => {
   })
 
   test('does not let a value that is too long pass for the one that is there', async () => {
-    const { manager } = dataSource
     const title = 'x'.repeat(20)
     await upsertByText(manager, Page, { url: 'http://a', title })
     const long = { url: 'http://a', title: `${title}y` }
@@ -498,7 +439,6 @@ describe('skipUpdateIfNoValuesChanged', () => {
 })
 
 test('what one call updates says nothing of another with the same columns', async () => {
-  const { manager } = dataSource
   const values = { url: 'http://a/', title: 'first', visits: 1 }
   await upsertByText(manager, Page, values)
   const titled = await upsertByText(manager, Page, { ...values, title: 'new', visits: 2 }, { update: ['title'] })
@@ -562,7 +502,6 @@ test('an option that it does not take is refused', async () => {
 })
 
 test('a text that two rows hold, since the guard was off, is updated in neither', async () => {
-  const { manager } = dataSource
   await upsertByText(manager, Coded, { text: 'a', code: 1 })
   await dataSource.transaction(async (inside) => {
     await inside.query('set local session_replication_role = replica')
@@ -585,7 +524,6 @@ test('a text that two rows hold, since the guard was off, is updated in neither'
 
 describe('equal texts in one call', () => {
   test('count as upserted one after the other: the first is created, and each changes what it brings', async () => {
-    const { manager } = dataSource
     const rows = [
       { url: 'http://a', title: 'first', author: 'me' },
       { url: 'http://A', visits: 2, author: 'you' },
@@ -602,7 +540,6 @@ describe('equal texts in one call', () => {
   })
 
   test('of which one brings another text of the entity', async () => {
-    const { manager } = dataSource
     const site = await dataSource.getRepository(Site).save({})
     const rows = [
       { site, slug: 'a', email: 'a@a' },
@@ -619,7 +556,6 @@ describe('equal texts in one call', () => {
 
 describe('collisions', () => {
   test('of a published MD5 pair are two rows, each with its own values', async () => {
-    const { manager } = dataSource
     const site = await dataSource.getRepository(Site).save({})
     const rows = STEVENS.map((slug) => ({ site, slug, title: `of ${slug}` }))
     const options = { by: 'slug', update: ['title'] } as const
@@ -636,7 +572,6 @@ describe('collisions', () => {
   })
 
   test('of a digest cut to a byte never reach the row of another text', async () => {
-    const { manager } = dataSource
     const texts = Array.from({ length: 600 }, (_, index) => `text ${index}`)
     for (const round of [1, 2, 3]) {
       const half = texts.filter((_, index) => round === 3 || index % 2 === round - 1)
@@ -652,7 +587,6 @@ describe('collisions', () => {
 
 describe('a row that is refused', () => {
   test('for another unique index fails alone, created or updated', async () => {
-    const { manager } = dataSource
     await upsertByText(manager, Coded, [
       { text: 'a', code: 1 },
       { text: 'b', code: 2 },
@@ -672,7 +606,6 @@ describe('a row that is refused', () => {
   })
 
   test('for another text that is immutable, or taken, fails alone too', async () => {
-    const { manager } = dataSource
     const members = ['a', 'b', 'c'].map((handle) => ({ handle, email: `${handle}@x`, note: 'old' }))
     const created = await upsertByText(manager, Member, members, { by: 'handle' })
     const changed = [
@@ -710,7 +643,6 @@ describe('a row that is refused', () => {
 })
 
 test('a row of another class is not changed', async () => {
-  const { manager } = dataSource
   await upsertByText(manager, Cat, { name: 'Tom', food: 'fish' })
   const one = upsertByText(manager, Dog, { name: 'Tom', food: 'bones' })
   expect(await rejection(one)).toMatchObject({ message: expect.stringContaining('No row of Dog can hold it too') })
@@ -725,7 +657,6 @@ test('a row of another class is not changed', async () => {
 })
 
 test('a row of a child class is changed, and so is one of a class that is not known, through the root', async () => {
-  const { manager } = dataSource
   await upsertByText(manager, Lion, { name: 'Leo', food: 'fish' })
   await dataSource.query(`insert into animal (kind, name, food) values ('Bird', 'Tweety', 'seed')`)
   for (const food of ['meat', 'more']) {
@@ -739,7 +670,6 @@ test('a row of a child class is changed, and so is one of a class that is not kn
 })
 
 test('a trigger that keeps a row from being updated is respected', async () => {
-  const { manager } = dataSource
   await upsertByText(manager, Coded, { text: 'a', code: 1 })
   await dataSource.query(
     `create trigger same before update on coded for each row execute function suppress_redundant_updates_trigger()`,

@@ -16,13 +16,11 @@ import { findOrCreateStream } from '../../../src/stream'
 import { saveFindingTexts } from '../../../src/typeorm-calls'
 import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
+import { entity, text } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 
-@Entity()
-class Site {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() host!: string
-}
+const Site = entity('Site', { host: text() })
+type Site = InstanceType<typeof Site>
 
 @Entity()
 class Page extends UniqueTextEntity {
@@ -73,16 +71,16 @@ const another = (): string => `text ${(given += 1)}`
 type Call = (manager: EntityManager, text: string) => Promise<unknown>
 
 const CALLS: Readonly<Record<string, Call>> = {
-  findOrCreate: async (manager, url) => await findOrCreate(manager, Page, { url }),
-  findOrCreateMany: async (manager, url) => await findOrCreateMany(manager, Page, [{ url }, { url: another() }]),
-  'findOrCreateMany with create': async (manager, url) =>
-    await findOrCreateMany(manager, Page, [{ url }, { url: another() }], { create: () => ({}) }),
-  'findOrCreateMany of rows that a listener hears': async (manager, url) =>
-    await findOrCreateMany(manager, Heard, [{ url }, { url: another() }]),
-  upsertByText: async (manager, url) => await upsertByText(manager, Page, [{ url }]),
-  insertOrFail: async (manager, url) => await insertOrFail(manager, Page, { url }),
-  'insertOrFail of several': async (manager, url) =>
-    await insertOrFail(manager, [
+  findOrCreate: (manager, url) => findOrCreate(manager, Page, { url }),
+  findOrCreateMany: (manager, url) => findOrCreateMany(manager, Page, [{ url }, { url: another() }]),
+  'findOrCreateMany with create': (manager, url) =>
+    findOrCreateMany(manager, Page, [{ url }, { url: another() }], { create: () => ({}) }),
+  'findOrCreateMany of rows that a listener hears': (manager, url) =>
+    findOrCreateMany(manager, Heard, [{ url }, { url: another() }]),
+  upsertByText: (manager, url) => upsertByText(manager, Page, [{ url }]),
+  insertOrFail: (manager, url) => insertOrFail(manager, Page, { url }),
+  'insertOrFail of several': (manager, url) =>
+    insertOrFail(manager, [
       [Page, { url }],
       [Site, { host: another() }],
     ]),
@@ -90,18 +88,18 @@ const CALLS: Readonly<Record<string, Call>> = {
     const { id } = await insertOrFail(manager, Page, { url: another() })
     return await updateOrFail(manager, Page, { id }, { url })
   },
-  'findOrCreate with relations': async (manager, url) =>
-    await findOrCreate(manager, Page, { url, site: { host: url } }, { relations: 'findOrCreate' }),
-  saveFindingTexts: async (manager, url) => await saveFindingTexts(manager, Site, { host: url }),
+  'findOrCreate with relations': (manager, url) =>
+    findOrCreate(manager, Page, { url, site: { host: url } }, { relations: 'findOrCreate' }),
+  saveFindingTexts: (manager, url) => saveFindingTexts(manager, Site, { host: url }),
   findOrCreateStream: async (manager, url) => {
     if (manager.queryRunner) await findOrCreate(manager, Page, { url })
     else
       for await (const result of findOrCreateStream(manager.dataSource, Page, [{ url }]))
         expect(result).toHaveProperty('entity')
   },
-  once: async (manager, token) => await once(manager, token, () => 1),
-  'work of once': async (manager, url) =>
-    await once(manager, another(), async (own) => {
+  once: (manager, token) => once(manager, token, () => 1),
+  'work of once': (manager, url) =>
+    once(manager, another(), async (own) => {
       await findOrCreate(own, Page, { url })
     }),
 }
@@ -135,17 +133,16 @@ const held = async (manager: EntityManager): Promise<string> => {
 
 /** Ways in which code comes to be in a transaction. */
 const OPENED: Readonly<Record<string, (run: (manager: EntityManager) => Promise<void>) => Promise<unknown>>> = {
-  'the work of once': async (run) => await once(dataSource.manager, another(), run),
-  'the work of once in a transaction': async (run) =>
-    await dataSource.transaction(async (manager) => await once(manager, another(), run)),
-  'a transaction with an isolation level': async (run) => await dataSource.transaction('REPEATABLE READ', run),
+  'the work of once': (run) => once(dataSource.manager, another(), run),
+  'the work of once in a transaction': (run) => dataSource.transaction((manager) => once(manager, another(), run)),
+  'a transaction with an isolation level': (run) => dataSource.transaction('REPEATABLE READ', run),
   "a query runner's manager": async (run) => {
     const runner = dataSource.createQueryRunner()
     await runner.manager.transaction(run)
     await runner.release()
   },
-  'a nested transaction': async (run) =>
-    await dataSource.transaction(async (manager) => {
+  'a nested transaction': (run) =>
+    dataSource.transaction(async (manager) => {
       await manager.transaction(run)
     }),
 }
@@ -160,7 +157,7 @@ test.concurrent.each(Object.entries(OPENED))('a call without the manager in %s i
 test.concurrent('a call with the manager of another transaction inside is told so', async () => {
   await dataSource.transaction(async (outer) => {
     const url = await held(outer)
-    await isRefused(dataSource.transaction(async (inner) => await findOrCreate(inner, Page, { url })))
+    await isRefused(dataSource.transaction((inner) => findOrCreate(inner, Page, { url })))
   })
 })
 
@@ -187,8 +184,8 @@ test.concurrent('a call is told so where the pool has no connection to ask by', 
 })
 
 test.concurrent('a call does not follow one from outside, which waits for the same transaction', async () => {
-  const outside = AsyncResource.bind(
-    async (url: string) => await Promise.all(Array.from({ length: 20 }, async () => await Page.findOrCreate({ url }))),
+  const outside = AsyncResource.bind((url: string) =>
+    Promise.all(Array.from({ length: 20 }, () => Page.findOrCreate({ url }))),
   )
   const others = await dataSource.transaction(async (manager) => {
     const url = await held(manager)
@@ -236,14 +233,14 @@ test.concurrent('a call beside a transaction waits on', async () => {
       begun()
       await dataSource.query('SELECT pg_sleep(6)')
     }),
-    working.then(async () => await Page.findOrCreate({ url })),
+    working.then(() => Page.findOrCreate({ url })),
   ])
   expect(found).toMatchObject({ created: false })
 })
 
 test('a call that waits for a connection, behind calls that wait for its transaction, ends as the pool says', async () => {
   const observer = await db.client()
-  const outside = AsyncResource.bind(async (url: string) => await findOrCreate(starved.manager, Page, { url }))
+  const outside = AsyncResource.bind((url: string) => findOrCreate(starved.manager, Page, { url }))
   const others = await starved.transaction(async (manager) => {
     const url = await held(manager)
     const waiting = outside(url)
