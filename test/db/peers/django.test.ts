@@ -1,33 +1,17 @@
 /** What Django checks of get_or_create and bulk_create, asked of our operations. */
-import {
-  Column,
-  type DataSource,
-  type DeepPartial,
-  Entity,
-  ManyToOne,
-  PrimaryColumn,
-  PrimaryGeneratedColumn,
-  type Relation,
-} from 'typeorm'
+import type { DataSource, DeepPartial, Relation } from 'typeorm'
+import { Column, Entity, ManyToOne, PrimaryGeneratedColumn } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import {
-  findOrCreate,
-  findOrCreateMany,
-  type FindOrCreateManyResult,
-  insertOrFail,
-  UniqueText,
-  upsertByText,
-} from '../../../src'
+import type { FindOrCreateManyResult } from '../../../src'
+import { findOrCreate, findOrCreateMany, insertOrFail, UniqueText, upsertByText } from '../../../src'
 import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
+import { column, entity, key, text, toOne } from '../../support/entity'
 import { loggerOf } from '../../support/logger'
 import { rejection } from '../../support/ledger'
 
-@Entity()
-class Publisher {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @Column({ type: 'text' }) name!: string
-}
+const Publisher = entity('Publisher', { name: column('text') })
+type Publisher = InstanceType<typeof Publisher>
 
 @Entity()
 class Person {
@@ -39,31 +23,21 @@ class Person {
   @ManyToOne(() => Publisher, { nullable: true }) publisher!: Relation<Publisher> | null
 }
 
-@Entity()
-class Book {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ scope: ['publisher'] }) name!: string
-  @ManyToOne(() => Publisher, { nullable: false }) publisher!: Relation<Publisher>
-}
-
-@Entity()
-class ManualKey {
-  @PrimaryColumn({ type: 'integer' }) id!: number
-  @UniqueText() data!: string
-}
-
-@Entity()
-class Nullables {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ nullable: true }) text!: string | null
-  @Column({ type: 'integer', nullable: true }) whole!: number | null
-  @Column({ type: 'boolean', nullable: true }) flag!: boolean | null
-  @Column({ type: 'timestamptz', nullable: true }) at!: Date | null
-  @Column({ type: 'jsonb', nullable: true }) json!: unknown
-  @Column({ type: 'bytea', nullable: true }) bytes!: Buffer | null
-  @Column({ type: 'uuid', nullable: true }) key!: string | null
-  @Column({ type: 'numeric', nullable: true }) exact!: string | null
-}
+const Book = entity('Book', {
+  name: text({ scope: ['publisher'] }),
+  publisher: toOne(() => Publisher, { nullable: false }),
+})
+const ManualKey = entity('ManualKey', { id: key('integer'), data: text() })
+const Nullables = entity('Nullables', {
+  text: text({ nullable: true }),
+  whole: column('integer', { nullable: true }),
+  flag: column('boolean', { nullable: true }),
+  at: column('timestamptz', { nullable: true }),
+  json: column('jsonb', { nullable: true }),
+  bytes: column('bytea', { nullable: true }),
+  key: column('uuid', { nullable: true }),
+  exact: column('numeric', { nullable: true }),
+})
 
 const statements: string[] = []
 

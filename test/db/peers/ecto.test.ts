@@ -1,53 +1,32 @@
-/** What Ecto checks of `on_conflict`, asked of `INSERT … ON CONFLICT` on our tables: by TypeORM's builder and by SQL. */
-import type { Client } from 'pg'
-import { Column, type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { findOrCreate, UniqueText } from '../../../src'
+import { describe, expect, test } from 'vitest'
+import { findOrCreate } from '../../../src'
 import { useDatabase } from '../../support/database'
 import { oneHash } from '../../support/digests'
+import { column, entity, plain, text } from '../../support/entity'
 
-@Entity()
-class Post {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() url!: string
-  @Column({ type: 'text', nullable: true }) title!: string | null
-  @Column({ type: 'integer', default: 0 }) visits!: number
-}
+const Post = entity('Post', { url: text(), title: plain(), visits: column('integer', { default: 0 }) })
 
 /** Every text has one hash. */
-@Entity()
-class Crowded {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ digest: oneHash }) url!: string
-  @Column({ type: 'integer', default: 0 }) visits!: number
-}
+const Crowded = entity('Crowded', { url: text({ digest: oneHash }), visits: column('integer', { default: 0 }) })
 
 const db = useDatabase()
-let dataSource: DataSource
-let client: Client
+const dataSource = db.useDataSource([Post, Crowded])
+const { manager } = dataSource
+const client = db.useClient()
 
-beforeAll(async () => {
-  dataSource = await db.dataSource([Post, Crowded])
-  client = await db.client()
-})
-beforeEach(async () => {
-  await client.query('TRUNCATE post, crowded RESTART IDENTITY')
-})
-
-const posts = async (): Promise<unknown> => await dataSource.query('SELECT url, title, visits FROM post ORDER BY id')
+const posts = (): Promise<unknown> => dataSource.query('SELECT url, title, visits FROM post ORDER BY id')
 const target = '("urlHash", "urlHashNumber")'
 const refused = { driverError: { code: '23505' } }
 
 describe('upsert via insert', () => {
   test('on conflict raise: an insert without a word about conflicts is refused', async () => {
-    const { manager } = dataSource
     await manager.insert(Post, { url: 'first' })
     await expect(manager.insert(Post, { url: 'first' })).rejects.toMatchObject(refused)
   })
 
   test('on conflict ignore: the second insert changes nothing and gives no id', async () => {
-    const insert = async () =>
-      await dataSource.createQueryBuilder().insert().into(Post).values({ url: 'first' }).orIgnore().execute()
+    const insert = () =>
+      dataSource.createQueryBuilder().insert().into(Post).values({ url: 'first' }).orIgnore().execute()
     expect((await insert()).raw).toEqual([expect.objectContaining({ id: 1 })])
     expect((await insert()).raw).toEqual([])
     expect(await dataSource.manager.count(Post)).toBe(1)
@@ -130,8 +109,8 @@ describe('upsert via insert_all', () => {
   })
 
   test('on conflict replace_all and conflict_target: several rows each get their own values', async () => {
-    const upsert = async (title: string, visits: number) =>
-      await client.query(
+    const upsert = (title: string, visits: number) =>
+      client.query(
         `INSERT INTO post (url, title, visits) VALUES ('a', $1, $2), ('b', $1, $2)
          ON CONFLICT ${target} DO UPDATE SET title = EXCLUDED.title, visits = EXCLUDED.visits`,
         [title, visits],

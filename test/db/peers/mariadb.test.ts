@@ -1,33 +1,15 @@
-/** What MariaDB checks of UNIQUE on long columns (`long_unique*`), asked of ours. */
-import type { Client } from 'pg'
-import {
-  Column,
-  type DataSource,
-  Entity,
-  EntitySchema,
-  type EntitySchemaOptions,
-  Index,
-  type ObjectLiteral,
-  PrimaryGeneratedColumn,
-} from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import type { EntitySchemaOptions, ObjectLiteral } from 'typeorm'
+import { Column, Entity, EntitySchema, Index, PrimaryGeneratedColumn } from 'typeorm'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { DeclarationError, findOrCreate, findOrCreateMany, UniqueText, uniqueTextSchema } from '../../../src'
 import { nfc } from '../../../src/text'
 import { useDatabase } from '../../support/database'
 import { oneHash } from '../../support/digests'
+import { entity, text } from '../../support/entity'
 import { endOrWait, LEVELS, openSession } from '../../support/sessions'
 
-@Entity()
-class Blob {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ nullable: true }) a!: string | null
-}
-
-@Entity()
-class Colliding {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ digest: oneHash }) a!: string
-}
+const Blob = entity('Blob', { a: text({ nullable: true }) })
+const Colliding = entity('Colliding', { a: text({ digest: oneHash }) })
 
 @Entity()
 class Several {
@@ -50,24 +32,12 @@ class Keys {
   @Column({ type: 'text' }) d!: string
 }
 
-@Entity()
-class Letters {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() exact!: string
-  @UniqueText({ normalize: nfc(), nullable: true }) composed!: string | null
-}
+const Letters = entity('Letters', { exact: text(), composed: text({ normalize: nfc(), nullable: true }) })
 
 const db = useDatabase()
-let dataSource: DataSource
-let client: Client
-
-beforeAll(async () => {
-  dataSource = await db.dataSource([Blob, Colliding, Several, Keys, Letters])
-  client = await db.client()
-})
-beforeEach(async () => {
-  await client.query('TRUNCATE blob, colliding, several, keys, letters RESTART IDENTITY')
-})
+const dataSource = db.useDataSource([Blob, Colliding, Several, Keys, Letters])
+const { manager } = dataSource
+const client = db.useClient()
 
 const texts = async (): Promise<unknown[]> =>
   (await client.query<{ a: string | null }>('SELECT a FROM blob ORDER BY id')).rows.map(({ a }) => a)
@@ -97,7 +67,6 @@ describe('long_unique: one column', () => {
   })
 
   test('very long: texts of 6 MB that differ in the last character alone', async () => {
-    const { manager } = dataSource
     const long = 'sachin'.repeat(1_000_000)
     for (const end of ['1', '2']) await findOrCreate(manager, Blob, { a: `${long}${end}` })
     expect(await findOrCreate(manager, Blob, { a: `${long}2` })).toMatchObject({ created: false, entity: { id: 2 } })
@@ -105,7 +74,6 @@ describe('long_unique: one column', () => {
   })
 
   test('visibility of db_row_hash: entities show no hidden column, however they were got', async () => {
-    const { manager } = dataSource
     const saved = await manager.save(manager.create(Blob, { a: 'saved' }))
     const made = (await findOrCreate(manager, Blob, { a: 'made' })).entity
     const built = await manager.createQueryBuilder(Blob, 'blob').getMany()
@@ -125,7 +93,6 @@ describe('long_unique: one column', () => {
   })
 
   test('collation: texts are compared by character, without case, accents or padding, unless a normalizer says so', async () => {
-    const { manager } = dataSource
     const alike = ['ae', 'AE', 'Ä', 'A\u0308', 'ae ', ' ae', 'ｅ', 'e', '']
     for (const exact of alike) await findOrCreate(manager, Letters, { exact }, { by: 'exact' })
     expect(await manager.count(Letters)).toBe(alike.length)

@@ -1,25 +1,14 @@
 /** What Django, Rails, Ecto and Sequelize check of objects within objects, asked of ours. */
-import {
-  Column,
-  type DataSource,
-  Entity,
-  JoinTable,
-  ManyToMany,
-  ManyToOne,
-  OneToMany,
-  PrimaryGeneratedColumn,
-  type Relation,
-} from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import type { Relation } from 'typeorm'
+import { Column, Entity, JoinTable, ManyToMany, ManyToOne, OneToMany, PrimaryGeneratedColumn } from 'typeorm'
+import { describe, expect, test } from 'vitest'
 import { DeclarationError, findOrCreate, findOrCreateMany, insertOrFail, UniqueText } from '../../../src'
 import { useDatabase } from '../../support/database'
 import { Author } from '../../support/entities'
+import { entity, text } from '../../support/entity'
 
-@Entity()
-class Tag {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() text!: string
-}
+const Tag = entity('Tag', { text: text() })
+type Tag = InstanceType<typeof Tag>
 
 @Entity()
 class Post {
@@ -39,18 +28,12 @@ class Remark {
 }
 
 const db = useDatabase()
-let dataSource: DataSource
-
-beforeAll(async () => {
-  dataSource = await db.dataSource([Tag, Author, Post, Remark])
-})
-beforeEach(async () => {
-  await dataSource.query('TRUNCATE tag, author, post, remark, post_tags_tag RESTART IDENTITY')
-})
+const dataSource = db.useDataSource([Tag, Author, Post, Remark])
+const { manager } = dataSource
 
 const nested = { relations: 'findOrCreate' } as const
-const stored = async (): Promise<Post[]> =>
-  await dataSource.manager.find(Post, {
+const stored = (): Promise<Post[]> =>
+  dataSource.manager.find(Post, {
     relations: { author: true, tags: true, remarks: true },
     order: { title: 'ASC', tags: { text: 'ASC' } },
   })
@@ -100,7 +83,6 @@ describe('Rails', () => {
   })
 
   test('create_with_nested_attributes: they are made with the row, not when it is found', async () => {
-    const { manager } = dataSource
     const create = { author: { name: 'Aaron' } }
     await insertOrFail(manager, Post, { title: 'known' })
     for (const title of ['known', 'new']) await findOrCreate(manager, Post, { title }, { ...nested, create })
@@ -149,7 +131,6 @@ describe('Sequelize', () => {
   })
 
   test('an author who is there already is referred to, whether by key or by name', async () => {
-    const { manager } = dataSource
     const ann = await insertOrFail(manager, Author, { name: 'Ann' })
     await findOrCreate(manager, Post, { title: 'by key', author: { id: ann.id } })
     await findOrCreate(manager, Post, { title: 'by name', author: { name: 'Ann' } }, nested)

@@ -1,25 +1,19 @@
-/** What Active Record checks of create_or_find_by, find_or_create_by and insert_all, asked of our operations. */
 import {
   ChildEntity,
   Column,
   CreateDateColumn,
-  type DataSource,
-  DeleteDateColumn,
   Entity,
   Index,
-  ManyToOne,
-  PrimaryColumn,
   PrimaryGeneratedColumn,
-  type Relation,
   TableInheritance,
   UpdateDateColumn,
 } from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
+import type { FindOrCreateManyResult } from '../../../src'
 import {
   findOneByText,
   findOrCreate,
   findOrCreateMany,
-  type FindOrCreateManyResult,
   insertOrFail,
   SchemaDriftError,
   TextTakenError,
@@ -29,14 +23,12 @@ import {
 import { lowerCase } from '../../../src/text'
 import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
+import { column, deleteDate, entity, key, plain, text, toOne } from '../../support/entity'
 
 const STATUSES = ['proposed', 'written', 'published'] as const
 
-@Entity()
-class Author {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @Column({ type: 'text' }) name!: string
-}
+const Author = entity('Author', { name: column('text') })
+type Author = InstanceType<typeof Author>
 
 @Entity()
 class Book {
@@ -50,28 +42,13 @@ class Book {
   @UpdateDateColumn({ type: 'timestamptz' }) updatedAt!: Date
 }
 
-@Entity()
-class Essay {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ scope: ['author'] }) title!: string
-  @ManyToOne(() => Author, { nullable: false }) author!: Relation<Author>
-  @Column({ type: 'integer', default: 0 }) pages!: number
-}
-
-@Entity()
-class Draft {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ ignoreDeleted: true }) title!: string
-  @Column({ type: 'text', nullable: true }) isbn!: string | null
-  @DeleteDateColumn({ type: 'timestamptz' }) deletedAt!: Date | null
-}
-
-@Entity()
-class Cart {
-  @PrimaryColumn({ type: 'integer' }) shop!: number
-  @PrimaryColumn({ type: 'integer' }) number!: number
-  @UniqueText() title!: string
-}
+const Essay = entity('Essay', {
+  title: text({ scope: ['author'] }),
+  author: toOne(() => Author, { nullable: false }),
+  pages: column('integer', { default: 0 }),
+})
+const Draft = entity('Draft', { title: text({ ignoreDeleted: true }), isbn: plain(), deletedAt: deleteDate() })
+const Cart = entity('Cart', { shop: key('integer'), number: key('integer'), title: text() })
 
 @Entity()
 class Developer {
@@ -80,11 +57,7 @@ class Developer {
   @Column({ type: 'integer', name: 'legacy_pay', nullable: true }) salary!: number | null
 }
 
-@Entity()
-class External {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ normalize: lowerCase() }) reference!: string
-}
+const External = entity('External', { reference: text({ normalize: lowerCase() }) })
 
 @Entity()
 @TableInheritance({ column: { type: 'varchar', name: 'type' } })
@@ -98,14 +71,8 @@ class SpecialCategory extends Category {}
 
 const db = useDatabase()
 const entities = [Author, Book, Essay, Draft, Cart, Developer, External, Category, SpecialCategory]
-let dataSource: DataSource
-
-beforeAll(async () => {
-  dataSource = await db.dataSource(entities)
-})
-beforeEach(async () => {
-  await dataSource.query('TRUNCATE author, book, essay, draft, cart, developer, external, category RESTART IDENTITY')
-})
+const dataSource = db.useDataSource(entities)
+const { manager } = dataSource
 
 /** Entities of a batch in which no row is bad. */
 function entitiesOf<E>(results: readonly FindOrCreateManyResult<E>[]): E[] {
@@ -117,7 +84,6 @@ function entitiesOf<E>(results: readonly FindOrCreateManyResult<E>[]): E[] {
 
 describe('find_or_create_by and create_or_find_by', () => {
   test('create_or_find_by: the row that stands is given back, another text gets another row', async () => {
-    const { manager } = dataSource
     expect(await findOneByText(manager, Book, { title: 'bob' })).toBeNull()
     const bob = await manager.save(manager.create(Book, { title: 'bob' }))
     expect((await findOrCreate(manager, Book, { title: 'bob' })).entity.id).toBe(bob.id)
@@ -135,21 +101,18 @@ describe('find_or_create_by and create_or_find_by', () => {
 
   // Rails looks for all attributes and then finds nothing: RecordNotFound.
   test('create_or_find_by_with_non_unique_attributes: the text decides alone, and the row keeps what it has', async () => {
-    const { manager } = dataSource
     await findOrCreate(manager, Book, { title: 'bob', format: 'the builder' })
     const again = await findOrCreate(manager, Book, { title: 'bob', format: 'the cat' })
     expect(again).toMatchObject({ created: false, entity: { format: 'the builder' } })
   })
 
   test('find_or_create_by: an object that was created is stored, and equals what is found after it', async () => {
-    const { manager } = dataSource
     const first = await findOrCreate(manager, Book, { title: 'bob' })
     expect(await manager.findOneBy(Book, { id: first.entity.id })).toEqual(first.entity)
     expect((await findOrCreate(manager, Book, { title: 'bob' })).entity).toEqual(first.entity)
   })
 
   test('find_or_create_by_with_create_with: other values are for the row that is created', async () => {
-    const { manager } = dataSource
     const bob = { title: 'bob' }
     const green = await findOrCreate(manager, Book, bob, { create: { format: 'green' } })
     expect(green).toMatchObject({ created: true, entity: { format: 'green' } })
@@ -158,7 +121,6 @@ describe('find_or_create_by and create_or_find_by', () => {
   })
 
   test('create_or_find_by with a block: it runs for a row that is missing, and only then', async () => {
-    const { manager } = dataSource
     const blocks: string[] = []
     const create = (format: string) => () => {
       blocks.push(format)
@@ -214,7 +176,6 @@ describe('insert_all', () => {
   })
 
   test('insert_all_returns_primary_key: every row comes back with the id that it has', async () => {
-    const { manager } = dataSource
     const titles = ['Rework', 'Peopleware', 'About Face']
     const made = entitiesOf(
       await findOrCreateMany(
@@ -228,7 +189,6 @@ describe('insert_all', () => {
   })
 
   test('insert_all_can_skip_duplicate_records: a row that stands is not inserted again', async () => {
-    const { manager } = dataSource
     const { entity } = await findOrCreate(manager, Book, { title: 'Rework' })
     const [known, fresh] = await findOrCreateMany(manager, Book, [{ title: 'Rework' }, { title: 'Remote' }])
     expect(known).toMatchObject({ created: false, entity: { id: entity.id } })
@@ -237,14 +197,12 @@ describe('insert_all', () => {
   })
 
   test('insert_all_with_skip_duplicates_and_autonumber_id_not_given: twins in one call make one row', async () => {
-    const { manager } = dataSource
     const [first, second] = await findOrCreateMany(manager, Book, [{ title: 'Refactoring' }, { title: 'Refactoring' }])
     expect([first, second]).toMatchObject([{ created: true }, { created: false }])
     expect(await manager.count(Book)).toBe(1)
   })
 
   test('insert_all_with_skip_duplicates_and_autonumber_id_given: the first of the twins gives the id', async () => {
-    const { manager } = dataSource
     const twins = [
       { id: 200, title: 'Refactoring' },
       { id: 201, title: 'Refactoring' },
@@ -255,7 +213,6 @@ describe('insert_all', () => {
   })
 
   test('skip_duplicates_strategy_does_not_secretly_upsert: other columns of the row stay', async () => {
-    const { manager } = dataSource
     await findOrCreate(manager, Book, { title: 'Refactoring', format: 'expected' })
     const [found] = await findOrCreateMany(manager, Book, [{ title: 'Refactoring', format: 'unexpected' }])
     expect(found).toMatchObject({ created: false, entity: { format: 'expected' } })
@@ -263,7 +220,6 @@ describe('insert_all', () => {
   })
 
   test('insert_all_will_raise_if_duplicates_are_skipped_only_for_a_certain_conflict_target: another index tells', async () => {
-    const { manager } = dataSource
     await findOrCreate(manager, Book, { title: 'Rework', isbn: '1' })
     const [refused, made] = await findOrCreateMany(manager, Book, [{ title: 'Remote', isbn: '1' }, { title: 'Renote' }])
     expect(refused).toMatchObject({ error: { driverError: { code: '23505', table: 'book' } } })
@@ -273,11 +229,7 @@ describe('insert_all', () => {
   test('insert_all_and_upsert_all_raises_when_index_is_missing: nothing is written without the index', async () => {
     const other = await db.dataSource([Author], { schema: 'no_index', synchronize: false })
     await other.query('CREATE SCHEMA no_index')
-    @Entity({ schema: 'no_index' })
-    class Bare {
-      @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-      @UniqueText() text!: string
-    }
+    const Bare = entity('Bare', { text: text() }, { schema: 'no_index' })
     const bare = await db.dataSource([Bare])
     const [{ name }] = (await bare.query(
       `SELECT indexname AS name FROM pg_indexes WHERE schemaname = 'no_index' AND indexname NOT LIKE 'PK%'`,
@@ -288,14 +240,12 @@ describe('insert_all', () => {
   })
 
   test('insert_all_and_upsert_all_with_expression_index: texts that are normalized alike are one', async () => {
-    const { manager } = dataSource
     const { entity } = await findOrCreate(manager, External, { reference: 'abc' })
     const [found] = await findOrCreateMany(manager, External, [{ reference: 'ABC' }])
     expect(found).toMatchObject({ created: false, entity: { id: entity.id, reference: 'abc' } })
   })
 
   test('insert_all_and_upsert_all_works_with_composite_primary_keys: the text finds the row, whatever its key', async () => {
-    const { manager } = dataSource
     await findOrCreateMany(manager, Cart, [{ shop: 1, number: 1, title: 'mine' }])
     const results = await findOrCreateMany(manager, Cart, [
       { shop: 9, number: 9, title: 'mine' },
@@ -310,7 +260,6 @@ describe('insert_all', () => {
   })
 
   test('insert_all_and_upsert_all_with_aliased_attributes: columns may be called otherwise', async () => {
-    const { manager } = dataSource
     const [made] = await findOrCreateMany(manager, Developer, [{ name: 'Alice', salary: 7 }])
     expect(made).toMatchObject({ entity: { id: 1, name: 'Alice', salary: 7 } })
     expect(await dataSource.query('SELECT dev_id, legacy_name, legacy_pay FROM developer')).toEqual([
@@ -319,7 +268,6 @@ describe('insert_all', () => {
   })
 
   test('insert_all_and_upsert_all_with_sti: rows become rows of the class that was asked', async () => {
-    const { manager } = dataSource
     await findOrCreateMany(manager, SpecialCategory, [{ name: 'First' }])
     await findOrCreateMany(manager, Category, [{ name: 'Second' }])
     const found = await manager.find(Category, { order: { name: 'ASC' } })
@@ -337,7 +285,6 @@ describe('insert_all', () => {
   })
 
   test('insert_all_on_relation: the author is the scope, by object or by id', async () => {
-    const { manager } = dataSource
     const [jimmy, bob] = await manager.save(manager.create(Author, [{ name: 'Jimmy' }, { name: 'Bob' }]))
     if (!jimmy || !bob) throw new TypeError('Two were saved.')
     const results = await findOrCreateMany(manager, Essay, [
@@ -350,7 +297,6 @@ describe('insert_all', () => {
   })
 
   test('insert_all sets timestamps of a created row, to the microsecond that the server has', async () => {
-    const { manager } = dataSource
     const { entity } = await findOrCreate(manager, Book, { title: 'new' })
     expect(entity.createdAt).toBeInstanceOf(Date)
     expect(await manager.findOneByOrFail(Book, { id: entity.id })).toEqual(entity)
@@ -360,9 +306,8 @@ describe('insert_all', () => {
   })
 
   test('a row that is found is not touched: no timestamp, no new row version', async () => {
-    const { manager } = dataSource
     await findOrCreate(manager, Book, { title: 'found' })
-    const version = async (): Promise<unknown> => await dataSource.query('SELECT xmin, "updatedAt" FROM book')
+    const version = (): Promise<unknown> => dataSource.query('SELECT xmin, "updatedAt" FROM book')
     const before = await version()
     await findOrCreate(manager, Book, { title: 'found', format: 'other' })
     await findOrCreateMany(manager, Book, [{ title: 'found', format: 'other' }])
@@ -372,7 +317,6 @@ describe('insert_all', () => {
 
 describe('insert! and insert_all!', () => {
   test('insert!: a row is inserted, and given back whole', async () => {
-    const { manager } = dataSource
     const book = await insertOrFail(manager, Book, { title: 'Rework' })
     expect(await manager.find(Book)).toEqual([book])
   })
@@ -394,7 +338,6 @@ describe('insert! and insert_all!', () => {
   })
 
   test('insert_all_raises_on_duplicate_records: one is there, none is stored, and it is named', async () => {
-    const { manager } = dataSource
     const { id } = await insertOrFail(manager, Book, { title: 'Agile' })
     await dataSource.transaction(async (inner) => {
       const error: unknown = await insertOrFail(inner, Book, [{ title: 'Rework' }, { title: 'Agile' }]).catch(
@@ -416,7 +359,6 @@ describe('insert! and insert_all!', () => {
 
 describe('upsert_all', () => {
   test('upsert_all_updates_existing_records, and creates those that are missing', async () => {
-    const { manager } = dataSource
     const { id } = await insertOrFail(manager, Book, { title: 'Rework', format: 'paper' })
     const results = await upsertByText(manager, Book, [
       { title: 'Rework', format: 'ebook' },
@@ -430,7 +372,6 @@ describe('upsert_all', () => {
   })
 
   test('upsert_all_does_not_update_primary_keys', async () => {
-    const { manager } = dataSource
     await upsertByText(manager, Book, { id: 101, title: 'Perelandra' })
     const { entity } = await upsertByText(manager, Book, { id: 103, title: 'Perelandra', isbn: '1974522598' })
     expect(entity).toMatchObject({ id: 101, isbn: '1974522598' })
@@ -442,7 +383,6 @@ describe('upsert_all', () => {
     { update: ['format', 'isbn'] as const, stored: { format: 'new', isbn: 'new' } },
     { update: [] as const, stored: { format: 'old', isbn: 'old' } },
   ])('upsert_all_only_updates_the_list_of_columns_provided_via_update_only: $update', async ({ update, stored }) => {
-    const { manager } = dataSource
     const row = { title: 'Perelandra', status: 'written' } as const
     await upsertByText(manager, Book, { ...row, format: 'old', isbn: 'old' })
     await upsertByText(manager, Book, { ...row, status: 'published', format: 'new', isbn: 'new' }, { update })
@@ -450,7 +390,6 @@ describe('upsert_all', () => {
   })
 
   test('upsert_all_does_not_update_readonly_attributes, not even where they are listed', async () => {
-    const { manager } = dataSource
     await upsertByText(manager, Book, { title: 'Rework', origin: 'first' })
     await upsertByText(manager, Book, { title: 'Rework', origin: 'second' })
     const listed = upsertByText(manager, Book, { title: 'Rework', origin: 'third' }, { update: ['origin'] })
@@ -459,7 +398,6 @@ describe('upsert_all', () => {
   })
 
   test('upsert_all_touches_updated_at when values change, and leaves created_at', async () => {
-    const { manager } = dataSource
     const past = new Date('2016-04-17T00:00:00Z')
     await insertOrFail(manager, Book, { title: 'Boaty', createdAt: past, updatedAt: past })
     const { entity } = await upsertByText(manager, Book, { title: 'Boaty', format: 'new' })
@@ -468,7 +406,6 @@ describe('upsert_all', () => {
   })
 
   test('upsert_all_does_not_touch_updated_at_when_values_do_not_change, with the option that says so', async () => {
-    const { manager } = dataSource
     const past = new Date('2016-04-17T00:00:00Z')
     await insertOrFail(manager, Book, { title: 'Boaty', format: 'f', updatedAt: past })
     const same = { title: 'Boaty', format: 'f' }
@@ -477,7 +414,6 @@ describe('upsert_all', () => {
   })
 
   test('upsert_all_uses_given_updated_at_over_implicit_updated_at, where it is listed', async () => {
-    const { manager } = dataSource
     const given = new Date('2020-02-02T00:00:00Z')
     await insertOrFail(manager, Book, { title: 'Boaty' })
     const { entity } = await upsertByText(
@@ -490,7 +426,6 @@ describe('upsert_all', () => {
   })
 
   test('upsert_all_does_not_perform_an_upsert_if_a_partial_index_doesnt_apply: a deleted row is left alone', async () => {
-    const { manager } = dataSource
     const old = await insertOrFail(manager, Draft, { title: 'Silent Planet', isbn: 'old' })
     await manager.softDelete(Draft, { id: old.id })
     const { created, entity } = await upsertByText(manager, Draft, { title: 'Silent Planet', isbn: 'new' })
@@ -503,7 +438,6 @@ describe('upsert_all', () => {
   })
 
   test('insert_all_and_upsert_all_with_aliased_attributes: columns may be called otherwise', async () => {
-    const { manager } = dataSource
     await upsertByText(manager, Developer, { name: 'Alice', salary: 1 })
     await upsertByText(manager, Developer, { name: 'Alice', salary: 2 }, { update: ['salary'] })
     expect(await dataSource.query('SELECT dev_id, legacy_name, legacy_pay FROM developer')).toEqual([
@@ -512,11 +446,10 @@ describe('upsert_all', () => {
   })
 
   test('upsert_all_on_relation: the same title of another author is another row', async () => {
-    const { manager } = dataSource
     const [jimmy, bob] = await manager.save(manager.create(Author, [{ name: 'Jimmy' }, { name: 'Bob' }]))
     if (!jimmy || !bob) throw new TypeError('Two were saved.')
     const title = 'My little book'
-    const of = async (author: Author, pages: number) => await upsertByText(manager, Essay, { title, author, pages })
+    const of = (author: Author, pages: number) => upsertByText(manager, Essay, { title, author, pages })
     for (const [author, pages] of [
       [jimmy, 1],
       [bob, 2],
@@ -531,7 +464,6 @@ describe('upsert_all', () => {
   })
 
   test('upsert_all_raises for a column that is none', async () => {
-    const { manager } = dataSource
     const unknown = ['unknown'] as unknown as readonly ['format']
     const refused = upsertByText(manager, Book, { title: 'Rework' }, { update: unknown })
     await expect(refused).rejects.toMatchObject({ code: 'INVALID_DECLARATION' })

@@ -1,8 +1,9 @@
 /** What Sequelize checks of findOrCreate, findCreateFind and bulkCreate, asked of our operations. */
-import { BeforeInsert, Column, type DataSource, Entity, Index, PrimaryColumn, PrimaryGeneratedColumn } from 'typeorm'
+import { BeforeInsert, Column, type DataSource, Entity, Index, PrimaryGeneratedColumn } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { findOrCreate, findOrCreateMany, insertOrFail, UniqueText, upsertByText } from '../../../src'
 import { useDatabase } from '../../support/database'
+import { column, entity, key, plain, text, uuidKey } from '../../support/entity'
 import { poolOf, rejection } from '../../support/ledger'
 
 @Entity()
@@ -14,22 +15,15 @@ class User {
   @Index({ unique: true }) @Column({ type: 'varchar', length: 40, nullable: true }) email!: string | null
 }
 
-@Entity()
-class Account {
-  @PrimaryGeneratedColumn('uuid') id!: string
-  @UniqueText({ scope: ['company'] }) name!: string
-  @Column({ type: 'integer' }) company!: number
-  @Column({ type: 'text', nullable: true }) note!: string | null
-  @Column({ type: 'text', default: 'by default' }) kind!: string
-  @Column({ type: 'bytea', nullable: true }) bytes!: Buffer | null
-}
-
-@Entity()
-class Student {
-  @PrimaryColumn({ type: 'integer' }) no!: number
-  @UniqueText() name!: string
-  @Column({ type: 'text' }) school!: string
-}
+const Account = entity('Account', {
+  id: uuidKey(),
+  name: text({ scope: ['company'] }),
+  company: column('integer'),
+  note: plain(),
+  kind: column('text', { default: 'by default' }),
+  bytes: column('bytea', { nullable: true }),
+})
+const Student = entity('Student', { no: key('integer'), name: text(), school: column('text') })
 
 @Entity()
 class Trimmed {
@@ -40,12 +34,11 @@ class Trimmed {
   }
 }
 
-@Entity({ schema: 'space1' })
-class Dummy {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() foo!: string
-  @Column({ type: 'text', name: 'order', nullable: true }) select!: string | null
-}
+const Dummy = entity(
+  'Dummy',
+  { foo: text(), select: column('text', { name: 'order', nullable: true }) },
+  { schema: 'space1' },
+)
 
 const POOL = 5
 
@@ -117,17 +110,14 @@ describe('findOrCreate', () => {
   test('should not deadlock with no existing entries, more calls than connections', async () => {
     const names = Array.from({ length: 50 }, (_, index) => `unique.${index}`)
     const made = await Promise.all(
-      names.map(async (name, index) => await findOrCreate(dataSource.manager, Account, { name, company: index % 5 })),
+      names.map((name, index) => findOrCreate(dataSource.manager, Account, { name, company: index % 5 })),
     )
     expect(made.map(({ entity }) => entity.name)).toEqual(names)
   })
 
   test('should not deadlock with existing entries', async () => {
     const names = Array.from({ length: 50 }, (_, index) => `unique.${index}`)
-    const all = async () =>
-      await Promise.all(
-        names.map(async (name) => await findOrCreate(dataSource.manager, Account, { name, company: 2 })),
-      )
+    const all = () => Promise.all(names.map((name) => findOrCreate(dataSource.manager, Account, { name, company: 2 })))
     const first = await all()
     const second = await all()
     expect(second.map(({ entity, created }) => [entity.id, created])).toEqual(
@@ -189,12 +179,12 @@ describe('findOrCreate', () => {
   describe('several concurrent calls', () => {
     test('works with a transaction', async () => {
       await dataSource.transaction(async (manager) => {
-        expectOneRow(await Promise.all([1, 2].map(async () => await findOrCreate(manager, User, winner))))
+        expectOneRow(await Promise.all([1, 2].map(() => findOrCreate(manager, User, winner))))
       })
     })
 
     test('works without a transaction', async () => {
-      expectOneRow(await Promise.all([1, 2].map(async () => await findOrCreate(dataSource.manager, User, winner))))
+      expectOneRow(await Promise.all([1, 2].map(() => findOrCreate(dataSource.manager, User, winner))))
     })
 
     // Sequelize finds out when a race makes it so; here it is refused, or without effect, in every call.
@@ -211,12 +201,12 @@ describe('findOrCreate', () => {
 
 describe('findCreateFind', () => {
   test('should work with multiple concurrent calls', async () => {
-    expectOneRow(await Promise.all([1, 2, 3].map(async () => await findOrCreate(dataSource.manager, User, winner))))
+    expectOneRow(await Promise.all([1, 2, 3].map(() => findOrCreate(dataSource.manager, User, winner))))
   })
 
   test('should work with multiple concurrent calls within a transaction', async () => {
-    const results = await dataSource.transaction(
-      async (manager) => await Promise.all([1, 2, 3].map(async () => await findOrCreate(manager, User, winner))),
+    const results = await dataSource.transaction((manager) =>
+      Promise.all([1, 2, 3].map(() => findOrCreate(manager, User, winner))),
     )
     expectOneRow(results)
     expect(results.map(({ entity }) => entity.id)).toEqual([1, 1, 1])
@@ -354,7 +344,7 @@ describe('upsert', () => {
   test('of calls at once one creates, and the last to come is what stays', async () => {
     const { manager } = dataSource
     const notes = Array.from({ length: 2 * POOL }, (_, index) => `${index}`)
-    const calls = notes.map(async (note) => await upsertByText(manager, Account, { name, company, note }))
+    const calls = notes.map((note) => upsertByText(manager, Account, { name, company, note }))
     expectOneRow(await Promise.all(calls))
     expect(notes).toContain((await manager.findOneByOrFail(Account, { name, company })).note)
   })

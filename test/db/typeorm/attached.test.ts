@@ -5,26 +5,15 @@ import { DeclarationError, findOrCreate, UniqueText, UnsupportedDatabaseError, w
 import { once, OnceToken } from '../../../src/once'
 import { lowerCase } from '../../../src/text'
 import { useDatabase } from '../../support/database'
+import { entity, text } from '../../support/entity'
 import { generate, runAll } from '../../support/generated'
 
 const db = useDatabase()
 
-@Entity({ name: 'page' })
-class Page {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText({ normalize: lowerCase() }) url!: string
-}
-
-@Entity({ name: 'page' })
-class PlainPage {
-  @PrimaryGeneratedColumn('identity') id!: number
-}
-
-@Entity({ name: 'word' })
-class Word {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() text!: string
-}
+const Page = entity('Page', { url: text({ normalize: lowerCase() }) })
+type Page = InstanceType<typeof Page>
+const PlainPage = entity('PlainPage', {}, { name: 'page' })
+const Word = entity('Word', { text: text() })
 
 const heard: string[] = []
 
@@ -47,8 +36,7 @@ function make(options: Partial<Extract<DataSourceOptions, { type: 'postgres' }>>
   return dataSource
 }
 
-const save = async ({ manager }: DataSource, url: string): Promise<Page> =>
-  await manager.save(manager.create(Page, { url }))
+const save = ({ manager }: DataSource, url: string): Promise<Page> => manager.save(manager.create(Page, { url }))
 
 /** What one text needs: its function and the two of the kernel, and its triggers. */
 const GUARD = { functions: 3, triggers: 6 }
@@ -68,7 +56,7 @@ beforeEach(async () => {
 
 afterEach(async () => {
   const open = opened.splice(0).filter(({ isInitialized }) => isInitialized)
-  await Promise.all(open.map(async (dataSource) => await dataSource.destroy()))
+  await Promise.all(open.map((dataSource) => dataSource.destroy()))
 })
 
 describe('decorating is enough', () => {

@@ -1,24 +1,11 @@
 import { type Arbitrary, array, assert, asyncProperty, constant, constantFrom, letrec, oneof } from 'fast-check'
-import {
-  And,
-  Any,
-  Entity,
-  Equal,
-  FindOperator,
-  In,
-  IsNull,
-  Like,
-  Not,
-  Or,
-  PrimaryGeneratedColumn,
-  type Repository,
-} from 'typeorm'
+import { And, Any, Equal, FindOperator, In, IsNull, Like, Not, Or, type Repository } from 'typeorm'
 import { beforeAll, expect, test } from 'vitest'
-import { UniqueText } from '../../../src'
 import { compose, lowerCase, normalizer, Refusal, trim } from '../../../src/text'
 import { textEquals, textIn } from '../../../src/typeorm-calls'
 import { useDatabase } from '../../support/database'
 import { fewHashes } from '../../support/digests'
+import { entity, text } from '../../support/entity'
 
 /** Refuses every text with an x. */
 const withoutX = normalizer('without-x', 1, (text) => {
@@ -27,11 +14,8 @@ const withoutX = normalizer('without-x', 1, (text) => {
 })
 const normalize = compose(trim(), lowerCase(), withoutX)
 
-@Entity({ name: 'note' })
-class Note {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ normalize, nullable: true, digest: fewHashes(2) }) text!: string | null
-}
+const Note = entity('Note', { text: text({ normalize, nullable: true, digest: fewHashes(2) }) })
+type Note = InstanceType<typeof Note>
 
 const STORED = ['a', 'b', 'c', 'd', null] as const
 const GIVEN = ['a', 'A ', ' b', 'c', 'e', 'x', ' X']

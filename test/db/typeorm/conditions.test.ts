@@ -1,3 +1,4 @@
+import type { DataSource, FindOperator, FindOptionsWhere, ObjectLiteral, Repository, ValueTransformer } from 'typeorm'
 import {
   And,
   Any,
@@ -5,13 +6,10 @@ import {
   Brackets,
   ChildEntity,
   Column,
-  type DataSource,
   DeleteDateColumn,
   Entity,
   EntitySchema,
   Equal,
-  type FindOperator,
-  type FindOptionsWhere,
   ILike,
   In,
   IsNull,
@@ -21,14 +19,11 @@ import {
   MoreThan,
   Not,
   NotBrackets,
-  type ObjectLiteral,
   OneToMany,
   Or,
   PrimaryGeneratedColumn,
   Raw,
-  type Repository,
   TableInheritance,
-  type ValueTransformer,
 } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { DeclarationError, findOrCreate, UniqueText, uniqueTextSchema } from '../../../src'
@@ -36,6 +31,7 @@ import { lowerCase, trim, url } from '../../../src/text'
 import { textCondition, textEquals, textIn } from '../../../src/typeorm-calls'
 import { Url } from '../../../src/url'
 import { useDatabase } from '../../support/database'
+import { column, embedded, entity, text } from '../../support/entity'
 import { loggerOf } from '../../support/logger'
 import { oneHash } from '../../support/digests'
 
@@ -384,12 +380,7 @@ test('a property of an embedded with the name of a unique text is no unique text
   class Source {
     @Column({ type: 'text' }) url!: string
   }
-  @Entity({ name: 'copy' })
-  class Copy {
-    @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-    @UniqueText({ normalize: url() }) url!: string
-    @Column(() => Source) source!: Source
-  }
+  const Copy = entity('Copy', { url: text({ normalize: url() }), source: embedded(() => Source) })
   const copies = record(await db.dataSource([Copy])).getRepository(Copy)
   await copies.insert({ url: SPELLED, source: { url: SPELLED } })
   expect(await copies.countBy({ source: { url: SPELLED } })).toBe(1)
@@ -436,11 +427,7 @@ test('a query of what is no entity is left to TypeORM', async () => {
 })
 
 test('textEquals and textIn on what is no unique text are refused, as is what they cannot look for', async () => {
-  @Entity()
-  class Plain {
-    @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-    @Column({ type: 'text' }) title!: string
-  }
+  const Plain = entity('Plain', { title: column('text') })
   const plain = (await db.dataSource([Plain], { synchronize: false })).getRepository(Plain)
   const refusal =
     'textEquals() and textIn() are for a unique text, and "Plain.title" is not one here. Use Equal() or In().'
@@ -534,10 +521,8 @@ describe('a text of several columns', () => {
     host!: string
     @Column({ type: 'text', nullable: true }) path!: string | null
   }
-  @Entity({ name: 'site' })
-  class Site {
-    @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  }
+  const Site = entity('Site', {})
+  type Site = InstanceType<typeof Site>
   @Entity({ name: 'place' })
   @UniqueText({
     as: 'whole',
@@ -689,10 +674,7 @@ test('the text of an EntitySchema is looked for by the hash, under the names tha
 })
 
 test('a DataSource without unique texts makes the query builders of TypeORM', async () => {
-  @Entity()
-  class Other {
-    @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  }
+  const Other = entity('Other', {})
   const plain = await db.dataSource([Other], { synchronize: false })
   expect(Object.hasOwn(plain, 'createQueryBuilder')).toBe(false)
   const ours = pages.createQueryBuilder()
@@ -703,11 +685,7 @@ test('a DataSource without unique texts makes the query builders of TypeORM', as
 })
 
 test('texts of equal hash are told apart', async () => {
-  @Entity({ name: 'same' })
-  class Same {
-    @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-    @UniqueText({ digest: oneHash }) text!: string
-  }
+  const Same = entity('Same', { text: text({ digest: oneHash }) })
   const { manager } = record(await db.dataSource([Same]))
   await manager.insert(Same, [{ text: 'a' }, { text: 'b' }, { text: 'c' }])
   expect(await manager.findBy(Same, { text: 'b' })).toMatchObject([{ text: 'b' }])
@@ -745,8 +723,8 @@ test('a result is cached under its conditions', async () => {
 })
 
 test('the condition under which an upsert overwrites is normalized, and keeps its meaning', async () => {
-  const upsert = async (text: string): Promise<unknown> =>
-    await dataSource
+  const upsert = (text: string): Promise<unknown> =>
+    dataSource
       .createQueryBuilder()
       .insert()
       .into(Page)

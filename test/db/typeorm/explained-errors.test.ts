@@ -1,22 +1,12 @@
 import type { Client } from 'pg'
-import {
-  Column,
-  DataSource,
-  Entity,
-  type EntityManager,
-  ManyToOne,
-  PrimaryColumn,
-  PrimaryGeneratedColumn,
-  QueryFailedError,
-} from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { DataSource, Entity, ManyToOne, PrimaryGeneratedColumn, QueryFailedError } from 'typeorm'
+import { describe, expect, test } from 'vitest'
 import {
   ChainLimitError,
   findOrCreate,
   ImmutableTextError,
   insertOrFail,
   TextTakenError,
-  UniqueText,
   UniqueTextError,
 } from '../../../src'
 import { url } from '../../../src/text'
@@ -25,58 +15,33 @@ import { Url } from '../../../src/url'
 import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
 import { oneHash } from '../../support/digests'
+import { column, entity, key, plain, text, toOne } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 import { queriesOf } from '../../support/queries'
 
-@Entity()
-class Page {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ normalize: url() }) url!: string
-  @Column({ type: 'text', nullable: true }) title!: string | null
-  @Column({ type: 'integer', unique: true, nullable: true }) rank!: number | null
-}
-
-@Entity()
-class Owner {
-  @PrimaryColumn({ type: 'text' }) name!: string
-}
-
-@Entity()
-class Account {
-  @PrimaryColumn({ type: 'text' }) tenant!: string
-  @PrimaryColumn({ type: 'bigint' }) number!: string
-  @ManyToOne(() => Owner, { nullable: false, cascade: true }) owner!: Owner
-  @Column({ type: 'boolean' }) active!: boolean
-  @UniqueText({ scope: ['owner', 'active'], digest: 'sha256' }) handle!: string
-}
-
-@Entity()
-class Crowded {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ digest: oneHash, maxChainLength: 3 }) text!: string
-}
-
-@Entity()
-class Fixed {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ immutable: true }) text!: string
-}
+const Page = entity('Page', {
+  url: text({ normalize: url() }),
+  title: plain(),
+  rank: column('integer', { unique: true, nullable: true }),
+})
+type Page = InstanceType<typeof Page>
+const Owner = entity('Owner', { name: key('text') })
+const Account = entity('Account', {
+  tenant: key('text'),
+  number: key('bigint'),
+  owner: toOne(() => Owner, { nullable: false, cascade: true }),
+  active: column('boolean'),
+  handle: text({ scope: ['owner', 'active'], digest: 'sha256' }),
+})
+const Crowded = entity('Crowded', { text: text({ digest: oneHash, maxChainLength: 3 }) })
+const Fixed = entity('Fixed', { text: text({ immutable: true }) })
 
 const db = useDatabase()
 const entities = [Page, Owner, Account, Crowded, Fixed, Url]
-let dataSource: DataSource
-let manager: EntityManager
-let client: Client
-
-beforeAll(async () => {
-  // One connection: whoever asks for a second one while it is held would wait for ever.
-  dataSource = await db.dataSource(entities, { extra: { max: 1 } })
-  ;({ manager } = dataSource)
-  client = await db.client()
-})
-beforeEach(async () => {
-  await client.query('truncate page, owner, account, crowded, fixed, urls restart identity cascade')
-})
+// One connection: whoever asks for a second one while it is held would wait for ever.
+const dataSource = db.useDataSource(entities, { extra: { max: 1 } })
+const { manager } = dataSource
+const client = db.useClient()
 
 async function taken(call: Promise<unknown>): Promise<TextTakenError & QueryFailedError> {
   const error = await rejection(call)
@@ -142,12 +107,7 @@ describe("a text that is taken, in TypeORM's own calls", () => {
   })
 
   test('a scope whose one value looks like two', async () => {
-    @Entity({ name: 'shelf' })
-    class Shelf {
-      @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-      @Column({ type: 'text' }) place!: string
-      @UniqueText({ scope: ['place'] }) text!: string
-    }
+    const Shelf = entity('Shelf', { place: column('text'), text: text({ scope: ['place'] }) })
     const shelves = (await db.dataSource([Shelf])).manager
     await shelves.insert(Shelf, { place: 'left, top', text: 'a' })
     expect((await taken(shelves.insert(Shelf, { place: 'left, top', text: 'a' }))).taken).toMatchObject([
@@ -226,21 +186,17 @@ describe("a text that is taken, in TypeORM's own calls", () => {
   })
 
   test('a table of another schema has its own property and its own holders', async () => {
-    @Entity({ name: 'twin', schema: 'left' })
-    class Left {
-      @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-      @UniqueText({ name: 'text', immutable: true, indexName: 'twin_text' }) left!: string
-    }
-    @Entity({ name: 'twin', schema: 'right' })
-    class Right {
-      @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-      @UniqueText({ name: 'text', immutable: true, indexName: 'twin_text' }) right!: string
-    }
-    @Entity({ name: 'twin' })
-    class Twin {
-      @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-      @UniqueText({ name: 'text', immutable: true, indexName: 'twin_text' }) own!: string
-    }
+    const Left = entity(
+      'Left',
+      { left: text({ name: 'text', immutable: true, indexName: 'twin_text' }) },
+      { name: 'twin', schema: 'left' },
+    )
+    const Right = entity(
+      'Right',
+      { right: text({ name: 'text', immutable: true, indexName: 'twin_text' }) },
+      { name: 'twin', schema: 'right' },
+    )
+    const Twin = entity('Twin', { own: text({ name: 'text', immutable: true, indexName: 'twin_text' }) })
     await client.query('create schema "left"; create schema "right"')
     const twins = await db.dataSource([Left, Twin, Right])
     await twins.manager.insert(Left, [{ left: 'a' }, { left: 'x' }])
@@ -394,12 +350,11 @@ describe('toTextTakenError', () => {
   })
 
   test('knows a partition by the table that it belongs to', async () => {
-    @Entity({ name: 'parted' })
-    class Parted {
-      @PrimaryColumn({ type: 'integer' }) part!: number
-      @Column({ type: 'integer' }) number!: number
-      @UniqueText({ scope: ['part'] }) text!: string
-    }
+    const Parted = entity('Parted', {
+      part: key('integer'),
+      number: column('integer'),
+      text: text({ scope: ['part'] }),
+    })
     const first = await db.dataSource([...entities, Parted])
     const { rows } = await client.query<{ definition: string; name: string }>(
       `select indexdef as definition, indexname as name from pg_indexes where tablename = 'parted' and indexdef like '%textHash%'`,

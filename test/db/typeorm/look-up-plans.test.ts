@@ -1,13 +1,11 @@
-import type { Client } from 'pg'
+import type { DataSource, FindOptionsWhere, Repository } from 'typeorm'
 import {
   Any,
   Brackets,
   Column,
-  type DataSource,
   DeleteDateColumn,
   Entity,
   Equal,
-  type FindOptionsWhere,
   In,
   Index,
   IsNull,
@@ -18,19 +16,17 @@ import {
   OneToMany,
   Or,
   PrimaryGeneratedColumn,
-  type Repository,
 } from 'typeorm'
 import { beforeAll, expect, test } from 'vitest'
 import { findOneByText, findOrCreate, UniqueText } from '../../../src'
 import { url } from '../../../src/text'
 import { textCondition, textEquals, textIn } from '../../../src/typeorm-calls'
 import { useDatabase } from '../../support/database'
+import { entity } from '../../support/entity'
 import { loggerOf } from '../../support/logger'
 
-@Entity({ name: 'site' })
-class Site {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-}
+const Site = entity('Site', {})
+type Site = InstanceType<typeof Site>
 
 @Entity({ name: 'page' })
 @UniqueText({ as: 'place', columns: ['host', { property: 'path', prefix: '/' }], indexName: 'page_place' })
@@ -57,8 +53,6 @@ class Link {
 const ROWS = 200_000
 
 const db = useDatabase()
-let client: Client
-let dataSource: DataSource
 let plain: DataSource
 let pages: Repository<Page>
 let links: Repository<Link>
@@ -70,13 +64,13 @@ const logger = loggerOf({
 
 /** The text of the 1,000th row, and another spelling of it. */
 const [STORED, SPELLED, OTHER] = ['http://a.example/1000', 'HTTP://A.example:80/1000', 'http://a.example/2000']
+const dataSource = db.useDataSource([Site, Page, Link], { emptied: false })
+const client = db.useClient()
 
 beforeAll(async () => {
-  dataSource = await db.dataSource([Site, Page, Link])
   plain = await db.dataSource([Site, Page, Link], { synchronize: false }, { rewriteQueries: false })
   pages = dataSource.getRepository(Page)
   links = dataSource.getRepository(Link)
-  client = await db.client()
   await client.query('insert into site select from generate_series(1, 10)')
   await client.query('alter table page disable trigger all')
   await client.query(`

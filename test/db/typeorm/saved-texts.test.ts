@@ -1,18 +1,11 @@
-import {
-  Column,
-  type DataSource,
-  Entity,
-  EntitySchema,
-  ManyToOne,
-  OneToMany,
-  PrimaryGeneratedColumn,
-  type ValueTransformer,
-} from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import type { ValueTransformer } from 'typeorm'
+import { Column, Entity, EntitySchema, ManyToOne, OneToMany, PrimaryGeneratedColumn } from 'typeorm'
+import { describe, expect, test } from 'vitest'
 import { DeclarationError, findOrCreate, UniqueText, uniqueTextSchema } from '../../../src'
 import { trim, url } from '../../../src/text'
 import { uniqueTextPaths } from '../../../src/typeorm-calls'
 import { useDatabase } from '../../support/database'
+import { entity, text } from '../../support/entity'
 import { queriesOf } from '../../support/queries'
 import { rejection } from '../../support/ledger'
 
@@ -84,14 +77,7 @@ const PlainSchema = new EntitySchema<Plain>(
 )
 
 const db = useDatabase()
-let dataSource: DataSource
-
-beforeAll(async () => {
-  dataSource = await db.dataSource([Site, Page, Linked, House, Lower, PlainSchema])
-})
-beforeEach(async () => {
-  await dataSource.query('truncate site, page, linked, house, lower, plain restart identity')
-})
+const dataSource = db.useDataSource([Site, Page, Linked, House, Lower, PlainSchema])
 
 describe.each([
   ['a class', Page],
@@ -121,7 +107,7 @@ describe.each([
   test('whose only change is gone once it is normalized', async () => {
     const page = await pages().save({ url: 'http://a/' })
     page.url = 'HTTP://A'
-    const sent = await queriesOf(dataSource, async () => await pages().save(page))
+    const sent = await queriesOf(dataSource, () => pages().save(page))
     expect(sent.filter((sql) => !sql.startsWith('SELECT'))).toEqual([])
     expect(page.url).toBe('http://a/')
   })
@@ -202,19 +188,15 @@ test("several transformers of the user's own are undone in turn", async () => {
 })
 
 test('an immutable text that was NULL may still be given by save, and nothing else', async () => {
-  @Entity({ name: 'later' })
-  class Later {
-    @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-    @UniqueText({ immutable: true, nullable: true }) text!: string | null
-  }
+  const Later = entity('Later', { text: text({ immutable: true, nullable: true }) })
   const later = (await db.dataSource([Later])).getRepository(Later)
-  const entity = await later.save({ text: null as string | null })
-  entity.text = 'a'
-  await later.save(entity)
+  const saved = await later.save({ text: null as string | null })
+  saved.text = 'a'
+  await later.save(saved)
   expect(await later.countBy({ text: 'a' })).toBe(1)
   for (const text of ['b', null]) {
-    entity.text = text
-    expect(await rejection(later.save(entity))).toMatchObject({ code: 'IMMUTABLE_TEXT' })
+    saved.text = text
+    expect(await rejection(later.save(saved))).toMatchObject({ code: 'IMMUTABLE_TEXT' })
   }
 })
 

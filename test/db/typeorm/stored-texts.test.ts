@@ -1,17 +1,10 @@
-import {
-  ChildEntity,
-  Column,
-  type DataSource,
-  Entity,
-  EntitySchema,
-  PrimaryGeneratedColumn,
-  TableInheritance,
-  type ValueTransformer,
-} from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import type { ValueTransformer } from 'typeorm'
+import { ChildEntity, Column, Entity, EntitySchema, PrimaryGeneratedColumn, TableInheritance } from 'typeorm'
+import { describe, expect, test } from 'vitest'
 import { findOrCreate, TextRejectedError, UniqueText, uniqueTextSchema } from '../../../src'
 import { url } from '../../../src/text'
 import { useDatabase } from '../../support/database'
+import { entity, plain, text } from '../../support/entity'
 
 /** The property has a mark in front of what is stored. */
 const marked: ValueTransformer = {
@@ -19,12 +12,7 @@ const marked: ValueTransformer = {
   from: (value: unknown) => (typeof value === 'string' ? `>${value}` : value),
 }
 
-@Entity({ name: 'page' })
-class Page {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText({ normalize: url() }) url!: string
-  @Column({ type: 'text', nullable: true }) title!: string | null
-}
+const Page = entity('Page', { url: text({ normalize: url() }), title: plain() })
 
 interface PlainPage {
   id: number
@@ -69,14 +57,8 @@ class Second extends Parent {
 }
 
 const db = useDatabase()
-let dataSource: DataSource
-
-beforeAll(async () => {
-  dataSource = await db.dataSource([Page, Plain, Marked, Parent, First, Second])
-})
-beforeEach(async () => {
-  await dataSource.query('truncate page, plain, marked, kid restart identity')
-})
+const dataSource = db.useDataSource([Page, Plain, Marked, Parent, First, Second])
+const { manager } = dataSource
 
 const LEGACY = 'ftp://legacy'
 const SPELLED = 'HTTP://Legacy.example'
@@ -90,7 +72,7 @@ describe.each([
     await dataSource.query(`insert into ${table} (url) values ($1)`, [text])
     return await dataSource.getRepository<PlainPage>(target).findOneByOrFail({ id: 1 })
   }
-  const stored = async (): Promise<unknown> => await dataSource.query(`select url, title from ${table}`)
+  const stored = (): Promise<unknown> => dataSource.query(`select url, title from ${table}`)
 
   test.each([LEGACY, SPELLED])('can be saved when another column changes: %s', async (text) => {
     const row = await store(text)
@@ -140,7 +122,6 @@ test('update() leaves its argument alone, and takes a frozen one', async () => {
 })
 
 test('a class of single table inheritance has its own texts and those of its parents', async () => {
-  const { manager } = dataSource
   expect(await findOrCreate(manager, First, { one: 'a' })).toMatchObject({ created: true })
   expect(await findOrCreate(manager, Second, { other: 'a' })).toMatchObject({ created: true })
   await expect(findOrCreate(manager, Parent, {})).rejects.toThrow('Parent declares no unique text')

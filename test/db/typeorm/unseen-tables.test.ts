@@ -1,32 +1,17 @@
 import { once } from 'node:events'
 import { type Client, Query } from 'pg'
-import {
-  Any,
-  Column,
-  type DataSource,
-  Entity,
-  Equal,
-  In,
-  JoinColumn,
-  ManyToOne,
-  Not,
-  PrimaryColumn,
-  PrimaryGeneratedColumn,
-  type Repository,
-} from 'typeorm'
+import type { DataSource, Repository } from 'typeorm'
+import { Any, Entity, Equal, In, JoinColumn, ManyToOne, Not, PrimaryColumn } from 'typeorm'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { findOrCreate, SchemaDriftError, UniqueText } from '../../../src'
+import { findOrCreate, SchemaDriftError } from '../../../src'
 import { textCondition, textEquals, textIn } from '../../../src/typeorm-calls'
 import { useDatabase } from '../../support/database'
+import { column, entity, text } from '../../support/entity'
 import { loggerOf } from '../../support/logger'
 import { rejection } from '../../support/ledger'
 
-@Entity({ name: 'page' })
-class Page {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText() url!: string
-  @Column({ type: 'integer', default: 0 }) hits!: number
-}
+const Page = entity('Page', { url: text(), hits: column('integer', { default: 0 }) })
+type Page = InstanceType<typeof Page>
 
 @Entity({ name: 'link' })
 class Link {
@@ -192,7 +177,7 @@ test.each([
     }),
   )
   expect(failed).toMatchObject({ code: '25P02', query: expect.stringContaining('FROM "page"') })
-  expect(await manager.transaction(async (own) => await own.findOneBy(Page, { url: 'a' }))).toMatchObject({ id: 1 })
+  expect(await manager.transaction((own) => own.findOneBy(Page, { url: 'a' }))).toMatchObject({ id: 1 })
 })
 
 describe('of a table that stands', () => {
@@ -219,8 +204,8 @@ describe('of a table that stands', () => {
   })
   test('of look-ups at once each asks on its own connection, and none waits for another', async () => {
     const pages = (await fresh()).getRepository(Page)
-    const look = async (): Promise<unknown> =>
-      await Promise.all(Array.from({ length: 8 }, async () => (await pages.findOneBy({ url: 'a' }))?.id))
+    const look = (): Promise<unknown> =>
+      Promise.all(Array.from({ length: 8 }, async () => (await pages.findOneBy({ url: 'a' }))?.id))
     expect(await look()).toEqual(Array.from({ length: 8 }, () => 1))
     const asked = catalogQueries()
     expect(await look()).toEqual(Array.from({ length: 8 }, () => 1))
@@ -319,11 +304,7 @@ describe('with wrong hashes', () => {
     await client.query(WRONG)
   })
   test('SQL of a DataSource that another one sends is right, whatever that one has seen', async () => {
-    @Entity({ name: 'note' })
-    class Note {
-      @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-      @UniqueText() text!: string
-    }
+    const Note = entity('Note', { text: text() })
     const other = await db.dataSource([Note])
     await findOrCreate(other.manager, Note, { text: 'x' })
     const [sql, values] = (await fresh())
@@ -345,20 +326,19 @@ describe('with wrong hashes', () => {
   test.each([
     [
       'a builder made of one',
-      async (pages: Repository<Page>) =>
-        await pages.createQueryBuilder().update().set({ hits: 5 }).where({ url: 'b' }).execute(),
+      (pages: Repository<Page>) => pages.createQueryBuilder().update().set({ hits: 5 }).where({ url: 'b' }).execute(),
     ],
     [
       'a list of conditions',
-      async (pages: Repository<Page>) =>
-        await pages
+      (pages: Repository<Page>) =>
+        pages
           .createQueryBuilder()
           .update()
           .set({ hits: 5 })
           .where([{ url: 'b' }, { url: 'x' }])
           .execute(),
     ],
-    ['increment', async (pages: Repository<Page>) => await pages.increment({ url: 'b' }, 'hits', 5)],
+    ['increment', (pages: Repository<Page>) => pages.increment({ url: 'b' }, 'hits', 5)],
   ])('an update by %s writes the row', async (_, update) => {
     const pages = (await fresh()).getRepository(Page)
     await update(pages)

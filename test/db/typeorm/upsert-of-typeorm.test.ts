@@ -1,13 +1,4 @@
-import {
-  Column,
-  type DataSource,
-  DefaultNamingStrategy,
-  DeleteDateColumn,
-  Entity,
-  EntitySchema,
-  ManyToOne,
-  PrimaryGeneratedColumn,
-} from 'typeorm'
+import { Column, type DataSource, DefaultNamingStrategy, Entity, EntitySchema, PrimaryGeneratedColumn } from 'typeorm'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { DeclarationError, findOrCreateMany, UniqueText, uniqueTextSchema, upsertByText } from '../../../src'
 import { url } from '../../../src/text'
@@ -15,22 +6,17 @@ import { uniqueTextPaths } from '../../../src/typeorm-calls'
 import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
 import { oneHash } from '../../support/digests'
+import { deleteDate, entity, plain, text, toOne } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 import { STEVENS } from '../../support/md5-collisions'
 import { Page } from '../../support/normalized-page'
 
-@Entity()
-class Site {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-}
-
-@Entity()
-class Post {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @ManyToOne(() => Site, { nullable: false }) site!: Site
-  @UniqueText({ scope: ['site'] }) slug!: string
-  @UniqueText({ name: 'old', hidden: { hash: 'h', number: 'n', chained: 'c' } }) previous!: string
-}
+const Site = entity('Site', {})
+const Post = entity('Post', {
+  site: toOne(() => Site, { nullable: false }),
+  slug: text({ scope: ['site'] }),
+  previous: text({ name: 'old', hidden: { hash: 'h', number: 'n', chained: 'c' } }),
+})
 
 interface Plain {
   id: number
@@ -57,21 +43,10 @@ class UpperCase extends DefaultNamingStrategy {
   }
 }
 
-@Entity()
-class Draft {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ ignoreDeleted: true }) name!: string
-  @Column({ type: 'text', nullable: true }) body!: string | null
-  @DeleteDateColumn({ type: 'timestamptz' }) deletedAt!: Date | null
-}
+const Draft = entity('Draft', { name: text({ ignoreDeleted: true }), body: plain(), deletedAt: deleteDate() })
 
 /** All texts share one hash. */
-@Entity()
-class Word {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueText({ digest: oneHash }) text!: string
-  @Column({ type: 'text', nullable: true }) note!: string | null
-}
+const Word = entity('Word', { text: text({ digest: oneHash }), note: plain() })
 
 const db = useDatabase()
 
@@ -169,14 +144,14 @@ describe('where texts of equal hash meet', () => {
 
   test('upsert() sets the text too, and so is refused where it would write into the row of another text', async () => {
     const words = dataSource.getRepository(Word)
-    const upsert = async (): Promise<unknown> => await words.upsert({ text: 'a', note: 'ours' }, uniqueTextPaths(Word))
+    const upsert = (): Promise<unknown> => words.upsert({ text: 'a', note: 'ours' }, uniqueTextPaths(Word))
     expect(await meet(upsert)).toMatchObject({ code: '40001' })
     await upsert()
     expect(await words.find({ order: { text: 'asc' } })).toMatchObject([{ note: 'ours' }, { note: 'theirs' }])
   })
 
-  const orUpdate = async (columns: string[]): Promise<unknown> =>
-    await dataSource
+  const orUpdate = (columns: string[]): Promise<unknown> =>
+    dataSource
       .createQueryBuilder()
       .insert()
       .into(Word)
@@ -185,14 +160,14 @@ describe('where texts of equal hash meet', () => {
       .execute()
 
   test('orUpdate() with the text among its columns is refused there too', async () => {
-    expect(await meet(async () => await orUpdate(['text', 'note']))).toMatchObject({ code: '40001' })
+    expect(await meet(() => orUpdate(['text', 'note']))).toMatchObject({ code: '40001' })
     await orUpdate(['text', 'note'])
     const words = await dataSource.manager.find(Word, { order: { text: 'asc' } })
     expect(words).toMatchObject([{ note: 'ours' }, { note: 'theirs' }])
   })
 
   test('orUpdate() without the text writes into the row of another text', async () => {
-    await meet(async () => await orUpdate(['note']))
+    await meet(() => orUpdate(['note']))
     expect(await dataSource.manager.find(Word)).toMatchObject([{ text: 'b', note: 'ours' }])
   })
 })
@@ -204,8 +179,8 @@ describe('a trap of TypeORM', () => {
     dataSource = await db.dataSource([Page], { dropSchema: true })
     await dataSource.manager.insert(Page, [{ url: 'http://there/' }, { url: 'http://also-there/' }])
   })
-  const storedUrls = async (pages: readonly { id?: number }[]): Promise<unknown[]> =>
-    await Promise.all(
+  const storedUrls = (pages: readonly { id?: number }[]): Promise<unknown[]> =>
+    Promise.all(
       pages.map(async ({ id }) => (id ? (await dataSource.manager.findOneByOrFail(Page, { id })).url : undefined)),
     )
 

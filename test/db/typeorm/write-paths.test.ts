@@ -1,23 +1,7 @@
-/** Each test is a row, or a cell, of the table "Writing" in docs/typeorm.md. */
-import {
-  Column,
-  type DataSource,
-  DeleteDateColumn,
-  Entity,
-  ManyToOne,
-  OneToMany,
-  PrimaryGeneratedColumn,
-} from 'typeorm'
-import { beforeAll, beforeEach, expect, test } from 'vitest'
-import {
-  findOrCreate,
-  findOrCreateMany,
-  type FindOrCreateManyResult,
-  insertOrFail,
-  UniqueText,
-  updateOrFail,
-  upsertByText,
-} from '../../../src'
+import { Column, DeleteDateColumn, Entity, ManyToOne, OneToMany, PrimaryGeneratedColumn } from 'typeorm'
+import { beforeEach, expect, test } from 'vitest'
+import type { FindOrCreateManyResult } from '../../../src'
+import { findOrCreate, findOrCreateMany, insertOrFail, UniqueText, updateOrFail, upsertByText } from '../../../src'
 import { url } from '../../../src/text'
 import { uniqueTextPaths } from '../../../src/typeorm-calls'
 import { copyIn } from '../../stress/copy-in'
@@ -40,13 +24,10 @@ class Page {
 }
 
 const db = useDatabase()
-let dataSource: DataSource
+const dataSource = db.useDataSource([Site, Page])
+const { manager } = dataSource
 
-beforeAll(async () => {
-  dataSource = await db.dataSource([Site, Page])
-})
 beforeEach(async () => {
-  await dataSource.query('truncate site, page restart identity')
   // So that an id that is right by chance is not taken for one.
   await dataSource.manager.insert(Page, [{ url: 'http://first/' }, { url: 'http://taken/' }])
 })
@@ -77,7 +58,7 @@ function entitiesOf(results: readonly FindOrCreateManyResult<Page>[]): Page[] {
 test('save() of new entities', async () => {
   const saved = await pages().save(pages().create([{ url: 'HTTP://A' }, { url: 'HTTP://B' }]))
   await expectRight(saved, ['http://a/', 'http://b/'])
-  await expectRefused(async () => await pages().save([{ url: 'http://c' }, { url: 'HTTP://TAKEN' }]))
+  await expectRefused(() => pages().save([{ url: 'http://c' }, { url: 'HTTP://TAKEN' }]))
 })
 
 test('save() of changed entities', async () => {
@@ -85,7 +66,7 @@ test('save() of changed entities', async () => {
   page.url = 'HTTP://A'
   await expectRight([await pages().save(page)], ['http://a/'])
   page.url = 'HTTP://TAKEN'
-  await expectRefused(async () => await pages().save(page))
+  await expectRefused(() => pages().save(page))
 })
 
 test('save() of an entity whose change is none', async () => {
@@ -98,13 +79,13 @@ test('save() with { listeners: false }', async () => {
   const page = await pages().save({ url: 'HTTP://A' }, { listeners: false })
   expect(page.url).toBe('HTTP://A')
   await expectRight([await pages().findOneByOrFail({ id: page.id })], ['http://a/'])
-  await expectRefused(async () => await pages().save({ url: 'HTTP://TAKEN' }, { listeners: false }))
+  await expectRefused(() => pages().save({ url: 'HTTP://TAKEN' }, { listeners: false }))
 })
 
 test('save() with cascades', async () => {
   const site = await dataSource.getRepository(Site).save({ pages: [{ url: 'HTTP://A' }, { url: 'HTTP://B' }] })
   await expectRight(site.pages, ['http://a/', 'http://b/'])
-  await expectRefused(async () => await dataSource.getRepository(Site).save({ pages: [{ url: 'HTTP://TAKEN' }] }))
+  await expectRefused(() => dataSource.getRepository(Site).save({ pages: [{ url: 'HTTP://TAKEN' }] }))
 })
 
 test('insert(), and the query builder of an insert', async () => {
@@ -114,7 +95,7 @@ test('insert(), and the query builder of an insert', async () => {
   const built = { url: 'HTTP://C' } as { id: number; url: string }
   await pages().createQueryBuilder().insert().values(built).execute()
   await expectRight([built], ['http://c/'])
-  await expectRefused(async () => await pages().insert({ url: 'HTTP://TAKEN' }))
+  await expectRefused(() => pages().insert({ url: 'HTTP://TAKEN' }))
 })
 
 test('update(), and the query builder of an update', async () => {
@@ -123,7 +104,7 @@ test('update(), and the query builder of an update', async () => {
   await expectRight([await pages().findOneByOrFail({ id: 1 })], ['http://a/'])
   await pages().createQueryBuilder().update(values).where({ id: 1 }).execute()
   expect(values.url).toBe('HTTP://A')
-  await expectRefused(async () => await pages().update({ id: 1 }, { url: 'HTTP://TAKEN' }))
+  await expectRefused(() => pages().update({ id: 1 }, { url: 'HTTP://TAKEN' }))
 })
 
 test('upsert() with uniqueTextPaths()', async () => {
@@ -166,7 +147,7 @@ test('delete() and remove() free the text', async () => {
 
 test('softDelete(), restore(), softRemove() and recover() leave the text to its row', async () => {
   await pages().softDelete({ url: 'HTTP://TAKEN' })
-  await expectRefused(async () => await pages().insert({ url: 'http://taken/' }))
+  await expectRefused(() => pages().insert({ url: 'http://taken/' }))
   await pages().restore({ url: 'HTTP://TAKEN' })
   const page = await pages().findOneByOrFail({ url: 'http://taken' })
   await expectRight([await pages().recover(await pages().softRemove(page))], ['http://taken/'])
@@ -174,8 +155,8 @@ test('softDelete(), restore(), softRemove() and recover() leave the text to its 
 
 test('raw SQL', async () => {
   await dataSource.query(`insert into page (url) values ('HTTP://TAKEN')`)
-  await expectRefused(async () => await dataSource.query(`insert into page (url) values ('http://taken/')`))
-  await expectRefused(async () => await dataSource.query(`update page set url = 'http://taken/' where id = 1`))
+  await expectRefused(() => dataSource.query(`insert into page (url) values ('http://taken/')`))
+  await expectRefused(() => dataSource.query(`update page set url = 'http://taken/' where id = 1`))
 })
 
 test('COPY', async () => {
@@ -203,11 +184,10 @@ test('upsertByText()', async () => {
 })
 
 test('insertOrFail() and updateOrFail()', async () => {
-  const { manager } = dataSource
   const page = await insertOrFail(manager, Page, { url: 'HTTP://A' })
   await expectRight([page], ['http://a/'])
   await updateOrFail(manager, Page, { id: page.id }, { url: 'HTTP://B' })
   await expectRight([await pages().findOneByOrFail({ id: page.id })], ['http://b/'])
-  await expectRefused(async () => await insertOrFail(manager, Page, { url: 'HTTP://TAKEN' }))
-  await expectRefused(async () => await updateOrFail(manager, Page, { id: page.id }, { url: 'HTTP://TAKEN' }))
+  await expectRefused(() => insertOrFail(manager, Page, { url: 'HTTP://TAKEN' }))
+  await expectRefused(() => updateOrFail(manager, Page, { id: page.id }, { url: 'HTTP://TAKEN' }))
 })
