@@ -1,6 +1,5 @@
-import type { Client } from 'pg'
 import { type DataSource, EntitySchema, type EntitySchemaOptions } from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { uniqueTextSchema } from '../../../src'
 import { findHolder, Name, uniqueNameSchema, type UniqueNameOptions } from '../../../src/names'
 import { lowerCase } from '../../../src/text'
@@ -8,11 +7,8 @@ import { useDatabase } from '../../support/database'
 import { generate, type Generated, migrate, runAll } from '../../support/generated'
 
 const db = useDatabase({ wrapped: true })
-let client: Client
+const client = db.useClient()
 
-beforeAll(async () => {
-  client = await db.client()
-})
 beforeEach(async () => {
   await client.query('drop schema public cascade; drop schema if exists other cascade; create schema public')
 })
@@ -40,8 +36,8 @@ function entity({ name, columns = {}, names, id = { type: 'integer' }, ...where 
 }
 
 /** Two tables, of which the shapes tell what differs from a plain one with a handle. */
-const open = async (...shapes: readonly Shape[]): Promise<DataSource> =>
-  await db.dataSource([Name, ...shapes.map(entity)], { synchronize: false })
+const open = (...shapes: readonly Shape[]): Promise<DataSource> =>
+  db.dataSource([Name, ...shapes.map(entity)], { synchronize: false })
 
 const plainUser: Shape = { name: 'user', columns: { handle: text } }
 const plainTeam: Shape = { name: 'team', columns: { slug: text } }
@@ -79,7 +75,7 @@ const back = async (dataSource: DataSource, { down }: Generated): Promise<void> 
   await nothingLeft(dataSource)
 }
 
-const message = async (work: Promise<unknown>): Promise<string> => await work.then(() => 'done', String)
+const message = (work: Promise<unknown>): Promise<string> => work.then(() => 'done', String)
 
 test('tables with rows get their names, there, back and there again', async () => {
   const before = await db.dataSource([plainUser, plainTeam].map(entity), { synchronize: false })

@@ -14,6 +14,7 @@ import { Name, UniqueName, type UniqueNameOptions, uniqueNameSchema } from '../.
 import { lowerCase, normalizer, trim } from '../../../src/text'
 import { holderName } from '../../../src/typeorm/refusals'
 import { useDatabase } from '../../support/database'
+import { embedded, entity, uniqueName } from '../../support/entity'
 import { generate } from '../../support/generated'
 import { rejection } from '../../support/ledger'
 
@@ -32,11 +33,7 @@ async function initialise(...entities: Extract<Entities, readonly unknown[]>[num
 }
 
 test('without Name among the entities it says: add it', async () => {
-  @Entity()
-  class User {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @UniqueName({ namespace: 'handle' }) handle!: string
-  }
+  const User = entity('User', { handle: uniqueName({ namespace: 'handle' }) })
   await expect(initialise(User)).rejects.toBeInstanceOf(DeclarationError)
   await expect(initialise(User)).rejects.toThrow(
     '@UniqueName on User.handle: the table that keeps the names is missing. Add Name of typeorm-unique-text/names',
@@ -51,16 +48,8 @@ describe('one normalizer for a namespace', () => {
       namespace: 'handle',
       ...(normalize ? { normalize } : {}),
     })
-    @Entity()
-    class User {
-      @PrimaryGeneratedColumn('identity') id!: number
-      @UniqueName(options(one)) handle!: string
-    }
-    @Entity()
-    class Team {
-      @PrimaryGeneratedColumn('identity') id!: number
-      @UniqueName(options(other)) slug!: string
-    }
+    const User = entity('User', { handle: uniqueName(options(one)) })
+    const Team = entity('Team', { slug: uniqueName(options(other)) })
     return [User, Team, Name]
   }
   const custom = (text: string): string => text.trim()
@@ -136,11 +125,7 @@ test('a name on an embedded, a number, a list or a column of another type is ref
   class Part {
     @UniqueName({ namespace: 'handle' }) handle!: string
   }
-  @Entity()
-  class Embedding {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @Column(() => Part) part!: Part
-  }
+  const Embedding = entity('Embedding', { part: embedded(() => Part) })
   @Entity()
   class Listed {
     @PrimaryGeneratedColumn('identity') id!: number

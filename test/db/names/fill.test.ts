@@ -1,5 +1,4 @@
-import type { Client } from 'pg'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { quote } from '../../../src/sql/identifier'
 import { claimAllNames, releaseAllNames } from '../../../src/triggers/names'
 import type { HolderTable } from '../../../src/sql/names'
@@ -13,13 +12,9 @@ const db = useDatabase()
 const names = namesTable()
 const users = holderTable('users', names)
 const orgs = holderTable('orgs', names)
-
-let client: Client
 let schemas = 0
+const client = db.useClient()
 
-beforeAll(async () => {
-  client = await db.client()
-})
 beforeEach(async () => {
   schemas += 1
   await client.query(`create schema ${quote(`F ${schemas}`)}; set search_path to ${quote(`F ${schemas}`)}`)

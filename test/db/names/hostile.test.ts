@@ -1,4 +1,3 @@
-import type { Client } from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { quote } from '../../../src/sql/identifier'
 import { claimAllNames, releaseAllNames } from '../../../src/triggers/names'
@@ -8,13 +7,12 @@ import { createHolder, createNames, holderTable, namesTable, nameViolations, RES
 const db = useDatabase()
 const names = namesTable()
 const hostile = `T hostile ${process.pid}`
-let client: Client
 let schemas = 0
 
-const run = async (sql: string): Promise<unknown> => await client.query(sql)
+const run = (sql: string): Promise<unknown> => client.query(sql)
+const client = db.useClient()
 
 beforeAll(async () => {
-  client = await db.client()
   await run(`create role ${quote(hostile)}; create extension citext schema public`)
 })
 afterAll(async () => {

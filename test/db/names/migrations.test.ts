@@ -1,64 +1,46 @@
-import { Column, type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
+import type { DataSource } from 'typeorm'
 import { describe, expect, test } from 'vitest'
 import { SchemaDriftError } from '../../../src'
-import { findHolder, findOrCreateHolder, Name, rename, UniqueName } from '../../../src/names'
+import { findHolder, findOrCreateHolder, Name, rename } from '../../../src/names'
 import { lowerCase } from '../../../src/text'
 import { useDatabase } from '../../support/database'
+import { column, entity, uniqueName } from '../../support/entity'
 import { generate, type Generated, migrate, runAll } from '../../support/generated'
 import { rejection } from '../../support/ledger'
 
 const db = useDatabase()
 
-@Entity({ name: 'user' })
-class Plain {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @Column({ type: 'text' }) handle!: string
-}
+const Plain = entity('Plain', { handle: column('text') }, { name: 'user' })
+const User = entity('User', { handle: uniqueName({ namespace: 'handle', former: 'redirect' }) })
+const Reserving = entity(
+  'Reserving',
+  { handle: uniqueName({ namespace: 'handle', former: 'reserve' }) },
+  { name: 'user' },
+)
+const RenamedColumn = entity(
+  'RenamedColumn',
+  { nick: uniqueName({ namespace: 'handle', former: 'redirect' }) },
+  { name: 'user' },
+)
+const OtherNamespace = entity(
+  'OtherNamespace',
+  { handle: uniqueName({ namespace: 'login', former: 'redirect' }) },
+  { name: 'user' },
+)
+const Normalized = entity(
+  'Normalized',
+  { handle: uniqueName({ namespace: 'handle', former: 'redirect', normalize: lowerCase() }) },
+  { name: 'user' },
+)
+const RenamedTable = entity(
+  'RenamedTable',
+  { handle: uniqueName({ namespace: 'handle', former: 'redirect' }) },
+  { name: 'people' },
+)
+const Team = entity('Team', { handle: uniqueName({ namespace: 'handle' }) })
 
-@Entity({ name: 'user' })
-class User {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueName({ namespace: 'handle', former: 'redirect' }) handle!: string
-}
-
-@Entity({ name: 'user' })
-class Reserving {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueName({ namespace: 'handle', former: 'reserve' }) handle!: string
-}
-
-@Entity({ name: 'user' })
-class RenamedColumn {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueName({ namespace: 'handle', former: 'redirect' }) nick!: string
-}
-
-@Entity({ name: 'user' })
-class OtherNamespace {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueName({ namespace: 'login', former: 'redirect' }) handle!: string
-}
-
-@Entity({ name: 'user' })
-class Normalized {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueName({ namespace: 'handle', former: 'redirect', normalize: lowerCase() }) handle!: string
-}
-
-@Entity({ name: 'people' })
-class RenamedTable {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueName({ namespace: 'handle', former: 'redirect' }) handle!: string
-}
-
-@Entity({ name: 'team' })
-class Team {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueName({ namespace: 'handle' }) handle!: string
-}
-
-const open = async (entities: Function[], dropSchema = false): Promise<DataSource> =>
-  await db.dataSource(entities, { synchronize: false, dropSchema })
+const open = (entities: Function[], dropSchema = false): Promise<DataSource> =>
+  db.dataSource(entities, { synchronize: false, dropSchema })
 
 /** A table of users, as `from` declares it, with two rows, of which one has a former name where it has names. */
 async function filled(from: Function): Promise<DataSource> {
@@ -271,9 +253,9 @@ test.each([
   await dataSource.query(`ALTER TABLE "user" RENAME ${column} TO other; ALTER TABLE "user" ADD ${column} ${type}`)
   const { manager } = dataSource
   const calls = [
-    async () => await findHolder(manager, 'handle', 'ada'),
-    async () => await rename(manager, User, 1, { handle: 'new' }),
-    async () => await findOrCreateHolder(manager, User, { handle: 'new' }),
+    () => findHolder(manager, 'handle', 'ada'),
+    () => rename(manager, User, 1, { handle: 'new' }),
+    () => findOrCreateHolder(manager, User, { handle: 'new' }),
   ]
   for (const call of calls) {
     const error = await rejection(call())

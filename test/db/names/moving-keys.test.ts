@@ -1,5 +1,4 @@
-import type { Client } from 'pg'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { quote } from '../../../src/sql/identifier'
 import { useDatabase } from '../../support/database'
 import { createHolder, createNames, holderTable, namesTable, nameViolations, RESERVE } from '../../support/names-table'
@@ -8,14 +7,11 @@ const db = useDatabase()
 const names = namesTable()
 const orgs = holderTable('orgs', names)
 const users = holderTable('users', names, { names: [{ column: 'handle', namespace: 'handle', former: RESERVE }] })
-let client: Client
 let schemas = 0
 
-const run = async (sql: string): Promise<unknown> => await client.query(sql)
+const run = (sql: string): Promise<unknown> => client.query(sql)
+const client = db.useClient()
 
-beforeAll(async () => {
-  client = await db.client()
-})
 beforeEach(async () => {
   schemas += 1
   await run(`create schema ${quote(`K ${schemas}`)}; set search_path to ${quote(`K ${schemas}`)}`)

@@ -5,23 +5,21 @@ import {
   DataSource,
   DeleteDateColumn,
   Entity,
-  type EntityManager,
   EntityNotFoundError,
   EntitySchema,
   ManyToOne,
-  PrimaryColumn,
   PrimaryGeneratedColumn,
   QueryFailedError,
   TableInheritance,
   UpdateDateColumn,
   VersionColumn,
 } from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
+import type { FindOrCreateManyResult } from '../../../src'
 import {
   DeclarationError,
   findOrCreate,
   findOrCreateMany,
-  type FindOrCreateManyResult,
   insertOrFail,
   SchemaDriftError,
   TextRejectedError,
@@ -42,17 +40,18 @@ import {
 } from '../../../src/names'
 import { lowerCase } from '../../../src/text'
 import { useDatabase } from '../../support/database'
+import { entity, key, plain, uniqueName, uuidKey } from '../../support/entity'
 import { STEVENS } from '../../support/md5-collisions'
 import { rejection } from '../../support/ledger'
 
 const HANDLE = { namespace: 'handle', normalize: lowerCase() } as const
 
-@Entity({ name: 'organization' })
-class Organization {
-  @PrimaryGeneratedColumn('uuid') id!: string
-  @UniqueName({ ...HANDLE, former: 'reserve' }) handle!: string
-  @Column({ type: 'text', nullable: true }) title!: string | null
-}
+const Organization = entity('Organization', {
+  id: uuidKey(),
+  handle: uniqueName({ ...HANDLE, former: 'reserve' }),
+  title: plain(),
+})
+type Organization = InstanceType<typeof Organization>
 
 @Entity({ name: 'user' })
 class User extends BaseEntity {
@@ -67,12 +66,11 @@ class User extends BaseEntity {
   @UpdateDateColumn() changedAt!: Date
 }
 
-@Entity({ name: 'seat' })
-class Seat {
-  @PrimaryColumn({ type: 'bigint' }) hall!: string
-  @PrimaryColumn({ type: 'text' }) row!: string
-  @UniqueName({ ...HANDLE, former: { redirectFor: '1 year' } }) handle!: string
-}
+const Seat = entity('Seat', {
+  hall: key('bigint'),
+  row: key('text'),
+  handle: uniqueName({ ...HANDLE, former: { redirectFor: '1 year' } }),
+})
 
 @Entity({ name: 'animal' })
 @TableInheritance({ column: { type: 'varchar', name: 'kind' } })
@@ -106,17 +104,8 @@ const Place = new EntitySchema<{ id: number; handle: string; city: string | null
 
 const db = useDatabase()
 const ENTITIES = [Name, User, Organization, Seat, Animal, Cat, Dog, Place]
-let dataSource: DataSource
-let manager: EntityManager
-
-beforeAll(async () => {
-  dataSource = await db.dataSource(ENTITIES)
-  manager = dataSource.manager
-})
-
-beforeEach(async () => {
-  await dataSource.query('TRUNCATE "user", organization, seat, animal, place, names RESTART IDENTITY')
-})
+const dataSource = db.useDataSource(ENTITIES)
+const { manager } = dataSource
 
 /** What the table of names holds, as `handle ada → user.handle [1]`; its state where it is not held. */
 async function kept(): Promise<string[]> {
@@ -443,7 +432,7 @@ describe('findOrCreateHolder', () => {
 
   test('many calls at once create one row', async () => {
     const results = await Promise.all(
-      Array.from({ length: 20 }, async () => await findOrCreateHolder(manager, Place, { handle: 'busy' })),
+      Array.from({ length: 20 }, () => findOrCreateHolder(manager, Place, { handle: 'busy' })),
     )
     expect(results.filter(({ created }) => created)).toHaveLength(1)
     expect(new Set(results.map(({ entity }) => entity.id)).size).toBe(1)

@@ -1,42 +1,23 @@
-import type { Client } from 'pg'
-import { Column, type DataSource, Entity, type EntityManager, PrimaryGeneratedColumn } from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { TextTakenError, TransactionAbortedError } from '../../../src'
-import { findHolder, findOrCreateHolder, Name, releaseExpired, rename, swapNames, UniqueName } from '../../../src/names'
+import { findHolder, findOrCreateHolder, Name, releaseExpired, rename, swapNames } from '../../../src/names'
 import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
+import { entity, plain, uniqueName } from '../../support/entity'
 import { rejection } from '../../support/ledger'
 
-@Entity({ name: 'person' })
-class Person {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueName({ namespace: 'handle', former: 'reserve' }) handle!: string
-  @Column({ type: 'text', nullable: true }) title!: string | null
-}
-
-@Entity({ name: 'club' })
-class Club {
-  @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
-  @UniqueName({ namespace: 'handle' }) handle!: string
-}
+const Person = entity('Person', { handle: uniqueName({ namespace: 'handle', former: 'reserve' }), title: plain() })
+const Club = entity('Club', { handle: uniqueName({ namespace: 'handle' }) })
 
 const LEVELS = ['READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE'] as const
 
 const db = useDatabase()
-let dataSource: DataSource
-let manager: EntityManager
-let other: Client
-let observer: Client
-
-beforeAll(async () => {
-  dataSource = await db.dataSource([Name, Person, Club])
-  manager = dataSource.manager
-  other = await db.client()
-  observer = await db.client()
-})
+const dataSource = db.useDataSource([Name, Person, Club])
+const { manager } = dataSource
+const other = db.useClient()
+const observer = db.useClient()
 
 beforeEach(async () => {
-  await dataSource.query(`TRUNCATE person, club, names RESTART IDENTITY`)
   await dataSource.query(`INSERT INTO person (handle) VALUES ('a'), ('b')`)
 })
 
@@ -68,7 +49,7 @@ describe('of one row, two names', () => {
       await inside.query('SELECT 1 FROM person')
       await other.query(`UPDATE person SET handle = 'first' WHERE id = 1`)
       const renaming = rename(inside, Person, 1, { handle: 'second' })
-      await Promise.all([renaming, untilBlocked(observer).then(async () => await other.query('COMMIT'))])
+      await Promise.all([renaming, untilBlocked(observer).then(() => other.query('COMMIT'))])
     })
     const error = await call.then(
       () => undefined,

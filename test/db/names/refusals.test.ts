@@ -14,15 +14,14 @@ const former = { state: 'reserved', interval: '1 day' } as const
 const users = holderTable('users', names, { names: [{ column: 'handle', namespace: 'handle', former }] })
 const orgs = holderTable('orgs', names)
 const writer = `T refusals ${process.pid}`
-let client: Client
 let schemas = 0
 /** A name that needs no quotes, unless a setting asks for them. */
 const schema = (): string => `refusals_${schemas}`
 
-const run = async (sql: string): Promise<unknown> => await client.query(sql)
+const run = (sql: string): Promise<unknown> => client.query(sql)
+const client = db.useClient()
 
 beforeAll(async () => {
-  client = await db.client()
   await run(`create role ${quote(writer)}`)
 })
 beforeEach(async () => {
@@ -53,15 +52,15 @@ async function blocksRead(sql: string): Promise<number> {
   await run('begin')
   const before = await read()
   await run(`savepoint here`)
-  await run(sql).catch(async () => await run('rollback to here'))
+  await run(sql).catch(() => run('rollback to here'))
   const after = await read()
   await run('rollback')
   return after - before
 }
 
 describe('how much of the table of names is read does not depend on its size', () => {
-  const fill = async (from: number, to: number): Promise<unknown> =>
-    await run(`insert into users (handle) select 'n' || i from generate_series(${from}, ${to}) as i; analyze`)
+  const fill = (from: number, to: number): Promise<unknown> =>
+    run(`insert into users (handle) select 'n' || i from generate_series(${from}, ${to}) as i; analyze`)
 
   test.each([
     ['a name that is taken', `insert into orgs (handle) values ('n7')`],
@@ -122,8 +121,8 @@ describe('the key of the row that has a name', () => {
 describe('a column that was renamed is not taken for its namesake', () => {
   const refused = { code: '55000', hint: expect.stringContaining('Something was renamed') as string }
   /** The namesake has the values that the column had, so that no name seems to change. */
-  const rename = async (column: string, type: string): Promise<unknown> =>
-    await run(`insert into users (handle) values ('a'), ('b'), ('c');
+  const rename = (column: string, type: string): Promise<unknown> =>
+    run(`insert into users (handle) values ('a'), ('b'), ('c');
       alter table users rename ${column} to other; alter table users add ${column} ${type};
       alter table users disable trigger user; update users set ${column} = other; alter table users enable trigger user`)
 

@@ -1,5 +1,4 @@
-import type { Client } from 'pg'
-import { beforeAll, beforeEach, expect, test } from 'vitest'
+import { beforeEach, expect, test } from 'vitest'
 import { quote } from '../../../src/sql/identifier'
 import { useDatabase } from '../../support/database'
 import { createHolder, createNames, holderTable, namesTable, nameViolations, RESERVE } from '../../support/names-table'
@@ -14,12 +13,9 @@ const edges = holderTable('edges', names, {
   names: former,
 })
 const all = [users, orgs, edges]
-let client: Client
 let schemas = 0
+const client = db.useClient()
 
-beforeAll(async () => {
-  client = await db.client()
-})
 beforeEach(async () => {
   schemas += 1
   await run(`create schema ${quote(`S ${schemas}`)}; set search_path to ${quote(`S ${schemas}`)}`)
@@ -27,7 +23,7 @@ beforeEach(async () => {
   for (const holder of all) for (const statement of createHolder(holder)) await run(statement)
 })
 
-const run = async (sql: string): Promise<unknown> => await client.query(sql)
+const run = (sql: string): Promise<unknown> => client.query(sql)
 const sound = async (): Promise<void> => {
   expect(await nameViolations(client, all)).toEqual([])
 }

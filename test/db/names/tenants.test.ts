@@ -1,5 +1,4 @@
-import type { Client } from 'pg'
-import { Column, type DataSource, Entity, type EntityManager, PrimaryGeneratedColumn } from 'typeorm'
+import { type DataSource, Entity, type EntityManager, PrimaryGeneratedColumn } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { DeclarationError, findOrCreate, SchemaDriftError, UniqueText } from '../../../src'
 import { doctor } from '../../../src/doctor'
@@ -7,6 +6,7 @@ import { findHolder, Name, rename, swapNames, UniqueName } from '../../../src/na
 import { countWithin, NumberWithin } from '../../../src/numbers'
 import { once, OnceToken } from '../../../src/once'
 import { useDatabase } from '../../support/database'
+import { column, entity } from '../../support/entity'
 import { generate } from '../../support/generated'
 import { rejection } from '../../support/ledger'
 
@@ -21,11 +21,7 @@ class Member extends Held {
   @NumberWithin({ count: true }) position!: number
 }
 
-@Entity({ name: 'member' })
-class PlainMember {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @Column('text') handle!: string
-}
+const PlainMember = entity('PlainMember', { handle: column('text') }, { name: 'member' })
 
 const ELSEWHERE = {
   kind: 'different',
@@ -35,17 +31,16 @@ const ELSEWHERE = {
 }
 
 const db = useDatabase()
-let client: Client
 /** Has no schema: `search_path` selects the tenant. */
 let using: DataSource
+const client = db.useClient()
 
 beforeAll(async () => {
-  client = await db.client()
   using = await db.dataSource([Name, OnceToken, Member], { synchronize: false }, { tenantsBySearchPath: true })
 })
 
-const inPath = async <T>(path: string, work: (manager: EntityManager) => Promise<T>): Promise<T> =>
-  await using.transaction(async (manager) => {
+const inPath = <T>(path: string, work: (manager: EntityManager) => Promise<T>): Promise<T> =>
+  using.transaction(async (manager) => {
     await manager.query(`select set_config('search_path', $1, true)`, [path])
     return await work(manager)
   })
@@ -63,38 +58,32 @@ describe('tables that a DataSource with the schema of a tenant has made', () => 
   beforeEach(async () => {
     await client.query(`drop schema if exists tenant_a cascade; drop schema if exists tenant_b cascade;
       create schema tenant_a; create schema tenant_b`)
-    const migrated = async (schema: string): Promise<DataSource> =>
-      await db.dataSource([Name, OnceToken, Member], { schema })
+    const migrated = (schema: string): Promise<DataSource> => db.dataSource([Name, OnceToken, Member], { schema })
     a = await migrated('tenant_a')
     b = await migrated('tenant_b')
   })
 
   test('a text, a name, a number and a token of each tenant', async () => {
     for (const tenant of ['tenant_a', 'tenant_b']) {
-      expect(await inPath(tenant, async (manager) => await add(manager, 'ann'))).toMatchObject({ id: 1, position: 1 })
-      expect(await inPath(tenant, async (manager) => await countWithin(manager, Member, {}))).toBe(1)
-      const paid = await inPath(
-        tenant,
-        async (manager) => await once(manager, 'x', async () => await Promise.resolve(tenant)),
-      )
+      expect(await inPath(tenant, (manager) => add(manager, 'ann'))).toMatchObject({ id: 1, position: 1 })
+      expect(await inPath(tenant, (manager) => countWithin(manager, Member, {}))).toBe(1)
+      const paid = await inPath(tenant, (manager) => once(manager, 'x', () => Promise.resolve(tenant)))
       expect(paid).toMatchObject({ answer: tenant, replayed: false })
     }
   })
 
   test('names that one of them has given are found, refused, changed, swapped and released by the other', async () => {
     const ann = await add(a.manager, 'ann')
-    const bob = await inPath('tenant_a', async (manager) => await add(manager, 'bob'))
+    const bob = await inPath('tenant_a', (manager) => add(manager, 'bob'))
     expect(await holderOf(a.manager, 'bob')).toEqual({ id: bob.id })
     await inPath('tenant_a', async (manager) => {
       expect(await holderOf(manager, 'ann')).toEqual({ id: ann.id })
-      const error = await rejection(
-        manager.transaction(async (inner) => await inner.insert(Member, { url: 'x', handle: 'ann' })),
-      )
+      const error = await rejection(manager.transaction((inner) => inner.insert(Member, { url: 'x', handle: 'ann' })))
       expect(error).toMatchObject({ taken: [{ entity: 'Member', property: 'handle', id: { id: ann.id } }] })
       await swapNames(manager, Member, ann.id, bob.id)
     })
     expect(await holderOf(a.manager, 'ann')).toEqual({ id: bob.id })
-    await inPath('tenant_a', async (manager) => await rename(manager, Member, ann.id, { handle: 'eve' }))
+    await inPath('tenant_a', (manager) => rename(manager, Member, ann.id, { handle: 'eve' }))
     expect(await holderOf(a.manager, 'bob')).toEqual({ id: ann.id })
     await rename(a.manager, Member, ann.id, { handle: 'bob' })
     await a.manager.delete(Member, { id: bob.id })
@@ -107,18 +96,18 @@ describe('tables that a DataSource with the schema of a tenant has made', () => 
   })
 
   test('no tenant sees the names of another', async () => {
-    const ann = await inPath('tenant_a', async (manager) => await add(manager, 'ann'))
-    expect(await inPath('tenant_b', async (manager) => await holderOf(manager, 'ann'))).toBeUndefined()
+    const ann = await inPath('tenant_a', (manager) => add(manager, 'ann'))
+    expect(await inPath('tenant_b', (manager) => holderOf(manager, 'ann'))).toBeUndefined()
     await add(b.manager, 'bob')
-    await inPath('tenant_b', async (manager) => await add(manager, 'ann'))
-    expect(await inPath('tenant_b', async (manager) => await holderOf(manager, 'ann'))).toEqual({ id: 2 })
+    await inPath('tenant_b', (manager) => add(manager, 'ann'))
+    expect(await inPath('tenant_b', (manager) => holderOf(manager, 'ann'))).toEqual({ id: 2 })
     await b.query('truncate tenant_b.member')
-    expect(await inPath('tenant_a', async (manager) => await holderOf(manager, 'ann'))).toEqual({ id: ann.id })
+    expect(await inPath('tenant_a', (manager) => holderOf(manager, 'ann'))).toEqual({ id: ann.id })
     expect(await b.manager.count(Name)).toBe(0)
   })
 
   test('neither the migrating DataSource nor the doctor finds anything to change', async () => {
-    await inPath('tenant_a', async (manager) => await add(manager, 'ann'))
+    await inPath('tenant_a', (manager) => add(manager, 'ann'))
     expect(await generate(a)).toEqual({ up: [], down: [] })
     expect((await doctor(a)).findings).toEqual([])
   })
@@ -186,8 +175,8 @@ describe('a table of names that tenants would share', () => {
     await db.dataSource([Name, AnyMember], { schema: 'tenant_a' })
     await (await db.dataSource([Name])).destroy()
     const plain = await db.dataSource([Name, AnyMember], { synchronize: false }, { tenantsBySearchPath: true })
-    const find = async (path: string): Promise<unknown> =>
-      await plain.transaction(async (manager) => {
+    const find = (path: string): Promise<unknown> =>
+      plain.transaction(async (manager) => {
         await manager.query(`set local search_path to ${path}`)
         return await findHolder(manager, 'handle', 'ann')
       })

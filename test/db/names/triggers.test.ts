@@ -1,5 +1,4 @@
-import type { Client } from 'pg'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { quote } from '../../../src/sql/identifier'
 import type { HolderTable, RefusedName } from '../../../src/sql/names'
 import { findByNameStatement } from '../../../src/names/sql/statements'
@@ -36,13 +35,9 @@ const shops = holderTable('shops', names, {
   ],
 })
 const all = [users, orgs, shops]
-
-let client: Client
 let schemas = 0
+const client = db.useClient()
 
-beforeAll(async () => {
-  client = await db.client()
-})
 beforeEach(async () => {
   await fresh(...all)
 })
@@ -64,7 +59,7 @@ async function standing(): Promise<string> {
   return rows.map(({ shown }) => shown).join(' ')
 }
 
-const run = async (sql: string): Promise<unknown> => await client.query(sql)
+const run = (sql: string): Promise<unknown> => client.query(sql)
 const sound = async (holders: readonly HolderTable[] = all): Promise<void> => {
   expect(await nameViolations(client, holders)).toEqual([])
 }
@@ -384,8 +379,8 @@ describe('texts of equal hash', () => {
 })
 
 describe("a user's own triggers", () => {
-  const trigger = async (when: string, body: string): Promise<unknown> =>
-    await run(
+  const trigger = (when: string, body: string): Promise<unknown> =>
+    run(
       `create function own() returns trigger language plpgsql as $$ begin ${body} end $$;
        create trigger own ${when} on users for each row execute function own()`,
     )

@@ -1,17 +1,13 @@
-import type { Client } from 'pg'
 import { type DataSource, EntitySchema, type EntitySchemaOptions } from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { countWithin, numberWithinSchema, type NumberWithinOptions } from '../../../src/numbers'
 import { useDatabase } from '../../support/database'
 import { countsOf } from '../../support/numbered-table'
 import { generate, type Generated, migrate, runAll } from '../../support/generated'
 
 const db = useDatabase({ wrapped: true })
-let client: Client
+const client = db.useClient()
 
-beforeAll(async () => {
-  client = await db.client()
-})
 beforeEach(async () => {
   await client.query('drop schema public cascade; drop schema if exists other cascade; create schema public')
 })
@@ -38,9 +34,9 @@ const open = async ({ columns = {}, numbers, tableName = 'comment', schema }: Sh
   return await db.dataSource([entity], { synchronize: false })
 }
 
-const plain = async (): Promise<DataSource> => await open({})
-const numbered = async (options: NumberWithinOptions = {}): Promise<DataSource> =>
-  await open({ numbers: { number: { scope: ['tenant'], ...options } } })
+const plain = (): Promise<DataSource> => open({})
+const numbered = (options: NumberWithinOptions = {}): Promise<DataSource> =>
+  open({ numbers: { number: { scope: ['tenant'], ...options } } })
 
 async function fill(ids: readonly number[], { tenants = 2, sites = 3 } = {}): Promise<void> {
   for (const id of ids) {

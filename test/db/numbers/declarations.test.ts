@@ -1,16 +1,10 @@
-import {
-  Column,
-  Entity,
-  type EntitySchemaOptions,
-  PrimaryColumn,
-  PrimaryGeneratedColumn,
-  TableInheritance,
-  ChildEntity,
-} from 'typeorm'
+import type { EntitySchemaOptions } from 'typeorm'
+import { Column, Entity, PrimaryColumn, PrimaryGeneratedColumn, TableInheritance, ChildEntity } from 'typeorm'
 import { describe, expect, test } from 'vitest'
 import { DeclarationError } from '../../../src'
 import { NumberWithin, numberWithinSchema, type NumberWithinOptions } from '../../../src/numbers'
 import { useDatabase } from '../../support/database'
+import { column, entity, numberWithin } from '../../support/entity'
 
 const db = useDatabase()
 
@@ -65,11 +59,7 @@ describe('is refused where the class is defined', () => {
 
 describe('is refused where it contradicts the entity', () => {
   test('a scope that is no column', async () => {
-    @Entity()
-    class NoScope {
-      @PrimaryGeneratedColumn('identity') id!: number
-      @NumberWithin({ scope: ['tenant'] }) number!: number
-    }
+    const NoScope = entity('NoScope', { number: numberWithin({ scope: ['tenant'] }) })
     await refused(
       async () => await db.dataSource([NoScope]),
       /@NumberWithin on NoScope.number: the scope names "tenant"/,
@@ -77,12 +67,10 @@ describe('is refused where it contradicts the entity', () => {
   })
 
   test('a scope that may be NULL', async () => {
-    @Entity()
-    class NullScope {
-      @PrimaryGeneratedColumn('identity') id!: number
-      @Column({ type: 'integer', nullable: true }) tenant!: number | null
-      @NumberWithin({ scope: ['tenant'] }) number!: number
-    }
+    const NullScope = entity('NullScope', {
+      tenant: column('integer', { nullable: true }),
+      number: numberWithin({ scope: ['tenant'] }),
+    })
     await refused(async () => await db.dataSource([NullScope]), /must be NOT NULL/)
   })
 

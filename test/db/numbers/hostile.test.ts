@@ -7,17 +7,14 @@ import { useDatabase } from '../../support/database'
 import { countedTable, createNumberedTable, numbersOf, numberTable, wrongCounts } from '../../support/numbered-table'
 
 const db = useDatabase()
-let client: Client
-beforeAll(async () => {
-  client = await db.client()
-})
+const client = db.useClient()
 
 const counted = countedTable()
-const insert = async (tenant = 1, rows = 1): Promise<unknown> =>
-  await client.query(`insert into comment (tenant) select ${tenant} from generate_series(1, ${rows})`)
+const insert = (tenant = 1, rows = 1): Promise<unknown> =>
+  client.query(`insert into comment (tenant) select ${tenant} from generate_series(1, ${rows})`)
 
 describe('nothing of the user changes a count:', () => {
-  beforeEach(async () => await createNumberedTable(client, counted))
+  beforeEach(() => createNumberedTable(client, counted))
 
   test('a BEFORE trigger that derives the scope, which the UPDATE does not name', async () => {
     await client.query(`create or replace function derive() returns trigger language plpgsql as
@@ -143,8 +140,8 @@ describe('a counted column that is renamed, and another of its name, are refused
     await createNumberedTable(client, scoped, { scope: { tenant: 'integer', topic: 'integer' } })
     await client.query('insert into comment (tenant, topic) values (1, 2), (1, 2)')
   })
-  const rename = async (column: string, type: string): Promise<unknown> =>
-    await client.query(`alter table comment disable trigger user; alter table comment rename "${column}" to former;
+  const rename = (column: string, type: string): Promise<unknown> =>
+    client.query(`alter table comment disable trigger user; alter table comment rename "${column}" to former;
       alter table comment add "${column}" ${type}; update comment set "${column}" = former;
       alter table comment enable trigger user`)
 

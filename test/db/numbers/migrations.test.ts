@@ -1,6 +1,5 @@
-import type { Client } from 'pg'
 import { EntitySchema, type EntitySchemaOptions } from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { SchemaDriftError } from '../../../src'
 import { countWithin, numberWithinSchema, type NumberWithinOptions } from '../../../src/numbers'
 import { useDatabase } from '../../support/database'
@@ -8,13 +7,7 @@ import { countsOf } from '../../support/numbered-table'
 import { generate, migrate, runAll } from '../../support/generated'
 
 const db = useDatabase({ wrapped: true })
-let client: Client
-beforeAll(async () => {
-  client = await db.client()
-})
-beforeEach(async () => {
-  await client.query('drop schema public cascade; create schema public')
-})
+const client = db.useClient({ emptied: true })
 
 interface Comment {
   id: number
@@ -38,7 +31,7 @@ const comment = (options?: NumberWithinOptions, more: Partial<EntitySchemaOption
   return new EntitySchema(options ? numberWithinSchema(schema, { number: options }) : schema)
 }
 
-const using = async (entity: Of) => await db.dataSource([entity], { synchronize: false })
+const using = (entity: Of) => db.dataSource([entity], { synchronize: false })
 
 /** Ten rows of tenants 1 and 2 in turn, of which number 3 of tenant 1 is deleted softly. */
 async function filled(): Promise<void> {
@@ -178,7 +171,7 @@ test('a renamed table keeps its numbers', async () => {
 })
 
 describe('a table of scopes', () => {
-  const write = async (): Promise<unknown> => await client.query(`insert into comment (tenant, topic) values (1, 'x')`)
+  const write = (): Promise<unknown> => client.query(`insert into comment (tenant, topic) values (1, 'x')`)
   test.each([
     ['is gone', (scopes: string) => [`drop table ${scopes}`]],
     [

@@ -1,13 +1,9 @@
-import type { Client } from 'pg'
-import { beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { useDatabase } from '../../support/database'
 import { countedTable, createNumberedTable, numbersOf, numberTable, wrongCounts } from '../../support/numbered-table'
 
 const db = useDatabase()
-let client: Client
-beforeAll(async () => {
-  client = await db.client()
-})
+const client = db.useClient()
 
 const plain = numberTable()
 const counted = countedTable()
@@ -16,7 +12,7 @@ describe.each([
   ['without a count', plain],
   ['with a count', counted],
 ])('%s', (_name, table) => {
-  const made = async (): Promise<void> => await createNumberedTable(client, table)
+  const made = (): Promise<void> => createNumberedTable(client, table)
   const wrong = async (): Promise<string[]> => (!table.count ? [] : await wrongCounts(client, table))
   const shown = async (): Promise<string> => {
     expect(await wrong()).toEqual([])

@@ -1,6 +1,5 @@
-import type { Client } from 'pg'
-import { Column, type DataSource, DeleteDateColumn, Entity, PrimaryGeneratedColumn } from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { Column, DeleteDateColumn, Entity, PrimaryGeneratedColumn } from 'typeorm'
+import { describe, expect, test } from 'vitest'
 import { DeclarationError, UnsupportedDatabaseError } from '../../../src'
 import { countWithin, NumberWithin, recount } from '../../../src/numbers'
 import { untilBlocked } from '../../support/blocked'
@@ -29,26 +28,19 @@ class Visit {
 }
 
 const db = useDatabase()
-let dataSource: DataSource
-let other: Client
-beforeAll(async () => {
-  dataSource = await db.dataSource([Note, Line, Visit])
-  other = await db.client()
-})
-beforeEach(async () => {
-  await dataSource.query('truncate note, line, visit restart identity')
-})
+const dataSource = db.useDataSource([Note, Line, Visit])
+const { manager } = dataSource
+const other = db.useClient()
 
-const counts = async (...posts: readonly number[]): Promise<number[]> =>
-  await Promise.all(posts.map(async (post) => await countWithin(dataSource.manager, Note, { post })))
+const counts = (...posts: readonly number[]): Promise<number[]> =>
+  Promise.all(posts.map((post) => countWithin(dataSource.manager, Note, { post })))
 
 /** Writes as a restore does, while the triggers are off. */
-const behind = async (sql: string): Promise<unknown> =>
-  await dataSource.query(`alter table note disable trigger user; ${sql}; alter table note enable trigger user`)
+const behind = (sql: string): Promise<unknown> =>
+  dataSource.query(`alter table note disable trigger user; ${sql}; alter table note enable trigger user`)
 
 describe('recount', () => {
   test('counts one scope, or all: rows behind the triggers, deleted ones, scopes without a row, large parts', async () => {
-    const { manager } = dataSource
     await dataSource.query('insert into note (post) select 1 from generate_series(1, 600)')
     await behind(`delete from note where post = 1 and number > 100; update note set "deletedAt" = now() where number = 1;
       insert into note (post, number) values (2, 1), (2, 2)`)
@@ -65,7 +57,6 @@ describe('recount', () => {
   })
 
   test('counts a number of the whole table, and a scope of a text and a time', async () => {
-    const { manager } = dataSource
     const day = new Date('2026-03-01T10:20:30.123Z')
     await manager.insert(Line, [{}, {}])
     await manager.insert(Visit, [
@@ -92,7 +83,7 @@ describe('recount', () => {
     await behind('insert into note (post, number) values (1, 999)')
     await other.query('begin; insert into note (post) values (1)')
     const counted = dataSource
-      .transaction(level, async (manager) => await recount(manager, Note, { post: 1 }))
+      .transaction(level, (manager) => recount(manager, Note, { post: 1 }))
       .catch((error: unknown) => (error as { code?: string }).code)
     await untilBlocked(await db.client())
     await other.query('delete from note where number < 3; commit')

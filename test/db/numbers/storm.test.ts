@@ -19,7 +19,7 @@ const SCOPES = 8
 let clients: Client[]
 
 beforeAll(async () => {
-  clients = await Promise.all(Array.from({ length: CLIENTS }, async () => await db.client()))
+  clients = await Promise.all(Array.from({ length: CLIENTS }, () => db.client()))
   // Those who do everything meet in every order.
   for (const client of clients) await client.query(`set deadlock_timeout to '5ms'`)
 })
@@ -64,8 +64,8 @@ function randomOf(seed: number): (below: number) => number {
 const begin = (random: (below: number) => number, mixed: boolean): string =>
   `begin isolation level ${mixed ? (LEVELS[random(3)] ?? '') : LEVELS[0]}`
 
-const insert: Turn = async (client, random) =>
-  await client.query('insert into comment (tenant) select $1 from generate_series(1, $2)', [
+const insert: Turn = (client, random) =>
+  client.query('insert into comment (tenant) select $1 from generate_series(1, $2)', [
     1 + random(SCOPES),
     1 + random(3),
   ])
@@ -73,21 +73,21 @@ const insert: Turn = async (client, random) =>
 const ACTIONS: readonly Turn[] = [
   insert,
   insert,
-  async (client, random) =>
-    await client.query('delete from comment where id % 7 = $1 and tenant = $2', [random(7), random(SCOPES + 1)]),
-  async (client, random) => await client.query('delete from comment where tenant = $1', [random(SCOPES + 1)]),
-  async (client, random) =>
-    await client.query('update comment set "deletedAt" = now() where id % 5 = $1 and tenant = $2', [
+  (client, random) =>
+    client.query('delete from comment where id % 7 = $1 and tenant = $2', [random(7), random(SCOPES + 1)]),
+  (client, random) => client.query('delete from comment where tenant = $1', [random(SCOPES + 1)]),
+  (client, random) =>
+    client.query('update comment set "deletedAt" = now() where id % 5 = $1 and tenant = $2', [
       random(5),
       random(SCOPES + 1),
     ]),
-  async (client, random) => await client.query('update comment set "deletedAt" = null where id % 5 = $1', [random(5)]),
-  async (client, random) =>
-    await client.query('update comment set tenant = $2 where id % 11 = $1 and tenant <> $2', [
+  (client, random) => client.query('update comment set "deletedAt" = null where id % 5 = $1', [random(5)]),
+  (client, random) =>
+    client.query('update comment set tenant = $2 where id % 11 = $1 and tenant <> $2', [
       random(11),
       1 + random(SCOPES),
     ]),
-  async (client, random) => await client.query('update comment set title = $2 where id % 3 = $1', [random(3), 'x']),
+  (client, random) => client.query('update comment set title = $2 where id % 3 = $1', [random(3), 'x']),
   async (client, random) => {
     await client.query('savepoint s')
     await insert(client, random)

@@ -1,4 +1,3 @@
-import type { Client } from 'pg'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { makeScopes } from '../../../src/triggers/numbers'
 import { plainName } from '../../../src/sql/identifier'
@@ -9,9 +8,9 @@ import { untilBlocked } from '../../support/blocked'
 import { countedTable, createNumberedTable, numbersOf, numberTable, wrongCounts } from '../../support/numbered-table'
 
 const db = useDatabase()
-let client: Client
+const client = db.useClient()
+
 beforeAll(async () => {
-  client = await db.client()
   await client.query(`create collation either_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false)`)
 })
 

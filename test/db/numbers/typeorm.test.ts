@@ -1,9 +1,8 @@
+import type { EntityManager } from 'typeorm'
 import {
   Column,
-  type DataSource,
   DeleteDateColumn,
   Entity,
-  type EntityManager,
   EntitySchema,
   ManyToOne,
   PrimaryGeneratedColumn,
@@ -24,13 +23,12 @@ import {
 import { countWithin, NumberWithin, numberWithinSchema } from '../../../src/numbers'
 import { findOrCreateStream } from '../../../src/stream'
 import { useDatabase } from '../../support/database'
+import { column, entity, numberWithin } from '../../support/entity'
 
 const db = useDatabase()
 
-@Entity()
-class Post {
-  @PrimaryGeneratedColumn('identity') id!: number
-}
+const Post = entity('Post', {})
+type Post = InstanceType<typeof Post>
 
 @Entity()
 class Comment {
@@ -42,14 +40,12 @@ class Comment {
   @NumberWithin() @Column({ type: 'bigint' }) overall!: string
   @DeleteDateColumn({ type: 'timestamptz' }) deletedAt!: Date | null
 }
-
-let dataSource: DataSource
 let post: Post
 let tenants = 0
 const tenant = (): string => `tenant ${tenants++}`
+const dataSource = db.useDataSource([Post, Comment], { emptied: false })
 
 beforeAll(async () => {
-  dataSource = await db.dataSource([Post, Comment])
   post = await dataSource.manager.save(dataSource.manager.create(Post))
 })
 
@@ -169,8 +165,7 @@ describe('a number comes with what stores the row', () => {
 })
 
 describe('countWithin', () => {
-  const count = async (of: string): Promise<number> =>
-    await countWithin(dataSource.manager, Comment, { tenant: of, post })
+  const count = (of: string): Promise<number> => countWithin(dataSource.manager, Comment, { tenant: of, post })
 
   test('gives the rows of the scope that are not deleted softly', async () => {
     const of = tenant()
@@ -214,12 +209,7 @@ describe('countWithin', () => {
 })
 
 test('a number of the whole table keeps a count too, beside a property of any name', async () => {
-  @Entity()
-  class Ledger {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @NumberWithin({ count: true }) number!: number
-    @Column({ type: 'integer' }) numberCount!: number
-  }
+  const Ledger = entity('Ledger', { number: numberWithin({ count: true }), numberCount: column('integer') })
   const own = await db.dataSource([Ledger])
   const saved = await own.manager.save(Ledger, [{ numberCount: 42 }, { numberCount: 43 }])
   expect(saved).toMatchObject([
@@ -234,14 +224,9 @@ test('a number of the whole table keeps a count too, beside a property of any na
 })
 
 test('insertOrFail and updateOrFail take an entity with a number alone', async () => {
-  @Entity()
-  class Invoice {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @Column({ type: 'integer' }) year!: number
-    @NumberWithin({ scope: ['year'] }) number!: number
-  }
+  const Invoice = entity('Invoice', { year: column('integer'), number: numberWithin({ scope: ['year'] }) })
   const { manager } = await db.dataSource([Invoice])
-  const many = await Promise.all(UP_TO(20).map(async () => await insertOrFail(manager, Invoice, { year: 2026 })))
+  const many = await Promise.all(UP_TO(20).map(() => insertOrFail(manager, Invoice, { year: 2026 })))
   expect(many.map(({ number }) => number).toSorted((one, other) => one - other)).toEqual(UP_TO(20))
   expect(await insertOrFail(manager, Invoice, [{ year: 2027 }, { year: 2027 }])).toMatchObject([
     { number: 1 },
@@ -255,11 +240,7 @@ test('insertOrFail and updateOrFail take an entity with a number alone', async (
 })
 
 test('save says that the table of scopes is missing', async () => {
-  @Entity()
-  class Torn {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @NumberWithin({ count: true }) number!: number
-  }
+  const Torn = entity('Torn', { number: numberWithin({ count: true }) })
   const own = await db.dataSource([Torn])
   await own.query('drop table numbers_torn__number_scopes')
   const error: unknown = await own.manager.save(Torn, {}).catch((caught: unknown) => caught)
@@ -272,11 +253,7 @@ test('save says that the table of scopes is missing', async () => {
 })
 
 test('countWithin tells of triggers that do not stand', async () => {
-  @Entity()
-  class Watched {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @NumberWithin({ count: true }) number!: number
-  }
+  const Watched = entity('Watched', { number: numberWithin({ count: true }) })
   const own = await db.dataSource([Watched])
   await own.query('alter table watched disable trigger user')
   await expect(countWithin(own.manager, Watched, {})).rejects.toThrow(SchemaDriftError)
@@ -285,15 +262,15 @@ test('countWithin tells of triggers that do not stand', async () => {
 })
 
 test('names may be as long as a name can be', async () => {
-  @Entity({ name: `t${'o'.repeat(62)}` })
-  class Long {
-    @PrimaryGeneratedColumn('identity') id!: number
-    @Column({ type: 'integer', name: `s${'o'.repeat(62)}` }) scope!: number
-    @NumberWithin({ scope: ['scope'], count: true })
-    aNumberWhoseNameIsSoLongThatTheOneOfItsCountWouldBeCutOff1234!: number
-    @NumberWithin({ scope: ['scope'], count: true })
-    aNumberWhoseNameIsSoLongThatTheOneOfItsCountWouldBeCutOff1235!: number
-  }
+  const Long = entity(
+    'Long',
+    {
+      scope: column('integer', { name: `s${'o'.repeat(62)}` }),
+      aNumberWhoseNameIsSoLongThatTheOneOfItsCountWouldBeCutOff1234: numberWithin({ scope: ['scope'], count: true }),
+      aNumberWhoseNameIsSoLongThatTheOneOfItsCountWouldBeCutOff1235: numberWithin({ scope: ['scope'], count: true }),
+    },
+    { name: `t${'o'.repeat(62)}` },
+  )
   const own = await db.dataSource([Long])
   await own.manager.save(Long, [{ scope: 1 }, { scope: 1 }])
   const by = 'aNumberWhoseNameIsSoLongThatTheOneOfItsCountWouldBeCutOff1235'
@@ -366,8 +343,8 @@ test('the classes of one table are numbered together', async () => {
 })
 
 describe('a snapshot from before others came', () => {
-  const inTransaction = async (work: (manager: EntityManager) => Promise<unknown>): Promise<unknown> =>
-    await dataSource.transaction('REPEATABLE READ', async (manager) => {
+  const inTransaction = (work: (manager: EntityManager) => Promise<unknown>): Promise<unknown> =>
+    dataSource.transaction('REPEATABLE READ', async (manager) => {
       await manager.query('select 1')
       return await work(manager)
     })
@@ -375,13 +352,11 @@ describe('a snapshot from before others came', () => {
   test.each([
     [
       'insertOrFail',
-      async (manager: EntityManager, of: string) =>
-        await insertOrFail(manager, Comment, { tenant: of, post, text: 'b' }),
+      (manager: EntityManager, of: string) => insertOrFail(manager, Comment, { tenant: of, post, text: 'b' }),
     ],
     [
       'findOrCreate',
-      async (manager: EntityManager, of: string) =>
-        await findOrCreate(manager, Comment, { tenant: of, post, text: 'b' }),
+      (manager: EntityManager, of: string) => findOrCreate(manager, Comment, { tenant: of, post, text: 'b' }),
     ],
   ])('%s says that the transaction must run again', async (_name, write) => {
     const of = tenant()
