@@ -1,6 +1,6 @@
 import { EventEmitter } from 'node:events'
-import { BeforeInsert, type DataSource, Entity, type EntityManager, ManyToOne, PrimaryGeneratedColumn } from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { BeforeInsert, Entity, type EntityManager, ManyToOne, PrimaryGeneratedColumn } from 'typeorm'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { DeclarationError, findOrCreate, TransactionAbortedError, UniqueText, WaitsForItselfError } from '../../../src'
 import { forgetToken, once, OnceToken, removeExpiredTokens } from '../../../src/once'
 import { saveFindingTexts } from '../../../src/typeorm-calls'
@@ -24,11 +24,9 @@ class Book {
 
 const db = useDatabase()
 useShortPatience()
-let dataSource: DataSource
 
-beforeAll(async () => {
-  dataSource = await db.dataSource([Payment, Author, Book, OnceToken])
-})
+const dataSource = db.useDataSource([Payment, Author, Book, OnceToken], { emptied: false })
+
 beforeEach(async ({ task }) => {
   // TRUNCATE may deadlock with a test that runs at the same time; those that do share no rows.
   if (task.concurrent !== true) await dataSource.query('truncate payment, author, book, once_tokens')
@@ -48,12 +46,12 @@ const tokens = async (): Promise<string[]> =>
 const ENDS: Readonly<
   Record<string, { readonly end: (manager: EntityManager) => Promise<unknown>; readonly stands: boolean }>
 > = {
-  COMMIT: { end: async (manager) => await manager.query('COMMIT'), stands: true },
-  'COMMIT, and a transaction anew': { end: async (manager) => await manager.query('COMMIT; BEGIN'), stands: true },
-  'COMMIT AND CHAIN': { end: async (manager) => await manager.query('COMMIT AND CHAIN'), stands: true },
+  COMMIT: { end: (manager) => manager.query('COMMIT'), stands: true },
+  'COMMIT, and a transaction anew': { end: (manager) => manager.query('COMMIT; BEGIN'), stands: true },
+  'COMMIT AND CHAIN': { end: (manager) => manager.query('COMMIT AND CHAIN'), stands: true },
   'commitTransaction()': { end: async ({ queryRunner }) => await queryRunner?.commitTransaction(), stands: true },
-  ROLLBACK: { end: async (manager) => await manager.query('ROLLBACK'), stands: false },
-  'ROLLBACK AND CHAIN': { end: async (manager) => await manager.query('ROLLBACK AND CHAIN'), stands: false },
+  ROLLBACK: { end: (manager) => manager.query('ROLLBACK'), stands: false },
+  'ROLLBACK AND CHAIN': { end: (manager) => manager.query('ROLLBACK AND CHAIN'), stands: false },
   'rollbackTransaction()': { end: async ({ queryRunner }) => await queryRunner?.rollbackTransaction(), stands: false },
 }
 
@@ -117,7 +115,7 @@ test('work that asks for its own token by way of code from outside is told so, a
   const emitter = new EventEmitter()
   let inner: Promise<unknown> = Promise.resolve()
   const asked = new Promise<EntityManager>((resolve) => emitter.once('ask', resolve))
-  const outside = asked.then(async (manager) => await once(manager, 'token', pay('twice')))
+  const outside = asked.then((manager) => once(manager, 'token', pay('twice')))
   inner = rejection(outside)
   await once(dataSource.manager, 'token', async (manager) => {
     emitter.emit('ask', manager)
@@ -128,7 +126,7 @@ test('work that asks for its own token by way of code from outside is told so, a
 })
 
 test('removeExpiredTokens leaves the token of the work that calls it', async () => {
-  const { answer } = await once(dataSource.manager, 'token', async (manager) => await removeExpiredTokens(manager))
+  const { answer } = await once(dataSource.manager, 'token', (manager) => removeExpiredTokens(manager))
   expect(answer).toBe(0)
   expect(await once(dataSource.manager, 'token', () => 1)).toEqual({ answer: 0, replayed: true })
 })
@@ -153,7 +151,7 @@ describe('forgetToken', () => {
   })
 
   test('inside work that runs for the token is refused', async () => {
-    const work = async (): Promise<boolean> => await forgetToken(dataSource.manager, 'token')
+    const work = (): Promise<boolean> => forgetToken(dataSource.manager, 'token')
     expect(await rejection(once(dataSource.manager, 'token', work))).toBeInstanceOf(DeclarationError)
   })
 })
@@ -164,23 +162,21 @@ const another = (): string => `text ${(given += 1)}`
 
 /** Calls in the caller's transaction that run code of the user's while they have its connection to themselves. */
 const WHOLE: Record<string, (manager: EntityManager, work: () => Promise<unknown>) => Promise<unknown>> = {
-  once: async (manager, work) => await once(manager, another(), async () => void (await work())),
-  'once inside once': async (manager, work) =>
-    await once(manager, another(), async (own) => void (await once(own, another(), async () => void (await work())))),
-  'once behind another one in it': async (manager, work) =>
-    await once(manager, another(), async (own) => {
+  once: (manager, work) => once(manager, another(), async () => void (await work())),
+  'once inside once': (manager, work) =>
+    once(manager, another(), async (own) => void (await once(own, another(), async () => void (await work())))),
+  'once behind another one in it': (manager, work) =>
+    once(manager, another(), async (own) => {
       await once(own, another(), () => {})
       await work()
     }),
 }
 
 for (const [name, call] of Object.entries({
-  'findOrCreate with relations': async (
-    manager: EntityManager,
-    book: Pick<Book, 'name'> & { author: { name: string } },
-  ) => await findOrCreate(manager, Book, book, { relations: 'findOrCreate' }),
-  saveFindingTexts: async (manager: EntityManager, book: Pick<Book, 'name'> & { author: { name: string } }) =>
-    await saveFindingTexts(manager, Book, manager.create(Book, book)),
+  'findOrCreate with relations': (manager: EntityManager, book: Pick<Book, 'name'> & { author: { name: string } }) =>
+    findOrCreate(manager, Book, book, { relations: 'findOrCreate' }),
+  saveFindingTexts: (manager: EntityManager, book: Pick<Book, 'name'> & { author: { name: string } }) =>
+    saveFindingTexts(manager, Book, manager.create(Book, book)),
 })) {
   WHOLE[name] = async (manager, work) => {
     const book = { name: another(), author: { name: another() } }
@@ -191,10 +187,10 @@ for (const [name, call] of Object.entries({
 
 /** What waits for the connection, called from code that was made outside. */
 const WAITS: Readonly<Record<string, (manager: EntityManager) => Promise<unknown>>> = {
-  'a query': async (manager) => await manager.query('SELECT 1'),
-  findOrCreate: async (manager) => await findOrCreate(manager, Author, { name: another() }),
-  once: async (manager) => await once(manager, another(), () => 1),
-  saveFindingTexts: async (manager) => await saveFindingTexts(manager, Author, { name: another() }),
+  'a query': (manager) => manager.query('SELECT 1'),
+  findOrCreate: (manager) => findOrCreate(manager, Author, { name: another() }),
+  once: (manager) => once(manager, another(), () => 1),
+  saveFindingTexts: (manager) => saveFindingTexts(manager, Author, { name: another() }),
 }
 
 describe.each(Object.entries(WHOLE))('%s whose work waits for itself', (_, call) => {
@@ -202,7 +198,7 @@ describe.each(Object.entries(WHOLE))('%s whose work waits for itself', (_, call)
     await dataSource.transaction(async (manager) => {
       const emitter = new EventEmitter()
       const asked = new Promise<void>((resolve) => emitter.once('ask', resolve))
-      const outside = asked.then(async () => await wait(manager))
+      const outside = asked.then(() => wait(manager))
       const work = async (): Promise<unknown> => {
         emitter.emit('ask')
         return await outside

@@ -1,21 +1,14 @@
-import type { DataSource } from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, expectTypeOf, test } from 'vitest'
+import { describe, expect, expectTypeOf, test } from 'vitest'
 import { DeclarationError } from '../../../src'
 import { once, OnceToken, removeExpiredTokens } from '../../../src/once'
 import { useDatabase } from '../../support/database'
 import { rejection } from '../../support/ledger'
 
 const db = useDatabase()
-let dataSource: DataSource
+const dataSource = db.useDataSource([OnceToken])
+const { manager } = dataSource
 
-beforeAll(async () => {
-  dataSource = await db.dataSource([OnceToken])
-})
-beforeEach(async () => {
-  await dataSource.query('truncate once_tokens')
-})
-
-const count = async (): Promise<number> => await dataSource.getRepository(OnceToken).count()
+const count = (): Promise<number> => dataSource.getRepository(OnceToken).count()
 
 describe('an answer', () => {
   test.each([
@@ -87,7 +80,7 @@ describe('an answer', () => {
   })
 
   test('has the type that the work gives', async () => {
-    const promised = await once(dataSource.manager, 'one', async () => await Promise.resolve({ id: 1 }))
+    const promised = await once(dataSource.manager, 'one', () => Promise.resolve({ id: 1 }))
     expectTypeOf(promised.answer).toEqualTypeOf<{ id: number }>()
     const plain = await once(dataSource.manager, 'two', () => 'text')
     expectTypeOf(plain.answer).toEqualTypeOf<string>()
@@ -146,7 +139,7 @@ describe('a token that expires', () => {
   test('stays expired where the new work fails', async () => {
     await once(dataSource.manager, 'token', () => 1, { expires: '1 hour' })
     await expire()
-    await rejection(once(dataSource.manager, 'token', async () => await Promise.reject(new Error('no'))))
+    await rejection(once(dataSource.manager, 'token', () => Promise.reject(new Error('no'))))
     expect(await dataSource.getRepository(OnceToken).find()).toMatchObject([{ answer: 1 }])
     expect(await removeExpiredTokens(dataSource.manager)).toBe(1)
   })
@@ -180,7 +173,6 @@ describe('a token that expires', () => {
 })
 
 test('what is no function, no manager or no option is refused before any SQL', async () => {
-  const { manager } = dataSource
   expect(await rejection(once(manager, 'token', 5 as unknown as () => number))).toBeInstanceOf(DeclarationError)
   expect(await rejection(once(dataSource as never, 'token', () => 1))).toBeInstanceOf(DeclarationError)
   expect(await rejection(once(manager, 'token', () => 1, { ttl: 5 } as object))).toBeInstanceOf(DeclarationError)

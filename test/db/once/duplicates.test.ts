@@ -1,6 +1,5 @@
 import type { Pool } from 'pg'
-import type { DataSource } from 'typeorm'
-import { beforeAll, beforeEach, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { TokenReusedError } from '../../../src'
 import { once, OnceToken } from '../../../src/once'
 import { untilBlocked } from '../../support/blocked'
@@ -8,14 +7,7 @@ import { useDatabase } from '../../support/database'
 import { poolOf, rejection } from '../../support/ledger'
 
 const db = useDatabase()
-let dataSource: DataSource
-
-beforeAll(async () => {
-  dataSource = await db.dataSource([OnceToken], { extra: { max: 4 } })
-})
-beforeEach(async () => {
-  await dataSource.query('TRUNCATE once_tokens')
-})
+const dataSource = db.useDataSource([OnceToken], { extra: { max: 4 } })
 
 /** Work that ends when it is let. */
 function gated(): { readonly work: () => Promise<object>; readonly begun: Promise<void>; readonly end: () => void } {
@@ -57,7 +49,7 @@ test('ten duplicates hold no connection while the work is under way, and get its
   const first = once(dataSource.manager, 'token', work)
   await begun
   const lookedUp = untilLookedUp(10)
-  const duplicates = Array.from({ length: 10 }, async () => await once(dataSource.manager, 'token', late))
+  const duplicates = Array.from({ length: 10 }, () => once(dataSource.manager, 'token', late))
   await lookedUp
   expect(inUse()).toBe(1)
   end()
@@ -112,7 +104,7 @@ test('a duplicate in a transaction waits at the server, and its transaction gets
   const { work, begun, end } = gated()
   const first = once(dataSource.manager, 'token', work)
   await begun
-  const within = dataSource.transaction(async (manager) => await once(manager, 'token', late))
+  const within = dataSource.transaction((manager) => once(manager, 'token', late))
   await untilBlocked(await db.client())
   end()
   await first

@@ -1,5 +1,5 @@
-import { Column, type DataSource, Entity, PrimaryGeneratedColumn } from 'typeorm'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import type { DataSource } from 'typeorm'
+import { beforeEach, describe, expect, test } from 'vitest'
 import {
   DeclarationError,
   findOrCreate,
@@ -7,36 +7,26 @@ import {
   TextRejectedError,
   TextTakenError,
   TransactionAbortedError,
-  UniqueText,
   updateOrFail,
 } from '../../../src'
 import { once, OnceToken, TokenReusedError } from '../../../src/once'
 import { useDatabase } from '../../support/database'
+import { column, entity, text } from '../../support/entity'
 import { loggerOf } from '../../support/logger'
 import { STEVENS } from '../../support/md5-collisions'
 import { rejection } from '../../support/ledger'
 
-@Entity()
-class Account {
-  @PrimaryGeneratedColumn('identity') id!: number
-  @UniqueText() email!: string
-  @UniqueText() handle!: string
-  @Column({ type: 'integer', default: 0 }) balance!: number
-}
+const Account = entity('Account', { email: text(), handle: text(), balance: column('integer', { default: 0 }) })
 
 const db = useDatabase()
-let dataSource: DataSource
 let runs = 0
+const dataSource = db.useDataSource([Account, OnceToken])
 
-beforeAll(async () => {
-  dataSource = await db.dataSource([Account, OnceToken])
-})
 beforeEach(async () => {
   runs = 0
-  await dataSource.query('truncate account, once_tokens')
 })
 
-const tokens = async (): Promise<OnceToken[]> => await dataSource.getRepository(OnceToken).find()
+const tokens = (): Promise<OnceToken[]> => dataSource.getRepository(OnceToken).find()
 
 const create =
   (email: string, handle = email) =>
@@ -115,7 +105,7 @@ test('whoever logs statements sees each of them, in their order', async () => {
   const heard = await db.dataSource([Account, OnceToken], { synchronize: false, logger })
   await once(heard.manager, 'first', () => 1)
   logged.length = 0
-  await once(heard.manager, 'token', async (manager) => await manager.query('VALUES (1)'))
+  await once(heard.manager, 'token', (manager) => manager.query('VALUES (1)'))
   expect(logged).toEqual(['START', 'WITH', 'VALUES', 'WITH', 'COMMIT'])
   logged.length = 0
   expect(await once(heard.manager, 'token', () => 2)).toMatchObject({ replayed: true })
@@ -216,8 +206,8 @@ describe('several unique texts', () => {
   test('are changed all or none', async () => {
     const one = await insertOrFail(dataSource.manager, Account, { email: 'a', handle: 'b' })
     await insertOrFail(dataSource.manager, Account, { email: 'c', handle: 'd' })
-    const change = async (email: string, handle: string) =>
-      await once(dataSource.manager, 'token', async (manager) => {
+    const change = (email: string, handle: string) =>
+      once(dataSource.manager, 'token', async (manager) => {
         const { id } = await updateOrFail(manager, Account, one.id, { email, handle })
         return { id }
       })

@@ -34,25 +34,15 @@ async function tryAll(dataSource: DataSource): Promise<void> {
   expect(upQueries).toEqual([])
 }
 
-test('the table may lie in a schema, and have a prefix', async () => {
+test.each<[string, columns: string, prefix: string, namingStrategy?: DefaultNamingStrategy]>([
+  ['the table may lie in a schema and have a prefix', 'token', 'app_'],
+  ['its columns keep their names under a naming strategy', 'answered_at', '', new Shouting()],
+  ['a naming strategy may change names that are given', 'c_answered_at, c_token_hash', '', new Prefixing()],
+])('%s', async (schema, columns, entityPrefix, namingStrategy) => {
   const client = await db.client()
-  await client.query('create schema "My schema"')
-  await tryAll(await db.dataSource([OnceToken], { schema: 'My schema', entityPrefix: 'app_' }))
-  expect((await client.query('select from "My schema".app_once_tokens')).rows).toEqual([])
-})
-
-test('its columns have their own names, whatever the naming strategy is', async () => {
-  const client = await db.client()
-  await client.query('create schema named')
-  await tryAll(await db.dataSource([OnceToken], { schema: 'named', namingStrategy: new Shouting() }))
-  expect((await client.query('select answered_at from named.once_tokens')).rows).toEqual([])
-})
-
-test('a naming strategy may change names that are given', async () => {
-  const client = await db.client()
-  await client.query('create schema prefixed')
-  await tryAll(await db.dataSource([OnceToken], { schema: 'prefixed', namingStrategy: new Prefixing() }))
-  expect((await client.query('select c_answered_at, c_token_hash from prefixed.once_tokens')).rows).toEqual([])
+  await client.query(`create schema "${schema}"`)
+  await tryAll(await db.dataSource([OnceToken], { schema, entityPrefix, ...(namingStrategy && { namingStrategy }) }))
+  expect((await client.query(`select ${columns} from "${schema}".${entityPrefix}once_tokens`)).rows).toEqual([])
 })
 
 test('a search_path of an attacker does not change what is called', async () => {

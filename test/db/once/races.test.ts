@@ -1,5 +1,4 @@
-import type { Client } from 'pg'
-import { type DataSource, type EntityManager } from 'typeorm'
+import type { DataSource, EntityManager } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { TransactionAbortedError } from '../../../src'
 import { once, OnceToken, removeExpiredTokens } from '../../../src/once'
@@ -12,10 +11,10 @@ import { Payment } from '../../support/entities'
 
 const db = useDatabase()
 const pools = new Map<Level, readonly DataSource[]>()
-let observer: Client
 
 /** Several pools for each level, as several processes have them. */
 const POOLS = 3
+const observer = db.useClient()
 
 beforeAll(async () => {
   for (const level of LEVELS) {
@@ -26,7 +25,6 @@ beforeAll(async () => {
     }
     pools.set(level, opened)
   }
-  observer = await db.client()
 })
 beforeEach(async () => {
   await observer.query('truncate payment, once_tokens')
@@ -132,8 +130,8 @@ describe.each(matrix)('at %s, where there was %s', (level, start) => {
   test('a transaction that waits for the work gives its answer, or is to be run again and then gives it', async () => {
     const [one, other] = twoOf(level)
     const first = await underWay(one.manager, pay('token'))
-    const inTransaction = async () =>
-      await other.transaction(async (manager) => {
+    const inTransaction = () =>
+      other.transaction(async (manager) => {
         await manager.query('select 1 from payment limit 1')
         return await once(manager, 'token', pay('token'))
       })
@@ -171,7 +169,7 @@ describe.each(matrix)('at %s, where there was %s', (level, start) => {
     const results = await Promise.all(
       calls.map(async ({ manager, token }) => ({
         token,
-        ...(await persist(async () => await once(manager, token, pay(token)))),
+        ...(await persist(() => once(manager, token, pay(token)))),
       })),
     )
     expect(await payments()).toEqual({ b: 1, c: 1, token: 1 })
@@ -194,7 +192,7 @@ describe.each(matrix)('at %s, where there was %s', (level, start) => {
         failures += 1
         if (failures <= 5) throw new Error('no')
       }
-      const result = persist(async () => await once(manager, 'token', work))
+      const result = persist(() => once(manager, 'token', work))
       return await result.then(({ replayed }) => !replayed).catch(() => false)
     }
     const calls = (pools.get(level) ?? []).flatMap(({ manager }) => Array.from({ length: 10 }, () => manager))
@@ -219,12 +217,12 @@ test('tokens are removed beside calls that take them over, and the work of each 
   const all = pools.get('READ COMMITTED') ?? []
   const [one] = twoOf('READ COMMITTED')
   const tokens = Array.from({ length: 30 }, (_, nth) => `token ${nth}`)
-  await Promise.all(tokens.map(async (token) => await once(one.manager, token, () => 'old', { expires: '1 hour' })))
+  await Promise.all(tokens.map((token) => once(one.manager, token, () => 'old', { expires: '1 hour' })))
   await observer.query(`update once_tokens set expires_at = now() - interval '1 second'`)
   await Promise.all(
     all.map(async ({ manager }, nth) => {
       if (nth === 0) await removeExpiredTokens(manager, { batch: 3 })
-      const calls = tokens.map(async (token) => await once(manager, token, pay(token), { expires: '1 day' }))
+      const calls = tokens.map((token) => once(manager, token, pay(token), { expires: '1 day' }))
       const answers = await Promise.all(calls)
       expect(answers.every(({ answer }) => typeof answer.id === 'number')).toBe(true)
     }),

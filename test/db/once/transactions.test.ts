@@ -1,11 +1,5 @@
-import {
-  type DataSource,
-  type EntityManager,
-  type EntitySubscriberInterface,
-  EventSubscriber,
-  type InsertEvent,
-  type TransactionStartEvent,
-} from 'typeorm'
+import type { DataSource, EntityManager, EntitySubscriberInterface, InsertEvent, TransactionStartEvent } from 'typeorm'
+import { EventSubscriber } from 'typeorm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { DeclarationError, findOneByText, TransactionAbortedError } from '../../../src'
 import { once, OnceToken, removeExpiredTokens, TokenReusedError } from '../../../src/once'
@@ -33,16 +27,14 @@ class Listener implements EntitySubscriberInterface {
 }
 
 const db = useDatabase()
-let dataSource: DataSource
 /** With one connection. */
 let single: DataSource
+const dataSource = db.useDataSource([Payment, OnceToken])
 
 beforeAll(async () => {
-  dataSource = await db.dataSource([Payment, OnceToken])
   single = await db.dataSource([Payment, OnceToken], { poolSize: 1, subscribers: [Listener] })
 })
 beforeEach(async () => {
-  await dataSource.query('truncate payment, once_tokens')
   heard.length = 0
 })
 
@@ -87,7 +79,7 @@ describe.each(LEVELS)("in the caller's transaction at %s", (level) => {
 
   test('calls at the same time with one token run the work once', async () => {
     await dataSource.transaction(level, async (manager) => {
-      const results = await Promise.all(['a', 'b', 'c'].map(async (token) => await once(manager, 'token', pay(token))))
+      const results = await Promise.all(['a', 'b', 'c'].map((token) => once(manager, 'token', pay(token))))
       expect(results.map(({ replayed }) => replayed)).toEqual([false, true, true])
     })
     expect(await paid()).toEqual(['a'])
@@ -102,7 +94,7 @@ describe.each(LEVELS)("in the caller's transaction at %s", (level) => {
         throw failure
       }
       expect(await rejection(once(manager, 'token', work))).toBe(failure)
-      const broken = once(manager, 'token', async (own) => await own.query('select no_such_column'))
+      const broken = once(manager, 'token', (own) => own.query('select no_such_column'))
       expect(await rejection(broken)).toMatchObject({ driverError: { code: '42703' } })
       await pay('after')(manager)
       expect(await once(manager, 'token', pay('again'))).toMatchObject({ replayed: false })
@@ -116,7 +108,7 @@ describe.each(LEVELS)("in the caller's transaction at %s", (level) => {
       await once(manager, 'token', pay('a'), { request: 1 })
       expect(await rejection(once(manager, 'token', pay('b'), { request: 2 }))).toBeInstanceOf(TokenReusedError)
       expect(await rejection(once(manager, 'other', () => new Date() as never))).toBeInstanceOf(DeclarationError)
-      const nested = once(manager, 'nested', async (own) => await once(own, 'nested', () => 1))
+      const nested = once(manager, 'nested', (own) => once(own, 'nested', () => 1))
       expect(await rejection(nested)).toBeInstanceOf(DeclarationError)
       await pay('after')(manager)
     })
@@ -228,7 +220,7 @@ describe('inside work', () => {
   test.each(['the manager of the work', 'another connection'])('its own token, by %s, is a clear error', async (by) => {
     const outer = once(dataSource.manager, 'token', async (manager) => {
       const inner = by === 'another connection' ? dataSource.manager : manager
-      return await once(inner, 'between', async (own) => await once(own, 'token', pay('a')))
+      return await once(inner, 'between', (own) => once(own, 'token', pay('a')))
     })
     const error = await rejection(outer)
     expect(error).toBeInstanceOf(DeclarationError)
@@ -242,7 +234,7 @@ describe('inside work', () => {
     let end = (): void => {}
     const over = new Promise<void>((resolve) => (end = resolve))
     const first = await once(dataSource.manager, 'token', async (manager) => {
-      left = over.then(async () => await once(dataSource.manager, 'token', pay('b')))
+      left = over.then(() => once(dataSource.manager, 'token', pay('b')))
       return await pay('a')(manager)
     })
     end()
@@ -252,7 +244,7 @@ describe('inside work', () => {
   test('its own expired token is not removed under it', async () => {
     await once(single.manager, 'token', pay('a'), { expires: '1 hour' })
     await dataSource.query(`update once_tokens set expires_at = now() - interval '1 second'`)
-    const result = await once(single.manager, 'token', async (manager) => await removeExpiredTokens(manager))
+    const result = await once(single.manager, 'token', (manager) => removeExpiredTokens(manager))
     expect(result).toEqual({ answer: 0, replayed: false })
     expect(await stored()).toEqual(['token'])
   })
@@ -273,7 +265,7 @@ test('what the work has started and not awaited does not take the COMMIT of the 
     let late: Promise<unknown> = Promise.resolve()
     await once(dataSource.manager, token, async (manager) => {
       await pay(token)(manager)
-      const five = Array.from({ length: 5 }, async () => await findOneByText(manager, OnceToken, { token }))
+      const five = Array.from({ length: 5 }, () => findOneByText(manager, OnceToken, { token }))
       late = Promise.allSettled(five)
       for (let tick = 0; tick < ticks; tick += 1) await Promise.resolve()
     })
@@ -306,7 +298,7 @@ test('a call that waits longer than query_timeout leaves no transaction open in 
 })
 
 test('one connection is enough for calls at the same time', async () => {
-  const calls = Array.from({ length: 10 }, async () => await once(single.manager, 'token', pay('a')))
+  const calls = Array.from({ length: 10 }, () => once(single.manager, 'token', pay('a')))
   expect((await Promise.all(calls)).filter(({ replayed }) => !replayed)).toHaveLength(1)
   expect(poolOf(single)).toMatchObject({ totalCount: 1, idleCount: 1, waitingCount: 0 })
 })
@@ -349,27 +341,13 @@ describe("the client's query", () => {
   test('is as it was before', async () => {
     expect(Object.hasOwn(await answerOf(() => {}), 'query')).toBe(false)
   })
-  test('is that of who traces it, from before', async () => {
+  test.each(['who traces it, from before', 'who began to trace it meanwhile'])('is that of %s', async (who) => {
     let own: unknown
-    const client = await answerOf(
-      (one) => {
-        trace(one)
-        own = one.query
-      },
-      () => {},
-    )
-    expect(client).toHaveProperty('query', own)
-    Reflect.deleteProperty(client, 'query')
-  })
-  test('is that of who began to trace it meanwhile', async () => {
-    let own: unknown
-    const client = await answerOf(
-      () => {},
-      (one) => {
-        trace(one)
-        own = one.query
-      },
-    )
+    const traced = (one: { query: unknown }): void => {
+      trace(one)
+      own = one.query
+    }
+    const client = await (who.endsWith('before') ? answerOf(traced, () => {}) : answerOf(() => {}, traced))
     expect(client).toHaveProperty('query', own)
     Reflect.deleteProperty(client, 'query')
   })
