@@ -1,19 +1,14 @@
-import type { Client } from 'pg'
 import { beforeEach, describe, expect, test } from 'vitest'
-import type { TextTable } from '../../../src/sql/text-table'
 import { useDatabase } from '../../support/database'
-import { firstLetter, freshTable, rowsOf, violations } from '../../support/guarded-table'
+import { firstLetter, freshTable, rowsOf, textTable, violations } from '../../support/guarded-table'
 import { endOrWait, openSession, type Outcome, type Session } from '../../support/sessions'
 
 /** What docs/protocol.md says under "Where the claim ends". */
 const db = useDatabase()
-let client: Client
-let page: TextTable
+const client = db.useClient()
+const page = textTable()
 
-beforeEach(async () => {
-  client ??= await db.client()
-  page = await freshTable(client)
-})
+beforeEach(() => freshTable(client, page))
 
 const HASH = firstLetter.js('a')
 const INSERT_A1 = `insert into page (url) values ('a1')`

@@ -1,5 +1,4 @@
-import type { Client } from 'pg'
-import { beforeAll, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { guardOf } from '../../../src/triggers/guard'
 import { fitName, plainName, quote } from '../../../src/sql/identifier'
 import type { TextTable } from '../../../src/sql/text-table'
@@ -7,10 +6,7 @@ import { useDatabase } from '../../support/database'
 import { freshTable, rowsOf, textTable, violations } from '../../support/guarded-table'
 
 const db = useDatabase()
-let client: Client
-beforeAll(async () => {
-  client = await db.client()
-})
+const client = db.useClient()
 
 /** Every name of a table made from one. */
 function named(name: string, schema?: string): Partial<TextTable> {

@@ -1,5 +1,4 @@
-import type { Client } from 'pg'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { addIndex } from '../../../src/sql/alter'
 import { guardOf } from '../../../src/triggers/guard'
 import { rebuildRows } from '../../../src/triggers/rows'
@@ -8,12 +7,8 @@ import { useDatabase } from '../../support/database'
 import { freshTable, putRows, rowsOf, violations } from '../../support/guarded-table'
 
 const db = useDatabase()
-let client: Client
-let migrator: Client
-beforeAll(async () => {
-  client = await db.client()
-  migrator = await db.client()
-})
+const client = db.useClient()
+const migrator = db.useClient()
 
 /** A table in which both are at home. */
 async function stage(overrides: Partial<TextTable> = {}): Promise<TextTable> {
@@ -39,7 +34,7 @@ async function rebuild(before: TextTable, after = before): Promise<void> {
 }
 
 /** Sees the table as it is now, without a lock on it that would hold up a migration. */
-const look = async (level: string): Promise<unknown> => await client.query(`begin isolation level ${level}; select 1`)
+const look = (level: string): Promise<unknown> => client.query(`begin isolation level ${level}; select 1`)
 
 describe.each(['repeatable read', 'serializable'])('a transaction at %s that began before', (level) => {
   beforeEach(async () => {

@@ -1,5 +1,4 @@
 import { createHash } from 'node:crypto'
-import type { Client } from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { guardOf, PLACE_KERNEL, SETTLE_KERNEL } from '../../../src/triggers/guard'
 import { quote } from '../../../src/sql/identifier'
@@ -18,9 +17,9 @@ const [owner, attacker, writer] = ['owner', 'attacker', 'writer'].map((one) => `
   string,
 ]
 
-let client: Client
+const client = db.useClient()
+
 beforeAll(async () => {
-  client = await db.client()
   for (const role of [owner, attacker, writer]) await client.query(`create role ${quote(role)}`)
 })
 afterAll(async () => {

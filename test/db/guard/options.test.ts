@@ -1,15 +1,11 @@
-import type { Client } from 'pg'
-import { beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { guardOf } from '../../../src/triggers/guard'
 import { sha256 } from '../../../src/text/digest'
 import { useDatabase } from '../../support/database'
 import { freshTable, putRows, rowsOf, violations } from '../../support/guarded-table'
 
 const db = useDatabase()
-let client: Client
-beforeAll(async () => {
-  client = await db.client()
-})
+const client = db.useClient()
 
 const taken = { code: '23505' }
 const inserted = async (...texts: (string | null)[]): Promise<void> => {

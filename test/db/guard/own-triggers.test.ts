@@ -1,14 +1,10 @@
-import type { Client } from 'pg'
-import { beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import type { TextTable } from '../../../src/sql/text-table'
 import { useDatabase } from '../../support/database'
 import { firstLetter, freshTable, putRows, rowsOf, violations } from '../../support/guarded-table'
 
 const db = useDatabase()
-let client: Client
-beforeAll(async () => {
-  client = await db.client()
-})
+const client = db.useClient()
 
 /** A table with a trigger of the user's; names from `a` fire before the guard's, from `z` after. */
 async function withTrigger(name: string, when: string, body: string): Promise<TextTable> {
@@ -18,12 +14,9 @@ async function withTrigger(name: string, when: string, body: string): Promise<Te
   return page
 }
 
-const fast = async (text: string): Promise<unknown> =>
-  await client.query('insert into page (url, "urlHash", "urlHashNumber") values ($1, $2, 0)', [
-    text,
-    firstLetter.js(text),
-  ])
-const slow = async (text: string): Promise<unknown> => await client.query('insert into page (url) values ($1)', [text])
+const fast = (text: string): Promise<unknown> =>
+  client.query('insert into page (url, "urlHash", "urlHashNumber") values ($1, $2, 0)', [text, firstLetter.js(text)])
+const slow = (text: string): Promise<unknown> => client.query('insert into page (url) values ($1)', [text])
 const dishonest = { code: '23514', constraint: 'page url check' }
 
 describe('a trigger that changes the text', () => {
@@ -59,40 +52,34 @@ describe('a trigger that changes the text', () => {
 })
 
 describe('a trigger that changes the scope', () => {
-  test('before the guard is seen by it', async () => {
-    const page = await withTrigger('a', 'before insert', 'NEW.tenant := 2; return NEW;')
-    await putRows(client, page, '2/a1@0')
+  const trigger = (name: string, event: string): Promise<TextTable> =>
+    withTrigger(name, `before ${event}`, 'NEW.tenant := 2; return NEW;')
+
+  test.each([
+    ['before the guard is seen by it', 'a', '2/a1@0', '2/a1@0! 2/a2@1'],
+    ['after the guard becomes an anchor where the chain is empty', 'z', 'a1@0', 'a1@0 2/a2@0!'],
+  ])('%s', async (_, name, given, then) => {
+    const page = await trigger(name, 'insert')
+    await putRows(client, page, given)
     await slow('a2')
-    expect(await rowsOf(client, page)).toBe('2/a1@0! 2/a2@1')
+    expect(await rowsOf(client, page)).toBe(then)
   })
-  test('after the guard cannot store a text twice by an insert that collides in both scopes', async () => {
-    const page = await withTrigger('z', 'before insert', 'NEW.tenant := 2; return NEW;')
-    await putRows(client, page, 'a1@0 2/a3@0! 2/a2@2')
-    await expect(slow('a2')).rejects.toMatchObject({ code: '23505', constraint: 'page url' })
-    expect(await violations(client, page)).toEqual([])
-  })
-  test('after the guard cannot store the text of an anchor twice by an insert', async () => {
-    const page = await withTrigger('z', 'before insert', 'NEW.tenant := 2; return NEW;')
-    await putRows(client, page, 'a1@0 2/a2@0')
-    await expect(slow('a2')).rejects.toMatchObject({ code: '23505' })
-    expect(await rowsOf(client, page)).toBe('a1@0 2/a2@0')
-  })
-  test('after the guard becomes an anchor where the chain is empty', async () => {
-    const page = await withTrigger('z', 'before insert', 'NEW.tenant := 2; return NEW;')
-    await putRows(client, page, 'a1@0')
-    await slow('a2')
-    expect(await rowsOf(client, page)).toBe('a1@0 2/a2@0!')
-  })
-  test('in an update that does not name the scope leaves no chain without anchor', async () => {
-    const page = await withTrigger('a', 'before update', 'NEW.tenant := 2; return NEW;')
-    await putRows(client, page, 'a1@0! a2@1')
-    await client.query(`update page set title = 'x' where url = 'a1'`).catch(() => undefined)
-    expect(await violations(client, page)).toEqual([])
-  })
-  test('in an update that does not name the scope stores no text twice', async () => {
-    const page = await withTrigger('a', 'before update', 'NEW.tenant := 2; return NEW;')
-    await putRows(client, page, 'a1@0! a2@1 2/a2@0')
-    await client.query(`update page set title = 'x' where url = 'a2'`).catch(() => undefined)
+  test.each(['a1@0 2/a3@0! 2/a2@2', 'a1@0 2/a2@0'])(
+    'after the guard cannot store a text twice by an insert beside %s',
+    async (given) => {
+      const page = await trigger('z', 'insert')
+      await putRows(client, page, given)
+      await expect(slow('a2')).rejects.toMatchObject({ code: '23505', constraint: 'page url' })
+      expect(await rowsOf(client, page)).toBe(given)
+    },
+  )
+  test.each([
+    ['leaves no chain without anchor', 'a1@0! a2@1', 'a1'],
+    ['stores no text twice', 'a1@0! a2@1 2/a2@0', 'a2'],
+  ])('in an update that does not name the scope %s', async (_, given, text) => {
+    const page = await trigger('a', 'update')
+    await putRows(client, page, given)
+    await client.query(`update page set title = 'x' where url = '${text}'`).catch(() => undefined)
     expect(await violations(client, page)).toEqual([])
   })
 })

@@ -1,5 +1,4 @@
 import { createHash } from 'node:crypto'
-import type { Client } from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { guardOf, PLACE_KERNEL, SETTLE_KERNEL } from '../../../src/triggers/guard'
 import { quote } from '../../../src/sql/identifier'
@@ -16,13 +15,11 @@ const writer = `T writer ${suffix}`
 const owner = `T owner ${suffix}`
 const heir = `T heir ${suffix}`
 const taken = { code: '23505', constraint: 'page url' }
-
-let client: Client
 let page: TextTable
 let schema = ''
+const client = db.useClient()
 
 beforeAll(async () => {
-  client = await db.client()
   await client.query(`create role ${quote(writer)}; create role ${quote(owner)}; create role ${quote(heir)}`)
 })
 afterAll(async () => {
@@ -38,8 +35,8 @@ beforeEach(async () => {
   await client.query(`grant usage on schema ${quote(schema)} to ${quote(writer)}`)
 })
 
-const as = async (role: string): Promise<unknown> => await client.query(`set role ${quote(role)}`)
-const slow = async (text: string): Promise<unknown> => await client.query('insert into page (url) values ($1)', [text])
+const as = (role: string): Promise<unknown> => client.query(`set role ${quote(role)}`)
+const slow = (text: string): Promise<unknown> => client.query('insert into page (url) values ($1)', [text])
 const rows = async (): Promise<string> => {
   await client.query('reset role')
   return await rowsOf(client, page)
@@ -100,8 +97,8 @@ describe('row security that hides the rows of others', () => {
     )
     await as(writer)
   })
-  const own = async (text: string): Promise<unknown> =>
-    await client.query('insert into page (url, title) values ($1, current_user)', [text])
+  const own = (text: string): Promise<unknown> =>
+    client.query('insert into page (url, title) values ($1, current_user)', [text])
 
   test('hides no chain from the guard', async () => {
     await own('a3')

@@ -1,17 +1,12 @@
-import type { Client } from 'pg'
 import { beforeEach, describe, expect, test } from 'vitest'
-import type { TextTable } from '../../../src/sql/text-table'
 import { useDatabase } from '../../support/database'
-import { firstLetter, freshTable, putRows, rowsOf, violations } from '../../support/guarded-table'
+import { firstLetter, freshTable, putRows, rowsOf, textTable, violations } from '../../support/guarded-table'
 
 const db = useDatabase()
-let client: Client
-let page: TextTable
+const client = db.useClient()
+const page = textTable({ scope: ['tenant'] })
 
-beforeEach(async () => {
-  client ??= await db.client()
-  page = await freshTable(client, { scope: ['tenant'] })
-})
+beforeEach(() => freshTable(client, page))
 
 const insert = async (...texts: string[]): Promise<void> => {
   for (const text of texts) await client.query('insert into page (url) values ($1)', [text])
@@ -20,8 +15,8 @@ const fast = async (text: string, tenant = 1): Promise<void> => {
   const values = [text, firstLetter.js(text), tenant]
   await client.query('insert into page (url, "urlHash", "urlHashNumber", tenant) values ($1, $2, 0, $3)', values)
 }
-const put = async (rows: string): Promise<void> => await putRows(client, page, rows)
-const rows = async (): Promise<string> => await rowsOf(client, page)
+const put = (rows: string): Promise<void> => putRows(client, page, rows)
+const rows = (): Promise<string> => rowsOf(client, page)
 const taken = { code: '23505', constraint: 'page url', table: 'page' }
 
 /** Calls of the guard's functions by this statement; the server counts them from its last report on. */
@@ -169,7 +164,7 @@ describe('rule 4: promotion', () => {
 })
 
 describe('rule 5: an update', () => {
-  beforeEach(async () => await put('a1@0! a2@1 b1@0'))
+  beforeEach(() => put('a1@0! a2@1 b1@0'))
 
   test('of another column runs no function of the guard where the row is alone in its chain', async () => {
     expect(await calls(`update page set title = 'x', url = url where url = 'b1'`)).toBe(0)

@@ -1,5 +1,4 @@
-import type { Client } from 'pg'
-import { beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import type { TextTable } from '../../../src/sql/text-table'
 import { useDatabase } from '../../support/database'
 import { guardOf } from '../../../src/triggers/guard'
@@ -8,10 +7,7 @@ import { firstLetter, freshTable, putRows, rowsOf, textTable, violations } from 
 import { type secondLine, secondLineWithout } from '../../support/mutations'
 
 const db = useDatabase()
-let client: Client
-beforeAll(async () => {
-  client = await db.client()
-})
+const client = db.useClient()
 
 const slow = (text: string): string => `insert into page (url) values ('${text}')`
 const fast = (text: string): string =>

@@ -1,23 +1,19 @@
-import type { Client } from 'pg'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { addIndex } from '../../../src/sql/alter'
 import { guardOf } from '../../../src/triggers/guard'
 import { quote } from '../../../src/sql/identifier'
-import { checkExpression, type TextTable } from '../../../src/sql/text-table'
+import { checkExpression } from '../../../src/sql/text-table'
 import { copyIn } from '../../stress/copy-in'
 import { useDatabase } from '../../support/database'
-import { firstLetter, freshTable, putRows, rowsOf, violations } from '../../support/guarded-table'
+import { firstLetter, freshTable, putRows, rowsOf, textTable, violations } from '../../support/guarded-table'
 
 const db = useDatabase()
-let client: Client
-let page: TextTable
+const client = db.useClient()
+const page = textTable({ deleted: 'deletedAt' })
 
-beforeEach(async () => {
-  client ??= await db.client()
-  page = await freshTable(client, { deleted: 'deletedAt' })
-})
+beforeEach(() => freshTable(client, page))
 
-const put = async (rows: string): Promise<void> => await putRows(client, page, rows)
+const put = (rows: string): Promise<void> => putRows(client, page, rows)
 const rows = async (): Promise<string> => {
   expect(await violations(client, page)).toEqual([])
   return await rowsOf(client, page)
@@ -125,8 +121,7 @@ describe("a trigger of the user's", () => {
       await client.query(
         own(name, 'before update', `if new.title = 'back' then new."deletedAt" := null; end if; return new;`),
       )
-      const back = async (id: number): Promise<unknown> =>
-        await client.query(`update page set title = 'back' where id = ${id}`)
+      const back = (id: number): Promise<unknown> => client.query(`update page set title = 'back' where id = ${id}`)
       await expect(back(3)).rejects.toMatchObject(taken)
       await expect(back(4)).rejects.toMatchObject(taken)
       await back(5)
@@ -137,8 +132,7 @@ describe("a trigger of the user's", () => {
 })
 
 describe('a delete date that was renamed', () => {
-  const remove = async (): Promise<unknown> =>
-    await client.query(`update page set gone = now() where url = 'a1' and gone is null`)
+  const remove = (): Promise<unknown> => client.query(`update page set gone = now() where url = 'a1' and gone is null`)
   beforeEach(async () => {
     await put('a1@0! a2@1')
     await client.query('alter table page rename column "deletedAt" to gone')

@@ -1,23 +1,21 @@
-import type { Client } from 'pg'
 import { beforeEach, describe, expect, test } from 'vitest'
 import type { TextTable } from '../../../src/sql/text-table'
 import { useDatabase } from '../../support/database'
 import { firstLetter, freshTable, putRows, rowsOf, violations } from '../../support/guarded-table'
 
 const db = useDatabase()
-let client: Client
+const client = db.useClient()
 let page: TextTable
 
 beforeEach(async () => {
-  client ??= await db.client()
   await client.query('reset session_replication_role')
   page = await freshTable(client)
 })
 
-const insert = async (text: string, number: number, hash = firstLetter.js(text)): Promise<unknown> =>
-  await client.query('insert into page (url, "urlHash", "urlHashNumber") values ($1, $2, $3)', [text, hash, number])
-const slow = async (text: string): Promise<unknown> => await client.query('insert into page (url) values ($1)', [text])
-const rows = async (): Promise<string> => await rowsOf(client, page)
+const insert = (text: string, number: number, hash = firstLetter.js(text)): Promise<unknown> =>
+  client.query('insert into page (url, "urlHash", "urlHashNumber") values ($1, $2, $3)', [text, hash, number])
+const slow = (text: string): Promise<unknown> => client.query('insert into page (url) values ($1)', [text])
+const rows = (): Promise<string> => rowsOf(client, page)
 const taken = { code: '23505', constraint: 'page url' }
 
 describe.each([
@@ -55,7 +53,7 @@ describe.each([
 })
 
 describe('a chain that lost its anchor while the guard was off', () => {
-  beforeEach(async () => await putRows(client, page, 'a2@1 a3@2'))
+  beforeEach(() => putRows(client, page, 'a2@1 a3@2'))
 
   test('refuses its texts to an insert without hash', async () => {
     await expect(slow('a2')).rejects.toMatchObject(taken)

@@ -1,4 +1,3 @@
-import type { Client } from 'pg'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { guardOf } from '../../../src/triggers/guard'
 import type { TextTable } from '../../../src/sql/text-table'
@@ -7,13 +6,12 @@ import { freshTable, putRows, rowsOf, textTable, violations } from '../../suppor
 import { endOrWait, openSession, type Outcome, type Session } from '../../support/sessions'
 
 const db = useDatabase()
-let observer: Client
 let first: Session
 let second: Session
 let page: TextTable
+const observer = db.useClient()
 
 beforeAll(async () => {
-  observer = await db.client()
   first = await openSession(await db.client())
   second = await openSession(await db.client())
 })

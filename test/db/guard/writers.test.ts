@@ -1,4 +1,3 @@
-import type { Client } from 'pg'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { guardOf } from '../../../src/triggers/guard'
 import type { TextTable } from '../../../src/sql/text-table'
@@ -7,15 +6,14 @@ import { merge } from '../../support/databases'
 import { firstLetter, freshTable, putRows, rowsOf, violations } from '../../support/guarded-table'
 
 const db = useDatabase()
-let client: Client
+const client = db.useClient()
 let page: TextTable
 
 beforeEach(async () => {
-  client ??= await db.client()
   page = await freshTable(client)
 })
 
-const rows = async (): Promise<string> => await rowsOf(client, page)
+const rows = (): Promise<string> => rowsOf(client, page)
 const taken = { code: '23505', constraint: 'page url' }
 
 describe('an insert of several rows', () => {
@@ -144,7 +142,7 @@ test('a touch in the BEFORE trigger would make a bulk update over a chain fail w
 
 test('several statements sent at once on one transaction keep their order', async () => {
   await client.query('begin')
-  const sent = ['a1', 'a2', 'a3'].map(async (text) => await client.query('insert into page (url) values ($1)', [text]))
+  const sent = ['a1', 'a2', 'a3'].map((text) => client.query('insert into page (url) values ($1)', [text]))
   const removed = client.query(`delete from page where url = 'a1'`)
   await Promise.all([...sent, removed, client.query('commit')])
   expect(await rows()).toBe('a2@0! a3@2')

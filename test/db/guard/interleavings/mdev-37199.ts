@@ -1,16 +1,13 @@
+import type { Expected, Interleaving, Operation, PerLevel } from '../../../support/interleaving'
 import {
   at,
   begin,
   change,
   commit,
-  type Expected,
   fast,
   fastOrNothing,
-  type Interleaving,
   interleaving,
-  type Operation,
   P,
-  type PerLevel,
   Q,
   remove,
   rollback,
