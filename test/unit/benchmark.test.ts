@@ -5,8 +5,7 @@ import { markdownOf } from '../../bench/report/markdown'
 import type { Report } from '../../bench/report/report'
 import { tablesOf } from '../../bench/report/tables'
 
-const read = async (file: string): Promise<string> =>
-  await readFile(path.resolve(import.meta.dirname, '../..', file), 'utf8')
+const read = (file: string): Promise<string> => readFile(path.resolve(import.meta.dirname, '../..', file), 'utf8')
 
 const committed = async (): Promise<Report> => JSON.parse(await read('docs/benchmark.json')) as Report
 

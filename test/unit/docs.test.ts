@@ -22,7 +22,7 @@ const cellsOf = (line: string): string[] => line.split('|').slice(1, -1)
 
 async function sourcesOf(folder: string): Promise<string> {
   const files = (await readdir(folder, { recursive: true })).filter((file) => file.endsWith('.test.ts'))
-  const sources = await Promise.all(files.map(async (file) => await readFile(path.join(folder, file), 'utf8')))
+  const sources = await Promise.all(files.map((file) => readFile(path.join(folder, file), 'utf8')))
   return sources.join('\n')
 }
 

@@ -38,7 +38,7 @@ export interface SourceFunction {
 export async function readSource(source: string): Promise<SourceFile[]> {
   const entries = await readdir(source, { recursive: true })
   const paths = entries.map((entry) => entry.replaceAll(path.sep, '/')).filter((entry) => /\.m?ts$/u.test(entry))
-  return await Promise.all(paths.sort().map(async (file) => await readSourceFile(source, file)))
+  return await Promise.all(paths.sort().map((file) => readSourceFile(source, file)))
 }
 
 async function readSourceFile(source: string, file: string): Promise<SourceFile> {

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { type BatchShape, findManyStatement, findOrCreateManyStatement } from '../../../src/sql/batch'
 import type { ColumnTypes } from '../../../src/sql/types'
+import type { RowShape, Statement } from '../../../src/sql/find'
 import {
   createInChainStatement,
   findOrCreateStatement,
@@ -9,8 +10,6 @@ import {
   insertColumns,
   keyColumns,
   restoreStatement,
-  type RowShape,
-  type Statement,
 } from '../../../src/sql/find'
 import { takenStatement, type WantedText } from '../../../src/sql/taken'
 import { type UpdateShape, upsertManyStatement, upsertStatement } from '../../../src/sql/upsert'

@@ -12,7 +12,7 @@ const found = async (changed: Partial<Sources>): Promise<{ origin: string; said:
 }
 
 test('a Docker engine that cannot start the image gives one line that says why, and the embedded server', async () => {
-  const container = async () => await Promise.reject(new Error('toomanyrequests: rate limit\n    at a stack'))
+  const container = () => Promise.reject(new Error('toomanyrequests: rate limit\n    at a stack'))
   expect(await found({ container })).toEqual({
     origin: 'embedded',
     said: [
@@ -22,7 +22,7 @@ test('a Docker engine that cannot start the image gives one line that says why, 
 })
 
 test('a server that was named is used, and nothing else is tried', async () => {
-  const unwanted = async () => await Promise.reject(new Error('tried'))
+  const unwanted = () => Promise.reject(new Error('tried'))
   const environment = async () => server('environment')
   expect(await found({ environment, container: unwanted, embedded: unwanted })).toEqual({
     origin: 'environment',
@@ -35,6 +35,6 @@ test('a container comes before the embedded server', async () => {
 })
 
 test('an embedded server that does not start is the error', async () => {
-  const embedded = async () => await Promise.reject(new Error('no binaries'))
+  const embedded = () => Promise.reject(new Error('no binaries'))
   await expect(found({ embedded })).rejects.toThrow('no binaries')
 })

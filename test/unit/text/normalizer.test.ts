@@ -2,14 +2,8 @@ import { inspect } from 'node:util'
 import * as fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { DeclarationError, TextRejectedError } from '../../../src/errors'
-import {
-  compose,
-  type Normalizer,
-  normalizer,
-  normalizeText,
-  Refusal,
-  toNormalizer,
-} from '../../../src/text/normalizer'
+import type { Normalizer } from '../../../src/text/normalizer'
+import { compose, normalizer, normalizeText, Refusal, toNormalizer } from '../../../src/text/normalizer'
 import { nfc, trim } from '../../../src/text/normalizers'
 import { url } from '../../../src/text/url'
 import { anyString } from './arbitraries'

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import * as fc from 'fast-check'
 import { DeclarationError, TextRejectedError } from '../../../src/errors'
+import type { UrlParts } from '../../../src/url/url-parts'
 import {
   formatUrl,
   normalizeParts,
@@ -8,7 +9,6 @@ import {
   pathComponent,
   pathComponentHash,
   splitUrl,
-  type UrlParts,
 } from '../../../src/url/url-parts'
 import { urlLike } from '../text/arbitraries'
 import { realUrls } from '../text/real-urls'
