@@ -10,7 +10,7 @@ export interface Rule {
 /** A rule for each option of a type, so that an option without one does not compile. */
 export type Rules<Options extends object> = { readonly [Name in keyof Options]-?: Rule }
 
-const isName = (value: unknown): boolean => typeof value === 'string' && value !== ''
+const isNonEmptyString = (value: unknown): boolean => typeof value === 'string' && value !== ''
 
 const hasMethod = (value: unknown, name: string): boolean =>
   typeof value === 'object' && value !== null && typeof Reflect.get(value, name) === 'function'
@@ -29,7 +29,7 @@ type RuleName = 'boolean' | 'name' | 'positive' | 'signal' | 'function' | 'prope
 /** What several options take. */
 export const RULE: Readonly<Record<RuleName, Rule>> = {
   boolean: { takes: (value) => typeof value === 'boolean', expected: 'true or false' },
-  name: { takes: isName, expected: 'a non-empty string' },
+  name: { takes: isNonEmptyString, expected: 'a non-empty string' },
   positive: {
     takes: (value) => Number.isSafeInteger(value) && Number(value) > 0,
     expected: 'a whole number above 0',
@@ -41,7 +41,7 @@ export const RULE: Readonly<Record<RuleName, Rule>> = {
   },
   function: { takes: (value) => typeof value === 'function', expected: 'a function' },
   properties: {
-    takes: (value) => Array.isArray(value) && value.every(isName) && new Set(value).size === value.length,
+    takes: (value) => Array.isArray(value) && value.every(isNonEmptyString) && new Set(value).size === value.length,
     expected: 'a list of property names, each of them once',
   },
   manager: { takes: isManager, expected: 'an EntityManager' },

@@ -8,7 +8,7 @@ import { type HolderTable, type SwappedRow, takenNamesStatement } from '../sql/n
 import { normalizeText } from '../text/normalizer'
 import {
   holderName,
-  holderOf,
+  holderDeclaration,
   entityKeyTexts,
   namesTable,
   namesText,
@@ -105,7 +105,7 @@ export async function takenNames(session: Session, requested: readonly Requested
       changing.set(key, [...(changing.get(key) ?? []), one])
     }
     const owner = owners.get(position)
-    const holder = owner && holderOf(dataSourceOf(one.name.metadata), owner)
+    const holder = owner && holderDeclaration(dataSourceOf(one.name.metadata), owner)
     const before = holder && changing.get(keyOfRow(holder, textsOfKey(typedKey(holder.metadata, owner.key))))
     // A change of the same row, or of one whose former name nobody keeps, gives the name up.
     const isFree = before?.some(({ row, name }) => row === one.row || name.former.state === 'free') === true

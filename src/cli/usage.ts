@@ -217,16 +217,16 @@ const TAKES = {
   unmerge: ['property'],
 } as const satisfies Readonly<Record<string, readonly string[]>>
 
-type Command = keyof typeof TAKES
+type CommandName = keyof typeof TAKES
 
 const COMMANDS = Object.keys(TAKES).join(', ')
 
-const isCommand = (name: string): name is Command => Object.hasOwn(TAKES, name)
+const isCommand = (name: string): name is CommandName => Object.hasOwn(TAKES, name)
 
 const EVERYWHERE: readonly string[] = ['dataSource', 'entity']
 
 /** An option that is ignored would do something else than was asked for: `abandon --dry-run` would abandon. */
-function requireTaken(command: Command, values: Values, operands: readonly string[]): void {
+function requireTaken(command: CommandName, values: Values, operands: readonly string[]): void {
   const takes: readonly string[] = TAKES[command]
   const other = Object.keys(values).find((name) => !takes.includes(name) && !EVERYWHERE.includes(name))
   if (other !== undefined) throw new UsageError(`${command} has no option --${other}. Remove it.`)

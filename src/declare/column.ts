@@ -297,7 +297,7 @@ function isBtree(index: object): boolean {
 }
 
 /** Found in no entity, in no select and in no insert; in DDL and in `where` it is a column like any other. */
-const HIDDEN: ColumnOptions = { select: false, insert: false, update: false }
+const HIDDEN_OPTIONS: ColumnOptions = { select: false, insert: false, update: false }
 
 /** On the arguments that the decorator gives TypeORM, to tell them from a user's own column. */
 export const HIDDEN_MARK: unique symbol = Symbol.for('typeorm-unique-text.hidden')
@@ -313,7 +313,7 @@ export function hiddenColumns({
   guard,
 }: RawDeclaration): { property: string; options: ColumnOptions }[] {
   const column = (given: string | undefined, what: string): ColumnOptions => ({
-    ...HIDDEN,
+    ...HIDDEN_OPTIONS,
     ...(given === undefined ? {} : { name: given }),
     comment: `typeorm-unique-text: ${what}`,
   })

@@ -271,7 +271,7 @@ function resolveText(index: IndexMetadata, metadata: EntityMetadata, raw: RawDec
     column.isVirtual = true
   }
   if (table.spread !== undefined || table.guardless === true) sendHash(declaration)
-  addCheck(declaration)
+  attachCheck(declaration)
   for (const { column, normalizer } of text) normalizeColumn(column, normalizer)
   return declaration
 }
@@ -295,7 +295,7 @@ function forbidOtherSpreads(declaration: Declaration, others: readonly Declarati
 }
 
 /** TypeORM's CheckMetadata is not exported; this is what it and the schema builder use of it. */
-function addCheck(declaration: Declaration): void {
+function attachCheck(declaration: Declaration): void {
   const { metadata, table } = declaration
   const check = {
     entityMetadata: metadata,

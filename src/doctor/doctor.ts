@@ -33,7 +33,7 @@ import {
   typed,
 } from './findings'
 import { readSurroundings, relationNamed, type Surroundings } from './sql'
-import { readColumns, TextLook } from './texts'
+import { examinedColumns, TextLook } from './texts'
 import { lookAtHolders, lookAtNames, lookAtNumbers, namesColumns, ownDrift } from './works'
 
 /** Options of `doctor`. */
@@ -260,7 +260,7 @@ async function lookAtRows(visit: Visit, subject: Subject): Promise<Looks> {
     if (refusal) looks.findings.push(findingOf('rows.unreadable', place, { count: 1, detail: refusal }))
   }
   for (const declaration of tableDeclarations(metadata)) {
-    await look(declaration.name, readColumns(declaration), async (place) => {
+    await look(declaration.name, examinedColumns(declaration), async (place) => {
       const text = new TextLook(subject, declaration, place)
       const found = await text.findings()
       const { adoption, left } = await adoptionOf(subject, declaration, place)
@@ -427,7 +427,7 @@ async function adoptionOf(subject: Subject, declaration: Declaration, place: Pla
   const { state, reader } = subject
   const found = await unlessRefused(async () => await findText(declaration, reader.query))
   if (!found) return { left: [] }
-  const { step = 'begin', findings: left } = await leftOf(subject, found, place)
+  const { step = 'begin', findings: left } = await leftBehind(subject, found, place)
   const drift = findDrift(declaration.table, state)
   const lacks = drift.some(({ object, kind }) => kind === 'missing' && (object === 'column' || object === 'guard'))
   if (drift.length === 0 || (!lacks && guardedAs({ declaration, state }) !== 'other')) return { left }
@@ -445,7 +445,7 @@ async function adoptionOfWork(subject: Subject, find: FindWork, place: Place): P
     return found
   })
   if (!work) return { left: [] }
-  const { step, findings: left } = await leftOf(subject, work, place)
+  const { step, findings: left } = await leftBehind(subject, work, place)
   // After its step `guard` an adoption has columns to make NOT NULL; what another declaration made is for a migration.
   if (work.stands === 'ready' || (work.stands === 'other' && step === undefined)) return { left }
   return { left, adoption: { step: step ?? 'begin', locks: locksFrom(work.plan(), step ?? 'begin') } }
@@ -468,7 +468,7 @@ interface Left {
 }
 
 /** What an adoption or a follower has left that ended early; nothing while a command works on the table. */
-async function leftOf({ reader }: Subject, { on, facts }: Pick<Work, 'on' | 'facts'>, place: Place): Promise<Left> {
+async function leftBehind({ reader }: Subject, { on, facts }: Pick<Work, 'on' | 'facts'>, place: Place): Promise<Left> {
   const look = async (): Promise<Left> => {
     const step = (await storedState(reader.query, on))?.step
     const [row] = (await reader.query(findLeft(on), [facts.oid])) as readonly Record<'running' | 'follows', boolean>[]

@@ -337,7 +337,7 @@ function propertyValue({ type, transformer }: ColumnMetadata, stored: string | n
 }
 
 /** The columns that are read of a unique text, without the hidden ones. */
-export const readColumns = ({ table }: Declaration): string[] => [
+export const examinedColumns = ({ table }: Declaration): string[] => [
   ...table.scope,
   ...table.text.map(({ name }) => name),
   ...(table.deleted === undefined ? [] : [table.deleted]),

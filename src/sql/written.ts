@@ -24,11 +24,11 @@ export const wordedIndex = ({ name: key, columns, where }: NamedIndex): Wording 
     `CREATE UNIQUE INDEX ${name} ON ${table} (${columns.map(quote).join(', ')})${where === undefined ? '' : ` WHERE ${where}`}`,
 })
 
-const EVENTS = ['insert', 'delete', 'update'] as const
+const ROW_EVENTS = ['insert', 'delete', 'update'] as const
 
 /** Its condition alone; all else is compared part by part. */
 export const wordedTrigger = ({ name: key, type, when = 'true' }: Trigger): Wording => {
-  const events = EVENTS.filter((event) => (type & FIRES[event]) !== 0).map((event) => event.toUpperCase())
+  const events = ROW_EVENTS.filter((event) => (type & FIRES[event]) !== 0).map((event) => event.toUpperCase())
   return {
     key: `trigger ${key}`,
     make: (table, name) => `CREATE TRIGGER ${name} BEFORE ${events.join(' OR ')} ON ${table} FOR EACH ROW

@@ -501,7 +501,7 @@ export interface Source<Item> {
  * @param operation as the caller wrote it
  * @throws DeclarationError for what cannot be iterated; also for a string, whose characters are not inputs
  */
-export function sourceOf<Item>(operation: string, items: Iterable<Item> | AsyncIterable<Item>): Source<Item> {
+export function inputsOf<Item>(operation: string, items: Iterable<Item> | AsyncIterable<Item>): Source<Item> {
   const given: unknown = items
   if (typeof given !== 'object' || given === null) throw notIterable(operation, given)
   if (Symbol.asyncIterator in given) return sourceOfOne((given as AsyncIterable<Item>)[Symbol.asyncIterator]())

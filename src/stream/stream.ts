@@ -12,7 +12,7 @@ import {
 } from '../core'
 import { DeclarationError } from '../errors'
 import { checkOptions, kindOf, RULE, type Rules } from '../options'
-import { Flow, type Outcome, type Source, sourceOf } from './flow'
+import { Flow, type Outcome, type Source, inputsOf } from './flow'
 
 /** Options of `findOrCreateStream` and `findOrCreateTransform`. */
 export interface FindOrCreateStreamOptions<Entity = ObjectLiteral> extends Omit<
@@ -68,7 +68,7 @@ export function findOrCreateStream<
 ): AsyncGenerator<FindOrCreateManyResult<Entity>, void, undefined> {
   const operation = 'findOrCreateStream'
   const entityText = streamedText(operation, dataSource, entity, options)
-  const inputs = sourceOf<DeepPartial<Entity>>(operation, source)
+  const inputs = inputsOf<DeepPartial<Entity>>(operation, source)
   return resultsOf(flowOf(dataSource, entityText, inputs, options), options, tracedTo(findOrCreateStream))
 }
 

@@ -260,7 +260,7 @@ export function takenNamesError(error: unknown, dataSource: DataSource): TextTak
 
 /** A name that was asked for, and who has it. */
 export function takenName(requested: NameDeclaration, row: number, owner: NameOwner | undefined): TakenText {
-  const holder = owner && holderOf(dataSourceOf(requested.metadata), owner)
+  const holder = owner && holderDeclaration(dataSourceOf(requested.metadata), owner)
   return {
     entity: declaringMetadata(requested).name,
     property: requested.name,
@@ -279,7 +279,7 @@ export const declaringMetadata = ({ metadata, target }: NameDeclaration): Entity
   metadata.childEntityMetadatas.find((child) => child.target === target) ?? metadata
 
 /** The declaration by which the holder took the name; undefined if another DataSource has that entity. */
-export function holderOf(
+export function holderDeclaration(
   dataSource: DataSource,
   { holder, holderColumn }: Pick<RefusedName, 'holder' | 'holderColumn'>,
 ): NameDeclaration | undefined {

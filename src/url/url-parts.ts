@@ -27,7 +27,7 @@ const NORMALIZED = /^(https?):\/\/(?:([^/?#]*)@)?(\[[^\]]*\]|[^/?#:]*)(?::(\d+))
 const urlNormalizer = url()
 
 /** The property that errors name for a text that is not yet split into parts. */
-const WHOLE = 'url'
+const WHOLE_URL = 'url'
 
 /** What each part may contain before it is normalized, so that no part reaches into the next. */
 const SHAPES: Readonly<Record<Exclude<keyof UrlParts, 'port'>, { readonly shape: RegExp; readonly reason: string }>> = {
@@ -65,11 +65,11 @@ export function parseUrl(text: unknown): UrlParts | null {
  * splitUrl('ftp://example.com/') // throws: it is not an http or https URL
  */
 export function splitUrl(text: unknown): UrlParts {
-  const match = NORMALIZED.exec(normalizeText(urlNormalizer, WHOLE, text instanceof URL ? text.href : text))
+  const match = NORMALIZED.exec(normalizeText(urlNormalizer, WHOLE_URL, text instanceof URL ? text.href : text))
   const [, scheme = '', user, host = '', port, path = '', query, fragment] = match ?? []
-  if (host === '') return refusePart(WHOLE, 'it has no host')
-  if (user !== undefined) return refusePart(WHOLE, 'it has user information')
-  if (port === '0') return refusePart(WHOLE, 'its port is 0')
+  if (host === '') return refusePart(WHOLE_URL, 'it has no host')
+  if (user !== undefined) return refusePart(WHOLE_URL, 'it has user information')
+  if (port === '0') return refusePart(WHOLE_URL, 'its port is 0')
   return { scheme, host, port: Number(port ?? 0), path, query: query ?? null, fragment: fragment ?? null }
 }
 

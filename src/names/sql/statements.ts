@@ -15,7 +15,15 @@ import {
 } from '../../sql/names'
 import { equal, op } from '../../sql/text-table'
 import { type SpatialColumn, toGeoJson } from '../../sql/types'
-import { declaringMetadata, holderOf, holderTable, idOf, namesIn, namesTable, namesText } from '../../typeorm/refusals'
+import {
+  declaringMetadata,
+  holderDeclaration,
+  holderTable,
+  idOf,
+  namesIn,
+  namesTable,
+  namesText,
+} from '../../typeorm/refusals'
 import type { HolderEntity } from '../../calls/names'
 
 /** Who holds a name. */
@@ -68,7 +76,7 @@ export function nameStatements(manager: EntityManager): NameStatements {
       return findHolderStatement(namesTable(dataSource), tables, former)
     },
     holderOf: (found, key) => {
-      const declaration = holderOf(dataSource, { holder: found.holder, holderColumn: found.column })
+      const declaration = holderDeclaration(dataSource, { holder: found.holder, holderColumn: found.column })
       if (!declaration) return undefined
       return {
         declaration,
