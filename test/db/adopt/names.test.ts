@@ -11,6 +11,7 @@ import { untilBlocked } from '../../support/blocked'
 import { useDatabase } from '../../support/database'
 import { generate, migrate, runAll } from '../../support/generated'
 import { rejection } from '../../support/ledger'
+import { crashAt } from './disturb'
 import { type Entityish, IMPATIENT, keptFrom } from './stage'
 
 const db = useDatabase({ wrapped: true })
@@ -114,6 +115,39 @@ test('names come back where their table is gone', async () => {
   expect(await adopt(dataSource, User)).toMatchObject({ step: 'done', unchanged: false })
   expect((await doctor(dataSource)).findings).toEqual([])
 })
+
+test.each([
+  ['emptied', EMPTY_NAMES],
+  ['dropped', 'drop table names'],
+])(
+  'a command that ends at whatever statement while it rebuilds names that were %s is gone on with',
+  async (_, loss) => {
+    await fillUsers(20)
+    const User = userOf()
+    const dataSource = await db.dataSource([User, Name], {
+      synchronize: false,
+      extra: { application_name: 'adopts' },
+    })
+    await adopt(dataSource, User)
+    await client.query(loss)
+    const whole = crashAt(client, 0)
+    await adoptWith(dataSource, User, {}, whole)
+    const count = whole.statements.length
+    expect(count).toBeGreaterThan(25)
+    for (let crash = 1; crash <= count; crash += 1) {
+      const at = `crash at ${crash}: ${whole.statements[crash - 1]}`
+      await client.query(loss)
+      await adoptWith(dataSource, User, {}, crashAt(client, crash)).catch(() => {})
+      // Refused while there is no table of names.
+      await client.query(`insert into users (handle) values ('while it was down ${crash}')`).catch(() => {})
+      await client.query(`update users set handle = 'changed ${crash}' where id = ${1 + (crash % 20)}`).catch(() => {})
+      expect(await adoptWith(dataSource, User, {}, crashAt(client, 0)), at).toMatchObject({ step: 'done' })
+      expect((await doctor(dataSource)).findings, at).toEqual([])
+    }
+    expect((await generate(dataSource)).up).toEqual([])
+  },
+  300_000,
+)
 
 test('a row that is deleted by an older snapshot than that of its lost name is refused', async () => {
   await fillUsers(5)

@@ -43,6 +43,18 @@ class Shop {
   @Column('text') title!: string
 }
 
+@Entity('spread')
+class Spread {
+  @PrimaryGeneratedColumn('uuid') id!: string
+  @UniqueText({ spread: { partitions: 2 } }) url!: string
+}
+
+@Entity('spread_p2')
+class SpreadAlike {
+  @PrimaryGeneratedColumn('uuid') id!: string
+  @UniqueText() url!: string
+}
+
 @Entity('old page')
 class Unguarded {
   @PrimaryGeneratedColumn('identity', { type: 'integer' }) id!: number
@@ -132,6 +144,10 @@ describe('no warning where', () => {
     await (await db.client()).query('create schema other')
     // With an entity in its schema, the table is seen.
     await expectNone(OtherPage, Shop)
+  })
+  test('the table is a partition of one that an entity has', async () => {
+    await (await db.dataSource([Spread])).destroy()
+    await expectNone(Spread, SpreadAlike)
   })
   test('nothing of this package keeps the table', async () => {
     await after(OldPage)
