@@ -42,7 +42,7 @@ export function refuseTarget(target: Target, begun: boolean): void {
 }
 
 /** The guard's note, where one stands. */
-const noteOf = ({ declaration, state }: Pick<Target, 'declaration' | 'state'>): GuardNote | undefined =>
+export const noteOf = ({ declaration, state }: Pick<Target, 'declaration' | 'state'>): GuardNote | undefined =>
   guardNotesOf(state).find(({ name }) => name === declaration.name)
 
 function besideGuard(target: Target, note: GuardNote): Target {
@@ -108,8 +108,9 @@ function refuseForeignWork(target: Target): void {
     )
   }
   const ours = new Set([on.table.hash, on.table.number, on.table.chained])
-  const other = guardNotesOf(state).find(({ hash, number, chained }) =>
-    [hash, number, chained].some((name) => ours.has(name)),
+  const other = guardNotesOf(state).find(
+    ({ name: text, hash, number, chained }) =>
+      text !== declaration.name && [hash, number, chained].some((name) => ours.has(name)),
   )
   if (!other) return
   throw unsupportedChange(
@@ -171,7 +172,10 @@ function refuseColumns(target: Target, note: GuardNote): void {
   if (spread !== undefined) throw unsupportedChange(target, 'its table is spread by the hash', 'Use a migration.')
 }
 
-/** Whether a guard stands, and whether rows differ from its declaration in nothing but the normalizer. */
+/**
+ * Whether a guard stands, and whether rows differ from its declaration in nothing but the normalizer. Without all of its
+ * triggers nobody knows what was written meanwhile: then it is none, and every step is done.
+ */
 export function guardedAs({
   declaration,
   state,
@@ -180,5 +184,8 @@ export function guardedAs({
   if (!note) return 'none'
   const { table } = declaration
   const same = textRules(note, note.digest) === textRules(table, table.digest.name)
-  return same && note.deleted === table.deleted ? 'renormalized' : 'other'
+  if (!same || note.deleted !== table.deleted) return 'other'
+  const { triggers } = guardIn(state, declaration, note)
+  const isOn = triggers.length >= note.triggers.length && triggers.every(({ enabled }) => enabled)
+  return isOn ? 'renormalized' : 'none'
 }

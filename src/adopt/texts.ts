@@ -4,6 +4,7 @@ import { indexCondition, sameCondition } from '../sql/alter'
 import type { LookupIndex } from '../sql/catalog'
 import { serverError, SQLSTATE } from '../sql/sqlstate'
 import { tableName, textRules } from '../sql/text-table'
+import { dropTrigger } from '../sql/trigger-set'
 import { guardOf } from '../triggers/guard'
 import { type AdoptStep, parseRows, type PlannedStep } from './options'
 import {
@@ -16,7 +17,7 @@ import {
   sweepPages,
 } from './pages'
 import { AdoptionError, type AdoptSession, Later } from './session'
-import { beside, endFollowing, findFollowing, swapGuards } from './sql/swap'
+import { beside, endFollowing, findFollowing, guardIn, swapGuards } from './sql/swap'
 import {
   analyzeTable,
   BY_INDEX,
@@ -52,7 +53,7 @@ import {
   writeNumbers,
   writeTexts,
 } from './sql/texts'
-import { guardedAs, refuseTaken, refuseTarget, targetOf } from './swap'
+import { guardedAs, noteOf, refuseTaken, refuseTarget, targetOf } from './swap'
 import { againstOwn, KEYS_NAMED, normalizeTexts, refuseNullRows, type Target } from './target'
 import {
   beginState,
@@ -179,7 +180,11 @@ export class UnguardedText extends TextWork {
     const standing = new Set(state.columns.map(({ name }) => name))
     // Somebody made these columns by hand: what they hold is checked.
     const wanted: Wanted = standing.has(on.table.hash) ? 'wrong' : 'missing'
+    // Of a guard without all of its triggers, the others go.
+    const note = swap ? undefined : noteOf(this.target)
+    const left = note ? guardIn(state, on, note).triggers : []
     return await session.locked({ on, step: 'begin', mode: 'ACCESS EXCLUSIVE' }, async () => {
+      await session.all(left.map(({ name }) => dropTrigger(tableName(on.table), name)))
       await session.all(beginAdoption(on, hidden, standing))
       return await goOn(session, on, 'fill', { wanted, page: 0, pages: null })
     })

@@ -58,7 +58,7 @@ const FIRST_SUFFIX = '_place_insert'
 /** Selects what belongs to one guard, and the kernel, among all triggers and functions of a table. */
 export function guardIn(
   installed: InstalledTriggers,
-  { table }: Held,
+  { table }: { readonly table: TextTable },
   { name }: Pick<TriggerNote, 'name'>,
 ): InstalledTriggers {
   const own = installed.functions.filter(({ body, trusted }) => {

@@ -209,6 +209,26 @@ describe('refused texts', () => {
   })
 })
 
+test.each(['user', 'unique_text_page__url_settle_delete'])(
+  'chains that were written while the trigger %s was off are made anew',
+  async (trigger) => {
+    const Page = page({ digest: fewHashes(3), maxChainLength: 1_000 })
+    const dataSource = await db.dataSource([Page])
+    await client.query(`insert into page (url) select 'text ' || i from generate_series(1, 400) as i`)
+    await client.query(`alter table page disable trigger ${trigger};
+      delete from page where "urlHashNumber" < 3`)
+    // The last number is the first row of the heap.
+    await client.query(`set session_replication_role = replica;
+      create table kept as select * from page; delete from page;
+      insert into page select * from kept order by "urlHashNumber" desc; drop table kept;
+      set session_replication_role = origin`)
+    expect(await violationsOf(dataSource, Page)).not.toEqual([])
+    expect(await adopt(dataSource, Page)).toMatchObject({ step: 'done' })
+    expect(await violationsOf(dataSource, Page)).toEqual([])
+    expect((await generate(dataSource)).up).toEqual([])
+  },
+)
+
 test('rows without a text are named before anything is changed', async () => {
   const Page = page()
   await plainTable(
